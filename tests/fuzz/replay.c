@@ -5,6 +5,7 @@
  * the last name printed is the one that failed. */
 #include <dirent.h>
 #include <err.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
