@@ -1,0 +1,237 @@
+/* weir.h - the whole public C interface of weir, a durable rate limiter.
+ *
+ *     weir *w;
+ *     weir_diag diag;
+ *     if (weir_open(&w, &(weir_options){ .policy_file = "policies.yaml" }, &diag))
+ *         errx(1, "%s", diag.text);
+ *
+ *     weir_answer answer;
+ *     weir_request login = { .policy = "login", .key = "203.0.113.7" };
+ *     if (weir_check(w, &login, &answer, &diag) == WEIR_OK && !answer.allowed)
+ *         printf("come back in %lld ms\n", (long long)answer.retry_after_ms);
+ *
+ * A handle may be used by any number of threads at once. There are no globals. In every
+ * struct a zero is the default, so `{ 0 }` and designated initialisers are enough.
+ *
+ * All times are milliseconds; points in time are since the Unix epoch. All amounts are whole.
+ * A refusal is an answer, never an error: errors mean that there is no answer at all. */
+#ifndef WEIR_H
+#define WEIR_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define WEIR_VERSION_MAJOR 0
+#define WEIR_VERSION_MINOR 1
+#define WEIR_VERSION_PATCH 0
+
+#if defined(__GNUC__)
+#define WEIR_API __attribute__((visibility("default")))
+#define WEIR_MUSTCHECK __attribute__((warn_unused_result))
+#else
+#define WEIR_API
+#define WEIR_MUSTCHECK
+#endif
+
+/* Errors: X(name, value, text). */
+#define WEIR_ERRORS(X)                                                                             \
+    X(OK, 0, "success")                                                                            \
+    X(ENOMEM, 1, "out of memory")                                                                  \
+    X(EIO, 2, "the store failed")                                                                  \
+    X(ESYSTEM, 3, "a system call failed")                                                          \
+    X(EFULL, 4, "the table is full: raise max_keys")                                               \
+    X(EOPTION, 5, "an option is not valid")                                                        \
+    X(EPOLICY, 6, "the policy file is not valid")                                                  \
+    X(ESECRET, 7, "the secret cannot be used")                                                     \
+    X(EREQUEST, 8, "the request is not valid")                                                     \
+    X(ENOPOLICY, 9, "there is no such policy")                                                     \
+    X(EATTRIBUTE, 10, "an attribute is missing or not valid")                                      \
+    X(ECOST, 11, "the cost is not valid")                                                          \
+    X(ENOW, 12, "the caller's clock is not trusted here")
+
+typedef enum weir_err {
+#define WEIR_X(name, value, text) WEIR_##name = (value),
+    WEIR_ERRORS(WEIR_X)
+#undef WEIR_X
+} weir_err;
+
+WEIR_API const char *weir_err_name(weir_err err); /* "WEIR_ENOMEM" */
+WEIR_API const char *weir_err_text(weir_err err); /* "out of memory" */
+
+/* Text for people about the last failure: what is wrong and what would be right. Several
+ * problems of one policy file are one line each. Never holds an identity. */
+typedef struct weir_diag {
+    char text[2048];
+} weir_diag;
+
+typedef enum weir_algorithm {
+    WEIR_DEFAULT_ALGORITHM = 0, /* sliding_window */
+    WEIR_FIXED_WINDOW,
+    WEIR_SLIDING_WINDOW,
+    WEIR_SLIDING_COUNTER,
+    WEIR_TOKEN_BUCKET,
+    WEIR_LEAKY_BUCKET,
+} weir_algorithm;
+
+WEIR_API const char *weir_algorithm_name(weir_algorithm algorithm); /* "sliding_window" */
+
+typedef enum weir_source {
+    WEIR_FROM_STORE = 0, /* counted and decided */
+    WEIR_FROM_CACHE,     /* refused from memory: known to be denied until later */
+    WEIR_FROM_FALLBACK,  /* the store failed; the policy's on_error decided */
+    WEIR_FROM_EXEMPT,    /* exempt: allowed, not counted */
+    WEIR_FROM_BLOCKED,   /* an operator blocks this identity */
+    WEIR_FROM_OFF,       /* the policy or the whole limiter is off: allowed, not counted */
+} weir_source;
+
+WEIR_API const char *weir_source_name(weir_source source); /* "store" */
+
+/* Bounds that hold everywhere. */
+#define WEIR_MAX_RULES 16       /* rules in one policy */
+#define WEIR_MAX_ATTRIBUTES 16  /* attributes in one request */
+#define WEIR_MAX_NAME 64        /* bytes in the name of a policy, rule, plan or attribute */
+#define WEIR_MAX_IDENTITY 4096  /* bytes of the values that one rule counts by, together */
+#define WEIR_MAX_AMOUNT ((int64_t)1 << 53) /* limit * window and burst * window stay below */
+#define WEIR_NEVER (-1)         /* a retry_after_ms: waiting will not help */
+
+/* ---- opening ------------------------------------------------------------------------ */
+
+/* Memory for the handle and what hangs off it. resize(ctx, NULL, n) allocates and
+ * resize(ctx, p, 0) frees; must be safe to call from several threads. Cells of the table
+ * come from the kernel in pages, and the YAML parser uses malloc. */
+typedef struct weir_allocator {
+    void *(*resize)(void *ctx, void *block, size_t size);
+    void *ctx;
+} weir_allocator;
+
+typedef int64_t (*weir_clock)(void *ctx);                    /* ms since the Unix epoch */
+typedef void (*weir_log)(void *ctx, const char *line);       /* one line, no newline */
+
+enum {
+    WEIR_TRUST_NOW = 1 << 0,          /* weir_request.now may be used (tests, replay) */
+    WEIR_IGNORE_ENVIRONMENT = 1 << 1, /* WEIR_ENABLED and the like have no effect */
+    WEIR_NO_THREAD = 1 << 2,          /* no housekeeping thread: call weir_tick() instead */
+};
+
+typedef struct weir_options {
+    const char *policy_file; /* NULL: no policies, only requests that bring their limit */
+    const char *policy_text; /* instead of a file */
+    const char *store;       /* a URI; NULL: "memory:" */
+    const char *secret_file; /* keys the hashing of identities; created if it is missing.
+                                NULL: a random secret that dies with the handle */
+    int64_t max_keys;        /* keys held at most; 0: 16777216 */
+    unsigned flags;
+    weir_allocator allocator; /* zero: malloc */
+    weir_clock clock;         /* NULL: the system's */
+    void *clock_ctx;
+    weir_log log;             /* NULL: nothing is logged */
+    void *log_ctx;
+} weir_options;
+
+typedef struct weir weir;
+
+WEIR_API WEIR_MUSTCHECK weir_err weir_open(weir **out, const weir_options *options, weir_diag *diag);
+WEIR_API void weir_close(weir *w); /* no other call may be under way; NULL is fine */
+
+/* Read the policies again and swap them in while checks run. On failure the old ones stay. */
+WEIR_API WEIR_MUSTCHECK weir_err weir_reload(weir *w, weir_diag *diag);
+
+/* ---- asking ------------------------------------------------------------------------- */
+
+typedef struct weir_attribute {
+    const char *name;
+    const char *value;
+    size_t value_len; /* 0: up to the NUL */
+} weir_attribute;
+
+#define WEIR_COST_ZERO INT64_MIN /* ask for nothing: changes nothing, says how things stand */
+
+typedef struct weir_request {
+    const char *policy; /* NULL: the limit comes with the request, see below */
+    const char *key;    /* stands for the one attribute of a policy that has only one */
+    size_t key_len;     /* 0: up to the NUL */
+    const weir_attribute *attributes;
+    size_t attribute_count;
+    const char *plan; /* NULL: the rules' own numbers */
+    int64_t cost;     /* 0: 1 */
+    int64_t now;      /* 0: the clock; needs WEIR_TRUST_NOW */
+    bool exempt;      /* allow, count nothing */
+
+    /* Without a policy: */
+    int64_t limit;
+    int64_t window_ms;
+    int64_t burst;        /* 0: limit; token and leaky bucket only */
+    int64_t precision_ms; /* 0: as SEMANTICS says; sliding window only */
+    weir_algorithm algorithm;
+} weir_request;
+
+typedef struct weir_rule_answer {
+    const char *rule;
+    int64_t limit;
+    int64_t remaining;
+    int64_t retry_after_ms;
+    int64_t reset_after_ms;
+    int64_t delay_ms;
+    bool allowed;
+    bool shadow;     /* judged and counted, but did not decide */
+    bool would_deny; /* in shadow, or by its shadow limit, it would have refused */
+} weir_rule_answer;
+
+typedef struct weir_answer {
+    weir_err err; /* weir_check_many: this request had no answer */
+    bool allowed;
+    bool shadow;        /* some rule would_deny */
+    weir_source source;
+    const char *policy; /* names live until weir_close(); NULL without a policy */
+    const char *rule;   /* the rule that decided */
+    int64_t limit;
+    int64_t remaining;      /* requests of cost 1 that would still pass */
+    int64_t retry_after_ms; /* 0 if allowed; else exact; WEIR_NEVER */
+    int64_t reset_after_ms; /* until untouched */
+    int64_t delay_ms;       /* leaky bucket: wait this long before running */
+    size_t rule_count;
+    weir_rule_answer rules[WEIR_MAX_RULES]; /* in file order */
+} weir_answer;
+
+WEIR_API WEIR_MUSTCHECK weir_err weir_check(weir *w, const weir_request *r, weir_answer *a, weir_diag *diag);
+
+/* Judge n requests in order, each by itself. answers[i].err tells which had none; the
+ * result is the first of those errors, with diag about it. */
+WEIR_API WEIR_MUSTCHECK weir_err weir_check_many(weir *w, const weir_request *requests,
+                                                 weir_answer *answers, size_t n, weir_diag *diag);
+
+/* What a check would say, changing nothing; remaining as it stands. */
+WEIR_API WEIR_MUSTCHECK weir_err weir_peek(weir *w, const weir_request *r, weir_answer *a, weir_diag *diag);
+
+/* Give back `cost` to every rule (what was admitted but did not happen), newest first. */
+WEIR_API WEIR_MUSTCHECK weir_err weir_refund(weir *w, const weir_request *r, weir_answer *a, weir_diag *diag);
+
+/* Forget all that is counted for this identity. */
+WEIR_API WEIR_MUSTCHECK weir_err weir_reset(weir *w, const weir_request *r, weir_answer *a, weir_diag *diag);
+
+/* ---- looking after ------------------------------------------------------------------ */
+
+typedef struct weir_stats {
+    int64_t keys;         /* held now, expired ones that were not yet dropped included */
+    int64_t max_keys;
+    int64_t evicted_keys; /* live keys dropped because the table was full */
+    int64_t expired_keys; /* dropped after they were back to untouched */
+    int64_t memory_bytes; /* resident for keys and their states */
+} weir_stats;
+
+WEIR_API void weir_get_stats(weir *w, weir_stats *stats);
+
+/* With WEIR_NO_THREAD: drop expired keys, a bounded amount of work a call; a few times a second. */
+WEIR_API void weir_tick(weir *w);
+
+WEIR_API const char *weir_version(void); /* "0.1.0" */
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,37 @@
+/* hash.h - keyed hashes of identities: one for inside the process, one for outside.
+ *
+ * Both keys come from one secret. Without it nobody can tell whose key is whose, nor aim
+ * keys at one place of the table. */
+#ifndef WEIR_BASE_HASH_H
+#define WEIR_BASE_HASH_H
+
+#include <stdint.h>
+
+#include "base/span.h"
+
+enum { SECRET_BYTES = 32, TAG_HEX = 32 };
+
+/* The secret and what is derived from it; made once. */
+struct secret {
+    unsigned char bytes[SECRET_BYTES];
+};
+
+/* A key of the table: 128 bits, never all zero. */
+struct key {
+    uint64_t high, low;
+};
+
+/* What a rule hashes its identities with: SipHash-2-4-128 under a key of its own, so that
+ * the rule's name costs nothing per request. */
+struct hash_key {
+    unsigned char bytes[16];
+};
+
+/* `scope` is what the rule is: policy, rule, algorithm, window. */
+struct hash_key hash_key_of(const struct secret *secret, struct span scope);
+struct key hash_identity(const struct hash_key *key, struct span identity);
+
+/* What may leave the process: HMAC-SHA256 of the identity, cut to 128 bits, in hex. */
+void hash_tag(const struct secret *secret, struct span identity, char hex[TAG_HEX + 1]);
+
+#endif

@@ -1,0 +1,39 @@
+/* published.h - one pointer that many threads read while another replaces it.
+ *
+ * Readers take no lock and never wait. A writer swaps the pointer and then waits until every
+ * reader that may have seen the old one is gone; then the old one may be freed. */
+#ifndef WEIR_BASE_PUBLISHED_H
+#define WEIR_BASE_PUBLISHED_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+enum { PUBLISHED_LANES = 16 };
+
+struct published {
+    _Atomic(const void *) current;
+    atomic_uint phase;
+    pthread_mutex_t writer;
+    char apart[64];
+    struct {
+        atomic_long readers[2]; /* by the phase they came in */
+        char apart[64 - 2 * sizeof(atomic_long)];
+    } lanes[PUBLISHED_LANES]; /* no two in one cache line */
+};
+
+/* What a reader hands back when it is done. */
+struct published_visit {
+    const void *current;
+    unsigned lane, phase;
+};
+
+void published_init(struct published *p, const void *first);
+void published_done(struct published *p);
+
+struct published_visit published_enter(struct published *p);
+void published_leave(struct published *p, struct published_visit visit);
+
+/* Returns the old pointer once nobody uses it. Not from inside a visit. */
+const void *published_replace(struct published *p, const void *next);
+
+#endif

@@ -1,0 +1,145 @@
+/* answer.c - from decided charges to the answer of a check.
+ *
+ * The rule that decides: of those that refuse, the one with the longest wait (never is
+ * longest; with `retry_after: soonest` the shortest); if all allow, the one with the least
+ * remaining; the first of the file on a tie. Shadowed rules decide only how a check looks
+ * that has no other. */
+#include "engine/answer.h"
+
+enum { FALLBACK_RETRY_MS = 1000 }; /* nothing is known of the wait: ask again soon */
+
+static const char *policy_name(const struct check *check)
+{
+    return check->policy ? check->policy->name : NULL;
+}
+
+static void begin(struct check *check, weir_source source)
+{
+    weir_answer *a = check->answer;
+
+    a->err = WEIR_OK;
+    a->allowed = true;
+    a->shadow = false;
+    a->source = source;
+    a->policy = policy_name(check);
+    a->rule = "default";
+    a->limit = a->remaining = a->retry_after_ms = a->reset_after_ms = a->delay_ms = 0;
+    a->rule_count = 0;
+}
+
+static struct span plan_of(const struct check *check)
+{
+    return check->request->plan ? span_of(check->request->plan) : (struct span){ 0 };
+}
+
+void answer_uncounted(struct check *check, weir_source source)
+{
+    weir_answer *a = check->answer;
+    const struct rule *r = &check->unnamed;
+
+    begin(check, source);
+    if (check->policy) {
+        r = &policy_rule_under(&check->policy->rules[0], plan_of(check))->rule;
+        a->rule = check->policy->rules[0].name;
+    }
+    a->limit = r->limit;
+    a->remaining = r->burst;
+}
+
+static bool waits_longer(int64_t a, int64_t b)
+{
+    return b != WEIR_NEVER && (a == WEIR_NEVER || a > b);
+}
+
+/* Does `r` say more about the check than `best` does? */
+static bool decides_over(const weir_rule_answer *r, const weir_rule_answer *best, enum retry retry)
+{
+    if (r->shadow != best->shadow)
+        return best->shadow;
+    if (r->allowed != best->allowed)
+        return best->allowed;
+    if (r->allowed)
+        return r->remaining < best->remaining;
+    return retry == RETRY_LONGEST ? waits_longer(r->retry_after_ms, best->retry_after_ms)
+                                  : waits_longer(best->retry_after_ms, r->retry_after_ms);
+}
+
+static weir_rule_answer rule_answer(const struct check *check, size_t i)
+{
+    const struct decision *d = &check->charges[i].decision;
+
+    return (weir_rule_answer){
+        .rule = check->rules[i] ? check->rules[i]->name : "default",
+        .limit = check->charges[i].rule->limit,
+        .remaining = d->remaining,
+        .retry_after_ms = d->retry_after,
+        .reset_after_ms = d->reset_after,
+        .delay_ms = d->delay,
+        .allowed = d->allowed,
+        .shadow = i >= check->live,
+    };
+}
+
+/* The rules in file order. A shadow limit is no row of its own: it marks its rule's. */
+static void list_rules(struct check *check)
+{
+    weir_answer *a = check->answer;
+    size_t live = 0, shadow = check->live;
+
+    while (live < check->live || shadow < check->live + check->shadow) {
+        const struct policy_rule *rule = live < check->live ? check->rules[live] : NULL;
+        bool next_is_shadow =
+            live == check->live || (shadow < check->live + check->shadow && check->rules[shadow] < rule);
+        size_t i = next_is_shadow ? shadow++ : live++;
+        weir_rule_answer *row = &a->rules[a->rule_count];
+
+        *row = rule_answer(check, i);
+        if (!next_is_shadow && shadow < check->live + check->shadow && check->rules[shadow] == rule)
+            row->would_deny = !check->charges[shadow++].decision.allowed;
+        else
+            row->would_deny = row->shadow && !row->allowed;
+        a->shadow = a->shadow || row->would_deny;
+        a->rule_count++;
+    }
+}
+
+/* The store failed: what the policy says then. The numbers are not known. */
+static void answer_by_fallback(struct check *check)
+{
+    enum on_error on_error = check->policy ? check->policy->on_error : ON_ERROR_LOCAL;
+
+    begin(check, WEIR_FROM_FALLBACK);
+    check->answer->rule = check->rules[0] ? check->rules[0]->name : "default";
+    check->answer->limit = check->charges[0].rule->limit;
+    if (on_error == ON_ERROR_ALLOW)
+        return;
+    /* A store in this process is as local as can be: if it cannot count, nothing can. */
+    check->answer->allowed = false;
+    check->answer->retry_after_ms = FALLBACK_RETRY_MS;
+}
+
+void answer_from_charges(struct check *check)
+{
+    weir_answer *a = check->answer;
+    const enum retry retry = check->policy ? check->policy->retry : RETRY_LONGEST;
+    const weir_rule_answer *best;
+
+    for (size_t i = 0; i < (check->live > 0) + check->shadow; i++)
+        if (check->questions[i].err) {
+            answer_by_fallback(check);
+            return;
+        }
+    begin(check, WEIR_FROM_STORE);
+    list_rules(check);
+    best = &a->rules[0];
+    for (size_t i = 1; i < a->rule_count; i++)
+        if (decides_over(&a->rules[i], best, retry))
+            best = &a->rules[i];
+    a->allowed = best->allowed || best->shadow;
+    a->rule = best->rule;
+    a->limit = best->limit;
+    a->remaining = best->remaining;
+    a->retry_after_ms = a->allowed ? 0 : best->retry_after_ms;
+    a->reset_after_ms = best->reset_after_ms;
+    a->delay_ms = a->allowed ? best->delay_ms : 0;
+}

@@ -1,0 +1,13 @@
+/* answer.h - from decided charges to the answer of a check. */
+#ifndef WEIR_ENGINE_ANSWER_H
+#define WEIR_ENGINE_ANSWER_H
+
+#include "engine/engine.h"
+
+/* Allowed and not counted: exempt, or off. */
+void answer_uncounted(struct check *check, weir_source source);
+
+/* All questions are decided, or have failed. */
+void answer_from_charges(struct check *check);
+
+#endif

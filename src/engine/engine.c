@@ -1,0 +1,297 @@
+/* engine.c - the sentence: request → rules → store → answer. */
+#include "engine/engine.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/diag.h"
+#include "base/show.h"
+#include "engine/answer.h"
+#include "policy/identity.h"
+
+void engine_init(struct engine *e, struct store *store, const struct secret *secret,
+                 bool trusts_now)
+{
+    *e = (struct engine){
+        .store = store,
+        .secret = *secret,
+        .unnamed_key = hash_key_of(secret, span_of("limits that come with a request")),
+        .trusts_now = trusts_now,
+    };
+}
+
+/* ---- reading the request -------------------------------------------------------------- */
+
+static weir_err read_ask(const struct engine *e, struct check *check, weir_diag *diag)
+{
+    const weir_request *r = check->request;
+
+    check->ask = (struct ask){ .now = check->now, .cost = r->cost, .peek = check->peek };
+    if (r->cost == 0)
+        check->ask.cost = 1;
+    else if (r->cost == WEIR_COST_ZERO)
+        check->ask.cost = 0;
+    else if (r->cost < 0 || r->cost > WEIR_MAX_AMOUNT)
+        return diag_fail(diag, WEIR_ECOST, "cost must be from 0 to 2^53, not %" PRId64, r->cost);
+    if (r->now == 0)
+        return WEIR_OK;
+    if (!e->trusts_now)
+        return diag_fail(diag, WEIR_ENOW,
+                         "`now` is refused: this limiter uses its own clock (leave it out, or open "
+                         "it to trust the callers' clocks)");
+    if (r->now < 0 || r->now >= (int64_t)1 << 48)
+        return diag_fail(diag, WEIR_EREQUEST, "`now` must be ms since 1970, not %" PRId64, r->now);
+    check->ask.now = r->now;
+    return WEIR_OK;
+}
+
+static struct span sized(const char *text, size_t len)
+{
+    return (struct span){ text, len ? len : strlen(text) };
+}
+
+static weir_err refuse_key(const struct policy *p, weir_diag *diag)
+{
+    bool counts_by_some = false;
+
+    for (size_t i = 0; i < p->rule_count; i++)
+        counts_by_some = counts_by_some || p->rules[i].by_count > 0;
+    if (!counts_by_some)
+        return diag_fail(diag, WEIR_EREQUEST,
+                         "policy '%s' counts everyone together: leave the key out", p->name);
+    return diag_fail(diag, WEIR_EREQUEST,
+                     "policy '%s' counts by several attributes: give them by name instead of a key",
+                     p->name);
+}
+
+/* The attributes of the request; a bare key stands for the policy's only one. */
+static weir_err read_attributes(const struct check *check, struct attribute *out, size_t *count,
+                                weir_diag *diag)
+{
+    const weir_request *r = check->request;
+
+    if (r->attribute_count > WEIR_MAX_ATTRIBUTES)
+        return diag_fail(diag, WEIR_EREQUEST, "%zu attributes are too many: at most %d",
+                         r->attribute_count, WEIR_MAX_ATTRIBUTES);
+    if (r->key && r->attribute_count > 0)
+        return diag_fail(diag, WEIR_EREQUEST, "give a key or attributes, not both");
+    if (r->key) {
+        if (!check->policy->sole_attribute)
+            return refuse_key(check->policy, diag);
+        out[0].name = span_of(check->policy->sole_attribute);
+        out[0].value = sized(r->key, r->key_len);
+        *count = 1;
+        return WEIR_OK;
+    }
+    for (size_t i = 0; i < r->attribute_count; i++) {
+        const weir_attribute *a = &r->attributes[i];
+
+        if (!a->name || !a->value)
+            return diag_fail(diag, WEIR_EATTRIBUTE, "attribute %zu has no %s", i + 1,
+                             a->name ? "value" : "name");
+        out[i].name = span_of(a->name);
+        out[i].value = sized(a->value, a->value_len);
+        for (size_t j = 0; j < i; j++)
+            if (span_equal(out[i].name, out[j].name))
+                return diag_fail(diag, WEIR_EATTRIBUTE, "an attribute is given twice: give each once");
+    }
+    *count = r->attribute_count;
+    return WEIR_OK;
+}
+
+/* ---- making questions ----------------------------------------------------------------- */
+
+static void add_charge(struct check *check, size_t at, const struct policy_rule *rule,
+                       const struct counted *counted, const struct identity *identity)
+{
+    check->rules[at] = rule;
+    check->charges[at].rule = &counted->rule;
+    check->charges[at].key =
+        hash_identity(&counted->hash_key, (struct span){ identity->bytes, identity->len });
+}
+
+/* Live charges first, so that they are one question; then the shadows, each its own. */
+static weir_err add_charges(struct check *check, const struct attribute *attributes, size_t n,
+                            weir_diag *diag)
+{
+    const struct policy *p = check->policy;
+    const char *plan = check->request->plan;
+    struct identity identity;
+
+    for (int shadow = 0; shadow <= 1; shadow++)
+        for (size_t i = 0; i < p->rule_count; i++) {
+            const struct policy_rule *rule = &p->rules[i];
+            const struct counted *counted = &rule->counted;
+            weir_err err;
+
+            if (rule->mode == MODE_OFF || (!shadow && rule->mode == MODE_SHADOW))
+                continue;
+            if (shadow && rule->mode == MODE_ENFORCE) {
+                counted = rule->shadow_limit;
+                if (!counted)
+                    continue;
+            } else if (plan) {
+                counted = policy_rule_under(rule, span_of(plan));
+            }
+            err = identity_of(p->name, rule, attributes, n, &identity, diag);
+            if (err)
+                return err;
+            add_charge(check, check->live + check->shadow, rule, counted, &identity);
+            *(shadow ? &check->shadow : &check->live) += 1;
+        }
+    return WEIR_OK;
+}
+
+static weir_err prepare_policy(struct check *check, weir_diag *diag)
+{
+    const weir_request *r = check->request;
+    struct attribute attributes[WEIR_MAX_ATTRIBUTES];
+    size_t n = 0;
+    weir_err err;
+
+    check->policy = check->policies ? policies_find(check->policies, span_of(r->policy)) : NULL;
+    if (!check->policy) {
+        const char *near =
+            check->policies ? policies_suggest(check->policies, span_of(r->policy)) : NULL;
+
+        return diag_fail(diag, WEIR_ENOPOLICY, "there is no policy '%s'%s%s%s", show(span_of(r->policy)).text,
+                         near ? ": did you mean '" : "", near ? near : "", near ? "'?" : "");
+    }
+    if (r->limit || r->window_ms || r->burst || r->precision_ms || r->algorithm)
+        return diag_fail(diag, WEIR_EREQUEST,
+                         "the request names a policy and brings numbers: leave out limit, window, "
+                         "burst, precision and algorithm, or the policy");
+    if (check->policy->mode == MODE_OFF || !policies_enabled(check->policies)) {
+        answer_uncounted(check, WEIR_FROM_OFF);
+        check->is_answered = true;
+        return WEIR_OK;
+    }
+    err = read_attributes(check, attributes, &n, diag);
+    if (err)
+        return err;
+    if (r->exempt || policies_exempt(check->policies, check->policy, attributes, n)) {
+        answer_uncounted(check, WEIR_FROM_EXEMPT);
+        check->is_answered = true;
+        return WEIR_OK;
+    }
+    err = add_charges(check, attributes, n, diag);
+    if (!err && check->live + check->shadow == 0) { /* all of its rules are off */
+        answer_uncounted(check, WEIR_FROM_OFF);
+        check->is_answered = true;
+    }
+    return err;
+}
+
+/* A limit that comes with the request: its algorithm and window are part of its key. */
+struct scoped {
+    int64_t algorithm, window;
+    struct identity identity;
+};
+
+static weir_err prepare_unnamed(const struct engine *e, struct check *check, weir_diag *diag)
+{
+    const weir_request *r = check->request;
+    struct scoped scoped;
+    weir_err err;
+
+    if (r->attribute_count > 0 || r->plan)
+        return diag_fail(diag, WEIR_EREQUEST, "attributes and plans belong to a policy: name one");
+    if (!r->key)
+        return diag_fail(diag, WEIR_EREQUEST, "the request has no policy and no key");
+    if (r->window_ms == 0 && r->limit != 0)
+        return diag_fail(diag, WEIR_EREQUEST,
+                         "the request has no policy: name one, or give limit and window_ms");
+    if (r->window_ms == 0)
+        return diag_fail(diag, WEIR_EREQUEST,
+                         "the request has no policy: name one, or give limit (0 always denies) and "
+                         "window_ms");
+    check->unnamed = (struct rule){ r->algorithm, r->limit, r->window_ms, r->burst, r->precision_ms };
+    err = rule_check(&check->unnamed, diag);
+    if (!err)
+        err = identity_of_key(sized(r->key, r->key_len), &scoped.identity, diag);
+    if (err)
+        return err;
+    if (r->exempt || (check->policies && !policies_enabled(check->policies))) {
+        answer_uncounted(check, r->exempt ? WEIR_FROM_EXEMPT : WEIR_FROM_OFF);
+        check->is_answered = true;
+        return WEIR_OK;
+    }
+    scoped.algorithm = check->unnamed.algorithm;
+    scoped.window = check->unnamed.window;
+    check->live = 1;
+    check->rules[0] = NULL;
+    check->charges[0].rule = &check->unnamed;
+    check->charges[0].key = hash_identity(
+        &e->unnamed_key, (struct span){ (const char *)&scoped, offsetof(struct scoped, identity.bytes) +
+                                                                   scoped.identity.len });
+    return WEIR_OK;
+}
+
+weir_err engine_prepare(struct engine *e, struct check *check, weir_diag *diag)
+{
+    weir_err err;
+
+    check->policy = NULL;
+    check->live = check->shadow = check->waiting = 0;
+    check->is_answered = false;
+    err = read_ask(e, check, diag);
+    if (!err)
+        err = check->request->policy ? prepare_policy(check, diag) : prepare_unnamed(e, check, diag);
+    check->answer->err = err;
+    return err;
+}
+
+void engine_prefetch(struct engine *e, const struct check *check)
+{
+    if (!check->is_answered && e->store->ops->prefetch)
+        for (size_t i = 0; i < check->live + check->shadow; i++)
+            e->store->ops->prefetch(e->store, check->charges[i].key);
+}
+
+/* ---- asking --------------------------------------------------------------------------- */
+
+static void question_done(struct question *q)
+{
+    struct check *check = q->ctx;
+
+    if (--check->waiting > 0)
+        return;
+    answer_from_charges(check);
+    if (check->done)
+        check->done(check);
+}
+
+static void put_question(struct check *check, struct question *q, struct charge *charges, size_t n)
+{
+    *q = (struct question){
+        .verb = check->verb,
+        .ask = check->ask,
+        .charges = charges,
+        .count = n,
+        .done = question_done,
+        .ctx = check,
+    };
+}
+
+void engine_ask(struct engine *e, struct turn *turn, struct check *check)
+{
+    size_t n = 0;
+
+    if (check->is_answered) {
+        if (check->done)
+            check->done(check);
+        return;
+    }
+    if (check->live > 0)
+        put_question(check, &check->questions[n++], check->charges, check->live);
+    for (size_t i = 0; i < check->shadow; i++)
+        put_question(check, &check->questions[n++], &check->charges[check->live + i], 1);
+    check->waiting = n;
+    for (size_t i = 0; i < n; i++)
+        e->store->ops->submit(e->store, turn, &check->questions[i]);
+}
+
+void engine_commit(struct engine *e, struct turn *turn)
+{
+    e->store->ops->commit(e->store, turn);
+}

@@ -1,0 +1,56 @@
+/* engine.h - the sentence: request → rules → store → answer.
+ *
+ * A check is one request on its way. engine_prepare() finds its rules and keys and may fail
+ * or answer at once; engine_ask() hands its questions to the store; when all are decided the
+ * answer is complete and done() is called, in this turn or in a later one. */
+#ifndef WEIR_ENGINE_ENGINE_H
+#define WEIR_ENGINE_ENGINE_H
+
+#include "policy/policy.h"
+#include "store/store.h"
+
+struct engine {
+    struct store *store;
+    struct secret secret;
+    struct hash_key unnamed_key; /* for limits that come with a request */
+    bool trusts_now;
+};
+
+enum { CHECK_MOST_CHARGES = 2 * WEIR_MAX_RULES }; /* each rule, and its shadow limit */
+
+struct check {
+    /* What the caller gives, and keeps until done(). */
+    const weir_request *request;
+    enum verb verb;
+    bool peek;
+    int64_t now;
+    weir_answer *answer;
+    void (*done)(struct check *check); /* may be NULL */
+    void *ctx;
+
+    /* The engine's. */
+    const struct policies *policies; /* the caller keeps the set in place until done() */
+    const struct policy *policy;     /* NULL: the limit came with the request */
+    struct rule unnamed;             /* … and is this */
+    struct ask ask;
+    size_t live, shadow; /* charges of each kind: live ones first */
+    size_t waiting;      /* questions under way */
+    bool is_answered;    /* without the store */
+    struct question questions[1 + WEIR_MAX_RULES]; /* all live charges, then each shadow alone */
+    struct charge charges[CHECK_MOST_CHARGES];
+    const struct policy_rule *rules[CHECK_MOST_CHARGES]; /* whose charge it is */
+};
+
+void engine_init(struct engine *e, struct store *store, const struct secret *secret,
+                 bool trusts_now);
+
+/* Fills everything but what the caller gives. On error there is nothing to ask. */
+WEIR_MUSTCHECK weir_err engine_prepare(struct engine *e, struct check *check, weir_diag *diag);
+
+/* The store will be asked soon. */
+void engine_prefetch(struct engine *e, const struct check *check);
+
+void engine_ask(struct engine *e, struct turn *turn, struct check *check);
+void engine_commit(struct engine *e, struct turn *turn);
+
+#endif

@@ -1,0 +1,380 @@
+/* weir.c - the library's handle: an engine, its policies, and a thread that tidies up. */
+#include "weir.h"
+
+#include <pthread.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/diag.h"
+#include "base/names.h"
+#include "base/published.h"
+#include "base/secret.h"
+#include "engine/engine.h"
+
+enum {
+    DEFAULT_MAX_KEYS = 1 << 24,
+    TICK_MS = 100,
+    MANY = 8, /* checks under way at once: enough to hide the latency of memory */
+};
+
+struct weir {
+    struct engine engine;
+    struct published policies; /* a struct policies, or NULL */
+    struct policy_source source;
+    struct names *names;
+    weir_allocator allocator;
+    weir_clock clock;
+    void *clock_ctx;
+    weir_log log;
+    void *log_ctx;
+
+    bool has_thread;
+    pthread_t thread;
+    pthread_mutex_t lock; /* of `closing` */
+    pthread_cond_t wake;
+    bool closing;
+};
+
+static int64_t system_clock(void *ctx)
+{
+    struct timespec now;
+
+    (void)ctx;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+static int64_t clock_now(const weir *w)
+{
+    return w->clock(w->clock_ctx);
+}
+
+static void log_line(const weir *w, const char *line)
+{
+    if (w->log)
+        w->log(w->log_ctx, line);
+}
+
+/* ---- opening and closing --------------------------------------------------------------- */
+
+static void *tidy_up(void *handle)
+{
+    weir *w = handle;
+
+    pthread_mutex_lock(&w->lock);
+    while (!w->closing) {
+        struct timespec next;
+
+        clock_gettime(CLOCK_MONOTONIC, &next);
+        next.tv_nsec += TICK_MS * 1000000L;
+        next.tv_sec += next.tv_nsec / 1000000000L;
+        next.tv_nsec %= 1000000000L;
+        pthread_cond_timedwait(&w->wake, &w->lock, &next);
+        pthread_mutex_unlock(&w->lock);
+        weir_tick(w);
+        pthread_mutex_lock(&w->lock);
+    }
+    pthread_mutex_unlock(&w->lock);
+    return NULL;
+}
+
+static weir_err start_thread(weir *w, weir_diag *diag)
+{
+    pthread_condattr_t monotonic;
+    int why;
+
+    pthread_mutex_init(&w->lock, NULL);
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&w->wake, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+    why = pthread_create(&w->thread, NULL, tidy_up, w);
+    if (why)
+        return diag_fail(diag, WEIR_ESYSTEM, "cannot start the housekeeping thread: %s",
+                         strerror(why));
+    w->has_thread = true;
+    return WEIR_OK;
+}
+
+static void stop_thread(weir *w)
+{
+    if (!w->has_thread)
+        return;
+    pthread_mutex_lock(&w->lock);
+    w->closing = true;
+    pthread_cond_signal(&w->wake);
+    pthread_mutex_unlock(&w->lock);
+    pthread_join(w->thread, NULL);
+    pthread_cond_destroy(&w->wake);
+    pthread_mutex_destroy(&w->lock);
+}
+
+static bool has_policies(const weir *w)
+{
+    return w->source.file || w->source.text;
+}
+
+static weir_err load(weir *w, struct policies **out, weir_diag *diag)
+{
+    struct problems problems;
+    weir_err err;
+
+    *out = NULL;
+    problems_init(&problems, &w->allocator);
+    err = policies_load(&w->source, out, &problems);
+    if (err)
+        problems_to_diag(&problems, diag);
+    problems_done(&problems);
+    return err;
+}
+
+/* A copy of the caller's text, which need not outlive weir_open(). */
+static weir_err keep_text(weir *w, const char *text, const char **out)
+{
+    char *copy = NULL;
+
+    if (text) {
+        copy = alloc_resize(&w->allocator, NULL, strlen(text) + 1);
+        if (!copy)
+            return WEIR_ENOMEM;
+        strcpy(copy, text);
+    }
+    *out = copy;
+    return WEIR_OK;
+}
+
+static weir_err keep_options(weir *w, const weir_options *o)
+{
+    weir_err err = keep_text(w, o->policy_file, &w->source.file);
+
+    if (!err)
+        err = keep_text(w, o->policy_text, &w->source.text);
+    w->clock = o->clock ? o->clock : system_clock;
+    w->clock_ctx = o->clock_ctx;
+    w->log = o->log;
+    w->log_ctx = o->log_ctx;
+    w->source.allocator = w->allocator;
+    w->source.environment = o->flags & WEIR_IGNORE_ENVIRONMENT ? NULL : (const char *const *)environ;
+    w->source.secret = &w->engine.secret;
+    w->names = names_new(&w->allocator);
+    w->source.names = w->names;
+    return w->names ? err : WEIR_ENOMEM;
+}
+
+static weir_err open_parts(weir *w, const weir_options *o, weir_diag *diag)
+{
+    const bool trusts_now = o->flags & WEIR_TRUST_NOW;
+    struct store_options store_options = {
+        .uri = o->store ? o->store : "memory:",
+        .max_keys = o->max_keys ? o->max_keys : DEFAULT_MAX_KEYS,
+        .callers_bring_now = trusts_now,
+        .allocator = w->allocator,
+    };
+    struct secret secret;
+    struct policies *policies;
+    struct store *store;
+    weir_err err;
+
+    err = keep_options(w, o);
+    if (!err)
+        err = o->secret_file ? secret_load(o->secret_file, &secret, diag)
+                             : secret_random(&secret, diag);
+    if (!err)
+        err = store_open(&store, &store_options, diag);
+    if (err)
+        return err;
+    engine_init(&w->engine, store, &secret, trusts_now);
+    if (has_policies(w)) {
+        err = load(w, &policies, diag);
+        if (err)
+            return err;
+        published_replace(&w->policies, policies);
+    }
+    return o->flags & WEIR_NO_THREAD ? WEIR_OK : start_thread(w, diag);
+}
+
+weir_err weir_open(weir **out, const weir_options *options, weir_diag *diag)
+{
+    static const weir_options defaults;
+    const weir_options *o = options ? options : &defaults;
+    const weir_allocator allocator = alloc_or_default(o->allocator);
+    weir *w;
+    weir_err err;
+
+    *out = NULL;
+    if (o->policy_file && o->policy_text)
+        return diag_fail(diag, WEIR_EOPTION, "give policy_file or policy_text, not both");
+    diag_set(diag, "%s", weir_err_text(WEIR_ENOMEM)); /* unless something better is said */
+    w = alloc_zeroed(&allocator, sizeof *w);
+    if (!w)
+        return WEIR_ENOMEM;
+    w->allocator = allocator;
+    published_init(&w->policies, NULL);
+    err = open_parts(w, o, diag);
+    if (err) {
+        weir_close(w);
+        return err;
+    }
+    diag_set(diag, "%s", "");
+    *out = w;
+    return WEIR_OK;
+}
+
+void weir_close(weir *w)
+{
+    weir_allocator allocator;
+
+    if (!w)
+        return;
+    allocator = w->allocator;
+    stop_thread(w);
+    if (w->engine.store)
+        w->engine.store->ops->close(w->engine.store);
+    policies_free((struct policies *)published_replace(&w->policies, NULL));
+    published_done(&w->policies);
+    names_free(w->names);
+    alloc_free(&allocator, (void *)w->source.file);
+    alloc_free(&allocator, (void *)w->source.text);
+    alloc_free(&allocator, w);
+}
+
+weir_err weir_reload(weir *w, weir_diag *diag)
+{
+    struct policies *policies;
+    weir_err err;
+
+    if (!has_policies(w))
+        return diag_fail(diag, WEIR_EOPTION, "there is no policy file to read again");
+    err = load(w, &policies, diag);
+    if (err) {
+        log_line(w, "the policies were not reloaded: the file has errors, the old ones stay");
+        return err;
+    }
+    policies_free((struct policies *)published_replace(&w->policies, policies));
+    log_line(w, "the policies were reloaded");
+    return WEIR_OK;
+}
+
+/* ---- asking ------------------------------------------------------------------------------ */
+
+static weir_err ask_one(weir *w, enum verb verb, bool peek, const weir_request *r, weir_answer *a,
+                        weir_diag *diag)
+{
+    struct published_visit visit = published_enter(&w->policies);
+    struct turn turn = { 0 };
+    struct check check;
+    weir_err err;
+
+    check.request = r;
+    check.verb = verb;
+    check.peek = peek;
+    check.now = clock_now(w);
+    check.answer = a;
+    check.done = NULL;
+    check.policies = visit.current;
+    err = engine_prepare(&w->engine, &check, diag);
+    if (!err) {
+        engine_ask(&w->engine, &turn, &check);
+        engine_commit(&w->engine, &turn);
+    }
+    published_leave(&w->policies, visit);
+    return err;
+}
+
+weir_err weir_check(weir *w, const weir_request *r, weir_answer *a, weir_diag *diag)
+{
+    return ask_one(w, VERB_CHECK, false, r, a, diag);
+}
+
+weir_err weir_peek(weir *w, const weir_request *r, weir_answer *a, weir_diag *diag)
+{
+    return ask_one(w, VERB_CHECK, true, r, a, diag);
+}
+
+weir_err weir_refund(weir *w, const weir_request *r, weir_answer *a, weir_diag *diag)
+{
+    return ask_one(w, VERB_REFUND, false, r, a, diag);
+}
+
+weir_err weir_reset(weir *w, const weir_request *r, weir_answer *a, weir_diag *diag)
+{
+    return ask_one(w, VERB_RESET, false, r, a, diag);
+}
+
+/* A few at a time: find all their places in memory first, then go there. */
+static weir_err check_some(weir *w, const weir_request *requests, weir_answer *answers, size_t n,
+                           int64_t now, const void *policies, weir_diag *diag)
+{
+    struct check checks[MANY];
+    struct turn turn = { 0 };
+    weir_err first = WEIR_OK;
+
+    for (size_t i = 0; i < n; i++) {
+        weir_err err;
+
+        checks[i].request = &requests[i];
+        checks[i].verb = VERB_CHECK;
+        checks[i].peek = false;
+        checks[i].now = now;
+        checks[i].answer = &answers[i];
+        checks[i].done = NULL;
+        checks[i].policies = policies;
+        err = engine_prepare(&w->engine, &checks[i], first ? NULL : diag);
+        if (!err)
+            engine_prefetch(&w->engine, &checks[i]);
+        else if (!first)
+            first = err;
+    }
+    for (size_t i = 0; i < n; i++)
+        if (!answers[i].err)
+            engine_ask(&w->engine, &turn, &checks[i]);
+    engine_commit(&w->engine, &turn);
+    return first;
+}
+
+weir_err weir_check_many(weir *w, const weir_request *requests, weir_answer *answers, size_t n,
+                         weir_diag *diag)
+{
+    struct published_visit visit = published_enter(&w->policies);
+    const int64_t now = clock_now(w);
+    weir_err first = WEIR_OK;
+
+    for (size_t i = 0; i < n; i += MANY) {
+        size_t some = n - i < MANY ? n - i : MANY;
+        weir_err err = check_some(w, requests + i, answers + i, some, now, visit.current,
+                                  first ? NULL : diag);
+
+        if (!first)
+            first = err;
+    }
+    published_leave(&w->policies, visit);
+    return first;
+}
+
+/* ---- looking after ----------------------------------------------------------------------- */
+
+void weir_get_stats(weir *w, weir_stats *stats)
+{
+    w->engine.store->ops->stats(w->engine.store, stats);
+}
+
+void weir_tick(weir *w)
+{
+    w->engine.store->ops->tick(w->engine.store, clock_now(w));
+}
+
+const char *weir_source_name(weir_source source)
+{
+    static const char *const names[] = { "store", "cache", "fallback", "exempt", "blocked", "off" };
+
+    return (unsigned)source < sizeof names / sizeof names[0] ? names[source] : "unknown";
+}
+
+#define TEXT(x) #x
+#define JOIN(a, b, c) TEXT(a) "." TEXT(b) "." TEXT(c)
+
+const char *weir_version(void)
+{
+    return JOIN(WEIR_VERSION_MAJOR, WEIR_VERSION_MINOR, WEIR_VERSION_PATCH);
+}

@@ -1,0 +1,112 @@
+/* limit.c - the numbers of a limit: names, defaults and bounds. */
+#include "limit/limit.h"
+
+#include <inttypes.h>
+
+#include "base/diag.h"
+
+/* A sliding window keeps at most this many buckets a key. */
+#define MOST_BUCKETS ((int64_t)1 << 20)
+
+const char *const algorithm_names[ALGORITHM_COUNT] = {
+    "fixed_window", "sliding_window", "sliding_counter", "token_bucket", "leaky_bucket",
+};
+
+const char *weir_algorithm_name(weir_algorithm algorithm)
+{
+    if (algorithm == WEIR_DEFAULT_ALGORITHM)
+        algorithm = WEIR_SLIDING_WINDOW;
+    if ((unsigned)algorithm > ALGORITHM_COUNT)
+        return "unknown";
+    return algorithm_names[algorithm - WEIR_FIXED_WINDOW];
+}
+
+weir_algorithm algorithm_by_name(struct span name)
+{
+    for (int i = 0; i < ALGORITHM_COUNT; i++)
+        if (span_is(name, algorithm_names[i]))
+            return (weir_algorithm)(WEIR_FIXED_WINDOW + i);
+    return WEIR_DEFAULT_ALGORITHM;
+}
+
+static weir_err check_product(const char *what, int64_t amount, int64_t window, weir_diag *diag)
+{
+    if (amount <= (WEIR_MAX_AMOUNT - 1) / window)
+        return WEIR_OK;
+    return diag_fail(diag, WEIR_EREQUEST,
+                     "%s %" PRId64 " times a window of %" PRId64
+                     " ms is not below 2^53: with this window it can be at most %" PRId64,
+                     what, amount, window, (WEIR_MAX_AMOUNT - 1) / window);
+}
+
+/* Checks and defaults of the numbers that only some algorithms have. */
+static weir_err check_burst(struct rule *r, weir_diag *diag)
+{
+    if (r->algorithm != WEIR_TOKEN_BUCKET && r->algorithm != WEIR_LEAKY_BUCKET) {
+        if (r->burst != 0)
+            return diag_fail(diag, WEIR_EREQUEST,
+                             "%s has no burst: only token_bucket and leaky_bucket do",
+                             weir_algorithm_name(r->algorithm));
+        r->burst = r->limit;
+        return WEIR_OK;
+    }
+    if (r->burst < 0)
+        return diag_fail(diag, WEIR_EREQUEST, "burst must be at least 1, not %" PRId64, r->burst);
+    if (r->burst == 0)
+        r->burst = r->limit;
+    return check_product("burst", r->burst, r->window, diag);
+}
+
+static weir_err check_precision(struct rule *r, weir_diag *diag)
+{
+    int64_t buckets;
+
+    if (r->algorithm != WEIR_SLIDING_WINDOW) {
+        if (r->precision == 0)
+            return WEIR_OK;
+        return diag_fail(diag, WEIR_EREQUEST, "%s has no precision: only sliding_window does",
+                         weir_algorithm_name(r->algorithm));
+    }
+    if (r->precision == 0)
+        r->precision = r->limit <= 60 ? 1 : div_up(r->window, 60);
+    if (r->precision < 1 || r->precision > r->window)
+        return diag_fail(diag, WEIR_EREQUEST,
+                         "precision must be from 1 ms to the window of %" PRId64 " ms, not %" PRId64,
+                         r->window, r->precision);
+    buckets = r->window / r->precision + 1;
+    if (buckets > r->limit)
+        buckets = r->limit;
+    if (buckets > MOST_BUCKETS)
+        return diag_fail(diag, WEIR_EREQUEST,
+                         "precision %" PRId64 " ms makes up to %" PRId64
+                         " buckets a key, at most %" PRId64 " are kept: use at least %" PRId64 " ms",
+                         r->precision, buckets, MOST_BUCKETS, div_up(r->window, MOST_BUCKETS - 1));
+    return WEIR_OK;
+}
+
+weir_err rule_check(struct rule *r, weir_diag *diag)
+{
+    weir_err err;
+
+    if (r->algorithm == WEIR_DEFAULT_ALGORITHM)
+        r->algorithm = WEIR_SLIDING_WINDOW;
+    if ((unsigned)r->algorithm > WEIR_LEAKY_BUCKET)
+        return diag_fail(diag, WEIR_EREQUEST, "there is no algorithm number %u",
+                         (unsigned)r->algorithm);
+    if (r->limit < 0)
+        return diag_fail(diag, WEIR_EREQUEST,
+                         "limit must be at least 0 (0 always denies), not %" PRId64, r->limit);
+    if (r->limit == 0) { /* the other numbers mean nothing then */
+        r->burst = r->precision = 0;
+        return WEIR_OK;
+    }
+    if (r->window < 1)
+        return diag_fail(diag, WEIR_EREQUEST, "the window must be at least 1 ms, not %" PRId64,
+                         r->window);
+    err = check_product("limit", r->limit, r->window, diag);
+    if (!err)
+        err = check_burst(r, diag);
+    if (!err)
+        err = check_precision(r, diag);
+    return err;
+}

@@ -1,0 +1,56 @@
+/* limit.h - what a decision is, as arithmetic: (state, rule, ask) → (state, decision).
+ *
+ * Nothing in this directory reads a clock, takes a lock or does I/O. Every number is an
+ * integer; SEMANTICS of each algorithm stand at the top of its file.
+ *
+ * Bounds, checked by rule_check(): 1 <= limit, burst, window; limit * window and
+ * burst * window are below 2^53. So no product in here can overflow. limit 0 is "always
+ * deny". A zeroed state is an untouched one, whatever the algorithm. */
+#ifndef WEIR_LIMIT_LIMIT_H
+#define WEIR_LIMIT_LIMIT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/span.h"
+#include "weir.h"
+
+/* The numbers of one limit. */
+struct rule {
+    weir_algorithm algorithm;
+    int64_t limit;
+    int64_t window;
+    int64_t burst;     /* token and leaky bucket: the capacity */
+    int64_t precision; /* sliding window: the width of a bucket */
+};
+
+/* One request to one rule. */
+struct ask {
+    int64_t now;
+    int64_t cost;
+    bool peek;
+};
+
+struct decision {
+    bool allowed;
+    int64_t remaining;
+    int64_t retry_after;
+    int64_t reset_after;
+    int64_t delay;
+};
+
+/* Fill in what was left out (0) and check the bounds. On failure the diag says which number
+ * is wrong and what would be right; its text names no file and no rule. */
+WEIR_MUSTCHECK weir_err rule_check(struct rule *r, weir_diag *diag);
+
+/* WEIR_DEFAULT_ALGORITHM if there is no such algorithm. */
+weir_algorithm algorithm_by_name(struct span name);
+extern const char *const algorithm_names[]; /* the five, for "did you mean" */
+enum { ALGORITHM_COUNT = 5 };
+
+static inline int64_t div_up(int64_t a, int64_t b)
+{
+    return a / b + (a % b > 0);
+}
+
+#endif

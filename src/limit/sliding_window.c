@@ -1,0 +1,263 @@
+/* sliding_window.c - the sliding window, as arithmetic over a log.
+ *
+ * Admissions are counted in buckets of `precision` ms that exist only where something was
+ * admitted, oldest first. A bucket counts until its last instant has left the window, at
+ * start + precision - 1 + window, so the limit holds in every interval of that length.
+ *
+ * FORMAT of an entry: one word, the offset of its start from `base` in the upper 40 bits and
+ * its count in the lower 24. If either does not fit (35 years, 16 million) the log is
+ * rewritten wide: two words, offset and count. */
+#include "limit/sliding_window.h"
+
+#include <string.h>
+
+enum { COUNT_BITS = 24, LEAST_ROOM = 6 };
+#define MOST_OFFSET ((int64_t)1 << 40)
+#define MOST_COUNT ((int64_t)1 << COUNT_BITS)
+
+struct sliding_window_block {
+    int64_t total;  /* of all entries */
+    uint64_t first; /* index of the oldest entry */
+    uint64_t words[];
+};
+
+struct entry {
+    int64_t start, count;
+};
+
+static uint64_t *words(const struct sliding_window *s)
+{
+    return s->room ? s->far->words + (s->far->first << s->wide) : (uint64_t *)s->near;
+}
+
+static struct entry entry_at(const struct sliding_window *s, uint32_t i)
+{
+    const uint64_t *w = words(s) + ((size_t)i << s->wide);
+
+    if (s->wide)
+        return (struct entry){ s->base + (int64_t)w[0], (int64_t)w[1] };
+    return (struct entry){ s->base + (int64_t)(w[0] >> COUNT_BITS), (int64_t)w[0] & (MOST_COUNT - 1) };
+}
+
+static void entry_put(struct sliding_window *s, uint32_t i, struct entry e)
+{
+    uint64_t *w = words(s) + ((size_t)i << s->wide);
+
+    if (s->wide) {
+        w[0] = (uint64_t)(e.start - s->base);
+        w[1] = (uint64_t)e.count;
+    } else {
+        w[0] = (uint64_t)(e.start - s->base) << COUNT_BITS | (uint64_t)e.count;
+    }
+}
+
+static int64_t total(const struct sliding_window *s)
+{
+    int64_t sum = 0;
+
+    if (s->room)
+        return s->far->total;
+    for (uint32_t i = 0; i < s->count; i++)
+        sum += entry_at(s, i).count;
+    return sum;
+}
+
+/* How long after its start a bucket counts. */
+static int64_t lifetime(const struct rule *r)
+{
+    return r->precision - 1 + r->window;
+}
+
+static void report(struct sliding_window_step *step, const struct rule *r, int64_t live,
+                   int64_t newest)
+{
+    int64_t left = r->limit - live;
+
+    step->decision.remaining = left > 0 ? left : 0;
+    if (live > 0)
+        step->decision.reset_after = newest + lifetime(r) - step->now;
+}
+
+/* How long until enough entries have left, from the oldest live one on. */
+static int64_t wait_for(const struct sliding_window *s, const struct sliding_window_step *step,
+                        const struct rule *r, int64_t excess)
+{
+    struct entry e = { 0 };
+
+    for (uint32_t i = step->drop; i < s->count && excess > 0; i++) {
+        e = entry_at(s, i);
+        excess -= e.count;
+    }
+    return e.start + lifetime(r) - step->now;
+}
+
+struct sliding_window_step sliding_window_take(const struct sliding_window *s, const struct rule *r,
+                                               const struct ask *ask)
+{
+    struct sliding_window_step step = { .now = ask->now };
+    int64_t live = total(s), newest = 0;
+
+    if (s->count > 0) {
+        newest = entry_at(s, s->count - 1).start;
+        if (step.now < newest) /* a clock that stepped back must not un-count */
+            step.now = newest;
+    }
+    for (; step.drop < s->count; step.drop++) {
+        struct entry e = entry_at(s, step.drop);
+
+        if (e.start + lifetime(r) > step.now)
+            break;
+        live -= e.count;
+    }
+
+    if (ask->cost > r->limit) {
+        step.decision.retry_after = WEIR_NEVER;
+    } else if (ask->cost > 0 && live + ask->cost > r->limit) {
+        step.decision.retry_after = wait_for(s, &step, r, live + ask->cost - r->limit);
+    } else {
+        step.decision.allowed = true;
+        if (!ask->peek && ask->cost > 0) {
+            int64_t start = step.now - step.now % r->precision;
+
+            /* After the precision was widened a bucket may start before the newest one. */
+            newest = step.drop < s->count && newest > start ? newest : start;
+            step.start = newest;
+            step.add = ask->cost;
+            live += ask->cost;
+        }
+    }
+    report(&step, r, live, newest);
+    return step;
+}
+
+/* Is the newest entry that stays the bucket that the step adds to? */
+static bool adds_to_newest(const struct sliding_window *s, const struct sliding_window_step *step)
+{
+    return step->drop < s->count && entry_at(s, s->count - 1).start == step->start;
+}
+
+static bool must_be_wide(const struct sliding_window *s, const struct sliding_window_step *step)
+{
+    int64_t count = step->add;
+
+    if (s->wide)
+        return true;
+    if (adds_to_newest(s, step))
+        count += entry_at(s, s->count - 1).count;
+    return count >= MOST_COUNT || (step->drop < s->count && step->start - s->base >= MOST_OFFSET);
+}
+
+/* Move the log into a block of its own, with more room or in the wide form. */
+static bool move_far(struct sliding_window *s, uint32_t room, bool wide,
+                     const weir_allocator *allocator)
+{
+    size_t size = sizeof(struct sliding_window_block) + sizeof(uint64_t) * ((size_t)room << wide);
+    struct sliding_window moved = { .base = s->base, .count = s->count, .wide = wide };
+
+    moved.room = room & 0x7fffffff;
+    moved.far = alloc_resize(allocator, NULL, size);
+    if (!moved.far)
+        return false;
+    *moved.far = (struct sliding_window_block){ .total = total(s) };
+    for (uint32_t i = 0; i < s->count; i++)
+        entry_put(&moved, i, entry_at(s, i));
+    sliding_window_done(s, allocator);
+    *s = moved;
+    return true;
+}
+
+bool sliding_window_reserve(struct sliding_window *s, const struct sliding_window_step *step,
+                            const weir_allocator *allocator)
+{
+    const bool wide = must_be_wide(s, step);
+    const uint32_t needed = s->count - step->drop + !adds_to_newest(s, step);
+    /* A large log that is nearly full would have to be moved up at every step. */
+    const uint32_t spare = s->room > 62 ? s->room / 8u : 0;
+    uint32_t room = LEAST_ROOM;
+
+    if (step->add == 0)
+        return true;
+    if (!s->room && !wide && needed <= SLIDING_WINDOW_NEAR)
+        return true;
+    if (s->room && wide == s->wide && needed + spare <= s->room)
+        return true;
+    while (room < s->count + s->count / 4 + 1) /* blocks of a power of two: 64, 128, 256 … bytes */
+        room = room * 2 + 2;
+    return move_far(s, room, wide, allocator);
+}
+
+static void drop_oldest(struct sliding_window *s, uint32_t n)
+{
+    if (s->room) {
+        for (uint32_t i = 0; i < n; i++)
+            s->far->total -= entry_at(s, i).count;
+        s->far->first += n;
+    } else {
+        memmove(s->near, s->near + n, sizeof(uint64_t) * (s->count - n));
+    }
+    s->count -= n;
+}
+
+/* Make the place of the dropped entries room at the end again. */
+static void move_up(struct sliding_window *s)
+{
+    memmove(s->far->words, words(s), sizeof(uint64_t) * ((size_t)s->count << s->wide));
+    s->far->first = 0;
+}
+
+void sliding_window_apply(struct sliding_window *s, const struct sliding_window_step *step)
+{
+    if (step->add == 0)
+        return;
+    if (step->drop > 0)
+        drop_oldest(s, step->drop);
+    if (s->count == 0)
+        s->base = step->start;
+    if (s->room && (s->count == 0 || s->far->first + s->count == s->room))
+        move_up(s);
+    if (s->count > 0 && entry_at(s, s->count - 1).start == step->start) {
+        struct entry e = entry_at(s, s->count - 1);
+
+        e.count += step->add;
+        entry_put(s, s->count - 1, e);
+    } else {
+        entry_put(s, s->count++, (struct entry){ step->start, step->add });
+    }
+    if (s->room)
+        s->far->total += step->add;
+}
+
+struct sliding_window_step sliding_window_refund(struct sliding_window *s, const struct rule *r,
+                                                 const struct ask *ask)
+{
+    struct sliding_window_step step;
+    int64_t cost = ask->cost;
+
+    while (cost > 0 && s->count > 0) {
+        struct entry e = entry_at(s, s->count - 1);
+        int64_t back = cost < e.count ? cost : e.count;
+
+        e.count -= back;
+        cost -= back;
+        if (s->room)
+            s->far->total -= back;
+        if (e.count > 0)
+            entry_put(s, s->count - 1, e);
+        else
+            s->count--;
+    }
+    step = sliding_window_take(s, r, &(struct ask){ .now = ask->now, .peek = true });
+    return step;
+}
+
+void sliding_window_done(struct sliding_window *s, const weir_allocator *allocator)
+{
+    if (s->room)
+        alloc_free(allocator, s->far);
+    *s = (struct sliding_window){ 0 };
+}
+
+size_t sliding_window_beside(const struct sliding_window *s)
+{
+    return s->room ? sizeof *s->far + sizeof(uint64_t) * ((size_t)s->room << s->wide) : 0;
+}

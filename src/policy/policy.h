@@ -1,0 +1,106 @@
+/* policy.h - which rules apply to a request: the policy file, loaded and immutable.
+ *
+ * A loaded set never changes and may be read by any number of threads. Names point into
+ * `names` and outlive the set; everything else is freed with it. */
+#ifndef WEIR_POLICY_POLICY_H
+#define WEIR_POLICY_POLICY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/hash.h"
+#include "base/names.h"
+#include "base/span.h"
+#include "limit/limit.h"
+#include "policy/problems.h"
+
+enum { POLICY_MAX_BY = 8 }; /* attributes that one rule counts by */
+
+enum mode { MODE_ENFORCE, MODE_SHADOW, MODE_OFF };
+enum on_error { ON_ERROR_LOCAL, ON_ERROR_ALLOW, ON_ERROR_DENY };
+enum retry { RETRY_LONGEST, RETRY_SOONEST };
+
+/* A named fact about a request. */
+struct attribute {
+    struct span name, value;
+};
+
+/* A limit as one key counts it: the numbers, and what its identities are hashed with. */
+struct counted {
+    struct rule rule;
+    struct hash_key hash_key;
+};
+
+struct plan {
+    const char *name;
+    struct counted counted;
+    int line;
+};
+
+struct policy_rule {
+    const char *name; /* "default" for the one rule of a short policy */
+    enum mode mode;   /* its own or the policy's: off beats shadow beats enforce */
+    struct counted counted;
+    const struct counted *shadow_limit; /* a second limit beside the live one, or NULL */
+    const char *const *by;              /* attributes it counts by; none: one global count */
+    size_t by_count;
+    int ipv6_prefix; /* how many bits of an IPv6 address are the identity */
+    const struct plan *plans;
+    size_t plan_count;
+    int line;
+};
+
+struct policy {
+    const char *name;
+    enum mode mode;
+    enum on_error on_error;
+    enum retry retry;
+    const struct policy_rule *rules; /* in file order */
+    size_t rule_count;
+    const char *sole_attribute; /* what a bare `key` stands for; NULL: there is no such one */
+    const struct exemption *exempt; /* its own, beside the file's */
+    size_t exempt_count;
+    int line;
+};
+
+struct policies; /* one loaded set */
+
+/* Where a set comes from. */
+struct policy_source {
+    const char *file; /* NULL: `text` */
+    const char *text;
+    const char *const *environment; /* NAME=value strings, NULL at the end; NULL: no overrides */
+    const struct secret *secret;
+    struct names *names;
+    weir_allocator allocator;
+};
+
+/* Load everything or nothing. On failure `problems` has all that is wrong, in file order,
+ * each as `file:line:column: what is wrong and what would be right`. */
+WEIR_MUSTCHECK weir_err policies_load(const struct policy_source *source, struct policies **out,
+                                      struct problems *problems);
+void policies_free(struct policies *set);
+
+bool policies_enabled(const struct policies *set); /* false: WEIR_ENABLED=false */
+size_t policies_count(const struct policies *set);
+const struct policy *policies_at(const struct policies *set, size_t i); /* in file order */
+const struct policy *policies_find(const struct policies *set, struct span name); /* NULL: none */
+const char *policies_suggest(const struct policies *set, struct span name); /* or NULL */
+
+/* Does an exemption of the file or of this policy (may be NULL) cover these attributes? */
+bool policies_exempt(const struct policies *set, const struct policy *policy,
+                     const struct attribute *attributes, size_t n);
+
+/* The numbers this rule has under a plan: the plan's, or its own if it has no such plan. */
+const struct counted *policy_rule_under(const struct policy_rule *rule, struct span plan);
+
+/* The hash key of a rule's identities. Its name, its algorithm and its window are what it
+ * is; limit, burst and precision are not, so that changing them keeps what is counted. */
+struct hash_key counted_hash_key(const struct secret *secret, struct span policy, struct span rule,
+                                 const struct rule *numbers, bool shadow_limit);
+
+const char *mode_name(enum mode mode);
+const char *on_error_name(enum on_error on_error);
+const char *retry_name(enum retry retry);
+
+#endif

@@ -1,0 +1,87 @@
+/* memory.c - the store whose counters die with the process. */
+#include "store/store.h"
+
+#include <string.h>
+
+#include "base/diag.h"
+#include "store/table.h"
+
+struct memory_store {
+    struct store store;
+    weir_allocator allocator;
+    struct table *table;
+};
+
+static struct table *table_of(struct store *s)
+{
+    return ((struct memory_store *)s)->table;
+}
+
+static weir_err open_memory(struct store **out, const struct store_options *options, weir_diag *diag)
+{
+    struct memory_store *m;
+    weir_err err;
+
+    if (strcmp(options->uri, memory_store_ops.scheme) != 0)
+        return diag_fail(diag, WEIR_EOPTION, "nothing may follow '%s'", memory_store_ops.scheme);
+    m = alloc_zeroed(&options->allocator, sizeof *m);
+    if (!m)
+        return diag_fail(diag, WEIR_ENOMEM, "%s", weir_err_text(WEIR_ENOMEM));
+    m->store.ops = &memory_store_ops;
+    m->allocator = options->allocator;
+    err = table_new(&m->table, options, diag);
+    if (err) {
+        alloc_free(&options->allocator, m);
+        return err;
+    }
+    *out = &m->store;
+    return WEIR_OK;
+}
+
+static void prefetch(struct store *s, struct key key)
+{
+    table_prefetch(table_of(s), key);
+}
+
+static void submit(struct store *s, struct turn *turn, struct question *q)
+{
+    (void)turn;
+    table_judge(table_of(s), q);
+    q->done(q);
+}
+
+static void commit(struct store *s, struct turn *turn)
+{
+    (void)s;
+    (void)turn;
+}
+
+static void tick(struct store *s, int64_t now)
+{
+    table_sweep(table_of(s), now);
+}
+
+static void stats(struct store *s, weir_stats *out)
+{
+    table_stats(table_of(s), out);
+}
+
+static void close_memory(struct store *s)
+{
+    struct memory_store *m = (struct memory_store *)s;
+    weir_allocator allocator = m->allocator;
+
+    table_free(m->table);
+    alloc_free(&allocator, m);
+}
+
+const struct store_ops memory_store_ops = {
+    .scheme = "memory:",
+    .open = open_memory,
+    .prefetch = prefetch,
+    .submit = submit,
+    .commit = commit,
+    .tick = tick,
+    .stats = stats,
+    .close = close_memory,
+};

@@ -1,0 +1,75 @@
+/* shard.h - a part of the table: cells in the order of their keys, under one lock.
+ *
+ * Every function but shard_prefetch() wants the lock held. */
+#ifndef WEIR_STORE_SHARD_H
+#define WEIR_STORE_SHARD_H
+
+#include <pthread.h>
+#include <stdalign.h>
+#include <stdatomic.h>
+
+#include "base/hash.h"
+#include "limit/state.h"
+
+enum {
+    SHARD_SLACK = 256, /* cells behind the last home, for keys that are pushed along */
+    SHARD_LEVELS = 16, /* how much is consumed, in steps; the last is "nothing remains" */
+};
+
+/* One key: a cache line. */
+struct cell {
+    struct key key; /* all zero: empty */
+    uint64_t expires : 48, algorithm : 4, level : 4, unused : 8;
+    struct state state;
+};
+
+_Static_assert(sizeof(struct cell) == 64, "a cell is one cache line");
+
+struct shard {
+    alignas(64) pthread_mutex_t lock; /* first line: what every check touches */
+    _Atomic uint32_t homes;           /* cells that keys hash to */
+    uint32_t count;                   /* keys */
+    uint32_t skip_bits;               /* of a key, the same in the whole shard */
+    struct cell *cells;               /* homes + SHARD_SLACK + 1, the last one always empty */
+
+    alignas(64) int64_t soonest; /* no cell expires before */
+    int64_t evicted, expired;
+    uint32_t hand; /* where the search for a victim goes on */
+    uint16_t levels[SHARD_LEVELS];
+};
+
+/* What a rebuild dropped. */
+struct shard_dropped {
+    uint32_t keys;
+    size_t beside;
+};
+
+void shard_init(struct shard *s, struct cell *cells, uint32_t skip_bits);
+void shard_done(struct shard *s, const weir_allocator *allocator);
+
+/* Where the key is or would be inserted. */
+uint32_t shard_find(const struct shard *s, struct key key);
+bool shard_has(const struct shard *s, uint32_t at, struct key key);
+void shard_prefetch(const struct shard *s, struct key key);
+
+/* Insert an untouched cell at `at`, as shard_find() gave it. False: no empty cell behind it. */
+bool shard_insert(struct shard *s, uint32_t at, struct key key, weir_algorithm algorithm);
+
+/* Take a cell out. The memory beside its state is freed; its size is returned. */
+size_t shard_erase(struct shard *s, uint32_t at, const weir_allocator *allocator);
+
+/* Note what a decision made of a cell. */
+void shard_stamp(struct shard *s, struct cell *cell, int64_t expires, uint32_t level);
+
+/* Lay the cells out anew over `homes` (at most `most`; more than asked if they do not fit
+ * otherwise), without those that expired at `horizon` or before. */
+struct shard_dropped shard_rebuild(struct shard *s, uint32_t homes, uint32_t most, int64_t horizon,
+                                   const weir_allocator *allocator);
+
+#define SHARD_NO_VICTIM UINT32_MAX
+
+/* The cell to give up: one that has expired, else one of the least consumed; with `beside`,
+ * only one that has memory beside it. None whose key is among `spared`. */
+uint32_t shard_victim(struct shard *s, int64_t now, bool beside, const struct key *spared, size_t n);
+
+#endif

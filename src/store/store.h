@@ -1,0 +1,79 @@
+/* store.h - where states live: the one interface every store implements.
+ *
+ * A store decides inside itself, atomically. It is asked questions; done() is called exactly
+ * once for each and means final: decided, and as durable as the store was asked to be. Memory
+ * calls it in submit(), the file store in commit(), a remote store in a later turn of the same
+ * loop. One store serves all threads; a turn belongs to one. */
+#ifndef WEIR_STORE_STORE_H
+#define WEIR_STORE_STORE_H
+
+#include "base/alloc.h"
+#include "base/hash.h"
+#include "limit/limit.h"
+#include "weir.h"
+
+enum verb { VERB_CHECK, VERB_REFUND, VERB_RESET };
+
+/* One rule on one key. */
+struct charge {
+    const struct rule *rule;
+    struct key key;           /* keys of one question differ */
+    struct decision decision; /* out */
+};
+
+/* May these charges pass together? If one is refused, none is charged, and those that would
+ * have passed are reported as they stand. Borrowed by the store until done(). */
+struct question {
+    enum verb verb;
+    struct ask ask;
+    struct charge *charges;
+    size_t count;
+    bool allowed; /* out: all of them are */
+    weir_err err; /* out: not decided, nothing charged */
+    void (*done)(struct question *q);
+    void *ctx;
+    struct question *next; /* the store's, while the question is under way */
+};
+
+/* The questions of one thread between two commits. */
+struct turn {
+    struct question *first, *last;
+};
+
+struct store_options {
+    const char *uri;
+    int64_t max_keys;
+    bool callers_bring_now; /* time may jump between questions: do not drop by it */
+    weir_allocator allocator;
+};
+
+struct store {
+    const struct store_ops *ops;
+};
+
+struct store_ops {
+    const char *scheme; /* "memory:" */
+    weir_err (*open)(struct store **out, const struct store_options *options, weir_diag *diag);
+
+    /* Questions with this key come soon: bring its place near. May be NULL. */
+    void (*prefetch)(struct store *s, struct key key);
+
+    void (*submit)(struct store *s, struct turn *turn, struct question *q);
+
+    /* No more questions this turn: sync the journal, send the pipeline. */
+    void (*commit)(struct store *s, struct turn *turn);
+
+    /* From time to time, by one thread: drop what has expired, a bounded amount of work. */
+    void (*tick)(struct store *s, int64_t now);
+
+    void (*stats)(struct store *s, weir_stats *stats);
+    void (*close)(struct store *s); /* open questions are answered WEIR_EIO */
+};
+
+extern const struct store_ops memory_store_ops;
+
+/* Find the store by its URI's scheme and open it. */
+WEIR_MUSTCHECK weir_err store_open(struct store **out, const struct store_options *options,
+                                   weir_diag *diag);
+
+#endif
