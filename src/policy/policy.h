@@ -57,7 +57,7 @@ struct policy {
     enum retry retry;
     const struct policy_rule *rules; /* in file order */
     size_t rule_count;
-    const char *sole_attribute; /* what a bare `key` stands for; NULL: there is no such one */
+    const char *sole_attribute;     /* what a bare `key` stands for; NULL: there is no such one */
     const struct exemption *exempt; /* its own, beside the file's */
     size_t exempt_count;
     int line;
@@ -85,7 +85,7 @@ bool policies_enabled(const struct policies *set); /* false: WEIR_ENABLED=false 
 size_t policies_count(const struct policies *set);
 const struct policy *policies_at(const struct policies *set, size_t i); /* in file order */
 const struct policy *policies_find(const struct policies *set, struct span name); /* NULL: none */
-const char *policies_suggest(const struct policies *set, struct span name); /* or NULL */
+const char *policies_suggest(const struct policies *set, struct span name);       /* or NULL */
 
 /* Does an exemption of the file or of this policy (may be NULL) cover these attributes? */
 bool policies_exempt(const struct policies *set, const struct policy *policy,

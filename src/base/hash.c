@@ -1,0 +1,44 @@
+/* hash.c - keyed hashes of identities: one for inside the process, one for outside. */
+#include "base/hash.h"
+
+#include <sodium.h>
+#include <string.h>
+
+_Static_assert(sizeof(struct hash_key) == crypto_shorthash_siphashx24_KEYBYTES, "SipHash key");
+_Static_assert(sizeof(struct key) == crypto_shorthash_siphashx24_BYTES, "SipHash result");
+_Static_assert(SECRET_BYTES == crypto_auth_hmacsha256_KEYBYTES, "HMAC key");
+
+struct hash_key hash_key_of(const struct secret *secret, struct span scope)
+{
+    /* An identity begins with a digit, so no tag can equal a hash key. */
+    static const unsigned char purpose[] = "weir hash key";
+    unsigned char mac[crypto_auth_hmacsha256_BYTES];
+    crypto_auth_hmacsha256_state state;
+    struct hash_key key;
+
+    crypto_auth_hmacsha256_init(&state, secret->bytes, sizeof secret->bytes);
+    crypto_auth_hmacsha256_update(&state, purpose, sizeof purpose);
+    crypto_auth_hmacsha256_update(&state, (const unsigned char *)scope.at, scope.len);
+    crypto_auth_hmacsha256_final(&state, mac);
+    memcpy(key.bytes, mac, sizeof key.bytes);
+    return key;
+}
+
+struct key hash_identity(const struct hash_key *key, struct span identity)
+{
+    struct key hashed;
+
+    crypto_shorthash_siphashx24((unsigned char *)&hashed, (const unsigned char *)identity.at,
+                                identity.len, key->bytes);
+    if (hashed.high == 0 && hashed.low == 0)
+        hashed.low = 1;
+    return hashed;
+}
+
+void hash_tag(const struct secret *secret, struct span identity, char hex[TAG_HEX + 1])
+{
+    unsigned char mac[crypto_auth_hmacsha256_BYTES];
+
+    crypto_auth_hmacsha256(mac, (const unsigned char *)identity.at, identity.len, secret->bytes);
+    sodium_bin2hex(hex, TAG_HEX + 1, mac, TAG_HEX / 2);
+}

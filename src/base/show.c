@@ -1,0 +1,41 @@
+/* show.c - somebody else's text, made fit for a message: short, on one line, printable. */
+#include "base/show.h"
+
+#include "base/utf8.h"
+
+/* ASCII controls, and U+0080 to U+009F, which terminals obey too. */
+static bool is_control(const unsigned char *c, size_t left)
+{
+    return c[0] < 0x20 || c[0] == 0x7F ||
+           (c[0] == 0xC2 && left > 1 && c[1] >= 0x80 && c[1] <= 0x9F);
+}
+
+struct shown show(struct span text)
+{
+    struct shown shown = { "" };
+    const size_t room = sizeof shown.text - sizeof "...";
+    size_t len = text.len;
+    bool is_utf8;
+
+    if (len > room) {
+        len = room;
+        while (len > 0 && (text.at[len] & 0xC0) == 0x80) /* cut between characters */
+            len--;
+    }
+    is_utf8 = utf8_is_text((struct span){ text.at, len });
+    for (size_t i = 0; i < len; i++) {
+        const unsigned char *c = (const unsigned char *)text.at + i;
+
+        shown.text[i] = text.at[i];
+        if (is_control(c, len - i)) {
+            shown.text[i] = '?';
+            if (*c == 0xC2)
+                shown.text[++i] = '?';
+        } else if (*c >= 0x80 && !is_utf8) {
+            shown.text[i] = '?';
+        }
+    }
+    if (len < text.len)
+        memcpy(shown.text + len, "...", sizeof "...");
+    return shown;
+}

@@ -1,0 +1,67 @@
+/* utf8.c - is this text? */
+#include "base/utf8.h"
+
+#include <stdint.h>
+
+/* The length of the sequence at `s`, which is not ASCII; 0: not valid. The second byte has
+ * narrower bounds after E0, ED, F0 and F4: overlong forms, surrogates, beyond U+10FFFF. */
+static size_t sequence_len(const unsigned char *s, size_t left)
+{
+    unsigned char low = 0x80, high = 0xBF;
+    size_t len;
+
+    if (s[0] >= 0xC2 && s[0] <= 0xDF)
+        len = 2;
+    else if (s[0] >= 0xE0 && s[0] <= 0xEF)
+        len = 3;
+    else if (s[0] >= 0xF0 && s[0] <= 0xF4)
+        len = 4;
+    else
+        return 0;
+    if (left < len)
+        return 0;
+    if (s[0] == 0xE0)
+        low = 0xA0;
+    else if (s[0] == 0xED)
+        high = 0x9F;
+    else if (s[0] == 0xF0)
+        low = 0x90;
+    else if (s[0] == 0xF4)
+        high = 0x8F;
+    if (s[1] < low || s[1] > high)
+        return 0;
+    for (size_t i = 2; i < len; i++)
+        if ((s[i] & 0xC0) != 0x80)
+            return 0;
+    return len;
+}
+
+bool utf8_is_text(struct span bytes)
+{
+    const uint64_t ones = 0x0101010101010101, highs = 0x8080808080808080;
+    const unsigned char *at = (const unsigned char *)bytes.at, *end = at + bytes.len;
+
+    while (at < end) {
+        uint64_t eight;
+
+        if (end - at >= 8) {
+            memcpy(&eight, at, 8);
+            if (((eight | (eight - ones)) & highs) == 0) { /* ASCII, and no NUL */
+                at += 8;
+                continue;
+            }
+        }
+        if (*at == 0)
+            return false;
+        if (*at < 0x80) {
+            at++;
+        } else {
+            size_t len = sequence_len(at, (size_t)(end - at));
+
+            if (len == 0)
+                return false;
+            at += len;
+        }
+    }
+    return true;
+}

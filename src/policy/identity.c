@@ -1,0 +1,166 @@
+/* identity.c - the bytes that stand for who a rule counts: normalised and unambiguous. */
+#include "policy/identity.h"
+
+#include "base/diag.h"
+#include "base/utf8.h"
+#include "policy/ip.h"
+
+bool attribute_is_ip(const char *name)
+{
+    return name[0] == 'i' && strcmp(name, "ip") == 0;
+}
+
+bool attribute_is_email(const char *name)
+{
+    return name[0] == 'e' && strcmp(name, "email") == 0;
+}
+
+const struct attribute *attribute_find(const struct attribute *attributes, size_t n,
+                                       const char *name)
+{
+    const struct span wanted = span_of(name);
+
+    for (size_t i = 0; i < n; i++)
+        if (span_equal(attributes[i].name, wanted))
+            return &attributes[i];
+    return NULL;
+}
+
+static bool is_white(char c)
+{
+    return c == ' ' || (c >= '\t' && c <= '\r');
+}
+
+struct span email_trim(struct span email)
+{
+    while (email.len > 0 && is_white(*email.at)) {
+        email.at++;
+        email.len--;
+    }
+    while (email.len > 0 && is_white(email.at[email.len - 1]))
+        email.len--;
+    return email;
+}
+
+void email_lower(struct span trimmed, char *out)
+{
+    for (size_t i = 0; i < trimmed.len; i++) {
+        char c = trimmed.at[i];
+
+        out[i] = (char)(c >= 'A' && c <= 'Z' ? c | 0x20 : c);
+    }
+}
+
+/* Who asks, for the text of an error. */
+struct asker {
+    const char *policy;
+    const struct policy_rule *rule; /* NULL: a bare key */
+};
+
+/* "policy 'login': attribute 'ip' is ..." */
+__attribute__((cold, noinline)) static weir_err refuse(const struct asker *asker, const char *name,
+                                                       const char *why, weir_diag *diag)
+{
+    if (!asker->rule)
+        return diag_fail(diag, WEIR_EATTRIBUTE, "the %s %s", name, why);
+    return diag_fail(diag, WEIR_EATTRIBUTE, "policy '%s': attribute '%s' %s", asker->policy, name,
+                     why);
+}
+
+__attribute__((cold, noinline)) static weir_err miss(const struct asker *asker, const char *name,
+                                                     weir_diag *diag)
+{
+    return diag_fail(diag, WEIR_EATTRIBUTE,
+                     "policy '%s': the request has no attribute '%s', which rule '%s' counts by",
+                     asker->policy, name, asker->rule->name);
+}
+
+/* The length and a colon. */
+static size_t write_length(size_t n, char *out)
+{
+    char digits[20];
+    size_t count = 0, len = 0;
+
+    do
+        digits[count++] = (char)('0' + n % 10);
+    while ((n /= 10) > 0);
+    while (count > 0)
+        out[len++] = digits[--count];
+    out[len++] = ':';
+    return len;
+}
+
+#define TOO_LONG "is too long: what one rule counts by may have 4096 bytes together"
+_Static_assert(WEIR_MAX_IDENTITY == 4096, "TOO_LONG says so");
+
+/* Append one attribute; `values` sums up the lengths of the values alone. */
+static weir_err append(const struct asker *asker, const char *name, struct span value,
+                       size_t *values, struct identity *out, weir_diag *diag)
+{
+    char address[IP_TEXT];
+    bool lower = false;
+
+    if (asker->rule && attribute_is_ip(name)) {
+        if (!ip_is_dotted(value)) {
+            struct ip ip;
+
+            if (value.len == 0)
+                return refuse(asker, name, "is empty", diag);
+            if (!ip_read(value, &ip))
+                return refuse(asker, name,
+                              "is not an IP address: 203.0.113.7 or 2001:db8::7 would be", diag);
+            value = (struct span){ address, ip_write(&ip, asker->rule->ipv6_prefix, address) };
+        }
+    } else {
+        if (asker->rule && attribute_is_email(name)) {
+            value = email_trim(value);
+            lower = true;
+        }
+        if (value.len == 0)
+            return refuse(asker, name, "is empty", diag);
+        if (value.len > WEIR_MAX_IDENTITY)
+            return refuse(asker, name, TOO_LONG, diag);
+        if (!utf8_is_text(value))
+            return refuse(asker, name, "is not valid UTF-8 text, or has a NUL byte in it", diag);
+    }
+    *values += value.len;
+    if (*values > WEIR_MAX_IDENTITY)
+        return refuse(asker, name, TOO_LONG, diag);
+    out->len += write_length(value.len, out->bytes + out->len);
+    if (lower)
+        email_lower(value, out->bytes + out->len);
+    else
+        memcpy(out->bytes + out->len, value.at, value.len);
+    out->len += value.len;
+    return WEIR_OK;
+}
+
+weir_err identity_of(const char *policy, const struct policy_rule *rule,
+                     const struct attribute *attributes, size_t n, struct identity *out,
+                     weir_diag *diag)
+{
+    const struct asker asker = { policy, rule };
+    size_t values = 0;
+
+    out->len = 0;
+    for (size_t i = 0; i < rule->by_count; i++) {
+        const struct attribute *a = attribute_find(attributes, n, rule->by[i]);
+        weir_err err;
+
+        if (!a)
+            return miss(&asker, rule->by[i], diag);
+        err = append(&asker, rule->by[i], a->value, &values, out, diag);
+        if (err)
+            return err;
+    }
+    return WEIR_OK;
+}
+
+weir_err identity_of_key(struct span key, struct identity *out, weir_diag *diag)
+{
+    const struct asker nobody = { NULL, NULL };
+    size_t values = 0;
+
+    out->len = 0;
+    return append(&nobody, "key", key, &values, out, diag);
+}

@@ -1,0 +1,72 @@
+/* loader.h - what the readers of a policy file share.
+ *
+ * Readers complain and go on, so that one run tells all. What they return after a complaint
+ * is harmless and never seen: a set with problems is thrown away. The same holds after
+ * memory ran out. */
+#ifndef WEIR_POLICY_LOADER_H
+#define WEIR_POLICY_LOADER_H
+
+#include "policy/set.h"
+#include "policy/yaml.h"
+
+struct loader {
+    const struct policy_source *source;
+    const char *file; /* what problems call it */
+    struct problems *problems;
+    struct policies *set;
+    struct arena scratch; /* freed when the loading is over */
+    struct environment *environment;
+    bool out_of_memory;
+};
+
+/* What `defaults`, a policy and a rule hand down, each to the next. */
+struct settings {
+    weir_algorithm algorithm;
+    enum mode mode;
+    enum on_error on_error;
+    enum retry retry;
+    int ipv6_prefix;
+    const char *const *by;
+    size_t by_count;
+};
+
+/* loader.c */
+void complain(struct loader *l, const struct yaml *at, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+void *loader_take(struct loader *l, size_t n, size_t size); /* part of the set; NULL: no memory */
+
+/* Is it of this kind? If not, `what` it is and an example of it go into the complaint. */
+bool wants(struct loader *l, const struct yaml *node, enum yaml_kind kind, const char *what,
+           const char *example);
+
+/* The name as it is kept; "" if it is not one. `what` has the name, for the complaint. */
+const char *read_name(struct loader *l, const struct yaml *node, const char *what);
+
+bool read_choice(struct loader *l, const struct yaml *node, const char *what,
+                 const char *const *words, size_t n, size_t *chosen);
+
+/* Sort the keys of a mapping into keys[], by their place in `words`. `allowed` has a bit for
+ * each word that may stand here; all others are complained of. */
+void read_keys(struct loader *l, const struct yaml *mapping, const char *what,
+               const char *const *words, size_t n, unsigned allowed, const struct yaml **keys);
+
+/* rules.c */
+struct settings settings_default(void);
+void read_defaults(struct loader *l, const struct yaml *node, struct settings *s);
+void read_policy(struct loader *l, const struct yaml *key, const struct settings *defaults,
+                 struct policy *out);
+
+/* environment.c */
+void environment_open(struct loader *l);
+
+/* Is the limit of this rule, or of a policy in its short form (rule NULL), overridden? Then
+ * `numbers` has the limit and the window, and `variable` the name to complain of. */
+bool environment_limit(struct loader *l, const char *policy, const char *rule, struct rule *numbers,
+                       const char **variable);
+
+/* WEIR_ENABLED, WEIR_ENABLED_POLICIES, and complaints about what no rule asked for. */
+void environment_apply(struct loader *l);
+void environment_complain(struct loader *l, const char *variable, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+#endif

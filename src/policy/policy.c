@@ -1,0 +1,146 @@
+/* policy.c - which rules apply to a request: looking things up in a loaded set. */
+#include "policy/policy.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "base/suggest.h"
+#include "policy/exemption.h"
+#include "policy/set.h"
+
+const char *mode_name(enum mode mode)
+{
+    return mode == MODE_OFF ? "off" : mode == MODE_SHADOW ? "shadow" : "enforce";
+}
+
+const char *on_error_name(enum on_error on_error)
+{
+    return on_error == ON_ERROR_ALLOW ? "allow" : on_error == ON_ERROR_DENY ? "deny" : "local";
+}
+
+const char *retry_name(enum retry retry)
+{
+    return retry == RETRY_SOONEST ? "soonest" : "longest";
+}
+
+bool policies_enabled(const struct policies *set)
+{
+    return set->enabled;
+}
+
+size_t policies_count(const struct policies *set)
+{
+    return set->count;
+}
+
+const struct policy *policies_at(const struct policies *set, size_t i)
+{
+    return &set->all[i];
+}
+
+static size_t hash_of(struct span name)
+{
+    uint64_t hash = 0xcbf29ce484222325; /* FNV-1a: the names are the operator's own */
+
+    for (size_t i = 0; i < name.len; i++)
+        hash = (hash ^ (unsigned char)name.at[i]) * 0x100000001b3;
+    return (size_t)(hash ^ hash >> 32);
+}
+
+bool policies_index(struct policies *set)
+{
+    size_t room = 8;
+
+    while (room < 2 * set->count)
+        room *= 2;
+    set->slots = arena_take(&set->arena, room * sizeof *set->slots);
+    set->names = arena_take(&set->arena, (set->count + 1) * sizeof *set->names);
+    if (!set->slots || !set->names)
+        return false;
+    set->slot_mask = room - 1;
+    for (size_t i = 0; i < set->count; i++) {
+        size_t at = hash_of(span_of(set->all[i].name)) & set->slot_mask;
+
+        while (set->slots[at] != 0)
+            at = (at + 1) & set->slot_mask;
+        set->slots[at] = (uint32_t)i + 1;
+        set->names[i] = set->all[i].name;
+    }
+    return true;
+}
+
+const struct policy *policies_find(const struct policies *set, struct span name)
+{
+    if (name.len == 0 || name.len > WEIR_MAX_NAME)
+        return NULL;
+    for (size_t at = hash_of(name) & set->slot_mask; set->slots[at] != 0;
+         at = (at + 1) & set->slot_mask) {
+        const struct policy *p = &set->all[set->slots[at] - 1];
+
+        if (span_is(name, p->name))
+            return p;
+    }
+    return NULL;
+}
+
+const char *policies_suggest(const struct policies *set, struct span name)
+{
+    return suggest(name, set->names, set->count);
+}
+
+bool policies_exempt(const struct policies *set, const struct policy *policy,
+                     const struct attribute *attributes, size_t n)
+{
+    struct exemption_facts facts = { .attributes = attributes, .count = n };
+
+    if (set->exempt_count > 0 && exemptions_cover(set->exempt, set->exempt_count, &facts))
+        return true;
+    return policy && policy->exempt_count > 0 &&
+           exemptions_cover(policy->exempt, policy->exempt_count, &facts);
+}
+
+const struct counted *policy_rule_under(const struct policy_rule *rule, struct span plan)
+{
+    if (plan.len > 0)
+        for (size_t i = 0; i < rule->plan_count; i++)
+            if (span_is(plan, rule->plans[i].name))
+                return &rule->plans[i].counted;
+    return &rule->counted;
+}
+
+/* Names are cut to what the loader lets pass, so that the text always fits. */
+static size_t add_text(char *out, size_t len, struct span text)
+{
+    if (text.len > WEIR_MAX_NAME)
+        text.len = WEIR_MAX_NAME;
+    if (text.len > 0)
+        memcpy(out + len, text.at, text.len);
+    out[len + text.len] = '\0';
+    return len + text.len + 1;
+}
+
+struct hash_key counted_hash_key(const struct secret *secret, struct span policy, struct span rule,
+                                 const struct rule *numbers, bool shadow_limit)
+{
+    char scope[4 * (WEIR_MAX_NAME + 1) + sizeof "shadow"], window[24];
+    size_t len = 0;
+
+    snprintf(window, sizeof window, "%" PRId64, numbers->window);
+    len = add_text(scope, len, policy);
+    len = add_text(scope, len, rule);
+    len = add_text(scope, len, span_of(weir_algorithm_name(numbers->algorithm)));
+    len = add_text(scope, len, span_of(window));
+    if (shadow_limit)
+        len = add_text(scope, len, span_of("shadow"));
+    return hash_key_of(secret, (struct span){ scope, len - 1 }); /* no NUL at the end */
+}
+
+void policies_free(struct policies *set)
+{
+    struct arena arena;
+
+    if (!set)
+        return;
+    arena = set->arena; /* the set is in its own arena */
+    arena_done(&arena);
+}

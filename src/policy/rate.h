@@ -1,0 +1,20 @@
+/* rate.h - durations ("15m") and rates ("5 per 15m"), read from text. */
+#ifndef WEIR_POLICY_RATE_H
+#define WEIR_POLICY_RATE_H
+
+#include <stdint.h>
+
+#include "base/span.h"
+#include "weir.h"
+
+/* A whole number and one of ms s m h d w: "500ms", "15m". The diag says what would be right. */
+WEIR_MUSTCHECK weir_err duration_read(struct span text, int64_t *ms, weir_diag *diag);
+
+/* "5 per 15m" (also "1 per h" = "1 per 1h"), or "0": always deny (window 0). */
+WEIR_MUSTCHECK weir_err rate_read(struct span text, int64_t *limit, int64_t *window,
+                                  weir_diag *diag);
+
+/* "15m", the largest unit that is exact. */
+void duration_write(int64_t ms, char out[32]);
+
+#endif

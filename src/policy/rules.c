@@ -1,0 +1,404 @@
+/* rules.c - one policy and its rules, read from the tree. */
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "base/show.h"
+#include "policy/exemption.h"
+#include "policy/loader.h"
+#include "policy/rate.h"
+
+enum {
+    LIMIT,
+    BURST,
+    PRECISION,
+    BY,
+    ALGORITHM,
+    PLANS,
+    MODE,
+    IPV6_PREFIX,
+    SHADOW_LIMIT,
+    ON_ERROR,
+    RETRY_AFTER,
+    EXEMPT,
+    RULES,
+    KEY_COUNT
+};
+
+static const char *const words[KEY_COUNT] = {
+    "limit",       "burst",        "precision", "by",          "algorithm", "plans", "mode",
+    "ipv6_prefix", "shadow_limit", "on_error",  "retry_after", "exempt",    "rules",
+};
+
+#define BIT(key) (1u << (key))
+#define IN_LIMIT (BIT(LIMIT) | BIT(BURST) | BIT(PRECISION))
+#define IN_RULE                                                                                    \
+    (IN_LIMIT | BIT(BY) | BIT(ALGORITHM) | BIT(PLANS) | BIT(MODE) | BIT(IPV6_PREFIX) |             \
+     BIT(SHADOW_LIMIT))
+#define IN_POLICY (IN_RULE | BIT(ON_ERROR) | BIT(RETRY_AFTER) | BIT(EXEMPT) | BIT(RULES))
+#define BESIDE_RULES (IN_POLICY & ~(IN_LIMIT | BIT(PLANS) | BIT(SHADOW_LIMIT)))
+#define IN_DEFAULTS                                                                                \
+    (BIT(ALGORITHM) | BIT(ON_ERROR) | BIT(MODE) | BIT(RETRY_AFTER) | BIT(IPV6_PREFIX))
+
+struct settings settings_default(void)
+{
+    return (struct settings){
+        .algorithm = WEIR_SLIDING_WINDOW,
+        .mode = MODE_ENFORCE,
+        .on_error = ON_ERROR_LOCAL,
+        .retry = RETRY_LONGEST,
+        .ipv6_prefix = 64,
+    };
+}
+
+static bool read_whole(struct loader *l, const struct yaml *node, const char *what, int64_t least,
+                       int64_t most, int64_t *out)
+{
+    int64_t number = 0;
+    size_t i = 0;
+
+    if (!wants(l, node, YAML_TEXT, what, "100"))
+        return false;
+    while (i < node->text.len && node->text.at[i] >= '0' && node->text.at[i] <= '9' &&
+           number < WEIR_MAX_AMOUNT)
+        number = number * 10 + (node->text.at[i++] - '0');
+    if (i < node->text.len || number < least || number > most) {
+        complain(l, node, "%s must be a whole number from %" PRId64 " to %" PRId64 ", not '%s'",
+                 what, least, most, show(node->text).text);
+        return false;
+    }
+    *out = number;
+    return true;
+}
+
+static void read_by(struct loader *l, const struct yaml *node, struct settings *s)
+{
+    const struct yaml *first = node;
+    const char **by;
+    size_t n = 1, kept = 0;
+
+    if (node->kind == YAML_LIST) {
+        first = node->first;
+        n = node->count;
+    } else if (!wants(l, node, YAML_TEXT, "by", "ip")) {
+        return;
+    }
+    s->by = NULL;
+    s->by_count = 0;
+    by = loader_take(l, n, sizeof *by);
+    if (!by)
+        return;
+    if (n > POLICY_MAX_BY)
+        complain(l, node, "by has %zu attributes: a rule counts by at most %d", n, POLICY_MAX_BY);
+    for (const struct yaml *item = first; item; item = item->next) {
+        const char *name;
+
+        if (!wants(l, item, YAML_TEXT, "an attribute", "ip"))
+            continue;
+        name = read_name(l, item, "an attribute");
+        for (size_t i = 0; i < kept; i++)
+            if (*name && strcmp(by[i], name) == 0) {
+                complain(l, item, "by has '%s' twice: leave one out", name);
+                name = "";
+            }
+        if (*name && kept < POLICY_MAX_BY)
+            by[kept++] = name;
+        if (node->kind != YAML_LIST)
+            break;
+    }
+    s->by = by;
+    s->by_count = kept;
+}
+
+static void read_settings(struct loader *l, const struct yaml *const *keys, struct settings *s)
+{
+    static const char *const modes[] = { "enforce", "shadow", "off" };
+    static const char *const on_errors[] = { "local", "allow", "deny" };
+    static const char *const retries[] = { "longest", "soonest" };
+    int64_t bits;
+    size_t i;
+
+    if (keys[ALGORITHM] &&
+        read_choice(l, keys[ALGORITHM]->value, "algorithm", algorithm_names, ALGORITHM_COUNT, &i))
+        s->algorithm = algorithm_by_name(span_of(algorithm_names[i]));
+    if (keys[MODE] && read_choice(l, keys[MODE]->value, "mode", modes, 3, &i))
+        s->mode = (enum mode)i;
+    if (keys[ON_ERROR] && read_choice(l, keys[ON_ERROR]->value, "on_error", on_errors, 3, &i))
+        s->on_error = (enum on_error)i;
+    if (keys[RETRY_AFTER] &&
+        read_choice(l, keys[RETRY_AFTER]->value, "retry_after", retries, 2, &i))
+        s->retry = (enum retry)i;
+    if (keys[IPV6_PREFIX] && read_whole(l, keys[IPV6_PREFIX]->value, "ipv6_prefix", 1, 128, &bits))
+        s->ipv6_prefix = (int)bits;
+    if (keys[BY])
+        read_by(l, keys[BY]->value, s);
+}
+
+void read_defaults(struct loader *l, const struct yaml *node, struct settings *s)
+{
+    const struct yaml *keys[KEY_COUNT];
+
+    if (yaml_is_null(node) || !wants(l, node, YAML_MAPPING, "defaults", "{on_error: local}"))
+        return;
+    read_keys(l, node, "defaults", words, KEY_COUNT, IN_DEFAULTS, keys);
+    read_settings(l, keys, s);
+}
+
+/* Some numbers are not for every algorithm, whatever they and the others are. */
+static bool has_number(struct loader *l, const struct yaml *key, struct rule least)
+{
+    weir_diag diag;
+
+    if (!key)
+        return false;
+    if (!rule_check(&least, &diag))
+        return true;
+    complain(l, key, "%s", diag.text);
+    return false;
+}
+
+/* The numbers of a limit as written: bounds are not yet checked. */
+static bool read_numbers(struct loader *l, const struct yaml *const *keys, struct rule *r)
+{
+    weir_diag diag;
+    bool good = wants(l, keys[LIMIT]->value, YAML_TEXT, "limit", "5 per 15m");
+
+    if (good && rate_read(keys[LIMIT]->value->text, &r->limit, &r->window, &diag)) {
+        complain(l, keys[LIMIT]->value, "%s", diag.text);
+        good = false;
+    }
+    if (has_number(l, keys[BURST], (struct rule){ r->algorithm, 1, 1, .burst = 1 }))
+        good &= read_whole(l, keys[BURST]->value, "burst", 1, WEIR_MAX_AMOUNT - 1, &r->burst);
+    if (has_number(l, keys[PRECISION], (struct rule){ r->algorithm, 1, 1, .precision = 1 })) {
+        const struct yaml *value = keys[PRECISION]->value;
+
+        if (!wants(l, value, YAML_TEXT, "precision", "1s")) {
+            good = false;
+        } else if (duration_read(value->text, &r->precision, &diag)) {
+            complain(l, value, "%s", diag.text);
+            good = false;
+        }
+    }
+    return good;
+}
+
+/* Check one number after the other, to complain where the one stands that is wrong. */
+static void check_numbers(struct loader *l, const struct yaml *const *keys, const char *variable,
+                          struct rule *r)
+{
+    const struct rule given = *r;
+    weir_diag diag;
+
+    for (int i = LIMIT; i <= PRECISION; i++) {
+        *r = given;
+        r->burst = i >= BURST ? given.burst : 0;
+        r->precision = i >= PRECISION ? given.precision : 0;
+        if (!rule_check(r, &diag))
+            continue;
+        if (variable)
+            environment_complain(l, variable, "%s", diag.text);
+        else
+            complain(l, keys[i]->value, "%s", diag.text);
+        return;
+    }
+}
+
+static struct counted counted_of(const struct loader *l, const char *policy, const char *rule,
+                                 const struct rule *numbers, bool shadow_limit)
+{
+    return (struct counted){
+        *numbers,
+        counted_hash_key(l->source->secret, span_of(policy), span_of(rule), numbers, shadow_limit),
+    };
+}
+
+/* A limit on its own, as a text or as a mapping: a plan's, or the shadow_limit. */
+static bool read_limit(struct loader *l, const struct yaml *node, const char *what,
+                       weir_algorithm algorithm, struct rule *out)
+{
+    const struct yaml *keys[KEY_COUNT] = { NULL };
+    const struct yaml alone = { .kind = YAML_TEXT, .value = node };
+
+    *out = (struct rule){ .algorithm = algorithm };
+    if (node->kind == YAML_MAPPING) {
+        read_keys(l, node, what, words, KEY_COUNT, IN_LIMIT, keys);
+        if (!keys[LIMIT]) {
+            complain(l, node, "%s has no limit: add 'limit: 5 per 15m' or the like", what);
+            return false;
+        }
+    } else {
+        if (!wants(l, node, YAML_TEXT, what, "5 per 15m"))
+            return false;
+        keys[LIMIT] = &alone;
+    }
+    if (!read_numbers(l, keys, out))
+        return false;
+    check_numbers(l, keys, NULL, out);
+    return true;
+}
+
+static void read_plans(struct loader *l, const struct yaml *node, const char *policy,
+                       weir_algorithm algorithm, struct policy_rule *rule)
+{
+    struct plan *plan;
+
+    if (yaml_is_null(node) || !wants(l, node, YAML_MAPPING, "plans", "{paid: 100 per 1h}"))
+        return;
+    plan = loader_take(l, node->count, sizeof *plan);
+    if (!plan)
+        return;
+    rule->plans = plan;
+    rule->plan_count = node->count;
+    for (const struct yaml *key = node->first; key; key = key->next, plan++) {
+        struct rule numbers;
+
+        plan->name = read_name(l, key, "a plan");
+        plan->line = key->line;
+        if (read_limit(l, key->value, "a plan", algorithm, &numbers))
+            plan->counted = counted_of(l, policy, rule->name, &numbers, false);
+    }
+}
+
+/* `at` is where the rule is named; `is_short`: it is its policy's only one. */
+static void read_rule(struct loader *l, const struct yaml *at, const struct yaml *const *keys,
+                      const char *policy, bool is_short, const struct settings *s,
+                      struct policy_rule *out)
+{
+    struct rule numbers = { .algorithm = s->algorithm };
+    struct counted *shadow;
+    const char *variable = NULL;
+    bool overridden;
+
+    out->mode = s->mode;
+    out->by = s->by;
+    out->by_count = s->by_count;
+    out->ipv6_prefix = s->ipv6_prefix;
+    out->line = at->line;
+    overridden = environment_limit(l, policy, is_short ? NULL : out->name, &numbers, &variable);
+    if (!keys[LIMIT]) {
+        complain(l, at, "%s '%s' has no limit: add 'limit: 5 per 15m' or the like",
+                 is_short ? "policy" : "rule", show(at->text).text);
+    } else {
+        const int64_t limit = numbers.limit, window = numbers.window;
+
+        if (read_numbers(l, keys, &numbers)) {
+            if (overridden) {
+                numbers.limit = limit;
+                numbers.window = window;
+            }
+            check_numbers(l, keys, variable, &numbers);
+        }
+    }
+    out->counted = counted_of(l, policy, out->name, &numbers, false);
+    if (keys[PLANS])
+        read_plans(l, keys[PLANS]->value, policy, s->algorithm, out);
+    if (keys[SHADOW_LIMIT] &&
+        read_limit(l, keys[SHADOW_LIMIT]->value, "shadow_limit", s->algorithm, &numbers)) {
+        shadow = loader_take(l, 1, sizeof *shadow);
+        if (shadow)
+            *shadow = counted_of(l, policy, out->name, &numbers, true);
+        out->shadow_limit = shadow;
+    }
+}
+
+static void read_rules(struct loader *l, const struct yaml *node, const struct settings *policy,
+                       struct policy *out)
+{
+    const struct yaml *keys[KEY_COUNT];
+    struct policy_rule *rule;
+    size_t n = 0;
+
+    if (!wants(l, node, YAML_MAPPING, "rules", "{ip: {limit: 5 per 15m, by: ip}}"))
+        return;
+    if (node->count == 0)
+        complain(l, node, "rules is empty: add one, as in {ip: {limit: 5 per 15m, by: ip}}");
+    rule = loader_take(l, node->count, sizeof *rule);
+    if (!rule)
+        return;
+    out->rules = rule;
+    for (const struct yaml *key = node->first; key; key = key->next, n++) {
+        struct settings s = *policy;
+
+        if (n == WEIR_MAX_RULES)
+            complain(l, key, "this is rule %zu: a policy has at most %d", n + 1, WEIR_MAX_RULES);
+        rule[n].name = read_name(l, key, "a rule");
+        if (!wants(l, key->value, YAML_MAPPING, "a rule", "{limit: 5 per 15m, by: ip}"))
+            continue;
+        read_keys(l, key->value, "a rule", words, KEY_COUNT, IN_RULE, keys);
+        read_settings(l, keys, &s);
+        if (s.mode < policy->mode)
+            s.mode = policy->mode;
+        read_rule(l, key, keys, out->name, false, &s, &rule[n]);
+    }
+    out->rule_count = n;
+}
+
+/* A request brings at most WEIR_MAX_ATTRIBUTES: a policy that needs more could never be met. */
+static void count_attributes(struct loader *l, const struct yaml *at, struct policy *p)
+{
+    const char *seen[WEIR_MAX_ATTRIBUTES];
+    size_t count = 0;
+    bool one_each = true;
+
+    for (size_t r = 0; r < p->rule_count; r++) {
+        one_each &= p->rules[r].by_count <= 1;
+        for (size_t i = 0; i < p->rules[r].by_count; i++) {
+            const char *name = p->rules[r].by[i];
+            size_t known = 0;
+
+            while (known < count && seen[known] != name) /* names are kept once */
+                known++;
+            if (known < count)
+                continue;
+            if (count == WEIR_MAX_ATTRIBUTES) {
+                complain(l, at,
+                         "policy '%s' counts by more than %d attributes: a request has "
+                         "at most that many",
+                         p->name, WEIR_MAX_ATTRIBUTES);
+                return;
+            }
+            seen[count++] = name;
+        }
+    }
+    if (one_each && count == 1)
+        p->sole_attribute = seen[0];
+}
+
+void read_policy(struct loader *l, const struct yaml *key, const struct settings *defaults,
+                 struct policy *out)
+{
+    struct settings s = *defaults;
+    const struct yaml *keys[KEY_COUNT];
+    const struct yaml *node = key->value;
+
+    out->name = read_name(l, key, "a policy");
+    out->line = key->line;
+    if (!wants(l, node, YAML_MAPPING, "a policy", "{limit: 5 per 15m, by: ip}"))
+        return;
+    read_keys(l, node, "a policy", words, KEY_COUNT, IN_POLICY, keys);
+    read_settings(l, keys, &s);
+    out->mode = s.mode;
+    out->on_error = s.on_error;
+    out->retry = s.retry;
+    if (keys[RULES]) {
+        for (int i = 0; i < KEY_COUNT; i++)
+            if (keys[i] && !(BESIDE_RULES & BIT(i)))
+                complain(l, keys[i], "'%s' cannot stand beside 'rules': put it into the rules",
+                         words[i]);
+        read_rules(l, keys[RULES]->value, &s, out);
+    } else {
+        struct policy_rule *rule = loader_take(l, 1, sizeof *rule);
+
+        if (!rule)
+            return;
+        rule->name = names_keep(l->source->names, span_of("default"));
+        l->out_of_memory |= !rule->name;
+        if (!rule->name)
+            return;
+        read_rule(l, key, keys, out->name, true, &s, rule);
+        out->rules = rule;
+        out->rule_count = 1;
+    }
+    count_attributes(l, key, out);
+    if (keys[EXEMPT])
+        out->exempt = exemptions_read(l, keys[EXEMPT]->value, &out->exempt_count);
+}

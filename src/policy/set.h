@@ -1,0 +1,25 @@
+/* set.h - one loaded set of policies, as the loader builds it. */
+#ifndef WEIR_POLICY_SET_H
+#define WEIR_POLICY_SET_H
+
+#include <stdint.h>
+
+#include "base/arena.h"
+#include "policy/policy.h"
+
+struct policies {
+    struct arena arena; /* holds all of the set, this struct too */
+    bool enabled;
+    struct policy *all; /* in file order */
+    const char **names; /* theirs */
+    size_t count;
+    uint32_t *slots; /* open addressing by name: place in `all` and 1; 0: free */
+    size_t slot_mask;
+    const struct exemption *exempt;
+    size_t exempt_count;
+};
+
+/* Make the policies findable by name; false: out of memory. */
+bool policies_index(struct policies *set);
+
+#endif
