@@ -39,8 +39,11 @@ static size_t sequence_len(const unsigned char *s, size_t left)
 bool utf8_is_text(struct span bytes)
 {
     const uint64_t ones = 0x0101010101010101, highs = 0x8080808080808080;
-    const unsigned char *at = (const unsigned char *)bytes.at, *end = at + bytes.len;
+    const unsigned char *at = (const unsigned char *)bytes.at, *end;
 
+    if (bytes.len == 0) /* then the pointer may be NULL */
+        return true;
+    end = at + bytes.len;
     while (at < end) {
         uint64_t eight;
 

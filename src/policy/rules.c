@@ -25,8 +25,19 @@ enum {
 };
 
 static const char *const words[KEY_COUNT] = {
-    "limit",       "burst",        "precision", "by",          "algorithm", "plans", "mode",
-    "ipv6_prefix", "shadow_limit", "on_error",  "retry_after", "exempt",    "rules",
+    [LIMIT] = "limit",
+    [BURST] = "burst",
+    [PRECISION] = "precision",
+    [BY] = "by",
+    [ALGORITHM] = "algorithm",
+    [PLANS] = "plans",
+    [MODE] = "mode",
+    [IPV6_PREFIX] = "ipv6_prefix",
+    [SHADOW_LIMIT] = "shadow_limit",
+    [ON_ERROR] = "on_error",
+    [RETRY_AFTER] = "retry_after",
+    [EXEMPT] = "exempt",
+    [RULES] = "rules",
 };
 
 #define BIT(key) (1u << (key))

@@ -1,0 +1,245 @@
+/* test_secret.c - the secret and the hashes it keys. */
+#include <fcntl.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/secret.h"
+
+struct place {
+    char dir[64];
+    char file[128];
+};
+
+static int set_up(void **state)
+{
+    static struct place place;
+
+    snprintf(place.dir, sizeof place.dir, "/tmp/weir-test-XXXXXX");
+    if (!mkdtemp(place.dir))
+        return -1;
+    snprintf(place.file, sizeof place.file, "%s/secret", place.dir);
+    *state = &place;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    struct place *place = *state;
+
+    unlink(place->file);
+    return rmdir(place->dir); /* fails if a temporary file was left behind */
+}
+
+static void write_file(const char *path, const char *text, mode_t mode)
+{
+    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+
+    assert_true(fd >= 0);
+    assert_int_equal(write(fd, text, strlen(text)), strlen(text));
+    assert_int_equal(fchmod(fd, mode), 0);
+    close(fd);
+}
+
+static void a_missing_secret_is_created_for_the_owner_only(void **state)
+{
+    struct place *place = *state;
+    struct secret one, two;
+    struct stat st;
+    weir_diag diag;
+
+    assert_int_equal(secret_load(place->file, &one, &diag), WEIR_OK);
+    assert_int_equal(stat(place->file, &st), 0);
+    assert_int_equal(st.st_mode & 07777, 0600);
+    assert_int_equal(st.st_size, 2 * SECRET_BYTES + 1);
+    assert_int_equal(secret_load(place->file, &two, &diag), WEIR_OK);
+    assert_memory_equal(&one, &two, sizeof one);
+    assert_int_equal(secret_random(&two, &diag), WEIR_OK);
+    assert_memory_not_equal(&one, &two, sizeof one);
+}
+
+#define DIGITS "000102030405060708090a0b0c0d0e0f101112131415161718191A1B1C1D1E1F"
+
+static void a_secret_is_64_hex_digits_and_perhaps_a_newline(void **state)
+{
+    static const struct {
+        const char *text;
+        weir_err err;
+    } cases[] = {
+        { DIGITS, WEIR_OK },
+        { DIGITS "\n", WEIR_OK },
+        { DIGITS "\n\n", WEIR_ESECRET },
+        { DIGITS " ", WEIR_ESECRET },
+        { " " DIGITS, WEIR_ESECRET },
+        { DIGITS "00", WEIR_ESECRET },
+        { "", WEIR_ESECRET },
+        { "\n", WEIR_ESECRET },
+        { "zz0102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f", WEIR_ESECRET },
+        { "0001", WEIR_ESECRET },
+    };
+    struct place *place = *state;
+    weir_diag diag;
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct secret secret;
+
+        write_file(place->file, cases[i].text, 0600);
+        assert_int_equal(secret_load(place->file, &secret, &diag), cases[i].err);
+        for (int b = 0; !cases[i].err && b < SECRET_BYTES; b++)
+            assert_int_equal(secret.bytes[b], b);
+        if (cases[i].err)
+            assert_non_null(strstr(diag.text, "does not have 64 hex digits: fill it with "
+                                              "'openssl rand -hex 32'"));
+    }
+}
+
+static void a_secret_that_others_may_read_is_refused(void **state)
+{
+    static const mode_t modes[] = { 0640, 0604, 0660, 0644, 0610, 0777 };
+    struct place *place = *state;
+    struct secret secret;
+    weir_diag diag;
+
+    for (size_t i = 0; i < sizeof modes / sizeof *modes; i++) {
+        write_file(place->file, DIGITS "\n", modes[i]);
+        assert_int_equal(secret_load(place->file, &secret, &diag), WEIR_ESECRET);
+        assert_non_null(strstr(diag.text, "is open to others"));
+        assert_non_null(strstr(diag.text, "run chmod 600 on it"));
+    }
+    write_file(place->file, DIGITS "\n", 0400);
+    assert_int_equal(secret_load(place->file, &secret, &diag), WEIR_OK);
+}
+
+static void what_is_no_file_is_refused(void **state)
+{
+    struct place *place = *state;
+    struct secret secret;
+    weir_diag diag;
+    char path[8192];
+
+    assert_int_equal(secret_load(place->dir, &secret, &diag), WEIR_ESECRET);
+    assert_non_null(strstr(diag.text, "is not a regular file"));
+    assert_int_equal(mkfifo(place->file, 0600), 0);
+    assert_int_equal(secret_load(place->file, &secret, &diag), WEIR_ESECRET);
+    assert_non_null(strstr(diag.text, "is not a regular file"));
+    snprintf(path, sizeof path, "%s/none/secret", place->dir);
+    assert_int_equal(secret_load(path, &secret, &diag), WEIR_ESECRET);
+    assert_non_null(strstr(diag.text, "cannot create the secret file"));
+    assert_non_null(strstr(diag.text, "No such file or directory"));
+    memset(path, 'a', sizeof path - 1);
+    path[sizeof path - 1] = '\0';
+    assert_int_equal(secret_load(path, &secret, &diag), WEIR_ESECRET);
+}
+
+enum { CREATORS = 8 };
+
+struct creator {
+    const char *path;
+    pthread_barrier_t *start;
+    struct secret secret;
+    weir_err err;
+};
+
+static void *create(void *arg)
+{
+    struct creator *c = arg;
+
+    pthread_barrier_wait(c->start);
+    c->err = secret_load(c->path, &c->secret, NULL);
+    return NULL;
+}
+
+static void all_who_create_it_at_once_read_the_same(void **state)
+{
+    struct place *place = *state;
+
+    for (int round = 0; round < 20; round++) {
+        struct creator creators[CREATORS];
+        pthread_t threads[CREATORS];
+        pthread_barrier_t start;
+
+        pthread_barrier_init(&start, NULL, CREATORS);
+        for (int i = 0; i < CREATORS; i++) {
+            creators[i] = (struct creator){ .path = place->file, .start = &start };
+            assert_int_equal(pthread_create(&threads[i], NULL, create, &creators[i]), 0);
+        }
+        for (int i = 0; i < CREATORS; i++)
+            pthread_join(threads[i], NULL);
+        for (int i = 0; i < CREATORS; i++) {
+            assert_int_equal(creators[i].err, WEIR_OK);
+            assert_memory_equal(&creators[i].secret, &creators[0].secret, sizeof(struct secret));
+        }
+        pthread_barrier_destroy(&start);
+        unlink(place->file);
+    }
+}
+
+static const struct secret counting = { { 0,  1,  2,  3,  4,  5,  6,  7,  8,  9,  10,
+                                          11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21,
+                                          22, 23, 24, 25, 26, 27, 28, 29, 30, 31 } };
+
+/* printf 6:User:1 | openssl dgst -sha256 -mac HMAC -macopt hexkey:$DIGITS | cut -c1-32 */
+static void a_tag_is_what_others_can_compute(void **state)
+{
+    char tag[TAG_HEX + 1];
+
+    (void)state;
+    hash_tag(&counting, span_of("6:User:1"), tag);
+    assert_string_equal(tag, "65bcfbd976aa1cfdbbd81621666f8a26");
+}
+
+/* (printf 'weir hash key\0'; printf 'p\0r') | openssl dgst, as above */
+static void a_hash_key_depends_on_secret_and_scope(void **state)
+{
+    static const unsigned char expected[] = { 0x8d, 0x37, 0x3b, 0xd3, 0xe4, 0x41, 0x31, 0x5f,
+                                              0x32, 0x87, 0x7c, 0x05, 0xae, 0x64, 0x5d, 0x56 };
+    struct hash_key key = hash_key_of(&counting, (struct span){ "p\0r", 3 });
+    struct hash_key other = hash_key_of(&counting, (struct span){ "p\0s", 3 });
+
+    (void)state;
+    assert_memory_equal(key.bytes, expected, sizeof expected);
+    assert_memory_not_equal(key.bytes, other.bytes, sizeof key.bytes);
+}
+
+/* The first vectors of the SipHash-2-4-128 reference. */
+static void identities_are_hashed_with_siphash(void **state)
+{
+    static const unsigned char empty[] = { 0xa3, 0x81, 0x7f, 0x04, 0xba, 0x25, 0xa8, 0xe6,
+                                           0x6d, 0xf6, 0x72, 0x14, 0xc7, 0x55, 0x02, 0x93 };
+    static const unsigned char zero[] = { 0xda, 0x87, 0xc1, 0xd8, 0x6b, 0x99, 0xaf, 0x44,
+                                          0x34, 0x76, 0x59, 0x11, 0x9b, 0x22, 0xfc, 0x45 };
+    struct hash_key key = { { 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15 } };
+    struct key hashed = hash_identity(&key, (struct span){ "", 0 });
+
+    (void)state;
+    assert_memory_equal(&hashed, empty, sizeof hashed);
+    hashed = hash_identity(&key, (struct span){ "\0", 1 });
+    assert_memory_equal(&hashed, zero, sizeof hashed);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(a_missing_secret_is_created_for_the_owner_only, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(a_secret_is_64_hex_digits_and_perhaps_a_newline, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(a_secret_that_others_may_read_is_refused, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(what_is_no_file_is_refused, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(all_who_create_it_at_once_read_the_same, set_up, tear_down),
+        cmocka_unit_test(a_tag_is_what_others_can_compute),
+        cmocka_unit_test(a_hash_key_depends_on_secret_and_scope),
+        cmocka_unit_test(identities_are_hashed_with_siphash),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,193 @@
+/* test_text.c - suggestions, UTF-8, kept names and shown texts. */
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "base/names.h"
+#include "base/show.h"
+#include "base/suggest.h"
+#include "base/utf8.h"
+
+static const char *const words[] = {
+    "limit", "algorithm", "ip", "mode", "retry_after", "m", "burst"
+};
+
+static const char *meant(const char *typed)
+{
+    return suggest(span_of(typed), words, sizeof words / sizeof *words);
+}
+
+static void the_nearest_word_is_suggested(void **state)
+{
+    (void)state;
+    assert_string_equal(meant("limt"), "limit");
+    assert_string_equal(meant("lmiit"), "limit"); /* a swap is one edit */
+    assert_string_equal(meant("LIMIT"), "limit");
+    assert_string_equal(meant("limits"), "limit");
+    assert_string_equal(meant("algoritm"), "algorithm");
+    assert_string_equal(meant("algo rithem"), "algorithm");
+    assert_string_equal(meant("retryafter"), "retry_after");
+    assert_string_equal(meant("op"), "ip");
+    assert_string_equal(meant("moed"), "mode");
+}
+
+static void what_is_not_alike_is_not_suggested(void **state)
+{
+    static char large[100000];
+
+    (void)state;
+    assert_null(meant(""));
+    assert_null(meant("x"));
+    assert_null(meant("rate"));
+    assert_null(meant("lxxit"));
+    assert_null(meant("algo"));
+    memset(large, 'l', sizeof large - 1);
+    assert_null(meant(large));
+    assert_null(suggest(span_of("limit"), NULL, 0));
+}
+
+/* Written from the table of RFC 3629, slowly. */
+static bool is_text_by_definition(const unsigned char *s, size_t len)
+{
+    size_t i = 0;
+
+    while (i < len) {
+        static const uint32_t least[] = { 0, 0, 0x80, 0x800, 0x10000 };
+        uint32_t c = s[i];
+        size_t n = c < 0x80 ? 1 : (c >> 5) == 6 ? 2 : (c >> 4) == 14 ? 3 : (c >> 3) == 30 ? 4 : 0;
+
+        if (n == 0 || i + n > len || c == 0)
+            return false;
+        if (n > 1)
+            c &= 0x7Fu >> n;
+        for (size_t k = 1; k < n; k++) {
+            if (s[i + k] >> 6 != 2)
+                return false;
+            c = c << 6 | (s[i + k] & 0x3F);
+        }
+        if (c < least[n] || c > 0x10FFFF || (c >= 0xD800 && c <= 0xDFFF))
+            return false;
+        i += n;
+    }
+    return true;
+}
+
+static void utf8_is_judged_as_the_rfc_says(void **state)
+{
+    unsigned char bytes[24];
+
+    (void)state;
+    for (uint32_t lead = 0; lead < 0x1000000; lead++) {
+        /* All sequences of three bytes, and some of four, at changing places. */
+        size_t at = lead % 9, len = at + 3 + lead % 2;
+
+        memset(bytes, 'a', sizeof bytes);
+        bytes[at] = (unsigned char)(lead >> 16);
+        bytes[at + 1] = (unsigned char)(lead >> 8);
+        bytes[at + 2] = (unsigned char)lead;
+        bytes[at + 3] = (unsigned char)(0x7E + lead % 4);
+        if (utf8_is_text((struct span){ (const char *)bytes, len }) !=
+            is_text_by_definition(bytes, len))
+            fail_msg("%06x at %zu of %zu", lead, at, len);
+    }
+    assert_true(utf8_is_text((struct span){ NULL, 0 }));
+}
+
+static void a_nul_is_found_anywhere(void **state)
+{
+    char bytes[40];
+
+    (void)state;
+    for (size_t len = 1; len <= sizeof bytes; len++)
+        for (size_t at = 0; at < len; at++) {
+            memset(bytes, 0x7F, sizeof bytes);
+            assert_true(utf8_is_text((struct span){ bytes, len }));
+            bytes[at] = '\0';
+            assert_false(utf8_is_text((struct span){ bytes, len }));
+        }
+}
+
+static void what_is_shown_is_short_and_printable(void **state)
+{
+    char large[200];
+
+    (void)state;
+    assert_string_equal(show(span_of("login")).text, "login");
+    assert_string_equal(show((struct span){ NULL, 0 }).text, "");
+    assert_string_equal(show((struct span){ "a\nb\0c\x1b[31m\x7f", 11 }).text, "a?b?c?[31m?");
+    assert_string_equal(show(span_of("J\xc3\xb6rg")).text, "J\xc3\xb6rg");
+    assert_string_equal(show(span_of("J\xf6rg")).text, "J?rg");
+    assert_string_equal(show(span_of("a\xc2\x9b"
+                                     "b"))
+                            .text,
+                        "a??b");
+    memset(large, 'x', sizeof large);
+    assert_int_equal(strlen(show((struct span){ large, sizeof large }).text), 71);
+    for (size_t i = 0; i < sizeof large; i += 2)
+        memcpy(large + i, "\xc3\xb6", 2);
+    for (size_t cut = 0; cut < 8; cut++) {
+        struct shown shown = show((struct span){ large, sizeof large - 2 * cut });
+
+        assert_true(utf8_is_text(span_of(shown.text)));
+        assert_null(strchr(shown.text, '?'));
+    }
+}
+
+static struct names *shared;
+
+static void *keep_many(void *arg)
+{
+    const char **kept = arg;
+
+    for (int i = 0; i < 1000; i++) {
+        char name[32];
+
+        snprintf(name, sizeof name, "name-%d", i);
+        kept[i] = names_keep(shared, span_of(name));
+    }
+    return NULL;
+}
+
+static void a_name_is_kept_once_whoever_keeps_it(void **state)
+{
+    static const char *kept[4][1000];
+    const weir_allocator allocator = alloc_or_default((weir_allocator){ NULL, NULL });
+    pthread_t threads[4];
+
+    (void)state;
+    shared = names_new(&allocator);
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, keep_many, kept[i]), 0);
+    for (int i = 0; i < 4; i++)
+        pthread_join(threads[i], NULL);
+    for (int n = 0; n < 1000; n++) {
+        char name[32];
+
+        snprintf(name, sizeof name, "name-%d", n);
+        assert_string_equal(kept[0][n], name);
+        for (int i = 1; i < 4; i++)
+            assert_ptr_equal(kept[i][n], kept[0][n]);
+    }
+    names_free(shared);
+    names_free(NULL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_nearest_word_is_suggested),
+        cmocka_unit_test(what_is_not_alike_is_not_suggested),
+        cmocka_unit_test(utf8_is_judged_as_the_rfc_says),
+        cmocka_unit_test(a_nul_is_found_anywhere),
+        cmocka_unit_test(what_is_shown_is_short_and_printable),
+        cmocka_unit_test(a_name_is_kept_once_whoever_keeps_it),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
