@@ -1,0 +1,270 @@
+/* check.c - `weir check`: ask a limiter, and say what it answered. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/show.h"
+#include "base/suggest.h"
+#include "cli/command.h"
+#include "cli/report.h"
+#include "cli/subject.h"
+#include "cli/terminal.h"
+#include "limit/limit.h"
+#include "policy/rate.h"
+#include "weir.h"
+
+enum {
+    CONFIG,
+    LIMIT,
+    ALGORITHM,
+    BURST,
+    PRECISION,
+    KEY,
+    KEY_FILE,
+    COST,
+    PLAN,
+    PEEK,
+    REFUND,
+    RESET,
+    REPEAT,
+    STORE,
+    MAX_KEYS,
+    SECRET_FILE,
+    NOW,
+    JSON,
+    QUIET,
+    OPTION_COUNT
+};
+
+static const struct option options[OPTION_COUNT] = {
+    [CONFIG] = { "config", 'c', "FILE", "the policies; default: $WEIR_CONFIG" },
+    [LIMIT] = { "limit", 'l', "RATE", "instead of a policy, as in \"5 per 1m\"" },
+    [ALGORITHM] = { "algorithm", 0, "NAME", "of that limit; default: sliding_window" },
+    [BURST] = { "burst", 0, "N", NULL },
+    [PRECISION] = { "precision", 0, "TIME", "more of its numbers" },
+    [KEY] = { "key", 0, "KEY", NULL },
+    [KEY_FILE] = { "key-file", 0, "FILE", "the key as it is, or in a file" },
+    [COST] = { "cost", 0, "N", "how much to ask for; default: 1" },
+    [PLAN] = { "plan", 0, "PLAN", "use the numbers of this plan" },
+    [PEEK] = { "peek", 0, NULL, NULL },
+    [REFUND] = { "refund", 0, NULL, NULL },
+    [RESET] = { "reset", 0, NULL, "change nothing; give back; forget" },
+    [REPEAT] = { "repeat", 'n', "N", "ask N times, one answer a line" },
+    [STORE] = { "store", 0, "URI", "where counters live; default: memory:" },
+    [MAX_KEYS] = { "max-keys", 0, "N", "how many keys it may hold" },
+    [SECRET_FILE] = { "secret-file", 0, "FILE", "keys the hashes; made if it is missing" },
+    [NOW] = { "now", 0, "MS", "the time, in ms since 1970" },
+    [JSON] = { "json", 'j', NULL, "one JSON object a line" },
+    [QUIET] = { "quiet", 'q', NULL, "print nothing: the exit status tells" },
+};
+
+typedef weir_err (*verb)(weir *w, const weir_request *r, weir_answer *a, weir_diag *diag);
+
+/* All that was asked for. */
+struct inquiry {
+    weir_options open;
+    weir_request request;
+    struct subject subject;
+    verb verb;
+    const char *done; /* what it is called, if not a check */
+    const char *limit;
+    int64_t repeat;
+    bool json, quiet;
+};
+
+static bool read_algorithm(const char *name, weir_algorithm *out)
+{
+    const char *near;
+
+    if (!name)
+        return true;
+    *out = algorithm_by_name(span_of(name));
+    if (*out != WEIR_DEFAULT_ALGORITHM)
+        return true;
+    near = suggest(span_of(name), algorithm_names, ALGORITHM_COUNT);
+    if (near)
+        trouble("there is no algorithm '%s': did you mean '%s'?", show(span_of(name)).text, near);
+    else
+        trouble("there is no algorithm '%s': it is one of fixed_window, sliding_window, "
+                "sliding_counter, token_bucket, leaky_bucket",
+                show(span_of(name)).text);
+    return false;
+}
+
+static bool read_numbers(const struct arguments *a, weir_request *r)
+{
+    const char *limit = a->values[LIMIT], *precision = a->values[PRECISION];
+    weir_diag diag;
+
+    if (!limit) {
+        for (int i = ALGORITHM; i <= PRECISION; i++)
+            if (a->values[i]) {
+                trouble(
+                    "--%s is for a limit of your own: add --limit \"5 per 1m\", or leave it out",
+                    options[i].name);
+                return false;
+            }
+        return true;
+    }
+    if (rate_read(span_of(limit), &r->limit, &r->window_ms, &diag)) {
+        trouble("--limit: %s", diag.text);
+        return false;
+    }
+    if (r->limit == 0) /* any window will do, but there must be one */
+        r->window_ms = 1;
+    if (precision && duration_read(span_of(precision), &r->precision_ms, &diag)) {
+        trouble("--precision: %s", diag.text);
+        return false;
+    }
+    return read_algorithm(a->values[ALGORITHM], &r->algorithm) &&
+           option_int(a, BURST, 1, &r->burst);
+}
+
+static bool read_verb(const struct arguments *a, struct inquiry *q)
+{
+    q->verb = weir_check;
+    if (!!a->values[PEEK] + !!a->values[REFUND] + !!a->values[RESET] > 1) {
+        trouble("--peek, --refund and --reset cannot be done at once: give one of them");
+        return false;
+    }
+    if (a->values[PEEK])
+        q->verb = weir_peek;
+    if (a->values[REFUND]) {
+        q->verb = weir_refund;
+        q->done = "refunded";
+    }
+    if (a->values[RESET]) {
+        q->verb = weir_reset;
+        q->done = "reset";
+    }
+    return true;
+}
+
+static bool read_cost(const struct arguments *a, weir_request *r)
+{
+    if (!option_int(a, COST, 0, &r->cost))
+        return false;
+    if (a->values[COST] && r->cost == 0)
+        r->cost = WEIR_COST_ZERO;
+    return true;
+}
+
+/* The operands, and what --key says in place of the last of them. */
+static bool read_subject(const struct arguments *a, struct inquiry *q)
+{
+    struct subject *s = &q->subject;
+    size_t i = 0;
+
+    if (!q->limit) {
+        if (a->operand_count == 0 || word_is_attribute(a->operands[0])) {
+            trouble("which policy? Name it before the key, or bring a limit: --limit \"5 per 1m\"");
+            return false;
+        }
+        q->request.policy = a->operands[i++];
+    }
+    if (a->values[KEY] && !subject_set_key(s, span_of(a->values[KEY])))
+        return false;
+    if (a->values[KEY_FILE] && !subject_read_key(s, a->values[KEY_FILE]))
+        return false;
+    for (; i < a->operand_count; i++) {
+        const char *word = a->operands[i];
+
+        /* Attributes belong to a policy: without one, a word is the key, whatever is in it. */
+        if (!(q->limit ? subject_set_key(s, span_of(word)) : subject_add_word(s, word)))
+            return false;
+    }
+    if (q->limit && !s->has_key) {
+        trouble("whose limit? Give a KEY after the options");
+        return false;
+    }
+    if (s->has_key) {
+        q->request.key = s->key.at;
+        q->request.key_len = s->key.len;
+    }
+    q->request.attributes = s->attributes;
+    q->request.attribute_count = s->attribute_count;
+    return true;
+}
+
+static bool read_config(const struct arguments *a, struct inquiry *q)
+{
+    const char *config = a->values[CONFIG];
+
+    if (q->limit) {
+        if (config)
+            trouble("--limit needs no policies: leave out --config, or name a policy instead");
+        return !config;
+    }
+    if (!config)
+        config = getenv("WEIR_CONFIG");
+    if (!config || !*config) {
+        trouble("where are the policies? Give --config FILE or set WEIR_CONFIG, or bring a limit: "
+                "--limit \"5 per 1m\"");
+        return false;
+    }
+    q->open.policy_file = strcmp(config, "-") == 0 ? "/dev/stdin" : config;
+    return true;
+}
+
+static bool read_inquiry(const struct arguments *a, struct inquiry *q)
+{
+    q->limit = a->values[LIMIT];
+    q->json = a->values[JSON];
+    q->quiet = a->values[QUIET];
+    q->repeat = 1;
+    q->open.store = a->values[STORE];
+    q->open.secret_file = a->values[SECRET_FILE];
+    q->open.flags = WEIR_NO_THREAD | (a->values[NOW] ? WEIR_TRUST_NOW : 0u);
+    q->request.plan = a->values[PLAN];
+    return option_int(a, MAX_KEYS, 1, &q->open.max_keys) && option_int(a, REPEAT, 1, &q->repeat) &&
+           option_int(a, NOW, 1, &q->request.now) && read_cost(a, &q->request) && read_verb(a, q) &&
+           read_numbers(a, &q->request) && read_subject(a, q) && read_config(a, q);
+}
+
+static int ask(weir *w, const struct inquiry *q)
+{
+    weir_answer answer;
+    weir_diag diag;
+    int status = STATUS_TROUBLE;
+
+    for (int64_t i = 0; i < q->repeat && !terminal_failed(); i++) {
+        if (q->verb(w, &q->request, &answer, &diag))
+            return trouble("%s", diag.text);
+        if (q->json)
+            report_json(&answer);
+        else if (!q->quiet)
+            report_text(&answer, q->done, q->limit);
+        status = answer.allowed ? STATUS_YES : STATUS_NO;
+    }
+    return status;
+}
+
+static int run(const struct arguments *a)
+{
+    struct inquiry q = { .repeat = 1 };
+    weir_diag diag;
+    weir *w = NULL;
+    int status = STATUS_TROUBLE;
+
+    subject_init(&q.subject);
+    if (read_inquiry(a, &q)) {
+        if (weir_open(&w, &q.open, &diag))
+            trouble("%s", diag.text);
+        else
+            status = ask(w, &q);
+        weir_close(w);
+    }
+    subject_done(&q.subject);
+    return status;
+}
+
+const struct command check_command = {
+    .name = "check",
+    .summary = "Ask a limiter, and say what it answers.",
+    .usage = "[OPTION]... POLICY [KEY | NAME=VALUE...]\n"
+             "[OPTION]... --limit \"N per TIME\" KEY",
+    .options = options,
+    .option_count = OPTION_COUNT,
+    .notes = "Exit status: 0 allowed, 1 denied (the last answer counts), 2 trouble.\n",
+    .run = run,
+};

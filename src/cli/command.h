@@ -1,0 +1,21 @@
+/* command.h - what the tool can do: one struct a subcommand, one file each. */
+#ifndef WEIR_CLI_COMMAND_H
+#define WEIR_CLI_COMMAND_H
+
+#include "cli/options.h"
+
+struct command {
+    const char *name;    /* one word or two: "policy lint" */
+    const char *summary; /* a line for the overview */
+    const char *usage;   /* what follows the name; a line for each way to call it */
+    const struct option *options;
+    size_t option_count;
+    const char *notes;                        /* lines below the options, or NULL */
+    int (*run)(const struct arguments *args); /* returns the exit status */
+};
+
+extern const struct command check_command;
+extern const struct command policy_lint_command;
+extern const struct command policy_explain_command;
+
+#endif

@@ -1,0 +1,13 @@
+/* help.h - what the tool says about itself. */
+#ifndef WEIR_CLI_HELP_H
+#define WEIR_CLI_HELP_H
+
+#include <stdio.h>
+
+#include "cli/command.h"
+
+/* A page of at most 24 lines of 80 columns. */
+void help_command(FILE *to, const struct command *command);
+void help_overview(FILE *to, const struct command *const *commands, size_t n);
+
+#endif

@@ -1,0 +1,160 @@
+/* options.c - options and operands of a command, read by a table. */
+#include "cli/options.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "base/show.h"
+#include "base/suggest.h"
+#include "cli/command.h"
+#include "cli/terminal.h"
+#include "weir.h"
+
+/* A mistyped option is shown, but a key that begins with a dash must not be. */
+static bool looks_like_a_name(struct span text)
+{
+    for (size_t i = 0; i < text.len; i++)
+        if (!(text.at[i] >= 'a' && text.at[i] <= 'z') && text.at[i] != '-')
+            return false;
+    return text.len > 1 && text.len <= 20;
+}
+
+static void refuse_unknown(const struct command *c, struct span name)
+{
+    const char *names[OPTIONS_MOST + 1], *near;
+
+    for (size_t i = 0; i < c->option_count; i++)
+        names[i] = c->options[i].name;
+    names[c->option_count] = "help";
+    near = suggest(name, names, c->option_count + 1);
+    if (near)
+        trouble("%s has no option --%s: did you mean --%s?", c->name, show(name).text, near);
+    else if (looks_like_a_name(name))
+        trouble("%s has no option --%s: see 'weir help %s'", c->name, show(name).text, c->name);
+    else
+        trouble("an argument begins with '-' but is no option: put '--' before it, or see "
+                "'weir help %s'",
+                c->name);
+}
+
+static int find_name(const struct command *c, struct span name)
+{
+    for (size_t i = 0; i < c->option_count; i++)
+        if (span_is(name, c->options[i].name))
+            return (int)i;
+    return -1;
+}
+
+static int find_letter(const struct command *c, char letter)
+{
+    for (size_t i = 0; i < c->option_count; i++)
+        if (c->options[i].letter == letter)
+            return (int)i;
+    return -1;
+}
+
+/* `word` begins with "--"; a value may be the next word, which is then passed over. */
+static bool read_long(const struct command *c, char ***at, struct arguments *out)
+{
+    const char *word = **at + 2;
+    const struct span name = { word, strcspn(word, "=") };
+    const bool has_value = word[name.len] == '=';
+    const int i = find_name(c, name);
+
+    if (span_is(name, "help") && !has_value) {
+        out->wants_help = true;
+        return true;
+    }
+    if (i < 0) {
+        refuse_unknown(c, name);
+        return false;
+    }
+    if (!c->options[i].argument) {
+        if (has_value)
+            trouble("--%s takes no value", c->options[i].name);
+        out->values[i] = "";
+        return !has_value;
+    }
+    if (has_value) {
+        out->values[i] = word + name.len + 1;
+        return true;
+    }
+    if (!(*at)[1]) {
+        trouble("--%s needs a value: --%s %s", c->options[i].name, c->options[i].name,
+                c->options[i].argument);
+        return false;
+    }
+    out->values[i] = *++*at;
+    return true;
+}
+
+static bool read_letters(const struct command *c, char ***at, struct arguments *out)
+{
+    for (const char *letter = **at + 1; *letter; letter++) {
+        const int i = find_letter(c, *letter);
+
+        if (i < 0 && *letter == 'h') {
+            out->wants_help = true;
+        } else if (i < 0) {
+            refuse_unknown(c, (struct span){ letter, 1 });
+            return false;
+        } else if (!c->options[i].argument) {
+            out->values[i] = "";
+        } else if (letter[1] != '\0') {
+            out->values[i] = letter + 1;
+            return true;
+        } else if ((*at)[1]) {
+            out->values[i] = *++*at;
+            return true;
+        } else {
+            trouble("-%c needs a value: -%c %s", *letter, *letter, c->options[i].argument);
+            return false;
+        }
+    }
+    return true;
+}
+
+bool options_read(const struct command *command, char **words, struct arguments *out)
+{
+    bool only_operands = false;
+
+    *out = (struct arguments){ .options = command->options, .operands = words };
+    for (char **at = words; *at; at++) {
+        const char *word = *at;
+
+        if (only_operands || word[0] != '-' || word[1] == '\0') {
+            out->operands[out->operand_count++] = *at;
+        } else if (strcmp(word, "--") == 0) {
+            only_operands = true;
+        } else if (!(word[1] == '-' ? read_long : read_letters)(command, &at, out)) {
+            return false;
+        }
+        if (out->wants_help)
+            return true;
+    }
+    return true;
+}
+
+bool option_int(const struct arguments *args, int option, int64_t least, int64_t *out)
+{
+    const char *name = args->options[option].name, *text = args->values[option];
+    char *end;
+    long long number;
+
+    if (!text)
+        return true;
+    errno = 0;
+    number = strtoll(text, &end, 10);
+    if (end == text || *end != '\0' || !strchr("-0123456789", text[0])) {
+        trouble("--%s takes a whole number, not '%s'", name, show(span_of(text)).text);
+        return false;
+    }
+    if (errno == ERANGE || number < least || number > WEIR_MAX_AMOUNT) {
+        trouble("--%s must be from %" PRId64 " to 2^53, not '%s'", name, least,
+                show(span_of(text)).text);
+        return false;
+    }
+    *out = number;
+    return true;
+}

@@ -1,0 +1,39 @@
+/* options.h - options and operands of a command, read by a table.
+ *
+ * `--name value`, `--name=value`, `-n value`, `-nvalue` and letters joined (`-qh`). Options
+ * and operands may come in any order; after `--` all is operands. The last of the same
+ * option counts. `-h` and `--help` are every command's and stand in no table. */
+#ifndef WEIR_CLI_OPTIONS_H
+#define WEIR_CLI_OPTIONS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { OPTIONS_MOST = 24 };
+
+struct option {
+    const char *name;     /* without its dashes */
+    char letter;          /* 0: none */
+    const char *argument; /* what the help calls its value; NULL: it takes none */
+    const char *help;     /* NULL: it shares the line of the next one */
+};
+
+struct arguments {
+    const struct option *options;
+    const char *values[OPTIONS_MOST]; /* by place in the table; NULL: not given; a flag is "" */
+    char **operands;
+    size_t operand_count;
+    bool wants_help;
+};
+
+struct command;
+
+/* Reorders `words`, which end with NULL. False: it was said on stderr what is wrong. */
+bool options_read(const struct command *command, char **words, struct arguments *out);
+
+/* A whole number of at least `least`, or *out as it was if the option is not given. False: it
+ * was said on stderr what is wrong. */
+bool option_int(const struct arguments *args, int option, int64_t least, int64_t *out);
+
+#endif

@@ -1,0 +1,14 @@
+/* report.h - an answer of the limiter, for people or for programs. */
+#ifndef WEIR_CLI_REPORT_H
+#define WEIR_CLI_REPORT_H
+
+#include "weir.h"
+
+/* A line, and one for each rule if the policy has several. `done` is what was done, if not
+ * a check ("refunded"), else NULL; `label` stands for the policy if the answer has none. */
+void report_text(const weir_answer *a, const char *done, const char *label);
+
+/* One object on one line. */
+void report_json(const weir_answer *a);
+
+#endif
