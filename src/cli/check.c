@@ -230,7 +230,7 @@ static int ask(weir *w, const struct inquiry *q)
     for (int64_t i = 0; i < q->repeat && !terminal_failed(); i++) {
         if (q->verb(w, &q->request, &answer, &diag))
             return trouble("%s", diag.text);
-        if (q->json)
+        if (q->json && !q->quiet)
             report_json(&answer);
         else if (!q->quiet)
             report_text(&answer, q->done, q->limit);

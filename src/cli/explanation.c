@@ -24,12 +24,14 @@ static void describe(const struct policy_rule *rule, const char *name, const str
     const struct attribute *a = attribute_find(facts->attributes, facts->count, name);
     struct ip ip;
 
-    if (!a)
+    if (!a && facts->count > 0)
         snprintf(out, 64, "not given");
     else if (attribute_is_email(name))
         snprintf(out, 64, "trimmed and lower-cased");
     else if (!attribute_is_ip(name))
         snprintf(out, 64, "as it is");
+    else if (!a)
+        snprintf(out, 64, "IPv4, or IPv6 to %d bits", rule->ipv6_prefix);
     else if (!ip_read(a->value, &ip))
         snprintf(out, 64, "not an IP address");
     else if (ip.is_v6)
@@ -86,6 +88,7 @@ static weir_err explain_rule(struct explained_rule *out, const struct explanatio
     explain_numbers(out, e->policy, &place, e->plan);
     out->algorithm = origin_of(&place, "algorithm");
     out->by = origin_of(&place, "by");
+    out->ipv6_prefix = origin_of(&place, "ipv6_prefix");
     out->mode = out->rule->mode > e->policy->mode ? origin_of(&place, "mode") : e->mode;
     for (size_t i = 0; i < out->rule->by_count; i++)
         describe(out->rule, out->rule->by[i], facts, out->how[i]);
@@ -260,6 +263,6 @@ void explain(struct explanation *e, const struct policy_file *f, const struct ou
     explain_counting(e);
     if (first && n > 0) {
         e->outcome = OUTCOME_ERROR;
-        snprintf(e->why, sizeof e->why, "This request cannot be judged: it is not complete.");
+        snprintf(e->why, sizeof e->why, "This request cannot be judged: %.400s.", e->error.text);
     }
 }

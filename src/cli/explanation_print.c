@@ -7,7 +7,7 @@
 #include "cli/terminal.h"
 #include "policy/rate.h"
 
-enum { LABEL_WIDTH = 13, VALUE_WIDTH = 34 };
+enum { LABEL_WIDTH = 13, VALUE_WIDTH = 34, LINE_WIDTH = 78 };
 
 static void print_title(const char *what, const char *name, const char *where)
 {
@@ -24,6 +24,19 @@ static void print_row(const char *label, const char *value, const char *why)
                strlen(value) >= VALUE_WIDTH ? "  " : "", colour(FAINT), why, colour(PLAIN));
     else
         printf("  %-*s%s\n", LABEL_WIDTH, label, value);
+}
+
+static void print_wrapped(const char *text)
+{
+    while (*text) {
+        size_t len = strlen(text);
+
+        if (len > LINE_WIDTH)
+            for (len = LINE_WIDTH; len > 1 && text[len] != ' ';)
+                len--;
+        printf("  %.*s\n", (int)len, text);
+        text += len + (text[len] == ' ');
+    }
 }
 
 struct where {
@@ -111,7 +124,6 @@ static void print_limit(const struct explained_rule *r, const char *asked)
     else if (asked)
         snprintf(at.text + len, sizeof at.text - len, ", as it has no such plan");
     print_rate("limit", r->live.numbers, at.text);
-    print_capacity(&r->live);
 }
 
 static void print_identity(const struct explained_rule *r)
@@ -131,7 +143,8 @@ static void print_identity(const struct explained_rule *r)
         char text[WEIR_MAX_NAME + 2 + sizeof r->how[i]];
 
         snprintf(text, sizeof text, "%s: %s", r->rule->by[i], r->how[i]);
-        print_row(i == 0 ? "normalised" : "", text, "");
+        print_row(i == 0 ? "normalised" : "", text,
+                  strstr(r->how[i], "bits") ? where(&r->ipv6_prefix).text : "");
     }
     if (r->tag[0])
         print_row("identity", r->tag, "hashed");
@@ -147,6 +160,7 @@ static void print_rule(const struct explained_rule *r, const char *asked_plan)
     print_limit(r, asked_plan);
     print_row("algorithm", weir_algorithm_name(r->live.numbers->algorithm),
               where(&r->algorithm).text);
+    print_capacity(&r->live);
     print_identity(r);
     print_row("mode", mode_name(r->rule->mode), whose(&r->mode).text);
     if (r->shadow.numbers) {
@@ -181,7 +195,8 @@ void explanation_print(const struct explanation *e, bool secret_is_lasting)
 
     snprintf(place, sizeof place, "%s:%d", e->path, e->policy->line);
     print_title("policy", e->policy->name, place);
-    printf("  %s\n\n", e->why);
+    print_wrapped(e->why);
+    printf("\n");
     print_row("mode", mode_name(e->policy->mode), where(&e->mode).text);
     print_row("on_error", on_error_name(e->policy->on_error), where(&e->on_error).text);
     print_row("retry_after", retry_name(e->policy->retry), where(&e->retry).text);

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-enum { HELP_COLUMN = 28 };
+enum { HELP_COLUMN = 32 };
 
 /* "  -c, --config FILE"; returns how wide it is. */
 static int print_option(FILE *to, const struct option *o, int column)
@@ -32,7 +32,7 @@ void help_command(FILE *to, const struct command *command)
         usage += len + (usage[len] == '\n');
         lead = "      ";
     }
-    fprintf(to, "%s\n\n", command->summary);
+    fprintf(to, "\n%s\n\n", command->summary);
     for (size_t i = 0; i < command->option_count; i++) {
         const struct option *o = &command->options[i];
 

@@ -88,6 +88,15 @@ static int refuse_command(char *const *words)
     return trouble("there is no command '%s': see 'weir help'", show(span_of(words[0])).text);
 }
 
+static int refuse_option(const char *word)
+{
+    static const char *const known[] = { "--help", "--version" };
+    const char *near = suggest(span_of(word), known, 2);
+
+    return near ? trouble("there is no option %s: did you mean %s?", show(span_of(word)).text, near)
+                : trouble("the command comes first: see 'weir help'");
+}
+
 static int help(char **words)
 {
     const struct command *only[COMMAND_COUNT], *c;
@@ -139,8 +148,7 @@ static int run(char **words)
         return help(words);
     }
     if (!c)
-        return words[0][0] == '-' ? trouble("the command comes first: see 'weir help'")
-                                  : refuse_command(words);
+        return words[0][0] == '-' ? refuse_option(words[0]) : refuse_command(words);
     if (!options_read(c, words, &args))
         return STATUS_TROUBLE;
     if (args.wants_help) {

@@ -33,8 +33,8 @@ static void refuse_unknown(const struct command *c, struct span name)
     else if (looks_like_a_name(name))
         trouble("%s has no option --%s: see 'weir help %s'", c->name, show(name).text, c->name);
     else
-        trouble("an argument begins with '-' but is no option: put '--' before it, or see "
-                "'weir help %s'",
+        trouble("an argument begins with '-' and is no option: see 'weir help %s', or put '--' "
+                "before it",
                 c->name);
 }
 
@@ -97,7 +97,9 @@ static bool read_letters(const struct command *c, char ***at, struct arguments *
         if (i < 0 && *letter == 'h') {
             out->wants_help = true;
         } else if (i < 0) {
-            refuse_unknown(c, (struct span){ letter, 1 });
+            trouble("%s has no option -%c: see 'weir help %s', or put '--' before a key that "
+                    "begins with '-'",
+                    c->name, *letter > ' ' && *letter < 0x7f ? *letter : '?', c->name);
             return false;
         } else if (!c->options[i].argument) {
             out->values[i] = "";

@@ -137,13 +137,12 @@ static int run(const struct arguments *a)
 
 const struct command policy_explain_command = {
     .name = "policy explain",
-    .summary = "Tell which rules apply to a request, with which numbers, and why.",
+    .summary = "Tell which rules apply to a request, and why.",
     .usage = "[OPTION]... FILE POLICY [KEY | NAME=VALUE...]",
     .options = options,
     .option_count = OPTION_COUNT,
     .notes = "Without a key or attributes, the policy is explained by itself. The overrides of\n"
              "the environment apply. Identities are shown as hashes only.\n\n"
-             "Exit status: 0, or 2 if there is no such policy, or the request or the file is not\n"
-             "as it should be.\n",
+             "Exit status: 0, or 2 if the file, the policy or the request is not right.\n",
     .run = run,
 };

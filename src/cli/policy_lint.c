@@ -92,7 +92,7 @@ static int run(const struct arguments *a)
 
 const struct command policy_lint_command = {
     .name = "policy lint",
-    .summary = "Tell all that is wrong with policy files, or that they are fine.",
+    .summary = "Tell all that is wrong with policy files.",
     .usage = "[OPTION]... FILE...",
     .options = options,
     .option_count = OPTION_COUNT,

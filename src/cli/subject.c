@@ -63,7 +63,7 @@ static bool add_attribute(struct subject *s, const char *word)
 bool subject_set_key(struct subject *s, struct span key)
 {
     if (s->has_key) {
-        trouble("there is more than one key: give one, or attributes as NAME=VALUE");
+        trouble("there is more than one key: give one");
         return false;
     }
     s->has_key = true;
