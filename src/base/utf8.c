@@ -36,23 +36,31 @@ static size_t sequence_len(const unsigned char *s, size_t left)
     return len;
 }
 
-bool utf8_is_text(struct span bytes)
+/* Eight bytes of ASCII, and no NUL among them? */
+static bool is_plain(const unsigned char *at)
 {
     const uint64_t ones = 0x0101010101010101, highs = 0x8080808080808080;
+    uint64_t eight;
+
+    memcpy(&eight, at, 8);
+    return ((eight | (eight - ones)) & highs) == 0;
+}
+
+bool utf8_is_text(struct span bytes)
+{
     const unsigned char *at = (const unsigned char *)bytes.at, *end;
 
     if (bytes.len == 0) /* then the pointer may be NULL */
         return true;
     end = at + bytes.len;
     while (at < end) {
-        uint64_t eight;
-
         if (end - at >= 8) {
-            memcpy(&eight, at, 8);
-            if (((eight | (eight - ones)) & highs) == 0) { /* ASCII, and no NUL */
+            if (is_plain(at)) {
                 at += 8;
                 continue;
             }
+        } else if (bytes.len >= 8 && is_plain(end - 8)) { /* looks at some bytes twice */
+            return true;
         }
         if (*at == 0)
             return false;

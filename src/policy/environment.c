@@ -188,6 +188,7 @@ static void complain_of_unasked(struct loader *l, const struct variable *v)
 {
     const struct environment *e = l->environment;
     const char **middles = take(l, (e->asked_count + 1) * sizeof *middles), *meant;
+    const struct shown given = show(span_of(v->name)); /* it may be anything */
     size_t n = 0;
 
     if (!middles)
@@ -198,7 +199,7 @@ static void complain_of_unasked(struct loader *l, const struct variable *v)
 
         if (span_equal(name, v->middle)) {
             environment_complain(
-                l, v->name, "policy '%s' has rules: name one of them, as in " PREFIX "%s" SUFFIX,
+                l, given.text, "policy '%s' has rules: name one of them, as in " PREFIX "%s" SUFFIX,
                 a->policy, a->middle);
             return;
         }
@@ -207,9 +208,9 @@ static void complain_of_unasked(struct loader *l, const struct variable *v)
     meant = suggest(v->middle, middles, n);
     if (meant)
         environment_complain(
-            l, v->name, "no policy has this name: did you mean " PREFIX "%s" SUFFIX "?", meant);
+            l, given.text, "no policy has this name: did you mean " PREFIX "%s" SUFFIX "?", meant);
     else
-        environment_complain(l, v->name,
+        environment_complain(l, given.text,
                              "no policy has this name: it would be " PREFIX "<POLICY>" SUFFIX
                              ", or " PREFIX "<POLICY>_<RULE>" SUFFIX " for one with rules");
 }

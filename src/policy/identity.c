@@ -75,17 +75,18 @@ __attribute__((cold, noinline)) static weir_err miss(const struct asker *asker, 
                      asker->policy, name, asker->rule->name);
 }
 
-/* The length and a colon. */
+/* The length, which has at most four digits, and a colon. */
 static size_t write_length(size_t n, char *out)
 {
-    char digits[20];
-    size_t count = 0, len = 0;
+    size_t len = 0;
 
-    do
-        digits[count++] = (char)('0' + n % 10);
-    while ((n /= 10) > 0);
-    while (count > 0)
-        out[len++] = digits[--count];
+    if (n >= 1000)
+        out[len++] = (char)('0' + n / 1000);
+    if (n >= 100)
+        out[len++] = (char)('0' + n / 100 % 10);
+    if (n >= 10)
+        out[len++] = (char)('0' + n / 10 % 10);
+    out[len++] = (char)('0' + n % 10);
     out[len++] = ':';
     return len;
 }

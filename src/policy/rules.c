@@ -155,12 +155,10 @@ void read_defaults(struct loader *l, const struct yaml *node, struct settings *s
 }
 
 /* Some numbers are not for every algorithm, whatever they and the others are. */
-static bool has_number(struct loader *l, const struct yaml *key, struct rule least)
+static bool suits(struct loader *l, const struct yaml *key, struct rule least)
 {
     weir_diag diag;
 
-    if (!key)
-        return false;
     if (!rule_check(&least, &diag))
         return true;
     complain(l, key, "%s", diag.text);
@@ -177,9 +175,10 @@ static bool read_numbers(struct loader *l, const struct yaml *const *keys, struc
         complain(l, keys[LIMIT]->value, "%s", diag.text);
         good = false;
     }
-    if (has_number(l, keys[BURST], (struct rule){ r->algorithm, 1, 1, .burst = 1 }))
+    if (keys[BURST] && suits(l, keys[BURST], (struct rule){ r->algorithm, 1, 1, .burst = 1 }))
         good &= read_whole(l, keys[BURST]->value, "burst", 1, WEIR_MAX_AMOUNT - 1, &r->burst);
-    if (has_number(l, keys[PRECISION], (struct rule){ r->algorithm, 1, 1, .precision = 1 })) {
+    if (keys[PRECISION] &&
+        suits(l, keys[PRECISION], (struct rule){ r->algorithm, 1, 1, .precision = 1 })) {
         const struct yaml *value = keys[PRECISION]->value;
 
         if (!wants(l, value, YAML_TEXT, "precision", "1s")) {
@@ -197,9 +196,12 @@ static void check_numbers(struct loader *l, const struct yaml *const *keys, cons
                           struct rule *r)
 {
     const struct rule given = *r;
+    const struct yaml *at = keys[LIMIT]->value;
     weir_diag diag;
 
     for (int i = LIMIT; i <= PRECISION; i++) {
+        if (keys[i])
+            at = keys[i]->value;
         *r = given;
         r->burst = i >= BURST ? given.burst : 0;
         r->precision = i >= PRECISION ? given.precision : 0;
@@ -208,7 +210,7 @@ static void check_numbers(struct loader *l, const struct yaml *const *keys, cons
         if (variable)
             environment_complain(l, variable, "%s", diag.text);
         else
-            complain(l, keys[i]->value, "%s", diag.text);
+            complain(l, at, "%s", diag.text);
         return;
     }
 }
