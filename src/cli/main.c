@@ -29,17 +29,19 @@ static int match(const struct command *c, char *const *words)
     return words[1] && strcmp(words[1], second + 1) == 0 ? 2 : 0;
 }
 
-static const struct command *find_command(char ***words)
+/* Passes over the words of its name. */
+static bool find_command(char ***words, const struct command **out)
 {
     for (size_t i = 0; i < COMMAND_COUNT; i++) {
         int n = match(commands[i], *words);
 
         if (n > 0) {
             *words += n;
-            return commands[i];
+            *out = commands[i];
+            return true;
         }
     }
-    return NULL;
+    return false;
 }
 
 static bool is_group(const char *word)
@@ -106,8 +108,7 @@ static int help(char **words)
         help_overview(stdout, commands, COMMAND_COUNT);
         return STATUS_YES;
     }
-    c = find_command(&words);
-    if (c) {
+    if (find_command(&words, &c)) {
         help_command(stdout, c);
         return STATUS_YES;
     }
@@ -134,21 +135,19 @@ static int run(char **words)
         help_overview(stderr, commands, COMMAND_COUNT);
         return STATUS_TROUBLE;
     }
-    if (is_help(words[0]))
-        return help(words + 1);
-    if (strcmp(words[0], "help") == 0)
+    if (is_help(words[0]) || strcmp(words[0], "help") == 0)
         return help(words + 1);
     if (strcmp(words[0], "--version") == 0) {
         printf("weir %s\n", weir_version());
         return STATUS_YES;
     }
-    c = find_command(&words);
-    if (!c && is_group(words[0]) && is_help(words[1])) {
-        words[1] = NULL;
-        return help(words);
-    }
-    if (!c)
+    if (!find_command(&words, &c)) {
+        if (is_group(words[0]) && is_help(words[1])) {
+            words[1] = NULL;
+            return help(words);
+        }
         return words[0][0] == '-' ? refuse_option(words[0]) : refuse_command(words);
+    }
     if (!options_read(c, words, &args))
         return STATUS_TROUBLE;
     if (args.wants_help) {
