@@ -1,7 +1,7 @@
 /* published.c - one pointer that many threads read while another replaces it.
  *
- * Readers count themselves in on a lane (one per CPU, so that they do not share a cache
- * line) under the current phase, and read the pointer after that. A writer swaps the pointer,
+ * Readers count themselves in on a lane (threads mostly have different ones, so that they do
+ * not share a cache line) under the current phase, and read the pointer after that. A writer swaps the pointer,
  * turns the phase and waits for the counts of the old phase to reach zero.
  *
  * WHY TWO TURNS: a reader may read the phase, sleep through a turn, and count itself in under
@@ -10,7 +10,7 @@
 #include "base/published.h"
 
 #include <sched.h>
-#include <stddef.h>
+#include <stdint.h>
 
 void published_init(struct published *p, const void *first)
 {
@@ -26,7 +26,7 @@ void published_done(struct published *p)
 struct published_visit published_enter(struct published *p)
 {
     struct published_visit visit = {
-        .lane = (unsigned)sched_getcpu() % PUBLISHED_LANES,
+        .lane = (unsigned)((uintptr_t)pthread_self() >> 12) % PUBLISHED_LANES,
         .phase = atomic_load_explicit(&p->phase, memory_order_relaxed) & 1,
     };
 

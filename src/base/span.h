@@ -18,12 +18,12 @@ static inline struct span span_of(const char *text)
 
 static inline bool span_equal(struct span a, struct span b)
 {
-    return a.len == b.len && (a.len == 0 || memcmp(a.at, b.at, a.len) == 0);
+    return a.len == b.len && (a.at == b.at || a.len == 0 || memcmp(a.at, b.at, a.len) == 0);
 }
 
 static inline bool span_is(struct span a, const char *text)
 {
-    return span_equal(a, span_of(text));
+    return strncmp(text, a.len > 0 ? a.at : "", a.len) == 0 && text[a.len] == '\0';
 }
 
 #endif

@@ -64,20 +64,19 @@ static bool decides_over(const weir_rule_answer *r, const weir_rule_answer *best
                                   : waits_longer(best->retry_after_ms, r->retry_after_ms);
 }
 
-static weir_rule_answer rule_answer(const struct check *check, size_t i)
+static void fill_row(const struct check *check, size_t i, weir_rule_answer *row)
 {
-    const struct decision *d = &check->charges[i].decision;
+    const struct decision *d = &check->charges[i].step.decision;
 
-    return (weir_rule_answer){
-        .rule = check->rules[i] ? check->rules[i]->name : "default",
-        .limit = check->charges[i].rule->limit,
-        .remaining = d->remaining,
-        .retry_after_ms = d->retry_after,
-        .reset_after_ms = d->reset_after,
-        .delay_ms = d->delay,
-        .allowed = d->allowed,
-        .shadow = i >= check->live,
-    };
+    row->rule = check->rules[i] ? check->rules[i]->name : "default";
+    row->limit = check->charges[i].rule->limit;
+    row->remaining = d->remaining;
+    row->retry_after_ms = d->retry_after;
+    row->reset_after_ms = d->reset_after;
+    row->delay_ms = d->delay;
+    row->allowed = d->allowed;
+    row->shadow = i >= check->live;
+    row->would_deny = row->shadow && !row->allowed;
 }
 
 /* The rules in file order. A shadow limit is no row of its own: it marks its rule's. */
@@ -93,11 +92,9 @@ static void list_rules(struct check *check)
         size_t i = next_is_shadow ? shadow++ : live++;
         weir_rule_answer *row = &a->rules[a->rule_count];
 
-        *row = rule_answer(check, i);
+        fill_row(check, i, row);
         if (!next_is_shadow && shadow < check->live + check->shadow && check->rules[shadow] == rule)
-            row->would_deny = !check->charges[shadow++].decision.allowed;
-        else
-            row->would_deny = row->shadow && !row->allowed;
+            row->would_deny = !check->charges[shadow++].step.decision.allowed;
         a->shadow = a->shadow || row->would_deny;
         a->rule_count++;
     }
@@ -118,23 +115,8 @@ static void answer_by_fallback(struct check *check)
     check->answer->retry_after_ms = FALLBACK_RETRY_MS;
 }
 
-void answer_from_charges(struct check *check)
+static void decide_by(const weir_rule_answer *best, weir_answer *a)
 {
-    weir_answer *a = check->answer;
-    const enum retry retry = check->policy ? check->policy->retry : RETRY_LONGEST;
-    const weir_rule_answer *best;
-
-    for (size_t i = 0; i < (check->live > 0) + check->shadow; i++)
-        if (check->questions[i].err) {
-            answer_by_fallback(check);
-            return;
-        }
-    begin(check, WEIR_FROM_STORE);
-    list_rules(check);
-    best = &a->rules[0];
-    for (size_t i = 1; i < a->rule_count; i++)
-        if (decides_over(&a->rules[i], best, retry))
-            best = &a->rules[i];
     a->allowed = best->allowed || best->shadow;
     a->rule = best->rule;
     a->limit = best->limit;
@@ -142,4 +124,28 @@ void answer_from_charges(struct check *check)
     a->retry_after_ms = a->allowed ? 0 : best->retry_after_ms;
     a->reset_after_ms = best->reset_after_ms;
     a->delay_ms = a->allowed ? best->delay_ms : 0;
+}
+
+void answer_from_charges(struct check *check)
+{
+    weir_answer *a = check->answer;
+    const enum retry retry = check->policy ? check->policy->retry : RETRY_LONGEST;
+    const weir_rule_answer *best = &a->rules[0];
+
+    for (size_t i = 0; i < (check->live > 0) + check->shadow; i++)
+        if (check->questions[i].err) {
+            answer_by_fallback(check);
+            return;
+        }
+    begin(check, WEIR_FROM_STORE);
+    if (check->live == 1 && check->shadow == 0) { /* the way of most checks */
+        fill_row(check, 0, &a->rules[0]);
+        a->rule_count = 1;
+    } else {
+        list_rules(check);
+        for (size_t i = 1; i < a->rule_count; i++)
+            if (decides_over(&a->rules[i], best, retry))
+                best = &a->rules[i];
+    }
+    decide_by(best, a);
 }

@@ -26,7 +26,7 @@ static weir_err read_ask(const struct engine *e, struct check *check, weir_diag 
 {
     const weir_request *r = check->request;
 
-    check->ask = (struct ask){ .now = check->now, .cost = r->cost, .peek = check->peek };
+    check->ask = (struct ask){ .now = r->now, .cost = r->cost, .peek = check->peek };
     if (r->cost == 0)
         check->ask.cost = 1;
     else if (r->cost == WEIR_COST_ZERO)
@@ -41,7 +41,6 @@ static weir_err read_ask(const struct engine *e, struct check *check, weir_diag 
                          "it to trust the callers' clocks)");
     if (r->now < 0 || r->now >= (int64_t)1 << 48)
         return diag_fail(diag, WEIR_EREQUEST, "`now` must be ms since 1970, not %" PRId64, r->now);
-    check->ask.now = r->now;
     return WEIR_OK;
 }
 
@@ -101,45 +100,64 @@ static weir_err read_attributes(const struct check *check, struct attribute *out
 
 /* ---- making questions ----------------------------------------------------------------- */
 
-static void add_charge(struct check *check, size_t at, const struct policy_rule *rule,
-                       const struct counted *counted, const struct identity *identity)
+static void put_charge(struct check *check, const struct policy_rule *rule,
+                       const struct rule *numbers, struct key key)
 {
+    const size_t at = check->live + check->shadow;
+
     check->rules[at] = rule;
-    check->charges[at].rule = &counted->rule;
-    check->charges[at].key =
-        hash_identity(&counted->hash_key, (struct span){ identity->bytes, identity->len });
+    check->charges[at].rule = numbers;
+    check->charges[at].key = key;
+}
+
+static weir_err add_charge(struct check *check, const struct policy_rule *rule,
+                           const struct counted *counted, const struct attribute *attributes,
+                           size_t n, weir_diag *diag)
+{
+    struct identity identity;
+    weir_err err = identity_of(check->policy->name, rule, attributes, n, &identity, diag);
+
+    if (!err)
+        put_charge(check, rule, &counted->rule,
+                   hash_identity(&counted->hash_key, (struct span){ identity.bytes, identity.len }));
+    return err;
+}
+
+static const struct counted *under_plan(const struct check *check, const struct policy_rule *rule)
+{
+    const char *plan = check->request->plan;
+
+    return plan ? policy_rule_under(rule, span_of(plan)) : &rule->counted;
 }
 
 /* Live charges first, so that they are one question; then the shadows, each its own. */
 static weir_err add_charges(struct check *check, const struct attribute *attributes, size_t n,
                             weir_diag *diag)
 {
-    const struct policy *p = check->policy;
-    const char *plan = check->request->plan;
-    struct identity identity;
+    const struct policy_rule *rule = check->policy->rules, *end = rule + check->policy->rule_count;
+    bool has_shadows = false;
+    weir_err err = WEIR_OK;
 
-    for (int shadow = 0; shadow <= 1; shadow++)
-        for (size_t i = 0; i < p->rule_count; i++) {
-            const struct policy_rule *rule = &p->rules[i];
-            const struct counted *counted = &rule->counted;
-            weir_err err;
+    for (; rule < end && !err; rule++) {
+        if (rule->mode != MODE_ENFORCE || rule->shadow_limit)
+            has_shadows = true;
+        if (rule->mode != MODE_ENFORCE)
+            continue;
+        err = add_charge(check, rule, under_plan(check, rule), attributes, n, diag);
+        check->live++;
+    }
+    if (!has_shadows)
+        return err;
+    for (rule = check->policy->rules; rule < end && !err; rule++) {
+        const struct counted *counted =
+            rule->mode == MODE_ENFORCE ? rule->shadow_limit : under_plan(check, rule);
 
-            if (rule->mode == MODE_OFF || (!shadow && rule->mode == MODE_SHADOW))
-                continue;
-            if (shadow && rule->mode == MODE_ENFORCE) {
-                counted = rule->shadow_limit;
-                if (!counted)
-                    continue;
-            } else if (plan) {
-                counted = policy_rule_under(rule, span_of(plan));
-            }
-            err = identity_of(p->name, rule, attributes, n, &identity, diag);
-            if (err)
-                return err;
-            add_charge(check, check->live + check->shadow, rule, counted, &identity);
-            *(shadow ? &check->shadow : &check->live) += 1;
-        }
-    return WEIR_OK;
+        if (rule->mode == MODE_OFF || !counted)
+            continue;
+        err = add_charge(check, rule, counted, attributes, n, diag);
+        check->shadow++;
+    }
+    return err;
 }
 
 static weir_err prepare_policy(struct check *check, weir_diag *diag)
@@ -218,12 +236,11 @@ static weir_err prepare_unnamed(const struct engine *e, struct check *check, wei
     }
     scoped.algorithm = check->unnamed.algorithm;
     scoped.window = check->unnamed.window;
+    put_charge(check, NULL, &check->unnamed,
+               hash_identity(&e->unnamed_key, (struct span){ (const char *)&scoped,
+                                                             offsetof(struct scoped, identity.bytes) +
+                                                                 scoped.identity.len }));
     check->live = 1;
-    check->rules[0] = NULL;
-    check->charges[0].rule = &check->unnamed;
-    check->charges[0].key = hash_identity(
-        &e->unnamed_key, (struct span){ (const char *)&scoped, offsetof(struct scoped, identity.bytes) +
-                                                                   scoped.identity.len });
     return WEIR_OK;
 }
 
@@ -273,7 +290,7 @@ static void put_question(struct check *check, struct question *q, struct charge 
     };
 }
 
-void engine_ask(struct engine *e, struct turn *turn, struct check *check)
+void engine_ask(struct engine *e, struct turn *turn, struct check *check, int64_t now)
 {
     size_t n = 0;
 
@@ -282,6 +299,8 @@ void engine_ask(struct engine *e, struct turn *turn, struct check *check)
             check->done(check);
         return;
     }
+    if (check->ask.now == 0)
+        check->ask.now = now;
     if (check->live > 0)
         put_question(check, &check->questions[n++], check->charges, check->live);
     for (size_t i = 0; i < check->shadow; i++)

@@ -23,7 +23,6 @@ struct check {
     const weir_request *request;
     enum verb verb;
     bool peek;
-    int64_t now;
     weir_answer *answer;
     void (*done)(struct check *check); /* may be NULL */
     void *ctx;
@@ -47,10 +46,12 @@ void engine_init(struct engine *e, struct store *store, const struct secret *sec
 /* Fills everything but what the caller gives. On error there is nothing to ask. */
 WEIR_MUSTCHECK weir_err engine_prepare(struct engine *e, struct check *check, weir_diag *diag);
 
-/* The store will be asked soon. */
+/* Fetch what the store will look at, to be there when it is asked: memory is slow, and other
+ * things can be done meanwhile. */
 void engine_prefetch(struct engine *e, const struct check *check);
 
-void engine_ask(struct engine *e, struct turn *turn, struct check *check);
+/* `now` is the clock's; a request that may bring its own time overrides it. */
+void engine_ask(struct engine *e, struct turn *turn, struct check *check, int64_t now);
 void engine_commit(struct engine *e, struct turn *turn);
 
 #endif

@@ -31,9 +31,9 @@ struct weir {
 
     bool has_thread;
     pthread_t thread;
-    pthread_mutex_t lock; /* of `closing` */
+    pthread_mutex_t lock; /* of what follows */
     pthread_cond_t wake;
-    bool closing;
+    bool closing, is_wanted;
 };
 
 static int64_t system_clock(void *ctx)
@@ -58,19 +58,27 @@ static void log_line(const weir *w, const char *line)
 
 /* ---- opening and closing --------------------------------------------------------------- */
 
+static void wait_for_tick(weir *w)
+{
+    struct timespec next;
+
+    clock_gettime(CLOCK_MONOTONIC, &next);
+    next.tv_nsec += TICK_MS * 1000000L;
+    next.tv_sec += next.tv_nsec / 1000000000L;
+    next.tv_nsec %= 1000000000L;
+    while (!w->closing && !w->is_wanted)
+        if (pthread_cond_timedwait(&w->wake, &w->lock, &next) != 0)
+            break;
+    w->is_wanted = false;
+}
+
 static void *tidy_up(void *handle)
 {
     weir *w = handle;
 
     pthread_mutex_lock(&w->lock);
     while (!w->closing) {
-        struct timespec next;
-
-        clock_gettime(CLOCK_MONOTONIC, &next);
-        next.tv_nsec += TICK_MS * 1000000L;
-        next.tv_sec += next.tv_nsec / 1000000000L;
-        next.tv_nsec %= 1000000000L;
-        pthread_cond_timedwait(&w->wake, &w->lock, &next);
+        wait_for_tick(w);
         pthread_mutex_unlock(&w->lock);
         weir_tick(w);
         pthread_mutex_lock(&w->lock);
@@ -79,17 +87,20 @@ static void *tidy_up(void *handle)
     return NULL;
 }
 
+static void wake_thread(void *handle)
+{
+    weir *w = handle;
+
+    pthread_mutex_lock(&w->lock);
+    w->is_wanted = true;
+    pthread_cond_signal(&w->wake);
+    pthread_mutex_unlock(&w->lock);
+}
+
 static weir_err start_thread(weir *w, weir_diag *diag)
 {
-    pthread_condattr_t monotonic;
-    int why;
+    int why = pthread_create(&w->thread, NULL, tidy_up, w);
 
-    pthread_mutex_init(&w->lock, NULL);
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&w->wake, &monotonic);
-    pthread_condattr_destroy(&monotonic);
-    why = pthread_create(&w->thread, NULL, tidy_up, w);
     if (why)
         return diag_fail(diag, WEIR_ESYSTEM, "cannot start the housekeeping thread: %s",
                          strerror(why));
@@ -106,8 +117,17 @@ static void stop_thread(weir *w)
     pthread_cond_signal(&w->wake);
     pthread_mutex_unlock(&w->lock);
     pthread_join(w->thread, NULL);
-    pthread_cond_destroy(&w->wake);
-    pthread_mutex_destroy(&w->lock);
+}
+
+static void init_wake(weir *w)
+{
+    pthread_condattr_t monotonic;
+
+    pthread_mutex_init(&w->lock, NULL);
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&w->wake, &monotonic);
+    pthread_condattr_destroy(&monotonic);
 }
 
 static bool has_policies(const weir *w)
@@ -169,6 +189,8 @@ static weir_err open_parts(weir *w, const weir_options *o, weir_diag *diag)
         .uri = o->store ? o->store : "memory:",
         .max_keys = o->max_keys ? o->max_keys : DEFAULT_MAX_KEYS,
         .callers_bring_now = trusts_now,
+        .wake = o->flags & WEIR_NO_THREAD ? NULL : wake_thread,
+        .wake_ctx = w,
         .allocator = w->allocator,
     };
     struct secret secret;
@@ -211,6 +233,7 @@ weir_err weir_open(weir **out, const weir_options *options, weir_diag *diag)
         return WEIR_ENOMEM;
     w->allocator = allocator;
     published_init(&w->policies, NULL);
+    init_wake(w);
     err = open_parts(w, o, diag);
     if (err) {
         weir_close(w);
@@ -233,6 +256,8 @@ void weir_close(weir *w)
         w->engine.store->ops->close(w->engine.store);
     policies_free((struct policies *)published_replace(&w->policies, NULL));
     published_done(&w->policies);
+    pthread_cond_destroy(&w->wake);
+    pthread_mutex_destroy(&w->lock);
     names_free(w->names);
     alloc_free(&allocator, (void *)w->source.file);
     alloc_free(&allocator, (void *)w->source.text);
@@ -269,13 +294,13 @@ static weir_err ask_one(weir *w, enum verb verb, bool peek, const weir_request *
     check.request = r;
     check.verb = verb;
     check.peek = peek;
-    check.now = clock_now(w);
     check.answer = a;
     check.done = NULL;
     check.policies = visit.current;
     err = engine_prepare(&w->engine, &check, diag);
     if (!err) {
-        engine_ask(&w->engine, &turn, &check);
+        engine_prefetch(&w->engine, &check);
+        engine_ask(&w->engine, &turn, &check, clock_now(w));
         engine_commit(&w->engine, &turn);
     }
     published_leave(&w->policies, visit);
@@ -316,19 +341,19 @@ static weir_err check_some(weir *w, const weir_request *requests, weir_answer *a
         checks[i].request = &requests[i];
         checks[i].verb = VERB_CHECK;
         checks[i].peek = false;
-        checks[i].now = now;
         checks[i].answer = &answers[i];
         checks[i].done = NULL;
         checks[i].policies = policies;
         err = engine_prepare(&w->engine, &checks[i], first ? NULL : diag);
-        if (!err)
-            engine_prefetch(&w->engine, &checks[i]);
-        else if (!first)
+        if (err && !first)
             first = err;
     }
     for (size_t i = 0; i < n; i++)
         if (!answers[i].err)
-            engine_ask(&w->engine, &turn, &checks[i]);
+            engine_prefetch(&w->engine, &checks[i]);
+    for (size_t i = 0; i < n; i++)
+        if (!answers[i].err)
+            engine_ask(&w->engine, &turn, &checks[i], now);
     engine_commit(&w->engine, &turn);
     return first;
 }

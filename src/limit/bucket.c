@@ -8,55 +8,66 @@
  * The level is kept in units of request x ms: a request is `window` units, and every ms
  * drains `limit` units. Both are integers, so there is no drift at any rate. Keeping what was
  * used rather than what is left means that a raised burst gives its room at once. */
-#include "limit/bucket.h"
+#include "limit/algorithms.h"
 
-static struct bucket_step at_now(struct bucket s, const struct rule *r, int64_t now)
+/* The state as it stands at the time of the ask, not charged. */
+static void bring_up(const struct bucket *s, const struct rule *r, int64_t now, struct step *out)
 {
-    struct bucket_step step = { .now = now > s.at ? now : s.at };
+    struct bucket *next = &out->next.bucket;
+    int64_t drained;
 
-    step.next.at = step.now;
-    if (step.now - s.at < div_up(s.used, r->limit)) /* else drained; the product might overflow */
-        step.next.used = s.used - (step.now - s.at) * r->limit;
-    return step;
+    out->decision = (struct decision){ 0 };
+    out->now = now > s->at ? now : s->at; /* a clock that stepped back must not mint tokens */
+    next->at = out->now;
+    if (__builtin_mul_overflow(out->now - s->at, r->limit, &drained) || drained >= s->used)
+        next->used = 0;
+    else
+        next->used = s->used - drained;
 }
 
-static void report(struct bucket_step *step, const struct rule *r)
+static void report(const struct rule *r, struct step *out)
 {
-    int64_t left = r->burst * r->window - step->next.used;
+    int64_t left = r->burst * r->window - out->next.bucket.used;
 
-    step->decision.remaining = left > 0 ? left / r->window : 0;
-    step->decision.reset_after = div_up(step->next.used, r->limit);
+    out->decision.remaining = left > 0 ? left / r->window : 0;
+    out->decision.reset_after = div_up(out->next.bucket.used, r->limit);
 }
 
-struct bucket_step bucket_take(struct bucket s, const struct rule *r, const struct ask *ask)
+void bucket_take(const struct bucket *s, const struct rule *r, const struct ask *ask,
+                 struct step *out)
 {
-    struct bucket_step step = at_now(s, r, ask->now);
+    struct bucket *next = &out->next.bucket;
     int64_t over;
 
+    bring_up(s, r, ask->now, out);
     if (ask->cost > r->burst) {
-        step.decision.retry_after = WEIR_NEVER;
-    } else if (over = step.next.used + (ask->cost - r->burst) * r->window,
-               over > 0 && ask->cost > 0) {
-        step.decision.retry_after = div_up(over, r->limit);
-    } else {
-        step.decision.allowed = true;
-        if (r->algorithm == WEIR_LEAKY_BUCKET)
-            step.decision.delay = div_up(step.next.used, r->limit);
-        if (!ask->peek)
-            step.next.used += ask->cost * r->window;
+        out->decision.retry_after = WEIR_NEVER;
+        report(r, out);
+        return;
     }
-    report(&step, r);
-    return step;
+    over = next->used + (ask->cost - r->burst) * r->window;
+    if (over > 0 && ask->cost > 0) {
+        out->decision.retry_after = div_up(over, r->limit);
+    } else {
+        out->decision.allowed = true;
+        if (r->algorithm == WEIR_LEAKY_BUCKET)
+            out->decision.delay = div_up(next->used, r->limit);
+        if (!ask->peek)
+            next->used += ask->cost * r->window;
+    }
+    report(r, out);
 }
 
-struct bucket_step bucket_refund(struct bucket s, const struct rule *r, const struct ask *ask)
+void bucket_refund(const struct bucket *s, const struct rule *r, const struct ask *ask,
+                   struct step *out)
 {
-    struct bucket_step step = at_now(s, r, ask->now);
-    int64_t most = div_up(step.next.used, r->window);
-    int64_t back = (ask->cost < most ? ask->cost : most) * r->window;
+    struct bucket *next = &out->next.bucket;
+    int64_t most, back;
 
-    step.decision.allowed = true;
-    step.next.used -= back < step.next.used ? back : step.next.used;
-    report(&step, r);
-    return step;
+    bring_up(s, r, ask->now, out);
+    out->decision.allowed = true;
+    most = div_up(next->used, r->window);
+    back = (ask->cost < most ? ask->cost : most) * r->window;
+    next->used -= back < next->used ? back : next->used;
+    report(r, out);
 }

@@ -3,87 +3,89 @@
  * The load is previous * (window - elapsed) / window + current. Everything is multiplied by
  * the window, so that nothing is rounded before it is compared. Each count is at most a limit
  * that was in force, so a product with the window is below 2^53 and a sum of three below 2^55. */
-#include "limit/sliding_counter.h"
+#include "limit/algorithms.h"
 
-static struct sliding_counter_step at_now(struct sliding_counter s, const struct rule *r,
-                                          int64_t now)
+/* The state as it stands at the time of the ask, not charged. */
+static void bring_up(const struct sliding_counter *s, const struct rule *r, int64_t now,
+                     struct step *out)
 {
-    struct sliding_counter_step step = { .now = now > s.start ? now : s.start };
-    int64_t start = step.now - step.now % r->window;
+    struct sliding_counter *next = &out->next.sliding_counter;
 
-    step.next.start = start;
-    if (s.start == start) {
-        step.next = s;
-    } else if (s.start == start - r->window) {
-        step.next.previous = s.current;
+    out->decision = (struct decision){ 0 };
+    out->now = now > s->start ? now : s->start;
+    next->start = out->now - out->now % r->window;
+    next->current = next->previous = 0;
+    if (s->start == next->start) {
+        next->current = s->current;
+        next->previous = s->previous;
+    } else if (s->start == next->start - r->window) {
+        next->previous = s->current;
     }
-    return step;
 }
 
-static int64_t elapsed(const struct sliding_counter_step *step)
+static int64_t until_end(const struct rule *r, const struct step *step)
 {
-    return step->now - step->next.start;
+    return step->next.sliding_counter.start + r->window - step->now;
 }
 
 /* What is left of the limit, times the window; below 0 if it is exceeded. */
-static int64_t room(const struct sliding_counter_step *step, const struct rule *r)
+static int64_t room(const struct rule *r, const struct step *step)
 {
-    const struct sliding_counter *s = &step->next;
+    const struct sliding_counter *s = &step->next.sliding_counter;
 
-    return (r->limit - s->current) * r->window - s->previous * (r->window - elapsed(step));
+    return (r->limit - s->current) * r->window - s->previous * until_end(r, step);
 }
 
-static void report(struct sliding_counter_step *step, const struct rule *r)
+static void report(const struct rule *r, struct step *out)
 {
-    int64_t left = room(step, r), to_end = r->window - elapsed(step);
+    int64_t left = room(r, out);
 
-    step->decision.remaining = left > 0 ? left / r->window : 0;
-    if (step->next.current > 0)
-        step->decision.reset_after = to_end + r->window;
-    else if (step->next.previous > 0)
-        step->decision.reset_after = to_end;
+    out->decision.remaining = left > 0 ? left / r->window : 0;
+    if (out->next.sliding_counter.current > 0)
+        out->decision.reset_after = until_end(r, out) + r->window;
+    else if (out->next.sliding_counter.previous > 0)
+        out->decision.reset_after = until_end(r, out);
 }
 
 /* The least wait for a cost that the limit can hold but that does not pass now. While this
  * window lasts only the previous one fades; after it, this one does. */
-static int64_t wait_for(const struct sliding_counter_step *step, const struct rule *r, int64_t cost)
+static int64_t wait_for(const struct rule *r, const struct step *step, int64_t cost)
 {
-    const struct sliding_counter *s = &step->next;
-    int64_t to_end = r->window - elapsed(step), free = r->limit - s->current - cost;
+    const struct sliding_counter *s = &step->next.sliding_counter;
+    int64_t free = r->limit - s->current - cost;
 
     if (free >= 0)
-        return to_end - free * r->window / s->previous;
-    return to_end + r->window - (r->limit - cost) * r->window / s->current;
+        return until_end(r, step) - free * r->window / s->previous;
+    return until_end(r, step) + r->window - (r->limit - cost) * r->window / s->current;
 }
 
-struct sliding_counter_step sliding_counter_take(struct sliding_counter s, const struct rule *r,
-                                                 const struct ask *ask)
+void sliding_counter_take(const struct sliding_counter *s, const struct rule *r,
+                          const struct ask *ask, struct step *out)
 {
-    struct sliding_counter_step step = at_now(s, r, ask->now);
-
+    bring_up(s, r, ask->now, out);
     if (ask->cost > r->limit) {
-        step.decision.retry_after = WEIR_NEVER;
-    } else if (ask->cost > 0 && ask->cost * r->window > room(&step, r)) {
-        step.decision.retry_after = wait_for(&step, r, ask->cost);
+        out->decision.retry_after = WEIR_NEVER;
+    } else if (ask->cost > 0 && ask->cost * r->window > room(r, out)) {
+        out->decision.retry_after = wait_for(r, out, ask->cost);
     } else {
-        step.decision.allowed = true;
+        out->decision.allowed = true;
         if (!ask->peek)
-            step.next.current += ask->cost;
+            out->next.sliding_counter.current += ask->cost;
     }
-    report(&step, r);
-    return step;
+    report(r, out);
 }
 
-struct sliding_counter_step sliding_counter_refund(struct sliding_counter s, const struct rule *r,
-                                                   const struct ask *ask)
+void sliding_counter_refund(const struct sliding_counter *s, const struct rule *r,
+                            const struct ask *ask, struct step *out)
 {
-    struct sliding_counter_step step = at_now(s, r, ask->now);
-    int64_t cost = ask->cost, newest = cost < step.next.current ? cost : step.next.current;
+    struct sliding_counter *next = &out->next.sliding_counter;
+    int64_t newest, rest;
 
-    step.decision.allowed = true;
-    step.next.current -= newest;
-    cost -= newest;
-    step.next.previous -= cost < step.next.previous ? cost : step.next.previous;
-    report(&step, r);
-    return step;
+    bring_up(s, r, ask->now, out);
+    out->decision.allowed = true;
+    newest = ask->cost < next->current ? ask->cost : next->current;
+    rest = ask->cost - newest;
+    next->current -= newest;
+    next->previous -= rest < next->previous ? rest : next->previous;
+    report(r, out);
 }

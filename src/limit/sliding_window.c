@@ -7,7 +7,7 @@
  * FORMAT of an entry: one word, the offset of its start from `base` in the upper 40 bits and
  * its count in the lower 24. If either does not fit (35 years, 16 million) the log is
  * rewritten wide: two words, offset and count. */
-#include "limit/sliding_window.h"
+#include "limit/algorithms.h"
 
 #include <string.h>
 
@@ -68,83 +68,84 @@ static int64_t lifetime(const struct rule *r)
     return r->precision - 1 + r->window;
 }
 
-static void report(struct sliding_window_step *step, const struct rule *r, int64_t live,
-                   int64_t newest)
+static void report(const struct rule *r, int64_t live, int64_t newest, struct step *out)
 {
     int64_t left = r->limit - live;
 
-    step->decision.remaining = left > 0 ? left : 0;
+    out->decision.remaining = left > 0 ? left : 0;
     if (live > 0)
-        step->decision.reset_after = newest + lifetime(r) - step->now;
+        out->decision.reset_after = newest + lifetime(r) - out->now;
 }
 
 /* How long until enough entries have left, from the oldest live one on. */
-static int64_t wait_for(const struct sliding_window *s, const struct sliding_window_step *step,
-                        const struct rule *r, int64_t excess)
+static int64_t wait_for(const struct sliding_window *s, const struct rule *r, int64_t excess,
+                        const struct step *step)
 {
     struct entry e = { 0 };
 
-    for (uint32_t i = step->drop; i < s->count && excess > 0; i++) {
+    for (uint32_t i = step->next.sliding_window.drop; i < s->count && excess > 0; i++) {
         e = entry_at(s, i);
         excess -= e.count;
     }
     return e.start + lifetime(r) - step->now;
 }
 
-struct sliding_window_step sliding_window_take(const struct sliding_window *s, const struct rule *r,
-                                               const struct ask *ask)
+void sliding_window_take(const struct sliding_window *s, const struct rule *r,
+                         const struct ask *ask, struct step *out)
 {
-    struct sliding_window_step step = { .now = ask->now };
+    struct sliding_window_change *change = &out->next.sliding_window;
     int64_t live = total(s), newest = 0;
 
+    out->decision = (struct decision){ 0 };
+    out->now = ask->now;
+    *change = (struct sliding_window_change){ 0 };
     if (s->count > 0) {
         newest = entry_at(s, s->count - 1).start;
-        if (step.now < newest) /* a clock that stepped back must not un-count */
-            step.now = newest;
+        if (out->now < newest) /* a clock that stepped back must not un-count */
+            out->now = newest;
     }
-    for (; step.drop < s->count; step.drop++) {
-        struct entry e = entry_at(s, step.drop);
+    for (; change->drop < s->count; change->drop++) {
+        struct entry e = entry_at(s, change->drop);
 
-        if (e.start + lifetime(r) > step.now)
+        if (e.start + lifetime(r) > out->now)
             break;
         live -= e.count;
     }
 
     if (ask->cost > r->limit) {
-        step.decision.retry_after = WEIR_NEVER;
+        out->decision.retry_after = WEIR_NEVER;
     } else if (ask->cost > 0 && live + ask->cost > r->limit) {
-        step.decision.retry_after = wait_for(s, &step, r, live + ask->cost - r->limit);
+        out->decision.retry_after = wait_for(s, r, live + ask->cost - r->limit, out);
     } else {
-        step.decision.allowed = true;
+        out->decision.allowed = true;
         if (!ask->peek && ask->cost > 0) {
-            int64_t start = step.now - step.now % r->precision;
+            int64_t start = out->now - out->now % r->precision;
 
             /* After the precision was widened a bucket may start before the newest one. */
-            newest = step.drop < s->count && newest > start ? newest : start;
-            step.start = newest;
-            step.add = ask->cost;
+            newest = change->drop < s->count && newest > start ? newest : start;
+            change->start = newest;
+            change->add = ask->cost;
             live += ask->cost;
         }
     }
-    report(&step, r, live, newest);
-    return step;
+    report(r, live, newest, out);
 }
 
-/* Is the newest entry that stays the bucket that the step adds to? */
-static bool adds_to_newest(const struct sliding_window *s, const struct sliding_window_step *step)
+/* Is the newest entry that stays the bucket that the change adds to? */
+static bool adds_to_newest(const struct sliding_window *s, const struct sliding_window_change *change)
 {
-    return step->drop < s->count && entry_at(s, s->count - 1).start == step->start;
+    return change->drop < s->count && entry_at(s, s->count - 1).start == change->start;
 }
 
-static bool must_be_wide(const struct sliding_window *s, const struct sliding_window_step *step)
+static bool must_be_wide(const struct sliding_window *s, const struct sliding_window_change *change)
 {
-    int64_t count = step->add;
+    int64_t count = change->add;
 
     if (s->wide)
         return true;
-    if (adds_to_newest(s, step))
+    if (adds_to_newest(s, change))
         count += entry_at(s, s->count - 1).count;
-    return count >= MOST_COUNT || (step->drop < s->count && step->start - s->base >= MOST_OFFSET);
+    return count >= MOST_COUNT || (change->drop < s->count && change->start - s->base >= MOST_OFFSET);
 }
 
 /* Move the log into a block of its own, with more room or in the wide form. */
@@ -166,16 +167,16 @@ static bool move_far(struct sliding_window *s, uint32_t room, bool wide,
     return true;
 }
 
-bool sliding_window_reserve(struct sliding_window *s, const struct sliding_window_step *step,
+bool sliding_window_reserve(struct sliding_window *s, const struct sliding_window_change *change,
                             const weir_allocator *allocator)
 {
-    const bool wide = must_be_wide(s, step);
-    const uint32_t needed = s->count - step->drop + !adds_to_newest(s, step);
+    const bool wide = must_be_wide(s, change);
+    const uint32_t needed = s->count - change->drop + !adds_to_newest(s, change);
     /* A large log that is nearly full would have to be moved up at every step. */
     const uint32_t spare = s->room > 62 ? s->room / 8u : 0;
     uint32_t room = LEAST_ROOM;
 
-    if (step->add == 0)
+    if (change->add == 0)
         return true;
     if (!s->room && !wide && needed <= SLIDING_WINDOW_NEAR)
         return true;
@@ -205,32 +206,32 @@ static void move_up(struct sliding_window *s)
     s->far->first = 0;
 }
 
-void sliding_window_apply(struct sliding_window *s, const struct sliding_window_step *step)
+void sliding_window_apply(struct sliding_window *s, const struct sliding_window_change *change)
 {
-    if (step->add == 0)
+    if (change->add == 0)
         return;
-    if (step->drop > 0)
-        drop_oldest(s, step->drop);
+    if (change->drop > 0)
+        drop_oldest(s, change->drop);
     if (s->count == 0)
-        s->base = step->start;
+        s->base = change->start;
     if (s->room && (s->count == 0 || s->far->first + s->count == s->room))
         move_up(s);
-    if (s->count > 0 && entry_at(s, s->count - 1).start == step->start) {
+    if (s->count > 0 && entry_at(s, s->count - 1).start == change->start) {
         struct entry e = entry_at(s, s->count - 1);
 
-        e.count += step->add;
+        e.count += change->add;
         entry_put(s, s->count - 1, e);
     } else {
-        entry_put(s, s->count++, (struct entry){ step->start, step->add });
+        entry_put(s, s->count++, (struct entry){ change->start, change->add });
     }
     if (s->room)
-        s->far->total += step->add;
+        s->far->total += change->add;
 }
 
-struct sliding_window_step sliding_window_refund(struct sliding_window *s, const struct rule *r,
-                                                 const struct ask *ask)
+/* Newest first: what is given back is what was admitted last. */
+void sliding_window_refund(struct sliding_window *s, const struct rule *r, const struct ask *ask,
+                           struct step *out)
 {
-    struct sliding_window_step step;
     int64_t cost = ask->cost;
 
     while (cost > 0 && s->count > 0) {
@@ -246,8 +247,7 @@ struct sliding_window_step sliding_window_refund(struct sliding_window *s, const
         else
             s->count--;
     }
-    step = sliding_window_take(s, r, &(struct ask){ .now = ask->now, .peek = true });
-    return step;
+    sliding_window_take(s, r, &(struct ask){ .now = ask->now, .peek = true }, out);
 }
 
 void sliding_window_done(struct sliding_window *s, const weir_allocator *allocator)

@@ -1,49 +1,37 @@
 /* state.c - the state of one key under one rule, whatever its algorithm. */
-#include "limit/state.h"
-
-#define TAKE(kind, call)                                                                           \
-    do {                                                                                           \
-        const struct kind##_step taken = call;                                                     \
-        step.decision = taken.decision;                                                            \
-        step.now = taken.now;                                                                      \
-        step.next.kind = taken.next;                                                               \
-    } while (0)
+#include "limit/algorithms.h"
 
 /* A limit of 0 holds nothing: it has no state, and waiting does not help. */
-static struct step take_none(const struct ask *ask)
+static void take_none(int64_t now, int64_t cost, struct step *out)
 {
-    struct step step = { .now = ask->now };
-
-    step.decision.allowed = ask->cost == 0;
-    step.decision.retry_after = ask->cost == 0 ? 0 : WEIR_NEVER;
-    return step;
+    *out = (struct step){ .now = now };
+    out->decision.allowed = cost == 0;
+    out->decision.retry_after = cost == 0 ? 0 : WEIR_NEVER;
 }
 
-struct step state_take(const struct state *s, const struct rule *r, const struct ask *ask)
+void state_take(const struct state *s, const struct rule *r, const struct ask *ask,
+                struct step *out)
 {
-    struct step step;
-
-    if (r->limit == 0)
-        return take_none(ask);
+    if (r->limit == 0) {
+        take_none(ask->now, ask->cost, out);
+        return;
+    }
     switch (r->algorithm) {
     case WEIR_FIXED_WINDOW:
-        TAKE(fixed_window, fixed_window_take(s->fixed_window, r, ask));
+        fixed_window_take(&s->fixed_window, r, ask, out);
         break;
     case WEIR_SLIDING_COUNTER:
-        TAKE(sliding_counter, sliding_counter_take(s->sliding_counter, r, ask));
+        sliding_counter_take(&s->sliding_counter, r, ask, out);
         break;
     case WEIR_TOKEN_BUCKET:
     case WEIR_LEAKY_BUCKET:
-        TAKE(bucket, bucket_take(s->bucket, r, ask));
+        bucket_take(&s->bucket, r, ask, out);
         break;
     case WEIR_SLIDING_WINDOW:
     case WEIR_DEFAULT_ALGORITHM:
-        step.next.sliding_window = sliding_window_take(&s->sliding_window, r, ask);
-        step.decision = step.next.sliding_window.decision;
-        step.now = step.next.sliding_window.now;
+        sliding_window_take(&s->sliding_window, r, ask, out);
         break;
     }
-    return step;
 }
 
 bool state_reserve(struct state *s, const struct rule *r, const struct step *step,
@@ -73,32 +61,29 @@ void state_apply(struct state *s, const struct rule *r, const struct step *step)
     }
 }
 
-struct step state_refund(struct state *s, const struct rule *r, const struct ask *ask)
+void state_refund(struct state *s, const struct rule *r, const struct ask *ask, struct step *out)
 {
-    struct step step;
-
-    if (r->limit == 0)
-        return take_none(&(struct ask){ .now = ask->now });
+    if (r->limit == 0) {
+        take_none(ask->now, 0, out);
+        return;
+    }
     switch (r->algorithm) {
     case WEIR_FIXED_WINDOW:
-        TAKE(fixed_window, fixed_window_refund(s->fixed_window, r, ask));
+        fixed_window_refund(&s->fixed_window, r, ask, out);
         break;
     case WEIR_SLIDING_COUNTER:
-        TAKE(sliding_counter, sliding_counter_refund(s->sliding_counter, r, ask));
+        sliding_counter_refund(&s->sliding_counter, r, ask, out);
         break;
     case WEIR_TOKEN_BUCKET:
     case WEIR_LEAKY_BUCKET:
-        TAKE(bucket, bucket_refund(s->bucket, r, ask));
+        bucket_refund(&s->bucket, r, ask, out);
         break;
     case WEIR_SLIDING_WINDOW:
     case WEIR_DEFAULT_ALGORITHM:
-        step.next.sliding_window = sliding_window_refund(&s->sliding_window, r, ask);
-        step.decision = step.next.sliding_window.decision;
-        step.now = step.next.sliding_window.now;
-        return step;
+        sliding_window_refund(&s->sliding_window, r, ask, out);
+        break;
     }
-    state_apply(s, r, &step);
-    return step;
+    state_apply(s, r, out); /* a log was changed already, and its change adds nothing */
 }
 
 size_t state_beside(const struct state *s, weir_algorithm algorithm)

@@ -1,14 +1,47 @@
 /* state.h - the state of one key under one rule, whatever its algorithm: at most 40 bytes.
  *
  * The way through: state_take() looks and changes nothing; if all rules of a check agree,
- * state_reserve() gets what memory is needed, and state_apply() makes the step real. */
+ * state_reserve() gets what memory is needed and may fail, and state_apply() makes the step
+ * real and cannot. A zeroed state is an untouched one. */
 #ifndef WEIR_LIMIT_STATE_H
 #define WEIR_LIMIT_STATE_H
 
-#include "limit/bucket.h"
-#include "limit/fixed_window.h"
-#include "limit/sliding_counter.h"
-#include "limit/sliding_window.h"
+#include "base/alloc.h"
+#include "limit/limit.h"
+
+struct fixed_window {
+    int64_t start, count;
+};
+
+struct sliding_counter {
+    int64_t start, current, previous;
+};
+
+/* Token and leaky bucket. */
+struct bucket {
+    int64_t used; /* in units of request x ms */
+    int64_t at;   /* when it was that */
+};
+
+enum { SLIDING_WINDOW_NEAR = 3 };
+
+/* A log of admissions. A short one lives in here, a longer one in a block beside it. */
+struct sliding_window {
+    int64_t base;       /* what the entries' offsets count from */
+    uint32_t count;     /* entries */
+    uint32_t room : 31; /* entries that `far` can hold; 0: they are in `near` */
+    uint32_t wide : 1;  /* an entry is two words, see sliding_window.c */
+    union {
+        uint64_t near[SLIDING_WINDOW_NEAR];
+        struct sliding_window_block *far;
+    };
+};
+
+struct sliding_window_change {
+    uint32_t drop; /* entries that have left the window */
+    int64_t start; /* then count `add` in the bucket that starts here */
+    int64_t add;   /* 0: nothing changes */
+};
 
 struct state {
     union {
@@ -19,6 +52,7 @@ struct state {
     };
 };
 
+/* What was decided, and what the state would become. */
 struct step {
     struct decision decision;
     int64_t now; /* the time that was used: never before what the state records */
@@ -26,17 +60,18 @@ struct step {
         struct fixed_window fixed_window;
         struct sliding_counter sliding_counter;
         struct bucket bucket;
-        struct sliding_window_step sliding_window;
+        struct sliding_window_change sliding_window;
     } next;
 };
 
-struct step state_take(const struct state *s, const struct rule *r, const struct ask *ask);
+void state_take(const struct state *s, const struct rule *r, const struct ask *ask,
+                struct step *out);
 bool state_reserve(struct state *s, const struct rule *r, const struct step *step,
                    const weir_allocator *allocator); /* false: out of memory */
 void state_apply(struct state *s, const struct rule *r, const struct step *step);
 
 /* Give `ask->cost` back. The decision says how things stand then; it is always "allowed". */
-struct step state_refund(struct state *s, const struct rule *r, const struct ask *ask);
+void state_refund(struct state *s, const struct rule *r, const struct ask *ask, struct step *out);
 
 /* Memory beside the state, for an algorithm that has some. */
 size_t state_beside(const struct state *s, weir_algorithm algorithm);

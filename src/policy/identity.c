@@ -18,10 +18,8 @@ bool attribute_is_email(const char *name)
 const struct attribute *attribute_find(const struct attribute *attributes, size_t n,
                                        const char *name)
 {
-    const struct span wanted = span_of(name);
-
     for (size_t i = 0; i < n; i++)
-        if (span_equal(attributes[i].name, wanted))
+        if (attributes[i].name.at == name || span_is(attributes[i].name, name))
             return &attributes[i];
     return NULL;
 }
@@ -78,15 +76,16 @@ __attribute__((cold, noinline)) static weir_err miss(const struct asker *asker, 
 /* The length, which has at most four digits, and a colon. */
 static size_t write_length(size_t n, char *out)
 {
+    unsigned rest = (unsigned)n;
     size_t len = 0;
 
     if (n >= 1000)
-        out[len++] = (char)('0' + n / 1000);
+        out[len++] = (char)('0' + rest / 1000);
     if (n >= 100)
-        out[len++] = (char)('0' + n / 100 % 10);
+        out[len++] = (char)('0' + rest / 100 % 10);
     if (n >= 10)
-        out[len++] = (char)('0' + n / 10 % 10);
-    out[len++] = (char)('0' + n % 10);
+        out[len++] = (char)('0' + rest / 10 % 10);
+    out[len++] = (char)('0' + rest % 10);
     out[len++] = ':';
     return len;
 }

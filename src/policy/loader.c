@@ -103,7 +103,7 @@ bool read_choice(struct loader *l, const struct yaml *node, const char *what,
 static const char *refuse_key(struct loader *l, const struct yaml *key, const char *what,
                               const char *const *words, size_t n, unsigned allowed)
 {
-    const char *here[32], *meant;
+    const char *here[32] = { 0 }, *meant;
     size_t count = 0;
     weir_diag list;
 

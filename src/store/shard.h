@@ -1,6 +1,7 @@
 /* shard.h - a part of the table: cells in the order of their keys, under one lock.
  *
- * Every function but shard_prefetch() wants the lock held. */
+ * Every function but shard_prefetch() wants the lock held. The memory of the cells is given:
+ * a shard does not know where it comes from. */
 #ifndef WEIR_STORE_SHARD_H
 #define WEIR_STORE_SHARD_H
 
@@ -11,10 +12,7 @@
 #include "base/hash.h"
 #include "limit/state.h"
 
-enum {
-    SHARD_SLACK = 256, /* cells behind the last home, for keys that are pushed along */
-    SHARD_LEVELS = 16, /* how much is consumed, in steps; the last is "nothing remains" */
-};
+enum { SHARD_LEVELS = 16 }; /* how much is consumed, in steps; the last is "nothing remains" */
 
 /* One key: a cache line. */
 struct cell {
@@ -27,24 +25,33 @@ _Static_assert(sizeof(struct cell) == 64, "a cell is one cache line");
 
 struct shard {
     alignas(64) pthread_mutex_t lock; /* first line: what every check touches */
-    _Atomic uint32_t homes;           /* cells that keys hash to */
-    uint32_t count;                   /* keys */
-    uint32_t skip_bits;               /* of a key, the same in the whole shard */
-    struct cell *cells;               /* homes + SHARD_SLACK + 1, the last one always empty */
+    _Atomic(struct cell *) cells;
+    _Atomic uint32_t homes; /* cells that keys hash to */
+    uint32_t count;         /* keys */
+    uint32_t skip_bits;     /* of a key, the same in the whole shard */
+    bool lives_apart;       /* has outgrown its slice of the table's memory */
 
     alignas(64) int64_t soonest; /* no cell expires before */
     int64_t evicted, expired;
-    uint32_t hand; /* where the search for a victim goes on */
+    uint32_t purge_at; /* keys; looking for expired ones is worth it from here on */
     uint16_t levels[SHARD_LEVELS];
 };
 
-/* What a rebuild dropped. */
+/* What a shard let go. */
 struct shard_dropped {
     uint32_t keys;
     size_t beside;
 };
 
-void shard_init(struct shard *s, struct cell *cells, uint32_t skip_bits);
+/* How many cells a shard of so many homes has: more behind the last home, for keys that are
+ * pushed along, and one that is always empty. */
+static inline uint32_t shard_cells(uint32_t homes)
+{
+    return homes + (homes / 8 < 224 ? homes / 8 + 32 : 256) + 1;
+}
+
+/* `cells` are zeroed. */
+void shard_init(struct shard *s, struct cell *cells, uint32_t homes, uint32_t skip_bits);
 void shard_done(struct shard *s, const weir_allocator *allocator);
 
 /* Where the key is or would be inserted. */
@@ -61,15 +68,19 @@ size_t shard_erase(struct shard *s, uint32_t at, const weir_allocator *allocator
 /* Note what a decision made of a cell. */
 void shard_stamp(struct shard *s, struct cell *cell, int64_t expires, uint32_t level);
 
-/* Lay the cells out anew over `homes` (at most `most`; more than asked if they do not fit
- * otherwise), without those that expired at `horizon` or before. */
-struct shard_dropped shard_rebuild(struct shard *s, uint32_t homes, uint32_t most, int64_t horizon,
-                                   const weir_allocator *allocator);
+/* Drop what expired at `horizon` or before. */
+struct shard_dropped shard_purge(struct shard *s, int64_t horizon, const weir_allocator *allocator);
+
+/* Move to other zeroed cells. False: they do not fit there, and nothing has changed. The old
+ * cells are left as they are, for their owner to free. */
+bool shard_move(struct shard *s, struct cell *cells, uint32_t homes);
 
 #define SHARD_NO_VICTIM UINT32_MAX
 
-/* The cell to give up: one that has expired, else one of the least consumed; with `beside`,
- * only one that has memory beside it. None whose key is among `spared`. */
-uint32_t shard_victim(struct shard *s, int64_t now, bool beside, const struct key *spared, size_t n);
+/* The cell to give up, the first from `at` on: one that has expired, else one of the least
+ * consumed; with `beside`, only one that has memory beside it. None whose key is `spared`.
+ * Searching from where a new key belongs keeps the shard evenly filled. */
+uint32_t shard_victim(struct shard *s, uint32_t at, int64_t now, bool beside,
+                      const struct key *spared, size_t n);
 
 #endif

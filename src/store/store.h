@@ -9,7 +9,7 @@
 
 #include "base/alloc.h"
 #include "base/hash.h"
-#include "limit/limit.h"
+#include "limit/state.h"
 #include "weir.h"
 
 enum verb { VERB_CHECK, VERB_REFUND, VERB_RESET };
@@ -17,8 +17,8 @@ enum verb { VERB_CHECK, VERB_REFUND, VERB_RESET };
 /* One rule on one key. */
 struct charge {
     const struct rule *rule;
-    struct key key;           /* keys of one question differ */
-    struct decision decision; /* out */
+    struct key key;   /* keys of one question differ */
+    struct step step; /* out: the decision, and what a store needs to keep it */
 };
 
 /* May these charges pass together? If one is refused, none is charged, and those that would
@@ -43,7 +43,9 @@ struct turn {
 struct store_options {
     const char *uri;
     int64_t max_keys;
-    bool callers_bring_now; /* time may jump between questions: do not drop by it */
+    bool callers_bring_now;  /* time may jump between questions: do not drop by it */
+    void (*wake)(void *ctx); /* asks for a tick() soon; NULL: ticks come only when they come */
+    void *wake_ctx;
     weir_allocator allocator;
 };
 
@@ -63,7 +65,7 @@ struct store_ops {
     /* No more questions this turn: sync the journal, send the pipeline. */
     void (*commit)(struct store *s, struct turn *turn);
 
-    /* From time to time, by one thread: drop what has expired, a bounded amount of work. */
+    /* From time to time and when wake() asks for it, by one thread: drop what has expired, grow. */
     void (*tick)(struct store *s, int64_t now);
 
     void (*stats)(struct store *s, weir_stats *stats);

@@ -1,11 +1,10 @@
 /* table.c - the states of many keys in memory, decided on in place.
  *
  * A key's upper bits choose its shard, the rest its place there. There are so many shards
- * that one never holds more than a few thousand cells, so the longest pause is the rebuilding
- * of one shard. The address space of all shards is reserved at once for max_keys, and memory
- * comes page by page as keys do: a shard grows where it is.
+ * that one never holds more than a few thousand cells; the longest pause is the moving of one
+ * shard to larger memory (growth.c).
  *
- * LOCK ORDER: shards by ascending index; nothing else is locked while a shard is.
+ * LOCK ORDER: the growth's lock, then shards by ascending index.
  *
  * RULES (test_table.c has a test by each name)
  *   T1  A refused question, a peek and a cost of 0 change nothing.
@@ -14,21 +13,19 @@
  *   T4  A key with nothing remaining is evicted only when all others are like it. */
 #include "store/table.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #include "base/diag.h"
-#include "store/shard.h"
+#include "store/growth.h"
 
 enum {
-    SHARD_KEYS = 4096,       /* a shard's share of max_keys is at most this */
-    LEAST_MAX_KEYS = 64,     /* more than one question can have */
+    SHARD_KEYS = 8192,    /* a shard's share of max_keys is at most this */
+    LEAST_MAX_KEYS = 64,  /* more than one question can have */
     MOST_CHARGES = 2 * WEIR_MAX_RULES,
-    BESIDE_PER_KEY = 512,    /* bytes for larger states: 61 buckets of a sliding window */
+    BESIDE_PER_KEY = 512, /* bytes for larger states: 61 buckets of a sliding window */
     SWEEP_PARTS = 100,
-    CLOCK_SLIP = 1000,       /* expired cells stay this long, for clocks that are set back a bit */
+    CLOCK_SLIP = 1000,    /* expired cells stay this long, for clocks that are set back a bit */
 };
 #define MOST_MAX_KEYS ((int64_t)1 << 34)
 #define LEAST_BESIDE ((int64_t)64 << 20)
@@ -36,14 +33,15 @@ enum {
 struct table {
     weir_allocator allocator;
     struct shard *shards;
+    void *shards_block; /* what they were allocated as */
     uint32_t shard_bits;
-    uint32_t most_homes; /* of a shard */
     int64_t max_keys, max_beside;
     bool drop_by_time;
-    void *memory; /* the shards' cells, then the shards */
-    size_t memory_size;
+    void (*wake)(void *ctx);
+    void *wake_ctx;
     size_t swept; /* the shard that the next sweep begins with */
-    char apart[64]; /* what follows is written, what is above is only read */
+    struct growth growth;
+    char apart[64]; /* what follows is written, what is above is mostly read */
     _Atomic int64_t keys, beside;
 };
 
@@ -51,50 +49,38 @@ weir_err table_new(struct table **out, const struct store_options *options, weir
 {
     struct table *t;
     uint32_t bits = 0;
-    int64_t share;
-    size_t slice, shards, size;
-    void *memory;
 
     if (options->max_keys < LEAST_MAX_KEYS || options->max_keys > MOST_MAX_KEYS)
         return diag_fail(diag, WEIR_EOPTION, "max_keys must be from %d to %" PRId64 ", not %" PRId64,
                          LEAST_MAX_KEYS, MOST_MAX_KEYS, options->max_keys);
     while (options->max_keys >> bits > SHARD_KEYS)
         bits++;
-    shards = (size_t)1 << bits;
-    share = div_up(options->max_keys, (int64_t)shards);
-    if (bits > 0) /* keys do not spread evenly to the last one */
-        share += share / 4 + 64;
-
-    share = share * 4 / 3 + 16;
-    slice = ((size_t)share + SHARD_SLACK + 1 + 63) / 64 * 64; /* whole pages */
-    size = shards * (slice * sizeof(struct cell) + sizeof(struct shard));
-
     t = alloc_zeroed(&options->allocator, sizeof *t);
     if (!t)
         return diag_fail(diag, WEIR_ENOMEM, "%s", weir_err_text(WEIR_ENOMEM));
-    memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
-                  -1, 0);
-    if (memory == MAP_FAILED) {
-        alloc_free(&options->allocator, t);
-        return diag_fail(diag, WEIR_ENOMEM,
-                         "cannot reserve %zu MB of address space for %" PRId64
-                         " keys: %s: lower max_keys",
-                         size >> 20, options->max_keys, strerror(errno));
-    }
-    madvise(memory, size, MADV_NOHUGEPAGE); /* a huge page would make its untouched parts resident */
     t->allocator = options->allocator;
     t->shard_bits = bits;
-    t->most_homes = (uint32_t)share;
     t->max_keys = options->max_keys;
     t->max_beside = options->max_keys * BESIDE_PER_KEY;
     if (t->max_beside < LEAST_BESIDE)
         t->max_beside = LEAST_BESIDE;
     t->drop_by_time = !options->callers_bring_now;
-    t->memory = memory;
-    t->memory_size = size;
-    t->shards = (struct shard *)(void *)((struct cell *)memory + shards * slice);
-    for (size_t i = 0; i < shards; i++)
-        shard_init(&t->shards[i], (struct cell *)memory + i * slice, bits);
+    t->wake = options->wake;
+    t->wake_ctx = options->wake_ctx;
+    t->shards_block = alloc_resize(&options->allocator, NULL,
+                                   (sizeof(struct shard) << bits) + alignof(struct shard));
+    if (t->shards_block) {
+        uintptr_t start = (uintptr_t)t->shards_block + alignof(struct shard) - 1;
+
+        t->shards = (struct shard *)(start / alignof(struct shard) * alignof(struct shard));
+    }
+    if (!t->shards || !growth_init(&t->growth, t->shards, bits, options->max_keys)) {
+        alloc_free(&options->allocator, t->shards_block);
+        alloc_free(&options->allocator, t);
+        return diag_fail(diag, WEIR_ENOMEM,
+                         "there is no memory for a table of %" PRId64 " keys: lower max_keys",
+                         options->max_keys);
+    }
     *out = t;
     return WEIR_OK;
 }
@@ -117,8 +103,9 @@ void table_free(struct table *t)
         return;
     for (size_t i = 0; i < shard_count(t); i++)
         shard_done(&t->shards[i], &t->allocator);
-    munmap(t->memory, t->memory_size);
+    growth_done(&t->growth);
     allocator = t->allocator;
+    alloc_free(&allocator, t->shards_block);
     alloc_free(&allocator, t);
 }
 
@@ -142,15 +129,16 @@ static void erase(struct table *t, struct shard *s, uint32_t at)
     forget(t, (struct shard_dropped){ 1, shard_erase(s, at, &t->allocator) });
 }
 
-/* Give up one cell of the shard that the question does not need. */
-static bool evict(struct table *t, struct shard *s, const struct question *q, bool beside)
+/* Give up one cell that the question does not need, for one at `at`. */
+static bool evict(struct table *t, struct shard *s, uint32_t at, const struct question *q,
+                  bool beside)
 {
     struct key spared[MOST_CHARGES];
     uint32_t victim;
 
     for (size_t i = 0; i < q->count; i++)
         spared[i] = q->charges[i].key;
-    victim = shard_victim(s, q->ask.now, beside, spared, q->count);
+    victim = shard_victim(s, at, q->ask.now, beside, spared, q->count);
     if (victim == SHARD_NO_VICTIM)
         return false;
     if ((int64_t)s->cells[victim].expires <= q->ask.now)
@@ -161,23 +149,11 @@ static bool evict(struct table *t, struct shard *s, const struct question *q, bo
     return true;
 }
 
-static bool is_crowded(const struct shard *s)
+/* Lazy expiry: a shard that fills up drops what is dead before it makes the table grow. */
+static void purge_if_worth_it(struct table *t, struct shard *s, int64_t now)
 {
-    return (uint64_t)(s->count + 1) * 4 > (uint64_t)s->homes * 3;
-}
-
-static void grow(struct table *t, struct shard *s, int64_t now)
-{
-    const uint32_t homes = s->homes, more = homes + homes / 8 + 16;
-    const int64_t horizon = t->drop_by_time ? now - CLOCK_SLIP : INT64_MIN;
-
-    if (horizon >= s->soonest) { /* perhaps enough have expired */
-        forget(t, shard_rebuild(s, homes, t->most_homes, horizon, &t->allocator));
-        if (s->count < homes / 8 * 5)
-            return;
-    }
-    forget(t, shard_rebuild(s, more < t->most_homes ? more : t->most_homes, t->most_homes, horizon,
-                            &t->allocator));
+    if (t->drop_by_time && s->count >= s->purge_at && now - CLOCK_SLIP >= s->soonest)
+        forget(t, shard_purge(s, now - CLOCK_SLIP, &t->allocator));
 }
 
 /* The cell of this key, made if there is none. NULL: no room could be made. */
@@ -188,24 +164,18 @@ static struct cell *ensure(struct table *t, struct shard *s, const struct charge
 
     if (shard_has(s, at, c->key))
         return &s->cells[at];
+    purge_if_worth_it(t, s, q->ask.now);
     while (atomic_fetch_add_explicit(&t->keys, 1, memory_order_relaxed) >= t->max_keys) {
         atomic_fetch_sub_explicit(&t->keys, 1, memory_order_relaxed);
-        if (!evict(t, s, q, false))
+        if (!evict(t, s, at, q, false))
             return NULL;
     }
-    for (;;) {
-        if (is_crowded(s) && s->homes < t->most_homes)
-            grow(t, s, q->ask.now);
-        at = shard_find(s, c->key);
-        if (!is_crowded(s) && shard_insert(s, at, c->key, c->rule->algorithm))
-            return &s->cells[at];
-        if (s->homes < t->most_homes) /* pushed against the end */
-            grow(t, s, q->ask.now);
-        else if (!evict(t, s, q, false))
-            break;
-    }
-    atomic_fetch_sub_explicit(&t->keys, 1, memory_order_relaxed);
-    return NULL;
+    while (at = shard_find(s, c->key), !shard_insert(s, at, c->key, c->rule->algorithm))
+        if (!growth_move_apart(s) && !evict(t, s, at, q, false)) {
+            atomic_fetch_sub_explicit(&t->keys, 1, memory_order_relaxed);
+            return NULL;
+        }
+    return &s->cells[at];
 }
 
 /* ---- deciding ------------------------------------------------------------------------ */
@@ -224,20 +194,19 @@ static const struct state *look(const struct shard *s, struct key key)
     return shard_has(s, at, key) ? &s->cells[at].state : &untouched;
 }
 
-static void stamp(struct shard *s, struct cell *cell, const struct rule *r, const struct step *step)
+static void stamp(struct shard *s, struct cell *cell, const struct charge *c)
 {
-    const struct decision *d = &step->decision;
-    const int64_t expires = step->now + d->reset_after, used = r->burst - d->remaining;
+    const struct rule *r = c->rule;
+    const struct decision *d = &c->step.decision;
+    const int64_t expires = c->step.now + d->reset_after, used = r->burst - d->remaining;
     const int64_t level = d->remaining == 0 ? SHARD_LEVELS - 1 : used * (SHARD_LEVELS - 1) / r->burst;
 
-    if (expires < (int64_t)cell->expires || cell->expires == 0)
-        s->soonest = expires < s->soonest ? expires : s->soonest;
     shard_stamp(s, cell, expires, level > 0 ? (uint32_t)level : 0);
 }
 
 /* Everything that can fail in charging: a cell, and room in it. */
 static weir_err try_prepare(struct table *t, struct shard *s, const struct charge *c,
-                        const struct question *q, const struct step *step, struct cell **out)
+                            const struct question *q, struct cell **out)
 {
     struct cell *cell = ensure(t, s, c, q);
     size_t before;
@@ -247,14 +216,14 @@ static weir_err try_prepare(struct table *t, struct shard *s, const struct charg
     if (!cell)
         return WEIR_EFULL;
     before = state_beside(&cell->state, c->rule->algorithm);
-    if (!state_reserve(&cell->state, c->rule, step, &t->allocator))
+    if (!state_reserve(&cell->state, c->rule, &c->step, &t->allocator))
         return WEIR_ENOMEM;
     more = (int64_t)(state_beside(&cell->state, c->rule->algorithm) - before);
     if (more == 0)
         return WEIR_OK;
     atomic_fetch_add_explicit(&t->beside, more, memory_order_relaxed);
     while (atomic_load_explicit(&t->beside, memory_order_relaxed) > t->max_beside)
-        if (!evict(t, s, q, true))
+        if (!evict(t, s, shard_find(s, c->key), q, true))
             return WEIR_EFULL;
     *out = &s->cells[shard_find(s, c->key)]; /* evicting may have moved it */
     return WEIR_OK;
@@ -262,9 +231,9 @@ static weir_err try_prepare(struct table *t, struct shard *s, const struct charg
 
 /* A cell that was made in vain is untouched: the next sweep drops it as expired. */
 static weir_err prepare(struct table *t, struct shard *s, const struct charge *c,
-                        const struct question *q, const struct step *step, struct cell **out)
+                        const struct question *q, struct cell **out)
 {
-    weir_err err = try_prepare(t, s, c, q, step, out);
+    weir_err err = try_prepare(t, s, c, q, out);
 
     if (err)
         s->soonest = 0;
@@ -277,40 +246,36 @@ static bool charges_something(const struct question *q)
 }
 
 /* The way of most questions: one rule. */
-static void judge_one(struct table *t, struct question *q)
+static void judge_one(struct table *t, struct shard *s, struct question *q)
 {
     struct charge *c = q->charges;
-    struct shard *s = shard_of(t, c);
     uint32_t at = shard_find(s, c->key);
     struct cell *cell = shard_has(s, at, c->key) ? &s->cells[at] : NULL;
-    struct step step = state_take(cell ? &cell->state : &untouched, c->rule, &q->ask);
 
-    q->allowed = step.decision.allowed;
-    c->decision = step.decision;
+    state_take(cell ? &cell->state : &untouched, c->rule, &q->ask, &c->step);
+    q->allowed = c->step.decision.allowed;
     if (!q->allowed || !charges_something(q))
         return;
     if (!cell || c->rule->algorithm == WEIR_SLIDING_WINDOW) {
-        q->err = prepare(t, s, c, q, &step, &cell);
+        q->err = prepare(t, s, c, q, &cell);
         if (q->err)
             return;
     }
-    state_apply(&cell->state, c->rule, &step);
-    stamp(s, cell, c->rule, &step);
+    state_apply(&cell->state, c->rule, &c->step);
+    stamp(s, cell, c);
 }
 
 /* All look before one is charged; all have room before one is changed. */
 static void judge_several(struct table *t, struct question *q)
 {
-    struct step steps[MOST_CHARGES];
     struct cell *cell;
 
     q->allowed = true;
     for (size_t i = 0; i < q->count; i++) {
         struct charge *c = &q->charges[i];
 
-        steps[i] = state_take(look(shard_of(t, c), c->key), c->rule, &q->ask);
-        c->decision = steps[i].decision;
-        q->allowed = q->allowed && c->decision.allowed;
+        state_take(look(shard_of(t, c), c->key), c->rule, &q->ask, &c->step);
+        q->allowed = q->allowed && c->step.decision.allowed;
     }
     if (!q->allowed) {
         const struct ask peek = { q->ask.now, q->ask.cost, true };
@@ -318,21 +283,21 @@ static void judge_several(struct table *t, struct question *q)
         for (size_t i = 0; i < q->count; i++) {
             struct charge *c = &q->charges[i];
 
-            c->decision = state_take(look(shard_of(t, c), c->key), c->rule, &peek).decision;
+            state_take(look(shard_of(t, c), c->key), c->rule, &peek, &c->step);
         }
         return;
     }
     if (!charges_something(q))
         return;
     for (size_t i = 0; i < q->count && !q->err; i++)
-        q->err = prepare(t, shard_of(t, &q->charges[i]), &q->charges[i], q, &steps[i], &cell);
+        q->err = prepare(t, shard_of(t, &q->charges[i]), &q->charges[i], q, &cell);
     for (size_t i = 0; i < q->count && !q->err; i++) {
         struct charge *c = &q->charges[i];
         struct shard *s = shard_of(t, c);
 
         cell = &s->cells[shard_find(s, c->key)];
-        state_apply(&cell->state, c->rule, &steps[i]);
-        stamp(s, cell, c->rule, &steps[i]);
+        state_apply(&cell->state, c->rule, &c->step);
+        stamp(s, cell, c);
     }
 }
 
@@ -346,29 +311,15 @@ static void refund_or_reset(struct table *t, struct question *q)
         uint32_t at = shard_find(s, c->key);
 
         if (shard_has(s, at, c->key) && q->verb == VERB_REFUND && c->rule->limit > 0) {
-            struct cell *cell = &s->cells[at];
-            struct step step = state_refund(&cell->state, c->rule, &q->ask);
-
-            stamp(s, cell, c->rule, &step);
-            c->decision = step.decision;
+            state_refund(&s->cells[at].state, c->rule, &q->ask, &c->step);
+            stamp(s, &s->cells[at], c);
             continue;
         }
         if (shard_has(s, at, c->key) && q->verb == VERB_RESET)
             erase(t, s, at);
-        c->decision = state_take(&untouched, c->rule, &look_only).decision;
+        state_take(&untouched, c->rule, &look_only, &c->step);
     }
     q->allowed = true;
-}
-
-static void judge(struct table *t, struct question *q)
-{
-    q->err = WEIR_OK;
-    if (q->verb != VERB_CHECK)
-        refund_or_reset(t, q);
-    else if (q->count == 1)
-        judge_one(t, q);
-    else
-        judge_several(t, q);
 }
 
 /* The shards of a question, ascending, each once. */
@@ -390,24 +341,42 @@ static size_t shards_of(const struct table *t, const struct question *q, size_t 
     return n;
 }
 
+/* The housekeeper grows the table, if there is one and it keeps up. */
+static void grow_if_due(struct table *t)
+{
+    const int64_t keys = atomic_load_explicit(&t->keys, memory_order_relaxed);
+
+    if (!growth_due(&t->growth, keys))
+        return;
+    if (t->wake && !growth_urgent(&t->growth, keys))
+        t->wake(t->wake_ctx);
+    else
+        growth_step(&t->growth);
+}
+
 void table_judge(struct table *t, struct question *q)
 {
     size_t shards[MOST_CHARGES], n;
 
-    if (q->count == 1) {
+    q->err = WEIR_OK;
+    if (q->count == 1 && q->verb == VERB_CHECK) {
         struct shard *s = shard_of(t, q->charges);
 
         pthread_mutex_lock(&s->lock);
-        judge(t, q);
+        judge_one(t, s, q);
         pthread_mutex_unlock(&s->lock);
-        return;
+    } else {
+        n = shards_of(t, q, shards);
+        for (size_t i = 0; i < n; i++)
+            pthread_mutex_lock(&t->shards[shards[i]].lock);
+        if (q->verb == VERB_CHECK)
+            judge_several(t, q);
+        else
+            refund_or_reset(t, q);
+        for (size_t i = n; i > 0; i--)
+            pthread_mutex_unlock(&t->shards[shards[i - 1]].lock);
     }
-    n = shards_of(t, q, shards);
-    for (size_t i = 0; i < n; i++)
-        pthread_mutex_lock(&t->shards[shards[i]].lock);
-    judge(t, q);
-    for (size_t i = n; i > 0; i--)
-        pthread_mutex_unlock(&t->shards[shards[i - 1]].lock);
+    grow_if_due(t);
 }
 
 /* ---- looking after ------------------------------------------------------------------- */
@@ -421,13 +390,11 @@ void table_sweep(struct table *t, int64_t now)
 
         t->swept = (t->swept + 1) % shards;
         pthread_mutex_lock(&s->lock);
-        if (now - CLOCK_SLIP >= s->soonest) {
-            forget(t, shard_rebuild(s, s->homes, t->most_homes, now - CLOCK_SLIP, &t->allocator));
-            if (s->count < s->homes / 4)
-                forget(t, shard_rebuild(s, s->count / 5 * 8, t->most_homes, INT64_MIN, &t->allocator));
-        }
+        if (now - CLOCK_SLIP >= s->soonest)
+            forget(t, shard_purge(s, now - CLOCK_SLIP, &t->allocator));
         pthread_mutex_unlock(&s->lock);
     }
+    growth_run(&t->growth, atomic_load_explicit(&t->keys, memory_order_relaxed), part);
 }
 
 void table_stats(struct table *t, weir_stats *stats)

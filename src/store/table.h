@@ -17,7 +17,7 @@ void table_free(struct table *t);
 
 void table_prefetch(struct table *t, struct key key);
 void table_judge(struct table *t, struct question *q); /* all but done() */
-void table_sweep(struct table *t, int64_t now);        /* a hundredth of the table */
+void table_sweep(struct table *t, int64_t now);        /* a hundredth of the table; grows it if due */
 void table_stats(struct table *t, weir_stats *stats);
 
 #endif

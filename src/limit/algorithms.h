@@ -1,0 +1,35 @@
+/* algorithms.h - the five algorithms, each in a file of its own, for state.c to choose from.
+ *
+ * take() and refund() fill all of a step; only sliding_window_refund() changes the state
+ * itself, since a log that is given back to just shrinks. */
+#ifndef WEIR_LIMIT_ALGORITHMS_H
+#define WEIR_LIMIT_ALGORITHMS_H
+
+#include "limit/state.h"
+
+void fixed_window_take(const struct fixed_window *s, const struct rule *r, const struct ask *ask,
+                       struct step *out);
+void fixed_window_refund(const struct fixed_window *s, const struct rule *r, const struct ask *ask,
+                         struct step *out);
+
+void sliding_counter_take(const struct sliding_counter *s, const struct rule *r,
+                          const struct ask *ask, struct step *out);
+void sliding_counter_refund(const struct sliding_counter *s, const struct rule *r,
+                            const struct ask *ask, struct step *out);
+
+void bucket_take(const struct bucket *s, const struct rule *r, const struct ask *ask,
+                 struct step *out);
+void bucket_refund(const struct bucket *s, const struct rule *r, const struct ask *ask,
+                   struct step *out);
+
+void sliding_window_take(const struct sliding_window *s, const struct rule *r,
+                         const struct ask *ask, struct step *out);
+void sliding_window_refund(struct sliding_window *s, const struct rule *r, const struct ask *ask,
+                           struct step *out);
+bool sliding_window_reserve(struct sliding_window *s, const struct sliding_window_change *change,
+                            const weir_allocator *allocator);
+void sliding_window_apply(struct sliding_window *s, const struct sliding_window_change *change);
+void sliding_window_done(struct sliding_window *s, const weir_allocator *allocator);
+size_t sliding_window_beside(const struct sliding_window *s);
+
+#endif
