@@ -2,6 +2,7 @@
 #include "policy/policy.h"
 
 #include <inttypes.h>
+#include <stdint.h>
 #include <stdio.h>
 
 #include "base/suggest.h"
@@ -66,11 +67,12 @@ bool policies_index(struct policies *set)
         return false;
     set->slot_mask = room - 1;
     for (size_t i = 0; i < set->count; i++) {
-        size_t at = hash_of(span_of(set->all[i].name)) & set->slot_mask;
+        const struct span name = span_of(set->all[i].name);
+        size_t at = hash_of(name) & set->slot_mask;
 
-        while (set->slots[at] != 0)
+        while (set->slots[at].policy)
             at = (at + 1) & set->slot_mask;
-        set->slots[at] = (uint32_t)i + 1;
+        set->slots[at] = (struct policy_slot){ &set->all[i], name.len };
         set->names[i] = set->all[i].name;
     }
     return true;
@@ -80,12 +82,12 @@ const struct policy *policies_find(const struct policies *set, struct span name)
 {
     if (name.len == 0 || name.len > WEIR_MAX_NAME)
         return NULL;
-    for (size_t at = hash_of(name) & set->slot_mask; set->slots[at] != 0;
+    for (size_t at = hash_of(name) & set->slot_mask; set->slots[at].policy;
          at = (at + 1) & set->slot_mask) {
-        const struct policy *p = &set->all[set->slots[at] - 1];
+        const struct policy_slot *slot = &set->slots[at];
 
-        if (span_is(name, p->name))
-            return p;
+        if (slot->name_len == name.len && memcmp(slot->policy->name, name.at, name.len) == 0)
+            return slot->policy;
     }
     return NULL;
 }
@@ -98,8 +100,11 @@ const char *policies_suggest(const struct policies *set, struct span name)
 bool policies_exempt(const struct policies *set, const struct policy *policy,
                      const struct attribute *attributes, size_t n)
 {
-    struct exemption_facts facts = { .attributes = attributes, .count = n };
+    struct exemption_facts facts;
 
+    if (set->exempt_count == 0 && (!policy || policy->exempt_count == 0))
+        return false;
+    facts = (struct exemption_facts){ .attributes = attributes, .count = n };
     if (set->exempt_count > 0 && exemptions_cover(set->exempt, set->exempt_count, &facts))
         return true;
     return policy && policy->exempt_count > 0 &&

@@ -2,10 +2,13 @@
 #ifndef WEIR_POLICY_SET_H
 #define WEIR_POLICY_SET_H
 
-#include <stdint.h>
-
 #include "base/arena.h"
 #include "policy/policy.h"
+
+struct policy_slot {
+    const struct policy *policy; /* NULL: free */
+    size_t name_len;
+};
 
 struct policies {
     struct arena arena; /* holds all of the set, this struct too */
@@ -13,7 +16,7 @@ struct policies {
     struct policy *all; /* in file order */
     const char **names; /* theirs */
     size_t count;
-    uint32_t *slots; /* open addressing by name: place in `all` and 1; 0: free */
+    struct policy_slot *slots; /* open addressing by name */
     size_t slot_mask;
     const struct exemption *exempt;
     size_t exempt_count;

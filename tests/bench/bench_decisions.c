@@ -1,12 +1,17 @@
 /* bench_decisions.c - what a decision costs, next to the floor of the same machine.
  *
- *     bench_decisions [--keys N] [--seconds S]
+ *     bench_decisions [--keys N] [--count N] [--only ALGORITHM]
  *
- * The floor is what any limiter must do: one keyed hash of the key and one read-modify-write
- * of a random cache line in a table of that size (an array of as many 64-byte cells, nothing
- * else). Everything is asked through the public interface, with the system's clock. Floor and
- * decisions take turns, several rounds each, and the median round counts, so that a noisy
- * neighbour hurts both alike. Instructions are counted by callgrind over a bare loop. */
+ * floor      what any limiter must do: one keyed hash of the key and one read-modify-write of
+ *            a random cache line in a table of that size (an array of as many 64-byte cells)
+ * decision   the hash and the decision in the table, as the engine asks it
+ * check      weir_check(): also the clock, the policy's name, the identity, the whole answer
+ * many       weir_check_many(), 64 at a time
+ *
+ * They take turns, several rounds each of a million, and a ratio is the median of the rounds'
+ * ratios, so that a noisy neighbour hurts both sides alike. Instructions are counted by
+ * callgrind. Bytes a key are resident memory at the worst moment between half full and full;
+ * a pause is the longest single check while the table grows from empty. */
 #include <err.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -20,6 +25,7 @@
 #include <unistd.h>
 
 #include "base/hash.h"
+#include "store/table.h"
 #include "weir.h"
 
 enum { ROUNDS = 7, BATCH = 64, KEY_LEN = 16, HOT = 1, WARM = 100000 };
@@ -78,10 +84,13 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static double median(double *rounds)
+static double median(const double *rounds)
 {
-    qsort(rounds, ROUNDS, sizeof *rounds, by_value);
-    return rounds[ROUNDS / 2];
+    double sorted[ROUNDS];
+
+    memcpy(sorted, rounds, sizeof sorted);
+    qsort(sorted, ROUNDS, sizeof *sorted, by_value);
+    return sorted[ROUNDS / 2];
 }
 
 /* ---- the floor --------------------------------------------------------------------------- */
@@ -123,7 +132,51 @@ static double floor_round(struct floor_table *f, uint64_t count, uint64_t seed)
     return (seconds_now() - begin) * 1e9 / (double)count;
 }
 
-/* ---- decisions --------------------------------------------------------------------------- */
+/* ---- decisions in the table, and whole checks --------------------------------------------------------------------------- */
+
+struct decider {
+    struct table *table;
+    struct rule rule;
+    struct hash_key key;
+};
+
+static struct decider decider_new(const char *algorithm, uint64_t keys)
+{
+    struct decider d = { .key = { "0123456789abcde" } };
+    struct store_options options = { .max_keys = keys < 1000 ? 1000 : (int64_t)keys };
+
+    options.allocator = alloc_or_default((weir_allocator){ 0 });
+    d.rule.algorithm = algorithm_by_name(span_of(algorithm));
+    d.rule.limit = keys == HOT ? 1000000000 : 100000;
+    d.rule.window = keys == HOT ? 3600000 : (int64_t)52 * 7 * 86400000;
+    if (rule_check(&d.rule, NULL) || table_new(&d.table, &options, NULL))
+        errx(1, "no table");
+    return d;
+}
+
+static void decide(struct decider *d, uint64_t n, int64_t now)
+{
+    struct charge c = { .rule = &d->rule };
+    struct question q = { .ask = { now, 1, false }, .charges = &c, .count = 1 };
+    char text[KEY_LEN];
+
+    write_key(n, text);
+    c.key = hash_identity(&d->key, (struct span){ text, KEY_LEN });
+    table_prefetch(d->table, c.key);
+    table_judge(d->table, &q);
+    if (!q.allowed)
+        errx(1, "a decision was a refusal");
+}
+
+static double decide_round(struct decider *d, uint64_t keys, uint64_t count, uint64_t seed)
+{
+    const int64_t now = 1763743237344;
+    double begin = seconds_now();
+
+    for (uint64_t i = 0; i < count; i++)
+        decide(d, pick(&seed, keys), now);
+    return (seconds_now() - begin) * 1e9 / (double)count;
+}
 
 static double check_round(weir *w, const char *policy, uint64_t keys, uint64_t count, uint64_t seed)
 {
@@ -283,11 +336,22 @@ static double instructions(const char *self, const char *policy)
 
 /* ---- the table --------------------------------------------------------------------------- */
 
+/* Time of one thing over time of another, round by round. */
+static double ratio(const double *a, const double *b)
+{
+    double ratios[ROUNDS];
+
+    for (int r = 0; r < ROUNDS; r++)
+        ratios[r] = a[r] / b[r];
+    return median(ratios);
+}
+
 static void compare(const char *policy, uint64_t keys, uint64_t count, struct floor_table *f)
 {
-    double floors[ROUNDS], checks[ROUNDS], many[ROUNDS], worst_bytes, worst_ms, one[ROUNDS], two[ROUNDS];
+    double floors[ROUNDS], decisions[ROUNDS], checks[ROUNDS], many[ROUNDS], one[ROUNDS], two[ROUNDS];
+    double worst_bytes, worst_ms;
     weir *w = open_weir(keys);
-    double base, check, batch;
+    struct decider d;
     weir_stats stats;
 
     fill(w, policy, keys, &worst_bytes, &worst_ms);
@@ -295,22 +359,26 @@ static void compare(const char *policy, uint64_t keys, uint64_t count, struct fl
     if (stats.keys != (int64_t)keys)
         errx(1, "%s: %lld keys are held, not %llu", policy, (long long)stats.keys,
              (unsigned long long)keys);
+    d = decider_new(policy, keys);
+    for (uint64_t i = 0; i < keys; i++)
+        decide(&d, i, 1763743237344);
     for (int r = 0; r < ROUNDS; r++) {
         floors[r] = floor_round(f, count, (uint64_t)r);
+        decisions[r] = decide_round(&d, keys, count, (uint64_t)r + 50);
         checks[r] = check_round(w, policy, keys, count, (uint64_t)r + 100);
         many[r] = many_round(w, policy, keys, count, (uint64_t)r + 200);
     }
-    base = median(floors);
-    check = median(checks);
-    batch = median(many);
-    printf("%-16s %9llu  %7.1f  %7.1f  %5.2f  %7.1f  %5.2f", policy, (unsigned long long)keys, base, check,
-           check / base, batch, batch / base);
+    table_free(d.table);
+    printf("%-16s %9llu", policy, (unsigned long long)keys);
+    printf("  %6.1f %7.1f %5.2f", median(floors), median(decisions), ratio(decisions, floors));
+    printf(" %7.1f %5.2f %7.1f %5.2f", median(checks), ratio(checks, floors), median(many),
+           ratio(many, floors));
     if (keys > WARM) {
         for (int r = 0; r < ROUNDS; r++) {
             one[r] = threads_round(w, policy, keys, count, 1, 300 + (uint64_t)r);
             two[r] = threads_round(w, policy, keys, count, 2, 400 + (uint64_t)r * 2);
         }
-        printf("  %7.2f  %8.1f  %8.2f", median(two) / median(one), worst_bytes, worst_ms);
+        printf("  %7.2f  %8.1f  %7.2f", ratio(two, one), worst_bytes, worst_ms);
     }
     printf("\n");
     fflush(stdout);
@@ -336,7 +404,8 @@ int main(int argc, char **argv)
             errx(2, "usage: %s [--keys N] [--count N]", argv[0]);
     }
 
-    printf("algorithm             keys  floor ns check ns  ratio  many ns  ratio  2 / 1 thr  bytes/key  pause ms\n");
+    printf("                             floor  decision       check          many           2 threads    bytes  longest\n"
+           "algorithm             keys      ns      ns ratio      ns ratio      ns ratio   / 1 thread  per key pause ms\n");
     for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
         uint64_t keys = sizes[s] ? sizes[s] : most;
         struct floor_table f = floor_new(keys);
