@@ -87,8 +87,8 @@ static void list_rules(struct check *check)
 
     while (live < check->live || shadow < check->live + check->shadow) {
         const struct policy_rule *rule = live < check->live ? check->rules[live] : NULL;
-        bool next_is_shadow =
-            live == check->live || (shadow < check->live + check->shadow && check->rules[shadow] < rule);
+        bool next_is_shadow = live == check->live ||
+                              (shadow < check->live + check->shadow && check->rules[shadow] < rule);
         size_t i = next_is_shadow ? shadow++ : live++;
         weir_rule_answer *row = &a->rules[a->rule_count];
 
@@ -115,6 +115,19 @@ static void answer_by_fallback(struct check *check)
     check->answer->retry_after_ms = FALLBACK_RETRY_MS;
 }
 
+/* A shadow that the store could not count has refused nothing. Was there one? */
+static bool excuse_shadows(struct check *check)
+{
+    bool excused = false;
+
+    for (size_t i = 0; i < check->shadow; i++)
+        if (check->questions[(check->live > 0) + i].err) {
+            check->charges[check->live + i].step.decision = (struct decision){ .allowed = true };
+            excused = true;
+        }
+    return excused;
+}
+
 static void decide_by(const weir_rule_answer *best, weir_answer *a)
 {
     a->allowed = best->allowed || best->shadow;
@@ -131,13 +144,14 @@ void answer_from_charges(struct check *check)
     weir_answer *a = check->answer;
     const enum retry retry = check->policy ? check->policy->retry : RETRY_LONGEST;
     const weir_rule_answer *best = &a->rules[0];
+    bool excused;
 
-    for (size_t i = 0; i < (check->live > 0) + check->shadow; i++)
-        if (check->questions[i].err) {
-            answer_by_fallback(check);
-            return;
-        }
-    begin(check, WEIR_FROM_STORE);
+    if (check->live > 0 && check->questions[0].err) {
+        answer_by_fallback(check);
+        return;
+    }
+    excused = excuse_shadows(check);
+    begin(check, excused && check->live == 0 ? WEIR_FROM_FALLBACK : WEIR_FROM_STORE);
     if (check->live == 1 && check->shadow == 0) { /* the way of most checks */
         fill_row(check, 0, &a->rules[0]);
         a->rule_count = 1;

@@ -143,7 +143,9 @@ static weir_err load(weir *w, struct policies **out, weir_diag *diag)
     *out = NULL;
     problems_init(&problems, &w->allocator);
     err = policies_load(&w->source, out, &problems);
-    if (err)
+    if (err == WEIR_ENOMEM)
+        diag_set(diag, "%s", weir_err_text(err));
+    else if (err)
         problems_to_diag(&problems, diag);
     problems_done(&problems);
     return err;
@@ -175,7 +177,8 @@ static weir_err keep_options(weir *w, const weir_options *o)
     w->log = o->log;
     w->log_ctx = o->log_ctx;
     w->source.allocator = w->allocator;
-    w->source.environment = o->flags & WEIR_IGNORE_ENVIRONMENT ? NULL : (const char *const *)environ;
+    w->source.environment = o->flags & WEIR_IGNORE_ENVIRONMENT ? NULL
+                                                               : (const char *const *)environ;
     w->source.secret = &w->engine.secret;
     w->names = names_new(&w->allocator);
     w->source.names = w->names;
@@ -207,12 +210,10 @@ static weir_err open_parts(weir *w, const weir_options *o, weir_diag *diag)
     if (err)
         return err;
     engine_init(&w->engine, store, &secret, trusts_now);
-    if (has_policies(w)) {
-        err = load(w, &policies, diag);
-        if (err)
-            return err;
-        published_replace(&w->policies, policies);
-    }
+    err = load(w, &policies, diag); /* even if there are none: the environment may say "off" */
+    if (err)
+        return err;
+    published_replace(&w->policies, policies);
     return o->flags & WEIR_NO_THREAD ? WEIR_OK : start_thread(w, diag);
 }
 
@@ -273,7 +274,9 @@ weir_err weir_reload(weir *w, weir_diag *diag)
         return diag_fail(diag, WEIR_EOPTION, "there is no policy file to read again");
     err = load(w, &policies, diag);
     if (err) {
-        log_line(w, "the policies were not reloaded: the file has errors, the old ones stay");
+        log_line(w, err == WEIR_EPOLICY
+                        ? "the policies were not reloaded: the file has errors, the old ones stay"
+                        : "the policies were not reloaded: out of memory, the old ones stay");
         return err;
     }
     policies_free((struct policies *)published_replace(&w->policies, policies));

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/diag.h"
+#include "base/show.h"
 #include "base/suggest.h"
 
 static const struct store_ops *const stores[] = { &memory_store_ops };
@@ -22,7 +23,6 @@ weir_err store_open(struct store **out, const struct store_options *options, wei
     if (options->uri[scheme.len - 1] != ':')
         scheme.len--;
     near = suggest(scheme, schemes, STORE_COUNT);
-    return diag_fail(diag, WEIR_EOPTION, "there is no store '%.*s'%s%s%s: use memory:",
-                     (int)scheme.len, scheme.at, near ? ", did you mean '" : "", near ? near : "",
-                     near ? "'?" : "");
+    return diag_fail(diag, WEIR_EOPTION, "there is no store '%s': %s%s%s", show(scheme).text,
+                     near ? "did you mean '" : "use ", near ? near : "memory:", near ? "'?" : "");
 }
