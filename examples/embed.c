@@ -35,7 +35,7 @@ static bool log_in(const char *ip, const char *user, bool is_right, weir_answer 
 
 struct guesser {
     pthread_t thread;
-    char ip[16];
+    char ip[32];
     int tried;
 };
 
