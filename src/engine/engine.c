@@ -92,7 +92,8 @@ static weir_err read_attributes(const struct check *check, struct attribute *out
         out[i].value = sized(a->value, a->value_len);
         for (size_t j = 0; j < i; j++)
             if (span_equal(out[i].name, out[j].name))
-                return diag_fail(diag, WEIR_EATTRIBUTE, "an attribute is given twice: give each once");
+                return diag_fail(diag, WEIR_EATTRIBUTE,
+                                 "an attribute is given twice: give each once");
     }
     *count = r->attribute_count;
     return WEIR_OK;
@@ -118,8 +119,9 @@ static weir_err add_charge(struct check *check, const struct policy_rule *rule,
     weir_err err = identity_of(check->policy->name, rule, attributes, n, &identity, diag);
 
     if (!err)
-        put_charge(check, rule, &counted->rule,
-                   hash_identity(&counted->hash_key, (struct span){ identity.bytes, identity.len }));
+        put_charge(
+            check, rule, &counted->rule,
+            hash_identity(&counted->hash_key, (struct span){ identity.bytes, identity.len }));
     return err;
 }
 
@@ -149,8 +151,8 @@ static weir_err add_charges(struct check *check, const struct attribute *attribu
     if (!has_shadows)
         return err;
     for (rule = check->policy->rules; rule < end && !err; rule++) {
-        const struct counted *counted =
-            rule->mode == MODE_ENFORCE ? rule->shadow_limit : under_plan(check, rule);
+        const struct counted *counted = rule->mode == MODE_ENFORCE ? rule->shadow_limit
+                                                                   : under_plan(check, rule);
 
         if (rule->mode == MODE_OFF || !counted)
             continue;
@@ -169,11 +171,12 @@ static weir_err prepare_policy(struct check *check, weir_diag *diag)
 
     check->policy = check->policies ? policies_find(check->policies, span_of(r->policy)) : NULL;
     if (!check->policy) {
-        const char *near =
-            check->policies ? policies_suggest(check->policies, span_of(r->policy)) : NULL;
+        const char *near = check->policies ? policies_suggest(check->policies, span_of(r->policy))
+                                           : NULL;
 
-        return diag_fail(diag, WEIR_ENOPOLICY, "there is no policy '%s'%s%s%s", show(span_of(r->policy)).text,
-                         near ? ": did you mean '" : "", near ? near : "", near ? "'?" : "");
+        return diag_fail(diag, WEIR_ENOPOLICY, "there is no policy '%s'%s%s%s",
+                         show(span_of(r->policy)).text, near ? ": did you mean '" : "",
+                         near ? near : "", near ? "'?" : "");
     }
     if (r->limit || r->window_ms || r->burst || r->precision_ms || r->algorithm)
         return diag_fail(diag, WEIR_EREQUEST,
@@ -215,7 +218,9 @@ static weir_err prepare_unnamed(const struct engine *e, struct check *check, wei
     if (r->attribute_count > 0 || r->plan)
         return diag_fail(diag, WEIR_EREQUEST, "attributes and plans belong to a policy: name one");
     if (!r->key)
-        return diag_fail(diag, WEIR_EREQUEST, "the request has no policy and no key");
+        return diag_fail(diag, WEIR_EREQUEST,
+                         "the request has no policy and no key: name a policy, or give key, limit "
+                         "and window_ms");
     if (r->window_ms == 0 && r->limit != 0)
         return diag_fail(diag, WEIR_EREQUEST,
                          "the request has no policy: name one, or give limit and window_ms");
@@ -223,7 +228,8 @@ static weir_err prepare_unnamed(const struct engine *e, struct check *check, wei
         return diag_fail(diag, WEIR_EREQUEST,
                          "the request has no policy: name one, or give limit (0 always denies) and "
                          "window_ms");
-    check->unnamed = (struct rule){ r->algorithm, r->limit, r->window_ms, r->burst, r->precision_ms };
+    check->unnamed = (struct rule){ r->algorithm, r->limit, r->window_ms, r->burst,
+                                    r->precision_ms };
     err = rule_check(&check->unnamed, diag);
     if (!err)
         err = identity_of_key(sized(r->key, r->key_len), &scoped.identity, diag);
@@ -237,9 +243,10 @@ static weir_err prepare_unnamed(const struct engine *e, struct check *check, wei
     scoped.algorithm = check->unnamed.algorithm;
     scoped.window = check->unnamed.window;
     put_charge(check, NULL, &check->unnamed,
-               hash_identity(&e->unnamed_key, (struct span){ (const char *)&scoped,
-                                                             offsetof(struct scoped, identity.bytes) +
-                                                                 scoped.identity.len }));
+               hash_identity(
+                   &e->unnamed_key,
+                   (struct span){ (const char *)&scoped,
+                                  offsetof(struct scoped, identity.bytes) + scoped.identity.len }));
     check->live = 1;
     return WEIR_OK;
 }
@@ -253,7 +260,8 @@ weir_err engine_prepare(struct engine *e, struct check *check, weir_diag *diag)
     check->is_answered = false;
     err = read_ask(e, check, diag);
     if (!err)
-        err = check->request->policy ? prepare_policy(check, diag) : prepare_unnamed(e, check, diag);
+        err = check->request->policy ? prepare_policy(check, diag)
+                                     : prepare_unnamed(e, check, diag);
     check->answer->err = err;
     return err;
 }

@@ -71,7 +71,8 @@ static weir_err check_precision(struct rule *r, weir_diag *diag)
         r->precision = r->limit <= 60 ? 1 : div_up(r->window, 60);
     if (r->precision < 1 || r->precision > r->window)
         return diag_fail(diag, WEIR_EREQUEST,
-                         "precision must be from 1 ms to the window of %" PRId64 " ms, not %" PRId64,
+                         "precision must be from 1 ms to the window of %" PRId64
+                         " ms, not %" PRId64,
                          r->window, r->precision);
     buckets = r->window / r->precision + 1;
     if (buckets > r->limit)
@@ -79,7 +80,8 @@ static weir_err check_precision(struct rule *r, weir_diag *diag)
     if (buckets > MOST_BUCKETS)
         return diag_fail(diag, WEIR_EREQUEST,
                          "precision %" PRId64 " ms makes up to %" PRId64
-                         " buckets a key, at most %" PRId64 " are kept: use at least %" PRId64 " ms",
+                         " buckets a key, at most %" PRId64 " are kept: use at least %" PRId64
+                         " ms",
                          r->precision, buckets, MOST_BUCKETS, div_up(r->window, MOST_BUCKETS - 1));
     return WEIR_OK;
 }
@@ -91,7 +93,7 @@ weir_err rule_check(struct rule *r, weir_diag *diag)
     if (r->algorithm == WEIR_DEFAULT_ALGORITHM)
         r->algorithm = WEIR_SLIDING_WINDOW;
     if ((unsigned)r->algorithm > WEIR_LEAKY_BUCKET)
-        return diag_fail(diag, WEIR_EREQUEST, "there is no algorithm number %u",
+        return diag_fail(diag, WEIR_EREQUEST, "there is no algorithm number %u: use 0 to 5",
                          (unsigned)r->algorithm);
     if (r->limit < 0)
         return diag_fail(diag, WEIR_EREQUEST,
