@@ -121,9 +121,12 @@ enum {
 typedef struct weir_options {
     const char *policy_file; /* NULL: no policies, only requests that bring their limit */
     const char *policy_text; /* instead of a file */
-    const char *store;       /* a URI; NULL: "memory:" */
+    const char *store;       /* "file:DIR" survives the process; NULL: "memory:" does not */
+    const char *sync;        /* file: when an answer is on disk: "always", before it is given;
+                                "os", when the system likes; "50ms", at most so much later.
+                                In all of them a killed process loses nothing. NULL: "50ms" */
     const char *secret_file; /* keys the hashing of identities; created if it is missing.
-                                NULL: a random secret that dies with the handle */
+                                NULL: DIR/secret for file:DIR, else one that dies with the handle */
     int64_t max_keys;        /* keys held at most; 0: 16777216 */
     unsigned flags;
     weir_allocator allocator; /* zero: malloc */
@@ -222,6 +225,14 @@ typedef struct weir_stats {
     int64_t evicted_keys; /* live keys dropped because the table was full */
     int64_t expired_keys; /* dropped after they were back to untouched */
     int64_t memory_bytes; /* resident for keys and their states */
+
+    /* file: only */
+    int64_t journal_bytes;   /* to replay at the next start */
+    int64_t journal_batches; /* written: one serves all answers that waited for it */
+    int64_t journal_syncs;
+    int64_t snapshots;
+    int64_t store_failures; /* how often the disk failed */
+    bool has_failed;        /* it has, and is not back yet */
 } weir_stats;
 
 WEIR_API void weir_get_stats(weir *w, weir_stats *stats);

@@ -42,3 +42,18 @@ void hash_tag(const struct secret *secret, struct span identity, char hex[TAG_HE
     crypto_auth_hmacsha256(mac, (const unsigned char *)identity.at, identity.len, secret->bytes);
     sodium_bin2hex(hex, TAG_HEX + 1, mac, TAG_HEX / 2);
 }
+
+uint64_t hash_salt(void)
+{
+    uint64_t salt;
+
+    randombytes_buf(&salt, sizeof salt);
+    return salt;
+}
+
+void hash_secret_id(const struct secret *secret, unsigned char id[16])
+{
+    const struct hash_key key = hash_key_of(secret, span_of("the secret itself"));
+
+    memcpy(id, key.bytes, sizeof key.bytes);
+}

@@ -34,4 +34,9 @@ struct key hash_identity(const struct hash_key *key, struct span identity);
 /* What may leave the process: HMAC-SHA256 of the identity, cut to 128 bits, in hex. */
 void hash_tag(const struct secret *secret, struct span identity, char hex[TAG_HEX + 1]);
 
+uint64_t hash_salt(void); /* random; makes the checksums of one file its own */
+
+/* Tells one secret from another without telling it. */
+void hash_secret_id(const struct secret *secret, unsigned char id[16]);
+
 #endif

@@ -144,14 +144,15 @@ void answer_from_charges(struct check *check)
     weir_answer *a = check->answer;
     const enum retry retry = check->policy ? check->policy->retry : RETRY_LONGEST;
     const weir_rule_answer *best = &a->rules[0];
-    bool excused;
+    bool excused, is_unkept;
 
     if (check->live > 0 && check->questions[0].err) {
         answer_by_fallback(check);
         return;
     }
     excused = excuse_shadows(check);
-    begin(check, excused && check->live == 0 ? WEIR_FROM_FALLBACK : WEIR_FROM_STORE);
+    is_unkept = check->questions[0].is_unkept || (excused && check->live == 0);
+    begin(check, is_unkept ? WEIR_FROM_FALLBACK : WEIR_FROM_STORE);
     if (check->live == 1 && check->shadow == 0) { /* the way of most checks */
         fill_row(check, 0, &a->rules[0]);
         a->rule_count = 1;

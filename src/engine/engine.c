@@ -293,6 +293,7 @@ static void put_question(struct check *check, struct question *q, struct charge 
         .ask = check->ask,
         .charges = charges,
         .count = n,
+        .decide_anyway = !check->policy || check->policy->on_error == ON_ERROR_LOCAL,
         .done = question_done,
         .ctx = check,
     };

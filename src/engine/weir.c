@@ -1,8 +1,11 @@
 /* weir.c - the library's handle: an engine, its policies, and a thread that tidies up. */
 #include "weir.h"
 
+#include <errno.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -185,31 +188,72 @@ static weir_err keep_options(weir *w, const weir_options *o)
     return w->names ? err : WEIR_ENOMEM;
 }
 
-static weir_err open_parts(weir *w, const weir_options *o, weir_diag *diag)
+/* The secret of a file store lives in its directory, unless the caller has another place. */
+static weir_err find_secret(const weir *w, const weir_options *o, struct secret *out, weir_diag *diag)
 {
-    const bool trusts_now = o->flags & WEIR_TRUST_NOW;
-    struct store_options store_options = {
+    const char *dir = o->store ? store_directory(o->store) : NULL;
+    char *path;
+    size_t size;
+    weir_err err;
+
+    if (o->secret_file)
+        return secret_load(o->secret_file, out, diag);
+    if (!dir || dir[0] == '\0')
+        return secret_random(out, diag);
+    size = strlen(dir) + sizeof "/secret";
+    path = alloc_resize(&w->allocator, NULL, size);
+    if (!path)
+        return WEIR_ENOMEM;
+    snprintf(path, size, "%s/secret", dir);
+    if (mkdir(dir, 0700) != 0 && errno != EEXIST)
+        err = diag_fail(diag, WEIR_ESYSTEM, "cannot make the directory %s: %s", dir, strerror(errno));
+    else
+        err = secret_load(path, out, diag);
+    alloc_free(&w->allocator, path);
+    return err;
+}
+
+static weir_err open_store(weir *w, const weir_options *o, const struct secret *secret,
+                           weir_diag *diag)
+{
+    const bool no_thread = o->flags & WEIR_NO_THREAD, trusts_now = o->flags & WEIR_TRUST_NOW;
+    struct store_options options = {
         .uri = o->store ? o->store : "memory:",
         .max_keys = o->max_keys ? o->max_keys : DEFAULT_MAX_KEYS,
         .callers_bring_now = trusts_now,
-        .wake = o->flags & WEIR_NO_THREAD ? NULL : wake_thread,
+        .wake = no_thread ? NULL : wake_thread,
         .wake_ctx = w,
+        .sync = o->sync,
+        .no_thread = no_thread,
+        .clock = w->clock,
+        .clock_ctx = w->clock_ctx,
+        .log = w->log,
+        .log_ctx = w->log_ctx,
         .allocator = w->allocator,
     };
+    struct store *store;
+    weir_err err;
+
+    hash_secret_id(secret, options.secret_id);
+    err = store_open(&store, &options, diag);
+    if (!err)
+        engine_init(&w->engine, store, secret, trusts_now);
+    return err;
+}
+
+static weir_err open_parts(weir *w, const weir_options *o, weir_diag *diag)
+{
     struct secret secret;
     struct policies *policies;
-    struct store *store;
     weir_err err;
 
     err = keep_options(w, o);
     if (!err)
-        err = o->secret_file ? secret_load(o->secret_file, &secret, diag)
-                             : secret_random(&secret, diag);
+        err = find_secret(w, o, &secret, diag);
     if (!err)
-        err = store_open(&store, &store_options, diag);
+        err = open_store(w, o, &secret, diag);
     if (err)
         return err;
-    engine_init(&w->engine, store, &secret, trusts_now);
     err = load(w, &policies, diag); /* even if there are none: the environment may say "off" */
     if (err)
         return err;

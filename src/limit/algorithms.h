@@ -29,6 +29,8 @@ void sliding_window_refund(struct sliding_window *s, const struct rule *r, const
 bool sliding_window_reserve(struct sliding_window *s, const struct sliding_window_change *change,
                             const weir_allocator *allocator);
 void sliding_window_apply(struct sliding_window *s, const struct sliding_window_change *change);
+/* Keep the first `keep` entries, and of those the ones that start at `first` or later. */
+void sliding_window_cut(struct sliding_window *s, int64_t first, uint32_t keep);
 void sliding_window_done(struct sliding_window *s, const weir_allocator *allocator);
 size_t sliding_window_beside(const struct sliding_window *s);
 

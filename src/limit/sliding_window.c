@@ -8,6 +8,7 @@
  * its count in the lower 24. If either does not fit (35 years, 16 million) the log is
  * rewritten wide: two words, offset and count. */
 #include "limit/algorithms.h"
+#include "limit/pack.h"
 
 #include <string.h>
 
@@ -21,25 +22,21 @@ struct sliding_window_block {
     uint64_t words[];
 };
 
-struct entry {
-    int64_t start, count;
-};
-
 static uint64_t *words(const struct sliding_window *s)
 {
     return s->room ? s->far->words + (s->far->first << s->wide) : (uint64_t *)s->near;
 }
 
-static struct entry entry_at(const struct sliding_window *s, uint32_t i)
+static struct log_entry entry_at(const struct sliding_window *s, uint32_t i)
 {
     const uint64_t *w = words(s) + ((size_t)i << s->wide);
 
     if (s->wide)
-        return (struct entry){ s->base + (int64_t)w[0], (int64_t)w[1] };
-    return (struct entry){ s->base + (int64_t)(w[0] >> COUNT_BITS), (int64_t)w[0] & (MOST_COUNT - 1) };
+        return (struct log_entry){ s->base + (int64_t)w[0], (int64_t)w[1] };
+    return (struct log_entry){ s->base + (int64_t)(w[0] >> COUNT_BITS), (int64_t)w[0] & (MOST_COUNT - 1) };
 }
 
-static void entry_put(struct sliding_window *s, uint32_t i, struct entry e)
+static void entry_put(struct sliding_window *s, uint32_t i, struct log_entry e)
 {
     uint64_t *w = words(s) + ((size_t)i << s->wide);
 
@@ -81,7 +78,7 @@ static void report(const struct rule *r, int64_t live, int64_t newest, struct st
 static int64_t wait_for(const struct sliding_window *s, const struct rule *r, int64_t excess,
                         const struct step *step)
 {
-    struct entry e = { 0 };
+    struct log_entry e = { 0 };
 
     for (uint32_t i = step->next.sliding_window.drop; i < s->count && excess > 0; i++) {
         e = entry_at(s, i);
@@ -105,7 +102,7 @@ void sliding_window_take(const struct sliding_window *s, const struct rule *r,
             out->now = newest;
     }
     for (; change->drop < s->count; change->drop++) {
-        struct entry e = entry_at(s, change->drop);
+        struct log_entry e = entry_at(s, change->drop);
 
         if (e.start + lifetime(r) > out->now)
             break;
@@ -217,12 +214,12 @@ void sliding_window_apply(struct sliding_window *s, const struct sliding_window_
     if (s->room && (s->count == 0 || s->far->first + s->count == s->room))
         move_up(s);
     if (s->count > 0 && entry_at(s, s->count - 1).start == change->start) {
-        struct entry e = entry_at(s, s->count - 1);
+        struct log_entry e = entry_at(s, s->count - 1);
 
         e.count += change->add;
         entry_put(s, s->count - 1, e);
     } else {
-        entry_put(s, s->count++, (struct entry){ change->start, change->add });
+        entry_put(s, s->count++, (struct log_entry){ change->start, change->add });
     }
     if (s->room)
         s->far->total += change->add;
@@ -235,7 +232,7 @@ void sliding_window_refund(struct sliding_window *s, const struct rule *r, const
     int64_t cost = ask->cost;
 
     while (cost > 0 && s->count > 0) {
-        struct entry e = entry_at(s, s->count - 1);
+        struct log_entry e = entry_at(s, s->count - 1);
         int64_t back = cost < e.count ? cost : e.count;
 
         e.count -= back;
@@ -255,6 +252,24 @@ void sliding_window_done(struct sliding_window *s, const weir_allocator *allocat
     if (s->room)
         alloc_free(allocator, s->far);
     *s = (struct sliding_window){ 0 };
+}
+
+struct log_entry log_at(const struct sliding_window *s, uint32_t i)
+{
+    return entry_at(s, i);
+}
+
+void sliding_window_cut(struct sliding_window *s, int64_t first, uint32_t keep)
+{
+    uint32_t drop = 0;
+
+    for (; s->count > keep; s->count--)
+        if (s->room)
+            s->far->total -= entry_at(s, s->count - 1).count;
+    while (drop < s->count && entry_at(s, drop).start < first)
+        drop++;
+    if (drop > 0)
+        drop_oldest(s, drop);
 }
 
 size_t sliding_window_beside(const struct sliding_window *s)

@@ -32,6 +32,26 @@ bool growth_init(struct growth *g, struct shard *shards, uint32_t shard_bits, in
     return true;
 }
 
+void growth_expect(struct growth *g, int64_t keys)
+{
+    int64_t homes = keys / (int64_t)g->count * 3 / 2 + FIRST_HOMES;
+    struct region region;
+
+    if (homes > g->most_homes)
+        homes = g->most_homes;
+    if (homes <= g->now.homes || !region_map(&region, g->count, (uint32_t)homes))
+        return; /* it will grow as it goes */
+    region_unmap(&g->now);
+    g->now = region;
+    for (size_t i = 0; i < g->count; i++) {
+        const uint32_t bits = g->shards[i].skip_bits;
+
+        pthread_mutex_destroy(&g->shards[i].lock);
+        shard_init(&g->shards[i], region_slice(&g->now, i), (uint32_t)homes, bits);
+    }
+    publish(g);
+}
+
 static void unmap_apart(struct cell *cells, uint32_t homes)
 {
     munmap(cells, shard_cells(homes) * sizeof *cells);

@@ -24,6 +24,9 @@ struct growth {
 bool growth_init(struct growth *g, struct shard *shards, uint32_t shard_bits, int64_t max_keys);
 void growth_done(struct growth *g); /* the shards are done already */
 
+/* Make room for so many keys at once, while there are none. */
+void growth_expect(struct growth *g, int64_t keys);
+
 /* Is a step due, now that there are `keys`? */
 static inline bool growth_due(const struct growth *g, int64_t keys)
 {

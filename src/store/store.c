@@ -7,7 +7,7 @@
 #include "base/show.h"
 #include "base/suggest.h"
 
-static const struct store_ops *const stores[] = { &memory_store_ops };
+static const struct store_ops *const stores[] = { &file_store_ops, &memory_store_ops };
 enum { STORE_COUNT = sizeof stores / sizeof stores[0] };
 
 weir_err store_open(struct store **out, const struct store_options *options, weir_diag *diag)
@@ -24,5 +24,5 @@ weir_err store_open(struct store **out, const struct store_options *options, wei
         scheme.len--;
     near = suggest(scheme, schemes, STORE_COUNT);
     return diag_fail(diag, WEIR_EOPTION, "there is no store '%s': %s%s%s", show(scheme).text,
-                     near ? "did you mean '" : "use ", near ? near : "memory:", near ? "'?" : "");
+                     near ? "did you mean '" : "use ", near ? near : "file:DIR or memory:", near ? "'?" : "");
 }

@@ -28,8 +28,11 @@ struct question {
     struct ask ask;
     struct charge *charges;
     size_t count;
-    bool allowed; /* out: all of them are */
-    weir_err err; /* out: not decided, nothing charged */
+    bool decide_anyway; /* if it cannot be kept, decide it all the same */
+    bool is_unkept;     /* out: decided, but may be forgotten in a crash */
+    bool allowed;       /* out: all of them are */
+    weir_err err;       /* out: not decided; nothing was answered as charged */
+    uint64_t mark;      /* out: what a commit must reach for it */
     void (*done)(struct question *q);
     void *ctx;
     struct question *next; /* the store's, while the question is under way */
@@ -37,7 +40,8 @@ struct question {
 
 /* The questions of one thread between two commits. */
 struct turn {
-    struct question *first, *last;
+    struct question *first, *last; /* submitted, not yet done */
+    uint64_t mark;                 /* what the commit must reach */
 };
 
 struct store_options {
@@ -46,6 +50,13 @@ struct store_options {
     bool callers_bring_now;  /* time may jump between questions: do not drop by it */
     void (*wake)(void *ctx); /* asks for a tick() soon; NULL: ticks come only when they come */
     void *wake_ctx;
+    const char *sync; /* "always", "os" or a duration; file stores only; NULL: "50ms" */
+    unsigned char secret_id[16];
+    bool no_thread; /* tick() does everything */
+    int64_t (*clock)(void *ctx);
+    void *clock_ctx;
+    void (*log)(void *ctx, const char *line); /* may be NULL */
+    void *log_ctx;
     weir_allocator allocator;
 };
 
@@ -73,6 +84,10 @@ struct store_ops {
 };
 
 extern const struct store_ops memory_store_ops;
+extern const struct store_ops file_store_ops;
+
+/* The directory of a file store's URI, where its secret lives too; NULL: another store. */
+const char *store_directory(const char *uri);
 
 /* Find the store by its URI's scheme and open it. */
 WEIR_MUSTCHECK weir_err store_open(struct store **out, const struct store_options *options,

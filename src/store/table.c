@@ -37,6 +37,7 @@ struct table {
     uint32_t shard_bits;
     int64_t max_keys, max_beside;
     bool drop_by_time;
+    struct journal *journal; /* NULL: nothing is kept */
     void (*wake)(void *ctx);
     void *wake_ctx;
     size_t swept; /* the shard that the next sweep begins with */
@@ -85,9 +86,14 @@ weir_err table_new(struct table **out, const struct store_options *options, weir
     return WEIR_OK;
 }
 
-static size_t shard_count(const struct table *t)
+size_t table_shards(const struct table *t)
 {
     return (size_t)1 << t->shard_bits;
+}
+
+void table_keep_journal(struct table *t, struct journal *journal)
+{
+    t->journal = journal;
 }
 
 static size_t shard_index(const struct table *t, struct key key)
@@ -101,7 +107,7 @@ void table_free(struct table *t)
 
     if (!t)
         return;
-    for (size_t i = 0; i < shard_count(t); i++)
+    for (size_t i = 0; i < table_shards(t); i++)
         shard_done(&t->shards[i], &t->allocator);
     growth_done(&t->growth);
     allocator = t->allocator;
@@ -240,6 +246,40 @@ static weir_err prepare(struct table *t, struct shard *s, const struct charge *c
     return err;
 }
 
+/* ---- keeping ------------------------------------------------------------------------- */
+
+static struct record record_of(const struct cell *cell)
+{
+    return (struct record){
+        .key = cell->key,
+        .expires = cell->expires,
+        .algorithm = cell->algorithm,
+        .level = cell->level,
+        .packed = state_pack(&cell->state, cell->algorithm),
+    };
+}
+
+/* Append what has become of the keys of a question. */
+static void keep(struct table *t, struct question *q)
+{
+    struct record records[MOST_CHARGES];
+
+    if (!t->journal)
+        return;
+    for (size_t i = 0; i < q->count; i++) {
+        const struct shard *s = &t->shards[shard_index(t, q->charges[i].key)];
+        uint32_t at = shard_find(s, q->charges[i].key);
+
+        if (shard_has(s, at, q->charges[i].key))
+            records[i] = record_of(&s->cells[at]);
+        else
+            records[i] = (struct record){ .key = q->charges[i].key };
+    }
+    q->mark = journal_append(t->journal, records, q->count);
+}
+
+/* ---- judging ------------------------------------------------------------------------- */
+
 static bool charges_something(const struct question *q)
 {
     return q->ask.cost > 0 && !q->ask.peek;
@@ -263,6 +303,11 @@ static void judge_one(struct table *t, struct shard *s, struct question *q)
     }
     state_apply(&cell->state, c->rule, &c->step);
     stamp(s, cell, c);
+    if (t->journal) {
+        const struct record r = record_of(cell);
+
+        q->mark = journal_append(t->journal, &r, 1);
+    }
 }
 
 /* All look before one is charged; all have room before one is changed. */
@@ -299,6 +344,8 @@ static void judge_several(struct table *t, struct question *q)
         state_apply(&cell->state, c->rule, &c->step);
         stamp(s, cell, c);
     }
+    if (!q->err)
+        keep(t, q);
 }
 
 static void refund_or_reset(struct table *t, struct question *q)
@@ -320,6 +367,7 @@ static void refund_or_reset(struct table *t, struct question *q)
         state_take(&untouched, c->rule, &look_only, &c->step);
     }
     q->allowed = true;
+    keep(t, q);
 }
 
 /* The shards of a question, ascending, each once. */
@@ -359,6 +407,7 @@ void table_judge(struct table *t, struct question *q)
     size_t shards[MOST_CHARGES], n;
 
     q->err = WEIR_OK;
+    q->mark = 0;
     if (q->count == 1 && q->verb == VERB_CHECK) {
         struct shard *s = shard_of(t, q->charges);
 
@@ -383,7 +432,7 @@ void table_judge(struct table *t, struct question *q)
 
 void table_sweep(struct table *t, int64_t now)
 {
-    const size_t shards = shard_count(t), part = shards / SWEEP_PARTS + 1;
+    const size_t shards = table_shards(t), part = shards / SWEEP_PARTS + 1;
 
     for (size_t i = 0; i < part && t->drop_by_time; i++) {
         struct shard *s = &t->shards[t->swept];
@@ -404,7 +453,7 @@ void table_stats(struct table *t, weir_stats *stats)
         .max_keys = t->max_keys,
         .memory_bytes = atomic_load_explicit(&t->beside, memory_order_relaxed),
     };
-    for (size_t i = 0; i < shard_count(t); i++) {
+    for (size_t i = 0; i < table_shards(t); i++) {
         struct shard *s = &t->shards[i];
 
         pthread_mutex_lock(&s->lock);
@@ -414,4 +463,113 @@ void table_stats(struct table *t, weir_stats *stats)
             stats->memory_bytes += (int64_t)(s->homes * sizeof(struct cell));
         pthread_mutex_unlock(&s->lock);
     }
+}
+
+/* ---- as a whole ---------------------------------------------------------------------- */
+
+void table_export(struct table *t, size_t shard, int64_t now,
+                  void (*each)(void *ctx, const struct record *r, const struct sliding_window *log),
+                  void *ctx)
+{
+    struct shard *s = &t->shards[shard];
+    const struct cell *c;
+
+    pthread_mutex_lock(&s->lock);
+    c = s->cells;
+    for (uint32_t left = s->count; left > 0; c++) {
+        struct record r;
+
+        if (c->key.high == 0 && c->key.low == 0)
+            continue;
+        left--;
+        if (t->drop_by_time && (int64_t)c->expires <= now - CLOCK_SLIP)
+            continue;
+        r = record_of(c);
+        each(ctx, &r, c->algorithm == WEIR_SLIDING_WINDOW ? &c->state.sliding_window : NULL);
+    }
+    pthread_mutex_unlock(&s->lock);
+}
+
+void table_expect(struct table *t, int64_t keys)
+{
+    growth_expect(&t->growth, keys);
+}
+
+/* The cell that a record is about. The caller has the shard locked. */
+static struct cell *cell_for(struct table *t, struct shard *s, const struct record *r)
+{
+    const struct rule rule = { .algorithm = r->algorithm };
+    struct charge c = { .rule = &rule, .key = r->key };
+    const struct question q = { .charges = &c, .count = 1 };
+    struct cell *cell = ensure(t, s, &c, &q);
+
+    if (cell && cell->algorithm != r->algorithm) { /* no key changes its algorithm, but a file may say so */
+        erase(t, s, (uint32_t)(cell - s->cells));
+        cell = ensure(t, s, &c, &q);
+    }
+    return cell;
+}
+
+static bool is_sound(const struct record *r)
+{
+    return (r->key.high != 0 || r->key.low != 0) && r->algorithm <= WEIR_LEAKY_BUCKET && r->unused == 0;
+}
+
+static bool restore(struct table *t, const struct record *r, const struct log_entry *entries, size_t n)
+{
+    struct shard *s = &t->shards[shard_index(t, r->key)];
+    struct cell *cell = cell_for(t, s, r);
+    bool restored = true;
+    size_t before;
+
+    if (!cell)
+        return false;
+    before = state_beside(&cell->state, r->algorithm);
+    if (entries) {
+        for (size_t i = 0; i < n && restored; i++)
+            restored = log_push(&cell->state.sliding_window, entries[i], &t->allocator);
+    } else {
+        restored = state_unpack(&cell->state, r->algorithm, &r->packed, &t->allocator);
+    }
+    atomic_fetch_add_explicit(&t->beside,
+                              (int64_t)(state_beside(&cell->state, r->algorithm) - before),
+                              memory_order_relaxed);
+    shard_stamp(s, cell, (int64_t)r->expires, r->level);
+    return restored;
+}
+
+bool table_restore(struct table *t, const struct record *r)
+{
+    struct shard *s = &t->shards[shard_index(t, r->key)];
+    bool restored = true;
+
+    if (!is_sound(r))
+        return false;
+    pthread_mutex_lock(&s->lock);
+    if (r->algorithm == WEIR_DEFAULT_ALGORITHM) {
+        uint32_t at = shard_find(s, r->key);
+
+        if (shard_has(s, at, r->key))
+            erase(t, s, at);
+    } else {
+        restored = restore(t, r, NULL, 0);
+    }
+    pthread_mutex_unlock(&s->lock);
+    grow_if_due(t);
+    return restored;
+}
+
+bool table_restore_log(struct table *t, const struct record *r, const struct log_entry *entries,
+                       size_t n)
+{
+    struct shard *s = &t->shards[shard_index(t, r->key)];
+    bool restored;
+
+    if (!is_sound(r) || r->algorithm != WEIR_SLIDING_WINDOW)
+        return false;
+    pthread_mutex_lock(&s->lock);
+    restored = restore(t, r, entries, n);
+    pthread_mutex_unlock(&s->lock);
+    grow_if_due(t);
+    return restored;
 }

@@ -1,0 +1,45 @@
+/* dir.h - the disk as the file store sees it: one directory, through one table of calls.
+ *
+ * One table, so that a power cut, a full disk and a failing one can be test doubles. Nothing
+ * here retries, buffers or decides. After a failure dir->why is the errno. */
+#ifndef WEIR_BASE_DIR_H
+#define WEIR_BASE_DIR_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/alloc.h"
+#include "weir.h"
+
+enum { DIR_NAME = 64 }; /* bytes of a file's name, with the NUL */
+
+struct file;
+
+struct dir {
+    const struct dir_ops *ops;
+    const char *path; /* for messages */
+    int why;
+};
+
+struct dir_ops {
+    weir_err (*create)(struct dir *d, const char *name, struct file **out); /* empty, mode 0600 */
+    weir_err (*open)(struct dir *d, const char *name, struct file **out);   /* an existing one */
+    void (*close)(struct file *f);
+    weir_err (*size)(struct file *f, uint64_t *out);
+    weir_err (*read)(struct file *f, uint64_t at, void *into, size_t len); /* all of it, or fails */
+    weir_err (*write)(struct file *f, uint64_t at, const void *bytes, size_t len);
+    weir_err (*truncate)(struct file *f, uint64_t size);
+    weir_err (*sync)(struct file *f);
+    weir_err (*rename)(struct dir *d, const char *from, const char *to);
+    weir_err (*remove)(struct dir *d, const char *name);
+    weir_err (*sync_dir)(struct dir *d);
+    weir_err (*list)(struct dir *d, void (*each)(void *ctx, const char *name), void *ctx);
+    void (*done)(struct dir *d);
+};
+
+/* The real one. Made with mode 0700 if it is missing, and owned by this process until done():
+ * a second owner is refused with the pid of the first. */
+WEIR_MUSTCHECK weir_err dir_open(struct dir **out, const char *path,
+                                 const weir_allocator *allocator, weir_diag *diag);
+
+#endif

@@ -1,0 +1,100 @@
+/* pack.c - states as words, to be kept outside memory. */
+#include "limit/pack.h"
+
+#include "limit/algorithms.h"
+
+static bool is_amount(int64_t n)
+{
+    return n >= 0 && n < (int64_t)1 << 62;
+}
+
+static struct packed pack_log(const struct sliding_window *s)
+{
+    struct log_entry newest;
+
+    if (s->count == 0)
+        return (struct packed){ 0 };
+    newest = log_at(s, s->count - 1);
+    return (struct packed){ { log_at(s, 0).start, newest.start, newest.count } };
+}
+
+struct packed state_pack(const struct state *s, weir_algorithm algorithm)
+{
+    switch (algorithm) {
+    case WEIR_FIXED_WINDOW:
+        return (struct packed){ { s->fixed_window.start, s->fixed_window.count } };
+    case WEIR_SLIDING_COUNTER:
+        return (struct packed){ { s->sliding_counter.start, s->sliding_counter.current,
+                                  s->sliding_counter.previous } };
+    case WEIR_TOKEN_BUCKET:
+    case WEIR_LEAKY_BUCKET:
+        return (struct packed){ { s->bucket.used, s->bucket.at } };
+    case WEIR_SLIDING_WINDOW:
+    case WEIR_DEFAULT_ALGORITHM:
+        break;
+    }
+    return pack_log(&s->sliding_window);
+}
+
+/* Entries before `first` go, entries from `newest` on go, and the newest is put. */
+static bool unpack_log(struct sliding_window *s, const struct packed *packed,
+                       const weir_allocator *allocator)
+{
+    const int64_t first = packed->words[0], newest = packed->words[1], count = packed->words[2];
+    uint32_t keep = s->count;
+
+    if (count == 0) {
+        sliding_window_done(s, allocator);
+        return true;
+    }
+    if (first > newest)
+        return false;
+    while (keep > 0 && log_at(s, keep - 1).start >= newest)
+        keep--;
+    sliding_window_cut(s, first, keep);
+    return log_push(s, (struct log_entry){ newest, count }, allocator);
+}
+
+bool state_unpack(struct state *s, weir_algorithm algorithm, const struct packed *packed,
+                  const weir_allocator *allocator)
+{
+    const int64_t *w = packed->words;
+
+    if (!is_amount(w[0]) || !is_amount(w[1]) || !is_amount(w[2]))
+        return false;
+    switch (algorithm) {
+    case WEIR_FIXED_WINDOW:
+        s->fixed_window = (struct fixed_window){ w[0], w[1] };
+        return true;
+    case WEIR_SLIDING_COUNTER:
+        s->sliding_counter = (struct sliding_counter){ w[0], w[1], w[2] };
+        return true;
+    case WEIR_TOKEN_BUCKET:
+    case WEIR_LEAKY_BUCKET:
+        s->bucket = (struct bucket){ w[0], w[1] };
+        return true;
+    case WEIR_SLIDING_WINDOW:
+        return unpack_log(&s->sliding_window, packed, allocator);
+    case WEIR_DEFAULT_ALGORITHM:
+        break;
+    }
+    return false;
+}
+
+uint32_t log_length(const struct sliding_window *s)
+{
+    return s->count;
+}
+
+bool log_push(struct sliding_window *s, struct log_entry e, const weir_allocator *allocator)
+{
+    const struct sliding_window_change change = { .start = e.start, .add = e.count };
+
+    if (!is_amount(e.start) || e.count <= 0 || !is_amount(e.count) ||
+        (s->count > 0 && e.start < log_at(s, s->count - 1).start))
+        return false;
+    if (!sliding_window_reserve(s, &change, allocator))
+        return false;
+    sliding_window_apply(s, &change);
+    return true;
+}

@@ -1,0 +1,32 @@
+/* pack.h - states as words, to be kept outside memory.
+ *
+ * Every state is three words but the log of a sliding window. Of a log the three words tell
+ * what a step changes: from which start on entries are kept, and the newest entry. Applied in
+ * order, over any later state of the same log, they end in the same log: a bucket that is not
+ * in them is told again by a word that follows. */
+#ifndef WEIR_LIMIT_PACK_H
+#define WEIR_LIMIT_PACK_H
+
+#include "limit/state.h"
+
+struct packed {
+    int64_t words[3];
+};
+
+struct packed state_pack(const struct state *s, weir_algorithm algorithm);
+
+/* Make the state what was packed; of a log, what was changed. False: out of memory, or words
+ * that no state can have; the state is then as before. */
+bool state_unpack(struct state *s, weir_algorithm algorithm, const struct packed *packed,
+                  const weir_allocator *allocator);
+
+/* A log whole, for a snapshot. */
+struct log_entry {
+    int64_t start, count;
+};
+
+uint32_t log_length(const struct sliding_window *s);
+struct log_entry log_at(const struct sliding_window *s, uint32_t i);
+bool log_push(struct sliding_window *s, struct log_entry e, const weir_allocator *allocator);
+
+#endif

@@ -1,0 +1,452 @@
+/* file.c - the store that survives: the table in memory, a journal and snapshots on disk.
+ *
+ * STATES: RUNNING, and FAILED after a write or a sync of the journal failed. A failed journal
+ * is never written to again. The way back is a new journal under a new snapshot of the whole
+ * table: memory has all that was ever answered as kept, so nothing of it is lost, whatever the
+ * disk made of the pages it could not write. Until that snapshot is on disk nothing is
+ * answered as kept.
+ *
+ * The keeper is a thread that syncs every interval, writes zeros ahead, takes snapshots when
+ * the journal has grown, and tries the way back once a second. */
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/diag.h"
+#include "store/file.h"
+#include "store/recovery.h"
+
+enum {
+    DEFAULT_SYNC_MS = 50,
+    MOST_SYNC_MS = 60000,
+    IDLE_MS = 50,
+    RETRY_MS = 1000,
+    MOST_OLD_JOURNALS = 8,
+};
+#define LEAST_JOURNAL ((uint64_t)32 << 20) /* a smaller journal is not worth a snapshot */
+
+enum condition { RUNNING, FAILED };
+
+struct file_store {
+    struct store store;
+    weir_allocator allocator;
+    struct store_options options;
+    struct dir *dir;
+    struct table *table;
+    struct journal *journal;
+    enum sync_mode mode;
+    int64_t sync_ms;
+
+    _Atomic(enum condition) state;
+    uint64_t epoch; /* the keeper's from here on */
+    bool is_begun;  /* the journal of this epoch waits for its snapshot */
+    struct snapshot_facts snapshot;
+    uint64_t old_journals, old_bytes; /* before this epoch, not yet in a snapshot */
+    int64_t retry_at;
+    _Atomic int64_t snapshots, failures, journal_bytes;
+
+    bool has_thread;
+    pthread_t thread;
+    pthread_mutex_t lock; /* of what follows */
+    pthread_cond_t wake;
+    bool closing;
+};
+
+const char *store_directory(const char *uri)
+{
+    const size_t scheme = strlen(file_store_ops.scheme);
+
+    return strncmp(uri, file_store_ops.scheme, scheme) == 0 ? uri + scheme : NULL;
+}
+
+static void say(const struct file_store *s, const char *line)
+{
+    if (s->options.log)
+        s->options.log(s->options.log_ctx, line);
+}
+
+static int64_t clock_now(const struct file_store *s)
+{
+    return s->options.clock(s->options.clock_ctx);
+}
+
+static int64_t monotonic_ms(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+/* ---- failing, and the way back ----------------------------------------------------------- */
+
+static void enter_failed(struct file_store *s)
+{
+    enum condition running = RUNNING;
+    char line[256];
+
+    if (!atomic_compare_exchange_strong(&s->state, &running, FAILED))
+        return;
+    atomic_fetch_add(&s->failures, 1);
+    snprintf(line, sizeof line,
+             "store failed: %s: %s; policies decide by their on_error until the disk is back",
+             s->dir->path, strerror(s->dir->why));
+    say(s, line);
+}
+
+/* A new journal, then a snapshot under it; then the old journals go. If only the snapshot
+ * fails, the new journal serves the next try as well. */
+static weir_err roll_over(struct file_store *s, weir_diag *diag)
+{
+    const bool has_failed = s->state == FAILED;
+    const uint64_t size = journal_size(s->journal), epoch = s->epoch + !s->is_begun;
+    weir_err err;
+
+    if (!s->is_begun) {
+        err = journal_begin(s->journal, epoch);
+        if (err) {
+            enter_failed(s);
+            return diag_fail(diag, err, "cannot begin a new journal: %s", strerror(s->dir->why));
+        }
+    }
+    if (!s->is_begun && !has_failed) {
+        s->is_begun = true;
+        s->epoch = epoch;
+        s->old_bytes += size;
+        s->old_journals++;
+    }
+    err = snapshot_write(s->dir, s->table, s->journal, epoch, s->options.secret_id, clock_now(s),
+                         &s->allocator, &s->snapshot, diag);
+    if (err)
+        return err;
+    s->epoch = epoch;
+    s->is_begun = false;
+    s->old_bytes = s->old_journals = 0;
+    atomic_fetch_add(&s->snapshots, 1);
+    recovery_remove_before(s->dir, epoch);
+    return WEIR_OK;
+}
+
+static void try_the_way_back(struct file_store *s)
+{
+    const int64_t now = monotonic_ms();
+    weir_diag diag;
+
+    if (now < s->retry_at)
+        return;
+    s->retry_at = now + RETRY_MS;
+    s->is_begun = false;
+    s->dir->ops->remove(s->dir, SNAPSHOT_TEMPORARY); /* a full disk needs the room */
+    if (roll_over(s, &diag))
+        return;
+    atomic_store(&s->state, RUNNING);
+    say(s, "store recovered: everything that was counted is on disk again");
+}
+
+static void snapshot_if_worth_it(struct file_store *s)
+{
+    const uint64_t size = journal_size(s->journal) + s->old_bytes;
+    const uint64_t enough = s->snapshot.bytes > LEAST_JOURNAL ? s->snapshot.bytes : LEAST_JOURNAL;
+    const int64_t now = monotonic_ms();
+    weir_diag diag;
+    char line[sizeof diag.text + 64];
+
+    atomic_store(&s->journal_bytes, (int64_t)size);
+    if ((size < enough && s->old_journals < MOST_OLD_JOURNALS) || now < s->retry_at)
+        return;
+    s->retry_at = now + RETRY_MS;
+    if (roll_over(s, &diag)) {
+        snprintf(line, sizeof line, "no snapshot was taken, the journal goes on: %s", diag.text);
+        say(s, line);
+    }
+}
+
+/* What the keeper does each time it wakes. */
+static void keep(struct file_store *s)
+{
+    weir_err err = WEIR_OK;
+
+    if (s->state == FAILED) {
+        try_the_way_back(s);
+        return;
+    }
+    if (s->mode == SYNC_INTERVAL)
+        err = journal_sync(s->journal);
+    if (!err) {
+        if (s->mode == SYNC_ALWAYS)
+            journal_prepare(s->journal);
+        snapshot_if_worth_it(s);
+    } else {
+        enter_failed(s);
+    }
+}
+
+static void *keep_on(void *arg)
+{
+    struct file_store *s = arg;
+    const int64_t pause_ms = s->mode == SYNC_INTERVAL ? s->sync_ms : IDLE_MS;
+
+    pthread_mutex_lock(&s->lock);
+    while (!s->closing) {
+        struct timespec next;
+
+        clock_gettime(CLOCK_MONOTONIC, &next);
+        next.tv_sec += pause_ms / 1000;
+        next.tv_nsec += pause_ms % 1000 * 1000000;
+        next.tv_sec += next.tv_nsec / 1000000000;
+        next.tv_nsec %= 1000000000;
+        pthread_cond_timedwait(&s->wake, &s->lock, &next);
+        if (s->closing)
+            break;
+        pthread_mutex_unlock(&s->lock);
+        keep(s);
+        pthread_mutex_lock(&s->lock);
+    }
+    pthread_mutex_unlock(&s->lock);
+    return NULL;
+}
+
+/* ---- opening and closing ------------------------------------------------------------------- */
+
+static weir_err read_sync(struct file_store *s, const char *text, weir_diag *diag)
+{
+    char *end;
+    long n;
+
+    s->mode = SYNC_INTERVAL;
+    s->sync_ms = DEFAULT_SYNC_MS;
+    if (!text)
+        return WEIR_OK;
+    if (strcmp(text, "always") == 0) {
+        s->mode = SYNC_ALWAYS;
+        return WEIR_OK;
+    }
+    if (strcmp(text, "os") == 0) {
+        s->mode = SYNC_OS;
+        return WEIR_OK;
+    }
+    n = strtol(text, &end, 10);
+    if (end == text || (strcmp(end, "ms") != 0 && strcmp(end, "s") != 0))
+        n = 0;
+    s->sync_ms = strcmp(end, "s") == 0 ? n * 1000 : n;
+    if (n < 1 || s->sync_ms > MOST_SYNC_MS)
+        return diag_fail(diag, WEIR_EOPTION,
+                         "sync is always, os, or an interval from 1ms to 60s such as 50ms, not '%.20s'",
+                         text);
+    return WEIR_OK;
+}
+
+static weir_err recover(struct file_store *s, weir_diag *diag)
+{
+    struct recovery found;
+    char line[256];
+    weir_err err = recovery_run(s->dir, s->table, s->options.secret_id, RECOVERY_OPEN,
+                                &s->allocator, &found, diag);
+
+    if (err)
+        return err;
+    s->epoch = found.next_epoch;
+    s->snapshot = found.snapshot;
+    s->old_journals = found.journals;
+    s->old_bytes = found.journal_bytes;
+    if (found.torn_bytes > 0) {
+        snprintf(line, sizeof line, "the journal's end was torn: %" PRIu64 " bytes that nobody was told of were cut",
+                 found.torn_bytes);
+        say(s, line);
+    }
+    err = journal_new(&s->journal, s->dir, s->mode, s->options.secret_id, &s->allocator);
+    if (err)
+        return diag_fail(diag, err, "%s", weir_err_text(err));
+    err = journal_begin(s->journal, s->epoch);
+    if (err)
+        return diag_fail(diag, err, "cannot begin a journal in %s: %s", s->dir->path,
+                         strerror(s->dir->why));
+    table_keep_journal(s->table, s->journal);
+    return WEIR_OK;
+}
+
+static void free_store(struct file_store *s)
+{
+    weir_allocator allocator = s->allocator;
+
+    journal_free(s->journal);
+    table_free(s->table);
+    if (s->dir)
+        s->dir->ops->done(s->dir);
+    pthread_cond_destroy(&s->wake);
+    pthread_mutex_destroy(&s->lock);
+    alloc_free(&allocator, s);
+}
+
+static weir_err start_keeper(struct file_store *s, weir_diag *diag)
+{
+    int why;
+
+    if (s->options.no_thread)
+        return WEIR_OK;
+    why = pthread_create(&s->thread, NULL, keep_on, s);
+    if (why)
+        return diag_fail(diag, WEIR_ESYSTEM, "cannot start the store's thread: %s", strerror(why));
+    s->has_thread = true;
+    return WEIR_OK;
+}
+
+weir_err file_store_open_in(struct store **out, struct dir *dir, const struct store_options *options,
+                            weir_diag *diag)
+{
+    struct file_store *s = alloc_zeroed(&options->allocator, sizeof *s);
+    pthread_condattr_t monotonic;
+    weir_err err;
+
+    if (!s) {
+        dir->ops->done(dir);
+        return diag_fail(diag, WEIR_ENOMEM, "%s", weir_err_text(WEIR_ENOMEM));
+    }
+    s->store.ops = &file_store_ops;
+    s->allocator = options->allocator;
+    s->options = *options;
+    s->dir = dir;
+    pthread_mutex_init(&s->lock, NULL);
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&s->wake, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+    err = read_sync(s, options->sync, diag);
+    if (!err)
+        err = table_new(&s->table, options, diag);
+    if (!err)
+        err = recover(s, diag);
+    if (!err)
+        err = start_keeper(s, diag);
+    if (err) {
+        free_store(s);
+        return err;
+    }
+    *out = &s->store;
+    return WEIR_OK;
+}
+
+static weir_err open_file_store(struct store **out, const struct store_options *options,
+                                weir_diag *diag)
+{
+    const char *path = store_directory(options->uri);
+    struct dir *dir;
+    weir_err err;
+
+    if (path[0] == '\0')
+        return diag_fail(diag, WEIR_EOPTION, "name the directory, as in file:/var/lib/weir");
+    err = dir_open(&dir, path, &options->allocator, diag);
+    return err ? err : file_store_open_in(out, dir, options, diag);
+}
+
+static void close_file_store(struct store *store)
+{
+    struct file_store *s = (struct file_store *)store;
+
+    if (s->has_thread) {
+        pthread_mutex_lock(&s->lock);
+        s->closing = true;
+        pthread_cond_signal(&s->wake);
+        pthread_mutex_unlock(&s->lock);
+        pthread_join(s->thread, NULL);
+    }
+    if (s->state == RUNNING && journal_finish(s->journal))
+        enter_failed(s); /* says so */
+    free_store(s);
+}
+
+/* ---- asking ---------------------------------------------------------------------------------- */
+
+static void prefetch(struct store *store, struct key key)
+{
+    table_prefetch(((struct file_store *)store)->table, key);
+}
+
+/* Decided in memory, or not at all, as the question wants it. */
+static void answer_unkept(struct file_store *s, struct question *q, bool is_judged)
+{
+    if (!q->decide_anyway) {
+        q->err = WEIR_EIO;
+    } else {
+        if (!is_judged)
+            table_judge(s->table, q);
+        q->is_unkept = true;
+    }
+    q->done(q);
+}
+
+static void submit(struct store *store, struct turn *turn, struct question *q)
+{
+    struct file_store *s = (struct file_store *)store;
+
+    q->is_unkept = false;
+    if (s->state != RUNNING) {
+        answer_unkept(s, q, false);
+        return;
+    }
+    table_judge(s->table, q);
+    if (q->mark > turn->mark)
+        turn->mark = q->mark;
+    q->next = NULL;
+    if (turn->last)
+        turn->last->next = q;
+    else
+        turn->first = q;
+    turn->last = q;
+}
+
+static void commit(struct store *store, struct turn *turn)
+{
+    struct file_store *s = (struct file_store *)store;
+    struct question *q = turn->first, *next;
+    const bool is_kept = turn->mark == 0 || journal_commit(s->journal, turn->mark) == WEIR_OK;
+
+    *turn = (struct turn){ 0 };
+    if (!is_kept)
+        enter_failed(s);
+    for (; q; q = next) {
+        next = q->next;
+        if (is_kept || q->mark == 0 || journal_commit(s->journal, q->mark) == WEIR_OK)
+            q->done(q);
+        else
+            answer_unkept(s, q, true);
+    }
+}
+
+static void tick(struct store *store, int64_t now)
+{
+    struct file_store *s = (struct file_store *)store;
+
+    table_sweep(s->table, now);
+    if (s->options.no_thread)
+        keep(s);
+}
+
+static void stats(struct store *store, weir_stats *out)
+{
+    struct file_store *s = (struct file_store *)store;
+    const struct journal_counts counts = journal_counts(s->journal);
+
+    table_stats(s->table, out);
+    out->journal_bytes = s->journal_bytes;
+    out->journal_batches = (int64_t)counts.batches;
+    out->journal_syncs = (int64_t)counts.syncs;
+    out->snapshots = s->snapshots;
+    out->store_failures = s->failures;
+    out->has_failed = s->state != RUNNING;
+}
+
+const struct store_ops file_store_ops = {
+    .scheme = "file:",
+    .open = open_file_store,
+    .prefetch = prefetch,
+    .submit = submit,
+    .commit = commit,
+    .tick = tick,
+    .stats = stats,
+    .close = close_file_store,
+};

@@ -1,0 +1,401 @@
+/* journal.c - the write-ahead journal of the file store: the writing side.
+ *
+ * Records are appended to a buffer in memory while the shards of their keys are locked. A
+ * commit takes the whole buffer, writes it as one batch and, if asked, syncs it; meanwhile
+ * others append to the second buffer, and whoever is next takes that. So one write and one
+ * sync serve every decision that arrived while the last ones ran. No lock is held over either.
+ *
+ * RULES (test_journal.c has a test by each name)
+ *   J1  With sync always, no commit returns before the sync of its batch.
+ *   J2  A batch is replayed whole or not at all; what is appended together is in one batch.
+ *   J3  The records of one key are in the order of its decisions.
+ *   J4  After a failed write or sync, nothing is written to that file again: the kernel may
+ *       have dropped the pages it could not write, and a second sync would lie.
+ *   J5  A journal is deleted only when a synced snapshot has a later epoch.
+ *   J6  The next journal is made only when the last one is ended and synced. */
+#include "store/journal.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "store/journal_format.h"
+
+enum { FIRST_ROOM = 1 << 16, AHEAD = 4 << 20, ZEROS = 1 << 18 };
+
+/* A batch in the making: its header's place, then records. */
+struct batch {
+    char *bytes;
+    size_t len, room; /* len: 0 or the header and the records so far */
+};
+
+struct journal {
+    struct dir *dir;
+    weir_allocator allocator;
+    enum sync_mode mode;
+    unsigned char secret_id[16];
+
+    pthread_mutex_t lock; /* of all below but the file's bytes, which belong to the busy one */
+    pthread_cond_t idle;
+    bool busy;            /* a thread writes, or changes the file */
+    weir_err failed;
+    struct file *file;    /* NULL before the first epoch, and after a failure to make one */
+    uint64_t epoch, salt;
+    uint64_t end;         /* of what is written */
+    uint64_t prepared;    /* of what was written ahead */
+    struct batch batch, spare;
+    uint64_t appended, written, synced; /* records, of all epochs */
+    uint64_t lost_after, lost_upto;     /* marks of a failed epoch that were never durable */
+    struct journal_counts counts;
+};
+
+weir_err journal_new(struct journal **out, struct dir *dir, enum sync_mode mode,
+                     const unsigned char secret_id[16], const weir_allocator *allocator)
+{
+    struct journal *j = alloc_zeroed(allocator, sizeof *j);
+
+    if (!j)
+        return WEIR_ENOMEM;
+    j->dir = dir;
+    j->allocator = *allocator;
+    j->mode = mode;
+    memcpy(j->secret_id, secret_id, sizeof j->secret_id);
+    pthread_mutex_init(&j->lock, NULL);
+    pthread_cond_init(&j->idle, NULL);
+    *out = j;
+    return WEIR_OK;
+}
+
+void journal_free(struct journal *j)
+{
+    weir_allocator allocator;
+
+    if (!j)
+        return;
+    allocator = j->allocator;
+    if (j->file)
+        j->dir->ops->close(j->file);
+    alloc_free(&allocator, j->batch.bytes);
+    alloc_free(&allocator, j->spare.bytes);
+    pthread_cond_destroy(&j->idle);
+    pthread_mutex_destroy(&j->lock);
+    alloc_free(&allocator, j);
+}
+
+/* ---- appending ------------------------------------------------------------------------- */
+
+static bool make_room(struct journal *j, size_t more)
+{
+    struct batch *b = &j->batch;
+    size_t room = b->room ? b->room : FIRST_ROOM;
+    char *bytes;
+
+    if (b->len == 0)
+        b->len = sizeof(struct batch_header);
+    while (room < b->len + more)
+        room *= 2;
+    if (room == b->room)
+        return true;
+    bytes = alloc_resize(&j->allocator, b->bytes, room);
+    if (!bytes)
+        return false;
+    b->bytes = bytes;
+    b->room = room;
+    return true;
+}
+
+uint64_t journal_append(struct journal *j, const struct record *records, size_t n)
+{
+    const size_t size = n * sizeof *records;
+    uint64_t mark;
+
+    pthread_mutex_lock(&j->lock);
+    if (!j->failed && !make_room(j, size))
+        j->failed = WEIR_ENOMEM;
+    if (j->failed) {
+        mark = JOURNAL_LOST;
+    } else {
+        memcpy(j->batch.bytes + j->batch.len, records, size);
+        j->batch.len += size;
+        mark = j->appended += n;
+    }
+    pthread_mutex_unlock(&j->lock);
+    return mark;
+}
+
+/* ---- writing --------------------------------------------------------------------------- */
+
+static void seal(struct batch *b, uint64_t number, uint64_t synced, uint64_t salt)
+{
+    struct batch_header h = {
+        .magic = BATCH_MAGIC,
+        .count = (uint32_t)((b->len - sizeof h) / sizeof(struct record)),
+        .number = number,
+        .synced = synced,
+    };
+
+    h.checksum = batch_checksum(&h, b->bytes + sizeof h, salt);
+    memcpy(b->bytes, &h, sizeof h);
+}
+
+/* Write all that is appended, as the one thread that does. The lock is held before and after,
+ * not while the disk works. */
+static void write_batch(struct journal *j, bool sync)
+{
+    struct batch taken = j->batch;
+    const uint64_t upto = j->appended, number = j->written, synced = j->synced, at = j->end;
+    const bool has_records = taken.len > sizeof(struct batch_header);
+    weir_err err = WEIR_OK;
+
+    j->busy = true;
+    j->batch = j->spare;
+    j->batch.len = 0;
+    j->spare = (struct batch){ 0 };
+    pthread_mutex_unlock(&j->lock);
+    if (has_records) {
+        seal(&taken, number, synced, j->salt);
+        err = j->dir->ops->write(j->file, at, taken.bytes, taken.len);
+    }
+    if (!err && sync)
+        err = j->dir->ops->sync(j->file);
+    pthread_mutex_lock(&j->lock);
+    j->counts.batches += has_records;
+    j->counts.syncs += sync;
+    if (err) {
+        j->failed = err;
+        j->counts.failures++;
+    } else {
+        if (has_records)
+            j->end = at + taken.len;
+        j->written = upto;
+        if (sync)
+            j->synced = upto;
+    }
+    j->spare = taken;
+    j->busy = false;
+    pthread_cond_broadcast(&j->idle);
+}
+
+static uint64_t durable(const struct journal *j)
+{
+    return j->mode == SYNC_ALWAYS ? j->synced : j->written;
+}
+
+static bool is_lost(const struct journal *j, uint64_t mark)
+{
+    return mark == JOURNAL_LOST || (mark > j->lost_after && mark <= j->lost_upto);
+}
+
+weir_err journal_commit(struct journal *j, uint64_t mark)
+{
+    weir_err err;
+
+    pthread_mutex_lock(&j->lock);
+    while (!j->failed && !is_lost(j, mark) && durable(j) < mark) {
+        if (j->busy)
+            pthread_cond_wait(&j->idle, &j->lock);
+        else
+            write_batch(j, j->mode == SYNC_ALWAYS);
+    }
+    err = !is_lost(j, mark) && durable(j) >= mark ? WEIR_OK : WEIR_EIO;
+    pthread_mutex_unlock(&j->lock);
+    return err;
+}
+
+/* Wait until no other thread writes. The lock is held. */
+static void wait_idle(struct journal *j)
+{
+    while (j->busy)
+        pthread_cond_wait(&j->idle, &j->lock);
+}
+
+weir_err journal_sync(struct journal *j)
+{
+    weir_err err;
+
+    pthread_mutex_lock(&j->lock);
+    wait_idle(j);
+    if (!j->failed && j->synced < j->appended)
+        write_batch(j, true);
+    err = j->failed;
+    pthread_mutex_unlock(&j->lock);
+    return err;
+}
+
+void journal_prepare(struct journal *j)
+{
+    static const char zeros[ZEROS];
+    struct file *file;
+    uint64_t from;
+    weir_err err = WEIR_OK;
+
+    pthread_mutex_lock(&j->lock);
+    wait_idle(j);
+    from = j->prepared > j->end ? j->prepared : j->end;
+    file = j->failed || from >= j->end + AHEAD / 2 ? NULL : j->file;
+    j->busy = file != NULL; /* nobody may put another file in its place meanwhile */
+    pthread_mutex_unlock(&j->lock);
+    if (!file)
+        return;
+    for (uint64_t at = from; !err && at < from + AHEAD; at += ZEROS)
+        err = j->dir->ops->write(file, at, zeros, ZEROS);
+    if (!err)
+        err = j->dir->ops->sync(file);
+    pthread_mutex_lock(&j->lock);
+    if (err) {
+        j->failed = err;
+        j->counts.failures++;
+    } else {
+        j->prepared = from + AHEAD;
+    }
+    j->busy = false;
+    pthread_cond_broadcast(&j->idle);
+    pthread_mutex_unlock(&j->lock);
+}
+
+/* ---- beginning and ending -------------------------------------------------------------- */
+
+void journal_name(uint64_t epoch, char out[DIR_NAME])
+{
+    snprintf(out, DIR_NAME, "journal.%llu", (unsigned long long)epoch);
+}
+
+bool journal_is_name(const char *name, uint64_t *epoch)
+{
+    char expected[DIR_NAME];
+    unsigned long long n;
+
+    if (sscanf(name, "journal.%llu", &n) != 1)
+        return false;
+    journal_name(n, expected);
+    *epoch = n;
+    return strcmp(name, expected) == 0;
+}
+
+/* The end mark tells a reader that nothing is missing; it is synced with all before it. */
+static weir_err end_file(struct journal *j)
+{
+    struct batch_header h = { .magic = BATCH_MAGIC, .number = j->written, .synced = j->written };
+    weir_err err;
+
+    h.checksum = batch_checksum(&h, NULL, j->salt);
+    err = j->dir->ops->write(j->file, j->end, &h, sizeof h);
+    return err ? err : j->dir->ops->sync(j->file);
+}
+
+static weir_err make_file(const struct journal *j, uint64_t epoch, bool restarted,
+                          struct file **out, uint64_t *salt)
+{
+    struct journal_header h = {
+        .magic = JOURNAL_MAGIC,
+        .version = JOURNAL_VERSION,
+        .restarted = restarted,
+        .epoch = epoch,
+        .first = j->written,
+    };
+    char name[DIR_NAME];
+    weir_err err;
+
+    h.salt = hash_salt();
+    memcpy(h.secret_id, j->secret_id, sizeof h.secret_id);
+    h.checksum = journal_header_checksum(&h);
+    journal_name(epoch, name);
+    err = j->dir->ops->create(j->dir, name, out);
+    if (err)
+        return err;
+    err = j->dir->ops->write(*out, 0, &h, sizeof h);
+    if (!err)
+        err = j->dir->ops->sync(*out);
+    if (!err)
+        err = j->dir->ops->sync_dir(j->dir);
+    if (err) {
+        j->dir->ops->close(*out);
+        *out = NULL;
+    }
+    *salt = h.salt;
+    return err;
+}
+
+weir_err journal_begin(struct journal *j, uint64_t epoch)
+{
+    struct file *file = NULL;
+    uint64_t salt;
+    bool has_failed;
+    weir_err err = WEIR_OK;
+
+    pthread_mutex_lock(&j->lock);
+    wait_idle(j);
+    if (!j->failed && j->file) {
+        write_batch(j, true);
+        wait_idle(j); /* another thread may have been quicker */
+    }
+    j->busy = true; /* what is appended from here on goes to the new file */
+    has_failed = j->failed;
+    if (has_failed) {
+        j->lost_after = durable(j);
+        j->lost_upto = j->appended;
+        j->written = j->synced = j->appended;
+        j->batch.len = 0;
+    }
+    pthread_mutex_unlock(&j->lock);
+
+    if (!has_failed && j->file)
+        err = end_file(j);
+    if (!err)
+        err = make_file(j, epoch, has_failed, &file, &salt);
+
+    pthread_mutex_lock(&j->lock);
+    if (err) {
+        j->failed = err;
+        j->counts.failures++;
+    } else {
+        if (j->file)
+            j->dir->ops->close(j->file);
+        j->file = file;
+        j->epoch = epoch;
+        j->salt = salt;
+        j->end = j->prepared = sizeof(struct journal_header);
+        j->failed = WEIR_OK;
+    }
+    j->busy = false;
+    pthread_cond_broadcast(&j->idle);
+    pthread_mutex_unlock(&j->lock);
+    return err;
+}
+
+weir_err journal_finish(struct journal *j)
+{
+    weir_err err = journal_sync(j);
+
+    return err || !j->file ? err : end_file(j);
+}
+
+uint64_t journal_size(struct journal *j)
+{
+    uint64_t size;
+
+    pthread_mutex_lock(&j->lock);
+    size = j->end;
+    pthread_mutex_unlock(&j->lock);
+    return size;
+}
+
+uint64_t journal_records(struct journal *j)
+{
+    uint64_t records;
+
+    pthread_mutex_lock(&j->lock);
+    records = j->appended;
+    pthread_mutex_unlock(&j->lock);
+    return records;
+}
+
+struct journal_counts journal_counts(struct journal *j)
+{
+    struct journal_counts counts;
+
+    pthread_mutex_lock(&j->lock);
+    counts = j->counts;
+    pthread_mutex_unlock(&j->lock);
+    return counts;
+}

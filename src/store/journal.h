@@ -1,0 +1,87 @@
+/* journal.h - the write-ahead journal of the file store: group commit, one file an epoch. */
+#ifndef WEIR_STORE_JOURNAL_H
+#define WEIR_STORE_JOURNAL_H
+
+#include "base/dir.h"
+#include "store/record.h"
+
+/* When a decision may be answered. */
+enum sync_mode {
+    SYNC_INTERVAL, /* written; synced every so often by journal_sync() */
+    SYNC_ALWAYS,   /* synced */
+    SYNC_OS,       /* written; synced when the system likes */
+};
+
+struct journal;
+
+/* `secret_id` tells the secret that the keys are hashed with. */
+WEIR_MUSTCHECK weir_err journal_new(struct journal **out, struct dir *dir, enum sync_mode mode,
+                                    const unsigned char secret_id[16],
+                                    const weir_allocator *allocator);
+void journal_free(struct journal *j); /* does no I/O: see journal_finish() */
+
+/* Begin the file of this epoch. Of a journal that is under way, what was appended before is
+ * written to the old file, which is ended and synced. After a failure it begins anew: what
+ * was not written is dropped, and the caller has a snapshot taken that has it. */
+WEIR_MUSTCHECK weir_err journal_begin(struct journal *j, uint64_t epoch);
+
+#define JOURNAL_LOST UINT64_MAX /* a mark that no commit will confirm */
+
+/* Append together, all or nothing to a reader. Never fails: what cannot be kept is reported
+ * by the commit. Returns the mark to commit. Called with the shards of the keys locked. */
+uint64_t journal_append(struct journal *j, const struct record *records, size_t n);
+
+/* Return when everything up to the mark is as durable as the mode asks. One thread writes for
+ * all that wait. WEIR_EIO: it is not, and never will be in this epoch. */
+WEIR_MUSTCHECK weir_err journal_commit(struct journal *j, uint64_t mark);
+
+/* Sync what was written. */
+WEIR_MUSTCHECK weir_err journal_sync(struct journal *j);
+
+/* Have written zeros ahead of the end, so that a sync need not also change the file's size. */
+void journal_prepare(struct journal *j);
+
+/* Write, sync and mark the end. */
+WEIR_MUSTCHECK weir_err journal_finish(struct journal *j);
+
+uint64_t journal_size(struct journal *j);    /* bytes of the current file */
+uint64_t journal_records(struct journal *j); /* of all epochs of this process */
+
+struct journal_counts {
+    uint64_t batches, syncs, failures;
+};
+
+struct journal_counts journal_counts(struct journal *j);
+
+void journal_name(uint64_t epoch, char out[DIR_NAME]);
+bool journal_is_name(const char *name, uint64_t *epoch);
+
+/* ---- reading --------------------------------------------------------------------------- */
+
+enum journal_end {
+    JOURNAL_ENDED,  /* whole, and its end is marked */
+    JOURNAL_WHOLE,  /* whole; the process that wrote it was killed */
+    JOURNAL_TORN,   /* what follows the last whole batch was never synced */
+    JOURNAL_BAD,    /* what follows had been synced: it is damaged */
+    JOURNAL_EMPTY,  /* it has not even a header: a crash while it was made */
+    JOURNAL_FOREIGN /* another format version, or another secret: see the diag */
+};
+
+struct journal_reading {
+    enum journal_end end;
+    bool restarted; /* began after a failure: counts only under a snapshot of its epoch */
+    uint64_t epoch;
+    uint64_t good;    /* bytes that are whole */
+    uint64_t torn;    /* bytes that are not, up to the last that is not zero */
+    uint64_t records; /* replayed */
+};
+
+/* Hand each record of each whole batch to `each` (false: stop, out of memory), but none of a
+ * restarted journal unless its epoch is `base`. With `salvage`, damaged parts are passed over. */
+WEIR_MUSTCHECK weir_err journal_read(struct dir *dir, const char *name,
+                                     const unsigned char secret_id[16], uint64_t base, bool salvage,
+                                     const weir_allocator *allocator,
+                                     bool (*each)(void *ctx, const struct record *r), void *ctx,
+                                     struct journal_reading *out, weir_diag *diag);
+
+#endif

@@ -1,0 +1,200 @@
+/* journal_read.c - the write-ahead journal of the file store: the reading side.
+ *
+ * RECOVERY reads batches until one is short, fails its checksum or has another number than
+ * the one before it promised, and ends the journal there. Each batch says how many records
+ * were synced when it was written: if a later valid batch says that the bad one had been,
+ * this is damage and not a torn tail, and nothing of it is trusted. */
+#include <errno.h>
+#include <string.h>
+
+#include "base/diag.h"
+#include "store/journal.h"
+#include "store/journal_format.h"
+
+#define HINT                                                                                       \
+    ". `weir store check` tells more, and `weir store repair` keeps all that verifies"
+
+/* A whole file in memory. */
+struct image {
+    char *bytes;
+    uint64_t size;
+};
+
+static weir_err load(struct dir *dir, const char *name, const weir_allocator *allocator,
+                     struct image *out, weir_diag *diag)
+{
+    struct file *f;
+    weir_err err = dir->ops->open(dir, name, &f);
+
+    *out = (struct image){ 0 };
+    if (err)
+        return diag_fail(diag, err, "cannot open %s/%s: %s", dir->path, name, strerror(dir->why));
+    err = dir->ops->size(f, &out->size);
+    if (!err && out->size > 0) {
+        out->bytes = alloc_resize(allocator, NULL, out->size);
+        err = out->bytes ? dir->ops->read(f, 0, out->bytes, out->size) : WEIR_ENOMEM;
+    }
+    dir->ops->close(f);
+    if (err == WEIR_ENOMEM)
+        return diag_fail(diag, err, "there is no memory to read %s/%s", dir->path, name);
+    if (err)
+        return diag_fail(diag, err, "cannot read %s/%s: %s", dir->path, name, strerror(dir->why));
+    return WEIR_OK;
+}
+
+/* The batch at this place, if there is one. */
+static const struct batch_header *batch_at(const struct image *f, uint64_t at, uint64_t salt)
+{
+    const struct batch_header *h = (const struct batch_header *)(f->bytes + at);
+
+    if (at + sizeof *h > f->size || h->magic != BATCH_MAGIC ||
+        h->count > (f->size - at - sizeof *h) / sizeof(struct record))
+        return NULL;
+    return h->checksum == batch_checksum(h, h + 1, salt) ? h : NULL;
+}
+
+/* Does a batch behind `at` say that record `number` had been synced? */
+static bool was_synced(const struct image *f, uint64_t at, uint64_t number, uint64_t salt)
+{
+    for (at += JOURNAL_STEP; at + sizeof(struct batch_header) <= f->size; at += JOURNAL_STEP) {
+        const struct batch_header *h = batch_at(f, at, salt);
+
+        if (h && h->synced > number)
+            return true;
+    }
+    return false;
+}
+
+static uint64_t used_size(const struct image *f, uint64_t from)
+{
+    uint64_t end = f->size;
+
+    while (end > from && f->bytes[end - 1] == 0)
+        end--;
+    return end;
+}
+
+static enum journal_end read_header(const struct image *f, const char *name,
+                                    const unsigned char secret_id[16], struct journal_header *out,
+                                    weir_diag *diag)
+{
+    if (f->size < sizeof *out)
+        return JOURNAL_EMPTY;
+    memcpy(out, f->bytes, sizeof *out);
+    if (out->magic == JOURNAL_MAGIC && out->version != JOURNAL_VERSION &&
+        out->checksum == journal_header_checksum(out)) {
+        diag_set(diag,
+                 "%s has format version %u, and this program writes version %d: open it with the "
+                 "program that wrote it",
+                 name, out->version, JOURNAL_VERSION);
+        return JOURNAL_FOREIGN;
+    }
+    if (out->magic != JOURNAL_MAGIC || out->checksum != journal_header_checksum(out))
+        return JOURNAL_EMPTY;
+    if (memcmp(out->secret_id, secret_id, sizeof out->secret_id) != 0) {
+        diag_set(diag,
+                 "%s was written with another secret: with this one nobody would be known again. "
+                 "Give the secret file it was made with",
+                 name);
+        return JOURNAL_FOREIGN;
+    }
+    return JOURNAL_WHOLE;
+}
+
+struct replay {
+    bool (*each)(void *ctx, const struct record *r);
+    void *ctx;
+};
+
+/* Replay whole batches from out->good on, until one is missing. */
+static weir_err replay_batches(const struct image *f, const char *name, uint64_t salt,
+                               const struct replay *replay, uint64_t *number,
+                               struct journal_reading *out, weir_diag *diag)
+{
+    const struct batch_header *batch;
+
+    while ((batch = batch_at(f, out->good, salt)) && batch->number == *number) {
+        const struct record *records = (const struct record *)(batch + 1);
+
+        for (uint32_t i = 0; i < batch->count; i++)
+            if (!replay->each(replay->ctx, &records[i]))
+                return diag_fail(diag, WEIR_ENOMEM, "there is no memory to replay %s", name);
+        out->good += sizeof *batch + batch->count * sizeof(struct record);
+        out->records += batch->count;
+        *number += batch->count;
+        out->end = batch->count == 0 ? JOURNAL_ENDED : JOURNAL_WHOLE;
+    }
+    return WEIR_OK;
+}
+
+/* Go on behind damage: at the next batch that verifies. False: there is none. */
+static bool skip_damage(const struct image *f, uint64_t salt, uint64_t *number,
+                        struct journal_reading *out)
+{
+    for (uint64_t at = out->good + JOURNAL_STEP; at + sizeof(struct batch_header) <= f->size;
+         at += JOURNAL_STEP) {
+        const struct batch_header *batch = batch_at(f, at, salt);
+
+        if (batch) {
+            out->good = at;
+            *number = batch->number;
+            return true;
+        }
+    }
+    return false;
+}
+
+static weir_err read_image(const struct image *f, const char *name,
+                           const unsigned char secret_id[16], uint64_t base, bool salvage,
+                           const struct replay *replay, struct journal_reading *out, weir_diag *diag)
+{
+    struct journal_header header;
+    uint64_t number;
+    weir_err err;
+
+    out->end = read_header(f, name, secret_id, &header, diag);
+    out->torn = used_size(f, 0);
+    if (out->end == JOURNAL_EMPTY && out->torn > sizeof header) { /* it was used, so it had one */
+        out->end = JOURNAL_BAD;
+        diag_set(diag, "%s is damaged: its header does not verify%s", name, HINT);
+    }
+    if (out->end != JOURNAL_WHOLE)
+        return WEIR_OK;
+    out->epoch = header.epoch;
+    out->restarted = header.restarted;
+    out->good = sizeof header;
+    if (out->restarted && out->epoch != base)
+        return WEIR_OK;
+    number = header.first;
+    err = replay_batches(f, name, header.salt, replay, &number, out, diag);
+    if (err)
+        return err;
+    out->torn = used_size(f, out->good) - out->good;
+    if (was_synced(f, out->good, number, header.salt) || (out->torn > 0 && out->end == JOURNAL_ENDED)) {
+        out->end = JOURNAL_BAD;
+        diag_set(diag, "%s is damaged at byte %llu: what is there had been synced%s", name,
+                 (unsigned long long)out->good, HINT);
+        while (salvage && !err && skip_damage(f, header.salt, &number, out))
+            err = replay_batches(f, name, header.salt, replay, &number, out, diag);
+        out->end = JOURNAL_BAD;
+    } else if (out->torn > 0) {
+        out->end = JOURNAL_TORN;
+    }
+    return err;
+}
+
+weir_err journal_read(struct dir *dir, const char *name, const unsigned char secret_id[16],
+                      uint64_t base, bool salvage, const weir_allocator *allocator,
+                      bool (*each)(void *ctx, const struct record *r), void *ctx,
+                      struct journal_reading *out, weir_diag *diag)
+{
+    const struct replay replay = { each, ctx };
+    struct image f;
+    weir_err err = load(dir, name, allocator, &f, diag);
+
+    *out = (struct journal_reading){ .end = JOURNAL_EMPTY };
+    if (!err)
+        err = read_image(&f, name, secret_id, base, salvage, &replay, out, diag);
+    alloc_free(allocator, f.bytes);
+    return err;
+}
