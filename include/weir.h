@@ -169,7 +169,8 @@ typedef struct weir_request {
     int64_t limit;
     int64_t window_ms;
     int64_t burst;        /* 0: limit; token and leaky bucket only */
-    int64_t precision_ms; /* 0: as SEMANTICS says; sliding window only */
+    int64_t precision_ms; /* 0: 1 up to a limit of 60, else a 60th of the window;
+                             sliding window only */
     weir_algorithm algorithm;
 } weir_request;
 

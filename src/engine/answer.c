@@ -136,7 +136,14 @@ static void decide_by(const weir_rule_answer *best, weir_answer *a)
     a->remaining = best->remaining;
     a->retry_after_ms = a->allowed ? 0 : best->retry_after_ms;
     a->reset_after_ms = best->reset_after_ms;
-    a->delay_ms = a->allowed ? best->delay_ms : 0;
+}
+
+/* What is admitted waits for the longest of its queues. */
+static void delay_by_longest(weir_answer *a)
+{
+    for (size_t i = 0; i < a->rule_count && a->allowed; i++)
+        if (!a->rules[i].shadow && a->rules[i].delay_ms > a->delay_ms)
+            a->delay_ms = a->rules[i].delay_ms;
 }
 
 void answer_from_charges(struct check *check)
@@ -163,4 +170,5 @@ void answer_from_charges(struct check *check)
                 best = &a->rules[i];
     }
     decide_by(best, a);
+    delay_by_longest(a);
 }

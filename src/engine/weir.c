@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -18,19 +19,23 @@
 enum {
     DEFAULT_MAX_KEYS = 1 << 24,
     TICK_MS = 100,
-    MANY = 8, /* checks under way at once: enough to hide the latency of memory */
+    MANY = 8,   /* checks that are looked up together: enough to hide the latency of memory */
+    GROUP = 64, /* checks that are committed together */
 };
 
 struct weir {
     struct engine engine;
     struct published policies; /* a struct policies, or NULL */
     struct policy_source source;
+    bool ignores_environment;
     struct names *names;
     weir_allocator allocator;
     weir_clock clock;
     void *clock_ctx;
     weir_log log;
     void *log_ctx;
+
+    _Atomic(struct check *) group; /* memory for GROUP checks, or NULL: somebody uses it */
 
     bool has_thread;
     pthread_t thread;
@@ -138,14 +143,16 @@ static bool has_policies(const weir *w)
     return w->source.file || w->source.text;
 }
 
-static weir_err load(weir *w, struct policies **out, weir_diag *diag)
+static weir_err load(const weir *w, struct policies **out, weir_diag *diag)
 {
+    struct policy_source source = w->source;
     struct problems problems;
     weir_err err;
 
     *out = NULL;
+    source.environment = w->ignores_environment ? NULL : (const char *const *)environ;
     problems_init(&problems, &w->allocator);
-    err = policies_load(&w->source, out, &problems);
+    err = policies_load(&source, out, &problems);
     if (err == WEIR_ENOMEM)
         diag_set(diag, "%s", weir_err_text(err));
     else if (err)
@@ -180,8 +187,7 @@ static weir_err keep_options(weir *w, const weir_options *o)
     w->log = o->log;
     w->log_ctx = o->log_ctx;
     w->source.allocator = w->allocator;
-    w->source.environment = o->flags & WEIR_IGNORE_ENVIRONMENT ? NULL
-                                                               : (const char *const *)environ;
+    w->ignores_environment = o->flags & WEIR_IGNORE_ENVIRONMENT;
     w->source.secret = &w->engine.secret;
     w->names = names_new(&w->allocator);
     w->source.names = w->names;
@@ -304,6 +310,7 @@ void weir_close(weir *w)
     pthread_cond_destroy(&w->wake);
     pthread_mutex_destroy(&w->lock);
     names_free(w->names);
+    alloc_free(&allocator, w->group);
     alloc_free(&allocator, (void *)w->source.file);
     alloc_free(&allocator, (void *)w->source.text);
     alloc_free(&allocator, w);
@@ -375,32 +382,50 @@ weir_err weir_reset(weir *w, const weir_request *r, weir_answer *a, weir_diag *d
 }
 
 /* A few at a time: find all their places in memory first, then go there. */
-static weir_err check_some(weir *w, const weir_request *requests, weir_answer *answers, size_t n,
-                           int64_t now, const void *policies, weir_diag *diag)
+static weir_err ask_some(weir *w, struct turn *turn, struct check *checks, size_t n, int64_t now,
+                         weir_diag *diag)
 {
-    struct check checks[MANY];
-    struct turn turn = { 0 };
     weir_err first = WEIR_OK;
 
     for (size_t i = 0; i < n; i++) {
-        weir_err err;
+        weir_err err = engine_prepare(&w->engine, &checks[i], first ? NULL : diag);
 
-        checks[i].request = &requests[i];
-        checks[i].verb = VERB_CHECK;
-        checks[i].peek = false;
-        checks[i].answer = &answers[i];
-        checks[i].done = NULL;
-        checks[i].policies = policies;
-        err = engine_prepare(&w->engine, &checks[i], first ? NULL : diag);
         if (err && !first)
             first = err;
     }
     for (size_t i = 0; i < n; i++)
-        if (!answers[i].err)
+        if (!checks[i].answer->err)
             engine_prefetch(&w->engine, &checks[i]);
     for (size_t i = 0; i < n; i++)
-        if (!answers[i].err)
-            engine_ask(&w->engine, &turn, &checks[i], now);
+        if (!checks[i].answer->err)
+            engine_ask(&w->engine, turn, &checks[i], now);
+    return first;
+}
+
+/* As many as there is room for, and one commit for all of them. */
+static weir_err check_group(weir *w, struct check *checks, const weir_request *requests,
+                            weir_answer *answers, size_t n, const void *policies, weir_diag *diag)
+{
+    struct turn turn = { 0 };
+    const int64_t now = clock_now(w);
+    weir_err first = WEIR_OK;
+
+    for (size_t i = 0; i < n; i += MANY) {
+        size_t some = n - i < MANY ? n - i : MANY;
+        weir_err err;
+
+        for (size_t k = i; k < i + some; k++) {
+            checks[k].request = &requests[k];
+            checks[k].verb = VERB_CHECK;
+            checks[k].peek = false;
+            checks[k].answer = &answers[k];
+            checks[k].done = NULL;
+            checks[k].policies = policies;
+        }
+        err = ask_some(w, &turn, checks + i, some, now, first ? NULL : diag);
+        if (!first)
+            first = err;
+    }
     engine_commit(&w->engine, &turn);
     return first;
 }
@@ -408,19 +433,33 @@ static weir_err check_some(weir *w, const weir_request *requests, weir_answer *a
 weir_err weir_check_many(weir *w, const weir_request *requests, weir_answer *answers, size_t n,
                          weir_diag *diag)
 {
+    struct check few[MANY], *checks = few;
     struct published_visit visit = published_enter(&w->policies);
-    const int64_t now = clock_now(w);
     weir_err first = WEIR_OK;
+    size_t room = MANY;
 
-    for (size_t i = 0; i < n; i += MANY) {
-        size_t some = n - i < MANY ? n - i : MANY;
-        weir_err err = check_some(w, requests + i, answers + i, some, now, visit.current,
-                                  first ? NULL : diag);
+    if (n > MANY) { /* the block of the last call that had one, if nobody else has it */
+        checks = atomic_exchange(&w->group, NULL);
+        if (!checks)
+            checks = alloc_resize(&w->allocator, NULL, GROUP * sizeof *checks);
+        if (checks)
+            room = GROUP;
+        else
+            checks = few;
+    }
+    for (size_t i = 0; i < n; i += room) {
+        size_t some = n - i < room ? n - i : room;
+        weir_err err = check_group(w, checks, requests + i, answers + i, some, visit.current,
+                                   first ? NULL : diag);
 
         if (!first)
             first = err;
     }
     published_leave(&w->policies, visit);
+    if (checks != few) {
+        checks = atomic_exchange(&w->group, checks);
+        alloc_free(&w->allocator, checks);
+    }
     return first;
 }
 

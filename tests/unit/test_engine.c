@@ -195,10 +195,14 @@ static void who_waits_as_long_as_told_is_let_in(void **state)
     weir_close(w);
 }
 
-static void the_delay_is_that_of_the_rule_that_decided(void **state)
+static void the_delay_is_the_longest_of_all_rules(void **state)
 {
-    weir *w = open_text(
-        POLICIES("  call: {limit: 10 per 1s, burst: 3, algorithm: leaky_bucket}\n"));
+    weir *w = open_text(POLICIES("  call: {limit: 10 per 1s, burst: 3, algorithm: leaky_bucket}\n"
+                                 "  calls:\n"
+                                 "    algorithm: leaky_bucket\n"
+                                 "    rules:\n"
+                                 "      slow: {limit: 2 per 1s, burst: 9}\n"
+                                 "      fast: {limit: 10 per 1s, burst: 3}\n"));
 
     (void)state;
     assert_int_equal(check(w, NOW, "call").delay_ms, 0);
@@ -206,6 +210,9 @@ static void the_delay_is_that_of_the_rule_that_decided(void **state)
     assert_int_equal(check(w, NOW, "call").delay_ms, 200);
     assert_false(check(w, NOW, "call").allowed);
     assert_int_equal(check(w, NOW, "call").delay_ms, 0);
+    assert_int_equal(check(w, NOW, "calls").delay_ms, 0);
+    assert_string_equal(check(w, NOW, "calls").rule, "fast"); /* has less remaining */
+    assert_int_equal(check(w, NOW, "calls").delay_ms, 1000);
     weir_close(w);
 }
 
@@ -471,7 +478,7 @@ int main(void)
         cmocka_unit_test(a_denied_check_names_the_rule_with_the_longest_wait),
         cmocka_unit_test(retry_after_soonest_answers_the_shortest_wait),
         cmocka_unit_test(who_waits_as_long_as_told_is_let_in),
-        cmocka_unit_test(the_delay_is_that_of_the_rule_that_decided),
+        cmocka_unit_test(the_delay_is_the_longest_of_all_rules),
         cmocka_unit_test(a_rule_in_shadow_is_charged_alone_and_never_decides),
         cmocka_unit_test(a_policy_in_shadow_lets_everything_through_and_says_what_it_would_refuse),
         cmocka_unit_test(a_shadow_limit_is_counted_beside_the_live_one),
