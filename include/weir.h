@@ -92,12 +92,12 @@ typedef enum weir_source {
 WEIR_API const char *weir_source_name(weir_source source); /* "store" */
 
 /* Bounds that hold everywhere. */
-#define WEIR_MAX_RULES 16       /* rules in one policy */
-#define WEIR_MAX_ATTRIBUTES 16  /* attributes in one request */
-#define WEIR_MAX_NAME 64        /* bytes in the name of a policy, rule, plan or attribute */
-#define WEIR_MAX_IDENTITY 4096  /* bytes of the values that one rule counts by, together */
+#define WEIR_MAX_RULES 16      /* rules in one policy */
+#define WEIR_MAX_ATTRIBUTES 16 /* attributes in one request */
+#define WEIR_MAX_NAME 64       /* bytes in the name of a policy, rule, plan or attribute */
+#define WEIR_MAX_IDENTITY 4096 /* bytes of the values that one rule counts by, together */
 #define WEIR_MAX_AMOUNT ((int64_t)1 << 53) /* limit * window and burst * window stay below */
-#define WEIR_NEVER (-1)         /* a retry_after_ms: waiting will not help */
+#define WEIR_NEVER (-1)                    /* a retry_after_ms: waiting will not help */
 
 /* ---- opening ------------------------------------------------------------------------ */
 
@@ -109,8 +109,8 @@ typedef struct weir_allocator {
     void *ctx;
 } weir_allocator;
 
-typedef int64_t (*weir_clock)(void *ctx);                    /* ms since the Unix epoch */
-typedef void (*weir_log)(void *ctx, const char *line);       /* one line, no newline */
+typedef int64_t (*weir_clock)(void *ctx);              /* ms since the Unix epoch */
+typedef void (*weir_log)(void *ctx, const char *line); /* one line, no newline */
 
 enum {
     WEIR_TRUST_NOW = 1 << 0,          /* weir_request.now may be used (tests, replay) */
@@ -132,13 +132,14 @@ typedef struct weir_options {
     weir_allocator allocator; /* zero: malloc */
     weir_clock clock;         /* NULL: the system's */
     void *clock_ctx;
-    weir_log log;             /* NULL: nothing is logged */
+    weir_log log; /* NULL: nothing is logged */
     void *log_ctx;
 } weir_options;
 
 typedef struct weir weir;
 
-WEIR_API WEIR_MUSTCHECK weir_err weir_open(weir **out, const weir_options *options, weir_diag *diag);
+WEIR_API WEIR_MUSTCHECK weir_err weir_open(weir **out, const weir_options *options,
+                                           weir_diag *diag);
 WEIR_API void weir_close(weir *w); /* no other call may be under way; NULL is fine */
 
 /* Read the policies again and swap them in while checks run. On failure the old ones stay. */
@@ -189,7 +190,7 @@ typedef struct weir_rule_answer {
 typedef struct weir_answer {
     weir_err err; /* weir_check_many: this request had no answer */
     bool allowed;
-    bool shadow;        /* some rule would_deny */
+    bool shadow; /* some rule would_deny */
     weir_source source;
     const char *policy; /* names live until weir_close(); NULL without a policy */
     const char *rule;   /* the rule that decided */
@@ -202,7 +203,8 @@ typedef struct weir_answer {
     weir_rule_answer rules[WEIR_MAX_RULES]; /* in file order */
 } weir_answer;
 
-WEIR_API WEIR_MUSTCHECK weir_err weir_check(weir *w, const weir_request *r, weir_answer *a, weir_diag *diag);
+WEIR_API WEIR_MUSTCHECK weir_err weir_check(weir *w, const weir_request *r, weir_answer *a,
+                                            weir_diag *diag);
 
 /* Judge n requests in order, each by itself. answers[i].err tells which had none; the
  * result is the first of those errors, with diag about it. */
@@ -210,18 +212,21 @@ WEIR_API WEIR_MUSTCHECK weir_err weir_check_many(weir *w, const weir_request *re
                                                  weir_answer *answers, size_t n, weir_diag *diag);
 
 /* What a check would say, changing nothing; remaining as it stands. */
-WEIR_API WEIR_MUSTCHECK weir_err weir_peek(weir *w, const weir_request *r, weir_answer *a, weir_diag *diag);
+WEIR_API WEIR_MUSTCHECK weir_err weir_peek(weir *w, const weir_request *r, weir_answer *a,
+                                           weir_diag *diag);
 
 /* Give back `cost` to every rule (what was admitted but did not happen), newest first. */
-WEIR_API WEIR_MUSTCHECK weir_err weir_refund(weir *w, const weir_request *r, weir_answer *a, weir_diag *diag);
+WEIR_API WEIR_MUSTCHECK weir_err weir_refund(weir *w, const weir_request *r, weir_answer *a,
+                                             weir_diag *diag);
 
 /* Forget all that is counted for this identity. */
-WEIR_API WEIR_MUSTCHECK weir_err weir_reset(weir *w, const weir_request *r, weir_answer *a, weir_diag *diag);
+WEIR_API WEIR_MUSTCHECK weir_err weir_reset(weir *w, const weir_request *r, weir_answer *a,
+                                            weir_diag *diag);
 
 /* ---- looking after ------------------------------------------------------------------ */
 
 typedef struct weir_stats {
-    int64_t keys;         /* held now, expired ones that were not yet dropped included */
+    int64_t keys; /* held now, expired ones that were not yet dropped included */
     int64_t max_keys;
     int64_t evicted_keys; /* live keys dropped because the table was full */
     int64_t expired_keys; /* dropped after they were back to untouched */

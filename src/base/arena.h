@@ -15,7 +15,7 @@ struct arena {
 void arena_init(struct arena *a, const weir_allocator *allocator);
 void arena_done(struct arena *a);
 
-void *arena_take(struct arena *a, size_t size);           /* zeroed, aligned; NULL: out of memory */
-char *arena_text(struct arena *a, struct span text);      /* a copy with a NUL behind it */
+void *arena_take(struct arena *a, size_t size);      /* zeroed, aligned; NULL: out of memory */
+char *arena_text(struct arena *a, struct span text); /* a copy with a NUL behind it */
 
 #endif

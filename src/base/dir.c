@@ -201,7 +201,8 @@ static weir_err take_lock(struct real_dir *r, weir_diag *diag)
                          strerror(errno));
     if (flock(r->lock_fd, LOCK_EX | LOCK_NB) != 0) {
         if (errno != EWOULDBLOCK)
-            return diag_fail(diag, WEIR_ESYSTEM, "cannot lock %s: %s", r->dir.path, strerror(errno));
+            return diag_fail(diag, WEIR_ESYSTEM, "cannot lock %s: %s", r->dir.path,
+                             strerror(errno));
         n = pread(r->lock_fd, pid, sizeof pid - 1, 0);
         pid[n > 0 ? n : 0] = '\0';
         pid[strspn(pid, "0123456789")] = '\0';
@@ -228,7 +229,9 @@ weir_err dir_open(struct dir **out, const char *path, const weir_allocator *allo
         return diag_fail(diag, WEIR_ENOMEM, "%s", weir_err_text(WEIR_ENOMEM));
     }
     strcpy(copy, path);
-    *r = (struct real_dir){ .dir = { &real_ops, copy, 0 }, .allocator = *allocator, .fd = -1, .lock_fd = -1 };
+    *r = (struct real_dir){
+        .dir = { &real_ops, copy, 0 }, .allocator = *allocator, .fd = -1, .lock_fd = -1
+    };
     if (mkdir(path, 0700) != 0 && errno != EEXIST)
         err = diag_fail(diag, WEIR_ESYSTEM, "cannot make the directory %s: %s", path,
                         strerror(errno));

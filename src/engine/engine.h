@@ -32,9 +32,9 @@ struct check {
     const struct policy *policy;     /* NULL: the limit came with the request */
     struct rule unnamed;             /* … and is this */
     struct ask ask;
-    size_t live, shadow; /* charges of each kind: live ones first */
-    size_t waiting;      /* questions under way */
-    bool is_answered;    /* without the store */
+    size_t live, shadow;                           /* charges of each kind: live ones first */
+    size_t waiting;                                /* questions under way */
+    bool is_answered;                              /* without the store */
     struct question questions[1 + WEIR_MAX_RULES]; /* all live charges, then each shadow alone */
     struct charge charges[CHECK_MOST_CHARGES];
     const struct policy_rule *rules[CHECK_MOST_CHARGES]; /* whose charge it is */

@@ -195,7 +195,8 @@ static weir_err keep_options(weir *w, const weir_options *o)
 }
 
 /* The secret of a file store lives in its directory, unless the caller has another place. */
-static weir_err find_secret(const weir *w, const weir_options *o, struct secret *out, weir_diag *diag)
+static weir_err find_secret(const weir *w, const weir_options *o, struct secret *out,
+                            weir_diag *diag)
 {
     const char *dir = o->store ? store_directory(o->store) : NULL;
     char *path;
@@ -212,7 +213,8 @@ static weir_err find_secret(const weir *w, const weir_options *o, struct secret 
         return WEIR_ENOMEM;
     snprintf(path, size, "%s/secret", dir);
     if (mkdir(dir, 0700) != 0 && errno != EEXIST)
-        err = diag_fail(diag, WEIR_ESYSTEM, "cannot make the directory %s: %s", dir, strerror(errno));
+        err = diag_fail(diag, WEIR_ESYSTEM, "cannot make the directory %s: %s", dir,
+                        strerror(errno));
     else
         err = secret_load(path, out, diag);
     alloc_free(&w->allocator, path);

@@ -19,7 +19,8 @@ static void bring_up(const struct fixed_window *s, const struct rule *r, int64_t
 
 static void report(const struct rule *r, struct step *out)
 {
-    int64_t left = r->limit - out->next.fixed_window.count; /* below 0 after the limit was lowered */
+    int64_t left = r->limit -
+                   out->next.fixed_window.count; /* below 0 after the limit was lowered */
 
     out->decision.remaining = left > 0 ? left : 0;
     out->decision.reset_after = out->next.fixed_window.start + r->window - out->now;

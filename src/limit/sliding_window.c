@@ -33,7 +33,8 @@ static struct log_entry entry_at(const struct sliding_window *s, uint32_t i)
 
     if (s->wide)
         return (struct log_entry){ s->base + (int64_t)w[0], (int64_t)w[1] };
-    return (struct log_entry){ s->base + (int64_t)(w[0] >> COUNT_BITS), (int64_t)w[0] & (MOST_COUNT - 1) };
+    return (struct log_entry){ s->base + (int64_t)(w[0] >> COUNT_BITS),
+                               (int64_t)w[0] & (MOST_COUNT - 1) };
 }
 
 static void entry_put(struct sliding_window *s, uint32_t i, struct log_entry e)
@@ -129,7 +130,8 @@ void sliding_window_take(const struct sliding_window *s, const struct rule *r,
 }
 
 /* Is the newest entry that stays the bucket that the change adds to? */
-static bool adds_to_newest(const struct sliding_window *s, const struct sliding_window_change *change)
+static bool adds_to_newest(const struct sliding_window *s,
+                           const struct sliding_window_change *change)
 {
     return change->drop < s->count && entry_at(s, s->count - 1).start == change->start;
 }
@@ -142,7 +144,8 @@ static bool must_be_wide(const struct sliding_window *s, const struct sliding_wi
         return true;
     if (adds_to_newest(s, change))
         count += entry_at(s, s->count - 1).count;
-    return count >= MOST_COUNT || (change->drop < s->count && change->start - s->base >= MOST_OFFSET);
+    return count >= MOST_COUNT ||
+           (change->drop < s->count && change->start - s->base >= MOST_OFFSET);
 }
 
 /* Move the log into a block of its own, with more room or in the wide form. */

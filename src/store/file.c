@@ -234,9 +234,9 @@ static weir_err read_sync(struct file_store *s, const char *text, weir_diag *dia
         n = 0;
     s->sync_ms = strcmp(end, "s") == 0 ? n * 1000 : n;
     if (n < 1 || s->sync_ms > MOST_SYNC_MS)
-        return diag_fail(diag, WEIR_EOPTION,
-                         "sync is always, os, or an interval from 1ms to 60s such as 50ms, not '%.20s'",
-                         text);
+        return diag_fail(
+            diag, WEIR_EOPTION,
+            "sync is always, os, or an interval from 1ms to 60s such as 50ms, not '%.20s'", text);
     return WEIR_OK;
 }
 
@@ -254,7 +254,8 @@ static weir_err recover(struct file_store *s, weir_diag *diag)
     s->old_journals = found.journals;
     s->old_bytes = found.journal_bytes;
     if (found.torn_bytes > 0) {
-        snprintf(line, sizeof line, "the journal's end was torn: %" PRIu64 " bytes that nobody was told of were cut",
+        snprintf(line, sizeof line,
+                 "the journal's end was torn: %" PRIu64 " bytes that nobody was told of were cut",
                  found.torn_bytes);
         say(s, line);
     }
@@ -295,8 +296,8 @@ static weir_err start_keeper(struct file_store *s, weir_diag *diag)
     return WEIR_OK;
 }
 
-weir_err file_store_open_in(struct store **out, struct dir *dir, const struct store_options *options,
-                            weir_diag *diag)
+weir_err file_store_open_in(struct store **out, struct dir *dir,
+                            const struct store_options *options, weir_diag *diag)
 {
     struct file_store *s = alloc_zeroed(&options->allocator, sizeof *s);
     pthread_condattr_t monotonic;

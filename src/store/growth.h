@@ -10,8 +10,8 @@
 
 struct growth {
     struct shard *shards;
-    size_t count;        /* of shards */
-    uint32_t most_homes; /* that max_keys needs */
+    size_t count;         /* of shards */
+    uint32_t most_homes;  /* that max_keys needs */
     pthread_mutex_t lock; /* of what follows; taken before any shard's */
     struct region now, next;
     size_t moved;             /* shards that live in `next` */

@@ -16,12 +16,21 @@
 #include "store/journal.h"
 
 #include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #include "store/journal_format.h"
 
-enum { FIRST_ROOM = 1 << 16, AHEAD = 4 << 20, ZEROS = 1 << 18 };
+enum {
+    FIRST_ROOM = 1 << 16,
+    AHEAD = 4 << 20,
+    ZEROS = 1 << 18,
+    SPINS = 50,        /* a write takes microseconds: less than sleeping and being woken */
+    GATHER_NS = 30000, /* a sync waits this long for those that shared the last one */
+};
 
 /* A batch in the making: its header's place, then records. */
 struct batch {
@@ -37,12 +46,14 @@ struct journal {
 
     pthread_mutex_t lock; /* of all below but the file's bytes, which belong to the busy one */
     pthread_cond_t idle;
-    bool busy;            /* a thread writes, or changes the file */
+    atomic_bool busy;    /* a thread writes, or changes the file; set and cleared with the lock */
+    unsigned committing; /* threads in journal_commit() */
+    unsigned shared;     /* how many of them the last sync served */
     weir_err failed;
-    struct file *file;    /* NULL before the first epoch, and after a failure to make one */
+    struct file *file; /* NULL before the first epoch, and after a failure to make one */
     uint64_t epoch, salt;
-    uint64_t end;         /* of what is written */
-    uint64_t prepared;    /* of what was written ahead */
+    uint64_t end;      /* of what is written */
+    uint64_t prepared; /* of what was written ahead */
     struct batch batch, spare;
     uint64_t appended, written, synced; /* records, of all epochs */
     uint64_t lost_after, lost_upto;     /* marks of a failed epoch that were never durable */
@@ -53,6 +64,7 @@ weir_err journal_new(struct journal **out, struct dir *dir, enum sync_mode mode,
                      const unsigned char secret_id[16], const weir_allocator *allocator)
 {
     struct journal *j = alloc_zeroed(allocator, sizeof *j);
+    pthread_mutexattr_t adaptive;
 
     if (!j)
         return WEIR_ENOMEM;
@@ -60,7 +72,11 @@ weir_err journal_new(struct journal **out, struct dir *dir, enum sync_mode mode,
     j->allocator = *allocator;
     j->mode = mode;
     memcpy(j->secret_id, secret_id, sizeof j->secret_id);
-    pthread_mutex_init(&j->lock, NULL);
+    pthread_mutexattr_init(&adaptive);
+    pthread_mutexattr_settype(&adaptive,
+                              PTHREAD_MUTEX_ADAPTIVE_NP); /* held for a copy of 48 bytes */
+    pthread_mutex_init(&j->lock, &adaptive);
+    pthread_mutexattr_destroy(&adaptive);
     pthread_cond_init(&j->idle, NULL);
     *out = j;
     return WEIR_OK;
@@ -186,17 +202,58 @@ static bool is_lost(const struct journal *j, uint64_t mark)
     return mark == JOURNAL_LOST || (mark > j->lost_after && mark <= j->lost_upto);
 }
 
+/* Wait for the thread that writes. The lock is held. */
+static void wait_for_other(struct journal *j)
+{
+    if (j->mode != SYNC_ALWAYS) {
+        pthread_mutex_unlock(&j->lock);
+        for (int i = 0; i < SPINS && atomic_load_explicit(&j->busy, memory_order_acquire); i++)
+            sched_yield();
+        pthread_mutex_lock(&j->lock);
+    }
+    if (j->busy)
+        pthread_cond_wait(&j->idle, &j->lock);
+}
+
+static int64_t monotonic_ns(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+/* A sync costs a hundred times what it takes to decide a few more questions: those that shared
+ * the last one are about to come again. The lock is held. */
+static void gather(struct journal *j)
+{
+    const int64_t until = monotonic_ns() + GATHER_NS;
+
+    while (j->committing < j->shared && !j->busy && monotonic_ns() < until) {
+        pthread_mutex_unlock(&j->lock);
+        sched_yield();
+        pthread_mutex_lock(&j->lock);
+    }
+}
+
 weir_err journal_commit(struct journal *j, uint64_t mark)
 {
+    const bool sync = j->mode == SYNC_ALWAYS;
     weir_err err;
 
     pthread_mutex_lock(&j->lock);
+    j->committing++;
     while (!j->failed && !is_lost(j, mark) && durable(j) < mark) {
-        if (j->busy)
-            pthread_cond_wait(&j->idle, &j->lock);
-        else
-            write_batch(j, j->mode == SYNC_ALWAYS);
+        if (sync && !j->busy)
+            gather(j);
+        if (j->busy) {
+            wait_for_other(j);
+        } else if (durable(j) < mark) {
+            j->shared = j->committing;
+            write_batch(j, sync);
+        }
     }
+    j->committing--;
     err = !is_lost(j, mark) && durable(j) >= mark ? WEIR_OK : WEIR_EIO;
     pthread_mutex_unlock(&j->lock);
     return err;

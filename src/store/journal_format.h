@@ -42,7 +42,8 @@ static inline uint64_t journal_header_checksum(const struct journal_header *h)
     return XXH3_64bits_withSeed(h, offsetof(struct journal_header, checksum), h->salt);
 }
 
-static inline uint64_t batch_checksum(const struct batch_header *h, const void *records, uint64_t salt)
+static inline uint64_t batch_checksum(const struct batch_header *h, const void *records,
+                                      uint64_t salt)
 {
     uint64_t seed = XXH3_64bits_withSeed(h, offsetof(struct batch_header, checksum), salt);
 

@@ -17,7 +17,8 @@ static struct table *table_of(struct store *s)
     return ((struct memory_store *)s)->table;
 }
 
-static weir_err open_memory(struct store **out, const struct store_options *options, weir_diag *diag)
+static weir_err open_memory(struct store **out, const struct store_options *options,
+                            weir_diag *diag)
 {
     struct memory_store *m;
     weir_err err;

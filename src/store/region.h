@@ -8,8 +8,8 @@ struct region {
     struct cell *cells; /* NULL: there is none */
     size_t size;
     size_t slices;
-    uint32_t homes;   /* that fit a slice */
-    size_t vacated;   /* bytes at the front that were given back */
+    uint32_t homes; /* that fit a slice */
+    size_t vacated; /* bytes at the front that were given back */
 };
 
 bool region_map(struct region *r, size_t slices, uint32_t homes); /* false: no memory */

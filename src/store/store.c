@@ -24,5 +24,6 @@ weir_err store_open(struct store **out, const struct store_options *options, wei
         scheme.len--;
     near = suggest(scheme, schemes, STORE_COUNT);
     return diag_fail(diag, WEIR_EOPTION, "there is no store '%s': %s%s%s", show(scheme).text,
-                     near ? "did you mean '" : "use ", near ? near : "file:DIR or memory:", near ? "'?" : "");
+                     near ? "did you mean '" : "use ",
+                     near ? near : "file:DIR or memory:", near ? "'?" : "");
 }

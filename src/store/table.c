@@ -20,12 +20,12 @@
 #include "store/growth.h"
 
 enum {
-    SHARD_KEYS = 8192,    /* a shard's share of max_keys is at most this */
-    LEAST_MAX_KEYS = 64,  /* more than one question can have */
+    SHARD_KEYS = 8192,   /* a shard's share of max_keys is at most this */
+    LEAST_MAX_KEYS = 64, /* more than one question can have */
     MOST_CHARGES = 2 * WEIR_MAX_RULES,
     BESIDE_PER_KEY = 512, /* bytes for larger states: 61 buckets of a sliding window */
     SWEEP_PARTS = 100,
-    CLOCK_SLIP = 1000,    /* expired cells stay this long, for clocks that are set back a bit */
+    CLOCK_SLIP = 1000, /* expired cells stay this long, for clocks that are set back a bit */
 };
 #define MOST_MAX_KEYS ((int64_t)1 << 34)
 #define LEAST_BESIDE ((int64_t)64 << 20)
@@ -52,8 +52,9 @@ weir_err table_new(struct table **out, const struct store_options *options, weir
     uint32_t bits = 0;
 
     if (options->max_keys < LEAST_MAX_KEYS || options->max_keys > MOST_MAX_KEYS)
-        return diag_fail(diag, WEIR_EOPTION, "max_keys must be from %d to %" PRId64 ", not %" PRId64,
-                         LEAST_MAX_KEYS, MOST_MAX_KEYS, options->max_keys);
+        return diag_fail(diag, WEIR_EOPTION,
+                         "max_keys must be from %d to %" PRId64 ", not %" PRId64, LEAST_MAX_KEYS,
+                         MOST_MAX_KEYS, options->max_keys);
     while (options->max_keys >> bits > SHARD_KEYS)
         bits++;
     t = alloc_zeroed(&options->allocator, sizeof *t);
@@ -205,7 +206,8 @@ static void stamp(struct shard *s, struct cell *cell, const struct charge *c)
     const struct rule *r = c->rule;
     const struct decision *d = &c->step.decision;
     const int64_t expires = c->step.now + d->reset_after, used = r->burst - d->remaining;
-    const int64_t level = d->remaining == 0 ? SHARD_LEVELS - 1 : used * (SHARD_LEVELS - 1) / r->burst;
+    const int64_t level = d->remaining == 0 ? SHARD_LEVELS - 1
+                                            : used * (SHARD_LEVELS - 1) / r->burst;
 
     shard_stamp(s, cell, expires, level > 0 ? (uint32_t)level : 0);
 }
@@ -503,7 +505,8 @@ static struct cell *cell_for(struct table *t, struct shard *s, const struct reco
     const struct question q = { .charges = &c, .count = 1 };
     struct cell *cell = ensure(t, s, &c, &q);
 
-    if (cell && cell->algorithm != r->algorithm) { /* no key changes its algorithm, but a file may say so */
+    if (cell &&
+        cell->algorithm != r->algorithm) { /* no key changes its algorithm, but a file may say so */
         erase(t, s, (uint32_t)(cell - s->cells));
         cell = ensure(t, s, &c, &q);
     }
@@ -512,10 +515,12 @@ static struct cell *cell_for(struct table *t, struct shard *s, const struct reco
 
 static bool is_sound(const struct record *r)
 {
-    return (r->key.high != 0 || r->key.low != 0) && r->algorithm <= WEIR_LEAKY_BUCKET && r->unused == 0;
+    return (r->key.high != 0 || r->key.low != 0) && r->algorithm <= WEIR_LEAKY_BUCKET &&
+           r->unused == 0;
 }
 
-static bool restore(struct table *t, const struct record *r, const struct log_entry *entries, size_t n)
+static bool restore(struct table *t, const struct record *r, const struct log_entry *entries,
+                    size_t n)
 {
     struct shard *s = &t->shards[shard_index(t, r->key)];
     struct cell *cell = cell_for(t, s, r);

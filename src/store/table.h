@@ -21,7 +21,7 @@ void table_keep_journal(struct table *t, struct journal *journal);
 
 void table_prefetch(struct table *t, struct key key);
 void table_judge(struct table *t, struct question *q); /* all but done() */
-void table_sweep(struct table *t, int64_t now);        /* a hundredth of the table; grows it if due */
+void table_sweep(struct table *t, int64_t now); /* a hundredth of the table; grows it if due */
 void table_stats(struct table *t, weir_stats *stats);
 
 /* ---- as a whole: for snapshots and recovery ---------------------------------------------- */
