@@ -1,49 +1,88 @@
 /* test_stores.c - the conformance traces through the library, in every store there is.
  *
  * All traces of a file go through one handle, first one trace after the other, then step by
- * step in turn, so that time jumps back and forth between keys as in no trace alone. */
+ * step in turn, so that time jumps back and forth between keys as in no trace alone. A store
+ * that survives is closed and opened again on the way. */
+#include <ftw.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
 #include "conformance/trace.h"
 #include "weir.h"
 
-static const char *const stores[] = { "memory:" };
-enum { STORE_COUNT = sizeof stores / sizeof stores[0] };
+/* Those that end with a colon and survive are given a directory. */
+static const struct kind {
+    const char *scheme;
+    bool survives;
+} kinds[] = { { "memory:", false }, { "file:", true } };
+enum { KINDS = sizeof kinds / sizeof kinds[0] };
 
-static weir *open_store(const char *store, const char *policy_text)
+struct store {
+    const struct kind *kind;
+    char uri[64], *directory;
+    const char *policy_text;
+    weir *w;
+};
+
+static void open_again(struct store *s)
 {
     const weir_options options = {
-        .store = store,
-        .policy_text = policy_text,
+        .store = s->uri,
+        .policy_text = s->policy_text,
         .flags = WEIR_TRUST_NOW | WEIR_IGNORE_ENVIRONMENT,
     };
     weir_diag diag;
-    weir *w;
 
-    if (weir_open(&w, &options, &diag))
-        fail_msg("%s: %s", store, diag.text);
-    return w;
+    weir_close(s->w);
+    if (weir_open(&s->w, &options, &diag))
+        fail_msg("%s: %s", s->uri, diag.text);
+}
+
+static void open_store(struct store *s, const struct kind *kind, const char *policy_text)
+{
+    *s = (struct store){ .kind = kind, .policy_text = policy_text };
+    snprintf(s->uri, sizeof s->uri, "%s%s", kind->scheme,
+             kind->survives ? "/tmp/weir-conformance-XXXXXX" : "");
+    if (kind->survives) {
+        s->directory = mkdtemp(s->uri + strlen(kind->scheme));
+        assert_non_null(s->directory);
+    }
+    open_again(s);
+}
+
+static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
+{
+    (void)st;
+    (void)type;
+    (void)ftw;
+    return remove(path);
+}
+
+static void close_store(struct store *s)
+{
+    weir_close(s->w);
+    if (s->directory)
+        nftw(s->directory, remove_one, 8, FTW_DEPTH | FTW_PHYS);
 }
 
 /* Ask for step i of a trace and compare. `round` makes its keys new ones. */
 typedef void take_step(weir *w, const struct trace *t, size_t i, int round);
 
-static void run_in_order(weir *w, const struct trace *traces, size_t count, take_step *take,
-                         int round)
+static void run_in_order(struct store *s, const struct trace *traces, size_t count, take_step *take)
 {
     for (size_t t = 0; t < count; t++)
         for (size_t i = 0; i < traces[t].step_count; i++)
-            take(w, &traces[t], i, round);
+            take(s->w, &traces[t], i, 1);
 }
 
-static void run_interleaved(weir *w, const struct trace *traces, size_t count, take_step *take,
-                            int round)
+static void run_interleaved(struct store *s, const struct trace *traces, size_t count,
+                            take_step *take)
 {
     bool stepped = true;
 
@@ -51,17 +90,20 @@ static void run_interleaved(weir *w, const struct trace *traces, size_t count, t
         stepped = false;
         for (size_t t = 0; t < count; t++)
             if (i < traces[t].step_count) {
-                take(w, &traces[t], i, round);
+                take(s->w, &traces[t], i, 2);
                 stepped = true;
             }
+        if (s->kind->survives && i % 8 == 7)
+            open_again(s);
     }
 }
 
-static void run_both_ways(weir *w, const struct trace *traces, size_t count, take_step *take)
+static void run_both_ways(struct store *s, const struct trace *traces, size_t count,
+                          take_step *take)
 {
     assert_true(count > 0);
-    run_in_order(w, traces, count, take, 1);
-    run_interleaved(w, traces, count, take, 2);
+    run_in_order(s, traces, count, take);
+    run_interleaved(s, traces, count, take);
 }
 
 static int64_t cost_of(int64_t cost)
@@ -102,13 +144,14 @@ static void take_limit_step(weir *w, const struct trace *t, size_t i, int round)
 
 static void every_limit_trace_matches(void **state)
 {
-    weir *w = open_store(*state, NULL);
+    struct store s;
     size_t count;
     struct trace *traces = traces_read("limits.jsonl", &count);
 
-    run_both_ways(w, traces, count, take_limit_step);
+    open_store(&s, *state, NULL);
+    run_both_ways(&s, traces, count, take_limit_step);
+    close_store(&s);
     traces_free(traces, count);
-    weir_close(w);
 }
 
 /* ---- policies --------------------------------------------------------------------------- */
@@ -176,31 +219,32 @@ static void take_policy_step(weir *w, const struct trace *t, size_t i, int round
 
 static void every_policy_trace_matches(void **state)
 {
+    struct store s;
     size_t count;
     struct trace *traces = traces_read("policies.jsonl", &count);
     char *text = policy_text_of(traces, count);
-    weir *w = open_store(*state, text);
 
+    open_store(&s, *state, text);
+    run_both_ways(&s, traces, count, take_policy_step);
+    close_store(&s);
     free(text);
-    run_both_ways(w, traces, count, take_policy_step);
     traces_free(traces, count);
-    weir_close(w);
 }
 
 int main(void)
 {
-    struct CMUnitTest tests[2 * STORE_COUNT];
-    char names[2 * STORE_COUNT][64];
+    struct CMUnitTest tests[2 * KINDS];
+    char names[2 * KINDS][64];
 
-    for (size_t i = 0; i < STORE_COUNT; i++) {
-        void *store = (void *)stores[i];
+    for (size_t i = 0; i < KINDS; i++) {
+        void *kind = (void *)&kinds[i];
+        char *limits = names[2 * i], *policies = names[2 * i + 1];
 
-        snprintf(names[2 * i], sizeof names[0], "every_limit_trace_matches in %s", stores[i]);
-        snprintf(names[2 * i + 1], sizeof names[0], "every_policy_trace_matches in %s", stores[i]);
-        tests[2 * i] = (struct CMUnitTest){ names[2 * i], every_limit_trace_matches, NULL, NULL,
-                                            store };
-        tests[2 * i + 1] = (struct CMUnitTest){ names[2 * i + 1], every_policy_trace_matches, NULL,
-                                                NULL, store };
+        snprintf(limits, sizeof names[0], "every_limit_trace_matches in %s", kinds[i].scheme);
+        snprintf(policies, sizeof names[0], "every_policy_trace_matches in %s", kinds[i].scheme);
+        tests[2 * i] = (struct CMUnitTest){ limits, every_limit_trace_matches, NULL, NULL, kind };
+        tests[2 * i + 1] = (struct CMUnitTest){ policies, every_policy_trace_matches, NULL, NULL,
+                                                kind };
     }
     return cmocka_run_group_tests_name("stores", tests, NULL, NULL);
 }
