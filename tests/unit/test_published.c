@@ -147,7 +147,7 @@ static struct published_visit enter_under(struct published *p, unsigned phase)
 static void a_writer_waits_for_whoever_may_still_look(void **state)
 {
     static const char value[] = "value";
-    struct waiting w = { 0 };
+    struct waiting w;
 
     (void)state;
     published_init(&w.published, NULL);
