@@ -3,6 +3,7 @@
 #define WEIR_STORE_JOURNAL_H
 
 #include "base/dir.h"
+#include "store/damage.h"
 #include "store/record.h"
 
 /* When a decision may be answered. */
@@ -71,9 +72,10 @@ struct journal_reading {
     enum journal_end end;
     bool restarted; /* began after a failure: counts only under a snapshot of its epoch */
     uint64_t epoch;
-    uint64_t good;    /* bytes that are whole */
-    uint64_t torn;    /* bytes that are not, up to the last that is not zero */
-    uint64_t records; /* replayed */
+    uint64_t good;        /* bytes that are whole */
+    uint64_t torn;        /* bytes that are not, up to the last that is not zero */
+    uint64_t records;     /* replayed */
+    struct damage damage; /* JOURNAL_BAD */
 };
 
 /* Hand each record of each whole batch to `each` (false: stop, out of memory), but none of a

@@ -11,8 +11,7 @@
 #include "store/journal.h"
 #include "store/journal_format.h"
 
-#define HINT                                                                                       \
-    ". `weir store check` tells more, and `weir store repair` keeps all that verifies"
+#define HINT ". `weir store check` tells more, and `weir store repair` keeps all that verifies"
 
 /* A whole file in memory. */
 struct image {
@@ -131,22 +130,29 @@ static weir_err replay_batches(const struct image *f, const char *name, uint64_t
 static bool skip_damage(const struct image *f, uint64_t salt, uint64_t *number,
                         struct journal_reading *out)
 {
+    const uint64_t from = out->good;
+
     for (uint64_t at = out->good + JOURNAL_STEP; at + sizeof(struct batch_header) <= f->size;
          at += JOURNAL_STEP) {
         const struct batch_header *batch = batch_at(f, at, salt);
 
         if (batch) {
+            out->damage.bytes += at - from;
+            if (batch->number > *number)
+                out->damage.missing += batch->number - *number;
             out->good = at;
             *number = batch->number;
             return true;
         }
     }
+    out->damage.bytes += used_size(f, from) - from;
     return false;
 }
 
 static weir_err read_image(const struct image *f, const char *name,
                            const unsigned char secret_id[16], uint64_t base, bool salvage,
-                           const struct replay *replay, struct journal_reading *out, weir_diag *diag)
+                           const struct replay *replay, struct journal_reading *out,
+                           weir_diag *diag)
 {
     struct journal_header header;
     uint64_t number;
@@ -156,6 +162,7 @@ static weir_err read_image(const struct image *f, const char *name,
     out->torn = used_size(f, 0);
     if (out->end == JOURNAL_EMPTY && out->torn > sizeof header) { /* it was used, so it had one */
         out->end = JOURNAL_BAD;
+        out->damage = (struct damage){ .bytes = out->torn };
         diag_set(diag, "%s is damaged: its header does not verify%s", name, HINT);
     }
     if (out->end != JOURNAL_WHOLE)
@@ -170,8 +177,10 @@ static weir_err read_image(const struct image *f, const char *name,
     if (err)
         return err;
     out->torn = used_size(f, out->good) - out->good;
-    if (was_synced(f, out->good, number, header.salt) || (out->torn > 0 && out->end == JOURNAL_ENDED)) {
+    if (was_synced(f, out->good, number, header.salt) ||
+        (out->torn > 0 && out->end == JOURNAL_ENDED)) {
         out->end = JOURNAL_BAD;
+        out->damage.at = out->good;
         diag_set(diag, "%s is damaged at byte %llu: what is there had been synced%s", name,
                  (unsigned long long)out->good, HINT);
         while (salvage && !err && skip_damage(f, header.salt, &number, out))

@@ -5,34 +5,44 @@
  * nothing in it was answered as kept. So such a journal, and all after it, are leftovers. */
 #include "store/recovery.h"
 
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "base/buf.h"
 #include "base/diag.h"
 
-enum { MOST_JOURNALS = 4096 };
-
-struct names {
-    struct dir *dir;
-    uint64_t epochs[MOST_JOURNALS]; /* ascending */
-    size_t count;
-    bool overflow;
-};
-
-static void note_name(void *ctx, const char *name)
+/* The epochs of the journals that are there, ascending. */
+static const uint64_t *epochs_in(const struct buf *found, size_t *count)
 {
-    struct names *n = ctx;
-    uint64_t epoch;
-    size_t at;
+    *count = found->len / sizeof(uint64_t);
+    return (const uint64_t *)(const void *)found->at;
+}
 
-    if (!journal_is_name(name, &epoch))
-        return;
-    if (n->count == MOST_JOURNALS) {
-        n->overflow = true;
-        return;
-    }
-    for (at = n->count++; at > 0 && n->epochs[at - 1] > epoch; at--)
-        n->epochs[at] = n->epochs[at - 1];
-    n->epochs[at] = epoch;
+static void note_name(void *found, const char *name)
+{
+    uint64_t epoch;
+
+    if (journal_is_name(name, &epoch))
+        buf_add(found, (struct span){ (const char *)&epoch, sizeof epoch });
+}
+
+static int by_epoch(const void *a, const void *b)
+{
+    const uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+    return (x > y) - (x < y);
+}
+
+static weir_err find_journals(struct dir *dir, struct buf *found)
+{
+    weir_err err = dir->ops->list(dir, note_name, found);
+
+    if (!err && found->failed)
+        err = WEIR_ENOMEM;
+    if (!err && found->len > 0)
+        qsort(found->at, found->len / sizeof(uint64_t), sizeof(uint64_t), by_epoch);
+    return err;
 }
 
 static bool restore_record(void *table, const struct record *r)
@@ -68,35 +78,66 @@ struct run {
     uint64_t torn_good;
 };
 
-static weir_err refuse(struct run *run, const char *format, const char *name)
+static void note_damage(struct run *run, const char *file, const char *what, struct damage extent)
 {
-    run->out->damaged = true;
+    struct recovery *out = run->out;
+
+    if (out->damages < RECOVERY_LISTED) {
+        snprintf(out->damage[out->damages].file, DIR_NAME, "%s", file);
+        out->damage[out->damages].what = what;
+        out->damage[out->damages].extent = extent;
+    }
+    out->damages++;
+}
+
+static weir_err refuse(struct run *run, const char *file, const char *what, struct damage extent)
+{
+    note_damage(run, file, what, extent);
     if (run->how == RECOVERY_SALVAGE)
         return WEIR_OK;
-    return diag_fail(run->diag, WEIR_EIO, format, run->dir->path, name);
+    return diag_fail(run->diag, WEIR_EIO, "%s/%s %s. `weir store repair` keeps all that verifies",
+                     run->dir->path, file, what);
+}
+
+/* A journal that is followed by another was ended and synced before that was begun. */
+static weir_err refuse_early_end(struct run *run)
+{
+    const struct damage extent = { .at = run->torn_good, .bytes = run->out->torn_bytes };
+    char name[DIR_NAME];
+
+    journal_name(run->torn_epoch, name);
+    run->torn_epoch = 0;
+    run->out->torn_bytes = 0;
+    return refuse(run, name, "ends before its end, and another journal follows", extent);
 }
 
 /* Replay one journal. *is_last: nothing after it counts. */
-static weir_err replay(struct run *run, uint64_t epoch, bool *is_last)
+static weir_err replay(struct run *run, uint64_t epoch, bool is_followed, bool *is_last)
 {
+    /* If the snapshot's header is gone nobody knows its epoch: what was kept under it is kept. */
+    const bool any_base = run->how == RECOVERY_SALVAGE && run->out->snapshot.epoch == 0;
+    const uint64_t base = any_base ? epoch : run->out->snapshot.epoch;
     struct journal_reading reading;
     char name[DIR_NAME];
     weir_diag why = { "" };
     weir_err err;
 
     journal_name(epoch, name);
-    err = journal_read(run->dir, name, run->secret_id, run->out->snapshot.epoch,
-                       run->how == RECOVERY_SALVAGE, run->allocator, restore_record, run->table,
-                       &reading, &why);
+    err = journal_read(run->dir, name, run->secret_id, base, run->how == RECOVERY_SALVAGE,
+                       run->allocator, restore_record, run->table, &reading, &why);
     if (err || reading.end == JOURNAL_FOREIGN)
         return diag_fail(run->diag, err ? err : WEIR_EIO, "%s: %s", run->dir->path, why.text);
-    if (reading.end == JOURNAL_EMPTY || (reading.restarted && epoch != run->out->snapshot.epoch)) {
+    if (reading.end == JOURNAL_EMPTY && is_followed)
+        return refuse(run, name, "has no header, and another journal follows", reading.damage);
+    if (reading.end == JOURNAL_EMPTY || (reading.restarted && epoch != base)) {
         *is_last = true;
         return WEIR_OK;
     }
-    if (run->torn_epoch && run->how != RECOVERY_SALVAGE)
-        return refuse(run, "%s/%s follows a journal that was cut short: something is damaged. `weir "
-                           "store repair` keeps all that verifies", name);
+    if (run->torn_epoch) {
+        err = refuse_early_end(run);
+        if (err)
+            return err;
+    }
     run->out->journals++;
     run->out->journal_bytes += reading.good;
     run->out->records += reading.records;
@@ -108,34 +149,79 @@ static weir_err replay(struct run *run, uint64_t epoch, bool *is_last)
     run->out->next_epoch = epoch + 1;
     if (reading.end == JOURNAL_BAD) {
         diag_set(run->diag, "%s/%s", run->dir->path, why.text);
-        run->out->damaged = true;
+        note_damage(run, name, "is damaged", reading.damage);
         return run->how == RECOVERY_SALVAGE ? WEIR_OK : WEIR_EIO;
     }
     return WEIR_OK;
 }
 
-static weir_err replay_all(struct run *run, const struct names *names)
+static weir_err replay_all(struct run *run, const uint64_t *epochs, size_t count)
 {
-    uint64_t expected = run->out->snapshot.epoch;
+    uint64_t expected = run->out->snapshot.epoch > 0 ? run->out->snapshot.epoch : 1;
     bool is_last = false;
     weir_err err = WEIR_OK;
 
-    for (size_t i = 0; i < names->count && !err && !is_last; i++) {
+    for (size_t i = 0; i < count && !err && !is_last; i++) {
         char name[DIR_NAME];
 
-        if (names->epochs[i] < expected)
+        if (epochs[i] < expected)
             continue; /* from before the snapshot */
-        journal_name(names->epochs[i], name);
-        if (expected > 0 && names->epochs[i] != expected && run->out->journals > 0)
-            err = refuse(run, "%s/%s is there, but the journal before it is missing. `weir store "
-                              "repair` keeps all that verifies", name);
-        if (expected == 0 && names->epochs[i] != 1)
-            err = refuse(run, "%s/%s is there, but neither a snapshot nor the first journal. `weir "
-                              "store repair` keeps all that verifies", name);
+        journal_name(epochs[i], name);
+        if (epochs[i] != expected && expected == 1)
+            err = refuse(run, name, "is there, but neither a snapshot nor the first journal",
+                         (struct damage){ 0 });
+        else if (epochs[i] != expected)
+            err = refuse(run, name, "is there, but the journal before it is missing",
+                         (struct damage){ 0 });
         if (!err)
-            err = replay(run, names->epochs[i], &is_last);
-        expected = names->epochs[i] + 1;
+            err = replay(run, epochs[i], i + 1 < count, &is_last);
+        expected = epochs[i] + 1;
     }
+    return err;
+}
+
+/* Cut what was torn, and remove what does not count. */
+static weir_err tidy_up(struct run *run, const uint64_t *epochs, size_t count)
+{
+    struct dir *dir = run->dir;
+    char name[DIR_NAME];
+    weir_err err = WEIR_OK;
+
+    if (run->torn_epoch) {
+        journal_name(run->torn_epoch, name);
+        err = cut(dir, name, run->torn_good, run->diag);
+    }
+    for (size_t i = 0; i < count && !err; i++) {
+        journal_name(epochs[i], name);
+        if (epochs[i] < run->out->snapshot.epoch || epochs[i] >= run->out->next_epoch)
+            dir->ops->remove(dir, name); /* if not now, then next time */
+    }
+    if (!err)
+        dir->ops->remove(dir, SNAPSHOT_TEMPORARY);
+    return err;
+}
+
+static weir_err run_all(struct run *run, const uint64_t *epochs, size_t count)
+{
+    struct recovery *out = run->out;
+    const bool salvage = run->how == RECOVERY_SALVAGE;
+    enum snapshot_end end;
+    weir_err err = snapshot_read(run->dir, run->table, run->secret_id, salvage, run->allocator,
+                                 &end, &out->snapshot, run->diag);
+
+    if (err)
+        return err;
+    if (end == SNAPSHOT_BAD)
+        note_damage(run, SNAPSHOT_NAME, "is damaged", out->snapshot.damage);
+    if (end == SNAPSHOT_FOREIGN || (end == SNAPSHOT_BAD && !salvage))
+        return WEIR_EIO;
+    if (out->snapshot.epoch > 0)
+        out->next_epoch = out->snapshot.epoch;
+    err = replay_all(run, epochs, count);
+    if (!err && run->how == RECOVERY_OPEN)
+        err = tidy_up(run, epochs, count);
+    if (salvage && count > 0 && epochs[count - 1] >= out->next_epoch)
+        out->next_epoch = epochs[count - 1] + 1;
     return err;
 }
 
@@ -144,61 +230,41 @@ weir_err recovery_run(struct dir *dir, struct table *table, const unsigned char 
                       weir_diag *diag)
 {
     struct run run = { dir, table, secret_id, how, allocator, out, diag, 0, 0 };
-    struct names *names = alloc_zeroed(allocator, sizeof *names);
-    enum snapshot_end end;
+    struct buf found;
     weir_err err;
 
     *out = (struct recovery){ .next_epoch = 1 };
-    if (!names)
-        return diag_fail(diag, WEIR_ENOMEM, "%s", weir_err_text(WEIR_ENOMEM));
-    err = dir->ops->list(dir, note_name, names);
-    if (err)
-        diag_set(diag, "cannot list %s: %s", dir->path, strerror(dir->why));
-    if (!err)
-        err = snapshot_read(dir, table, secret_id, how == RECOVERY_SALVAGE, allocator, &end,
-                            &out->snapshot, diag);
-    if (!err && (end == SNAPSHOT_FOREIGN || (end == SNAPSHOT_BAD && how != RECOVERY_SALVAGE)))
-        err = WEIR_EIO;
-    if (!err) {
-        out->damaged = end == SNAPSHOT_BAD;
-        if (out->snapshot.epoch > 0)
-            out->next_epoch = out->snapshot.epoch;
-        err = replay_all(&run, names);
-    }
-    if (!err && how == RECOVERY_OPEN) {
-        if (run.torn_epoch) {
-            char name[DIR_NAME];
+    buf_init(&found, allocator);
+    err = find_journals(dir, &found);
+    if (err) {
+        diag_set(diag, "cannot list %s: %s", dir->path,
+                 err == WEIR_ENOMEM ? weir_err_text(err) : strerror(dir->why));
+    } else {
+        size_t count;
+        const uint64_t *epochs = epochs_in(&found, &count);
 
-            journal_name(run.torn_epoch, name);
-            err = cut(dir, name, run.torn_good, diag);
-        }
-        for (size_t i = 0; i < names->count && !err; i++) {
-            char name[DIR_NAME];
-
-            journal_name(names->epochs[i], name);
-            if (names->epochs[i] < out->snapshot.epoch || names->epochs[i] >= out->next_epoch)
-                dir->ops->remove(dir, name); /* if not now, then next time */
-        }
-        dir->ops->remove(dir, SNAPSHOT_TEMPORARY);
+        err = run_all(&run, epochs, count);
     }
-    if (how == RECOVERY_SALVAGE && names->count > 0 &&
-        names->epochs[names->count - 1] >= out->next_epoch)
-        out->next_epoch = names->epochs[names->count - 1] + 1;
-    alloc_free(allocator, names);
+    buf_done(&found);
     return err;
 }
 
 void recovery_remove_before(struct dir *dir, uint64_t epoch)
 {
-    struct names names = { .dir = dir };
+    const weir_allocator allocator = alloc_or_default((weir_allocator){ 0 });
+    struct buf found;
+    const uint64_t *epochs;
+    size_t count;
 
-    if (dir->ops->list(dir, note_name, &names))
-        return;
-    for (size_t i = 0; i < names.count; i++) {
-        char name[DIR_NAME];
+    buf_init(&found, &allocator);
+    if (!find_journals(dir, &found)) {
+        epochs = epochs_in(&found, &count);
+        for (size_t i = 0; i < count && epochs[i] < epoch; i++) {
+            char name[DIR_NAME];
 
-        journal_name(names.epochs[i], name);
-        if (names.epochs[i] < epoch)
+            journal_name(epochs[i], name);
             dir->ops->remove(dir, name);
+        }
     }
+    buf_done(&found);
 }

@@ -10,12 +10,21 @@ enum recovery_how {
     RECOVERY_SALVAGE, /* change nothing, and keep all that verifies */
 };
 
+enum { RECOVERY_LISTED = 32 };
+
 struct recovery {
     uint64_t next_epoch; /* for the journal to come */
     struct snapshot_facts snapshot;
     uint64_t journals, journal_bytes, records;
     uint64_t torn_bytes;
-    bool damaged; /* with RECOVERY_SALVAGE: something was passed over, and the diag says what */
+
+    /* What does not verify: the first of it, or all with RECOVERY_SALVAGE, which passes over it. */
+    size_t damages; /* may be more than are listed */
+    struct {
+        char file[DIR_NAME];
+        const char *what; /* to be read after the file's name */
+        struct damage extent;
+    } damage[RECOVERY_LISTED];
 };
 
 /* Load the table. WEIR_EIO with a diag that names the file, the place and what to do: it was

@@ -91,7 +91,8 @@ static weir_err write_bytes(struct writer *w, const void *bytes, size_t len)
     weir_err err = w->dir->ops->write(w->file, w->at, bytes, len);
 
     w->at += len;
-    if (!err && w->at - w->synced >= SYNC_EVERY) { /* not all at the end: the journal has to sync too */
+    if (!err &&
+        w->at - w->synced >= SYNC_EVERY) { /* not all at the end: the journal has to sync too */
         err = w->dir->ops->sync(w->file);
         w->synced = w->at;
     }
@@ -139,9 +140,10 @@ static weir_err fill(struct writer *w, struct table *table, uint64_t epoch,
     return err ? err : write_block(w);
 }
 
-weir_err snapshot_write(struct dir *dir, struct table *table, struct journal *journal, uint64_t epoch,
-                        const unsigned char secret_id[16], int64_t now,
-                        const weir_allocator *allocator, struct snapshot_facts *out, weir_diag *diag)
+weir_err snapshot_write(struct dir *dir, struct table *table, struct journal *journal,
+                        uint64_t epoch, const unsigned char secret_id[16], int64_t now,
+                        const weir_allocator *allocator, struct snapshot_facts *out,
+                        weir_diag *diag)
 {
     struct writer w = { .dir = dir };
     const char *step;
@@ -190,6 +192,7 @@ struct reader {
     weir_allocator allocator;
     bool salvage;
     uint64_t size, at, salt, number, keys;
+    struct damage damage;
     char *items; /* of one block */
     size_t room;
 };
@@ -208,8 +211,10 @@ static bool restore_items(struct reader *r, const struct block_header *h)
         at += sizeof item;
         if (item.algorithm == WEIR_SLIDING_WINDOW) {
             entries = (size_t)item.packed.words[0];
-            if (item.packed.words[0] < 0 || entries > (size_t)(end - at) / sizeof(struct log_entry) ||
-                !table_restore_log(r->table, &item, (const struct log_entry *)(const void *)at, entries))
+            if (item.packed.words[0] < 0 ||
+                entries > (size_t)(end - at) / sizeof(struct log_entry) ||
+                !table_restore_log(r->table, &item, (const struct log_entry *)(const void *)at,
+                                   entries))
                 return false;
             at += entries * sizeof(struct log_entry);
         } else if (!table_restore(r->table, &item)) {
@@ -252,21 +257,57 @@ static enum snapshot_end read_header(struct reader *r, const unsigned char secre
     if (*err)
         return SNAPSHOT_BAD;
     if (r->size < sizeof *h || h->magic != MAGIC || h->checksum != header_checksum(h)) {
-        diag_set(diag, "the snapshot is damaged: its header does not verify. `weir store repair` "
-                       "keeps what the journals have");
+        r->damage = (struct damage){ .bytes = r->size };
+        diag_set(diag,
+                 "%s/" SNAPSHOT_NAME " is damaged: its header does not verify. `weir store "
+                 "repair` keeps what the journals have",
+                 r->dir->path);
         return SNAPSHOT_BAD;
     }
     if (h->version != VERSION) {
-        diag_set(diag, "the snapshot has format version %u, and this program writes version %d: open "
-                       "it with the program that wrote it", h->version, VERSION);
+        diag_set(diag,
+                 "%s/" SNAPSHOT_NAME " has format version %u, and this program writes version "
+                 "%d: open it with the program that wrote it",
+                 r->dir->path, h->version, VERSION);
         return SNAPSHOT_FOREIGN;
     }
     if (memcmp(h->secret_id, secret_id, sizeof h->secret_id) != 0) {
-        diag_set(diag, "the snapshot was written with another secret: with this one nobody would be "
-                       "known again. Give the secret file it was made with");
+        diag_set(diag,
+                 "%s/" SNAPSHOT_NAME " was written with another secret: with this one nobody "
+                 "would be known again. Give the secret file it was made with",
+                 r->dir->path);
         return SNAPSHOT_FOREIGN;
     }
     return SNAPSHOT_WHOLE;
+}
+
+static void note_damage(struct reader *r, weir_diag *diag)
+{
+    r->damage.at = r->at;
+    diag_set(diag,
+             "%s/" SNAPSHOT_NAME " is damaged at byte %llu. `weir store check` tells more, and "
+             "`weir store repair` keeps all that verifies",
+             r->dir->path, (unsigned long long)r->at);
+}
+
+/* Go on behind damage: at the next block that verifies. False: there is none. */
+static bool skip_damage(struct reader *r, weir_err *err)
+{
+    const uint64_t from = r->at;
+    struct block_header h;
+
+    do {
+        r->at += 16;
+        if (r->at + sizeof h > r->size) {
+            r->damage.bytes += r->size - from;
+            return false;
+        }
+    } while (!load_block(r, &h, err) && !*err);
+    r->damage.bytes += r->at - from;
+    if (h.number > r->number)
+        r->damage.missing += h.number - r->number;
+    r->number = h.number;
+    return !*err;
 }
 
 static enum snapshot_end read_blocks(struct reader *r, weir_err *err, weir_diag *diag)
@@ -278,8 +319,14 @@ static enum snapshot_end read_blocks(struct reader *r, weir_err *err, weir_diag 
 
         if (load_block(r, &h, err) && h.number == r->number) {
             r->at += sizeof h + h.size;
-            if (h.items == 0)
-                return r->at == r->size ? end : SNAPSHOT_BAD;
+            if (h.items == 0 && r->at == r->size)
+                return end;
+            if (h.items == 0) {
+                if (end == SNAPSHOT_WHOLE)
+                    note_damage(r, diag);
+                r->damage.bytes += r->size - r->at;
+                return SNAPSHOT_BAD;
+            }
             if (!restore_items(r, &h)) {
                 *err = WEIR_ENOMEM;
                 return SNAPSHOT_BAD;
@@ -290,17 +337,10 @@ static enum snapshot_end read_blocks(struct reader *r, weir_err *err, weir_diag 
         if (*err)
             return SNAPSHOT_BAD;
         if (end == SNAPSHOT_WHOLE)
-            diag_set(diag, "the snapshot is damaged at byte %llu. `weir store check` tells more, and "
-                           "`weir store repair` keeps all that verifies", (unsigned long long)r->at);
+            note_damage(r, diag);
         end = SNAPSHOT_BAD;
-        if (!r->salvage)
+        if (!r->salvage || !skip_damage(r, err))
             return end;
-        do { /* look for the next block that verifies */
-            r->at += 16;
-            if (r->at + sizeof h > r->size)
-                return end;
-        } while (!load_block(r, &h, err) && !*err);
-        r->number = h.number;
     }
 }
 
@@ -327,6 +367,7 @@ weir_err snapshot_read(struct dir *dir, struct table *table, const unsigned char
             *end = read_blocks(&r, &err, diag);
             *out = (struct snapshot_facts){ .epoch = h.epoch, .keys = r.keys, .bytes = r.size };
         }
+        out->damage = r.damage;
     }
     if (err)
         diag_set(diag, "cannot read the snapshot: %s",

@@ -11,12 +11,14 @@
 struct snapshot_facts {
     uint64_t epoch; /* the first journal to replay over it */
     uint64_t keys, bytes;
+    struct damage damage; /* SNAPSHOT_BAD */
 };
 
 /* Replace the snapshot by the table as it is, shard by shard while decisions go on, or leave the
  * old one as it was. `epoch` is that of the journal, which was begun before. */
-WEIR_MUSTCHECK weir_err snapshot_write(struct dir *dir, struct table *table, struct journal *journal,
-                                       uint64_t epoch, const unsigned char secret_id[16], int64_t now,
+WEIR_MUSTCHECK weir_err snapshot_write(struct dir *dir, struct table *table,
+                                       struct journal *journal, uint64_t epoch,
+                                       const unsigned char secret_id[16], int64_t now,
                                        const weir_allocator *allocator, struct snapshot_facts *out,
                                        weir_diag *diag);
 
