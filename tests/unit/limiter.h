@@ -54,9 +54,9 @@ static inline void read_words(struct worded *to, int64_t now, const char *words)
     strcpy(to->text, words);
     to->request.policy = strtok_r(to->text, " ", &rest);
     while ((word = strtok_r(NULL, " ", &rest))) {
-        char *value = strchr(word, '=');
+        char *value = word + strcspn(word, "=");
 
-        if (value)
+        if (*value)
             *value++ = '\0';
         if (strcmp(word, "cost") == 0)
             to->request.cost = word_number(value);

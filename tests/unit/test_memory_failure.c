@@ -56,28 +56,28 @@ void *malloc(size_t size)
     return fails() ? NULL : counted(__libc_malloc(size));
 }
 
-void *calloc(size_t n, size_t size)
+void *calloc(size_t nmemb, size_t size)
 {
-    return fails() ? NULL : counted(__libc_calloc(n, size));
+    return fails() ? NULL : counted(__libc_calloc(nmemb, size));
 }
 
-void *realloc(void *block, size_t size)
+void *realloc(void *ptr, size_t size)
 {
     void *resized;
 
-    if (!block)
+    if (!ptr)
         return malloc(size);
     if (size > 0 && fails())
         return NULL;
-    resized = __libc_realloc(block, size);
+    resized = __libc_realloc(ptr, size);
     malloc_blocks -= size == 0 && !resized;
     return resized;
 }
 
-void free(void *block)
+void free(void *ptr)
 {
-    malloc_blocks -= block != NULL;
-    __libc_free(block);
+    malloc_blocks -= ptr != NULL;
+    __libc_free(ptr);
 }
 
 #endif
