@@ -11,6 +11,7 @@
 #include "cli/terminal.h"
 #include "limit/limit.h"
 #include "policy/rate.h"
+#include "store/store.h"
 #include "weir.h"
 
 enum {
@@ -28,6 +29,7 @@ enum {
     RESET,
     REPEAT,
     STORE,
+    SYNC,
     MAX_KEYS,
     SECRET_FILE,
     NOW,
@@ -51,6 +53,7 @@ static const struct option options[OPTION_COUNT] = {
     [RESET] = { "reset", 0, NULL, "change nothing; give back; forget" },
     [REPEAT] = { "repeat", 'n', "N", "ask N times, one answer a line" },
     [STORE] = { "store", 0, "URI", "where counters live; default: memory:" },
+    [SYNC] = { "sync", 0, "MODE", "of file:DIR; always, os or a time; default: 50ms" },
     [MAX_KEYS] = { "max-keys", 0, "N", "how many keys it may hold" },
     [SECRET_FILE] = { "secret-file", 0, "FILE", "keys the hashes; made if it is missing" },
     [NOW] = { "now", 0, "MS", "the time, in ms since 1970" },
@@ -206,17 +209,39 @@ static bool read_config(const struct arguments *a, struct inquiry *q)
     return true;
 }
 
+/* What the store has to say besides its answers. */
+static void print_line(void *ctx, const char *line)
+{
+    (void)ctx;
+    trouble("%s", line);
+}
+
+static bool read_store(const struct arguments *a, struct inquiry *q)
+{
+    const bool is_on_disk = a->values[STORE] && store_directory(a->values[STORE]);
+
+    q->open.store = a->values[STORE];
+    q->open.sync = a->values[SYNC];
+    q->open.secret_file = a->values[SECRET_FILE];
+    if (!is_on_disk)
+        q->open.flags |= WEIR_NO_THREAD; /* there is nothing to look after in so short a time */
+    if (q->open.sync && !is_on_disk) {
+        trouble("--sync is for a store on disk: add --store file:DIR, or leave it out");
+        return false;
+    }
+    return option_int(a, MAX_KEYS, 1, &q->open.max_keys);
+}
+
 static bool read_inquiry(const struct arguments *a, struct inquiry *q)
 {
     q->limit = a->values[LIMIT];
     q->json = a->values[JSON];
     q->quiet = a->values[QUIET];
     q->repeat = 1;
-    q->open.store = a->values[STORE];
-    q->open.secret_file = a->values[SECRET_FILE];
-    q->open.flags = WEIR_NO_THREAD | (a->values[NOW] ? WEIR_TRUST_NOW : 0u);
+    q->open.log = print_line;
+    q->open.flags = a->values[NOW] ? WEIR_TRUST_NOW : 0u;
     q->request.plan = a->values[PLAN];
-    return option_int(a, MAX_KEYS, 1, &q->open.max_keys) && option_int(a, REPEAT, 1, &q->repeat) &&
+    return read_store(a, q) && option_int(a, REPEAT, 1, &q->repeat) &&
            option_int(a, NOW, 1, &q->request.now) && read_cost(a, &q->request) && read_verb(a, q) &&
            read_numbers(a, &q->request) && read_subject(a, q) && read_config(a, q);
 }

@@ -17,5 +17,7 @@ struct command {
 extern const struct command check_command;
 extern const struct command policy_lint_command;
 extern const struct command policy_explain_command;
+extern const struct command store_check_command;
+extern const struct command store_repair_command;
 
 #endif

@@ -13,6 +13,8 @@ static const struct command *const commands[] = {
     &check_command,
     &policy_lint_command,
     &policy_explain_command,
+    &store_check_command,
+    &store_repair_command,
 };
 enum { COMMAND_COUNT = sizeof commands / sizeof *commands };
 

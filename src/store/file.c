@@ -190,6 +190,7 @@ static void *keep_on(void *arg)
     struct file_store *s = arg;
     const int64_t pause_ms = s->mode == SYNC_INTERVAL ? s->sync_ms : IDLE_MS;
 
+    snapshot_if_worth_it(s); /* not only later: of processes that live shortly, each leaves a journal */
     pthread_mutex_lock(&s->lock);
     while (!s->closing) {
         struct timespec next;
