@@ -1,0 +1,374 @@
+#!/bin/sh
+# test_store.sh - counters that outlive a command: `weir check --store file:DIR`, `weir store`.
+#
+#   test_store.sh TREE      from the root of the source
+. tests/cli/support.sh
+dir=$scratch/store
+
+# ask ARG...: one check of a limit of 3
+ask() {
+    "$weir" check --store "file:$dir" --limit '3 per 1h' "$@"
+}
+
+fresh() {
+    rm -rf "$dir" "$scratch/out" "$scratch/err"
+}
+
+# counted N: as many journals as that, each with one record
+counted() {
+    fresh
+    for i in $(seq "$1"); do
+        ask -q "key-$i" || return
+    done
+}
+
+# owned: a process that has the store open until `release`
+own() {
+    mkfifo "$scratch/held"
+    "$weir" check --store "file:$dir" --config - login 203.0.113.7 <"$scratch/held" &
+    owner=$!
+    exec 9>"$scratch/held"
+    until [ "$(cat "$dir/lock" 2>/dev/null)" = "$owner" ]; do :; done
+}
+
+release() {
+    cat "$policies" >&9
+    exec 9>&-
+    wait "$owner"
+    rm -f "$scratch/held"
+}
+
+flip() {
+    python3 - "$1" "$2" <<'EOF'
+import sys
+with open(sys.argv[1], "r+b") as f:
+    f.seek(int(sys.argv[2]))
+    byte = f.read(1)[0]
+    f.seek(int(sys.argv[2]))
+    f.write(bytes([byte ^ 1]))
+EOF
+}
+
+# What is in the directory, but for the lock, whose pid may differ.
+fingerprint() {
+    (cd "$dir" && find . -type f ! -name lock -exec sha256sum {} + | sort)
+}
+
+# tells STATUS PATTERN ARG...: a line of stdout is like that, spaces aside
+tells() {
+    expected_status=$1 pattern=$2
+    shift 2
+    run "$@"
+    tr -s ' ' <"$scratch/out" | grep -qx -e " *$pattern" || { cat "$scratch/out" "$scratch/err" && return 1; }
+    is status "$status" "$expected_status"
+}
+
+# ---- check --------------------------------------------------------------------------------
+
+limit_holds() {
+    fresh
+    for expected in 0 0 0 1 1; do
+        ask -q bob "$@"
+        is status $? "$expected" || return
+    done
+}
+
+# limit_holds_over_kills LIMIT ARG...: each life is killed while it asks; what it had printed is
+# the least that it was told.
+limit_holds_over_kills() {
+    rate="$1 per 1h"
+    most=$1
+    shift
+    fresh
+    rm -f "$scratch"/life-*
+    for life in $(seq 20); do
+        : >"$scratch/life-$life"
+        "$weir" check --store "file:$dir" --limit "$rate" bob -n 1000000 "$@" >"$scratch/life-$life" &
+        pid=$!
+        until [ -s "$scratch/life-$life" ]; do :; done
+        kill -9 "$pid"
+        wait "$pid" 2>/dev/null
+    done
+    "$weir" check --store "file:$dir" --limit "$rate" bob -n "$most" "$@" >"$scratch/life-last"
+    told=$(cat "$scratch"/life-* | grep -c '^allowed.*left')
+    [ "$told" -le "$most" ] || { echo "$told were admitted" && return 1; }
+    tells 1 "denied $rate 0 of $most left.*" check --store "file:$dir" --limit "$rate" bob --peek
+}
+
+second_is_refused() {
+    fresh
+    own
+    run check --store "file:$dir" --limit '3 per 1h' bob
+    is stderr "$(cat "$scratch/err")" \
+        "weir: $dir is in use by process $owner: stop it first, or ask it instead" &&
+        is status "$status" 2
+    result=$?
+    release
+    return "$result"
+}
+
+is_private() {
+    counted 9 && is modes "$(stat -c %a "$dir" "$dir"/* | sort -u | tr '\n' ' ')" '600 700 ' &&
+        ! grep -r key- "$dir"
+}
+
+other_secret() {
+    counted 1
+    run check --store "file:$dir" --secret-file "$scratch/other" --limit '3 per 1h' bob
+    is status "$status" 2 && grep -q 'was written with another secret' "$scratch/err"
+}
+
+journals_are_summed_up() {
+    counted 30 && [ "$(find "$dir" -name 'journal.*' | wc -l)" -le 9 ] && [ -f "$dir/snapshot" ] &&
+        shows 0 'keys 30' store check "$dir"
+}
+
+shared_by_rules() {
+    fresh
+    for expected in 0 0 1; do
+        run check --store "file:$dir" -c "$policies" multi ip=203.0.113.7 user=u
+        is status "$status" "$expected" || return
+    done
+    tr -s ' ' <"$scratch/out" | grep -q '^ allowed all 98 of 100 left'
+}
+
+t a_limit_holds_over_several_calls limit_holds
+t a_limit_holds_with_each_decision_synced limit_holds --sync always
+t a_limit_holds_when_the_system_syncs limit_holds --sync=os
+t a_limit_holds_over_kill_9 limit_holds_over_kills 20000
+t a_limit_holds_over_kill_9_when_synced limit_holds_over_kills 5000 --sync always
+t a_second_process_is_refused_with_the_pid_of_the_first second_is_refused
+t several_rules_are_charged_all_or_none_over_calls shared_by_rules
+t files_are_for_their_owner_alone_and_name_nobody is_private
+t another_secret_is_refused other_secret
+t many_short_calls_leave_few_journals journals_are_summed_up
+t sync_without_a_store_is_refused refuses \
+    '--sync is for a store on disk: add --store file:DIR, or leave it out' \
+    check --limit '3 per 1h' --sync os bob
+t a_bad_sync_mode_is_refused refuses \
+    "sync is always, os, or an interval from 1ms to 60s such as 50ms, not 'often'" \
+    check --store "file:$dir" --limit '3 per 1h' --sync often bob
+t a_store_without_a_directory_is_refused refuses 'name the directory, as in file:/var/lib/weir' \
+    check --store file: --limit '3 per 1h' bob
+
+# ---- store check --------------------------------------------------------------------------
+
+summarises() {
+    counted 3
+    answers 0 "$dir: sound
+  keys      3
+  snapshot  none yet
+  journals  3 to replay, 3 records, 528 bytes
+  epoch     4" store check "$dir"
+}
+
+summarises_json() {
+    counted 9
+    json 'a["sound"] and a["keys"] == 9 and a["expired"] == 0 and a["snapshot_keys"] >= 8 and
+        a["journal_records"] <= 1 and a["torn_bytes"] == 0 and a["damage"] == []' \
+        store check "file:$dir" --json
+}
+
+tells_expired() {
+    fresh
+    "$weir" check --store "file:$dir" --limit '3 per 1h' -q bob --now "$now"
+    shows 0 'keys 1, 1 of them expired' store check "$dir"
+}
+
+changes_nothing() {
+    counted 9
+    truncate -s -40 "$(find "$dir" -name 'journal.*' | sort -V | tail -n 1)"
+    fingerprint >"$scratch/before"
+    run store check "$dir"
+    fingerprint >"$scratch/after"
+    cmp "$scratch/before" "$scratch/after"
+}
+
+# The end mark of 32 bytes and 8 of the last record.
+torn() {
+    counted 3
+    truncate -s -40 "$dir/journal.3"
+    tells 0 'torn [67][0-9] bytes that a crash cut short: normal, opening cuts them off' store check "$dir" &&
+        ask key-3 >"$scratch/out" 2>"$scratch/err" &&
+        grep -q "^weir: the journal's end was torn: [67][0-9] bytes that nobody was told of were cut" \
+            "$scratch/err" &&
+        grep -q '2 of 3 left' "$scratch/out"
+}
+
+flipped() {
+    counted 3
+    flip "$dir/journal.2" 130
+    shows 1 "$1" store check "$dir" && shows 1 'keys 2' store check "$dir" &&
+        json 'a["damage"] == [{"file": "journal.2", "what": "is damaged", "offset": 64,
+            "bytes": 80, "missing_records": 1}] and not a["sound"]' store check --json "$dir" &&
+        is status "$status" 1
+}
+
+not_opened() {
+    counted 3
+    flip "$dir/journal.2" 130
+    fingerprint >"$scratch/before"
+    run check --store "file:$dir" --limit '3 per 1h' bob
+    fingerprint >"$scratch/after"
+    is status "$status" 2 && grep -q "^weir: $dir/journal.2 is damaged at byte 64: " "$scratch/err" &&
+        grep -q 'weir store repair' "$scratch/err" && cmp "$scratch/before" "$scratch/after"
+}
+
+# damaged TEXT COMMAND...: after the command, check finds it, and nobody opens it
+damaged() {
+    expected=$1
+    shift
+    (cd "$dir" && "$@") && tells 1 "damage $expected" store check "$dir" &&
+        run check --store "file:$dir" --limit '3 per 1h' bob && is status "$status" 2
+}
+
+missing_first() {
+    counted 3 && damaged 'journal.2 is there, but neither a snapshot nor the first journal' rm journal.1
+}
+
+missing_middle() {
+    counted 3 && damaged 'journal.3 is there, but the journal before it is missing' rm journal.2
+}
+
+missing_under_a_snapshot() {
+    counted 11 && damaged 'journal.11 is there, but the journal before it is missing' rm journal.10
+}
+
+emptied() {
+    counted 3 && damaged 'journal.2 has no header, and another journal follows' truncate -s 0 journal.2
+}
+
+cut_short() {
+    counted 3 && damaged 'journal.2 ends before its end, and another journal follows at byte 64: [67][0-9] bytes do not verify' \
+        truncate -s 136 journal.2
+}
+
+bad_snapshot() {
+    counted 9 && damaged 'snapshot is damaged at byte [0-9]*: [0-9]* bytes do not verify, [0-9]* records* in them' \
+        flip snapshot 200
+}
+
+longer_snapshot() {
+    counted 9 && damaged "snapshot is damaged at byte $(stat -c %s "$dir/snapshot"): 4 bytes do not verify" \
+        sh -c 'echo abc >>snapshot'
+}
+
+nobody_is_disturbed() {
+    fresh
+    own
+    run store "$1" "$dir"
+    is stderr "$(cat "$scratch/err")" \
+        "weir: $dir is in use by process $owner: stop it first, or ask it instead" &&
+        is status "$status" 2
+    result=$?
+    release
+    return "$result"
+}
+
+not_a_store() {
+    mkdir -p "$scratch/empty"
+    refuses "there is no secret in $scratch/empty: if the store was made with a secret file, name it \
+with --secret-file; if not, this is no store" store "$1" "$scratch/empty" &&
+        is 'what was made there' "$(ls "$scratch/empty")" ''
+}
+
+secret_elsewhere() {
+    fresh
+    ask -q bob --secret-file "$scratch/elsewhere" && shows 0 "$dir: sound" store check "$dir" \
+        --secret-file "$scratch/elsewhere" && ! "$weir" store check "$dir"
+}
+
+wrong_secret() {
+    counted 1
+    "$weir" check --secret-file "$scratch/wrong" --limit '3 per 1h' -q bob
+    run store check "$dir" --secret-file "$scratch/wrong"
+    is status "$status" 2 && grep -q 'journal.1 was written with another secret' "$scratch/err"
+}
+
+t check_tells_what_is_in_a_store summarises
+t check_tells_programs_as_well summarises_json
+t check_tells_what_has_expired tells_expired
+t check_changes_nothing changes_nothing
+t a_torn_tail_is_normal_and_cut_when_opened torn
+t a_flipped_bit_is_damage flipped \
+    'damage journal.2 is damaged at byte 64: 80 bytes do not verify, 1 record in them'
+t a_damaged_store_is_not_opened_and_not_changed not_opened
+t a_missing_first_journal_is_damage missing_first
+t a_missing_journal_is_damage missing_middle
+t a_missing_journal_under_a_snapshot_is_damage missing_under_a_snapshot
+t an_emptied_journal_is_damage_if_another_follows emptied
+t a_journal_cut_short_is_damage_if_another_follows cut_short
+t a_flipped_bit_of_a_snapshot_is_damage bad_snapshot
+t bytes_behind_a_snapshot_are_damage longer_snapshot
+t check_does_not_disturb_a_process nobody_is_disturbed check
+t repair_does_not_disturb_a_process nobody_is_disturbed repair
+t a_folder_that_is_no_store_is_refused_and_left_alone not_a_store check
+t what_is_no_store_is_not_repaired not_a_store repair
+t a_folder_that_does_not_exist_is_refused refuses \
+    "there is no store $scratch/none: No such file or directory" store check "$scratch/none"
+t a_file_is_no_store refuses \
+    "$policies is not a directory: name the one that the store lives in" store check "$policies"
+t no_folder_is_asked_for refuses 'which store? Name its directory' store check
+t the_secret_may_be_elsewhere secret_elsewhere
+t a_secret_that_does_not_exist_is_not_made refuses \
+    "there is no secret file $scratch/none: name the one that the store was made with" \
+    store check "$scratch" --secret-file "$scratch/none"
+t the_wrong_secret_is_trouble wrong_secret
+
+# ---- store repair -------------------------------------------------------------------------
+
+repaired() {
+    counted 3
+    flip "$dir/journal.2" 130
+    cp -r "$dir" "$scratch/original"
+    answers 0 "journal.2 is damaged at byte 64: 80 bytes do not verify, 1 record in them
+$dir: repaired, 2 live keys kept; the old files are in $dir/damaged-4" store repair "$dir" &&
+        for file in journal.1 journal.2 journal.3; do
+            cmp "$scratch/original/$file" "$dir/damaged-4/$file" || return
+        done &&
+        shows 0 "$dir: sound" store check "$dir" && shows 0 'keys 2' store check "$dir" &&
+        ask key-1 | grep -q '1 of 3 left' && ask key-2 | grep -q '2 of 3 left'
+}
+
+repaired_snapshot() {
+    counted 17
+    ask -q key-1
+    flip "$dir/snapshot" 200
+    cp "$dir/snapshot" "$scratch/original-snapshot"
+    run store repair "$dir"
+    is status "$status" 0 && cmp "$scratch/original-snapshot" "$dir"/damaged-*/snapshot &&
+        shows 0 "$dir: sound" store check "$dir" && ask key-1 -q
+}
+
+repaired_without_a_header() {
+    counted 10
+    flip "$dir/snapshot" 9
+    run store repair "$dir"
+    is status "$status" 0 && ask key-10 | grep -q '1 of 3 left' && ask key-1 | grep -q '2 of 3 left'
+}
+
+nothing_to_repair() {
+    counted 3
+    truncate -s -40 "$dir/journal.3"
+    fingerprint >"$scratch/before"
+    answers 0 "$dir: sound, there is nothing to repair" store repair "$dir" || return
+    fingerprint >"$scratch/after"
+    cmp "$scratch/before" "$scratch/after"
+}
+
+repaired_twice() {
+    counted 3 && rm "$dir/journal.1" && "$weir" store repair "$dir" && counted_more &&
+        rm "$dir/journal.5" && "$weir" store repair "$dir" && shows 0 "$dir: sound" store check "$dir" &&
+        [ -d "$dir/damaged-4" ] && [ -d "$dir/damaged-7" ]
+}
+
+counted_more() {
+    ask -q more-1 && ask -q more-2
+}
+
+t repair_keeps_what_verifies_and_the_old_files repaired
+t repair_of_a_snapshot_keeps_what_the_journals_have repaired_snapshot
+t repair_without_a_header_keeps_the_journals repaired_without_a_header
+t a_sound_store_is_not_repaired nothing_to_repair
+t a_store_can_be_repaired_again repaired_twice
+finish
