@@ -263,6 +263,10 @@ weir_err engine_prepare(struct engine *e, struct check *check, weir_diag *diag)
         err = check->request->policy ? prepare_policy(check, diag)
                                      : prepare_unnamed(e, check, diag);
     check->answer->err = err;
+    if (err) { /* for callers that look no further */
+        check->answer->allowed = false;
+        check->answer->rule_count = 0;
+    }
     return err;
 }
 

@@ -105,8 +105,8 @@ static struct floor_table floor_new(uint64_t n)
 {
     struct floor_table f = { .key = { "0123456789abcde" }, .n = n };
 
-    f.cells = mmap(NULL, n * 64, PROT_READ | PROT_WRITE,
-                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+    f.cells = mmap(NULL, n * 64, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE,
+                   -1, 0);
     if (f.cells == MAP_FAILED)
         err(1, "floor");
     return f;
@@ -286,7 +286,9 @@ static double threads_round(weir *w, const char *policy, uint64_t keys, uint64_t
     double begin = seconds_now();
 
     for (int i = 0; i < n; i++) {
-        workers[i] = (struct worker){ .w = w, .policy = policy, .keys = keys, .count = count, .seed = seed + (uint64_t)i };
+        workers[i] = (struct worker){
+            .w = w, .policy = policy, .keys = keys, .count = count, .seed = seed + (uint64_t)i
+        };
         if (pthread_create(&workers[i].thread, NULL, work, &workers[i]))
             errx(1, "no thread");
     }
@@ -313,8 +315,8 @@ static double collected(const char *self, const char *policy, uint64_t count)
     FILE *p;
 
     snprintf(command, sizeof command,
-             "valgrind --tool=callgrind --callgrind-out-file=/dev/null %s --counted %s %llu 2>&1", self,
-             policy, (unsigned long long)count);
+             "valgrind --tool=callgrind --callgrind-out-file=/dev/null %s --counted %s %llu 2>&1",
+             self, policy, (unsigned long long)count);
     p = popen(command, "r");
     while (p && fgets(line, sizeof line, p)) {
         char *at = strstr(line, "Collected : ");
@@ -348,7 +350,8 @@ static double ratio(const double *a, const double *b)
 
 static void compare(const char *policy, uint64_t keys, uint64_t count, struct floor_table *f)
 {
-    double floors[ROUNDS], decisions[ROUNDS], checks[ROUNDS], many[ROUNDS], one[ROUNDS], two[ROUNDS];
+    double floors[ROUNDS], decisions[ROUNDS], checks[ROUNDS], many[ROUNDS], one[ROUNDS],
+        two[ROUNDS];
     double worst_bytes, worst_ms;
     weir *w = open_weir(keys);
     struct decider d;
@@ -404,8 +407,9 @@ int main(int argc, char **argv)
             errx(2, "usage: %s [--keys N] [--count N]", argv[0]);
     }
 
-    printf("                             floor  decision       check          many           2 threads    bytes  longest\n"
-           "algorithm             keys      ns      ns ratio      ns ratio      ns ratio   / 1 thread  per key pause ms\n");
+    printf(
+        "                             floor  decision       check          many           2 threads    bytes  longest\n"
+        "algorithm             keys      ns      ns ratio      ns ratio      ns ratio   / 1 thread  per key pause ms\n");
     for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
         uint64_t keys = sizes[s] ? sizes[s] : most;
         struct floor_table f = floor_new(keys);

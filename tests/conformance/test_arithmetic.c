@@ -54,8 +54,8 @@ static void every_answer_of_every_trace_matches(void **state)
                 step.decision.retry_after != s.expected.retry_after ||
                 step.decision.reset_after != s.expected.reset_after ||
                 step.decision.delay != s.expected.delay)
-                fail_msg("limits.jsonl:%d step %zu (%s): got %d %lld %lld %lld %lld", traces[t].line,
-                         i, weir_algorithm_name(r.algorithm), step.decision.allowed,
+                fail_msg("limits.jsonl:%d step %zu (%s): got %d %lld %lld %lld %lld",
+                         traces[t].line, i, weir_algorithm_name(r.algorithm), step.decision.allowed,
                          (long long)step.decision.remaining, (long long)step.decision.retry_after,
                          (long long)step.decision.reset_after, (long long)step.decision.delay);
             if (step.decision.allowed && !s.peek && s.cost > 0) {

@@ -40,6 +40,7 @@ struct worded {
 
 static inline int64_t word_number(const char *value)
 {
+    assert_non_null(value);
     return strcmp(value, "none") == 0 ? WEIR_COST_ZERO : strtoll(value, NULL, 10);
 }
 

@@ -8,7 +8,8 @@ enum { EPOCH = 1000000 };
 static weir_allocator memory;
 
 static const weir_algorithm algorithms[] = {
-    WEIR_FIXED_WINDOW, WEIR_SLIDING_WINDOW, WEIR_SLIDING_COUNTER, WEIR_TOKEN_BUCKET, WEIR_LEAKY_BUCKET,
+    WEIR_FIXED_WINDOW, WEIR_SLIDING_WINDOW, WEIR_SLIDING_COUNTER,
+    WEIR_TOKEN_BUCKET, WEIR_LEAKY_BUCKET,
 };
 
 static struct rule make_rule(weir_algorithm algorithm, int64_t limit, int64_t window, int64_t extra)
@@ -60,7 +61,8 @@ static void walk(int steps, void (*check)(const struct state *, const struct rul
                     for (int i = 0; i < steps; i++) {
                         if (dice_below(&dice, 3) > 0)
                             now += dice_below(&dice, dice_below(&dice, 3) ? 3 : 2 * window + 1);
-                        take(&s, &r, now, 1 + dice_below(&dice, dice_below(&dice, 4) ? 2 : limit + 1));
+                        take(&s, &r, now,
+                             1 + dice_below(&dice, dice_below(&dice, 4) ? 2 : limit + 1));
                         check(&s, &r, now);
                     }
                     state_done(&s, r.algorithm, &memory);
@@ -222,7 +224,8 @@ static void a_bucket_never_exceeds_its_burst_and_rate_in_any_interval(void **sta
 
                 run_greedily(&r, &dice, &admitted);
                 for (int64_t length = 1; length <= 3 * window; length++)
-                    assert_true(most_in(&admitted, length) <= burst + limit * (length - 1) / window);
+                    assert_true(most_in(&admitted, length) <=
+                                burst + limit * (length - 1) / window);
             }
 }
 
@@ -316,9 +319,10 @@ static void a_log_of_any_length_counts_like_the_model(void **state)
     struct dice dice = dice_new();
 
     (void)state;
-    run_against_model(make_rule(WEIR_SLIDING_WINDOW, 3, 50, 1), &dice, 20, 2);   /* near */
-    run_against_model(make_rule(WEIR_SLIDING_WINDOW, 60, 100, 1), &dice, 4, 3);  /* far */
-    run_against_model(make_rule(WEIR_SLIDING_WINDOW, 200, 200, 1), &dice, 3, 3); /* far, moving up */
+    run_against_model(make_rule(WEIR_SLIDING_WINDOW, 3, 50, 1), &dice, 20, 2);  /* near */
+    run_against_model(make_rule(WEIR_SLIDING_WINDOW, 60, 100, 1), &dice, 4, 3); /* far */
+    run_against_model(make_rule(WEIR_SLIDING_WINDOW, 200, 200, 1), &dice, 3,
+                      3); /* far, moving up */
     run_against_model(make_rule(WEIR_SLIDING_WINDOW, 500, 120, 7), &dice, 5, 9);
 }
 
@@ -363,7 +367,8 @@ static void a_lowered_limit_keeps_what_is_counted(void **state)
 {
     (void)state;
     for (size_t a = 0; a < sizeof algorithms / sizeof *algorithms; a++) {
-        struct rule r = { .algorithm = algorithms[a], .limit = 10, .window = 1000 }, lower = r, higher = r;
+        struct rule r = { .algorithm = algorithms[a], .limit = 10, .window = 1000 }, lower = r,
+                    higher = r;
         struct state s = { 0 };
 
         lower.limit = 4;
@@ -398,7 +403,8 @@ static void numbers_at_the_bound_do_not_overflow(void **state)
 
     (void)state;
     for (size_t a = 0; a < sizeof algorithms / sizeof *algorithms; a++) {
-        struct rule tall = make_rule(algorithms[a], most, 1, 0), wide = make_rule(algorithms[a], 1, most, 0);
+        struct rule tall = make_rule(algorithms[a], most, 1, 0),
+                    wide = make_rule(algorithms[a], 1, most, 0);
         struct state s = { 0 }, w = { 0 };
 
         assert_true(take(&s, &tall, EPOCH, most).allowed);
@@ -430,12 +436,16 @@ static void numbers_out_of_bounds_are_refused_with_what_would_be_right(void **st
     assert_refused((struct rule){ .limit = 1, .window = 0 }, "at least 1 ms");
     assert_refused((struct rule){ .limit = 4, .window = third }, "at most 3");
     assert_refused((struct rule){ .limit = WEIR_MAX_AMOUNT, .window = 1 }, "below 2^53");
-    assert_refused((struct rule){ .limit = 1, .window = 9, .burst = 2 }, "only token_bucket and leaky");
-    assert_refused((struct rule){ .limit = 1, .window = 9, .precision = 10 }, "from 1 ms to the window");
+    assert_refused((struct rule){ .limit = 1, .window = 9, .burst = 2 },
+                   "only token_bucket and leaky");
+    assert_refused((struct rule){ .limit = 1, .window = 9, .precision = 10 },
+                   "from 1 ms to the window");
     assert_refused((struct rule){ WEIR_TOKEN_BUCKET, 1, 9, 0, 3 }, "only sliding_window");
     assert_refused((struct rule){ WEIR_TOKEN_BUCKET, 1, third, 4, 0 }, "at most 3");
-    assert_refused((struct rule){ .limit = 1 << 22, .window = 1 << 22, .precision = 1 }, "at least 5 ms");
-    assert_refused((struct rule){ .algorithm = (weir_algorithm)9, .limit = 1, .window = 1 }, "number 9");
+    assert_refused((struct rule){ .limit = 1 << 22, .window = 1 << 22, .precision = 1 },
+                   "at least 5 ms");
+    assert_refused((struct rule){ .algorithm = (weir_algorithm)9, .limit = 1, .window = 1 },
+                   "number 9");
 }
 
 static void the_default_precision_follows_the_limit(void **state)

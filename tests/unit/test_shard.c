@@ -214,7 +214,8 @@ static void a_key_that_finds_no_empty_cell_is_refused(void **state)
     (void)state;
     while (put(s, (struct key){ UINT64_MAX >> 4 | (uint64_t)5 << 60, n }, 1000, 0))
         n++;
-    assert_int_equal(s->count, shard_cells(FEW_HOMES) - FEW_HOMES); /* home and slack, less the sentinel */
+    assert_int_equal(s->count,
+                     shard_cells(FEW_HOMES) - FEW_HOMES); /* home and slack, less the sentinel */
     assert_rules_hold(s);
     free_shard(s);
 }

@@ -35,7 +35,8 @@ static struct key key_of(int64_t n)
     return (struct key){ dice_roll(&d), dice_roll(&d) | 1 };
 }
 
-static struct question ask(struct table *t, enum verb verb, struct charge *charges, size_t n, struct ask how)
+static struct question ask(struct table *t, enum verb verb, struct charge *charges, size_t n,
+                           struct ask how)
 {
     struct question q = { .verb = verb, .ask = how, .charges = charges, .count = n };
 
@@ -68,9 +69,11 @@ static weir_stats stats_of(struct table *t)
 
 static void T1_a_refused_question_a_peek_and_a_cost_of_0_change_nothing(void **state)
 {
-    const struct rule r = make_rule(WEIR_FIXED_WINDOW, 3, 1000), narrow = make_rule(WEIR_FIXED_WINDOW, 2, 1000);
+    const struct rule r = make_rule(WEIR_FIXED_WINDOW, 3, 1000),
+                      narrow = make_rule(WEIR_FIXED_WINDOW, 2, 1000);
     struct table *t = new_table(1000, false, heap());
-    struct charge several[] = { { .rule = &r, .key = key_of(1) }, { .rule = &narrow, .key = key_of(2) } };
+    struct charge several[] = { { .rule = &r, .key = key_of(1) },
+                                { .rule = &narrow, .key = key_of(2) } };
 
     (void)state;
     assert_false(take(t, &r, 1, EPOCH, 4));
@@ -103,7 +106,8 @@ static void *fail_later(void *ctx, void *block, size_t size)
 
 static void T2_several_charges_are_charged_whole_or_not_at_all(void **state)
 {
-    const struct rule log = make_rule(WEIR_SLIDING_WINDOW, 50, 1000), count = make_rule(WEIR_FIXED_WINDOW, 50, 1000);
+    const struct rule log = make_rule(WEIR_SLIDING_WINDOW, 50, 1000),
+                      count = make_rule(WEIR_FIXED_WINDOW, 50, 1000);
     struct failing failing = { 2 };
     struct table *t = new_table(1000, false, (weir_allocator){ fail_later, &failing });
     struct charge charges[] = {
@@ -166,7 +170,8 @@ static void T4_a_flood_of_fresh_keys_cannot_make_a_limited_one_forgotten(void **
 
 static void expired_keys_go_before_live_ones(void **state)
 {
-    const struct rule brief = make_rule(WEIR_TOKEN_BUCKET, 10, 1000), lasting = make_rule(WEIR_TOKEN_BUCKET, 10, 1000000);
+    const struct rule brief = make_rule(WEIR_TOKEN_BUCKET, 10, 1000),
+                      lasting = make_rule(WEIR_TOKEN_BUCKET, 10, 1000000);
     struct table *t = new_table(1000, true, heap());
 
     (void)state;
@@ -185,7 +190,8 @@ static void expired_keys_go_before_live_ones(void **state)
 
 static void sweeping_drops_what_has_expired_and_gives_memory_back(void **state)
 {
-    const struct rule brief = make_rule(WEIR_SLIDING_WINDOW, 10, 1000), lasting = make_rule(WEIR_SLIDING_WINDOW, 10, 1000000);
+    const struct rule brief = make_rule(WEIR_SLIDING_WINDOW, 10, 1000),
+                      lasting = make_rule(WEIR_SLIDING_WINDOW, 10, 1000000);
     struct table *t = new_table(100000, false, heap());
     int64_t full;
 
@@ -214,7 +220,8 @@ static void keys_are_reused_lazily_as_time_goes_on(void **state)
 
     (void)state;
     for (int64_t i = 0; i < 400000; i++)
-        assert_true(take(t, &r, i, EPOCH + i / 4, 1)); /* 4 keys a ms, each for 100 ms, + 1000 of slip */
+        assert_true(
+            take(t, &r, i, EPOCH + i / 4, 1)); /* 4 keys a ms, each for 100 ms, + 1000 of slip */
     assert_true(stats_of(t).keys < 20000);
     table_free(t);
 }
@@ -236,7 +243,9 @@ static void callers_that_bring_the_time_lose_nothing_by_it(void **state)
 
 static void states_beside_the_cells_are_bounded_too(void **state)
 {
-    struct rule fine = { .algorithm = WEIR_SLIDING_WINDOW, .limit = 1000000, .window = 1000000, .precision = 1 };
+    struct rule fine = {
+        .algorithm = WEIR_SLIDING_WINDOW, .limit = 1000000, .window = 1000000, .precision = 1
+    };
     struct table *t = new_table(64, false, heap());
 
     (void)state;
@@ -251,9 +260,11 @@ static void states_beside_the_cells_are_bounded_too(void **state)
 
 static void a_refund_and_a_reset_reach_every_charge(void **state)
 {
-    const struct rule r = make_rule(WEIR_TOKEN_BUCKET, 10, 100000), s = make_rule(WEIR_SLIDING_WINDOW, 8, 100000);
+    const struct rule r = make_rule(WEIR_TOKEN_BUCKET, 10, 100000),
+                      s = make_rule(WEIR_SLIDING_WINDOW, 8, 100000);
     struct table *t = new_table(1000, false, heap());
-    struct charge charges[] = { { .rule = &r, .key = key_of(1) }, { .rule = &s, .key = key_of(2) } };
+    struct charge charges[] = { { .rule = &r, .key = key_of(1) },
+                                { .rule = &s, .key = key_of(2) } };
 
     (void)state;
     ask(t, VERB_CHECK, charges, 2, (struct ask){ EPOCH, 6, false });
