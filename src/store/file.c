@@ -27,7 +27,7 @@ enum {
     RETRY_MS = 1000,
     MOST_OLD_JOURNALS = 8,
 };
-#define LEAST_JOURNAL ((uint64_t)32 << 20) /* a smaller journal is not worth a snapshot */
+#define JOURNAL_LIMIT ((uint64_t)32 << 20) /* a smaller journal is not worth a snapshot */
 
 enum condition { RUNNING, FAILED };
 
@@ -46,7 +46,7 @@ struct file_store {
     bool is_begun;  /* the journal of this epoch waits for its snapshot */
     struct snapshot_facts snapshot;
     uint64_t old_journals, old_bytes; /* before this epoch, not yet in a snapshot */
-    int64_t retry_at;
+    int64_t tried_at; /* to take a snapshot */
     _Atomic int64_t snapshots, failures, journal_bytes;
 
     bool has_thread;
@@ -131,14 +131,21 @@ static weir_err roll_over(struct file_store *s, weir_diag *diag)
     return WEIR_OK;
 }
 
-static void try_the_way_back(struct file_store *s)
+/* Not more than once a second, even if the clock is set back. */
+static bool is_time_to_try(struct file_store *s, int64_t now)
 {
-    const int64_t now = monotonic_ms();
+    if (s->tried_at != 0 && now >= s->tried_at && now < s->tried_at + RETRY_MS)
+        return false;
+    s->tried_at = now;
+    return true;
+}
+
+static void try_the_way_back(struct file_store *s, int64_t now)
+{
     weir_diag diag;
 
-    if (now < s->retry_at)
+    if (!is_time_to_try(s, now))
         return;
-    s->retry_at = now + RETRY_MS;
     s->is_begun = false;
     s->dir->ops->remove(s->dir, SNAPSHOT_TEMPORARY); /* a full disk needs the room */
     if (roll_over(s, &diag))
@@ -147,42 +154,40 @@ static void try_the_way_back(struct file_store *s)
     say(s, "store recovered: everything that was counted is on disk again");
 }
 
-static void snapshot_if_worth_it(struct file_store *s)
+static void snapshot_if_worth_it(struct file_store *s, int64_t now)
 {
     const uint64_t size = journal_size(s->journal) + s->old_bytes;
-    const uint64_t enough = s->snapshot.bytes > LEAST_JOURNAL ? s->snapshot.bytes : LEAST_JOURNAL;
-    const int64_t now = monotonic_ms();
+    const uint64_t limit = s->options.journal_limit;
+    const uint64_t enough = s->snapshot.bytes > limit ? s->snapshot.bytes : limit;
     weir_diag diag;
     char line[sizeof diag.text + 64];
 
     atomic_store(&s->journal_bytes, (int64_t)size);
-    if ((size < enough && s->old_journals < MOST_OLD_JOURNALS) || now < s->retry_at)
+    if ((size < enough && s->old_journals < MOST_OLD_JOURNALS) || !is_time_to_try(s, now))
         return;
-    s->retry_at = now + RETRY_MS;
     if (roll_over(s, &diag)) {
         snprintf(line, sizeof line, "no snapshot was taken, the journal goes on: %s", diag.text);
         say(s, line);
     }
 }
 
-/* What the keeper does each time it wakes. */
-static void keep(struct file_store *s)
+/* What the keeper does each time it wakes. `now` is any clock's that goes on. */
+static void keep(struct file_store *s, int64_t now)
 {
     weir_err err = WEIR_OK;
 
     if (s->state == FAILED) {
-        try_the_way_back(s);
+        try_the_way_back(s, now);
         return;
     }
     if (s->mode == SYNC_INTERVAL)
         err = journal_sync(s->journal);
-    if (!err) {
-        if (s->mode == SYNC_ALWAYS)
-            journal_prepare(s->journal);
-        snapshot_if_worth_it(s);
-    } else {
+    if (s->mode == SYNC_ALWAYS)
+        err = journal_prepare(s->journal, s->options.journal_limit / 8);
+    if (err)
         enter_failed(s);
-    }
+    else
+        snapshot_if_worth_it(s, now);
 }
 
 static void *keep_on(void *arg)
@@ -190,7 +195,8 @@ static void *keep_on(void *arg)
     struct file_store *s = arg;
     const int64_t pause_ms = s->mode == SYNC_INTERVAL ? s->sync_ms : IDLE_MS;
 
-    snapshot_if_worth_it(s); /* not only later: of processes that live shortly, each leaves a journal */
+    /* Not only later: of processes that live shortly, each leaves a journal. */
+    snapshot_if_worth_it(s, monotonic_ms());
     pthread_mutex_lock(&s->lock);
     while (!s->closing) {
         struct timespec next;
@@ -204,7 +210,7 @@ static void *keep_on(void *arg)
         if (s->closing)
             break;
         pthread_mutex_unlock(&s->lock);
-        keep(s);
+        keep(s, monotonic_ms());
         pthread_mutex_lock(&s->lock);
     }
     pthread_mutex_unlock(&s->lock);
@@ -311,6 +317,8 @@ weir_err file_store_open_in(struct store **out, struct dir *dir,
     s->store.ops = &file_store_ops;
     s->allocator = options->allocator;
     s->options = *options;
+    if (s->options.journal_limit == 0)
+        s->options.journal_limit = JOURNAL_LIMIT;
     s->dir = dir;
     pthread_mutex_init(&s->lock, NULL);
     pthread_condattr_init(&monotonic);
@@ -425,7 +433,7 @@ static void tick(struct store *store, int64_t now)
 
     table_sweep(s->table, now);
     if (s->options.no_thread)
-        keep(s);
+        keep(s, now);
 }
 
 static void stats(struct store *store, weir_stats *out)

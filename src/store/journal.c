@@ -26,7 +26,6 @@
 
 enum {
     FIRST_ROOM = 1 << 16,
-    AHEAD = 4 << 20,
     ZEROS = 1 << 18,
     SPINS = 50,        /* a write takes microseconds: less than sleeping and being woken */
     GATHER_NS = 30000, /* a sync waits this long for those that shared the last one */
@@ -279,7 +278,7 @@ weir_err journal_sync(struct journal *j)
     return err;
 }
 
-void journal_prepare(struct journal *j)
+weir_err journal_prepare(struct journal *j, uint64_t ahead)
 {
     static const char zeros[ZEROS];
     struct file *file;
@@ -289,13 +288,14 @@ void journal_prepare(struct journal *j)
     pthread_mutex_lock(&j->lock);
     wait_idle(j);
     from = j->prepared > j->end ? j->prepared : j->end;
-    file = j->failed || from >= j->end + AHEAD / 2 ? NULL : j->file;
+    file = j->failed || from >= j->end + ahead / 2 ? NULL : j->file;
     j->busy = file != NULL; /* nobody may put another file in its place meanwhile */
+    err = j->failed;
     pthread_mutex_unlock(&j->lock);
     if (!file)
-        return;
-    for (uint64_t at = from; !err && at < from + AHEAD; at += ZEROS)
-        err = j->dir->ops->write(file, at, zeros, ZEROS);
+        return err;
+    for (uint64_t at = from; !err && at < from + ahead; at += ZEROS)
+        err = j->dir->ops->write(file, at, zeros, ahead < ZEROS ? ahead : ZEROS);
     if (!err)
         err = j->dir->ops->sync(file);
     pthread_mutex_lock(&j->lock);
@@ -303,11 +303,12 @@ void journal_prepare(struct journal *j)
         j->failed = err;
         j->counts.failures++;
     } else {
-        j->prepared = from + AHEAD;
+        j->prepared = from + ahead;
     }
     j->busy = false;
     pthread_cond_broadcast(&j->idle);
     pthread_mutex_unlock(&j->lock);
+    return err;
 }
 
 /* ---- beginning and ending -------------------------------------------------------------- */

@@ -39,8 +39,9 @@ WEIR_MUSTCHECK weir_err journal_commit(struct journal *j, uint64_t mark);
 /* Sync what was written. */
 WEIR_MUSTCHECK weir_err journal_sync(struct journal *j);
 
-/* Have written zeros ahead of the end, so that a sync need not also change the file's size. */
-void journal_prepare(struct journal *j);
+/* Have `ahead` bytes of zeros written behind the end, so that a sync need not also change the
+ * file's size. */
+WEIR_MUSTCHECK weir_err journal_prepare(struct journal *j, uint64_t ahead);
 
 /* Write, sync and mark the end. */
 WEIR_MUSTCHECK weir_err journal_finish(struct journal *j);
