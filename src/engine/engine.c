@@ -169,10 +169,12 @@ static weir_err prepare_policy(struct check *check, weir_diag *diag)
     size_t n = 0;
     weir_err err;
 
-    check->policy = check->policies ? policies_find(check->policies, span_of(r->policy)) : NULL;
+    if (check->like && check->like->policy && check->like->request->policy == r->policy)
+        check->policy = check->like->policy;
+    else
+        check->policy = policies_find(check->policies, span_of(r->policy));
     if (!check->policy) {
-        const char *near = check->policies ? policies_suggest(check->policies, span_of(r->policy))
-                                           : NULL;
+        const char *near = policies_suggest(check->policies, span_of(r->policy));
 
         return diag_fail(diag, WEIR_ENOPOLICY, "there is no policy '%s'%s%s%s",
                          show(span_of(r->policy)).text, near ? ": did you mean '" : "",
@@ -235,7 +237,7 @@ static weir_err prepare_unnamed(const struct engine *e, struct check *check, wei
         err = identity_of_key(sized(r->key, r->key_len), &scoped.identity, diag);
     if (err)
         return err;
-    if (r->exempt || (check->policies && !policies_enabled(check->policies))) {
+    if (r->exempt || !policies_enabled(check->policies)) {
         answer_uncounted(check, r->exempt ? WEIR_FROM_EXEMPT : WEIR_FROM_OFF);
         check->is_answered = true;
         return WEIR_OK;

@@ -27,8 +27,10 @@ struct check {
     void (*done)(struct check *check); /* may be NULL */
     void *ctx;
 
+    const struct policies *policies; /* kept in place until then, too */
+    const struct check *like;        /* prepared before from the same set; NULL: none */
+
     /* The engine's. */
-    const struct policies *policies; /* the caller keeps the set in place until done() */
     const struct policy *policy;     /* NULL: the limit came with the request */
     struct rule unnamed;             /* … and is this */
     struct ask ask;

@@ -353,6 +353,7 @@ static weir_err ask_one(weir *w, enum verb verb, bool peek, const weir_request *
     check.answer = a;
     check.done = NULL;
     check.policies = visit.current;
+    check.like = NULL;
     err = engine_prepare(&w->engine, &check, diag);
     if (!err) {
         engine_prefetch(&w->engine, &check);
@@ -423,6 +424,7 @@ static weir_err check_group(weir *w, struct check *checks, const weir_request *r
             checks[k].answer = &answers[k];
             checks[k].done = NULL;
             checks[k].policies = policies;
+            checks[k].like = k > 0 ? &checks[k - 1] : NULL;
         }
         err = ask_some(w, &turn, checks + i, some, now, first ? NULL : diag);
         if (!first)
