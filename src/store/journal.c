@@ -278,35 +278,43 @@ weir_err journal_sync(struct journal *j)
     return err;
 }
 
-weir_err journal_prepare(struct journal *j, uint64_t ahead)
+/* One piece of zeros behind all that is written, as the one thread that writes: else a batch
+ * might be there already. False: enough is prepared, or it failed. */
+static bool prepare_piece(struct journal *j, uint64_t ahead)
 {
     static const char zeros[ZEROS];
-    struct file *file;
-    uint64_t from;
-    weir_err err = WEIR_OK;
+    const size_t len = ahead < ZEROS ? ahead : ZEROS;
+    weir_err err;
+    uint64_t at;
 
-    pthread_mutex_lock(&j->lock);
     wait_idle(j);
-    from = j->prepared > j->end ? j->prepared : j->end;
-    file = j->failed || from >= j->end + ahead / 2 ? NULL : j->file;
-    j->busy = file != NULL; /* nobody may put another file in its place meanwhile */
-    err = j->failed;
+    at = j->prepared > j->end ? j->prepared : j->end;
+    if (j->failed || !j->file || at >= j->end + ahead)
+        return false;
+    j->busy = true;
     pthread_mutex_unlock(&j->lock);
-    if (!file)
-        return err;
-    for (uint64_t at = from; !err && at < from + ahead; at += ZEROS)
-        err = j->dir->ops->write(file, at, zeros, ahead < ZEROS ? ahead : ZEROS);
-    if (!err)
-        err = j->dir->ops->sync(file);
+    err = j->dir->ops->write(j->file, at, zeros, len);
     pthread_mutex_lock(&j->lock);
     if (err) {
         j->failed = err;
         j->counts.failures++;
     } else {
-        j->prepared = from + ahead;
+        j->prepared = at + len;
     }
     j->busy = false;
     pthread_cond_broadcast(&j->idle);
+    return !err;
+}
+
+weir_err journal_prepare(struct journal *j, uint64_t ahead)
+{
+    weir_err err;
+
+    pthread_mutex_lock(&j->lock);
+    if (j->prepared < j->end + ahead / 2)
+        while (prepare_piece(j, ahead))
+            ;
+    err = j->failed;
     pthread_mutex_unlock(&j->lock);
     return err;
 }
@@ -390,7 +398,8 @@ weir_err journal_begin(struct journal *j, uint64_t epoch)
     j->busy = true; /* what is appended from here on goes to the new file */
     has_failed = j->failed;
     if (has_failed) {
-        j->lost_after = durable(j);
+        if (j->lost_upto == 0) /* marks of the time between two failures are long settled */
+            j->lost_after = durable(j);
         j->lost_upto = j->appended;
         j->written = j->synced = j->appended;
         j->batch.len = 0;

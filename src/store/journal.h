@@ -39,8 +39,8 @@ WEIR_MUSTCHECK weir_err journal_commit(struct journal *j, uint64_t mark);
 /* Sync what was written. */
 WEIR_MUSTCHECK weir_err journal_sync(struct journal *j);
 
-/* Have `ahead` bytes of zeros written behind the end, so that a sync need not also change the
- * file's size. */
+/* Have `ahead` bytes of zeros written behind the end, so that only one sync in many has to
+ * change the file's size as well. */
 WEIR_MUSTCHECK weir_err journal_prepare(struct journal *j, uint64_t ahead);
 
 /* Write, sync and mark the end. */
