@@ -22,13 +22,22 @@ counted() {
     done
 }
 
-# owned: a process that has the store open until `release`
+# wait_for COMMAND...: until it succeeds, but not for ever
+wait_for() {
+    for _ in $(seq 3000); do
+        "$@" 2>/dev/null && return
+        sleep 0.01
+    done
+    return 1
+}
+
+# own: a process that has the store open until `release`
 own() {
     mkfifo "$scratch/held"
     "$weir" check --store "file:$dir" --config - login 203.0.113.7 <"$scratch/held" &
     owner=$!
     exec 9>"$scratch/held"
-    until [ "$(cat "$dir/lock" 2>/dev/null)" = "$owner" ]; do :; done
+    wait_for grep -qxF "$owner" "$dir/lock"
 }
 
 release() {
@@ -85,7 +94,7 @@ limit_holds_over_kills() {
         : >"$scratch/life-$life"
         "$weir" check --store "file:$dir" --limit "$rate" bob -n 1000000 "$@" >"$scratch/life-$life" &
         pid=$!
-        until [ -s "$scratch/life-$life" ]; do :; done
+        wait_for test -s "$scratch/life-$life"
         kill -9 "$pid"
         wait "$pid" 2>/dev/null
     done
