@@ -156,7 +156,8 @@ static bool evict(struct table *t, struct shard *s, uint32_t at, const struct qu
     return true;
 }
 
-/* Lazy expiry: a shard that fills up drops what is dead before it makes the table grow. */
+/* Lazy expiry: a shard that fills up drops what is dead before it makes the table grow. Only
+ * before a question looks at its keys: what it is about to charge may be dead, too. */
 static void purge_if_worth_it(struct table *t, struct shard *s, int64_t now)
 {
     if (t->drop_by_time && s->count >= s->purge_at && now - CLOCK_SLIP >= s->soonest)
@@ -171,7 +172,6 @@ static struct cell *ensure(struct table *t, struct shard *s, const struct charge
 
     if (shard_has(s, at, c->key))
         return &s->cells[at];
-    purge_if_worth_it(t, s, q->ask.now);
     while (atomic_fetch_add_explicit(&t->keys, 1, memory_order_relaxed) >= t->max_keys) {
         atomic_fetch_sub_explicit(&t->keys, 1, memory_order_relaxed);
         if (!evict(t, s, at, q, false))
@@ -298,6 +298,8 @@ static void judge_one(struct table *t, struct shard *s, struct question *q)
     q->allowed = c->step.decision.allowed;
     if (!q->allowed || !charges_something(q))
         return;
+    if (!cell)
+        purge_if_worth_it(t, s, q->ask.now);
     if (!cell || c->rule->algorithm == WEIR_SLIDING_WINDOW) {
         q->err = prepare(t, s, c, q, &cell);
         if (q->err)
@@ -317,6 +319,8 @@ static void judge_several(struct table *t, struct question *q)
 {
     struct cell *cell;
 
+    for (size_t i = 0; i < q->count && charges_something(q); i++)
+        purge_if_worth_it(t, shard_of(t, &q->charges[i]), q->ask.now);
     q->allowed = true;
     for (size_t i = 0; i < q->count; i++) {
         struct charge *c = &q->charges[i];

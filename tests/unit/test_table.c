@@ -134,6 +134,30 @@ static void T2_several_charges_are_charged_whole_or_not_at_all(void **state)
     table_free(t);
 }
 
+/* Room is made for the last of three keys while the first two are old or only just made. */
+static void T2_making_room_drops_no_key_of_the_question(void **state)
+{
+    const struct rule r = make_rule(WEIR_SLIDING_WINDOW, 5, 100);
+
+    (void)state;
+    for (int64_t filled = 0; filled < 200; filled++) {
+        struct table *t = new_table(1000, false, heap());
+        struct charge charges[] = {
+            { .rule = &r, .key = key_of(1001) },
+            { .rule = &r, .key = key_of(0) },
+            { .rule = &r, .key = key_of(1002) },
+        };
+
+        for (int64_t i = 0; i < filled; i++)
+            assert_true(take(t, &r, i, EPOCH, 1));
+        assert_true(ask(t, VERB_CHECK, charges, 3, (struct ask){ EPOCH + 5000, 2, false }).allowed);
+        assert_int_equal(remaining(t, &r, 1001, EPOCH + 5000), 3);
+        assert_int_equal(remaining(t, &r, 0, EPOCH + 5000), 3);
+        assert_int_equal(remaining(t, &r, 1002, EPOCH + 5000), 3);
+        table_free(t);
+    }
+}
+
 static void T3_no_more_than_max_keys_are_held(void **state)
 {
     const struct rule r = make_rule(WEIR_TOKEN_BUCKET, 10, 100000);
@@ -296,6 +320,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(T1_a_refused_question_a_peek_and_a_cost_of_0_change_nothing),
         cmocka_unit_test(T2_several_charges_are_charged_whole_or_not_at_all),
+        cmocka_unit_test(T2_making_room_drops_no_key_of_the_question),
         cmocka_unit_test(T3_no_more_than_max_keys_are_held),
         cmocka_unit_test(T4_a_flood_of_fresh_keys_cannot_make_a_limited_one_forgotten),
         cmocka_unit_test(expired_keys_go_before_live_ones),
