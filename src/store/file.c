@@ -46,7 +46,7 @@ struct file_store {
     bool is_begun;  /* the journal of this epoch waits for its snapshot */
     struct snapshot_facts snapshot;
     uint64_t old_journals, old_bytes; /* before this epoch, not yet in a snapshot */
-    int64_t tried_at; /* to take a snapshot */
+    int64_t tried_at;                 /* to take a snapshot */
     _Atomic int64_t snapshots, failures, journal_bytes;
 
     bool has_thread;
@@ -123,6 +123,7 @@ static weir_err roll_over(struct file_store *s, weir_diag *diag)
                          &s->allocator, &s->snapshot, diag);
     if (err)
         return err;
+    journal_confirm(s->journal);
     s->epoch = epoch;
     s->is_begun = false;
     s->old_bytes = s->old_journals = 0;

@@ -49,7 +49,8 @@ struct journal {
     unsigned committing; /* threads in journal_commit() */
     unsigned shared;     /* how many of them the last sync served */
     weir_err failed;
-    struct file *file; /* NULL before the first epoch, and after a failure to make one */
+    bool is_unconfirmed; /* begun after a failure, and not yet under a snapshot */
+    struct file *file;   /* NULL before the first epoch, and after a failure to make one */
     uint64_t epoch, salt;
     uint64_t end;      /* of what is written */
     uint64_t prepared; /* of what was written ahead */
@@ -198,7 +199,8 @@ static uint64_t durable(const struct journal *j)
 
 static bool is_lost(const struct journal *j, uint64_t mark)
 {
-    return mark == JOURNAL_LOST || (mark > j->lost_after && mark <= j->lost_upto);
+    return mark == JOURNAL_LOST ||
+           (mark > j->lost_after && (mark <= j->lost_upto || j->is_unconfirmed));
 }
 
 /* Wait for the thread that writes. The lock is held. */
@@ -247,7 +249,7 @@ weir_err journal_commit(struct journal *j, uint64_t mark)
             gather(j);
         if (j->busy) {
             wait_for_other(j);
-        } else if (durable(j) < mark) {
+        } else if (!j->failed && durable(j) < mark) { /* it may have failed while they gathered */
             j->shared = j->committing;
             write_batch(j, sync);
         }
@@ -341,7 +343,7 @@ bool journal_is_name(const char *name, uint64_t *epoch)
 /* The end mark tells a reader that nothing is missing; it is synced with all before it. */
 static weir_err end_file(struct journal *j)
 {
-    struct batch_header h = { .magic = BATCH_MAGIC, .number = j->written, .synced = j->written };
+    struct batch_header h = { .magic = BATCH_MAGIC, .number = j->written, .synced = j->synced };
     weir_err err;
 
     h.checksum = batch_checksum(&h, NULL, j->salt);
@@ -366,6 +368,7 @@ static weir_err make_file(const struct journal *j, uint64_t epoch, bool restarte
     memcpy(h.secret_id, j->secret_id, sizeof h.secret_id);
     h.checksum = journal_header_checksum(&h);
     journal_name(epoch, name);
+    j->dir->ops->remove(j->dir, name); /* of a try that failed: its bytes must not show through */
     err = j->dir->ops->create(j->dir, name, out);
     if (err)
         return err;
@@ -391,12 +394,12 @@ weir_err journal_begin(struct journal *j, uint64_t epoch)
 
     pthread_mutex_lock(&j->lock);
     wait_idle(j);
-    if (!j->failed && j->file) {
+    if (!j->failed && !j->is_unconfirmed && j->file) {
         write_batch(j, true);
         wait_idle(j); /* another thread may have been quicker */
     }
     j->busy = true; /* what is appended from here on goes to the new file */
-    has_failed = j->failed;
+    has_failed = j->failed || j->is_unconfirmed;
     if (has_failed) {
         if (j->lost_upto == 0) /* marks of the time between two failures are long settled */
             j->lost_after = durable(j);
@@ -423,11 +426,19 @@ weir_err journal_begin(struct journal *j, uint64_t epoch)
         j->salt = salt;
         j->end = j->prepared = sizeof(struct journal_header);
         j->failed = WEIR_OK;
+        j->is_unconfirmed = has_failed;
     }
     j->busy = false;
     pthread_cond_broadcast(&j->idle);
     pthread_mutex_unlock(&j->lock);
     return err;
+}
+
+void journal_confirm(struct journal *j)
+{
+    pthread_mutex_lock(&j->lock);
+    j->is_unconfirmed = false;
+    pthread_mutex_unlock(&j->lock);
 }
 
 weir_err journal_finish(struct journal *j)

@@ -23,8 +23,11 @@ void journal_free(struct journal *j); /* does no I/O: see journal_finish() */
 
 /* Begin the file of this epoch. Of a journal that is under way, what was appended before is
  * written to the old file, which is ended and synced. After a failure it begins anew: what
- * was not written is dropped, and the caller has a snapshot taken that has it. */
+ * was not written is dropped, and the caller has a snapshot taken that has it. Until the caller
+ * confirms that this is on disk, a reader takes nothing from the new file, and no commit
+ * succeeds. */
 WEIR_MUSTCHECK weir_err journal_begin(struct journal *j, uint64_t epoch);
+void journal_confirm(struct journal *j);
 
 #define JOURNAL_LOST UINT64_MAX /* a mark that no commit will confirm */
 

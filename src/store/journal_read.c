@@ -177,8 +177,7 @@ static weir_err read_image(const struct image *f, const char *name,
     if (err)
         return err;
     out->torn = used_size(f, out->good) - out->good;
-    if (was_synced(f, out->good, number, header.salt) ||
-        (out->torn > 0 && out->end == JOURNAL_ENDED)) {
+    if (was_synced(f, out->good, number, header.salt)) {
         out->end = JOURNAL_BAD;
         out->damage.at = out->good;
         diag_set(diag, "%s is damaged at byte %llu: what is there had been synced%s", name,

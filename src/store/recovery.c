@@ -2,7 +2,10 @@
  *
  * The snapshot first, then the journals from its epoch on, in order. A journal that was begun
  * after a failure counts only under the snapshot that ended the failure: until that is there,
- * nothing in it was answered as kept. So such a journal, and all after it, are leftovers. */
+ * nothing in it was answered as kept. So such a journal, and all after it, are leftovers.
+ *
+ * What is read may be in the system's cache only, if the last process was killed. Before anything
+ * is built on it or removed because of it, it is synced. */
 #include "store/recovery.h"
 
 #include <stdio.h>
@@ -50,7 +53,8 @@ static bool restore_record(void *table, const struct record *r)
     return table_restore(table, r);
 }
 
-static weir_err cut(struct dir *dir, const char *name, uint64_t good, weir_diag *diag)
+/* Make what was read of the last journal all there is of it, on disk too. */
+static weir_err settle(struct dir *dir, const char *name, uint64_t good, weir_diag *diag)
 {
     struct file *f;
     weir_err err = dir->ops->open(dir, name, &f);
@@ -61,8 +65,7 @@ static weir_err cut(struct dir *dir, const char *name, uint64_t good, weir_diag 
             err = dir->ops->sync(f);
         dir->ops->close(f);
     }
-    return err ? diag_fail(diag, err, "cannot cut the torn end off %s/%s: %s", dir->path, name,
-                           strerror(dir->why))
+    return err ? diag_fail(diag, err, "cannot sync %s/%s: %s", dir->path, name, strerror(dir->why))
                : WEIR_OK;
 }
 
@@ -74,8 +77,8 @@ struct run {
     const weir_allocator *allocator;
     struct recovery *out;
     weir_diag *diag;
-    uint64_t torn_epoch; /* the last journal that was replayed, if its end was torn */
-    uint64_t torn_good;
+    uint64_t last_epoch, last_good; /* of the last journal that was replayed */
+    bool is_torn;                   /* its end is */
 };
 
 static void note_damage(struct run *run, const char *file, const char *what, struct damage extent)
@@ -102,11 +105,11 @@ static weir_err refuse(struct run *run, const char *file, const char *what, stru
 /* A journal that is followed by another was ended and synced before that was begun. */
 static weir_err refuse_early_end(struct run *run)
 {
-    const struct damage extent = { .at = run->torn_good, .bytes = run->out->torn_bytes };
+    const struct damage extent = { .at = run->last_good, .bytes = run->out->torn_bytes };
     char name[DIR_NAME];
 
-    journal_name(run->torn_epoch, name);
-    run->torn_epoch = 0;
+    journal_name(run->last_epoch, name);
+    run->is_torn = false;
     run->out->torn_bytes = 0;
     return refuse(run, name, "ends before its end, and another journal follows", extent);
 }
@@ -133,7 +136,7 @@ static weir_err replay(struct run *run, uint64_t epoch, bool is_followed, bool *
         *is_last = true;
         return WEIR_OK;
     }
-    if (run->torn_epoch) {
+    if (run->is_torn) {
         err = refuse_early_end(run);
         if (err)
             return err;
@@ -141,11 +144,11 @@ static weir_err replay(struct run *run, uint64_t epoch, bool is_followed, bool *
     run->out->journals++;
     run->out->journal_bytes += reading.good;
     run->out->records += reading.records;
-    if (reading.end == JOURNAL_TORN) {
-        run->torn_epoch = epoch;
-        run->torn_good = reading.good;
+    run->last_epoch = epoch;
+    run->last_good = reading.good;
+    run->is_torn = reading.end == JOURNAL_TORN;
+    if (run->is_torn)
         run->out->torn_bytes += reading.torn;
-    }
     run->out->next_epoch = epoch + 1;
     if (reading.end == JOURNAL_BAD) {
         diag_set(run->diag, "%s/%s", run->dir->path, why.text);
@@ -180,6 +183,15 @@ static weir_err replay_all(struct run *run, const uint64_t *epochs, size_t count
     return err;
 }
 
+static weir_err sync_names(struct run *run)
+{
+    const weir_err err = run->dir->ops->sync_dir(run->dir);
+
+    if (err)
+        diag_set(run->diag, "cannot sync %s: %s", run->dir->path, strerror(run->dir->why));
+    return err;
+}
+
 /* Cut what was torn, and remove what does not count. */
 static weir_err tidy_up(struct run *run, const uint64_t *epochs, size_t count)
 {
@@ -187,18 +199,21 @@ static weir_err tidy_up(struct run *run, const uint64_t *epochs, size_t count)
     char name[DIR_NAME];
     weir_err err = WEIR_OK;
 
-    if (run->torn_epoch) {
-        journal_name(run->torn_epoch, name);
-        err = cut(dir, name, run->torn_good, run->diag);
+    if (run->last_epoch) {
+        journal_name(run->last_epoch, name);
+        err = settle(dir, name, run->last_good, run->diag);
     }
-    for (size_t i = 0; i < count && !err; i++) {
+    if (!err)
+        err = sync_names(run); /* the snapshot's, before what it replaces is removed */
+    if (err)
+        return err;
+    for (size_t i = 0; i < count; i++) {
         journal_name(epochs[i], name);
         if (epochs[i] < run->out->snapshot.epoch || epochs[i] >= run->out->next_epoch)
             dir->ops->remove(dir, name); /* if not now, then next time */
     }
-    if (!err)
-        dir->ops->remove(dir, SNAPSHOT_TEMPORARY);
-    return err;
+    dir->ops->remove(dir, SNAPSHOT_TEMPORARY);
+    return sync_names(run); /* before a journal is made that has the name of a removed one */
 }
 
 static weir_err run_all(struct run *run, const uint64_t *epochs, size_t count)
@@ -229,7 +244,7 @@ weir_err recovery_run(struct dir *dir, struct table *table, const unsigned char 
                       enum recovery_how how, const weir_allocator *allocator, struct recovery *out,
                       weir_diag *diag)
 {
-    struct run run = { dir, table, secret_id, how, allocator, out, diag, 0, 0 };
+    struct run run = { dir, table, secret_id, how, allocator, out, diag, 0, 0, false };
     struct buf found;
     weir_err err;
 

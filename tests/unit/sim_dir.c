@@ -1,0 +1,547 @@
+/* sim_dir.c - a disk in memory that can fail, lose power, and be looked at. */
+#include "unit/sim_dir.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST_NAMES = 64, SECTOR = 512 };
+
+struct bytes {
+    char *at;
+    size_t len, room;
+};
+
+/* A write of bytes, or a truncation. */
+struct change {
+    bool is_write, is_dropped; /* dropped: a sync has failed, and no later one makes it durable */
+    uint64_t at;               /* or the new size */
+    struct bytes bytes;
+};
+
+struct inode {
+    struct inode *next; /* all there are, to be freed together */
+    struct bytes durable, current;
+    struct change *pending;
+    size_t pending_count, pending_room;
+};
+
+struct name {
+    char text[DIR_NAME];
+    struct inode *inode;
+};
+
+struct names {
+    struct name at[MOST_NAMES];
+    size_t count;
+};
+
+/* `to` is bound to the inode (unless it is NULL), `from` is gone (unless it is empty). */
+struct rebinding {
+    char from[DIR_NAME], to[DIR_NAME];
+    struct inode *inode;
+};
+
+struct sim_rest {
+    pthread_mutex_t lock;
+    struct inode *inodes;
+    struct names durable, current;
+    struct rebinding *pending;
+    size_t pending_count, pending_room;
+    size_t handles;
+    bool is_done;
+};
+
+struct file {
+    struct sim *owner;
+    struct inode *inode;
+    char name[DIR_NAME]; /* it was opened with */
+};
+
+static void *must(void *block)
+{
+    if (!block)
+        abort();
+    return block;
+}
+
+/* ---- bytes and names --------------------------------------------------------------------- */
+
+static void set_size(struct bytes *b, size_t len)
+{
+    if (len > b->room) {
+        b->room = len * 2;
+        b->at = must(realloc(b->at, b->room));
+    }
+    if (len > b->len)
+        memset(b->at + b->len, 0, len - b->len);
+    b->len = len;
+}
+
+static void put_bytes(struct bytes *b, uint64_t at, const void *from, size_t len)
+{
+    if (at + len > b->len)
+        set_size(b, at + len);
+    if (len > 0)
+        memcpy(b->at + at, from, len);
+}
+
+static struct bytes copy_bytes(const struct bytes *b)
+{
+    struct bytes copy = { 0 };
+
+    put_bytes(&copy, 0, b->at, b->len);
+    return copy;
+}
+
+static struct name *find_name(const struct names *n, const char *text)
+{
+    for (size_t i = 0; i < n->count; i++)
+        if (strcmp(n->at[i].text, text) == 0)
+            return (struct name *)&n->at[i];
+    return NULL;
+}
+
+static void unbind(struct names *n, const char *text)
+{
+    struct name *found = find_name(n, text);
+
+    if (found)
+        *found = n->at[--n->count];
+}
+
+static void bind(struct names *n, const char *text, struct inode *inode)
+{
+    unbind(n, text);
+    if (n->count == MOST_NAMES || strlen(text) >= DIR_NAME)
+        abort();
+    strcpy(n->at[n->count].text, text);
+    n->at[n->count++].inode = inode;
+}
+
+static void rebind(struct names *n, const struct rebinding *r)
+{
+    if (r->from[0])
+        unbind(n, r->from);
+    if (r->inode)
+        bind(n, r->to, r->inode);
+}
+
+static struct inode *add_inode(struct sim *s)
+{
+    struct inode *inode = must(calloc(1, sizeof *inode));
+
+    inode->next = s->rest->inodes;
+    s->rest->inodes = inode;
+    return inode;
+}
+
+static void free_changes(struct inode *inode)
+{
+    for (size_t i = 0; i < inode->pending_count; i++)
+        free(inode->pending[i].bytes.at);
+    inode->pending_count = 0;
+}
+
+static void change_names(struct sim *s, const char *from, const char *to, struct inode *inode)
+{
+    struct sim_rest *r = s->rest;
+    struct rebinding *change;
+
+    if (r->pending_count == r->pending_room) {
+        r->pending_room = r->pending_room * 2 + 8;
+        r->pending = must(realloc(r->pending, r->pending_room * sizeof *r->pending));
+    }
+    change = &r->pending[r->pending_count++];
+    *change = (struct rebinding){ .inode = inode };
+    strcpy(change->from, from);
+    strcpy(change->to, to);
+    rebind(&r->current, change);
+}
+
+static void apply(struct bytes *b, const struct change *c)
+{
+    if (c->is_write)
+        put_bytes(b, c->at, c->bytes.at, c->bytes.len);
+    else
+        set_size(b, c->at);
+}
+
+static void change_inode(struct inode *inode, struct change c)
+{
+    if (inode->pending_count == inode->pending_room) {
+        inode->pending_room = inode->pending_room * 2 + 8;
+        inode->pending = must(
+            realloc(inode->pending, inode->pending_room * sizeof *inode->pending));
+    }
+    inode->pending[inode->pending_count++] = c;
+    apply(&inode->current, &c);
+}
+
+static void write_pending(struct inode *inode, uint64_t at, const void *bytes, size_t len)
+{
+    struct change c = { .is_write = true, .at = at };
+
+    put_bytes(&c.bytes, 0, bytes, len);
+    change_inode(inode, c);
+}
+
+/* ---- the operations ------------------------------------------------------------------------ */
+
+/* Does this operation fail? The lock is held until end(). */
+static bool begin(struct sim *s, enum sim_op op, const char *name)
+{
+    bool fails;
+
+    if (s->before && !s->is_off)
+        s->before(s->ctx, s, op, name);
+    pthread_mutex_lock(&s->rest->lock);
+    fails = s->is_off || (s->ops >= s->fail_from && s->ops < s->fail_until);
+    s->ops += !s->is_off;
+    return fails;
+}
+
+static bool halves(const struct sim *s)
+{
+    return s->fail_half && !s->is_off;
+}
+
+static weir_err end(struct sim *s, int why)
+{
+    if (why)
+        s->dir.why = why;
+    pthread_mutex_unlock(&s->rest->lock);
+    return why ? WEIR_EIO : WEIR_OK;
+}
+
+static struct file *new_handle(struct sim *s, struct inode *inode, const char *name)
+{
+    struct file *f = must(calloc(1, sizeof *f));
+
+    *f = (struct file){ .owner = s, .inode = inode };
+    strcpy(f->name, name);
+    s->rest->handles++;
+    return f;
+}
+
+static weir_err create_file(struct dir *d, const char *name, struct file **out)
+{
+    struct sim *s = (struct sim *)d;
+    const bool fails = begin(s, SIM_CREATE, name);
+    const struct name *found = find_name(&s->rest->current, name);
+    struct inode *inode = found ? found->inode : NULL;
+
+    if (fails && !halves(s))
+        return end(s, s->fail_why);
+    if (inode) {
+        if (inode->current.len > 0)
+            change_inode(inode, (struct change){ .at = 0 });
+    } else {
+        inode = add_inode(s);
+        change_names(s, "", name, inode);
+    }
+    if (fails)
+        return end(s, s->fail_why);
+    *out = new_handle(s, inode, name);
+    return end(s, 0);
+}
+
+static weir_err open_file(struct dir *d, const char *name, struct file **out)
+{
+    struct sim *s = (struct sim *)d;
+    const bool fails = begin(s, SIM_OPEN, name);
+    const struct name *found = find_name(&s->rest->current, name);
+
+    if (fails || !found)
+        return end(s, fails ? s->fail_why : ENOENT);
+    *out = new_handle(s, found->inode, name);
+    return end(s, 0);
+}
+
+static void close_file(struct file *f)
+{
+    struct sim *s = f->owner;
+
+    pthread_mutex_lock(&s->rest->lock);
+    s->rest->handles--;
+    pthread_mutex_unlock(&s->rest->lock);
+    free(f);
+}
+
+static weir_err size_of(struct file *f, uint64_t *out)
+{
+    struct sim *s = f->owner;
+    const bool fails = begin(s, SIM_SIZE, f->name);
+
+    *out = f->inode->current.len;
+    return end(s, fails ? s->fail_why : 0);
+}
+
+static weir_err read_at(struct file *f, uint64_t at, void *into, size_t len)
+{
+    struct sim *s = f->owner;
+    const bool fails = begin(s, SIM_READ, f->name);
+    const struct bytes *b = &f->inode->current;
+
+    if (fails || at > b->len || len > b->len - at)
+        return end(s, fails ? s->fail_why : EIO);
+    if (len > 0)
+        memcpy(into, b->at + at, len);
+    return end(s, 0);
+}
+
+static weir_err write_at(struct file *f, uint64_t at, const void *bytes, size_t len)
+{
+    struct sim *s = f->owner;
+    const bool fails = begin(s, SIM_WRITE, f->name);
+
+    if (!fails)
+        write_pending(f->inode, at, bytes, len);
+    else if (halves(s))
+        write_pending(f->inode, at, bytes, len / 2);
+    return end(s, fails ? s->fail_why : 0);
+}
+
+static weir_err truncate_to(struct file *f, uint64_t size)
+{
+    struct sim *s = f->owner;
+    const bool fails = begin(s, SIM_TRUNCATE, f->name);
+
+    if (!fails || halves(s))
+        change_inode(f->inode, (struct change){ .at = size });
+    return end(s, fails ? s->fail_why : 0);
+}
+
+static weir_err sync_file(struct file *f)
+{
+    struct sim *s = f->owner;
+    const bool fails = begin(s, SIM_SYNC, f->name);
+    struct inode *inode = f->inode;
+
+    for (size_t i = 0; i < inode->pending_count; i++) {
+        struct change *c = &inode->pending[i];
+
+        if (fails)
+            c->is_dropped = c->is_dropped || !s->is_off;
+        else if (!c->is_dropped)
+            apply(&inode->durable, c);
+    }
+    if (!fails)
+        free_changes(inode);
+    return end(s, fails ? s->fail_why : 0);
+}
+
+static weir_err rename_file(struct dir *d, const char *from, const char *to)
+{
+    struct sim *s = (struct sim *)d;
+    const bool fails = begin(s, SIM_RENAME, from);
+    const struct name *found = find_name(&s->rest->current, from);
+
+    if (found && (!fails || halves(s)))
+        change_names(s, from, to, found->inode);
+    return end(s, fails ? s->fail_why : found ? 0 : ENOENT);
+}
+
+static weir_err remove_file(struct dir *d, const char *name)
+{
+    struct sim *s = (struct sim *)d;
+    const bool fails = begin(s, SIM_REMOVE, name);
+    const bool exists = find_name(&s->rest->current, name);
+
+    if (exists && (!fails || halves(s)))
+        change_names(s, name, "", NULL);
+    return end(s, fails ? s->fail_why : exists ? 0 : ENOENT);
+}
+
+static weir_err sync_names(struct dir *d)
+{
+    struct sim *s = (struct sim *)d;
+    const bool fails = begin(s, SIM_SYNC_DIR, "");
+
+    if (!fails) {
+        s->rest->durable = s->rest->current;
+        s->rest->pending_count = 0;
+    }
+    return end(s, fails ? s->fail_why : 0);
+}
+
+static weir_err list_names(struct dir *d, void (*each)(void *ctx, const char *name), void *ctx)
+{
+    struct sim *s = (struct sim *)d;
+    const bool fails = begin(s, SIM_LIST, "");
+
+    for (size_t i = 0; i < s->rest->current.count && !fails; i++)
+        each(ctx, s->rest->current.at[i].text);
+    return end(s, fails ? s->fail_why : 0);
+}
+
+static void done(struct dir *d)
+{
+    ((struct sim *)d)->rest->is_done = true;
+}
+
+static const struct dir_ops sim_ops = {
+    .create = create_file,
+    .open = open_file,
+    .close = close_file,
+    .size = size_of,
+    .read = read_at,
+    .write = write_at,
+    .truncate = truncate_to,
+    .sync = sync_file,
+    .rename = rename_file,
+    .remove = remove_file,
+    .sync_dir = sync_names,
+    .list = list_names,
+    .done = done,
+};
+
+/* ---- the power ----------------------------------------------------------------------------- */
+
+static uint64_t roll(uint64_t *seed)
+{
+    uint64_t z = *seed += 0x9e3779b97f4a7c15u;
+
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
+    return z ^ z >> 31;
+}
+
+/* Some pieces of a write: sectors, or of any size; each is there, is not, or is garbage. */
+static void apply_in_pieces(struct bytes *b, const struct change *c, uint64_t *seed)
+{
+    const bool odd = roll(seed) % 4 == 0, garbles = roll(seed) % 2 == 0;
+    size_t piece;
+
+    if (roll(seed) % 2 == 0 && c->at + c->bytes.len > b->len)
+        set_size(b, c->at + c->bytes.len); /* the size got there before the bytes */
+    for (size_t at = 0; at < c->bytes.len; at += piece) {
+        piece = odd ? 1 + roll(seed) % 100 : SECTOR - (c->at + at) % SECTOR;
+        if (piece > c->bytes.len - at)
+            piece = c->bytes.len - at;
+        switch (roll(seed) % (garbles ? 3 : 2)) {
+        case 0:
+            break;
+        case 1:
+            put_bytes(b, c->at + at, c->bytes.at + at, piece);
+            break;
+        default:
+            put_bytes(b, c->at + at, c->bytes.at + at, piece);
+            for (size_t i = 0; i < piece; i++)
+                b->at[c->at + at + i] = (char)roll(seed);
+        }
+    }
+}
+
+static struct bytes after_cut(const struct inode *inode, enum sim_fate fate, uint64_t *seed)
+{
+    struct bytes b = copy_bytes(&inode->durable);
+
+    for (size_t i = 0; i < inode->pending_count && fate != SIM_LOST; i++) {
+        const struct change *c = &inode->pending[i];
+        const uint64_t luck = fate == SIM_KEPT ? 0 : roll(seed) % 4;
+
+        if (luck == 0)
+            apply(&b, c);
+        else if (luck > 1 && c->is_write)
+            apply_in_pieces(&b, c, seed);
+    }
+    return b;
+}
+
+struct sim *sim_cut(const struct sim *s, enum sim_fate writes, enum sim_fate names, uint64_t seed)
+{
+    const struct sim_rest *r = s->rest;
+    struct names left = r->durable;
+    struct sim *cut = sim_new();
+
+    for (size_t i = 0; i < r->pending_count && names != SIM_LOST; i++)
+        if (names == SIM_KEPT || roll(&seed) % 2 == 0)
+            rebind(&left, &r->pending[i]);
+    for (size_t i = 0; i < left.count; i++) {
+        struct bytes b = after_cut(left.at[i].inode, writes, &seed);
+
+        sim_put(cut, left.at[i].text, b.at, b.len);
+        free(b.at);
+    }
+    return cut;
+}
+
+/* ---- life, and looking at it ---------------------------------------------------------------- */
+
+struct sim *sim_new(void)
+{
+    struct sim *s = must(calloc(1, sizeof *s));
+
+    s->dir = (struct dir){ .ops = &sim_ops, .path = "sim" };
+    s->fail_why = EIO;
+    s->rest = must(calloc(1, sizeof *s->rest));
+    pthread_mutex_init(&s->rest->lock, NULL);
+    return s;
+}
+
+void sim_free(struct sim *s)
+{
+    struct inode *next;
+
+    for (struct inode *inode = s->rest->inodes; inode; inode = next) {
+        next = inode->next;
+        free_changes(inode);
+        free(inode->pending);
+        free(inode->durable.at);
+        free(inode->current.at);
+        free(inode);
+    }
+    pthread_mutex_destroy(&s->rest->lock);
+    free(s->rest->pending);
+    free(s->rest);
+    free(s);
+}
+
+const char *sim_bytes(const struct sim *s, const char *name, size_t *size)
+{
+    const struct name *found = find_name(&s->rest->current, name);
+
+    *size = found ? found->inode->current.len : 0;
+    if (found && *size == 0)
+        return "";
+    return found ? found->inode->current.at : NULL;
+}
+
+void sim_put(struct sim *s, const char *name, const void *bytes, size_t size)
+{
+    struct inode *inode = add_inode(s);
+
+    put_bytes(&inode->durable, 0, bytes, size);
+    put_bytes(&inode->current, 0, bytes, size);
+    bind(&s->rest->durable, name, inode);
+    bind(&s->rest->current, name, inode);
+}
+
+bool sim_has_dropped(const struct sim *s)
+{
+    for (size_t i = 0; i < s->rest->current.count; i++) {
+        const struct inode *inode = s->rest->current.at[i].inode;
+
+        for (size_t n = 0; n < inode->pending_count; n++)
+            if (inode->pending[n].is_dropped)
+                return true;
+    }
+    return false;
+}
+
+size_t sim_files(const struct sim *s)
+{
+    return s->rest->current.count;
+}
+
+size_t sim_handles(const struct sim *s)
+{
+    return s->rest->handles;
+}
+
+bool sim_is_done(const struct sim *s)
+{
+    return s->rest->is_done;
+}

@@ -1,0 +1,312 @@
+/* test_recovery.c - what is found again: after a power cut or a kill at every operation, after
+ * every operation has failed, and over many lives. */
+#include "unit/trial.h"
+
+#include <errno.h>
+
+enum { LASTING = 1000000000, PASSING = 700 };
+
+/* ---- a crash at every step --------------------------------------------------------------------- */
+
+struct cuts {
+    struct trial *trial;
+    const struct fate {
+        enum sim_fate writes, names;
+    } * fates;
+    size_t fate_count;
+    int repeats; /* of what is left to chance */
+    bool power;  /* or a kill */
+    uint64_t made, seed;
+};
+
+static const struct fate every_fate[] = {
+    { SIM_LOST, SIM_LOST },   { SIM_LOST, SIM_KEPT },  { SIM_KEPT, SIM_LOST },
+    { SIM_KEPT, SIM_KEPT },   { SIM_MIXED, SIM_LOST }, { SIM_MIXED, SIM_KEPT },
+    { SIM_MIXED, SIM_MIXED },
+};
+static const struct fate killed[] = { { SIM_KEPT, SIM_KEPT } };
+
+static void cut_here(void *ctx, struct sim *s, enum sim_op op, const char *name)
+{
+    struct cuts *c = ctx;
+    struct trial *t = c->trial;
+
+    (void)name;
+    if (!sim_changes(op))
+        return;
+    for (size_t i = 0; i < c->fate_count; i++)
+        for (int n = 0; n < (c->fates[i].writes == SIM_MIXED ? c->repeats : 1); n++) {
+            trial_judge(t, sim_cut(s, c->fates[i].writes, c->fates[i].names, c->seed++),
+                        c->power ? t->synced : t->acked);
+            c->made++;
+        }
+}
+
+static void work(struct trial *t, int turns, int64_t pause)
+{
+    for (int i = 0; i < turns; i++) {
+        t->now += dice_below(&t->dice, pause);
+        trial_note(t, NULL); /* what has expired meanwhile is not looked at */
+        trial_turn(t);
+        if (dice_below(&t->dice, 2))
+            trial_tick(t);
+    }
+}
+
+static void open_or_fail(struct trial *t)
+{
+    weir_diag diag;
+
+    if (trial_open(t, &diag))
+        fail_msg("%s", diag.text);
+}
+
+/* Two lives, the second over what the first left; the crash may come in recovery too. */
+static void crash_everywhere(const char *sync, bool power, int64_t window, int turns, int repeats)
+{
+    struct dice d = dice_new();
+    struct trial t;
+    struct cuts c = {
+        .trial = &t,
+        .fates = power ? every_fate : killed,
+        .fate_count = power ? sizeof every_fate / sizeof every_fate[0] : 1,
+        .repeats = repeats,
+        .power = power,
+        .seed = dice_roll(&d),
+    };
+    weir_stats stats;
+
+    trial_init(&t, d.state, sync, window);
+    t.sim->before = cut_here;
+    t.sim->ctx = &c;
+    open_or_fail(&t);
+    work(&t, turns, 80);
+    t.store->ops->stats(t.store, &stats);
+    assert_true(stats.snapshots > 0);
+    trial_close(&t);
+    t.acked = t.synced = t.count;
+    open_or_fail(&t);
+    work(&t, turns / 4, 80);
+    trial_close(&t);
+    printf("# %llu cuts in %llu operations, %zu questions, %lld snapshots\n",
+           (unsigned long long)c.made, (unsigned long long)t.sim->ops, t.count,
+           (long long)stats.snapshots);
+    trial_done(&t);
+}
+
+static void a_power_cut_at_any_step_leaves_all_that_was_answered(void **state)
+{
+    (void)state;
+    crash_everywhere("always", true, LASTING, scaled(110) + 40, scaled(4));
+}
+
+static void a_power_cut_at_any_step_leaves_all_that_has_not_expired(void **state)
+{
+    (void)state;
+    crash_everywhere("always", true, PASSING, scaled(110) + 40, scaled(2));
+}
+
+static void a_power_cut_leaves_a_prefix_even_of_what_was_not_synced(void **state)
+{
+    (void)state;
+    crash_everywhere("50ms", true, LASTING, scaled(110) + 40, scaled(3));
+    crash_everywhere("os", true, LASTING, scaled(110) + 40, scaled(3));
+}
+
+static void a_kill_at_any_step_loses_nothing_in_any_mode(void **state)
+{
+    static const char *const modes[] = { "always", "50ms", "os" };
+
+    (void)state;
+    for (size_t i = 0; i < 3; i++) {
+        crash_everywhere(modes[i], false, LASTING, scaled(150) + 40, 1);
+        crash_everywhere(modes[i], false, PASSING, scaled(150) + 40, 1);
+    }
+}
+
+/* ---- many lives ----------------------------------------------------------------------------------- */
+
+/* What the next process finds: *least questions must be in it. */
+static void end_life(struct trial *t, size_t *least)
+{
+    const int64_t how = dice_below(&t->dice, 3);
+    struct sim *next;
+
+    *least = how == 2 ? t->synced : t->acked;
+    if (how == 0) {
+        trial_close(t);
+        *least = t->count;
+    } else if (how == 1) {
+        trial_kill(t);
+        return;
+    }
+    next = sim_cut(t->sim, SIM_MIXED, SIM_MIXED, dice_roll(&t->dice));
+    if (how == 2)
+        trial_kill(t);
+    sim_free(t->sim);
+    t->sim = next;
+}
+
+/* Each life goes on from what the last one left: closed, killed or cut, in any mode. What a
+ * killed one had not synced is still only in the cache. */
+static void many_lives_go_on_from_one_another(void **state)
+{
+    static const char *const modes[] = { "always", "50ms", "os" };
+    struct dice d = dice_new();
+
+    (void)state;
+    for (int run = 0; run < scaled(60); run++) {
+        struct trial t;
+        size_t least;
+
+        trial_init(&t, dice_roll(&d), "always", LASTING);
+        for (int life = 0; life < 30; life++) {
+            t.sync = modes[dice_below(&t.dice, 3)];
+            open_or_fail(&t);
+            t.acked = t.synced = t.count; /* what was found is on disk */
+            work(&t, (int)dice_below(&t.dice, 12), 200);
+            end_life(&t, &least);
+            trial_rewind(&t, trial_find(&t, trial_recovered(&t, t.sim), least));
+        }
+        trial_done(&t);
+    }
+}
+
+/* ---- every operation fails --------------------------------------------------------------------------- */
+
+static void cut_while_failing(void *ctx, struct sim *s, enum sim_op op, const char *name)
+{
+    static const struct fate fates[] = { { SIM_LOST, SIM_LOST },
+                                         { SIM_KEPT, SIM_KEPT },
+                                         { SIM_MIXED, SIM_MIXED } };
+    struct cuts *c = ctx;
+
+    if (s->ops < s->fail_from || s->ops >= s->fail_from + 40)
+        return;
+    c->fates = &fates[c->made % 3]; /* in turn */
+    cut_here(ctx, s, op, name);
+}
+
+/* The cache has what the disk has lost, and no program can tell: no process trusts it, so let
+ * the machine be started anew. */
+static void start_machine_anew(struct trial *t)
+{
+    struct sim *next = sim_cut(t->sim, SIM_MIXED, SIM_MIXED, dice_roll(&t->dice)), *old = t->sim;
+    const size_t k = trial_find(t, trial_recovered(t, next), t->acked);
+
+    next->ops = old->ops;
+    next->fail_from = old->fail_from;
+    next->fail_until = old->fail_until;
+    next->fail_why = old->fail_why;
+    next->fail_half = old->fail_half;
+    next->before = old->before;
+    next->ctx = old->ctx;
+    t->sim = next;
+    sim_free(old);
+    trial_rewind(t, k);
+}
+
+/* Open, if need be again when the fault is over: nothing that was kept may be lost by it. */
+static void open_at_last(struct trial *t)
+{
+    weir_diag diag;
+
+    for (int tries = 0; trial_open(t, &diag); tries++) {
+        assert_true(t->sim->ops > t->sim->fail_from);
+        assert_true(tries < 100);
+        if (sim_has_dropped(t->sim))
+            start_machine_anew(t);
+    }
+}
+
+/* False: nothing has failed any more. */
+static bool fail_at(uint64_t n, uint64_t seed, uint64_t length, int why, bool half)
+{
+    struct trial t;
+    struct cuts c = { &t, NULL, 1, 1, true, n, seed };
+    uint64_t ops;
+    weir_stats stats;
+
+    trial_init(&t, seed, "always", LASTING);
+    t.sim->before = cut_while_failing;
+    t.sim->ctx = &c;
+    t.sim->fail_from = n;
+    t.sim->fail_until = n + length;
+    t.sim->fail_why = why;
+    t.sim->fail_half = half;
+    for (int life = 0; life < 2; life++) {
+        bool failed = false;
+
+        open_at_last(&t);
+        for (int i = 0; i < 40; i++) {
+            t.now += 100;
+            trial_turn(&t);
+            trial_tick(&t);
+            failed = failed || trial_has_failed(&t);
+        }
+        for (int i = 0; trial_has_failed(&t); i++) { /* it comes back by itself */
+            assert_true(i < 100);
+            t.now += 500;
+            trial_tick(&t);
+        }
+        t.store->ops->stats(t.store, &stats);
+        assert_true(stats.store_failures > 0 || !failed);
+        if (t.sim->ops >= n + length) {
+            trial_turn(&t);
+            while (t.acked != t.count) /* the last one may have changed nothing */
+                trial_turn(&t);
+            trial_judge(&t, sim_cut(t.sim, SIM_LOST, SIM_LOST, 0), t.acked);
+        }
+        trial_close(&t);
+    }
+    ops = t.sim->ops;
+    trial_done(&t);
+    return ops > n;
+}
+
+static void fail_everywhere(uint64_t length, int why, bool half)
+{
+    struct dice d = dice_new();
+    const uint64_t seed = dice_roll(&d), step = (uint64_t)(100 / scaled(100));
+    uint64_t n = (uint64_t)dice_below(&d, (int64_t)step);
+
+    while (fail_at(n, seed, length, why, half))
+        n += step;
+    printf("# %llu operations failed\n", (unsigned long long)n);
+}
+
+static void any_operation_may_fail_once(void **state)
+{
+    (void)state;
+    fail_everywhere(1, EIO, false);
+}
+
+static void any_operation_may_fail_after_half_of_it(void **state)
+{
+    (void)state;
+    fail_everywhere(1, ENOSPC, true);
+}
+
+static void any_operation_may_fail_for_a_while(void **state)
+{
+    (void)state;
+    fail_everywhere(2, EIO, true);
+    fail_everywhere(7, ENOSPC, false);
+    fail_everywhere(30, ENOSPC, true);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_power_cut_at_any_step_leaves_all_that_was_answered),
+        cmocka_unit_test(a_power_cut_at_any_step_leaves_all_that_has_not_expired),
+        cmocka_unit_test(a_power_cut_leaves_a_prefix_even_of_what_was_not_synced),
+        cmocka_unit_test(a_kill_at_any_step_loses_nothing_in_any_mode),
+        cmocka_unit_test(many_lives_go_on_from_one_another),
+        cmocka_unit_test(any_operation_may_fail_once),
+        cmocka_unit_test(any_operation_may_fail_after_half_of_it),
+        cmocka_unit_test(any_operation_may_fail_for_a_while),
+    };
+
+    return cmocka_run_group_tests_name("recovery", tests, NULL, NULL);
+}
