@@ -189,6 +189,24 @@ static void write_pending(struct inode *inode, uint64_t at, const void *bytes, s
 
 /* ---- the operations ------------------------------------------------------------------------ */
 
+static uint64_t roll(uint64_t *seed)
+{
+    uint64_t z = *seed += 0x9e3779b97f4a7c15u;
+
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
+    return z ^ z >> 31;
+}
+
+static bool is_to_fail(struct sim *s)
+{
+    if (s->is_off)
+        return true;
+    if (s->ops < s->fail_from || s->ops >= s->fail_until)
+        return false;
+    return s->fail_odds == 0 || roll(&s->fail_seed) % s->fail_odds == 0;
+}
+
 /* Does this operation fail? The lock is held until end(). */
 static bool begin(struct sim *s, enum sim_op op, const char *name)
 {
@@ -197,7 +215,7 @@ static bool begin(struct sim *s, enum sim_op op, const char *name)
     if (s->before && !s->is_off)
         s->before(s->ctx, s, op, name);
     pthread_mutex_lock(&s->rest->lock);
-    fails = s->is_off || (s->ops >= s->fail_from && s->ops < s->fail_until);
+    fails = is_to_fail(s);
     s->ops += !s->is_off;
     return fails;
 }
@@ -398,15 +416,6 @@ static const struct dir_ops sim_ops = {
 };
 
 /* ---- the power ----------------------------------------------------------------------------- */
-
-static uint64_t roll(uint64_t *seed)
-{
-    uint64_t z = *seed += 0x9e3779b97f4a7c15u;
-
-    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
-    return z ^ z >> 31;
-}
 
 /* Some pieces of a write: sectors, or of any size; each is there, is not, or is garbage. */
 static void apply_in_pieces(struct bytes *b, const struct change *c, uint64_t *seed)

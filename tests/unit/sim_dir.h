@@ -33,10 +33,12 @@ static inline bool sim_changes(enum sim_op op)
 
 struct sim {
     struct dir dir;
-    uint64_t ops; /* so far; a failed one counts */
+    _Atomic uint64_t ops; /* so far; a failed one counts */
 
     /* The operations with the numbers from fail_from to fail_until - 1 fail with fail_why. */
     uint64_t fail_from, fail_until;
+    uint64_t fail_odds; /* only one in so many of them does, by chance; 0: all do */
+    uint64_t fail_seed;
     int fail_why;
     bool fail_half; /* a failing write has written half; other operations have happened */
 

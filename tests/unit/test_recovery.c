@@ -181,7 +181,7 @@ static void cut_while_failing(void *ctx, struct sim *s, enum sim_op op, const ch
                                          { SIM_MIXED, SIM_MIXED } };
     struct cuts *c = ctx;
 
-    if (s->ops < s->fail_from || s->ops >= s->fail_from + 40)
+    if (s->ops < s->fail_from || s->ops >= s->fail_until + 40)
         return;
     c->fates = &fates[c->made % 3]; /* in turn */
     cut_here(ctx, s, op, name);
@@ -194,9 +194,11 @@ static void start_machine_anew(struct trial *t)
     struct sim *next = sim_cut(t->sim, SIM_MIXED, SIM_MIXED, dice_roll(&t->dice)), *old = t->sim;
     const size_t k = trial_find(t, trial_recovered(t, next), t->acked);
 
-    next->ops = old->ops;
+    next->ops = (uint64_t)old->ops;
     next->fail_from = old->fail_from;
     next->fail_until = old->fail_until;
+    next->fail_odds = old->fail_odds;
+    next->fail_seed = old->fail_seed;
     next->fail_why = old->fail_why;
     next->fail_half = old->fail_half;
     next->before = old->before;
@@ -213,15 +215,23 @@ static void open_at_last(struct trial *t)
 
     for (int tries = 0; trial_open(t, &diag); tries++) {
         assert_true(t->sim->ops > t->sim->fail_from);
-        assert_true(tries < 100);
+        assert_true(tries < 1000);
         if (sim_has_dropped(t->sim))
             start_machine_anew(t);
     }
 }
 
+struct fault {
+    uint64_t from, length;
+    uint64_t odds; /* one operation in so many; 0: each */
+    int why;
+    bool half;
+};
+
 /* False: nothing has failed any more. */
-static bool fail_at(uint64_t n, uint64_t seed, uint64_t length, int why, bool half)
+static bool survive(const struct fault *f, uint64_t seed)
 {
+    const uint64_t n = f->from, length = f->length;
     struct trial t;
     struct cuts c = { &t, NULL, 1, 1, true, n, seed };
     uint64_t ops;
@@ -232,8 +242,10 @@ static bool fail_at(uint64_t n, uint64_t seed, uint64_t length, int why, bool ha
     t.sim->ctx = &c;
     t.sim->fail_from = n;
     t.sim->fail_until = n + length;
-    t.sim->fail_why = why;
-    t.sim->fail_half = half;
+    t.sim->fail_odds = f->odds;
+    t.sim->fail_seed = seed;
+    t.sim->fail_why = f->why;
+    t.sim->fail_half = f->half;
     for (int life = 0; life < 2; life++) {
         bool failed = false;
 
@@ -245,7 +257,7 @@ static bool fail_at(uint64_t n, uint64_t seed, uint64_t length, int why, bool ha
             failed = failed || trial_has_failed(&t);
         }
         for (int i = 0; trial_has_failed(&t); i++) { /* it comes back by itself */
-            assert_true(i < 100);
+            assert_true(i < 1000);
             t.now += 500;
             trial_tick(&t);
         }
@@ -268,11 +280,13 @@ static void fail_everywhere(uint64_t length, int why, bool half)
 {
     struct dice d = dice_new();
     const uint64_t seed = dice_roll(&d), step = (uint64_t)(100 / scaled(100));
-    uint64_t n = (uint64_t)dice_below(&d, (int64_t)step);
+    struct fault f = {
+        .from = (uint64_t)dice_below(&d, (int64_t)step), .length = length, .why = why, .half = half
+    };
 
-    while (fail_at(n, seed, length, why, half))
-        n += step;
-    printf("# %llu operations failed\n", (unsigned long long)n);
+    while (survive(&f, seed))
+        f.from += step;
+    printf("# %llu operations failed\n", (unsigned long long)f.from);
 }
 
 static void any_operation_may_fail_once(void **state)
@@ -295,6 +309,24 @@ static void any_operation_may_fail_for_a_while(void **state)
     fail_everywhere(30, ENOSPC, true);
 }
 
+static void operations_may_fail_again_and_again(void **state)
+{
+    struct dice d = dice_new();
+
+    (void)state;
+    for (int run = 0; run < scaled(400); run++) {
+        const struct fault f = {
+            .from = (uint64_t)dice_below(&d, 150),
+            .length = 20 + (uint64_t)dice_below(&d, 200),
+            .odds = 2 + (uint64_t)dice_below(&d, 12),
+            .why = EIO,
+            .half = dice_below(&d, 2),
+        };
+
+        survive(&f, dice_roll(&d));
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -306,6 +338,7 @@ int main(void)
         cmocka_unit_test(any_operation_may_fail_once),
         cmocka_unit_test(any_operation_may_fail_after_half_of_it),
         cmocka_unit_test(any_operation_may_fail_for_a_while),
+        cmocka_unit_test(operations_may_fail_again_and_again),
     };
 
     return cmocka_run_group_tests_name("recovery", tests, NULL, NULL);
