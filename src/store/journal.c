@@ -27,8 +27,8 @@
 enum {
     FIRST_ROOM = 1 << 16,
     ZEROS = 1 << 18,
-    SPINS = 50,        /* a write takes microseconds: less than sleeping and being woken */
-    GATHER_NS = 30000, /* a sync waits this long for those that shared the last one */
+    SPINS = 400,        /* a write takes microseconds: less than sleeping and being woken */
+    GATHER_NS = 100000, /* a sync waits this long for those that shared the last one */
 };
 
 /* A batch in the making: its header's place, then records. */
@@ -45,9 +45,9 @@ struct journal {
 
     pthread_mutex_t lock; /* of all below but the file's bytes, which belong to the busy one */
     pthread_cond_t idle;
-    atomic_bool busy;    /* a thread writes, or changes the file; set and cleared with the lock */
-    unsigned committing; /* threads in journal_commit() */
-    unsigned shared;     /* how many of them the last sync served */
+    atomic_bool busy;  /* a thread writes, or changes the file; set and cleared with the lock */
+    unsigned came;     /* commits since the last batch was taken */
+    unsigned expected; /* … and how many are likely to */
     weir_err failed;
     bool is_unconfirmed; /* begun after a failure, and not yet under a snapshot */
     struct file *file;   /* NULL before the first epoch, and after a failure to make one */
@@ -230,31 +230,41 @@ static void gather(struct journal *j)
 {
     const int64_t until = monotonic_ns() + GATHER_NS;
 
-    while (j->committing < j->shared && !j->busy && monotonic_ns() < until) {
+    while (j->came < j->expected && !j->busy && monotonic_ns() < until) {
         pthread_mutex_unlock(&j->lock);
         sched_yield();
         pthread_mutex_lock(&j->lock);
     }
 }
 
+/* Those that the last sync served will come again, beside those that were too late for it. */
+static void sync_group(struct journal *j)
+{
+    unsigned served;
+
+    gather(j);
+    if (j->busy || j->failed)
+        return;
+    served = j->came;
+    j->came = 0;
+    write_batch(j, true);
+    j->expected = served + j->came;
+}
+
 weir_err journal_commit(struct journal *j, uint64_t mark)
 {
-    const bool sync = j->mode == SYNC_ALWAYS;
     weir_err err;
 
     pthread_mutex_lock(&j->lock);
-    j->committing++;
+    j->came++;
     while (!j->failed && !is_lost(j, mark) && durable(j) < mark) {
-        if (sync && !j->busy)
-            gather(j);
-        if (j->busy) {
+        if (j->busy)
             wait_for_other(j);
-        } else if (!j->failed && durable(j) < mark) { /* it may have failed while they gathered */
-            j->shared = j->committing;
-            write_batch(j, sync);
-        }
+        else if (j->mode == SYNC_ALWAYS)
+            sync_group(j);
+        else
+            write_batch(j, false);
     }
-    j->committing--;
     err = !is_lost(j, mark) && durable(j) >= mark ? WEIR_OK : WEIR_EIO;
     pthread_mutex_unlock(&j->lock);
     return err;
