@@ -199,7 +199,7 @@ struct reader {
 
 static bool restore_items(struct reader *r, const struct block_header *h)
 {
-    const char *at = r->items, *end = at + h->size;
+    const char *at = r->items, *end = h->size > 0 ? at + h->size : at;
 
     for (uint32_t i = 0; i < h->items; i++) {
         struct record item;
