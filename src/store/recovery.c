@@ -48,9 +48,38 @@ static weir_err find_journals(struct dir *dir, struct buf *found)
     return err;
 }
 
-static bool restore_record(void *table, const struct record *r)
+enum { WAITING = 16 };
+
+/* Records wait a little, in order, while the places of their keys are fetched: a journal goes
+ * to random ones. */
+struct waiting {
+    struct table *table;
+    struct record records[WAITING];
+    size_t came, restored;
+};
+
+static bool restore_next(struct waiting *w)
 {
-    return table_restore(table, r);
+    return table_restore(w->table, &w->records[w->restored++ % WAITING]);
+}
+
+static bool restore_later(void *ctx, const struct record *r)
+{
+    struct waiting *w = ctx;
+
+    if (w->came - w->restored == WAITING && !restore_next(w))
+        return false;
+    table_prefetch(w->table, r->key);
+    w->records[w->came++ % WAITING] = *r;
+    return true;
+}
+
+static bool restore_rest(struct waiting *w)
+{
+    while (w->restored < w->came)
+        if (!restore_next(w))
+            return false;
+    return true;
 }
 
 /* Make what was read of the last journal all there is of it, on disk too. */
@@ -120,6 +149,7 @@ static weir_err replay(struct run *run, uint64_t epoch, bool is_followed, bool *
     /* If the snapshot's header is gone nobody knows its epoch: what was kept under it is kept. */
     const bool any_base = run->how == RECOVERY_SALVAGE && run->out->snapshot.epoch == 0;
     const uint64_t base = any_base ? epoch : run->out->snapshot.epoch;
+    struct waiting waiting = { .table = run->table };
     struct journal_reading reading;
     char name[DIR_NAME];
     weir_diag why = { "" };
@@ -127,7 +157,9 @@ static weir_err replay(struct run *run, uint64_t epoch, bool is_followed, bool *
 
     journal_name(epoch, name);
     err = journal_read(run->dir, name, run->secret_id, base, run->how == RECOVERY_SALVAGE,
-                       run->allocator, restore_record, run->table, &reading, &why);
+                       run->allocator, restore_later, &waiting, &reading, &why);
+    if (!err && !restore_rest(&waiting))
+        err = diag_fail(&why, WEIR_ENOMEM, "there is no memory to replay %s", name);
     if (err || reading.end == JOURNAL_FOREIGN)
         return diag_fail(run->diag, err ? err : WEIR_EIO, "%s: %s", run->dir->path, why.text);
     if (reading.end == JOURNAL_EMPTY && is_followed)
