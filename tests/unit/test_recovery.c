@@ -17,6 +17,8 @@ struct cuts {
     int repeats; /* of what is left to chance */
     bool power;  /* or a kill */
     uint64_t made, seed;
+    int every; /* operation, or only some */
+    uint64_t seen;
 };
 
 static const struct fate every_fate[] = {
@@ -32,7 +34,7 @@ static void cut_here(void *ctx, struct sim *s, enum sim_op op, const char *name)
     struct trial *t = c->trial;
 
     (void)name;
-    if (!sim_changes(op))
+    if (!sim_changes(op) || c->seen++ % (uint64_t)c->every != 0)
         return;
     for (size_t i = 0; i < c->fate_count; i++)
         for (int n = 0; n < (c->fates[i].writes == SIM_MIXED ? c->repeats : 1); n++) {
@@ -73,6 +75,7 @@ static void crash_everywhere(const char *sync, bool power, int64_t window, int t
         .repeats = repeats,
         .power = power,
         .seed = dice_roll(&d),
+        .every = 5 - scaled(4),
     };
     weir_stats stats;
 
@@ -233,7 +236,15 @@ static bool survive(const struct fault *f, uint64_t seed)
 {
     const uint64_t n = f->from, length = f->length;
     struct trial t;
-    struct cuts c = { &t, NULL, 1, 1, true, n, seed };
+    struct cuts c = {
+        .trial = &t,
+        .fate_count = 1,
+        .repeats = 1,
+        .power = true,
+        .made = n,
+        .seed = seed,
+        .every = 5 - scaled(4),
+    };
     uint64_t ops;
     weir_stats stats;
 
@@ -279,7 +290,7 @@ static bool survive(const struct fault *f, uint64_t seed)
 static void fail_everywhere(uint64_t length, int why, bool half)
 {
     struct dice d = dice_new();
-    const uint64_t seed = dice_roll(&d), step = (uint64_t)(100 / scaled(100));
+    const uint64_t seed = dice_roll(&d), step = (uint64_t)(200 / scaled(100)) - 1;
     struct fault f = {
         .from = (uint64_t)dice_below(&d, (int64_t)step), .length = length, .why = why, .half = half
     };
