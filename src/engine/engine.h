@@ -31,8 +31,8 @@ struct check {
     const struct check *like;        /* prepared before from the same set; NULL: none */
 
     /* The engine's. */
-    const struct policy *policy;     /* NULL: the limit came with the request */
-    struct rule unnamed;             /* … and is this */
+    const struct policy *policy; /* NULL: the limit came with the request */
+    struct rule unnamed;         /* … and is this */
     struct ask ask;
     size_t live, shadow;                           /* charges of each kind: live ones first */
     size_t waiting;                                /* questions under way */

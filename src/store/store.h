@@ -50,7 +50,7 @@ struct store_options {
     bool callers_bring_now;  /* time may jump between questions: do not drop by it */
     void (*wake)(void *ctx); /* asks for a tick() soon; NULL: ticks come only when they come */
     void *wake_ctx;
-    const char *sync; /* "always", "os" or a duration; file stores only; NULL: "50ms" */
+    const char *sync;       /* "always", "os" or a duration; file stores only; NULL: "50ms" */
     uint64_t journal_limit; /* bytes that a journal may have before a snapshot is taken; 0: 32 MB */
     unsigned char secret_id[16];
     bool no_thread; /* tick() does everything */
