@@ -84,6 +84,7 @@ static void crash_everywhere(const char *sync, bool power, int64_t window, int t
     t.sim->ctx = &c;
     open_or_fail(&t);
     work(&t, turns, 80);
+    assert_non_null(t.store);
     t.store->ops->stats(t.store, &stats);
     assert_true(stats.snapshots > 0);
     trial_close(&t);

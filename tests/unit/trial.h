@@ -271,6 +271,7 @@ static inline weir_err trial_open(struct trial *t, weir_diag *diag)
 
 static inline void trial_close(struct trial *t)
 {
+    assert_non_null(t->store);
     t->store->ops->close(t->store);
     t->store = NULL;
     assert_int_equal(sim_handles(t->sim), 0);
@@ -325,6 +326,7 @@ static inline void trial_turn(struct trial *t)
     size_t places[TRIAL_MOST_TURN];
     struct turn turn = { 0 };
 
+    assert_non_null(t->store);
     for (size_t i = 0; i < n; i++) {
         asking[i].asked = trial_make(t);
         trial_phrase(t, &asking[i]);
