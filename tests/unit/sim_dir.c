@@ -83,7 +83,7 @@ static void put_bytes(struct bytes *b, uint64_t at, const void *from, size_t len
 {
     if (at + len > b->len)
         set_size(b, at + len);
-    if (len > 0 && b->at)
+    if (len > 0)
         memcpy(b->at + at, from, len);
 }
 
