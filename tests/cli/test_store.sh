@@ -31,19 +31,19 @@ wait_for() {
     return 1
 }
 
-# own: a process that has the store open until `release`
+# own: a process that has the store open, and waits for a reader until `release`
 own() {
     mkfifo "$scratch/held"
-    "$weir" check --store "file:$dir" --config - login 203.0.113.7 <"$scratch/held" &
+    exec 9<>"$scratch/held"
+    "$weir" check --store "file:$dir" --limit '3 per 1h' bob -n 1000000000 >&9 &
     owner=$!
-    exec 9>"$scratch/held"
     wait_for grep -qxF "$owner" "$dir/lock"
 }
 
 release() {
-    cat "$policies" >&9
+    kill "$owner"
+    wait "$owner" 2>/dev/null
     exec 9>&-
-    wait "$owner"
     rm -f "$scratch/held"
 }
 
