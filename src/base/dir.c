@@ -216,6 +216,18 @@ static weir_err take_lock(struct real_dir *r, weir_diag *diag)
     return WEIR_OK;
 }
 
+/* A directory that was just made must survive a power cut, or all in it would go. Its parent may
+ * be closed to this process; then it was made by somebody else. */
+static void sync_parent(const struct real_dir *r)
+{
+    int fd = openat(r->fd, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+    if (fd < 0)
+        return;
+    fsync(fd);
+    close(fd);
+}
+
 weir_err dir_open(struct dir **out, const char *path, const weir_allocator *allocator,
                   weir_diag *diag)
 {
@@ -243,6 +255,8 @@ weir_err dir_open(struct dir **out, const char *path, const weir_allocator *allo
     }
     if (!err)
         err = take_lock(r, diag);
+    if (!err)
+        sync_parent(r);
     if (err) {
         if (r->lock_fd >= 0)
             close(r->lock_fd);

@@ -18,7 +18,7 @@ struct file;
 struct dir {
     const struct dir_ops *ops;
     const char *path; /* for messages */
-    int why;
+    _Atomic int why;  /* several threads may fail at once: one of their reasons */
 };
 
 struct dir_ops {

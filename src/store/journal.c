@@ -15,6 +15,7 @@
  *   J6  The next journal is made only when the last one is ended and synced. */
 #include "store/journal.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
@@ -54,6 +55,7 @@ struct journal {
     uint64_t epoch, salt;
     uint64_t end;      /* of what is written */
     uint64_t prepared; /* of what was written ahead */
+    bool is_tight;     /* there is no room to write ahead */
     struct batch batch, spare;
     uint64_t appended, written, synced; /* records, of all epochs */
     uint64_t lost_after, lost_upto;     /* marks of a failed epoch that were never durable */
@@ -301,16 +303,20 @@ static bool prepare_piece(struct journal *j, uint64_t ahead)
 
     wait_idle(j);
     at = j->prepared > j->end ? j->prepared : j->end;
-    if (j->failed || !j->file || at >= j->end + ahead)
+    if (j->failed || j->is_tight || !j->file || at >= j->end + ahead)
         return false;
     j->busy = true;
     pthread_mutex_unlock(&j->lock);
     err = j->dir->ops->write(j->file, at, zeros, len);
+    if (err && (j->dir->why == ENOSPC || j->dir->why == EDQUOT)) {
+        j->is_tight = true; /* decisions need the room more */
+        err = j->dir->ops->truncate(j->file, at);
+    }
     pthread_mutex_lock(&j->lock);
     if (err) {
         j->failed = err;
         j->counts.failures++;
-    } else {
+    } else if (!j->is_tight) {
         j->prepared = at + len;
     }
     j->busy = false;
@@ -435,6 +441,7 @@ weir_err journal_begin(struct journal *j, uint64_t epoch)
         j->epoch = epoch;
         j->salt = salt;
         j->end = j->prepared = sizeof(struct journal_header);
+        j->is_tight = false;
         j->failed = WEIR_OK;
         j->is_unconfirmed = has_failed;
     }
