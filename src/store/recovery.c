@@ -162,6 +162,8 @@ static weir_err replay(struct run *run, uint64_t epoch, bool is_followed, bool *
         err = diag_fail(&why, WEIR_ENOMEM, "there is no memory to replay %s", name);
     if (err || reading.end == JOURNAL_FOREIGN)
         return diag_fail(run->diag, err ? err : WEIR_EIO, "%s: %s", run->dir->path, why.text);
+    if (reading.end != JOURNAL_EMPTY && reading.epoch != 0 && reading.epoch != epoch)
+        return refuse(run, name, "is another journal under this name", reading.damage);
     if (reading.end == JOURNAL_EMPTY && is_followed)
         return refuse(run, name, "has no header, and another journal follows", reading.damage);
     if (reading.end == JOURNAL_EMPTY || (reading.restarted && epoch != base)) {

@@ -1,4 +1,4 @@
-/* fuzz_journal.c - the reader of journals: never more than is there, and twice the same.
+/* fuzz_journal.c - the reader of journals: never more than is there.
  *
  * Input: a byte that says what to make right, then a journal. Without that the reader would
  * only ever see that a checksum is wrong. 1: the header; 2: the batches. */
@@ -98,23 +98,19 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     s = sim_new();
     sim_put(s, "journal.1", bytes, size - 1);
     for (int salvage = 0; salvage < 2; salvage++) {
-        struct journal_reading readings[2];
-        weir_err errs[2];
+        struct table *t = new_table();
+        struct journal_reading reading;
+        weir_diag diag = { "" };
+        weir_err err;
 
-        for (int i = 0; i < 2; i++) {
-            struct table *t = new_table();
-            weir_diag diag = { "" };
-
-            assert(t);
-            errs[i] = journal_read(&s->dir, "journal.1", secret_id, 1, salvage, &allocator, restore,
-                                   t, &readings[i], &diag);
-            assert(!errs[i] || diag.text[0]);
-            if (!errs[i])
-                check_reading(&readings[i], size - 1, salvage);
-            table_free(t);
-        }
-        assert(errs[0] == errs[1] && readings[0].end == readings[1].end);
-        assert(readings[0].good == readings[1].good && readings[0].records == readings[1].records);
+        assert(t);
+        err = journal_read(&s->dir, "journal.1", secret_id, 1, salvage, &allocator, restore, t,
+                           &reading, &diag);
+        if (err)
+            assert(diag.text[0]);
+        else
+            check_reading(&reading, size - 1, salvage);
+        table_free(t);
     }
     assert(sim_handles(s) == 0);
     sim_free(s);
