@@ -19,7 +19,7 @@ struct engine {
 enum { CHECK_MOST_CHARGES = 2 * WEIR_MAX_RULES }; /* each rule, and its shadow limit */
 
 struct check {
-    /* What the caller gives, and keeps until done(). */
+    /* What the caller gives: the request until it is prepared, the rest until done(). */
     const weir_request *request;
     enum verb verb;
     bool peek;
@@ -47,6 +47,11 @@ void engine_init(struct engine *e, struct store *store, const struct secret *sec
 
 /* Fills everything but what the caller gives. On error there is nothing to ask. */
 WEIR_MUSTCHECK weir_err engine_prepare(struct engine *e, struct check *check, weir_diag *diag);
+
+/* The same for a limit as redis-cell counts, whose numbers come with the request; see cell.c. */
+WEIR_MUSTCHECK weir_err engine_prepare_cell(struct engine *e, struct check *check, struct span key,
+                                            const struct rule *rule, int64_t quantity,
+                                            weir_diag *diag);
 
 /* Fetch what the store will look at, to be there when it is asked: memory is slow, and other
  * things can be done meanwhile. */

@@ -2,8 +2,6 @@
 #include "weir.h"
 
 #include <errno.h>
-#include <pthread.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -12,36 +10,14 @@
 
 #include "base/diag.h"
 #include "base/names.h"
-#include "base/published.h"
 #include "base/secret.h"
-#include "engine/engine.h"
+#include "engine/handle.h"
 
 enum {
     DEFAULT_MAX_KEYS = 1 << 24,
     TICK_MS = 100,
     MANY = 8,   /* checks that are looked up together: enough to hide the latency of memory */
     GROUP = 64, /* checks that are committed together */
-};
-
-struct weir {
-    struct engine engine;
-    struct published policies; /* a struct policies, or NULL */
-    struct policy_source source;
-    bool ignores_environment;
-    struct names *names;
-    weir_allocator allocator;
-    weir_clock clock;
-    void *clock_ctx;
-    weir_log log;
-    void *log_ctx;
-
-    _Atomic(struct check *) group; /* memory for GROUP checks, or NULL: somebody uses it */
-
-    bool has_thread;
-    pthread_t thread;
-    pthread_mutex_t lock; /* of what follows */
-    pthread_cond_t wake;
-    bool closing, is_wanted;
 };
 
 static int64_t system_clock(void *ctx)

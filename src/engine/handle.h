@@ -1,0 +1,32 @@
+/* handle.h - the inside of a `weir`, for those who turn loops of their own with it. */
+#ifndef WEIR_ENGINE_HANDLE_H
+#define WEIR_ENGINE_HANDLE_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "base/published.h"
+#include "engine/engine.h"
+
+struct weir {
+    struct engine engine;
+    struct published policies; /* a struct policies, or NULL */
+    struct policy_source source;
+    bool ignores_environment;
+    struct names *names;
+    weir_allocator allocator;
+    weir_clock clock;
+    void *clock_ctx;
+    weir_log log;
+    void *log_ctx;
+
+    _Atomic(struct check *) group; /* memory for a group of checks, or NULL: somebody uses it */
+
+    bool has_thread;
+    pthread_t thread;
+    pthread_mutex_t lock; /* of what follows */
+    pthread_cond_t wake;
+    bool closing, is_wanted;
+};
+
+#endif

@@ -1,0 +1,15 @@
+/* rate_headers.h - what an answer looks like in the headers of a response.
+ *
+ * RateLimit-Policy and RateLimit as draft-ietf-httpapi-ratelimit-headers-10 has them, the older
+ * X-RateLimit-*, and Retry-After. Seconds are rounded up: nobody is told to come too early. */
+#ifndef WEIR_PROTO_RATE_HEADERS_H
+#define WEIR_PROTO_RATE_HEADERS_H
+
+#include "base/buf.h"
+#include "weir.h"
+
+/* `windows[i]` is that of answer->rules[i], in ms; `now` is for X-RateLimit-Reset. */
+void rate_headers_write(struct buf *out, const weir_answer *answer, const int64_t *windows,
+                        int64_t now);
+
+#endif

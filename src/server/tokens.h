@@ -1,0 +1,21 @@
+/* tokens.h - secrets that callers show, and what each lets them do.
+ *
+ * A file has one token on its first line. Tokens are kept as keyed hashes and compared in constant
+ * time, all of them for every question, so that time tells nothing. */
+#ifndef WEIR_SERVER_TOKENS_H
+#define WEIR_SERVER_TOKENS_H
+
+#include "base/span.h"
+#include "server/settings.h"
+
+struct tokens;
+
+/* Read all files. With none configured, everybody may do everything (only loopback is served). */
+WEIR_MUSTCHECK weir_err tokens_load(const struct server_settings *settings, struct tokens **out,
+                                    weir_diag *diag);
+void tokens_free(struct tokens *t);
+
+unsigned tokens_scopes(const struct tokens *t, struct span token); /* 0: there is no such token */
+unsigned tokens_without(const struct tokens *t); /* what a caller may do who shows none */
+
+#endif
