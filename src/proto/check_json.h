@@ -20,7 +20,7 @@ struct check_json {
     void *tree; /* jansson's, or NULL */
 };
 
-/* `body` is followed by one more byte that may be written to. WEIR_EREQUEST: it is not JSON, or not
+/* May change the body, but not what follows it: that is the next request. WEIR_EREQUEST: it is not JSON, or not
  * of this shape, and the diag says what and where (never an identity). */
 WEIR_MUSTCHECK weir_err check_json_open(struct check_json *j, char *body, size_t len,
                                         weir_diag *diag);

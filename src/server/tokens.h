@@ -15,6 +15,10 @@ WEIR_MUSTCHECK weir_err tokens_load(const struct server_settings *settings, stru
                                     weir_diag *diag);
 void tokens_free(struct tokens *t);
 
+/* Read all files again while others look tokens up. On failure the old ones stay. */
+WEIR_MUSTCHECK weir_err tokens_reload(struct tokens *t, const struct server_settings *settings,
+                                      weir_diag *diag);
+
 unsigned tokens_scopes(const struct tokens *t, struct span token); /* 0: there is no such token */
 unsigned tokens_without(const struct tokens *t); /* what a caller may do who shows none */
 
