@@ -45,7 +45,7 @@ void environment_complain(struct loader *l, const char *variable, const char *fo
     va_start(args, format);
     vsnprintf(text.text, sizeof text.text, format, args);
     va_end(args);
-    problems_add(l->problems, "environment", 0, 0, "%s: %s", variable, text.text);
+    problems_add(l->reader.problems, "environment", 0, 0, "%s: %s", variable, text.text);
 }
 
 static void *take(struct loader *l, size_t size)

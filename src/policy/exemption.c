@@ -68,7 +68,7 @@ static void read_network(struct loader *l, const struct yaml *node, struct exemp
     weir_diag diag;
 
     if (cidr_read(node->text, &m->networks[m->count], &diag))
-        complain(l, node, "%s", diag.text);
+        complain(&l->reader, node, "%s", diag.text);
     else
         m->count++;
 }
@@ -80,7 +80,7 @@ static void read_text(struct loader *l, const struct yaml *node, struct exemptio
     char *copy;
 
     if (value.len == 0 || value.len > WEIR_MAX_IDENTITY || !utf8_is_text(value)) {
-        complain(l, node, "'%s' can never be a value: values are texts of 1 to %d bytes",
+        complain(&l->reader, node, "'%s' can never be a value: values are texts of 1 to %d bytes",
                  show(value).text, WEIR_MAX_IDENTITY);
         return;
     }
@@ -104,7 +104,7 @@ static void read_match(struct loader *l, const struct yaml *key, struct exemptio
     m->attribute = read_name(l, key, "an attribute");
     is_ip = attribute_is_ip(m->attribute);
     if (n == 0)
-        complain(l, key->value, "'%s' has no values: name one, or leave it out",
+        complain(&l->reader, key->value, "'%s' has no values: name one, or leave it out",
                  show(key->text).text);
     if (is_ip)
         m->networks = loader_take(l, n, sizeof *m->networks);
@@ -113,7 +113,7 @@ static void read_match(struct loader *l, const struct yaml *key, struct exemptio
     if (!m->networks && !m->texts)
         return;
     for (; item; item = is_list ? item->next : NULL) {
-        if (!wants(l, item, YAML_TEXT, "a value", is_ip ? "10.0.0.0/8" : "cron"))
+        if (!wants(&l->reader, item, YAML_TEXT, "a value", is_ip ? "10.0.0.0/8" : "cron"))
             continue;
         if (is_ip)
             read_network(l, item, m);
@@ -130,7 +130,7 @@ const struct exemption *exemptions_read(struct loader *l, const struct yaml *lis
     struct exemption *all;
 
     *count = 0;
-    if (yaml_is_null(list) || !wants(l, list, YAML_LIST, "exempt", "[{ip: 10.0.0.0/8}]"))
+    if (yaml_is_null(list) || !wants(&l->reader, list, YAML_LIST, "exempt", "[{ip: 10.0.0.0/8}]"))
         return NULL;
     all = loader_take(l, list->count, sizeof *all);
     if (!all)
@@ -138,11 +138,11 @@ const struct exemption *exemptions_read(struct loader *l, const struct yaml *lis
     for (const struct yaml *entry = list->first; entry; entry = entry->next) {
         struct exemption_match *m;
 
-        if (!wants(l, entry, YAML_MAPPING, "an exemption", example))
+        if (!wants(&l->reader, entry, YAML_MAPPING, "an exemption", example))
             continue;
         if (entry->count == 0)
-            complain(l, entry, "an empty exemption would be everybody's: write %s or the like",
-                     example);
+            complain(&l->reader, entry,
+                     "an empty exemption would be everybody's: write %s or the like", example);
         m = loader_take(l, entry->count, sizeof *m);
         if (!m)
             return NULL;

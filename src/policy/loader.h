@@ -1,18 +1,16 @@
-/* loader.h - what the readers of a policy file share.
+/* loader.h - what the readers of policies share: the set that is being made.
  *
- * Readers complain and go on, so that one run tells all. What they return after a complaint
- * is harmless and never seen: a set with problems is thrown away. The same holds after
- * memory ran out. */
+ * What they return after a complaint is harmless and never seen: a set with problems is thrown
+ * away. The same holds after memory ran out. */
 #ifndef WEIR_POLICY_LOADER_H
 #define WEIR_POLICY_LOADER_H
 
+#include "policy/reader.h"
 #include "policy/set.h"
-#include "policy/yaml.h"
 
 struct loader {
+    struct reader reader;
     const struct policy_source *source;
-    const char *file; /* what problems call it */
-    struct problems *problems;
     struct policies *set;
     struct arena scratch; /* freed when the loading is over */
     struct environment *environment;
@@ -31,24 +29,10 @@ struct settings {
 };
 
 /* loader.c */
-void complain(struct loader *l, const struct yaml *at, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
 void *loader_take(struct loader *l, size_t n, size_t size); /* part of the set; NULL: no memory */
-
-/* Is it of this kind? If not, `what` it is and an example of it go into the complaint. */
-bool wants(struct loader *l, const struct yaml *node, enum yaml_kind kind, const char *what,
-           const char *example);
 
 /* The name as it is kept; "" if it is not one. `what` has the name, for the complaint. */
 const char *read_name(struct loader *l, const struct yaml *node, const char *what);
-
-bool read_choice(struct loader *l, const struct yaml *node, const char *what,
-                 const char *const *words, size_t n, size_t *chosen);
-
-/* Sort the keys of a mapping into keys[], by their place in `words`. `allowed` has a bit for
- * each word that may stand here; all others are complained of. */
-void read_keys(struct loader *l, const struct yaml *mapping, const char *what,
-               const char *const *words, size_t n, unsigned allowed, const struct yaml **keys);
 
 /* rules.c */
 struct settings settings_default(void);

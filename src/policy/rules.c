@@ -61,26 +61,6 @@ struct settings settings_default(void)
     };
 }
 
-static bool read_whole(struct loader *l, const struct yaml *node, const char *what, int64_t least,
-                       int64_t most, int64_t *out)
-{
-    int64_t number = 0;
-    size_t i = 0;
-
-    if (!wants(l, node, YAML_TEXT, what, "100"))
-        return false;
-    while (i < node->text.len && node->text.at[i] >= '0' && node->text.at[i] <= '9' &&
-           number < WEIR_MAX_AMOUNT)
-        number = number * 10 + (node->text.at[i++] - '0');
-    if (i < node->text.len || number < least || number > most) {
-        complain(l, node, "%s must be a whole number from %" PRId64 " to %" PRId64 ", not '%s'",
-                 what, least, most, show(node->text).text);
-        return false;
-    }
-    *out = number;
-    return true;
-}
-
 static void read_by(struct loader *l, const struct yaml *node, struct settings *s)
 {
     const struct yaml *first = node;
@@ -90,7 +70,7 @@ static void read_by(struct loader *l, const struct yaml *node, struct settings *
     if (node->kind == YAML_LIST) {
         first = node->first;
         n = node->count;
-    } else if (!wants(l, node, YAML_TEXT, "by", "ip")) {
+    } else if (!wants(&l->reader, node, YAML_TEXT, "by", "ip")) {
         return;
     }
     s->by = NULL;
@@ -99,16 +79,17 @@ static void read_by(struct loader *l, const struct yaml *node, struct settings *
     if (!by)
         return;
     if (n > POLICY_MAX_BY)
-        complain(l, node, "by has %zu attributes: a rule counts by at most %d", n, POLICY_MAX_BY);
+        complain(&l->reader, node, "by has %zu attributes: a rule counts by at most %d", n,
+                 POLICY_MAX_BY);
     for (const struct yaml *item = first; item; item = item->next) {
         const char *name;
 
-        if (!wants(l, item, YAML_TEXT, "an attribute", "ip"))
+        if (!wants(&l->reader, item, YAML_TEXT, "an attribute", "ip"))
             continue;
         name = read_name(l, item, "an attribute");
         for (size_t i = 0; i < kept; i++)
             if (*name && strcmp(by[i], name) == 0) {
-                complain(l, item, "by has '%s' twice: leave one out", name);
+                complain(&l->reader, item, "by has '%s' twice: leave one out", name);
                 name = "";
             }
         if (*name && kept < POLICY_MAX_BY)
@@ -128,17 +109,19 @@ static void read_settings(struct loader *l, const struct yaml *const *keys, stru
     int64_t bits;
     size_t i;
 
-    if (keys[ALGORITHM] &&
-        read_choice(l, keys[ALGORITHM]->value, "algorithm", algorithm_names, ALGORITHM_COUNT, &i))
+    if (keys[ALGORITHM] && read_choice(&l->reader, keys[ALGORITHM]->value, "algorithm",
+                                       algorithm_names, ALGORITHM_COUNT, &i))
         s->algorithm = algorithm_by_name(span_of(algorithm_names[i]));
-    if (keys[MODE] && read_choice(l, keys[MODE]->value, "mode", modes, 3, &i))
+    if (keys[MODE] && read_choice(&l->reader, keys[MODE]->value, "mode", modes, 3, &i))
         s->mode = (enum mode)i;
-    if (keys[ON_ERROR] && read_choice(l, keys[ON_ERROR]->value, "on_error", on_errors, 3, &i))
+    if (keys[ON_ERROR] &&
+        read_choice(&l->reader, keys[ON_ERROR]->value, "on_error", on_errors, 3, &i))
         s->on_error = (enum on_error)i;
     if (keys[RETRY_AFTER] &&
-        read_choice(l, keys[RETRY_AFTER]->value, "retry_after", retries, 2, &i))
+        read_choice(&l->reader, keys[RETRY_AFTER]->value, "retry_after", retries, 2, &i))
         s->retry = (enum retry)i;
-    if (keys[IPV6_PREFIX] && read_whole(l, keys[IPV6_PREFIX]->value, "ipv6_prefix", 1, 128, &bits))
+    if (keys[IPV6_PREFIX] &&
+        read_whole(&l->reader, keys[IPV6_PREFIX]->value, "ipv6_prefix", 1, 128, &bits))
         s->ipv6_prefix = (int)bits;
     if (keys[BY])
         read_by(l, keys[BY]->value, s);
@@ -148,9 +131,10 @@ void read_defaults(struct loader *l, const struct yaml *node, struct settings *s
 {
     const struct yaml *keys[KEY_COUNT];
 
-    if (yaml_is_null(node) || !wants(l, node, YAML_MAPPING, "defaults", "{on_error: local}"))
+    if (yaml_is_null(node) ||
+        !wants(&l->reader, node, YAML_MAPPING, "defaults", "{on_error: local}"))
         return;
-    read_keys(l, node, "defaults", words, KEY_COUNT, IN_DEFAULTS, keys);
+    read_keys(&l->reader, node, "defaults", words, KEY_COUNT, IN_DEFAULTS, keys);
     read_settings(l, keys, s);
 }
 
@@ -161,7 +145,7 @@ static bool suits(struct loader *l, const struct yaml *key, struct rule least)
 
     if (!rule_check(&least, &diag))
         return true;
-    complain(l, key, "%s", diag.text);
+    complain(&l->reader, key, "%s", diag.text);
     return false;
 }
 
@@ -169,22 +153,23 @@ static bool suits(struct loader *l, const struct yaml *key, struct rule least)
 static bool read_numbers(struct loader *l, const struct yaml *const *keys, struct rule *r)
 {
     weir_diag diag;
-    bool good = wants(l, keys[LIMIT]->value, YAML_TEXT, "limit", "5 per 15m");
+    bool good = wants(&l->reader, keys[LIMIT]->value, YAML_TEXT, "limit", "5 per 15m");
 
     if (good && rate_read(keys[LIMIT]->value->text, &r->limit, &r->window, &diag)) {
-        complain(l, keys[LIMIT]->value, "%s", diag.text);
+        complain(&l->reader, keys[LIMIT]->value, "%s", diag.text);
         good = false;
     }
     if (keys[BURST] && suits(l, keys[BURST], (struct rule){ r->algorithm, 1, 1, .burst = 1 }))
-        good &= read_whole(l, keys[BURST]->value, "burst", 1, WEIR_MAX_AMOUNT - 1, &r->burst);
+        good &= read_whole(&l->reader, keys[BURST]->value, "burst", 1, WEIR_MAX_AMOUNT - 1,
+                           &r->burst);
     if (keys[PRECISION] &&
         suits(l, keys[PRECISION], (struct rule){ r->algorithm, 1, 1, .precision = 1 })) {
         const struct yaml *value = keys[PRECISION]->value;
 
-        if (!wants(l, value, YAML_TEXT, "precision", "1s")) {
+        if (!wants(&l->reader, value, YAML_TEXT, "precision", "1s")) {
             good = false;
         } else if (duration_read(value->text, &r->precision, &diag)) {
-            complain(l, value, "%s", diag.text);
+            complain(&l->reader, value, "%s", diag.text);
             good = false;
         }
     }
@@ -210,7 +195,7 @@ static void check_numbers(struct loader *l, const struct yaml *const *keys, cons
         if (variable)
             environment_complain(l, variable, "%s", diag.text);
         else
-            complain(l, at, "%s", diag.text);
+            complain(&l->reader, at, "%s", diag.text);
         return;
     }
 }
@@ -233,13 +218,13 @@ static bool read_limit(struct loader *l, const struct yaml *node, const char *wh
 
     *out = (struct rule){ .algorithm = algorithm };
     if (node->kind == YAML_MAPPING) {
-        read_keys(l, node, what, words, KEY_COUNT, IN_LIMIT, keys);
+        read_keys(&l->reader, node, what, words, KEY_COUNT, IN_LIMIT, keys);
         if (!keys[LIMIT]) {
-            complain(l, node, "%s has no limit: add 'limit: 5 per 15m' or the like", what);
+            complain(&l->reader, node, "%s has no limit: add 'limit: 5 per 15m' or the like", what);
             return false;
         }
     } else {
-        if (!wants(l, node, YAML_TEXT, what, "5 per 15m"))
+        if (!wants(&l->reader, node, YAML_TEXT, what, "5 per 15m"))
             return false;
         keys[LIMIT] = &alone;
     }
@@ -254,7 +239,7 @@ static void read_plans(struct loader *l, const struct yaml *node, const char *po
 {
     struct plan *plan;
 
-    if (yaml_is_null(node) || !wants(l, node, YAML_MAPPING, "plans", "{paid: 100 per 1h}"))
+    if (yaml_is_null(node) || !wants(&l->reader, node, YAML_MAPPING, "plans", "{paid: 100 per 1h}"))
         return;
     plan = loader_take(l, node->count, sizeof *plan);
     if (!plan)
@@ -288,7 +273,7 @@ static void read_rule(struct loader *l, const struct yaml *at, const struct yaml
     out->line = at->line;
     overridden = environment_limit(l, policy, is_short ? NULL : out->name, &numbers, &variable);
     if (!keys[LIMIT]) {
-        complain(l, at, "%s '%s' has no limit: add 'limit: 5 per 15m' or the like",
+        complain(&l->reader, at, "%s '%s' has no limit: add 'limit: 5 per 15m' or the like",
                  is_short ? "policy" : "rule", show(at->text).text);
     } else {
         const int64_t limit = numbers.limit, window = numbers.window;
@@ -320,10 +305,11 @@ static void read_rules(struct loader *l, const struct yaml *node, const struct s
     struct policy_rule *rule;
     size_t n = 0;
 
-    if (!wants(l, node, YAML_MAPPING, "rules", "{ip: {limit: 5 per 15m, by: ip}}"))
+    if (!wants(&l->reader, node, YAML_MAPPING, "rules", "{ip: {limit: 5 per 15m, by: ip}}"))
         return;
     if (node->count == 0)
-        complain(l, node, "rules is empty: add one, as in {ip: {limit: 5 per 15m, by: ip}}");
+        complain(&l->reader, node,
+                 "rules is empty: add one, as in {ip: {limit: 5 per 15m, by: ip}}");
     rule = loader_take(l, node->count, sizeof *rule);
     if (!rule)
         return;
@@ -332,11 +318,12 @@ static void read_rules(struct loader *l, const struct yaml *node, const struct s
         struct settings s = *policy;
 
         if (n == WEIR_MAX_RULES)
-            complain(l, key, "this is rule %zu: a policy has at most %d", n + 1, WEIR_MAX_RULES);
+            complain(&l->reader, key, "this is rule %zu: a policy has at most %d", n + 1,
+                     WEIR_MAX_RULES);
         rule[n].name = read_name(l, key, "a rule");
-        if (!wants(l, key->value, YAML_MAPPING, "a rule", "{limit: 5 per 15m, by: ip}"))
+        if (!wants(&l->reader, key->value, YAML_MAPPING, "a rule", "{limit: 5 per 15m, by: ip}"))
             continue;
-        read_keys(l, key->value, "a rule", words, KEY_COUNT, IN_RULE, keys);
+        read_keys(&l->reader, key->value, "a rule", words, KEY_COUNT, IN_RULE, keys);
         read_settings(l, keys, &s);
         if (s.mode < policy->mode)
             s.mode = policy->mode;
@@ -363,7 +350,7 @@ static void count_attributes(struct loader *l, const struct yaml *at, struct pol
             if (known < count)
                 continue;
             if (count == WEIR_MAX_ATTRIBUTES) {
-                complain(l, at,
+                complain(&l->reader, at,
                          "policy '%s' counts by more than %d attributes: a request has "
                          "at most that many",
                          p->name, WEIR_MAX_ATTRIBUTES);
@@ -385,9 +372,9 @@ void read_policy(struct loader *l, const struct yaml *key, const struct settings
 
     out->name = read_name(l, key, "a policy");
     out->line = key->line;
-    if (!wants(l, node, YAML_MAPPING, "a policy", "{limit: 5 per 15m, by: ip}"))
+    if (!wants(&l->reader, node, YAML_MAPPING, "a policy", "{limit: 5 per 15m, by: ip}"))
         return;
-    read_keys(l, node, "a policy", words, KEY_COUNT, IN_POLICY, keys);
+    read_keys(&l->reader, node, "a policy", words, KEY_COUNT, IN_POLICY, keys);
     read_settings(l, keys, &s);
     out->mode = s.mode;
     out->on_error = s.on_error;
@@ -395,8 +382,8 @@ void read_policy(struct loader *l, const struct yaml *key, const struct settings
     if (keys[RULES]) {
         for (int i = 0; i < KEY_COUNT; i++)
             if (keys[i] && !(BESIDE_RULES & BIT(i)))
-                complain(l, keys[i], "'%s' cannot stand beside 'rules': put it into the rules",
-                         words[i]);
+                complain(&l->reader, keys[i],
+                         "'%s' cannot stand beside 'rules': put it into the rules", words[i]);
         read_rules(l, keys[RULES]->value, &s, out);
     } else {
         struct policy_rule *rule = loader_take(l, 1, sizeof *rule);
