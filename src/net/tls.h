@@ -1,8 +1,11 @@
 /* tls.h - TLS over bytes: ciphertext in, plain text out, and the other way. No sockets.
  *
- * The only file that knows OpenSSL. */
+ * The only file that knows OpenSSL. A connection is used by one thread at a time; contexts are
+ * shared by all. */
 #ifndef WEIR_NET_TLS_H
 #define WEIR_NET_TLS_H
+
+#include <pthread.h>
 
 #include "base/buf.h"
 #include "base/span.h"
@@ -17,13 +20,32 @@ WEIR_MUSTCHECK weir_err tls_context_new(const char *cert, const char *key, const
 struct tls_context *tls_context_ref(struct tls_context *t);
 void tls_context_unref(struct tls_context *t); /* NULL is fine */
 
+/* What works but should not stay so (the certificate has expired, others may read the key …), or
+ * NULL: for the log. */
+const char *tls_context_warning(const struct tls_context *t);
+int64_t tls_context_expires(const struct tls_context *t); /* the certificate; s since the epoch */
+
+/* The context for new connections, which a reload swaps while loops take it. */
+struct tls_current {
+    pthread_mutex_t lock;
+    struct tls_context *context; /* NULL: no TLS */
+};
+
+void tls_current_init(struct tls_current *c, struct tls_context *context); /* takes it over */
+void tls_current_done(struct tls_current *c);
+struct tls_context *tls_current_get(struct tls_current *c); /* referenced for the caller; NULL */
+void tls_current_set(struct tls_current *c, struct tls_context *context); /* takes it over */
+
 struct tls *tls_new(struct tls_context *t); /* NULL: out of memory */
-void tls_free(struct tls *t);
+void tls_free(struct tls *t);               /* NULL is fine */
+
+enum { TLS_MOST_KEPT = 64 * 1024 }; /* bytes to be sent that wait for the end of the handshake */
 
 enum tls_result { TLS_OK, TLS_CLOSED, TLS_FAILED };
 
 /* Ciphertext that arrived. The plain text in it is appended to `plain`; what must be sent for it
- * (handshake, alerts) to `cipher`. */
+ * (handshake, alerts) to `cipher`, whatever the result. TLS_CLOSED: the other side will send no
+ * more, but may still be sent to. */
 enum tls_result tls_receive(struct tls *t, struct span bytes, struct buf *plain,
                             struct buf *cipher);
 
@@ -31,5 +53,8 @@ enum tls_result tls_receive(struct tls *t, struct span bytes, struct buf *plain,
 enum tls_result tls_send(struct tls *t, struct span plain, struct buf *cipher);
 
 void tls_shutdown(struct tls *t, struct buf *cipher); /* close_notify */
+
+const char *tls_problem(const struct tls *t);         /* after TLS_FAILED: why; static */
+bool tls_has_client_certificate(const struct tls *t); /* one that a client_ca vouches for */
 
 #endif
