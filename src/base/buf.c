@@ -1,7 +1,6 @@
 /* buf.c - bytes that grow, and remember if they once could not. */
 #include "base/buf.h"
 
-#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -17,41 +16,56 @@ void buf_done(struct buf *b)
     *b = (struct buf){ .allocator = b->allocator };
 }
 
-/* Room for `more` bytes and a NUL. */
-static bool make_room(struct buf *b, size_t more)
+static char *grow(struct buf *b, size_t more)
 {
     size_t room = b->room ? b->room : 64;
     char *at;
 
     if (b->failed)
-        return false;
-    if (b->room - b->len > more) /* also false while room is 0 */
-        return true;
+        return NULL;
     while (room - b->len <= more) {
         if (room > SIZE_MAX / 4) {
             b->failed = true;
-            return false;
+            return NULL;
         }
         room *= 2;
     }
     at = alloc_resize(&b->allocator, b->at, room);
     if (!at) {
         b->failed = true;
-        return false;
+        return NULL;
     }
     b->at = at;
     b->room = room;
-    return true;
+    return at + b->len;
+}
+
+char *buf_room(struct buf *b, size_t more)
+{
+    if (b->room - b->len > more && !b->failed) /* false while room is 0 */
+        return b->at + b->len;
+    return grow(b, more);
 }
 
 void buf_add(struct buf *b, struct span bytes)
 {
-    if (!make_room(b, bytes.len))
+    char *to = buf_room(b, bytes.len);
+
+    if (!to)
         return;
     if (bytes.len > 0)
-        memcpy(b->at + b->len, bytes.at, bytes.len);
-    b->len += bytes.len;
-    b->at[b->len] = '\0';
+        memcpy(to, bytes.at, bytes.len);
+    buf_wrote(b, bytes.len);
+}
+
+void buf_byte(struct buf *b, char byte)
+{
+    char *to = buf_room(b, 1);
+
+    if (!to)
+        return;
+    *to = byte;
+    buf_wrote(b, 1);
 }
 
 void buf_text(struct buf *b, const char *text)
@@ -61,10 +75,15 @@ void buf_text(struct buf *b, const char *text)
 
 void buf_int(struct buf *b, int64_t number)
 {
-    char digits[24];
-    int len = snprintf(digits, sizeof digits, "%" PRId64, number);
+    char digits[20], *at = digits + sizeof digits;
+    uint64_t left = number < 0 ? -(uint64_t)number : (uint64_t)number;
 
-    buf_add(b, (struct span){ digits, (size_t)len });
+    do
+        *--at = (char)('0' + left % 10);
+    while ((left /= 10) > 0);
+    if (number < 0)
+        *--at = '-';
+    buf_add(b, (struct span){ at, (size_t)(digits + sizeof digits - at) });
 }
 
 void buf_printf(struct buf *b, const char *format, ...)
@@ -75,7 +94,7 @@ void buf_printf(struct buf *b, const char *format, ...)
     va_start(args, format);
     va_copy(again, args);
     len = vsnprintf(NULL, 0, format, args);
-    if (len >= 0 && make_room(b, (size_t)len)) {
+    if (len >= 0 && buf_room(b, (size_t)len)) {
         vsnprintf(b->at + b->len, (size_t)len + 1, format, again);
         b->len += (size_t)len;
     }

@@ -20,8 +20,18 @@ struct buf {
 void buf_init(struct buf *b, const weir_allocator *allocator);
 void buf_done(struct buf *b);
 
+/* Where `more` bytes and a NUL can be written, to be counted by buf_wrote(). NULL: it has failed. */
+char *buf_room(struct buf *b, size_t more);
+
+static inline void buf_wrote(struct buf *b, size_t len)
+{
+    b->len += len;
+    b->at[b->len] = '\0';
+}
+
 void buf_add(struct buf *b, struct span bytes);
 void buf_text(struct buf *b, const char *text);
+void buf_byte(struct buf *b, char byte);
 void buf_int(struct buf *b, int64_t number);
 void buf_printf(struct buf *b, const char *format, ...) __attribute__((format(printf, 2, 3)));
 

@@ -1,8 +1,7 @@
 /* explanation_json.c - an explanation for programs: every setting with where it is from. */
-#include <stdio.h>
-
+#include "base/json.h"
 #include "cli/explanation.h"
-#include "cli/json.h"
+#include "cli/terminal.h"
 
 /* The rest of an object that has a value: where that is from. */
 static void end_setting(struct json *j, const struct origin *o)
@@ -75,8 +74,11 @@ static void rule_object(struct json *j, const struct explained_rule *r)
 void explanation_json(const struct explanation *e)
 {
     static const char *const outcomes[] = { "counted", "off", "exempt", "error" };
-    struct json j = { .to = stdout };
+    const weir_allocator usual = alloc_or_default((weir_allocator){ 0 });
+    struct buf out;
+    struct json j = { .to = &out };
 
+    buf_init(&out, &usual);
     json_open(&j, NULL, '{');
     json_text(&j, "policy", e->policy->name);
     json_text(&j, "file", e->path);
@@ -100,5 +102,5 @@ void explanation_json(const struct explanation *e)
         rule_object(&j, &e->rules[i]);
     json_close(&j, ']');
     json_close(&j, '}');
-    json_end(&j);
+    terminal_line(&out);
 }

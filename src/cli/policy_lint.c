@@ -1,9 +1,9 @@
 /* policy_lint.c - `weir policy lint`: tell all that is wrong with policy files. */
 #include <stdio.h>
 
+#include "base/json.h"
 #include "base/secret.h"
 #include "cli/command.h"
-#include "cli/json.h"
 #include "cli/policy_file.h"
 #include "cli/terminal.h"
 
@@ -39,10 +39,13 @@ static void print_text(const struct policy_file *f, int status)
 
 static void print_json(const struct policy_file *f, int status)
 {
-    struct json j = { .to = stdout };
+    const weir_allocator usual = alloc_or_default((weir_allocator){ 0 });
+    struct buf out;
+    struct json j = { .to = &out };
     struct problem_line p;
     size_t offset = 0;
 
+    buf_init(&out, &usual);
     json_open(&j, NULL, '{');
     json_text(&j, "file", f->path);
     json_bool(&j, "ok", status == STATUS_YES);
@@ -63,7 +66,7 @@ static void print_json(const struct policy_file *f, int status)
     }
     json_close(&j, ']');
     json_close(&j, '}');
-    json_end(&j);
+    terminal_line(&out);
 }
 
 static int run(const struct arguments *a)

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/json.h"
+#include "base/json.h"
 #include "cli/terminal.h"
 
 /* "allowed  ", in its colour. */
@@ -145,8 +145,11 @@ static void rule_json(struct json *j, const weir_rule_answer *r)
 
 void report_json(const weir_answer *a)
 {
-    struct json j = { .to = stdout };
+    const weir_allocator usual = alloc_or_default((weir_allocator){ 0 });
+    struct buf out;
+    struct json j = { .to = &out };
 
+    buf_init(&out, &usual);
     json_open(&j, NULL, '{');
     json_bool(&j, "allowed", a->allowed);
     json_text(&j, "policy", a->policy);
@@ -165,5 +168,5 @@ void report_json(const weir_answer *a)
         json_close(&j, ']');
     }
     json_close(&j, '}');
-    json_end(&j);
+    terminal_line(&out);
 }

@@ -2,8 +2,8 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "base/json.h"
 #include "cli/command.h"
-#include "cli/json.h"
 #include "cli/store_files.h"
 #include "cli/terminal.h"
 
@@ -62,8 +62,10 @@ static void print_text(const struct store_files *f, bool is_sound)
 static void print_json(const struct store_files *f, bool is_sound)
 {
     const struct recovery *r = &f->found;
-    struct json j = { .to = stdout };
+    struct buf out;
+    struct json j = { .to = &out };
 
+    buf_init(&out, &f->allocator);
     json_open(&j, NULL, '{');
     json_text(&j, "directory", f->dir->path);
     json_bool(&j, "sound", is_sound);
@@ -88,7 +90,7 @@ static void print_json(const struct store_files *f, bool is_sound)
     }
     json_close(&j, ']');
     json_close(&j, '}');
-    json_end(&j);
+    terminal_line(&out);
 }
 
 static int run(const struct arguments *a)

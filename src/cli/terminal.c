@@ -13,6 +13,8 @@
 
 #include "weir.h"
 
+static bool ran_out_of_memory; /* for some of what was to be written */
+
 int trouble(const char *format, ...)
 {
     weir_diag text;
@@ -45,11 +47,24 @@ void terminal_begin(void)
 
 bool terminal_failed(void)
 {
-    return ferror(stdout);
+    return ferror(stdout) || ran_out_of_memory;
+}
+
+void terminal_line(struct buf *bytes)
+{
+    if (bytes->failed) {
+        ran_out_of_memory = true;
+    } else {
+        fwrite(bytes->at, 1, bytes->len, stdout);
+        putchar('\n');
+    }
+    buf_done(bytes);
 }
 
 int terminal_end(int status)
 {
+    if (ran_out_of_memory)
+        return trouble("cannot write the output: out of memory");
     errno = 0;
     /* Some file systems tell only at the close that there was no room. */
     if (fflush(stdout) != 0 || ferror(stdout) || close(STDOUT_FILENO) != 0)

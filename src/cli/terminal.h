@@ -5,6 +5,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/buf.h"
+
 enum { STATUS_YES = 0, STATUS_NO = 1, STATUS_TROUBLE = 2 };
 
 /* "weir: ..." on stderr, each of its lines. Returns STATUS_TROUBLE. */
@@ -16,6 +18,9 @@ void terminal_begin(void);
 /* `status`, or STATUS_TROUBLE if not all could be written to stdout. */
 int terminal_end(int status);
 bool terminal_failed(void); /* stdout is gone: there is no use in going on */
+
+/* A line on stdout: the bytes and a newline. Frees them. */
+void terminal_line(struct buf *bytes);
 
 /* Escape codes, or "" unless stdout is a terminal and NO_COLOR is unset. */
 enum colour { PLAIN, GREEN, RED, YELLOW, BOLD, FAINT };
