@@ -52,7 +52,8 @@ extern "C" {
     X(ENOPOLICY, 9, "there is no such policy")                                                     \
     X(EATTRIBUTE, 10, "an attribute is missing or not valid")                                      \
     X(ECOST, 11, "the cost is not valid")                                                          \
-    X(ENOW, 12, "the caller's clock is not trusted here")
+    X(ENOW, 12, "the caller's clock is not trusted here")                                          \
+    X(EBUSY, 13, "another process has the store")
 
 typedef enum weir_err {
 #define WEIR_X(name, value, text) WEIR_##name = (value),

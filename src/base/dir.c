@@ -206,7 +206,7 @@ static weir_err take_lock(struct real_dir *r, weir_diag *diag)
         n = pread(r->lock_fd, pid, sizeof pid - 1, 0);
         pid[n > 0 ? n : 0] = '\0';
         pid[strspn(pid, "0123456789")] = '\0';
-        return diag_fail(diag, WEIR_ESYSTEM,
+        return diag_fail(diag, WEIR_EBUSY,
                          "%s is in use by process %s: stop it first, or ask it instead",
                          r->dir.path, pid[0] ? pid : "(unknown)");
     }

@@ -18,24 +18,23 @@ struct conn_events {
      * more behind it. They may be changed. Not called while the connection is paused. */
     size_t (*bytes)(struct conn *c, char *at, size_t len);
     void (*ended)(struct conn *c);   /* the other side will send no more */
-    void (*drained)(struct conn *c); /* all that was written has been sent */
+    void (*expired)(struct conn *c); /* it took too long, and is closed when this returns */
     void (*closed)(struct conn *c);  /* the last thing: its memory may be freed */
 };
 
-/* What the connections of a loop share. */
+/* What the connections of a loop share. The first part is set by the caller. */
 struct conn_pool {
-    uv_loop_t *uv;
     const struct conn_events *events;
-    struct tls_context *(*tls)(
-        struct conn_pool *pool); /* the current one, referenced; NULL: none */
-    bool requires_tls;
+    struct tls_context *(*tls)(struct conn_pool *pool); /* the current one, counted; NULL: none */
     int64_t idle_timeout_ms, request_timeout_ms;
-    size_t max_rest;    /* bytes of an unfinished request */
-    size_t max_unsent;  /* bytes that wait to be sent before reading stops */
+    size_t max_unsent; /* bytes that wait to be sent before reading stops */
+
+    uv_loop_t *uv;
     struct conn *first; /* all of them */
     size_t count;
-    uv_timer_t timer; /* looks for those that took too long */
-    char *room;       /* what is read goes here first */
+    uv_timer_t timer;         /* looks for those that took too long */
+    char *room;               /* what is read goes here first */
+    struct buf plain, cipher; /* for a moment, while TLS is undone or done */
 };
 
 struct conn {
@@ -48,30 +47,40 @@ struct conn {
     struct conn_pool *pool;
     struct conn *next, *previous;
     struct tls *tls;
-    struct buf rest; /* of an unfinished request */
-    struct buf unsent;
+    struct buf rest;    /* of an unfinished request */
+    struct buf sending; /* libuv has it */
+    struct buf unsent;  /* waits for that */
     uv_write_t write;
-    int64_t deadline; /* in ms of the loop's clock; 0: none */
-    uint8_t peer[16]; /* its address: IPv4 as ::ffff:a.b.c.d; zero for a Unix socket */
-    bool is_local;    /* a Unix socket */
-    bool is_paused, is_reading, is_sending, has_ended, closes_when_sent, is_closing;
+    uint64_t deadline;      /* in ms of the loop's clock */
+    unsigned char peer[16]; /* its address: IPv4 as ::ffff:a.b.c.d; zero for a Unix socket */
+    bool is_local;          /* a Unix socket */
     bool has_sniffed;
+    bool is_paused;        /* by whoever takes the bytes */
+    bool is_choked;        /* the other side does not read what it is sent */
+    bool is_reading;       /* libuv reads */
+    bool is_feeding;       /* bytes() is under way */
+    bool is_sending;       /* libuv has `sending` */
+    bool has_ended;        /* the other side will send no more */
+    bool has_told_end;     /* … and ended() was called */
+    bool closes_when_sent; /* nothing more is written */
+    bool is_closing;
 };
 
-int conn_pool_init(struct conn_pool *p, uv_loop_t *uv); /* the caller has set the rest */
-void conn_pool_done(struct conn_pool *p);
+WEIR_MUSTCHECK weir_err conn_pool_init(struct conn_pool *p, uv_loop_t *uv);
+void conn_pool_close(struct conn_pool *p); /* its handles, when all connections are closed */
+void conn_pool_done(struct conn_pool *p);  /* its memory, when the loop has ended */
 
-/* Accept from a listener that has one waiting. The caller has allocated `c`, zeroed; on failure
+/* Take one from a listener that has one waiting. `c` is zeroed. False: there was none after all;
  * closed() is called all the same. */
-void conn_accept(struct conn *c, struct conn_pool *pool, uv_stream_t *listener);
+bool conn_accept(struct conn *c, struct conn_pool *pool, uv_stream_t *listener);
 
 void conn_write(struct conn *c, struct span bytes);
 void conn_pause(struct conn *c);
-void conn_resume(struct conn *c);
+void conn_resume(struct conn *c); /* what is left over is fed again at once */
 void conn_close_when_sent(struct conn *c);
 void conn_close(struct conn *c);
 
-/* A whole request was read (or the first byte of the next one came): which time limit holds. */
-void conn_is_idle(struct conn *c);
+/* Unless something comes sooner. */
+void conn_expire_in(struct conn *c, int64_t ms);
 
 #endif

@@ -3,7 +3,10 @@
  * A reply stands in its session's queue from the moment its request was decoded, so answers leave
  * in the order of their requests, whenever they come. It may wait for any number of calls: none
  * (its text is known at once), one (a check), or many. When nothing is waited for any more and all
- * replies before it have left, encode() writes its bytes. */
+ * replies before it have left, encode() writes its bytes.
+ *
+ * All of this happens on the session's loop. Work that another thread does for a reply ends with
+ * reply_end() on the loop; until then the reply stays, even if its session is gone. */
 #ifndef WEIR_SERVER_CALL_H
 #define WEIR_SERVER_CALL_H
 
@@ -11,13 +14,14 @@
 #include "engine/engine.h"
 #include "proto/asked.h"
 
+struct loop;
 struct session;
 
 /* One check. */
 struct call {
     struct check check;
     weir_answer answer; /* .err: it has no answer, and `problem` says why */
-    char *problem;      /* NULL, or to be freed with the call */
+    char *problem;      /* NULL, or freed with the call */
     struct reply *reply;
     struct call *next; /* of the same reply */
 };
@@ -38,26 +42,24 @@ struct reply {
     bool is_head_only; /* HEAD */
     bool is_many;      /* {"checks": [...]} */
     bool is_cell;      /* CL.THROTTLE, THROTTLE: no policy is named */
-    int64_t began_ns;
 };
 
 /* In the session's queue, waiting until reply_end(). NULL: out of memory, the session is ended. */
 struct reply *reply_begin(struct session *s, void (*encode)(struct reply *, struct buf *));
 
 /* Ask the engine. The texts of `asked` are needed only during this call. On an error there is a
- * call all the same, whose answer.err and problem tell. Returns the call. */
+ * call all the same, whose answer.err and problem tell. NULL: out of memory, the session is ended. */
 struct call *reply_ask(struct reply *r, enum verb verb, const struct asked *asked);
 
-/* The same for a limit of GCRA in nanoseconds, as redis-cell counts. */
+/* The same for a limit as redis-cell counts. */
 struct call *reply_ask_cell(struct reply *r, struct span key, const struct rule *rule,
                             int64_t quantity);
 
 void reply_end(struct reply *r); /* nothing more will be asked for it */
 
-/* A reply whose text is known: for `struct reply *r = reply_begin(s, NULL); buf_text(&r->text, …);
- * reply_end(r);`. */
+/* The session's: take the first reply out of the queue and give it and its calls back. */
+void reply_drop_first(struct session *s);
 
-/* Work that another thread does for a reply: the session may end meanwhile, the reply stays until
- * reply_end(). */
+void calls_free(struct loop *loop); /* those that are kept for reuse */
 
 #endif

@@ -7,25 +7,49 @@
 
 #include <uv.h>
 
+#include "base/published.h"
+#include "net/listener.h"
 #include "server/session.h"
 
 struct server;
 
-enum { LOOP_ASKED_TOGETHER = 8 }; /* checks whose places in memory are fetched at the same time */
+enum {
+    LOOP_ASKED_TOGETHER = 8,       /* checks whose places in memory are fetched at the same time */
+    LOOP_MOST_ASKED = 1024,        /* checks of one turn; then it ends early */
+    LOOP_MOST_UNSENT = 256 * 1024, /* bytes that a connection may leave unread before it is not read
+                                      from any more */
+};
+
+/* One that this loop accepts from. */
+struct loop_listener {
+    union {
+        uv_handle_t handle;
+        uv_stream_t stream;
+        uv_tcp_t tcp;
+        uv_pipe_t pipe;
+    };
+};
 
 struct loop {
     struct server *server;
+    size_t index;
     uv_loop_t uv;
     uv_thread_t thread;
     uv_check_t end_of_turn;
-    uv_async_t wake;
+    uv_async_t wake; /* the server is draining */
+    uv_timer_t drain_deadline;
+    struct loop_listener *listeners;
+    size_t listener_count;
     struct conn_pool conns;
+    uint64_t next_id;
+    bool is_draining;
 
     /* The turn. */
     struct turn turn;
-    struct published_visit visit; /* to the policies; while is_asking */
+    struct published_visit visit; /* to the policies, while is_asking */
     bool is_asking;
-    int64_t now; /* ms, read once a turn */
+    int64_t now;       /* ms, read once a turn */
+    uint64_t began_ns; /* when the first was asked */
     struct call *prepared[LOOP_ASKED_TOGETHER];
     size_t prepared_count;
     size_t asked; /* this turn */
@@ -34,7 +58,29 @@ struct loop {
 
     struct call *free_calls;
     struct reply *free_replies;
-    struct observer *observer; /* counts what is decided here; see observer.h */
+    struct observer *observer; /* of what is decided here */
 };
+
+/* Ready to run, with the listeners that fall to it. */
+WEIR_MUSTCHECK weir_err loop_init(struct loop *loop, struct server *server, size_t index,
+                                  weir_diag *diag);
+WEIR_MUSTCHECK weir_err loop_start(struct loop *loop, weir_diag *diag); /* in its own thread */
+void loop_wake(struct loop *loop); /* from any thread: the server's is_draining has changed */
+void loop_join(struct loop *loop);
+void loop_done(struct loop *loop);
+
+struct engine *loop_engine(const struct loop *loop);
+bool loop_requires_tls(const struct loop *loop);
+uint64_t loop_next_id(struct loop *loop);
+
+/* A turn begins to ask, if it has not: now the policies and the time stand still. */
+void loop_begin_asking(struct loop *loop);
+void loop_ask(struct loop *loop, struct call *call); /* one that is prepared */
+
+void loop_asked_enough(struct loop *loop); /* end the turn early if it grows too large */
+void loop_lost_one(struct loop *loop);     /* a connection is gone: was it the last? */
+
+/* This session may have replies to send when the turn ends. */
+void loop_flush_later(struct loop *loop, struct session *s);
 
 #endif

@@ -1,4 +1,4 @@
-/* session.h - one connection as the server sees it: whose bytes, in which protocol, who asks.
+/* session.h - one connection as the server sees it: in which protocol, who asks, what is owed.
  *
  * Belongs to one loop for life. */
 #ifndef WEIR_SERVER_SESSION_H
@@ -13,30 +13,48 @@ struct loop;
 
 enum protocol { PROTOCOL_UNKNOWN, PROTOCOL_HTTP, PROTOCOL_RESP };
 
+enum {
+    SESSION_MOST_REPLIES = 1024, /* requests of one connection that may be on their way */
+};
+
 struct session {
     struct conn conn; /* its bytes come and go here */
     struct loop *loop;
     enum protocol protocol;
     struct http_parser http;
-    int resp_version; /* 2 until HELLO 3 */
-    unsigned scopes;  /* what it may do, by AUTH or by its client certificate; see tokens.h */
+    int resp_version;           /* 2 until HELLO 3 */
+    unsigned scopes;            /* what AUTH gave it; see tokens.h */
+    uint64_t id;                /* RESP: CLIENT ID */
     struct reply *first, *last; /* in the order of the requests */
     size_t reply_count;
-    bool is_ending;  /* no more requests are read; closed behind the last reply */
-    bool will_flush; /* it is in the loop's list of those to be written to */
+    bool is_unwelcome; /* there are too many connections: one refusal, then it ends */
+    bool is_ending;    /* no more requests are read; closed behind the last reply */
+    bool is_gone;      /* the connection is closed; freed behind the last reply */
+    bool will_flush;   /* it is in the loop's list of those that may have replies to send */
     struct session *next_flush;
-    uint64_t id; /* RESP: CLIENT ID */
 };
 
-struct loop *session_loop(const struct session *s);
+extern const struct conn_events session_events;
 
-/* Serve one decoded request: begin a reply, ask, end it. In http_api.c and resp_commands.c. */
-void http_serve(struct session *s, struct http_request *request);
-void http_refuse(struct session *s, const struct http_parser *parser); /* and end the session */
-void resp_serve(struct session *s, struct resp_command *command);
-void resp_refuse(struct session *s, const char *why); /* and end the session */
+/* One connection is waiting at this listener. */
+void session_accept(struct loop *loop, uv_stream_t *listener);
+
+/* Send all replies that are ready, in order. It may be freed by this. */
+void session_flush(struct session *s);
 
 /* Nothing more is read from it; it is closed when its last reply is sent. */
 void session_end(struct session *s);
+void session_abort(struct session *s); /* at once: there is no memory to answer with */
+
+static inline struct loop *session_loop(const struct session *s)
+{
+    return s->loop;
+}
+
+/* Serve one decoded request: begin a reply, ask, end it. In http_api.c and resp_commands.c. */
+void http_serve(struct session *s, struct http_request *request);
+void http_refuse(struct session *s, int status, const char *why); /* and end the session */
+void resp_serve(struct session *s, struct resp_command *command);
+void resp_refuse(struct session *s, const char *why); /* and end the session */
 
 #endif

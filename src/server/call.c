@@ -1,0 +1,190 @@
+/* call.c - requests on their way through the house, and the replies they will get. */
+#include "server/call.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "server/server.h"
+
+enum { KEPT_TEXT = 4096 }; /* a longer text is given back with its reply */
+
+/* ---- replies ----------------------------------------------------------------------------- */
+
+static struct reply *new_reply(struct loop *loop)
+{
+    const weir_allocator allocator = alloc_or_default((weir_allocator){ 0 });
+    struct reply *r = loop->free_replies;
+
+    if (r) {
+        struct buf text = r->text;
+
+        loop->free_replies = r->next;
+        text.len = 0;
+        *r = (struct reply){ .text = text };
+        return r;
+    }
+    r = calloc(1, sizeof *r);
+    if (r)
+        buf_init(&r->text, &allocator);
+    return r;
+}
+
+struct reply *reply_begin(struct session *s, void (*encode)(struct reply *, struct buf *))
+{
+    struct reply *r = new_reply(s->loop);
+
+    if (!r) {
+        session_abort(s);
+        return NULL;
+    }
+    r->session = s;
+    r->encode = encode;
+    r->waiting = 1;
+    r->keep_alive = true;
+    r->resp_version = s->resp_version;
+    if (s->last)
+        s->last->next = r;
+    else
+        s->first = r;
+    s->last = r;
+    s->reply_count++;
+    return r;
+}
+
+static void waits_for_one_less(struct reply *r)
+{
+    if (--r->waiting == 0)
+        loop_flush_later(r->session->loop, r->session);
+}
+
+void reply_end(struct reply *r)
+{
+    waits_for_one_less(r);
+}
+
+void reply_drop_first(struct session *s)
+{
+    struct reply *r = s->first;
+    struct loop *loop = s->loop;
+
+    s->first = r->next;
+    if (!s->first)
+        s->last = NULL;
+    s->reply_count--;
+    while (r->first) {
+        struct call *call = r->first;
+
+        r->first = call->next;
+        free(call->problem);
+        call->next = loop->free_calls;
+        loop->free_calls = call;
+    }
+    if (r->text.room > KEPT_TEXT)
+        buf_done(&r->text);
+    r->next = loop->free_replies;
+    loop->free_replies = r;
+}
+
+/* ---- calls ------------------------------------------------------------------------------- */
+
+static void answered(struct check *check)
+{
+    struct call *call = check->ctx;
+    struct loop *loop = call->reply->session->loop;
+
+    observer_answer(loop->observer, check, loop->now);
+    waits_for_one_less(call->reply);
+}
+
+static struct call *new_call(struct reply *r)
+{
+    struct loop *loop = r->session->loop;
+    struct call *call = loop->free_calls;
+
+    if (call)
+        loop->free_calls = call->next;
+    else
+        call = malloc(sizeof *call);
+    if (!call) {
+        session_abort(r->session);
+        return NULL;
+    }
+    call->problem = NULL;
+    call->reply = r;
+    call->next = NULL;
+    call->check.answer = &call->answer;
+    call->check.done = answered;
+    call->check.ctx = call;
+    call->check.like = NULL;
+    if (r->last)
+        r->last->next = call;
+    else
+        r->first = call;
+    r->last = call;
+    r->waiting++;
+    return call;
+}
+
+static void refuse(struct call *call, const weir_diag *diag)
+{
+    call->problem = strdup(diag->text);
+    waits_for_one_less(call->reply);
+}
+
+struct call *reply_ask(struct reply *r, enum verb verb, const struct asked *asked)
+{
+    struct loop *loop = r->session->loop;
+    struct call *call = new_call(r);
+    weir_diag diag;
+
+    if (!call)
+        return NULL;
+    call->check.request = &asked->request;
+    call->check.verb = verb;
+    call->check.peek = asked->peek;
+    loop_begin_asking(loop);
+    call->check.policies = loop->visit.current;
+    if (engine_prepare(loop_engine(loop), &call->check, &diag))
+        refuse(call, &diag);
+    else
+        loop_ask(loop, call);
+    return call;
+}
+
+struct call *reply_ask_cell(struct reply *r, struct span key, const struct rule *rule,
+                            int64_t quantity)
+{
+    struct loop *loop = r->session->loop;
+    struct call *call = new_call(r);
+    weir_diag diag;
+
+    if (!call)
+        return NULL;
+    call->check.request = NULL;
+    call->check.verb = VERB_CHECK;
+    call->check.peek = false;
+    loop_begin_asking(loop);
+    call->check.policies = loop->visit.current;
+    if (engine_prepare_cell(loop_engine(loop), &call->check, key, rule, quantity, &diag))
+        refuse(call, &diag);
+    else
+        loop_ask(loop, call);
+    return call;
+}
+
+void calls_free(struct loop *loop)
+{
+    while (loop->free_calls) {
+        struct call *call = loop->free_calls;
+
+        loop->free_calls = call->next;
+        free(call);
+    }
+    while (loop->free_replies) {
+        struct reply *r = loop->free_replies;
+
+        loop->free_replies = r->next;
+        buf_done(&r->text);
+        free(r);
+    }
+}

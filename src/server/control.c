@@ -1,0 +1,214 @@
+/* control.c - what is asked of a running server: by signals, and by files that change.
+ *
+ * Editors and configuration managers replace a file as often as they write to it, so the directory
+ * is watched; and they do it in several steps, so a reload waits until nothing has happened for a
+ * moment. */
+#include "server/control.h"
+
+#include <libgen.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "server/handover.h"
+#include "server/notify.h"
+
+enum { SETTLE_MS = 100, SUCCESSOR_MS = 30000 };
+
+struct control {
+    struct server *server;
+    char *const *argv;
+    uv_loop_t uv;
+    uv_signal_t terminate, interrupt, hang_up, replace;
+    uv_fs_event_t watch;
+    uv_timer_t settle;
+    char *config_name; /* within its directory */
+    uv_timer_t watchdog;
+
+    struct handover handover;
+    uv_poll_t successor;
+    uv_timer_t patience;
+    bool is_replacing, has_successor;
+};
+
+/* ---- reloading ------------------------------------------------------------------------------ */
+
+static void hang_up(uv_signal_t *signal, int number)
+{
+    struct control *c = signal->data;
+    weir_err ignored;
+
+    (void)number;
+    ignored = server_reload(c->server, "SIGHUP", NULL);
+    (void)ignored; /* it was logged */
+}
+
+static void settled(uv_timer_t *timer)
+{
+    struct control *c = timer->data;
+    weir_err ignored = server_reload(c->server, "the policy file has changed", NULL);
+
+    (void)ignored; /* it was logged */
+}
+
+static void changed(uv_fs_event_t *watch, const char *name, int events, int status)
+{
+    struct control *c = watch->data;
+
+    (void)events;
+    if (status == 0 && (!name || strcmp(name, c->config_name) == 0))
+        uv_timer_start(&c->settle, settled, SETTLE_MS, 0);
+}
+
+/* A file that cannot be watched can still be reloaded by a signal. */
+static void watch_config(struct control *c)
+{
+    const char *config = c->server->settings.config;
+    char *copy, *directory;
+    int err = UV_ENOMEM;
+
+    if (!config)
+        return;
+    copy = strdup(config);
+    c->config_name = strdup(config);
+    if (copy && c->config_name) {
+        char *name = basename(c->config_name);
+
+        memmove(c->config_name, name, strlen(name) + 1);
+        directory = dirname(copy);
+        err = uv_fs_event_start(&c->watch, changed, directory, 0);
+    }
+    free(copy);
+    if (err)
+        event_log_write(c->server->log, "warn", "not-watching",
+                        "changes of the policy file are not noticed (%s): reload it by SIGHUP",
+                        uv_strerror(err));
+}
+
+/* ---- being replaced --------------------------------------------------------------------------- */
+
+static void stop_replacing(struct control *c)
+{
+    uv_close((uv_handle_t *)&c->successor, NULL);
+    uv_timer_stop(&c->patience);
+    c->is_replacing = false;
+}
+
+static void lost_patience(uv_timer_t *timer)
+{
+    struct control *c = timer->data;
+
+    stop_replacing(c);
+    handover_cancel(&c->handover);
+    event_log_write(c->server->log, "error", "handover-failed",
+                    "the successor was not ready after %d s: this process goes on",
+                    SUCCESSOR_MS / 1000);
+}
+
+static void successor_speaks(uv_poll_t *poll, int status, int events)
+{
+    struct control *c = poll->data;
+    weir_diag diag;
+
+    (void)status;
+    (void)events;
+    switch (handover_look(&c->handover, &diag)) {
+    case HANDOVER_WAITING:
+        return;
+    case HANDOVER_READY:
+        stop_replacing(c);
+        c->has_successor = true;
+        notify_main_pid(c->handover.pid);
+        event_log_write(c->server->log, "info", "handover", "process %ld takes over",
+                        (long)c->handover.pid);
+        uv_stop(&c->uv);
+        break;
+    case HANDOVER_FAILED:
+        stop_replacing(c);
+        event_log_write(c->server->log, "error", "handover-failed", "%s: this process goes on",
+                        diag.text);
+        break;
+    }
+}
+
+static void replace(uv_signal_t *signal, int number)
+{
+    struct control *c = signal->data;
+    weir_diag diag;
+
+    (void)number;
+    if (c->is_replacing)
+        return;
+    if (handover_spawn(&c->server->listeners, c->argv, &c->handover, &diag)) {
+        event_log_write(c->server->log, "error", "handover-failed", "%s: this process goes on",
+                        diag.text);
+        return;
+    }
+    c->is_replacing = true;
+    uv_poll_init(&c->uv, &c->successor, c->handover.fd);
+    c->successor.data = c;
+    uv_poll_start(&c->successor, UV_READABLE | UV_DISCONNECT, successor_speaks);
+    uv_timer_start(&c->patience, lost_patience, SUCCESSOR_MS, 0);
+}
+
+/* ---- life ------------------------------------------------------------------------------------- */
+
+static void terminate(uv_signal_t *signal, int number)
+{
+    (void)number;
+    uv_stop(signal->loop);
+}
+
+static void bark(uv_timer_t *timer)
+{
+    (void)timer;
+    notify_watchdog();
+}
+
+static void catch_signal(struct control *c, uv_signal_t *signal, uv_signal_cb callback, int number)
+{
+    sigset_t one;
+
+    uv_signal_init(&c->uv, signal);
+    signal->data = c;
+    uv_signal_start(signal, callback, number);
+    sigemptyset(&one);
+    sigaddset(&one, number);
+    pthread_sigmask(SIG_UNBLOCK, &one, NULL);
+}
+
+static void close_any(uv_handle_t *handle, void *ctx)
+{
+    (void)ctx;
+    if (!uv_is_closing(handle))
+        uv_close(handle, NULL);
+}
+
+bool control_run(struct server *s, char *const argv[])
+{
+    struct control c = { .server = s, .argv = argv };
+    const int64_t watchdog_ms = notify_watchdog_interval_ms();
+
+    if (uv_loop_init(&c.uv) != 0)
+        return false;
+    uv_fs_event_init(&c.uv, &c.watch);
+    uv_timer_init(&c.uv, &c.settle);
+    uv_timer_init(&c.uv, &c.patience);
+    uv_timer_init(&c.uv, &c.watchdog);
+    c.watch.data = c.settle.data = c.patience.data = &c;
+    catch_signal(&c, &c.terminate, terminate, SIGTERM);
+    catch_signal(&c, &c.interrupt, terminate, SIGINT);
+    catch_signal(&c, &c.hang_up, hang_up, SIGHUP);
+    catch_signal(&c, &c.replace, replace, SIGUSR2);
+    watch_config(&c);
+    if (watchdog_ms > 0)
+        uv_timer_start(&c.watchdog, bark, (uint64_t)watchdog_ms, (uint64_t)watchdog_ms);
+    uv_run(&c.uv, UV_RUN_DEFAULT);
+    if (c.is_replacing)
+        handover_cancel(&c.handover);
+    uv_walk(&c.uv, close_any, NULL);
+    uv_run(&c.uv, UV_RUN_DEFAULT);
+    uv_loop_close(&c.uv);
+    free(c.config_name);
+    return c.has_successor;
+}

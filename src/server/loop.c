@@ -1,0 +1,294 @@
+/* loop.c - one event loop: a thread, its connections, and the turn. */
+#include "server/loop.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/diag.h"
+#include "server/server.h"
+
+/* ---- the turn ---------------------------------------------------------------------------- */
+
+struct engine *loop_engine(const struct loop *loop)
+{
+    return &loop->server->weir->engine;
+}
+
+void loop_begin_asking(struct loop *loop)
+{
+    const weir *w = loop->server->weir;
+
+    if (loop->is_asking)
+        return;
+    loop->is_asking = true;
+    loop->visit = published_enter(&loop->server->weir->policies);
+    loop->now = w->clock(w->clock_ctx);
+    loop->began_ns = uv_hrtime();
+}
+
+static void ask_prepared(struct loop *loop)
+{
+    for (size_t i = 0; i < loop->prepared_count; i++)
+        engine_ask(loop_engine(loop), &loop->turn, &loop->prepared[i]->check, loop->now);
+    loop->asked += loop->prepared_count;
+    loop->prepared_count = 0;
+}
+
+void loop_ask(struct loop *loop, struct call *call)
+{
+    engine_prefetch(loop_engine(loop), &call->check);
+    loop->prepared[loop->prepared_count++] = call;
+    if (loop->prepared_count == LOOP_ASKED_TOGETHER)
+        ask_prepared(loop);
+}
+
+static void commit(struct loop *loop)
+{
+    const uint64_t before = uv_hrtime();
+    uint64_t after;
+
+    engine_commit(loop_engine(loop), &loop->turn);
+    after = uv_hrtime();
+    observer_commit(loop->observer, after - before, loop->asked);
+    observer_time(loop->observer, after - loop->began_ns, loop->asked);
+    loop->asked = 0;
+}
+
+static void flush(struct loop *loop)
+{
+    while (loop->flush_first) {
+        struct session *s = loop->flush_first;
+
+        loop->flush_first = s->next_flush;
+        s->will_flush = false;
+        session_flush(s);
+    }
+}
+
+/* The barrier between the last decision and the first byte of a reply. A connection that was held
+ * back may be read from again by a flush, and then asks anew. */
+static void end_turn(struct loop *loop)
+{
+    while (loop->is_asking || loop->flush_first) {
+        const struct published_visit visit = loop->visit;
+        const bool was_asking = loop->is_asking;
+
+        if (was_asking) {
+            ask_prepared(loop);
+            commit(loop);
+        }
+        loop->is_asking = false;
+        flush(loop);
+        if (was_asking)
+            published_leave(&loop->server->weir->policies, visit);
+    }
+}
+
+void loop_flush_later(struct loop *loop, struct session *s)
+{
+    if (s->will_flush)
+        return;
+    s->will_flush = true;
+    s->next_flush = NULL;
+    if (loop->flush_first)
+        loop->flush_last->next_flush = s;
+    else
+        loop->flush_first = s;
+    loop->flush_last = s;
+}
+
+void loop_asked_enough(struct loop *loop)
+{
+    if (loop->asked >= LOOP_MOST_ASKED)
+        end_turn(loop);
+}
+
+static void turn_ends(uv_check_t *check)
+{
+    end_turn(check->data);
+}
+
+/* ---- listening --------------------------------------------------------------------------- */
+
+bool loop_requires_tls(const struct loop *loop)
+{
+    return atomic_load(&loop->server->tls) && !loop->server->settings.allows_plain;
+}
+
+uint64_t loop_next_id(struct loop *loop)
+{
+    loop->next_id += loop->server->loop_count;
+    return loop->next_id;
+}
+
+static struct tls_context *current_tls(struct conn_pool *pool)
+{
+    const struct loop *loop = pool->uv->data;
+
+    return server_tls(loop->server);
+}
+
+static void somebody_came(uv_stream_t *listener, int status)
+{
+    if (status == 0)
+        session_accept(listener->data, listener);
+}
+
+static weir_err listen_on(struct loop *loop, const struct listener *from, weir_diag *diag)
+{
+    struct loop_listener *l = &loop->listeners[loop->listener_count++];
+    int fd = dup(from->fd), err = fd < 0 ? uv_translate_sys_error(errno) : 0;
+
+    if (from->is_unix)
+        uv_pipe_init(&loop->uv, &l->pipe, 0);
+    else
+        uv_tcp_init(&loop->uv, &l->tcp);
+    l->handle.data = loop;
+    if (!err) {
+        err = from->is_unix ? uv_pipe_open(&l->pipe, fd) : uv_tcp_open(&l->tcp, fd);
+        if (err)
+            close(fd);
+    }
+    if (!err)
+        err = uv_listen(&l->stream, LISTENER_BACKLOG, somebody_came);
+    if (err)
+        return diag_fail(diag, WEIR_ESYSTEM, "cannot listen on %s: %s", from->name,
+                         uv_strerror(err));
+    return WEIR_OK;
+}
+
+static weir_err listen_on_all(struct loop *loop, weir_diag *diag)
+{
+    const struct listeners *all = &loop->server->listeners;
+    weir_err err = WEIR_OK;
+
+    loop->listeners = calloc(all->count, sizeof *loop->listeners);
+    if (!loop->listeners)
+        return diag_fail(diag, WEIR_ENOMEM, "%s", weir_err_text(WEIR_ENOMEM));
+    for (size_t i = 0; i < all->count && !err; i++)
+        if (listener_is_for(&all->all[i], loop->index))
+            err = listen_on(loop, &all->all[i], diag);
+    return err;
+}
+
+/* ---- draining ---------------------------------------------------------------------------- */
+
+static void close_handle(void *handle)
+{
+    if (!uv_is_closing(handle))
+        uv_close(handle, NULL);
+}
+
+void loop_lost_one(struct loop *loop)
+{
+    if (!loop->is_draining || loop->conns.count > 0)
+        return;
+    conn_pool_close(&loop->conns);
+    close_handle(&loop->wake);
+    close_handle(&loop->drain_deadline);
+    close_handle(&loop->end_of_turn);
+}
+
+static void give_up_waiting(uv_timer_t *timer)
+{
+    struct loop *loop = timer->data;
+
+    for (struct conn *c = loop->conns.first; c; c = c->next)
+        conn_close(c);
+}
+
+/* Stop accepting, end those that have nothing under way, and let the others finish. */
+static void drain(uv_async_t *wake)
+{
+    struct loop *loop = wake->data;
+
+    if (loop->is_draining || !atomic_load(&loop->server->is_draining))
+        return;
+    loop->is_draining = true;
+    for (size_t i = 0; i < loop->listener_count; i++)
+        close_handle(&loop->listeners[i]);
+    for (struct conn *c = loop->conns.first; c; c = c->next)
+        if (c->rest.len == 0)
+            session_end((struct session *)c);
+    uv_timer_start(&loop->drain_deadline, give_up_waiting,
+                   (uint64_t)loop->server->settings.drain_timeout_ms, 0);
+    loop_lost_one(loop); /* there may be none to wait for */
+}
+
+/* ---- life -------------------------------------------------------------------------------- */
+
+weir_err loop_init(struct loop *loop, struct server *server, size_t index, weir_diag *diag)
+{
+    const weir_allocator allocator = alloc_or_default((weir_allocator){ 0 });
+    int err;
+
+    loop->server = server;
+    loop->index = index;
+    loop->next_id = index + 1;
+    buf_init(&loop->out, &allocator);
+    err = uv_loop_init(&loop->uv);
+    if (err)
+        return diag_fail(diag, WEIR_ESYSTEM, "cannot make an event loop: %s", uv_strerror(err));
+    loop->uv.data = loop;
+    uv_check_init(&loop->uv, &loop->end_of_turn);
+    uv_timer_init(&loop->uv, &loop->drain_deadline);
+    uv_async_init(&loop->uv, &loop->wake, drain);
+    loop->end_of_turn.data = loop->drain_deadline.data = loop->wake.data = loop;
+    uv_check_start(&loop->end_of_turn, turn_ends);
+    loop->conns = (struct conn_pool){
+        .events = &session_events,
+        .tls = current_tls,
+        .idle_timeout_ms = server->settings.idle_timeout_ms,
+        .request_timeout_ms = server->settings.request_timeout_ms,
+        .max_unsent = LOOP_MOST_UNSENT,
+    };
+    if (conn_pool_init(&loop->conns, &loop->uv))
+        return diag_fail(diag, WEIR_ENOMEM, "%s", weir_err_text(WEIR_ENOMEM));
+    return listen_on_all(loop, diag);
+}
+
+static void run(void *arg)
+{
+    struct loop *loop = arg;
+
+    uv_run(&loop->uv, UV_RUN_DEFAULT);
+}
+
+weir_err loop_start(struct loop *loop, weir_diag *diag)
+{
+    int err = uv_thread_create(&loop->thread, run, loop);
+
+    if (err)
+        return diag_fail(diag, WEIR_ESYSTEM, "cannot start a thread: %s", uv_strerror(err));
+    return WEIR_OK;
+}
+
+void loop_wake(struct loop *loop)
+{
+    uv_async_send(&loop->wake);
+}
+
+void loop_join(struct loop *loop)
+{
+    uv_thread_join(&loop->thread);
+}
+
+static void close_any(uv_handle_t *handle, void *ctx)
+{
+    (void)ctx;
+    close_handle(handle);
+}
+
+void loop_done(struct loop *loop)
+{
+    if (!loop->uv.data) /* it never came to be */
+        return;
+    uv_walk(&loop->uv, close_any, NULL);
+    uv_run(&loop->uv, UV_RUN_DEFAULT);
+    uv_loop_close(&loop->uv);
+    conn_pool_done(&loop->conns);
+    calls_free(loop);
+    free(loop->listeners);
+    buf_done(&loop->out);
+}

@@ -1,0 +1,285 @@
+/* server.c - starts the loops and what they share, and ends them.
+ *
+ * The thread that runs server_run() serves nobody: it waits for signals and for files to change,
+ * so it may block (a reload waits for every loop to be done with the old policies). */
+#include "server/server.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/diag.h"
+#include "server/control.h"
+#include "server/handover.h"
+#include "server/notify.h"
+
+enum { LOCK_RETRY_MS = 20, SPARE_FILES = 64 };
+
+/* ---- what the loops share ------------------------------------------------------------------ */
+
+struct tls_context *server_tls(struct server *s)
+{
+    struct tls_context *t;
+
+    if (!atomic_load(&s->tls))
+        return NULL;
+    pthread_mutex_lock(&s->lock);
+    t = tls_context_ref(atomic_load(&s->tls));
+    pthread_mutex_unlock(&s->lock);
+    return t;
+}
+
+static void log_store(void *ctx, const char *line)
+{
+    struct server *s = ctx;
+
+    event_log_write(s->log, "warn", "store", "%s", line);
+}
+
+static weir_err load_tls(struct server *s, weir_diag *diag)
+{
+    const struct server_settings *o = &s->settings;
+    struct tls_context *next, *old;
+    weir_err err;
+
+    if (!o->tls_cert)
+        return WEIR_OK;
+    err = tls_context_new(o->tls_cert, o->tls_key, o->tls_client_ca, &next, diag);
+    if (err)
+        return err;
+    pthread_mutex_lock(&s->lock);
+    old = atomic_exchange(&s->tls, next);
+    pthread_mutex_unlock(&s->lock);
+    tls_context_unref(old);
+    return WEIR_OK;
+}
+
+/* A process that is being replaced has the store until it has ended. */
+static weir_err open_weir(struct server *s, weir_diag *diag)
+{
+    const struct server_settings *o = &s->settings;
+    const weir_options options = {
+        .policy_file = o->config,
+        .store = o->store,
+        .sync = o->sync,
+        .secret_file = o->secret_file,
+        .max_keys = o->max_keys,
+        .flags = o->trusts_client_clock ? WEIR_TRUST_NOW : 0,
+        .log = log_store,
+        .log_ctx = s,
+    };
+    int64_t patience = handover_is_successor() ? 2 * o->drain_timeout_ms : 0;
+    weir_err err = weir_open(&s->weir, &options, diag);
+
+    for (; err == WEIR_EBUSY && patience > 0; patience -= LOCK_RETRY_MS) {
+        nanosleep(&(struct timespec){ .tv_nsec = LOCK_RETRY_MS * 1000000L }, NULL);
+        err = weir_open(&s->weir, &options, diag);
+    }
+    return err;
+}
+
+/* A policy file with a mistake in it must be found before a predecessor is told to go. */
+static weir_err check_policies(const struct server *s, weir_diag *diag)
+{
+    weir *tried;
+    weir_err err;
+
+    if (!s->settings.config || !handover_is_successor())
+        return WEIR_OK;
+    err = weir_open(&tried, &(weir_options){ .policy_file = s->settings.config }, diag);
+    if (!err)
+        weir_close(tried);
+    return err;
+}
+
+/* Every connection is an open file. */
+static void raise_file_limit(struct server *s)
+{
+    const rlim_t wanted = (rlim_t)s->settings.max_connections + SPARE_FILES;
+    struct rlimit limit;
+
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= wanted)
+        return;
+    limit.rlim_cur = limit.rlim_max < wanted ? limit.rlim_max : wanted;
+    setrlimit(RLIMIT_NOFILE, &limit);
+    if (limit.rlim_cur >= wanted)
+        return;
+    s->settings.max_connections = (int64_t)limit.rlim_cur - SPARE_FILES;
+    event_log_write(s->log, "warn", "file-limit",
+                    "only %lld connections are possible with the limit of open files: raise it "
+                    "(LimitNOFILE= or ulimit -n)",
+                    (long long)s->settings.max_connections);
+}
+
+static weir_err open_shared(struct server *s, weir_diag *diag)
+{
+    weir_err err = event_log_open(s->settings.log_file, &s->log, diag);
+
+    if (!err)
+        err = listeners_open(&s->listeners, s->settings.listen, s->settings.listen_count,
+                             s->loop_count, diag);
+    if (!err)
+        err = tokens_load(&s->settings, &s->tokens, diag);
+    if (!err)
+        err = load_tls(s, diag);
+    if (!err)
+        err = check_policies(s, diag);
+    if (err)
+        return err;
+    raise_file_limit(s);
+    handover_tell_ready();
+    return open_weir(s, diag);
+}
+
+/* ---- reloading ----------------------------------------------------------------------------- */
+
+weir_err server_reload(struct server *s, const char *why, weir_diag *diag)
+{
+    weir_diag own;
+    weir_err err;
+
+    if (!diag)
+        diag = &own;
+    notify_reloading();
+    event_log_reopen(s->log);
+    err = s->settings.config ? weir_reload(s->weir, diag) : WEIR_OK;
+    if (!err)
+        err = tokens_reload(s->tokens, &s->settings, diag);
+    if (!err)
+        err = load_tls(s, diag);
+    pthread_mutex_lock(&s->lock);
+    free(s->reload_problem);
+    s->reload_problem = err ? strdup(diag->text) : NULL;
+    s->reloaded_ms = s->weir->clock(s->weir->clock_ctx);
+    pthread_mutex_unlock(&s->lock);
+    atomic_fetch_add(err ? &s->reload_failures : &s->reloads, 1);
+    if (err)
+        event_log_write(s->log, "error", "reload-failed", "(%s) the old settings stay: %s", why,
+                        diag->text);
+    else
+        event_log_write(s->log, "info", "reloaded", "(%s)", why);
+    notify_ready();
+    return err;
+}
+
+/* ---- life ---------------------------------------------------------------------------------- */
+
+static weir_err start_loops(struct server *s, weir_diag *diag)
+{
+    weir_err err = WEIR_OK;
+
+    for (size_t i = 0; i < s->loop_count && !err; i++) {
+        s->observers[i] = observer_new(&s->weir->engine.secret, s->log);
+        if (!s->observers[i])
+            return diag_fail(diag, WEIR_ENOMEM, "%s", weir_err_text(WEIR_ENOMEM));
+        s->loops[i].observer = s->observers[i];
+        err = loop_init(&s->loops[i], s, i, diag);
+    }
+    for (size_t i = 0; i < s->loop_count && !err; i++)
+        err = loop_start(&s->loops[i], diag);
+    return err;
+}
+
+static void tell_ready(const struct server *s)
+{
+    for (size_t i = 0; i < s->listeners.count; i++)
+        if (listener_is_for(&s->listeners.all[i], 0)) {
+            const char *name = s->listeners.all[i].name;
+            char members[256];
+
+            snprintf(members, sizeof members, "\"address\":\"%s\"", name);
+            event_log_write_members(s->log, "info", "listening", name, members);
+        }
+    event_log_write(s->log, "info", "ready", "weir %s is serving with %zu thread%s", weir_version(),
+                    s->loop_count, s->loop_count == 1 ? "" : "s");
+    notify_ready();
+}
+
+static void stop_loops(struct server *s)
+{
+    atomic_store(&s->is_draining, true);
+    for (size_t i = 0; i < s->loop_count; i++)
+        loop_wake(&s->loops[i]);
+    for (size_t i = 0; i < s->loop_count; i++)
+        loop_join(&s->loops[i]);
+}
+
+static void close_shared(struct server *s, bool has_successor)
+{
+    for (size_t i = 0; i < s->loop_count; i++)
+        loop_done(&s->loops[i]);
+    weir_close(s->weir);
+    for (size_t i = 0; i < s->loop_count; i++)
+        observer_free(s->observers[i]);
+    listeners_close(&s->listeners, !has_successor);
+    tokens_free(s->tokens);
+    tls_context_unref(atomic_load(&s->tls));
+    event_log_close(s->log);
+    free(s->reload_problem);
+    free(s->observers);
+    free(s->loops);
+    pthread_mutex_destroy(&s->lock);
+}
+
+/* Signals are the control loop's; threads are born with these blocked. */
+static void block_signals(void)
+{
+    sigset_t all;
+
+    signal(SIGPIPE, SIG_IGN);
+    sigemptyset(&all);
+    sigaddset(&all, SIGTERM);
+    sigaddset(&all, SIGINT);
+    sigaddset(&all, SIGHUP);
+    sigaddset(&all, SIGUSR2);
+    pthread_sigmask(SIG_BLOCK, &all, NULL);
+}
+
+static weir_err open_server(struct server *s, const struct server_settings *settings,
+                            weir_diag *diag)
+{
+    const long cores = sysconf(_SC_NPROCESSORS_ONLN);
+
+    s->settings = *settings;
+    pthread_mutex_init(&s->lock, NULL);
+    s->loop_count = settings->threads > 0 ? (size_t)settings->threads
+                    : cores > 0           ? (size_t)cores
+                                          : 1;
+    s->loops = calloc(s->loop_count, sizeof *s->loops);
+    s->observers = calloc(s->loop_count, sizeof(struct observer *));
+    if (!s->loops || !s->observers)
+        return diag_fail(diag, WEIR_ENOMEM, "%s", weir_err_text(WEIR_ENOMEM));
+    block_signals();
+    return open_shared(s, diag);
+}
+
+int server_run(const struct server_settings *settings, char *const argv[])
+{
+    struct server s = { 0 };
+    bool has_successor = false;
+    weir_diag diag = { "" };
+    weir_err err = open_server(&s, settings, &diag);
+
+    if (!err) {
+        s.started_ms = s.weir->clock(s.weir->clock_ctx);
+        err = start_loops(&s, &diag);
+    }
+    if (!err) {
+        tell_ready(&s);
+        has_successor = control_run(&s, argv);
+        notify_stopping();
+        event_log_write(s.log, "info", "draining", "no more connections are taken");
+        stop_loops(&s);
+    }
+    if (err)
+        fprintf(stderr, "weir: %s\n", diag.text);
+    if (s.log && !err)
+        event_log_write(s.log, "info", "stopped", "all that was answered is kept");
+    close_shared(&s, has_successor);
+    return err ? 2 : 0;
+}

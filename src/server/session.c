@@ -1,0 +1,212 @@
+/* session.c - one connection as the server sees it: in which protocol, who asks, what is owed. */
+#include "server/session.h"
+
+#include <stdlib.h>
+
+#include "server/server.h"
+
+enum {
+    UNWELCOME_MOST = 64,    /* connections beyond the ceiling that still get a polite refusal … */
+    UNWELCOME_FOR_MS = 1000 /* … if they ask within this time */
+};
+
+static struct session *session_of(struct conn *c)
+{
+    return (struct session *)c; /* its first member */
+}
+
+/* ---- requests ---------------------------------------------------------------------------- */
+
+static size_t take_http(struct session *s, char *at, size_t len)
+{
+    static const struct span go_on = { "HTTP/1.1 100 Continue\r\n\r\n", 25 };
+    struct http_request request;
+    size_t taken = 0;
+
+    switch (http_parse(&s->http, at, len, &request, &taken)) {
+    case PARSE_DONE:
+        http_serve(s, &request);
+        return taken;
+    case PARSE_BAD:
+        http_refuse(s, s->http.status, s->http.why);
+        return len;
+    case PARSE_MORE:
+        if (s->http.wants_continue && !s->first) /* answers keep their order */
+            conn_write(&s->conn, go_on);
+        return 0;
+    }
+    return 0;
+}
+
+static size_t take_resp(struct session *s, char *at, size_t len)
+{
+    struct resp_command command;
+    const char *why;
+    size_t taken = 0;
+
+    switch (resp_parse(at, len, &command, &taken, &why)) {
+    case PARSE_DONE:
+        resp_serve(s, &command);
+        return taken;
+    case PARSE_BAD:
+        resp_refuse(s, why);
+        return len;
+    case PARSE_MORE:
+        return 0;
+    }
+    return 0;
+}
+
+static void refuse(struct session *s, int status, const char *why)
+{
+    if (s->protocol == PROTOCOL_HTTP)
+        http_refuse(s, status, why);
+    else
+        resp_refuse(s, why);
+}
+
+/* The first bytes tell who speaks. */
+static void meet(struct session *s, char first)
+{
+    s->protocol = first == '*' ? PROTOCOL_RESP : PROTOCOL_HTTP;
+    if (s->is_unwelcome)
+        refuse(s, 503, "there are too many connections: try again later");
+    else if (!s->conn.tls && !s->conn.is_local && loop_requires_tls(s->loop))
+        refuse(s, 400, "this port speaks TLS only");
+}
+
+static size_t take_bytes(struct conn *c, char *at, size_t len)
+{
+    struct session *s = session_of(c);
+    size_t taken = 0;
+
+    if (s->protocol == PROTOCOL_UNKNOWN)
+        meet(s, at[0]);
+    while (taken < len && !s->is_ending && !c->is_closing) {
+        const size_t n = s->protocol == PROTOCOL_RESP ? take_resp(s, at + taken, len - taken)
+                                                      : take_http(s, at + taken, len - taken);
+
+        if (n == 0)
+            break;
+        taken += n;
+        loop_asked_enough(s->loop);
+        if (s->reply_count >= SESSION_MOST_REPLIES) {
+            conn_pause(c);
+            break;
+        }
+    }
+    return s->is_ending ? len : taken;
+}
+
+/* ---- replies ----------------------------------------------------------------------------- */
+
+static void encode_first(struct session *s, struct buf *out)
+{
+    struct reply *r = s->first;
+
+    if (r->encode)
+        r->encode(r, out);
+    else
+        buf_add(out, buf_span(&r->text));
+    if (!r->keep_alive)
+        s->is_ending = true;
+    reply_drop_first(s);
+}
+
+static void forget(struct session *s)
+{
+    while (s->first && s->first->waiting == 0)
+        reply_drop_first(s);
+    if (!s->first)
+        free(s);
+}
+
+void session_flush(struct session *s)
+{
+    struct buf *out = &s->loop->out;
+
+    if (s->is_gone) {
+        forget(s);
+        return;
+    }
+    out->len = 0;
+    while (s->first && s->first->waiting == 0)
+        encode_first(s, out);
+    if (out->failed) {
+        buf_done(out);
+        session_abort(s);
+        return;
+    }
+    conn_write(&s->conn, buf_span(out));
+    if (s->loop->is_draining)
+        s->is_ending = true;
+    if (s->is_ending && !s->first)
+        conn_close_when_sent(&s->conn);
+    else if (s->conn.is_paused && s->reply_count < SESSION_MOST_REPLIES)
+        conn_resume(&s->conn);
+}
+
+void session_end(struct session *s)
+{
+    s->is_ending = true;
+    loop_flush_later(s->loop, s);
+}
+
+void session_abort(struct session *s)
+{
+    s->is_ending = true;
+    conn_close(&s->conn);
+}
+
+/* ---- the connection's life ----------------------------------------------------------------- */
+
+/* It may still want the answers to what it has asked. */
+static void ended(struct conn *c)
+{
+    session_end(session_of(c));
+}
+
+static void expired(struct conn *c)
+{
+    struct session *s = session_of(c);
+
+    if (s->protocol != PROTOCOL_HTTP || c->rest.len == 0 || s->first || s->is_ending)
+        return;
+    http_refuse(s, 408, "the request took too long to arrive");
+    session_flush(s);
+}
+
+static void closed(struct conn *c)
+{
+    struct session *s = session_of(c);
+
+    atomic_fetch_sub(&s->loop->server->connections, 1);
+    loop_lost_one(s->loop);
+    s->is_gone = true;
+    if (!s->will_flush)
+        forget(s);
+}
+
+const struct conn_events session_events = { take_bytes, ended, expired, closed };
+
+void session_accept(struct loop *loop, uv_stream_t *listener)
+{
+    struct server *server = loop->server;
+    struct session *s = calloc(1, sizeof *s);
+    const long others = atomic_fetch_add(&server->connections, 1);
+
+    if (!s) { /* it waits in the queue until there is memory again */
+        atomic_fetch_sub(&server->connections, 1);
+        return;
+    }
+    s->loop = loop;
+    s->resp_version = 2;
+    s->id = loop_next_id(loop);
+    s->is_unwelcome = others >= server->settings.max_connections;
+    if (!conn_accept(&s->conn, &loop->conns, listener) || !s->is_unwelcome)
+        return;
+    atomic_fetch_add(&server->refused_connections, 1);
+    conn_expire_in(&s->conn, UNWELCOME_FOR_MS);
+    if (others >= server->settings.max_connections + UNWELCOME_MOST)
+        conn_close(&s->conn);
+}
