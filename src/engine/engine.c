@@ -16,6 +16,7 @@ void engine_init(struct engine *e, struct store *store, const struct secret *sec
         .store = store,
         .secret = *secret,
         .unnamed_key = hash_key_of(secret, span_of("limits that come with a request")),
+        .cell_key = hash_key_of(secret, span_of("cl.throttle")),
         .trusts_now = trusts_now,
     };
 }
@@ -270,6 +271,41 @@ weir_err engine_prepare(struct engine *e, struct check *check, weir_diag *diag)
         check->answer->rule_count = 0;
     }
     return err;
+}
+
+weir_err engine_prepare_cell(struct engine *e, struct check *check, struct span key,
+                             const struct rule *rule, int64_t quantity, weir_diag *diag)
+{
+    weir_err err = WEIR_OK;
+
+    check->policy = NULL;
+    check->live = check->shadow = check->waiting = 0;
+    check->is_answered = false;
+    check->verb = rule ? VERB_CHECK : VERB_RESET;
+    check->ask = (struct ask){ .cost = quantity, .peek = check->peek };
+    if (rule)
+        check->unnamed = *rule;
+    else
+        err = cell_rule(1, 1, 1, &check->unnamed, diag);
+    if (!err)
+        err = cell_check_quantity(&check->unnamed, quantity, diag);
+    if (!err && key.len > WEIR_MAX_IDENTITY)
+        err = diag_fail(diag, WEIR_EREQUEST, "the key is too long: at most %d bytes are taken",
+                        WEIR_MAX_IDENTITY);
+    check->answer->err = err;
+    if (err) {
+        check->answer->allowed = false;
+        check->answer->rule_count = 0;
+        return err;
+    }
+    if (!policies_enabled(check->policies)) {
+        answer_uncounted(check, WEIR_FROM_OFF);
+        check->is_answered = true;
+        return WEIR_OK;
+    }
+    put_charge(check, NULL, &check->unnamed, hash_identity(&e->cell_key, key));
+    check->live = 1;
+    return WEIR_OK;
 }
 
 void engine_prefetch(struct engine *e, const struct check *check)

@@ -13,6 +13,7 @@ struct engine {
     struct store *store;
     struct secret secret;
     struct hash_key unnamed_key; /* for limits that come with a request */
+    struct hash_key cell_key;    /* for those of CL.THROTTLE */
     bool trusts_now;
 };
 
@@ -48,7 +49,9 @@ void engine_init(struct engine *e, struct store *store, const struct secret *sec
 /* Fills everything but what the caller gives. On error there is nothing to ask. */
 WEIR_MUSTCHECK weir_err engine_prepare(struct engine *e, struct check *check, weir_diag *diag);
 
-/* The same for a limit as redis-cell counts, whose numbers come with the request; see cell.c. */
+/* The same for a limit as redis-cell counts, whose numbers come with the request; see cell.c. The
+ * key alone is what is counted under: the numbers may change from call to call. A quantity below 0
+ * gives back. Without a rule, what is counted is forgotten. Sets the verb, and needs no request. */
 WEIR_MUSTCHECK weir_err engine_prepare_cell(struct engine *e, struct check *check, struct span key,
                                             const struct rule *rule, int64_t quantity,
                                             weir_diag *diag);

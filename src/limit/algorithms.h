@@ -1,4 +1,4 @@
-/* algorithms.h - the five algorithms, each in a file of its own, for state.c to choose from.
+/* algorithms.h - the algorithms, each in a file of its own, for state.c to choose from.
  *
  * take() and refund() fill all of a step; only sliding_window_refund() changes the state
  * itself, since a log that is given back to just shrinks. */
@@ -21,6 +21,9 @@ void bucket_take(const struct bucket *s, const struct rule *r, const struct ask 
                  struct step *out);
 void bucket_refund(const struct bucket *s, const struct rule *r, const struct ask *ask,
                    struct step *out);
+
+void cell_take(const struct arrival *s, const struct rule *r, const struct ask *ask,
+               struct step *out);
 
 void sliding_window_take(const struct sliding_window *s, const struct rule *r,
                          const struct ask *ask, struct step *out);

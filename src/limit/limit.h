@@ -43,6 +43,18 @@ struct decision {
  * is wrong and what would be right; its text names no file and no rule. */
 WEIR_MUSTCHECK weir_err rule_check(struct rule *r, weir_diag *diag);
 
+/* GCRA as redis-cell counts, in nanoseconds; see cell.c. Commands ask for it, never a policy or a
+ * request by its number: it is the last that a record of the store can hold, so that the public
+ * ones can become more. */
+#define ALGORITHM_CELL ((weir_algorithm)15)
+
+/* The rule of `count` per `period` seconds with room for `capacity`; rule_check() is not for it.
+ * On failure the diag says what redis-cell would, or that it would have overflowed. */
+WEIR_MUSTCHECK weir_err cell_rule(int64_t capacity, int64_t count, int64_t period, struct rule *out,
+                                  weir_diag *diag);
+WEIR_MUSTCHECK weir_err cell_check_quantity(const struct rule *r, int64_t quantity,
+                                            weir_diag *diag);
+
 /* WEIR_DEFAULT_ALGORITHM if there is no such algorithm. */
 weir_algorithm algorithm_by_name(struct span name);
 extern const char *const algorithm_names[]; /* the five, for "did you mean" */

@@ -8,6 +8,8 @@ static bool is_amount(int64_t n)
     return n >= 0 && n < (int64_t)1 << 62;
 }
 
+enum { NS_PER_S = 1000000000 };
+
 static struct packed pack_log(const struct sliding_window *s)
 {
     struct log_entry newest;
@@ -20,6 +22,9 @@ static struct packed pack_log(const struct sliding_window *s)
 
 struct packed state_pack(const struct state *s, weir_algorithm algorithm)
 {
+    if (algorithm == ALGORITHM_CELL)
+        return (struct packed){ { (int64_t)(s->arrival.at / NS_PER_S),
+                                  (int64_t)(s->arrival.at % NS_PER_S) } };
     switch (algorithm) {
     case WEIR_FIXED_WINDOW:
         return (struct packed){ { s->fixed_window.start, s->fixed_window.count } };
@@ -55,6 +60,14 @@ static bool unpack_log(struct sliding_window *s, const struct packed *packed,
     return log_push(s, (struct log_entry){ newest, count }, allocator);
 }
 
+static bool unpack_arrival(struct arrival *s, const int64_t *words)
+{
+    if (words[0] >= INT64_MAX / NS_PER_S * 2 || words[1] >= NS_PER_S)
+        return false;
+    s->at = (uint64_t)words[0] * NS_PER_S + (uint64_t)words[1];
+    return true;
+}
+
 bool state_unpack(struct state *s, weir_algorithm algorithm, const struct packed *packed,
                   const weir_allocator *allocator)
 {
@@ -62,6 +75,8 @@ bool state_unpack(struct state *s, weir_algorithm algorithm, const struct packed
 
     if (!is_amount(w[0]) || !is_amount(w[1]) || !is_amount(w[2]))
         return false;
+    if (algorithm == ALGORITHM_CELL)
+        return unpack_arrival(&s->arrival, w);
     switch (algorithm) {
     case WEIR_FIXED_WINDOW:
         s->fixed_window = (struct fixed_window){ w[0], w[1] };

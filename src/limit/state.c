@@ -12,6 +12,10 @@ static void take_none(int64_t now, int64_t cost, struct step *out)
 void state_take(const struct state *s, const struct rule *r, const struct ask *ask,
                 struct step *out)
 {
+    if (r->algorithm == ALGORITHM_CELL) {
+        cell_take(&s->arrival, r, ask, out);
+        return;
+    }
     if (r->limit == 0) {
         take_none(ask->now, ask->cost, out);
         return;
@@ -43,6 +47,10 @@ bool state_reserve(struct state *s, const struct rule *r, const struct step *ste
 
 void state_apply(struct state *s, const struct rule *r, const struct step *step)
 {
+    if (r->algorithm == ALGORITHM_CELL) {
+        s->arrival = step->next.arrival;
+        return;
+    }
     switch (r->algorithm) {
     case WEIR_FIXED_WINDOW:
         s->fixed_window = step->next.fixed_window;
@@ -63,6 +71,13 @@ void state_apply(struct state *s, const struct rule *r, const struct step *step)
 
 void state_refund(struct state *s, const struct rule *r, const struct ask *ask, struct step *out)
 {
+    if (r->algorithm == ALGORITHM_CELL) { /* to give back is to take less than nothing */
+        const struct ask less = { ask->now, -ask->cost, ask->peek };
+
+        cell_take(&s->arrival, r, &less, out);
+        state_apply(s, r, out);
+        return;
+    }
     if (r->limit == 0) {
         take_none(ask->now, 0, out);
         return;

@@ -23,6 +23,11 @@ struct bucket {
     int64_t at;   /* when it was that */
 };
 
+/* GCRA. */
+struct arrival {
+    uint64_t at; /* when the next one is due that keeps to the rate, in ns since the epoch */
+};
+
 enum { SLIDING_WINDOW_NEAR = 3 };
 
 /* A log of admissions. A short one lives in here, a longer one in a block beside it. */
@@ -49,6 +54,7 @@ struct state {
         struct sliding_window sliding_window;
         struct sliding_counter sliding_counter;
         struct bucket bucket;
+        struct arrival arrival;
     };
 };
 
@@ -60,6 +66,7 @@ struct step {
         struct fixed_window fixed_window;
         struct sliding_counter sliding_counter;
         struct bucket bucket;
+        struct arrival arrival;
         struct sliding_window_change sliding_window;
     } next;
 };

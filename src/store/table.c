@@ -207,9 +207,10 @@ static void stamp(struct shard *s, struct cell *cell, const struct charge *c)
     const struct decision *d = &c->step.decision;
     const int64_t expires = c->step.now + d->reset_after, used = r->burst - d->remaining;
     const int64_t level = d->remaining == 0 ? SHARD_LEVELS - 1
-                                            : used * (SHARD_LEVELS - 1) / r->burst;
+                          : used > 0        ? used * (SHARD_LEVELS - 1) / r->burst
+                                            : 0;
 
-    shard_stamp(s, cell, expires, level > 0 ? (uint32_t)level : 0);
+    shard_stamp(s, cell, expires, (uint32_t)level);
 }
 
 /* Everything that can fail in charging: a cell, and room in it. */
@@ -284,7 +285,7 @@ static void keep(struct table *t, struct question *q)
 
 static bool charges_something(const struct question *q)
 {
-    return q->ask.cost > 0 && !q->ask.peek;
+    return q->ask.cost != 0 && !q->ask.peek; /* below 0: CL.THROTTLE gives back */
 }
 
 /* The way of most questions: one rule. */
@@ -519,8 +520,8 @@ static struct cell *cell_for(struct table *t, struct shard *s, const struct reco
 
 static bool is_sound(const struct record *r)
 {
-    return (r->key.high != 0 || r->key.low != 0) && r->algorithm <= WEIR_LEAKY_BUCKET &&
-           r->unused == 0;
+    return (r->key.high != 0 || r->key.low != 0) && r->unused == 0 &&
+           (r->algorithm <= WEIR_LEAKY_BUCKET || r->algorithm == ALGORITHM_CELL);
 }
 
 static bool restore(struct table *t, const struct record *r, const struct log_entry *entries,

@@ -1,0 +1,101 @@
+/* cell.c - GCRA as redis-cell has it, to the nanosecond and to its rounding.
+ *
+ * A rule has an emission interval (`window`, in ns) and a capacity (`limit`). The state is the
+ * theoretical arrival time: each unit moves it one interval on, and what would move it further
+ * ahead of now than the capacity's intervals is refused. Numbers are not part of the key: a call
+ * may bring others than the last one did, and both judge the same arrival time.
+ *
+ *     next = max(now, at) + interval * quantity
+ *     refused if now < next - interval * capacity
+ *     until full = (refused ? max(now, at) : next) - now
+ *     remaining = (interval * capacity - until full) / interval, each in whole us first;
+ *                 0 if that is not above -1 interval
+ *
+ * retry_after and reset_after are whole ms, truncated: redis-cell rounds seconds up only if there
+ * is a whole ms above them. So a refusal may say 0. `precision` ns are added to reset_after, for
+ * THROTTLE, which means something else by it.
+ *
+ * Bounds: interval > 0; interval * capacity and interval * quantity fit in 63 bits (cell_rule(),
+ * cell_check_quantity()); now is below 2^63 ns. So an arrival time fits in 64. */
+#include <inttypes.h>
+
+#include "base/diag.h"
+#include "limit/algorithms.h"
+
+enum { NS_PER_MS = 1000000, NS_PER_S = 1000000000, NS_PER_US = 1000 };
+#define MOST_NOW INT64_C(9200000000000) /* ms: the year 2261 */
+
+__extension__ typedef __int128 wide;
+
+/* As a conversion of a quotient of floats does: an interval below 1 us makes it infinite. */
+static int64_t whole_intervals(wide ns, wide interval)
+{
+    const wide us = ns / NS_PER_US, divisor = interval / NS_PER_US;
+
+    if (divisor == 0)
+        return us > 0 ? INT64_MAX : us < 0 ? INT64_MIN : 0;
+    return (int64_t)(us / divisor);
+}
+
+void cell_take(const struct arrival *s, const struct rule *r, const struct ask *ask,
+               struct step *out)
+{
+    const wide now = (wide)(ask->now < MOST_NOW ? ask->now : MOST_NOW) * NS_PER_MS;
+    const wide at = s->at > now ? s->at : now;
+    const wide increment = (wide)r->window * ask->cost, most = (wide)r->window * r->limit;
+    const wide ahead = at + increment - most - now; /* above 0: too far */
+    struct decision *d = &out->decision;
+    wide then = at + increment, until_full;
+
+    *d = (struct decision){ .allowed = ahead <= 0 };
+    if (!d->allowed) {
+        then = at;
+        d->retry_after = increment <= most ? (int64_t)(ahead / NS_PER_MS) : WEIR_NEVER;
+    }
+    until_full = then - now;
+    if (most - until_full > -(wide)r->window)
+        d->remaining = whole_intervals(most - until_full, r->window);
+    d->reset_after = (int64_t)((until_full + r->precision) / NS_PER_MS);
+
+    out->next.arrival.at = d->allowed && !ask->peek ? (then > 0 ? (uint64_t)then : 0) : s->at;
+    /* A state is kept until `now` + reset_after. What is told is truncated, what is kept is not. */
+    out->now = (int64_t)(((then > now ? then : now) + NS_PER_MS - 1) / NS_PER_MS) - d->reset_after;
+}
+
+weir_err cell_rule(int64_t capacity, int64_t count, int64_t period, struct rule *out,
+                   weir_diag *diag)
+{
+    const wide interval = count == 0 ? 0 : (wide)period * NS_PER_S / count;
+    int64_t most;
+
+    if (interval == 0)
+        return diag_fail(diag, WEIR_EREQUEST, "Zero rates are not supported");
+    if (interval < 0)
+        return diag_fail(diag, WEIR_EREQUEST, "Negative rates are not supported");
+    if (interval > INT64_MAX || __builtin_mul_overflow((int64_t)interval, capacity, &most))
+        return diag_fail(diag, WEIR_EREQUEST,
+                         "Room for %" PRId64 " at %" PRId64 " per %" PRId64
+                         " s takes longer to fill than 292 years",
+                         capacity, count, period);
+    *out = (struct rule){
+        .algorithm = ALGORITHM_CELL,
+        .limit = capacity,
+        .window = (int64_t)interval,
+        /* Tells the table how much is used, roughly: any that it can reckon with will do. */
+        .burst = capacity < 1                 ? 1
+                 : capacity < WEIR_MAX_AMOUNT ? capacity
+                                              : WEIR_MAX_AMOUNT,
+    };
+    return WEIR_OK;
+}
+
+weir_err cell_check_quantity(const struct rule *r, int64_t quantity, weir_diag *diag)
+{
+    int64_t increment;
+
+    if (__builtin_mul_overflow(r->window, quantity, &increment))
+        return diag_fail(diag, WEIR_EREQUEST,
+                         "A quantity of %" PRId64 " at this rate takes longer than 292 years",
+                         quantity);
+    return WEIR_OK;
+}
