@@ -1,0 +1,324 @@
+/* check_api.c - check, peek, refund and reset: what is asked for in a body or a query, and answers.
+ *
+ * The body of a POST is a request object or {"checks": [...]}; without a body, the query of the
+ * URL says what a GET's would. */
+#include <stdlib.h>
+#include <strings.h>
+
+#include "base/diag.h"
+#include "base/json.h"
+#include "proto/check_json.h"
+#include "proto/rate_headers.h"
+#include "server/check_query.h"
+#include "server/http_api.h"
+
+#define LITERAL(text) ((struct span){ text, sizeof text - 1 })
+
+/* ---- answers -------------------------------------------------------------------------------- */
+
+void answer_windows(const struct call *call, int64_t windows[WEIR_MAX_RULES])
+{
+    const struct check *check = &call->check;
+    const weir_answer *a = &call->answer;
+
+    if (a->rule_count == 1) {
+        windows[0] = check->charges[0].rule->window;
+        return;
+    }
+    for (size_t row = 0; row < a->rule_count; row++) {
+        size_t i = 0; /* live charges come first: that of a shadow limit is behind its rule's own */
+
+        while (check->rules[i]->name != a->rules[row].rule)
+            i++;
+        windows[row] = check->charges[i].rule->window;
+    }
+}
+
+/* A `,"name":` and a number. Names of members and of rules need no escapes. */
+static void add_int(struct buf *out, struct span member, int64_t number)
+{
+    buf_add(out, member);
+    buf_int(out, number);
+}
+
+static void add_bool(struct buf *out, struct span member, bool value)
+{
+    buf_add(out, member);
+    buf_add(out, value ? LITERAL("true") : LITERAL("false"));
+}
+
+static void add_name(struct buf *out, struct span member, const char *name)
+{
+    buf_add(out, member);
+    if (!name) {
+        buf_add(out, LITERAL("null"));
+        return;
+    }
+    buf_byte(out, '"');
+    buf_text(out, name);
+    buf_byte(out, '"');
+}
+
+static void add_rule(struct buf *out, const weir_rule_answer *r)
+{
+    add_name(out, LITERAL("{\"rule\":"), r->rule);
+    add_bool(out, LITERAL(",\"allowed\":"), r->allowed);
+    add_int(out, LITERAL(",\"limit\":"), r->limit);
+    add_int(out, LITERAL(",\"remaining\":"), r->remaining);
+    add_int(out, LITERAL(",\"retry_after_ms\":"), r->retry_after_ms);
+    add_int(out, LITERAL(",\"reset_after_ms\":"), r->reset_after_ms);
+    if (r->shadow)
+        buf_add(out, LITERAL(",\"shadow\":true"));
+    if (r->would_deny)
+        buf_add(out, LITERAL(",\"would_deny\":true"));
+    buf_byte(out, '}');
+}
+
+static void add_answer(struct buf *out, const weir_answer *a)
+{
+    add_bool(out, LITERAL("{\"allowed\":"), a->allowed);
+    add_name(out, LITERAL(",\"policy\":"), a->policy);
+    add_name(out, LITERAL(",\"rule\":"), a->rule);
+    add_int(out, LITERAL(",\"limit\":"), a->limit);
+    add_int(out, LITERAL(",\"remaining\":"), a->remaining);
+    add_int(out, LITERAL(",\"retry_after_ms\":"), a->retry_after_ms);
+    add_int(out, LITERAL(",\"reset_after_ms\":"), a->reset_after_ms);
+    add_int(out, LITERAL(",\"delay_ms\":"), a->delay_ms);
+    add_name(out, LITERAL(",\"source\":"), weir_source_name(a->source));
+    add_bool(out, LITERAL(",\"shadow\":"), a->shadow);
+    if (a->rule_count > 1) {
+        buf_add(out, LITERAL(",\"rules\":["));
+        for (size_t i = 0; i < a->rule_count; i++) {
+            if (i > 0)
+                buf_byte(out, ',');
+            add_rule(out, &a->rules[i]);
+        }
+        buf_byte(out, ']');
+    }
+    buf_byte(out, '}');
+}
+
+static const char *problem_text(const struct call *call)
+{
+    return call->problem ? call->problem : weir_err_text(call->answer.err);
+}
+
+static void encode_one(struct reply *reply, struct buf *out)
+{
+    const struct call *call = reply->first;
+    int64_t windows[WEIR_MAX_RULES];
+    struct response w;
+
+    if (!call) /* there was no memory for it, and the connection is closed */
+        return;
+    if (call->answer.err) {
+        problem_write(reply, out, problem_of(call->answer.err), problem_text(call), NULL);
+        return;
+    }
+    w = response_begin(reply, out, 200, json_type);
+    answer_windows(call, windows);
+    rate_headers_write(out, &call->answer, windows, answer_time(call));
+    response_body(&w);
+    add_answer(out, &call->answer);
+    buf_byte(out, '\n');
+    response_end(&w);
+}
+
+static void add_error(struct buf *out, const struct call *call)
+{
+    struct json j = { .to = out };
+
+    json_open(&j, NULL, '{');
+    json_open(&j, "error", '{');
+    json_text(&j, "code", problem_code(problem_of(call->answer.err)));
+    json_text(&j, "detail", problem_text(call));
+    json_close(&j, '}');
+    json_close(&j, '}');
+}
+
+static void encode_many(struct reply *reply, struct buf *out)
+{
+    struct response w = response_begin(reply, out, 200, json_type);
+
+    response_body(&w);
+    buf_add(out, LITERAL("{\"answers\":["));
+    for (const struct call *call = reply->first; call; call = call->next) {
+        if (call != reply->first)
+            buf_byte(out, ',');
+        if (call->answer.err)
+            add_error(out, call);
+        else
+            add_answer(out, &call->answer);
+    }
+    buf_add(out, LITERAL("]}\n"));
+    response_end(&w);
+}
+
+int64_t answer_time(const struct call *call)
+{
+    const int64_t asked = call->check.ask.now;
+
+    return asked > 0 ? asked : session_loop(call->reply->session)->now;
+}
+
+/* ---- questions ------------------------------------------------------------------------------ */
+
+/* One of many that could not be read. */
+static void ask_nothing(struct reply *r, enum verb verb, weir_err err, const weir_diag *diag)
+{
+    static const struct asked nothing; /* which the engine refuses, too */
+    struct call *call = reply_ask(r, verb, &nothing);
+
+    if (!call)
+        return;
+    free(call->problem);
+    call->problem = strdup(diag->text);
+    call->answer.err = err;
+}
+
+static weir_err set_peek(struct asked *asked, enum verb verb, bool peeks, weir_diag *diag)
+{
+    if (verb != VERB_CHECK && asked->peek)
+        return diag_fail(diag, WEIR_EREQUEST, "peek goes with a check only: leave it out");
+    asked->peek = asked->peek || peeks;
+    return WEIR_OK;
+}
+
+static void ask_one(const struct exchange *x, enum verb verb, const struct asked *asked)
+{
+    struct reply *r = exchange_reply(x, encode_one);
+
+    if (!r)
+        return;
+    reply_ask(r, verb, asked);
+    reply_end(r);
+}
+
+static void serve_query(const struct exchange *x, enum verb verb, bool peeks)
+{
+    struct asked asked;
+    weir_diag diag;
+    weir_err err = check_query_read(x->request->query, NULL, &asked, &diag);
+
+    if (!err)
+        err = set_peek(&asked, verb, peeks, &diag);
+    if (err)
+        exchange_problem(x, problem_of(err), diag.text, NULL);
+    else
+        ask_one(x, verb, &asked);
+}
+
+static void serve_many(const struct exchange *x, struct check_json *j, enum verb verb, bool peeks)
+{
+    struct reply *r = exchange_reply(x, encode_many);
+    struct asked asked;
+    weir_diag diag;
+
+    if (!r)
+        return;
+    r->is_many = true;
+    for (size_t i = 0; i < j->count && !x->session->is_ending; i++) {
+        weir_err err = check_json_next(j, &asked, &diag);
+
+        if (!err)
+            err = set_peek(&asked, verb, peeks, &diag);
+        if (err)
+            ask_nothing(r, verb, err, &diag);
+        else
+            reply_ask(r, verb, &asked);
+    }
+    reply_end(r);
+}
+
+static void serve_one(const struct exchange *x, struct check_json *j, enum verb verb, bool peeks)
+{
+    struct asked asked;
+    weir_diag diag;
+    weir_err err = check_json_next(j, &asked, &diag);
+
+    if (!err)
+        err = set_peek(&asked, verb, peeks, &diag);
+    if (err)
+        exchange_problem(x, problem_of(err), diag.text, NULL);
+    else
+        ask_one(x, verb, &asked);
+}
+
+/* Forms can be sent from any web page to a server of the reader's machine, JSON cannot: that is why
+ * what claims to be something else is refused, even if it could be read. */
+static bool is_json(struct span type)
+{
+    static const char name[] = "application/json";
+    const char *semicolon;
+
+    if (!type.at)
+        return true;
+    semicolon = memchr(type.at, ';', type.len);
+    if (semicolon)
+        type.len = (size_t)(semicolon - type.at);
+    while (type.len > 0 && (type.at[type.len - 1] == ' ' || type.at[type.len - 1] == '\t'))
+        type.len--;
+    return type.len == sizeof name - 1 && strncasecmp(type.at, name, type.len) == 0;
+}
+
+static void serve_body(const struct exchange *x, enum verb verb, bool peeks)
+{
+    const struct span body = x->request->body;
+    struct check_json j;
+    weir_diag diag;
+    weir_err err;
+
+    if (!is_json(http_header(x->request, "content-type"))) {
+        exchange_problem(x, PROBLEM_UNSUPPORTED_MEDIA_TYPE,
+                         "the body must be JSON: send `Content-Type: application/json` (curl: "
+                         "--json instead of -d)",
+                         NULL);
+        return;
+    }
+    err = check_json_open(&j, (char *)body.at, body.len, &diag);
+    if (err) {
+        exchange_problem(x, problem_of(err), diag.text, NULL);
+        return;
+    }
+    if (j.is_many)
+        serve_many(x, &j, verb, peeks);
+    else
+        serve_one(x, &j, verb, peeks);
+    check_json_close(&j);
+}
+
+static void serve(const struct exchange *x, enum verb verb, bool peeks)
+{
+    if (x->request->body.len == 0)
+        serve_query(x, verb, peeks);
+    else if (x->request->query.len > 0)
+        exchange_problem(x, PROBLEM_INVALID_REQUEST,
+                         "there is a body and a query: say it in one of them", NULL);
+    else
+        serve_body(x, verb, peeks);
+}
+
+void api_check(const struct exchange *x)
+{
+    serve(x, VERB_CHECK, false);
+}
+
+void api_check_query(const struct exchange *x)
+{
+    serve_query(x, VERB_CHECK, false);
+}
+
+void api_peek(const struct exchange *x)
+{
+    serve(x, VERB_CHECK, true);
+}
+
+void api_refund(const struct exchange *x)
+{
+    serve(x, VERB_REFUND, false);
+}
+
+void api_reset(const struct exchange *x)
+{
+    serve(x, VERB_RESET, false);
+}

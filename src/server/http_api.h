@@ -1,0 +1,51 @@
+/* http_api.h - what the routes of the HTTP API share. */
+#ifndef WEIR_SERVER_HTTP_API_H
+#define WEIR_SERVER_HTTP_API_H
+
+#include "server/http_response.h"
+#include "server/server.h"
+
+/* A request that is being served. */
+struct exchange {
+    struct session *session;
+    struct http_request *request;
+};
+
+/* A reply that knows its request; NULL: out of memory, and there is nothing left to do. */
+struct reply *exchange_reply(const struct exchange *x,
+                             void (*encode)(struct reply *, struct buf *));
+
+/* A whole answer, at once. */
+void exchange_problem(const struct exchange *x, enum problem problem, const char *detail,
+                      const char *head);
+
+static inline struct server *exchange_server(const struct exchange *x)
+{
+    return session_loop(x->session)->server;
+}
+
+/* ---- routes: check_api.c, gate.c and admin_api.c ------------------------------------------- */
+
+void api_check(const struct exchange *x);
+void api_check_query(const struct exchange *x);
+void api_peek(const struct exchange *x);
+void api_refund(const struct exchange *x);
+void api_reset(const struct exchange *x);
+
+void api_gate(const struct exchange *x);
+
+void api_policies(const struct exchange *x);
+void api_reload(const struct exchange *x);
+void api_stats(const struct exchange *x);
+void api_top(const struct exchange *x);
+void api_metrics(const struct exchange *x);
+void api_alive(const struct exchange *x);
+void api_ready(const struct exchange *x);
+
+/* The windows of an answer's rules, in their order: for the headers that tell of them. */
+void answer_windows(const struct call *call, int64_t windows[WEIR_MAX_RULES]);
+
+/* When it was given, by the clock that decided. */
+int64_t answer_time(const struct call *call);
+
+#endif

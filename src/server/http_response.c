@@ -1,0 +1,177 @@
+/* http_response.c - responses of the HTTP API as they are written: their heads, and problems.
+ *
+ * The length of a body is not known before it is written, and writing it twice would cost more than
+ * all the rest: so its digits are put in afterwards, into blanks that were left for them. */
+#include "server/http_response.h"
+
+#include <time.h>
+
+#include "base/json.h"
+#include "proto/http.h"
+#include "server/observer.h"
+#include "server/server.h"
+
+enum { LENGTH_DIGITS = 9 };
+
+#define LITERAL(text) ((struct span){ text, sizeof text - 1 })
+
+const char json_type[] = "application/json", problem_type[] = "application/problem+json";
+
+/* A loop is a thread, and its responses of one second have one date. */
+static struct span date_line(void)
+{
+    static _Thread_local struct {
+        time_t second;
+        size_t len;
+        char text[48];
+    } last;
+    struct timespec now;
+
+    clock_gettime(CLOCK_REALTIME_COARSE, &now);
+    if (now.tv_sec != last.second || last.len == 0) {
+        struct tm utc;
+
+        last.second = now.tv_sec;
+        gmtime_r(&last.second, &utc);
+        last.len = strftime(last.text, sizeof last.text, "Date: %a, %d %b %Y %H:%M:%S GMT\r\n",
+                            &utc);
+    }
+    return (struct span){ last.text, last.len };
+}
+
+static void add_status(struct buf *out, int status)
+{
+    if (status == 200) {
+        buf_add(out, LITERAL("HTTP/1.1 200 OK\r\n"));
+        return;
+    }
+    buf_add(out, LITERAL("HTTP/1.1 "));
+    buf_int(out, status);
+    buf_byte(out, ' ');
+    buf_text(out, http_reason(status));
+    buf_add(out, LITERAL("\r\n"));
+}
+
+struct response response_begin(const struct reply *reply, struct buf *out, int status,
+                               const char *type)
+{
+    struct response w = { .out = out, .reply = reply, .status = status };
+
+    add_status(out, status);
+    buf_add(out, date_line());
+    buf_add(out, LITERAL("Cache-Control: no-store\r\n"));
+    if (!reply->keep_alive)
+        buf_add(out, LITERAL("Connection: close\r\n"));
+    else if (reply->http_minor == 0)
+        buf_add(out, LITERAL("Connection: keep-alive\r\n"));
+    if (type) {
+        buf_add(out, LITERAL("Content-Type: "));
+        buf_text(out, type);
+        buf_add(out, LITERAL("\r\nContent-Length: "));
+        w.length_at = out->len;
+        buf_add(out, (struct span){ "         \r\n", LENGTH_DIGITS + 2 });
+    } else if (status != 204) {
+        buf_add(out, LITERAL("Content-Length: 0\r\n"));
+    }
+    return w;
+}
+
+void response_body(struct response *w)
+{
+    buf_add(w->out, LITERAL("\r\n"));
+    w->body_at = w->out->len;
+}
+
+void response_end(struct response *w)
+{
+    struct loop *loop = session_loop(w->reply->session);
+
+    if (w->body_at == 0)
+        response_body(w);
+    observer_request(loop->observer, PROTOCOL_HTTP, w->status);
+    if (w->out->failed || w->length_at == 0)
+        return;
+    for (size_t left = w->out->len - w->body_at, at = w->length_at + LENGTH_DIGITS;
+         at > w->length_at; left /= 10) {
+        w->out->at[--at] = (char)('0' + left % 10);
+        if (left < 10)
+            break;
+    }
+    if (w->reply->is_head_only) {
+        w->out->len = w->body_at;
+        w->out->at[w->body_at] = '\0';
+    }
+}
+
+/* ---- what can be wrong ------------------------------------------------------------------- */
+
+static const struct {
+    int status;
+    const char *code;
+} problems[PROBLEM_COUNT] = {
+#define WEIR_X(name, status, code) { status, code },
+    HTTP_PROBLEMS(WEIR_X)
+#undef WEIR_X
+};
+
+enum problem problem_of(weir_err err)
+{
+    switch (err) {
+    case WEIR_EREQUEST:
+        return PROBLEM_INVALID_REQUEST;
+    case WEIR_EATTRIBUTE:
+        return PROBLEM_INVALID_ATTRIBUTE;
+    case WEIR_ECOST:
+        return PROBLEM_INVALID_COST;
+    case WEIR_ENOW:
+        return PROBLEM_CLOCK_NOT_TRUSTED;
+    case WEIR_ENOPOLICY:
+        return PROBLEM_NO_SUCH_POLICY;
+    case WEIR_EPOLICY:
+        return PROBLEM_INVALID_POLICY_FILE;
+    case WEIR_EIO:
+        return PROBLEM_STORE_FAILED;
+    case WEIR_EFULL:
+        return PROBLEM_TABLE_FULL;
+    case WEIR_ENOMEM:
+        return PROBLEM_OUT_OF_MEMORY;
+    default:
+        return PROBLEM_INTERNAL_ERROR;
+    }
+}
+
+enum problem problem_of_status(int status)
+{
+    for (int i = 0; i < PROBLEM_COUNT; i++)
+        if (problems[i].status == status)
+            return (enum problem)i;
+    return PROBLEM_INTERNAL_ERROR;
+}
+
+const char *problem_code(enum problem problem)
+{
+    return problems[problem].code;
+}
+
+void problem_write(const struct reply *reply, struct buf *out, enum problem problem,
+                   const char *detail, const char *head)
+{
+    const int status = problems[problem].status;
+    struct response w = response_begin(reply, out, status, problem_type);
+    struct json j = { .to = out };
+
+    if (status == 503)
+        buf_add(out, LITERAL("Retry-After: 1\r\n"));
+    if (head)
+        buf_text(out, head);
+    response_body(&w);
+    json_open(&j, NULL, '{');
+    json_text(&j, "type", "about:blank");
+    json_text(&j, "title", http_reason(status));
+    json_int(&j, "status", status);
+    json_text(&j, "detail", detail);
+    json_text(&j, "code", problems[problem].code);
+    json_close(&j, '}');
+    buf_byte(out, '\n');
+    response_end(&w);
+}
