@@ -1,0 +1,171 @@
+/* resp.c - the protocol of Redis: commands in, values out.
+ *
+ * FORMAT of a command: `*COUNT\r\n`, then COUNT times `$LENGTH\r\nBYTES\r\n`. Numbers are decimal
+ * without a sign and without leading zeros. What exceeds a limit is refused by the number that
+ * says so, before the bytes have come. */
+#include "proto/resp.h"
+
+#include <string.h>
+
+enum { MOST_DIGITS = 6 }; /* of a length that can still be within the limits */
+
+struct reader {
+    const char *bytes;
+    size_t len, at;
+    const char *why;
+};
+
+static enum parse fail(struct reader *r, const char *why)
+{
+    r->why = why;
+    return PARSE_BAD;
+}
+
+/* `TYPE NUMBER \r\n`, with a number up to `most`. */
+static enum parse read_header(struct reader *r, char type, size_t most, const char *no_type,
+                              const char *no_number, size_t *out)
+{
+    size_t at = r->at, number = 0, first;
+
+    if (at == r->len)
+        return PARSE_MORE;
+    if (r->bytes[at++] != type)
+        return fail(r, no_type);
+    for (first = at; at < r->len && r->bytes[at] >= '0' && r->bytes[at] <= '9'; at++) {
+        if (at - first == MOST_DIGITS || (at > first && number == 0))
+            return fail(r, no_number);
+        number = number * 10 + (size_t)(r->bytes[at] - '0');
+        if (number > most)
+            return fail(r, no_number);
+    }
+    if (at == r->len)
+        return PARSE_MORE;
+    if (at == first || r->bytes[at++] != '\r')
+        return fail(r, no_number);
+    if (at == r->len)
+        return PARSE_MORE;
+    if (r->bytes[at++] != '\n')
+        return fail(r, no_number);
+    r->at = at;
+    *out = number;
+    return PARSE_DONE;
+}
+
+static enum parse read_word(struct reader *r, struct span *out)
+{
+    enum parse parse;
+    size_t len;
+
+    parse = read_header(r, '$', RESP_MAX_COMMAND, "ERR Protocol error: expected '$'",
+                        "ERR Protocol error: invalid bulk length", &len);
+    if (parse != PARSE_DONE)
+        return parse;
+    if (r->at + len + 2 > RESP_MAX_COMMAND)
+        return fail(r, "ERR Protocol error: the command is too long: at most 64 KiB are taken");
+    *out = (struct span){ r->bytes + r->at, len };
+    if (r->len - r->at <= len)
+        return PARSE_MORE;
+    if (r->bytes[r->at + len] != '\r')
+        return fail(r, "ERR Protocol error: a word is longer than it said");
+    if (r->len - r->at == len + 1)
+        return PARSE_MORE;
+    if (r->bytes[r->at + len + 1] != '\n')
+        return fail(r, "ERR Protocol error: a word is longer than it said");
+    r->at += len + 2;
+    return PARSE_DONE;
+}
+
+enum parse resp_parse(char *bytes, size_t len, struct resp_command *out, size_t *consumed,
+                      const char **why)
+{
+    struct reader r = { .bytes = bytes, .len = len };
+    enum parse parse;
+    size_t count = 0;
+
+    parse = read_header(&r, '*', RESP_MAX_WORDS, "ERR Protocol error: expected '*'",
+                        "ERR Protocol error: invalid multibulk length", &count);
+    for (size_t i = 0; i < count && parse == PARSE_DONE; i++)
+        parse = read_word(&r, &out->words[i]);
+    if (parse == PARSE_BAD)
+        *why = r.why;
+    if (parse != PARSE_DONE)
+        return parse;
+    /* Only now: what came in pieces is read again. */
+    for (size_t i = 0; i < count; i++)
+        bytes[(size_t)(out->words[i].at - bytes) + out->words[i].len] = '\0';
+    out->count = count;
+    *consumed = r.at;
+    return PARSE_DONE;
+}
+
+/* ---- values out ----------------------------------------------------------------------- */
+
+static void put_text(struct buf *out, char type, const char *text)
+{
+    const size_t start = out->len + 1;
+
+    buf_add(out, (struct span){ &type, 1 });
+    buf_text(out, text);
+    for (size_t i = start; i < out->len; i++)
+        if (out->at[i] == '\r' || out->at[i] == '\n')
+            out->at[i] = ' ';
+    buf_add(out, (struct span){ "\r\n", 2 });
+}
+
+void resp_simple(struct buf *out, const char *text)
+{
+    put_text(out, '+', text);
+}
+
+void resp_error(struct buf *out, const char *text)
+{
+    put_text(out, '-', text);
+}
+
+/* The type, the digits and the end of the line, written from behind. */
+static void put_header(struct buf *out, char type, int64_t number)
+{
+    char line[24], *at = line + sizeof line;
+    uint64_t rest = number < 0 ? -(uint64_t)number : (uint64_t)number;
+
+    *--at = '\n';
+    *--at = '\r';
+    do {
+        *--at = (char)('0' + rest % 10);
+        rest /= 10;
+    } while (rest > 0);
+    if (number < 0)
+        *--at = '-';
+    *--at = type;
+    buf_add(out, (struct span){ at, (size_t)(line + sizeof line - at) });
+}
+
+void resp_int(struct buf *out, int64_t number)
+{
+    put_header(out, ':', number);
+}
+
+void resp_bulk(struct buf *out, struct span bytes)
+{
+    put_header(out, '$', (int64_t)bytes.len);
+    buf_add(out, bytes);
+    buf_add(out, (struct span){ "\r\n", 2 });
+}
+
+void resp_array(struct buf *out, size_t count)
+{
+    put_header(out, '*', (int64_t)count);
+}
+
+void resp_null(struct buf *out, int version)
+{
+    buf_text(out, version >= 3 ? "_\r\n" : "$-1\r\n");
+}
+
+void resp_map(struct buf *out, size_t pairs, int version)
+{
+    if (version >= 3)
+        put_header(out, '%', (int64_t)pairs);
+    else
+        put_header(out, '*', (int64_t)pairs * 2);
+}
