@@ -7,6 +7,7 @@
 _Static_assert(sizeof(struct hash_key) == crypto_shorthash_siphashx24_KEYBYTES, "SipHash key");
 _Static_assert(sizeof(struct key) == crypto_shorthash_siphashx24_BYTES, "SipHash result");
 _Static_assert(SECRET_BYTES == crypto_auth_hmacsha256_KEYBYTES, "HMAC key");
+_Static_assert(SECRET_BYTES == crypto_generichash_KEYBYTES, "BLAKE2b key");
 
 struct hash_key hash_key_of(const struct secret *secret, struct span scope)
 {
@@ -41,6 +42,20 @@ void hash_tag(const struct secret *secret, struct span identity, char hex[TAG_HE
 
     crypto_auth_hmacsha256(mac, (const unsigned char *)identity.at, identity.len, secret->bytes);
     sodium_bin2hex(hex, TAG_HEX + 1, mac, TAG_HEX / 2);
+}
+
+struct digest hash_digest(const struct secret *key, struct span bytes)
+{
+    struct digest digest;
+
+    crypto_generichash(digest.bytes, sizeof digest.bytes, (const unsigned char *)bytes.at,
+                       bytes.len, key->bytes, sizeof key->bytes);
+    return digest;
+}
+
+bool digest_equal(const struct digest *a, const struct digest *b)
+{
+    return sodium_memcmp(a->bytes, b->bytes, sizeof a->bytes) == 0;
 }
 
 uint64_t hash_salt(void)

@@ -34,6 +34,13 @@ struct key hash_identity(const struct hash_key *key, struct span identity);
 /* What may leave the process: HMAC-SHA256 of the identity, cut to 128 bits, in hex. */
 void hash_tag(const struct secret *secret, struct span identity, char hex[TAG_HEX + 1]);
 
+/* A keyed digest of something secret, and whether two are equal: which takes as long either way. */
+struct digest {
+    unsigned char bytes[32];
+};
+struct digest hash_digest(const struct secret *key, struct span bytes);
+bool digest_equal(const struct digest *a, const struct digest *b);
+
 uint64_t hash_salt(void); /* random; makes the checksums of one file its own */
 
 /* Tells one secret from another without telling it. */

@@ -11,28 +11,34 @@
 struct observer;
 struct event_log; /* see event_log.h */
 
-struct observer *observer_new(const struct secret *secret, struct event_log *log);
+struct observer *observer_new(const struct secret *secret,
+                              struct event_log *log); /* NULL: no memory */
 void observer_free(struct observer *o);
 
-/* One check was answered. For every rule of the answer: allowed, denied, shadow-denied …; on a
- * refusal, the identity's tag goes to the top list and, sampled, to the log. */
+/* One check was answered. Each rule of its answer is counted as allowed, denied or shadow_denied;
+ * of a refusal, the identity goes to the top list and, sampled, to the log: as a tag. Peeks, refunds
+ * and resets are no decisions and count for nothing. An answer with an error is counted as that. */
 void observer_answer(struct observer *o, const struct check *check, int64_t now);
 
 /* n decisions took this long from decoded to decided. */
 void observer_time(struct observer *o, uint64_t ns, size_t n);
 void observer_commit(struct observer *o, uint64_t ns, size_t batch); /* one commit of so many */
-void observer_request(struct observer *o, int protocol,
-                      int status); /* HTTP status; RESP: 0, or 1: an error */
+
+/* HTTP: its status. RESP: 0, or 1 for an error. */
+void observer_request(struct observer *o, int protocol, int status);
 
 /* ---- read from any thread ---- */
 
-struct server;
+/* The sums over all loops. If memory is short, `out` has failed. */
+void observers_metrics(struct observer *const *all, size_t n, struct buf *out); /* Prometheus */
+void observers_stats(struct observer *const *all, size_t n, struct buf *out);   /* JSON members */
 
-/* The sums over all loops. */
-void observers_metrics(struct observer *const *all, size_t n,
-                       struct buf *out);                                      /* Prometheus text */
-void observers_stats(struct observer *const *all, size_t n, struct buf *out); /* JSON members */
+/* A JSON array of at most `count`, the most refused first: {"policy", "rule", "tag", "refused",
+ * "error", "last_ms"}. `refused` may be too high by `error`. Counts are halved every five minutes.
+ * Only of one policy, unless `policy` is NULL. */
 void observers_top(struct observer *const *all, size_t n, size_t count, const char *policy,
-                   struct buf *out); /* JSON array */
+                   struct buf *out);
+void observers_top_at(struct observer *const *all, size_t n, size_t count, const char *policy,
+                      int64_t now, struct buf *out);
 
 #endif

@@ -1,14 +1,20 @@
-/* settings.h - how a server is to run: from its flags, its environment and `server:` in the file. */
+/* settings.h - how a server is to run: from its flags, and from `server:` in the policy file.
+ *
+ * Paths in the file are relative to the directory that the file is in, so that it means the same
+ * wherever the server is started; those of flags are relative to the working directory. */
 #ifndef WEIR_SERVER_SETTINGS_H
 #define WEIR_SERVER_SETTINGS_H
 
+#include "base/arena.h"
 #include "policy/ip.h"
+#include "policy/problems.h"
 #include "weir.h"
 
 enum {
     SETTINGS_MOST_LISTENERS = 8,
     SETTINGS_MOST_TOKENS = 16,
     SETTINGS_MOST_PROXIES = 32,
+    SETTINGS_MOST_THREADS = 64,
 };
 
 /* Who may do what. */
@@ -49,6 +55,8 @@ struct server_settings {
     const char *tls_client_ca;      /* NULL: no client certificates are asked for */
     bool allows_plain;    /* beside TLS: plain connections too; default: refused off loopback */
     const char *log_file; /* NULL: stderr */
+
+    struct arena texts; /* what of all this had to be copied */
 };
 
 /* The defaults, then `server:` of the config file (if it has one), for a caller to lay its flags
@@ -59,5 +67,27 @@ WEIR_MUSTCHECK weir_err settings_load(struct server_settings *s, const char *con
 /* After the flags: do they go together? A listener off loopback needs a token, for example. */
 WEIR_MUSTCHECK weir_err settings_check(struct server_settings *s, weir_diag *diag);
 void settings_done(struct server_settings *s);
+
+/* Append to one of the lists. The diag says what would be right. */
+WEIR_MUSTCHECK weir_err settings_add_listener(struct server_settings *s, struct span address,
+                                              weir_diag *diag);
+WEIR_MUSTCHECK weir_err settings_add_token(struct server_settings *s, struct span path,
+                                           unsigned scopes, weir_diag *diag);
+WEIR_MUSTCHECK weir_err settings_add_proxy(struct server_settings *s, struct span network,
+                                           weir_diag *diag);
+WEIR_MUSTCHECK weir_err scope_read(struct span word, unsigned *scopes, weir_diag *diag); /* ORs */
+
+/* Complain of what is wrong under `server:`. What is wrong with the YAML is for others to tell. */
+void settings_lint(const char *file, struct span text, struct problems *problems);
+
+/* ---- for settings.c and settings_read.c ---- */
+
+enum { SETTINGS_LEAST_TIMEOUT = 10, SETTINGS_MOST_TIMEOUT = 24 * 3600 * 1000 };
+
+/* Read the tree of a policy file. Paths in it are below `directory`, which ends in '/' or is
+ * empty. */
+struct yaml;
+void settings_read(struct server_settings *s, const struct yaml *root, struct span directory,
+                   const char *file, struct problems *problems);
 
 #endif

@@ -1,7 +1,7 @@
 /* tokens.h - secrets that callers show, and what each lets them do.
  *
- * A file has one token on its first line. Tokens are kept as keyed hashes and compared in constant
- * time, all of them for every question, so that time tells nothing. */
+ * A file has one token on its first line, in visible ASCII. Tokens are kept as keyed hashes and
+ * compared in constant time, all of them for every question, so that time tells nothing. */
 #ifndef WEIR_SERVER_TOKENS_H
 #define WEIR_SERVER_TOKENS_H
 
@@ -10,7 +10,10 @@
 
 struct tokens;
 
-/* Read all files. With none configured, everybody may do everything (only loopback is served). */
+enum { TOKEN_MIN = 16, TOKEN_MAX = 512 }; /* bytes */
+
+/* Read all files. On success the diag is empty, or warns of files that are open to others. With
+ * none configured, everybody may do everything (only loopback is served). */
 WEIR_MUSTCHECK weir_err tokens_load(const struct server_settings *settings, struct tokens **out,
                                     weir_diag *diag);
 void tokens_free(struct tokens *t);

@@ -1,0 +1,151 @@
+/* metrics.c - the numbers of a whole server: its loops', its store's and its own. */
+#include "server/metrics.h"
+
+#include <stdio.h>
+#include <unistd.h>
+
+#include "base/json.h"
+#include "server/exposition.h"
+#include "server/server.h"
+
+static int64_t server_now(const struct server *s)
+{
+    return s->weir->clock(s->weir->clock_ctx);
+}
+
+/* Resident bytes; 0: the system does not tell. */
+static uint64_t resident_bytes(void)
+{
+    unsigned long long size, resident;
+    FILE *f = fopen("/proc/self/statm", "re");
+    bool is_known = f && fscanf(f, "%llu %llu", &size, &resident) == 2;
+
+    if (f)
+        fclose(f);
+    return is_known ? resident * (uint64_t)sysconf(_SC_PAGESIZE) : 0;
+}
+
+/* ---- Prometheus ------------------------------------------------------------------------ */
+
+static void write_number(struct buf *out, const char *name, const char *type, const char *help,
+                         int64_t value)
+{
+    metric_alone(out, name, type, help, value > 0 ? (uint64_t)value : 0);
+}
+
+static void write_store(struct buf *out, const weir_stats *st)
+{
+    write_number(out, "weir_keys", "gauge",
+                 "Keys held, expired ones that were not yet dropped included.", st->keys);
+    write_number(out, "weir_max_keys", "gauge", "Keys that may be held.", st->max_keys);
+    write_number(out, "weir_evicted_keys_total", "counter",
+                 "Live keys dropped because the table was full.", st->evicted_keys);
+    write_number(out, "weir_expired_keys_total", "counter",
+                 "Keys dropped after they were back to untouched.", st->expired_keys);
+    write_number(out, "weir_store_memory_bytes", "gauge", "Resident for keys and their states.",
+                 st->memory_bytes);
+    write_number(out, "weir_store_errors_total", "counter", "How often the store failed.",
+                 st->store_failures);
+    write_number(out, "weir_breaker_open", "gauge",
+                 "1 while the store has failed and on_error decides.", st->has_failed);
+    write_number(out, "weir_journal_bytes", "gauge", "Journal to be replayed at the next start.",
+                 st->journal_bytes);
+    write_number(out, "weir_journal_batches_total", "counter",
+                 "Batches written to the journal; one serves all answers that waited for it.",
+                 st->journal_batches);
+    write_number(out, "weir_journal_syncs_total", "counter", "Syncs of the journal.",
+                 st->journal_syncs);
+    write_number(out, "weir_snapshots_total", "counter", "Snapshots taken.", st->snapshots);
+}
+
+static void write_server(struct buf *out, struct server *s)
+{
+    write_number(out, "weir_connections", "gauge", "Connections open now.",
+                 atomic_load(&s->connections));
+    write_number(out, "weir_max_connections", "gauge", "Connections that may be open.",
+                 s->settings.max_connections);
+    write_number(out, "weir_refused_connections_total", "counter",
+                 "Connections refused because there were too many.",
+                 atomic_load(&s->refused_connections));
+    write_number(out, "weir_policy_reloads_total", "counter",
+                 "How often the policies were read again.", atomic_load(&s->reloads));
+    write_number(out, "weir_policy_reload_failures_total", "counter",
+                 "How often that failed, and the old policies stayed.",
+                 atomic_load(&s->reload_failures));
+    write_number(out, "weir_log_dropped_total", "counter",
+                 "Log lines dropped because the log could not be written.",
+                 (int64_t)event_log_dropped(s->log));
+    write_number(out, "weir_threads", "gauge", "Event loops.", (int64_t)s->loop_count);
+    write_number(out, "process_start_time_seconds", "gauge",
+                 "When the server started, since the Unix epoch.", s->started_ms / 1000);
+    write_number(out, "process_resident_memory_bytes", "gauge", "Resident memory of the process.",
+                 (int64_t)resident_bytes());
+}
+
+void metrics_write(struct server *s, struct buf *out)
+{
+    struct sample build;
+    weir_stats stats = { 0 };
+
+    weir_get_stats(s->weir, &stats);
+    metric_begin(out, "weir_build_info", "gauge", "1, with the version as a label.");
+    build = metric_name(out, "weir_build_info");
+    metric_label(&build, "version", weir_version());
+    metric_value(&build, 1);
+    observers_metrics(s->observers, s->loop_count, out);
+    write_store(out, &stats);
+    write_server(out, s);
+}
+
+/* ---- JSON ------------------------------------------------------------------------------ */
+
+static void put_store(struct json *j, const weir_stats *st)
+{
+    json_open(j, "store", '{');
+    json_int(j, "keys", st->keys);
+    json_int(j, "max_keys", st->max_keys);
+    json_int(j, "evicted_keys", st->evicted_keys);
+    json_int(j, "expired_keys", st->expired_keys);
+    json_int(j, "memory_bytes", st->memory_bytes);
+    json_int(j, "journal_bytes", st->journal_bytes);
+    json_int(j, "journal_batches", st->journal_batches);
+    json_int(j, "journal_syncs", st->journal_syncs);
+    json_int(j, "snapshots", st->snapshots);
+    json_int(j, "failures", st->store_failures);
+    json_bool(j, "has_failed", st->has_failed);
+    json_close(j, '}');
+}
+
+static void put_server(struct json *j, struct server *s)
+{
+    json_text(j, "version", weir_version());
+    json_int(j, "now_ms", server_now(s));
+    json_int(j, "started_ms", s->started_ms);
+    json_int(j, "threads", (int64_t)s->loop_count);
+    json_bool(j, "draining", atomic_load(&s->is_draining));
+    json_int(j, "memory_bytes", (int64_t)resident_bytes());
+    json_open(j, "connections", '{');
+    json_int(j, "open", atomic_load(&s->connections));
+    json_int(j, "max", s->settings.max_connections);
+    json_int(j, "refused", atomic_load(&s->refused_connections));
+    json_close(j, '}');
+    json_open(j, "reloads", '{');
+    json_int(j, "count", atomic_load(&s->reloads));
+    json_int(j, "failures", atomic_load(&s->reload_failures));
+    json_close(j, '}');
+    json_int(j, "log_dropped", (int64_t)event_log_dropped(s->log));
+}
+
+void stats_write(struct server *s, struct buf *out)
+{
+    struct json j = { .to = out };
+    weir_stats stats = { 0 };
+
+    weir_get_stats(s->weir, &stats);
+    json_open(&j, NULL, '{');
+    put_server(&j, s);
+    put_store(&j, &stats);
+    buf_text(out, ",");
+    observers_stats(s->observers, s->loop_count, out);
+    json_close(&j, '}');
+}

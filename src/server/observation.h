@@ -1,0 +1,29 @@
+/* observation.h - the inside of an observer, for those who write it out. */
+#ifndef WEIR_SERVER_OBSERVATION_H
+#define WEIR_SERVER_OBSERVATION_H
+
+#include <pthread.h>
+
+#include "server/observer.h"
+#include "server/refusals.h"
+#include "server/series.h"
+#include "server/top.h"
+
+enum { OBSERVED_STATUSES = 600, OBSERVED_ERRORS = WEIR_ENOW + 1 };
+
+struct observer {
+    struct secret secret; /* for the tags */
+    struct refusals refusals;
+
+    /* Counted by the loop, read by anybody. */
+    struct series_table *series;
+    struct histogram decision, commit, batch;
+    atomic_uint_fast64_t http[OBSERVED_STATUSES]; /* requests by status */
+    atomic_uint_fast64_t resp[2];                 /* well answered, answered by an error */
+    atomic_uint_fast64_t errors[OBSERVED_ERRORS]; /* checks without an answer */
+
+    pthread_mutex_t lock; /* of what follows */
+    struct top top;
+};
+
+#endif

@@ -1,0 +1,146 @@
+/* observer.c - what one loop has decided, counted as it happens.
+ *
+ * An answer that allows costs a look at the series that was found last, and a load and a store; one
+ * that refuses, an uncontended lock and the top list as well. */
+#include "server/observer.h"
+
+#include <stdlib.h>
+
+#include "server/observation.h"
+#include "server/session.h"
+
+struct observer *observer_new(const struct secret *secret, struct event_log *log)
+{
+    struct observer *o = calloc(1, sizeof *o);
+
+    if (!o)
+        return NULL;
+    o->series = series_new();
+    if (!o->series) {
+        free(o);
+        return NULL;
+    }
+    o->secret = *secret;
+    o->refusals.log = log;
+    histogram_init(&o->decision, &histogram_times);
+    histogram_init(&o->commit, &histogram_times);
+    histogram_init(&o->batch, &histogram_sizes);
+    top_init(&o->top);
+    pthread_mutex_init(&o->lock, NULL);
+    return o;
+}
+
+void observer_free(struct observer *o)
+{
+    if (!o)
+        return;
+    refusals_done(&o->refusals);
+    pthread_mutex_destroy(&o->lock);
+    series_free(o->series);
+    explicit_bzero(&o->secret, sizeof o->secret);
+    free(o);
+}
+
+/* ---- answers -------------------------------------------------------------------------- */
+
+static void count(struct observer *o, const weir_answer *a, const char *rule, enum outcome outcome)
+{
+    count_up(&series_find(o->series, a->policy, rule)->counts[outcome][a->source], 1);
+}
+
+static enum outcome outcome_of(const weir_rule_answer *r)
+{
+    if (!r->allowed && !r->shadow)
+        return OUTCOME_DENIED;
+    return r->would_deny ? OUTCOME_SHADOW_DENIED : OUTCOME_ALLOWED;
+}
+
+/* The charge of the rule that decided; NULL: nothing was charged. */
+static const struct charge *deciding_charge(const struct check *check)
+{
+    for (size_t i = 0; i < check->live; i++)
+        if (!check->rules[i] || check->rules[i]->name == check->answer->rule)
+            return &check->charges[i];
+    return NULL;
+}
+
+/* Is it the first of this identity for as long as its window? */
+static bool count_refusal(struct observer *o, const struct check *check,
+                          const struct charge *charge, int64_t now, bool *is_logged)
+{
+    const char *policy = check->answer->policy, *rule = policy ? check->answer->rule : NULL;
+    struct top_entry *e;
+    bool is_first;
+
+    pthread_mutex_lock(&o->lock);
+    e = top_count(&o->top, policy, rule, charge->key, now);
+    is_first = e->logged_until <= now;
+    *is_logged = refusals_admit(&o->refusals, is_first, now);
+    if (is_first && *is_logged)
+        e->logged_until = now + charge->rule->window;
+    pthread_mutex_unlock(&o->lock);
+    return is_first;
+}
+
+static void tag_of(const struct observer *o, struct key key, char tag[TAG_HEX + 1])
+{
+    hash_tag(&o->secret, (struct span){ (const char *)&key, sizeof key }, tag);
+}
+
+static void refused(struct observer *o, const struct check *check, int64_t now)
+{
+    const struct charge *charge = deciding_charge(check);
+    bool is_first = false, is_logged;
+    char tag[TAG_HEX + 1];
+
+    /* That the store failed says nothing about who asked. */
+    if (!charge || check->answer->source == WEIR_FROM_FALLBACK)
+        is_logged = refusals_admit(&o->refusals, false, now);
+    else
+        is_first = count_refusal(o, check, charge, now, &is_logged);
+    if (!is_logged)
+        return;
+    if (charge)
+        tag_of(o, charge->key, tag);
+    refusals_write(&o->refusals, check->answer, charge ? tag : NULL, is_first);
+}
+
+void observer_answer(struct observer *o, const struct check *check, int64_t now)
+{
+    const weir_answer *a = check->answer;
+
+    if (check->verb != VERB_CHECK || check->peek)
+        return;
+    if (a->err) {
+        count_up(&o->errors[a->err], 1);
+        return;
+    }
+    if (a->rule_count == 0)
+        count(o, a, a->rule, a->allowed ? OUTCOME_ALLOWED : OUTCOME_DENIED);
+    for (size_t i = 0; i < a->rule_count; i++)
+        count(o, a, a->rules[i].rule, outcome_of(&a->rules[i]));
+    if (!a->allowed)
+        refused(o, check, now);
+}
+
+/* ---- the rest ------------------------------------------------------------------------- */
+
+void observer_time(struct observer *o, uint64_t ns, size_t n)
+{
+    if (n > 0)
+        histogram_add(&o->decision, ns, n);
+}
+
+void observer_commit(struct observer *o, uint64_t ns, size_t batch)
+{
+    histogram_add(&o->commit, ns, 1);
+    histogram_add(&o->batch, batch, 1);
+}
+
+void observer_request(struct observer *o, int protocol, int status)
+{
+    if (protocol == PROTOCOL_RESP)
+        count_up(&o->resp[status != 0], 1);
+    else if (protocol == PROTOCOL_HTTP && status >= 0 && status < OBSERVED_STATUSES)
+        count_up(&o->http[status], 1);
+}

@@ -1,0 +1,317 @@
+/* observers.c - what all loops have decided together, as text for Prometheus and as JSON. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/json.h"
+#include "server/exposition.h"
+#include "server/observation.h"
+
+/* ---- the sum --------------------------------------------------------------------------- */
+
+/* An observer that no loop has. NULL: out of memory. */
+static struct observer *sum_of(struct observer *const *all, size_t n)
+{
+    static const struct secret none;
+    struct observer *sum = observer_new(&none, NULL);
+
+    for (size_t i = 0; sum && i < n; i++) {
+        const struct observer *o = all[i];
+
+        series_merge(sum->series, o->series);
+        histogram_merge(&sum->decision, &o->decision);
+        histogram_merge(&sum->commit, &o->commit);
+        histogram_merge(&sum->batch, &o->batch);
+        for (size_t k = 0; k < OBSERVED_STATUSES; k++)
+            count_up(&sum->http[k], count_of(&o->http[k]));
+        for (size_t k = 0; k < 2; k++)
+            count_up(&sum->resp[k], count_of(&o->resp[k]));
+        for (size_t k = 0; k < OBSERVED_ERRORS; k++)
+            count_up(&sum->errors[k], count_of(&o->errors[k]));
+    }
+    return sum;
+}
+
+/* ---- Prometheus ------------------------------------------------------------------------ */
+
+static void write_series(struct buf *out, const struct series *s)
+{
+    for (int o = 0; o < OUTCOME_COUNT; o++)
+        for (int k = 0; k < SERIES_SOURCES; k++) {
+            const uint64_t n = count_of(&s->counts[o][k]);
+            struct sample sample;
+
+            if (n == 0)
+                continue;
+            sample = metric_name(out, "weir_decisions_total");
+            metric_label(&sample, "policy", s->policy);
+            metric_label(&sample, "rule", s->rule);
+            metric_label(&sample, "outcome", outcome_names[o]);
+            metric_label(&sample, "source", weir_source_name((weir_source)k));
+            metric_value(&sample, n);
+        }
+}
+
+static void write_request(struct buf *out, const char *protocol, const char *status, uint64_t n)
+{
+    struct sample sample;
+
+    if (n == 0)
+        return;
+    sample = metric_name(out, "weir_requests_total");
+    metric_label(&sample, "protocol", protocol);
+    metric_label(&sample, "status", status);
+    metric_value(&sample, n);
+}
+
+static void write_requests(struct buf *out, const struct observer *o)
+{
+    metric_begin(out, "weir_requests_total", "counter",
+                 "Requests answered, by protocol and HTTP status.");
+    for (int status = 0; status < OBSERVED_STATUSES; status++) {
+        char text[16];
+
+        snprintf(text, sizeof text, "%d", status);
+        write_request(out, "http", text, count_of(&o->http[status]));
+    }
+    write_request(out, "resp", "ok", count_of(&o->resp[0]));
+    write_request(out, "resp", "error", count_of(&o->resp[1]));
+}
+
+static void write_errors(struct buf *out, const struct observer *o)
+{
+    metric_begin(out, "weir_check_errors_total", "counter",
+                 "Checks that have no answer, by what was wrong with them.");
+    for (int err = WEIR_OK + 1; err < OBSERVED_ERRORS; err++) {
+        const uint64_t n = count_of(&o->errors[err]);
+        struct sample sample;
+
+        if (n == 0)
+            continue;
+        sample = metric_name(out, "weir_check_errors_total");
+        metric_label(&sample, "error", weir_err_name((weir_err)err));
+        metric_value(&sample, n);
+    }
+}
+
+void observers_metrics(struct observer *const *all, size_t n, struct buf *out)
+{
+    struct observer *sum = sum_of(all, n);
+
+    if (!sum) {
+        out->failed = true;
+        return;
+    }
+    metric_begin(out, "weir_decisions_total", "counter",
+                 "What rules decided. shadow_denied would have refused, but did not.");
+    for (size_t i = 0; i < sum->series->count; i++)
+        write_series(out, &sum->series->all[i]);
+    metric_histogram(out, "weir_decision_seconds",
+                     "From decoded to decided and kept, for each decision.", &sum->decision,
+                     1000000000);
+    metric_histogram(out, "weir_store_batch_size", "Decisions that shared a commit.", &sum->batch,
+                     1);
+    metric_histogram(out, "weir_journal_sync_seconds",
+                     "How long a commit took: writing the journal, and syncing it if asked.",
+                     &sum->commit, 1000000000);
+    write_requests(out, sum);
+    write_errors(out, sum);
+    observer_free(sum);
+}
+
+/* ---- JSON ------------------------------------------------------------------------------ */
+
+static uint64_t total(const struct series *s, enum outcome outcome)
+{
+    uint64_t n = 0;
+
+    for (size_t k = 0; k < SERIES_SOURCES; k++)
+        n += count_of(&s->counts[outcome][k]);
+    return n;
+}
+
+static bool is_used(const struct series *s)
+{
+    uint64_t n = 0;
+
+    for (int o = 0; o < OUTCOME_COUNT; o++)
+        n += total(s, (enum outcome)o);
+    return n > 0;
+}
+
+static void put_series(struct json *j, const struct series *s)
+{
+    const bool is_unnamed = strcmp(s->policy, SERIES_UNNAMED) == 0;
+
+    json_open(j, NULL, '{');
+    json_text(j, "policy", is_unnamed ? NULL : s->policy);
+    json_text(j, "rule", s->rule);
+    for (int o = 0; o < OUTCOME_COUNT; o++)
+        json_int(j, outcome_names[o], (int64_t)total(s, (enum outcome)o));
+    json_close(j, '}');
+}
+
+static void put_histogram(struct json *j, const char *name, const struct histogram *h)
+{
+    json_open(j, name, '{');
+    json_int(j, "count", (int64_t)histogram_count(h));
+    json_int(j, "sum", (int64_t)count_of(&h->sum));
+    json_int(j, "p50", (int64_t)histogram_quantile(h, 500));
+    json_int(j, "p90", (int64_t)histogram_quantile(h, 900));
+    json_int(j, "p99", (int64_t)histogram_quantile(h, 990));
+    json_int(j, "p999", (int64_t)histogram_quantile(h, 999));
+    json_close(j, '}');
+}
+
+static void put_requests(struct json *j, const struct observer *o)
+{
+    uint64_t http = 0, http_errors = 0;
+
+    for (int status = 0; status < OBSERVED_STATUSES; status++) {
+        http += count_of(&o->http[status]);
+        http_errors += status >= 500 ? count_of(&o->http[status]) : 0;
+    }
+    json_open(j, "requests", '{');
+    json_int(j, "http", (int64_t)http);
+    json_int(j, "http_5xx", (int64_t)http_errors);
+    json_int(j, "resp", (int64_t)(count_of(&o->resp[0]) + count_of(&o->resp[1])));
+    json_int(j, "resp_errors", (int64_t)count_of(&o->resp[1]));
+    json_close(j, '}');
+}
+
+void observers_stats(struct observer *const *all, size_t n, struct buf *out)
+{
+    struct observer *sum = sum_of(all, n);
+    struct json j = { .to = out };
+
+    if (!sum) {
+        out->failed = true;
+        return;
+    }
+    json_open(&j, "decisions", '[');
+    for (size_t i = 0; i < sum->series->count; i++)
+        if (is_used(&sum->series->all[i]))
+            put_series(&j, &sum->series->all[i]);
+    json_close(&j, ']');
+    put_requests(&j, sum);
+    put_histogram(&j, "decision_ns", &sum->decision);
+    put_histogram(&j, "commit_ns", &sum->commit);
+    put_histogram(&j, "batch_size", &sum->batch);
+    observer_free(sum);
+}
+
+/* ---- who is refused most ---------------------------------------------------------------- */
+
+struct ranking {
+    struct top *tops; /* copies, one a loop */
+    size_t loops;
+    struct top_entry *entries;
+    size_t count;
+};
+
+static bool ranking_init(struct ranking *r, struct observer *const *all, size_t n, int64_t now)
+{
+    *r = (struct ranking){ .tops = calloc(n, sizeof *r->tops), .loops = n };
+    r->entries = calloc(n, TOP_ENTRIES * sizeof *r->entries);
+    if (!r->tops || !r->entries)
+        return false;
+    for (size_t i = 0; i < n; i++) {
+        pthread_mutex_lock(&all[i]->lock);
+        r->tops[i] = all[i]->top;
+        pthread_mutex_unlock(&all[i]->lock);
+        top_forget(&r->tops[i], now);
+    }
+    return true;
+}
+
+static void ranking_done(struct ranking *r)
+{
+    free(r->tops);
+    free(r->entries);
+}
+
+/* Over all loops. One that has no entry for it may have displaced as much as its least. */
+static void add_up(struct ranking *r, size_t from, struct top_entry e)
+{
+    for (size_t i = 0; i < r->loops; i++) {
+        const struct top_entry *there = top_find(&r->tops[i], e.policy, e.rule, e.key);
+
+        if (i == from)
+            continue;
+        if (there && i < from) /* it was added up there */
+            return;
+        e.count += there ? there->count : top_least(&r->tops[i]);
+        e.error += there ? there->error : top_least(&r->tops[i]);
+        if (there && there->last > e.last)
+            e.last = there->last;
+    }
+    if (e.count > 0)
+        r->entries[r->count++] = e;
+}
+
+/* By what is certain, then by what may be. */
+static int compare_entries(const void *left, const void *right)
+{
+    const struct top_entry *a = left, *b = right;
+    const uint64_t sure_a = a->count - a->error, sure_b = b->count - b->error;
+
+    if (sure_a != sure_b)
+        return sure_a > sure_b ? -1 : 1;
+    if (a->count != b->count)
+        return a->count > b->count ? -1 : 1;
+    return memcmp(&a->key, &b->key, sizeof a->key);
+}
+
+static bool is_of_policy(const struct top_entry *e, const char *policy)
+{
+    return !policy || (e->policy && strcmp(e->policy, policy) == 0);
+}
+
+static void put_entry(struct json *j, const struct top_entry *e, const struct secret *secret)
+{
+    char tag[TAG_HEX + 1];
+
+    hash_tag(secret, (struct span){ (const char *)&e->key, sizeof e->key }, tag);
+    json_open(j, NULL, '{');
+    json_text(j, "policy", e->policy);
+    json_text(j, "rule", e->policy ? e->rule : "default");
+    json_text(j, "tag", tag);
+    json_int(j, "refused", (int64_t)e->count);
+    json_int(j, "error", (int64_t)e->error);
+    json_int(j, "last_ms", e->last);
+    json_close(j, '}');
+}
+
+void observers_top_at(struct observer *const *all, size_t n, size_t count, const char *policy,
+                      int64_t now, struct buf *out)
+{
+    struct json j = { .to = out };
+    struct ranking r;
+    size_t put = 0;
+
+    if (ranking_init(&r, all, n, now)) {
+        for (size_t i = 0; i < n; i++)
+            for (size_t k = 0; k < r.tops[i].count; k++)
+                if (is_of_policy(&r.tops[i].entries[k], policy))
+                    add_up(&r, i, r.tops[i].entries[k]);
+        qsort(r.entries, r.count, sizeof *r.entries, compare_entries);
+        json_open(&j, NULL, '[');
+        for (; put < count && put < r.count; put++)
+            put_entry(&j, &r.entries[put], &all[0]->secret);
+        json_close(&j, ']');
+    } else {
+        out->failed = true;
+    }
+    ranking_done(&r);
+}
+
+void observers_top(struct observer *const *all, size_t n, size_t count, const char *policy,
+                   struct buf *out)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_REALTIME, &now);
+    observers_top_at(all, n, count, policy, (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000,
+                     out);
+}

@@ -1,0 +1,84 @@
+/* series.c - decisions counted by policy, rule, outcome and source. */
+#include "server/series.h"
+
+#include <stdlib.h>
+
+const char *const outcome_names[OUTCOME_COUNT] = { "allowed", "denied", "shadow_denied" };
+
+static const char unnamed[] = SERIES_UNNAMED, other[] = SERIES_OTHER, default_rule[] = "default";
+
+enum { UNNAMED, OTHER, RESERVED }; /* places in all[] */
+
+struct series_table *series_new(void)
+{
+    struct series_table *t = calloc(1, sizeof *t); /* pages that no series needs stay untouched */
+
+    if (!t)
+        return NULL;
+    t->all[UNNAMED].policy = unnamed;
+    t->all[UNNAMED].rule = default_rule;
+    t->all[OTHER].policy = t->all[OTHER].rule = other;
+    t->last = &t->all[UNNAMED];
+    atomic_init(&t->count, RESERVED);
+    return t;
+}
+
+void series_free(struct series_table *t)
+{
+    free(t);
+}
+
+static size_t slot_of(const char *policy, const char *rule)
+{
+    uint64_t mixed = (uint64_t)(uintptr_t)policy * 0x9e3779b97f4a7c15u;
+
+    mixed = (mixed ^ (uint64_t)(uintptr_t)rule) * 0xbf58476d1ce4e5b9u;
+    return (size_t)(mixed >> 40) % (2 * SERIES_MOST);
+}
+
+static struct series *add(struct series_table *t, size_t slot, const char *policy, const char *rule)
+{
+    const size_t count = atomic_load_explicit(&t->count, memory_order_relaxed);
+    struct series *s = &t->all[count];
+
+    if (count == SERIES_MOST)
+        return &t->all[OTHER];
+    s->policy = policy;
+    s->rule = rule;
+    t->slots[slot] = (uint16_t)(count + 1);
+    atomic_store_explicit(&t->count, count + 1, memory_order_release); /* with its names */
+    return s;
+}
+
+struct series *series_find(struct series_table *t, const char *policy, const char *rule)
+{
+    size_t slot;
+
+    if (!policy || policy == unnamed)
+        return &t->all[UNNAMED];
+    if (policy == other)
+        return &t->all[OTHER];
+    if (t->last->policy == policy && t->last->rule == rule)
+        return t->last;
+    for (slot = slot_of(policy, rule); t->slots[slot] > 0; slot = (slot + 1) % (2 * SERIES_MOST)) {
+        struct series *s = &t->all[t->slots[slot] - 1];
+
+        if (s->policy == policy && s->rule == rule)
+            return t->last = s;
+    }
+    return t->last = add(t, slot, policy, rule);
+}
+
+void series_merge(struct series_table *into, const struct series_table *from)
+{
+    const size_t count = atomic_load_explicit(&from->count, memory_order_acquire);
+
+    for (size_t i = 0; i < count; i++) {
+        const struct series *s = &from->all[i];
+        struct series *sum = series_find(into, s->policy, s->rule);
+
+        for (size_t o = 0; o < OUTCOME_COUNT; o++)
+            for (size_t k = 0; k < SERIES_SOURCES; k++)
+                count_up(&sum->counts[o][k], count_of(&s->counts[o][k]));
+    }
+}

@@ -1,0 +1,233 @@
+/* settings.c - how a server is to run: defaults, the file, and whether it all goes together. */
+#include "server/settings.h"
+
+#include "base/diag.h"
+#include "base/show.h"
+#include "base/suggest.h"
+#include "net/listener.h"
+#include "policy/reader.h"
+#include "store/store.h"
+
+static const char *const scope_words[] = { "check", "admin", "metrics" };
+enum { SCOPE_COUNT = sizeof scope_words / sizeof *scope_words };
+
+/* ---- the lists ------------------------------------------------------------------------ */
+
+weir_err scope_read(struct span word, unsigned *scopes, weir_diag *diag)
+{
+    const char *near;
+
+    for (size_t i = 0; i < SCOPE_COUNT; i++)
+        if (span_is(word, scope_words[i])) {
+            *scopes |= 1u << i;
+            return WEIR_OK;
+        }
+    near = suggest(word, scope_words, SCOPE_COUNT);
+    return diag_fail(diag, WEIR_EOPTION, "there is no scope '%s': %s%s%s", show(word).text,
+                     near ? "did you mean '" : "it is one of ",
+                     near ? near : "check, admin, metrics", near ? "'?" : "");
+}
+
+weir_err settings_add_listener(struct server_settings *s, struct span address, weir_diag *diag)
+{
+    bool is_loopback;
+    char *copy;
+    weir_err err;
+
+    if (s->listen_count == SETTINGS_MOST_LISTENERS)
+        return diag_fail(diag, WEIR_EOPTION, "there are more than %d addresses to listen on",
+                         SETTINGS_MOST_LISTENERS);
+    copy = arena_text(&s->texts, address);
+    if (!copy)
+        return diag_fail(diag, WEIR_ENOMEM, "%s", weir_err_text(WEIR_ENOMEM));
+    err = listener_check(copy, &is_loopback, diag);
+    if (!err)
+        s->listen[s->listen_count++] = copy;
+    return err;
+}
+
+weir_err settings_add_token(struct server_settings *s, struct span path, unsigned scopes,
+                            weir_diag *diag)
+{
+    char *copy;
+
+    if (s->token_count == SETTINGS_MOST_TOKENS)
+        return diag_fail(diag, WEIR_EOPTION, "there are more than %d tokens", SETTINGS_MOST_TOKENS);
+    if (path.len == 0)
+        return diag_fail(diag, WEIR_EOPTION, "a token needs a file that it is read from");
+    copy = arena_text(&s->texts, path);
+    if (!copy)
+        return diag_fail(diag, WEIR_ENOMEM, "%s", weir_err_text(WEIR_ENOMEM));
+    s->tokens[s->token_count++] = (struct token_file){ copy, scopes };
+    return WEIR_OK;
+}
+
+weir_err settings_add_proxy(struct server_settings *s, struct span network, weir_diag *diag)
+{
+    weir_err err;
+
+    if (s->trusted_proxy_count == SETTINGS_MOST_PROXIES)
+        return diag_fail(diag, WEIR_EOPTION,
+                         "there are more than %d trusted proxies: join networks",
+                         SETTINGS_MOST_PROXIES);
+    err = cidr_read(network, &s->trusted_proxies[s->trusted_proxy_count], diag);
+    if (!err)
+        s->trusted_proxy_count++;
+    return err;
+}
+
+/* ---- loading -------------------------------------------------------------------------- */
+
+static void set_defaults(struct server_settings *s)
+{
+    const weir_allocator usual = alloc_or_default((weir_allocator){ 0 });
+
+    *s = (struct server_settings){
+        .store = "file:weir-data",
+        .listen = { "127.0.0.1:7878" },
+        .listen_count = 1,
+        .max_connections = 16384,
+        .idle_timeout_ms = 5 * 60 * 1000,
+        .request_timeout_ms = 10 * 1000,
+        .drain_timeout_ms = 10 * 1000,
+    };
+    arena_init(&s->texts, &usual);
+}
+
+static struct span directory_of(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+
+    return (struct span){ path, slash ? (size_t)(slash - path) + 1 : 0 };
+}
+
+/* The tree, or NULL; `problems` says why. */
+static const struct yaml *read_tree(struct reader *r, struct span text, struct arena *arena)
+{
+    struct yaml *root = NULL;
+
+    if (reader_check_size(r, text.len) || yaml_read(r->file, text, arena, r->problems, &root))
+        return NULL;
+    return root;
+}
+
+static weir_err read_config(struct server_settings *s, struct problems *problems)
+{
+    struct reader r = { s->config, problems };
+    struct arena arena;
+    struct buf bytes;
+    const struct yaml *root = NULL;
+
+    arena_init(&arena, &s->texts.allocator);
+    buf_init(&bytes, &s->texts.allocator);
+    if (!reader_read_file(&r, s->config, &bytes))
+        root = read_tree(&r, buf_span(&bytes), &arena);
+    if (root)
+        settings_read(s, root, directory_of(s->config), s->config, problems);
+    buf_done(&bytes);
+    arena_done(&arena);
+    if (problems->lines.failed || (!root && problems->count == 0))
+        return WEIR_ENOMEM;
+    problems_order(problems, 0);
+    return problems->count > 0 ? WEIR_EPOLICY : WEIR_OK;
+}
+
+weir_err settings_load(struct server_settings *s, const char *config, weir_diag *diag)
+{
+    struct problems problems;
+    weir_err err;
+
+    set_defaults(s);
+    if (!config)
+        return WEIR_OK;
+    problems_init(&problems, &s->texts.allocator);
+    s->config = arena_text(&s->texts, span_of(config));
+    err = s->config ? read_config(s, &problems) : WEIR_ENOMEM;
+    if (err == WEIR_ENOMEM)
+        diag_set(diag, "%s", weir_err_text(err));
+    else if (err)
+        problems_to_diag(&problems, diag);
+    problems_done(&problems);
+    if (err)
+        settings_done(s);
+    return err;
+}
+
+void settings_done(struct server_settings *s)
+{
+    arena_done(&s->texts);
+}
+
+void settings_lint(const char *file, struct span text, struct problems *problems)
+{
+    struct server_settings s;
+    struct problems of_yaml;
+    struct reader r = { file, &of_yaml };
+    struct arena arena;
+    const struct yaml *root;
+
+    set_defaults(&s);
+    arena_init(&arena, &s.texts.allocator);
+    problems_init(&of_yaml, &s.texts.allocator);
+    root = read_tree(&r, text, &arena);
+    if (root)
+        settings_read(&s, root, (struct span){ "", 0 }, file, problems);
+    problems_done(&of_yaml);
+    arena_done(&arena);
+    settings_done(&s);
+}
+
+/* ---- do they go together? ------------------------------------------------------------- */
+
+/* Whoever can reach the server must be somebody that we let in. */
+static weir_err check_strangers(const struct server_settings *s, weir_diag *diag)
+{
+    const bool wants_certificates = s->tls_client_ca && !s->allows_plain;
+
+    for (size_t i = 0; i < s->listen_count; i++) {
+        bool is_loopback = false;
+        weir_err err = listener_check(s->listen[i], &is_loopback, diag);
+
+        if (err)
+            return err;
+        if (!is_loopback && s->token_count == 0 && !wants_certificates)
+            return diag_fail(diag, WEIR_EOPTION,
+                             "others can reach %s, and nothing would keep them out: add a token "
+                             "(--token-file check:FILE, or `tokens` in the file), ask for client "
+                             "certificates (--tls-client-ca), or listen on 127.0.0.1",
+                             s->listen[i]);
+    }
+    return WEIR_OK;
+}
+
+static weir_err check_tls(const struct server_settings *s, weir_diag *diag)
+{
+    if (!s->tls_cert != !s->tls_key)
+        return diag_fail(diag, WEIR_EOPTION, "TLS needs a certificate and its key: %s is missing",
+                         s->tls_cert ? "--tls-key (`tls: {key: FILE}`)"
+                                     : "--tls-cert (`tls: {cert: FILE}`)");
+    if (s->tls_client_ca && !s->tls_cert)
+        return diag_fail(diag, WEIR_EOPTION,
+                         "client certificates need TLS: add --tls-cert and --tls-key (`tls: {cert: "
+                         "FILE, key: FILE}`)");
+    if (s->allows_plain && !s->tls_cert)
+        return diag_fail(
+            diag, WEIR_EOPTION,
+            "allow_plain is for a server with TLS: without, all connections are plain");
+    return WEIR_OK;
+}
+
+weir_err settings_check(struct server_settings *s, weir_diag *diag)
+{
+    weir_err err;
+
+    if (s->listen_count == 0)
+        return diag_fail(diag, WEIR_EOPTION, "there is no address to listen on");
+    if (s->sync && !store_directory(s->store))
+        return diag_fail(diag, WEIR_EOPTION,
+                         "sync is for a store on disk: use file:DIR, or leave it out");
+    err = check_tls(s, diag);
+    if (!err)
+        err = check_strangers(s, diag);
+    return err;
+}
