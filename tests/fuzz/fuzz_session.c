@@ -1,0 +1,74 @@
+/* fuzz_session.c - whole sessions: bytes of strangers into a server, in whatever pieces.
+ *
+ * The first byte says how the rest is cut. Whatever is said, the server must stand, and answer the
+ * next one as it should. */
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "wire/house.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static const char policies[] = "version: 1\n"
+                               "policies:\n"
+                               "  login: {limit: 5 per 15m, by: ip}\n"
+                               "  api: {limit: 10 per 1s, by: [tenant, route]}\n";
+
+static struct house house;
+
+static void close_house(void)
+{
+    house_close(&house);
+}
+
+static void open_house(void)
+{
+    static const struct server_settings settings = { .trusts_client_clock = true };
+
+    house_open(&house, policies, &settings);
+    atexit(close_house);
+}
+
+static void must_answer_ping(void)
+{
+    static const char ping[] = "*1\r\n$4\r\nPING\r\n";
+    const weir_allocator allocator = alloc_or_default((weir_allocator){ 0 });
+    int fd = house_connect(&house);
+    struct buf heard;
+
+    buf_init(&heard, &allocator);
+    if (!house_say(&house, fd, span_of(ping), &heard) || !span_is(buf_span(&heard), "+PONG\r\n"))
+        abort();
+    buf_done(&heard);
+    close(fd);
+    house_turn(&house);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    const weir_allocator allocator = alloc_or_default((weir_allocator){ 0 });
+    struct buf heard;
+    size_t piece;
+    int fd;
+
+    if (house.folder[0] == '\0')
+        open_house();
+    if (size < 2)
+        return 0;
+    piece = data[0] ? data[0] : size;
+    house.now += 1000;
+    fd = house_connect(&house);
+    buf_init(&heard, &allocator);
+    for (size_t at = 1; at < size; at += piece) {
+        const size_t len = size - at < piece ? size - at : piece;
+
+        if (!house_say(&house, fd, (struct span){ (const char *)data + at, len }, &heard))
+            break;
+    }
+    buf_done(&heard);
+    close(fd);
+    house_turn(&house);
+    must_answer_ping();
+    return 0;
+}

@@ -1,0 +1,281 @@
+/* test_connections.c - connections that behave badly, and that there are many of. */
+#include <errno.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "unit/support.h"
+#include "wire/house.h"
+
+static const char policies[] = "version: 1\n"
+                               "policies:\n"
+                               "  login: {limit: 5 per 15m, by: ip}\n";
+static const char ping[] = "*1\r\n$4\r\nPING\r\n", pong[] = "+PONG\r\n";
+static const char health[] = "GET /healthz HTTP/1.1\r\nHost: weir\r\n\r\n";
+
+static struct buf new_buf(void)
+{
+    const weir_allocator allocator = heap();
+    struct buf b;
+
+    buf_init(&b, &allocator);
+    return b;
+}
+
+/* What comes until the connection is closed. */
+static void hear_to_the_end(struct house *h, int fd, struct buf *heard)
+{
+    for (;;) {
+        char bytes[65536];
+        ssize_t n = read(fd, bytes, sizeof bytes);
+
+        if (n > 0)
+            buf_add(heard, (struct span){ bytes, (size_t)n });
+        else if (n == 0 || errno != EAGAIN)
+            return;
+        else
+            house_turn(h);
+    }
+}
+
+static bool begins_with(const struct buf *b, const char *text)
+{
+    return b->len >= strlen(text) && memcmp(b->at, text, strlen(text)) == 0;
+}
+
+static void a_client_that_sends_no_more_still_gets_its_answers(void **state)
+{
+    struct house h;
+    struct buf heard = new_buf();
+    int fd;
+
+    (void)state;
+    house_open(&h, policies, NULL);
+    fd = house_connect(&h);
+    assert_int_equal(write(fd, ping, strlen(ping)), (ssize_t)strlen(ping));
+    shutdown(fd, SHUT_WR);
+    hear_to_the_end(&h, fd, &heard);
+    assert_string_equal(heard.at, pong);
+    close(fd);
+    house_close(&h);
+    buf_done(&heard);
+}
+
+static void a_client_that_vanishes_leaves_nothing_behind(void **state)
+{
+    static const char half[] =
+        "POST /v1/check HTTP/1.1\r\nHost: weir\r\nContent-Length: 100\r\n\r\n{";
+    struct house h;
+
+    (void)state;
+    house_open(&h, policies, NULL);
+    for (size_t len = 0; len < sizeof half; len++) {
+        struct linger at_once = { .l_onoff = 1 };
+        int fd = house_connect(&h);
+
+        assert_int_equal(write(fd, half, len), (ssize_t)len);
+        if (len % 2 == 0)
+            setsockopt(fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
+        close(fd);
+        house_turn(&h);
+    }
+    for (int i = 0; i < 100 && atomic_load(&h.server.connections) > 0; i++)
+        house_turn(&h);
+    assert_int_equal(atomic_load(&h.server.connections), 0);
+    house_close(&h);
+}
+
+/* It is not read from, what waits for it stays bounded, and once it listens it has missed nothing. */
+static void a_client_that_does_not_listen_is_held_back(void **state)
+{
+    enum { MOST = 1 << 20 };
+    struct house h;
+    struct buf heard = new_buf(), said = new_buf();
+    size_t sent = 0, stuck = 0, asked;
+    const struct conn *c;
+    int fd;
+
+    (void)state;
+    house_open(&h, policies, NULL);
+    fd = house_connect(&h);
+    c = h.server.loops[0].conns.first;
+    while (said.len < 65536)
+        buf_text(&said, ping);
+    while (sent < MOST * 64u && stuck < 10) {
+        ssize_t n = write(fd, said.at + sent % strlen(ping), said.len - sent % strlen(ping));
+
+        stuck = n > 0 ? 0 : stuck + 1;
+        sent += n > 0 ? (size_t)n : 0;
+        house_turn(&h);
+        assert_true(c->unsent.len + c->sending.len < MOST);
+        assert_true(c->rest.len < MOST);
+    }
+    assert_int_equal(stuck, 10); /* it does not take everything */
+    asked = sent / strlen(ping);
+    shutdown(fd, SHUT_WR);
+    hear_to_the_end(&h, fd, &heard);
+    assert_int_equal(heard.len, asked * strlen(pong));
+    close(fd);
+    house_close(&h);
+    buf_done(&heard);
+    buf_done(&said);
+}
+
+static void thousands_in_one_pipeline_are_answered_in_order(void **state)
+{
+    enum { COUNT = 20000 };
+    struct house h;
+    struct buf heard = new_buf(), said = new_buf(), wanted = new_buf();
+    int fd;
+
+    (void)state;
+    house_open(&h, policies, NULL);
+    fd = house_connect(&h);
+    for (int i = 0; i < COUNT; i++) {
+        char word[16];
+        int len = snprintf(word, sizeof word, "%d", i);
+
+        if (i % 3 == 0) { /* some wait for a commit, others do not */
+            buf_text(&said, "*3\r\n$10\r\nWEIR.CHECK\r\n$5\r\nlogin\r\n$7\r\n1.2.3.4\r\n");
+            if (i / 3 < 5)
+                buf_printf(&wanted, "*7\r\n:1\r\n:5\r\n:%d\r\n:0\r\n:900000\r\n", 4 - i / 3);
+            else
+                buf_text(&wanted, "*7\r\n:0\r\n:5\r\n:0\r\n:900000\r\n:900000\r\n");
+            buf_text(&wanted, "$7\r\ndefault\r\n$5\r\nstore\r\n");
+        } else {
+            buf_printf(&said, "*2\r\n$4\r\nECHO\r\n$%d\r\n%s\r\n", len, word);
+            buf_printf(&wanted, "$%d\r\n%s\r\n", len, word);
+        }
+    }
+    for (size_t at = 0; at < said.len;) {
+        const size_t piece = said.len - at < 50000 ? said.len - at : 50000;
+
+        assert_true(house_say(&h, fd, (struct span){ said.at + at, piece }, &heard));
+        at += piece;
+    }
+    shutdown(fd, SHUT_WR);
+    hear_to_the_end(&h, fd, &heard);
+    assert_int_equal(heard.len, wanted.len);
+    assert_memory_equal(heard.at, wanted.at, wanted.len);
+    close(fd);
+    house_close(&h);
+    buf_done(&heard);
+    buf_done(&said);
+    buf_done(&wanted);
+}
+
+static void beyond_the_ceiling_a_refusal_is_polite(void **state)
+{
+    struct server_settings settings = { .max_connections = 2 };
+    struct house h;
+    struct buf http = new_buf(), resp = new_buf(), later = new_buf();
+    int first, second, third, fourth;
+
+    (void)state;
+    house_open(&h, policies, &settings);
+    first = house_connect(&h);
+    second = house_connect(&h);
+    third = house_connect(&h);
+    fourth = house_connect(&h);
+    house_say(&h, third, span_of(health), &http);
+    assert_true(begins_with(&http, "HTTP/1.1 503 "));
+    assert_non_null(strstr(http.at, "too many connections"));
+    house_say(&h, fourth, span_of(ping), &resp);
+    assert_true(begins_with(&resp, "-ERR "));
+    assert_non_null(strstr(resp.at, "too many connections"));
+    close(first);
+    close(third);
+    close(fourth);
+    for (int i = 0; i < 10; i++)
+        house_turn(&h);
+    first = house_connect(&h);
+    house_say(&h, first, span_of(ping), &later);
+    assert_string_equal(later.at, pong);
+    assert_int_equal(atomic_load(&h.server.refused_connections), 2);
+    close(first);
+    close(second);
+    house_close(&h);
+    buf_done(&http);
+    buf_done(&resp);
+    buf_done(&later);
+}
+
+/* Byte by byte does not help: the time is that of the whole request. */
+static void a_request_that_does_not_end_is_ended(void **state)
+{
+    struct server_settings settings = { .request_timeout_ms = 30 };
+    struct house h;
+    struct buf heard = new_buf();
+    int fd;
+
+    (void)state;
+    house_open(&h, policies, &settings);
+    fd = house_connect(&h);
+    assert_true(house_say(&h, fd, span_of("GET / HTTP/1.1\r\nHost: weir\r\nX: "), &heard));
+    for (int i = 0; heard.len == 0 && house_say(&h, fd, span_of("a"), &heard); i++)
+        for (int k = 0; k < 100; k++)
+            house_turn(&h);
+    hear_to_the_end(&h, fd, &heard);
+    assert_true(begins_with(&heard, "HTTP/1.1 408 "));
+    close(fd);
+    house_close(&h);
+    buf_done(&heard);
+}
+
+static void a_connection_that_says_nothing_is_closed(void **state)
+{
+    struct server_settings settings = { .idle_timeout_ms = 30 };
+    struct house h;
+    struct buf heard = new_buf();
+    int fd;
+
+    (void)state;
+    house_open(&h, policies, &settings);
+    fd = house_connect(&h);
+    hear_to_the_end(&h, fd, &heard);
+    assert_int_equal(heard.len, 0);
+    close(fd);
+    house_close(&h);
+    buf_done(&heard);
+}
+
+/* What has begun is finished; what is idle goes at once. */
+static void draining_ends_idle_connections_and_finishes_the_others(void **state)
+{
+    struct house h;
+    struct buf idle_heard = new_buf(), busy_heard = new_buf();
+    int idle, busy;
+
+    (void)state;
+    house_open(&h, policies, NULL);
+    idle = house_connect(&h);
+    busy = house_connect(&h);
+    assert_true(house_say(&h, busy, (struct span){ ping, 5 }, &busy_heard));
+    atomic_store(&h.server.is_draining, true);
+    loop_wake(&h.server.loops[0]);
+    house_turn(&h);
+    hear_to_the_end(&h, idle, &idle_heard);
+    house_say(&h, busy, span_of(ping + 5), &busy_heard);
+    hear_to_the_end(&h, busy, &busy_heard);
+    assert_string_equal(busy_heard.at, pong);
+    close(idle);
+    close(busy);
+    house_close(&h);
+    buf_done(&idle_heard);
+    buf_done(&busy_heard);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_client_that_sends_no_more_still_gets_its_answers),
+        cmocka_unit_test(a_client_that_vanishes_leaves_nothing_behind),
+        cmocka_unit_test(a_client_that_does_not_listen_is_held_back),
+        cmocka_unit_test(thousands_in_one_pipeline_are_answered_in_order),
+        cmocka_unit_test(beyond_the_ceiling_a_refusal_is_polite),
+        cmocka_unit_test(a_request_that_does_not_end_is_ended),
+        cmocka_unit_test(a_connection_that_says_nothing_is_closed),
+        cmocka_unit_test(draining_ends_idle_connections_and_finishes_the_others),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
