@@ -4,12 +4,16 @@
 
 #include "base/buf.h"
 #include "base/span.h"
+#include "proto/http_lines.h"
 #include "proto/parse.h"
 
 enum {
-    HTTP_MAX_HEAD = 16 * 1024,
-    HTTP_MAX_HEADERS = 64,
+    HTTP_MAX_TARGET = 8 * 1024,
+    HTTP_MAX_HEAD = 16 * 1024, /* and as much again for the trailers */
     HTTP_MAX_BODY = 1024 * 1024,
+    HTTP_MAX_CHUNK_LINE = 256, /* the size of a chunk, and its extensions */
+    /* All the bytes of a request: small chunks take several times the room of what is in them. */
+    HTTP_MAX_REQUEST = 2 * HTTP_MAX_HEAD + 2 * HTTP_MAX_BODY,
 };
 
 enum http_method {
@@ -22,14 +26,10 @@ enum http_method {
     HTTP_OTHER
 };
 
-struct http_header {
-    struct span name, value; /* the value without the blanks around it */
-};
-
 /* Spans live as long as the bytes; a NUL follows the path, the query and each header's value. */
 struct http_request {
     enum http_method method;
-    struct span path, query; /* as sent: not decoded; the query without its '?' */
+    struct span path, query; /* as sent: not decoded; the query without its '?'. "*" for OPTIONS */
     struct http_header headers[HTTP_MAX_HEADERS];
     size_t header_count;
     struct span body; /* of a chunked one, the chunks joined */
@@ -39,14 +39,16 @@ struct http_request {
 
 /* One a connection: how far a request has been read that is not all there yet. */
 struct http_parser {
-    size_t scanned;  /* no end of the head before here */
+    size_t scanned;  /* the line that is being read does not end before here */
     size_t head_len; /* 0: its end has not come */
-    size_t next;     /* body bytes up to here are read; of a chunked one, joined below */
+    size_t next;     /* the body is read up to here; of a chunked one, joined behind the head */
     size_t body_len;
-    bool is_chunked,
-        wants_continue; /* it said `Expect: 100-continue`, and nothing of its body came */
-    int status;         /* PARSE_BAD: 400, 413, 414, 431, 501 or 505 … */
-    const char *why;    /* … and what is wrong, in a sentence */
+    size_t trailer_len;
+    bool is_chunked, is_last_chunk_read;
+    bool wants_continue; /* it said `Expect: 100-continue`, and nothing of its body came; the
+                            caller may clear it */
+    int status;          /* PARSE_BAD: 400, 413, 414, 417, 431, 501 or 505 … */
+    const char *why;     /* … and what is wrong, in a sentence */
 };
 
 /* PARSE_MORE: call again with the same bytes (which may have moved) and more behind them. Changes
@@ -57,8 +59,8 @@ enum parse http_parse(struct http_parser *p, char *bytes, size_t len, struct htt
 /* The value of the first header of this name (lower case), or .at NULL. */
 struct span http_header(const struct http_request *r, const char *name);
 
-/* The next `name=value` of a query, decoded in place (%XX, '+'), each with a NUL behind it. False:
- * there is none left, or it is not valid: then *bad is set. */
+/* The next `name=value` of a query, decoded in place (%XX, '+'), each with a NUL behind it and none
+ * inside. False: there is none left, or it is not valid: then *bad is set. */
 bool http_query_next(struct span *query, struct span *name, struct span *value, bool *bad);
 
 const char *http_reason(int status); /* "Too Many Requests" */

@@ -1,0 +1,25 @@
+/* http_lines.h - a head taken apart: a target, a version, names and values. */
+#ifndef WEIR_PROTO_HTTP_LINES_H
+#define WEIR_PROTO_HTTP_LINES_H
+
+#include "base/span.h"
+
+enum { HTTP_MAX_HEADERS = 64 };
+
+struct http_header {
+    struct span name, value; /* the value without the blanks around it */
+};
+
+struct http_lines {
+    struct http_header *headers; /* the caller's, HTTP_MAX_HEADERS of them */
+    size_t count;
+    struct span target;
+    int major, minor;
+    int status; /* what to answer if it is malformed … */
+    const char *why;
+};
+
+/* `head` is all of it, with the empty line at its end. False: it is malformed. Changes nothing. */
+bool http_lines_split(struct http_lines *lines, const char *head, size_t len);
+
+#endif
