@@ -15,6 +15,9 @@ enum {
     LISTENER_UNIX_MODE = 0660, /* of a Unix socket: this user and group */
 };
 
+/* What LISTEN_FDNAMES calls a socket that a predecessor opened for an address of its settings. */
+#define LISTENER_OWN_NAME "weir-own"
+
 struct listener {
     int fd;      /* bound, listening, non-blocking, closed on exec */
     size_t loop; /* whose it is, unless is_shared */

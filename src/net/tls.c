@@ -1,0 +1,487 @@
+/* tls.c - TLS over bytes, by OpenSSL 3.
+ *
+ * OpenSSL reads from and writes to the caller's memory through a BIO of our own: the ciphertext
+ * that just arrived, and the buffer of what is to be sent. WHY NOT memory BIOs: they copy, and
+ * keep the largest buffer they ever needed for as long as the connection lives.
+ *
+ * RULES
+ *   T1  Memory does not grow with what the other side sends: a record has an end, sessions are in
+ *       tickets, and what waits for the end of the handshake has a bound.
+ *   T2  OpenSSL's queue of errors is empty before and after every call: it is the thread's, and
+ *       another connection would take what is left in it for its own. */
+#include "net/tls.h"
+
+#include <errno.h>
+#include <openssl/err.h>
+#include <openssl/pem.h>
+#include <openssl/ssl.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+
+#include "base/diag.h"
+
+enum { RECORD = 16 * 1024 }; /* the most plain text that one record has */
+
+struct tls_context {
+    atomic_long references;
+    SSL_CTX *ssl;
+    BIO_METHOD *bio;
+    int64_t expires;
+    char warning[320];
+};
+
+struct tls {
+    struct tls_context *context;
+    SSL *ssl;
+    struct span in;    /* of the call that is under way */
+    struct buf *out;   /* the same */
+    struct buf kept;   /* plain text that waits for the end of the handshake */
+    unsigned long why; /* OpenSSL's number of what went wrong */
+    bool has_failed;
+};
+
+/* ---- the BIO --------------------------------------------------------------------------- */
+
+static int bio_read(BIO *bio, char *into, int room)
+{
+    struct tls *t = BIO_get_data(bio);
+    size_t n = t->in.len;
+
+    BIO_clear_retry_flags(bio);
+    if (n == 0) {
+        BIO_set_retry_read(bio);
+        return -1;
+    }
+    if (n > (size_t)room)
+        n = (size_t)room;
+    memcpy(into, t->in.at, n);
+    t->in.at += n;
+    t->in.len -= n;
+    return (int)n;
+}
+
+static int bio_write(BIO *bio, const char *bytes, int len)
+{
+    struct tls *t = BIO_get_data(bio);
+
+    BIO_clear_retry_flags(bio);
+    if (!t->out)
+        return -1;
+    buf_add(t->out, (struct span){ bytes, (size_t)len });
+    return t->out->failed ? -1 : len;
+}
+
+static long bio_control(BIO *bio, int command, long number, void *at)
+{
+    (void)bio;
+    (void)number;
+    (void)at;
+    return command == BIO_CTRL_FLUSH;
+}
+
+static BIO_METHOD *new_bio_method(void)
+{
+    /* A type of one's own is only for finding it in a chain, and there are few numbers. */
+    BIO_METHOD *m = BIO_meth_new(BIO_TYPE_SOURCE_SINK, "weir");
+
+    if (m && BIO_meth_set_read(m, bio_read) && BIO_meth_set_write(m, bio_write) &&
+        BIO_meth_set_ctrl(m, bio_control))
+        return m;
+    BIO_meth_free(m);
+    return NULL;
+}
+
+/* ---- contexts -------------------------------------------------------------------------- */
+
+/* The first thing that OpenSSL complained of. */
+static const char *reason(void)
+{
+    const char *text = ERR_reason_error_string(ERR_peek_error());
+
+    return text ? text : "unknown reason";
+}
+
+static bool is_not_pem(void)
+{
+    unsigned long e = ERR_peek_last_error(), first = ERR_peek_error();
+
+    return (ERR_GET_LIB(e) == ERR_LIB_PEM && ERR_GET_REASON(e) == PEM_R_NO_START_LINE) ||
+           (ERR_GET_LIB(first) == ERR_LIB_PEM && ERR_GET_REASON(first) == PEM_R_NO_START_LINE) ||
+           ERR_GET_LIB(first) == ERR_LIB_OSSL_DECODER;
+}
+
+static weir_err can_read(const char *what, const char *file, weir_diag *diag)
+{
+    FILE *f = fopen(file, "re");
+    struct stat st;
+    bool is_file;
+
+    if (!f)
+        return diag_fail(diag, WEIR_EOPTION, "TLS: cannot read the %s %s: %s", what, file,
+                         strerror(errno));
+    is_file = fstat(fileno(f), &st) == 0 && !S_ISDIR(st.st_mode);
+    fclose(f);
+    return is_file ? WEIR_OK
+                   : diag_fail(diag, WEIR_EOPTION, "TLS: the %s %s is no file", what, file);
+}
+
+/* Nobody is there to be asked for a passphrase. */
+static int no_passphrase(char *into, int room, int is_writing, void *was_asked)
+{
+    (void)into;
+    (void)room;
+    (void)is_writing;
+    *(bool *)was_asked = true;
+    return -1;
+}
+
+static void warn(struct tls_context *t, const char *file, const char *what)
+{
+    size_t len = strlen(t->warning);
+
+    snprintf(t->warning + len, sizeof t->warning - len, "%s%s %s", len > 0 ? "; " : "", file, what);
+}
+
+static weir_err load_certificate(struct tls_context *t, const char *file, weir_diag *diag)
+{
+    const ASN1_TIME *begins, *ends;
+    struct tm tm = { 0 };
+    X509 *certificate;
+    weir_err err = can_read("certificate", file, diag);
+
+    if (err)
+        return err;
+    if (SSL_CTX_use_certificate_chain_file(t->ssl, file) != 1)
+        return diag_fail(diag, WEIR_EOPTION,
+                         is_not_pem() ? "TLS: %s has no certificate in PEM: it should begin with "
+                                        "-----BEGIN CERTIFICATE-----"
+                                      : "TLS: the certificate %s cannot be used: %s",
+                         file, reason());
+    certificate = SSL_CTX_get0_certificate(t->ssl);
+    begins = X509_get0_notBefore(certificate);
+    ends = X509_get0_notAfter(certificate);
+    if (ASN1_TIME_to_tm(ends, &tm) == 1)
+        t->expires = (int64_t)timegm(&tm);
+    if (X509_cmp_current_time(ends) < 0)
+        warn(t, file, "has expired: clients will refuse it");
+    else if (X509_cmp_current_time(begins) > 0)
+        warn(t, file, "is not valid yet: clients will refuse it");
+    return WEIR_OK;
+}
+
+static weir_err load_key(struct tls_context *t, const char *file, const char *cert, weir_diag *diag)
+{
+    bool has_passphrase = false;
+    weir_err err = can_read("key", file, diag);
+    struct stat st;
+    int loaded;
+
+    if (err)
+        return err;
+    SSL_CTX_set_default_passwd_cb(t->ssl, no_passphrase);
+    SSL_CTX_set_default_passwd_cb_userdata(t->ssl, &has_passphrase);
+    loaded = SSL_CTX_use_PrivateKey_file(t->ssl, file, SSL_FILETYPE_PEM);
+    SSL_CTX_set_default_passwd_cb_userdata(t->ssl, NULL);
+    SSL_CTX_set_default_passwd_cb(t->ssl, NULL);
+    if (has_passphrase)
+        return diag_fail(diag, WEIR_EOPTION,
+                         "TLS: the key %s has a passphrase; give one without: `openssl pkey -in "
+                         "KEY -out NEW` writes it",
+                         file);
+    if (loaded != 1 && ERR_GET_REASON(ERR_peek_last_error()) == X509_R_KEY_VALUES_MISMATCH)
+        return diag_fail(diag, WEIR_EOPTION,
+                         "TLS: the key %s does not belong to the certificate %s", file, cert);
+    if (loaded != 1)
+        return diag_fail(diag, WEIR_EOPTION,
+                         is_not_pem() ? "TLS: %s has no private key in PEM: it should begin with "
+                                        "-----BEGIN PRIVATE KEY-----"
+                                      : "TLS: the key %s cannot be used: %s",
+                         file, reason());
+    if (SSL_CTX_check_private_key(t->ssl) != 1)
+        return diag_fail(diag, WEIR_EOPTION,
+                         "TLS: the key %s does not belong to the certificate %s", file, cert);
+    if (stat(file, &st) == 0 && (st.st_mode & S_IRWXO) != 0)
+        warn(t, file, "can be read by every user of this machine: `chmod o= FILE`");
+    return WEIR_OK;
+}
+
+static weir_err load_client_ca(struct tls_context *t, const char *file, weir_diag *diag)
+{
+    weir_err err = can_read("client CA", file, diag);
+    STACK_OF(X509_NAME) * names;
+
+    if (err)
+        return err;
+    names = SSL_load_client_CA_file(file);
+    if (!names || SSL_CTX_load_verify_file(t->ssl, file) != 1) {
+        sk_X509_NAME_pop_free(names, X509_NAME_free);
+        return diag_fail(diag, WEIR_EOPTION, "TLS: the client CA %s has no certificates in PEM: %s",
+                         file, reason());
+    }
+    SSL_CTX_set_client_CA_list(t->ssl, names); /* takes them over */
+    SSL_CTX_set_verify(t->ssl, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, NULL);
+    return WEIR_OK;
+}
+
+/* Who asks for a protocol gets HTTP/1.1 or nothing; RESP has no name there, and does not ask. */
+static int select_protocol(SSL *ssl, const unsigned char **out, unsigned char *out_len,
+                           const unsigned char *offered, unsigned offered_len, void *ctx)
+{
+    static const unsigned char spoken[] = "\x08http/1.1";
+
+    (void)ssl;
+    (void)ctx;
+    return SSL_select_next_proto((unsigned char **)out, out_len, spoken, sizeof spoken - 1, offered,
+                                 offered_len) == OPENSSL_NPN_NEGOTIATED
+               ? SSL_TLSEXT_ERR_OK
+               : SSL_TLSEXT_ERR_ALERT_FATAL;
+}
+
+static bool set_up(SSL_CTX *ssl)
+{
+    static const unsigned char scope[] = "weir"; /* tickets are good for this server */
+
+    SSL_CTX_set_options(ssl, SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION |
+                                 SSL_OP_CIPHER_SERVER_PREFERENCE);
+    SSL_CTX_set_mode(ssl, SSL_MODE_RELEASE_BUFFERS);
+    SSL_CTX_set_session_cache_mode(ssl, SSL_SESS_CACHE_OFF);
+    SSL_CTX_set_alpn_select_cb(ssl, select_protocol, NULL);
+    return SSL_CTX_set_min_proto_version(ssl, TLS1_2_VERSION) == 1 &&
+           SSL_CTX_set_session_id_context(ssl, scope, sizeof scope - 1) == 1;
+}
+
+weir_err tls_context_new(const char *cert, const char *key, const char *client_ca,
+                         struct tls_context **out, weir_diag *diag)
+{
+    struct tls_context *t = calloc(1, sizeof *t);
+    weir_err err = WEIR_ENOMEM;
+
+    ERR_clear_error();
+    if (!t)
+        goto out;
+    atomic_init(&t->references, 1);
+    t->bio = new_bio_method();
+    t->ssl = SSL_CTX_new(TLS_server_method());
+    if (!t->bio || !t->ssl || !set_up(t->ssl))
+        goto out;
+    err = load_certificate(t, cert, diag);
+    if (!err)
+        err = load_key(t, key, cert, diag);
+    if (!err && client_ca)
+        err = load_client_ca(t, client_ca, diag);
+out:
+    if (err == WEIR_ENOMEM)
+        diag_set(diag, "TLS: %s", weir_err_text(err));
+    if (err) {
+        tls_context_unref(t);
+        t = NULL;
+    }
+    ERR_clear_error();
+    *out = t;
+    return err;
+}
+
+struct tls_context *tls_context_ref(struct tls_context *t)
+{
+    atomic_fetch_add_explicit(&t->references, 1, memory_order_relaxed);
+    return t;
+}
+
+void tls_context_unref(struct tls_context *t)
+{
+    if (!t || atomic_fetch_sub_explicit(&t->references, 1, memory_order_acq_rel) != 1)
+        return;
+    SSL_CTX_free(t->ssl);
+    BIO_meth_free(t->bio);
+    free(t);
+}
+
+const char *tls_context_warning(const struct tls_context *t)
+{
+    return t->warning[0] ? t->warning : NULL;
+}
+
+int64_t tls_context_expires(const struct tls_context *t)
+{
+    return t->expires;
+}
+
+void tls_current_init(struct tls_current *c, struct tls_context *context)
+{
+    pthread_mutex_init(&c->lock, NULL);
+    c->context = context;
+}
+
+void tls_current_done(struct tls_current *c)
+{
+    tls_context_unref(c->context);
+    c->context = NULL;
+    pthread_mutex_destroy(&c->lock);
+}
+
+struct tls_context *tls_current_get(struct tls_current *c)
+{
+    struct tls_context *t;
+
+    pthread_mutex_lock(&c->lock);
+    t = c->context ? tls_context_ref(c->context) : NULL;
+    pthread_mutex_unlock(&c->lock);
+    return t;
+}
+
+void tls_current_set(struct tls_current *c, struct tls_context *context)
+{
+    struct tls_context *before;
+
+    pthread_mutex_lock(&c->lock);
+    before = c->context;
+    c->context = context;
+    pthread_mutex_unlock(&c->lock);
+    tls_context_unref(before);
+}
+
+/* ---- connections ----------------------------------------------------------------------- */
+
+struct tls *tls_new(struct tls_context *context)
+{
+    const weir_allocator heap = alloc_or_default((weir_allocator){ 0 });
+    struct tls *t = calloc(1, sizeof *t);
+    BIO *bio = NULL;
+
+    ERR_clear_error();
+    if (!t)
+        return NULL;
+    t->context = tls_context_ref(context);
+    buf_init(&t->kept, &heap);
+    t->ssl = SSL_new(context->ssl);
+    bio = t->ssl ? BIO_new(context->bio) : NULL;
+    if (!bio) {
+        tls_free(t);
+        return NULL;
+    }
+    BIO_set_data(bio, t);
+    BIO_set_init(bio, 1);
+    SSL_set_bio(t->ssl, bio, bio); /* takes it over */
+    SSL_set_accept_state(t->ssl);
+    return t;
+}
+
+void tls_free(struct tls *t)
+{
+    if (!t)
+        return;
+    SSL_free(t->ssl);
+    ERR_clear_error();
+    tls_context_unref(t->context);
+    buf_done(&t->kept);
+    free(t);
+}
+
+static void begin(struct tls *t, struct span in, struct buf *out)
+{
+    ERR_clear_error();
+    t->in = in;
+    t->out = out;
+}
+
+static enum tls_result end(struct tls *t, enum tls_result result)
+{
+    if (t->out->failed)
+        result = TLS_FAILED;
+    if (result == TLS_FAILED && !t->has_failed) {
+        t->has_failed = true;
+        t->why = ERR_peek_error();
+    }
+    t->in = (struct span){ 0 };
+    t->out = NULL;
+    ERR_clear_error();
+    return result;
+}
+
+static bool encrypt(struct tls *t, struct span plain)
+{
+    size_t written;
+
+    /* Into memory, a write is never partial. */
+    return plain.len == 0 || SSL_write_ex(t->ssl, plain.at, plain.len, &written) == 1;
+}
+
+static bool send_kept(struct tls *t)
+{
+    bool is_well = encrypt(t, buf_span(&t->kept));
+
+    buf_done(&t->kept);
+    return is_well;
+}
+
+enum tls_result tls_receive(struct tls *t, struct span bytes, struct buf *plain, struct buf *cipher)
+{
+    enum tls_result result = TLS_OK;
+    char record[RECORD];
+    size_t n;
+
+    if (t->has_failed)
+        return TLS_FAILED;
+    begin(t, bytes, cipher);
+    while (SSL_read_ex(t->ssl, record, sizeof record, &n) == 1)
+        buf_add(plain, (struct span){ record, n });
+    switch (SSL_get_error(t->ssl, 0)) {
+    case SSL_ERROR_WANT_READ:
+        break;
+    case SSL_ERROR_ZERO_RETURN:
+        result = TLS_CLOSED;
+        break;
+    default:
+        result = TLS_FAILED;
+        break;
+    }
+    if (plain->failed)
+        result = TLS_FAILED;
+    if (result != TLS_FAILED && t->kept.len > 0 && SSL_is_init_finished(t->ssl) && !send_kept(t))
+        result = TLS_FAILED;
+    return end(t, result);
+}
+
+enum tls_result tls_send(struct tls *t, struct span plain, struct buf *cipher)
+{
+    bool is_well;
+
+    if (t->has_failed)
+        return TLS_FAILED;
+    begin(t, (struct span){ 0 }, cipher);
+    if (SSL_is_init_finished(t->ssl)) {
+        is_well = encrypt(t, plain);
+    } else {
+        is_well = plain.len <= TLS_MOST_KEPT - t->kept.len;
+        if (is_well)
+            buf_add(&t->kept, plain);
+        is_well = is_well && !t->kept.failed;
+    }
+    return end(t, is_well ? TLS_OK : TLS_FAILED);
+}
+
+void tls_shutdown(struct tls *t, struct buf *cipher)
+{
+    if (t->has_failed || !SSL_is_init_finished(t->ssl))
+        return;
+    begin(t, (struct span){ 0 }, cipher);
+    (void)SSL_shutdown(t->ssl); /* the answer is not waited for */
+    (void)end(t, TLS_OK);
+}
+
+const char *tls_problem(const struct tls *t)
+{
+    const char *text = t->why ? ERR_reason_error_string(t->why) : NULL;
+
+    return text ? text : "out of memory";
+}
+
+bool tls_has_client_certificate(const struct tls *t)
+{
+    return SSL_is_init_finished(t->ssl) && SSL_get0_peer_certificate(t->ssl) != NULL &&
+           SSL_get_verify_result(t->ssl) == X509_V_OK;
+}
