@@ -1,0 +1,323 @@
+/* admin_api.c - for operators: the policies in force, reload, statistics, metrics, health. */
+#include <stdlib.h>
+
+#include "base/diag.h"
+#include "base/json.h"
+#include "policy/identity.h"
+#include "server/check_query.h"
+#include "server/http_api.h"
+#include "server/metrics.h"
+
+enum { TOP_DEFAULT = 20, TOP_MOST = 1000 };
+
+static const char metrics_type[] = "text/plain; version=0.0.4; charset=utf-8";
+
+/* A reply that is known at once, up to its body. NULL: out of memory. */
+static struct reply *begin(const struct exchange *x, int status, const char *type,
+                           struct response *w)
+{
+    struct reply *r = exchange_reply(x, NULL);
+
+    if (!r)
+        return NULL;
+    *w = response_begin(r, &r->text, status, type);
+    if (status == 503)
+        buf_text(&r->text, "Retry-After: 1\r\n");
+    response_body(w);
+    return r;
+}
+
+static void end(struct reply *r, struct response *w)
+{
+    response_end(w);
+    reply_end(r);
+}
+
+/* ---- policies --------------------------------------------------------------------------------- */
+
+static void write_numbers(struct json *j, const struct rule *r)
+{
+    json_text(j, "algorithm", weir_algorithm_name(r->algorithm));
+    json_int(j, "limit", r->limit);
+    json_int(j, "window_ms", r->window);
+    if (r->limit > 0 && (r->algorithm == WEIR_TOKEN_BUCKET || r->algorithm == WEIR_LEAKY_BUCKET))
+        json_int(j, "burst", r->burst);
+    if (r->limit > 0 && r->algorithm == WEIR_SLIDING_WINDOW)
+        json_int(j, "precision_ms", r->precision);
+}
+
+static void write_plans(struct json *j, const struct policy_rule *rule)
+{
+    json_open(j, "plans", '[');
+    for (size_t i = 0; i < rule->plan_count; i++) {
+        json_open(j, NULL, '{');
+        json_text(j, "plan", rule->plans[i].name);
+        json_int(j, "line", rule->plans[i].line);
+        write_numbers(j, &rule->plans[i].counted.rule);
+        json_close(j, '}');
+    }
+    json_close(j, ']');
+}
+
+static void write_rule(struct json *j, const struct policy_rule *rule)
+{
+    bool counts_by_ip = false;
+
+    json_open(j, NULL, '{');
+    json_text(j, "rule", rule->name);
+    json_int(j, "line", rule->line);
+    json_text(j, "mode", mode_name(rule->mode));
+    write_numbers(j, &rule->counted.rule);
+    json_open(j, "by", '[');
+    for (size_t i = 0; i < rule->by_count; i++) {
+        counts_by_ip = counts_by_ip || attribute_is_ip(rule->by[i]);
+        json_text(j, NULL, rule->by[i]);
+    }
+    json_close(j, ']');
+    if (counts_by_ip)
+        json_int(j, "ipv6_prefix", rule->ipv6_prefix);
+    if (rule->plan_count > 0)
+        write_plans(j, rule);
+    if (rule->shadow_limit) {
+        json_open(j, "shadow_limit", '{');
+        write_numbers(j, &rule->shadow_limit->rule);
+        json_close(j, '}');
+    }
+    json_close(j, '}');
+}
+
+static void write_policy(struct json *j, const struct policy *p)
+{
+    json_open(j, NULL, '{');
+    json_text(j, "policy", p->name);
+    json_int(j, "line", p->line);
+    json_text(j, "mode", mode_name(p->mode));
+    json_text(j, "on_error", on_error_name(p->on_error));
+    json_text(j, "retry_after", retry_name(p->retry));
+    json_open(j, "rules", '[');
+    for (size_t i = 0; i < p->rule_count; i++)
+        write_rule(j, &p->rules[i]);
+    json_close(j, ']');
+    json_close(j, '}');
+}
+
+/* How the last one went, and how often it was tried. */
+static void write_reload(struct json *j, struct server *s)
+{
+    json_open(j, "reload", '{');
+    json_int(j, "succeeded", atomic_load(&s->reloads));
+    json_int(j, "failed", atomic_load(&s->reload_failures));
+    pthread_mutex_lock(&s->lock);
+    json_int(j, "last_ms", s->reloaded_ms);
+    json_text(j, "problem", s->reload_problem);
+    pthread_mutex_unlock(&s->lock);
+    json_close(j, '}');
+}
+
+void api_policies(const struct exchange *x)
+{
+    struct server *s = exchange_server(x);
+    struct published_visit visit;
+    struct response w;
+    struct reply *r = begin(x, 200, json_type, &w);
+    const struct policies *set;
+    struct json j;
+
+    if (!r)
+        return;
+    visit = published_enter(&s->weir->policies);
+    set = visit.current;
+    j = (struct json){ .to = &r->text };
+    json_open(&j, NULL, '{');
+    json_text(&j, "file", s->settings.config);
+    json_bool(&j, "enabled", !set || policies_enabled(set));
+    json_open(&j, "policies", '[');
+    for (size_t i = 0; set && i < policies_count(set); i++)
+        write_policy(&j, policies_at(set, i));
+    json_close(&j, ']');
+    published_leave(&s->weir->policies, visit);
+    write_reload(&j, s);
+    json_close(&j, '}');
+    buf_byte(&r->text, '\n');
+    end(r, &w);
+}
+
+/* ---- reload ------------------------------------------------------------------------------------ */
+
+struct reload {
+    uv_work_t work;
+    struct server *server;
+    struct reply *reply;
+    weir_err err;
+    weir_diag diag;
+};
+
+static void reload_now(uv_work_t *work)
+{
+    struct reload *job = work->data;
+
+    job->err = server_reload(job->server, "POST /v1/reload", &job->diag);
+}
+
+static void write_reloaded(struct reload *job)
+{
+    struct reply *r = job->reply;
+    struct response w = response_begin(r, &r->text, 200, json_type);
+    struct json j = { .to = &r->text };
+
+    response_body(&w);
+    json_open(&j, NULL, '{');
+    json_bool(&j, "reloaded", true);
+    write_reload(&j, job->server);
+    json_close(&j, '}');
+    buf_byte(&r->text, '\n');
+    response_end(&w);
+}
+
+static void reloaded(uv_work_t *work, int status)
+{
+    struct reload *job = work->data;
+
+    if (status)
+        problem_write(job->reply, &job->reply->text, PROBLEM_UNAVAILABLE,
+                      "the server is about to end", NULL);
+    else if (job->err)
+        problem_write(job->reply, &job->reply->text, problem_of(job->err), job->diag.text, NULL);
+    else
+        write_reloaded(job);
+    reply_end(job->reply);
+    free(job);
+}
+
+/* Replacing the policies waits for the loops, this one too: so another thread does it. Nothing more
+ * is read from the connection: an answer to a later request would have to wait behind this one, and
+ * what it refers to of the old policies would be gone. */
+void api_reload(const struct exchange *x)
+{
+    struct reload *job = calloc(1, sizeof *job);
+    struct reply *r;
+
+    if (!job) {
+        exchange_problem(x, PROBLEM_OUT_OF_MEMORY, weir_err_text(WEIR_ENOMEM), NULL);
+        return;
+    }
+    x->request->keep_alive = false;
+    r = exchange_reply(x, NULL);
+    if (!r) {
+        free(job);
+        return;
+    }
+    job->server = exchange_server(x);
+    job->reply = r;
+    job->work.data = job;
+    if (uv_queue_work(&session_loop(x->session)->uv, &job->work, reload_now, reloaded))
+        reloaded(&job->work, UV_ECANCELED);
+}
+
+/* ---- what has been decided ------------------------------------------------------------------- */
+
+void api_stats(const struct exchange *x)
+{
+    struct response w;
+    struct reply *r = begin(x, 200, json_type, &w);
+
+    if (!r)
+        return;
+    stats_write(exchange_server(x), &r->text);
+    buf_byte(&r->text, '\n');
+    end(r, &w);
+}
+
+void api_metrics(const struct exchange *x)
+{
+    struct response w;
+    struct reply *r = begin(x, 200, metrics_type, &w);
+
+    if (!r)
+        return;
+    metrics_write(exchange_server(x), &r->text);
+    end(r, &w);
+}
+
+struct top_query {
+    int64_t n;
+    const char *policy;
+};
+
+static weir_err read_top(struct span query, struct top_query *top, weir_diag *diag)
+{
+    struct span name, value;
+    bool is_bad = false;
+    weir_err err = WEIR_OK;
+
+    *top = (struct top_query){ .n = TOP_DEFAULT };
+    while (!err && http_query_next(&query, &name, &value, &is_bad)) {
+        if (span_is(name, "policy"))
+            top->policy = value.at;
+        else if (span_is(name, "n"))
+            err = check_query_int("n", value, &top->n, diag);
+        else
+            err = diag_fail(diag, WEIR_EREQUEST, "the query may have n and policy only");
+    }
+    if (!err && (is_bad || top->n < 1 || top->n > TOP_MOST))
+        err = diag_fail(diag, WEIR_EREQUEST, "n must be from 1 to %d", TOP_MOST);
+    return err;
+}
+
+void api_top(const struct exchange *x)
+{
+    const struct server *s = exchange_server(x);
+    struct response w;
+    struct reply *r;
+    struct top_query top;
+    weir_diag diag;
+    weir_err err = read_top(x->request->query, &top, &diag);
+
+    if (err) {
+        exchange_problem(x, problem_of(err), diag.text, NULL);
+        return;
+    }
+    r = begin(x, 200, json_type, &w);
+    if (!r)
+        return;
+    buf_text(&r->text, "{\"top\":");
+    observers_top(s->observers, s->loop_count, (size_t)top.n, top.policy, &r->text);
+    buf_text(&r->text, "}\n");
+    end(r, &w);
+}
+
+/* ---- health ----------------------------------------------------------------------------------- */
+
+void api_alive(const struct exchange *x)
+{
+    struct response w;
+    struct reply *r = begin(x, 200, json_type, &w);
+
+    if (!r)
+        return;
+    buf_text(&r->text, "{\"alive\":true}\n");
+    end(r, &w);
+}
+
+void api_ready(const struct exchange *x)
+{
+    struct server *s = exchange_server(x);
+    const bool is_draining = atomic_load(&s->is_draining);
+    struct response w;
+    struct reply *r;
+    weir_stats stats;
+    struct json j;
+
+    weir_get_stats(s->weir, &stats);
+    r = begin(x, is_draining || stats.has_failed ? 503 : 200, json_type, &w);
+    if (!r)
+        return;
+    j = (struct json){ .to = &r->text };
+    json_open(&j, NULL, '{');
+    json_bool(&j, "ready", !is_draining && !stats.has_failed);
+    json_bool(&j, "draining", is_draining);
+    json_text(&j, "store", stats.has_failed ? "failed" : "ok");
+    json_close(&j, '}');
+    buf_byte(&r->text, '\n');
+    end(r, &w);
+}
