@@ -14,6 +14,7 @@ struct command {
     int (*run)(const struct arguments *args); /* returns the exit status */
 };
 
+extern const struct command serve_command;
 extern const struct command check_command;
 extern const struct command policy_lint_command;
 extern const struct command policy_explain_command;

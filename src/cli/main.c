@@ -125,8 +125,9 @@ static bool is_help(const char *word)
     return word && (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0);
 }
 
-static int run(char **words)
+static int run(char **argv)
 {
+    char **words = argv[0] ? argv + 1 : argv;
     const struct command *c;
     struct arguments args;
 
@@ -153,11 +154,13 @@ static int run(char **words)
         help_command(stdout, c);
         return STATUS_YES;
     }
+    args.argv = argv;
     return c->run(&args);
 }
 
 int main(int argc, char **argv)
 {
+    (void)argc;
     terminal_begin();
-    return terminal_end(run(argv + (argc > 0)));
+    return terminal_end(run(argv));
 }

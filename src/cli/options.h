@@ -21,6 +21,7 @@ struct option {
 
 struct arguments {
     const struct option *options;
+    char *const *argv;                /* all that the program was started with */
     const char *values[OPTIONS_MOST]; /* by place in the table; NULL: not given; a flag is "" */
     char **operands;
     size_t operand_count;

@@ -2,7 +2,7 @@
  *
  * The file is read here and handed on as a text: so standard input will do, a file that
  * cannot be read is told from one with problems, and explanations can look at the text
- * that was loaded. The loader calls a text TEXT_NAME; what it says of one is said of the
+ * that was loaded. The loader calls a text POLICY_FILE_TEXT; what it says of one is said of the
  * file instead. */
 #include "cli/policy_file.h"
 
@@ -12,8 +12,6 @@
 
 #include "cli/input.h"
 #include "cli/terminal.h"
-
-#define TEXT_NAME "policy_text"
 
 enum { MOST = 1 << 20 }; /* the loader refuses what is larger */
 
@@ -29,7 +27,7 @@ static bool complain_of_nul(struct policy_file *f)
         line += *c == '\n';
         column = *c == '\n' ? 1 : column + 1;
     }
-    problems_add(&f->problems, TEXT_NAME, line, column,
+    problems_add(&f->problems, POLICY_FILE_TEXT, line, column,
                  "here is a NUL byte: a policy file is text in UTF-8");
     return true;
 }
@@ -96,7 +94,7 @@ bool policy_file_problem(const struct policy_file *f, size_t *offset, struct pro
     len = strcspn(line, "\n");
     *offset += len + 1;
     *out = (struct problem_line){ .file = "environment", .text = { line, len } };
-    if (strncmp(line, TEXT_NAME ":", sizeof TEXT_NAME) == 0)
+    if (strncmp(line, POLICY_FILE_TEXT ":", sizeof POLICY_FILE_TEXT) == 0)
         out->file = f->path;
     out->text.at = strchr(line, ':') + 1;
     out->text.len -= (size_t)(out->text.at - line);

@@ -7,6 +7,8 @@
 #include "policy/policy.h"
 #include "policy/problems.h"
 
+#define POLICY_FILE_TEXT "policy_text" /* what problems call the file */
+
 struct policy_file {
     const char *path; /* as it was given; "-" is standard input */
     struct buf text;

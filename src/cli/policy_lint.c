@@ -6,6 +6,7 @@
 #include "cli/command.h"
 #include "cli/policy_file.h"
 #include "cli/terminal.h"
+#include "server/settings.h"
 
 enum { ENV, JSON, OPTION_COUNT };
 
@@ -69,6 +70,18 @@ static void print_json(const struct policy_file *f, int status)
     terminal_line(&out);
 }
 
+/* A server reads more of the file than the policies. */
+static int lint(struct policy_file *f, bool with_environment)
+{
+    const int status = policy_file_load(f, with_environment);
+
+    if (status == STATUS_TROUBLE)
+        return status;
+    settings_lint(POLICY_FILE_TEXT, buf_span(&f->text), &f->problems);
+    problems_order(&f->problems, 0);
+    return f->problems.count > 0 ? STATUS_NO : STATUS_YES;
+}
+
 static int run(const struct arguments *a)
 {
     struct policy_file f = { 0 };
@@ -83,7 +96,7 @@ static int run(const struct arguments *a)
         int status;
 
         f.path = a->operands[i];
-        status = policy_file_load(&f, a->values[ENV]);
+        status = lint(&f, a->values[ENV]);
         if (status != STATUS_TROUBLE)
             (a->values[JSON] ? print_json : print_text)(&f, status);
         policy_file_done(&f);

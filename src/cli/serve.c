@@ -1,0 +1,209 @@
+/* serve.c - `weir serve`: the settings of the file, the flags over them, and then the server. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/show.h"
+#include "cli/command.h"
+#include "cli/terminal.h"
+#include "policy/rate.h"
+#include "server/server.h"
+#include "server/settings.h"
+
+enum {
+    CONFIG,
+    STORE,
+    SYNC,
+    MAX_KEYS,
+    SECRET_FILE,
+    LISTEN,
+    THREADS,
+    TOKEN_FILE,
+    TRUSTED_PROXIES,
+    TLS_CERT,
+    TLS_KEY,
+    TLS_CLIENT_CA,
+    ALLOW_PLAIN,
+    MAX_CONNECTIONS,
+    IDLE_TIMEOUT,
+    REQUEST_TIMEOUT,
+    DRAIN_TIMEOUT,
+    TRUST_CLIENT_CLOCK,
+    LOG,
+    OPTION_COUNT
+};
+
+static const struct option options[OPTION_COUNT] = {
+    [CONFIG] = { "config", 'c', "FILE", "policies and settings; default: $WEIR_CONFIG" },
+    [STORE] = { "store", 0, "URI", "where counters live; default: file:weir-data" },
+    [SYNC] = { "sync", 0, "MODE", "of file:DIR; always, os or a time; default: 50ms" },
+    [MAX_KEYS] = { "max-keys", 0, "N", "how many keys it may hold" },
+    [SECRET_FILE] = { "secret-file", 0, "FILE", "keys the hashes; made if it is missing" },
+    [LISTEN] = { "listen", 0, "ADDR,...", "HOST:PORT, unix:PATH; default: 127.0.0.1:7878" },
+    [THREADS] = { "threads", 0, "N", "event loops; default: one a core" },
+    [TOKEN_FILE] = { "token-file", 0, "SCOPES:FILE", "check,admin,metrics: who shows it may" },
+    [TRUSTED_PROXIES] = { "trusted-proxies", 0, "NET,...", "whose X-Forwarded-For counts" },
+    [TLS_CERT] = { "tls-cert", 0, "FILE", NULL },
+    [TLS_KEY] = { "tls-key", 0, "FILE", "PEM files: serve TLS" },
+    [TLS_CLIENT_CA] = { "tls-client-ca", 0, "FILE", "clients need a certificate of these" },
+    [ALLOW_PLAIN] = { "allow-plain", 0, NULL, "plain connections, too" },
+    [MAX_CONNECTIONS] = { "max-connections", 0, "N", "default: 16384" },
+    [IDLE_TIMEOUT] = { "idle-timeout", 0, "TIME", "between two requests; default: 5m" },
+    [REQUEST_TIMEOUT] = { "request-timeout", 0, "TIME", "to send a request; default: 10s" },
+    [DRAIN_TIMEOUT] = { "drain-timeout", 0, "TIME", "to end after SIGTERM; default: 10s" },
+    [TRUST_CLIENT_CLOCK] = { "trust-client-clock", 0, NULL, "requests may bring `now`" },
+    [LOG] = { "log", 0, "FILE", "JSON lines; default: stderr" },
+};
+
+/* Call add() for each of the words between commas. */
+static bool for_each(const struct arguments *a, int option, struct server_settings *s,
+                     weir_err (*add)(struct server_settings *s, struct span word, weir_diag *diag))
+{
+    weir_diag diag;
+
+    for (const char *at = a->values[option];; at++) {
+        const struct span word = { at, strcspn(at, ",") };
+
+        if (add(s, word, &diag)) {
+            trouble("--%s: %s", options[option].name, diag.text);
+            return false;
+        }
+        at += word.len;
+        if (*at == '\0')
+            return true;
+    }
+}
+
+/* "check,admin:FILE" */
+static bool read_token(const char *value, struct server_settings *s)
+{
+    const size_t scopes_len = strcspn(value, ":");
+    unsigned scopes = 0;
+    weir_diag diag;
+
+    if (value[scopes_len] != ':') {
+        trouble("--token-file takes SCOPES:FILE, as in check,metrics:/etc/weir/token");
+        return false;
+    }
+    for (size_t i = 0; i <= scopes_len; i++) {
+        const struct span word = { value + i, strcspn(value + i, ",:") };
+
+        if (scope_read(word, &scopes, &diag)) {
+            trouble("--token-file: %s", diag.text);
+            return false;
+        }
+        i += word.len;
+    }
+    s->token_count = 0;
+    if (settings_add_token(s, span_of(value + scopes_len + 1), scopes, &diag)) {
+        trouble("--token-file: %s", diag.text);
+        return false;
+    }
+    return true;
+}
+
+static bool read_lists(const struct arguments *a, struct server_settings *s)
+{
+    if (a->values[LISTEN]) {
+        s->listen_count = 0;
+        if (!for_each(a, LISTEN, s, settings_add_listener))
+            return false;
+    }
+    if (a->values[TRUSTED_PROXIES]) {
+        s->trusted_proxy_count = 0;
+        if (!for_each(a, TRUSTED_PROXIES, s, settings_add_proxy))
+            return false;
+    }
+    return !a->values[TOKEN_FILE] || read_token(a->values[TOKEN_FILE], s);
+}
+
+static void read_text(const struct arguments *a, int option, const char **out)
+{
+    if (a->values[option])
+        *out = a->values[option];
+}
+
+static bool read_time(const struct arguments *a, int option, int64_t *out)
+{
+    int64_t ms;
+    weir_diag diag;
+
+    if (!a->values[option])
+        return true;
+    if (duration_read(span_of(a->values[option]), &ms, &diag)) {
+        trouble("--%s: %s", options[option].name, diag.text);
+        return false;
+    }
+    if (ms < SETTINGS_LEAST_TIMEOUT || ms > SETTINGS_MOST_TIMEOUT) {
+        trouble("--%s must be from %dms to 1d", options[option].name, SETTINGS_LEAST_TIMEOUT);
+        return false;
+    }
+    *out = ms;
+    return true;
+}
+
+static bool read_threads(const struct arguments *a, struct server_settings *s)
+{
+    int64_t threads = s->threads;
+
+    if (!option_int(a, THREADS, 1, &threads))
+        return false;
+    if (threads > SETTINGS_MOST_THREADS) {
+        trouble("--threads must be at most %d", SETTINGS_MOST_THREADS);
+        return false;
+    }
+    s->threads = (int)threads;
+    return true;
+}
+
+/* The flag wins over the file. */
+static bool read_flags(const struct arguments *a, struct server_settings *s)
+{
+    read_text(a, STORE, &s->store);
+    read_text(a, SYNC, &s->sync);
+    read_text(a, SECRET_FILE, &s->secret_file);
+    read_text(a, TLS_CERT, &s->tls_cert);
+    read_text(a, TLS_KEY, &s->tls_key);
+    read_text(a, TLS_CLIENT_CA, &s->tls_client_ca);
+    read_text(a, LOG, &s->log_file);
+    s->allows_plain |= a->values[ALLOW_PLAIN] != NULL;
+    s->trusts_client_clock |= a->values[TRUST_CLIENT_CLOCK] != NULL;
+    return option_int(a, MAX_KEYS, 1, &s->max_keys) &&
+           option_int(a, MAX_CONNECTIONS, 1, &s->max_connections) && read_threads(a, s) &&
+           read_time(a, IDLE_TIMEOUT, &s->idle_timeout_ms) &&
+           read_time(a, REQUEST_TIMEOUT, &s->request_timeout_ms) &&
+           read_time(a, DRAIN_TIMEOUT, &s->drain_timeout_ms) && read_lists(a, s);
+}
+
+static int run(const struct arguments *a)
+{
+    const char *config = a->values[CONFIG] ? a->values[CONFIG] : getenv("WEIR_CONFIG");
+    struct server_settings settings;
+    weir_diag diag;
+    int status = STATUS_TROUBLE;
+
+    if (a->operand_count > 0)
+        return trouble("serve takes options only, not '%s': did you mean --config?",
+                       show(span_of(a->operands[0])).text);
+    if (config && strcmp(config, "-") == 0)
+        return trouble("policies cannot come from standard input: a server reads them again");
+    if (settings_load(&settings, config && *config ? config : NULL, &diag))
+        return trouble("%s", diag.text);
+    if (read_flags(a, &settings)) {
+        if (settings_check(&settings, &diag))
+            trouble("%s", diag.text);
+        else
+            status = server_run(&settings, a->argv);
+    }
+    settings_done(&settings);
+    return status;
+}
+
+const struct command serve_command = {
+    .name = "serve",
+    .summary = "Serve HTTP and RESP on one port until SIGTERM.",
+    .usage = "[OPTION]...",
+    .options = options,
+    .option_count = OPTION_COUNT,
+    .notes = "A flag wins over `server:` in the file. SIGHUP reads the files again.\n",
+    .run = run,
+};
