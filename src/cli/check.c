@@ -5,6 +5,7 @@
 
 #include "base/show.h"
 #include "base/suggest.h"
+#include "cli/check_server.h"
 #include "cli/command.h"
 #include "cli/report.h"
 #include "cli/subject.h"
@@ -28,6 +29,8 @@ enum {
     REFUND,
     RESET,
     REPEAT,
+    SERVER,
+    TOKEN_FILE,
     STORE,
     SYNC,
     MAX_KEYS,
@@ -52,6 +55,8 @@ static const struct option options[OPTION_COUNT] = {
     [REFUND] = { "refund", 0, NULL, NULL },
     [RESET] = { "reset", 0, NULL, "change nothing; give back; forget" },
     [REPEAT] = { "repeat", 'n', "N", "ask N times, one answer a line" },
+    [SERVER] = { "server", 's', "URL", NULL },
+    [TOKEN_FILE] = { "token-file", 0, "FILE", "ask a server; or $WEIR_SERVER" },
     [STORE] = { "store", 0, "URI", "where counters live; default: memory:" },
     [SYNC] = { "sync", 0, "MODE", "of file:DIR; always, os or a time; default: 50ms" },
     [MAX_KEYS] = { "max-keys", 0, "N", "how many keys it may hold" },
@@ -61,15 +66,25 @@ static const struct option options[OPTION_COUNT] = {
     [QUIET] = { "quiet", 'q', NULL, "print nothing: the exit status tells" },
 };
 
-typedef weir_err (*verb)(weir *w, const weir_request *r, weir_answer *a, weir_diag *diag);
+/* What one can ask for. */
+struct verb_of_check {
+    const char *name; /* of the server's route */
+    const char *done; /* NULL: the answer says it */
+    weir_err (*run)(weir *w, const weir_request *r, weir_answer *a, weir_diag *diag);
+};
+
+static const struct verb_of_check check_verb = { "check", NULL, weir_check },
+                                  peek_verb = { "peek", NULL, weir_peek },
+                                  refund_verb = { "refund", "refunded", weir_refund },
+                                  reset_verb = { "reset", "reset", weir_reset };
 
 /* All that was asked for. */
 struct inquiry {
     weir_options open;
+    const char *server, *token_file; /* server NULL: a limiter of this process */
     weir_request request;
     struct subject subject;
-    verb verb;
-    const char *done; /* what it is called, if not a check */
+    const struct verb_of_check *verb;
     const char *limit;
     int64_t repeat;
     bool json, quiet;
@@ -125,21 +140,14 @@ static bool read_numbers(const struct arguments *a, weir_request *r)
 
 static bool read_verb(const struct arguments *a, struct inquiry *q)
 {
-    q->verb = weir_check;
     if (!!a->values[PEEK] + !!a->values[REFUND] + !!a->values[RESET] > 1) {
         trouble("--peek, --refund and --reset cannot be done at once: give one of them");
         return false;
     }
-    if (a->values[PEEK])
-        q->verb = weir_peek;
-    if (a->values[REFUND]) {
-        q->verb = weir_refund;
-        q->done = "refunded";
-    }
-    if (a->values[RESET]) {
-        q->verb = weir_reset;
-        q->done = "reset";
-    }
+    q->verb = a->values[PEEK]     ? &peek_verb
+              : a->values[REFUND] ? &refund_verb
+              : a->values[RESET]  ? &reset_verb
+                                  : &check_verb;
     return true;
 }
 
@@ -189,10 +197,36 @@ static bool read_subject(const struct arguments *a, struct inquiry *q)
     return true;
 }
 
+/* $WEIR_SERVER is for those who do not say where. */
+static bool read_server(const struct arguments *a, struct inquiry *q)
+{
+    static const int of_a_limiter[] = { CONFIG, STORE, SYNC, MAX_KEYS, SECRET_FILE };
+    const char *usual = getenv("WEIR_SERVER"), *local = NULL;
+
+    for (size_t i = 0; i < sizeof of_a_limiter / sizeof *of_a_limiter && !local; i++)
+        if (a->values[of_a_limiter[i]])
+            local = options[of_a_limiter[i]].name;
+    q->server = a->values[SERVER];
+    q->token_file = a->values[TOKEN_FILE];
+    if (!q->server && !local && usual && *usual)
+        q->server = usual;
+    if (q->server && local) {
+        trouble("--%s is the server's own: leave it out, or --server", local);
+        return false;
+    }
+    if (q->token_file && !q->server) {
+        trouble("--token-file is for a server: add --server URL, or leave it out");
+        return false;
+    }
+    return true;
+}
+
 static bool read_config(const struct arguments *a, struct inquiry *q)
 {
     const char *config = a->values[CONFIG];
 
+    if (q->server)
+        return true;
     if (q->limit) {
         if (config)
             trouble("--limit needs no policies: leave out --config, or name a policy instead");
@@ -241,44 +275,66 @@ static bool read_inquiry(const struct arguments *a, struct inquiry *q)
     q->open.log = print_line;
     q->open.flags = a->values[NOW] ? WEIR_TRUST_NOW : 0u;
     q->request.plan = a->values[PLAN];
-    return read_store(a, q) && option_int(a, REPEAT, 1, &q->repeat) &&
+    return read_server(a, q) && read_store(a, q) && option_int(a, REPEAT, 1, &q->repeat) &&
            option_int(a, NOW, 1, &q->request.now) && read_cost(a, &q->request) && read_verb(a, q) &&
            read_numbers(a, &q->request) && read_subject(a, q) && read_config(a, q);
 }
 
-static int ask(weir *w, const struct inquiry *q)
+static int report(const struct inquiry *q, const weir_answer *answer)
+{
+    if (q->json && !q->quiet)
+        report_json(answer);
+    else if (!q->quiet)
+        report_text(answer, q->verb->done, q->limit);
+    return answer->allowed ? STATUS_YES : STATUS_NO;
+}
+
+static int ask_here(const struct inquiry *q)
 {
     weir_answer answer;
     weir_diag diag;
+    weir *w;
     int status = STATUS_TROUBLE;
 
+    if (weir_open(&w, &q->open, &diag))
+        return trouble("%s", diag.text);
     for (int64_t i = 0; i < q->repeat && !terminal_failed(); i++) {
-        if (q->verb(w, &q->request, &answer, &diag))
-            return trouble("%s", diag.text);
-        if (q->json && !q->quiet)
-            report_json(&answer);
-        else if (!q->quiet)
-            report_text(&answer, q->done, q->limit);
-        status = answer.allowed ? STATUS_YES : STATUS_NO;
+        if (q->verb->run(w, &q->request, &answer, &diag)) {
+            status = trouble("%s", diag.text);
+            break;
+        }
+        status = report(q, &answer);
     }
+    weir_close(w);
+    return status;
+}
+
+static int ask_server(const struct inquiry *q)
+{
+    struct check_server s;
+    weir_answer answer;
+    int status = STATUS_TROUBLE;
+
+    if (check_server_open(&s, q->server, q->token_file))
+        for (int64_t i = 0; i < q->repeat && !terminal_failed(); i++) {
+            if (!check_server_ask(&s, q->verb->name, &q->request, &answer)) {
+                status = STATUS_TROUBLE;
+                break;
+            }
+            status = report(q, &answer);
+        }
+    check_server_close(&s);
     return status;
 }
 
 static int run(const struct arguments *a)
 {
     struct inquiry q = { .repeat = 1 };
-    weir_diag diag;
-    weir *w = NULL;
     int status = STATUS_TROUBLE;
 
     subject_init(&q.subject);
-    if (read_inquiry(a, &q)) {
-        if (weir_open(&w, &q.open, &diag))
-            trouble("%s", diag.text);
-        else
-            status = ask(w, &q);
-        weir_close(w);
-    }
+    if (read_inquiry(a, &q))
+        status = q.server ? ask_server(&q) : ask_here(&q);
     subject_done(&q.subject);
     return status;
 }

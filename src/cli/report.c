@@ -113,9 +113,11 @@ void report_text(const weir_answer *a, const char *done, const char *label)
     else
         printf("%s  ", label);
     print_numbers(a);
-    if (a->shadow && a->rule_count == 1)
+    if (a->shadow && a->rule_count < 2)
         printf(", %swould be denied by %s%s", colour(YELLOW),
-               a->rules[0].shadow ? "this rule, which is in shadow" : "its shadow limit",
+               a->rule_count == 0   ? "what is in shadow" /* a server does not tell which */
+               : a->rules[0].shadow ? "this rule, which is in shadow"
+                                    : "its shadow limit",
                colour(PLAIN));
     printf("\n");
     if (a->rule_count < 2)

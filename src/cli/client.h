@@ -1,0 +1,30 @@
+/* client.h - calls to the HTTP API of a server, one after the other, each waited for. */
+#ifndef WEIR_CLI_CLIENT_H
+#define WEIR_CLI_CLIENT_H
+
+#include "base/buf.h"
+#include "cli/server_url.h"
+#include "proto/http_reply.h"
+
+enum { CLIENT_TIMEOUT_MS = 10 * 1000 }; /* for each thing that is waited for */
+
+struct client {
+    struct server_url url;
+    char *token; /* "": none */
+    int fd;      /* -1: not connected */
+    struct buf out, in;
+    struct http_reply reply; /* to the last call; its body lives until the next one */
+};
+
+/* `url` NULL: $WEIR_SERVER, or the address that a server listens on by default; `token_file` NULL:
+ * $WEIR_TOKEN_FILE, or none. Connects when it must. False: it was said on stderr why. */
+bool client_open(struct client *c, const char *url, const char *token_file);
+void client_close(struct client *c);
+
+/* A call: any answer is one, whatever its status. False: there was none, and it was said why. */
+bool client_call(struct client *c, const char *method, const char *path, struct span body);
+
+/* Of a call that was not answered with 200: say what the server said is wrong. */
+void client_trouble(const struct client *c);
+
+#endif

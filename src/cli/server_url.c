@@ -1,0 +1,168 @@
+/* server_url.c - where a server is, as people write it, and a socket to it. */
+#include "cli/server_url.h"
+
+#include <errno.h>
+#include <netdb.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "base/show.h"
+#include "cli/input.h"
+#include "cli/terminal.h"
+
+enum { MOST_TOKEN = 4096 };
+
+static bool refuse(const char *text, const char *why)
+{
+    trouble("'%s' is not the URL of a server: %s", show(span_of(text)).text, why);
+    return false;
+}
+
+static bool read_unix(struct server_url *u, const char *path)
+{
+    struct sockaddr_un *local = (struct sockaddr_un *)&u->address;
+
+    if (*path == '\0' || strlen(path) >= sizeof local->sun_path)
+        return refuse(u->text, "a path of 1 to 107 bytes follows 'unix:'");
+    local->sun_family = AF_UNIX;
+    memcpy(local->sun_path, path, strlen(path) + 1);
+    u->address_len = sizeof *local;
+    snprintf(u->name, sizeof u->name, "localhost");
+    return true;
+}
+
+static bool read_port(struct server_url *u, const char *text, const char *usual)
+{
+    const char *from = *text == ':' ? text + 1 : usual;
+    char *end;
+    const long port = strtol(from, &end, 10);
+
+    if ((*text != ':' && *text != '\0') || end == from || *end != '\0' || port < 1 || port > 65535)
+        return refuse(u->text, "write HOST:PORT, and [HOST]:PORT for an IPv6 address");
+    snprintf(u->port, sizeof u->port, "%ld", port);
+    return true;
+}
+
+static bool read_host(struct server_url *u, const char *at, const char *usual_port)
+{
+    const bool is_bracketed = *at == '[';
+    const size_t slash = strcspn(at, "/?#");
+    struct span host;
+    char authority[sizeof u->name];
+
+    if (at[slash] != '\0' && strcmp(at + slash, "/") != 0)
+        return refuse(u->text, "nothing follows the port");
+    if (slash == 0 || slash >= sizeof authority || memchr(at, '@', slash))
+        return refuse(u->text, "HOST:PORT follows '//'; a token is read from a file");
+    memcpy(authority, at, slash);
+    authority[slash] = '\0';
+    snprintf(u->name, sizeof u->name, "%s", authority);
+    host = is_bracketed ? (struct span){ authority + 1, strcspn(authority + 1, "]") }
+                        : (struct span){ authority, strcspn(authority, ":") };
+    if (host.len == 0 || host.len >= sizeof u->host || (is_bracketed && host.at[host.len] != ']'))
+        return refuse(u->text, "it has no host");
+    memcpy(u->host, host.at, host.len);
+    u->host[host.len] = '\0';
+    return read_port(u, host.at + host.len + is_bracketed, usual_port);
+}
+
+bool server_url_read(struct server_url *u, const char *text)
+{
+    static const struct {
+        const char *prefix, *port; /* NULL: a Unix socket */
+        bool is_resp, is_tls;
+    } kinds[] = {
+        { "http://", "80", false, false },   { "https://", "443", false, true },
+        { "unix:", NULL, false, false },     { "resp://", "7878", true, false },
+        { "resp+unix:", NULL, true, false },
+    };
+
+    *u = (struct server_url){ .text = text };
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        const size_t len = strlen(kinds[i].prefix);
+
+        if (strncmp(text, kinds[i].prefix, len) != 0)
+            continue;
+        u->is_resp = kinds[i].is_resp;
+        u->is_tls = kinds[i].is_tls;
+        return kinds[i].port ? read_host(u, text + len, kinds[i].port) : read_unix(u, text + len);
+    }
+    return refuse(text, "write http://HOST:PORT, https://HOST:PORT or unix:PATH");
+}
+
+bool server_url_resolve(struct server_url *u)
+{
+    const struct addrinfo hints = { .ai_socktype = SOCK_STREAM };
+    struct addrinfo *found;
+    int err;
+
+    if (u->address_len > 0)
+        return true;
+    err = getaddrinfo(u->host, u->port, &hints, &found);
+    if (err) {
+        trouble("cannot find %s: %s", u->text,
+                err == EAI_SYSTEM ? strerror(errno) : gai_strerror(err));
+        return false;
+    }
+    memcpy(&u->address, found->ai_addr, found->ai_addrlen);
+    u->address_len = found->ai_addrlen;
+    freeaddrinfo(found);
+    return true;
+}
+
+void server_url_trouble(const struct server_url *u, int error)
+{
+    trouble("cannot reach %s: %s%s", u->text,
+            error == EINPROGRESS || error == EAGAIN ? "it does not answer" : strerror(error),
+            error == ECONNREFUSED || error == ENOENT ? ": is the server running?" : "");
+}
+
+int server_url_connect(const struct server_url *u, int64_t timeout_ms)
+{
+    const struct timeval most = { .tv_sec = timeout_ms / 1000,
+                                  .tv_usec = timeout_ms % 1000 * 1000 };
+    const int on = 1, fd = socket(u->address.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    if (fd < 0) {
+        server_url_trouble(u, errno);
+        return -1;
+    }
+    setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &most, sizeof most);
+    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &most, sizeof most);
+    if (u->address.ss_family != AF_UNIX)
+        setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    if (connect(fd, (const struct sockaddr *)&u->address, u->address_len) != 0) {
+        server_url_trouble(u, errno);
+        close(fd);
+        return -1;
+    }
+    return fd;
+}
+
+char *server_token_read(const char *path)
+{
+    const weir_allocator usual = alloc_or_default((weir_allocator){ 0 });
+    struct buf bytes;
+    char *token = NULL;
+
+    if (!path)
+        path = getenv("WEIR_TOKEN_FILE");
+    if (!path || !*path)
+        return strdup("");
+    buf_init(&bytes, &usual);
+    if (input_read(path, MOST_TOKEN, &bytes)) {
+        const char *text = bytes.len > 0 ? bytes.at + strspn(bytes.at, " \t") : "";
+        const size_t len = strcspn(text, " \t\r\n");
+
+        if (len == 0 || text[len + strspn(text + len, " \t\r")] > '\n')
+            trouble("%s has no token in it: its first line must be one word", path);
+        else if (!(token = strndup(text, len)))
+            trouble("out of memory");
+    }
+    buf_done(&bytes);
+    return token;
+}

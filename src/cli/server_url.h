@@ -1,0 +1,40 @@
+/* server_url.h - where a server is, as people write it, and a socket to it.
+ *
+ *     http://HOST[:PORT]  https://HOST[:PORT]  unix:PATH        HTTP
+ *     resp://HOST[:PORT]  resp+unix:PATH                        RESP */
+#ifndef WEIR_CLI_SERVER_URL_H
+#define WEIR_CLI_SERVER_URL_H
+
+#include <stdbool.h>
+#include <sys/socket.h>
+
+#include "weir.h"
+
+#define SERVER_URL_DEFAULT "http://127.0.0.1:7878"
+
+struct server_url {
+    const char *text; /* as given */
+    bool is_resp, is_tls;
+    char host[256]; /* without the brackets of an IPv6 address; "" for a Unix socket */
+    char port[8];
+    char name[272]; /* HOST[:PORT], for the Host header */
+
+    struct sockaddr_storage address; /* server_url_resolve() */
+    socklen_t address_len;
+};
+
+/* Borrows the text. False: it was said on stderr what is wrong. */
+bool server_url_read(struct server_url *u, const char *text);
+bool server_url_resolve(struct server_url *u);
+
+/* A connected socket that gives up after timeout_ms, or -1: it was said why. */
+int server_url_connect(const struct server_url *u, int64_t timeout_ms);
+
+/* "cannot reach http://…: Connection refused: is the server running?" */
+void server_url_trouble(const struct server_url *u, int error);
+
+/* The token that $WEIR_TOKEN_FILE or `path`, if not NULL, has in it; "" if there is neither.
+ * Freed by the caller; NULL: it was said why. */
+char *server_token_read(const char *path);
+
+#endif
