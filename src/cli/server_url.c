@@ -24,13 +24,14 @@ static bool refuse(const char *text, const char *why)
 
 static bool read_unix(struct server_url *u, const char *path)
 {
-    struct sockaddr_un *local = (struct sockaddr_un *)&u->address;
+    struct sockaddr_un *local = (struct sockaddr_un *)&u->addresses[0].socket;
 
     if (*path == '\0' || strlen(path) >= sizeof local->sun_path)
         return refuse(u->text, "a path of 1 to 107 bytes follows 'unix:'");
     local->sun_family = AF_UNIX;
     memcpy(local->sun_path, path, strlen(path) + 1);
-    u->address_len = sizeof *local;
+    u->addresses[0].len = sizeof *local;
+    u->address_count = 1;
     snprintf(u->name, sizeof u->name, "localhost");
     return true;
 }
@@ -100,7 +101,7 @@ bool server_url_resolve(struct server_url *u)
     struct addrinfo *found;
     int err;
 
-    if (u->address_len > 0)
+    if (u->address_count > 0)
         return true;
     err = getaddrinfo(u->host, u->port, &hints, &found);
     if (err) {
@@ -108,8 +109,13 @@ bool server_url_resolve(struct server_url *u)
                 err == EAI_SYSTEM ? strerror(errno) : gai_strerror(err));
         return false;
     }
-    memcpy(&u->address, found->ai_addr, found->ai_addrlen);
-    u->address_len = found->ai_addrlen;
+    for (const struct addrinfo *a = found; a && u->address_count < SERVER_URL_ADDRESSES;
+         a = a->ai_next) {
+        struct server_address *to = &u->addresses[u->address_count++];
+
+        memcpy(&to->socket, a->ai_addr, a->ai_addrlen);
+        to->len = a->ai_addrlen;
+    }
     freeaddrinfo(found);
     return true;
 }
@@ -121,26 +127,42 @@ void server_url_trouble(const struct server_url *u, int error)
             error == ECONNREFUSED || error == ENOENT ? ": is the server running?" : "");
 }
 
-int server_url_connect(const struct server_url *u, int64_t timeout_ms)
+static int connect_to(const struct server_address *a, int64_t timeout_ms)
 {
     const struct timeval most = { .tv_sec = timeout_ms / 1000,
                                   .tv_usec = timeout_ms % 1000 * 1000 };
-    const int on = 1, fd = socket(u->address.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    const int on = 1, fd = socket(a->socket.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    int why;
 
-    if (fd < 0) {
-        server_url_trouble(u, errno);
+    if (fd < 0)
         return -1;
-    }
     setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &most, sizeof most);
     setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &most, sizeof most);
-    if (u->address.ss_family != AF_UNIX)
+    if (a->socket.ss_family != AF_UNIX)
         setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-    if (connect(fd, (const struct sockaddr *)&u->address, u->address_len) != 0) {
-        server_url_trouble(u, errno);
-        close(fd);
-        return -1;
+    if (connect(fd, (const struct sockaddr *)&a->socket, a->len) == 0)
+        return fd;
+    why = errno;
+    close(fd);
+    errno = why;
+    return -1;
+}
+
+int server_url_connect(struct server_url *u, int64_t timeout_ms)
+{
+    for (size_t i = 0; i < u->address_count; i++) {
+        const int fd = connect_to(&u->addresses[i], timeout_ms);
+
+        if (fd >= 0) {
+            const struct server_address first = u->addresses[0];
+
+            u->addresses[0] = u->addresses[i];
+            u->addresses[i] = first;
+            return fd;
+        }
     }
-    return fd;
+    server_url_trouble(u, errno);
+    return -1;
 }
 
 char *server_token_read(const char *path)

@@ -12,6 +12,8 @@
 
 #define SERVER_URL_DEFAULT "http://127.0.0.1:7878"
 
+enum { SERVER_URL_ADDRESSES = 4 };
+
 struct server_url {
     const char *text; /* as given */
     bool is_resp, is_tls;
@@ -19,16 +21,21 @@ struct server_url {
     char port[8];
     char name[272]; /* HOST[:PORT], for the Host header */
 
-    struct sockaddr_storage address; /* server_url_resolve() */
-    socklen_t address_len;
+    /* What it stands for; "localhost" is two. */
+    struct server_address {
+        struct sockaddr_storage socket;
+        socklen_t len;
+    } addresses[SERVER_URL_ADDRESSES];
+    size_t address_count;
 };
 
 /* Borrows the text. False: it was said on stderr what is wrong. */
 bool server_url_read(struct server_url *u, const char *text);
 bool server_url_resolve(struct server_url *u);
 
-/* A connected socket that gives up after timeout_ms, or -1: it was said why. */
-int server_url_connect(const struct server_url *u, int64_t timeout_ms);
+/* A connected socket that gives up after timeout_ms, or -1: it was said why. The address that
+ * answered is the first one from then on. */
+int server_url_connect(struct server_url *u, int64_t timeout_ms);
 
 /* "cannot reach http://…: Connection refused: is the server running?" */
 void server_url_trouble(const struct server_url *u, int error);
