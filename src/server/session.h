@@ -15,6 +15,7 @@ enum protocol { PROTOCOL_UNKNOWN, PROTOCOL_HTTP, PROTOCOL_RESP };
 
 enum {
     SESSION_MOST_REPLIES = 1024, /* requests of one connection that may be on their way */
+    SESSION_CLIENT_NAME = 48,
 };
 
 struct session {
@@ -22,10 +23,11 @@ struct session {
     struct loop *loop;
     enum protocol protocol;
     struct http_parser http;
-    int resp_version;           /* 2 until HELLO 3 */
-    unsigned scopes;            /* what AUTH gave it; see tokens.h */
-    uint64_t id;                /* RESP: CLIENT ID */
-    struct reply *first, *last; /* in the order of the requests */
+    int resp_version;                      /* 2 until HELLO 3 */
+    unsigned scopes;                       /* what AUTH gave it; see tokens.h */
+    uint64_t id;                           /* RESP: CLIENT ID */
+    char client_name[SESSION_CLIENT_NAME]; /* RESP: CLIENT SETNAME; cut to what fits */
+    struct reply *first, *last;            /* in the order of the requests */
     size_t reply_count;
     bool is_unwelcome; /* there are too many connections: one refusal, then it ends */
     bool is_ending;    /* no more requests are read; closed behind the last reply */
