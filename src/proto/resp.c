@@ -56,21 +56,21 @@ static enum parse read_word(struct reader *r, struct span *out)
     enum parse parse;
     size_t len;
 
-    parse = read_header(r, '$', RESP_MAX_COMMAND, "ERR Protocol error: expected '$'",
-                        "ERR Protocol error: invalid bulk length", &len);
+    parse = read_header(r, '$', RESP_MAX_COMMAND, "Protocol error: expected '$'",
+                        "Protocol error: invalid bulk length", &len);
     if (parse != PARSE_DONE)
         return parse;
     if (r->at + len + 2 > RESP_MAX_COMMAND)
-        return fail(r, "ERR Protocol error: the command is too long: at most 64 KiB are taken");
+        return fail(r, "Protocol error: the command is too long: at most 64 KiB are taken");
     *out = (struct span){ r->bytes + r->at, len };
     if (r->len - r->at <= len)
         return PARSE_MORE;
     if (r->bytes[r->at + len] != '\r')
-        return fail(r, "ERR Protocol error: a word is longer than it said");
+        return fail(r, "Protocol error: a word is longer than it said");
     if (r->len - r->at == len + 1)
         return PARSE_MORE;
     if (r->bytes[r->at + len + 1] != '\n')
-        return fail(r, "ERR Protocol error: a word is longer than it said");
+        return fail(r, "Protocol error: a word is longer than it said");
     r->at += len + 2;
     return PARSE_DONE;
 }
@@ -82,8 +82,8 @@ enum parse resp_parse(char *bytes, size_t len, struct resp_command *out, size_t 
     enum parse parse;
     size_t count = 0;
 
-    parse = read_header(&r, '*', RESP_MAX_WORDS, "ERR Protocol error: expected '*'",
-                        "ERR Protocol error: invalid multibulk length", &count);
+    parse = read_header(&r, '*', RESP_MAX_WORDS, "Protocol error: expected '*'",
+                        "Protocol error: invalid multibulk length", &count);
     for (size_t i = 0; i < count && parse == PARSE_DONE; i++)
         parse = read_word(&r, &out->words[i]);
     if (parse == PARSE_BAD)

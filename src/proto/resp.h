@@ -21,7 +21,8 @@ struct resp_command {
 };
 
 /* Puts the NULs into `bytes`. A command that came in pieces is read from its beginning each time:
- * a word costs the same however long it is. PARSE_BAD: `why` is for the error reply. */
+ * a word costs the same however long it is. PARSE_BAD: `why` is for the error reply,
+ * behind "ERR ". */
 enum parse resp_parse(char *bytes, size_t len, struct resp_command *out, size_t *consumed,
                       const char **why);
 

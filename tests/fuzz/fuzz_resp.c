@@ -59,7 +59,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         parse = resp_parse(bytes, size, &command, &consumed, &why);
         assert(parse != PARSE_DONE || (consumed > 0 && consumed <= RESP_MAX_COMMAND));
         assert(parse != PARSE_MORE || size < RESP_MAX_COMMAND);
-        assert(parse != PARSE_BAD || strncmp(why, "ERR ", 4) == 0);
+        assert(parse != PARSE_BAD || strncmp(why, "Protocol error: ", 16) == 0);
         if (parse == PARSE_DONE)
             check_written(&command, data, consumed);
         for (size_t cut = 0; cut < consumed && consumed < 256; cut++)

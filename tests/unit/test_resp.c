@@ -10,7 +10,7 @@ struct fixture {
     const char *why;
 };
 
-#define PROTOCOL "ERR Protocol error: "
+#define PROTOCOL "Protocol error: "
 
 static const struct fixture fixtures[] = {
     { "*1\r\n$4\r\nPING\r\n", "PING", NULL },
