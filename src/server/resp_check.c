@@ -1,0 +1,286 @@
+/* resp_check.c - WEIR.CHECK, WEIR.LIMIT, WEIR.PEEK, WEIR.REFUND and WEIR.RESET.
+ *
+ * HOW A KEY IS TOLD FROM ATTRIBUTES. What follows the policy is either one bare key or any number
+ * of name=value words, and then options.
+ *   - Several words with an '=' behind a valid name are attributes.
+ *   - One such word is an attribute, unless the policy counts by a single attribute of another
+ *     name: then it is that attribute's value (`c29tZQ==` is a key).
+ *   - Every other first word is the key, even if it spells an option. An empty one stands for none,
+ *     for a policy that counts everyone together and an option behind it.
+ * So a value that comes from outside is given by its name, `user=…`: only the first '=' counts, and
+ * it cannot be taken for anything else. */
+#include "base/suggest.h"
+#include "server/resp_commands.h"
+
+/* A command whose words are being read. */
+struct reading {
+    struct session *session;
+    struct resp_command *command;
+    size_t at; /* the next word */
+    struct asked asked;
+};
+
+/* ---- the reply --------------------------------------------------------------------------- */
+
+static void encode_answer(struct reply *r, struct buf *out)
+{
+    const struct call *call = r->first;
+    const weir_answer *a;
+
+    if (!resp_has_answer(r, call, "ERR ", out))
+        return;
+    a = &call->answer;
+    resp_array(out, 7);
+    resp_int(out, a->allowed);
+    resp_int(out, a->limit);
+    resp_int(out, a->remaining);
+    resp_int(out, a->retry_after_ms);
+    resp_int(out, a->reset_after_ms);
+    resp_bulk(out, span_of(a->rule));
+    resp_bulk(out, span_of(weir_source_name(a->source)));
+}
+
+static void ask(const struct reading *in, enum verb verb)
+{
+    struct reply *r = reply_begin(in->session, encode_answer);
+
+    if (!r)
+        return;
+    reply_ask(r, verb, &in->asked);
+    reply_end(r);
+}
+
+/* ---- options ----------------------------------------------------------------------------- */
+
+enum option_kind { NUMBER, NAME, FLAG };
+
+/* Which commands take an option. */
+enum { OF_CHECK = 1, OF_LIMIT = 2, OF_PEEK = 4, OF_REFUND = 8, OF_RESET = 16 };
+
+struct option {
+    const char *word;
+    enum option_kind kind;
+    int64_t least; /* of a number */
+    size_t place;  /* in struct asked */
+    unsigned of;
+};
+
+#define IN_REQUEST(member) (offsetof(struct asked, request) + offsetof(weir_request, member))
+
+static const struct option options[] = {
+    { "COST", NUMBER, 0, IN_REQUEST(cost), OF_CHECK | OF_LIMIT | OF_PEEK | OF_REFUND },
+    { "PLAN", NAME, 0, IN_REQUEST(plan), OF_CHECK | OF_PEEK | OF_REFUND | OF_RESET },
+    { "PEEK", FLAG, 0, offsetof(struct asked, peek), OF_CHECK | OF_LIMIT },
+    { "NOW", NUMBER, 1, IN_REQUEST(now), OF_CHECK | OF_LIMIT | OF_PEEK | OF_REFUND },
+    { "EXEMPT", FLAG, 0, IN_REQUEST(exempt), OF_CHECK | OF_LIMIT },
+    { "BURST", NUMBER, 1, IN_REQUEST(burst), OF_LIMIT },
+    { "PRECISION", NUMBER, 1, IN_REQUEST(precision_ms), OF_LIMIT },
+};
+
+enum { OPTIONS = sizeof options / sizeof *options };
+
+/* A word may be somebody's identity that got into the wrong place: it is not told. */
+static void refuse_option(const struct reading *in, unsigned of)
+{
+    const char *known[OPTIONS], *near;
+    size_t n = 0;
+
+    for (size_t i = 0; i < OPTIONS; i++)
+        if (options[i].of & of)
+            known[n++] = options[i].word;
+    near = suggest(in->command->words[in->at], known, n);
+    resp_reply_error(in->session, "ERR word %zu is no option of %s%s%s%s", in->at + 1,
+                     resp_find(in->command->words[0])->name, near ? ": did you mean '" : "",
+                     near ? near : "", near ? "'?" : "");
+}
+
+/* What follows an option; false: an error was replied. */
+static bool read_value(struct reading *in, const struct option *option)
+{
+    const struct span value = in->command->words[in->at];
+    char *const place = (char *)&in->asked + option->place;
+    int64_t number;
+
+    if (option->kind == NAME) {
+        *(const char **)place = value.at;
+        if (resp_word_is_text(value) && value.len > 0)
+            return true;
+        resp_reply_error(in->session, "ERR %s must be followed by a name", option->word);
+        return false;
+    }
+    if (!resp_word_number(value, &number) || number < option->least) {
+        resp_reply_error(in->session, "ERR %s must be followed by a whole number from %d on",
+                         option->word, (int)option->least);
+        return false;
+    }
+    if (number == 0) /* only of a cost; in a request 0 means that there is none */
+        number = WEIR_COST_ZERO;
+    *(int64_t *)place = number;
+    return true;
+}
+
+/* All that is left; false: an error was replied. */
+static bool read_options(struct reading *in, unsigned of)
+{
+    const struct resp_command *c = in->command;
+
+    for (; in->at < c->count; in->at++) {
+        const struct option *option = options;
+
+        while (option < options + OPTIONS &&
+               !(option->of & of && resp_word_is(c->words[in->at], option->word)))
+            option++;
+        if (option == options + OPTIONS) {
+            refuse_option(in, of);
+            return false;
+        }
+        if (option->kind == FLAG) {
+            *(bool *)((char *)&in->asked + option->place) = true;
+            continue;
+        }
+        if (++in->at == c->count) {
+            resp_reply_error(in->session, "ERR %s must be followed by a %s", option->word,
+                             option->kind == NAME ? "name" : "number");
+            return false;
+        }
+        if (!read_value(in, option))
+            return false;
+    }
+    return true;
+}
+
+/* ---- policies ---------------------------------------------------------------------------- */
+
+/* The '=' of name=value, or NULL: it is something else. */
+static char *equals_of(struct span word)
+{
+    for (size_t i = 0; i < word.len && i <= WEIR_MAX_NAME; i++) {
+        const char c = word.at[i];
+
+        if (c == '=')
+            return i > 0 ? (char *)word.at + i : NULL;
+        if (!(c >= 'a' && c <= 'z') && !(c >= 'A' && c <= 'Z') && !(c >= '0' && c <= '9') &&
+            !(c && strchr("_.:/-", c)))
+            return NULL;
+    }
+    return NULL;
+}
+
+/* The only word that looks like an attribute: is it the key of this policy? */
+static bool is_key_all_the_same(const struct reading *in, struct span word)
+{
+    struct loop *loop = session_loop(in->session);
+    const struct policy *policy;
+
+    loop_begin_asking(loop);
+    policy = policies_find(loop->visit.current, span_of(in->asked.request.policy));
+    return policy && policy->sole_attribute &&
+           !span_equal(span_of(policy->sole_attribute),
+                       (struct span){ word.at, (size_t)(equals_of(word) - word.at) });
+}
+
+static void add_attribute(struct reading *in, struct span word)
+{
+    char *equals = equals_of(word);
+
+    *equals = '\0';
+    in->asked.attributes[in->asked.request.attribute_count++] = (weir_attribute){
+        .name = word.at,
+        .value = equals + 1,
+        .value_len = (size_t)(word.at + word.len - equals) - 1,
+    };
+}
+
+/* Who asks; false: an error was replied. */
+static bool read_identity(struct reading *in)
+{
+    const struct resp_command *c = in->command;
+    weir_request *request = &in->asked.request;
+    size_t n = 0;
+
+    if (in->at == c->count)
+        return true;
+    while (in->at + n < c->count && equals_of(c->words[in->at + n]))
+        n++;
+    if (n == 0 || (n == 1 && is_key_all_the_same(in, c->words[in->at]))) {
+        const struct span key = c->words[in->at++];
+
+        if (key.len == 0)
+            return true;
+        request->key = key.at;
+        request->key_len = key.len;
+        if (in->at < c->count && equals_of(c->words[in->at])) {
+            resp_reply_error(in->session, "ERR give a key or attributes, not both");
+            return false;
+        }
+        return true;
+    }
+    if (n > WEIR_MAX_ATTRIBUTES) {
+        resp_reply_error(in->session, "ERR %zu attributes are too many: at most %d", n,
+                         WEIR_MAX_ATTRIBUTES);
+        return false;
+    }
+    while (n-- > 0)
+        add_attribute(in, c->words[in->at++]);
+    return true;
+}
+
+static void serve_policy(struct session *s, struct resp_command *c, unsigned of, enum verb verb)
+{
+    struct reading in = { .session = s, .command = c, .at = 2 };
+
+    in.asked.request.attributes = in.asked.attributes;
+    in.asked.request.policy = c->words[1].at;
+    in.asked.peek = of == OF_PEEK;
+    if (!resp_word_is_text(c->words[1]))
+        resp_reply_error(s, "ERR there is no policy with a NUL byte in its name");
+    else if (read_identity(&in) && read_options(&in, of))
+        ask(&in, verb);
+}
+
+void serve_weir_check(struct session *s, struct resp_command *c)
+{
+    serve_policy(s, c, OF_CHECK, VERB_CHECK);
+}
+
+void serve_weir_peek(struct session *s, struct resp_command *c)
+{
+    serve_policy(s, c, OF_PEEK, VERB_CHECK);
+}
+
+void serve_weir_refund(struct session *s, struct resp_command *c)
+{
+    serve_policy(s, c, OF_REFUND, VERB_REFUND);
+}
+
+void serve_weir_reset(struct session *s, struct resp_command *c)
+{
+    serve_policy(s, c, OF_RESET, VERB_RESET);
+}
+
+/* ---- limits that come with the request --------------------------------------------------- */
+
+void serve_weir_limit(struct session *s, struct resp_command *c)
+{
+    struct reading in = { .session = s, .command = c, .at = 5 };
+    weir_request *request = &in.asked.request;
+
+    request->key = c->words[1].at;
+    request->key_len = c->words[1].len;
+    request->algorithm = algorithm_by_name(c->words[2]);
+    if (request->algorithm == WEIR_DEFAULT_ALGORITHM) {
+        const char *near = suggest(c->words[2], algorithm_names, ALGORITHM_COUNT);
+
+        resp_reply_error(s, "ERR there is no such algorithm: %s%s%s", near ? "did you mean '" : "",
+                         near ? near
+                              : "it is fixed_window, sliding_window, sliding_counter, "
+                                "token_bucket or leaky_bucket",
+                         near ? "'?" : "");
+    } else if (!resp_word_number(c->words[3], &request->limit)) {
+        resp_reply_error(s, "ERR limit must be a whole number");
+    } else if (!resp_word_number(c->words[4], &request->window_ms)) {
+        resp_reply_error(s, "ERR window_ms must be a whole number");
+    } else if (read_options(&in, OF_LIMIT)) {
+        ask(&in, VERB_CHECK);
+    }
+}

@@ -1,0 +1,233 @@
+/* resp_commands.c - the commands of the RESP port: which there are, and who may send them. */
+#include "server/resp_commands.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "base/show.h"
+#include "base/suggest.h"
+
+#define POLICY_SYNTAX "policy [key | name=value ...]"
+#define CHECK_SYNTAX POLICY_SYNTAX " [COST n] [PLAN name] [PEEK] [NOW ms] [EXEMPT]"
+
+/* Looked through from the front: what is sent most stands first. */
+const struct resp_spec resp_specs[] = {
+    { "WEIR.CHECK", -2, SCOPE_CHECK, serve_weir_check, "write fast", 0, 0, CHECK_SYNTAX,
+      "May this request pass? Counts it if it may" },
+    { "CL.THROTTLE", -1, SCOPE_CHECK, serve_cl_throttle, "write", 1, 1,
+      "key max_burst count period [quantity]", "Counts as redis-cell does and answers as it does" },
+    { "WEIR.LIMIT", -5, SCOPE_CHECK, serve_weir_limit, "write fast", 1, 1,
+      "key algorithm limit window_ms [BURST n] [PRECISION ms] [COST n] [PEEK] [NOW ms] [EXEMPT]",
+      "May this request pass under a limit that comes with it?" },
+    { "THROTTLE", -1, SCOPE_CHECK, serve_throttle, "write", 1, 1,
+      "key max_burst count_per_period period [quantity]",
+      "Counts as CL.THROTTLE does and answers as throttlecrab does" },
+    { "WEIR.PEEK", -2, SCOPE_CHECK, serve_weir_peek, "readonly fast", 0, 0,
+      POLICY_SYNTAX " [COST n] [PLAN name] [NOW ms]", "What WEIR.CHECK would say; counts nothing" },
+    { "WEIR.REFUND", -2, SCOPE_CHECK, serve_weir_refund, "write fast", 0, 0,
+      POLICY_SYNTAX " [COST n] [PLAN name] [NOW ms]",
+      "Gives back what was counted but did not happen" },
+    { "WEIR.RESET", -2, SCOPE_ADMIN, serve_weir_reset, "write fast", 0, 0,
+      POLICY_SYNTAX " [PLAN name]", "Forgets what is counted" },
+    { "DEL", -2, SCOPE_ADMIN, serve_del, "write", 1, -1, "key [key ...]",
+      "Forgets what CL.THROTTLE and THROTTLE have counted" },
+    { "PING", -1, SCOPE_ALL, serve_ping, "fast", 0, 0, "[message]",
+      "Answers PONG, or the message" },
+    { "ECHO", 2, SCOPE_ALL, serve_echo, "fast", 0, 0, "message", "Answers the message" },
+    { "AUTH", -2, 0, serve_auth, "fast no_auth", 0, 0, "[username] token",
+      "Shows a token; any user name will do" },
+    { "HELLO", -1, 0, serve_hello, "fast no_auth", 0, 0,
+      "[protover [AUTH username token] [SETNAME name]]", "Chooses the version of the protocol" },
+    { "CLIENT", -2, SCOPE_ALL, serve_client, "fast", 0, 0,
+      "ID | INFO | LIST | GETNAME | SETNAME name | SETINFO attribute value | NO-EVICT ON|OFF | "
+      "NO-TOUCH ON|OFF",
+      "Tells of this connection, and names it" },
+    { "COMMAND", -1, SCOPE_ALL, serve_command, "fast", 0, 0,
+      "[COUNT | LIST | INFO [name ...] | DOCS [name ...]]", "Tells which commands there are" },
+    { "INFO", -1, SCOPE_ALL, serve_info, "fast", 0, 0, "[section ...]", "Tells of the server" },
+    { "CONFIG", -2, SCOPE_ALL, serve_config, "fast", 0, 0, "GET parameter [parameter ...]",
+      "Tells what Redis clients ask for at their start" },
+    { "SELECT", 2, SCOPE_ALL, serve_select, "fast", 0, 0, "index", "There is one database: 0" },
+    { "RESET", 1, 0, serve_reset, "fast no_auth", 0, 0, "",
+      "Makes the connection as it was in the beginning" },
+    { "QUIT", -1, 0, serve_quit, "fast no_auth", 0, 0, "", "Ends the connection" },
+};
+
+const size_t resp_spec_count = sizeof resp_specs / sizeof *resp_specs;
+
+/* ---- words ------------------------------------------------------------------------------- */
+
+bool resp_word_is(struct span word, const char *capitals)
+{
+    for (size_t i = 0; i < word.len; i++) {
+        const char c = word.at[i];
+
+        if ((c >= 'a' && c <= 'z' ? c - ('a' - 'A') : c) != capitals[i] || capitals[i] == '\0')
+            return false;
+    }
+    return capitals[word.len] == '\0';
+}
+
+bool resp_word_number(struct span word, int64_t *out)
+{
+    const bool is_negative = word.len > 0 && word.at[0] == '-';
+    size_t i = word.len > 0 && (is_negative || word.at[0] == '+');
+    int64_t number = 0;
+
+    if (i == word.len)
+        return false;
+    for (; i < word.len; i++) {
+        const int digit = word.at[i] - '0';
+
+        if (digit < 0 || digit > 9 || __builtin_mul_overflow(number, 10, &number) ||
+            __builtin_add_overflow(number, is_negative ? -digit : digit, &number))
+            return false;
+    }
+    *out = number;
+    return true;
+}
+
+bool resp_word_is_text(struct span word)
+{
+    return !memchr(word.at, '\0', word.len);
+}
+
+/* ---- replies ----------------------------------------------------------------------------- */
+
+static void count_request(const struct reply *r, bool is_error)
+{
+    observer_request(session_loop(r->session)->observer, PROTOCOL_RESP, is_error);
+}
+
+static void encode_ok(struct reply *r, struct buf *out)
+{
+    count_request(r, false);
+    resp_simple(out, "OK");
+}
+
+void resp_reply_ok(struct session *s)
+{
+    struct reply *r = reply_begin(s, encode_ok);
+
+    if (r)
+        reply_end(r);
+}
+
+struct reply *resp_reply_begin(struct session *s)
+{
+    return reply_begin(s, NULL);
+}
+
+void resp_reply_end(struct reply *r)
+{
+    count_request(r, r->text.len > 0 && r->text.at[0] == '-');
+    reply_end(r);
+}
+
+void resp_reply_error(struct session *s, const char *format, ...)
+{
+    struct reply *r = resp_reply_begin(s);
+    char text[1024];
+    va_list args;
+
+    if (!r)
+        return;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    resp_error(&r->text, text);
+    resp_reply_end(r);
+}
+
+void resp_reply_wrong_count(struct session *s, const char *name)
+{
+    const struct resp_spec *spec = resp_find(span_of(name));
+
+    resp_reply_error(s, "ERR wrong number of arguments for '%s' command: it is %s %s", name, name,
+                     spec ? spec->syntax : "");
+}
+
+void resp_reply_no_subcommand(struct session *s, const char *command, struct span word,
+                              const char *const *known, size_t n)
+{
+    const char *near = suggest(word, known, n);
+
+    resp_reply_error(s, "ERR unknown subcommand '%s' of %s%s%s%s", show(word).text, command,
+                     near ? ": did you mean '" : "", near ? near : "", near ? "'?" : "");
+}
+
+bool resp_has_answer(const struct reply *r, const struct call *call, const char *prefix,
+                     struct buf *out)
+{
+    char text[1024];
+
+    if (!call) /* out of memory: the session is being ended */
+        return false;
+    count_request(r, call->answer.err != WEIR_OK);
+    if (!call->answer.err)
+        return true;
+    snprintf(text, sizeof text, "%s%s", prefix,
+             call->problem ? call->problem : weir_err_text(call->answer.err));
+    resp_error(out, text);
+    return false;
+}
+
+/* ---- serving ----------------------------------------------------------------------------- */
+
+const struct resp_spec *resp_find(struct span name)
+{
+    for (size_t i = 0; i < resp_spec_count; i++)
+        if (resp_word_is(name, resp_specs[i].name))
+            return &resp_specs[i];
+    return NULL;
+}
+
+bool resp_may(struct session *s, unsigned scopes)
+{
+    if (scopes != 0 && !(s->scopes & scopes))
+        s->scopes |= tokens_without(resp_server(s)->tokens);
+    return scopes == 0 || (s->scopes & scopes);
+}
+
+static void refuse_unknown(struct session *s, struct span name)
+{
+    const char *names[sizeof resp_specs / sizeof *resp_specs], *near;
+
+    for (size_t i = 0; i < resp_spec_count; i++)
+        names[i] = resp_specs[i].name;
+    near = suggest(name, names, resp_spec_count);
+    resp_reply_error(s, "ERR unknown command '%s'%s%s%s", show(name).text,
+                     near ? ", did you mean '" : "", near ? near : "", near ? "'?" : "");
+}
+
+static void refuse_caller(struct session *s, const struct resp_spec *spec)
+{
+    if (s->scopes == 0)
+        resp_reply_error(s, "NOAUTH Authentication required: send AUTH with a token first");
+    else
+        resp_reply_error(s, "NOPERM this token may not send '%s': it takes one with the scope %s",
+                         spec->name, spec->scopes & SCOPE_CHECK ? "check" : "admin");
+}
+
+void resp_serve(struct session *s, struct resp_command *c)
+{
+    const struct resp_spec *spec;
+
+    if (c->count == 0)
+        return;
+    spec = resp_find(c->words[0]);
+    if (!spec)
+        refuse_unknown(s, c->words[0]);
+    else if (!resp_may(s, spec->scopes))
+        refuse_caller(s, spec);
+    else if (spec->arity > 0 ? c->count != (size_t)spec->arity : c->count < (size_t)-spec->arity)
+        resp_reply_wrong_count(s, spec->name);
+    else
+        spec->serve(s, c);
+}
+
+void resp_refuse(struct session *s, const char *why)
+{
+    resp_reply_error(s, "ERR %s", why);
+    session_end(s);
+}
