@@ -114,7 +114,7 @@ static void put_names(struct buf *out)
         put_lower(out, resp_specs[i].name);
 }
 
-void serve_command(struct session *s, struct resp_command *c)
+void resp_serve_command(struct session *s, struct resp_command *c)
 {
     static const char *const known[] = { "COUNT", "LIST", "INFO", "DOCS" };
     const struct span sub = c->count > 1 ? c->words[1] : span_of("INFO");
@@ -147,7 +147,7 @@ void serve_command(struct session *s, struct resp_command *c)
 
 /* ---- INFO -------------------------------------------------------------------------------- */
 
-void serve_info(struct session *s, struct resp_command *c)
+void resp_serve_info(struct session *s, struct resp_command *c)
 {
     const struct server *server = resp_server(s);
     struct reply *r = resp_reply_begin(s);
@@ -204,7 +204,7 @@ static bool is_wanted(const struct resp_command *c, const char *name)
     return false;
 }
 
-void serve_config(struct session *s, struct resp_command *c)
+void resp_serve_config(struct session *s, struct resp_command *c)
 {
     static const char *const known[] = { "GET" };
     struct reply *r;

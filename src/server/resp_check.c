@@ -238,29 +238,29 @@ static void serve_policy(struct session *s, struct resp_command *c, unsigned of,
         ask(&in, verb);
 }
 
-void serve_weir_check(struct session *s, struct resp_command *c)
+void resp_serve_weir_check(struct session *s, struct resp_command *c)
 {
     serve_policy(s, c, OF_CHECK, VERB_CHECK);
 }
 
-void serve_weir_peek(struct session *s, struct resp_command *c)
+void resp_serve_weir_peek(struct session *s, struct resp_command *c)
 {
     serve_policy(s, c, OF_PEEK, VERB_CHECK);
 }
 
-void serve_weir_refund(struct session *s, struct resp_command *c)
+void resp_serve_weir_refund(struct session *s, struct resp_command *c)
 {
     serve_policy(s, c, OF_REFUND, VERB_REFUND);
 }
 
-void serve_weir_reset(struct session *s, struct resp_command *c)
+void resp_serve_weir_reset(struct session *s, struct resp_command *c)
 {
     serve_policy(s, c, OF_RESET, VERB_RESET);
 }
 
 /* ---- limits that come with the request --------------------------------------------------- */
 
-void serve_weir_limit(struct session *s, struct resp_command *c)
+void resp_serve_weir_limit(struct session *s, struct resp_command *c)
 {
     struct reading in = { .session = s, .command = c, .at = 5 };
     weir_request *request = &in.asked.request;

@@ -53,27 +53,27 @@ bool resp_has_answer(const struct reply *r, const struct call *call, const char 
 
 /* ---- commands ------------------------------------------------------------------------------ */
 
-void serve_weir_check(struct session *s, struct resp_command *c); /* resp_check.c */
-void serve_weir_limit(struct session *s, struct resp_command *c);
-void serve_weir_peek(struct session *s, struct resp_command *c);
-void serve_weir_refund(struct session *s, struct resp_command *c);
-void serve_weir_reset(struct session *s, struct resp_command *c);
+void resp_serve_weir_check(struct session *s, struct resp_command *c); /* resp_check.c */
+void resp_serve_weir_limit(struct session *s, struct resp_command *c);
+void resp_serve_weir_peek(struct session *s, struct resp_command *c);
+void resp_serve_weir_refund(struct session *s, struct resp_command *c);
+void resp_serve_weir_reset(struct session *s, struct resp_command *c);
 
-void serve_cl_throttle(struct session *s, struct resp_command *c); /* resp_throttle.c */
-void serve_throttle(struct session *s, struct resp_command *c);
-void serve_del(struct session *s, struct resp_command *c);
+void resp_serve_cl_throttle(struct session *s, struct resp_command *c); /* resp_throttle.c */
+void resp_serve_throttle(struct session *s, struct resp_command *c);
+void resp_serve_del(struct session *s, struct resp_command *c);
 
-void serve_ping(struct session *s, struct resp_command *c); /* resp_handshake.c */
-void serve_echo(struct session *s, struct resp_command *c);
-void serve_auth(struct session *s, struct resp_command *c);
-void serve_hello(struct session *s, struct resp_command *c);
-void serve_client(struct session *s, struct resp_command *c);
-void serve_select(struct session *s, struct resp_command *c);
-void serve_quit(struct session *s, struct resp_command *c);
-void serve_reset(struct session *s, struct resp_command *c);
+void resp_serve_ping(struct session *s, struct resp_command *c); /* resp_handshake.c */
+void resp_serve_echo(struct session *s, struct resp_command *c);
+void resp_serve_auth(struct session *s, struct resp_command *c);
+void resp_serve_hello(struct session *s, struct resp_command *c);
+void resp_serve_client(struct session *s, struct resp_command *c);
+void resp_serve_select(struct session *s, struct resp_command *c);
+void resp_serve_quit(struct session *s, struct resp_command *c);
+void resp_serve_reset(struct session *s, struct resp_command *c);
 
-void serve_command(struct session *s, struct resp_command *c); /* resp_about.c */
-void serve_info(struct session *s, struct resp_command *c);
-void serve_config(struct session *s, struct resp_command *c);
+void resp_serve_command(struct session *s, struct resp_command *c); /* resp_about.c */
+void resp_serve_info(struct session *s, struct resp_command *c);
+void resp_serve_config(struct session *s, struct resp_command *c);
 
 #endif

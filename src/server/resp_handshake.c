@@ -24,7 +24,7 @@ static void reply_word(struct session *s, struct span word)
     resp_reply_end(r);
 }
 
-void serve_ping(struct session *s, struct resp_command *c)
+void resp_serve_ping(struct session *s, struct resp_command *c)
 {
     struct reply *r;
 
@@ -39,12 +39,12 @@ void serve_ping(struct session *s, struct resp_command *c)
     }
 }
 
-void serve_echo(struct session *s, struct resp_command *c)
+void resp_serve_echo(struct session *s, struct resp_command *c)
 {
     reply_word(s, c->words[1]);
 }
 
-void serve_select(struct session *s, struct resp_command *c)
+void resp_serve_select(struct session *s, struct resp_command *c)
 {
     int64_t index;
 
@@ -56,14 +56,14 @@ void serve_select(struct session *s, struct resp_command *c)
         resp_reply_ok(s);
 }
 
-void serve_quit(struct session *s, struct resp_command *c)
+void resp_serve_quit(struct session *s, struct resp_command *c)
 {
     (void)c;
     resp_reply_ok(s);
     session_end(s);
 }
 
-void serve_reset(struct session *s, struct resp_command *c)
+void resp_serve_reset(struct session *s, struct resp_command *c)
 {
     struct reply *r;
 
@@ -92,7 +92,7 @@ static const char *authenticate(struct session *s, struct span token)
     return NULL;
 }
 
-void serve_auth(struct session *s, struct resp_command *c)
+void resp_serve_auth(struct session *s, struct resp_command *c)
 {
     const char *error;
 
@@ -149,7 +149,7 @@ static void reply_hello(struct session *s)
 }
 
 /* All of it is right, or nothing is changed but who asks. */
-void serve_hello(struct session *s, struct resp_command *c)
+void resp_serve_hello(struct session *s, struct resp_command *c)
 {
     const char *error = NULL;
     struct span name = { 0 };
@@ -222,7 +222,7 @@ static void reply_about(struct session *s)
     reply_word(s, span_of(text));
 }
 
-void serve_client(struct session *s, struct resp_command *c)
+void resp_serve_client(struct session *s, struct resp_command *c)
 {
     static const char *const known[] = { "ID",      "INFO",    "LIST",     "GETNAME",
                                          "SETNAME", "SETINFO", "NO-EVICT", "NO-TOUCH" };

@@ -57,7 +57,7 @@ static void encode_cl_throttle(struct reply *r, struct buf *out)
     resp_int(out, rounded_up(a->reset_after_ms));
 }
 
-void serve_cl_throttle(struct session *s, struct resp_command *c)
+void resp_serve_cl_throttle(struct session *s, struct resp_command *c)
 {
     int64_t numbers[NUMBERS], capacity;
     struct rule rule;
@@ -99,7 +99,7 @@ static void encode_throttle(struct reply *r, struct buf *out)
     resp_int(out, a->retry_after_ms == WEIR_NEVER ? -1 : a->retry_after_ms / 1000);
 }
 
-void serve_throttle(struct session *s, struct resp_command *c)
+void resp_serve_throttle(struct session *s, struct resp_command *c)
 {
     static const char *const names[] = { "max_burst", "count_per_period", "period", "quantity" };
     int64_t numbers[NUMBERS];
@@ -144,7 +144,7 @@ static void encode_del(struct reply *r, struct buf *out)
         resp_int(out, deleted);
 }
 
-void serve_del(struct session *s, struct resp_command *c)
+void resp_serve_del(struct session *s, struct resp_command *c)
 {
     const struct rule any = { .algorithm = ALGORITHM_CELL, .limit = 1, .window = 1, .burst = 1 };
     struct reply *r = reply_begin(s, encode_del);
