@@ -136,7 +136,9 @@ weir_err address_parse(const char *text, struct address out[ADDRESS_MOST], size_
     err = split(text, host, &port, diag);
     if (err)
         return err;
-    if (text[0] == ':' || strcmp(host, "*") == 0) {
+    if (text[0] == '[')
+        return resolve(text, host, port, out, count, diag);
+    if (host[0] == '\0' || strcmp(host, "*") == 0) {
         out[0] = v4_address(INADDR_ANY, port);
         out[1] = v6_address(&in6addr_any, port);
         *count = 2;
