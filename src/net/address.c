@@ -126,7 +126,7 @@ static weir_err resolve(const char *text, const char *host, int port,
 weir_err address_parse(const char *text, struct address out[ADDRESS_MOST], size_t *count,
                        weir_diag *diag)
 {
-    char host[HOST_MOST];
+    char host[HOST_MOST] = "";
     weir_err err;
     int port = 0;
 

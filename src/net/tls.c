@@ -132,9 +132,9 @@ static weir_err can_read(const char *what, const char *file, weir_diag *diag)
 /* Nobody is there to be asked for a passphrase. */
 static int no_passphrase(char *into, int room, int is_writing, void *was_asked)
 {
-    (void)into;
-    (void)room;
     (void)is_writing;
+    if (room > 0)
+        into[0] = '\0';
     *(bool *)was_asked = true;
     return -1;
 }
@@ -308,40 +308,6 @@ const char *tls_context_warning(const struct tls_context *t)
 int64_t tls_context_expires(const struct tls_context *t)
 {
     return t->expires;
-}
-
-void tls_current_init(struct tls_current *c, struct tls_context *context)
-{
-    pthread_mutex_init(&c->lock, NULL);
-    c->context = context;
-}
-
-void tls_current_done(struct tls_current *c)
-{
-    tls_context_unref(c->context);
-    c->context = NULL;
-    pthread_mutex_destroy(&c->lock);
-}
-
-struct tls_context *tls_current_get(struct tls_current *c)
-{
-    struct tls_context *t;
-
-    pthread_mutex_lock(&c->lock);
-    t = c->context ? tls_context_ref(c->context) : NULL;
-    pthread_mutex_unlock(&c->lock);
-    return t;
-}
-
-void tls_current_set(struct tls_current *c, struct tls_context *context)
-{
-    struct tls_context *before;
-
-    pthread_mutex_lock(&c->lock);
-    before = c->context;
-    c->context = context;
-    pthread_mutex_unlock(&c->lock);
-    tls_context_unref(before);
 }
 
 /* ---- connections ----------------------------------------------------------------------- */

@@ -5,8 +5,6 @@
 #ifndef WEIR_NET_TLS_H
 #define WEIR_NET_TLS_H
 
-#include <pthread.h>
-
 #include "base/buf.h"
 #include "base/span.h"
 #include "weir.h"
@@ -24,17 +22,6 @@ void tls_context_unref(struct tls_context *t); /* NULL is fine */
  * NULL: for the log. */
 const char *tls_context_warning(const struct tls_context *t);
 int64_t tls_context_expires(const struct tls_context *t); /* the certificate; s since the epoch */
-
-/* The context for new connections, which a reload swaps while loops take it. */
-struct tls_current {
-    pthread_mutex_t lock;
-    struct tls_context *context; /* NULL: no TLS */
-};
-
-void tls_current_init(struct tls_current *c, struct tls_context *context); /* takes it over */
-void tls_current_done(struct tls_current *c);
-struct tls_context *tls_current_get(struct tls_current *c); /* referenced for the caller; NULL */
-void tls_current_set(struct tls_current *c, struct tls_context *context); /* takes it over */
 
 struct tls *tls_new(struct tls_context *t); /* NULL: out of memory */
 void tls_free(struct tls *t);               /* NULL is fine */

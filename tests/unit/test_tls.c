@@ -629,22 +629,18 @@ static bool is_named(struct talk *k, const char *name)
 
 static void a_connection_keeps_the_context_it_began_with(void **state)
 {
-    struct tls_current current;
-    struct tls_context *context;
+    struct tls_context *first = new_context("server", NULL), *second;
     struct talk before, during, after;
 
     (void)state;
-    tls_current_init(&current, new_context("server", NULL));
-    context = tls_current_get(&current);
-    talk_begin(&before, context, TLS1_3_VERSION);
-    talk_begin(&during, context, TLS1_3_VERSION);
-    tls_context_unref(context);
+    talk_begin(&before, first, TLS1_3_VERSION);
+    talk_begin(&during, first, TLS1_3_VERSION);
     assert_true(shake_hands(&before, 0, SIZE_MAX));
 
-    tls_current_set(&current, new_context("second", NULL));
-    context = tls_current_get(&current);
-    talk_begin(&after, context, TLS1_3_VERSION);
-    tls_context_unref(context);
+    tls_context_unref(first);
+    second = new_context("second", NULL);
+    talk_begin(&after, second, TLS1_3_VERSION);
+    tls_context_unref(second);
     exchange(&before);
     assert_true(shake_hands(&during, 0, SIZE_MAX));
     assert_true(shake_hands(&after, 0, SIZE_MAX));
@@ -655,22 +651,31 @@ static void a_connection_keeps_the_context_it_began_with(void **state)
     talk_end(&before);
     talk_end(&during);
     talk_end(&after);
-    tls_current_set(&current, NULL);
-    assert_null(tls_current_get(&current));
-    tls_current_done(&current);
 }
 
 struct swapping {
-    struct tls_current current;
+    pthread_mutex_t lock;
+    struct tls_context *current;
     atomic_bool is_over;
 };
+
+static struct tls_context *swap(struct swapping *s, struct tls_context *next)
+{
+    struct tls_context *before;
+
+    pthread_mutex_lock(&s->lock);
+    before = next ? s->current : tls_context_ref(s->current);
+    s->current = next ? next : s->current;
+    pthread_mutex_unlock(&s->lock);
+    return before;
+}
 
 static void *connect_again_and_again(void *ctx)
 {
     struct swapping *s = ctx;
 
     while (!atomic_load(&s->is_over)) {
-        struct tls_context *context = tls_current_get(&s->current);
+        struct tls_context *context = swap(s, NULL);
         struct tls *t = tls_new(context);
 
         tls_context_unref(context);
@@ -681,19 +686,19 @@ static void *connect_again_and_again(void *ctx)
 
 static void contexts_are_swapped_while_loops_take_them(void **state)
 {
-    struct swapping s = { 0 };
+    struct swapping s = { .lock = PTHREAD_MUTEX_INITIALIZER,
+                          .current = new_context("server", NULL) };
     pthread_t threads[2];
 
     (void)state;
-    tls_current_init(&s.current, new_context("server", NULL));
     for (size_t i = 0; i < 2; i++)
         assert_int_equal(pthread_create(&threads[i], NULL, connect_again_and_again, &s), 0);
     for (int i = 0; i < scaled(100); i++)
-        tls_current_set(&s.current, new_context(i % 2 ? "server" : "second", NULL));
+        tls_context_unref(swap(&s, new_context(i % 2 ? "server" : "second", NULL)));
     atomic_store(&s.is_over, true);
     for (size_t i = 0; i < 2; i++)
         pthread_join(threads[i], NULL);
-    tls_current_done(&s.current);
+    tls_context_unref(s.current);
 }
 
 static void a_file_that_is_wrong_is_named_with_what_is_wrong(void **state)
