@@ -32,6 +32,7 @@ enum {
 };
 
 struct event_log {
+    weir_allocator allocator;
     char *file;   /* NULL: stderr */
     int fd;       /* the thread's */
     bool is_torn; /* the last line was not written to its end; the thread's */
@@ -137,7 +138,7 @@ static void *write_all(void *ctx)
     struct event_log *log = ctx;
     struct buf mine;
 
-    buf_init(&mine, &log->waiting.allocator);
+    buf_init(&mine, &log->allocator);
     pthread_mutex_lock(&log->lock);
     for (;;) {
         struct buf empty = mine;
@@ -196,15 +197,13 @@ static void make_line(struct buf *line, const char *level, const char *event, co
     buf_text(line, "\n");
 }
 
-/* Under the lock, once there is room again. */
+/* Under the lock. */
 static void tell_of_dropped(struct event_log *log)
 {
     char members[40];
     struct buf line;
 
-    if (log->untold == 0 || log->waiting.len > MOST_WAITING / 2)
-        return;
-    buf_init(&line, &log->waiting.allocator);
+    buf_init(&line, &log->allocator);
     snprintf(members, sizeof members, "\"dropped\":%llu", (unsigned long long)log->untold);
     make_line(&line, "warn", "log-dropped", "lines were dropped: the log could not be written",
               members);
@@ -220,10 +219,11 @@ void event_log_write_members(struct event_log *log, const char *level, const cha
 {
     struct buf line;
 
-    buf_init(&line, &log->waiting.allocator);
+    buf_init(&line, &log->allocator);
     make_line(&line, level, event, message, members);
     pthread_mutex_lock(&log->lock);
-    tell_of_dropped(log);
+    if (log->untold > 0 && log->waiting.len < MOST_WAITING / 2)
+        tell_of_dropped(log);
     if (line.failed || log->waiting.len + line.len > MOST_WAITING) {
         log->untold++;
         atomic_fetch_add(&log->dropped, 1);
@@ -307,7 +307,6 @@ static void free_log(struct event_log *log)
 
 weir_err event_log_open(const char *file, struct event_log **out, weir_diag *diag)
 {
-    const weir_allocator usual = alloc_or_default((weir_allocator){ 0 });
     struct event_log *log = calloc(1, sizeof *log);
     weir_err err = WEIR_OK;
     int why;
@@ -317,7 +316,8 @@ weir_err event_log_open(const char *file, struct event_log **out, weir_diag *dia
         return diag_fail(diag, WEIR_ENOMEM, "%s", weir_err_text(WEIR_ENOMEM));
     pthread_mutex_init(&log->lock, NULL);
     pthread_cond_init(&log->wake, NULL);
-    buf_init(&log->waiting, &usual);
+    log->allocator = alloc_or_default((weir_allocator){ 0 });
+    buf_init(&log->waiting, &log->allocator);
     log->next_fd = -1;
     log->file = file ? strdup(file) : NULL;
     log->fd = file ? open_file(file) : fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3);
@@ -342,7 +342,8 @@ void event_log_close(struct event_log *log)
     if (!log)
         return;
     pthread_mutex_lock(&log->lock);
-    tell_of_dropped(log);
+    if (log->untold > 0)
+        tell_of_dropped(log);
     atomic_store(&log->closing, true);
     pthread_cond_signal(&log->wake);
     pthread_mutex_unlock(&log->lock);

@@ -97,6 +97,8 @@ static void read_store(struct reading *r, const struct yaml *node)
     directory = store_directory(node->text.at);
     if (directory)
         r->s->store = put_path(r, "file:", span_of(directory));
+    else if (span_is(node->text, "memory")) /* YAML wants quotes around a colon at the end */
+        r->s->store = "memory:";
     else
         r->s->store = arena_text(&r->s->texts, node->text);
     r->reader.problems->lines.failed |= !r->s->store;
