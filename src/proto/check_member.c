@@ -1,0 +1,176 @@
+/* check_member.c - the members of a request object, and what each of them wants. */
+#include "proto/check_member.h"
+
+#include "base/diag.h"
+#include "base/show.h"
+#include "base/suggest.h"
+
+static const char *const names[MEMBER_UNKNOWN] = {
+    [MEMBER_POLICY] = "policy",
+    [MEMBER_KEY] = "key",
+    [MEMBER_ATTRIBUTES] = "attributes",
+    [MEMBER_COST] = "cost",
+    [MEMBER_PLAN] = "plan",
+    [MEMBER_PEEK] = "peek",
+    [MEMBER_EXEMPT] = "exempt",
+    [MEMBER_NOW] = "now",
+    [MEMBER_LIMIT] = "limit",
+    [MEMBER_WINDOW_MS] = "window_ms",
+    [MEMBER_BURST] = "burst",
+    [MEMBER_PRECISION_MS] = "precision_ms",
+    [MEMBER_ALGORITHM] = "algorithm",
+};
+
+static enum check_member if_named(enum check_member member, struct span name)
+{
+    return memcmp(names[member], name.at, name.len) == 0 ? member : MEMBER_UNKNOWN;
+}
+
+enum check_member check_member_of(struct span name)
+{
+    switch (name.len) {
+    case 3:
+        return if_named(name.at[0] == 'k' ? MEMBER_KEY : MEMBER_NOW, name);
+    case 4:
+        return if_named(name.at[0] == 'c'   ? MEMBER_COST
+                        : name.at[1] == 'l' ? MEMBER_PLAN
+                                            : MEMBER_PEEK,
+                        name);
+    case 5:
+        return if_named(name.at[0] == 'l' ? MEMBER_LIMIT : MEMBER_BURST, name);
+    case 6:
+        return if_named(name.at[0] == 'p' ? MEMBER_POLICY : MEMBER_EXEMPT, name);
+    case 9:
+        return if_named(name.at[0] == 'w' ? MEMBER_WINDOW_MS : MEMBER_ALGORITHM, name);
+    case 10:
+        return if_named(MEMBER_ATTRIBUTES, name);
+    case 12:
+        return if_named(MEMBER_PRECISION_MS, name);
+    default:
+        return MEMBER_UNKNOWN;
+    }
+}
+
+enum check_wants check_member_wants(enum check_member member)
+{
+    switch (member) {
+    case MEMBER_POLICY:
+    case MEMBER_PLAN:
+    case MEMBER_ALGORITHM:
+        return WANTS_TEXT;
+    case MEMBER_KEY:
+        return WANTS_IDENTITY;
+    case MEMBER_ATTRIBUTES:
+        return WANTS_ATTRIBUTES;
+    case MEMBER_PEEK:
+    case MEMBER_EXEMPT:
+        return WANTS_BOOL;
+    default:
+        return WANTS_NUMBER;
+    }
+}
+
+const char *check_member_name(enum check_member member)
+{
+    return names[member];
+}
+
+weir_err check_unknown_member(struct span name, weir_diag *diag)
+{
+    const char *near = suggest(name, names, MEMBER_UNKNOWN);
+
+    if (span_is(name, "checks"))
+        return diag_fail(diag, WEIR_EREQUEST,
+                         "'checks' stands alone: everything else belongs into one of them");
+    if (near)
+        return diag_fail(diag, WEIR_EREQUEST, "there is no member '%s': did you mean '%s'?",
+                         show(name).text, near);
+    return diag_fail(diag, WEIR_EREQUEST,
+                     "there is no member '%s' (what is counted by goes into 'attributes')",
+                     show(name).text);
+}
+
+static weir_err set_algorithm(struct asked *out, struct span name, weir_diag *diag)
+{
+    const char *known[WEIR_LEAKY_BUCKET];
+    const char *near;
+
+    for (int i = WEIR_FIXED_WINDOW; i <= WEIR_LEAKY_BUCKET; i++) {
+        known[i - WEIR_FIXED_WINDOW] = weir_algorithm_name((weir_algorithm)i);
+        if (span_is(name, known[i - WEIR_FIXED_WINDOW])) {
+            out->request.algorithm = (weir_algorithm)i;
+            return WEIR_OK;
+        }
+    }
+    near = suggest(name, known, WEIR_LEAKY_BUCKET);
+    return diag_fail(diag, WEIR_EREQUEST, "there is no algorithm '%s': %s%s%s", show(name).text,
+                     near ? "did you mean '" : "it is one of ", near ? near : "",
+                     near ? "'?"
+                          : "fixed_window, sliding_window, sliding_counter, token_bucket, "
+                            "leaky_bucket");
+}
+
+weir_err check_set_text(struct asked *out, enum check_member member, struct span text,
+                        weir_diag *diag)
+{
+    if (member == MEMBER_KEY) {
+        out->request.key = text.at;
+        out->request.key_len = text.len;
+        return WEIR_OK;
+    }
+    if (memchr(text.at, '\0', text.len))
+        return diag_fail(diag, WEIR_EREQUEST, "'%s' has a NUL, which no name has", names[member]);
+    if (member == MEMBER_ALGORITHM)
+        return set_algorithm(out, text, diag);
+    *(member == MEMBER_POLICY ? &out->request.policy : &out->request.plan) = text.at;
+    return WEIR_OK;
+}
+
+weir_err check_set_number(struct asked *out, enum check_member member, int64_t number,
+                          weir_diag *diag)
+{
+    weir_request *r = &out->request;
+
+    switch (member) {
+    case MEMBER_COST:
+        r->cost = number ? number : WEIR_COST_ZERO;
+        return WEIR_OK;
+    case MEMBER_LIMIT:
+        r->limit = number;
+        return WEIR_OK;
+    case MEMBER_WINDOW_MS:
+        r->window_ms = number;
+        return WEIR_OK;
+    case MEMBER_NOW:
+        r->now = number;
+        break;
+    case MEMBER_BURST:
+        r->burst = number;
+        break;
+    default:
+        r->precision_ms = number;
+        break;
+    }
+    if (number == 0) /* which would mean that it was left out */
+        return diag_fail(diag, WEIR_EREQUEST, "'%s' must be at least 1, if it is there at all",
+                         names[member]);
+    return WEIR_OK;
+}
+
+void check_set_bool(struct asked *out, enum check_member member, bool value)
+{
+    *(member == MEMBER_PEEK ? &out->peek : &out->request.exempt) = value;
+}
+
+weir_err check_add_attribute(struct asked *out, const char *name, struct span value,
+                             weir_diag *diag)
+{
+    weir_request *r = &out->request;
+
+    if (r->attribute_count == WEIR_MAX_ATTRIBUTES)
+        return diag_fail(diag, WEIR_EREQUEST, "there are too many attributes: at most %d",
+                         WEIR_MAX_ATTRIBUTES);
+    r->attributes = out->attributes;
+    out->attributes[r->attribute_count++] = (weir_attribute){ name, value.at, value.len };
+    return WEIR_OK;
+}
