@@ -16,14 +16,13 @@
  * THROTTLE, which means something else by it.
  *
  * Bounds: interval > 0; interval * capacity and interval * quantity fit in 63 bits (cell_rule(),
- * cell_check_quantity()); now is below 2^63 ns. So an arrival time fits in 64. */
+ * cell_check_quantity()), and ms since the epoch in 62: no sum of ns fills 128. */
 #include <inttypes.h>
 
 #include "base/diag.h"
 #include "limit/algorithms.h"
 
 enum { NS_PER_MS = 1000000, NS_PER_S = 1000000000, NS_PER_US = 1000 };
-#define MOST_NOW INT64_C(9200000000000) /* ms: the year 2261 */
 
 __extension__ typedef __int128 wide;
 
@@ -40,26 +39,25 @@ static int64_t whole_intervals(wide ns, wide interval)
 void cell_take(const struct arrival *s, const struct rule *r, const struct ask *ask,
                struct step *out)
 {
-    const wide now = (wide)(ask->now < MOST_NOW ? ask->now : MOST_NOW) * NS_PER_MS;
-    const wide at = s->at > now ? s->at : now;
+    const wide now = (wide)ask->now * NS_PER_MS, due = (wide)s->ms * NS_PER_MS + s->ns;
+    const wide at = due > now ? due : now;
     const wide increment = (wide)r->window * ask->cost, most = (wide)r->window * r->limit;
     const wide ahead = at + increment - most - now; /* above 0: too far */
+    const wide then = ahead > 0 || ask->peek ? at : at + increment, until_full = then - now;
+    const int64_t ms = then > 0 ? (int64_t)(then / NS_PER_MS) : 0;
+    const int64_t ns = then > 0 ? (int64_t)(then % NS_PER_MS) : 0;
     struct decision *d = &out->decision;
-    wide then = at + increment, until_full;
 
     *d = (struct decision){ .allowed = ahead <= 0 };
-    if (!d->allowed) {
-        then = at;
+    if (!d->allowed)
         d->retry_after = increment <= most ? (int64_t)(ahead / NS_PER_MS) : WEIR_NEVER;
-    }
-    until_full = then - now;
     if (most - until_full > -(wide)r->window)
         d->remaining = whole_intervals(most - until_full, r->window);
     d->reset_after = (int64_t)((until_full + r->precision) / NS_PER_MS);
 
-    out->next.arrival.at = d->allowed && !ask->peek ? (then > 0 ? (uint64_t)then : 0) : s->at;
+    out->next.arrival = d->allowed && !ask->peek ? (struct arrival){ ms, ns } : *s;
     /* A state is kept until `now` + reset_after. What is told is truncated, what is kept is not. */
-    out->now = (int64_t)(((then > now ? then : now) + NS_PER_MS - 1) / NS_PER_MS) - d->reset_after;
+    out->now = (then > now ? ms + (ns > 0) : ask->now) - d->reset_after;
 }
 
 weir_err cell_rule(int64_t capacity, int64_t count, int64_t period, struct rule *out,

@@ -8,7 +8,7 @@ static bool is_amount(int64_t n)
     return n >= 0 && n < (int64_t)1 << 62;
 }
 
-enum { NS_PER_S = 1000000000 };
+enum { NS_PER_MS = 1000000 };
 
 static struct packed pack_log(const struct sliding_window *s)
 {
@@ -23,8 +23,7 @@ static struct packed pack_log(const struct sliding_window *s)
 struct packed state_pack(const struct state *s, weir_algorithm algorithm)
 {
     if (algorithm == ALGORITHM_CELL)
-        return (struct packed){ { (int64_t)(s->arrival.at / NS_PER_S),
-                                  (int64_t)(s->arrival.at % NS_PER_S) } };
+        return (struct packed){ { s->arrival.ms, s->arrival.ns } };
     switch (algorithm) {
     case WEIR_FIXED_WINDOW:
         return (struct packed){ { s->fixed_window.start, s->fixed_window.count } };
@@ -62,9 +61,9 @@ static bool unpack_log(struct sliding_window *s, const struct packed *packed,
 
 static bool unpack_arrival(struct arrival *s, const int64_t *words)
 {
-    if (words[0] >= INT64_MAX / NS_PER_S * 2 || words[1] >= NS_PER_S)
+    if (words[1] >= NS_PER_MS)
         return false;
-    s->at = (uint64_t)words[0] * NS_PER_S + (uint64_t)words[1];
+    *s = (struct arrival){ words[0], words[1] };
     return true;
 }
 

@@ -23,9 +23,9 @@ struct bucket {
     int64_t at;   /* when it was that */
 };
 
-/* GCRA. */
+/* GCRA: when the next one is due that keeps to the rate. */
 struct arrival {
-    uint64_t at; /* when the next one is due that keeps to the rate, in ns since the epoch */
+    int64_t ms, ns; /* since the epoch, and beyond that ms */
 };
 
 enum { SLIDING_WINDOW_NEAR = 3 };
