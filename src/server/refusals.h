@@ -1,7 +1,7 @@
 /* refusals.h - which refusals go to the log: the first of each identity, and few of the others.
  *
  * However many there are, so many lines a second at most; the next line tells how many were left
- * out before it. Belongs to one thread. */
+ * out before it. Each loop does so for itself: who asks two of them may be the first of both. */
 #ifndef WEIR_SERVER_REFUSALS_H
 #define WEIR_SERVER_REFUSALS_H
 

@@ -1,0 +1,164 @@
+#!/bin/sh
+# test_serve.sh - `weir serve`: its flags, its settings in the file, and what is refused.
+#
+#   test_serve.sh TREE      from the root of the source
+. tests/cli/support.sh
+unset LISTEN_FDS LISTEN_PID NOTIFY_SOCKET
+
+# ---- what is refused ------------------------------------------------------------------------
+
+fits_a_screen() {
+    "$weir" serve --help >"$scratch/page" &&
+        awk 'length > 80 { bad = 1 } END { exit bad || NR > 24 }' "$scratch/page"
+}
+
+t the_help_fits_a_screen fits_a_screen
+t operands_are_refused refuses "serve takes options only, not 'x.yaml': did you mean --config?" \
+    serve x.yaml
+t standard_input_is_refused refuses \
+    'policies cannot come from standard input: a server reads them again' serve --config -
+t a_missing_file_is_refused refuses \
+    "$scratch/none.yaml: cannot read it: No such file or directory: check the path" \
+    serve -c "$scratch/none.yaml"
+t a_time_without_a_unit_is_refused refuses "--drain-timeout: '5' is not a duration: write a whole \
+number and one of ms, s, m, h, d, w, as in 15m" serve --drain-timeout 5
+t a_time_out_of_bounds_is_refused refuses '--idle-timeout must be from 10ms to 1d' \
+    serve --idle-timeout 2d
+t too_many_threads_are_refused refuses '--threads must be at most 64' serve --threads 65
+t a_network_that_is_none_is_refused refuses "--trusted-proxies: 'x' is not an address or network: \
+write 203.0.113.7, 10.0.0.0/8 or 2001:db8::/32" serve --trusted-proxies 10.0.0.0/8,x
+t a_token_without_its_scopes_is_refused refuses \
+    '--token-file takes SCOPES:FILE, as in check,metrics:/etc/weir/token' serve --token-file f
+t an_unknown_scope_is_asked_back refuses \
+    "--token-file: there is no scope 'amdin': did you mean 'admin'?" \
+    serve --token-file "check,amdin:f"
+t a_key_without_a_certificate_is_refused refuses \
+    "TLS needs a certificate and its key: --tls-cert (\`tls: {cert: FILE}\`) is missing" \
+    serve --tls-key k
+t sync_without_a_disk_is_refused refuses \
+    'sync is for a store on disk: use file:DIR, or leave it out' \
+    serve --store memory: --sync always
+
+strangers="others can reach 0.0.0.0:0, and nothing would keep them out: add a token (--token-file
+check:FILE, or \`tokens\` in the file), ask for client certificates (--tls-client-ca), or listen on
+127.0.0.1"
+t strangers_are_refused refuses "$(echo "$strangers" | paste -sd ' ')" serve --listen 0.0.0.0:0
+
+bad_settings() {
+    printf 'version: 1\npolicies: {}\nserver: {thread: 2}\n' >"$scratch/bad.yaml"
+    refuses "$scratch/bad.yaml:3:10: unknown key 'thread' in server: did you mean 'threads'?" \
+        serve -c "$scratch/bad.yaml" &&
+        run policy lint "$scratch/bad.yaml"
+    is status "$status" 1 && is stderr "$(cat "$scratch/err")" \
+        "$scratch/bad.yaml:3:10: unknown key 'thread' in server: did you mean 'threads'?"
+}
+
+bad_token() {
+    echo short >"$scratch/token"
+    run serve --listen 127.0.0.1:0 --store memory: --token-file "check:$scratch/token"
+    is status "$status" 2 && grep -q 'must have 16 to 512 characters' "$scratch/err" &&
+        ! grep -q short "$scratch/err"
+}
+
+t bad_settings_are_told_by_serve_and_by_lint bad_settings
+t a_bad_token_is_told_and_not_shown bad_token
+
+# ---- what is served -------------------------------------------------------------------------
+
+# serve ARG...: leaves $server and $socket, once it answers there
+serve() {
+    socket=$scratch/socket
+    rm -f "$socket"
+    "$weir" serve "$@" 2>"$scratch/err" &
+    server=$!
+    for _ in $(seq 1000); do
+        [ ! -S "$socket" ] || ! curl -fsS --unix-socket "$socket" http://weir/healthz \
+            >/dev/null 2>&1 || return 0
+        kill -0 "$server" || break
+        sleep 0.01
+    done
+    cat "$scratch/err"
+    return 1
+}
+
+stop() {
+    kill -TERM "$server" && wait "$server"
+    is 'status after SIGTERM' $? 0
+}
+
+get() {
+    curl -sS --unix-socket "$socket" -o "$scratch/out" -w '%{http_code}\n' "$@"
+}
+
+# The file is in another folder than the one that the server is started in.
+file_says() {
+    mkdir "$scratch/etc" && cp "$policies" "$scratch/etc/weir.yaml"
+    printf '%s' 0123456789abcdef >"$scratch/etc/token"
+    cat >>"$scratch/etc/weir.yaml" <<'END'
+server:
+  store: file:data
+  listen: unix:../socket
+  threads: 1
+  tokens: [{file: token, scope: check}]
+  log: weir.log
+END
+    serve --config "$scratch/etc/weir.yaml" || return 1
+    is 'status without a token' "$(get 'http://weir/v1/check?policy=login&ip=192.0.2.1')" 401 &&
+        is 'status with the token' "$(get -H 'Authorization: Bearer 0123456789abcdef' \
+            'http://weir/v1/check?policy=login&ip=192.0.2.1')" 200 &&
+        is 'status of what it is not for' "$(get -H 'Authorization: Bearer 0123456789abcdef' \
+            http://weir/metrics)" 403
+    good=$?
+    stop && [ "$good" = 0 ] && [ -f "$scratch/etc/data/secret" ] &&
+        python3 -c 'import json, sys; print([json.loads(l) for l in open(sys.argv[1])])' \
+            "$scratch/etc/weir.log"
+}
+
+flags_win() {
+    serve --config "$scratch/etc/weir.yaml" --store memory: --token-file "metrics:$scratch/other" \
+        --log "$scratch/flag.log" || return 1
+    is status "$(get -H 'Authorization: Bearer fedcba9876543210' http://weir/metrics)" 200 &&
+        grep -q '^weir_threads 1$' "$scratch/out" &&
+        is 'status of the token in the file' "$(get -H 'Authorization: Bearer 0123456789abcdef' \
+            'http://weir/v1/check?policy=login&ip=192.0.2.1')" 401
+    good=$?
+    stop && [ "$good" = 0 ] && [ -s "$scratch/flag.log" ]
+}
+
+# Two refusals, and then a full page of metrics that names nobody.
+metrics() {
+    serve --config "$policies" --store memory: --listen "unix:$scratch/socket" --threads 1 ||
+        return 1
+    for _ in 1 2 3 4; do
+        get 'http://weir/v1/check?policy=login&ip=192.0.2.1' >/dev/null
+    done
+    is status "$(get http://weir/metrics)" 200 &&
+        grep -q '^weir_decisions_total{policy="login",rule="default",outcome="denied",source="store"} 2$' \
+            "$scratch/out" && ! grep -q 192.0.2 "$scratch/out" &&
+        is 'status of top' "$(get http://weir/v1/top)" 200 && grep -q '"refused":2' "$scratch/out" &&
+        ! grep -q 192.0.2 "$scratch/out"
+    good=$?
+    stop && [ "$good" = 0 ] && is 'first refusals' "$(grep -c '"first":true' "$scratch/err")" 1 &&
+        ! grep -q 192.0.2 "$scratch/err"
+}
+
+rotate() {
+    serve --config "$policies" --store memory: --listen "unix:$scratch/socket" \
+        --log "$scratch/log" || return 1
+    mv "$scratch/log" "$scratch/log.1"
+    kill -HUP "$server"
+    for _ in $(seq 1000); do
+        ! grep -qs '"event":"reloaded"' "$scratch/log" "$scratch/log.1" || [ ! -f "$scratch/log" ] ||
+            break
+        sleep 0.01
+    done
+    stop && grep -q '"event":"stopped"' "$scratch/log" && grep -q '"event":"ready"' "$scratch/log.1"
+}
+
+printf '%s' fedcba9876543210 >"$scratch/other"
+chmod 600 "$scratch/other"
+t the_file_has_the_settings_and_its_paths_are_beside_it file_says
+t flags_win_over_the_file flags_win
+t metrics_top_and_log_tell_of_refusals_and_of_nobody metrics
+t a_log_that_was_moved_away_is_opened_again_by_sighup rotate
+finish
