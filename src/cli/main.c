@@ -10,8 +10,8 @@
 #include "weir.h"
 
 static const struct command *const commands[] = {
-    &serve_command,          &check_command,       &policy_lint_command,
-    &policy_explain_command, &store_check_command, &store_repair_command,
+    &serve_command,       &check_command,        &policy_lint_command, &policy_explain_command,
+    &store_check_command, &store_repair_command, &bench_command,
 };
 enum { COMMAND_COUNT = sizeof commands / sizeof *commands };
 
