@@ -8,6 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/crew.h"
 #include "base/secret.h"
 #include "cli/terminal.h"
 #include "store/store.h"
@@ -128,8 +129,8 @@ int store_files_load(struct store_files *f, const char *name, const char *secret
         return trouble("%s", diag.text);
     if (make_table(f, &diag))
         return STATUS_TROUBLE;
-    if (recovery_run(f->dir, f->table, f->secret_id, RECOVERY_SALVAGE, &f->allocator, &f->found,
-                     &diag))
+    if (recovery_run(f->dir, &(struct restoring){ f->table, f->now, crew_processors() },
+                     f->secret_id, RECOVERY_SALVAGE, &f->allocator, &f->found, &diag))
         return trouble("%s", diag.text);
     count_keys(f);
     return f->found.damages > 0 ? STATUS_NO : STATUS_YES;

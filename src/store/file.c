@@ -16,6 +16,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/crew.h"
 #include "base/diag.h"
 #include "store/file.h"
 #include "store/recovery.h"
@@ -250,10 +251,12 @@ static weir_err read_sync(struct file_store *s, const char *text, weir_diag *dia
 
 static weir_err recover(struct file_store *s, weir_diag *diag)
 {
+    const struct restoring to = { s->table, clock_now(s),
+                                  s->options.no_thread ? 1 : crew_processors() };
     struct recovery found;
     char line[256];
-    weir_err err = recovery_run(s->dir, s->table, s->options.secret_id, RECOVERY_OPEN,
-                                &s->allocator, &found, diag);
+    weir_err err = recovery_run(s->dir, &to, s->options.secret_id, RECOVERY_OPEN, &s->allocator,
+                                &found, diag);
 
     if (err)
         return err;

@@ -13,47 +13,75 @@
 
 #define HINT ". `weir store check` tells more, and `weir store repair` keeps all that verifies"
 
-/* A whole file in memory. */
+enum { PIECE = 1 << 20 };
+
+/* A file of which a part is in memory. */
 struct image {
-    char *bytes;
+    struct dir *dir;
+    struct file *file;
+    weir_allocator allocator;
     uint64_t size;
+    char *bytes;
+    uint64_t from;
+    size_t len, room;
+    weir_err err; /* once reading failed: nothing is found any more */
 };
 
-static weir_err load(struct dir *dir, const char *name, const weir_allocator *allocator,
-                     struct image *out, weir_diag *diag)
+/* The bytes from `at` on, at least so many: those of before are gone. NULL: there are not so many,
+ * or they cannot be read. */
+static const char *bytes_at(struct image *f, uint64_t at, uint64_t least)
 {
-    struct file *f;
-    weir_err err = dir->ops->open(dir, name, &f);
+    const uint64_t rest = at < f->size ? f->size - at : 0;
+    const size_t len = (size_t)(least > PIECE ? least : rest < PIECE ? rest : PIECE);
 
-    *out = (struct image){ 0 };
-    if (err)
-        return diag_fail(diag, err, "cannot open %s/%s: %s", dir->path, name, strerror(dir->why));
-    err = dir->ops->size(f, &out->size);
-    if (!err && out->size > 0) {
-        out->bytes = alloc_resize(allocator, NULL, out->size);
-        err = out->bytes ? dir->ops->read(f, 0, out->bytes, out->size) : WEIR_ENOMEM;
+    if (f->err || least > rest)
+        return NULL;
+    if (at >= f->from && at - f->from <= f->len && least <= f->len - (at - f->from))
+        return f->bytes + (at - f->from);
+    f->len = 0;
+    if (len > f->room) {
+        alloc_free(&f->allocator, f->bytes);
+        f->room = 0;
+        f->bytes = alloc_resize(&f->allocator, NULL, len);
+        if (!f->bytes) {
+            f->err = WEIR_ENOMEM;
+            return NULL;
+        }
+        f->room = len;
     }
-    dir->ops->close(f);
-    if (err == WEIR_ENOMEM)
-        return diag_fail(diag, err, "there is no memory to read %s/%s", dir->path, name);
-    if (err)
-        return diag_fail(diag, err, "cannot read %s/%s: %s", dir->path, name, strerror(dir->why));
-    return WEIR_OK;
+    f->err = f->dir->ops->read(f->file, at, f->bytes, len);
+    if (f->err)
+        return NULL;
+    f->from = at;
+    f->len = len;
+    return f->bytes;
 }
 
-/* The batch at this place, if there is one. */
-static const struct batch_header *batch_at(const struct image *f, uint64_t at, uint64_t salt)
+static weir_err open_image(struct image *f, const char *name, weir_diag *diag)
 {
-    const struct batch_header *h = (const struct batch_header *)(f->bytes + at);
+    weir_err err = f->dir->ops->open(f->dir, name, &f->file);
 
-    if (at + sizeof *h > f->size || h->magic != BATCH_MAGIC ||
+    if (!err)
+        err = f->dir->ops->size(f->file, &f->size);
+    return err ? diag_fail(diag, err, "cannot open %s/%s: %s", f->dir->path, name,
+                           strerror(f->dir->why))
+               : WEIR_OK;
+}
+
+/* The batch at this place, if there is one; good until another place is looked at. */
+static const struct batch_header *batch_at(struct image *f, uint64_t at, uint64_t salt)
+{
+    const struct batch_header *h = (const void *)bytes_at(f, at, sizeof *h);
+
+    if (!h || h->magic != BATCH_MAGIC ||
         h->count > (f->size - at - sizeof *h) / sizeof(struct record))
         return NULL;
-    return h->checksum == batch_checksum(h, h + 1, salt) ? h : NULL;
+    h = (const void *)bytes_at(f, at, sizeof *h + h->count * sizeof(struct record));
+    return h && h->checksum == batch_checksum(h, h + 1, salt) ? h : NULL;
 }
 
 /* Does a batch behind `at` say that record `number` had been synced? */
-static bool was_synced(const struct image *f, uint64_t at, uint64_t number, uint64_t salt)
+static bool was_synced(struct image *f, uint64_t at, uint64_t number, uint64_t salt)
 {
     for (at += JOURNAL_STEP; at + sizeof(struct batch_header) <= f->size; at += JOURNAL_STEP) {
         const struct batch_header *h = batch_at(f, at, salt);
@@ -64,22 +92,34 @@ static bool was_synced(const struct image *f, uint64_t at, uint64_t number, uint
     return false;
 }
 
-static uint64_t used_size(const struct image *f, uint64_t from)
+/* Without the zeros at the end, but at least `from`. */
+static uint64_t used_size(struct image *f, uint64_t from)
 {
     uint64_t end = f->size;
 
-    while (end > from && f->bytes[end - 1] == 0)
-        end--;
+    while (end > from) {
+        const uint64_t start = end - from < PIECE ? from
+                                                  : (end - PIECE) / JOURNAL_STEP * JOURNAL_STEP;
+        const char *bytes = bytes_at(f, start, end - start);
+
+        if (!bytes)
+            return end;
+        for (; end > start; end--)
+            if (bytes[end - start - 1] != 0)
+                return end;
+    }
     return end;
 }
 
-static enum journal_end read_header(const struct image *f, const char *name,
+static enum journal_end read_header(struct image *f, const char *name,
                                     const unsigned char secret_id[16], struct journal_header *out,
                                     weir_diag *diag)
 {
-    if (f->size < sizeof *out)
+    const char *bytes = bytes_at(f, 0, sizeof *out);
+
+    if (!bytes)
         return JOURNAL_EMPTY;
-    memcpy(out, f->bytes, sizeof *out);
+    memcpy(out, bytes, sizeof *out);
     if (out->magic == JOURNAL_MAGIC && out->version != JOURNAL_VERSION &&
         out->checksum == journal_header_checksum(out)) {
         diag_set(diag,
@@ -106,7 +146,7 @@ struct replay {
 };
 
 /* Replay whole batches from out->good on, until one is missing. */
-static weir_err replay_batches(const struct image *f, const char *name, uint64_t salt,
+static weir_err replay_batches(struct image *f, const char *name, uint64_t salt,
                                const struct replay *replay, uint64_t *number,
                                struct journal_reading *out, weir_diag *diag)
 {
@@ -127,7 +167,7 @@ static weir_err replay_batches(const struct image *f, const char *name, uint64_t
 }
 
 /* Go on behind damage: at the next batch that verifies. False: there is none. */
-static bool skip_damage(const struct image *f, uint64_t salt, uint64_t *number,
+static bool skip_damage(struct image *f, uint64_t salt, uint64_t *number,
                         struct journal_reading *out)
 {
     const uint64_t from = out->good;
@@ -149,10 +189,9 @@ static bool skip_damage(const struct image *f, uint64_t salt, uint64_t *number,
     return false;
 }
 
-static weir_err read_image(const struct image *f, const char *name,
-                           const unsigned char secret_id[16], uint64_t base, bool salvage,
-                           const struct replay *replay, struct journal_reading *out,
-                           weir_diag *diag)
+static weir_err read_image(struct image *f, const char *name, const unsigned char secret_id[16],
+                           uint64_t base, bool salvage, const struct replay *replay,
+                           struct journal_reading *out, weir_diag *diag)
 {
     struct journal_header header;
     uint64_t number;
@@ -197,12 +236,17 @@ weir_err journal_read(struct dir *dir, const char *name, const unsigned char sec
                       struct journal_reading *out, weir_diag *diag)
 {
     const struct replay replay = { each, ctx };
-    struct image f;
-    weir_err err = load(dir, name, allocator, &f, diag);
+    struct image f = { .dir = dir, .allocator = *allocator };
+    weir_err err = open_image(&f, name, diag);
 
     *out = (struct journal_reading){ .end = JOURNAL_EMPTY };
     if (!err)
         err = read_image(&f, name, secret_id, base, salvage, &replay, out, diag);
+    if (!err && f.err)
+        err = diag_fail(diag, f.err, "cannot read %s/%s: %s", dir->path, name,
+                        f.err == WEIR_ENOMEM ? weir_err_text(f.err) : strerror(dir->why));
+    if (f.file)
+        dir->ops->close(f.file);
     alloc_free(allocator, f.bytes);
     return err;
 }

@@ -14,6 +14,7 @@
 
 #include "base/buf.h"
 #include "base/diag.h"
+#include "store/replay.h"
 
 /* The epochs of the journals that are there, ascending. */
 static const uint64_t *epochs_in(const struct buf *found, size_t *count)
@@ -48,40 +49,6 @@ static weir_err find_journals(struct dir *dir, struct buf *found)
     return err;
 }
 
-enum { WAITING = 16 };
-
-/* Records wait a little, in order, while the places of their keys are fetched: a journal goes
- * to random ones. */
-struct waiting {
-    struct table *table;
-    struct record records[WAITING];
-    size_t came, restored;
-};
-
-static bool restore_next(struct waiting *w)
-{
-    return table_restore(w->table, &w->records[w->restored++ % WAITING]);
-}
-
-static bool restore_later(void *ctx, const struct record *r)
-{
-    struct waiting *w = ctx;
-
-    if (w->came - w->restored == WAITING && !restore_next(w))
-        return false;
-    table_prefetch(w->table, r->key);
-    w->records[w->came++ % WAITING] = *r;
-    return true;
-}
-
-static bool restore_rest(struct waiting *w)
-{
-    while (w->restored < w->came)
-        if (!restore_next(w))
-            return false;
-    return true;
-}
-
 /* Make what was read of the last journal all there is of it, on disk too. */
 static weir_err settle(struct dir *dir, const char *name, uint64_t good, weir_diag *diag)
 {
@@ -100,7 +67,7 @@ static weir_err settle(struct dir *dir, const char *name, uint64_t good, weir_di
 
 struct run {
     struct dir *dir;
-    struct table *table;
+    const struct restoring *to;
     const unsigned char *secret_id;
     enum recovery_how how;
     const weir_allocator *allocator;
@@ -149,16 +116,19 @@ static weir_err replay(struct run *run, uint64_t epoch, bool is_followed, bool *
     /* If the snapshot's header is gone nobody knows its epoch: what was kept under it is kept. */
     const bool any_base = run->how == RECOVERY_SALVAGE && run->out->snapshot.epoch == 0;
     const uint64_t base = any_base ? epoch : run->out->snapshot.epoch;
-    struct waiting waiting = { .table = run->table };
+    struct replaying *replaying = NULL;
     struct journal_reading reading;
     char name[DIR_NAME];
     weir_diag why = { "" };
     weir_err err;
 
     journal_name(epoch, name);
+    err = replay_begin(&replaying, run->to, run->allocator);
+    if (err)
+        return diag_fail(run->diag, err, "%s", weir_err_text(err));
     err = journal_read(run->dir, name, run->secret_id, base, run->how == RECOVERY_SALVAGE,
-                       run->allocator, restore_later, &waiting, &reading, &why);
-    if (!err && !restore_rest(&waiting))
+                       run->allocator, replay_record, replaying, &reading, &why);
+    if (!replay_end(replaying) && !err)
         err = diag_fail(&why, WEIR_ENOMEM, "there is no memory to replay %s", name);
     if (err || reading.end == JOURNAL_FOREIGN)
         return diag_fail(run->diag, err ? err : WEIR_EIO, "%s: %s", run->dir->path, why.text);
@@ -255,8 +225,8 @@ static weir_err run_all(struct run *run, const uint64_t *epochs, size_t count)
     struct recovery *out = run->out;
     const bool salvage = run->how == RECOVERY_SALVAGE;
     enum snapshot_end end;
-    weir_err err = snapshot_read(run->dir, run->table, run->secret_id, salvage, run->allocator,
-                                 &end, &out->snapshot, run->diag);
+    weir_err err = snapshot_read(run->dir, run->to, run->secret_id, salvage, run->allocator, &end,
+                                 &out->snapshot, run->diag);
 
     if (err)
         return err;
@@ -274,11 +244,11 @@ static weir_err run_all(struct run *run, const uint64_t *epochs, size_t count)
     return err;
 }
 
-weir_err recovery_run(struct dir *dir, struct table *table, const unsigned char secret_id[16],
-                      enum recovery_how how, const weir_allocator *allocator, struct recovery *out,
-                      weir_diag *diag)
+weir_err recovery_run(struct dir *dir, const struct restoring *to,
+                      const unsigned char secret_id[16], enum recovery_how how,
+                      const weir_allocator *allocator, struct recovery *out, weir_diag *diag)
 {
-    struct run run = { dir, table, secret_id, how, allocator, out, diag, 0, 0, false };
+    struct run run = { dir, to, secret_id, how, allocator, out, diag, 0, 0, false };
     struct buf found;
     weir_err err;
 

@@ -29,7 +29,7 @@ struct recovery {
 
 /* Load the table. WEIR_EIO with a diag that names the file, the place and what to do: it was
  * refused, and nothing on disk was changed. */
-WEIR_MUSTCHECK weir_err recovery_run(struct dir *dir, struct table *table,
+WEIR_MUSTCHECK weir_err recovery_run(struct dir *dir, const struct restoring *to,
                                      const unsigned char secret_id[16], enum recovery_how how,
                                      const weir_allocator *allocator, struct recovery *out,
                                      weir_diag *diag);

@@ -105,6 +105,21 @@ bool shard_insert(struct shard *s, uint32_t at, struct key key, weir_algorithm a
     return true;
 }
 
+struct cell *shard_append(struct shard *s, uint32_t *next, struct key key, weir_algorithm algorithm)
+{
+    const uint32_t homes = homes_of(s), home = home_of(key, s->skip_bits, homes);
+    const uint32_t place = home > *next ? home : *next;
+    struct cell *cell = cells_of(s) + place;
+
+    if (place + 1 >= shard_cells(homes))
+        return NULL;
+    *cell = (struct cell){ .key = key, .algorithm = algorithm & 15u };
+    s->count++;
+    s->levels[0]++;
+    *next = place + 1;
+    return cell;
+}
+
 size_t shard_erase(struct shard *s, uint32_t at, const weir_allocator *allocator)
 {
     struct cell *cells = cells_of(s), *c = &cells[at];

@@ -62,6 +62,11 @@ void shard_prefetch(const struct shard *s, struct key key);
 /* Insert an untouched cell at `at`, as shard_find() gave it. False: no empty cell behind it. */
 bool shard_insert(struct shard *s, uint32_t at, struct key key, weir_algorithm algorithm);
 
+/* Insert an untouched cell behind all others. *next: the first cell behind them, at first 0. NULL:
+ * there is no room. */
+struct cell *shard_append(struct shard *s, uint32_t *next, struct key key,
+                          weir_algorithm algorithm);
+
 /* Take a cell out. The memory beside its state is freed; its size is returned. */
 size_t shard_erase(struct shard *s, uint32_t at, const weir_allocator *allocator);
 

@@ -30,7 +30,7 @@ enum snapshot_end {
 };
 
 /* Restore its keys. With `salvage`, damaged parts are passed over and all that verifies is kept. */
-WEIR_MUSTCHECK weir_err snapshot_read(struct dir *dir, struct table *table,
+WEIR_MUSTCHECK weir_err snapshot_read(struct dir *dir, const struct restoring *to,
                                       const unsigned char secret_id[16], bool salvage,
                                       const weir_allocator *allocator, enum snapshot_end *end,
                                       struct snapshot_facts *out, weir_diag *diag);

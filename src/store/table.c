@@ -17,7 +17,7 @@
 #include <string.h>
 
 #include "base/diag.h"
-#include "store/growth.h"
+#include "store/table_inside.h"
 
 enum {
     SHARD_KEYS = 8192,   /* a shard's share of max_keys is at most this */
@@ -25,26 +25,9 @@ enum {
     MOST_CHARGES = 2 * WEIR_MAX_RULES,
     BESIDE_PER_KEY = 512, /* bytes for larger states: 61 buckets of a sliding window */
     SWEEP_PARTS = 100,
-    CLOCK_SLIP = 1000, /* expired cells stay this long, for clocks that are set back a bit */
 };
 #define MOST_MAX_KEYS ((int64_t)1 << 34)
 #define LEAST_BESIDE ((int64_t)64 << 20)
-
-struct table {
-    weir_allocator allocator;
-    struct shard *shards;
-    void *shards_block; /* what they were allocated as */
-    uint32_t shard_bits;
-    int64_t max_keys, max_beside;
-    bool drop_by_time;
-    struct journal *journal; /* NULL: nothing is kept */
-    void (*wake)(void *ctx);
-    void *wake_ctx;
-    size_t swept; /* the shard that the next sweep begins with */
-    struct growth growth;
-    char apart[64]; /* what follows is written, what is above is mostly read */
-    _Atomic int64_t keys, beside;
-};
 
 weir_err table_new(struct table **out, const struct store_options *options, weir_diag *diag)
 {
@@ -97,11 +80,6 @@ void table_keep_journal(struct table *t, struct journal *journal)
     t->journal = journal;
 }
 
-static size_t shard_index(const struct table *t, struct key key)
-{
-    return t->shard_bits ? key.high >> (64 - t->shard_bits) : 0;
-}
-
 void table_free(struct table *t)
 {
     weir_allocator allocator;
@@ -131,7 +109,7 @@ static void forget(struct table *t, struct shard_dropped dropped)
         atomic_fetch_sub_explicit(&t->beside, (int64_t)dropped.beside, memory_order_relaxed);
 }
 
-static void erase(struct table *t, struct shard *s, uint32_t at)
+void table_erase(struct table *t, struct shard *s, uint32_t at)
 {
     forget(t, (struct shard_dropped){ 1, shard_erase(s, at, &t->allocator) });
 }
@@ -152,7 +130,7 @@ static bool evict(struct table *t, struct shard *s, uint32_t at, const struct qu
         s->expired++;
     else
         s->evicted++;
-    erase(t, s, victim);
+    table_erase(t, s, victim);
     return true;
 }
 
@@ -164,9 +142,8 @@ static void purge_if_worth_it(struct table *t, struct shard *s, int64_t now)
         forget(t, shard_purge(s, now - CLOCK_SLIP, &t->allocator));
 }
 
-/* The cell of this key, made if there is none. NULL: no room could be made. */
-static struct cell *ensure(struct table *t, struct shard *s, const struct charge *c,
-                           const struct question *q)
+struct cell *table_ensure(struct table *t, struct shard *s, const struct charge *c,
+                          const struct question *q)
 {
     uint32_t at = shard_find(s, c->key);
 
@@ -217,7 +194,7 @@ static void stamp(struct shard *s, struct cell *cell, const struct charge *c)
 static weir_err try_prepare(struct table *t, struct shard *s, const struct charge *c,
                             const struct question *q, struct cell **out)
 {
-    struct cell *cell = ensure(t, s, c, q);
+    struct cell *cell = table_ensure(t, s, c, q);
     size_t before;
     int64_t more;
 
@@ -251,7 +228,7 @@ static weir_err prepare(struct table *t, struct shard *s, const struct charge *c
 
 /* ---- keeping ------------------------------------------------------------------------- */
 
-static struct record record_of(const struct cell *cell)
+struct record table_record(const struct cell *cell)
 {
     return (struct record){
         .key = cell->key,
@@ -274,7 +251,7 @@ static void keep(struct table *t, struct question *q)
         uint32_t at = shard_find(s, q->charges[i].key);
 
         if (shard_has(s, at, q->charges[i].key))
-            records[i] = record_of(&s->cells[at]);
+            records[i] = table_record(&s->cells[at]);
         else
             records[i] = (struct record){ .key = q->charges[i].key };
     }
@@ -309,7 +286,7 @@ static void judge_one(struct table *t, struct shard *s, struct question *q)
     state_apply(&cell->state, c->rule, &c->step);
     stamp(s, cell, c);
     if (t->journal) {
-        const struct record r = record_of(cell);
+        const struct record r = table_record(cell);
 
         q->mark = journal_append(t->journal, &r, 1);
     }
@@ -370,7 +347,7 @@ static void refund_or_reset(struct table *t, struct question *q)
             continue;
         }
         if (shard_has(s, at, c->key) && q->verb == VERB_RESET)
-            erase(t, s, at);
+            table_erase(t, s, at);
         state_take(&untouched, c->rule, &look_only, &c->step);
     }
     q->allowed = true;
@@ -396,8 +373,7 @@ static size_t shards_of(const struct table *t, const struct question *q, size_t 
     return n;
 }
 
-/* The housekeeper grows the table, if there is one and it keeps up. */
-static void grow_if_due(struct table *t)
+void table_grow_if_due(struct table *t)
 {
     const int64_t keys = atomic_load_explicit(&t->keys, memory_order_relaxed);
 
@@ -432,7 +408,7 @@ void table_judge(struct table *t, struct question *q)
         for (size_t i = n; i > 0; i--)
             pthread_mutex_unlock(&t->shards[shards[i - 1]].lock);
     }
-    grow_if_due(t);
+    table_grow_if_due(t);
 }
 
 /* ---- looking after ------------------------------------------------------------------- */
@@ -470,116 +446,4 @@ void table_stats(struct table *t, weir_stats *stats)
             stats->memory_bytes += (int64_t)(s->homes * sizeof(struct cell));
         pthread_mutex_unlock(&s->lock);
     }
-}
-
-/* ---- as a whole ---------------------------------------------------------------------- */
-
-void table_export(struct table *t, size_t shard, int64_t now,
-                  void (*each)(void *ctx, const struct record *r, const struct sliding_window *log),
-                  void *ctx)
-{
-    struct shard *s = &t->shards[shard];
-    const struct cell *c;
-
-    pthread_mutex_lock(&s->lock);
-    c = s->cells;
-    for (uint32_t left = s->count; left > 0; c++) {
-        struct record r;
-
-        if (c->key.high == 0 && c->key.low == 0)
-            continue;
-        left--;
-        if (t->drop_by_time && (int64_t)c->expires <= now - CLOCK_SLIP)
-            continue;
-        r = record_of(c);
-        each(ctx, &r, c->algorithm == WEIR_SLIDING_WINDOW ? &c->state.sliding_window : NULL);
-    }
-    pthread_mutex_unlock(&s->lock);
-}
-
-void table_expect(struct table *t, int64_t keys)
-{
-    growth_expect(&t->growth, keys);
-}
-
-/* The cell that a record is about. The caller has the shard locked. */
-static struct cell *cell_for(struct table *t, struct shard *s, const struct record *r)
-{
-    const struct rule rule = { .algorithm = r->algorithm };
-    struct charge c = { .rule = &rule, .key = r->key };
-    const struct question q = { .charges = &c, .count = 1 };
-    struct cell *cell = ensure(t, s, &c, &q);
-
-    if (cell &&
-        cell->algorithm != r->algorithm) { /* no key changes its algorithm, but a file may say so */
-        erase(t, s, (uint32_t)(cell - s->cells));
-        cell = ensure(t, s, &c, &q);
-    }
-    return cell;
-}
-
-static bool is_sound(const struct record *r)
-{
-    return (r->key.high != 0 || r->key.low != 0) && r->unused == 0 &&
-           (r->algorithm <= WEIR_LEAKY_BUCKET || r->algorithm == ALGORITHM_CELL);
-}
-
-static bool restore(struct table *t, const struct record *r, const struct log_entry *entries,
-                    size_t n)
-{
-    struct shard *s = &t->shards[shard_index(t, r->key)];
-    struct cell *cell = cell_for(t, s, r);
-    bool restored = true;
-    size_t before;
-
-    if (!cell)
-        return false;
-    before = state_beside(&cell->state, r->algorithm);
-    if (entries) {
-        for (size_t i = 0; i < n && restored; i++)
-            restored = log_push(&cell->state.sliding_window, entries[i], &t->allocator);
-    } else {
-        restored = state_unpack(&cell->state, r->algorithm, &r->packed, &t->allocator);
-    }
-    atomic_fetch_add_explicit(&t->beside,
-                              (int64_t)(state_beside(&cell->state, r->algorithm) - before),
-                              memory_order_relaxed);
-    shard_stamp(s, cell, (int64_t)r->expires, r->level);
-    return restored;
-}
-
-bool table_restore(struct table *t, const struct record *r)
-{
-    struct shard *s = &t->shards[shard_index(t, r->key)];
-    bool restored = true;
-
-    if (!is_sound(r))
-        return false;
-    pthread_mutex_lock(&s->lock);
-    if (r->algorithm == WEIR_DEFAULT_ALGORITHM) {
-        uint32_t at = shard_find(s, r->key);
-
-        if (shard_has(s, at, r->key))
-            erase(t, s, at);
-    } else {
-        restored = restore(t, r, NULL, 0);
-    }
-    pthread_mutex_unlock(&s->lock);
-    grow_if_due(t);
-    return restored;
-}
-
-bool table_restore_log(struct table *t, const struct record *r, const struct log_entry *entries,
-                       size_t n)
-{
-    struct shard *s = &t->shards[shard_index(t, r->key)];
-    bool restored;
-
-    if (!is_sound(r) || r->algorithm != WEIR_SLIDING_WINDOW)
-        return false;
-    pthread_mutex_lock(&s->lock);
-    restored = restore(t, r, entries, n);
-    pthread_mutex_unlock(&s->lock);
-    grow_if_due(t);
-    return restored;
 }

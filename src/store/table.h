@@ -36,9 +36,33 @@ void table_export(struct table *t, size_t shard, int64_t now,
 
 void table_expect(struct table *t, int64_t keys); /* so many are about to be restored */
 
-/* Make a key what a record says. False: out of memory, or nothing that a key can be. */
-bool table_restore(struct table *t, const struct record *r);
-bool table_restore_log(struct table *t, const struct record *r, const struct log_entry *entries,
-                       size_t n);
+/* Where keys are restored to. */
+struct restoring {
+    struct table *table;
+    int64_t now;    /* if there are more keys than it may hold, what has expired goes first */
+    unsigned hands; /* threads that help; 0 or 1: none do */
+};
+
+/* Make a key what a record says. False: out of memory, or nothing
+ * that a key can be. */
+bool table_restore(struct table *t, const struct record *r, int64_t now);
+
+/* The same for many at once: as fast as memory takes them, if they are in order and the table is
+ * empty. Between begin and end a shard is locked, and nothing else may be done with the table by
+ * this thread. Other threads may fill it, too. */
+struct table_filling {
+    struct table *table;
+    struct shard *shard; /* the locked one; NULL: none yet */
+    int64_t now;
+    uint32_t reserved; /* of max_keys, for keys to come */
+    uint32_t next;     /* the first cell behind those that were filled */
+    struct key last;
+    bool appends; /* the shard has only what was filled in order */
+};
+
+void table_fill_begin(struct table_filling *f, struct table *t, uint32_t keys, int64_t now);
+bool table_fill(struct table_filling *f, const struct record *r, const struct log_entry *entries,
+                size_t n); /* `entries`: of a sliding window, all; else NULL */
+void table_fill_end(struct table_filling *f);
 
 #endif

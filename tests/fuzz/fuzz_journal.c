@@ -59,7 +59,7 @@ static void make_batches_right(char *bytes, size_t size)
 
 static bool restore(void *table, const struct record *r)
 {
-    return table_restore(table, r);
+    return table_restore(table, r, 0);
 }
 
 static struct table *new_table(void)

@@ -95,7 +95,8 @@ static void write_and_read(struct table *t, uint64_t keys)
         abort();
     if (snapshot_write(&s->dir, t, j, 1, secret_id, 0, &allocator, &written, &diag))
         abort();
-    if (snapshot_read(&s->dir, again, secret_id, false, &allocator, &end, &found, &diag))
+    if (snapshot_read(&s->dir, &(struct restoring){ .table = again }, secret_id, false, &allocator,
+                      &end, &found, &diag))
         abort();
     table_stats(again, &stats);
     assert(end == SNAPSHOT_WHOLE && found.keys == written.keys && written.keys <= keys);
@@ -128,7 +129,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         weir_err err;
 
         assert(t);
-        err = snapshot_read(&s->dir, t, secret_id, salvage, &allocator, &end, &facts, &diag);
+        err = snapshot_read(&s->dir, &(struct restoring){ .table = t }, secret_id, salvage,
+                            &allocator, &end, &facts, &diag);
         assert(!err || diag.text[0]);
         assert(err || end == SNAPSHOT_WHOLE || diag.text[0]);
         if (!err && end == SNAPSHOT_WHOLE)

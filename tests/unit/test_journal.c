@@ -464,9 +464,9 @@ static uint64_t durable_snapshot_epoch(struct sim *disk)
     enum snapshot_end end;
     weir_diag diag;
 
-    assert_int_equal(
-        snapshot_read(&disk->dir, table, trial_secret_id, false, &allocator, &end, &facts, &diag),
-        WEIR_OK);
+    assert_int_equal(snapshot_read(&disk->dir, &(struct restoring){ .table = table },
+                                   trial_secret_id, false, &allocator, &end, &facts, &diag),
+                     WEIR_OK);
     assert_true(end == SNAPSHOT_WHOLE || end == SNAPSHOT_NONE);
     table_free(table);
     return facts.epoch;

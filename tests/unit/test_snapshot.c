@@ -79,8 +79,8 @@ static struct found read_snapshot(struct kept *k, struct sim *disk, bool salvage
     const weir_allocator allocator = heap();
     struct found f = { .table = trial_table(&k->trial) };
 
-    assert_int_equal(snapshot_read(&disk->dir, f.table, trial_secret_id, salvage, &allocator,
-                                   &f.end, &f.facts, &f.diag),
+    assert_int_equal(snapshot_read(&disk->dir, &(struct restoring){ .table = f.table },
+                                   trial_secret_id, salvage, &allocator, &f.end, &f.facts, &f.diag),
                      WEIR_OK);
     return f;
 }

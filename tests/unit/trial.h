@@ -376,7 +376,8 @@ static inline uint64_t trial_recovered(struct trial *t, struct sim *disk)
     weir_diag diag = { "" };
     uint64_t digest;
 
-    if (recovery_run(&disk->dir, table, trial_secret_id, RECOVERY_LOOK, &allocator, &found, &diag))
+    if (recovery_run(&disk->dir, &(struct restoring){ table, t->now, 1 }, trial_secret_id,
+                     RECOVERY_LOOK, &allocator, &found, &diag))
         fail_msg("refused after %llu operations: %s", (unsigned long long)t->sim->ops, diag.text);
     digest = trial_digest(t, table);
     table_free(table);

@@ -1,0 +1,98 @@
+/* replay.c - the records of a journal on their way into the table.
+ *
+ * They go to random places, and to go there in their order would miss the cache and the TLB each
+ * time. So they are dealt to parts of the table first, and then restored part by part, by several
+ * threads. The records of one key stay in order: they are in one part, and a round is over before
+ * the next begins. */
+#include "store/replay.h"
+
+#include <string.h>
+
+#include "base/crew.h"
+
+enum { AHEAD = 16, PARTS = 128, ROUND = 64 << 20 };
+
+struct replaying {
+    const struct restoring *to;
+    weir_allocator allocator;
+    struct crew *crew;
+    struct load parts[2][PARTS]; /* one round is dealt while the one before is restored */
+    unsigned round;
+    size_t dealt; /* bytes of this round */
+    _Atomic bool has_failed;
+};
+
+static void restore_part(void *ctx, const struct load *l)
+{
+    const struct record *records = (const struct record *)(const void *)l->bytes;
+    const size_t count = l->len / sizeof *records;
+    struct replaying *p = ctx;
+
+    for (size_t i = 0; i < AHEAD && i < count; i++)
+        table_prefetch(p->to->table, records[i].key);
+    for (size_t i = 0; i < count; i++) {
+        if (i + AHEAD < count)
+            table_prefetch(p->to->table, records[i + AHEAD].key);
+        if (!table_restore(p->to->table, &records[i], p->to->now)) {
+            p->has_failed = true;
+            return;
+        }
+    }
+}
+
+static void end_round(struct replaying *p)
+{
+    crew_wait(p->crew);
+    for (size_t i = 0; i < PARTS; i++)
+        if (p->parts[p->round % 2][i].len > 0)
+            crew_hand(p->crew, &p->parts[p->round % 2][i], restore_part, p);
+    p->round++;
+    for (size_t i = 0; i < PARTS; i++)
+        p->parts[p->round % 2][i].len = 0;
+    p->dealt = 0;
+}
+
+bool replay_record(void *ctx, const struct record *r)
+{
+    struct replaying *p = ctx;
+    struct load *l = &p->parts[p->round % 2][r->key.high / (UINT64_MAX / PARTS + 1)];
+
+    if (l->room - l->len < sizeof *r && !load_reserve(l, l->len / 2 + 4096, &p->allocator))
+        return false;
+    memcpy(l->bytes + l->len, r, sizeof *r);
+    l->len += sizeof *r;
+    p->dealt += sizeof *r;
+    if (p->dealt >= ROUND)
+        end_round(p);
+    return !p->has_failed;
+}
+
+weir_err replay_begin(struct replaying **out, const struct restoring *to,
+                      const weir_allocator *allocator)
+{
+    struct replaying *p = alloc_zeroed(allocator, sizeof *p);
+    weir_err err = p ? crew_new(&p->crew, to->hands, allocator) : WEIR_ENOMEM;
+
+    if (err) {
+        alloc_free(allocator, p);
+        return err;
+    }
+    p->to = to;
+    p->allocator = *allocator;
+    *out = p;
+    return WEIR_OK;
+}
+
+bool replay_end(struct replaying *p)
+{
+    const weir_allocator allocator = p->allocator;
+    bool has_failed;
+
+    end_round(p);
+    crew_free(p->crew);
+    for (size_t i = 0; i < 2 * PARTS; i++)
+        alloc_free(&allocator, p->parts[i / PARTS][i % PARTS].bytes);
+    has_failed = p->has_failed;
+    alloc_free(&allocator, p);
+    return !has_failed;
+}
