@@ -330,7 +330,9 @@ static int measure(const struct arguments *a, struct job *job)
     }
     p->url = &job->url;
     p->request = &job->request;
-    p->start_ns = bench_clock() + 10 * 1000000; /* until all threads are there */
+    p->start_ns = bench_clock();
+    if (p->rate > 0) /* the first requests should not have to wait for their connections */
+        p->start_ns += 10 * 1000000 + p->connections * 100000;
     p->measure_ns = p->start_ns + (uint64_t)job->warmup_ms * 1000000;
     p->end_ns = p->measure_ns + (uint64_t)job->duration_ms * 1000000;
     for (; started < p->threads; started++) {
