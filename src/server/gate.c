@@ -25,6 +25,19 @@ static const char quota_exceeded[] =
 
 /* ---- answers -------------------------------------------------------------------------------- */
 
+/* A rule by the name that RateLimit-Policy has for it. */
+static void write_name(struct json *j, const weir_answer *a, const char *rule)
+{
+    char name[2 * WEIR_MAX_NAME + 2];
+
+    if (a->policy && a->rule_count > 1) {
+        snprintf(name, sizeof name, "%s.%s", a->policy, rule);
+        json_text(j, NULL, name);
+    } else {
+        json_text(j, NULL, a->policy ? a->policy : "default");
+    }
+}
+
 static void write_refusal(struct buf *out, const weir_answer *a, int status)
 {
     struct json j = { .to = out };
@@ -40,10 +53,10 @@ static void write_refusal(struct buf *out, const weir_answer *a, int status)
     json_int(&j, "retry_after_ms", a->retry_after_ms);
     json_open(&j, "violated-policies", '[');
     if (a->rule_count == 0)
-        json_text(&j, NULL, a->rule);
+        write_name(&j, a, a->rule);
     for (size_t i = 0; i < a->rule_count; i++)
         if (!a->rules[i].allowed && !a->rules[i].shadow)
-            json_text(&j, NULL, a->rules[i].rule);
+            write_name(&j, a, a->rules[i].rule);
     json_close(&j, ']');
     json_close(&j, '}');
     buf_byte(out, '\n');

@@ -107,6 +107,8 @@ static void read_fixtures(const char *path)
         }
     }
     fclose(file);
+    for (size_t i = 0; i < fixture_count; i++)
+        fill_length(&fixtures[i].said);
 }
 
 /* ---- playing them -------------------------------------------------------------------------- */
@@ -144,7 +146,9 @@ static bool fits(const char *wanted, const char *heard)
 {
     while (*wanted) {
         if (*wanted == '*' && wanted[1] == '\r') {
-            heard += strcspn(heard, "\r");
+            heard += strcspn(heard, "\r\n");
+            wanted++;
+        } else if (*wanted == '\r' && *heard == '\n') { /* lines of a body end as text does */
             wanted++;
         } else if (*wanted++ != *heard++) {
             return false;
