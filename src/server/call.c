@@ -48,6 +48,7 @@ struct reply *reply_begin(struct session *s, void (*encode)(struct reply *, stru
         s->first = r;
     s->last = r;
     s->reply_count++;
+    s->was_served = true;
     return r;
 }
 

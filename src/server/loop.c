@@ -8,6 +8,11 @@
 #include "base/diag.h"
 #include "server/server.h"
 
+enum {
+    DRAIN_LINGER_MS = 30,   /* before idle connections are ended */
+    DRAIN_SILENT_MS = 1000, /* for a connection that has not said anything yet */
+};
+
 /* ---- the turn ---------------------------------------------------------------------------- */
 
 struct engine *loop_engine(const struct loop *loop)
@@ -198,7 +203,26 @@ static void give_up_waiting(uv_timer_t *timer)
         conn_close(c);
 }
 
-/* Stop accepting, end those that have nothing under way, and let the others finish. */
+/* Those that have been served and ask for nothing now. A new connection is served once: it may have
+ * waited in the queue, or be shaking hands. */
+static void end_idle_ones(uv_timer_t *timer)
+{
+    struct loop *loop = timer->data;
+
+    for (struct conn *c = loop->conns.first; c; c = c->next) {
+        struct session *s = (struct session *)c;
+
+        if (s->was_served && c->rest.len == 0)
+            session_end(s);
+        else if (!s->was_served)
+            conn_expire_in(c, DRAIN_SILENT_MS);
+    }
+    uv_timer_start(&loop->drain_deadline, give_up_waiting,
+                   (uint64_t)loop->server->settings.drain_timeout_ms, 0);
+}
+
+/* Stop accepting, end those that have nothing under way, and let the others finish. What is on its
+ * way to us when we decide to go gets here first. */
 static void drain(uv_async_t *wake)
 {
     struct loop *loop = wake->data;
@@ -208,11 +232,7 @@ static void drain(uv_async_t *wake)
     loop->is_draining = true;
     for (size_t i = 0; i < loop->listener_count; i++)
         close_handle(&loop->listeners[i]);
-    for (struct conn *c = loop->conns.first; c; c = c->next)
-        if (c->rest.len == 0)
-            session_end((struct session *)c);
-    uv_timer_start(&loop->drain_deadline, give_up_waiting,
-                   (uint64_t)loop->server->settings.drain_timeout_ms, 0);
+    uv_timer_start(&loop->drain_deadline, end_idle_ones, DRAIN_LINGER_MS, 0);
     loop_lost_one(loop); /* there may be none to wait for */
 }
 

@@ -52,6 +52,8 @@ static weir_err load_tls(struct server *s, weir_diag *diag)
     err = tls_context_new(o->tls_cert, o->tls_key, o->tls_client_ca, &next, diag);
     if (err)
         return err;
+    if (tls_context_warning(next))
+        event_log_write(s->log, "warn", "tls", "%s", tls_context_warning(next));
     pthread_mutex_lock(&s->lock);
     old = atomic_exchange(&s->tls, next);
     pthread_mutex_unlock(&s->lock);
@@ -97,6 +99,20 @@ static weir_err check_policies(const struct server *s, weir_diag *diag)
     return err;
 }
 
+/* What settings_check() says of addresses, for sockets that were opened by somebody else. */
+static weir_err check_given_listeners(const struct server *s, weir_diag *diag)
+{
+    if (settings_keep_strangers_out(&s->settings))
+        return WEIR_OK;
+    for (size_t i = 0; i < s->listeners.count; i++)
+        if (!s->listeners.all[i].is_loopback)
+            return diag_fail(diag, WEIR_EOPTION,
+                             "the socket %s that was handed over can be reached from other "
+                             "machines: give a token file, or bind it to loopback",
+                             s->listeners.all[i].name);
+    return WEIR_OK;
+}
+
 /* Every connection is an open file. */
 static void raise_file_limit(struct server *s)
 {
@@ -123,6 +139,8 @@ static weir_err open_shared(struct server *s, weir_diag *diag)
     if (!err)
         err = listeners_open(&s->listeners, s->settings.listen, s->settings.listen_count,
                              s->loop_count, diag);
+    if (!err)
+        err = check_given_listeners(s, diag);
     if (!err)
         err = tokens_load(&s->settings, &s->tokens, diag);
     if (!err)
@@ -272,7 +290,8 @@ int server_run(const struct server_settings *settings, char *const argv[])
     if (!err) {
         tell_ready(&s);
         has_successor = control_run(&s, argv);
-        notify_stopping();
+        if (!has_successor)
+            notify_stopping();
         event_log_write(s.log, "info", "draining", "no more connections are taken");
         stop_loops(&s);
     }

@@ -29,6 +29,7 @@ struct session {
     char client_name[SESSION_CLIENT_NAME]; /* RESP: CLIENT SETNAME; cut to what fits */
     struct reply *first, *last;            /* in the order of the requests */
     size_t reply_count;
+    bool was_served;   /* at least one request came */
     bool is_unwelcome; /* there are too many connections: one refusal, then it ends */
     bool is_ending;    /* no more requests are read; closed behind the last reply */
     bool is_gone;      /* the connection is closed; freed behind the last reply */

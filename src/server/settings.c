@@ -179,18 +179,21 @@ void settings_lint(const char *file, struct span text, struct problems *problems
 
 /* ---- do they go together? ------------------------------------------------------------- */
 
+bool settings_keep_strangers_out(const struct server_settings *s)
+{
+    return s->token_count > 0 || (s->tls_client_ca && !s->allows_plain);
+}
+
 /* Whoever can reach the server must be somebody that we let in. */
 static weir_err check_strangers(const struct server_settings *s, weir_diag *diag)
 {
-    const bool wants_certificates = s->tls_client_ca && !s->allows_plain;
-
     for (size_t i = 0; i < s->listen_count; i++) {
         bool is_loopback = false;
         weir_err err = listener_check(s->listen[i], &is_loopback, diag);
 
         if (err)
             return err;
-        if (!is_loopback && s->token_count == 0 && !wants_certificates)
+        if (!is_loopback && !settings_keep_strangers_out(s))
             return diag_fail(diag, WEIR_EOPTION,
                              "others can reach %s, and nothing would keep them out: add a token "
                              "(--token-file check:FILE, or `tokens` in the file), ask for client "

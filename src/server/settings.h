@@ -66,6 +66,9 @@ WEIR_MUSTCHECK weir_err settings_load(struct server_settings *s, const char *con
 
 /* After the flags: do they go together? A listener off loopback needs a token, for example. */
 WEIR_MUSTCHECK weir_err settings_check(struct server_settings *s, weir_diag *diag);
+
+/* Must everybody show a token or a certificate? */
+bool settings_keep_strangers_out(const struct server_settings *s);
 void settings_done(struct server_settings *s);
 
 /* Append to one of the lists. The diag says what would be right. */
