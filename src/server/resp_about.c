@@ -50,21 +50,30 @@ static void put_info(struct buf *out, const struct resp_spec *spec)
         resp_array(out, 0);
 }
 
+static void put_pair(struct buf *out, const char *name, const char *value)
+{
+    resp_bulk(out, span_of(name));
+    resp_bulk(out, span_of(value));
+}
+
+/* The syntax is told as if it were one argument: so redis-cli shows it as it stands. */
 static void put_docs(struct buf *out, const struct resp_spec *spec, int version)
 {
-    char summary[256];
+    const bool has_arguments = spec->syntax[0] != '\0';
+    const bool is_ours = strchr(spec->name, '.') || strstr(spec->name, "THROTTLE");
 
     put_lower(out, spec->name);
-    resp_map(out, 3, version);
-    resp_bulk(out, span_of("summary"));
-    snprintf(summary, sizeof summary, "%s: %s %s", spec->summary, spec->name, spec->syntax);
-    resp_bulk(out, span_of(summary));
-    resp_bulk(out, span_of("since"));
-    resp_bulk(out, span_of("0.1.0"));
-    resp_bulk(out, span_of("group"));
-    resp_bulk(out,
-              span_of(strchr(spec->name, '.') || strstr(spec->name, "THROTTLE") ? "module"
-                                                                                : "connection"));
+    resp_map(out, 3 + has_arguments, version);
+    put_pair(out, "summary", spec->summary);
+    put_pair(out, "since", "0.1.0");
+    put_pair(out, "group", is_ours ? "module" : "connection");
+    if (!has_arguments)
+        return;
+    resp_bulk(out, span_of("arguments"));
+    resp_array(out, 1);
+    resp_map(out, 2, version);
+    put_pair(out, "name", spec->syntax);
+    put_pair(out, "type", "string");
 }
 
 static void put_all_infos(struct buf *out)
