@@ -9,7 +9,9 @@
 #include "server/series.h"
 #include "server/top.h"
 
-enum { OBSERVED_STATUSES = 600, OBSERVED_ERRORS = WEIR_ENOW + 1 };
+#define WEIR_X(name, value, text) +1
+enum { OBSERVED_STATUSES = 600, OBSERVED_ERRORS = 0 WEIR_ERRORS(WEIR_X) };
+#undef WEIR_X
 
 struct observer {
     struct secret secret; /* for the tags */

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/alloc.h"
 #include "base/diag.h"
 #include "base/published.h"
 #include "base/secret.h"
@@ -22,6 +23,7 @@ struct token_set {
 };
 
 struct tokens {
+    weir_allocator allocator;
     struct secret key; /* of the digests; dies with the process */
     struct published set;
 };
@@ -115,10 +117,10 @@ static weir_err read_token(const char *path, const struct secret *key, struct di
     return err;
 }
 
-static weir_err read_set(const struct server_settings *settings, const struct secret *key,
+static weir_err read_set(const struct tokens *t, const struct server_settings *settings,
                          struct token_set **out, weir_diag *diag)
 {
-    struct token_set *set = calloc(1, sizeof *set);
+    struct token_set *set = alloc_zeroed(&t->allocator, sizeof *set);
     weir_diag warning = { "" };
     weir_err err = WEIR_OK;
 
@@ -129,7 +131,7 @@ static weir_err read_set(const struct server_settings *settings, const struct se
         const size_t len = strlen(warning.text);
         bool is_open_to_others = false;
 
-        err = read_token(file->path, key, &set->all[i].digest, &is_open_to_others, diag);
+        err = read_token(file->path, &t->key, &set->all[i].digest, &is_open_to_others, diag);
         set->all[i].scopes = file->scopes;
         set->count++;
         if (!err && is_open_to_others)
@@ -138,7 +140,7 @@ static weir_err read_set(const struct server_settings *settings, const struct se
                      len > 0 ? "\n" : "", file->path);
     }
     if (err) {
-        free(set);
+        alloc_free(&t->allocator, set);
         return err;
     }
     diag_set(diag, "%s", warning.text);
@@ -157,9 +159,10 @@ weir_err tokens_load(const struct server_settings *settings, struct tokens **out
     *out = NULL;
     if (!t)
         return diag_fail(diag, WEIR_ENOMEM, "%s", weir_err_text(WEIR_ENOMEM));
+    t->allocator = alloc_or_default((weir_allocator){ 0 });
     err = secret_random(&t->key, diag);
     if (!err)
-        err = read_set(settings, &t->key, &set, diag);
+        err = read_set(t, settings, &set, diag);
     if (err) {
         free(t);
         return err;
@@ -172,10 +175,10 @@ weir_err tokens_load(const struct server_settings *settings, struct tokens **out
 weir_err tokens_reload(struct tokens *t, const struct server_settings *settings, weir_diag *diag)
 {
     struct token_set *set = NULL;
-    weir_err err = read_set(settings, &t->key, &set, diag);
+    weir_err err = read_set(t, settings, &set, diag);
 
     if (!err)
-        free((void *)published_replace(&t->set, set));
+        alloc_free(&t->allocator, (void *)published_replace(&t->set, set));
     return err;
 }
 
@@ -183,7 +186,7 @@ void tokens_free(struct tokens *t)
 {
     if (!t)
         return;
-    free((void *)published_replace(&t->set, NULL));
+    alloc_free(&t->allocator, (void *)published_replace(&t->set, NULL));
     published_done(&t->set);
     explicit_bzero(&t->key, sizeof t->key);
     free(t);
