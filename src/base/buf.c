@@ -3,7 +3,6 @@
 
 #include <stdarg.h>
 #include <stdio.h>
-#include <string.h>
 
 void buf_init(struct buf *b, const weir_allocator *allocator)
 {
@@ -16,7 +15,7 @@ void buf_done(struct buf *b)
     *b = (struct buf){ .allocator = b->allocator };
 }
 
-static char *grow(struct buf *b, size_t more)
+char *buf_grow(struct buf *b, size_t more)
 {
     size_t room = b->room ? b->room : 64;
     char *at;
@@ -38,39 +37,6 @@ static char *grow(struct buf *b, size_t more)
     b->at = at;
     b->room = room;
     return at + b->len;
-}
-
-char *buf_room(struct buf *b, size_t more)
-{
-    if (b->room - b->len > more && !b->failed) /* false while room is 0 */
-        return b->at + b->len;
-    return grow(b, more);
-}
-
-void buf_add(struct buf *b, struct span bytes)
-{
-    char *to = buf_room(b, bytes.len);
-
-    if (!to)
-        return;
-    if (bytes.len > 0)
-        memcpy(to, bytes.at, bytes.len);
-    buf_wrote(b, bytes.len);
-}
-
-void buf_byte(struct buf *b, char byte)
-{
-    char *to = buf_room(b, 1);
-
-    if (!to)
-        return;
-    *to = byte;
-    buf_wrote(b, 1);
-}
-
-void buf_text(struct buf *b, const char *text)
-{
-    buf_add(b, span_of(text));
 }
 
 void buf_int(struct buf *b, int64_t number)

@@ -20,8 +20,15 @@ struct buf {
 void buf_init(struct buf *b, const weir_allocator *allocator);
 void buf_done(struct buf *b);
 
+char *buf_grow(struct buf *b, size_t more); /* for buf_room() */
+
 /* Where `more` bytes and a NUL can be written, to be counted by buf_wrote(). NULL: it has failed. */
-char *buf_room(struct buf *b, size_t more);
+static inline char *buf_room(struct buf *b, size_t more)
+{
+    if (b->room - b->len > more && !b->failed) /* false while room is 0 */
+        return b->at + b->len;
+    return buf_grow(b, more);
+}
 
 static inline void buf_wrote(struct buf *b, size_t len)
 {
@@ -29,9 +36,28 @@ static inline void buf_wrote(struct buf *b, size_t len)
     b->at[b->len] = '\0';
 }
 
-void buf_add(struct buf *b, struct span bytes);
-void buf_text(struct buf *b, const char *text);
-void buf_byte(struct buf *b, char byte);
+/* Inline, as most of what is added is a literal, whose length the compiler knows. */
+static inline void buf_add(struct buf *b, struct span bytes)
+{
+    char *to = buf_room(b, bytes.len);
+
+    if (!to)
+        return;
+    if (bytes.len > 0)
+        memcpy(to, bytes.at, bytes.len);
+    buf_wrote(b, bytes.len);
+}
+
+static inline void buf_text(struct buf *b, const char *text)
+{
+    buf_add(b, span_of(text));
+}
+
+static inline void buf_byte(struct buf *b, char byte)
+{
+    buf_add(b, (struct span){ &byte, 1 });
+}
+
 void buf_int(struct buf *b, int64_t number);
 void buf_printf(struct buf *b, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
