@@ -231,11 +231,15 @@ static bool is_let_in(const struct exchange *x, unsigned scopes)
 }
 
 /* A page of another site can have its reader's browser ask a server on the reader's machine, where
- * no token may be needed. Browsers say so; gates are asked in the name of whatever it is. */
-static bool is_from_another_site(const struct http_request *request)
+ * no token may be needed. It cannot read the answer, but what it asks for would happen. Browsers
+ * tell; gates are asked in the name of whatever it is. */
+static bool is_from_another_site(const struct route *route, const struct http_request *request)
 {
-    const struct span site = http_header(request, "sec-fetch-site");
+    struct span site;
 
+    if (route->any || (request->method != HTTP_POST && !(route->scopes & SCOPE_CHECK)))
+        return false;
+    site = http_header(request, "sec-fetch-site");
     return site.at && !span_is(site, "same-origin") && !span_is(site, "none");
 }
 
@@ -272,7 +276,7 @@ static void serve(const struct exchange *x)
         return;
     }
     action = action_of(route, x->request->method);
-    if (action && !route->any && is_from_another_site(x->request)) {
+    if (action && is_from_another_site(route, x->request)) {
         exchange_problem(x, PROBLEM_FORBIDDEN, "pages of other sites may not ask", NULL);
     } else if (action) {
         if (is_let_in(x, route->scopes))
