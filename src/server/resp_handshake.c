@@ -212,13 +212,17 @@ static void reply_name(struct session *s)
     resp_reply_end(r);
 }
 
-/* Of this connection only, even if a list is asked for: the others are others'. */
+/* Of this connection only, even if a list is asked for: the others are others'. What clients insist
+ * on but does not exist here is 0. */
 static void reply_about(struct session *s)
 {
-    char text[128];
+    char text[384];
 
-    snprintf(text, sizeof text, "id=%llu name=%s db=0 resp=%d\n", (unsigned long long)s->id,
-             s->client_name, s->resp_version);
+    snprintf(text, sizeof text,
+             "id=%llu addr= laddr= fd=0 name=%s age=0 idle=0 flags=N db=0 sub=0 psub=0 ssub=0 "
+             "multi=-1 qbuf=0 qbuf-free=0 argv-mem=0 multi-mem=0 obl=0 oll=0 omem=0 tot-mem=0 "
+             "events=r cmd=client user=default redir=-1 resp=%d\n",
+             (unsigned long long)s->id, s->client_name, s->resp_version);
     reply_word(s, span_of(text));
 }
 

@@ -146,7 +146,10 @@ static void encode_del(struct reply *r, struct buf *out)
 
 void resp_serve_del(struct session *s, struct resp_command *c)
 {
-    const struct rule any = { .algorithm = ALGORITHM_CELL, .limit = 1, .window = 1, .burst = 1 };
+    /* One that refuses nothing. */
+    const struct rule any = {
+        .algorithm = ALGORITHM_CELL, .limit = INT64_MAX, .window = 1, .burst = 1
+    };
     struct reply *r = reply_begin(s, encode_del);
 
     if (!r)

@@ -1,0 +1,254 @@
+/* test_resp.c - who may send which command, what is kept of a connection, and answers in order. */
+#include <stdio.h>
+#include <unistd.h>
+
+#include "crash/temp_dir.h"
+#include "unit/support.h"
+#include "wire/house.h"
+
+static const char policies[] = "version: 1\n"
+                               "policies:\n"
+                               "  login: {limit: 5 per 15m, by: ip}\n"
+                               "  user: {limit: 100 per 1m, by: user}\n";
+
+static const char checks[] = "a-token-that-may-check", runs[] = "a-token-that-may-all";
+static const char observes[] = "a-token-that-may-look";
+
+struct guarded {
+    struct house house;
+    struct temp_dir temp;
+    char paths[3][PATH_MAX + 16];
+};
+
+static void write_token(const char *path, const char *token)
+{
+    FILE *f = fopen(path, "w");
+
+    assert_non_null(f);
+    assert_int_equal(fchmod(fileno(f), 0600), 0);
+    assert_true(fprintf(f, "%s\n", token) > 0);
+    assert_int_equal(fclose(f), 0);
+}
+
+static void open_guarded(struct guarded *g)
+{
+    static const char *const tokens[] = { checks, runs, observes };
+    static const unsigned scopes[] = { SCOPE_CHECK, SCOPE_ALL, SCOPE_METRICS };
+    struct server_settings settings = { .token_count = 3 };
+
+    g->temp = temp_dir_make();
+    for (size_t i = 0; i < 3; i++) {
+        snprintf(g->paths[i], sizeof g->paths[i], "%s/token%zu", g->temp.path, i);
+        write_token(g->paths[i], tokens[i]);
+        settings.tokens[i] = (struct token_file){ g->paths[i], scopes[i] };
+    }
+    house_open(&g->house, policies, &settings);
+}
+
+static void close_guarded(struct guarded *g)
+{
+    house_close(&g->house);
+    temp_dir_remove(&g->temp);
+}
+
+/* Words with one blank between, as a command. */
+static void put_command(struct buf *out, const char *line)
+{
+    size_t count = 1;
+
+    for (const char *c = line; *c; c++)
+        count += *c == ' ';
+    resp_array(out, count);
+    while (count-- > 0) {
+        const size_t len = strcspn(line, " ");
+
+        resp_bulk(out, (struct span){ line, len });
+        line += len + 1;
+    }
+}
+
+/* What this command is answered begins so. */
+static void assert_answer(struct house *h, int fd, const char *line, const char *wanted)
+{
+    const weir_allocator allocator = heap();
+    struct buf said, heard;
+
+    buf_init(&said, &allocator);
+    buf_init(&heard, &allocator);
+    put_command(&said, line);
+    house_say(h, fd, buf_span(&said), &heard);
+    if (heard.len < strlen(wanted) || memcmp(heard.at, wanted, strlen(wanted)) != 0)
+        fail_msg("%s: wanted %s, heard %s", line, wanted, heard.at ? heard.at : "nothing");
+    buf_done(&said);
+    buf_done(&heard);
+}
+
+static void without_a_token_nothing_is_answered_but_how_to_show_one(void **state)
+{
+    static const char *const refused[] = {
+        "PING",
+        "WEIR.CHECK login 203.0.113.7",
+        "CL.THROTTLE k 1 1 1",
+        "DEL k",
+        "INFO",
+        "COMMAND DOCS",
+        "CLIENT ID",
+        "CONFIG GET *",
+        "ECHO x",
+    };
+    struct guarded g;
+    int fd;
+
+    (void)state;
+    open_guarded(&g);
+    fd = house_connect(&g.house);
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
+        assert_answer(&g.house, fd, refused[i], "-NOAUTH ");
+    assert_answer(&g.house, fd, "HELLO 3", "-NOAUTH HELLO must be called");
+    assert_answer(&g.house, fd, "AUTH a-token-that-may-chec", "-WRONGPASS ");
+    assert_answer(&g.house, fd, "AUTH", "-ERR wrong number of arguments for 'AUTH'");
+    assert_answer(&g.house, fd, "PING", "-NOAUTH ");
+    assert_answer(&g.house, fd, "QUIT", "+OK\r\n");
+    close(fd);
+    close_guarded(&g);
+}
+
+static void a_token_lets_in_as_far_as_its_scope(void **state)
+{
+    struct guarded g;
+    int fd;
+
+    (void)state;
+    open_guarded(&g);
+    fd = house_connect(&g.house);
+    assert_answer(&g.house, fd, "AUTH a-token-that-may-check", "+OK\r\n");
+    assert_answer(&g.house, fd, "WEIR.CHECK login 203.0.113.7", "*7\r\n:1\r\n");
+    assert_answer(&g.house, fd, "CL.THROTTLE k 1 1 10", "*5\r\n:0\r\n");
+    assert_answer(
+        &g.house, fd, "WEIR.RESET login 203.0.113.7",
+        "-NOPERM this token may not send 'WEIR.RESET': it takes one with the scope admin");
+    assert_answer(&g.house, fd, "DEL k", "-NOPERM ");
+    assert_answer(&g.house, fd, "CL.THROTTLE k 1 1 10 0", "*5\r\n:0\r\n:2\r\n:1\r\n");
+
+    assert_answer(&g.house, fd, "AUTH anybody a-token-that-may-all", "+OK\r\n");
+    assert_answer(&g.house, fd, "DEL k", ":1\r\n");
+    assert_answer(&g.house, fd, "WEIR.RESET login 203.0.113.7", "*7\r\n:1\r\n");
+
+    /* A wrong one takes nothing away, and another one's rights replace the first's. */
+    assert_answer(&g.house, fd, "AUTH wrong", "-WRONGPASS ");
+    assert_answer(&g.house, fd, "DEL k", ":0\r\n");
+    assert_answer(&g.house, fd, "AUTH a-token-that-may-look", "+OK\r\n");
+    assert_answer(&g.house, fd, "PING", "+PONG\r\n");
+    assert_answer(
+        &g.house, fd, "WEIR.CHECK login 203.0.113.7",
+        "-NOPERM this token may not send 'WEIR.CHECK': it takes one with the scope check");
+    close(fd);
+    close_guarded(&g);
+}
+
+static void hello_may_bring_the_token_and_reset_drops_it(void **state)
+{
+    struct guarded g;
+    int fd;
+
+    (void)state;
+    open_guarded(&g);
+    fd = house_connect(&g.house);
+    assert_answer(&g.house, fd, "HELLO 3 AUTH default wrong SETNAME me", "-WRONGPASS ");
+    assert_answer(&g.house, fd, "HELLO 3 AUTH default a-token-that-may-check SETNAME me",
+                  "%7\r\n$6\r\nserver\r\n");
+    assert_answer(&g.house, fd, "CLIENT GETNAME", "$2\r\nme\r\n");
+    assert_answer(&g.house, fd, "RESET", "+RESET\r\n");
+    assert_answer(&g.house, fd, "CLIENT GETNAME", "-NOAUTH ");
+    close(fd);
+    close_guarded(&g);
+}
+
+static void what_one_connection_shows_is_its_own(void **state)
+{
+    struct guarded g;
+    int one, other;
+
+    (void)state;
+    open_guarded(&g);
+    one = house_connect(&g.house);
+    other = house_connect(&g.house);
+    assert_answer(&g.house, one, "AUTH a-token-that-may-all", "+OK\r\n");
+    assert_answer(&g.house, one, "CLIENT SETNAME one", "+OK\r\n");
+    assert_answer(&g.house, other, "PING", "-NOAUTH ");
+    assert_answer(&g.house, other, "AUTH a-token-that-may-check", "+OK\r\n");
+    assert_answer(&g.house, other, "CLIENT GETNAME", "$-1\r\n");
+    close(one);
+    close(other);
+    close_guarded(&g);
+}
+
+/* Errors, texts and checks among each other, in one go. */
+static void answers_keep_the_order_of_their_commands(void **state)
+{
+    enum { ROUNDS = 100 };
+    const weir_allocator allocator = heap();
+    struct buf said, heard, wanted;
+    struct house h;
+    int fd;
+
+    (void)state;
+    buf_init(&said, &allocator);
+    buf_init(&heard, &allocator);
+    buf_init(&wanted, &allocator);
+    for (int i = 0; i < ROUNDS; i++) {
+        char line[64];
+
+        snprintf(line, sizeof line, "ECHO %d", i);
+        put_command(&said, line);
+        buf_printf(&wanted, "$%d\r\n%d\r\n", snprintf(NULL, 0, "%d", i), i);
+        snprintf(line, sizeof line, "CL.THROTTLE k%d %d 1 1", i, i);
+        put_command(&said, line);
+        buf_printf(&wanted, "*5\r\n:0\r\n:%d\r\n:%d\r\n:-1\r\n:1\r\n", i + 1, i);
+        put_command(&said, "NONSENSE");
+        buf_text(&wanted, "-ERR unknown command 'NONSENSE'\r\n");
+        put_command(&said, "PING");
+        buf_text(&wanted, "+PONG\r\n");
+    }
+    house_open(&h, policies, NULL);
+    fd = house_connect(&h);
+    house_say(&h, fd, buf_span(&said), &heard);
+    assert_string_equal(heard.at, wanted.at);
+    close(fd);
+    house_close(&h);
+    buf_done(&said);
+    buf_done(&heard);
+    buf_done(&wanted);
+}
+
+/* A name is cut, not refused: some clients send long ones at their start. */
+static void a_long_name_is_cut(void **state)
+{
+    struct house h;
+    char line[256] = "CLIENT SETNAME ", wanted[128];
+    int fd;
+
+    (void)state;
+    memset(line + strlen(line), 'n', 100);
+    house_open(&h, policies, NULL);
+    fd = house_connect(&h);
+    assert_answer(&h, fd, line, "+OK\r\n");
+    snprintf(wanted, sizeof wanted, "$%d\r\nnnn", SESSION_CLIENT_NAME - 1);
+    assert_answer(&h, fd, "CLIENT GETNAME", wanted);
+    close(fd);
+    house_close(&h);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(without_a_token_nothing_is_answered_but_how_to_show_one),
+        cmocka_unit_test(a_token_lets_in_as_far_as_its_scope),
+        cmocka_unit_test(hello_may_bring_the_token_and_reset_drops_it),
+        cmocka_unit_test(what_one_connection_shows_is_its_own),
+        cmocka_unit_test(answers_keep_the_order_of_their_commands),
+        cmocka_unit_test(a_long_name_is_cut),
+    };
+
+    return cmocka_run_group_tests_name("resp", tests, NULL, NULL);
+}
