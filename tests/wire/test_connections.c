@@ -248,12 +248,14 @@ static void draining_ends_idle_connections_and_finishes_the_others(void **state)
     (void)state;
     house_open(&h, policies, NULL);
     idle = house_connect(&h);
+    assert_true(house_say(&h, idle, span_of(ping), &idle_heard));
     busy = house_connect(&h);
     assert_true(house_say(&h, busy, (struct span){ ping, 5 }, &busy_heard));
     atomic_store(&h.server.is_draining, true);
     loop_wake(&h.server.loops[0]);
     house_turn(&h);
     hear_to_the_end(&h, idle, &idle_heard);
+    assert_string_equal(idle_heard.at, pong);
     house_say(&h, busy, span_of(ping + 5), &busy_heard);
     hear_to_the_end(&h, busy, &busy_heard);
     assert_string_equal(busy_heard.at, pong);
