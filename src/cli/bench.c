@@ -180,15 +180,18 @@ static bool check_keys(const struct job *job)
 static bool try_once(struct job *job)
 {
     const struct bench_request *r = &job->request;
-    const int fd = server_url_connect(&job->url, 10 * 1000);
+    weir_diag diag;
+    const int fd = server_url_connect(&job->url, 10 * 1000, &diag);
     enum bench_outcome outcome = OUTCOME_INCOMPLETE;
     struct bench_reply reply;
     struct buf bytes;
     size_t to_skip = r->greeting_replies;
     ssize_t n = 1;
 
-    if (fd < 0)
+    if (fd < 0) {
+        trouble("%s", diag.text);
         return false;
+    }
     buf_init(&bytes, &r->bytes.allocator);
     buf_add(&bytes, buf_span(&r->greeting));
     buf_add(&bytes, buf_span(&r->bytes));

@@ -4,6 +4,7 @@
 #include <jansson.h>
 #include <stdio.h>
 
+#include "base/diag.h"
 #include "base/json.h"
 #include "base/utf8.h"
 #include "cli/terminal.h"
@@ -150,6 +151,7 @@ bool check_server_ask(struct check_server *s, const char *verb, const weir_reque
 {
     const weir_allocator usual = alloc_or_default((weir_allocator){ 0 });
     struct buf body;
+    weir_diag diag;
     char path[32];
     bool called;
 
@@ -158,14 +160,15 @@ bool check_server_ask(struct check_server *s, const char *verb, const weir_reque
     snprintf(path, sizeof path, "/v1/%s", verb);
     buf_init(&body, &usual);
     write_request(&body, r);
-    if (body.failed)
-        trouble("out of memory");
-    called = !body.failed && client_call(&s->client, "POST", path, buf_span(&body));
+    diag_set(&diag, "out of memory");
+    called = !body.failed && client_call(&s->client, "POST", path, buf_span(&body), &diag);
     buf_done(&body);
-    if (!called)
-        return false;
-    if (s->client.reply.status != 200) {
-        client_trouble(&s->client);
+    if (called && s->client.reply.status != 200) {
+        client_explain(&s->client, &diag);
+        called = false;
+    }
+    if (!called) {
+        trouble("%s", diag.text);
         return false;
     }
     json_decref(s->answer);

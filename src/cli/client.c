@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/show.h"
+#include "base/diag.h"
 #include "cli/terminal.h"
 
 bool client_open(struct client *c, const char *url, const char *token_file)
@@ -113,23 +113,24 @@ static int receive_reply(struct client *c, const char **why)
     }
 }
 
-static bool refuse(struct client *c, int error, const char *why)
+static bool refuse(struct client *c, int error, const char *why, weir_diag *diag)
 {
     disconnect(c);
     switch (error) {
     case ENDED:
-        trouble("%s closed the connection without an answer", c->url.text);
+        diag_set(diag, "%s closed the connection without an answer", c->url.text);
         break;
     case NOT_HTTP:
-        trouble("cannot read the answer of %s: %s", c->url.text, why);
+        diag_set(diag, "cannot read the answer of %s: %s", c->url.text, why);
         break;
     default:
-        server_url_trouble(&c->url, error);
+        server_url_explain(&c->url, error, diag);
     }
     return false;
 }
 
-bool client_call(struct client *c, const char *method, const char *path, struct span body)
+bool client_call(struct client *c, const char *method, const char *path, struct span body,
+                 weir_diag *diag)
 {
     const char *why = NULL;
     bool may_repeat = c->fd >= 0 && strcmp(method, "GET") == 0;
@@ -137,9 +138,9 @@ bool client_call(struct client *c, const char *method, const char *path, struct 
 
     write_request(c, method, path, body);
     if (c->out.failed)
-        return refuse(c, ENOMEM, NULL);
+        return refuse(c, ENOMEM, NULL, diag);
     for (;;) {
-        if (c->fd < 0 && (c->fd = server_url_connect(&c->url, CLIENT_TIMEOUT_MS)) < 0)
+        if (c->fd < 0 && (c->fd = server_url_connect(&c->url, CLIENT_TIMEOUT_MS, diag)) < 0)
             return false;
         c->reply = (struct http_reply){ .status = 0 };
         error = send_request(c);
@@ -156,7 +157,7 @@ bool client_call(struct client *c, const char *method, const char *path, struct 
         break;
     }
     if (error != 0)
-        return refuse(c, error, why);
+        return refuse(c, error, why, diag);
     if (!c->reply.keep_alive) {
         close(c->fd);
         c->fd = -1;
@@ -164,7 +165,7 @@ bool client_call(struct client *c, const char *method, const char *path, struct 
     return true;
 }
 
-void client_trouble(const struct client *c)
+void client_explain(const struct client *c, weir_diag *diag)
 {
     json_t *problem = json_loadb(c->reply.body.at, c->reply.body.len, 0, NULL);
     const char *detail = json_string_value(json_object_get(problem, "detail"));
@@ -172,9 +173,9 @@ void client_trouble(const struct client *c)
     if (!detail)
         detail = json_string_value(json_object_get(problem, "title"));
     if (detail)
-        trouble("%s", detail);
+        diag_set(diag, "%s", detail);
     else
-        trouble("%s answered with status %d: is it a server of weir?", c->url.text,
-                c->reply.status);
+        diag_set(diag, "%s answered with status %d: is it a server of weir?", c->url.text,
+                 c->reply.status);
     json_decref(problem);
 }

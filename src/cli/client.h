@@ -21,10 +21,11 @@ struct client {
 bool client_open(struct client *c, const char *url, const char *token_file);
 void client_close(struct client *c);
 
-/* A call: any answer is one, whatever its status. False: there was none, and it was said why. */
-bool client_call(struct client *c, const char *method, const char *path, struct span body);
+/* A call: any answer is one, whatever its status. False: there was none, and the diag says why. */
+bool client_call(struct client *c, const char *method, const char *path, struct span body,
+                 weir_diag *diag);
 
-/* Of a call that was not answered with 200: say what the server said is wrong. */
-void client_trouble(const struct client *c);
+/* Of a call that was not answered with 200: what the server said is wrong. */
+void client_explain(const struct client *c, weir_diag *diag);
 
 #endif

@@ -20,6 +20,7 @@ extern const struct command policy_lint_command;
 extern const struct command policy_explain_command;
 extern const struct command store_check_command;
 extern const struct command store_repair_command;
+extern const struct command top_command;
 extern const struct command bench_command;
 
 #endif

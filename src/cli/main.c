@@ -11,7 +11,7 @@
 
 static const struct command *const commands[] = {
     &serve_command,       &check_command,        &policy_lint_command, &policy_explain_command,
-    &store_check_command, &store_repair_command, &bench_command,
+    &store_check_command, &store_repair_command, &top_command,         &bench_command,
 };
 enum { COMMAND_COUNT = sizeof commands / sizeof *commands };
 

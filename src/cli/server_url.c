@@ -10,6 +10,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "base/diag.h"
 #include "base/show.h"
 #include "cli/input.h"
 #include "cli/terminal.h"
@@ -120,11 +121,11 @@ bool server_url_resolve(struct server_url *u)
     return true;
 }
 
-void server_url_trouble(const struct server_url *u, int error)
+void server_url_explain(const struct server_url *u, int error, weir_diag *diag)
 {
-    trouble("cannot reach %s: %s%s", u->text,
-            error == EINPROGRESS || error == EAGAIN ? "it does not answer" : strerror(error),
-            error == ECONNREFUSED || error == ENOENT ? ": is the server running?" : "");
+    diag_set(diag, "cannot reach %s: %s%s", u->text,
+             error == EINPROGRESS || error == EAGAIN ? "it does not answer" : strerror(error),
+             error == ECONNREFUSED || error == ENOENT ? ": is the server running?" : "");
 }
 
 static int connect_to(const struct server_address *a, int64_t timeout_ms)
@@ -148,7 +149,7 @@ static int connect_to(const struct server_address *a, int64_t timeout_ms)
     return -1;
 }
 
-int server_url_connect(struct server_url *u, int64_t timeout_ms)
+int server_url_connect(struct server_url *u, int64_t timeout_ms, weir_diag *diag)
 {
     for (size_t i = 0; i < u->address_count; i++) {
         const int fd = connect_to(&u->addresses[i], timeout_ms);
@@ -161,7 +162,7 @@ int server_url_connect(struct server_url *u, int64_t timeout_ms)
             return fd;
         }
     }
-    server_url_trouble(u, errno);
+    server_url_explain(u, errno, diag);
     return -1;
 }
 

@@ -33,12 +33,12 @@ struct server_url {
 bool server_url_read(struct server_url *u, const char *text);
 bool server_url_resolve(struct server_url *u);
 
-/* A connected socket that gives up after timeout_ms, or -1: it was said why. The address that
+/* A connected socket that gives up after timeout_ms, or -1: the diag says why. The address that
  * answered is the first one from then on. */
-int server_url_connect(struct server_url *u, int64_t timeout_ms);
+int server_url_connect(struct server_url *u, int64_t timeout_ms, weir_diag *diag);
 
 /* "cannot reach http://…: Connection refused: is the server running?" */
-void server_url_trouble(const struct server_url *u, int error);
+void server_url_explain(const struct server_url *u, int error, weir_diag *diag);
 
 /* The token that $WEIR_TOKEN_FILE or `path`, if not NULL, has in it; "" if there is neither.
  * Freed by the caller; NULL: it was said why. */

@@ -1,0 +1,158 @@
+/* top_stats.c - what a server tells about itself, and how fast it changes. */
+#include "cli/top_stats.h"
+
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int64_t int_in(const json_t *object, const char *name)
+{
+    return json_integer_value(json_object_get(object, name));
+}
+
+static const char *text_in(const json_t *object, const char *name)
+{
+    const char *text = json_string_value(json_object_get(object, name));
+
+    return text ? text : "";
+}
+
+static void read_name(const json_t *object, char out[TOP_NAME])
+{
+    const char *policy = json_string_value(json_object_get(object, "policy"));
+
+    if (policy)
+        snprintf(out, TOP_NAME, "%s/%s", policy, text_in(object, "rule"));
+    else
+        snprintf(out, TOP_NAME, "(limits in requests)");
+}
+
+static void read_numbers(struct top_stats *s, const json_t *root)
+{
+    const json_t *connections = json_object_get(root, "connections");
+    const json_t *store = json_object_get(root, "store");
+    const json_t *requests = json_object_get(root, "requests");
+    const json_t *decision = json_object_get(root, "decision_ns");
+
+    snprintf(s->version, sizeof s->version, "%s", text_in(root, "version"));
+    s->now_ms = int_in(root, "now_ms");
+    s->started_ms = int_in(root, "started_ms");
+    s->threads = int_in(root, "threads");
+    s->memory = int_in(root, "memory_bytes");
+    s->is_draining = json_is_true(json_object_get(root, "draining"));
+    s->connections = int_in(connections, "open");
+    s->max_connections = int_in(connections, "max");
+    s->refused_connections = int_in(connections, "refused");
+    s->reload_failures = int_in(json_object_get(root, "reloads"), "failures");
+    s->keys = int_in(store, "keys");
+    s->max_keys = int_in(store, "max_keys");
+    s->evicted_keys = int_in(store, "evicted_keys");
+    s->journal_bytes = int_in(store, "journal_bytes");
+    s->has_failed = json_is_true(json_object_get(store, "has_failed"));
+    s->requests = int_in(requests, "http") + int_in(requests, "resp");
+    s->failed_requests = int_in(requests, "http_5xx") + int_in(requests, "resp_errors");
+    s->decision_p50_ns = int_in(decision, "p50");
+    s->decision_p99_ns = int_in(decision, "p99");
+    s->commit_p99_ns = int_in(json_object_get(root, "commit_ns"), "p99");
+}
+
+/* Zeros if there is none: it was not there yet. */
+static struct top_rule rule_before(const struct top_stats *before, const char *name)
+{
+    for (size_t i = 0; before && i < before->rule_count; i++)
+        if (strcmp(before->rules[i].name, name) == 0)
+            return before->rules[i];
+    return (struct top_rule){ .allowed = 0 };
+}
+
+static double rate(int64_t now, int64_t then, double seconds)
+{
+    return now > then && seconds > 0 ? (double)(now - then) / seconds : 0;
+}
+
+static void read_rule(struct top_rule *r, const json_t *object, const struct top_stats *before,
+                      double seconds)
+{
+    struct top_rule then;
+
+    read_name(object, r->name);
+    then = rule_before(before, r->name);
+    r->allowed = int_in(object, "allowed");
+    r->denied = int_in(object, "denied");
+    r->shadow_denied = int_in(object, "shadow_denied");
+    r->allowed_rate = rate(r->allowed, then.allowed, seconds);
+    r->denied_rate = rate(r->denied, then.denied, seconds);
+    r->shadow_rate = rate(r->shadow_denied, then.shadow_denied, seconds);
+}
+
+static int compare_rules(const void *a, const void *b)
+{
+    const struct top_rule *x = a, *y = b;
+    const double x_rate = x->allowed_rate + x->denied_rate + x->shadow_rate;
+    const double y_rate = y->allowed_rate + y->denied_rate + y->shadow_rate;
+    const int64_t x_all = x->allowed + x->denied, y_all = y->allowed + y->denied;
+
+    if (x_rate != y_rate)
+        return x_rate < y_rate ? 1 : -1;
+    if (x_all != y_all)
+        return x_all < y_all ? 1 : -1;
+    return strcmp(x->name, y->name);
+}
+
+static void read_top(struct top_stats *s, struct span body)
+{
+    json_t *root = json_loadb(body.at, body.len, 0, NULL);
+    const json_t *list = json_object_get(root, "top"), *item;
+    size_t i;
+
+    s->hides_identities = !json_is_array(list);
+    json_array_foreach(list, i, item)
+    {
+        struct top_identity *to = &s->identities[s->identity_count];
+
+        if (i == TOP_IDENTITIES)
+            break;
+        read_name(item, to->name);
+        snprintf(to->tag, sizeof to->tag, "%s", text_in(item, "tag"));
+        to->refused = int_in(item, "refused") - int_in(item, "error");
+        to->last_ms = int_in(item, "last_ms");
+        s->identity_count++;
+    }
+    json_decref(root);
+}
+
+bool top_stats_read(struct top_stats *s, const struct top_stats *before, struct span stats,
+                    struct span top)
+{
+    json_t *root = json_loadb(stats.at, stats.len, 0, NULL);
+    const json_t *decisions = json_object_get(root, "decisions"), *item;
+    double seconds;
+    size_t i;
+
+    *s = (struct top_stats){ .rules = NULL };
+    if (!json_is_array(decisions)) {
+        json_decref(root);
+        return false;
+    }
+    read_numbers(s, root);
+    if (before && before->started_ms != s->started_ms)
+        before = NULL;
+    seconds = (double)(s->now_ms - (before ? before->now_ms : s->started_ms)) / 1000;
+    s->request_rate = rate(s->requests, before ? before->requests : 0, seconds);
+    s->rules = calloc(json_array_size(decisions) + 1, sizeof *s->rules);
+    if (s->rules) {
+        json_array_foreach(decisions, i, item)
+            read_rule(&s->rules[s->rule_count++], item, before, seconds);
+        qsort(s->rules, s->rule_count, sizeof *s->rules, compare_rules);
+    }
+    json_decref(root);
+    read_top(s, top);
+    return s->rules;
+}
+
+void top_stats_done(struct top_stats *s)
+{
+    free(s->rules);
+    s->rules = NULL;
+}
