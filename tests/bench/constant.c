@@ -1,0 +1,180 @@
+/* constant.c - the floor: a server on libuv that answers every request with the same bytes.
+ *
+ *     constant PORT [THREADS]
+ *
+ * It looks at what it is sent only to count the requests: the '*' that begin commands of RESP, which
+ * keys must not have, or the ends of heads of HTTP, whose bodies may have no empty line. Nothing is
+ * parsed, decided or kept, and nobody is timed out. */
+#include <err.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+#include <uv.h>
+
+enum { ROOM = 64 * 1024, MOST_THREADS = 64, MOST_TOGETHER = 1024 };
+
+static const char throttle[] = "*5\r\n:0\r\n:10000000\r\n:9999999\r\n:-1\r\n:1\r\n";
+static const char page[] = "HTTP/1.1 200 OK\r\n"
+                           "Content-Type: text/plain\r\n"
+                           "Content-Length: 3\r\n"
+                           "\r\n"
+                           "ok\n";
+
+/* The same answer many times, to send any number of them at once. */
+struct answers {
+    char *at;
+    size_t len; /* of one */
+};
+
+static struct answers resp, http;
+
+struct conn {
+    uv_tcp_t tcp; /* the first */
+    size_t ended; /* bytes of "\r\n\r\n" that the last read ended with */
+};
+
+struct worker {
+    uv_loop_t loop;
+    uv_tcp_t listener;
+    uv_thread_t thread;
+    char room[ROOM];
+};
+
+static void repeat(struct answers *a, const char *text)
+{
+    a->len = strlen(text);
+    a->at = malloc(a->len * MOST_TOGETHER);
+    if (!a->at)
+        err(1, NULL);
+    for (size_t i = 0; i < MOST_TOGETHER; i++)
+        memcpy(a->at + i * a->len, text, a->len);
+}
+
+static size_t count_commands(const char *at, size_t len)
+{
+    const char *const end = at + len;
+    size_t n = 0;
+
+    while ((at = memchr(at, '*', (size_t)(end - at)))) {
+        n++;
+        at++;
+    }
+    return n;
+}
+
+static size_t count_heads(struct conn *c, const char *at, size_t len)
+{
+    static const char head_end[] = "\r\n\r\n";
+    const char *const end = at + len;
+    size_t n = 0;
+
+    for (; c->ended > 0 && c->ended < 4 && at < end; at++)
+        c->ended = *at == head_end[c->ended] ? c->ended + 1 : *at == '\r';
+    if (c->ended == 4)
+        n++;
+    for (const char *next; (next = memmem(at, (size_t)(end - at), head_end, 4)); n++)
+        at = next + 4;
+    for (c->ended = 3; c->ended > 0; c->ended--)
+        if ((size_t)(end - at) >= c->ended && memcmp(end - c->ended, head_end, c->ended) == 0)
+            break;
+    return n;
+}
+
+static void closed(uv_handle_t *handle)
+{
+    free(handle);
+}
+
+static void give_room(uv_handle_t *handle, size_t suggested, uv_buf_t *out)
+{
+    struct worker *w = handle->loop->data;
+
+    (void)suggested;
+    *out = uv_buf_init(w->room, ROOM);
+}
+
+static void received(uv_stream_t *stream, ssize_t n, const uv_buf_t *bytes)
+{
+    struct conn *c = (struct conn *)stream;
+    const struct answers *a = n > 0 && bytes->base[0] == '*' ? &resp : &http;
+    size_t count;
+    uv_buf_t out;
+
+    if (n < 0) {
+        uv_close((uv_handle_t *)stream, closed);
+        return;
+    }
+    if (n == 0)
+        return;
+    count = a == &resp ? count_commands(bytes->base, (size_t)n)
+                       : count_heads(c, bytes->base, (size_t)n);
+    if (count == 0)
+        return;
+    out = uv_buf_init(a->at, (unsigned)(count * a->len));
+    if (count > MOST_TOGETHER || uv_try_write(stream, &out, 1) != (int)out.len)
+        uv_close((uv_handle_t *)stream, closed); /* whoever measures reads what it has asked for */
+}
+
+static void somebody_came(uv_stream_t *listener, int status)
+{
+    struct conn *c = status == 0 ? calloc(1, sizeof *c) : NULL;
+
+    if (!c)
+        return;
+    uv_tcp_init(listener->loop, &c->tcp);
+    if (uv_accept(listener, (uv_stream_t *)&c->tcp) != 0) {
+        uv_close((uv_handle_t *)&c->tcp, closed);
+        return;
+    }
+    uv_tcp_nodelay(&c->tcp, 1);
+    uv_read_start((uv_stream_t *)&c->tcp, give_room, received);
+}
+
+static void listen_on(struct worker *w, uint16_t port)
+{
+    const struct sockaddr_in address = { .sin_family = AF_INET,
+                                         .sin_port = htons(port),
+                                         .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+    const int on = 1, fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+
+    if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &on, sizeof on) != 0 ||
+        setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) != 0 ||
+        bind(fd, (const struct sockaddr *)&address, sizeof address) != 0)
+        err(1, "port %u", port);
+    if (uv_loop_init(&w->loop) != 0 || uv_tcp_init(&w->loop, &w->listener) != 0 ||
+        uv_tcp_open(&w->listener, fd) != 0 ||
+        uv_listen((uv_stream_t *)&w->listener, 1024, somebody_came) != 0)
+        errx(1, "cannot listen on port %u", port);
+    w->loop.data = w;
+}
+
+static void run(void *worker)
+{
+    uv_run(&((struct worker *)worker)->loop, UV_RUN_DEFAULT);
+}
+
+int main(int argc, char **argv)
+{
+    const long port = argc > 1 ? strtol(argv[1], NULL, 10) : 0;
+    const long threads = argc > 2 ? strtol(argv[2], NULL, 10) : 1;
+    struct worker *workers;
+
+    if (port < 1 || port > UINT16_MAX || threads < 1 || threads > MOST_THREADS)
+        errx(2, "usage: %s PORT [THREADS]", argv[0]);
+    signal(SIGPIPE, SIG_IGN);
+    repeat(&resp, throttle);
+    repeat(&http, page);
+    workers = calloc((size_t)threads, sizeof *workers);
+    if (!workers)
+        err(1, NULL);
+    for (long i = 0; i < threads; i++)
+        listen_on(&workers[i], (uint16_t)port);
+    for (long i = 1; i < threads; i++)
+        if (uv_thread_create(&workers[i].thread, run, &workers[i]) != 0)
+            errx(1, "cannot start a thread");
+    run(&workers[0]);
+    return 0;
+}
