@@ -123,7 +123,7 @@ static weir_err read_config(struct server_settings *s, struct problems *problems
     if (!reader_read_file(&r, s->config, &bytes))
         root = read_tree(&r, buf_span(&bytes), &arena);
     if (root)
-        settings_read(s, root, directory_of(s->config), s->config, problems);
+        settings_read(s, root, directory_of(s->config), true, s->config, problems);
     buf_done(&bytes);
     arena_done(&arena);
     if (problems->lines.failed || (!root && problems->count == 0))
@@ -171,7 +171,7 @@ void settings_lint(const char *file, struct span text, struct problems *problems
     problems_init(&of_yaml, &s.texts.allocator);
     root = read_tree(&r, text, &arena);
     if (root)
-        settings_read(&s, root, (struct span){ "", 0 }, file, problems);
+        settings_read(&s, root, (struct span){ "", 0 }, false, file, problems);
     problems_done(&of_yaml);
     arena_done(&arena);
     settings_done(&s);

@@ -88,9 +88,9 @@ void settings_lint(const char *file, struct span text, struct problems *problems
 enum { SETTINGS_LEAST_TIMEOUT = 10, SETTINGS_MOST_TIMEOUT = 24 * 3600 * 1000 };
 
 /* Read the tree of a policy file. Paths in it are below `directory`, which ends in '/' or is
- * empty. */
+ * empty. Whether there is a host of some name is only asked if it is for this machine. */
 struct yaml;
 void settings_read(struct server_settings *s, const struct yaml *root, struct span directory,
-                   const char *file, struct problems *problems);
+                   bool is_for_this_machine, const char *file, struct problems *problems);
 
 #endif

@@ -46,6 +46,7 @@ struct reading {
     struct reader reader;
     struct server_settings *s;
     struct span directory;
+    bool is_for_this_machine;
 };
 
 #define ALL(n) ((1u << (n)) - 1)
@@ -164,12 +165,25 @@ static void read_each(struct reading *r, const struct yaml *node, const char *wh
             read(r, item);
 }
 
+static const char unix_prefix[] = "unix:";
+
+/* "host.example:7878", which is for the name service to know. */
+static bool names_a_host(const char *address)
+{
+    const size_t numeric = strspn(address, "0123456789.");
+
+    return !strchr("[*:", address[numeric]) && strchr(address, ':') &&
+           strncmp(address, "localhost:", 10) != 0 &&
+           strncmp(address, unix_prefix, strlen(unix_prefix)) != 0;
+}
+
 static void read_listener(struct reading *r, const struct yaml *node)
 {
-    static const char unix_prefix[] = "unix:";
     struct span address = node->text;
     weir_diag diag;
 
+    if (!r->is_for_this_machine && names_a_host(address.at))
+        return;
     if (strncmp(address.at, unix_prefix, strlen(unix_prefix)) == 0) {
         const char *path = put_path(r, unix_prefix, span_of(address.at + strlen(unix_prefix)));
 
@@ -289,9 +303,9 @@ static void read_server(struct reading *r, const struct yaml *node)
 }
 
 void settings_read(struct server_settings *s, const struct yaml *root, struct span directory,
-                   const char *file, struct problems *problems)
+                   bool is_for_this_machine, const char *file, struct problems *problems)
 {
-    struct reading r = { { file, problems }, s, directory };
+    struct reading r = { { file, problems }, s, directory, is_for_this_machine };
 
     if (root->kind != YAML_MAPPING)
         return;

@@ -254,6 +254,7 @@ static void lint_tells_of_the_server_and_not_again_of_the_yaml(void **state)
                         "f:1:19: threads must be a whole number from 1 to 64, not '99'\n");
     settings_lint("f", span_of("server: {threads: 99\n"), &problems);
     settings_lint("f", span_of("- a\n"), &problems);
+    settings_lint("f", span_of("server: {listen: 'elsewhere.invalid:7878'}\n"), &problems);
     settings_lint("f", span_of(""), &problems);
     assert_int_equal(problems.count, 1);
     problems_done(&problems);
