@@ -204,13 +204,18 @@ static bool try_once(struct job *job)
         n = room ? recv(fd, room, 64 * 1024, 0) : -1;
         if (n > 0)
             buf_wrote(&bytes, (size_t)n);
-        while ((outcome = bench_request_judge(r, bytes.at, bytes.len, &reply)) !=
-                   OUTCOME_INCOMPLETE &&
-               outcome < OUTCOME_FAILED && to_skip > 0) {
+        for (outcome = OUTCOME_ALLOWED; to_skip > 0 && outcome == OUTCOME_ALLOWED;) {
+            outcome = bench_greeting_judge(r, bytes.at, bytes.len, &reply);
+            if (outcome == OUTCOME_DENIED)
+                outcome = OUTCOME_ALLOWED;
+            if (outcome != OUTCOME_ALLOWED)
+                break;
             to_skip--;
             bytes.len -= reply.consumed;
             memmove(bytes.at, bytes.at + reply.consumed, bytes.len);
         }
+        if (outcome == OUTCOME_ALLOWED)
+            outcome = bench_request_judge(r, bytes.at, bytes.len, &reply);
     }
     if (outcome >= OUTCOME_FAILED)
         trouble("%s refuses: %s", job->url.text, bench_reply_problem(&reply).text);
@@ -391,7 +396,8 @@ const struct command bench_command = {
     .usage = "[OPTION]...",
     .options = options,
     .option_count = OPTION_COUNT,
-    .notes = "Commands: cl.throttle, weir.check, weir.limit, ping, or 'raw:INCR {key}'.\n"
+    .notes = "Commands: cl.throttle, weir.check, weir.limit, ping, or 'raw:INCR {key}',\n"
+             "where a ';' between blanks parts two commands that make one request.\n"
              "Exit status: 0 all were answered, 1 there were errors, 2 trouble.\n",
     .run = run,
 };

@@ -70,12 +70,12 @@ static bool write_words(struct bench_request *r, const char *const *words, size_
     return good;
 }
 
-/* A command of the caller's own: words between blanks. */
+/* Commands of the caller's own: words between blanks, and a ';' between two commands. */
 static bool write_raw(struct bench_request *r, const char *command, const char *key)
 {
     char copy[4096], *rest = copy;
     const char *words[MOST_WORDS];
-    size_t n = 0;
+    size_t n = 0, begin = 0;
 
     if (strlen(command) >= sizeof copy) {
         trouble("--command is too long");
@@ -91,7 +91,20 @@ static bool write_raw(struct bench_request *r, const char *command, const char *
     }
     snprintf(r->name, sizeof r->name, "%s", words[0]);
     r->judges = JUDGES_NOTHING;
-    return write_words(r, words, n, key);
+    r->replies = 0;
+    for (size_t i = 0; i <= n; i++) {
+        if (i < n && strcmp(words[i], ";") != 0)
+            continue;
+        if (i == begin) {
+            trouble("--command has no words before or behind a ';'");
+            return false;
+        }
+        if (!write_words(r, words + begin, i - begin, key))
+            return false;
+        r->replies++;
+        begin = i + 1;
+    }
+    return true;
 }
 
 static bool write_limit(struct bench_request *r, const struct bench_question *q)
@@ -227,7 +240,7 @@ bool bench_request_init(struct bench_request *r, const struct bench_question *q)
 {
     const weir_allocator usual = alloc_or_default((weir_allocator){ 0 });
 
-    *r = (struct bench_request){ .is_resp = q->url->is_resp };
+    *r = (struct bench_request){ .is_resp = q->url->is_resp, .replies = 1 };
     buf_init(&r->bytes, &usual);
     buf_init(&r->greeting, &usual);
     for (const char *c = q->key; *c; c++)
@@ -261,24 +274,29 @@ void bench_request_write(const struct bench_request *r, uint64_t number, char *t
 
 /* ---- reading ------------------------------------------------------------------------------- */
 
-static enum bench_outcome judge_resp(const struct bench_request *r, const char *bytes, size_t len,
-                                     struct bench_reply *reply)
+static enum bench_outcome judge_resp(const struct bench_request *r, size_t replies,
+                                     const char *bytes, size_t len, struct bench_reply *reply)
 {
-    struct resp_reply said;
+    struct resp_reply said = { .type = 0 };
+    bool has_failed = false;
 
-    switch (resp_reply_parse(bytes, len, &said, &reply->consumed)) {
-    case PARSE_MORE:
-        return OUTCOME_INCOMPLETE;
-    case PARSE_BAD:
-        reply->problem = span_of("it is not RESP");
-        return OUTCOME_BROKEN;
-    case PARSE_DONE:
-        break;
+    for (size_t i = 0, one; i < replies; i++, reply->consumed += one) {
+        switch (resp_reply_parse(bytes + reply->consumed, len - reply->consumed, &said, &one)) {
+        case PARSE_MORE:
+            return OUTCOME_INCOMPLETE;
+        case PARSE_BAD:
+            reply->problem = span_of("it is not RESP");
+            return OUTCOME_BROKEN;
+        case PARSE_DONE:
+            break;
+        }
+        if (said.type == '-' || said.type == '!') {
+            reply->problem = said.text;
+            has_failed = true;
+        }
     }
-    if (said.type == '-' || said.type == '!') {
-        reply->problem = said.text;
+    if (has_failed)
         return OUTCOME_FAILED;
-    }
     if (r->judges == JUDGES_NOTHING)
         return OUTCOME_ALLOWED;
     return said.has_number && said.first_number == (r->judges == ONE_ALLOWS) ? OUTCOME_ALLOWED
@@ -322,7 +340,15 @@ enum bench_outcome bench_request_judge(const struct bench_request *r, char *byte
     *reply = (struct bench_reply){ .closes = false };
     if (len == 0)
         return OUTCOME_INCOMPLETE;
-    return r->is_resp ? judge_resp(r, bytes, len, reply) : judge_http(r, bytes, len, reply);
+    return r->is_resp ? judge_resp(r, r->replies, bytes, len, reply)
+                      : judge_http(r, bytes, len, reply);
+}
+
+enum bench_outcome bench_greeting_judge(const struct bench_request *r, const char *bytes,
+                                        size_t len, struct bench_reply *reply)
+{
+    *reply = (struct bench_reply){ .closes = false };
+    return len == 0 ? OUTCOME_INCOMPLETE : judge_resp(r, 1, bytes, len, reply);
 }
 
 /* A problem of the HTTP API has a sentence for people in it. */

@@ -20,6 +20,7 @@ struct bench_request {
     size_t digit_count;
     unsigned places; /* digits in a key */
     bool is_resp;
+    size_t replies; /* that answer one request */
     enum { JUDGES_NOTHING, JUDGES_STATUS, JUDGES_CHECK, ZERO_ALLOWS, ONE_ALLOWS } judges;
     struct buf greeting; /* sent first on a connection: AUTH */
     size_t greeting_replies;
@@ -63,6 +64,10 @@ struct bench_reply {
 
 enum bench_outcome bench_request_judge(const struct bench_request *r, char *bytes, size_t len,
                                        struct bench_reply *reply);
+
+/* The same for one of the greeting_replies. */
+enum bench_outcome bench_greeting_judge(const struct bench_request *r, const char *bytes,
+                                        size_t len, struct bench_reply *reply);
 
 /* What is wrong, on a line. */
 struct bench_problem {

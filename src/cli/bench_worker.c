@@ -109,7 +109,10 @@ static bool take_answers(struct run *r, struct bench_conn *c, char *at, size_t l
     struct bench_reply reply;
 
     while (c->in_flight > 0 || c->greetings > 0) {
-        const enum bench_outcome outcome = bench_request_judge(r->plan->request, at, len, &reply);
+        const enum bench_outcome outcome = c->greetings > 0 ? bench_greeting_judge(r->plan->request,
+                                                                                   at, len, &reply)
+                                                            : bench_request_judge(r->plan->request,
+                                                                                  at, len, &reply);
 
         if (outcome == OUTCOME_INCOMPLETE)
             break;
