@@ -20,6 +20,16 @@ struct reading {
     struct asked asked;
 };
 
+/* The attributes are left as they are: most commands have few of them. */
+static void begin_reading(struct reading *in, struct session *s, struct resp_command *c, size_t at)
+{
+    in->session = s;
+    in->command = c;
+    in->at = at;
+    in->asked.request = (weir_request){ .attributes = in->asked.attributes };
+    in->asked.peek = false;
+}
+
 /* ---- the reply --------------------------------------------------------------------------- */
 
 static void encode_answer(struct reply *r, struct buf *out)
@@ -151,19 +161,24 @@ static bool read_options(struct reading *in, unsigned of)
 
 /* ---- policies ---------------------------------------------------------------------------- */
 
+static bool is_in_name(char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+           (c && strchr("_.:/-", c));
+}
+
 /* The '=' of name=value, or NULL: it is something else. */
 static char *equals_of(struct span word)
 {
-    for (size_t i = 0; i < word.len && i <= WEIR_MAX_NAME; i++) {
-        const char c = word.at[i];
+    const size_t most = word.len < WEIR_MAX_NAME + 1 ? word.len : WEIR_MAX_NAME + 1;
+    const char *equals = memchr(word.at, '=', most);
 
-        if (c == '=')
-            return i > 0 ? (char *)word.at + i : NULL;
-        if (!(c >= 'a' && c <= 'z') && !(c >= 'A' && c <= 'Z') && !(c >= '0' && c <= '9') &&
-            !(c && strchr("_.:/-", c)))
+    if (!equals || equals == word.at)
+        return NULL;
+    for (const char *at = word.at; at < equals; at++)
+        if (!is_in_name(*at))
             return NULL;
-    }
-    return NULL;
+    return (char *)equals;
 }
 
 /* The only word that looks like an attribute: is it the key of this policy? */
@@ -227,9 +242,9 @@ static bool read_identity(struct reading *in)
 
 static void serve_policy(struct session *s, struct resp_command *c, unsigned of, enum verb verb)
 {
-    struct reading in = { .session = s, .command = c, .at = 2 };
+    struct reading in;
 
-    in.asked.request.attributes = in.asked.attributes;
+    begin_reading(&in, s, c, 2);
     in.asked.request.policy = c->words[1].at;
     in.asked.peek = of == OF_PEEK;
     if (!resp_word_is_text(c->words[1]))
@@ -262,9 +277,10 @@ void resp_serve_weir_reset(struct session *s, struct resp_command *c)
 
 void resp_serve_weir_limit(struct session *s, struct resp_command *c)
 {
-    struct reading in = { .session = s, .command = c, .at = 5 };
+    struct reading in;
     weir_request *request = &in.asked.request;
 
+    begin_reading(&in, s, c, 5);
     request->key = c->words[1].at;
     request->key_len = c->words[1].len;
     request->algorithm = algorithm_by_name(c->words[2]);
