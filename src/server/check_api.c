@@ -12,7 +12,7 @@
 #include "server/check_query.h"
 #include "server/http_api.h"
 
-#define LITERAL(text) ((struct span){ text, sizeof text - 1 })
+#define LITERAL(text) ((struct span){ (text), sizeof(text) - 1 })
 
 /* ---- answers -------------------------------------------------------------------------------- */
 
@@ -44,14 +44,17 @@ static void add_int(struct buf *out, struct span member, int64_t number)
 static void add_bool(struct buf *out, struct span member, bool value)
 {
     buf_add(out, member);
-    buf_add(out, value ? LITERAL("true") : LITERAL("false"));
+    if (value)
+        buf_text(out, "true");
+    else
+        buf_text(out, "false");
 }
 
 static void add_name(struct buf *out, struct span member, const char *name)
 {
     buf_add(out, member);
     if (!name) {
-        buf_add(out, LITERAL("null"));
+        buf_text(out, "null");
         return;
     }
     buf_byte(out, '"');
@@ -68,9 +71,9 @@ static void add_rule(struct buf *out, const weir_rule_answer *r)
     add_int(out, LITERAL(",\"retry_after_ms\":"), r->retry_after_ms);
     add_int(out, LITERAL(",\"reset_after_ms\":"), r->reset_after_ms);
     if (r->shadow)
-        buf_add(out, LITERAL(",\"shadow\":true"));
+        buf_text(out, ",\"shadow\":true");
     if (r->would_deny)
-        buf_add(out, LITERAL(",\"would_deny\":true"));
+        buf_text(out, ",\"would_deny\":true");
     buf_byte(out, '}');
 }
 
@@ -87,7 +90,7 @@ static void add_answer(struct buf *out, const weir_answer *a)
     add_name(out, LITERAL(",\"source\":"), weir_source_name(a->source));
     add_bool(out, LITERAL(",\"shadow\":"), a->shadow);
     if (a->rule_count > 1) {
-        buf_add(out, LITERAL(",\"rules\":["));
+        buf_text(out, ",\"rules\":[");
         for (size_t i = 0; i < a->rule_count; i++) {
             if (i > 0)
                 buf_byte(out, ',');
@@ -141,7 +144,7 @@ static void encode_many(struct reply *reply, struct buf *out)
     struct response w = response_begin(reply, out, 200, json_type);
 
     response_body(&w);
-    buf_add(out, LITERAL("{\"answers\":["));
+    buf_text(out, "{\"answers\":[");
     for (const struct call *call = reply->first; call; call = call->next) {
         if (call != reply->first)
             buf_byte(out, ',');
@@ -150,7 +153,7 @@ static void encode_many(struct reply *reply, struct buf *out)
         else
             add_answer(out, &call->answer);
     }
-    buf_add(out, LITERAL("]}\n"));
+    buf_text(out, "]}\n");
     response_end(&w);
 }
 

@@ -13,8 +13,6 @@
 
 enum { LENGTH_DIGITS = 9 };
 
-#define LITERAL(text) ((struct span){ text, sizeof text - 1 })
-
 const char json_type[] = "application/json", problem_type[] = "application/problem+json";
 
 /* A loop is a thread, and its responses of one second have one date. */
@@ -42,14 +40,14 @@ static struct span date_line(void)
 static void add_status(struct buf *out, int status)
 {
     if (status == 200) {
-        buf_add(out, LITERAL("HTTP/1.1 200 OK\r\n"));
+        buf_text(out, "HTTP/1.1 200 OK\r\n");
         return;
     }
-    buf_add(out, LITERAL("HTTP/1.1 "));
+    buf_text(out, "HTTP/1.1 ");
     buf_int(out, status);
     buf_byte(out, ' ');
     buf_text(out, http_reason(status));
-    buf_add(out, LITERAL("\r\n"));
+    buf_text(out, "\r\n");
 }
 
 struct response response_begin(const struct reply *reply, struct buf *out, int status,
@@ -59,26 +57,26 @@ struct response response_begin(const struct reply *reply, struct buf *out, int s
 
     add_status(out, status);
     buf_add(out, date_line());
-    buf_add(out, LITERAL("Cache-Control: no-store\r\n"));
+    buf_text(out, "Cache-Control: no-store\r\n");
     if (!reply->keep_alive)
-        buf_add(out, LITERAL("Connection: close\r\n"));
+        buf_text(out, "Connection: close\r\n");
     else if (reply->http_minor == 0)
-        buf_add(out, LITERAL("Connection: keep-alive\r\n"));
+        buf_text(out, "Connection: keep-alive\r\n");
     if (type) {
-        buf_add(out, LITERAL("Content-Type: "));
+        buf_text(out, "Content-Type: ");
         buf_text(out, type);
-        buf_add(out, LITERAL("\r\nContent-Length: "));
+        buf_text(out, "\r\nContent-Length: ");
         w.length_at = out->len;
         buf_add(out, (struct span){ "         \r\n", LENGTH_DIGITS + 2 });
     } else if (status != 204) {
-        buf_add(out, LITERAL("Content-Length: 0\r\n"));
+        buf_text(out, "Content-Length: 0\r\n");
     }
     return w;
 }
 
 void response_body(struct response *w)
 {
-    buf_add(w->out, LITERAL("\r\n"));
+    buf_text(w->out, "\r\n");
     w->body_at = w->out->len;
 }
 
@@ -161,7 +159,7 @@ void problem_write(const struct reply *reply, struct buf *out, enum problem prob
     struct json j = { .to = out };
 
     if (status == 503)
-        buf_add(out, LITERAL("Retry-After: 1\r\n"));
+        buf_text(out, "Retry-After: 1\r\n");
     if (head)
         buf_text(out, head);
     response_body(&w);
