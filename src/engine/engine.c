@@ -282,6 +282,7 @@ weir_err engine_prepare_cell(struct engine *e, struct check *check, struct span 
     check->live = check->shadow = check->waiting = 0;
     check->is_answered = false;
     check->verb = rule ? VERB_CHECK : VERB_RESET;
+    check->peek = quantity == 0;
     check->ask = (struct ask){ .cost = quantity, .peek = check->peek };
     if (rule)
         check->unnamed = *rule;

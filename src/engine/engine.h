@@ -51,7 +51,8 @@ WEIR_MUSTCHECK weir_err engine_prepare(struct engine *e, struct check *check, we
 
 /* The same for a limit as redis-cell counts, whose numbers come with the request; see cell.c. The
  * key alone is what is counted under: the numbers may change from call to call. A quantity below 0
- * gives back. Without a rule, what is counted is forgotten. Sets the verb, and needs no request. */
+ * gives back. Without a rule, what is counted is forgotten. Sets the verb and, for a quantity of 0,
+ * that it is a peek; needs no request. */
 WEIR_MUSTCHECK weir_err engine_prepare_cell(struct engine *e, struct check *check, struct span key,
                                             const struct rule *rule, int64_t quantity,
                                             weir_diag *diag);
