@@ -34,6 +34,8 @@ static void put_in_flight(struct run *r, struct bench_conn *c, uint64_t since)
     r->in_flight++;
     r->room_in_flight--;
     r->sent++;
+    if (since < r->plan->measure_ns && r->plan->requests > 0)
+        r->quota++; /* those that are asked for are measured */
 }
 
 /* Closed loop: a connection that waits for nothing. */

@@ -1,5 +1,6 @@
 /* top.c - `weir top`: what a server is doing, live on a terminal, or as text. */
 #include <errno.h>
+#include <jansson.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -11,7 +12,6 @@
 #include <unistd.h>
 
 #include "base/diag.h"
-#include "base/json.h"
 #include "cli/client.h"
 #include "cli/command.h"
 #include "cli/terminal.h"
@@ -92,26 +92,38 @@ static void wait_ms(int64_t ms)
     nanosleep(&time, NULL);
 }
 
+/* Both bodies as one object: {"stats": {...}, "top": [...]}. */
+static char *join_bodies(const struct watch *w)
+{
+    json_t *stats = json_loadb(w->stats_body.at, w->stats_body.len, 0, NULL);
+    json_t *top = json_loadb(buf_span(&w->top_body).at, w->top_body.len, 0, NULL);
+    json_t *list = json_object_get(top, "top");
+    json_t *both = list ? json_pack("{s:O, s:O}", "stats", stats, "top", list)
+                        : json_pack("{s:O}", "stats", stats);
+    char *text = json_dumps(both, JSON_COMPACT);
+
+    json_decref(both);
+    json_decref(top);
+    json_decref(stats);
+    return text;
+}
+
 static int run_json(struct watch *w)
 {
-    const weir_allocator usual = alloc_or_default((weir_allocator){ 0 });
-
     for (int64_t i = 0; i < w->count && !terminal_failed(); i++) {
-        struct buf out;
-        struct json j = { .to = &out };
+        char *text;
 
         if (i > 0)
             wait_ms(w->interval_ms);
         if (!get_both(w))
             return trouble("%s", w->diag.text);
-        buf_init(&out, &usual);
-        json_open(&j, NULL, '{');
-        json_raw(&j, "stats", buf_span(&w->stats_body));
-        if (w->top_body.len > 0)
-            json_raw(&j, "top", buf_span(&w->top_body));
-        json_close(&j, '}');
-        terminal_line(&out);
+        text = join_bodies(w);
+        if (!text)
+            return trouble("cannot read what %s tells: is it a server of weir?",
+                           w->client.url.text);
+        puts(text);
         fflush(stdout);
+        free(text);
     }
     return STATUS_YES;
 }
