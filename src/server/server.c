@@ -218,11 +218,14 @@ static void tell_ready(const struct server *s)
     notify_ready();
 }
 
-static void stop_loops(struct server *s)
+/* Who comes now must be refused and not wait for an end that is long in coming: a socket listens as
+ * long as anybody has it open. */
+static void stop_loops(struct server *s, bool has_successor)
 {
     atomic_store(&s->is_draining, true);
     for (size_t i = 0; i < s->loop_count; i++)
         loop_wake(&s->loops[i]);
+    listeners_close(&s->listeners, !has_successor);
     for (size_t i = 0; i < s->loop_count; i++)
         loop_join(&s->loops[i]);
 }
@@ -293,7 +296,7 @@ int server_run(const struct server_settings *settings, char *const argv[])
         if (!has_successor)
             notify_stopping();
         event_log_write(s.log, "info", "draining", "no more connections are taken");
-        stop_loops(&s);
+        stop_loops(&s, has_successor);
     }
     if (err)
         fprintf(stderr, "weir: %s\n", diag.text);
