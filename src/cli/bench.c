@@ -161,13 +161,17 @@ static bool read_question(const struct arguments *a, struct job *job)
 }
 
 /* So many different keys must fit into the digits. */
-static bool check_keys(const struct job *job)
+static bool check_keys(struct job *job)
 {
     uint64_t room = 1;
 
+    if (job->request.digit_count == 0) {
+        job->plan.keys = 1;
+        return true;
+    }
     for (unsigned i = 0; i < job->request.places && room < job->plan.keys; i++)
         room *= 10;
-    if (room >= job->plan.keys || job->request.digit_count == 0)
+    if (room >= job->plan.keys)
         return true;
     trouble("--key has %u '#', which is not enough for %llu keys: add some, or give --keys",
             job->request.places, (unsigned long long)job->plan.keys);
@@ -176,12 +180,11 @@ static bool check_keys(const struct job *job)
 
 /* ---- the first request ----------------------------------------------------------------------- */
 
-/* One request before all others, so that what is wrong with it is told, and not measured. */
-static bool try_once(struct job *job)
+/* Send one request and wait for its answer. */
+static bool try_request(struct server_url *url, const struct bench_request *r)
 {
-    const struct bench_request *r = &job->request;
     weir_diag diag;
-    const int fd = server_url_connect(&job->url, 10 * 1000, &diag);
+    const int fd = server_url_connect(url, 10 * 1000, &diag);
     enum bench_outcome outcome = OUTCOME_INCOMPLETE;
     struct bench_reply reply;
     struct buf bytes;
@@ -218,15 +221,28 @@ static bool try_once(struct job *job)
             outcome = bench_request_judge(r, bytes.at, bytes.len, &reply);
     }
     if (outcome >= OUTCOME_FAILED)
-        trouble("%s refuses: %s", job->url.text, bench_reply_problem(&reply).text);
+        trouble("%s refuses: %s", url->text, bench_reply_problem(&reply).text);
     else if (outcome == OUTCOME_INCOMPLETE && !reply.ends_at_close)
-        trouble("%s does not answer%s%s", job->url.text, n < 0 ? ": " : "",
+        trouble("%s does not answer%s%s", url->text, n < 0 ? ": " : "",
                 n < 0 ? strerror(errno) : "");
     else
         outcome = OUTCOME_ALLOWED;
     close(fd);
     buf_done(&bytes);
     return outcome == OUTCOME_ALLOWED;
+}
+
+/* Before all others, so that what is wrong with a request is told, and not measured. */
+static bool try_once(struct job *job)
+{
+    struct bench_question peek = job->question;
+    struct bench_request request;
+    bool good;
+
+    peek.is_peek = true;
+    good = bench_request_init(&request, &peek) && try_request(&job->url, &request);
+    bench_request_done(&request);
+    return good;
 }
 
 /* ---- the run ------------------------------------------------------------------------------- */

@@ -110,20 +110,21 @@ static bool write_raw(struct bench_request *r, const char *command, const char *
 static bool write_limit(struct bench_request *r, const struct bench_question *q)
 {
     char limit[24], window[24];
-    const char *const words[] = { "WEIR.LIMIT", KEY, q->algorithm ? q->algorithm : "sliding_window",
-                                  limit, window };
+    const char *const words[] = {
+        "WEIR.LIMIT", KEY, q->algorithm ? q->algorithm : "sliding_window", limit, window, "PEEK"
+    };
 
     snprintf(limit, sizeof limit, "%lld", (long long)q->limit);
     snprintf(window, sizeof window, "%lld", (long long)q->window_ms);
     r->judges = ONE_ALLOWS;
-    return write_words(r, words, 5, q->key);
+    return write_words(r, words, q->is_peek ? 6 : 5, q->key);
 }
 
 /* As much at once as in a period. */
 static bool write_throttle(struct bench_request *r, const struct bench_question *q)
 {
     char burst[24], count[24], period[24];
-    const char *const words[] = { "CL.THROTTLE", KEY, burst, count, period };
+    const char *const words[] = { "CL.THROTTLE", KEY, burst, count, period, "0" };
 
     if (q->window_ms % 1000 != 0) {
         trouble("CL.THROTTLE counts in whole seconds: give such a --limit, as in \"5 per 1m\"");
@@ -133,13 +134,14 @@ static bool write_throttle(struct bench_request *r, const struct bench_question 
     snprintf(count, sizeof count, "%lld", (long long)q->limit);
     snprintf(period, sizeof period, "%lld", (long long)(q->window_ms / 1000));
     r->judges = ZERO_ALLOWS;
-    return write_words(r, words, 5, q->key);
+    return write_words(r, words, q->is_peek ? 6 : 5, q->key);
 }
 
 static bool write_resp(struct bench_request *r, const struct bench_question *q)
 {
     const char *command = q->command ? q->command : q->policy ? "weir.check" : "weir.limit";
-    const char *const ping[] = { "PING" }, *const check[] = { "WEIR.CHECK", q->policy, KEY };
+    const char *const ping[] = { "PING" }, *const check[] = { "WEIR.CHECK", q->policy, KEY,
+                                                              "PEEK" };
 
     if (*q->token) {
         buf_printf(&r->greeting, "*2\r\n$4\r\nAUTH\r\n$%zu\r\n%s\r\n", strlen(q->token), q->token);
@@ -157,7 +159,7 @@ static bool write_resp(struct bench_request *r, const struct bench_question *q)
         return write_limit(r, q);
     if (strcmp(r->name, "WEIR.CHECK") == 0 && q->policy) {
         r->judges = ONE_ALLOWS;
-        return write_words(r, check, 3, q->key);
+        return write_words(r, check, q->is_peek ? 4 : 3, q->key);
     }
     if (strcmp(r->name, "WEIR.CHECK") == 0)
         trouble("weir.check needs a policy: add --policy NAME");
@@ -210,7 +212,7 @@ static bool write_check(struct bench_request *r, const struct bench_question *q)
     }
     json_close(&j, '}');
 
-    buf_text(&r->bytes, "POST /v1/check");
+    buf_text(&r->bytes, q->is_peek ? "POST /v1/peek" : "POST /v1/check");
     write_head(r, q);
     buf_printf(&r->bytes, "Content-Type: application/json\r\nContent-Length: %zu\r\n\r\n",
                body.len);

@@ -37,6 +37,7 @@ struct bench_question {
     int64_t limit, window_ms; /* without a policy */
     const char *algorithm;
     const char *key; /* its format */
+    bool is_peek;    /* ask without being charged, where that can be said */
 };
 
 /* False: it was said on stderr what is wrong. */
