@@ -42,7 +42,8 @@ struct event_log {
     pthread_cond_t wake;
     struct buf waiting;
     uint64_t untold;     /* lines that were dropped and nobody was told */
-    int next_fd;         /* to go on with; -1: none */
+    int next_fd;         /* to go on with; -1: none … */
+    size_t old_len;      /* … behind so many bytes of what waits */
     atomic_bool closing; /* changed under the lock */
 
     atomic_uint_fast64_t dropped;
@@ -94,8 +95,8 @@ static size_t count_lines(struct span text)
 
 static void drop(struct event_log *log, size_t lines)
 {
-    atomic_fetch_add(&log->dropped, lines);
     pthread_mutex_lock(&log->lock);
+    atomic_fetch_add(&log->dropped, lines);
     log->untold += lines;
     pthread_mutex_unlock(&log->lock);
 }
@@ -126,11 +127,21 @@ static void write_lines(struct event_log *log, struct span rest)
 
 static void change_file(struct event_log *log, int fd)
 {
-    if (fd < 0)
-        return;
     close(log->fd);
     log->fd = fd;
     log->is_torn = false;
+}
+
+/* What was put before a change of files belongs into the old one. */
+static void write_batch(struct event_log *log, struct span lines, int next_fd, size_t old_len)
+{
+    if (next_fd >= 0) {
+        write_lines(log, (struct span){ lines.at, old_len });
+        change_file(log, next_fd);
+        lines.at += old_len;
+        lines.len -= old_len;
+    }
+    write_lines(log, lines);
 }
 
 static void *write_all(void *ctx)
@@ -143,6 +154,7 @@ static void *write_all(void *ctx)
     for (;;) {
         struct buf empty = mine;
         int next_fd;
+        size_t old_len;
 
         while (log->waiting.len == 0 && log->next_fd < 0 && !log->closing)
             pthread_cond_wait(&log->wake, &log->lock);
@@ -151,10 +163,10 @@ static void *write_all(void *ctx)
         mine = log->waiting;
         log->waiting = empty;
         next_fd = log->next_fd;
+        old_len = log->old_len;
         log->next_fd = -1;
         pthread_mutex_unlock(&log->lock);
-        write_lines(log, buf_span(&mine));
-        change_file(log, next_fd);
+        write_batch(log, buf_span(&mine), next_fd, old_len);
         mine.len = 0;
         pthread_mutex_lock(&log->lock);
     }
@@ -277,6 +289,7 @@ void event_log_reopen(struct event_log *log)
     if (log->next_fd >= 0)
         close(log->next_fd);
     log->next_fd = fd;
+    log->old_len = log->waiting.len;
     pthread_cond_signal(&log->wake);
     pthread_mutex_unlock(&log->lock);
 }

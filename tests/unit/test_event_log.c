@@ -161,6 +161,31 @@ static void a_log_that_cannot_be_reopened_goes_on_in_the_old_file(void **state)
     temp_dir_remove(&l.dir);
 }
 
+static void what_a_full_disk_swallowed_is_told_when_there_is_room(void **state)
+{
+    struct logged l = { .dir = temp_dir_make() };
+    weir_diag diag;
+    char *text;
+
+    (void)state;
+    snprintf(l.path, sizeof l.path, "%s/log", l.dir.path);
+    assert_int_equal(symlink("/dev/full", l.path), 0);
+    assert_int_equal(event_log_open(l.path, &l.log, &diag), WEIR_OK);
+    event_log_write(l.log, "info", "lost", "-");
+    while (event_log_dropped(l.log) == 0)
+        sched_yield();
+    assert_int_equal(unlink(l.path), 0);
+    event_log_reopen(l.log);
+    event_log_close(l.log);
+    assert_int_equal(event_log_open(l.path, &l.log, &diag), WEIR_OK);
+    event_log_close(l.log);
+    text = read_all(l.path);
+    assert_null(strstr(text, "\"event\":\"lost\""));
+    assert_non_null(strstr(text, "\"dropped\":1}"));
+    free(text);
+    temp_dir_remove(&l.dir);
+}
+
 static void a_file_that_cannot_be_opened_is_told(void **state)
 {
     struct event_log *log;
@@ -330,6 +355,7 @@ int main(void)
         cmocka_unit_test(a_file_is_appended_to),
         cmocka_unit_test(a_log_that_was_moved_away_goes_on_in_a_new_file),
         cmocka_unit_test(a_log_that_cannot_be_reopened_goes_on_in_the_old_file),
+        cmocka_unit_test(what_a_full_disk_swallowed_is_told_when_there_is_room),
         cmocka_unit_test(a_file_that_cannot_be_opened_is_told),
         cmocka_unit_test(a_full_pipe_holds_nobody_up_and_what_is_lost_is_told),
         cmocka_unit_test(a_reader_that_takes_nothing_does_not_keep_the_log_open),

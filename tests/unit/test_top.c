@@ -75,6 +75,8 @@ static void counts_are_never_too_low_and_too_high_by_their_error_at_most(void **
             for (size_t k = 0; k < t->count; k++)
                 assert_true(t->entries[k].count >= t->entries[t->heap[0]].count);
     }
+    for (size_t k = 0; k < t->count; k++)
+        assert_ptr_equal(top_find(t, policy, rule, t->entries[k].key), &t->entries[k]);
     for (uint64_t id = 0; id < IDS; id++) {
         const struct top_entry *e = top_find(t, policy, rule, key_of(id));
 
