@@ -54,16 +54,14 @@ static void close_guarded(struct guarded *g)
 /* Words with one blank between, as a command. */
 static void put_command(struct buf *out, const char *line)
 {
-    size_t count = 1;
+    size_t count = 1, len;
 
     for (const char *c = line; *c; c++)
         count += *c == ' ';
     resp_array(out, count);
-    while (count-- > 0) {
-        const size_t len = strcspn(line, " ");
-
+    for (; count > 0; count--, line += len + (line[len] == ' ')) {
+        len = strcspn(line, " ");
         resp_bulk(out, (struct span){ line, len });
-        line += len + 1;
     }
 }
 
