@@ -126,6 +126,16 @@ static weir_err sync_file(struct file *f)
     return fdatasync(f->fd) == 0 ? WEIR_OK : fail(&f->owner->dir);
 }
 
+static weir_err write_out(struct file *f, uint64_t at, uint64_t len)
+{
+    const unsigned all = SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE |
+                         SYNC_FILE_RANGE_WAIT_AFTER;
+
+    if (sync_file_range(f->fd, (off_t)at, (off_t)len, all) == 0)
+        return WEIR_OK;
+    return errno == EIO || errno == ENOSPC || errno == EDQUOT ? fail(&f->owner->dir) : WEIR_OK;
+}
+
 static weir_err rename_file(struct dir *d, const char *from, const char *to)
 {
     const int fd = ((struct real_dir *)d)->fd;
@@ -182,6 +192,7 @@ static const struct dir_ops real_ops = {
     .write = write_at,
     .truncate = truncate_to,
     .sync = sync_file,
+    .write_out = write_out,
     .rename = rename_file,
     .remove = remove_file,
     .sync_dir = sync_names,

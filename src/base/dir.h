@@ -30,6 +30,11 @@ struct dir_ops {
     weir_err (*write)(struct file *f, uint64_t at, const void *bytes, size_t len);
     weir_err (*truncate)(struct file *f, uint64_t size);
     weir_err (*sync)(struct file *f);
+
+    /* Have these bytes, which were written, leave memory now: a later sync has less to do. It
+     * promises nothing of its own; if it fails, so has every sync that would follow. */
+    weir_err (*write_out)(struct file *f, uint64_t at, uint64_t len);
+
     weir_err (*rename)(struct dir *d, const char *from, const char *to);
     weir_err (*remove)(struct dir *d, const char *name);
     weir_err (*sync_dir)(struct dir *d);

@@ -76,8 +76,8 @@ static int write_anew(struct store_files *f)
     if (!err)
         err = journal_begin(journal, epoch);
     if (!err)
-        err = snapshot_write(f->dir, f->table, journal, epoch, f->secret_id, f->now, &f->allocator,
-                             &written, &diag);
+        err = snapshot_write(f->dir, f->table, journal, epoch, f->secret_id, f->now, NULL,
+                             &f->allocator, &written, &diag);
     if (!err)
         err = journal_finish(journal);
     if (!err)

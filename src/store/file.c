@@ -7,7 +7,8 @@
  * answered as kept.
  *
  * The keeper is a thread that syncs every interval, writes zeros ahead, takes snapshots when
- * the journal has grown, and tries the way back once a second. */
+ * the journal has grown, and tries the way back once a second. While it takes a snapshot it goes
+ * on with the first two. */
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -25,6 +26,7 @@ enum {
     DEFAULT_SYNC_MS = 50,
     MOST_SYNC_MS = 60000,
     IDLE_MS = 50,
+    REST_SHARE = 3, /* of a snapshot: so many times as long as a piece took */
     RETRY_MS = 1000,
     MOST_OLD_JOURNALS = 8,
 };
@@ -40,7 +42,7 @@ struct file_store {
     struct table *table;
     struct journal *journal;
     enum sync_mode mode;
-    int64_t sync_ms;
+    int64_t pause_ms; /* of the keeper: with SYNC_INTERVAL the interval */
 
     _Atomic(enum condition) state;
     uint64_t epoch; /* the keeper's from here on */
@@ -48,6 +50,7 @@ struct file_store {
     struct snapshot_facts snapshot;
     uint64_t old_journals, old_bytes; /* before this epoch, not yet in a snapshot */
     int64_t tried_at;                 /* to take a snapshot */
+    int64_t tended_at, rested_at;     /* us */
     _Atomic int64_t snapshots, failures, journal_bytes;
 
     bool has_thread;
@@ -75,12 +78,12 @@ static int64_t clock_now(const struct file_store *s)
     return s->options.clock(s->options.clock_ctx);
 }
 
-static int64_t monotonic_ms(void)
+static int64_t monotonic_us(void)
 {
     struct timespec now;
 
     clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+    return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
 }
 
 /* ---- failing, and the way back ----------------------------------------------------------- */
@@ -97,6 +100,51 @@ static void enter_failed(struct file_store *s)
              "store failed: %s: %s; policies decide by their on_error until the disk is back",
              s->dir->path, strerror(s->dir->why));
     say(s, line);
+}
+
+/* Sync what is due, or have zeros ahead. */
+static weir_err tend_journal(struct file_store *s)
+{
+    s->tended_at = monotonic_us();
+    if (s->mode == SYNC_INTERVAL)
+        return journal_sync(s->journal);
+    return s->mode == SYNC_ALWAYS ? journal_prepare(s->journal, s->options.journal_limit / 8)
+                                  : WEIR_OK;
+}
+
+/* The keeper waits so long, or until the store is closed. The lock is held. */
+static void wait_us(struct file_store *s, int64_t us)
+{
+    struct timespec until;
+
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    us += until.tv_nsec / 1000;
+    until.tv_sec += us / 1000000;
+    until.tv_nsec = us % 1000000 * 1000;
+    while (!s->closing && pthread_cond_timedwait(&s->wake, &s->lock, &until) == 0)
+        ;
+}
+
+/* Between two pieces of a snapshot: wait, so that syncs of the journal find the disk free three
+ * times out of four. But the snapshot must be there before the new journal has grown by much: if
+ * that gets ahead, there is no waiting. */
+static void rest(void *ctx, size_t done, size_t shards)
+{
+    struct file_store *s = ctx;
+    const int64_t took = monotonic_us() - s->rested_at;
+    const uint64_t limit = s->options.journal_limit;
+    const uint64_t spare = s->old_bytes / 8 > limit ? s->old_bytes / 8 : limit;
+    const bool is_late = journal_size(s->journal) * shards > spare * done;
+
+    if (s->state == RUNNING && monotonic_us() >= s->tended_at + s->pause_ms * 1000 &&
+        tend_journal(s))
+        enter_failed(s);
+    if (s->state == RUNNING && !is_late) {
+        pthread_mutex_lock(&s->lock);
+        wait_us(s, took * REST_SHARE);
+        pthread_mutex_unlock(&s->lock);
+    }
+    s->rested_at = monotonic_us();
 }
 
 /* A new journal, then a snapshot under it; then the old journals go. If only the snapshot
@@ -120,7 +168,10 @@ static weir_err roll_over(struct file_store *s, weir_diag *diag)
         s->old_bytes += size;
         s->old_journals++;
     }
+    s->tended_at = 0; /* a new journal has no zeros ahead */
+    s->rested_at = monotonic_us();
     err = snapshot_write(s->dir, s->table, s->journal, epoch, s->options.secret_id, clock_now(s),
+                         s->options.no_thread ? NULL : &(struct snapshot_pace){ rest, s },
                          &s->allocator, &s->snapshot, diag);
     if (err)
         return err;
@@ -176,17 +227,9 @@ static void snapshot_if_worth_it(struct file_store *s, int64_t now)
 /* What the keeper does each time it wakes. `now` is any clock's that goes on. */
 static void keep(struct file_store *s, int64_t now)
 {
-    weir_err err = WEIR_OK;
-
-    if (s->state == FAILED) {
+    if (s->state == FAILED)
         try_the_way_back(s, now);
-        return;
-    }
-    if (s->mode == SYNC_INTERVAL)
-        err = journal_sync(s->journal);
-    if (s->mode == SYNC_ALWAYS)
-        err = journal_prepare(s->journal, s->options.journal_limit / 8);
-    if (err)
+    else if (tend_journal(s))
         enter_failed(s);
     else
         snapshot_if_worth_it(s, now);
@@ -195,24 +238,16 @@ static void keep(struct file_store *s, int64_t now)
 static void *keep_on(void *arg)
 {
     struct file_store *s = arg;
-    const int64_t pause_ms = s->mode == SYNC_INTERVAL ? s->sync_ms : IDLE_MS;
 
     /* Not only later: of processes that live shortly, each leaves a journal. */
-    snapshot_if_worth_it(s, monotonic_ms());
+    snapshot_if_worth_it(s, monotonic_us() / 1000);
     pthread_mutex_lock(&s->lock);
     while (!s->closing) {
-        struct timespec next;
-
-        clock_gettime(CLOCK_MONOTONIC, &next);
-        next.tv_sec += pause_ms / 1000;
-        next.tv_nsec += pause_ms % 1000 * 1000000;
-        next.tv_sec += next.tv_nsec / 1000000000;
-        next.tv_nsec %= 1000000000;
-        pthread_cond_timedwait(&s->wake, &s->lock, &next);
+        wait_us(s, s->pause_ms * 1000);
         if (s->closing)
             break;
         pthread_mutex_unlock(&s->lock);
-        keep(s, monotonic_ms());
+        keep(s, monotonic_us() / 1000);
         pthread_mutex_lock(&s->lock);
     }
     pthread_mutex_unlock(&s->lock);
@@ -227,22 +262,24 @@ static weir_err read_sync(struct file_store *s, const char *text, weir_diag *dia
     long n;
 
     s->mode = SYNC_INTERVAL;
-    s->sync_ms = DEFAULT_SYNC_MS;
+    s->pause_ms = DEFAULT_SYNC_MS;
     if (!text)
         return WEIR_OK;
     if (strcmp(text, "always") == 0) {
         s->mode = SYNC_ALWAYS;
+        s->pause_ms = IDLE_MS;
         return WEIR_OK;
     }
     if (strcmp(text, "os") == 0) {
         s->mode = SYNC_OS;
+        s->pause_ms = IDLE_MS;
         return WEIR_OK;
     }
     n = strtol(text, &end, 10);
     if (end == text || (strcmp(end, "ms") != 0 && strcmp(end, "s") != 0))
         n = 0;
-    s->sync_ms = strcmp(end, "s") == 0 ? n * 1000 : n;
-    if (n < 1 || s->sync_ms > MOST_SYNC_MS)
+    s->pause_ms = strcmp(end, "s") == 0 ? n * 1000 : n;
+    if (n < 1 || s->pause_ms > MOST_SYNC_MS)
         return diag_fail(
             diag, WEIR_EOPTION,
             "sync is always, os, or an interval from 1ms to 60s such as 50ms, not '%.20s'", text);

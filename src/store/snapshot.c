@@ -17,14 +17,16 @@
 #include "base/diag.h"
 #include "store/snapshot_format.h"
 
-enum { SYNC_EVERY = 8 << 20 };
+enum { PIECE = 128 << 10 }; /* that the disk is given at once: a sync of the journal waits for it */
 
 struct writer {
     struct dir *dir;
     struct file *file;
-    struct buf items;
-    uint32_t count; /* in `items` */
-    uint64_t salt, at, synced, number;
+    const struct snapshot_pace *pace; /* NULL: none */
+    size_t done, shards;
+    struct buf block; /* its header, and items so far */
+    uint32_t count;   /* of items */
+    uint64_t salt, at, written_out, number;
 };
 
 static void add_item(void *ctx, const struct record *r, const struct sliding_window *log)
@@ -34,26 +36,45 @@ static void add_item(void *ctx, const struct record *r, const struct sliding_win
 
     if (log)
         item.packed = (struct packed){ { log_length(log) } };
-    buf_add(&w->items, (struct span){ (const char *)&item, sizeof item });
+    buf_add(&w->block, (struct span){ (const char *)&item, sizeof item });
     for (uint32_t i = 0; log && i < log_length(log); i++) {
         struct log_entry e = log_at(log, i);
 
-        buf_add(&w->items, (struct span){ (const char *)&e, sizeof e });
+        buf_add(&w->block, (struct span){ (const char *)&e, sizeof e });
     }
     w->count++;
 }
 
-static weir_err write_bytes(struct writer *w, const void *bytes, size_t len)
+/* Piece by piece, and each has left memory before the next: else the system would gather them,
+ * and a sync of the journal would wait for all. */
+static weir_err write_bytes(struct writer *w, const char *bytes, size_t len)
 {
-    weir_err err = w->dir->ops->write(w->file, w->at, bytes, len);
+    weir_err err = WEIR_OK;
 
-    w->at += len;
-    if (!err &&
-        w->at - w->synced >= SYNC_EVERY) { /* not all at the end: the journal has to sync too */
-        err = w->dir->ops->sync(w->file);
-        w->synced = w->at;
+    while (len > 0 && !err) {
+        const size_t room = PIECE - (size_t)(w->at - w->written_out), n = len < room ? len : room;
+
+        err = w->dir->ops->write(w->file, w->at, bytes, n);
+        w->at += n;
+        bytes += n;
+        len -= n;
+        if (err || n < room)
+            continue;
+        err = w->dir->ops->write_out(w->file, w->written_out, PIECE);
+        w->written_out = w->at;
+        if (w->pace)
+            w->pace->rest(w->pace->ctx, w->done, w->shards);
     }
     return err;
+}
+
+static void begin_block(struct writer *w)
+{
+    const struct block_header none = { 0 };
+
+    w->block.len = 0;
+    w->count = 0;
+    buf_add(&w->block, (struct span){ (const char *)&none, sizeof none });
 }
 
 static weir_err write_block(struct writer *w)
@@ -61,21 +82,16 @@ static weir_err write_block(struct writer *w)
     struct block_header h = {
         .magic = BLOCK_MAGIC,
         .items = w->count,
-        .size = w->items.len,
+        .size = w->block.len - sizeof h,
         .number = w->number,
     };
-    weir_err err;
 
-    if (w->items.failed)
+    if (w->block.failed)
         return WEIR_ENOMEM;
-    h.checksum = block_checksum(&h, w->items.at, w->salt);
-    err = write_bytes(w, &h, sizeof h);
-    if (!err && w->items.len > 0)
-        err = write_bytes(w, w->items.at, w->items.len);
+    h.checksum = block_checksum(&h, w->block.at + sizeof h, w->salt);
+    memcpy(w->block.at, &h, sizeof h);
     w->number += w->count;
-    w->count = 0;
-    w->items.len = 0;
-    return err;
+    return write_bytes(w, w->block.at, w->block.len);
 }
 
 static weir_err fill(struct writer *w, struct table *table, uint64_t epoch,
@@ -90,25 +106,28 @@ static weir_err fill(struct writer *w, struct table *table, uint64_t epoch,
     w->salt = h.salt;
     memcpy(h.secret_id, secret_id, sizeof h.secret_id);
     h.checksum = snapshot_header_checksum(&h);
-    err = write_bytes(w, &h, sizeof h);
-    for (size_t i = 0; i < table_shards(table) && !err; i++) {
-        table_export(table, i, now, add_item, w);
+    err = write_bytes(w, (const char *)&h, sizeof h);
+    w->shards = table_shards(table);
+    for (; w->done < w->shards && !err; w->done++) {
+        begin_block(w);
+        table_export(table, w->done, now, add_item, w);
         if (w->count > 0)
             err = write_block(w);
     }
+    begin_block(w);
     return err ? err : write_block(w);
 }
 
 weir_err snapshot_write(struct dir *dir, struct table *table, struct journal *journal,
                         uint64_t epoch, const unsigned char secret_id[16], int64_t now,
-                        const weir_allocator *allocator, struct snapshot_facts *out,
-                        weir_diag *diag)
+                        const struct snapshot_pace *pace, const weir_allocator *allocator,
+                        struct snapshot_facts *out, weir_diag *diag)
 {
-    struct writer w = { .dir = dir };
+    struct writer w = { .dir = dir, .pace = pace };
     const char *step;
     weir_err err;
 
-    buf_init(&w.items, allocator);
+    buf_init(&w.block, allocator);
     step = "create";
     err = dir->ops->create(dir, SNAPSHOT_TEMPORARY, &w.file);
     if (err)
@@ -135,7 +154,7 @@ weir_err snapshot_write(struct dir *dir, struct table *table, struct journal *jo
 out:
     if (w.file)
         dir->ops->close(w.file);
-    buf_done(&w.items);
+    buf_done(&w.block);
     if (err)
         diag_set(diag, "cannot %s the snapshot: %s", step,
                  err == WEIR_ENOMEM ? weir_err_text(err) : strerror(dir->why));

@@ -14,11 +14,20 @@ struct snapshot_facts {
     struct damage damage; /* SNAPSHOT_BAD */
 };
 
+/* Called after each piece that was written, to let others have the disk for a while: `done` of
+ * `shards` shards are. */
+struct snapshot_pace {
+    void (*rest)(void *ctx, size_t done, size_t shards);
+    void *ctx;
+};
+
 /* Replace the snapshot by the table as it is, shard by shard while decisions go on, or leave the
- * old one as it was. `epoch` is that of the journal, which was begun before. */
+ * old one as it was. `epoch` is that of the journal, which was begun before. Without a pace it is
+ * written as fast as can be. */
 WEIR_MUSTCHECK weir_err snapshot_write(struct dir *dir, struct table *table,
                                        struct journal *journal, uint64_t epoch,
                                        const unsigned char secret_id[16], int64_t now,
+                                       const struct snapshot_pace *pace,
                                        const weir_allocator *allocator, struct snapshot_facts *out,
                                        weir_diag *diag);
 

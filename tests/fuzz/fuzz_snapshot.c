@@ -93,7 +93,7 @@ static void write_and_read(struct table *t, uint64_t keys)
     assert(again);
     if (journal_new(&j, &s->dir, SYNC_OS, secret_id, &allocator) || journal_begin(j, 1))
         abort();
-    if (snapshot_write(&s->dir, t, j, 1, secret_id, 0, &allocator, &written, &diag))
+    if (snapshot_write(&s->dir, t, j, 1, secret_id, 0, NULL, &allocator, &written, &diag))
         abort();
     if (snapshot_read(&s->dir, &(struct restoring){ .table = again }, secret_id, false, &allocator,
                       &end, &found, &diag))

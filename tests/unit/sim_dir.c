@@ -331,22 +331,40 @@ static weir_err truncate_to(struct file *f, uint64_t size)
     return end(s, fails ? s->fail_why : 0);
 }
 
+/* The disk could not take what is pending, and the system forgets that it should. */
+static void drop_pending(const struct sim *s, struct inode *inode)
+{
+    for (size_t i = 0; i < inode->pending_count && !s->is_off; i++)
+        inode->pending[i].is_dropped = true;
+}
+
 static weir_err sync_file(struct file *f)
 {
     struct sim *s = f->owner;
     const bool fails = begin(s, SIM_SYNC, f->name);
     struct inode *inode = f->inode;
 
-    for (size_t i = 0; i < inode->pending_count; i++) {
-        struct change *c = &inode->pending[i];
-
-        if (fails)
-            c->is_dropped = c->is_dropped || !s->is_off;
-        else if (!c->is_dropped)
-            apply(&inode->durable, c);
+    if (fails) {
+        drop_pending(s, inode);
+        return end(s, s->fail_why);
     }
-    if (!fails)
-        free_changes(inode);
+    for (size_t i = 0; i < inode->pending_count; i++)
+        if (!inode->pending[i].is_dropped)
+            apply(&inode->durable, &inode->pending[i]);
+    free_changes(inode);
+    return end(s, 0);
+}
+
+/* What was written out may be on the disk, like all that is pending, and need not be. */
+static weir_err write_out(struct file *f, uint64_t at, uint64_t len)
+{
+    struct sim *s = f->owner;
+    const bool fails = begin(s, SIM_WRITE_OUT, f->name);
+
+    (void)at;
+    (void)len;
+    if (fails)
+        drop_pending(s, f->inode);
     return end(s, fails ? s->fail_why : 0);
 }
 
@@ -408,6 +426,7 @@ static const struct dir_ops sim_ops = {
     .write = write_at,
     .truncate = truncate_to,
     .sync = sync_file,
+    .write_out = write_out,
     .rename = rename_file,
     .remove = remove_file,
     .sync_dir = sync_names,

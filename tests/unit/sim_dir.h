@@ -20,6 +20,7 @@ enum sim_op {
     SIM_WRITE,
     SIM_TRUNCATE,
     SIM_SYNC,
+    SIM_WRITE_OUT,
     SIM_RENAME,
     SIM_REMOVE,
     SIM_SYNC_DIR,

@@ -57,7 +57,8 @@ static struct sim *snapshot_of(struct table *t)
     assert_int_equal(journal_new(&j, &s->dir, SYNC_OS, trial_secret_id, &allocator), WEIR_OK);
     assert_int_equal(journal_begin(j, 1), WEIR_OK);
     assert_int_equal(
-        snapshot_write(&s->dir, t, j, 1, trial_secret_id, NOW, &allocator, &facts, &diag), WEIR_OK);
+        snapshot_write(&s->dir, t, j, 1, trial_secret_id, NOW, NULL, &allocator, &facts, &diag),
+        WEIR_OK);
     journal_free(j);
     return s;
 }

@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
+#include <time.h>
 
 /* ---- a table, its journal and a disk ------------------------------------------------------------ */
 
@@ -63,7 +64,7 @@ static void write_snapshot(struct kept *k, uint64_t epoch, struct snapshot_facts
 
     assert_int_equal(journal_begin(k->journal, epoch), WEIR_OK);
     if (snapshot_write(&k->sim->dir, k->table, k->journal, epoch, trial_secret_id, k->trial.now,
-                       &allocator, facts, &diag))
+                       NULL, &allocator, facts, &diag))
         fail_msg("%s", diag.text);
 }
 
@@ -388,6 +389,198 @@ static void snapshots_are_taken_while_threads_decide(void **state)
     end(&k);
 }
 
+/* ---- beside syncs of the journal ------------------------------------------------------------------------ */
+
+struct pieces {
+    uint64_t written, written_out, most; /* bytes */
+    size_t rests, progress;
+};
+
+static void measure_pieces(void *ctx, struct sim *s, enum sim_op op, const char *name)
+{
+    struct pieces *p = ctx;
+    size_t size;
+
+    if (strcmp(name, SNAPSHOT_TEMPORARY) != 0 || !sim_bytes(s, name, &size))
+        return;
+    if (size - p->written_out > p->most) /* what the operation before has left */
+        p->most = size - p->written_out;
+    if (op == SIM_WRITE_OUT)
+        p->written_out = size;
+}
+
+static void count_rest(void *ctx, size_t done, size_t shards)
+{
+    struct pieces *p = ctx;
+
+    assert_true(done >= p->progress && done < shards);
+    p->progress = done;
+    p->rests++;
+}
+
+static void add_keys(struct kept *k, int64_t keys)
+{
+    struct store_options many = trial_options(&k->trial);
+
+    table_free(k->table);
+    many.max_keys = keys;
+    assert_int_equal(table_new(&k->table, &many, NULL), WEIR_OK);
+    for (int64_t i = 0; i < keys; i++)
+        assert_true(take(k, &k->trial.rules[0], i, k->trial.now, 1));
+}
+
+static void a_snapshot_is_given_to_the_disk_in_pieces_with_rests_between(void **state)
+{
+    enum { KEYS = 30000, MOST_PIECE = 128 << 10 };
+    const weir_allocator allocator = heap();
+    struct pieces p = { 0 };
+    const struct snapshot_pace pace = { count_rest, &p };
+    struct snapshot_facts facts;
+    struct kept k;
+    weir_diag diag;
+
+    (void)state;
+    begin(&k, SYNC_OS);
+    add_keys(&k, KEYS);
+    k.sim->before = measure_pieces;
+    k.sim->ctx = &p;
+    assert_int_equal(snapshot_write(&k.sim->dir, k.table, k.journal, 1, trial_secret_id,
+                                    k.trial.now, &pace, &allocator, &facts, &diag),
+                     WEIR_OK);
+    assert_int_equal(facts.keys, KEYS);
+    assert_int_equal(p.most, MOST_PIECE);
+    assert_int_equal(p.rests, facts.bytes / MOST_PIECE);
+    assert_true(p.progress > 0);
+    end(&k);
+}
+
+static void a_snapshot_of_many_pieces_that_fails_at_any_step_leaves_an_old_or_a_new_one(
+    void **state)
+{
+    enum { KEYS = 20000 };
+    const weir_allocator allocator = heap();
+    struct snapshot_facts facts;
+    uint64_t expected, epoch = 1;
+    struct kept k;
+    weir_err err = WEIR_EIO;
+
+    (void)state;
+    begin(&k, SYNC_OS);
+    add_keys(&k, KEYS);
+    write_snapshot(&k, ++epoch, &facts);
+    expected = trial_digest(&k.trial, k.table);
+    for (uint64_t n = 0; err; n++) {
+        struct store_options many = trial_options(&k.trial);
+        struct table *found;
+        enum snapshot_end end;
+        struct sim *cut;
+        weir_diag diag;
+
+        assert_int_equal(journal_begin(k.journal, ++epoch), WEIR_OK);
+        k.sim->fail_from = k.sim->ops + n;
+        k.sim->fail_until = k.sim->fail_from + 1;
+        err = snapshot_write(&k.sim->dir, k.table, k.journal, epoch, trial_secret_id, k.trial.now,
+                             NULL, &allocator, &facts, &diag);
+        assert_true(err == WEIR_EIO || (!err && n > 2 * facts.bytes / (128 << 10)));
+        cut = sim_cut(k.sim, SIM_MIXED, SIM_MIXED, n);
+        many.max_keys = KEYS;
+        assert_int_equal(table_new(&found, &many, NULL), WEIR_OK);
+        assert_int_equal(snapshot_read(&cut->dir, &(struct restoring){ .table = found },
+                                       trial_secret_id, false, &allocator, &end, &facts, &diag),
+                         WEIR_OK);
+        assert_int_equal(end, SNAPSHOT_WHOLE);
+        assert_true(trial_digest(&k.trial, found) == expected);
+        table_free(found);
+        sim_free(cut);
+    }
+    end(&k);
+}
+
+/* Asks a question at every piece of the snapshot, and lets the time of an interval pass. */
+struct meanwhile {
+    struct store *store;
+    struct rule rule;
+    atomic_bool is_begun, is_over;
+    atomic_int asked, synced;
+};
+
+static void count_done(struct question *q)
+{
+    assert_int_equal(q->err, WEIR_OK);
+    atomic_fetch_add(&((struct meanwhile *)q->ctx)->asked, 1);
+}
+
+static void ask_store(struct meanwhile *m, int64_t key)
+{
+    struct charge c = { .rule = &m->rule, .key = trial_key(0, key) };
+    struct question q = {
+        .verb = VERB_CHECK,
+        .ask = { 1700000000000, 1, false },
+        .charges = &c,
+        .count = 1,
+        .done = count_done,
+        .ctx = m,
+    };
+    struct turn turn = { 0 };
+
+    m->store->ops->submit(m->store, &turn, &q);
+    m->store->ops->commit(m->store, &turn);
+}
+
+static void let_time_pass(void)
+{
+    struct timespec begin, now;
+
+    clock_gettime(CLOCK_MONOTONIC, &begin);
+    do
+        clock_gettime(CLOCK_MONOTONIC, &now);
+    while ((now.tv_sec - begin.tv_sec) * 1000000000 + now.tv_nsec - begin.tv_nsec < 2000000);
+}
+
+static void ask_and_count_syncs(void *ctx, struct sim *s, enum sim_op op, const char *name)
+{
+    struct meanwhile *m = ctx;
+    uint64_t epoch;
+
+    (void)s;
+    if (op == SIM_WRITE_OUT) {
+        m->is_begun = true;
+        ask_store(m, atomic_load(&m->asked));
+        let_time_pass();
+    } else if (op == SIM_RENAME) {
+        m->is_over = true;
+    } else if (op == SIM_SYNC && journal_is_name(name, &epoch) && m->is_begun && !m->is_over) {
+        atomic_fetch_add(&m->synced, 1);
+    }
+}
+
+static void an_interval_is_kept_while_a_snapshot_is_written(void **state)
+{
+    enum { KEYS = 30000 };
+    static struct meanwhile m;
+    struct trial t = { .sync = "1ms", .now = 1700000000000 };
+    struct store_options o = trial_options(&t);
+    struct sim *s = sim_new();
+    weir_diag diag;
+
+    (void)state;
+    o.max_keys = 4 * KEYS;
+    o.journal_limit = KEYS * sizeof(struct record);
+    o.no_thread = false;
+    m.rule = (struct rule){ .algorithm = WEIR_FIXED_WINDOW, .limit = 1000, .window = 1000000 };
+    assert_int_equal(rule_check(&m.rule, NULL), WEIR_OK);
+    s->ctx = &m;
+    s->before = ask_and_count_syncs;
+    assert_int_equal(file_store_open_in(&m.store, &s->dir, &o, &diag), WEIR_OK);
+    for (int64_t i = 0; i < KEYS; i++)
+        ask_store(&m, i);
+    while (!m.is_over)
+        sched_yield();
+    m.store->ops->close(m.store);
+    assert_true(m.synced >= KEYS * (int)sizeof(struct record) / (128 << 10) - 1);
+    sim_free(s);
+}
+
 /* ---- every byte ------------------------------------------------------------------------------------------ */
 
 struct whole {
@@ -562,6 +755,10 @@ int main(void)
         cmocka_unit_test(expired_keys_are_not_written),
         cmocka_unit_test(an_empty_table_is_a_whole_snapshot),
         cmocka_unit_test(snapshots_are_taken_while_threads_decide),
+        cmocka_unit_test(a_snapshot_is_given_to_the_disk_in_pieces_with_rests_between),
+        cmocka_unit_test(
+            a_snapshot_of_many_pieces_that_fails_at_any_step_leaves_an_old_or_a_new_one),
+        cmocka_unit_test(an_interval_is_kept_while_a_snapshot_is_written),
         cmocka_unit_test(a_snapshot_cut_at_any_byte_is_refused),
         cmocka_unit_test(a_snapshot_with_any_byte_changed_or_added_is_refused),
         cmocka_unit_test(a_snapshot_without_one_of_its_blocks_is_refused),
