@@ -9,26 +9,27 @@
 
 #include "base/diag.h"
 #include "cli/terminal.h"
+#include "net/tls.h"
 
 bool client_open(struct client *c, const char *url, const char *token_file)
 {
     const weir_allocator usual = alloc_or_default((weir_allocator){ 0 });
+    weir_diag diag;
 
     *c = (struct client){ .fd = -1 };
     buf_init(&c->out, &usual);
     buf_init(&c->in, &usual);
+    buf_init(&c->cipher, &usual);
     if (!url)
         url = getenv("WEIR_SERVER");
     if (!server_url_read(&c->url, url && *url ? url : SERVER_URL_DEFAULT))
         return false;
-    if (c->url.is_tls) {
-        trouble("%s: this program speaks no TLS as a client: use http:// or unix:PATH on the "
-                "server's machine",
-                c->url.text);
-        return false;
-    }
     if (c->url.is_resp) {
         trouble("%s: this is asked by HTTP: use http:// or unix:PATH", c->url.text);
+        return false;
+    }
+    if (c->url.is_tls && tls_client_context_new(&c->tls_context, &diag)) {
+        trouble("%s", diag.text);
         return false;
     }
     c->token = server_token_read(token_file);
@@ -37,10 +38,11 @@ bool client_open(struct client *c, const char *url, const char *token_file)
 
 static void disconnect(struct client *c)
 {
+    tls_free(c->tls);
+    c->tls = NULL;
     if (c->fd >= 0)
         close(c->fd);
     c->fd = -1;
-    c->in.len = 0;
 }
 
 void client_close(struct client *c)
@@ -48,6 +50,8 @@ void client_close(struct client *c)
     disconnect(c);
     buf_done(&c->out);
     buf_done(&c->in);
+    buf_done(&c->cipher);
+    tls_context_unref(c->tls_context);
     if (c->token)
         explicit_bzero(c->token, strlen(c->token));
     free(c->token);
@@ -66,42 +70,79 @@ static void write_request(struct client *c, const char *method, const char *path
     buf_add(&c->out, body);
 }
 
-/* 0, or what went wrong. */
-static int send_request(struct client *c)
+enum { ENDED = -1, NOT_HTTP = -2, NO_TLS = -3 }; /* what can go wrong beside errno */
+
+static int send_all(struct client *c, struct span bytes)
 {
-    for (size_t sent = 0; sent < c->out.len;) {
-        const ssize_t n = send(c->fd, c->out.at + sent, c->out.len - sent, MSG_NOSIGNAL);
+    while (bytes.len > 0) {
+        const ssize_t n = send(c->fd, bytes.at, bytes.len, MSG_NOSIGNAL);
 
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0)
             return errno;
-        sent += (size_t)n;
+        bytes = (struct span){ bytes.at + n, bytes.len - (size_t)n };
     }
     return 0;
 }
 
-enum { ENDED = -1, NOT_HTTP = -2 }; /* beside errno */
+static int send_cipher(struct client *c)
+{
+    const int error = send_all(c, buf_span(&c->cipher));
+
+    c->cipher.len = 0;
+    return error;
+}
+
+/* With TLS, it may be sent only when there is an answer to wait for. */
+static int send_request(struct client *c)
+{
+    c->in.len = 0;
+    if (!c->tls)
+        return send_all(c, buf_span(&c->out));
+    if (tls_receive(c->tls, (struct span){ 0 }, &c->in, &c->cipher) != TLS_OK ||
+        tls_send(c->tls, buf_span(&c->out), &c->cipher) != TLS_OK)
+        return NO_TLS;
+    return send_cipher(c);
+}
+
+/* Append what has come. */
+static int receive_some(struct client *c)
+{
+    char bytes[16 * 1024];
+    enum tls_result result;
+    ssize_t n;
+    int error;
+
+    do
+        n = recv(c->fd, bytes, sizeof bytes, 0);
+    while (n < 0 && errno == EINTR);
+    if (n < 0)
+        return errno;
+    if (n == 0)
+        return ENDED;
+    if (!c->tls) {
+        buf_add(&c->in, (struct span){ bytes, (size_t)n });
+        return c->in.failed ? ENOMEM : 0;
+    }
+    result = tls_receive(c->tls, (struct span){ bytes, (size_t)n }, &c->in, &c->cipher);
+    error = send_cipher(c); /* if that fails, why it failed is what matters */
+    return result == TLS_FAILED ? NO_TLS : result == TLS_CLOSED && c->in.len == 0 ? ENDED : error;
+}
 
 static int receive_reply(struct client *c, const char **why)
 {
     size_t consumed;
 
-    c->in.len = 0;
     for (;;) {
-        char *room = buf_room(&c->in, 16 * 1024);
-        ssize_t n;
+        const int error = receive_some(c);
 
-        if (!room)
-            return ENOMEM;
-        n = recv(c->fd, room, 16 * 1024, 0);
-        if (n < 0 && errno == EINTR)
+        if (error == ENDED && c->reply.ends_at_close && c->in.len > 0)
+            return 0;
+        if (error != 0)
+            return error;
+        if (c->in.len == 0)
             continue;
-        if (n < 0)
-            return errno;
-        if (n == 0)
-            return c->reply.ends_at_close && c->in.len > 0 ? 0 : ENDED;
-        buf_wrote(&c->in, (size_t)n);
         switch (http_reply_parse(c->in.at, c->in.len, &c->reply, &consumed, why)) {
         case PARSE_DONE:
             return 0;
@@ -115,8 +156,10 @@ static int receive_reply(struct client *c, const char **why)
 
 static bool refuse(struct client *c, int error, const char *why, weir_diag *diag)
 {
-    disconnect(c);
     switch (error) {
+    case NO_TLS:
+        diag_set(diag, "cannot reach %s by TLS: %s", c->url.text, tls_problem(c->tls));
+        break;
     case ENDED:
         diag_set(diag, "%s closed the connection without an answer", c->url.text);
         break;
@@ -126,7 +169,22 @@ static bool refuse(struct client *c, int error, const char *why, weir_diag *diag
     default:
         server_url_explain(&c->url, error, diag);
     }
+    disconnect(c);
     return false;
+}
+
+static bool connect_client(struct client *c, weir_diag *diag)
+{
+    if (c->fd >= 0)
+        return true;
+    c->cipher.len = 0;
+    c->fd = server_url_connect(&c->url, CLIENT_TIMEOUT_MS, diag);
+    if (c->fd < 0)
+        return false;
+    if (!c->url.is_tls)
+        return true;
+    c->tls = tls_new_client(c->tls_context, c->url.host);
+    return c->tls || refuse(c, ENOMEM, NULL, diag);
 }
 
 bool client_call(struct client *c, const char *method, const char *path, struct span body,
@@ -140,7 +198,7 @@ bool client_call(struct client *c, const char *method, const char *path, struct 
     if (c->out.failed)
         return refuse(c, ENOMEM, NULL, diag);
     for (;;) {
-        if (c->fd < 0 && (c->fd = server_url_connect(&c->url, CLIENT_TIMEOUT_MS, diag)) < 0)
+        if (!connect_client(c, diag))
             return false;
         c->reply = (struct http_reply){ .status = 0 };
         error = send_request(c);
@@ -158,10 +216,8 @@ bool client_call(struct client *c, const char *method, const char *path, struct 
     }
     if (error != 0)
         return refuse(c, error, why, diag);
-    if (!c->reply.keep_alive) {
-        close(c->fd);
-        c->fd = -1;
-    }
+    if (!c->reply.keep_alive)
+        disconnect(c);
     return true;
 }
 

@@ -12,8 +12,10 @@ struct client {
     struct server_url url;
     char *token; /* "": none */
     int fd;      /* -1: not connected */
-    struct buf out, in;
-    struct http_reply reply; /* to the last call; its body lives until the next one */
+    struct tls_context *tls_context;
+    struct tls *tls;            /* NULL: plain */
+    struct buf out, in, cipher; /* a request, its answer, and what TLS sends */
+    struct http_reply reply;    /* to the last call; its body lives until the next one */
 };
 
 /* `url` NULL: $WEIR_SERVER, or the address that a server listens on by default; `token_file` NULL:

@@ -312,7 +312,7 @@ int64_t tls_context_expires(const struct tls_context *t)
 
 /* ---- connections ----------------------------------------------------------------------- */
 
-struct tls *tls_new(struct tls_context *context)
+static struct tls *new_connection(struct tls_context *context)
 {
     const weir_allocator heap = alloc_or_default((weir_allocator){ 0 });
     struct tls *t = calloc(1, sizeof *t);
@@ -332,7 +332,15 @@ struct tls *tls_new(struct tls_context *context)
     BIO_set_data(bio, t);
     BIO_set_init(bio, 1);
     SSL_set_bio(t->ssl, bio, bio); /* takes it over */
-    SSL_set_accept_state(t->ssl);
+    return t;
+}
+
+struct tls *tls_new(struct tls_context *context)
+{
+    struct tls *t = new_connection(context);
+
+    if (t)
+        SSL_set_accept_state(t->ssl);
     return t;
 }
 
@@ -442,7 +450,10 @@ void tls_shutdown(struct tls *t, struct buf *cipher)
 const char *tls_problem(const struct tls *t)
 {
     const char *text = t->why ? ERR_reason_error_string(t->why) : NULL;
+    const long refused = SSL_get_verify_result(t->ssl);
 
+    if (!SSL_is_server(t->ssl) && refused != X509_V_OK)
+        return X509_verify_cert_error_string(refused);
     return text ? text : "out of memory";
 }
 
@@ -450,4 +461,50 @@ bool tls_has_client_certificate(const struct tls *t)
 {
     return SSL_is_init_finished(t->ssl) && SSL_get0_peer_certificate(t->ssl) != NULL &&
            SSL_get_verify_result(t->ssl) == X509_V_OK;
+}
+
+/* ---- clients --------------------------------------------------------------------------- */
+
+weir_err tls_client_context_new(struct tls_context **out, weir_diag *diag)
+{
+    struct tls_context *t = calloc(1, sizeof *t);
+    weir_err err = WEIR_ENOMEM;
+
+    ERR_clear_error();
+    if (t) {
+        atomic_init(&t->references, 1);
+        t->bio = new_bio_method();
+        t->ssl = SSL_CTX_new(TLS_client_method());
+    }
+    if (t && t->bio && t->ssl && SSL_CTX_set_min_proto_version(t->ssl, TLS1_2_VERSION) == 1 &&
+        SSL_CTX_set_default_verify_paths(t->ssl) == 1) {
+        SSL_CTX_set_verify(t->ssl, SSL_VERIFY_PEER, NULL);
+        err = WEIR_OK;
+    }
+    if (err) {
+        diag_set(diag, "TLS: %s", weir_err_text(err));
+        tls_context_unref(t);
+        t = NULL;
+    }
+    ERR_clear_error();
+    *out = t;
+    return err;
+}
+
+struct tls *tls_new_client(struct tls_context *context, const char *host)
+{
+    struct tls *t = new_connection(context);
+    bool is_good;
+
+    if (!t)
+        return NULL;
+    SSL_set_connect_state(t->ssl);
+    is_good = X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(t->ssl), host) == 1;
+    if (!is_good) /* a name, and not an address: those are not sent */
+        is_good = SSL_set1_host(t->ssl, host) == 1 && SSL_set_tlsext_host_name(t->ssl, host) == 1;
+    ERR_clear_error();
+    if (is_good)
+        return t;
+    tls_free(t);
+    return NULL;
 }

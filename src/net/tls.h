@@ -44,4 +44,13 @@ void tls_shutdown(struct tls *t, struct buf *cipher); /* close_notify */
 const char *tls_problem(const struct tls *t);         /* after TLS_FAILED: why; static */
 bool tls_has_client_certificate(const struct tls *t); /* one that a client_ca vouches for */
 
+/* ---- clients: the same from the other side ---- */
+
+/* Trusts whom the system trusts, or $SSL_CERT_FILE. */
+WEIR_MUSTCHECK weir_err tls_client_context_new(struct tls_context **out, weir_diag *diag);
+
+/* To a server whose certificate must be for this name or address. Receiving nothing begins the
+ * handshake. NULL: out of memory. */
+struct tls *tls_new_client(struct tls_context *t, const char *host);
+
 #endif
