@@ -183,13 +183,13 @@ static bool check_keys(struct job *job)
 /* Send one request and wait for its answer. */
 static bool try_request(struct server_url *url, const struct bench_request *r)
 {
-    weir_diag diag;
-    const int fd = server_url_connect(url, 10 * 1000, &diag);
     enum bench_outcome outcome = OUTCOME_INCOMPLETE;
-    struct bench_reply reply;
+    struct bench_reply reply = { .closes = false };
+    size_t to_skip = r->greeting_replies, at = 0;
     struct buf bytes;
-    size_t to_skip = r->greeting_replies;
+    weir_diag diag;
     ssize_t n = 1;
+    const int fd = server_url_connect(url, 10 * 1000, &diag);
 
     if (fd < 0) {
         trouble("%s", diag.text);
@@ -205,20 +205,15 @@ static bool try_request(struct server_url *url, const struct bench_request *r)
         char *room = buf_room(&bytes, 64 * 1024);
 
         n = room ? recv(fd, room, 64 * 1024, 0) : -1;
-        if (n > 0)
-            buf_wrote(&bytes, (size_t)n);
-        for (outcome = OUTCOME_ALLOWED; to_skip > 0 && outcome == OUTCOME_ALLOWED;) {
-            outcome = bench_greeting_judge(r, bytes.at, bytes.len, &reply);
-            if (outcome == OUTCOME_DENIED)
-                outcome = OUTCOME_ALLOWED;
-            if (outcome != OUTCOME_ALLOWED)
-                break;
-            to_skip--;
-            bytes.len -= reply.consumed;
-            memmove(bytes.at, bytes.at + reply.consumed, bytes.len);
+        if (n <= 0)
+            break;
+        buf_wrote(&bytes, (size_t)n);
+        outcome = bench_request_judge(r, bytes.at + at, bytes.len - at, &reply);
+        for (; to_skip > 0 && (outcome == OUTCOME_ALLOWED || outcome == OUTCOME_DENIED);
+             to_skip--) {
+            at += reply.consumed;
+            outcome = bench_request_judge(r, bytes.at + at, bytes.len - at, &reply);
         }
-        if (outcome == OUTCOME_ALLOWED)
-            outcome = bench_request_judge(r, bytes.at, bytes.len, &reply);
     }
     if (outcome >= OUTCOME_FAILED)
         trouble("%s refuses: %s", url->text, bench_reply_problem(&reply).text);

@@ -142,9 +142,9 @@ static bool take_answers(struct run *r, struct bench_conn *c, char *at, size_t l
         return true;
     }
     if (at != c->rest) {
-        char *kept = realloc(c->rest, len);
+        char *kept = len < ROOM ? realloc(c->rest, len) : NULL;
 
-        if (!kept || len >= ROOM) {
+        if (!kept) {
             bench_conn_lose(r, c, now);
             return false;
         }
