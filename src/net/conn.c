@@ -172,6 +172,7 @@ static void sent(uv_write_t *write, int status)
 {
     struct conn *c = write->handle->data;
 
+    free(write);
     c->is_sending = false;
     if (c->is_closing)
         return;
@@ -186,6 +187,7 @@ static void sent(uv_write_t *write, int status)
 static void send_unsent(struct conn *c)
 {
     const struct buf was_sent = c->sending;
+    uv_write_t *write = malloc(sizeof *write);
     uv_buf_t bytes;
 
     c->sending = c->unsent;
@@ -193,10 +195,12 @@ static void send_unsent(struct conn *c)
     c->unsent.len = 0;
     bytes = uv_buf_init(c->sending.at, (unsigned)c->sending.len);
     conn_expire_in(c, c->pool->idle_timeout_ms);
-    if (uv_write(&c->write, &c->stream, &bytes, 1, sent) != 0)
+    if (!write || uv_write(write, &c->stream, &bytes, 1, sent) != 0) {
+        free(write);
         conn_close(c);
-    else
+    } else {
         c->is_sending = true;
+    }
 }
 
 static void write_raw(struct conn *c, struct span bytes)
