@@ -47,9 +47,9 @@ struct conn {
     struct conn_pool *pool;
     struct conn *next, *previous;
     struct tls *tls;
-    struct buf rest;    /* of an unfinished request */
-    struct buf sending; /* libuv has it */
-    struct buf unsent;  /* waits for that */
+    struct buf rest;        /* of an unfinished request */
+    struct buf sending;     /* libuv has it */
+    struct buf unsent;      /* waits for that */
     uint64_t deadline;      /* in ms of the loop's clock */
     unsigned char peer[16]; /* its address: IPv4 as ::ffff:a.b.c.d; zero for a Unix socket */
     bool is_local;          /* a Unix socket */
