@@ -365,7 +365,7 @@ static int run(const struct arguments *a)
 
 const struct command top_command = {
     .name = "top",
-    .summary = "Show what a server is doing: rates, denials, and who is denied most.",
+    .summary = "Show what a server is doing, and who is denied most.",
     .usage = "[OPTION]...",
     .options = options,
     .option_count = OPTION_COUNT,

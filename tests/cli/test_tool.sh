@@ -52,19 +52,30 @@ names_nobody() {
         says 0 policy explain "$policies" login 203.0.113.77 && ! grep 203.0.113.77 "$scratch/out"
 }
 
-# What `./dev serve` tells people to try.
+# What `./dev serve` tells people to try, asked of a server of the test's own.
 lines_to_try_work() {
-    sed -n 's|^  build/weir ||p' dev >"$scratch/lines"
+    sed -n 's|^  build/weir ||p' dev | sed "s|http://localhost:7878|unix:$scratch/socket|" \
+        >"$scratch/lines"
     [ -s "$scratch/lines" ] || return 1
+    "$weir" serve --config "$policies" --store memory: --listen "unix:$scratch/socket" \
+        2>"$scratch/log" &
+    server=$!
+    until grep -q '"event":"ready"' "$scratch/log"; do
+        kill -0 "$server" || return 1
+        sleep 0.01
+    done
+    good=0
     while read -r line; do
         # shellcheck disable=SC2086 # one word an argument
-        says 0 $line || return 1
+        says 0 $line || good=1
     done <"$scratch/lines"
+    kill "$server" && wait "$server" && [ "$good" = 0 ]
 }
 
 t it_tells_its_version answers 0 '^weir [0-9]*\.[0-9]*\.[0-9]*$' --version
 t without_a_command_it_explains_itself_and_fails says 2
-for command in '' check policy 'policy lint' 'policy explain' store 'store check' 'store repair'; do
+for command in '' serve check policy 'policy lint' 'policy explain' store 'store check' \
+    'store repair' top bench; do
     # shellcheck disable=SC2086 # two words are two arguments
     t "help_fits_a_screen_$(echo "${command:-overview}" | tr ' ' _)" fits_a_screen $command --help
 done
