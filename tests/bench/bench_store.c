@@ -266,7 +266,7 @@ static void ask_during_snapshot(const struct contestant *c, uint64_t keys)
 
 /* ---- starting again ------------------------------------------------------------------------ */
 
-enum { RESTARTS = 3 };
+enum { RESTARTS = 5 };
 
 static double time_start(struct limiter *l)
 {
@@ -276,17 +276,23 @@ static double time_start(struct limiter *l)
     return seconds_now() - begin;
 }
 
-static void print_restarts(const char *from, double *starts, double *reads)
+/* From the page cache there is no bound: to write the table, larger than its files, takes longer
+ * than to copy them. */
+static void print_restarts(const char *from, double *starts, double *reads, bool is_bound)
 {
-    double ratios[RESTARTS];
+    double ratios[RESTARTS], ratio;
     char what[64];
 
     for (int i = 0; i < RESTARTS; i++)
         ratios[i] = starts[i] / reads[i];
+    ratio = median(ratios, RESTARTS);
     printf("from the %s: ready after %.2f s, reading the files once %.2f s\n", from,
            median(starts, RESTARTS), median(reads, RESTARTS));
     snprintf(what, sizeof what, "time to ready / reading the files once, from the %s", from);
-    print_ratio(what, median(ratios, RESTARTS), "4 or less", median(ratios, RESTARTS) <= 4);
+    if (is_bound)
+        print_ratio(what, ratio, "4 or less", ratio <= 4);
+    else
+        printf("%-58s %6.2f\n", what, ratio);
 }
 
 static void restart(struct limiter *l)
@@ -307,8 +313,8 @@ static void restart(struct limiter *l)
         disk_start[i] = time_start(l);
     }
     printf("\nrestart with %llu keys, %.0f MB\n", (unsigned long long)l->keys, (double)bytes / 1e6);
-    print_restarts("disk", disk_start, disk_read);
-    print_restarts("page cache", start, cached_read);
+    print_restarts("disk", disk_start, disk_read, true);
+    print_restarts("page cache", start, cached_read, false);
 }
 
 /* ---- all of it ----------------------------------------------------------------------------- */
