@@ -1,12 +1,12 @@
 #!/bin/sh
 # demo.sh - weir in a minute: a limit is hit, the server is killed, and the limit still holds.
 #
-#   examples/demo.sh [TREE]      from the root of the source; TREE is where weir was built
+#   examples/demo.sh [WEIR]      from the root of the source; WEIR is the program, build/weir
 #
 # On a terminal it takes its time; elsewhere, or with DEMO_FAST=1, it does not. What it makes is in
 # a folder of its own, and gone afterwards.
 set -eu
-weir=${1:-build}/weir
+weir=${1:-build/weir}
 folder=$(mktemp -d)
 server=
 unset WEIR_SERVER WEIR_TOKEN_FILE WEIR_CONFIG WEIR_ENABLED WEIR_ENABLED_POLICIES

@@ -3,11 +3,11 @@
 #
 #   test_demo.sh TREE      from the root of the source
 . tests/tap.sh
-tree=$1
+weir=$1/weir
 mkdir "$scratch/tmp"
 
 shows_it_all() {
-    TMPDIR=$scratch/tmp examples/demo.sh "$tree" >"$scratch/out" || return 1
+    TMPDIR=$scratch/tmp examples/demo.sh "$weir" >"$scratch/out" || return 1
     cat "$scratch/out"
     [ "$(grep -c '  allowed  login/default' "$scratch/out")" = 6 ] &&
         [ "$(grep -c '  denied   login/default' "$scratch/out")" = 2 ] &&
@@ -21,7 +21,7 @@ leaves_nothing() {
 
 # Somebody presses ^C as soon as it serves.
 is_interrupted() {
-    TMPDIR=$scratch/tmp setsid examples/demo.sh "$tree" >"$scratch/out" 2>&1 &
+    TMPDIR=$scratch/tmp setsid examples/demo.sh "$weir" >"$scratch/out" 2>&1 &
     demo=$!
     for _ in $(seq 3000); do
         ! grep -q '^serving on' "$scratch/out" || break
