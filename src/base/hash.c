@@ -36,6 +36,19 @@ struct key hash_identity(const struct hash_key *key, struct span identity)
     return hashed;
 }
 
+struct key hash_shared(const struct hash_key *key, struct span identity)
+{
+    unsigned char mac[crypto_auth_hmacsha256_BYTES];
+    crypto_auth_hmacsha256_state state;
+    struct key hashed;
+
+    crypto_auth_hmacsha256_init(&state, key->bytes, sizeof key->bytes);
+    crypto_auth_hmacsha256_update(&state, (const unsigned char *)identity.at, identity.len);
+    crypto_auth_hmacsha256_final(&state, mac);
+    memcpy(&hashed, mac, sizeof hashed);
+    return hashed;
+}
+
 void hash_tag(const struct secret *secret, struct span identity, char hex[TAG_HEX + 1])
 {
     unsigned char mac[crypto_auth_hmacsha256_BYTES];

@@ -31,6 +31,10 @@ struct hash_key {
 struct hash_key hash_key_of(const struct secret *secret, struct span scope);
 struct key hash_identity(const struct hash_key *key, struct span identity);
 
+/* The same for stores that several processes share, in a form that SQL can compute too: the first
+ * 128 bits of HMAC-SHA256 under the rule's key. Slower. */
+struct key hash_shared(const struct hash_key *key, struct span identity);
+
 /* What may leave the process: HMAC-SHA256 of the identity, cut to 128 bits, in hex. */
 void hash_tag(const struct secret *secret, struct span identity, char hex[TAG_HEX + 1]);
 

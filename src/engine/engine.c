@@ -2,6 +2,7 @@
 #include "engine/engine.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/diag.h"
@@ -9,13 +10,15 @@
 #include "engine/answer.h"
 #include "policy/identity.h"
 
+static const char unnamed_scope[] = "limits that come with a request";
+
 void engine_init(struct engine *e, struct store *store, const struct secret *secret,
                  bool trusts_now)
 {
     *e = (struct engine){
         .store = store,
         .secret = *secret,
-        .unnamed_key = hash_key_of(secret, span_of("limits that come with a request")),
+        .unnamed_key = hash_key_of(secret, span_of(unnamed_scope)),
         .cell_key = hash_key_of(secret, span_of("cl.throttle")),
         .trusts_now = trusts_now,
     };
@@ -112,17 +115,21 @@ static void put_charge(struct check *check, const struct policy_rule *rule,
     check->charges[at].key = key;
 }
 
-static weir_err add_charge(struct check *check, const struct policy_rule *rule,
-                           const struct counted *counted, const struct attribute *attributes,
-                           size_t n, weir_diag *diag)
+static struct key key_of(const struct engine *e, const struct hash_key *key, struct span identity)
+{
+    return e->store->ops->is_shared ? hash_shared(key, identity) : hash_identity(key, identity);
+}
+
+static weir_err add_charge(const struct engine *e, struct check *check,
+                           const struct policy_rule *rule, const struct counted *counted,
+                           const struct attribute *attributes, size_t n, weir_diag *diag)
 {
     struct identity identity;
     weir_err err = identity_of(check->policy->name, rule, attributes, n, &identity, diag);
 
     if (!err)
-        put_charge(
-            check, rule, &counted->rule,
-            hash_identity(&counted->hash_key, (struct span){ identity.bytes, identity.len }));
+        put_charge(check, rule, &counted->rule,
+                   key_of(e, &counted->hash_key, (struct span){ identity.bytes, identity.len }));
     return err;
 }
 
@@ -134,8 +141,8 @@ static const struct counted *under_plan(const struct check *check, const struct 
 }
 
 /* Live charges first, so that they are one question; then the shadows, each its own. */
-static weir_err add_charges(struct check *check, const struct attribute *attributes, size_t n,
-                            weir_diag *diag)
+static weir_err add_charges(const struct engine *e, struct check *check,
+                            const struct attribute *attributes, size_t n, weir_diag *diag)
 {
     const struct policy_rule *rule = check->policy->rules, *end = rule + check->policy->rule_count;
     bool has_shadows = false;
@@ -146,7 +153,7 @@ static weir_err add_charges(struct check *check, const struct attribute *attribu
             has_shadows = true;
         if (rule->mode != MODE_ENFORCE)
             continue;
-        err = add_charge(check, rule, under_plan(check, rule), attributes, n, diag);
+        err = add_charge(e, check, rule, under_plan(check, rule), attributes, n, diag);
         check->live++;
     }
     if (!has_shadows)
@@ -157,13 +164,13 @@ static weir_err add_charges(struct check *check, const struct attribute *attribu
 
         if (rule->mode == MODE_OFF || !counted)
             continue;
-        err = add_charge(check, rule, counted, attributes, n, diag);
+        err = add_charge(e, check, rule, counted, attributes, n, diag);
         check->shadow++;
     }
     return err;
 }
 
-static weir_err prepare_policy(struct check *check, weir_diag *diag)
+static weir_err prepare_policy(const struct engine *e, struct check *check, weir_diag *diag)
 {
     const weir_request *r = check->request;
     struct attribute attributes[WEIR_MAX_ATTRIBUTES];
@@ -198,7 +205,7 @@ static weir_err prepare_policy(struct check *check, weir_diag *diag)
         check->is_answered = true;
         return WEIR_OK;
     }
-    err = add_charges(check, attributes, n, diag);
+    err = add_charges(e, check, attributes, n, diag);
     if (!err && check->live + check->shadow == 0) { /* all of its rules are off */
         answer_uncounted(check, WEIR_FROM_OFF);
         check->is_answered = true;
@@ -211,6 +218,26 @@ struct scoped {
     int64_t algorithm, window;
     struct identity identity;
 };
+
+static struct key unnamed_key(const struct engine *e, struct scoped *scoped, const struct rule *r)
+{
+    struct hash_key key;
+    char scope[128];
+    int len;
+
+    if (!e->store->ops->is_shared) {
+        scoped->algorithm = r->algorithm;
+        scoped->window = r->window;
+        return hash_identity(
+            &e->unnamed_key,
+            (struct span){ (const char *)scoped,
+                           offsetof(struct scoped, identity.bytes) + scoped->identity.len });
+    }
+    len = snprintf(scope, sizeof scope, "%s%c%s%c%" PRId64, unnamed_scope, 0,
+                   weir_algorithm_name(r->algorithm), 0, r->window);
+    key = hash_key_of(&e->secret, (struct span){ scope, (size_t)len });
+    return hash_shared(&key, (struct span){ scoped->identity.bytes, scoped->identity.len });
+}
 
 static weir_err prepare_unnamed(const struct engine *e, struct check *check, weir_diag *diag)
 {
@@ -243,13 +270,7 @@ static weir_err prepare_unnamed(const struct engine *e, struct check *check, wei
         check->is_answered = true;
         return WEIR_OK;
     }
-    scoped.algorithm = check->unnamed.algorithm;
-    scoped.window = check->unnamed.window;
-    put_charge(check, NULL, &check->unnamed,
-               hash_identity(
-                   &e->unnamed_key,
-                   (struct span){ (const char *)&scoped,
-                                  offsetof(struct scoped, identity.bytes) + scoped.identity.len }));
+    put_charge(check, NULL, &check->unnamed, unnamed_key(e, &scoped, &check->unnamed));
     check->live = 1;
     return WEIR_OK;
 }
@@ -263,7 +284,7 @@ weir_err engine_prepare(struct engine *e, struct check *check, weir_diag *diag)
     check->is_answered = false;
     err = read_ask(e, check, diag);
     if (!err)
-        err = check->request->policy ? prepare_policy(check, diag)
+        err = check->request->policy ? prepare_policy(e, check, diag)
                                      : prepare_unnamed(e, check, diag);
     check->answer->err = err;
     if (err) { /* for callers that look no further */
@@ -304,7 +325,7 @@ weir_err engine_prepare_cell(struct engine *e, struct check *check, struct span 
         check->is_answered = true;
         return WEIR_OK;
     }
-    put_charge(check, NULL, &check->unnamed, hash_identity(&e->cell_key, key));
+    put_charge(check, NULL, &check->unnamed, key_of(e, &e->cell_key, key));
     check->live = 1;
     return WEIR_OK;
 }

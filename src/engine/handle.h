@@ -10,7 +10,8 @@
 
 struct weir {
     struct engine engine;
-    struct published policies; /* a struct policies, or NULL */
+    struct waiting_room *waiting_room; /* of a remote store; else NULL */
+    struct published policies;         /* a struct policies, or NULL */
     struct policy_source source;
     bool ignores_environment;
     struct names *names;

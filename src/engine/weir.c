@@ -12,6 +12,7 @@
 #include "base/names.h"
 #include "base/secret.h"
 #include "engine/handle.h"
+#include "engine/waiting.h"
 
 enum {
     DEFAULT_MAX_KEYS = 1 << 24,
@@ -220,9 +221,11 @@ static weir_err open_store(weir *w, const weir_options *o, const struct secret *
 
     hash_secret_id(secret, options.secret_id);
     err = store_open(&store, &options, diag);
-    if (!err)
-        engine_init(&w->engine, store, secret, trusts_now);
-    return err;
+    if (err)
+        return err;
+    engine_init(&w->engine, store, secret, trusts_now);
+    return store->ops->attach ? waiting_room_new(&w->engine, &w->allocator, &w->waiting_room)
+                              : WEIR_OK;
 }
 
 static weir_err open_parts(weir *w, const weir_options *o, weir_diag *diag)
@@ -281,6 +284,7 @@ void weir_close(weir *w)
         return;
     allocator = w->allocator;
     stop_thread(w);
+    waiting_room_free(w->waiting_room);
     if (w->engine.store)
         w->engine.store->ops->close(w->engine.store);
     policies_free((struct policies *)published_replace(&w->policies, NULL));
@@ -315,11 +319,23 @@ weir_err weir_reload(weir *w, weir_diag *diag)
 
 /* ---- asking ------------------------------------------------------------------------------ */
 
+static struct turn begin_turn(weir *w)
+{
+    return w->waiting_room ? waiting_room_enter(w->waiting_room) : (struct turn){ 0 };
+}
+
+/* When this returns all of the checks are answered. */
+static void end_turn(weir *w, struct turn *turn, struct check *checks, size_t n)
+{
+    engine_commit(&w->engine, turn);
+    if (w->waiting_room)
+        waiting_room_leave(w->waiting_room, checks, n);
+}
+
 static weir_err ask_one(weir *w, enum verb verb, bool peek, const weir_request *r, weir_answer *a,
                         weir_diag *diag)
 {
     struct published_visit visit = published_enter(&w->policies);
-    struct turn turn = { 0 };
     struct check check;
     weir_err err;
 
@@ -332,9 +348,11 @@ static weir_err ask_one(weir *w, enum verb verb, bool peek, const weir_request *
     check.like = NULL;
     err = engine_prepare(&w->engine, &check, diag);
     if (!err) {
+        struct turn turn = begin_turn(w);
+
         engine_prefetch(&w->engine, &check);
         engine_ask(&w->engine, &turn, &check, clock_now(w));
-        engine_commit(&w->engine, &turn);
+        end_turn(w, &turn, &check, 1);
     }
     published_leave(&w->policies, visit);
     return err;
@@ -385,7 +403,7 @@ static weir_err ask_some(weir *w, struct turn *turn, struct check *checks, size_
 static weir_err check_group(weir *w, struct check *checks, const weir_request *requests,
                             weir_answer *answers, size_t n, const void *policies, weir_diag *diag)
 {
-    struct turn turn = { 0 };
+    struct turn turn = begin_turn(w);
     const int64_t now = clock_now(w);
     weir_err first = WEIR_OK;
 
@@ -406,7 +424,7 @@ static weir_err check_group(weir *w, struct check *checks, const weir_request *r
         if (!first)
             first = err;
     }
-    engine_commit(&w->engine, &turn);
+    end_turn(w, &turn, checks, n);
     return first;
 }
 

@@ -77,10 +77,13 @@ void reply_drop_first(struct session *s)
 
         r->first = call->next;
         free(call->problem);
+        if (call->pin)
+            loop_unpin(loop, call->pin);
+        loop->in_flight--;
         call->next = loop->free_calls;
         loop->free_calls = call;
     }
-    if (r->text.room > KEPT_TEXT)
+    if (r->text.room > KEPT_TEXT || r->text.failed)
         buf_done(&r->text);
     r->next = loop->free_replies;
     loop->free_replies = r;
@@ -110,7 +113,9 @@ static struct call *new_call(struct reply *r)
         session_abort(r->session);
         return NULL;
     }
+    loop->in_flight++;
     call->problem = NULL;
+    call->pin = NULL;
     call->reply = r;
     call->next = NULL;
     call->check.answer = &call->answer;
@@ -126,16 +131,57 @@ static struct call *new_call(struct reply *r)
     return call;
 }
 
-static void refuse(struct call *call, const weir_diag *diag)
+static void refuse(struct call *call, const char *problem)
 {
-    call->problem = strdup(diag->text);
+    call->problem = strdup(problem);
+    observer_answer(call->reply->session->loop->observer, &call->check, 0);
     waits_for_one_less(call->reply);
+}
+
+struct call *reply_refuse(struct reply *r, weir_err err, const char *problem)
+{
+    struct call *call = new_call(r);
+
+    if (!call)
+        return NULL;
+    call->check.verb = VERB_CHECK;
+    call->check.peek = false;
+    call->check.live = call->check.shadow = 0;
+    call->answer = (weir_answer){ .err = err };
+    refuse(call, problem);
+    return call;
+}
+
+/* A call for which the policies stand still; NULL: out of memory, the session is ended. */
+static struct call *begin_call(struct reply *r)
+{
+    struct loop *loop = r->session->loop;
+    struct call *call;
+
+    if (!loop_begin_asking(loop)) {
+        session_abort(r->session);
+        return NULL;
+    }
+    call = new_call(r);
+    if (!call)
+        return NULL;
+    call->pin = loop->pin;
+    call->pin->calls++;
+    call->check.policies = call->pin->visit.current;
+    return call;
+}
+
+static void ask_or_refuse(struct call *call, weir_err err, const weir_diag *diag)
+{
+    if (err)
+        refuse(call, diag->text);
+    else
+        loop_ask(call->reply->session->loop, call);
 }
 
 struct call *reply_ask(struct reply *r, enum verb verb, const struct asked *asked)
 {
-    struct loop *loop = r->session->loop;
-    struct call *call = new_call(r);
+    struct call *call = begin_call(r);
     weir_diag diag;
 
     if (!call)
@@ -143,33 +189,23 @@ struct call *reply_ask(struct reply *r, enum verb verb, const struct asked *aske
     call->check.request = &asked->request;
     call->check.verb = verb;
     call->check.peek = asked->peek;
-    loop_begin_asking(loop);
-    call->check.policies = loop->visit.current;
-    if (engine_prepare(loop_engine(loop), &call->check, &diag))
-        refuse(call, &diag);
-    else
-        loop_ask(loop, call);
+    ask_or_refuse(call, engine_prepare(loop_engine(r->session->loop), &call->check, &diag), &diag);
     return call;
 }
 
 struct call *reply_ask_cell(struct reply *r, struct span key, const struct rule *rule,
                             int64_t quantity)
 {
-    struct loop *loop = r->session->loop;
-    struct call *call = new_call(r);
+    struct call *call = begin_call(r);
     weir_diag diag;
 
     if (!call)
         return NULL;
     call->check.request = NULL;
-    call->check.verb = VERB_CHECK;
-    call->check.peek = false;
-    loop_begin_asking(loop);
-    call->check.policies = loop->visit.current;
-    if (engine_prepare_cell(loop_engine(loop), &call->check, key, rule, quantity, &diag))
-        refuse(call, &diag);
-    else
-        loop_ask(loop, call);
+    ask_or_refuse(call,
+                  engine_prepare_cell(loop_engine(r->session->loop), &call->check, key, rule,
+                                      quantity, &diag),
+                  &diag);
     return call;
 }
 

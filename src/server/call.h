@@ -22,6 +22,7 @@ struct call {
     struct check check;
     weir_answer answer; /* .err: it has no answer, and `problem` says why */
     char *problem;      /* NULL, or freed with the call */
+    struct pin *pin;    /* of the policies that it points into; NULL: it points into none */
     struct reply *reply;
     struct call *next; /* of the same reply */
 };
@@ -54,6 +55,9 @@ struct call *reply_ask(struct reply *r, enum verb verb, const struct asked *aske
 /* The same for a limit as redis-cell counts. */
 struct call *reply_ask_cell(struct reply *r, struct span key, const struct rule *rule,
                             int64_t quantity);
+
+/* A call that could not even be asked. */
+struct call *reply_refuse(struct reply *r, weir_err err, const char *problem);
 
 void reply_end(struct reply *r); /* nothing more will be asked for it */
 

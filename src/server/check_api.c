@@ -166,19 +166,6 @@ int64_t answer_time(const struct call *call)
 
 /* ---- questions ------------------------------------------------------------------------------ */
 
-/* One of many that could not be read. */
-static void ask_nothing(struct reply *r, enum verb verb, weir_err err, const weir_diag *diag)
-{
-    static const struct asked nothing; /* which the engine refuses, too */
-    struct call *call = reply_ask(r, verb, &nothing);
-
-    if (!call)
-        return;
-    free(call->problem);
-    call->problem = strdup(diag->text);
-    call->answer.err = err;
-}
-
 static weir_err set_peek(struct asked *asked, enum verb verb, bool peeks, weir_diag *diag)
 {
     if (verb != VERB_CHECK && asked->peek)
@@ -226,7 +213,7 @@ static void serve_many(const struct exchange *x, struct check_json *j, enum verb
         if (!err)
             err = set_peek(&asked, verb, peeks, &diag);
         if (err)
-            ask_nothing(r, verb, err, &diag);
+            reply_refuse(r, err, diag.text);
         else
             reply_ask(r, verb, &asked);
     }
@@ -247,21 +234,27 @@ static void serve_one(const struct exchange *x, struct check_json *j, enum verb 
         ask_one(x, verb, &asked);
 }
 
-/* Forms can be sent from any web page to a server of the reader's machine, JSON cannot: that is why
- * what claims to be something else is refused, even if it could be read. */
-static bool is_json(struct span type)
+static bool type_is(struct span type, const char *name)
 {
-    static const char name[] = "application/json";
-    const char *semicolon;
+    const char *semicolon = memchr(type.at, ';', type.len);
 
-    if (!type.at)
-        return true;
-    semicolon = memchr(type.at, ';', type.len);
     if (semicolon)
         type.len = (size_t)(semicolon - type.at);
     while (type.len > 0 && (type.at[type.len - 1] == ' ' || type.at[type.len - 1] == '\t'))
         type.len--;
-    return type.len == sizeof name - 1 && strncasecmp(type.at, name, type.len) == 0;
+    return type.len == strlen(name) && strncasecmp(type.at, name, type.len) == 0;
+}
+
+/* What claims to be something else is refused, even if it could be read: any web page can have its
+ * reader's browser send a form to a server of the reader's machine, but no JSON. `curl -d` calls
+ * everything a form; unlike a browser it does not say which page it comes from. */
+static bool is_json(const struct http_request *request)
+{
+    const struct span type = http_header(request, "content-type");
+
+    return !type.at || type_is(type, "application/json") ||
+           (type_is(type, "application/x-www-form-urlencoded") &&
+            !http_header(request, "origin").at);
 }
 
 static void serve_body(const struct exchange *x, enum verb verb, bool peeks)
@@ -271,11 +264,9 @@ static void serve_body(const struct exchange *x, enum verb verb, bool peeks)
     weir_diag diag;
     weir_err err;
 
-    if (!is_json(http_header(x->request, "content-type"))) {
+    if (!is_json(x->request)) {
         exchange_problem(x, PROBLEM_UNSUPPORTED_MEDIA_TYPE,
-                         "the body must be JSON: send `Content-Type: application/json` (curl: "
-                         "--json instead of -d)",
-                         NULL);
+                         "the body must be JSON: send `Content-Type: application/json`", NULL);
         return;
     }
     err = check_json_open(&j, (char *)body.at, body.len, &diag);

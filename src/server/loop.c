@@ -20,16 +20,43 @@ struct engine *loop_engine(const struct loop *loop)
     return &loop->server->weir->engine;
 }
 
-void loop_begin_asking(struct loop *loop)
+static struct pin *new_pin(struct loop *loop)
+{
+    struct pin *pin = loop->free_pins;
+
+    if (pin)
+        loop->free_pins = pin->next;
+    else
+        pin = malloc(sizeof *pin);
+    if (!pin)
+        return NULL;
+    pin->visit = published_enter(&loop->server->weir->policies);
+    pin->calls = 1; /* the turn itself */
+    return pin;
+}
+
+void loop_unpin(struct loop *loop, struct pin *pin)
+{
+    if (--pin->calls > 0)
+        return;
+    published_leave(&loop->server->weir->policies, pin->visit);
+    pin->next = loop->free_pins;
+    loop->free_pins = pin;
+}
+
+bool loop_begin_asking(struct loop *loop)
 {
     const weir *w = loop->server->weir;
 
     if (loop->is_asking)
-        return;
+        return true;
+    loop->pin = new_pin(loop);
+    if (!loop->pin)
+        return false;
     loop->is_asking = true;
-    loop->visit = published_enter(&loop->server->weir->policies);
     loop->now = w->clock(w->clock_ctx);
     loop->began_ns = uv_hrtime();
+    return true;
 }
 
 static void ask_prepared(struct loop *loop)
@@ -76,17 +103,13 @@ static void flush(struct loop *loop)
 static void end_turn(struct loop *loop)
 {
     while (loop->is_asking || loop->flush_first) {
-        const struct published_visit visit = loop->visit;
-        const bool was_asking = loop->is_asking;
-
-        if (was_asking) {
+        if (loop->is_asking) {
             ask_prepared(loop);
             commit(loop);
+            loop->is_asking = false;
+            loop_unpin(loop, loop->pin);
         }
-        loop->is_asking = false;
         flush(loop);
-        if (was_asking)
-            published_leave(&loop->server->weir->policies, visit);
     }
 }
 
@@ -185,10 +208,33 @@ static void close_handle(void *handle)
         uv_close(handle, NULL);
 }
 
+static weir_err attach(struct loop *loop, weir_diag *diag)
+{
+    struct store *store = loop_engine(loop)->store;
+
+    if (!store->ops->attach)
+        return WEIR_OK;
+    loop_reactor_init(&loop->reactor, &loop->uv);
+    loop->turn.lane = store->ops->attach(store, &loop->reactor.reactor);
+    if (!loop->turn.lane)
+        return diag_fail(diag, WEIR_ENOMEM, "%s", weir_err_text(WEIR_ENOMEM));
+    return WEIR_OK;
+}
+
+static void detach(struct loop *loop)
+{
+    struct store *store = loop_engine(loop)->store;
+
+    if (loop->turn.lane)
+        store->ops->detach(store, loop->turn.lane);
+    loop->turn.lane = NULL;
+}
+
 void loop_lost_one(struct loop *loop)
 {
     if (!loop->is_draining || loop->conns.count > 0)
         return;
+    detach(loop);
     conn_pool_close(&loop->conns);
     close_handle(&loop->wake);
     close_handle(&loop->drain_deadline);
@@ -265,6 +311,8 @@ weir_err loop_init(struct loop *loop, struct server *server, size_t index, weir_
     };
     if (conn_pool_init(&loop->conns, &loop->uv))
         return diag_fail(diag, WEIR_ENOMEM, "%s", weir_err_text(WEIR_ENOMEM));
+    if (attach(loop, diag))
+        return WEIR_ENOMEM;
     return listen_on_all(loop, diag);
 }
 
@@ -304,11 +352,18 @@ void loop_done(struct loop *loop)
 {
     if (!loop->uv.data) /* it never came to be */
         return;
+    detach(loop);
     uv_walk(&loop->uv, close_any, NULL);
     uv_run(&loop->uv, UV_RUN_DEFAULT);
     uv_loop_close(&loop->uv);
     conn_pool_done(&loop->conns);
     calls_free(loop);
+    while (loop->free_pins) {
+        struct pin *pin = loop->free_pins;
+
+        loop->free_pins = pin->next;
+        free(pin);
+    }
     free(loop->listeners);
     buf_done(&loop->out);
 }

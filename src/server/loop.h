@@ -9,13 +9,16 @@
 
 #include "base/published.h"
 #include "net/listener.h"
+#include "server/loop_reactor.h"
 #include "server/session.h"
 
 struct server;
 
 enum {
-    LOOP_ASKED_TOGETHER = 8,       /* checks whose places in memory are fetched at the same time */
-    LOOP_MOST_ASKED = 1024,        /* checks of one turn; then it ends early */
+    LOOP_ASKED_TOGETHER = 8, /* checks whose places in memory are fetched at the same time */
+    LOOP_MOST_IN_FLIGHT =
+        16384,              /* calls; beyond, connections that wait for some are not read from */
+    LOOP_MOST_ASKED = 1024, /* checks of one turn; then it ends early */
     LOOP_MOST_UNSENT = 256 * 1024, /* bytes that a connection may leave unread before it is not read
                                       from any more */
 };
@@ -30,6 +33,14 @@ struct loop_listener {
     };
 };
 
+/* A set of policies that calls of one turn were judged by. They point into it until their replies
+ * are encoded, which may be turns later. */
+struct pin {
+    struct published_visit visit;
+    size_t calls;
+    struct pin *next; /* free */
+};
+
 struct loop {
     struct server *server;
     size_t index;
@@ -41,23 +52,26 @@ struct loop {
     struct loop_listener *listeners;
     size_t listener_count;
     struct conn_pool conns;
+    struct loop_reactor reactor; /* what a remote store waits with */
     uint64_t next_id;
     bool is_draining;
 
     /* The turn. */
     struct turn turn;
-    struct published_visit visit; /* to the policies, while is_asking */
+    struct pin *pin; /* of the policies, while is_asking */
     bool is_asking;
     int64_t now;       /* ms, read once a turn */
     uint64_t began_ns; /* when the first was asked */
     struct call *prepared[LOOP_ASKED_TOGETHER];
     size_t prepared_count;
-    size_t asked; /* this turn */
+    size_t asked;     /* this turn */
+    size_t in_flight; /* calls that have no reply yet, of this turn and others */
     struct session *flush_first, *flush_last;
     struct buf out; /* what is being encoded */
 
     struct call *free_calls;
     struct reply *free_replies;
+    struct pin *free_pins;
     struct observer *observer; /* of what is decided here */
 };
 
@@ -73,8 +87,10 @@ struct engine *loop_engine(const struct loop *loop);
 bool loop_requires_tls(const struct loop *loop);
 uint64_t loop_next_id(struct loop *loop);
 
-/* A turn begins to ask, if it has not: now the policies and the time stand still. */
-void loop_begin_asking(struct loop *loop);
+/* A turn begins to ask, if it has not: now the policies and the time stand still. False: out of
+ * memory. */
+bool loop_begin_asking(struct loop *loop);
+void loop_unpin(struct loop *loop, struct pin *pin); /* one call less */
 void loop_ask(struct loop *loop, struct call *call); /* one that is prepared */
 
 void loop_asked_enough(struct loop *loop); /* end the turn early if it grows too large */

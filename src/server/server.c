@@ -132,6 +132,13 @@ static void raise_file_limit(struct server *s)
                     (long long)s->settings.max_connections);
 }
 
+/* Tokens that were read, but that others can read as well. */
+static void warn_of_tokens(const struct server *s, const weir_diag *diag)
+{
+    if (diag->text[0])
+        event_log_write(s->log, "warn", "tokens", "%s", diag->text);
+}
+
 static weir_err open_shared(struct server *s, weir_diag *diag)
 {
     weir_err err = event_log_open(s->settings.log_file, &s->log, diag);
@@ -143,6 +150,8 @@ static weir_err open_shared(struct server *s, weir_diag *diag)
         err = check_given_listeners(s, diag);
     if (!err)
         err = tokens_load(&s->settings, &s->tokens, diag);
+    if (!err)
+        warn_of_tokens(s, diag);
     if (!err)
         err = load_tls(s, diag);
     if (!err)
@@ -168,6 +177,8 @@ weir_err server_reload(struct server *s, const char *why, weir_diag *diag)
     err = s->settings.config ? weir_reload(s->weir, diag) : WEIR_OK;
     if (!err)
         err = tokens_reload(s->tokens, &s->settings, diag);
+    if (!err)
+        warn_of_tokens(s, diag);
     if (!err)
         err = load_tls(s, diag);
     pthread_mutex_lock(&s->lock);

@@ -75,6 +75,13 @@ static void meet(struct session *s, char first)
         refuse(s, 400, "this port speaks TLS only");
 }
 
+/* Who waits for nothing may always ask: nobody would tell it to go on. */
+static bool is_owed_enough(const struct session *s)
+{
+    return s->reply_count >= SESSION_MOST_REPLIES ||
+           (s->first && s->loop->in_flight >= LOOP_MOST_IN_FLIGHT);
+}
+
 static size_t take_bytes(struct conn *c, char *at, size_t len)
 {
     struct session *s = session_of(c);
@@ -90,7 +97,7 @@ static size_t take_bytes(struct conn *c, char *at, size_t len)
             break;
         taken += n;
         loop_asked_enough(s->loop);
-        if (s->reply_count >= SESSION_MOST_REPLIES) {
+        if (is_owed_enough(s)) {
             conn_pause(c);
             break;
         }
@@ -108,6 +115,7 @@ static void encode_first(struct session *s, struct buf *out)
         r->encode(r, out);
     else
         buf_add(out, buf_span(&r->text));
+    out->failed = out->failed || r->text.failed;
     if (!r->keep_alive)
         s->is_ending = true;
     reply_drop_first(s);
@@ -142,7 +150,7 @@ void session_flush(struct session *s)
         s->is_ending = true;
     if (s->is_ending && !s->first)
         conn_close_when_sent(&s->conn);
-    else if (s->conn.is_paused && s->reply_count < SESSION_MOST_REPLIES)
+    else if (s->conn.is_paused && !is_owed_enough(s))
         conn_resume(&s->conn);
 }
 

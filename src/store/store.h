@@ -9,6 +9,7 @@
 
 #include "base/alloc.h"
 #include "base/hash.h"
+#include "base/reactor.h"
 #include "limit/state.h"
 #include "weir.h"
 
@@ -42,6 +43,7 @@ struct question {
 struct turn {
     struct question *first, *last; /* submitted, not yet done */
     uint64_t mark;                 /* what the commit must reach */
+    struct lane *lane;             /* of a remote store: this thread's way to it */
 };
 
 struct store_options {
@@ -67,10 +69,16 @@ struct store {
 
 struct store_ops {
     const char *scheme; /* "memory:" */
+    bool is_shared;     /* by several processes: keys are hash_shared() */
     weir_err (*open)(struct store **out, const struct store_options *options, weir_diag *diag);
 
     /* Questions with this key come soon: bring its place near. May be NULL. */
     void (*prefetch)(struct store *s, struct key key);
+
+    /* A remote store waits for its answers on a loop of the caller's. Questions of a lane are done
+     * on that loop; detach() answers those that are open with WEIR_EIO. NULL: not remote. */
+    struct lane *(*attach)(struct store *s, struct reactor *reactor); /* NULL: out of memory */
+    void (*detach)(struct store *s, struct lane *lane);
 
     void (*submit)(struct store *s, struct turn *turn, struct question *q);
 
