@@ -82,6 +82,15 @@ enum parse resp_parse(char *bytes, size_t len, struct resp_command *out, size_t 
     enum parse parse;
     size_t count = 0;
 
+    if (len > 0 && bytes[0] == '\r') { /* redis-cli --pipe ends with an empty line */
+        if (len == 1)
+            return PARSE_MORE;
+        if (bytes[1] == '\n') {
+            out->count = 0;
+            *consumed = 2;
+            return PARSE_DONE;
+        }
+    }
     parse = read_header(&r, '*', RESP_MAX_WORDS, "Protocol error: expected '*'",
                         "Protocol error: invalid multibulk length", &count);
     for (size_t i = 0; i < count && parse == PARSE_DONE; i++)

@@ -17,7 +17,7 @@ enum {
 /* A NUL follows each word. Lives as long as the bytes. */
 struct resp_command {
     struct span words[RESP_MAX_WORDS];
-    size_t count; /* 0: an empty array, which asks for nothing and gets no reply */
+    size_t count; /* 0: an empty array or line, which asks for nothing and gets no reply */
 };
 
 /* Puts the NULs into `bytes`. A command that came in pieces is read from its beginning each time:

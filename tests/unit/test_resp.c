@@ -20,7 +20,10 @@ static const struct fixture fixtures[] = {
     { "*2\r\n$4\r\nECHO\r\n$4\r\n\r\n\r\n\r\n", "ECHO|\r\n\r\n", NULL },
     { "*2\r\n$4\r\nECHO\r\n$12\r\n*1\r\n$4\r\nPING\r\n", "ECHO|*1\r\n$4\r\nPING", NULL },
     { "*0\r\n", "", NULL },
+    { "\r\n", "", NULL },
 
+    { "\r*1\r\n", NULL, PROTOCOL "expected '*'" },
+    { "\n", NULL, PROTOCOL "expected '*'" },
     { "PING\r\n", NULL, PROTOCOL "expected '*'" },
     { "*1\r\n+PING\r\n", NULL, PROTOCOL "expected '$'" },
     { "*-1\r\n", NULL, PROTOCOL "invalid multibulk length" },
