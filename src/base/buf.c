@@ -4,6 +4,8 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+#include "base/decimal.h"
+
 void buf_init(struct buf *b, const weir_allocator *allocator)
 {
     *b = (struct buf){ .allocator = *allocator };
@@ -41,15 +43,10 @@ char *buf_grow(struct buf *b, size_t more)
 
 void buf_int(struct buf *b, int64_t number)
 {
-    char digits[20], *at = digits + sizeof digits;
-    uint64_t left = number < 0 ? -(uint64_t)number : (uint64_t)number;
+    char *to = buf_room(b, DECIMAL_MOST);
 
-    do
-        *--at = (char)('0' + left % 10);
-    while ((left /= 10) > 0);
-    if (number < 0)
-        *--at = '-';
-    buf_add(b, (struct span){ at, (size_t)(digits + sizeof digits - at) });
+    if (to)
+        buf_wrote(b, (size_t)(decimal_write(to, number) - to));
 }
 
 void buf_printf(struct buf *b, const char *format, ...)

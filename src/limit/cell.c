@@ -26,14 +26,21 @@ enum { NS_PER_MS = 1000000, NS_PER_S = 1000000000, NS_PER_US = 1000 };
 
 __extension__ typedef __int128 wide;
 
-/* As a conversion of a quotient of floats does: an interval below 1 us makes it infinite. */
-static int64_t whole_intervals(wide ns, wide interval)
+/* Most numbers fit into 64 bits, where a division costs a tenth. */
+static wide divided(wide number, int64_t divisor)
 {
-    const wide us = ns / NS_PER_US, divisor = interval / NS_PER_US;
+    return number == (int64_t)number ? (int64_t)number / divisor : number / divisor;
+}
+
+/* As a conversion of a quotient of floats does: an interval below 1 us makes it infinite. */
+static int64_t whole_intervals(wide ns, int64_t interval)
+{
+    const wide us = divided(ns, NS_PER_US);
+    const int64_t divisor = interval / NS_PER_US;
 
     if (divisor == 0)
         return us > 0 ? INT64_MAX : us < 0 ? INT64_MIN : 0;
-    return (int64_t)(us / divisor);
+    return (int64_t)divided(us, divisor);
 }
 
 void cell_take(const struct arrival *s, const struct rule *r, const struct ask *ask,
@@ -44,16 +51,16 @@ void cell_take(const struct arrival *s, const struct rule *r, const struct ask *
     const wide increment = (wide)r->window * ask->cost, most = (wide)r->window * r->limit;
     const wide ahead = at + increment - most - now; /* above 0: too far */
     const wide then = ahead > 0 || ask->peek ? at : at + increment, until_full = then - now;
-    const int64_t ms = then > 0 ? (int64_t)(then / NS_PER_MS) : 0;
-    const int64_t ns = then > 0 ? (int64_t)(then % NS_PER_MS) : 0;
+    const int64_t ms = then > 0 ? (int64_t)divided(then, NS_PER_MS) : 0;
+    const int64_t ns = then > 0 ? (int64_t)(then - (wide)ms * NS_PER_MS) : 0;
     struct decision *d = &out->decision;
 
     *d = (struct decision){ .allowed = ahead <= 0 };
     if (!d->allowed)
-        d->retry_after = increment <= most ? (int64_t)(ahead / NS_PER_MS) : WEIR_NEVER;
+        d->retry_after = increment <= most ? (int64_t)divided(ahead, NS_PER_MS) : WEIR_NEVER;
     if (most - until_full > -(wide)r->window)
         d->remaining = whole_intervals(most - until_full, r->window);
-    d->reset_after = (int64_t)((until_full + r->precision) / NS_PER_MS);
+    d->reset_after = (int64_t)divided(until_full + r->precision, NS_PER_MS);
 
     out->next.arrival = d->allowed && !ask->peek ? (struct arrival){ ms, ns } : *s;
     /* A state is kept until `now` + reset_after. What is told is truncated, what is kept is not. */
@@ -63,7 +70,7 @@ void cell_take(const struct arrival *s, const struct rule *r, const struct ask *
 weir_err cell_rule(int64_t capacity, int64_t count, int64_t period, struct rule *out,
                    weir_diag *diag)
 {
-    const wide interval = count == 0 ? 0 : (wide)period * NS_PER_S / count;
+    const wide interval = count == 0 ? 0 : divided((wide)period * NS_PER_S, count);
     int64_t most;
 
     if (interval == 0)

@@ -7,6 +7,8 @@
 
 #include <string.h>
 
+#include "base/decimal.h"
+
 enum { MOST_DIGITS = 6 }; /* of a length that can still be within the limits */
 
 struct reader {
@@ -25,10 +27,17 @@ static enum parse fail(struct reader *r, const char *why)
 static enum parse read_header(struct reader *r, char type, size_t most, const char *no_type,
                               const char *no_number, size_t *out)
 {
+    const char *const bytes = r->bytes + r->at;
     size_t at = r->at, number = 0, first;
 
     if (at == r->len)
         return PARSE_MORE;
+    if (r->len - at >= 4 && bytes[0] == type && bytes[2] == '\r' && bytes[3] == '\n' &&
+        bytes[1] >= '0' && bytes[1] <= '9') { /* most are like this */
+        *out = (size_t)(bytes[1] - '0');
+        r->at += 4;
+        return PARSE_DONE;
+    }
     if (r->bytes[at++] != type)
         return fail(r, no_type);
     for (first = at; at < r->len && r->bytes[at] >= '0' && r->bytes[at] <= '9'; at++) {
@@ -131,22 +140,21 @@ void resp_error(struct buf *out, const char *text)
     put_text(out, '-', text);
 }
 
-/* The type, the digits and the end of the line, written from behind. */
+/* The type, the digits and the end of the line. */
 static void put_header(struct buf *out, char type, int64_t number)
 {
-    char line[24], *at = line + sizeof line;
-    uint64_t rest = number < 0 ? -(uint64_t)number : (uint64_t)number;
+    char *to = buf_room(out, DECIMAL_MOST + 3), *at = to;
 
-    *--at = '\n';
-    *--at = '\r';
-    do {
-        *--at = (char)('0' + rest % 10);
-        rest /= 10;
-    } while (rest > 0);
-    if (number < 0)
-        *--at = '-';
-    *--at = type;
-    buf_add(out, (struct span){ at, (size_t)(line + sizeof line - at) });
+    if (!to)
+        return;
+    *at++ = type;
+    if (number >= 0 && number < 10) /* most are */
+        *at++ = (char)('0' + number);
+    else
+        at = decimal_write(at, number);
+    *at++ = '\r';
+    *at++ = '\n';
+    buf_wrote(out, (size_t)(at - to));
 }
 
 void resp_int(struct buf *out, int64_t number)

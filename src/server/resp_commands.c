@@ -70,6 +70,8 @@ bool resp_word_is(struct span word, const char *capitals)
     return capitals[word.len] == '\0';
 }
 
+enum { FITS_FOR_SURE = 18 }; /* digits of a number */
+
 bool resp_word_number(struct span word, int64_t *out)
 {
     const bool is_negative = word.len > 0 && word.at[0] == '-';
@@ -78,6 +80,12 @@ bool resp_word_number(struct span word, int64_t *out)
 
     if (i == word.len)
         return false;
+    if (i == 0 && word.len <= FITS_FOR_SURE) {
+        for (; i < word.len && word.at[i] >= '0' && word.at[i] <= '9'; i++)
+            number = number * 10 + (word.at[i] - '0');
+        *out = number;
+        return i == word.len;
+    }
     for (; i < word.len; i++) {
         const int digit = word.at[i] - '0';
 
@@ -178,8 +186,10 @@ bool resp_has_answer(const struct reply *r, const struct call *call, const char 
 
 const struct resp_spec *resp_find(struct span name)
 {
+    /* All begin with a letter, which tells most of them apart. */
     for (size_t i = 0; i < resp_spec_count; i++)
-        if (resp_word_is(name, resp_specs[i].name))
+        if (name.len > 0 && ((name.at[0] ^ resp_specs[i].name[0]) & ~0x20) == 0 &&
+            resp_word_is(name, resp_specs[i].name))
             return &resp_specs[i];
     return NULL;
 }
