@@ -11,7 +11,7 @@ _Static_assert(SECRET_BYTES == crypto_generichash_KEYBYTES, "BLAKE2b key");
 
 struct hash_key hash_key_of(const struct secret *secret, struct span scope)
 {
-    /* An identity begins with a digit, so no tag can equal a hash key. */
+    /* Longer than any key, so that no tag can equal a hash key. */
     static const unsigned char purpose[] = "weir hash key";
     unsigned char mac[crypto_auth_hmacsha256_BYTES];
     crypto_auth_hmacsha256_state state;
@@ -49,11 +49,11 @@ struct key hash_shared(const struct hash_key *key, struct span identity)
     return hashed;
 }
 
-void hash_tag(const struct secret *secret, struct span identity, char hex[TAG_HEX + 1])
+void hash_tag(const struct secret *secret, struct key key, char hex[TAG_HEX + 1])
 {
     unsigned char mac[crypto_auth_hmacsha256_BYTES];
 
-    crypto_auth_hmacsha256(mac, (const unsigned char *)identity.at, identity.len, secret->bytes);
+    crypto_auth_hmacsha256(mac, (const unsigned char *)&key, sizeof key, secret->bytes);
     sodium_bin2hex(hex, TAG_HEX + 1, mac, TAG_HEX / 2);
 }
 

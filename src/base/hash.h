@@ -35,8 +35,8 @@ struct key hash_identity(const struct hash_key *key, struct span identity);
  * 128 bits of HMAC-SHA256 under the rule's key. Slower. */
 struct key hash_shared(const struct hash_key *key, struct span identity);
 
-/* What may leave the process: HMAC-SHA256 of the identity, cut to 128 bits, in hex. */
-void hash_tag(const struct secret *secret, struct span identity, char hex[TAG_HEX + 1]);
+/* What may leave the process for a key: HMAC-SHA256 of it, cut to 128 bits, in hex. */
+void hash_tag(const struct secret *secret, struct key key, char hex[TAG_HEX + 1]);
 
 /* A keyed digest of something secret, and whether two are equal: which takes as long either way. */
 struct digest {

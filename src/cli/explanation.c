@@ -82,6 +82,7 @@ static weir_err explain_rule(struct explained_rule *out, const struct explanatio
                              weir_diag *diag)
 {
     const struct place place = place_of(outline, e->policy, out->rule);
+    const struct counted *counted = policy_rule_under(out->rule, span_of(e->plan ? e->plan : ""));
     struct identity identity;
     weir_err err;
 
@@ -96,7 +97,9 @@ static weir_err explain_rule(struct explained_rule *out, const struct explanatio
         return WEIR_OK;
     err = identity_of(e->policy->name, out->rule, facts->attributes, facts->count, &identity, diag);
     if (!err && out->rule->by_count > 0)
-        hash_tag(facts->secret, (struct span){ identity.bytes, identity.len }, out->tag);
+        hash_tag(facts->secret,
+                 hash_identity(&counted->hash_key, (struct span){ identity.bytes, identity.len }),
+                 out->tag);
     return err;
 }
 

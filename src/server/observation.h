@@ -4,8 +4,8 @@
 
 #include <pthread.h>
 
+#include "server/log_lines.h"
 #include "server/observer.h"
-#include "server/refusals.h"
 #include "server/series.h"
 #include "server/top.h"
 
@@ -15,7 +15,7 @@ enum { OBSERVED_STATUSES = 600, OBSERVED_ERRORS = 0 WEIR_ERRORS(WEIR_X) };
 
 struct observer {
     struct secret secret; /* for the tags */
-    struct refusals refusals;
+    struct log_lines lines;
 
     /* Counted by the loop, read by anybody. */
     struct series_table *series;

@@ -21,7 +21,7 @@ struct observer *observer_new(const struct secret *secret, struct event_log *log
         return NULL;
     }
     o->secret = *secret;
-    o->refusals.log = log;
+    o->lines.log = log;
     histogram_init(&o->decision, &histogram_times);
     histogram_init(&o->commit, &histogram_times);
     histogram_init(&o->batch, &histogram_sizes);
@@ -34,7 +34,7 @@ void observer_free(struct observer *o)
 {
     if (!o)
         return;
-    refusals_done(&o->refusals);
+    log_lines_done(&o->lines);
     pthread_mutex_destroy(&o->lock);
     series_free(o->series);
     explicit_bzero(&o->secret, sizeof o->secret);
@@ -75,16 +75,11 @@ static bool count_refusal(struct observer *o, const struct check *check,
     pthread_mutex_lock(&o->lock);
     e = top_count(&o->top, policy, rule, charge->key, now);
     is_first = e->logged_until <= now;
-    *is_logged = refusals_admit(&o->refusals, is_first, now);
+    *is_logged = log_lines_admit(&o->lines, is_first ? LINE_FIRST_REFUSAL : LINE_REFUSAL, now);
     if (is_first && *is_logged)
         e->logged_until = now + charge->rule->window;
     pthread_mutex_unlock(&o->lock);
     return is_first;
-}
-
-static void tag_of(const struct observer *o, struct key key, char tag[TAG_HEX + 1])
-{
-    hash_tag(&o->secret, (struct span){ (const char *)&key, sizeof key }, tag);
 }
 
 static void refused(struct observer *o, const struct check *check, int64_t now)
@@ -95,14 +90,34 @@ static void refused(struct observer *o, const struct check *check, int64_t now)
 
     /* That the store failed says nothing about who asked. */
     if (!charge || check->answer->source == WEIR_FROM_FALLBACK)
-        is_logged = refusals_admit(&o->refusals, false, now);
+        is_logged = log_lines_admit(&o->lines, LINE_REFUSAL, now);
     else
         is_first = count_refusal(o, check, charge, now, &is_logged);
     if (!is_logged)
         return;
     if (charge)
-        tag_of(o, charge->key, tag);
-    refusals_write(&o->refusals, check->answer, charge ? tag : NULL, is_first);
+        hash_tag(&o->secret, charge->key, tag);
+    log_lines_write(&o->lines, is_first ? LINE_FIRST_REFUSAL : LINE_REFUSAL, check->answer,
+                    charge ? tag : NULL);
+}
+
+/* Nothing was counted before it. */
+static bool is_first_hit(const struct check *check)
+{
+    const struct charge *c = &check->charges[0];
+
+    return c->step.decision.remaining + check->ask.cost == c->rule->burst &&
+           check->answer->source == WEIR_FROM_STORE;
+}
+
+static void first_hit(struct observer *o, const struct check *check, int64_t now)
+{
+    char tag[TAG_HEX + 1];
+
+    if (!log_lines_admit(&o->lines, LINE_FIRST_HIT, now))
+        return;
+    hash_tag(&o->secret, check->charges[0].key, tag);
+    log_lines_write(&o->lines, LINE_FIRST_HIT, check->answer, tag);
 }
 
 void observer_answer(struct observer *o, const struct check *check, int64_t now)
@@ -121,6 +136,8 @@ void observer_answer(struct observer *o, const struct check *check, int64_t now)
         count(o, a, a->rules[i].rule, outcome_of(&a->rules[i]));
     if (!a->allowed)
         refused(o, check, now);
+    else if (check->live > 0 && is_first_hit(check))
+        first_hit(o, check, now);
 }
 
 /* ---- the rest ------------------------------------------------------------------------- */

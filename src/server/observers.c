@@ -272,7 +272,7 @@ static void put_entry(struct json *j, const struct top_entry *e, const struct se
 {
     char tag[TAG_HEX + 1];
 
-    hash_tag(secret, (struct span){ (const char *)&e->key, sizeof e->key }, tag);
+    hash_tag(secret, e->key, tag);
     json_open(j, NULL, '{');
     json_text(j, "policy", e->policy);
     json_text(j, "rule", e->policy ? e->rule : "default");

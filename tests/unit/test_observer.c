@@ -443,7 +443,7 @@ static int64_t sum_of_left_out(const json_t *lines)
     return n;
 }
 
-static void the_first_refusal_of_an_identity_in_its_window_is_logged(void **state)
+static void the_first_hit_and_the_first_refusal_of_a_window_are_logged(void **state)
 {
     const int64_t window = 15 * 60 * 1000;
     struct fixture *f = fixture_of(policies);
@@ -458,9 +458,14 @@ static void the_first_refusal_of_an_identity_in_its_window_is_logged(void **stat
         check_by(f, 0, "login", "192.0.2.1", now + window);
     assert_false(check_by(f, 0, "login", "192.0.2.1", now + window));
     lines = fixture_end(f);
-    assert_int_equal(json_array_size(lines), 2);
+    assert_int_equal(json_array_size(lines), 4);
     assert_int_equal(count_lines(lines, "first"), 2);
-    line = json_array_get(lines, 0);
+    for (size_t i = 0; i < 4; i += 2) {
+        line = json_array_get(lines, i);
+        assert_string_equal(json_string_value(json_object_get(line, "event")), "first-hit");
+        assert_int_equal(json_integer_value(json_object_get(line, "remaining")), 1);
+    }
+    line = json_array_get(lines, 1);
     assert_string_equal(json_string_value(json_object_get(line, "event")), "refused");
     assert_string_equal(json_string_value(json_object_get(line, "policy")), "login");
     assert_string_equal(json_string_value(json_object_get(line, "rule")), "default");
@@ -469,7 +474,7 @@ static void the_first_refusal_of_an_identity_in_its_window_is_logged(void **stat
     assert_int_equal(json_integer_value(json_object_get(line, "reset_after_ms")), window);
     assert_int_equal(strlen(json_string_value(json_object_get(line, "tag"))), TAG_HEX);
     assert_string_equal(json_string_value(json_object_get(line, "tag")),
-                        json_string_value(json_object_get(json_array_get(lines, 1), "tag")));
+                        json_string_value(json_object_get(json_array_get(lines, 2), "tag")));
     text = json_dumps(lines, 0);
     assert_null(strstr(text, "192.0.2"));
     free(text);
@@ -488,8 +493,9 @@ static void a_flood_of_one_identity_is_sampled_and_counted(void **state)
         check_by(f, 0, "login", "192.0.2.1", now + 1000);
     lines = fixture_end(f);
     assert_int_equal(count_lines(lines, "first"), 1);
-    assert_int_equal(count_lines(lines, "tag"), 1 + 2 * REFUSALS_OTHER_A_SECOND);
-    assert_int_equal(sum_of_left_out(lines) + (int64_t)count_lines(lines, "tag"), 2000);
+    assert_int_equal(count_lines(lines, "retry_after_ms"),
+                     1 + 2 * log_lines_a_second[LINE_REFUSAL]);
+    assert_int_equal(sum_of_left_out(lines) + (int64_t)count_lines(lines, "retry_after_ms"), 2000);
     json_decref(lines);
 }
 
@@ -507,8 +513,8 @@ static void a_flood_of_many_identities_is_bounded_too(void **state)
         assert_false(ask(f, 0, VERB_CHECK, false, &request, now).allowed);
     }
     lines = fixture_end(f);
-    assert_int_equal(count_lines(lines, "tag"), REFUSALS_FIRST_A_SECOND);
-    assert_int_equal(sum_of_left_out(lines), 5000 - REFUSALS_FIRST_A_SECOND);
+    assert_int_equal(count_lines(lines, "retry_after_ms"), log_lines_a_second[LINE_FIRST_REFUSAL]);
+    assert_int_equal(sum_of_left_out(lines), 5000 - log_lines_a_second[LINE_FIRST_REFUSAL]);
     json_decref(lines);
 }
 
@@ -570,7 +576,7 @@ int main(void)
         cmocka_unit_test(labels_are_escaped),
         cmocka_unit_test(stats_are_one_object),
         cmocka_unit_test(the_top_is_over_all_loops_and_names_nobody),
-        cmocka_unit_test(the_first_refusal_of_an_identity_in_its_window_is_logged),
+        cmocka_unit_test(the_first_hit_and_the_first_refusal_of_a_window_are_logged),
         cmocka_unit_test(a_flood_of_one_identity_is_sampled_and_counted),
         cmocka_unit_test(a_flood_of_many_identities_is_bounded_too),
         cmocka_unit_test(others_may_read_while_a_loop_counts),

@@ -186,14 +186,30 @@ static const struct secret counting = { { 0,  1,  2,  3,  4,  5,  6,  7,  8,  9,
                                           11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21,
                                           22, 23, 24, 25, 26, 27, 28, 29, 30, 31 } };
 
-/* printf 6:User:1 | openssl dgst -sha256 -mac HMAC -macopt hexkey:$DIGITS | cut -c1-32 */
+/* printf 0123456789abcdef | openssl dgst -sha256 -mac HMAC -macopt hexkey:$DIGITS | cut -c1-32 */
 static void a_tag_is_what_others_can_compute(void **state)
 {
+    struct key key;
     char tag[TAG_HEX + 1];
 
     (void)state;
-    hash_tag(&counting, span_of("6:User:1"), tag);
-    assert_string_equal(tag, "65bcfbd976aa1cfdbbd81621666f8a26");
+    memcpy(&key, "0123456789abcdef", sizeof key);
+    hash_tag(&counting, key, tag);
+    assert_string_equal(tag, "75de808a0aacf75b83f1158ec2a4d3c2");
+}
+
+/* printf 6:User:1 | openssl dgst -sha256 -mac HMAC -macopt hexkey:000102…0f | cut -c1-32 */
+static void a_shared_key_is_what_others_can_compute(void **state)
+{
+    static const unsigned char expected[] = { 0xd4, 0x62, 0x40, 0x6f, 0x32, 0xb4, 0xe0, 0xfc,
+                                              0x46, 0x3c, 0xf4, 0x90, 0xab, 0x2e, 0x59, 0xeb };
+    struct hash_key key;
+    struct key hashed;
+
+    (void)state;
+    memcpy(key.bytes, counting.bytes, sizeof key.bytes);
+    hashed = hash_shared(&key, span_of("6:User:1"));
+    assert_memory_equal(&hashed, expected, sizeof expected);
 }
 
 /* (printf 'weir hash key\0'; printf 'p\0r') | openssl dgst, as above */
@@ -237,6 +253,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(what_is_no_file_is_refused, set_up, tear_down),
         cmocka_unit_test_setup_teardown(all_who_create_it_at_once_read_the_same, set_up, tear_down),
         cmocka_unit_test(a_tag_is_what_others_can_compute),
+        cmocka_unit_test(a_shared_key_is_what_others_can_compute),
         cmocka_unit_test(a_hash_key_depends_on_secret_and_scope),
         cmocka_unit_test(identities_are_hashed_with_siphash),
     };

@@ -1,0 +1,79 @@
+/* log_lines.c - which decisions go to the log. */
+#include "server/log_lines.h"
+
+#include "base/json.h"
+#include "server/event_log.h"
+
+const int log_lines_a_second[LINE_KINDS] = {
+    [LINE_FIRST_HIT] = 10,
+    [LINE_FIRST_REFUSAL] = 50,
+    [LINE_REFUSAL] = 1,
+};
+
+bool log_lines_admit(struct log_lines *l, enum log_line kind, int64_t now)
+{
+    if (l->second != now / 1000) {
+        l->second = now / 1000;
+        for (int i = 0; i < LINE_KINDS; i++)
+            l->written[i] = 0;
+    }
+    if (l->written[kind] >= log_lines_a_second[kind]) {
+        l->left_out += kind != LINE_FIRST_HIT;
+        return false;
+    }
+    l->written[kind]++;
+    return true;
+}
+
+static void put_left_out(struct log_lines *l, struct json *j)
+{
+    if (l->left_out > 0)
+        json_int(j, "left_out", (int64_t)l->left_out);
+    l->left_out = 0;
+}
+
+void log_lines_write(struct log_lines *l, enum log_line kind, const weir_answer *answer,
+                     const char *tag)
+{
+    const weir_allocator usual = alloc_or_default((weir_allocator){ 0 });
+    struct buf members;
+    struct json j = { .to = &members };
+
+    buf_init(&members, &usual);
+    json_text(&j, "policy", answer->policy);
+    json_text(&j, "rule", answer->rule);
+    if (tag)
+        json_text(&j, "tag", tag);
+    json_int(&j, "limit", answer->limit);
+    json_int(&j, "remaining", answer->remaining);
+    if (kind != LINE_FIRST_HIT)
+        json_int(&j, "retry_after_ms", answer->retry_after_ms);
+    json_int(&j, "reset_after_ms", answer->reset_after_ms);
+    json_text(&j, "source", weir_source_name(answer->source));
+    if (kind == LINE_FIRST_REFUSAL)
+        json_bool(&j, "first", true);
+    if (kind != LINE_FIRST_HIT)
+        put_left_out(l, &j);
+    if (!members.failed && kind == LINE_FIRST_HIT)
+        event_log_write_members(l->log, "info", "first-hit", "a limit is used for the first time",
+                                members.at);
+    else if (!members.failed)
+        event_log_write_members(l->log, "info", "refused", "a request was refused", members.at);
+    buf_done(&members);
+}
+
+void log_lines_done(struct log_lines *l)
+{
+    const weir_allocator usual = alloc_or_default((weir_allocator){ 0 });
+    struct buf members;
+    struct json j = { .to = &members };
+
+    if (l->left_out == 0)
+        return;
+    buf_init(&members, &usual);
+    put_left_out(l, &j);
+    if (!members.failed)
+        event_log_write_members(l->log, "info", "refused", "more requests were refused",
+                                members.at);
+    buf_done(&members);
+}

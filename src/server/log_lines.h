@@ -1,0 +1,38 @@
+/* log_lines.h - which decisions go to the log: the first hit of an untouched limit, the first
+ * refusal of each identity, and few of the others.
+ *
+ * However many there are, so many lines a second at most; the next line tells how many refusals
+ * were left out before it. Each loop does so for itself: who asks two of them may be the first of
+ * both. */
+#ifndef WEIR_SERVER_LOG_LINES_H
+#define WEIR_SERVER_LOG_LINES_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "weir.h"
+
+enum log_line { LINE_FIRST_HIT, LINE_FIRST_REFUSAL, LINE_REFUSAL, LINE_KINDS };
+
+extern const int log_lines_a_second[LINE_KINDS];
+
+struct event_log;
+
+struct log_lines {
+    struct event_log *log;
+    int64_t second;
+    int written[LINE_KINDS]; /* in this second */
+    uint64_t left_out;       /* refusals */
+};
+
+/* May one more line be written? If not, and it is a refusal, it is counted. */
+bool log_lines_admit(struct log_lines *l, enum log_line kind, int64_t now);
+
+/* `tag` stands for the identity; NULL: there is none. */
+void log_lines_write(struct log_lines *l, enum log_line kind, const weir_answer *answer,
+                     const char *tag);
+
+/* At the end: tell what was left out since the last line. */
+void log_lines_done(struct log_lines *l);
+
+#endif
