@@ -196,6 +196,10 @@ const struct resp_spec *resp_find(struct span name)
 
 bool resp_may(struct session *s, unsigned scopes)
 {
+    if (s->tokens_edition != tokens_edition(resp_server(s)->tokens)) {
+        s->tokens_edition = tokens_edition(resp_server(s)->tokens);
+        s->scopes = 0;
+    }
     if (scopes != 0 && !(s->scopes & scopes))
         s->scopes |= tokens_without(resp_server(s)->tokens);
     return scopes == 0 || (s->scopes & scopes);

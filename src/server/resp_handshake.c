@@ -84,10 +84,11 @@ void resp_serve_reset(struct session *s, struct resp_command *c)
 static const char *authenticate(struct session *s, struct span token)
 {
     const struct tokens *tokens = resp_server(s)->tokens;
-    const unsigned scopes = tokens_scopes(tokens, token);
+    const unsigned edition = tokens_edition(tokens), scopes = tokens_scopes(tokens, token);
 
     if (scopes == 0)
         return tokens_without(tokens) ? no_token : wrong_token;
+    s->tokens_edition = edition;
     s->scopes = scopes;
     return NULL;
 }

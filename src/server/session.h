@@ -24,6 +24,7 @@ struct session {
     enum protocol protocol;
     struct http_parser http;
     int resp_version;                      /* 2 until HELLO 3 */
+    unsigned tokens_edition;               /* when that was; see tokens.h */
     unsigned scopes;                       /* what AUTH gave it; see tokens.h */
     uint64_t id;                           /* RESP: CLIENT ID */
     char client_name[SESSION_CLIENT_NAME]; /* RESP: CLIENT SETNAME; cut to what fits */

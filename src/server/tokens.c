@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -26,6 +27,7 @@ struct tokens {
     weir_allocator allocator;
     struct secret key; /* of the digests; dies with the process */
     struct published set;
+    atomic_uint edition;
 };
 
 /* ---- reading -------------------------------------------------------------------------- */
@@ -175,11 +177,16 @@ weir_err tokens_load(const struct server_settings *settings, struct tokens **out
 weir_err tokens_reload(struct tokens *t, const struct server_settings *settings, weir_diag *diag)
 {
     struct token_set *set = NULL;
+    const void *old;
     weir_err err = read_set(t, settings, &set, diag);
 
-    if (!err)
-        alloc_free(&t->allocator, (void *)published_replace(&t->set, set));
-    return err;
+    if (err)
+        return err;
+    old = published_replace(&t->set, set);
+    if (memcmp(old, set, sizeof *set) != 0)
+        atomic_fetch_add(&t->edition, 1);
+    alloc_free(&t->allocator, (void *)old);
+    return WEIR_OK;
 }
 
 void tokens_free(struct tokens *t)
@@ -211,6 +218,11 @@ unsigned tokens_scopes(const struct tokens *t, struct span token)
         scopes |= digest_equal(&set->all[i].digest, &shown) ? set->all[i].scopes : 0;
     published_leave(published_in(t), visit);
     return scopes;
+}
+
+unsigned tokens_edition(const struct tokens *t)
+{
+    return atomic_load_explicit(&t->edition, memory_order_acquire);
 }
 
 unsigned tokens_without(const struct tokens *t)

@@ -23,6 +23,9 @@ WEIR_MUSTCHECK weir_err tokens_reload(struct tokens *t, const struct server_sett
                                       weir_diag *diag);
 
 unsigned tokens_scopes(const struct tokens *t, struct span token); /* 0: there is no such token */
+
+/* Another number when other tokens were read: what was shown before must be shown again. */
+unsigned tokens_edition(const struct tokens *t);
 unsigned tokens_without(const struct tokens *t); /* what a caller may do who shows none */
 
 #endif

@@ -144,6 +144,29 @@ static void a_token_lets_in_as_far_as_its_scope(void **state)
     close_guarded(&g);
 }
 
+/* Reading the same ones again changes nothing. */
+static void a_token_that_is_withdrawn_lets_in_nobody_any_more(void **state)
+{
+    struct guarded g;
+    weir_diag diag;
+    int fd;
+
+    (void)state;
+    open_guarded(&g);
+    fd = house_connect(&g.house);
+    assert_answer(&g.house, fd, "AUTH a-token-that-may-check", "+OK\r\n");
+    assert_int_equal(tokens_reload(g.house.server.tokens, &g.house.server.settings, &diag), 0);
+    assert_answer(&g.house, fd, "WEIR.CHECK login 203.0.113.7", "*7\r\n:1\r\n");
+    write_token(g.paths[0], "another-token-that-may-check");
+    assert_int_equal(tokens_reload(g.house.server.tokens, &g.house.server.settings, &diag), 0);
+    assert_answer(&g.house, fd, "WEIR.CHECK login 203.0.113.7", "-NOAUTH ");
+    assert_answer(&g.house, fd, "AUTH a-token-that-may-check", "-WRONGPASS ");
+    assert_answer(&g.house, fd, "AUTH another-token-that-may-check", "+OK\r\n");
+    assert_answer(&g.house, fd, "WEIR.CHECK login 203.0.113.7", "*7\r\n:1\r\n");
+    close(fd);
+    close_guarded(&g);
+}
+
 static void hello_may_bring_the_token_and_reset_drops_it(void **state)
 {
     struct guarded g;
@@ -242,6 +265,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(without_a_token_nothing_is_answered_but_how_to_show_one),
         cmocka_unit_test(a_token_lets_in_as_far_as_its_scope),
+        cmocka_unit_test(a_token_that_is_withdrawn_lets_in_nobody_any_more),
         cmocka_unit_test(hello_may_bring_the_token_and_reset_drops_it),
         cmocka_unit_test(what_one_connection_shows_is_its_own),
         cmocka_unit_test(answers_keep_the_order_of_their_commands),
