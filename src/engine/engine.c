@@ -8,15 +8,17 @@
 #include "base/diag.h"
 #include "base/show.h"
 #include "engine/answer.h"
+#include "engine/fallback.h"
 #include "policy/identity.h"
 
 static const char unnamed_scope[] = "limits that come with a request";
 
-void engine_init(struct engine *e, struct store *store, const struct secret *secret,
-                 bool trusts_now)
+void engine_init(struct engine *e, struct store *store, struct store *local,
+                 const struct secret *secret, bool trusts_now)
 {
     *e = (struct engine){
         .store = store,
+        .local = local,
         .secret = *secret,
         .unnamed_key = hash_key_of(secret, span_of(unnamed_scope)),
         .cell_key = hash_key_of(secret, span_of("cl.throttle")),
@@ -339,10 +341,22 @@ void engine_prefetch(struct engine *e, const struct check *check)
 
 /* ---- asking --------------------------------------------------------------------------- */
 
+static void fall_back(struct check *check, struct question *q)
+{
+    if (check->policy && check->policy->on_error != ON_ERROR_LOCAL)
+        return;
+    if (q->err)
+        fallback_decide(check->engine, check, q);
+    else
+        fallback_learn(check->engine, check, q);
+}
+
 static void question_done(struct question *q)
 {
     struct check *check = q->ctx;
 
+    if (check->engine->local)
+        fall_back(check, q);
     if (--check->waiting > 0)
         return;
     answer_from_charges(check);
@@ -374,6 +388,7 @@ void engine_ask(struct engine *e, struct turn *turn, struct check *check, int64_
     }
     if (check->ask.now == 0)
         check->ask.now = now;
+    check->engine = e;
     if (check->live > 0)
         put_question(check, &check->questions[n++], check->charges, check->live);
     for (size_t i = 0; i < check->shadow; i++)

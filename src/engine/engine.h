@@ -11,6 +11,7 @@
 
 struct engine {
     struct store *store;
+    struct store *local; /* beside a shared one: decides while that cannot; else NULL */
     struct secret secret;
     struct hash_key unnamed_key; /* for limits that come with a request */
     struct hash_key cell_key;    /* for those of CL.THROTTLE */
@@ -32,6 +33,7 @@ struct check {
     const struct check *like;        /* prepared before from the same set; NULL: none */
 
     /* The engine's. */
+    struct engine *engine;
     const struct policy *policy; /* NULL: the limit came with the request */
     struct rule unnamed;         /* … and is this */
     struct ask ask;
@@ -43,8 +45,8 @@ struct check {
     const struct policy_rule *rules[CHECK_MOST_CHARGES]; /* whose charge it is */
 };
 
-void engine_init(struct engine *e, struct store *store, const struct secret *secret,
-                 bool trusts_now);
+void engine_init(struct engine *e, struct store *store, struct store *local,
+                 const struct secret *secret, bool trusts_now);
 
 /* Fills everything but what the caller gives. On error there is nothing to ask. */
 WEIR_MUSTCHECK weir_err engine_prepare(struct engine *e, struct check *check, weir_diag *diag);

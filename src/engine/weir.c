@@ -216,16 +216,22 @@ static weir_err open_store(weir *w, const weir_options *o, const struct secret *
         .log_ctx = w->log_ctx,
         .allocator = w->allocator,
     };
-    struct store *store;
+    struct store *store, *local = NULL;
     weir_err err;
 
     hash_secret_id(secret, options.secret_id);
     err = store_open(&store, &options, diag);
     if (err)
         return err;
-    engine_init(&w->engine, store, secret, trusts_now);
-    return store->ops->attach ? waiting_room_new(&w->engine, &w->allocator, &w->waiting_room)
-                              : WEIR_OK;
+    engine_init(&w->engine, store, NULL, secret, trusts_now);
+    if (!store->ops->is_shared)
+        return WEIR_OK;
+    options.uri = "memory:";
+    err = store_open(&local, &options, diag);
+    if (err)
+        return err;
+    w->engine.local = local;
+    return waiting_room_new(&w->engine, &w->allocator, &w->waiting_room);
 }
 
 static weir_err open_parts(weir *w, const weir_options *o, weir_diag *diag)
@@ -287,6 +293,8 @@ void weir_close(weir *w)
     waiting_room_free(w->waiting_room);
     if (w->engine.store)
         w->engine.store->ops->close(w->engine.store);
+    if (w->engine.local)
+        w->engine.local->ops->close(w->engine.local);
     policies_free((struct policies *)published_replace(&w->policies, NULL));
     published_done(&w->policies);
     pthread_cond_destroy(&w->wake);
@@ -471,6 +479,8 @@ void weir_get_stats(weir *w, weir_stats *stats)
 void weir_tick(weir *w)
 {
     w->engine.store->ops->tick(w->engine.store, clock_now(w));
+    if (w->engine.local)
+        w->engine.local->ops->tick(w->engine.local, clock_now(w));
 }
 
 const char *weir_source_name(weir_source source)

@@ -4,9 +4,9 @@
 #include "policy/loader.h"
 
 /* What is under `server` is for those who serve to read; here it may just be there. */
-enum { VERSION, DEFAULTS, POLICIES, EXEMPT, SERVER, KEY_COUNT };
-static const char *const words[KEY_COUNT] = { "version", "defaults", "policies", "exempt",
-                                              "server" };
+enum { VERSION, DEFAULTS, POLICIES, EXEMPT, FALLBACK, SERVER, KEY_COUNT };
+static const char *const words[KEY_COUNT] = { "version", "defaults", "policies",
+                                              "exempt",  "fallback", "server" };
 
 static void read_version(struct loader *l, const struct yaml *root, const struct yaml *key)
 {
@@ -16,6 +16,19 @@ static void read_version(struct loader *l, const struct yaml *root, const struct
              !span_is(key->value->text, "1"))
         complain(&l->reader, key->value, "version '%s' is not supported: this weir reads version 1",
                  show(key->value->text).text);
+}
+
+/* How many share a limit while the store cannot be asked. */
+static void read_fallback(struct loader *l, const struct yaml *node)
+{
+    static const char *const inside[] = { "instances" };
+    const struct yaml *key;
+
+    if (yaml_is_null(node) || !wants(&l->reader, node, YAML_MAPPING, "fallback", "{instances: 3}"))
+        return;
+    read_keys(&l->reader, node, "fallback", inside, 1, 1, &key);
+    if (key)
+        read_whole(&l->reader, key->value, "instances", 1, 100000, &l->set->instances);
 }
 
 static void read_policies(struct loader *l, const struct yaml *node, const struct settings *s)
@@ -51,6 +64,8 @@ static void read_root(struct loader *l, const struct yaml *root)
         read_policies(l, keys[POLICIES]->value, &s);
     else
         complain(&l->reader, root, "there are no policies: add 'policies:'");
+    if (keys[FALLBACK])
+        read_fallback(l, keys[FALLBACK]->value);
     if (keys[EXEMPT])
         l->set->exempt = exemptions_read(l, keys[EXEMPT]->value, &l->set->exempt_count);
 }
@@ -101,7 +116,7 @@ weir_err policies_load(const struct policy_source *source, struct policies **out
     buf_init(&bytes, &allocator);
     l.set = arena_take(&arena, sizeof *l.set);
     if (l.set) {
-        *l.set = (struct policies){ .arena = arena, .enabled = true };
+        *l.set = (struct policies){ .arena = arena, .enabled = true, .instances = 1 };
         err = fill_set(&l, &bytes);
     }
     buf_done(&bytes);

@@ -24,6 +24,11 @@ const char *retry_name(enum retry retry)
     return retry == RETRY_SOONEST ? "soonest" : "longest";
 }
 
+int64_t policies_instances(const struct policies *set)
+{
+    return set->instances;
+}
+
 bool policies_enabled(const struct policies *set)
 {
     return set->enabled;

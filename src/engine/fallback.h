@@ -1,0 +1,17 @@
+/* fallback.h - the limiter in this process that decides while the shared store cannot.
+ *
+ * It counts what the store admits here, so that it is warm when it is needed, and each limit is
+ * divided by the number of instances that share it, so that all of them together stay within it.
+ * After an outage nothing of it is carried over: the store is the truth again. */
+#ifndef WEIR_ENGINE_FALLBACK_H
+#define WEIR_ENGINE_FALLBACK_H
+
+#include "engine/engine.h"
+
+/* The store has decided this question: remember what it admitted, gave back or forgot. */
+void fallback_learn(struct engine *e, const struct check *check, const struct question *q);
+
+/* The store has failed: decide it here. */
+void fallback_decide(struct engine *e, struct check *check, struct question *q);
+
+#endif
