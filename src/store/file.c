@@ -26,7 +26,7 @@ enum {
     DEFAULT_SYNC_MS = 50,
     MOST_SYNC_MS = 60000,
     IDLE_MS = 50,
-    REST_SHARE = 3, /* of a snapshot: so many times as long as a piece took */
+    REST_SHARE = 4, /* of a snapshot: so many times as long as a piece took */
     RETRY_MS = 1000,
     MOST_OLD_JOURNALS = 8,
 };
@@ -125,15 +125,15 @@ static void wait_us(struct file_store *s, int64_t us)
         ;
 }
 
-/* Between two pieces of a snapshot: wait, so that syncs of the journal find the disk free three
- * times out of four. But the snapshot must be there before the new journal has grown by much: if
+/* Between two pieces of a snapshot: wait, so that syncs of the journal find the disk free four
+ * times out of five. But the snapshot must be there before the new journal has grown by much: if
  * that gets ahead, there is no waiting. */
 static void rest(void *ctx, size_t done, size_t shards)
 {
     struct file_store *s = ctx;
     const int64_t took = monotonic_us() - s->rested_at;
     const uint64_t limit = s->options.journal_limit;
-    const uint64_t spare = s->old_bytes / 8 > limit ? s->old_bytes / 8 : limit;
+    const uint64_t spare = s->old_bytes / 4 > limit ? s->old_bytes / 4 : limit;
     const bool is_late = journal_size(s->journal) * shards > spare * done;
 
     if (s->state == RUNNING && monotonic_us() >= s->tended_at + s->pause_ms * 1000 &&

@@ -17,7 +17,7 @@
 #include "base/diag.h"
 #include "store/snapshot_format.h"
 
-enum { PIECE = 128 << 10 }; /* that the disk is given at once: a sync of the journal waits for it */
+enum { PIECE = 64 << 10 }; /* that the disk is given at once: a sync of the journal waits for it */
 
 struct writer {
     struct dir *dir;

@@ -431,7 +431,7 @@ static void add_keys(struct kept *k, int64_t keys)
 
 static void a_snapshot_is_given_to_the_disk_in_pieces_with_rests_between(void **state)
 {
-    enum { KEYS = 30000, MOST_PIECE = 128 << 10 };
+    enum { KEYS = 30000, MOST_PIECE = 64 << 10 };
     const weir_allocator allocator = heap();
     struct pieces p = { 0 };
     const struct snapshot_pace pace = { count_rest, &p };
@@ -481,7 +481,7 @@ static void a_snapshot_of_many_pieces_that_fails_at_any_step_leaves_an_old_or_a_
         k.sim->fail_until = k.sim->fail_from + 1;
         err = snapshot_write(&k.sim->dir, k.table, k.journal, epoch, trial_secret_id, k.trial.now,
                              NULL, &allocator, &facts, &diag);
-        assert_true(err == WEIR_EIO || (!err && n > 2 * facts.bytes / (128 << 10)));
+        assert_true(err == WEIR_EIO || (!err && n > 2 * facts.bytes / (64 << 10)));
         cut = sim_cut(k.sim, SIM_MIXED, SIM_MIXED, n);
         many.max_keys = KEYS;
         assert_int_equal(table_new(&found, &many, NULL), WEIR_OK);
@@ -577,7 +577,7 @@ static void an_interval_is_kept_while_a_snapshot_is_written(void **state)
     while (!m.is_over)
         sched_yield();
     m.store->ops->close(m.store);
-    assert_true(m.synced >= KEYS * (int)sizeof(struct record) / (128 << 10) - 1);
+    assert_true(m.synced >= KEYS * (int)sizeof(struct record) / (64 << 10) - 1);
     sim_free(s);
 }
 
