@@ -243,6 +243,21 @@ static bool is_from_another_site(const struct route *route, const struct http_re
     return site.at && !span_is(site, "same-origin") && !span_is(site, "none");
 }
 
+/* A name that a page's owner makes point at this machine makes the page one of our own, for its
+ * reader's browser. Where no token is needed, we have no names but those that nobody else gives. */
+static bool is_by_a_strange_name(const struct exchange *x, const struct route *route)
+{
+    const struct span host = http_header(x->request, "host");
+    const size_t len = sizeof "localhost" - 1;
+    struct ip ip;
+
+    if (route->any || route->scopes == 0 || x->session->conn.is_local || host.len == 0 ||
+        tokens_without(exchange_server(x)->tokens) == 0)
+        return false;
+    return !ip_read(host, &ip) && (host.len < len || strncasecmp(host.at, "localhost", len) != 0 ||
+                                   (host.len > len && host.at[len] != ':'));
+}
+
 /* ---- the way in ------------------------------------------------------------------------------ */
 
 static const struct route *find_route(struct span path)
@@ -278,6 +293,10 @@ static void serve(const struct exchange *x)
     action = action_of(route, x->request->method);
     if (action && is_from_another_site(route, x->request)) {
         exchange_problem(x, PROBLEM_FORBIDDEN, "pages of other sites may not ask", NULL);
+    } else if (action && is_by_a_strange_name(x, route)) {
+        exchange_problem(x, PROBLEM_FORBIDDEN,
+                         "call this server localhost or by its address, or give it a token",
+                         NULL);
     } else if (action) {
         if (is_let_in(x, route->scopes))
             action(x);

@@ -80,6 +80,20 @@ void response_body(struct response *w)
     w->body_at = w->out->len;
 }
 
+/* In the room that was left for it; what is too much of that goes. */
+static void put_length(struct response *w)
+{
+    char *const room = w->out->at + w->length_at;
+    size_t left = w->out->len - w->body_at, at = LENGTH_DIGITS;
+
+    do
+        room[--at] = (char)('0' + left % 10);
+    while ((left /= 10) > 0);
+    w->out->len -= at;
+    w->body_at -= at;
+    memmove(room, room + at, w->out->len - w->length_at + 1); /* with the NUL behind it */
+}
+
 void response_end(struct response *w)
 {
     struct loop *loop = session_loop(w->reply->session);
@@ -89,12 +103,7 @@ void response_end(struct response *w)
     observer_request(loop->observer, PROTOCOL_HTTP, w->status);
     if (w->out->failed || w->length_at == 0)
         return;
-    for (size_t left = w->out->len - w->body_at, at = w->length_at + LENGTH_DIGITS;
-         at > w->length_at; left /= 10) {
-        w->out->at[--at] = (char)('0' + left % 10);
-        if (left < 10)
-            break;
-    }
+    put_length(w);
     if (w->reply->is_head_only) {
         w->out->len = w->body_at;
         w->out->at[w->body_at] = '\0';
