@@ -22,5 +22,6 @@ extern const struct command store_check_command;
 extern const struct command store_repair_command;
 extern const struct command top_command;
 extern const struct command bench_command;
+extern const struct command migrate_command;
 
 #endif

@@ -171,7 +171,8 @@ static weir_err keep_options(weir *w, const weir_options *o)
     return w->names ? err : WEIR_ENOMEM;
 }
 
-/* The secret of a file store lives in its directory, unless the caller has another place. */
+/* The secret of a file store lives in its directory and that of a shared store in itself, unless the
+ * caller has another place. */
 static weir_err find_secret(const weir *w, const weir_options *o, struct secret *out,
                             weir_diag *diag)
 {
@@ -182,6 +183,8 @@ static weir_err find_secret(const weir *w, const weir_options *o, struct secret 
 
     if (o->secret_file)
         return secret_load(o->secret_file, out, diag);
+    if (o->store && store_keeps_secret(o->store))
+        return store_secret(o->store, &w->allocator, out, diag);
     if (!dir || dir[0] == '\0')
         return secret_random(out, diag);
     size = strlen(dir) + sizeof "/secret";

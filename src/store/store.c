@@ -7,23 +7,69 @@
 #include "base/show.h"
 #include "base/suggest.h"
 
-static const struct store_ops *const stores[] = { &file_store_ops, &memory_store_ops };
+static const struct {
+    const char *scheme;
+    const struct store_ops *ops; /* NULL: not in this build */
+} stores[] = {
+    { "file:", &file_store_ops },
+    { "memory:", &memory_store_ops },
+#ifdef WEIR_WITH_POSTGRES
+    { "postgres:", &postgres_store_ops },
+    { "postgresql:", &postgres_store_ops },
+#else
+    { "postgres:", NULL },
+    { "postgresql:", NULL },
+#endif
+};
 enum { STORE_COUNT = sizeof stores / sizeof stores[0] };
 
-weir_err store_open(struct store **out, const struct store_options *options, weir_diag *diag)
+/* How many there are: nowhere in the list. */
+static size_t find_store(const char *uri)
+{
+    size_t i = 0;
+
+    while (i < STORE_COUNT && strncmp(uri, stores[i].scheme, strlen(stores[i].scheme)) != 0)
+        i++;
+    return i;
+}
+
+static weir_err refuse(const char *uri, weir_diag *diag)
 {
     const char *schemes[STORE_COUNT], *near;
-    struct span scheme = { options->uri, strcspn(options->uri, ":") + 1 };
+    struct span scheme = { uri, strcspn(uri, ":") + 1 };
 
-    for (size_t i = 0; i < STORE_COUNT; i++) {
-        schemes[i] = stores[i]->scheme;
-        if (strncmp(options->uri, schemes[i], strlen(schemes[i])) == 0)
-            return stores[i]->open(out, options, diag);
-    }
-    if (options->uri[scheme.len - 1] != ':')
+    for (size_t i = 0; i < STORE_COUNT; i++)
+        schemes[i] = stores[i].scheme;
+    if (uri[scheme.len - 1] != ':')
         scheme.len--;
     near = suggest(scheme, schemes, STORE_COUNT);
     return diag_fail(diag, WEIR_EOPTION, "there is no store '%s': %s%s%s", show(scheme).text,
                      near ? "did you mean '" : "use ",
-                     near ? near : "file:DIR or memory:", near ? "'?" : "");
+                     near ? near : "file:DIR, memory: or postgres://...", near ? "'?" : "");
+}
+
+weir_err store_open(struct store **out, const struct store_options *options, weir_diag *diag)
+{
+    const size_t i = find_store(options->uri);
+
+    if (i == STORE_COUNT)
+        return refuse(options->uri, diag);
+    if (!stores[i].ops)
+        return diag_fail(diag, WEIR_EOPTION,
+                         "this weir was built without libpq and has no store '%s'",
+                         stores[i].scheme);
+    return stores[i].ops->open(out, options, diag);
+}
+
+bool store_keeps_secret(const char *uri)
+{
+    const size_t i = find_store(uri);
+
+    return i < STORE_COUNT && stores[i].ops && stores[i].ops->secret;
+}
+
+weir_err store_secret(const char *uri, const weir_allocator *allocator, struct secret *out,
+                      weir_diag *diag)
+{
+    return stores[find_store(uri)].ops->secret(uri, allocator, out, diag);
 }

@@ -72,6 +72,10 @@ struct store_ops {
     bool is_shared;     /* by several processes: keys are hash_shared() */
     weir_err (*open)(struct store **out, const struct store_options *options, weir_diag *diag);
 
+    /* The secret that is kept in the store itself; see secret.h. NULL: none is. */
+    weir_err (*secret)(const char *uri, const weir_allocator *allocator, struct secret *out,
+                       weir_diag *diag);
+
     /* Questions with this key come soon: bring its place near. May be NULL. */
     void (*prefetch)(struct store *s, struct key key);
 
@@ -94,9 +98,15 @@ struct store_ops {
 
 extern const struct store_ops memory_store_ops;
 extern const struct store_ops file_store_ops;
+extern const struct store_ops postgres_store_ops; /* where libpq is there */
 
 /* The directory of a file store's URI, where its secret lives too; NULL: another store. */
 const char *store_directory(const char *uri);
+
+/* Some stores keep the secret themselves, for all who share them. */
+bool store_keeps_secret(const char *uri);
+WEIR_MUSTCHECK weir_err store_secret(const char *uri, const weir_allocator *allocator,
+                                     struct secret *out, weir_diag *diag);
 
 /* Find the store by its URI's scheme and open it. */
 WEIR_MUSTCHECK weir_err store_open(struct store **out, const struct store_options *options,

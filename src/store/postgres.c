@@ -1,0 +1,533 @@
+/* postgres.c - the store in Postgres: a statement for each batch, in a pipeline.
+ *
+ * Connecting waits: for names to be looked up, for a server that may not be there, for a password
+ * to be hashed some thousand times. None of that is for a thread that serves others, so connections
+ * are made in tick(), and handed over to the lane that wishes for one. From then on they are the
+ * lane's, and nothing waits.
+ *
+ * The server is told to give up a statement at the deadline, as its callers do: so one that waits
+ * for a lock does not keep the connection for long, and is seldom counted after its caller was
+ * told that the store failed. */
+#include <errno.h>
+#include <libpq-fe.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/diag.h"
+#include "store/postgres_connect.h"
+#include "store/postgres_wire.h"
+#include "store/remote.h"
+
+enum {
+    TIDY_MS = 1000,   /* between two looks at what has expired */
+    TIDY_MOST = 1000, /* keys that one statement looks at */
+    TIDY_PATIENCE_MS = 5000,
+    WHY = 256, /* bytes of text */
+};
+
+enum stage { WISHED, BEING_MADE, MADE, NOT_MADE };
+
+/* A lane's connection, from when it is wished for. */
+struct connection {
+    struct postgres *store;
+    struct link *link;
+    struct reactor *reactor;
+
+    /* Under the store's lock, until it is handed over. */
+    enum stage stage;
+    bool is_unwanted; /* whoever makes it frees it */
+    struct connection *next;
+    char why[WHY]; /* NOT_MADE */
+
+    int bell; /* an eventfd: it is made, or not */
+    struct watch *bell_watch;
+
+    /* The lane's. */
+    PGconn *pg;
+    struct watch *watch;
+    struct judge_parameters parameters;
+    bool is_reading, is_closed; /* closed while it was read from */
+};
+
+struct postgres {
+    struct store store;
+    struct remote remote;
+    struct postgres_uri uri;
+    weir_allocator allocator;
+    bool brings_now;
+    unsigned char secret_id[16];
+    void (*wake)(void *ctx);
+    void *wake_ctx;
+
+    pthread_mutex_t lock;
+    struct connection *first, *last; /* that are wished for */
+    PGconn *spare;                   /* made when the store was opened */
+
+    /* Of tick() alone. */
+    struct postgres_session *keeper;
+    int64_t tidy_at;
+};
+
+static int64_t now_ms(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+/* ---- making connections, in tick() ------------------------------------------------------------- */
+
+static weir_err make_connection(const struct postgres *p, PGconn **out, weir_diag *diag)
+{
+    struct postgres_session *s;
+    const weir_err err = postgres_connect(&s, &p->uri, p->secret_id, diag);
+
+    *out = err ? NULL : postgres_session_leave(s);
+    return err;
+}
+
+static struct connection *take_wish(struct postgres *p)
+{
+    struct connection *c;
+
+    pthread_mutex_lock(&p->lock);
+    c = p->first;
+    if (c) {
+        p->first = c->next;
+        if (!p->first)
+            p->last = NULL;
+        c->stage = BEING_MADE;
+    }
+    pthread_mutex_unlock(&p->lock);
+    return c;
+}
+
+static void ring(const struct connection *c)
+{
+    const uint64_t one = 1;
+
+    while (write(c->bell, &one, sizeof one) < 0 && errno == EINTR)
+        continue;
+}
+
+static void free_connection(struct connection *c)
+{
+    const weir_allocator allocator = c->store->allocator;
+
+    PQfinish(c->pg);
+    if (c->bell >= 0)
+        close(c->bell);
+    judge_parameters_done(&c->parameters);
+    alloc_free(&allocator, c);
+}
+
+static void grant_wish(struct postgres *p, struct connection *c)
+{
+    PGconn *made = NULL;
+    weir_diag diag = { "" };
+    const weir_err err = make_connection(p, &made, &diag);
+    bool is_unwanted;
+
+    pthread_mutex_lock(&p->lock);
+    c->pg = made;
+    c->stage = err ? NOT_MADE : MADE;
+    snprintf(c->why, sizeof c->why, "%.*s", WHY - 1, diag.text);
+    is_unwanted = c->is_unwanted;
+    if (!is_unwanted)
+        ring(c);
+    pthread_mutex_unlock(&p->lock);
+    if (is_unwanted)
+        free_connection(c);
+}
+
+static void tidy(struct postgres *p)
+{
+    char most[24];
+    struct postgres_rows *rows = NULL;
+    weir_diag diag;
+    bool is_all = true;
+    weir_err err = WEIR_OK;
+
+    if (!p->keeper)
+        err = postgres_session_open(&p->keeper, p->uri.conninfo, &diag);
+    snprintf(most, sizeof most, "%d", TIDY_MOST);
+    if (!err)
+        err = postgres_session_ask(p->keeper, "SELECT weir.tidy($1)", (const char *[]){ most }, 1,
+                                   TIDY_PATIENCE_MS, &rows, &diag);
+    if (!err) {
+        const char *looked_at = postgres_rows_value(rows, 0, 0);
+
+        is_all = !looked_at || atoi(looked_at) < TIDY_MOST;
+        postgres_rows_free(rows);
+    } else {
+        postgres_session_close(p->keeper);
+        p->keeper = NULL;
+    }
+    p->tidy_at = now_ms() + (is_all ? TIDY_MS : 0);
+}
+
+static void tick(struct store *s, int64_t now)
+{
+    struct postgres *p = (struct postgres *)s;
+    struct connection *c;
+
+    (void)now; /* of a clock that may not be the database's */
+    while ((c = take_wish(p)))
+        grant_wish(p, c);
+    /* Nothing is dropped by the database's clock where others count. */
+    if (!p->brings_now && now_ms() >= p->tidy_at && atomic_load(&p->remote.open_breakers) == 0)
+        tidy(p);
+}
+
+/* ---- a lane's connection ------------------------------------------------------------------------ */
+
+static void flush(struct connection *c)
+{
+    c->reactor->rewatch(c->watch, PQflush(c->pg) > 0 ? REACTOR_READ | REACTOR_WRITE : REACTOR_READ);
+}
+
+static enum refusal refusal_of(const char *state)
+{
+    static const char serialization_failure[] = "40001", deadlock_detected[] = "40P01",
+                      lock_not_available[] = "55P03", read_only[] = "25006";
+
+    if (strcmp(state, serialization_failure) == 0 || strcmp(state, deadlock_detected) == 0 ||
+        strcmp(state, lock_not_available) == 0)
+        return REFUSAL_UNDONE;
+    return strcmp(state, read_only) == 0 ? REFUSAL_ELSEWHERE : REFUSAL_FINAL;
+}
+
+static void take_answer(struct connection *c, const PGresult *r)
+{
+    struct span columns[JUDGE_COLUMNS];
+    struct batch *b = link_next(c->link);
+
+    if (!b || PQntuples(r) != 1 || PQnfields(r) != JUDGE_COLUMNS) {
+        link_down(c->link, "an answer to nothing");
+        return;
+    }
+    for (int i = 0; i < JUDGE_COLUMNS; i++)
+        columns[i] = (struct span){ PQgetvalue(r, 0, i), (size_t)PQgetlength(r, 0, i) };
+    if (judge_read(columns, b))
+        link_answered(c->link);
+    else
+        link_refused(c->link, REFUSAL_FINAL, "weir.judge() answered something else");
+}
+
+/* False: the connection is lost, and what became of the batch is not known. */
+static bool take_result(struct connection *c, const PGresult *r)
+{
+    const char *state, *text;
+
+    switch (PQresultStatus(r)) {
+    case PGRES_TUPLES_OK:
+        take_answer(c, r);
+        return true;
+    case PGRES_FATAL_ERROR:
+        state = PQresultErrorField(r, PG_DIAG_SQLSTATE);
+        text = PQresultErrorField(r, PG_DIAG_MESSAGE_PRIMARY);
+        if (state && link_next(c->link))
+            link_refused(c->link, refusal_of(state), text ? text : state);
+        return state;
+    default:
+        return true; /* the end of a batch */
+    }
+}
+
+/* All results that are here. libpq has NULL after those of a statement, and again if there are no
+ * more. False: the connection is lost. */
+static bool read_results(struct connection *c)
+{
+    int nothing = 0;
+    bool is_there = true;
+
+    while (is_there && !c->is_closed && nothing < 2 && !PQisBusy(c->pg)) {
+        PGresult *r = PQgetResult(c->pg);
+
+        nothing = r ? 0 : nothing + 1;
+        if (r)
+            is_there = take_result(c, r);
+        PQclear(r);
+    }
+    return is_there;
+}
+
+static void read_connection(void *connection)
+{
+    struct connection *c = connection;
+    bool is_lost;
+
+    if (c->is_reading)
+        return;
+    c->is_reading = true;
+    is_lost = !PQconsumeInput(c->pg);
+    is_lost = !read_results(c) || is_lost;
+    if (!c->is_closed && (is_lost || PQstatus(c->pg) == CONNECTION_BAD)) {
+        char why[WHY];
+
+        snprintf(why, sizeof why, "%.*s", (int)strcspn(PQerrorMessage(c->pg), "\n"),
+                 PQerrorMessage(c->pg));
+        link_down(c->link, why);
+    }
+    c->is_reading = false;
+    if (c->is_closed)
+        free_connection(c);
+    else
+        flush(c);
+}
+
+static void socket_ready(void *ctx, unsigned events)
+{
+    (void)events;
+    read_connection(ctx);
+}
+
+static bool send_batch(void *connection, const struct batch *batch)
+{
+    static const int binary[JUDGE_PARAMETERS] = { 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1 };
+    struct connection *c = connection;
+    struct judge_parameters *p = &c->parameters;
+
+    if (!judge_write(p, batch, c->store->brings_now) ||
+        !PQsendQueryPrepared(c->pg, JUDGE_NAME, JUDGE_PARAMETERS, p->values, p->lengths, binary,
+                             1) ||
+        !PQpipelineSync(c->pg))
+        return false;
+    flush(c);
+    return true;
+}
+
+static bool begin_pipeline(struct connection *c)
+{
+    if (PQsetnonblocking(c->pg, 1) != 0 || !PQenterPipelineMode(c->pg))
+        return false;
+    c->watch = c->reactor->watch(c->reactor, PQsocket(c->pg), REACTOR_READ, socket_ready, c);
+    return c->watch;
+}
+
+static void bell_rang(void *ctx, unsigned events)
+{
+    struct connection *c = ctx;
+    enum stage stage;
+    char why[WHY];
+
+    (void)events;
+    pthread_mutex_lock(&c->store->lock);
+    stage = c->stage;
+    pthread_mutex_unlock(&c->store->lock);
+    c->reactor->unwatch(c->bell_watch);
+    c->bell_watch = NULL;
+    if (stage == MADE && begin_pipeline(c)) {
+        link_up(c->link);
+        return;
+    }
+    snprintf(why, sizeof why, "%s", stage == MADE ? PQerrorMessage(c->pg) : c->why);
+    link_down(c->link, why);
+}
+
+static void wish(struct postgres *p, struct connection *c)
+{
+    bool is_made;
+
+    pthread_mutex_lock(&p->lock);
+    c->pg = p->spare;
+    p->spare = NULL;
+    is_made = c->pg;
+    c->stage = is_made ? MADE : WISHED;
+    if (is_made) {
+        ring(c);
+    } else {
+        if (p->last)
+            p->last->next = c;
+        else
+            p->first = c;
+        p->last = c;
+    }
+    pthread_mutex_unlock(&p->lock);
+    if (!is_made && p->wake)
+        p->wake(p->wake_ctx);
+}
+
+static void *open_connection(void *backend, struct link *link, struct reactor *reactor)
+{
+    struct postgres *p = backend;
+    struct connection *c = alloc_zeroed(&p->allocator, sizeof *c);
+
+    if (!c)
+        return NULL;
+    c->store = p;
+    c->link = link;
+    c->reactor = reactor;
+    judge_parameters_init(&c->parameters, &p->allocator);
+    c->bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (c->bell >= 0)
+        c->bell_watch = reactor->watch(reactor, c->bell, REACTOR_READ, bell_rang, c);
+    if (!c->bell_watch) {
+        free_connection(c);
+        return NULL;
+    }
+    wish(p, c);
+    return c;
+}
+
+/* False: it is being made, and freed by whoever makes it. */
+static bool take_back_wish(struct postgres *p, struct connection *c)
+{
+    struct connection **at = &p->first;
+    bool is_ours;
+
+    pthread_mutex_lock(&p->lock);
+    is_ours = c->stage != BEING_MADE;
+    c->is_unwanted = true;
+    if (c->stage == WISHED) {
+        p->last = NULL;
+        while (*at) {
+            if (*at == c)
+                *at = c->next;
+            else {
+                p->last = *at;
+                at = &(*at)->next;
+            }
+        }
+    }
+    pthread_mutex_unlock(&p->lock);
+    return is_ours;
+}
+
+static void close_connection(void *connection)
+{
+    struct connection *c = connection;
+
+    c->reactor->unwatch(c->bell_watch);
+    c->reactor->unwatch(c->watch);
+    c->bell_watch = c->watch = NULL;
+    if (!take_back_wish(c->store, c))
+        return;
+    if (c->is_reading)
+        c->is_closed = true;
+    else
+        free_connection(c);
+}
+
+static const struct backend_ops backend = {
+    .open = open_connection,
+    .send = send_batch,
+    .read = read_connection,
+    .close = close_connection,
+};
+
+/* ---- the store ---------------------------------------------------------------------------------- */
+
+static void close_postgres(struct store *s)
+{
+    struct postgres *p = (struct postgres *)s;
+    const weir_allocator allocator = p->allocator;
+
+    postgres_session_close(p->keeper);
+    PQfinish(p->spare);
+    postgres_uri_done(&p->uri);
+    pthread_mutex_destroy(&p->lock);
+    alloc_free(&allocator, p);
+}
+
+/* What is wrong with the database must be known when the store is opened. That it is away need not
+ * be: it may be back before somebody asks. */
+static weir_err try_connection(struct postgres *p, weir_diag *diag)
+{
+    char line[WHY + 64];
+    const weir_err err = make_connection(p, &p->spare, diag);
+
+    if (err != WEIR_EIO)
+        return err;
+    snprintf(line, sizeof line, "Postgres cannot be reached, on_error decides until it can: %.*s",
+             WHY, diag->text);
+    if (p->remote.log)
+        p->remote.log(p->remote.log_ctx, line);
+    return WEIR_OK;
+}
+
+static weir_err open_postgres(struct store **out, const struct store_options *options,
+                              weir_diag *diag)
+{
+    struct postgres *p = alloc_zeroed(&options->allocator, sizeof *p);
+    weir_diag unheard;
+    weir_err err;
+
+    if (!p)
+        return diag_fail(diag, WEIR_ENOMEM, "%s", weir_err_text(WEIR_ENOMEM));
+    p->store.ops = &postgres_store_ops;
+    p->allocator = options->allocator;
+    p->brings_now = options->callers_bring_now;
+    p->wake = options->wake;
+    p->wake_ctx = options->wake_ctx;
+    memcpy(p->secret_id, options->secret_id, sizeof p->secret_id);
+    pthread_mutex_init(&p->lock, NULL);
+    err = postgres_uri_read(&p->uri, options->uri, &options->allocator, diag);
+    if (!err) {
+        p->remote = (struct remote){
+            .ops = &backend,
+            .backend = p,
+            .name = "Postgres",
+            .deadline = p->uri.deadline,
+            .link_count = p->uri.pool,
+            .allocator = options->allocator,
+            .log = options->log,
+            .log_ctx = options->log_ctx,
+        };
+        err = try_connection(p, diag ? diag : &unheard);
+    }
+    if (err) {
+        close_postgres(&p->store);
+        return err;
+    }
+    *out = &p->store;
+    return WEIR_OK;
+}
+
+static struct lane *attach(struct store *s, struct reactor *reactor)
+{
+    return remote_attach(&((struct postgres *)s)->remote, reactor);
+}
+
+static void detach(struct store *s, struct lane *lane)
+{
+    (void)s;
+    remote_detach(lane);
+}
+
+static void submit(struct store *s, struct turn *turn, struct question *q)
+{
+    (void)s;
+    remote_submit(turn, q);
+}
+
+static void commit(struct store *s, struct turn *turn)
+{
+    (void)s;
+    remote_commit(turn);
+}
+
+static void stats(struct store *s, weir_stats *out)
+{
+    remote_stats(&((struct postgres *)s)->remote, out);
+}
+
+const struct store_ops postgres_store_ops = {
+    .scheme = "postgres:",
+    .is_shared = true,
+    .open = open_postgres,
+    .secret = postgres_secret,
+    .attach = attach,
+    .detach = detach,
+    .submit = submit,
+    .commit = commit,
+    .tick = tick,
+    .stats = stats,
+    .close = close_postgres,
+};

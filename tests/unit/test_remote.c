@@ -1,0 +1,914 @@
+/* test_remote.c - lanes, deadlines and the breaker, with a server that the test plays and a clock
+ * that it turns. */
+#include "unit/support.h"
+
+#include "store/remote.h"
+
+enum { DEADLINE = 100, MOST_CONNECTIONS = 64, MOST_SENT = 64, MOST_ASKED = 2000 };
+
+/* ---- a clock, and whoever it wakes ------------------------------------------------------------- */
+
+struct watch {
+    void (*due)(void *ctx);
+    void *ctx;
+    int64_t at; /* below 0: not set */
+    bool is_there;
+};
+
+static struct world {
+    struct reactor reactor;
+    int64_t now;
+    struct watch timers[8];
+} world;
+
+static struct watch *add_timer(struct reactor *r, void (*due)(void *ctx), void *ctx)
+{
+    (void)r;
+    for (size_t i = 0; i < 8; i++)
+        if (!world.timers[i].is_there) {
+            world.timers[i] = (struct watch){ due, ctx, -1, true };
+            return &world.timers[i];
+        }
+    return NULL;
+}
+
+static void set_timer(struct watch *w, int64_t ms)
+{
+    w->at = ms < 0 ? -1 : world.now + ms;
+}
+
+static void drop_watch(struct watch *w)
+{
+    if (w)
+        *w = (struct watch){ .at = -1 };
+}
+
+static int64_t tell_time(const struct reactor *r)
+{
+    (void)r;
+    return world.now;
+}
+
+static void pass(int64_t ms)
+{
+    const int64_t end = world.now + ms;
+
+    for (;;) {
+        struct watch *next = NULL;
+
+        for (size_t i = 0; i < 8; i++)
+            if (world.timers[i].at >= 0 && (!next || world.timers[i].at < next->at))
+                next = &world.timers[i];
+        if (!next || next->at > end)
+            break;
+        if (next->at > world.now)
+            world.now = next->at;
+        next->at = -1;
+        next->due(next->ctx);
+    }
+    world.now = end;
+}
+
+/* ---- a server ---------------------------------------------------------------------------------- */
+
+static struct connection {
+    struct link *link;
+    bool is_open, cannot_send;
+    int64_t since;
+    int sent[MOST_SENT][BATCH_MOST]; /* the questions' numbers */
+    size_t sizes[MOST_SENT], sent_count, answered;
+} connections[MOST_CONNECTIONS];
+static size_t connection_count;
+static bool nothing_opens;     /* out of memory */
+static bool answers_when_read; /* the answers are here, but nobody has looked */
+
+static void *open_connection(void *backend, struct link *link, struct reactor *reactor)
+{
+    struct connection *c = &connections[connection_count];
+
+    assert_ptr_equal(backend, &world);
+    assert_ptr_equal(reactor, &world.reactor);
+    if (nothing_opens)
+        return NULL;
+    assert_true(connection_count < MOST_CONNECTIONS);
+    connection_count++;
+    memset(c, 0, sizeof *c);
+    c->link = link;
+    c->is_open = true;
+    c->since = world.now;
+    return c;
+}
+
+static bool send_batch(void *connection, const struct batch *b)
+{
+    struct connection *c = connection;
+
+    assert_true(c->is_open);
+    if (c->cannot_send)
+        return false;
+    assert_true(c->sent_count < MOST_SENT);
+    for (size_t i = b->first; i < b->count; i++)
+        c->sent[c->sent_count][i] = (int)(intptr_t)b->questions[i]->ctx;
+    c->sizes[c->sent_count++] = b->count;
+    return true;
+}
+
+static void answer(struct connection *c)
+{
+    struct batch *b = link_next(c->link);
+
+    assert_non_null(b);
+    assert_int_equal(b->count, c->sizes[c->answered]);
+    for (size_t i = b->first; i < b->count; i++) {
+        assert_int_equal((int)(intptr_t)b->questions[i]->ctx, c->sent[c->answered][i]);
+        b->questions[i]->allowed = true;
+    }
+    c->answered++;
+    link_answered(c->link);
+}
+
+static void read_connection(void *connection)
+{
+    struct connection *c = connection;
+
+    while (answers_when_read && c->answered < c->sent_count)
+        answer(c);
+}
+
+static void close_connection(void *connection)
+{
+    struct connection *c = connection;
+
+    assert_true(c->is_open);
+    c->is_open = false;
+}
+
+static const struct backend_ops server = { open_connection, send_batch, read_connection,
+                                           close_connection };
+
+static struct connection *newest(void)
+{
+    assert_true(connection_count > 0);
+    return &connections[connection_count - 1];
+}
+
+/* ---- callers ----------------------------------------------------------------------------------- */
+
+static struct asked {
+    struct question question;
+    struct charge charge;
+    int times_done;
+    int64_t at, done_at;
+} asked[MOST_ASKED];
+static int asked_count;
+static int done_order[MOST_ASKED], done_count;
+static struct turn turn;
+static void (*when_done)(int number);
+
+static void done(struct question *q)
+{
+    const int number = (int)(intptr_t)q->ctx;
+
+    asked[number].times_done++;
+    asked[number].done_at = world.now;
+    done_order[done_count++] = number;
+    if (when_done)
+        when_done(number);
+}
+
+static int submit(void)
+{
+    const int number = asked_count++;
+    struct asked *a = &asked[number];
+
+    assert_true(number < MOST_ASKED);
+    *a = (struct asked){ .at = world.now };
+    a->question = (struct question){
+        .charges = &a->charge,
+        .count = 1,
+        .done = done,
+        .ctx = (void *)(intptr_t)number,
+    };
+    remote_submit(&turn, &a->question);
+    return number;
+}
+
+static int ask(void)
+{
+    const int number = submit();
+
+    remote_commit(&turn);
+    return number;
+}
+
+static void is_open(int number)
+{
+    assert_int_equal(asked[number].times_done, 0);
+}
+
+static void is_decided(int number)
+{
+    assert_int_equal(asked[number].times_done, 1);
+    assert_int_equal(asked[number].question.err, WEIR_OK);
+    assert_true(asked[number].question.allowed);
+}
+
+static void has_failed(int number)
+{
+    assert_int_equal(asked[number].times_done, 1);
+    assert_int_equal(asked[number].question.err, WEIR_EIO);
+}
+
+/* ---- the lane ---------------------------------------------------------------------------------- */
+
+static struct remote remote;
+static char last_line[512];
+static int lines;
+
+static void log_line(void *ctx, const char *line)
+{
+    (void)ctx;
+    snprintf(last_line, sizeof last_line, "%s", line);
+    lines++;
+}
+
+static void begin(size_t link_count)
+{
+    memset(&world, 0, sizeof world);
+    world.now = 1000;
+    world.reactor = (struct reactor){
+        .timer = add_timer, .set = set_timer, .unwatch = drop_watch, .now = tell_time
+    };
+    for (size_t i = 0; i < 8; i++)
+        world.timers[i].at = -1;
+    connection_count = 0;
+    nothing_opens = answers_when_read = false;
+    asked_count = done_count = lines = 0;
+    last_line[0] = '\0';
+    when_done = NULL;
+    remote = (struct remote){ .ops = &server,
+                              .backend = &world,
+                              .name = "the server",
+                              .deadline = DEADLINE,
+                              .link_count = link_count,
+                              .allocator = heap(),
+                              .log = log_line };
+    turn = (struct turn){ .lane = remote_attach(&remote, &world.reactor) };
+    assert_non_null(turn.lane);
+}
+
+static void begin_up(void)
+{
+    begin(1);
+    link_up(newest()->link);
+}
+
+/* Nobody is forgotten, and nobody waited longer than a deadline. */
+static void end(void)
+{
+    remote_detach(turn.lane);
+    for (int i = 0; i < asked_count; i++) {
+        assert_int_equal(asked[i].times_done, 1);
+        assert_true(asked[i].done_at - asked[i].at <= DEADLINE);
+    }
+    for (size_t i = 0; i < connection_count; i++)
+        assert_false(connections[i].is_open);
+    for (size_t i = 0; i < 8; i++)
+        assert_false(world.timers[i].is_there);
+}
+
+static bool is_failing(void)
+{
+    weir_stats stats;
+
+    remote_stats(&remote, &stats);
+    return stats.has_failed;
+}
+
+static void open_breaker(void)
+{
+    while (!is_failing()) {
+        ask();
+        pass(DEADLINE);
+    }
+}
+
+/* ---- R1, R2: deadlines ------------------------------------------------------------------------- */
+
+static void a_question_is_answered(void **state)
+{
+    (void)state;
+    begin_up();
+    const int q = ask();
+
+    is_open(q);
+    answer(newest());
+    is_decided(q);
+    end();
+}
+
+static void a_question_without_an_answer_fails_at_its_deadline(void **state)
+{
+    (void)state;
+    begin_up();
+    const int first = ask();
+
+    pass(40);
+    const int second = ask();
+
+    pass(59);
+    is_open(first);
+    pass(1);
+    has_failed(first);
+    is_open(second);
+    pass(40);
+    has_failed(second);
+    end();
+}
+
+static void a_question_without_a_link_fails_at_its_deadline(void **state)
+{
+    (void)state;
+    begin(1);
+    const int q = ask();
+
+    pass(DEADLINE - 1);
+    is_open(q);
+    pass(1);
+    has_failed(q);
+    end();
+}
+
+static void a_question_waits_for_the_link(void **state)
+{
+    (void)state;
+    begin(1);
+    const int q = ask();
+
+    pass(DEADLINE / 2);
+    link_up(newest()->link);
+    answer(newest());
+    is_decided(q);
+    end();
+}
+
+static void a_late_answer_finds_nobody(void **state)
+{
+    (void)state;
+    begin_up();
+    const int late = ask();
+
+    pass(DEADLINE);
+    has_failed(late);
+    memset(&asked[late].question, 0x55, sizeof asked[late].question); /* the caller's again */
+    const int next = ask();
+
+    answer(newest());
+    is_open(next);
+    answer(newest());
+    is_decided(next);
+    assert_int_equal(asked[late].times_done, 1);
+    end();
+}
+
+/* Some of a batch waited for room and are older than the others. */
+static void those_of_a_batch_have_deadlines_of_their_own(void **state)
+{
+    (void)state;
+    begin_up();
+    for (int i = 0; i < BATCHES_ON_LINK; i++)
+        ask();
+    const int older = ask();
+
+    pass(30);
+    const int younger = ask();
+
+    pass(60);
+    answer(newest()); /* there is room: both go */
+    assert_int_equal(newest()->sizes[BATCHES_ON_LINK], 2);
+    pass(10);
+    has_failed(older);
+    is_open(younger);
+    for (int i = 0; i < BATCHES_ON_LINK; i++)
+        answer(newest());
+    is_decided(younger);
+    end();
+}
+
+/* The process was stopped: what has come meanwhile is read before anybody is told it is late. */
+static void answers_that_are_here_are_not_late(void **state)
+{
+    (void)state;
+    begin_up();
+    const int q = ask();
+
+    world.now += DEADLINE + 50;
+    answers_when_read = true;
+    pass(0);
+    is_decided(q);
+    asked[q].done_at = asked[q].at; /* late, but not by the lane */
+    end();
+}
+
+static void a_link_that_says_nothing_is_given_up(void **state)
+{
+    (void)state;
+    begin_up();
+    ask();
+    pass(STALE_MS - 1);
+    assert_true(connections[0].is_open);
+    pass(1);
+    assert_false(connections[0].is_open);
+    pass(BACKOFF_MS);
+    assert_int_equal(connection_count, 2);
+    end();
+}
+
+/* ---- R3: order --------------------------------------------------------------------------------- */
+
+static void a_turn_is_one_batch(void **state)
+{
+    (void)state;
+    begin_up();
+    for (int i = 0; i < 10; i++)
+        submit();
+    remote_commit(&turn);
+    remote_commit(&turn); /* nothing more */
+    assert_int_equal(newest()->sent_count, 1);
+    assert_int_equal(newest()->sizes[0], 10);
+    answer(newest());
+    for (int i = 0; i < 10; i++) {
+        is_decided(i);
+        assert_int_equal(done_order[i], i);
+    }
+    end();
+}
+
+static void batches_go_without_waiting_for_earlier_ones(void **state)
+{
+    (void)state;
+    begin_up();
+    for (int i = 0; i < BATCHES_ON_LINK; i++)
+        ask();
+    assert_int_equal(newest()->sent_count, BATCHES_ON_LINK);
+    for (int i = 0; i < BATCHES_ON_LINK; i++)
+        answer(newest());
+    for (int i = 0; i < BATCHES_ON_LINK; i++)
+        assert_int_equal(done_order[i], i);
+    end();
+}
+
+static void what_waits_for_room_goes_in_one_batch(void **state)
+{
+    (void)state;
+    begin_up();
+    for (int i = 0; i < BATCHES_ON_LINK + 20; i++)
+        ask();
+    assert_int_equal(newest()->sent_count, BATCHES_ON_LINK);
+    answer(newest());
+    assert_int_equal(newest()->sent_count, BATCHES_ON_LINK + 1);
+    assert_int_equal(newest()->sizes[BATCHES_ON_LINK], 20);
+    while (done_count < asked_count)
+        answer(newest());
+    for (int i = 0; i < asked_count; i++)
+        assert_int_equal(done_order[i], i);
+    end();
+}
+
+static void a_large_turn_is_split(void **state)
+{
+    (void)state;
+    begin_up();
+    for (int i = 0; i < 2 * BATCH_MOST + 1; i++)
+        submit();
+    remote_commit(&turn);
+    assert_int_equal(newest()->sent_count, 3);
+    assert_int_equal(newest()->sizes[0], BATCH_MOST);
+    assert_int_equal(newest()->sizes[2], 1);
+    while (done_count < asked_count)
+        answer(newest());
+    for (int i = 0; i < asked_count; i++)
+        assert_int_equal(done_order[i], i);
+    end();
+}
+
+static void several_links_share_the_work(void **state)
+{
+    (void)state;
+    begin(2);
+    assert_int_equal(connection_count, 2);
+    link_up(connections[0].link);
+    link_up(connections[1].link);
+    for (int i = 0; i < 4; i++)
+        ask();
+    assert_int_equal(connections[0].sent_count, 2);
+    assert_int_equal(connections[1].sent_count, 2);
+    answer(&connections[1]);
+    is_decided(1);
+    is_open(0);
+    link_down(connections[0].link, "gone");
+    has_failed(0);
+    has_failed(2);
+    const int next = ask();
+
+    answer(&connections[1]);
+    answer(&connections[1]);
+    is_decided(3);
+    is_decided(next);
+    end();
+}
+
+static int chain;
+
+static void ask_another(int number)
+{
+    (void)number;
+    if (chain-- > 0)
+        ask();
+}
+
+static void those_who_are_answered_may_ask_again_at_once(void **state)
+{
+    (void)state;
+    begin_up();
+    chain = 20;
+    when_done = ask_another;
+    ask();
+    while (done_count < asked_count)
+        answer(newest());
+    assert_int_equal(asked_count, 21);
+    end();
+}
+
+static void those_who_have_failed_may_ask_again_at_once(void **state)
+{
+    (void)state;
+    begin_up();
+    chain = 20;
+    when_done = ask_another;
+    for (int i = 0; i < 3; i++)
+        ask();
+    link_down(newest()->link, "gone");
+    pass(BACKOFF_MS);
+    newest()->cannot_send = true;
+    link_up(newest()->link);
+    pass(30 * DEADLINE);
+    assert_int_equal(asked_count, 23);
+    end();
+}
+
+/* ---- R4: what may be asked again ---------------------------------------------------------------- */
+
+static void what_was_under_way_on_a_lost_link_fails(void **state)
+{
+    (void)state;
+    begin_up();
+    const int sent = ask();
+
+    link_down(newest()->link, "gone");
+    has_failed(sent);
+    assert_string_equal(last_line, "the server was lost: gone");
+    const int next = ask();
+
+    pass(BACKOFF_MS);
+    assert_int_equal(connection_count, 2);
+    link_up(newest()->link);
+    assert_int_equal(newest()->sent_count, 1);
+    answer(newest());
+    is_decided(next);
+    end();
+}
+
+static void what_was_undone_is_asked_again_once(void **state)
+{
+    (void)state;
+    begin_up();
+    const int q = ask();
+
+    newest()->answered++;
+    link_refused(newest()->link, REFUSAL_UNDONE, "deadlock");
+    is_open(q);
+    assert_int_equal(newest()->sent_count, 2);
+    newest()->answered++;
+    link_refused(newest()->link, REFUSAL_UNDONE, "deadlock");
+    has_failed(q);
+    assert_int_equal(newest()->sent_count, 2);
+    end();
+}
+
+static void what_was_undone_is_asked_before_what_waits(void **state)
+{
+    (void)state;
+    begin_up();
+    for (int i = 0; i < BATCHES_ON_LINK + 3; i++)
+        ask();
+    newest()->answered++;
+    link_refused(newest()->link, REFUSAL_UNDONE, "deadlock");
+    assert_int_equal(newest()->sizes[BATCHES_ON_LINK], 4);
+    assert_int_equal(newest()->sent[BATCHES_ON_LINK][0], 0);
+    assert_int_equal(newest()->sent[BATCHES_ON_LINK][1], BATCHES_ON_LINK);
+    while (done_count < asked_count)
+        answer(newest());
+    end();
+}
+
+static void what_is_final_fails_and_the_next_is_answered(void **state)
+{
+    (void)state;
+    begin_up();
+    const int bad = ask(), good = ask();
+
+    newest()->answered++;
+    link_refused(newest()->link, REFUSAL_FINAL, "cancelled");
+    has_failed(bad);
+    answer(newest());
+    is_decided(good);
+    end();
+}
+
+/* A server that has become a standby: all that is under way comes back undone, then the link goes. */
+static void what_will_not_be_done_here_is_done_elsewhere(void **state)
+{
+    (void)state;
+    begin_up();
+    const int first = ask(), second = ask();
+    struct connection *standby = newest();
+
+    link_refused(standby->link, REFUSAL_ELSEWHERE, "read-only");
+    assert_true(standby->is_open);
+    assert_int_equal(standby->sent_count, 2);
+    link_refused(standby->link, REFUSAL_ELSEWHERE, "read-only");
+    assert_false(standby->is_open);
+    pass(BACKOFF_MS);
+    assert_ptr_not_equal(newest(), standby);
+    link_up(newest()->link);
+    answer(newest());
+    is_decided(first);
+    is_decided(second);
+    end();
+}
+
+/* ---- R5: the breaker ---------------------------------------------------------------------------- */
+
+static void after_some_failures_nobody_waits(void **state)
+{
+    (void)state;
+    begin_up();
+    for (int i = 0; i < BREAKER_FAILURES; i++) {
+        assert_false(is_failing());
+        const int q = ask();
+
+        is_open(q);
+        pass(DEADLINE);
+        has_failed(q);
+    }
+    assert_true(is_failing());
+    assert_string_equal(
+        last_line, "the server has failed, on_error decides until it is back: no answer in time");
+    const int q = ask();
+
+    has_failed(q);
+    assert_int_equal(asked[q].done_at, asked[q].at);
+    end();
+}
+
+static void one_a_second_is_asked_nevertheless(void **state)
+{
+    (void)state;
+    begin_up();
+    open_breaker();
+    for (size_t i = 0; i < connection_count; i++)
+        if (connections[i].is_open)
+            while (connections[i].answered < connections[i].sent_count)
+                answer(&connections[i]); /* late ones prove nothing */
+    assert_true(is_failing());
+    pass(PROBE_MS);
+    for (int i = 0; i < 10; i++)
+        submit();
+    const int probe = asked_count - 10, other = probe + 1;
+
+    remote_commit(&turn);
+    is_open(probe);
+    has_failed(other);
+    has_failed(ask());
+    answer(newest());
+    is_decided(probe);
+    assert_false(is_failing());
+    assert_string_equal(last_line, "the server is back");
+    is_open(ask());
+    end();
+}
+
+static void a_new_link_is_tried_at_once(void **state)
+{
+    (void)state;
+    begin(1);
+    open_breaker();
+    has_failed(ask());
+    if (!newest()->is_open)
+        pass(BACKOFF_MOST_MS);
+    link_up(newest()->link);
+    const int q = ask();
+
+    is_open(q);
+    answer(newest());
+    is_decided(q);
+    assert_false(is_failing());
+    end();
+}
+
+static void an_answer_forgives_failures(void **state)
+{
+    (void)state;
+    begin_up();
+    for (int round = 0; round < 5; round++) {
+        for (int i = 0; i < BREAKER_FAILURES - 1; i++) {
+            ask();
+            link_refused(newest()->link, REFUSAL_FINAL, "cancelled");
+            newest()->answered++;
+        }
+        ask();
+        answer(newest());
+    }
+    assert_false(is_failing());
+    end();
+}
+
+/* ---- R6: links come back ------------------------------------------------------------------------ */
+
+static void a_link_comes_back_less_and_less_often(void **state)
+{
+    int64_t last = 0;
+
+    (void)state;
+    begin(1);
+    for (int i = 0; i < 12; i++) {
+        const int64_t most = BACKOFF_MS << i < BACKOFF_MOST_MS ? BACKOFF_MS << i : BACKOFF_MOST_MS;
+        const size_t before = connection_count;
+        const int64_t begun = world.now;
+
+        link_down(newest()->link, "refused");
+        pass(most);
+        assert_int_equal(connection_count, before + 1);
+        last = newest()->since - begun;
+        assert_true(last >= most / 2);
+    }
+    assert_true(last >= BACKOFF_MOST_MS / 2);
+    assert_int_equal(lines, 2); /* that it cannot be reached, and that on_error decides */
+    end();
+}
+
+static void a_link_that_works_comes_back_soon_again(void **state)
+{
+    (void)state;
+    begin(1);
+    for (int i = 0; i < 4; i++) {
+        link_down(newest()->link, "refused");
+        pass(BACKOFF_MOST_MS);
+    }
+    link_up(newest()->link);
+    ask();
+    answer(newest());
+    const size_t before = connection_count;
+
+    link_down(newest()->link, "gone");
+    pass(BACKOFF_MS);
+    assert_int_equal(connection_count, before + 1);
+    end();
+}
+
+static void a_link_that_cannot_be_made_is_tried_again(void **state)
+{
+    (void)state;
+    begin_up();
+    nothing_opens = true;
+    link_down(newest()->link, "gone");
+    pass(500);
+    assert_int_equal(connection_count, 1);
+    nothing_opens = false;
+    pass(BACKOFF_MOST_MS);
+    assert_int_equal(connection_count, 2);
+    end();
+}
+
+static void a_link_that_cannot_send_is_lost(void **state)
+{
+    (void)state;
+    begin_up();
+    newest()->cannot_send = true;
+    const int q = ask();
+
+    has_failed(q);
+    pass(BACKOFF_MS);
+    link_up(newest()->link);
+    const int next = ask();
+
+    answer(newest());
+    is_decided(next);
+    end();
+}
+
+/* ---- the end ------------------------------------------------------------------------------------ */
+
+static void who_is_open_at_the_end_fails(void **state)
+{
+    (void)state;
+    begin_up();
+    for (int i = 0; i < BATCHES_ON_LINK + 2; i++)
+        ask();
+    end();
+    for (int i = 0; i < asked_count; i++)
+        has_failed(i);
+}
+
+static void without_a_lane_all_fail(void **state)
+{
+    struct turn none = { 0 };
+
+    (void)state;
+    begin_up();
+    asked[0] = (struct asked){ .question = { .done = done, .ctx = NULL } };
+    asked_count = 1;
+    remote_submit(&none, &asked[0].question);
+    remote_commit(&none);
+    has_failed(0);
+    asked[0].at = asked[0].done_at;
+    end();
+}
+
+static void let_something_happen(struct dice *dice)
+{
+    struct connection *c = &connections[dice_below(dice, (int64_t)connection_count)];
+    const bool waits = c->is_open && link_next(c->link);
+    const int64_t roll = dice_below(dice, 100);
+
+    if (roll < 40) {
+        for (int64_t n = roll < 30 ? 1 : dice_below(dice, 8); n > 0; n--)
+            submit();
+        remote_commit(&turn);
+    } else if (roll < 60) {
+        pass(dice_below(dice, 60));
+    } else if (roll < 70 && c->is_open && c->sent_count == 0) {
+        link_up(c->link);
+    } else if (roll < 85 && waits) {
+        answer(c);
+    } else if (roll < 95 && waits) {
+        c->answered++;
+        link_refused(c->link, (enum refusal)dice_below(dice, 3), "no");
+    } else if (c->is_open && (roll < 97 || c->sent_count > MOST_SENT - 8)) {
+        link_down(c->link, "gone");
+    }
+}
+
+/* Anything may happen at any time: end() says what holds. */
+static void whatever_happens_everybody_is_told_in_time(void **state)
+{
+    struct dice dice = dice_new();
+
+    (void)state;
+    for (int run = 0; run < scaled(300); run++) {
+        begin((size_t)(1 + dice_below(&dice, 3)));
+        while (asked_count < 400 && connection_count < MOST_CONNECTIONS - 4)
+            let_something_happen(&dice);
+        end();
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_question_is_answered),
+        cmocka_unit_test(a_question_without_an_answer_fails_at_its_deadline),
+        cmocka_unit_test(a_question_without_a_link_fails_at_its_deadline),
+        cmocka_unit_test(a_question_waits_for_the_link),
+        cmocka_unit_test(a_late_answer_finds_nobody),
+        cmocka_unit_test(those_of_a_batch_have_deadlines_of_their_own),
+        cmocka_unit_test(answers_that_are_here_are_not_late),
+        cmocka_unit_test(a_link_that_says_nothing_is_given_up),
+        cmocka_unit_test(a_turn_is_one_batch),
+        cmocka_unit_test(batches_go_without_waiting_for_earlier_ones),
+        cmocka_unit_test(what_waits_for_room_goes_in_one_batch),
+        cmocka_unit_test(a_large_turn_is_split),
+        cmocka_unit_test(several_links_share_the_work),
+        cmocka_unit_test(those_who_are_answered_may_ask_again_at_once),
+        cmocka_unit_test(those_who_have_failed_may_ask_again_at_once),
+        cmocka_unit_test(what_was_under_way_on_a_lost_link_fails),
+        cmocka_unit_test(what_was_undone_is_asked_again_once),
+        cmocka_unit_test(what_was_undone_is_asked_before_what_waits),
+        cmocka_unit_test(what_is_final_fails_and_the_next_is_answered),
+        cmocka_unit_test(what_will_not_be_done_here_is_done_elsewhere),
+        cmocka_unit_test(after_some_failures_nobody_waits),
+        cmocka_unit_test(one_a_second_is_asked_nevertheless),
+        cmocka_unit_test(a_new_link_is_tried_at_once),
+        cmocka_unit_test(an_answer_forgives_failures),
+        cmocka_unit_test(a_link_comes_back_less_and_less_often),
+        cmocka_unit_test(a_link_that_works_comes_back_soon_again),
+        cmocka_unit_test(a_link_that_cannot_be_made_is_tried_again),
+        cmocka_unit_test(a_link_that_cannot_send_is_lost),
+        cmocka_unit_test(who_is_open_at_the_end_fails),
+        cmocka_unit_test(without_a_lane_all_fail),
+        cmocka_unit_test(whatever_happens_everybody_is_told_in_time),
+    };
+
+    return cmocka_run_group_tests_name("remote", tests, NULL, NULL);
+}
