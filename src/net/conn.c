@@ -15,9 +15,12 @@
 
 enum {
     ROOM = 64 * 1024,
-    LOOK_MS = 250,      /* how often late ones are looked for */
-    KEEP_ALIVE_S = 60,  /* of TCP: finds peers that vanished */
-    TLS_HANDSHAKE = 22, /* the first byte of a record that begins a session */
+    LOOK_MS = 250,           /* how often late ones are looked for … */
+    HURRIED_LOOK_MS = 20,    /* … and in a hurry */
+    LINGER_MS = 1000,        /* how long the other side has to end as well … */
+    HURRIED_LINGER_MS = 100, /* … and in a hurry: more than a round trip */
+    KEEP_ALIVE_S = 60,       /* of TCP: finds peers that vanished */
+    TLS_HANDSHAKE = 22,      /* the first byte of a record that begins a session */
 };
 
 /* ---- the pool ---------------------------------------------------------------------------- */
@@ -50,6 +53,12 @@ weir_err conn_pool_init(struct conn_pool *p, uv_loop_t *uv)
     p->timer.data = p;
     uv_timer_start(&p->timer, look_for_late_ones, LOOK_MS, LOOK_MS);
     return WEIR_OK;
+}
+
+void conn_pool_hurry(struct conn_pool *p)
+{
+    p->is_hurried = true;
+    uv_timer_start(&p->timer, look_for_late_ones, HURRIED_LOOK_MS, HURRIED_LOOK_MS);
 }
 
 void conn_pool_close(struct conn_pool *p)
@@ -130,7 +139,7 @@ static void half_close(uv_shutdown_t *shutdown, int status)
     if (c->has_ended)
         conn_close(c);
     else
-        conn_expire_in(c, 1000); /* it has so long to end as well */
+        conn_expire_in(c, c->pool->is_hurried ? HURRIED_LINGER_MS : LINGER_MS);
 }
 
 static void close_politely(struct conn *c)
@@ -480,6 +489,7 @@ bool conn_accept(struct conn *c, struct conn_pool *pool, uv_stream_t *listener)
     buf_init(&c->sending, &allocator);
     buf_init(&c->unsent, &allocator);
     enter_pool(c, pool);
+    c->came = uv_now(pool->uv);
     conn_expire_in(c, pool->idle_timeout_ms);
     if (uv_accept(listener, &c->stream) != 0) {
         conn_close(c);

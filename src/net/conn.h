@@ -35,6 +35,7 @@ struct conn_pool {
     uv_timer_t timer;         /* looks for those that took too long */
     char *room;               /* what is read goes here first */
     struct buf plain, cipher; /* for a moment, while TLS is undone or done */
+    bool is_hurried;
 };
 
 struct conn {
@@ -47,10 +48,11 @@ struct conn {
     struct conn_pool *pool;
     struct conn *next, *previous;
     struct tls *tls;
-    struct buf rest;        /* of an unfinished request */
-    struct buf sending;     /* libuv has it */
-    struct buf unsent;      /* waits for that */
-    uint64_t deadline;      /* in ms of the loop's clock */
+    struct buf rest;    /* of an unfinished request */
+    struct buf sending; /* libuv has it */
+    struct buf unsent;  /* waits for that */
+    uint64_t came;      /* in ms of the loop's clock */
+    uint64_t deadline;
     unsigned char peer[16]; /* its address: IPv4 as ::ffff:a.b.c.d; zero for a Unix socket */
     bool is_local;          /* a Unix socket */
     bool has_sniffed;
@@ -66,6 +68,7 @@ struct conn {
 };
 
 WEIR_MUSTCHECK weir_err conn_pool_init(struct conn_pool *p, uv_loop_t *uv);
+void conn_pool_hurry(struct conn_pool *p); /* do not wait long for others to close theirs */
 void conn_pool_close(struct conn_pool *p); /* its handles, when all connections are closed */
 void conn_pool_done(struct conn_pool *p);  /* its memory, when the loop has ended */
 

@@ -249,20 +249,24 @@ static void give_up_waiting(uv_timer_t *timer)
         conn_close(c);
 }
 
-/* Those that have been served and ask for nothing now. A new connection is served once: it may have
- * waited in the queue, or be shaking hands. */
+/* Those that ask for nothing now. A new connection is served once: it may have waited in the queue,
+ * or be shaking hands. */
 static void end_idle_ones(uv_timer_t *timer)
 {
     struct loop *loop = timer->data;
+    const uint64_t now = uv_now(&loop->uv);
 
     for (struct conn *c = loop->conns.first; c; c = c->next) {
         struct session *s = (struct session *)c;
 
-        if (s->was_served && c->rest.len == 0)
+        if (c->rest.len > 0)
+            continue;
+        if (s->was_served || now - c->came >= DRAIN_SILENT_MS)
             session_end(s);
-        else if (!s->was_served)
-            conn_expire_in(c, DRAIN_SILENT_MS);
+        else
+            conn_expire_in(c, DRAIN_SILENT_MS - (int64_t)(now - c->came));
     }
+    end_turn(loop); /* the next one may be far */
     uv_timer_start(&loop->drain_deadline, give_up_waiting,
                    (uint64_t)loop->server->settings.drain_timeout_ms, 0);
 }
@@ -278,6 +282,7 @@ static void drain(uv_async_t *wake)
     loop->is_draining = true;
     for (size_t i = 0; i < loop->listener_count; i++)
         close_handle(&loop->listeners[i]);
+    conn_pool_hurry(&loop->conns); /* a successor may be waiting */
     uv_timer_start(&loop->drain_deadline, end_idle_ones, DRAIN_LINGER_MS, 0);
     loop_lost_one(loop); /* there may be none to wait for */
 }
