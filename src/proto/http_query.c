@@ -6,8 +6,11 @@
 static bool decode(char *at, size_t len, struct span *out)
 {
     const char *from = at, *end = at + len;
-    char *to = at;
+    char *to;
 
+    while (from < end && *from != '+' && *from != '%' && *from != '\0') /* most go on to the end */
+        from++;
+    to = at + (from - at);
     while (from < end) {
         char c = *from++;
 
