@@ -35,6 +35,12 @@ struct dir_ops {
      * promises nothing of its own; if it fails, so has every sync that would follow. */
     weir_err (*write_out)(struct file *f, uint64_t at, uint64_t len);
 
+    /* The file's first `len` bytes, which have been written, as memory that is shared with it: a
+     * store there is a write. Fails where such a store could find the disk full, as it would
+     * then end the process. */
+    weir_err (*map)(struct file *f, size_t len, void **out);
+    void (*unmap)(struct file *f, void *at, size_t len);
+
     weir_err (*rename)(struct dir *d, const char *from, const char *to);
     weir_err (*remove)(struct dir *d, const char *name);
     weir_err (*sync_dir)(struct dir *d);

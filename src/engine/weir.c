@@ -418,6 +418,7 @@ static weir_err check_group(weir *w, struct check *checks, const weir_request *r
     const int64_t now = clock_now(w);
     weir_err first = WEIR_OK;
 
+    turn.is_long = n > 1;
     for (size_t i = 0; i < n; i += MANY) {
         size_t some = n - i < MANY ? n - i : MANY;
         weir_err err;

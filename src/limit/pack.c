@@ -20,24 +20,21 @@ static struct packed pack_log(const struct sliding_window *s)
     return (struct packed){ { log_at(s, 0).start, newest.start, newest.count } };
 }
 
-struct packed state_pack(const struct state *s, weir_algorithm algorithm)
+void state_pack(const struct state *s, weir_algorithm algorithm, struct packed *out)
 {
-    if (algorithm == ALGORITHM_CELL)
-        return (struct packed){ { s->arrival.ms, s->arrival.ns } };
-    switch (algorithm) {
+    switch ((int)algorithm) {
+    case ALGORITHM_CELL:
     case WEIR_FIXED_WINDOW:
-        return (struct packed){ { s->fixed_window.start, s->fixed_window.count } };
-    case WEIR_SLIDING_COUNTER:
-        return (struct packed){ { s->sliding_counter.start, s->sliding_counter.current,
-                                  s->sliding_counter.previous } };
     case WEIR_TOKEN_BUCKET:
-    case WEIR_LEAKY_BUCKET:
-        return (struct packed){ { s->bucket.used, s->bucket.at } };
-    case WEIR_SLIDING_WINDOW:
-    case WEIR_DEFAULT_ALGORITHM:
+    case WEIR_LEAKY_BUCKET: /* two words each */
+        *out = (struct packed){ { s->words[0], s->words[1] } };
         break;
+    case WEIR_SLIDING_COUNTER:
+        *out = (struct packed){ { s->words[0], s->words[1], s->words[2] } };
+        break;
+    default:
+        *out = pack_log(&s->sliding_window);
     }
-    return pack_log(&s->sliding_window);
 }
 
 /* Entries before `first` go, entries from `newest` on go, and the newest is put. */

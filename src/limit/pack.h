@@ -13,7 +13,7 @@ struct packed {
     int64_t words[3];
 };
 
-struct packed state_pack(const struct state *s, weir_algorithm algorithm);
+void state_pack(const struct state *s, weir_algorithm algorithm, struct packed *out);
 
 /* Make the state what was packed; of a log, what was changed. False: out of memory, or words
  * that no state can have; the state is then as before. */

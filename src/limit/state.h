@@ -55,6 +55,10 @@ struct state {
         struct sliding_counter sliding_counter;
         struct bucket bucket;
         struct arrival arrival;
+        struct {
+            int64_t words[4];
+            uint64_t tag; /* for whoever keeps the state; a sliding window has no room for it */
+        };
     };
 };
 

@@ -6,9 +6,9 @@
  * disk made of the pages it could not write. Until that snapshot is on disk nothing is
  * answered as kept.
  *
- * The keeper is a thread that syncs every interval, writes zeros ahead, takes snapshots when
- * the journal has grown, and tries the way back once a second. While it takes a snapshot it goes
- * on with the first two. */
+ * The keeper is a thread that syncs every interval, maps the ring, writes zeros ahead, takes
+ * snapshots when the journal has grown, and tries the way back once a second. While it takes a
+ * snapshot it goes on with the first three. */
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -29,6 +29,8 @@ enum {
     REST_SHARE = 4, /* of a snapshot: so many times as long as a piece took */
     RETRY_MS = 1000,
     MOST_OLD_JOURNALS = 8,
+    LEAST_RING = 512,
+    MOST_RING = 1 << 20,
 };
 #define JOURNAL_LIMIT ((uint64_t)32 << 20) /* a smaller journal is not worth a snapshot */
 
@@ -102,14 +104,26 @@ static void enter_failed(struct file_store *s)
     say(s, line);
 }
 
+/* Not for those that ask little: it takes longer than a hundred writes. */
+static void map_if_worth_it(struct file_store *s)
+{
+    const uint64_t limit = s->options.journal_limit, size = limit / 8;
+
+    if (s->mode != SYNC_ALWAYS && journal_size(s->journal) >= limit / 512)
+        journal_map(s->journal, size < LEAST_RING  ? LEAST_RING
+                                : size > MOST_RING ? MOST_RING
+                                                   : (size_t)size);
+}
+
 /* Sync what is due, or have zeros ahead. */
 static weir_err tend_journal(struct file_store *s)
 {
     s->tended_at = monotonic_us();
+    map_if_worth_it(s);
     if (s->mode == SYNC_INTERVAL)
         return journal_sync(s->journal);
     return s->mode == SYNC_ALWAYS ? journal_prepare(s->journal, s->options.journal_limit / 8)
-                                  : WEIR_OK;
+                                  : journal_failure(s->journal);
 }
 
 /* The keeper waits so long, or until the store is closed. The lock is held. */
@@ -430,17 +444,64 @@ static void answer_unkept(struct file_store *s, struct question *q, bool is_judg
     q->done(q);
 }
 
+/* Append what the turn has in its sheaf; if it was overtaken, what has become of those keys. */
+static void empty_sheaf(struct file_store *s, struct turn *turn)
+{
+    uint64_t mark = 0;
+    const bool is_appended = journal_append_sheaf(s->journal, turn->sheaf, &mark);
+
+    for (struct question *q = turn->in_sheaf; q; q = q->next) {
+        if (q->mark != JOURNAL_IN_SHEAF)
+            continue;
+        if (is_appended)
+            q->mark = mark;
+        else
+            table_keep_again(s->table, q);
+        if (q->mark > turn->mark)
+            turn->mark = q->mark;
+    }
+    turn->in_sheaf = NULL;
+}
+
+static bool has_gathered(const struct turn *turn)
+{
+    return turn->sheaf && turn->sheaf->count > 0;
+}
+
+/* A sheaf is worth it from the second question on. What cannot go there comes after what has. */
+static struct sheaf *sheaf_for(struct file_store *s, struct turn *turn, const struct question *q)
+{
+    const bool fits = table_fits_sheaf(q);
+
+    if (has_gathered(turn) && (!fits || sheaf_is_full(turn->sheaf)))
+        empty_sheaf(s, turn);
+    if (!fits || (!turn->first && !turn->is_long))
+        return NULL;
+    if (!turn->sheaf)
+        turn->sheaf = sheaves_take(journal_sheaves(s->journal), turn);
+    if (turn->sheaf && !sheaf_is_open(turn->sheaf))
+        sheaf_open(turn->sheaf);
+    return turn->sheaf;
+}
+
 static void submit(struct store *store, struct turn *turn, struct question *q)
 {
     struct file_store *s = (struct file_store *)store;
+    struct sheaf *sheaf;
 
     q->is_unkept = false;
     if (s->state != RUNNING) {
         answer_unkept(s, q, false);
         return;
     }
-    table_judge(s->table, q);
-    if (q->mark > turn->mark)
+    sheaf = sheaf_for(s, turn, q);
+    if (sheaf)
+        table_judge_in(s->table, q, sheaf);
+    else
+        table_judge(s->table, q);
+    if (q->mark == JOURNAL_IN_SHEAF && !turn->in_sheaf)
+        turn->in_sheaf = q;
+    if (q->mark != JOURNAL_IN_SHEAF && q->mark > turn->mark)
         turn->mark = q->mark;
     q->next = NULL;
     if (turn->last)
@@ -454,8 +515,13 @@ static void commit(struct store *store, struct turn *turn)
 {
     struct file_store *s = (struct file_store *)store;
     struct question *q = turn->first, *next;
-    const bool is_kept = turn->mark == 0 || journal_commit(s->journal, turn->mark) == WEIR_OK;
+    bool is_kept;
 
+    if (has_gathered(turn))
+        empty_sheaf(s, turn);
+    if (turn->sheaf)
+        sheaf_leave(turn->sheaf);
+    is_kept = turn->mark == 0 || journal_commit(s->journal, turn->mark) == WEIR_OK;
     *turn = (struct turn){ 0 };
     if (!is_kept)
         enter_failed(s);

@@ -1,9 +1,12 @@
 /* journal.c - the write-ahead journal of the file store: the writing side.
  *
- * Records are appended to a buffer in memory while the shards of their keys are locked. A
- * commit takes the whole buffer, writes it as one batch and, if asked, syncs it; meanwhile
- * others append to the second buffer, and whoever is next takes that. So one write and one
- * sync serve every decision that arrived while the last ones ran. No lock is held over either.
+ * Records are appended to a buffer in memory, by sheaves or while the shards of their keys are
+ * locked. A commit takes the whole buffer, writes it as one batch and, if asked, syncs it;
+ * meanwhile others append to the second buffer, and whoever is next takes that. So one write and
+ * one sync serve every decision that arrived while the last ones ran. No lock is held over either.
+ *
+ * Where a commit need not sync, the batch is put into a ring of mapped memory instead, which is
+ * drained into the file by large writes. Syncs then run beside the commits.
  *
  * RULES (test_journal.c has a test by each name)
  *   J1  With sync always, no commit returns before the sync of its batch.
@@ -12,7 +15,8 @@
  *   J4  After a failed write or sync, nothing is written to that file again: the kernel may
  *       have dropped the pages it could not write, and a second sync would lie.
  *   J5  A journal is deleted only when a synced snapshot has a later epoch.
- *   J6  The next journal is made only when the last one is ended and synced. */
+ *   J6  The next journal is made only when the last one is ended and synced.
+ *   J7  What is in the ring stays there until it is in the file, or in a snapshot. */
 #include "store/journal.h"
 
 #include <errno.h>
@@ -24,6 +28,7 @@
 #include <time.h>
 
 #include "store/journal_format.h"
+#include "store/ring.h"
 
 enum {
     FIRST_ROOM = 1 << 16,
@@ -46,20 +51,26 @@ struct journal {
 
     pthread_mutex_t lock; /* of all below but the file's bytes, which belong to the busy one */
     pthread_cond_t idle;
-    atomic_bool busy;  /* a thread writes, or changes the file; set and cleared with the lock */
-    unsigned came;     /* commits since the last batch was taken */
-    unsigned expected; /* … and how many are likely to */
+    atomic_bool busy; /* a thread writes, or changes the file; set and cleared with the lock */
+    atomic_bool is_draining; /* a thread writes what is in the ring, while others put more there */
+    bool is_syncing;         /* a thread syncs, while others put and drain */
+    unsigned came;           /* commits since the last batch was taken */
+    unsigned expected;       /* … and how many are likely to */
     weir_err failed;
     bool is_unconfirmed; /* begun after a failure, and not yet under a snapshot */
     struct file *file;   /* NULL before the first epoch, and after a failure to make one */
     uint64_t epoch, salt;
-    uint64_t end;      /* of what is written */
+    struct ring *ring; /* NULL: batches are written to the file at once */
+    bool is_unmappable;
+    uint64_t end;      /* of what is written, or in the ring */
+    uint64_t drained;  /* of what is written */
     uint64_t prepared; /* of what was written ahead */
     bool is_tight;     /* there is no room to write ahead */
     struct batch batch, spare;
-    uint64_t appended, written, synced; /* records, of all epochs */
-    uint64_t lost_after, lost_upto;     /* marks of a failed epoch that were never durable */
+    uint64_t appended, written, filed, synced; /* records, of all epochs; filed: in the file */
+    uint64_t lost_after, lost_upto;            /* marks of a failed epoch that were never durable */
     struct journal_counts counts;
+    struct sheaves *sheaves;
 };
 
 weir_err journal_new(struct journal **out, struct dir *dir, enum sync_mode mode,
@@ -70,6 +81,11 @@ weir_err journal_new(struct journal **out, struct dir *dir, enum sync_mode mode,
 
     if (!j)
         return WEIR_ENOMEM;
+    j->sheaves = sheaves_new(allocator);
+    if (!j->sheaves) {
+        alloc_free(allocator, j);
+        return WEIR_ENOMEM;
+    }
     j->dir = dir;
     j->allocator = *allocator;
     j->mode = mode;
@@ -91,8 +107,10 @@ void journal_free(struct journal *j)
     if (!j)
         return;
     allocator = j->allocator;
+    ring_close(j->ring);
     if (j->file)
         j->dir->ops->close(j->file);
+    sheaves_free(j->sheaves);
     alloc_free(&allocator, j->batch.bytes);
     alloc_free(&allocator, j->spare.bytes);
     pthread_cond_destroy(&j->idle);
@@ -122,23 +140,46 @@ static bool make_room(struct journal *j, size_t more)
     return true;
 }
 
-uint64_t journal_append(struct journal *j, const struct record *records, size_t n)
+/* The lock is held. */
+static uint64_t append(struct journal *j, const struct record *records, size_t n)
 {
     const size_t size = n * sizeof *records;
+
+    if (!j->failed && !make_room(j, size))
+        j->failed = WEIR_ENOMEM;
+    if (j->failed)
+        return JOURNAL_LOST;
+    memcpy(j->batch.bytes + j->batch.len, records, size);
+    j->batch.len += size;
+    return j->appended += n;
+}
+
+uint64_t journal_append(struct journal *j, const struct record *records, size_t n)
+{
     uint64_t mark;
 
     pthread_mutex_lock(&j->lock);
-    if (!j->failed && !make_room(j, size))
-        j->failed = WEIR_ENOMEM;
-    if (j->failed) {
-        mark = JOURNAL_LOST;
-    } else {
-        memcpy(j->batch.bytes + j->batch.len, records, size);
-        j->batch.len += size;
-        mark = j->appended += n;
-    }
+    mark = append(j, records, n);
     pthread_mutex_unlock(&j->lock);
     return mark;
+}
+
+struct sheaves *journal_sheaves(struct journal *j)
+{
+    return j->sheaves;
+}
+
+bool journal_append_sheaf(struct journal *j, struct sheaf *sheaf, uint64_t *mark)
+{
+    bool is_overtaken;
+
+    pthread_mutex_lock(&j->lock);
+    is_overtaken = atomic_load_explicit(&sheaf->is_overtaken, memory_order_relaxed);
+    if (!is_overtaken)
+        *mark = append(j, sheaf->records, sheaf->count);
+    sheaf_close(sheaf);
+    pthread_mutex_unlock(&j->lock);
+    return !is_overtaken;
 }
 
 /* ---- writing --------------------------------------------------------------------------- */
@@ -156,8 +197,14 @@ static void seal(struct batch *b, uint64_t number, uint64_t synced, uint64_t sal
     memcpy(b->bytes, &h, sizeof h);
 }
 
-/* Write all that is appended, as the one thread that does. The lock is held before and after,
- * not while the disk works. */
+static void note_failure(struct journal *j, weir_err err)
+{
+    j->failed = err;
+    j->counts.failures++;
+}
+
+/* Write all that is appended, and what is in the ring before it, as the one thread that does. The
+ * lock is held before and after, not while the disk works. */
 static void write_batch(struct journal *j, bool sync)
 {
     struct batch taken = j->batch;
@@ -170,7 +217,9 @@ static void write_batch(struct journal *j, bool sync)
     j->batch.len = 0;
     j->spare = (struct batch){ 0 };
     pthread_mutex_unlock(&j->lock);
-    if (has_records) {
+    if (j->drained < at)
+        err = ring_drain(j->ring, j->file, j->drained, at);
+    if (!err && has_records) {
         seal(&taken, number, synced, j->salt);
         err = j->dir->ops->write(j->file, at, taken.bytes, taken.len);
     }
@@ -180,18 +229,93 @@ static void write_batch(struct journal *j, bool sync)
     j->counts.batches += has_records;
     j->counts.syncs += sync;
     if (err) {
-        j->failed = err;
-        j->counts.failures++;
+        note_failure(j, err);
     } else {
         if (has_records)
             j->end = at + taken.len;
-        j->written = upto;
+        j->drained = j->end;
+        j->written = j->filed = upto;
         if (sync)
             j->synced = upto;
     }
     j->spare = taken;
     j->busy = false;
     pthread_cond_broadcast(&j->idle);
+}
+
+/* Wait until no other thread has to do with the file. The lock is held. */
+static void wait_idle(struct journal *j)
+{
+    while (j->busy || j->is_draining || j->is_syncing)
+        pthread_cond_wait(&j->idle, &j->lock);
+}
+
+/* ---- the ring -------------------------------------------------------------------------- */
+
+/* Under a new snapshot's journal the ring may still have what only the last one knows (J7). */
+static bool has_ring(const struct journal *j)
+{
+    return j->ring && !j->is_unconfirmed;
+}
+
+/* Put all that is appended into the ring. The lock is held, and nobody is busy. False: there is
+ * no room. */
+static bool put_batch(struct journal *j)
+{
+    struct batch *b = &j->batch;
+
+    if (j->end + b->len > j->drained + ring_size(j->ring))
+        return false;
+    seal(b, j->written, j->synced, j->salt);
+    ring_put(j->ring, j->end, b->bytes, b->len);
+    j->end += b->len;
+    j->written = j->appended;
+    j->counts.batches++;
+    b->len = 0;
+    return true;
+}
+
+/* When it is half full, write what is in the ring while others put more there. Always to the end
+ * of a batch, so that a reader finds every batch whole in the one or the other. The lock is held
+ * before and after. */
+static void drain_if_due(struct journal *j)
+{
+    const uint64_t upto = j->end, records = j->written;
+    weir_err err;
+
+    if (j->failed || j->is_draining || upto - j->drained <= ring_size(j->ring) / 2)
+        return;
+    j->is_draining = true;
+    pthread_mutex_unlock(&j->lock);
+    err = ring_drain(j->ring, j->file, j->drained, upto);
+    pthread_mutex_lock(&j->lock);
+    if (err) {
+        note_failure(j, err);
+    } else {
+        j->drained = upto;
+        j->filed = records;
+    }
+    j->is_draining = false;
+    pthread_cond_broadcast(&j->idle);
+}
+
+void journal_map(struct journal *j, size_t size)
+{
+    struct ring *ring = NULL;
+    bool is_wanted;
+
+    pthread_mutex_lock(&j->lock);
+    is_wanted = j->mode != SYNC_ALWAYS && !j->ring && !j->is_unmappable && !j->failed;
+    pthread_mutex_unlock(&j->lock);
+    if (!is_wanted)
+        return;
+    if (ring_open(&ring, j->dir, size, &j->allocator))
+        ring = NULL;
+    pthread_mutex_lock(&j->lock);
+    wait_idle(j);
+    j->ring = ring;
+    j->is_unmappable = !ring;
+    pthread_mutex_unlock(&j->lock);
 }
 
 static uint64_t durable(const struct journal *j)
@@ -205,16 +329,22 @@ static bool is_lost(const struct journal *j, uint64_t mark)
            (mark > j->lost_after && (mark <= j->lost_upto || j->is_unconfirmed));
 }
 
+static bool is_writing(struct journal *j)
+{
+    return atomic_load_explicit(&j->busy, memory_order_acquire) ||
+           atomic_load_explicit(&j->is_draining, memory_order_acquire);
+}
+
 /* Wait for the thread that writes. The lock is held. */
 static void wait_for_other(struct journal *j)
 {
     if (j->mode != SYNC_ALWAYS) {
         pthread_mutex_unlock(&j->lock);
-        for (int i = 0; i < SPINS && atomic_load_explicit(&j->busy, memory_order_acquire); i++)
+        for (int i = 0; i < SPINS && is_writing(j); i++)
             sched_yield();
         pthread_mutex_lock(&j->lock);
     }
-    if (j->busy)
+    if (is_writing(j))
         pthread_cond_wait(&j->idle, &j->lock);
 }
 
@@ -253,6 +383,21 @@ static void sync_group(struct journal *j)
     j->expected = served + j->came;
 }
 
+/* Have all that is appended written, or wait for who does. The lock is held. */
+static void write_some(struct journal *j)
+{
+    if (j->busy)
+        wait_for_other(j);
+    else if (!has_ring(j))
+        write_batch(j, false);
+    else if (put_batch(j))
+        drain_if_due(j);
+    else if (j->is_draining)
+        wait_for_other(j);
+    else
+        write_batch(j, false); /* the ring is full, or the batch larger */
+}
+
 weir_err journal_commit(struct journal *j, uint64_t mark)
 {
     weir_err err;
@@ -260,23 +405,36 @@ weir_err journal_commit(struct journal *j, uint64_t mark)
     pthread_mutex_lock(&j->lock);
     j->came++;
     while (!j->failed && !is_lost(j, mark) && durable(j) < mark) {
-        if (j->busy)
+        if (j->mode != SYNC_ALWAYS)
+            write_some(j);
+        else if (j->busy)
             wait_for_other(j);
-        else if (j->mode == SYNC_ALWAYS)
-            sync_group(j);
         else
-            write_batch(j, false);
+            sync_group(j);
     }
     err = !is_lost(j, mark) && durable(j) >= mark ? WEIR_OK : WEIR_EIO;
     pthread_mutex_unlock(&j->lock);
     return err;
 }
 
-/* Wait until no other thread writes. The lock is held. */
-static void wait_idle(struct journal *j)
+/* Sync what is in the file, while others write more of it. Only one thread at a time does: an
+ * error is told once, and to one. */
+static void sync_beside(struct journal *j)
 {
-    while (j->busy)
-        pthread_cond_wait(&j->idle, &j->lock);
+    const uint64_t upto = j->filed;
+    weir_err err;
+
+    j->is_syncing = true;
+    pthread_mutex_unlock(&j->lock);
+    err = j->dir->ops->sync(j->file);
+    pthread_mutex_lock(&j->lock);
+    j->counts.syncs++;
+    if (err)
+        note_failure(j, err);
+    else
+        j->synced = upto;
+    j->is_syncing = false;
+    pthread_cond_broadcast(&j->idle);
 }
 
 weir_err journal_sync(struct journal *j)
@@ -285,8 +443,11 @@ weir_err journal_sync(struct journal *j)
 
     pthread_mutex_lock(&j->lock);
     wait_idle(j);
-    if (!j->failed && j->synced < j->appended)
-        write_batch(j, true);
+    if (!j->failed && j->synced < j->appended) {
+        write_batch(j, j->mode == SYNC_ALWAYS);
+        if (!j->failed && j->mode != SYNC_ALWAYS)
+            sync_beside(j);
+    }
     err = j->failed;
     pthread_mutex_unlock(&j->lock);
     return err;
@@ -314,8 +475,7 @@ static bool prepare_piece(struct journal *j, uint64_t ahead)
     }
     pthread_mutex_lock(&j->lock);
     if (err) {
-        j->failed = err;
-        j->counts.failures++;
+        note_failure(j, err);
     } else if (!j->is_tight) {
         j->prepared = at + len;
     }
@@ -408,19 +568,20 @@ weir_err journal_begin(struct journal *j, uint64_t epoch)
     bool has_failed;
     weir_err err = WEIR_OK;
 
+    if (j->mode != SYNC_ALWAYS && j->file && !j->is_unconfirmed)
+        err = journal_sync(j); /* most of it, while commits go on; a failure is the journal's */
+    err = WEIR_OK;
     pthread_mutex_lock(&j->lock);
     wait_idle(j);
-    if (!j->failed && !j->is_unconfirmed && j->file) {
+    if (!j->failed && !j->is_unconfirmed && j->file)
         write_batch(j, true);
-        wait_idle(j); /* another thread may have been quicker */
-    }
     j->busy = true; /* what is appended from here on goes to the new file */
     has_failed = j->failed || j->is_unconfirmed;
     if (has_failed) {
         if (j->lost_upto == 0) /* marks of the time between two failures are long settled */
             j->lost_after = durable(j);
         j->lost_upto = j->appended;
-        j->written = j->synced = j->appended;
+        j->written = j->filed = j->synced = j->appended;
         j->batch.len = 0;
     }
     pthread_mutex_unlock(&j->lock);
@@ -432,15 +593,14 @@ weir_err journal_begin(struct journal *j, uint64_t epoch)
 
     pthread_mutex_lock(&j->lock);
     if (err) {
-        j->failed = err;
-        j->counts.failures++;
+        note_failure(j, err);
     } else {
         if (j->file)
             j->dir->ops->close(j->file);
         j->file = file;
         j->epoch = epoch;
         j->salt = salt;
-        j->end = j->prepared = sizeof(struct journal_header);
+        j->end = j->drained = j->prepared = sizeof(struct journal_header);
         j->is_tight = false;
         j->failed = WEIR_OK;
         j->is_unconfirmed = has_failed;
@@ -463,6 +623,16 @@ weir_err journal_finish(struct journal *j)
     weir_err err = journal_sync(j);
 
     return err || !j->file ? err : end_file(j);
+}
+
+weir_err journal_failure(struct journal *j)
+{
+    weir_err err;
+
+    pthread_mutex_lock(&j->lock);
+    err = j->failed;
+    pthread_mutex_unlock(&j->lock);
+    return err;
 }
 
 uint64_t journal_size(struct journal *j)

@@ -5,6 +5,7 @@
 #include "base/dir.h"
 #include "store/damage.h"
 #include "store/record.h"
+#include "store/sheaf.h"
 
 /* When a decision may be answered. */
 enum sync_mode {
@@ -35,6 +36,12 @@ void journal_confirm(struct journal *j);
  * by the commit. Returns the mark to commit. Called with the shards of the keys locked. */
 uint64_t journal_append(struct journal *j, const struct record *records, size_t n);
 
+/* The sheaves that turns gather their records in; see sheaf.h. */
+struct sheaves *journal_sheaves(struct journal *j);
+
+/* Append what the sheaf has, and close it. False: it was overtaken, and nothing is appended. */
+WEIR_MUSTCHECK bool journal_append_sheaf(struct journal *j, struct sheaf *sheaf, uint64_t *mark);
+
 /* Return when everything up to the mark is as durable as the mode asks. One thread writes for
  * all that wait. WEIR_EIO: it is not, and never will be in this epoch. */
 WEIR_MUSTCHECK weir_err journal_commit(struct journal *j, uint64_t mark);
@@ -42,9 +49,15 @@ WEIR_MUSTCHECK weir_err journal_commit(struct journal *j, uint64_t mark);
 /* Sync what was written. */
 WEIR_MUSTCHECK weir_err journal_sync(struct journal *j);
 
+weir_err journal_failure(struct journal *j); /* WEIR_OK: there was none since it was begun */
+
 /* Have `ahead` bytes of zeros written behind the end, so that only one sync in many has to
  * change the file's size as well. */
 WEIR_MUSTCHECK weir_err journal_prepare(struct journal *j, uint64_t ahead);
+
+/* From now on have the end of the journal in mapped memory of this size, if that can be: a commit
+ * then calls the system only when much has come together. Not with SYNC_ALWAYS. */
+void journal_map(struct journal *j, size_t size);
 
 /* Write, sync and mark the end. */
 WEIR_MUSTCHECK weir_err journal_finish(struct journal *j);
@@ -77,6 +90,7 @@ struct journal_reading {
     bool restarted; /* began after a failure: counts only under a snapshot of its epoch */
     uint64_t epoch;
     uint64_t good;        /* bytes that are whole */
+    uint64_t written;     /* how many of them the file itself has; the rest is in the ring */
     uint64_t torn;        /* bytes that are not, up to the last that is not zero */
     uint64_t records;     /* replayed */
     struct damage damage; /* JOURNAL_BAD */

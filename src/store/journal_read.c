@@ -3,22 +3,26 @@
  * RECOVERY reads batches until one is short, fails its checksum or has another number than
  * the one before it promised, and ends the journal there. Each batch says how many records
  * were synced when it was written: if a later valid batch says that the bad one had been,
- * this is damage and not a torn tail, and nothing of it is trusted. */
+ * this is damage and not a torn tail, and nothing of it is trusted.
+ *
+ * Where the file ends the ring may go on: a batch there verifies with the same salt, and has the
+ * number that comes next. What else is in the ring is older, or of another journal. */
 #include <errno.h>
 #include <string.h>
 
 #include "base/diag.h"
 #include "store/journal.h"
 #include "store/journal_format.h"
+#include "store/ring.h"
 
 #define HINT ". `weir store check` tells more, and `weir store repair` keeps all that verifies"
 
 enum { PIECE = 1 << 20 };
 
-/* A file of which a part is in memory. */
+/* A file of which a part is in memory, or all that the ring has. */
 struct image {
     struct dir *dir;
-    struct file *file;
+    struct file *file; /* NULL: the ring's */
     weir_allocator allocator;
     uint64_t size;
     char *bytes;
@@ -176,10 +180,9 @@ static bool skip_damage(struct image *f, uint64_t salt, uint64_t *number,
          at += JOURNAL_STEP) {
         const struct batch_header *batch = batch_at(f, at, salt);
 
-        if (batch) {
+        if (batch && batch->number >= *number) { /* the ring has older ones too */
             out->damage.bytes += at - from;
-            if (batch->number > *number)
-                out->damage.missing += batch->number - *number;
+            out->damage.missing += batch->number - *number;
             out->good = at;
             *number = batch->number;
             return true;
@@ -189,44 +192,78 @@ static bool skip_damage(struct image *f, uint64_t salt, uint64_t *number,
     return false;
 }
 
-static weir_err read_image(struct image *f, const char *name, const unsigned char secret_id[16],
-                           uint64_t base, bool salvage, const struct replay *replay,
-                           struct journal_reading *out, weir_diag *diag)
+/* What is read, and with what. */
+struct source {
+    struct dir *dir;
+    const char *name;
+    const unsigned char *secret_id;
+    uint64_t base;
+    bool salvage;
+    const weir_allocator *allocator;
+    struct replay replay;
+};
+
+/* Replay from out->good on, and look whether what follows had been synced. */
+static weir_err replay_image(const struct source *from, struct image *f, uint64_t salt,
+                             uint64_t *number, struct journal_reading *out, weir_diag *diag)
+{
+    weir_err err = replay_batches(f, from->name, salt, &from->replay, number, out, diag);
+
+    if (err || !was_synced(f, out->good, *number, salt))
+        return err;
+    out->damage.at = out->good;
+    diag_set(diag, "%s is damaged at byte %llu: what is there had been synced%s", from->name,
+             (unsigned long long)out->good, HINT);
+    while (from->salvage && !err && skip_damage(f, salt, number, out))
+        err = replay_batches(f, from->name, salt, &from->replay, number, out, diag);
+    out->end = JOURNAL_BAD;
+    return err;
+}
+
+static weir_err replay_ring(const struct source *from, uint64_t salt, uint64_t *number,
+                            struct journal_reading *out, weir_diag *diag)
+{
+    struct image ring = { .from = out->good };
+    weir_err err = ring_read(from->dir, out->good, from->allocator, &ring.bytes, &ring.len);
+
+    if (err)
+        return diag_fail(diag, err, "cannot read %s/%s: %s", from->dir->path, RING_NAME,
+                         err == WEIR_ENOMEM ? weir_err_text(err) : strerror(from->dir->why));
+    ring.size = ring.from + ring.len;
+    err = replay_image(from, &ring, salt, number, out, diag);
+    alloc_free(from->allocator, ring.bytes);
+    return err;
+}
+
+static weir_err read_image(const struct source *from, struct image *f, struct journal_reading *out,
+                           weir_diag *diag)
 {
     struct journal_header header;
     uint64_t number;
     weir_err err;
 
-    out->end = read_header(f, name, secret_id, &header, diag);
+    out->end = read_header(f, from->name, from->secret_id, &header, diag);
     out->torn = used_size(f, 0);
     if (out->end == JOURNAL_EMPTY && out->torn > sizeof header) { /* it was used, so it had one */
         out->end = JOURNAL_BAD;
         out->damage = (struct damage){ .bytes = out->torn };
-        diag_set(diag, "%s is damaged: its header does not verify%s", name, HINT);
+        diag_set(diag, "%s is damaged: its header does not verify%s", from->name, HINT);
     }
     if (out->end != JOURNAL_WHOLE)
         return WEIR_OK;
     out->epoch = header.epoch;
     out->restarted = header.restarted;
-    out->good = sizeof header;
-    if (out->restarted && out->epoch != base)
+    out->good = out->written = sizeof header;
+    if (out->restarted && out->epoch != from->base)
         return WEIR_OK;
     number = header.first;
-    err = replay_batches(f, name, header.salt, replay, &number, out, diag);
-    if (err)
-        return err;
-    out->torn = used_size(f, out->good) - out->good;
-    if (was_synced(f, out->good, number, header.salt)) {
-        out->end = JOURNAL_BAD;
-        out->damage.at = out->good;
-        diag_set(diag, "%s is damaged at byte %llu: what is there had been synced%s", name,
-                 (unsigned long long)out->good, HINT);
-        while (salvage && !err && skip_damage(f, header.salt, &number, out))
-            err = replay_batches(f, name, header.salt, replay, &number, out, diag);
-        out->end = JOURNAL_BAD;
-    } else if (out->torn > 0) {
+    err = replay_image(from, f, header.salt, &number, out, diag);
+    out->written = out->good;
+    if (!err && !f->err && out->end == JOURNAL_WHOLE)
+        err = replay_ring(from, header.salt, &number, out, diag);
+    out->torn = out->good < f->size ? used_size(f, out->good) - out->good : 0;
+    if (out->end != JOURNAL_BAD && out->torn > 0)
         out->end = JOURNAL_TORN;
-    }
     return err;
 }
 
@@ -235,13 +272,15 @@ weir_err journal_read(struct dir *dir, const char *name, const unsigned char sec
                       bool (*each)(void *ctx, const struct record *r), void *ctx,
                       struct journal_reading *out, weir_diag *diag)
 {
-    const struct replay replay = { each, ctx };
+    const struct source from = {
+        dir, name, secret_id, base, salvage, allocator, { each, ctx },
+    };
     struct image f = { .dir = dir, .allocator = *allocator };
     weir_err err = open_image(&f, name, diag);
 
     *out = (struct journal_reading){ .end = JOURNAL_EMPTY };
     if (!err)
-        err = read_image(&f, name, secret_id, base, salvage, &replay, out, diag);
+        err = read_image(&from, &f, out, diag);
     if (!err && f.err)
         err = diag_fail(diag, f.err, "cannot read %s/%s: %s", dir->path, name,
                         f.err == WEIR_ENOMEM ? weir_err_text(f.err) : strerror(dir->why));

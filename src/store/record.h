@@ -11,7 +11,12 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "files are written as 
 
 struct record {
     struct key key;
-    uint64_t expires : 48, algorithm : 4, level : 4, unused : 8;
+    union {
+        struct {
+            uint64_t expires : 48, algorithm : 4, level : 4, unused : 8;
+        };
+        uint64_t stamp; /* all of it, as in the cell */
+    };
     struct packed packed;
 };
 

@@ -15,6 +15,7 @@
 #include "base/buf.h"
 #include "base/diag.h"
 #include "store/replay.h"
+#include "store/ring.h"
 
 /* The epochs of the journals that are there, ascending. */
 static const uint64_t *epochs_in(const struct buf *found, size_t *count)
@@ -49,22 +50,6 @@ static weir_err find_journals(struct dir *dir, struct buf *found)
     return err;
 }
 
-/* Make what was read of the last journal all there is of it, on disk too. */
-static weir_err settle(struct dir *dir, const char *name, uint64_t good, weir_diag *diag)
-{
-    struct file *f;
-    weir_err err = dir->ops->open(dir, name, &f);
-
-    if (!err) {
-        err = dir->ops->truncate(f, good);
-        if (!err)
-            err = dir->ops->sync(f);
-        dir->ops->close(f);
-    }
-    return err ? diag_fail(diag, err, "cannot sync %s/%s: %s", dir->path, name, strerror(dir->why))
-               : WEIR_OK;
-}
-
 struct run {
     struct dir *dir;
     const struct restoring *to;
@@ -73,9 +58,43 @@ struct run {
     const weir_allocator *allocator;
     struct recovery *out;
     weir_diag *diag;
-    uint64_t last_epoch, last_good; /* of the last journal that was replayed */
-    bool is_torn;                   /* its end is */
+    uint64_t last_epoch, last_written, last_good; /* of the last journal that was replayed */
+    bool is_torn;                                 /* its end is */
 };
+
+/* Write what the ring has of the last journal to its file. */
+static weir_err write_rest(struct dir *dir, struct file *f, uint64_t from, uint64_t upto,
+                           const weir_allocator *allocator)
+{
+    char *bytes;
+    size_t size;
+    weir_err err = ring_read(dir, from, allocator, &bytes, &size);
+
+    if (!err)
+        err = dir->ops->write(f, from, bytes, upto - from);
+    alloc_free(allocator, bytes);
+    return err;
+}
+
+/* Make what was read of the last journal all there is of it, on disk too. */
+static weir_err settle(struct run *run, const char *name)
+{
+    struct dir *dir = run->dir;
+    struct file *f;
+    weir_err err = dir->ops->open(dir, name, &f);
+
+    if (!err) {
+        err = dir->ops->truncate(f, run->last_written);
+        if (!err && run->last_good > run->last_written)
+            err = write_rest(dir, f, run->last_written, run->last_good, run->allocator);
+        if (!err)
+            err = dir->ops->sync(f);
+        dir->ops->close(f);
+    }
+    return err ? diag_fail(run->diag, err, "cannot sync %s/%s: %s", dir->path, name,
+                           err == WEIR_ENOMEM ? weir_err_text(err) : strerror(dir->why))
+               : WEIR_OK;
+}
 
 static void note_damage(struct run *run, const char *file, const char *what, struct damage extent)
 {
@@ -149,6 +168,7 @@ static weir_err replay(struct run *run, uint64_t epoch, bool is_followed, bool *
     run->out->journal_bytes += reading.good;
     run->out->records += reading.records;
     run->last_epoch = epoch;
+    run->last_written = reading.written;
     run->last_good = reading.good;
     run->is_torn = reading.end == JOURNAL_TORN;
     if (run->is_torn)
@@ -205,7 +225,7 @@ static weir_err tidy_up(struct run *run, const uint64_t *epochs, size_t count)
 
     if (run->last_epoch) {
         journal_name(run->last_epoch, name);
-        err = settle(dir, name, run->last_good, run->diag);
+        err = settle(run, name);
     }
     if (!err)
         err = sync_names(run); /* the snapshot's, before what it replaces is removed */
@@ -248,7 +268,7 @@ weir_err recovery_run(struct dir *dir, const struct restoring *to,
                       const unsigned char secret_id[16], enum recovery_how how,
                       const weir_allocator *allocator, struct recovery *out, weir_diag *diag)
 {
-    struct run run = { dir, to, secret_id, how, allocator, out, diag, 0, 0, false };
+    struct run run = { dir, to, secret_id, how, allocator, out, diag, 0, 0, 0, false };
     struct buf found;
     weir_err err;
 

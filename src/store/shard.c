@@ -48,7 +48,9 @@ static struct cell *cells_of(const struct shard *s)
 
 void shard_init(struct shard *s, struct cell *cells, uint32_t homes, uint32_t skip_bits)
 {
-    *s = (struct shard){ .skip_bits = skip_bits, .soonest = INT64_MAX, .purge_at = homes / 4 * 3 };
+    *s = (struct shard){ .skip_bits = (uint8_t)skip_bits,
+                         .soonest = INT64_MAX,
+                         .purge_at = homes / 4 * 3 };
     atomic_init(&s->cells, cells);
     atomic_init(&s->homes, homes);
     pthread_mutex_init(&s->lock, NULL);
@@ -126,6 +128,8 @@ size_t shard_erase(struct shard *s, uint32_t at, const weir_allocator *allocator
     size_t beside = state_beside(&c->state, c->algorithm);
     uint32_t next = at + 1;
 
+    if (cell_tag(c) > s->dropped_tag)
+        s->dropped_tag = cell_tag(c);
     state_done(&c->state, c->algorithm, allocator);
     s->levels[c->level]--;
     s->count--;

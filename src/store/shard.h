@@ -17,7 +17,12 @@ enum { SHARD_LEVELS = 16 }; /* how much is consumed, in steps; the last is "noth
 /* One key: a cache line. */
 struct cell {
     struct key key; /* all zero: empty */
-    uint64_t expires : 48, algorithm : 4, level : 4, unused : 8;
+    union {
+        struct {
+            uint64_t expires : 48, algorithm : 4, level : 4, unused : 8;
+        };
+        uint64_t stamp; /* all of it, as in a record */
+    };
     struct state state;
 };
 
@@ -28,14 +33,17 @@ struct shard {
     _Atomic(struct cell *) cells;
     _Atomic uint32_t homes; /* cells that keys hash to */
     uint32_t count;         /* keys */
-    uint32_t skip_bits;     /* of a key, the same in the whole shard */
+    uint32_t purge_at;      /* keys; looking for expired ones is worth it from here on */
+    uint8_t skip_bits;      /* of a key, the same in the whole shard */
     bool lives_apart;       /* has outgrown its slice of the table's memory */
 
     alignas(64) int64_t soonest; /* no cell expires before */
     int64_t evicted, expired;
-    uint32_t purge_at; /* keys; looking for expired ones is worth it from here on */
+    uint64_t dropped_tag; /* the largest of a cell that is gone */
     uint16_t levels[SHARD_LEVELS];
 };
+
+_Static_assert(sizeof(struct shard) == 128, "a shard is two cache lines");
 
 /* What a shard let go. */
 struct shard_dropped {
@@ -48,6 +56,12 @@ struct shard_dropped {
 static inline uint32_t shard_cells(uint32_t homes)
 {
     return homes + (homes / 8 < 224 ? homes / 8 + 32 : 256) + 1;
+}
+
+/* The ticket of the sheaf that has the last record of a key; 0: none has. */
+static inline uint64_t cell_tag(const struct cell *c)
+{
+    return c->algorithm == WEIR_SLIDING_WINDOW ? 0 : c->state.tag;
 }
 
 /* `cells` are zeroed. */

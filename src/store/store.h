@@ -44,6 +44,9 @@ struct turn {
     struct question *first, *last; /* submitted, not yet done */
     uint64_t mark;                 /* what the commit must reach */
     struct lane *lane;             /* of a remote store: this thread's way to it */
+    bool is_long;                  /* more than one question will come; need not be said */
+    struct sheaf *sheaf;           /* the file store's, to gather records in */
+    struct question *in_sheaf;     /* the first that may have its record there */
 };
 
 struct store_options {

@@ -78,6 +78,7 @@ size_t table_shards(const struct table *t)
 void table_keep_journal(struct table *t, struct journal *journal)
 {
     t->journal = journal;
+    t->sheaves = journal_sheaves(journal);
 }
 
 void table_free(struct table *t)
@@ -228,15 +229,25 @@ static weir_err prepare(struct table *t, struct shard *s, const struct charge *c
 
 /* ---- keeping ------------------------------------------------------------------------- */
 
-struct record table_record(const struct cell *cell)
+void table_record(const struct cell *cell, struct record *out)
 {
-    return (struct record){
-        .key = cell->key,
-        .expires = cell->expires,
-        .algorithm = cell->algorithm,
-        .level = cell->level,
-        .packed = state_pack(&cell->state, cell->algorithm),
-    };
+    out->key = cell->key;
+    out->stamp = cell->stamp;
+    state_pack(&cell->state, cell->algorithm, &out->packed);
+}
+
+/* H1, and H3 for a key that may have been dropped: its last record must not come after the one
+ * that follows now. */
+static void overtake(const struct table *t, const struct shard *s, struct cell *cell,
+                     const struct sheaf *sheaf)
+{
+    const uint64_t tag = cell ? cell_tag(cell) : 0, before = tag ? tag : s->dropped_tag;
+    const uint64_t own = sheaf ? atomic_load_explicit(&sheaf->ticket, memory_order_relaxed) : 0;
+
+    if (before >= sheaves_settled(t->sheaves, sheaf) && before != own)
+        sheaves_overtake(t->sheaves, sheaf, tag, before);
+    if (cell && cell->algorithm != WEIR_SLIDING_WINDOW)
+        cell->state.tag = own;
 }
 
 /* Append what has become of the keys of a question. */
@@ -249,13 +260,31 @@ static void keep(struct table *t, struct question *q)
     for (size_t i = 0; i < q->count; i++) {
         const struct shard *s = &t->shards[shard_index(t, q->charges[i].key)];
         uint32_t at = shard_find(s, q->charges[i].key);
+        struct cell *cell = shard_has(s, at, q->charges[i].key) ? &s->cells[at] : NULL;
 
-        if (shard_has(s, at, q->charges[i].key))
-            records[i] = table_record(&s->cells[at]);
+        overtake(t, s, cell, NULL);
+        if (cell)
+            table_record(cell, &records[i]);
         else
             records[i] = (struct record){ .key = q->charges[i].key };
     }
     q->mark = journal_append(t->journal, records, q->count);
+}
+
+/* Append what has become of one, or put it into the sheaf. */
+static void keep_one(struct table *t, const struct shard *s, struct cell *cell, struct question *q,
+                     struct sheaf *sheaf)
+{
+    struct record r;
+
+    overtake(t, s, cell, sheaf);
+    if (sheaf) {
+        table_record(cell, sheaf_next(sheaf));
+        q->mark = JOURNAL_IN_SHEAF;
+    } else {
+        table_record(cell, &r);
+        q->mark = journal_append(t->journal, &r, 1);
+    }
 }
 
 /* ---- judging ------------------------------------------------------------------------- */
@@ -266,7 +295,7 @@ static bool charges_something(const struct question *q)
 }
 
 /* The way of most questions: one rule. */
-static void judge_one(struct table *t, struct shard *s, struct question *q)
+static void judge_one(struct table *t, struct shard *s, struct question *q, struct sheaf *sheaf)
 {
     struct charge *c = q->charges;
     uint32_t at = shard_find(s, c->key);
@@ -285,11 +314,8 @@ static void judge_one(struct table *t, struct shard *s, struct question *q)
     }
     state_apply(&cell->state, c->rule, &c->step);
     stamp(s, cell, c);
-    if (t->journal) {
-        const struct record r = table_record(cell);
-
-        q->mark = journal_append(t->journal, &r, 1);
-    }
+    if (t->journal)
+        keep_one(t, s, cell, q, sheaf);
 }
 
 /* All look before one is charged; all have room before one is changed. */
@@ -385,29 +411,52 @@ void table_grow_if_due(struct table *t)
         growth_step(&t->growth);
 }
 
+bool table_fits_sheaf(const struct question *q)
+{
+    return q->count == 1 && q->verb == VERB_CHECK &&
+           q->charges->rule->algorithm != WEIR_SLIDING_WINDOW;
+}
+
+void table_judge_in(struct table *t, struct question *q, struct sheaf *sheaf)
+{
+    struct shard *s = shard_of(t, q->charges);
+
+    q->err = WEIR_OK;
+    q->mark = 0;
+    pthread_mutex_lock(&s->lock);
+    judge_one(t, s, q, sheaf);
+    pthread_mutex_unlock(&s->lock);
+    table_grow_if_due(t);
+}
+
+void table_keep_again(struct table *t, struct question *q)
+{
+    struct shard *s = shard_of(t, q->charges);
+
+    pthread_mutex_lock(&s->lock);
+    keep(t, q);
+    pthread_mutex_unlock(&s->lock);
+}
+
 void table_judge(struct table *t, struct question *q)
 {
     size_t shards[MOST_CHARGES], n;
 
+    if (q->count == 1 && q->verb == VERB_CHECK) {
+        table_judge_in(t, q, NULL);
+        return;
+    }
     q->err = WEIR_OK;
     q->mark = 0;
-    if (q->count == 1 && q->verb == VERB_CHECK) {
-        struct shard *s = shard_of(t, q->charges);
-
-        pthread_mutex_lock(&s->lock);
-        judge_one(t, s, q);
-        pthread_mutex_unlock(&s->lock);
-    } else {
-        n = shards_of(t, q, shards);
-        for (size_t i = 0; i < n; i++)
-            pthread_mutex_lock(&t->shards[shards[i]].lock);
-        if (q->verb == VERB_CHECK)
-            judge_several(t, q);
-        else
-            refund_or_reset(t, q);
-        for (size_t i = n; i > 0; i--)
-            pthread_mutex_unlock(&t->shards[shards[i - 1]].lock);
-    }
+    n = shards_of(t, q, shards);
+    for (size_t i = 0; i < n; i++)
+        pthread_mutex_lock(&t->shards[shards[i]].lock);
+    if (q->verb == VERB_CHECK)
+        judge_several(t, q);
+    else
+        refund_or_reset(t, q);
+    for (size_t i = n; i > 0; i--)
+        pthread_mutex_unlock(&t->shards[shards[i - 1]].lock);
     table_grow_if_due(t);
 }
 

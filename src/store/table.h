@@ -21,6 +21,15 @@ void table_keep_journal(struct table *t, struct journal *journal);
 
 void table_prefetch(struct table *t, struct key key);
 void table_judge(struct table *t, struct question *q); /* all but done() */
+
+/* The same, but its record goes to the sheaf; the mark is JOURNAL_IN_SHEAF if there is one. Only
+ * for a question that table_fits_sheaf(). */
+void table_judge_in(struct table *t, struct question *q, struct sheaf *sheaf);
+bool table_fits_sheaf(const struct question *q);
+
+/* What has become of the key of a question whose sheaf was overtaken: append that (H2). */
+void table_keep_again(struct table *t, struct question *q);
+
 void table_sweep(struct table *t, int64_t now); /* a hundredth of the table; grows it if due */
 void table_stats(struct table *t, weir_stats *stats);
 

@@ -15,6 +15,7 @@ struct table {
     int64_t max_keys, max_beside;
     bool drop_by_time;
     struct journal *journal; /* NULL: nothing is kept */
+    struct sheaves *sheaves; /* the journal's */
     void (*wake)(void *ctx);
     void *wake_ctx;
     size_t swept; /* the shard that the next sweep begins with */
@@ -28,7 +29,7 @@ static inline size_t shard_index(const struct table *t, struct key key)
     return t->shard_bits ? key.high >> (64 - t->shard_bits) : 0;
 }
 
-struct record table_record(const struct cell *cell);
+void table_record(const struct cell *cell, struct record *out);
 
 /* The cell of this key, made if there is none. NULL: no room could be made. */
 struct cell *table_ensure(struct table *t, struct shard *s, const struct charge *c,

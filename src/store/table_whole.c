@@ -22,7 +22,7 @@ void table_export(struct table *t, size_t shard, int64_t now,
         left--;
         if (t->drop_by_time && (int64_t)c->expires <= now - CLOCK_SLIP)
             continue;
-        r = table_record(c);
+        table_record(c, &r);
         each(ctx, &r, c->algorithm == WEIR_SLIDING_WINDOW ? &c->state.sliding_window : NULL);
     }
     pthread_mutex_unlock(&s->lock);

@@ -25,6 +25,8 @@ struct inode {
     struct bytes durable, current;
     struct change *pending;
     size_t pending_count, pending_room;
+    char *mapped; /* NULL: it is not */
+    size_t mapped_len;
 };
 
 struct name {
@@ -187,6 +189,32 @@ static void write_pending(struct inode *inode, uint64_t at, const void *bytes, s
     change_inode(inode, c);
 }
 
+/* What was stored to mapped memory since the last look, as writes of whole words. */
+static void absorb(struct inode *inode)
+{
+    const size_t word = 16;
+
+    for (size_t at = 0; at < inode->mapped_len; at += word) {
+        size_t len = 0;
+
+        while (at + len < inode->mapped_len &&
+               memcmp(inode->mapped + at + len, inode->current.at + at + len,
+                      inode->mapped_len - at - len < word ? inode->mapped_len - at - len : word))
+            len += word;
+        if (len > inode->mapped_len - at)
+            len = inode->mapped_len - at;
+        if (len > 0)
+            write_pending(inode, at, inode->mapped + at, len);
+        at += len;
+    }
+}
+
+static void absorb_all(const struct sim *s)
+{
+    for (struct inode *inode = s->rest->inodes; inode; inode = inode->next)
+        absorb(inode);
+}
+
 /* ---- the operations ------------------------------------------------------------------------ */
 
 static uint64_t roll(uint64_t *seed)
@@ -212,8 +240,10 @@ static bool begin(struct sim *s, enum sim_op op, const char *name)
 {
     bool fails;
 
-    if (s->before && !s->is_off)
+    if (s->before && !s->is_off) {
+        absorb_all(s);
         s->before(s->ctx, s, op, name);
+    }
     pthread_mutex_lock(&s->rest->lock);
     fails = is_to_fail(s);
     s->ops += !s->is_off;
@@ -302,6 +332,8 @@ static weir_err read_at(struct file *f, uint64_t at, void *into, size_t len)
     const bool fails = begin(s, SIM_READ, f->name);
     const struct bytes *b = &f->inode->current;
 
+    absorb(f->inode);
+
     if (fails || at > b->len || len > b->len - at)
         return end(s, fails ? s->fail_why : EIO);
     if (len > 0)
@@ -344,6 +376,7 @@ static weir_err sync_file(struct file *f)
     const bool fails = begin(s, SIM_SYNC, f->name);
     struct inode *inode = f->inode;
 
+    absorb(inode);
     if (fails) {
         drop_pending(s, inode);
         return end(s, s->fail_why);
@@ -366,6 +399,35 @@ static weir_err write_out(struct file *f, uint64_t at, uint64_t len)
     if (fails)
         drop_pending(s, f->inode);
     return end(s, fails ? s->fail_why : 0);
+}
+
+static weir_err map_file(struct file *f, size_t len, void **out)
+{
+    struct sim *s = f->owner;
+    const bool fails = begin(s, SIM_MAP, f->name);
+    struct inode *inode = f->inode;
+
+    if (fails || !s->can_map || inode->mapped || inode->current.len < len)
+        return end(s, fails ? s->fail_why : EOPNOTSUPP);
+    inode->mapped = must(malloc(len));
+    memcpy(inode->mapped, inode->current.at, len);
+    inode->mapped_len = len;
+    *out = inode->mapped;
+    return end(s, 0);
+}
+
+static void unmap_file(struct file *f, void *at, size_t len)
+{
+    struct sim *s = f->owner;
+
+    (void)at;
+    (void)len;
+    pthread_mutex_lock(&s->rest->lock);
+    absorb(f->inode);
+    free(f->inode->mapped);
+    f->inode->mapped = NULL;
+    f->inode->mapped_len = 0;
+    pthread_mutex_unlock(&s->rest->lock);
 }
 
 static weir_err rename_file(struct dir *d, const char *from, const char *to)
@@ -427,6 +489,8 @@ static const struct dir_ops sim_ops = {
     .truncate = truncate_to,
     .sync = sync_file,
     .write_out = write_out,
+    .map = map_file,
+    .unmap = unmap_file,
     .rename = rename_file,
     .remove = remove_file,
     .sync_dir = sync_names,
@@ -464,11 +528,12 @@ static void apply_in_pieces(struct bytes *b, const struct change *c, uint64_t *s
 
 static struct bytes after_cut(const struct inode *inode, enum sim_fate fate, uint64_t *seed)
 {
-    struct bytes b = copy_bytes(&inode->durable);
+    /* What the cache has is there after a kill, even if the disk has lost it. */
+    struct bytes b = copy_bytes(fate == SIM_KEPT ? &inode->current : &inode->durable);
 
-    for (size_t i = 0; i < inode->pending_count && fate != SIM_LOST; i++) {
+    for (size_t i = 0; i < inode->pending_count && fate == SIM_MIXED; i++) {
         const struct change *c = &inode->pending[i];
-        const uint64_t luck = fate == SIM_KEPT ? 0 : roll(seed) % 4;
+        const uint64_t luck = roll(seed) % 4;
 
         if (luck == 0)
             apply(&b, c);
@@ -484,6 +549,8 @@ struct sim *sim_cut(const struct sim *s, enum sim_fate writes, enum sim_fate nam
     struct names left = r->durable;
     struct sim *cut = sim_new();
 
+    absorb_all(s);
+    cut->can_map = s->can_map;
     for (size_t i = 0; i < r->pending_count && names != SIM_LOST; i++)
         if (names == SIM_KEPT || roll(&seed) % 2 == 0)
             rebind(&left, &r->pending[i]);
@@ -504,6 +571,7 @@ struct sim *sim_new(void)
 
     s->dir = (struct dir){ .ops = &sim_ops, .path = "sim" };
     s->fail_why = EIO;
+    s->can_map = true;
     s->rest = must(calloc(1, sizeof *s->rest));
     pthread_mutex_init(&s->rest->lock, NULL);
     return s;
@@ -519,6 +587,7 @@ void sim_free(struct sim *s)
         free(inode->pending);
         free(inode->durable.at);
         free(inode->current.at);
+        free(inode->mapped);
         free(inode);
     }
     pthread_mutex_destroy(&s->rest->lock);
@@ -531,6 +600,8 @@ const char *sim_bytes(const struct sim *s, const char *name, size_t *size)
 {
     const struct name *found = find_name(&s->rest->current, name);
 
+    if (found)
+        absorb(found->inode);
     *size = found ? found->inode->current.len : 0;
     if (found && *size == 0)
         return "";

@@ -21,6 +21,7 @@ enum sim_op {
     SIM_TRUNCATE,
     SIM_SYNC,
     SIM_WRITE_OUT,
+    SIM_MAP,
     SIM_RENAME,
     SIM_REMOVE,
     SIM_SYNC_DIR,
@@ -29,7 +30,7 @@ enum sim_op {
 
 static inline bool sim_changes(enum sim_op op)
 {
-    return op != SIM_OPEN && op != SIM_SIZE && op != SIM_READ && op != SIM_LIST;
+    return op != SIM_MAP && op != SIM_OPEN && op != SIM_SIZE && op != SIM_READ && op != SIM_LIST;
 }
 
 struct sim {
@@ -43,7 +44,8 @@ struct sim {
     int fail_why;
     bool fail_half; /* a failing write has written half; other operations have happened */
 
-    bool is_off; /* every operation fails and does nothing: for the end of a killed process */
+    bool can_map; /* as a new one can; stores to mapped memory are writes that nobody has synced */
+    bool is_off;  /* every operation fails and does nothing: for the end of a killed process */
 
     /* Called before each operation, without a lock: for tests with one thread. */
     void (*before)(void *ctx, struct sim *s, enum sim_op op, const char *name);

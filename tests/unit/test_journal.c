@@ -545,6 +545,129 @@ static void J6_the_next_journal_is_made_only_when_the_last_one_is_ended_and_sync
     assert_true(killed.anew > 0); /* synced all the same */
 }
 
+/* ---- J7: the ring ------------------------------------------------------------------------------ */
+
+static struct journal *new_mapped(struct sim *s, size_t size)
+{
+    struct journal *j = new_journal(s, SYNC_OS);
+
+    journal_map(j, size);
+    return j;
+}
+
+static void a_commit_into_the_ring_takes_no_operation_and_survives_a_kill(void **state)
+{
+    struct sim *s = sim_new();
+    struct journal *j = new_mapped(s, 1 << 16);
+    const uint64_t ops = s->ops;
+    uint64_t next = 0;
+
+    (void)state;
+    for (int i = 0; i < 50; i++) {
+        assert_int_equal(journal_commit(j, append(j, &next, 3)), WEIR_OK);
+        assert_int_equal(read_cut(s, SIM_KEPT, 0)->count, next);
+        assert_int_equal(s->ops, ops);
+    }
+    assert_prefix(read_cut(s, SIM_KEPT, 0));
+    assert_int_equal(read_cut(s, SIM_LOST, 0)->count, 0);
+    assert_int_equal(journal_sync(j), WEIR_OK);
+    assert_int_equal(read_cut(s, SIM_LOST, 0)->count, next);
+    journal_free(j);
+    sim_free(s);
+}
+
+/* Around the ring many times, with batches of all sizes, larger ones than it is too. */
+static void the_ring_and_the_file_are_one_journal(void **state)
+{
+    struct dice d = dice_new();
+
+    (void)state;
+    for (size_t size = 512; size <= 4096; size *= 2) {
+        struct sim *s = sim_new();
+        struct journal *j = new_mapped(s, size);
+        uint64_t next = 0;
+
+        while (next < MOST_READ - 64) {
+            const uint64_t mark = append(j, &next, 1 + (size_t)dice_below(&d, 60));
+
+            assert_int_equal(journal_commit(j, mark), WEIR_OK);
+            assert_int_equal(read_cut(s, SIM_KEPT, 0)->count, next);
+            assert_prefix(read_cut(s, SIM_MIXED, dice_roll(&d)));
+            if (dice_below(&d, 20) == 0)
+                assert_int_equal(journal_sync(j), WEIR_OK);
+        }
+        assert_prefix(read_cut(s, SIM_KEPT, 0));
+        assert_int_equal(journal_finish(j), WEIR_OK);
+        assert_int_equal(read_cut(s, SIM_LOST, 0)->reading.end, JOURNAL_ENDED);
+        assert_int_equal(read_cut(s, SIM_LOST, 0)->count, next);
+        journal_free(j);
+        sim_free(s);
+    }
+}
+
+static void what_the_file_lost_is_damage_though_the_ring_goes_on(void **state)
+{
+    struct sim *s = sim_new(), *cut;
+    struct journal *j = new_mapped(s, 4096);
+    uint64_t next = 0;
+    const struct read *r;
+    size_t size, end;
+    char *bytes;
+
+    (void)state;
+    assert_int_equal(journal_commit(j, append(j, &next, 3)), WEIR_OK);
+    end = journal_size(j);
+    assert_int_equal(journal_commit(j, append(j, &next, 3)), WEIR_OK);
+    assert_int_equal(journal_sync(j), WEIR_OK);
+    assert_int_equal(journal_commit(j, append(j, &next, 3)), WEIR_OK);
+    cut = sim_cut(s, SIM_KEPT, SIM_KEPT, 0);
+    bytes = malloc(end);
+    assert_non_null(bytes);
+    memcpy(bytes, sim_bytes(cut, "journal.1", &size), end);
+    assert_true(size > end);
+    sim_put(cut, "journal.1", bytes, end); /* a synced batch is gone, … */
+    memset((char *)sim_bytes(cut, "journal.ring", &size) + end, 0, 32); /* … in both */
+    r = read_journal(cut, 1, 0, false);
+    assert_int_equal(r->reading.end, JOURNAL_BAD);
+    assert_int_equal(r->count, 3);
+    assert_int_equal(r->reading.damage.at, end);
+    assert_int_equal(read_journal(cut, 1, 0, true)->count, 6);
+    free(bytes);
+    sim_free(cut);
+    journal_free(j);
+    sim_free(s);
+}
+
+static void J7_what_is_in_the_ring_stays_until_it_is_in_the_file_or_in_a_snapshot(void **state)
+{
+    struct sim *s = sim_new();
+    struct journal *j = new_mapped(s, 4096);
+    uint64_t next = 0, kept, later;
+
+    (void)state;
+    assert_int_equal(journal_commit(j, append(j, &next, 20)), WEIR_OK);
+    s->fail_from = s->ops;
+    s->fail_until = s->fail_from + 1;
+    kept = append(j, &next, 30); /* half full: it is drained, and that fails */
+    assert_int_equal(journal_commit(j, kept), WEIR_OK);
+    assert_int_equal(journal_failure(j), WEIR_EIO);
+    assert_int_equal(read_cut(s, SIM_KEPT, 0)->count, 50);
+
+    assert_int_equal(journal_begin(j, 2), WEIR_OK);
+    for (int i = 0; i < 10; i++) {
+        later = append(j, &next, 30);
+        assert_int_equal(journal_commit(j, later), WEIR_EIO);
+        assert_int_equal(journal_sync(j), WEIR_OK);
+        assert_int_equal(read_cut(s, SIM_KEPT, 0)->count, 50);
+    }
+    journal_confirm(j);
+    later = append(j, &next, 1);
+    assert_int_equal(journal_commit(j, later), WEIR_OK);
+    assert_int_equal(read_journal(s, 2, 2, false)->count, 301);
+    journal_free(j);
+    sim_free(s);
+}
+
 /* ---- every byte -------------------------------------------------------------------------------------- */
 
 enum { BATCHES = 6 };
@@ -744,6 +867,10 @@ int main(void)
         cmocka_unit_test(J4_holds_among_threads_and_nothing_lost_is_confirmed),
         cmocka_unit_test(J5_a_journal_is_deleted_only_when_a_synced_snapshot_has_a_later_epoch),
         cmocka_unit_test(J6_the_next_journal_is_made_only_when_the_last_one_is_ended_and_synced),
+        cmocka_unit_test(J7_what_is_in_the_ring_stays_until_it_is_in_the_file_or_in_a_snapshot),
+        cmocka_unit_test(a_commit_into_the_ring_takes_no_operation_and_survives_a_kill),
+        cmocka_unit_test(the_ring_and_the_file_are_one_journal),
+        cmocka_unit_test(what_the_file_lost_is_damage_though_the_ring_goes_on),
         cmocka_unit_test(a_commit_has_written_in_every_mode),
         cmocka_unit_test(one_sync_serves_all_that_wait_for_it),
         cmocka_unit_test(a_journal_cut_at_any_byte_is_read_to_the_last_whole_batch),

@@ -64,7 +64,8 @@ static void open_or_fail(struct trial *t)
 }
 
 /* Two lives, the second over what the first left; the crash may come in recovery too. */
-static void crash_everywhere(const char *sync, bool power, int64_t window, int turns, int repeats)
+static void crash_in(const char *sync, bool maps, bool power, int64_t window, int turns,
+                     int repeats)
 {
     struct dice d = dice_new();
     struct trial t;
@@ -80,6 +81,7 @@ static void crash_everywhere(const char *sync, bool power, int64_t window, int t
     weir_stats stats;
 
     trial_init(&t, d.state, sync, window);
+    t.sim->can_map = maps;
     t.sim->before = cut_here;
     t.sim->ctx = &c;
     open_or_fail(&t);
@@ -96,6 +98,14 @@ static void crash_everywhere(const char *sync, bool power, int64_t window, int t
            (unsigned long long)c.made, (unsigned long long)t.sim->ops, t.count,
            (long long)stats.snapshots);
     trial_done(&t);
+}
+
+/* Where the end of the journal can be mapped, and where not. */
+static void crash_everywhere(const char *sync, bool power, int64_t window, int turns, int repeats)
+{
+    crash_in(sync, true, power, window, turns, repeats);
+    if (strcmp(sync, "always") != 0)
+        crash_in(sync, false, power, window, turns, repeats);
 }
 
 static void a_power_cut_at_any_step_leaves_all_that_was_answered(void **state)
@@ -164,6 +174,7 @@ static void many_lives_go_on_from_one_another(void **state)
         size_t least;
 
         trial_init(&t, dice_roll(&d), "always", LASTING);
+        t.sim->can_map = run % 3;
         for (int life = 0; life < 30; life++) {
             t.sync = modes[dice_below(&t.dice, 3)];
             open_or_fail(&t);
@@ -187,7 +198,7 @@ static void cut_while_failing(void *ctx, struct sim *s, enum sim_op op, const ch
 
     if (s->ops < s->fail_from || s->ops >= s->fail_until + 40)
         return;
-    c->fates = &fates[c->made % 3]; /* in turn */
+    c->fates = c->power ? &fates[c->made % 3] : killed; /* in turn */
     cut_here(ctx, s, op, name);
 }
 
@@ -196,8 +207,10 @@ static void cut_while_failing(void *ctx, struct sim *s, enum sim_op op, const ch
 static void start_machine_anew(struct trial *t)
 {
     struct sim *next = sim_cut(t->sim, SIM_MIXED, SIM_MIXED, dice_roll(&t->dice)), *old = t->sim;
-    const size_t k = trial_find(t, trial_recovered(t, next), t->acked);
+    const size_t least = strcmp(t->sync, "always") == 0 ? t->acked : t->synced;
+    const size_t k = trial_find(t, trial_recovered(t, next), least);
 
+    t->acked = t->acked < k ? t->acked : k;
     next->ops = (uint64_t)old->ops;
     next->fail_from = old->fail_from;
     next->fail_until = old->fail_until;
@@ -206,6 +219,7 @@ static void start_machine_anew(struct trial *t)
     next->fail_why = old->fail_why;
     next->fail_half = old->fail_half;
     next->before = old->before;
+    next->can_map = old->can_map;
     next->ctx = old->ctx;
     t->sim = next;
     sim_free(old);
@@ -230,6 +244,7 @@ struct fault {
     uint64_t odds; /* one operation in so many; 0: each */
     int why;
     bool half;
+    const char *sync; /* and the process is killed; NULL: always, and the power goes */
 };
 
 /* False: nothing has failed any more. */
@@ -241,7 +256,7 @@ static bool survive(const struct fault *f, uint64_t seed)
         .trial = &t,
         .fate_count = 1,
         .repeats = 1,
-        .power = true,
+        .power = !f->sync,
         .made = n,
         .seed = seed,
         .every = 5 - scaled(4),
@@ -249,7 +264,7 @@ static bool survive(const struct fault *f, uint64_t seed)
     uint64_t ops;
     weir_stats stats;
 
-    trial_init(&t, seed, "always", LASTING);
+    trial_init(&t, seed, f->sync ? f->sync : "always", LASTING);
     t.sim->before = cut_while_failing;
     t.sim->ctx = &c;
     t.sim->fail_from = n;
@@ -277,9 +292,14 @@ static bool survive(const struct fault *f, uint64_t seed)
         assert_true(stats.store_failures > 0 || !failed);
         if (t.sim->ops >= n + length) {
             trial_turn(&t);
-            while (t.acked != t.count) /* the last one may have changed nothing */
+            while (t.acked != t.count) { /* the last one may have changed nothing, or failed */
+                t.now += 500;
+                trial_tick(&t);
                 trial_turn(&t);
-            trial_judge(&t, sim_cut(t.sim, SIM_LOST, SIM_LOST, 0), t.acked);
+            }
+            trial_judge(
+                &t, sim_cut(t.sim, c.power ? SIM_LOST : SIM_KEPT, c.power ? SIM_LOST : SIM_KEPT, 0),
+                t.acked);
         }
         trial_close(&t);
     }
@@ -288,13 +308,15 @@ static bool survive(const struct fault *f, uint64_t seed)
     return ops > n;
 }
 
-static void fail_everywhere(uint64_t length, int why, bool half)
+static void fail_everywhere(const char *sync, uint64_t length, int why, bool half)
 {
     struct dice d = dice_new();
     const uint64_t seed = dice_roll(&d), step = (uint64_t)(200 / scaled(100)) - 1;
-    struct fault f = {
-        .from = (uint64_t)dice_below(&d, (int64_t)step), .length = length, .why = why, .half = half
-    };
+    struct fault f = { .from = (uint64_t)dice_below(&d, (int64_t)step),
+                       .length = length,
+                       .why = why,
+                       .half = half,
+                       .sync = sync };
 
     while (survive(&f, seed))
         f.from += step;
@@ -304,21 +326,24 @@ static void fail_everywhere(uint64_t length, int why, bool half)
 static void any_operation_may_fail_once(void **state)
 {
     (void)state;
-    fail_everywhere(1, EIO, false);
+    fail_everywhere(NULL, 1, EIO, false);
+    fail_everywhere("os", 1, EIO, false);
 }
 
 static void any_operation_may_fail_after_half_of_it(void **state)
 {
     (void)state;
-    fail_everywhere(1, ENOSPC, true);
+    fail_everywhere(NULL, 1, ENOSPC, true);
+    fail_everywhere("50ms", 1, ENOSPC, true);
 }
 
 static void any_operation_may_fail_for_a_while(void **state)
 {
     (void)state;
-    fail_everywhere(2, EIO, true);
-    fail_everywhere(7, ENOSPC, false);
-    fail_everywhere(30, ENOSPC, true);
+    fail_everywhere(NULL, 2, EIO, true);
+    fail_everywhere("50ms", 9, ENOSPC, true);
+    fail_everywhere(NULL, 7, ENOSPC, false);
+    fail_everywhere(NULL, 30, ENOSPC, true);
 }
 
 static void operations_may_fail_again_and_again(void **state)
