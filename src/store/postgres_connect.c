@@ -106,8 +106,9 @@ static weir_err warm_up(struct postgres_session *s, weir_diag *diag)
 {
     static const char statements[] =
         "BEGIN;"
-        "WITH fresh AS MATERIALIZED (SELECT ARRAY[gen_random_uuid()] AS keys)"
-        " SELECT weir.judge(keys, '{1}', '{9}', '{1000}', '{9}', '{1}', '{1}', '{1}')"
+        "WITH fresh AS MATERIALIZED (SELECT ARRAY[gen_random_uuid()] AS keys, algorithms"
+        " FROM (VALUES ('{1}'::int[]), ('{2}'), ('{15}')) AS v (algorithms))"
+        " SELECT weir.judge(keys, algorithms, '{9}', '{1000}', '{9}', '{1}', '{1}', '{1}')"
         " FROM fresh, generate_series(1, 2);"
         "ROLLBACK";
 

@@ -22,6 +22,7 @@ struct link {
 
 struct question_list {
     struct question *first, *last;
+    size_t count;
 };
 
 struct lane {
@@ -73,6 +74,7 @@ static void append(struct question_list *list, struct question *q)
     else
         list->first = q;
     list->last = q;
+    list->count++;
 }
 
 static struct question *take_first(struct question_list *list)
@@ -82,6 +84,7 @@ static struct question *take_first(struct question_list *list)
     list->first = q->next;
     if (!list->first)
         list->last = NULL;
+    list->count--;
     return q;
 }
 
@@ -225,15 +228,18 @@ static void drop_link(struct link *link, struct question_list *lost)
     link->retry_at = now_of(lane) + backoff(lane, link->attempts++);
 }
 
-/* The link that has least to do; NULL: there is no room on any. */
+/* The link that has least to do; NULL: there is no room on any. While a batch is under way others
+ * gather to be the next: a server takes hardly longer for many than for one, as it is the sync of
+ * its disk that takes long. But those who fill a batch need not wait for more. */
 static struct link *find_room(struct lane *lane)
 {
+    const size_t room = lane->queue.count >= BATCH_MOST ? BATCHES_ON_LINK : 1;
     struct link *best = NULL;
 
     for (size_t i = 0; i < lane->remote->link_count; i++) {
         struct link *link = &lane->links[i];
 
-        if (link->is_up && !link->is_leaving && link->under_way < BATCHES_ON_LINK &&
+        if (link->is_up && !link->is_leaving && link->under_way < room &&
             (!best || link->under_way < best->under_way))
             best = link;
     }
@@ -458,7 +464,7 @@ void link_refused(struct link *link, enum refusal refusal, const char *why)
 
 void remote_submit(struct turn *turn, struct question *q)
 {
-    struct question_list list = { turn->first, turn->last };
+    struct question_list list = { turn->first, turn->last, 0 };
 
     append(&list, q);
     turn->first = list.first;
@@ -477,7 +483,7 @@ static bool is_probe(struct lane *lane, int64_t now)
 void remote_commit(struct turn *turn)
 {
     struct lane *lane = turn->lane;
-    struct question_list asked = { turn->first, turn->last }, refused = { 0 };
+    struct question_list asked = { turn->first, turn->last, 0 }, refused = { 0 };
     int64_t now;
 
     turn->first = turn->last = NULL;

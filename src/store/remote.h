@@ -26,7 +26,7 @@
 
 enum {
     BATCH_MOST = 512,     /* questions in one */
-    BATCHES_ON_LINK = 4,  /* under way at once */
+    BATCHES_ON_LINK = 4,  /* under way at once, if they are full */
     LINKS_MOST = 16,      /* of a lane */
     BREAKER_FAILURES = 5, /* in a row that open it */
     PROBE_MS = 1000,      /* from one that is asked nevertheless to the next */
