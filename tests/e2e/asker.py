@@ -35,7 +35,7 @@ def connect(address, since=None):
 
 def http_question(path, body, close=False):
     body = json.dumps(body).encode()
-    return (b"POST %s HTTP/1.1\r\nHost: weir\r\n%sContent-Length: %d\r\n\r\n%s"
+    return (b"POST %s HTTP/1.1\r\nHost: localhost\r\n%sContent-Length: %d\r\n\r\n%s"
             % (path.encode(), b"Connection: close\r\n" if close else b"", len(body), body))
 
 
