@@ -35,12 +35,6 @@ static int64_t clock_now(const weir *w)
     return w->clock(w->clock_ctx);
 }
 
-static void log_line(const weir *w, const char *line)
-{
-    if (w->log)
-        w->log(w->log_ctx, line);
-}
-
 /* ---- opening and closing --------------------------------------------------------------- */
 
 static void wait_for_tick(weir *w)
@@ -317,14 +311,9 @@ weir_err weir_reload(weir *w, weir_diag *diag)
     if (!has_policies(w))
         return diag_fail(diag, WEIR_EOPTION, "there is no policy file to read again");
     err = load(w, &policies, diag);
-    if (err) {
-        log_line(w, err == WEIR_EPOLICY
-                        ? "the policies were not reloaded: the file has errors, the old ones stay"
-                        : "the policies were not reloaded: out of memory, the old ones stay");
+    if (err)
         return err;
-    }
     policies_free((struct policies *)published_replace(&w->policies, policies));
-    log_line(w, "the policies were reloaded");
     return WEIR_OK;
 }
 

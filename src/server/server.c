@@ -165,6 +165,38 @@ static weir_err open_shared(struct server *s, weir_diag *diag)
 
 /* ---- reloading ----------------------------------------------------------------------------- */
 
+/* One part of a reload has failed: the first error is the result, but all are told. */
+static void add_problem(weir_err err, const weir_diag *problem, weir_err *first, weir_diag *all)
+{
+    const size_t len = strlen(all->text);
+
+    snprintf(all->text + len, sizeof all->text - len, "%s%s", len > 0 ? "\n" : "", problem->text);
+    if (!*first)
+        *first = err;
+}
+
+/* Each part for itself: a mistake in one file must not keep the others as they were. */
+static weir_err reload_parts(struct server *s, weir_diag *diag)
+{
+    weir_err first = WEIR_OK, err = WEIR_OK;
+    weir_diag problem;
+
+    diag->text[0] = '\0';
+    if (s->settings.config)
+        err = weir_reload(s->weir, &problem);
+    if (err)
+        add_problem(err, &problem, &first, diag);
+    err = tokens_reload(s->tokens, &s->settings, &problem);
+    if (err)
+        add_problem(err, &problem, &first, diag);
+    else
+        warn_of_tokens(s, &problem);
+    err = load_tls(s, &problem);
+    if (err)
+        add_problem(err, &problem, &first, diag);
+    return first;
+}
+
 weir_err server_reload(struct server *s, const char *why, weir_diag *diag)
 {
     weir_diag own;
@@ -174,13 +206,7 @@ weir_err server_reload(struct server *s, const char *why, weir_diag *diag)
         diag = &own;
     notify_reloading();
     event_log_reopen(s->log);
-    err = s->settings.config ? weir_reload(s->weir, diag) : WEIR_OK;
-    if (!err)
-        err = tokens_reload(s->tokens, &s->settings, diag);
-    if (!err)
-        warn_of_tokens(s, diag);
-    if (!err)
-        err = load_tls(s, diag);
+    err = reload_parts(s, diag);
     pthread_mutex_lock(&s->lock);
     free(s->reload_problem);
     s->reload_problem = err ? strdup(diag->text) : NULL;
@@ -188,8 +214,8 @@ weir_err server_reload(struct server *s, const char *why, weir_diag *diag)
     pthread_mutex_unlock(&s->lock);
     atomic_fetch_add(err ? &s->reload_failures : &s->reloads, 1);
     if (err)
-        event_log_write(s->log, "error", "reload-failed", "(%s) the old settings stay: %s", why,
-                        diag->text);
+        event_log_write(s->log, "error", "reload-failed", "(%s) what is wrong stays as it was: %s",
+                        why, diag->text);
     else
         event_log_write(s->log, "info", "reloaded", "(%s)", why);
     notify_ready();
