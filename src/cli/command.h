@@ -18,6 +18,7 @@ extern const struct command serve_command;
 extern const struct command check_command;
 extern const struct command policy_lint_command;
 extern const struct command policy_explain_command;
+extern const struct command policy_push_command;
 extern const struct command store_check_command;
 extern const struct command store_repair_command;
 extern const struct command top_command;

@@ -13,7 +13,7 @@ static const struct command *const commands[] = {
     &serve_command,       &check_command,        &policy_lint_command, &policy_explain_command,
     &store_check_command, &store_repair_command, &top_command,         &bench_command,
 #ifdef WEIR_WITH_POSTGRES
-    &migrate_command,
+    &migrate_command,     &policy_push_command,
 #endif
 };
 enum { COMMAND_COUNT = sizeof commands / sizeof *commands };

@@ -24,8 +24,8 @@
 #include "store/remote.h"
 
 enum {
-    TIDY_MS = 1000,   /* between two looks at what has expired */
-    TIDY_MOST = 1000, /* keys that one statement looks at */
+    TIDY_MS = 1000,  /* between two looks at what has expired */
+    TIDY_MOST = 500, /* rows that one statement looks at */
     TIDY_PATIENCE_MS = 5000,
     WHY = 256, /* bytes of text */
 };
@@ -71,6 +71,7 @@ struct postgres {
     /* Of tick() alone. */
     struct postgres_session *keeper;
     int64_t tidy_at;
+    bool is_untidy; /* and that has been told */
 };
 
 static int64_t now_ms(void)
@@ -146,30 +147,47 @@ static void grant_wish(struct postgres *p, struct connection *c)
         free_connection(c);
 }
 
-static void tidy(struct postgres *p)
+/* How many rows were looked at: as many as asked for means that there are more. */
+static weir_err ask_to_tidy(struct postgres *p, int *looked_at, weir_diag *diag)
 {
-    char most[24];
-    struct postgres_rows *rows = NULL;
-    weir_diag diag;
-    bool is_all = true;
+    static const char statement[] = "SELECT weir.tidy($1::int)";
+    char most[16];
+    struct postgres_rows *rows;
+    const char *count;
     weir_err err = WEIR_OK;
 
     if (!p->keeper)
-        err = postgres_session_open(&p->keeper, p->uri.conninfo, &diag);
+        err = postgres_session_open(&p->keeper, p->uri.conninfo, diag);
+    if (err)
+        return err;
     snprintf(most, sizeof most, "%d", TIDY_MOST);
-    if (!err)
-        err = postgres_session_ask(p->keeper, "SELECT weir.tidy($1)", (const char *[]){ most }, 1,
-                                   TIDY_PATIENCE_MS, &rows, &diag);
-    if (!err) {
-        const char *looked_at = postgres_rows_value(rows, 0, 0);
+    err = postgres_session_ask(p->keeper, statement, (const char *[]){ most }, 1, TIDY_PATIENCE_MS,
+                               &rows, diag);
+    if (err)
+        return err;
+    count = postgres_rows_value(rows, 0, 0);
+    *looked_at = count ? atoi(count) : 0;
+    postgres_rows_free(rows);
+    return WEIR_OK;
+}
 
-        is_all = !looked_at || atoi(looked_at) < TIDY_MOST;
-        postgres_rows_free(rows);
-    } else {
+static void tidy(struct postgres *p)
+{
+    char line[WHY + 64];
+    int looked_at = 0;
+    weir_diag diag;
+    const weir_err err = ask_to_tidy(p, &looked_at, &diag);
+
+    if (err) {
         postgres_session_close(p->keeper);
         p->keeper = NULL;
+        snprintf(line, sizeof line, "what has expired cannot be removed from Postgres: %.*s", WHY,
+                 diag.text);
+        if (!p->is_untidy && p->remote.log)
+            p->remote.log(p->remote.log_ctx, line);
     }
-    p->tidy_at = now_ms() + (is_all ? TIDY_MS : 0);
+    p->is_untidy = err;
+    p->tidy_at = now_ms() + (looked_at < TIDY_MOST ? TIDY_MS : 0);
 }
 
 static void tick(struct store *s, int64_t now)
