@@ -30,12 +30,13 @@ static void put(const char *path, const char *text, mode_t mode)
 
 static struct files *files_new(const char *first, const char *second)
 {
+    const struct temp_dir dir = temp_dir_make();
     struct files *f = calloc(1, sizeof *f);
 
     assert_non_null(f);
-    f->dir = temp_dir_make();
+    f->dir = dir;
     for (int i = 0; i < 2; i++) {
-        snprintf(f->paths[i], sizeof f->paths[i], "%s/%d", f->dir.path, i);
+        snprintf(f->paths[i], sizeof f->paths[i], "%s/%d", dir.path, i);
         f->settings.tokens[i].path = f->paths[i];
     }
     f->settings.tokens[0].scopes = SCOPE_CHECK;
