@@ -20,7 +20,7 @@ enum { CHECK, ROLLBACK, PRINT, OPTION_COUNT };
 static const struct option options[OPTION_COUNT] = {
     [CHECK] = { "check", 0, NULL, "tell what would be done, and do nothing" },
     [ROLLBACK] = { "rollback", 0, "N", "take back all after migration N; 0: everything" },
-    [PRINT] = { "print", 0, NULL, "write all migrations to stdout, as one file of SQL" },
+    [PRINT] = { "print", 0, NULL, "write all migrations to stdout, as one SQL file" },
 };
 
 #define MIGRATION_LOCK "8603398601508454401" /* 'weir', 1 << 16, 1 */
@@ -249,10 +249,10 @@ const struct command migrate_command = {
     .usage = "[OPTION]... postgres://USER@HOST/DATABASE\n--print",
     .options = options,
     .option_count = OPTION_COUNT,
-    .notes =
-        "Makes the schema weir and changes nothing else. Each migration is a transaction; what\n"
-        "is applied already is left alone. The role must own the schema, or be allowed to\n"
-        "make it and two roles. --rollback loses what is counted.\n\n"
-        "Exit status: 0 all is applied, 1 --check found something to do, 2 it failed.\n",
+    .notes = "Makes the schema weir and changes nothing else. Each migration is a\n"
+             "transaction; what is applied already is left alone. The role must own the\n"
+             "schema, or be allowed to make it and some roles. --rollback loses what is\n"
+             "counted.\n\n"
+             "Exit status: 0 all is applied, 1 --check found something to do, 2 it failed.\n",
     .run = run,
 };

@@ -127,13 +127,13 @@ static int run(const struct arguments *a)
 
 const struct command policy_push_command = {
     .name = "policy push",
-    .summary = "Put the policies into a Postgres database, for those who ask it by SQL.",
+    .summary = "Put policies into Postgres, for those who ask by SQL.",
     .usage = "[OPTION]... FILE postgres://USER@HOST/DATABASE",
     .options = options,
     .option_count = OPTION_COUNT,
-    .notes =
-        "They replace all that were there, at once. FILE '-' is standard input. A server that\n"
-        "has this database for its store reads its own file: push the same one.\n\n"
-        "Exit status: 0 they are there, 1 --check found something to do, 2 it failed.\n",
+    .notes = "They replace all that were there, at once. FILE '-' is standard input. A\n"
+             "server that has this database for its store reads its own file: push the\n"
+             "same one.\n\n"
+             "Exit status: 0 they are there, 1 --check found something to do, 2 it failed.\n",
     .run = run,
 };
