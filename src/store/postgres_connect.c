@@ -100,8 +100,8 @@ static weir_err check_secret(struct postgres_session *s, const unsigned char sec
     return err;
 }
 
-/* Make a key and charge it, and take it back: a connection's first decisions take a hundred times as
- * long as later ones, as the function is compiled and its plans are made. */
+/* Make keys and charge them, one and two in a call, and take it back: a connection's first decisions
+ * take a hundred times as long as later ones, as functions are compiled and their plans are made. */
 static weir_err warm_up(struct postgres_session *s, weir_diag *diag)
 {
     static const char statements[] =
@@ -109,6 +109,10 @@ static weir_err warm_up(struct postgres_session *s, weir_diag *diag)
         "WITH fresh AS MATERIALIZED (SELECT ARRAY[gen_random_uuid()] AS keys, algorithms"
         " FROM (VALUES ('{1}'::int[]), ('{2}'), ('{15}')) AS v (algorithms))"
         " SELECT weir.judge(keys, algorithms, '{9}', '{1000}', '{9}', '{1}', '{1}', '{1}')"
+        " FROM fresh, generate_series(1, 2);"
+        "WITH fresh AS MATERIALIZED (SELECT array_agg(key ORDER BY key) AS keys"
+        " FROM (SELECT gen_random_uuid() AS key FROM generate_series(1, 2)) AS two)"
+        " SELECT weir.judge(keys, '{2}', '{9}', '{1000}', '{9}', '{1}', '{1,2}', '{1,1}')"
         " FROM fresh, generate_series(1, 2);"
         "ROLLBACK";
 
