@@ -241,7 +241,9 @@ static bool begin(struct sim *s, enum sim_op op, const char *name)
     bool fails;
 
     if (s->before && !s->is_off) {
+        pthread_mutex_lock(&s->rest->lock);
         absorb_all(s);
+        pthread_mutex_unlock(&s->rest->lock);
         s->before(s->ctx, s, op, name);
     }
     pthread_mutex_lock(&s->rest->lock);
