@@ -1,25 +1,20 @@
 /* postgres.c - the store in Postgres: a statement for each batch, in a pipeline.
  *
- * Connecting waits: for names to be looked up, for a server that may not be there, for a password
- * to be hashed some thousand times. None of that is for a thread that serves others, so connections
- * are made in tick(), and handed over to the lane that wishes for one. From then on they are the
- * lane's, and nothing waits.
+ * Connections are made in tick(), which may wait, and handed over to the lane that wishes for one.
+ * From then on they are the lane's, and nothing waits.
  *
  * The server is told to give up a statement at the deadline, as its callers do: so one that waits
  * for a lock does not keep the connection for long, and is seldom counted after its caller was
  * told that the store failed. */
-#include <errno.h>
 #include <libpq-fe.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "base/diag.h"
 #include "store/postgres_connect.h"
+#include "store/postgres_dialler.h"
 #include "store/postgres_wire.h"
 #include "store/remote.h"
 
@@ -27,27 +22,15 @@ enum {
     TIDY_MS = 1000,  /* between two looks at what has expired */
     TIDY_MOST = 500, /* rows that one statement looks at */
     TIDY_PATIENCE_MS = 5000,
-    WHY = 256, /* bytes of text */
 };
-
-enum stage { WISHED, BEING_MADE, MADE, NOT_MADE };
 
 /* A lane's connection, from when it is wished for. */
 struct connection {
     struct postgres *store;
     struct link *link;
     struct reactor *reactor;
-
-    /* Under the store's lock, until it is handed over. */
-    enum stage stage;
-    bool is_unwanted; /* whoever makes it frees it */
-    struct connection *next;
-    char why[WHY]; /* NOT_MADE */
-
-    int bell; /* an eventfd: it is made, or not */
-    struct watch *bell_watch;
-
-    /* The lane's. */
+    struct postgres_wish *wish; /* NULL: it has come true */
+    struct watch *bell;
     PGconn *pg;
     struct watch *watch;
     struct judge_parameters parameters;
@@ -57,16 +40,9 @@ struct connection {
 struct postgres {
     struct store store;
     struct remote remote;
-    struct postgres_uri uri;
+    struct postgres_dialler dialler;
     weir_allocator allocator;
     bool brings_now;
-    unsigned char secret_id[16];
-    void (*wake)(void *ctx);
-    void *wake_ctx;
-
-    pthread_mutex_t lock;
-    struct connection *first, *last; /* that are wished for */
-    PGconn *spare;                   /* made when the store was opened */
 
     /* Of tick() alone. */
     struct postgres_session *keeper;
@@ -82,70 +58,7 @@ static int64_t now_ms(void)
     return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-/* ---- making connections, in tick() ------------------------------------------------------------- */
-
-static weir_err make_connection(const struct postgres *p, PGconn **out, weir_diag *diag)
-{
-    struct postgres_session *s;
-    const weir_err err = postgres_connect(&s, &p->uri, p->secret_id, diag);
-
-    *out = err ? NULL : postgres_session_leave(s);
-    return err;
-}
-
-static struct connection *take_wish(struct postgres *p)
-{
-    struct connection *c;
-
-    pthread_mutex_lock(&p->lock);
-    c = p->first;
-    if (c) {
-        p->first = c->next;
-        if (!p->first)
-            p->last = NULL;
-        c->stage = BEING_MADE;
-    }
-    pthread_mutex_unlock(&p->lock);
-    return c;
-}
-
-static void ring(const struct connection *c)
-{
-    const uint64_t one = 1;
-
-    while (write(c->bell, &one, sizeof one) < 0 && errno == EINTR)
-        continue;
-}
-
-static void free_connection(struct connection *c)
-{
-    const weir_allocator allocator = c->store->allocator;
-
-    PQfinish(c->pg);
-    if (c->bell >= 0)
-        close(c->bell);
-    judge_parameters_done(&c->parameters);
-    alloc_free(&allocator, c);
-}
-
-static void grant_wish(struct postgres *p, struct connection *c)
-{
-    PGconn *made = NULL;
-    weir_diag diag = { "" };
-    const weir_err err = make_connection(p, &made, &diag);
-    bool is_unwanted;
-
-    pthread_mutex_lock(&p->lock);
-    c->pg = made;
-    c->stage = err ? NOT_MADE : MADE;
-    snprintf(c->why, sizeof c->why, "%.*s", WHY - 1, diag.text);
-    is_unwanted = c->is_unwanted;
-    if (!is_unwanted)
-        ring(c);
-    pthread_mutex_unlock(&p->lock);
-    if (is_unwanted)
-        free_connection(c);
-}
+/* ---- looking after ------------------------------------------------------------------------------ */
 
 /* How many rows were looked at: as many as asked for means that there are more. */
 static weir_err ask_to_tidy(struct postgres *p, int *looked_at, weir_diag *diag)
@@ -157,7 +70,7 @@ static weir_err ask_to_tidy(struct postgres *p, int *looked_at, weir_diag *diag)
     weir_err err = WEIR_OK;
 
     if (!p->keeper)
-        err = postgres_session_open(&p->keeper, p->uri.conninfo, diag);
+        err = postgres_session_open(&p->keeper, p->dialler.uri.conninfo, diag);
     if (err)
         return err;
     snprintf(most, sizeof most, "%d", TIDY_MOST);
@@ -173,7 +86,7 @@ static weir_err ask_to_tidy(struct postgres *p, int *looked_at, weir_diag *diag)
 
 static void tidy(struct postgres *p)
 {
-    char line[WHY + 64];
+    char line[DIALLER_WHY + 64];
     int looked_at = 0;
     weir_diag diag;
     const weir_err err = ask_to_tidy(p, &looked_at, &diag);
@@ -181,8 +94,8 @@ static void tidy(struct postgres *p)
     if (err) {
         postgres_session_close(p->keeper);
         p->keeper = NULL;
-        snprintf(line, sizeof line, "what has expired cannot be removed from Postgres: %.*s", WHY,
-                 diag.text);
+        snprintf(line, sizeof line, "what has expired cannot be removed from Postgres: %.*s",
+                 DIALLER_WHY, diag.text);
         if (!p->is_untidy && p->remote.log)
             p->remote.log(p->remote.log_ctx, line);
     }
@@ -193,17 +106,24 @@ static void tidy(struct postgres *p)
 static void tick(struct store *s, int64_t now)
 {
     struct postgres *p = (struct postgres *)s;
-    struct connection *c;
 
     (void)now; /* of a clock that may not be the database's */
-    while ((c = take_wish(p)))
-        grant_wish(p, c);
+    postgres_dialler_work(&p->dialler);
     /* Nothing is dropped by the database's clock where others count. */
     if (!p->brings_now && now_ms() >= p->tidy_at && atomic_load(&p->remote.open_breakers) == 0)
         tidy(p);
 }
 
 /* ---- a lane's connection ------------------------------------------------------------------------ */
+
+static void free_connection(struct connection *c)
+{
+    const weir_allocator allocator = c->store->allocator;
+
+    PQfinish(c->pg);
+    judge_parameters_done(&c->parameters);
+    alloc_free(&allocator, c);
+}
 
 static void flush(struct connection *c)
 {
@@ -287,7 +207,7 @@ static void read_connection(void *connection)
     is_lost = !PQconsumeInput(c->pg);
     is_lost = !read_results(c) || is_lost;
     if (!c->is_closed && (is_lost || PQstatus(c->pg) == CONNECTION_BAD)) {
-        char why[WHY];
+        char why[DIALLER_WHY];
 
         snprintf(why, sizeof why, "%.*s", (int)strcspn(PQerrorMessage(c->pg), "\n"),
                  PQerrorMessage(c->pg));
@@ -332,44 +252,35 @@ static bool begin_pipeline(struct connection *c)
 static void bell_rang(void *ctx, unsigned events)
 {
     struct connection *c = ctx;
-    enum stage stage;
-    char why[WHY];
+    struct postgres_session *session;
+    char why[DIALLER_WHY];
 
     (void)events;
-    pthread_mutex_lock(&c->store->lock);
-    stage = c->stage;
-    pthread_mutex_unlock(&c->store->lock);
-    c->reactor->unwatch(c->bell_watch);
-    c->bell_watch = NULL;
-    if (stage == MADE && begin_pipeline(c)) {
+    c->reactor->unwatch(c->bell);
+    c->bell = NULL;
+    session = postgres_wish_end(c->wish, why);
+    c->wish = NULL;
+    if (session)
+        c->pg = postgres_session_leave(session);
+    if (session && begin_pipeline(c))
         link_up(c->link);
-        return;
-    }
-    snprintf(why, sizeof why, "%s", stage == MADE ? PQerrorMessage(c->pg) : c->why);
-    link_down(c->link, why);
+    else
+        link_down(c->link, session ? "the connection cannot be used" : why);
 }
 
-static void wish(struct postgres *p, struct connection *c)
+static void close_connection(void *connection)
 {
-    bool is_made;
+    struct connection *c = connection;
 
-    pthread_mutex_lock(&p->lock);
-    c->pg = p->spare;
-    p->spare = NULL;
-    is_made = c->pg;
-    c->stage = is_made ? MADE : WISHED;
-    if (is_made) {
-        ring(c);
-    } else {
-        if (p->last)
-            p->last->next = c;
-        else
-            p->first = c;
-        p->last = c;
-    }
-    pthread_mutex_unlock(&p->lock);
-    if (!is_made && p->wake)
-        p->wake(p->wake_ctx);
+    c->reactor->unwatch(c->bell);
+    c->reactor->unwatch(c->watch);
+    c->bell = c->watch = NULL;
+    postgres_wish_drop(c->wish);
+    c->wish = NULL;
+    if (c->is_reading)
+        c->is_closed = true;
+    else
+        free_connection(c);
 }
 
 static void *open_connection(void *backend, struct link *link, struct reactor *reactor)
@@ -383,54 +294,14 @@ static void *open_connection(void *backend, struct link *link, struct reactor *r
     c->link = link;
     c->reactor = reactor;
     judge_parameters_init(&c->parameters, &p->allocator);
-    c->bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (c->bell >= 0)
-        c->bell_watch = reactor->watch(reactor, c->bell, REACTOR_READ, bell_rang, c);
-    if (!c->bell_watch) {
-        free_connection(c);
+    c->wish = postgres_wish_new(&p->dialler);
+    if (c->wish)
+        c->bell = reactor->watch(reactor, postgres_wish_bell(c->wish), REACTOR_READ, bell_rang, c);
+    if (!c->bell) {
+        close_connection(c);
         return NULL;
     }
-    wish(p, c);
     return c;
-}
-
-/* False: it is being made, and freed by whoever makes it. */
-static bool take_back_wish(struct postgres *p, struct connection *c)
-{
-    struct connection **at = &p->first;
-    bool is_ours;
-
-    pthread_mutex_lock(&p->lock);
-    is_ours = c->stage != BEING_MADE;
-    c->is_unwanted = true;
-    if (c->stage == WISHED) {
-        p->last = NULL;
-        while (*at) {
-            if (*at == c)
-                *at = c->next;
-            else {
-                p->last = *at;
-                at = &(*at)->next;
-            }
-        }
-    }
-    pthread_mutex_unlock(&p->lock);
-    return is_ours;
-}
-
-static void close_connection(void *connection)
-{
-    struct connection *c = connection;
-
-    c->reactor->unwatch(c->bell_watch);
-    c->reactor->unwatch(c->watch);
-    c->bell_watch = c->watch = NULL;
-    if (!take_back_wish(c->store, c))
-        return;
-    if (c->is_reading)
-        c->is_closed = true;
-    else
-        free_connection(c);
 }
 
 static const struct backend_ops backend = {
@@ -448,9 +319,7 @@ static void close_postgres(struct store *s)
     const weir_allocator allocator = p->allocator;
 
     postgres_session_close(p->keeper);
-    PQfinish(p->spare);
-    postgres_uri_done(&p->uri);
-    pthread_mutex_destroy(&p->lock);
+    postgres_dialler_done(&p->dialler);
     alloc_free(&allocator, p);
 }
 
@@ -458,48 +327,61 @@ static void close_postgres(struct store *s)
  * be: it may be back before somebody asks. */
 static weir_err try_connection(struct postgres *p, weir_diag *diag)
 {
-    char line[WHY + 64];
-    const weir_err err = make_connection(p, &p->spare, diag);
+    char line[DIALLER_WHY + 64];
+    const weir_err err = postgres_dialler_try(&p->dialler, diag);
 
     if (err != WEIR_EIO)
         return err;
     snprintf(line, sizeof line, "Postgres cannot be reached, on_error decides until it can: %.*s",
-             WHY, diag->text);
+             DIALLER_WHY, diag->text);
     if (p->remote.log)
         p->remote.log(p->remote.log_ctx, line);
     return WEIR_OK;
 }
 
-static weir_err open_postgres(struct store **out, const struct store_options *options,
-                              weir_diag *diag)
+static void init(struct postgres *p, const struct store_options *options,
+                 const struct postgres_uri *uri)
 {
-    struct postgres *p = alloc_zeroed(&options->allocator, sizeof *p);
-    weir_diag unheard;
-    weir_err err;
-
-    if (!p)
-        return diag_fail(diag, WEIR_ENOMEM, "%s", weir_err_text(WEIR_ENOMEM));
     p->store.ops = &postgres_store_ops;
     p->allocator = options->allocator;
     p->brings_now = options->callers_bring_now;
-    p->wake = options->wake;
-    p->wake_ctx = options->wake_ctx;
-    memcpy(p->secret_id, options->secret_id, sizeof p->secret_id);
-    pthread_mutex_init(&p->lock, NULL);
-    err = postgres_uri_read(&p->uri, options->uri, &options->allocator, diag);
-    if (!err) {
-        p->remote = (struct remote){
-            .ops = &backend,
-            .backend = p,
-            .name = "Postgres",
-            .deadline = p->uri.deadline,
-            .link_count = p->uri.pool,
-            .allocator = options->allocator,
-            .log = options->log,
-            .log_ctx = options->log_ctx,
-        };
-        err = try_connection(p, diag ? diag : &unheard);
+    p->remote = (struct remote){
+        .ops = &backend,
+        .backend = p,
+        .name = "Postgres",
+        .deadline = uri->deadline,
+        .link_count = uri->pool,
+        .allocator = options->allocator,
+        .log = options->log,
+        .log_ctx = options->log_ctx,
+    };
+    p->dialler = (struct postgres_dialler){
+        .uri = *uri,
+        .allocator = options->allocator,
+        .wake = options->wake,
+        .wake_ctx = options->wake_ctx,
+    };
+    memcpy(p->dialler.secret_id, options->secret_id, sizeof p->dialler.secret_id);
+    postgres_dialler_init(&p->dialler);
+}
+
+static weir_err open_postgres(struct store **out, const struct store_options *options,
+                              weir_diag *diag)
+{
+    struct postgres_uri uri;
+    struct postgres *p;
+    weir_diag unheard;
+    weir_err err = postgres_uri_read(&uri, options->uri, &options->allocator, diag);
+
+    if (err)
+        return err;
+    p = alloc_zeroed(&options->allocator, sizeof *p);
+    if (!p) {
+        postgres_uri_done(&uri);
+        return diag_fail(diag, WEIR_ENOMEM, "%s", weir_err_text(WEIR_ENOMEM));
     }
+    init(p, options, &uri);
+    err = try_connection(p, diag ? diag : &unheard);
     if (err) {
         close_postgres(&p->store);
         return err;
