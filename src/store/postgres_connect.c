@@ -8,7 +8,7 @@
 #include "base/diag.h"
 #include "store/postgres_wire.h"
 
-enum { PATIENCE_MS = 2000 }; /* with each statement */
+enum { PATIENCE_MS = 2000, WHY = 512 }; /* with each statement; bytes of text */
 
 static bool is_state(const struct postgres_session *s, const char *state)
 {
@@ -170,12 +170,20 @@ weir_err postgres_secret(const char *uri, const weir_allocator *allocator, struc
 {
     struct postgres_uri u;
     struct postgres_session *s = NULL;
+    weir_diag why;
     weir_err err = postgres_uri_read(&u, uri, allocator, diag);
 
     if (err)
         return err;
-    err = postgres_session_open(&s, u.conninfo, diag);
-    if (!err)
+    err = postgres_session_open(&s, u.conninfo, &why);
+    if (err == WEIR_EIO)
+        err = diag_fail(diag, err,
+                        "the secret is in the database, which cannot be reached (a copy of it as "
+                        "--secret-file would do to start without): %.*s",
+                        WHY, why.text);
+    else if (err)
+        diag_set(diag, "%s", why.text);
+    else
         err = ask_secret(s, out, diag);
     postgres_session_close(s);
     postgres_uri_done(&u);
