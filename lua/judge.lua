@@ -1,0 +1,441 @@
+-- judge.lua - decides questions in Redis or Valkey, number for number as src/limit/ does.
+--
+--     EVALSHA sha count-of-keys key... questions
+--
+-- KEYS are the keys of all charges, each once, all of one slot where there is a cluster. A key is
+--
+--     rl:{tag}:policy:rule:hash
+--
+-- with hash the charge's 128 bits in hex, over policy, rule, algorithm, window and identity, so
+-- that a key has one algorithm and one window for life. The tag is four hex digits of a keyed hash
+-- of the identity alone (of policy and rule, for a rule that counts everyone together). So the
+-- rules of a check that count by the same identity share a slot, and identities spread over all
+-- slots; a tag per policy would put all of a policy on one master, and a tag from some of the
+-- attributes would do so to whoever happened to choose ones with few values. 16 bits say which
+-- slot and tell nobody who is who.
+--
+-- ARGV[1] is a MessagePack array of integers:
+--
+--     count of rules, each: algorithm, limit, window, burst, precision
+--     questions until the end: verb, cost, now, count of charges, each: key, rule
+--
+-- with key and rule as numbers from 1. Verbs: 0 check, 1 peek, 2 refund, 3 reset, 4 undo. A now of
+-- 0 is Redis's own. Each charge of an undo has a third number, see below. Algorithms are those of
+-- weir.h. A cell (15, src/limit/cell.c) has times beyond 2^53 ns, so each is two words, whole ms
+-- and the ns from 0 to 999,999 above them:
+--
+--     15, interval (2), interval * capacity (2), interval * cost (2), added to reset_after (2)
+--
+-- with a negative cost to give back; of the cost of its question only whether it is 0 is looked at.
+-- The reply is one string: little-endian, Redis's time in ms as a double, then of each charge a
+-- byte that is 1 if it is allowed, and the doubles remaining, retry_after, reset_after, delay. An
+-- infinite one stands for the largest integer.
+--
+-- A QUESTION OF SEVERAL SLOTS is one call for each slot, side by side. If all allow, it is allowed.
+-- If one refuses, or does not answer, the others are undone: verb 4, with the time in the reply (or
+-- its own now) plus the charge's reset_after as the third number, which says what was charged and
+-- not only how much. (A cell is always alone.)
+-- A refund would take from whoever came last, even from the next window, and let one in too many;
+-- an undo takes back what is still left of that one charge, and never more. Until it is undone
+-- others may be refused that need not be. If it never is, it counts until it is due. While a slot
+-- moves, a call with several keys may be told TRYAGAIN; one with one key never is.
+--
+-- RULES (test_script and test_numbers in tests/lua/ have tests of each)
+--   L1  A question is charged whole or not at all, and sees what those before it have charged.
+--   L2  Refused, peeked at and free questions write nothing.
+--   L3  A key lives until it is untouched, and is deleted if it becomes so earlier. One that was
+--       charged at a time of its caller's stays an hour longer: nobody knows how that time goes.
+--   L4  Every number below 2^53 is exact. Products are: limit * window and burst * window are below
+--       it, also of limits that once were in force. Sums that may not be are turned into
+--       differences. A cell is exact as far as its times are below 2^53 us, 285 years.
+--   L5  Keys are in KEYS, nothing is written before all is decided, and then each key once, by SET
+--       to an absolute time or DEL: replicas and the append-only file get the outcome.
+--
+-- FORMAT of values, little-endian doubles: fixed window: start, count; sliding counter: start,
+-- current, previous; buckets: used, at; cell: ms, ns. Sliding window: newest start, its count,
+-- total, then the older entries, oldest first, each 6 bytes of start and 7 of count.
+
+-- Locals that functions share cost more than they save in a script that is run from the top each
+-- time: these have none. A state `s` is untouched while it has no `a`.
+--
+-- take_x() looks and changes nothing. It returns the decision (allowed, remaining, retry_after,
+-- reset_after, delay), the time that it used, and what the state would become (a, b, c, older).
+
+local function take_none(_, _, now, cost) -- a limit of 0 holds nothing, waiting does not help
+    return cost == 0, 0, cost == 0 and 0 or -1, 0, 0, now
+end
+
+local function take_fixed_window(s, r, now, cost, charge)
+    local start, limit, window, count, allowed, retry = s.a, r.limit, r.window, 0, true, 0
+    if start and now < start then -- a clock that stepped back must not open an old window again
+        now = start
+    end
+    local begin = now - now % window
+    if begin == start then
+        count = s.b
+    end
+    local left, rest = limit - count, window - (now - begin)
+    if cost > limit then
+        allowed, retry = false, -1
+    elseif cost > 0 and cost > left then
+        allowed, retry = false, rest
+    elseif charge then
+        count, left = count + cost, left - cost
+    end
+    return allowed, left > 0 and left or 0, retry, rest, 0, now, begin, count, 0
+end
+
+local function take_sliding_counter(s, r, now, cost, charge)
+    local start, limit, window, current, previous = s.a, r.limit, r.window, 0, 0
+    local allowed, retry = true, 0
+    if start and now < start then
+        now = start
+    end
+    local begin = now - now % window
+    if begin == start then
+        current, previous = s.b, s.c
+    elseif start and begin - start == window then
+        previous = s.b
+    end
+    local rest = window - (now - begin)
+    local room = (limit - current) * window - previous * rest -- inexact only far below 0
+    if cost > limit then
+        allowed, retry = false, -1
+    elseif cost > 0 and cost * window > room then
+        local free = limit - current - cost
+        allowed = false
+        if free >= 0 then -- while this window lasts, only the previous one fades
+            free = free * window
+            retry = rest - (free - free % previous) / previous
+        else -- after it, this one does
+            free = (limit - cost) * window
+            retry = rest + window - (free - free % current) / current
+        end
+    elseif charge then
+        current, room = current + cost, room - cost * window
+    end
+    local reset = current > 0 and rest + window or previous > 0 and rest or 0
+    return allowed, room > 0 and (room - room % window) / window or 0, retry, reset, 0, now,
+        begin, current, previous
+end
+
+local function take_bucket(s, r, now, cost, charge)
+    local used, at, limit, window, burst = s.a or 0, s.b or 0, r.limit, r.window, r.burst
+    local allowed, retry, delay = true, 0, 0
+    if now < at then -- a clock that stepped back must not mint tokens
+        now = at
+    end
+    used = used - (now - at) * limit -- where the product is inexact it is above all that is used
+    if used < 0 then
+        used = 0
+    end
+    local over = used + (cost - burst) * window
+    if cost > burst then
+        allowed, retry = false, -1
+    elseif over > 0 and cost > 0 then
+        allowed, retry = false, (over - over % limit) / limit + (over % limit > 0 and 1 or 0)
+    else
+        if r.algorithm == 5 then -- leaky
+            delay = (used - used % limit) / limit + (used % limit > 0 and 1 or 0)
+        end
+        if charge then
+            used = used + cost * window
+        end
+    end
+    local left = burst * window - used
+    return allowed, left > 0 and (left - left % window) / window or 0, retry,
+        (used - used % limit) / limit + (used % limit > 0 and 1 or 0), delay, now, used, now, 0
+end
+
+-- A bucket of the log counts until its last instant has left the window: `life` after its start.
+local function take_sliding_window(s, r, now, cost, charge)
+    local newest, count, total, older, limit = s.a, s.b, s.c, s.older, r.limit
+    local life = r.window + (r.precision - 1)
+    local allowed, retry, from = true, 0, 1
+    if newest and now < newest then -- a clock that stepped back must not un-count
+        now = newest
+    end
+    if not newest or now - newest >= life then
+        newest, count, total, older = nil, 0, 0, ''
+    end
+    while from < #older do
+        local start, counted, following = struct.unpack('<I6I7', older, from)
+        if now - start < life then
+            break
+        end
+        total, from = total - counted, following
+    end
+    if cost > limit then
+        allowed, retry = false, -1
+    elseif cost > 0 and cost > limit - total then -- how long until enough have left?
+        local excess, at, start, counted = cost - (limit - total), from, newest, nil
+        while excess > 0 and at < #older do
+            start, counted, at = struct.unpack('<I6I7', older, at)
+            excess = excess - counted
+        end
+        allowed, retry = false, (excess > 0 and newest or start) - now + life
+    elseif charge and cost > 0 then
+        local start = now - now % r.precision
+        if newest and newest >= start then -- above it after the precision was widened
+            count = count + cost
+        else
+            if newest then
+                older = older .. struct.pack('<I6I7', newest, count)
+            end
+            newest, count = start, cost
+        end
+        total = total + cost
+    end
+    if from > 1 then
+        older = string.sub(older, from)
+    end
+    local left = limit - total
+    return allowed, left > 0 and left or 0, retry, total > 0 and newest - now + life or 0, 0, now,
+        newest, count, total, older
+end
+
+-- Times are relative to now, as ms and the ns from 0 to 999,999 above them.
+local function take_cell(s, r, now, cost, charge)
+    local ms, ns, most_ms, most_ns = 0, 0, r.most_ms, r.most_ns
+    local cost_ms, cost_ns = r.cost_ms, r.cost_ns
+    if s.a and s.a >= now then
+        ms, ns = s.a - now, s.b
+    end
+    if cost == 0 then
+        cost_ms, cost_ns = 0, 0
+    end
+    local later_ms, later_ns = ms + cost_ms, ns + cost_ns
+    if later_ns >= 1e6 then
+        later_ms, later_ns = later_ms + 1, later_ns - 1e6
+    end
+    local ahead_ms, ahead_ns = later_ms - most_ms, later_ns - most_ns
+    if ahead_ns < 0 then
+        ahead_ms, ahead_ns = ahead_ms - 1, ahead_ns + 1e6
+    end
+    local allowed, retry, remaining = ahead_ms < 0 or ahead_ms == 0 and ahead_ns == 0, 0, 0
+    if not allowed then
+        local never = cost_ms > most_ms or cost_ms == most_ms and cost_ns > most_ns
+        retry = never and -1 or ahead_ms
+    elseif charge then
+        ms, ns = later_ms, later_ns
+    end
+
+    local left_ms, left_ns = most_ms - ms, most_ns - ns
+    if left_ns < 0 then
+        left_ms, left_ns = left_ms - 1, left_ns + 1e6
+    end
+    local above_ms, above_ns = left_ms + r.interval_ms, left_ns + r.interval_ns
+    if above_ms > 0 or above_ms == 0 and above_ns > 0 or above_ms == -1 and above_ns > 1e6 then
+        local interval = r.interval_ms * 1000 + (r.interval_ns - r.interval_ns % 1000) / 1000
+        local us = left_ms * 1000 + (left_ns - left_ns % 1000) / 1000
+        if left_ms < 0 and left_ns % 1000 > 0 then
+            us = us + 1
+        end
+        if us > 0 then -- towards zero; infinite if an interval is less than a us
+            remaining = (interval > 0 and us - us % interval or us) / interval
+        elseif us < 0 then
+            remaining = (interval > 0 and us + -us % interval or us) / interval
+        end
+    end
+
+    local reset, reset_ns = ms + r.added_ms, ns + r.added_ns
+    if reset_ns >= 1e6 then
+        reset, reset_ns = reset + 1, reset_ns - 1e6
+    end
+    if reset < 0 and reset_ns > 0 then
+        reset = reset + 1
+    end
+    -- What is told is cut to whole ms, what is kept is not.
+    local stays = ms >= 0 and ms + (ns > 0 and 1 or 0) or 0
+    return allowed, remaining, retry, reset, 0, now + stays - reset,
+        stays > 0 and now + ms or nil, ns, 0
+end
+
+-- refund_x() brings a state up to now and takes up to `cost` off it; with `due` only of what was
+-- charged and would have been untouched again then.
+
+local function refund_windows(s, r, now, cost, due)
+    local start, window, current, previous, lasts, back, before = s.a, r.window, s.b, 0, 1, 0, 0
+    if now < start then
+        now = start
+    end
+    local begin = now - now % window
+    if r.algorithm == 3 then -- a sliding counter
+        lasts = 2
+        previous = begin == start and s.c or begin - start == window and current or 0
+    end
+    if begin ~= start then
+        current = 0
+    end
+    if not due or due == begin + lasts * window then
+        back = math.min(cost, current)
+    end
+    if not due or due == begin + window then
+        before = math.min(cost - back, previous)
+    end
+    s.a, s.b, s.c = begin, current - back, previous - before
+end
+
+local function refund_bucket(s, r, now, cost, due)
+    local window = r.window
+    if now < s.b then
+        now = s.b
+    end
+    local used = math.max(0, s.a - (now - s.b) * r.limit)
+    local most = (used - used % window) / window + (used % window > 0 and 1 or 0)
+    local back = math.min(math.min(cost, most) * window, used)
+    if due then -- without the charge the bucket may have been empty since, with nothing to drain
+        back = math.min(back, math.max(0, (due - 1 - now) * r.limit))
+    end
+    s.a, s.b = used - back, now
+end
+
+local function refund_sliding_window(s, r, _, cost, due)
+    local older, left, life = s.older, cost, r.window + (r.precision - 1)
+    if due and due ~= s.a + life then
+        for at = 1, #older, 13 do
+            local start, count, after = struct.unpack('<I6I7', older, at)
+            if start + life == due then
+                left = cost - math.min(cost, count)
+                count = count - (cost - left)
+                local rest = count > 0 and struct.pack('<I6I7', start, count) or ''
+                s.older = string.sub(older, 1, at - 1) .. rest .. string.sub(older, after)
+                break
+            end
+        end
+    else -- newest first: what is given back is what was admitted last
+        local to, back = #older, math.min(cost, s.b)
+        s.b, left = s.b - back, cost - back
+        while s.b == 0 and to > 0 do
+            s.a, s.b = struct.unpack('<I6I7', older, to - 12)
+            to = to - 13
+            back = due and 0 or math.min(left, s.b)
+            s.b, left = s.b - back, left - back
+        end
+        s.older = string.sub(older, 1, to)
+    end
+    s.c = s.c - (cost - left)
+end
+
+local asked = cmsgpack.unpack(ARGV[1])
+local rules, at = {}, 2
+for i = 1, asked[1] do
+    local algorithm, limit, take, refund, format = asked[at], asked[at + 1], nil, nil, '<dd'
+    if algorithm == 15 then
+        rules[i] = { algorithm = algorithm, take = take_cell, format = format,
+            interval_ms = limit, interval_ns = asked[at + 2], most_ms = asked[at + 3],
+            most_ns = asked[at + 4], cost_ms = asked[at + 5], cost_ns = asked[at + 6],
+            added_ms = asked[at + 7], added_ns = asked[at + 8] }
+        at = at + 9
+    else
+        if algorithm == 1 then
+            take, refund = take_fixed_window, refund_windows
+        elseif algorithm == 2 then
+            take, refund, format = take_sliding_window, refund_sliding_window, '<ddd'
+        elseif algorithm == 3 then
+            take, refund, format = take_sliding_counter, refund_windows, '<ddd'
+        elseif algorithm == 4 or algorithm == 5 then
+            take, refund = take_bucket, refund_bucket
+        else
+            return redis.error_reply('ERR there is no algorithm ' .. tostring(algorithm))
+        end
+        rules[i] = { algorithm = algorithm, take = limit > 0 and take or take_none,
+            refund = limit > 0 and refund, format = format, limit = limit, window = asked[at + 2],
+            burst = asked[at + 3], precision = asked[at + 4] }
+        at = at + 5
+    end
+end
+
+local values
+if #KEYS == 1 then
+    values = { redis.call('GET', KEYS[1]) }
+elseif #KEYS <= 1000 then
+    values = redis.call('MGET', unpack(KEYS))
+else -- unpack() puts all on a stack that holds 8000
+    values = {}
+    for from = 1, #KEYS, 1000 do
+        local part = redis.call('MGET', unpack(KEYS, from, math.min(from + 999, #KEYS)))
+        for i = 1, #part do
+            values[from + i - 1] = part[i]
+        end
+    end
+end
+
+local states = {}
+local function state_of(k, r) -- when it is looked at for the first time
+    local value, a, b, c, older = values[k], nil, 0, 0, ''
+    if value then
+        a, b, c = struct.unpack(r.format, value)
+        older = r.algorithm == 2 and string.sub(value, 25) or ''
+    end
+    local s = { key = KEYS[k], rule = r, a = a, b = b, c = c, older = older, stored = a,
+        expiry = false }
+    states[k] = s
+    return s
+end
+
+local time = redis.call('TIME')
+local clock = time[1] * 1000 + (time[2] - time[2] % 1000) / 1000
+local reply, changed = { struct.pack('<d', clock) }, {}
+
+while at <= #asked do
+    local verb, cost, given, count = asked[at], asked[at + 1], asked[at + 2], asked[at + 3]
+    local now, charge, each = given > 0 and given or clock, verb == 0, verb == 4 and 3 or 2
+    local from, to = at + 4, at + 3 + count * each
+    if verb <= 1 and count > 1 then -- all look before one is charged
+        for i = from, to, each do
+            local k, r = asked[i], rules[asked[i + 1]]
+            charge = r.take(states[k] or state_of(k, r), r, now, cost, charge) and charge
+        end
+    end
+    for i = from, to, each do
+        local k, r = asked[i], rules[asked[i + 1]]
+        local s, is_changed = states[k] or state_of(k, r), false
+        local allowed, remaining, retry, reset, delay, used_now, a, b, c, older
+        if verb <= 1 or r.algorithm == 15 and verb == 2 and s.a then
+            allowed, remaining, retry, reset, delay, used_now, a, b, c, older =
+                r.take(s, r, now, cost, charge or verb == 2)
+            is_changed = allowed and cost ~= 0 and (charge or verb == 2)
+        else
+            if verb == 3 then
+                is_changed, s.a = s.a, nil
+            elseif s.a and cost > 0 and r.refund then
+                is_changed = true
+                r.refund(s, r, now, cost, verb == 4 and asked[i + 2])
+            end
+            allowed, remaining, retry, reset, delay, used_now, a, b, c, older =
+                r.take(s, r, now, 0, false)
+            if reset == 0 or r.algorithm == 1 and b == 0 then
+                a = nil
+            end
+            delay = 0 -- of a request, not of how things stand
+        end
+        if is_changed then
+            if not s.expiry then
+                changed[#changed + 1] = s
+            end
+            s.a, s.b, s.c, s.older = a, b, c, older or ''
+            s.expiry = given > 0 and clock + reset + 3600000 or used_now + reset
+        end
+        reply[#reply + 1] =
+            struct.pack('<Bdddd', allowed and 1 or 0, remaining, retry, reset, delay)
+    end
+    at = to + 1
+end
+
+local expiry, text -- many keys have the same, and to print a number takes long
+for i = 1, #changed do
+    local s = changed[i]
+    local r = s.rule
+    if s.a and r.algorithm == 1 and s.a == s.stored then -- in the same window
+        redis.call('SET', s.key, struct.pack(r.format, s.a, s.b), 'KEEPTTL')
+    elseif s.a then
+        if s.expiry ~= expiry then
+            expiry, text = s.expiry, string.format('%.0f', s.expiry)
+        end
+        redis.call('SET', s.key, struct.pack(r.format, s.a, s.b, s.c) .. s.older, 'PXAT', text)
+    elseif s.stored then
+        redis.call('DEL', s.key)
+    end
+end
+return table.concat(reply)
