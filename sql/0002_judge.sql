@@ -1,0 +1,584 @@
+-- 0002_judge.sql - many decisions in one call: the arithmetic of src/limit/, in the database.
+BEGIN;
+SET LOCAL client_min_messages = warning;
+
+-- GCRA in nanoseconds, as src/limit/cell.c has it. Intervals may be so long that sums of ns need
+-- more than 64 bits.
+CREATE OR REPLACE FUNCTION weir.take_cell(
+    at bigint, used bigint, capacity bigint, "interval" bigint, extra bigint, now bigint,
+    cost bigint, charging boolean,
+    OUT allowed boolean, OUT remaining bigint, OUT retry_after bigint, OUT reset_after bigint,
+    OUT next_at bigint, OUT next_used bigint, OUT expires bigint)
+LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    ms CONSTANT numeric := 1000000;
+    now_ns numeric := now * ms;
+    due numeric := greatest(at * ms + used, now_ns);
+    increment numeric := "interval"::numeric * cost;
+    most numeric := "interval"::numeric * capacity;
+    ahead numeric := due + increment - most - now_ns;
+    then_ns numeric := CASE WHEN ahead > 0 OR NOT charging THEN due ELSE due + increment END;
+    full_in numeric := then_ns - now_ns;
+BEGIN
+    allowed := ahead <= 0;
+    retry_after := CASE WHEN allowed THEN 0 WHEN increment <= most THEN div(ahead, ms) ELSE -1 END;
+    IF most - full_in <= -"interval" THEN
+        remaining := 0;
+    ELSIF "interval" >= 1000 THEN
+        remaining := div(div(most - full_in, 1000), "interval" / 1000);
+    ELSE -- a quotient of floats by 0, as a whole number
+        remaining := CASE sign(div(most - full_in, 1000)) WHEN 1 THEN 9223372036854775807
+                                                          WHEN 0 THEN 0
+                                                          ELSE -9223372036854775808 END;
+    END IF;
+    reset_after := div(full_in + extra, ms);
+    next_at := CASE WHEN then_ns > 0 THEN div(then_ns, ms) ELSE 0 END;
+    next_used := CASE WHEN then_ns > 0 THEN mod(then_ns, ms) ELSE 0 END;
+    expires := CASE WHEN then_ns > now_ns THEN next_at + sign(next_used)::bigint ELSE now END;
+END $$;
+
+-- The advisory lock that guards the making of a key's row; and the one that guards them all, held
+-- together with others by who holds one of those, and alone by who would need too many.
+CREATE OR REPLACE FUNCTION weir.guard(key uuid DEFAULT '77656972-6775-6172-6400-000000000000')
+RETURNS bigint LANGUAGE sql IMMUTABLE AS $$
+    SELECT ('x' || left(replace(key::text, '-', ''), 16))::bit(64)::bigint
+$$;
+
+-- Decide on many questions at once, in their order: each sees what those before it have charged.
+--
+-- A question is one charge or more, each a rule on a key. If all of its charges may pass, all are
+-- charged; if not, none, and those that could have passed are reported as they stand.
+--
+--   keys         the keys there are, each once, ascending
+--   algorithms   of the rules there are: 1 fixed_window, 2 sliding_window, 3 sliding_counter,
+--                4 token_bucket, 5 leaky_bucket, 15 cell
+--   limits, windows, bursts, precisions
+--                of the same rules. Complete and within bounds, as rule_check() leaves them
+--   slots, rules of each charge: its place in `keys`, and its place among the rules; from 1
+--   counts       of each question: how many charges it has; NULL: one each
+--   verbs        of each question: 0 check, 1 peek, 2 refund, 3 reset; NULL: check
+--   costs        of each question; NULL: 1
+--   nows         of each question, in ms; NULL, all or one: the clock here
+--
+-- The answer has an element for each charge. retry_after -1: never. `clock` is the time here.
+--
+-- HOW. States are read without a lock and judged. If nothing is to be written, that is the answer:
+-- so a refusal and a peek cost no lock, no transaction number and no disk. Else the rows that it
+-- depends on are locked in the order of their keys. If they are as they were read, it stands; if not,
+-- what depends on them is read and judged once more, under the lock. Where many questions are about
+-- few keys, and others are likely to ask the same, the first that passes is enough to take the lock.
+--
+-- RULES (tests/sql has tests of each)
+--   Q1  No interleaving of calls admits more than one after the other would.
+--   Q2  Calls never wait for each other in a circle: first come the locks that guard new keys, in
+--       their order, then those of rows, in theirs.
+--   Q3  A row is made only by who holds the guard of its key and found no row after that. If a row
+--       was there, is removed meanwhile (weir.tidy()) and made by somebody else, the call fails
+--       with 40001, and nothing has happened.
+--   Q4  The time is never before what a state records: a clock that steps asked mints nothing.
+CREATE OR REPLACE FUNCTION weir.judge(
+    keys uuid[],
+    algorithms integer[], limits bigint[], windows bigint[], bursts bigint[], precisions bigint[],
+    slots integer[], rules integer[],
+    counts integer[] DEFAULT NULL, verbs integer[] DEFAULT NULL, costs bigint[] DEFAULT NULL,
+    nows bigint[] DEFAULT NULL,
+    OUT allowed boolean[], OUT remaining bigint[], OUT retry_after bigint[],
+    OUT reset_after bigint[], OUT delay bigint[], OUT clock bigint)
+LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+-- One plan for all, made once: by the index, however small the table is just now.
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+AS $$
+DECLARE
+    most_guards CONSTANT integer := 48; -- what a transaction may be expected to lock is 64
+    key_count CONSTANT integer := cardinality(keys);
+    charge_count CONSTANT integer := cardinality(slots);
+    question_count CONSTANT integer := coalesce(cardinality(counts), cardinality(slots));
+    -- Few keys and many who want them: it will have to be done under the lock anyway.
+    is_hot CONSTANT boolean := charge_count >= 16 AND charge_count >= 4 * key_count;
+
+    -- states, by slot
+    versions xid[];
+    places tid[];
+    ats bigint[];
+    useds bigint[];
+    others bigint[];
+    oldests bigint[];
+    logs weir.log[];
+    expiries bigint[];      -- when they expire, of those that are to be written; else NULL
+    involved boolean[];     -- unchanged, but what is written may depend on it
+    found uuid[];           -- the keys that have a row
+    missing integer;        -- and how many have none
+    changed integer;        -- slots
+    none CONSTANT bigint[] := array_fill(NULL::bigint, ARRAY[key_count]);
+    log bigint[];           -- that of the slot `logged`
+    logged integer;
+    log_changed boolean;
+
+    settled boolean[] := '{}'; -- questions that depend on nothing that is written
+    need uuid[];
+    expected xid[];
+    locked xid[];
+    written integer := 0;
+
+    -- the question
+    is_plain CONSTANT boolean := counts IS NULL AND verbs IS NULL AND costs IS NULL AND nows IS NULL;
+    first integer;
+    last integer;
+    verb integer := 0;
+    asked bigint := 1;
+    cost bigint := 1;
+    now bigint;
+    passes boolean;
+    charging boolean := true;
+    -- the charge, and its rule
+    i integer;
+    s integer;
+    rule integer := 0;
+    kind integer;           -- 0 no limit at all, 1 fixed_window, 2 sliding_window, 3 sliding_counter,
+                            -- 4 one of the buckets, 15 cell
+    is_leaky boolean;
+    max bigint;
+    win bigint;
+    burst bigint;
+    width bigint;
+    life bigint;
+    -- its state
+    at bigint;
+    used bigint;
+    other bigint;
+    oldest bigint;
+    live bigint;
+    gone integer;           -- elements of the log
+    -- what becomes of it
+    t bigint;               -- the time that is used
+    ends bigint;
+    lack bigint;
+    ok boolean;
+    writes boolean := true;
+    rest bigint;
+    wait bigint;
+    reset bigint;
+    cell record;
+BEGIN
+    allowed := array_fill(true, ARRAY[charge_count]);
+    remaining := array_fill(0::bigint, ARRAY[charge_count]);
+    retry_after := remaining;
+    reset_after := remaining;
+    delay := remaining;
+
+    FOR pass IN 1..2 LOOP
+        SELECT array_agg(q.key), array_agg(q.xmin), array_agg(q.ctid), array_agg(q.at),
+               array_agg(q.used), array_agg(q.other), array_agg(q.oldest), array_agg(q.log)
+          INTO found, versions, places, ats, useds, others, oldests, logs
+          FROM (SELECT r.key, r.xmin, r.ctid, r.at, r.used, r.other, r.oldest,
+                       CASE WHEN r.log IS NOT NULL THEN ROW(r.log)::weir.log END AS log
+                  FROM weir.states r WHERE r.key = ANY (keys) ORDER BY r.key) q;
+        missing := 0;
+        IF found IS DISTINCT FROM keys THEN
+            -- Make the others' places, from the last to the first.
+            missing := key_count - coalesce(cardinality(found), 0);
+            i := key_count - missing;
+            FOR k IN REVERSE key_count..1 LOOP
+                IF keys[k] <= keys[k - 1] THEN
+                    RAISE EXCEPTION 'keys must be ascending, each once'
+                        USING ERRCODE = 'invalid_parameter_value';
+                ELSIF found[i] = keys[k] THEN
+                    IF i < k THEN
+                        versions[k] := versions[i];
+                        places[k] := places[i];
+                        ats[k] := ats[i];
+                        useds[k] := useds[i];
+                        others[k] := others[i];
+                        oldests[k] := oldests[i];
+                        logs[k] := logs[i];
+                    END IF;
+                    i := i - 1;
+                ELSE
+                    versions[k] := NULL;
+                    places[k] := NULL;
+                    ats[k] := 0;
+                    useds[k] := 0;
+                    others[k] := 0;
+                    oldests[k] := 0;
+                    logs[k] := NULL;
+                END IF;
+            END LOOP;
+        END IF;
+        clock := floor(extract(epoch FROM clock_timestamp()) * 1000);
+        now := clock;
+        expiries := none;
+        logged := 0;
+        log_changed := false;
+        last := 0;
+
+        FOR question IN 1..question_count LOOP
+            IF is_plain THEN
+                CONTINUE WHEN pass = 2 AND settled[question];
+                first := question;
+                last := question;
+            ELSE
+                first := last + 1;
+                last := first;
+                IF counts IS NOT NULL THEN
+                    last := first + counts[question] - 1;
+                END IF;
+                CONTINUE WHEN pass = 2 AND settled[question];
+                IF costs IS NOT NULL THEN
+                    asked := costs[question];
+                END IF;
+                cost := asked;
+                IF verbs IS NOT NULL THEN
+                    verb := verbs[question];
+                END IF;
+                IF nows IS NOT NULL THEN
+                    now := coalesce(nows[question], clock);
+                END IF;
+                -- Several charges are looked at before any is made.
+                charging := verb = 0 AND cost <> 0 AND first = last;
+                writes := charging;
+            END IF;
+            passes := true;
+            i := first;
+            LOOP
+                s := slots[i];
+                IF rules[i] <> rule THEN
+                    rule := rules[i];
+                    kind := algorithms[rule];
+                    max := limits[rule];
+                    win := windows[rule];
+                    burst := bursts[rule];
+                    width := precisions[rule];
+                    life := width - 1 + win;
+                    is_leaky := kind = 5;
+                    kind := CASE WHEN kind = 15 THEN 15 WHEN max = 0 THEN 0 WHEN kind = 5 THEN 4
+                                 ELSE kind END;
+                END IF;
+                at := ats[s];
+                used := useds[s];
+                IF kind = 2 OR kind = 3 OR verb > 1 THEN
+                    other := others[s];
+                    oldest := oldests[s];
+                    IF kind = 2 AND logged <> s THEN
+                        IF log_changed THEN
+                            logs[logged] := ROW(log)::weir.log;
+                            log_changed := false;
+                        END IF;
+                        log := (logs[s]).entries;
+                        logged := s;
+                    END IF;
+                END IF;
+                IF pass = 2 THEN
+                    allowed[i] := true;
+                    retry_after[i] := 0;
+                    delay[i] := 0;
+                END IF;
+
+                IF verb > 1 THEN
+                    -- Change the state here, and look at it below.
+                    cost := 0;
+                    writes := at > 0 OR used > 0;
+                    IF NOT writes THEN
+                        NULL; -- there is nothing to give back or to forget
+                    ELSIF verb = 3 THEN
+                        at := 0;
+                        used := 0;
+                        other := 0;
+                        oldest := 0;
+                        IF kind = 2 AND log IS NOT NULL THEN
+                            log := NULL;
+                            log_changed := true;
+                        ELSIF kind = 0 THEN
+                            logs[s] := NULL;
+                        END IF;
+                    ELSIF max = 0 THEN
+                        writes := false;
+                    ELSIF kind = 1 THEN
+                        IF now - now % win <= at THEN
+                            used := used - least(asked, used);
+                        END IF;
+                    ELSIF kind = 3 THEN
+                        t := greatest(now, at);
+                        t := t - t % win;
+                        IF at = t - win THEN
+                            at := t;
+                            other := used;
+                            used := 0;
+                        ELSIF at < t THEN
+                            used := 0;
+                            other := 0;
+                        END IF;
+                        lack := asked - least(asked, used);
+                        used := used - (asked - lack);
+                        other := other - least(lack, other);
+                    ELSIF kind = 4 THEN
+                        t := greatest(now, at);
+                        used := CASE WHEN t - at > used / max THEN 0 ELSE used - (t - at) * max END;
+                        at := t;
+                        used := used - least(used, least(asked, used / win + 1) * win);
+                    ELSIF kind = 2 THEN
+                        -- Newest first: what is given back is what was admitted last.
+                        lack := least(asked, used);
+                        used := used - lack;
+                        WHILE lack >= other AND used > 0 LOOP
+                            lack := lack - other;
+                            gone := cardinality(log);
+                            at := log[gone - 1];
+                            other := log[gone];
+                            log := CASE WHEN gone > 2 THEN log[:gone - 2] END;
+                            log_changed := true;
+                        END LOOP;
+                        other := other - lack;
+                        IF used = 0 AND log IS NOT NULL THEN
+                            log := NULL;
+                            log_changed := true;
+                        END IF;
+                    ELSE
+                        cost := -asked; -- of a cell: to give back is to take less than nothing
+                    END IF;
+                END IF;
+
+                IF kind = 4 THEN
+                    t := greatest(now, at);
+                    used := CASE WHEN t - at > used / max THEN 0 ELSE used - (t - at) * max END;
+                    at := t;
+                    rest := (burst * win - used) / win;
+                    ok := cost <= rest OR cost = 0;
+                    IF NOT ok THEN
+                        wait := CASE WHEN cost > burst THEN -1
+                                     ELSE (used + (cost - burst) * win + max - 1) / max END;
+                    ELSE
+                        IF is_leaky THEN
+                            delay[i] := (used + max - 1) / max;
+                        END IF;
+                        IF charging THEN
+                            used := used + cost * win;
+                            rest := rest - cost;
+                        END IF;
+                    END IF;
+                    reset := (used + max - 1) / max;
+                ELSIF kind = 2 THEN
+                    t := now;
+                    live := used;
+                    gone := 0;
+                    IF used > 0 THEN
+                        t := greatest(now, at);
+                        IF at + life <= t THEN
+                            live := 0;
+                        ELSIF oldest + life <= t THEN
+                            WHILE log[gone + 1] + life <= t LOOP
+                                live := live - log[gone + 2];
+                                gone := gone + 2;
+                            END LOOP;
+                        END IF;
+                    END IF;
+                    ok := live + cost <= max OR cost = 0;
+                    IF NOT ok THEN
+                        wait := -1;
+                        IF cost <= max THEN
+                            lack := live + cost - max;
+                            WHILE lack > 0 LOOP -- from the oldest on, until enough have left
+                                ends := coalesce(log[gone + 1], at);
+                                lack := lack - coalesce(log[gone + 2], lack);
+                                gone := gone + 2;
+                            END LOOP;
+                            wait := ends + life - t;
+                        END IF;
+                    ELSIF charging THEN
+                        ends := t - t % width;
+                        IF live = 0 THEN
+                            at := ends;
+                            other := cost;
+                            oldest := ends;
+                            IF log IS NOT NULL THEN
+                                log := NULL;
+                                log_changed := true;
+                            END IF;
+                        ELSE
+                            IF gone > 0 THEN
+                                log := CASE WHEN gone < cardinality(log) THEN log[gone + 1:] END;
+                                log_changed := true;
+                                oldest := coalesce(log[1], at);
+                            END IF;
+                            IF at >= ends THEN -- it may start later, if precision was widened
+                                other := other + cost;
+                            ELSE
+                                gone := coalesce(cardinality(log), 0);
+                                log[gone + 1] := at;
+                                log[gone + 2] := other;
+                                log_changed := true;
+                                at := ends;
+                                other := cost;
+                            END IF;
+                        END IF;
+                        live := live + cost;
+                        used := live;
+                    END IF;
+                    rest := max - live;
+                    reset := CASE WHEN live > 0 THEN at + life - t ELSE 0 END;
+                ELSIF kind = 1 THEN
+                    t := greatest(now, at);
+                    IF t - t % win <> at THEN
+                        at := t - t % win;
+                        used := 0;
+                    END IF;
+                    ok := used + cost <= max OR cost = 0;
+                    reset := at + win - t;
+                    IF NOT ok THEN
+                        wait := CASE WHEN cost > max THEN -1 ELSE reset END;
+                    ELSIF charging THEN
+                        used := used + cost;
+                    END IF;
+                    rest := max - used;
+                ELSIF kind = 3 THEN
+                    t := greatest(now, at);
+                    lack := t - t % win;
+                    IF at <> lack THEN
+                        other := CASE WHEN at = lack - win THEN used ELSE 0 END;
+                        used := 0;
+                        at := lack;
+                    END IF;
+                    ends := at + win - t;
+                    rest := (max - used) * win - other * ends;
+                    ok := cost = 0 OR (cost <= max AND cost * win <= rest);
+                    IF NOT ok THEN
+                        -- In this window only the last one fades, after it this one does.
+                        lack := max - used - cost;
+                        wait := CASE WHEN cost > max THEN -1
+                                     WHEN lack >= 0 THEN ends - lack * win / other
+                                     ELSE ends + win - (max - cost) * win / used END;
+                    ELSIF charging THEN
+                        used := used + cost;
+                        rest := rest - cost * win;
+                    END IF;
+                    rest := rest / win;
+                    reset := CASE WHEN used > 0 THEN ends + win WHEN other > 0 THEN ends ELSE 0 END;
+                ELSIF kind = 0 THEN
+                    t := now;
+                    ok := cost = 0;
+                    wait := -1;
+                    rest := 0;
+                    reset := 0;
+                ELSE
+                    cell := weir.take_cell(at, used, max, win, width, now, cost, charging OR cost < 0);
+                    ok := cell.allowed;
+                    rest := cell.remaining;
+                    wait := cell.retry_after;
+                    reset := cell.reset_after;
+                    t := cell.expires - reset;
+                    IF ok AND writes THEN
+                        at := cell.next_at;
+                        used := cell.next_used;
+                    END IF;
+                END IF;
+
+                remaining[i] := CASE WHEN rest > 0 OR kind = 15 THEN rest ELSE 0 END;
+                reset_after[i] := reset;
+                IF NOT ok THEN
+                    passes := false;
+                    allowed[i] := false;
+                    retry_after[i] := wait;
+                ELSIF writes THEN
+                    ats[s] := at;
+                    useds[s] := used;
+                    IF kind = 2 OR kind = 3 OR verb > 1 THEN
+                        others[s] := other;
+                        oldests[s] := oldest;
+                        IF verb = 3 THEN
+                            ats[s] := 0; -- as if it had never been
+                        END IF;
+                    END IF;
+                    expiries[s] := t + reset;
+                END IF;
+                IF i < last THEN
+                    i := i + 1;
+                ELSIF charging OR verb > 0 OR cost = 0 OR NOT passes THEN
+                    EXIT;
+                ELSE
+                    charging := true;
+                    writes := true;
+                    i := first;
+                END IF;
+            END LOOP;
+
+            IF pass = 1 AND (is_hot OR NOT (passes AND writes) OR verb > 1) THEN
+                EXIT WHEN is_hot AND passes AND writes;
+                -- If nothing is written to its keys by now, this answer is final.
+                settled[question] := true;
+                FOR k IN first..last LOOP
+                    IF expiries[slots[k]] IS NOT NULL THEN
+                        settled[question] := false;
+                    END IF;
+                END LOOP;
+                FOR k IN first..last LOOP
+                    EXIT WHEN settled[question];
+                    involved := coalesce(involved, array_fill(false, ARRAY[key_count]));
+                    involved[slots[k]] := true;
+                END LOOP;
+            END IF;
+        END LOOP;
+        changed := cardinality(array_remove(expiries, NULL));
+        EXIT WHEN changed = 0 OR pass = 2;
+
+        IF changed = key_count OR is_hot THEN
+            need := keys;
+            expected := array_remove(versions, NULL);
+        ELSE
+            SELECT array_agg(u.key), array_agg(u.version) FILTER (WHERE u.version IS NOT NULL)
+              INTO need, expected
+              FROM unnest(keys, versions, expiries, involved) AS u (key, version, expires, involved)
+             WHERE u.expires IS NOT NULL OR u.involved;
+        END IF;
+        IF missing > most_guards THEN
+            PERFORM pg_advisory_xact_lock(weir.guard());
+        ELSIF missing > 0 THEN
+            PERFORM pg_advisory_xact_lock_shared(weir.guard());
+            PERFORM pg_advisory_xact_lock(g.guard)
+               FROM (SELECT weir.guard(u.key) AS guard FROM unnest(keys, places) AS u (key, place)
+                      WHERE u.place IS NULL AND u.key = ANY (need) ORDER BY 1) g;
+        END IF;
+        SELECT array_agg(q.xmin) INTO locked
+          FROM (SELECT r.xmin FROM weir.states r WHERE r.key = ANY (need)
+                 ORDER BY r.key FOR UPDATE) q;
+        EXIT WHEN coalesce(locked, '{}') = coalesce(expected, '{}') AND NOT is_hot;
+    END LOOP;
+
+    IF changed = 0 THEN
+        RETURN;
+    END IF;
+    IF log_changed THEN
+        logs[logged] := ROW(log)::weir.log;
+    END IF;
+    UPDATE weir.states r
+       SET at = u.at, used = u.used, other = u.other, oldest = u.oldest, expires = u.expires,
+           log = u.log
+      FROM unnest(places, ats, useds, others, oldests, expiries, logs)
+           AS u (place, at, used, other, oldest, expires, log)
+     WHERE r.ctid = u.place AND u.expires IS NOT NULL;
+    GET DIAGNOSTICS written = ROW_COUNT;
+    IF written < changed THEN
+        changed := changed - written;
+        INSERT INTO weir.states AS r (key, at, used, other, oldest, expires, due, log)
+        SELECT u.key, u.at, u.used, u.other, u.oldest, u.expires, u.expires + 60000, u.log
+          FROM unnest(keys, places, ats, useds, others, oldests, expiries, logs)
+               AS u (key, place, at, used, other, oldest, expires, log)
+         WHERE u.place IS NULL AND u.expires IS NOT NULL
+            ON CONFLICT DO NOTHING;
+        GET DIAGNOSTICS written = ROW_COUNT;
+        IF written < changed THEN
+            RAISE EXCEPTION 'a key was made meanwhile: ask again'
+                USING ERRCODE = 'serialization_failure';
+        END IF;
+    END IF;
+END $$;
+
+REVOKE ALL ON ALL FUNCTIONS IN SCHEMA weir FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION weir.judge(uuid[], integer[], bigint[], bigint[], bigint[], bigint[],
+    integer[], integer[], integer[], integer[], bigint[], bigint[]) TO weir_server;
+
+INSERT INTO weir.migrations (number, name) VALUES (2, 'judge') ON CONFLICT DO NOTHING;
+COMMIT;

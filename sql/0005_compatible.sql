@@ -1,0 +1,151 @@
+-- 0005_compatible.sql - functions that people have written themselves, with their names, parameters
+-- and result columns, and exact: a limit of 5 admits 5, whoever asks at the same moment.
+--
+-- They are in schema weir. SELECT weir.expose('public') makes them callable there as well, which is
+-- where PostgREST and supabase-js look.
+BEGIN;
+SET LOCAL client_min_messages = warning;
+
+-- At most p_limit in any p_window_seconds. A denied request counts nothing. retry_after is in
+-- seconds, rounded up; the count of a limit that was lowered meanwhile is told as the limit.
+CREATE OR REPLACE FUNCTION weir.check_rate_limit(
+    p_key text, p_limit integer, p_window_seconds integer)
+RETURNS TABLE (allowed boolean, current_count integer, retry_after integer)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    answer weir.answer := weir.ask_limit('check_rate_limit',
+        weir.sized('the key', coalesce(p_key, '')), p_limit, p_window_seconds * 1000::bigint,
+        'sliding_window', 1, NULL, NULL, 0, NULL);
+BEGIN
+    RETURN QUERY SELECT answer.allowed, (p_limit - answer.remaining)::integer,
+        CASE WHEN answer.allowed THEN 0
+             WHEN answer.retry_after_ms < 0 THEN p_window_seconds -- never: a limit of 0
+             ELSE ((answer.retry_after_ms + 999) / 1000)::integer END;
+END $$;
+
+-- Count in the window that begins then and has this length. A window that begins before one that was
+-- counted in already is taken for that one: a client's clock that is late does not count twice.
+CREATE OR REPLACE FUNCTION weir.count_in_window(
+    p_who text, p_identity bytea, p_start timestamptz, p_window_ms bigint, p_limit bigint,
+    OUT allowed boolean, OUT count integer)
+LANGUAGE plpgsql AS $$
+DECLARE
+    most CONSTANT bigint := least(p_limit, 9007199254740991 / p_window_ms, 2147483647);
+    start bigint := floor(extract(epoch FROM p_start) * 1000);
+    shift bigint;
+    answer weir.answer;
+BEGIN
+    IF p_start > clock_timestamp() + p_window_ms * interval '1 ms' THEN
+        PERFORM weir.refuse('the window begins in the future: is the client''s clock right?');
+    END IF;
+    -- Windows are aligned to the epoch; others are counted apart, by how far they are shifted.
+    shift := start % p_window_ms;
+    answer := weir.ask_limit(p_who, p_identity || weir.sized('the shift', shift::text), most,
+        p_window_ms, 'fixed_window', 1, NULL, NULL, 0, greatest(start - shift, 1));
+    allowed := answer.allowed;
+    count := most - answer.remaining;
+END $$;
+
+-- How many requests this identifier has made to this endpoint in this window, with this one. To
+-- compare with a limit is up to the caller.
+CREATE OR REPLACE FUNCTION weir.upsert_rate_limit(
+    p_identifier text, p_endpoint text, p_window_start timestamptz, p_window_end timestamptz)
+RETURNS TABLE (requests_count integer)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    size bigint := floor(extract(epoch FROM p_window_end - p_window_start) * 1000);
+BEGIN
+    IF size IS NULL OR size < 1 THEN
+        PERFORM weir.refuse('the window must end after it begins');
+    END IF;
+    RETURN QUERY SELECT w.count FROM weir.count_in_window(NULL,
+        weir.sized('the identifier', coalesce(p_identifier, ''))
+        || weir.sized('the endpoint', coalesce(p_endpoint, '')),
+        p_window_start, size, 2147483647) AS w;
+END $$;
+
+-- At most p_limit a day, which begins at 0:00 UTC: count if it is below the limit.
+CREATE OR REPLACE FUNCTION weir.increment_rate_limit(
+    p_key text, p_limit integer, p_window_start date DEFAULT NULL)
+RETURNS TABLE (count integer, allowed boolean)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF p_limit IS NULL OR p_limit < 0 THEN
+        PERFORM weir.refuse('limit must be at least 0 (0 always denies)');
+    END IF;
+    RETURN QUERY SELECT w.count, w.allowed FROM weir.count_in_window('increment_rate_limit',
+        weir.sized('the key', coalesce(p_key, '')),
+        coalesce(p_window_start, (clock_timestamp() AT TIME ZONE 'UTC')::date)::timestamp
+            AT TIME ZONE 'UTC',
+        86400000, p_limit) AS w;
+END $$;
+
+-- ---- where PostgREST looks ----------------------------------------------------------------------
+
+-- Make the functions callable in another schema, for weir_caller only. What is there already under
+-- one of these names and is not ours stays as it is, and is an error.
+CREATE OR REPLACE FUNCTION weir.expose(p_schema text DEFAULT 'public') RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    mark CONSTANT text := 'calls the function of the same name in schema weir';
+    inner_function record;
+    outer_function regprocedure;
+BEGIN
+    FOR inner_function IN
+        SELECT p.oid, p.proname AS name, pg_get_function_identity_arguments(p.oid) AS identity,
+               pg_get_function_arguments(p.oid) AS arguments, pg_get_function_result(p.oid) AS result,
+               p.proretset AS is_set,
+               (SELECT string_agg(quote_ident(p.proargnames[i]), ', ' ORDER BY i)
+                  FROM generate_series(1, p.pronargs) AS i) AS names
+          FROM pg_proc p
+         WHERE p.pronamespace = 'weir'::regnamespace
+           AND p.proname IN ('check_rate_limit', 'upsert_rate_limit', 'increment_rate_limit',
+                             'cleanup_old_rate_limit_buckets')
+    LOOP
+        outer_function := to_regprocedure(format('%I.%I(%s)', p_schema, inner_function.name,
+            (SELECT string_agg(format_type(t, NULL), ',' ORDER BY n)
+               FROM pg_proc p, unnest(p.proargtypes) WITH ORDINALITY AS a (t, n)
+              WHERE p.oid = inner_function.oid)));
+        IF coalesce(obj_description(outer_function, 'pg_proc'), mark) <> mark
+           OR (outer_function IS NOT NULL AND obj_description(outer_function, 'pg_proc') IS NULL) THEN
+            RAISE EXCEPTION '% is there already and is not weir''s: drop it first', outer_function
+                USING ERRCODE = 'duplicate_function';
+        END IF;
+        EXECUTE format('CREATE OR REPLACE FUNCTION %I.%I(%s) RETURNS %s LANGUAGE sql '
+                       'SET search_path = pg_catalog, pg_temp AS %L',
+                       p_schema, inner_function.name, inner_function.arguments, inner_function.result,
+                       format(CASE WHEN inner_function.is_set THEN 'SELECT * FROM weir.%I(%s)'
+                                   ELSE 'SELECT weir.%I(%s)' END,
+                              inner_function.name, inner_function.names));
+        EXECUTE format('COMMENT ON FUNCTION %I.%I(%s) IS %L', p_schema, inner_function.name,
+                       inner_function.identity, mark);
+        EXECUTE format('REVOKE ALL ON FUNCTION %I.%I(%s) FROM PUBLIC', p_schema, inner_function.name,
+                       inner_function.identity);
+        EXECUTE format('GRANT EXECUTE ON FUNCTION %I.%I(%s) TO weir_caller', p_schema,
+                       inner_function.name, inner_function.identity);
+    END LOOP;
+END $$;
+
+-- Take back what weir.expose() did, in all schemas.
+CREATE OR REPLACE FUNCTION weir.unexpose() RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    outer_function regprocedure;
+BEGIN
+    FOR outer_function IN
+        SELECT objoid FROM pg_description
+         WHERE classoid = 'pg_proc'::regclass
+           AND description = 'calls the function of the same name in schema weir'
+    LOOP
+        EXECUTE 'DROP FUNCTION ' || outer_function;
+    END LOOP;
+END $$;
+
+REVOKE ALL ON ALL FUNCTIONS IN SCHEMA weir FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION
+    weir.check_rate_limit(text, integer, integer),
+    weir.upsert_rate_limit(text, text, timestamptz, timestamptz),
+    weir.increment_rate_limit(text, integer, date)
+    TO weir_caller;
+INSERT INTO weir.migrations (number, name) VALUES (5, 'compatible') ON CONFLICT DO NOTHING;
+COMMIT;

@@ -1,0 +1,193 @@
+-- 0006_upkeep.sql - removing what has expired, and what dashboards and alerts read.
+BEGIN;
+SET LOCAL client_min_messages = warning;
+
+-- Decisions by the minute. An instance of the server adds its own now and then, by weir.report();
+-- those of SQL callers come from weir.tally. No decision waits for either.
+CREATE TABLE IF NOT EXISTS weir.history (
+    minute     timestamptz NOT NULL,
+    policy     text NOT NULL,
+    rule       text NOT NULL, -- the one that decided
+    allowed    bigint NOT NULL,
+    denied     bigint NOT NULL,
+    would_deny bigint NOT NULL, -- by a rule in shadow or a shadow limit
+    PRIMARY KEY (minute, policy, rule)
+);
+-- Who was refused, by the tag that logs have as well.
+CREATE TABLE IF NOT EXISTS weir.limited (
+    minute timestamptz NOT NULL,
+    policy text NOT NULL,
+    rule   text NOT NULL,
+    tag    text NOT NULL,
+    denied bigint NOT NULL,
+    PRIMARY KEY (minute, policy, rule, tag)
+);
+ALTER TABLE weir.history ENABLE ROW LEVEL SECURITY;
+ALTER TABLE weir.limited ENABLE ROW LEVEL SECURITY;
+
+-- Add to both:
+--   {"decisions": [{"minute_ms", "policy", "rule", "allowed", "denied", "would_deny"}],
+--    "limited": [{"minute_ms", "policy", "rule", "tag", "denied"}]}
+CREATE OR REPLACE FUNCTION weir.report(p_report jsonb) RETURNS void
+LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    INSERT INTO weir.history AS h (minute, policy, rule, allowed, denied, would_deny)
+    SELECT date_trunc('minute', to_timestamp(d.minute_ms / 1000)), d.policy, d.rule,
+           sum(coalesce(d.allowed, 0)), sum(coalesce(d.denied, 0)), sum(coalesce(d.would_deny, 0))
+      FROM jsonb_to_recordset(p_report->'decisions') AS d (minute_ms bigint, policy text, rule text,
+               allowed bigint, denied bigint, would_deny bigint)
+     GROUP BY 1, 2, 3 ORDER BY 1, 2, 3
+        ON CONFLICT (minute, policy, rule) DO UPDATE
+           SET allowed = h.allowed + excluded.allowed, denied = h.denied + excluded.denied,
+               would_deny = h.would_deny + excluded.would_deny;
+    INSERT INTO weir.limited AS l (minute, policy, rule, tag, denied)
+    SELECT date_trunc('minute', to_timestamp(d.minute_ms / 1000)), d.policy, d.rule, d.tag,
+           sum(d.denied)
+      FROM jsonb_to_recordset(p_report->'limited') AS d (minute_ms bigint, policy text, rule text,
+               tag text, denied bigint)
+     GROUP BY 1, 2, 3, 4 ORDER BY 1, 2, 3, 4
+        ON CONFLICT (minute, policy, rule, tag) DO UPDATE SET denied = l.denied + excluded.denied;
+$$;
+
+-- Sum up the tally of the minutes that are over.
+CREATE OR REPLACE FUNCTION weir.sum_up() RETURNS void
+LANGUAGE sql AS $$
+    WITH taken AS (
+        DELETE FROM weir.tally WHERE minute < date_trunc('minute', clock_timestamp())
+        RETURNING *
+    ), decisions AS (
+        SELECT extract(epoch FROM minute)::bigint * 1000 AS minute_ms, policy, rule,
+               count(*) FILTER (WHERE allowed) AS allowed, count(*) FILTER (WHERE NOT allowed) AS denied,
+               count(*) FILTER (WHERE would_deny) AS would_deny
+          FROM taken GROUP BY minute, policy, rule
+    ), limited AS (
+        SELECT extract(epoch FROM minute)::bigint * 1000 AS minute_ms, policy, rule, tag,
+               count(*) AS denied
+          FROM taken WHERE tag IS NOT NULL GROUP BY minute, policy, rule, tag
+    )
+    SELECT weir.report(jsonb_build_object(
+        'decisions', (SELECT coalesce(jsonb_agg(d), '[]') FROM decisions d),
+        'limited', (SELECT coalesce(jsonb_agg(l), '[]') FROM limited l)))
+     WHERE EXISTS (SELECT FROM decisions)
+$$;
+
+-- Look at up to p_most rows that are due, in the order of their time and by their index, and at no
+-- others: remove those that expired a minute ago, and put the others off until they will have.
+-- Waits for nobody: what is locked is left for later.
+CREATE OR REPLACE FUNCTION weir.tidy_states(p_most integer, OUT looked_at integer, OUT removed integer)
+LANGUAGE plpgsql
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+AS $$
+DECLARE
+    clock CONSTANT bigint := floor(extract(epoch FROM clock_timestamp()) * 1000);
+    slip CONSTANT bigint := 60000; -- ms that a clock may be set back without minting anything
+    gone uuid[];
+    kept uuid[];
+BEGIN
+    SELECT array_agg(d.key) FILTER (WHERE d.expires + slip <= clock),
+           array_agg(d.key) FILTER (WHERE d.expires + slip > clock)
+      INTO gone, kept
+      FROM (SELECT s.key, s.expires FROM weir.states s WHERE s.due <= clock
+             ORDER BY s.due LIMIT p_most FOR UPDATE SKIP LOCKED) d;
+    looked_at := coalesce(cardinality(gone), 0) + coalesce(cardinality(kept), 0);
+    DELETE FROM weir.states WHERE key = ANY (gone);
+    GET DIAGNOSTICS removed = ROW_COUNT;
+    UPDATE weir.states SET due = expires + slip WHERE key = ANY (kept);
+END $$;
+
+-- One round of upkeep, small enough to be in nobody's way; one caller at a time does any. Returns how
+-- many rows it looked at: as many as p_most means that there are more.
+CREATE OR REPLACE FUNCTION weir.tidy(p_most integer DEFAULT 500) RETURNS integer
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    only_one CONSTANT bigint := weir.guard() + 1;
+    done record;
+BEGIN
+    IF NOT pg_try_advisory_xact_lock(only_one) THEN
+        RETURN 0;
+    END IF;
+    -- If a crash brings a row back, it is removed once more.
+    PERFORM set_config('synchronous_commit', 'off', true);
+    done := weir.tidy_states(p_most);
+    IF done.looked_at < p_most THEN -- nothing more urgent
+        PERFORM weir.sum_up();
+        DELETE FROM weir.history WHERE ctid = ANY (ARRAY(
+            SELECT ctid FROM weir.history WHERE minute < now() - interval '30 days' LIMIT p_most));
+        DELETE FROM weir.limited WHERE ctid = ANY (ARRAY(
+            SELECT ctid FROM weir.limited WHERE minute < now() - interval '7 days' LIMIT p_most));
+    END IF;
+    RETURN done.looked_at;
+END $$;
+
+-- All that is due, a transaction for each round: for pg_cron, or any other clock.
+CREATE OR REPLACE PROCEDURE weir.upkeep() LANGUAGE plpgsql AS $$
+BEGIN
+    WHILE weir.tidy(500) = 500 LOOP
+        COMMIT; -- each round is one
+    END LOOP;
+END $$;
+
+-- The name that people have scheduled already. Returns how many rows it removed.
+CREATE OR REPLACE FUNCTION weir.cleanup_old_rate_limit_buckets() RETURNS integer
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    total integer := 0;
+    done record;
+BEGIN
+    FOR round IN 1..20 LOOP
+        done := weir.tidy_states(500);
+        total := total + done.removed;
+        EXIT WHEN done.looked_at < 500;
+    END LOOP;
+    PERFORM weir.sum_up();
+    RETURN total;
+END $$;
+
+-- ---- views --------------------------------------------------------------------------------------
+
+-- How effective each policy was in the last 7 days; a window is a minute here.
+CREATE OR REPLACE VIEW weir.block_rate AS
+SELECT policy, sum(allowed + denied)::bigint AS requests, sum(denied)::bigint AS blocked_requests,
+       round(100.0 * sum(denied) / nullif(sum(allowed + denied), 0), 2) AS block_rate_percent,
+       count(DISTINCT minute) AS total_windows,
+       count(DISTINCT minute) FILTER (WHERE denied > 0) AS blocked_windows,
+       sum(would_deny)::bigint AS would_be_blocked_requests
+  FROM weir.history
+ WHERE minute > now() - interval '7 days'
+ GROUP BY policy
+ ORDER BY block_rate_percent DESC NULLS LAST, policy;
+
+-- Who was refused most in the last hour.
+CREATE OR REPLACE VIEW weir.most_limited AS
+SELECT policy, rule, tag, sum(denied)::bigint AS blocked_requests, count(*) AS blocked_windows,
+       max(minute) AS last_minute
+  FROM weir.limited
+ WHERE minute > now() - interval '1 hour'
+ GROUP BY policy, rule, tag
+ ORDER BY blocked_requests DESC, policy, rule, tag;
+
+-- The minutes of the last day in which a policy refused anything.
+CREATE OR REPLACE VIEW weir.windows_over_limit AS
+SELECT minute, policy, rule, allowed, denied
+  FROM weir.history
+ WHERE denied > 0 AND minute > now() - interval '1 day'
+ ORDER BY minute DESC, policy, rule;
+
+REVOKE ALL ON ALL TABLES IN SCHEMA weir FROM PUBLIC;
+REVOKE ALL ON ALL ROUTINES IN SCHEMA weir FROM PUBLIC;
+GRANT SELECT ON weir.block_rate, weir.most_limited, weir.windows_over_limit TO weir_viewer;
+GRANT EXECUTE ON FUNCTION weir.cleanup_old_rate_limit_buckets() TO weir_caller;
+GRANT EXECUTE ON FUNCTION weir.report(jsonb), weir.tidy(integer) TO weir_server;
+
+-- Where pg_cron is, it looks after all this every minute, also if there is no server.
+DO $$
+BEGIN
+    IF EXISTS (SELECT FROM pg_catalog.pg_extension WHERE extname = 'pg_cron') THEN
+        PERFORM cron.schedule('weir upkeep', '* * * * *', 'CALL weir.upkeep()');
+    END IF;
+END $$;
+
+INSERT INTO weir.migrations (number, name) VALUES (6, 'upkeep') ON CONFLICT DO NOTHING;
+COMMIT;

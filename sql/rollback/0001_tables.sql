@@ -1,0 +1,19 @@
+-- 0001_tables.sql - drops the schema with all that is counted in it, and the secret.
+--
+-- The roles stay if anything else has to do with them: they belong to the whole cluster.
+BEGIN;
+SET LOCAL client_min_messages = warning;
+DROP SCHEMA IF EXISTS weir CASCADE;
+DO $$
+DECLARE
+    name text;
+BEGIN
+    FOREACH name IN ARRAY ARRAY['weir_server', 'weir_caller', 'weir_viewer'] LOOP
+        BEGIN
+            EXECUTE format('DROP ROLE IF EXISTS %I', name);
+        EXCEPTION WHEN dependent_objects_still_exist OR insufficient_privilege THEN
+            RAISE NOTICE 'role % stays', name;
+        END;
+    END LOOP;
+END $$;
+COMMIT;

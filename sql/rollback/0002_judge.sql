@@ -1,0 +1,15 @@
+-- 0002_judge.sql - takes back the function that decides.
+BEGIN;
+SET LOCAL client_min_messages = warning;
+DROP FUNCTION IF EXISTS
+    weir.judge(uuid[], integer[], bigint[], bigint[], bigint[], bigint[], integer[], integer[],
+               integer[], integer[], bigint[], bigint[]),
+    weir.take_cell(bigint, bigint, bigint, bigint, bigint, bigint, bigint, boolean),
+    weir.guard(uuid);
+DO $$
+BEGIN
+    IF to_regclass('weir.migrations') IS NOT NULL THEN
+        DELETE FROM weir.migrations WHERE number >= 2;
+    END IF;
+END $$;
+COMMIT;

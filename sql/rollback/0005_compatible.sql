@@ -1,0 +1,21 @@
+-- 0005_compatible.sql - takes back the functions with other people's names.
+BEGIN;
+SET LOCAL client_min_messages = warning;
+DO $$
+BEGIN
+    IF to_regprocedure('weir.unexpose()') IS NOT NULL THEN
+        PERFORM weir.unexpose();
+    END IF;
+END $$;
+DROP FUNCTION IF EXISTS weir.expose(text), weir.unexpose(),
+    weir.check_rate_limit(text, integer, integer),
+    weir.upsert_rate_limit(text, text, timestamptz, timestamptz),
+    weir.increment_rate_limit(text, integer, date),
+    weir.count_in_window(text, bytea, timestamptz, bigint, bigint);
+DO $$
+BEGIN
+    IF to_regclass('weir.migrations') IS NOT NULL THEN
+        DELETE FROM weir.migrations WHERE number >= 5;
+    END IF;
+END $$;
+COMMIT;

@@ -1,0 +1,24 @@
+-- 0006_upkeep.sql - takes back upkeep, and drops the history.
+BEGIN;
+SET LOCAL client_min_messages = warning;
+DO $$
+BEGIN
+    IF EXISTS (SELECT FROM pg_catalog.pg_extension WHERE extname = 'pg_cron') THEN
+        PERFORM cron.unschedule(jobname) FROM cron.job WHERE jobname = 'weir upkeep';
+    END IF;
+    IF to_regprocedure('weir.unexpose()') IS NOT NULL THEN
+        PERFORM weir.unexpose(); -- it may have exposed a function of this file
+    END IF;
+END $$;
+DROP VIEW IF EXISTS weir.block_rate, weir.most_limited, weir.windows_over_limit;
+DROP PROCEDURE IF EXISTS weir.upkeep();
+DROP FUNCTION IF EXISTS weir.cleanup_old_rate_limit_buckets(), weir.tidy(integer),
+    weir.tidy_states(integer), weir.sum_up(), weir.report(jsonb);
+DROP TABLE IF EXISTS weir.history, weir.limited;
+DO $$
+BEGIN
+    IF to_regclass('weir.migrations') IS NOT NULL THEN
+        DELETE FROM weir.migrations WHERE number >= 6;
+    END IF;
+END $$;
+COMMIT;
