@@ -33,8 +33,8 @@ CREATE TABLE IF NOT EXISTS weir.policies (
 );
 ALTER TABLE weir.policies ENABLE ROW LEVEL SECURITY;
 
--- What SQL callers were answered, until weir.tidy() sums it up. Not logged: losing a minute of it in
--- a crash is nothing, waiting for the disk on a refusal would be. weir.tally = off leaves it out.
+-- What SQL callers were answered, until weir.tidy() sums it up. Not logged: losing a minute of it
+-- in a crash is nothing, waiting for the disk on a refusal would be. weir.tally = off leaves it out.
 CREATE UNLOGGED TABLE IF NOT EXISTS weir.tally (
     minute     timestamptz NOT NULL,
     policy     text NOT NULL,
@@ -287,17 +287,19 @@ BEGIN
     END IF;
     burst := coalesce(burst, "limit");
     IF greatest("limit", burst) > most / window_ms THEN
-        PERFORM weir.refuse(format('limit and burst times a window of %s ms must be below 2^53: with '
-                                   'this window they can be at most %s', window_ms, most / window_ms));
+        PERFORM weir.refuse(format('limit and burst times a window of %s ms must be below 2^53: '
+            'with this window they can be at most %s', window_ms, most / window_ms));
     END IF;
     precision_ms := CASE WHEN NOT is_sliding THEN 0
                          WHEN precision_ms IS NOT NULL THEN precision_ms
                          WHEN "limit" <= 60 THEN 1
                          ELSE (window_ms + 59) / 60 END;
     IF is_sliding AND precision_ms NOT BETWEEN 1 AND window_ms THEN
-        PERFORM weir.refuse(format('precision must be from 1 ms to the window of %s ms', window_ms));
+        PERFORM weir.refuse(format('precision must be from 1 ms to the window of %s ms',
+                                   window_ms));
     ELSIF is_sliding AND least(window_ms / precision_ms + 1, "limit") > 1048576 THEN
-        PERFORM weir.refuse('this precision makes more than 1048576 buckets a key: use a coarser one');
+        PERFORM weir.refuse('this precision makes more than 1048576 buckets a key: use a coarser '
+                            'one');
     END IF;
 END $$;
 

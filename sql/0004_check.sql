@@ -163,14 +163,17 @@ BEGIN
     SELECT array_agg(DISTINCT k ORDER BY k) INTO sorted FROM unnest(keys) AS k;
     SELECT array_agg(array_position(sorted, u.k) ORDER BY u.n) INTO slots
       FROM unnest(keys) WITH ORDINALITY AS u (k, n);
-    counts := CASE WHEN live > 0 THEN ARRAY[live] END || array_fill(1, ARRAY[cardinality(keys) - live]);
-    SELECT * INTO said FROM weir.judge(sorted, algorithms, limits, windows, bursts, precisions, slots,
+    counts := CASE WHEN live > 0 THEN ARRAY[live] END
+              || array_fill(1, ARRAY[cardinality(keys) - live]);
+    SELECT * INTO said FROM weir.judge(
+        sorted, algorithms, limits, windows, bursts, precisions, slots,
         (SELECT array_agg(n) FROM generate_series(1, cardinality(keys)) AS n), counts,
-        array_fill(p_verb, ARRAY[cardinality(counts)]), array_fill(p_cost, ARRAY[cardinality(counts)]));
+        array_fill(p_verb, ARRAY[cardinality(counts)]),
+        array_fill(p_cost, ARRAY[cardinality(counts)]));
 
-    -- The rule that decides: of those that refuse, the one with the longest wait (never is longest);
-    -- if all allow, the one with the least remaining; the first on a tie. One in shadow decides only
-    -- how a check looks that has no other.
+    -- The rule that decides: of those that refuse, the one with the longest wait (never is the
+    -- longest); if all allow, the one with the least remaining; the first on a tie. One in shadow
+    -- decides only how a check looks that has no other.
     soonest := document->>'retry_after' = 'soonest';
     FOR r IN 1..rule_count LOOP
         i := charge_of[r];
@@ -272,10 +275,10 @@ BEGIN
     key := weir.key_of(secret, ARRAY['limits that come with a request', p_algorithm,
                                      p_window_ms::text], p_key);
     SELECT * INTO said FROM weir.judge(ARRAY[key], ARRAY[rule.number], ARRAY[rule."limit"],
-        ARRAY[rule.window_ms], ARRAY[rule.burst], ARRAY[rule.precision_ms], ARRAY[1], ARRAY[1], NULL,
-        ARRAY[p_verb], ARRAY[p_cost], ARRAY[p_now]);
-    answer := ROW(said.allowed[1], p_who, 'default', p_limit, said.remaining[1], said.retry_after[1],
-                  said.reset_after[1], said.delay[1], 'store', '[]');
+        ARRAY[rule.window_ms], ARRAY[rule.burst], ARRAY[rule.precision_ms], ARRAY[1], ARRAY[1],
+        NULL, ARRAY[p_verb], ARRAY[p_cost], ARRAY[p_now]);
+    answer := ROW(said.allowed[1], p_who, 'default', p_limit, said.remaining[1],
+                  said.retry_after[1], said.reset_after[1], said.delay[1], 'store', '[]');
     IF p_verb = 0 AND p_who IS NOT NULL THEN
         PERFORM weir.count_answer(answer, secret, key, false);
     END IF;

@@ -23,8 +23,8 @@ BEGIN
              ELSE ((answer.retry_after_ms + 999) / 1000)::integer END;
 END $$;
 
--- Count in the window that begins then and has this length. A window that begins before one that was
--- counted in already is taken for that one: a client's clock that is late does not count twice.
+-- Count in the window that begins then and has this length. A window that begins before one that
+-- was counted in already is taken for that one: who has a late clock counts with the others.
 CREATE OR REPLACE FUNCTION weir.count_in_window(
     p_who text, p_identity bytea, p_start timestamptz, p_window_ms bigint, p_limit bigint,
     OUT allowed boolean, OUT count integer)
@@ -93,8 +93,8 @@ DECLARE
 BEGIN
     FOR inner_function IN
         SELECT p.oid, p.proname AS name, pg_get_function_identity_arguments(p.oid) AS identity,
-               pg_get_function_arguments(p.oid) AS arguments, pg_get_function_result(p.oid) AS result,
-               p.proretset AS is_set,
+               pg_get_function_arguments(p.oid) AS arguments,
+               pg_get_function_result(p.oid) AS result, p.proretset AS is_set,
                (SELECT string_agg(quote_ident(p.proargnames[i]), ', ' ORDER BY i)
                   FROM generate_series(1, p.pronargs) AS i) AS names
           FROM pg_proc p
@@ -106,21 +106,22 @@ BEGIN
             (SELECT string_agg(format_type(t, NULL), ',' ORDER BY n)
                FROM pg_proc p, unnest(p.proargtypes) WITH ORDINALITY AS a (t, n)
               WHERE p.oid = inner_function.oid)));
-        IF coalesce(obj_description(outer_function, 'pg_proc'), mark) <> mark
-           OR (outer_function IS NOT NULL AND obj_description(outer_function, 'pg_proc') IS NULL) THEN
+        IF outer_function IS NOT NULL
+           AND obj_description(outer_function, 'pg_proc') IS DISTINCT FROM mark THEN
             RAISE EXCEPTION '% is there already and is not weir''s: drop it first', outer_function
                 USING ERRCODE = 'duplicate_function';
         END IF;
         EXECUTE format('CREATE OR REPLACE FUNCTION %I.%I(%s) RETURNS %s LANGUAGE sql '
                        'SET search_path = pg_catalog, pg_temp AS %L',
-                       p_schema, inner_function.name, inner_function.arguments, inner_function.result,
+                       p_schema, inner_function.name, inner_function.arguments,
+                       inner_function.result,
                        format(CASE WHEN inner_function.is_set THEN 'SELECT * FROM weir.%I(%s)'
                                    ELSE 'SELECT weir.%I(%s)' END,
                               inner_function.name, inner_function.names));
         EXECUTE format('COMMENT ON FUNCTION %I.%I(%s) IS %L', p_schema, inner_function.name,
                        inner_function.identity, mark);
-        EXECUTE format('REVOKE ALL ON FUNCTION %I.%I(%s) FROM PUBLIC', p_schema, inner_function.name,
-                       inner_function.identity);
+        EXECUTE format('REVOKE ALL ON FUNCTION %I.%I(%s) FROM PUBLIC', p_schema,
+                       inner_function.name, inner_function.identity);
         EXECUTE format('GRANT EXECUTE ON FUNCTION %I.%I(%s) TO weir_caller', p_schema,
                        inner_function.name, inner_function.identity);
     END LOOP;

@@ -56,7 +56,8 @@ LANGUAGE sql AS $$
         RETURNING *
     ), decisions AS (
         SELECT extract(epoch FROM minute)::bigint * 1000 AS minute_ms, policy, rule,
-               count(*) FILTER (WHERE allowed) AS allowed, count(*) FILTER (WHERE NOT allowed) AS denied,
+               count(*) FILTER (WHERE allowed) AS allowed,
+               count(*) FILTER (WHERE NOT allowed) AS denied,
                count(*) FILTER (WHERE would_deny) AS would_deny
           FROM taken GROUP BY minute, policy, rule
     ), limited AS (
@@ -73,7 +74,8 @@ $$;
 -- Look at up to p_most rows that are due, in the order of their time and by their index, and at no
 -- others: remove those that expired a minute ago, and put the others off until they will have.
 -- Waits for nobody: what is locked is left for later.
-CREATE OR REPLACE FUNCTION weir.tidy_states(p_most integer, OUT looked_at integer, OUT removed integer)
+CREATE OR REPLACE FUNCTION weir.tidy_states(
+    p_most integer, OUT looked_at integer, OUT removed integer)
 LANGUAGE plpgsql
 SET enable_seqscan = off
 SET enable_bitmapscan = off
@@ -97,8 +99,8 @@ BEGIN
     UPDATE weir.states SET due = expires + slip WHERE key = ANY (kept);
 END $$;
 
--- One round of upkeep, small enough to be in nobody's way; one caller at a time does any. Returns how
--- many rows it looked at: as many as p_most means that there are more.
+-- One round of upkeep, small enough to be in nobody's way; one caller at a time does any. Returns
+-- how many rows it looked at: as many as p_most means that there are more.
 CREATE OR REPLACE FUNCTION weir.tidy(p_most integer DEFAULT 500) RETURNS integer
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
