@@ -364,7 +364,7 @@ static void take_plain(struct conn *c, char *at, size_t len)
         feed_rest(c);
 }
 
-static void take_cipher(struct conn *c, char *at, size_t len)
+static void take_cipher(struct conn *c, const char *at, size_t len)
 {
     struct conn_pool *p = c->pool;
     enum tls_result result;

@@ -81,7 +81,7 @@ WEIR_MUSTCHECK weir_err policies_load(const struct policy_source *source, struct
                                       struct problems *problems);
 void policies_free(struct policies *set);
 
-bool policies_enabled(const struct policies *set); /* false: WEIR_ENABLED=false */
+bool policies_enabled(const struct policies *set);      /* false: WEIR_ENABLED=false */
 int64_t policies_instances(const struct policies *set); /* `fallback: {instances: N}` */
 size_t policies_count(const struct policies *set);
 const struct policy *policies_at(const struct policies *set, size_t i); /* in file order */

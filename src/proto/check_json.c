@@ -134,7 +134,7 @@ static weir_err read_attributes(json_t *attributes, struct asked *out, weir_diag
         return diag_fail(diag, WEIR_EREQUEST, "'attributes' must be an object");
     for (void *i = json_object_iter(attributes); i && !err;
          i = json_object_iter_next(attributes, i)) {
-        struct span value;
+        struct span value = { 0 };
 
         if (json_is_null(json_object_iter_value(i)))
             continue;
@@ -149,7 +149,7 @@ static weir_err read_member(json_t *object, void *i, struct asked *out, weir_dia
 {
     const enum check_member member = check_member_of(span_of(json_object_iter_key(i)));
     json_t *value = json_object_iter_value(i);
-    struct span text;
+    struct span text = { 0 };
     weir_err err;
 
     if (member == MEMBER_UNKNOWN)

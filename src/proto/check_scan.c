@@ -36,7 +36,7 @@ static bool is_digit(char c)
 }
 
 /* A whole number that is neither negative nor more than 2^53. */
-static bool scan_number(char **at, char *end, struct span *digits, int64_t *number)
+static bool scan_number(char **at, const char *end, struct span *digits, int64_t *number)
 {
     char *c = *at;
 
@@ -52,7 +52,7 @@ static bool scan_number(char **at, char *end, struct span *digits, int64_t *numb
     return c < end;
 }
 
-static bool scan_word(char **at, char *end, const char *word, size_t len)
+static bool scan_word(char **at, const char *end, const char *word, size_t len)
 {
     if ((size_t)(end - *at) < len || memcmp(*at, word, len) != 0)
         return false;

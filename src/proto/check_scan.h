@@ -19,7 +19,7 @@ void check_scan_seal(struct check_scan *s);
 /* A text without escapes, from one quote to the other, and valid. */
 bool check_scan_text(char **at, char *end, struct span *text);
 
-static inline void check_scan_blanks(char **at, char *end)
+static inline void check_scan_blanks(char **at, const char *end)
 {
     while (*at < end && (**at == ' ' || **at == '\n' || **at == '\r' || **at == '\t'))
         (*at)++;

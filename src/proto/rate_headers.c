@@ -9,7 +9,7 @@
 /* The largest Integer of a structured field (RFC 9651). */
 #define LARGEST_INTEGER INT64_C(999999999999999)
 
-#define ADD(out, literal) buf_add(out, (struct span){ literal, sizeof literal - 1 })
+#define ADD(out, literal) buf_add(out, (struct span){ (literal), sizeof(literal) - 1 })
 
 static int64_t seconds(int64_t ms)
 {

@@ -295,8 +295,7 @@ static void serve(const struct exchange *x)
         exchange_problem(x, PROBLEM_FORBIDDEN, "pages of other sites may not ask", NULL);
     } else if (action && is_by_a_strange_name(x, route)) {
         exchange_problem(x, PROBLEM_FORBIDDEN,
-                         "call this server localhost or by its address, or give it a token",
-                         NULL);
+                         "call this server localhost or by its address, or give it a token", NULL);
     } else if (action) {
         if (is_let_in(x, route->scopes))
             action(x);

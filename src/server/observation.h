@@ -9,8 +9,10 @@
 #include "server/series.h"
 #include "server/top.h"
 
-#define WEIR_X(name, value, text) +1
-enum { OBSERVED_STATUSES = 600, OBSERVED_ERRORS = 0 WEIR_ERRORS(WEIR_X) };
+enum { OBSERVED_STATUSES = 600 };
+
+#define WEIR_X(name, value, text) OBSERVED_##name,
+enum { WEIR_ERRORS(WEIR_X) OBSERVED_ERRORS }; /* how many there are */
 #undef WEIR_X
 
 struct observer {

@@ -180,7 +180,7 @@ weir_err tokens_reload(struct tokens *t, const struct server_settings *settings,
     const void *old;
     weir_err err = read_set(t, settings, &set, diag);
 
-    if (err)
+    if (err || !set)
         return err;
     old = published_replace(&t->set, set);
     if (memcmp(old, set, sizeof *set) != 0)

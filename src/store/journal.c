@@ -386,16 +386,12 @@ static void sync_group(struct journal *j)
 /* Have all that is appended written, or wait for who does. The lock is held. */
 static void write_some(struct journal *j)
 {
-    if (j->busy)
-        wait_for_other(j);
-    else if (!has_ring(j))
-        write_batch(j, false);
-    else if (put_batch(j))
+    if (!j->busy && has_ring(j) && put_batch(j))
         drain_if_due(j);
-    else if (j->is_draining)
+    else if (j->busy || (has_ring(j) && j->is_draining))
         wait_for_other(j);
     else
-        write_batch(j, false); /* the ring is full, or the batch larger */
+        write_batch(j, false); /* there is no ring, it is full, or the batch larger */
 }
 
 weir_err journal_commit(struct journal *j, uint64_t mark)
@@ -565,18 +561,17 @@ weir_err journal_begin(struct journal *j, uint64_t epoch)
 {
     struct file *file = NULL;
     uint64_t salt;
-    bool has_failed;
+    bool has_failed = false;
     weir_err err = WEIR_OK;
 
-    if (j->mode != SYNC_ALWAYS && j->file && !j->is_unconfirmed)
-        err = journal_sync(j); /* most of it, while commits go on; a failure is the journal's */
-    err = WEIR_OK;
+    if (j->mode != SYNC_ALWAYS && j->file && !j->is_unconfirmed && journal_sync(j))
+        has_failed = true; /* as the journal knows; else most is synced while commits go on */
     pthread_mutex_lock(&j->lock);
     wait_idle(j);
     if (!j->failed && !j->is_unconfirmed && j->file)
         write_batch(j, true);
     j->busy = true; /* what is appended from here on goes to the new file */
-    has_failed = j->failed || j->is_unconfirmed;
+    has_failed = has_failed || j->failed || j->is_unconfirmed;
     if (has_failed) {
         if (j->lost_upto == 0) /* marks of the time between two failures are long settled */
             j->lost_after = durable(j);
