@@ -1,0 +1,16 @@
+-- seed_002.sql - days, one conditional upsert a check, sent as a statement: see bench_postgres.
+-- It runs as it was written. It never refuses: the count stops at the limit, and is then asked to
+-- be at most the limit. Its ids were made by the client; here the database makes them.
+CREATE SCHEMA seed_002;
+CREATE TABLE seed_002.rate_limits (
+    id text PRIMARY KEY DEFAULT gen_random_uuid()::text,
+    key text NOT NULL,
+    window_start date NOT NULL,
+    count int NOT NULL DEFAULT 1,
+    created_at timestamp NOT NULL DEFAULT now(),
+    updated_at timestamp NOT NULL DEFAULT now());
+CREATE UNIQUE INDEX ON seed_002.rate_limits (key, window_start);
+CREATE INDEX ON seed_002.rate_limits (window_start);
+
+INSERT INTO seed_002.rate_limits (key, window_start)
+SELECT 'present:' || i, current_date FROM generate_series(1, :rows) AS i;
