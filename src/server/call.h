@@ -41,8 +41,6 @@ struct reply {
     int http_minor;
     bool keep_alive;   /* false: the connection ends behind this reply */
     bool is_head_only; /* HEAD */
-    bool is_many;      /* {"checks": [...]} */
-    bool is_cell;      /* CL.THROTTLE, THROTTLE: no policy is named */
 };
 
 /* In the session's queue, waiting until reply_end(). NULL: out of memory, the session is ended. */

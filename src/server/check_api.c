@@ -206,7 +206,6 @@ static void serve_many(const struct exchange *x, struct check_json *j, enum verb
 
     if (!r)
         return;
-    r->is_many = true;
     for (size_t i = 0; i < j->count && !x->session->is_ending; i++) {
         weir_err err = check_json_next(j, &asked, &diag);
 

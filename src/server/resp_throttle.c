@@ -33,7 +33,6 @@ static void ask(struct session *s, void (*encode)(struct reply *, struct buf *),
 
     if (!r)
         return;
-    r->is_cell = true;
     reply_ask_cell(r, key, rule, quantity);
     reply_end(r);
 }
@@ -154,7 +153,6 @@ void resp_serve_del(struct session *s, struct resp_command *c)
 
     if (!r)
         return;
-    r->is_cell = true;
     for (size_t i = 1; i < c->count; i++)
         if (!reply_ask_cell(r, c->words[i], &any, 0) || !reply_ask_cell(r, c->words[i], NULL, 0))
             break;
