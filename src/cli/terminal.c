@@ -13,7 +13,8 @@
 
 #include "weir.h"
 
-static bool ran_out_of_memory; /* for some of what was to be written */
+static bool ran_out_of_memory;
+static int write_error; /* of a line that left nothing to flush at the end */ /* for some of what was to be written */
 
 int trouble(const char *format, ...)
 {
@@ -47,6 +48,8 @@ void terminal_begin(void)
 
 bool terminal_failed(void)
 {
+    if (ferror(stdout) && write_error == 0)
+        write_error = errno;
     return ferror(stdout) || ran_out_of_memory;
 }
 
@@ -67,9 +70,11 @@ int terminal_end(int status)
         return trouble("cannot write the output: out of memory");
     errno = 0;
     /* Some file systems tell only at the close that there was no room. */
-    if (fflush(stdout) != 0 || ferror(stdout) || close(STDOUT_FILENO) != 0)
-        return trouble("cannot write the output%s%s", errno ? ": " : "",
-                       errno ? strerror(errno) : "");
+    if (fflush(stdout) != 0 || ferror(stdout) || close(STDOUT_FILENO) != 0) {
+        const int why = errno != 0 ? errno : write_error;
+
+        return trouble("cannot write the output%s%s", why ? ": " : "", why ? strerror(why) : "");
+    }
     return status;
 }
 

@@ -96,6 +96,8 @@ colours() {
 }
 
 t a_full_disk_is_trouble full_disk check --limit '5 per 1m' k
+# Here the write that fails ends a line, so that nothing is left to flush at the end.
+t a_full_disk_between_two_lines_is_trouble full_disk check --limit '13 per 1000m' -n 1000 k
 t a_full_disk_is_trouble_for_help_too full_disk --help
 t a_full_disk_is_trouble_for_lint_too full_disk policy lint "$policies"
 t a_closed_pipe_is_trouble_and_ends_it closed_pipe
