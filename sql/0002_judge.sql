@@ -62,6 +62,8 @@ $$;
 --
 -- The answer has an element for each charge. retry_after -1: never. `clock` is the time here.
 --
+-- Keys that are refunded or reset are announced to those who LISTEN to weir, as 'key ' and the key.
+--
 -- HOW. States are read without a lock and judged. If nothing is to be written, that is the answer:
 -- so a refusal and a peek cost no lock, no transaction number and no disk. Else the rows that it
 -- depends on are locked in the order of their keys. If they are as they were read, it stands; if
@@ -497,6 +499,10 @@ BEGIN
                         END IF;
                     END IF;
                     expiries[s] := t + reset;
+                    IF verb > 1 OR cost < 0 THEN
+                        -- Those who remember that it was refused must ask again.
+                        PERFORM pg_notify('weir', 'key ' || keys[s]);
+                    END IF;
                 END IF;
                 IF i < last THEN
                     i := i + 1;

@@ -6,7 +6,7 @@
 
 #include <strings.h>
 
-#include "proto/hex.h"
+#include "base/hex.h"
 #include "proto/http_head.h"
 
 enum {

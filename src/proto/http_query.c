@@ -1,5 +1,5 @@
 /* http_query.c - `name=value&name=value`, decoded where it stands. */
-#include "proto/hex.h"
+#include "base/hex.h"
 #include "proto/http.h"
 
 /* Decoding never makes it longer. False: a '%' without two digits, or a NUL. */

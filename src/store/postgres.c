@@ -15,6 +15,7 @@
 #include "base/diag.h"
 #include "store/postgres_connect.h"
 #include "store/postgres_dialler.h"
+#include "store/postgres_ear.h"
 #include "store/postgres_wire.h"
 #include "store/remote.h"
 
@@ -41,6 +42,7 @@ struct postgres {
     struct store store;
     struct remote remote;
     struct postgres_dialler dialler;
+    struct ear *ear; /* NULL: nobody wants to hear */
     weir_allocator allocator;
     bool brings_now;
 
@@ -109,6 +111,8 @@ static void tick(struct store *s, int64_t now)
 
     (void)now; /* of a clock that may not be the database's */
     postgres_dialler_work(&p->dialler);
+    if (p->ear)
+        ear_tick(p->ear);
     /* Nothing is dropped by the database's clock where others count. */
     if (!p->brings_now && now_ms() >= p->tidy_at && atomic_load(&p->remote.open_breakers) == 0)
         tidy(p);
@@ -318,6 +322,7 @@ static void close_postgres(struct store *s)
     struct postgres *p = (struct postgres *)s;
     const weir_allocator allocator = p->allocator;
 
+    ear_free(p->ear);
     postgres_session_close(p->keeper);
     postgres_dialler_done(&p->dialler);
     alloc_free(&allocator, p);
@@ -382,6 +387,8 @@ static weir_err open_postgres(struct store **out, const struct store_options *op
     }
     init(p, options, &uri);
     err = try_connection(p, diag ? diag : &unheard);
+    if (!err && options->heard)
+        err = postgres_ear_new(&p->ear, p->dialler.uri.conninfo, options, diag);
     if (err) {
         close_postgres(&p->store);
         return err;

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/diag.h"
+#include "base/hex.h"
 #include "store/postgres_wire.h"
 
 enum { PATIENCE_MS = 2000, WHY = 512 }; /* with each statement; bytes of text */
@@ -51,17 +52,12 @@ static weir_err ask_value(struct postgres_session *s, const char *statement, cha
     return WEIR_OK;
 }
 
-static int digit(char c)
-{
-    return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
 static bool read_secret(const char *hex, struct secret *out)
 {
     if (strlen(hex) != 2 * sizeof out->bytes)
         return false;
     for (size_t i = 0; i < sizeof out->bytes; i++) {
-        const int high = digit(hex[2 * i]), low = digit(hex[2 * i + 1]);
+        const int high = hex_digit(hex[2 * i]), low = hex_digit(hex[2 * i + 1]);
 
         if (high < 0 || low < 0)
             return false;

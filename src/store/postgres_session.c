@@ -222,6 +222,38 @@ weir_err postgres_session_prepare(struct postgres_session *s, const char *name,
     return err;
 }
 
+/* ---- listening -------------------------------------------------------------------------------- */
+
+static bool hand_over(PGconn *c, void (*heard)(void *ctx, const char *text), void *ctx)
+{
+    bool any = false;
+    PGnotify *n;
+
+    while ((n = PQnotifies(c))) {
+        heard(ctx, n->extra);
+        PQfreemem(n);
+        any = true;
+    }
+    return any;
+}
+
+weir_err postgres_session_listen(struct postgres_session *s, int bell, int64_t ms,
+                                 void (*heard)(void *ctx, const char *text), void *ctx,
+                                 weir_diag *diag)
+{
+    struct pollfd fds[] = { { .fd = PQsocket(s->connection), .events = POLLIN },
+                            { .fd = bell, .events = POLLIN } };
+
+    if (hand_over(s->connection, heard, ctx))
+        return WEIR_OK;
+    if (poll(fds, 2, (int)ms) < 0)
+        return errno == EINTR ? WEIR_OK : diag_fail(diag, WEIR_EIO, "%s", strerror(errno));
+    if (fds[0].revents && !PQconsumeInput(s->connection))
+        return fail_with(diag, WEIR_EIO, PQerrorMessage(s->connection));
+    hand_over(s->connection, heard, ctx);
+    return WEIR_OK;
+}
+
 const char *postgres_session_state(const struct postgres_session *s)
 {
     return s->state;

@@ -36,6 +36,12 @@ WEIR_MUSTCHECK weir_err postgres_session_prepare(struct postgres_session *s, con
                                                  const char *statement, const unsigned *types,
                                                  size_t n, int64_t patience, weir_diag *diag);
 
+/* Wait for notifications, and hand over each: for `ms`, or until `bell` can be read from. Those that
+ * came while something else was asked are handed over at once. WEIR_EIO: the connection is lost. */
+WEIR_MUSTCHECK weir_err postgres_session_listen(struct postgres_session *s, int bell, int64_t ms,
+                                                void (*heard)(void *ctx, const char *text),
+                                                void *ctx, weir_diag *diag);
+
 /* Of the last that failed: five letters, or "" if the server did not say. */
 const char *postgres_session_state(const struct postgres_session *s);
 

@@ -49,6 +49,20 @@ struct turn {
     struct question *in_sheaf;     /* the first that may have its record there */
 };
 
+/* What a shared store hears of changes to what it holds, whoever made them. */
+enum news_kind {
+    NEWS_KEY,    /* `key` was refunded or reset */
+    NEWS_LEDGER, /* the ledger was changed */
+    NEWS_ALL,    /* anything may have been changed: some news may be lost, or the clock was set */
+    NEWS_UP_TO,  /* all that was changed before `at` has been told */
+};
+
+struct news {
+    enum news_kind kind;
+    struct key key;
+    int64_t at; /* by clock_steady_ms() */
+};
+
 struct store_options {
     const char *uri;
     int64_t max_keys;
@@ -63,6 +77,10 @@ struct store_options {
     void *clock_ctx;
     void (*log)(void *ctx, const char *line); /* may be NULL */
     void *log_ctx;
+    /* News of a shared store, by one thread at a time; may be NULL. None come from the others: they
+     * are changed by this process alone. */
+    void (*heard)(void *ctx, const struct news *news);
+    void *heard_ctx;
     weir_allocator allocator;
 };
 

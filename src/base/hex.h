@@ -1,6 +1,6 @@
 /* hex.h - what a hexadecimal digit stands for. */
-#ifndef WEIR_PROTO_HEX_H
-#define WEIR_PROTO_HEX_H
+#ifndef WEIR_BASE_HEX_H
+#define WEIR_BASE_HEX_H
 
 /* -1: it is none. */
 static inline int hex_digit(char c)
