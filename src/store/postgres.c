@@ -13,8 +13,8 @@
 #include <time.h>
 
 #include "base/diag.h"
+#include "store/dialler.h"
 #include "store/postgres_connect.h"
-#include "store/postgres_dialler.h"
 #include "store/postgres_ear.h"
 #include "store/postgres_wire.h"
 #include "store/remote.h"
@@ -30,7 +30,7 @@ struct connection {
     struct postgres *store;
     struct link *link;
     struct reactor *reactor;
-    struct postgres_wish *wish; /* NULL: it has come true */
+    struct wish *wish; /* NULL: it has come true */
     struct watch *bell;
     PGconn *pg;
     struct watch *watch;
@@ -41,7 +41,9 @@ struct connection {
 struct postgres {
     struct store store;
     struct remote remote;
-    struct postgres_dialler dialler;
+    struct dialler dialler;
+    struct postgres_uri uri;
+    unsigned char secret_id[16];
     struct ear *ear; /* NULL: nobody wants to hear */
     weir_allocator allocator;
     bool brings_now;
@@ -72,7 +74,7 @@ static weir_err ask_to_tidy(struct postgres *p, int *looked_at, weir_diag *diag)
     weir_err err = WEIR_OK;
 
     if (!p->keeper)
-        err = postgres_session_open(&p->keeper, p->dialler.uri.conninfo, diag);
+        err = postgres_session_open(&p->keeper, p->uri.conninfo, diag);
     if (err)
         return err;
     snprintf(most, sizeof most, "%d", TIDY_MOST);
@@ -110,7 +112,7 @@ static void tick(struct store *s, int64_t now)
     struct postgres *p = (struct postgres *)s;
 
     (void)now; /* of a clock that may not be the database's */
-    postgres_dialler_work(&p->dialler);
+    dialler_work(&p->dialler);
     if (p->ear)
         ear_tick(p->ear);
     /* Nothing is dropped by the database's clock where others count. */
@@ -262,7 +264,7 @@ static void bell_rang(void *ctx, unsigned events)
     (void)events;
     c->reactor->unwatch(c->bell);
     c->bell = NULL;
-    session = postgres_wish_end(c->wish, why);
+    session = wish_end(c->wish, why);
     c->wish = NULL;
     if (session)
         c->pg = postgres_session_leave(session);
@@ -279,7 +281,7 @@ static void close_connection(void *connection)
     c->reactor->unwatch(c->bell);
     c->reactor->unwatch(c->watch);
     c->bell = c->watch = NULL;
-    postgres_wish_drop(c->wish);
+    wish_drop(c->wish);
     c->wish = NULL;
     if (c->is_reading)
         c->is_closed = true;
@@ -298,9 +300,9 @@ static void *open_connection(void *backend, struct link *link, struct reactor *r
     c->link = link;
     c->reactor = reactor;
     judge_parameters_init(&c->parameters, &p->allocator);
-    c->wish = postgres_wish_new(&p->dialler);
+    c->wish = wish_new(&p->dialler, p);
     if (c->wish)
-        c->bell = reactor->watch(reactor, postgres_wish_bell(c->wish), REACTOR_READ, bell_rang, c);
+        c->bell = reactor->watch(reactor, wish_bell(c->wish), REACTOR_READ, bell_rang, c);
     if (!c->bell) {
         close_connection(c);
         return NULL;
@@ -324,7 +326,8 @@ static void close_postgres(struct store *s)
 
     ear_free(p->ear);
     postgres_session_close(p->keeper);
-    postgres_dialler_done(&p->dialler);
+    dialler_done(&p->dialler);
+    postgres_uri_done(&p->uri);
     alloc_free(&allocator, p);
 }
 
@@ -333,7 +336,7 @@ static void close_postgres(struct store *s)
 static weir_err try_connection(struct postgres *p, weir_diag *diag)
 {
     char line[DIALLER_WHY + 64];
-    const weir_err err = postgres_dialler_try(&p->dialler, diag);
+    const weir_err err = dialler_try(&p->dialler, p, diag);
 
     if (err != WEIR_EIO)
         return err;
@@ -342,6 +345,21 @@ static weir_err try_connection(struct postgres *p, weir_diag *diag)
     if (p->remote.log)
         p->remote.log(p->remote.log_ctx, line);
     return WEIR_OK;
+}
+
+static weir_err connect_to_database(void *target, void **out, weir_diag *diag)
+{
+    struct postgres *p = target;
+    struct postgres_session *made = NULL;
+    const weir_err err = postgres_connect(&made, &p->uri, p->secret_id, diag);
+
+    *out = made;
+    return err;
+}
+
+static void hang_up(void *made)
+{
+    postgres_session_close(made);
 }
 
 static void init(struct postgres *p, const struct store_options *options,
@@ -360,14 +378,16 @@ static void init(struct postgres *p, const struct store_options *options,
         .log = options->log,
         .log_ctx = options->log_ctx,
     };
-    p->dialler = (struct postgres_dialler){
-        .uri = *uri,
+    p->uri = *uri;
+    memcpy(p->secret_id, options->secret_id, sizeof p->secret_id);
+    p->dialler = (struct dialler){
+        .connect = connect_to_database,
+        .hang_up = hang_up,
         .allocator = options->allocator,
         .wake = options->wake,
         .wake_ctx = options->wake_ctx,
     };
-    memcpy(p->dialler.secret_id, options->secret_id, sizeof p->dialler.secret_id);
-    postgres_dialler_init(&p->dialler);
+    dialler_init(&p->dialler);
 }
 
 static weir_err open_postgres(struct store **out, const struct store_options *options,
@@ -388,7 +408,7 @@ static weir_err open_postgres(struct store **out, const struct store_options *op
     init(p, options, &uri);
     err = try_connection(p, diag ? diag : &unheard);
     if (!err && options->heard)
-        err = postgres_ear_new(&p->ear, p->dialler.uri.conninfo, options, diag);
+        err = postgres_ear_new(&p->ear, p->uri.conninfo, options, diag);
     if (err) {
         close_postgres(&p->store);
         return err;

@@ -1,5 +1,5 @@
-/* postgres_dialler.c - makes connections for those who must not wait for them. */
-#include "store/postgres_dialler.h"
+/* dialler.c - makes connections for those who must not wait for them. */
+#include "store/dialler.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -7,65 +7,66 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include "store/postgres_connect.h"
+#include "base/alloc.h"
 
 enum stage { WISHED, BEING_MADE, MADE };
 
-struct postgres_wish {
-    struct postgres_dialler *dialler;
+struct wish {
+    struct dialler *dialler;
+    void *target;
     int bell; /* an eventfd */
 
     /* Under the dialler's lock. */
     enum stage stage;
-    bool is_dropped;                  /* while it was being made: whoever makes it frees it */
-    struct postgres_session *session; /* NULL: `why` */
+    bool is_dropped; /* while it was being made: whoever makes it frees it */
+    void *made;      /* NULL: `why` */
     char why[DIALLER_WHY];
-    struct postgres_wish *next;
+    struct wish *next;
 };
 
-void postgres_dialler_init(struct postgres_dialler *d)
+void dialler_init(struct dialler *d)
 {
     pthread_mutex_init(&d->lock, NULL);
     d->first = d->last = NULL;
     d->spare = NULL;
 }
 
-void postgres_dialler_done(struct postgres_dialler *d)
+void dialler_done(struct dialler *d)
 {
-    postgres_session_close(d->spare);
-    postgres_uri_done(&d->uri);
+    d->hang_up(d->spare);
     pthread_mutex_destroy(&d->lock);
 }
 
 /* ---- making them -------------------------------------------------------------------------------- */
 
-weir_err postgres_dialler_try(struct postgres_dialler *d, weir_diag *diag)
+weir_err dialler_try(struct dialler *d, void *target, weir_diag *diag)
 {
-    return postgres_connect(&d->spare, &d->uri, d->secret_id, diag);
+    d->spare_target = target;
+    return d->connect(target, &d->spare, diag);
 }
 
-static void free_wish(struct postgres_wish *w)
+static void free_wish(struct wish *w)
 {
-    postgres_session_close(w->session);
+    w->dialler->hang_up(w->made);
     if (w->bell >= 0)
         close(w->bell);
     alloc_free(&w->dialler->allocator, w);
 }
 
 /* With the lock. */
-static void finish_wish(struct postgres_wish *w, struct postgres_session *session)
+static void finish_wish(struct wish *w, void *made)
 {
     const uint64_t one = 1;
 
-    w->session = session;
+    w->made = made;
     w->stage = MADE;
     while (write(w->bell, &one, sizeof one) < 0 && errno == EINTR)
         continue;
 }
 
-static struct postgres_wish *take_wish(struct postgres_dialler *d)
+static struct wish *take_wish(struct dialler *d)
 {
-    struct postgres_wish *w;
+    struct wish *w;
 
     pthread_mutex_lock(&d->lock);
     w = d->first;
@@ -79,26 +80,26 @@ static struct postgres_wish *take_wish(struct postgres_dialler *d)
     return w;
 }
 
-static void grant_wish(struct postgres_dialler *d, struct postgres_wish *w)
+static void grant_wish(struct dialler *d, struct wish *w)
 {
-    struct postgres_session *session = NULL;
+    void *made = NULL;
     weir_diag diag = { "" };
-    const weir_err err = postgres_connect(&session, &d->uri, d->secret_id, &diag);
+    const weir_err err = d->connect(w->target, &made, &diag);
     bool is_dropped;
 
     pthread_mutex_lock(&d->lock);
     if (err)
         snprintf(w->why, sizeof w->why, "%.*s", DIALLER_WHY - 1, diag.text);
-    finish_wish(w, session);
+    finish_wish(w, made);
     is_dropped = w->is_dropped;
     pthread_mutex_unlock(&d->lock);
     if (is_dropped)
         free_wish(w);
 }
 
-void postgres_dialler_work(struct postgres_dialler *d)
+void dialler_work(struct dialler *d)
 {
-    struct postgres_wish *w;
+    struct wish *w;
 
     while ((w = take_wish(d)))
         grant_wish(d, w);
@@ -107,12 +108,12 @@ void postgres_dialler_work(struct postgres_dialler *d)
 /* ---- wishing for them --------------------------------------------------------------------------- */
 
 /* True: it is granted at once. */
-static bool put_wish(struct postgres_dialler *d, struct postgres_wish *w)
+static bool put_wish(struct dialler *d, struct wish *w)
 {
     bool is_granted;
 
     pthread_mutex_lock(&d->lock);
-    is_granted = d->spare;
+    is_granted = d->spare && d->spare_target == w->target;
     if (is_granted) {
         finish_wish(w, d->spare);
         d->spare = NULL;
@@ -127,13 +128,14 @@ static bool put_wish(struct postgres_dialler *d, struct postgres_wish *w)
     return is_granted;
 }
 
-struct postgres_wish *postgres_wish_new(struct postgres_dialler *d)
+struct wish *wish_new(struct dialler *d, void *target)
 {
-    struct postgres_wish *w = alloc_zeroed(&d->allocator, sizeof *w);
+    struct wish *w = alloc_zeroed(&d->allocator, sizeof *w);
 
     if (!w)
         return NULL;
     w->dialler = d;
+    w->target = target;
     w->bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (w->bell < 0) {
         free_wish(w);
@@ -144,28 +146,28 @@ struct postgres_wish *postgres_wish_new(struct postgres_dialler *d)
     return w;
 }
 
-int postgres_wish_bell(const struct postgres_wish *w)
+int wish_bell(const struct wish *w)
 {
     return w->bell;
 }
 
-struct postgres_session *postgres_wish_end(struct postgres_wish *w, char why[DIALLER_WHY])
+void *wish_end(struct wish *w, char why[DIALLER_WHY])
 {
-    struct postgres_session *session;
+    void *made;
 
     pthread_mutex_lock(&w->dialler->lock);
-    session = w->session;
-    w->session = NULL;
+    made = w->made;
+    w->made = NULL;
     memcpy(why, w->why, sizeof w->why);
     pthread_mutex_unlock(&w->dialler->lock);
     free_wish(w);
-    return session;
+    return made;
 }
 
 /* With the lock. */
-static void take_back(struct postgres_dialler *d, const struct postgres_wish *w)
+static void take_back(struct dialler *d, const struct wish *w)
 {
-    struct postgres_wish **at = &d->first;
+    struct wish **at = &d->first;
 
     d->last = NULL;
     while (*at) {
@@ -178,7 +180,7 @@ static void take_back(struct postgres_dialler *d, const struct postgres_wish *w)
     }
 }
 
-void postgres_wish_drop(struct postgres_wish *w)
+void wish_drop(struct wish *w)
 {
     bool is_ours;
 
