@@ -22,6 +22,7 @@ void engine_init(struct engine *e, struct store *store, struct store *local,
         .secret = *secret,
         .unnamed_key = hash_key_of(secret, span_of(unnamed_scope)),
         .cell_key = hash_key_of(secret, span_of("cl.throttle")),
+        .tag_key = hash_key_of(secret, span_of("tags")),
         .trusts_now = trusts_now,
     };
 }
@@ -122,17 +123,36 @@ static struct key key_of(const struct engine *e, const struct hash_key *key, str
     return e->store->ops->is_shared ? hash_shared(key, identity) : hash_identity(key, identity);
 }
 
+/* A rule that counts everyone together has no identity: it is told from others by its name, or all
+ * such rules would be in one place. */
+static void name_charge(const struct engine *e, struct check *check, const char *policy,
+                        const char *rule, struct span identity)
+{
+    struct charge_name *name = &check->charges[check->live + check->shadow].name;
+    char both[2 * WEIR_MAX_NAME + 2];
+
+    if (!e->store->ops->is_shared)
+        return;
+    if (identity.len == 0)
+        identity = (struct span){ both,
+                                  (size_t)snprintf(both, sizeof both, "%s:%s", policy, rule) };
+    *name = (struct charge_name){ policy, rule,
+                                  (uint16_t)hash_identity(&e->tag_key, identity).low };
+}
+
 static weir_err add_charge(const struct engine *e, struct check *check,
                            const struct policy_rule *rule, const struct counted *counted,
                            const struct attribute *attributes, size_t n, weir_diag *diag)
 {
     struct identity identity;
     weir_err err = identity_of(check->policy->name, rule, attributes, n, &identity, diag);
+    const struct span bytes = { identity.bytes, identity.len };
 
-    if (!err)
-        put_charge(check, rule, &counted->rule,
-                   key_of(e, &counted->hash_key, (struct span){ identity.bytes, identity.len }));
-    return err;
+    if (err)
+        return err;
+    put_charge(check, rule, &counted->rule, key_of(e, &counted->hash_key, bytes));
+    name_charge(e, check, check->policy->name, rule->name, bytes);
+    return WEIR_OK;
 }
 
 static const struct counted *under_plan(const struct check *check, const struct policy_rule *rule)
@@ -273,6 +293,8 @@ static weir_err prepare_unnamed(const struct engine *e, struct check *check, wei
         return WEIR_OK;
     }
     put_charge(check, NULL, &check->unnamed, unnamed_key(e, &scoped, &check->unnamed));
+    name_charge(e, check, "-", weir_algorithm_name(check->unnamed.algorithm),
+                (struct span){ scoped.identity.bytes, scoped.identity.len });
     check->live = 1;
     return WEIR_OK;
 }
@@ -328,6 +350,7 @@ weir_err engine_prepare_cell(struct engine *e, struct check *check, struct span 
         return WEIR_OK;
     }
     put_charge(check, NULL, &check->unnamed, key_of(e, &e->cell_key, key));
+    name_charge(e, check, "-", "cl.throttle", key);
     check->live = 1;
     return WEIR_OK;
 }

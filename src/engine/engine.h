@@ -15,6 +15,7 @@ struct engine {
     struct secret secret;
     struct hash_key unnamed_key; /* for limits that come with a request */
     struct hash_key cell_key;    /* for those of CL.THROTTLE */
+    struct hash_key tag_key;     /* for the tags of all, in a shared store */
     bool trusts_now;
 };
 

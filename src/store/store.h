@@ -13,13 +13,25 @@
 #include "limit/state.h"
 #include "weir.h"
 
-enum verb { VERB_CHECK, VERB_REFUND, VERB_RESET };
+enum verb {
+    VERB_CHECK,
+    VERB_REFUND,
+    VERB_RESET,
+    VERB_UNDO /* a store's own: take back what it has charged, due at each charge's step.now */
+};
+
+/* What a shared store may tell people of a key, beside the key. */
+struct charge_name {
+    const char *policy, *rule;
+    uint16_t tag; /* a keyed hash of the identity alone: charges of one identity have the same */
+};
 
 /* One rule on one key. */
 struct charge {
     const struct rule *rule;
-    struct key key;   /* keys of one question differ */
-    struct step step; /* out: the decision, and what a store needs to keep it */
+    struct key key;          /* keys of one question differ */
+    struct charge_name name; /* for a shared store only */
+    struct step step;        /* out: the decision, and what a store needs to keep it */
 };
 
 /* May these charges pass together? If one is refused, none is charged, and those that would
