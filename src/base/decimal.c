@@ -14,13 +14,33 @@ static const char pairs[] = "00010203040506070809"
                             "80818283848586878889"
                             "90919293949596979899";
 
+static const uint64_t powers[] = { 0,
+                                   10,
+                                   100,
+                                   1000,
+                                   10000,
+                                   100000,
+                                   1000000,
+                                   10000000,
+                                   100000000,
+                                   1000000000,
+                                   10000000000,
+                                   100000000000,
+                                   1000000000000,
+                                   10000000000000,
+                                   100000000000000,
+                                   1000000000000000,
+                                   10000000000000000,
+                                   100000000000000000,
+                                   1000000000000000000,
+                                   10000000000000000000u };
+
+/* A bit is 0.301 of a digit: that may be one too few, never more. */
 static unsigned count_digits(uint64_t number)
 {
-    unsigned n = 1;
+    const unsigned bits = 64 - (unsigned)__builtin_clzll(number | 1), least = bits * 1233 >> 12;
 
-    for (; number >= 10000; number /= 10000)
-        n += 4;
-    return n + (number >= 10) + (number >= 100) + (number >= 1000);
+    return least + (number >= powers[least]);
 }
 
 char *decimal_write(char *to, int64_t number)

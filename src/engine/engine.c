@@ -108,6 +108,23 @@ static weir_err read_attributes(const struct check *check, struct attribute *out
 
 /* ---- making questions ----------------------------------------------------------------- */
 
+static void begin(struct check *check)
+{
+    check->policy = NULL;
+    check->live = check->shadow = check->waiting = 0;
+    check->is_answered = false;
+    check->questions = check->one.questions;
+    check->charges = check->one.charges;
+    check->rules = check->one.rules;
+}
+
+static void make_room_for_many(struct check *check)
+{
+    check->questions = check->many.questions;
+    check->charges = check->many.charges;
+    check->rules = check->many.rules;
+}
+
 static void put_charge(struct check *check, const struct policy_rule *rule,
                        const struct rule *numbers, struct key key)
 {
@@ -170,6 +187,8 @@ static weir_err add_charges(const struct engine *e, struct check *check,
     bool has_shadows = false;
     weir_err err = WEIR_OK;
 
+    if (end - rule > 1 || rule->shadow_limit)
+        make_room_for_many(check);
     for (; rule < end && !err; rule++) {
         if (rule->mode != MODE_ENFORCE || rule->shadow_limit)
             has_shadows = true;
@@ -303,9 +322,7 @@ weir_err engine_prepare(struct engine *e, struct check *check, weir_diag *diag)
 {
     weir_err err;
 
-    check->policy = NULL;
-    check->live = check->shadow = check->waiting = 0;
-    check->is_answered = false;
+    begin(check);
     err = read_ask(e, check, diag);
     if (!err)
         err = check->request->policy ? prepare_policy(e, check, diag)
@@ -323,9 +340,7 @@ weir_err engine_prepare_cell(struct engine *e, struct check *check, struct span 
 {
     weir_err err = WEIR_OK;
 
-    check->policy = NULL;
-    check->live = check->shadow = check->waiting = 0;
-    check->is_answered = false;
+    begin(check);
     check->verb = rule ? VERB_CHECK : VERB_RESET;
     check->peek = quantity == 0;
     check->ask = (struct ask){ .cost = quantity, .peek = check->peek };
@@ -355,11 +370,11 @@ weir_err engine_prepare_cell(struct engine *e, struct check *check, struct span 
     return WEIR_OK;
 }
 
-void engine_prefetch(struct engine *e, const struct check *check)
+void engine_prefetch(struct engine *e, const struct check *check, enum prefetch what)
 {
     if (!check->is_answered && e->store->ops->prefetch)
         for (size_t i = 0; i < check->live + check->shadow; i++)
-            e->store->ops->prefetch(e->store, check->charges[i].key);
+            e->store->ops->prefetch(e->store, check->charges[i].key, what);
 }
 
 /* ---- asking --------------------------------------------------------------------------- */

@@ -38,12 +38,25 @@ struct check {
     const struct policy *policy; /* NULL: the limit came with the request */
     struct rule unnamed;         /* … and is this */
     struct ask ask;
-    size_t live, shadow;                           /* charges of each kind: live ones first */
-    size_t waiting;                                /* questions under way */
-    bool is_answered;                              /* without the store */
-    struct question questions[1 + WEIR_MAX_RULES]; /* all live charges, then each shadow alone */
-    struct charge charges[CHECK_MOST_CHARGES];
-    const struct policy_rule *rules[CHECK_MOST_CHARGES]; /* whose charge it is */
+    size_t live, shadow;        /* charges of each kind: live ones first */
+    size_t waiting;             /* questions under way */
+    bool is_answered;           /* without the store */
+    struct question *questions; /* all live charges, then each shadow alone */
+    struct charge *charges;
+    const struct policy_rule **rules; /* whose charge it is */
+
+    /* Where these are. Most checks have one charge: all that they touch is close together, and a
+     * turn has hundreds of checks. */
+    struct {
+        struct question questions[1];
+        struct charge charges[1];
+        const struct policy_rule *rules[1];
+    } one;
+    struct {
+        struct question questions[1 + WEIR_MAX_RULES];
+        struct charge charges[CHECK_MOST_CHARGES];
+        const struct policy_rule *rules[CHECK_MOST_CHARGES];
+    } many;
 };
 
 void engine_init(struct engine *e, struct store *store, struct store *local,
@@ -61,8 +74,8 @@ WEIR_MUSTCHECK weir_err engine_prepare_cell(struct engine *e, struct check *chec
                                             weir_diag *diag);
 
 /* Fetch what the store will look at, to be there when it is asked: memory is slow, and other
- * things can be done meanwhile. */
-void engine_prefetch(struct engine *e, const struct check *check);
+ * things can be done meanwhile. The way first, then the place. */
+void engine_prefetch(struct engine *e, const struct check *check, enum prefetch what);
 
 /* `now` is the clock's; a request that may bring its own time overrides it. */
 void engine_ask(struct engine *e, struct turn *turn, struct check *check, int64_t now);

@@ -350,7 +350,7 @@ static weir_err ask_one(weir *w, enum verb verb, bool peek, const weir_request *
     if (!err) {
         struct turn turn = begin_turn(w);
 
-        engine_prefetch(&w->engine, &check);
+        engine_prefetch(&w->engine, &check, PREFETCH_PLACE);
         engine_ask(&w->engine, &turn, &check, clock_now(w));
         end_turn(w, &turn, &check, 1);
     }
@@ -387,12 +387,14 @@ static weir_err ask_some(weir *w, struct turn *turn, struct check *checks, size_
     for (size_t i = 0; i < n; i++) {
         weir_err err = engine_prepare(&w->engine, &checks[i], first ? NULL : diag);
 
-        if (err && !first)
+        if (!err)
+            engine_prefetch(&w->engine, &checks[i], PREFETCH_WAY);
+        else if (!first)
             first = err;
     }
     for (size_t i = 0; i < n; i++)
         if (!checks[i].answer->err)
-            engine_prefetch(&w->engine, &checks[i]);
+            engine_prefetch(&w->engine, &checks[i], PREFETCH_PLACE);
     for (size_t i = 0; i < n; i++)
         if (!checks[i].answer->err)
             engine_ask(&w->engine, turn, &checks[i], now);

@@ -23,6 +23,11 @@ static enum parse fail(struct reader *r, const char *why)
     return PARSE_BAD;
 }
 
+static bool is_digit(char c)
+{
+    return c >= '0' && c <= '9';
+}
+
 /* `TYPE NUMBER \r\n`, with a number up to `most`. */
 static enum parse read_header(struct reader *r, char type, size_t most, const char *no_type,
                               const char *no_number, size_t *out)
@@ -32,15 +37,21 @@ static enum parse read_header(struct reader *r, char type, size_t most, const ch
 
     if (at == r->len)
         return PARSE_MORE;
-    if (r->len - at >= 4 && bytes[0] == type && bytes[2] == '\r' && bytes[3] == '\n' &&
-        bytes[1] >= '0' && bytes[1] <= '9') { /* most are like this */
-        *out = (size_t)(bytes[1] - '0');
-        r->at += 4;
-        return PARSE_DONE;
+    if (r->len - at >= 5 && bytes[0] == type && is_digit(bytes[1])) { /* most are like this */
+        if (bytes[2] == '\r' && bytes[3] == '\n') {
+            *out = (size_t)(bytes[1] - '0');
+            r->at += 4;
+            return PARSE_DONE;
+        }
+        if (bytes[3] == '\r' && bytes[4] == '\n' && is_digit(bytes[2]) && bytes[1] != '0') {
+            *out = (size_t)((bytes[1] - '0') * 10 + bytes[2] - '0');
+            r->at += 5;
+            return *out > most ? fail(r, no_number) : PARSE_DONE;
+        }
     }
     if (r->bytes[at++] != type)
         return fail(r, no_type);
-    for (first = at; at < r->len && r->bytes[at] >= '0' && r->bytes[at] <= '9'; at++) {
+    for (first = at; at < r->len && is_digit(r->bytes[at]); at++) {
         if (at - first == MOST_DIGITS || (at > first && number == 0))
             return fail(r, no_number);
         number = number * 10 + (size_t)(r->bytes[at] - '0');
@@ -72,16 +83,17 @@ static enum parse read_word(struct reader *r, struct span *out)
     if (r->at + len + 2 > RESP_MAX_COMMAND)
         return fail(r, "Protocol error: the command is too long: at most 64 KiB are taken");
     *out = (struct span){ r->bytes + r->at, len };
+    if (r->len - r->at >= len + 2 && memcmp(r->bytes + r->at + len, "\r\n", 2) == 0) {
+        r->at += len + 2;
+        return PARSE_DONE;
+    }
     if (r->len - r->at <= len)
         return PARSE_MORE;
     if (r->bytes[r->at + len] != '\r')
         return fail(r, "Protocol error: a word is longer than it said");
     if (r->len - r->at == len + 1)
         return PARSE_MORE;
-    if (r->bytes[r->at + len + 1] != '\n')
-        return fail(r, "Protocol error: a word is longer than it said");
-    r->at += len + 2;
-    return PARSE_DONE;
+    return fail(r, "Protocol error: a word is longer than it said");
 }
 
 enum parse resp_parse(char *bytes, size_t len, struct resp_command *out, size_t *consumed,
@@ -140,26 +152,42 @@ void resp_error(struct buf *out, const char *text)
     put_text(out, '-', text);
 }
 
-/* The type, the digits and the end of the line. */
-static void put_header(struct buf *out, char type, int64_t number)
-{
-    char *to = buf_room(out, DECIMAL_MOST + 3), *at = to;
+enum { HEADER_MOST = DECIMAL_MOST + 3 };
 
-    if (!to)
-        return;
+/* The type, the digits and the end of the line. Returns the end. */
+static char *write_header(char *at, char type, int64_t number)
+{
     *at++ = type;
     if (number >= 0 && number < 10) /* most are */
         *at++ = (char)('0' + number);
     else
         at = decimal_write(at, number);
-    *at++ = '\r';
-    *at++ = '\n';
-    buf_wrote(out, (size_t)(at - to));
+    memcpy(at, "\r\n", 2);
+    return at + 2;
+}
+
+static void put_header(struct buf *out, char type, int64_t number)
+{
+    char *to = buf_room(out, HEADER_MOST);
+
+    if (to)
+        buf_wrote(out, (size_t)(write_header(to, type, number) - to));
 }
 
 void resp_int(struct buf *out, int64_t number)
 {
     put_header(out, ':', number);
+}
+
+void resp_ints(struct buf *out, const int64_t *numbers, size_t n)
+{
+    char *to = buf_room(out, n * HEADER_MOST), *at = to;
+
+    if (!to)
+        return;
+    for (size_t i = 0; i < n; i++)
+        at = write_header(at, ':', numbers[i]);
+    buf_wrote(out, (size_t)(at - to));
 }
 
 void resp_bulk(struct buf *out, struct span bytes)

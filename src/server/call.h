@@ -19,12 +19,12 @@ struct session;
 
 /* One check. */
 struct call {
-    struct check check;
-    weir_answer answer; /* .err: it has no answer, and `problem` says why */
-    char *problem;      /* NULL, or freed with the call */
-    struct pin *pin;    /* of the policies that it points into; NULL: it points into none */
     struct reply *reply;
-    struct call *next; /* of the same reply */
+    struct call *next;  /* of the same reply */
+    struct pin *pin;    /* of the policies that it points into; NULL: it points into none */
+    char *problem;      /* NULL, or freed with the call */
+    weir_answer answer; /* .err: it has no answer, and `problem` says why */
+    struct check check; /* the last: most have no use for most of it */
 };
 
 struct reply {

@@ -62,6 +62,8 @@ bool loop_begin_asking(struct loop *loop)
 static void ask_prepared(struct loop *loop)
 {
     for (size_t i = 0; i < loop->prepared_count; i++)
+        engine_prefetch(loop_engine(loop), &loop->prepared[i]->check, PREFETCH_PLACE);
+    for (size_t i = 0; i < loop->prepared_count; i++)
         engine_ask(loop_engine(loop), &loop->turn, &loop->prepared[i]->check, loop->now);
     loop->asked += loop->prepared_count;
     loop->prepared_count = 0;
@@ -69,7 +71,7 @@ static void ask_prepared(struct loop *loop)
 
 void loop_ask(struct loop *loop, struct call *call)
 {
-    engine_prefetch(loop_engine(loop), &call->check);
+    engine_prefetch(loop_engine(loop), &call->check, PREFETCH_WAY);
     loop->prepared[loop->prepared_count++] = call;
     if (loop->prepared_count == LOOP_ASKED_TOGETHER)
         ask_prepared(loop);

@@ -41,11 +41,10 @@ static void encode_answer(struct reply *r, struct buf *out)
         return;
     a = &call->answer;
     resp_array(out, 7);
-    resp_int(out, a->allowed);
-    resp_int(out, a->limit);
-    resp_int(out, a->remaining);
-    resp_int(out, a->retry_after_ms);
-    resp_int(out, a->reset_after_ms);
+    resp_ints(out,
+              (const int64_t[]){ a->allowed, a->limit, a->remaining, a->retry_after_ms,
+                                 a->reset_after_ms },
+              5);
     resp_bulk(out, span_of(a->rule));
     resp_bulk(out, span_of(weir_source_name(a->source)));
 }

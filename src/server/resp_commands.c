@@ -61,13 +61,15 @@ const size_t resp_spec_count = sizeof resp_specs / sizeof *resp_specs;
 
 bool resp_word_is(struct span word, const char *capitals)
 {
+    if (strlen(capitals) != word.len)
+        return false;
     for (size_t i = 0; i < word.len; i++) {
         const char c = word.at[i];
 
-        if ((c >= 'a' && c <= 'z' ? c - ('a' - 'A') : c) != capitals[i] || capitals[i] == '\0')
+        if ((c >= 'a' && c <= 'z' ? c - ('a' - 'A') : c) != capitals[i])
             return false;
     }
-    return capitals[word.len] == '\0';
+    return true;
 }
 
 enum { FITS_FOR_SURE = 18 }; /* digits of a number */
@@ -81,10 +83,15 @@ bool resp_word_number(struct span word, int64_t *out)
     if (i == word.len)
         return false;
     if (i == 0 && word.len <= FITS_FOR_SURE) {
-        for (; i < word.len && word.at[i] >= '0' && word.at[i] <= '9'; i++)
-            number = number * 10 + (word.at[i] - '0');
+        for (; i < word.len; i++) {
+            const unsigned digit = (unsigned)word.at[i] - '0';
+
+            if (digit > 9)
+                return false;
+            number = number * 10 + digit;
+        }
         *out = number;
-        return i == word.len;
+        return true;
     }
     for (; i < word.len; i++) {
         const int digit = word.at[i] - '0';

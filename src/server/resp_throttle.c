@@ -8,7 +8,7 @@
 #include "base/show.h"
 #include "server/resp_commands.h"
 
-enum { FEWEST_WORDS = 5, MOST_WORDS = 6, NUMBERS = 4 };
+enum { FEWEST_WORDS = 5, MOST_WORDS = 6, NUMBERS = 4, ANSWERS = 5 };
 
 /* Whole seconds; a part of one counts if it has a whole ms. */
 static int64_t rounded_up(int64_t ms)
@@ -37,6 +37,12 @@ static void ask(struct session *s, void (*encode)(struct reply *, struct buf *),
     reply_end(r);
 }
 
+static void put_answer(struct buf *out, const int64_t numbers[ANSWERS])
+{
+    resp_array(out, ANSWERS);
+    resp_ints(out, numbers, ANSWERS);
+}
+
 /* ---- CL.THROTTLE --------------------------------------------------------------------------- */
 
 static void encode_cl_throttle(struct reply *r, struct buf *out)
@@ -47,13 +53,14 @@ static void encode_cl_throttle(struct reply *r, struct buf *out)
     if (!resp_has_answer(r, call, "Cell error: ", out))
         return;
     a = &call->answer;
-    resp_array(out, 5);
-    resp_int(out, !a->allowed);
-    resp_int(out, a->limit);
-    resp_int(out, a->remaining);
-    resp_int(out,
-             a->allowed || a->retry_after_ms == WEIR_NEVER ? -1 : rounded_up(a->retry_after_ms));
-    resp_int(out, rounded_up(a->reset_after_ms));
+    put_answer(
+        out, (const int64_t[ANSWERS]){
+                 !a->allowed,
+                 a->limit,
+                 a->remaining,
+                 a->allowed || a->retry_after_ms == WEIR_NEVER ? -1 : rounded_up(a->retry_after_ms),
+                 rounded_up(a->reset_after_ms),
+             });
 }
 
 void resp_serve_cl_throttle(struct session *s, struct resp_command *c)
@@ -90,12 +97,13 @@ static void encode_throttle(struct reply *r, struct buf *out)
     if (!resp_has_answer(r, call, "ERR ", out))
         return;
     a = &call->answer;
-    resp_array(out, 5);
-    resp_int(out, a->allowed);
-    resp_int(out, a->limit);
-    resp_int(out, a->remaining > 0 ? a->remaining : 0);
-    resp_int(out, a->reset_after_ms > 0 ? a->reset_after_ms / 1000 : 0);
-    resp_int(out, a->retry_after_ms == WEIR_NEVER ? -1 : a->retry_after_ms / 1000);
+    put_answer(out, (const int64_t[ANSWERS]){
+                        a->allowed,
+                        a->limit,
+                        a->remaining > 0 ? a->remaining : 0,
+                        a->reset_after_ms > 0 ? a->reset_after_ms / 1000 : 0,
+                        a->retry_after_ms == WEIR_NEVER ? -1 : a->retry_after_ms / 1000,
+                    });
 }
 
 void resp_serve_throttle(struct session *s, struct resp_command *c)

@@ -426,9 +426,9 @@ static void close_file_store(struct store *store)
 
 /* ---- asking ---------------------------------------------------------------------------------- */
 
-static void prefetch(struct store *store, struct key key)
+static void prefetch(struct store *store, struct key key, enum prefetch what)
 {
-    table_prefetch(((struct file_store *)store)->table, key);
+    table_prefetch(((struct file_store *)store)->table, key, what);
 }
 
 /* Decided in memory, or not at all, as the question wants it. */

@@ -39,9 +39,9 @@ static weir_err open_memory(struct store **out, const struct store_options *opti
     return WEIR_OK;
 }
 
-static void prefetch(struct store *s, struct key key)
+static void prefetch(struct store *s, struct key key, enum prefetch what)
 {
-    table_prefetch(table_of(s), key);
+    table_prefetch(table_of(s), key, what);
 }
 
 static void submit(struct store *s, struct turn *turn, struct question *q)

@@ -29,10 +29,10 @@ static void restore_part(void *ctx, const struct load *l)
     struct replaying *p = ctx;
 
     for (size_t i = 0; i < AHEAD && i < count; i++)
-        table_prefetch(p->to->table, records[i].key);
+        table_prefetch(p->to->table, records[i].key, PREFETCH_PLACE);
     for (size_t i = 0; i < count; i++) {
         if (i + AHEAD < count)
-            table_prefetch(p->to->table, records[i + AHEAD].key);
+            table_prefetch(p->to->table, records[i + AHEAD].key, PREFETCH_PLACE);
         if (!table_restore(p->to->table, &records[i], p->to->now)) {
             p->has_failed = true;
             return;

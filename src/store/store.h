@@ -100,6 +100,9 @@ struct store {
     const struct store_ops *ops;
 };
 
+/* What leads to the place of a key in memory, or the place itself. */
+enum prefetch { PREFETCH_WAY, PREFETCH_PLACE };
+
 struct store_ops {
     const char *scheme; /* "memory:" */
     bool is_shared;     /* by several processes: keys are hash_shared() */
@@ -109,8 +112,9 @@ struct store_ops {
     weir_err (*secret)(const char *uri, const weir_allocator *allocator, struct secret *out,
                        weir_diag *diag);
 
-    /* Questions with this key come soon: bring its place near. May be NULL. */
-    void (*prefetch)(struct store *s, struct key key);
+    /* Questions with this key come soon: bring near what they will look at, best in two steps with
+     * something else between them. May be NULL. */
+    void (*prefetch)(struct store *s, struct key key, enum prefetch what);
 
     /* A remote store waits for its answers on a loop of the caller's. Questions of a lane are done
      * on that loop; detach() answers those that are open with WEIR_EIO. NULL: not remote. */

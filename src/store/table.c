@@ -95,9 +95,14 @@ void table_free(struct table *t)
     alloc_free(&allocator, t);
 }
 
-void table_prefetch(struct table *t, struct key key)
+void table_prefetch(struct table *t, struct key key, enum prefetch what)
 {
-    shard_prefetch(&t->shards[shard_index(t, key)], key);
+    struct shard *s = &t->shards[shard_index(t, key)];
+
+    if (what == PREFETCH_WAY)
+        __builtin_prefetch(s, 1);
+    else
+        shard_prefetch(s, key);
 }
 
 /* ---- making room --------------------------------------------------------------------- */

@@ -19,7 +19,7 @@ void table_free(struct table *t);
 /* From now on every change is appended to this journal, under the locks it was made with. */
 void table_keep_journal(struct table *t, struct journal *journal);
 
-void table_prefetch(struct table *t, struct key key);
+void table_prefetch(struct table *t, struct key key, enum prefetch what);
 void table_judge(struct table *t, struct question *q); /* all but done() */
 
 /* The same, but its record goes to the sheaf; the mark is JOURNAL_IN_SHEAF if there is one. Only

@@ -162,7 +162,7 @@ static void decide(struct decider *d, uint64_t n, int64_t now)
 
     write_key(n, text);
     c.key = hash_identity(&d->key, (struct span){ text, KEY_LEN });
-    table_prefetch(d->table, c.key);
+    table_prefetch(d->table, c.key, PREFETCH_PLACE);
     table_judge(d->table, &q);
     if (!q.allowed)
         errx(1, "a decision was a refusal");

@@ -284,7 +284,7 @@ static weir_answer ask_store(weir *w, const char *key, const struct rule *rule, 
 
     if (engine_prepare_cell(&w->engine, &check, span_of(key), rule, quantity, &diag))
         fail_msg("%s", diag.text);
-    engine_prefetch(&w->engine, &check);
+    engine_prefetch(&w->engine, &check, PREFETCH_PLACE);
     engine_ask(&w->engine, &turn, &check, now);
     engine_commit(&w->engine, &turn);
     published_leave(&w->policies, visit);
