@@ -7,11 +7,24 @@ SET LOCAL client_min_messages = warning;
 CREATE TABLE IF NOT EXISTS weir.history (
     minute     timestamptz NOT NULL,
     policy     text NOT NULL,
-    rule       text NOT NULL, -- the one that decided
+    rule       text NOT NULL, -- of a server each, of SQL callers the one that decided
     allowed    bigint NOT NULL,
     denied     bigint NOT NULL,
-    would_deny bigint NOT NULL, -- by a rule in shadow or a shadow limit
+    would_deny bigint NOT NULL, -- of those allowed, by a rule in shadow or a shadow limit
     PRIMARY KEY (minute, policy, rule)
+);
+-- Of all, what a server decided while it could not ask here.
+ALTER TABLE weir.history ADD COLUMN IF NOT EXISTS fallback bigint NOT NULL DEFAULT 0;
+-- The same by the hour, for longer. Both are counted at once, so nothing is summed up later.
+CREATE TABLE IF NOT EXISTS weir.history_hours (
+    hour       timestamptz NOT NULL,
+    policy     text NOT NULL,
+    rule       text NOT NULL,
+    allowed    bigint NOT NULL,
+    denied     bigint NOT NULL,
+    would_deny bigint NOT NULL,
+    fallback   bigint NOT NULL,
+    PRIMARY KEY (hour, policy, rule)
 );
 -- Who was refused, by the tag that logs have as well.
 CREATE TABLE IF NOT EXISTS weir.limited (
@@ -23,22 +36,36 @@ CREATE TABLE IF NOT EXISTS weir.limited (
     PRIMARY KEY (minute, policy, rule, tag)
 );
 ALTER TABLE weir.history ENABLE ROW LEVEL SECURITY;
+ALTER TABLE weir.history_hours ENABLE ROW LEVEL SECURITY;
 ALTER TABLE weir.limited ENABLE ROW LEVEL SECURITY;
 
 -- Add to both:
---   {"decisions": [{"minute_ms", "policy", "rule", "allowed", "denied", "would_deny"}],
+--   {"decisions": [{"minute_ms", "policy", "rule", "allowed", "denied", "would_deny", "fallback"}],
 --    "limited": [{"minute_ms", "policy", "rule", "tag", "denied"}]}
 CREATE OR REPLACE FUNCTION weir.report(p_report jsonb) RETURNS void
 LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-    INSERT INTO weir.history AS h (minute, policy, rule, allowed, denied, would_deny)
-    SELECT date_trunc('minute', to_timestamp(d.minute_ms / 1000)), d.policy, d.rule,
-           sum(coalesce(d.allowed, 0)), sum(coalesce(d.denied, 0)), sum(coalesce(d.would_deny, 0))
+    INSERT INTO weir.history AS h (minute, policy, rule, allowed, denied, would_deny, fallback)
+    SELECT to_timestamp(d.minute_ms / 60000 * 60), d.policy, d.rule,
+           sum(coalesce(d.allowed, 0)), sum(coalesce(d.denied, 0)), sum(coalesce(d.would_deny, 0)),
+           sum(coalesce(d.fallback, 0))
       FROM jsonb_to_recordset(p_report->'decisions') AS d (minute_ms bigint, policy text, rule text,
-               allowed bigint, denied bigint, would_deny bigint)
+               allowed bigint, denied bigint, would_deny bigint, fallback bigint)
      GROUP BY 1, 2, 3 ORDER BY 1, 2, 3
         ON CONFLICT (minute, policy, rule) DO UPDATE
            SET allowed = h.allowed + excluded.allowed, denied = h.denied + excluded.denied,
-               would_deny = h.would_deny + excluded.would_deny;
+               would_deny = h.would_deny + excluded.would_deny,
+               fallback = h.fallback + excluded.fallback;
+    INSERT INTO weir.history_hours AS h (hour, policy, rule, allowed, denied, would_deny, fallback)
+    SELECT to_timestamp(d.minute_ms / 3600000 * 3600), d.policy, d.rule,
+           sum(coalesce(d.allowed, 0)), sum(coalesce(d.denied, 0)), sum(coalesce(d.would_deny, 0)),
+           sum(coalesce(d.fallback, 0))
+      FROM jsonb_to_recordset(p_report->'decisions') AS d (minute_ms bigint, policy text, rule text,
+               allowed bigint, denied bigint, would_deny bigint, fallback bigint)
+     GROUP BY 1, 2, 3 ORDER BY 1, 2, 3
+        ON CONFLICT (hour, policy, rule) DO UPDATE
+           SET allowed = h.allowed + excluded.allowed, denied = h.denied + excluded.denied,
+               would_deny = h.would_deny + excluded.would_deny,
+               fallback = h.fallback + excluded.fallback;
     INSERT INTO weir.limited AS l (minute, policy, rule, tag, denied)
     SELECT date_trunc('minute', to_timestamp(d.minute_ms / 1000)), d.policy, d.rule, d.tag,
            sum(d.denied)
@@ -46,6 +73,34 @@ LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
                tag text, denied bigint)
      GROUP BY 1, 2, 3, 4 ORDER BY 1, 2, 3, 4
         ON CONFLICT (minute, policy, rule, tag) DO UPDATE SET denied = l.denied + excluded.denied;
+$$;
+
+-- What was decided from p_since and before p_until, in steps of p_step: ms, all three. Minutes are
+-- read where they are kept whole, hours before. NULL: any policy, any rule.
+CREATE OR REPLACE FUNCTION weir.read_history(
+    p_policy text, p_rule text, p_since bigint, p_until bigint, p_step bigint)
+RETURNS TABLE (policy text, rule text, at_ms bigint, allowed bigint, denied bigint,
+               would_deny bigint, fallback bigint)
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    WITH minutes_from AS (
+        SELECT date_trunc('hour', now() - interval '7 days', 'UTC') + interval '1 hour' AS at
+    ), counted AS (
+        SELECT h.minute AS at, h.policy, h.rule, h.allowed, h.denied, h.would_deny, h.fallback
+          FROM weir.history h, minutes_from m
+         WHERE h.minute >= greatest(m.at, to_timestamp(p_since / 1000.0))
+           AND h.minute < to_timestamp(p_until / 1000.0)
+         UNION ALL
+        SELECT h.hour, h.policy, h.rule, h.allowed, h.denied, h.would_deny, h.fallback
+          FROM weir.history_hours h, minutes_from m
+         WHERE h.hour >= to_timestamp(p_since / 1000.0)
+           AND h.hour < least(m.at, to_timestamp(p_until / 1000.0))
+    )
+    SELECT c.policy, c.rule, (extract(epoch FROM c.at)::bigint * 1000) / p_step * p_step,
+           sum(c.allowed)::bigint, sum(c.denied)::bigint, sum(c.would_deny)::bigint,
+           sum(c.fallback)::bigint
+      FROM counted c
+     WHERE (p_policy IS NULL OR c.policy = p_policy) AND (p_rule IS NULL OR c.rule = p_rule)
+     GROUP BY 1, 2, 3 ORDER BY 1, 2, 3
 $$;
 
 -- Sum up the tally of the minutes that are over.
@@ -116,7 +171,10 @@ BEGIN
     IF done.looked_at < p_most THEN -- nothing more urgent
         PERFORM weir.sum_up();
         DELETE FROM weir.history WHERE ctid = ANY (ARRAY(
-            SELECT ctid FROM weir.history WHERE minute < now() - interval '30 days' LIMIT p_most));
+            SELECT ctid FROM weir.history WHERE minute < now() - interval '7 days' LIMIT p_most));
+        DELETE FROM weir.history_hours WHERE ctid = ANY (ARRAY(
+            SELECT ctid FROM weir.history_hours WHERE hour < now() - interval '90 days'
+             LIMIT p_most));
         DELETE FROM weir.limited WHERE ctid = ANY (ARRAY(
             SELECT ctid FROM weir.limited WHERE minute < now() - interval '7 days' LIMIT p_most));
     END IF;
@@ -149,17 +207,18 @@ END $$;
 
 -- ---- views --------------------------------------------------------------------------------------
 
--- How effective each policy was in the last 7 days; a window is a minute here.
-CREATE OR REPLACE VIEW weir.block_rate AS
-SELECT policy, sum(allowed + denied)::bigint AS requests, sum(denied)::bigint AS blocked_requests,
+-- How effective each rule was in the last 7 days; a window is a minute here.
+DROP VIEW IF EXISTS weir.block_rate;
+CREATE VIEW weir.block_rate AS
+SELECT policy, rule, sum(allowed + denied)::bigint AS requests, sum(denied)::bigint AS blocked_requests,
        round(100.0 * sum(denied) / nullif(sum(allowed + denied), 0), 2) AS block_rate_percent,
        count(DISTINCT minute) AS total_windows,
        count(DISTINCT minute) FILTER (WHERE denied > 0) AS blocked_windows,
        sum(would_deny)::bigint AS would_be_blocked_requests
   FROM weir.history
  WHERE minute > now() - interval '7 days'
- GROUP BY policy
- ORDER BY block_rate_percent DESC NULLS LAST, policy;
+ GROUP BY policy, rule
+ ORDER BY block_rate_percent DESC NULLS LAST, policy, rule;
 
 -- Who was refused most in the last hour.
 CREATE OR REPLACE VIEW weir.most_limited AS
@@ -181,7 +240,8 @@ REVOKE ALL ON ALL TABLES IN SCHEMA weir FROM PUBLIC;
 REVOKE ALL ON ALL ROUTINES IN SCHEMA weir FROM PUBLIC;
 GRANT SELECT ON weir.block_rate, weir.most_limited, weir.windows_over_limit TO weir_viewer;
 GRANT EXECUTE ON FUNCTION weir.cleanup_old_rate_limit_buckets() TO weir_caller;
-GRANT EXECUTE ON FUNCTION weir.report(jsonb), weir.tidy(integer) TO weir_server;
+GRANT EXECUTE ON FUNCTION weir.report(jsonb), weir.tidy(integer),
+    weir.read_history(text, text, bigint, bigint, bigint) TO weir_server;
 
 -- Where pg_cron is, it looks after all this every minute, also if there is no server.
 DO $$

@@ -13,8 +13,9 @@ END $$;
 DROP VIEW IF EXISTS weir.block_rate, weir.most_limited, weir.windows_over_limit;
 DROP PROCEDURE IF EXISTS weir.upkeep();
 DROP FUNCTION IF EXISTS weir.cleanup_old_rate_limit_buckets(), weir.tidy(integer),
-    weir.tidy_states(integer), weir.sum_up(), weir.report(jsonb);
-DROP TABLE IF EXISTS weir.history, weir.limited;
+    weir.tidy_states(integer), weir.sum_up(), weir.report(jsonb),
+    weir.read_history(text, text, bigint, bigint, bigint);
+DROP TABLE IF EXISTS weir.history, weir.history_hours, weir.limited;
 DO $$
 BEGIN
     IF to_regclass('weir.migrations') IS NOT NULL THEN

@@ -22,6 +22,7 @@ extern const struct command policy_push_command;
 extern const struct command store_check_command;
 extern const struct command store_repair_command;
 extern const struct command top_command;
+extern const struct command history_command;
 extern const struct command bench_command;
 extern const struct command migrate_command;
 

@@ -11,7 +11,8 @@
 
 static const struct command *const commands[] = {
     &serve_command,       &check_command,        &policy_lint_command, &policy_explain_command,
-    &store_check_command, &store_repair_command, &top_command,         &bench_command,
+    &store_check_command, &store_repair_command, &top_command,         &history_command,
+    &bench_command,
 #ifdef WEIR_WITH_POSTGRES
     &migrate_command,     &policy_push_command,
 #endif

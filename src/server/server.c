@@ -240,6 +240,29 @@ static weir_err start_loops(struct server *s, weir_diag *diag)
     return err;
 }
 
+static weir_err open_annals(struct server *s, weir_diag *diag)
+{
+    const struct annals_options options = {
+        .allocator = s->weir->allocator, .log = log_store, .log_ctx = s
+    };
+
+    return store_annals(s->weir->engine.store, &s->annals, &options, diag);
+}
+
+static weir_err start_sampler(struct server *s, weir_diag *diag)
+{
+    const struct sampler_options options = {
+        .observers = s->observers,
+        .observer_count = s->loop_count,
+        .annals = s->annals,
+        .log = s->log,
+        .clock = s->weir->clock,
+        .clock_ctx = s->weir->clock_ctx,
+    };
+
+    return sampler_start(&s->sampler, &options, diag);
+}
+
 static void tell_ready(const struct server *s)
 {
     for (size_t i = 0; i < s->listeners.count; i++)
@@ -271,6 +294,9 @@ static void close_shared(struct server *s, bool has_successor)
 {
     for (size_t i = 0; i < s->loop_count; i++)
         loop_done(&s->loops[i]);
+    sampler_stop(s->sampler);
+    if (s->annals)
+        s->annals->ops->close(s->annals);
     weir_close(s->weir);
     for (size_t i = 0; i < s->loop_count; i++)
         observer_free(s->observers[i]);
@@ -325,8 +351,12 @@ int server_run(const struct server_settings *settings, char *const argv[])
 
     if (!err) {
         s.started_ms = s.weir->clock(s.weir->clock_ctx);
-        err = start_loops(&s, &diag);
+        err = open_annals(&s, &diag);
     }
+    if (!err)
+        err = start_loops(&s, &diag);
+    if (!err)
+        err = start_sampler(&s, &diag);
     if (!err) {
         tell_ready(&s);
         has_successor = control_run(&s, argv);

@@ -10,6 +10,7 @@
 #include "server/event_log.h"
 #include "server/loop.h"
 #include "server/observer.h"
+#include "server/sampler.h"
 #include "server/settings.h"
 #include "server/tokens.h"
 
@@ -22,6 +23,8 @@ struct server {
     struct loop *loops;
     size_t loop_count;
     struct observer **observers; /* one a loop */
+    struct annals *annals;       /* the history of what they have seen */
+    struct sampler *sampler;     /* who writes it */
 
     atomic_long connections;
     atomic_long refused_connections;

@@ -19,6 +19,7 @@
 
 #include "base/crew.h"
 #include "base/diag.h"
+#include "store/annals.h"
 #include "store/file.h"
 #include "store/recovery.h"
 
@@ -557,6 +558,12 @@ static void stats(struct store *store, weir_stats *out)
     out->has_failed = s->state != RUNNING;
 }
 
+static weir_err annals(struct store *store, struct annals **out,
+                       const struct annals_options *options, weir_diag *diag)
+{
+    return annals_open_local(out, ((struct file_store *)store)->dir, options, diag);
+}
+
 const struct store_ops file_store_ops = {
     .scheme = "file:",
     .open = open_file_store,
@@ -565,5 +572,6 @@ const struct store_ops file_store_ops = {
     .commit = commit,
     .tick = tick,
     .stats = stats,
+    .annals = annals,
     .close = close_file_store,
 };

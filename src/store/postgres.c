@@ -13,6 +13,7 @@
 #include <time.h>
 
 #include "base/diag.h"
+#include "store/annals.h"
 #include "store/dialler.h"
 #include "store/postgres_connect.h"
 #include "store/postgres_ear.h"
@@ -445,6 +446,12 @@ static void stats(struct store *s, weir_stats *out)
     remote_stats(&((struct postgres *)s)->remote, out);
 }
 
+static weir_err annals(struct store *s, struct annals **out, const struct annals_options *options,
+                       weir_diag *diag)
+{
+    return annals_open_postgres(out, ((struct postgres *)s)->uri.conninfo, options, diag);
+}
+
 const struct store_ops postgres_store_ops = {
     .scheme = "postgres:",
     .is_shared = true,
@@ -456,5 +463,6 @@ const struct store_ops postgres_store_ops = {
     .commit = commit,
     .tick = tick,
     .stats = stats,
+    .annals = annals,
     .close = close_postgres,
 };

@@ -6,6 +6,7 @@
 #include "base/diag.h"
 #include "base/show.h"
 #include "base/suggest.h"
+#include "store/annals.h"
 
 static const struct {
     const char *scheme;
@@ -72,4 +73,11 @@ weir_err store_secret(const char *uri, const weir_allocator *allocator, struct s
                       weir_diag *diag)
 {
     return stores[find_store(uri)].ops->secret(uri, allocator, out, diag);
+}
+
+weir_err store_annals(struct store *s, struct annals **out, const struct annals_options *options,
+                      weir_diag *diag)
+{
+    return s->ops->annals ? s->ops->annals(s, out, options, diag)
+                          : annals_open_local(out, NULL, options, diag);
 }

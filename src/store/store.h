@@ -103,6 +103,9 @@ struct store {
 /* What leads to the place of a key in memory, or the place itself. */
 enum prefetch { PREFETCH_WAY, PREFETCH_PLACE };
 
+struct annals;
+struct annals_options;
+
 struct store_ops {
     const char *scheme; /* "memory:" */
     bool is_shared;     /* by several processes: keys are hash_shared() */
@@ -130,6 +133,12 @@ struct store_ops {
     void (*tick)(struct store *s, int64_t now);
 
     void (*stats)(struct store *s, weir_stats *stats);
+
+    /* Where the history of decisions is kept, beside the store and closed before it; see annals.h.
+     * NULL: nowhere but in memory. */
+    weir_err (*annals)(struct store *s, struct annals **out, const struct annals_options *options,
+                       weir_diag *diag);
+
     void (*close)(struct store *s); /* open questions are answered WEIR_EIO */
 };
 
@@ -144,6 +153,10 @@ const char *store_directory(const char *uri);
 bool store_keeps_secret(const char *uri);
 WEIR_MUSTCHECK weir_err store_secret(const char *uri, const weir_allocator *allocator,
                                      struct secret *out, weir_diag *diag);
+
+/* The history of decisions, where the store keeps it. */
+WEIR_MUSTCHECK weir_err store_annals(struct store *s, struct annals **out,
+                                     const struct annals_options *options, weir_diag *diag);
 
 /* Find the store by its URI's scheme and open it. */
 WEIR_MUSTCHECK weir_err store_open(struct store **out, const struct store_options *options,

@@ -75,6 +75,9 @@ void house_open(struct house *h, const char *policies, const struct server_setti
                                     .clock_ctx = h },
                    &diag),
          &diag);
+    must(store_annals(s->weir->engine.store, &s->annals,
+                      &(struct annals_options){ .allocator = s->weir->allocator }, &diag),
+         &diag);
     s->observers[0] = s->loops[0].observer = observer_new(&s->weir->engine.secret, s->log);
     must(loop_init(&s->loops[0], s, 0, &diag), &diag);
 }
@@ -87,6 +90,7 @@ void house_close(struct house *h)
     loop_wake(&s->loops[0]);
     uv_run(&s->loops[0].uv, UV_RUN_DEFAULT);
     loop_done(&s->loops[0]);
+    s->annals->ops->close(s->annals);
     weir_close(s->weir);
     observer_free(s->observers[0]);
     listeners_close(&s->listeners, true);

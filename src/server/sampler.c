@@ -1,0 +1,269 @@
+/* sampler.c - once a second, what the loops have decided since the last time.
+ *
+ * The counters of the loops only grow. Here is what they were when they were last looked at; the
+ * difference is what was decided since, and belongs to the minute of that look. Looks are taken on
+ * the second, so a minute is told from the next to within one.
+ *
+ * What the annals could not take waits, so many entries at most, and is offered again. */
+#include "server/sampler.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/diag.h"
+#include "server/event_log.h"
+#include "server/observation.h"
+
+enum {
+    SECOND = 1000,
+    KEEP_MS = 2000,       /* between two times that the annals are added to */
+    MOST_WAITING = 65536, /* entries */
+};
+
+struct counts {
+    uint64_t of[HISTORY_COUNTS];
+};
+
+struct sampler {
+    struct sampler_options options;
+    struct series_table *sum;          /* of all loops, at this look */
+    struct counts before[SERIES_MOST]; /* what each series had at the last one, by its place */
+    int64_t looked_at;                 /* 0: not yet */
+
+    struct history_entry *waiting;
+    size_t count, room;
+    size_t newest[SERIES_MOST]; /* 1 + place of the newest entry of a series; 0: none waits */
+    int64_t kept_at;
+    bool has_failed; /* the annals; and that has been told */
+    uint64_t lost;   /* entries for which there was no room */
+
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t wake;
+    bool is_ending;
+};
+
+/* ---- looking ------------------------------------------------------------------------------------ */
+
+static struct counts counts_of(const struct series *s)
+{
+    struct counts c = { { 0 } };
+
+    for (int k = 0; k < SERIES_SOURCES; k++) {
+        const uint64_t shadow = count_of(&s->counts[OUTCOME_SHADOW_DENIED][k]),
+                       denied = count_of(&s->counts[OUTCOME_DENIED][k]),
+                       allowed = count_of(&s->counts[OUTCOME_ALLOWED][k]) + shadow;
+
+        c.of[HISTORY_ALLOWED] += allowed;
+        c.of[HISTORY_DENIED] += denied;
+        c.of[HISTORY_SHADOW_DENIED] += shadow;
+        if (k == WEIR_FROM_FALLBACK)
+            c.of[HISTORY_FALLBACK] = allowed + denied;
+    }
+    return c;
+}
+
+static void add_up(struct sampler *s)
+{
+    const size_t count = atomic_load_explicit(&s->sum->count, memory_order_relaxed);
+
+    for (size_t i = 0; i < count; i++)
+        memset(s->sum->all[i].counts, 0, sizeof s->sum->all[i].counts);
+    for (size_t i = 0; i < s->options.observer_count; i++)
+        series_merge(s->sum, s->options.observers[i]->series);
+}
+
+/* NULL: there is no room. */
+static struct history_entry *entry_of(struct sampler *s, size_t series, int64_t minute)
+{
+    struct history_entry *e;
+
+    if (s->newest[series] > 0 && s->waiting[s->newest[series] - 1].at == minute)
+        return &s->waiting[s->newest[series] - 1];
+    if (s->count == s->room) {
+        const size_t room = s->room > 0 ? 2 * s->room : 64;
+        struct history_entry *more = s->room < MOST_WAITING
+                                         ? realloc(s->waiting, room * sizeof *more)
+                                         : NULL;
+
+        if (!more)
+            return NULL;
+        s->waiting = more;
+        s->room = room;
+    }
+    e = &s->waiting[s->count++];
+    *e = (struct history_entry){ .at = minute,
+                                 .policy = s->sum->all[series].policy,
+                                 .rule = s->sum->all[series].rule };
+    s->newest[series] = s->count;
+    return e;
+}
+
+static void take_series(struct sampler *s, size_t series, int64_t minute)
+{
+    const struct counts now = counts_of(&s->sum->all[series]);
+    struct history_entry *e;
+
+    if (memcmp(&now, &s->before[series], sizeof now) == 0)
+        return;
+    e = entry_of(s, series, minute);
+    for (int i = 0; i < HISTORY_COUNTS && e; i++)
+        e->counts[i] += now.of[i] - s->before[series].of[i];
+    s->lost += !e;
+    s->before[series] = now;
+}
+
+void sampler_take(struct sampler *s, int64_t now)
+{
+    const int64_t begin = s->looked_at > 0 ? s->looked_at : now;
+    size_t count;
+
+    add_up(s);
+    count = atomic_load_explicit(&s->sum->count, memory_order_relaxed);
+    for (size_t i = 0; i < count; i++)
+        take_series(s, i, begin / HISTORY_MINUTE * HISTORY_MINUTE);
+    s->looked_at = now;
+}
+
+/* ---- keeping ------------------------------------------------------------------------------------ */
+
+static void tell_failure(struct sampler *s, weir_err err, const weir_diag *diag)
+{
+    if (err && !s->has_failed)
+        event_log_write(s->options.log, "warn", "history", "it cannot be kept, and waits: %s",
+                        diag->text);
+    else if (!err && s->has_failed)
+        event_log_write(s->options.log, "info", "history", "it is kept again");
+    s->has_failed = err;
+    if (!err && s->lost > 0) {
+        event_log_write(s->options.log, "warn", "history",
+                        "%llu entries found no room and are lost", (unsigned long long)s->lost);
+        s->lost = 0;
+    }
+}
+
+void sampler_keep(struct sampler *s)
+{
+    weir_diag diag = { "" };
+    weir_err err;
+
+    if (s->count == 0)
+        return;
+    err = s->options.annals->ops->add(s->options.annals, s->waiting, s->count, &diag);
+    tell_failure(s, err, &diag);
+    if (err == WEIR_EIO)
+        return;
+    s->count = 0;
+    memset(s->newest, 0, sizeof s->newest);
+}
+
+/* ---- the thread --------------------------------------------------------------------------------- */
+
+static int64_t clock_now(const struct sampler *s)
+{
+    return s->options.clock(s->options.clock_ctx);
+}
+
+/* Until the next second begins, or the end. The lock is held. */
+static void wait_a_second(struct sampler *s)
+{
+    const int64_t ms = SECOND - clock_now(s) % SECOND;
+    struct timespec until;
+
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_nsec += ms * 1000000;
+    until.tv_sec += until.tv_nsec / 1000000000;
+    until.tv_nsec %= 1000000000;
+    while (!s->is_ending && pthread_cond_timedwait(&s->wake, &s->lock, &until) == 0)
+        ;
+}
+
+static void look(struct sampler *s)
+{
+    const int64_t now = clock_now(s);
+
+    sampler_take(s, now);
+    if (now - s->kept_at >= KEEP_MS || now < s->kept_at) {
+        sampler_keep(s);
+        s->kept_at = now;
+    }
+}
+
+static void *run(void *arg)
+{
+    struct sampler *s = arg;
+
+    pthread_mutex_lock(&s->lock);
+    while (!s->is_ending) {
+        wait_a_second(s);
+        pthread_mutex_unlock(&s->lock);
+        look(s);
+        pthread_mutex_lock(&s->lock);
+    }
+    pthread_mutex_unlock(&s->lock);
+    sampler_take(s, clock_now(s));
+    sampler_keep(s);
+    return NULL;
+}
+
+/* ---- life --------------------------------------------------------------------------------------- */
+
+struct sampler *sampler_new(const struct sampler_options *options)
+{
+    struct sampler *s = calloc(1, sizeof *s);
+    pthread_condattr_t monotonic;
+
+    if (!s)
+        return NULL;
+    s->options = *options;
+    s->sum = series_new();
+    if (!s->sum) {
+        free(s);
+        return NULL;
+    }
+    pthread_mutex_init(&s->lock, NULL);
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&s->wake, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+    return s;
+}
+
+void sampler_free(struct sampler *s)
+{
+    pthread_cond_destroy(&s->wake);
+    pthread_mutex_destroy(&s->lock);
+    series_free(s->sum);
+    free(s->waiting);
+    free(s);
+}
+
+weir_err sampler_start(struct sampler **out, const struct sampler_options *options, weir_diag *diag)
+{
+    struct sampler *s = sampler_new(options);
+    int why;
+
+    if (!s)
+        return diag_fail(diag, WEIR_ENOMEM, "%s", weir_err_text(WEIR_ENOMEM));
+    s->looked_at = s->kept_at = clock_now(s);
+    why = pthread_create(&s->thread, NULL, run, s);
+    if (why) {
+        sampler_free(s);
+        return diag_fail(diag, WEIR_ESYSTEM, "cannot start a thread: %s", strerror(why));
+    }
+    *out = s;
+    return WEIR_OK;
+}
+
+void sampler_stop(struct sampler *s)
+{
+    if (!s)
+        return;
+    pthread_mutex_lock(&s->lock);
+    s->is_ending = true;
+    pthread_cond_signal(&s->wake);
+    pthread_mutex_unlock(&s->lock);
+    pthread_join(s->thread, NULL);
+    sampler_free(s);
+}
