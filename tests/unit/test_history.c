@@ -158,33 +158,34 @@ static uint64_t allowed_in(int policy, int64_t minute)
     return (uint64_t)(100 * (policy + 1) + minute % 977);
 }
 
-enum { POLICIES = 40, DAYS = 100 };
+enum { MOST_POLICIES = 40, DAYS = 100 };
 
-static struct history *hundred_days(size_t most_bytes)
+static struct history *hundred_days(int policies, size_t most_bytes)
 {
     struct history *h = history_of(most_bytes);
-    char names[POLICIES][16];
+    char names[MOST_POLICIES][24];
 
-    for (int p = 0; p < POLICIES; p++)
+    for (int p = 0; p < policies; p++)
         snprintf(names[p], sizeof names[p], "policy-%d", p);
     for (int64_t m = 0; m < DAYS * 1440; m++)
-        for (int p = 0; p < POLICIES; p++)
+        for (int p = 0; p < policies; p++)
             add(h, names[p], begin + m * MINUTE, allowed_in(p, m), denied_in(p, m));
     return h;
 }
 
 static void ninety_days_of_forty_rules_take_less_than_four_megabytes(void **state)
 {
-    struct history *h = hundred_days(HISTORY_MOST_BYTES);
+    const int policies = scaled(MOST_POLICIES);
+    struct history *h = hundred_days(policies, HISTORY_MOST_BYTES);
     const int64_t end = begin + DAYS * DAY;
     const struct told *t;
 
     (void)state;
-    print_message("# %d rules, busy every minute: %zu bytes\n", POLICIES, history_bytes(h));
-    assert_true(history_bytes(h) < HISTORY_MOST_BYTES);
+    print_message("# %d rules, busy every minute: %zu bytes\n", policies, history_bytes(h));
+    assert_true(history_bytes(h) < (size_t)policies * (HISTORY_MOST_BYTES / MOST_POLICIES));
 
     /* The oldest hour is of ninety days ago, and every hour since is there. */
-    t = told_of(h, "policy-3", 0, end, HOUR);
+    t = told_of(h, "policy-1", 0, end, HOUR);
     assert_int_equal(t->count, 90 * 24);
     assert_int_equal(t->entries[0].at, end - 90 * DAY);
     for (size_t i = 0; i < t->count; i++) {
@@ -192,39 +193,40 @@ static void ninety_days_of_forty_rules_take_less_than_four_megabytes(void **stat
         uint64_t allowed = 0, denied = 0;
 
         for (int64_t m = from; m < from + 60; m++) {
-            allowed += allowed_in(3, m);
-            denied += denied_in(3, m);
+            allowed += allowed_in(1, m);
+            denied += denied_in(1, m);
         }
         assert_int_equal(t->entries[i].counts[HISTORY_ALLOWED], allowed);
         assert_int_equal(t->entries[i].counts[HISTORY_DENIED], denied);
     }
 
     /* Every minute of the last three days is there. */
-    t = told_of(h, "policy-3", end - 2 * DAY, end, MINUTE);
+    t = told_of(h, "policy-1", end - 2 * DAY, end, MINUTE);
     assert_int_equal(t->count, 2 * 1440);
     for (size_t i = 0; i < t->count; i++)
         assert_int_equal(t->entries[i].counts[HISTORY_ALLOWED],
-                         allowed_in(3, (t->entries[i].at - begin) / MINUTE));
-    t = told_of(h, "policy-3", end - 3 * DAY, end - 2 * DAY, MINUTE);
+                         allowed_in(1, (t->entries[i].at - begin) / MINUTE));
+    t = told_of(h, "policy-1", end - 3 * DAY, end - 2 * DAY, MINUTE);
     assert_int_equal(t->count, 1440);
     history_free(h);
 }
 
 static void what_is_too_much_goes_minutes_first_and_oldest_first(void **state)
 {
-    enum { LITTLE = 1 << 20 };
-    struct history *h = hundred_days(LITTLE);
+    const int policies = scaled(MOST_POLICIES);
+    const size_t little = (size_t)policies * (1 << 20) / MOST_POLICIES;
+    struct history *h = hundred_days(policies, little);
     const int64_t end = begin + DAYS * DAY;
     const struct told *t;
 
     (void)state;
-    assert_true(history_bytes(h) < LITTLE + POLICIES * 1024);
-    t = told_of(h, "policy-3", 0, end, HOUR);
+    assert_true(history_bytes(h) < little + (size_t)policies * 1024);
+    t = told_of(h, "policy-1", 0, end, HOUR);
     assert_int_equal(t->entries[t->count - 1].at, end - HOUR); /* the newest stays */
     assert_int_equal(t->count, 90 * 24);                       /* and so do hours */
-    t = told_of(h, "policy-3", end - 3 * DAY, end - 2 * DAY, MINUTE);
+    t = told_of(h, "policy-1", end - 3 * DAY, end - 2 * DAY, MINUTE);
     assert_int_equal(t->count, 24); /* of minutes, the oldest are gone */
-    t = told_of(h, "policy-3", end - HOUR, end, MINUTE);
+    t = told_of(h, "policy-1", end - HOUR, end, MINUTE);
     assert_int_equal(t->count, 60);
     history_free(h);
 }
