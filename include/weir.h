@@ -200,6 +200,7 @@ typedef struct weir_answer {
     int64_t retry_after_ms; /* 0 if allowed; else exact; WEIR_NEVER */
     int64_t reset_after_ms; /* until untouched */
     int64_t delay_ms;       /* leaky bucket: wait this long before running */
+    int64_t override_id;    /* of an operator's override that had a say; 0: none had */
     size_t rule_count;
     weir_rule_answer rules[WEIR_MAX_RULES]; /* in file order */
 } weir_answer;

@@ -7,6 +7,7 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 
 enum { PUBLISHED_LANES = 16 };
 
@@ -31,6 +32,13 @@ void published_init(struct published *p, const void *first);
 void published_done(struct published *p);
 
 struct published_visit published_enter(struct published *p);
+
+/* Is it worth entering? What is being replaced right now may be missed. */
+static inline bool published_is_set(const struct published *p)
+{
+    return atomic_load_explicit(&p->current, memory_order_relaxed);
+}
+
 void published_leave(struct published *p, struct published_visit visit);
 
 /* Returns the old pointer once nobody uses it. Not from inside a visit. */

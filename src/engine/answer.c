@@ -25,11 +25,12 @@ static void begin(struct check *check, weir_source source)
     a->rule = "default";
     a->limit = a->remaining = a->retry_after_ms = a->reset_after_ms = a->delay_ms = 0;
     a->rule_count = 0;
+    a->override_id = check->override_id;
 }
 
 static struct span plan_of(const struct check *check)
 {
-    return check->request->plan ? span_of(check->request->plan) : (struct span){ 0 };
+    return check->plan ? span_of(check->plan) : (struct span){ 0 };
 }
 
 void answer_uncounted(struct check *check, weir_source source)
@@ -44,6 +45,18 @@ void answer_uncounted(struct check *check, weir_source source)
     }
     a->limit = r->limit;
     a->remaining = r->burst;
+}
+
+void answer_blocked(struct check *check, const struct policy_rule *rule, int64_t until, int64_t now)
+{
+    weir_answer *a = check->answer;
+
+    begin(check, WEIR_FROM_BLOCKED);
+    a->allowed = false;
+    a->rule = rule->name;
+    a->limit = policy_rule_under(rule, plan_of(check))->rule.limit;
+    a->retry_after_ms = until > 0 ? until - now : WEIR_NEVER;
+    a->reset_after_ms = until > 0 ? until - now : 0;
 }
 
 static bool waits_longer(int64_t a, int64_t b)

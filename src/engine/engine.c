@@ -9,7 +9,7 @@
 #include "base/show.h"
 #include "engine/answer.h"
 #include "engine/fallback.h"
-#include "policy/identity.h"
+#include "engine/overruling.h"
 
 static const char unnamed_scope[] = "limits that come with a request";
 
@@ -25,6 +25,13 @@ void engine_init(struct engine *e, struct store *store, struct store *local,
         .tag_key = hash_key_of(secret, span_of("tags")),
         .trusts_now = trusts_now,
     };
+    published_init(&e->overrides, NULL);
+}
+
+void engine_done(struct engine *e)
+{
+    overrides_free((struct overrides *)published_replace(&e->overrides, NULL));
+    published_done(&e->overrides);
 }
 
 /* ---- reading the request -------------------------------------------------------------- */
@@ -113,6 +120,7 @@ static void begin(struct check *check)
     check->policy = NULL;
     check->live = check->shadow = check->waiting = 0;
     check->is_answered = false;
+    check->override_id = 0;
     check->questions = check->one.questions;
     check->charges = check->one.charges;
     check->rules = check->one.rules;
@@ -174,9 +182,14 @@ static weir_err add_charge(const struct engine *e, struct check *check,
 
 static const struct counted *under_plan(const struct check *check, const struct policy_rule *rule)
 {
-    const char *plan = check->request->plan;
+    return check->plan ? policy_rule_under(rule, span_of(check->plan)) : &rule->counted;
+}
 
-    return plan ? policy_rule_under(rule, span_of(plan)) : &rule->counted;
+static enum mode mode_of(const struct check *check, const struct policy_rule *rule)
+{
+    if (!check->has_mode)
+        return rule->mode;
+    return rule->own_mode > check->mode ? rule->own_mode : check->mode;
 }
 
 /* Live charges first, so that they are one question; then the shadows, each its own. */
@@ -190,9 +203,11 @@ static weir_err add_charges(const struct engine *e, struct check *check,
     if (end - rule > 1 || rule->shadow_limit)
         make_room_for_many(check);
     for (; rule < end && !err; rule++) {
-        if (rule->mode != MODE_ENFORCE || rule->shadow_limit)
+        const enum mode mode = mode_of(check, rule);
+
+        if (mode != MODE_ENFORCE || rule->shadow_limit)
             has_shadows = true;
-        if (rule->mode != MODE_ENFORCE)
+        if (mode != MODE_ENFORCE)
             continue;
         err = add_charge(e, check, rule, under_plan(check, rule), attributes, n, diag);
         check->live++;
@@ -200,10 +215,11 @@ static weir_err add_charges(const struct engine *e, struct check *check,
     if (!has_shadows)
         return err;
     for (rule = check->policy->rules; rule < end && !err; rule++) {
-        const struct counted *counted = rule->mode == MODE_ENFORCE ? rule->shadow_limit
-                                                                   : under_plan(check, rule);
+        const enum mode mode = mode_of(check, rule);
+        const struct counted *counted = mode == MODE_ENFORCE ? rule->shadow_limit
+                                                             : under_plan(check, rule);
 
-        if (rule->mode == MODE_OFF || !counted)
+        if (mode == MODE_OFF || !counted)
             continue;
         err = add_charge(e, check, rule, counted, attributes, n, diag);
         check->shadow++;
@@ -211,12 +227,9 @@ static weir_err add_charges(const struct engine *e, struct check *check,
     return err;
 }
 
-static weir_err prepare_policy(const struct engine *e, struct check *check, weir_diag *diag)
+static weir_err find_policy(struct check *check, weir_diag *diag)
 {
     const weir_request *r = check->request;
-    struct attribute attributes[WEIR_MAX_ATTRIBUTES];
-    size_t n = 0;
-    weir_err err;
 
     if (check->like && check->like->policy && check->like->request->policy == r->policy)
         check->policy = check->like->policy;
@@ -233,24 +246,58 @@ static weir_err prepare_policy(const struct engine *e, struct check *check, weir
         return diag_fail(diag, WEIR_EREQUEST,
                          "the request names a policy and brings numbers: leave out limit, window, "
                          "burst, precision and algorithm, or the policy");
-    if (check->policy->mode == MODE_OFF || !policies_enabled(check->policies)) {
-        answer_uncounted(check, WEIR_FROM_OFF);
-        check->is_answered = true;
-        return WEIR_OK;
-    }
+    return WEIR_OK;
+}
+
+static weir_err answer_at_once(struct check *check, weir_source source)
+{
+    answer_uncounted(check, source);
+    check->is_answered = true;
+    return WEIR_OK;
+}
+
+/* `o` is NULL if operators have changed nothing, as they mostly have. */
+static weir_err prepare_rules(const struct engine *e, const struct overrides *o,
+                              struct check *check, weir_diag *diag)
+{
+    struct attribute attributes[WEIR_MAX_ATTRIBUTES];
+    size_t n = 0;
+    weir_err err;
+
+    if (o)
+        overrule_mode(e, o, check);
+    if ((check->has_mode ? check->mode : check->policy->mode) == MODE_OFF ||
+        !policies_enabled(check->policies))
+        return answer_at_once(check, WEIR_FROM_OFF);
     err = read_attributes(check, attributes, &n, diag);
     if (err)
         return err;
-    if (r->exempt || policies_exempt(check->policies, check->policy, attributes, n)) {
-        answer_uncounted(check, WEIR_FROM_EXEMPT);
-        check->is_answered = true;
-        return WEIR_OK;
-    }
+    if (check->request->exempt || policies_exempt(check->policies, check->policy, attributes, n))
+        return answer_at_once(check, WEIR_FROM_EXEMPT);
+    if (o)
+        overrule_plan(e, o, check, attributes, n);
     err = add_charges(e, check, attributes, n, diag);
-    if (!err && check->live + check->shadow == 0) { /* all of its rules are off */
-        answer_uncounted(check, WEIR_FROM_OFF);
-        check->is_answered = true;
-    }
+    if (!err && check->live + check->shadow == 0) /* all of its rules are off */
+        return answer_at_once(check, WEIR_FROM_OFF);
+    if (!err && o)
+        err = overrule_charges(e, o, check, attributes, n, diag);
+    return err;
+}
+
+static weir_err prepare_policy(struct engine *e, struct check *check, weir_diag *diag)
+{
+    struct published_visit visit;
+    weir_err err = find_policy(check, diag);
+
+    check->has_mode = false;
+    check->plan = check->request->plan;
+    if (err)
+        return err;
+    if (!published_is_set(&e->overrides))
+        return prepare_rules(e, NULL, check, diag);
+    visit = published_enter(&e->overrides);
+    err = prepare_rules(e, visit.current, check, diag);
+    published_leave(&e->overrides, visit);
     return err;
 }
 

@@ -6,6 +6,7 @@
 #ifndef WEIR_ENGINE_ENGINE_H
 #define WEIR_ENGINE_ENGINE_H
 
+#include "base/published.h"
 #include "policy/policy.h"
 #include "store/store.h"
 
@@ -17,6 +18,9 @@ struct engine {
     struct hash_key cell_key;    /* for those of CL.THROTTLE */
     struct hash_key tag_key;     /* for the tags of all, in a shared store */
     bool trusts_now;
+    struct published overrides; /* a struct overrides; NULL: operators have changed nothing */
+    weir_clock clock;           /* by which they expire */
+    void *clock_ctx;
 };
 
 enum { CHECK_MOST_CHARGES = 2 * WEIR_MAX_RULES }; /* each rule, and its shadow limit */
@@ -41,6 +45,10 @@ struct check {
     size_t live, shadow;        /* charges of each kind: live ones first */
     size_t waiting;             /* questions under way */
     bool is_answered;           /* without the store */
+    bool has_mode;              /* an operator's, for the policy's */
+    enum mode mode;             /* … which is this */
+    const char *plan;           /* the request's, or else an assigned one */
+    int64_t override_id;        /* that had a say; 0: none */
     struct question *questions; /* all live charges, then each shadow alone */
     struct charge *charges;
     const struct policy_rule **rules; /* whose charge it is */
@@ -57,10 +65,12 @@ struct check {
         struct charge charges[CHECK_MOST_CHARGES];
         const struct policy_rule *rules[CHECK_MOST_CHARGES];
     } many;
+    struct rule altered[WEIR_MAX_RULES]; /* numbers that operators have changed */
 };
 
 void engine_init(struct engine *e, struct store *store, struct store *local,
                  const struct secret *secret, bool trusts_now);
+void engine_done(struct engine *e); /* but for the stores */
 
 /* Fills everything but what the caller gives. On error there is nothing to ask. */
 WEIR_MUSTCHECK weir_err engine_prepare(struct engine *e, struct check *check, weir_diag *diag);

@@ -7,11 +7,13 @@
 
 #include "base/published.h"
 #include "engine/engine.h"
+#include "engine/rulings.h"
 
 struct weir {
     struct engine engine;
     struct waiting_room *waiting_room; /* of a remote store; else NULL */
     struct published policies;         /* a struct policies, or NULL */
+    struct rulings *rulings;           /* what operators have changed */
     struct policy_source source;
     bool ignores_environment;
     struct names *names;

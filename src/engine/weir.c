@@ -221,6 +221,8 @@ static weir_err open_store(weir *w, const weir_options *o, const struct secret *
     if (err)
         return err;
     engine_init(&w->engine, store, NULL, secret, trusts_now);
+    w->engine.clock = w->clock;
+    w->engine.clock_ctx = w->clock_ctx;
     if (!store->ops->is_shared)
         return WEIR_OK;
     options.uri = "memory:";
@@ -248,6 +250,9 @@ static weir_err open_parts(weir *w, const weir_options *o, weir_diag *diag)
     if (err)
         return err;
     published_replace(&w->policies, policies);
+    err = rulings_open(&w->rulings, &w->engine, w->names, &w->allocator, diag);
+    if (err)
+        return err;
     return o->flags & WEIR_NO_THREAD ? WEIR_OK : start_thread(w, diag);
 }
 
@@ -288,8 +293,11 @@ void weir_close(weir *w)
     allocator = w->allocator;
     stop_thread(w);
     waiting_room_free(w->waiting_room);
-    if (w->engine.store)
+    rulings_close(w->rulings);
+    if (w->engine.store) {
+        engine_done(&w->engine);
         w->engine.store->ops->close(w->engine.store);
+    }
     if (w->engine.local)
         w->engine.local->ops->close(w->engine.local);
     policies_free((struct policies *)published_replace(&w->policies, NULL));
@@ -476,6 +484,7 @@ void weir_tick(weir *w)
     w->engine.store->ops->tick(w->engine.store, clock_now(w));
     if (w->engine.local)
         w->engine.local->ops->tick(w->engine.local, clock_now(w));
+    rulings_tick(w->rulings, clock_now(w));
 }
 
 const char *weir_source_name(weir_source source)

@@ -236,7 +236,7 @@ static void turn_off(struct policy *p)
 
     p->mode = MODE_OFF;
     for (size_t i = 0; i < p->rule_count; i++)
-        rules[i].mode = MODE_OFF;
+        rules[i].mode = rules[i].own_mode = MODE_OFF;
 }
 
 static void apply_enabled_policies(struct loader *l, const char *list)

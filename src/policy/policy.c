@@ -14,6 +14,16 @@ const char *mode_name(enum mode mode)
     return mode == MODE_OFF ? "off" : mode == MODE_SHADOW ? "shadow" : "enforce";
 }
 
+bool mode_by_name(struct span name, enum mode *out)
+{
+    for (enum mode mode = MODE_ENFORCE; mode <= MODE_OFF; mode++)
+        if (span_is(name, mode_name(mode))) {
+            *out = mode;
+            return true;
+        }
+    return false;
+}
+
 const char *on_error_name(enum on_error on_error)
 {
     return on_error == ON_ERROR_ALLOW ? "allow" : on_error == ON_ERROR_DENY ? "deny" : "local";
@@ -150,6 +160,18 @@ struct hash_key counted_hash_key(const struct secret *secret, struct span policy
     if (shadow_limit)
         len = add_text(scope, len, span_of("shadow"));
     return hash_key_of(secret, (struct span){ scope, len - 1 }); /* no NUL at the end */
+}
+
+struct hash_key override_hash_key(const struct secret *secret, struct span policy,
+                                  const char *const *by, size_t by_count)
+{
+    char scope[(2 + POLICY_MAX_BY) * (WEIR_MAX_NAME + 1)];
+    size_t len = add_text(scope, 0, span_of("override of"));
+
+    len = add_text(scope, len, policy);
+    for (size_t i = 0; i < by_count; i++)
+        len = add_text(scope, len, span_of(by[i]));
+    return hash_key_of(secret, (struct span){ scope, len - 1 });
 }
 
 void policies_free(struct policies *set)

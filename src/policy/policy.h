@@ -40,11 +40,13 @@ struct plan {
 struct policy_rule {
     const char *name; /* "default" for the one rule of a short policy */
     enum mode mode;   /* its own or the policy's: off beats shadow beats enforce */
+    enum mode own_mode;
     struct counted counted;
     const struct counted *shadow_limit; /* a second limit beside the live one, or NULL */
     const char *const *by;              /* attributes it counts by; none: one global count */
     size_t by_count;
-    int ipv6_prefix; /* how many bits of an IPv6 address are the identity */
+    int ipv6_prefix;         /* how many bits of an IPv6 address are the identity */
+    struct hash_key who_key; /* what overrides know its identities by */
     const struct plan *plans;
     size_t plan_count;
     int line;
@@ -100,7 +102,12 @@ const struct counted *policy_rule_under(const struct policy_rule *rule, struct s
 struct hash_key counted_hash_key(const struct secret *secret, struct span policy, struct span rule,
                                  const struct rule *numbers, bool shadow_limit);
 
+/* The same for overrides, which are of a policy's rules that count by the same. */
+struct hash_key override_hash_key(const struct secret *secret, struct span policy,
+                                  const char *const *by, size_t by_count);
+
 const char *mode_name(enum mode mode);
+bool mode_by_name(struct span name, enum mode *out); /* false: there is no such mode */
 const char *on_error_name(enum on_error on_error);
 const char *retry_name(enum retry retry);
 

@@ -270,6 +270,7 @@ static void read_rule(struct loader *l, const struct yaml *at, const struct yaml
     out->by = s->by;
     out->by_count = s->by_count;
     out->ipv6_prefix = s->ipv6_prefix;
+    out->who_key = override_hash_key(l->source->secret, span_of(policy), s->by, s->by_count);
     out->line = at->line;
     overridden = environment_limit(l, policy, is_short ? NULL : out->name, &numbers, &variable);
     if (!keys[LIMIT]) {
@@ -324,7 +325,9 @@ static void read_rules(struct loader *l, const struct yaml *node, const struct s
         if (!wants(&l->reader, key->value, YAML_MAPPING, "a rule", "{limit: 5 per 15m, by: ip}"))
             continue;
         read_keys(&l->reader, key->value, "a rule", words, KEY_COUNT, IN_RULE, keys);
+        s.mode = MODE_ENFORCE;
         read_settings(l, keys, &s);
+        rule[n].own_mode = s.mode;
         if (s.mode < policy->mode)
             s.mode = policy->mode;
         read_rule(l, key, keys, out->name, false, &s, &rule[n]);

@@ -21,6 +21,7 @@
 #include "base/diag.h"
 #include "store/annals.h"
 #include "store/file.h"
+#include "store/ledger_file.h"
 #include "store/recovery.h"
 
 enum {
@@ -44,6 +45,7 @@ struct file_store {
     struct dir *dir;
     struct table *table;
     struct journal *journal;
+    struct ledger_file *ledger;
     enum sync_mode mode;
     int64_t pause_ms; /* of the keeper: with SYNC_INTERVAL the interval */
 
@@ -338,6 +340,7 @@ static void free_store(struct file_store *s)
     weir_allocator allocator = s->allocator;
 
     journal_free(s->journal);
+    ledger_file_close(s->ledger);
     table_free(s->table);
     if (s->dir)
         s->dir->ops->done(s->dir);
@@ -386,6 +389,8 @@ weir_err file_store_open_in(struct store **out, struct dir *dir,
         err = table_new(&s->table, options, diag);
     if (!err)
         err = recover(s, diag);
+    if (!err)
+        err = ledger_file_open(&s->ledger, s->dir, s->options.secret_id, &s->allocator, diag);
     if (!err)
         err = start_keeper(s, diag);
     if (err) {
@@ -544,6 +549,17 @@ static void tick(struct store *store, int64_t now)
         keep(s, now);
 }
 
+static weir_err append_entry(struct store *store, struct ledger_entry *e, weir_diag *diag)
+{
+    return ledger_file_append(((struct file_store *)store)->ledger, e, diag);
+}
+
+static weir_err read_entries(struct store *store, uint64_t after, ledger_visit *visit, void *ctx,
+                             weir_diag *diag)
+{
+    return ledger_file_read(((struct file_store *)store)->ledger, after, visit, ctx, diag);
+}
+
 static void stats(struct store *store, weir_stats *out)
 {
     struct file_store *s = (struct file_store *)store;
@@ -571,6 +587,8 @@ const struct store_ops file_store_ops = {
     .submit = submit,
     .commit = commit,
     .tick = tick,
+    .append_entry = append_entry,
+    .read_entries = read_entries,
     .stats = stats,
     .annals = annals,
     .close = close_file_store,

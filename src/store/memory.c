@@ -4,12 +4,14 @@
 #include <string.h>
 
 #include "base/diag.h"
+#include "store/ledger_memory.h"
 #include "store/table.h"
 
 struct memory_store {
     struct store store;
     weir_allocator allocator;
     struct table *table;
+    struct ledger_memory ledger;
 };
 
 static struct table *table_of(struct store *s)
@@ -35,6 +37,7 @@ static weir_err open_memory(struct store **out, const struct store_options *opti
         alloc_free(&options->allocator, m);
         return err;
     }
+    ledger_memory_init(&m->ledger, &options->allocator);
     *out = &m->store;
     return WEIR_OK;
 }
@@ -62,6 +65,21 @@ static void tick(struct store *s, int64_t now)
     table_sweep(table_of(s), now);
 }
 
+static weir_err append_entry(struct store *s, struct ledger_entry *e, weir_diag *diag)
+{
+    const weir_err err = ledger_memory_append(&((struct memory_store *)s)->ledger, e);
+
+    return err ? diag_fail(diag, err, "%s", weir_err_text(err)) : WEIR_OK;
+}
+
+static weir_err read_entries(struct store *s, uint64_t after, ledger_visit *visit, void *ctx,
+                             weir_diag *diag)
+{
+    (void)diag;
+    ledger_memory_read(&((struct memory_store *)s)->ledger, after, visit, ctx);
+    return WEIR_OK;
+}
+
 static void stats(struct store *s, weir_stats *out)
 {
     table_stats(table_of(s), out);
@@ -73,6 +91,7 @@ static void close_memory(struct store *s)
     weir_allocator allocator = m->allocator;
 
     table_free(m->table);
+    ledger_memory_done(&m->ledger);
     alloc_free(&allocator, m);
 }
 
@@ -83,6 +102,8 @@ const struct store_ops memory_store_ops = {
     .submit = submit,
     .commit = commit,
     .tick = tick,
+    .append_entry = append_entry,
+    .read_entries = read_entries,
     .stats = stats,
     .close = close_memory,
 };

@@ -11,6 +11,7 @@
 #include "base/hash.h"
 #include "base/reactor.h"
 #include "limit/state.h"
+#include "store/ledger.h"
 #include "weir.h"
 
 enum verb {
@@ -131,6 +132,12 @@ struct store_ops {
 
     /* From time to time and when wake() asks for it, by one thread: drop what has expired, grow. */
     void (*tick)(struct store *s, int64_t now);
+
+    /* Both wait: never from a loop's turn. Append sets the entry's `seq`; when it returns, the entry
+     * is kept as well as this store keeps anything. Read visits those beyond `after`, in order. */
+    weir_err (*append_entry)(struct store *s, struct ledger_entry *e, weir_diag *diag);
+    weir_err (*read_entries)(struct store *s, uint64_t after, ledger_visit *visit, void *ctx,
+                             weir_diag *diag);
 
     void (*stats)(struct store *s, weir_stats *stats);
 

@@ -1,0 +1,67 @@
+/* overrides.h - what operators' changes come to, made ready for checks to look up.
+ *
+ * Built from the entries that are in force, and never changed again. Names are those of `names`,
+ * which are kept once: so they are compared by where they are. What has expired since is not
+ * found. */
+#ifndef WEIR_ENGINE_OVERRIDES_H
+#define WEIR_ENGINE_OVERRIDES_H
+
+#include "policy/identity.h"
+#include "store/ledger.h"
+
+/* What holds for one key. */
+struct override {
+    struct key key;
+    const char *policy; /* NULL: all; overrides of identities have it in their key, too */
+    const char *rule;   /* NULL: all that count by the same */
+    const char *plan;
+    enum ledger_effect effect;
+    int64_t limit, burst;
+    int64_t expires; /* 0: never */
+    uint64_t id;     /* of its entry */
+};
+
+/* A policy of which something was changed. */
+struct overridden {
+    const char *policy;
+    bool has_mode, has_overrides;
+    enum mode mode;
+    int64_t mode_expires; /* 0: never */
+};
+
+/* An attribute by which plans are assigned. */
+struct plan_attribute {
+    const char *name;
+    struct hash_key hash_key;
+};
+
+struct overrides; /* all of them */
+
+/* Of those entries that are no longer in force nothing is seen. NULL: out of memory. */
+struct overrides *overrides_new(const struct ledger_entry *const *entries, size_t n, int64_t now,
+                                const struct secret *secret, struct names *names,
+                                const weir_allocator *allocator);
+void overrides_free(struct overrides *o); /* NULL is fine */
+size_t overrides_count(const struct overrides *o);
+
+const struct overridden *overrides_of(const struct overrides *o, const char *policy); /* or NULL */
+
+/* One of these or NULL: of a rule, or else of all that count by the same. */
+const struct override *overrides_find(const struct overrides *o, struct key key, const char *rule,
+                                      int64_t now);
+
+/* The plan of this key: that for the policy, or else for all. */
+const struct override *overrides_plan(const struct overrides *o, struct key key, const char *policy,
+                                      int64_t now);
+
+size_t overrides_plan_attributes(const struct overrides *o, const struct plan_attribute **out);
+
+/* What identities that have a plan are hashed with. */
+struct hash_key plan_hash_key(const struct secret *secret, const char *attribute);
+
+/* The numbers of a rule, changed as the override has it. Where they would be out of bounds, it is
+ * an error, and *out is as `own`. */
+WEIR_MUSTCHECK weir_err override_numbers(int64_t limit, int64_t burst, const struct rule *own,
+                                         struct rule *out, weir_diag *diag);
+
+#endif

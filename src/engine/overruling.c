@@ -1,0 +1,182 @@
+/* overruling.c - what operators' changes do to a check. */
+#include "engine/overruling.h"
+
+#include "engine/answer.h"
+
+struct key engine_key(const struct engine *e, const struct hash_key *key,
+                      const struct identity *identity)
+{
+    const struct span bytes = { identity->bytes, identity->len };
+
+    return e->store->ops->is_shared ? hash_shared(key, bytes) : hash_identity(key, bytes);
+}
+
+/* The request's time, if it brings one. */
+static int64_t time_of(const struct engine *e, const struct check *check)
+{
+    return check->ask.now ? check->ask.now : e->clock(e->clock_ctx);
+}
+
+void overrule_mode(const struct engine *e, const struct overrides *o, struct check *check)
+{
+    const struct overridden *p = overrides_of(o, check->policy->name);
+
+    if (!p || !p->has_mode || (p->mode_expires > 0 && time_of(e, check) >= p->mode_expires))
+        return;
+    check->has_mode = true;
+    check->mode = p->mode;
+}
+
+/* ---- plans ------------------------------------------------------------------------------------ */
+
+static bool has_plans(const struct policy *p)
+{
+    for (size_t i = 0; i < p->rule_count; i++)
+        if (p->rules[i].plan_count > 0)
+            return true;
+    return false;
+}
+
+/* If several attributes have one, the plan that was assigned last. */
+void overrule_plan(const struct engine *e, const struct overrides *o, struct check *check,
+                   const struct attribute *attributes, size_t n)
+{
+    const struct plan_attribute *by;
+    const size_t count = overrides_plan_attributes(o, &by);
+    const struct override *last = NULL;
+
+    if (check->plan || count == 0 || !has_plans(check->policy))
+        return;
+    for (size_t i = 0; i < count; i++) {
+        const struct policy_rule rule = { .by = &by[i].name, .by_count = 1, .ipv6_prefix = 64 };
+        const struct override *found;
+        struct identity identity;
+
+        if (!attribute_find(attributes, n, by[i].name) ||
+            identity_of(check->policy->name, &rule, attributes, n, &identity, NULL))
+            continue;
+        found = overrides_plan(o, engine_key(e, &by[i].hash_key, &identity), check->policy->name,
+                               time_of(e, check));
+        if (found && (!last || found->id > last->id))
+            last = found;
+    }
+    if (last)
+        check->plan = last->plan;
+}
+
+/* ---- overrides -------------------------------------------------------------------------------- */
+
+struct overruling {
+    const struct engine *e;
+    struct check *check;
+    const struct override *block; /* the first that refuses, and of which rule; NULL: none */
+    const struct policy_rule *blocked;
+    int64_t now;
+    size_t altered;
+};
+
+/* What was counted before is forgotten, or given back, whatever holds now. */
+static bool is_dropped(const struct check *check, const struct override *o)
+{
+    return o->effect == LEDGER_EXEMPT && check->verb != VERB_RESET;
+}
+
+static void alter(struct overruling *r, size_t i, const struct override *o,
+                  const struct identity *identity)
+{
+    struct check *check = r->check;
+    const struct policy_rule *rule = check->rules[i];
+    struct charge *charge = &check->charges[i];
+    struct rule *numbers = &check->altered[r->altered];
+    const struct counted *counted;
+
+    if (rule->shadow_limit && charge->rule == &rule->shadow_limit->rule)
+        return; /* a second opinion, of everybody */
+    switch (o->effect) {
+    case LEDGER_ON_PLAN:
+        counted = policy_rule_under(rule, span_of(o->plan));
+        charge->rule = &counted->rule;
+        charge->key = engine_key(r->e, &counted->hash_key, identity);
+        break;
+    case LEDGER_LIMIT:
+        if (override_numbers(o->limit, o->burst, charge->rule, numbers, NULL))
+            return; /* the rule has changed since, and has no room for it */
+        charge->rule = numbers;
+        r->altered++;
+        break;
+    case LEDGER_BLOCK:
+        if (check->verb != VERB_CHECK)
+            return;
+        if (i < check->live && !r->block) {
+            r->block = o;
+            r->blocked = rule;
+        }
+        *numbers = *charge->rule; /* in shadow: refused, but only in the report */
+        numbers->limit = numbers->burst = numbers->precision = 0;
+        charge->rule = numbers;
+        r->altered++;
+        break;
+    default:
+        break;
+    }
+    if (check->override_id == 0)
+        check->override_id = (int64_t)o->id;
+}
+
+/* Take it out, and have those behind it move up. */
+static void drop(struct check *check, size_t i)
+{
+    const size_t behind = check->live + check->shadow - i - 1;
+
+    memmove(&check->charges[i], &check->charges[i + 1], behind * sizeof check->charges[0]);
+    memmove(&check->rules[i], &check->rules[i + 1], behind * sizeof check->rules[0]);
+    if (i < check->live)
+        check->live--;
+    else
+        check->shadow--;
+}
+
+static void answer(struct overruling *r)
+{
+    struct check *check = r->check;
+
+    if (r->block) {
+        check->override_id = (int64_t)r->block->id;
+        answer_blocked(check, r->blocked, r->block->expires, r->now);
+        check->is_answered = true;
+    } else if (check->live + check->shadow == 0) {
+        answer_uncounted(check, WEIR_FROM_EXEMPT);
+        check->is_answered = true;
+    }
+}
+
+weir_err overrule_charges(const struct engine *e, const struct overrides *o, struct check *check,
+                          const struct attribute *attributes, size_t n, weir_diag *diag)
+{
+    const struct overridden *p = overrides_of(o, check->policy->name);
+    struct overruling r = { .e = e, .check = check };
+
+    if (!p || !p->has_overrides || check->live + check->shadow == 0)
+        return WEIR_OK;
+    r.now = time_of(e, check);
+    for (size_t i = 0; i < check->live + check->shadow;) {
+        const struct policy_rule *rule = check->rules[i];
+        const struct override *found;
+        struct identity identity;
+        const weir_err err = identity_of(check->policy->name, rule, attributes, n, &identity, diag);
+
+        if (err)
+            return err;
+        found = overrides_find(o, engine_key(e, &rule->who_key, &identity), rule->name, r.now);
+        if (found && is_dropped(check, found)) {
+            check->override_id = (int64_t)found->id;
+            drop(check, i);
+            continue;
+        }
+        if (found)
+            alter(&r, i, found, &identity);
+        i++;
+    }
+    answer(&r);
+    return WEIR_OK;
+}

@@ -1,0 +1,25 @@
+/* overruling.h - what operators' changes do to a check. */
+#ifndef WEIR_ENGINE_OVERRULING_H
+#define WEIR_ENGINE_OVERRULING_H
+
+#include "engine/engine.h"
+#include "engine/overrides.h"
+
+/* Before its charges are made: sets the mode of the policy. */
+void overrule_mode(const struct engine *e, const struct overrides *o, struct check *check);
+
+/* … and the plan of whoever asks, if the request has none. */
+void overrule_plan(const struct engine *e, const struct overrides *o, struct check *check,
+                   const struct attribute *attributes, size_t n);
+
+/* Then: drops the charges of those who are exempt, gives others other numbers, and answers at once
+ * who is blocked. */
+WEIR_MUSTCHECK weir_err overrule_charges(const struct engine *e, const struct overrides *o,
+                                         struct check *check, const struct attribute *attributes,
+                                         size_t n, weir_diag *diag);
+
+/* The key of an identity in a store, which others may share. */
+struct key engine_key(const struct engine *e, const struct hash_key *key,
+                      const struct identity *identity);
+
+#endif

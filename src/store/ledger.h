@@ -1,0 +1,71 @@
+/* ledger.h - what operators have changed, in the order in which they did: never altered, only
+ * added to.
+ *
+ * An entry says of a subject what holds from now on: an override of an identity, the plan that
+ * somebody is assigned, the mode of a policy; or that nothing does any more. The last entry of a
+ * subject is in force, until it expires. All of them together are the audit log.
+ *
+ * Identities are in here as keys only. */
+#ifndef WEIR_STORE_LEDGER_H
+#define WEIR_STORE_LEDGER_H
+
+#include "base/buf.h"
+#include "base/hash.h"
+
+enum ledger_subject {
+    LEDGER_OVERRIDE, /* of an identity, as rules of a policy count it */
+    LEDGER_PLAN,     /* of whoever has this value of an attribute */
+    LEDGER_MODE,     /* of a policy */
+    LEDGER_SUBJECTS
+};
+
+enum ledger_effect {
+    LEDGER_REMOVED,
+    LEDGER_EXEMPT,
+    LEDGER_BLOCK,
+    LEDGER_LIMIT, /* another limit, burst, or both */
+    LEDGER_ON_PLAN,
+    LEDGER_IN_MODE,
+    LEDGER_EFFECTS
+};
+
+enum { LEDGER_MAX_WHO = 128, LEDGER_MAX_REASON = 512 }; /* bytes */
+
+#define LEDGER_UNCHANGED (-1) /* a limit or burst: as the rule has it */
+
+/* Texts are "" where there is none. */
+struct ledger_entry {
+    uint64_t seq; /* from 1 on, always more; the store's */
+    int64_t at;   /* ms since the epoch; the store's */
+    enum ledger_subject subject;
+    enum ledger_effect effect;
+    struct key key; /* whose; zero: nobody's */
+    int64_t limit, burst;
+    int64_t expires;    /* ms since the epoch; 0: never */
+    const char *policy; /* LEDGER_PLAN: "" means all */
+    const char *rule;   /* "": all rules that count by the same */
+    const char *by;     /* names of attributes, a comma between two */
+    const char *value;  /* the plan's name, or the mode's */
+    const char *who, *reason;
+};
+
+const char *ledger_subject_name(enum ledger_subject subject); /* "override" */
+const char *ledger_effect_name(enum ledger_effect effect);    /* "exempt" */
+
+/* Those of the names above; LEDGER_SUBJECTS, LEDGER_EFFECTS: it is none. */
+enum ledger_subject ledger_subject_of(struct span name);
+enum ledger_effect ledger_effect_of(struct span name);
+
+/* Are both about the same? Then the later one is what holds. */
+bool ledger_same_subject(const struct ledger_entry *a, const struct ledger_entry *b);
+
+/* Everything but `seq`, as bytes. */
+void ledger_write(const struct ledger_entry *e, struct buf *into);
+
+/* The texts are in `bytes` from then on. False: these are no entry. */
+bool ledger_read(struct span bytes, struct ledger_entry *out);
+
+/* Called with each entry; what it points to lives for the call. False: enough. */
+typedef bool ledger_visit(void *ctx, const struct ledger_entry *e);
+
+#endif
