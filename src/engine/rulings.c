@@ -161,8 +161,9 @@ static void let_go(struct rulings *r, int64_t now)
         r->all[kept++] = s;
     }
     r->count = kept;
-    if (r->slots)
-        memset(r->slots, 0, (r->slot_mask + 1) * sizeof *r->slots);
+    if (!r->slots)
+        return;
+    memset(r->slots, 0, (r->slot_mask + 1) * sizeof *r->slots);
     for (size_t i = 0; i < r->count; i++)
         *find_slot(r, &r->all[i]->entry) = i + 1;
 }
