@@ -206,6 +206,7 @@ static weir_err open_store(weir *w, const weir_options *o, const struct secret *
         .wake = no_thread ? NULL : wake_thread,
         .wake_ctx = w,
         .sync = o->sync,
+        .secret = secret,
         .no_thread = no_thread,
         .clock = w->clock,
         .clock_ctx = w->clock_ctx,

@@ -61,6 +61,11 @@ static int64_t deadline_of(const struct question *q)
     return (int64_t)(q->mark >> 1);
 }
 
+uint64_t remote_deadline(int64_t at)
+{
+    return (uint64_t)at << 1;
+}
+
 static bool is_retried(const struct question *q)
 {
     return q->mark & 1;
@@ -480,6 +485,19 @@ static bool is_probe(struct lane *lane, int64_t now)
     return true;
 }
 
+/* One that was asked elsewhere before brings its deadline. */
+static void enqueue(struct lane *lane, struct question *q)
+{
+    struct question_list one = { 0 };
+
+    if (!lane->queue.last || deadline_of(lane->queue.last) <= deadline_of(q)) {
+        append(&lane->queue, q);
+    } else {
+        append(&one, q);
+        put_back(lane, &one);
+    }
+}
+
 void remote_commit(struct turn *turn)
 {
     struct lane *lane = turn->lane;
@@ -497,8 +515,12 @@ void remote_commit(struct turn *turn)
     while (asked.first) {
         struct question *q = take_first(&asked);
 
-        q->mark = (uint64_t)(now + lane->remote->deadline) << 1;
-        append(lane->is_open && !is_probe(lane, now) ? &refused : &lane->queue, q);
+        if (q->mark == 0)
+            q->mark = remote_deadline(now + lane->remote->deadline);
+        if (lane->is_open && !is_probe(lane, now))
+            append(&refused, q);
+        else
+            enqueue(lane, q);
     }
     go_on(lane, NULL);
     finish(&refused, WEIR_EIO);
@@ -566,6 +588,14 @@ void remote_detach(struct lane *lane)
         atomic_fetch_sub(&lane->remote->open_breakers, 1);
     free_lane(lane);
     finish(&open, WEIR_EIO);
+}
+
+bool remote_is_idle(const struct lane *lane)
+{
+    for (size_t i = 0; i < lane->remote->link_count; i++)
+        if (lane->links[i].oldest)
+            return false;
+    return !lane->queue.first;
 }
 
 void remote_stats(struct remote *r, weir_stats *stats)

@@ -8,19 +8,28 @@
 #include "base/suggest.h"
 #include "store/annals.h"
 
+#ifdef WEIR_WITH_POSTGRES
+#define POSTGRES &postgres_store_ops
+#else
+#define POSTGRES NULL
+#endif
+#ifdef WEIR_WITH_REDIS
+#define REDIS &redis_store_ops
+#else
+#define REDIS NULL
+#endif
+
 static const struct {
     const char *scheme;
-    const struct store_ops *ops; /* NULL: not in this build */
+    const struct store_ops *ops; /* NULL: not in this build, for want of: */
+    const char *library;
 } stores[] = {
-    { "file:", &file_store_ops },
-    { "memory:", &memory_store_ops },
-#ifdef WEIR_WITH_POSTGRES
-    { "postgres:", &postgres_store_ops },
-    { "postgresql:", &postgres_store_ops },
-#else
-    { "postgres:", NULL },
-    { "postgresql:", NULL },
-#endif
+    { "file:", &file_store_ops, NULL },       { "memory:", &memory_store_ops, NULL },
+    { "postgres:", POSTGRES, "libpq" },       { "postgresql:", POSTGRES, "libpq" },
+    { "redis:", REDIS, "hiredis" },           { "rediss:", REDIS, "hiredis" },
+    { "redis+unix:", REDIS, "hiredis" },      { "redis+sentinel:", REDIS, "hiredis" },
+    { "rediss+sentinel:", REDIS, "hiredis" }, { "redis+cluster:", REDIS, "hiredis" },
+    { "rediss+cluster:", REDIS, "hiredis" },
 };
 enum { STORE_COUNT = sizeof stores / sizeof stores[0] };
 
@@ -46,7 +55,8 @@ static weir_err refuse(const char *uri, weir_diag *diag)
     near = suggest(scheme, schemes, STORE_COUNT);
     return diag_fail(diag, WEIR_EOPTION, "there is no store '%s': %s%s%s", show(scheme).text,
                      near ? "did you mean '" : "use ",
-                     near ? near : "file:DIR, memory: or postgres://...", near ? "'?" : "");
+                     near ? near : "file:DIR, memory:, postgres://... or redis://...",
+                     near ? "'?" : "");
 }
 
 weir_err store_open(struct store **out, const struct store_options *options, weir_diag *diag)
@@ -56,9 +66,8 @@ weir_err store_open(struct store **out, const struct store_options *options, wei
     if (i == STORE_COUNT)
         return refuse(options->uri, diag);
     if (!stores[i].ops)
-        return diag_fail(diag, WEIR_EOPTION,
-                         "this weir was built without libpq and has no store '%s'",
-                         stores[i].scheme);
+        return diag_fail(diag, WEIR_EOPTION, "this weir was built without %s and has no store '%s'",
+                         stores[i].library, stores[i].scheme);
     return stores[i].ops->open(out, options, diag);
 }
 

@@ -85,7 +85,8 @@ struct store_options {
     const char *sync;       /* "always", "os" or a duration; file stores only; NULL: "50ms" */
     uint64_t journal_limit; /* bytes that a journal may have before a snapshot is taken; 0: 32 MB */
     unsigned char secret_id[16];
-    bool no_thread; /* tick() does everything */
+    const struct secret *secret; /* borrowed until it is open */
+    bool no_thread;              /* tick() does everything */
     int64_t (*clock)(void *ctx);
     void *clock_ctx;
     void (*log)(void *ctx, const char *line); /* may be NULL */
@@ -152,6 +153,7 @@ struct store_ops {
 extern const struct store_ops memory_store_ops;
 extern const struct store_ops file_store_ops;
 extern const struct store_ops postgres_store_ops; /* where libpq is there */
+extern const struct store_ops redis_store_ops;    /* where hiredis is there */
 
 /* The directory of a file store's URI, where its secret lives too; NULL: another store. */
 const char *store_directory(const char *uri);

@@ -1,0 +1,37 @@
+/* redis_session.h - a conversation with a Redis server for those who may wait: to connect, to ask
+ * how things stand. */
+#ifndef WEIR_STORE_REDIS_SESSION_H
+#define WEIR_STORE_REDIS_SESSION_H
+
+#include "store/redis_reply.h"
+#include "store/redis_stream.h"
+#include "store/redis_uri.h"
+
+enum { REDIS_PATIENCE_MS = 1000 }; /* with a server, for each thing that is asked */
+
+struct redis_session {
+    struct redis_stream stream;
+    struct redis_reader *reader;
+    struct redis_address address;
+};
+
+/* Connects and logs in; with a database, chooses it. WEIR_EIO: the server cannot be reached, or not
+ * now; any other error is there to stay. No diag has the password. */
+WEIR_MUSTCHECK weir_err redis_session_open(struct redis_session **out, const struct redis_uri *uri,
+                                           const struct redis_address *address,
+                                           const struct redis_login *login, int db,
+                                           weir_diag *diag);
+void redis_session_close(struct redis_session *s); /* NULL is fine */
+
+/* The stream, which is no longer the session's; the rest is freed. */
+struct redis_stream redis_session_leave(struct redis_session *s);
+
+/* Ask, as in redis_session_ask(s, &reply, diag, "GET", key, NULL). The reply, which may be an error
+ * of the server's, is the caller's to free. On WEIR_EIO there is no use in asking again. */
+WEIR_MUSTCHECK weir_err redis_session_ask(struct redis_session *s, struct redis_reply **out,
+                                          weir_diag *diag, ...) __attribute__((sentinel));
+/* The same, but an error of the server's fails with WEIR_EOPTION. */
+WEIR_MUSTCHECK weir_err redis_session_demand(struct redis_session *s, struct redis_reply **out,
+                                             weir_diag *diag, ...) __attribute__((sentinel));
+
+#endif

@@ -1,0 +1,36 @@
+/* redis_wire.h - questions as a call of lua/judge.lua, and its reply as decisions. What the numbers
+ * mean is said in lua/judge.lua. */
+#ifndef WEIR_STORE_REDIS_WIRE_H
+#define WEIR_STORE_REDIS_WIRE_H
+
+#include "base/buf.h"
+#include "store/remote.h"
+
+extern const char judge_script[], judge_sha[]; /* lua/judge.lua, and its SHA-1 in hex */
+
+/* Some questions of a batch, by their numbers. In a cluster all of them are of one slot. */
+struct call {
+    struct batch *batch;
+    const uint16_t *numbers;
+    size_t count;
+};
+
+/* What it takes to write one; kept for the next. */
+struct call_writer {
+    struct buf words, scratch;
+};
+
+void call_writer_init(struct call_writer *w, const weir_allocator *allocator);
+void call_writer_done(struct call_writer *w);
+
+/* Append it to `out`, with the callers' times or with Redis's. False: out of memory. */
+bool call_write(struct call_writer *w, const struct call *call, bool brings_now, struct buf *out);
+
+/* Fill in the questions that are still open, and the time that they were decided at as step.now.
+ * False: that is no answer to them. */
+bool call_read(struct span reply, const struct call *call);
+
+/* A command, as a string of words. */
+void redis_command(struct buf *out, const char *const *words, size_t count);
+
+#endif
