@@ -277,15 +277,18 @@ local function refund_windows(s, r, now, cost, due)
 end
 
 local function refund_bucket(s, r, now, cost, due)
-    local window = r.window
+    local window, limit, was = r.window, r.limit, s.a
     if now < s.b then
         now = s.b
     end
-    local used = math.max(0, s.a - (now - s.b) * r.limit)
+    local used = math.max(0, was - (now - s.b) * limit)
     local most = (used - used % window) / window + (used % window > 0 and 1 or 0)
     local back = math.min(math.min(cost, most) * window, used)
-    if due then -- without the charge the bucket may have been empty since, with nothing to drain
-        back = math.min(back, math.max(0, (due - 1 - now) * r.limit))
+    -- Unless it was the last, the bucket may have been empty without it when others came, with
+    -- nothing to drain. A charge that lasts less than a ms may be the last and not look like it.
+    local until_empty = (was - was % limit) / limit + (was % limit > 0 and 1 or 0)
+    if due and (limit > window or s.b + until_empty ~= due) then
+        back = math.min(back, math.max(0, (due - 1 - now) * limit))
     end
     s.a, s.b = used - back, now
 end

@@ -146,6 +146,8 @@ class Redis:
             raise ChildProcessError((self.path / "log").read_text())
         try:
             with self.client() as ask:
+                if "requirepass" in self.options:
+                    ask("AUTH", self.options["requirepass"])
                 return ask("PING") == "PONG" and not int(ask.info("persistence")["loading"])
         except (OSError, Refused):
             return False

@@ -4,8 +4,8 @@
  * step in turn, so that time jumps back and forth between keys as in no trace alone. A store
  * that survives is closed and opened again on the way.
  *
- * WEIR_TEST_POSTGRES may be the URI of a database that has weir's schema and no counters: then that
- * is the only one. */
+ * WEIR_TEST_STORE may be the URI of one on another machine that has no counters yet: then that is
+ * the only one. */
 #include <ftw.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -256,7 +256,7 @@ static int run_kinds(const struct kind *some, size_t count)
 
 int main(void)
 {
-    const struct kind postgres = { getenv("WEIR_TEST_POSTGRES"), true, false };
+    const struct kind remote = { getenv("WEIR_TEST_STORE"), true, false };
 
-    return postgres.scheme ? run_kinds(&postgres, 1) : run_kinds(kinds, KINDS);
+    return remote.scheme ? run_kinds(&remote, 1) : run_kinds(kinds, KINDS);
 }
