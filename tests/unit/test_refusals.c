@@ -319,9 +319,11 @@ static void a_store_that_does_not_exist(void **state)
     does_not_open((weir_options){ .store = "memory" }, WEIR_EOPTION,
                   "there is no store 'memory': did you mean 'memory:'?");
     does_not_open((weir_options){ .store = "ftp://user:" SECRET_NAME "@host/" }, WEIR_EOPTION,
-                  "there is no store 'ftp:': use file:DIR, memory: or postgres://...");
+                  "there is no store 'ftp:': use file:DIR, memory:, postgres://... or "
+                  "redis://...");
     does_not_open((weir_options){ .store = "" }, WEIR_EOPTION,
-                  "there is no store '': use file:DIR, memory: or postgres://...");
+                  "there is no store '': use file:DIR, memory:, postgres://... or "
+                  "redis://...");
     does_not_open((weir_options){ .store = "memory:x" }, WEIR_EOPTION,
                   "nothing may follow 'memory:'");
 }
