@@ -117,6 +117,7 @@ enum {
     WEIR_TRUST_NOW = 1 << 0,          /* weir_request.now may be used (tests, replay) */
     WEIR_IGNORE_ENVIRONMENT = 1 << 1, /* WEIR_ENABLED and the like have no effect */
     WEIR_NO_THREAD = 1 << 2,          /* no housekeeping thread: call weir_tick() instead */
+    WEIR_ALWAYS_ASK = 1 << 3,         /* refuse nothing from memory: ask a shared store each time */
 };
 
 typedef struct weir_options {
@@ -241,6 +242,10 @@ typedef struct weir_stats {
     int64_t snapshots;
     int64_t store_failures; /* how often the disk failed */
     bool has_failed;        /* it has, and is not back yet */
+
+    /* shared stores only */
+    int64_t denials_held; /* refusals that are known to hold, and given without asking */
+    int64_t denials_used; /* how often */
 } weir_stats;
 
 WEIR_API void weir_get_stats(weir *w, weir_stats *stats);

@@ -104,12 +104,16 @@ static void list_rules(struct check *check)
                               (shadow < check->live + check->shadow && check->rules[shadow] < rule);
         size_t i = next_is_shadow ? shadow++ : live++;
         weir_rule_answer *row = &a->rules[a->rule_count];
+        bool would_deny = false;
 
-        fill_row(check, i, row);
         if (!next_is_shadow && shadow < check->live + check->shadow && check->rules[shadow] == rule)
-            row->would_deny = !check->charges[shadow++].step.decision.allowed;
-        a->shadow = a->shadow || row->would_deny;
-        a->rule_count++;
+            would_deny = !check->charges[shadow++].step.decision.allowed;
+        if (!(check->unknown >> i & 1)) {
+            fill_row(check, i, row);
+            row->would_deny = row->would_deny || would_deny;
+            a->rule_count++;
+        }
+        a->shadow = a->shadow || would_deny || (next_is_shadow && row->would_deny);
     }
 }
 
@@ -159,20 +163,29 @@ static void delay_by_longest(weir_answer *a)
             a->delay_ms = a->rules[i].delay_ms;
 }
 
+/* A check is as its live rules' question is; without any, as the shadows are together. */
+static weir_source source_of(const struct check *check, bool has_excused)
+{
+    const uint32_t shadows = (UINT32_C(1) << check->shadow) - 1;
+
+    if (check->questions[0].is_unkept || (has_excused && check->live == 0))
+        return WEIR_FROM_FALLBACK;
+    if (check->live > 0 ? check->remembered & 1 : check->remembered == shadows)
+        return WEIR_FROM_CACHE;
+    return WEIR_FROM_STORE;
+}
+
 void answer_from_charges(struct check *check)
 {
     weir_answer *a = check->answer;
     const enum retry retry = check->policy ? check->policy->retry : RETRY_LONGEST;
     const weir_rule_answer *best = &a->rules[0];
-    bool excused, is_unkept;
 
     if (check->live > 0 && check->questions[0].err) {
         answer_by_fallback(check);
         return;
     }
-    excused = excuse_shadows(check);
-    is_unkept = check->questions[0].is_unkept || (excused && check->live == 0);
-    begin(check, is_unkept ? WEIR_FROM_FALLBACK : WEIR_FROM_STORE);
+    begin(check, source_of(check, excuse_shadows(check)));
     if (check->live == 1 && check->shadow == 0) { /* the way of most checks */
         fill_row(check, 0, &a->rules[0]);
         a->rule_count = 1;

@@ -5,11 +5,13 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/diag.h"
 #include "base/show.h"
 #include "engine/answer.h"
 #include "engine/fallback.h"
 #include "engine/overruling.h"
+#include "engine/recall.h"
 
 static const char unnamed_scope[] = "limits that come with a request";
 
@@ -436,17 +438,24 @@ static void fall_back(struct check *check, struct question *q)
         fallback_learn(check->engine, check, q);
 }
 
-static void question_done(struct question *q)
+static void settle(struct check *check)
 {
-    struct check *check = q->ctx;
-
-    if (check->engine->local)
-        fall_back(check, q);
     if (--check->waiting > 0)
         return;
     answer_from_charges(check);
     if (check->done)
         check->done(check);
+}
+
+static void question_done(struct question *q)
+{
+    struct check *check = q->ctx;
+
+    if (check->engine->denials)
+        recall_learn(check, q);
+    if (check->engine->local)
+        fall_back(check, q);
+    settle(check);
 }
 
 static void put_question(struct check *check, struct question *q, struct charge *charges, size_t n)
@@ -474,13 +483,20 @@ void engine_ask(struct engine *e, struct turn *turn, struct check *check, int64_
     if (check->ask.now == 0)
         check->ask.now = now;
     check->engine = e;
+    check->remembered = check->unknown = 0;
     if (check->live > 0)
         put_question(check, &check->questions[n++], check->charges, check->live);
     for (size_t i = 0; i < check->shadow; i++)
         put_question(check, &check->questions[n++], &check->charges[check->live + i], 1);
     check->waiting = n;
-    for (size_t i = 0; i < n; i++)
-        e->store->ops->submit(e->store, turn, &check->questions[i]);
+    if (e->denials)
+        check->asked_at = clock_steady_ms();
+    for (size_t i = 0; i < n; i++) {
+        if (e->denials && recall_refuses(check, i))
+            settle(check);
+        else
+            e->store->ops->submit(e->store, turn, &check->questions[i]);
+    }
 }
 
 void engine_commit(struct engine *e, struct turn *turn)

@@ -7,12 +7,14 @@
 #define WEIR_ENGINE_ENGINE_H
 
 #include "base/published.h"
+#include "engine/deny_cache.h"
 #include "policy/policy.h"
 #include "store/store.h"
 
 struct engine {
     struct store *store;
-    struct store *local; /* beside a shared one: decides while that cannot; else NULL */
+    struct store *local;        /* beside a shared one: decides while that cannot; else NULL */
+    struct deny_cache *denials; /* of a shared one; NULL: it is always asked */
     struct secret secret;
     struct hash_key unnamed_key; /* for limits that come with a request */
     struct hash_key cell_key;    /* for those of CL.THROTTLE */
@@ -49,6 +51,9 @@ struct check {
     enum mode mode;             /* … which is this */
     const char *plan;           /* the request's, or else an assigned one */
     int64_t override_id;        /* that had a say; 0: none */
+    uint32_t remembered;        /* questions that were not asked, as bits */
+    uint32_t unknown;           /* charges that nothing is said of, as bits */
+    int64_t asked_at;           /* by clock_steady_ms(), if there are denials */
     struct question *questions; /* all live charges, then each shadow alone */
     struct charge *charges;
     const struct policy_rule **rules; /* whose charge it is */

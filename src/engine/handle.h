@@ -12,6 +12,7 @@
 struct weir {
     struct engine engine;
     struct waiting_room *waiting_room; /* of a remote store; else NULL */
+    struct deny_cache *denials;        /* the engine's, if it has one */
     struct published policies;         /* a struct policies, or NULL */
     struct rulings *rulings;           /* what operators have changed */
     struct policy_source source;

@@ -8,6 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/diag.h"
 #include "base/names.h"
 #include "base/secret.h"
@@ -195,6 +196,13 @@ static weir_err find_secret(const weir *w, const weir_options *o, struct secret 
     return err;
 }
 
+static void hear(void *handle, const struct news *news)
+{
+    weir *w = handle;
+
+    deny_cache_hear(w->denials, news, clock_steady_ms());
+}
+
 static weir_err open_store(weir *w, const weir_options *o, const struct secret *secret,
                            weir_diag *diag)
 {
@@ -218,6 +226,13 @@ static weir_err open_store(weir *w, const weir_options *o, const struct secret *
     weir_err err;
 
     hash_secret_id(secret, options.secret_id);
+    if (store_is_shared(options.uri)) {
+        w->denials = deny_cache_new(&w->allocator); /* before the first news */
+        if (!w->denials)
+            return WEIR_ENOMEM;
+        options.heard = hear;
+        options.heard_ctx = w;
+    }
     err = store_open(&store, &options, diag);
     if (err)
         return err;
@@ -231,6 +246,8 @@ static weir_err open_store(weir *w, const weir_options *o, const struct secret *
     if (err)
         return err;
     w->engine.local = local;
+    if (!trusts_now && !(o->flags & WEIR_ALWAYS_ASK)) /* whose time is not that of the callers */
+        w->engine.denials = w->denials;
     return waiting_room_new(&w->engine, &w->allocator, &w->waiting_room);
 }
 
@@ -301,6 +318,7 @@ void weir_close(weir *w)
     }
     if (w->engine.local)
         w->engine.local->ops->close(w->engine.local);
+    deny_cache_free(w->denials);
     policies_free((struct policies *)published_replace(&w->policies, NULL));
     published_done(&w->policies);
     pthread_cond_destroy(&w->wake);
@@ -323,6 +341,8 @@ weir_err weir_reload(weir *w, weir_diag *diag)
     if (err)
         return err;
     policies_free((struct policies *)published_replace(&w->policies, policies));
+    if (w->engine.denials)
+        deny_cache_forget_all(w->engine.denials, clock_steady_ms());
     return WEIR_OK;
 }
 
@@ -477,7 +497,14 @@ weir_err weir_check_many(weir *w, const weir_request *requests, weir_answer *ans
 
 void weir_get_stats(weir *w, weir_stats *stats)
 {
+    struct deny_cache_stats denials;
+
     w->engine.store->ops->stats(w->engine.store, stats);
+    if (!w->engine.denials)
+        return;
+    deny_cache_get_stats(w->engine.denials, clock_steady_ms(), &denials);
+    stats->denials_held = denials.entries;
+    stats->denials_used = denials.hits;
 }
 
 void weir_tick(weir *w)

@@ -48,6 +48,11 @@ static void write_store(struct buf *out, const weir_stats *st)
                  st->store_failures);
     write_number(out, "weir_breaker_open", "gauge",
                  "1 while the store has failed and on_error decides.", st->has_failed);
+    write_number(out, "weir_denials_held", "gauge",
+                 "Refusals of a shared store that are known to hold, and given without asking it.",
+                 st->denials_held);
+    write_number(out, "weir_denials_used_total", "counter",
+                 "How often a rule refused from memory, without the store.", st->denials_used);
     write_number(out, "weir_journal_bytes", "gauge", "Journal to be replayed at the next start.",
                  st->journal_bytes);
     write_number(out, "weir_journal_batches_total", "counter",
@@ -113,6 +118,8 @@ static void put_store(struct json *j, const weir_stats *st)
     json_int(j, "snapshots", st->snapshots);
     json_int(j, "failures", st->store_failures);
     json_bool(j, "has_failed", st->has_failed);
+    json_int(j, "denials_held", st->denials_held);
+    json_int(j, "denials_used", st->denials_used);
     json_close(j, '}');
 }
 

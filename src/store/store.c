@@ -71,6 +71,13 @@ weir_err store_open(struct store **out, const struct store_options *options, wei
     return stores[i].ops->open(out, options, diag);
 }
 
+bool store_is_shared(const char *uri)
+{
+    const size_t i = find_store(uri);
+
+    return i < STORE_COUNT && stores[i].ops && stores[i].ops->is_shared;
+}
+
 bool store_keeps_secret(const char *uri)
 {
     const size_t i = find_store(uri);

@@ -64,7 +64,7 @@ struct turn {
 
 /* What a shared store hears of changes to what it holds, whoever made them. */
 enum news_kind {
-    NEWS_KEY,    /* `key` was refunded or reset */
+    NEWS_KEY,    /* `key` was refunded or reset, or a charge was undone */
     NEWS_LEDGER, /* the ledger was changed */
     NEWS_ALL,    /* anything may have been changed: some news may be lost, or the clock was set */
     NEWS_UP_TO,  /* all that was changed before `at` has been told */
@@ -157,6 +157,8 @@ extern const struct store_ops redis_store_ops;    /* where hiredis is there */
 
 /* The directory of a file store's URI, where its secret lives too; NULL: another store. */
 const char *store_directory(const char *uri);
+
+bool store_is_shared(const char *uri); /* by several processes */
 
 /* Some stores keep the secret themselves, for all who share them. */
 bool store_keeps_secret(const char *uri);
