@@ -87,7 +87,8 @@ class Redis:
     def __init__(self, wait=True, **options):
         self.folder = Folder()
         self.path = self.folder.path
-        self.options = {"save": '""', "appendfsync": "everysec", **options}
+        self.options = {"save": '""', "appendfsync": "everysec", "repl_diskless_sync_delay": 0,
+                        **options}
         self.process = self.port = None
         self.start(wait)
 

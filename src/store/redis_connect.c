@@ -9,7 +9,7 @@
 #include "base/secret.h"
 #include "store/redis_wire.h"
 
-enum { SECRET_HEX = 2 * SECRET_BYTES, WHY = 512 };
+enum { SECRET_HEX = 2 * SECRET_BYTES, WHY = 512, START_PATIENCE_MS = 5000 };
 
 /* ---- what INFO says ---------------------------------------------------------------------------- */
 
@@ -259,6 +259,7 @@ weir_err redis_secret(const char *uri, const weir_allocator *allocator, struct s
     (void)allocator;
     if (err)
         return err;
+    u.patience = START_PATIENCE_MS; /* nobody waits yet, and it cannot start without */
     err = secret_random(&ours, &why);
     if (!err)
         err = redis_connect_any(&s, &u, &why);

@@ -7,20 +7,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/buf.h"
+#include "base/clock.h"
 #include "base/diag.h"
 
 enum { ROOM = 16 * 1024 };
-
-static int64_t now_ms(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
 
 /* ---- asking ------------------------------------------------------------------------------------ */
 
@@ -44,7 +36,7 @@ static bool wait_for(const struct redis_session *s, short events, int64_t end)
     int n;
 
     do {
-        const int64_t left = end - now_ms();
+        const int64_t left = end - clock_steady_ms();
 
         n = left > 0 ? poll(&p, 1, (int)left) : 0;
     } while (n < 0 && errno == EINTR);
@@ -91,7 +83,7 @@ static weir_err read_reply(struct redis_session *s, int64_t end, struct redis_re
 static weir_err ask_words(struct redis_session *s, struct redis_reply **out, va_list words,
                           weir_diag *diag)
 {
-    const int64_t end = now_ms() + REDIS_PATIENCE_MS;
+    const int64_t end = clock_steady_ms() + s->patience;
     const weir_allocator allocator = alloc_or_default((weir_allocator){ 0 });
     struct buf command, all;
     const char *word;
@@ -203,9 +195,10 @@ weir_err redis_session_open(struct redis_session **out, const struct redis_uri *
     if (!s)
         return diag_fail(diag, WEIR_ENOMEM, "%s", weir_err_text(WEIR_ENOMEM));
     s->address = *address;
+    s->patience = uri->patience;
     s->stream.fd = -1;
     s->reader = redis_reader_new();
-    err = s->reader ? redis_stream_open(&s->stream, uri, address, REDIS_PATIENCE_MS, diag)
+    err = s->reader ? redis_stream_open(&s->stream, uri, address, uri->patience, diag)
                     : diag_fail(diag, WEIR_ENOMEM, "%s", weir_err_text(WEIR_ENOMEM));
     if (!err)
         err = log_in(s, login, diag);

@@ -7,12 +7,11 @@
 #include "store/redis_stream.h"
 #include "store/redis_uri.h"
 
-enum { REDIS_PATIENCE_MS = 1000 }; /* with a server, for each thing that is asked */
-
 struct redis_session {
     struct redis_stream stream;
     struct redis_reader *reader;
     struct redis_address address;
+    int64_t patience; /* ms, with each thing that is asked */
 };
 
 /* Connects and logs in; with a database, chooses it. WEIR_EIO: the server cannot be reached, or not

@@ -19,6 +19,7 @@
 #include "store/remote.h"
 
 enum {
+    PATIENCE_MS = 1000,
     DEADLINE_MS = 100,
     DEADLINE_MOST_MS = 60000,
     PORT = 6379,
@@ -344,7 +345,7 @@ weir_err redis_uri_read(struct redis_uri *out, const char *uri, weir_diag *diag)
     struct span query, place;
     weir_err err;
 
-    *out = (struct redis_uri){ .deadline = DEADLINE_MS, .pool = 1 };
+    *out = (struct redis_uri){ .patience = PATIENCE_MS, .deadline = DEADLINE_MS, .pool = 1 };
     if (!s)
         return diag_fail(diag, WEIR_EOPTION, "name the server, as in redis://host:6379/0");
     out->kind = s->kind;

@@ -31,6 +31,7 @@ struct redis_uri {
     char service[REDIS_NAME]; /* what Sentinel calls the master */
     char ca_file[REDIS_HOST]; /* "": the system's */
     int db;
+    int64_t patience;      /* ms, of those who may wait, with a server */
     int64_t deadline;      /* ms that a question may wait */
     size_t pool;           /* connections of a thread to one server */
     int64_t wait_replicas; /* that must have a change before it is answered */
