@@ -46,15 +46,10 @@ struct conn {
         uv_pipe_t pipe;
     };
     struct conn_pool *pool;
-    struct conn *next, *previous;
     struct tls *tls;
-    struct buf rest;    /* of an unfinished request */
-    struct buf sending; /* libuv has it */
-    struct buf unsent;  /* waits for that */
-    uint64_t came;      /* in ms of the loop's clock */
-    uint64_t deadline;
-    unsigned char peer[16]; /* its address: IPv4 as ::ffff:a.b.c.d; zero for a Unix socket */
-    bool is_local;          /* a Unix socket */
+    uint64_t deadline; /* in ms of the loop's clock */
+    uv_os_fd_t fd;
+    bool is_local; /* a Unix socket */
     bool has_sniffed;
     bool is_paused;        /* by whoever takes the bytes */
     bool is_choked;        /* the other side does not read what it is sent */
@@ -65,6 +60,12 @@ struct conn {
     bool has_told_end;     /* … and ended() was called */
     bool closes_when_sent; /* nothing more is written */
     bool is_closing;
+    struct buf rest;    /* of an unfinished request */
+    struct buf sending; /* libuv has it */
+    struct buf unsent;  /* waits for that */
+    uint64_t came;
+    struct conn *next, *previous;
+    unsigned char peer[16]; /* its address: IPv4 as ::ffff:a.b.c.d; zero for a Unix socket */
 };
 
 WEIR_MUSTCHECK weir_err conn_pool_init(struct conn_pool *p, uv_loop_t *uv);

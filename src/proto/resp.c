@@ -28,27 +28,19 @@ static bool is_digit(char c)
     return c >= '0' && c <= '9';
 }
 
+static bool is_line_end(const char *at)
+{
+    return memcmp(at, "\r\n", 2) == 0;
+}
+
 /* `TYPE NUMBER \r\n`, with a number up to `most`. */
 static enum parse read_header(struct reader *r, char type, size_t most, const char *no_type,
                               const char *no_number, size_t *out)
 {
-    const char *const bytes = r->bytes + r->at;
     size_t at = r->at, number = 0, first;
 
     if (at == r->len)
         return PARSE_MORE;
-    if (r->len - at >= 5 && bytes[0] == type && is_digit(bytes[1])) { /* most are like this */
-        if (bytes[2] == '\r' && bytes[3] == '\n') {
-            *out = (size_t)(bytes[1] - '0');
-            r->at += 4;
-            return PARSE_DONE;
-        }
-        if (bytes[3] == '\r' && bytes[4] == '\n' && is_digit(bytes[2]) && bytes[1] != '0') {
-            *out = (size_t)((bytes[1] - '0') * 10 + bytes[2] - '0');
-            r->at += 5;
-            return *out > most ? fail(r, no_number) : PARSE_DONE;
-        }
-    }
     if (r->bytes[at++] != type)
         return fail(r, no_type);
     for (first = at; at < r->len && is_digit(r->bytes[at]); at++) {
@@ -71,6 +63,26 @@ static enum parse read_header(struct reader *r, char type, size_t most, const ch
     return PARSE_DONE;
 }
 
+/* A whole word of less than 100 bytes, as most are. Returns its end; NULL: it is none. */
+static const char *read_short_word(const char *at, const char *end, struct span *out)
+{
+    size_t len;
+
+    if (end - at < 6 || at[0] != '$' || !is_digit(at[1]))
+        return NULL;
+    len = (size_t)(at[1] - '0');
+    at += 2;
+    if (is_digit(*at) && len > 0)
+        len = len * 10 + (size_t)(*at++ - '0');
+    if (!is_line_end(at))
+        return NULL;
+    at += 2;
+    if ((size_t)(end - at) < len + 2 || !is_line_end(at + len))
+        return NULL;
+    *out = (struct span){ at, len };
+    return at + len + 2;
+}
+
 static enum parse read_word(struct reader *r, struct span *out)
 {
     enum parse parse;
@@ -83,17 +95,16 @@ static enum parse read_word(struct reader *r, struct span *out)
     if (r->at + len + 2 > RESP_MAX_COMMAND)
         return fail(r, "Protocol error: the command is too long: at most 64 KiB are taken");
     *out = (struct span){ r->bytes + r->at, len };
-    if (r->len - r->at >= len + 2 && memcmp(r->bytes + r->at + len, "\r\n", 2) == 0) {
-        r->at += len + 2;
-        return PARSE_DONE;
-    }
     if (r->len - r->at <= len)
         return PARSE_MORE;
     if (r->bytes[r->at + len] != '\r')
         return fail(r, "Protocol error: a word is longer than it said");
     if (r->len - r->at == len + 1)
         return PARSE_MORE;
-    return fail(r, "Protocol error: a word is longer than it said");
+    if (r->bytes[r->at + len + 1] != '\n')
+        return fail(r, "Protocol error: a word is longer than it said");
+    r->at += len + 2;
+    return PARSE_DONE;
 }
 
 enum parse resp_parse(char *bytes, size_t len, struct resp_command *out, size_t *consumed,
@@ -114,8 +125,14 @@ enum parse resp_parse(char *bytes, size_t len, struct resp_command *out, size_t 
     }
     parse = read_header(&r, '*', RESP_MAX_WORDS, "Protocol error: expected '*'",
                         "Protocol error: invalid multibulk length", &count);
-    for (size_t i = 0; i < count && parse == PARSE_DONE; i++)
-        parse = read_word(&r, &out->words[i]);
+    for (size_t i = 0; i < count && parse == PARSE_DONE; i++) {
+        const char *next = read_short_word(bytes + r.at, bytes + len, &out->words[i]);
+
+        if (next)
+            r.at = (size_t)(next - bytes);
+        else
+            parse = read_word(&r, &out->words[i]);
+    }
     if (parse == PARSE_BAD)
         *why = r.why;
     if (parse != PARSE_DONE)
@@ -179,17 +196,6 @@ void resp_int(struct buf *out, int64_t number)
     put_header(out, ':', number);
 }
 
-void resp_ints(struct buf *out, const int64_t *numbers, size_t n)
-{
-    char *to = buf_room(out, n * HEADER_MOST), *at = to;
-
-    if (!to)
-        return;
-    for (size_t i = 0; i < n; i++)
-        at = write_header(at, ':', numbers[i]);
-    buf_wrote(out, (size_t)(at - to));
-}
-
 void resp_bulk(struct buf *out, struct span bytes)
 {
     put_header(out, '$', (int64_t)bytes.len);
@@ -200,6 +206,18 @@ void resp_bulk(struct buf *out, struct span bytes)
 void resp_array(struct buf *out, size_t count)
 {
     put_header(out, '*', (int64_t)count);
+}
+
+void resp_numbers(struct buf *out, size_t count, const int64_t *numbers, size_t n)
+{
+    char *to = buf_room(out, (1 + n) * HEADER_MOST), *at = to;
+
+    if (!to)
+        return;
+    at = write_header(at, '*', (int64_t)count);
+    for (size_t i = 0; i < n; i++)
+        at = write_header(at, ':', numbers[i]);
+    buf_wrote(out, (size_t)(at - to));
 }
 
 void resp_null(struct buf *out, int version)

@@ -29,9 +29,12 @@ enum parse resp_parse(char *bytes, size_t len, struct resp_command *out, size_t 
 void resp_simple(struct buf *out, const char *text); /* +OK */
 void resp_error(struct buf *out, const char *text);  /* -ERR …; line breaks become spaces */
 void resp_int(struct buf *out, int64_t number);
-void resp_ints(struct buf *out, const int64_t *numbers, size_t n); /* each as resp_int() */
 void resp_bulk(struct buf *out, struct span bytes);
 void resp_array(struct buf *out, size_t count);
+
+/* The beginning of an array: its first n elements are these numbers. */
+void resp_numbers(struct buf *out, size_t count, const int64_t *numbers, size_t n);
+
 void resp_null(struct buf *out, int version);
 void resp_map(struct buf *out, size_t pairs, int version); /* RESP2: an array of twice as many */
 

@@ -16,14 +16,10 @@ static struct reply *new_reply(struct loop *loop)
     struct reply *r = loop->free_replies;
 
     if (r) {
-        struct buf text = r->text;
-
         loop->free_replies = r->next;
-        text.len = 0;
-        *r = (struct reply){ .text = text };
         return r;
     }
-    r = calloc(1, sizeof *r);
+    r = malloc(sizeof *r);
     if (r)
         buf_init(&r->text, &allocator);
     return r;
@@ -38,10 +34,14 @@ struct reply *reply_begin(struct session *s, void (*encode)(struct reply *, stru
         return NULL;
     }
     r->session = s;
-    r->encode = encode;
+    r->next = NULL;
+    r->first = r->last = NULL;
     r->waiting = 1;
-    r->keep_alive = true;
+    r->encode = encode;
     r->resp_version = s->resp_version;
+    r->deny_status = r->http_minor = 0;
+    r->keep_alive = true;
+    r->is_head_only = false;
     if (s->last)
         s->last->next = r;
     else
@@ -61,6 +61,13 @@ static void waits_for_one_less(struct reply *r)
 void reply_end(struct reply *r)
 {
     waits_for_one_less(r);
+}
+
+static void reuse_text(struct buf *text)
+{
+    if (text->room > KEPT_TEXT || text->failed)
+        buf_done(text);
+    text->len = 0;
 }
 
 void reply_drop_first(struct session *s)
@@ -83,8 +90,8 @@ void reply_drop_first(struct session *s)
         call->next = loop->free_calls;
         loop->free_calls = call;
     }
-    if (r->text.room > KEPT_TEXT || r->text.failed)
-        buf_done(&r->text);
+    if (!r->encode)
+        reuse_text(&r->text);
     r->next = loop->free_replies;
     loop->free_replies = r;
 }

@@ -32,8 +32,7 @@ struct reply {
     struct reply *next; /* of the same session */
     struct call *first, *last;
     size_t waiting; /* calls without an answer yet, and one until reply_end() */
-    void (*encode)(struct reply *reply, struct buf *out); /* NULL: `text` is all there is */
-    struct buf text;
+    void (*encode)(struct reply *reply, struct buf *out); /* NULL: it is `text` */
 
     /* What encode() must know of its request. */
     int resp_version;
@@ -41,6 +40,8 @@ struct reply {
     int http_minor;
     bool keep_alive;   /* false: the connection ends behind this reply */
     bool is_head_only; /* HEAD */
+
+    struct buf text; /* left alone if there is an encode() */
 };
 
 /* In the session's queue, waiting until reply_end(). NULL: out of memory, the session is ended. */

@@ -40,11 +40,10 @@ static void encode_answer(struct reply *r, struct buf *out)
     if (!resp_has_answer(r, call, "ERR ", out))
         return;
     a = &call->answer;
-    resp_array(out, 7);
-    resp_ints(out,
-              (const int64_t[]){ a->allowed, a->limit, a->remaining, a->retry_after_ms,
-                                 a->reset_after_ms },
-              5);
+    resp_numbers(out, 7,
+                 (const int64_t[]){ a->allowed, a->limit, a->remaining, a->retry_after_ms,
+                                    a->reset_after_ms },
+                 5);
     resp_bulk(out, span_of(a->rule));
     resp_bulk(out, span_of(weir_source_name(a->source)));
 }

@@ -3,6 +3,7 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <strings.h>
 
 #include "base/show.h"
 #include "base/suggest.h"
@@ -61,15 +62,7 @@ const size_t resp_spec_count = sizeof resp_specs / sizeof *resp_specs;
 
 bool resp_word_is(struct span word, const char *capitals)
 {
-    if (strlen(capitals) != word.len)
-        return false;
-    for (size_t i = 0; i < word.len; i++) {
-        const char c = word.at[i];
-
-        if ((c >= 'a' && c <= 'z' ? c - ('a' - 'A') : c) != capitals[i])
-            return false;
-    }
-    return true;
+    return word.len == strlen(capitals) && strncasecmp(word.at, capitals, word.len) == 0;
 }
 
 enum { FITS_FOR_SURE = 18 }; /* digits of a number */

@@ -39,8 +39,7 @@ static void ask(struct session *s, void (*encode)(struct reply *, struct buf *),
 
 static void put_answer(struct buf *out, const int64_t numbers[ANSWERS])
 {
-    resp_array(out, ANSWERS);
-    resp_ints(out, numbers, ANSWERS);
+    resp_numbers(out, ANSWERS, numbers, ANSWERS);
 }
 
 /* ---- CL.THROTTLE --------------------------------------------------------------------------- */

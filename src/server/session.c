@@ -111,11 +111,12 @@ static void encode_first(struct session *s, struct buf *out)
 {
     struct reply *r = s->first;
 
-    if (r->encode)
+    if (r->encode) {
         r->encode(r, out);
-    else
+    } else {
         buf_add(out, buf_span(&r->text));
-    out->failed = out->failed || r->text.failed;
+        out->failed = out->failed || r->text.failed;
+    }
     if (!r->keep_alive)
         s->is_ending = true;
     reply_drop_first(s);

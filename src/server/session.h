@@ -22,13 +22,10 @@ struct session {
     struct conn conn; /* its bytes come and go here */
     struct loop *loop;
     enum protocol protocol;
-    struct http_parser http;
-    int resp_version;                      /* 2 until HELLO 3 */
-    unsigned tokens_edition;               /* when that was; see tokens.h */
-    unsigned scopes;                       /* what AUTH gave it; see tokens.h */
-    uint64_t id;                           /* RESP: CLIENT ID */
-    char client_name[SESSION_CLIENT_NAME]; /* RESP: CLIENT SETNAME; cut to what fits */
-    struct reply *first, *last;            /* in the order of the requests */
+    int resp_version;           /* 2 until HELLO 3 */
+    unsigned tokens_edition;    /* when that was; see tokens.h */
+    unsigned scopes;            /* what AUTH gave it; see tokens.h */
+    struct reply *first, *last; /* in the order of the requests */
     size_t reply_count;
     bool was_served;   /* at least one request came */
     bool is_unwelcome; /* there are too many connections: one refusal, then it ends */
@@ -36,6 +33,9 @@ struct session {
     bool is_gone;      /* the connection is closed; freed behind the last reply */
     bool will_flush;   /* it is in the loop's list of those that may have replies to send */
     struct session *next_flush;
+    struct http_parser http;
+    uint64_t id;                           /* RESP: CLIENT ID */
+    char client_name[SESSION_CLIENT_NAME]; /* RESP: CLIENT SETNAME; cut to what fits */
 };
 
 extern const struct conn_events session_events;
