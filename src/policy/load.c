@@ -1,12 +1,13 @@
 /* load.c - a policy file becomes a set of policies, or a list of all that is wrong with it. */
 #include "base/show.h"
+#include "policy/alert.h"
 #include "policy/exemption.h"
 #include "policy/loader.h"
 
 /* What is under `server` is for those who serve to read; here it may just be there. */
-enum { VERSION, DEFAULTS, POLICIES, EXEMPT, FALLBACK, SERVER, KEY_COUNT };
-static const char *const words[KEY_COUNT] = { "version", "defaults", "policies",
-                                              "exempt",  "fallback", "server" };
+enum { VERSION, DEFAULTS, POLICIES, EXEMPT, FALLBACK, SERVER, ALERTS, KEY_COUNT };
+static const char *const words[KEY_COUNT] = { "version",  "defaults", "policies", "exempt",
+                                              "fallback", "server",   "alerts" };
 
 static void read_version(struct loader *l, const struct yaml *root, const struct yaml *key)
 {
@@ -66,6 +67,8 @@ static void read_root(struct loader *l, const struct yaml *root)
         complain(&l->reader, root, "there are no policies: add 'policies:'");
     if (keys[FALLBACK])
         read_fallback(l, keys[FALLBACK]->value);
+    if (keys[ALERTS])
+        alerts_read(l, keys[ALERTS]->value);
     if (keys[EXEMPT])
         l->set->exempt = exemptions_read(l, keys[EXEMPT]->value, &l->set->exempt_count);
 }

@@ -44,6 +44,12 @@ bool policies_enabled(const struct policies *set)
     return set->enabled;
 }
 
+const struct alert *policies_alerts(const struct policies *set, size_t *count)
+{
+    *count = set->alert_count;
+    return set->alerts;
+}
+
 size_t policies_count(const struct policies *set)
 {
     return set->count;

@@ -65,6 +65,25 @@ struct policy {
     int line;
 };
 
+enum alert_kind {
+    ALERT_BLOCK_RATE,       /* a rule refuses more than such a share of its requests */
+    ALERT_IDENTITY_DENIALS, /* an identity is refused more than so often */
+    ALERT_BREAKER_OPEN,     /* the store cannot be asked for as long as this */
+    ALERT_FALLBACK,         /* on_error decides more than so often */
+    ALERT_KINDS
+};
+
+struct alert {
+    const char *name;
+    enum alert_kind kind;
+    const char *policy; /* NULL: any */
+    int64_t over;       /* hundredths of a percent, or how often */
+    int64_t window;
+    int64_t least;       /* requests in the window, for a share of them to count */
+    const char *webhook; /* NULL: it is only logged */
+    int line;
+};
+
 struct policies; /* one loaded set */
 
 /* Where a set comes from. */
@@ -90,6 +109,8 @@ const struct policy *policies_at(const struct policies *set, size_t i); /* in fi
 const struct policy *policies_find(const struct policies *set, struct span name); /* NULL: none */
 const char *policies_suggest(const struct policies *set, struct span name);       /* or NULL */
 
+const struct alert *policies_alerts(const struct policies *set, size_t *count);
+
 /* Does an exemption of the file or of this policy (may be NULL) cover these attributes? */
 bool policies_exempt(const struct policies *set, const struct policy *policy,
                      const struct attribute *attributes, size_t n);
@@ -106,6 +127,7 @@ struct hash_key counted_hash_key(const struct secret *secret, struct span policy
 struct hash_key override_hash_key(const struct secret *secret, struct span policy,
                                   const char *const *by, size_t by_count);
 
+const char *alert_kind_name(enum alert_kind kind); /* "block_rate" */
 const char *mode_name(enum mode mode);
 bool mode_by_name(struct span name, enum mode *out); /* false: there is no such mode */
 const char *on_error_name(enum on_error on_error);

@@ -21,6 +21,8 @@ struct policies {
     size_t slot_mask;
     const struct exemption *exempt;
     size_t exempt_count;
+    const struct alert *alerts;
+    size_t alert_count;
 };
 
 /* Make the policies findable by name; false: out of memory. */

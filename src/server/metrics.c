@@ -63,6 +63,19 @@ static void write_store(struct buf *out, const weir_stats *st)
     write_number(out, "weir_snapshots_total", "counter", "Snapshots taken.", st->snapshots);
 }
 
+static void write_alarms(struct buf *out, struct server *s)
+{
+    const struct courier_counts counts = courier_counts(s->courier);
+
+    write_number(out, "weir_alerts_firing", "gauge", "Alerts of the policy file that hold now.",
+                 (int64_t)alarms_raised(s->alarms));
+    write_number(out, "weir_webhooks_sent_total", "counter", "Messages that a webhook has taken.",
+                 (int64_t)counts.sent);
+    write_number(out, "weir_webhooks_failed_total", "counter",
+                 "Messages that no webhook took, or for which there was no room.",
+                 (int64_t)counts.failed);
+}
+
 static void write_server(struct buf *out, struct server *s)
 {
     write_number(out, "weir_connections", "gauge", "Connections open now.",
@@ -100,6 +113,7 @@ void metrics_write(struct server *s, struct buf *out)
     observers_metrics(s->observers, s->loop_count, out);
     write_store(out, &stats);
     write_server(out, s);
+    write_alarms(out, s);
 }
 
 /* ---- JSON ------------------------------------------------------------------------------ */
@@ -141,6 +155,7 @@ static void put_server(struct json *j, struct server *s)
     json_int(j, "failures", atomic_load(&s->reload_failures));
     json_close(j, '}');
     json_int(j, "log_dropped", (int64_t)event_log_dropped(s->log));
+    json_int(j, "alerts_firing", (int64_t)alarms_raised(s->alarms));
 }
 
 void stats_write(struct server *s, struct buf *out)

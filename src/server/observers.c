@@ -315,3 +315,22 @@ void observers_top(struct observer *const *all, size_t n, size_t count, const ch
     observers_top_at(all, n, count, policy, (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000,
                      out);
 }
+
+static void hand_on(struct observer *o, observer_refusals *each, void *ctx)
+{
+    pthread_mutex_lock(&o->lock);
+    for (size_t i = 0; i < o->top.count; i++) {
+        struct top_entry *e = &o->top.entries[i];
+
+        if (e->total > e->told)
+            each(ctx, e->policy, e->rule, e->key, e->total - e->told);
+        e->told = e->total;
+    }
+    pthread_mutex_unlock(&o->lock);
+}
+
+void observers_refusals(struct observer *const *all, size_t n, observer_refusals *each, void *ctx)
+{
+    for (size_t i = 0; i < n; i++)
+        hand_on(all[i], each, ctx);
+}

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/diag.h"
+#include "server/alarms.h"
 #include "server/event_log.h"
 #include "server/observation.h"
 
@@ -103,13 +104,20 @@ static struct history_entry *entry_of(struct sampler *s, size_t series, int64_t 
 static void take_series(struct sampler *s, size_t series, int64_t minute)
 {
     const struct counts now = counts_of(&s->sum->all[series]);
+    struct history_entry more = { .at = minute,
+                                  .policy = s->sum->all[series].policy,
+                                  .rule = s->sum->all[series].rule };
     struct history_entry *e;
 
     if (memcmp(&now, &s->before[series], sizeof now) == 0)
         return;
+    for (int i = 0; i < HISTORY_COUNTS; i++)
+        more.counts[i] = now.of[i] - s->before[series].of[i];
+    if (s->options.alarms)
+        alarms_count(s->options.alarms, &more);
     e = entry_of(s, series, minute);
     for (int i = 0; i < HISTORY_COUNTS && e; i++)
-        e->counts[i] += now.of[i] - s->before[series].of[i];
+        e->counts[i] += more.counts[i];
     s->lost += !e;
     s->before[series] = now;
 }
@@ -120,10 +128,14 @@ void sampler_take(struct sampler *s, int64_t now)
     size_t count;
 
     add_up(s);
+    if (s->options.alarms)
+        alarms_begin(s->options.alarms, now);
     count = atomic_load_explicit(&s->sum->count, memory_order_relaxed);
     for (size_t i = 0; i < count; i++)
         take_series(s, i, begin / HISTORY_MINUTE * HISTORY_MINUTE);
     s->looked_at = now;
+    if (s->options.alarms)
+        alarms_end(s->options.alarms);
 }
 
 /* ---- keeping ------------------------------------------------------------------------------------ */

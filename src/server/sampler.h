@@ -9,6 +9,7 @@
 #include "store/annals.h"
 
 struct sampler;
+struct alarms;
 struct event_log;
 
 struct sampler_options {
@@ -16,6 +17,7 @@ struct sampler_options {
     size_t observer_count;
     struct annals *annals; /* outlives the sampler */
     struct event_log *log;
+    struct alarms *alarms; /* NULL: nobody watches; outlives the sampler */
     int64_t (*clock)(void *ctx);
     void *clock_ctx;
 };

@@ -242,11 +242,28 @@ static weir_err start_loops(struct server *s, weir_diag *diag)
 
 static weir_err open_annals(struct server *s, weir_diag *diag)
 {
-    const struct annals_options options = {
-        .allocator = s->weir->allocator, .log = log_store, .log_ctx = s
-    };
+    const struct annals_options options = { .allocator = s->weir->allocator,
+                                            .log = log_store,
+                                            .log_ctx = s };
 
     return store_annals(s->weir->engine.store, &s->annals, &options, diag);
+}
+
+static weir_err open_alarms(struct server *s, weir_diag *diag)
+{
+    weir_err err = courier_start(&s->courier, s->log, 0, diag);
+    const struct alarms_options options = {
+        .weir = s->weir,
+        .observers = s->observers,
+        .observer_count = s->loop_count,
+        .courier = s->courier,
+        .log = s->log,
+    };
+
+    if (err)
+        return err;
+    s->alarms = alarms_new(&options);
+    return s->alarms ? WEIR_OK : diag_fail(diag, WEIR_ENOMEM, "%s", weir_err_text(WEIR_ENOMEM));
 }
 
 static weir_err start_sampler(struct server *s, weir_diag *diag)
@@ -255,6 +272,7 @@ static weir_err start_sampler(struct server *s, weir_diag *diag)
         .observers = s->observers,
         .observer_count = s->loop_count,
         .annals = s->annals,
+        .alarms = s->alarms,
         .log = s->log,
         .clock = s->weir->clock,
         .clock_ctx = s->weir->clock_ctx,
@@ -295,6 +313,8 @@ static void close_shared(struct server *s, bool has_successor)
     for (size_t i = 0; i < s->loop_count; i++)
         loop_done(&s->loops[i]);
     sampler_stop(s->sampler);
+    alarms_free(s->alarms);
+    courier_stop(s->courier);
     if (s->annals)
         s->annals->ops->close(s->annals);
     weir_close(s->weir);
@@ -355,6 +375,8 @@ int server_run(const struct server_settings *settings, char *const argv[])
     }
     if (!err)
         err = start_loops(&s, &diag);
+    if (!err)
+        err = open_alarms(&s, &diag);
     if (!err)
         err = start_sampler(&s, &diag);
     if (!err) {

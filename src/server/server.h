@@ -7,6 +7,8 @@
 
 #include "engine/handle.h"
 #include "net/listener.h"
+#include "server/alarms.h"
+#include "server/courier.h"
 #include "server/event_log.h"
 #include "server/loop.h"
 #include "server/observer.h"
@@ -24,7 +26,9 @@ struct server {
     size_t loop_count;
     struct observer **observers; /* one a loop */
     struct annals *annals;       /* the history of what they have seen */
-    struct sampler *sampler;     /* who writes it */
+    struct courier *courier;     /* of alarms */
+    struct alarms *alarms;
+    struct sampler *sampler; /* writes the history, and wakes the alarms */
 
     atomic_long connections;
     atomic_long refused_connections;

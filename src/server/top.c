@@ -134,6 +134,7 @@ static struct top_entry *take_over(struct top *t)
     free_slot(t, find_slot(t, least->policy, least->rule, least->key));
     least->error = least->count;
     least->logged_until = 0;
+    least->total = least->told = 0;
     return least;
 }
 
@@ -167,6 +168,7 @@ struct top_entry *top_count(struct top *t, const char *policy, const char *rule,
         t->slots[slot] = (uint16_t)(e - t->entries + 1);
     }
     e->count++;
+    e->total++;
     e->last = now;
     sink(t, e->place);
     return e;

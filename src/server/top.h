@@ -18,6 +18,7 @@ struct top_entry {
     uint64_t count, error;
     int64_t last;         /* refused, in ms since the epoch */
     int64_t logged_until; /* for the caller: it is 0 in a new entry */
+    uint64_t total, told; /* refusals since it is an entry, never halved; and those handed on */
     uint16_t place;       /* in the heap */
 };
 

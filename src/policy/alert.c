@@ -1,0 +1,232 @@
+/* alert.c - what an operator wants to be told of, read from the tree. */
+#include "policy/alert.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "base/show.h"
+#include "base/suggest.h"
+#include "base/url.h"
+#include "policy/rate.h"
+
+enum { DEFAULT_LEAST = 20 }; /* requests, before a share of them says anything */
+
+/* The first ones are kinds, in the order of enum alert_kind. */
+enum { BLOCK_RATE, IDENTITY_DENIALS, BREAKER_OPEN, FALLBACK, POLICY, LEAST, WEBHOOK, KEY_COUNT };
+static const char *const words[KEY_COUNT] = {
+    [BLOCK_RATE] = "block_rate",
+    [IDENTITY_DENIALS] = "identity_denials",
+    [BREAKER_OPEN] = "breaker_open",
+    [FALLBACK] = "fallback",
+    [POLICY] = "policy",
+    [LEAST] = "least",
+    [WEBHOOK] = "webhook",
+};
+static const char *const examples[ALERT_KINDS] = { "20% per 5m", "100 per 1h", "10s", "0 per 1m" };
+
+const char *alert_kind_name(enum alert_kind kind)
+{
+    return words[kind];
+}
+
+static const char *read_webhook(struct loader *l, const struct yaml *node)
+{
+    const char *why, *kept;
+    struct url url;
+
+    if (!wants(&l->reader, node, YAML_TEXT, "webhook", "https://example.com/hook"))
+        return NULL;
+    why = url_read(node->text, &url);
+    if (why) {
+        complain(&l->reader, node, "this is not the URL of a webhook: %s", why);
+        return NULL;
+    }
+    kept = arena_text(&l->set->arena, node->text);
+    l->out_of_memory |= !kept;
+    return kept;
+}
+
+/* "20%" or "0.5%", in hundredths of a percent. Returns its length; 0: it is none. */
+static size_t read_percent(struct span text, int64_t *out)
+{
+    int64_t number = 0;
+    int decimals = -1;
+    size_t i = 0;
+
+    for (; i < text.len && text.at[i] != '%'; i++) {
+        const char c = text.at[i];
+
+        if (c == '.' && decimals < 0 && i > 0) {
+            decimals = 0;
+        } else if (c >= '0' && c <= '9' && number <= 10000 && decimals < 2) {
+            number = number * 10 + (c - '0');
+            decimals += decimals >= 0;
+        } else {
+            return 0;
+        }
+    }
+    for (decimals = decimals < 0 ? 0 : decimals; decimals < 2; decimals++)
+        number *= 10;
+    *out = number;
+    return i > 0 && i < text.len && number <= 10000 ? i + 1 : 0;
+}
+
+/* The window of "20% per 5m" is that of "1 per 5m". */
+static bool read_block_rate(struct loader *l, const struct yaml *node, struct alert *out)
+{
+    const size_t len = read_percent(node->text, &out->over);
+    char rate[64];
+    int64_t one;
+    weir_diag diag;
+
+    snprintf(rate, sizeof rate, "1%.*s", (int)(node->text.len - len), node->text.at + len);
+    if (len > 0 && !rate_read(span_of(rate), &one, &out->window, &diag))
+        return true;
+    complain(&l->reader, node, "block_rate '%s' is not a share of requests: write 20%% per 5m",
+             show(node->text).text);
+    return false;
+}
+
+static bool read_condition(struct loader *l, const struct yaml *node, struct alert *out)
+{
+    const char *what = words[out->kind];
+    weir_diag diag;
+
+    if (!wants(&l->reader, node, YAML_TEXT, what, examples[out->kind]))
+        return false;
+    if (out->kind == ALERT_BLOCK_RATE)
+        return read_block_rate(l, node, out);
+    if (out->kind == ALERT_BREAKER_OPEN) {
+        if (!duration_read(node->text, &out->window, &diag))
+            return true;
+        complain(&l->reader, node, "%s", diag.text);
+        return false;
+    }
+    if (!rate_read(node->text, &out->over, &out->window, &diag) && out->window > 0)
+        return true;
+    complain(&l->reader, node, "%s '%s' is not a number in a time: write %s", what,
+             show(node->text).text, examples[out->kind]);
+    return false;
+}
+
+static void check_window(struct loader *l, const struct yaml *node, const struct alert *a)
+{
+    const int64_t least = a->kind == ALERT_BREAKER_OPEN ? 1000 : ALERT_LEAST_WINDOW;
+
+    if (a->window < least || a->window > ALERT_MOST_WINDOW)
+        complain(&l->reader, node, "the time of %s must be from %s to 1d", words[a->kind],
+                 a->kind == ALERT_BREAKER_OPEN ? "1s" : "1m");
+}
+
+static void read_policy_name(struct loader *l, const struct yaml *node, struct alert *out)
+{
+    const char *names[64];
+    size_t count = 0;
+    const char *meant;
+
+    if (!wants(&l->reader, node, YAML_TEXT, "policy", "login"))
+        return;
+    for (size_t i = 0; i < l->set->count; i++) {
+        if (span_is(node->text, l->set->all[i].name)) {
+            out->policy = l->set->all[i].name;
+            return;
+        }
+        if (count < sizeof names / sizeof *names)
+            names[count++] = l->set->all[i].name;
+    }
+    meant = suggest(node->text, names, count);
+    complain(&l->reader, node, "there is no policy '%s'%s%s%s", show(node->text).text,
+             meant ? ": did you mean '" : "", meant ? meant : "", meant ? "'?" : "");
+}
+
+/* Exactly one kind. */
+static const struct yaml *read_kind(struct loader *l, const struct yaml *key,
+                                    const struct yaml *const *keys, struct alert *out)
+{
+    const struct yaml *found = NULL;
+
+    for (int kind = 0; kind < ALERT_KINDS; kind++) {
+        if (!keys[kind])
+            continue;
+        if (found)
+            complain(&l->reader, keys[kind], "alert '%s' has two conditions: make it two alerts",
+                     show(key->text).text);
+        found = keys[kind];
+        out->kind = (enum alert_kind)kind;
+    }
+    if (!found)
+        complain(&l->reader, key,
+                 "alert '%s' has no condition: add block_rate, identity_denials, breaker_open or "
+                 "fallback",
+                 show(key->text).text);
+    return found;
+}
+
+/* A key that its kind has no use for was meant for something else. */
+static void check_use(struct loader *l, const struct yaml *const *keys, const struct alert *a)
+{
+    if (keys[LEAST] && a->kind != ALERT_BLOCK_RATE)
+        complain(&l->reader, keys[LEAST], "'least' belongs to block_rate");
+    if (keys[POLICY] && a->kind == ALERT_BREAKER_OPEN)
+        complain(&l->reader, keys[POLICY],
+                 "'policy' cannot stand beside breaker_open: the store "
+                 "is that of all policies");
+}
+
+static void read_alert(struct loader *l, const struct yaml *key, const char *webhook,
+                       struct alert *out)
+{
+    const struct yaml *keys[KEY_COUNT], *condition;
+
+    *out = (struct alert){ .name = read_name(l, key, "an alert"),
+                           .line = key->line,
+                           .webhook = webhook,
+                           .least = DEFAULT_LEAST };
+    if (!wants(&l->reader, key->value, YAML_MAPPING, "an alert", "{block_rate: 20% per 5m}"))
+        return;
+    read_keys(&l->reader, key->value, "an alert", words, KEY_COUNT, (1u << KEY_COUNT) - 1, keys);
+    condition = read_kind(l, key, keys, out);
+    if (condition && read_condition(l, condition->value, out))
+        check_window(l, condition->value, out);
+    if (condition)
+        check_use(l, keys, out);
+    if (keys[POLICY])
+        read_policy_name(l, keys[POLICY]->value, out);
+    if (keys[LEAST])
+        read_whole(&l->reader, keys[LEAST]->value, "least", 1, WEIR_MAX_AMOUNT - 1, &out->least);
+    if (keys[WEBHOOK])
+        out->webhook = read_webhook(l, keys[WEBHOOK]->value);
+}
+
+void alerts_read(struct loader *l, const struct yaml *node)
+{
+    enum { OF_ALL, RULES, INSIDE };
+    static const char *const inside[INSIDE] = { "webhook", "rules" };
+    const struct yaml *keys[INSIDE], *rules;
+    const char *webhook = NULL;
+    struct alert *alert;
+
+    if (yaml_is_null(node) || !wants(&l->reader, node, YAML_MAPPING, "alerts",
+                                     "{rules: {refusing: {block_rate: 20% per 5m}}}"))
+        return;
+    read_keys(&l->reader, node, "alerts", inside, INSIDE, (1u << INSIDE) - 1, keys);
+    if (keys[OF_ALL])
+        webhook = read_webhook(l, keys[OF_ALL]->value);
+    if (!keys[RULES]) {
+        complain(&l->reader, node, "alerts has no rules: add 'rules:' with what to tell of");
+        return;
+    }
+    rules = keys[RULES]->value;
+    if (yaml_is_null(rules) ||
+        !wants(&l->reader, rules, YAML_MAPPING, "rules", "{refusing: {block_rate: 20% per 5m}}"))
+        return;
+    if (rules->count > ALERTS_MOST)
+        complain(&l->reader, rules, "there are %zu alerts: at most %d", rules->count, ALERTS_MOST);
+    alert = loader_take(l, rules->count, sizeof *alert);
+    if (!alert)
+        return;
+    l->set->alerts = alert;
+    l->set->alert_count = rules->count;
+    for (const struct yaml *key = rules->first; key; key = key->next)
+        read_alert(l, key, webhook, alert++);
+}

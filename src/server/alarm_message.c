@@ -1,0 +1,129 @@
+/* alarm_message.c - what an alarm says. */
+#include "server/alarm_message.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "base/json.h"
+#include "policy/rate.h"
+#include "server/courier.h"
+#include "server/event_log.h"
+
+/* Hundredths of a percent, with as many decimals as it needs. */
+static void write_percent(char out[24], uint64_t hundredths)
+{
+    if (hundredths % 100 == 0)
+        snprintf(out, 24, "%" PRIu64, hundredths / 100);
+    else
+        snprintf(out, 24, "%" PRIu64 ".%02" PRIu64, hundredths / 100, hundredths % 100);
+}
+
+static uint64_t share_of(const struct meter *m)
+{
+    return m->all_sum > 0 ? m->hits_sum * 10000 / m->all_sum : 0;
+}
+
+/* A sentence for people. */
+static void write_text(const struct alarm_facts *f, char *out, size_t size)
+{
+    const struct meter *m = f->meter;
+    char percent[24], window[32];
+
+    duration_write(f->alert->window, window);
+    switch (f->alert->kind) {
+    case ALERT_BLOCK_RATE:
+        write_percent(percent, share_of(m));
+        snprintf(out, size,
+                 "%s%s/%s refuses %s%% of its requests: %" PRIu64 " of %" PRIu64 " in %s",
+                 f->is_raised ? "" : "over: ", m->policy, m->rule, percent, m->hits_sum, m->all_sum,
+                 window);
+        break;
+    case ALERT_IDENTITY_DENIALS:
+        snprintf(out, size, "%sone identity was refused %" PRIu64 " times in %s by %s/%s",
+                 f->is_raised ? "" : "over: ", m->hits_sum, window, m->policy ? m->policy : "-",
+                 m->policy ? m->rule : "-");
+        break;
+    case ALERT_FALLBACK:
+        snprintf(out, size, "%s%s/%s decided %" PRIu64 " times without the store in %s",
+                 f->is_raised ? "" : "over: ", m->policy, m->rule, m->hits_sum, window);
+        break;
+    default:
+        snprintf(out, size,
+                 f->is_raised ? "the store cannot be asked, for %s so far"
+                              : "the store can be asked again",
+                 window);
+    }
+}
+
+static void write_numbers(const struct alarm_facts *f, struct json *j)
+{
+    const struct alert *a = f->alert;
+    char number[24];
+
+    if (!f->meter) {
+        json_int(j, "since_ms", f->since);
+    } else if (a->kind == ALERT_BLOCK_RATE) {
+        write_percent(number, share_of(f->meter));
+        json_raw(j, "value", span_of(number));
+        write_percent(number, (uint64_t)a->over);
+        json_raw(j, "over", span_of(number));
+        json_int(j, "denied", (int64_t)f->meter->hits_sum);
+        json_int(j, "requests", (int64_t)f->meter->all_sum);
+    } else {
+        json_int(j, "value", (int64_t)f->meter->hits_sum);
+        json_int(j, "over", a->over);
+    }
+    json_int(j, "window_ms", a->window);
+}
+
+static void write_members(const struct alarm_facts *f, struct json *j)
+{
+    const struct meter *m = f->meter;
+    char tag[TAG_HEX + 1], id[24];
+
+    snprintf(id, sizeof id, "%016" PRIx64, hash_salt());
+    json_text(j, "id", id);
+    json_text(j, "alert", f->alert->name);
+    json_text(j, "state", f->is_raised ? "firing" : "resolved");
+    json_text(j, "condition", alert_kind_name(f->alert->kind));
+    if (m) {
+        json_text(j, "policy", m->policy);
+        json_text(j, "rule", m->policy ? m->rule : "default");
+    }
+    if (f->alert->kind == ALERT_IDENTITY_DENIALS) {
+        hash_tag(f->secret, m->key, tag);
+        json_text(j, "tag", tag);
+    }
+    write_numbers(f, j);
+    if (f->left_out > 0)
+        json_int(j, "left_out", (int64_t)f->left_out);
+}
+
+void alarm_message_send(const struct alarm_facts *f, struct event_log *log, struct courier *courier)
+{
+    const weir_allocator usual = alloc_or_default((weir_allocator){ 0 });
+    struct buf members, body;
+    struct json j = { .to = &members };
+    char text[384], what[WEIR_MAX_NAME + 16];
+
+    write_text(f, text, sizeof text);
+    buf_init(&members, &usual);
+    buf_init(&body, &usual);
+    write_members(f, &j);
+    event_log_write_members(log, f->is_raised ? "warn" : "info", "alert", text,
+                            members.failed ? "" : members.at);
+    j = (struct json){ .to = &body };
+    json_open(&j, NULL, '{');
+    json_text(&j, "message", text);
+    json_int(&j, "at_ms", f->now);
+    buf_byte(&body, ',');
+    buf_add(&body, buf_span(&members));
+    json_close(&j, '}');
+    snprintf(what, sizeof what, "alert %s", f->alert->name);
+    if (f->alert->webhook && !members.failed && !body.failed &&
+        !courier_send(courier, what, f->alert->webhook, buf_span(&body)))
+        event_log_write(log, "error", "webhook", "%s: too many messages wait, this one is dropped",
+                        what);
+    buf_done(&members);
+    buf_done(&body);
+}

@@ -1,0 +1,40 @@
+/* alarms.h - watches for what `alerts:` in the policy file tells of, and tells it.
+ *
+ * An alarm is raised once when its condition begins to hold, and lowered once when it has not held
+ * for a minute. Either is a line in the log and, where there is a webhook, a message to it. */
+#ifndef WEIR_SERVER_ALARMS_H
+#define WEIR_SERVER_ALARMS_H
+
+#include "engine/handle.h"
+#include "server/observer.h"
+#include "store/history.h"
+
+struct alarms;
+struct courier;
+struct event_log;
+
+enum {
+    ALARMS_CALM_MS = 60 * 1000,
+    ALARMS_MOST_A_MINUTE = 20, /* that one alert tells of; the next tells how many were left out */
+};
+
+struct alarms_options {
+    weir *weir; /* whose policies have the alerts */
+    struct observer *const *observers;
+    size_t observer_count;
+    struct courier *courier;
+    struct event_log *log;
+};
+
+struct alarms *alarms_new(const struct alarms_options *options); /* NULL: out of memory */
+void alarms_free(struct alarms *a);                              /* NULL is fine */
+
+/* A look: begin, what each rule has decided since the last one, end. One thread does so. */
+void alarms_begin(struct alarms *a, int64_t now);
+void alarms_count(struct alarms *a, const struct history_entry *e);
+void alarms_end(struct alarms *a);
+
+/* How many are raised now. From any thread. NULL is fine: none. */
+size_t alarms_raised(struct alarms *a);
+
+#endif
