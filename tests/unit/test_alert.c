@@ -1,0 +1,151 @@
+/* test_alert.c - alerts in a policy file: what they mean, and what is wrong with some. */
+#include "unit/loaded.h"
+
+#include "base/url.h"
+
+#define ALERTS(body) FILE_OF("  login: {limit: 5 per 15m, by: ip}\n") "alerts:\n" body
+
+static void alerts_are_read_with_their_numbers(void **state)
+{
+    static const struct alert expected[] = {
+        { "a", ALERT_BLOCK_RATE, "login", 2000, 300000, 50, "http://h/x", 7 },
+        { "b", ALERT_BLOCK_RATE, NULL, 55, 60000, 20, "http://h/x", 8 },
+        { "c", ALERT_IDENTITY_DENIALS, NULL, 100, 3600000, 20, "https://[::1]:8443/?a=b", 9 },
+        { "d", ALERT_BREAKER_OPEN, NULL, 0, 10000, 20, "http://h/x", 10 },
+        { "e", ALERT_FALLBACK, "login", 0, 60000, 20, "http://h/x", 11 },
+    };
+    struct loaded l;
+    const struct alert *alerts;
+    size_t count;
+
+    (void)state;
+    load(&l, ALERTS("  webhook: http://h/x\n"
+                    "  rules:\n"
+                    "    a: {block_rate: 20% per 5m, policy: login, least: 50}\n"
+                    "    b: {block_rate: 0.55% per 1m}\n"
+                    "    c: {identity_denials: 100 per 1h, webhook: 'https://[::1]:8443/?a=b'}\n"
+                    "    d: {breaker_open: 10s}\n"
+                    "    e: {fallback: 0 per 1m, policy: login}\n"));
+    alerts = policies_alerts(l.set, &count);
+    assert_int_equal(count, sizeof expected / sizeof *expected);
+    for (size_t i = 0; i < count; i++) {
+        assert_string_equal(alerts[i].name, expected[i].name);
+        assert_int_equal(alerts[i].kind, expected[i].kind);
+        assert_int_equal(alerts[i].over, expected[i].over);
+        assert_int_equal(alerts[i].window, expected[i].window);
+        assert_int_equal(alerts[i].least, expected[i].least);
+        assert_string_equal(alerts[i].webhook, expected[i].webhook);
+        assert_int_equal(alerts[i].line, expected[i].line);
+        assert_int_equal(!alerts[i].policy, !expected[i].policy);
+    }
+    unload(&l);
+}
+
+static void without_alerts_there_are_none(void **state)
+{
+    struct loaded l;
+    size_t count;
+
+    (void)state;
+    load(&l, FILE_OF("  login: {limit: 5 per 15m, by: ip}\n"));
+    policies_alerts(l.set, &count);
+    assert_int_equal(count, 0);
+    unload(&l);
+}
+
+static void each_mistake_is_told_with_its_place(void **state)
+{
+    (void)state;
+    expect_problems(
+        ALERTS("  webhook: ftp://x\n"
+               "  rules:\n"
+               "    a: {block_rate: 20% per 5m, policy: logn}\n"
+               "    b: {identity_denials: 100 per 1h, least: 3}\n"
+               "    c: {breaker_open: 10s, policy: login}\n"
+               "    d: {fallback: 0 per 10s}\n"
+               "    e: {block_rate: 101% per 5m}\n"
+               "    f: {policy: login}\n"
+               "    g: {breaker_open: 1s, fallback: 0}\n"
+               "    h: {webhook: 'https://u:p@h/', fallback: 3 per 1m}\n"
+               "    i: {breaker_open: 2d}\n"
+               "    j: {block_rates: 20% per 5m}\n"),
+        NULL,
+        "policy_text:5:12: this is not the URL of a webhook: it must begin with http:// or "
+        "https://\n"
+        "policy_text:7:41: there is no policy 'logn': did you mean 'login'?\n"
+        "policy_text:8:39: 'least' belongs to block_rate\n"
+        "policy_text:9:28: 'policy' cannot stand beside breaker_open: the store is that of all "
+        "policies\n"
+        "policy_text:10:19: the time of fallback must be from 1m to 1d\n"
+        "policy_text:11:21: block_rate '101% per 5m' is not a share of requests: write 20% per "
+        "5m\n"
+        "policy_text:12:5: alert 'f' has no condition: add block_rate, identity_denials, "
+        "breaker_open or fallback\n"
+        "policy_text:13:27: alert 'g' has two conditions: make it two alerts\n"
+        "policy_text:13:37: fallback '0' is not a number in a time: write 0 per 1m\n"
+        "policy_text:14:18: this is not the URL of a webhook: it cannot have a user or a "
+        "password\n"
+        "policy_text:15:23: the time of breaker_open must be from 1s to 1d\n"
+        "policy_text:16:9: unknown key 'block_rates' in an alert: did you mean 'block_rate'?\n");
+    expect_problems(ALERTS("  webhook: http://h/\n"), NULL,
+                    "policy_text:5:3: alerts has no rules: add 'rules:' with what to tell of\n");
+}
+
+static void memory_that_runs_out_is_told(void **state)
+{
+    struct loaded l;
+    long n = 0;
+
+    (void)state;
+    do {
+        load_from(&l, NULL, ALERTS("  webhook: http://h/\n  rules: {a: {fallback: 0 per 1m}}\n"),
+                  NULL, n++);
+        unload(&l);
+    } while (l.err == WEIR_ENOMEM);
+    assert_int_equal(l.err, WEIR_OK);
+}
+
+static void a_url_is_taken_apart(void **state)
+{
+    static const struct {
+        const char *text, *host, *port, *path;
+        bool is_tls;
+    } good[] = {
+        { "http://h", "h", "80", "", false },
+        { "https://h", "h", "443", "", true },
+        { "https://hooks.example:8443/a/b?c=d#e", "hooks.example", "8443", "/a/b?c=d", true },
+        { "http://[2001:db8::1]:8080?x", "2001:db8::1", "8080", "?x", false },
+        { "http://[::1]/", "::1", "80", "/", false },
+    };
+    static const char *const bad[] = {
+        "",          "h",           "http://",        "http:///a",
+        "http://h:", "http://h:0",  "http://h:65536", "http://h:1a",
+        "http://[h", "http://[h]x", "http://a@h",     "http://h/\r\nX: y",
+        "http://h/ä"
+    };
+    struct url url;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
+        assert_null(url_read(span_of(good[i].text), &url));
+        assert_string_equal(url.host, good[i].host);
+        assert_string_equal(url.port, good[i].port);
+        assert_true(span_is(url.path, good[i].path));
+        assert_int_equal(url.is_tls, good[i].is_tls);
+    }
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        assert_non_null(url_read(span_of(bad[i]), &url));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(alerts_are_read_with_their_numbers),
+        cmocka_unit_test(without_alerts_there_are_none),
+        cmocka_unit_test(each_mistake_is_told_with_its_place),
+        cmocka_unit_test(memory_that_runs_out_is_told),
+        cmocka_unit_test(a_url_is_taken_apart),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
