@@ -286,6 +286,27 @@ static void a_reload_keeps_what_is_counted_and_forgets_what_is_gone(void **state
     json_decref(lines);
 }
 
+/* ---- the courier -------------------------------------------------------------------------------- */
+
+static void messages_that_nobody_takes_are_bounded_and_given_up(void **state)
+{
+    /* Nobody listens on port 1. */
+    static const char url[] = "http://127.0.0.1:1/";
+    struct fixture *f = fixture_of("{a: {fallback: 0 per 1m}}");
+    size_t taken = 0;
+    struct courier_counts counts;
+
+    (void)state;
+    for (int i = 0; i < 10 * COURIER_MOST; i++)
+        taken += courier_send(f->courier, "it", url, span_of("{}"));
+    assert_true(taken >= COURIER_MOST && taken < 10 * COURIER_MOST);
+    do
+        counts = courier_counts(f->courier);
+    while (counts.failed < 10 * COURIER_MOST - taken + 1); /* one was tried ten times */
+    assert_int_equal(counts.sent, 0);
+    json_decref(fixture_end(f));
+}
+
 /* ---- meters ------------------------------------------------------------------------------------- */
 
 static void meters_are_bounded_and_keep_those_that_count_most(void **state)
@@ -320,6 +341,7 @@ int main(void)
         cmocka_unit_test(a_crowd_of_them_is_told_in_part),
         cmocka_unit_test(the_first_decision_without_the_store_is_told),
         cmocka_unit_test(a_reload_keeps_what_is_counted_and_forgets_what_is_gone),
+        cmocka_unit_test(messages_that_nobody_takes_are_bounded_and_given_up),
         cmocka_unit_test(meters_are_bounded_and_keep_those_that_count_most),
     };
 

@@ -91,6 +91,22 @@ static void each_mistake_is_told_with_its_place(void **state)
                     "policy_text:5:3: alerts has no rules: add 'rules:' with what to tell of\n");
 }
 
+static void there_are_at_most_sixteen(void **state)
+{
+    (void)state;
+    expect_problems(ALERTS("  rules:\n"
+                           "    {a: {fallback: 0 per 1m}, b: {fallback: 0 per 1m},\n"
+                           "     c: {fallback: 0 per 1m}, d: {fallback: 0 per 1m},\n"
+                           "     e: {fallback: 0 per 1m}, f: {fallback: 0 per 1m},\n"
+                           "     g: {fallback: 0 per 1m}, h: {fallback: 0 per 1m},\n"
+                           "     i: {fallback: 0 per 1m}, j: {fallback: 0 per 1m},\n"
+                           "     k: {fallback: 0 per 1m}, l: {fallback: 0 per 1m},\n"
+                           "     m: {fallback: 0 per 1m}, n: {fallback: 0 per 1m},\n"
+                           "     o: {fallback: 0 per 1m}, p: {fallback: 0 per 1m},\n"
+                           "     q: {fallback: 0 per 1m}}\n"),
+                    NULL, "policy_text:6:5: there are 17 alerts: at most 16\n");
+}
+
 static void memory_that_runs_out_is_told(void **state)
 {
     struct loaded l;
@@ -143,6 +159,7 @@ int main(void)
         cmocka_unit_test(alerts_are_read_with_their_numbers),
         cmocka_unit_test(without_alerts_there_are_none),
         cmocka_unit_test(each_mistake_is_told_with_its_place),
+        cmocka_unit_test(there_are_at_most_sixteen),
         cmocka_unit_test(memory_that_runs_out_is_told),
         cmocka_unit_test(a_url_is_taken_apart),
     };
