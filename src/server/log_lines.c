@@ -1,6 +1,9 @@
 /* log_lines.c - which decisions go to the log. */
 #include "server/log_lines.h"
 
+#include <stdio.h>
+#include <time.h>
+
 #include "base/json.h"
 #include "server/event_log.h"
 
@@ -32,14 +35,33 @@ static void put_left_out(struct log_lines *l, struct json *j)
     l->left_out = 0;
 }
 
+/* What consumers of refusals may rely on; the names never change. */
+static void put_stable(struct json *j, const weir_answer *answer, const char *tag, int64_t now)
+{
+    const int64_t at = now + answer->reset_after_ms;
+    const time_t second = (time_t)(at / 1000);
+    char date[32], reset_at[48];
+    struct tm tm;
+
+    gmtime_r(&second, &tm);
+    strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%S", &tm);
+    snprintf(reset_at, sizeof reset_at, "%s.%03dZ", date, (int)(at % 1000));
+    json_bool(j, "rate_limit", true);
+    json_text(j, "scope", answer->policy);
+    json_text(j, "user_hash", tag);
+    json_text(j, "reset_at", reset_at);
+}
+
 void log_lines_write(struct log_lines *l, enum log_line kind, const weir_answer *answer,
-                     const char *tag)
+                     const char *tag, int64_t now)
 {
     const weir_allocator usual = alloc_or_default((weir_allocator){ 0 });
     struct buf members;
     struct json j = { .to = &members };
 
     buf_init(&members, &usual);
+    if (kind != LINE_FIRST_HIT)
+        put_stable(&j, answer, tag, now);
     json_text(&j, "policy", answer->policy);
     json_text(&j, "rule", answer->rule);
     if (tag)

@@ -30,7 +30,7 @@ bool log_lines_admit(struct log_lines *l, enum log_line kind, int64_t now);
 
 /* `tag` stands for the identity; NULL: there is none. */
 void log_lines_write(struct log_lines *l, enum log_line kind, const weir_answer *answer,
-                     const char *tag);
+                     const char *tag, int64_t now);
 
 /* At the end: tell what was left out since the last line. */
 void log_lines_done(struct log_lines *l);

@@ -98,7 +98,7 @@ static void refused(struct observer *o, const struct check *check, int64_t now)
     if (charge)
         hash_tag(&o->secret, charge->key, tag);
     log_lines_write(&o->lines, is_first ? LINE_FIRST_REFUSAL : LINE_REFUSAL, check->answer,
-                    charge ? tag : NULL);
+                    charge ? tag : NULL, now);
 }
 
 /* Nothing was counted before it. */
@@ -117,7 +117,7 @@ static void first_hit(struct observer *o, const struct check *check, int64_t now
     if (!log_lines_admit(&o->lines, LINE_FIRST_HIT, now))
         return;
     hash_tag(&o->secret, check->charges[0].key, tag);
-    log_lines_write(&o->lines, LINE_FIRST_HIT, check->answer, tag);
+    log_lines_write(&o->lines, LINE_FIRST_HIT, check->answer, tag, now);
 }
 
 void observer_answer(struct observer *o, const struct check *check, int64_t now)

@@ -471,6 +471,13 @@ static void the_first_hit_and_the_first_refusal_of_a_window_are_logged(void **st
     assert_string_equal(json_string_value(json_object_get(line, "rule")), "default");
     assert_int_equal(json_integer_value(json_object_get(line, "limit")), 2);
     assert_int_equal(json_integer_value(json_object_get(line, "retry_after_ms")), window);
+    assert_true(json_is_true(json_object_get(line, "rate_limit")));
+    assert_string_equal(json_string_value(json_object_get(line, "scope")), "login");
+    assert_string_equal(json_string_value(json_object_get(line, "user_hash")),
+                        json_string_value(json_object_get(line, "tag")));
+    assert_int_equal(json_integer_value(json_object_get(line, "remaining")), 0);
+    assert_string_equal(json_string_value(json_object_get(line, "reset_at")),
+                        "2023-11-14T22:28:20.000Z");
     assert_int_equal(json_integer_value(json_object_get(line, "reset_after_ms")), window);
     assert_int_equal(strlen(json_string_value(json_object_get(line, "tag"))), TAG_HEX);
     assert_string_equal(json_string_value(json_object_get(line, "tag")),
