@@ -51,6 +51,8 @@
 --   L5  Keys are in KEYS, nothing is written before all is decided, and then each key once, by SET
 --       to an absolute time or DEL: replicas and the append-only file get the outcome.
 --
+-- What was refunded, reset or undone is announced on the channel rl:news, as 'key ' and the hash.
+--
 -- FORMAT of values, little-endian doubles: fixed window: start, count; sliding counter: start,
 -- current, previous; buckets: used, at; cell: ms, ns. Sliding window: newest start, its count,
 -- total, then the older entries, oldest first, each 6 bytes of start and 7 of count.
@@ -372,7 +374,7 @@ local function state_of(k, r) -- when it is looked at for the first time
         older = r.algorithm == 2 and string.sub(value, 25) or ''
     end
     local s = { key = KEYS[k], rule = r, a = a, b = b, c = c, older = older, stored = a,
-        expiry = false }
+        expiry = false, is_given_back = false }
     states[k] = s
     return s
 end
@@ -418,12 +420,19 @@ while at <= #asked do
                 changed[#changed + 1] = s
             end
             s.a, s.b, s.c, s.older = a, b, c, older or ''
+            s.is_given_back = s.is_given_back or verb > 1 or r.cost_ms and r.cost_ms < 0
             s.expiry = given > 0 and clock + reset + 3600000 or used_now + reset
         end
         reply[#reply + 1] =
             struct.pack('<Bdddd', allowed and 1 or 0, remaining, retry, reset, delay)
     end
     at = to + 1
+end
+
+for i = 1, #changed do -- those who remember that it was refused must ask again
+    if changed[i].is_given_back then
+        redis.call('PUBLISH', 'rl:news', 'key ' .. string.sub(changed[i].key, -32))
+    end
 end
 
 local expiry, text -- many keys have the same, and to print a number takes long

@@ -12,6 +12,8 @@
 #include "base/diag.h"
 #include "store/redis_cluster.h"
 #include "store/redis_connect.h"
+#include "store/redis_ear.h"
+#include "store/redis_ledger.h"
 #include "store/redis_node.h"
 #include "store/redis_slots.h"
 
@@ -22,6 +24,8 @@ struct redis {
     struct redis_common common;
     struct redis_node node;   /* unless there is a cluster */
     struct redis_slots slots; /* of the cluster */
+    struct redis_ledger ledger;
+    struct ear *ear; /* NULL: nobody wants to hear, or it is a cluster */
     void (*log)(void *ctx, const char *line);
     void *log_ctx;
     _Atomic int64_t keys, memory; /* when it was last looked at */
@@ -164,6 +168,8 @@ static void tick(struct store *s, int64_t now)
     if (is_cluster(r))
         redis_slots_tick(&r->slots);
     dialler_work(&r->common.dialler);
+    if (r->ear)
+        ear_tick(r->ear);
     if (clock_steady_ms() >= r->look_at && !has_failed(r))
         look(r);
 }
@@ -178,6 +184,19 @@ static void stats(struct store *s, weir_stats *out)
     out->has_failed = has_failed(r);
     out->keys = r->keys;
     out->memory_bytes = r->memory;
+}
+
+/* ---- the ledger -------------------------------------------------------------------------------- */
+
+static weir_err append_entry(struct store *s, struct ledger_entry *e, weir_diag *diag)
+{
+    return redis_ledger_append(&((struct redis *)s)->ledger, e, diag);
+}
+
+static weir_err read_entries(struct store *s, uint64_t after, ledger_visit *visit, void *ctx,
+                             weir_diag *diag)
+{
+    return redis_ledger_read(&((struct redis *)s)->ledger, after, visit, ctx, diag);
 }
 
 /* ---- asking ------------------------------------------------------------------------------------ */
@@ -220,6 +239,8 @@ static void close_redis(struct store *s)
     struct redis *r = (struct redis *)s;
     const weir_allocator allocator = r->common.allocator;
 
+    ear_free(r->ear);
+    redis_ledger_done(&r->ledger);
     dialler_done(&r->common.dialler);
     redis_slots_done(&r->slots);
     redis_uri_done(&r->common.uri);
@@ -273,6 +294,7 @@ static void init(struct redis *r, const struct store_options *options, const str
     dialler_init(&r->common.dialler);
     redis_node_init(&r->node, &r->common, &uri->addresses[0], options->log, options->log_ctx);
     redis_slots_init(&r->slots, &r->common, options->log, options->log_ctx);
+    redis_ledger_init(&r->ledger, &r->common.uri);
 }
 
 static weir_err open_redis(struct store **out, const struct store_options *options, weir_diag *diag)
@@ -292,6 +314,8 @@ static weir_err open_redis(struct store **out, const struct store_options *optio
     init(r, options, &uri);
     redis_uri_done(&uri);
     err = try_server(r, diag ? diag : &unheard);
+    if (!err && options->heard && !is_cluster(r))
+        err = redis_ear_new(&r->ear, &r->common.uri, options, diag);
     if (err) {
         close_redis(&r->store);
         return err;
@@ -310,6 +334,8 @@ const struct store_ops redis_store_ops = {
     .submit = submit,
     .commit = commit,
     .tick = tick,
+    .append_entry = append_entry,
+    .read_entries = read_entries,
     .stats = stats,
     .close = close_redis,
 };

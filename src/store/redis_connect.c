@@ -188,9 +188,8 @@ static bool read_secret(struct span hex, struct secret *out)
     return true;
 }
 
-/* Go to the node that has the key, if it is another. */
-static weir_err follow(struct redis_session **s, const struct redis_uri *uri,
-                       struct redis_reply *reply, bool *has_moved, weir_diag *diag)
+weir_err redis_follow(struct redis_session **s, const struct redis_uri *uri,
+                      const struct redis_reply *reply, bool *has_moved, weir_diag *diag)
 {
     struct redis_address there;
 
@@ -215,7 +214,7 @@ static weir_err agree(struct redis_session **s, const struct redis_uri *uri,
     for (int i = 0; i < 3 && !err && has_moved; i++) {
         err = redis_session_ask(*s, &reply, diag, "SET", REDIS_SECRET_KEY, hex, "NX", (char *)NULL);
         if (!err)
-            err = follow(s, uri, reply, &has_moved, diag);
+            err = redis_follow(s, uri, reply, &has_moved, diag);
         redis_reply_free(reply);
     }
     explicit_bzero(hex, sizeof hex);

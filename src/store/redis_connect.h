@@ -39,6 +39,11 @@ WEIR_MUSTCHECK weir_err redis_keep_secret(struct redis_session **s, const struct
 bool redis_read_redirection(struct span error, const struct redis_address *from,
                             struct redis_address *out);
 
+/* If the reply says that another node has what was asked for, turn to that. */
+WEIR_MUSTCHECK weir_err redis_follow(struct redis_session **s, const struct redis_uri *uri,
+                                     const struct redis_reply *reply, bool *has_moved,
+                                     weir_diag *diag);
+
 /* A field of what INFO answers; "" if it is not there. */
 enum { REDIS_FIELD = 64 };
 void redis_info_field(struct span info, const char *name, char out[REDIS_FIELD]);

@@ -80,17 +80,14 @@ static weir_err read_reply(struct redis_session *s, int64_t end, struct redis_re
     }
 }
 
-static weir_err ask_words(struct redis_session *s, struct redis_reply **out, va_list words,
-                          weir_diag *diag)
+static weir_err send_words(struct redis_session *s, va_list words, int64_t end, weir_diag *diag)
 {
-    const int64_t end = clock_steady_ms() + s->patience;
     const weir_allocator allocator = alloc_or_default((weir_allocator){ 0 });
     struct buf command, all;
     const char *word;
     int count = 0;
     weir_err err;
 
-    *out = NULL;
     buf_init(&command, &allocator);
     buf_init(&all, &allocator);
     for (; (word = va_arg(words, const char *)); count++)
@@ -99,8 +96,6 @@ static weir_err ask_words(struct redis_session *s, struct redis_reply **out, va_
     buf_add(&all, buf_span(&command));
     err = command.failed || all.failed ? lose(s, weir_err_text(WEIR_ENOMEM), diag)
                                        : send_all(s, buf_span(&all), end, diag);
-    if (!err)
-        err = read_reply(s, end, out, diag);
     if (command.at) /* it may have a password */
         explicit_bzero(command.at, command.len);
     if (all.at)
@@ -108,6 +103,58 @@ static weir_err ask_words(struct redis_session *s, struct redis_reply **out, va_
     buf_done(&command);
     buf_done(&all);
     return err;
+}
+
+static weir_err ask_words(struct redis_session *s, struct redis_reply **out, va_list words,
+                          weir_diag *diag)
+{
+    const int64_t end = clock_steady_ms() + s->patience;
+    const weir_err err = send_words(s, words, end, diag);
+
+    *out = NULL;
+    return err ? err : read_reply(s, end, out, diag);
+}
+
+weir_err redis_session_tell(struct redis_session *s, weir_diag *diag, ...)
+{
+    va_list words;
+    weir_err err;
+
+    va_start(words, diag);
+    err = send_words(s, words, clock_steady_ms() + s->patience, diag);
+    va_end(words);
+    return err;
+}
+
+/* True: there is something to be read from the server. */
+static bool wait_for_news(const struct redis_session *s, int bell, int64_t end)
+{
+    struct pollfd p[2] = { { .fd = s->stream.fd, .events = POLLIN },
+                           { .fd = bell, .events = POLLIN } };
+    const int64_t left = end - clock_steady_ms();
+
+    return poll(p, 2, left > 0 ? (int)left : 0) > 0 && p[0].revents;
+}
+
+weir_err redis_session_listen(struct redis_session *s, int bell, int64_t ms,
+                              struct redis_reply **out, weir_diag *diag)
+{
+    const int64_t end = clock_steady_ms() + ms;
+    char room[ROOM];
+
+    for (;;) {
+        ssize_t n;
+
+        if (!redis_reader_next(s->reader, out))
+            return lose(s, "that is no Redis server", diag);
+        if (*out || !wait_for_news(s, bell, end))
+            return WEIR_OK;
+        n = redis_stream_read(&s->stream, room, sizeof room);
+        if (n < 0)
+            return lose(s, why_lost(), diag);
+        if (!redis_reader_feed(s->reader, (struct span){ room, (size_t)n }))
+            return lose(s, "that is no Redis server", diag);
+    }
 }
 
 weir_err redis_session_ask(struct redis_session *s, struct redis_reply **out, weir_diag *diag, ...)

@@ -33,4 +33,13 @@ WEIR_MUSTCHECK weir_err redis_session_ask(struct redis_session *s, struct redis_
 WEIR_MUSTCHECK weir_err redis_session_demand(struct redis_session *s, struct redis_reply **out,
                                              weir_diag *diag, ...) __attribute__((sentinel));
 
+/* Send, and look for no reply. */
+WEIR_MUSTCHECK weir_err redis_session_tell(struct redis_session *s, weir_diag *diag, ...)
+    __attribute__((sentinel));
+
+/* Wait for what comes unasked, for `ms` or until `bell` (-1: none) can be read from; NULL: nothing
+ * has. */
+WEIR_MUSTCHECK weir_err redis_session_listen(struct redis_session *s, int bell, int64_t ms,
+                                             struct redis_reply **out, weir_diag *diag);
+
 #endif
