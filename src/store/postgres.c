@@ -35,7 +35,7 @@ struct connection {
     struct watch *bell;
     PGconn *pg;
     struct watch *watch;
-    struct judge_parameters parameters;
+    struct wire wire;
     bool is_reading, is_closed; /* closed while it was read from */
 };
 
@@ -128,7 +128,7 @@ static void free_connection(struct connection *c)
     const weir_allocator allocator = c->store->allocator;
 
     PQfinish(c->pg);
-    judge_parameters_done(&c->parameters);
+    wire_done(&c->wire);
     alloc_free(&allocator, c);
 }
 
@@ -150,19 +150,20 @@ static enum refusal refusal_of(const char *state)
 
 static void take_answer(struct connection *c, const PGresult *r)
 {
-    struct span columns[JUDGE_COLUMNS];
+    struct span columns[COLUMNS_MOST];
     struct batch *b = link_next(c->link);
+    const int count = PQnfields(r);
 
-    if (!b || PQntuples(r) != 1 || PQnfields(r) != JUDGE_COLUMNS) {
+    if (!b || PQntuples(r) != 1 || count > COLUMNS_MOST) {
         link_down(c->link, "an answer to nothing");
         return;
     }
-    for (int i = 0; i < JUDGE_COLUMNS; i++)
+    for (int i = 0; i < count; i++)
         columns[i] = (struct span){ PQgetvalue(r, 0, i), (size_t)PQgetlength(r, 0, i) };
-    if (judge_read(columns, b))
+    if (wire_read(&c->wire, columns, count, b))
         link_answered(c->link);
     else
-        link_refused(c->link, REFUSAL_FINAL, "weir.judge() answered something else");
+        link_down(c->link, "the weir schema answered something else");
 }
 
 /* False: the connection is lost, and what became of the batch is not known. */
@@ -177,8 +178,10 @@ static bool take_result(struct connection *c, const PGresult *r)
     case PGRES_FATAL_ERROR:
         state = PQresultErrorField(r, PG_DIAG_SQLSTATE);
         text = PQresultErrorField(r, PG_DIAG_MESSAGE_PRIMARY);
-        if (state && link_next(c->link))
+        if (state && link_next(c->link)) {
+            wire_skip(&c->wire);
             link_refused(c->link, refusal_of(state), text ? text : state);
+        }
         return state;
     default:
         return true; /* the end of a batch */
@@ -235,12 +238,12 @@ static void socket_ready(void *ctx, unsigned events)
 
 static bool send_batch(void *connection, const struct batch *batch)
 {
-    static const int binary[JUDGE_PARAMETERS] = { 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1 };
+    static const int binary[PARAMETERS_MOST] = { 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1 };
     struct connection *c = connection;
-    struct judge_parameters *p = &c->parameters;
+    const struct parameters *p = &c->wire.parameters;
 
-    if (!judge_write(p, batch, c->store->brings_now) ||
-        !PQsendQueryPrepared(c->pg, JUDGE_NAME, JUDGE_PARAMETERS, p->values, p->lengths, binary,
+    if (!wire_write(&c->wire, batch) ||
+        !PQsendQueryPrepared(c->pg, p->statement->name, p->count, p->values, p->lengths, binary,
                              1) ||
         !PQpipelineSync(c->pg))
         return false;
@@ -300,7 +303,7 @@ static void *open_connection(void *backend, struct link *link, struct reactor *r
     c->store = p;
     c->link = link;
     c->reactor = reactor;
-    judge_parameters_init(&c->parameters, &p->allocator);
+    wire_init(&c->wire, p->brings_now, &p->allocator);
     c->wish = wish_new(&p->dialler, p);
     if (c->wish)
         c->bell = reactor->watch(reactor, wish_bell(c->wish), REACTOR_READ, bell_rang, c);

@@ -1,33 +1,39 @@
-/* postgres_wire.h - a batch as the parameters of weir.judge(), and its row as decisions: arrays in
- * Postgres's binary form. What the arrays mean is said in sql/0002_judge.sql. */
+/* postgres_wire.h - a batch as a statement and its parameters, and what comes back as decisions.
+ *
+ * There are three statements: for a plain check, for many, and for all else. Batches are written and
+ * read in the same order. */
 #ifndef WEIR_STORE_POSTGRES_WIRE_H
 #define WEIR_STORE_POSTGRES_WIRE_H
 
-#include "base/buf.h"
+#include "store/postgres_statement.h"
 #include "store/remote.h"
 
-#define JUDGE_NAME "weir_judge"
-#define JUDGE_STATEMENT                                                                            \
-    "SELECT allowed, remaining, retry_after, reset_after, delay "                                  \
-    "FROM weir.judge($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)"
+extern const struct statement *const wire_statements[]; /* to be prepared; the last is NULL */
 
-enum { JUDGE_PARAMETERS = 12, JUDGE_COLUMNS = 5 };
-
-extern const unsigned judge_types[JUDGE_PARAMETERS]; /* OIDs */
-
-struct judge_parameters {
-    const char *values[JUDGE_PARAMETERS]; /* into `bytes`; NULL is NULL */
-    int lengths[JUDGE_PARAMETERS];
-    struct buf bytes, scratch;
+/* A batch that is on its way. */
+struct sent {
+    const struct statement *statement;
+    uint16_t slots[BATCH_MOST]; /* of each plain question: its key's place */
 };
 
-void judge_parameters_init(struct judge_parameters *p, const weir_allocator *allocator);
-void judge_parameters_done(struct judge_parameters *p);
+struct wire {
+    bool brings_now; /* callers' times, or the database's */
+    struct parameters parameters;
+    struct buf scratch;
+    struct sent sent[BATCHES_ON_LINK]; /* a ring */
+    size_t written, read;
+};
 
-/* With the callers' times, or with the database's. False: out of memory. */
-bool judge_write(struct judge_parameters *p, const struct batch *b, bool brings_now);
+void wire_init(struct wire *w, bool brings_now, const weir_allocator *allocator);
+void wire_done(struct wire *w);
 
-/* Fill in the questions that are still open. False: that is no answer to them. */
-bool judge_read(const struct span columns[JUDGE_COLUMNS], struct batch *b);
+/* `parameters` are to be sent. False: out of memory. */
+bool wire_write(struct wire *w, const struct batch *b);
+
+/* The next batch was answered by this row: fill in its questions that are still open. False: that is
+ * no answer to them. */
+bool wire_read(struct wire *w, const struct span *columns, int count, struct batch *b);
+
+void wire_skip(struct wire *w); /* there will be no answer to the next one */
 
 #endif

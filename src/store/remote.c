@@ -149,7 +149,7 @@ static struct batch *take_spare(struct lane *lane)
     lane->spare = b->next;
     b->next = NULL;
     b->first = b->count = b->charge_count = 0;
-    b->has_failed = false;
+    b->has_failed = b->is_retried = false;
     return b;
 }
 
@@ -181,6 +181,7 @@ static void fill_batch(struct lane *lane, struct batch *b)
 
         b->charges[b->count] = (uint16_t)q->count;
         b->charge_count += q->count;
+        b->is_retried = b->is_retried || is_retried(q);
         b->questions[b->count++] = q;
     }
 }

@@ -43,6 +43,7 @@ struct batch {
     uint16_t charges[BATCH_MOST]; /* of each, as there may be no question left to tell */
     size_t first, count, charge_count;
     bool has_failed; /* counted as a failure */
+    bool is_retried; /* the server has said of some of it that it did not do it */
     struct batch *next;
 };
 

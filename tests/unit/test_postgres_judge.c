@@ -1,7 +1,7 @@
-/* test_postgres_wire.c - a batch as the arrays of weir.judge(), and arrays as its decisions. */
+/* test_postgres_judge.c - a batch as the arrays of weir.judge(), and arrays as its decisions. */
 #include "unit/support.h"
 
-#include "store/postgres_wire.h"
+#include "store/postgres_judge.h"
 
 enum {
     KEYS,
@@ -26,7 +26,9 @@ static const struct rule other = { WEIR_SLIDING_WINDOW, 7, 2000, 7, 1 };
 static struct batch batch;
 static struct question questions[MOST];
 static struct charge charges[2 * MOST];
-static struct judge_parameters parameters;
+static struct parameters parameters;
+static struct buf scratch;
+enum { JUDGE_COLUMNS = 5 };
 
 static void begin(void)
 {
@@ -35,7 +37,21 @@ static void begin(void)
     memset(&batch, 0, sizeof batch);
     memset(questions, 0, sizeof questions);
     memset(charges, 0, sizeof charges);
-    judge_parameters_init(&parameters, &allocator);
+    buf_init(&parameters.bytes, &allocator);
+    buf_init(&scratch, &allocator);
+}
+
+static void done(void)
+{
+    buf_done(&parameters.bytes);
+    buf_done(&scratch);
+}
+
+static bool write_batch(bool brings_now)
+{
+    struct layout l;
+
+    return lay_out(&l, &batch, &scratch) && judge_write(&parameters, &l, brings_now);
 }
 
 static struct key key_of(unsigned char first)
@@ -114,7 +130,7 @@ static void keys_are_sorted_and_rules_are_sent_once(void **state)
     ask(1, (const struct rule *[]){ &one }, "c");
     ask(2, (const struct rule *[]){ &same, &other }, "ab");
     ask(1, (const struct rule *[]){ &one }, "c");
-    assert_true(judge_write(&parameters, &batch, false));
+    assert_true(write_batch(false));
     HAS(KEYS, 'a', 'b', 'c');
     HAS(ALGORITHMS, WEIR_FIXED_WINDOW, WEIR_SLIDING_WINDOW);
     HAS(LIMITS, 5, 7);
@@ -124,7 +140,7 @@ static void keys_are_sorted_and_rules_are_sent_once(void **state)
     HAS(SLOTS, 3, 1, 2, 3);
     HAS(RULES, 1, 1, 2, 1);
     HAS(COUNTS, 1, 2, 1);
-    judge_parameters_done(&parameters);
+    done();
 }
 
 static void what_is_usual_is_left_out(void **state)
@@ -132,10 +148,10 @@ static void what_is_usual_is_left_out(void **state)
     (void)state;
     begin();
     ask(1, (const struct rule *[]){ &one }, "a")->ask.now = 1234;
-    assert_true(judge_write(&parameters, &batch, false));
+    assert_true(write_batch(false));
     for (int i = COUNTS; i <= NOWS; i++)
         assert_null(parameters.values[i]);
-    judge_parameters_done(&parameters);
+    done();
 }
 
 static void what_is_asked_is_sent(void **state)
@@ -148,11 +164,11 @@ static void what_is_asked_is_sent(void **state)
     questions[2].ask.cost = 1LL << 50;
     ask(1, (const struct rule *[]){ &one }, "d")->verb = VERB_RESET;
     questions[3].ask.cost = -3;
-    assert_true(judge_write(&parameters, &batch, true));
+    assert_true(write_batch(true));
     HAS(VERBS, 0, 1, 2, 3);
     HAS(COSTS, 1, 1, 1LL << 50, -3);
     HAS(NOWS, 1234, -1, -1, -1); /* the others' by the database's clock */
-    judge_parameters_done(&parameters);
+    done();
 }
 
 /* More rules than are looked through may be sent twice, but never mixed up. */
@@ -174,12 +190,12 @@ static void many_rules_keep_their_numbers(void **state)
         batch.charges[i] = 1;
     }
     batch.count = batch.charge_count = BATCH_MOST;
-    assert_true(judge_write(&parameters, &batch, false));
+    assert_true(write_batch(false));
     elements(LIMITS, limits, -1);
     assert_int_equal(elements(RULES, numbers, -1), BATCH_MOST);
     for (size_t i = 0; i < BATCH_MOST; i++)
         assert_int_equal(limits[numbers[i] - 1], many[i].limit);
-    judge_parameters_done(&parameters);
+    done();
 }
 
 /* ---- answers ------------------------------------------------------------------------------------ */
@@ -293,5 +309,5 @@ int main(void)
         cmocka_unit_test(what_is_no_answer_is_refused),
     };
 
-    return cmocka_run_group_tests_name("postgres_wire", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("postgres_judge", tests, NULL, NULL);
 }

@@ -1,0 +1,358 @@
+-- 0007_charge.sql - the short way of most questions: checks of one rule on one key, that pass.
+--
+-- weir.judge() reads, thinks and then writes. In here a key's row is charged by an UPDATE that asks
+-- in its WHERE whether all that is asked of the key may pass. What it leaves undone, as it is new
+-- or would be refused, is judged as ever.
+--
+-- The answer to what was charged is the state that it left behind, by which whoever asked can tell
+-- what each question found: src/store/postgres_answer.c does.
+BEGIN;
+SET LOCAL client_min_messages = warning;
+
+-- ---- the arithmetic ----------------------------------------------------------------------------
+--
+-- Parts of the statements below, which have them written in when they are planned; only those of
+-- logs of which some has left the window are called. What a row holds comes last.
+
+-- What is used of a bucket by now.
+CREATE OR REPLACE FUNCTION weir.drained(max bigint, now bigint, at bigint, used bigint)
+RETURNS bigint LANGUAGE sql IMMUTABLE AS $$
+    SELECT CASE WHEN now <= at THEN used
+                WHEN now - at > used / max THEN 0
+                ELSE used - (now - at) * max END
+$$;
+
+-- When a cell is due, in ns.
+CREATE OR REPLACE FUNCTION weir.due(now bigint, at bigint, used bigint)
+RETURNS bigint LANGUAGE sql IMMUTABLE AS $$
+    SELECT greatest(at * 1000000 + used, now * 1000000)
+$$;
+
+-- Of a log, what starts before then: its count, and the log without it.
+CREATE OR REPLACE FUNCTION weir.log_gone(log bigint[], before bigint) RETURNS bigint
+LANGUAGE plpgsql IMMUTABLE AS $$
+DECLARE
+    i integer := 1;
+    gone bigint := 0;
+BEGIN
+    WHILE log[i] < before LOOP
+        gone := gone + log[i + 1];
+        i := i + 2;
+    END LOOP;
+    RETURN gone;
+END $$;
+
+CREATE OR REPLACE FUNCTION weir.log_left(log bigint[], before bigint) RETURNS bigint[]
+LANGUAGE plpgsql IMMUTABLE AS $$
+DECLARE
+    i integer := 1;
+BEGIN
+    WHILE log[i] < before LOOP
+        i := i + 2;
+    END LOOP;
+    RETURN CASE WHEN i <= cardinality(log) THEN log[i:] END;
+END $$;
+
+-- What counts in a sliding window, whose buckets do so for `life` ms; and its log.
+CREATE OR REPLACE FUNCTION weir.live(
+    life bigint, now bigint, at bigint, used bigint, oldest bigint, log bigint[])
+RETURNS bigint LANGUAGE sql IMMUTABLE AS $$
+    SELECT CASE WHEN at + life <= now OR used = 0 THEN 0
+                WHEN oldest + life > greatest(now, at) THEN used
+                ELSE used - weir.log_gone(log, greatest(now, at) - life + 1) END
+$$;
+
+CREATE OR REPLACE FUNCTION weir.live_log(
+    life bigint, now bigint, at bigint, used bigint, oldest bigint, log bigint[])
+RETURNS bigint[] LANGUAGE sql IMMUTABLE AS $$
+    SELECT CASE WHEN at + life <= now OR used = 0 THEN NULL
+                WHEN oldest + life > greatest(now, at) THEN log
+                ELSE weir.log_left(log, greatest(now, at) - life + 1) END
+$$;
+
+-- May it pass? A cell that is too far from now for 64 bits of ns is left undone.
+CREATE OR REPLACE FUNCTION weir.may_pass(
+    algorithm integer, max bigint, win bigint, burst bigint, width bigint, amount bigint,
+    now bigint, at bigint, used bigint, other bigint, oldest bigint, log bigint[])
+RETURNS boolean LANGUAGE sql IMMUTABLE AS $$
+    SELECT CASE WHEN algorithm = 2 THEN
+                    weir.live(win + width - 1, now, at, used, oldest, log) + amount <= max
+                WHEN algorithm = 4 THEN
+                    CASE WHEN max = 0 THEN false
+                         ELSE weir.drained(max, now, at, used) <= (burst - amount) * win END
+                WHEN algorithm = 1 THEN
+                    CASE WHEN now < at + win THEN used ELSE 0 END + amount <= max
+                WHEN algorithm = 3 THEN
+                    CASE WHEN now < at + win THEN
+                             other * (at + win - greatest(now, at)) <= (max - used - amount) * win
+                         WHEN now < at + 2 * win THEN
+                             used * (at + 2 * win - now) <= (max - amount) * win
+                         ELSE amount <= max END
+                WHEN amount > max THEN false
+                WHEN win > 4000000000000000000 / max THEN false
+                WHEN greatest(now, at) >= 4000000000000 THEN false
+                ELSE weir.due(now, at, used) + (amount - max) * win <= now * 1000000 END
+$$;
+
+-- What the row holds then.
+CREATE OR REPLACE FUNCTION weir.next_at(
+    algorithm integer, win bigint, width bigint, amount bigint,
+    now bigint, at bigint, used bigint)
+RETURNS bigint LANGUAGE sql IMMUTABLE AS $$
+    SELECT CASE WHEN algorithm = 2 THEN
+                    CASE WHEN at + win + width - 1 <= now OR used = 0 THEN now - now % width
+                         ELSE greatest(at, now - now % width) END
+                WHEN algorithm = 4 THEN greatest(at, now)
+                WHEN algorithm = 1 OR algorithm = 3 THEN
+                    CASE WHEN now < at + win THEN at ELSE now - now % win END
+                ELSE (weir.due(now, at, used) + amount * win) / 1000000 END
+$$;
+
+CREATE OR REPLACE FUNCTION weir.next_used(
+    algorithm integer, max bigint, win bigint, width bigint, amount bigint,
+    now bigint, at bigint, used bigint, oldest bigint, log bigint[])
+RETURNS bigint LANGUAGE sql IMMUTABLE AS $$
+    SELECT CASE WHEN algorithm = 2 THEN
+                    weir.live(win + width - 1, now, at, used, oldest, log) + amount
+                WHEN algorithm = 4 THEN weir.drained(max, now, at, used) + amount * win
+                WHEN algorithm = 1 OR algorithm = 3 THEN
+                    CASE WHEN now < at + win THEN used ELSE 0 END + amount
+                ELSE (weir.due(now, at, used) + amount * win) % 1000000 END
+$$;
+
+CREATE OR REPLACE FUNCTION weir.next_other(
+    algorithm integer, win bigint, width bigint, amount bigint,
+    now bigint, at bigint, used bigint, other bigint)
+RETURNS bigint LANGUAGE sql IMMUTABLE AS $$
+    SELECT CASE WHEN algorithm = 2 THEN
+                    CASE WHEN at + win + width - 1 <= now OR used = 0 OR at < now - now % width
+                         THEN 0 ELSE other END + amount
+                WHEN algorithm = 3 THEN
+                    CASE WHEN now < at + win THEN other
+                         WHEN now < at + 2 * win THEN used
+                         ELSE 0 END
+                ELSE 0 END
+$$;
+
+CREATE OR REPLACE FUNCTION weir.next_oldest(
+    algorithm integer, win bigint, width bigint,
+    now bigint, at bigint, used bigint, oldest bigint, log bigint[])
+RETURNS bigint LANGUAGE sql IMMUTABLE AS $$
+    SELECT CASE WHEN algorithm <> 2 THEN 0
+                WHEN at + win + width - 1 <= now OR used = 0 THEN now - now % width
+                WHEN oldest + win + width - 1 > greatest(now, at) THEN oldest
+                ELSE coalesce((weir.log_left(log, greatest(now, at) - win - width + 2))[1], at) END
+$$;
+
+CREATE OR REPLACE FUNCTION weir.next_log(
+    algorithm integer, win bigint, width bigint,
+    now bigint, at bigint, used bigint, other bigint, oldest bigint, log bigint[])
+RETURNS bigint[] LANGUAGE sql IMMUTABLE AS $$
+    SELECT CASE WHEN algorithm <> 2 OR at + win + width - 1 <= now OR used = 0 THEN NULL
+                WHEN at >= now - now % width THEN
+                    weir.live_log(win + width - 1, now, at, used, oldest, log)
+                ELSE weir.live_log(win + width - 1, now, at, used, oldest, log)
+                         || ARRAY[at, other] END
+$$;
+
+CREATE OR REPLACE FUNCTION weir.next_expires(
+    algorithm integer, max bigint, win bigint, width bigint, amount bigint,
+    now bigint, at bigint, used bigint)
+RETURNS bigint LANGUAGE sql IMMUTABLE AS $$
+    SELECT CASE WHEN algorithm = 2 THEN
+                    weir.next_at(2, win, width, amount, now, at, used) + win + width - 1
+                WHEN algorithm = 4 THEN
+                    greatest(at, now)
+                        + (weir.drained(max, now, at, used) + amount * win + max - 1) / max
+                WHEN algorithm = 1 THEN
+                    weir.next_at(1, win, width, amount, now, at, used) + win
+                WHEN algorithm = 3 THEN
+                    weir.next_at(3, win, width, amount, now, at, used) + 2 * win
+                ELSE (weir.due(now, at, used) + amount * win + 999999) / 1000000 END
+$$;
+
+-- ---- the functions -----------------------------------------------------------------------------
+
+-- weir.charge() charges `amount`, at least 1, to one key. `now` NULL: the
+-- clock here. The rule is as weir.judge() has it.
+--
+-- If it passes, the answer is what the row then holds in at, used and other, and the time. If not,
+-- it is what weir.judge() says: allowed (0 or 1), remaining, retry_after, reset_after and delay.
+--
+-- weir.charge_many() charges many keys, each once and ascending, one or more questions each:
+--
+--   algorithm  of all rules; NULL: they differ
+--   algorithms, limits, windows, bursts, precisions
+--              of the rules there are, as weir.judge() has them
+--   rules      of each key: its place among the rules, from 1; NULL: the first
+--   amounts    of each key: what its questions cost together, or anything more than its rule can
+--              ever hold; NULL: 1
+--   nows       of each key; NULL, all or one: the clock here
+--   counts     of each key: how many questions it has; NULL: one each
+--   costs      of each question, those of the first key first; NULL: 1
+--
+-- `passed` are the places of the keys all of whose questions pass; ats, useds and others are what
+-- their rows hold then. Of the questions of the others, in their order, the arrays below are what
+-- weir.judge() answers. NULL: there are none.
+--
+-- Rows are charged in the order of their keys. Those that are judged afterwards are out of this
+-- order: so a lock that another holds is hardly waited for, the call fails with 55P03, and nothing
+-- has happened.
+--
+-- For each algorithm there is a statement in which the arithmetic of others does not appear, as to
+-- get a statement ready takes time for all that is in it. They are made of one here.
+DO $make$
+DECLARE
+    one CONSTANT text := $part$
+        UPDATE weir.states r
+           SET at = weir.next_at(@, win, width, amount, clock, r.at, r.used),
+               used = weir.next_used(@, max, win, width, amount, clock, r.at, r.used, r.oldest,
+                                     r.log),
+               other = weir.next_other(@, win, width, amount, clock, r.at, r.used, r.other),
+               oldest = weir.next_oldest(@, win, width, clock, r.at, r.used, r.oldest, r.log),
+               log = weir.next_log(@, win, width, clock, r.at, r.used, r.other, r.oldest, r.log),
+               expires = weir.next_expires(@, max, win, width, amount, clock, r.at, r.used)
+         WHERE r.key = charge.key
+           AND weir.may_pass(@, max, win, burst, width, amount, clock, r.at, r.used, r.other,
+                             r.oldest, r.log)
+        RETURNING ARRAY[r.at, r.used, r.other, clock] INTO answer;$part$;
+    many CONSTANT text := $part$
+        WITH charged AS (
+            UPDATE weir.states r
+               SET at = weir.next_at(@, u.win, u.width, u.amount, u.now, r.at, r.used),
+                   used = weir.next_used(@, u.max, u.win, u.width, u.amount, u.now, r.at, r.used,
+                                         r.oldest, r.log),
+                   other = weir.next_other(@, u.win, u.width, u.amount, u.now, r.at, r.used,
+                                           r.other),
+                   oldest = weir.next_oldest(@, u.win, u.width, u.now, r.at, r.used, r.oldest,
+                                             r.log),
+                   log = weir.next_log(@, u.win, u.width, u.now, r.at, r.used, r.other, r.oldest,
+                                       r.log),
+                   expires = weir.next_expires(@, u.max, u.win, u.width, u.amount, u.now, r.at,
+                                               r.used)
+              FROM (SELECT k.key, k.slot, coalesce(k.amount, 1) AS amount,
+                           coalesce(k.now, clock) AS now,
+                           CASE algorithms[coalesce(k.rule, 1)] WHEN 5 THEN 4
+                                ELSE algorithms[coalesce(k.rule, 1)] END AS algorithm,
+                           limits[coalesce(k.rule, 1)] AS max,
+                           windows[coalesce(k.rule, 1)] AS win,
+                           bursts[coalesce(k.rule, 1)] AS burst,
+                           precisions[coalesce(k.rule, 1)] AS width
+                      FROM unnest(keys, rules, amounts, nows) WITH ORDINALITY
+                           AS k (key, rule, amount, now, slot)
+                    OFFSET 0) AS u
+             WHERE r.key = u.key
+               AND weir.may_pass(@, u.max, u.win, u.burst, u.width, u.amount, u.now, r.at, r.used,
+                                 r.other, r.oldest, r.log)
+            RETURNING u.slot, r.at, r.used, r.other
+        )
+        SELECT array_agg(c.slot::integer), array_agg(c.at), array_agg(c.used), array_agg(c.other)
+          INTO passed, ats, useds, others
+          FROM charged c;$part$;
+    branches CONSTANT text := $part$
+    IF algorithm = 4 OR algorithm = 5 THEN@4
+    ELSIF algorithm = 2 THEN@2
+    ELSIF algorithm = 1 THEN@1
+    ELSIF algorithm = 3 THEN@3
+    ELSIF algorithm = 15 THEN@15
+    ELSE@u.algorithm
+    END IF;$part$;
+    one_of text := branches;
+    many_of text := branches;
+    kind text;
+BEGIN
+    FOREACH kind IN ARRAY ARRAY['15', '4', '2', '1', '3', 'u.algorithm'] LOOP
+        one_of := replace(one_of, '@' || kind, CASE kind WHEN 'u.algorithm' THEN ' NULL;'
+                                               ELSE replace(one, '@', kind) END);
+        many_of := replace(many_of, '@' || kind, replace(many, '@', kind));
+    END LOOP;
+
+    EXECUTE format($function$
+CREATE OR REPLACE FUNCTION weir.charge(
+    key uuid, algorithm integer, max bigint, win bigint, burst bigint, width bigint,
+    amount bigint, now bigint) RETURNS bigint[]
+LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+#variable_conflict use_column
+DECLARE
+    clock CONSTANT bigint := coalesce(
+        now, floor(date_part('epoch', clock_timestamp()) * 1000)::bigint);
+    answer bigint[];
+BEGIN%s
+    IF answer IS NULL THEN
+        SELECT ARRAY[j.allowed[1]::integer, j.remaining[1], j.retry_after[1], j.reset_after[1],
+                     j.delay[1]]
+          INTO answer
+          FROM weir.judge(ARRAY[key], ARRAY[algorithm], ARRAY[max], ARRAY[win], ARRAY[burst],
+                          ARRAY[width], '{1}', '{1}', NULL, NULL, ARRAY[amount], ARRAY[now]) AS j;
+    END IF;
+    RETURN answer;
+END $$
+    $function$, one_of);
+
+    EXECUTE format($function$
+CREATE OR REPLACE FUNCTION weir.charge_many(
+    keys uuid[], algorithm integer,
+    algorithms integer[], limits bigint[], windows bigint[], bursts bigint[], precisions bigint[],
+    rules integer[], amounts bigint[], nows bigint[], counts integer[], costs bigint[],
+    OUT passed integer[], OUT ats bigint[], OUT useds bigint[], OUT others bigint[],
+    OUT clock bigint,
+    OUT allowed boolean[], OUT remaining bigint[], OUT retry_after bigint[],
+    OUT reset_after bigint[], OUT delay bigint[])
+LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+#variable_conflict use_column
+DECLARE
+    rest uuid[];
+    rest_slots integer[];
+    rest_rules integer[];
+    rest_costs bigint[];
+    rest_nows bigint[];
+    next integer;
+    first integer; -- question of a key
+    last integer;
+BEGIN
+    clock := floor(date_part('epoch', clock_timestamp()) * 1000)::bigint;%s
+    IF cardinality(passed) = cardinality(keys) THEN
+        RETURN;
+    END IF;
+
+    next := 1;
+    first := 1;
+    FOR slot IN 1..cardinality(keys) LOOP
+        last := first + coalesce(counts[slot], 1) - 1;
+        IF slot = passed[next] THEN
+            next := next + 1;
+        ELSE
+            rest := rest || keys[slot];
+            FOR question IN first..last LOOP
+                rest_slots := rest_slots || cardinality(rest);
+                rest_rules := rest_rules || coalesce(rules[slot], 1);
+                rest_costs := rest_costs || coalesce(costs[question], 1);
+                rest_nows := rest_nows || nows[slot];
+            END LOOP;
+        END IF;
+        first := last + 1;
+    END LOOP;
+    IF passed IS NOT NULL THEN
+        PERFORM set_config('lock_timeout', '1', true);
+    END IF;
+    SELECT j.allowed, j.remaining, j.retry_after, j.reset_after, j.delay
+      INTO allowed, remaining, retry_after, reset_after, delay
+      FROM weir.judge(rest, algorithms, limits, windows, bursts, precisions, rest_slots, rest_rules,
+                      NULL, NULL, rest_costs, rest_nows) AS j;
+END $$
+    $function$, many_of);
+END $make$;
+
+REVOKE ALL ON ALL FUNCTIONS IN SCHEMA weir FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION
+    weir.charge(uuid, integer, bigint, bigint, bigint, bigint, bigint, bigint),
+    weir.charge_many(uuid[], integer, integer[], bigint[], bigint[], bigint[], bigint[], integer[],
+                     bigint[], bigint[], integer[], bigint[])
+    TO weir_server;
+
+INSERT INTO weir.migrations (number, name) VALUES (7, 'charge') ON CONFLICT DO NOTHING;
+COMMIT;
