@@ -60,8 +60,10 @@ CREATE TABLE IF NOT EXISTS weir.migrations (
 -- The log of a sliding window is the buckets before the newest, oldest first: start, count, ...
 --
 -- A decision changes no column that has an index, and pages keep room: so its update stays on the
--- page (HOT), no index grows, and the next visitor clears away what is dead. `due` is when to look
--- whether the row has expired: see weir.tidy().
+-- page (HOT), no index grows, and a later visitor clears away what is dead. That is when a page is
+-- as full as `fillfactor` says; if it were filled to that by its rows alone, each visitor would have
+-- to. So a row is made larger than it will ever be again: its first change takes `room` away.
+-- `due` is when to look whether the row has expired: see weir.tidy().
 CREATE TABLE IF NOT EXISTS weir.states (
     key     uuid PRIMARY KEY,  -- 16 bytes of HMAC-SHA256; the identity itself is nowhere
     at      bigint NOT NULL,
@@ -70,9 +72,10 @@ CREATE TABLE IF NOT EXISTS weir.states (
     oldest  bigint NOT NULL,
     expires bigint NOT NULL,   -- ms since the epoch: then it is as if it had never been
     due     bigint NOT NULL,
-    log     bigint[]
+    log     bigint[],
+    room    text DEFAULT repeat(' ', 56)
 ) WITH (
-    fillfactor = 60,
+    fillfactor = 90,
     autovacuum_vacuum_scale_factor = 0.02,
     autovacuum_vacuum_threshold = 1000,
     autovacuum_vacuum_insert_scale_factor = 0.2,

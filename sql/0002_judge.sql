@@ -569,7 +569,7 @@ BEGIN
             END IF;
             UPDATE weir.states r
                SET at = u.at, used = u.used, other = u.other, oldest = u.oldest,
-                   expires = u.expires, log = u.log
+                   expires = u.expires, log = u.log, room = NULL
               FROM unnest(places, versions, ats, useds, others, oldests, expiries, logs)
                    AS u (place, version, at, used, other, oldest, expires, log)
              WHERE r.ctid = u.place AND r.xmin = u.version AND u.expires IS NOT NULL;

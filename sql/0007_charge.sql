@@ -1,8 +1,8 @@
 -- 0007_charge.sql - the short way of most questions: checks of one rule on one key, that pass.
 --
 -- weir.judge() reads, thinks and then writes. In here a key's row is charged by an UPDATE that asks
--- in its WHERE whether all that is asked of the key may pass. What it leaves undone, as it is new
--- or would be refused, is judged as ever.
+-- in its WHERE whether all that is asked of the key may pass, or made by an INSERT if there is none.
+-- What they leave undone, as it would be refused, is judged as ever.
 --
 -- The answer to what was charged is the state that it left behind, by which whoever asked can tell
 -- what each question found: src/store/postgres_answer.c does.
@@ -171,6 +171,20 @@ RETURNS bigint LANGUAGE sql IMMUTABLE AS $$
                 ELSE (weir.due(now, at, used) + amount * win + 999999) / 1000000 END
 $$;
 
+-- What the row of a new key holds; none, if it does not pass.
+CREATE OR REPLACE FUNCTION weir.fresh(
+    algorithm integer, max bigint, win bigint, burst bigint, width bigint, amount bigint,
+    now bigint)
+RETURNS TABLE (at bigint, used bigint, other bigint, oldest bigint, expires bigint)
+LANGUAGE sql IMMUTABLE AS $$
+    SELECT weir.next_at(algorithm, win, width, amount, now, 0, 0),
+           weir.next_used(algorithm, max, win, width, amount, now, 0, 0, 0, NULL),
+           weir.next_other(algorithm, win, width, amount, now, 0, 0, 0),
+           weir.next_oldest(algorithm, win, width, now, 0, 0, 0, NULL),
+           weir.next_expires(algorithm, max, win, width, amount, now, 0, 0)
+     WHERE weir.may_pass(algorithm, max, win, burst, width, amount, now, 0, 0, 0, 0, NULL)
+$$;
+
 -- ---- the functions -----------------------------------------------------------------------------
 
 -- weir.charge() charges `amount`, at least 1, to one key. `now` NULL: the
@@ -195,9 +209,9 @@ $$;
 -- their rows hold then. Of the questions of the others, in their order, the arrays below are what
 -- weir.judge() answers. NULL: there are none.
 --
--- Rows are charged in the order of their keys. Those that are judged afterwards are out of this
--- order: so a lock that another holds is hardly waited for, the call fails with 55P03, and nothing
--- has happened.
+-- Rows are charged in the order of their keys. What is made and judged afterwards is out of this
+-- order: so what another holds is not waited for long, the call fails with 55P03, and nothing has
+-- happened.
 --
 -- For each algorithm there is a statement in which the arithmetic of others does not appear, as to
 -- get a statement ready takes time for all that is in it. They are made of one here.
@@ -211,11 +225,19 @@ DECLARE
                other = weir.next_other(@, win, width, amount, clock, r.at, r.used, r.other),
                oldest = weir.next_oldest(@, win, width, clock, r.at, r.used, r.oldest, r.log),
                log = weir.next_log(@, win, width, clock, r.at, r.used, r.other, r.oldest, r.log),
-               expires = weir.next_expires(@, max, win, width, amount, clock, r.at, r.used)
+               expires = weir.next_expires(@, max, win, width, amount, clock, r.at, r.used),
+               room = NULL
          WHERE r.key = charge.key
            AND weir.may_pass(@, max, win, burst, width, amount, clock, r.at, r.used, r.other,
                              r.oldest, r.log)
-        RETURNING ARRAY[r.at, r.used, r.other, clock] INTO answer;$part$;
+        RETURNING ARRAY[r.at, r.used, r.other, clock] INTO answer;
+        IF answer IS NULL THEN
+            INSERT INTO weir.states AS r (key, at, used, other, oldest, expires, due)
+            SELECT key, f.at, f.used, f.other, f.oldest, f.expires, f.expires + 60000
+              FROM weir.fresh(@, max, win, burst, width, amount, clock) AS f
+                ON CONFLICT DO NOTHING
+            RETURNING ARRAY[r.at, r.used, r.other, clock] INTO answer;
+        END IF;$part$;
     many CONSTANT text := $part$
         WITH charged AS (
             UPDATE weir.states r
@@ -229,7 +251,8 @@ DECLARE
                    log = weir.next_log(@, u.win, u.width, u.now, r.at, r.used, r.other, r.oldest,
                                        r.log),
                    expires = weir.next_expires(@, u.max, u.win, u.width, u.amount, u.now, r.at,
-                                               r.used)
+                                               r.used),
+                   room = NULL
               FROM (SELECT k.key, k.slot, coalesce(k.amount, 1) AS amount,
                            coalesce(k.now, clock) AS now,
                            CASE algorithms[coalesce(k.rule, 1)] WHEN 5 THEN 4
@@ -305,14 +328,16 @@ SET search_path = pg_catalog, pg_temp
 AS $$
 #variable_conflict use_column
 DECLARE
-    rest uuid[];
-    rest_slots integer[];
-    rest_rules integer[];
-    rest_costs bigint[];
-    rest_nows bigint[];
+    rest integer[];   -- slots
+    firsts integer[]; -- their first questions
+    made uuid[];
+    judged uuid[];
+    judged_slots integer[];
+    judged_rules integer[];
+    judged_costs bigint[];
+    judged_nows bigint[];
     next integer;
-    first integer; -- question of a key
-    last integer;
+    first integer;
 BEGIN
     clock := floor(date_part('epoch', clock_timestamp()) * 1000)::bigint;%s
     IF cardinality(passed) = cardinality(keys) THEN
@@ -322,27 +347,64 @@ BEGIN
     next := 1;
     first := 1;
     FOR slot IN 1..cardinality(keys) LOOP
-        last := first + coalesce(counts[slot], 1) - 1;
         IF slot = passed[next] THEN
             next := next + 1;
         ELSE
-            rest := rest || keys[slot];
-            FOR question IN first..last LOOP
-                rest_slots := rest_slots || cardinality(rest);
-                rest_rules := rest_rules || coalesce(rules[slot], 1);
-                rest_costs := rest_costs || coalesce(costs[question], 1);
-                rest_nows := rest_nows || nows[slot];
+            rest := rest || slot;
+            firsts := firsts || first;
+        END IF;
+        first := first + coalesce(counts[slot], 1);
+    END LOOP;
+    IF passed IS NOT NULL THEN -- what follows is out of order
+        PERFORM set_config('lock_timeout', '20', true);
+    END IF;
+    WITH made AS (
+        INSERT INTO weir.states AS r (key, at, used, other, oldest, expires, due)
+        SELECT u.key, f.at, f.used, f.other, f.oldest, f.expires, f.expires + 60000
+          FROM (SELECT keys[k.slot] AS key, coalesce(amounts[k.slot], 1) AS amount,
+                       coalesce(nows[k.slot], clock) AS now,
+                       CASE algorithms[coalesce(rules[k.slot], 1)] WHEN 5 THEN 4
+                            ELSE algorithms[coalesce(rules[k.slot], 1)] END AS algorithm,
+                       limits[coalesce(rules[k.slot], 1)] AS max,
+                       windows[coalesce(rules[k.slot], 1)] AS win,
+                       bursts[coalesce(rules[k.slot], 1)] AS burst,
+                       precisions[coalesce(rules[k.slot], 1)] AS width
+                  FROM unnest(rest) AS k (slot)
+                OFFSET 0) AS u,
+               weir.fresh(u.algorithm, u.max, u.win, u.burst, u.width, u.amount, u.now) AS f
+            ON CONFLICT DO NOTHING
+        RETURNING r.key, r.at, r.used, r.other
+    )
+    SELECT array_agg(m.key), ats || array_agg(m.at), useds || array_agg(m.used),
+           others || array_agg(m.other)
+      INTO made, ats, useds, others
+      FROM made m;
+
+    next := 1;
+    FOR i IN 1..cardinality(rest) LOOP
+        IF keys[rest[i]] = made[next] THEN
+            next := next + 1;
+            passed := passed || rest[i];
+        ELSE
+            judged := judged || keys[rest[i]];
+            FOR question IN firsts[i]..firsts[i] + coalesce(counts[rest[i]], 1) - 1 LOOP
+                judged_slots := judged_slots || cardinality(judged);
+                judged_rules := judged_rules || coalesce(rules[rest[i]], 1);
+                judged_costs := judged_costs || coalesce(costs[question], 1);
+                judged_nows := judged_nows || nows[rest[i]];
             END LOOP;
         END IF;
-        first := last + 1;
     END LOOP;
-    IF passed IS NOT NULL THEN
-        PERFORM set_config('lock_timeout', '1', true);
+    IF judged IS NULL THEN
+        RETURN;
+    END IF;
+    IF made IS NOT NULL THEN
+        PERFORM set_config('lock_timeout', '20', true);
     END IF;
     SELECT j.allowed, j.remaining, j.retry_after, j.reset_after, j.delay
       INTO allowed, remaining, retry_after, reset_after, delay
-      FROM weir.judge(rest, algorithms, limits, windows, bursts, precisions, rest_slots, rest_rules,
-                      NULL, NULL, rest_costs, rest_nows) AS j;
+      FROM weir.judge(judged, algorithms, limits, windows, bursts, precisions, judged_slots,
+                      judged_rules, NULL, NULL, judged_costs, judged_nows) AS j;
 END $$
     $function$, many_of);
 END $make$;

@@ -5,6 +5,7 @@ DROP FUNCTION IF EXISTS
     weir.charge(uuid, integer, bigint, bigint, bigint, bigint, bigint, bigint),
     weir.charge_many(uuid[], integer, integer[], bigint[], bigint[], bigint[], bigint[], integer[],
                      bigint[], bigint[], integer[], bigint[]),
+    weir.fresh(integer, bigint, bigint, bigint, bigint, bigint, bigint),
     weir.may_pass(integer, bigint, bigint, bigint, bigint, bigint, bigint, bigint, bigint, bigint,
                   bigint, bigint[]),
     weir.next_at(integer, bigint, bigint, bigint, bigint, bigint, bigint),

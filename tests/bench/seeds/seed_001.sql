@@ -28,5 +28,5 @@ BEGIN
 END $$;
 
 INSERT INTO seed_001.rate_limits (identifier, endpoint, window_start, window_end)
-SELECT 'present:' || i, '/', date_trunc('day', now()), date_trunc('day', now()) + interval '1 day'
+SELECT 'key:' || i, '/', date_trunc('day', now()), date_trunc('day', now()) + interval '1 day'
   FROM generate_series(1, :rows) AS i;

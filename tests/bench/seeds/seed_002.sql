@@ -13,4 +13,4 @@ CREATE UNIQUE INDEX ON seed_002.rate_limits (key, window_start);
 CREATE INDEX ON seed_002.rate_limits (window_start);
 
 INSERT INTO seed_002.rate_limits (key, window_start)
-SELECT 'present:' || i, current_date FROM generate_series(1, :rows) AS i;
+SELECT 'key:' || i, current_date FROM generate_series(1, :rows) AS i;

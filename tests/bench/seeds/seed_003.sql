@@ -35,4 +35,4 @@ BEGIN
 END $$;
 
 INSERT INTO seed_003.rate_limits (key, bucket_time)
-SELECT 'present:' || i, now() FROM generate_series(1, :rows) AS i;
+SELECT 'key:' || i, now() FROM generate_series(1, :rows) AS i;
