@@ -89,6 +89,8 @@ static void add_answer(struct buf *out, const weir_answer *a)
     add_int(out, LITERAL(",\"delay_ms\":"), a->delay_ms);
     add_name(out, LITERAL(",\"source\":"), weir_source_name(a->source));
     add_bool(out, LITERAL(",\"shadow\":"), a->shadow);
+    if (a->override_id > 0)
+        add_int(out, LITERAL(",\"override\":"), a->override_id);
     if (a->rule_count > 1) {
         buf_text(out, ",\"rules\":[");
         for (size_t i = 0; i < a->rule_count; i++) {
@@ -247,7 +249,7 @@ static bool type_is(struct span type, const char *name)
 /* What claims to be something else is refused, even if it could be read: any web page can have its
  * reader's browser send a form to a server of the reader's machine, but no JSON. `curl -d` calls
  * everything a form; unlike a browser it does not say which page it comes from. */
-static bool is_json(const struct http_request *request)
+bool request_is_json(const struct http_request *request)
 {
     const struct span type = http_header(request, "content-type");
 
@@ -263,7 +265,7 @@ static void serve_body(const struct exchange *x, enum verb verb, bool peeks)
     weir_diag diag;
     weir_err err;
 
-    if (!is_json(x->request)) {
+    if (!request_is_json(x->request)) {
         exchange_problem(x, PROBLEM_UNSUPPORTED_MEDIA_TYPE,
                          "the body must be JSON: send `Content-Type: application/json`", NULL);
         return;

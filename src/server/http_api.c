@@ -6,6 +6,8 @@
 #include "base/json.h"
 #include "base/suggest.h"
 
+#define MODE_PATH "/v1/policies/{policy}/mode"
+
 typedef void route_action(const struct exchange *x);
 
 static void api_welcome(const struct exchange *x);
@@ -13,7 +15,7 @@ static void api_welcome(const struct exchange *x);
 /* HEAD is served wherever GET is, OPTIONS everywhere. */
 static const struct route {
     const char *path;
-    route_action *get, *post, *any;
+    route_action *get, *post, *put, *remove, *any;
     unsigned scopes; /* one of them is needed; 0: everybody may */
     const char *about;
 } routes[] = {
@@ -42,6 +44,27 @@ static const struct route {
       .get = api_policies,
       .scopes = SCOPE_ADMIN,
       .about = "the policies in force, and how the last reload went" },
+    { .path = MODE_PATH,
+      .post = api_mode_set,
+      .remove = api_mode_remove,
+      .scopes = SCOPE_ADMIN,
+      .about = "put a policy into another mode, for a while or for good" },
+    { .path = "/v1/overrides",
+      .get = api_overrides,
+      .put = api_override_set,
+      .remove = api_override_remove,
+      .scopes = SCOPE_ADMIN,
+      .about = "exempt or block somebody, or give them other numbers" },
+    { .path = "/v1/plans",
+      .get = api_plans,
+      .put = api_plan_set,
+      .remove = api_plan_remove,
+      .scopes = SCOPE_ADMIN,
+      .about = "who has which plan without saying so" },
+    { .path = "/v1/audit",
+      .get = api_audit,
+      .scopes = SCOPE_ADMIN,
+      .about = "what operators have changed, and when, who and why" },
     { .path = "/v1/reload",
       .post = api_reload,
       .scopes = SCOPE_ADMIN,
@@ -95,6 +118,10 @@ static const char *methods_of(const struct route *route)
 {
     if (route->any)
         return "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS";
+    if (route->put)
+        return "GET, HEAD, PUT, DELETE, OPTIONS";
+    if (route->remove)
+        return "POST, DELETE, OPTIONS";
     if (route->get && route->post)
         return "GET, HEAD, POST, OPTIONS";
     return route->get ? "GET, HEAD, OPTIONS" : "POST, OPTIONS";
@@ -239,9 +266,10 @@ static bool is_let_in(const struct exchange *x, unsigned scopes)
  * tell; gates are asked in the name of whatever it is. */
 static bool is_from_another_site(const struct route *route, const struct http_request *request)
 {
+    const bool changes = request->method != HTTP_GET && request->method != HTTP_HEAD;
     struct span site;
 
-    if (route->any || (request->method != HTTP_POST && !(route->scopes & SCOPE_CHECK)))
+    if (route->any || (!changes && !(route->scopes & SCOPE_CHECK)))
         return false;
     site = http_header(request, "sec-fetch-site");
     return site.at && !span_is(site, "same-origin") && !span_is(site, "none");
@@ -264,10 +292,23 @@ static bool is_by_a_strange_name(const struct exchange *x, const struct route *r
 
 /* ---- the way in ------------------------------------------------------------------------------ */
 
+/* "/v1/policies/login/mode", and nothing with more slashes. */
+static bool is_of_mode(struct span path)
+{
+    static const char before[] = "/v1/policies/", behind[] = "/mode";
+    const size_t head = sizeof before - 1, tail = sizeof behind - 1;
+
+    return path.len > head + tail && memcmp(path.at, before, head) == 0 &&
+           memcmp(path.at + path.len - tail, behind, tail) == 0 &&
+           !memchr(path.at + head, '/', path.len - head - tail);
+}
+
 static const struct route *find_route(struct span path)
 {
+    const bool is_mode = is_of_mode(path);
+
     for (size_t i = 0; i < ROUTES; i++)
-        if (span_is(path, routes[i].path))
+        if (is_mode ? strcmp(routes[i].path, MODE_PATH) == 0 : span_is(path, routes[i].path))
             return &routes[i];
     return NULL;
 }
@@ -278,6 +319,10 @@ static route_action *action_of(const struct route *route, enum http_method metho
         return route->any;
     if (method == HTTP_POST)
         return route->post;
+    if (method == HTTP_PUT)
+        return route->put;
+    if (method == HTTP_DELETE)
+        return route->remove;
     return method == HTTP_GET || method == HTTP_HEAD ? route->get : NULL;
 }
 

@@ -24,7 +24,10 @@ static inline struct server *exchange_server(const struct exchange *x)
     return session_loop(x->session)->server;
 }
 
-/* ---- routes: check_api.c, gate.c and admin_api.c ------------------------------------------- */
+/* Does its body claim to be what it is? */
+bool request_is_json(const struct http_request *request);
+
+/* ---- routes: check_api.c, gate.c, admin_api.c and operator_api.c ----------------------------- */
 
 void api_check(const struct exchange *x);
 void api_check_query(const struct exchange *x);
@@ -35,6 +38,15 @@ void api_reset(const struct exchange *x);
 void api_gate(const struct exchange *x);
 
 void api_policies(const struct exchange *x);
+void api_overrides(const struct exchange *x);
+void api_override_set(const struct exchange *x);
+void api_override_remove(const struct exchange *x);
+void api_plans(const struct exchange *x);
+void api_plan_set(const struct exchange *x);
+void api_plan_remove(const struct exchange *x);
+void api_mode_set(const struct exchange *x);
+void api_mode_remove(const struct exchange *x);
+void api_audit(const struct exchange *x);
 void api_reload(const struct exchange *x);
 void api_stats(const struct exchange *x);
 void api_top(const struct exchange *x);

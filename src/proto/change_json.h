@@ -1,0 +1,30 @@
+/* change_json.h - the JSON body of an operator's change: an override, a plan, a mode. Pure: no I/O.
+ *
+ * One object. Unknown members, members that are there twice and numbers beyond 2^53 are refused; a
+ * member that is null is as if it were not there. */
+#ifndef WEIR_PROTO_CHANGE_JSON_H
+#define WEIR_PROTO_CHANGE_JSON_H
+
+#include "base/span.h"
+#include "weir.h"
+
+struct json_t;
+
+/* Texts are NULL and numbers -1 where nothing is said. */
+struct change_json {
+    const char *policy, *rule, *key;
+    const char *effect, *plan, *mode;
+    const char *duration; /* `for` */
+    const char *who, *reason;
+    int64_t limit, burst, until_ms, id;
+    weir_attribute attributes[WEIR_MAX_ATTRIBUTES];
+    size_t attribute_count;
+    struct json_t *tree; /* the texts are in it */
+};
+
+/* WEIR_EREQUEST: the diag says what is wrong, and never has an identity in it. An empty body says
+ * nothing. */
+WEIR_MUSTCHECK weir_err change_json_open(struct change_json *c, struct span body, weir_diag *diag);
+void change_json_close(struct change_json *c); /* also of one that failed */
+
+#endif
