@@ -11,6 +11,7 @@ struct command {
     const struct option *options;
     size_t option_count;
     const char *notes;                        /* lines below the options, or NULL */
+    bool stands_with_last;                    /* in the overview, if both are in it */
     int (*run)(const struct arguments *args); /* returns the exit status */
 };
 
@@ -23,6 +24,14 @@ extern const struct command store_check_command;
 extern const struct command store_repair_command;
 extern const struct command top_command;
 extern const struct command history_command;
+extern const struct command override_set_command;
+extern const struct command override_list_command;
+extern const struct command override_rm_command;
+extern const struct command plan_set_command;
+extern const struct command plan_list_command;
+extern const struct command plan_rm_command;
+extern const struct command mode_command;
+extern const struct command audit_command;
 extern const struct command bench_command;
 extern const struct command migrate_command;
 

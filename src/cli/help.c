@@ -49,12 +49,26 @@ void help_command(FILE *to, const struct command *command)
         fprintf(to, "\n%s", command->notes);
 }
 
-void help_overview(FILE *to, const struct command *const *commands, size_t n)
+/* "override set|list|rm": those that stand with the first have its line. */
+static size_t overview_line(FILE *to, const struct command *const *commands, size_t n, bool joins)
+{
+    char name[64];
+    size_t i = 1;
+    int len = snprintf(name, sizeof name, "%s", commands[0]->name);
+
+    for (; joins && i < n && commands[i]->stands_with_last; i++)
+        len += snprintf(name + len, sizeof name - (size_t)len, "|%s",
+                        strchr(commands[i]->name, ' ') + 1);
+    fprintf(to, "  %-20s  %s\n", name, commands[0]->summary);
+    return i;
+}
+
+void help_overview(FILE *to, const struct command *const *commands, size_t n, bool is_whole)
 {
     fprintf(to, "usage: weir COMMAND [OPTION]... [ARGUMENT]...\n\n");
-    for (size_t i = 0; i < n; i++)
-        fprintf(to, "  %-16s %s\n", commands[i]->name, commands[i]->summary);
-    fprintf(to, "  %-16s %s\n", "help COMMAND", "Say how a command is used.");
+    for (size_t i = 0; i < n;)
+        i += overview_line(to, commands + i, n - i, is_whole);
+    fprintf(to, "  %-20s  %s\n", "help COMMAND", "Say how a command is used.");
     fprintf(to, "\n'weir --version' tells the version. Every command knows --help.\n"
                 "Exit status: 0 yes, 1 no (denied, or problems found), 2 trouble.\n");
 }

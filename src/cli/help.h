@@ -8,6 +8,7 @@
 
 /* A page of at most 24 lines of 80 columns. */
 void help_command(FILE *to, const struct command *command);
-void help_overview(FILE *to, const struct command *const *commands, size_t n);
+/* `is_whole`: of all commands, and those of a kind may share a line. */
+void help_overview(FILE *to, const struct command *const *commands, size_t n, bool is_whole);
 
 #endif

@@ -10,11 +10,13 @@
 #include "weir.h"
 
 static const struct command *const commands[] = {
-    &serve_command,       &check_command,        &policy_lint_command, &policy_explain_command,
-    &store_check_command, &store_repair_command, &top_command,         &history_command,
+    &serve_command,        &check_command,         &policy_lint_command, &policy_explain_command,
+    &store_check_command,  &store_repair_command,  &top_command,         &history_command,
+    &override_set_command, &override_list_command, &override_rm_command, &plan_set_command,
+    &plan_list_command,    &plan_rm_command,       &mode_command,        &audit_command,
     &bench_command,
 #ifdef WEIR_WITH_POSTGRES
-    &migrate_command,     &policy_push_command,
+    &migrate_command,      &policy_push_command,
 #endif
 };
 enum { COMMAND_COUNT = sizeof commands / sizeof *commands };
@@ -108,7 +110,7 @@ static int help(char **words)
     size_t n = 0;
 
     if (!words[0] || strcmp(words[0], "help") == 0) {
-        help_overview(stdout, commands, COMMAND_COUNT);
+        help_overview(stdout, commands, COMMAND_COUNT, true);
         return STATUS_YES;
     }
     if (find_command(&words, &c)) {
@@ -120,7 +122,7 @@ static int help(char **words)
     for (size_t i = 0; i < COMMAND_COUNT; i++)
         if (strncmp(commands[i]->name, words[0], strlen(words[0])) == 0)
             only[n++] = commands[i];
-    help_overview(stdout, only, n);
+    help_overview(stdout, only, n, false);
     return STATUS_YES;
 }
 
@@ -136,7 +138,7 @@ static int run(char **argv)
     struct arguments args;
 
     if (!words[0]) { /* success would mean "allowed" to a script */
-        help_overview(stderr, commands, COMMAND_COUNT);
+        help_overview(stderr, commands, COMMAND_COUNT, true);
         return STATUS_TROUBLE;
     }
     if (is_help(words[0]) || strcmp(words[0], "help") == 0)

@@ -52,6 +52,9 @@ static void print_text(const struct store_files *f, bool is_sound)
     printf("\n  journals  %" PRIu64 " to replay, %" PRIu64 " record%s, %" PRIu64 " bytes\n",
            r->journals, r->records, plural(r->records), r->journal_bytes);
     printf("  epoch     %" PRIu64 "\n", r->next_epoch);
+    if (f->ledger.bytes > 0)
+        printf("  ledger    %" PRIu64 " change%s by operators, %" PRIu64 " bytes\n",
+               f->ledger.entries, plural(f->ledger.entries), f->ledger.bytes);
     if (r->torn_bytes > 0)
         printf("  torn      %" PRIu64
                " byte%s that a crash cut short: normal, opening cuts them off\n",
@@ -78,6 +81,8 @@ static void print_json(const struct store_files *f, bool is_sound)
     json_int(&j, "journal_records", (int64_t)r->records);
     json_int(&j, "journal_bytes", (int64_t)r->journal_bytes);
     json_int(&j, "torn_bytes", (int64_t)r->torn_bytes);
+    json_int(&j, "ledger_entries", (int64_t)f->ledger.entries);
+    json_int(&j, "ledger_bytes", (int64_t)f->ledger.bytes);
     json_open(&j, "damage", '[');
     for (size_t i = 0; i < r->damages && i < RECOVERY_LISTED; i++) {
         json_open(&j, NULL, '{');

@@ -114,6 +114,18 @@ static void count_keys(struct store_files *f)
         table_export(f->table, i, f->now, count_live, f);
 }
 
+/* Told of with the others. */
+static void note_ledger(struct store_files *f)
+{
+    const size_t at = f->found.damages++;
+
+    if (at >= RECOVERY_LISTED)
+        return;
+    strcpy(f->found.damage[at].file, LEDGER_NAME);
+    f->found.damage[at].what = "is damaged";
+    f->found.damage[at].extent = f->ledger.damage;
+}
+
 int store_files_load(struct store_files *f, const char *name, const char *secret_file)
 {
     const char *directory = store_directory(name), *path = directory ? directory : name;
@@ -133,6 +145,10 @@ int store_files_load(struct store_files *f, const char *name, const char *secret
                      f->secret_id, RECOVERY_SALVAGE, &f->allocator, &f->found, &diag))
         return trouble("%s", diag.text);
     count_keys(f);
+    if (ledger_file_look(f->dir, f->secret_id, &f->allocator, &f->ledger, &diag))
+        return trouble("%s", diag.text);
+    if (f->ledger.is_damaged)
+        note_ledger(f);
     return f->found.damages > 0 ? STATUS_NO : STATUS_YES;
 }
 

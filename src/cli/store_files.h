@@ -6,12 +6,14 @@
 #define WEIR_CLI_STORE_FILES_H
 
 #include "base/buf.h"
+#include "store/ledger_file.h"
 #include "store/recovery.h"
 
 struct store_files {
     struct dir *dir;
     struct table *table; /* all that verifies */
     struct recovery found;
+    struct ledger_found ledger;
     unsigned char secret_id[16];
     weir_allocator allocator;
     int64_t now;

@@ -34,7 +34,8 @@ static void link_aside(void *ctx, const char *name)
     struct aside *aside = ctx;
     uint64_t epoch;
 
-    if (strcmp(name, SNAPSHOT_NAME) != 0 && !journal_is_name(name, &epoch))
+    if (strcmp(name, SNAPSHOT_NAME) != 0 && strcmp(name, LEDGER_NAME) != 0 &&
+        !journal_is_name(name, &epoch))
         return;
     if (linkat(aside->from, name, aside->to, name, 0) != 0 && errno != EEXIST && !aside->why)
         aside->why = errno;
@@ -80,6 +81,8 @@ static int write_anew(struct store_files *f)
                              &f->allocator, &written, &diag);
     if (!err)
         err = journal_finish(journal);
+    if (!err && f->ledger.is_damaged)
+        err = ledger_file_repair(f->dir, f->secret_id, &f->allocator, &diag);
     if (!err)
         recovery_remove_before(f->dir, epoch);
     journal_free(journal);

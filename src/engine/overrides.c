@@ -113,6 +113,7 @@ static void add(struct building *b, const struct ledger_entry *e)
         if (p) {
             p->has_mode = mode_by_name(span_of(e->value), &p->mode);
             p->mode_expires = e->expires;
+            p->mode_id = e->seq;
         }
         break;
     case LEDGER_PLAN:

@@ -27,6 +27,7 @@ struct overridden {
     bool has_mode, has_overrides;
     enum mode mode;
     int64_t mode_expires; /* 0: never */
+    uint64_t mode_id;     /* of its entry */
 };
 
 /* An attribute by which plans are assigned. */

@@ -3,6 +3,7 @@
 
 #include "base/diag.h"
 #include "base/json.h"
+#include "engine/overrides.h"
 #include "policy/identity.h"
 #include "server/check_query.h"
 #include "server/http_api.h"
@@ -86,12 +87,34 @@ static void write_rule(struct json *j, const struct policy_rule *rule)
     json_close(j, '}');
 }
 
-static void write_policy(struct json *j, const struct policy *p)
+/* What an operator has set for the file's mode. */
+static void write_live_mode(struct json *j, struct weir *w, const char *policy)
+{
+    struct published_visit visit;
+    const struct overridden *o;
+
+    if (!published_is_set(&w->engine.overrides))
+        return;
+    visit = published_enter(&w->engine.overrides);
+    o = visit.current ? overrides_of(visit.current, policy) : NULL;
+    if (o && o->has_mode && (o->mode_expires == 0 || w->clock(w->clock_ctx) < o->mode_expires)) {
+        json_open(j, "live_mode", '{');
+        json_text(j, "mode", mode_name(o->mode));
+        json_int(j, "id", (int64_t)o->mode_id);
+        if (o->mode_expires > 0)
+            json_int(j, "expires_ms", o->mode_expires);
+        json_close(j, '}');
+    }
+    published_leave(&w->engine.overrides, visit);
+}
+
+static void write_policy(struct json *j, struct weir *w, const struct policy *p)
 {
     json_open(j, NULL, '{');
     json_text(j, "policy", p->name);
     json_int(j, "line", p->line);
     json_text(j, "mode", mode_name(p->mode));
+    write_live_mode(j, w, p->name);
     json_text(j, "on_error", on_error_name(p->on_error));
     json_text(j, "retry_after", retry_name(p->retry));
     json_open(j, "rules", '[');
@@ -133,7 +156,7 @@ void api_policies(const struct exchange *x)
     json_bool(&j, "enabled", !set || policies_enabled(set));
     json_open(&j, "policies", '[');
     for (size_t i = 0; set && i < policies_count(set); i++)
-        write_policy(&j, policies_at(set, i));
+        write_policy(&j, s->weir, policies_at(set, i));
     json_close(&j, ']');
     published_leave(&s->weir->policies, visit);
     write_reload(&j, s);
@@ -317,6 +340,8 @@ void api_ready(const struct exchange *x)
     json_bool(&j, "ready", !is_draining && !stats.has_failed);
     json_bool(&j, "draining", is_draining);
     json_text(&j, "store", stats.has_failed ? "failed" : "ok");
+    json_bool(&j, "enabled", server_enabled(s));
+    json_bool(&j, "overrides_stale", rulings_counts(s->weir->rulings).is_stale);
     json_close(&j, '}');
     buf_byte(&r->text, '\n');
     end(r, &w);

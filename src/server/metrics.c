@@ -76,6 +76,29 @@ static void write_alarms(struct buf *out, struct server *s)
                  (int64_t)counts.failed);
 }
 
+static void write_rulings(struct buf *out, struct server *s)
+{
+    const struct ruling_counts counts = rulings_counts(s->weir->rulings);
+
+    metric_begin(out, "weir_rulings", "gauge",
+                 "What operators have changed and is in force: overrides, assigned plans, modes.");
+    for (size_t i = 0; i < LEDGER_SUBJECTS; i++) {
+        struct sample sample = metric_name(out, "weir_rulings");
+
+        metric_label(&sample, "subject", ledger_subject_name((enum ledger_subject)i));
+        metric_value(&sample, (uint64_t)counts.in_force[i]);
+    }
+    write_number(out, "weir_ledger_last_id", "gauge",
+                 "The last change that is in force here: the same on all instances.", counts.seq);
+    write_number(out, "weir_ledger_read_failures_total", "counter",
+                 "How often changes could not be read from the store.", counts.failures);
+    write_number(out, "weir_ledger_stale", "gauge",
+                 "1 while changes cannot be read, and what was read last is in force.",
+                 counts.is_stale);
+    write_number(out, "weir_enabled", "gauge", "0 while WEIR_ENABLED allows everything.",
+                 server_enabled(s));
+}
+
 static void write_server(struct buf *out, struct server *s)
 {
     write_number(out, "weir_connections", "gauge", "Connections open now.",
@@ -112,6 +135,7 @@ void metrics_write(struct server *s, struct buf *out)
     metric_value(&build, 1);
     observers_metrics(s->observers, s->loop_count, out);
     write_store(out, &stats);
+    write_rulings(out, s);
     write_server(out, s);
     write_alarms(out, s);
 }
@@ -135,6 +159,20 @@ static void put_store(struct json *j, const weir_stats *st)
     json_int(j, "denials_held", st->denials_held);
     json_int(j, "denials_used", st->denials_used);
     json_close(j, '}');
+}
+
+static void put_rulings(struct json *j, struct server *s)
+{
+    const struct ruling_counts counts = rulings_counts(s->weir->rulings);
+
+    json_open(j, "rulings", '{');
+    for (size_t i = 0; i < LEDGER_SUBJECTS; i++)
+        json_int(j, ledger_subject_name((enum ledger_subject)i), counts.in_force[i]);
+    json_int(j, "last_id", counts.seq);
+    json_int(j, "read_failures", counts.failures);
+    json_bool(j, "stale", counts.is_stale);
+    json_close(j, '}');
+    json_bool(j, "enabled", server_enabled(s));
 }
 
 static void put_server(struct json *j, struct server *s)
@@ -167,6 +205,7 @@ void stats_write(struct server *s, struct buf *out)
     json_open(&j, NULL, '{');
     put_server(&j, s);
     put_store(&j, &stats);
+    put_rulings(&j, s);
     buf_text(out, ",");
     observers_stats(s->observers, s->loop_count, out);
     json_close(&j, '}');

@@ -95,7 +95,7 @@ static void write_entry(struct json *j, const struct secret *secret, const struc
 static weir_err read_expiry(const struct change_json *asked, int64_t now, int64_t *out,
                             weir_diag *diag)
 {
-    weir_err err;
+    weir_diag why;
     int64_t ms;
 
     *out = asked->until_ms > 0 ? asked->until_ms : 0;
@@ -103,11 +103,12 @@ static weir_err read_expiry(const struct change_json *asked, int64_t now, int64_
         return WEIR_OK;
     if (asked->until_ms >= 0)
         return diag_fail(diag, WEIR_EREQUEST, "give 'for' or 'until_ms', not both");
-    err = duration_read(span_of(asked->duration), &ms, diag);
-    if (!err && ms > WEIR_MAX_AMOUNT - now)
-        err = diag_fail(diag, WEIR_EREQUEST, "'for' is too long: leave it out for no end");
-    *out = err ? 0 : now + ms;
-    return err;
+    if (duration_read(span_of(asked->duration), &ms, &why))
+        return diag_fail(diag, WEIR_EREQUEST, "'for': %s", why.text);
+    if (ms > WEIR_MAX_AMOUNT - now)
+        return diag_fail(diag, WEIR_EREQUEST, "'for' is too long: leave it out for no end");
+    *out = now + ms;
+    return WEIR_OK;
 }
 
 /* An override says what it does in a word, or by the numbers or the plan it brings. */

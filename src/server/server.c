@@ -197,6 +197,35 @@ static weir_err reload_parts(struct server *s, weir_diag *diag)
     return first;
 }
 
+bool server_enabled(struct server *s)
+{
+    struct published_visit visit = published_enter(&s->weir->policies);
+    const bool is_enabled = !visit.current || policies_enabled(visit.current);
+
+    published_leave(&s->weir->policies, visit);
+    return is_enabled;
+}
+
+/* Whoever wonders why nothing is refused finds it here. */
+static void tell_switches(struct server *s)
+{
+    const char *list = getenv("WEIR_ENABLED_POLICIES");
+    struct published_visit visit = published_enter(&s->weir->policies);
+    const struct policies *set = visit.current;
+    size_t off = 0;
+
+    for (size_t i = 0; set && list && list[0] && i < policies_count(set); i++)
+        off += policies_at(set, i)->mode == MODE_OFF;
+    if (set && !policies_enabled(set))
+        event_log_write(s->log, "warn", "switched-off",
+                        "WEIR_ENABLED is off: everything is allowed, and nothing is counted");
+    else if (off > 0)
+        event_log_write(s->log, "warn", "switched-off",
+                        "WEIR_ENABLED_POLICIES is set: %zu of %zu policies are off", off,
+                        policies_count(set));
+    published_leave(&s->weir->policies, visit);
+}
+
 weir_err server_reload(struct server *s, const char *why, weir_diag *diag)
 {
     weir_diag own;
@@ -218,6 +247,7 @@ weir_err server_reload(struct server *s, const char *why, weir_diag *diag)
                         why, diag->text);
     else
         event_log_write(s->log, "info", "reloaded", "(%s)", why);
+    tell_switches(s);
     notify_ready();
     return err;
 }
@@ -281,8 +311,9 @@ static weir_err start_sampler(struct server *s, weir_diag *diag)
     return sampler_start(&s->sampler, &options, diag);
 }
 
-static void tell_ready(const struct server *s)
+static void tell_ready(struct server *s)
 {
+    tell_switches(s);
     for (size_t i = 0; i < s->listeners.count; i++)
         if (listener_is_for(&s->listeners.all[i], 0)) {
             const char *name = s->listeners.all[i].name;

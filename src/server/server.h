@@ -50,6 +50,9 @@ int server_run(const struct server_settings *settings, char *const argv[]);
  * others: never from a loop's turn. */
 weir_err server_reload(struct server *s, const char *why, weir_diag *diag);
 
+/* False: WEIR_ENABLED=false, and everything is allowed. */
+bool server_enabled(struct server *s);
+
 /* Counted; NULL: there is none. */
 struct tls_context *server_tls(struct server *s);
 

@@ -1,0 +1,46 @@
+/* audit.c - `weir audit`: what operators have changed, when, who and why. */
+#include "cli/rulings.h"
+#include "cli/terminal.h"
+
+enum { AFTER = RULINGS_READING, COUNT, OPTION_COUNT };
+
+static const struct option options[OPTION_COUNT] = {
+    RULINGS_READING_OPTIONS,
+    [AFTER] = { "after", 'a', "ID", "only what came after this change" },
+    [COUNT] = { "count", 'n', "N", "at most so many, up to 1000; default: 100" },
+};
+
+static int run(const struct arguments *a)
+{
+    const weir_allocator usual = alloc_or_default((weir_allocator){ 0 });
+    int64_t after = 0, count = 100;
+    struct buf path;
+    int status;
+
+    if (a->operand_count > 1)
+        return trouble("audit takes one policy, or none for all");
+    if (!option_int(a, AFTER, 0, &after) || !option_int(a, COUNT, 1, &count))
+        return STATUS_TROUBLE;
+    buf_init(&path, &usual);
+    buf_text(&path, "/v1/audit?after=");
+    buf_int(&path, after);
+    buf_text(&path, "&n=");
+    buf_int(&path, count);
+    if (a->operand_count == 1) {
+        buf_text(&path, "&policy=");
+        url_add(&path, a->operands[0]);
+    }
+    status = rulings_list(a, path.at, "entries");
+    buf_done(&path);
+    return status;
+}
+
+const struct command audit_command = {
+    .name = "audit",
+    .summary = "Show what operators have changed, when, who and why.",
+    .usage = "[OPTION]... [POLICY]",
+    .options = options,
+    .option_count = OPTION_COUNT,
+    .notes = "Oldest first. Nothing is ever removed from it.\n",
+    .run = run,
+};

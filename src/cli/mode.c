@@ -1,0 +1,44 @@
+/* mode.c - `weir mode`: put a policy into another mode, while a server runs. */
+#include <string.h>
+
+#include "cli/rulings.h"
+#include "cli/terminal.h"
+
+static const struct option options[RULINGS_CHANGING] = { RULINGS_CHANGING_OPTIONS };
+
+static int run(const struct arguments *a)
+{
+    const weir_allocator usual = alloc_or_default((weir_allocator){ 0 });
+    bool sets = a->operand_count == 2 && strcmp(a->operands[1], "file") != 0;
+    struct buf path;
+    struct ruling r;
+    int status;
+
+    if (a->operand_count != 2)
+        return trouble("which policy, and which mode: enforce, shadow or off? Or file, for what "
+                       "the file says");
+    if (!sets && a->values[RULINGS_FOR])
+        return trouble("--for goes with enforce, shadow and off");
+    buf_init(&path, &usual);
+    buf_text(&path, "/v1/policies/");
+    url_add(&path, a->operands[0]);
+    buf_text(&path, "/mode");
+    ruling_begin(&r, a, true);
+    if (sets)
+        json_text(&r.json, "mode", a->operands[1]);
+    status = ruling_send(&r, sets ? "POST" : "DELETE", path.at);
+    buf_done(&path);
+    return status;
+}
+
+const struct command mode_command = {
+    .name = "mode",
+    .summary = "Put a policy into another mode, for a while or for good.",
+    .usage = "[OPTION]... POLICY enforce|shadow|off|file",
+    .options = options,
+    .option_count = RULINGS_CHANGING,
+    .notes = "enforce refuses, shadow only reports what it would refuse, and off does not even\n"
+             "count. Rules that are off or in shadow by themselves stay so. file is what the\n"
+             "policy file says.\n",
+    .run = run,
+};
