@@ -140,7 +140,7 @@ static int run(const struct arguments *a)
 
 const struct command store_repair_command = {
     .name = "store repair",
-    .summary = "Make a damaged store one that opens: keep all that verifies.",
+    .summary = "Make a damaged store open again: keep what verifies.",
     .usage = "[OPTION]... DIR",
     .options = options,
     .option_count = OPTION_COUNT,
