@@ -126,6 +126,13 @@ BEGIN
             IF mode = 'enforce' AND document->>'mode' = 'shadow' THEN
                 mode := 'shadow';
             END IF;
+            -- As policy_rule_reaches() has it: in shadow for those whom it has not reached.
+            IF mode = 'enforce' AND rule ? 'rollout' AND (rule->>'rollout')::bigint <=
+                ('x' || left(weir.key_of(secret, ARRAY['rollout of', p_policy, rule->>'name'],
+                                         weir.identity_of(p_policy, rule, attributes))::text, 8)
+                )::bit(32)::bigint * 10000 >> 32 THEN
+                mode := 'shadow';
+            END IF;
             numbers := coalesce(rule->'plans'->p_plan, rule);
             IF kind = 1 AND mode = 'enforce' THEN
                 numbers := rule->'shadow_limit';

@@ -90,12 +90,16 @@ static weir_err explain_rule(struct explained_rule *out, const struct explanatio
     out->algorithm = origin_of(&place, "algorithm");
     out->by = origin_of(&place, "by");
     out->ipv6_prefix = origin_of(&place, "ipv6_prefix");
+    out->rollout = origin_of(&place, "rollout");
     out->mode = out->rule->mode > e->policy->mode ? origin_of(&place, "mode") : e->mode;
     for (size_t i = 0; i < out->rule->by_count; i++)
         describe(out->rule, out->rule->by[i], facts, out->how[i]);
     if (out->rule->mode == MODE_OFF)
         return WEIR_OK;
     err = identity_of(e->policy->name, out->rule, facts->attributes, facts->count, &identity, diag);
+    if (!err)
+        out->is_reached = policy_rule_reaches(out->rule,
+                                              (struct span){ identity.bytes, identity.len });
     if (!err && out->rule->by_count > 0)
         hash_tag(facts->secret,
                  hash_identity(&counted->hash_key, (struct span){ identity.bytes, identity.len }),

@@ -63,6 +63,14 @@ static void rule_object(struct json *j, const struct explained_rule *r)
     json_close(j, '}');
     json_text(j, "identity", r->tag[0] ? r->tag : NULL);
     text_setting(j, "mode", mode_name(r->rule->mode), &r->mode);
+    if (r->rule->rollout < SHARE_ALL) {
+        char share[16];
+
+        share_write(r->rule->rollout, share);
+        text_setting(j, "rollout", share, &r->rollout);
+        if (r->tag[0])
+            json_bool(j, "reached", r->is_reached);
+    }
     if (r->shadow.numbers) {
         json_open(j, "shadow_limit", '{');
         limit_settings(j, &r->shadow);

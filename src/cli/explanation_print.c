@@ -1,6 +1,7 @@
 /* explanation_print.c - an explanation for people: what, how much, and where that is written. */
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/show.h"
 #include "cli/explanation.h"
@@ -150,6 +151,16 @@ static void print_identity(const struct explained_rule *r)
         print_row("identity", r->tag, "hashed");
 }
 
+static void print_rollout(const struct explained_rule *r)
+{
+    char share[64];
+
+    share_write(r->rule->rollout, share);
+    if (r->tag[0])
+        strcat(share, r->is_reached ? ", this one is among them" : ", this one is in shadow");
+    print_row("rollout", share, where(&r->rollout).text);
+}
+
 static void print_rule(const struct explained_rule *r, const char *asked_plan)
 {
     char line[32];
@@ -163,6 +174,8 @@ static void print_rule(const struct explained_rule *r, const char *asked_plan)
     print_capacity(&r->live);
     print_identity(r);
     print_row("mode", mode_name(r->rule->mode), whose(&r->mode).text);
+    if (r->rule->rollout < SHARE_ALL)
+        print_rollout(r);
     if (r->shadow.numbers) {
         print_rate("shadow_limit", r->shadow.numbers, where(&r->shadow.limit).text);
         print_capacity(&r->shadow);

@@ -194,34 +194,50 @@ static enum mode mode_of(const struct check *check, const struct policy_rule *ru
     return rule->own_mode > check->mode ? rule->own_mode : check->mode;
 }
 
+/* … for who asks: a rule that is being rolled out is in shadow for those whom it has not reached. */
+static weir_err mode_for(const struct check *check, const struct policy_rule *rule,
+                         const struct attribute *attributes, size_t n, enum mode *out,
+                         weir_diag *diag)
+{
+    struct identity identity;
+    weir_err err;
+
+    *out = mode_of(check, rule);
+    if (*out != MODE_ENFORCE || rule->rollout == SHARE_ALL)
+        return WEIR_OK;
+    err = identity_of(check->policy->name, rule, attributes, n, &identity, diag);
+    if (!err && !policy_rule_reaches(rule, (struct span){ identity.bytes, identity.len }))
+        *out = MODE_SHADOW;
+    return err;
+}
+
 /* Live charges first, so that they are one question; then the shadows, each its own. */
 static weir_err add_charges(const struct engine *e, struct check *check,
                             const struct attribute *attributes, size_t n, weir_diag *diag)
 {
     const struct policy_rule *rule = check->policy->rules, *end = rule + check->policy->rule_count;
+    enum mode modes[WEIR_MAX_RULES], *mode = modes;
     bool has_shadows = false;
     weir_err err = WEIR_OK;
 
     if (end - rule > 1 || rule->shadow_limit)
         make_room_for_many(check);
-    for (; rule < end && !err; rule++) {
-        const enum mode mode = mode_of(check, rule);
-
-        if (mode != MODE_ENFORCE || rule->shadow_limit)
+    for (; rule < end && !err; rule++, mode++) {
+        err = mode_for(check, rule, attributes, n, mode, diag);
+        if (*mode != MODE_ENFORCE || rule->shadow_limit)
             has_shadows = true;
-        if (mode != MODE_ENFORCE)
+        if (*mode != MODE_ENFORCE || err)
             continue;
         err = add_charge(e, check, rule, under_plan(check, rule), attributes, n, diag);
         check->live++;
     }
     if (!has_shadows)
         return err;
-    for (rule = check->policy->rules; rule < end && !err; rule++) {
-        const enum mode mode = mode_of(check, rule);
-        const struct counted *counted = mode == MODE_ENFORCE ? rule->shadow_limit
-                                                             : under_plan(check, rule);
+    for (rule = check->policy->rules, mode = modes; rule < end && !err; rule++, mode++) {
+        const struct counted *counted = *mode == MODE_ENFORCE ? rule->shadow_limit
+                                                              : under_plan(check, rule);
 
-        if (mode == MODE_OFF || !counted)
+        if (*mode == MODE_OFF || !counted)
             continue;
         err = add_charge(e, check, rule, counted, attributes, n, diag);
         check->shadow++;

@@ -24,6 +24,7 @@ struct settings {
     enum on_error on_error;
     enum retry retry;
     int ipv6_prefix;
+    int rollout;
     const char *const *by;
     size_t by_count;
 };

@@ -168,6 +168,31 @@ struct hash_key counted_hash_key(const struct secret *secret, struct span policy
     return hash_key_of(secret, (struct span){ scope, len - 1 }); /* no NUL at the end */
 }
 
+struct hash_key rollout_hash_key(const struct secret *secret, struct span policy, struct span rule)
+{
+    char scope[3 * (WEIR_MAX_NAME + 1)];
+    size_t len = add_text(scope, 0, span_of("rollout of"));
+
+    len = add_text(scope, len, policy);
+    len = add_text(scope, len, rule);
+    return hash_key_of(secret, (struct span){ scope, len - 1 });
+}
+
+bool policy_rule_reaches(const struct policy_rule *rule, struct span identity)
+{
+    struct key key;
+    unsigned char bytes[4];
+    uint32_t place;
+
+    if (rule->rollout == SHARE_ALL)
+        return true;
+    key = hash_shared(&rule->rollout_key, identity);
+    memcpy(bytes, &key, sizeof bytes);
+    place = (uint32_t)bytes[0] << 24 | (uint32_t)bytes[1] << 16 | (uint32_t)bytes[2] << 8 |
+            bytes[3];
+    return (int)((uint64_t)place * SHARE_ALL >> 32) < rule->rollout;
+}
+
 struct hash_key override_hash_key(const struct secret *secret, struct span policy,
                                   const char *const *by, size_t by_count)
 {

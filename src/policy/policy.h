@@ -13,6 +13,7 @@
 #include "base/span.h"
 #include "limit/limit.h"
 #include "policy/problems.h"
+#include "policy/rate.h"
 
 enum { POLICY_MAX_BY = 8 }; /* attributes that one rule counts by */
 
@@ -43,7 +44,9 @@ struct policy_rule {
     enum mode own_mode;
     struct counted counted;
     const struct counted *shadow_limit; /* a second limit beside the live one, or NULL */
-    const char *const *by;              /* attributes it counts by; none: one global count */
+    int rollout; /* to this share of identities it is enforced, for the others it is in shadow */
+    struct hash_key rollout_key; /* … which this tells apart */
+    const char *const *by;       /* attributes it counts by; none: one global count */
     size_t by_count;
     int ipv6_prefix;         /* how many bits of an IPv6 address are the identity */
     struct hash_key who_key; /* what overrides know its identities by */
@@ -126,6 +129,11 @@ struct hash_key counted_hash_key(const struct secret *secret, struct span policy
 /* The same for overrides, which are of a policy's rules that count by the same. */
 struct hash_key override_hash_key(const struct secret *secret, struct span policy,
                                   const char *const *by, size_t by_count);
+
+/* Is the rule enforced for this identity, or in shadow? The same everywhere and for good; who is
+ * within a share is within every larger one. */
+bool policy_rule_reaches(const struct policy_rule *rule, struct span identity);
+struct hash_key rollout_hash_key(const struct secret *secret, struct span policy, struct span rule);
 
 const char *alert_kind_name(enum alert_kind kind); /* "block_rate" */
 const char *mode_name(enum mode mode);

@@ -187,3 +187,43 @@ void duration_write(int64_t ms, char out[32])
         i++;
     snprintf(out, 32, "%" PRId64 "%s", ms / units[i].ms, units[i].name);
 }
+
+weir_err share_read(struct span text, int *share, weir_diag *diag)
+{
+    const bool has_sign = text.len > 1 && text.at[text.len - 1] == '%';
+    int hundredths = 0, digits_after = -1; /* of the point */
+
+    for (size_t i = 0; has_sign && i < text.len - 1; i++) {
+        const char c = text.at[i];
+
+        if (c == '.' && digits_after < 0 && i > 0 && i < text.len - 2) {
+            digits_after = 0;
+        } else if (c >= '0' && c <= '9' && digits_after < 2 && hundredths <= SHARE_ALL) {
+            hundredths = hundredths * 10 + (c - '0');
+            digits_after += digits_after >= 0;
+        } else {
+            hundredths = SHARE_ALL + 1;
+            digits_after = 2;
+            break;
+        }
+    }
+    for (int i = digits_after < 0 ? 0 : digits_after; i < 2; i++)
+        hundredths *= 10;
+    if (!has_sign || hundredths > SHARE_ALL)
+        return diag_fail(diag, WEIR_EPOLICY, "'%s' is not a share: write 10%%, or 0.5%%",
+                         show(text).text);
+    *share = hundredths;
+    return WEIR_OK;
+}
+
+void share_write(int share, char out[16])
+{
+    int len = snprintf(out, 16, "%d.%02d", share / 100, share % 100);
+
+    while (out[len - 1] == '0')
+        len--;
+    if (out[len - 1] == '.')
+        len--;
+    out[len] = '%';
+    out[len + 1] = '\0';
+}

@@ -14,6 +14,12 @@ WEIR_MUSTCHECK weir_err duration_read(struct span text, int64_t *ms, weir_diag *
 WEIR_MUSTCHECK weir_err rate_read(struct span text, int64_t *limit, int64_t *window,
                                   weir_diag *diag);
 
+enum { SHARE_ALL = 10000 }; /* 100% */
+
+/* "10%", with at most two digits after a point: in hundredths of a percent. */
+WEIR_MUSTCHECK weir_err share_read(struct span text, int *share, weir_diag *diag);
+void share_write(int share, char out[16]);
+
 /* "15m", the largest unit that is exact. */
 void duration_write(int64_t ms, char out[32]);
 

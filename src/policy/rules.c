@@ -17,6 +17,7 @@ enum {
     MODE,
     IPV6_PREFIX,
     SHADOW_LIMIT,
+    ROLLOUT,
     ON_ERROR,
     RETRY_AFTER,
     EXEMPT,
@@ -34,6 +35,7 @@ static const char *const words[KEY_COUNT] = {
     [MODE] = "mode",
     [IPV6_PREFIX] = "ipv6_prefix",
     [SHADOW_LIMIT] = "shadow_limit",
+    [ROLLOUT] = "rollout",
     [ON_ERROR] = "on_error",
     [RETRY_AFTER] = "retry_after",
     [EXEMPT] = "exempt",
@@ -44,7 +46,7 @@ static const char *const words[KEY_COUNT] = {
 #define IN_LIMIT (BIT(LIMIT) | BIT(BURST) | BIT(PRECISION))
 #define IN_RULE                                                                                    \
     (IN_LIMIT | BIT(BY) | BIT(ALGORITHM) | BIT(PLANS) | BIT(MODE) | BIT(IPV6_PREFIX) |             \
-     BIT(SHADOW_LIMIT))
+     BIT(SHADOW_LIMIT) | BIT(ROLLOUT))
 #define IN_POLICY (IN_RULE | BIT(ON_ERROR) | BIT(RETRY_AFTER) | BIT(EXEMPT) | BIT(RULES))
 #define BESIDE_RULES (IN_POLICY & ~(IN_LIMIT | BIT(PLANS) | BIT(SHADOW_LIMIT)))
 #define IN_DEFAULTS                                                                                \
@@ -58,6 +60,7 @@ struct settings settings_default(void)
         .on_error = ON_ERROR_LOCAL,
         .retry = RETRY_LONGEST,
         .ipv6_prefix = 64,
+        .rollout = SHARE_ALL,
     };
 }
 
@@ -101,6 +104,15 @@ static void read_by(struct loader *l, const struct yaml *node, struct settings *
     s->by_count = kept;
 }
 
+static void read_rollout(struct loader *l, const struct yaml *node, struct settings *s)
+{
+    weir_diag diag;
+
+    if (wants(&l->reader, node, YAML_TEXT, "rollout", "10%") &&
+        share_read(node->text, &s->rollout, &diag))
+        complain(&l->reader, node, "%s", diag.text);
+}
+
 static void read_settings(struct loader *l, const struct yaml *const *keys, struct settings *s)
 {
     static const char *const modes[] = { "enforce", "shadow", "off" };
@@ -125,6 +137,8 @@ static void read_settings(struct loader *l, const struct yaml *const *keys, stru
         s->ipv6_prefix = (int)bits;
     if (keys[BY])
         read_by(l, keys[BY]->value, s);
+    if (keys[ROLLOUT])
+        read_rollout(l, keys[ROLLOUT]->value, s);
 }
 
 void read_defaults(struct loader *l, const struct yaml *node, struct settings *s)
@@ -272,6 +286,14 @@ static void read_rule(struct loader *l, const struct yaml *at, const struct yaml
     out->ipv6_prefix = s->ipv6_prefix;
     out->who_key = override_hash_key(l->source->secret, span_of(policy), s->by, s->by_count);
     out->line = at->line;
+    out->rollout = s->rollout;
+    out->rollout_key = rollout_hash_key(l->source->secret, span_of(policy), span_of(out->name));
+    if (s->rollout < SHARE_ALL && s->by_count == 0)
+        complain(&l->reader, keys[ROLLOUT] ? keys[ROLLOUT] : at,
+                 "%s '%s' counts everyone together, so it is for all or for nobody: leave out "
+                 "'rollout'%s",
+                 is_short ? "policy" : "rule", show(at->text).text,
+                 is_short ? "" : ", or write 'rollout: 100%' in the rule");
     overridden = environment_limit(l, policy, is_short ? NULL : out->name, &numbers, &variable);
     if (!keys[LIMIT]) {
         complain(&l->reader, at, "%s '%s' has no limit: add 'limit: 5 per 15m' or the like",

@@ -68,6 +68,12 @@ static void write_rule(struct json *j, const struct policy_rule *rule)
     json_text(j, "rule", rule->name);
     json_int(j, "line", rule->line);
     json_text(j, "mode", mode_name(rule->mode));
+    if (rule->rollout < SHARE_ALL) {
+        char share[16];
+
+        share_write(rule->rollout, share);
+        json_text(j, "rollout", share);
+    }
     write_numbers(j, &rule->counted.rule);
     json_open(j, "by", '[');
     for (size_t i = 0; i < rule->by_count; i++) {
@@ -306,6 +312,49 @@ void api_top(const struct exchange *x)
     buf_text(&r->text, "{\"top\":");
     observers_top(s->observers, s->loop_count, (size_t)top.n, top.policy, &r->text);
     buf_text(&r->text, "}\n");
+    end(r, &w);
+}
+
+static weir_err read_shadow(struct span query, const char **policy, weir_diag *diag)
+{
+    struct span name, value;
+    bool is_bad = false;
+
+    *policy = NULL;
+    while (http_query_next(&query, &name, &value, &is_bad)) {
+        if (!span_is(name, "policy"))
+            return diag_fail(diag, WEIR_EREQUEST, "the query may have policy only");
+        *policy = value.at;
+    }
+    return is_bad ? diag_fail(diag, WEIR_EREQUEST, "the query cannot be read") : WEIR_OK;
+}
+
+void api_shadow(const struct exchange *x)
+{
+    struct server *s = exchange_server(x);
+    struct published_visit visit;
+    struct response w;
+    struct reply *r;
+    const char *policy;
+    weir_diag diag;
+    weir_err err = read_shadow(x->request->query, &policy, &diag);
+    struct json j;
+
+    if (err) {
+        exchange_problem(x, problem_of(err), diag.text, NULL);
+        return;
+    }
+    r = begin(x, 200, json_type, &w);
+    if (!r)
+        return;
+    j = (struct json){ .to = &r->text };
+    json_open(&j, NULL, '{');
+    json_int(&j, "now_ms", s->weir->clock(s->weir->clock_ctx));
+    visit = published_enter(&s->weir->policies);
+    observers_trials(s->observers, s->loop_count, visit.current, policy, &j);
+    published_leave(&s->weir->policies, visit);
+    json_close(&j, '}');
+    buf_byte(&r->text, '\n');
     end(r, &w);
 }
 

@@ -8,6 +8,7 @@
 #include "server/observer.h"
 #include "server/series.h"
 #include "server/top.h"
+#include "server/trials.h"
 
 enum { OBSERVED_STATUSES = 600 };
 
@@ -21,6 +22,7 @@ struct observer {
 
     /* Counted by the loop, read by anybody. */
     struct series_table *series;
+    struct trials *trials;
     struct histogram decision, commit, batch;
     atomic_uint_fast64_t http[OBSERVED_STATUSES]; /* requests by status */
     atomic_uint_fast64_t resp[2];                 /* well answered, answered by an error */

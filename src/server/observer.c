@@ -16,7 +16,10 @@ struct observer *observer_new(const struct secret *secret, struct event_log *log
     if (!o)
         return NULL;
     o->series = series_new();
-    if (!o->series) {
+    o->trials = trials_new();
+    if (!o->series || !o->trials) {
+        trials_free(o->trials);
+        series_free(o->series);
         free(o);
         return NULL;
     }
@@ -37,6 +40,7 @@ void observer_free(struct observer *o)
     log_lines_done(&o->lines);
     pthread_mutex_destroy(&o->lock);
     series_free(o->series);
+    trials_free(o->trials);
     explicit_bzero(&o->secret, sizeof o->secret);
     free(o);
 }
@@ -134,6 +138,7 @@ void observer_answer(struct observer *o, const struct check *check, int64_t now)
         count(o, a, a->rule, a->allowed ? OUTCOME_ALLOWED : OUTCOME_DENIED);
     for (size_t i = 0; i < a->rule_count; i++)
         count(o, a, a->rules[i].rule, outcome_of(&a->rules[i]));
+    trials_observe(o->trials, check, now);
     if (!a->allowed)
         refused(o, check, now);
     else if (check->live > 0 && is_first_hit(check))

@@ -33,6 +33,11 @@ void observer_request(struct observer *o, int protocol, int status);
 void observers_metrics(struct observer *const *all, size_t n, struct buf *out); /* Prometheus */
 void observers_stats(struct observer *const *all, size_t n, struct buf *out);   /* JSON members */
 
+/* The member "trials": what limits on trial would have refused; see trials.h. */
+struct json;
+void observers_trials(struct observer *const *all, size_t n, const struct policies *set,
+                      const char *policy, struct json *j);
+
 /* A JSON array of at most `count`, the most refused first: {"policy", "rule", "tag", "refused",
  * "error", "last_ms"}. `refused` may be too high by `error`. Counts are halved every five minutes.
  * Only of one policy, unless `policy` is NULL. */

@@ -201,6 +201,21 @@ void observers_stats(struct observer *const *all, size_t n, struct buf *out)
     observer_free(sum);
 }
 
+void observers_trials(struct observer *const *all, size_t n, const struct policies *set,
+                      const char *policy, struct json *j)
+{
+    struct trials **trials = calloc(n, sizeof *trials);
+
+    if (!trials) {
+        j->to->failed = true;
+        return;
+    }
+    for (size_t i = 0; i < n; i++)
+        trials[i] = all[i]->trials;
+    trials_write(trials, n, set, policy, j);
+    free(trials);
+}
+
 /* ---- who is refused most ---------------------------------------------------------------- */
 
 struct ranking {

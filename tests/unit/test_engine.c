@@ -1,4 +1,5 @@
 /* test_engine.c - what a policy makes of a request: its rules, modes, plans and exemptions. */
+#include "engine/handle.h"
 #include "unit/limiter.h"
 
 /* ---- several rules ---------------------------------------------------------------------- */
@@ -306,6 +307,51 @@ static void a_shadow_limit_is_counted_beside_the_live_one(void **state)
     weir_close(w);
 }
 
+/* Who of a thousand is refused at the second request, under a limit of one. */
+static int reached(const char *rollout, bool *out)
+{
+    char text[128], words[32];
+    weir *w;
+    int n = 0;
+
+    snprintf(text, sizeof text, POLICIES("  p: {limit: 1 per 1h, by: user, rollout: %s}\n"),
+             rollout);
+    w = open_text(text);
+    w->engine.secret = (struct secret){ { 1 } }; /* the same each time */
+    assert_int_equal(weir_reload(w, NULL), WEIR_OK);
+    for (int i = 0; i < 1000; i++) {
+        weir_answer a;
+
+        snprintf(words, sizeof words, "p user=%d", i);
+        a = check(w, NOW, words);
+        assert_true(a.allowed);
+        a = check(w, NOW, words);
+        assert_int_equal(a.rules[0].would_deny, a.allowed);
+        assert_int_equal(a.rules[0].shadow, a.allowed);
+        assert_int_equal(a.shadow, a.allowed);
+        out[i] = !a.allowed;
+        n += out[i];
+    }
+    weir_close(w);
+    return n;
+}
+
+static void a_rollout_reaches_a_stable_and_growing_share(void **state)
+{
+    bool some[1000], same[1000], more[1000];
+    const int tenth = reached("10%", some);
+
+    (void)state;
+    assert_in_range(tenth, 60, 140);
+    assert_int_equal(reached("10%", same), tenth);
+    assert_memory_equal(some, same, sizeof some);
+    assert_in_range(reached("50%", more), 420, 580);
+    for (int i = 0; i < 1000; i++)
+        assert_true(!some[i] || more[i]);
+    assert_int_equal(reached("0%", same), 0);
+    assert_int_equal(reached("100%", same), 1000);
+}
+
 static void a_policy_that_is_off_allows_and_counts_nothing(void **state)
 {
     weir *w = open_text(POLICIES("  p: {limit: 2 per 1m, by: user, mode: off}\n"
@@ -482,6 +528,7 @@ int main(void)
         cmocka_unit_test(a_rule_in_shadow_is_charged_alone_and_never_decides),
         cmocka_unit_test(a_policy_in_shadow_lets_everything_through_and_says_what_it_would_refuse),
         cmocka_unit_test(a_shadow_limit_is_counted_beside_the_live_one),
+        cmocka_unit_test(a_rollout_reaches_a_stable_and_growing_share),
         cmocka_unit_test(a_policy_that_is_off_allows_and_counts_nothing),
         cmocka_unit_test(a_rule_that_is_off_is_not_there),
         cmocka_unit_test(who_is_exempt_is_allowed_and_not_counted),

@@ -221,6 +221,27 @@ static void names_outlive_the_set_they_came_from(void **state)
     unload(&l);
 }
 
+static void a_rollout_is_handed_down_and_needs_identities(void **state)
+{
+    struct loaded l;
+
+    (void)state;
+    load(&l, FILE_OF("  a: {limit: 10 per 1h, by: ip, rollout: 12.5%}\n"
+                     "  b: {by: ip, rollout: 1%, rules: {x: {limit: 1 per 1h},\n"
+                     "      y: {limit: 1 per 1h, by: [], rollout: 100%}}}\n"
+                     "  c: {limit: 10 per 1h, by: ip}\n"));
+    assert_int_equal(find(&l, "a")->rules[0].rollout, 1250);
+    assert_int_equal(find(&l, "b")->rules[0].rollout, 100);
+    assert_int_equal(find(&l, "b")->rules[1].rollout, SHARE_ALL);
+    assert_int_equal(find(&l, "c")->rules[0].rollout, SHARE_ALL);
+    unload(&l);
+    expect_problems(FILE_OF("  a: {limit: 1 per 1h, by: ip, rollout: 10}\n"), NULL,
+                    HERE "3:41: '10' is not a share: write 10%, or 0.5%\n");
+    expect_problems(FILE_OF("  a: {limit: 1 per 1h, rollout: 10%}\n"), NULL,
+                    HERE "3:24: policy 'a' counts everyone together, so it is for all or for "
+                         "nobody: leave out 'rollout'\n");
+}
+
 static void an_unknown_key_is_refused_with_its_place_and_a_suggestion(void **state)
 {
     (void)state;
@@ -230,7 +251,7 @@ static void an_unknown_key_is_refused_with_its_place_and_a_suggestion(void **sta
                     HERE "2:1: unknown key 'policis' in a policy file: did you mean 'policies'?\n");
     expect_problems(FILE_OF("  p: {rules: {r: {limit: 1 per 1s, on_error: deny}}}\n"), NULL,
                     HERE "3:36: 'on_error' cannot stand in a rule: it has limit, burst, precision, "
-                         "by, algorithm, plans, mode, ipv6_prefix, shadow_limit\n");
+                         "by, algorithm, plans, mode, ipv6_prefix, shadow_limit, rollout\n");
 }
 
 static void all_problems_come_at_once_in_file_order(void **state)
@@ -509,6 +530,7 @@ int main(void)
         cmocka_unit_test(off_beats_shadow_beats_enforce),
         cmocka_unit_test(a_plan_has_its_own_numbers_and_shares_what_is_counted),
         cmocka_unit_test(a_shadow_limit_is_counted_apart),
+        cmocka_unit_test(a_rollout_is_handed_down_and_needs_identities),
         cmocka_unit_test(the_hash_key_is_policy_rule_algorithm_and_window),
         cmocka_unit_test(limit_0_always_denies),
         cmocka_unit_test(names_outlive_the_set_they_came_from),

@@ -162,6 +162,38 @@ static void every_duration_reads_back(void **state)
     }
 }
 
+static void shares_are_hundredths_of_a_percent(void **state)
+{
+    static const struct {
+        const char *text, *written;
+        int share;
+    } good[] = {
+        { "0%", "0%", 0 },         { "10%", "10%", 1000 },       { "0.5%", "0.5%", 50 },
+        { "0.05%", "0.05%", 5 },   { "12.50%", "12.5%", 1250 },  { "99.99%", "99.99%", 9999 },
+        { "100%", "100%", 10000 }, { "100.00%", "100%", 10000 },
+    };
+    static const char *const bad[] = {
+        "",    "%",   "10",  "100.01%", "101%",   "0.001%", ".5%",
+        "5.%", "-1%", "1 %", "10%%",    "1.2.3%", "1e1%",   "99999999999999999999%"
+    };
+    weir_diag diag;
+    int share;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
+        char text[16];
+
+        assert_int_equal(share_read(span_of(good[i].text), &share, &diag), WEIR_OK);
+        assert_int_equal(share, good[i].share);
+        share_write(share, text);
+        assert_string_equal(text, good[i].written);
+    }
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        assert_int_equal(share_read(span_of(bad[i]), &share, &diag), WEIR_EPOLICY);
+        assert_non_null(strstr(diag.text, "is not a share: write 10%"));
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -171,6 +203,7 @@ int main(void)
         cmocka_unit_test(what_is_no_rate_says_what_would_be_right),
         cmocka_unit_test(durations_are_written_in_the_largest_exact_unit),
         cmocka_unit_test(every_duration_reads_back),
+        cmocka_unit_test(shares_are_hundredths_of_a_percent),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

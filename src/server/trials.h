@@ -1,0 +1,55 @@
+/* trials.h - what limits on trial would have refused, beside what was refused.
+ *
+ * On trial is a rule in shadow, one that is rolled out to a share of its identities, and a
+ * shadow_limit. Counted from when its numbers were first seen: a reload that changes them begins
+ * anew. What on_error decided says nothing about a limit, and is left out.
+ *
+ * A loop's trials are written by that loop alone, and read by anybody. Bounded: what reloads bring
+ * beyond TRIALS_MOST is not counted. */
+#ifndef WEIR_SERVER_TRIALS_H
+#define WEIR_SERVER_TRIALS_H
+
+#include "base/json.h"
+#include "engine/engine.h"
+#include "server/histogram.h"
+#include "server/sketch.h"
+
+enum { TRIALS_MOST = 128 };
+
+enum trial_kind { TRIAL_MODE, TRIAL_ROLLOUT, TRIAL_SHADOW_LIMIT };
+
+/* Of those who were asked about. */
+struct trial_side {
+    atomic_uint_fast64_t requests, refused;
+    struct sketch identities, refused_identities;
+};
+
+struct trial {
+    const char *policy, *rule; /* kept once, and compared by where they are */
+    enum trial_kind kind;
+    struct rule numbers;
+    int rollout;
+    _Atomic int64_t since;
+    struct trial_side tried;
+    struct trial_side live;    /* of a shadow_limit: the limit; in shadow: the policy; rolled out:
+                                  those whom it has reached */
+    atomic_uint_fast64_t both; /* refused by the one and by the other */
+};
+
+struct trials {
+    atomic_size_t count;
+    struct trial all[TRIALS_MOST];
+};
+
+struct trials *trials_new(void); /* NULL: out of memory */
+void trials_free(struct trials *t);
+
+/* One check was answered. */
+void trials_observe(struct trials *t, const struct check *check, int64_t now);
+
+/* A JSON array of all that is on trial in this set, over all loops; only of one policy, unless it
+ * is NULL. If memory is short, it has failed. */
+void trials_write(struct trials *const *all, size_t n, const struct policies *set,
+                  const char *policy, struct json *j);
+
+#endif
