@@ -1,8 +1,9 @@
 /* conn.c - a connection: bytes in, bytes out, time limits and back pressure.
  *
- * IN   libuv reads into the pool's room. bytes() takes whole requests from there; only an unfinished
- *      one is copied, to `rest`. While the connection is paused or choked nothing is read, so what
- *      is kept is at most one room and one unfinished request.
+ * IN   libuv reads into the pool's room, where the bytes of several connections gather: to read
+ *      them all and then take them all is quicker. bytes() takes whole requests from there; only an
+ *      unfinished one is copied, to `rest`. While the connection is paused or choked nothing is
+ *      read, so what is kept is at most one room and one unfinished request.
  * OUT  is tried at once. What the socket does not take is copied and sent by libuv; once more than
  *      max_unsent waits, the connection is choked until all of it is sent.
  * TIME a request must be whole request_timeout after its first byte; between two of them, and while
@@ -16,13 +17,14 @@
 #include <sys/socket.h>
 
 enum {
-    ROOM = 64 * 1024,
-    LOOK_MS = 250,           /* how often late ones are looked for … */
-    HURRIED_LOOK_MS = 20,    /* … and in a hurry */
-    LINGER_MS = 1000,        /* how long the other side has to end as well … */
-    HURRIED_LINGER_MS = 100, /* … and in a hurry: more than a round trip */
-    KEEP_ALIVE_S = 60,       /* of TCP: finds peers that vanished */
-    TLS_HANDSHAKE = 22,      /* the first byte of a record that begins a session */
+    ROOM = 64 * 1024,          /* for what is read at once */
+    READ_TOGETHER = 16 * 1024, /* bytes of several connections that may gather in it */
+    LOOK_MS = 250,             /* how often late ones are looked for … */
+    HURRIED_LOOK_MS = 20,      /* … and in a hurry */
+    LINGER_MS = 1000,          /* how long the other side has to end as well … */
+    HURRIED_LINGER_MS = 100,   /* … and in a hurry: more than a round trip */
+    KEEP_ALIVE_S = 60,         /* of TCP: finds peers that vanished */
+    TLS_HANDSHAKE = 22,        /* the first byte of a record that begins a session */
 };
 
 /* ---- the pool ---------------------------------------------------------------------------- */
@@ -46,7 +48,7 @@ weir_err conn_pool_init(struct conn_pool *p, uv_loop_t *uv)
     const weir_allocator allocator = alloc_or_default((weir_allocator){ 0 });
 
     p->uv = uv;
-    p->room = malloc(ROOM);
+    p->room = malloc(READ_TOGETHER + ROOM);
     if (!p->room)
         return WEIR_ENOMEM;
     buf_init(&p->plain, &allocator);
@@ -283,7 +285,7 @@ static void give_room(uv_handle_t *handle, size_t suggested, uv_buf_t *out)
     struct conn *c = handle->data;
 
     (void)suggested;
-    *out = uv_buf_init(c->pool->room, ROOM);
+    *out = uv_buf_init(c->pool->room + c->pool->room_used, ROOM);
 }
 
 /* A request must be whole some time after its first byte; bytes of it in between change nothing. */
@@ -402,27 +404,8 @@ static void sniff(struct conn *c, const char *at)
         conn_close(c);
 }
 
-static void received(uv_stream_t *stream, ssize_t n, const uv_buf_t *bytes)
+static void go_on_reading(struct conn *c)
 {
-    struct conn *c = stream->data;
-
-    if (n == 0 || c->is_closing)
-        return;
-    if (n == UV_EOF) {
-        c->has_ended = true;
-    } else if (n < 0) {
-        conn_close(c);
-        return;
-    } else {
-        if (!c->has_sniffed)
-            sniff(c, bytes->base);
-        if (c->is_closing)
-            return;
-        if (c->tls)
-            take_cipher(c, bytes->base, (size_t)n);
-        else
-            take_plain(c, bytes->base, (size_t)n);
-    }
     if (c->is_closing)
         return;
     if (c->has_ended && c->closes_when_sent && !c->is_sending)
@@ -430,6 +413,72 @@ static void received(uv_stream_t *stream, ssize_t n, const uv_buf_t *bytes)
     else if (wants_bytes(c))
         tell_end(c);
     read_or_not(c);
+}
+
+static void take_arrived(struct conn *c)
+{
+    const size_t len = c->arrived_len;
+
+    c->arrived_len = 0;
+    if (!c->has_sniffed && !c->is_closing)
+        sniff(c, c->arrived);
+    if (c->is_closing)
+        return;
+    if (c->tls)
+        take_cipher(c, c->arrived, len);
+    else
+        take_plain(c, c->arrived, len);
+    go_on_reading(c);
+}
+
+void conn_pool_feed(struct conn_pool *p)
+{
+    struct conn *c = p->first_arrived, *next;
+
+    p->first_arrived = p->last_arrived = NULL;
+    for (; c; c = next) {
+        next = c->next_arrived;
+        take_arrived(c);
+    }
+    p->room_used = 0;
+}
+
+/* What libuv reads of one connection in a row is in one piece. */
+static void keep_arrived(struct conn *c, char *at, size_t len)
+{
+    struct conn_pool *p = c->pool;
+
+    if (c->arrived_len == 0) {
+        c->arrived = at;
+        c->next_arrived = NULL;
+        if (p->last_arrived)
+            p->last_arrived->next_arrived = c;
+        else
+            p->first_arrived = c;
+        p->last_arrived = c;
+    }
+    c->arrived_len += len;
+    p->room_used += len;
+    if (p->room_used >= READ_TOGETHER)
+        conn_pool_feed(p);
+}
+
+static void received(uv_stream_t *stream, ssize_t n, const uv_buf_t *bytes)
+{
+    struct conn *c = stream->data;
+
+    if (n == 0 || c->is_closing)
+        return;
+    if (n > 0) {
+        keep_arrived(c, bytes->base, (size_t)n);
+        return;
+    }
+    conn_pool_feed(c->pool);
+    if (n == UV_EOF)
+        c->has_ended = true;
+    else
+        conn_close(c);
+    go_on_reading(c);
 }
 
 static void read_or_not(struct conn *c)

@@ -32,8 +32,10 @@ struct conn_pool {
     uv_loop_t *uv;
     struct conn *first; /* all of them */
     size_t count;
-    uv_timer_t timer;         /* looks for those that took too long */
-    char *room;               /* what is read goes here first */
+    uv_timer_t timer; /* looks for those that took too long */
+    char *room;       /* what is read goes here first … */
+    size_t room_used; /* … behind what other connections have there */
+    struct conn *first_arrived, *last_arrived;
     struct buf plain, cipher; /* for a moment, while TLS is undone or done */
     bool is_hurried;
 };
@@ -48,6 +50,9 @@ struct conn {
     struct conn_pool *pool;
     struct tls *tls;
     uint64_t deadline; /* in ms of the loop's clock */
+    char *arrived;     /* in the pool's room, to be taken by conn_pool_feed() */
+    size_t arrived_len;
+    struct conn *next_arrived;
     uv_os_fd_t fd;
     bool is_local; /* a Unix socket */
     bool has_sniffed;
@@ -69,6 +74,7 @@ struct conn {
 };
 
 WEIR_MUSTCHECK weir_err conn_pool_init(struct conn_pool *p, uv_loop_t *uv);
+void conn_pool_feed(struct conn_pool *p);  /* all that has arrived; at the end of each turn */
 void conn_pool_hurry(struct conn_pool *p); /* do not wait long for others to close theirs */
 void conn_pool_close(struct conn_pool *p); /* its handles, when all connections are closed */
 void conn_pool_done(struct conn_pool *p);  /* its memory, when the loop has ended */

@@ -98,5 +98,6 @@ void loop_lost_one(struct loop *loop);     /* a connection is gone: was it the l
 
 /* This session may have replies to send when the turn ends. */
 void loop_flush_later(struct loop *loop, struct session *s);
+void loop_end_turn(struct loop *loop); /* now */
 
 #endif

@@ -122,6 +122,31 @@ static void encode_first(struct session *s, struct buf *out)
     reply_drop_first(s);
 }
 
+static bool is_ready(const struct session *s)
+{
+    return s->first && s->first->waiting == 0;
+}
+
+void session_encode(struct session *s, struct buf *out)
+{
+    s->encoded_from = out->len;
+    while (is_ready(s) && !s->is_gone)
+        encode_first(s, out);
+    s->encoded = out->len - s->encoded_from;
+    if (!out->failed)
+        return;
+    out->failed = false; /* the others' are still there */
+    out->len = s->encoded_from;
+    s->encoded = 0;
+    session_abort(s);
+}
+
+void session_send(struct session *s, const struct buf *out)
+{
+    if (s->encoded > 0)
+        conn_write(&s->conn, (struct span){ out->at + s->encoded_from, s->encoded });
+}
+
 static void forget(struct session *s)
 {
     while (s->first && s->first->waiting == 0)
@@ -130,23 +155,15 @@ static void forget(struct session *s)
         free(s);
 }
 
-void session_flush(struct session *s)
+void session_go_on(struct session *s)
 {
-    struct buf *out = &s->loop->out;
-
+    s->will_flush = false;
     if (s->is_gone) {
         forget(s);
         return;
     }
-    out->len = 0;
-    while (s->first && s->first->waiting == 0)
-        encode_first(s, out);
-    if (out->failed) {
-        buf_done(out);
-        session_abort(s);
-        return;
-    }
-    conn_write(&s->conn, buf_span(out));
+    if (is_ready(s)) /* another one that went on has ended the turn */
+        loop_flush_later(s->loop, s);
     if (s->loop->is_draining)
         s->is_ending = true;
     if (s->is_ending && !s->first)
@@ -182,7 +199,7 @@ static void expired(struct conn *c)
     if (s->protocol != PROTOCOL_HTTP || c->rest.len == 0 || s->first || s->is_ending)
         return;
     http_refuse(s, 408, "the request took too long to arrive");
-    session_flush(s);
+    loop_end_turn(s->loop);
 }
 
 static void closed(struct conn *c)

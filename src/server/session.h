@@ -33,6 +33,7 @@ struct session {
     bool is_gone;      /* the connection is closed; freed behind the last reply */
     bool will_flush;   /* it is in the loop's list of those that may have replies to send */
     struct session *next_flush;
+    size_t encoded_from, encoded; /* bytes in the loop's buffer that are to be sent */
     struct http_parser http;
     uint64_t id;                           /* RESP: CLIENT ID */
     char client_name[SESSION_CLIENT_NAME]; /* RESP: CLIENT SETNAME; cut to what fits */
@@ -43,8 +44,11 @@ extern const struct conn_events session_events;
 /* One connection is waiting at this listener. */
 void session_accept(struct loop *loop, uv_stream_t *listener);
 
-/* Send all replies that are ready, in order. It may be freed by this. */
-void session_flush(struct session *s);
+/* All replies that are ready, in order: encode them, send what was encoded, and go on with what
+ * was held up, or end. It may be freed by the last. */
+void session_encode(struct session *s, struct buf *out);
+void session_send(struct session *s, const struct buf *out);
+void session_go_on(struct session *s);
 
 /* Nothing more is read from it; it is closed when its last reply is sent. */
 void session_end(struct session *s);
