@@ -54,6 +54,7 @@ struct file_store {
     bool is_begun;  /* the journal of this epoch waits for its snapshot */
     struct snapshot_facts snapshot;
     uint64_t old_journals, old_bytes; /* before this epoch, not yet in a snapshot */
+    uint64_t first_bytes;             /* of the journal, when its snapshot was begun */
     int64_t tried_at;                 /* to take a snapshot */
     int64_t tended_at, rested_at;     /* us */
     _Atomic int64_t snapshots, failures, journal_bytes;
@@ -142,26 +143,54 @@ static void wait_us(struct file_store *s, int64_t us)
         ;
 }
 
+/* How large the journals are when a snapshot is due, and how large its own journal may get until
+ * it is there: of the live state a half. With the last snapshot and the new one that makes three
+ * times the live state. */
+static uint64_t half_of_live(const struct file_store *s)
+{
+    const uint64_t half = s->snapshot.bytes / 2, least = s->options.journal_limit;
+
+    return half > least ? half : least;
+}
+
+/* When no snapshot is under way. The keeper need not be quick to see that one is due. */
+static void bound_journal(struct file_store *s)
+{
+    const uint64_t half = half_of_live(s), most = half + half / 8 + s->options.journal_limit / 2;
+
+    if (!s->options.no_thread)
+        journal_bound(s->journal, most > s->old_bytes ? most - s->old_bytes : 0);
+}
+
+/* How large the journal may be when so much of its snapshot is written. */
+static uint64_t due_by(const struct file_store *s, size_t done, size_t shards)
+{
+    const uint64_t most = half_of_live(s);
+
+    return s->first_bytes + most / 4 + (most - most / 4) * done / shards;
+}
+
 /* Between two pieces of a snapshot: wait, so that syncs of the journal find the disk free four
- * times out of five. But the snapshot must be there before the new journal has grown by much: if
- * that gets ahead, there is no waiting. */
-static void rest(void *ctx, size_t done, size_t shards)
+ * times out of five. But its journal must not get ahead: if it does there is no waiting, and
+ * before it would be too large commits wait for the next piece. */
+static bool rest(void *ctx, size_t done, size_t shards)
 {
     struct file_store *s = ctx;
     const int64_t took = monotonic_us() - s->rested_at;
-    const uint64_t limit = s->options.journal_limit;
-    const uint64_t spare = s->old_bytes / 4 > limit ? s->old_bytes / 4 : limit;
-    const bool is_late = journal_size(s->journal) * shards > spare * done;
+    const uint64_t due = due_by(s, done, shards);
+    const bool has_time = journal_size(s->journal) - s->first_bytes < (due - s->first_bytes) / 2;
 
     if (s->state == RUNNING && monotonic_us() >= s->tended_at + s->pause_ms * 1000 &&
         tend_journal(s))
         enter_failed(s);
-    if (s->state == RUNNING && !is_late) {
+    journal_bound(s->journal, due);
+    if (s->state == RUNNING && has_time) {
         pthread_mutex_lock(&s->lock);
         wait_us(s, took * REST_SHARE);
         pthread_mutex_unlock(&s->lock);
     }
     s->rested_at = monotonic_us();
+    return has_time;
 }
 
 /* A new journal, then a snapshot under it; then the old journals go. If only the snapshot
@@ -185,18 +214,24 @@ static weir_err roll_over(struct file_store *s, weir_diag *diag)
         s->old_bytes += size;
         s->old_journals++;
     }
+    s->first_bytes = journal_size(s->journal);
+    if (!s->options.no_thread)
+        journal_bound(s->journal, due_by(s, 0, 1));
     s->tended_at = 0; /* a new journal has no zeros ahead */
     s->rested_at = monotonic_us();
     err = snapshot_write(s->dir, s->table, s->journal, epoch, s->options.secret_id, clock_now(s),
                          s->options.no_thread ? NULL : &(struct snapshot_pace){ rest, s },
                          &s->allocator, &s->snapshot, diag);
-    if (err)
+    if (err) {
+        journal_bound(s->journal, UINT64_MAX); /* there is nothing to wait for */
         return err;
+    }
     journal_confirm(s->journal);
     s->epoch = epoch;
     s->is_begun = false;
     s->old_bytes = s->old_journals = 0;
     atomic_fetch_add(&s->snapshots, 1);
+    bound_journal(s);
     recovery_remove_before(s->dir, epoch);
     return WEIR_OK;
 }
@@ -227,15 +262,15 @@ static void try_the_way_back(struct file_store *s, int64_t now)
 static void snapshot_if_worth_it(struct file_store *s, int64_t now)
 {
     const uint64_t size = journal_size(s->journal) + s->old_bytes;
-    const uint64_t limit = s->options.journal_limit;
-    const uint64_t enough = s->snapshot.bytes > limit ? s->snapshot.bytes : limit;
     weir_diag diag;
     char line[sizeof diag.text + 64];
 
     atomic_store(&s->journal_bytes, (int64_t)size);
-    if ((size < enough && s->old_journals < MOST_OLD_JOURNALS) || !is_time_to_try(s, now))
+    if ((size < half_of_live(s) && s->old_journals < MOST_OLD_JOURNALS) || !is_time_to_try(s, now))
         return;
-    if (roll_over(s, &diag)) {
+    if (!roll_over(s, &diag)) {
+        s->tried_at = 0;
+    } else {
         snprintf(line, sizeof line, "no snapshot was taken, the journal goes on: %s", diag.text);
         say(s, line);
     }
@@ -256,6 +291,7 @@ static void *keep_on(void *arg)
 {
     struct file_store *s = arg;
 
+    bound_journal(s);
     /* Not only later: of processes that live shortly, each leaves a journal. */
     snapshot_if_worth_it(s, monotonic_us() / 1000);
     pthread_mutex_lock(&s->lock);

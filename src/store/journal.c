@@ -63,6 +63,7 @@ struct journal {
     struct ring *ring; /* NULL: batches are written to the file at once */
     bool is_unmappable;
     uint64_t end;      /* of what is written, or in the ring */
+    uint64_t most;     /* that `end` may be when a commit writes */
     uint64_t drained;  /* of what is written */
     uint64_t prepared; /* of what was written ahead */
     bool is_tight;     /* there is no room to write ahead */
@@ -89,6 +90,7 @@ weir_err journal_new(struct journal **out, struct dir *dir, enum sync_mode mode,
     j->dir = dir;
     j->allocator = *allocator;
     j->mode = mode;
+    j->most = UINT64_MAX;
     memcpy(j->secret_id, secret_id, sizeof j->secret_id);
     pthread_mutexattr_init(&adaptive);
     pthread_mutexattr_settype(&adaptive,
@@ -401,7 +403,9 @@ weir_err journal_commit(struct journal *j, uint64_t mark)
     pthread_mutex_lock(&j->lock);
     j->came++;
     while (!j->failed && !is_lost(j, mark) && durable(j) < mark) {
-        if (j->mode != SYNC_ALWAYS)
+        if (j->end > j->most)
+            pthread_cond_wait(&j->idle, &j->lock);
+        else if (j->mode != SYNC_ALWAYS)
             write_some(j);
         else if (j->busy)
             wait_for_other(j);
@@ -411,6 +415,14 @@ weir_err journal_commit(struct journal *j, uint64_t mark)
     err = !is_lost(j, mark) && durable(j) >= mark ? WEIR_OK : WEIR_EIO;
     pthread_mutex_unlock(&j->lock);
     return err;
+}
+
+void journal_bound(struct journal *j, uint64_t most)
+{
+    pthread_mutex_lock(&j->lock);
+    j->most = most;
+    pthread_cond_broadcast(&j->idle);
+    pthread_mutex_unlock(&j->lock);
 }
 
 /* Sync what is in the file, while others write more of it. Only one thread at a time does: an

@@ -46,6 +46,10 @@ WEIR_MUSTCHECK bool journal_append_sheaf(struct journal *j, struct sheaf *sheaf,
  * all that wait. WEIR_EIO: it is not, and never will be in this epoch. */
 WEIR_MUSTCHECK weir_err journal_commit(struct journal *j, uint64_t mark);
 
+/* Commits wait while the file has more bytes than this, until it may have more, or until somebody
+ * syncs. At first there is no bound. */
+void journal_bound(struct journal *j, uint64_t most);
+
 /* Sync what was written. */
 WEIR_MUSTCHECK weir_err journal_sync(struct journal *j);
 

@@ -17,13 +17,15 @@
 #include "base/diag.h"
 #include "store/snapshot_format.h"
 
-enum { PIECE = 64 << 10 }; /* that the disk is given at once: a sync of the journal waits for it */
+/* What the disk is given at once: a sync of the journal waits for it. */
+enum { PIECE = 64 << 10, LARGE_PIECE = 4 << 20 };
 
 struct writer {
     struct dir *dir;
     struct file *file;
     const struct snapshot_pace *pace; /* NULL: none */
     size_t done, shards;
+    size_t piece;
     struct buf block; /* its header, and items so far */
     uint32_t count;   /* of items */
     uint64_t salt, at, written_out, number;
@@ -52,7 +54,8 @@ static weir_err write_bytes(struct writer *w, const char *bytes, size_t len)
     weir_err err = WEIR_OK;
 
     while (len > 0 && !err) {
-        const size_t room = PIECE - (size_t)(w->at - w->written_out), n = len < room ? len : room;
+        const size_t room = w->piece - (size_t)(w->at - w->written_out),
+                     n = len < room ? len : room;
 
         err = w->dir->ops->write(w->file, w->at, bytes, n);
         w->at += n;
@@ -60,10 +63,10 @@ static weir_err write_bytes(struct writer *w, const char *bytes, size_t len)
         len -= n;
         if (err || n < room)
             continue;
-        err = w->dir->ops->write_out(w->file, w->written_out, PIECE);
+        err = w->dir->ops->write_out(w->file, w->written_out, w->piece);
         w->written_out = w->at;
         if (w->pace)
-            w->pace->rest(w->pace->ctx, w->done, w->shards);
+            w->piece = w->pace->rest(w->pace->ctx, w->done, w->shards) ? PIECE : LARGE_PIECE;
     }
     return err;
 }
@@ -123,7 +126,7 @@ weir_err snapshot_write(struct dir *dir, struct table *table, struct journal *jo
                         const struct snapshot_pace *pace, const weir_allocator *allocator,
                         struct snapshot_facts *out, weir_diag *diag)
 {
-    struct writer w = { .dir = dir, .pace = pace };
+    struct writer w = { .dir = dir, .pace = pace, .piece = pace ? PIECE : LARGE_PIECE };
     const char *step;
     weir_err err;
 

@@ -15,9 +15,9 @@ struct snapshot_facts {
 };
 
 /* Called after each piece that was written, to let others have the disk for a while: `done` of
- * `shards` shards are. */
+ * `shards` shards are. False: there is no time for that, the next piece is to be a large one. */
 struct snapshot_pace {
-    void (*rest)(void *ctx, size_t done, size_t shards);
+    bool (*rest)(void *ctx, size_t done, size_t shards);
     void *ctx;
 };
 

@@ -262,6 +262,9 @@ static void ask_during_snapshot(const struct contestant *c, uint64_t keys)
            busy.during_longest_us, busy.during);
     snprintf(what, sizeof what, "%s: p99 during a snapshot / without", c->name);
     print_ratio(what, ratio, "2 or less", ratio <= 2);
+    ratio = (double)w.most / (double)w.snapshot;
+    snprintf(what, sizeof what, "%s: all files at most / live state", c->name);
+    print_ratio(what, ratio, "3.2 or less", ratio <= 3.2);
 }
 
 /* ---- starting again ------------------------------------------------------------------------ */

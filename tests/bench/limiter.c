@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 /* No key is back to untouched so soon that it could be dropped, and none is ever refused. */
@@ -147,6 +148,25 @@ void limiter_forget_files(const struct limiter *l)
 
 /* ---- its snapshots ------------------------------------------------------------------------- */
 
+static void add_size(int fd, void *bytes)
+{
+    struct stat st;
+
+    if (fstat(fd, &st) == 0)
+        *(uint64_t *)bytes += (uint64_t)st.st_blocks * 512;
+}
+
+static void weigh(struct watch *w)
+{
+    uint64_t bytes = 0;
+    struct stat st;
+
+    each_file(w->limiter, add_size, &bytes);
+    w->most = bytes > w->most ? bytes : w->most;
+    if (stat(w->path, &st) == 0)
+        w->snapshot = (uint64_t)st.st_size;
+}
+
 static void *look_out(void *arg)
 {
     struct watch *w = arg;
@@ -154,6 +174,9 @@ static void *look_out(void *arg)
 
     for (; !w->is_unwatched; usleep(1000)) {
         const bool is_there = access(w->path, F_OK) == 0;
+
+        if (!w->is_over)
+            weigh(w);
 
         if (is_there && !w->is_begun) {
             begin = seconds_now();
@@ -171,7 +194,7 @@ static void *look_out(void *arg)
 
 void watch_begin(struct watch *w, const struct limiter *l)
 {
-    *w = (struct watch){ 0 };
+    *w = (struct watch){ .limiter = l };
     snprintf(w->path, sizeof w->path, "%s/snapshot.tmp", l->path);
     if (pthread_create(&w->thread, NULL, look_out, w))
         errx(1, "no thread");

@@ -34,10 +34,12 @@ void limiter_forget_files(const struct limiter *l); /* the system must go to the
 /* Looks out for the next snapshot. */
 struct watch {
     pthread_t thread;
+    const struct limiter *limiter;
     char path[LIMITER_PATH + 16];
     _Atomic bool is_written; /* the snapshot, or it was a moment ago: old files are removed */
     _Atomic bool is_begun, is_over, is_unwatched;
-    double seconds; /* it took */
+    double seconds;          /* it took */
+    uint64_t most, snapshot; /* bytes: of all files at one time, and of the snapshot alone */
 };
 
 void watch_begin(struct watch *w, const struct limiter *l);

@@ -394,6 +394,7 @@ static void snapshots_are_taken_while_threads_decide(void **state)
 struct pieces {
     uint64_t written, written_out, most; /* bytes */
     size_t rests, progress;
+    bool has_time; /* to rest */
 };
 
 static void measure_pieces(void *ctx, struct sim *s, enum sim_op op, const char *name)
@@ -409,13 +410,14 @@ static void measure_pieces(void *ctx, struct sim *s, enum sim_op op, const char 
         p->written_out = size;
 }
 
-static void count_rest(void *ctx, size_t done, size_t shards)
+static bool count_rest(void *ctx, size_t done, size_t shards)
 {
     struct pieces *p = ctx;
 
     assert_true(done >= p->progress && done < shards);
     p->progress = done;
     p->rests++;
+    return p->has_time;
 }
 
 static void add_keys(struct kept *k, int64_t keys)
@@ -429,29 +431,47 @@ static void add_keys(struct kept *k, int64_t keys)
         assert_true(take(k, &k->trial.rules[0], i, k->trial.now, 1));
 }
 
-static void a_snapshot_is_given_to_the_disk_in_pieces_with_rests_between(void **state)
+static void write_in_pieces(struct pieces *p, int64_t keys, struct snapshot_facts *facts)
 {
-    enum { KEYS = 30000, MOST_PIECE = 64 << 10 };
     const weir_allocator allocator = heap();
-    struct pieces p = { 0 };
-    const struct snapshot_pace pace = { count_rest, &p };
-    struct snapshot_facts facts;
+    const struct snapshot_pace pace = { count_rest, p };
     struct kept k;
     weir_diag diag;
 
-    (void)state;
     begin(&k, SYNC_OS);
-    add_keys(&k, KEYS);
+    add_keys(&k, keys);
     k.sim->before = measure_pieces;
-    k.sim->ctx = &p;
+    k.sim->ctx = p;
     assert_int_equal(snapshot_write(&k.sim->dir, k.table, k.journal, 1, trial_secret_id,
-                                    k.trial.now, &pace, &allocator, &facts, &diag),
+                                    k.trial.now, &pace, &allocator, facts, &diag),
                      WEIR_OK);
-    assert_int_equal(facts.keys, KEYS);
+    assert_int_equal(facts->keys, keys);
+    end(&k);
+}
+
+static void a_snapshot_is_given_to_the_disk_in_pieces_with_rests_between(void **state)
+{
+    enum { KEYS = 30000, MOST_PIECE = 64 << 10 };
+    struct pieces p = { .has_time = true };
+    struct snapshot_facts facts;
+
+    (void)state;
+    write_in_pieces(&p, KEYS, &facts);
     assert_int_equal(p.most, MOST_PIECE);
     assert_int_equal(p.rests, facts.bytes / MOST_PIECE);
     assert_true(p.progress > 0);
-    end(&k);
+}
+
+static void a_snapshot_that_is_late_is_given_to_the_disk_in_larger_pieces(void **state)
+{
+    enum { KEYS = 100000, FIRST_PIECE = 64 << 10, LARGE_PIECE = 4 << 20 };
+    struct pieces p = { .has_time = false };
+    struct snapshot_facts facts;
+
+    (void)state;
+    write_in_pieces(&p, KEYS, &facts);
+    assert_int_equal(p.most, LARGE_PIECE);
+    assert_int_equal(p.rests, 1 + (facts.bytes - FIRST_PIECE) / LARGE_PIECE);
 }
 
 static void a_snapshot_of_many_pieces_that_fails_at_any_step_leaves_an_old_or_a_new_one(
@@ -471,6 +491,7 @@ static void a_snapshot_of_many_pieces_that_fails_at_any_step_leaves_an_old_or_a_
     expected = trial_digest(&k.trial, k.table);
     for (uint64_t n = 0; err; n++) {
         struct store_options many = trial_options(&k.trial);
+        struct pieces p = { .has_time = true };
         struct table *found;
         enum snapshot_end end;
         struct sim *cut;
@@ -480,7 +501,7 @@ static void a_snapshot_of_many_pieces_that_fails_at_any_step_leaves_an_old_or_a_
         k.sim->fail_from = k.sim->ops + n;
         k.sim->fail_until = k.sim->fail_from + 1;
         err = snapshot_write(&k.sim->dir, k.table, k.journal, epoch, trial_secret_id, k.trial.now,
-                             NULL, &allocator, &facts, &diag);
+                             &(struct snapshot_pace){ count_rest, &p }, &allocator, &facts, &diag);
         assert_true(err == WEIR_EIO || (!err && n > 2 * facts.bytes / (64 << 10)));
         cut = sim_cut(k.sim, SIM_MIXED, SIM_MIXED, n);
         many.max_keys = KEYS;
@@ -501,16 +522,16 @@ struct meanwhile {
     struct store *store;
     struct rule rule;
     atomic_bool is_begun, is_over;
-    atomic_int asked, pieces, synced;
+    atomic_int pieces, synced;
 };
 
-static void count_done(struct question *q)
+static void assert_done(struct question *q)
 {
     assert_int_equal(q->err, WEIR_OK);
-    atomic_fetch_add(&((struct meanwhile *)q->ctx)->asked, 1);
 }
 
-static void ask_store(struct meanwhile *m, int64_t key)
+/* The keeper itself must not wait for a commit, but what is asked is to be synced all the same. */
+static void ask_store(struct meanwhile *m, int64_t key, bool commit)
 {
     struct charge c = { .rule = &m->rule, .key = trial_key(0, key) };
     struct question q = {
@@ -518,13 +539,13 @@ static void ask_store(struct meanwhile *m, int64_t key)
         .ask = { 1700000000000, 1, false },
         .charges = &c,
         .count = 1,
-        .done = count_done,
-        .ctx = m,
+        .done = assert_done,
     };
     struct turn turn = { 0 };
 
     m->store->ops->submit(m->store, &turn, &q);
-    m->store->ops->commit(m->store, &turn);
+    if (commit)
+        m->store->ops->commit(m->store, &turn);
 }
 
 static void let_time_pass(void)
@@ -543,10 +564,11 @@ static void ask_and_count_syncs(void *ctx, struct sim *s, enum sim_op op, const 
     uint64_t epoch;
 
     (void)s;
-    if (op == SIM_WRITE_OUT) {
+    if (op == SIM_CREATE && strcmp(name, SNAPSHOT_TEMPORARY) == 0) {
         m->is_begun = true;
+    } else if (op == SIM_WRITE_OUT) {
         m->pieces++;
-        ask_store(m, atomic_load(&m->asked));
+        ask_store(m, atomic_load(&m->pieces), false);
         let_time_pass();
     } else if (op == SIM_RENAME) {
         m->is_over = true;
@@ -565,8 +587,8 @@ static void an_interval_is_kept_while_a_snapshot_is_written(void **state)
     weir_diag diag;
 
     (void)state;
-    o.max_keys = 4 * KEYS;
-    o.journal_limit = KEYS * sizeof(struct record);
+    o.max_keys = 10 * KEYS;
+    o.journal_limit = 2 * KEYS * sizeof(struct record);
     o.no_thread = false;
     m.rule = (struct rule){ .algorithm = WEIR_FIXED_WINDOW, .limit = 1000, .window = 1000000 };
     assert_int_equal(rule_check(&m.rule, NULL), WEIR_OK);
@@ -574,8 +596,8 @@ static void an_interval_is_kept_while_a_snapshot_is_written(void **state)
     s->ctx = &m;
     s->before = ask_and_count_syncs;
     assert_int_equal(file_store_open_in(&m.store, &s->dir, &o, &diag), WEIR_OK);
-    for (int64_t i = 0; i < KEYS; i++)
-        ask_store(&m, i);
+    for (int64_t i = 0; !m.is_begun; i++) /* not more, or the snapshot would have to hurry */
+        ask_store(&m, i, true);
     while (!m.is_over)
         sched_yield();
     m.store->ops->close(m.store);
@@ -759,6 +781,7 @@ int main(void)
         cmocka_unit_test(an_empty_table_is_a_whole_snapshot),
         cmocka_unit_test(snapshots_are_taken_while_threads_decide),
         cmocka_unit_test(a_snapshot_is_given_to_the_disk_in_pieces_with_rests_between),
+        cmocka_unit_test(a_snapshot_that_is_late_is_given_to_the_disk_in_larger_pieces),
         cmocka_unit_test(
             a_snapshot_of_many_pieces_that_fails_at_any_step_leaves_an_old_or_a_new_one),
         cmocka_unit_test(an_interval_is_kept_while_a_snapshot_is_written),
