@@ -30,9 +30,11 @@ enum {
     IDLE_MS = 50,
     REST_SHARE = 4, /* of a snapshot: so many times as long as a piece took */
     RETRY_MS = 1000,
+    HURRY_LIMITS = 8,  /* of a journal that does not wait for the next second */
+    BESIDE_LIMITS = 4, /* … that grows while a snapshot is taken */
     MOST_OLD_JOURNALS = 8,
     LEAST_RING = 512,
-    MOST_RING = 1 << 20,
+    MOST_RING = 2 << 20,
 };
 #define JOURNAL_LIMIT ((uint64_t)32 << 20) /* a smaller journal is not worth a snapshot */
 
@@ -143,20 +145,22 @@ static void wait_us(struct file_store *s, int64_t us)
         ;
 }
 
-/* How large the journals are when a snapshot is due, and how large its own journal may get until
- * it is there: of the live state a half. With the last snapshot and the new one that makes three
- * times the live state. */
-static uint64_t half_of_live(const struct file_store *s)
+/* HOW LARGE THE FILES GET: a snapshot is due when the journals are half of the live state, and its
+ * own journal may grow by another half until it is there. With the last snapshot and the new one
+ * that makes three times the live state. Where that is little, the least is what a second or so
+ * of full load brings. */
+static uint64_t half_of_live(const struct file_store *s, int least)
 {
-    const uint64_t half = s->snapshot.bytes / 2, least = s->options.journal_limit;
+    const uint64_t half = s->snapshot.bytes / 2, limit = (uint64_t)least * s->options.journal_limit;
 
-    return half > least ? half : least;
+    return half > limit ? half : limit;
 }
 
 /* When no snapshot is under way. The keeper need not be quick to see that one is due. */
 static void bound_journal(struct file_store *s)
 {
-    const uint64_t half = half_of_live(s), most = half + half / 8 + s->options.journal_limit / 2;
+    const uint64_t half = half_of_live(s, HURRY_LIMITS);
+    const uint64_t most = half + half / 8 + s->options.journal_limit / 2;
 
     if (!s->options.no_thread)
         journal_bound(s->journal, most > s->old_bytes ? most - s->old_bytes : 0);
@@ -165,7 +169,7 @@ static void bound_journal(struct file_store *s)
 /* How large the journal may be when so much of its snapshot is written. */
 static uint64_t due_by(const struct file_store *s, size_t done, size_t shards)
 {
-    const uint64_t most = half_of_live(s);
+    const uint64_t most = half_of_live(s, BESIDE_LIMITS);
 
     return s->first_bytes + most / 4 + (most - most / 4) * done / shards;
 }
@@ -266,11 +270,11 @@ static void snapshot_if_worth_it(struct file_store *s, int64_t now)
     char line[sizeof diag.text + 64];
 
     atomic_store(&s->journal_bytes, (int64_t)size);
-    if ((size < half_of_live(s) && s->old_journals < MOST_OLD_JOURNALS) || !is_time_to_try(s, now))
+    if (size < half_of_live(s, 1) && s->old_journals < MOST_OLD_JOURNALS)
         return;
-    if (!roll_over(s, &diag)) {
-        s->tried_at = 0;
-    } else {
+    if (!is_time_to_try(s, now) && (s->is_begun || size < half_of_live(s, HURRY_LIMITS)))
+        return;
+    if (roll_over(s, &diag)) {
         snprintf(line, sizeof line, "no snapshot was taken, the journal goes on: %s", diag.text);
         say(s, line);
     }

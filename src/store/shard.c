@@ -48,12 +48,17 @@ static struct cell *cells_of(const struct shard *s)
 
 void shard_init(struct shard *s, struct cell *cells, uint32_t homes, uint32_t skip_bits)
 {
+    pthread_mutexattr_t adaptive;
+
     *s = (struct shard){ .skip_bits = (uint8_t)skip_bits,
                          .soonest = INT64_MAX,
                          .purge_at = homes / 4 * 3 };
     atomic_init(&s->cells, cells);
     atomic_init(&s->homes, homes);
-    pthread_mutex_init(&s->lock, NULL);
+    pthread_mutexattr_init(&adaptive);
+    pthread_mutexattr_settype(&adaptive, PTHREAD_MUTEX_ADAPTIVE_NP); /* held for one decision */
+    pthread_mutex_init(&s->lock, &adaptive);
+    pthread_mutexattr_destroy(&adaptive);
 }
 
 void shard_done(struct shard *s, const weir_allocator *allocator)

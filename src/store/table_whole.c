@@ -5,27 +5,47 @@
  * that a decision takes. */
 #include "store/table_inside.h"
 
+enum { SLICE = 256 }; /* keys that are copied under a lock at once: decisions wait so long */
+
+/* Where the keys behind this one begin. */
+static uint32_t behind(const struct shard *s, struct key key)
+{
+    const uint32_t at = shard_find(s, key);
+
+    return at + shard_has(s, at, key);
+}
+
+/* Keys are in order, so that it can go on behind the last one, whatever has moved since. */
 void table_export(struct table *t, size_t shard, int64_t now,
                   void (*each)(void *ctx, const struct record *r, const struct sliding_window *log),
                   void *ctx)
 {
     struct shard *s = &t->shards[shard];
-    const struct cell *c;
+    struct key last = { 0 };
+    bool is_over;
 
-    pthread_mutex_lock(&s->lock);
-    c = s->cells;
-    for (uint32_t left = s->count; left > 0; c++) {
-        struct record r;
+    do {
+        const struct cell *c, *end;
+        uint32_t left = SLICE;
 
-        if (c->key.high == 0 && c->key.low == 0)
-            continue;
-        left--;
-        if (t->drop_by_time && (int64_t)c->expires <= now - CLOCK_SLIP)
-            continue;
-        table_record(c, &r);
-        each(ctx, &r, c->algorithm == WEIR_SLIDING_WINDOW ? &c->state.sliding_window : NULL);
-    }
-    pthread_mutex_unlock(&s->lock);
+        pthread_mutex_lock(&s->lock);
+        end = s->cells + shard_cells(s->homes);
+        c = s->cells + (last.high | last.low ? behind(s, last) : 0);
+        for (; c < end && left > 0; c++) {
+            struct record r;
+
+            if (c->key.high == 0 && c->key.low == 0)
+                continue;
+            left--;
+            last = c->key;
+            if (t->drop_by_time && (int64_t)c->expires <= now - CLOCK_SLIP)
+                continue;
+            table_record(c, &r);
+            each(ctx, &r, c->algorithm == WEIR_SLIDING_WINDOW ? &c->state.sliding_window : NULL);
+        }
+        is_over = c >= end;
+        pthread_mutex_unlock(&s->lock);
+    } while (!is_over);
 }
 
 void table_expect(struct table *t, int64_t keys)
