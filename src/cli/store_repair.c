@@ -75,7 +75,7 @@ static int write_anew(struct store_files *f)
     weir_err err = journal_new(&journal, f->dir, SYNC_ALWAYS, f->secret_id, &f->allocator);
 
     if (!err)
-        err = journal_begin(journal, epoch);
+        err = journal_begin(journal, epoch, UINT64_MAX);
     if (!err)
         err = snapshot_write(f->dir, f->table, journal, epoch, f->secret_id, f->now, NULL,
                              &f->allocator, &written, &diag);

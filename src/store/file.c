@@ -205,8 +205,9 @@ static weir_err roll_over(struct file_store *s, weir_diag *diag)
     const uint64_t size = journal_size(s->journal), epoch = s->epoch + !s->is_begun;
     weir_err err;
 
+    s->first_bytes = s->is_begun ? size : 0;
     if (!s->is_begun) {
-        err = journal_begin(s->journal, epoch);
+        err = journal_begin(s->journal, epoch, s->options.no_thread ? UINT64_MAX : due_by(s, 0, 1));
         if (err) {
             enter_failed(s);
             return diag_fail(diag, err, "cannot begin a new journal: %s", strerror(s->dir->why));
@@ -218,9 +219,6 @@ static weir_err roll_over(struct file_store *s, weir_diag *diag)
         s->old_bytes += size;
         s->old_journals++;
     }
-    s->first_bytes = journal_size(s->journal);
-    if (!s->options.no_thread)
-        journal_bound(s->journal, due_by(s, 0, 1));
     s->tended_at = 0; /* a new journal has no zeros ahead */
     s->rested_at = monotonic_us();
     err = snapshot_write(s->dir, s->table, s->journal, epoch, s->options.secret_id, clock_now(s),
@@ -367,7 +365,7 @@ static weir_err recover(struct file_store *s, weir_diag *diag)
     err = journal_new(&s->journal, s->dir, s->mode, s->options.secret_id, &s->allocator);
     if (err)
         return diag_fail(diag, err, "%s", weir_err_text(err));
-    err = journal_begin(s->journal, s->epoch);
+    err = journal_begin(s->journal, s->epoch, UINT64_MAX);
     if (err)
         return diag_fail(diag, err, "cannot begin a journal in %s: %s", s->dir->path,
                          strerror(s->dir->why));

@@ -90,7 +90,6 @@ weir_err journal_new(struct journal **out, struct dir *dir, enum sync_mode mode,
     j->dir = dir;
     j->allocator = *allocator;
     j->mode = mode;
-    j->most = UINT64_MAX;
     memcpy(j->secret_id, secret_id, sizeof j->secret_id);
     pthread_mutexattr_init(&adaptive);
     pthread_mutexattr_settype(&adaptive,
@@ -569,7 +568,7 @@ static weir_err make_file(const struct journal *j, uint64_t epoch, bool restarte
     return err;
 }
 
-weir_err journal_begin(struct journal *j, uint64_t epoch)
+weir_err journal_begin(struct journal *j, uint64_t epoch, uint64_t most)
 {
     struct file *file = NULL;
     uint64_t salt;
@@ -608,6 +607,7 @@ weir_err journal_begin(struct journal *j, uint64_t epoch)
         j->epoch = epoch;
         j->salt = salt;
         j->end = j->drained = j->prepared = sizeof(struct journal_header);
+        j->most = most;
         j->is_tight = false;
         j->failed = WEIR_OK;
         j->is_unconfirmed = has_failed;

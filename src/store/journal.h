@@ -22,12 +22,12 @@ WEIR_MUSTCHECK weir_err journal_new(struct journal **out, struct dir *dir, enum 
                                     const weir_allocator *allocator);
 void journal_free(struct journal *j); /* does no I/O: see journal_finish() */
 
-/* Begin the file of this epoch. Of a journal that is under way, what was appended before is
+/* Begin the file of this epoch, which has at most so many bytes: see journal_bound(). Of a journal that is under way, what was appended before is
  * written to the old file, which is ended and synced. After a failure it begins anew: what
  * was not written is dropped, and the caller has a snapshot taken that has it. Until the caller
  * confirms that this is on disk, a reader takes nothing from the new file, and no commit
  * succeeds. */
-WEIR_MUSTCHECK weir_err journal_begin(struct journal *j, uint64_t epoch);
+WEIR_MUSTCHECK weir_err journal_begin(struct journal *j, uint64_t epoch, uint64_t most);
 void journal_confirm(struct journal *j);
 
 #define JOURNAL_LOST UINT64_MAX /* a mark that no commit will confirm */
@@ -47,7 +47,7 @@ WEIR_MUSTCHECK bool journal_append_sheaf(struct journal *j, struct sheaf *sheaf,
 WEIR_MUSTCHECK weir_err journal_commit(struct journal *j, uint64_t mark);
 
 /* Commits wait while the file has more bytes than this, until it may have more, or until somebody
- * syncs. At first there is no bound. */
+ * syncs. */
 void journal_bound(struct journal *j, uint64_t most);
 
 /* Sync what was written. */

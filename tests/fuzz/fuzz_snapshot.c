@@ -91,7 +91,7 @@ static void write_and_read(struct table *t, uint64_t keys)
     weir_stats stats;
 
     assert(again);
-    if (journal_new(&j, &s->dir, SYNC_OS, secret_id, &allocator) || journal_begin(j, 1))
+    if (journal_new(&j, &s->dir, SYNC_OS, secret_id, &allocator) || journal_begin(j, 1, UINT64_MAX))
         abort();
     if (snapshot_write(&s->dir, t, j, 1, secret_id, 0, NULL, &allocator, &written, &diag))
         abort();

@@ -31,7 +31,7 @@ static struct journal *new_journal(struct sim *s, enum sync_mode mode)
     struct journal *j;
 
     assert_int_equal(journal_new(&j, &s->dir, mode, trial_secret_id, &allocator), WEIR_OK);
-    assert_int_equal(journal_begin(j, 1), WEIR_OK);
+    assert_int_equal(journal_begin(j, 1, UINT64_MAX), WEIR_OK);
     return j;
 }
 
@@ -351,12 +351,12 @@ static void fail_and_begin_anew(enum sim_op failing, bool half)
     assert_int_equal(journal_prepare(j, 1024), WEIR_EIO);
     assert_int_equal(journal_finish(j), WEIR_EIO);
 
-    assert_int_equal(journal_begin(j, 2), WEIR_OK);
+    assert_int_equal(journal_begin(j, 2, UINT64_MAX), WEIR_OK);
     assert_int_equal(journal_commit(j, kept), WEIR_OK);
     assert_int_equal(journal_commit(j, lost), WEIR_EIO);
     later = append(j, &next, 1);
-    assert_int_equal(journal_commit(j, later), WEIR_EIO); /* no snapshot is there yet */
-    assert_int_equal(journal_begin(j, 2), WEIR_OK);       /* nor could one be written */
+    assert_int_equal(journal_commit(j, later), WEIR_EIO);       /* no snapshot is there yet */
+    assert_int_equal(journal_begin(j, 2, UINT64_MAX), WEIR_OK); /* nor could one be written */
     assert_int_equal(read_journal(s, 2, 1, false)->reading.restarted, true);
     assert_int_equal(journal_commit(j, later), WEIR_EIO);
     later = append(j, &next, 1);
@@ -653,7 +653,7 @@ static void J7_what_is_in_the_ring_stays_until_it_is_in_the_file_or_in_a_snapsho
     assert_int_equal(journal_failure(j), WEIR_EIO);
     assert_int_equal(read_cut(s, SIM_KEPT, 0)->count, 50);
 
-    assert_int_equal(journal_begin(j, 2), WEIR_OK);
+    assert_int_equal(journal_begin(j, 2, UINT64_MAX), WEIR_OK);
     for (int i = 0; i < 10; i++) {
         later = append(j, &next, 30);
         assert_int_equal(journal_commit(j, later), WEIR_EIO);

@@ -55,7 +55,7 @@ static struct sim *snapshot_of(struct table *t)
     weir_diag diag;
 
     assert_int_equal(journal_new(&j, &s->dir, SYNC_OS, trial_secret_id, &allocator), WEIR_OK);
-    assert_int_equal(journal_begin(j, 1), WEIR_OK);
+    assert_int_equal(journal_begin(j, 1, UINT64_MAX), WEIR_OK);
     assert_int_equal(
         snapshot_write(&s->dir, t, j, 1, trial_secret_id, NOW, NULL, &allocator, &facts, &diag),
         WEIR_OK);
@@ -242,7 +242,7 @@ static void records_of_a_key_are_replayed_in_order_by_threads(void **state)
     (void)state;
     trial_rules(rules, 1000000);
     assert_int_equal(journal_new(&j, &s->dir, SYNC_OS, trial_secret_id, &allocator), WEIR_OK);
-    assert_int_equal(journal_begin(j, 1), WEIR_OK);
+    assert_int_equal(journal_begin(j, 1, UINT64_MAX), WEIR_OK);
     table_keep_journal(t, j);
     for (int i = 0; i < CHANGES; i++) {
         const int64_t place = dice_below(&dice, 2) ? 2 : dice_below(&dice, PLACES);

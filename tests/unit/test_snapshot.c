@@ -24,7 +24,7 @@ static void begin(struct kept *k, enum sync_mode mode)
     k->table = trial_table(&k->trial);
     assert_int_equal(journal_new(&k->journal, &k->sim->dir, mode, trial_secret_id, &allocator),
                      WEIR_OK);
-    assert_int_equal(journal_begin(k->journal, 1), WEIR_OK);
+    assert_int_equal(journal_begin(k->journal, 1, UINT64_MAX), WEIR_OK);
     table_keep_journal(k->table, k->journal);
 }
 
@@ -62,7 +62,7 @@ static void write_snapshot(struct kept *k, uint64_t epoch, struct snapshot_facts
     const weir_allocator allocator = heap();
     weir_diag diag = { "" };
 
-    assert_int_equal(journal_begin(k->journal, epoch), WEIR_OK);
+    assert_int_equal(journal_begin(k->journal, epoch, UINT64_MAX), WEIR_OK);
     if (snapshot_write(&k->sim->dir, k->table, k->journal, epoch, trial_secret_id, k->trial.now,
                        NULL, &allocator, facts, &diag))
         fail_msg("%s", diag.text);
@@ -497,7 +497,7 @@ static void a_snapshot_of_many_pieces_that_fails_at_any_step_leaves_an_old_or_a_
         struct sim *cut;
         weir_diag diag;
 
-        assert_int_equal(journal_begin(k.journal, ++epoch), WEIR_OK);
+        assert_int_equal(journal_begin(k.journal, ++epoch, UINT64_MAX), WEIR_OK);
         k.sim->fail_from = k.sim->ops + n;
         k.sim->fail_until = k.sim->fail_from + 1;
         err = snapshot_write(&k.sim->dir, k.table, k.journal, epoch, trial_secret_id, k.trial.now,
