@@ -331,9 +331,14 @@ class Cluster(Group):
 
     def owner(self, key):
         """The master that has a key's slot."""
-        slot, count = self.nodes[0]("CLUSTER", "KEYSLOT", key), len(self.masters)
-        return next(node for i, node in enumerate(self.masters)
-                    if SLOTS * i // count <= slot < SLOTS * (i + 1) // count)
+        slot = self.nodes[0]("CLUSTER", "KEYSLOT", key)
+        port = next(master[1] for first, last, master, *_ in self.nodes[0]("CLUSTER", "SLOTS")
+                    if first <= slot <= last)
+        return next(node for node in self.nodes if node.port == port)
+
+    def epochs(self):
+        return {line for node in self.nodes for line in node("CLUSTER", "INFO").splitlines()
+                if line.startswith(b"cluster_current_epoch")}
 
     def move(self, slot, source, target):
         """Yields between the steps of a resharding: the slot is to move, its keys have moved."""
@@ -346,6 +351,8 @@ class Cluster(Group):
         yield "moved"
         for node in (target, source, *self.masters):
             node("CLUSTER", "SETSLOT", slot, "NODE", ids[target])
+        # Who moves the next one while nodes still tell each other of this may lose both.
+        wait_until(lambda: len(self.epochs()) == 1, "the nodes to agree")
 
 
 __all__ = ["Client", "Cluster", "PROGRAM", "Redis", "Refused", "SLOTS", "Sentinel", "Watched"]

@@ -35,5 +35,6 @@ extern const struct command mode_command;
 extern const struct command audit_command;
 extern const struct command bench_command;
 extern const struct command migrate_command;
+extern const struct command doctor_command;
 
 #endif

@@ -5,7 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LATER_MS = 5 }; /* before a server is asked again that could not answer now */
+enum {
+    LATER_MS = 5,    /* before a server is asked again that could not answer now */
+    HOPS_AT_ONCE = 3 /* then nodes seem to disagree, and are given time */
+};
 
 /* What became of a part. */
 enum outcome {
@@ -22,6 +25,7 @@ struct part {
     uint16_t slot;
     bool is_asking, is_alone; /* it shares no call with others */
     enum outcome outcome;
+    unsigned hops;
     struct redis_node *there; /* NULL: the owner of its slot */
     struct part *next;        /* of those that were put off */
 };
@@ -323,6 +327,8 @@ static void part_done(struct question *q)
 
     if (q->err)
         p->outcome = FAILED;
+    if (p->outcome == SENT_ON && ++p->hops > HOPS_AT_ONCE)
+        p->outcome = PUT_OFF;
     if (p->outcome == SENT_ON && !s->lane->is_closing) {
         send_on(s->lane, p);
         return;

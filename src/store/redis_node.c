@@ -50,6 +50,7 @@ struct connection {
     size_t met;
     struct envelope envelopes[BATCHES_ON_LINK]; /* the oldest is at `oldest` */
     size_t oldest, envelope_count;
+    bool sends_script;          /* with the next call, as the server does not have it */
     bool is_reading, is_closed; /* closed while it was read from */
 };
 
@@ -89,19 +90,16 @@ static void say(struct connection *c, const char *const *words, size_t count)
     expect(c, OF_NOBODY, 0, 0);
 }
 
-static void load_script(struct connection *c)
-{
-    say(c, (const char *[]){ "SCRIPT", "LOAD", judge_script }, 3);
-}
-
 static bool write_call(struct connection *c, struct envelope *e, struct batch *b, size_t from,
                        size_t count)
 {
     const struct call call = { b, e->numbers + from, count };
+    const struct call_options options = { c->node->common->brings_now, c->sends_script };
 
+    c->sends_script = false;
     e->open++;
     expect(c, OF_CALL, from, count);
-    return call_write(&c->writer, &call, c->node->common->brings_now, &c->out);
+    return call_write(&c->writer, &call, options, &c->out);
 }
 
 /* One call for those of one slot; see cluster_order(). */
@@ -187,7 +185,7 @@ static void refuse_call(struct connection *c, struct envelope *e, const struct c
                         struct span error)
 {
     if (begins(error, "NOSCRIPT"))
-        load_script(c);
+        c->sends_script = true;
     if (!c->node->common->refused) {
         refuse(e, refusal_of(error), error);
         return;

@@ -303,18 +303,20 @@ static void add_key(struct buf *out, const struct charge *c)
     add_word(out, (struct span){ text, (size_t)(put_key(text, c) - text) });
 }
 
-bool call_write(struct call_writer *w, const struct call *call, bool brings_now, struct buf *out)
+bool call_write(struct call_writer *w, const struct call *call, struct call_options options,
+                struct buf *out)
 {
     const size_t n = count_charges(call);
     char count[DECIMAL_MOST];
     struct layout l;
 
-    if (!lay_out(&l, call, n, &w->scratch) || !write_words(&w->words, &l, call, n, brings_now))
+    if (!lay_out(&l, call, n, &w->scratch) ||
+        !write_words(&w->words, &l, call, n, options.brings_now))
         return false;
     buf_byte(out, '*');
     buf_int(out, (int64_t)l.key_count + 4);
-    buf_text(out, "\r\n$7\r\nEVALSHA\r\n");
-    add_word(out, span_of(judge_sha));
+    buf_text(out, options.has_script ? "\r\n$4\r\nEVAL\r\n" : "\r\n$7\r\nEVALSHA\r\n");
+    add_word(out, span_of(options.has_script ? judge_script : judge_sha));
     add_word(out,
              (struct span){ count, (size_t)(decimal_write(count, (int64_t)l.key_count) - count) });
     for (size_t i = 0; i < l.key_count; i++)

@@ -23,8 +23,14 @@ struct call_writer {
 void call_writer_init(struct call_writer *w, const weir_allocator *allocator);
 void call_writer_done(struct call_writer *w);
 
-/* Append it to `out`, with the callers' times or with Redis's. False: out of memory. */
-bool call_write(struct call_writer *w, const struct call *call, bool brings_now, struct buf *out);
+struct call_options {
+    bool brings_now; /* the callers' times are used, not Redis's */
+    bool has_script; /* the script goes with it: the server may not have it */
+};
+
+/* Append it to `out`. False: out of memory. */
+bool call_write(struct call_writer *w, const struct call *call, struct call_options options,
+                struct buf *out);
 
 /* Fill in the questions that are still open, and the time that they were decided at as step.now.
  * False: that is no answer to them. */

@@ -137,8 +137,8 @@ class Gang:
                 piece = key.fileobj.recv(1 << 16)
                 assert piece, "the connection was closed"
                 key.data.extend(piece)
-                if key.data.count(b"*7\r\n") == times and key.data.endswith((b"store\r\n",
-                                                                             b"fallback\r\n")):
+                if key.data.count(b"*7\r\n") == times and key.data.endswith(
+                        (b"store\r\n", b"cache\r\n", b"fallback\r\n")):
                     waiting.unregister(key.fileobj)
                     counts[0] += key.data.count(b"*7\r\n:1\r\n")
                     counts[1] += key.data.count(b"*7\r\n:0\r\n")

@@ -64,7 +64,7 @@ static void writes(bool brings_now, const char *expected, size_t size)
 {
     const struct call call = all();
 
-    assert_true(call_write(&writer, &call, brings_now, &out));
+    assert_true(call_write(&writer, &call, (struct call_options){ brings_now, false }, &out));
     assert_int_equal(out.len, size);
     assert_memory_equal(out.at, expected, size);
 }
@@ -98,7 +98,7 @@ static void question_is(bool brings_now, const unsigned char *expected, size_t s
 {
     const struct call call = all();
 
-    assert_true(call_write(&writer, &call, brings_now, &out));
+    assert_true(call_write(&writer, &call, (struct call_options){ brings_now, false }, &out));
     assert_true(out.len > size + 2);
     assert_memory_equal(out.at + out.len - 2 - size, expected, size);
 }
