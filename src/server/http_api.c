@@ -5,6 +5,7 @@
 
 #include "base/json.h"
 #include "base/suggest.h"
+#include "server/dashboard.h"
 
 #define MODE_PATH "/v1/policies/{policy}/mode"
 
@@ -88,7 +89,7 @@ static const struct route {
     { .path = "/metrics", .get = api_metrics, .scopes = SCOPE_METRICS, .about = "for Prometheus" },
     { .path = "/healthz", .get = api_alive, .about = "is it alive?" },
     { .path = "/readyz", .get = api_ready, .about = "should it be sent requests?" },
-    { .path = "/", .get = api_welcome, .about = "this list" },
+    { .path = "/", .get = api_welcome, .about = "this list; for a browser, the dashboard" },
 };
 
 enum { ROUTES = sizeof routes / sizeof *routes };
@@ -335,6 +336,8 @@ static void serve(const struct exchange *x)
     const struct route *route = find_route(x->request->path);
     route_action *action;
 
+    if (dashboard_serve(x))
+        return;
     if (!route && x->request->method == HTTP_OPTIONS && span_is(x->request->path, "*")) {
         allow_methods(x, "GET, HEAD, POST, OPTIONS");
         return;

@@ -1,0 +1,245 @@
+// drive.js - opens the dashboard in a real browser, does what people do, and says what it saw.
+//
+//     NODE_PATH=… node drive.js CHROMIUM URL TOKEN PICTURE
+//
+// Prints one JSON object a scenario: {"name": …} and, if it failed, "error". Reads a line from stdin
+// when it needs the database to be stopped, having said so.
+const { chromium } = require("playwright-core");
+const assert = require("node:assert");
+const readline = require("node:readline");
+
+const [, , executablePath, url, token, picture] = process.argv;
+const PATIENCE = 30000;
+const scenarios = [];
+const scenario = (name, run) => scenarios.push({ name, run });
+
+async function ask(method, path, body) {
+  const response = await fetch(url + path, { method, headers: { Authorization: `Bearer ${token}`,
+    ...(body && { "Content-Type": "application/json" }) }, body: body && JSON.stringify(body) });
+  return { status: response.status, body: await response.json() };
+}
+
+const check = async (policy, key) => (await ask("POST", "/v1/check", { policy, key })).body;
+
+async function attack(times = 20) {
+  for (let i = 0; i < times; i++) await check("login", "203.0.113.7");
+  for (let i = 0; i < 8; i++) await check("search", `192.0.2.${i}`);
+}
+
+async function open(browser, options = {}) {
+  const context = await browser.newContext({ viewport: { width: 1100, height: 900 }, locale: "en-GB",
+    timezoneId: "UTC", ...options });
+  const page = await context.newPage();
+  page.setDefaultTimeout(PATIENCE);
+  page.requests = [];
+  page.complaints = [];
+  page.on("request", (request) => page.requests.push(request.url()));
+  page.on("pageerror", (error) => page.complaints.push(String(error)));
+  page.on("console", (message) => {
+    if (message.type() === "error" && !/40[134] \(/.test(message.text())) page.complaints.push(message.text());
+  });
+  await page.goto(url + "/");
+  return page;
+}
+
+async function signIn(page) {
+  await page.getByLabel("Token").fill(token);
+  await page.getByRole("button", { name: "Use" }).click();
+  await page.locator("#policies tr").first().waitFor();
+}
+
+const cells = (page, selector) => page.locator(`${selector} tr`).evaluateAll((rows) =>
+  rows.map((row) => [...row.children].map((cell) => cell.textContent)));
+
+async function until(condition, what) {
+  const end = Date.now() + PATIENCE;
+  for (;;) {
+    const found = await condition();
+    if (found) return found;
+    assert(Date.now() < end, `waited for ${what}`);
+    await new Promise((done) => setTimeout(done, 100));
+  }
+}
+
+// ---- what people see ------------------------------------------------------------------------------
+
+scenario("without a token it shows nothing and asks for one", async (browser) => {
+  const page = await open(browser);
+  await page.locator("#problem").waitFor();
+  assert.match(await page.locator("#problem").textContent(), /token/i);
+  assert.equal(await page.locator("#rules tr").count(), 0);
+  assert.equal(await page.locator("#policies tr").count(), 0);
+  await signIn(page);
+  assert(await page.locator("#problem").isHidden());
+  await page.reload(); // it is kept for as long as the tab is open
+  await page.locator("#policies tr").first().waitFor();
+});
+
+scenario("rates and refusals change while one looks", async (browser) => {
+  const page = await open(browser);
+  await signIn(page);
+  const rate = async () => {
+    await attack();
+    const row = (await cells(page, "#rules")).find(([policy]) => policy === "login");
+    return row && Number(row[3]) > 0 && row;
+  };
+  const row = await until(rate, "a rate of refusals");
+  assert(Number(row[5].replaceAll(",", "")) > 10, row);
+  assert(await page.locator("#rules svg.spark rect.denied").count() > 0);
+  const top = await until(async () => (await cells(page, "#top"))[0], "somebody who is refused");
+  assert.match(top[0], /^[0-9a-f]{12}$/);
+  assert.equal(top[1], "login");
+  const tag = (await ask("GET", "/v1/top")).body.top[0].tag;
+  assert.equal(await page.locator("#top code").first().getAttribute("title"), tag);
+});
+
+scenario("the history has a range and a policy to choose", async (browser) => {
+  const page = await open(browser);
+  await signIn(page);
+  const label = () => page.locator("#history-chart svg").getAttribute("aria-label");
+  await until(async () => /last 24h/.test(await label()), "a day");
+  const day = await page.locator("#history-chart rect").count();
+  assert(day > 20, `${day} bars in a day`);
+  await page.getByLabel("7 d").check();
+  await until(async () => /all policies, last 7d/.test(await label()), "a week");
+  assert(await page.locator("#history-chart rect").count() > day);
+  await page.getByLabel("Policy").first().selectOption("search");
+  await until(async () => /search, last 7d/.test(await label()), "one policy");
+  await page.getByText("As a table").click();
+  const told = (await ask("GET", "/v1/history?since=7d&policy=search")).body.series[0].points;
+  const rows = await cells(page, "#history-rows");
+  assert.deepEqual(rows.map((row) => row[0]), ["search"]);
+  const shown = Number(rows[0][2].replaceAll(",", ""));
+  const sum = told.reduce((total, point) => total + point[1], 0);
+  assert(shown > 1000 && Math.abs(shown - sum) < 100, `${shown} and ${sum}`);
+});
+
+scenario("policies have their lines, and the store its state", async (browser) => {
+  const page = await open(browser);
+  await signIn(page);
+  const told = (await ask("GET", "/v1/policies")).body;
+  const expected = told.policies.flatMap((p) => p.rules.map((r) => [p.policy, r.rule, String(r.line)]));
+  assert.deepEqual((await cells(page, "#policies")).map((row) => [row[0], row[1], row[6]]), expected);
+  assert.equal(await page.locator("#policy-file").textContent(), told.file);
+  assert.match(await page.locator("#store").textContent(), /Statewell/);
+  assert.match(await page.locator("#state").textContent(), /^well/);
+});
+
+// ---- how it behaves -------------------------------------------------------------------------------
+
+scenario("it asks nobody else and breaks no rule of its own", async (browser) => {
+  const page = await open(browser);
+  await signIn(page);
+  await page.evaluate(() => document.body.append(Object.assign(document.createElement("script"), { textContent: "window.broken = true" })));
+  assert.equal(await page.evaluate(() => window.broken), undefined);
+  page.complaints = page.complaints.filter((text) => !/inline script/.test(text));
+  assert.deepEqual(page.complaints, []);
+  assert.deepEqual(page.requests.filter((asked) => !asked.startsWith(url + "/")), []);
+});
+
+scenario("it fits a phone", async (browser) => {
+  const page = await open(browser, { viewport: { width: 360, height: 740 }, isMobile: true, hasTouch: true });
+  await signIn(page);
+  await page.locator("#history-chart svg").waitFor();
+  const [wide, room] = await page.evaluate(() => [document.documentElement.scrollWidth, window.innerWidth]);
+  assert(wide <= room, `${wide} px on a screen of ${room}`);
+});
+
+// The ratio of WCAG, of every text on the page against what is behind it.
+const contrasts = () => {
+  const light = (colour) => {
+    const [r, g, b] = colour.match(/[\d.]+/g).map((n) => n / 255).map((n) => (n <= 0.03928 ? n / 12.92 : ((n + 0.055) / 1.055) ** 2.4));
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  };
+  const behind = (at) => {
+    for (; at; at = at.parentElement) {
+      const colour = getComputedStyle(at).backgroundColor;
+      if (!/, 0\)$/.test(colour)) return colour;
+    }
+    return "rgb(255, 255, 255)";
+  };
+  const found = [];
+  for (const at of document.querySelectorAll("body *")) {
+    const has = [...at.childNodes].some((node) => node.nodeType === 3 && node.textContent.trim());
+    if (!has || !at.checkVisibility() || at.closest("svg, .hidden, .skip, option")) continue;
+    const [a, b] = [light(getComputedStyle(at).color), light(behind(at))].sort((x, y) => y - x);
+    if ((a + 0.05) / (b + 0.05) < 4.5) found.push(`${at.tagName} ${at.textContent.slice(0, 20)}`);
+  }
+  return found;
+};
+
+scenario("it can be read by light and in the dark", async (browser) => {
+  const backs = [];
+  for (const colorScheme of ["light", "dark"]) {
+    const page = await open(browser, { colorScheme });
+    await signIn(page);
+    await page.locator("#rules tr").first().waitFor();
+    backs.push(await page.evaluate(() => getComputedStyle(document.body).backgroundColor));
+    assert.deepEqual(await page.evaluate(contrasts), [], colorScheme);
+  }
+  assert.notEqual(backs[0], backs[1]);
+});
+
+scenario("it can be used without seeing it and without a mouse", async (browser) => {
+  const page = await open(browser);
+  await signIn(page);
+  await page.locator("#rules tr").first().waitFor();
+  assert.equal(await page.locator("html").getAttribute("lang"), "en");
+  const nameless = await page.evaluate(() => {
+    const isNamed = (at) => at.labels?.length || at.getAttribute("aria-label") || at.textContent.trim();
+    return [...document.querySelectorAll("input, select, button, a, summary")].filter((at) => !isNamed(at)).map((at) => at.outerHTML);
+  });
+  assert.deepEqual(nameless, []);
+  assert.equal(await page.locator("th:not([scope])").count(), 0);
+  assert.equal(await page.locator("img:not([alt])").count(), 0);
+  assert.equal(await page.locator("section:not([aria-labelledby])").count(), 0);
+  await page.reload();
+  await page.locator("#rules tr").first().waitFor();
+  await page.keyboard.press("Tab");
+  assert.match(await page.evaluate(() => document.activeElement.textContent), /Skip/);
+  for (let i = 0; i < 12 && (await page.evaluate(() => document.activeElement.name)) !== "since"; i++) await page.keyboard.press("Tab");
+  await page.keyboard.press("ArrowRight");
+  assert.equal(await page.evaluate(() => new FormData(document.getElementById("history-form")).get("since")), "7d");
+});
+
+scenario("a picture is taken", async (browser) => {
+  const page = await open(browser, { viewport: { width: 1000, height: 760 } });
+  await signIn(page);
+  await page.getByLabel("7 d").check();
+  await until(async () => {
+    await attack(6);
+    return await page.locator("#rules svg.spark rect.denied").count() > 4;
+  }, "some rates");
+  await page.locator("#history-chart rect").first().waitFor();
+  await page.evaluate(() => window.scrollTo(0, 0));
+  await page.screenshot({ path: picture });
+});
+
+// The last one: there is no way back.
+scenario("a store that cannot be asked is shown", async (browser) => {
+  const page = await open(browser);
+  await signIn(page);
+  console.log(JSON.stringify({ wants: "stopped database" }));
+  await new Promise((done) => readline.createInterface({ input: process.stdin }).once("line", done));
+  await until(async () => {
+    await check("login", "203.0.113.7");
+    return /cannot be asked/.test(await page.locator("#store").textContent());
+  }, "the state of the store");
+  assert.match(await page.locator("#state").textContent(), /store failed/);
+});
+
+(async () => {
+  const browser = await chromium.launch({ executablePath, args: ["--no-sandbox", "--disable-gpu"] });
+  for (const { name, run } of scenarios) {
+    let error;
+    try {
+      await run(browser);
+    } catch (problem) {
+      error = problem.stack || String(problem);
+    }
+    for (const context of browser.contexts()) await context.close();
+    console.log(JSON.stringify({ name, error }));
+  }
+  await browser.close();
+  process.exit(0);
+})();

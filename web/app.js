@@ -1,0 +1,64 @@
+// app.js - the dashboard: looks again and again, each part as often as it changes.
+import { get, useToken } from "./api.js";
+import { by } from "./dom.js";
+import { showHistory } from "./history.js";
+import { look } from "./live.js";
+import { listenToOverrides, showOverrides } from "./overrides.js";
+import { showPolicies } from "./policies.js";
+import { showShadow } from "./shadow.js";
+
+const LOOK_MS = 2000, SLOW_LOOKS = 5; // what changes seldom is asked for every so many looks
+
+let looks = 0, timer, isLooking = false;
+
+function tell(problem) {
+  const to = by("problem");
+  to.hidden = !problem;
+  if (!problem) return;
+  to.textContent = problem.status === 401 || problem.status === 403
+    ? `${problem.message}. Type a token with scope admin above.` : problem.message;
+}
+
+async function lookAtAll() {
+  await look(await get("/v1/stats"));
+  if (looks % SLOW_LOOKS === 0) {
+    let policies = null;
+    try {
+      policies = await showPolicies();
+    } catch (problem) {
+      if (problem.status !== 403) throw problem; // a token for metrics sees numbers only
+    }
+    await showHistory(policies?.map((p) => p.policy));
+    await showOverrides(policies);
+    await showShadow();
+  }
+  looks++;
+}
+
+async function again() {
+  clearTimeout(timer);
+  if (!isLooking && !document.hidden) {
+    isLooking = true;
+    try {
+      await lookAtAll();
+      tell(null);
+    } catch (problem) {
+      tell(problem);
+      looks = 0;
+    }
+    isLooking = false;
+  }
+  timer = setTimeout(again, LOOK_MS);
+}
+
+by("token-form").addEventListener("submit", (event) => {
+  event.preventDefault();
+  useToken(by("token").value);
+  by("token").value = "";
+  looks = 0;
+  again();
+});
+by("history-form").addEventListener("change", () => showHistory().catch(tell));
+document.addEventListener("visibilitychange", again);
+listenToOverrides();
+again();

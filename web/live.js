@@ -1,0 +1,69 @@
+// live.js - what is going on: rates of the rules, who is refused most, the store.
+import { getIfAllowed } from "./api.js";
+import { spark } from "./chart.js";
+import { bytes, by, count, duration, element, fill, numeric, row, tag } from "./dom.js";
+
+const POINTS = 60;
+const seen = new Map(); // by policy and rule: the last counts, and rates so far
+let before = null;
+
+const name = (policy) => policy ?? "(in requests)";
+
+// Between this look and the last; counters that went back belong to a new process.
+function rates(rule, seconds) {
+  const key = `${rule.policy}\n${rule.rule}`;
+  const known = seen.get(key) ?? { last: seconds ? { allowed: 0, denied: 0, shadow_denied: 0 } : rule, points: [] };
+  const rate = (kind) => (seconds ? Math.max(0, rule[kind] - known.last[kind]) / seconds : 0);
+  const shadow_denied = rate("shadow_denied"); // they were allowed
+  const now = { allowed: rate("allowed") + shadow_denied, denied: rate("denied"), shadow_denied };
+  if (seconds) known.points = [...known.points, now].slice(-POINTS);
+  known.last = rule;
+  seen.set(key, known);
+  return { now, points: known.points };
+}
+
+function showRules(stats) {
+  if (before && before.started_ms !== stats.started_ms) {
+    before = null;
+    seen.clear();
+  }
+  const seconds = before ? (stats.now_ms - before.now_ms) / 1000 : 0;
+  fill(by("rules"), stats.decisions.map((rule) => {
+    const { now, points } = rates(rule, seconds);
+    return row(name(rule.policy), rule.rule, numeric(count(now.allowed)), numeric(count(now.denied)),
+      numeric(count(now.shadow_denied)), rule.denied, spark(points, POINTS));
+  }), by("no-rules"));
+  before = stats;
+}
+
+function showStore(stats, ready) {
+  const s = stats.store;
+  const state = s.has_failed ? element("span", { class: "bad" }, "cannot be asked: on_error decides")
+    : element("span", { class: "good" }, "well");
+  const facts = [["State", state], ["Keys", `${count(s.keys)} of ${count(s.max_keys)}`],
+    ["Memory for keys", bytes(s.memory_bytes)], ["Failures", count(s.failures)],
+    ["Evicted keys", count(s.evicted_keys)], ["Journal", bytes(s.journal_bytes)], ["Snapshots", count(s.snapshots)],
+    ["Connections", `${count(stats.connections.open)} of ${count(stats.connections.max)}`],
+    ["Decision, p99", `${(stats.decision_ns.p99 / 1000).toFixed(0)} µs`], ["Memory", bytes(stats.memory_bytes)]];
+  by("store").replaceChildren(...facts.map(([title, value]) =>
+    element("div", {}, element("dt", {}, title), element("dd", {}, value))));
+  by("about").textContent = `${stats.version}, up ${duration(stats.now_ms - stats.started_ms)}, ` +
+    `${stats.threads} thread${stats.threads === 1 ? "" : "s"}`;
+  const word = stats.draining ? "ending" : s.has_failed ? "store failed" : ready?.ready === false ? "not ready" : "well";
+  const alerts = stats.alerts_firing ? `, ${stats.alerts_firing} alert${stats.alerts_firing > 1 ? "s" : ""}` : "";
+  by("state").textContent = word + alerts;
+  by("state").className = word !== "well" ? "bad" : alerts ? "warn" : "good";
+}
+
+function showTop(body, now) {
+  by("top-panel").hidden = !body;
+  if (!body) return;
+  fill(by("top"), body.top.map((e) => row(tag(e.tag), name(e.policy), e.rule, e.refused - e.error,
+    `${duration(Math.max(0, now - e.last_ms))} ago`)), by("no-top"));
+}
+
+export async function look(stats) {
+  showRules(stats);
+  showStore(stats, await getIfAllowed("/readyz"));
+  showTop(await getIfAllowed("/v1/top?n=20"), stats.now_ms);
+}

@@ -1,0 +1,27 @@
+// policies.js - the policies in force, with the lines they come from.
+import { get } from "./api.js";
+import { by, duration, fill, row } from "./dom.js";
+
+function limit(rule) {
+  if (rule.limit === 0) return "always denied";
+  const burst = rule.burst && rule.burst !== rule.limit ? `, burst ${rule.burst}` : "";
+  return `${rule.limit} per ${duration(rule.window_ms)}${burst}, ${rule.algorithm.replace("_", " ")}`;
+}
+
+function mode(policy, rule) {
+  const live = policy.live_mode ? ` (now ${policy.live_mode})` : "";
+  return rule.mode + (rule.shadow_limit ? `, on trial: ${limit(rule.shadow_limit)}` : "") + live;
+}
+
+// Returns them, for those who let one choose.
+export async function showPolicies() {
+  const told = await get("/v1/policies");
+  by("policy-file").textContent = told.file
+    ? `${told.file}${told.enabled ? "" : ", switched off by WEIR_ENABLED"}` : "No policy file: limits come with requests.";
+  by("reload-problem").textContent = told.reload.problem ?? "";
+  by("reload-problem").hidden = !told.reload.problem;
+  fill(by("policies"), told.policies.flatMap((policy) => policy.rules.map((rule) =>
+    row(policy.policy, rule.rule, limit(rule), rule.by.join(", ") || "everybody together", mode(policy, rule),
+      policy.on_error, rule.line))));
+  return told.policies;
+}
