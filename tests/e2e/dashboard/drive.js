@@ -1,20 +1,21 @@
 // drive.js - opens the dashboard in a real browser, does what people do, and says what it saw.
 //
-//     NODE_PATH=… node drive.js CHROMIUM URL TOKEN PICTURE
+//     NODE_PATH=… node drive.js CHROMIUM URL OTHER_URL TOKEN PICTURE
 //
-// Prints one JSON object a scenario: {"name": …} and, if it failed, "error". Reads a line from stdin
-// when it needs the database to be stopped, having said so.
+// OTHER_URL is a server whose store can be stopped. Prints one JSON object a scenario: {"name": …}
+// and, if it failed, "error". Reads a line from stdin when it needs that store to be stopped, having
+// said so.
 const { chromium } = require("playwright-core");
 const assert = require("node:assert");
 const readline = require("node:readline");
 
-const [, , executablePath, url, token, picture] = process.argv;
-const PATIENCE = 30000;
+const [, , executablePath, url, otherUrl, token, picture] = process.argv;
+const PATIENCE = 60000;
 const scenarios = [];
 const scenario = (name, run) => scenarios.push({ name, run });
 
-async function ask(method, path, body) {
-  const response = await fetch(url + path, { method, headers: { Authorization: `Bearer ${token}`,
+async function ask(method, path, body, server = url) {
+  const response = await fetch(server + path, { method, headers: { Authorization: `Bearer ${token}`,
     ...(body && { "Content-Type": "application/json" }) }, body: body && JSON.stringify(body) });
   return { status: response.status, body: await response.json() };
 }
@@ -26,7 +27,7 @@ async function attack(times = 20) {
   for (let i = 0; i < 8; i++) await check("search", `192.0.2.${i}`);
 }
 
-async function open(browser, options = {}) {
+async function open(browser, options = {}, server = url) {
   const context = await browser.newContext({ viewport: { width: 1100, height: 900 }, locale: "en-GB",
     timezoneId: "UTC", ...options });
   const page = await context.newPage();
@@ -38,7 +39,7 @@ async function open(browser, options = {}) {
   page.on("console", (message) => {
     if (message.type() === "error" && !/40[134] \(/.test(message.text())) page.complaints.push(message.text());
   });
-  await page.goto(url + "/");
+  await page.goto(server + "/");
   return page;
 }
 
@@ -70,7 +71,7 @@ scenario("without a token it shows nothing and asks for one", async (browser) =>
   assert.equal(await page.locator("#rules tr").count(), 0);
   assert.equal(await page.locator("#policies tr").count(), 0);
   await signIn(page);
-  assert(await page.locator("#problem").isHidden());
+  await page.locator("#problem").waitFor({ state: "hidden" });
   await page.reload(); // it is kept for as long as the tab is open
   await page.locator("#policies tr").first().waitFor();
 });
@@ -81,10 +82,9 @@ scenario("rates and refusals change while one looks", async (browser) => {
   const rate = async () => {
     await attack();
     const row = (await cells(page, "#rules")).find(([policy]) => policy === "login");
-    return row && Number(row[3]) > 0 && row;
+    return row && Number(row[3]) > 0 && Number(row[5].replaceAll(",", "")) > 10;
   };
-  const row = await until(rate, "a rate of refusals");
-  assert(Number(row[5].replaceAll(",", "")) > 10, row);
+  await until(rate, "a rate of refusals");
   assert(await page.locator("#rules svg.spark rect.denied").count() > 0);
   const top = await until(async () => (await cells(page, "#top"))[0], "somebody who is refused");
   assert.match(top[0], /^[0-9a-f]{12}$/);
@@ -123,6 +123,62 @@ scenario("policies have their lines, and the store its state", async (browser) =
   assert.equal(await page.locator("#policy-file").textContent(), told.file);
   assert.match(await page.locator("#store").textContent(), /Statewell/);
   assert.match(await page.locator("#state").textContent(), /^well/);
+});
+
+scenario("an override is added, holds, and is removed", async (browser) => {
+  const page = await open(browser);
+  const panel = page.locator("#overrides-panel"), told = page.locator("#override-told");
+  await signIn(page);
+  assert.equal((await check("query", "acme")).allowed, true);
+  await panel.getByText("Add one").click();
+  await panel.getByLabel("Policy").selectOption("query");
+  await panel.getByLabel("tenant").fill("acme");
+  await panel.getByLabel("For").fill("2h");
+  await panel.getByLabel("Your name").fill("ann");
+  await panel.getByLabel("Reason").fill("they <b>flood</b> us");
+  await panel.getByRole("button", { name: "Add" }).click();
+  await until(async () => /in force/.test(await told.textContent()), "that it is in force");
+  const refused = await check("query", "acme");
+  assert.deepEqual([refused.allowed, refused.source], [false, "blocked"]);
+  assert.equal((await check("query", "other")).allowed, true);
+  const [row] = await cells(page, "#overrides");
+  assert.match(row[0], /^[0-9a-f]{12}$/);
+  assert.deepEqual([row[1], row[2], row[4]], ["query", "block", "ann: they <b>flood</b> us"]);
+  await panel.getByLabel("Effect").selectOption("limit");
+  await panel.getByRole("spinbutton", { name: "Limit" }).fill("2");
+  await panel.getByRole("button", { name: "Add" }).click();
+  await until(async () => (await cells(page, "#overrides"))[0]?.[2] === "limit 2", "another limit");
+  assert.equal((await check("query", "acme")).limit, 2);
+  await panel.getByRole("button", { name: /Remove override/ }).click();
+  await until(async () => /removed/.test(await told.textContent()), "that it is removed");
+  assert.equal((await check("query", "acme")).limit, 1000);
+  assert.equal(await page.locator("#overrides tr").count(), 0);
+  const audit = (await ask("GET", "/v1/audit")).body.entries;
+  assert.deepEqual(audit.map((entry) => entry.effect), ["block", "limit", "removed"]);
+});
+
+scenario("what is wrong with an override is said", async (browser) => {
+  const page = await open(browser);
+  const panel = page.locator("#overrides-panel"), told = page.locator("#override-told");
+  await signIn(page);
+  await panel.getByText("Add one").click();
+  await panel.getByLabel("ip").fill("not an address");
+  await panel.getByRole("button", { name: "Add" }).click();
+  await until(async () => /ip/.test(await told.textContent()), "what is wrong");
+  assert.equal(await told.getAttribute("class"), "bad");
+  assert.equal(await page.locator("#overrides tr").count(), 0);
+});
+
+scenario("limits on trial stand beside what is live", async (browser) => {
+  const page = await open(browser);
+  await signIn(page);
+  await attack(1);
+  await attack(1);
+  const row = await until(async () => (await cells(page, "#shadow")).find((found) => Number(found[3].replaceAll(",", "")) > 0), "a comparison");
+  assert.deepEqual(row.slice(0, 3), ["search", "default", "1 per 1m"]);
+  const told = (await ask("GET", "/v1/shadow")).body.trials[0];
+  assert.match(row[4], /^\d+ \(\d+\.\d\d %\)$/);
+  assert(told.tried.refused > 0 && told.live.refused === 0, JSON.stringify(told));
 });
 
 // ---- how it behaves -------------------------------------------------------------------------------
@@ -215,14 +271,13 @@ scenario("a picture is taken", async (browser) => {
   await page.screenshot({ path: picture });
 });
 
-// The last one: there is no way back.
 scenario("a store that cannot be asked is shown", async (browser) => {
-  const page = await open(browser);
+  const page = await open(browser, {}, otherUrl);
   await signIn(page);
-  console.log(JSON.stringify({ wants: "stopped database" }));
+  console.log(JSON.stringify({ wants: "stopped store" }));
   await new Promise((done) => readline.createInterface({ input: process.stdin }).once("line", done));
   await until(async () => {
-    await check("login", "203.0.113.7");
+    await ask("POST", "/v1/check", { policy: "login", key: "203.0.113.7" }, otherUrl);
     return /cannot be asked/.test(await page.locator("#store").textContent());
   }, "the state of the store");
   assert.match(await page.locator("#state").textContent(), /store failed/);
