@@ -244,8 +244,10 @@ typedef struct weir_stats {
     bool has_failed;        /* it has, and is not back yet */
 
     /* shared stores only */
-    int64_t denials_held; /* refusals that are known to hold, and given without asking */
-    int64_t denials_used; /* how often */
+    int64_t denials_held;  /* refusals that are known to hold, and given without asking */
+    int64_t denials_used;  /* how often */
+    int64_t breakers;      /* threads that ask it */
+    int64_t breakers_open; /* those that do not wait for it, as it has failed */
 } weir_stats;
 
 WEIR_API void weir_get_stats(weir *w, weir_stats *stats);

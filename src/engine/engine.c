@@ -448,6 +448,8 @@ static void fall_back(struct check *check, struct question *q)
 {
     if (check->policy && check->policy->on_error != ON_ERROR_LOCAL)
         return;
+    if (q->err && fallback_is_exhausted(check->engine, check->policies))
+        return; /* that is, refuse */
     if (q->err)
         fallback_decide(check->engine, check, q);
     else
@@ -463,10 +465,19 @@ static void settle(struct check *check)
         check->done(check);
 }
 
+static void count_errors(struct engine *e, const struct question *q)
+{
+    if (q->err || q->is_unkept)
+        atomic_fetch_add_explicit(&e->errors_in_a_row, 1, memory_order_relaxed);
+    else if (atomic_load_explicit(&e->errors_in_a_row, memory_order_relaxed) != 0)
+        atomic_store_explicit(&e->errors_in_a_row, 0, memory_order_relaxed);
+}
+
 static void question_done(struct question *q)
 {
     struct check *check = q->ctx;
 
+    count_errors(check->engine, q);
     if (check->engine->denials)
         recall_learn(check, q);
     if (check->engine->local)
@@ -481,7 +492,8 @@ static void put_question(struct check *check, struct question *q, struct charge 
         .ask = check->ask,
         .charges = charges,
         .count = n,
-        .decide_anyway = !check->policy || check->policy->on_error == ON_ERROR_LOCAL,
+        .decide_anyway = (!check->policy || check->policy->on_error == ON_ERROR_LOCAL) &&
+                         !fallback_is_exhausted(check->engine, check->policies),
         .done = question_done,
         .ctx = check,
     };

@@ -20,8 +20,9 @@ struct engine {
     struct hash_key cell_key;    /* for those of CL.THROTTLE */
     struct hash_key tag_key;     /* for the tags of all, in a shared store */
     bool trusts_now;
-    struct published overrides; /* a struct overrides; NULL: operators have changed nothing */
-    weir_clock clock;           /* by which they expire */
+    _Atomic int64_t errors_in_a_row; /* questions that the store did not decide and keep */
+    struct published overrides;      /* a struct overrides; NULL: operators have changed nothing */
+    weir_clock clock;                /* by which they expire */
     void *clock_ctx;
 };
 

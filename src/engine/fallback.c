@@ -22,7 +22,7 @@ static void ignore(struct question *q)
 static void ask(struct engine *e, const struct check *check, const struct question *q,
                 struct local *local)
 {
-    const int64_t instances = policies_instances(check->policies);
+    const int64_t instances = policies_fallback(check->policies).instances;
     struct turn turn = { 0 };
 
     local->question = (struct question){
@@ -42,6 +42,14 @@ static void ask(struct engine *e, const struct check *check, const struct questi
     }
     e->local->ops->submit(e->local, &turn, &local->question);
     e->local->ops->commit(e->local, &turn);
+}
+
+bool fallback_is_exhausted(const struct engine *e, const struct policies *set)
+{
+    const int64_t errors = atomic_load_explicit(&e->errors_in_a_row, memory_order_relaxed);
+
+    return errors > 0 && policies_fallback(set).deny_after_errors > 0 &&
+           errors > policies_fallback(set).deny_after_errors;
 }
 
 void fallback_learn(struct engine *e, const struct check *check, const struct question *q)

@@ -11,6 +11,9 @@
 /* The store has decided this question: remember what it admitted, gave back or forgot. */
 void fallback_learn(struct engine *e, const struct check *check, const struct question *q);
 
+/* Has the store failed so often in a row that nothing is let through any more? */
+bool fallback_is_exhausted(const struct engine *e, const struct policies *set);
+
 /* The store has failed: decide it here. */
 void fallback_decide(struct engine *e, struct check *check, struct question *q);
 

@@ -13,6 +13,7 @@ struct weir {
     struct engine engine;
     struct waiting_room *waiting_room; /* of a remote store; else NULL */
     struct deny_cache *denials;        /* the engine's, if it has one */
+    _Atomic unsigned after_errors;     /* of the policies' fallback */
     struct published policies;         /* a struct policies, or NULL */
     struct rulings *rulings;           /* what operators have changed */
     struct policy_source source;

@@ -133,6 +133,12 @@ static weir_err load(const weir *w, struct policies **out, weir_diag *diag)
     return err;
 }
 
+static void publish(weir *w, struct policies *set)
+{
+    atomic_store(&w->after_errors, (unsigned)policies_fallback(set).after_errors);
+    policies_free((struct policies *)published_replace(&w->policies, set));
+}
+
 /* A copy of the caller's text, which need not outlive weir_open(). */
 static weir_err keep_text(weir *w, const char *text, const char **out)
 {
@@ -230,6 +236,7 @@ static weir_err open_store(weir *w, const weir_options *o, const struct secret *
         w->denials = deny_cache_new(&w->allocator); /* before the first news */
         if (!w->denials)
             return WEIR_ENOMEM;
+        options.after_errors = &w->after_errors;
         options.heard = hear;
         options.heard_ctx = w;
     }
@@ -267,7 +274,7 @@ static weir_err open_parts(weir *w, const weir_options *o, weir_diag *diag)
     err = load(w, &policies, diag); /* even if there are none: the environment may say "off" */
     if (err)
         return err;
-    published_replace(&w->policies, policies);
+    publish(w, policies);
     err = rulings_open(&w->rulings, &w->engine, w->names, &w->allocator, diag);
     if (err)
         return err;
@@ -340,7 +347,7 @@ weir_err weir_reload(weir *w, weir_diag *diag)
     err = load(w, &policies, diag);
     if (err)
         return err;
-    policies_free((struct policies *)published_replace(&w->policies, policies));
+    publish(w, policies);
     if (w->engine.denials)
         deny_cache_forget_all(w->engine.denials, clock_steady_ms());
     return WEIR_OK;

@@ -19,17 +19,20 @@ static void read_version(struct loader *l, const struct yaml *root, const struct
                  show(key->value->text).text);
 }
 
-/* How many share a limit while the store cannot be asked. */
 static void read_fallback(struct loader *l, const struct yaml *node)
 {
-    static const char *const inside[] = { "instances" };
-    const struct yaml *key;
+    enum { INSTANCES, AFTER_ERRORS, DENY_AFTER_ERRORS, COUNT };
+    static const char *const inside[COUNT] = { "instances", "after_errors", "deny_after_errors" };
+    int64_t *const to[COUNT] = { &l->set->fallback.instances, &l->set->fallback.after_errors,
+                                 &l->set->fallback.deny_after_errors };
+    const struct yaml *keys[COUNT];
 
     if (yaml_is_null(node) || !wants(&l->reader, node, YAML_MAPPING, "fallback", "{instances: 3}"))
         return;
-    read_keys(&l->reader, node, "fallback", inside, 1, 1, &key);
-    if (key)
-        read_whole(&l->reader, key->value, "instances", 1, 100000, &l->set->instances);
+    read_keys(&l->reader, node, "fallback", inside, COUNT, (1u << COUNT) - 1, keys);
+    for (size_t i = 0; i < COUNT; i++)
+        if (keys[i])
+            read_whole(&l->reader, keys[i]->value, inside[i], 1, 100000, to[i]);
 }
 
 static void read_policies(struct loader *l, const struct yaml *node, const struct settings *s)
@@ -119,7 +122,9 @@ weir_err policies_load(const struct policy_source *source, struct policies **out
     buf_init(&bytes, &allocator);
     l.set = arena_take(&arena, sizeof *l.set);
     if (l.set) {
-        *l.set = (struct policies){ .arena = arena, .enabled = true, .instances = 1 };
+        *l.set = (struct policies){ .arena = arena,
+                                    .enabled = true,
+                                    .fallback = { .instances = 1 } };
         err = fill_set(&l, &bytes);
     }
     buf_done(&bytes);

@@ -34,9 +34,9 @@ const char *retry_name(enum retry retry)
     return retry == RETRY_SOONEST ? "soonest" : "longest";
 }
 
-int64_t policies_instances(const struct policies *set)
+struct fallback policies_fallback(const struct policies *set)
 {
-    return set->instances;
+    return set->fallback;
 }
 
 bool policies_enabled(const struct policies *set)

@@ -87,6 +87,13 @@ struct alert {
     int line;
 };
 
+/* What happens while the store cannot be asked. */
+struct fallback {
+    int64_t instances;    /* that share each limit */
+    int64_t after_errors; /* failures in a row, and nobody waits for a shared store; 0: not said */
+    int64_t deny_after_errors; /* questions in a row, and `local` refuses; 0: never */
+};
+
 struct policies; /* one loaded set */
 
 /* Where a set comes from. */
@@ -105,8 +112,8 @@ WEIR_MUSTCHECK weir_err policies_load(const struct policy_source *source, struct
                                       struct problems *problems);
 void policies_free(struct policies *set);
 
-bool policies_enabled(const struct policies *set);      /* false: WEIR_ENABLED=false */
-int64_t policies_instances(const struct policies *set); /* `fallback: {instances: N}` */
+bool policies_enabled(const struct policies *set); /* false: WEIR_ENABLED=false */
+struct fallback policies_fallback(const struct policies *set);
 size_t policies_count(const struct policies *set);
 const struct policy *policies_at(const struct policies *set, size_t i); /* in file order */
 const struct policy *policies_find(const struct policies *set, struct span name); /* NULL: none */

@@ -13,7 +13,7 @@ struct policy_slot {
 struct policies {
     struct arena arena; /* holds all of the set, this struct too */
     bool enabled;
-    int64_t instances;  /* that share the limits while a shared store cannot be asked */
+    struct fallback fallback;
     struct policy *all; /* in file order */
     const char **names; /* theirs */
     size_t count;

@@ -371,6 +371,22 @@ void api_alive(const struct exchange *x)
     end(r, &w);
 }
 
+/* Each thread that asks a shared store has one of its own. */
+static void put_breaker(struct json *j, const weir_stats *stats)
+{
+    if (stats->breakers == 0)
+        return;
+    json_open(j, "breaker", '{');
+    json_text(j, "state",
+              stats->breakers_open == 0                ? "closed"
+              : stats->breakers_open < stats->breakers ? "partly_open"
+                                                       : "open");
+    json_int(j, "threads", stats->breakers);
+    json_int(j, "open", stats->breakers_open);
+    json_int(j, "failures", stats->store_failures);
+    json_close(j, '}');
+}
+
 void api_ready(const struct exchange *x)
 {
     struct server *s = exchange_server(x);
@@ -389,6 +405,7 @@ void api_ready(const struct exchange *x)
     json_bool(&j, "ready", !is_draining && !stats.has_failed);
     json_bool(&j, "draining", is_draining);
     json_text(&j, "store", stats.has_failed ? "failed" : "ok");
+    put_breaker(&j, &stats);
     json_bool(&j, "enabled", server_enabled(s));
     json_bool(&j, "overrides_stale", rulings_counts(s->weir->rulings).is_stale);
     json_close(&j, '}');

@@ -48,6 +48,10 @@ static void write_store(struct buf *out, const weir_stats *st)
                  st->store_failures);
     write_number(out, "weir_breaker_open", "gauge",
                  "1 while the store has failed and on_error decides.", st->has_failed);
+    write_number(out, "weir_breakers", "gauge",
+                 "Threads that ask a shared store, each with a breaker of its own.", st->breakers);
+    write_number(out, "weir_breakers_open", "gauge", "Threads that do not wait for the store.",
+                 st->breakers_open);
     write_number(out, "weir_denials_held", "gauge",
                  "Refusals of a shared store that are known to hold, and given without asking it.",
                  st->denials_held);

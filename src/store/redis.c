@@ -277,6 +277,7 @@ static void init(struct redis *r, const struct store_options *options, const str
         .uri = *uri,
         .secret = *options->secret,
         .allocator = options->allocator,
+        .after_errors = options->after_errors,
         .brings_now = options->callers_bring_now,
         .ctx = r,
     };

@@ -15,6 +15,7 @@ struct redis_common {
     struct dialler dialler;
     weir_allocator allocator;
     bool brings_now;
+    const _Atomic unsigned *after_errors;
 
     /* In a cluster: the server did not do what it was asked, and said why. The question is told
      * when its batch is. NULL: no cluster. */

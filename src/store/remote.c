@@ -115,12 +115,19 @@ static void tell(const struct remote *r, const char *what, const char *why)
     r->log(r->log_ctx, line);
 }
 
+static unsigned patience(const struct remote *r)
+{
+    const unsigned told = r->after_errors ? atomic_load(r->after_errors) : 0;
+
+    return told > 0 ? told : BREAKER_FAILURES;
+}
+
 static void count_failure(struct lane *lane, const char *why)
 {
     struct remote *r = lane->remote;
 
     atomic_fetch_add(&r->failures, 1);
-    if (++lane->failures < BREAKER_FAILURES || lane->is_open)
+    if (++lane->failures < patience(r) || lane->is_open)
         return;
     lane->is_open = true;
     lane->probe_at = now_of(lane) + PROBE_MS;
@@ -570,6 +577,7 @@ struct lane *remote_attach(struct remote *r, struct reactor *reactor)
         free_lane(lane);
         return NULL;
     }
+    atomic_fetch_add(&r->lanes, 1);
     for (size_t i = 0; i < r->link_count; i++) {
         lane->links[i].lane = lane;
         open_link(&lane->links[i]);
@@ -587,6 +595,7 @@ void remote_detach(struct lane *lane)
         drop_link(&lane->links[i], &open);
     if (lane->is_open)
         atomic_fetch_sub(&lane->remote->open_breakers, 1);
+    atomic_fetch_sub(&lane->remote->lanes, 1);
     free_lane(lane);
     finish(&open, WEIR_EIO);
 }
@@ -604,5 +613,7 @@ void remote_stats(struct remote *r, weir_stats *stats)
     *stats = (weir_stats){
         .store_failures = atomic_load(&r->failures),
         .has_failed = atomic_load(&r->open_breakers) > 0,
+        .breakers = atomic_load(&r->lanes),
+        .breakers_open = atomic_load(&r->open_breakers),
     };
 }

@@ -11,7 +11,7 @@
  *   R3  Questions of one lane are sent in their order; what waits for room goes in one batch.
  *   R4  What was sent and may have been decided is never sent again. What a server says that it
  *       did not do is, once, if there is time.
- *   R5  After BREAKER_FAILURES failures in a row nobody waits: questions fail at once, and one a
+ *   R5  After so many failures in a row as it was told nobody waits: questions fail at once, and one a
  *       second is asked nevertheless, to find out. An answer ends that.
  *   R6  A lost link comes back by itself, at first soon and then less often, at random moments.
  *
@@ -28,7 +28,7 @@ enum {
     BATCH_MOST = 512,     /* questions in one */
     BATCHES_ON_LINK = 4,  /* under way at once, if they are full */
     LINKS_MOST = 16,      /* of a lane */
-    BREAKER_FAILURES = 5, /* in a row that open it */
+    BREAKER_FAILURES = 5, /* in a row that open it, unless somebody said otherwise */
     PROBE_MS = 1000,      /* from one that is asked nevertheless to the next */
     BACKOFF_MS = 10,      /* before the first try to reconnect; then twice as long */
     BACKOFF_MOST_MS = 1000,
@@ -66,12 +66,15 @@ struct remote {
     const char *name;  /* for people: "Postgres" */
     int64_t deadline;  /* ms */
     size_t link_count; /* of a lane */
+    const _Atomic unsigned
+        *after_errors; /* failures in a row that open a breaker; NULL, 0: as above */
     weir_allocator allocator;
     void (*log)(void *ctx, const char *line); /* may be NULL */
     void *log_ctx;
 
     /* Its own. */
     _Atomic int64_t failures;
+    _Atomic int64_t lanes;
     _Atomic int64_t open_breakers; /* lanes that do not wait */
 };
 

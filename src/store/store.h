@@ -91,6 +91,8 @@ struct store_options {
     void *clock_ctx;
     void (*log)(void *ctx, const char *line); /* may be NULL */
     void *log_ctx;
+    /* So many failures in a row, and a shared store is not waited for; NULL, 0: its own number. */
+    const _Atomic unsigned *after_errors;
     /* News of a shared store, by one thread at a time; may be NULL. None come from the others: they
      * are changed by this process alone. */
     void (*heard)(void *ctx, const struct news *news);

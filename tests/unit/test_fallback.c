@@ -144,6 +144,25 @@ static void policies_that_allow_or_deny_on_error_do_so(void **state)
     close_frail(w, &f);
 }
 
+static void after_so_many_errors_nothing_is_let_through(void **state)
+{
+    struct frail f;
+    weir *w = open_frail("version: 1\n"
+                         "fallback: {deny_after_errors: 4}\n"
+                         "policies:\n" TEN "  open: {limit: 2 per 1h, by: user, on_error: allow}\n",
+                         &f);
+
+    (void)state;
+    f.fails = true;
+    assert_int_equal(admitted(w, "ten user=a", 20), 4);
+    assert_int_equal(admitted(w, "open user=a", 5), 5);
+    f.fails = false;
+    assert_int_equal(check(w, NOW, "ten user=a").source, WEIR_FROM_STORE);
+    f.fails = true; /* it is counted anew */
+    assert_int_equal(admitted(w, "ten user=a", 20), 4);
+    close_frail(w, &f);
+}
+
 /* All rules or none, as ever. */
 static void several_rules_are_decided_together(void **state)
 {
@@ -175,6 +194,7 @@ int main(void)
         cmocka_unit_test(the_store_is_the_truth_again_afterwards),
         cmocka_unit_test(what_is_given_back_or_forgotten_is_so_here_too),
         cmocka_unit_test(policies_that_allow_or_deny_on_error_do_so),
+        cmocka_unit_test(after_so_many_errors_nothing_is_let_through),
         cmocka_unit_test(several_rules_are_decided_together),
     };
 

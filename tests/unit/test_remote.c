@@ -672,6 +672,29 @@ static void after_some_failures_nobody_waits(void **state)
     end();
 }
 
+static void how_many_failures_can_be_said_and_changed(void **state)
+{
+    _Atomic unsigned after_errors = 2;
+
+    (void)state;
+    begin_up();
+    remote.after_errors = &after_errors;
+    has_failed((ask(), pass(DEADLINE), asked_count - 1));
+    assert_false(is_failing());
+    has_failed((ask(), pass(DEADLINE), asked_count - 1));
+    assert_true(is_failing());
+    end();
+    after_errors = 7;
+    begin_up();
+    remote.after_errors = &after_errors;
+    for (int i = 0; i < 7; i++) {
+        assert_false(is_failing());
+        has_failed((ask(), pass(DEADLINE), asked_count - 1));
+    }
+    assert_true(is_failing());
+    end();
+}
+
 static void one_a_second_is_asked_nevertheless(void **state)
 {
     (void)state;
@@ -898,6 +921,7 @@ int main(void)
         cmocka_unit_test(what_is_final_fails_and_the_next_is_answered),
         cmocka_unit_test(what_will_not_be_done_here_is_done_elsewhere),
         cmocka_unit_test(after_some_failures_nobody_waits),
+        cmocka_unit_test(how_many_failures_can_be_said_and_changed),
         cmocka_unit_test(one_a_second_is_asked_nevertheless),
         cmocka_unit_test(a_new_link_is_tried_at_once),
         cmocka_unit_test(an_answer_forgives_failures),
