@@ -1,8 +1,8 @@
 -- 0007_charge.sql - the short way of most questions: checks of one rule on one key, that pass.
 --
 -- weir.judge() reads, thinks and then writes. In here a key's row is charged by an UPDATE that asks
--- in its WHERE whether all that is asked of the key may pass, or made by an INSERT if there is none.
--- What they leave undone, as it would be refused, is judged as ever.
+-- in its WHERE whether all that is asked of the key may pass, or made by an INSERT if it is
+-- missing. What they leave undone, as it would be refused, is judged as ever.
 --
 -- The answer to what was charged is the state that it left behind, by which whoever asked can tell
 -- what each question found: src/store/postgres_answer.c does.
@@ -53,6 +53,12 @@ BEGIN
     RETURN CASE WHEN i <= cardinality(log) THEN log[i:] END;
 END $$;
 
+-- The start of the bucket of a sliding window; none, if its limit is 0.
+CREATE OR REPLACE FUNCTION weir.bucket(width bigint, now bigint)
+RETURNS bigint LANGUAGE sql IMMUTABLE AS $$
+    SELECT now - now % nullif(width, 0)
+$$;
+
 -- What counts in a sliding window, whose buckets do so for `life` ms; and its log.
 CREATE OR REPLACE FUNCTION weir.live(
     life bigint, now bigint, at bigint, used bigint, oldest bigint, log bigint[])
@@ -100,8 +106,8 @@ CREATE OR REPLACE FUNCTION weir.next_at(
     now bigint, at bigint, used bigint)
 RETURNS bigint LANGUAGE sql IMMUTABLE AS $$
     SELECT CASE WHEN algorithm = 2 THEN
-                    CASE WHEN at + win + width - 1 <= now OR used = 0 THEN now - now % width
-                         ELSE greatest(at, now - now % width) END
+                    CASE WHEN at + win + width - 1 <= now OR used = 0 THEN weir.bucket(width, now)
+                         ELSE greatest(at, weir.bucket(width, now)) END
                 WHEN algorithm = 4 THEN greatest(at, now)
                 WHEN algorithm = 1 OR algorithm = 3 THEN
                     CASE WHEN now < at + win THEN at ELSE now - now % win END
@@ -125,7 +131,7 @@ CREATE OR REPLACE FUNCTION weir.next_other(
     now bigint, at bigint, used bigint, other bigint)
 RETURNS bigint LANGUAGE sql IMMUTABLE AS $$
     SELECT CASE WHEN algorithm = 2 THEN
-                    CASE WHEN at + win + width - 1 <= now OR used = 0 OR at < now - now % width
+                    CASE WHEN at + win + width - 1 <= now OR used = 0 OR at < weir.bucket(width, now)
                          THEN 0 ELSE other END + amount
                 WHEN algorithm = 3 THEN
                     CASE WHEN now < at + win THEN other
@@ -139,7 +145,7 @@ CREATE OR REPLACE FUNCTION weir.next_oldest(
     now bigint, at bigint, used bigint, oldest bigint, log bigint[])
 RETURNS bigint LANGUAGE sql IMMUTABLE AS $$
     SELECT CASE WHEN algorithm <> 2 THEN 0
-                WHEN at + win + width - 1 <= now OR used = 0 THEN now - now % width
+                WHEN at + win + width - 1 <= now OR used = 0 THEN weir.bucket(width, now)
                 WHEN oldest + win + width - 1 > greatest(now, at) THEN oldest
                 ELSE coalesce((weir.log_left(log, greatest(now, at) - win - width + 2))[1], at) END
 $$;
@@ -149,7 +155,7 @@ CREATE OR REPLACE FUNCTION weir.next_log(
     now bigint, at bigint, used bigint, other bigint, oldest bigint, log bigint[])
 RETURNS bigint[] LANGUAGE sql IMMUTABLE AS $$
     SELECT CASE WHEN algorithm <> 2 OR at + win + width - 1 <= now OR used = 0 THEN NULL
-                WHEN at >= now - now % width THEN
+                WHEN at >= weir.bucket(width, now) THEN
                     weir.live_log(win + width - 1, now, at, used, oldest, log)
                 ELSE weir.live_log(win + width - 1, now, at, used, oldest, log)
                          || ARRAY[at, other] END
@@ -209,9 +215,9 @@ $$;
 -- their rows hold then. Of the questions of the others, in their order, the arrays below are what
 -- weir.judge() answers. NULL: there are none.
 --
--- Rows are charged in the order of their keys. What is made and judged afterwards is out of this
--- order: so what another holds is not waited for long, the call fails with 55P03, and nothing has
--- happened.
+-- Both keep the rules of weir.judge(). Rows are charged in the order of their keys; what is made and
+-- judged afterwards is out of this order: so what another holds is not waited for long, the call
+-- fails with 55P03, and nothing has happened.
 --
 -- For each algorithm there is a statement in which the arithmetic of others does not appear, as to
 -- get a statement ready takes time for all that is in it. They are made of one here.
@@ -231,7 +237,9 @@ DECLARE
            AND weir.may_pass(@, max, win, burst, width, amount, clock, r.at, r.used, r.other,
                              r.oldest, r.log)
         RETURNING ARRAY[r.at, r.used, r.other, clock] INTO answer;
-        IF answer IS NULL THEN
+        IF answer IS NULL AND NOT EXISTS (SELECT FROM weir.states r WHERE r.key = charge.key) THEN
+            PERFORM pg_advisory_xact_lock_shared(weir.guard()),
+                    pg_advisory_xact_lock(weir.guard(key));
             INSERT INTO weir.states AS r (key, at, used, other, oldest, expires, due)
             SELECT key, f.at, f.used, f.other, f.oldest, f.expires, f.expires + 60000
               FROM weir.fresh(@, max, win, burst, width, amount, clock) AS f
@@ -325,11 +333,19 @@ CREATE OR REPLACE FUNCTION weir.charge_many(
     OUT reset_after bigint[], OUT delay bigint[])
 LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
+-- Row by row in the order of keys, and by the index.
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
 AS $$
 #variable_conflict use_column
 DECLARE
-    rest integer[];   -- slots
-    firsts integer[]; -- their first questions
+    most_guards CONSTANT integer := 48; -- as weir.judge() has it
+    rest integer[];    -- slots
+    firsts integer[];  -- their first questions
+    missing integer[]; -- those of them that have no row
     made uuid[];
     judged uuid[];
     judged_slots integer[];
@@ -358,6 +374,18 @@ BEGIN
     IF passed IS NOT NULL THEN -- what follows is out of order
         PERFORM set_config('lock_timeout', '20', true);
     END IF;
+
+    SELECT array_agg(u.slot ORDER BY u.slot) INTO missing
+      FROM unnest(rest) AS u (slot)
+     WHERE NOT EXISTS (SELECT FROM weir.states r WHERE r.key = keys[u.slot]);
+    IF cardinality(missing) > most_guards THEN
+        PERFORM pg_advisory_xact_lock(weir.guard());
+    ELSIF missing IS NOT NULL THEN
+        PERFORM pg_advisory_xact_lock_shared(weir.guard());
+        PERFORM pg_advisory_xact_lock(g.guard)
+           FROM (SELECT weir.guard(keys[u.slot]) AS guard FROM unnest(missing) AS u (slot)
+                  ORDER BY 1) g;
+    END IF;
     WITH made AS (
         INSERT INTO weir.states AS r (key, at, used, other, oldest, expires, due)
         SELECT u.key, f.at, f.used, f.other, f.oldest, f.expires, f.expires + 60000
@@ -369,7 +397,7 @@ BEGIN
                        windows[coalesce(rules[k.slot], 1)] AS win,
                        bursts[coalesce(rules[k.slot], 1)] AS burst,
                        precisions[coalesce(rules[k.slot], 1)] AS width
-                  FROM unnest(rest) AS k (slot)
+                  FROM unnest(missing) AS k (slot)
                 OFFSET 0) AS u,
                weir.fresh(u.algorithm, u.max, u.win, u.burst, u.width, u.amount, u.now) AS f
             ON CONFLICT DO NOTHING
@@ -398,9 +426,7 @@ BEGIN
     IF judged IS NULL THEN
         RETURN;
     END IF;
-    IF made IS NOT NULL THEN
-        PERFORM set_config('lock_timeout', '20', true);
-    END IF;
+    PERFORM set_config('lock_timeout', '20', true);
     SELECT j.allowed, j.remaining, j.retry_after, j.reset_after, j.delay
       INTO allowed, remaining, retry_after, reset_after, delay
       FROM weir.judge(judged, algorithms, limits, windows, bursts, precisions, judged_slots,

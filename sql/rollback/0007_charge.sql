@@ -19,6 +19,7 @@ DROP FUNCTION IF EXISTS
     weir.live_log(bigint, bigint, bigint, bigint, bigint, bigint[]),
     weir.log_gone(bigint[], bigint),
     weir.log_left(bigint[], bigint),
+    weir.bucket(bigint, bigint),
     weir.due(bigint, bigint, bigint),
     weir.drained(bigint, bigint, bigint, bigint);
 DO $$

@@ -56,6 +56,28 @@ def judge(questions):
             f"reset_after, delay]) FROM weir.judge({', '.join(columns)});")
 
 
+def charge(questions):
+    """The same by weir.charge() or weir.charge_many(): plain checks, those of a key agree on rule and
+    time. Whether each key's all pass, in the order of keys."""
+    keys = sorted({question[3][0][0] for question in questions})
+    of = {key: [q for q in questions if q[3][0][0] == key] for key in keys}
+    if len(questions) == 1:
+        (_, cost, now, ((key, rule),)), = questions
+        numbers = ", ".join(str(number) for number in (NUMBERS[rule[0]], *rule[1:], cost, now))
+        return f"SELECT json_build_array(cardinality(weir.charge('{key}', {numbers})) = 4);"
+    rules = list(dict.fromkeys(of[key][0][3][0][1] for key in keys))
+    kinds = {NUMBERS[rule[0]] for rule in rules}
+    columns = [array(keys), str(*kinds) if len(kinds) == 1 else "NULL"]
+    columns += [array(NUMBERS[r[0]] for r in rules)]
+    columns += [array(r[i] for r in rules) for i in range(1, 5)]
+    columns += [array(rules.index(of[key][0][3][0][1]) + 1 for key in keys),
+                array(sum(q[1] for q in of[key]) for key in keys),
+                array(of[key][0][2] for key in keys), array(len(of[key]) for key in keys),
+                array(q[1] for key in keys for q in of[key])]
+    return (f"SELECT json_agg(k = ANY (coalesce(passed, '{{}}')) ORDER BY k) "
+            f"FROM weir.charge_many({', '.join(columns)}), generate_series(1, {len(keys)}) AS k;")
+
+
 def answers(line, questions):
     columns = json.loads(line)
     rows = iter(list(zip(*columns)))
