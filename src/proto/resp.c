@@ -110,6 +110,7 @@ static enum parse read_word(struct reader *r, struct span *out)
 enum parse resp_parse(char *bytes, size_t len, struct resp_command *out, size_t *consumed,
                       const char **why)
 {
+    const char *const end = bytes + (len < RESP_MAX_COMMAND ? len : RESP_MAX_COMMAND);
     struct reader r = { .bytes = bytes, .len = len };
     enum parse parse;
     size_t count = 0;
@@ -126,7 +127,7 @@ enum parse resp_parse(char *bytes, size_t len, struct resp_command *out, size_t 
     parse = read_header(&r, '*', RESP_MAX_WORDS, "Protocol error: expected '*'",
                         "Protocol error: invalid multibulk length", &count);
     for (size_t i = 0; i < count && parse == PARSE_DONE; i++) {
-        const char *next = read_short_word(bytes + r.at, bytes + len, &out->words[i]);
+        const char *next = read_short_word(bytes + r.at, end, &out->words[i]);
 
         if (next)
             r.at = (size_t)(next - bytes);

@@ -100,6 +100,26 @@ static void numbers_are_exact_to_their_ends(void **state)
     }
 }
 
+static void numbers_around_every_power_of_ten_have_as_many_digits(void **state)
+{
+    const weir_allocator a = heap();
+    int64_t power = 1;
+
+    (void)state;
+    for (int digits = 1; digits < 19; digits++, power *= 10)
+        for (int64_t number = power - 2; number <= power + 1; number++)
+            for (int sign = -1; sign <= 1; sign += 2) {
+                struct buf out;
+                char expected[32];
+
+                snprintf(expected, sizeof expected, "%lld", (long long)(sign * number));
+                buf_init(&out, &a);
+                buf_int(&out, sign * number);
+                assert_string_equal(out.at, expected);
+                buf_done(&out);
+            }
+}
+
 static void *refuse_memory(void *ctx, void *block, size_t size)
 {
     (void)ctx;
@@ -131,6 +151,7 @@ int main(void)
         cmocka_unit_test(what_cannot_stand_in_a_text_is_escaped),
         cmocka_unit_test(plain_bytes_are_counted_wherever_the_first_other_is),
         cmocka_unit_test(numbers_are_exact_to_their_ends),
+        cmocka_unit_test(numbers_around_every_power_of_ten_have_as_many_digits),
         cmocka_unit_test(a_buf_without_memory_remembers_it),
     };
 

@@ -143,6 +143,30 @@ static void a_head_without_end_is_refused(void **state)
     free(bytes);
 }
 
+static void a_body_may_be_so_long_and_no_longer(void **state)
+{
+    static const struct {
+        const char *head;
+        const char *format;
+    } forms[] = {
+        { OK "Content-Length: ", "%s%lld\r\n\r\n" },
+        { OK "Transfer-Encoding: chunked\r\n\r\n", "%s%llx\r\n" },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof forms / sizeof *forms; i++)
+        for (int beyond = 0; beyond <= 1; beyond++) {
+            char bytes[256], copy[256];
+            struct http_reply reply;
+            size_t consumed;
+
+            snprintf(bytes, sizeof bytes, forms[i].format, forms[i].head,
+                     (long long)HTTP_REPLY_MAX_BODY + beyond);
+            assert_int_equal(read_http(bytes, strlen(bytes), &reply, &consumed, copy),
+                             beyond ? PARSE_BAD : PARSE_MORE);
+        }
+}
+
 /* ---- RESP ---------------------------------------------------------------------------------- */
 
 static const struct resp_fixture {
@@ -233,6 +257,20 @@ static void what_is_not_resp_is_refused(void **state)
     }
 }
 
+static void a_text_may_be_so_long_and_no_longer(void **state)
+{
+    (void)state;
+    for (int beyond = 0; beyond <= 1; beyond++) {
+        char bytes[32];
+        struct resp_reply reply;
+        size_t consumed;
+
+        snprintf(bytes, sizeof bytes, "$%lld\r\n", (long long)RESP_REPLY_MAX_BULK + beyond);
+        assert_int_equal(resp_reply_parse(bytes, strlen(bytes), &reply, &consumed),
+                         beyond ? PARSE_BAD : PARSE_MORE);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -241,6 +279,8 @@ int main(void)
         cmocka_unit_test(http_without_a_length_ends_with_the_connection),
         cmocka_unit_test(what_is_not_http_is_refused),
         cmocka_unit_test(a_head_without_end_is_refused),
+        cmocka_unit_test(a_body_may_be_so_long_and_no_longer),
+        cmocka_unit_test(a_text_may_be_so_long_and_no_longer),
         cmocka_unit_test(resp_is_read_whole_and_asks_for_more_of_every_part),
         cmocka_unit_test(resp_answers_follow_each_other),
         cmocka_unit_test(what_is_not_resp_is_refused),

@@ -202,6 +202,25 @@ static void a_command_may_be_as_long_as_the_limit_and_no_longer(void **state)
     assert_int_equal(resp_parse(bytes, around - 2, &command, &consumed, &why), PARSE_BAD);
 }
 
+static void a_short_word_may_not_reach_beyond_the_limit_either(void **state)
+{
+    static char bytes[RESP_MAX_COMMAND + 64];
+    const size_t around = strlen("*2\r\n$65000\r\n\r\n$4\r\n....\r\n");
+    struct resp_command command;
+    const char *why;
+    size_t consumed;
+
+    (void)state;
+    for (size_t beyond = 0; beyond <= 1; beyond++) {
+        const size_t len = make_long(bytes, RESP_MAX_COMMAND - around + beyond);
+
+        bytes[1] = '2';
+        memcpy(bytes + len, "$4\r\n....\r\n", 10);
+        assert_int_equal(resp_parse(bytes, len + 10, &command, &consumed, &why),
+                         beyond ? PARSE_BAD : PARSE_DONE);
+    }
+}
+
 static void a_command_may_have_as_many_words_as_the_limit(void **state)
 {
     static char bytes[8 * RESP_MAX_WORDS + 16];
@@ -283,6 +302,7 @@ int main(void)
         cmocka_unit_test(every_fixture_may_come_byte_by_byte),
         cmocka_unit_test(what_follows_a_command_is_left_alone),
         cmocka_unit_test(a_command_may_be_as_long_as_the_limit_and_no_longer),
+        cmocka_unit_test(a_short_word_may_not_reach_beyond_the_limit_either),
         cmocka_unit_test(a_command_may_have_as_many_words_as_the_limit),
         cmocka_unit_test(values_are_written_as_either_version_has_them),
         cmocka_unit_test(without_memory_nothing_is_written),
