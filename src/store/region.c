@@ -6,7 +6,7 @@
 
 #include <sys/mman.h>
 
-enum { HUGE_PAGE = 2 << 20, LEAST_HUGE = 16 << 20 };
+enum { HUGE_PAGE = 2 << 20, LEAST_HUGE = 8 << 20 };
 
 static size_t slice_size(const struct region *r)
 {

@@ -99,10 +99,12 @@ void table_prefetch(struct table *t, struct key key, enum prefetch what)
 {
     struct shard *s = &t->shards[shard_index(t, key)];
 
-    if (what == PREFETCH_WAY)
-        __builtin_prefetch(s, 1);
-    else
+    if (what == PREFETCH_PLACE) {
         shard_prefetch(s, key);
+        return;
+    }
+    __builtin_prefetch(s, 1);
+    __builtin_prefetch(&s->soonest, 1);
 }
 
 /* ---- making room --------------------------------------------------------------------- */
