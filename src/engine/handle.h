@@ -16,6 +16,7 @@ struct weir {
     _Atomic unsigned after_errors;     /* of the policies' fallback */
     struct published policies;         /* a struct policies, or NULL */
     struct rulings *rulings;           /* what operators have changed */
+    atomic_bool has_news;              /* … and others may have changed more */
     struct policy_source source;
     bool ignores_environment;
     struct names *names;

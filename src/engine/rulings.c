@@ -3,11 +3,12 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
-#include <time.h>
 
 #include <xxhash.h>
 
+#include "base/clock.h"
 #include "base/diag.h"
+#include "engine/deny_cache.h"
 #include "engine/overrides.h"
 
 enum { POLL_MS = 500, FIRST_ROOM = 16 };
@@ -35,16 +36,8 @@ struct rulings {
 
     /* For those who may not wait for the lock. */
     _Atomic int64_t in_force[LEDGER_SUBJECTS], last_seq, failures;
-    atomic_bool is_stale;
+    atomic_bool is_stale, is_heard;
 };
-
-static int64_t monotonic_ms(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
 
 static int64_t clock_now(const struct rulings *r)
 {
@@ -198,6 +191,8 @@ static weir_err publish(struct rulings *r, weir_diag *diag)
             return diag_fail(diag, WEIR_ENOMEM, "%s", weir_err_text(WEIR_ENOMEM));
     }
     overrides_free((struct overrides *)published_replace(&r->engine->overrides, next));
+    if (r->engine->denials) /* by other numbers they might not hold */
+        deny_cache_forget_all(r->engine->denials, clock_steady_ms());
     r->is_changed = false;
     count(r);
     return WEIR_OK;
@@ -207,12 +202,11 @@ static weir_err publish(struct rulings *r, weir_diag *diag)
 static weir_err read_on(struct rulings *r, weir_diag *diag)
 {
     struct store *store = r->engine->store;
-    weir_err err = WEIR_OK;
+    weir_err err;
 
     r->is_out_of_memory = false;
-    if (store->ops->read_entries)
-        err = store->ops->read_entries(store, r->seq, take, r, diag);
-    r->polled_ms = monotonic_ms();
+    err = store->ops->read_entries(store, r->seq, take, r, diag);
+    r->polled_ms = clock_steady_ms();
     if (!err && r->is_out_of_memory)
         err = diag_fail(diag, WEIR_ENOMEM, "%s", weir_err_text(WEIR_ENOMEM));
     if (!err && r->is_changed)
@@ -261,8 +255,6 @@ weir_err rulings_append(struct rulings *r, struct ledger_entry *e, weir_diag *di
     struct store *store = r->engine->store;
     weir_err err, late;
 
-    if (!store->ops->append_entry)
-        return diag_fail(diag, WEIR_EOPTION, "this store keeps no changes of operators");
     pthread_mutex_lock(&r->lock);
     e->at = clock_now(r);
     err = store->ops->append_entry(store, e, diag);
@@ -285,10 +277,17 @@ weir_err rulings_refresh(struct rulings *r, weir_diag *diag)
 }
 
 /* Of a store that is in use elsewhere, more may have come. */
-static bool is_due(const struct rulings *r)
+static bool is_due(struct rulings *r)
 {
+    if (atomic_exchange(&r->is_heard, false))
+        return true;
     return (r->engine->store->ops->is_shared || r->is_stale) &&
-           monotonic_ms() >= r->polled_ms + POLL_MS;
+           clock_steady_ms() >= r->polled_ms + POLL_MS;
+}
+
+void rulings_hear(struct rulings *r)
+{
+    atomic_store(&r->is_heard, true);
 }
 
 void rulings_tick(struct rulings *r, int64_t now)

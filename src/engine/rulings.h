@@ -21,6 +21,9 @@ WEIR_MUSTCHECK weir_err rulings_append(struct rulings *r, struct ledger_entry *e
 /* Read what others have appended. */
 WEIR_MUSTCHECK weir_err rulings_refresh(struct rulings *r, weir_diag *diag);
 
+/* The ledger was changed: the next tick will read it. */
+void rulings_hear(struct rulings *r);
+
 /* From time to time: refresh, if others share the store; let go of what has expired. */
 void rulings_tick(struct rulings *r, int64_t now);
 

@@ -207,6 +207,10 @@ static void hear(void *handle, const struct news *news)
     weir *w = handle;
 
     deny_cache_hear(w->denials, news, clock_steady_ms());
+    if (news->kind != NEWS_LEDGER && news->kind != NEWS_ALL)
+        return;
+    atomic_store(&w->has_news, true);
+    wake_thread(w);
 }
 
 static weir_err open_store(weir *w, const weir_options *o, const struct secret *secret,
@@ -519,6 +523,8 @@ void weir_tick(weir *w)
     w->engine.store->ops->tick(w->engine.store, clock_now(w));
     if (w->engine.local)
         w->engine.local->ops->tick(w->engine.local, clock_now(w));
+    if (atomic_exchange(&w->has_news, false))
+        rulings_hear(w->rulings);
     rulings_tick(w->rulings, clock_now(w));
 }
 

@@ -17,6 +17,7 @@
 #include "store/dialler.h"
 #include "store/postgres_connect.h"
 #include "store/postgres_ear.h"
+#include "store/postgres_ledger.h"
 #include "store/postgres_wire.h"
 #include "store/remote.h"
 
@@ -46,6 +47,7 @@ struct postgres {
     struct postgres_uri uri;
     unsigned char secret_id[16];
     struct ear *ear; /* NULL: nobody wants to hear */
+    struct postgres_ledger ledger;
     weir_allocator allocator;
     bool brings_now;
 
@@ -329,6 +331,7 @@ static void close_postgres(struct store *s)
     const weir_allocator allocator = p->allocator;
 
     ear_free(p->ear);
+    postgres_ledger_done(&p->ledger);
     postgres_session_close(p->keeper);
     dialler_done(&p->dialler);
     postgres_uri_done(&p->uri);
@@ -384,6 +387,7 @@ static void init(struct postgres *p, const struct store_options *options,
         .log_ctx = options->log_ctx,
     };
     p->uri = *uri;
+    postgres_ledger_init(&p->ledger, p->uri.conninfo);
     memcpy(p->secret_id, options->secret_id, sizeof p->secret_id);
     p->dialler = (struct dialler){
         .connect = connect_to_database,
@@ -445,6 +449,17 @@ static void commit(struct store *s, struct turn *turn)
     remote_commit(turn);
 }
 
+static weir_err append_entry(struct store *s, struct ledger_entry *e, weir_diag *diag)
+{
+    return postgres_ledger_append(&((struct postgres *)s)->ledger, e, diag);
+}
+
+static weir_err read_entries(struct store *s, uint64_t after, ledger_visit *visit, void *ctx,
+                             weir_diag *diag)
+{
+    return postgres_ledger_read(&((struct postgres *)s)->ledger, after, visit, ctx, diag);
+}
+
 static void stats(struct store *s, weir_stats *out)
 {
     remote_stats(&((struct postgres *)s)->remote, out);
@@ -466,6 +481,8 @@ const struct store_ops postgres_store_ops = {
     .submit = submit,
     .commit = commit,
     .tick = tick,
+    .append_entry = append_entry,
+    .read_entries = read_entries,
     .stats = stats,
     .annals = annals,
     .close = close_postgres,

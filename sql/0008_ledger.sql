@@ -1,0 +1,92 @@
+-- 0008_ledger.sql - what operators have changed, in the order in which they did.
+--
+-- Overrides, assigned plans and live modes, as src/store/ledger.h has them. The last entry of a
+-- subject is in force until it expires; all of them are the audit log. Nobody alters or removes one.
+--
+-- Numbers have no gaps and are committed in their order, so that whoever has read up to one has
+-- missed none: who appends waits for those who are at it.
+BEGIN;
+SET LOCAL client_min_messages = warning;
+
+CREATE TABLE IF NOT EXISTS weir.ledger (
+    seq     bigint PRIMARY KEY,
+    at      bigint NOT NULL,  -- ms since the epoch, by the clock here
+    subject text NOT NULL CHECK (subject IN ('override', 'plan', 'mode')),
+    effect  text NOT NULL
+            CHECK (effect IN ('removed', 'exempt', 'block', 'limit', 'plan', 'mode')),
+    key     uuid NOT NULL,    -- whose: a keyed hash; zero: nobody's
+    "limit" bigint NOT NULL,  -- -1: as the rule has it
+    burst   bigint NOT NULL,  -- likewise
+    expires bigint NOT NULL,  -- ms since the epoch; 0: never
+    policy  text NOT NULL,    -- '': all
+    rule    text NOT NULL,    -- '': all that count by the same
+    "by"    text NOT NULL,    -- names of attributes, a comma between two
+    value   text NOT NULL,    -- the plan's name, or the mode's
+    who     text NOT NULL,
+    reason  text NOT NULL
+);
+ALTER TABLE weir.ledger ENABLE ROW LEVEL SECURITY;
+
+CREATE OR REPLACE FUNCTION weir.keep_the_ledger() RETURNS trigger
+LANGUAGE plpgsql AS $$
+BEGIN
+    RAISE EXCEPTION 'the ledger is only added to' USING ERRCODE = 'restrict_violation';
+END $$;
+
+DROP TRIGGER IF EXISTS only_added_to ON weir.ledger;
+CREATE TRIGGER only_added_to BEFORE UPDATE OR DELETE OR TRUNCATE ON weir.ledger
+    FOR EACH STATEMENT EXECUTE FUNCTION weir.keep_the_ledger();
+
+-- Announced to those who LISTEN to weir, as 'ledger'.
+CREATE OR REPLACE FUNCTION weir.append_entry(
+    subject text, effect text, key uuid, "limit" bigint, burst bigint, expires bigint,
+    policy text, rule text, "by" text, value text, who text, reason text,
+    OUT seq bigint, OUT at bigint)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+BEGIN
+    LOCK TABLE weir.ledger IN SHARE ROW EXCLUSIVE MODE;
+    INSERT INTO weir.ledger AS l
+    SELECT coalesce(max(o.seq), 0) + 1,
+           floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint,
+           append_entry.subject, append_entry.effect, append_entry.key, append_entry."limit",
+           append_entry.burst, append_entry.expires, append_entry.policy, append_entry.rule,
+           append_entry."by", append_entry.value, append_entry.who, append_entry.reason
+      FROM weir.ledger o
+    RETURNING l.seq, l.at INTO append_entry.seq, append_entry.at;
+    PERFORM pg_notify('weir', 'ledger');
+END $$;
+
+CREATE OR REPLACE FUNCTION weir.read_entries(after bigint, most integer) RETURNS SETOF weir.ledger
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    SELECT * FROM weir.ledger WHERE seq > after ORDER BY seq LIMIT most
+$$;
+
+-- For people, dashboards and alerts.
+CREATE OR REPLACE VIEW weir.audit AS
+SELECT seq AS id,
+       to_timestamp(at / 1000.0) AS at,
+       subject,
+       nullif(policy, '') AS policy,
+       nullif(rule, '') AS rule,
+       nullif("by", '') AS "by",
+       effect,
+       nullif("limit", -1) AS "limit",
+       nullif(burst, -1) AS burst,
+       nullif(value, '') AS value,
+       CASE WHEN expires > 0 THEN to_timestamp(expires / 1000.0) END AS expires,
+       who,
+       reason
+  FROM weir.ledger
+ ORDER BY seq;
+
+REVOKE ALL ON weir.ledger, weir.audit FROM PUBLIC;
+REVOKE ALL ON ALL FUNCTIONS IN SCHEMA weir FROM PUBLIC;
+GRANT SELECT ON weir.audit TO weir_viewer;
+GRANT EXECUTE ON FUNCTION
+    weir.append_entry(text, text, uuid, bigint, bigint, bigint, text, text, text, text, text, text),
+    weir.read_entries(bigint, integer)
+    TO weir_server;
+
+INSERT INTO weir.migrations (number, name) VALUES (8, 'ledger') ON CONFLICT DO NOTHING;
+COMMIT;
