@@ -131,7 +131,8 @@ CREATE OR REPLACE FUNCTION weir.next_other(
     now bigint, at bigint, used bigint, other bigint)
 RETURNS bigint LANGUAGE sql IMMUTABLE AS $$
     SELECT CASE WHEN algorithm = 2 THEN
-                    CASE WHEN at + win + width - 1 <= now OR used = 0 OR at < weir.bucket(width, now)
+                    CASE WHEN at + win + width - 1 <= now OR used = 0
+                              OR at < weir.bucket(width, now)
                          THEN 0 ELSE other END + amount
                 WHEN algorithm = 3 THEN
                     CASE WHEN now < at + win THEN other
@@ -237,14 +238,16 @@ DECLARE
            AND weir.may_pass(@, max, win, burst, width, amount, clock, r.at, r.used, r.other,
                              r.oldest, r.log)
         RETURNING ARRAY[r.at, r.used, r.other, clock] INTO answer;
-        IF answer IS NULL AND NOT EXISTS (SELECT FROM weir.states r WHERE r.key = charge.key) THEN
-            PERFORM pg_advisory_xact_lock_shared(weir.guard()),
-                    pg_advisory_xact_lock(weir.guard(key));
-            INSERT INTO weir.states AS r (key, at, used, other, oldest, expires, due)
-            SELECT key, f.at, f.used, f.other, f.oldest, f.expires, f.expires + 60000
-              FROM weir.fresh(@, max, win, burst, width, amount, clock) AS f
-                ON CONFLICT DO NOTHING
-            RETURNING ARRAY[r.at, r.used, r.other, clock] INTO answer;
+        IF answer IS NULL THEN
+            IF NOT EXISTS (SELECT FROM weir.states r WHERE r.key = charge.key) THEN
+                PERFORM pg_advisory_xact_lock_shared(weir.guard()),
+                        pg_advisory_xact_lock(weir.guard(key));
+                INSERT INTO weir.states AS r (key, at, used, other, oldest, expires, due)
+                SELECT key, f.at, f.used, f.other, f.oldest, f.expires, f.expires + 60000
+                  FROM weir.fresh(@, max, win, burst, width, amount, clock) AS f
+                    ON CONFLICT DO NOTHING
+                RETURNING ARRAY[r.at, r.used, r.other, clock] INTO answer;
+            END IF;
         END IF;$part$;
     many CONSTANT text := $part$
         WITH charged AS (
