@@ -245,7 +245,7 @@ weir_err redis_session_open(struct redis_session **out, const struct redis_uri *
     s->patience = uri->patience;
     s->stream.fd = -1;
     s->reader = redis_reader_new();
-    err = s->reader ? redis_stream_open(&s->stream, uri, address, uri->patience, diag)
+    err = s->reader ? redis_stream_open(&s->stream, address, uri->patience, diag)
                     : diag_fail(diag, WEIR_ENOMEM, "%s", weir_err_text(WEIR_ENOMEM));
     if (!err)
         err = log_in(s, login, diag);

@@ -85,10 +85,9 @@ static weir_err connect_host(int *out, const struct redis_address *a, int64_t pa
     return why ? diag_fail(diag, WEIR_EIO, "%s: %s", shown, strerror(why)) : WEIR_OK;
 }
 
-weir_err redis_stream_open(struct redis_stream *out, const struct redis_uri *uri,
-                           const struct redis_address *address, int64_t patience, weir_diag *diag)
+weir_err redis_stream_open(struct redis_stream *out, const struct redis_address *address,
+                           int64_t patience, weir_diag *diag)
 {
-    (void)uri;
     out->fd = -1;
     return address->port ? connect_host(&out->fd, address, patience, diag)
                          : connect_socket(&out->fd, address->host, patience, diag);

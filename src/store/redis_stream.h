@@ -12,7 +12,7 @@ struct redis_stream {
 };
 
 /* Waits for names to be looked up, and no longer than `patience` ms for the server. */
-WEIR_MUSTCHECK weir_err redis_stream_open(struct redis_stream *out, const struct redis_uri *uri,
+WEIR_MUSTCHECK weir_err redis_stream_open(struct redis_stream *out,
                                           const struct redis_address *address, int64_t patience,
                                           weir_diag *diag);
 void redis_stream_close(struct redis_stream *s);

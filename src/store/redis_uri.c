@@ -1,7 +1,6 @@
 /* redis_uri.c - what a Redis store's URI says: where it is, who asks, and how patiently.
  *
  *     redis://user:password@host:6379/0?deadline=50ms
- *     rediss://...                                              the same by TLS
  *     redis+unix://user:password@/run/redis/redis.sock?db=0
  *     redis+sentinel://user:password@host1:26379,host2:26379/service/0
  *     redis+cluster://user:password@host1:6379,host2:6379
@@ -31,15 +30,12 @@ enum {
 static const struct scheme {
     const char *name;
     enum redis_kind kind;
-    bool has_tls, is_unix;
+    bool is_unix;
 } schemes[] = {
-    { "redis://", REDIS_SINGLE, false, false },
-    { "rediss://", REDIS_SINGLE, true, false },
-    { "redis+unix://", REDIS_SINGLE, false, true },
-    { "redis+sentinel://", REDIS_SENTINEL, false, false },
-    { "rediss+sentinel://", REDIS_SENTINEL, true, false },
-    { "redis+cluster://", REDIS_CLUSTER, false, false },
-    { "rediss+cluster://", REDIS_CLUSTER, true, false },
+    { "redis://", REDIS_SINGLE, false },
+    { "redis+unix://", REDIS_SINGLE, true },
+    { "redis+sentinel://", REDIS_SENTINEL, false },
+    { "redis+cluster://", REDIS_CLUSTER, false },
 };
 
 /* ---- small pieces ------------------------------------------------------------------------------ */
@@ -182,28 +178,15 @@ static weir_err read_sentinel_password(struct redis_uri *u, struct span value, w
     return WEIR_OK;
 }
 
-static weir_err read_ca_file(struct redis_uri *u, struct span value, weir_diag *diag)
-{
-    if (!u->has_tls)
-        return diag_fail(diag, WEIR_EOPTION, "ca_file in the store's URI is for rediss:// only");
-    if (value.len == 0 || !decode(value, u->ca_file, sizeof u->ca_file))
-        return diag_fail(diag, WEIR_EOPTION, "ca_file in the store's URI must be a path");
-    return WEIR_OK;
-}
-
 static weir_err read_parameter(struct redis_uri *u, struct span text, weir_diag *diag)
 {
     static const struct {
         const char *name;
         weir_err (*read)(struct redis_uri *u, struct span value, weir_diag *diag);
     } known[] = {
-        { "deadline", read_deadline },
-        { "pool", read_pool },
-        { "wait_replicas", read_replicas },
-        { "db", read_db },
-        { "ca_file", read_ca_file },
-        { "sentinel_user", read_sentinel_user },
-        { "sentinel_password", read_sentinel_password },
+        { "deadline", read_deadline },           { "pool", read_pool },
+        { "wait_replicas", read_replicas },      { "db", read_db },
+        { "sentinel_user", read_sentinel_user }, { "sentinel_password", read_sentinel_password },
     };
     struct span value = text, name = until(&value, '=');
 
@@ -212,7 +195,7 @@ static weir_err read_parameter(struct redis_uri *u, struct span text, weir_diag 
             return known[i].read(u, value, diag);
     return diag_fail(diag, WEIR_EOPTION,
                      "the store's URI has no parameter '%s': deadline, pool, wait_replicas, db, "
-                     "ca_file, sentinel_user and sentinel_password are known",
+                     "sentinel_user and sentinel_password are known",
                      show(name).text);
 }
 
@@ -346,20 +329,18 @@ weir_err redis_uri_read(struct redis_uri *out, const char *uri, weir_diag *diag)
     weir_err err;
 
     *out = (struct redis_uri){ .patience = PATIENCE_MS, .deadline = DEADLINE_MS, .pool = 1 };
+    if (strncmp(uri, "rediss", strlen("rediss")) == 0)
+        return diag_fail(diag, WEIR_EOPTION,
+                         "weir speaks no TLS to Redis: have a tunnel to it, such as stunnel, and "
+                         "name the tunnel by redis:// or redis+unix://");
     if (!s)
         return diag_fail(diag, WEIR_EOPTION, "name the server, as in redis://host:6379/0");
     out->kind = s->kind;
-    out->has_tls = s->has_tls;
     query = span_of(uri + strlen(s->name));
     place = until(&query, '?');
     err = read_place(out, s, place, diag);
     while (!err && query.len > 0)
         err = read_parameter(out, until(&query, '&'), diag);
-#ifndef WEIR_WITH_REDIS_TLS
-    if (!err && out->has_tls)
-        err = diag_fail(diag, WEIR_EOPTION,
-                        "this weir was built without OpenSSL and has no rediss://");
-#endif
     if (err)
         redis_uri_done(out);
     return err;

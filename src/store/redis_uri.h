@@ -24,12 +24,10 @@ struct redis_login {
 
 struct redis_uri {
     enum redis_kind kind;
-    bool has_tls;
     struct redis_address addresses[REDIS_ADDRESSES]; /* of the server, of Sentinels, or of nodes */
     size_t address_count;
     struct redis_login login, sentinel_login;
     char service[REDIS_NAME]; /* what Sentinel calls the master */
-    char ca_file[REDIS_HOST]; /* "": the system's */
     int db;
     int64_t patience;      /* ms, of those who may wait, with a server */
     int64_t deadline;      /* ms that a question may wait */

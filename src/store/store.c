@@ -24,12 +24,17 @@ static const struct {
     const struct store_ops *ops; /* NULL: not in this build, for want of: */
     const char *library;
 } stores[] = {
-    { "file:", &file_store_ops, NULL },       { "memory:", &memory_store_ops, NULL },
-    { "postgres:", POSTGRES, "libpq" },       { "postgresql:", POSTGRES, "libpq" },
-    { "redis:", REDIS, "hiredis" },           { "rediss:", REDIS, "hiredis" },
-    { "redis+unix:", REDIS, "hiredis" },      { "redis+sentinel:", REDIS, "hiredis" },
-    { "rediss+sentinel:", REDIS, "hiredis" }, { "redis+cluster:", REDIS, "hiredis" },
-    { "rediss+cluster:", REDIS, "hiredis" },
+    /* clang-format off */
+    { "file:", &file_store_ops, NULL },
+    { "memory:", &memory_store_ops, NULL },
+    { "postgres:", POSTGRES, "libpq" },
+    { "postgresql:", POSTGRES, "libpq" },
+    { "redis:", REDIS, "hiredis" },
+    { "rediss:", REDIS, "hiredis" }, /* refused, with what to do instead */
+    { "redis+unix:", REDIS, "hiredis" },
+    { "redis+sentinel:", REDIS, "hiredis" },
+    { "redis+cluster:", REDIS, "hiredis" },
+    /* clang-format on */
 };
 enum { STORE_COUNT = sizeof stores / sizeof stores[0] };
 

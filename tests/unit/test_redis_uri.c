@@ -126,7 +126,8 @@ static void what_cannot_be_is_refused(void **state)
     refuses("redis://host?pool=17", "from 1 to 16");
     refuses("redis://host?wait_replicas=-1", "from 0 to 64");
     refuses("redis://host?nonsense=1", "no parameter 'nonsense'");
-    refuses("redis://host?ca_file=/x", "rediss://");
+    refuses("rediss://u:hunter2@host", "no TLS");
+    refuses("rediss+cluster://host", "no TLS");
 }
 
 int main(void)
