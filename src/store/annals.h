@@ -40,6 +40,11 @@ WEIR_MUSTCHECK weir_err annals_open_local(struct annals **out, struct dir *dir,
 WEIR_MUSTCHECK weir_err annals_open_postgres(struct annals **out, const char *conninfo,
                                              const struct annals_options *options, weir_diag *diag);
 
+/* In Redis, together with those of all who share it. The URI outlives the annals. */
+struct redis_uri;
+WEIR_MUSTCHECK weir_err annals_open_redis(struct annals **out, const struct redis_uri *uri,
+                                          const struct annals_options *options, weir_diag *diag);
+
 #define ANNALS_FILE "history"
 #define ANNALS_DAMAGED "history.damaged"
 

@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/diag.h"
+#include "store/annals.h"
 #include "store/redis_cluster.h"
 #include "store/redis_connect.h"
 #include "store/redis_ear.h"
@@ -325,10 +326,17 @@ static weir_err open_redis(struct store **out, const struct store_options *optio
     return WEIR_OK;
 }
 
+static weir_err annals(struct store *s, struct annals **out, const struct annals_options *options,
+                       weir_diag *diag)
+{
+    return annals_open_redis(out, &((struct redis *)s)->common.uri, options, diag);
+}
+
 const struct store_ops redis_store_ops = {
     .scheme = "redis:",
     .is_shared = true,
     .open = open_redis,
+    .annals = annals,
     .secret = redis_secret,
     .attach = attach,
     .detach = detach,
