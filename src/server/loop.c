@@ -151,6 +151,11 @@ void loop_asked_enough(struct loop *loop)
         loop_end_turn(loop);
 }
 
+static void end_turn_now(void *loop)
+{
+    loop_end_turn(loop);
+}
+
 static void turn_ends(uv_check_t *check)
 {
     struct loop *loop = check->data;
@@ -236,7 +241,7 @@ static weir_err attach(struct loop *loop, weir_diag *diag)
 
     if (!store->ops->attach)
         return WEIR_OK;
-    loop_reactor_init(&loop->reactor, &loop->uv);
+    loop_reactor_init(&loop->reactor, &loop->uv, end_turn_now, loop);
     loop->turn.lane = store->ops->attach(store, &loop->reactor.reactor);
     if (!loop->turn.lane)
         return diag_fail(diag, WEIR_ENOMEM, "%s", weir_err_text(WEIR_ENOMEM));

@@ -13,6 +13,7 @@ struct watch {
     void (*due)(void *ctx);
     void *ctx;
     unsigned events;
+    const struct loop_reactor *reactor;
 };
 
 static uv_loop_t *uv_of(const struct reactor *r)
@@ -70,9 +71,11 @@ static struct watch *watch_socket(struct reactor *r, int fd, unsigned events,
 
 static void timer_due(uv_timer_t *timer)
 {
-    struct watch *w = timer->data;
+    const struct watch *w = timer->data;
+    const struct loop_reactor *r = w->reactor;
 
     w->due(w->ctx);
+    r->after_moment(r->ctx);
 }
 
 static struct watch *watch_time(struct reactor *r, void (*due)(void *ctx), void *ctx)
@@ -85,6 +88,7 @@ static struct watch *watch_time(struct reactor *r, void (*due)(void *ctx), void 
     w->handle.data = w;
     w->due = due;
     w->ctx = ctx;
+    w->reactor = (const struct loop_reactor *)r;
     return w;
 }
 
@@ -115,10 +119,13 @@ static int64_t now(const struct reactor *r)
     return (int64_t)uv_now(uv_of(r));
 }
 
-void loop_reactor_init(struct loop_reactor *r, uv_loop_t *uv)
+void loop_reactor_init(struct loop_reactor *r, uv_loop_t *uv, void (*after_moment)(void *ctx),
+                       void *ctx)
 {
     *r = (struct loop_reactor){
         .reactor = { watch_socket, rewatch, watch_time, set_timer, unwatch, now },
         .uv = uv,
+        .after_moment = after_moment,
+        .ctx = ctx,
     };
 }

@@ -9,8 +9,13 @@
 struct loop_reactor {
     struct reactor reactor; /* the first member */
     uv_loop_t *uv;
+    void (*after_moment)(void *ctx);
+    void *ctx;
 };
 
-void loop_reactor_init(struct loop_reactor *r, uv_loop_t *uv);
+/* `after_moment` is called when a moment has come and was seen to. libuv looks at the clock before it
+ * waits for sockets, and ends a turn after that: what is answered at a deadline would have to wait. */
+void loop_reactor_init(struct loop_reactor *r, uv_loop_t *uv, void (*after_moment)(void *ctx),
+                       void *ctx);
 
 #endif
