@@ -1,6 +1,9 @@
 /* test_overrides.c - what operators change, and what checks then make of it. */
 #include "unit/limiter.h"
 
+#include <pthread.h>
+#include <stdatomic.h>
+
 #include "engine/change.h"
 #include "engine/handle.h"
 
@@ -475,6 +478,59 @@ static void many_are_found_each(void **state)
     weir_close(w);
 }
 
+/* ---- threads ------------------------------------------------------------------------------- */
+
+struct crowd {
+    weir *w;
+    atomic_bool is_over;
+};
+
+/* Whatever is being changed, each answer is one of those that there may be. */
+static void *keep_asking(void *ctx)
+{
+    struct crowd *c = ctx;
+
+    while (!atomic_load(&c->is_over)) {
+        weir_answer a = check(c->w, 0, "login ip=1.1.1.1");
+
+        if (a.source != WEIR_FROM_BLOCKED && a.source != WEIR_FROM_EXEMPT &&
+            a.source != WEIR_FROM_STORE && a.source != WEIR_FROM_OFF)
+            return "an answer from nowhere";
+        if (a.source == WEIR_FROM_STORE && a.limit != 2 && a.limit != 7)
+            return "numbers of nobody";
+        if (a.source == WEIR_FROM_BLOCKED && (a.allowed || a.retry_after_ms != WEIR_NEVER))
+            return "a block that is none";
+    }
+    return NULL;
+}
+
+static void checks_go_on_while_operators_change_things(void **state)
+{
+    struct crowd crowd = { .w = open_here(POLICIES(LOGIN)) };
+    pthread_t threads[2];
+
+    (void)state;
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, keep_asking, &crowd), 0);
+    for (int i = 0; i < 50; i++) {
+        set(crowd.w, LEDGER_BLOCK, "login ip=1.1.1.1", "");
+        set(crowd.w, LEDGER_EXEMPT, "login ip=1.1.1.1", "");
+        set(crowd.w, LEDGER_LIMIT, "login ip=1.1.1.1", "limit=7");
+        make(crowd.w, LEDGER_MODE, LEDGER_IN_MODE, "login", i % 2 ? "off" : "enforce");
+        make(crowd.w, LEDGER_OVERRIDE, LEDGER_REMOVED, "login ip=1.1.1.1", "");
+        weir_tick(crowd.w);
+    }
+    atomic_store(&crowd.is_over, true);
+    for (int i = 0; i < 2; i++) {
+        void *wrong;
+
+        assert_int_equal(pthread_join(threads[i], &wrong), 0);
+        if (wrong)
+            fail_msg("%s", (const char *)wrong);
+    }
+    weir_close(crowd.w);
+}
+
 /* ---- refusals ------------------------------------------------------------------------------ */
 
 static void what_would_have_no_effect_is_refused(void **state)
@@ -537,6 +593,7 @@ int main(void)
         cmocka_unit_test(a_rule_that_is_in_shadow_by_itself_stays_there),
         cmocka_unit_test(the_audit_log_has_all_changes_also_those_that_were_taken_back),
         cmocka_unit_test(many_are_found_each),
+        cmocka_unit_test(checks_go_on_while_operators_change_things),
         cmocka_unit_test(what_would_have_no_effect_is_refused),
     };
 
