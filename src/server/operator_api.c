@@ -8,11 +8,10 @@
 
 #include "base/diag.h"
 #include "base/json.h"
-#include "engine/change.h"
-#include "policy/rate.h"
-#include "proto/change_json.h"
 #include "server/check_query.h"
+#include "server/entry_json.h"
 #include "server/http_api.h"
+#include "server/operator_change.h"
 
 enum { AUDIT_DEFAULT = 100, AUDIT_MOST = 1000 };
 
@@ -34,137 +33,7 @@ struct operator_job {
     weir_diag diag;
 };
 
-static int64_t server_now(const struct server *s)
-{
-    return s->weir->clock(s->weir->clock_ctx);
-}
-
-/* ---- entries as JSON ------------------------------------------------------------------------- */
-
-static void write_names(struct json *j, const char *by)
-{
-    json_open(j, "by", '[');
-    while (*by) {
-        const size_t len = strcspn(by, ",");
-
-        json_span(j, NULL, (struct span){ by, len });
-        by += len + (by[len] == ',');
-    }
-    json_close(j, ']');
-}
-
-static void write_effect(struct json *j, const struct ledger_entry *e)
-{
-    json_text(j, "effect", ledger_effect_name(e->effect));
-    if (e->effect == LEDGER_LIMIT && e->limit != LEDGER_UNCHANGED)
-        json_int(j, "limit", e->limit);
-    if (e->effect == LEDGER_LIMIT && e->burst != LEDGER_UNCHANGED)
-        json_int(j, "burst", e->burst);
-    if (e->effect == LEDGER_ON_PLAN)
-        json_text(j, "plan", e->value);
-    if (e->effect == LEDGER_IN_MODE)
-        json_text(j, "mode", e->value);
-}
-
-static void write_entry(struct json *j, const struct secret *secret, const struct ledger_entry *e)
-{
-    char tag[TAG_HEX + 1];
-
-    json_open(j, NULL, '{');
-    json_int(j, "id", (int64_t)e->seq);
-    json_int(j, "at_ms", e->at);
-    json_text(j, "subject", ledger_subject_name(e->subject));
-    json_text(j, "policy", e->policy[0] ? e->policy : NULL);
-    if (e->subject == LEDGER_OVERRIDE)
-        json_text(j, "rule", e->rule[0] ? e->rule : NULL);
-    if (e->subject != LEDGER_MODE) {
-        write_names(j, e->by);
-        hash_tag(secret, e->key, tag);
-        json_text(j, "identity", tag);
-    }
-    write_effect(j, e);
-    if (e->expires > 0)
-        json_int(j, "expires_ms", e->expires);
-    json_text(j, "who", e->who);
-    json_text(j, "reason", e->reason);
-    json_close(j, '}');
-}
-
-/* ---- what is asked for ------------------------------------------------------------------------ */
-
-static weir_err read_expiry(const struct change_json *asked, int64_t now, int64_t *out,
-                            weir_diag *diag)
-{
-    weir_diag why;
-    int64_t ms;
-
-    *out = asked->until_ms > 0 ? asked->until_ms : 0;
-    if (!asked->duration)
-        return WEIR_OK;
-    if (asked->until_ms >= 0)
-        return diag_fail(diag, WEIR_EREQUEST, "give 'for' or 'until_ms', not both");
-    if (duration_read(span_of(asked->duration), &ms, &why))
-        return diag_fail(diag, WEIR_EREQUEST, "'for': %s", why.text);
-    if (ms > WEIR_MAX_AMOUNT - now)
-        return diag_fail(diag, WEIR_EREQUEST, "'for' is too long: leave it out for no end");
-    *out = now + ms;
-    return WEIR_OK;
-}
-
-/* An override says what it does in a word, or by the numbers or the plan it brings. */
-static weir_err read_effect(const struct change_json *asked, enum ledger_effect *out,
-                            weir_diag *diag)
-{
-    const bool has_numbers = asked->limit >= 0 || asked->burst >= 0;
-    const enum ledger_effect said = asked->effect ? ledger_effect_of(span_of(asked->effect))
-                                    : has_numbers ? LEDGER_LIMIT
-                                    : asked->plan ? LEDGER_ON_PLAN
-                                                  : LEDGER_EFFECTS;
-
-    if (said < LEDGER_EXEMPT || said > LEDGER_ON_PLAN)
-        return diag_fail(diag, WEIR_EREQUEST,
-                         "what shall hold? Give effect (exempt or block), or limit or burst, or "
-                         "plan");
-    if ((said == LEDGER_LIMIT) != has_numbers || (said == LEDGER_ON_PLAN) != (asked->plan != NULL))
-        return diag_fail(diag, WEIR_EREQUEST,
-                         "an override does one thing: exempt, block, other numbers, or a plan");
-    *out = said;
-    return WEIR_OK;
-}
-
-static weir_err refuse_member(const char *name, const char *where, weir_diag *diag)
-{
-    return diag_fail(diag, WEIR_EREQUEST, "'%s' does not belong %s: leave it out", name, where);
-}
-
-/* What is not for this route would be taken for having had an effect. */
-static weir_err check_members(const struct operator_job *job, bool removes, weir_diag *diag)
-{
-    const struct change_json *a = &job->asked;
-    const bool is_override = job->subject == LEDGER_OVERRIDE;
-
-    if (!removes && a->id >= 0)
-        return refuse_member("id", "to what is set", diag);
-    if (a->mode && (job->subject != LEDGER_MODE || removes))
-        return refuse_member("mode", "here", diag);
-    if ((a->effect || a->limit >= 0 || a->burst >= 0) && (!is_override || removes))
-        return refuse_member(a->effect       ? "effect"
-                             : a->limit >= 0 ? "limit"
-                                             : "burst",
-                             "here", diag);
-    if (a->plan && (job->subject == LEDGER_MODE || removes))
-        return refuse_member("plan", "here", diag);
-    if (job->subject == LEDGER_MODE && (a->rule || a->key || a->attribute_count > 0))
-        return refuse_member(a->rule  ? "rule"
-                             : a->key ? "key"
-                                      : "attributes",
-                             "to the mode of a policy", diag);
-    if (job->subject == LEDGER_MODE && a->policy)
-        return refuse_member("policy", "into the body: the path names it", diag);
-    if (removes && (a->duration || a->until_ms >= 0))
-        return refuse_member(a->duration ? "for" : "until_ms", "to what is removed", diag);
-    return WEIR_OK;
-}
+/* ---- in another thread ------------------------------------------------------------------------ */
 
 static const char *default_who(const struct server *s)
 {
@@ -174,39 +43,17 @@ static const char *default_who(const struct server *s)
 
 static weir_err read_change(struct operator_job *job, bool removes, struct change *out)
 {
-    const struct change_json *a = &job->asked;
-    weir_diag *diag = &job->diag;
-    weir_err err = check_members(job, removes, diag);
-
-    *out = (struct change){
+    const struct operator_ask ask = {
         .subject = job->subject,
-        .effect = removes                       ? LEDGER_REMOVED
-                  : job->subject == LEDGER_PLAN ? LEDGER_ON_PLAN
-                                                : LEDGER_IN_MODE,
-        .policy = job->policy[0] ? job->policy : a->policy,
-        .rule = a->rule,
-        .key = a->key,
-        .attributes = a->attributes,
-        .attribute_count = a->attribute_count,
-        .limit = a->limit >= 0 ? a->limit : LEDGER_UNCHANGED,
-        .burst = a->burst >= 0 ? a->burst : LEDGER_UNCHANGED,
-        .plan = a->plan,
-        .mode = a->mode,
-        .who = a->who && a->who[0] ? a->who : default_who(job->server),
-        .reason = a->reason ? a->reason : "",
+        .removes = removes,
+        .policy = job->policy,
+        .asked = &job->asked,
+        .now = job->server->weir->clock(job->server->weir->clock_ctx),
+        .who = default_who(job->server),
     };
-    if (!err && !removes && job->subject == LEDGER_OVERRIDE)
-        err = read_effect(a, &out->effect, diag);
-    if (!err && !removes && job->subject == LEDGER_PLAN && !a->plan)
-        err = diag_fail(diag, WEIR_EREQUEST, "which plan? Give 'plan'");
-    if (!err && !removes && job->subject == LEDGER_MODE && !a->mode)
-        err = diag_fail(diag, WEIR_EREQUEST, "which mode? Give 'mode': enforce, shadow or off");
-    if (!err)
-        err = read_expiry(a, server_now(job->server), &out->expires, diag);
-    return err;
-}
 
-/* ---- in another thread ------------------------------------------------------------------------ */
+    return operator_change(&ask, out, &job->diag);
+}
 
 static weir_err make_entry(struct operator_job *job, const struct change *c,
                            struct change_room *room, struct ledger_entry *out)
@@ -230,7 +77,7 @@ static void append(struct operator_job *job, struct ledger_entry *e)
                     ledger_subject_name(e->subject), e->seq, ledger_effect_name(e->effect),
                     e->value[0] ? " " : "", e->value, e->policy[0] ? " in policy " : "", e->policy,
                     e->who, e->reason[0] ? ": " : "", e->reason);
-    write_entry(&job->json, &s->weir->engine.secret, e);
+    entry_json(&job->json, &s->weir->engine.secret, e);
 }
 
 static void set_now(struct operator_job *job)
@@ -308,7 +155,7 @@ static bool list_entry(void *ctx, const struct ledger_entry *e)
     struct operator_job *job = ctx;
 
     if (e->subject == job->subject && (!job->policy[0] || strcmp(job->policy, e->policy) == 0))
-        write_entry(&job->json, &job->server->weir->engine.secret, e);
+        entry_json(&job->json, &job->server->weir->engine.secret, e);
     return true;
 }
 
@@ -334,7 +181,7 @@ static bool audit_entry(void *ctx, const struct ledger_entry *e)
         return true;
     if (job->told == job->most)
         return false;
-    write_entry(&job->json, &job->server->weir->engine.secret, e);
+    entry_json(&job->json, &job->server->weir->engine.secret, e);
     job->last = e->seq;
     job->told++;
     return true;

@@ -1,0 +1,21 @@
+/* operator_change.h - the change that a request of an operator asks for. */
+#ifndef WEIR_SERVER_OPERATOR_CHANGE_H
+#define WEIR_SERVER_OPERATOR_CHANGE_H
+
+#include "engine/change.h"
+#include "proto/change_json.h"
+
+struct operator_ask {
+    enum ledger_subject subject;
+    bool removes;
+    const char *policy; /* of the path; "": none */
+    const struct change_json *asked;
+    int64_t now;
+    const char *who; /* unless they say */
+};
+
+/* Borrows all of it. On failure the diag says what would be right. */
+WEIR_MUSTCHECK weir_err operator_change(const struct operator_ask *ask, struct change *out,
+                                        weir_diag *diag);
+
+#endif
