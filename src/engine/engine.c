@@ -499,8 +499,16 @@ static void put_question(struct check *check, struct question *q, struct charge 
     };
 }
 
+/* A shared store has a clock of its own, for all who bring no time. */
+static void leave_time_to_store(struct check *check, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        check->questions[i].ask.now = 0;
+}
+
 void engine_ask(struct engine *e, struct turn *turn, struct check *check, int64_t now)
 {
+    const bool brings_now = check->ask.now != 0;
     size_t n = 0;
 
     if (check->is_answered) {
@@ -508,7 +516,7 @@ void engine_ask(struct engine *e, struct turn *turn, struct check *check, int64_
             check->done(check);
         return;
     }
-    if (check->ask.now == 0)
+    if (!brings_now)
         check->ask.now = now;
     check->engine = e;
     check->remembered = check->unknown = 0;
@@ -516,6 +524,8 @@ void engine_ask(struct engine *e, struct turn *turn, struct check *check, int64_
         put_question(check, &check->questions[n++], check->charges, check->live);
     for (size_t i = 0; i < check->shadow; i++)
         put_question(check, &check->questions[n++], &check->charges[check->live + i], 1);
+    if (!brings_now && e->store->ops->is_shared)
+        leave_time_to_store(check, n);
     check->waiting = n;
     if (e->denials)
         check->asked_at = clock_steady_ms();

@@ -27,7 +27,7 @@ static void ask(struct engine *e, const struct check *check, const struct questi
 
     local->question = (struct question){
         .verb = q->verb,
-        .ask = q->ask,
+        .ask = { check->ask.now, q->ask.cost, q->ask.peek },
         .charges = local->charges,
         .count = q->count,
         .done = ignore,

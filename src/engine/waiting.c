@@ -231,10 +231,7 @@ weir_err waiting_room_new(struct engine *e, const weir_allocator *allocator,
     pthread_mutex_init(&room->lock, NULL);
     pthread_cond_init(&room->changed, NULL);
     room->interrupt = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (room->interrupt < 0)
-        return WEIR_ESYSTEM;
-    room->lane = e->store->ops->attach(e->store, &room->reactor);
-    return room->lane ? WEIR_OK : WEIR_ENOMEM;
+    return room->interrupt < 0 ? WEIR_ESYSTEM : WEIR_OK;
 }
 
 void waiting_room_free(struct waiting_room *room)
@@ -256,9 +253,14 @@ void waiting_room_free(struct waiting_room *room)
     alloc_free(allocator, room);
 }
 
+/* A server asks on its own loops, and never comes in here: whoever does first makes the lane. */
 struct turn waiting_room_enter(struct waiting_room *room)
 {
+    struct store *store = room->engine->store;
+
     pthread_mutex_lock(&room->lock);
+    if (!room->lane)
+        room->lane = store->ops->attach(store, &room->reactor);
     return (struct turn){ .lane = room->lane };
 }
 

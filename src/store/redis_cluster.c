@@ -264,7 +264,8 @@ static void begin_undoing(struct part *p, bool brings_now)
     for (size_t i = 0; i < q->count; i++) {
         struct step *step = &q->charges[i].step;
 
-        step->now = (brings_now ? q->ask.now : step->now) + step->decision.reset_after;
+        step->now = (brings_now && q->ask.now ? q->ask.now : step->now) +
+                    step->decision.reset_after;
     }
     p->there = NULL;
     p->is_asking = false;

@@ -1,6 +1,7 @@
 -- seed_002.sql - days, one conditional upsert a check, sent as a statement: see bench_postgres.
--- It runs as it was written. It never refuses: the count stops at the limit, and is then asked to
--- be at most the limit. Its ids were made by the client; here the database makes them.
+-- The statement is as it was written. It never refuses: the count stops at the limit, and is then
+-- asked to be at most the limit. Of its table, ids and times of change were left to a client library
+-- that the statement goes around, which cannot work; here the database makes them.
 CREATE SCHEMA seed_002;
 CREATE TABLE seed_002.rate_limits (
     id text PRIMARY KEY DEFAULT gen_random_uuid()::text,
