@@ -180,8 +180,9 @@ static char *write_header(char *at, char type, int64_t number)
         *at++ = (char)('0' + number);
     else
         at = decimal_write(at, number);
-    memcpy(at, "\r\n", 2);
-    return at + 2;
+    *at++ = '\r';
+    *at++ = '\n';
+    return at;
 }
 
 static void put_header(struct buf *out, char type, int64_t number)
