@@ -44,6 +44,22 @@ def programs():
     return Path(initdb).parent
 
 
+def parent(stat):
+    return int(stat.rpartition(")")[2].split()[1])
+
+
+def descendants(pid):
+    """All processes of a Postgres: it, and what it has started."""
+    children = []
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            if parent(path.read_text(errors="replace")) == pid:
+                children.append(int(path.parent.name))
+        except OSError:  # it has ended meanwhile
+            pass
+    return [pid, *children]
+
+
 class SqlError(AssertionError):
     """What psql said; `code` is the SQLSTATE."""
 
@@ -184,4 +200,4 @@ class Postgres:
         return done.stdout
 
 
-__all__ = ["Postgres", "SQL", "SqlError", "programs"]
+__all__ = ["Postgres", "SQL", "SqlError", "descendants", "programs"]
