@@ -185,6 +185,23 @@ def never_half_charged(servers, asks=600, meanwhile=lambda: None):
             "user": sum(c["user"] == attributes["user"] for c in counted)}, (rules, attributes)
 
 
+def overrides_hold_everywhere(servers):
+    """What an operator changes at one server holds at the others, and stands in the audit log."""
+    there, other = servers
+    status, _, answer = there.http("PUT", "/v1/overrides", {
+        "policy": "many", "key": "somebody", "effect": "block", "for": "1h", "who": "ann",
+        "reason": "\u00e9 'quoted' \"twice\""})
+    assert status in (200, 201), answer
+    wait_until(lambda: other.check("many", "somebody")["source"] == "blocked", "the block")
+    assert other.check("many", "somebody-else")["source"] == "store"
+    for server in servers:
+        text = server.http("GET", "/v1/audit")[2]
+        assert "ann" in str(text) and "quoted" in str(text), text
+    status, _, answer = other.http("DELETE", "/v1/overrides?id=1", {"who": "bob", "reason": "x"})
+    assert status in (200, 204), answer
+    wait_until(lambda: there.check("many", "somebody")["source"] == "store", "the end of it")
+
+
 def conforms(tree, url, name, env):
     done = subprocess.run([tree / "conform_stores"], capture_output=True, text=True, check=False,
                           env={**env, "WEIR_TEST_STORE": url, "CMOCKA_MESSAGE_OUTPUT": "TAP"})
