@@ -7,6 +7,7 @@
 _Static_assert(sizeof(struct hash_key) == crypto_shorthash_siphashx24_KEYBYTES, "SipHash key");
 _Static_assert(sizeof(struct key) == crypto_shorthash_siphashx24_BYTES, "SipHash result");
 _Static_assert(SECRET_BYTES == crypto_auth_hmacsha256_KEYBYTES, "HMAC key");
+_Static_assert(sizeof(struct shared_key) == sizeof(crypto_auth_hmacsha256_state), "HMAC state");
 _Static_assert(SECRET_BYTES == crypto_generichash_KEYBYTES, "BLAKE2b key");
 
 struct hash_key hash_key_of(const struct secret *secret, struct span scope)
@@ -36,17 +37,36 @@ struct key hash_identity(const struct hash_key *key, struct span identity)
     return hashed;
 }
 
-struct key hash_shared(const struct hash_key *key, struct span identity)
+static struct key finish_shared(crypto_auth_hmacsha256_state *state, struct span identity)
 {
     unsigned char mac[crypto_auth_hmacsha256_BYTES];
-    crypto_auth_hmacsha256_state state;
     struct key hashed;
 
-    crypto_auth_hmacsha256_init(&state, key->bytes, sizeof key->bytes);
-    crypto_auth_hmacsha256_update(&state, (const unsigned char *)identity.at, identity.len);
-    crypto_auth_hmacsha256_final(&state, mac);
+    crypto_auth_hmacsha256_update(state, (const unsigned char *)identity.at, identity.len);
+    crypto_auth_hmacsha256_final(state, mac);
     memcpy(&hashed, mac, sizeof hashed);
     return hashed;
+}
+
+struct key hash_shared(const struct hash_key *key, struct span identity)
+{
+    crypto_auth_hmacsha256_state state;
+
+    crypto_auth_hmacsha256_init(&state, key->bytes, sizeof key->bytes);
+    return finish_shared(&state, identity);
+}
+
+void shared_key_init(struct shared_key *s, const struct hash_key *key)
+{
+    crypto_auth_hmacsha256_init((crypto_auth_hmacsha256_state *)s, key->bytes, sizeof key->bytes);
+}
+
+struct key hash_shared_by(const struct shared_key *s, struct span identity)
+{
+    crypto_auth_hmacsha256_state state;
+
+    memcpy(&state, s, sizeof state);
+    return finish_shared(&state, identity);
 }
 
 void hash_tag(const struct secret *secret, struct key key, char hex[TAG_HEX + 1])

@@ -35,6 +35,13 @@ struct key hash_identity(const struct hash_key *key, struct span identity);
  * 128 bits of HMAC-SHA256 under the rule's key. Slower. */
 struct key hash_shared(const struct hash_key *key, struct span identity);
 
+/* A rule's key, made ready: hash_shared() in half the time. */
+struct shared_key {
+    uint64_t words[26];
+};
+void shared_key_init(struct shared_key *s, const struct hash_key *key);
+struct key hash_shared_by(const struct shared_key *s, struct span identity);
+
 /* What may leave the process for a key: HMAC-SHA256 of it, cut to 128 bits, in hex. */
 void hash_tag(const struct secret *secret, struct key key, char hex[TAG_HEX + 1]);
 

@@ -177,7 +177,10 @@ static weir_err add_charge(const struct engine *e, struct check *check,
 
     if (err)
         return err;
-    put_charge(check, rule, &counted->rule, key_of(e, &counted->hash_key, bytes));
+    put_charge(check, rule, &counted->rule,
+               e->store->ops->is_shared && counted->shared_key
+                   ? hash_shared_by(counted->shared_key, bytes)
+                   : key_of(e, &counted->hash_key, bytes));
     name_charge(e, check, check->policy->name, rule->name, bytes);
     return WEIR_OK;
 }

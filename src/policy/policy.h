@@ -30,6 +30,7 @@ struct attribute {
 struct counted {
     struct rule rule;
     struct hash_key hash_key;
+    const struct shared_key *shared_key; /* the same, made ready; NULL: it is not */
 };
 
 struct plan {

@@ -214,13 +214,16 @@ static void check_numbers(struct loader *l, const struct yaml *const *keys, cons
     }
 }
 
-static struct counted counted_of(const struct loader *l, const char *policy, const char *rule,
+static struct counted counted_of(struct loader *l, const char *policy, const char *rule,
                                  const struct rule *numbers, bool shadow_limit)
 {
-    return (struct counted){
-        *numbers,
-        counted_hash_key(l->source->secret, span_of(policy), span_of(rule), numbers, shadow_limit),
-    };
+    const struct hash_key key = counted_hash_key(l->source->secret, span_of(policy), span_of(rule),
+                                                 numbers, shadow_limit);
+    struct shared_key *ready = loader_take(l, 1, sizeof *ready);
+
+    if (ready)
+        shared_key_init(ready, &key);
+    return (struct counted){ *numbers, key, ready };
 }
 
 /* A limit on its own, as a text or as a mapping: a plan's, or the shadow_limit. */

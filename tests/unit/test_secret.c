@@ -204,12 +204,18 @@ static void a_shared_key_is_what_others_can_compute(void **state)
     static const unsigned char expected[] = { 0xd4, 0x62, 0x40, 0x6f, 0x32, 0xb4, 0xe0, 0xfc,
                                               0x46, 0x3c, 0xf4, 0x90, 0xab, 0x2e, 0x59, 0xeb };
     struct hash_key key;
+    struct shared_key ready;
     struct key hashed;
 
     (void)state;
     memcpy(key.bytes, counting.bytes, sizeof key.bytes);
     hashed = hash_shared(&key, span_of("6:User:1"));
     assert_memory_equal(&hashed, expected, sizeof expected);
+    shared_key_init(&ready, &key);
+    for (int i = 0; i < 2; i++) {
+        hashed = hash_shared_by(&ready, span_of("6:User:1"));
+        assert_memory_equal(&hashed, expected, sizeof expected);
+    }
 }
 
 /* (printf 'weir hash key\0'; printf 'p\0r') | openssl dgst, as above */
