@@ -205,13 +205,12 @@ static void scan(const struct image *f, uint64_t after, ledger_visit *visit, voi
         const bool is_good = unit_at(f, at, &u);
         const uint64_t next = is_good ? at + sizeof u + padded(u.size) : next_unit(f, at);
 
-        if (!is_good && next < f->size) {
-            note_damage(found, at, next - at);
-        } else if (!is_good) {
+        if (!is_good && next == f->size) {
             found->torn = f->size - at;
             return;
-        } else if (u.size > 0 &&
-                   !ledger_read((struct span){ f->bytes + at + sizeof u, u.size }, &e)) {
+        }
+        if (!is_good ||
+            (u.size > 0 && !ledger_read((struct span){ f->bytes + at + sizeof u, u.size }, &e))) {
             note_damage(found, at, next - at);
         } else if (u.size > 0) {
             found->entries++;
@@ -306,14 +305,16 @@ static weir_err append_to_copy(struct ledger_file *l, struct span entry, uint64_
     const uint64_t salt = l->file ? l->salt : hash_salt();
     struct file *next = NULL;
     struct buf all;
+    char *room;
     weir_err err = WEIR_OK;
 
     buf_init(&all, &l->allocator);
+    room = l->file ? buf_room(&all, l->end) : NULL;
     if (!l->file)
         add_header(&all, salt, l->secret_id);
-    else if (buf_room(&all, l->end))
-        err = l->dir->ops->read(l->file, 0, all.at, l->end);
-    if (l->file && !err && !all.failed)
+    else if (room)
+        err = l->dir->ops->read(l->file, 0, room, l->end);
+    if (room && !err)
         buf_wrote(&all, l->end);
     add_unit(&all, l->seq + 1, salt, entry);
     add_seal(&all, l->seq + 1, salt);

@@ -178,12 +178,12 @@ static weir_err read_page(struct postgres_ledger *l, uint64_t *after, ledger_vis
     for (size_t i = 0; i < postgres_rows_count(rows) && !err && *goes_on; i++) {
         struct ledger_entry e;
 
-        if (!read_row(rows, i, &e))
-            err = diag_fail(diag, WEIR_EIO, "weir.ledger has an entry that nobody can read");
-        else
-            *goes_on = visit(ctx, &e);
-        if (!err)
+        if (read_row(rows, i, &e)) {
             *after = e.seq;
+            *goes_on = visit(ctx, &e);
+        } else {
+            err = diag_fail(diag, WEIR_EIO, "weir.ledger has an entry that nobody can read");
+        }
     }
     *goes_on = *goes_on && postgres_rows_count(rows) == PAGE;
     postgres_rows_free(rows);
