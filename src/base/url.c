@@ -52,7 +52,7 @@ static bool read_port(struct span text, struct url *out)
 static const char *read_authority(struct span text, struct url *out)
 {
     const bool is_bracketed = text.len > 0 && *text.at == '[';
-    struct span host = text, port = { NULL, 0 };
+    struct span host, port = { NULL, 0 };
     size_t end;
 
     if (find(text, "@") < text.len)
@@ -75,7 +75,7 @@ static const char *read_authority(struct span text, struct url *out)
 
 const char *url_read(struct span text, struct url *out)
 {
-    struct span rest;
+    struct span rest = text;
     size_t end;
 
     *out = (struct url){ .is_tls = begins_with(text, "https://", &rest) };
