@@ -30,7 +30,7 @@ static inline char *parameters_begin(struct parameters *p, const struct statemen
 }
 
 /* The next one is from `at` to `end`, which is returned; NULL, if that is nothing. */
-static inline char *parameters_add(struct parameters *p, char *at, char *end)
+static inline char *parameters_add(struct parameters *p, const char *at, char *end)
 {
     p->values[p->count] = end > at ? at : NULL;
     p->lengths[p->count++] = (int)(end - at);
