@@ -219,7 +219,7 @@ static weir_err add_charges(const struct engine *e, struct check *check,
                             const struct attribute *attributes, size_t n, weir_diag *diag)
 {
     const struct policy_rule *rule = check->policy->rules, *end = rule + check->policy->rule_count;
-    enum mode modes[WEIR_MAX_RULES], *mode = modes;
+    enum mode modes[WEIR_MAX_RULES] = { MODE_ENFORCE }, *mode = modes;
     bool has_shadows = false;
     weir_err err = WEIR_OK;
 
