@@ -37,7 +37,7 @@ void redis_node_init(struct redis_node *node, struct redis_common *common,
                      void *log_ctx);
 
 /* For the dialler, whose targets are nodes. */
-weir_err redis_node_connect(void *node, void **out, weir_diag *diag);
+weir_err redis_node_connect(void *target, void **out, weir_diag *diag);
 void redis_node_hang_up(void *session);
 
 #endif

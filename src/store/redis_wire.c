@@ -252,14 +252,6 @@ static bool write_words(struct buf *to, const struct layout *l, const struct cal
 
 /* ---- the command ------------------------------------------------------------------------------- */
 
-static char *put_text(char *to, const char *text)
-{
-    const size_t len = strlen(text);
-
-    memcpy(to, text, len);
-    return to + len;
-}
-
 static char *put_hex(char *to, const unsigned char *bytes, size_t n)
 {
     static const char digits[] = "0123456789abcdef";
@@ -275,12 +267,12 @@ static char *put_key(char *to, const struct charge *c)
 {
     const unsigned char tag[2] = { (unsigned char)(c->name.tag >> 8), (unsigned char)c->name.tag };
 
-    to = put_text(to, "rl:{");
+    to = stpcpy(to, "rl:{");
     to = put_hex(to, tag, sizeof tag);
-    to = put_text(to, "}:");
-    to = put_text(to, c->name.policy);
+    to = stpcpy(to, "}:");
+    to = stpcpy(to, c->name.policy);
     *to++ = ':';
-    to = put_text(to, c->name.rule);
+    to = stpcpy(to, c->name.rule);
     *to++ = ':';
     return put_hex(to, (const unsigned char *)&c->key, sizeof c->key);
 }
