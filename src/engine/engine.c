@@ -218,31 +218,32 @@ static weir_err mode_for(const struct check *check, const struct policy_rule *ru
 static weir_err add_charges(const struct engine *e, struct check *check,
                             const struct attribute *attributes, size_t n, weir_diag *diag)
 {
-    const struct policy_rule *rule = check->policy->rules, *end = rule + check->policy->rule_count;
-    enum mode modes[WEIR_MAX_RULES] = { MODE_ENFORCE }, *mode = modes;
+    const struct policy_rule *const rules = check->policy->rules;
+    const size_t count = check->policy->rule_count;
+    enum mode modes[WEIR_MAX_RULES] = { MODE_ENFORCE };
     bool has_shadows = false;
     weir_err err = WEIR_OK;
 
-    if (end - rule > 1 || rule->shadow_limit)
+    if (count > 1 || rules[0].shadow_limit)
         make_room_for_many(check);
-    for (; rule < end && !err; rule++, mode++) {
-        err = mode_for(check, rule, attributes, n, mode, diag);
-        if (*mode != MODE_ENFORCE || rule->shadow_limit)
+    for (size_t i = 0; i < count && !err; i++) {
+        err = mode_for(check, &rules[i], attributes, n, &modes[i], diag);
+        if (modes[i] != MODE_ENFORCE || rules[i].shadow_limit)
             has_shadows = true;
-        if (*mode != MODE_ENFORCE || err)
+        if (modes[i] != MODE_ENFORCE || err)
             continue;
-        err = add_charge(e, check, rule, under_plan(check, rule), attributes, n, diag);
+        err = add_charge(e, check, &rules[i], under_plan(check, &rules[i]), attributes, n, diag);
         check->live++;
     }
     if (!has_shadows)
         return err;
-    for (rule = check->policy->rules, mode = modes; rule < end && !err; rule++, mode++) {
-        const struct counted *counted = *mode == MODE_ENFORCE ? rule->shadow_limit
-                                                              : under_plan(check, rule);
+    for (size_t i = 0; i < count && !err; i++) {
+        const struct counted *counted = modes[i] == MODE_ENFORCE ? rules[i].shadow_limit
+                                                                 : under_plan(check, &rules[i]);
 
-        if (*mode == MODE_OFF || !counted)
+        if (modes[i] == MODE_OFF || !counted)
             continue;
-        err = add_charge(e, check, rule, counted, attributes, n, diag);
+        err = add_charge(e, check, &rules[i], counted, attributes, n, diag);
         check->shadow++;
     }
     return err;
