@@ -248,13 +248,16 @@ static weir_err attach(struct loop *loop, weir_diag *diag)
     return WEIR_OK;
 }
 
+/* What is open is answered by that, and has nobody left to be sent to. */
 static void detach(struct loop *loop)
 {
     struct store *store = loop_engine(loop)->store;
 
+    loop_end_turn(loop);
     if (loop->turn.lane)
         store->ops->detach(store, loop->turn.lane);
     loop->turn.lane = NULL;
+    loop_end_turn(loop);
 }
 
 void loop_lost_one(struct loop *loop)

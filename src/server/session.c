@@ -205,12 +205,13 @@ static void expired(struct conn *c)
 static void closed(struct conn *c)
 {
     struct session *s = session_of(c);
+    struct loop *loop = s->loop;
 
-    atomic_fetch_sub(&s->loop->server->connections, 1);
-    loop_lost_one(s->loop);
+    atomic_fetch_sub(&loop->server->connections, 1);
     s->is_gone = true;
     if (!s->will_flush)
         forget(s);
+    loop_lost_one(loop);
 }
 
 const struct conn_events session_events = { take_bytes, ended, expired, closed };
