@@ -254,7 +254,7 @@ weir_err server_reload(struct server *s, const char *why, weir_diag *diag)
 
 /* ---- life ---------------------------------------------------------------------------------- */
 
-static weir_err start_loops(struct server *s, weir_diag *diag)
+static weir_err make_loops(struct server *s, weir_diag *diag)
 {
     weir_err err = WEIR_OK;
 
@@ -265,6 +265,14 @@ static weir_err start_loops(struct server *s, weir_diag *diag)
         s->loops[i].observer = s->observers[i];
         err = loop_init(&s->loops[i], s, i, diag);
     }
+    return err;
+}
+
+/* After all that they look at is there. */
+static weir_err start_loops(struct server *s, weir_diag *diag)
+{
+    weir_err err = WEIR_OK;
+
     for (size_t i = 0; i < s->loop_count && !err; i++)
         err = loop_start(&s->loops[i], diag);
     return err;
@@ -405,11 +413,13 @@ int server_run(const struct server_settings *settings, char *const argv[])
         err = open_annals(&s, &diag);
     }
     if (!err)
-        err = start_loops(&s, &diag);
+        err = make_loops(&s, &diag);
     if (!err)
         err = open_alarms(&s, &diag);
     if (!err)
         err = start_sampler(&s, &diag);
+    if (!err)
+        err = start_loops(&s, &diag);
     if (!err) {
         tell_ready(&s);
         has_successor = control_run(&s, argv);
