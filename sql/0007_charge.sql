@@ -18,7 +18,7 @@ SET LOCAL client_min_messages = warning;
 CREATE OR REPLACE FUNCTION weir.drained(max bigint, now bigint, at bigint, used bigint)
 RETURNS bigint LANGUAGE sql IMMUTABLE AS $$
     SELECT CASE WHEN now <= at THEN used
-                WHEN now - at > used / max THEN 0
+                WHEN now - at > used / nullif(max, 0) THEN 0
                 ELSE used - (now - at) * max END
 $$;
 
@@ -95,7 +95,7 @@ RETURNS boolean LANGUAGE sql IMMUTABLE AS $$
                              used * (at + 2 * win - now) <= (max - amount) * win
                          ELSE amount <= max END
                 WHEN amount > max THEN false
-                WHEN win > 4000000000000000000 / max THEN false
+                WHEN win > 4000000000000000000 / nullif(max, 0) THEN false
                 WHEN greatest(now, at) >= 4000000000000 THEN false
                 ELSE weir.due(now, at, used) + (amount - max) * win <= now * 1000000 END
 $$;
@@ -170,7 +170,7 @@ RETURNS bigint LANGUAGE sql IMMUTABLE AS $$
                     weir.next_at(2, win, width, amount, now, at, used) + win + width - 1
                 WHEN algorithm = 4 THEN
                     greatest(at, now)
-                        + (weir.drained(max, now, at, used) + amount * win + max - 1) / max
+                        + (weir.drained(max, now, at, used) + amount * win + max - 1) / nullif(max, 0)
                 WHEN algorithm = 1 THEN
                     weir.next_at(1, win, width, amount, now, at, used) + win
                 WHEN algorithm = 3 THEN
