@@ -33,7 +33,7 @@
 enum {
     FIRST_ROOM = 1 << 16,
     ZEROS = 1 << 18,
-    SPINS = 400,        /* a write takes microseconds: less than sleeping and being woken */
+    AWAKE_NS = 400000,  /* wait awake: being woken can take as long as a write, or a fast sync */
     GATHER_NS = 100000, /* a sync waits this long for those that shared the last one */
 };
 
@@ -54,6 +54,7 @@ struct journal {
     atomic_bool busy; /* a thread writes, or changes the file; set and cleared with the lock */
     atomic_bool is_draining; /* a thread writes what is in the ring, while others put more there */
     bool is_syncing;         /* a thread syncs, while others put and drain */
+    bool is_watched;         /* a thread waits awake for a sync: one is enough to go on */
     unsigned came;           /* commits since the last batch was taken */
     unsigned expected;       /* … and how many are likely to */
     weir_err failed;
@@ -170,32 +171,25 @@ struct sheaves *journal_sheaves(struct journal *j)
     return j->sheaves;
 }
 
-bool journal_append_sheaf(struct journal *j, struct sheaf *sheaf, uint64_t *mark)
-{
-    bool is_overtaken;
-
-    pthread_mutex_lock(&j->lock);
-    is_overtaken = atomic_load_explicit(&sheaf->is_overtaken, memory_order_relaxed);
-    if (!is_overtaken)
-        *mark = append(j, sheaf->records, sheaf->count);
-    sheaf_close(sheaf);
-    pthread_mutex_unlock(&j->lock);
-    return !is_overtaken;
-}
-
 /* ---- writing --------------------------------------------------------------------------- */
 
-static void seal(struct batch *b, uint64_t number, uint64_t synced, uint64_t salt)
+static struct batch_header seal(const void *records, size_t n, uint64_t number, uint64_t synced,
+                                uint64_t salt)
 {
     struct batch_header h = {
         .magic = BATCH_MAGIC,
-        .count = (uint32_t)((b->len - sizeof h) / sizeof(struct record)),
+        .count = (uint32_t)n,
         .number = number,
         .synced = synced,
     };
 
-    h.checksum = batch_checksum(&h, b->bytes + sizeof h, salt);
-    memcpy(b->bytes, &h, sizeof h);
+    h.checksum = batch_checksum(&h, records, salt);
+    return h;
+}
+
+static size_t count(const struct batch *b)
+{
+    return b->len == 0 ? 0 : (b->len - sizeof(struct batch_header)) / sizeof(struct record);
 }
 
 static void note_failure(struct journal *j, weir_err err)
@@ -210,7 +204,8 @@ static void write_batch(struct journal *j, bool sync)
 {
     struct batch taken = j->batch;
     const uint64_t upto = j->appended, number = j->written, synced = j->synced, at = j->end;
-    const bool has_records = taken.len > sizeof(struct batch_header);
+    const size_t records = count(&taken);
+    struct batch_header h;
     weir_err err = WEIR_OK;
 
     j->busy = true;
@@ -220,19 +215,20 @@ static void write_batch(struct journal *j, bool sync)
     pthread_mutex_unlock(&j->lock);
     if (j->drained < at)
         err = ring_drain(j->ring, j->file, j->drained, at);
-    if (!err && has_records) {
-        seal(&taken, number, synced, j->salt);
+    if (!err && records > 0) {
+        h = seal(taken.bytes + sizeof h, records, number, synced, j->salt);
+        memcpy(taken.bytes, &h, sizeof h);
         err = j->dir->ops->write(j->file, at, taken.bytes, taken.len);
     }
     if (!err && sync)
         err = j->dir->ops->sync(j->file);
     pthread_mutex_lock(&j->lock);
-    j->counts.batches += has_records;
+    j->counts.batches += records > 0;
     j->counts.syncs += sync;
     if (err) {
         note_failure(j, err);
     } else {
-        if (has_records)
+        if (records > 0)
             j->end = at + taken.len;
         j->drained = j->end;
         j->written = j->filed = upto;
@@ -259,20 +255,39 @@ static bool has_ring(const struct journal *j)
     return j->ring && !j->is_unconfirmed;
 }
 
-/* Put all that is appended into the ring. The lock is held, and nobody is busy. False: there is
- * no room. */
+/* Put records into the ring as a batch. The lock is held, and nobody is busy. False: there is no
+ * room. */
+static bool put(struct journal *j, const void *records, size_t n)
+{
+    const size_t size = n * sizeof(struct record);
+    struct batch_header h;
+
+    if (j->end + sizeof h + size > j->drained + ring_size(j->ring))
+        return false;
+    h = seal(records, n, j->written, j->synced, j->salt);
+    ring_put(j->ring, j->end, &h, sizeof h);
+    ring_put(j->ring, j->end + sizeof h, records, size);
+    j->end += sizeof h + size;
+    j->written += n;
+    j->counts.batches++;
+    return true;
+}
+
 static bool put_batch(struct journal *j)
 {
-    struct batch *b = &j->batch;
-
-    if (j->end + b->len > j->drained + ring_size(j->ring))
+    if (!put(j, j->batch.bytes + sizeof(struct batch_header), count(&j->batch)))
         return false;
-    seal(b, j->written, j->synced, j->salt);
-    ring_put(j->ring, j->end, b->bytes, b->len);
-    j->end += b->len;
-    j->written = j->appended;
-    j->counts.batches++;
-    b->len = 0;
+    j->batch.len = 0;
+    return true;
+}
+
+/* Past the buffer, if nothing is in it and nobody has to be waited for. */
+static bool put_at_once(struct journal *j, const struct record *records, size_t n)
+{
+    if (j->failed || j->busy || !has_ring(j) || j->end > j->most || count(&j->batch) > 0 ||
+        !put(j, records, n))
+        return false;
+    j->appended += n;
     return true;
 }
 
@@ -284,7 +299,8 @@ static void drain_if_due(struct journal *j)
     const uint64_t upto = j->end, records = j->written;
     weir_err err;
 
-    if (j->failed || j->is_draining || upto - j->drained <= ring_size(j->ring) / 2)
+    if (j->failed || j->busy || j->is_draining ||
+        upto - j->drained <= ring_size(j->ring) / 2)
         return;
     j->is_draining = true;
     pthread_mutex_unlock(&j->lock);
@@ -298,6 +314,21 @@ static void drain_if_due(struct journal *j)
     }
     j->is_draining = false;
     pthread_cond_broadcast(&j->idle);
+}
+
+bool journal_append_sheaf(struct journal *j, struct sheaf *sheaf, uint64_t *mark)
+{
+    bool is_overtaken;
+
+    pthread_mutex_lock(&j->lock);
+    is_overtaken = atomic_load_explicit(&sheaf->is_overtaken, memory_order_relaxed);
+    if (!is_overtaken)
+        *mark = put_at_once(j, sheaf->records, sheaf->count)
+                    ? j->appended
+                    : append(j, sheaf->records, sheaf->count);
+    sheaf_close(sheaf);
+    pthread_mutex_unlock(&j->lock);
+    return !is_overtaken;
 }
 
 void journal_map(struct journal *j, size_t size)
@@ -336,25 +367,36 @@ static bool is_writing(struct journal *j)
            atomic_load_explicit(&j->is_draining, memory_order_acquire);
 }
 
-/* Wait for the thread that writes. The lock is held. */
-static void wait_for_other(struct journal *j)
-{
-    if (j->mode != SYNC_ALWAYS) {
-        pthread_mutex_unlock(&j->lock);
-        for (int i = 0; i < SPINS && is_writing(j); i++)
-            sched_yield();
-        pthread_mutex_lock(&j->lock);
-    }
-    if (is_writing(j))
-        pthread_cond_wait(&j->idle, &j->lock);
-}
-
 static int64_t monotonic_ns(void)
 {
     struct timespec now;
 
     clock_gettime(CLOCK_MONOTONIC, &now);
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+static void watch(struct journal *j)
+{
+    const int64_t until = monotonic_ns() + AWAKE_NS;
+
+    pthread_mutex_unlock(&j->lock);
+    while (is_writing(j) && monotonic_ns() < until)
+        sched_yield();
+    pthread_mutex_lock(&j->lock);
+}
+
+/* Wait for the thread that writes. The lock is held. */
+static void wait_for_other(struct journal *j)
+{
+    if (j->mode != SYNC_ALWAYS) {
+        watch(j);
+    } else if (!j->is_watched) {
+        j->is_watched = true;
+        watch(j);
+        j->is_watched = false;
+    }
+    if (is_writing(j))
+        pthread_cond_wait(&j->idle, &j->lock);
 }
 
 /* A sync costs a hundred times what it takes to decide a few more questions: those that shared
@@ -388,8 +430,8 @@ static void sync_group(struct journal *j)
 static void write_some(struct journal *j)
 {
     if (!j->busy && has_ring(j) && put_batch(j))
-        drain_if_due(j);
-    else if (j->busy || (has_ring(j) && j->is_draining))
+        return;
+    if (j->busy || (has_ring(j) && j->is_draining))
         wait_for_other(j);
     else
         write_batch(j, false); /* there is no ring, it is full, or the batch larger */
@@ -412,6 +454,8 @@ weir_err journal_commit(struct journal *j, uint64_t mark)
             sync_group(j);
     }
     err = !is_lost(j, mark) && durable(j) >= mark ? WEIR_OK : WEIR_EIO;
+    if (has_ring(j))
+        drain_if_due(j);
     pthread_mutex_unlock(&j->lock);
     return err;
 }
