@@ -22,19 +22,11 @@ static struct packed pack_log(const struct sliding_window *s)
 
 void state_pack(const struct state *s, weir_algorithm algorithm, struct packed *out)
 {
-    switch ((int)algorithm) {
-    case ALGORITHM_CELL:
-    case WEIR_FIXED_WINDOW:
-    case WEIR_TOKEN_BUCKET:
-    case WEIR_LEAKY_BUCKET: /* two words each */
-        *out = (struct packed){ { s->words[0], s->words[1] } };
-        break;
-    case WEIR_SLIDING_COUNTER:
-        *out = (struct packed){ { s->words[0], s->words[1], s->words[2] } };
-        break;
-    default:
+    if (algorithm == WEIR_SLIDING_WINDOW)
         *out = pack_log(&s->sliding_window);
-    }
+    else /* only a counter has a third word */
+        *out = (struct packed){ { s->words[0], s->words[1],
+                                  algorithm == WEIR_SLIDING_COUNTER ? s->words[2] : 0 } };
 }
 
 /* Entries before `first` go, entries from `newest` on go, and the newest is put. */

@@ -517,8 +517,11 @@ static struct sheaf *sheaf_for(struct file_store *s, struct turn *turn, const st
 {
     const bool fits = table_fits_sheaf(q);
 
-    if (has_gathered(turn) && (!fits || sheaf_is_full(turn->sheaf)))
+    if (has_gathered(turn)) {
+        if (fits && !sheaf_is_full(turn->sheaf))
+            return turn->sheaf;
         empty_sheaf(s, turn);
+    }
     if (!fits || (!turn->first && !turn->is_long))
         return NULL;
     if (!turn->sheaf)
@@ -543,9 +546,9 @@ static void submit(struct store *store, struct turn *turn, struct question *q)
         table_judge_in(s->table, q, sheaf);
     else
         table_judge(s->table, q);
-    if (q->mark == JOURNAL_IN_SHEAF && !turn->in_sheaf)
-        turn->in_sheaf = q;
-    if (q->mark != JOURNAL_IN_SHEAF && q->mark > turn->mark)
+    if (q->mark == JOURNAL_IN_SHEAF)
+        turn->in_sheaf = turn->in_sheaf ? turn->in_sheaf : q;
+    else if (q->mark > turn->mark)
         turn->mark = q->mark;
     q->next = NULL;
     if (turn->last)

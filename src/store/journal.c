@@ -299,8 +299,7 @@ static void drain_if_due(struct journal *j)
     const uint64_t upto = j->end, records = j->written;
     weir_err err;
 
-    if (j->failed || j->busy || j->is_draining ||
-        upto - j->drained <= ring_size(j->ring) / 2)
+    if (j->failed || j->busy || j->is_draining || upto - j->drained <= ring_size(j->ring) / 2)
         return;
     j->is_draining = true;
     pthread_mutex_unlock(&j->lock);

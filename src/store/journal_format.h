@@ -9,8 +9,7 @@
 
 #include <stdint.h>
 
-#include <xxhash.h>
-
+#include "base/xxh.h"
 #include "store/record.h"
 
 enum { JOURNAL_VERSION = 1, JOURNAL_STEP = 16 };

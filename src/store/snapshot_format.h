@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include <xxhash.h>
+#include "base/xxh.h"
 
 enum { SNAPSHOT_VERSION = 1 };
 

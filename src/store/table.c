@@ -418,12 +418,6 @@ void table_grow_if_due(struct table *t)
         growth_step(&t->growth);
 }
 
-bool table_fits_sheaf(const struct question *q)
-{
-    return q->count == 1 && q->verb == VERB_CHECK &&
-           q->charges->rule->algorithm != WEIR_SLIDING_WINDOW;
-}
-
 void table_judge_in(struct table *t, struct question *q, struct sheaf *sheaf)
 {
     struct shard *s = shard_of(t, q->charges);

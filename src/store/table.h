@@ -25,7 +25,11 @@ void table_judge(struct table *t, struct question *q); /* all but done() */
 /* The same, but its record goes to the sheaf; the mark is JOURNAL_IN_SHEAF if there is one. Only
  * for a question that table_fits_sheaf(). */
 void table_judge_in(struct table *t, struct question *q, struct sheaf *sheaf);
-bool table_fits_sheaf(const struct question *q);
+static inline bool table_fits_sheaf(const struct question *q)
+{
+    return q->count == 1 && q->verb == VERB_CHECK &&
+           q->charges->rule->algorithm != WEIR_SLIDING_WINDOW;
+}
 
 /* What has become of the key of a question whose sheaf was overtaken: append that (H2). */
 void table_keep_again(struct table *t, struct question *q);

@@ -373,9 +373,11 @@ static void compare(uint64_t keys)
     print_factors(&f);
     for (int i = INTERVAL; i <= ALWAYS; i++)
         if (keys == settings.most_keys && f.is_there[i])
-            if (!getenv("STOP")) ask_during_snapshot(&f.all[i], keys);
+            if (!getenv("STOP"))
+                ask_during_snapshot(&f.all[i], keys);
     if (keys == settings.most_keys && f.is_there[INTERVAL])
-        if (!getenv("STOP")) restart(f.all[INTERVAL].self);
+        if (!getenv("STOP"))
+            restart(f.all[INTERVAL].self);
     leave_all(&f);
 }
 
