@@ -269,7 +269,7 @@ static weir_err read_plan(struct reading *r)
     if (err)
         return err;
     list_names(rule.by, 1, r->room);
-    key = plan_hash_key(&r->e->secret, name);
+    key = plan_hash_key(engine_secret(r->e), name);
     r->out->key = engine_key(r->e, &key, &identity);
     r->out->value = c->effect == LEDGER_REMOVED ? "" : c->plan;
     return WEIR_OK;

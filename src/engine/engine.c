@@ -15,18 +15,37 @@
 
 static const char unnamed_scope[] = "limits that come with a request";
 
+static struct engine_keys keys_of(const struct secret *secret)
+{
+    return (struct engine_keys){
+        .secret = *secret,
+        .unnamed = hash_key_of(secret, span_of(unnamed_scope)),
+        .cell = hash_key_of(secret, span_of("cl.throttle")),
+        .tag = hash_key_of(secret, span_of("tags")),
+    };
+}
+
+static const struct engine_keys *current_keys(const struct engine *e)
+{
+    return atomic_load_explicit(&e->keys, memory_order_acquire);
+}
+
+void engine_take_secret(struct engine *e, const struct secret *secret)
+{
+    e->second = keys_of(secret);
+    atomic_store_explicit(&e->keys, &e->second, memory_order_release);
+}
+
 void engine_init(struct engine *e, struct store *store, struct store *local,
                  const struct secret *secret, bool trusts_now)
 {
     *e = (struct engine){
         .store = store,
         .local = local,
-        .secret = *secret,
-        .unnamed_key = hash_key_of(secret, span_of(unnamed_scope)),
-        .cell_key = hash_key_of(secret, span_of("cl.throttle")),
-        .tag_key = hash_key_of(secret, span_of("tags")),
+        .first = keys_of(secret),
         .trusts_now = trusts_now,
     };
+    atomic_init(&e->keys, &e->first);
     published_init(&e->overrides, NULL);
 }
 
@@ -164,7 +183,7 @@ static void name_charge(const struct engine *e, struct check *check, const char 
         identity = (struct span){ both,
                                   (size_t)snprintf(both, sizeof both, "%s:%s", policy, rule) };
     *name = (struct charge_name){ policy, rule,
-                                  (uint16_t)hash_identity(&e->tag_key, identity).low };
+                                  (uint16_t)hash_identity(&current_keys(e)->tag, identity).low };
 }
 
 static weir_err add_charge(const struct engine *e, struct check *check,
@@ -339,13 +358,13 @@ static struct key unnamed_key(const struct engine *e, struct scoped *scoped, con
         scoped->algorithm = r->algorithm;
         scoped->window = r->window;
         return hash_identity(
-            &e->unnamed_key,
+            &current_keys(e)->unnamed,
             (struct span){ (const char *)scoped,
                            offsetof(struct scoped, identity.bytes) + scoped->identity.len });
     }
     len = snprintf(scope, sizeof scope, "%s%c%s%c%" PRId64, unnamed_scope, 0,
                    weir_algorithm_name(r->algorithm), 0, r->window);
-    key = hash_key_of(&e->secret, (struct span){ scope, (size_t)len });
+    key = hash_key_of(engine_secret(e), (struct span){ scope, (size_t)len });
     return hash_shared(&key, (struct span){ scoped->identity.bytes, scoped->identity.len });
 }
 
@@ -433,7 +452,7 @@ weir_err engine_prepare_cell(struct engine *e, struct check *check, struct span 
         check->is_answered = true;
         return WEIR_OK;
     }
-    put_charge(check, NULL, &check->unnamed, key_of(e, &e->cell_key, key));
+    put_charge(check, NULL, &check->unnamed, key_of(e, &current_keys(e)->cell, key));
     name_charge(e, check, "-", "cl.throttle", key);
     check->live = 1;
     return WEIR_OK;

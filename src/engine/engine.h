@@ -6,19 +6,27 @@
 #ifndef WEIR_ENGINE_ENGINE_H
 #define WEIR_ENGINE_ENGINE_H
 
+#include <stdatomic.h>
+
 #include "base/published.h"
 #include "engine/deny_cache.h"
 #include "policy/policy.h"
 #include "store/store.h"
 
+/* What identities are hashed with, but for what is in the policies. */
+struct engine_keys {
+    struct secret secret;
+    struct hash_key unnamed; /* for limits that come with a request */
+    struct hash_key cell;    /* for those of CL.THROTTLE */
+    struct hash_key tag;     /* for the tags of all, in a shared store */
+};
+
 struct engine {
     struct store *store;
     struct store *local;        /* beside a shared one: decides while that cannot; else NULL */
     struct deny_cache *denials; /* of a shared one; NULL: it is always asked */
-    struct secret secret;
-    struct hash_key unnamed_key; /* for limits that come with a request */
-    struct hash_key cell_key;    /* for those of CL.THROTTLE */
-    struct hash_key tag_key;     /* for the tags of all, in a shared store */
+    _Atomic(const struct engine_keys *) keys;
+    struct engine_keys first, second; /* which these are: those it began with, or the others */
     bool trusts_now;
     _Atomic int64_t errors_in_a_row; /* questions that the store did not decide and keep */
     struct published overrides;      /* a struct overrides; NULL: operators have changed nothing */
@@ -77,6 +85,14 @@ struct check {
 void engine_init(struct engine *e, struct store *store, struct store *local,
                  const struct secret *secret, bool trusts_now);
 void engine_done(struct engine *e); /* but for the stores */
+
+/* Once, by one thread: hash with this secret from now on. What is under way still has the other. */
+void engine_take_secret(struct engine *e, const struct secret *secret);
+
+static inline const struct secret *engine_secret(const struct engine *e)
+{
+    return &atomic_load_explicit(&e->keys, memory_order_acquire)->secret;
+}
 
 /* Fills everything but what the caller gives. On error there is nothing to ask. */
 WEIR_MUSTCHECK weir_err engine_prepare(struct engine *e, struct check *check, weir_diag *diag);

@@ -18,7 +18,11 @@ struct weir {
     struct rulings *rulings;           /* what operators have changed */
     atomic_bool has_news;              /* … and others may have changed more */
     struct policy_source source;
+    pthread_mutex_t reloading; /* held from reading policies to publishing them */
     bool ignores_environment;
+    char *secret_uri;      /* where the secret is that is not known yet; NULL: it is known */
+    int64_t ask_secret_at; /* by clock_steady_ms() */
+    weir_err secret_err;
     struct names *names;
     weir_allocator allocator;
     weir_clock clock;

@@ -184,7 +184,7 @@ static weir_err publish(struct rulings *r, weir_diag *diag)
         for (size_t i = 0; i < r->count && entries; i++)
             entries[i] = &r->all[i]->entry;
         if (entries)
-            next = overrides_new(entries, r->count, now, &r->engine->secret, r->names,
+            next = overrides_new(entries, r->count, now, engine_secret(r->engine), r->names,
                                  &r->allocator);
         alloc_free(&r->allocator, entries);
         if (!next)

@@ -18,8 +18,9 @@
 enum {
     DEFAULT_MAX_KEYS = 1 << 24,
     TICK_MS = 100,
-    MANY = 8,   /* checks that are looked up together: enough to hide the latency of memory */
-    GROUP = 64, /* checks that are committed together */
+    SECRET_MS = 500, /* from one look for the secret to the next */
+    MANY = 8,        /* checks that are looked up together: enough to hide the latency of memory */
+    GROUP = 64,      /* checks that are committed together */
 };
 
 static int64_t system_clock(void *ctx)
@@ -104,6 +105,7 @@ static void init_wake(weir *w)
     pthread_condattr_t monotonic;
 
     pthread_mutex_init(&w->lock, NULL);
+    pthread_mutex_init(&w->reloading, NULL);
     pthread_condattr_init(&monotonic);
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
     pthread_cond_init(&w->wake, &monotonic);
@@ -122,6 +124,7 @@ static weir_err load(const weir *w, struct policies **out, weir_diag *diag)
     weir_err err;
 
     *out = NULL;
+    source.secret = engine_secret(&w->engine);
     source.environment = w->ignores_environment ? NULL : (const char *const *)environ;
     problems_init(&problems, &w->allocator);
     err = policies_load(&source, out, &problems);
@@ -166,10 +169,19 @@ static weir_err keep_options(weir *w, const weir_options *o)
     w->log_ctx = o->log_ctx;
     w->source.allocator = w->allocator;
     w->ignores_environment = o->flags & WEIR_IGNORE_ENVIRONMENT;
-    w->source.secret = &w->engine.secret;
     w->names = names_new(&w->allocator);
     w->source.names = w->names;
     return w->names ? err : WEIR_ENOMEM;
+}
+
+static void tell(const weir *w, const char *what, const char *why)
+{
+    char line[sizeof(weir_diag) + 128];
+
+    if (!w->log)
+        return;
+    snprintf(line, sizeof line, "%s%s%s", what, why ? ": " : "", why ? why : "");
+    w->log(w->log_ctx, line);
 }
 
 /* The secret of a file store lives in its directory and that of a shared store in itself, unless the
@@ -202,6 +214,66 @@ static weir_err find_secret(const weir *w, const weir_options *o, struct secret 
     return err;
 }
 
+/* Of a store that keeps the secret and is away nobody can know it: begin with another, by which
+ * nobody but this process will count, and look for it until it is there. */
+static weir_err find_or_await_secret(weir *w, const weir_options *o, struct secret *out,
+                                     weir_diag *diag)
+{
+    const char *uri = NULL;
+    weir_err err = find_secret(w, o, out, diag);
+
+    if (err != WEIR_EIO || o->secret_file || o->flags & WEIR_NO_THREAD ||
+        !store_opens_without_secret(o->store))
+        return err;
+    tell(w, "on_error decides until the secret is known", diag ? diag->text : NULL);
+    err = keep_text(w, o->store, &uri);
+    w->secret_uri = (char *)uri;
+    return err ? err : secret_random(out, diag);
+}
+
+/* When the policies have been replaced, nothing is under way that was hashed with the other secret:
+ * only then may the store be asked. */
+static weir_err take_secret(weir *w, const struct secret *secret, weir_diag *diag)
+{
+    struct store *store = w->engine.store;
+    struct policies *policies;
+    weir_err err;
+
+    pthread_mutex_lock(&w->reloading);
+    if (memcmp(engine_secret(&w->engine), secret, sizeof *secret) != 0)
+        engine_take_secret(&w->engine, secret);
+    err = load(w, &policies, diag);
+    if (!err)
+        publish(w, policies);
+    pthread_mutex_unlock(&w->reloading);
+    if (!err)
+        store->ops->take_secret(store, secret);
+    return err;
+}
+
+static void look_for_secret(weir *w)
+{
+    struct secret secret;
+    weir_diag diag;
+    weir_err err;
+
+    if (clock_steady_ms() < w->ask_secret_at)
+        return;
+    err = store_secret(w->secret_uri, &w->allocator, &secret, &diag);
+    if (!err)
+        err = take_secret(w, &secret, &diag);
+    w->ask_secret_at = clock_steady_ms() + SECRET_MS;
+    if (!err) {
+        tell(w, "the secret is known, the store is asked from now on", NULL);
+        alloc_free(&w->allocator, w->secret_uri);
+        w->secret_uri = NULL;
+    } else if (err != WEIR_EIO && err != w->secret_err) {
+        tell(w, "the secret is still missing", diag.text);
+    }
+    w->secret_err = err;
+    explicit_bzero(&secret, sizeof secret);
+}
+
 static void hear(void *handle, const struct news *news)
 {
     weir *w = handle;
@@ -225,6 +297,7 @@ static weir_err open_store(weir *w, const weir_options *o, const struct secret *
         .wake_ctx = w,
         .sync = o->sync,
         .secret = secret,
+        .lacks_secret = w->secret_uri,
         .no_thread = no_thread,
         .clock = w->clock,
         .clock_ctx = w->clock_ctx,
@@ -270,7 +343,7 @@ static weir_err open_parts(weir *w, const weir_options *o, weir_diag *diag)
 
     err = keep_options(w, o);
     if (!err)
-        err = find_secret(w, o, &secret, diag);
+        err = find_or_await_secret(w, o, &secret, diag);
     if (!err)
         err = open_store(w, o, &secret, diag);
     if (err)
@@ -334,8 +407,10 @@ void weir_close(weir *w)
     published_done(&w->policies);
     pthread_cond_destroy(&w->wake);
     pthread_mutex_destroy(&w->lock);
+    pthread_mutex_destroy(&w->reloading);
     names_free(w->names);
     alloc_free(&allocator, w->group);
+    alloc_free(&allocator, w->secret_uri);
     alloc_free(&allocator, (void *)w->source.file);
     alloc_free(&allocator, (void *)w->source.text);
     alloc_free(&allocator, w);
@@ -348,10 +423,13 @@ weir_err weir_reload(weir *w, weir_diag *diag)
 
     if (!has_policies(w))
         return diag_fail(diag, WEIR_EOPTION, "there is no policy file to read again");
+    pthread_mutex_lock(&w->reloading);
     err = load(w, &policies, diag);
+    if (!err)
+        publish(w, policies);
+    pthread_mutex_unlock(&w->reloading);
     if (err)
         return err;
-    publish(w, policies);
     if (w->engine.denials)
         deny_cache_forget_all(w->engine.denials, clock_steady_ms());
     return WEIR_OK;
@@ -520,6 +598,8 @@ void weir_get_stats(weir *w, weir_stats *stats)
 
 void weir_tick(weir *w)
 {
+    if (w->secret_uri)
+        look_for_secret(w);
     w->engine.store->ops->tick(w->engine.store, clock_now(w));
     if (w->engine.local)
         w->engine.local->ops->tick(w->engine.local, clock_now(w));

@@ -166,7 +166,7 @@ static void tell(struct alarms *a, struct alarm *alarm, const struct meter *mete
         .now = a->now,
         .since = alarm->failed_since,
         .left_out = alarm->left_out,
-        .secret = &a->options.weir->engine.secret,
+        .secret = engine_secret(&a->options.weir->engine),
     };
 
     if (!may_tell(a, alarm))

@@ -17,7 +17,7 @@ enum { WEIR_ERRORS(WEIR_X) OBSERVED_ERRORS }; /* how many there are */
 #undef WEIR_X
 
 struct observer {
-    struct secret secret; /* for the tags */
+    const struct engine *engine; /* whose secret makes the tags */
     struct log_lines lines;
 
     /* Counted by the loop, read by anybody. */

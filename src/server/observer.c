@@ -9,7 +9,7 @@
 #include "server/observation.h"
 #include "server/session.h"
 
-struct observer *observer_new(const struct secret *secret, struct event_log *log)
+struct observer *observer_new(const struct engine *engine, struct event_log *log)
 {
     struct observer *o = calloc(1, sizeof *o);
 
@@ -23,7 +23,7 @@ struct observer *observer_new(const struct secret *secret, struct event_log *log
         free(o);
         return NULL;
     }
-    o->secret = *secret;
+    o->engine = engine;
     o->lines.log = log;
     histogram_init(&o->decision, &histogram_times);
     histogram_init(&o->commit, &histogram_times);
@@ -41,7 +41,6 @@ void observer_free(struct observer *o)
     pthread_mutex_destroy(&o->lock);
     series_free(o->series);
     trials_free(o->trials);
-    explicit_bzero(&o->secret, sizeof o->secret);
     free(o);
 }
 
@@ -100,7 +99,7 @@ static void refused(struct observer *o, const struct check *check, int64_t now)
     if (!is_logged)
         return;
     if (charge)
-        hash_tag(&o->secret, charge->key, tag);
+        hash_tag(engine_secret(o->engine), charge->key, tag);
     log_lines_write(&o->lines, is_first ? LINE_FIRST_REFUSAL : LINE_REFUSAL, check->answer,
                     charge ? tag : NULL, now);
 }
@@ -120,7 +119,7 @@ static void first_hit(struct observer *o, const struct check *check, int64_t now
 
     if (!log_lines_admit(&o->lines, LINE_FIRST_HIT, now))
         return;
-    hash_tag(&o->secret, check->charges[0].key, tag);
+    hash_tag(engine_secret(o->engine), check->charges[0].key, tag);
     log_lines_write(&o->lines, LINE_FIRST_HIT, check->answer, tag, now);
 }
 

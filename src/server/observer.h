@@ -11,8 +11,8 @@
 struct observer;
 struct event_log; /* see event_log.h */
 
-struct observer *observer_new(const struct secret *secret,
-                              struct event_log *log); /* NULL: no memory */
+/* The engine's secret makes the tags. NULL: out of memory. */
+struct observer *observer_new(const struct engine *engine, struct event_log *log);
 void observer_free(struct observer *o);
 
 /* One check was answered. Each rule of its answer is counted as allowed, denied or shadow_denied;

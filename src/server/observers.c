@@ -13,8 +13,7 @@
 /* An observer that no loop has. NULL: out of memory. */
 static struct observer *sum_of(struct observer *const *all, size_t n)
 {
-    static const struct secret none;
-    struct observer *sum = observer_new(&none, NULL);
+    struct observer *sum = observer_new(NULL, NULL);
 
     for (size_t i = 0; sum && i < n; i++) {
         const struct observer *o = all[i];
@@ -313,7 +312,7 @@ void observers_top_at(struct observer *const *all, size_t n, size_t count, const
         qsort(r.entries, r.count, sizeof *r.entries, compare_entries);
         json_open(&j, NULL, '[');
         for (; put < count && put < r.count; put++)
-            put_entry(&j, &r.entries[put], &all[0]->secret);
+            put_entry(&j, &r.entries[put], engine_secret(all[0]->engine));
         json_close(&j, ']');
     } else {
         out->failed = true;

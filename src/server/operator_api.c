@@ -77,7 +77,7 @@ static void append(struct operator_job *job, struct ledger_entry *e)
                     ledger_subject_name(e->subject), e->seq, ledger_effect_name(e->effect),
                     e->value[0] ? " " : "", e->value, e->policy[0] ? " in policy " : "", e->policy,
                     e->who, e->reason[0] ? ": " : "", e->reason);
-    entry_json(&job->json, &s->weir->engine.secret, e);
+    entry_json(&job->json, engine_secret(&s->weir->engine), e);
 }
 
 static void set_now(struct operator_job *job)
@@ -155,7 +155,7 @@ static bool list_entry(void *ctx, const struct ledger_entry *e)
     struct operator_job *job = ctx;
 
     if (e->subject == job->subject && (!job->policy[0] || strcmp(job->policy, e->policy) == 0))
-        entry_json(&job->json, &job->server->weir->engine.secret, e);
+        entry_json(&job->json, engine_secret(&job->server->weir->engine), e);
     return true;
 }
 
@@ -181,7 +181,7 @@ static bool audit_entry(void *ctx, const struct ledger_entry *e)
         return true;
     if (job->told == job->most)
         return false;
-    entry_json(&job->json, &job->server->weir->engine.secret, e);
+    entry_json(&job->json, engine_secret(&job->server->weir->engine), e);
     job->last = e->seq;
     job->told++;
     return true;

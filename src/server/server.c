@@ -259,7 +259,7 @@ static weir_err make_loops(struct server *s, weir_diag *diag)
     weir_err err = WEIR_OK;
 
     for (size_t i = 0; i < s->loop_count && !err; i++) {
-        s->observers[i] = observer_new(&s->weir->engine.secret, s->log);
+        s->observers[i] = observer_new(&s->weir->engine, s->log);
         if (!s->observers[i])
             return diag_fail(diag, WEIR_ENOMEM, "%s", weir_err_text(WEIR_ENOMEM));
         s->loops[i].observer = s->observers[i];

@@ -7,6 +7,7 @@
  * for a lock does not keep the connection for long, and is seldom counted after its caller was
  * told that the store failed. */
 #include <libpq-fe.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -46,7 +47,8 @@ struct postgres {
     struct dialler dialler;
     struct postgres_uri uri;
     unsigned char secret_id[16];
-    struct ear *ear; /* NULL: nobody wants to hear */
+    atomic_bool has_secret; /* until then nobody is let in */
+    struct ear *ear;        /* NULL: nobody wants to hear */
     struct postgres_ledger ledger;
     weir_allocator allocator;
     bool brings_now;
@@ -354,11 +356,18 @@ static weir_err try_connection(struct postgres *p, weir_diag *diag)
     return WEIR_OK;
 }
 
+static weir_err fail_without_secret(weir_diag *diag)
+{
+    return diag_fail(diag, WEIR_EIO, "the secret is in the database, and not known yet");
+}
+
 static weir_err connect_to_database(void *target, void **out, weir_diag *diag)
 {
     struct postgres *p = target;
     struct postgres_session *made = NULL;
-    const weir_err err = postgres_connect(&made, &p->uri, p->secret_id, diag);
+    const weir_err err = atomic_load(&p->has_secret)
+                             ? postgres_connect(&made, &p->uri, p->secret_id, diag)
+                             : fail_without_secret(diag);
 
     *out = made;
     return err;
@@ -389,6 +398,7 @@ static void init(struct postgres *p, const struct store_options *options,
     p->uri = *uri;
     postgres_ledger_init(&p->ledger, p->uri.conninfo);
     memcpy(p->secret_id, options->secret_id, sizeof p->secret_id);
+    atomic_init(&p->has_secret, !options->lacks_secret);
     p->dialler = (struct dialler){
         .connect = connect_to_database,
         .hang_up = hang_up,
@@ -415,7 +425,8 @@ static weir_err open_postgres(struct store **out, const struct store_options *op
         return diag_fail(diag, WEIR_ENOMEM, "%s", weir_err_text(WEIR_ENOMEM));
     }
     init(p, options, &uri);
-    err = try_connection(p, diag ? diag : &unheard);
+    if (!options->lacks_secret)
+        err = try_connection(p, diag ? diag : &unheard);
     if (!err && options->heard)
         err = postgres_ear_new(&p->ear, p->uri.conninfo, options, diag);
     if (err) {
@@ -424,6 +435,14 @@ static weir_err open_postgres(struct store **out, const struct store_options *op
     }
     *out = &p->store;
     return WEIR_OK;
+}
+
+static void take_secret(struct store *s, const struct secret *secret)
+{
+    struct postgres *p = (struct postgres *)s;
+
+    hash_secret_id(secret, p->secret_id);
+    atomic_store(&p->has_secret, true);
 }
 
 static struct lane *attach(struct store *s, struct reactor *reactor)
@@ -451,13 +470,19 @@ static void commit(struct store *s, struct turn *turn)
 
 static weir_err append_entry(struct store *s, struct ledger_entry *e, weir_diag *diag)
 {
-    return postgres_ledger_append(&((struct postgres *)s)->ledger, e, diag);
+    struct postgres *p = (struct postgres *)s;
+
+    return atomic_load(&p->has_secret) ? postgres_ledger_append(&p->ledger, e, diag)
+                                       : fail_without_secret(diag);
 }
 
 static weir_err read_entries(struct store *s, uint64_t after, ledger_visit *visit, void *ctx,
                              weir_diag *diag)
 {
-    return postgres_ledger_read(&((struct postgres *)s)->ledger, after, visit, ctx, diag);
+    struct postgres *p = (struct postgres *)s;
+
+    return atomic_load(&p->has_secret) ? postgres_ledger_read(&p->ledger, after, visit, ctx, diag)
+                                       : fail_without_secret(diag);
 }
 
 static void stats(struct store *s, weir_stats *out)
@@ -476,6 +501,7 @@ const struct store_ops postgres_store_ops = {
     .is_shared = true,
     .open = open_postgres,
     .secret = postgres_secret,
+    .take_secret = take_secret,
     .attach = attach,
     .detach = detach,
     .submit = submit,

@@ -189,7 +189,7 @@ weir_err postgres_secret(const char *uri, const weir_allocator *allocator, struc
     if (err == WEIR_EIO)
         err = diag_fail(diag, err,
                         "the secret is in the database, which cannot be reached (a copy of it as "
-                        "--secret-file would do to start without): %.*s",
+                        "--secret-file would do meanwhile): %.*s",
                         WHY, why.text);
     else if (err)
         diag_set(diag, "%s", why.text);

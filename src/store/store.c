@@ -90,6 +90,11 @@ bool store_keeps_secret(const char *uri)
     return i < STORE_COUNT && stores[i].ops && stores[i].ops->secret;
 }
 
+bool store_opens_without_secret(const char *uri)
+{
+    return store_keeps_secret(uri) && stores[find_store(uri)].ops->take_secret;
+}
+
 weir_err store_secret(const char *uri, const weir_allocator *allocator, struct secret *out,
                       weir_diag *diag)
 {

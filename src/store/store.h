@@ -86,6 +86,7 @@ struct store_options {
     uint64_t journal_limit; /* bytes that a journal may have before a snapshot is taken; 0: 32 MB */
     unsigned char secret_id[16];
     const struct secret *secret; /* borrowed until it is open */
+    bool lacks_secret;           /* these two are none: nobody may be asked before take_secret() */
     bool no_thread;              /* tick() does everything */
     int64_t (*clock)(void *ctx);
     void *clock_ctx;
@@ -118,6 +119,10 @@ struct store_ops {
     /* The secret that is kept in the store itself; see secret.h. NULL: none is. */
     weir_err (*secret)(const char *uri, const weir_allocator *allocator, struct secret *out,
                        weir_diag *diag);
+
+    /* For a store that was opened without: here it is. By the thread of tick(). NULL: it cannot be
+     * opened without. */
+    void (*take_secret)(struct store *s, const struct secret *secret);
 
     /* Questions with this key come soon: bring near what they will look at, best in two steps with
      * something else between them. May be NULL. */
@@ -164,6 +169,7 @@ bool store_is_shared(const char *uri); /* by several processes */
 
 /* Some stores keep the secret themselves, for all who share them. */
 bool store_keeps_secret(const char *uri);
+bool store_opens_without_secret(const char *uri);
 WEIR_MUSTCHECK weir_err store_secret(const char *uri, const weir_allocator *allocator,
                                      struct secret *out, weir_diag *diag);
 

@@ -45,7 +45,7 @@ static struct fixture *fixture_of(const char *rules)
         fail_msg("%s", diag.text);
     assert_int_equal(event_log_open(f->log_path, &f->log, &diag), WEIR_OK);
     assert_int_equal(courier_start(&f->courier, f->log, 1, &diag), WEIR_OK);
-    f->observer = observer_new(&f->weir->engine.secret, f->log);
+    f->observer = observer_new(&f->weir->engine, f->log);
     f->alarms = alarms_new(&(struct alarms_options){ .weir = f->weir,
                                                      .observers = &f->observer,
                                                      .observer_count = 1,

@@ -317,7 +317,7 @@ static int reached(const char *rollout, bool *out)
     snprintf(text, sizeof text, POLICIES("  p: {limit: 1 per 1h, by: user, rollout: %s}\n"),
              rollout);
     w = open_text(text);
-    w->engine.secret = (struct secret){ { 1 } }; /* the same each time */
+    engine_take_secret(&w->engine, &(struct secret){ { 1 } }); /* the same each time */
     assert_int_equal(weir_reload(w, NULL), WEIR_OK);
     for (int i = 0; i < 1000; i++) {
         weir_answer a;

@@ -55,7 +55,7 @@ static struct fixture *fixture_of(const char *text)
     f->server.loop_count = LOOPS;
     f->server.started_ms = now;
     for (int i = 0; i < LOOPS; i++) {
-        f->observers[i] = observer_new(&f->server.weir->engine.secret, f->server.log);
+        f->observers[i] = observer_new(&f->server.weir->engine, f->server.log);
         assert_non_null(f->observers[i]);
     }
     return f;

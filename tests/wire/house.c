@@ -78,7 +78,7 @@ void house_open(struct house *h, const char *policies, const struct server_setti
     must(store_annals(s->weir->engine.store, &s->annals,
                       &(struct annals_options){ .allocator = s->weir->allocator }, &diag),
          &diag);
-    s->observers[0] = s->loops[0].observer = observer_new(&s->weir->engine.secret, s->log);
+    s->observers[0] = s->loops[0].observer = observer_new(&s->weir->engine, s->log);
     must(loop_init(&s->loops[0], s, 0, &diag), &diag);
 }
 
