@@ -72,7 +72,7 @@ static int by_value(const void *a, const void *b)
 
 double median(const double *values, size_t n)
 {
-    double sorted[15];
+    double sorted[MEDIAN_MOST];
 
     memcpy(sorted, values, n * sizeof *values);
     qsort(sorted, n, sizeof *sorted, by_value);

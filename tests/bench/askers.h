@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { ASKERS_MOST_TURN = 64, ASKERS_MOST_THREADS = 64 };
+enum { ASKERS_MOST_TURN = 64, ASKERS_MOST_THREADS = 64, MEDIAN_MOST = 31 };
 
 /* One thread's. */
 struct asker {
@@ -45,6 +45,6 @@ struct outcome askers_run(const struct contestant *c, uint64_t keys, double seco
 void askers_fill(const struct contestant *c, uint64_t keys);
 
 double seconds_now(void);
-double median(const double *values, size_t n); /* n of at most 15 */
+double median(const double *values, size_t n); /* of at most MEDIAN_MOST */
 
 #endif
