@@ -13,8 +13,8 @@
 
 #include "weir.h"
 
-static bool ran_out_of_memory;
-static int write_error; /* of a line that left nothing to flush at the end */ /* for some of what was to be written */
+static bool ran_out_of_memory; /* for some of what was to be written */
+static int write_error;        /* of a line that left nothing to flush at the end */
 
 int trouble(const char *format, ...)
 {

@@ -668,6 +668,78 @@ static void J7_what_is_in_the_ring_stays_until_it_is_in_the_file_or_in_a_snapsho
     sim_free(s);
 }
 
+/* The next n records, gathered by a turn. */
+static uint64_t append_gathered(struct journal *j, uint64_t *next, size_t n)
+{
+    struct sheaf *sheaf = sheaves_take(journal_sheaves(j), next);
+    uint64_t mark;
+
+    assert_non_null(sheaf);
+    sheaf_open(sheaf);
+    for (size_t i = 0; i < n; i++)
+        *sheaf_next(sheaf) = record_of((*next)++);
+    assert_true(journal_append_sheaf(j, sheaf, &mark));
+    sheaf_leave(sheaf);
+    return mark;
+}
+
+struct meanwhile {
+    struct journal *journal;
+    uint64_t *next, mark;
+};
+
+static void append_while_it_writes(void *ctx, struct sim *s, enum sim_op op, const char *name)
+{
+    struct meanwhile *m = ctx;
+
+    (void)name;
+    if (op != SIM_WRITE)
+        return;
+    s->before = NULL;
+    m->mark = append_gathered(m->journal, m->next, 3);
+}
+
+static void what_a_turn_gathered_goes_behind_what_is_being_written(void **state)
+{
+    struct sim *s = sim_new();
+    struct journal *j = new_mapped(s, 4096);
+    uint64_t next = 0;
+    struct meanwhile m = { j, &next, 0 };
+
+    (void)state;
+    assert_int_equal(journal_commit(j, append_gathered(j, &next, 5)), WEIR_OK);
+    append(j, &next, 2); /* in the buffer: the sync has to write it behind what the ring has */
+    s->before = append_while_it_writes;
+    s->ctx = &m;
+    assert_int_equal(journal_sync(j), WEIR_OK);
+    assert_int_equal(journal_commit(j, m.mark), WEIR_OK);
+    assert_int_equal(journal_commit(j, append_gathered(j, &next, 4)), WEIR_OK);
+    assert_prefix(read_cut(s, SIM_KEPT, 0));
+    assert_int_equal(read_cut(s, SIM_KEPT, 0)->count, 14);
+    assert_int_equal(journal_finish(j), WEIR_OK);
+    assert_prefix(read_cut(s, SIM_LOST, 0));
+    assert_int_equal(read_cut(s, SIM_LOST, 0)->count, 14);
+    journal_free(j);
+    sim_free(s);
+}
+
+static void what_a_turn_gathered_is_lost_after_a_failure(void **state)
+{
+    struct sim *s = sim_new();
+    struct journal *j = new_mapped(s, 4096);
+    uint64_t next = 0;
+
+    (void)state;
+    assert_int_equal(journal_commit(j, append_gathered(j, &next, 5)), WEIR_OK);
+    s->fail_from = s->ops;
+    s->fail_until = s->fail_from + 1;
+    assert_int_equal(journal_sync(j), WEIR_EIO);
+    assert_int_equal(append_gathered(j, &next, 5), JOURNAL_LOST);
+    assert_int_equal(read_cut(s, SIM_KEPT, 0)->count, 5);
+    journal_free(j);
+    sim_free(s);
+}
+
 /* ---- every byte -------------------------------------------------------------------------------------- */
 
 enum { BATCHES = 6 };
@@ -871,6 +943,8 @@ int main(void)
         cmocka_unit_test(a_commit_into_the_ring_takes_no_operation_and_survives_a_kill),
         cmocka_unit_test(the_ring_and_the_file_are_one_journal),
         cmocka_unit_test(what_the_file_lost_is_damage_though_the_ring_goes_on),
+        cmocka_unit_test(what_a_turn_gathered_goes_behind_what_is_being_written),
+        cmocka_unit_test(what_a_turn_gathered_is_lost_after_a_failure),
         cmocka_unit_test(a_commit_has_written_in_every_mode),
         cmocka_unit_test(one_sync_serves_all_that_wait_for_it),
         cmocka_unit_test(a_journal_cut_at_any_byte_is_read_to_the_last_whole_batch),
