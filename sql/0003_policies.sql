@@ -57,7 +57,7 @@ BEGIN
             retry_after_ms bigint,  -- 0 if allowed; exact; -1: waiting does not help
             reset_after_ms bigint,
             delay_ms       bigint,  -- leaky bucket: wait so long before it runs
-            source         text,    -- store, exempt, off
+            source         text,    -- store, exempt, blocked, off
             rules          jsonb    -- all of them, in the policy's order
         );
     END IF;

@@ -96,6 +96,9 @@ DECLARE
     would_deny boolean;
     any_would_deny boolean := false;
     soonest boolean;
+    is_exempt boolean;
+    blocked integer; -- the first rule that an operator refuses by
+    wait bigint;
 BEGIN
     PERFORM weir.check_cost(p_cost);
     SELECT p.document, s.bytes INTO document, secret
@@ -114,8 +117,14 @@ BEGIN
         END IF;
         attributes := jsonb_build_object(weir.sole_attribute(p_policy, document), p_key);
     END IF;
+    is_exempt := weir.is_exempt(document->'exempt', attributes);
+    IF to_regproc('weir.overrule') IS NOT NULL THEN -- which comes with the ledger
+        document := weir.overrule(p_policy, document, secret, attributes, p_plan,
+                                  CASE WHEN NOT is_exempt THEN p_verb END);
+        p_plan := coalesce(p_plan, document->>'plan');
+    END IF;
     answer.source := CASE WHEN document->>'mode' = 'off' THEN 'off'
-                          WHEN weir.is_exempt(document->'exempt', attributes) THEN 'exempt'
+                          WHEN is_exempt THEN 'exempt'
                           ELSE 'store' END;
 
     FOR kind IN 0..1 LOOP -- what is enforced, then what is only tried out
@@ -138,6 +147,10 @@ BEGIN
                 numbers := rule->'shadow_limit';
             END IF;
             CONTINUE WHEN mode = 'off' OR numbers IS NULL OR (kind = 0 AND mode <> 'enforce');
+            IF rule ? 'blocked_until' AND (kind = 0 OR mode <> 'enforce') THEN
+                blocked := coalesce(blocked, CASE WHEN kind = 0 THEN r END);
+                numbers := jsonb_build_object('limit', 0, 'window_ms', numbers->'window_ms');
+            END IF;
             identity := weir.identity_of(p_policy, rule, attributes);
             complete := weir.complete(rule->>'algorithm', (numbers->>'limit')::bigint,
                 (numbers->>'window_ms')::bigint, (numbers->>'burst')::bigint,
@@ -158,8 +171,22 @@ BEGIN
             live := live + 1 - kind;
         END LOOP;
     END LOOP;
+    IF blocked IS NOT NULL THEN
+        rule := document->'rules'->(blocked - 1);
+        wait := nullif((rule->>'blocked_until')::bigint, 0)
+                - floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint;
+        answer := ROW(false, p_policy, rule->>'name',
+                      (coalesce(rule->'plans'->p_plan, rule)->>'limit')::bigint, 0,
+                      coalesce(wait, -1), coalesce(wait, 0), 0, 'blocked', '[]');
+        IF p_verb = 0 THEN
+            PERFORM weir.count_answer(answer, secret, keys[charge_of[blocked]], false);
+        END IF;
+        RETURN answer;
+    END IF;
     IF keys IS NULL THEN -- exempt, or all of its rules are off
-        answer.source := CASE answer.source WHEN 'store' THEN 'off' ELSE answer.source END;
+        answer.source := CASE WHEN answer.source <> 'store' THEN answer.source
+                              WHEN document->'rules' @> '[{"is_exempt": true}]' THEN 'exempt'
+                              ELSE 'off' END;
         rule := document->'rules'->0;
         numbers := coalesce(rule->'plans'->p_plan, rule);
         answer."limit" := (numbers->>'limit')::bigint;

@@ -63,7 +63,7 @@ static void write_rule(struct json *j, const struct policy_rule *r)
 {
     json_open(j, NULL, '{');
     json_text(j, "name", r->name);
-    json_text(j, "mode", mode_name(r->mode));
+    json_text(j, "mode", mode_name(r->own_mode));
     if (r->rollout < SHARE_ALL)
         json_int(j, "rollout", r->rollout);
     json_text(j, "algorithm", weir_algorithm_name(r->counted.rule.algorithm));

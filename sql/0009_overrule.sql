@@ -1,0 +1,161 @@
+-- 0009_overrule.sql - what operators have changed, for checks by plain SQL.
+--
+-- weir.ask() has weir.overrule() make a policy's document what it is for who asks, by the ledger and
+-- as src/engine/overruling.c does: overrides, assigned plans and live modes. The clock is the one here.
+BEGIN;
+SET LOCAL client_min_messages = warning;
+
+-- Of most policies nothing was ever changed, and one look must tell.
+CREATE INDEX IF NOT EXISTS ledger_policy ON weir.ledger (policy, subject, "by");
+CREATE INDEX IF NOT EXISTS ledger_key ON weir.ledger (key, seq) WHERE subject <> 'mode';
+
+-- What is in force for this key: of each subject its last entry, unless that is over.
+CREATE OR REPLACE FUNCTION weir.rulings_of(p_subject text, p_key uuid, p_now bigint)
+RETURNS SETOF weir.ledger LANGUAGE sql STABLE AS $$
+    SELECT *
+      FROM (SELECT DISTINCT ON (l.policy, l.rule) l.*
+              FROM weir.ledger l
+             WHERE l.key = p_key AND l.subject = p_subject AND l.subject <> 'mode'
+             ORDER BY l.policy, l.rule, l.seq DESC) AS last
+     WHERE effect <> 'removed' AND (expires = 0 OR p_now < expires)
+$$;
+
+-- The plan that was assigned last to one of these attributes: for the policy, or else for all.
+CREATE OR REPLACE FUNCTION weir.assigned_plan(
+    p_policy text, p_secret bytea, p_attributes jsonb, p_now bigint)
+RETURNS text LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    name text;
+    identity bytea;
+    found record;
+    last bigint := 0;
+    plan text;
+BEGIN
+    FOR name IN
+        SELECT a.key FROM jsonb_each(p_attributes) AS a
+         WHERE jsonb_typeof(a.value) <> 'null'
+           AND EXISTS (SELECT FROM weir.ledger l WHERE l.policy IN (p_policy, '')
+                          AND l.subject = 'plan' AND l."by" = a.key)
+    LOOP
+        BEGIN
+            identity := weir.identity_of(
+                p_policy, jsonb_build_object('name', name, 'by', jsonb_build_array(name)),
+                p_attributes);
+        EXCEPTION WHEN invalid_parameter_value THEN
+            CONTINUE; -- whoever counts by it will say so
+        END;
+        SELECT l.seq, l.value INTO found
+          FROM weir.rulings_of('plan', weir.key_of(p_secret, ARRAY['plan of', name], identity),
+                               p_now) AS l
+         WHERE l.policy IN (p_policy, '')
+         ORDER BY l.policy = '' LIMIT 1;
+        IF found.seq > last THEN
+            last := found.seq;
+            plan := found.value;
+        END IF;
+    END LOOP;
+    RETURN plan;
+END $$;
+
+-- A rule with other numbers, as override_numbers() in src/engine/overrides.c: those that it has by
+-- default follow from the new ones. If it has no room for them it stays as it is.
+CREATE OR REPLACE FUNCTION weir.with_numbers(
+    p_rule jsonb, p_plan text, p_limit bigint, p_burst bigint)
+RETURNS jsonb LANGUAGE plpgsql IMMUTABLE AS $$
+DECLARE
+    algorithm CONSTANT text := p_rule->>'algorithm';
+    numbers CONSTANT jsonb := coalesce(p_rule->'plans'->p_plan, p_rule);
+    own record;
+    usual record;
+    next record;
+BEGIN
+    own := weir.complete(algorithm, (numbers->>'limit')::bigint, (numbers->>'window_ms')::bigint,
+                         (numbers->>'burst')::bigint, (numbers->>'precision_ms')::bigint);
+    usual := weir.complete(algorithm, own."limit", own.window_ms, NULL, NULL);
+    next := weir.complete(
+        algorithm, CASE p_limit WHEN -1 THEN own."limit" ELSE p_limit END, own.window_ms,
+        CASE WHEN p_burst <> -1 THEN p_burst
+             WHEN own.burst <> usual.burst THEN own.burst END,
+        CASE WHEN own.precision_ms <> usual.precision_ms THEN own.precision_ms END);
+    RETURN (p_rule - '{plans,limit,window_ms,burst,precision_ms}'::text[])
+        || jsonb_build_object('limit', next."limit", 'window_ms', next.window_ms)
+        || CASE WHEN algorithm IN ('token_bucket', 'leaky_bucket') AND next."limit" > 0
+                THEN jsonb_build_object('burst', next.burst) ELSE '{}' END
+        || CASE WHEN algorithm = 'sliding_window' AND next."limit" > 0
+                THEN jsonb_build_object('precision_ms', next.precision_ms) ELSE '{}' END;
+EXCEPTION WHEN invalid_parameter_value THEN
+    RETURN p_rule;
+END $$;
+
+-- The rule as it is by this entry. Who is exempt can be forgotten, but nothing else; a block is for
+-- checks and peeks.
+CREATE OR REPLACE FUNCTION weir.overruled(
+    p_rule jsonb, p_entry weir.ledger, p_plan text, p_verb integer)
+RETURNS jsonb LANGUAGE sql IMMUTABLE AS $$
+    SELECT CASE
+        WHEN p_entry.effect = 'exempt' AND p_verb <> 3 THEN
+            p_rule || '{"mode": "off", "is_exempt": true}'
+        WHEN p_entry.effect = 'block' AND p_verb < 2 THEN
+            p_rule || jsonb_build_object('blocked_until', p_entry.expires)
+        WHEN p_entry.effect = 'plan' AND p_rule->'plans' ? p_entry.value THEN
+            (p_rule - '{plans,limit,window_ms,burst,precision_ms}'::text[])
+                || (p_rule->'plans'->p_entry.value)
+        WHEN p_entry.effect = 'plan' THEN p_rule - 'plans'
+        WHEN p_entry.effect = 'limit' THEN
+            weir.with_numbers(p_rule, p_plan, p_entry."limit", p_entry.burst)
+        ELSE p_rule END
+$$;
+
+-- The document as it is for who asks, with the `plan` that was assigned. The verbs are those of
+-- weir.judge(); NULL: they are exempt, and only the mode may matter.
+CREATE OR REPLACE FUNCTION weir.overrule(
+    p_policy text, p_document jsonb, p_secret bytea, p_attributes jsonb, p_plan text,
+    p_verb integer)
+RETURNS jsonb LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    now CONSTANT bigint := floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint;
+    document jsonb := p_document;
+    plan text := p_plan;
+    entry weir.ledger;
+    own jsonb; -- a rule
+    who uuid;
+BEGIN
+    IF NOT EXISTS (SELECT FROM weir.ledger l WHERE l.policy = p_policy OR l.policy = '') THEN
+        RETURN document;
+    END IF;
+    SELECT * INTO entry FROM weir.ledger l
+     WHERE l.policy = p_policy AND l.subject = 'mode' ORDER BY l.seq DESC LIMIT 1;
+    IF entry.effect = 'mode' AND (entry.expires = 0 OR now < entry.expires) THEN
+        document := document || jsonb_build_object('mode', entry.value);
+    END IF;
+    IF document->>'mode' = 'off' OR p_verb IS NULL THEN
+        RETURN document;
+    END IF;
+
+    IF plan IS NULL AND document @? '$.rules[*].plans' THEN
+        plan := weir.assigned_plan(p_policy, p_secret, p_attributes, now);
+        document := document || jsonb_build_object('plan', plan);
+    END IF;
+    IF NOT EXISTS (SELECT FROM weir.ledger l
+                    WHERE l.policy = p_policy AND l.subject = 'override') THEN
+        RETURN document;
+    END IF;
+    FOR r IN 0..jsonb_array_length(document->'rules') - 1 LOOP
+        own := document->'rules'->r;
+        CONTINUE WHEN own->>'mode' = 'off';
+        who := weir.key_of(
+            p_secret, ARRAY['override of', p_policy]
+                || ARRAY(SELECT jsonb_array_elements_text(own->'by')),
+            weir.identity_of(p_policy, own, p_attributes));
+        SELECT * INTO entry FROM weir.rulings_of('override', who, now) AS l
+         WHERE l.rule IN (own->>'name', '') ORDER BY l.rule = '' LIMIT 1;
+        CONTINUE WHEN entry.seq IS NULL;
+        document := jsonb_set(document, ARRAY['rules', r::text],
+                              weir.overruled(own, entry, plan, p_verb));
+    END LOOP;
+    RETURN document;
+END $$;
+
+REVOKE ALL ON ALL FUNCTIONS IN SCHEMA weir FROM PUBLIC;
+INSERT INTO weir.migrations (number, name) VALUES (9, 'overrule') ON CONFLICT DO NOTHING;
+COMMIT;
