@@ -36,6 +36,7 @@ struct lane {
 
     unsigned failures; /* in a row */
     bool is_open;      /* the breaker: nobody waits */
+    bool is_abandoned; /* it has just opened, and there are some who wait */
     int64_t probe_at;
 
     struct link links[];
@@ -129,7 +130,7 @@ static void count_failure(struct lane *lane, const char *why)
     atomic_fetch_add(&r->failures, 1);
     if (++lane->failures < patience(r) || lane->is_open)
         return;
-    lane->is_open = true;
+    lane->is_open = lane->is_abandoned = true;
     lane->probe_at = now_of(lane) + PROBE_MS;
     if (atomic_fetch_add(&r->open_breakers, 1) == 0)
         tell(r, "has failed, on_error decides until it is back", why);
@@ -320,11 +321,27 @@ static void set_timer(struct lane *lane)
     lane->reactor->set(lane->timer, in > 0 ? in : 0);
 }
 
+/* Whoever waits when the breaker opens would wait for nothing. */
+static void abandon(struct lane *lane, struct question_list *lost)
+{
+    lane->is_abandoned = false;
+    for (size_t i = 0; i < lane->remote->link_count; i++)
+        for (struct batch *b = lane->links[i].oldest; b; b = b->next) {
+            b->has_failed = true;
+            while (b->first < b->count)
+                append(lost, b->questions[b->first++]);
+        }
+    while (lane->queue.first)
+        append(lost, take_first(&lane->queue));
+}
+
 /* Send what can be sent, then tell who is done. */
 static void go_on(struct lane *lane, struct question_list *decided)
 {
     struct question_list lost = { 0 };
 
+    if (lane->is_abandoned)
+        abandon(lane, &lost);
     send_queue(lane, &lost);
     set_timer(lane);
     if (decided)

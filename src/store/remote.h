@@ -11,8 +11,9 @@
  *   R3  Questions of one lane are sent in their order; what waits for room goes in one batch.
  *   R4  What was sent and may have been decided is never sent again. What a server says that it
  *       did not do is, once, if there is time.
- *   R5  After so many failures in a row as it was told nobody waits: questions fail at once, and one a
- *       second is asked nevertheless, to find out. An answer ends that.
+ *   R5  After so many failures in a row as it was told nobody waits: questions fail at once, those
+ *       that wait by then too, and one a second is asked nevertheless, to find out. An answer ends
+ *       that.
  *   R6  A lost link comes back by itself, at first soon and then less often, at random moments.
  *
  * All calls about a lane are on its reactor's thread, or under its lock. done() may submit and

@@ -672,6 +672,32 @@ static void after_some_failures_nobody_waits(void **state)
     end();
 }
 
+static void who_waits_when_nobody_does_any_more_fails_too(void **state)
+{
+    (void)state;
+    begin_up();
+    for (int i = 0; i < BREAKER_FAILURES; i++) {
+        ask(); /* the first is sent, the others wait for room */
+        pass(1);
+    }
+    const int sent = 0, waits = ask();
+
+    pass(DEADLINE - BREAKER_FAILURES);
+    has_failed(sent);
+    is_open(waits);
+    for (int i = 1; i < BREAKER_FAILURES; i++) {
+        assert_false(is_failing());
+        is_open(waits);
+        pass(1);
+    }
+    assert_true(is_failing());
+    has_failed(waits);
+    assert_int_equal(asked[waits].done_at - asked[waits].at, DEADLINE - 1);
+    answer(newest());
+    assert_true(is_failing()); /* it is an answer to nobody */
+    end();
+}
+
 static void how_many_failures_can_be_said_and_changed(void **state)
 {
     _Atomic unsigned after_errors = 2;
@@ -921,6 +947,7 @@ int main(void)
         cmocka_unit_test(what_is_final_fails_and_the_next_is_answered),
         cmocka_unit_test(what_will_not_be_done_here_is_done_elsewhere),
         cmocka_unit_test(after_some_failures_nobody_waits),
+        cmocka_unit_test(who_waits_when_nobody_does_any_more_fails_too),
         cmocka_unit_test(how_many_failures_can_be_said_and_changed),
         cmocka_unit_test(one_a_second_is_asked_nevertheless),
         cmocka_unit_test(a_new_link_is_tried_at_once),
