@@ -349,32 +349,34 @@ static void go_on(struct lane *lane, struct question_list *decided)
     finish(&lost, WEIR_EIO);
 }
 
-static void expire_batch(struct lane *lane, struct batch *b, int64_t now, struct question_list *to)
+static void expire_batch(struct batch *b, int64_t now, struct question_list *to)
 {
-    while (b->first < b->count && deadline_of(b->questions[b->first]) <= now)
+    while (b->first < b->count && deadline_of(b->questions[b->first]) <= now) {
         append(to, b->questions[b->first++]);
-    if (b->first > 0 && !b->has_failed) {
         b->has_failed = true;
-        count_failure(lane, "no answer in time");
     }
 }
 
 static void expire_queue(struct lane *lane, int64_t now, struct question_list *to)
 {
-    bool expired = false;
-
-    while (lane->queue.first && deadline_of(lane->queue.first) <= now) {
+    while (lane->queue.first && deadline_of(lane->queue.first) <= now)
         append(to, take_first(&lane->queue));
-        expired = true;
-    }
-    if (expired)
+}
+
+/* One failure each time, however many are late and whatever they travel in: a store that hangs is
+ * found to do so soon, also if it was sent large batches. */
+static void expire(struct lane *lane, int64_t now, struct question_list *to)
+{
+    for (size_t i = 0; i < lane->remote->link_count; i++)
+        for (struct batch *b = lane->links[i].oldest; b; b = b->next)
+            expire_batch(b, now, to);
+    expire_queue(lane, now, to);
+    if (to->first)
         count_failure(lane, "no answer in time");
 }
 
 static void look_at_link(struct link *link, int64_t now, struct question_list *to)
 {
-    for (struct batch *b = link->oldest; b; b = b->next)
-        expire_batch(link->lane, b, now, to);
     if (!link->connection && link->retry_at <= now)
         open_link(link);
     else if (link->oldest && link->waits_since + stale_after(link->lane->remote) <= now)
@@ -393,9 +395,9 @@ static void timer_due(void *ctx)
         if (lane->links[i].oldest)
             lane->remote->ops->read(lane->links[i].connection);
     now = now_of(lane);
+    expire(lane, now, &late);
     for (size_t i = 0; i < lane->remote->link_count; i++)
         look_at_link(&lane->links[i], now, &late);
-    expire_queue(lane, now, &late);
     go_on(lane, NULL);
     finish(&late, WEIR_EIO);
 }

@@ -698,6 +698,30 @@ static void who_waits_when_nobody_does_any_more_fails_too(void **state)
     end();
 }
 
+static void late_ones_of_one_batch_are_failures_of_their_own(void **state)
+{
+    (void)state;
+    begin_up();
+    ask(); /* it alone is under way */
+    for (int i = 0; i < BATCH_MOST; i++) {
+        submit();
+        if (i % 100 == 0) {
+            remote_commit(&turn);
+            pass(1);
+        }
+    }
+    remote_commit(&turn); /* and with this one all others are, in one batch */
+    pass(DEADLINE - 6);
+    assert_int_equal(newest()->sent_count, 2);
+    for (int i = 1; i < BREAKER_FAILURES; i++) {
+        assert_false(is_failing());
+        pass(1);
+    }
+    assert_true(is_failing());
+    has_failed(asked_count - 1);
+    end();
+}
+
 static void how_many_failures_can_be_said_and_changed(void **state)
 {
     _Atomic unsigned after_errors = 2;
@@ -948,6 +972,7 @@ int main(void)
         cmocka_unit_test(what_will_not_be_done_here_is_done_elsewhere),
         cmocka_unit_test(after_some_failures_nobody_waits),
         cmocka_unit_test(who_waits_when_nobody_does_any_more_fails_too),
+        cmocka_unit_test(late_ones_of_one_batch_are_failures_of_their_own),
         cmocka_unit_test(how_many_failures_can_be_said_and_changed),
         cmocka_unit_test(one_a_second_is_asked_nevertheless),
         cmocka_unit_test(a_new_link_is_tried_at_once),
