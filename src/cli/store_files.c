@@ -121,7 +121,7 @@ static void note_ledger(struct store_files *f)
 
     if (at >= RECOVERY_LISTED)
         return;
-    strcpy(f->found.damage[at].file, LEDGER_NAME);
+    memcpy(f->found.damage[at].file, f->ledger.damaged, sizeof f->found.damage[at].file);
     f->found.damage[at].what = "is damaged";
     f->found.damage[at].extent = f->ledger.damage;
 }

@@ -89,8 +89,7 @@ static void put(struct building *b, const struct ledger_entry *e)
     }
     *made = (struct override){
         .key = e->key,
-        .policy = keep(b, e->policy),
-        .rule = keep(b, e->rule),
+        .scope = keep(b, e->subject == LEDGER_PLAN ? e->policy : e->rule),
         .plan = e->effect == LEDGER_ON_PLAN ? keep(b, e->value) : NULL,
         .effect = e->effect,
         .limit = e->limit,
@@ -130,11 +129,6 @@ static void add(struct building *b, const struct ledger_entry *e)
     b->o->count++;
 }
 
-static bool is_in_force(const struct ledger_entry *e, int64_t now)
-{
-    return e->effect != LEDGER_REMOVED && (e->expires == 0 || now < e->expires);
-}
-
 struct overrides *overrides_new(const struct ledger_entry *const *entries, size_t n, int64_t now,
                                 const struct secret *secret, struct names *names,
                                 const weir_allocator *allocator)
@@ -157,7 +151,7 @@ struct overrides *overrides_new(const struct ledger_entry *const *entries, size_
     o->attributes = arena_take(&o->arena, (n + 1) * sizeof *o->attributes);
     b.failed = !o->slots || !o->policies || !o->attributes;
     for (size_t i = 0; i < n && !b.failed; i++)
-        if (is_in_force(entries[i], now))
+        if (ledger_is_in_force(entries[i], now))
             add(&b, entries[i]);
     if (!b.failed)
         return o;
@@ -189,7 +183,7 @@ const struct overridden *overrides_of(const struct overrides *o, const char *pol
     return found->policy ? found : NULL;
 }
 
-const struct override *overrides_find(const struct overrides *o, struct key key, const char *rule,
+const struct override *overrides_find(const struct overrides *o, struct key key, const char *scope,
                                       int64_t now)
 {
     const struct override *of_all = NULL;
@@ -199,27 +193,9 @@ const struct override *overrides_find(const struct overrides *o, struct key key,
 
         if (!key_equal(found->key, key) || (found->expires > 0 && now >= found->expires))
             continue;
-        if (found->rule == rule)
+        if (found->scope == scope)
             return found;
-        if (!found->rule)
-            of_all = found;
-    }
-    return of_all;
-}
-
-const struct override *overrides_plan(const struct overrides *o, struct key key, const char *policy,
-                                      int64_t now)
-{
-    const struct override *of_all = NULL;
-
-    for (size_t at = (size_t)key.low & o->slot_mask; o->slots[at]; at = (at + 1) & o->slot_mask) {
-        const struct override *found = o->slots[at];
-
-        if (!key_equal(found->key, key) || (found->expires > 0 && now >= found->expires))
-            continue;
-        if (found->policy == policy)
-            return found;
-        if (!found->policy)
+        if (!found->scope)
             of_all = found;
     }
     return of_all;

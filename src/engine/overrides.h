@@ -12,8 +12,7 @@
 /* What holds for one key. */
 struct override {
     struct key key;
-    const char *policy; /* NULL: all; overrides of identities have it in their key, too */
-    const char *rule;   /* NULL: all that count by the same */
+    const char *scope; /* NULL: all */
     const char *plan;
     enum ledger_effect effect;
     int64_t limit, burst;
@@ -47,12 +46,9 @@ size_t overrides_count(const struct overrides *o);
 
 const struct overridden *overrides_of(const struct overrides *o, const char *policy); /* or NULL */
 
-/* One of these or NULL: of a rule, or else of all that count by the same. */
-const struct override *overrides_find(const struct overrides *o, struct key key, const char *rule,
-                                      int64_t now);
-
-/* The plan of this key: that for the policy, or else for all. */
-const struct override *overrides_plan(const struct overrides *o, struct key key, const char *policy,
+/* What the key has in this scope, or else in all, or NULL. The scope of an override is a rule, that of
+ * a plan a policy. */
+const struct override *overrides_find(const struct overrides *o, struct key key, const char *scope,
                                       int64_t now);
 
 size_t overrides_plan_attributes(const struct overrides *o, const struct plan_attribute **out);

@@ -55,7 +55,7 @@ void overrule_plan(const struct engine *e, const struct overrides *o, struct che
         if (!attribute_find(attributes, n, by[i].name) ||
             identity_of(check->policy->name, &rule, attributes, n, &identity, NULL))
             continue;
-        found = overrides_plan(o, engine_key(e, &by[i].hash_key, &identity), check->policy->name,
+        found = overrides_find(o, engine_key(e, &by[i].hash_key, &identity), check->policy->name,
                                time_of(e, check));
         if (found && (!last || found->id > last->id))
             last = found;

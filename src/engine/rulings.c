@@ -130,11 +130,6 @@ static bool take(void *ctx, const struct ledger_entry *e)
 
 /* ---- publishing ------------------------------------------------------------------------------- */
 
-static bool is_over(const struct ledger_entry *e, int64_t now)
-{
-    return e->effect == LEDGER_REMOVED || (e->expires > 0 && now >= e->expires);
-}
-
 /* Those that are over go, and the others move up. */
 static void let_go(struct rulings *r, int64_t now)
 {
@@ -145,7 +140,7 @@ static void let_go(struct rulings *r, int64_t now)
         struct standing *s = r->all[i];
         const int64_t expires = s->entry.expires;
 
-        if (is_over(&s->entry, now)) {
+        if (!ledger_is_in_force(&s->entry, now)) {
             alloc_free(&r->allocator, s);
             continue;
         }
@@ -311,7 +306,7 @@ void rulings_each(struct rulings *r, ledger_visit *visit, void *ctx)
     pthread_mutex_lock(&r->lock);
     now = clock_now(r);
     for (size_t i = 0; i < r->count; i++)
-        if (!is_over(&r->all[i]->entry, now) && !visit(ctx, &r->all[i]->entry))
+        if (ledger_is_in_force(&r->all[i]->entry, now) && !visit(ctx, &r->all[i]->entry))
             break;
     pthread_mutex_unlock(&r->lock);
 }
@@ -321,7 +316,8 @@ weir_err rulings_audit(struct rulings *r, uint64_t after, ledger_visit *visit, v
 {
     struct store *store = r->engine->store;
 
-    return store->ops->read_entries(store, after, visit, ctx, diag);
+    return store->ops->audit_entries ? store->ops->audit_entries(store, after, visit, ctx, diag)
+                                     : store->ops->read_entries(store, after, visit, ctx, diag);
 }
 
 struct ruling_counts rulings_counts(const struct rulings *r)

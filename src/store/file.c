@@ -601,6 +601,12 @@ static weir_err read_entries(struct store *store, uint64_t after, ledger_visit *
     return ledger_file_read(((struct file_store *)store)->ledger, after, visit, ctx, diag);
 }
 
+static weir_err audit_entries(struct store *store, uint64_t after, ledger_visit *visit, void *ctx,
+                              weir_diag *diag)
+{
+    return ledger_file_audit(((struct file_store *)store)->ledger, after, visit, ctx, diag);
+}
+
 static void stats(struct store *store, weir_stats *out)
 {
     struct file_store *s = (struct file_store *)store;
@@ -630,6 +636,7 @@ const struct store_ops file_store_ops = {
     .tick = tick,
     .append_entry = append_entry,
     .read_entries = read_entries,
+    .audit_entries = audit_entries,
     .stats = stats,
     .annals = annals,
     .close = close_file_store,

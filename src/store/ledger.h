@@ -59,6 +59,9 @@ enum ledger_effect ledger_effect_of(struct span name);
 /* Are both about the same? Then the later one is what holds. */
 bool ledger_same_subject(const struct ledger_entry *a, const struct ledger_entry *b);
 
+/* If nothing later is about the same. */
+bool ledger_is_in_force(const struct ledger_entry *e, int64_t now);
+
 /* Everything but `seq`, as bytes. */
 void ledger_write(const struct ledger_entry *e, struct buf *into);
 

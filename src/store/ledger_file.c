@@ -1,8 +1,5 @@
-/* ledger_file.c - the ledger of a file store: one file beside its journals.
- *
- * FORMAT: a header of 64 bytes, then units, each at a multiple of 16: a header of 32 bytes, and of
- * an entry what ledger_write() makes of it. A seal is a unit without an entry. Checksums are XXH3
- * of 64 bits, seeded with the salt of the file.
+/* ledger_file.c - the ledger of a file store: one file beside its journals, and older ones of which
+ * nothing is in force that the newest does not have.
  *
  * RULES (test_ledger.c has a test by each name)
  *   L1  An entry that was answered as kept is found again, whatever happens to the power.
@@ -10,41 +7,24 @@
  *       does not verify at the very end was never answered, and is cut; but if anything that
  *       verifies follows, be it only the seal, it is damage, and refused.
  *   L3  After a failed write or sync nothing is written to that file again: the next entry goes
- *       into a copy of what is known to be on disk. */
+ *       into a copy of what is known to be on disk.
+ *   L4  A file that has grown is put on the shelf, under the number of its last entry, and a new one
+ *       begins with what is in force. So to open a ledger takes as long as that is large, and
+ *       nothing of the audit log is lost. While no file has the name of the newest, the last one on
+ *       the shelf is it. */
 #include "store/ledger_file.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <pthread.h>
-
-#include <xxhash.h>
+#include <stdio.h>
 
 #include "base/diag.h"
+#include "store/ledger_extract.h"
+#include "store/ledger_shelf.h"
 
 #define LEDGER_TEMPORARY "ledger.tmp"
-#define LEDGER_MAGIC 0x5247444c52494557u /* "WEIRLDGR" */
-#define UNIT_MAGIC 0x5254454cu           /* "LETR" */
 #define HINT ". `weir store check` tells more, and `weir store repair` keeps all that verifies"
-
-enum { LEDGER_VERSION = 1, STEP = 16 };
-
-struct ledger_header {
-    uint64_t magic;
-    uint32_t version, zero;
-    uint64_t salt;
-    unsigned char secret_id[16];
-    uint64_t spare[2];
-    uint64_t checksum;
-};
-
-struct unit {
-    uint32_t magic, size; /* size: of the entry; 0: a seal */
-    uint64_t seq;         /* of the entry, or of the one that is sealed */
-    uint64_t zero;
-    uint64_t checksum;
-};
-
-_Static_assert(sizeof(struct ledger_header) == 64 && sizeof(struct unit) == 32, "FORMAT");
 
 struct ledger_file {
     struct dir *dir;
@@ -54,250 +34,221 @@ struct ledger_file {
     struct file *file;    /* NULL: there is none yet */
     bool has_failed;      /* it is not to be written to */
     uint64_t salt, end, seq;
+    uint64_t carried; /* entries up to this one are on the shelf */
+    uint64_t bound;   /* bytes; one that is larger is put there … */
+    uint64_t most;    /* … or than this, if so much is in force */
 };
-
-/* All of a file, in memory. */
-struct image {
-    char *bytes;
-    size_t size;
-    uint64_t salt;
-};
-
-/* ---- units ------------------------------------------------------------------------------------ */
-
-static uint64_t header_checksum(const struct ledger_header *h)
-{
-    return XXH3_64bits_withSeed(h, offsetof(struct ledger_header, checksum), h->salt);
-}
-
-static uint64_t unit_checksum(const struct unit *u, const void *entry, uint64_t salt)
-{
-    const uint64_t seed = XXH3_64bits_withSeed(u, offsetof(struct unit, checksum), salt);
-
-    return XXH3_64bits_withSeed(entry, u->size, seed);
-}
-
-static size_t padded(size_t size)
-{
-    return (size + STEP - 1) / STEP * STEP;
-}
-
-static void add_unit(struct buf *out, uint64_t seq, uint64_t salt, struct span entry)
-{
-    static const char zeros[STEP];
-    struct unit u = { .magic = UNIT_MAGIC, .size = (uint32_t)entry.len, .seq = seq };
-
-    u.checksum = unit_checksum(&u, entry.at, salt);
-    buf_add(out, (struct span){ (const char *)&u, sizeof u });
-    buf_add(out, entry);
-    buf_add(out, (struct span){ zeros, padded(entry.len) - entry.len });
-}
-
-static void add_seal(struct buf *out, uint64_t seq, uint64_t salt)
-{
-    add_unit(out, seq, salt, (struct span){ "", 0 });
-}
-
-static void add_header(struct buf *out, uint64_t salt, const unsigned char secret_id[16])
-{
-    struct ledger_header h = { .magic = LEDGER_MAGIC, .version = LEDGER_VERSION, .salt = salt };
-
-    memcpy(h.secret_id, secret_id, sizeof h.secret_id);
-    h.checksum = header_checksum(&h);
-    buf_add(out, (struct span){ (const char *)&h, sizeof h });
-}
-
-/* Does a unit stand here that verifies? */
-static bool unit_at(const struct image *f, uint64_t at, struct unit *out)
-{
-    if (f->size - at < sizeof *out)
-        return false;
-    memcpy(out, f->bytes + at, sizeof *out);
-    return out->magic == UNIT_MAGIC && padded(out->size) <= f->size - at - sizeof *out &&
-           out->checksum == unit_checksum(out, f->bytes + at + sizeof *out, f->salt);
-}
 
 /* ---- reading ---------------------------------------------------------------------------------- */
 
-/* No bytes, not even none: there is no file. */
-static weir_err load(struct dir *dir, struct file *open, const weir_allocator *allocator,
-                     struct image *out, weir_diag *diag)
+static weir_err damage(const struct dir *dir, const char *name, uint64_t at, weir_diag *diag)
 {
-    struct file *f = open;
-    uint64_t size = 0;
-    weir_err err = WEIR_OK;
-
-    *out = (struct image){ 0 };
-    if (!f)
-        err = dir->ops->open(dir, LEDGER_NAME, &f);
-    if (err && dir->why == ENOENT)
-        return WEIR_OK;
-    if (!err)
-        err = dir->ops->size(f, &size);
-    if (!err) {
-        out->bytes = alloc_resize(allocator, NULL, size + 1);
-        err = out->bytes ? dir->ops->read(f, 0, out->bytes, size) : WEIR_ENOMEM;
-    }
-    if (f && !open)
-        dir->ops->close(f);
-    if (!err) {
-        out->size = size;
-        return WEIR_OK;
-    }
-    alloc_free(allocator, out->bytes);
-    *out = (struct image){ 0 };
-    return diag_fail(diag, err, "cannot read %s/" LEDGER_NAME ": %s", dir->path,
-                     err == WEIR_ENOMEM ? weir_err_text(err) : strerror(dir->why));
+    return diag_fail(diag, WEIR_EIO, "%s/%s is damaged at byte %" PRIu64 HINT, dir->path, name, at);
 }
 
-/* False: it is damaged. The name is given to a file with a header only, so a short one is, too. */
-static bool read_header(struct image *f, const unsigned char secret_id[16], weir_err *err,
-                        weir_diag *diag)
+static weir_err look(struct dir *dir, const char *name, const unsigned char secret_id[16],
+                     const weir_allocator *allocator, struct ledger_image *f,
+                     struct ledger_found *found, uint64_t *end, uint64_t *seq, weir_diag *diag)
 {
-    struct ledger_header h;
-
-    if (f->size < sizeof h)
-        return false;
-    memcpy(&h, f->bytes, sizeof h);
-    f->salt = h.salt; /* what verifies with it is ours, whatever else is wrong here */
-    if (h.magic != LEDGER_MAGIC || h.checksum != header_checksum(&h))
-        return false;
-    if (h.version != LEDGER_VERSION)
-        *err = diag_fail(diag, WEIR_EIO,
-                         LEDGER_NAME " has format version %u, and this program writes version %d: "
-                                     "open it with the program that wrote it",
-                         h.version, LEDGER_VERSION);
-    else if (memcmp(h.secret_id, secret_id, sizeof h.secret_id) != 0)
-        *err = diag_fail(diag, WEIR_EIO,
-                         LEDGER_NAME " was written with another secret: with this one nobody would "
-                                     "be known again. Give the secret file it was made with");
-    return true;
-}
-
-static uint64_t next_unit(const struct image *f, uint64_t from)
-{
-    struct unit u;
-    uint64_t at = from + STEP;
-
-    while (at < f->size && !unit_at(f, at, &u))
-        at += STEP;
-    return at < f->size ? at : f->size;
-}
-
-static void note_damage(struct ledger_found *found, uint64_t at, uint64_t bytes)
-{
-    if (!found->is_damaged)
-        found->damage.at = at;
-    found->is_damaged = true;
-    found->damage.bytes += bytes;
-}
-
-/* All that verifies, in order, beyond `after`. *end: of the last unit. */
-static void scan(const struct image *f, uint64_t after, ledger_visit *visit, void *ctx,
-                 struct ledger_found *found, uint64_t *end, uint64_t *seq)
-{
-    uint64_t at = sizeof(struct ledger_header);
-    struct ledger_entry e;
-    struct unit u;
-    bool goes_on = true;
-
-    while (at < f->size && goes_on) {
-        const bool is_good = unit_at(f, at, &u);
-        const uint64_t next = is_good ? at + sizeof u + padded(u.size) : next_unit(f, at);
-
-        if (!is_good && next == f->size) {
-            found->torn = f->size - at;
-            return;
-        }
-        if (!is_good ||
-            (u.size > 0 && !ledger_read((struct span){ f->bytes + at + sizeof u, u.size }, &e))) {
-            note_damage(found, at, next - at);
-        } else if (u.size > 0) {
-            found->entries++;
-            *seq = e.seq = u.seq;
-            goes_on = u.seq <= after || !visit || visit(ctx, &e);
-        }
-        *end = at = next;
-    }
-}
-
-static weir_err look(struct dir *dir, const unsigned char secret_id[16],
-                     const weir_allocator *allocator, struct image *f, struct ledger_found *found,
-                     uint64_t *end, uint64_t *seq, weir_diag *diag)
-{
-    weir_err err = load(dir, NULL, allocator, f, diag);
+    weir_err err = ledger_image_load(f, dir, name, NULL, allocator, diag);
 
     *found = (struct ledger_found){ .bytes = f->size };
     *end = *seq = 0;
     if (err || !f->bytes)
         return err;
-    if (read_header(f, secret_id, &err, diag))
-        scan(f, 0, NULL, NULL, found, end, seq);
+    if (ledger_image_header(f, secret_id, &err, diag))
+        ledger_image_scan(f, 0, NULL, NULL, found, end, seq);
     else
-        note_damage(found, 0, f->size);
+        ledger_note_damage(found, 0, f->size);
     if (*end == 0)
-        *end = sizeof(struct ledger_header);
+        *end = LEDGER_HEADER;
+    if (*seq < f->carried)
+        *seq = f->carried;
     return err;
 }
 
-weir_err ledger_file_look(struct dir *dir, const unsigned char secret_id[16],
-                          const weir_allocator *allocator, struct ledger_found *out,
-                          weir_diag *diag)
+/* Those who read the shelf see an entry once, though it was carried into later files. */
+struct reading {
+    uint64_t last;
+    ledger_visit *visit;
+    void *ctx;
+    bool is_over;
+};
+
+static bool pass_on(void *ctx, const struct ledger_entry *e)
 {
-    struct image f;
-    uint64_t end, seq;
-    weir_err err = look(dir, secret_id, allocator, &f, out, &end, &seq, diag);
+    struct reading *r = ctx;
 
-    alloc_free(allocator, f.bytes);
-    return err;
+    if (e->seq <= r->last)
+        return true;
+    r->last = e->seq;
+    r->is_over = !r->visit(r->ctx, e);
+    return !r->is_over;
 }
 
-weir_err ledger_file_read(struct ledger_file *l, uint64_t after, ledger_visit *visit, void *ctx,
-                          weir_diag *diag)
+static weir_err read_newest(struct ledger_file *l, struct reading *r, weir_diag *diag)
 {
     struct ledger_found found = { 0 };
-    struct image f = { 0 };
+    struct ledger_image f = { 0 };
     uint64_t end, seq;
     weir_err err = WEIR_OK;
 
     pthread_mutex_lock(&l->lock);
-    if (l->file && after < l->seq)
-        err = load(l->dir, l->file, &l->allocator, &f, diag);
+    if (l->file && r->last < l->seq)
+        err = ledger_image_load(&f, l->dir, LEDGER_NAME, l->file, &l->allocator, diag);
     if (f.size > l->end)
         f.size = l->end; /* what follows was not kept */
     f.salt = l->salt;
     pthread_mutex_unlock(&l->lock);
     if (f.bytes)
-        scan(&f, after, visit, ctx, &found, &end, &seq);
+        ledger_image_scan(&f, r->last, pass_on, r, &found, &end, &seq);
     if (!err && (found.is_damaged || found.torn > 0))
-        err = diag_fail(diag, WEIR_EIO, "%s/" LEDGER_NAME " is damaged at byte %" PRIu64 HINT,
-                        l->dir->path, found.damage.at);
+        err = damage(l->dir, LEDGER_NAME, found.damage.at, diag);
     alloc_free(&l->allocator, f.bytes);
     return err;
 }
 
+static weir_err read_shelved(struct ledger_file *l, uint64_t last, struct reading *r,
+                             weir_diag *diag)
+{
+    struct ledger_found found = { 0 };
+    struct ledger_image f;
+    char name[DIR_NAME];
+    uint64_t end, seq;
+    weir_err err;
+
+    ledger_shelf_name(last, name);
+    err = ledger_image_load(&f, l->dir, name, NULL, &l->allocator, diag);
+    if (err || !f.bytes)
+        return err;
+    if (ledger_image_header(&f, l->secret_id, &err, diag))
+        ledger_image_scan(&f, r->last, pass_on, r, &found, &end, &seq);
+    else
+        ledger_note_damage(&found, 0, f.size);
+    if (!err && (found.is_damaged || found.torn > 0))
+        err = damage(l->dir, name, found.damage.at, diag);
+    alloc_free(&l->allocator, f.bytes);
+    return err;
+}
+
+weir_err ledger_file_audit(struct ledger_file *l, uint64_t after, ledger_visit *visit, void *ctx,
+                           weir_diag *diag)
+{
+    struct reading r = { .last = after, .visit = visit, .ctx = ctx };
+    struct ledger_shelf shelf;
+    weir_err err = ledger_shelf_list(&shelf, l->dir, &l->allocator, diag);
+
+    if (err)
+        return err;
+    for (size_t i = 0; i < shelf.count && !err && !r.is_over; i++)
+        if (shelf.last[i] > r.last)
+            err = read_shelved(l, shelf.last[i], &r, diag);
+    ledger_shelf_done(&shelf);
+    return err || r.is_over ? err : read_newest(l, &r, diag);
+}
+
+weir_err ledger_file_read(struct ledger_file *l, uint64_t after, ledger_visit *visit, void *ctx,
+                          weir_diag *diag)
+{
+    struct reading r = { .last = after, .visit = visit, .ctx = ctx };
+    uint64_t carried;
+
+    pthread_mutex_lock(&l->lock);
+    carried = l->carried;
+    pthread_mutex_unlock(&l->lock);
+    /* Who knows some must hear of what has ended meanwhile, too. */
+    return after > 0 && after < carried ? ledger_file_audit(l, after, visit, ctx, diag)
+                                        : read_newest(l, &r, diag);
+}
+
 /* ---- writing ---------------------------------------------------------------------------------- */
 
-/* Have this for the ledger, all of it or what there was before. The handle is the caller's. */
-static weir_err replace(struct dir *dir, struct span bytes, struct file **out)
+static weir_err write_temporary(struct dir *dir, struct span bytes, struct file **out)
 {
-    struct file *f = NULL;
-    weir_err err = dir->ops->create(dir, LEDGER_TEMPORARY, &f);
+    weir_err err = dir->ops->create(dir, LEDGER_TEMPORARY, out);
 
     if (!err)
-        err = dir->ops->write(f, 0, bytes.at, bytes.len);
+        err = dir->ops->write(*out, 0, bytes.at, bytes.len);
     if (!err)
-        err = dir->ops->sync(f);
+        err = dir->ops->sync(*out);
+    return err;
+}
+
+static weir_err rename_durably(struct dir *dir, const char *from, const char *to)
+{
+    weir_err err = dir->ops->rename(dir, from, to);
+
+    return err ? err : dir->ops->sync_dir(dir);
+}
+
+/* Have this for a file of the ledger, all of it or what there was before. The handle is the
+ * caller's. */
+static weir_err replace(struct dir *dir, const char *name, struct span bytes, struct file **out)
+{
+    struct file *f = NULL;
+    weir_err err = write_temporary(dir, bytes, &f);
+
     if (!err)
-        err = dir->ops->rename(dir, LEDGER_TEMPORARY, LEDGER_NAME);
-    if (!err)
-        err = dir->ops->sync_dir(dir);
+        err = rename_durably(dir, LEDGER_TEMPORARY, name);
     if (err && f) {
         dir->ops->close(f);
         f = NULL;
     }
     *out = f;
     return err;
+}
+
+/* The next file: what is in force of this one. Failing that it goes on with this one, or with a copy
+ * of it if nobody knows what its name is. */
+static weir_err put_on_shelf(struct ledger_file *l, struct span next, uint64_t salt)
+{
+    struct file *f = NULL;
+    char name[DIR_NAME];
+    weir_err err = write_temporary(l->dir, next, &f);
+
+    if (!err) {
+        ledger_shelf_name(l->seq, name);
+        err = rename_durably(l->dir, LEDGER_NAME, name);
+        if (!err)
+            err = rename_durably(l->dir, LEDGER_TEMPORARY, LEDGER_NAME);
+        l->has_failed = err;
+    }
+    if (err) {
+        if (f)
+            l->dir->ops->close(f);
+        return err;
+    }
+    l->dir->ops->close(l->file);
+    l->file = f;
+    l->salt = salt;
+    l->end = next.len;
+    l->carried = l->seq;
+    return WEIR_OK;
+}
+
+/* Not if most of it would have to be carried on. */
+static void begin_anew(struct ledger_file *l, int64_t now)
+{
+    const uint64_t salt = hash_salt();
+    struct ledger_image f;
+    struct buf next;
+    weir_err err = ledger_image_load(&f, l->dir, LEDGER_NAME, l->file, &l->allocator, NULL);
+
+    if (err)
+        return;
+    f.size = l->end;
+    f.salt = l->salt;
+    buf_init(&next, &l->allocator);
+    ledger_add_header(&next, salt, l->seq, l->secret_id);
+    if (ledger_extract(&f, now, salt, &l->allocator, &next)) {
+        if (next.len <= l->end / 2)
+            err = put_on_shelf(l, buf_span(&next), salt);
+        if (!err)
+            l->most = next.len > l->bound / 2 ? 2 * next.len : l->bound;
+    }
+    (void)err; /* the entry is kept, and the next one tries again */
+    buf_done(&next);
+    alloc_free(&l->allocator, f.bytes);
 }
 
 static weir_err append_to_copy(struct ledger_file *l, struct span entry, uint64_t *end)
@@ -311,17 +262,17 @@ static weir_err append_to_copy(struct ledger_file *l, struct span entry, uint64_
     buf_init(&all, &l->allocator);
     room = l->file ? buf_room(&all, l->end) : NULL;
     if (!l->file)
-        add_header(&all, salt, l->secret_id);
+        ledger_add_header(&all, salt, 0, l->secret_id);
     else if (room)
         err = l->dir->ops->read(l->file, 0, room, l->end);
     if (room && !err)
         buf_wrote(&all, l->end);
-    add_unit(&all, l->seq + 1, salt, entry);
-    add_seal(&all, l->seq + 1, salt);
+    ledger_add_entry(&all, l->seq + 1, salt, entry);
+    ledger_add_seal(&all, l->seq + 1, salt);
     if (!err && all.failed)
         err = WEIR_ENOMEM;
     if (!err)
-        err = replace(l->dir, buf_span(&all), &next);
+        err = replace(l->dir, LEDGER_NAME, buf_span(&all), &next);
     if (!err) {
         if (l->file)
             l->dir->ops->close(l->file);
@@ -341,9 +292,9 @@ static weir_err append_in_place(struct ledger_file *l, struct span entry, uint64
     weir_err err;
 
     buf_init(&units, &l->allocator);
-    add_unit(&units, l->seq + 1, l->salt, entry);
+    ledger_add_entry(&units, l->seq + 1, l->salt, entry);
     sealed = units.len;
-    add_seal(&units, l->seq + 1, l->salt);
+    ledger_add_seal(&units, l->seq + 1, l->salt);
     if (units.failed) {
         buf_done(&units);
         return WEIR_ENOMEM;
@@ -379,6 +330,8 @@ weir_err ledger_file_append(struct ledger_file *l, struct ledger_entry *e, weir_
     if (!err) {
         l->end = end;
         e->seq = ++l->seq;
+        if (l->end >= l->most && !l->has_failed)
+            begin_anew(l, e->at);
     }
     pthread_mutex_unlock(&l->lock);
     buf_done(&entry);
@@ -389,6 +342,31 @@ weir_err ledger_file_append(struct ledger_file *l, struct ledger_entry *e, weir_
 }
 
 /* ---- opening ---------------------------------------------------------------------------------- */
+
+/* A crash may have come between the two names that a new file takes. */
+static weir_err find_newest(struct dir *dir, const weir_allocator *allocator, weir_diag *diag)
+{
+    struct ledger_shelf shelf;
+    struct file *f = NULL;
+    char name[DIR_NAME];
+    weir_err err = dir->ops->open(dir, LEDGER_NAME, &f);
+
+    if (!err)
+        dir->ops->close(f);
+    if (!err || dir->why != ENOENT)
+        return WEIR_OK; /* who reads it will tell */
+    err = ledger_shelf_list(&shelf, dir, allocator, diag);
+    if (err)
+        return err;
+    if (shelf.count > 0) {
+        ledger_shelf_name(shelf.last[shelf.count - 1], name);
+        if (rename_durably(dir, name, LEDGER_NAME))
+            err = diag_fail(diag, WEIR_EIO, "cannot rename %s/%s: %s", dir->path, name,
+                            strerror(dir->why));
+    }
+    ledger_shelf_done(&shelf);
+    return err;
+}
 
 /* What was read may be in the system's cache only, if the last process was killed. */
 static weir_err settle(struct ledger_file *l, const struct ledger_found *found, weir_diag *diag)
@@ -410,7 +388,7 @@ weir_err ledger_file_open(struct ledger_file **out, struct dir *dir,
 {
     struct ledger_file *l = alloc_zeroed(allocator, sizeof *l);
     struct ledger_found found;
-    struct image f;
+    struct ledger_image f = { 0 };
     weir_err err;
 
     if (!l)
@@ -419,11 +397,14 @@ weir_err ledger_file_open(struct ledger_file **out, struct dir *dir,
     l->allocator = *allocator;
     memcpy(l->secret_id, secret_id, sizeof l->secret_id);
     pthread_mutex_init(&l->lock, NULL);
-    err = look(dir, secret_id, allocator, &f, &found, &l->end, &l->seq, diag);
+    ledger_file_bound(l, LEDGER_MOST);
+    err = find_newest(dir, allocator, diag);
+    if (!err)
+        err = look(dir, LEDGER_NAME, secret_id, allocator, &f, &found, &l->end, &l->seq, diag);
     l->salt = f.salt;
+    l->carried = f.carried;
     if (!err && found.is_damaged)
-        err = diag_fail(diag, WEIR_EIO, "%s/" LEDGER_NAME " is damaged at byte %" PRIu64 HINT,
-                        dir->path, found.damage.at);
+        err = damage(dir, LEDGER_NAME, found.damage.at, diag);
     if (!err && f.bytes)
         err = settle(l, &found, diag);
     alloc_free(allocator, f.bytes);
@@ -433,6 +414,11 @@ weir_err ledger_file_open(struct ledger_file **out, struct dir *dir,
     }
     *out = l;
     return WEIR_OK;
+}
+
+void ledger_file_bound(struct ledger_file *l, uint64_t bytes)
+{
+    l->bound = l->most = bytes;
 }
 
 void ledger_file_close(struct ledger_file *l)
@@ -448,7 +434,63 @@ void ledger_file_close(struct ledger_file *l)
     alloc_free(&allocator, l);
 }
 
-/* ---- repairing -------------------------------------------------------------------------------- */
+/* ---- looking and repairing ----------------------------------------------------------------------- */
+
+/* Do this with each file, the newest one last. */
+static weir_err each_file(struct dir *dir, const weir_allocator *allocator,
+                          weir_err (*visit)(void *ctx, const char *name, weir_diag *diag),
+                          void *ctx, weir_diag *diag)
+{
+    struct ledger_shelf shelf;
+    char name[DIR_NAME];
+    weir_err err = ledger_shelf_list(&shelf, dir, allocator, diag);
+
+    if (err)
+        return err;
+    for (size_t i = 0; i < shelf.count && !err; i++) {
+        ledger_shelf_name(shelf.last[i], name);
+        err = visit(ctx, name, diag);
+    }
+    ledger_shelf_done(&shelf);
+    return err ? err : visit(ctx, LEDGER_NAME, diag);
+}
+
+struct survey {
+    struct dir *dir;
+    const unsigned char *secret_id;
+    const weir_allocator *allocator;
+    struct ledger_found *found;
+};
+
+static weir_err survey_file(void *ctx, const char *name, weir_diag *diag)
+{
+    struct survey *s = ctx;
+    struct ledger_found found;
+    struct ledger_image f;
+    uint64_t end, seq;
+    weir_err err = look(s->dir, name, s->secret_id, s->allocator, &f, &found, &end, &seq, diag);
+
+    alloc_free(s->allocator, f.bytes);
+    s->found->bytes += found.bytes;
+    s->found->entries += found.entries;
+    s->found->torn = found.torn;
+    if (found.is_damaged && !s->found->is_damaged) {
+        s->found->is_damaged = true;
+        s->found->damage = found.damage;
+        snprintf(s->found->damaged, sizeof s->found->damaged, "%s", name);
+    }
+    return err;
+}
+
+weir_err ledger_file_look(struct dir *dir, const unsigned char secret_id[16],
+                          const weir_allocator *allocator, struct ledger_found *out,
+                          weir_diag *diag)
+{
+    struct survey s = { dir, secret_id, allocator, out };
+
+    *out = (struct ledger_found){ 0 };
+    return each_file(dir, allocator, survey_file, &s, diag);
+}
 
 struct repair {
     struct buf all, entry;
@@ -461,37 +503,53 @@ static bool keep(void *ctx, const struct ledger_entry *e)
 
     r->entry.len = 0;
     ledger_write(e, &r->entry);
-    add_unit(&r->all, e->seq, r->salt, buf_span(&r->entry));
-    add_seal(&r->all, e->seq, r->salt);
+    ledger_add_entry(&r->all, e->seq, r->salt, buf_span(&r->entry));
+    ledger_add_seal(&r->all, e->seq, r->salt);
     return true;
 }
 
-weir_err ledger_file_repair(struct dir *dir, const unsigned char secret_id[16],
-                            const weir_allocator *allocator, weir_diag *diag)
+static weir_err rewrite(struct survey *s, const char *name, struct ledger_image *f, weir_diag *diag)
 {
     struct repair r = { .salt = hash_salt() };
     struct ledger_found found = { 0 };
     struct file *file = NULL;
     uint64_t end = 0, seq = 0;
-    struct image f;
-    weir_err err = load(dir, NULL, allocator, &f, diag);
+    weir_err err = WEIR_OK;
 
-    if (err)
-        return err;
-    buf_init(&r.all, allocator);
-    buf_init(&r.entry, allocator);
-    add_header(&r.all, r.salt, secret_id);
-    if (f.bytes && (!read_header(&f, secret_id, &err, diag) || !err))
-        scan(&f, 0, keep, &r, &found, &end, &seq);
-    if (!err && (r.all.failed || r.entry.failed))
+    buf_init(&r.all, s->allocator);
+    buf_init(&r.entry, s->allocator);
+    ledger_add_header(&r.all, r.salt, f->carried, s->secret_id);
+    ledger_image_scan(f, 0, keep, &r, &found, &end, &seq);
+    if (r.all.failed || r.entry.failed)
         err = diag_fail(diag, WEIR_ENOMEM, "%s", weir_err_text(WEIR_ENOMEM));
-    else if (!err && f.bytes && replace(dir, buf_span(&r.all), &file))
-        err = diag_fail(diag, WEIR_EIO, "cannot replace %s/" LEDGER_NAME ": %s", dir->path,
-                        strerror(dir->why));
+    else if (replace(s->dir, name, buf_span(&r.all), &file))
+        err = diag_fail(diag, WEIR_EIO, "cannot replace %s/%s: %s", s->dir->path, name,
+                        strerror(s->dir->why));
     if (file)
-        dir->ops->close(file);
+        s->dir->ops->close(file);
     buf_done(&r.all);
     buf_done(&r.entry);
-    alloc_free(allocator, f.bytes);
     return err;
+}
+
+static weir_err repair_file(void *ctx, const char *name, weir_diag *diag)
+{
+    struct survey *s = ctx;
+    struct ledger_found found;
+    struct ledger_image f;
+    uint64_t end, seq;
+    weir_err err = look(s->dir, name, s->secret_id, s->allocator, &f, &found, &end, &seq, diag);
+
+    if (!err && found.is_damaged)
+        err = rewrite(s, name, &f, diag);
+    alloc_free(s->allocator, f.bytes);
+    return err;
+}
+
+weir_err ledger_file_repair(struct dir *dir, const unsigned char secret_id[16],
+                            const weir_allocator *allocator, weir_diag *diag)
+{
+    struct survey s = { .dir = dir, .secret_id = secret_id, .allocator = allocator };
+
+    return each_file(dir, allocator, repair_file, &s, diag);
 }

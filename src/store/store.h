@@ -141,11 +141,15 @@ struct store_ops {
     /* From time to time and when wake() asks for it, by one thread: drop what has expired, grow. */
     void (*tick)(struct store *s, int64_t now);
 
-    /* Both wait: never from a loop's turn. Append sets the entry's `seq`; when it returns, the entry
-     * is kept as well as this store keeps anything. Read visits those beyond `after`, in order. */
+    /* They wait: never from a loop's turn. Append sets the entry's `seq`; when it returns, the entry
+     * is kept as well as this store keeps anything. Read visits those beyond `after`, in order; with
+     * an `after` of 0 it may leave out what is not in force any more. Audit leaves out nothing; NULL:
+     * nor does read. */
     weir_err (*append_entry)(struct store *s, struct ledger_entry *e, weir_diag *diag);
     weir_err (*read_entries)(struct store *s, uint64_t after, ledger_visit *visit, void *ctx,
                              weir_diag *diag);
+    weir_err (*audit_entries)(struct store *s, uint64_t after, ledger_visit *visit, void *ctx,
+                              weir_diag *diag);
 
     void (*stats)(struct store *s, weir_stats *stats);
 

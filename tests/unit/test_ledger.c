@@ -332,6 +332,305 @@ static void a_disk_that_fails_once_at_any_operation_loses_nothing(void **state)
         }
 }
 
+/* ---- L4: files that have grown ----------------------------------------------------------------- */
+
+enum { BOUND = 700, MANY = 40, USERS = 3 }; /* BOUND: bytes, a few entries */
+
+/* The n-th of a few overrides that take each other's place. Those of one user expire, and those of
+ * another are removed again. */
+static struct ledger_entry change_of(uint64_t n)
+{
+    return (struct ledger_entry){
+        .at = (int64_t)n,
+        .subject = LEDGER_OVERRIDE,
+        .effect = n % 2 == 0 && n % USERS == 1 ? LEDGER_REMOVED : LEDGER_LIMIT,
+        .key = { n % USERS, 7 },
+        .limit = (int64_t)n,
+        .burst = LEDGER_UNCHANGED,
+        .expires = n % USERS == 2 ? (int64_t)n + 1 : 0,
+        .policy = "login",
+        .rule = "",
+        .by = "ip",
+        .value = "",
+        .who = "ann",
+        .reason = "because",
+    };
+}
+
+static weir_err change(struct ledger_file *l, uint64_t n)
+{
+    struct ledger_entry e = change_of(n);
+    weir_diag diag;
+    weir_err err = ledger_file_append(l, &e, &diag);
+
+    if (!err)
+        assert_int_equal(e.seq, n);
+    return err;
+}
+
+static weir_err open_bounded(struct sim *sim, struct ledger_file **out)
+{
+    weir_err err = open_in(sim, out);
+
+    if (!err)
+        ledger_file_bound(*out, BOUND);
+    return err;
+}
+
+static bool check_change(void *ctx, const struct ledger_entry *e)
+{
+    uint64_t *n = ctx;
+    const struct ledger_entry expected = change_of(++*n);
+
+    assert_int_equal(e->seq, *n);
+    assert_int_equal(e->limit, expected.limit);
+    assert_int_equal(e->effect, expected.effect);
+    assert_int_equal(e->expires, expected.expires);
+    return true;
+}
+
+/* What is known of each user: the last entry, or 0. */
+struct known {
+    uint64_t last, of[USERS];
+};
+
+static bool learn(void *ctx, const struct ledger_entry *e)
+{
+    struct known *k = ctx;
+
+    assert_true(e->seq > k->last); /* in order */
+    k->last = e->seq;
+    k->of[e->key.high] = e->seq;
+    return true;
+}
+
+/* How many there are, by the audit log; and what is in force is told to who knows nothing, and all
+ * that came later to who knows something. */
+static uint64_t count_changes(struct ledger_file *l)
+{
+    struct known told = { 0 }, expected = { 0 };
+    weir_diag diag;
+    uint64_t n = 0;
+
+    assert_int_equal(ledger_file_audit(l, 0, check_change, &n, &diag), WEIR_OK);
+    for (uint64_t i = 1; i <= n; i++)
+        expected.of[i % USERS] = i;
+    assert_int_equal(ledger_file_read(l, 0, learn, &told, &diag), WEIR_OK);
+    for (size_t user = 0; user < USERS; user++) {
+        const struct ledger_entry last = change_of(expected.of[user]);
+
+        if (expected.of[user] > 0 && ledger_is_in_force(&last, (int64_t)n))
+            assert_int_equal(told.of[user], expected.of[user]);
+        else
+            assert_true(told.of[user] == 0 || told.of[user] == expected.of[user]);
+    }
+    for (uint64_t after = 1; after <= n; after++) {
+        uint64_t at = after;
+
+        assert_int_equal(ledger_file_read(l, after, check_change, &at, &diag), WEIR_OK);
+        assert_int_equal(at, n);
+        at = after;
+        assert_int_equal(ledger_file_audit(l, after, check_change, &at, &diag), WEIR_OK);
+        assert_int_equal(at, n);
+    }
+    return n;
+}
+
+static struct sim *grown(void)
+{
+    struct sim *sim = sim_new();
+    struct ledger_file *l;
+
+    assert_int_equal(open_bounded(sim, &l), WEIR_OK);
+    for (uint64_t n = 1; n <= MANY; n++)
+        assert_int_equal(change(l, n), WEIR_OK);
+    ledger_file_close(l);
+    return sim;
+}
+
+static void a_file_that_has_grown_is_followed_by_one_with_what_is_in_force(void **state)
+{
+    struct sim *sim = grown();
+    struct ledger_file *l;
+    struct known told = { 0 };
+    weir_diag diag;
+    size_t size;
+
+    (void)state;
+    assert_true(sim_files(sim) > 4);
+    assert_non_null(sim_bytes(sim, LEDGER_NAME, &size));
+    assert_true(size < 2 * BOUND);
+    assert_int_equal(open_bounded(sim, &l), WEIR_OK);
+    assert_int_equal(count_changes(l), MANY);
+    assert_int_equal(ledger_file_read(l, 0, learn, &told, &diag), WEIR_OK);
+    assert_int_equal(told.last, MANY);
+    assert_int_equal(change(l, MANY + 1), WEIR_OK);
+    assert_int_equal(count_changes(l), MANY + 1);
+    ledger_file_close(l);
+    sim_free(sim);
+}
+
+static void what_is_in_force_is_not_copied_again_and_again(void **state)
+{
+    struct sim *sim = sim_new();
+    struct ledger_file *l;
+
+    (void)state;
+    assert_int_equal(open_bounded(sim, &l), WEIR_OK);
+    for (uint64_t n = 1; n <= 60; n++) {
+        struct ledger_entry e = change_of(3);
+        weir_diag diag;
+
+        e.key.low = n;
+        e.expires = 0;
+        assert_int_equal(ledger_file_append(l, &e, &diag), WEIR_OK);
+    }
+    assert_int_equal(sim_files(sim), 1);
+    ledger_file_close(l);
+    sim_free(sim);
+}
+
+static void check_grown(const struct sim *sim, enum sim_fate writes, enum sim_fate names,
+                        uint64_t kept, uint64_t seed)
+{
+    struct sim *left = sim_cut(sim, writes, names, seed);
+    struct ledger_file *l;
+    uint64_t n;
+
+    assert_int_equal(open_bounded(left, &l), WEIR_OK);
+    n = count_changes(l);
+    assert_true(n == kept || n == kept + 1);
+    for (uint64_t more = 1; more <= 10; more++)
+        assert_int_equal(change(l, n + more), WEIR_OK);
+    ledger_file_close(l);
+    assert_int_equal(open_bounded(left, &l), WEIR_OK);
+    assert_int_equal(count_changes(l), n + 10);
+    ledger_file_close(l);
+    sim_free(left);
+}
+
+static uint64_t change_some(struct sim *sim)
+{
+    struct ledger_file *l;
+    uint64_t kept = 0;
+
+    if (open_bounded(sim, &l))
+        return 0;
+    while (kept < MANY / 2 && change(l, kept + 1) == WEIR_OK)
+        kept++;
+    ledger_file_close(l);
+    return kept;
+}
+
+static void power_may_go_while_a_new_file_is_begun(void **state)
+{
+    struct cutting c = { .is_cut = true };
+
+    (void)state;
+    for (c.until = 0; c.is_cut; c.until++) {
+        struct sim *sim = sim_new();
+        uint64_t kept;
+
+        c.is_cut = false;
+        sim->before = lose_power;
+        sim->ctx = &c;
+        kept = change_some(sim);
+        for (enum sim_fate writes = SIM_LOST; writes <= SIM_KEPT; writes++)
+            for (enum sim_fate names = SIM_LOST; names <= SIM_KEPT; names++)
+                check_grown(sim, writes, names, kept, 0);
+        for (uint64_t seed = 1; seed <= 5; seed++)
+            check_grown(sim, SIM_MIXED, SIM_MIXED, kept, c.until * 100 + seed);
+        sim_free(sim);
+    }
+    assert_true(c.until > 4 * (MANY / 2));
+}
+
+static void a_disk_that_fails_while_a_new_file_is_begun_loses_nothing(void **state)
+{
+    (void)state;
+    for (int half = 0; half < 2; half++)
+        for (uint64_t fail = 0, ops = UINT64_MAX; fail < ops; fail++) {
+            struct sim *sim = sim_new();
+            struct ledger_file *l;
+            uint64_t kept = 0;
+
+            assert_int_equal(open_bounded(sim, &l), WEIR_OK);
+            sim->fail_from = sim->ops + fail;
+            sim->fail_until = sim->fail_from + 1;
+            sim->fail_why = 5;
+            sim->fail_half = half;
+            for (int tries = 0; tries < MANY && kept < MANY / 2; tries++)
+                kept += change(l, kept + 1) == WEIR_OK;
+            assert_int_equal(kept, MANY / 2);
+            if (sim->ops < sim->fail_until)
+                ops = fail;
+            sim->fail_from = sim->fail_until = UINT64_MAX;
+            assert_int_equal(count_changes(l), MANY / 2);
+            ledger_file_close(l);
+            check_grown(sim, SIM_LOST, SIM_LOST, MANY / 2, 0);
+            check_grown(sim, SIM_KEPT, SIM_KEPT, MANY / 2, 0);
+            sim_free(sim);
+        }
+}
+
+/* The first file that was put on the shelf. */
+static void find_first(void *ctx, const char *name)
+{
+    char *first = ctx;
+    const uint64_t last = strncmp(name, "ledger.", 7) == 0 ? strtoull(name + 7, NULL, 10) : 0;
+
+    if (last > 0 && (first[0] == '\0' || last < strtoull(first + 7, NULL, 10)))
+        snprintf(first, DIR_NAME, "%s", name);
+}
+
+static bool count_one(void *ctx, const struct ledger_entry *e)
+{
+    (void)e;
+    ++*(uint64_t *)ctx;
+    return true;
+}
+
+static void damage_on_the_shelf_is_told_by_who_reads_it_and_can_be_repaired(void **state)
+{
+    const weir_allocator allocator = heap();
+    struct sim *sim = grown();
+    char first[DIR_NAME] = "", *copy;
+    struct ledger_found found;
+    struct ledger_file *l;
+    const char *bytes;
+    weir_diag diag;
+    uint64_t n = 0;
+    size_t size;
+
+    (void)state;
+    assert_int_equal(sim->dir.ops->list(&sim->dir, find_first, first), WEIR_OK);
+    bytes = sim_bytes(sim, first, &size);
+    copy = malloc(size);
+    memcpy(copy, bytes, size);
+    copy[LEDGER_HEADER + 40] ^= 1;
+    sim_put(sim, first, copy, size);
+    free(copy);
+
+    assert_int_equal(open_bounded(sim, &l), WEIR_OK);
+    assert_int_equal(ledger_file_audit(l, 0, count_one, &n, &diag), WEIR_EIO);
+    assert_non_null(strstr(diag.text, first));
+    ledger_file_close(l);
+
+    assert_int_equal(ledger_file_look(&sim->dir, secret_id, &allocator, &found, &diag), WEIR_OK);
+    assert_true(found.is_damaged);
+    assert_string_equal(found.damaged, first);
+    assert_int_equal(ledger_file_repair(&sim->dir, secret_id, &allocator, &diag), WEIR_OK);
+    assert_int_equal(ledger_file_look(&sim->dir, secret_id, &allocator, &found, &diag), WEIR_OK);
+    assert_false(found.is_damaged);
+
+    assert_int_equal(open_bounded(sim, &l), WEIR_OK);
+    n = 0;
+    assert_int_equal(ledger_file_audit(l, 0, count_one, &n, &diag), WEIR_OK);
+    assert_int_equal(n, MANY - 1);
+    ledger_file_close(l);
+    sim_free(sim);
+}
+
 /* ---- bytes ----------------------------------------------------------------------------------- */
 
 static void bytes_that_are_no_entry_are_not_taken_for_one(void **state)
@@ -391,6 +690,11 @@ int main(void)
         cmocka_unit_test(another_secrets_ledger_is_refused),
         cmocka_unit_test(power_may_go_at_any_operation),
         cmocka_unit_test(a_disk_that_fails_once_at_any_operation_loses_nothing),
+        cmocka_unit_test(a_file_that_has_grown_is_followed_by_one_with_what_is_in_force),
+        cmocka_unit_test(what_is_in_force_is_not_copied_again_and_again),
+        cmocka_unit_test(power_may_go_while_a_new_file_is_begun),
+        cmocka_unit_test(a_disk_that_fails_while_a_new_file_is_begun_loses_nothing),
+        cmocka_unit_test(damage_on_the_shelf_is_told_by_who_reads_it_and_can_be_repaired),
         cmocka_unit_test(bytes_that_are_no_entry_are_not_taken_for_one),
         cmocka_unit_test(one_in_memory_reads_the_same),
     };
