@@ -291,16 +291,14 @@ static bool put_at_once(struct journal *j, const struct record *records, size_t 
     return true;
 }
 
-/* When it is half full, write what is in the ring while others put more there. Always to the end
- * of a batch, so that a reader finds every batch whole in the one or the other. The lock is held
- * before and after. */
-static void drain_if_due(struct journal *j)
+/* Write what is in the ring while others put more there. Always to the end of a batch, so that a
+ * reader finds every batch whole in the one or the other. The lock is held before and after, and
+ * nobody else writes. */
+static void drain(struct journal *j)
 {
     const uint64_t upto = j->end, records = j->written;
     weir_err err;
 
-    if (j->failed || j->busy || j->is_draining || upto - j->drained <= ring_size(j->ring) / 2)
-        return;
     j->is_draining = true;
     pthread_mutex_unlock(&j->lock);
     err = ring_drain(j->ring, j->file, j->drained, upto);
@@ -313,6 +311,12 @@ static void drain_if_due(struct journal *j)
     }
     j->is_draining = false;
     pthread_cond_broadcast(&j->idle);
+}
+
+static void drain_if_half_full(struct journal *j)
+{
+    if (!j->failed && !j->busy && !j->is_draining && j->end - j->drained > ring_size(j->ring) / 2)
+        drain(j);
 }
 
 bool journal_append_sheaf(struct journal *j, struct sheaf *sheaf, uint64_t *mark)
@@ -454,7 +458,7 @@ weir_err journal_commit(struct journal *j, uint64_t mark)
     }
     err = !is_lost(j, mark) && durable(j) >= mark ? WEIR_OK : WEIR_EIO;
     if (has_ring(j))
-        drain_if_due(j);
+        drain_if_half_full(j);
     pthread_mutex_unlock(&j->lock);
     return err;
 }
@@ -494,7 +498,10 @@ weir_err journal_sync(struct journal *j)
     pthread_mutex_lock(&j->lock);
     wait_idle(j);
     if (!j->failed && j->synced < j->appended) {
-        write_batch(j, j->mode == SYNC_ALWAYS);
+        if (has_ring(j) && (count(&j->batch) == 0 || put_batch(j)))
+            drain(j);
+        else
+            write_batch(j, j->mode == SYNC_ALWAYS);
         if (!j->failed && j->mode != SYNC_ALWAYS)
             sync_beside(j);
     }

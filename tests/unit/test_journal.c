@@ -685,18 +685,22 @@ static uint64_t append_gathered(struct journal *j, uint64_t *next, size_t n)
 
 struct meanwhile {
     struct journal *journal;
-    uint64_t *next, mark;
+    uint64_t *next, kept, mark;
 };
 
 static void append_while_it_writes(void *ctx, struct sim *s, enum sim_op op, const char *name)
 {
     struct meanwhile *m = ctx;
+    uint64_t ops;
 
     (void)name;
     if (op != SIM_WRITE)
         return;
     s->before = NULL;
     m->mark = append_gathered(m->journal, m->next, 3);
+    ops = s->ops;
+    assert_int_equal(journal_commit(m->journal, m->kept), WEIR_OK); /* and does not drain */
+    assert_int_equal(s->ops, ops);
 }
 
 static void what_a_turn_gathered_goes_behind_what_is_being_written(void **state)
@@ -704,21 +708,22 @@ static void what_a_turn_gathered_goes_behind_what_is_being_written(void **state)
     struct sim *s = sim_new();
     struct journal *j = new_mapped(s, 4096);
     uint64_t next = 0;
-    struct meanwhile m = { j, &next, 0 };
+    struct meanwhile m = { .journal = j, .next = &next };
 
     (void)state;
-    assert_int_equal(journal_commit(j, append_gathered(j, &next, 5)), WEIR_OK);
-    append(j, &next, 2); /* in the buffer: the sync has to write it behind what the ring has */
+    m.kept = append_gathered(j, &next, 50); /* more than half of the ring */
+    append(j, &next, 60);                   /* in the buffer, as more than the ring has room for: */
+    append(j, &next, 60);                   /* the sync has to write it behind what the ring has */
     s->before = append_while_it_writes;
     s->ctx = &m;
     assert_int_equal(journal_sync(j), WEIR_OK);
     assert_int_equal(journal_commit(j, m.mark), WEIR_OK);
     assert_int_equal(journal_commit(j, append_gathered(j, &next, 4)), WEIR_OK);
     assert_prefix(read_cut(s, SIM_KEPT, 0));
-    assert_int_equal(read_cut(s, SIM_KEPT, 0)->count, 14);
+    assert_int_equal(read_cut(s, SIM_KEPT, 0)->count, 177);
     assert_int_equal(journal_finish(j), WEIR_OK);
     assert_prefix(read_cut(s, SIM_LOST, 0));
-    assert_int_equal(read_cut(s, SIM_LOST, 0)->count, 14);
+    assert_int_equal(read_cut(s, SIM_LOST, 0)->count, 177);
     journal_free(j);
     sim_free(s);
 }
