@@ -23,7 +23,7 @@ static inline bool span_equal(struct span a, struct span b)
 
 static inline bool span_is(struct span a, const char *text)
 {
-    return strncmp(text, a.len > 0 ? a.at : "", a.len) == 0 && text[a.len] == '\0';
+    return span_equal(a, span_of(text));
 }
 
 #endif

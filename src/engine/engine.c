@@ -149,9 +149,9 @@ static void begin(struct check *check)
 
 static void make_room_for_many(struct check *check)
 {
-    check->questions = check->many.questions;
-    check->charges = check->many.charges;
-    check->rules = check->many.rules;
+    check->questions = check->room->questions;
+    check->charges = check->room->charges;
+    check->rules = check->room->rules;
 }
 
 static void put_charge(struct check *check, const struct policy_rule *rule,

@@ -36,6 +36,14 @@ struct engine {
 
 enum { CHECK_MOST_CHARGES = 2 * WEIR_MAX_RULES }; /* each rule, and its shadow limit */
 
+/* What a check needs beyond itself if it has more than one charge, or an operator's numbers. */
+struct check_room {
+    struct question questions[1 + WEIR_MAX_RULES];
+    struct charge charges[CHECK_MOST_CHARGES];
+    const struct policy_rule *rules[CHECK_MOST_CHARGES];
+    struct rule altered[WEIR_MAX_RULES]; /* numbers that operators have changed */
+};
+
 struct check {
     /* What the caller gives: the request until it is prepared, the rest until done(). */
     const weir_request *request;
@@ -45,6 +53,7 @@ struct check {
     void (*done)(struct check *check); /* may be NULL */
     void *ctx;
 
+    struct check_room *room;         /* apart from it; nothing need be there */
     const struct policies *policies; /* kept in place until then, too */
     const struct check *like;        /* prepared before from the same set; NULL: none */
 
@@ -74,12 +83,6 @@ struct check {
         struct charge charges[1];
         const struct policy_rule *rules[1];
     } one;
-    struct {
-        struct question questions[1 + WEIR_MAX_RULES];
-        struct charge charges[CHECK_MOST_CHARGES];
-        const struct policy_rule *rules[CHECK_MOST_CHARGES];
-    } many;
-    struct rule altered[WEIR_MAX_RULES]; /* numbers that operators have changed */
 };
 
 void engine_init(struct engine *e, struct store *store, struct store *local,

@@ -30,7 +30,7 @@ struct weir {
     weir_log log;
     void *log_ctx;
 
-    _Atomic(struct check *) group; /* memory for a group of checks, or NULL: somebody uses it */
+    _Atomic(struct group *) group; /* memory for a group of checks, or NULL: somebody uses it */
 
     bool has_thread;
     pthread_t thread;

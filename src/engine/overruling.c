@@ -87,7 +87,7 @@ static void alter(struct overruling *r, size_t i, const struct override *o,
     struct check *check = r->check;
     const struct policy_rule *rule = check->rules[i];
     struct charge *charge = &check->charges[i];
-    struct rule *numbers = &check->altered[r->altered];
+    struct rule *numbers = &check->room->altered[r->altered];
     const struct counted *counted;
 
     if (rule->shadow_limit && charge->rule == &rule->shadow_limit->rule)

@@ -7,7 +7,8 @@ static struct denial denial_of(const struct check *check, const struct question 
 {
     const struct charge *c = &q->charges[i];
     const struct policy_rule *rule = check->rules[c - check->charges];
-    const bool is_altered = c->rule >= check->altered && c->rule < check->altered + WEIR_MAX_RULES;
+    const struct rule *altered = check->room->altered;
+    const bool is_altered = c->rule >= altered && c->rule < altered + WEIR_MAX_RULES;
 
     return (struct denial){
         .rule = c->rule,

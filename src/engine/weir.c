@@ -23,6 +23,11 @@ enum {
     GROUP = 64,      /* checks that are committed together */
 };
 
+struct group {
+    struct check checks[GROUP];
+    struct check_room rooms[GROUP];
+};
+
 static int64_t system_clock(void *ctx)
 {
     struct timespec now;
@@ -454,6 +459,7 @@ static weir_err ask_one(weir *w, enum verb verb, bool peek, const weir_request *
                         weir_diag *diag)
 {
     struct published_visit visit = published_enter(&w->policies);
+    struct check_room room;
     struct check check;
     weir_err err;
 
@@ -462,6 +468,7 @@ static weir_err ask_one(weir *w, enum verb verb, bool peek, const weir_request *
     check.peek = peek;
     check.answer = a;
     check.done = NULL;
+    check.room = &room;
     check.policies = visit.current;
     check.like = NULL;
     err = engine_prepare(&w->engine, &check, diag);
@@ -520,8 +527,9 @@ static weir_err ask_some(weir *w, struct turn *turn, struct check *checks, size_
 }
 
 /* As many as there is room for, and one commit for all of them. */
-static weir_err check_group(weir *w, struct check *checks, const weir_request *requests,
-                            weir_answer *answers, size_t n, const void *policies, weir_diag *diag)
+static weir_err check_group(weir *w, struct check *checks, struct check_room *rooms,
+                            const weir_request *requests, weir_answer *answers, size_t n,
+                            const void *policies, weir_diag *diag)
 {
     struct turn turn = begin_turn(w);
     const int64_t now = clock_now(w);
@@ -538,6 +546,7 @@ static weir_err check_group(weir *w, struct check *checks, const weir_request *r
             checks[k].peek = false;
             checks[k].answer = &answers[k];
             checks[k].done = NULL;
+            checks[k].room = &rooms[k];
             checks[k].policies = policies;
             checks[k].like = k > 0 ? &checks[k - 1] : NULL;
         }
@@ -552,32 +561,33 @@ static weir_err check_group(weir *w, struct check *checks, const weir_request *r
 weir_err weir_check_many(weir *w, const weir_request *requests, weir_answer *answers, size_t n,
                          weir_diag *diag)
 {
-    struct check few[MANY], *checks = few;
+    struct check few[MANY];
+    struct check_room rooms[MANY];
+    struct group *group = NULL;
     struct published_visit visit = published_enter(&w->policies);
     weir_err first = WEIR_OK;
-    size_t room = MANY;
+    size_t most = MANY;
 
     if (n > MANY) { /* the block of the last call that had one, if nobody else has it */
-        checks = atomic_exchange(&w->group, NULL);
-        if (!checks)
-            checks = alloc_resize(&w->allocator, NULL, GROUP * sizeof *checks);
-        if (checks)
-            room = GROUP;
-        else
-            checks = few;
+        group = atomic_exchange(&w->group, NULL);
+        if (!group)
+            group = alloc_resize(&w->allocator, NULL, sizeof *group);
+        if (group)
+            most = GROUP;
     }
-    for (size_t i = 0; i < n; i += room) {
-        size_t some = n - i < room ? n - i : room;
-        weir_err err = check_group(w, checks, requests + i, answers + i, some, visit.current,
+    for (size_t i = 0; i < n; i += most) {
+        size_t some = n - i < most ? n - i : most;
+        weir_err err = check_group(w, group ? group->checks : few, group ? group->rooms : rooms,
+                                   requests + i, answers + i, some, visit.current,
                                    first ? NULL : diag);
 
         if (!first)
             first = err;
     }
     published_leave(&w->policies, visit);
-    if (checks != few) {
-        checks = atomic_exchange(&w->group, checks);
-        alloc_free(&w->allocator, checks);
+    if (group) {
+        group = atomic_exchange(&w->group, group);
+        alloc_free(&w->allocator, group);
     }
     return first;
 }

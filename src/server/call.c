@@ -6,7 +6,16 @@
 
 #include "server/server.h"
 
-enum { KEPT_TEXT = 4096 }; /* a longer text is given back with its reply */
+enum {
+    KEPT_TEXT = 4096, /* a longer text is given back with its reply */
+    CALLS_TOGETHER = 64,
+};
+
+struct call_block {
+    struct call_block *next;
+    struct call calls[CALLS_TOGETHER];
+    struct check_room rooms[CALLS_TOGETHER];
+};
 
 /* ---- replies ----------------------------------------------------------------------------- */
 
@@ -107,19 +116,38 @@ static void answered(struct check *check)
     waits_for_one_less(call->reply);
 }
 
+/* Calls are made many at a time, with the room that few of them need apart: those of a turn are
+ * close together. */
+static void make_calls(struct loop *loop)
+{
+    struct call_block *block = malloc(sizeof *block);
+
+    if (!block)
+        return;
+    block->next = loop->call_blocks;
+    loop->call_blocks = block;
+    for (size_t i = CALLS_TOGETHER; i > 0; i--) {
+        struct call *call = &block->calls[i - 1];
+
+        call->check.room = &block->rooms[i - 1];
+        call->next = loop->free_calls;
+        loop->free_calls = call;
+    }
+}
+
 static struct call *new_call(struct reply *r)
 {
     struct loop *loop = r->session->loop;
-    struct call *call = loop->free_calls;
+    struct call *call;
 
-    if (call)
-        loop->free_calls = call->next;
-    else
-        call = malloc(sizeof *call);
+    if (!loop->free_calls)
+        make_calls(loop);
+    call = loop->free_calls;
     if (!call) {
         session_abort(r->session);
         return NULL;
     }
+    loop->free_calls = call->next;
     loop->in_flight++;
     call->problem = NULL;
     call->pin = NULL;
@@ -218,11 +246,11 @@ struct call *reply_ask_cell(struct reply *r, struct span key, const struct rule 
 
 void calls_free(struct loop *loop)
 {
-    while (loop->free_calls) {
-        struct call *call = loop->free_calls;
+    while (loop->call_blocks) {
+        struct call_block *block = loop->call_blocks;
 
-        loop->free_calls = call->next;
-        free(call);
+        loop->call_blocks = block->next;
+        free(block);
     }
     while (loop->free_replies) {
         struct reply *r = loop->free_replies;

@@ -20,11 +20,12 @@ struct session;
 /* One check. */
 struct call {
     struct reply *reply;
-    struct call *next;  /* of the same reply */
-    struct pin *pin;    /* of the policies that it points into; NULL: it points into none */
-    char *problem;      /* NULL, or freed with the call */
-    weir_answer answer; /* .err: it has no answer, and `problem` says why */
-    struct check check; /* the last: most have no use for most of it */
+    struct call *next; /* of the same reply */
+    struct pin *pin;   /* of the policies that it points into; NULL: it points into none */
+    char *problem;     /* NULL, or freed with the call */
+    struct check check;
+    weir_answer answer; /* .err: it has no answer, and `problem` says why; the last: most have no
+                           use for most of its rules */
 };
 
 struct reply {
@@ -63,6 +64,6 @@ void reply_end(struct reply *r); /* nothing more will be asked for it */
 /* The session's: take the first reply out of the queue and give it and its calls back. */
 void reply_drop_first(struct session *s);
 
-void calls_free(struct loop *loop); /* those that are kept for reuse */
+void calls_free(struct loop *loop); /* all of them, and the replies that are kept for reuse */
 
 #endif

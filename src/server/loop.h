@@ -70,6 +70,7 @@ struct loop {
     struct buf out; /* what is being encoded */
 
     struct call *free_calls;
+    struct call_block *call_blocks; /* where all calls are */
     struct reply *free_replies;
     struct pin *free_pins;
     struct observer *observer; /* of what is decided here */

@@ -94,9 +94,13 @@ static weir_answer ask(struct fixture *f, int loop, enum verb verb, bool peek,
     struct published_visit visit = published_enter(&w->policies);
     struct turn turn = { 0 };
     weir_answer answer;
-    struct check check = {
-        .request = request, .verb = verb, .peek = peek, .answer = &answer, .policies = visit.current
-    };
+    struct check_room room;
+    struct check check = { .request = request,
+                           .verb = verb,
+                           .peek = peek,
+                           .answer = &answer,
+                           .room = &room,
+                           .policies = visit.current };
     weir_diag diag;
 
     if (!engine_prepare(&w->engine, &check, &diag)) {
