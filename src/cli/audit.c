@@ -41,6 +41,7 @@ const struct command audit_command = {
     .usage = "[OPTION]... [POLICY]",
     .options = options,
     .option_count = OPTION_COUNT,
-    .notes = "Oldest first. Nothing is ever removed from it.\n",
+    .notes = "Oldest first. A running server is asked for it. Nothing is ever removed from it\n"
+             "by weir.\n",
     .run = run,
 };

@@ -39,6 +39,6 @@ const struct command mode_command = {
     .option_count = RULINGS_CHANGING,
     .notes = "enforce refuses, shadow only reports what it would refuse, and off does not even\n"
              "count. Rules that are off or in shadow by themselves stay so. file is what the\n"
-             "policy file says.\n",
+             "policy file says. A running server is asked for it, and keeps it in its store.\n",
     .run = run,
 };

@@ -20,6 +20,14 @@ static bool looks_like_a_name(struct span text)
     return text.len > 1 && text.len <= 20;
 }
 
+static int find_name(const struct command *c, struct span name)
+{
+    for (size_t i = 0; i < c->option_count; i++)
+        if (span_is(name, c->options[i].name))
+            return (int)i;
+    return -1;
+}
+
 static void refuse_unknown(const struct command *c, struct span name)
 {
     const char *names[OPTIONS_MOST + 1], *near;
@@ -27,6 +35,11 @@ static void refuse_unknown(const struct command *c, struct span name)
     for (size_t i = 0; i < c->option_count; i++)
         names[i] = c->options[i].name;
     names[c->option_count] = "help";
+    if (span_is(name, "store") && find_name(c, span_of("server")) >= 0) {
+        trouble("%s asks a running server, which has the store open: say --server URL, not --store",
+                c->name);
+        return;
+    }
     near = suggest(name, names, c->option_count + 1);
     if (near)
         trouble("%s has no option --%s: did you mean --%s?", c->name, show(name).text, near);
@@ -36,14 +49,6 @@ static void refuse_unknown(const struct command *c, struct span name)
         trouble("an argument begins with '-' and is no option: see 'weir help %s', or put '--' "
                 "before it",
                 c->name);
-}
-
-static int find_name(const struct command *c, struct span name)
-{
-    for (size_t i = 0; i < c->option_count; i++)
-        if (span_is(name, c->options[i].name))
-            return (int)i;
-    return -1;
 }
 
 static int find_letter(const struct command *c, char letter)

@@ -52,6 +52,10 @@ static bool add_effect(struct ruling *r, const struct arguments *a)
         trouble("--exempt or --block, not both");
         return false;
     }
+    if (!a->values[EXEMPT] && !a->values[BLOCK] && !a->values[PLAN] && limit < 0 && burst < 0) {
+        trouble("what shall hold? Say --exempt, --block, --limit, --burst or --plan");
+        return false;
+    }
     if (a->values[EXEMPT] || a->values[BLOCK])
         json_text(&r->json, "effect", a->values[EXEMPT] ? "exempt" : "block");
     if (limit >= 0)
@@ -93,7 +97,8 @@ const struct command override_set_command = {
     .options = set_options,
     .option_count = SET_OPTIONS,
     .notes = "One of --exempt, --block, --limit and --burst, or --plan. It takes the place of\n"
-             "what was set for the same identity before, on all servers that share the store.\n",
+             "what was set for the same identity before, on all servers that share the store.\n"
+             "A running server is asked for it, and keeps it in its store.\n",
     .run = run_set,
 };
 

@@ -52,7 +52,8 @@ const struct command plan_set_command = {
     .usage = "[OPTION]... NAME=VALUE PLAN",
     .options = change_options,
     .option_count = CHANGE_OPTIONS,
-    .notes = "Requests that have this attribute and name no plan are on this one.\n",
+    .notes = "Requests that have this attribute and name no plan are on this one.\n"
+             "A running server is asked for it, and keeps it in its store.\n",
     .run = run_set,
 };
 

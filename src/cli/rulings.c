@@ -114,6 +114,13 @@ static void print_head(void)
            "identity", "effect", "expires", "who: reason");
 }
 
+static void print_nothing(const char *member)
+{
+    puts(strcmp(member, "overrides") == 0 ? "no override is in force"
+         : strcmp(member, "plans") == 0   ? "no plan is assigned"
+                                          : "no such change was made");
+}
+
 static bool print_rows(const json_t *list)
 {
     const weir_allocator usual = alloc_or_default((weir_allocator){ 0 });
@@ -166,8 +173,13 @@ static bool print_reply(const struct client *c, const struct arguments *a, const
     root = json_loadb(body.at, body.len, 0, NULL);
     is_good = json_is_object(root);
     if (is_good && member) {
-        print_head();
-        is_good = print_rows(json_object_get(root, member));
+        const json_t *list = json_object_get(root, member);
+
+        if (json_is_array(list) && json_array_size(list) == 0)
+            print_nothing(member);
+        else
+            print_head();
+        is_good = print_rows(list);
     } else if (is_good) {
         json_t *alone = json_pack("[O]", root);
 

@@ -120,7 +120,7 @@ static void remove_found(struct operator_job *job, struct finding *f, const stru
     rulings_each(job->server->weir->rulings, find_entry, f);
     if (!f->is_found) {
         job->is_missing = true;
-        diag_set(&job->diag, "there is no such %s in force: GET it to see those that are",
+        diag_set(&job->diag, "there is no such %s in force: list them to see those that are",
                  ledger_subject_name(job->subject));
         return;
     }

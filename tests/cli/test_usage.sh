@@ -57,6 +57,9 @@ t a_mistyped_option_is_asked_back \
     refuses 'check has no option --jsom: did you mean --json?' check --jsom login k
 t a_mistyped_option_is_shown_without_its_value \
     refuses 'check has no option --kye: did you mean --key?' check --kye=203.0.113.7 login
+t a_store_is_not_changed_behind_its_servers_back \
+    refuses 'override set asks a running server, which has the store open: say --server URL, not --store' \
+    override set login k --block --store file:quotas
 t a_mistyped_option_of_the_tool_is_asked_back \
     refuses 'there is no option --verson: did you mean --version?' --verson
 t a_key_that_looks_like_an_option_is_not_shown refuses "an argument begins with '-' and is no \
