@@ -17,13 +17,11 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <pthread.h>
-#include <stdio.h>
 
 #include "base/diag.h"
 #include "store/ledger_extract.h"
 #include "store/ledger_shelf.h"
 
-#define LEDGER_TEMPORARY "ledger.tmp"
 #define HINT ". `weir store check` tells more, and `weir store repair` keeps all that verifies"
 
 struct ledger_file {
@@ -44,27 +42,6 @@ struct ledger_file {
 static weir_err damage(const struct dir *dir, const char *name, uint64_t at, weir_diag *diag)
 {
     return diag_fail(diag, WEIR_EIO, "%s/%s is damaged at byte %" PRIu64 HINT, dir->path, name, at);
-}
-
-static weir_err look(struct dir *dir, const char *name, const unsigned char secret_id[16],
-                     const weir_allocator *allocator, struct ledger_image *f,
-                     struct ledger_found *found, uint64_t *end, uint64_t *seq, weir_diag *diag)
-{
-    weir_err err = ledger_image_load(f, dir, name, NULL, allocator, diag);
-
-    *found = (struct ledger_found){ .bytes = f->size };
-    *end = *seq = 0;
-    if (err || !f->bytes)
-        return err;
-    if (ledger_image_header(f, secret_id, &err, diag))
-        ledger_image_scan(f, 0, NULL, NULL, found, end, seq);
-    else
-        ledger_note_damage(found, 0, f->size);
-    if (*end == 0)
-        *end = LEDGER_HEADER;
-    if (*seq < f->carried)
-        *seq = f->carried;
-    return err;
 }
 
 /* Those who read the shelf see an entry once, though it was carried into later files. */
@@ -163,54 +140,19 @@ weir_err ledger_file_read(struct ledger_file *l, uint64_t after, ledger_visit *v
 
 /* ---- writing ---------------------------------------------------------------------------------- */
 
-static weir_err write_temporary(struct dir *dir, struct span bytes, struct file **out)
-{
-    weir_err err = dir->ops->create(dir, LEDGER_TEMPORARY, out);
-
-    if (!err)
-        err = dir->ops->write(*out, 0, bytes.at, bytes.len);
-    if (!err)
-        err = dir->ops->sync(*out);
-    return err;
-}
-
-static weir_err rename_durably(struct dir *dir, const char *from, const char *to)
-{
-    weir_err err = dir->ops->rename(dir, from, to);
-
-    return err ? err : dir->ops->sync_dir(dir);
-}
-
-/* Have this for a file of the ledger, all of it or what there was before. The handle is the
- * caller's. */
-static weir_err replace(struct dir *dir, const char *name, struct span bytes, struct file **out)
-{
-    struct file *f = NULL;
-    weir_err err = write_temporary(dir, bytes, &f);
-
-    if (!err)
-        err = rename_durably(dir, LEDGER_TEMPORARY, name);
-    if (err && f) {
-        dir->ops->close(f);
-        f = NULL;
-    }
-    *out = f;
-    return err;
-}
-
 /* The next file: what is in force of this one. Failing that it goes on with this one, or with a copy
  * of it if nobody knows what its name is. */
 static weir_err put_on_shelf(struct ledger_file *l, struct span next, uint64_t salt)
 {
     struct file *f = NULL;
     char name[DIR_NAME];
-    weir_err err = write_temporary(l->dir, next, &f);
+    weir_err err = ledger_write_temporary(l->dir, next, &f);
 
     if (!err) {
         ledger_shelf_name(l->seq, name);
-        err = rename_durably(l->dir, LEDGER_NAME, name);
+        err = ledger_rename(l->dir, LEDGER_NAME, name);
         if (!err)
-            err = rename_durably(l->dir, LEDGER_TEMPORARY, LEDGER_NAME);
+            err = ledger_rename(l->dir, LEDGER_TEMPORARY, LEDGER_NAME);
         l->has_failed = err;
     }
     if (err) {
@@ -272,7 +214,7 @@ static weir_err append_to_copy(struct ledger_file *l, struct span entry, uint64_
     if (!err && all.failed)
         err = WEIR_ENOMEM;
     if (!err)
-        err = replace(l->dir, LEDGER_NAME, buf_span(&all), &next);
+        err = ledger_replace(l->dir, LEDGER_NAME, buf_span(&all), &next);
     if (!err) {
         if (l->file)
             l->dir->ops->close(l->file);
@@ -360,7 +302,7 @@ static weir_err find_newest(struct dir *dir, const weir_allocator *allocator, we
         return err;
     if (shelf.count > 0) {
         ledger_shelf_name(shelf.last[shelf.count - 1], name);
-        if (rename_durably(dir, name, LEDGER_NAME))
+        if (ledger_rename(dir, name, LEDGER_NAME))
             err = diag_fail(diag, WEIR_EIO, "cannot rename %s/%s: %s", dir->path, name,
                             strerror(dir->why));
     }
@@ -400,7 +342,8 @@ weir_err ledger_file_open(struct ledger_file **out, struct dir *dir,
     ledger_file_bound(l, LEDGER_MOST);
     err = find_newest(dir, allocator, diag);
     if (!err)
-        err = look(dir, LEDGER_NAME, secret_id, allocator, &f, &found, &l->end, &l->seq, diag);
+        err = ledger_image_look(dir, LEDGER_NAME, secret_id, allocator, &f, &found, &l->end,
+                                &l->seq, diag);
     l->salt = f.salt;
     l->carried = f.carried;
     if (!err && found.is_damaged)
@@ -432,124 +375,4 @@ void ledger_file_close(struct ledger_file *l)
         l->dir->ops->close(l->file);
     pthread_mutex_destroy(&l->lock);
     alloc_free(&allocator, l);
-}
-
-/* ---- looking and repairing ----------------------------------------------------------------------- */
-
-/* Do this with each file, the newest one last. */
-static weir_err each_file(struct dir *dir, const weir_allocator *allocator,
-                          weir_err (*visit)(void *ctx, const char *name, weir_diag *diag),
-                          void *ctx, weir_diag *diag)
-{
-    struct ledger_shelf shelf;
-    char name[DIR_NAME];
-    weir_err err = ledger_shelf_list(&shelf, dir, allocator, diag);
-
-    if (err)
-        return err;
-    for (size_t i = 0; i < shelf.count && !err; i++) {
-        ledger_shelf_name(shelf.last[i], name);
-        err = visit(ctx, name, diag);
-    }
-    ledger_shelf_done(&shelf);
-    return err ? err : visit(ctx, LEDGER_NAME, diag);
-}
-
-struct survey {
-    struct dir *dir;
-    const unsigned char *secret_id;
-    const weir_allocator *allocator;
-    struct ledger_found *found;
-};
-
-static weir_err survey_file(void *ctx, const char *name, weir_diag *diag)
-{
-    struct survey *s = ctx;
-    struct ledger_found found;
-    struct ledger_image f;
-    uint64_t end, seq;
-    weir_err err = look(s->dir, name, s->secret_id, s->allocator, &f, &found, &end, &seq, diag);
-
-    alloc_free(s->allocator, f.bytes);
-    s->found->bytes += found.bytes;
-    s->found->entries += found.entries;
-    s->found->torn = found.torn;
-    if (found.is_damaged && !s->found->is_damaged) {
-        s->found->is_damaged = true;
-        s->found->damage = found.damage;
-        snprintf(s->found->damaged, sizeof s->found->damaged, "%s", name);
-    }
-    return err;
-}
-
-weir_err ledger_file_look(struct dir *dir, const unsigned char secret_id[16],
-                          const weir_allocator *allocator, struct ledger_found *out,
-                          weir_diag *diag)
-{
-    struct survey s = { dir, secret_id, allocator, out };
-
-    *out = (struct ledger_found){ 0 };
-    return each_file(dir, allocator, survey_file, &s, diag);
-}
-
-struct repair {
-    struct buf all, entry;
-    uint64_t salt;
-};
-
-static bool keep(void *ctx, const struct ledger_entry *e)
-{
-    struct repair *r = ctx;
-
-    r->entry.len = 0;
-    ledger_write(e, &r->entry);
-    ledger_add_entry(&r->all, e->seq, r->salt, buf_span(&r->entry));
-    ledger_add_seal(&r->all, e->seq, r->salt);
-    return true;
-}
-
-static weir_err rewrite(struct survey *s, const char *name, struct ledger_image *f, weir_diag *diag)
-{
-    struct repair r = { .salt = hash_salt() };
-    struct ledger_found found = { 0 };
-    struct file *file = NULL;
-    uint64_t end = 0, seq = 0;
-    weir_err err = WEIR_OK;
-
-    buf_init(&r.all, s->allocator);
-    buf_init(&r.entry, s->allocator);
-    ledger_add_header(&r.all, r.salt, f->carried, s->secret_id);
-    ledger_image_scan(f, 0, keep, &r, &found, &end, &seq);
-    if (r.all.failed || r.entry.failed)
-        err = diag_fail(diag, WEIR_ENOMEM, "%s", weir_err_text(WEIR_ENOMEM));
-    else if (replace(s->dir, name, buf_span(&r.all), &file))
-        err = diag_fail(diag, WEIR_EIO, "cannot replace %s/%s: %s", s->dir->path, name,
-                        strerror(s->dir->why));
-    if (file)
-        s->dir->ops->close(file);
-    buf_done(&r.all);
-    buf_done(&r.entry);
-    return err;
-}
-
-static weir_err repair_file(void *ctx, const char *name, weir_diag *diag)
-{
-    struct survey *s = ctx;
-    struct ledger_found found;
-    struct ledger_image f;
-    uint64_t end, seq;
-    weir_err err = look(s->dir, name, s->secret_id, s->allocator, &f, &found, &end, &seq, diag);
-
-    if (!err && found.is_damaged)
-        err = rewrite(s, name, &f, diag);
-    alloc_free(s->allocator, f.bytes);
-    return err;
-}
-
-weir_err ledger_file_repair(struct dir *dir, const unsigned char secret_id[16],
-                            const weir_allocator *allocator, weir_diag *diag)
-{
-    struct survey s = { .dir = dir, .secret_id = secret_id, .allocator = allocator };
-
-    return each_file(dir, allocator, repair_file, &s, diag);
 }

@@ -190,3 +190,60 @@ void ledger_image_scan(const struct ledger_image *f, uint64_t after, ledger_visi
         *end = at = next;
     }
 }
+
+weir_err ledger_image_look(struct dir *dir, const char *name, const unsigned char secret_id[16],
+                           const weir_allocator *allocator, struct ledger_image *f,
+                           struct ledger_found *found, uint64_t *end, uint64_t *seq,
+                           weir_diag *diag)
+{
+    weir_err err = ledger_image_load(f, dir, name, NULL, allocator, diag);
+
+    *found = (struct ledger_found){ .bytes = f->size };
+    *end = *seq = 0;
+    if (err || !f->bytes)
+        return err;
+    if (ledger_image_header(f, secret_id, &err, diag))
+        ledger_image_scan(f, 0, NULL, NULL, found, end, seq);
+    else
+        ledger_note_damage(found, 0, f->size);
+    if (*end == 0)
+        *end = LEDGER_HEADER;
+    if (*seq < f->carried)
+        *seq = f->carried;
+    return err;
+}
+
+/* ---- writing ---------------------------------------------------------------------------------- */
+
+weir_err ledger_write_temporary(struct dir *dir, struct span bytes, struct file **out)
+{
+    weir_err err = dir->ops->create(dir, LEDGER_TEMPORARY, out);
+
+    if (!err)
+        err = dir->ops->write(*out, 0, bytes.at, bytes.len);
+    if (!err)
+        err = dir->ops->sync(*out);
+    return err;
+}
+
+weir_err ledger_rename(struct dir *dir, const char *from, const char *to)
+{
+    weir_err err = dir->ops->rename(dir, from, to);
+
+    return err ? err : dir->ops->sync_dir(dir);
+}
+
+weir_err ledger_replace(struct dir *dir, const char *name, struct span bytes, struct file **out)
+{
+    struct file *f = NULL;
+    weir_err err = ledger_write_temporary(dir, bytes, &f);
+
+    if (!err)
+        err = ledger_rename(dir, LEDGER_TEMPORARY, name);
+    if (err && f) {
+        dir->ops->close(f);
+        f = NULL;
+    }
+    *out = f;
+    return err;
+}

@@ -42,6 +42,14 @@ bool ledger_image_header(struct ledger_image *f, const unsigned char secret_id[1
 void ledger_image_scan(const struct ledger_image *f, uint64_t after, ledger_visit *visit, void *ctx,
                        struct ledger_found *found, uint64_t *end, uint64_t *seq);
 
+/* Load the file of this name and see what is in it; *end and *seq as above, of one without entries
+ * those of its header. Nothing is told if there is no such file. */
+WEIR_MUSTCHECK weir_err ledger_image_look(struct dir *dir, const char *name,
+                                          const unsigned char secret_id[16],
+                                          const weir_allocator *allocator, struct ledger_image *f,
+                                          struct ledger_found *found, uint64_t *end, uint64_t *seq,
+                                          weir_diag *diag);
+
 void ledger_note_damage(struct ledger_found *found, uint64_t at, uint64_t bytes);
 
 /* ---- bytes to be written ------------------------------------------------------------------------ */
@@ -50,5 +58,21 @@ void ledger_add_header(struct buf *out, uint64_t salt, uint64_t carried,
                        const unsigned char secret_id[16]);
 void ledger_add_entry(struct buf *out, uint64_t seq, uint64_t salt, struct span entry);
 void ledger_add_seal(struct buf *out, uint64_t seq, uint64_t salt);
+
+/* ---- files -------------------------------------------------------------------------------------- */
+
+#define LEDGER_TEMPORARY "ledger.tmp"
+
+/* Under that name, on disk. *out is to be closed if it is not NULL, also after a failure. */
+WEIR_MUSTCHECK weir_err ledger_write_temporary(struct dir *dir, struct span bytes,
+                                               struct file **out);
+
+/* And have that on disk, too. */
+WEIR_MUSTCHECK weir_err ledger_rename(struct dir *dir, const char *from, const char *to);
+
+/* Have this for a file of the ledger, all of it or what there was before. The handle is the
+ * caller's. */
+WEIR_MUSTCHECK weir_err ledger_replace(struct dir *dir, const char *name, struct span bytes,
+                                       struct file **out);
 
 #endif

@@ -1,0 +1,127 @@
+/* ledger_repair.c - all files of a ledger, for those who look after a store. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/diag.h"
+#include "store/ledger_file.h"
+#include "store/ledger_shelf.h"
+
+/* Do this with each file, the newest one last. */
+static weir_err each_file(struct dir *dir, const weir_allocator *allocator,
+                          weir_err (*visit)(void *ctx, const char *name, weir_diag *diag),
+                          void *ctx, weir_diag *diag)
+{
+    struct ledger_shelf shelf;
+    char name[DIR_NAME];
+    weir_err err = ledger_shelf_list(&shelf, dir, allocator, diag);
+
+    if (err)
+        return err;
+    for (size_t i = 0; i < shelf.count && !err; i++) {
+        ledger_shelf_name(shelf.last[i], name);
+        err = visit(ctx, name, diag);
+    }
+    ledger_shelf_done(&shelf);
+    return err ? err : visit(ctx, LEDGER_NAME, diag);
+}
+
+struct survey {
+    struct dir *dir;
+    const unsigned char *secret_id;
+    const weir_allocator *allocator;
+    struct ledger_found *found;
+};
+
+static weir_err survey_file(void *ctx, const char *name, weir_diag *diag)
+{
+    struct survey *s = ctx;
+    struct ledger_found found;
+    struct ledger_image f;
+    uint64_t end, seq;
+    weir_err err = ledger_image_look(s->dir, name, s->secret_id, s->allocator, &f, &found, &end,
+                                     &seq, diag);
+
+    alloc_free(s->allocator, f.bytes);
+    s->found->bytes += found.bytes;
+    s->found->entries += found.entries;
+    s->found->torn = found.torn;
+    if (found.is_damaged && !s->found->is_damaged) {
+        s->found->is_damaged = true;
+        s->found->damage = found.damage;
+        snprintf(s->found->damaged, sizeof s->found->damaged, "%s", name);
+    }
+    return err;
+}
+
+weir_err ledger_file_look(struct dir *dir, const unsigned char secret_id[16],
+                          const weir_allocator *allocator, struct ledger_found *out,
+                          weir_diag *diag)
+{
+    struct survey s = { dir, secret_id, allocator, out };
+
+    *out = (struct ledger_found){ 0 };
+    return each_file(dir, allocator, survey_file, &s, diag);
+}
+
+struct repair {
+    struct buf all, entry;
+    uint64_t salt;
+};
+
+static bool keep(void *ctx, const struct ledger_entry *e)
+{
+    struct repair *r = ctx;
+
+    r->entry.len = 0;
+    ledger_write(e, &r->entry);
+    ledger_add_entry(&r->all, e->seq, r->salt, buf_span(&r->entry));
+    ledger_add_seal(&r->all, e->seq, r->salt);
+    return true;
+}
+
+static weir_err rewrite(struct survey *s, const char *name, struct ledger_image *f, weir_diag *diag)
+{
+    struct repair r = { .salt = hash_salt() };
+    struct ledger_found found = { 0 };
+    struct file *file = NULL;
+    uint64_t end = 0, seq = 0;
+    weir_err err = WEIR_OK;
+
+    buf_init(&r.all, s->allocator);
+    buf_init(&r.entry, s->allocator);
+    ledger_add_header(&r.all, r.salt, f->carried, s->secret_id);
+    ledger_image_scan(f, 0, keep, &r, &found, &end, &seq);
+    if (r.all.failed || r.entry.failed)
+        err = diag_fail(diag, WEIR_ENOMEM, "%s", weir_err_text(WEIR_ENOMEM));
+    else if (ledger_replace(s->dir, name, buf_span(&r.all), &file))
+        err = diag_fail(diag, WEIR_EIO, "cannot replace %s/%s: %s", s->dir->path, name,
+                        strerror(s->dir->why));
+    if (file)
+        s->dir->ops->close(file);
+    buf_done(&r.all);
+    buf_done(&r.entry);
+    return err;
+}
+
+static weir_err repair_file(void *ctx, const char *name, weir_diag *diag)
+{
+    struct survey *s = ctx;
+    struct ledger_found found;
+    struct ledger_image f;
+    uint64_t end, seq;
+    weir_err err = ledger_image_look(s->dir, name, s->secret_id, s->allocator, &f, &found, &end,
+                                     &seq, diag);
+
+    if (!err && found.is_damaged)
+        err = rewrite(s, name, &f, diag);
+    alloc_free(s->allocator, f.bytes);
+    return err;
+}
+
+weir_err ledger_file_repair(struct dir *dir, const unsigned char secret_id[16],
+                            const weir_allocator *allocator, weir_diag *diag)
+{
+    struct survey s = { .dir = dir, .secret_id = secret_id, .allocator = allocator };
+
+    return each_file(dir, allocator, repair_file, &s, diag);
+}
