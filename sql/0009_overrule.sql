@@ -1,7 +1,8 @@
 -- 0009_overrule.sql - what operators have changed, for checks by plain SQL.
 --
--- weir.ask() has weir.overrule() make a policy's document what it is for who asks, by the ledger and
--- as src/engine/overruling.c does: overrides, assigned plans and live modes. The clock is the one here.
+-- weir.ask() has weir.overrule() make a policy's document what it is for who asks, by the ledger
+-- and as src/engine/overruling.c does: overrides, assigned plans and live modes. The clock is the
+-- one here.
 BEGIN;
 SET LOCAL client_min_messages = warning;
 
