@@ -574,14 +574,23 @@ bool journal_is_name(const char *name, uint64_t *epoch)
 }
 
 /* The end mark tells a reader that nothing is missing; it is synced with all before it. */
+static weir_err write_end(struct dir *dir, struct file *f, uint64_t at, uint64_t number,
+                          uint64_t synced, uint64_t salt)
+{
+    const struct batch_header h = seal(NULL, 0, number, synced, salt);
+    const weir_err err = dir->ops->write(f, at, &h, sizeof h);
+
+    return err ? err : dir->ops->sync(f);
+}
+
 static weir_err end_file(struct journal *j)
 {
-    struct batch_header h = { .magic = BATCH_MAGIC, .number = j->written, .synced = j->synced };
-    weir_err err;
+    return write_end(j->dir, j->file, j->end, j->written, j->synced, j->salt);
+}
 
-    h.checksum = batch_checksum(&h, NULL, j->salt);
-    err = j->dir->ops->write(j->file, j->end, &h, sizeof h);
-    return err ? err : j->dir->ops->sync(j->file);
+weir_err journal_mark_end(struct dir *dir, struct file *f, const struct journal_reading *reading)
+{
+    return write_end(dir, f, reading->good, reading->next, reading->next, reading->salt);
 }
 
 static weir_err make_file(const struct journal *j, uint64_t epoch, bool restarted,

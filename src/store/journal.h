@@ -91,12 +91,14 @@ enum journal_end {
 
 struct journal_reading {
     enum journal_end end;
+    bool ended;     /* the last of it is its end mark, whatever follows */
     bool restarted; /* began after a failure: counts only under a snapshot of its epoch */
     uint64_t epoch;
     uint64_t good;        /* bytes that are whole */
     uint64_t written;     /* how many of them the file itself has; the rest is in the ring */
     uint64_t torn;        /* bytes that are not, up to the last that is not zero */
     uint64_t records;     /* replayed */
+    uint64_t salt, next;  /* of the file; the number that a further record would have */
     struct damage damage; /* JOURNAL_BAD */
 };
 
@@ -107,5 +109,9 @@ WEIR_MUSTCHECK weir_err journal_read(struct dir *dir, const char *name,
                                      const weir_allocator *allocator,
                                      bool (*each)(void *ctx, const struct record *r), void *ctx,
                                      struct journal_reading *out, weir_diag *diag);
+
+/* Mark where a journal ends that was read to here and is synced: nobody shall look for more of it. */
+WEIR_MUSTCHECK weir_err journal_mark_end(struct dir *dir, struct file *f,
+                                         const struct journal_reading *reading);
 
 #endif

@@ -165,7 +165,8 @@ static weir_err replay_batches(struct image *f, const char *name, uint64_t salt,
         out->good += sizeof *batch + batch->count * sizeof(struct record);
         out->records += batch->count;
         *number += batch->count;
-        out->end = batch->count == 0 ? JOURNAL_ENDED : JOURNAL_WHOLE;
+        out->ended = batch->count == 0;
+        out->end = out->ended ? JOURNAL_ENDED : JOURNAL_WHOLE;
     }
     return WEIR_OK;
 }
@@ -261,6 +262,8 @@ static weir_err read_image(const struct source *from, struct image *f, struct jo
     out->written = out->good;
     if (!err && !f->err && out->end == JOURNAL_WHOLE)
         err = replay_ring(from, header.salt, &number, out, diag);
+    out->salt = header.salt;
+    out->next = number;
     out->torn = out->good < f->size ? used_size(f, out->good) - out->good : 0;
     if (out->end != JOURNAL_BAD && out->torn > 0)
         out->end = JOURNAL_TORN;

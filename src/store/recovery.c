@@ -58,8 +58,9 @@ struct run {
     const weir_allocator *allocator;
     struct recovery *out;
     weir_diag *diag;
-    uint64_t last_epoch, last_written, last_good; /* of the last journal that was replayed */
-    bool is_torn;                                 /* its end is */
+    uint64_t last_epoch; /* of the last journal that was replayed; 0: none was */
+    struct journal_reading last;
+    bool is_torn; /* its end is */
 };
 
 /* Write what the ring has of the last journal to its file. */
@@ -76,19 +77,23 @@ static weir_err write_rest(struct dir *dir, struct file *f, uint64_t from, uint6
     return err;
 }
 
-/* Make what was read of the last journal all there is of it, on disk too. */
+/* Make what was read of the last journal all there is of it, on disk too: what of the ring was not
+ * found now must not be found another time, when other journals follow. */
 static weir_err settle(struct run *run, const char *name)
 {
+    const struct journal_reading *last = &run->last;
     struct dir *dir = run->dir;
     struct file *f;
     weir_err err = dir->ops->open(dir, name, &f);
 
     if (!err) {
-        err = dir->ops->truncate(f, run->last_written);
-        if (!err && run->last_good > run->last_written)
-            err = write_rest(dir, f, run->last_written, run->last_good, run->allocator);
+        err = dir->ops->truncate(f, last->written);
+        if (!err && last->good > last->written)
+            err = write_rest(dir, f, last->written, last->good, run->allocator);
         if (!err)
             err = dir->ops->sync(f);
+        if (!err && !last->ended)
+            err = journal_mark_end(dir, f, last);
         dir->ops->close(f);
     }
     return err ? diag_fail(run->diag, err, "cannot sync %s/%s: %s", dir->path, name,
@@ -120,7 +125,7 @@ static weir_err refuse(struct run *run, const char *file, const char *what, stru
 /* A journal that is followed by another was ended and synced before that was begun. */
 static weir_err refuse_early_end(struct run *run)
 {
-    const struct damage extent = { .at = run->last_good, .bytes = run->out->torn_bytes };
+    const struct damage extent = { .at = run->last.good, .bytes = run->out->torn_bytes };
     char name[DIR_NAME];
 
     journal_name(run->last_epoch, name);
@@ -168,8 +173,7 @@ static weir_err replay(struct run *run, uint64_t epoch, bool is_followed, bool *
     run->out->journal_bytes += reading.good;
     run->out->records += reading.records;
     run->last_epoch = epoch;
-    run->last_written = reading.written;
-    run->last_good = reading.good;
+    run->last = reading;
     run->is_torn = reading.end == JOURNAL_TORN;
     if (run->is_torn)
         run->out->torn_bytes += reading.torn;
@@ -268,7 +272,15 @@ weir_err recovery_run(struct dir *dir, const struct restoring *to,
                       const unsigned char secret_id[16], enum recovery_how how,
                       const weir_allocator *allocator, struct recovery *out, weir_diag *diag)
 {
-    struct run run = { dir, to, secret_id, how, allocator, out, diag, 0, 0, 0, false };
+    struct run run = {
+        .dir = dir,
+        .to = to,
+        .secret_id = secret_id,
+        .how = how,
+        .allocator = allocator,
+        .out = out,
+        .diag = diag,
+    };
     struct buf found;
     weir_err err;
 
