@@ -28,6 +28,7 @@ struct control {
     struct handover handover;
     uv_poll_t successor;
     uv_timer_t patience;
+    sigset_t caught;
     bool is_replacing, has_successor;
 };
 
@@ -167,14 +168,10 @@ static void bark(uv_timer_t *timer)
 
 static void catch_signal(struct control *c, uv_signal_t *signal, uv_signal_cb callback, int number)
 {
-    sigset_t one;
-
     uv_signal_init(&c->uv, signal);
     signal->data = c;
     uv_signal_start(signal, callback, number);
-    sigemptyset(&one);
-    sigaddset(&one, number);
-    pthread_sigmask(SIG_UNBLOCK, &one, NULL);
+    sigaddset(&c->caught, number);
 }
 
 static void close_any(uv_handle_t *handle, void *ctx)
@@ -196,11 +193,13 @@ bool control_run(struct server *s, char *const argv[])
     uv_timer_init(&c.uv, &c.patience);
     uv_timer_init(&c.uv, &c.watchdog);
     c.watch.data = c.settle.data = c.patience.data = &c;
+    sigemptyset(&c.caught);
     catch_signal(&c, &c.terminate, terminate, SIGTERM);
     catch_signal(&c, &c.interrupt, terminate, SIGINT);
     catch_signal(&c, &c.hang_up, hang_up, SIGHUP);
     catch_signal(&c, &c.replace, replace, SIGUSR2);
     watch_config(&c);
+    pthread_sigmask(SIG_UNBLOCK, &c.caught, NULL); /* those that came meanwhile come now */
     if (watchdog_ms > 0)
         uv_timer_start(&c.watchdog, bark, (uint64_t)watchdog_ms, (uint64_t)watchdog_ms);
     uv_run(&c.uv, UV_RUN_DEFAULT);
