@@ -167,6 +167,7 @@ static void what_was_not_found_in_the_ring_never_comes_back(void **state)
 {
     struct dice d = dice_new();
     size_t size, found;
+    const char *bytes;
     struct trial t;
     char ring[4096];
 
@@ -177,9 +178,12 @@ static void what_was_not_found_in_the_ring_never_comes_back(void **state)
         open_or_fail(&t);
         work(&t, 5, 200);
         trial_kill(&t);
-        assert_non_null(sim_bytes(t.sim, "journal.ring", &size));
+        found = t.count;
+        bytes = sim_bytes(t.sim, "journal.ring", &size);
+        if (!bytes)
+            continue; /* it had too little to do */
         assert_in_range(size, 16, sizeof ring);
-        memcpy(ring, sim_bytes(t.sim, "journal.ring", &size), size);
+        memcpy(ring, bytes, size);
         sim_put(t.sim, "journal.ring", ring, size - 16);
         found = trial_find(&t, trial_recovered(&t, t.sim), 0);
     } while (found == t.count);
