@@ -6,7 +6,8 @@
  * this is damage and not a torn tail, and nothing of it is trusted.
  *
  * Where the file ends the ring may go on: a batch there verifies with the same salt, and has the
- * number that comes next. What else is in the ring is older, or of another journal. */
+ * number that comes next. What else is in the ring is older, or of another journal. Behind an end
+ * mark nothing is looked for: recovery writes one where it has stopped. */
 #include <errno.h>
 #include <string.h>
 

@@ -279,11 +279,14 @@ static void check_rest(const struct sim *sim, enum sim_fate writes, enum sim_fat
     sim_free(left);
 }
 
-static void power_may_go_at_any_operation(void **state)
+/* Returns before how many operations it went. `work` returns how many changes were kept. */
+static uint64_t cut_everywhere(uint64_t (*work)(struct sim *sim),
+                               void (*check)(const struct sim *sim, enum sim_fate writes,
+                                             enum sim_fate names, uint64_t kept, uint64_t seed),
+                               uint64_t seeds)
 {
     struct cutting c = { .is_cut = true };
 
-    (void)state;
     for (c.until = 0; c.is_cut; c.until++) {
         struct sim *sim = sim_new();
         uint64_t kept;
@@ -291,15 +294,21 @@ static void power_may_go_at_any_operation(void **state)
         c.is_cut = false;
         sim->before = lose_power;
         sim->ctx = &c;
-        kept = append_some(sim);
+        kept = work(sim);
         for (enum sim_fate writes = SIM_LOST; writes <= SIM_KEPT; writes++)
             for (enum sim_fate names = SIM_LOST; names <= SIM_KEPT; names++)
-                check_rest(sim, writes, names, kept, 0);
-        for (uint64_t seed = 1; seed <= 20; seed++)
-            check_rest(sim, SIM_MIXED, SIM_MIXED, kept, c.until * 100 + seed);
+                check(sim, writes, names, kept, 0);
+        for (uint64_t seed = 1; seed <= seeds; seed++)
+            check(sim, SIM_MIXED, SIM_MIXED, kept, c.until * 100 + seed);
         sim_free(sim);
     }
-    assert_true(c.until > 4 * ENTRIES);
+    return c.until;
+}
+
+static void power_may_go_at_any_operation(void **state)
+{
+    (void)state;
+    assert_true(cut_everywhere(append_some, check_rest, 20) > 4 * ENTRIES);
 }
 
 /* A change that could not be kept is told so, and the next one can be. */
@@ -524,25 +533,8 @@ static uint64_t change_some(struct sim *sim)
 
 static void power_may_go_while_a_new_file_is_begun(void **state)
 {
-    struct cutting c = { .is_cut = true };
-
     (void)state;
-    for (c.until = 0; c.is_cut; c.until++) {
-        struct sim *sim = sim_new();
-        uint64_t kept;
-
-        c.is_cut = false;
-        sim->before = lose_power;
-        sim->ctx = &c;
-        kept = change_some(sim);
-        for (enum sim_fate writes = SIM_LOST; writes <= SIM_KEPT; writes++)
-            for (enum sim_fate names = SIM_LOST; names <= SIM_KEPT; names++)
-                check_grown(sim, writes, names, kept, 0);
-        for (uint64_t seed = 1; seed <= 5; seed++)
-            check_grown(sim, SIM_MIXED, SIM_MIXED, kept, c.until * 100 + seed);
-        sim_free(sim);
-    }
-    assert_true(c.until > 4 * (MANY / 2));
+    assert_true(cut_everywhere(change_some, check_grown, 5) > 4 * (MANY / 2));
 }
 
 static void a_disk_that_fails_while_a_new_file_is_begun_loses_nothing(void **state)
