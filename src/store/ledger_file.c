@@ -310,7 +310,8 @@ static weir_err find_newest(struct dir *dir, const weir_allocator *allocator, we
     return err;
 }
 
-/* What was read may be in the system's cache only, if the last process was killed. */
+/* What was read may be in the system's cache only, if the last process was killed, and so may the
+ * name under which it was found. */
 static weir_err settle(struct ledger_file *l, const struct ledger_found *found, weir_diag *diag)
 {
     weir_err err = l->dir->ops->open(l->dir, LEDGER_NAME, &l->file);
@@ -319,6 +320,8 @@ static weir_err settle(struct ledger_file *l, const struct ledger_found *found, 
         err = l->dir->ops->truncate(l->file, l->end);
     if (!err)
         err = l->dir->ops->sync(l->file);
+    if (!err)
+        err = l->dir->ops->sync_dir(l->dir);
     return err ? diag_fail(diag, err, "cannot sync %s/" LEDGER_NAME ": %s", l->dir->path,
                            strerror(l->dir->why))
                : WEIR_OK;

@@ -311,6 +311,35 @@ static void power_may_go_at_any_operation(void **state)
     assert_true(cut_everywhere(append_some, check_rest, 20) > 4 * ENTRIES);
 }
 
+/* Killed before any operation: what was written and not synced is still there for the next process. */
+static void what_is_found_after_a_kill_outlives_the_power(void **state)
+{
+    struct cutting c = { .is_cut = true };
+
+    (void)state;
+    for (c.until = 0; c.is_cut; c.until++) {
+        struct sim *sim = sim_new(), *left;
+        struct ledger_file *l;
+        uint64_t found;
+
+        c.is_cut = false;
+        sim->before = lose_power;
+        sim->ctx = &c;
+        append_some(sim);
+        sim->before = NULL;
+        sim->is_off = false;
+        assert_int_equal(open_in(sim, &l), WEIR_OK);
+        found = count(l);
+        ledger_file_close(l);
+        left = sim_cut(sim, SIM_LOST, SIM_LOST, 0);
+        assert_int_equal(open_in(left, &l), WEIR_OK);
+        assert_int_equal(count(l), found);
+        ledger_file_close(l);
+        sim_free(left);
+        sim_free(sim);
+    }
+}
+
 /* A change that could not be kept is told so, and the next one can be. */
 static void a_disk_that_fails_once_at_any_operation_loses_nothing(void **state)
 {
@@ -681,6 +710,7 @@ int main(void)
         cmocka_unit_test(whichever_byte_is_flipped_it_is_refused_or_all_is_there),
         cmocka_unit_test(another_secrets_ledger_is_refused),
         cmocka_unit_test(power_may_go_at_any_operation),
+        cmocka_unit_test(what_is_found_after_a_kill_outlives_the_power),
         cmocka_unit_test(a_disk_that_fails_once_at_any_operation_loses_nothing),
         cmocka_unit_test(a_file_that_has_grown_is_followed_by_one_with_what_is_in_force),
         cmocka_unit_test(what_is_in_force_is_not_copied_again_and_again),
