@@ -13,6 +13,9 @@ SET LOCAL client_min_messages = warning;
 --
 -- Parts of the statements below, which have them written in when they are planned; only those of
 -- logs of which some has left the window are called. What a row holds comes last.
+DROP FUNCTION IF EXISTS -- whose parameters were others once
+    weir.live_log, weir.fresh, weir.may_pass, weir.next_at, weir.next_used, weir.next_other,
+    weir.next_oldest, weir.next_log, weir.next_expires;
 
 -- What is used of a bucket by now.
 CREATE OR REPLACE FUNCTION weir.drained(max bigint, now bigint, at bigint, used bigint)
@@ -59,30 +62,22 @@ RETURNS bigint LANGUAGE sql IMMUTABLE AS $$
     SELECT now - now % nullif(width, 0)
 $$;
 
--- What counts in a sliding window, whose buckets do so for `life` ms; and its log.
+-- What counts in a sliding window, whose buckets do so for `life` ms.
 CREATE OR REPLACE FUNCTION weir.live(
     life bigint, now bigint, at bigint, used bigint, oldest bigint, log bigint[])
 RETURNS bigint LANGUAGE sql IMMUTABLE AS $$
-    SELECT CASE WHEN at + life <= now OR used = 0 THEN 0
+    SELECT CASE WHEN at + life <= now THEN 0
                 WHEN oldest + life > greatest(now, at) THEN used
                 ELSE used - weir.log_gone(log, greatest(now, at) - life + 1) END
 $$;
 
-CREATE OR REPLACE FUNCTION weir.live_log(
-    life bigint, now bigint, at bigint, used bigint, oldest bigint, log bigint[])
-RETURNS bigint[] LANGUAGE sql IMMUTABLE AS $$
-    SELECT CASE WHEN at + life <= now OR used = 0 THEN NULL
-                WHEN oldest + life > greatest(now, at) THEN log
-                ELSE weir.log_left(log, greatest(now, at) - life + 1) END
-$$;
-
 -- May it pass? A cell that is too far from now for 64 bits of ns is left undone.
 CREATE OR REPLACE FUNCTION weir.may_pass(
-    algorithm integer, max bigint, win bigint, burst bigint, width bigint, amount bigint,
+    algorithm integer, max bigint, win bigint, burst bigint, life bigint, amount bigint,
     now bigint, at bigint, used bigint, other bigint, oldest bigint, log bigint[])
 RETURNS boolean LANGUAGE sql IMMUTABLE AS $$
     SELECT CASE WHEN algorithm = 2 THEN
-                    weir.live(win + width - 1, now, at, used, oldest, log) + amount <= max
+                    weir.live(life, now, at, used, oldest, log) + amount <= max
                 WHEN algorithm = 4 THEN
                     CASE WHEN max = 0 THEN false
                          ELSE weir.drained(max, now, at, used) <= (burst - amount) * win END
@@ -102,12 +97,11 @@ $$;
 
 -- What the row holds then.
 CREATE OR REPLACE FUNCTION weir.next_at(
-    algorithm integer, win bigint, width bigint, amount bigint,
+    algorithm integer, win bigint, bucket bigint, amount bigint,
     now bigint, at bigint, used bigint)
 RETURNS bigint LANGUAGE sql IMMUTABLE AS $$
     SELECT CASE WHEN algorithm = 2 THEN
-                    CASE WHEN at + win + width - 1 <= now OR used = 0 THEN weir.bucket(width, now)
-                         ELSE greatest(at, weir.bucket(width, now)) END
+                    CASE WHEN used = 0 THEN bucket ELSE greatest(at, bucket) END
                 WHEN algorithm = 4 THEN greatest(at, now)
                 WHEN algorithm = 1 OR algorithm = 3 THEN
                     CASE WHEN now < at + win THEN at ELSE now - now % win END
@@ -115,11 +109,10 @@ RETURNS bigint LANGUAGE sql IMMUTABLE AS $$
 $$;
 
 CREATE OR REPLACE FUNCTION weir.next_used(
-    algorithm integer, max bigint, win bigint, width bigint, amount bigint,
+    algorithm integer, max bigint, win bigint, life bigint, amount bigint,
     now bigint, at bigint, used bigint, oldest bigint, log bigint[])
 RETURNS bigint LANGUAGE sql IMMUTABLE AS $$
-    SELECT CASE WHEN algorithm = 2 THEN
-                    weir.live(win + width - 1, now, at, used, oldest, log) + amount
+    SELECT CASE WHEN algorithm = 2 THEN weir.live(life, now, at, used, oldest, log) + amount
                 WHEN algorithm = 4 THEN weir.drained(max, now, at, used) + amount * win
                 WHEN algorithm = 1 OR algorithm = 3 THEN
                     CASE WHEN now < at + win THEN used ELSE 0 END + amount
@@ -127,13 +120,11 @@ RETURNS bigint LANGUAGE sql IMMUTABLE AS $$
 $$;
 
 CREATE OR REPLACE FUNCTION weir.next_other(
-    algorithm integer, win bigint, width bigint, amount bigint,
+    algorithm integer, win bigint, bucket bigint, amount bigint,
     now bigint, at bigint, used bigint, other bigint)
 RETURNS bigint LANGUAGE sql IMMUTABLE AS $$
     SELECT CASE WHEN algorithm = 2 THEN
-                    CASE WHEN at + win + width - 1 <= now OR used = 0
-                              OR at < weir.bucket(width, now)
-                         THEN 0 ELSE other END + amount
+                    CASE WHEN at < bucket OR used = 0 THEN amount ELSE other + amount END
                 WHEN algorithm = 3 THEN
                     CASE WHEN now < at + win THEN other
                          WHEN now < at + 2 * win THEN used
@@ -142,54 +133,53 @@ RETURNS bigint LANGUAGE sql IMMUTABLE AS $$
 $$;
 
 CREATE OR REPLACE FUNCTION weir.next_oldest(
-    algorithm integer, win bigint, width bigint,
+    algorithm integer, life bigint, bucket bigint,
     now bigint, at bigint, used bigint, oldest bigint, log bigint[])
 RETURNS bigint LANGUAGE sql IMMUTABLE AS $$
     SELECT CASE WHEN algorithm <> 2 THEN 0
-                WHEN at + win + width - 1 <= now OR used = 0 THEN weir.bucket(width, now)
-                WHEN oldest + win + width - 1 > greatest(now, at) THEN oldest
-                ELSE coalesce((weir.log_left(log, greatest(now, at) - win - width + 2))[1], at) END
+                WHEN at + life <= now OR used = 0 THEN bucket
+                WHEN oldest + life > greatest(now, at) THEN oldest
+                ELSE coalesce((weir.log_left(log, greatest(now, at) - life + 1))[1], at) END
 $$;
 
 CREATE OR REPLACE FUNCTION weir.next_log(
-    algorithm integer, win bigint, width bigint,
+    algorithm integer, life bigint, bucket bigint,
     now bigint, at bigint, used bigint, other bigint, oldest bigint, log bigint[])
 RETURNS bigint[] LANGUAGE sql IMMUTABLE AS $$
-    SELECT CASE WHEN algorithm <> 2 OR at + win + width - 1 <= now OR used = 0 THEN NULL
-                WHEN at >= weir.bucket(width, now) THEN
-                    weir.live_log(win + width - 1, now, at, used, oldest, log)
-                ELSE weir.live_log(win + width - 1, now, at, used, oldest, log)
-                         || ARRAY[at, other] END
+    SELECT CASE WHEN algorithm <> 2 OR at + life <= now OR used = 0 THEN NULL
+                ELSE CASE WHEN oldest + life > greatest(now, at) THEN log
+                          ELSE weir.log_left(log, greatest(now, at) - life + 1) END
+                     || CASE WHEN at < bucket THEN ARRAY[at, other] END END
 $$;
 
 CREATE OR REPLACE FUNCTION weir.next_expires(
-    algorithm integer, max bigint, win bigint, width bigint, amount bigint,
+    algorithm integer, max bigint, win bigint, life bigint, bucket bigint, amount bigint,
     now bigint, at bigint, used bigint)
 RETURNS bigint LANGUAGE sql IMMUTABLE AS $$
     SELECT CASE WHEN algorithm = 2 THEN
-                    weir.next_at(2, win, width, amount, now, at, used) + win + width - 1
+                    weir.next_at(2, win, bucket, amount, now, at, used) + life
                 WHEN algorithm = 4 THEN
                     greatest(at, now)
                         + (weir.drained(max, now, at, used) + amount * win + max - 1) / nullif(max, 0)
                 WHEN algorithm = 1 THEN
-                    weir.next_at(1, win, width, amount, now, at, used) + win
+                    weir.next_at(1, win, bucket, amount, now, at, used) + win
                 WHEN algorithm = 3 THEN
-                    weir.next_at(3, win, width, amount, now, at, used) + 2 * win
+                    weir.next_at(3, win, bucket, amount, now, at, used) + 2 * win
                 ELSE (weir.due(now, at, used) + amount * win + 999999) / 1000000 END
 $$;
 
 -- What the row of a new key holds; none, if it does not pass.
 CREATE OR REPLACE FUNCTION weir.fresh(
-    algorithm integer, max bigint, win bigint, burst bigint, width bigint, amount bigint,
-    now bigint)
+    algorithm integer, max bigint, win bigint, burst bigint, life bigint, bucket bigint,
+    amount bigint, now bigint)
 RETURNS TABLE (at bigint, used bigint, other bigint, oldest bigint, expires bigint)
 LANGUAGE sql IMMUTABLE AS $$
-    SELECT weir.next_at(algorithm, win, width, amount, now, 0, 0),
-           weir.next_used(algorithm, max, win, width, amount, now, 0, 0, 0, NULL),
-           weir.next_other(algorithm, win, width, amount, now, 0, 0, 0),
-           weir.next_oldest(algorithm, win, width, now, 0, 0, 0, NULL),
-           weir.next_expires(algorithm, max, win, width, amount, now, 0, 0)
-     WHERE weir.may_pass(algorithm, max, win, burst, width, amount, now, 0, 0, 0, 0, NULL)
+    SELECT weir.next_at(algorithm, win, bucket, amount, now, 0, 0),
+           weir.next_used(algorithm, max, win, life, amount, now, 0, 0, 0, NULL),
+           weir.next_other(algorithm, win, bucket, amount, now, 0, 0, 0),
+           weir.next_oldest(algorithm, life, bucket, now, 0, 0, 0, NULL),
+           weir.next_expires(algorithm, max, win, life, bucket, amount, now, 0, 0)
+     WHERE weir.may_pass(algorithm, max, win, burst, life, amount, now, 0, 0, 0, 0, NULL)
 $$;
 
 -- ---- the functions -----------------------------------------------------------------------------
@@ -226,16 +216,16 @@ DO $make$
 DECLARE
     one CONSTANT text := $part$
         UPDATE weir.states r
-           SET at = weir.next_at(@, win, width, amount, clock, r.at, r.used),
-               used = weir.next_used(@, max, win, width, amount, clock, r.at, r.used, r.oldest,
+           SET at = weir.next_at(@, win, bucket, amount, clock, r.at, r.used),
+               used = weir.next_used(@, max, win, life, amount, clock, r.at, r.used, r.oldest,
                                      r.log),
-               other = weir.next_other(@, win, width, amount, clock, r.at, r.used, r.other),
-               oldest = weir.next_oldest(@, win, width, clock, r.at, r.used, r.oldest, r.log),
-               log = weir.next_log(@, win, width, clock, r.at, r.used, r.other, r.oldest, r.log),
-               expires = weir.next_expires(@, max, win, width, amount, clock, r.at, r.used),
+               other = weir.next_other(@, win, bucket, amount, clock, r.at, r.used, r.other),
+               oldest = weir.next_oldest(@, life, bucket, clock, r.at, r.used, r.oldest, r.log),
+               log = weir.next_log(@, life, bucket, clock, r.at, r.used, r.other, r.oldest, r.log),
+               expires = weir.next_expires(@, max, win, life, bucket, amount, clock, r.at, r.used),
                room = NULL
          WHERE r.key = charge.key
-           AND weir.may_pass(@, max, win, burst, width, amount, clock, r.at, r.used, r.other,
+           AND weir.may_pass(@, max, win, burst, life, amount, clock, r.at, r.used, r.other,
                              r.oldest, r.log)
         RETURNING ARRAY[r.at, r.used, r.other, clock] INTO answer;
         IF answer IS NULL THEN
@@ -244,7 +234,7 @@ DECLARE
                         pg_advisory_xact_lock(weir.guard(key));
                 INSERT INTO weir.states AS r (key, at, used, other, oldest, expires, due)
                 SELECT key, f.at, f.used, f.other, f.oldest, f.expires, f.expires + 60000
-                  FROM weir.fresh(@, max, win, burst, width, amount, clock) AS f
+                  FROM weir.fresh(@, max, win, burst, life, bucket, amount, clock) AS f
                     ON CONFLICT DO NOTHING
                 RETURNING ARRAY[r.at, r.used, r.other, clock] INTO answer;
             END IF;
@@ -252,31 +242,33 @@ DECLARE
     many CONSTANT text := $part$
         WITH charged AS (
             UPDATE weir.states r
-               SET at = weir.next_at(@, u.win, u.width, u.amount, u.now, r.at, r.used),
-                   used = weir.next_used(@, u.max, u.win, u.width, u.amount, u.now, r.at, r.used,
+               SET at = weir.next_at(@, u.win, u.bucket, u.amount, u.now, r.at, r.used),
+                   used = weir.next_used(@, u.max, u.win, u.life, u.amount, u.now, r.at, r.used,
                                          r.oldest, r.log),
-                   other = weir.next_other(@, u.win, u.width, u.amount, u.now, r.at, r.used,
+                   other = weir.next_other(@, u.win, u.bucket, u.amount, u.now, r.at, r.used,
                                            r.other),
-                   oldest = weir.next_oldest(@, u.win, u.width, u.now, r.at, r.used, r.oldest,
+                   oldest = weir.next_oldest(@, u.life, u.bucket, u.now, r.at, r.used, r.oldest,
                                              r.log),
-                   log = weir.next_log(@, u.win, u.width, u.now, r.at, r.used, r.other, r.oldest,
-                                       r.log),
-                   expires = weir.next_expires(@, u.max, u.win, u.width, u.amount, u.now, r.at,
-                                               r.used),
+                   log = weir.next_log(@, u.life, u.bucket, u.now, r.at, r.used, r.other,
+                                       r.oldest, r.log),
+                   expires = weir.next_expires(@, u.max, u.win, u.life, u.bucket, u.amount, u.now,
+                                               r.at, r.used),
                    room = NULL
-              FROM (SELECT k.key, k.slot, coalesce(k.amount, 1) AS amount,
-                           coalesce(k.now, clock) AS now,
-                           CASE algorithms[coalesce(k.rule, 1)] WHEN 5 THEN 4
-                                ELSE algorithms[coalesce(k.rule, 1)] END AS algorithm,
-                           limits[coalesce(k.rule, 1)] AS max,
-                           windows[coalesce(k.rule, 1)] AS win,
-                           bursts[coalesce(k.rule, 1)] AS burst,
-                           precisions[coalesce(k.rule, 1)] AS width
-                      FROM unnest(keys, rules, amounts, nows) WITH ORDINALITY
-                           AS k (key, rule, amount, now, slot)
+              FROM (SELECT w.*, w.win + w.width - 1 AS life, weir.bucket(w.width, w.now) AS bucket
+                      FROM (SELECT k.key, k.slot, coalesce(k.amount, 1) AS amount,
+                                   coalesce(k.now, clock) AS now,
+                                   CASE algorithms[coalesce(k.rule, 1)] WHEN 5 THEN 4
+                                        ELSE algorithms[coalesce(k.rule, 1)] END AS algorithm,
+                                   limits[coalesce(k.rule, 1)] AS max,
+                                   windows[coalesce(k.rule, 1)] AS win,
+                                   bursts[coalesce(k.rule, 1)] AS burst,
+                                   precisions[coalesce(k.rule, 1)] AS width
+                              FROM unnest(keys, rules, amounts, nows) WITH ORDINALITY
+                                   AS k (key, rule, amount, now, slot)
+                            OFFSET 0) AS w
                     OFFSET 0) AS u
              WHERE r.key = u.key
-               AND weir.may_pass(@, u.max, u.win, u.burst, u.width, u.amount, u.now, r.at, r.used,
+               AND weir.may_pass(@, u.max, u.win, u.burst, u.life, u.amount, u.now, r.at, r.used,
                                  r.other, r.oldest, r.log)
             RETURNING u.slot, r.at, r.used, r.other
         )
@@ -285,7 +277,7 @@ DECLARE
           FROM charged c;$part$;
     branches CONSTANT text := $part$
     IF algorithm = 4 OR algorithm = 5 THEN@4
-    ELSIF algorithm = 2 THEN@2
+    ELSIF algorithm = 2 THEN@window@2
     ELSIF algorithm = 1 THEN@1
     ELSIF algorithm = 3 THEN@3
     ELSIF algorithm = 15 THEN@15
@@ -295,6 +287,10 @@ DECLARE
     many_of text := branches;
     kind text;
 BEGIN
+    one_of := replace(one_of, '@window', $part$
+        life := win + width - 1;
+        bucket := weir.bucket(width, clock);$part$);
+    many_of := replace(many_of, '@window', '');
     FOREACH kind IN ARRAY ARRAY['15', '4', '2', '1', '3', 'u.algorithm'] LOOP
         one_of := replace(one_of, '@' || kind, CASE kind WHEN 'u.algorithm' THEN ' NULL;'
                                                ELSE replace(one, '@', kind) END);
@@ -312,6 +308,8 @@ AS $$
 DECLARE
     clock CONSTANT bigint := coalesce(
         now, floor(date_part('epoch', clock_timestamp()) * 1000)::bigint);
+    life bigint;   -- of a bucket of a sliding window
+    bucket bigint; -- its start
     answer bigint[];
 BEGIN%s
     IF answer IS NULL THEN
@@ -402,7 +400,8 @@ BEGIN
                        precisions[coalesce(rules[k.slot], 1)] AS width
                   FROM unnest(missing) AS k (slot)
                 OFFSET 0) AS u,
-               weir.fresh(u.algorithm, u.max, u.win, u.burst, u.width, u.amount, u.now) AS f
+               weir.fresh(u.algorithm, u.max, u.win, u.burst, u.win + u.width - 1,
+                          weir.bucket(u.width, u.now), u.amount, u.now) AS f
             ON CONFLICT DO NOTHING
         RETURNING r.key, r.at, r.used, r.other
     )
