@@ -113,6 +113,7 @@ static void answered(struct check *check)
     struct loop *loop = call->reply->session->loop;
 
     observer_answer(loop->observer, check, loop->now);
+    loop_answered(loop, call->pin);
     waits_for_one_less(call->reply);
 }
 

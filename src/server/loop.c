@@ -31,8 +31,11 @@ static struct pin *new_pin(struct loop *loop)
         pin = malloc(sizeof *pin);
     if (!pin)
         return NULL;
-    pin->visit = published_enter(&loop->server->weir->policies);
-    pin->calls = 1; /* the turn itself */
+    *pin = (struct pin){
+        .visit = published_enter(&loop->server->weir->policies),
+        .calls = 1, /* the turn itself */
+        .began_ns = uv_hrtime(),
+    };
     return pin;
 }
 
@@ -56,7 +59,6 @@ bool loop_begin_asking(struct loop *loop)
         return false;
     loop->is_asking = true;
     loop->now = w->clock(w->clock_ctx);
-    loop->began_ns = uv_hrtime();
     return true;
 }
 
@@ -78,16 +80,33 @@ void loop_ask(struct loop *loop, struct call *call)
         ask_prepared(loop);
 }
 
+static void note_times(struct loop *loop, const struct pin *pin, size_t answered)
+{
+    const uint64_t now = uv_hrtime();
+
+    observer_time(loop->observer, now - pin->began_ns, answered);
+    if (pin->answered == pin->asked)
+        observer_commit(loop->observer, now - pin->committed_ns, pin->asked);
+}
+
+/* Those that are answered within their turn are noted together, when it is committed. */
+void loop_answered(struct loop *loop, struct pin *pin)
+{
+    pin->answered++;
+    if (pin->committed_ns)
+        note_times(loop, pin, 1);
+}
+
 static void commit(struct loop *loop)
 {
+    struct pin *pin = loop->pin;
     const uint64_t before = uv_hrtime();
-    uint64_t after;
 
-    engine_commit(loop_engine(loop), &loop->turn);
-    after = uv_hrtime();
-    observer_commit(loop->observer, after - before, loop->asked);
-    observer_time(loop->observer, after - loop->began_ns, loop->asked);
+    pin->asked = loop->asked;
     loop->asked = 0;
+    engine_commit(loop_engine(loop), &loop->turn);
+    pin->committed_ns = before;
+    note_times(loop, pin, pin->answered);
 }
 
 /* Many are encoded before the first is sent: what the kernel does for each drives our code and

@@ -34,11 +34,14 @@ struct loop_listener {
 };
 
 /* A set of policies that calls of one turn were judged by. They point into it until their replies
- * are encoded, which may be turns later. */
+ * are encoded, which may be turns later; so it also knows when the turn was. */
 struct pin {
     struct published_visit visit;
     size_t calls;
-    struct pin *next; /* free */
+    uint64_t began_ns;      /* when the first was asked */
+    uint64_t committed_ns;  /* when no more were; 0: not yet */
+    size_t asked, answered; /* checks */
+    struct pin *next;       /* free */
 };
 
 struct loop {
@@ -60,8 +63,7 @@ struct loop {
     struct turn turn;
     struct pin *pin; /* of the policies, while is_asking */
     bool is_asking;
-    int64_t now;       /* ms, read once a turn */
-    uint64_t began_ns; /* when the first was asked */
+    int64_t now; /* ms, read once a turn */
     struct call *prepared[LOOP_ASKED_TOGETHER];
     size_t prepared_count;
     size_t asked;     /* this turn */
@@ -93,6 +95,7 @@ uint64_t loop_next_id(struct loop *loop);
 bool loop_begin_asking(struct loop *loop);
 void loop_unpin(struct loop *loop, struct pin *pin); /* one call less */
 void loop_ask(struct loop *loop, struct call *call); /* one that is prepared */
+void loop_answered(struct loop *loop, struct pin *pin);
 
 void loop_asked_enough(struct loop *loop); /* end the turn early if it grows too large */
 void loop_lost_one(struct loop *loop);     /* a connection is gone: was it the last? */

@@ -327,9 +327,11 @@ bool journal_append_sheaf(struct journal *j, struct sheaf *sheaf, uint64_t *mark
     is_overtaken = atomic_load_explicit(&sheaf->is_overtaken, memory_order_relaxed);
     if (!is_overtaken)
         *mark = put_at_once(j, sheaf->records, sheaf->count)
-                    ? j->appended
+                    ? 0
                     : append(j, sheaf->records, sheaf->count);
     sheaf_close(sheaf);
+    if (has_ring(j))
+        drain_if_half_full(j);
     pthread_mutex_unlock(&j->lock);
     return !is_overtaken;
 }

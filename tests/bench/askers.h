@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { ASKERS_MOST_TURN = 64, ASKERS_MOST_THREADS = 64, MEDIAN_MOST = 31 };
+enum { ASKERS_MOST_TURN = 64, ASKERS_MOST_THREADS = 64, MEDIAN_MOST = 64 };
 
 /* One thread's. */
 struct asker {
