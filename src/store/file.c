@@ -6,9 +6,14 @@
  * disk made of the pages it could not write. Until that snapshot is on disk nothing is
  * answered as kept.
  *
+ * What a failed sync has lost is still in the system's cache, and a process that follows without
+ * that snapshot finds it there. So the failed one leaves a warning, and the next one begins with a
+ * snapshot: as long as the cache has what the disk has not, the warning is in it as well.
+ *
  * The keeper is a thread that syncs every interval, maps the ring, writes zeros ahead, takes
  * snapshots when the journal has grown, and tries the way back once a second. While it takes a
  * snapshot it goes on with the first three. */
+#include <errno.h>
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -37,6 +42,8 @@ enum {
     MOST_RING = 2 << 20,
 };
 #define JOURNAL_LIMIT ((uint64_t)32 << 20) /* a smaller journal is not worth a snapshot */
+
+#define WARNING_NAME "failed"
 
 enum condition { RUNNING, FAILED };
 
@@ -96,6 +103,24 @@ static int64_t monotonic_us(void)
 
 /* ---- failing, and the way back ----------------------------------------------------------- */
 
+static bool is_warned(struct file_store *s)
+{
+    struct file *f;
+
+    if (s->dir->ops->open(s->dir, WARNING_NAME, &f))
+        return s->dir->why != ENOENT; /* if in doubt, yes */
+    s->dir->ops->close(f);
+    return true;
+}
+
+static void warn_the_next(struct file_store *s)
+{
+    struct file *f;
+
+    if (s->dir->ops->create(s->dir, WARNING_NAME, &f) == WEIR_OK)
+        s->dir->ops->close(f);
+}
+
 static void enter_failed(struct file_store *s)
 {
     enum condition running = RUNNING;
@@ -107,6 +132,7 @@ static void enter_failed(struct file_store *s)
     snprintf(line, sizeof line,
              "store failed: %s: %s; policies decide by their on_error until the disk is back",
              s->dir->path, strerror(s->dir->why));
+    warn_the_next(s);
     say(s, line);
 }
 
@@ -255,8 +281,10 @@ static void try_the_way_back(struct file_store *s, int64_t now)
         return;
     s->is_begun = false;
     s->dir->ops->remove(s->dir, SNAPSHOT_TEMPORARY); /* a full disk needs the room */
+    warn_the_next(s);                                /* if it could not be before */
     if (roll_over(s, &diag))
         return;
+    s->dir->ops->remove(s->dir, WARNING_NAME);
     atomic_store(&s->state, RUNNING);
     say(s, "store recovered: everything that was counted is on disk again");
 }
@@ -341,15 +369,45 @@ static weir_err read_sync(struct file_store *s, const char *text, weir_diag *dia
     return WEIR_OK;
 }
 
+static weir_err begin(struct file_store *s, weir_diag *diag)
+{
+    const weir_err err = journal_begin(s->journal, s->epoch, UINT64_MAX);
+
+    if (!err)
+        return WEIR_OK;
+    diag_set(diag, "cannot begin a journal in %s: %s", s->dir->path, strerror(s->dir->why));
+    warn_the_next(s);
+    return err;
+}
+
+/* The disk may not have what was read: first have a snapshot of it there. */
+static weir_err begin_anew(struct file_store *s, weir_diag *diag)
+{
+    const weir_err err = snapshot_write(s->dir, s->table, s->journal, s->epoch,
+                                        s->options.secret_id, clock_now(s), NULL, &s->allocator,
+                                        &s->snapshot, diag);
+
+    if (err)
+        return err;
+    s->old_bytes = s->old_journals = 0;
+    recovery_remove_before(s->dir, s->epoch);
+    s->dir->ops->remove(s->dir, WARNING_NAME);
+    return begin(s, diag);
+}
+
 static weir_err recover(struct file_store *s, weir_diag *diag)
 {
     const struct restoring to = { s->table, clock_now(s),
                                   s->options.no_thread ? 1 : crew_processors() };
+    const bool warned = is_warned(s);
     struct recovery found;
     char line[256];
-    weir_err err = recovery_run(s->dir, &to, s->options.secret_id, RECOVERY_OPEN, &s->allocator,
-                                &found, diag);
+    weir_err err = recovery_run(s->dir, &to, s->options.secret_id,
+                                warned ? RECOVERY_DISTRUST : RECOVERY_OPEN, &s->allocator, &found,
+                                diag);
 
+    if (found.has_failed)
+        warn_the_next(s);
     if (err)
         return err;
     s->epoch = found.next_epoch;
@@ -365,12 +423,8 @@ static weir_err recover(struct file_store *s, weir_diag *diag)
     err = journal_new(&s->journal, s->dir, s->mode, s->options.secret_id, &s->allocator);
     if (err)
         return diag_fail(diag, err, "%s", weir_err_text(err));
-    err = journal_begin(s->journal, s->epoch, UINT64_MAX);
-    if (err)
-        return diag_fail(diag, err, "cannot begin a journal in %s: %s", s->dir->path,
-                         strerror(s->dir->why));
     table_keep_journal(s->table, s->journal);
-    return WEIR_OK;
+    return warned ? begin_anew(s, diag) : begin(s, diag);
 }
 
 static void free_store(struct file_store *s)
@@ -492,16 +546,16 @@ static void answer_unkept(struct file_store *s, struct question *q, bool is_judg
 static void empty_sheaf(struct file_store *s, struct turn *turn)
 {
     uint64_t mark = 0;
-    const bool is_appended = journal_append_sheaf(s->journal, turn->sheaf, &mark);
+    const enum appended how = journal_append_sheaf(s->journal, turn->sheaf, &mark);
 
     for (struct question *q = turn->in_sheaf; q; q = q->next) {
         if (q->mark != JOURNAL_IN_SHEAF)
             continue;
-        if (is_appended)
-            q->mark = mark;
-        else
+        if (how == SHEAF_OVERTAKEN)
             table_keep_again(s->table, q);
-        if (q->mark > turn->mark)
+        else
+            q->mark = mark;
+        if (how != SHEAF_WRITTEN && q->mark > turn->mark)
             turn->mark = q->mark;
     }
     turn->in_sheaf = NULL;

@@ -319,21 +319,20 @@ static void drain_if_half_full(struct journal *j)
         drain(j);
 }
 
-bool journal_append_sheaf(struct journal *j, struct sheaf *sheaf, uint64_t *mark)
+enum appended journal_append_sheaf(struct journal *j, struct sheaf *sheaf, uint64_t *mark)
 {
-    bool is_overtaken;
+    enum appended how = SHEAF_OVERTAKEN;
 
     pthread_mutex_lock(&j->lock);
-    is_overtaken = atomic_load_explicit(&sheaf->is_overtaken, memory_order_relaxed);
-    if (!is_overtaken)
-        *mark = put_at_once(j, sheaf->records, sheaf->count)
-                    ? 0
-                    : append(j, sheaf->records, sheaf->count);
+    if (!atomic_load_explicit(&sheaf->is_overtaken, memory_order_relaxed)) {
+        how = put_at_once(j, sheaf->records, sheaf->count) ? SHEAF_WRITTEN : SHEAF_APPENDED;
+        *mark = how == SHEAF_WRITTEN ? j->appended : append(j, sheaf->records, sheaf->count);
+    }
     sheaf_close(sheaf);
     if (has_ring(j))
         drain_if_half_full(j);
     pthread_mutex_unlock(&j->lock);
-    return !is_overtaken;
+    return how;
 }
 
 void journal_map(struct journal *j, size_t size)

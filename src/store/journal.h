@@ -39,9 +39,15 @@ uint64_t journal_append(struct journal *j, const struct record *records, size_t 
 /* The sheaves that turns gather their records in; see sheaf.h. */
 struct sheaves *journal_sheaves(struct journal *j);
 
-/* Append what the sheaf has, and close it. A mark of 0: it needs no commit. False: it was overtaken,
- * and nothing is appended. */
-WEIR_MUSTCHECK bool journal_append_sheaf(struct journal *j, struct sheaf *sheaf, uint64_t *mark);
+enum appended {
+    SHEAF_OVERTAKEN, /* nothing is appended */
+    SHEAF_APPENDED,
+    SHEAF_WRITTEN, /* and needs no commit */
+};
+
+/* Append what the sheaf has, and close it. */
+WEIR_MUSTCHECK enum appended journal_append_sheaf(struct journal *j, struct sheaf *sheaf,
+                                                  uint64_t *mark);
 
 /* Return when everything up to the mark is as durable as the mode asks. One thread writes for
  * all that wait. WEIR_EIO: it is not, and never will be in this epoch. */

@@ -227,7 +227,7 @@ static weir_err tidy_up(struct run *run, const uint64_t *epochs, size_t count)
     char name[DIR_NAME];
     weir_err err = WEIR_OK;
 
-    if (run->last_epoch) {
+    if (run->last_epoch && run->how == RECOVERY_OPEN) {
         journal_name(run->last_epoch, name);
         err = settle(run, name);
     }
@@ -261,8 +261,10 @@ static weir_err run_all(struct run *run, const uint64_t *epochs, size_t count)
     if (out->snapshot.epoch > 0)
         out->next_epoch = out->snapshot.epoch;
     err = replay_all(run, epochs, count);
-    if (!err && run->how == RECOVERY_OPEN)
+    if (!err && run->how <= RECOVERY_DISTRUST) {
         err = tidy_up(run, epochs, count);
+        out->has_failed = err;
+    }
     if (salvage && count > 0 && epochs[count - 1] >= out->next_epoch)
         out->next_epoch = epochs[count - 1] + 1;
     return err;

@@ -5,9 +5,10 @@
 #include "store/snapshot.h"
 
 enum recovery_how {
-    RECOVERY_OPEN,    /* cut a torn tail, remove leftovers, refuse damage */
-    RECOVERY_LOOK,    /* change nothing */
-    RECOVERY_SALVAGE, /* change nothing, and keep all that verifies */
+    RECOVERY_OPEN,     /* cut a torn tail, remove leftovers, refuse damage */
+    RECOVERY_DISTRUST, /* the same, but leave the last journal alone: it is not to be gone on from */
+    RECOVERY_LOOK,     /* change nothing */
+    RECOVERY_SALVAGE,  /* change nothing, and keep all that verifies */
 };
 
 enum { RECOVERY_LISTED = 32 };
@@ -17,6 +18,7 @@ struct recovery {
     struct snapshot_facts snapshot;
     uint64_t journals, journal_bytes, records;
     uint64_t torn_bytes;
+    bool has_failed; /* to write or sync what was found */
 
     /* What does not verify: the first of it, or all with RECOVERY_SALVAGE, which passes over it. */
     size_t damages; /* may be more than are listed */

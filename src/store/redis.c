@@ -171,7 +171,7 @@ static void tick(struct store *s, int64_t now)
     dialler_work(&r->common.dialler);
     if (r->ear)
         ear_tick(r->ear);
-    if (clock_steady_ms() >= r->look_at && !has_failed(r))
+    if (atomic_load(&r->common.has_secret) && clock_steady_ms() >= r->look_at && !has_failed(r))
         look(r);
 }
 
@@ -191,13 +191,19 @@ static void stats(struct store *s, weir_stats *out)
 
 static weir_err append_entry(struct store *s, struct ledger_entry *e, weir_diag *diag)
 {
-    return redis_ledger_append(&((struct redis *)s)->ledger, e, diag);
+    struct redis *r = (struct redis *)s;
+    const weir_err err = redis_common_ready(&r->common, diag);
+
+    return err ? err : redis_ledger_append(&r->ledger, e, diag);
 }
 
 static weir_err read_entries(struct store *s, uint64_t after, ledger_visit *visit, void *ctx,
                              weir_diag *diag)
 {
-    return redis_ledger_read(&((struct redis *)s)->ledger, after, visit, ctx, diag);
+    struct redis *r = (struct redis *)s;
+    const weir_err err = redis_common_ready(&r->common, diag);
+
+    return err ? err : redis_ledger_read(&r->ledger, after, visit, ctx, diag);
 }
 
 /* ---- asking ------------------------------------------------------------------------------------ */
@@ -264,6 +270,14 @@ static weir_err try_server(struct redis *r, weir_diag *diag)
     return WEIR_OK;
 }
 
+static void take_secret(struct store *s, const struct secret *secret)
+{
+    struct redis *r = (struct redis *)s;
+
+    r->common.secret = *secret;
+    atomic_store(&r->common.has_secret, true);
+}
+
 static void link_lost(struct redis_node *node)
 {
     redis_slots_doubt(&((struct redis *)node->common->ctx)->slots);
@@ -276,12 +290,13 @@ static void init(struct redis *r, const struct store_options *options, const str
     r->log_ctx = options->log_ctx;
     r->common = (struct redis_common){
         .uri = *uri,
-        .secret = *options->secret,
         .allocator = options->allocator,
         .after_errors = options->after_errors,
         .brings_now = options->callers_bring_now,
         .ctx = r,
     };
+    if (!options->lacks_secret)
+        take_secret(&r->store, options->secret);
     if (is_cluster(r)) {
         r->common.refused = cluster_refused;
         r->common.lost = link_lost;
@@ -315,7 +330,8 @@ static weir_err open_redis(struct store **out, const struct store_options *optio
     }
     init(r, options, &uri);
     redis_uri_done(&uri);
-    err = try_server(r, diag ? diag : &unheard);
+    if (!options->lacks_secret)
+        err = try_server(r, diag ? diag : &unheard);
     if (!err && options->heard && !is_cluster(r))
         err = redis_ear_new(&r->ear, &r->common.uri, options, diag);
     if (err) {
@@ -338,6 +354,7 @@ const struct store_ops redis_store_ops = {
     .open = open_redis,
     .annals = annals,
     .secret = redis_secret,
+    .take_secret = take_secret,
     .attach = attach,
     .detach = detach,
     .submit = submit,

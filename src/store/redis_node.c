@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/diag.h"
 #include "store/redis_cluster.h"
 #include "store/redis_connect.h"
 #include "store/redis_session.h"
@@ -425,12 +426,22 @@ void redis_node_init(struct redis_node *node, struct redis_common *common,
     };
 }
 
+weir_err redis_common_ready(struct redis_common *common, weir_diag *diag)
+{
+    return atomic_load(&common->has_secret)
+               ? WEIR_OK
+               : diag_fail(diag, WEIR_EIO, "the secret is in Redis, and not known yet");
+}
+
 weir_err redis_node_connect(void *target, void **out, weir_diag *diag)
 {
     struct redis_node *node = target;
+    struct redis_common *common = node->common;
     struct redis_session *made = NULL;
-    const weir_err err = redis_connect(&made, &node->common->uri, &node->address,
-                                       &node->common->secret, diag);
+    weir_err err = redis_common_ready(common, diag);
+
+    if (!err)
+        err = redis_connect(&made, &common->uri, &node->address, &common->secret, diag);
 
     *out = made;
     return err;

@@ -2,6 +2,8 @@
 #ifndef WEIR_STORE_REDIS_NODE_H
 #define WEIR_STORE_REDIS_NODE_H
 
+#include <stdatomic.h>
+
 #include "store/dialler.h"
 #include "store/redis_uri.h"
 #include "store/remote.h"
@@ -12,6 +14,7 @@ struct redis_node;
 struct redis_common {
     struct redis_uri uri;
     struct secret secret;
+    atomic_bool has_secret; /* until then nobody is let in */
     struct dialler dialler;
     weir_allocator allocator;
     bool brings_now;
@@ -31,6 +34,9 @@ struct redis_node {
     char name[REDIS_SHOWN + 16];  /* for people */
     size_t number;                /* in a cluster, among its nodes */
 };
+
+/* WEIR_EIO: the secret is not known yet. */
+WEIR_MUSTCHECK weir_err redis_common_ready(struct redis_common *common, weir_diag *diag);
 
 void redis_node_init(struct redis_node *node, struct redis_common *common,
                      const struct redis_address *address, void (*log)(void *ctx, const char *line),

@@ -49,7 +49,7 @@ class House:
         assert not any(statuses), [server.log.other for server in self.servers]
 
     def serve(self, *arguments, **more):
-        self.servers.append(Server(*arguments, store=self.url, config=self.config, **more))
+        self.servers.append(Server(*arguments, **{"store": self.url, "config": self.config, **more}))
         return self.servers[-1]
 
     def refused(self, *arguments, store=None):
@@ -93,6 +93,12 @@ def comes_back(server):
     wait_until(lambda: asked(server, user="probe")[0] == "store", "the store")
     wait_until(lambda: all(asked(server, user="probe")[0] == "store" for _ in range(10)),
                "all to be counted")
+
+
+def says(server, *texts):
+    """One of these is in its log, as docs/operations.md tells operators."""
+    wait_until(lambda: any(text in line.get("message", "") for line in list(server.log.lines)
+                           for text in texts), f"{texts} in the log")
 
 
 def used(server, policy, key):
