@@ -112,8 +112,8 @@ void observers_metrics(struct observer *const *all, size_t n, struct buf *out)
     metric_histogram(out, "weir_store_batch_size", "Decisions that shared a commit.", &sum->batch,
                      1);
     metric_histogram(out, "weir_journal_sync_seconds",
-                     "How long a commit took: writing the journal, and syncing it if asked.",
-                     &sum->commit, 1000000000);
+                     "How long a commit took, until all of it was kept as asked.", &sum->commit,
+                     1000000000);
     write_requests(out, sum);
     write_errors(out, sum);
     observer_free(sum);

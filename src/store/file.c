@@ -252,6 +252,8 @@ static weir_err roll_over(struct file_store *s, weir_diag *diag)
                          &s->allocator, &s->snapshot, diag);
     if (err) {
         journal_bound(s->journal, UINT64_MAX); /* there is nothing to wait for */
+        if (journal_failure(s->journal))
+            enter_failed(s);
         return err;
     }
     journal_confirm(s->journal);
@@ -387,8 +389,10 @@ static weir_err begin_anew(struct file_store *s, weir_diag *diag)
                                         s->options.secret_id, clock_now(s), NULL, &s->allocator,
                                         &s->snapshot, diag);
 
-    if (err)
+    if (err) {
+        s->dir->ops->remove(s->dir, SNAPSHOT_TEMPORARY); /* a full disk needs the room */
         return err;
+    }
     s->old_bytes = s->old_journals = 0;
     recovery_remove_before(s->dir, s->epoch);
     s->dir->ops->remove(s->dir, WARNING_NAME);

@@ -236,9 +236,15 @@ static weir_err tidy_up(struct run *run, const uint64_t *epochs, size_t count)
     if (err)
         return err;
     for (size_t i = 0; i < count; i++) {
+        const bool is_leftover = epochs[i] >= run->out->next_epoch;
+
         journal_name(epochs[i], name);
-        if (epochs[i] < run->out->snapshot.epoch || epochs[i] >= run->out->next_epoch)
-            dir->ops->remove(dir, name); /* if not now, then next time */
+        if (!is_leftover && epochs[i] >= run->out->snapshot.epoch)
+            continue;
+        err = dir->ops->remove(dir, name);                       /* if not now, then next time */
+        if (err && is_leftover && run->how == RECOVERY_DISTRUST) /* a snapshot gets its epoch */
+            return diag_fail(run->diag, err, "cannot remove %s/%s: %s", dir->path, name,
+                             strerror(dir->why));
     }
     dir->ops->remove(dir, SNAPSHOT_TEMPORARY);
     return sync_names(run); /* before a journal is made that has the name of a removed one */

@@ -164,14 +164,15 @@ static bool has_failed(struct redis *r)
 static void tick(struct store *s, int64_t now)
 {
     struct redis *r = (struct redis *)s;
+    const bool has_secret = atomic_load(&r->common.has_secret);
 
     (void)now; /* of a clock that may not be the server's */
-    if (is_cluster(r))
+    if (is_cluster(r) && has_secret)
         redis_slots_tick(&r->slots);
     dialler_work(&r->common.dialler);
     if (r->ear)
         ear_tick(r->ear);
-    if (atomic_load(&r->common.has_secret) && clock_steady_ms() >= r->look_at && !has_failed(r))
+    if (has_secret && clock_steady_ms() >= r->look_at && !has_failed(r))
         look(r);
 }
 

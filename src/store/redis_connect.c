@@ -258,7 +258,7 @@ weir_err redis_secret(const char *uri, const weir_allocator *allocator, struct s
     (void)allocator;
     if (err)
         return err;
-    u.patience = START_PATIENCE_MS; /* nobody waits yet, and it cannot start without */
+    u.patience = START_PATIENCE_MS; /* nobody waits yet */
     err = secret_random(&ours, &why);
     if (!err)
         err = redis_connect_any(&s, &u, &why);

@@ -171,8 +171,11 @@ static weir_err look_up_at(struct redis_slots *s, const struct redis_address *ad
 weir_err redis_slots_look_up(struct redis_slots *s, weir_diag *diag)
 {
     const struct redis_uri *uri = &s->common->uri;
-    weir_err err = WEIR_EIO;
+    weir_err err = redis_common_ready(s->common, diag); /* it is put where it is missing */
 
+    if (err)
+        return err;
+    err = WEIR_EIO;
     s->looked_up_at = clock_steady_ms();
     atomic_store(&s->is_stale, false);
     for (size_t i = 0; i < s->node_count && err == WEIR_EIO; i++)
