@@ -396,6 +396,7 @@ static weir_err begin_anew(struct file_store *s, weir_diag *diag)
     s->old_bytes = s->old_journals = 0;
     recovery_remove_before(s->dir, s->epoch);
     s->dir->ops->remove(s->dir, WARNING_NAME);
+    say(s, "the last process could not sync what it wrote: it is in a snapshot now");
     return begin(s, diag);
 }
 

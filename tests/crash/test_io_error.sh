@@ -50,6 +50,14 @@ no_second_sync() {
     [ "$(grep -c INJECTED "$scratch/calls")" = 1 ]
 }
 
+# The next process has a snapshot written before it goes on.
+warning() {
+    fresh
+    ask_while fdatasync error=EIO:when=4 10 --sync always
+    [ -e "$dir/failed" ] && [ ! -e "$dir/snapshot" ] || return 1
+    no_less_than_answered && [ ! -e "$dir/failed" ] && [ -e "$dir/snapshot" ]
+}
+
 failing_write() {
     fresh
     ask_while pwrite64 error=ENOSPC:when=4 10 --sync "$1"
@@ -70,6 +78,7 @@ if ! command -v strace >/dev/null || ! strace -o /dev/null true 2>/dev/null; the
 fi
 t a_failed_sync_is_told_and_loses_nothing failing_sync
 t a_failed_sync_is_not_tried_again no_second_sync
+t a_failed_sync_is_a_warning_to_the_next_process warning
 t a_failed_write_is_told_and_loses_nothing failing_write 50ms
 t a_failed_write_is_told_when_nothing_is_synced failing_write os
 for n in 2 3 4 7; do
