@@ -36,6 +36,7 @@ struct lane {
 
     unsigned failures; /* in a row */
     bool is_open;      /* the breaker: nobody waits */
+    bool is_late;      /* since the last answer somebody has waited in vain */
     bool is_abandoned; /* it has just opened, and there are some who wait */
     int64_t probe_at;
 
@@ -141,6 +142,7 @@ static void count_success(struct lane *lane)
     struct remote *r = lane->remote;
 
     lane->failures = 0;
+    lane->is_late = false;
     if (!lane->is_open)
         return;
     lane->is_open = false;
@@ -371,8 +373,10 @@ static void expire(struct lane *lane, int64_t now, struct question_list *to)
         for (struct batch *b = lane->links[i].oldest; b; b = b->next)
             expire_batch(b, now, to);
     expire_queue(lane, now, to);
-    if (to->first)
+    if (to->first) {
+        lane->is_late = true;
         count_failure(lane, "no answer in time");
+    }
 }
 
 static void look_at_link(struct link *link, int64_t now, struct question_list *to)
@@ -404,12 +408,18 @@ static void timer_due(void *ctx)
 
 /* ---- what a backend tells --------------------------------------------------------------------- */
 
+/* It may well be back. Where nobody has waited for it in vain, to be let in will do: there may be
+ * nobody who would ask. */
 void link_up(struct link *link)
 {
+    struct lane *lane = link->lane;
+
     link->is_up = true;
     link->is_mourned = false;
-    link->lane->probe_at = now_of(link->lane); /* it may well be back */
-    go_on(link->lane, NULL);
+    lane->probe_at = now_of(lane);
+    if (!lane->is_late)
+        count_success(lane);
+    go_on(lane, NULL);
 }
 
 void link_down(struct link *link, const char *why)

@@ -13,7 +13,7 @@
  *       did not do is, once, if there is time.
  *   R5  After so many failures in a row as it was told nobody waits: questions fail at once, those
  *       that wait by then too, and one a second is asked nevertheless, to find out. An answer ends
- *       that.
+ *       that, or a new link if nobody has waited in vain.
  *   R6  A lost link comes back by itself, at first soon and then less often, at random moments.
  *
  * All calls about a lane are on its reactor's thread, or under its lock. done() may submit and

@@ -781,12 +781,29 @@ static void a_new_link_is_tried_at_once(void **state)
     if (!newest()->is_open)
         pass(BACKOFF_MOST_MS);
     link_up(newest()->link);
+    assert_true(is_failing());
     const int q = ask();
 
     is_open(q);
     answer(newest());
     is_decided(q);
     assert_false(is_failing());
+    end();
+}
+
+static void a_new_link_will_do_if_nobody_asks(void **state)
+{
+    (void)state;
+    begin(1);
+    while (!is_failing()) {
+        if (newest()->is_open)
+            link_down(newest()->link, "refused");
+        pass(BACKOFF_MOST_MS);
+    }
+    assert_true(newest()->is_open);
+    link_up(newest()->link);
+    assert_false(is_failing());
+    assert_string_equal(last_line, "the server is back");
     end();
 }
 
@@ -976,6 +993,7 @@ int main(void)
         cmocka_unit_test(how_many_failures_can_be_said_and_changed),
         cmocka_unit_test(one_a_second_is_asked_nevertheless),
         cmocka_unit_test(a_new_link_is_tried_at_once),
+        cmocka_unit_test(a_new_link_will_do_if_nobody_asks),
         cmocka_unit_test(an_answer_forgives_failures),
         cmocka_unit_test(a_link_comes_back_less_and_less_often),
         cmocka_unit_test(a_link_that_works_comes_back_soon_again),

@@ -100,7 +100,7 @@ scenario("the history has a range and a policy to choose", async (browser) => {
   await until(async () => /last 24h/.test(await label()), "a day");
   const day = await page.locator("#history-chart rect").count();
   assert(day > 20, `${day} bars in a day`);
-  await page.getByLabel("7 d").check();
+  await page.getByLabel("7 d", { exact: true }).check();
   await until(async () => /all policies, last 7d/.test(await label()), "a week");
   assert(await page.locator("#history-chart rect").count() > day);
   await page.getByLabel("Policy").first().selectOption("search");
@@ -261,7 +261,7 @@ scenario("it can be used without seeing it and without a mouse", async (browser)
 scenario("a picture is taken", async (browser) => {
   const page = await open(browser, { viewport: { width: 1000, height: 760 } });
   await signIn(page);
-  await page.getByLabel("7 d").check();
+  await page.getByLabel("7 d", { exact: true }).check();
   await until(async () => {
     await attack(6);
     return await page.locator("#rules svg.spark rect.denied").count() > 4;
