@@ -421,6 +421,113 @@ static void what_a_failed_sync_has_left_in_the_cache_is_written_again(void **sta
     }
 }
 
+/* Somebody asks while a snapshot is written, and then one operation fails. */
+struct meddler {
+    struct trial *trial;
+    bool has_asked;
+    enum sim_op op;
+    const char *name;
+};
+
+static void fail_once(struct sim *s)
+{
+    s->fail_from = s->ops;
+    s->fail_until = s->ops + 1;
+    s->fail_why = EIO;
+}
+
+static void ask_and_fail(void *ctx, struct sim *s, enum sim_op op, const char *name)
+{
+    struct meddler *m = ctx;
+
+    if (!m->has_asked && op == SIM_WRITE && strcmp(name, "snapshot.tmp") == 0) {
+        m->has_asked = true;
+        for (int i = 0; i < 10; i++)
+            trial_turn(m->trial);
+    } else if (m->has_asked && op == m->op && strncmp(name, m->name, strlen(m->name)) == 0) {
+        s->before = NULL;
+        fail_once(s);
+    }
+}
+
+/* Until that operation has failed. */
+static void meddle(struct trial *t, enum sim_op op, const char *name)
+{
+    struct meddler m = { .trial = t, .op = op, .name = name };
+
+    t->sim->before = ask_and_fail;
+    t->sim->ctx = &m;
+    for (int i = 0; t->sim->before; i++) {
+        assert_true(i < 1000);
+        t->now += 1000;
+        trial_turn(t);
+        trial_tick(t);
+    }
+}
+
+static void a_journal_that_cannot_be_synced_for_a_snapshot_has_failed(void **state)
+{
+    struct dice d = dice_new();
+    struct trial t;
+    size_t size;
+
+    (void)state;
+    trial_init(&t, dice_roll(&d), "50ms", LASTING);
+    open_or_fail(&t);
+    meddle(&t, SIM_SYNC, "journal.");
+    assert_true(trial_has_failed(&t));
+    assert_non_null(sim_bytes(t.sim, "failed", &size));
+    trial_done(&t);
+}
+
+struct stubborn {
+    struct cuts cuts;
+    bool has_stayed; /* the journal, once */
+};
+
+static void cut_and_keep(void *ctx, struct sim *s, enum sim_op op, const char *name)
+{
+    struct stubborn *b = ctx;
+
+    cut_here(&b->cuts, s, op, name);
+    if (op == SIM_REMOVE && strcmp(name, "journal.2") == 0 && !b->has_stayed) {
+        b->has_stayed = true;
+        fail_once(s);
+    }
+}
+
+/* What such a try has left was never answered as kept, and has the number of the next snapshot. */
+static void what_a_failed_way_back_has_left_counts_for_nothing(void **state)
+{
+    struct dice d = dice_new();
+    struct trial t;
+    struct stubborn b = { .cuts = { .trial = &t, .fates = killed, .fate_count = 1, .every = 1 } };
+    weir_diag diag;
+    size_t found;
+
+    (void)state;
+    trial_init(&t, dice_roll(&d), "always", LASTING);
+    open_or_fail(&t);
+    work(&t, 3, 200);
+    while (!trial_has_failed(&t)) {
+        fail_once(t.sim);
+        trial_turn(&t);
+    }
+    meddle(&t, SIM_RENAME, "snapshot");
+    assert_true(trial_has_failed(&t));
+    trial_kill(&t);
+    found = trial_find(&t, trial_recovered(&t, t.sim), t.acked);
+    trial_rewind(&t, found);
+    t.acked = found;
+    t.sim->before = cut_and_keep;
+    t.sim->ctx = &b;
+    assert_int_equal(trial_open(&t, &diag), WEIR_EIO);
+    open_or_fail(&t);
+    t.sim->before = NULL;
+    trial_judge(&t, sim_cut(t.sim, SIM_LOST, SIM_LOST, 0), found);
+    trial_done(&t);
+}
+
 static void operations_may_fail_again_and_again(void **state)
 {
     struct dice d = dice_new();
@@ -452,6 +559,8 @@ int main(void)
         cmocka_unit_test(any_operation_may_fail_after_half_of_it),
         cmocka_unit_test(any_operation_may_fail_for_a_while),
         cmocka_unit_test(what_a_failed_sync_has_left_in_the_cache_is_written_again),
+        cmocka_unit_test(a_journal_that_cannot_be_synced_for_a_snapshot_has_failed),
+        cmocka_unit_test(what_a_failed_way_back_has_left_counts_for_nothing),
         cmocka_unit_test(operations_may_fail_again_and_again),
     };
 
