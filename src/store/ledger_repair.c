@@ -6,61 +6,73 @@
 #include "store/ledger_file.h"
 #include "store/ledger_shelf.h"
 
-/* Do this with each file, the newest one last. */
-static weir_err each_file(struct dir *dir, const weir_allocator *allocator,
-                          weir_err (*visit)(void *ctx, const char *name, weir_diag *diag),
-                          void *ctx, weir_diag *diag)
-{
-    struct ledger_shelf shelf;
-    char name[DIR_NAME];
-    weir_err err = ledger_shelf_list(&shelf, dir, allocator, diag);
-
-    if (err)
-        return err;
-    for (size_t i = 0; i < shelf.count && !err; i++) {
-        ledger_shelf_name(shelf.last[i], name);
-        err = visit(ctx, name, diag);
-    }
-    ledger_shelf_done(&shelf);
-    return err ? err : visit(ctx, LEDGER_NAME, diag);
-}
-
 struct survey {
     struct dir *dir;
     const unsigned char *secret_id;
     const weir_allocator *allocator;
-    struct ledger_found *found;
+    struct ledger_found *found; /* in all files; NULL: it is not asked for */
 };
 
-static weir_err survey_file(void *ctx, const char *name, weir_diag *diag)
+/* What is done with a file, its image, and what was found there. */
+typedef weir_err survey_visit(const struct survey *s, const char *name, struct ledger_image *f,
+                              const struct ledger_found *found, weir_diag *diag);
+
+static weir_err look_at(const struct survey *s, survey_visit *visit, const char *name,
+                        weir_diag *diag)
 {
-    struct survey *s = ctx;
     struct ledger_found found;
     struct ledger_image f;
     uint64_t end, seq;
     weir_err err = ledger_image_look(s->dir, name, s->secret_id, s->allocator, &f, &found, &end,
                                      &seq, diag);
 
+    if (!err)
+        err = visit(s, name, &f, &found, diag);
     alloc_free(s->allocator, f.bytes);
-    s->found->bytes += found.bytes;
-    s->found->entries += found.entries;
-    s->found->torn = found.torn;
-    if (found.is_damaged && !s->found->is_damaged) {
+    return err;
+}
+
+/* The newest one last. */
+static weir_err look_at_all(const struct survey *s, survey_visit *visit, weir_diag *diag)
+{
+    struct ledger_shelf shelf;
+    char name[DIR_NAME];
+    weir_err err = ledger_shelf_list(&shelf, s->dir, s->allocator, diag);
+
+    if (err)
+        return err;
+    for (size_t i = 0; i < shelf.count && !err; i++) {
+        ledger_shelf_name(shelf.last[i], name);
+        err = look_at(s, visit, name, diag);
+    }
+    ledger_shelf_done(&shelf);
+    return err ? err : look_at(s, visit, LEDGER_NAME, diag);
+}
+
+static weir_err sum_up(const struct survey *s, const char *name, struct ledger_image *f,
+                       const struct ledger_found *found, weir_diag *diag)
+{
+    (void)f;
+    (void)diag;
+    s->found->bytes += found->bytes;
+    s->found->entries += found->entries;
+    s->found->torn = found->torn;
+    if (found->is_damaged && !s->found->is_damaged) {
         s->found->is_damaged = true;
-        s->found->damage = found.damage;
+        s->found->damage = found->damage;
         snprintf(s->found->damaged, sizeof s->found->damaged, "%s", name);
     }
-    return err;
+    return WEIR_OK;
 }
 
 weir_err ledger_file_look(struct dir *dir, const unsigned char secret_id[16],
                           const weir_allocator *allocator, struct ledger_found *out,
                           weir_diag *diag)
 {
-    struct survey s = { dir, secret_id, allocator, out };
+    const struct survey s = { dir, secret_id, allocator, out };
 
     *out = (struct ledger_found){ 0 };
-    return each_file(dir, allocator, survey_file, &s, diag);
+    return look_at_all(&s, sum_up, diag);
 }
 
 struct repair {
@@ -79,7 +91,8 @@ static bool keep(void *ctx, const struct ledger_entry *e)
     return true;
 }
 
-static weir_err rewrite(struct survey *s, const char *name, struct ledger_image *f, weir_diag *diag)
+static weir_err rewrite(const struct survey *s, const char *name, struct ledger_image *f,
+                        weir_diag *diag)
 {
     struct repair r = { .salt = hash_salt() };
     struct ledger_found found = { 0 };
@@ -103,25 +116,16 @@ static weir_err rewrite(struct survey *s, const char *name, struct ledger_image 
     return err;
 }
 
-static weir_err repair_file(void *ctx, const char *name, weir_diag *diag)
+static weir_err repair_file(const struct survey *s, const char *name, struct ledger_image *f,
+                            const struct ledger_found *found, weir_diag *diag)
 {
-    struct survey *s = ctx;
-    struct ledger_found found;
-    struct ledger_image f;
-    uint64_t end, seq;
-    weir_err err = ledger_image_look(s->dir, name, s->secret_id, s->allocator, &f, &found, &end,
-                                     &seq, diag);
-
-    if (!err && found.is_damaged)
-        err = rewrite(s, name, &f, diag);
-    alloc_free(s->allocator, f.bytes);
-    return err;
+    return found->is_damaged ? rewrite(s, name, f, diag) : WEIR_OK;
 }
 
 weir_err ledger_file_repair(struct dir *dir, const unsigned char secret_id[16],
                             const weir_allocator *allocator, weir_diag *diag)
 {
-    struct survey s = { .dir = dir, .secret_id = secret_id, .allocator = allocator };
+    const struct survey s = { .dir = dir, .secret_id = secret_id, .allocator = allocator };
 
-    return each_file(dir, allocator, repair_file, &s, diag);
+    return look_at_all(&s, repair_file, diag);
 }
