@@ -83,7 +83,7 @@ def asked(server, policy="open", user="somebody"):
 def falls_back(server):
     """Whatever has just happened: everybody is answered in time, by on_error before long."""
     wait_until(lambda: asked(server)[0] == "fallback", "on_error")
-    for _ in range(10):
+    for _ in range(20):
         assert asked(server, "open") == ("fallback", True)
         assert asked(server, "shut") == ("fallback", False)
 
