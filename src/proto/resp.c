@@ -63,7 +63,16 @@ static enum parse read_header(struct reader *r, char type, size_t most, const ch
     return PARSE_DONE;
 }
 
-/* A whole word of less than 100 bytes, as most are. Returns its end; NULL: it is none. */
+/* What most commands have: a count below 10, and words of less than 100 bytes. Each returns its end;
+ * NULL: it is none of those, or not all there. */
+static const char *read_short_count(const char *at, const char *end, size_t *out)
+{
+    if (end - at < 4 || at[0] != '*' || at[1] < '1' || at[1] > '9' || !is_line_end(at + 2))
+        return NULL;
+    *out = (size_t)(at[1] - '0');
+    return at + 4;
+}
+
 static const char *read_short_word(const char *at, const char *end, struct span *out)
 {
     size_t len;
@@ -71,12 +80,15 @@ static const char *read_short_word(const char *at, const char *end, struct span 
     if (end - at < 6 || at[0] != '$' || !is_digit(at[1]))
         return NULL;
     len = (size_t)(at[1] - '0');
-    at += 2;
-    if (is_digit(*at) && len > 0)
-        len = len * 10 + (size_t)(*at++ - '0');
-    if (!is_line_end(at))
+    if (at[2] != '\r') {
+        if (!is_digit(at[2]) || len == 0)
+            return NULL;
+        len = len * 10 + (size_t)(at[2] - '0');
+        at++;
+    }
+    if (!is_line_end(at + 2))
         return NULL;
-    at += 2;
+    at += 4;
     if ((size_t)(end - at) < len + 2 || !is_line_end(at + len))
         return NULL;
     *out = (struct span){ at, len };
@@ -112,7 +124,8 @@ enum parse resp_parse(char *bytes, size_t len, struct resp_command *out, size_t 
 {
     const char *const end = bytes + (len < RESP_MAX_COMMAND ? len : RESP_MAX_COMMAND);
     struct reader r = { .bytes = bytes, .len = len };
-    enum parse parse;
+    enum parse parse = PARSE_DONE;
+    const char *next;
     size_t count = 0;
 
     if (len > 0 && bytes[0] == '\r') { /* redis-cli --pipe ends with an empty line */
@@ -124,11 +137,14 @@ enum parse resp_parse(char *bytes, size_t len, struct resp_command *out, size_t 
             return PARSE_DONE;
         }
     }
-    parse = read_header(&r, '*', RESP_MAX_WORDS, "Protocol error: expected '*'",
-                        "Protocol error: invalid multibulk length", &count);
+    next = read_short_count(bytes, end, &count);
+    if (next)
+        r.at = (size_t)(next - bytes);
+    else
+        parse = read_header(&r, '*', RESP_MAX_WORDS, "Protocol error: expected '*'",
+                            "Protocol error: invalid multibulk length", &count);
     for (size_t i = 0; i < count && parse == PARSE_DONE; i++) {
-        const char *next = read_short_word(bytes + r.at, end, &out->words[i]);
-
+        next = read_short_word(bytes + r.at, end, &out->words[i]);
         if (next)
             r.at = (size_t)(next - bytes);
         else

@@ -109,6 +109,16 @@ static void commit(struct loop *loop)
     note_times(loop, pin, pin->answered);
 }
 
+static void decide(struct loop *loop)
+{
+    if (!loop->is_asking)
+        return;
+    ask_prepared(loop);
+    commit(loop);
+    loop->is_asking = false;
+    loop_unpin(loop, loop->pin);
+}
+
 /* Many are encoded before the first is sent: what the kernel does for each drives our code and
  * data out of the processor's caches. */
 static void send_encoded(struct loop *loop, struct session *first)
@@ -116,19 +126,23 @@ static void send_encoded(struct loop *loop, struct session *first)
     struct session *from = first, *to;
 
     while (from) {
-        loop->out.len = 0;
         for (to = from; to && loop->out.len < SENT_TOGETHER; to = to->next_flush)
             session_encode(to, &loop->out);
         for (; from != to; from = from->next_flush)
             session_send(from, &loop->out);
+        loop->out.len = 0;
     }
 }
 
+/* Those that were encoded in the midst of the turn may have had more to say since. */
 static void flush(struct loop *loop)
 {
     struct session *s = loop->flush_first, *next;
 
-    loop->flush_first = NULL;
+    for (next = s; next != loop->unencoded; next = next->next_flush)
+        session_send(next, &loop->out);
+    loop->out.len = 0;
+    loop->flush_first = loop->unencoded = NULL;
     send_encoded(loop, s);
     for (; s; s = next) {
         next = s->next_flush;
@@ -141,14 +155,23 @@ static void flush(struct loop *loop)
 void loop_end_turn(struct loop *loop)
 {
     while (loop->is_asking || loop->flush_first) {
-        if (loop->is_asking) {
-            ask_prepared(loop);
-            commit(loop);
-            loop->is_asking = false;
-            loop_unpin(loop, loop->pin);
-        }
+        decide(loop);
         flush(loop);
     }
+}
+
+void loop_took_all(struct loop *loop)
+{
+    if (!loop_engine(loop)->store->is_prompt ||
+        loop->asked + loop->prepared_count < LOOP_DECIDED_TOGETHER)
+        return;
+    if (loop->out.len >= SENT_TOGETHER) {
+        loop_end_turn(loop);
+        return;
+    }
+    decide(loop);
+    for (; loop->unencoded; loop->unencoded = loop->unencoded->next_flush)
+        session_encode(loop->unencoded, &loop->out);
 }
 
 void loop_flush_later(struct loop *loop, struct session *s)
@@ -162,6 +185,8 @@ void loop_flush_later(struct loop *loop, struct session *s)
     else
         loop->flush_first = s;
     loop->flush_last = s;
+    if (!loop->unencoded)
+        loop->unencoded = s;
 }
 
 void loop_asked_enough(struct loop *loop)

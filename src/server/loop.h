@@ -1,7 +1,7 @@
 /* loop.h - one event loop: a thread, its connections, and the turn.
  *
  * A turn: read what arrived, decode it, decide all of it, commit once, then encode and send the
- * answers. */
+ * answers. Where a commit waits for nothing, all but the sending is done portion by portion. */
 #ifndef WEIR_SERVER_LOOP_H
 #define WEIR_SERVER_LOOP_H
 
@@ -17,7 +17,10 @@ struct server;
 enum {
     LOOP_ASKED_TOGETHER = 8, /* checks whose places in memory are fetched at the same time */
     LOOP_MOST_IN_FLIGHT =
-        16384,              /* calls; beyond, connections that wait for some are not read from */
+        16384, /* calls; beyond, connections that wait for some are not read from */
+    LOOP_DECIDED_TOGETHER =
+        128,                /* checks after which the replies are encoded, if a commit waits for
+                                    nothing: they are still in the processor's caches then */
     LOOP_MOST_ASKED = 1024, /* checks of one turn; then it ends early */
     LOOP_MOST_UNSENT = 256 * 1024, /* bytes that a connection may leave unread before it is not read
                                       from any more */
@@ -42,6 +45,16 @@ struct pin {
     uint64_t committed_ns;  /* when no more were; 0: not yet */
     size_t asked, answered; /* checks */
     struct pin *next;       /* free */
+};
+
+/* The numbers of the last CL.THROTTLE or THROTTLE: who limits by them mostly sends the same ones. */
+struct throttle {
+    void (*encode)(struct reply *reply, struct buf *out);
+    struct rule rule;
+    int64_t quantity;
+    size_t words; /* of the command; 0: nothing is remembered */
+    size_t len;
+    char text[96]; /* as they came */
 };
 
 struct loop {
@@ -69,12 +82,14 @@ struct loop {
     size_t asked;     /* this turn */
     size_t in_flight; /* calls that have no reply yet, of this turn and others */
     struct session *flush_first, *flush_last;
-    struct buf out; /* what is being encoded */
+    struct session *unencoded; /* of these: the first that is to be encoded still */
+    struct buf out;            /* what is encoded, but not sent */
 
     struct call *free_calls;
     struct call_block *call_blocks; /* where all calls are */
     struct reply *free_replies;
     struct pin *free_pins;
+    struct throttle throttle;
     struct observer *observer; /* of what is decided here */
 };
 
@@ -98,6 +113,7 @@ void loop_ask(struct loop *loop, struct call *call); /* one that is prepared */
 void loop_answered(struct loop *loop, struct pin *pin);
 
 void loop_asked_enough(struct loop *loop); /* end the turn early if it grows too large */
+void loop_took_all(struct loop *loop);     /* that has arrived from one connection */
 void loop_lost_one(struct loop *loop);     /* a connection is gone: was it the last? */
 
 /* This session may have replies to send when the turn ends. */

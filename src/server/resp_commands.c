@@ -11,49 +11,52 @@
 #define POLICY_SYNTAX "policy [key | name=value ...]"
 #define CHECK_SYNTAX POLICY_SYNTAX " [COST n] [PLAN name] [PEEK] [NOW ms] [EXEMPT]"
 
+#define NAMED(name) name, sizeof name - 1
+
 /* Looked through from the front: what is sent most stands first. */
 const struct resp_spec resp_specs[] = {
-    { "WEIR.CHECK", -2, SCOPE_CHECK, resp_serve_weir_check, "write fast", 0, 0, CHECK_SYNTAX,
+    { NAMED("WEIR.CHECK"), -2, SCOPE_CHECK, resp_serve_weir_check, "write fast", 0, 0, CHECK_SYNTAX,
       "May this request pass? Counts it if it may" },
-    { "CL.THROTTLE", -1, SCOPE_CHECK, resp_serve_cl_throttle, "write", 1, 1,
+    { NAMED("CL.THROTTLE"), -1, SCOPE_CHECK, resp_serve_cl_throttle, "write", 1, 1,
       "key max_burst count period [quantity]", "Counts as redis-cell does and answers as it does" },
-    { "WEIR.LIMIT", -5, SCOPE_CHECK, resp_serve_weir_limit, "write fast", 1, 1,
+    { NAMED("WEIR.LIMIT"), -5, SCOPE_CHECK, resp_serve_weir_limit, "write fast", 1, 1,
       "key algorithm limit window_ms [BURST n] [PRECISION ms] [COST n] [PEEK] [NOW ms] [EXEMPT]",
       "May this request pass under a limit that comes with it?" },
-    { "THROTTLE", -1, SCOPE_CHECK, resp_serve_throttle, "write", 1, 1,
+    { NAMED("THROTTLE"), -1, SCOPE_CHECK, resp_serve_throttle, "write", 1, 1,
       "key max_burst count_per_period period [quantity]",
       "Counts as CL.THROTTLE does and answers as throttlecrab does" },
-    { "WEIR.PEEK", -2, SCOPE_CHECK, resp_serve_weir_peek, "readonly fast", 0, 0,
+    { NAMED("WEIR.PEEK"), -2, SCOPE_CHECK, resp_serve_weir_peek, "readonly fast", 0, 0,
       POLICY_SYNTAX " [COST n] [PLAN name] [NOW ms]", "What WEIR.CHECK would say; counts nothing" },
-    { "WEIR.REFUND", -2, SCOPE_CHECK, resp_serve_weir_refund, "write fast", 0, 0,
+    { NAMED("WEIR.REFUND"), -2, SCOPE_CHECK, resp_serve_weir_refund, "write fast", 0, 0,
       POLICY_SYNTAX " [COST n] [PLAN name] [NOW ms]",
       "Gives back what was counted but did not happen" },
-    { "WEIR.RESET", -2, SCOPE_ADMIN, resp_serve_weir_reset, "write fast", 0, 0,
+    { NAMED("WEIR.RESET"), -2, SCOPE_ADMIN, resp_serve_weir_reset, "write fast", 0, 0,
       POLICY_SYNTAX " [PLAN name]", "Forgets what is counted" },
-    { "DEL", -2, SCOPE_ADMIN, resp_serve_del, "write", 1, -1, "key [key ...]",
+    { NAMED("DEL"), -2, SCOPE_ADMIN, resp_serve_del, "write", 1, -1, "key [key ...]",
       "Forgets what CL.THROTTLE and THROTTLE have counted" },
-    { "PING", -1, SCOPE_ALL, resp_serve_ping, "fast", 0, 0, "[message]",
+    { NAMED("PING"), -1, SCOPE_ALL, resp_serve_ping, "fast", 0, 0, "[message]",
       "Answers PONG, or the message" },
-    { "ECHO", 2, SCOPE_ALL, resp_serve_echo, "fast", 0, 0, "message", "Answers the message" },
-    { "AUTH", -2, 0, resp_serve_auth, "fast no_auth", 0, 0, "[username] token",
+    { NAMED("ECHO"), 2, SCOPE_ALL, resp_serve_echo, "fast", 0, 0, "message",
+      "Answers the message" },
+    { NAMED("AUTH"), -2, 0, resp_serve_auth, "fast no_auth", 0, 0, "[username] token",
       "Shows a token; any user name will do" },
-    { "HELLO", -1, 0, resp_serve_hello, "fast no_auth", 0, 0,
+    { NAMED("HELLO"), -1, 0, resp_serve_hello, "fast no_auth", 0, 0,
       "[protover [AUTH username token] [SETNAME name]]", "Chooses the version of the protocol" },
-    { "CLIENT", -2, SCOPE_ALL, resp_serve_client, "fast", 0, 0,
+    { NAMED("CLIENT"), -2, SCOPE_ALL, resp_serve_client, "fast", 0, 0,
       "ID | INFO | LIST | GETNAME | SETNAME name | SETINFO attribute value | NO-EVICT ON|OFF | "
       "NO-TOUCH ON|OFF",
       "Tells of this connection, and names it" },
-    { "COMMAND", -1, SCOPE_ALL, resp_serve_command, "fast", 0, 0,
+    { NAMED("COMMAND"), -1, SCOPE_ALL, resp_serve_command, "fast", 0, 0,
       "[COUNT | LIST | INFO [name ...] | DOCS [name ...]]", "Tells which commands there are" },
-    { "INFO", -1, SCOPE_ALL, resp_serve_info, "fast", 0, 0, "[section ...]",
+    { NAMED("INFO"), -1, SCOPE_ALL, resp_serve_info, "fast", 0, 0, "[section ...]",
       "Tells of the server" },
-    { "CONFIG", -2, SCOPE_ALL, resp_serve_config, "fast", 0, 0, "GET parameter [parameter ...]",
-      "Tells what Redis clients ask for at their start" },
-    { "SELECT", 2, SCOPE_ALL, resp_serve_select, "fast", 0, 0, "index",
+    { NAMED("CONFIG"), -2, SCOPE_ALL, resp_serve_config, "fast", 0, 0,
+      "GET parameter [parameter ...]", "Tells what Redis clients ask for at their start" },
+    { NAMED("SELECT"), 2, SCOPE_ALL, resp_serve_select, "fast", 0, 0, "index",
       "There is one database: 0" },
-    { "RESET", 1, 0, resp_serve_reset, "fast no_auth", 0, 0, "",
+    { NAMED("RESET"), 1, 0, resp_serve_reset, "fast no_auth", 0, 0, "",
       "Makes the connection as it was in the beginning" },
-    { "QUIT", -1, 0, resp_serve_quit, "fast no_auth", 0, 0, "", "Ends the connection" },
+    { NAMED("QUIT"), -1, 0, resp_serve_quit, "fast no_auth", 0, 0, "", "Ends the connection" },
 };
 
 const size_t resp_spec_count = sizeof resp_specs / sizeof *resp_specs;
@@ -186,10 +189,10 @@ bool resp_has_answer(const struct reply *r, const struct call *call, const char 
 
 const struct resp_spec *resp_find(struct span name)
 {
-    /* All begin with a letter, which tells most of them apart. */
     for (size_t i = 0; i < resp_spec_count; i++)
-        if (name.len > 0 && ((name.at[0] ^ resp_specs[i].name[0]) & ~0x20) == 0 &&
-            resp_word_is(name, resp_specs[i].name))
+        if (name.len == resp_specs[i].len &&
+            (memcmp(name.at, resp_specs[i].name, name.len) == 0 ||
+             strncasecmp(name.at, resp_specs[i].name, name.len) == 0))
             return &resp_specs[i];
     return NULL;
 }

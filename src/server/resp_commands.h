@@ -6,6 +6,7 @@
 
 struct resp_spec {
     const char *name; /* in capitals */
+    size_t len;       /* of it */
     int arity;        /* words, the name included; -n: n or more */
     unsigned scopes;  /* any of these is enough; 0: none is needed */
     void (*serve)(struct session *s, struct resp_command *c);

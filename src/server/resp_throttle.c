@@ -8,7 +8,7 @@
 #include "base/show.h"
 #include "server/resp_commands.h"
 
-enum { FEWEST_WORDS = 5, MOST_WORDS = 6, NUMBERS = 4, ANSWERS = 5 };
+enum { FEWEST_WORDS = 5, MOST_WORDS = 6, FIRST_NUMBER = 2, NUMBERS = 4, ANSWERS = 5 };
 
 /* Whole seconds; a part of one counts if it has a whole ms. */
 static int64_t rounded_up(int64_t ms)
@@ -20,21 +20,54 @@ static int64_t rounded_up(int64_t ms)
 static size_t read_numbers(const struct resp_command *c, int64_t numbers[NUMBERS])
 {
     numbers[NUMBERS - 1] = 1;
-    for (size_t i = 0; i + 2 < c->count; i++)
-        if (!resp_word_number(c->words[i + 2], &numbers[i]))
+    for (size_t i = 0; i + FIRST_NUMBER < c->count; i++)
+        if (!resp_word_number(c->words[i + FIRST_NUMBER], &numbers[i]))
             return i;
     return NUMBERS;
 }
 
-static void ask(struct session *s, void (*encode)(struct reply *, struct buf *), struct span key,
-                const struct rule *rule, int64_t quantity)
+static void ask(struct session *s, const struct throttle *t, struct span key)
 {
-    struct reply *r = reply_begin(s, encode);
+    struct reply *r = reply_begin(s, t->encode);
 
     if (!r)
         return;
-    reply_ask_cell(r, key, rule, quantity);
+    reply_ask_cell(r, key, &t->rule, t->quantity);
     reply_end(r);
+}
+
+/* The numbers as they came, with all that is between them. */
+static struct span text_of(const struct resp_command *c)
+{
+    const char *from = c->words[FIRST_NUMBER].at;
+    const struct span last = c->words[c->count - 1];
+
+    return (struct span){ from, (size_t)(last.at + last.len - from) };
+}
+
+/* As many words out of the same bytes: none of those that were numbers has the end of another in
+ * it, so they are the same words. */
+static bool is_as_before(const struct throttle *t, const struct resp_command *c,
+                         void (*encode)(struct reply *, struct buf *))
+{
+    return t->encode == encode && t->words == c->count &&
+           span_equal((struct span){ t->text, t->len }, text_of(c));
+}
+
+static void remember(struct throttle *t, const struct resp_command *c,
+                     void (*encode)(struct reply *, struct buf *), const struct rule *rule,
+                     int64_t quantity)
+{
+    const struct span text = text_of(c);
+
+    t->encode = encode;
+    t->rule = *rule;
+    t->quantity = quantity;
+    t->words = text.len <= sizeof t->text ? c->count : 0;
+    if (t->words == 0)
+        return;
+    t->len = text.len;
+    memcpy(t->text, text.at, text.len);
 }
 
 static void put_answer(struct buf *out, const int64_t numbers[ANSWERS])
@@ -64,6 +97,7 @@ static void encode_cl_throttle(struct reply *r, struct buf *out)
 
 void resp_serve_cl_throttle(struct session *s, struct resp_command *c)
 {
+    struct throttle *last = &session_loop(s)->throttle;
     int64_t numbers[NUMBERS], capacity;
     struct rule rule;
     weir_diag diag;
@@ -74,6 +108,10 @@ void resp_serve_cl_throttle(struct session *s, struct resp_command *c)
                             "<period> [<quantity>]");
         return;
     }
+    if (is_as_before(last, c, encode_cl_throttle)) {
+        ask(s, last, c->words[1]);
+        return;
+    }
     bad = read_numbers(c, numbers);
     if (bad < NUMBERS)
         resp_reply_error(s, "Cell error: Couldn't parse as integer: %s",
@@ -82,8 +120,10 @@ void resp_serve_cl_throttle(struct session *s, struct resp_command *c)
         resp_reply_error(s, "Cell error: max_burst is too large");
     else if (cell_rule(capacity, numbers[1], numbers[2], &rule, &diag))
         resp_reply_error(s, "Cell error: %s", diag.text);
-    else
-        ask(s, encode_cl_throttle, c->words[1], &rule, numbers[3]);
+    else {
+        remember(last, c, encode_cl_throttle, &rule, numbers[3]);
+        ask(s, last, c->words[1]);
+    }
 }
 
 /* ---- THROTTLE ------------------------------------------------------------------------------ */
@@ -108,6 +148,7 @@ static void encode_throttle(struct reply *r, struct buf *out)
 void resp_serve_throttle(struct session *s, struct resp_command *c)
 {
     static const char *const names[] = { "max_burst", "count_per_period", "period", "quantity" };
+    struct throttle *last = &session_loop(s)->throttle;
     int64_t numbers[NUMBERS];
     struct rule rule;
     weir_diag diag;
@@ -115,6 +156,10 @@ void resp_serve_throttle(struct session *s, struct resp_command *c)
 
     if (c->count < FEWEST_WORDS || c->count > MOST_WORDS) {
         resp_reply_wrong_count(s, "THROTTLE");
+        return;
+    }
+    if (is_as_before(last, c, encode_throttle)) {
+        ask(s, last, c->words[1]);
         return;
     }
     bad = read_numbers(c, numbers);
@@ -128,7 +173,8 @@ void resp_serve_throttle(struct session *s, struct resp_command *c)
         resp_reply_error(s, "ERR %s", diag.text);
     } else {
         rule.precision = rule.window * (rule.limit - 2);
-        ask(s, encode_throttle, c->words[1], &rule, numbers[3]);
+        remember(last, c, encode_throttle, &rule, numbers[3]);
+        ask(s, last, c->words[1]);
     }
 }
 

@@ -102,6 +102,7 @@ static size_t take_bytes(struct conn *c, char *at, size_t len)
             break;
         }
     }
+    loop_took_all(s->loop);
     return s->is_ending ? len : taken;
 }
 

@@ -482,6 +482,7 @@ weir_err file_store_open_in(struct store **out, struct dir *dir,
     pthread_cond_init(&s->wake, &monotonic);
     pthread_condattr_destroy(&monotonic);
     err = read_sync(s, options->sync, diag);
+    s->store.is_prompt = s->mode != SYNC_ALWAYS;
     if (!err)
         err = table_new(&s->table, options, diag);
     if (!err)

@@ -31,6 +31,7 @@ static weir_err open_memory(struct store **out, const struct store_options *opti
     if (!m)
         return diag_fail(diag, WEIR_ENOMEM, "%s", weir_err_text(WEIR_ENOMEM));
     m->store.ops = &memory_store_ops;
+    m->store.is_prompt = true;
     m->allocator = options->allocator;
     err = table_new(&m->table, options, diag);
     if (err) {

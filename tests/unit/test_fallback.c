@@ -37,7 +37,7 @@ static weir *open_frail(const char *policies, struct frail *f)
     };
     weir *w = open_text(policies);
 
-    *f = (struct frail){ { &frail_ops }, w->engine.store, false };
+    *f = (struct frail){ { .ops = &frail_ops }, w->engine.store, false };
     w->engine.store = &f->store;
     assert_int_equal(store_open(&w->engine.local, &local, NULL), WEIR_OK);
     return w;

@@ -242,6 +242,89 @@ static void answers_keep_the_order_of_their_commands(void **state)
     buf_done(&wanted);
 }
 
+/* The numbers of the last command are remembered; nothing but the same ones may be taken for them. */
+static void numbers_that_differ_are_read_anew(void **state)
+{
+    static const char trap[] = "*3\r\n$11\r\nCL.THROTTLE\r\n$1\r\nk\r\n"
+                               "$19\r\n10\0\n$3\r\n100\0\n$2\r\n60\r\n";
+    const weir_allocator allocator = heap();
+    struct buf heard;
+    struct house h;
+    int fd;
+
+    (void)state;
+    buf_init(&heard, &allocator);
+    house_open(&h, policies, NULL);
+    fd = house_connect(&h);
+    assert_answer(&h, fd, "CL.THROTTLE a 10 100 60", "*5\r\n:0\r\n:11\r\n:10\r\n:-1\r\n:1\r\n");
+    assert_answer(&h, fd, "CL.THROTTLE b 10 100 60", "*5\r\n:0\r\n:11\r\n:10\r\n:-1\r\n:1\r\n");
+    assert_answer(&h, fd, "CL.THROTTLE b 10 100 60 2", "*5\r\n:0\r\n:11\r\n:8\r\n:-1\r\n:2\r\n");
+    assert_answer(&h, fd, "CL.THROTTLE b 10 100 60 3", "*5\r\n:0\r\n:11\r\n:5\r\n:-1\r\n:4\r\n");
+    assert_answer(&h, fd, "CL.THROTTLE c 10 100 60", "*5\r\n:0\r\n:11\r\n:10\r\n:-1\r\n:1\r\n");
+    assert_answer(&h, fd, "THROTTLE d 10 100 60", "*5\r\n:1\r\n:10\r\n:9\r\n");
+    assert_answer(&h, fd, "CL.THROTTLE e 10 100 60", "*5\r\n:0\r\n:11\r\n:10\r\n:-1\r\n:1\r\n");
+    assert_answer(&h, fd, "CL.THROTTLE e 10 100 x0", "-Cell error: Couldn't parse as integer");
+    assert_answer(&h, fd, "CL.THROTTLE f 10 100 60", "*5\r\n:0\r\n:11\r\n:10\r\n:-1\r\n:1\r\n");
+    house_say(&h, fd, (struct span){ trap, sizeof trap - 1 }, &heard);
+    assert_memory_equal(heard.at, "-Cell error: Usage", strlen("-Cell error: Usage"));
+    close(fd);
+    house_close(&h);
+    buf_done(&heard);
+}
+
+/* So many that the first are encoded before the last are read. Each has its own key, numbers of the
+ * same few, and something that is no check before and behind. */
+static void connections_that_ask_at_once_each_hear_their_own(void **state)
+{
+    enum { CONNECTIONS = 60, CHECKS = 16, LEAVES = 7, CHECKS_OF_LONGEST = 1500 };
+    const weir_allocator allocator = heap();
+    struct buf said, heard, wanted;
+    struct house h;
+    int fds[CONNECTIONS];
+
+    (void)state;
+    buf_init(&said, &allocator);
+    buf_init(&heard, &allocator);
+    buf_init(&wanted, &allocator);
+    house_open(&h, policies, NULL);
+    for (int i = 0; i < CONNECTIONS; i++)
+        fds[i] = house_connect(&h);
+    for (int i = 0; i < CONNECTIONS; i++) {
+        const int asked = i == CONNECTIONS / 2 ? CHECKS_OF_LONGEST : CHECKS;
+        char line[64];
+
+        said.len = 0;
+        put_command(&said, "PING");
+        snprintf(line, sizeof line, "CL.THROTTLE key%d %d 1000 60", i, 2000 + i % 3);
+        for (int k = 0; k < asked; k++)
+            put_command(&said, line);
+        put_command(&said, i % LEAVES == 0 ? "QUIT" : "NONSENSE");
+        assert_int_equal(write(fds[i], said.at, said.len), (ssize_t)said.len);
+    }
+    house_turn(&h);
+    for (int i = 0; i < CONNECTIONS; i++) {
+        const int asked = i == CONNECTIONS / 2 ? CHECKS_OF_LONGEST : CHECKS;
+
+        wanted.len = heard.len = 0;
+        buf_text(&wanted, "+PONG\r\n");
+        for (int k = 0; k < asked; k++)
+            buf_printf(&wanted, "*5\r\n:0\r\n:%d\r\n:%d\r\n:-1\r\n:%d\r\n", 2001 + i % 3,
+                       2000 + i % 3 - k, (60 * (k + 1) + 999) / 1000);
+        buf_text(&wanted,
+                 i % LEAVES == 0 ? "+OK\r\n" : "-ERR unknown command 'NONSENSE'\r\n+PONG\r\n");
+        said.len = 0;
+        put_command(&said, "PING"); /* who has left is not answered */
+        house_say(&h, fds[i], buf_span(&said), &heard);
+        assert_int_equal(heard.len, wanted.len);
+        assert_memory_equal(heard.at, wanted.at, wanted.len);
+        close(fds[i]);
+    }
+    house_close(&h);
+    buf_done(&said);
+    buf_done(&heard);
+    buf_done(&wanted);
+}
+
 /* A name is cut, not refused: some clients send long ones at their start. */
 static void a_long_name_is_cut(void **state)
 {
@@ -269,6 +352,8 @@ int main(void)
         cmocka_unit_test(hello_may_bring_the_token_and_reset_drops_it),
         cmocka_unit_test(what_one_connection_shows_is_its_own),
         cmocka_unit_test(answers_keep_the_order_of_their_commands),
+        cmocka_unit_test(numbers_that_differ_are_read_anew),
+        cmocka_unit_test(connections_that_ask_at_once_each_hear_their_own),
         cmocka_unit_test(a_long_name_is_cut),
     };
 
