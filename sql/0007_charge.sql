@@ -275,9 +275,22 @@ DECLARE
         SELECT array_agg(c.slot::integer), array_agg(c.at), array_agg(c.used), array_agg(c.other)
           INTO passed, ats, useds, others
           FROM charged c;$part$;
+    -- Of a sliding window from which nothing has left, as is usual, little changes.
+    window_of CONSTANT text := $part$
+        life := win + width - 1;
+        bucket := weir.bucket(width, clock);
+        UPDATE weir.states r
+           SET at = bucket, used = r.used + amount,
+               other = CASE WHEN r.at = bucket THEN r.other ELSE 0 END + amount,
+               log = CASE WHEN r.at = bucket THEN r.log ELSE r.log || ARRAY[r.at, r.other] END,
+               expires = bucket + life, room = NULL
+         WHERE r.key = charge.key AND r.at <= bucket AND r.oldest + life > clock
+           AND r.used > 0 AND r.used + amount <= max
+        RETURNING ARRAY[r.at, r.used, r.other, clock] INTO answer;
+        IF answer IS NULL THEN$part$;
     branches CONSTANT text := $part$
-    IF algorithm = 4 OR algorithm = 5 THEN@4
-    ELSIF algorithm = 2 THEN@window@2
+    IF algorithm = 2 THEN@window@2@end
+    ELSIF algorithm = 4 OR algorithm = 5 THEN@4
     ELSIF algorithm = 1 THEN@1
     ELSIF algorithm = 3 THEN@3
     ELSIF algorithm = 15 THEN@15
@@ -287,10 +300,9 @@ DECLARE
     many_of text := branches;
     kind text;
 BEGIN
-    one_of := replace(one_of, '@window', $part$
-        life := win + width - 1;
-        bucket := weir.bucket(width, clock);$part$);
-    many_of := replace(many_of, '@window', '');
+    one_of := replace(one_of, '@window', window_of);
+    one_of := replace(one_of, '@end', ' END IF;');
+    many_of := replace(replace(many_of, '@window', ''), '@end', '');
     FOREACH kind IN ARRAY ARRAY['15', '4', '2', '1', '3', 'u.algorithm'] LOOP
         one_of := replace(one_of, '@' || kind, CASE kind WHEN 'u.algorithm' THEN ' NULL;'
                                                ELSE replace(one, '@', kind) END);
