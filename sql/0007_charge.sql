@@ -287,9 +287,11 @@ DECLARE
          WHERE r.key = charge.key AND r.at <= bucket AND r.oldest + life > clock
            AND r.used > 0 AND r.used + amount <= max
         RETURNING ARRAY[r.at, r.used, r.other, clock] INTO answer;
-        IF answer IS NULL THEN$part$;
+        IF FOUND THEN
+            RETURN answer;
+        END IF;$part$;
     branches CONSTANT text := $part$
-    IF algorithm = 2 THEN@window@2@end
+    IF algorithm = 2 THEN@window@2
     ELSIF algorithm = 4 OR algorithm = 5 THEN@4
     ELSIF algorithm = 1 THEN@1
     ELSIF algorithm = 3 THEN@3
@@ -301,8 +303,7 @@ DECLARE
     kind text;
 BEGIN
     one_of := replace(one_of, '@window', window_of);
-    one_of := replace(one_of, '@end', ' END IF;');
-    many_of := replace(replace(many_of, '@window', ''), '@end', '');
+    many_of := replace(many_of, '@window', '');
     FOREACH kind IN ARRAY ARRAY['15', '4', '2', '1', '3', 'u.algorithm'] LOOP
         one_of := replace(one_of, '@' || kind, CASE kind WHEN 'u.algorithm' THEN ' NULL;'
                                                ELSE replace(one, '@', kind) END);
