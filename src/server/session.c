@@ -17,9 +17,19 @@ static struct session *session_of(struct conn *c)
 
 /* ---- requests ---------------------------------------------------------------------------- */
 
-static size_t take_http(struct session *s, char *at, size_t len)
+/* Who asks for it before it sends a body is told to go on, behind all that it is owed. */
+static void invite_body(struct session *s)
 {
     static const struct span go_on = { "HTTP/1.1 100 Continue\r\n\r\n", 25 };
+
+    if (!s->http.wants_continue || s->first || s->will_flush)
+        return;
+    s->http.wants_continue = false;
+    conn_write(&s->conn, go_on);
+}
+
+static size_t take_http(struct session *s, char *at, size_t len)
+{
     struct http_request request;
     size_t taken = 0;
 
@@ -31,8 +41,7 @@ static size_t take_http(struct session *s, char *at, size_t len)
         http_refuse(s, s->http.status, s->http.why);
         return len;
     case PARSE_MORE:
-        if (s->http.wants_continue && !s->first) /* answers keep their order */
-            conn_write(&s->conn, go_on);
+        invite_body(s);
         return 0;
     }
     return 0;
@@ -171,6 +180,8 @@ void session_go_on(struct session *s)
         conn_close_when_sent(&s->conn);
     else if (s->conn.is_paused && !is_owed_enough(s))
         conn_resume(&s->conn);
+    else if (!s->is_ending)
+        invite_body(s);
 }
 
 void session_end(struct session *s)

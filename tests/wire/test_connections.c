@@ -163,6 +163,51 @@ static void thousands_in_one_pipeline_are_answered_in_order(void **state)
     buf_done(&wanted);
 }
 
+/* What is read at once ends somewhere in the head that asks, and the answers to all before it are
+ * encoded by then, but not sent. */
+static void who_asks_before_it_sends_a_body_is_told_to_go_on_behind_its_answers(void **state)
+{
+    enum { READ_AT_ONCE = 65536, CHECKS = 300 };
+    static const char check[] =
+        "GET /v1/check?policy=login&ip=1.2.3.4 HTTP/1.1\r\nHost: weir\r\nX: ",
+                      head[] = "POST /v1/check HTTP/1.1\r\nHost: weir\r\n"
+                               "Expect: 100-continue\r\nContent-Length: 39\r\n\r\n",
+                      body[] = "{\"policy\":\"login\",\"key\":\"203.0.113.77\"}",
+                      go_on[] = "HTTP/1.1 100 Continue\r\n\r\n";
+    struct house h;
+
+    (void)state;
+    house_open(&h, policies, NULL);
+    for (size_t cut = 0; cut <= strlen(head); cut += 5) {
+        struct buf heard = new_buf(), said = new_buf();
+        int fd = house_connect(&h), answers = 0;
+
+        for (size_t i = 1; i <= CHECKS; i++) {
+            const size_t end = (READ_AT_ONCE - cut) * i / CHECKS;
+
+            buf_text(&said, check);
+            while (said.len < end - 4)
+                buf_text(&said, "x");
+            buf_text(&said, "\r\n\r\n");
+        }
+        buf_text(&said, head);
+        assert_int_equal(write(fd, said.at, said.len), (ssize_t)said.len);
+        house_turn(&h);
+        assert_true(house_say(&h, fd, (struct span){ body, 1 }, &heard));
+        for (const char *at = heard.at; (at = strstr(at, "HTTP/1.1 ")); at++, answers++)
+            assert_int_equal(strncmp(at, go_on, strlen(go_on)) == 0, answers == CHECKS);
+        assert_int_equal(answers, CHECKS + 1);
+        heard.len = 0;
+        assert_true(house_say(&h, fd, (struct span){ body + 1, strlen(body) - 1 }, &heard));
+        assert_true(begins_with(&heard, "HTTP/1.1 200 OK\r\n") ||
+                    begins_with(&heard, "HTTP/1.1 429 "));
+        close(fd);
+        buf_done(&heard);
+        buf_done(&said);
+    }
+    house_close(&h);
+}
+
 static void beyond_the_ceiling_a_refusal_is_polite(void **state)
 {
     struct server_settings settings = { .max_connections = 2 };
@@ -273,6 +318,7 @@ int main(void)
         cmocka_unit_test(a_client_that_vanishes_leaves_nothing_behind),
         cmocka_unit_test(a_client_that_does_not_listen_is_held_back),
         cmocka_unit_test(thousands_in_one_pipeline_are_answered_in_order),
+        cmocka_unit_test(who_asks_before_it_sends_a_body_is_told_to_go_on_behind_its_answers),
         cmocka_unit_test(beyond_the_ceiling_a_refusal_is_polite),
         cmocka_unit_test(a_request_that_does_not_end_is_ended),
         cmocka_unit_test(a_connection_that_says_nothing_is_closed),
