@@ -134,14 +134,21 @@ static void send_encoded(struct loop *loop, struct session *first)
     }
 }
 
-/* Those that were encoded in the midst of the turn may have had more to say since. */
+/* What was encoded in the midst of the turn. */
+static void send_early_ones(struct loop *loop)
+{
+    for (struct session *s = loop->flush_first; s != loop->unencoded; s = s->next_flush)
+        session_send(s, &loop->out);
+    loop->out.len = 0;
+}
+
+/* Early ones may have more to say since. */
 static void flush(struct loop *loop)
 {
-    struct session *s = loop->flush_first, *next;
+    struct session *s, *next;
 
-    for (next = s; next != loop->unencoded; next = next->next_flush)
-        session_send(next, &loop->out);
-    loop->out.len = 0;
+    send_early_ones(loop);
+    s = loop->flush_first;
     loop->flush_first = loop->unencoded = NULL;
     send_encoded(loop, s);
     for (; s; s = next) {
@@ -160,15 +167,14 @@ void loop_end_turn(struct loop *loop)
     }
 }
 
+/* The turn must not end in here: who is being read from would not be gone on with. */
 void loop_took_all(struct loop *loop)
 {
     if (!loop_engine(loop)->store->is_prompt ||
         loop->asked + loop->prepared_count < LOOP_DECIDED_TOGETHER)
         return;
-    if (loop->out.len >= SENT_TOGETHER) {
-        loop_end_turn(loop);
-        return;
-    }
+    if (loop->out.len >= SENT_TOGETHER)
+        send_early_ones(loop);
     decide(loop);
     for (; loop->unencoded; loop->unencoded = loop->unencoded->next_flush)
         session_encode(loop->unencoded, &loop->out);

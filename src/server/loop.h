@@ -21,7 +21,7 @@ enum {
     LOOP_DECIDED_TOGETHER =
         128,                /* checks after which the replies are encoded, if a commit waits for
                                     nothing: they are still in the processor's caches then */
-    LOOP_MOST_ASKED = 1024, /* checks of one turn; then it ends early */
+    LOOP_MOST_ASKED = 1024, /* checks without a commit; then the turn ends early */
     LOOP_MOST_UNSENT = 256 * 1024, /* bytes that a connection may leave unread before it is not read
                                       from any more */
 };
@@ -76,10 +76,10 @@ struct loop {
     struct turn turn;
     struct pin *pin; /* of the policies, while is_asking */
     bool is_asking;
-    int64_t now; /* ms, read once a turn */
+    int64_t now; /* ms, read with the first check after a commit */
     struct call *prepared[LOOP_ASKED_TOGETHER];
     size_t prepared_count;
-    size_t asked;     /* this turn */
+    size_t asked;     /* since the last commit */
     size_t in_flight; /* calls that have no reply yet, of this turn and others */
     struct session *flush_first, *flush_last;
     struct session *unencoded; /* of these: the first that is to be encoded still */

@@ -155,6 +155,7 @@ void session_send(struct session *s, const struct buf *out)
 {
     if (s->encoded > 0)
         conn_write(&s->conn, (struct span){ out->at + s->encoded_from, s->encoded });
+    s->encoded = 0;
 }
 
 static void forget(struct session *s)

@@ -325,6 +325,58 @@ static void connections_that_ask_at_once_each_hear_their_own(void **state)
     buf_done(&wanted);
 }
 
+static int count_answers(int fd)
+{
+    char bytes[65536];
+    int answers = 0;
+    ssize_t n;
+
+    while ((n = read(fd, bytes, sizeof bytes)) > 0)
+        for (ssize_t i = 0; i < n; i++)
+            answers += bytes[i] == '*';
+    return answers;
+}
+
+/* More than may be owed to one connection, in one piece, while so much is to be sent that some of it
+ * leaves early. It has to be gone on with although nothing more comes from it. */
+static void a_long_pipeline_behind_many_answers_is_answered_to_its_end(void **state)
+{
+    enum { FEWEST = 85, MOST = 125, CHECKS = 16, CHECKS_OF_LAST = 1100 };
+    const weir_allocator allocator = heap();
+    struct buf few, many;
+    struct house h;
+    int fds[MOST + 1];
+
+    (void)state;
+    buf_init(&few, &allocator);
+    buf_init(&many, &allocator);
+    for (int i = 0; i < CHECKS; i++)
+        put_command(&few, "CL.THROTTLE k 900000 9 1");
+    put_command(&many, "PING");
+    for (int i = 0; i < CHECKS_OF_LAST; i++)
+        put_command(&many, "CL.THROTTLE k 900000 9 1");
+    assert_true(many.len < 65536);
+    house_open(&h, policies, NULL);
+    for (int others = FEWEST; others <= MOST; others++) {
+        for (int i = 0; i <= others; i++)
+            fds[i] = house_connect(&h);
+        for (int i = 0; i <= others; i++) {
+            const struct buf *said = i < others ? &few : &many;
+
+            assert_int_equal(write(fds[i], said->at, said->len), (ssize_t)said->len);
+        }
+        house_turn(&h);
+        for (int i = 0; i <= others; i++) {
+            assert_int_equal(count_answers(fds[i]), i < others ? CHECKS : CHECKS_OF_LAST);
+            close(fds[i]);
+        }
+        house_turn(&h);
+    }
+    house_close(&h);
+    buf_done(&few);
+    buf_done(&many);
+}
+
 /* A name is cut, not refused: some clients send long ones at their start. */
 static void a_long_name_is_cut(void **state)
 {
@@ -354,6 +406,7 @@ int main(void)
         cmocka_unit_test(answers_keep_the_order_of_their_commands),
         cmocka_unit_test(numbers_that_differ_are_read_anew),
         cmocka_unit_test(connections_that_ask_at_once_each_hear_their_own),
+        cmocka_unit_test(a_long_pipeline_behind_many_answers_is_answered_to_its_end),
         cmocka_unit_test(a_long_name_is_cut),
     };
 
