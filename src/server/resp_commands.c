@@ -11,7 +11,7 @@
 #define POLICY_SYNTAX "policy [key | name=value ...]"
 #define CHECK_SYNTAX POLICY_SYNTAX " [COST n] [PLAN name] [PEEK] [NOW ms] [EXEMPT]"
 
-#define NAMED(name) name, sizeof name - 1
+#define NAMED(name) name, sizeof(name) - 1
 
 /* Looked through from the front: what is sent most stands first. */
 const struct resp_spec resp_specs[] = {
