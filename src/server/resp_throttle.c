@@ -113,14 +113,14 @@ void resp_serve_cl_throttle(struct session *s, struct resp_command *c)
         return;
     }
     bad = read_numbers(c, numbers);
-    if (bad < NUMBERS)
+    if (bad < NUMBERS) {
         resp_reply_error(s, "Cell error: Couldn't parse as integer: %s",
-                         show(c->words[bad + 2]).text);
-    else if (__builtin_add_overflow(numbers[0], 1, &capacity))
+                         show(c->words[bad + FIRST_NUMBER]).text);
+    } else if (__builtin_add_overflow(numbers[0], 1, &capacity)) {
         resp_reply_error(s, "Cell error: max_burst is too large");
-    else if (cell_rule(capacity, numbers[1], numbers[2], &rule, &diag))
+    } else if (cell_rule(capacity, numbers[1], numbers[2], &rule, &diag)) {
         resp_reply_error(s, "Cell error: %s", diag.text);
-    else {
+    } else {
         remember(last, c, encode_cl_throttle, &rule, numbers[3]);
         ask(s, last, c->words[1]);
     }
