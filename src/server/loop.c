@@ -167,11 +167,12 @@ void loop_end_turn(struct loop *loop)
     }
 }
 
-/* The turn must not end in here: who is being read from would not be gone on with. */
+/* While they are still in the processor's caches. The turn must not end in here: who is being read
+ * from would not be gone on with. */
 void loop_took_all(struct loop *loop)
 {
-    if (!loop_engine(loop)->store->is_prompt ||
-        loop->asked + loop->prepared_count < LOOP_DECIDED_TOGETHER)
+    if (loop->asked + loop->prepared_count < LOOP_DECIDED_TOGETHER ||
+        !loop_engine(loop)->store->is_prompt)
         return;
     if (loop->out.len >= SENT_TOGETHER)
         send_early_ones(loop);

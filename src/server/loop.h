@@ -18,10 +18,8 @@ enum {
     LOOP_ASKED_TOGETHER = 8, /* checks whose places in memory are fetched at the same time */
     LOOP_MOST_IN_FLIGHT =
         16384, /* calls; beyond, connections that wait for some are not read from */
-    LOOP_DECIDED_TOGETHER =
-        128,                /* checks after which the replies are encoded, if a commit waits for
-                                    nothing: they are still in the processor's caches then */
-    LOOP_MOST_ASKED = 1024, /* checks without a commit; then the turn ends early */
+    LOOP_DECIDED_TOGETHER = 128,   /* checks that share a commit, if that waits for nothing */
+    LOOP_MOST_ASKED = 1024,        /* checks without a commit; then the turn ends early */
     LOOP_MOST_UNSENT = 256 * 1024, /* bytes that a connection may leave unread before it is not read
                                       from any more */
 };
@@ -47,7 +45,7 @@ struct pin {
     struct pin *next;       /* free */
 };
 
-/* The numbers of the last CL.THROTTLE or THROTTLE: who limits by them mostly sends the same ones. */
+/* The numbers of a CL.THROTTLE or THROTTLE. Who limits by them mostly sends the same ones again. */
 struct throttle {
     void (*encode)(struct reply *reply, struct buf *out);
     struct rule rule;
@@ -89,7 +87,7 @@ struct loop {
     struct call_block *call_blocks; /* where all calls are */
     struct reply *free_replies;
     struct pin *free_pins;
-    struct throttle throttle;
+    struct throttle throttle;  /* the last one */
     struct observer *observer; /* of what is decided here */
 };
 

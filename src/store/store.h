@@ -103,7 +103,7 @@ struct store_options {
 
 struct store {
     const struct store_ops *ops;
-    bool is_prompt; /* a commit waits for nothing, so a turn may have many */
+    bool is_prompt; /* a commit waits for no disk and no network: a turn may have many */
 };
 
 /* What leads to the place of a key in memory, or the place itself. */
