@@ -175,6 +175,7 @@ static void on_resize(int number)
 }
 
 static struct termios usual_modes;
+static sigset_t usual_mask;
 
 static void write_all(const char *at, size_t len)
 {
@@ -208,17 +209,28 @@ static void give_screen_back(void)
     tcsetattr(STDIN_FILENO, TCSANOW, &usual_modes);
 }
 
+static void catch_signal(int number, void (*handler)(int), sigset_t *caught)
+{
+    const struct sigaction action = { .sa_handler = handler };
+
+    sigaction(number, &action, NULL);
+    sigaddset(caught, number);
+}
+
+/* They come while a key is waited for and at no other time: one that came just before the wait would
+ * be seen only after it. */
 static void catch_signals(void)
 {
-    static const int ends[] = { SIGINT, SIGTERM, SIGHUP, SIGQUIT };
-    struct sigaction action = { .sa_handler = on_end };
+    sigset_t caught;
 
-    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
-        sigaction(ends[i], &action, NULL);
-    action.sa_handler = on_stop;
-    sigaction(SIGTSTP, &action, NULL);
-    action.sa_handler = on_resize;
-    sigaction(SIGWINCH, &action, NULL);
+    sigemptyset(&caught);
+    catch_signal(SIGINT, on_end, &caught);
+    catch_signal(SIGTERM, on_end, &caught);
+    catch_signal(SIGHUP, on_end, &caught);
+    catch_signal(SIGQUIT, on_end, &caught);
+    catch_signal(SIGTSTP, on_stop, &caught);
+    catch_signal(SIGWINCH, on_resize, &caught);
+    sigprocmask(SIG_BLOCK, &caught, &usual_mask);
 }
 
 /* ^Z: as if nothing had been drawn, until somebody brings us back. */
@@ -280,10 +292,11 @@ static int64_t now_ms(void)
 static bool wait_for_key(int64_t until_ms)
 {
     struct pollfd keys = { .fd = STDIN_FILENO, .events = POLLIN };
-    const int64_t left = until_ms - now_ms();
+    const int64_t left = until_ms > now_ms() ? until_ms - now_ms() : 0;
+    const struct timespec time = { .tv_sec = left / 1000, .tv_nsec = left % 1000 * 1000000 };
     char key;
 
-    if (poll(&keys, 1, left > 0 ? (int)left : 0) <= 0)
+    if (ppoll(&keys, 1, &time, &usual_mask) <= 0)
         return true;
     return read(STDIN_FILENO, &key, 1) == 1 && key != 'q' && key != 'Q' && key != '\004';
 }
@@ -314,6 +327,7 @@ static int run_screen(struct watch *w)
     give_screen_back();
     if (end_signal && end_signal != SIGINT) { /* whoever sent it may want to know that it worked */
         signal(end_signal, SIG_DFL);
+        sigprocmask(SIG_SETMASK, &usual_mask, NULL);
         raise(end_signal);
     }
     return STATUS_YES;
