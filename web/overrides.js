@@ -9,17 +9,21 @@ function effect(o) {
   return o.effect === "plan" ? `plan ${o.plan}` : o.effect;
 }
 
+// The list changes first: who reads that an override is removed does not see it any more.
 async function told(work, done) {
   const to = by("override-told");
+  let [kind, text] = ["good", done];
   try {
     await work();
-    to.className = "good";
-    to.textContent = done;
   } catch (problem) {
-    to.className = "bad";
-    to.textContent = problem.message;
+    [kind, text] = ["bad", problem.message];
   }
-  await showOverrides();
+  try {
+    await showOverrides();
+  } finally {
+    to.className = kind;
+    to.textContent = text;
+  }
 }
 
 function removal(o) {
@@ -29,9 +33,14 @@ function removal(o) {
   return button;
 }
 
+let asks = 0;
+
+// An answer that a later question has overtaken is older than what is shown.
 export async function showOverrides(known) {
   if (known) offer(known);
+  const ask = ++asks;
   const said = await getIfAllowed("/v1/overrides");
+  if (ask !== asks) return;
   by("overrides-panel").hidden = !said;
   if (!said) return;
   fill(by("overrides"), said.overrides.map((o) => row(tag(o.identity), `${o.policy}${o.rule ? `/${o.rule}` : ""}`,

@@ -157,6 +157,29 @@ scenario("an override is added, holds, and is removed", async (browser) => {
   assert.deepEqual(audit.map((entry) => entry.effect), ["block", "limit", "removed"]);
 });
 
+scenario("an answer that was overtaken brings no override back", async (browser) => {
+  const page = await open(browser), held = [], told = page.locator("#override-told");
+  await ask("PUT", "/v1/overrides", { policy: "query", attributes: { tenant: "late" }, effect: "block", for: "2h" });
+  await signIn(page);
+  await page.locator("#overrides tr").waitFor();
+  await page.route("**/v1/overrides", async (route) => {
+    const response = await route.fetch();
+    held.push(() => route.fulfill({ response }));
+  });
+  await signIn(page);
+  await until(() => held.length === 1, "the list as it is");
+  await page.getByRole("button", { name: /Remove override/ }).click();
+  await until(() => held.length === 2, "the list as it has become");
+  assert.equal(await told.textContent(), "");
+  await held[1]();
+  await until(async () => /removed/.test(await told.textContent()), "that it is removed");
+  assert.equal(await page.locator("#overrides tr").count(), 0);
+  const behind = page.waitForRequest("**/v1/shadow");
+  await held[0]();
+  await behind;
+  assert.equal(await page.locator("#overrides tr").count(), 0);
+});
+
 scenario("what is wrong with an override is said", async (browser) => {
   const page = await open(browser);
   const panel = page.locator("#overrides-panel"), told = page.locator("#override-told");
