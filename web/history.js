@@ -31,10 +31,15 @@ function policies(names) {
   select.value = wanted.includes(chosen) ? chosen : "";
 }
 
+let asks = 0;
+
+// An answer that a later question has overtaken is not what was chosen last.
 export async function showHistory(names) {
   if (names) policies(names);
+  const ask = ++asks;
   const since = new FormData(by("history-form")).get("since"), policy = by("history-policy").value;
   const told = await get(`/v1/history?since=${since}` + (policy ? `&policy=${encodeURIComponent(policy)}` : ""));
+  if (ask !== asks) return;
   const total = sums(told.series.flatMap((s) => s.points));
   const label = `${policy || "all policies"}, last ${since}: ${total.allowed} allowed, ${total.denied} denied`;
   by("history-chart").replaceChildren(bars(together(told.series), told.since_ms, told.until_ms, told.step_ms, label));

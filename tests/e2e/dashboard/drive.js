@@ -52,6 +52,16 @@ async function signIn(page) {
 const cells = (page, selector) => page.locator(`${selector} tr`).evaluateAll((rows) =>
   rows.map((row) => [...row.children].map((cell) => cell.textContent)));
 
+// What a server has answered to these, each to be let through by a call.
+async function hold(page, addresses) {
+  const held = [];
+  await page.route(addresses, async (route) => {
+    const response = await route.fetch();
+    held.push(() => route.fulfill({ response }));
+  });
+  return held;
+}
+
 async function until(condition, what) {
   const end = Date.now() + PATIENCE;
   for (;;) {
@@ -114,6 +124,21 @@ scenario("the history has a range and a policy to choose", async (browser) => {
   assert(shown > 1000 && Math.abs(shown - sum) < 100, `${shown} and ${sum}`);
 });
 
+scenario("an answer that was overtaken brings no range back", async (browser) => {
+  const page = await open(browser), held = await hold(page, "**/v1/history*");
+  await signIn(page);
+  await until(() => held.length === 1, "a day");
+  await page.getByLabel("7 d", { exact: true }).check();
+  await until(() => held.length === 2, "a week");
+  await held[1]();
+  const chart = page.locator("#history-chart svg[aria-label*='last 7d']");
+  await chart.waitFor();
+  const behind = page.waitForRequest("**/v1/overrides");
+  await held[0]();
+  await behind;
+  assert.equal(await chart.count(), 1);
+});
+
 scenario("policies have their lines, and the store its state", async (browser) => {
   const page = await open(browser);
   await signIn(page);
@@ -158,14 +183,11 @@ scenario("an override is added, holds, and is removed", async (browser) => {
 });
 
 scenario("an answer that was overtaken brings no override back", async (browser) => {
-  const page = await open(browser), held = [], told = page.locator("#override-told");
+  const page = await open(browser), told = page.locator("#override-told");
   await ask("PUT", "/v1/overrides", { policy: "query", attributes: { tenant: "late" }, effect: "block", for: "2h" });
   await signIn(page);
   await page.locator("#overrides tr").waitFor();
-  await page.route("**/v1/overrides", async (route) => {
-    const response = await route.fetch();
-    held.push(() => route.fulfill({ response }));
-  });
+  const held = await hold(page, "**/v1/overrides");
   await signIn(page);
   await until(() => held.length === 1, "the list as it is");
   await page.getByRole("button", { name: /Remove override/ }).click();
