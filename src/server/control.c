@@ -2,14 +2,17 @@
  *
  * Editors and configuration managers replace a file as often as they write to it, so the directory
  * is watched; and they do it in several steps, so a reload waits until nothing has happened for a
- * moment. */
+ * moment. Where the name is a link, as to a volume of Kubernetes, what changes is some other name
+ * on the way: then the file that is found has become another one. */
 #include "server/control.h"
 
 #include <libgen.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
+#include "base/diag.h"
 #include "server/handover.h"
 #include "server/notify.h"
 
@@ -23,6 +26,8 @@ struct control {
     uv_fs_event_t watch;
     uv_timer_t settle;
     char *config_name; /* within its directory */
+    struct stat config;
+    int watch_error;
     uv_timer_t watchdog;
 
     struct handover handover;
@@ -52,38 +57,47 @@ static void settled(uv_timer_t *timer)
     (void)ignored; /* it was logged */
 }
 
+/* Nothing is found while a file is being replaced: then there is more to come. */
+static bool is_another_file(struct control *c)
+{
+    struct stat found;
+    bool is_another;
+
+    if (stat(c->server->settings.config, &found) != 0)
+        return false;
+    is_another = found.st_ino != c->config.st_ino || found.st_dev != c->config.st_dev;
+    c->config = found;
+    return is_another;
+}
+
 static void changed(uv_fs_event_t *watch, const char *name, int events, int status)
 {
     struct control *c = watch->data;
+    const bool is_named = !name || strcmp(name, c->config_name) == 0;
 
     (void)events;
-    if (status == 0 && (!name || strcmp(name, c->config_name) == 0))
+    if (status == 0 && (is_another_file(c) || is_named))
         uv_timer_start(&c->settle, settled, SETTLE_MS, 0);
 }
 
-/* A file that cannot be watched can still be reloaded by a signal. */
-static void watch_config(struct control *c)
+static int watch_config(struct control *c)
 {
     const char *config = c->server->settings.config;
-    char *copy, *directory;
+    char *directory, *name;
     int err = UV_ENOMEM;
 
     if (!config)
-        return;
-    copy = strdup(config);
+        return 0;
+    directory = strdup(config);
     c->config_name = strdup(config);
-    if (copy && c->config_name) {
-        char *name = basename(c->config_name);
-
+    if (directory && c->config_name) {
+        name = basename(c->config_name);
         memmove(c->config_name, name, strlen(name) + 1);
-        directory = dirname(copy);
-        err = uv_fs_event_start(&c->watch, changed, directory, 0);
+        err = uv_fs_event_start(&c->watch, changed, dirname(directory), 0);
+        is_another_file(c);
     }
-    free(copy);
-    if (err)
-        event_log_write(c->server->log, "warn", "not-watching",
-                        "changes of the policy file are not noticed (%s): reload it by SIGHUP",
-                        uv_strerror(err));
+    free(directory);
+    return err;
 }
 
 /* ---- being replaced --------------------------------------------------------------------------- */
@@ -181,33 +195,56 @@ static void close_any(uv_handle_t *handle, void *ctx)
         uv_close(handle, NULL);
 }
 
-bool control_run(struct server *s, char *const argv[])
+weir_err control_open(struct control **out, struct server *s, char *const argv[], weir_diag *diag)
 {
-    struct control c = { .server = s, .argv = argv };
+    struct control *c = calloc(1, sizeof *c);
+    const int err = c ? uv_loop_init(&c->uv) : UV_ENOMEM;
+
+    if (err) {
+        free(c);
+        return diag_fail(diag, WEIR_ESYSTEM, "cannot make an event loop: %s", uv_strerror(err));
+    }
+    c->server = s;
+    c->argv = argv;
+    uv_fs_event_init(&c->uv, &c->watch);
+    uv_timer_init(&c->uv, &c->settle);
+    uv_timer_init(&c->uv, &c->patience);
+    uv_timer_init(&c->uv, &c->watchdog);
+    c->watch.data = c->settle.data = c->patience.data = c;
+    sigemptyset(&c->caught);
+    catch_signal(c, &c->terminate, terminate, SIGTERM);
+    catch_signal(c, &c->interrupt, terminate, SIGINT);
+    catch_signal(c, &c->hang_up, hang_up, SIGHUP);
+    catch_signal(c, &c->replace, replace, SIGUSR2);
+    c->watch_error = watch_config(c);
+    *out = c;
+    return WEIR_OK;
+}
+
+bool control_run(struct control *c)
+{
     const int64_t watchdog_ms = notify_watchdog_interval_ms();
 
-    if (uv_loop_init(&c.uv) != 0)
-        return false;
-    uv_fs_event_init(&c.uv, &c.watch);
-    uv_timer_init(&c.uv, &c.settle);
-    uv_timer_init(&c.uv, &c.patience);
-    uv_timer_init(&c.uv, &c.watchdog);
-    c.watch.data = c.settle.data = c.patience.data = &c;
-    sigemptyset(&c.caught);
-    catch_signal(&c, &c.terminate, terminate, SIGTERM);
-    catch_signal(&c, &c.interrupt, terminate, SIGINT);
-    catch_signal(&c, &c.hang_up, hang_up, SIGHUP);
-    catch_signal(&c, &c.replace, replace, SIGUSR2);
-    watch_config(&c);
-    pthread_sigmask(SIG_UNBLOCK, &c.caught, NULL); /* those that came meanwhile come now */
+    if (c->watch_error)
+        event_log_write(c->server->log, "warn", "not-watching",
+                        "changes of the policy file are not noticed (%s): reload it by SIGHUP",
+                        uv_strerror(c->watch_error));
     if (watchdog_ms > 0)
-        uv_timer_start(&c.watchdog, bark, (uint64_t)watchdog_ms, (uint64_t)watchdog_ms);
-    uv_run(&c.uv, UV_RUN_DEFAULT);
-    if (c.is_replacing)
-        handover_cancel(&c.handover);
-    uv_walk(&c.uv, close_any, NULL);
-    uv_run(&c.uv, UV_RUN_DEFAULT);
-    uv_loop_close(&c.uv);
-    free(c.config_name);
-    return c.has_successor;
+        uv_timer_start(&c->watchdog, bark, (uint64_t)watchdog_ms, (uint64_t)watchdog_ms);
+    pthread_sigmask(SIG_UNBLOCK, &c->caught, NULL); /* those that came meanwhile come now */
+    uv_run(&c->uv, UV_RUN_DEFAULT);
+    if (c->is_replacing)
+        handover_cancel(&c->handover);
+    return c->has_successor;
+}
+
+void control_close(struct control *c)
+{
+    if (!c)
+        return;
+    uv_walk(&c->uv, close_any, NULL);
+    uv_run(&c->uv, UV_RUN_DEFAULT);
+    uv_loop_close(&c->uv);
+    free(c->config_name);
+    free(c);
 }

@@ -383,31 +383,32 @@ static void block_signals(void)
     pthread_sigmask(SIG_BLOCK, &all, NULL);
 }
 
-static weir_err open_server(struct server *s, const struct server_settings *settings,
-                            weir_diag *diag)
+static weir_err open_server(struct server *s, weir_diag *diag)
 {
+    const int64_t threads = s->settings.threads;
     const long cores = sysconf(_SC_NPROCESSORS_ONLN);
 
-    s->settings = *settings;
-    pthread_mutex_init(&s->lock, NULL);
-    s->loop_count = settings->threads > 0 ? (size_t)settings->threads
-                    : cores > 0           ? (size_t)cores
-                                          : 1;
+    s->loop_count = threads > 0 ? (size_t)threads : cores > 0 ? (size_t)cores : 1;
     s->loops = calloc(s->loop_count, sizeof *s->loops);
     s->observers = calloc(s->loop_count, sizeof(struct observer *));
     if (!s->loops || !s->observers)
         return diag_fail(diag, WEIR_ENOMEM, "%s", weir_err_text(WEIR_ENOMEM));
-    block_signals();
     return open_shared(s, diag);
 }
 
 int server_run(const struct server_settings *settings, char *const argv[])
 {
-    struct server s = { 0 };
+    struct server s = { .settings = *settings };
+    struct control *control = NULL;
     bool has_successor = false;
     weir_diag diag = { "" };
-    weir_err err = open_server(&s, settings, &diag);
+    weir_err err;
 
+    pthread_mutex_init(&s.lock, NULL);
+    block_signals();
+    err = control_open(&control, &s, argv, &diag);
+    if (!err)
+        err = open_server(&s, &diag);
     if (!err) {
         s.started_ms = s.weir->clock(s.weir->clock_ctx);
         err = open_annals(&s, &diag);
@@ -422,7 +423,7 @@ int server_run(const struct server_settings *settings, char *const argv[])
         err = start_loops(&s, &diag);
     if (!err) {
         tell_ready(&s);
-        has_successor = control_run(&s, argv);
+        has_successor = control_run(control);
         if (!has_successor)
             notify_stopping();
         event_log_write(s.log, "info", "draining", "no more connections are taken");
@@ -432,6 +433,7 @@ int server_run(const struct server_settings *settings, char *const argv[])
         fprintf(stderr, "weir: %s\n", diag.text);
     if (s.log && !err)
         event_log_write(s.log, "info", "stopped", "all that was answered is kept");
+    control_close(control);
     close_shared(&s, has_successor);
     return err ? 2 : 0;
 }
