@@ -59,6 +59,16 @@ static int find_letter(const struct command *c, char letter)
     return -1;
 }
 
+static bool take(const struct command *c, int i, const char *value, struct arguments *out)
+{
+    if (c->options[i].only_once && out->values[i]) {
+        trouble("%s takes one --%s: see 'weir help %s'", c->name, c->options[i].name, c->name);
+        return false;
+    }
+    out->values[i] = value;
+    return true;
+}
+
 /* `word` begins with "--"; a value may be the next word, which is then passed over. */
 static bool read_long(const struct command *c, char ***at, struct arguments *out)
 {
@@ -81,17 +91,14 @@ static bool read_long(const struct command *c, char ***at, struct arguments *out
         out->values[i] = "";
         return !has_value;
     }
-    if (has_value) {
-        out->values[i] = word + name.len + 1;
-        return true;
-    }
+    if (has_value)
+        return take(c, i, word + name.len + 1, out);
     if (!(*at)[1]) {
         trouble("--%s needs a value: --%s %s", c->options[i].name, c->options[i].name,
                 c->options[i].argument);
         return false;
     }
-    out->values[i] = *++*at;
-    return true;
+    return take(c, i, *++*at, out);
 }
 
 static bool read_letters(const struct command *c, char ***at, struct arguments *out)
@@ -109,11 +116,9 @@ static bool read_letters(const struct command *c, char ***at, struct arguments *
         } else if (!c->options[i].argument) {
             out->values[i] = "";
         } else if (letter[1] != '\0') {
-            out->values[i] = letter + 1;
-            return true;
+            return take(c, i, letter + 1, out);
         } else if ((*at)[1]) {
-            out->values[i] = *++*at;
-            return true;
+            return take(c, i, *++*at, out);
         } else {
             trouble("-%c needs a value: -%c %s", *letter, *letter, c->options[i].argument);
             return false;

@@ -32,6 +32,10 @@ t a_token_without_its_scopes_is_refused refuses \
 t an_unknown_scope_is_asked_back refuses \
     "--token-file: there is no scope 'amdin': did you mean 'admin'?" \
     serve --token-file "check,amdin:f"
+t a_list_that_is_given_twice_is_refused refuses "serve takes one --listen: see 'weir help serve'" \
+    serve --listen 127.0.0.1:0 --listen=127.0.0.2:0
+t a_second_token_is_refused refuses "serve takes one --token-file: see 'weir help serve'" \
+    serve --token-file check:f --token-file admin:g
 t a_key_without_a_certificate_is_refused refuses \
     "TLS needs a certificate and its key: --tls-cert (\`tls: {cert: FILE}\`) is missing" \
     serve --tls-key k
