@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/diag.h"
@@ -16,6 +17,14 @@ enum {
     MOST_GIVEN = 4096,
     PORT_ATTEMPTS = 16, /* at a port that is free in both families */
 };
+
+/* The number of the file with this name; 0: there is none. */
+static ino_t file_at(const char *path)
+{
+    struct stat found;
+
+    return lstat(path, &found) == 0 ? found.st_ino : 0;
+}
 
 /* Takes over the fd: on failure it is closed. */
 static bool add(struct listeners *l, int fd, bool is_own)
@@ -34,9 +43,18 @@ static bool add(struct listeners *l, int fd, bool is_own)
     new->is_unix = a.any.sa_family == AF_UNIX;
     new->is_loopback = address_is_loopback(&a);
     address_name(&a, new->name);
-    if (new->is_unix && is_own)
+    if (new->is_unix && is_own) {
         memcpy(new->path, a.local.sun_path, sizeof new->path);
+        new->file = file_at(new->path);
+    }
     return true;
+}
+
+/* Another server may have the name since: then that is its own. */
+static void remove_path(const struct listener *l)
+{
+    if (l->path[0] && file_at(l->path) == l->file)
+        unlink(l->path);
 }
 
 /* Close all but the first `keep`. */
@@ -47,8 +65,8 @@ static void cut(struct listeners *l, size_t keep, bool removes_paths)
 
         if (last->fd < 0)
             continue;
-        if (removes_paths && last->path[0])
-            unlink(last->path);
+        if (removes_paths)
+            remove_path(last);
         close(last->fd);
     }
 }

@@ -7,6 +7,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <sys/types.h>
 
 #include "weir.h"
 
@@ -28,6 +29,7 @@ struct listener {
     bool is_own;    /* opened for an address, by this process or the one it replaces; else given */
     char name[128]; /* "127.0.0.1:7878": with the port that was chosen, if 0 was asked for */
     char path[108]; /* of a Unix socket of our own: to be removed in the end; else "" */
+    ino_t file;     /* what it was when it was opened */
 };
 
 struct listeners {

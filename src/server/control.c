@@ -146,6 +146,17 @@ static void successor_speaks(uv_poll_t *poll, int status, int events)
     }
 }
 
+/* Files that this process cannot write any more, another one could not open. */
+static weir_err check_store(const struct server *s, weir_diag *diag)
+{
+    weir_stats stats;
+
+    weir_get_stats(s->weir, &stats);
+    if (stats.has_failed && store_directory(s->settings.store))
+        return diag_fail(diag, WEIR_EIO, "the store has failed, and must be well again before");
+    return WEIR_OK;
+}
+
 static void replace(uv_signal_t *signal, int number)
 {
     struct control *c = signal->data;
@@ -154,7 +165,8 @@ static void replace(uv_signal_t *signal, int number)
     (void)number;
     if (c->is_replacing)
         return;
-    if (handover_spawn(&c->server->listeners, c->argv, &c->handover, &diag)) {
+    if (check_store(c->server, &diag) ||
+        handover_spawn(&c->server->listeners, c->argv, &c->handover, &diag)) {
         event_log_write(c->server->log, "error", "handover-failed", "%s: this process goes on",
                         diag.text);
         return;

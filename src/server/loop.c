@@ -2,6 +2,7 @@
 #include "server/loop.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -244,7 +245,7 @@ static void somebody_came(uv_stream_t *listener, int status)
 static weir_err listen_on(struct loop *loop, const struct listener *from, weir_diag *diag)
 {
     struct loop_listener *l = &loop->listeners[loop->listener_count++];
-    int fd = dup(from->fd), err = fd < 0 ? uv_translate_sys_error(errno) : 0;
+    int fd = fcntl(from->fd, F_DUPFD_CLOEXEC, 0), err = fd < 0 ? uv_translate_sys_error(errno) : 0;
 
     if (from->is_unix)
         uv_pipe_init(&loop->uv, &l->pipe, 0);

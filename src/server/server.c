@@ -61,7 +61,8 @@ static weir_err load_tls(struct server *s, weir_diag *diag)
     return WEIR_OK;
 }
 
-/* A process that is being replaced has the store until it has ended. */
+/* A process that is being replaced has the files until it has ended. Whatever else is wrong with a
+ * store must be found before it is told to go. */
 static weir_err open_weir(struct server *s, weir_diag *diag)
 {
     const struct server_settings *o = &s->settings;
@@ -78,6 +79,9 @@ static weir_err open_weir(struct server *s, weir_diag *diag)
     int64_t patience = handover_is_successor() ? 2 * o->drain_timeout_ms : 0;
     weir_err err = weir_open(&s->weir, &options, diag);
 
+    if (err && err != WEIR_EBUSY)
+        return err;
+    handover_tell_ready();
     for (; err == WEIR_EBUSY && patience > 0; patience -= LOCK_RETRY_MS) {
         nanosleep(&(struct timespec){ .tv_nsec = LOCK_RETRY_MS * 1000000L }, NULL);
         err = weir_open(&s->weir, &options, diag);
@@ -159,7 +163,6 @@ static weir_err open_shared(struct server *s, weir_diag *diag)
     if (err)
         return err;
     raise_file_limit(s);
-    handover_tell_ready();
     return open_weir(s, diag);
 }
 
@@ -347,7 +350,7 @@ static void stop_loops(struct server *s, bool has_successor)
         loop_join(&s->loops[i]);
 }
 
-static void close_shared(struct server *s, bool has_successor)
+static void close_shared(struct server *s, bool others_serve)
 {
     for (size_t i = 0; i < s->loop_count; i++)
         loop_done(&s->loops[i]);
@@ -359,7 +362,7 @@ static void close_shared(struct server *s, bool has_successor)
     weir_close(s->weir);
     for (size_t i = 0; i < s->loop_count; i++)
         observer_free(s->observers[i]);
-    listeners_close(&s->listeners, !has_successor);
+    listeners_close(&s->listeners, !others_serve);
     tokens_free(s->tokens);
     tls_context_unref(atomic_load(&s->tls));
     event_log_close(s->log);
@@ -434,6 +437,6 @@ int server_run(const struct server_settings *settings, char *const argv[])
     if (s.log && !err)
         event_log_write(s.log, "info", "stopped", "all that was answered is kept");
     control_close(control);
-    close_shared(&s, has_successor);
+    close_shared(&s, has_successor || (err && handover_is_successor())); /* who serves on */
     return err ? 2 : 0;
 }
