@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/diag.h"
 #include "base/show.h"
 #include "cli/command.h"
 #include "cli/terminal.h"
@@ -177,9 +178,28 @@ static bool read_flags(const struct arguments *a, struct server_settings *s)
            read_time(a, DRAIN_TIMEOUT, &s->drain_timeout_ms) && read_lists(a, s);
 }
 
-static int run(const struct arguments *a)
+static const char *config_of(const struct arguments *a)
 {
     const char *config = a->values[CONFIG] ? a->values[CONFIG] : getenv("WEIR_CONFIG");
+
+    return config && *config ? config : NULL;
+}
+
+/* What is wrong with a flag is said by whoever finds it, and there is nothing in the diag. */
+static weir_err read_settings(void *arguments, struct server_settings *out, weir_diag *diag)
+{
+    const struct arguments *a = arguments;
+    weir_err err = settings_load(out, config_of(a), diag);
+
+    if (err || read_flags(a, out))
+        return err;
+    settings_done(out);
+    return diag_fail(diag, WEIR_EOPTION, "%s", "");
+}
+
+static int run(const struct arguments *a)
+{
+    const struct settings_source source = { read_settings, (void *)a };
     struct server_settings settings;
     weir_diag diag;
     int status = STATUS_TROUBLE;
@@ -187,16 +207,14 @@ static int run(const struct arguments *a)
     if (a->operand_count > 0)
         return trouble("serve takes options only, not '%s': did you mean --config?",
                        show(span_of(a->operands[0])).text);
-    if (config && strcmp(config, "-") == 0)
+    if (config_of(a) && strcmp(config_of(a), "-") == 0)
         return trouble("policies cannot come from standard input: a server reads them again");
-    if (settings_load(&settings, config && *config ? config : NULL, &diag))
-        return trouble("%s", diag.text);
-    if (read_flags(a, &settings)) {
-        if (settings_check(&settings, &diag))
-            trouble("%s", diag.text);
-        else
-            status = server_run(&settings, a->argv);
-    }
+    if (read_settings((void *)a, &settings, &diag))
+        return diag.text[0] ? trouble("%s", diag.text) : STATUS_TROUBLE;
+    if (settings_check(&settings, &diag))
+        trouble("%s", diag.text);
+    else
+        status = server_run(&settings, &source, a->argv);
     settings_done(&settings);
     return status;
 }

@@ -59,6 +59,11 @@ static enum parse find_head(struct http_parser *p, const char *bytes, size_t len
         at = (size_t)(lf - bytes);
         if (at == start || lf[-1] != '\r')
             return refuse(p, 400, "lines end in CR LF");
+        if (!p->is_http && !memmem(bytes + start, at - start, "HTTP/", 5))
+            return refuse(p, 400,
+                          "the first line has no HTTP/1.1 at its end; if it is RESP: "
+                          "commands are arrays, and none is taken inline");
+        p->is_http = true;
         if (len - at < 3 && (len - at == 1 || lf[1] == '\r')) {
             p->scanned = at;
             return wait_for_head(p, bytes + start, len - start);

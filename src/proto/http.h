@@ -44,6 +44,7 @@ struct http_parser {
     size_t next;     /* the body is read up to here; of a chunked one, joined behind the head */
     size_t body_len;
     size_t trailer_len;
+    bool is_http; /* its first line says so */
     bool is_chunked, is_last_chunk_read;
     bool wants_continue; /* it said `Expect: 100-continue`, and nothing of its body came; the
                             caller may clear it */

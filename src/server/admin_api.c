@@ -211,7 +211,10 @@ static void reloaded(uv_work_t *work, int status)
         problem_write(job->reply, &job->reply->text, PROBLEM_UNAVAILABLE,
                       "the server is about to end", NULL);
     else if (job->err)
-        problem_write(job->reply, &job->reply->text, problem_of(job->err), job->diag.text, NULL);
+        problem_write(job->reply, &job->reply->text,
+                      job->err == WEIR_EPOLICY ? PROBLEM_INVALID_POLICY_FILE
+                                               : PROBLEM_RELOAD_FAILED,
+                      job->diag.text, NULL);
     else
         write_reloaded(job);
     reply_end(job->reply);

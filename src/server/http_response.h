@@ -40,7 +40,9 @@ extern const char json_type[], problem_type[];
     X(BODY_TOO_LARGE, 413, "body_too_large")                                                       \
     X(URI_TOO_LONG, 414, "uri_too_long")                                                           \
     X(UNSUPPORTED_MEDIA_TYPE, 415, "unsupported_media_type")                                       \
+    X(EXPECTATION_FAILED, 417, "expectation_failed")                                               \
     X(INVALID_POLICY_FILE, 422, "invalid_policy_file")                                             \
+    X(RELOAD_FAILED, 422, "reload_failed")                                                         \
     X(HEAD_TOO_LARGE, 431, "head_too_large")                                                       \
     X(INTERNAL_ERROR, 500, "internal_error")                                                       \
     X(NOT_IMPLEMENTED, 501, "not_implemented")                                                     \

@@ -115,7 +115,7 @@ static void write_server(struct buf *out, struct server *s)
     write_number(out, "weir_policy_reloads_total", "counter",
                  "How often the policies were read again.", atomic_load(&s->reloads));
     write_number(out, "weir_policy_reload_failures_total", "counter",
-                 "How often that failed, and the old policies stayed.",
+                 "How often something could not be read then, and stayed as it was.",
                  atomic_load(&s->reload_failures));
     write_number(out, "weir_log_dropped_total", "counter",
                  "Log lines dropped because the log could not be written.",

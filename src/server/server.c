@@ -41,9 +41,8 @@ static void log_store(void *ctx, const char *line)
     event_log_write(s->log, "warn", "store", "%s", line);
 }
 
-static weir_err load_tls(struct server *s, weir_diag *diag)
+static weir_err load_tls(struct server *s, const struct server_settings *o, weir_diag *diag)
 {
-    const struct server_settings *o = &s->settings;
     struct tls_context *next, *old;
     weir_err err;
 
@@ -104,9 +103,10 @@ static weir_err check_policies(const struct server *s, weir_diag *diag)
 }
 
 /* What settings_check() says of addresses, for sockets that were opened by somebody else. */
-static weir_err check_given_listeners(const struct server *s, weir_diag *diag)
+static weir_err check_given_listeners(const struct server *s, const struct server_settings *o,
+                                      weir_diag *diag)
 {
-    if (settings_keep_strangers_out(&s->settings))
+    if (settings_keep_strangers_out(o))
         return WEIR_OK;
     for (size_t i = 0; i < s->listeners.count; i++)
         if (!s->listeners.all[i].is_loopback)
@@ -151,13 +151,13 @@ static weir_err open_shared(struct server *s, weir_diag *diag)
         err = listeners_open(&s->listeners, s->settings.listen, s->settings.listen_count,
                              s->loop_count, diag);
     if (!err)
-        err = check_given_listeners(s, diag);
+        err = check_given_listeners(s, &s->settings, diag);
     if (!err)
         err = tokens_load(&s->settings, &s->tokens, diag);
     if (!err)
         warn_of_tokens(s, diag);
     if (!err)
-        err = load_tls(s, diag);
+        err = load_tls(s, &s->settings, diag);
     if (!err)
         err = check_policies(s, diag);
     if (err)
@@ -178,25 +178,67 @@ static void add_problem(weir_err err, const weir_diag *problem, weir_err *first,
         *first = err;
 }
 
-/* Each part for itself: a mistake in one file must not keep the others as they were. */
+/* Whoever can reach the server now is still to be kept out. */
+static weir_err read_settings_again(const struct server *s, struct server_settings *out,
+                                    weir_diag *diag)
+{
+    weir_err err = s->source->read(s->source->ctx, out, diag);
+    const char *fixed;
+
+    if (err)
+        return err;
+    fixed = settings_fixed_difference(&s->settings, out);
+    if (fixed)
+        event_log_write(s->log, "warn", "settings",
+                        "`%s` is another now under `server:`, and stays as it was until a handover "
+                        "(SIGUSR2) or a restart",
+                        fixed);
+    memcpy(out->listen, s->settings.listen, sizeof out->listen);
+    out->listen_count = s->settings.listen_count;
+    out->allows_plain = s->settings.allows_plain;
+    err = settings_check(out, diag);
+    if (!err)
+        err = check_given_listeners(s, out, diag);
+    if (err)
+        settings_done(out);
+    return err;
+}
+
+/* Each for itself: a mistake in one file must not keep the others as they were. */
+static void reload_credentials(struct server *s, const struct server_settings *o, weir_err *first,
+                               weir_diag *all)
+{
+    weir_diag problem;
+    weir_err err = tokens_reload(s->tokens, o, &problem);
+
+    if (err)
+        add_problem(err, &problem, first, all);
+    else
+        warn_of_tokens(s, &problem);
+    err = s->settings.tls_cert ? load_tls(s, o, &problem) : WEIR_OK;
+    if (err)
+        add_problem(err, &problem, first, all);
+}
+
+/* Without knowing which files they are in, nothing is read. */
 static weir_err reload_parts(struct server *s, weir_diag *diag)
 {
-    weir_err first = WEIR_OK, err = WEIR_OK;
+    struct server_settings settings;
+    weir_err first = WEIR_OK, err;
     weir_diag problem;
 
     diag->text[0] = '\0';
+    err = read_settings_again(s, &settings, &problem);
+    if (err) {
+        add_problem(err, &problem, &first, diag);
+        return first;
+    }
     if (s->settings.config)
         err = weir_reload(s->weir, &problem);
     if (err)
         add_problem(err, &problem, &first, diag);
-    err = tokens_reload(s->tokens, &s->settings, &problem);
-    if (err)
-        add_problem(err, &problem, &first, diag);
-    else
-        warn_of_tokens(s, &problem);
-    err = load_tls(s, &problem);
-    if (err)
-        add_problem(err, &problem, &first, diag);
+    reload_credentials(s, &settings, &first, diag);
+    settings_done(&settings);
     return first;
 }
 
@@ -238,7 +280,9 @@ weir_err server_reload(struct server *s, const char *why, weir_diag *diag)
         diag = &own;
     notify_reloading();
     event_log_reopen(s->log);
+    pthread_mutex_lock(&s->reloading);
     err = reload_parts(s, diag);
+    pthread_mutex_unlock(&s->reloading);
     pthread_mutex_lock(&s->lock);
     free(s->reload_problem);
     s->reload_problem = err ? strdup(diag->text) : NULL;
@@ -370,6 +414,7 @@ static void close_shared(struct server *s, bool others_serve)
     free(s->observers);
     free(s->loops);
     pthread_mutex_destroy(&s->lock);
+    pthread_mutex_destroy(&s->reloading);
 }
 
 /* Signals are the control loop's; threads are born with these blocked. */
@@ -399,15 +444,17 @@ static weir_err open_server(struct server *s, weir_diag *diag)
     return open_shared(s, diag);
 }
 
-int server_run(const struct server_settings *settings, char *const argv[])
+int server_run(const struct server_settings *settings, const struct settings_source *source,
+               char *const argv[])
 {
-    struct server s = { .settings = *settings };
+    struct server s = { .settings = *settings, .source = source };
     struct control *control = NULL;
     bool has_successor = false;
     weir_diag diag = { "" };
     weir_err err;
 
     pthread_mutex_init(&s.lock, NULL);
+    pthread_mutex_init(&s.reloading, NULL);
     block_signals();
     err = control_open(&control, &s, argv, &diag);
     if (!err)

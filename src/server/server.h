@@ -17,7 +17,8 @@
 #include "server/tokens.h"
 
 struct server {
-    struct server_settings settings;
+    struct server_settings settings; /* what it was started with */
+    const struct settings_source *source;
     weir *weir;
     struct tokens *tokens;
     struct event_log *log;
@@ -35,6 +36,7 @@ struct server {
     atomic_bool is_draining;
     int64_t started_ms;
 
+    pthread_mutex_t reloading;            /* one at a time */
     pthread_mutex_t lock;                 /* of what follows */
     _Atomic(struct tls_context *) tls;    /* NULL: plain only; counted under the lock */
     atomic_long reloads, reload_failures; /* may be read without it */
@@ -42,12 +44,13 @@ struct server {
     char *reload_problem; /* what was wrong at the last reload; NULL: nothing */
 };
 
-/* Serve until SIGTERM or SIGINT. `argv` is what the program was started with, to start another one
+/* Serve until SIGTERM or SIGINT. `source` is where the settings came from, and `argv` is what the program was started with, to start another one
  * like it. Returns the exit status; says on stderr why it could not. */
-int server_run(const struct server_settings *settings, char *const argv[]);
+int server_run(const struct server_settings *settings, const struct settings_source *source,
+               char *const argv[]);
 
-/* Read the policies, tokens and certificates again. What cannot be read stays as it was. Waits for
- * others: never from a loop's turn. */
+/* Read the policies, tokens and certificates again, and which files they are in. What cannot be read
+ * stays as it was. Waits for others: never from a loop's turn. */
 weir_err server_reload(struct server *s, const char *why, weir_diag *diag);
 
 /* False: WEIR_ENABLED=false, and everything is allowed. */

@@ -234,3 +234,56 @@ weir_err settings_check(struct server_settings *s, weir_diag *diag)
         err = check_strangers(s, diag);
     return err;
 }
+
+/* ---- what a reload leaves as it is ----------------------------------------------------- */
+
+static bool is_same_text(const char *a, const char *b)
+{
+    return a == b || (a && b && strcmp(a, b) == 0);
+}
+
+static bool listen_alike(const struct server_settings *a, const struct server_settings *b)
+{
+    bool is_alike = a->listen_count == b->listen_count;
+
+    for (size_t i = 0; i < a->listen_count && is_alike; i++)
+        is_alike = is_same_text(a->listen[i], b->listen[i]);
+    return is_alike;
+}
+
+static bool trust_alike(const struct server_settings *a, const struct server_settings *b)
+{
+    return a->trusted_proxy_count == b->trusted_proxy_count &&
+           memcmp(a->trusted_proxies, b->trusted_proxies,
+                  a->trusted_proxy_count * sizeof a->trusted_proxies[0]) == 0;
+}
+
+const char *settings_fixed_difference(const struct server_settings *a,
+                                      const struct server_settings *b)
+{
+    const struct {
+        const char *name;
+        bool is_same;
+    } all[] = {
+        { "store", is_same_text(a->store, b->store) },
+        { "sync", is_same_text(a->sync, b->sync) },
+        { "secret_file", is_same_text(a->secret_file, b->secret_file) },
+        { "max_keys", a->max_keys == b->max_keys },
+        { "listen", listen_alike(a, b) },
+        { "threads", a->threads == b->threads },
+        { "max_connections", a->max_connections == b->max_connections },
+        { "idle_timeout", a->idle_timeout_ms == b->idle_timeout_ms },
+        { "request_timeout", a->request_timeout_ms == b->request_timeout_ms },
+        { "drain_timeout", a->drain_timeout_ms == b->drain_timeout_ms },
+        { "trusted_proxies", trust_alike(a, b) },
+        { "trust_client_clock", a->trusts_client_clock == b->trusts_client_clock },
+        { "tls", !a->tls_cert == !b->tls_cert },
+        { "allow_plain", a->allows_plain == b->allows_plain },
+        { "log", is_same_text(a->log_file, b->log_file) },
+    };
+
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        if (!all[i].is_same)
+            return all[i].name;
+    return NULL;
+}

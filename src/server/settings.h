@@ -59,6 +59,12 @@ struct server_settings {
     struct arena texts; /* what of all this had to be copied */
 };
 
+/* Reads them anew, as they are by now: the file, and the flags over it. */
+struct settings_source {
+    weir_err (*read)(void *ctx, struct server_settings *out, weir_diag *diag);
+    void *ctx;
+};
+
 /* The defaults, then `server:` of the config file (if it has one), for a caller to lay its flags
  * over. Texts live until settings_done(). On failure the diag has file:line:column. */
 WEIR_MUSTCHECK weir_err settings_load(struct server_settings *s, const char *config,
@@ -66,6 +72,10 @@ WEIR_MUSTCHECK weir_err settings_load(struct server_settings *s, const char *con
 
 /* After the flags: do they go together? A listener off loopback needs a token, for example. */
 WEIR_MUSTCHECK weir_err settings_check(struct server_settings *s, weir_diag *diag);
+
+/* What cannot be changed by a reload, and is another in `b`: its name in the file; NULL: nothing. */
+const char *settings_fixed_difference(const struct server_settings *a,
+                                      const struct server_settings *b);
 
 /* Must everybody show a token or a certificate? */
 bool settings_keep_strangers_out(const struct server_settings *s);

@@ -254,7 +254,7 @@ static void what_two_readers_could_read_differently_is_refused(void **state)
     expect_status("GET / HTTP/1.2\r\nHost: x\r\n\r\n", 505);
     expect_status("GET / HTTP/2.0\r\nHost: x\r\n\r\n", 505);
     expect_status("GET / HTTP/1.1\rHost: x\r\n\r\n", 505);
-    expect_status("GET /\r\n\r\n", 505);
+    expect_status("GET /\r\n\r\n", 400);
     expect_status("GET / HTTP/0.9\r\nHost: x\r\n\r\n", 505);
     expect_status("GET / HTTP/1.1\r\nHost: x\r\nExpect: a miracle\r\n\r\n", 417);
 }
