@@ -82,6 +82,9 @@ CREATE TABLE IF NOT EXISTS weir.states (
     autovacuum_analyze_scale_factor = 0.5,
     autovacuum_vacuum_cost_delay = 1
 );
+-- As they are above, where the table was made before them.
+ALTER TABLE weir.states ADD COLUMN IF NOT EXISTS room text DEFAULT repeat(' ', 56);
+ALTER TABLE weir.states SET (fillfactor = 90);
 CREATE INDEX IF NOT EXISTS states_due ON weir.states (due);
 
 -- An array of logs, which differ in length, must be one of something else.
