@@ -394,8 +394,22 @@ static void stop_loops(struct server *s, bool has_successor)
         loop_join(&s->loops[i]);
 }
 
+/* After all is written that can be. */
+static void tell_stopped(struct server *s, bool had_failed)
+{
+    if (had_failed)
+        event_log_write(s->log, "error", "stopped",
+                        "the store had failed: what was answered since then is not kept");
+    else
+        event_log_write(s->log, "info", "stopped", "all that was answered is kept");
+}
+
 static void close_shared(struct server *s, bool others_serve)
 {
+    weir_stats stats = { 0 };
+
+    if (s->weir)
+        weir_get_stats(s->weir, &stats);
     for (size_t i = 0; i < s->loop_count; i++)
         loop_done(&s->loops[i]);
     sampler_stop(s->sampler);
@@ -404,6 +418,8 @@ static void close_shared(struct server *s, bool others_serve)
     if (s->annals)
         s->annals->ops->close(s->annals);
     weir_close(s->weir);
+    if (s->has_served)
+        tell_stopped(s, stats.has_failed);
     for (size_t i = 0; i < s->loop_count; i++)
         observer_free(s->observers[i]);
     listeners_close(&s->listeners, !others_serve);
@@ -473,6 +489,7 @@ int server_run(const struct server_settings *settings, const struct settings_sou
         err = start_loops(&s, &diag);
     if (!err) {
         tell_ready(&s);
+        s.has_served = true;
         has_successor = control_run(control);
         if (!has_successor)
             notify_stopping();
@@ -481,8 +498,6 @@ int server_run(const struct server_settings *settings, const struct settings_sou
     }
     if (err)
         fprintf(stderr, "weir: %s\n", diag.text);
-    if (s.log && !err)
-        event_log_write(s.log, "info", "stopped", "all that was answered is kept");
     control_close(control);
     close_shared(&s, has_successor || (err && handover_is_successor())); /* who serves on */
     return err ? 2 : 0;

@@ -34,6 +34,7 @@ struct server {
     atomic_long connections;
     atomic_long refused_connections;
     atomic_bool is_draining;
+    bool has_served;
     int64_t started_ms;
 
     pthread_mutex_t reloading;            /* one at a time */

@@ -60,7 +60,8 @@ struct run {
     weir_diag *diag;
     uint64_t last_epoch; /* of the last journal that was replayed; 0: none was */
     struct journal_reading last;
-    bool is_torn; /* its end is */
+    bool is_torn;      /* its end is */
+    bool is_base_lost; /* nobody knows the snapshot's epoch: all that is kept under one is kept */
 };
 
 /* Write what the ring has of the last journal to its file. */
@@ -137,9 +138,7 @@ static weir_err refuse_early_end(struct run *run)
 /* Replay one journal. *is_last: nothing after it counts. */
 static weir_err replay(struct run *run, uint64_t epoch, bool is_followed, bool *is_last)
 {
-    /* If the snapshot's header is gone nobody knows its epoch: what was kept under it is kept. */
-    const bool any_base = run->how == RECOVERY_SALVAGE && run->out->snapshot.epoch == 0;
-    const uint64_t base = any_base ? epoch : run->out->snapshot.epoch;
+    const uint64_t base = run->is_base_lost ? epoch : run->out->snapshot.epoch;
     struct replaying *replaying = NULL;
     struct journal_reading reading;
     char name[DIR_NAME];
@@ -198,10 +197,11 @@ static weir_err replay_all(struct run *run, const uint64_t *epochs, size_t count
         if (epochs[i] < expected)
             continue; /* from before the snapshot */
         journal_name(epochs[i], name);
-        if (epochs[i] != expected && expected == 1)
+        if (epochs[i] != expected && expected == 1) {
+            run->is_base_lost = true;
             err = refuse(run, name, "is there, but neither a snapshot nor the first journal",
                          (struct damage){ 0 });
-        else if (epochs[i] != expected)
+        } else if (epochs[i] != expected)
             err = refuse(run, name, "is there, but the journal before it is missing",
                          (struct damage){ 0 });
         if (!err)
@@ -262,6 +262,7 @@ static weir_err run_all(struct run *run, const uint64_t *epochs, size_t count)
         return err;
     if (end == SNAPSHOT_BAD)
         note_damage(run, SNAPSHOT_NAME, "is damaged", out->snapshot.damage);
+    run->is_base_lost = end == SNAPSHOT_BAD && out->snapshot.epoch == 0;
     if (end == SNAPSHOT_FOREIGN || (end == SNAPSHOT_BAD && !salvage))
         return WEIR_EIO;
     if (out->snapshot.epoch > 0)

@@ -368,7 +368,7 @@ static inline void trial_tick(struct trial *t)
 
 /* ---- judging a disk -------------------------------------------------------------------------------- */
 
-static inline uint64_t trial_recovered(struct trial *t, struct sim *disk)
+static inline uint64_t trial_recover(struct trial *t, struct sim *disk, enum recovery_how how)
 {
     const weir_allocator allocator = heap();
     struct table *table = trial_table(t);
@@ -376,12 +376,20 @@ static inline uint64_t trial_recovered(struct trial *t, struct sim *disk)
     weir_diag diag = { "" };
     uint64_t digest;
 
-    if (recovery_run(&disk->dir, &(struct restoring){ table, t->now, 1 }, trial_secret_id,
-                     RECOVERY_LOOK, &allocator, &found, &diag))
+    if (recovery_run(&disk->dir, &(struct restoring){ table, t->now, 1 }, trial_secret_id, how,
+                     &allocator, &found, &diag))
         fail_msg("refused after %llu operations: %s", (unsigned long long)t->sim->ops, diag.text);
+    if (found.damages > 0)
+        fail_msg("after %llu operations: %s %s", (unsigned long long)t->sim->ops,
+                 found.damage[0].file, found.damage[0].what);
     digest = trial_digest(t, table);
     table_free(table);
     return digest;
+}
+
+static inline uint64_t trial_recovered(struct trial *t, struct sim *disk)
+{
+    return trial_recover(t, disk, RECOVERY_LOOK);
 }
 
 /* How many questions the disk has the state of; at least `least`. */
@@ -399,7 +407,8 @@ static inline size_t trial_find(const struct trial *t, uint64_t digest, size_t l
     return 0;
 }
 
-/* Opening what is on the disk changes nothing of it. Takes the disk. */
+/* What is on the disk is the same to whoever opens it and to whoever keeps all that verifies, and
+ * opening changes nothing of it. Takes the disk. */
 static inline size_t trial_judge(struct trial *t, struct sim *disk, size_t least)
 {
     const uint64_t digest = trial_recovered(t, disk);
@@ -408,6 +417,7 @@ static inline size_t trial_judge(struct trial *t, struct sim *disk, size_t least
     struct store *store;
     weir_diag diag;
 
+    assert_int_equal(trial_recover(t, disk, RECOVERY_SALVAGE), digest);
     if (file_store_open_in(&store, &disk->dir, &o, &diag))
         fail_msg("after %llu operations: %s", (unsigned long long)t->sim->ops, diag.text);
     store->ops->close(store);
