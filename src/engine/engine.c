@@ -381,8 +381,9 @@ static weir_err prepare_unnamed(const struct engine *e, struct check *check, wei
                          "the request has no policy and no key: name a policy, or give key, limit "
                          "and window_ms");
     if (r->window_ms == 0 && r->limit != 0)
-        return diag_fail(diag, WEIR_EREQUEST,
-                         "the request has no policy: name one, or give limit and window_ms");
+        return diag_fail(
+            diag, WEIR_EREQUEST,
+            "the request has no policy: name one, or give limit and window_ms, which is at least 1");
     if (r->window_ms == 0)
         return diag_fail(diag, WEIR_EREQUEST,
                          "the request has no policy: name one, or give limit (0 always denies) and "

@@ -259,7 +259,8 @@ static void neither_a_policy_nor_a_limit_or_both(void **state)
     refuses(w, (weir_request){ .key = SECRET_NAME }, WEIR_EREQUEST,
             "the request has no policy: name one, or give limit (0 always denies) and window_ms");
     refuses(w, LIMIT_IS(5, 0), WEIR_EREQUEST,
-            "the request has no policy: name one, or give limit and window_ms");
+            "the request has no policy: name one, or give limit and window_ms, "
+            "which is at least 1");
     refuses(
         w, LOGIN(.limit = 5, .window_ms = 1000), WEIR_EREQUEST,
         "the request names a policy and brings numbers: leave out limit, window, burst, precision and algorithm, or the policy");
