@@ -108,7 +108,7 @@ static void write_server(struct buf *out, struct server *s)
     write_number(out, "weir_connections", "gauge", "Connections open now.",
                  atomic_load(&s->connections));
     write_number(out, "weir_max_connections", "gauge", "Connections that may be open.",
-                 s->settings.max_connections);
+                 s->most_connections);
     write_number(out, "weir_refused_connections_total", "counter",
                  "Connections refused because there were too many.",
                  atomic_load(&s->refused_connections));
@@ -189,7 +189,7 @@ static void put_server(struct json *j, struct server *s)
     json_int(j, "memory_bytes", (int64_t)resident_bytes());
     json_open(j, "connections", '{');
     json_int(j, "open", atomic_load(&s->connections));
-    json_int(j, "max", s->settings.max_connections);
+    json_int(j, "max", s->most_connections);
     json_int(j, "refused", atomic_load(&s->refused_connections));
     json_close(j, '}');
     json_open(j, "reloads", '{');

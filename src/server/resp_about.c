@@ -187,7 +187,7 @@ void resp_serve_info(struct session *s, struct resp_command *c)
              "# Cluster\r\n"
              "cluster_enabled:0\r\n",
              weir_version(), (long)getpid(), (long long)time(NULL) - server->started_ms / 1000,
-             atomic_load(&server->connections), (long long)server->settings.max_connections);
+             atomic_load(&server->connections), (long long)server->most_connections);
     resp_bulk(&r->text, span_of(text));
     resp_reply_end(r);
 }

@@ -131,6 +131,7 @@ static bool read_value(struct reading *in, const struct option *option)
 static bool read_options(struct reading *in, unsigned of)
 {
     const struct resp_command *c = in->command;
+    unsigned given = 0;
 
     for (; in->at < c->count; in->at++) {
         const struct option *option = options;
@@ -142,6 +143,11 @@ static bool read_options(struct reading *in, unsigned of)
             refuse_option(in, of);
             return false;
         }
+        if (given & 1U << (option - options)) {
+            resp_reply_error(in->session, "ERR %s is given twice", option->word);
+            return false;
+        }
+        given |= 1U << (option - options);
         if (option->kind == FLAG) {
             *(bool *)((char *)&in->asked + option->place) = true;
             continue;

@@ -118,22 +118,29 @@ static weir_err check_given_listeners(const struct server *s, const struct serve
 }
 
 /* Every connection is an open file. */
-static void raise_file_limit(struct server *s)
+static weir_err raise_file_limit(struct server *s, weir_diag *diag)
 {
     const rlim_t wanted = (rlim_t)s->settings.max_connections + SPARE_FILES;
     struct rlimit limit;
 
+    s->most_connections = s->settings.max_connections;
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= wanted)
-        return;
+        return WEIR_OK;
     limit.rlim_cur = limit.rlim_max < wanted ? limit.rlim_max : wanted;
     setrlimit(RLIMIT_NOFILE, &limit);
     if (limit.rlim_cur >= wanted)
-        return;
-    s->settings.max_connections = (int64_t)limit.rlim_cur - SPARE_FILES;
+        return WEIR_OK;
+    if (limit.rlim_cur <= SPARE_FILES)
+        return diag_fail(diag, WEIR_ESYSTEM,
+                         "%llu open files are too few to serve anybody: raise the limit "
+                         "(LimitNOFILE= or ulimit -n)",
+                         (unsigned long long)limit.rlim_cur);
+    s->most_connections = (int64_t)limit.rlim_cur - SPARE_FILES;
     event_log_write(s->log, "warn", "file-limit",
                     "only %lld connections are possible with the limit of open files: raise it "
                     "(LimitNOFILE= or ulimit -n)",
-                    (long long)s->settings.max_connections);
+                    (long long)s->most_connections);
+    return WEIR_OK;
 }
 
 /* Tokens that were read, but that others can read as well. */
@@ -162,8 +169,8 @@ static weir_err open_shared(struct server *s, weir_diag *diag)
         err = check_policies(s, diag);
     if (err)
         return err;
-    raise_file_limit(s);
-    return open_weir(s, diag);
+    err = raise_file_limit(s, diag);
+    return err ? err : open_weir(s, diag);
 }
 
 /* ---- reloading ----------------------------------------------------------------------------- */

@@ -31,6 +31,7 @@ struct server {
     struct alarms *alarms;
     struct sampler *sampler; /* writes the history, and wakes the alarms */
 
+    int64_t most_connections; /* as many as may be, and as there can be files */
     atomic_long connections;
     atomic_long refused_connections;
     atomic_bool is_draining;

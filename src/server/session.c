@@ -242,11 +242,11 @@ void session_accept(struct loop *loop, uv_stream_t *listener)
     s->loop = loop;
     s->resp_version = 2;
     s->id = loop_next_id(loop);
-    s->is_unwelcome = others >= server->settings.max_connections;
+    s->is_unwelcome = others >= server->most_connections;
     if (!conn_accept(&s->conn, &loop->conns, listener) || !s->is_unwelcome)
         return;
     atomic_fetch_add(&server->refused_connections, 1);
     conn_expire_in(&s->conn, UNWELCOME_FOR_MS);
-    if (others >= server->settings.max_connections + UNWELCOME_MOST)
+    if (others >= server->most_connections + UNWELCOME_MOST)
         conn_close(&s->conn);
 }

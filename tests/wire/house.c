@@ -38,6 +38,7 @@ static void fill_settings(struct house *h, const struct server_settings *given)
     s->threads = 1;
     if (!s->max_connections)
         s->max_connections = 1000;
+    h->server.most_connections = s->max_connections;
     if (!s->idle_timeout_ms)
         s->idle_timeout_ms = 300000;
     if (!s->request_timeout_ms)
