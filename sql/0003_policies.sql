@@ -43,6 +43,7 @@ CREATE UNLOGGED TABLE IF NOT EXISTS weir.tally (
     would_deny boolean NOT NULL,
     tag        text -- of whom, if it was refused
 );
+CREATE INDEX IF NOT EXISTS tally_minute ON weir.tally (minute);
 ALTER TABLE weir.tally ENABLE ROW LEVEL SECURITY;
 
 DO $$

@@ -103,11 +103,23 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
      GROUP BY 1, 2, 3 ORDER BY 1, 2, 3
 $$;
 
--- Sum up the tally of the minutes that are over.
-CREATE OR REPLACE FUNCTION weir.sum_up() RETURNS void
-LANGUAGE sql AS $$
+-- Sum up the tally of the minutes that are over: up to p_most of its rows, oldest first and by their
+-- index. Returns how many there were: as many as p_most means that there are more.
+DROP FUNCTION IF EXISTS weir.sum_up();
+CREATE OR REPLACE FUNCTION weir.sum_up(p_most bigint) RETURNS bigint
+LANGUAGE plpgsql
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+AS $$
+DECLARE
+    this_minute CONSTANT timestamptz := date_trunc('minute', clock_timestamp());
+    summed_up bigint;
+    report jsonb;
+BEGIN
     WITH taken AS (
-        DELETE FROM weir.tally WHERE minute < date_trunc('minute', clock_timestamp())
+        DELETE FROM weir.tally WHERE ctid = ANY (ARRAY(
+            SELECT t.ctid FROM weir.tally t WHERE t.minute < this_minute
+             ORDER BY t.minute LIMIT p_most))
         RETURNING *
     ), decisions AS (
         SELECT extract(epoch FROM minute)::bigint * 1000 AS minute_ms, policy, rule,
@@ -120,11 +132,15 @@ LANGUAGE sql AS $$
                count(*) AS denied
           FROM taken WHERE tag IS NOT NULL GROUP BY minute, policy, rule, tag
     )
-    SELECT weir.report(jsonb_build_object(
-        'decisions', (SELECT coalesce(jsonb_agg(d), '[]') FROM decisions d),
-        'limited', (SELECT coalesce(jsonb_agg(l), '[]') FROM limited l)))
-     WHERE EXISTS (SELECT FROM decisions)
-$$;
+    SELECT (SELECT count(*) FROM taken), jsonb_build_object(
+               'decisions', (SELECT coalesce(jsonb_agg(d), '[]') FROM decisions d),
+               'limited', (SELECT coalesce(jsonb_agg(l), '[]') FROM limited l))
+      INTO summed_up, report;
+    IF summed_up > 0 THEN
+        PERFORM weir.report(report);
+    END IF;
+    RETURN summed_up;
+END $$;
 
 -- Look at up to p_most rows that are due, in the order of their time and by their index, and at no
 -- others: remove those that expired a minute ago, and put the others off until they will have.
@@ -155,12 +171,14 @@ BEGIN
 END $$;
 
 -- One round of upkeep, small enough to be in nobody's way; one caller at a time does any. Returns
--- how many rows it looked at: as many as p_most means that there are more.
+-- how many rows it looked at, by the work they were: as many as p_most means that there are more.
 CREATE OR REPLACE FUNCTION weir.tidy(p_most integer DEFAULT 500) RETURNS integer
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     only_one CONSTANT bigint := weir.guard() + 1;
+    per_state CONSTANT bigint := 20; -- rows of the tally that are as much work as one state
     done record;
+    summed_up bigint := 0;
 BEGIN
     IF NOT pg_try_advisory_xact_lock(only_one) THEN
         RETURN 0;
@@ -169,7 +187,7 @@ BEGIN
     PERFORM set_config('synchronous_commit', 'off', true);
     done := weir.tidy_states(p_most);
     IF done.looked_at < p_most THEN -- nothing more urgent
-        PERFORM weir.sum_up();
+        summed_up := weir.sum_up(per_state * p_most);
         DELETE FROM weir.history WHERE ctid = ANY (ARRAY(
             SELECT ctid FROM weir.history WHERE minute < now() - interval '7 days' LIMIT p_most));
         DELETE FROM weir.history_hours WHERE ctid = ANY (ARRAY(
@@ -178,7 +196,7 @@ BEGIN
         DELETE FROM weir.limited WHERE ctid = ANY (ARRAY(
             SELECT ctid FROM weir.limited WHERE minute < now() - interval '7 days' LIMIT p_most));
     END IF;
-    RETURN done.looked_at;
+    RETURN greatest(done.looked_at, summed_up / per_state);
 END $$;
 
 -- All that is due, a transaction for each round: for pg_cron, or any other clock.
@@ -201,7 +219,9 @@ BEGIN
         total := total + done.removed;
         EXIT WHEN done.looked_at < 500;
     END LOOP;
-    PERFORM weir.sum_up();
+    FOR round IN 1..10 LOOP
+        EXIT WHEN weir.sum_up(10000) < 10000;
+    END LOOP;
     RETURN total;
 END $$;
 
