@@ -228,8 +228,15 @@ END $$;
 -- ---- views --------------------------------------------------------------------------------------
 
 -- How effective each rule was in the last 7 days; a window is a minute here.
-DROP VIEW IF EXISTS weir.block_rate;
-CREATE VIEW weir.block_rate AS
+DO $$
+BEGIN
+    IF to_regclass('weir.block_rate') IS NOT NULL
+       AND NOT EXISTS (SELECT FROM pg_catalog.pg_attribute
+                        WHERE attrelid = to_regclass('weir.block_rate') AND attname = 'rule') THEN
+        DROP VIEW weir.block_rate; -- whose columns were others once
+    END IF;
+END $$;
+CREATE OR REPLACE VIEW weir.block_rate AS
 SELECT policy, rule, sum(allowed + denied)::bigint AS requests, sum(denied)::bigint AS blocked_requests,
        round(100.0 * sum(denied) / nullif(sum(allowed + denied), 0), 2) AS block_rate_percent,
        count(DISTINCT minute) AS total_windows,
