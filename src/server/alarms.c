@@ -131,11 +131,9 @@ void alarms_count(struct alarms *a, const struct history_entry *e)
     }
 }
 
-static void count_refusals(void *ctx, const char *policy, const char *rule, struct key key,
+void alarms_count_refusals(struct alarms *a, const char *policy, const char *rule, struct key key,
                            uint64_t times)
 {
-    struct alarms *a = ctx;
-
     for (size_t i = 0; i < a->count; i++)
         if (a->all[i].alert.kind == ALERT_IDENTITY_DENIALS && is_of(&a->all[i].alert, policy))
             meters_count(&a->all[i].meters, policy, rule, key, times, times);
@@ -226,7 +224,6 @@ void alarms_end(struct alarms *a)
     weir_stats stats = { 0 };
     size_t raised = 0;
 
-    observers_refusals(a->options.observers, a->options.observer_count, count_refusals, a);
     weir_get_stats(a->options.weir, &stats);
     for (size_t i = 0; i < a->count; i++) {
         struct alarm *alarm = &a->all[i];

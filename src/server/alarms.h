@@ -5,8 +5,8 @@
 #ifndef WEIR_SERVER_ALARMS_H
 #define WEIR_SERVER_ALARMS_H
 
+#include "base/hash.h"
 #include "engine/handle.h"
-#include "server/observer.h"
 #include "store/history.h"
 
 struct alarms;
@@ -20,8 +20,6 @@ enum {
 
 struct alarms_options {
     weir *weir; /* whose policies have the alerts */
-    struct observer *const *observers;
-    size_t observer_count;
     struct courier *courier;
     struct event_log *log;
 };
@@ -29,9 +27,12 @@ struct alarms_options {
 struct alarms *alarms_new(const struct alarms_options *options); /* NULL: out of memory */
 void alarms_free(struct alarms *a);                              /* NULL is fine */
 
-/* A look: begin, what each rule has decided since the last one, end. One thread does so. */
+/* A look: begin, what each rule has decided since the last one and whom it refused, end. One thread
+ * does so. */
 void alarms_begin(struct alarms *a, int64_t now);
 void alarms_count(struct alarms *a, const struct history_entry *e);
+void alarms_count_refusals(struct alarms *a, const char *policy, const char *rule, struct key key,
+                           uint64_t times);
 void alarms_end(struct alarms *a);
 
 /* How many are raised now. From any thread. NULL is fine: none. */

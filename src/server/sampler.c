@@ -14,6 +14,7 @@
 #include "base/diag.h"
 #include "server/alarms.h"
 #include "server/event_log.h"
+#include "server/limited.h"
 #include "server/observation.h"
 
 enum {
@@ -35,6 +36,7 @@ struct sampler {
     struct history_entry *waiting;
     size_t count, room;
     size_t newest[SERIES_MOST]; /* 1 + place of the newest entry of a series; 0: none waits */
+    struct limited *limited;    /* NULL: the annals do not keep who was refused */
     int64_t kept_at;
     bool has_failed; /* the annals; and that has been told */
     uint64_t lost;   /* entries for which there was no room */
@@ -122,9 +124,26 @@ static void take_series(struct sampler *s, size_t series, int64_t minute)
     s->before[series] = now;
 }
 
+static void take_refusals(void *ctx, const char *policy, const char *rule, struct key key,
+                          uint64_t times)
+{
+    struct sampler *s = ctx;
+
+    if (s->options.alarms)
+        alarms_count_refusals(s->options.alarms, policy, rule, key, times);
+    if (s->limited)
+        limited_count(s->limited, policy, rule, key, times);
+}
+
+static const struct secret *secret_of(const struct sampler *s)
+{
+    return engine_secret(s->options.observers[0]->engine);
+}
+
 void sampler_take(struct sampler *s, int64_t now)
 {
     const int64_t begin = s->looked_at > 0 ? s->looked_at : now;
+    const int64_t minute = begin / HISTORY_MINUTE * HISTORY_MINUTE;
     size_t count;
 
     add_up(s);
@@ -132,7 +151,10 @@ void sampler_take(struct sampler *s, int64_t now)
         alarms_begin(s->options.alarms, now);
     count = atomic_load_explicit(&s->sum->count, memory_order_relaxed);
     for (size_t i = 0; i < count; i++)
-        take_series(s, i, begin / HISTORY_MINUTE * HISTORY_MINUTE);
+        take_series(s, i, minute);
+    if (s->limited)
+        limited_begin(s->limited, minute, secret_of(s));
+    observers_refusals(s->options.observers, s->options.observer_count, take_refusals, s);
     s->looked_at = now;
     if (s->options.alarms)
         alarms_end(s->options.alarms);
@@ -155,19 +177,38 @@ static void tell_failure(struct sampler *s, weir_err err, const weir_diag *diag)
     }
 }
 
+static weir_err keep_entries(struct sampler *s, weir_diag *diag)
+{
+    weir_err err = WEIR_OK;
+
+    if (s->count > 0)
+        err = s->options.annals->ops->add(s->options.annals, s->waiting, s->count, diag);
+    if (err != WEIR_EIO) {
+        s->count = 0;
+        memset(s->newest, 0, sizeof s->newest);
+    }
+    return err;
+}
+
 void sampler_keep(struct sampler *s)
 {
     weir_diag diag = { "" };
     weir_err err;
 
-    if (s->count == 0)
+    if (s->count == 0 && (!s->limited || s->limited->count == 0))
         return;
-    err = s->options.annals->ops->add(s->options.annals, s->waiting, s->count, &diag);
+    err = keep_entries(s, &diag);
+    if (!err && s->limited)
+        err = limited_keep(s->limited, s->options.annals, &diag);
     tell_failure(s, err, &diag);
-    if (err == WEIR_EIO)
-        return;
-    s->count = 0;
-    memset(s->newest, 0, sizeof s->newest);
+}
+
+void sampler_finish(struct sampler *s, int64_t now)
+{
+    sampler_take(s, now);
+    if (s->limited)
+        limited_end(s->limited, secret_of(s));
+    sampler_keep(s);
 }
 
 /* ---- the thread --------------------------------------------------------------------------------- */
@@ -214,8 +255,7 @@ static void *run(void *arg)
         pthread_mutex_lock(&s->lock);
     }
     pthread_mutex_unlock(&s->lock);
-    sampler_take(s, clock_now(s));
-    sampler_keep(s);
+    sampler_finish(s, clock_now(s));
     return NULL;
 }
 
@@ -230,7 +270,11 @@ struct sampler *sampler_new(const struct sampler_options *options)
         return NULL;
     s->options = *options;
     s->sum = series_new();
-    if (!s->sum) {
+    if (options->annals->ops->add_limited)
+        s->limited = calloc(1, sizeof *s->limited);
+    if (!s->sum || (options->annals->ops->add_limited && !s->limited)) {
+        free(s->limited);
+        series_free(s->sum);
         free(s);
         return NULL;
     }
@@ -247,6 +291,7 @@ void sampler_free(struct sampler *s)
     pthread_cond_destroy(&s->wake);
     pthread_mutex_destroy(&s->lock);
     series_free(s->sum);
+    free(s->limited);
     free(s->waiting);
     free(s);
 }

@@ -32,7 +32,8 @@ void sampler_stop(struct sampler *s);
 
 struct sampler *sampler_new(const struct sampler_options *options); /* NULL: out of memory */
 void sampler_take(struct sampler *s, int64_t now);
-void sampler_keep(struct sampler *s); /* hand what was taken to the annals */
+void sampler_keep(struct sampler *s);                /* hand what was taken to the annals */
+void sampler_finish(struct sampler *s, int64_t now); /* both, with a minute that is not over */
 void sampler_free(struct sampler *s);
 
 #endif

@@ -346,8 +346,6 @@ static weir_err open_alarms(struct server *s, weir_diag *diag)
     weir_err err = courier_start(&s->courier, s->log, 0, diag);
     const struct alarms_options options = {
         .weir = s->weir,
-        .observers = s->observers,
-        .observer_count = s->loop_count,
         .courier = s->courier,
         .log = s->log,
     };

@@ -152,6 +152,12 @@ static struct top_entry *add_entry(struct top *t)
 struct top_entry *top_count(struct top *t, const char *policy, const char *rule, struct key key,
                             int64_t now)
 {
+    return top_count_many(t, policy, rule, key, 1, now);
+}
+
+struct top_entry *top_count_many(struct top *t, const char *policy, const char *rule,
+                                 struct key key, uint64_t times, int64_t now)
+{
     size_t slot;
     struct top_entry *e;
 
@@ -167,8 +173,8 @@ struct top_entry *top_count(struct top *t, const char *policy, const char *rule,
         slot = find_slot(t, policy, rule, key); /* others may have moved */
         t->slots[slot] = (uint16_t)(e - t->entries + 1);
     }
-    e->count++;
-    e->total++;
+    e->count += times;
+    e->total += times;
     e->last = now;
     sink(t, e->place);
     return e;

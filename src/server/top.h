@@ -32,9 +32,11 @@ struct top {
 
 void top_init(struct top *t);
 
-/* Count a refusal. The entry is valid until the next call. */
+/* Count a refusal, or so many. The entry is valid until the next call. */
 struct top_entry *top_count(struct top *t, const char *policy, const char *rule, struct key key,
                             int64_t now);
+struct top_entry *top_count_many(struct top *t, const char *policy, const char *rule,
+                                 struct key key, uint64_t times, int64_t now);
 
 void top_forget(struct top *t, int64_t now); /* halve what is due */
 

@@ -5,7 +5,16 @@
 #define WEIR_STORE_ANNALS_H
 
 #include "base/dir.h"
+#include "base/hash.h"
 #include "store/history.h"
+
+/* How often one rule refused one identity in one minute. */
+struct limited_entry {
+    int64_t at; /* its beginning, in ms since the epoch */
+    const char *policy, *rule;
+    char tag[TAG_HEX + 1]; /* of the identity */
+    uint64_t denied;
+};
 
 struct annals {
     const struct annals_ops *ops;
@@ -16,6 +25,9 @@ struct annals_ops {
      * try again later. */
     weir_err (*add)(struct annals *a, const struct history_entry *entries, size_t n,
                     weir_diag *diag);
+    /* The same for who was refused. NULL: that is not kept there. */
+    weir_err (*add_limited)(struct annals *a, const struct limited_entry *entries, size_t n,
+                            weir_diag *diag);
     weir_err (*read)(struct annals *a, const struct history_query *q, history_each *each, void *ctx,
                      weir_diag *diag);
     void (*close)(struct annals *a);

@@ -40,6 +40,23 @@ static weir_err ask(struct remote_annals *r, const char *statement, const char *
     return err;
 }
 
+/* Ends the report, and sends it. */
+static weir_err send_report(struct remote_annals *r, struct json *j, weir_diag *diag)
+{
+    struct postgres_rows *rows = NULL;
+    weir_err err;
+
+    json_close(j, ']');
+    json_close(j, '}');
+    if (j->to->failed)
+        return diag_fail(diag, WEIR_ENOMEM, "%s", weir_err_text(WEIR_ENOMEM));
+    pthread_mutex_lock(&r->lock);
+    err = ask(r, "SELECT weir.report($1::jsonb)", (const char *[]){ j->to->at }, 1, &rows, diag);
+    pthread_mutex_unlock(&r->lock);
+    postgres_rows_free(rows);
+    return err;
+}
+
 static void put_entry(struct json *j, const struct history_entry *e)
 {
     json_open(j, NULL, '{');
@@ -57,27 +74,45 @@ static weir_err add(struct annals *a, const struct history_entry *entries, size_
                     weir_diag *diag)
 {
     struct remote_annals *r = (struct remote_annals *)a;
-    struct postgres_rows *rows = NULL;
     struct buf report;
     struct json j = { .to = &report };
-    weir_err err = WEIR_ENOMEM;
+    weir_err err;
 
     buf_init(&report, &r->allocator);
     json_open(&j, NULL, '{');
     json_open(&j, "decisions", '[');
     for (size_t i = 0; i < n; i++)
         put_entry(&j, &entries[i]);
-    json_close(&j, ']');
-    json_close(&j, '}');
-    if (!report.failed) {
-        pthread_mutex_lock(&r->lock);
-        err = ask(r, "SELECT weir.report($1::jsonb)", (const char *[]){ report.at }, 1, &rows,
-                  diag);
-        pthread_mutex_unlock(&r->lock);
-    } else {
-        diag_set(diag, "%s", weir_err_text(err));
-    }
-    postgres_rows_free(rows);
+    err = send_report(r, &j, diag);
+    buf_done(&report);
+    return err;
+}
+
+static void put_limited(struct json *j, const struct limited_entry *e)
+{
+    json_open(j, NULL, '{');
+    json_int(j, "minute_ms", e->at);
+    json_text(j, "policy", e->policy);
+    json_text(j, "rule", e->rule);
+    json_text(j, "tag", e->tag);
+    json_int(j, "denied", (int64_t)e->denied);
+    json_close(j, '}');
+}
+
+static weir_err add_limited(struct annals *a, const struct limited_entry *entries, size_t n,
+                            weir_diag *diag)
+{
+    struct remote_annals *r = (struct remote_annals *)a;
+    struct buf report;
+    struct json j = { .to = &report };
+    weir_err err;
+
+    buf_init(&report, &r->allocator);
+    json_open(&j, NULL, '{');
+    json_open(&j, "limited", '[');
+    for (size_t i = 0; i < n; i++)
+        put_limited(&j, &entries[i]);
+    err = send_report(r, &j, diag);
     buf_done(&report);
     return err;
 }
@@ -134,6 +169,7 @@ static void close_annals(struct annals *a)
 
 static const struct annals_ops postgres_ops = {
     .add = add,
+    .add_limited = add_limited,
     .read = read_rows,
     .close = close_annals,
 };

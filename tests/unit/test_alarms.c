@@ -46,11 +46,8 @@ static struct fixture *fixture_of(const char *rules)
     assert_int_equal(event_log_open(f->log_path, &f->log, &diag), WEIR_OK);
     assert_int_equal(courier_start(&f->courier, f->log, 1, &diag), WEIR_OK);
     f->observer = observer_new(&f->weir->engine, f->log);
-    f->alarms = alarms_new(&(struct alarms_options){ .weir = f->weir,
-                                                     .observers = &f->observer,
-                                                     .observer_count = 1,
-                                                     .courier = f->courier,
-                                                     .log = f->log });
+    f->alarms = alarms_new(
+        &(struct alarms_options){ .weir = f->weir, .courier = f->courier, .log = f->log });
     assert_non_null(f->observer);
     assert_non_null(f->alarms);
     return f;
@@ -59,6 +56,12 @@ static struct fixture *fixture_of(const char *rules)
 static const char *name_of(const struct fixture *f, const char *name)
 {
     return names_keep(f->weir->names, span_of(name));
+}
+
+static void count_refusals(void *ctx, const char *policy, const char *rule, struct key key,
+                           uint64_t times)
+{
+    alarms_count_refusals(ctx, policy, rule, key, times);
 }
 
 /* A look at which these have been decided since the last. */
@@ -72,6 +75,7 @@ static void look(struct fixture *f, const char *policy, uint64_t allowed, uint64
     alarms_begin(f->alarms, f->now);
     if (allowed + denied + fallback > 0)
         alarms_count(f->alarms, &e);
+    observers_refusals(&f->observer, 1, count_refusals, f->alarms);
     alarms_end(f->alarms);
     f->now += SECOND;
 }
