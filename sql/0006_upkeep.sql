@@ -207,13 +207,18 @@ BEGIN
     END LOOP;
 END $$;
 
--- The name that people have scheduled already. Returns how many rows it removed.
+-- The name that people have scheduled already. Returns how many rows it removed: none while somebody
+-- else does upkeep. It is one transaction, so it ends before it is long, and the next call goes on.
 CREATE OR REPLACE FUNCTION weir.cleanup_old_rate_limit_buckets() RETURNS integer
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
+    only_one CONSTANT bigint := weir.guard() + 1; -- as in weir.tidy()
     total integer := 0;
     done record;
 BEGIN
+    IF NOT pg_try_advisory_xact_lock(only_one) THEN
+        RETURN 0;
+    END IF;
     FOR round IN 1..20 LOOP
         done := weir.tidy_states(500);
         total := total + done.removed;
