@@ -14,6 +14,7 @@
 #include <time.h>
 
 #include "base/diag.h"
+#include "base/hex.h"
 #include "store/annals.h"
 #include "store/dialler.h"
 #include "store/postgres_connect.h"
@@ -25,7 +26,7 @@
 enum {
     TIDY_MS = 1000,  /* between two looks at what has expired */
     TIDY_MOST = 500, /* rows that one statement looks at */
-    TIDY_PATIENCE_MS = 5000,
+    KEEPER_PATIENCE_MS = 5000,
 };
 
 /* A lane's connection, from when it is wished for. */
@@ -44,6 +45,7 @@ struct connection {
 struct postgres {
     struct store store;
     struct remote remote;
+    struct held held;
     struct dialler dialler;
     struct postgres_uri uri;
     unsigned char secret_id[16];
@@ -55,7 +57,8 @@ struct postgres {
 
     /* Of tick() alone. */
     struct postgres_session *keeper;
-    int64_t tidy_at;
+    int64_t tidy_at, look_at;
+    bool was_held;  /* and that has been told */
     bool is_untidy; /* and that has been told */
 };
 
@@ -69,22 +72,33 @@ static int64_t now_ms(void)
 
 /* ---- looking after ------------------------------------------------------------------------------ */
 
-/* How many rows were looked at: as many as asked for means that there are more. */
-static weir_err ask_to_tidy(struct postgres *p, int *looked_at, weir_diag *diag)
+static weir_err ask_keeper(struct postgres *p, const char *statement, const char *parameter,
+                           struct postgres_rows **rows, weir_diag *diag)
 {
-    static const char statement[] = "SELECT weir.tidy($1::int)";
-    char most[16];
-    struct postgres_rows *rows;
-    const char *count;
     weir_err err = WEIR_OK;
 
     if (!p->keeper)
         err = postgres_session_open(&p->keeper, p->uri.conninfo, diag);
-    if (err)
-        return err;
+    if (!err)
+        err = postgres_session_ask(p->keeper, statement, (const char *[]){ parameter }, 1,
+                                   KEEPER_PATIENCE_MS, rows, diag);
+    if (err) {
+        postgres_session_close(p->keeper);
+        p->keeper = NULL;
+    }
+    return err;
+}
+
+/* How many rows were looked at: as many as asked for means that there are more. */
+static weir_err ask_to_tidy(struct postgres *p, int *looked_at, weir_diag *diag)
+{
+    char most[16];
+    struct postgres_rows *rows;
+    const char *count;
+    weir_err err;
+
     snprintf(most, sizeof most, "%d", TIDY_MOST);
-    err = postgres_session_ask(p->keeper, statement, (const char *[]){ most }, 1, TIDY_PATIENCE_MS,
-                               &rows, diag);
+    err = ask_keeper(p, "SELECT weir.tidy($1::int)", most, &rows, diag);
     if (err)
         return err;
     count = postgres_rows_value(rows, 0, 0);
@@ -101,8 +115,6 @@ static void tidy(struct postgres *p)
     const weir_err err = ask_to_tidy(p, &looked_at, &diag);
 
     if (err) {
-        postgres_session_close(p->keeper);
-        p->keeper = NULL;
         snprintf(line, sizeof line, "what has expired cannot be removed from Postgres: %.*s",
                  DIALLER_WHY, diag.text);
         if (!p->is_untidy && p->remote.log)
@@ -110,6 +122,75 @@ static void tidy(struct postgres *p)
     }
     p->is_untidy = err;
     p->tidy_at = now_ms() + (looked_at < TIDY_MOST ? TIDY_MS : 0);
+}
+
+/* "{0123…,4567…}", as a parameter. */
+static void write_keys(const struct key *keys, size_t n, char *to)
+{
+    static const char digits[] = "0123456789abcdef";
+
+    for (size_t i = 0; i < n; i++) {
+        const unsigned char *bytes = (const unsigned char *)&keys[i];
+
+        *to++ = i == 0 ? '{' : ',';
+        for (size_t k = 0; k < sizeof keys[i]; k++) {
+            *to++ = digits[bytes[k] >> 4];
+            *to++ = digits[bytes[k] & 15];
+        }
+    }
+    *to++ = '}';
+    *to = '\0';
+}
+
+static bool read_key(const char *text, struct key *out)
+{
+    unsigned char *bytes = (unsigned char *)out;
+
+    for (size_t k = 0; k < 2 * sizeof *out; k++) {
+        const int digit = hex_digit(text[k]);
+
+        if (digit < 0)
+            return false;
+        bytes[k / 2] = (unsigned char)(k % 2 == 0 ? digit << 4 : bytes[k / 2] | digit);
+    }
+    return text[2 * sizeof *out] == '\0';
+}
+
+static void tell_held(struct postgres *p, size_t count)
+{
+    if ((count > 0) == p->was_held || !p->remote.log)
+        return;
+    p->was_held = count > 0;
+    p->remote.log(p->remote.log_ctx,
+                  p->was_held ? "a transaction in Postgres holds keys and does not end: on_error "
+                                "decides for what it holds"
+                              : "no transaction in Postgres holds a key any more");
+}
+
+/* While there is anybody to be suspected. What cannot be found out is not held. */
+static void look_for_holders(struct postgres *p)
+{
+    static const char statement[] = "SELECT encode(uuid_send(key), 'hex'), holder"
+                                    " FROM weir.held($1::uuid[])";
+    struct key keys[HELD_MOST + HELD_SUSPECTS];
+    char parameter[(HELD_MOST + HELD_SUSPECTS) * (2 * sizeof(struct key) + 1) + 2];
+    struct holding found[HELD_MOST];
+    const size_t n = held_to_look_at(&p->held, keys);
+    struct postgres_rows *rows = NULL;
+    size_t count = 0;
+    weir_diag unheard;
+
+    p->look_at = now_ms() + p->uri.deadline;
+    if (n > 0) {
+        write_keys(keys, n, parameter);
+        if (ask_keeper(p, statement, parameter, &rows, &unheard) == WEIR_OK)
+            for (size_t i = 0; i < postgres_rows_count(rows) && count < HELD_MOST; i++) {
+                snprintf(found[count].holder, HELD_HOLDER, "%s", postgres_rows_value(rows, i, 1));
+                count += read_key(postgres_rows_value(rows, i, 0), &found[count].key);
+            }
+        postgres_rows_free(rows);
+    }
+    tell_held(p, held_found(&p->held, found, count));
 }
 
 static void tick(struct store *s, int64_t now)
@@ -120,6 +201,8 @@ static void tick(struct store *s, int64_t now)
     dialler_work(&p->dialler);
     if (p->ear)
         ear_tick(p->ear);
+    if (now_ms() >= p->look_at)
+        look_for_holders(p);
     /* Nothing is dropped by the database's clock where others count. */
     if (!p->brings_now && now_ms() >= p->tidy_at && atomic_load(&p->remote.open_breakers) == 0)
         tidy(p);
@@ -337,6 +420,7 @@ static void close_postgres(struct store *s)
     postgres_session_close(p->keeper);
     dialler_done(&p->dialler);
     postgres_uri_done(&p->uri);
+    held_done(&p->held);
     alloc_free(&allocator, p);
 }
 
@@ -384,7 +468,9 @@ static void init(struct postgres *p, const struct store_options *options,
     p->store.ops = &postgres_store_ops;
     p->allocator = options->allocator;
     p->brings_now = options->callers_bring_now;
+    held_init(&p->held);
     p->remote = (struct remote){
+        .held = &p->held,
         .ops = &backend,
         .backend = p,
         .name = "Postgres",

@@ -105,6 +105,13 @@ static void finish(struct question_list *list, weir_err err)
     }
 }
 
+/* They have waited in vain: perhaps for a key that somebody holds. */
+static void suspect(const struct lane *lane, const struct question_list *list)
+{
+    for (const struct question *q = list->first; q && lane->remote->held; q = q->next)
+        held_suspect(lane->remote->held, q);
+}
+
 /* ---- the breaker ------------------------------------------------------------------------------ */
 
 static void tell(const struct remote *r, const char *what, const char *why)
@@ -402,6 +409,7 @@ static void timer_due(void *ctx)
     expire(lane, now, &late);
     for (size_t i = 0; i < lane->remote->link_count; i++)
         look_at_link(&lane->links[i], now, &late);
+    suspect(lane, &late);
     go_on(lane, NULL);
     finish(&late, WEIR_EIO);
 }
@@ -495,6 +503,7 @@ void link_refused(struct link *link, enum refusal refusal, const char *why)
     put_back(lane, &again);
     if (failed.first && !has_failed)
         count_failure(lane, why);
+    suspect(lane, &failed);
     if (refusal == REFUSAL_ELSEWHERE)
         link->is_leaving = true;
     leave_if_empty(link);
@@ -554,7 +563,8 @@ void remote_commit(struct turn *turn)
 
         if (q->mark == 0)
             q->mark = remote_deadline(now + lane->remote->deadline);
-        if (lane->is_open && !is_probe(lane, now))
+        if ((lane->remote->held && held_has(lane->remote->held, q)) ||
+            (lane->is_open && !is_probe(lane, now)))
             append(&refused, q);
         else
             enqueue(lane, q);

@@ -15,6 +15,7 @@
  *       that wait by then too, and one a second is asked nevertheless, to find out. An answer ends
  *       that, or a new link if nobody has waited in vain.
  *   R6  A lost link comes back by itself, at first soon and then less often, at random moments.
+ *   R7  A question for a key that somebody holds fails at once, which is no failure of the store.
  *
  * All calls about a lane are on its reactor's thread, or under its lock. done() may submit and
  * commit, but not detach. */
@@ -23,7 +24,7 @@
 
 #include <stdatomic.h>
 
-#include "store/store.h"
+#include "store/held.h"
 
 enum {
     BATCH_MOST = 512,     /* questions in one */
@@ -69,6 +70,7 @@ struct remote {
     size_t link_count; /* of a lane */
     const _Atomic unsigned
         *after_errors; /* failures in a row that open a breaker; NULL, 0: as above */
+    struct held *held; /* keys that nobody waits for; NULL: there are none */
     weir_allocator allocator;
     void (*log)(void *ctx, const char *line); /* may be NULL */
     void *log_ctx;

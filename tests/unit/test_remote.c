@@ -964,6 +964,65 @@ static void whatever_happens_everybody_is_told_in_time(void **state)
     }
 }
 
+/* ---- R7: keys that somebody holds ---------------------------------------------------------------- */
+
+static int ask_for(uint64_t key)
+{
+    const int number = submit();
+
+    asked[number].charge.key = (struct key){ key, key };
+    remote_commit(&turn);
+    return number;
+}
+
+/* What a keeper finds who looks: this key, if anybody is suspected to have asked for it. */
+static size_t look(struct held *held, uint64_t key, const char *holder)
+{
+    struct key keys[HELD_MOST + HELD_SUSPECTS];
+    struct holding found = { .key = { key, key } };
+    const size_t n = held_to_look_at(held, keys);
+    bool is_suspected = false;
+
+    for (size_t i = 0; i < n; i++)
+        is_suspected = is_suspected || keys[i].low == key;
+    if (holder)
+        snprintf(found.holder, sizeof found.holder, "%s", holder);
+    return held_found(held, &found, is_suspected && holder ? 1 : 0);
+}
+
+static void nobody_waits_for_a_key_that_somebody_holds(void **state)
+{
+    struct held held = { 0 };
+    int first, next;
+
+    (void)state;
+    begin_up();
+    held_init(&held);
+    remote.held = &held;
+    assert_int_equal(look(&held, 7, "a"), 0); /* nobody is suspected */
+    first = ask_for(7);
+    pass(DEADLINE);
+    has_failed(first);
+    assert_int_equal(look(&held, 7, "a"), 0);
+    assert_int_equal(look(&held, 7, "b"), 0); /* it changes hands, as it should */
+    assert_int_equal(look(&held, 7, "b"), 1);
+    for (int i = 0; i < 10 * BREAKER_FAILURES; i++)
+        has_failed(ask_for(7));
+    assert_false(is_failing());
+    answer(newest());
+    next = ask_for(8);
+    is_open(next);
+    answer(newest());
+    is_decided(next);
+    assert_int_equal(look(&held, 7, NULL), 0);
+    next = ask_for(7);
+    is_open(next);
+    answer(newest());
+    is_decided(next);
+    end();
+    held_done(&held);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -1002,6 +1061,7 @@ int main(void)
         cmocka_unit_test(who_is_open_at_the_end_fails),
         cmocka_unit_test(without_a_lane_all_fail),
         cmocka_unit_test(whatever_happens_everybody_is_told_in_time),
+        cmocka_unit_test(nobody_waits_for_a_key_that_somebody_holds),
     };
 
     return cmocka_run_group_tests_name("remote", tests, NULL, NULL);
