@@ -74,9 +74,10 @@ $$;
 --   Q1  No interleaving of calls admits more than one after the other would.
 --   Q2  Calls never wait for each other in a circle: first come the locks that guard new keys, in
 --       their order, then those of rows, in theirs.
---   Q3  A row is made only by who holds the guard of its key and found no row after that. If a row
---       was there, is removed meanwhile (weir.tidy()) and made by somebody else, the call fails
---       with 40001, and nothing has happened.
+--   Q3  A row is made only by who holds the guard of its key and found no row after that. So a row
+--       that weir.tidy() may remove before it is locked is guarded as if it were gone. If one goes
+--       that was not, as the call had to wait for half a minute, it fails with 40001, and nothing
+--       has happened.
 --   Q4  The time is never before what a state records: a clock that steps asked mints nothing.
 CREATE OR REPLACE FUNCTION weir.judge(
     keys uuid[],
@@ -97,6 +98,8 @@ SET enable_mergejoin = off
 AS $$
 DECLARE
     most_guards CONSTANT integer := 48; -- what a transaction may be expected to lock is 64
+    -- ms since it expired: weir.tidy() removes a row after twice as many.
+    may_go_after CONSTANT bigint := 30000;
     key_count CONSTANT integer := cardinality(keys);
     charge_count CONSTANT integer := cardinality(slots);
     question_count CONSTANT integer := coalesce(cardinality(counts), cardinality(slots));
@@ -111,6 +114,8 @@ DECLARE
     others bigint[];
     oldests bigint[];
     logs weir.log[];
+    ends_found bigint[];    -- when they expire as they were found; NULL: there was none
+    first_end bigint;       -- the first of these
     expiries bigint[];      -- when they expire, of those that are to be written; else NULL
     involved boolean[];     -- unchanged, but what is written may depend on it
     found uuid[];           -- the keys that have a row
@@ -123,8 +128,10 @@ DECLARE
 
     settled boolean[] := '{}'; -- questions that depend on nothing that is written
     need uuid[];
+    guarded uuid[];         -- those of them that have no row, or one that may go
     expected xid[];
     locked xid[];
+    held integer;           -- how many of them are not guarded
     is_bold boolean;
     written integer;
     made integer;
@@ -178,9 +185,10 @@ BEGIN
 
     FOR pass IN 1..2 LOOP
         SELECT array_agg(q.key), array_agg(q.xmin), array_agg(q.ctid), array_agg(q.at),
-               array_agg(q.used), array_agg(q.other), array_agg(q.oldest), array_agg(q.log)
-          INTO found, versions, places, ats, useds, others, oldests, logs
-          FROM (SELECT r.key, r.xmin, r.ctid, r.at, r.used, r.other, r.oldest,
+               array_agg(q.used), array_agg(q.other), array_agg(q.oldest), array_agg(q.log),
+               array_agg(q.expires), min(q.expires)
+          INTO found, versions, places, ats, useds, others, oldests, logs, ends_found, first_end
+          FROM (SELECT r.key, r.xmin, r.ctid, r.at, r.used, r.other, r.oldest, r.expires,
                        CASE WHEN r.log IS NOT NULL THEN ROW(r.log)::weir.log END AS log
                   FROM weir.states r WHERE r.key = ANY (keys) ORDER BY r.key) q;
         missing := 0;
@@ -201,6 +209,7 @@ BEGIN
                         others[k] := others[i];
                         oldests[k] := oldests[i];
                         logs[k] := logs[i];
+                        ends_found[k] := ends_found[i];
                     END IF;
                     i := i - 1;
                 ELSE
@@ -211,6 +220,7 @@ BEGIN
                     others[k] := 0;
                     oldests[k] := 0;
                     logs[k] := NULL;
+                    ends_found[k] := NULL;
                 END IF;
             END LOOP;
         END IF;
@@ -538,33 +548,36 @@ BEGIN
         IF log_changed THEN
             logs[logged] := ROW(log)::weir.log;
         END IF;
-        -- A single row can be compared and written at once.
-        is_bold := pass = 1 AND changed = 1 AND missing = 0 AND involved IS NULL AND NOT is_hot;
+        -- A single row that stays can be compared and written at once. If that fails, it is locked.
+        is_bold := pass = 1 AND changed = 1 AND missing = 0 AND involved IS NULL AND NOT is_hot
+                   AND first_end > clock - may_go_after;
         LOOP
             IF pass = 1 AND NOT is_bold THEN
-                IF changed = key_count OR is_hot THEN
-                    need := keys;
-                    expected := array_remove(versions, NULL);
-                ELSE
-                    SELECT array_agg(u.key),
-                           array_agg(u.version) FILTER (WHERE u.version IS NOT NULL)
-                      INTO need, expected
-                      FROM unnest(keys, versions, expiries, involved)
-                           AS u (key, version, expires, involved)
-                     WHERE u.expires IS NOT NULL OR u.involved;
-                END IF;
-                IF missing > most_guards THEN
+                SELECT array_agg(u.key),
+                       array_agg(u.version) FILTER (WHERE u.version IS NOT NULL),
+                       coalesce(array_agg(u.key) FILTER (
+                           WHERE coalesce(u.ends, 0) <= clock - may_go_after), '{}')
+                  INTO need, expected, guarded
+                  FROM unnest(keys, versions, ends_found, expiries, involved)
+                       AS u (key, version, ends, expires, involved)
+                 WHERE u.expires IS NOT NULL OR u.involved OR is_hot;
+                IF cardinality(guarded) > most_guards THEN
                     PERFORM pg_advisory_xact_lock(weir.guard());
-                ELSIF missing > 0 THEN
+                    guarded := NULL; -- all keys are
+                ELSIF guarded <> '{}' THEN
                     PERFORM pg_advisory_xact_lock_shared(weir.guard());
                     PERFORM pg_advisory_xact_lock(g.guard)
-                       FROM (SELECT weir.guard(u.key) AS guard
-                               FROM unnest(keys, places) AS u (key, place)
-                              WHERE u.place IS NULL AND u.key = ANY (need) ORDER BY 1) g;
+                       FROM (SELECT weir.guard(u.key) AS guard FROM unnest(guarded) AS u (key)
+                              ORDER BY 1) g;
                 END IF;
-                SELECT array_agg(q.xmin) INTO locked
-                  FROM (SELECT r.xmin FROM weir.states r WHERE r.key = ANY (need)
+                SELECT array_agg(q.xmin), count(*) FILTER (WHERE q.key <> ALL (guarded))
+                  INTO locked, held
+                  FROM (SELECT r.key, r.xmin FROM weir.states r WHERE r.key = ANY (need)
                          ORDER BY r.key FOR UPDATE) q;
+                IF held < cardinality(need) - cardinality(guarded) THEN
+                    RAISE EXCEPTION 'a key was removed meanwhile: ask again'
+                        USING ERRCODE = 'serialization_failure';
+                END IF;
                 EXIT WHEN coalesce(locked, '{}') <> coalesce(expected, '{}') OR is_hot;
             END IF;
             UPDATE weir.states r
