@@ -385,13 +385,14 @@ BEGIN
         END IF;
         first := first + coalesce(counts[slot], 1);
     END LOOP;
-    IF passed IS NOT NULL THEN -- what follows is out of order
-        PERFORM set_config('lock_timeout', '20', true);
-    END IF;
 
     SELECT array_agg(u.slot ORDER BY u.slot) INTO missing
       FROM unnest(rest) AS u (slot)
      WHERE NOT EXISTS (SELECT FROM weir.states r WHERE r.key = keys[u.slot]);
+    IF cardinality(missing) < cardinality(keys) THEN
+        -- What follows is out of order: also a row that did not pass is locked, if it was waited for.
+        PERFORM set_config('lock_timeout', '20', true);
+    END IF;
     IF cardinality(missing) > most_guards THEN
         PERFORM pg_advisory_xact_lock(weir.guard());
     ELSIF missing IS NOT NULL THEN
