@@ -23,45 +23,64 @@ BEGIN
              ELSE ((answer.retry_after_ms + 999) / 1000)::integer END;
 END $$;
 
--- Count in the window that begins then and has this length. A window that begins before one that
--- was counted in already is taken for that one: who has a late clock counts with the others.
+-- Count in the window that begins then and has this length. Windows that begin at different moments
+-- are counted apart, so who has a wrong clock takes nothing from the count of the others. What was
+-- counted is kept after the window, or the last count in it, for as long again: but for an hour at
+-- least, and for a day at most.
 CREATE OR REPLACE FUNCTION weir.count_in_window(
     p_who text, p_identity bytea, p_start timestamptz, p_window_ms bigint, p_limit bigint,
     OUT allowed boolean, OUT count integer)
 LANGUAGE plpgsql AS $$
 DECLARE
-    most CONSTANT bigint := least(p_limit, 9007199254740991 / p_window_ms, 2147483647);
-    start bigint := floor(extract(epoch FROM p_start) * 1000);
-    shift bigint;
-    answer weir.answer;
+    keep_ms CONSTANT bigint := greatest(3600000, least(p_window_ms, 86400000));
+    clock CONSTANT bigint := floor(extract(epoch FROM clock_timestamp()) * 1000);
+    secret CONSTANT bytea := (SELECT bytes FROM weir.secret);
+    start bigint;
+    expires bigint;
+    key uuid;
+    said record;
 BEGIN
-    IF p_start > clock_timestamp() + p_window_ms * interval '1 ms' THEN
+    IF NOT isfinite(p_start) THEN
+        PERFORM weir.refuse('the window must begin at some time');
+    END IF;
+    start := floor(extract(epoch FROM p_start) * 1000);
+    IF start - clock > p_window_ms THEN
         PERFORM weir.refuse('the window begins in the future: is the client''s clock right?');
     END IF;
-    -- Windows are aligned to the epoch; others are counted apart, by how far they are shifted.
-    shift := start % p_window_ms;
-    answer := weir.ask_limit(p_who, p_identity || weir.sized('the shift', shift::text), most,
-        p_window_ms, 'fixed_window', 1, NULL, NULL, 0, greatest(start - shift, 1));
-    allowed := answer.allowed;
-    count := most - answer.remaining;
+    expires := greatest(start + p_window_ms, clock) + keep_ms;
+    key := weir.key_of(secret, ARRAY['windows that come with a request'],
+                       p_identity || timestamptz_send(p_start));
+    -- A fixed window from the epoch until the row expires, of which this key has no other: what is
+    -- counted in one is multiplied by nothing, so it may be of any length.
+    SELECT * INTO said FROM weir.judge(ARRAY[key], '{1}', ARRAY[p_limit], ARRAY[expires],
+        ARRAY[p_limit], '{0}', '{1}', '{1}', NULL, NULL, NULL, '{1}');
+    allowed := said.allowed[1];
+    count := p_limit - said.remaining[1];
+    IF p_who IS NOT NULL THEN
+        PERFORM weir.count_answer(ROW(allowed, p_who, 'default', p_limit, said.remaining[1],
+                                      said.retry_after[1], said.reset_after[1], 0, 'store', '[]'),
+                                  secret, key, false);
+    END IF;
 END $$;
 
 -- How many requests this identifier has made to this endpoint in this window, with this one. To
--- compare with a limit is up to the caller.
+-- compare with a limit is up to the caller; the count stays at the most that an integer can be.
 CREATE OR REPLACE FUNCTION weir.upsert_rate_limit(
     p_identifier text, p_endpoint text, p_window_start timestamptz, p_window_end timestamptz)
 RETURNS TABLE (requests_count integer)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-DECLARE
-    size bigint := floor(extract(epoch FROM p_window_end - p_window_start) * 1000);
 BEGIN
-    IF size IS NULL OR size < 1 THEN
-        PERFORM weir.refuse('the window must end after it begins');
+    IF (p_window_start < p_window_end AND isfinite(p_window_start) AND isfinite(p_window_end))
+       IS NOT TRUE THEN
+        PERFORM weir.refuse('the window must end after it begins, and both at some time');
     END IF;
     RETURN QUERY SELECT w.count FROM weir.count_in_window(NULL,
         weir.sized('the identifier', coalesce(p_identifier, ''))
         || weir.sized('the endpoint', coalesce(p_endpoint, '')),
-        p_window_start, size, 2147483647) AS w;
+        p_window_start,
+        -- Not of the difference, which may be too long for an interval.
+        ceil((extract(epoch FROM p_window_end) - extract(epoch FROM p_window_start)) * 1000)::bigint,
+        2147483647) AS w;
 END $$;
 
 -- At most p_limit a day, which begins at 0:00 UTC: count if it is below the limit.
