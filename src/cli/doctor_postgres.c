@@ -109,7 +109,8 @@ static void look_at_durability(struct postgres_session *s, struct findings *f)
              "full_page_writes is off: a power cut may damage the database");
     else if (strcmp(commit, "off") == 0)
         find(f, FINDING_FINE, "durability", NULL,
-             "synchronous_commit is off: a crash forgets less than a second");
+             "synchronous_commit is off: a crash forgets less than a second of checks by SQL; a "
+             "server waits for the disk, unless its URI says otherwise");
     else
         find(f, FINDING_FINE, "durability", NULL, "fsync on, synchronous_commit %s", commit);
 }

@@ -130,14 +130,15 @@ static weir_err warm_up(struct postgres_session *s, weir_diag *diag)
     return explain(s, err, diag);
 }
 
-/* Whatever the role or the database may be set to. The server gives a statement up when its callers
+/* Whatever the role or the database may be set to: not to wait for the disk is for whoever says so
+ * here. The server gives a statement up when its callers
  * do. */
 static weir_err set_up(struct postgres_session *s, const struct postgres_uri *uri, weir_diag *diag)
 {
     static const char statement[] =
         "SELECT set_config('statement_timeout', $1, false),"
         " set_config('synchronous_commit',"
-        "            coalesce($2, current_setting('synchronous_commit')), false),"
+        "            coalesce($2, nullif(current_setting('synchronous_commit'), 'off'), 'on'), false),"
         " set_config('default_transaction_isolation', 'read committed', false)";
     const char *const commit = uri->synchronous_commit[0] ? uri->synchronous_commit : NULL;
     char deadline[24];
