@@ -43,12 +43,6 @@ t sync_without_a_disk_is_refused refuses \
     'sync is for a store on disk: use file:DIR, or leave it out' \
     serve --store memory: --sync always
 
-without_files() {
-    (ulimit -n 40 && refuses "40 open files are too few to serve anybody: raise the limit \
-(LimitNOFILE= or ulimit -n)" serve --store memory: --listen 127.0.0.1:0)
-}
-t too_few_open_files_are_told without_files
-
 strangers="others can reach 0.0.0.0:0, and nothing would keep them out: add a token (--token-file
 check:FILE, or \`tokens\` in the file), ask for client certificates (--tls-client-ca), or listen on
 127.0.0.1"
