@@ -26,7 +26,8 @@
 enum {
     TIDY_MS = 1000,  /* between two looks at what has expired */
     TIDY_MOST = 500, /* rows that one statement looks at */
-    KEEPER_PATIENCE_MS = 5000,
+    TIDY_PATIENCE_MS = 5000,
+    LOOK_PATIENCE_MS = 100, /* lost connections wait to be made again meanwhile */
 };
 
 /* A lane's connection, from when it is wished for. */
@@ -73,15 +74,15 @@ static int64_t now_ms(void)
 /* ---- looking after ------------------------------------------------------------------------------ */
 
 static weir_err ask_keeper(struct postgres *p, const char *statement, const char *parameter,
-                           struct postgres_rows **rows, weir_diag *diag)
+                           int64_t patience, struct postgres_rows **rows, weir_diag *diag)
 {
     weir_err err = WEIR_OK;
 
     if (!p->keeper)
         err = postgres_session_open(&p->keeper, p->uri.conninfo, diag);
     if (!err)
-        err = postgres_session_ask(p->keeper, statement, (const char *[]){ parameter }, 1,
-                                   KEEPER_PATIENCE_MS, rows, diag);
+        err = postgres_session_ask(p->keeper, statement, (const char *[]){ parameter }, 1, patience,
+                                   rows, diag);
     if (err) {
         postgres_session_close(p->keeper);
         p->keeper = NULL;
@@ -98,7 +99,7 @@ static weir_err ask_to_tidy(struct postgres *p, int *looked_at, weir_diag *diag)
     weir_err err;
 
     snprintf(most, sizeof most, "%d", TIDY_MOST);
-    err = ask_keeper(p, "SELECT weir.tidy($1::int)", most, &rows, diag);
+    err = ask_keeper(p, "SELECT weir.tidy($1::int)", most, TIDY_PATIENCE_MS, &rows, diag);
     if (err)
         return err;
     count = postgres_rows_value(rows, 0, 0);
@@ -127,33 +128,11 @@ static void tidy(struct postgres *p)
 /* "{0123…,4567…}", as a parameter. */
 static void write_keys(const struct key *keys, size_t n, char *to)
 {
-    static const char digits[] = "0123456789abcdef";
-
     for (size_t i = 0; i < n; i++) {
-        const unsigned char *bytes = (const unsigned char *)&keys[i];
-
         *to++ = i == 0 ? '{' : ',';
-        for (size_t k = 0; k < sizeof keys[i]; k++) {
-            *to++ = digits[bytes[k] >> 4];
-            *to++ = digits[bytes[k] & 15];
-        }
+        to = hex_write(to, &keys[i], sizeof keys[i]);
     }
-    *to++ = '}';
-    *to = '\0';
-}
-
-static bool read_key(const char *text, struct key *out)
-{
-    unsigned char *bytes = (unsigned char *)out;
-
-    for (size_t k = 0; k < 2 * sizeof *out; k++) {
-        const int digit = hex_digit(text[k]);
-
-        if (digit < 0)
-            return false;
-        bytes[k / 2] = (unsigned char)(k % 2 == 0 ? digit << 4 : bytes[k / 2] | digit);
-    }
-    return text[2 * sizeof *out] == '\0';
+    strcpy(to, "}");
 }
 
 static void tell_held(struct postgres *p, size_t count)
@@ -165,6 +144,12 @@ static void tell_held(struct postgres *p, size_t count)
                   p->was_held ? "a transaction in Postgres holds keys and does not end: on_error "
                                 "decides for what it holds"
                               : "no transaction in Postgres holds a key any more");
+}
+
+/* A database that does not answer at all is not to be waited for in here. */
+static bool may_look(const struct postgres *p)
+{
+    return p->keeper || atomic_load(&p->remote.open_breakers) == 0;
 }
 
 /* While there is anybody to be suspected. What cannot be found out is not held. */
@@ -181,12 +166,13 @@ static void look_for_holders(struct postgres *p)
     weir_diag unheard;
 
     p->look_at = now_ms() + p->uri.deadline;
-    if (n > 0) {
+    if (n > 0 && may_look(p)) {
         write_keys(keys, n, parameter);
-        if (ask_keeper(p, statement, parameter, &rows, &unheard) == WEIR_OK)
+        if (ask_keeper(p, statement, parameter, LOOK_PATIENCE_MS, &rows, &unheard) == WEIR_OK)
             for (size_t i = 0; i < postgres_rows_count(rows) && count < HELD_MOST; i++) {
                 snprintf(found[count].holder, HELD_HOLDER, "%s", postgres_rows_value(rows, i, 1));
-                count += read_key(postgres_rows_value(rows, i, 0), &found[count].key);
+                count += hex_read(postgres_rows_value(rows, i, 0), &found[count].key,
+                                  sizeof(struct key));
             }
         postgres_rows_free(rows);
     }

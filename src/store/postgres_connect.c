@@ -52,27 +52,13 @@ static weir_err ask_value(struct postgres_session *s, const char *statement, cha
     return WEIR_OK;
 }
 
-static bool read_secret(const char *hex, struct secret *out)
-{
-    if (strlen(hex) != 2 * sizeof out->bytes)
-        return false;
-    for (size_t i = 0; i < sizeof out->bytes; i++) {
-        const int high = hex_digit(hex[2 * i]), low = hex_digit(hex[2 * i + 1]);
-
-        if (high < 0 || low < 0)
-            return false;
-        out->bytes[i] = (unsigned char)(high << 4 | low);
-    }
-    return true;
-}
-
 static weir_err ask_secret(struct postgres_session *s, struct secret *out, weir_diag *diag)
 {
     char hex[80] = "";
     weir_err err = ask_value(s, "SELECT encode(weir.server_secret(), 'hex')", hex, sizeof hex,
                              diag);
 
-    if (!err && !read_secret(hex, out))
+    if (!err && !hex_read(hex, out->bytes, sizeof out->bytes))
         err = diag_fail(diag, WEIR_ESECRET, "the database has no secret of 32 bytes");
     explicit_bzero(hex, sizeof hex);
     return err;
@@ -131,8 +117,7 @@ static weir_err warm_up(struct postgres_session *s, weir_diag *diag)
 }
 
 /* Whatever the role or the database may be set to: not to wait for the disk is for whoever says so
- * here. The server gives a statement up when its callers
- * do. */
+ * here. The server gives a statement up when its callers do. */
 static weir_err set_up(struct postgres_session *s, const struct postgres_uri *uri, weir_diag *diag)
 {
     static const char statement[] =

@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "base/decimal.h"
+#include "base/hex.h"
 
 enum {
     NUMBER = 9,       /* bytes of a MessagePack integer, at most */
@@ -252,29 +253,18 @@ static bool write_words(struct buf *to, const struct layout *l, const struct cal
 
 /* ---- the command ------------------------------------------------------------------------------- */
 
-static char *put_hex(char *to, const unsigned char *bytes, size_t n)
-{
-    static const char digits[] = "0123456789abcdef";
-
-    for (size_t i = 0; i < n; i++) {
-        *to++ = digits[bytes[i] >> 4];
-        *to++ = digits[bytes[i] & 15];
-    }
-    return to;
-}
-
 static char *put_key(char *to, const struct charge *c)
 {
     const unsigned char tag[2] = { (unsigned char)(c->name.tag >> 8), (unsigned char)c->name.tag };
 
     to = stpcpy(to, "rl:{");
-    to = put_hex(to, tag, sizeof tag);
+    to = hex_write(to, tag, sizeof tag);
     to = stpcpy(to, "}:");
     to = stpcpy(to, c->name.policy);
     *to++ = ':';
     to = stpcpy(to, c->name.rule);
     *to++ = ':';
-    return put_hex(to, (const unsigned char *)&c->key, sizeof c->key);
+    return hex_write(to, (const unsigned char *)&c->key, sizeof c->key);
 }
 
 static void add_word(struct buf *out, struct span word)
