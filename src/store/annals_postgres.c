@@ -40,25 +40,39 @@ static weir_err ask(struct remote_annals *r, const char *statement, const char *
     return err;
 }
 
-/* Ends the report, and sends it. */
-static weir_err send_report(struct remote_annals *r, struct json *j, weir_diag *diag)
+/* A report with one list: `put` writes an entry of it, each `size` bytes long. */
+static weir_err report(struct annals *a, const char *list, const void *entries, size_t size,
+                       size_t n, void (*put)(struct json *j, const void *entry), weir_diag *diag)
 {
+    struct remote_annals *r = (struct remote_annals *)a;
     struct postgres_rows *rows = NULL;
-    weir_err err;
+    struct buf text;
+    struct json j = { .to = &text };
+    weir_err err = WEIR_ENOMEM;
 
-    json_close(j, ']');
-    json_close(j, '}');
-    if (j->to->failed)
-        return diag_fail(diag, WEIR_ENOMEM, "%s", weir_err_text(WEIR_ENOMEM));
-    pthread_mutex_lock(&r->lock);
-    err = ask(r, "SELECT weir.report($1::jsonb)", (const char *[]){ j->to->at }, 1, &rows, diag);
-    pthread_mutex_unlock(&r->lock);
+    buf_init(&text, &r->allocator);
+    json_open(&j, NULL, '{');
+    json_open(&j, list, '[');
+    for (size_t i = 0; i < n; i++)
+        put(&j, (const char *)entries + i * size);
+    json_close(&j, ']');
+    json_close(&j, '}');
+    if (text.failed) {
+        diag_set(diag, "%s", weir_err_text(err));
+    } else {
+        pthread_mutex_lock(&r->lock);
+        err = ask(r, "SELECT weir.report($1::jsonb)", (const char *[]){ text.at }, 1, &rows, diag);
+        pthread_mutex_unlock(&r->lock);
+    }
     postgres_rows_free(rows);
+    buf_done(&text);
     return err;
 }
 
-static void put_entry(struct json *j, const struct history_entry *e)
+static void put_decided(struct json *j, const void *entry)
 {
+    const struct history_entry *e = entry;
+
     json_open(j, NULL, '{');
     json_int(j, "minute_ms", e->at);
     json_text(j, "policy", e->policy);
@@ -73,23 +87,13 @@ static void put_entry(struct json *j, const struct history_entry *e)
 static weir_err add(struct annals *a, const struct history_entry *entries, size_t n,
                     weir_diag *diag)
 {
-    struct remote_annals *r = (struct remote_annals *)a;
-    struct buf report;
-    struct json j = { .to = &report };
-    weir_err err;
-
-    buf_init(&report, &r->allocator);
-    json_open(&j, NULL, '{');
-    json_open(&j, "decisions", '[');
-    for (size_t i = 0; i < n; i++)
-        put_entry(&j, &entries[i]);
-    err = send_report(r, &j, diag);
-    buf_done(&report);
-    return err;
+    return report(a, "decisions", entries, sizeof *entries, n, put_decided, diag);
 }
 
-static void put_limited(struct json *j, const struct limited_entry *e)
+static void put_limited(struct json *j, const void *entry)
 {
+    const struct limited_entry *e = entry;
+
     json_open(j, NULL, '{');
     json_int(j, "minute_ms", e->at);
     json_text(j, "policy", e->policy);
@@ -102,19 +106,7 @@ static void put_limited(struct json *j, const struct limited_entry *e)
 static weir_err add_limited(struct annals *a, const struct limited_entry *entries, size_t n,
                             weir_diag *diag)
 {
-    struct remote_annals *r = (struct remote_annals *)a;
-    struct buf report;
-    struct json j = { .to = &report };
-    weir_err err;
-
-    buf_init(&report, &r->allocator);
-    json_open(&j, NULL, '{');
-    json_open(&j, "limited", '[');
-    for (size_t i = 0; i < n; i++)
-        put_limited(&j, &entries[i]);
-    err = send_report(r, &j, diag);
-    buf_done(&report);
-    return err;
+    return report(a, "limited", entries, sizeof *entries, n, put_limited, diag);
 }
 
 static int64_t number_at(const struct postgres_rows *rows, size_t row, size_t column)
