@@ -32,6 +32,15 @@ static size_t skip_empty_lines(const char *bytes, size_t len)
     return at;
 }
 
+/* At its end, where it belongs, or elsewhere: then the head will be refused for what it is. */
+static bool names_version(struct span line)
+{
+    const size_t len = sizeof "HTTP/1.1" - 1;
+
+    return (line.len > len && memcmp(line.at + line.len - len, "HTTP/", 5) == 0) ||
+           memmem(line.at, line.len, "HTTP/", 5);
+}
+
 /* There is no end of it yet: can there still be one? */
 static enum parse wait_for_head(struct http_parser *p, const char *bytes, size_t len)
 {
@@ -59,7 +68,7 @@ static enum parse find_head(struct http_parser *p, const char *bytes, size_t len
         at = (size_t)(lf - bytes);
         if (at == start || lf[-1] != '\r')
             return refuse(p, 400, "lines end in CR LF");
-        if (!p->is_http && !memmem(bytes + start, at - start, "HTTP/", 5))
+        if (!p->is_http && !names_version((struct span){ bytes + start, at - start - 1 }))
             return refuse(p, 400,
                           "the first line has no HTTP/1.1 at its end; if it is RESP: "
                           "commands are arrays, and none is taken inline");
