@@ -253,9 +253,15 @@ static bool listen_alike(const struct server_settings *a, const struct server_se
 
 static bool trust_alike(const struct server_settings *a, const struct server_settings *b)
 {
-    return a->trusted_proxy_count == b->trusted_proxy_count &&
-           memcmp(a->trusted_proxies, b->trusted_proxies,
-                  a->trusted_proxy_count * sizeof a->trusted_proxies[0]) == 0;
+    bool is_alike = a->trusted_proxy_count == b->trusted_proxy_count;
+
+    for (size_t i = 0; i < a->trusted_proxy_count && is_alike; i++) {
+        const struct cidr *x = &a->trusted_proxies[i], *y = &b->trusted_proxies[i];
+
+        is_alike = x->bits == y->bits && x->base.is_v6 == y->base.is_v6 &&
+                   memcmp(x->base.bytes, y->base.bytes, sizeof x->base.bytes) == 0;
+    }
+    return is_alike;
 }
 
 const char *settings_fixed_difference(const struct server_settings *a,
