@@ -201,9 +201,10 @@ static weir_err replay_all(struct run *run, const uint64_t *epochs, size_t count
             run->is_base_lost = true;
             err = refuse(run, name, "is there, but neither a snapshot nor the first journal",
                          (struct damage){ 0 });
-        } else if (epochs[i] != expected)
+        } else if (epochs[i] != expected) {
             err = refuse(run, name, "is there, but the journal before it is missing",
                          (struct damage){ 0 });
+        }
         if (!err)
             err = replay(run, epochs[i], i + 1 < count, &is_last);
         expected = epochs[i] + 1;
