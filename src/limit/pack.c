@@ -94,6 +94,7 @@ bool log_push(struct sliding_window *s, struct log_entry e, const weir_allocator
     const struct sliding_window_change change = { .start = e.start, .add = e.count };
 
     if (!is_amount(e.start) || e.count <= 0 || !is_amount(e.count) ||
+        !is_amount(log_total(s) + e.count) ||
         (s->count > 0 && e.start < log_at(s, s->count - 1).start))
         return false;
     if (!sliding_window_reserve(s, &change, allocator))

@@ -26,6 +26,7 @@ struct log_entry {
 };
 
 uint32_t log_length(const struct sliding_window *s);
+int64_t log_total(const struct sliding_window *s);
 struct log_entry log_at(const struct sliding_window *s, uint32_t i);
 bool log_push(struct sliding_window *s, struct log_entry e, const weir_allocator *allocator);
 

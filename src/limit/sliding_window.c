@@ -49,7 +49,7 @@ static void entry_put(struct sliding_window *s, uint32_t i, struct log_entry e)
     }
 }
 
-static int64_t total(const struct sliding_window *s)
+int64_t log_total(const struct sliding_window *s)
 {
     int64_t sum = 0;
 
@@ -92,7 +92,7 @@ void sliding_window_take(const struct sliding_window *s, const struct rule *r,
                          const struct ask *ask, struct step *out)
 {
     struct sliding_window_change *change = &out->next.sliding_window;
-    int64_t live = total(s), newest = 0;
+    int64_t live = log_total(s), newest = 0;
 
     out->decision = (struct decision){ 0 };
     out->now = ask->now;
@@ -159,7 +159,7 @@ static bool move_far(struct sliding_window *s, uint32_t room, bool wide,
     moved.far = alloc_resize(allocator, NULL, size);
     if (!moved.far)
         return false;
-    *moved.far = (struct sliding_window_block){ .total = total(s) };
+    *moved.far = (struct sliding_window_block){ .total = log_total(s) };
     for (uint32_t i = 0; i < s->count; i++)
         entry_put(&moved, i, entry_at(s, i));
     sliding_window_done(s, allocator);

@@ -1,6 +1,7 @@
 /* test_limit.c - properties of the arithmetic, by brute force over small numbers. */
 #include "unit/support.h"
 
+#include "limit/pack.h"
 #include "limit/state.h"
 
 enum { EPOCH = 1000000 };
@@ -458,6 +459,26 @@ static void the_default_precision_follows_the_limit(void **state)
     assert_int_equal(coarse.precision, 1017);
 }
 
+/* A log comes from a file: its sum must stay a number too, in few entries and in many. */
+static void a_log_whose_sum_is_no_amount_is_refused(void **state)
+{
+    const int64_t most = ((int64_t)1 << 62) - 1;
+
+    (void)state;
+    for (int few = 0; few < 20; few++) {
+        struct state s = { 0 };
+        struct sliding_window *log = &s.sliding_window;
+
+        for (int i = 0; i < few; i++)
+            assert_true(log_push(log, (struct log_entry){ EPOCH + i, 1 }, &memory));
+        assert_true(log_push(log, (struct log_entry){ EPOCH + few, most - few }, &memory));
+        assert_false(log_push(log, (struct log_entry){ EPOCH + few, 1 }, &memory));
+        assert_false(log_push(log, (struct log_entry){ EPOCH + few + 1, most }, &memory));
+        assert_int_equal(log_total(log), most);
+        state_done(&s, WEIR_SLIDING_WINDOW, &memory);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -476,6 +497,7 @@ int main(void)
         cmocka_unit_test(a_limit_of_zero_always_denies),
         cmocka_unit_test(numbers_at_the_bound_do_not_overflow),
         cmocka_unit_test(numbers_out_of_bounds_are_refused_with_what_would_be_right),
+        cmocka_unit_test(a_log_whose_sum_is_no_amount_is_refused),
         cmocka_unit_test(the_default_precision_follows_the_limit),
     };
 
