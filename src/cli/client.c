@@ -235,3 +235,12 @@ void client_explain(const struct client *c, weir_diag *diag)
                  c->reply.status);
     json_decref(problem);
 }
+
+void url_add(struct buf *path, const char *text)
+{
+    for (; *text; text++)
+        if (strchr("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._", *text))
+            buf_byte(path, *text);
+        else
+            buf_printf(path, "%%%02X", (unsigned)(unsigned char)*text);
+}

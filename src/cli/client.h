@@ -30,4 +30,7 @@ bool client_call(struct client *c, const char *method, const char *path, struct 
 /* Of a call that was not answered with 200: what the server said is wrong. */
 void client_explain(const struct client *c, weir_diag *diag);
 
+/* Part of a path or of a query, with escapes where they belong. */
+void url_add(struct buf *path, const char *text);
+
 #endif

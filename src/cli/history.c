@@ -30,24 +30,12 @@ static const struct option options[OPTION_COUNT] = {
 
 static void add_parameter(struct buf *path, const char *name, const char *value)
 {
-    static const char hex[] = "0123456789ABCDEF";
-
     if (!value)
         return;
     buf_byte(path, strchr(path->at, '?') ? '&' : '?');
     buf_text(path, name);
     buf_byte(path, '=');
-    for (; *value; value++) {
-        const unsigned char c = (unsigned char)*value;
-
-        if ((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9')) {
-            buf_byte(path, *value);
-        } else {
-            buf_byte(path, '%');
-            buf_byte(path, hex[c >> 4]);
-            buf_byte(path, hex[c & 15]);
-        }
-    }
+    url_add(path, value);
 }
 
 static bool ask(struct client *c, const struct arguments *a, weir_diag *diag)

@@ -15,15 +15,6 @@
 
 enum { SHORT_IDENTITY = 12 };
 
-void url_add(struct buf *path, const char *text)
-{
-    for (; *text; text++)
-        if (strchr("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._", *text))
-            buf_byte(path, *text);
-        else
-            buf_printf(path, "%%%02X", (unsigned)(unsigned char)*text);
-}
-
 /* ---- printing -------------------------------------------------------------------------------- */
 
 static const char *text_of(const json_t *entry, const char *name)

@@ -39,7 +39,4 @@ int ruling_send(struct ruling *r, const char *method, const char *path);
 /* GET and print a list of entries: `member` of what is answered. */
 int rulings_list(const struct arguments *args, const char *path, const char *member);
 
-/* Part of a URL, with escapes where they belong. */
-void url_add(struct buf *path, const char *text);
-
 #endif

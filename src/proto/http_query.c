@@ -1,9 +1,9 @@
-/* http_query.c - `name=value&name=value`, decoded where it stands. */
+/* http_query.c - `name=value&name=value`, and names in a path, decoded where they stand. */
 #include "base/hex.h"
 #include "proto/http.h"
 
 /* Decoding never makes it longer. False: a '%' without two digits, or a NUL. */
-static bool decode(char *at, size_t len, struct span *out)
+static bool decode(char *at, size_t len, bool is_plus_space, struct span *out)
 {
     const char *from = at, *end = at + len;
     char *to;
@@ -15,7 +15,7 @@ static bool decode(char *at, size_t len, struct span *out)
         char c = *from++;
 
         if (c == '+') {
-            c = ' ';
+            c = is_plus_space ? ' ' : '+';
         } else if (c == '%') {
             if (end - from < 2 || hex_digit(from[0]) < 0 || hex_digit(from[1]) < 0)
                 return false;
@@ -46,10 +46,15 @@ bool http_query_next(struct span *query, struct span *name, struct span *value, 
         *value = (struct span){ "", 0 };
         if (equals) {
             name_len = (size_t)(equals - at);
-            *bad = !decode(at + name_len + 1, len - name_len - 1, value);
+            *bad = !decode(at + name_len + 1, len - name_len - 1, true, value);
         }
-        *bad = *bad || !decode(at, name_len, name);
+        *bad = *bad || !decode(at, name_len, true, name);
         return !*bad;
     }
     return false;
+}
+
+bool http_name_decode(struct span *name)
+{
+    return decode((char *)name->at, name->len, false, name); /* as above */
 }

@@ -297,23 +297,24 @@ static bool is_by_a_strange_name(const struct exchange *x, const struct route *r
 
 /* ---- the way in ------------------------------------------------------------------------------ */
 
-/* "/v1/policies/login/mode", and nothing with more slashes. */
-static bool is_of_mode(struct span path)
+/* Of "/v1/policies/login/mode" the name, still encoded: a slash in it is %2F. */
+static struct span name_in_mode_path(struct span path)
 {
     static const char before[] = "/v1/policies/", behind[] = "/mode";
     const size_t head = sizeof before - 1, tail = sizeof behind - 1;
 
-    return path.len > head + tail && memcmp(path.at, before, head) == 0 &&
-           memcmp(path.at + path.len - tail, behind, tail) == 0 &&
-           !memchr(path.at + head, '/', path.len - head - tail);
+    if (path.len <= head + tail || memcmp(path.at, before, head) != 0 ||
+        memcmp(path.at + path.len - tail, behind, tail) != 0 ||
+        memchr(path.at + head, '/', path.len - head - tail))
+        return (struct span){ NULL, 0 };
+    return (struct span){ path.at + head, path.len - head - tail };
 }
 
-static const struct route *find_route(struct span path)
+static const struct route *find_route(struct span path, struct span *name)
 {
-    const bool is_mode = is_of_mode(path);
-
+    *name = name_in_mode_path(path);
     for (size_t i = 0; i < ROUTES; i++)
-        if (is_mode ? strcmp(routes[i].path, MODE_PATH) == 0 : span_is(path, routes[i].path))
+        if (name->at ? strcmp(routes[i].path, MODE_PATH) == 0 : span_is(path, routes[i].path))
             return &routes[i];
     return NULL;
 }
@@ -331,9 +332,21 @@ static route_action *action_of(const struct route *route, enum http_method metho
     return method == HTTP_GET || method == HTTP_HEAD ? route->get : NULL;
 }
 
-static void serve(const struct exchange *x)
+/* The only place where a path is decoded. */
+static void act(struct exchange *x, route_action *action)
 {
-    const struct route *route = find_route(x->request->path);
+    if (x->name.at && !http_name_decode(&x->name))
+        exchange_problem(x, PROBLEM_INVALID_REQUEST,
+                         "the name in the path is not well encoded: a % is followed by two digits "
+                         "of 0 to f, and %00 is no character of a name",
+                         NULL);
+    else
+        action(x);
+}
+
+static void serve(struct exchange *x)
+{
+    const struct route *route = find_route(x->request->path, &x->name);
     route_action *action;
 
     if (dashboard_serve(x))
@@ -354,7 +367,7 @@ static void serve(const struct exchange *x)
                          "call this server localhost or by its address, or give it a token", NULL);
     } else if (action) {
         if (is_let_in(x, route->scopes))
-            action(x);
+            act(x, action);
     } else if (x->request->method == HTTP_OPTIONS) {
         allow_methods(x, methods_of(route));
     } else {
@@ -366,7 +379,7 @@ void http_serve(struct session *s, struct http_request *request)
 {
     if (atomic_load_explicit(&session_loop(s)->server->is_draining, memory_order_relaxed))
         request->keep_alive = false;
-    serve(&(struct exchange){ s, request });
+    serve(&(struct exchange){ .session = s, .request = request });
     if (!request->keep_alive)
         session_end(s);
 }

@@ -374,15 +374,12 @@ static void serve_change(const struct exchange *x, enum ledger_subject subject,
 
 static void serve_mode(const struct exchange *x, void (*run)(struct operator_job *))
 {
-    static const char before[] = "/v1/policies/", behind[] = "/mode";
-    const struct span path = x->request->path;
     struct operator_job *job = new_change(x, LEDGER_MODE);
     weir_err err;
 
     if (!job)
         return;
-    err = read_policy(job, (struct span){ path.at + sizeof before - 1,
-                                          path.len - (sizeof before - 1) - (sizeof behind - 1) });
+    err = read_policy(job, x->name);
     start(x, job, run, err ? err : read_body(x, job));
 }
 

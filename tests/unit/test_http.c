@@ -433,6 +433,35 @@ static void queries_are_decoded(void **state)
     expect_query("a=%00", "bad");
 }
 
+static void expect_name(const char *encoded, const char *expected)
+{
+    char bytes[64];
+    struct span name = { bytes, strlen(encoded) };
+
+    snprintf(bytes, sizeof bytes, "%s/mode", encoded);
+    if (!expected) {
+        assert_false(http_name_decode(&name));
+        return;
+    }
+    assert_true(http_name_decode(&name));
+    assert_string_equal(name.at, expected);
+    assert_int_equal(name.len, strlen(expected));
+}
+
+static void a_name_in_a_path_is_decoded_once_and_a_plus_is_one(void **state)
+{
+    (void)state;
+    expect_name("login", "login");
+    expect_name("%2Fapi%2flogin", "/api/login");
+    expect_name("exercise%3Acreate", "exercise:create");
+    expect_name("a+b%20c", "a+b c");
+    expect_name("%252F", "%2F");
+    expect_name("%", NULL);
+    expect_name("a%4", NULL); /* and not the slash behind it */
+    expect_name("%-1", NULL);
+    expect_name("a%00b", NULL);
+}
+
 static void every_status_has_a_reason(void **state)
 {
     (void)state;
@@ -455,6 +484,7 @@ int main(void)
         cmocka_unit_test(small_chunks_cannot_take_more_room_than_is_allowed),
         cmocka_unit_test(headers_are_found_by_any_case),
         cmocka_unit_test(queries_are_decoded),
+        cmocka_unit_test(a_name_in_a_path_is_decoded_once_and_a_plus_is_one),
         cmocka_unit_test(every_status_has_a_reason),
     };
 

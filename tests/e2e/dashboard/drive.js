@@ -182,6 +182,25 @@ scenario("an override is added, holds, and is removed", async (browser) => {
   assert.deepEqual(audit.map((entry) => entry.effect), ["block", "limit", "removed"]);
 });
 
+scenario("a policy whose name is a path is as good as others", async (browser) => {
+  const page = await open(browser), odd = "/api/login";
+  const panel = page.locator("#overrides-panel"), told = page.locator("#override-told");
+  await signIn(page);
+  await panel.getByText("Add one").click();
+  await panel.getByLabel("Policy").selectOption(odd);
+  await panel.getByLabel("user").fill("ann");
+  await panel.getByRole("button", { name: "Add" }).click();
+  await until(async () => /in force/.test(await told.textContent()), "that it is in force");
+  assert.equal((await check(odd, "ann")).source, "blocked");
+  await panel.getByRole("button", { name: /Remove override/ }).click();
+  await until(async () => /removed/.test(await told.textContent()), "that it is removed");
+  assert.equal((await check(odd, "ann")).source, "store");
+  await page.getByLabel("Policy").first().selectOption(odd);
+  const label = () => page.locator("#history-chart svg").getAttribute("aria-label");
+  await until(async () => (await label()).startsWith(`${odd}, last 24h`), "its history");
+  assert(page.requests.some((asked) => asked.endsWith("&policy=%2Fapi%2Flogin")), page.requests.join("\n"));
+});
+
 scenario("an answer that was overtaken brings no override back", async (browser) => {
   const page = await open(browser), told = page.locator("#override-told");
   await ask("PUT", "/v1/overrides", { policy: "query", attributes: { tenant: "late" }, effect: "block", for: "2h" });
