@@ -21,31 +21,46 @@ static bool is_like(struct span text, const char *lower, size_t len)
     return text.len == len && strncasecmp(text.at, lower, len) == 0;
 }
 
-static enum http_method method_of(struct span word)
+/* Those of RFC 9110, and PATCH. False: it is none of them. */
+static bool read_method(struct span word, enum http_method *out)
 {
-    static const char *const names[HTTP_OTHER] = {
-        [HTTP_GET] = "GET", [HTTP_HEAD] = "HEAD",     [HTTP_POST] = "POST",
-        [HTTP_PUT] = "PUT", [HTTP_DELETE] = "DELETE", [HTTP_OPTIONS] = "OPTIONS",
+    static const struct {
+        const char *name;
+        enum http_method method;
+    } known[] = {
+        { "GET", HTTP_GET },     { "POST", HTTP_POST },     { "HEAD", HTTP_HEAD },
+        { "PUT", HTTP_PUT },     { "DELETE", HTTP_DELETE }, { "OPTIONS", HTTP_OPTIONS },
+        { "PATCH", HTTP_OTHER }, { "CONNECT", HTTP_OTHER }, { "TRACE", HTTP_OTHER },
     };
 
-    for (int i = 0; i < HTTP_OTHER; i++)
-        if (span_is(word, names[i]))
-            return (enum http_method)i;
-    return HTTP_OTHER;
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (span_is(word, known[i].name)) {
+            *out = known[i].method;
+            return true;
+        }
+    return false;
+}
+
+/* A name or an address, and a port; no user. */
+static bool is_of_host(char c)
+{
+    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+           strchr("-._~!$&'()*+,;=%:[]", c);
 }
 
 /* What is behind `http://host`, or .at NULL. */
 static struct span behind_authority(struct span target)
 {
-    size_t skip = target.len >= 7 && strncasecmp(target.at, "http://", 7) == 0    ? 7
-                  : target.len >= 8 && strncasecmp(target.at, "https://", 8) == 0 ? 8
-                                                                                  : 0;
+    const size_t begin = target.len >= 7 && strncasecmp(target.at, "http://", 7) == 0    ? 7
+                         : target.len >= 8 && strncasecmp(target.at, "https://", 8) == 0 ? 8
+                                                                                         : 0;
+    size_t end = begin;
 
-    if (skip == 0)
+    while (begin > 0 && end < target.len && is_of_host(target.at[end]))
+        end++;
+    if (end == begin || (end < target.len && target.at[end] != '/' && target.at[end] != '?'))
         return (struct span){ 0 };
-    while (skip < target.len && target.at[skip] != '/' && target.at[skip] != '?')
-        skip++;
-    return (struct span){ target.at + skip, target.len - skip };
+    return (struct span){ target.at + end, target.len - end };
 }
 
 static bool read_target(struct span target, struct http_request *out, struct http_framing *framing)
@@ -54,8 +69,6 @@ static bool read_target(struct span target, struct http_request *out, struct htt
 
     if (target.len > HTTP_MAX_TARGET)
         return refuse(framing, 414, "the target of the request is too long");
-    if (memchr(target.at, '#', target.len))
-        return refuse(framing, 400, "a target has no '#'");
     if (target.at[0] != '/' && !(out->method == HTTP_OPTIONS && span_is(target, "*"))) {
         target = behind_authority(target);
         if (!target.at)
@@ -180,14 +193,12 @@ bool http_head_read(const char *head, size_t len, struct http_request *out,
 {
     struct http_lines lines = { .headers = out->headers };
     struct marks marks = { 0 };
-    const char *space = memchr(head, ' ', len);
 
     *framing = (struct http_framing){ 0 };
     if (!http_lines_split(&lines, head, len))
         return refuse(framing, lines.status, lines.why);
-    if (lines.major != 1 || lines.minor > 1)
-        return refuse(framing, 505, "only HTTP/1.1 and HTTP/1.0 are spoken here");
-    out->method = method_of((struct span){ head, space ? (size_t)(space - head) : 0 });
+    if (!read_method(lines.method, &out->method))
+        return refuse(framing, 501, "this method is not known");
     out->minor = lines.minor;
     out->header_count = lines.count;
     if (!read_target(lines.target, out, framing))

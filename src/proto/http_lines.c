@@ -1,68 +1,49 @@
-/* http_lines.c - a head taken apart, by llhttp.
+/* http_lines.c - a head taken apart, line by line.
  *
- * A file of its own, because llhttp.h has the names of methods for itself. */
+ * It is the grammar of RFC 9112 without what a recipient may forgive: no bare LF, no lone CR, no blank
+ * before a colon, no folded line, one space where there is to be one. A proxy in front that forgives
+ * more, or less, must not see another request than weir does.
+ *
+ * WHY NOT a library: each version of one forgives something else, and what is a request here would
+ * depend on the release of the system. */
 #include "proto/http_lines.h"
 
-#include <llhttp.h>
-
-struct split {
-    struct http_lines *lines;
-    bool is_complete, has_too_many, has_nameless;
+/* The characters of a token: of a method, and of the name of a header. */
+static const bool in_token[256] = {
+    ['!'] = 1, ['#'] = 1, ['$'] = 1, ['%'] = 1, ['&'] = 1, ['\''] = 1, ['*'] = 1, ['+'] = 1,
+    ['-'] = 1, ['.'] = 1, ['0'] = 1, ['1'] = 1, ['2'] = 1, ['3'] = 1,  ['4'] = 1, ['5'] = 1,
+    ['6'] = 1, ['7'] = 1, ['8'] = 1, ['9'] = 1, ['A'] = 1, ['B'] = 1,  ['C'] = 1, ['D'] = 1,
+    ['E'] = 1, ['F'] = 1, ['G'] = 1, ['H'] = 1, ['I'] = 1, ['J'] = 1,  ['K'] = 1, ['L'] = 1,
+    ['M'] = 1, ['N'] = 1, ['O'] = 1, ['P'] = 1, ['Q'] = 1, ['R'] = 1,  ['S'] = 1, ['T'] = 1,
+    ['U'] = 1, ['V'] = 1, ['W'] = 1, ['X'] = 1, ['Y'] = 1, ['Z'] = 1,  ['^'] = 1, ['_'] = 1,
+    ['`'] = 1, ['a'] = 1, ['b'] = 1, ['c'] = 1, ['d'] = 1, ['e'] = 1,  ['f'] = 1, ['g'] = 1,
+    ['h'] = 1, ['i'] = 1, ['j'] = 1, ['k'] = 1, ['l'] = 1, ['m'] = 1,  ['n'] = 1, ['o'] = 1,
+    ['p'] = 1, ['q'] = 1, ['r'] = 1, ['s'] = 1, ['t'] = 1, ['u'] = 1,  ['v'] = 1, ['w'] = 1,
+    ['x'] = 1, ['y'] = 1, ['z'] = 1, ['|'] = 1, ['~'] = 1,
 };
 
-static int take_target(llhttp_t *parser, const char *at, size_t len)
+static const char *skip_token(const char *at, const char *end)
 {
-    struct split *s = parser->data;
-
-    s->lines->target = (struct span){ at, len };
-    return 0;
+    while (at < end && in_token[(unsigned char)*at])
+        at++;
+    return at;
 }
 
-static int take_name(llhttp_t *parser, const char *at, size_t len)
+/* What can be seen, but for '#', which ends a target before it is sent. */
+static const char *skip_target(const char *at, const char *end)
 {
-    struct split *s = parser->data;
-    struct http_lines *lines = s->lines;
-
-    s->has_too_many = lines->count == HTTP_MAX_HEADERS;
-    s->has_nameless = len == 0;
-    if (s->has_too_many || s->has_nameless)
-        return HPE_USER;
-    lines->headers[lines->count++] = (struct http_header){ { at, len }, { "", 0 } };
-    return 0;
+    while (at < end && ' ' < *at && *at < 0x7F && *at != '#')
+        at++;
+    return at;
 }
 
-static bool is_blank(char c)
+/* All but control characters; a tab is none. */
+static const char *skip_value(const char *at, const char *end)
 {
-    return c == ' ' || c == '\t';
+    while (at < end && (((unsigned char)*at >= ' ' && *at != 0x7F) || *at == '\t'))
+        at++;
+    return at;
 }
-
-static int take_value(llhttp_t *parser, const char *at, size_t len)
-{
-    struct split *s = parser->data;
-
-    for (; len > 0 && is_blank(*at); at++)
-        len--;
-    while (len > 0 && is_blank(at[len - 1]))
-        len--;
-    if (len > 0)
-        s->lines->headers[s->lines->count - 1].value = (struct span){ at, len };
-    return 0;
-}
-
-static int stop_at_body(llhttp_t *parser)
-{
-    struct split *s = parser->data;
-
-    s->is_complete = true;
-    return HPE_PAUSED;
-}
-
-static const llhttp_settings_t settings = {
-    .on_url = take_target,
-    .on_header_field = take_name,
-    .on_header_value = take_value,
-    .on_headers_complete = stop_at_body,
-};
 
 static bool refuse(struct http_lines *lines, int status, const char *why)
 {
@@ -71,60 +52,77 @@ static bool refuse(struct http_lines *lines, int status, const char *why)
     return false;
 }
 
-/* A word that could be a method, only not one that anybody knows? */
-static bool begins_with_word(const char *head, size_t len)
+static bool is_digit(char c)
 {
-    size_t i = 0;
-
-    while (i < len && head[i] >= 'A' && head[i] <= 'Z')
-        i++;
-    return i > 0 && i < len && head[i] == ' ';
+    return c >= '0' && c <= '9';
 }
 
-static bool refuse_malformed(struct http_lines *lines, llhttp_errno_t err, const char *head,
-                             size_t len)
+/* `HTTP/1.1` */
+static bool read_version(struct http_lines *lines, struct span word)
 {
-    const bool has_method = begins_with_word(head, len);
-
-    if (err == HPE_OK && has_method) /* llhttp waits for the rest of the preface of HTTP/2 */
-        err = HPE_INVALID_VERSION;
-    switch (err) {
-    case HPE_INVALID_METHOD:
-        if (has_method)
-            return refuse(lines, 501, "this method is not known");
-        return refuse(lines, 400, "this is not an HTTP request");
-    case HPE_INVALID_VERSION:
-    case HPE_PAUSED_H2_UPGRADE:
+    if (word.len != 8 || memcmp(word.at, "HTTP/", 5) != 0 || !is_digit(word.at[5]) ||
+        word.at[6] != '.' || !is_digit(word.at[7]))
+        return refuse(lines, 400, "the first line has no HTTP/1.1 at its end");
+    if (word.at[5] != '1' || word.at[7] > '1')
         return refuse(lines, 505, "only HTTP/1.1 and HTTP/1.0 are spoken here");
-    case HPE_INVALID_URL:
+    lines->minor = word.at[7] - '0';
+    return true;
+}
+
+/* `GET /path HTTP/1.1` */
+static bool read_request_line(struct http_lines *lines, const char *line, const char *end)
+{
+    const char *method_end = skip_token(line, end), *target, *target_end;
+
+    if (method_end == line || method_end == end || *method_end != ' ')
+        return refuse(lines, 400, "this is not an HTTP request");
+    target = method_end + 1;
+    target_end = skip_target(target, end);
+    if (target_end == target || target_end == end || *target_end != ' ')
         return refuse(lines, 400, "the target of the request is not valid");
-    case HPE_INVALID_HEADER_TOKEN:
+    lines->method = (struct span){ line, (size_t)(method_end - line) };
+    lines->target = (struct span){ target, (size_t)(target_end - target) };
+    return read_version(lines, (struct span){ target_end + 1, (size_t)(end - target_end - 1) });
+}
+
+static bool is_blank(char c)
+{
+    return c == ' ' || c == '\t';
+}
+
+/* `Name: value` */
+static bool read_header_line(struct http_lines *lines, const char *line, const char *end)
+{
+    const char *name_end = skip_token(line, end), *value = name_end + 1;
+
+    if (lines->count == HTTP_MAX_HEADERS)
+        return refuse(lines, 431, "the request has too many headers");
+    if (line < end && *line == ':')
+        return refuse(lines, 400, "a header has no name");
+    if (name_end == end || *name_end != ':' || skip_value(value, end) < end)
         return refuse(lines, 400, "a header has a character that is not allowed there");
-    case HPE_INVALID_CONTENT_LENGTH:
-        return refuse(lines, 400, "the Content-Length is not a number");
-    case HPE_UNEXPECTED_CONTENT_LENGTH:
-    case HPE_INVALID_TRANSFER_ENCODING:
-        return refuse(lines, 400, "the headers do not agree about the length of the body");
-    default:
-        return refuse(lines, 400, "the head of the request is malformed");
-    }
+    while (value < end && is_blank(*value))
+        value++;
+    while (value < end && is_blank(end[-1]))
+        end--;
+    lines->headers[lines->count++] = (struct http_header){
+        .name = { line, (size_t)(name_end - line) },
+        .value = { value < end ? value : "", (size_t)(end - value) },
+    };
+    return true;
 }
 
 bool http_lines_split(struct http_lines *lines, const char *head, size_t len)
 {
-    struct split split = { .lines = lines };
-    llhttp_t parser;
-    llhttp_errno_t err;
+    const char *end = memchr(head, '\n', len);
 
     lines->count = 0;
-    llhttp_init(&parser, HTTP_REQUEST, &settings);
-    parser.data = &split;
-    err = llhttp_execute(&parser, head, len);
-    lines->major = parser.http_major;
-    lines->minor = parser.http_minor;
-    if (split.has_too_many)
-        return refuse(lines, 431, "the request has too many headers");
-    if (split.has_nameless)
-        return refuse(lines, 400, "a header has no name");
-    return split.is_complete || refuse_malformed(lines, err, head, len);
+    if (!read_request_line(lines, head, end - 1))
+        return false;
+    for (const char *line = end + 1; *line != '\r' || line[1] != '\n'; line = end + 1) {
+        end = memchr(line, '\n', (size_t)(head + len - line));
+        if (!read_header_line(lines, line, end - 1))
+            return false;
+    }
+    return true;
 }

@@ -128,6 +128,8 @@ static void requests_are_read_however_they_arrive(void **state)
     expect("PATCH / HTTP/1.1\r\nHost: x\r\n\r\n", "6 / ? 1.1 keep [Host=x] {}\n");
     expect("GET / HTTP/1.1\r\nHost: x\r\nUpgrade: h2c\r\nConnection: Upgrade\r\n\r\n",
            "0 / ? 1.1 keep [Host=x] [Upgrade=h2c] [Connection=Upgrade] {}\n");
+    expect("GET / HTTP/1.1\r\nHost: x\r\nContent-Length: \t1\t \r\n\r\na",
+           "0 / ? 1.1 keep [Host=x] [Content-Length=1] {a}\n");
     expect("GET / HTTP/1.1\r\nHost: x\r\n", "more");
 }
 
@@ -143,6 +145,10 @@ static void targets_have_four_forms_of_which_three_are_served(void **state)
     expect("GET /a?b?c HTTP/1.1\r\nHost: x\r\n\r\n", "0 /a ?b?c 1.1 keep [Host=x] {}\n");
     expect_status("GET * HTTP/1.1\r\nHost: x\r\n\r\n", 400);
     expect_status("CONNECT example.com:443 HTTP/1.1\r\nHost: x\r\n\r\n", 400);
+    expect("GET http://[::1]:7878/a HTTP/1.1\r\nHost: x\r\n\r\n", "0 /a ? 1.1 keep [Host=x] {}\n");
+    expect_status("GET http://a\\b/ HTTP/1.1\r\nHost: x\r\n\r\n", 400);
+    expect_status("GET http:///a HTTP/1.1\r\nHost: x\r\n\r\n", 400);
+    expect_status("GET http://user@example.com/ HTTP/1.1\r\nHost: x\r\n\r\n", 400);
     expect_status("GET ftp://example.com/ HTTP/1.1\r\nHost: x\r\n\r\n", 400);
     expect_status("GET /a#b HTTP/1.1\r\nHost: x\r\n\r\n", 400);
     expect_status("GET a HTTP/1.1\r\nHost: x\r\n\r\n", 400);
@@ -232,7 +238,23 @@ static void what_two_readers_could_read_differently_is_refused(void **state)
         "GET / HTTP/1.1\r\nHost: x\r\nhost: x\r\n\r\n",
         "GET\r\n\r\n",
         "\nGET / HTTP/1.1\r\nHost: x\r\n\r\n",
-        "get / HTTP/1.1\r\nHost: x\r\n\r\n",
+        "GET  / HTTP/1.1\r\nHost: x\r\n\r\n",
+        "GET\t/ HTTP/1.1\r\nHost: x\r\n\r\n",
+        "GET /  HTTP/1.1\r\nHost: x\r\n\r\n",
+        "GET / HTTP/1.1 \r\nHost: x\r\n\r\n",
+        "GET / HTTP/1.1\t\r\nHost: x\r\n\r\n",
+        " GET / HTTP/1.1\r\nHost: x\r\n\r\n",
+        "GET HTTP/1.1\r\nHost: x\r\n\r\n",
+        "GET / http/1.1\r\nHost: x\r\n\r\n",
+        "GET / HTTP/1.10\r\nHost: x\r\n\r\n",
+        "GET / HTTP/1\r\nHost: x\r\n\r\n",
+        "GET / HTTP/1.1\rHost: x\r\n\r\n",
+        "GET / HTTP/1.1\r\r\nHost: x\r\n\r\n",
+        "GET /\r HTTP/1.1\r\nHost: x\r\n\r\n",
+        "GET / HTTP/1.1\r\nHost\t: x\r\n\r\n",
+        "GET / HTTP/1.1\r\nHost: x\r\nA: b\r\r\n\r\n",
+        "GET / HTTP/1.1\r\nHost: x\r\n\n",
+        "GET / HTTP/1.1\r\nHost: x\n\r\n",
         "{\"policy\":\"login\"}\r\n\r\n",
         "\x16\x03\x01\r\n\r\n",
         "\r\n\r\n\r\n\r\n\r\n\r\n\r\n\r\n\r\n",
@@ -246,17 +268,63 @@ static void what_two_readers_could_read_differently_is_refused(void **state)
                   400);
     expect_status("GET / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: gzip\r\n\r\n", 501);
     expect_status("GET / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: gzip, chunked\r\n\r\n", 501);
-    expect_status("GET / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked, gzip\r\n\r\n", 400);
+    expect_status("GET / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked, gzip\r\n\r\n", 501);
     expect_status("GET / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: xchunked\r\n\r\n", 501);
     expect_status("GET / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked;q=1\r\n\r\n", 501);
     expect_status("BREW / HTTP/1.1\r\nHost: x\r\n\r\n", 501);
+    expect_status("QUERY / HTTP/1.1\r\nHost: x\r\n\r\n", 501);
+    expect_status("M-SEARCH * HTTP/1.1\r\nHost: x\r\n\r\n", 501);
+    expect_status("get / HTTP/1.1\r\nHost: x\r\n\r\n", 501);
     expect_status("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 505);
     expect_status("GET / HTTP/1.2\r\nHost: x\r\n\r\n", 505);
     expect_status("GET / HTTP/2.0\r\nHost: x\r\n\r\n", 505);
-    expect_status("GET / HTTP/1.1\rHost: x\r\n\r\n", 505);
     expect_status("GET /\r\n\r\n", 400);
     expect_status("GET / HTTP/0.9\r\nHost: x\r\n\r\n", 505);
     expect_status("GET / HTTP/1.1\r\nHost: x\r\nExpect: a miracle\r\n\r\n", 417);
+}
+
+/* The status for `before`, this byte and `behind`; 200 if it is a request. */
+static int status_with(const char *before, int byte, const char *behind)
+{
+    char text[100];
+    const size_t len = (size_t)snprintf(text, sizeof text, "%s%c%s", before, byte == 0 ? '?' : byte,
+                                        behind);
+    char *said;
+    int status;
+
+    text[strlen(before)] = (char)byte;
+    said = feed(text, len, len, 1);
+    status = strchr(said, '\n') ? 200 : atoi(said);
+    free(said);
+    return status;
+}
+
+/* Each of the 256, so that no table of characters has a hole. */
+static void which_bytes_may_be_where_is_said_for_each(void **state)
+{
+    static const char in_names[] = "!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyz"
+                                   "ABCDEFGHIJKLMNOPQRSTUVWXYZ";
+
+    (void)state;
+    for (int c = 0; c < 256; c++) {
+        const bool is_visible = c > ' ' && c < 0x7F, is_token = c != 0 && strchr(in_names, c);
+        const bool is_value = c == '\t' || (c >= ' ' && c != 0x7F);
+
+        if (c == '\n')
+            continue;
+        assert_int_equal(status_with("GET /a", c, "b HTTP/1.1\r\nHost: x\r\n\r\n"),
+                         is_visible && c != '#' ? 200 : 400);
+        assert_int_equal(status_with("GET / HTTP/1.1\r\nHost: x\r\nA", c, "b: c\r\n\r\n"),
+                         is_token || c == ':' ? 200 : 400);
+        assert_int_equal(status_with("GET / HTTP/1.1\r\nHost: x\r\nA: b", c, "c\r\n\r\n"),
+                         is_value ? 200 : 400);
+        assert_int_equal(status_with("GE", c, "T / HTTP/1.1\r\nHost: x\r\n\r\n"),
+                         is_token ? 501 : 400);
+        assert_int_equal(status_with("GET / HTTP/", c, ".1\r\nHost: x\r\n\r\n"),
+                         c == '1'               ? 200
+                         : c >= '0' && c <= '9' ? 505
+                                                : 400);
+    }
 }
 
 static void a_nul_is_refused_wherever_it_is_in_a_head(void **state)
@@ -357,7 +425,7 @@ static void every_length_has_a_bound(void **state)
     assert_int_equal(
         status_of("PUT / HTTP/1.1\r\nHost: x\r\nContent-Length: ", 18, "9", "\r\n\r\n"), 413);
     assert_int_equal(
-        status_of("PUT / HTTP/1.1\r\nHost: x\r\nContent-Length: ", 40, "9", "\r\n\r\n"), 400);
+        status_of("PUT / HTTP/1.1\r\nHost: x\r\nContent-Length: ", 40, "9", "\r\n\r\n"), 413);
     assert_int_equal(status_of(CHUNKED "1;", HTTP_MAX_CHUNK_LINE - 3, "a", "\r\na\r\n0\r\n\r\n"),
                      200);
     assert_int_equal(status_of(CHUNKED "1;", HTTP_MAX_CHUNK_LINE - 1, "a", "\r\na\r\n0\r\n\r\n"),
@@ -478,6 +546,7 @@ int main(void)
         cmocka_unit_test(a_connection_is_kept_by_version_and_by_word),
         cmocka_unit_test(chunks_are_joined),
         cmocka_unit_test(what_two_readers_could_read_differently_is_refused),
+        cmocka_unit_test(which_bytes_may_be_where_is_said_for_each),
         cmocka_unit_test(a_nul_is_refused_wherever_it_is_in_a_head),
         cmocka_unit_test(a_body_is_announced_to_whoever_waits_for_that),
         cmocka_unit_test(every_length_has_a_bound),
