@@ -7,7 +7,7 @@ SET LOCAL client_min_messages = warning;
 CREATE TABLE IF NOT EXISTS weir.history (
     minute     timestamptz NOT NULL,
     policy     text NOT NULL,
-    rule       text NOT NULL, -- of a server each, of SQL callers the one that decided
+    rule       text NOT NULL, -- '(check)': whole checks; else what this rule made of them
     allowed    bigint NOT NULL,
     denied     bigint NOT NULL,
     would_deny bigint NOT NULL, -- of those allowed, by a rule in shadow or a shadow limit
@@ -121,12 +121,13 @@ BEGIN
             SELECT t.ctid FROM weir.tally t WHERE t.minute < this_minute
              ORDER BY t.minute LIMIT p_most))
         RETURNING *
-    ), decisions AS (
-        SELECT extract(epoch FROM minute)::bigint * 1000 AS minute_ms, policy, rule,
-               count(*) FILTER (WHERE allowed) AS allowed,
-               count(*) FILTER (WHERE NOT allowed) AS denied,
-               count(*) FILTER (WHERE would_deny) AS would_deny
-          FROM taken GROUP BY minute, policy, rule
+    ), decisions AS ( -- of SQL callers, the rule that decided is known, and no other
+        SELECT extract(epoch FROM t.minute)::bigint * 1000 AS minute_ms, t.policy, r.rule,
+               count(*) FILTER (WHERE t.allowed) AS allowed,
+               count(*) FILTER (WHERE NOT t.allowed) AS denied,
+               count(*) FILTER (WHERE t.allowed AND t.would_deny) AS would_deny
+          FROM taken t, unnest(ARRAY['(check)', t.rule]) AS r (rule)
+         GROUP BY t.minute, t.policy, r.rule
     ), limited AS (
         SELECT extract(epoch FROM minute)::bigint * 1000 AS minute_ms, policy, rule, tag,
                count(*) AS denied
@@ -232,25 +233,18 @@ END $$;
 
 -- ---- views --------------------------------------------------------------------------------------
 
--- How effective each rule was in the last 7 days; a window is a minute here.
-DO $$
-BEGIN
-    IF to_regclass('weir.block_rate') IS NOT NULL
-       AND NOT EXISTS (SELECT FROM pg_catalog.pg_attribute
-                        WHERE attrelid = to_regclass('weir.block_rate') AND attname = 'rule') THEN
-        DROP VIEW weir.block_rate; -- whose columns were others once
-    END IF;
-END $$;
-CREATE OR REPLACE VIEW weir.block_rate AS
-SELECT policy, rule, sum(allowed + denied)::bigint AS requests, sum(denied)::bigint AS blocked_requests,
+-- How effective each policy was in the last 7 days; a window is a minute here.
+DROP VIEW IF EXISTS weir.block_rate, weir.windows_over_limit; -- whose columns were others once
+CREATE VIEW weir.block_rate AS
+SELECT policy, sum(allowed + denied)::bigint AS requests, sum(denied)::bigint AS blocked_requests,
        round(100.0 * sum(denied) / nullif(sum(allowed + denied), 0), 2) AS block_rate_percent,
        count(DISTINCT minute) AS total_windows,
        count(DISTINCT minute) FILTER (WHERE denied > 0) AS blocked_windows,
        sum(would_deny)::bigint AS would_be_blocked_requests
   FROM weir.history
- WHERE minute > now() - interval '7 days'
- GROUP BY policy, rule
- ORDER BY block_rate_percent DESC NULLS LAST, policy, rule;
+ WHERE rule = '(check)' AND minute > now() - interval '7 days'
+ GROUP BY policy
+ ORDER BY block_rate_percent DESC NULLS LAST, policy;
 
 -- Who was refused most in the last hour.
 CREATE OR REPLACE VIEW weir.most_limited AS
@@ -262,11 +256,11 @@ SELECT policy, rule, tag, sum(denied)::bigint AS blocked_requests, count(*) AS b
  ORDER BY blocked_requests DESC, policy, rule, tag;
 
 -- The minutes of the last day in which a policy refused anything.
-CREATE OR REPLACE VIEW weir.windows_over_limit AS
-SELECT minute, policy, rule, allowed, denied
+CREATE VIEW weir.windows_over_limit AS
+SELECT minute, policy, allowed, denied
   FROM weir.history
- WHERE denied > 0 AND minute > now() - interval '1 day'
- ORDER BY minute DESC, policy, rule;
+ WHERE rule = '(check)' AND denied > 0 AND minute > now() - interval '1 day'
+ ORDER BY minute DESC, policy;
 
 REVOKE ALL ON ALL TABLES IN SCHEMA weir FROM PUBLIC;
 REVOKE ALL ON ALL ROUTINES IN SCHEMA weir FROM PUBLIC;

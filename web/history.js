@@ -11,7 +11,7 @@ function sums(points) {
   return total;
 }
 
-// All rules together, step by step.
+// All policies together, step by step.
 function together(series) {
   const steps = new Map();
   for (const { points } of series)
@@ -40,13 +40,16 @@ export async function showHistory(names) {
   const since = new FormData(by("history-form")).get("since"), policy = by("history-policy").value;
   const told = await get(`/v1/history?since=${since}` + (policy ? `&policy=${encodeURIComponent(policy)}` : ""));
   if (ask !== asks) return;
-  const total = sums(told.series.flatMap((s) => s.points));
+  const total = sums(told.checks.flatMap((s) => s.points));
   const label = `${policy || "all policies"}, last ${since}: ${total.allowed} allowed, ${total.denied} denied`;
-  by("history-chart").replaceChildren(bars(together(told.series), told.since_ms, told.until_ms, told.step_ms, label));
+  by("history-chart").replaceChildren(bars(together(told.checks), told.since_ms, told.until_ms, told.step_ms, label));
   by("history-text").replaceChildren(...legend(total), ` (${duration(told.step_ms)} a bar)`);
-  fill(by("history-rows"), told.series.map((s) => {
+  fill(by("history-rows"), told.checks.map((s) => {
     const t = sums(s.points);
-    return row(s.policy, s.rule, t.allowed, t.denied, numeric(percent(t.denied, t.allowed + t.denied)),
-      t.shadow_denied, t.fallback);
+    return row(s.policy, t.allowed, t.denied, numeric(percent(t.denied, t.allowed + t.denied)), t.shadow_denied, t.fallback);
+  }));
+  fill(by("history-rules"), told.rules.map((s) => {
+    const t = sums(s.points);
+    return row(s.policy, s.rule, t.denied, t.shadow_denied);
   }));
 }

@@ -1,38 +1,44 @@
-// live.js - what is going on: rates of the rules, who is refused most, the store.
+// live.js - what is going on: rates of policies and rules, who is refused most, the store.
 import { getIfAllowed } from "./api.js";
 import { spark } from "./chart.js";
-import { bytes, by, count, duration, element, fill, numeric, row, tag } from "./dom.js";
+import { bytes, by, count, duration, element, fill, numeric, percent, row, tag } from "./dom.js";
 
 const POINTS = 60;
-const seen = new Map(); // by policy and rule: the last counts, and rates so far
+const seen = new Map(); // by policy, and by policy and rule: the last counts, and rates so far
 let before = null;
 
 const name = (policy) => policy ?? "(in requests)";
 
 // Between this look and the last; counters that went back belong to a new process.
-function rates(rule, seconds) {
-  const key = `${rule.policy}\n${rule.rule}`;
-  const known = seen.get(key) ?? { last: seconds ? { allowed: 0, denied: 0, shadow_denied: 0 } : rule, points: [] };
-  const rate = (kind) => (seconds ? Math.max(0, rule[kind] - known.last[kind]) / seconds : 0);
-  const shadow_denied = rate("shadow_denied"); // they were allowed
-  const now = { allowed: rate("allowed") + shadow_denied, denied: rate("denied"), shadow_denied };
+function rates(counts, seconds) {
+  const key = `${counts.policy}\n${counts.rule ?? ""}`;
+  const known = seen.get(key) ?? { last: seconds ? { allowed: 0, denied: 0, shadow_denied: 0 } : counts, points: [] };
+  const rate = (kind) => (seconds ? Math.max(0, counts[kind] - known.last[kind]) / seconds : 0);
+  const now = { allowed: rate("allowed"), denied: rate("denied"), shadow_denied: rate("shadow_denied") };
   if (seconds) known.points = [...known.points, now].slice(-POINTS);
-  known.last = rule;
+  known.last = counts;
   seen.set(key, known);
   return { now, points: known.points };
 }
 
-function showRules(stats) {
+function showRates(stats) {
   if (before && before.started_ms !== stats.started_ms) {
     before = null;
     seen.clear();
   }
   const seconds = before ? (stats.now_ms - before.now_ms) / 1000 : 0;
-  fill(by("rules"), stats.decisions.map((rule) => {
-    const { now, points } = rates(rule, seconds);
-    return row(name(rule.policy), rule.rule, numeric(count(now.allowed)), numeric(count(now.denied)),
-      numeric(count(now.shadow_denied)), rule.denied, spark(points, POINTS));
-  }), by("no-rules"));
+  fill(by("checks"), stats.checks.map((policy) => {
+    const { now, points } = rates(policy, seconds);
+    return row(name(policy.policy), numeric(count(now.allowed)), numeric(count(now.denied)),
+      numeric(percent(now.denied, now.allowed + now.denied)), numeric(count(now.shadow_denied)), policy.denied,
+      spark(points, POINTS));
+  }), by("no-checks"));
+  fill(by("rules"), stats.rules.map((rule) => {
+    const { now } = rates(rule, seconds);
+    return row(name(rule.policy), rule.rule, numeric(count(now.denied)), numeric(count(now.shadow_denied)),
+      rule.denied, rule.shadow_denied);
+  }));
+  by("rules-details").hidden = stats.rules.length === 0;
   before = stats;
 }
 
@@ -63,7 +69,7 @@ function showTop(body, now) {
 }
 
 export async function look(stats) {
-  showRules(stats);
+  showRates(stats);
   showStore(stats, await getIfAllowed("/readyz"));
   showTop(await getIfAllowed("/v1/top?n=20"), stats.now_ms);
 }

@@ -14,7 +14,7 @@
 #include "cli/terminal.h"
 #include "policy/rate.h"
 
-enum { SERVER, TOKEN_FILE, SINCE, UNTIL, STEP, RULE, JSON, OPTION_COUNT };
+enum { SERVER, TOKEN_FILE, SINCE, UNTIL, STEP, RULE, RULES, JSON, OPTION_COUNT };
 
 static const struct option options[OPTION_COUNT] = {
     [SERVER] = { "server", 's', "URL", "default: $WEIR_SERVER, or " SERVER_URL_DEFAULT },
@@ -22,7 +22,8 @@ static const struct option options[OPTION_COUNT] = {
     [SINCE] = { "since", 0, "TIME", "how long ago it begins; default: 24h" },
     [UNTIL] = { "until", 0, "TIME", "how long ago it ends; default: now" },
     [STEP] = { "step", 0, "TIME", "what is told as one, as in 1h; default: as fits" },
-    [RULE] = { "rule", 'r', "NAME", "this rule of the policy only" },
+    [RULE] = { "rule", 'r', "NAME", "what this rule made of the checks" },
+    [RULES] = { "rules", 0, NULL, "what each rule made of them, too" },
     [JSON] = { "json", 'j', NULL, "JSON, as the server gives it" },
 };
 
@@ -78,17 +79,17 @@ static void print_row(const char *policy, const char *rule, const json_t *point)
     putchar('\n');
 }
 
-static void print_table(const json_t *root)
+static void print_table(const json_t *list)
 {
     const json_t *series, *point;
     size_t i, k;
 
     printf("%-17s  %-20s  %-12s  %10s  %10s  %10s  %10s\n", "time", "policy", "rule", "allowed",
            "denied", "would-deny", "fallback");
-    json_array_foreach(json_object_get(root, "series"), i, series)
+    json_array_foreach(list, i, series)
         json_array_foreach(json_object_get(series, "points"), k, point)
             print_row(json_string_value(json_object_get(series, "policy")),
-                      json_string_value(json_object_get(series, "rule")), point);
+                      history_rule(series) ? history_rule(series) : "(check)", point);
 }
 
 /* -------------------------------------------------------------------------------------------- */
@@ -100,23 +101,66 @@ static int screen_width(void)
     return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col >= 40 ? size.ws_col : 80;
 }
 
-static bool is_a_history(const json_t *root)
+/* Adds the series of a member to the list. False: there is something else. */
+static bool add_series(const json_t *root, const char *member, json_t *list)
 {
-    const json_t *series = json_object_get(root, "series"), *one;
+    const json_t *all = json_object_get(root, member);
+    json_t *one;
     size_t i;
 
-    if (!json_is_array(series) || json_integer_value(json_object_get(root, "step_ms")) <= 0)
+    if (!json_is_array(all))
         return false;
-    json_array_foreach(series, i,
-                       one) if (!json_is_string(json_object_get(one, "policy")) ||
-                                !json_is_string(json_object_get(one, "rule"))) return false;
+    json_array_foreach(all, i, one)
+    {
+        if (!json_is_string(json_object_get(one, "policy")))
+            return false;
+        json_array_append(list, one);
+    }
     return true;
+}
+
+static int compare_series(const void *left, const void *right)
+{
+    const json_t *a = *(json_t *const *)left, *b = *(json_t *const *)right;
+    const int order = strcmp(json_string_value(json_object_get(a, "policy")),
+                             json_string_value(json_object_get(b, "policy")));
+
+    if (order != 0 || !history_rule(a) || !history_rule(b))
+        return order != 0 ? order : (history_rule(a) != NULL) - (history_rule(b) != NULL);
+    return strcmp(history_rule(a), history_rule(b));
+}
+
+/* Whole checks, or one rule, or all of it: each policy followed by its rules. NULL: this is no
+ * history. */
+static json_t *chosen_series(const json_t *root, const struct arguments *a)
+{
+    json_t *list = json_array(), *sorted = json_array();
+    const size_t most = json_array_size(json_object_get(root, "checks")) +
+                        json_array_size(json_object_get(root, "rules"));
+    json_t **all = calloc(most + 1, sizeof(json_t *));
+    const bool is_good = all && json_integer_value(json_object_get(root, "step_ms")) > 0 &&
+                         (a->values[RULE] || add_series(root, "checks", list)) &&
+                         (!(a->values[RULE] || a->values[RULES]) ||
+                          add_series(root, "rules", list));
+
+    for (size_t i = 0; is_good && i < json_array_size(list); i++)
+        all[i] = json_array_get(list, i);
+    if (is_good)
+        qsort(all, json_array_size(list), sizeof *all, compare_series);
+    for (size_t i = 0; is_good && i < json_array_size(list); i++)
+        json_array_append(sorted, all[i]);
+    json_decref(list);
+    free(all);
+    if (is_good)
+        return sorted;
+    json_decref(sorted);
+    return NULL;
 }
 
 static int print(const struct client *c, const struct arguments *a)
 {
     const struct span body = c->reply.body;
-    json_t *root;
+    json_t *root, *list;
     int status = STATUS_YES;
 
     if (a->values[JSON]) {
@@ -124,14 +168,16 @@ static int print(const struct client *c, const struct arguments *a)
         return STATUS_YES;
     }
     root = json_loadb(body.at, body.len, 0, NULL);
-    if (!is_a_history(root))
+    list = chosen_series(root, a);
+    if (!list)
         status = trouble("cannot read what %s tells: is it a server of weir?", c->url.text);
-    else if (json_array_size(json_object_get(root, "series")) == 0)
+    else if (json_array_size(list) == 0)
         puts("nothing was decided in this time");
     else if (isatty(STDOUT_FILENO))
-        history_plot(root, screen_width());
+        history_plot(root, list, screen_width());
     else
-        print_table(root);
+        print_table(list);
+    json_decref(list);
     json_decref(root);
     return status;
 }

@@ -122,7 +122,12 @@ static void draw_axis(const struct frame *f)
     fputs(colour(PLAIN), stdout);
 }
 
-void history_plot(const json_t *root, int width)
+const char *history_rule(const json_t *series)
+{
+    return json_string_value(json_object_get(series, "rule"));
+}
+
+void history_plot(const json_t *root, const json_t *list, int width)
 {
     const struct frame f = frame_of(root, width);
     uint64_t *columns = calloc(f.columns + 1, sizeof *columns);
@@ -133,13 +138,14 @@ void history_plot(const json_t *root, int width)
         trouble("out of memory");
         return;
     }
-    json_array_foreach(json_object_get(root, "series"), i, series)
+    json_array_foreach(list, i, series)
     {
         const json_t *points = json_object_get(series, "points");
+        const char *rule = history_rule(series);
 
-        printf("%s%s%s / %s%s\n", i > 0 ? "\n" : "", colour(BOLD),
-               json_string_value(json_object_get(series, "policy")),
-               json_string_value(json_object_get(series, "rule")), colour(PLAIN));
+        printf("%s%s%s%s%s%s\n", i > 0 ? "\n" : "", colour(BOLD),
+               json_string_value(json_object_get(series, "policy")), rule ? " / " : "",
+               rule ? rule : "", colour(PLAIN));
         for (size_t which = 0; which < HISTORY_PLOT_COUNTS; which++)
             draw_row(&f, points, which, columns);
         draw_axis(&f);

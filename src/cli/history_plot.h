@@ -6,7 +6,9 @@
 
 enum { HISTORY_PLOT_COUNTS = 4 }; /* numbers of a point, behind its time */
 
-/* What GET /v1/history answers, for a screen of so many columns. */
-void history_plot(const json_t *root, int width);
+/* What GET /v1/history answers, and which series of it, for a screen of so many columns. */
+void history_plot(const json_t *root, const json_t *list, int width);
+
+const char *history_rule(const json_t *series); /* NULL: it is of whole checks */
 
 #endif

@@ -33,7 +33,7 @@ enum { LEAST_INTERVAL = 100 };
 struct watch {
     struct client client;
     int64_t interval_ms, count; /* count 0: no end */
-    struct top_stats stats;     /* the last; .rules NULL: none yet */
+    struct top_stats stats;     /* the last; .rows NULL: none yet */
     struct buf stats_body, top_body;
     weir_diag diag;
 };
@@ -71,7 +71,7 @@ static bool look(struct watch *w)
 
     if (!get_both(w))
         return false;
-    if (!top_stats_read(&next, w->stats.rules ? &w->stats : NULL, buf_span(&w->stats_body),
+    if (!top_stats_read(&next, w->stats.rows ? &w->stats : NULL, buf_span(&w->stats_body),
                         buf_span(&w->top_body))) {
         top_stats_done(&next);
         diag_set(&w->diag, "cannot read what %s tells: is it a server of weir?",

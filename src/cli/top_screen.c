@@ -153,38 +153,45 @@ static void draw_number(struct line *l, enum colour as, double value, const char
         buf_text(l->out, colour(PLAIN));
 }
 
-static void draw_rule(const struct top_page *p, const struct top_rule *r, int name_width,
-                      struct buf *out)
+/* Of a rule, allowed is left out: it is the policy's. */
+static void draw_row(const struct top_page *p, const struct top_row *r, int name_width,
+                     struct buf *out)
 {
+    const bool is_rule = *r->rule;
     struct line l = begin(p, out);
 
-    put(&l, "%-*.*s", name_width, name_width, r->name);
-    draw_number(&l, PLAIN, 0, rate(r->allowed_rate).text, 10);
+    if (is_rule)
+        put(&l, "  %-*.*s", name_width - 2, name_width - 2, r->rule);
+    else
+        put(&l, "%-*.*s", name_width, name_width, r->policy);
+    draw_number(&l, PLAIN, 0, is_rule ? "" : rate(r->allowed_rate).text, 10);
     draw_number(&l, RED, r->denied_rate, rate(r->denied_rate).text, 9);
     draw_number(&l, YELLOW, r->shadow_rate, rate(r->shadow_rate).text, 9);
-    if (p->width >= TOTALS_WIDTH)
+    if (p->width >= TOTALS_WIDTH && is_rule)
+        put(&l, " %11s %11" PRId64, "", r->denied);
+    else if (p->width >= TOTALS_WIDTH)
         put(&l, " %11" PRId64 " %11" PRId64, r->allowed, r->denied);
     end(p, out);
 }
 
-static void draw_rules(const struct top_page *p, const struct top_stats *s, size_t most,
-                       struct buf *out)
+static void draw_rows(const struct top_page *p, const struct top_stats *s, size_t most,
+                      struct buf *out)
 {
     const int numbers = p->width >= TOTALS_WIDTH ? 55 : 31;
     const int name_width = p->width - numbers > 60 ? 60 : p->width - numbers;
-    const size_t shown = s->rule_count > most ? most : s->rule_count;
+    const size_t shown = s->row_count > most ? most : s->row_count;
     struct line l = begin(p, out);
 
     buf_text(out, colour(BOLD));
-    put(&l, "%-*.*s  allowed/s  denied/s  shadow/s%s", name_width - 1, name_width - 1, "RULE",
+    put(&l, "%-*.*s  allowed/s  denied/s  shadow/s%s", name_width - 1, name_width - 1, "POLICY",
         p->width >= TOTALS_WIDTH ? "     allowed      denied" : "");
     buf_text(out, colour(PLAIN));
     end(p, out);
     for (size_t i = 0; i < shown; i++)
-        draw_rule(p, &s->rules[i], name_width, out);
-    if (shown < s->rule_count) {
+        draw_row(p, &s->rows[i], name_width, out);
+    if (shown < s->row_count) {
         l = begin(p, out);
-        put(&l, "and %zu more", s->rule_count - shown);
+        put(&l, "and %zu more", s->row_count - shown);
         end(p, out);
     }
 }
@@ -232,7 +239,7 @@ void top_screen_draw(const struct top_page *page, const struct top_stats *s, str
         l = begin(&p, out);
         put_coloured(&l, RED, p.problem);
         end(&p, out);
-        if (!s->rules)
+        if (!s->rows)
             return;
     }
     draw_head(&p, s, out);
@@ -245,7 +252,7 @@ void top_screen_draw(const struct top_page *page, const struct top_stats *s, str
             left = rows / 2;
         rows -= left;
     }
-    draw_rules(&p, s, rows, out);
+    draw_rows(&p, s, rows, out);
     end(&p, out);
     draw_identities(&p, s, left, out);
 }

@@ -18,14 +18,19 @@ static const char *text_in(const json_t *object, const char *name)
     return text ? text : "";
 }
 
-static void read_name(const json_t *object, char out[TOP_NAME])
+static const char *policy_in(const json_t *object)
 {
     const char *policy = json_string_value(json_object_get(object, "policy"));
 
-    if (policy)
-        snprintf(out, TOP_NAME, "%s/%s", policy, text_in(object, "rule"));
+    return policy ? policy : "(limits in requests)";
+}
+
+static void read_name(const json_t *object, char out[TOP_NAME])
+{
+    if (json_is_string(json_object_get(object, "policy")))
+        snprintf(out, TOP_NAME, "%s/%s", policy_in(object), text_in(object, "rule"));
     else
-        snprintf(out, TOP_NAME, "(limits in requests)");
+        snprintf(out, TOP_NAME, "%s", policy_in(object));
 }
 
 static void read_numbers(struct top_stats *s, const json_t *root)
@@ -58,12 +63,13 @@ static void read_numbers(struct top_stats *s, const json_t *root)
 }
 
 /* Zeros if there is none: it was not there yet. */
-static struct top_rule rule_before(const struct top_stats *before, const char *name)
+static struct top_row row_before(const struct top_stats *before, const struct top_row *r)
 {
-    for (size_t i = 0; before && i < before->rule_count; i++)
-        if (strcmp(before->rules[i].name, name) == 0)
-            return before->rules[i];
-    return (struct top_rule){ .allowed = 0 };
+    for (size_t i = 0; before && i < before->row_count; i++)
+        if (strcmp(before->rows[i].policy, r->policy) == 0 &&
+            strcmp(before->rows[i].rule, r->rule) == 0)
+            return before->rows[i];
+    return (struct top_row){ .allowed = 0 };
 }
 
 static double rate(int64_t now, int64_t then, double seconds)
@@ -71,13 +77,14 @@ static double rate(int64_t now, int64_t then, double seconds)
     return now > then && seconds > 0 ? (double)(now - then) / seconds : 0;
 }
 
-static void read_rule(struct top_rule *r, const json_t *object, const struct top_stats *before,
-                      double seconds)
+static void read_row(struct top_row *r, const json_t *object, const struct top_stats *before,
+                     double seconds)
 {
-    struct top_rule then;
+    struct top_row then;
 
-    read_name(object, r->name);
-    then = rule_before(before, r->name);
+    snprintf(r->policy, sizeof r->policy, "%s", policy_in(object));
+    snprintf(r->rule, sizeof r->rule, "%s", text_in(object, "rule"));
+    then = row_before(before, r);
     r->allowed = int_in(object, "allowed");
     r->denied = int_in(object, "denied");
     r->shadow_denied = int_in(object, "shadow_denied");
@@ -86,18 +93,53 @@ static void read_rule(struct top_rule *r, const json_t *object, const struct top
     r->shadow_rate = rate(r->shadow_denied, then.shadow_denied, seconds);
 }
 
-static int compare_rules(const void *a, const void *b)
+static int compare_rows(const void *a, const void *b)
 {
-    const struct top_rule *x = a, *y = b;
-    const double x_rate = x->allowed_rate + x->denied_rate + x->shadow_rate;
-    const double y_rate = y->allowed_rate + y->denied_rate + y->shadow_rate;
+    const struct top_row *x = a, *y = b;
+    const double x_rate = x->allowed_rate + x->denied_rate,
+                 y_rate = y->allowed_rate + y->denied_rate;
     const int64_t x_all = x->allowed + x->denied, y_all = y->allowed + y->denied;
 
     if (x_rate != y_rate)
         return x_rate < y_rate ? 1 : -1;
     if (x_all != y_all)
         return x_all < y_all ? 1 : -1;
-    return strcmp(x->name, y->name);
+    return strcmp(x->policy, y->policy);
+}
+
+static size_t count_rules(const json_t *rules, const char *policy)
+{
+    const json_t *rule;
+    size_t i, n = 0;
+
+    json_array_foreach(rules, i, rule) n += strcmp(policy_in(rule), policy) == 0;
+    return n;
+}
+
+/* The policies in order, and below those that have several rules what each of them does. */
+static bool read_rows(struct top_stats *s, const json_t *checks, const json_t *rules,
+                      const struct top_stats *before, double seconds)
+{
+    const size_t count = json_array_size(checks);
+    struct top_row *policies = calloc(count + 1, sizeof *policies);
+    const json_t *item;
+    size_t i;
+
+    s->rows = calloc(count + json_array_size(rules) + 1, sizeof *s->rows);
+    if (!policies || !s->rows) {
+        free(policies);
+        return false;
+    }
+    json_array_foreach(checks, i, item) read_row(&policies[i], item, before, seconds);
+    qsort(policies, count, sizeof *policies, compare_rows);
+    for (size_t k = 0; k < count; k++) {
+        s->rows[s->row_count++] = policies[k];
+        if (count_rules(rules, policies[k].policy) > 1)
+            json_array_foreach(rules, i, item) if (strcmp(policy_in(item), policies[k].policy) == 0)
+                read_row(&s->rows[s->row_count++], item, before, seconds);
+    }
+    free(policies);
+    return true;
 }
 
 static void read_top(struct top_stats *s, struct span body)
@@ -126,12 +168,12 @@ bool top_stats_read(struct top_stats *s, const struct top_stats *before, struct 
                     struct span top)
 {
     json_t *root = json_loadb(stats.at, stats.len, 0, NULL);
-    const json_t *decisions = json_object_get(root, "decisions"), *item;
+    const json_t *checks = json_object_get(root, "checks");
     double seconds;
-    size_t i;
+    bool is_read;
 
-    *s = (struct top_stats){ .rules = NULL };
-    if (!json_is_array(decisions)) {
+    *s = (struct top_stats){ .rows = NULL };
+    if (!json_is_array(checks)) {
         json_decref(root);
         return false;
     }
@@ -140,19 +182,14 @@ bool top_stats_read(struct top_stats *s, const struct top_stats *before, struct 
         before = NULL;
     seconds = (double)(s->now_ms - (before ? before->now_ms : s->started_ms)) / 1000;
     s->request_rate = rate(s->requests, before ? before->requests : 0, seconds);
-    s->rules = calloc(json_array_size(decisions) + 1, sizeof *s->rules);
-    if (s->rules) {
-        json_array_foreach(decisions, i, item)
-            read_rule(&s->rules[s->rule_count++], item, before, seconds);
-        qsort(s->rules, s->rule_count, sizeof *s->rules, compare_rules);
-    }
+    is_read = read_rows(s, checks, json_object_get(root, "rules"), before, seconds);
     json_decref(root);
     read_top(s, top);
-    return s->rules;
+    return is_read;
 }
 
 void top_stats_done(struct top_stats *s)
 {
-    free(s->rules);
-    s->rules = NULL;
+    free(s->rows);
+    s->rows = NULL;
 }

@@ -7,8 +7,10 @@
 
 enum { TOP_IDENTITIES = 64, TOP_NAME = 2 * WEIR_MAX_NAME + 2 };
 
-struct top_rule {
-    char name[TOP_NAME]; /* "login/default" */
+/* A policy, or below it one of its rules. Allowed includes what would be denied without shadow. */
+struct top_row {
+    char policy[WEIR_MAX_NAME + 32];
+    char rule[WEIR_MAX_NAME + 1]; /* "": it is the policy's */
     int64_t allowed, denied, shadow_denied;
     double allowed_rate, denied_rate, shadow_rate; /* a second */
 };
@@ -30,8 +32,8 @@ struct top_stats {
     int64_t decision_p50_ns, decision_p99_ns, commit_p99_ns;
     bool is_draining, has_failed;
 
-    struct top_rule *rules; /* the busiest first */
-    size_t rule_count;
+    struct top_row *rows; /* the busiest policy first; those of several rules have these below */
+    size_t row_count;
     struct top_identity identities[TOP_IDENTITIES]; /* as the server orders them */
     size_t identity_count;
     bool hides_identities; /* the token does not let one see them */

@@ -70,7 +70,7 @@ struct policy {
 };
 
 enum alert_kind {
-    ALERT_BLOCK_RATE,       /* a rule refuses more than such a share of its requests */
+    ALERT_BLOCK_RATE,       /* a policy denies more than such a share of its checks */
     ALERT_IDENTITY_DENIALS, /* an identity is refused more than so often */
     ALERT_BREAKER_OPEN,     /* the store cannot be asked for as long as this */
     ALERT_FALLBACK,         /* on_error decides more than so often */

@@ -33,10 +33,8 @@ static void write_text(const struct alarm_facts *f, char *out, size_t size)
     switch (f->alert->kind) {
     case ALERT_BLOCK_RATE:
         write_percent(percent, share_of(m));
-        snprintf(out, size,
-                 "%s%s/%s refuses %s%% of its requests: %" PRIu64 " of %" PRIu64 " in %s",
-                 f->is_raised ? "" : "over: ", m->policy, m->rule, percent, m->hits_sum, m->all_sum,
-                 window);
+        snprintf(out, size, "%s%s denies %s%% of its checks: %" PRIu64 " of %" PRIu64 " in %s",
+                 f->is_raised ? "" : "over: ", m->policy, percent, m->hits_sum, m->all_sum, window);
         break;
     case ALERT_IDENTITY_DENIALS:
         snprintf(out, size, "%sone identity was refused %" PRIu64 " times in %s by %s/%s",
@@ -44,8 +42,8 @@ static void write_text(const struct alarm_facts *f, char *out, size_t size)
                  m->policy ? m->rule : "-");
         break;
     case ALERT_FALLBACK:
-        snprintf(out, size, "%s%s/%s decided %" PRIu64 " times without the store in %s",
-                 f->is_raised ? "" : "over: ", m->policy, m->rule, m->hits_sum, window);
+        snprintf(out, size, "%s%s decided %" PRIu64 " times without the store in %s",
+                 f->is_raised ? "" : "over: ", m->policy, m->hits_sum, window);
         break;
     default:
         snprintf(out, size,
@@ -86,11 +84,10 @@ static void write_members(const struct alarm_facts *f, struct json *j)
     json_text(j, "alert", f->alert->name);
     json_text(j, "state", f->is_raised ? "firing" : "resolved");
     json_text(j, "condition", alert_kind_name(f->alert->kind));
-    if (m) {
+    if (m)
         json_text(j, "policy", m->policy);
-        json_text(j, "rule", m->policy ? m->rule : "default");
-    }
     if (f->alert->kind == ALERT_IDENTITY_DENIALS) {
+        json_text(j, "rule", m->policy ? m->rule : "default");
         hash_tag(f->secret, m->key, tag);
         json_text(j, "tag", tag);
     }

@@ -23,9 +23,12 @@ struct history_job {
     struct reply *reply;
     struct history_query query;
     char policy[WEIR_MAX_NAME + 1], rule[WEIR_MAX_NAME + 1];
+    struct history_list {
+        struct buf text;
+        struct json json;
+        struct history_entry last; /* whose names the open series has; .policy NULL: none is */
+    } checks, rules;
     struct buf body;
-    struct json json;
-    struct history_entry last; /* whose names the open series has; .policy NULL: none is */
     weir_err err;
     weir_diag diag;
 };
@@ -131,60 +134,82 @@ static weir_err read_query(struct history_job *job, struct span query, int64_t n
 
 /* ---- what is told ------------------------------------------------------------------------------ */
 
-static void end_series(struct history_job *job)
+static void begin_list(struct history_list *l)
 {
-    if (!job->last.policy)
-        return;
-    json_close(&job->json, ']');
-    json_close(&job->json, '}');
+    const weir_allocator usual = alloc_or_default((weir_allocator){ 0 });
+
+    buf_init(&l->text, &usual);
+    l->json = (struct json){ .to = &l->text };
+    json_open(&l->json, NULL, '[');
 }
 
-static void begin_series(struct history_job *job, const struct history_entry *e)
+static void end_series(struct history_list *l)
 {
-    end_series(job);
-    json_open(&job->json, NULL, '{');
-    json_text(&job->json, "policy", e->policy);
-    json_text(&job->json, "rule", e->rule);
-    json_open(&job->json, "points", '[');
-    job->last = *e;
+    if (!l->last.policy)
+        return;
+    json_close(&l->json, ']');
+    json_close(&l->json, '}');
+}
+
+static void begin_series(struct history_list *l, const struct history_entry *e, bool is_check)
+{
+    end_series(l);
+    json_open(&l->json, NULL, '{');
+    json_text(&l->json, "policy", e->policy);
+    if (!is_check)
+        json_text(&l->json, "rule", e->rule);
+    json_open(&l->json, "points", '[');
+    l->last = *e;
+}
+
+/* As a member of the body. */
+static void put_list(struct history_list *l, const char *name, struct json *j)
+{
+    end_series(l);
+    json_close(&l->json, ']');
+    json_raw(j, name, buf_span(&l->text));
+    j->to->failed = j->to->failed || l->text.failed;
+    buf_done(&l->text);
 }
 
 static void put_point(void *ctx, const struct history_entry *e)
 {
     struct history_job *job = ctx;
+    const bool is_check = strcmp(e->rule, HISTORY_CHECKS) == 0;
+    struct history_list *l = is_check ? &job->checks : &job->rules;
 
-    if (job->body.len > MOST_BYTES)
+    if (job->checks.text.len + job->rules.text.len > MOST_BYTES)
         return;
-    if (!job->last.policy || strcmp(job->last.policy, e->policy) != 0 ||
-        strcmp(job->last.rule, e->rule) != 0)
-        begin_series(job, e);
-    json_open(&job->json, NULL, '[');
-    json_int(&job->json, NULL, e->at);
+    if (!l->last.policy || strcmp(l->last.policy, e->policy) != 0 ||
+        strcmp(l->last.rule, e->rule) != 0)
+        begin_series(l, e, is_check);
+    json_open(&l->json, NULL, '[');
+    json_int(&l->json, NULL, e->at);
     for (int i = 0; i < HISTORY_COUNTS; i++)
-        json_int(&job->json, NULL, (int64_t)e->counts[i]);
-    json_close(&job->json, ']');
+        json_int(&l->json, NULL, (int64_t)e->counts[i]);
+    json_close(&l->json, ']');
 }
 
 static void write_body(struct history_job *job)
 {
-    struct json *j = &job->json;
+    struct json j = { .to = &job->body };
     struct annals *annals = job->server->annals;
 
-    *j = (struct json){ .to = &job->body };
-    json_open(j, NULL, '{');
-    json_int(j, "since_ms", job->query.since);
-    json_int(j, "until_ms", job->query.until);
-    json_int(j, "step_ms", job->query.step);
-    json_open(j, "columns", '[');
-    json_text(j, NULL, "at_ms");
+    begin_list(&job->checks);
+    begin_list(&job->rules);
+    json_open(&j, NULL, '{');
+    json_int(&j, "since_ms", job->query.since);
+    json_int(&j, "until_ms", job->query.until);
+    json_int(&j, "step_ms", job->query.step);
+    json_open(&j, "columns", '[');
+    json_text(&j, NULL, "at_ms");
     for (int i = 0; i < HISTORY_COUNTS; i++)
-        json_text(j, NULL, history_count_names[i]);
-    json_close(j, ']');
-    json_open(j, "series", '[');
+        json_text(&j, NULL, history_count_names[i]);
+    json_close(&j, ']');
     job->err = annals->ops->read(annals, &job->query, put_point, job, &job->diag);
-    end_series(job);
-    json_close(j, ']');
-    json_close(j, '}');
+    put_list(&job->checks, "checks", &j);
+    put_list(&job->rules, "rules", &j);
+    json_close(&j, '}');
     buf_byte(&job->body, '\n');
     if (job->body.failed)
         job->err = diag_fail(&job->diag, WEIR_ENOMEM, "%s", weir_err_text(WEIR_ENOMEM));

@@ -129,6 +129,7 @@ static void write_server(struct buf *out, struct server *s)
 
 void metrics_write(struct server *s, struct buf *out)
 {
+    struct published_visit visit;
     struct sample build;
     weir_stats stats = { 0 };
 
@@ -137,7 +138,9 @@ void metrics_write(struct server *s, struct buf *out)
     build = metric_name(out, "weir_build_info");
     metric_label(&build, "version", weir_version());
     metric_value(&build, 1);
-    observers_metrics(s->observers, s->loop_count, out);
+    visit = published_enter(&s->weir->policies);
+    observers_metrics(s->observers, s->loop_count, visit.current, out);
+    published_leave(&s->weir->policies, visit);
     write_store(out, &stats);
     write_rulings(out, s);
     write_server(out, s);
@@ -202,6 +205,7 @@ static void put_server(struct json *j, struct server *s)
 
 void stats_write(struct server *s, struct buf *out)
 {
+    struct published_visit visit;
     struct json j = { .to = out };
     weir_stats stats = { 0 };
 
@@ -211,6 +215,8 @@ void stats_write(struct server *s, struct buf *out)
     put_store(&j, &stats);
     put_rulings(&j, s);
     buf_text(out, ",");
-    observers_stats(s->observers, s->loop_count, out);
+    visit = published_enter(&s->weir->policies);
+    observers_stats(s->observers, s->loop_count, visit.current, out);
+    published_leave(&s->weir->policies, visit);
     json_close(&j, '}');
 }

@@ -21,7 +21,7 @@ struct observer {
     struct log_lines lines;
 
     /* Counted by the loop, read by anybody. */
-    struct series_table *series;
+    struct series_table *checks, *rules;
     struct trials *trials;
     struct histogram decision, commit, batch;
     atomic_uint_fast64_t http[OBSERVED_STATUSES]; /* requests by status */

@@ -15,11 +15,13 @@ struct observer *observer_new(const struct engine *engine, struct event_log *log
 
     if (!o)
         return NULL;
-    o->series = series_new();
+    o->checks = series_new(series_checks);
+    o->rules = series_new("default");
     o->trials = trials_new();
-    if (!o->series || !o->trials) {
+    if (!o->checks || !o->rules || !o->trials) {
         trials_free(o->trials);
-        series_free(o->series);
+        series_free(o->rules);
+        series_free(o->checks);
         free(o);
         return NULL;
     }
@@ -39,23 +41,34 @@ void observer_free(struct observer *o)
         return;
     log_lines_done(&o->lines);
     pthread_mutex_destroy(&o->lock);
-    series_free(o->series);
+    series_free(o->rules);
+    series_free(o->checks);
     trials_free(o->trials);
     free(o);
 }
 
 /* ---- answers -------------------------------------------------------------------------- */
 
-static void count(struct observer *o, const weir_answer *a, const char *rule, enum outcome outcome)
+static void count(struct series_table *t, const weir_answer *a, const char *rule,
+                  enum outcome outcome)
 {
-    count_up(&series_find(o->series, a->policy, rule)->counts[outcome][a->source], 1);
+    count_up(&series_find(t, a->policy, rule)->counts[outcome][a->source], 1);
 }
 
-static enum outcome outcome_of(const weir_rule_answer *r)
+static void count_check(struct observer *o, const weir_answer *a)
 {
-    if (!r->allowed && !r->shadow)
-        return OUTCOME_DENIED;
-    return r->would_deny ? OUTCOME_SHADOW_DENIED : OUTCOME_ALLOWED;
+    count(o->checks, a, series_checks,
+          !a->allowed ? OUTCOME_DENIED
+          : a->shadow ? OUTCOME_SHADOW_DENIED
+                      : OUTCOME_ALLOWED);
+}
+
+static void count_rule(struct observer *o, const weir_answer *a, const weir_rule_answer *r)
+{
+    if (a->allowed)
+        count(o->rules, a, r->rule, r->would_deny ? OUTCOME_SHADOW_DENIED : OUTCOME_ALLOWED);
+    else if (!r->allowed && !r->shadow)
+        count(o->rules, a, r->rule, OUTCOME_DENIED);
 }
 
 /* The charge of the rule that decided; NULL: nothing was charged. */
@@ -133,10 +146,9 @@ void observer_answer(struct observer *o, const struct check *check, int64_t now)
         count_up(&o->errors[a->err], 1);
         return;
     }
-    if (a->rule_count == 0)
-        count(o, a, a->rule, a->allowed ? OUTCOME_ALLOWED : OUTCOME_DENIED);
+    count_check(o, a);
     for (size_t i = 0; i < a->rule_count; i++)
-        count(o, a, a->rules[i].rule, outcome_of(&a->rules[i]));
+        count_rule(o, a, &a->rules[i]);
     trials_observe(o->trials, check, now);
     if (!a->allowed)
         refused(o, check, now);

@@ -15,8 +15,11 @@ struct event_log; /* see event_log.h */
 struct observer *observer_new(const struct engine *engine, struct event_log *log);
 void observer_free(struct observer *o);
 
-/* One check was answered. Each rule of its answer is counted as allowed, denied or shadow_denied;
- * of a refusal, the identity goes to the top list and, sampled, to the log: as a tag. Peeks, refunds
+/* One check was answered. It is counted for its policy as allowed, denied, or shadow_denied: it
+ * passed, and a limit in shadow would have refused. Each rule that judged is counted as well: of a
+ * check that passed as allowed or shadow_denied, of one that was refused as denied, if it was this
+ * rule that refused: what another rule refused was neither allowed by it nor charged.
+ * Of a refusal, the identity goes to the top list and, sampled, to the log: as a tag. Peeks, refunds
  * and resets are no decisions and count for nothing. An answer with an error is counted as that. */
 void observer_answer(struct observer *o, const struct check *check, int64_t now);
 
@@ -29,9 +32,13 @@ void observer_request(struct observer *o, int protocol, int status);
 
 /* ---- read from any thread ---- */
 
-/* The sums over all loops. If memory is short, `out` has failed. */
-void observers_metrics(struct observer *const *all, size_t n, struct buf *out); /* Prometheus */
-void observers_stats(struct observer *const *all, size_t n, struct buf *out);   /* JSON members */
+/* The sums over all loops, for Prometheus and as members of JSON. What has not been asked yet is
+ * there with 0, for all policies and rules of the set (NULL: none), so that the first time is seen
+ * as an increase. If memory is short, `out` has failed. */
+void observers_metrics(struct observer *const *all, size_t n, const struct policies *set,
+                       struct buf *out);
+void observers_stats(struct observer *const *all, size_t n, const struct policies *set,
+                     struct buf *out);
 
 /* The member "trials": what limits on trial would have refused; see trials.h. */
 struct json;

@@ -10,15 +10,32 @@
 
 /* ---- the sum --------------------------------------------------------------------------- */
 
+/* Makes series of all that may be asked. */
+static void name_all(struct observer *sum, const struct policies *set)
+{
+    for (size_t i = 0; set && i < policies_count(set); i++) {
+        const struct policy *p = policies_at(set, i);
+
+        series_find(sum->checks, p->name, series_checks);
+        for (size_t k = 0; k < p->rule_count; k++)
+            series_find(sum->rules, p->name, p->rules[k].name);
+    }
+    sum->checks->known = sum->checks->count;
+    sum->rules->known = sum->rules->count;
+}
+
 /* An observer that no loop has. NULL: out of memory. */
-static struct observer *sum_of(struct observer *const *all, size_t n)
+static struct observer *sum_of(struct observer *const *all, size_t n, const struct policies *set)
 {
     struct observer *sum = observer_new(NULL, NULL);
 
+    if (sum)
+        name_all(sum, set);
     for (size_t i = 0; sum && i < n; i++) {
         const struct observer *o = all[i];
 
-        series_merge(sum->series, o->series);
+        series_merge(sum->checks, o->checks);
+        series_merge(sum->rules, o->rules);
         histogram_merge(&sum->decision, &o->decision);
         histogram_merge(&sum->commit, &o->commit);
         histogram_merge(&sum->batch, &o->batch);
@@ -32,24 +49,71 @@ static struct observer *sum_of(struct observer *const *all, size_t n)
     return sum;
 }
 
+static uint64_t total(const struct series *s, enum outcome outcome)
+{
+    uint64_t n = 0;
+
+    for (size_t k = 0; k < SERIES_SOURCES; k++)
+        n += count_of(&s->counts[outcome][k]);
+    return n;
+}
+
+static bool is_used(const struct series *s)
+{
+    uint64_t n = 0;
+
+    for (int o = 0; o < OUTCOME_COUNT; o++)
+        n += total(s, (enum outcome)o);
+    return n > 0;
+}
+
+static bool is_other(const struct series *s)
+{
+    return strcmp(s->policy, SERIES_OTHER) == 0;
+}
+
 /* ---- Prometheus ------------------------------------------------------------------------ */
 
-static void write_series(struct buf *out, const struct series *s)
+/* Where such an outcome can come from, as bits; a rule is not asked by the last three. */
+enum {
+    JUDGED = 1 << WEIR_FROM_STORE | 1 << WEIR_FROM_FALLBACK,
+    JUDGED_OR_KNOWN = JUDGED | 1 << WEIR_FROM_CACHE,
+    UNJUDGED = 1 << WEIR_FROM_EXEMPT | 1 << WEIR_FROM_BLOCKED | 1 << WEIR_FROM_OFF,
+};
+static const unsigned sources[OUTCOME_COUNT] = {
+    [OUTCOME_ALLOWED] = JUDGED | 1 << WEIR_FROM_EXEMPT | 1 << WEIR_FROM_OFF,
+    [OUTCOME_DENIED] = JUDGED_OR_KNOWN | 1 << WEIR_FROM_BLOCKED,
+    [OUTCOME_SHADOW_DENIED] = JUDGED_OR_KNOWN,
+};
+
+static void write_series(struct buf *out, const char *name, const struct series *s, bool is_known)
 {
+    const bool is_check = s->rule == series_checks;
+
     for (int o = 0; o < OUTCOME_COUNT; o++)
         for (int k = 0; k < SERIES_SOURCES; k++) {
+            const unsigned may_be = is_check ? sources[o] : sources[o] & ~(unsigned)UNJUDGED;
             const uint64_t n = count_of(&s->counts[o][k]);
             struct sample sample;
 
-            if (n == 0)
+            if (n == 0 && !(is_known && may_be >> k & 1))
                 continue;
-            sample = metric_name(out, "weir_decisions_total");
+            sample = metric_name(out, name);
             metric_label(&sample, "policy", s->policy);
-            metric_label(&sample, "rule", s->rule);
+            if (!is_check)
+                metric_label(&sample, "rule", s->rule);
             metric_label(&sample, "outcome", outcome_names[o]);
             metric_label(&sample, "source", weir_source_name((weir_source)k));
             metric_value(&sample, n);
         }
+}
+
+static void write_table(struct buf *out, const char *name, const char *help,
+                        const struct series_table *t)
+{
+    metric_begin(out, name, "counter", help);
+    for (size_t i = 0; i < t->count; i++)
+        write_series(out, name, &t->all[i], i < t->known && !is_other(&t->all[i]));
 }
 
 static void write_request(struct buf *out, const char *protocol, const char *status, uint64_t n)
@@ -94,18 +158,21 @@ static void write_errors(struct buf *out, const struct observer *o)
     }
 }
 
-void observers_metrics(struct observer *const *all, size_t n, struct buf *out)
+void observers_metrics(struct observer *const *all, size_t n, const struct policies *set,
+                       struct buf *out)
 {
-    struct observer *sum = sum_of(all, n);
+    struct observer *sum = sum_of(all, n, set);
 
     if (!sum) {
         out->failed = true;
         return;
     }
-    metric_begin(out, "weir_decisions_total", "counter",
-                 "What rules decided. shadow_denied would have refused, but did not.");
-    for (size_t i = 0; i < sum->series->count; i++)
-        write_series(out, &sum->series->all[i]);
+    write_table(out, "weir_checks_total",
+                "Checks answered. shadow_denied passed, and would be refused without shadow.",
+                sum->checks);
+    write_table(out, "weir_decisions_total",
+                "What each rule decided: of checks that passed, and of those that it refused.",
+                sum->rules);
     metric_histogram(out, "weir_decision_seconds",
                      "From decoded to decided and kept, for each decision.", &sum->decision,
                      1000000000);
@@ -121,34 +188,31 @@ void observers_metrics(struct observer *const *all, size_t n, struct buf *out)
 
 /* ---- JSON ------------------------------------------------------------------------------ */
 
-static uint64_t total(const struct series *s, enum outcome outcome)
+static bool is_unnamed(const struct series *s)
 {
-    uint64_t n = 0;
-
-    for (size_t k = 0; k < SERIES_SOURCES; k++)
-        n += count_of(&s->counts[outcome][k]);
-    return n;
-}
-
-static bool is_used(const struct series *s)
-{
-    uint64_t n = 0;
-
-    for (int o = 0; o < OUTCOME_COUNT; o++)
-        n += total(s, (enum outcome)o);
-    return n > 0;
+    return strcmp(s->policy, SERIES_UNNAMED) == 0;
 }
 
 static void put_series(struct json *j, const struct series *s)
 {
-    const bool is_unnamed = strcmp(s->policy, SERIES_UNNAMED) == 0;
-
     json_open(j, NULL, '{');
-    json_text(j, "policy", is_unnamed ? NULL : s->policy);
-    json_text(j, "rule", s->rule);
-    for (int o = 0; o < OUTCOME_COUNT; o++)
-        json_int(j, outcome_names[o], (int64_t)total(s, (enum outcome)o));
+    json_text(j, "policy", is_unnamed(s) ? NULL : s->policy);
+    if (s->rule != series_checks)
+        json_text(j, "rule", s->rule);
+    json_int(j, "allowed", (int64_t)(total(s, OUTCOME_ALLOWED) + total(s, OUTCOME_SHADOW_DENIED)));
+    json_int(j, "denied", (int64_t)total(s, OUTCOME_DENIED));
+    json_int(j, "shadow_denied", (int64_t)total(s, OUTCOME_SHADOW_DENIED));
     json_close(j, '}');
+}
+
+static void put_table(struct json *j, const char *name, const struct series_table *t)
+{
+    json_open(j, name, '[');
+    for (size_t i = 0; i < t->count; i++)
+        if (is_used(&t->all[i]) ||
+            (i < t->known && !is_other(&t->all[i]) && !is_unnamed(&t->all[i])))
+            put_series(j, &t->all[i]);
+    json_close(j, ']');
 }
 
 static void put_histogram(struct json *j, const char *name, const struct histogram *h)
@@ -179,20 +243,18 @@ static void put_requests(struct json *j, const struct observer *o)
     json_close(j, '}');
 }
 
-void observers_stats(struct observer *const *all, size_t n, struct buf *out)
+void observers_stats(struct observer *const *all, size_t n, const struct policies *set,
+                     struct buf *out)
 {
-    struct observer *sum = sum_of(all, n);
+    struct observer *sum = sum_of(all, n, set);
     struct json j = { .to = out };
 
     if (!sum) {
         out->failed = true;
         return;
     }
-    json_open(&j, "decisions", '[');
-    for (size_t i = 0; i < sum->series->count; i++)
-        if (is_used(&sum->series->all[i]))
-            put_series(&j, &sum->series->all[i]);
-    json_close(&j, ']');
+    put_table(&j, "checks", sum->checks);
+    put_table(&j, "rules", sum->rules);
     put_requests(&j, sum);
     put_histogram(&j, "decision_ns", &sum->decision);
     put_histogram(&j, "commit_ns", &sum->commit);

@@ -27,16 +27,23 @@ struct counts {
     uint64_t of[HISTORY_COUNTS];
 };
 
-struct sampler {
-    struct sampler_options options;
+/* Series that are looked at. */
+struct watch {
     struct series_table *sum;          /* of all loops, at this look */
     struct counts before[SERIES_MOST]; /* what each series had at the last one, by its place */
-    int64_t looked_at;                 /* 0: not yet */
+    size_t newest[SERIES_MOST];        /* 1 + place of its newest entry; 0: none waits */
+};
+
+enum { CHECKS, RULES, WATCHES };
+
+struct sampler {
+    struct sampler_options options;
+    struct watch watches[WATCHES];
+    int64_t looked_at; /* 0: not yet */
 
     struct history_entry *waiting;
     size_t count, room;
-    size_t newest[SERIES_MOST]; /* 1 + place of the newest entry of a series; 0: none waits */
-    struct limited *limited;    /* NULL: the annals do not keep who was refused */
+    struct limited *limited; /* NULL: the annals do not keep who was refused */
     int64_t kept_at;
     bool has_failed; /* the annals; and that has been told */
     uint64_t lost;   /* entries for which there was no room */
@@ -67,23 +74,30 @@ static struct counts counts_of(const struct series *s)
     return c;
 }
 
+static size_t count_series(const struct watch *w)
+{
+    return atomic_load_explicit(&w->sum->count, memory_order_relaxed);
+}
+
 static void add_up(struct sampler *s)
 {
-    const size_t count = atomic_load_explicit(&s->sum->count, memory_order_relaxed);
-
-    for (size_t i = 0; i < count; i++)
-        memset(s->sum->all[i].counts, 0, sizeof s->sum->all[i].counts);
-    for (size_t i = 0; i < s->options.observer_count; i++)
-        series_merge(s->sum, s->options.observers[i]->series);
+    for (int i = 0; i < WATCHES; i++)
+        for (size_t k = 0; k < count_series(&s->watches[i]); k++)
+            memset(s->watches[i].sum->all[k].counts, 0, sizeof s->watches[i].sum->all[k].counts);
+    for (size_t i = 0; i < s->options.observer_count; i++) {
+        series_merge(s->watches[CHECKS].sum, s->options.observers[i]->checks);
+        series_merge(s->watches[RULES].sum, s->options.observers[i]->rules);
+    }
 }
 
 /* NULL: there is no room. */
-static struct history_entry *entry_of(struct sampler *s, size_t series, int64_t minute)
+static struct history_entry *entry_of(struct sampler *s, struct watch *w, size_t series,
+                                      int64_t minute)
 {
     struct history_entry *e;
 
-    if (s->newest[series] > 0 && s->waiting[s->newest[series] - 1].at == minute)
-        return &s->waiting[s->newest[series] - 1];
+    if (w->newest[series] > 0 && s->waiting[w->newest[series] - 1].at == minute)
+        return &s->waiting[w->newest[series] - 1];
     if (s->count == s->room) {
         const size_t room = s->room > 0 ? 2 * s->room : 64;
         struct history_entry *more = s->room < MOST_WAITING
@@ -97,31 +111,31 @@ static struct history_entry *entry_of(struct sampler *s, size_t series, int64_t 
     }
     e = &s->waiting[s->count++];
     *e = (struct history_entry){ .at = minute,
-                                 .policy = s->sum->all[series].policy,
-                                 .rule = s->sum->all[series].rule };
-    s->newest[series] = s->count;
+                                 .policy = w->sum->all[series].policy,
+                                 .rule = w->sum->all[series].rule };
+    w->newest[series] = s->count;
     return e;
 }
 
-static void take_series(struct sampler *s, size_t series, int64_t minute)
+static void take_series(struct sampler *s, struct watch *w, size_t series, int64_t minute)
 {
-    const struct counts now = counts_of(&s->sum->all[series]);
+    const struct counts now = counts_of(&w->sum->all[series]);
     struct history_entry more = { .at = minute,
-                                  .policy = s->sum->all[series].policy,
-                                  .rule = s->sum->all[series].rule };
+                                  .policy = w->sum->all[series].policy,
+                                  .rule = w->sum->all[series].rule };
     struct history_entry *e;
 
-    if (memcmp(&now, &s->before[series], sizeof now) == 0)
+    if (memcmp(&now, &w->before[series], sizeof now) == 0)
         return;
     for (int i = 0; i < HISTORY_COUNTS; i++)
-        more.counts[i] = now.of[i] - s->before[series].of[i];
-    if (s->options.alarms)
+        more.counts[i] = now.of[i] - w->before[series].of[i];
+    if (s->options.alarms && w == &s->watches[CHECKS])
         alarms_count(s->options.alarms, &more);
-    e = entry_of(s, series, minute);
+    e = entry_of(s, w, series, minute);
     for (int i = 0; i < HISTORY_COUNTS && e; i++)
         e->counts[i] += more.counts[i];
     s->lost += !e;
-    s->before[series] = now;
+    w->before[series] = now;
 }
 
 static void take_refusals(void *ctx, const char *policy, const char *rule, struct key key,
@@ -144,14 +158,13 @@ void sampler_take(struct sampler *s, int64_t now)
 {
     const int64_t begin = s->looked_at > 0 ? s->looked_at : now;
     const int64_t minute = begin / HISTORY_MINUTE * HISTORY_MINUTE;
-    size_t count;
 
     add_up(s);
     if (s->options.alarms)
         alarms_begin(s->options.alarms, now);
-    count = atomic_load_explicit(&s->sum->count, memory_order_relaxed);
-    for (size_t i = 0; i < count; i++)
-        take_series(s, i, minute);
+    for (int i = 0; i < WATCHES; i++)
+        for (size_t k = 0; k < count_series(&s->watches[i]); k++)
+            take_series(s, &s->watches[i], k, minute);
     if (s->limited)
         limited_begin(s->limited, minute, secret_of(s));
     observers_refusals(s->options.observers, s->options.observer_count, take_refusals, s);
@@ -185,7 +198,8 @@ static weir_err keep_entries(struct sampler *s, weir_diag *diag)
         err = s->options.annals->ops->add(s->options.annals, s->waiting, s->count, diag);
     if (err != WEIR_EIO) {
         s->count = 0;
-        memset(s->newest, 0, sizeof s->newest);
+        for (int i = 0; i < WATCHES; i++)
+            memset(s->watches[i].newest, 0, sizeof s->watches[i].newest);
     }
     return err;
 }
@@ -269,12 +283,15 @@ struct sampler *sampler_new(const struct sampler_options *options)
     if (!s)
         return NULL;
     s->options = *options;
-    s->sum = series_new();
+    s->watches[CHECKS].sum = series_new(series_checks);
+    s->watches[RULES].sum = series_new("default");
     if (options->annals->ops->add_limited)
         s->limited = calloc(1, sizeof *s->limited);
-    if (!s->sum || (options->annals->ops->add_limited && !s->limited)) {
+    if (!s->watches[CHECKS].sum || !s->watches[RULES].sum ||
+        (options->annals->ops->add_limited && !s->limited)) {
         free(s->limited);
-        series_free(s->sum);
+        series_free(s->watches[CHECKS].sum);
+        series_free(s->watches[RULES].sum);
         free(s);
         return NULL;
     }
@@ -290,7 +307,8 @@ void sampler_free(struct sampler *s)
 {
     pthread_cond_destroy(&s->wake);
     pthread_mutex_destroy(&s->lock);
-    series_free(s->sum);
+    series_free(s->watches[CHECKS].sum);
+    series_free(s->watches[RULES].sum);
     free(s->limited);
     free(s->waiting);
     free(s);

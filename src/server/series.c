@@ -1,23 +1,28 @@
-/* series.c - decisions counted by policy, rule, outcome and source. */
+/* series.c - checks and decisions of rules, counted by outcome and source. */
 #include "server/series.h"
 
 #include <stdlib.h>
 
+#include "store/history.h"
+
 const char *const outcome_names[OUTCOME_COUNT] = { "allowed", "denied", "shadow_denied" };
 
-static const char unnamed[] = SERIES_UNNAMED, other[] = SERIES_OTHER, default_rule[] = "default";
+const char series_checks[] = HISTORY_CHECKS;
+
+static const char unnamed[] = SERIES_UNNAMED, other[] = SERIES_OTHER;
 
 enum { UNNAMED, OTHER, RESERVED }; /* places in all[] */
 
-struct series_table *series_new(void)
+struct series_table *series_new(const char *rule)
 {
     struct series_table *t = calloc(1, sizeof *t); /* pages that no series needs stay untouched */
 
     if (!t)
         return NULL;
     t->all[UNNAMED].policy = unnamed;
-    t->all[UNNAMED].rule = default_rule;
-    t->all[OTHER].policy = t->all[OTHER].rule = other;
+    t->all[UNNAMED].rule = rule;
+    t->all[OTHER].policy = other;
+    t->all[OTHER].rule = rule == series_checks ? rule : other;
     t->last = &t->all[UNNAMED];
     atomic_init(&t->count, RESERVED);
     return t;

@@ -1,4 +1,5 @@
-/* series.h - decisions counted by policy, rule, outcome and source.
+/* series.h - checks counted by policy, and what rules decided by policy and rule; both by outcome
+ * and source.
  *
  * Keyed by the pointers of names, which the handle keeps once each until it closes. One thread
  * counts, any number of threads read; nobody waits. Bounded: reloads that bring ever new names end
@@ -28,9 +29,14 @@ struct series_table {
     uint16_t slots[2 * SERIES_MOST]; /* 1 + place in all[]; 0: free. The counting thread's. */
     struct series *last;             /* found; the counting thread's */
     struct series all[SERIES_MOST];  /* never moved */
+    size_t known;                    /* of a sum: the first so many are told with their zeros */
 };
 
-struct series_table *series_new(void); /* NULL: out of memory */
+/* The rule under which whole checks are counted. */
+extern const char series_checks[];
+
+/* `rule` is that of limits that came with their requests. NULL: out of memory. */
+struct series_table *series_new(const char *rule);
 void series_free(struct series_table *t);
 
 /* `policy` NULL: a limit that came with its request. */

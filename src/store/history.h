@@ -1,4 +1,4 @@
-/* history.h - what was decided, by policy and rule, over time: in little memory.
+/* history.h - what was decided, by policy and by rule, over time: in little memory.
  *
  * Minutes for three days, hours for ninety. Both are counted as decisions come, so nothing has to
  * be summed up later: what is too old is just dropped. All of it together stays below a number of
@@ -16,7 +16,7 @@
 
 enum history_count {
     HISTORY_ALLOWED,       /* what a rule in shadow would have refused included */
-    HISTORY_DENIED,        /* refused by this rule */
+    HISTORY_DENIED,        /* a check that was refused; of a rule: one that this rule refused */
     HISTORY_SHADOW_DENIED, /* of those allowed: would have been refused */
     HISTORY_FALLBACK,      /* of all: the store could not be asked, and on_error decided */
     HISTORY_COUNTS
@@ -35,7 +35,11 @@ enum {
 };
 #define HISTORY_OTHER "(other)"
 
-/* What one rule decided in one minute; or, of what is read, in one step. */
+/* Stands for a rule where whole checks are counted. No rule has this name: a parenthesis cannot
+ * stand in one. */
+#define HISTORY_CHECKS "(check)"
+
+/* What one rule, or a policy as a whole, decided in one minute; or, of what is read, in one step. */
 struct history_entry {
     int64_t at; /* its beginning, in ms since the epoch */
     const char *policy, *rule;

@@ -137,7 +137,7 @@ metrics() {
         get 'http://weir/v1/check?policy=login&ip=192.0.2.1' >/dev/null
     done
     is status "$(get http://weir/metrics)" 200 &&
-        grep -q '^weir_decisions_total{policy="login",rule="default",outcome="denied",source="store"} 2$' \
+        grep -q '^weir_checks_total{policy="login",outcome="denied",source="store"} 2$' \
             "$scratch/out" && ! grep -q 192.0.2 "$scratch/out" &&
         is 'status of top' "$(get http://weir/v1/top)" 200 && grep -q '"refused":2' "$scratch/out" &&
         ! grep -q 192.0.2 "$scratch/out"

@@ -69,7 +69,7 @@ static void look(struct fixture *f, const char *policy, uint64_t allowed, uint64
                  uint64_t fallback)
 {
     const struct history_entry e = {
-        f->now, name_of(f, policy), name_of(f, "default"), { allowed, denied, 0, fallback }
+        f->now, name_of(f, policy), HISTORY_CHECKS, { allowed, denied, 0, fallback }
     };
 
     alarms_begin(f->alarms, f->now);
@@ -131,7 +131,7 @@ static int64_t number_of(const json_t *lines, size_t i, const char *name)
 
 /* ---- block_rate --------------------------------------------------------------------------------- */
 
-static void a_rule_that_refuses_too_much_is_told_of_once(void **state)
+static void a_policy_that_denies_too_much_is_told_of_once(void **state)
 {
     struct fixture *f = fixture_of("{a: {block_rate: 20% per 1m, policy: login, least: 10}}");
     json_t *lines;
@@ -149,6 +149,8 @@ static void a_rule_that_refuses_too_much_is_told_of_once(void **state)
     assert_string_equal(text_of(lines, 0, "state"), "firing");
     assert_string_equal(text_of(lines, 0, "condition"), "block_rate");
     assert_string_equal(text_of(lines, 0, "policy"), "login");
+    assert_string_equal(text_of(lines, 0, "message"),
+                        "login denies 27.27% of its checks: 3 of 11 in 1m");
     assert_int_equal(number_of(lines, 0, "denied"), 3);
     assert_int_equal(number_of(lines, 0, "requests"), 11);
     assert_int_equal(number_of(lines, 0, "over"), 20);
@@ -337,7 +339,7 @@ static void meters_are_bounded_and_keep_those_that_count_most(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_rule_that_refuses_too_much_is_told_of_once),
+        cmocka_unit_test(a_policy_that_denies_too_much_is_told_of_once),
         cmocka_unit_test(few_requests_and_other_policies_say_nothing),
         cmocka_unit_test(it_is_over_after_a_minute_of_calm_and_may_begin_again),
         cmocka_unit_test(an_identity_is_counted_over_an_hour),

@@ -149,6 +149,16 @@ static double decisions(const struct prometheus *p, const char *policy, const ch
     return prometheus_value(p, series);
 }
 
+static double checks(const struct prometheus *p, const char *policy, const char *outcome,
+                     const char *source)
+{
+    char series[512];
+
+    snprintf(series, sizeof series, "weir_checks_total{policy=\"%s\",outcome=\"%s\",source=\"%s\"}",
+             policy, outcome, source);
+    return prometheus_value(p, series);
+}
+
 #define assert_value(value, expected) assert_int_equal((int64_t)(value), (int64_t)(expected))
 
 /* ---- counting ------------------------------------------------------------------------------ */
@@ -168,13 +178,63 @@ static void each_rule_of_an_answer_is_counted_over_all_loops(void **state)
     p = metrics_of(f);
     assert_value(decisions(&p, "login", "default", "allowed", "store"), 2);
     assert_value(decisions(&p, "login", "default", "denied", "store"), 3);
-    assert_value(decisions(&p, "multi", "all", "allowed", "store"), 3);
     assert_value(decisions(&p, "multi", "ip", "allowed", "store"), 1);
     assert_value(decisions(&p, "multi", "ip", "denied", "store"), 2);
-    assert_value(decisions(&p, "multi", "try", "allowed", "store"), 1);
-    assert_value(decisions(&p, "multi", "try", "shadow_denied", "store"), 2);
     assert_value(decisions(&p, "beside", "default", "allowed", "store"), 1);
     assert_value(decisions(&p, "beside", "default", "shadow_denied", "store"), 1);
+    prometheus_done(&p);
+    fixture_free(f);
+}
+
+/* Rules that would have let a refused check pass have allowed nothing. */
+static void a_check_that_one_of_many_rules_refuses_is_one_refused_check(void **state)
+{
+    struct fixture *f = fixture_of(policies);
+    struct prometheus p;
+
+    (void)state;
+    for (int i = 0; i < 10; i++) {
+        char ip[32];
+
+        snprintf(ip, sizeof ip, "192.0.2.%d", i % 3);
+        assert_int_equal(check_by(f, i % LOOPS, "multi", ip, now), i < 3);
+    }
+    check_by(f, 1, "beside", "192.0.2.1", now);
+    check_by(f, 1, "beside", "192.0.2.1", now);
+    p = metrics_of(f);
+    assert_value(checks(&p, "multi", "allowed", "store"), 3);
+    assert_value(checks(&p, "multi", "denied", "store"), 7);
+    assert_value(checks(&p, "multi", "shadow_denied", "store"), 0);
+    assert_value(decisions(&p, "multi", "all", "allowed", "store"), 3);
+    assert_value(decisions(&p, "multi", "all", "denied", "store"), 0);
+    assert_value(decisions(&p, "multi", "ip", "allowed", "store"), 3);
+    assert_value(decisions(&p, "multi", "ip", "denied", "store"), 7);
+    assert_value(decisions(&p, "multi", "try", "allowed", "store"), 3);
+    assert_value(decisions(&p, "multi", "try", "shadow_denied", "store"), 0);
+    assert_value(checks(&p, "beside", "allowed", "store"), 1);
+    assert_value(checks(&p, "beside", "shadow_denied", "store"), 1);
+    prometheus_done(&p);
+    fixture_free(f);
+}
+
+static void what_was_never_asked_is_there_with_zero(void **state)
+{
+    struct fixture *f = fixture_of(policies);
+    struct prometheus p;
+    size_t count = 0;
+
+    (void)state;
+    p = metrics_of(f);
+    assert_value(checks(&p, "login", "allowed", "store"), 0);
+    assert_value(checks(&p, "login", "denied", "blocked"), 0);
+    assert_value(checks(&p, "multi", "shadow_denied", "fallback"), 0);
+    assert_value(checks(&p, "(unnamed)", "denied", "store"), 0);
+    assert_value(decisions(&p, "multi", "ip", "denied", "cache"), 0);
+    assert_value(decisions(&p, "multi", "try", "shadow_denied", "store"), 0);
+    assert_value(checks(&p, "(other)", "allowed", "store"), -1);
+    for (size_t i = 0; i < p.series_count; i++)
+        count += strstr(p.series[i], "weir_checks_total{") != NULL;
+    assert_int_equal(count, (4 + 1) * 11);
     prometheus_done(&p);
     fixture_free(f);
 }
@@ -193,8 +253,12 @@ static void what_is_not_counted_by_a_rule_is_counted_by_its_source(void **state)
     assert_false(ask(f, 1, VERB_CHECK, false, &unnamed, now).allowed);
     assert_int_equal(ask(f, 1, VERB_CHECK, false, &unknown, now).err, WEIR_ENOPOLICY);
     p = metrics_of(f);
-    assert_value(decisions(&p, "login", "default", "allowed", "exempt"), 1);
-    assert_value(decisions(&p, "gone", "default", "allowed", "off"), 1);
+    assert_value(checks(&p, "login", "allowed", "exempt"), 1);
+    assert_value(checks(&p, "gone", "allowed", "off"), 1);
+    assert_value(decisions(&p, "login", "default", "allowed", "exempt"), -1);
+    assert_value(decisions(&p, "gone", "default", "allowed", "off"), -1);
+    assert_value(checks(&p, "(unnamed)", "allowed", "store"), 1);
+    assert_value(checks(&p, "(unnamed)", "denied", "store"), 1);
     assert_value(decisions(&p, "(unnamed)", "default", "allowed", "store"), 1);
     assert_value(decisions(&p, "(unnamed)", "default", "denied", "store"), 1);
     assert_value(prometheus_value(&p, "weir_check_errors_total{error=\"WEIR_ENOPOLICY\"}"), 1);
@@ -214,7 +278,9 @@ static void peeks_refunds_and_resets_are_no_decisions(void **state)
     ask(f, 0, VERB_RESET, false, &request, now);
     p = metrics_of(f);
     for (size_t i = 0; i < p.series_count; i++)
-        assert_null(strstr(p.series[i], "weir_decisions_total{"));
+        if (strstr(p.series[i], "weir_decisions_total{") ||
+            strstr(p.series[i], "weir_checks_total{"))
+            assert_value(p.values[i], 0);
     prometheus_done(&p);
     fixture_free(f);
 }
@@ -239,7 +305,9 @@ static void ever_new_names_end_in_one_series_for_all_others(void **state)
 {
     static char names[SERIES_MOST + 100][16];
     struct fixture *f = fixture_of(policies);
-    weir_answer answer = { .allowed = true, .rule = "default" };
+    weir_answer answer = { .allowed = true,
+                           .rule_count = 1,
+                           .rules = { { .rule = "default", .allowed = true } } };
     const struct check check = { .verb = VERB_CHECK, .answer = &answer };
     struct prometheus p;
 
@@ -252,7 +320,9 @@ static void ever_new_names_end_in_one_series_for_all_others(void **state)
     }
     p = metrics_of(f);
     assert_value(decisions(&p, "p0", "default", "allowed", "store"), LOOPS);
-    assert_value(decisions(&p, "(other)", "(other)", "allowed", "store"), LOOPS * 102);
+    /* Those in force have their places. */
+    assert_value(decisions(&p, "(other)", "(other)", "allowed", "store"), LOOPS * (102 + 6));
+    assert_value(checks(&p, "(other)", "allowed", "store"), LOOPS * (102 + 4));
     prometheus_done(&p);
     fixture_free(f);
 }
@@ -332,28 +402,46 @@ static void labels_are_escaped(void **state)
     buf_done(&text);
 }
 
+static void assert_counts(const json_t *stats, const char *member, const char *policy, int allowed,
+                          int denied, int shadow_denied)
+{
+    const json_t *one = NULL;
+    size_t i;
+
+    json_array_foreach(json_object_get(stats, member), i,
+                       one) if (strcmp(json_string_value(json_object_get(one, "policy")), policy) ==
+                                0) break;
+    assert_non_null(one);
+    assert_int_equal(json_integer_value(json_object_get(one, "allowed")), allowed);
+    assert_int_equal(json_integer_value(json_object_get(one, "denied")), denied);
+    assert_int_equal(json_integer_value(json_object_get(one, "shadow_denied")), shadow_denied);
+}
+
 static void stats_are_one_object(void **state)
 {
     const weir_allocator usual = heap();
     struct fixture *f = fixture_of(policies);
     struct buf text;
-    json_t *stats, *login;
+    json_t *stats;
 
     (void)state;
     for (int i = 0; i < 3; i++)
         check_by(f, i % LOOPS, "login", "192.0.2.1", now);
+    for (int i = 0; i < 2; i++)
+        check_by(f, 0, "beside", "192.0.2.1", now);
     observer_time(f->observers[0], 3000, 3);
     buf_init(&text, &usual);
     stats_write(&f->server, &text);
     stats = json_loads(text.at, JSON_REJECT_DUPLICATES, NULL);
     assert_non_null(stats);
-    assert_int_equal(json_array_size(json_object_get(stats, "decisions")), 1);
-    login = json_array_get(json_object_get(stats, "decisions"), 0);
-    assert_string_equal(json_string_value(json_object_get(login, "policy")), "login");
-    assert_int_equal(json_integer_value(json_object_get(login, "allowed")), 2);
-    assert_int_equal(json_integer_value(json_object_get(login, "denied")), 1);
+    assert_int_equal(json_array_size(json_object_get(stats, "checks")), 4);
+    assert_int_equal(json_array_size(json_object_get(stats, "rules")), 6);
+    assert_counts(stats, "checks", "login", 2, 1, 0);
+    assert_counts(stats, "rules", "login", 2, 1, 0);
+    assert_counts(stats, "checks", "beside", 2, 0, 1);
+    assert_counts(stats, "checks", "gone", 0, 0, 0);
     assert_int_equal(json_integer_value(json_object_get(json_object_get(stats, "store"), "keys")),
-                     1);
+                     3);
     assert_int_equal(
         json_integer_value(json_object_get(json_object_get(stats, "decision_ns"), "p99")), 5000);
     json_decref(stats);
@@ -578,6 +666,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_rule_of_an_answer_is_counted_over_all_loops),
+        cmocka_unit_test(a_check_that_one_of_many_rules_refuses_is_one_refused_check),
+        cmocka_unit_test(what_was_never_asked_is_there_with_zero),
         cmocka_unit_test(what_is_not_counted_by_a_rule_is_counted_by_its_source),
         cmocka_unit_test(peeks_refunds_and_resets_are_no_decisions),
         cmocka_unit_test(a_reload_goes_on_counting_where_it_was),

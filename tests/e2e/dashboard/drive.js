@@ -78,7 +78,7 @@ scenario("without a token it shows nothing and asks for one", async (browser) =>
   const page = await open(browser);
   await page.locator("#problem").waitFor();
   assert.match(await page.locator("#problem").textContent(), /token/i);
-  assert.equal(await page.locator("#rules tr").count(), 0);
+  assert.equal(await page.locator("#checks tr").count(), 0);
   assert.equal(await page.locator("#policies tr").count(), 0);
   await signIn(page);
   await page.locator("#problem").waitFor({ state: "hidden" });
@@ -91,11 +91,11 @@ scenario("rates and refusals change while one looks", async (browser) => {
   await signIn(page);
   const rate = async () => {
     await attack();
-    const row = (await cells(page, "#rules")).find(([policy]) => policy === "login");
-    return row && Number(row[3]) > 0 && Number(row[5].replaceAll(",", "")) > 10;
+    const row = (await cells(page, "#checks")).find(([policy]) => policy === "login");
+    return row && Number(row[2]) > 0 && Number(row[5].replaceAll(",", "")) > 10;
   };
   await until(rate, "a rate of refusals");
-  assert(await page.locator("#rules svg.spark rect.denied").count() > 0);
+  assert(await page.locator("#checks svg.spark rect.denied").count() > 0);
   const top = await until(async () => (await cells(page, "#top"))[0], "somebody who is refused");
   assert.match(top[0], /^[0-9a-f]{12}$/);
   assert.equal(top[1], "login");
@@ -116,10 +116,10 @@ scenario("the history has a range and a policy to choose", async (browser) => {
   await page.getByLabel("Policy").first().selectOption("search");
   await until(async () => /search, last 7d/.test(await label()), "one policy");
   await page.getByText("As a table").click();
-  const told = (await ask("GET", "/v1/history?since=7d&policy=search")).body.series[0].points;
+  const told = (await ask("GET", "/v1/history?since=7d&policy=search")).body.checks[0].points;
   const rows = await cells(page, "#history-rows");
   assert.deepEqual(rows.map((row) => row[0]), ["search"]);
-  const shown = Number(rows[0][2].replaceAll(",", ""));
+  const shown = Number(rows[0][1].replaceAll(",", ""));
   const sum = told.reduce((total, point) => total + point[1], 0);
   assert(shown > 1000 && Math.abs(shown - sum) < 100, `${shown} and ${sum}`);
 });
@@ -293,7 +293,7 @@ scenario("it can be read by light and in the dark", async (browser) => {
   for (const colorScheme of ["light", "dark"]) {
     const page = await open(browser, { colorScheme });
     await signIn(page);
-    await page.locator("#rules tr").first().waitFor();
+    await page.locator("#checks tr").first().waitFor();
     backs.push(await page.evaluate(() => getComputedStyle(document.body).backgroundColor));
     assert.deepEqual(await page.evaluate(contrasts), [], colorScheme);
   }
@@ -303,7 +303,7 @@ scenario("it can be read by light and in the dark", async (browser) => {
 scenario("it can be used without seeing it and without a mouse", async (browser) => {
   const page = await open(browser);
   await signIn(page);
-  await page.locator("#rules tr").first().waitFor();
+  await page.locator("#checks tr").first().waitFor();
   assert.equal(await page.locator("html").getAttribute("lang"), "en");
   const nameless = await page.evaluate(() => {
     const isNamed = (at) => at.labels?.length || at.getAttribute("aria-label") || at.textContent.trim();
@@ -314,7 +314,7 @@ scenario("it can be used without seeing it and without a mouse", async (browser)
   assert.equal(await page.locator("img:not([alt])").count(), 0);
   assert.equal(await page.locator("section:not([aria-labelledby])").count(), 0);
   await page.reload();
-  await page.locator("#rules tr").first().waitFor();
+  await page.locator("#checks tr").first().waitFor();
   await page.keyboard.press("Tab");
   assert.match(await page.evaluate(() => document.activeElement.textContent), /Skip/);
   for (let i = 0; i < 12 && (await page.evaluate(() => document.activeElement.name)) !== "since"; i++) await page.keyboard.press("Tab");
@@ -328,7 +328,7 @@ scenario("a picture is taken", async (browser) => {
   await page.getByLabel("7 d", { exact: true }).check();
   await until(async () => {
     await attack(6);
-    return await page.locator("#rules svg.spark rect.denied").count() > 4;
+    return await page.locator("#checks svg.spark rect.denied").count() > 4;
   }, "some rates");
   await page.locator("#history-chart rect").first().waitFor();
   await page.evaluate(() => window.scrollTo(0, 0));
