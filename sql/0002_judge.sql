@@ -37,12 +37,7 @@ BEGIN
     expires := CASE WHEN then_ns > now_ns THEN next_at + sign(next_used)::bigint ELSE now END;
 END $$;
 
--- The advisory lock that guards the making of a key's row; and the one that guards them all, held
--- together with others by who holds one of those, and alone by who would need too many.
-CREATE OR REPLACE FUNCTION weir.guard(key uuid DEFAULT '77656972-6775-6172-6400-000000000000')
-RETURNS bigint LANGUAGE sql IMMUTABLE AS $$
-    SELECT ('x' || left(replace(key::text, '-', ''), 16))::bit(64)::bigint
-$$;
+DROP FUNCTION IF EXISTS weir.guard(uuid); -- new keys once had advisory locks, which all may take
 
 -- Decide on many questions at once, in their order: each sees what those before it have charged.
 --
@@ -66,18 +61,15 @@ $$;
 --
 -- HOW. States are read without a lock and judged. If nothing is to be written, that is the answer:
 -- so a refusal and a peek cost no lock, no transaction number and no disk. Else the rows that it
--- depends on are locked in the order of their keys. If they are as they were read, it stands; if
--- not, what depends on them is read and judged once more, under the lock. Where many questions are
+-- depends on are locked in the order of their keys, or made where there are none. If they are as
+-- they were read, it stands; if not, what depends on them is read and judged once more, under the lock. Where many questions are
 -- about few keys, and others are likely to ask the same, the first that passes is enough to lock.
 --
 -- RULES (tests/sql has tests of each)
 --   Q1  No interleaving of calls admits more than one after the other would.
---   Q2  Calls never wait for each other in a circle: first come the locks that guard new keys, in
---       their order, then those of rows, in theirs.
---   Q3  A row is made only by who holds the guard of its key and found no row after that. So a row
---       that weir.tidy() may remove before it is locked is guarded as if it were gone. If one goes
---       that was not, as the call had to wait for half a minute, it fails with 40001, and nothing
---       has happened.
+--   Q2  Calls never wait for each other in a circle: rows are locked and made in one order.
+--   Q3  What is not there is locked by making it, as a row of which nothing is used. No other lock
+--       is taken: advisory locks, above all, are for every role that may connect.
 --   Q4  The time is never before what a state records: a clock that steps asked mints nothing.
 CREATE OR REPLACE FUNCTION weir.judge(
     keys uuid[],
@@ -97,7 +89,6 @@ SET enable_hashjoin = off
 SET enable_mergejoin = off
 AS $$
 DECLARE
-    most_guards CONSTANT integer := 48; -- what a transaction may be expected to lock is 64
     -- ms since it expired: weir.tidy() removes a row after twice as many.
     may_go_after CONSTANT bigint := 30000;
     key_count CONSTANT integer := cardinality(keys);
@@ -114,8 +105,7 @@ DECLARE
     others bigint[];
     oldests bigint[];
     logs weir.log[];
-    ends_found bigint[];    -- when they expire as they were found; NULL: there was none
-    first_end bigint;       -- the first of these
+    first_end bigint;       -- when the first of them expires as they were found
     expiries bigint[];      -- when they expire, of those that are to be written; else NULL
     involved boolean[];     -- unchanged, but what is written may depend on it
     found uuid[];           -- the keys that have a row
@@ -128,13 +118,12 @@ DECLARE
 
     settled boolean[] := '{}'; -- questions that depend on nothing that is written
     need uuid[];
-    guarded uuid[];         -- those of them that have no row, or one that may go
+    made uuid[];            -- those of them that had no row
     expected xid[];
     locked xid[];
-    held integer;           -- how many of them are not guarded
     is_bold boolean;
+    to_write integer;
     written integer;
-    made integer;
 
     -- the question
     is_plain CONSTANT boolean :=
@@ -186,8 +175,8 @@ BEGIN
     FOR pass IN 1..2 LOOP
         SELECT array_agg(q.key), array_agg(q.xmin), array_agg(q.ctid), array_agg(q.at),
                array_agg(q.used), array_agg(q.other), array_agg(q.oldest), array_agg(q.log),
-               array_agg(q.expires), min(q.expires)
-          INTO found, versions, places, ats, useds, others, oldests, logs, ends_found, first_end
+               min(q.expires)
+          INTO found, versions, places, ats, useds, others, oldests, logs, first_end
           FROM (SELECT r.key, r.xmin, r.ctid, r.at, r.used, r.other, r.oldest, r.expires,
                        CASE WHEN r.log IS NOT NULL THEN ROW(r.log)::weir.log END AS log
                   FROM weir.states r WHERE r.key = ANY (keys) ORDER BY r.key) q;
@@ -209,7 +198,6 @@ BEGIN
                         others[k] := others[i];
                         oldests[k] := oldests[i];
                         logs[k] := logs[i];
-                        ends_found[k] := ends_found[i];
                     END IF;
                     i := i - 1;
                 ELSE
@@ -220,7 +208,6 @@ BEGIN
                     others[k] := 0;
                     oldests[k] := 0;
                     logs[k] := NULL;
-                    ends_found[k] := NULL;
                 END IF;
             END LOOP;
         END IF;
@@ -548,37 +535,62 @@ BEGIN
         IF log_changed THEN
             logs[logged] := ROW(log)::weir.log;
         END IF;
-        -- A single row that stays can be compared and written at once. If that fails, it is locked.
-        is_bold := pass = 1 AND changed = 1 AND missing = 0 AND involved IS NULL AND NOT is_hot
-                   AND first_end > clock - may_go_after;
+        -- A single row can be compared and written at once. If that fails, it is locked.
+        is_bold := pass = 1 AND changed = 1 AND missing = 0 AND involved IS NULL AND NOT is_hot;
+        to_write := changed;
         LOOP
             IF pass = 1 AND NOT is_bold THEN
-                SELECT array_agg(u.key),
-                       array_agg(u.version) FILTER (WHERE u.version IS NOT NULL),
-                       coalesce(array_agg(u.key) FILTER (
-                           WHERE coalesce(u.ends, 0) <= clock - may_go_after), '{}')
-                  INTO need, expected, guarded
-                  FROM unnest(keys, versions, ends_found, expiries, involved)
-                       AS u (key, version, ends, expires, involved)
+                SELECT array_agg(u.key), array_agg(u.version) FILTER (WHERE u.version IS NOT NULL),
+                       count(*) FILTER (WHERE u.expires IS NOT NULL AND u.version IS NOT NULL)
+                  INTO need, expected, to_write
+                  FROM unnest(keys, versions, expiries, involved)
+                       AS u (key, version, expires, involved)
                  WHERE u.expires IS NOT NULL OR u.involved OR is_hot;
-                IF cardinality(guarded) > most_guards THEN
-                    PERFORM pg_advisory_xact_lock(weir.guard());
-                    guarded := NULL; -- all keys are
-                ELSIF guarded <> '{}' THEN
-                    PERFORM pg_advisory_xact_lock_shared(weir.guard());
-                    PERFORM pg_advisory_xact_lock(g.guard)
-                       FROM (SELECT weir.guard(u.key) AS guard FROM unnest(guarded) AS u (key)
-                              ORDER BY 1) g;
+                locked := NULL;
+                made := '{}';
+                IF missing = 0 AND first_end > clock - may_go_after THEN -- they are all there
+                    SELECT array_agg(q.xmin) INTO locked
+                      FROM (SELECT r.xmin FROM weir.states r WHERE r.key = ANY (need)
+                             ORDER BY r.key FOR UPDATE) q;
                 END IF;
-                SELECT array_agg(q.xmin), count(*) FILTER (WHERE q.key <> ALL (guarded))
-                  INTO locked, held
-                  FROM (SELECT r.key, r.xmin FROM weir.states r WHERE r.key = ANY (need)
-                         ORDER BY r.key FOR UPDATE) q;
-                IF held < cardinality(need) - cardinality(guarded) THEN
-                    RAISE EXCEPTION 'a key was removed meanwhile: ask again'
-                        USING ERRCODE = 'serialization_failure';
+                IF cardinality(locked) IS DISTINCT FROM cardinality(need) THEN
+                    -- What this call makes is right already if it stands; what it may only depend on,
+                    -- or has not judged, is made untouched.
+                    WITH locking AS (
+                        INSERT INTO weir.states AS r (key, at, used, other, oldest, expires, due, log)
+                        SELECT u.key, CASE WHEN u.stands THEN u.at ELSE 0 END,
+                               CASE WHEN u.stands THEN u.used ELSE 0 END,
+                               CASE WHEN u.stands THEN u.other ELSE 0 END,
+                               CASE WHEN u.stands THEN u.oldest ELSE 0 END,
+                               CASE WHEN u.stands THEN u.expires ELSE 0 END,
+                               CASE WHEN u.stands THEN u.expires ELSE clock END + 60000,
+                               CASE WHEN u.stands THEN u.log END
+                          FROM (SELECT k.*, k.version IS NULL AND k.expires IS NOT NULL AND NOT is_hot
+                                            AS stands
+                                  FROM unnest(keys, versions, ats, useds, others, oldests, expiries,
+                                              logs, involved)
+                                       AS k (key, version, at, used, other, oldest, expires, log,
+                                             involved)
+                                 WHERE k.expires IS NOT NULL OR k.involved OR is_hot) AS u
+                         ORDER BY u.key
+                            ON CONFLICT (key) DO UPDATE SET room = NULL WHERE false -- it is locked
+                        RETURNING r.key
+                    )
+                    SELECT coalesce(array_agg(l.key), '{}') INTO made FROM locking l;
+                    SELECT array_agg(q.xmin) INTO locked
+                      FROM (SELECT r.xmin FROM weir.states r
+                             WHERE r.key = ANY (need) AND r.key <> ALL (made) ORDER BY r.key) q;
                 END IF;
-                EXIT WHEN coalesce(locked, '{}') <> coalesce(expected, '{}') OR is_hot;
+                IF locked IS DISTINCT FROM expected AND made <> '{}' AND NOT is_hot THEN
+                    UPDATE weir.states r
+                       SET at = 0, used = 0, other = 0, oldest = 0, expires = 0,
+                           due = clock + 60000, log = NULL
+                     WHERE r.key = ANY (made);
+                END IF;
+                EXIT WHEN locked IS DISTINCT FROM expected OR is_hot;
+                IF to_write = 0 THEN
+                    RETURN;
+                END IF;
             END IF;
             UPDATE weir.states r
                SET at = u.at, used = u.used, other = u.other, oldest = u.oldest,
@@ -587,24 +599,13 @@ BEGIN
                    AS u (place, version, at, used, other, oldest, expires, log)
              WHERE r.ctid = u.place AND r.xmin = u.version AND u.expires IS NOT NULL;
             GET DIAGNOSTICS written = ROW_COUNT;
-            IF written = changed THEN
+            IF written = to_write THEN
                 RETURN;
-            ELSIF is_bold THEN
-                is_bold := false;
-                CONTINUE;
-            END IF;
-            INSERT INTO weir.states AS r (key, at, used, other, oldest, expires, due, log)
-            SELECT u.key, u.at, u.used, u.other, u.oldest, u.expires, u.expires + 60000, u.log
-              FROM unnest(keys, places, ats, useds, others, oldests, expiries, logs)
-                   AS u (key, place, at, used, other, oldest, expires, log)
-             WHERE u.place IS NULL AND u.expires IS NOT NULL
-                ON CONFLICT DO NOTHING;
-            GET DIAGNOSTICS made = ROW_COUNT;
-            IF written + made < changed THEN
-                RAISE EXCEPTION 'a key was made meanwhile: ask again'
+            ELSIF NOT is_bold THEN
+                RAISE EXCEPTION 'a row was changed although it is locked: ask again'
                     USING ERRCODE = 'serialization_failure';
             END IF;
-            RETURN;
+            is_bold := false;
         END LOOP;
     END LOOP;
 END $$;

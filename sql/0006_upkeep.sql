@@ -39,6 +39,13 @@ ALTER TABLE weir.history ENABLE ROW LEVEL SECURITY;
 ALTER TABLE weir.history_hours ENABLE ROW LEVEL SECURITY;
 ALTER TABLE weir.limited ENABLE ROW LEVEL SECURITY;
 
+-- What one caller at a time does is done by who holds its row: a lock that no other role can take.
+CREATE TABLE IF NOT EXISTS weir.turns (
+    what text PRIMARY KEY
+);
+INSERT INTO weir.turns (what) VALUES ('upkeep') ON CONFLICT DO NOTHING;
+ALTER TABLE weir.turns ENABLE ROW LEVEL SECURITY;
+
 -- Add to both:
 --   {"decisions": [{"minute_ms", "policy", "rule", "allowed", "denied", "would_deny", "fallback"}],
 --    "limited": [{"minute_ms", "policy", "rule", "tag", "denied"}]}
@@ -176,12 +183,12 @@ END $$;
 CREATE OR REPLACE FUNCTION weir.tidy(p_most integer DEFAULT 500) RETURNS integer
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    only_one CONSTANT bigint := weir.guard() + 1;
     per_state CONSTANT bigint := 20; -- rows of the tally that are as much work as one state
     done record;
     summed_up bigint := 0;
 BEGIN
-    IF NOT pg_try_advisory_xact_lock(only_one) THEN
+    PERFORM FROM weir.turns WHERE what = 'upkeep' FOR UPDATE SKIP LOCKED;
+    IF NOT FOUND THEN
         RETURN 0;
     END IF;
     -- If a crash brings a row back, it is removed once more.
@@ -213,11 +220,11 @@ END $$;
 CREATE OR REPLACE FUNCTION weir.cleanup_old_rate_limit_buckets() RETURNS integer
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    only_one CONSTANT bigint := weir.guard() + 1; -- as in weir.tidy()
     total integer := 0;
     done record;
 BEGIN
-    IF NOT pg_try_advisory_xact_lock(only_one) THEN
+    PERFORM FROM weir.turns WHERE what = 'upkeep' FOR UPDATE SKIP LOCKED;
+    IF NOT FOUND THEN
         RETURN 0;
     END IF;
     FOR round IN 1..20 LOOP

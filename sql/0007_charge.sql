@@ -230,8 +230,6 @@ DECLARE
         RETURNING ARRAY[r.at, r.used, r.other, clock] INTO answer;
         IF answer IS NULL THEN
             IF NOT EXISTS (SELECT FROM weir.states r WHERE r.key = charge.key) THEN
-                PERFORM pg_advisory_xact_lock_shared(weir.guard()),
-                        pg_advisory_xact_lock(weir.guard(key));
                 INSERT INTO weir.states AS r (key, at, used, other, oldest, expires, due)
                 SELECT key, f.at, f.used, f.other, f.oldest, f.expires, f.expires + 60000
                   FROM weir.fresh(@, max, win, burst, life, bucket, amount, clock) AS f
@@ -356,7 +354,6 @@ SET enable_mergejoin = off
 AS $$
 #variable_conflict use_column
 DECLARE
-    most_guards CONSTANT integer := 48; -- as weir.judge() has it
     rest integer[];    -- slots
     firsts integer[];  -- their first questions
     missing integer[]; -- those of them that have no row
@@ -393,14 +390,6 @@ BEGIN
         -- What follows is out of order: also a row that did not pass is locked, if it was waited for.
         PERFORM set_config('lock_timeout', '20', true);
     END IF;
-    IF cardinality(missing) > most_guards THEN
-        PERFORM pg_advisory_xact_lock(weir.guard());
-    ELSIF missing IS NOT NULL THEN
-        PERFORM pg_advisory_xact_lock_shared(weir.guard());
-        PERFORM pg_advisory_xact_lock(g.guard)
-           FROM (SELECT weir.guard(keys[u.slot]) AS guard FROM unnest(missing) AS u (slot)
-                  ORDER BY 1) g;
-    END IF;
     WITH made AS (
         INSERT INTO weir.states AS r (key, at, used, other, oldest, expires, due)
         SELECT u.key, f.at, f.used, f.other, f.oldest, f.expires, f.expires + 60000
@@ -416,6 +405,7 @@ BEGIN
                 OFFSET 0) AS u,
                weir.fresh(u.algorithm, u.max, u.win, u.burst, u.win + u.width - 1,
                           weir.bucket(u.width, u.now), u.amount, u.now) AS f
+         ORDER BY u.key
             ON CONFLICT DO NOTHING
         RETURNING r.key, r.at, r.used, r.other
     )

@@ -5,19 +5,52 @@
 BEGIN;
 SET LOCAL client_min_messages = warning;
 
--- Those of the keys whose rows a transaction that goes on has changed or locked, and its number.
-CREATE OR REPLACE FUNCTION weir.held(keys uuid[]) RETURNS TABLE (key uuid, holder text)
-LANGUAGE sql STABLE SECURITY DEFINER
+-- Those of the keys that a transaction holds which goes on: it has changed or locked their rows, then
+-- the holder is its number; or it has made them. What another makes is not seen before it ends, but
+-- it cannot be made a second time either: so that is tried, and taken back.
+DROP FUNCTION IF EXISTS weir.held(uuid[]);
+CREATE OR REPLACE FUNCTION weir.held(keys uuid[], most integer DEFAULT 64)
+RETURNS TABLE (key uuid, holder text)
+LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
+SET lock_timeout = 1
 AS $$
-    SELECT r.key, r.xmax::text
-      FROM weir.states r
-     WHERE r.key = ANY (keys) AND r.xmax <> '0'::xid
-       AND EXISTS (SELECT FROM pg_locks l
-                    WHERE l.locktype = 'transactionid' AND l.transactionid = r.xmax AND l.granted)
-$$;
+#variable_conflict use_column
+DECLARE
+    missing uuid[]; -- tried all together, then one by one
+    found integer := 0;
+BEGIN
+    RETURN QUERY SELECT r.key, r.xmax::text
+                   FROM weir.states r
+                  WHERE r.key = ANY (keys) AND r.xmax <> '0'::xid
+                    AND EXISTS (SELECT FROM pg_locks l WHERE l.locktype = 'transactionid'
+                                   AND l.transactionid = r.xmax AND l.granted);
+    SELECT array_agg(u.key ORDER BY u.key) INTO missing
+      FROM unnest(keys) AS u (key)
+     WHERE NOT EXISTS (SELECT FROM weir.states r WHERE r.key = u.key);
+    FOR i IN 0..coalesce(cardinality(missing), -1) LOOP
+        BEGIN
+            INSERT INTO weir.states (key, at, used, other, oldest, expires, due)
+            SELECT u.key, 0, 0, 0, 0, 0, 0
+              FROM unnest(CASE i WHEN 0 THEN missing ELSE missing[i:i] END) AS u (key)
+             ORDER BY 1
+                ON CONFLICT DO NOTHING;
+            RAISE EXCEPTION USING ERRCODE = 'WEIR0';
+        EXCEPTION
+            WHEN SQLSTATE 'WEIR0' THEN
+                EXIT WHEN i = 0; -- none is held
+            WHEN lock_not_available THEN
+                CONTINUE WHEN i = 0;
+                key := missing[i];
+                holder := 'has made it';
+                RETURN NEXT;
+                found := found + 1;
+                EXIT WHEN found = most;
+        END;
+    END LOOP;
+END $$;
 
 REVOKE ALL ON ALL FUNCTIONS IN SCHEMA weir FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION weir.held(uuid[]) TO weir_server;
+GRANT EXECUTE ON FUNCTION weir.held(uuid[], integer) TO weir_server;
 INSERT INTO weir.migrations (number, name) VALUES (10, 'held') ON CONFLICT DO NOTHING;
 COMMIT;

@@ -15,7 +15,7 @@ DROP PROCEDURE IF EXISTS weir.upkeep();
 DROP FUNCTION IF EXISTS weir.cleanup_old_rate_limit_buckets(), weir.tidy(integer),
     weir.tidy_states(integer), weir.sum_up(), weir.sum_up(bigint), weir.report(jsonb),
     weir.read_history(text, text, bigint, bigint, bigint);
-DROP TABLE IF EXISTS weir.history, weir.history_hours, weir.limited;
+DROP TABLE IF EXISTS weir.history, weir.history_hours, weir.limited, weir.turns;
 DO $$
 BEGIN
     IF to_regclass('weir.migrations') IS NOT NULL THEN

@@ -1,7 +1,8 @@
 /* migrate.c - `weir migrate`: bring a database's schema to what this program needs.
  *
- * Each migration is a transaction. In it an advisory lock is held, so that of several that migrate
- * at once one does it and the others find it done. What was applied is in weir.migrations, with a
+ * Each migration is a transaction. In it weir.migrations is locked, so that of several that migrate
+ * at once one does it and the others find it done: an advisory lock would be for all who may connect,
+ * and one of them could keep it. What was applied is in weir.migrations, with a
  * checksum: a file that has changed since is applied again, which its author has seen to. */
 #include <inttypes.h>
 #include <stdio.h>
@@ -23,7 +24,7 @@ static const struct option options[OPTION_COUNT] = {
     [PRINT] = { "print", 0, NULL, "write all migrations to stdout, as one SQL file" },
 };
 
-#define MIGRATION_LOCK "8603398601508454401" /* 'weir', 1 << 16, 1 */
+enum { TRIES = 20 }; /* to make the table that others are making */
 
 /* How the database stands to one of our migrations. */
 enum standing { MISSING, CHANGED, APPLIED };
@@ -91,12 +92,6 @@ static int check(struct postgres_session *s)
 
 /* ---- applying ---------------------------------------------------------------------------------- */
 
-static weir_err begin(struct postgres_session *s, weir_diag *diag)
-{
-    return postgres_session_run(s, "BEGIN; SELECT pg_advisory_xact_lock(" MIGRATION_LOCK ")", -1,
-                                diag);
-}
-
 /* Ends the transaction, one way or the other. */
 static weir_err end(struct postgres_session *s, weir_err err, weir_diag *diag)
 {
@@ -106,6 +101,38 @@ static weir_err end(struct postgres_session *s, weir_err err, weir_diag *diag)
         return postgres_session_run(s, "COMMIT", -1, diag);
     if (postgres_session_run(s, "ROLLBACK", -1, &ignored))
         return err; /* it is gone with the connection */
+    return err;
+}
+
+/* Two that make the same at once: one of them fails, and will find it made. */
+static bool has_met_another(const struct postgres_session *s)
+{
+    static const char *const states[] = { "23505", "42P06", "42P07", "XX000", "40P01" };
+
+    for (size_t i = 0; i < sizeof states / sizeof states[0]; i++)
+        if (strcmp(postgres_session_state(s), states[i]) == 0)
+            return true;
+    return false;
+}
+
+static weir_err begin(struct postgres_session *s, weir_diag *diag)
+{
+    /* As the first migration makes them. */
+    static const char statements[] =
+        "BEGIN; SET LOCAL client_min_messages = warning;"
+        "CREATE SCHEMA IF NOT EXISTS weir;"
+        "CREATE TABLE IF NOT EXISTS weir.migrations (number integer PRIMARY KEY,"
+        " name text NOT NULL, applied_at timestamptz NOT NULL DEFAULT pg_catalog.now());"
+        "LOCK TABLE weir.migrations IN EXCLUSIVE MODE";
+    weir_err err = WEIR_OK;
+
+    for (int i = 0; i < TRIES; i++) {
+        weir_diag unheard;
+
+        err = postgres_session_run(s, statements, -1, diag);
+        if (!err || !has_met_another(s) || postgres_session_run(s, "ROLLBACK", -1, &unheard))
+            break;
+    }
     return err;
 }
 
@@ -133,9 +160,8 @@ static weir_err apply_one(struct postgres_session *s, const struct migration *m,
 {
     weir_err err = begin(s, diag);
 
-    if (err)
-        return err;
-    err = look(s, m, found, diag);
+    if (!err)
+        err = look(s, m, found, diag);
     if (!err && *found != APPLIED) {
         err = postgres_session_run(s, m->apply, -1, diag);
         if (!err)
@@ -167,10 +193,11 @@ static weir_err take_back(struct postgres_session *s, const struct migration *m,
 {
     weir_err err = begin(s, diag);
 
-    if (err)
-        return err;
-    err = look(s, m, found, diag);
-    if (!err && *found != MISSING)
+    if (!err)
+        err = look(s, m, found, diag);
+    if (!err && *found == MISSING)
+        return postgres_session_run(s, "ROLLBACK", -1, diag); /* nor is the schema made */
+    if (!err)
         err = postgres_session_run(s, m->rollback, -1, diag);
     return end(s, err, diag);
 }

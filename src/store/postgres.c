@@ -27,7 +27,7 @@ enum {
     TIDY_MS = 1000,  /* between two looks at what has expired */
     TIDY_MOST = 500, /* rows that one statement looks at */
     TIDY_PATIENCE_MS = 5000,
-    LOOK_PATIENCE_MS = 100, /* lost connections wait to be made again meanwhile */
+    LOOK_PATIENCE_MS = 250, /* lost connections wait to be made again meanwhile */
 };
 
 /* A lane's connection, from when it is wished for. */
