@@ -8,11 +8,14 @@
  * RULES (test_shard.c has a test by each name)
  *   S1  Keys are in order; between a key's home and its cell no cell is empty.
  *   S2  The last cell is empty, and so is every cell that no key is in, to the last byte.
- *   S3  `levels` counts the cells of each level; `count` counts all. */
+ *   S3  `levels` counts the cells of each level; `count` counts all.
+ *   S4  After a move, the SPARE_CELLS next keys can be inserted, wherever they belong: so many cells
+ *       before the last are empty. */
 #include "store/shard.h"
 
 #include <string.h>
 
+enum { SPARE_CELLS = 8 };
 #define MOST_EXPIRES (((int64_t)1 << 48) - 1)
 
 static bool is_empty(const struct cell *c)
@@ -180,7 +183,7 @@ struct shard_dropped shard_purge(struct shard *s, int64_t horizon, const weir_al
 
 bool shard_move(struct shard *s, struct cell *cells, uint32_t homes)
 {
-    const uint32_t end = shard_cells(homes) - 1;
+    const uint32_t end = shard_cells(homes) - 1 - SPARE_CELLS;
     const struct cell *c = cells_of(s);
     uint32_t place = 0;
 
@@ -260,4 +263,18 @@ uint32_t shard_victim(struct shard *s, uint32_t at, int64_t now, bool beside,
         }
     }
     return SHARD_NO_VICTIM;
+}
+
+/* Behind the last home every cell is away from home, so that erasing one there frees the last of
+ * them; between `at` and there, it frees one that the new key can push the others to. */
+uint32_t shard_obstacle(const struct shard *s, uint32_t at, const struct key *spared, size_t n)
+{
+    const struct cell *cells = cells_of(s);
+    uint32_t found = SHARD_NO_VICTIM;
+
+    for (uint32_t i = at < homes_of(s) ? at : homes_of(s); !is_empty(&cells[i]); i++)
+        if (!is_spared(&cells[i], spared, n) &&
+            (found == SHARD_NO_VICTIM || cells[i].level < cells[found].level))
+            found = i;
+    return found;
 }

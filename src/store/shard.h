@@ -102,4 +102,9 @@ bool shard_move(struct shard *s, struct cell *cells, uint32_t homes);
 uint32_t shard_victim(struct shard *s, uint32_t at, int64_t now, bool beside,
                       const struct key *spared, size_t n);
 
+/* A cell to give up so that shard_insert(), which found no empty cell behind `at`, finds one: the
+ * least consumed that stands in the way. There always is one, as no question has as many keys as
+ * there are cells behind the last home. */
+uint32_t shard_obstacle(const struct shard *s, uint32_t at, const struct key *spared, size_t n);
+
 #endif

@@ -10,7 +10,11 @@
  *   T1  A refused question, a peek and a cost of 0 change nothing.
  *   T2  A question of several charges is charged whole or not at all, even out of memory.
  *   T3  No more than max_keys keys are held.
- *   T4  A key with nothing remaining is evicted only when all others are like it. */
+ *   T4  A key with nothing remaining is evicted only when all others are like it.
+ *   T5  Every call ends, whatever the keys are and however they lie: no loop in here and in growth.c
+ *       waits for something to become true. Each has so many turns as there are charges, cells
+ *       or tries, or drops a key of a locked shard in each turn; those in shard.c end by S2. A new
+ *       key takes at most one place from another, and moves its shard at most once. */
 #include "store/table.h"
 
 #include <inttypes.h>
@@ -122,24 +126,43 @@ void table_erase(struct table *t, struct shard *s, uint32_t at)
     forget(t, (struct shard_dropped){ 1, shard_erase(s, at, &t->allocator) });
 }
 
+/* Give up a cell. Its place among max_keys is the caller's to use or to return. */
+static bool give_up(struct table *t, struct shard *s, uint32_t victim, int64_t now)
+{
+    if (victim == SHARD_NO_VICTIM)
+        return false;
+    if ((int64_t)s->cells[victim].expires <= now)
+        s->expired++;
+    else
+        s->evicted++;
+    forget(t, (struct shard_dropped){ 0, shard_erase(s, victim, &t->allocator) });
+    return true;
+}
+
+/* The keys of a question, which must not make room for each other. */
+struct spared {
+    struct key keys[MOST_CHARGES];
+    size_t count;
+};
+
+static struct spared keys_of(const struct question *q)
+{
+    struct spared spared;
+
+    spared.count = q->count;
+    for (size_t i = 0; i < q->count; i++)
+        spared.keys[i] = q->charges[i].key;
+    return spared;
+}
+
 /* Give up one cell that the question does not need, for one at `at`. */
 static bool evict(struct table *t, struct shard *s, uint32_t at, const struct question *q,
                   bool beside)
 {
-    struct key spared[MOST_CHARGES];
-    uint32_t victim;
+    const struct spared spared = keys_of(q);
 
-    for (size_t i = 0; i < q->count; i++)
-        spared[i] = q->charges[i].key;
-    victim = shard_victim(s, at, q->ask.now, beside, spared, q->count);
-    if (victim == SHARD_NO_VICTIM)
-        return false;
-    if ((int64_t)s->cells[victim].expires <= q->ask.now)
-        s->expired++;
-    else
-        s->evicted++;
-    table_erase(t, s, victim);
-    return true;
+    return give_up(t, s, shard_victim(s, at, q->ask.now, beside, spared.keys, spared.count),
+                   q->ask.now);
 }
 
 /* Lazy expiry: a shard that fills up drops what is dead before it makes the table grow. Only
@@ -150,6 +173,30 @@ static void purge_if_worth_it(struct table *t, struct shard *s, int64_t now)
         forget(t, shard_purge(s, now - CLOCK_SLIP, &t->allocator));
 }
 
+/* One of max_keys: a free one, or that of a key which is given up (T5: it is handed over, so that
+ * no other thread can take it first). */
+static bool claim_place(struct table *t, struct shard *s, uint32_t at, const struct question *q)
+{
+    if (atomic_fetch_add_explicit(&t->keys, 1, memory_order_relaxed) < t->max_keys)
+        return true;
+    atomic_fetch_sub_explicit(&t->keys, 1, memory_order_relaxed);
+    return evict(t, s, at, q, false);
+}
+
+/* No cell is empty behind `at`: move the shard, which leaves some (S4), or give up one of those that
+ * stand in the way. */
+static bool make_gap(struct table *t, struct shard *s, uint32_t at, const struct question *q)
+{
+    const struct spared spared = keys_of(q);
+
+    if (growth_move_apart(s))
+        return true;
+    if (!give_up(t, s, shard_obstacle(s, at, spared.keys, spared.count), q->ask.now))
+        return false;
+    atomic_fetch_sub_explicit(&t->keys, 1, memory_order_relaxed);
+    return true;
+}
+
 struct cell *table_ensure(struct table *t, struct shard *s, const struct charge *c,
                           const struct question *q)
 {
@@ -157,16 +204,18 @@ struct cell *table_ensure(struct table *t, struct shard *s, const struct charge 
 
     if (shard_has(s, at, c->key))
         return &s->cells[at];
-    while (atomic_fetch_add_explicit(&t->keys, 1, memory_order_relaxed) >= t->max_keys) {
-        atomic_fetch_sub_explicit(&t->keys, 1, memory_order_relaxed);
-        if (!evict(t, s, at, q, false))
-            return NULL;
-    }
-    while (at = shard_find(s, c->key), !shard_insert(s, at, c->key, c->rule->algorithm))
-        if (!growth_move_apart(s) && !evict(t, s, at, q, false)) {
+    if (!claim_place(t, s, at, q))
+        return NULL;
+    at = shard_find(s, c->key);
+    if (!shard_insert(s, at, c->key, c->rule->algorithm)) {
+        const bool has_gap = make_gap(t, s, at, q);
+
+        at = shard_find(s, c->key);
+        if (!has_gap || !shard_insert(s, at, c->key, c->rule->algorithm)) {
             atomic_fetch_sub_explicit(&t->keys, 1, memory_order_relaxed);
             return NULL;
         }
+    }
     return &s->cells[at];
 }
 
@@ -216,9 +265,11 @@ static weir_err try_prepare(struct table *t, struct shard *s, const struct charg
     if (more == 0)
         return WEIR_OK;
     atomic_fetch_add_explicit(&t->beside, more, memory_order_relaxed);
-    while (atomic_load_explicit(&t->beside, memory_order_relaxed) > t->max_beside)
+    while (atomic_load_explicit(&t->beside, memory_order_relaxed) > t->max_beside) {
         if (!evict(t, s, shard_find(s, c->key), q, true))
             return WEIR_EFULL;
+        atomic_fetch_sub_explicit(&t->keys, 1, memory_order_relaxed);
+    }
     *out = &s->cells[shard_find(s, c->key)]; /* evicting may have moved it */
     return WEIR_OK;
 }

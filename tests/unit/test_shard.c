@@ -220,6 +220,56 @@ static void a_key_that_finds_no_empty_cell_is_refused(void **state)
     free_shard(s);
 }
 
+static void S4_after_a_move_the_next_keys_can_be_inserted(void **state)
+{
+    (void)state;
+    for (uint64_t n = 1; n < 200; n++) {
+        struct shard *s = new_shard(2000);
+        uint32_t homes = FEW_HOMES;
+
+        for (uint64_t i = 0; i < n; i++)
+            assert_true(
+                put(s, (struct key){ UINT64_MAX >> 4 | (uint64_t)5 << 60, 100 + i }, 1000, 0));
+        while (!move(s, homes))
+            homes++;
+        for (uint64_t i = 0; i < 8; i++)
+            assert_true(
+                put(s, (struct key){ UINT64_MAX >> 4 | (uint64_t)5 << 60, 1 + i }, 1000, 0));
+        assert_rules_hold(s);
+        free_shard(s);
+    }
+}
+
+/* Wherever the new key belongs in a shard that is full to the end, one is in its way, and without it
+ * the key fits. */
+static void giving_up_an_obstacle_makes_a_gap(void **state)
+{
+    struct dice dice = dice_new();
+
+    (void)state;
+    for (int round = 0; round < 300; round++) {
+        struct shard *s = new_shard(FEW_HOMES);
+        struct key key = random_key(&dice, false), spared[16];
+        uint32_t at, obstacle;
+        size_t n = 0;
+
+        while (put(s, key, 1000, (uint32_t)dice_below(&dice, SHARD_LEVELS))) {
+            if (n < 16)
+                spared[n++] = key;
+            key = random_key(&dice, false);
+        }
+        at = shard_find(s, key);
+        obstacle = shard_obstacle(s, at, spared, n);
+        assert_int_not_equal(obstacle, SHARD_NO_VICTIM);
+        for (size_t i = 0; i < n; i++)
+            assert_false(shard_has(s, obstacle, spared[i]));
+        shard_erase(s, obstacle, &memory);
+        assert_true(put(s, key, 1000, 0));
+        assert_rules_hold(s);
+        free_shard(s);
+    }
+}
+
 static void the_victim_has_expired_or_is_least_consumed(void **state)
 {
     struct dice dice = dice_new();
@@ -253,6 +303,8 @@ int main(void)
         cmocka_unit_test(a_purge_frees_memory_beside_dropped_states),
         cmocka_unit_test(a_move_to_where_the_cells_do_not_fit_changes_nothing),
         cmocka_unit_test(a_key_that_finds_no_empty_cell_is_refused),
+        cmocka_unit_test(S4_after_a_move_the_next_keys_can_be_inserted),
+        cmocka_unit_test(giving_up_an_obstacle_makes_a_gap),
         cmocka_unit_test(the_victim_has_expired_or_is_least_consumed),
     };
 

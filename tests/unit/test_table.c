@@ -2,6 +2,7 @@
 #include "unit/support.h"
 
 #include <pthread.h>
+#include <unistd.h>
 
 #include "store/table.h"
 
@@ -192,6 +193,100 @@ static void T4_a_flood_of_fresh_keys_cannot_make_a_limited_one_forgotten(void **
     table_free(t);
 }
 
+/* ---- every call ends ---------------------------------------------------------------------- */
+
+enum {
+    LONGEST_CALLS = 60
+}; /* seconds, for all calls between two of these: then the test is killed */
+
+static void expect_an_end(void)
+{
+    alarm(LONGEST_CALLS);
+}
+
+/* Keys of the last home, more than fit behind it: each that comes moves the shard or pushes another
+ * out. */
+static void T5_a_call_ends_when_all_keys_crowd_behind_the_last_home(void **state)
+{
+    const struct rule r = make_rule(WEIR_FIXED_WINDOW, 5, 100000);
+    struct table *t = new_table(2000, false, heap());
+
+    (void)state;
+    for (uint64_t i = 1; i <= 4000; i++) {
+        struct charge c = { .rule = &r, .key = { UINT64_MAX, i * 7919 % 4001 } };
+        struct question q;
+
+        expect_an_end();
+        q = ask(t, VERB_CHECK, &c, 1, (struct ask){ EPOCH, 1, false });
+        assert_int_equal(q.err, WEIR_OK);
+        assert_true(q.allowed);
+        assert_true(stats_of(t).keys <= 2000);
+    }
+    alarm(0);
+    assert_int_equal(stats_of(t).keys + stats_of(t).evicted_keys, 4000);
+    table_free(t);
+}
+
+/* Of a question's own keys none makes room for another, even where all of them crowd. */
+static void T5_a_question_of_many_keys_ends_when_they_crowd(void **state)
+{
+    const struct rule r = make_rule(WEIR_SLIDING_WINDOW, 5, 100000);
+    struct table *t = new_table(64, false, heap());
+    struct charge charges[WEIR_MAX_RULES];
+
+    (void)state;
+    for (uint64_t i = 0; i < 2000; i++) {
+        for (uint64_t k = 0; k < WEIR_MAX_RULES; k++)
+            charges[k] = (struct charge){
+                .rule = &r, .key = { UINT64_MAX, (i * WEIR_MAX_RULES + k) * 48271 + 1 }
+            };
+        expect_an_end();
+        assert_true(
+            ask(t, VERB_CHECK, charges, WEIR_MAX_RULES, (struct ask){ EPOCH, 1, false }).allowed);
+        for (uint64_t k = 0; k < WEIR_MAX_RULES; k++)
+            assert_int_equal(charges[k].step.decision.remaining, 4);
+    }
+    alarm(0);
+    table_free(t);
+}
+
+/* Millions of keys that are asked for once, of all algorithms and at all levels of consumption,
+ * while the clock goes on, the table is swept, and grows. */
+static void T5_a_flood_of_keys_that_come_once_ends(void **state)
+{
+    static const weir_algorithm algorithms[] = { WEIR_FIXED_WINDOW, WEIR_SLIDING_WINDOW,
+                                                 WEIR_SLIDING_COUNTER, WEIR_TOKEN_BUCKET,
+                                                 WEIR_LEAKY_BUCKET };
+    const int64_t sizes[] = { 64, 1000, 5000, 20000 };
+    struct dice dice = dice_new();
+
+    (void)state;
+    for (size_t size = 0; size < sizeof sizes / sizeof *sizes; size++) {
+        struct table *t = new_table(sizes[size], false, heap());
+        struct rule rules[10];
+        int64_t now = EPOCH;
+
+        for (size_t i = 0; i < 10; i++)
+            rules[i] = make_rule(algorithms[i % 5], i < 5 ? 5 : 100, i % 2 ? 3600000 : 20000);
+        for (int64_t i = 0; i < scaled(300000); i++) {
+            const size_t which = i / 50000 % 2 ? (size_t)dice_below(&dice, 10) : i % 2 ? 1 : 8;
+            const int64_t key = dice_below(&dice, 16) ? i : dice_below(&dice, i + 1);
+            struct charge c = { .rule = &rules[which], .key = key_of(key * 10 + (int64_t)which) };
+
+            if (i % 1000 == 0) {
+                expect_an_end();
+                now += 10;
+                table_sweep(t, now);
+            }
+            assert_int_equal(ask(t, VERB_CHECK, &c, 1, (struct ask){ now, 1 + i % 3, false }).err,
+                             WEIR_OK);
+        }
+        alarm(0);
+        assert_true(stats_of(t).keys <= sizes[size]);
+        table_free(t);
+    }
+}
+
 static void expired_keys_go_before_live_ones(void **state)
 {
     const struct rule brief = make_rule(WEIR_TOKEN_BUCKET, 10, 1000),
@@ -323,6 +418,9 @@ int main(void)
         cmocka_unit_test(T2_making_room_drops_no_key_of_the_question),
         cmocka_unit_test(T3_no_more_than_max_keys_are_held),
         cmocka_unit_test(T4_a_flood_of_fresh_keys_cannot_make_a_limited_one_forgotten),
+        cmocka_unit_test(T5_a_call_ends_when_all_keys_crowd_behind_the_last_home),
+        cmocka_unit_test(T5_a_question_of_many_keys_ends_when_they_crowd),
+        cmocka_unit_test(T5_a_flood_of_keys_that_come_once_ends),
         cmocka_unit_test(expired_keys_go_before_live_ones),
         cmocka_unit_test(sweeping_drops_what_has_expired_and_gives_memory_back),
         cmocka_unit_test(keys_are_reused_lazily_as_time_goes_on),
