@@ -1,10 +1,27 @@
 -- 0005_compatible.sql - functions that people have written themselves, with their names, parameters
 -- and result columns, and exact: a limit of 5 admits 5, whoever asks at the same moment.
 --
+-- A REST interface answers an object to who calls a function of one row, and an array where it may be
+-- several. So weir.check_rate_limit() returns a set, of which callers take the first; the others a row.
+--
 -- They are in schema weir. SELECT weir.expose('public') makes them callable there as well, which is
 -- where PostgREST and supabase-js look.
 BEGIN;
 SET LOCAL client_min_messages = warning;
+
+DO $$
+BEGIN
+    IF to_regtype('weir.request_count') IS NULL THEN
+        CREATE TYPE weir.request_count AS (requests_count integer);
+        CREATE TYPE weir.daily_count AS (count integer, allowed boolean);
+    END IF;
+    -- What returned a set once cannot be replaced by what returns a row.
+    IF (SELECT proretset FROM pg_catalog.pg_proc
+         WHERE oid = to_regprocedure('weir.increment_rate_limit(text, integer, date)')) THEN
+        DROP FUNCTION weir.increment_rate_limit(text, integer, date);
+    END IF;
+    DROP FUNCTION IF EXISTS weir.upsert_rate_limit(text, text, timestamptz, timestamptz);
+END $$;
 
 -- At most p_limit in any p_window_seconds. A denied request counts nothing. retry_after is in
 -- seconds, rounded up; the count of a limit that was lowered meanwhile is told as the limit.
@@ -26,77 +43,88 @@ END $$;
 -- Count in the window that begins then and has this length. Windows that begin at different moments
 -- are counted apart, so who has a wrong clock takes nothing from the count of the others. What was
 -- counted is kept after the window, or the last count in it, for as long again: but for an hour at
--- least, and for a day at most.
+-- least, and for a day at most. So that it goes one day, a window has 400 days at most.
+--
+-- p_enough is what counts as denied in the views, if the caller is the one who denies.
+DROP FUNCTION IF EXISTS weir.count_in_window(text, bytea, timestamptz, bigint, bigint);
 CREATE OR REPLACE FUNCTION weir.count_in_window(
     p_who text, p_identity bytea, p_start timestamptz, p_window_ms bigint, p_limit bigint,
-    OUT allowed boolean, OUT count integer)
+    p_enough bigint, OUT allowed boolean, OUT count integer)
 LANGUAGE plpgsql AS $$
 DECLARE
+    most_ms CONSTANT bigint := 400 * 86400000::bigint;
     keep_ms CONSTANT bigint := greatest(3600000, least(p_window_ms, 86400000));
     clock CONSTANT bigint := floor(extract(epoch FROM clock_timestamp()) * 1000);
     secret CONSTANT bytea := (SELECT bytes FROM weir.secret);
+    scope CONSTANT text[] := ARRAY['windows that come with a request'];
     start bigint;
     expires bigint;
-    key uuid;
     said record;
 BEGIN
     IF NOT isfinite(p_start) THEN
         PERFORM weir.refuse('the window must begin at some time');
+    ELSIF p_window_ms > most_ms THEN
+        PERFORM weir.refuse('the window is too long: it may have 400 days at most');
     END IF;
     start := floor(extract(epoch FROM p_start) * 1000);
     IF start - clock > p_window_ms THEN
         PERFORM weir.refuse('the window begins in the future: is the client''s clock right?');
     END IF;
     expires := greatest(start + p_window_ms, clock) + keep_ms;
-    key := weir.key_of(secret, ARRAY['windows that come with a request'],
-                       p_identity || timestamptz_send(p_start));
     -- A fixed window from the epoch until the row expires, of which this key has no other: what is
     -- counted in one is multiplied by nothing, so it may be of any length.
-    SELECT * INTO said FROM weir.judge(ARRAY[key], '{1}', ARRAY[p_limit], ARRAY[expires],
-        ARRAY[p_limit], '{0}', '{1}', '{1}', NULL, NULL, NULL, '{1}');
+    SELECT * INTO said FROM weir.judge(
+        ARRAY[weir.key_of(secret, scope, p_identity || timestamptz_send(p_start))], '{1}',
+        ARRAY[p_limit], ARRAY[expires], ARRAY[p_limit], '{0}', '{1}', '{1}', NULL, NULL, NULL, '{1}');
     allowed := said.allowed[1];
     count := p_limit - said.remaining[1];
-    IF p_who IS NOT NULL THEN
-        PERFORM weir.count_answer(ROW(allowed, p_who, 'default', p_limit, said.remaining[1],
-                                      said.retry_after[1], said.reset_after[1], 0, 'store', '[]'),
-                                  secret, key, false);
-    END IF;
+    -- Who was denied is the same in all windows.
+    PERFORM weir.count_answer(
+        ROW(allowed AND count <= coalesce(p_enough, p_limit), p_who, 'default', p_limit,
+            said.remaining[1], 0, 0, 0, 'store', '[]'),
+        secret, CASE WHEN NOT allowed OR count > p_enough
+                     THEN weir.key_of(secret, scope, p_identity) END, false);
 END $$;
 
 -- How many requests this identifier has made to this endpoint in this window, with this one. To
--- compare with a limit is up to the caller; the count stays at the most that an integer can be.
+-- compare with a limit is up to the caller; the count stays at the most that an integer can be. If
+-- p_limit says what it will be compared with, the views tell how many that denies.
 CREATE OR REPLACE FUNCTION weir.upsert_rate_limit(
-    p_identifier text, p_endpoint text, p_window_start timestamptz, p_window_end timestamptz)
-RETURNS TABLE (requests_count integer)
+    p_identifier text, p_endpoint text, p_window_start timestamptz, p_window_end timestamptz,
+    p_limit integer DEFAULT NULL)
+RETURNS weir.request_count
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF (p_window_start < p_window_end AND isfinite(p_window_start) AND isfinite(p_window_end))
        IS NOT TRUE THEN
         PERFORM weir.refuse('the window must end after it begins, and both at some time');
     END IF;
-    RETURN QUERY SELECT w.count FROM weir.count_in_window(NULL,
+    RETURN ROW((weir.count_in_window('upsert_rate_limit',
         weir.sized('the identifier', coalesce(p_identifier, ''))
         || weir.sized('the endpoint', coalesce(p_endpoint, '')),
         p_window_start,
         -- Not of the difference, which may be too long for an interval.
         ceil((extract(epoch FROM p_window_end) - extract(epoch FROM p_window_start)) * 1000)::bigint,
-        2147483647) AS w;
+        2147483647, p_limit)).count)::weir.request_count;
 END $$;
 
 -- At most p_limit a day, which begins at 0:00 UTC: count if it is below the limit.
 CREATE OR REPLACE FUNCTION weir.increment_rate_limit(
     p_key text, p_limit integer, p_window_start date DEFAULT NULL)
-RETURNS TABLE (count integer, allowed boolean)
+RETURNS weir.daily_count
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    said record;
 BEGIN
     IF p_limit IS NULL OR p_limit < 0 THEN
         PERFORM weir.refuse('limit must be at least 0 (0 always denies)');
     END IF;
-    RETURN QUERY SELECT w.count, w.allowed FROM weir.count_in_window('increment_rate_limit',
+    said := weir.count_in_window('increment_rate_limit',
         weir.sized('the key', coalesce(p_key, '')),
         coalesce(p_window_start, (clock_timestamp() AT TIME ZONE 'UTC')::date)::timestamp
             AT TIME ZONE 'UTC',
-        86400000, p_limit) AS w;
+        86400000, p_limit, NULL);
+    RETURN ROW(said.count, said.allowed)::weir.daily_count;
 END $$;
 
 -- ---- where PostgREST looks ----------------------------------------------------------------------
@@ -130,6 +158,17 @@ BEGIN
             RAISE EXCEPTION '% is there already and is not weir''s: drop it first', outer_function
                 USING ERRCODE = 'duplicate_function';
         END IF;
+        -- Of ours, those that have become others.
+        FOR outer_function IN
+            SELECT p.oid FROM pg_proc p
+             WHERE p.pronamespace = to_regnamespace(quote_ident(p_schema))
+               AND p.proname = inner_function.name
+               AND obj_description(p.oid, 'pg_proc') = mark
+               AND (pg_get_function_identity_arguments(p.oid), pg_get_function_result(p.oid))
+                   <> (inner_function.identity, inner_function.result)
+        LOOP
+            EXECUTE 'DROP FUNCTION ' || outer_function;
+        END LOOP;
         EXECUTE format('CREATE OR REPLACE FUNCTION %I.%I(%s) RETURNS %s LANGUAGE sql '
                        'SET search_path = pg_catalog, pg_temp AS %L',
                        p_schema, inner_function.name, inner_function.arguments,
@@ -161,10 +200,18 @@ BEGIN
     END LOOP;
 END $$;
 
+-- Where they are exposed already, they are as they are here.
+SELECT weir.expose(n.nspname)
+  FROM (SELECT DISTINCT p.pronamespace FROM pg_catalog.pg_description d
+          JOIN pg_catalog.pg_proc p ON p.oid = d.objoid
+         WHERE d.classoid = 'pg_catalog.pg_proc'::regclass
+           AND d.description = 'calls the function of the same name in schema weir') AS s
+  JOIN pg_catalog.pg_namespace n ON n.oid = s.pronamespace;
+
 REVOKE ALL ON ALL FUNCTIONS IN SCHEMA weir FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION
     weir.check_rate_limit(text, integer, integer),
-    weir.upsert_rate_limit(text, text, timestamptz, timestamptz),
+    weir.upsert_rate_limit(text, text, timestamptz, timestamptz, integer),
     weir.increment_rate_limit(text, integer, date)
     TO weir_caller;
 INSERT INTO weir.migrations (number, name) VALUES (5, 'compatible') ON CONFLICT DO NOTHING;

@@ -240,38 +240,63 @@ END $$;
 
 -- ---- views --------------------------------------------------------------------------------------
 
+-- Whole checks by the minute: what is summed up, and what is yet to be.
+DO $$
+BEGIN
+    IF EXISTS (SELECT FROM pg_catalog.pg_attribute
+                WHERE attrelid = ANY (ARRAY[to_regclass('weir.block_rate'),
+                                            to_regclass('weir.windows_over_limit')])
+                  AND attname = 'rule') THEN
+        DROP VIEW weir.block_rate, weir.windows_over_limit; -- whose columns were others once
+    END IF;
+END $$;
+CREATE OR REPLACE VIEW weir.checks AS
+SELECT minute, policy, sum(allowed)::bigint AS allowed, sum(denied)::bigint AS denied,
+       sum(would_deny)::bigint AS would_deny
+  FROM (SELECT minute, policy, allowed, denied, would_deny
+          FROM weir.history WHERE rule = '(check)'
+         UNION ALL
+        SELECT minute, policy, count(*) FILTER (WHERE allowed), count(*) FILTER (WHERE NOT allowed),
+               count(*) FILTER (WHERE allowed AND would_deny)
+          FROM weir.tally GROUP BY minute, policy) AS counted
+ GROUP BY minute, policy;
+
 -- How effective each policy was in the last 7 days; a window is a minute here.
-DROP VIEW IF EXISTS weir.block_rate, weir.windows_over_limit; -- whose columns were others once
-CREATE VIEW weir.block_rate AS
+CREATE OR REPLACE VIEW weir.block_rate AS
 SELECT policy, sum(allowed + denied)::bigint AS requests, sum(denied)::bigint AS blocked_requests,
        round(100.0 * sum(denied) / nullif(sum(allowed + denied), 0), 2) AS block_rate_percent,
        count(DISTINCT minute) AS total_windows,
        count(DISTINCT minute) FILTER (WHERE denied > 0) AS blocked_windows,
        sum(would_deny)::bigint AS would_be_blocked_requests
-  FROM weir.history
- WHERE rule = '(check)' AND minute > now() - interval '7 days'
+  FROM weir.checks
+ WHERE minute > now() - interval '7 days'
  GROUP BY policy
  ORDER BY block_rate_percent DESC NULLS LAST, policy;
 
 -- Who was refused most in the last hour.
 CREATE OR REPLACE VIEW weir.most_limited AS
-SELECT policy, rule, tag, sum(denied)::bigint AS blocked_requests, count(*) AS blocked_windows,
-       max(minute) AS last_minute
-  FROM weir.limited
- WHERE minute > now() - interval '1 hour'
+SELECT policy, rule, tag, sum(denied)::bigint AS blocked_requests,
+       count(DISTINCT minute) AS blocked_windows, max(minute) AS last_minute
+  FROM (SELECT minute, policy, rule, tag, denied FROM weir.limited
+         WHERE minute > now() - interval '1 hour'
+         UNION ALL
+        SELECT minute, policy, rule, tag, count(*) FROM weir.tally
+         WHERE tag IS NOT NULL AND minute > now() - interval '1 hour'
+         GROUP BY minute, policy, rule, tag) AS counted
  GROUP BY policy, rule, tag
  ORDER BY blocked_requests DESC, policy, rule, tag;
 
 -- The minutes of the last day in which a policy refused anything.
-CREATE VIEW weir.windows_over_limit AS
+CREATE OR REPLACE VIEW weir.windows_over_limit AS
 SELECT minute, policy, allowed, denied
-  FROM weir.history
- WHERE rule = '(check)' AND denied > 0 AND minute > now() - interval '1 day'
+  FROM weir.checks
+ WHERE denied > 0 AND minute > now() - interval '1 day'
  ORDER BY minute DESC, policy;
 
 REVOKE ALL ON ALL TABLES IN SCHEMA weir FROM PUBLIC;
 REVOKE ALL ON ALL ROUTINES IN SCHEMA weir FROM PUBLIC;
-GRANT SELECT ON weir.block_rate, weir.most_limited, weir.windows_over_limit TO weir_viewer;
+GRANT SELECT ON weir.checks, weir.block_rate, weir.most_limited, weir.windows_over_limit
+    TO weir_viewer;
 GRANT EXECUTE ON FUNCTION weir.cleanup_old_rate_limit_buckets() TO weir_caller;
 GRANT EXECUTE ON FUNCTION weir.report(jsonb), weir.tidy(integer),
     weir.read_history(text, text, bigint, bigint, bigint) TO weir_server;

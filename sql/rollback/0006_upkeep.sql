@@ -10,7 +10,7 @@ BEGIN
         PERFORM weir.unexpose(); -- it may have exposed a function of this file
     END IF;
 END $$;
-DROP VIEW IF EXISTS weir.block_rate, weir.most_limited, weir.windows_over_limit;
+DROP VIEW IF EXISTS weir.block_rate, weir.most_limited, weir.windows_over_limit, weir.checks;
 DROP PROCEDURE IF EXISTS weir.upkeep();
 DROP FUNCTION IF EXISTS weir.cleanup_old_rate_limit_buckets(), weir.tidy(integer),
     weir.tidy_states(integer), weir.sum_up(), weir.sum_up(bigint), weir.report(jsonb),
