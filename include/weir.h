@@ -180,6 +180,7 @@ typedef struct weir_request {
 typedef struct weir_rule_answer {
     const char *rule;
     int64_t limit;
+    int64_t window_ms; /* of the limit; 0: it is 0, and has none */
     int64_t remaining;
     int64_t retry_after_ms;
     int64_t reset_after_ms;

@@ -4,13 +4,36 @@
  * not share a cache line) under the current phase, and read the pointer after that. A writer swaps the pointer,
  * turns the phase and waits for the counts of the old phase to reach zero.
  *
+ * WHILE IT WAITS the writer sleeps, and says so in `is_awaited`. The last reader of a lane that sees
+ * this says that it has gone in `departures`, and wakes the writer. No wake-up is lost: a reader
+ * counts itself out before it looks at `is_awaited`, and the writer sets that, and has read
+ * `departures`, before it looks at the counts.
+ *
  * WHY TWO TURNS: a reader may read the phase, sleep through a turn, and count itself in under
  * the phase that is no longer current. It then sees the new pointer, but the next writer must
  * wait for it too; so every replacement waits for both phases. */
 #include "base/published.h"
 
-#include <sched.h>
+#include <limits.h>
+#include <linux/futex.h>
 #include <stdint.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { LOOK_AGAIN_MS = 100 }; /* a writer that was not woken looks even so */
+
+static void sleep_on(atomic_uint *word, unsigned seen)
+{
+    const struct timespec most = { .tv_nsec = LOOK_AGAIN_MS * 1000000L };
+
+    syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, seen, &most, NULL, 0);
+}
+
+static void wake_all(atomic_uint *word)
+{
+    syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
+}
 
 void published_init(struct published *p, const void *first)
 {
@@ -37,7 +60,22 @@ struct published_visit published_enter(struct published *p)
 
 void published_leave(struct published *p, struct published_visit visit)
 {
-    atomic_fetch_sub_explicit(&p->lanes[visit.lane].readers[visit.phase], 1, memory_order_release);
+    if (atomic_fetch_sub(&p->lanes[visit.lane].readers[visit.phase], 1) > 1 ||
+        !atomic_load(&p->is_awaited))
+        return;
+    atomic_fetch_add(&p->departures, 1);
+    wake_all(&p->departures);
+}
+
+static void wait_for_lane(struct published *p, size_t lane, unsigned phase)
+{
+    for (;;) {
+        const unsigned seen = atomic_load(&p->departures);
+
+        if (atomic_load(&p->lanes[lane].readers[phase]) == 0)
+            return;
+        sleep_on(&p->departures, seen);
+    }
 }
 
 static void turn_and_wait(struct published *p)
@@ -45,8 +83,7 @@ static void turn_and_wait(struct published *p)
     unsigned old = atomic_fetch_add(&p->phase, 1) & 1;
 
     for (size_t i = 0; i < PUBLISHED_LANES; i++)
-        while (atomic_load(&p->lanes[i].readers[old]) != 0)
-            sched_yield();
+        wait_for_lane(p, i, old);
 }
 
 const void *published_replace(struct published *p, const void *next)
@@ -55,8 +92,10 @@ const void *published_replace(struct published *p, const void *next)
 
     pthread_mutex_lock(&p->writer);
     old = atomic_exchange(&p->current, next);
+    atomic_store(&p->is_awaited, true);
     turn_and_wait(p);
     turn_and_wait(p);
+    atomic_store(&p->is_awaited, false);
     pthread_mutex_unlock(&p->writer);
     return old;
 }

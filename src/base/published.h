@@ -1,7 +1,8 @@
 /* published.h - one pointer that many threads read while another replaces it.
  *
- * Readers take no lock and never wait. A writer swaps the pointer and then waits until every
- * reader that may have seen the old one is gone; then the old one may be freed. */
+ * Readers take no lock and never wait. A writer swaps the pointer and then sleeps until every
+ * reader that may have seen the old one is gone; then the old one may be freed. So a visit must not
+ * last until something happens for which another thread has to replace the pointer first. */
 #ifndef WEIR_BASE_PUBLISHED_H
 #define WEIR_BASE_PUBLISHED_H
 
@@ -14,6 +15,8 @@ enum { PUBLISHED_LANES = 16 };
 struct published {
     _Atomic(const void *) current;
     atomic_uint phase;
+    atomic_bool is_awaited; /* by a writer: who leaves wakes it */
+    atomic_uint departures; /* of readers, since then; what a writer sleeps on */
     pthread_mutex_t writer;
     char apart[64];
     struct {

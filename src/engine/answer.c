@@ -83,6 +83,7 @@ static void fill_row(const struct check *check, size_t i, weir_rule_answer *row)
 
     row->rule = check->rules[i] ? check->rules[i]->name : "default";
     row->limit = check->charges[i].rule->limit;
+    row->window_ms = check->charges[i].rule->window;
     row->remaining = d->remaining;
     row->retry_after_ms = d->retry_after;
     row->reset_after_ms = d->reset_after;

@@ -48,7 +48,7 @@ static void add_name(struct buf *out, const weir_answer *a, const char *rule)
     buf_byte(out, '"');
 }
 
-static void add_policies(struct buf *out, const weir_answer *a, const int64_t *windows)
+static void add_policies(struct buf *out, const weir_answer *a)
 {
     bool is_first = true;
 
@@ -62,9 +62,9 @@ static void add_policies(struct buf *out, const weir_answer *a, const int64_t *w
         add_name(out, a, a->rules[i].rule);
         ADD(out, ";q=");
         add_integer(out, a->rules[i].limit);
-        if (windows[i] > 0) { /* a limit of 0 has none */
+        if (a->rules[i].window_ms > 0) {
             ADD(out, ";w=");
-            add_integer(out, seconds(windows[i]));
+            add_integer(out, seconds(a->rules[i].window_ms));
         }
     }
     ADD(out, "\r\n");
@@ -102,11 +102,10 @@ static bool has_state(const weir_answer *a)
     return false;
 }
 
-void rate_headers_write(struct buf *out, const weir_answer *answer, const int64_t *windows,
-                        int64_t now)
+void rate_headers_write(struct buf *out, const weir_answer *answer, int64_t now)
 {
     if (has_state(answer)) {
-        add_policies(out, answer, windows);
+        add_policies(out, answer);
         add_state(out, answer, now);
     }
     if (!answer->allowed && answer->retry_after_ms != WEIR_NEVER) {

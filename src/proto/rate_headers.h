@@ -8,9 +8,8 @@
 #include "base/buf.h"
 #include "weir.h"
 
-/* `windows[i]` is that of answer->rules[i], in ms; `now` is for X-RateLimit-Reset. Rules in shadow
- * are not announced; of what was not counted there is nothing to tell. */
-void rate_headers_write(struct buf *out, const weir_answer *answer, const int64_t *windows,
-                        int64_t now);
+/* `now` is for X-RateLimit-Reset. Rules in shadow are not announced; of what was not counted there is
+ * nothing to tell. */
+void rate_headers_write(struct buf *out, const weir_answer *answer, int64_t now);
 
 #endif

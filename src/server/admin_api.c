@@ -8,6 +8,7 @@
 #include "server/check_query.h"
 #include "server/http_api.h"
 #include "server/metrics.h"
+#include "server/reloader.h"
 
 enum { TOP_DEFAULT = 20, TOP_MOST = 1000 };
 
@@ -173,77 +174,74 @@ void api_policies(const struct exchange *x)
 
 /* ---- reload ------------------------------------------------------------------------------------ */
 
-struct reload {
-    uv_work_t work;
-    struct server *server;
+struct reload_job {
+    struct reload wish; /* first */
+    uv_async_t done;
     struct reply *reply;
-    weir_err err;
-    weir_diag diag;
 };
 
-static void reload_now(uv_work_t *work)
+static void write_reloaded(struct reply *r, struct server *server)
 {
-    struct reload *job = work->data;
-
-    job->err = server_reload(job->server, "POST /v1/reload", &job->diag);
-}
-
-static void write_reloaded(struct reload *job)
-{
-    struct reply *r = job->reply;
     struct response w = response_begin(r, &r->text, 200, json_type);
     struct json j = { .to = &r->text };
 
     response_body(&w);
     json_open(&j, NULL, '{');
     json_bool(&j, "reloaded", true);
-    write_reload(&j, job->server);
+    write_reload(&j, server);
     json_close(&j, '}');
     buf_byte(&r->text, '\n');
     response_end(&w);
 }
 
-static void reloaded(uv_work_t *work, int status)
+static void free_job(uv_handle_t *done)
 {
-    struct reload *job = work->data;
-
-    if (status)
-        problem_write(job->reply, &job->reply->text, PROBLEM_UNAVAILABLE,
-                      "the server is about to end", NULL);
-    else if (job->err)
-        problem_write(job->reply, &job->reply->text,
-                      job->err == WEIR_EPOLICY ? PROBLEM_INVALID_POLICY_FILE
-                                               : PROBLEM_RELOAD_FAILED,
-                      job->diag.text, NULL);
-    else
-        write_reloaded(job);
-    reply_end(job->reply);
-    free(job);
+    free(done->data);
 }
 
-/* Replacing the policies waits for the loops, this one too: so another thread does it. Nothing more
- * is read from the connection: an answer to a later request would have to wait behind this one, and
- * what it refers to of the old policies would be gone. */
+static void reloaded(uv_async_t *done)
+{
+    struct reload_job *job = done->data;
+    const struct reload *wish = &job->wish;
+    struct reply *r = job->reply;
+
+    if (wish->err)
+        problem_write(r, &r->text,
+                      wish->err == WEIR_EPOLICY ? PROBLEM_INVALID_POLICY_FILE
+                                                : PROBLEM_RELOAD_FAILED,
+                      wish->diag.text, NULL);
+    else
+        write_reloaded(r, session_loop(r->session)->server);
+    reply_end(r);
+    uv_close((uv_handle_t *)done, free_job);
+}
+
+static void tell_loop(struct reload *wish)
+{
+    uv_async_send(&((struct reload_job *)wish)->done);
+}
+
+/* Replacing the policies waits for the loops, this one too: so another thread does it. */
 void api_reload(const struct exchange *x)
 {
-    struct reload *job = calloc(1, sizeof *job);
-    struct reply *r;
+    struct reload_job *job = calloc(1, sizeof *job);
 
     if (!job) {
         exchange_problem(x, PROBLEM_OUT_OF_MEMORY, weir_err_text(WEIR_ENOMEM), NULL);
         return;
     }
-    x->request->keep_alive = false;
-    r = exchange_reply(x, NULL);
-    if (!r) {
+    job->reply = exchange_reply(x, NULL);
+    if (!job->reply || uv_async_init(&session_loop(x->session)->uv, &job->done, reloaded)) {
+        if (job->reply) {
+            problem_unavailable(job->reply);
+            reply_end(job->reply);
+        }
         free(job);
         return;
     }
-    job->server = exchange_server(x);
-    job->reply = r;
-    job->work.data = job;
-    if (uv_queue_work(&session_loop(x->session)->uv, &job->work, reload_now, reloaded))
-        reloaded(&job->work, UV_ECANCELED);
+    job->done.data = job;
+    job->wish = (struct reload){ .why = "POST /v1/reload", .done = tell_loop };
+    reloader_ask(exchange_server(x)->reloader, &job->wish);
 }
 
 /* ---- what has been decided ------------------------------------------------------------------- */

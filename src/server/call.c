@@ -93,8 +93,6 @@ void reply_drop_first(struct session *s)
 
         r->first = call->next;
         free(call->problem);
-        if (call->pin)
-            loop_unpin(loop, call->pin);
         loop->in_flight--;
         call->next = loop->free_calls;
         loop->free_calls = call;
@@ -107,6 +105,16 @@ void reply_drop_first(struct session *s)
 
 /* ---- calls ------------------------------------------------------------------------------- */
 
+/* From now on it has its answer only, which points at nothing but names, and those stay. When its
+ * reply is encoded depends on those before it, and they may wait for any thread: the policies must
+ * not wait for that. */
+static void let_policies_go(struct call *call)
+{
+    if (call->pin)
+        loop_unpin(call->reply->session->loop, call->pin);
+    call->pin = NULL;
+}
+
 static void answered(struct check *check)
 {
     struct call *call = check->ctx;
@@ -114,6 +122,7 @@ static void answered(struct check *check)
 
     observer_answer(loop->observer, check, loop->now);
     loop_answered(loop, call->pin);
+    let_policies_go(call);
     waits_for_one_less(call->reply);
 }
 
@@ -171,6 +180,7 @@ static void refuse(struct call *call, const char *problem)
 {
     call->problem = strdup(problem);
     observer_answer(call->reply->session->loop->observer, &call->check, 0);
+    let_policies_go(call);
     waits_for_one_less(call->reply);
 }
 

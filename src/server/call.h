@@ -21,7 +21,7 @@ struct session;
 struct call {
     struct reply *reply;
     struct call *next; /* of the same reply */
-    struct pin *pin;   /* of the policies that it points into; NULL: it points into none */
+    struct pin *pin;   /* of the policies that it is judged by; NULL: not any more, or by none */
     char *problem;     /* NULL, or freed with the call */
     struct check check;
     weir_answer answer; /* .err: it has no answer, and `problem` says why; the last: most have no

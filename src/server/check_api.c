@@ -16,24 +16,6 @@
 
 /* ---- answers -------------------------------------------------------------------------------- */
 
-void answer_windows(const struct call *call, int64_t windows[WEIR_MAX_RULES])
-{
-    const struct check *check = &call->check;
-    const weir_answer *a = &call->answer;
-
-    if (a->rule_count == 1) {
-        windows[0] = check->charges[0].rule->window;
-        return;
-    }
-    for (size_t row = 0; row < a->rule_count; row++) {
-        size_t i = 0; /* live charges come first: that of a shadow limit is behind its rule's own */
-
-        while (check->rules[i]->name != a->rules[row].rule)
-            i++;
-        windows[row] = check->charges[i].rule->window;
-    }
-}
-
 /* A `,"name":` and a number. Names of members and of rules need no escapes. */
 static void add_int(struct buf *out, struct span member, int64_t number)
 {
@@ -111,7 +93,6 @@ static const char *problem_text(const struct call *call)
 static void encode_one(struct reply *reply, struct buf *out)
 {
     const struct call *call = reply->first;
-    int64_t windows[WEIR_MAX_RULES];
     struct response w;
 
     if (!call) /* there was no memory for it, and the connection is closed */
@@ -121,8 +102,7 @@ static void encode_one(struct reply *reply, struct buf *out)
         return;
     }
     w = response_begin(reply, out, 200, json_type);
-    answer_windows(call, windows);
-    rate_headers_write(out, &call->answer, windows, answer_time(call));
+    rate_headers_write(out, &call->answer, answer_time(call));
     response_body(&w);
     add_answer(out, &call->answer);
     buf_byte(out, '\n');

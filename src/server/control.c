@@ -15,6 +15,7 @@
 #include "base/diag.h"
 #include "server/handover.h"
 #include "server/notify.h"
+#include "server/reloader.h"
 
 enum { SETTLE_MS = 100, SUCCESSOR_MS = 30000 };
 
@@ -42,19 +43,16 @@ struct control {
 static void hang_up(uv_signal_t *signal, int number)
 {
     struct control *c = signal->data;
-    weir_err ignored;
 
     (void)number;
-    ignored = server_reload(c->server, "SIGHUP", NULL);
-    (void)ignored; /* it was logged */
+    reloader_wake(c->server->reloader, "SIGHUP");
 }
 
 static void settled(uv_timer_t *timer)
 {
     struct control *c = timer->data;
-    weir_err ignored = server_reload(c->server, "the policy file has changed", NULL);
 
-    (void)ignored; /* it was logged */
+    reloader_wake(c->server->reloader, "the policy file has changed");
 }
 
 /* Nothing is found while a file is being replaced: then there is more to come. */

@@ -66,7 +66,6 @@ static void encode_gate(struct reply *reply, struct buf *out)
 {
     const struct call *call = reply->first;
     const weir_answer *a;
-    int64_t windows[WEIR_MAX_RULES];
     struct response w;
 
     if (!call) /* there was no memory for it, and the connection is closed */
@@ -79,8 +78,7 @@ static void encode_gate(struct reply *reply, struct buf *out)
     }
     w = response_begin(reply, out, a->allowed ? 200 : reply->deny_status,
                        a->allowed ? NULL : problem_type);
-    answer_windows(call, windows);
-    rate_headers_write(out, a, windows, answer_time(call));
+    rate_headers_write(out, a, answer_time(call));
     response_body(&w);
     if (!a->allowed)
         write_refusal(out, a, reply->deny_status);

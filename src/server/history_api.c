@@ -7,6 +7,7 @@
 #include "base/json.h"
 #include "policy/rate.h"
 #include "server/check_query.h"
+#include "server/errand.h"
 #include "server/http_api.h"
 
 enum {
@@ -18,9 +19,8 @@ enum {
 /* ---- what is asked ----------------------------------------------------------------------------- */
 
 struct history_job {
-    uv_work_t work;
+    struct errand errand; /* first */
     struct server *server;
-    struct reply *reply;
     struct history_query query;
     char policy[WEIR_MAX_NAME + 1], rule[WEIR_MAX_NAME + 1];
     struct history_list {
@@ -219,18 +219,18 @@ static void write_body(struct history_job *job)
                              "or less time");
 }
 
-static void read_now(uv_work_t *work)
+static void read_now(struct errand *errand)
 {
-    write_body(work->data);
+    write_body((struct history_job *)errand);
 }
 
-static void has_read(uv_work_t *work, int status)
+static void has_read(struct errand *errand, bool is_dropped)
 {
-    struct history_job *job = work->data;
-    struct reply *r = job->reply;
+    struct history_job *job = (struct history_job *)errand;
+    struct reply *r = errand->reply;
 
-    if (status) {
-        problem_write(r, &r->text, PROBLEM_UNAVAILABLE, "the server is about to end", NULL);
+    if (is_dropped) {
+        problem_unavailable(r);
     } else if (job->err) {
         problem_write(r, &r->text, problem_of(job->err), job->diag.text, NULL);
     } else {
@@ -240,7 +240,6 @@ static void has_read(uv_work_t *work, int status)
         buf_add(&r->text, buf_span(&job->body));
         response_end(&w);
     }
-    reply_end(r);
     buf_done(&job->body);
     free(job);
 }
@@ -250,6 +249,7 @@ void api_history(const struct exchange *x)
     struct server *s = exchange_server(x);
     const weir_allocator usual = alloc_or_default((weir_allocator){ 0 });
     struct history_job *job = calloc(1, sizeof *job);
+    struct reply *r;
     weir_err err;
 
     if (!job) {
@@ -259,14 +259,13 @@ void api_history(const struct exchange *x)
     err = read_query(job, x->request->query, s->weir->clock(s->weir->clock_ctx), &job->diag);
     if (err)
         exchange_problem(x, problem_of(err), job->diag.text, NULL);
-    job->reply = err ? NULL : exchange_reply(x, NULL);
-    if (!job->reply) {
+    r = err ? NULL : exchange_reply(x, NULL);
+    if (!r) {
         free(job);
         return;
     }
     buf_init(&job->body, &usual);
     job->server = s;
-    job->work.data = job;
-    if (uv_queue_work(&session_loop(x->session)->uv, &job->work, read_now, has_read))
-        has_read(&job->work, UV_ECANCELED);
+    job->errand = (struct errand){ .run = read_now, .done = has_read };
+    errand_send(&job->errand, r);
 }

@@ -57,9 +57,6 @@ void api_metrics(const struct exchange *x);
 void api_alive(const struct exchange *x);
 void api_ready(const struct exchange *x);
 
-/* The windows of an answer's rules, in their order: for the headers that tell of them. */
-void answer_windows(const struct call *call, int64_t windows[WEIR_MAX_RULES]);
-
 /* When it was given, by the clock that decided. */
 int64_t answer_time(const struct call *call);
 

@@ -182,3 +182,8 @@ void problem_write(const struct reply *reply, struct buf *out, enum problem prob
     buf_byte(out, '\n');
     response_end(&w);
 }
+
+void problem_unavailable(struct reply *reply)
+{
+    problem_write(reply, &reply->text, PROBLEM_UNAVAILABLE, "the server is about to end", NULL);
+}

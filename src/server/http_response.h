@@ -67,4 +67,7 @@ const char *problem_code(enum problem problem);
 void problem_write(const struct reply *reply, struct buf *out, enum problem problem,
                    const char *detail, const char *head);
 
+/* … into the reply's text: nothing is done for it any more. */
+void problem_unavailable(struct reply *reply);
+
 #endif

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/diag.h"
+#include "server/errand.h"
 #include "server/server.h"
 
 enum {
@@ -327,6 +328,7 @@ static void give_up_waiting(uv_timer_t *timer)
 {
     struct loop *loop = timer->data;
 
+    errands_drop(loop);
     for (struct conn *c = loop->conns.first; c; c = c->next)
         conn_close(c);
 }

@@ -34,8 +34,8 @@ struct loop_listener {
     };
 };
 
-/* A set of policies that calls of one turn were judged by. They point into it until their replies
- * are encoded, which may be turns later; so it also knows when the turn was. */
+/* A set of policies that calls of one turn are judged by. They point into it until they have their
+ * answers, which may be turns later; so it also knows when the turn was. */
 struct pin {
     struct published_visit visit;
     size_t calls;
@@ -83,6 +83,7 @@ struct loop {
     struct session *unencoded; /* of these: the first that is to be encoded still */
     struct buf out;            /* what is encoded, but not sent */
 
+    struct errand *errands; /* for replies of this loop, in other threads */
     struct call *free_calls;
     struct call_block *call_blocks; /* where all calls are */
     struct reply *free_replies;

@@ -10,16 +10,16 @@
 #include "base/json.h"
 #include "server/check_query.h"
 #include "server/entry_json.h"
+#include "server/errand.h"
 #include "server/http_api.h"
 #include "server/operator_change.h"
 
 enum { AUDIT_DEFAULT = 100, AUDIT_MOST = 1000 };
 
 struct operator_job {
-    uv_work_t work;
+    struct errand errand; /* first */
     void (*run)(struct operator_job *job);
     struct server *server;
-    struct reply *reply;
     enum ledger_subject subject;
     char policy[WEIR_MAX_NAME + 1]; /* of the path, or of the query; "": none */
     struct change_json asked;
@@ -201,16 +201,16 @@ static void audit_now(struct operator_job *job)
 
 /* ---- on the loop ------------------------------------------------------------------------------ */
 
-static void run_job(uv_work_t *work)
+static void run_job(struct errand *errand)
 {
-    struct operator_job *job = work->data;
+    struct operator_job *job = (struct operator_job *)errand;
 
     job->run(job);
 }
 
 static void write_reply(struct operator_job *job)
 {
-    struct reply *r = job->reply;
+    struct reply *r = job->errand.reply;
     struct response w;
 
     if (job->err || job->is_missing) {
@@ -236,16 +236,14 @@ static void free_job(struct operator_job *job)
     free(job);
 }
 
-static void job_done(uv_work_t *work, int status)
+static void job_done(struct errand *errand, bool is_dropped)
 {
-    struct operator_job *job = work->data;
+    struct operator_job *job = (struct operator_job *)errand;
 
-    if (status)
-        problem_write(job->reply, &job->reply->text, PROBLEM_UNAVAILABLE,
-                      "the server is about to end", NULL);
+    if (is_dropped)
+        problem_unavailable(errand->reply);
     else
         write_reply(job);
-    reply_end(job->reply);
     free_job(job);
 }
 
@@ -269,18 +267,19 @@ static struct operator_job *new_job(const struct exchange *x, enum ledger_subjec
 static void start(const struct exchange *x, struct operator_job *job,
                   void (*run)(struct operator_job *), weir_err err)
 {
-    job->run = run;
+    struct reply *r = NULL;
+
     if (err)
         exchange_problem(x, problem_of(err), job->diag.text, NULL);
     else
-        job->reply = exchange_reply(x, NULL);
-    if (!job->reply) {
+        r = exchange_reply(x, NULL);
+    if (!r) {
         free_job(job);
         return;
     }
-    job->work.data = job;
-    if (uv_queue_work(&session_loop(x->session)->uv, &job->work, run_job, job_done))
-        job_done(&job->work, UV_ECANCELED);
+    job->run = run;
+    job->errand = (struct errand){ .run = run_job, .done = job_done };
+    errand_send(&job->errand, r);
 }
 
 /* ---- routes ----------------------------------------------------------------------------------- */

@@ -1,7 +1,7 @@
 /* server.c - starts the loops and what they share, and ends them.
  *
- * The thread that runs server_run() serves nobody: it waits for signals and for files to change,
- * so it may block (a reload waits for every loop to be done with the old policies). */
+ * The thread that runs server_run() serves nobody: it waits for signals and for files to change, and
+ * at the end for all others. */
 #include "server/server.h"
 
 #include <errno.h>
@@ -17,6 +17,7 @@
 #include "server/control.h"
 #include "server/handover.h"
 #include "server/notify.h"
+#include "server/reloader.h"
 
 enum { LOCK_RETRY_MS = 20, SPARE_FILES = 64 };
 
@@ -280,16 +281,11 @@ static void tell_switches(struct server *s)
 
 weir_err server_reload(struct server *s, const char *why, weir_diag *diag)
 {
-    weir_diag own;
     weir_err err;
 
-    if (!diag)
-        diag = &own;
     notify_reloading();
     event_log_reopen(s->log);
-    pthread_mutex_lock(&s->reloading);
     err = reload_parts(s, diag);
-    pthread_mutex_unlock(&s->reloading);
     pthread_mutex_lock(&s->lock);
     free(s->reload_problem);
     s->reload_problem = err ? strdup(diag->text) : NULL;
@@ -302,7 +298,8 @@ weir_err server_reload(struct server *s, const char *why, weir_diag *diag)
     else
         event_log_write(s->log, "info", "reloaded", "(%s)", why);
     tell_switches(s);
-    notify_ready();
+    if (!atomic_load(&s->is_draining))
+        notify_ready();
     return err;
 }
 
@@ -413,6 +410,7 @@ static void close_shared(struct server *s, bool others_serve)
 {
     weir_stats stats = { 0 };
 
+    reloader_stop(s->reloader);
     if (s->weir)
         weir_get_stats(s->weir, &stats);
     for (size_t i = 0; i < s->loop_count; i++)
@@ -435,7 +433,6 @@ static void close_shared(struct server *s, bool others_serve)
     free(s->observers);
     free(s->loops);
     pthread_mutex_destroy(&s->lock);
-    pthread_mutex_destroy(&s->reloading);
 }
 
 /* Signals are the control loop's; threads are born with these blocked. */
@@ -475,7 +472,6 @@ int server_run(const struct server_settings *settings, const struct settings_sou
     weir_err err;
 
     pthread_mutex_init(&s.lock, NULL);
-    pthread_mutex_init(&s.reloading, NULL);
     block_signals();
     err = control_open(&control, &s, argv, &diag);
     if (!err)
@@ -490,6 +486,8 @@ int server_run(const struct server_settings *settings, const struct settings_sou
         err = open_alarms(&s, &diag);
     if (!err)
         err = start_sampler(&s, &diag);
+    if (!err)
+        err = reloader_start(&s.reloader, &s, &diag);
     if (!err)
         err = start_loops(&s, &diag);
     if (!err) {

@@ -30,6 +30,7 @@ struct server {
     struct courier *courier;     /* of alarms */
     struct alarms *alarms;
     struct sampler *sampler; /* writes the history, and wakes the alarms */
+    struct reloader *reloader;
 
     int64_t most_connections; /* as many as may be, and as there can be files */
     atomic_long connections;
@@ -38,7 +39,6 @@ struct server {
     bool has_served;
     int64_t started_ms;
 
-    pthread_mutex_t reloading;            /* one at a time */
     pthread_mutex_t lock;                 /* of what follows */
     _Atomic(struct tls_context *) tls;    /* NULL: plain only; counted under the lock */
     atomic_long reloads, reload_failures; /* may be read without it */
@@ -52,8 +52,8 @@ int server_run(const struct server_settings *settings, const struct settings_sou
                char *const argv[]);
 
 /* Read the policies, tokens and certificates again, and which files they are in. What cannot be read
- * stays as it was. Waits for others: never from a loop's turn. */
-weir_err server_reload(struct server *s, const char *why, weir_diag *diag);
+ * stays as it was. Waits for loops: it is the reloader's to call. */
+WEIR_MUSTCHECK weir_err server_reload(struct server *s, const char *why, weir_diag *diag);
 
 /* False: WEIR_ENABLED=false, and everything is allowed. */
 bool server_enabled(struct server *s);

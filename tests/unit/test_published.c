@@ -3,6 +3,8 @@
 
 #include <pthread.h>
 #include <sched.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "base/published.h"
 
@@ -99,7 +101,7 @@ static void *replace_on(void *ctx)
 static void readers_never_see_what_was_freed(void **state)
 {
     pthread_t readers[READERS], writers[WRITERS];
-    struct scene s = { .replacements = scaled(10000) };
+    struct scene s = { .replacements = scaled(2000) };
 
     (void)state;
     published_init(&s.published, new_payload());
@@ -171,6 +173,106 @@ static void a_writer_waits_for_whoever_may_still_look(void **state)
     published_done(&w.published);
 }
 
+/* ---- while it waits --------------------------------------------------------------------------- */
+
+struct sleeper {
+    struct published published;
+    _Atomic pid_t thread;
+    double cpu; /* seconds, for one replacement */
+};
+
+static double seconds_of(clockid_t clock)
+{
+    struct timespec t;
+
+    clock_gettime(clock, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
+
+static void *replace_and_measure(void *ctx)
+{
+    struct sleeper *s = ctx;
+    const double before = seconds_of(CLOCK_THREAD_CPUTIME_ID);
+
+    s->thread = gettid();
+    published_replace(&s->published, NULL);
+    s->cpu = seconds_of(CLOCK_THREAD_CPUTIME_ID) - before;
+    return NULL;
+}
+
+/* As the kernel has it: 'S' is asleep. */
+static char state_of(pid_t thread)
+{
+    char path[64], line[512] = "";
+    FILE *f;
+
+    snprintf(path, sizeof path, "/proc/self/task/%d/stat", (int)thread);
+    f = fopen(path, "r");
+    if (!f || !fgets(line, sizeof line, f))
+        fail_msg("cannot read %s", path);
+    fclose(f);
+    return strrchr(line, ')')[2];
+}
+
+/* A writer that has swapped, and sleeps until this visit is over. */
+static struct published_visit keep_waiting(struct sleeper *s, pthread_t *writer)
+{
+    static const char value[] = "value";
+    const double until = seconds_of(CLOCK_MONOTONIC) + 10;
+    struct published_visit visit;
+
+    published_replace(&s->published, value);
+    visit = published_enter(&s->published);
+    s->thread = 0;
+    assert_int_equal(pthread_create(writer, NULL, replace_and_measure, s), 0);
+    while (s->thread == 0 || atomic_load(&s->published.current) || state_of(s->thread) != 'S') {
+        sched_yield();
+        assert_true(seconds_of(CLOCK_MONOTONIC) < until);
+    }
+    return visit;
+}
+
+static void a_writer_that_waits_long_takes_no_processor(void **state)
+{
+    const double long_time = 0.3;
+    struct sleeper s;
+    struct published_visit visit;
+    pthread_t writer;
+    double until;
+
+    (void)state;
+    published_init(&s.published, NULL);
+    visit = keep_waiting(&s, &writer);
+    until = seconds_of(CLOCK_MONOTONIC) + long_time;
+    while (seconds_of(CLOCK_MONOTONIC) < until)
+        sched_yield();
+    published_leave(&s.published, visit);
+    pthread_join(writer, NULL);
+    assert_true(s.cpu < long_time / 10);
+    published_done(&s.published);
+}
+
+static void the_last_who_leaves_wakes_the_writer(void **state)
+{
+    const int rounds = 50;
+    struct sleeper s;
+    int late = 0;
+
+    (void)state;
+    published_init(&s.published, NULL);
+    for (int i = 0; i < rounds; i++) {
+        pthread_t writer;
+        struct published_visit visit = keep_waiting(&s, &writer);
+        const double began = seconds_of(CLOCK_MONOTONIC);
+
+        published_leave(&s.published, visit);
+        pthread_join(writer, NULL);
+        late += seconds_of(CLOCK_MONOTONIC) - began > 0.02; /* it looks by itself after 0.1 */
+    }
+    assert_true(late < rounds / 2);
+    published_done(&s.published);
+}
+
 static void a_reader_sees_the_newest(void **state)
 {
     static const char values[] = "abc";
@@ -196,6 +298,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(readers_never_see_what_was_freed),
         cmocka_unit_test(a_writer_waits_for_whoever_may_still_look),
+        cmocka_unit_test(a_writer_that_waits_long_takes_no_processor),
+        cmocka_unit_test(the_last_who_leaves_wakes_the_writer),
         cmocka_unit_test(a_reader_sees_the_newest),
     };
 
