@@ -284,6 +284,13 @@ static void link_lost(struct redis_node *node)
     redis_slots_doubt(&((struct redis *)node->common->ctx)->slots);
 }
 
+static bool aim(void *node, struct question *probe)
+{
+    struct redis *r = ((const struct redis_node *)node)->common->ctx;
+
+    return cluster_aim(&r->slots, node, probe);
+}
+
 static void init(struct redis *r, const struct store_options *options, const struct redis_uri *uri)
 {
     r->store.ops = &redis_store_ops;
@@ -301,6 +308,7 @@ static void init(struct redis *r, const struct store_options *options, const str
     if (is_cluster(r)) {
         r->common.refused = cluster_refused;
         r->common.lost = link_lost;
+        r->common.aim = aim;
     }
     r->common.dialler = (struct dialler){
         .connect = redis_node_connect,

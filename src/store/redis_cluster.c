@@ -189,10 +189,31 @@ static void redirect(struct redis_node *node, struct part *p, struct span error)
         redis_slots_moved(slots, p->slot, p->there);
 }
 
+size_t cluster_probe_size(void)
+{
+    return sizeof(struct part);
+}
+
+bool cluster_aim(struct redis_slots *slots, const struct redis_node *node, struct question *probe)
+{
+    struct part *p = part_of(probe);
+
+    for (unsigned tag = 0; tag <= UINT16_MAX; tag++) {
+        p->slot = redis_slot_of((uint16_t)tag);
+        if (redis_slots_owner(slots, p->slot) != node)
+            continue;
+        probe->charges[0].name.tag = (uint16_t)tag;
+        return true;
+    }
+    return false;
+}
+
 void cluster_refused(struct redis_node *node, struct question *q, struct span error)
 {
     struct part *p = part_of(q);
 
+    if (!p->split) /* of the lane's own: that it was answered will do */
+        return;
     if (begins(error, "MOVED ") || begins(error, "ASK ")) {
         redirect(node, p, error);
     } else if (begins(error, "TRYAGAIN")) {

@@ -33,4 +33,9 @@ void cluster_order(const struct batch *b, uint16_t numbers[BATCH_MOST]);
 size_t cluster_group_end(const struct batch *b, const uint16_t *numbers, size_t from);
 bool cluster_is_asking(const struct question *q); /* where its slot is about to move to */
 
+/* A question of a lane's own is a part, too: of so many bytes, in a slot that the node has. False: it
+ * has none. */
+size_t cluster_probe_size(void);
+bool cluster_aim(struct redis_slots *slots, const struct redis_node *node, struct question *probe);
+
 #endif

@@ -23,7 +23,8 @@ struct redis_common {
     /* In a cluster: the server did not do what it was asked, and said why. The question is told
      * when its batch is. NULL: no cluster. */
     void (*refused)(struct redis_node *node, struct question *q, struct span error);
-    void (*lost)(struct redis_node *node); /* a link of it; may be NULL */
+    void (*lost)(struct redis_node *node);           /* a link of it; may be NULL */
+    bool (*aim)(void *node, struct question *probe); /* see remote.h; NULL: no cluster */
     void *ctx;
 };
 

@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "store/probe.h"
+
 struct link {
     struct lane *lane;
     void *connection; /* NULL: none until retry_at */
@@ -39,6 +41,7 @@ struct lane {
     bool is_late;      /* since the last answer somebody has waited in vain */
     bool is_abandoned; /* it has just opened, and there are some who wait */
     int64_t probe_at;
+    struct probe *probe; /* its own, for when nobody asks */
 
     struct link links[];
 };
@@ -315,10 +318,19 @@ static int64_t link_wakes_at(const struct link *link)
     return at;
 }
 
+/* When the lane itself finds out whether the store is back; a link that comes up wakes it, too. */
+static int64_t probes_at(struct lane *lane)
+{
+    return lane->is_open && !lane->probe->is_under_way && find_room(lane)
+               ? lane->probe_at + PROBE_ALONE_MS
+               : NEVER;
+}
+
 /* A timer that is early looks around and is set again; so it is only ever set for sooner. */
 static void set_timer(struct lane *lane)
 {
-    int64_t at = lane->queue.first ? deadline_of(lane->queue.first) : NEVER;
+    int64_t at = sooner(lane->queue.first ? deadline_of(lane->queue.first) : NEVER,
+                        probes_at(lane));
     int64_t in;
 
     for (size_t i = 0; i < lane->remote->link_count; i++)
@@ -394,6 +406,21 @@ static void look_at_link(struct link *link, int64_t now, struct question_list *t
         give_up(link, "no answer", to);
 }
 
+static void probe_if_due(struct lane *lane, int64_t now)
+{
+    struct remote *r = lane->remote;
+    struct question *q;
+
+    if (probes_at(lane) > now)
+        return;
+    lane->probe_at = now + PROBE_MS;
+    q = probe_begin(lane->probe, remote_deadline(now + r->deadline));
+    if (!r->aim || r->aim(r->backend, q))
+        append(&lane->queue, q);
+    else
+        q->done(q);
+}
+
 static void timer_due(void *ctx)
 {
     struct lane *lane = ctx;
@@ -410,6 +437,7 @@ static void timer_due(void *ctx)
     for (size_t i = 0; i < lane->remote->link_count; i++)
         look_at_link(&lane->links[i], now, &late);
     suspect(lane, &late);
+    probe_if_due(lane, now);
     go_on(lane, NULL);
     finish(&late, WEIR_EIO);
 }
@@ -612,7 +640,9 @@ struct lane *remote_attach(struct remote *r, struct reactor *reactor)
     lane->wakes_at = NEVER;
     lane->random = hash_salt() | 1;
     lane->timer = reactor->timer(reactor, timer_due, lane);
-    if (!lane->timer || !add_batches(lane)) {
+    lane->probe = probe_new(&r->allocator, r->probe_size);
+    if (!lane->timer || !lane->probe || !add_batches(lane)) {
+        probe_free(lane->probe, &r->allocator);
         free_lane(lane);
         return NULL;
     }
@@ -627,16 +657,19 @@ struct lane *remote_attach(struct remote *r, struct reactor *reactor)
 
 void remote_detach(struct lane *lane)
 {
+    struct remote *r = lane->remote;
     struct question_list open = lane->queue;
+    struct probe *probe = lane->probe; /* it may be open, too */
 
     lane->queue = (struct question_list){ 0 };
     for (size_t i = 0; i < lane->remote->link_count; i++)
         drop_link(&lane->links[i], &open);
     if (lane->is_open)
-        atomic_fetch_sub(&lane->remote->open_breakers, 1);
-    atomic_fetch_sub(&lane->remote->lanes, 1);
+        atomic_fetch_sub(&r->open_breakers, 1);
+    atomic_fetch_sub(&r->lanes, 1);
     free_lane(lane);
     finish(&open, WEIR_EIO);
+    probe_free(probe, &r->allocator);
 }
 
 bool remote_is_idle(const struct lane *lane)

@@ -12,8 +12,8 @@
  *   R4  What was sent and may have been decided is never sent again. What a server says that it
  *       did not do is, once, if there is time.
  *   R5  After so many failures in a row as it was told nobody waits: questions fail at once, those
- *       that wait by then too, and one a second is asked nevertheless, to find out. An answer ends
- *       that, or a new link if nobody has waited in vain.
+ *       that wait by then too, and one a second is asked nevertheless, to find out; if there is none,
+ *       the lane asks one of its own. An answer ends that, or a new link if nobody has waited in vain.
  *   R6  A lost link comes back by itself, at first soon and then less often, at random moments.
  *   R7  A question for a key that somebody holds fails at once, which is no failure of the store.
  *
@@ -32,6 +32,7 @@ enum {
     LINKS_MOST = 16,      /* of a lane */
     BREAKER_FAILURES = 5, /* in a row that open it, unless somebody said otherwise */
     PROBE_MS = 1000,      /* from one that is asked nevertheless to the next */
+    PROBE_ALONE_MS = 250, /* so much later the lane asks one of its own */
     BACKOFF_MS = 10,      /* before the first try to reconnect; then twice as long */
     BACKOFF_MOST_MS = 1000,
     STALE_MS = 1000, /* a link whose answer is so late is given up */
@@ -71,6 +72,9 @@ struct remote {
     const _Atomic unsigned
         *after_errors; /* failures in a row that open a breaker; NULL, 0: as above */
     struct held *held; /* keys that nobody waits for; NULL: there are none */
+    size_t probe_size; /* of what a question of its own is the beginning of; 0: it is a question */
+    bool (*aim)(void *backend,
+                struct question *probe); /* before it is sent; false: not now; NULL: always */
     weir_allocator allocator;
     void (*log)(void *ctx, const char *line); /* may be NULL */
     void *log_ctx;

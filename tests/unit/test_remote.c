@@ -807,6 +807,64 @@ static void a_new_link_will_do_if_nobody_asks(void **state)
     end();
 }
 
+/* The server hung, and nobody asks any more: there is nobody whose question could be tried. */
+static void a_lane_that_nobody_asks_finds_out_itself(void **state)
+{
+    (void)state;
+    begin_up();
+    open_breaker();
+    for (int i = 0; i < 10; i++) { /* the link is given up, and new ones are silent too */
+        if (newest()->is_open && newest()->sent_count == 0)
+            link_up(newest()->link);
+        pass(PROBE_MS);
+    }
+    assert_true(is_failing());
+    if (!newest()->is_open)
+        pass(BACKOFF_MOST_MS);
+    answers_when_read = true;
+    if (newest()->sent_count == 0)
+        link_up(newest()->link);
+    pass(PROBE_ALONE_MS + DEADLINE);
+    for (int i = 0; i < 3 && is_failing(); i++) {
+        pass(PROBE_MS);
+        read_connection(newest());
+    }
+    assert_false(is_failing());
+    assert_string_equal(last_line, "the server is back");
+    is_open(ask());
+    end();
+}
+
+static void a_lane_asks_itself_only_while_nobody_waits(void **state)
+{
+    (void)state;
+    begin_up();
+    is_decided((ask(), answer(newest()), 0));
+    pass(100 * PROBE_MS);
+    assert_int_equal(newest()->sent_count, 1);
+    end();
+}
+
+static void a_lane_that_is_asked_need_not_ask_itself(void **state)
+{
+    size_t sent;
+
+    (void)state;
+    begin_up();
+    open_breaker();
+    while (!newest()->is_open || newest()->sent_count > 0)
+        pass(BACKOFF_MOST_MS);
+    link_up(newest()->link);
+    sent = newest()->sent_count;
+    is_open(ask());
+    assert_int_equal(newest()->sent_count, sent + 1);
+    pass(PROBE_ALONE_MS);
+    assert_int_equal(newest()->sent_count, sent + 1);
+    answer(newest());
+    assert_true(is_failing()); /* that was late */
+    end();
+}
+
 static void an_answer_forgives_failures(void **state)
 {
     (void)state;
@@ -1053,6 +1111,9 @@ int main(void)
         cmocka_unit_test(one_a_second_is_asked_nevertheless),
         cmocka_unit_test(a_new_link_is_tried_at_once),
         cmocka_unit_test(a_new_link_will_do_if_nobody_asks),
+        cmocka_unit_test(a_lane_that_nobody_asks_finds_out_itself),
+        cmocka_unit_test(a_lane_asks_itself_only_while_nobody_waits),
+        cmocka_unit_test(a_lane_that_is_asked_need_not_ask_itself),
         cmocka_unit_test(an_answer_forgives_failures),
         cmocka_unit_test(a_link_comes_back_less_and_less_often),
         cmocka_unit_test(a_link_that_works_comes_back_soon_again),
