@@ -388,8 +388,20 @@ BEGIN
         ON CONFLICT (name) DO UPDATE SET document = excluded.document, pushed_at = now()
            WHERE p.document <> excluded.document;
     SELECT count(*) INTO count FROM weir.policies;
+    PERFORM pg_notify('weir', 'policies'); -- servers compare them with their own
     RETURN count;
 END $$;
+
+-- What a push of these would do to each: added, removed, changed or unchanged.
+CREATE OR REPLACE FUNCTION weir.compare_policies(p_policies jsonb)
+RETURNS TABLE (name text, change text)
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    SELECT coalesce(new.key, old.name),
+           CASE WHEN old.name IS NULL THEN 'added' WHEN new.key IS NULL THEN 'removed'
+                WHEN old.document = new.value THEN 'unchanged' ELSE 'changed' END
+      FROM jsonb_each(p_policies) AS new
+      FULL JOIN weir.policies AS old ON old.name = new.key
+$$;
 
 -- All of them, as they were pushed.
 CREATE OR REPLACE FUNCTION weir.pushed_policies() RETURNS jsonb
@@ -405,7 +417,8 @@ GRANT EXECUTE ON FUNCTION
     weir.limit(text, bigint, bigint, text, bigint, bigint, bigint, boolean)
     TO weir_caller;
 GRANT EXECUTE ON FUNCTION
-    weir.reset(text, jsonb, text, text), weir.push_policies(jsonb), weir.pushed_policies()
+    weir.reset(text, jsonb, text, text), weir.push_policies(jsonb), weir.pushed_policies(),
+    weir.compare_policies(jsonb)
     TO weir_server;
 INSERT INTO weir.migrations (number, name) VALUES (4, 'check') ON CONFLICT DO NOTHING;
 COMMIT;

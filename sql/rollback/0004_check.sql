@@ -10,7 +10,8 @@ DROP FUNCTION IF EXISTS
     weir.ask_limit(text, bytea, bigint, bigint, text, bigint, bigint, bigint, integer, bigint),
     weir.ask(text, jsonb, text, bigint, text, integer),
     weir.sole_attribute(text, jsonb), weir.check_attributes(jsonb),
-    weir.check_document(text, jsonb), weir.push_policies(jsonb), weir.pushed_policies();
+    weir.check_document(text, jsonb), weir.push_policies(jsonb), weir.pushed_policies(),
+    weir.compare_policies(jsonb);
 DO $$
 BEGIN
     IF to_regtype('weir.answer') IS NOT NULL THEN

@@ -7,11 +7,13 @@
 
 #include "base/json.h"
 #include "cli/command.h"
+#include "cli/policy_file.h"
 #include "cli/terminal.h"
 
-enum { JSON, OPTION_COUNT };
+enum { CONFIG, JSON, OPTION_COUNT };
 
 static const struct option options[OPTION_COUNT] = {
+    [CONFIG] = { "config", 'c', "FILE", "and compare its policies with those in Postgres" },
     [JSON] = { "json", 'j', NULL, "one JSON object" },
 };
 
@@ -88,7 +90,7 @@ static bool begins(const char *text, const char *with)
 }
 
 /* False: there is nobody for it, which has been told. */
-static bool look(const char *uri, struct findings *f, int *status)
+static bool look(const char *uri, const char *documents, struct findings *f, int *status)
 {
     weir_diag diag = { "" };
     weir_err err = WEIR_EOPTION;
@@ -100,7 +102,7 @@ static bool look(const char *uri, struct findings *f, int *status)
         return !trouble("memory: has nothing that could be looked at");
     if (begins(uri, "postgres")) {
 #ifdef WEIR_WITH_POSTGRES
-        err = doctor_postgres(uri, f, &diag);
+        err = doctor_postgres(uri, documents, f, &diag);
 #else
         return !trouble("this weir was built without libpq");
 #endif
@@ -119,20 +121,36 @@ static bool look(const char *uri, struct findings *f, int *status)
     return true;
 }
 
-static int run(const struct arguments *a)
+static int look_and_print(const struct arguments *a, const char *documents)
 {
     struct findings f = { .count = 0 };
     int status;
 
-    if (a->operand_count != 1)
-        return trouble("which store? Name it, as in redis://host:6379 or "
-                       "postgres://user@host/database");
-    if (!look(a->operands[0], &f, &status))
+    if (!look(a->operands[0], documents, &f, &status))
         return status;
     if (a->values[JSON])
         print_json(&f);
     else
         print_text(&f);
+    return status;
+}
+
+static int run(const struct arguments *a)
+{
+    struct buf documents;
+    int status;
+
+    if (a->operand_count != 1)
+        return trouble("which store? Name it, as in redis://host:6379 or "
+                       "postgres://user@host/database");
+    if (!a->values[CONFIG])
+        return look_and_print(a, NULL);
+    if (!begins(a->operands[0], "postgres"))
+        return trouble("--config is for Postgres: no other store has policies");
+    status = policy_file_documents(a->values[CONFIG], &documents);
+    if (status == STATUS_YES)
+        status = look_and_print(a, documents.at);
+    buf_done(&documents);
     return status;
 }
 

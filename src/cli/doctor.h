@@ -31,6 +31,8 @@ void find(struct findings *f, enum finding_level level, const char *about, const
 
 /* Look a store over. On failure it cannot be asked at all. */
 WEIR_MUSTCHECK weir_err doctor_redis(const char *uri, struct findings *f, weir_diag *diag);
-WEIR_MUSTCHECK weir_err doctor_postgres(const char *uri, struct findings *f, weir_diag *diag);
+/* `documents`: of the policies that should be there; NULL: they are not looked at. */
+WEIR_MUSTCHECK weir_err doctor_postgres(const char *uri, const char *documents, struct findings *f,
+                                        weir_diag *diag);
 
 #endif

@@ -8,7 +8,7 @@
 #include "base/clock.h"
 #include "cli/doctor.h"
 #include "cli/migrations.h"
-#include "store/postgres_session.h"
+#include "store/postgres_policies.h"
 #include "store/postgres_uri.h"
 
 enum { PATIENCE_MS = 10000, VALUE = 96, ASKED = 20, SLOW_MS = 5, SPARE_CONNECTIONS = 10 };
@@ -138,7 +138,35 @@ static void look_at_upkeep(struct postgres_session *s, struct findings *f)
     find(f, FINDING_FINE, "size", NULL, "about %" PRId64 " keys in %" PRId64 " bytes", rows, bytes);
 }
 
-weir_err doctor_postgres(const char *uri, struct findings *f, weir_diag *diag)
+/* Those who ask by SQL have the policies that were pushed, and a server those of its file. */
+static void look_at_policies(struct postgres_session *s, const char *documents, struct findings *f)
+{
+    struct postgres_rows *rows;
+    weir_diag diag;
+    size_t changes = 0, last = 0;
+
+    if (postgres_policies_compare(s, documents, &rows, &diag)) {
+        find(f, FINDING_WRONG, "policies", "Run 'weir migrate', and GRANT weir_server TO the role.",
+             "they cannot be compared");
+        return;
+    }
+    for (size_t i = 0; i < postgres_rows_count(rows); i++)
+        if (strcmp(postgres_rows_value(rows, i, 1), "unchanged") != 0) {
+            last = i;
+            changes++;
+        }
+    if (changes > 0)
+        find(f, FINDING_CHANGE, "policies", "Put the file's there with 'weir policy push'.",
+             "%zu differ from the file, such as '%s': a push would have it %s", changes,
+             postgres_rows_value(rows, last, 0), postgres_rows_value(rows, last, 1));
+    else
+        find(f, FINDING_FINE, "policies", NULL, "all %zu are as in the file",
+             postgres_rows_count(rows));
+    postgres_rows_free(rows);
+}
+
+weir_err doctor_postgres(const char *uri, const char *documents, struct findings *f,
+                         weir_diag *diag)
 {
     const weir_allocator usual = alloc_or_default((weir_allocator){ 0 });
     struct postgres_uri u;
@@ -154,6 +182,8 @@ weir_err doctor_postgres(const char *uri, struct findings *f, weir_diag *diag)
         look_at_durability(s, f);
         look_at_upkeep(s, f);
         look_at_way(s, f);
+        if (documents)
+            look_at_policies(s, documents, f);
     }
     postgres_session_close(s);
     postgres_uri_done(&u);

@@ -24,6 +24,8 @@ static const struct option options[OPTION_COUNT] = {
     [PRINT] = { "print", 0, NULL, "write all migrations to stdout, as one SQL file" },
 };
 
+#define CHECKSUMS "ALTER TABLE weir.migrations ADD COLUMN IF NOT EXISTS checksum text"
+
 enum { TRIES = 20 }; /* to make the table that others are making */
 
 /* How the database stands to one of our migrations. */
@@ -140,8 +142,7 @@ static weir_err record(struct postgres_session *s, const struct migration *m, we
 {
     char number[24];
     struct postgres_rows *rows;
-    weir_err err = postgres_session_run(
-        s, "ALTER TABLE weir.migrations ADD COLUMN IF NOT EXISTS checksum text", -1, diag);
+    weir_err err = postgres_session_run(s, CHECKSUMS, -1, diag);
 
     if (err)
         return err;
@@ -226,7 +227,9 @@ static int print(void)
     printf("-- weir %s: its schema, for Postgres 13 or newer. May be run again.\nBEGIN;\n",
            weir_version());
     for (size_t i = 0; i < migration_count; i++)
-        fputs(migrations[i].apply, stdout);
+        printf("%s" CHECKSUMS ";\n"
+               "UPDATE weir.migrations SET checksum = '%s' WHERE number = %d;\n",
+               migrations[i].apply, migrations[i].checksum, migrations[i].number);
     printf("COMMIT;\n");
     return STATUS_YES;
 }

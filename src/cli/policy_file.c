@@ -10,8 +10,11 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "base/secret.h"
+#include "cli/command.h"
 #include "cli/input.h"
 #include "cli/terminal.h"
+#include "policy/document.h"
 
 enum { MOST = 1 << 20 }; /* the loader refuses what is larger */
 
@@ -119,4 +122,25 @@ void policy_file_print_problems(const struct policy_file *f)
             fprintf(stderr, "%d:%d:", p.line, p.column);
         fprintf(stderr, " %.*s\n", (int)p.text.len, p.text.at);
     }
+}
+
+int policy_file_documents(const char *path, struct buf *out)
+{
+    const weir_allocator usual = alloc_or_default((weir_allocator){ 0 });
+    struct policy_file f = { .path = path };
+    weir_diag diag;
+    int status;
+
+    buf_init(out, &usual);
+    if (secret_random(&f.secret, &diag)) /* nothing is hashed that anybody will see */
+        return trouble("%s", diag.text);
+    status = policy_file_load(&f, false);
+    if (status == STATUS_YES)
+        policy_documents_write(f.set, out);
+    else if (status == STATUS_NO)
+        policy_file_print_problems(&f);
+    if (status == STATUS_YES && out->failed)
+        trouble("%s", weir_err_text(WEIR_ENOMEM));
+    policy_file_done(&f);
+    return status == STATUS_YES && !out->failed ? STATUS_YES : STATUS_TROUBLE;
 }

@@ -4,26 +4,18 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/secret.h"
 #include "cli/command.h"
-#include "cli/policy_document.h"
 #include "cli/policy_file.h"
 #include "cli/terminal.h"
-#include "store/postgres_session.h"
+#include "store/postgres_policies.h"
 #include "store/postgres_uri.h"
 
-enum { CHECK, OPTION_COUNT };
+enum { CHECK, PRINT, OPTION_COUNT };
 
 static const struct option options[OPTION_COUNT] = {
     [CHECK] = { "check", 0, NULL, "tell what would change, and change nothing" },
+    [PRINT] = { "print", 0, NULL, "write what would be run to stdout, as SQL" },
 };
-
-static const char compare[] =
-    "SELECT name, CASE WHEN old.name IS NULL THEN 'added' WHEN new.name IS NULL THEN 'removed'"
-    "             WHEN old.document = new.document THEN 'unchanged' ELSE 'changed' END"
-    " FROM jsonb_each($1::jsonb) AS new (name, document)"
-    " FULL JOIN jsonb_each(weir.pushed_policies()) AS old (name, document) USING (name)"
-    " ORDER BY name";
 
 static void print_changes(const struct postgres_rows *rows, size_t *changes)
 {
@@ -48,7 +40,7 @@ static weir_err push(struct postgres_session *s, const char *documents, bool is_
 
     *changes = NULL;
     if (!err)
-        err = postgres_session_ask(s, compare, parameters, 1, -1, changes, diag);
+        err = postgres_policies_compare(s, documents, changes, diag);
     if (!err && !is_check)
         err = postgres_session_ask(s, "SELECT weir.push_policies($1::jsonb)", parameters, 1, -1,
                                    &count, diag);
@@ -96,44 +88,49 @@ static int push_to(const char *uri, const char *documents, bool is_check)
     return status;
 }
 
+/* One statement, for psql or a folder of migrations. Quotes and backslashes are doubled, which an E
+ * says whatever the session is set to. */
+static void print_push(const char *documents)
+{
+    printf("-- weir %s: policies for those who ask by SQL. May be run again.\n"
+           "SELECT weir.push_policies(E'",
+           weir_version());
+    for (const char *c = documents; *c; c++) {
+        if (*c == '\'' || *c == '\\')
+            putchar(*c);
+        putchar(*c);
+    }
+    printf("'::jsonb);\n");
+}
+
 static int run(const struct arguments *a)
 {
-    const weir_allocator usual = alloc_or_default((weir_allocator){ 0 });
-    struct policy_file f = { 0 };
+    const bool is_print = a->values[PRINT];
     struct buf documents;
-    weir_diag diag;
     int status;
 
-    if (a->operand_count != 2)
+    if (is_print && (a->operand_count != 1 || a->values[CHECK]))
+        return trouble("--print asks no database: name the file alone");
+    if (!is_print && a->operand_count != 2)
         return trouble("push which file where? Name both: FILE postgres://user@host/database");
-    f.path = a->operands[0];
-    if (secret_random(&f.secret, &diag)) /* nothing is hashed that anybody will see */
-        return trouble("%s", diag.text);
-    status = policy_file_load(&f, false);
-    buf_init(&documents, &usual);
-    if (status == STATUS_YES) {
-        policy_documents_write(f.set, &documents);
-        status = documents.failed
-                     ? trouble("%s", weir_err_text(WEIR_ENOMEM))
-                     : push_to(a->operands[1], buf_span(&documents).at, a->values[CHECK]);
-    } else if (status == STATUS_NO) {
-        policy_file_print_problems(&f);
-        status = STATUS_TROUBLE;
-    }
+    status = policy_file_documents(a->operands[0], &documents);
+    if (status == STATUS_YES && is_print)
+        print_push(documents.at);
+    else if (status == STATUS_YES)
+        status = push_to(a->operands[1], documents.at, a->values[CHECK]);
     buf_done(&documents);
-    policy_file_done(&f);
     return status;
 }
 
 const struct command policy_push_command = {
     .name = "policy push",
     .summary = "Put policies into Postgres, for those who ask by SQL.",
-    .usage = "[OPTION]... FILE postgres://USER@HOST/DATABASE",
+    .usage = "[OPTION]... FILE postgres://USER@HOST/DATABASE\n--print FILE",
     .options = options,
     .option_count = OPTION_COUNT,
     .notes = "They replace all that were there, at once. FILE '-' is standard input. A\n"
              "server that has this database for its store reads its own file: push the\n"
-             "same one.\n\n"
+             "same one. It says in its log which policies differ.\n\n"
              "Exit status: 0 they are there, 1 --check found something to do, 2 it failed.\n",
     .run = run,
 };

@@ -7,6 +7,7 @@
 
 #include "base/published.h"
 #include "engine/engine.h"
+#include "engine/pushed.h"
 #include "engine/rulings.h"
 
 struct weir {
@@ -16,6 +17,7 @@ struct weir {
     _Atomic unsigned after_errors;     /* of the policies' fallback */
     struct published policies;         /* a struct policies, or NULL */
     struct rulings *rulings;           /* what operators have changed */
+    struct pushed *pushed;             /* what the store has of policies */
     atomic_bool has_news;              /* … and others may have changed more */
     struct policy_source source;
     pthread_mutex_t reloading; /* held from reading policies to publishing them */

@@ -357,7 +357,9 @@ static weir_err open_parts(weir *w, const weir_options *o, weir_diag *diag)
     if (err)
         return err;
     publish(w, policies);
-    err = rulings_open(&w->rulings, &w->engine, w->names, &w->allocator, diag);
+    err = pushed_new(&w->pushed, w->engine.store, &w->policies, &w->allocator);
+    if (!err)
+        err = rulings_open(&w->rulings, &w->engine, w->names, &w->allocator, diag);
     if (err)
         return err;
     return o->flags & WEIR_NO_THREAD ? WEIR_OK : start_thread(w, diag);
@@ -401,6 +403,7 @@ void weir_close(weir *w)
     stop_thread(w);
     waiting_room_free(w->waiting_room);
     rulings_close(w->rulings);
+    pushed_free(w->pushed);
     if (w->engine.store) {
         engine_done(&w->engine);
         w->engine.store->ops->close(w->engine.store);
@@ -435,6 +438,7 @@ weir_err weir_reload(weir *w, weir_diag *diag)
     pthread_mutex_unlock(&w->reloading);
     if (err)
         return err;
+    pushed_want(w->pushed);
     if (w->engine.denials)
         deny_cache_forget_all(w->engine.denials, clock_steady_ms());
     return WEIR_OK;
@@ -613,9 +617,12 @@ void weir_tick(weir *w)
     w->engine.store->ops->tick(w->engine.store, clock_now(w));
     if (w->engine.local)
         w->engine.local->ops->tick(w->engine.local, clock_now(w));
-    if (atomic_exchange(&w->has_news, false))
+    if (atomic_exchange(&w->has_news, false)) {
         rulings_hear(w->rulings);
+        pushed_want(w->pushed);
+    }
     rulings_tick(w->rulings, clock_now(w));
+    pushed_tick(w->pushed, w->log, w->log_ctx);
 }
 
 const char *weir_source_name(weir_source source)

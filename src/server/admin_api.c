@@ -144,6 +144,23 @@ static void write_reload(struct json *j, struct server *s)
     json_close(j, '}');
 }
 
+static void write_name(void *ctx, const char *name)
+{
+    json_text(ctx, NULL, name);
+}
+
+/* Of a store that keeps policies for those who ask it by SQL. */
+static void write_differences(struct json *j, struct pushed *pushed)
+{
+    if (!pushed_is_known(pushed)) {
+        json_text(j, "differs_in_database", NULL);
+        return;
+    }
+    json_open(j, "differs_in_database", '[');
+    pushed_each(pushed, write_name, j);
+    json_close(j, ']');
+}
+
 void api_policies(const struct exchange *x)
 {
     struct server *s = exchange_server(x);
@@ -166,6 +183,7 @@ void api_policies(const struct exchange *x)
         write_policy(&j, s->weir, policies_at(set, i));
     json_close(&j, ']');
     published_leave(&s->weir->policies, visit);
+    write_differences(&j, s->weir->pushed);
     write_reload(&j, s);
     json_close(&j, '}');
     buf_byte(&r->text, '\n');

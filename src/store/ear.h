@@ -58,7 +58,7 @@ void ear_free(struct ear *e); /* NULL is fine */
 void ear_tick(struct ear *e);
 
 /* What is announced: "key" and the 32 hexadecimal digits of a key, with hyphens or without; or
- * "ledger". */
+ * "ledger". What else there is, such as "policies", is NEWS_ALL. */
 void ear_heard(struct ear *e, struct span text);
 
 #endif

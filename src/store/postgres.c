@@ -20,6 +20,7 @@
 #include "store/postgres_connect.h"
 #include "store/postgres_ear.h"
 #include "store/postgres_ledger.h"
+#include "store/postgres_policies.h"
 #include "store/postgres_wire.h"
 #include "store/remote.h"
 
@@ -557,6 +558,14 @@ static weir_err read_entries(struct store *s, uint64_t after, ledger_visit *visi
                                        : fail_without_secret(diag);
 }
 
+static weir_err compare_policies(struct store *s, const char *documents,
+                                 void (*each)(void *ctx, const char *name), void *ctx,
+                                 weir_diag *diag)
+{
+    return postgres_policies_differ(((struct postgres *)s)->uri.conninfo, documents, each, ctx,
+                                    diag);
+}
+
 static void stats(struct store *s, weir_stats *out)
 {
     remote_stats(&((struct postgres *)s)->remote, out);
@@ -581,6 +590,7 @@ const struct store_ops postgres_store_ops = {
     .tick = tick,
     .append_entry = append_entry,
     .read_entries = read_entries,
+    .compare_policies = compare_policies,
     .stats = stats,
     .annals = annals,
     .close = close_postgres,

@@ -152,6 +152,13 @@ struct store_ops {
     weir_err (*audit_entries)(struct store *s, uint64_t after, ledger_visit *visit, void *ctx,
                               weir_diag *diag);
 
+    /* The names of those of these policies, documents by name, that differ from what was pushed into
+     * the store, and of those that are only there; none, if none was pushed. Waits: never from a
+     * loop's turn. NULL: nothing can be pushed there. */
+    weir_err (*compare_policies)(struct store *s, const char *documents,
+                                 void (*each)(void *ctx, const char *name), void *ctx,
+                                 weir_diag *diag);
+
     void (*stats)(struct store *s, weir_stats *stats);
 
     /* Where the history of decisions is kept, beside the store and closed before it; see annals.h.

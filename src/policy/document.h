@@ -1,6 +1,6 @@
-/* policy_document.h - policies as the documents that a database keeps. */
-#ifndef WEIR_CLI_POLICY_DOCUMENT_H
-#define WEIR_CLI_POLICY_DOCUMENT_H
+/* document.h - policies as the documents that a database keeps. */
+#ifndef WEIR_POLICY_DOCUMENT_H
+#define WEIR_POLICY_DOCUMENT_H
 
 #include "base/buf.h"
 #include "policy/policy.h"

@@ -1,7 +1,7 @@
-/* policy_document.c - policies as the documents that a database keeps.
+/* document.c - policies as the documents that a database keeps.
  *
  * All defaults are filled in, so that whoever reads a document needs no policy file's rules. */
-#include "cli/policy_document.h"
+#include "policy/document.h"
 
 #include <stdio.h>
 
