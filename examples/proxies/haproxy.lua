@@ -1,26 +1,52 @@
--- haproxy.lua - asks a gate of weir, and leaves what it said in txn.weir_*.
---
--- The client's address is the one that HAProxy sees: what the client says of itself is not sent.
--- If weir cannot be asked, txn.weir_status is not set, and haproxy.cfg lets the request in.
+-- haproxy.lua - asks a gate of weir, and answers in its place if it denies.
 --
 -- WHY NOT core.httpclient(): that of HAProxy 2.6 tries for three seconds if weir is away.
-local function ask_weir(txn, host, port, gate)
+
+-- The head and the body of the answer, or nothing if weir is away.
+local function ask(host, port, target)
     local socket = core.tcp()
     socket:settimeout(0.2)
     if not socket:connect(host, tonumber(port)) then
         return
     end
-    socket:send("GET " .. gate .. " HTTP/1.0\r\nX-Forwarded-For: " .. txn.f:src() .. "\r\n\r\n")
+    -- .. "Authorization: Bearer …\r\n" if weir wants a token
+    socket:send("GET " .. target .. " HTTP/1.0\r\n\r\n")
     local answer = socket:receive("*a")
     socket:close()
-    if not answer then
-        return
+    if answer then
+        return answer:match("^(HTTP/1.-\r\n)\r\n(.*)$")
     end
-    local head, body = answer:match("^(.-\r\n)\r\n(.*)$")
-    if head then
-        txn:set_var("txn.weir_status", head:match("^HTTP/1%.1 (%d+)"))
-        txn:set_var("txn.weir_retry_after", head:match("\nRetry%-After: (%d+)") or "")
-        txn:set_var("txn.weir_body", body)
+end
+
+local function answer(txn, status, reason, headers, body)
+    local reply = txn:reply({ status = status, reason = reason, body = body })
+    for name, value in pairs(headers) do
+        reply:add_header(name, value)
+    end
+    reply:add_header("Content-Type", "application/problem+json")
+    reply:add_header("Cache-Control", "no-store")
+    txn:done(reply)
+end
+
+local function ask_weir(txn, host, port, gate)
+    local head, body = ask(host, port, gate .. "&ip=" .. txn.f:src())
+    local status = head and tonumber(head:match("^HTTP/1%.%d (%d+)")) or 503
+
+    if status >= 500 then
+        return -- away: let it pass. Instead: answer(txn, 503, "Service Unavailable", {}, "")
+    end
+    local headers = {}
+    for _, name in ipairs({ "RateLimit", "RateLimit-Policy", "Retry-After" }) do
+        headers[name] = head:match("\n" .. name:gsub("%-", "%%-") .. ": ([^\r]*)")
+    end
+    if status == 429 then
+        answer(txn, 429, "Too Many Requests", headers, body)
+    elseif status >= 300 then
+        answer(txn, 500, "Internal Server Error", {},
+            '{"type":"about:blank","title":"Internal Server Error","status":500}')
+    else
+        txn:set_var("txn.weir_ratelimit", headers["RateLimit"])
+        txn:set_var("txn.weir_ratelimit_policy", headers["RateLimit-Policy"])
     end
 end
 

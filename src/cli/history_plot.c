@@ -49,7 +49,8 @@ static const char *bar(uint64_t n, uint64_t most)
     const char *all = getenv("LC_ALL"), *type = getenv("LC_CTYPE"), *lang = getenv("LANG");
     const char *locale = all && *all ? all : type && *type ? type : lang && *lang ? lang : "";
     const bool has_blocks = strstr(locale, "UTF-8") || strstr(locale, "utf8");
-    const size_t level = n == 0 ? 0 : 1 + (size_t)((double)n / (double)most * (LEVELS - 1.001));
+    const size_t level = n == 0 ? 0
+                                : 1 + (size_t)((double)n / (double)most * ((double)LEVELS - 1.001));
 
     return has_blocks ? blocks[level] : letters[level];
 }
