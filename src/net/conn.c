@@ -5,9 +5,9 @@
  *      unfinished one is copied, to `rest`. While the connection is paused or choked nothing is
  *      read, so what is kept is at most one room and one unfinished request.
  * OUT  is tried at once. What the socket does not take is copied and sent by libuv; once more than
- *      max_unsent waits, the connection is choked until all of it is sent.
+ *      conn_most_unsent() waits, the connection is choked until all of it is sent.
  * TIME a request must be whole request_timeout after its first byte; between two of them, and while
- *      something is sent, idle_timeout may pass. */
+ *      something is sent, idle_timeout may pass: for a stranger no more than request_timeout. */
 #include "net/conn.h"
 
 #include <errno.h>
@@ -15,89 +15,14 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/uio.h>
 
 enum {
-    ROOM = 64 * 1024,          /* for what is read at once */
-    READ_TOGETHER = 16 * 1024, /* bytes of several connections that may gather in it */
-    LOOK_MS = 250,             /* how often late ones are looked for … */
-    HURRIED_LOOK_MS = 20,      /* … and in a hurry */
-    LINGER_MS = 1000,          /* how long the other side has to end as well … */
-    HURRIED_LINGER_MS = 100,   /* … and in a hurry: more than a round trip */
-    KEEP_ALIVE_S = 60,         /* of TCP: finds peers that vanished */
-    TLS_HANDSHAKE = 22,        /* the first byte of a record that begins a session */
+    LINGER_MS = 1000,        /* how long the other side has to end as well … */
+    HURRIED_LINGER_MS = 100, /* … and in a hurry: more than a round trip */
+    KEEP_ALIVE_S = 60,       /* of TCP: finds peers that vanished */
+    TLS_HANDSHAKE = 22,      /* the first byte of a record that begins a session */
 };
-
-/* ---- the pool ---------------------------------------------------------------------------- */
-
-static void look_for_late_ones(uv_timer_t *timer)
-{
-    struct conn_pool *p = timer->data;
-    const uint64_t now = uv_now(p->uv);
-
-    for (struct conn *c = p->first, *next; c; c = next) {
-        next = c->next;
-        if (now < c->deadline || c->is_closing)
-            continue;
-        p->events->expired(c);
-        conn_close(c);
-    }
-}
-
-weir_err conn_pool_init(struct conn_pool *p, uv_loop_t *uv)
-{
-    const weir_allocator allocator = alloc_or_default((weir_allocator){ 0 });
-
-    p->uv = uv;
-    p->room = malloc(READ_TOGETHER + ROOM);
-    if (!p->room)
-        return WEIR_ENOMEM;
-    buf_init(&p->plain, &allocator);
-    buf_init(&p->cipher, &allocator);
-    uv_timer_init(uv, &p->timer);
-    p->timer.data = p;
-    uv_timer_start(&p->timer, look_for_late_ones, LOOK_MS, LOOK_MS);
-    return WEIR_OK;
-}
-
-void conn_pool_hurry(struct conn_pool *p)
-{
-    p->is_hurried = true;
-    uv_timer_start(&p->timer, look_for_late_ones, HURRIED_LOOK_MS, HURRIED_LOOK_MS);
-}
-
-void conn_pool_close(struct conn_pool *p)
-{
-    if (!uv_is_closing((uv_handle_t *)&p->timer))
-        uv_close((uv_handle_t *)&p->timer, NULL);
-}
-
-void conn_pool_done(struct conn_pool *p)
-{
-    free(p->room);
-    buf_done(&p->plain);
-    buf_done(&p->cipher);
-}
-
-static void enter_pool(struct conn *c, struct conn_pool *p)
-{
-    c->pool = p;
-    c->next = p->first;
-    if (p->first)
-        p->first->previous = c;
-    p->first = c;
-    p->count++;
-}
-
-static void leave_pool(struct conn *c)
-{
-    if (c->previous)
-        c->previous->next = c->next;
-    else
-        c->pool->first = c->next;
-    if (c->next)
-        c->next->previous = c->previous;
-    c->pool->count--;
-}
 
 /* ---- closing ----------------------------------------------------------------------------- */
 
@@ -105,7 +30,7 @@ static void closed(uv_handle_t *handle)
 {
     struct conn *c = handle->data;
 
-    leave_pool(c);
+    conn_pool_leave(c);
     tls_free(c->tls);
     buf_done(&c->rest);
     buf_done(&c->sending);
@@ -117,6 +42,7 @@ void conn_close(struct conn *c)
 {
     if (c->is_closing)
         return;
+    conn_pool_part(c);
     c->is_closing = true;
     uv_close(&c->handle, closed);
 }
@@ -173,6 +99,7 @@ static void all_sent(struct conn *c)
 {
     buf_done(&c->sending);
     buf_done(&c->unsent);
+    conn_pool_account(c);
     if (c->closes_when_sent) {
         close_politely(c);
     } else if (c->is_choked) {
@@ -191,24 +118,35 @@ static void sent(uv_write_t *write, int status)
         return;
     if (status < 0)
         conn_close(c);
-    else if (c->unsent.len > 0)
+    else if (c->unsent.len > 0 || c->lasting.len > 0)
         send_unsent(c);
     else
         all_sent(c);
+}
+
+/* Who is not known has as long to take an answer as to say what it wants. */
+static int64_t patience(const struct conn *c)
+{
+    return c->standing == CONN_KNOWN ? c->pool->idle_timeout_ms : c->pool->request_timeout_ms;
 }
 
 static void send_unsent(struct conn *c)
 {
     const struct buf was_sent = c->sending;
     uv_write_t *write = malloc(sizeof *write);
-    uv_buf_t bytes;
+    uv_buf_t parts[2];
+    unsigned n = 0;
 
     c->sending = c->unsent;
     c->unsent = was_sent;
     c->unsent.len = 0;
-    bytes = uv_buf_init(c->sending.at, (unsigned)c->sending.len);
-    conn_expire_in(c, c->pool->idle_timeout_ms);
-    if (!write || uv_write(write, &c->stream, &bytes, 1, sent) != 0) {
+    if (c->sending.len > 0)
+        parts[n++] = uv_buf_init(c->sending.at, (unsigned)c->sending.len);
+    if (c->lasting.len > 0)
+        parts[n++] = uv_buf_init((char *)c->lasting.at, (unsigned)c->lasting.len);
+    c->lasting = (struct span){ 0 };
+    conn_expire_in(c, patience(c));
+    if (!write || uv_write(write, &c->stream, parts, n, sent) != 0) {
         free(write);
         conn_close(c);
     } else {
@@ -216,51 +154,94 @@ static void send_unsent(struct conn *c)
     }
 }
 
-/* Not through libuv: write() takes the kernel longer than send(). */
-static void write_raw(struct conn *c, struct span bytes)
+static void cut_front(struct span *bytes, size_t *n)
 {
-    if (!c->is_sending) {
-        const ssize_t n = send(c->fd, bytes.at, bytes.len, MSG_DONTWAIT | MSG_NOSIGNAL);
+    const size_t cut = *n < bytes->len ? *n : bytes->len;
 
-        if (n < 0 && errno != EAGAIN && errno != ENOBUFS && errno != EINTR) {
-            conn_close(c);
-            return;
-        }
-        if (n > 0) {
-            bytes.at += n;
-            bytes.len -= (size_t)n;
-        }
+    bytes->at += cut;
+    bytes->len -= cut;
+    *n -= cut;
+}
+
+/* False: the connection is closed. */
+static bool send_now(struct conn *c, struct span *bytes, struct span *lasting)
+{
+    struct iovec parts[2] = { { (char *)bytes->at, bytes->len },
+                              { (char *)lasting->at, lasting->len } };
+    const struct msghdr message = { .msg_iov = parts, .msg_iovlen = 2 };
+    const int flags = MSG_DONTWAIT | MSG_NOSIGNAL;
+    const ssize_t n = lasting->len > 0 ? sendmsg(c->fd, &message, flags)
+                                       : send(c->fd, bytes->at, bytes->len, flags);
+    size_t taken = n > 0 ? (size_t)n : 0;
+
+    if (n < 0 && errno != EAGAIN && errno != ENOBUFS && errno != EINTR) {
+        conn_close(c);
+        return false;
     }
-    if (bytes.len == 0)
+    cut_front(bytes, &taken);
+    cut_front(lasting, &taken);
+    return true;
+}
+
+/* Not through libuv: write() takes the kernel longer than send(). */
+static void write_raw(struct conn *c, struct span bytes, struct span lasting)
+{
+    if (!c->is_sending && !send_now(c, &bytes, &lasting))
         return;
+    if (bytes.len == 0 && lasting.len == 0)
+        return;
+    buf_add(&c->unsent, c->lasting);
     buf_add(&c->unsent, bytes);
+    c->lasting = lasting;
     if (c->unsent.failed) {
         conn_close(c);
         return;
     }
+    if (c->unsent.len + c->sending.len > conn_most_unsent(c) || lasting.len > 0)
+        c->is_choked = true;
     if (!c->is_sending)
         send_unsent(c);
-    if (c->unsent.len + c->sending.len > c->pool->max_unsent)
-        c->is_choked = true;
+    conn_pool_account(c);
+}
+
+/* What was needed for a moment, and is too large to be kept for the next. */
+static void give_back(struct buf *scratch)
+{
+    if (scratch->room > CONN_KEPT_SCRATCH)
+        buf_done(scratch);
+}
+
+static void write_encrypted(struct conn *c, struct span bytes)
+{
+    struct buf *cipher = &c->pool->cipher;
+
+    cipher->len = 0;
+    if (tls_send(c->tls, bytes, cipher) != TLS_OK || cipher->failed)
+        conn_close(c);
+    else if (cipher->len > 0)
+        write_raw(c, buf_span(cipher), (struct span){ 0 });
+    give_back(cipher);
+}
+
+void conn_write_lasting(struct conn *c, struct span bytes, struct span lasting)
+{
+    if (c->is_closing || c->closes_when_sent || bytes.len + lasting.len == 0)
+        return;
+    if (!c->tls) {
+        write_raw(c, bytes, lasting);
+    } else {
+        if (bytes.len > 0)
+            write_encrypted(c, bytes);
+        if (lasting.len > 0 && !c->is_closing)
+            write_encrypted(c, lasting);
+    }
+    if (!c->is_feeding)
+        read_or_not(c);
 }
 
 void conn_write(struct conn *c, struct span bytes)
 {
-    struct buf *cipher = &c->pool->cipher;
-
-    if (c->is_closing || c->closes_when_sent || bytes.len == 0)
-        return;
-    if (!c->tls) {
-        write_raw(c, bytes);
-    } else {
-        cipher->len = 0;
-        if (tls_send(c->tls, bytes, cipher) != TLS_OK || cipher->failed)
-            conn_close(c);
-        else if (cipher->len > 0)
-            write_raw(c, buf_span(cipher));
-    }
-    if (!c->is_feeding)
-        read_or_not(c);
+    conn_write_lasting(c, bytes, (struct span){ 0 });
 }
 
 void conn_close_when_sent(struct conn *c)
@@ -269,6 +250,7 @@ void conn_close_when_sent(struct conn *c)
         return;
     c->closes_when_sent = true;
     buf_done(&c->rest);
+    conn_pool_account(c);
     if (!c->is_sending)
         close_politely(c);
 }
@@ -285,14 +267,20 @@ static void give_room(uv_handle_t *handle, size_t suggested, uv_buf_t *out)
     struct conn *c = handle->data;
 
     (void)suggested;
-    *out = uv_buf_init(c->pool->room + c->pool->room_used, ROOM);
+    *out = uv_buf_init(c->pool->room + c->pool->room_used,
+                       c->standing == CONN_KNOWN ? CONN_ROOM : CONN_UNKNOWN_ROOM);
 }
 
-/* A request must be whole some time after its first byte; bytes of it in between change nothing. */
+/* A request must be whole some time after its first byte; bytes of it in between change nothing. A
+ * stranger has no longer than that between two of them. */
 static void set_deadline(struct conn *c, bool has_begun_anew)
 {
-    if (c->rest.len == 0)
+    if (conn_holds(c) != c->held)
+        conn_pool_account(c);
+    if (c->rest.len == 0 && c->standing != CONN_STRANGER)
         conn_expire_in(c, c->pool->idle_timeout_ms);
+    else if (c->rest.len == 0)
+        conn_expire_in(c, c->pool->request_timeout_ms);
     else if (has_begun_anew)
         conn_expire_in(c, c->pool->request_timeout_ms);
 }
@@ -376,7 +364,7 @@ static void take_cipher(struct conn *c, const char *at, size_t len)
     p->plain.len = p->cipher.len = 0;
     result = tls_receive(c->tls, (struct span){ at, len }, &p->plain, &p->cipher);
     if (p->cipher.len > 0)
-        write_raw(c, buf_span(&p->cipher));
+        write_raw(c, buf_span(&p->cipher), (struct span){ 0 });
     if (p->plain.failed || p->cipher.failed)
         result = TLS_FAILED;
     if (p->plain.len > 0 && !c->is_closing)
@@ -385,6 +373,8 @@ static void take_cipher(struct conn *c, const char *at, size_t len)
         conn_close(c);
     else if (result == TLS_CLOSED)
         c->has_ended = true;
+    give_back(&p->plain);
+    give_back(&p->cipher);
 }
 
 static void sniff(struct conn *c, const char *at)
@@ -459,7 +449,7 @@ static void keep_arrived(struct conn *c, char *at, size_t len)
     }
     c->arrived_len += len;
     p->room_used += len;
-    if (p->room_used >= READ_TOGETHER)
+    if (p->room_used >= CONN_READ_TOGETHER)
         conn_pool_feed(p);
 }
 
@@ -539,9 +529,9 @@ bool conn_accept(struct conn *c, struct conn_pool *pool, uv_stream_t *listener)
     buf_init(&c->rest, &allocator);
     buf_init(&c->sending, &allocator);
     buf_init(&c->unsent, &allocator);
-    enter_pool(c, pool);
+    conn_pool_enter(pool, c);
     c->came = uv_now(pool->uv);
-    conn_expire_in(c, pool->idle_timeout_ms);
+    conn_expire_in(c, pool->request_timeout_ms);
     if (uv_accept(listener, &c->stream) != 0 || uv_fileno(&c->handle, &c->fd) != 0) {
         conn_close(c);
         return false;

@@ -6,12 +6,7 @@
 #ifndef WEIR_NET_CONN_H
 #define WEIR_NET_CONN_H
 
-#include <uv.h>
-
-#include "base/buf.h"
-#include "net/tls.h"
-
-struct conn;
+#include "net/conn_pool.h"
 
 struct conn_events {
     /* Bytes have arrived: take what makes sense, and say how many. What is left comes again with
@@ -20,24 +15,6 @@ struct conn_events {
     void (*ended)(struct conn *c);   /* the other side will send no more */
     void (*expired)(struct conn *c); /* it took too long, and is closed when this returns */
     void (*closed)(struct conn *c);  /* the last thing: its memory may be freed */
-};
-
-/* What the connections of a loop share. The first part is set by the caller. */
-struct conn_pool {
-    const struct conn_events *events;
-    struct tls_context *(*tls)(struct conn_pool *pool); /* the current one, counted; NULL: none */
-    int64_t idle_timeout_ms, request_timeout_ms;
-    size_t max_unsent; /* bytes that wait to be sent before reading stops */
-
-    uv_loop_t *uv;
-    struct conn *first; /* all of them */
-    size_t count;
-    uv_timer_t timer; /* looks for those that took too long */
-    char *room;       /* what is read goes here first … */
-    size_t room_used; /* … behind what other connections have there */
-    struct conn *first_arrived, *last_arrived;
-    struct buf plain, cipher; /* for a moment, while TLS is undone or done */
-    bool is_hurried;
 };
 
 struct conn {
@@ -65,25 +42,44 @@ struct conn {
     bool has_told_end;     /* … and ended() was called */
     bool closes_when_sent; /* nothing more is written */
     bool is_closing;
-    struct buf rest;    /* of an unfinished request */
-    struct buf sending; /* libuv has it */
-    struct buf unsent;  /* waits for that */
+    unsigned char standing; /* enum conn_standing */
+    struct buf rest;        /* of an unfinished request */
+    struct buf sending;     /* libuv has it */
+    struct buf unsent;      /* waits for that … */
+    struct span lasting;    /* … and these bytes of somebody else behind it */
+    size_t held;            /* by those, as the pool counts it */
     uint64_t came;
-    struct conn *next, *previous;
-    unsigned char peer[16]; /* its address: IPv4 as ::ffff:a.b.c.d; zero for a Unix socket */
+    struct conn *newer, *older; /* of the same standing */
+    unsigned char peer[16];     /* its address: IPv4 as ::ffff:a.b.c.d; zero for a Unix socket */
 };
-
-WEIR_MUSTCHECK weir_err conn_pool_init(struct conn_pool *p, uv_loop_t *uv);
-void conn_pool_feed(struct conn_pool *p);  /* all that has arrived; at the end of each turn */
-void conn_pool_hurry(struct conn_pool *p); /* do not wait long for others to close theirs */
-void conn_pool_close(struct conn_pool *p); /* its handles, when all connections are closed */
-void conn_pool_done(struct conn_pool *p);  /* its memory, when the loop has ended */
 
 /* Take one from a listener that has one waiting. `c` is zeroed. False: there was none after all;
  * closed() is called all the same. */
 bool conn_accept(struct conn *c, struct conn_pool *pool, uv_stream_t *listener);
 
 void conn_write(struct conn *c, struct span bytes);
+
+/* The same, and `lasting` behind it: bytes that live as long as the program, and are not copied.
+ * Nothing more is read until they are sent. */
+void conn_write_lasting(struct conn *c, struct span bytes, struct span lasting);
+
+static inline size_t conn_holds(const struct conn *c)
+{
+    return c->rest.room + c->sending.room + c->unsent.room;
+}
+
+/* Bytes that may wait to be sent to it before it is not read from. */
+static inline size_t conn_most_unsent(const struct conn *c)
+{
+    return c->standing == CONN_KNOWN ? c->pool->max_unsent : c->pool->max_unknown_unsent;
+}
+
+/* It has said something that is of this standing, or of a higher one than it has. */
+static inline void conn_raise(struct conn *c, enum conn_standing standing)
+{
+    if (c->standing != CONN_KNOWN)
+        conn_pool_raise(c, standing);
+}
 void conn_pause(struct conn *c);
 void conn_resume(struct conn *c); /* what is left over is fed again at once */
 void conn_close_when_sent(struct conn *c);

@@ -153,6 +153,7 @@ static bool read_chunk_size(struct span line, size_t *size)
 /* One chunk, joined to those before it. */
 static enum parse read_chunk(struct http_parser *p, char *bytes, size_t len)
 {
+    const size_t most = p->most_body ? p->most_body : HTTP_MAX_BODY;
     struct span line;
     size_t size, data;
     enum parse result = find_line(p, bytes, len, HTTP_MAX_CHUNK_LINE, &line);
@@ -162,8 +163,8 @@ static enum parse read_chunk(struct http_parser *p, char *bytes, size_t len)
     if (!read_chunk_size(line, &size))
         return refuse(p, 400, "the size of a chunk is not a hexadecimal number");
     data = p->next + line.len + 2;
-    if (size > HTTP_MAX_BODY - p->body_len || data + size - p->head_len > 2 * HTTP_MAX_BODY)
-        return refuse(p, 413, "the body is too large: at most 1 MiB");
+    if (size > most || p->body_len > most - size || data + size - p->head_len > 2 * most)
+        return refuse(p, 413, "the body is too large");
     if (size == 0) {
         p->next = data;
         p->is_last_chunk_read = true;
@@ -219,6 +220,7 @@ enum parse http_parse(struct http_parser *p, char *bytes, size_t len, struct htt
     const bool had_head = p->head_len > 0;
     enum parse result = had_head ? PARSE_DONE : read_head(p, bytes, len, out);
 
+    p->is_head_read = !had_head && result == PARSE_DONE;
     if (result == PARSE_DONE)
         result = read_body(p, bytes, len);
     if (result == PARSE_DONE && had_head)

@@ -11,7 +11,8 @@ enum {
     HTTP_MAX_TARGET = 8 * 1024,
     HTTP_MAX_HEAD = 16 * 1024, /* and as much again for the trailers */
     HTTP_MAX_BODY = 1024 * 1024,
-    HTTP_MAX_CHUNK_LINE = 256, /* the size of a chunk, and its extensions */
+    HTTP_MAX_SHORT_BODY = 16 * 1024, /* is waited for, whatever will be answered */
+    HTTP_MAX_CHUNK_LINE = 256,       /* the size of a chunk, and its extensions */
     /* All the bytes of a request: small chunks take several times the room of what is in them. */
     HTTP_MAX_REQUEST = 2 * HTTP_MAX_HEAD + 2 * HTTP_MAX_BODY,
 };
@@ -35,6 +36,7 @@ struct http_request {
     struct span body; /* of a chunked one, the chunks joined */
     int minor;        /* HTTP/1.minor */
     bool keep_alive;
+    bool has_long_body; /* or may have one */
 };
 
 /* One a connection: how far a request has been read that is not all there yet. */
@@ -44,8 +46,11 @@ struct http_parser {
     size_t next;     /* the body is read up to here; of a chunked one, joined behind the head */
     size_t body_len;
     size_t trailer_len;
-    bool is_http; /* its first line says so */
+    bool is_http;     /* its first line says so */
+    size_t most_body; /* bytes; 0: HTTP_MAX_BODY */
     bool is_chunked, is_last_chunk_read;
+    bool is_head_read; /* PARSE_MORE: just now, and `out` is its request without a body. The caller
+                          may clear it, and set most_body */
     bool wants_continue; /* it said `Expect: 100-continue`, and nothing of its body came; the
                             caller may clear it */
     int status;          /* PARSE_BAD: 400, 413, 414, 417, 431, 501 or 505 … */

@@ -184,6 +184,8 @@ static bool judge(const struct marks *m, struct http_request *out, struct http_f
         return refuse(framing, 413, "the body is too large: at most 1 MiB");
     framing->wants_continue = framing->wants_continue && out->minor == 1 &&
                               (framing->is_chunked || framing->body_len > 0);
+    out->has_long_body = framing->is_chunked || framing->wants_continue ||
+                         framing->body_len > HTTP_MAX_SHORT_BODY;
     out->keep_alive = !m->says_close && (out->minor == 1 || m->says_keep_alive);
     return true;
 }

@@ -7,8 +7,12 @@
 #include "server/server.h"
 
 enum {
-    KEPT_TEXT = 4096, /* a longer text is given back with its reply */
+    KEPT_TEXT = 4096,    /* a longer text is given back with its reply */
+    KEPT_REPLIES = 1024, /* for reuse; more are given back */
     CALLS_TOGETHER = 64,
+    ANY_REPLY = 64,  /* about how many bytes a reply is, without its text … */
+    HTTP_CALL = 384, /* … and the answer to a check */
+    RESP_CALL = 128,
 };
 
 struct call_block {
@@ -26,12 +30,19 @@ static struct reply *new_reply(struct loop *loop)
 
     if (r) {
         loop->free_replies = r->next;
+        loop->free_reply_count--;
         return r;
     }
     r = malloc(sizeof *r);
     if (r)
         buf_init(&r->text, &allocator);
     return r;
+}
+
+static void add_weight(struct reply *r, size_t bytes)
+{
+    r->weight += bytes;
+    r->session->owed += bytes;
 }
 
 struct reply *reply_begin(struct session *s, void (*encode)(struct reply *, struct buf *))
@@ -51,6 +62,9 @@ struct reply *reply_begin(struct session *s, void (*encode)(struct reply *, stru
     r->deny_status = r->http_minor = 0;
     r->keep_alive = true;
     r->is_head_only = false;
+    r->lasting = (struct span){ 0 };
+    r->weight = 0;
+    add_weight(r, ANY_REPLY);
     if (s->last)
         s->last->next = r;
     else
@@ -69,6 +83,10 @@ static void waits_for_one_less(struct reply *r)
 
 void reply_end(struct reply *r)
 {
+    if (!r->encode) {
+        add_weight(r, r->text.len);
+        r->session->loop->texts += sizeof *r + r->text.room;
+    }
     waits_for_one_less(r);
 }
 
@@ -77,6 +95,12 @@ static void reuse_text(struct buf *text)
     if (text->room > KEPT_TEXT || text->failed)
         buf_done(text);
     text->len = 0;
+}
+
+static void free_reply(struct reply *r)
+{
+    buf_done(&r->text);
+    free(r);
 }
 
 void reply_drop_first(struct session *s)
@@ -88,6 +112,7 @@ void reply_drop_first(struct session *s)
     if (!s->first)
         s->last = NULL;
     s->reply_count--;
+    s->owed -= r->weight;
     while (r->first) {
         struct call *call = r->first;
 
@@ -99,8 +124,13 @@ void reply_drop_first(struct session *s)
     }
     if (!r->encode)
         reuse_text(&r->text);
+    if (loop->free_reply_count >= KEPT_REPLIES) {
+        free_reply(r);
+        return;
+    }
     r->next = loop->free_replies;
     loop->free_replies = r;
+    loop->free_reply_count++;
 }
 
 /* ---- calls ------------------------------------------------------------------------------- */
@@ -173,6 +203,7 @@ static struct call *new_call(struct reply *r)
         r->first = call;
     r->last = call;
     r->waiting++;
+    add_weight(r, r->session->protocol == PROTOCOL_HTTP ? HTTP_CALL : RESP_CALL);
     return call;
 }
 
@@ -267,7 +298,6 @@ void calls_free(struct loop *loop)
         struct reply *r = loop->free_replies;
 
         loop->free_replies = r->next;
-        buf_done(&r->text);
-        free(r);
+        free_reply(r);
     }
 }

@@ -42,7 +42,9 @@ struct reply {
     bool keep_alive;   /* false: the connection ends behind this reply */
     bool is_head_only; /* HEAD */
 
-    struct buf text; /* left alone if there is an encode() */
+    struct buf text;     /* left alone if there is an encode() */
+    struct span lasting; /* follows it, and is not copied: lives as long as the program */
+    size_t weight;       /* about how many bytes it is; see SESSION_MOST_OWED */
 };
 
 /* In the session's queue, waiting until reply_end(). NULL: out of memory, the session is ended. */

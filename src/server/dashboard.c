@@ -39,6 +39,8 @@ static const struct dashboard_file *file_of(const struct http_request *request)
     const size_t folder = sizeof FOLDER - 1;
     const struct span path = request->path;
 
+    if (request->method != HTTP_GET && request->method != HTTP_HEAD)
+        return NULL;
     if (span_is(path, "/"))
         return wants_page(request) ? find_file(span_of(PAGE)) : NULL;
     if (path.len <= folder || memcmp(path.at, FOLDER, folder) != 0)
@@ -46,24 +48,21 @@ static const struct dashboard_file *file_of(const struct http_request *request)
     return find_file((struct span){ path.at + folder, path.len - folder });
 }
 
-bool dashboard_serve(const struct exchange *x)
+bool dashboard_has(const struct http_request *request)
 {
-    const struct dashboard_file *file = NULL;
-    struct response w;
-    struct reply *r;
+    return file_of(request) != NULL;
+}
 
-    if (x->request->method == HTTP_GET || x->request->method == HTTP_HEAD)
-        file = file_of(x->request);
-    if (!file)
-        return false;
-    r = exchange_reply(x, NULL);
+void dashboard_serve(const struct exchange *x)
+{
+    const struct dashboard_file *file = file_of(x->request);
+    struct reply *r = exchange_reply(x, NULL);
+    struct response w;
+
     if (!r)
-        return true;
+        return;
     w = response_begin(r, &r->text, 200, file->type);
     buf_text(&r->text, protection);
-    response_body(&w);
-    buf_add(&r->text, (struct span){ (const char *)file->bytes, file->len });
-    response_end(&w);
+    response_end_lasting(&w, r, (struct span){ (const char *)file->bytes, file->len });
     reply_end(r);
-    return true;
 }

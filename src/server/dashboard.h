@@ -16,9 +16,10 @@ extern const struct dashboard_file dashboard_files[];
 extern const size_t dashboard_file_count;
 
 struct exchange;
+struct http_request;
 
-/* GET / of somebody who wants a page, and /ui/FILE. They have no secrets in them, so everybody may.
- * False: this is not for the dashboard. */
-bool dashboard_serve(const struct exchange *x);
+/* Is it GET / of a browser, or /ui/FILE? They have no secrets in them, so all may have them. */
+bool dashboard_has(const struct http_request *request);
+void dashboard_serve(const struct exchange *x);
 
 #endif

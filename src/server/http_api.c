@@ -1,11 +1,10 @@
 /* http_api.c - the HTTP API: which route a request is for, and whether it may go there. */
 #include "server/http_api.h"
 
-#include <strings.h>
-
 #include "base/json.h"
 #include "base/suggest.h"
 #include "server/dashboard.h"
+#include "server/http_access.h"
 
 #define MODE_PATH "/v1/policies/{policy}/mode"
 
@@ -17,29 +16,35 @@ static void api_welcome(const struct exchange *x);
 static const struct route {
     const char *path;
     route_action *get, *post, *put, *remove, *any;
-    unsigned scopes; /* one of them is needed; 0: everybody may */
+    unsigned scopes;  /* one of them is needed; 0: everybody may */
+    size_t most_body; /* bytes; 0: HTTP_MAX_SHORT_BODY */
     const char *about;
 } routes[] = {
     { .path = "/v1/check",
       .get = api_check_query,
       .post = api_check,
       .scopes = SCOPE_CHECK,
+      .most_body = HTTP_MAX_BODY,
       .about = "may this pass? If so, count it" },
     { .path = "/v1/gate",
       .any = api_gate,
       .scopes = SCOPE_CHECK,
+      .most_body = HTTP_MAX_BODY,
       .about = "the same for reverse proxies, which look at the status only" },
     { .path = "/v1/peek",
       .post = api_peek,
       .scopes = SCOPE_CHECK,
+      .most_body = HTTP_MAX_BODY,
       .about = "what a check would say; counts nothing" },
     { .path = "/v1/refund",
       .post = api_refund,
       .scopes = SCOPE_CHECK,
+      .most_body = HTTP_MAX_BODY,
       .about = "give back what was counted but did not happen" },
     { .path = "/v1/reset",
       .post = api_reset,
       .scopes = SCOPE_ADMIN,
+      .most_body = HTTP_MAX_BODY,
       .about = "forget all that is counted for an identity" },
     { .path = "/v1/policies",
       .get = api_policies,
@@ -210,91 +215,6 @@ static void refuse_path(const struct exchange *x)
     exchange_problem(x, PROBLEM_NOT_FOUND, detail, NULL);
 }
 
-/* ---- who may -------------------------------------------------------------------------------- */
-
-static struct span bearer_token(const struct http_request *request)
-{
-    struct span value = http_header(request, "authorization");
-
-    if (!value.at || value.len < 7 || strncasecmp(value.at, "bearer ", 7) != 0)
-        return (struct span){ NULL, 0 };
-    value = (struct span){ value.at + 7, value.len - 7 };
-    while (value.len > 0 && *value.at == ' ')
-        value = (struct span){ value.at + 1, value.len - 1 };
-    return value;
-}
-
-static const char *scope_names(unsigned scopes)
-{
-    if (scopes & SCOPE_ADMIN)
-        return scopes & SCOPE_METRICS ? "admin or metrics" : "admin";
-    return scopes & SCOPE_METRICS ? "metrics" : "check";
-}
-
-static void refuse_scope(const struct exchange *x, unsigned scopes)
-{
-    char detail[96];
-
-    snprintf(detail, sizeof detail, "this needs the scope %s, which the token does not have",
-             scope_names(scopes));
-    exchange_problem(x, PROBLEM_FORBIDDEN, detail,
-                     "WWW-Authenticate: Bearer realm=\"weir\", error=\"insufficient_scope\"\r\n");
-}
-
-static bool is_let_in(const struct exchange *x, unsigned scopes)
-{
-    const struct tokens *tokens = exchange_server(x)->tokens;
-    unsigned shown = 0;
-    struct span token;
-
-    if (scopes == 0 || (scopes & (x->session->scopes | tokens_without(tokens))))
-        return true;
-    token = bearer_token(x->request);
-    if (token.at)
-        shown = tokens_scopes(tokens, token);
-    if (scopes & shown)
-        return true;
-    if (shown || x->session->scopes)
-        refuse_scope(x, scopes);
-    else if (token.at)
-        exchange_problem(x, PROBLEM_UNAUTHORIZED, "there is no such token",
-                         "WWW-Authenticate: Bearer realm=\"weir\", error=\"invalid_token\"\r\n");
-    else
-        exchange_problem(x, PROBLEM_UNAUTHORIZED,
-                         "show a token: send the header `Authorization: Bearer TOKEN`",
-                         "WWW-Authenticate: Bearer realm=\"weir\"\r\n");
-    return false;
-}
-
-/* A page of another site can have its reader's browser ask a server on the reader's machine, where
- * no token may be needed. It cannot read the answer, but what it asks for would happen. Browsers
- * tell; gates are asked in the name of whatever it is. */
-static bool is_from_another_site(const struct route *route, const struct http_request *request)
-{
-    const bool changes = request->method != HTTP_GET && request->method != HTTP_HEAD;
-    struct span site;
-
-    if (route->any || (!changes && !(route->scopes & SCOPE_CHECK)))
-        return false;
-    site = http_header(request, "sec-fetch-site");
-    return site.at && !span_is(site, "same-origin") && !span_is(site, "none");
-}
-
-/* A name that a page's owner makes point at this machine makes the page one of our own, for its
- * reader's browser. Where no token is needed, we have no names but those that nobody else gives. */
-static bool is_by_a_strange_name(const struct exchange *x, const struct route *route)
-{
-    const struct span host = http_header(x->request, "host");
-    const size_t len = sizeof "localhost" - 1;
-    struct ip ip;
-
-    if (route->any || route->scopes == 0 || x->session->conn.is_local || host.len == 0 ||
-        tokens_without(exchange_server(x)->tokens) == 0)
-        return false;
-    return !ip_read(host, &ip) && (host.len < len || strncasecmp(host.at, "localhost", len) != 0 ||
-                                   (host.len > len && host.at[len] != ':'));
-}
-
 /* ---- the way in ------------------------------------------------------------------------------ */
 
 /* Of "/v1/policies/login/mode" the name, still encoded: a slash in it is %2F. */
@@ -332,10 +252,18 @@ static route_action *action_of(const struct route *route, enum http_method metho
     return method == HTTP_GET || method == HTTP_HEAD ? route->get : NULL;
 }
 
+static void api_options(const struct exchange *x)
+{
+    struct span name;
+    const struct route *route = find_route(x->request->path, &name);
+
+    allow_methods(x, route ? methods_of(route) : "GET, HEAD, POST, OPTIONS");
+}
+
 /* The only place where a path is decoded. */
 static void act(struct exchange *x, route_action *action)
 {
-    if (x->name.at && !http_name_decode(&x->name))
+    if (action != api_options && x->name.at && !http_name_decode(&x->name))
         exchange_problem(x, PROBLEM_INVALID_REQUEST,
                          "the name in the path is not well encoded: a % is followed by two digits "
                          "of 0 to f, and %00 is no character of a name",
@@ -344,44 +272,73 @@ static void act(struct exchange *x, route_action *action)
         action(x);
 }
 
-static void serve(struct exchange *x)
-{
-    const struct route *route = find_route(x->request->path, &x->name);
-    route_action *action;
+static const struct route dashboard = { .get = dashboard_serve };
+static const struct route everything = { .path = "*" };
 
-    if (dashboard_serve(x))
-        return;
-    if (!route && x->request->method == HTTP_OPTIONS && span_is(x->request->path, "*")) {
-        allow_methods(x, "GET, HEAD, POST, OPTIONS");
-        return;
-    }
-    if (!route) {
+static const struct route *route_of(const struct http_request *request, struct span *name)
+{
+    if (dashboard_has(request))
+        return &dashboard;
+    if (request->method == HTTP_OPTIONS && span_is(request->path, "*"))
+        return &everything;
+    return find_route(request->path, name);
+}
+
+/* What is to be done, and how long a body it takes. NULL: it was refused. If it has a long body, the
+ * connection ends then, whether that has come or not. */
+static route_action *admit(struct exchange *x, size_t body_len, size_t *most_body)
+{
+    const struct http_request *request = x->request;
+    const struct route *route = route_of(request, &x->name);
+    route_action *action = route ? action_of(route, request->method) : NULL;
+
+    if (!action && route && request->method == HTTP_OPTIONS)
+        action = api_options;
+    *most_body = route && route->most_body ? route->most_body : HTTP_MAX_SHORT_BODY;
+    if (!route)
         refuse_path(x);
-        return;
-    }
-    action = action_of(route, x->request->method);
-    if (action && is_from_another_site(route, x->request)) {
-        exchange_problem(x, PROBLEM_FORBIDDEN, "pages of other sites may not ask", NULL);
-    } else if (action && is_by_a_strange_name(x, route)) {
-        exchange_problem(x, PROBLEM_FORBIDDEN,
-                         "call this server localhost or by its address, or give it a token", NULL);
-    } else if (action) {
-        if (is_let_in(x, route->scopes))
-            act(x, action);
-    } else if (x->request->method == HTTP_OPTIONS) {
-        allow_methods(x, methods_of(route));
-    } else {
+    else if (!action)
         refuse_method(x, route);
-    }
+    else if (action != api_options && !http_access(x, route->scopes, route->any != NULL))
+        return NULL;
+    else if (body_len > *most_body)
+        exchange_problem(x, PROBLEM_BODY_TOO_LARGE, "the body is too large for this path", NULL);
+    else
+        return action;
+    return NULL;
+}
+
+static bool is_draining(const struct session *s)
+{
+    return atomic_load_explicit(&session_loop(s)->server->is_draining, memory_order_relaxed);
 }
 
 void http_serve(struct session *s, struct http_request *request)
 {
-    if (atomic_load_explicit(&session_loop(s)->server->is_draining, memory_order_relaxed))
-        request->keep_alive = false;
-    serve(&(struct exchange){ .session = s, .request = request });
+    struct exchange x = { .session = s, .request = request };
+    const bool keeps_alive = request->keep_alive && !is_draining(s);
+    route_action *action;
+    size_t most_body;
+
+    request->keep_alive = keeps_alive && !request->has_long_body;
+    action = admit(&x, request->body.len, &most_body);
+    if (action) {
+        request->keep_alive = keeps_alive;
+        act(&x, action);
+    }
     if (!request->keep_alive)
         session_end(s);
+}
+
+bool http_admit(struct session *s, struct http_request *head, size_t body_len, size_t *most_body)
+{
+    struct exchange x = { .session = s, .request = head };
+
+    head->keep_alive = false;
+    if (admit(&x, body_len, most_body))
+        return true;
+    session_end(s);
+    return false;
 }
 
 void http_refuse(struct session *s, int status, const char *why)

@@ -81,10 +81,10 @@ void response_body(struct response *w)
 }
 
 /* In the room that was left for it; what is too much of that goes. */
-static void put_length(struct response *w)
+static void put_length(struct response *w, size_t lasting)
 {
     char *const room = w->out->at + w->length_at;
-    size_t left = w->out->len - w->body_at, at = LENGTH_DIGITS;
+    size_t left = w->out->len - w->body_at + lasting, at = LENGTH_DIGITS;
 
     do
         room[--at] = (char)('0' + left % 10);
@@ -94,7 +94,7 @@ static void put_length(struct response *w)
     memmove(room, room + at, w->out->len - w->length_at + 1); /* with the NUL behind it */
 }
 
-void response_end(struct response *w)
+static void end(struct response *w, size_t lasting)
 {
     struct loop *loop = session_loop(w->reply->session);
 
@@ -103,11 +103,23 @@ void response_end(struct response *w)
     observer_request(loop->observer, PROTOCOL_HTTP, w->status);
     if (w->out->failed || w->length_at == 0)
         return;
-    put_length(w);
+    put_length(w, lasting);
     if (w->reply->is_head_only) {
         w->out->len = w->body_at;
         w->out->at[w->body_at] = '\0';
     }
+}
+
+void response_end(struct response *w)
+{
+    end(w, 0);
+}
+
+void response_end_lasting(struct response *w, struct reply *reply, struct span body)
+{
+    end(w, body.len);
+    if (!reply->is_head_only)
+        reply->lasting = body;
 }
 
 /* ---- what can be wrong ------------------------------------------------------------------- */

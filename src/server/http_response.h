@@ -20,6 +20,9 @@ struct response response_begin(const struct reply *reply, struct buf *out, int s
 void response_body(struct response *w);
 void response_end(struct response *w); /* HEAD: drops the body, but not its length */
 
+/* The same for a body that lives as long as the program: it is sent without a copy. */
+void response_end_lasting(struct response *w, struct reply *reply, struct span body);
+
 extern const char json_type[], problem_type[];
 
 /* ---- what can be wrong ------------------------------------------------------------------- */

@@ -12,6 +12,7 @@
 
 enum {
     SENT_TOGETHER = 64 * 1024, /* bytes that are encoded before the first is sent */
+    KEPT_OUT = 1024 * 1024,    /* a larger buffer of encoded replies is given back */
     DRAIN_LINGER_MS = 30,      /* before idle connections are ended */
     DRAIN_SILENT_MS = 1000,    /* for a connection that has not said anything yet */
 };
@@ -152,7 +153,10 @@ static void flush(struct loop *loop)
     send_early_ones(loop);
     s = loop->flush_first;
     loop->flush_first = loop->unencoded = NULL;
+    loop->texts = 0;
     send_encoded(loop, s);
+    if (loop->out.room > KEPT_OUT)
+        buf_done(&loop->out);
     for (; s; s = next) {
         next = s->next_flush;
         session_go_on(s);
@@ -200,7 +204,10 @@ void loop_flush_later(struct loop *loop, struct session *s)
 
 void loop_asked_enough(struct loop *loop)
 {
-    if (loop->asked >= LOOP_MOST_ASKED)
+    const bool is_prompt = loop_engine(loop)->store->is_prompt;
+
+    if (loop->asked >= LOOP_MOST_ASKED || loop->texts >= LOOP_MOST_TEXTS ||
+        (is_prompt && loop->in_flight >= LOOP_MOST_ANSWERED))
         loop_end_turn(loop);
 }
 
@@ -329,8 +336,10 @@ static void give_up_waiting(uv_timer_t *timer)
     struct loop *loop = timer->data;
 
     errands_drop(loop);
-    for (struct conn *c = loop->conns.first; c; c = c->next)
+    for (struct conn *c = conn_pool_first(&loop->conns), *next; c; c = next) {
+        next = conn_pool_next(c);
         conn_close(c);
+    }
 }
 
 /* Those that ask for nothing now. A new connection is served once: it may have waited in the queue,
@@ -340,7 +349,7 @@ static void end_idle_ones(uv_timer_t *timer)
     struct loop *loop = timer->data;
     const uint64_t now = uv_now(&loop->uv);
 
-    for (struct conn *c = loop->conns.first; c; c = c->next) {
+    for (struct conn *c = conn_pool_first(&loop->conns); c; c = conn_pool_next(c)) {
         struct session *s = (struct session *)c;
 
         if (c->rest.len > 0)
@@ -355,12 +364,34 @@ static void end_idle_ones(uv_timer_t *timer)
                    (uint64_t)loop->server->settings.drain_timeout_ms, 0);
 }
 
+bool loop_make_room(struct loop *loop)
+{
+    struct server *server = loop->server;
+
+    if (conn_pool_drop_one(&loop->conns))
+        return true;
+    for (size_t i = 0; i < server->loop_count; i++) {
+        struct loop *other = &server->loops[i];
+
+        if (atomic_load(&other->conns.unknown) <= atomic_load(&other->to_drop))
+            continue;
+        atomic_fetch_add(&other->to_drop, 1);
+        loop_wake(other);
+        return true;
+    }
+    return false;
+}
+
+static void drop_wanted(struct loop *loop)
+{
+    for (long n = atomic_exchange(&loop->to_drop, 0); n > 0; n--)
+        conn_pool_drop_one(&loop->conns);
+}
+
 /* Stop accepting, end those that have nothing under way, and let the others finish. What is on its
  * way to us when we decide to go gets here first. */
-static void drain(uv_async_t *wake)
+static void drain(struct loop *loop)
 {
-    struct loop *loop = wake->data;
-
     if (loop->is_draining || !atomic_load(&loop->server->is_draining))
         return;
     loop->is_draining = true;
@@ -369,6 +400,12 @@ static void drain(uv_async_t *wake)
     conn_pool_hurry(&loop->conns); /* a successor may be waiting */
     uv_timer_start(&loop->drain_deadline, end_idle_ones, DRAIN_LINGER_MS, 0);
     loop_lost_one(loop); /* there may be none to wait for */
+}
+
+static void woken(uv_async_t *wake)
+{
+    drop_wanted(wake->data);
+    drain(wake->data);
 }
 
 /* ---- life -------------------------------------------------------------------------------- */
@@ -388,7 +425,7 @@ weir_err loop_init(struct loop *loop, struct server *server, size_t index, weir_
     loop->uv.data = loop;
     uv_check_init(&loop->uv, &loop->end_of_turn);
     uv_timer_init(&loop->uv, &loop->drain_deadline);
-    uv_async_init(&loop->uv, &loop->wake, drain);
+    uv_async_init(&loop->uv, &loop->wake, woken);
     loop->end_of_turn.data = loop->drain_deadline.data = loop->wake.data = loop;
     uv_check_start(&loop->end_of_turn, turn_ends);
     loop->conns = (struct conn_pool){
@@ -397,6 +434,8 @@ weir_err loop_init(struct loop *loop, struct server *server, size_t index, weir_
         .idle_timeout_ms = server->settings.idle_timeout_ms,
         .request_timeout_ms = server->settings.request_timeout_ms,
         .max_unsent = LOOP_MOST_UNSENT,
+        .max_unknown_unsent = LOOP_MOST_UNKNOWN_UNSENT,
+        .most_held = LOOP_MOST_HELD / server->loop_count,
     };
     if (conn_pool_init(&loop->conns, &loop->uv))
         return diag_fail(diag, WEIR_ENOMEM, "%s", weir_err_text(WEIR_ENOMEM));

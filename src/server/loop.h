@@ -18,10 +18,15 @@ enum {
     LOOP_ASKED_TOGETHER = 8, /* checks whose places in memory are fetched at the same time */
     LOOP_MOST_IN_FLIGHT =
         16384, /* calls; beyond, connections that wait for some are not read from */
-    LOOP_DECIDED_TOGETHER = 128,   /* checks that share a commit, if that waits for nothing */
-    LOOP_MOST_ASKED = 1024,        /* checks without a commit; then the turn ends early */
+    LOOP_DECIDED_TOGETHER = 128,       /* checks that share a commit, if that waits for nothing */
+    LOOP_MOST_ASKED = 1024,            /* checks without a commit; then the turn ends early */
+    LOOP_MOST_ANSWERED = 2048,         /* checks that are answered, but not encoded: the same */
+    LOOP_MOST_TEXTS = 4 * 1024 * 1024, /* bytes of replies of a turn; then it ends early */
     LOOP_MOST_UNSENT = 256 * 1024, /* bytes that a connection may leave unread before it is not read
-                                      from any more */
+                                      from any more … */
+    LOOP_MOST_UNKNOWN_UNSENT = 64 * 1024, /* … if it has not shown that it may ask */
+    LOOP_MOST_HELD = 128 * 1024 * 1024,   /* bytes of unfinished requests and unread answers of all
+                                             connections of a server */
 };
 
 /* One that this loop accepts from. */
@@ -61,7 +66,8 @@ struct loop {
     uv_loop_t uv;
     uv_thread_t thread;
     uv_check_t end_of_turn;
-    uv_async_t wake; /* the server is draining */
+    uv_async_t wake;     /* the server is draining, or connections are to be dropped … */
+    atomic_long to_drop; /* … so many, for those that came to other loops */
     uv_timer_t drain_deadline;
     struct loop_listener *listeners;
     size_t listener_count;
@@ -78,6 +84,7 @@ struct loop {
     struct call *prepared[LOOP_ASKED_TOGETHER];
     size_t prepared_count;
     size_t asked;     /* since the last commit */
+    size_t texts;     /* bytes of replies since the last flush */
     size_t in_flight; /* calls that have no reply yet, of this turn and others */
     struct session *flush_first, *flush_last;
     struct session *unencoded; /* of these: the first that is to be encoded still */
@@ -87,6 +94,7 @@ struct loop {
     struct call *free_calls;
     struct call_block *call_blocks; /* where all calls are */
     struct reply *free_replies;
+    size_t free_reply_count;
     struct pin *free_pins;
     struct throttle throttle;  /* the last one */
     struct observer *observer; /* of what is decided here */
@@ -102,6 +110,10 @@ void loop_done(struct loop *loop);
 
 struct engine *loop_engine(const struct loop *loop);
 bool loop_requires_tls(const struct loop *loop);
+
+/* There are too many connections: close one that has not shown that it may ask, here or on another
+ * loop. False: there is none. */
+bool loop_make_room(struct loop *loop);
 uint64_t loop_next_id(struct loop *loop);
 
 /* A turn begins to ask, if it has not: now the policies and the time stand still. False: out of

@@ -103,6 +103,15 @@ static void write_rulings(struct buf *out, struct server *s)
                  server_enabled(s));
 }
 
+static int64_t dropped_connections(struct server *s)
+{
+    int64_t n = 0;
+
+    for (size_t i = 0; i < s->loop_count; i++)
+        n += atomic_load_explicit(&s->loops[i].conns.dropped, memory_order_relaxed);
+    return n;
+}
+
 static void write_server(struct buf *out, struct server *s)
 {
     write_number(out, "weir_connections", "gauge", "Connections open now.",
@@ -112,6 +121,9 @@ static void write_server(struct buf *out, struct server *s)
     write_number(out, "weir_refused_connections_total", "counter",
                  "Connections refused because there were too many.",
                  atomic_load(&s->refused_connections));
+    write_number(out, "weir_dropped_connections_total", "counter",
+                 "Connections closed to make room for others, or for what they left unread.",
+                 dropped_connections(s));
     write_number(out, "weir_policy_reloads_total", "counter",
                  "How often the policies were read again.", atomic_load(&s->reloads));
     write_number(out, "weir_policy_reload_failures_total", "counter",
@@ -194,6 +206,7 @@ static void put_server(struct json *j, struct server *s)
     json_int(j, "open", atomic_load(&s->connections));
     json_int(j, "max", s->most_connections);
     json_int(j, "refused", atomic_load(&s->refused_connections));
+    json_int(j, "dropped", dropped_connections(s));
     json_close(j, '}');
     json_open(j, "reloads", '{');
     json_int(j, "count", atomic_load(&s->reloads));

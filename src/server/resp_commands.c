@@ -205,7 +205,11 @@ bool resp_may(struct session *s, unsigned scopes)
     }
     if (scopes != 0 && !(s->scopes & scopes))
         s->scopes |= tokens_without(resp_server(s)->tokens);
-    return scopes == 0 || (s->scopes & scopes);
+    if (scopes == 0)
+        return true;
+    if (s->scopes & scopes)
+        conn_raise(&s->conn, CONN_KNOWN);
+    return s->scopes & scopes;
 }
 
 static void refuse_unknown(struct session *s, struct span name)

@@ -25,9 +25,6 @@ static inline struct server *resp_server(const struct session *s)
     return session_loop(s)->server;
 }
 
-/* May it, by what it has shown or without showing anything? */
-bool resp_may(struct session *s, unsigned scopes);
-
 /* ---- words --------------------------------------------------------------------------------- */
 
 bool resp_word_is(struct span word, const char *capitals);

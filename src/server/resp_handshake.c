@@ -90,6 +90,7 @@ static const char *authenticate(struct session *s, struct span token)
         return tokens_without(tokens) ? no_token : wrong_token;
     s->tokens_edition = edition;
     s->scopes = scopes;
+    conn_raise(&s->conn, CONN_KNOWN);
     return NULL;
 }
 

@@ -34,6 +34,7 @@ struct server {
 
     int64_t most_connections; /* as many as may be, and as there can be files */
     atomic_long connections;
+    atomic_long unwelcome; /* of these, those that only wait to be refused */
     atomic_long refused_connections;
     atomic_bool is_draining;
     bool has_served;

@@ -28,6 +28,13 @@ static void invite_body(struct session *s)
     conn_write(&s->conn, go_on);
 }
 
+/* Its head is there, and not all of its body. What will be refused is refused now. */
+static bool is_admitted(struct session *s, struct http_request *head)
+{
+    s->http.is_head_read = false;
+    return http_admit(s, head, s->http.body_len, &s->http.most_body);
+}
+
 static size_t take_http(struct session *s, char *at, size_t len)
 {
     struct http_request request;
@@ -41,6 +48,8 @@ static size_t take_http(struct session *s, char *at, size_t len)
         http_refuse(s, s->http.status, s->http.why);
         return len;
     case PARSE_MORE:
+        if (s->http.is_head_read && request.has_long_body && !is_admitted(s, &request))
+            return len;
         invite_body(s);
         return 0;
     }
@@ -61,7 +70,10 @@ static size_t take_resp(struct session *s, char *at, size_t len)
         resp_refuse(s, why);
         return len;
     case PARSE_MORE:
-        return 0;
+        if (len <= SESSION_MOST_UNKNOWN_COMMAND || resp_may(s, SCOPE_ALL))
+            return 0;
+        resp_refuse(s, "the command is too long for one who has not shown a token");
+        return len;
     }
     return 0;
 }
@@ -84,10 +96,22 @@ static void meet(struct session *s, char first)
         refuse(s, 400, "this port speaks TLS only");
 }
 
+/* Of a text that another thread is at work for it is not known how long it will be; and nothing
+ * should have to be copied behind bytes that are not. */
+static bool ends_in_a_long_one(const struct session *s)
+{
+    const struct reply *r = s->last;
+
+    return r && !r->encode && (r->waiting > 0 || r->lasting.len > 0);
+}
+
 /* Who waits for nothing may always ask: nobody would tell it to go on. */
 static bool is_owed_enough(const struct session *s)
 {
-    return s->reply_count >= SESSION_MOST_REPLIES ||
+    const size_t most = s->conn.standing == CONN_KNOWN ? SESSION_MOST_OWED
+                                                       : SESSION_MOST_UNKNOWN_OWED;
+
+    return s->reply_count >= SESSION_MOST_REPLIES || s->owed >= most || ends_in_a_long_one(s) ||
            (s->first && s->loop->in_flight >= LOOP_MOST_IN_FLIGHT);
 }
 
@@ -137,11 +161,24 @@ static bool is_ready(const struct session *s)
     return s->first && s->first->waiting == 0;
 }
 
+static struct span encoded_bytes(const struct session *s, const struct buf *out)
+{
+    return (struct span){ out->at + s->encoded_from, out->len - s->encoded_from };
+}
+
+/* What is not copied into `out` is sent at once, and what was encoded before it. */
 void session_encode(struct session *s, struct buf *out)
 {
     s->encoded_from = out->len;
-    while (is_ready(s) && !s->is_gone)
+    while (is_ready(s) && !s->is_gone) {
+        const struct span lasting = s->first->lasting;
+
         encode_first(s, out);
+        if (lasting.len > 0 && !out->failed) {
+            conn_write_lasting(&s->conn, encoded_bytes(s, out), lasting);
+            s->encoded_from = out->len;
+        }
+    }
     s->encoded = out->len - s->encoded_from;
     if (!out->failed)
         return;
@@ -221,6 +258,8 @@ static void closed(struct conn *c)
     struct loop *loop = s->loop;
 
     atomic_fetch_sub(&loop->server->connections, 1);
+    if (s->is_unwelcome)
+        atomic_fetch_sub(&loop->server->unwelcome, 1);
     s->is_gone = true;
     if (!s->will_flush)
         forget(s);
@@ -228,6 +267,21 @@ static void closed(struct conn *c)
 }
 
 const struct conn_events session_events = { take_bytes, ended, expired, closed };
+
+/* It must not be dropped as if it had a place that another could have. */
+static void be_unwelcome(struct session *s, uv_stream_t *listener)
+{
+    struct server *server = s->loop->server;
+    const long others = atomic_fetch_add(&server->unwelcome, 1);
+
+    if (!conn_accept(&s->conn, &s->loop->conns, listener))
+        return;
+    atomic_fetch_add(&server->refused_connections, 1);
+    conn_raise(&s->conn, CONN_KNOWN);
+    conn_expire_in(&s->conn, UNWELCOME_FOR_MS);
+    if (others >= UNWELCOME_MOST)
+        conn_close(&s->conn);
+}
 
 void session_accept(struct loop *loop, uv_stream_t *listener)
 {
@@ -242,11 +296,9 @@ void session_accept(struct loop *loop, uv_stream_t *listener)
     s->loop = loop;
     s->resp_version = 2;
     s->id = loop_next_id(loop);
-    s->is_unwelcome = others >= server->most_connections;
-    if (!conn_accept(&s->conn, &loop->conns, listener) || !s->is_unwelcome)
-        return;
-    atomic_fetch_add(&server->refused_connections, 1);
-    conn_expire_in(&s->conn, UNWELCOME_FOR_MS);
-    if (others >= server->most_connections + UNWELCOME_MOST)
-        conn_close(&s->conn);
+    s->is_unwelcome = others >= server->most_connections && !loop_make_room(loop);
+    if (s->is_unwelcome)
+        be_unwelcome(s, listener);
+    else
+        conn_accept(&s->conn, &loop->conns, listener);
 }

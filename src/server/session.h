@@ -14,7 +14,10 @@ struct loop;
 enum protocol { PROTOCOL_UNKNOWN, PROTOCOL_HTTP, PROTOCOL_RESP };
 
 enum {
-    SESSION_MOST_REPLIES = 1024, /* requests of one connection that may be on their way */
+    SESSION_MOST_REPLIES = 1024,           /* requests of one connection that may be on their way */
+    SESSION_MOST_OWED = 256 * 1024,        /* bytes of their replies, about … */
+    SESSION_MOST_UNKNOWN_OWED = 64 * 1024, /* … to a client that has not shown that it may ask */
+    SESSION_MOST_UNKNOWN_COMMAND = 16 * 1024, /* bytes of a command of such a client */
     SESSION_CLIENT_NAME = 48,
 };
 
@@ -27,6 +30,7 @@ struct session {
     unsigned scopes;            /* what AUTH gave it; see tokens.h */
     struct reply *first, *last; /* in the order of the requests */
     size_t reply_count;
+    size_t owed;       /* about how many bytes they are */
     bool was_served;   /* at least one request came */
     bool is_unwelcome; /* there are too many connections: one refusal, then it ends */
     bool is_ending;    /* no more requests are read; closed behind the last reply */
@@ -61,8 +65,13 @@ static inline struct loop *session_loop(const struct session *s)
 
 /* Serve one decoded request: begin a reply, ask, end it. In http_api.c and resp_commands.c. */
 void http_serve(struct session *s, struct http_request *request);
+
+/* Before its body is there, of which so many bytes were promised or have come: how many may. False:
+ * it was refused, and the session ends. */
+bool http_admit(struct session *s, struct http_request *head, size_t body_len, size_t *most_body);
 void http_refuse(struct session *s, int status, const char *why); /* and end the session */
 void resp_serve(struct session *s, struct resp_command *command);
 void resp_refuse(struct session *s, const char *why); /* and end the session */
+bool resp_may(struct session *s, unsigned scopes);    /* by what it has shown, or without */
 
 #endif

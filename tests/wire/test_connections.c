@@ -97,7 +97,7 @@ static void a_client_that_does_not_listen_is_held_back(void **state)
     (void)state;
     house_open(&h, policies, NULL);
     fd = house_connect(&h);
-    c = h.server.loops[0].conns.first;
+    c = conn_pool_first(&h.server.loops[0].conns);
     while (said.len < 65536)
         buf_text(&said, ping);
     while (sent < MOST * 64u && stuck < 10) {
@@ -212,13 +212,16 @@ static void beyond_the_ceiling_a_refusal_is_polite(void **state)
 {
     struct server_settings settings = { .max_connections = 2 };
     struct house h;
-    struct buf http = new_buf(), resp = new_buf(), later = new_buf();
+    struct buf known = new_buf(), http = new_buf(), resp = new_buf(), later = new_buf();
     int first, second, third, fourth;
 
     (void)state;
     house_open(&h, policies, &settings);
     first = house_connect(&h);
     second = house_connect(&h);
+    house_say(&h, first, span_of(ping), &known);
+    house_say(&h, second, span_of(ping), &known);
+    assert_string_equal(known.at, "+PONG\r\n+PONG\r\n");
     third = house_connect(&h);
     fourth = house_connect(&h);
     house_say(&h, third, span_of(health), &http);
@@ -239,9 +242,112 @@ static void beyond_the_ceiling_a_refusal_is_polite(void **state)
     close(first);
     close(second);
     house_close(&h);
+    buf_done(&known);
     buf_done(&http);
     buf_done(&resp);
     buf_done(&later);
+}
+
+static bool is_closed(struct house *h, int fd)
+{
+    char byte;
+
+    house_turn(h);
+    return read(fd, &byte, 1) == 0;
+}
+
+/* Who has said nothing goes first, then who has not shown that it may ask; of each, who has been
+ * silent for longest. Who is known stays. */
+static void beyond_the_ceiling_a_newcomer_has_the_place_of_a_silent_one(void **state)
+{
+    struct server_settings settings = { .max_connections = 5 };
+    enum { GUEST, KNOWN, SILENT, LAST_GUEST, HALF, SIXTH, SEVENTH, EIGHTH, NINTH, TENTH, ALL };
+    struct house h;
+    struct buf heard = new_buf();
+    int fd[ALL];
+
+    (void)state;
+    house_open(&h, policies, &settings);
+    for (int i = 0; i <= HALF; i++)
+        fd[i] = house_connect(&h);
+    house_say(&h, fd[LAST_GUEST], span_of(health), &heard);
+    house_say(&h, fd[GUEST], span_of(health), &heard);
+    house_say(&h, fd[KNOWN], span_of(ping), &heard);
+    house_say(&h, fd[HALF], (struct span){ health, 10 }, &heard);
+    house_say(&h, fd[LAST_GUEST], span_of(health), &heard);
+    for (int i = SIXTH; i < ALL; i++) {
+        static const int goes[] = { SILENT, HALF, GUEST, LAST_GUEST };
+
+        fd[i] = house_connect(&h);
+        heard.len = 0;
+        house_say(&h, fd[i], span_of(ping), &heard);
+        if (i < TENTH) {
+            assert_string_equal(heard.at, pong);
+            assert_true(is_closed(&h, fd[goes[i - SIXTH]]));
+        } else {
+            assert_true(begins_with(&heard, "-ERR there are too many connections"));
+        }
+    }
+    heard.len = 0;
+    house_say(&h, fd[KNOWN], span_of(ping), &heard);
+    assert_string_equal(heard.at, pong);
+    assert_int_equal(atomic_load(&h.server.loops[0].conns.dropped), 4);
+    for (int i = 0; i < ALL; i++)
+        close(fd[i]);
+    house_close(&h);
+    buf_done(&heard);
+}
+
+/* A stranger that leaves its answers unread, as long as it may. */
+static int connect_deaf(struct house *h, const struct buf *said)
+{
+    const int fd = house_connect(h);
+
+    for (int i = 0; i < 64; i++) {
+        if (write(fd, said->at, said->len) < 0 && errno != EAGAIN)
+            break;
+        house_turn(h);
+    }
+    return fd;
+}
+
+/* The bound is on all of them together: those that hold most of it are closed, and not those that
+ * may ask. */
+static void what_all_connections_hold_is_bounded(void **state)
+{
+    enum { MOST = 1 << 20, DEAF = 40 };
+    struct house h;
+    struct conn_pool *pool;
+    struct buf heard = new_buf(), said = new_buf();
+    int fd[DEAF], known, closed = 0;
+
+    (void)state;
+    house_open(&h, policies, NULL);
+    pool = &h.server.loops[0].conns;
+    pool->most_held = MOST;
+    while (said.len < 8192)
+        buf_text(&said, "GET / HTTP/1.1\r\nHost: weir\r\n\r\n");
+    known = house_connect(&h);
+    house_say(&h, known, span_of(ping), &heard);
+    house_say(&h, known, (struct span){ ping, 5 }, &heard);
+    for (int i = 0; i < DEAF; i++) {
+        fd[i] = connect_deaf(&h, &said);
+        pool->relief_at = 0; /* the loop's clock stands still while it is not turned */
+        assert_true(pool->held < MOST + 2 * LOOP_MOST_UNSENT);
+    }
+    house_turn(&h);
+    assert_true(pool->held <= MOST);
+    closed = (int)atomic_load(&pool->dropped);
+    assert_in_range(closed, DEAF / 4, DEAF - 2);
+    heard.len = 0;
+    house_say(&h, known, span_of(ping + 5), &heard);
+    assert_string_equal(heard.at, pong);
+    for (int i = 0; i < DEAF; i++)
+        close(fd[i]);
+    close(known);
+    house_close(&h);
+    buf_done(&heard);
+    buf_done(&said);
 }
 
 /* Byte by byte does not help: the time is that of the whole request. */
@@ -266,7 +372,36 @@ static void a_request_that_does_not_end_is_ended(void **state)
     buf_done(&heard);
 }
 
+/* It has as long as a request has; one that has asked for something has longer. */
 static void a_connection_that_says_nothing_is_closed(void **state)
+{
+    static const char nonsense[] = "GET /nothing HTTP/1.1\r\nHost: weir\r\n\r\n";
+    struct server_settings settings = { .request_timeout_ms = 30 };
+    struct house h;
+    struct buf heard = new_buf();
+    int silent, wrong, guest;
+
+    (void)state;
+    house_open(&h, policies, &settings);
+    guest = house_connect(&h);
+    assert_true(house_say(&h, guest, span_of(health), &heard));
+    wrong = house_connect(&h);
+    assert_true(house_say(&h, wrong, span_of(nonsense), &heard));
+    silent = house_connect(&h);
+    heard.len = 0;
+    hear_to_the_end(&h, silent, &heard);
+    hear_to_the_end(&h, wrong, &heard);
+    assert_int_equal(heard.len, 0);
+    assert_true(house_say(&h, guest, span_of(health), &heard));
+    assert_true(begins_with(&heard, "HTTP/1.1 200 "));
+    close(silent);
+    close(wrong);
+    close(guest);
+    house_close(&h);
+    buf_done(&heard);
+}
+
+static void a_connection_that_asks_for_nothing_more_is_closed(void **state)
 {
     struct server_settings settings = { .idle_timeout_ms = 30 };
     struct house h;
@@ -276,8 +411,9 @@ static void a_connection_that_says_nothing_is_closed(void **state)
     (void)state;
     house_open(&h, policies, &settings);
     fd = house_connect(&h);
+    assert_true(house_say(&h, fd, span_of(ping), &heard));
     hear_to_the_end(&h, fd, &heard);
-    assert_int_equal(heard.len, 0);
+    assert_string_equal(heard.at, pong);
     close(fd);
     house_close(&h);
     buf_done(&heard);
@@ -322,6 +458,9 @@ int main(void)
         cmocka_unit_test(beyond_the_ceiling_a_refusal_is_polite),
         cmocka_unit_test(a_request_that_does_not_end_is_ended),
         cmocka_unit_test(a_connection_that_says_nothing_is_closed),
+        cmocka_unit_test(a_connection_that_asks_for_nothing_more_is_closed),
+        cmocka_unit_test(beyond_the_ceiling_a_newcomer_has_the_place_of_a_silent_one),
+        cmocka_unit_test(what_all_connections_hold_is_bounded),
         cmocka_unit_test(draining_ends_idle_connections_and_finishes_the_others),
     };
 
