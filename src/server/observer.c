@@ -80,6 +80,17 @@ static const struct charge *deciding_charge(const struct check *check)
     return NULL;
 }
 
+/* When the window of a refusal at `now` is over. The numbers of a limit that came with its request
+ * are not all bounded: one of 0 may have any window, and a cell's is that of one unit, in ns. */
+static int64_t window_end(const struct rule *r, int64_t now)
+{
+    const int64_t window = r->algorithm == ALGORITHM_CELL
+                               ? r->window / 1000000 * (r->limit > 0 ? r->limit : 1)
+                               : r->window;
+
+    return window < INT64_MAX - now ? now + window : INT64_MAX;
+}
+
 /* Is it the first of this identity for as long as its window? */
 static bool count_refusal(struct observer *o, const struct check *check,
                           const struct charge *charge, int64_t now, bool *is_logged)
@@ -93,7 +104,7 @@ static bool count_refusal(struct observer *o, const struct check *check,
     is_first = e->logged_until <= now;
     *is_logged = log_lines_admit(&o->lines, is_first ? LINE_FIRST_REFUSAL : LINE_REFUSAL, now);
     if (is_first && *is_logged)
-        e->logged_until = now + charge->rule->window;
+        e->logged_until = window_end(charge->rule, now);
     pthread_mutex_unlock(&o->lock);
     return is_first;
 }
@@ -117,12 +128,13 @@ static void refused(struct observer *o, const struct check *check, int64_t now)
                     charge ? tag : NULL, now);
 }
 
-/* Nothing was counted before it. */
+/* Nothing was counted before it. What remains may be as much as a number holds; a burst is not, and
+ * no cost is below 0. */
 static bool is_first_hit(const struct check *check)
 {
     const struct charge *c = &check->charges[0];
 
-    return c->step.decision.remaining + check->ask.cost == c->rule->burst &&
+    return c->step.decision.remaining == c->rule->burst - check->ask.cost &&
            check->answer->source == WEIR_FROM_STORE;
 }
 

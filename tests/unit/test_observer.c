@@ -580,6 +580,64 @@ static void the_first_hit_and_the_first_refusal_of_a_window_are_logged(void **st
     json_decref(lines);
 }
 
+/* As redis-cell counts; what remains may be infinite there, and so may be the window of a limit of
+ * 0 that comes with its request. */
+static bool throttle(struct fixture *f, int64_t capacity, int64_t count, int64_t period,
+                     int64_t quantity, int64_t at)
+{
+    weir *w = f->server.weir;
+    struct published_visit visit = published_enter(&w->policies);
+    struct turn turn = { 0 };
+    weir_answer answer;
+    struct check check = { .answer = &answer, .policies = visit.current };
+    struct rule rule;
+    weir_diag diag;
+
+    assert_int_equal(cell_rule(capacity, count, period, &rule, &diag), WEIR_OK);
+    assert_int_equal(
+        engine_prepare_cell(&w->engine, &check, span_of("k"), &rule, quantity, &diag), WEIR_OK);
+    engine_ask(&w->engine, &turn, &check, at);
+    engine_commit(&w->engine, &turn);
+    observer_answer(f->observers[0], &check, at);
+    published_leave(&w->policies, visit);
+    return answer.allowed;
+}
+
+static void numbers_that_fill_all_bits_are_logged_like_others(void **state)
+{
+    const weir_request never = { .key = "k", .limit = 0, .window_ms = INT64_MAX };
+    struct fixture *f = fixture_of(policies);
+    json_t *lines;
+
+    (void)state;
+    assert_true(throttle(f, 101, 10000000, 1, 59, now));
+    for (int i = 0; i < 2; i++)
+        assert_false(ask(f, 0, VERB_CHECK, false, &never, now + 2000 * i).allowed);
+    lines = fixture_end(f);
+    assert_int_equal(count_lines(lines, "first"), 1);
+    assert_int_equal(count_lines(lines, "retry_after_ms"), 2);
+    json_decref(lines);
+}
+
+/* One a minute with room for ten: its window is ten minutes, and not one unit's interval in ns. */
+static void the_window_of_a_cell_is_what_fills_it(void **state)
+{
+    struct fixture *f = fixture_of(policies);
+    const int64_t minute = 60 * 1000;
+    json_t *lines;
+
+    (void)state;
+    assert_true(throttle(f, 10, 1, 60, 10, now));
+    assert_false(throttle(f, 10, 1, 60, 10, now + 1));
+    assert_false(throttle(f, 10, 1, 60, 10, now + 9 * minute));
+    assert_true(throttle(f, 10, 1, 60, 10, now + 10 * minute));
+    assert_false(throttle(f, 10, 1, 60, 10, now + 11 * minute));
+    lines = fixture_end(f);
+    assert_int_equal(count_lines(lines, "first"), 2);
+    assert_int_equal(count_lines(lines, "retry_after_ms"), 3);
+    json_decref(lines);
+}
+
 static void a_flood_of_one_identity_is_sampled_and_counted(void **state)
 {
     struct fixture *f = fixture_of(policies);
@@ -678,6 +736,8 @@ int main(void)
         cmocka_unit_test(stats_are_one_object),
         cmocka_unit_test(the_top_is_over_all_loops_and_names_nobody),
         cmocka_unit_test(the_first_hit_and_the_first_refusal_of_a_window_are_logged),
+        cmocka_unit_test(numbers_that_fill_all_bits_are_logged_like_others),
+        cmocka_unit_test(the_window_of_a_cell_is_what_fills_it),
         cmocka_unit_test(a_flood_of_one_identity_is_sampled_and_counted),
         cmocka_unit_test(a_flood_of_many_identities_is_bounded_too),
         cmocka_unit_test(others_may_read_while_a_loop_counts),
