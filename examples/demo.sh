@@ -143,7 +143,7 @@ pause 2
 command_line weir top --server "$url"
 "$weir" top --server "$url" --interval 500ms >"$folder/top"
 sed -n '6,10p' "$folder/top"
-admitted=$(awk '$1 == "register/default" && NF == 6 { print $5 }' "$folder/top")
+admitted=$(awk '$1 == "register" && NF == 6 { print $5 }' "$folder/top")
 [ "$admitted" = 3 ] || exit 1
 echo "${bold}Exactly 3 of them were admitted.$plain"
 pause 2

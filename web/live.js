@@ -42,6 +42,14 @@ function showRates(stats) {
   before = stats;
 }
 
+// Who gets no answer may let everything pass: that belongs at the top.
+function showUnanswered({ recent, recent_ms, reasons }) {
+  const why = reasons.slice(0, 3).map((r) => `${r.detail} (${r.code}, by ${r.protocol}, ${count(r.recent)} times)`);
+  by("unanswered").hidden = !recent;
+  by("unanswered").textContent = recent
+    ? `${count(recent)} check${recent === 1 ? "" : "s"} without an answer in the last ${duration(recent_ms)}: ${why.join("; ")}` : "";
+}
+
 function showStore(stats, ready) {
   const s = stats.store;
   const state = s.has_failed ? element("span", { class: "bad" }, "cannot be asked: on_error decides")
@@ -70,6 +78,7 @@ function showTop(body, now) {
 
 export async function look(stats) {
   showRates(stats);
+  showUnanswered(stats.unanswered);
   showStore(stats, await getIfAllowed("/readyz"));
   showTop(await getIfAllowed("/v1/top?n=20"), stats.now_ms);
 }

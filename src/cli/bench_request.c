@@ -354,6 +354,16 @@ enum bench_outcome bench_greeting_judge(const struct bench_request *r, const cha
 }
 
 /* A problem of the HTTP API has a sentence for people in it. */
+/* A code of weir's own says no more than the text does, and there is little room. */
+static struct span without_code(struct span text)
+{
+    const char *blank = memchr(text.at, ' ', text.len);
+
+    if (!blank || !memchr(text.at, '_', (size_t)(blank - text.at)))
+        return text;
+    return (struct span){ blank + 1, text.len - (size_t)(blank + 1 - text.at) };
+}
+
 struct bench_problem bench_reply_problem(const struct bench_reply *reply)
 {
     static const char member[] = "\"detail\":\"";
@@ -373,7 +383,7 @@ struct bench_problem bench_reply_problem(const struct bench_reply *reply)
     } else if (reply->status > 0) {
         snprintf(p.text, sizeof p.text, "status %d", reply->status);
     } else {
-        snprintf(p.text, sizeof p.text, "%s", show(text).text);
+        snprintf(p.text, sizeof p.text, "%s", show(without_code(text)).text);
     }
     return p;
 }

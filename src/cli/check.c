@@ -12,6 +12,7 @@
 #include "cli/terminal.h"
 #include "limit/limit.h"
 #include "policy/rate.h"
+#include "server/problem.h"
 #include "store/store.h"
 #include "weir.h"
 
@@ -299,7 +300,11 @@ static int ask_here(const struct inquiry *q)
     if (weir_open(&w, &q->open, &diag))
         return trouble("%s", diag.text);
     for (int64_t i = 0; i < q->repeat && !terminal_failed(); i++) {
-        if (q->verb->run(w, &q->request, &answer, &diag)) {
+        const weir_err err = q->verb->run(w, &q->request, &answer, &diag);
+
+        if (err) {
+            if (q->json && !q->quiet)
+                report_error(problem_code(problem_of(err)), diag.text);
             status = trouble("%s", diag.text);
             break;
         }
@@ -315,7 +320,8 @@ static int ask_server(const struct inquiry *q)
     weir_answer answer;
     int status = STATUS_TROUBLE;
 
-    if (check_server_open(&s, q->server, q->token_file))
+    if (check_server_open(&s, q->server, q->token_file)) {
+        s.tells_json = q->json && !q->quiet;
         for (int64_t i = 0; i < q->repeat && !terminal_failed(); i++) {
             if (!check_server_ask(&s, q->verb->name, &q->request, &answer)) {
                 status = STATUS_TROUBLE;
@@ -323,6 +329,7 @@ static int ask_server(const struct inquiry *q)
             }
             status = report(q, &answer);
         }
+    }
     check_server_close(&s);
     return status;
 }

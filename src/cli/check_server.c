@@ -7,11 +7,13 @@
 #include "base/diag.h"
 #include "base/json.h"
 #include "base/utf8.h"
+#include "cli/report.h"
 #include "cli/terminal.h"
 
 bool check_server_open(struct check_server *s, const char *url, const char *token_file)
 {
     s->answer = NULL;
+    s->tells_json = false;
     return client_open(&s->client, url, token_file);
 }
 
@@ -146,6 +148,16 @@ static bool read_answer(const json_t *object, weir_answer *a)
     return !a->policy || a->rule;
 }
 
+static void report_problem(const struct check_server *s, const char *detail)
+{
+    json_t *problem = json_loadb(s->client.reply.body.at, s->client.reply.body.len, 0, NULL);
+    const char *code = json_string_value(json_object_get(problem, "code"));
+
+    if (code)
+        report_error(code, detail);
+    json_decref(problem);
+}
+
 bool check_server_ask(struct check_server *s, const char *verb, const weir_request *r,
                       weir_answer *a)
 {
@@ -165,6 +177,8 @@ bool check_server_ask(struct check_server *s, const char *verb, const weir_reque
     buf_done(&body);
     if (called && s->client.reply.status != 200) {
         client_explain(&s->client, &diag);
+        if (s->tells_json)
+            report_problem(s, diag.text);
         called = false;
     }
     if (!called) {

@@ -7,6 +7,7 @@
 struct check_server {
     struct client client;
     struct json_t *answer; /* the last one: names in a weir_answer point into it */
+    bool tells_json;       /* what a server says is wrong goes to stdout, too, as JSON */
 };
 
 /* See client_open(). */

@@ -172,3 +172,19 @@ void report_json(const weir_answer *a)
     json_close(&j, '}');
     terminal_line(&out);
 }
+
+void report_error(const char *code, const char *detail)
+{
+    const weir_allocator usual = alloc_or_default((weir_allocator){ 0 });
+    struct buf out;
+    struct json j = { .to = &out };
+
+    buf_init(&out, &usual);
+    json_open(&j, NULL, '{');
+    json_open(&j, "error", '{');
+    json_text(&j, "code", code);
+    json_text(&j, "detail", detail);
+    json_close(&j, '}');
+    json_close(&j, '}');
+    terminal_line(&out);
+}

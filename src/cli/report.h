@@ -11,4 +11,7 @@ void report_text(const weir_answer *a, const char *done, const char *label);
 /* One object on one line. */
 void report_json(const weir_answer *a);
 
+/* {"error":{"code","detail"}}, as a server says it of one of many. */
+void report_error(const char *code, const char *detail);
+
 #endif

@@ -142,6 +142,15 @@ static void draw_head(const struct top_page *p, const struct top_stats *s, struc
         put_coloured(&l, YELLOW, "a reload has failed: see /v1/policies");
     }
     end(p, out);
+    if (s->unanswered > 0) {
+        char text[384];
+
+        snprintf(text, sizeof text, "%" PRId64 " checks without an answer in %s: %s", s->unanswered,
+                 duration_text(s->unanswered_ms).text, s->unanswered_why);
+        l = begin(p, out);
+        put_coloured(&l, RED, text);
+        end(p, out);
+    }
 }
 
 static void draw_number(struct line *l, enum colour as, double value, const char *text, int width)
@@ -231,6 +240,7 @@ void top_screen_draw(const struct top_page *page, const struct top_stats *s, str
 {
     struct top_page p = *page;
     struct line l;
+    const int head = HEAD_LINES + (s->unanswered > 0);
     size_t rows = SIZE_MAX, left = TOP_IDENTITIES;
 
     if (p.width < LEAST_WIDTH) /* what is too wide is the terminal's to cut */
@@ -246,7 +256,7 @@ void top_screen_draw(const struct top_page *page, const struct top_stats *s, str
     end(&p, out);
     if (p.height > 0) {
         /* Not: the problem, the head, two empty lines, two of names, "and more", and the last. */
-        rows = p.height > HEAD_LINES + 10 ? (size_t)(p.height - HEAD_LINES - 7) : 3;
+        rows = p.height > head + 10 ? (size_t)(p.height - head - 7) : 3;
         left = s->identity_count > 0 ? s->identity_count : 1;
         if (left > rows / 2)
             left = rows / 2;

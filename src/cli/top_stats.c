@@ -62,6 +62,17 @@ static void read_numbers(struct top_stats *s, const json_t *root)
     s->commit_p99_ns = int_in(json_object_get(root, "commit_ns"), "p99");
 }
 
+static void read_unanswered(struct top_stats *s, const json_t *object)
+{
+    const json_t *reasons = json_object_get(object, "reasons"), *last = json_array_get(reasons, 0);
+
+    s->unanswered = int_in(object, "recent");
+    s->unanswered_ms = int_in(object, "recent_ms");
+    if (last)
+        snprintf(s->unanswered_why, sizeof s->unanswered_why, "%s (%s)", text_in(last, "detail"),
+                 text_in(last, "code"));
+}
+
 /* Zeros if there is none: it was not there yet. */
 static struct top_row row_before(const struct top_stats *before, const struct top_row *r)
 {
@@ -178,6 +189,7 @@ bool top_stats_read(struct top_stats *s, const struct top_stats *before, struct 
         return false;
     }
     read_numbers(s, root);
+    read_unanswered(s, json_object_get(root, "unanswered"));
     if (before && before->started_ms != s->started_ms)
         before = NULL;
     seconds = (double)(s->now_ms - (before ? before->now_ms : s->started_ms)) / 1000;

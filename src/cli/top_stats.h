@@ -29,6 +29,8 @@ struct top_stats {
     int64_t keys, max_keys, evicted_keys, journal_bytes;
     int64_t requests, failed_requests;
     double request_rate;
+    int64_t unanswered, unanswered_ms; /* checks without an answer, and in how long */
+    char unanswered_why[256];          /* the last reason; "": there is none */
     int64_t decision_p50_ns, decision_p99_ns, commit_p99_ns;
     bool is_draining, has_failed;
 

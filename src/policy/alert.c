@@ -12,17 +12,29 @@
 enum { DEFAULT_LEAST = 20 }; /* requests, before a share of them says anything */
 
 /* The first ones are kinds, in the order of enum alert_kind. */
-enum { BLOCK_RATE, IDENTITY_DENIALS, BREAKER_OPEN, FALLBACK, POLICY, LEAST, WEBHOOK, KEY_COUNT };
+enum {
+    BLOCK_RATE,
+    IDENTITY_DENIALS,
+    BREAKER_OPEN,
+    FALLBACK,
+    UNANSWERED,
+    POLICY,
+    LEAST,
+    WEBHOOK,
+    KEY_COUNT
+};
 static const char *const words[KEY_COUNT] = {
     [BLOCK_RATE] = "block_rate",
     [IDENTITY_DENIALS] = "identity_denials",
     [BREAKER_OPEN] = "breaker_open",
     [FALLBACK] = "fallback",
+    [UNANSWERED] = "unanswered",
     [POLICY] = "policy",
     [LEAST] = "least",
     [WEBHOOK] = "webhook",
 };
-static const char *const examples[ALERT_KINDS] = { "20% per 5m", "100 per 1h", "10s", "0 per 1m" };
+static const char *const examples[ALERT_KINDS] = { "20% per 5m", "100 per 1h", "10s", "0 per 1m",
+                                                   "0 per 5m" };
 
 const char *alert_kind_name(enum alert_kind kind)
 {
@@ -156,8 +168,8 @@ static const struct yaml *read_kind(struct loader *l, const struct yaml *key,
     }
     if (!found)
         complain(&l->reader, key,
-                 "alert '%s' has no condition: add block_rate, identity_denials, breaker_open or "
-                 "fallback",
+                 "alert '%s' has no condition: add block_rate, identity_denials, breaker_open, "
+                 "fallback or unanswered",
                  show(key->text).text);
     return found;
 }
@@ -171,6 +183,10 @@ static void check_use(struct loader *l, const struct yaml *const *keys, const st
         complain(&l->reader, keys[POLICY],
                  "'policy' cannot stand beside breaker_open: the store "
                  "is that of all policies");
+    if (keys[POLICY] && a->kind == ALERT_UNANSWERED)
+        complain(&l->reader, keys[POLICY],
+                 "'policy' cannot stand beside unanswered: a check without an answer is often one "
+                 "without a policy");
 }
 
 static void read_alert(struct loader *l, const struct yaml *key, const char *webhook,

@@ -74,6 +74,7 @@ enum alert_kind {
     ALERT_IDENTITY_DENIALS, /* an identity is refused more than so often */
     ALERT_BREAKER_OPEN,     /* the store cannot be asked for as long as this */
     ALERT_FALLBACK,         /* on_error decides more than so often */
+    ALERT_UNANSWERED,       /* checks have no answer more than so often */
     ALERT_KINDS
 };
 

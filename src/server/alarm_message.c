@@ -45,6 +45,10 @@ static void write_text(const struct alarm_facts *f, char *out, size_t size)
         snprintf(out, size, "%s%s decided %" PRIu64 " times without the store in %s",
                  f->is_raised ? "" : "over: ", m->policy, m->hits_sum, window);
         break;
+    case ALERT_UNANSWERED:
+        snprintf(out, size, "%s%" PRIu64 " checks had no answer in %s: %s",
+                 f->is_raised ? "" : "over: ", m->hits_sum, window, m->rule);
+        break;
     default:
         snprintf(out, size,
                  f->is_raised ? "the store cannot be asked, for %s so far"
@@ -84,7 +88,9 @@ static void write_members(const struct alarm_facts *f, struct json *j)
     json_text(j, "alert", f->alert->name);
     json_text(j, "state", f->is_raised ? "firing" : "resolved");
     json_text(j, "condition", alert_kind_name(f->alert->kind));
-    if (m)
+    if (f->alert->kind == ALERT_UNANSWERED)
+        json_text(j, "code", m->rule);
+    else if (m)
         json_text(j, "policy", m->policy);
     if (f->alert->kind == ALERT_IDENTITY_DENIALS) {
         json_text(j, "rule", m->policy ? m->rule : "default");

@@ -139,6 +139,14 @@ void alarms_count_refusals(struct alarms *a, const char *policy, const char *rul
             meters_count(&a->all[i].meters, policy, rule, key, times, times);
 }
 
+/* `code` is one of problem_code(). */
+void alarms_count_unanswered(struct alarms *a, const char *code, uint64_t times)
+{
+    for (size_t i = 0; i < a->count; i++)
+        if (a->all[i].alert.kind == ALERT_UNANSWERED)
+            meters_count(&a->all[i].meters, NULL, code, (struct key){ 0, 0 }, times, times);
+}
+
 /* ---- telling ------------------------------------------------------------------------------------ */
 
 static bool may_tell(struct alarms *a, struct alarm *alarm)

@@ -145,12 +145,35 @@ static void let_policies_go(struct call *call)
     call->pin = NULL;
 }
 
+void session_unanswered(struct session *s, enum problem problem, const char *text)
+{
+    const weir *w = s->loop->server->weir;
+
+    observer_unanswered(s->loop->observer,
+                        s->protocol == PROTOCOL_RESP ? ASKED_BY_RESP : ASKED_BY_HTTP, problem, text,
+                        w->clock(w->clock_ctx));
+}
+
+const char *call_problem(const struct call *call)
+{
+    return call->problem ? call->problem : weir_err_text(call->answer.err);
+}
+
+static void count_unanswered(const struct call *call)
+{
+    if (call->check.verb == VERB_CHECK && !call->check.peek)
+        session_unanswered(call->reply->session, problem_of(call->answer.err), call_problem(call));
+}
+
 static void answered(struct check *check)
 {
     struct call *call = check->ctx;
     struct loop *loop = call->reply->session->loop;
 
-    observer_answer(loop->observer, check, loop->now);
+    if (check->answer->err)
+        count_unanswered(call);
+    else
+        observer_answer(loop->observer, check, loop->now);
     loop_answered(loop, call->pin);
     let_policies_go(call);
     waits_for_one_less(call->reply);
@@ -210,7 +233,7 @@ static struct call *new_call(struct reply *r)
 static void refuse(struct call *call, const char *problem)
 {
     call->problem = strdup(problem);
-    observer_answer(call->reply->session->loop->observer, &call->check, 0);
+    count_unanswered(call);
     let_policies_go(call);
     waits_for_one_less(call->reply);
 }

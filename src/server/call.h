@@ -13,6 +13,7 @@
 #include "base/buf.h"
 #include "engine/engine.h"
 #include "proto/asked.h"
+#include "server/problem.h"
 
 struct loop;
 struct session;
@@ -49,6 +50,12 @@ struct reply {
 
 /* In the session's queue, waiting until reply_end(). NULL: out of memory, the session is ended. */
 struct reply *reply_begin(struct session *s, void (*encode)(struct reply *, struct buf *));
+
+/* A check of this session has no answer but this text. */
+void session_unanswered(struct session *s, enum problem problem, const char *text);
+
+/* What is wrong with a call whose answer has an error. */
+const char *call_problem(const struct call *call);
 
 /* Ask the engine. The texts of `asked` are needed only during this call. On an error there is a
  * call all the same, whose answer.err and problem tell. NULL: out of memory, the session is ended. */

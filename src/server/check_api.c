@@ -85,11 +85,6 @@ static void add_answer(struct buf *out, const weir_answer *a)
     buf_byte(out, '}');
 }
 
-static const char *problem_text(const struct call *call)
-{
-    return call->problem ? call->problem : weir_err_text(call->answer.err);
-}
-
 static void encode_one(struct reply *reply, struct buf *out)
 {
     const struct call *call = reply->first;
@@ -98,7 +93,7 @@ static void encode_one(struct reply *reply, struct buf *out)
     if (!call) /* there was no memory for it, and the connection is closed */
         return;
     if (call->answer.err) {
-        problem_write(reply, out, problem_of(call->answer.err), problem_text(call), NULL);
+        problem_write(reply, out, problem_of(call->answer.err), call_problem(call), NULL);
         return;
     }
     w = response_begin(reply, out, 200, json_type);
@@ -116,7 +111,7 @@ static void add_error(struct buf *out, const struct call *call)
     json_open(&j, NULL, '{');
     json_open(&j, "error", '{');
     json_text(&j, "code", problem_code(problem_of(call->answer.err)));
-    json_text(&j, "detail", problem_text(call));
+    json_text(&j, "detail", call_problem(call));
     json_close(&j, '}');
     json_close(&j, '}');
 }

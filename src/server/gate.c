@@ -72,8 +72,7 @@ static void encode_gate(struct reply *reply, struct buf *out)
         return;
     a = &call->answer;
     if (a->err) {
-        problem_write(reply, out, problem_of(a->err),
-                      call->problem ? call->problem : weir_err_text(a->err), NULL);
+        problem_write(reply, out, problem_of(a->err), call_problem(call), NULL);
         return;
     }
     w = response_begin(reply, out, a->allowed ? 200 : reply->deny_status,

@@ -120,6 +120,8 @@ void exchange_problem(const struct exchange *x, enum problem problem, const char
 
     if (!r)
         return;
+    if (x->is_check)
+        session_unanswered(x->session, problem, detail);
     problem_write(r, &r->text, problem, detail, head);
     reply_end(r);
 }
@@ -294,6 +296,7 @@ static route_action *admit(struct exchange *x, size_t body_len, size_t *most_bod
 
     if (!action && route && request->method == HTTP_OPTIONS)
         action = api_options;
+    x->is_check = action == api_check || action == api_check_query || action == api_gate;
     *most_body = route && route->most_body ? route->most_body : HTTP_MAX_SHORT_BODY;
     if (!route)
         refuse_path(x);

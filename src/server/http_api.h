@@ -10,6 +10,7 @@ struct exchange {
     struct session *session;
     struct http_request *request;
     struct span name; /* that the path has, decoded; .at NULL: it has none */
+    bool is_check;    /* one that should have an answer */
 };
 
 /* A reply that knows its request; NULL: out of memory, and there is nothing left to do. */

@@ -124,58 +124,10 @@ void response_end_lasting(struct response *w, struct reply *reply, struct span b
 
 /* ---- what can be wrong ------------------------------------------------------------------- */
 
-static const struct {
-    int status;
-    const char *code;
-} problems[PROBLEM_COUNT] = {
-#define WEIR_X(name, status, code) { status, code },
-    HTTP_PROBLEMS(WEIR_X)
-#undef WEIR_X
-};
-
-enum problem problem_of(weir_err err)
-{
-    switch (err) {
-    case WEIR_EREQUEST:
-        return PROBLEM_INVALID_REQUEST;
-    case WEIR_EATTRIBUTE:
-        return PROBLEM_INVALID_ATTRIBUTE;
-    case WEIR_ECOST:
-        return PROBLEM_INVALID_COST;
-    case WEIR_ENOW:
-        return PROBLEM_CLOCK_NOT_TRUSTED;
-    case WEIR_ENOPOLICY:
-        return PROBLEM_NO_SUCH_POLICY;
-    case WEIR_EPOLICY:
-        return PROBLEM_INVALID_POLICY_FILE;
-    case WEIR_EIO:
-        return PROBLEM_STORE_FAILED;
-    case WEIR_EFULL:
-        return PROBLEM_TABLE_FULL;
-    case WEIR_ENOMEM:
-        return PROBLEM_OUT_OF_MEMORY;
-    default:
-        return PROBLEM_INTERNAL_ERROR;
-    }
-}
-
-enum problem problem_of_status(int status)
-{
-    for (int i = 0; i < PROBLEM_COUNT; i++)
-        if (problems[i].status == status)
-            return (enum problem)i;
-    return PROBLEM_INTERNAL_ERROR;
-}
-
-const char *problem_code(enum problem problem)
-{
-    return problems[problem].code;
-}
-
 void problem_write(const struct reply *reply, struct buf *out, enum problem problem,
                    const char *detail, const char *head)
 {
-    const int status = problems[problem].status;
+    const int status = problem_status(problem);
     struct response w = response_begin(reply, out, status, problem_type);
     struct json j = { .to = out };
 
@@ -189,7 +141,7 @@ void problem_write(const struct reply *reply, struct buf *out, enum problem prob
     json_text(&j, "title", http_reason(status));
     json_int(&j, "status", status);
     json_text(&j, "detail", detail);
-    json_text(&j, "code", problems[problem].code);
+    json_text(&j, "code", problem_code(problem));
     json_close(&j, '}');
     buf_byte(out, '\n');
     response_end(&w);

@@ -84,6 +84,25 @@ void log_lines_write(struct log_lines *l, enum log_line kind, const weir_answer 
     buf_done(&members);
 }
 
+void log_lines_write_unanswered(struct log_lines *l, enum asked_by by, enum problem problem,
+                                const char *text, uint64_t left_out)
+{
+    const weir_allocator usual = alloc_or_default((weir_allocator){ 0 });
+    char message[UNANSWERED_TEXT + 64];
+    struct buf members;
+    struct json j = { .to = &members };
+
+    snprintf(message, sizeof message, "a check has no answer: %.*s", UNANSWERED_TEXT, text);
+    buf_init(&members, &usual);
+    json_text(&j, "code", problem_code(problem));
+    json_text(&j, "protocol", asked_by_names[by]);
+    if (left_out > 0)
+        json_int(&j, "left_out", (int64_t)left_out);
+    if (!members.failed)
+        event_log_write_members(l->log, "warn", "unanswered", message, members.at);
+    buf_done(&members);
+}
+
 void log_lines_done(struct log_lines *l)
 {
     const weir_allocator usual = alloc_or_default((weir_allocator){ 0 });

@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "server/unanswered.h"
 #include "weir.h"
 
 enum log_line { LINE_FIRST_HIT, LINE_FIRST_REFUSAL, LINE_REFUSAL, LINE_KINDS };
@@ -31,6 +32,10 @@ bool log_lines_admit(struct log_lines *l, enum log_line kind, int64_t now);
 /* `tag` stands for the identity; NULL: there is none. */
 void log_lines_write(struct log_lines *l, enum log_line kind, const weir_answer *answer,
                      const char *tag, int64_t now);
+
+/* A check had no answer, and neither had so many before it. */
+void log_lines_write_unanswered(struct log_lines *l, enum asked_by by, enum problem problem,
+                                const char *text, uint64_t left_out);
 
 /* At the end: tell what was left out since the last line. */
 void log_lines_done(struct log_lines *l);

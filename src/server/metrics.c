@@ -229,7 +229,7 @@ void stats_write(struct server *s, struct buf *out)
     put_rulings(&j, s);
     buf_text(out, ",");
     visit = published_enter(&s->weir->policies);
-    observers_stats(s->observers, s->loop_count, visit.current, out);
+    observers_stats(s->observers, s->loop_count, visit.current, server_now(s), out);
     published_leave(&s->weir->policies, visit);
     json_close(&j, '}');
 }

@@ -9,12 +9,9 @@
 #include "server/series.h"
 #include "server/top.h"
 #include "server/trials.h"
+#include "server/unanswered.h"
 
 enum { OBSERVED_STATUSES = 600 };
-
-#define WEIR_X(name, value, text) OBSERVED_##name,
-enum { WEIR_ERRORS(WEIR_X) OBSERVED_ERRORS }; /* how many there are */
-#undef WEIR_X
 
 struct observer {
     const struct engine *engine; /* whose secret makes the tags */
@@ -26,9 +23,9 @@ struct observer {
     struct histogram decision, commit, batch;
     atomic_uint_fast64_t http[OBSERVED_STATUSES]; /* requests by status */
     atomic_uint_fast64_t resp[2];                 /* well answered, answered by an error */
-    atomic_uint_fast64_t errors[OBSERVED_ERRORS]; /* checks without an answer */
 
-    pthread_mutex_t lock; /* of what follows */
+    pthread_mutex_t lock;         /* of what follows */
+    struct unanswered unanswered; /* but for its counts */
     struct top top;
 };
 

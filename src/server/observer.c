@@ -152,12 +152,8 @@ void observer_answer(struct observer *o, const struct check *check, int64_t now)
 {
     const weir_answer *a = check->answer;
 
-    if (check->verb != VERB_CHECK || check->peek)
+    if (check->verb != VERB_CHECK || check->peek || a->err)
         return;
-    if (a->err) {
-        count_up(&o->errors[a->err], 1);
-        return;
-    }
     count_check(o, a);
     for (size_t i = 0; i < a->rule_count; i++)
         count_rule(o, a, &a->rules[i]);
@@ -166,6 +162,19 @@ void observer_answer(struct observer *o, const struct check *check, int64_t now)
         refused(o, check, now);
     else if (check->live > 0 && is_first_hit(check))
         first_hit(o, check, now);
+}
+
+void observer_unanswered(struct observer *o, enum asked_by by, enum problem problem,
+                         const char *text, int64_t now)
+{
+    uint64_t left_out;
+    bool is_logged;
+
+    pthread_mutex_lock(&o->lock);
+    is_logged = unanswered_count(&o->unanswered, by, problem, text, now, &left_out);
+    pthread_mutex_unlock(&o->lock);
+    if (is_logged)
+        log_lines_write_unanswered(&o->lines, by, problem, text, left_out);
 }
 
 /* ---- the rest ------------------------------------------------------------------------- */

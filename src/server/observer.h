@@ -7,6 +7,7 @@
 
 #include "base/buf.h"
 #include "engine/engine.h"
+#include "server/unanswered.h"
 
 struct observer;
 struct event_log; /* see event_log.h */
@@ -20,8 +21,12 @@ void observer_free(struct observer *o);
  * check that passed as allowed or shadow_denied, of one that was refused as denied, if it was this
  * rule that refused: what another rule refused was neither allowed by it nor charged.
  * Of a refusal, the identity goes to the top list and, sampled, to the log: as a tag. Peeks, refunds
- * and resets are no decisions and count for nothing. An answer with an error is counted as that. */
+ * and resets are no decisions and count for nothing; nor does an answer with an error. */
 void observer_answer(struct observer *o, const struct check *check, int64_t now);
+
+/* A check has no answer, and its asker got this text. Counted; some go to the log. */
+void observer_unanswered(struct observer *o, enum asked_by by, enum problem problem,
+                         const char *text, int64_t now);
 
 /* n decisions took this long from decoded to decided. */
 void observer_time(struct observer *o, uint64_t ns, size_t n);
@@ -37,7 +42,7 @@ void observer_request(struct observer *o, int protocol, int status);
  * as an increase. If memory is short, `out` has failed. */
 void observers_metrics(struct observer *const *all, size_t n, const struct policies *set,
                        struct buf *out);
-void observers_stats(struct observer *const *all, size_t n, const struct policies *set,
+void observers_stats(struct observer *const *all, size_t n, const struct policies *set, int64_t now,
                      struct buf *out);
 
 /* The member "trials": what limits on trial would have refused; see trials.h. */

@@ -43,8 +43,9 @@ static struct observer *sum_of(struct observer *const *all, size_t n, const stru
             count_up(&sum->http[k], count_of(&o->http[k]));
         for (size_t k = 0; k < 2; k++)
             count_up(&sum->resp[k], count_of(&o->resp[k]));
-        for (size_t k = 0; k < OBSERVED_ERRORS; k++)
-            count_up(&sum->errors[k], count_of(&o->errors[k]));
+        for (int by = 0; by < ASKED_BY_COUNT; by++)
+            for (int k = 0; k < PROBLEM_COUNT; k++)
+                count_up(&sum->unanswered.counts[by][k], count_of(&o->unanswered.counts[by][k]));
     }
     return sum;
 }
@@ -146,16 +147,18 @@ static void write_errors(struct buf *out, const struct observer *o)
 {
     metric_begin(out, "weir_check_errors_total", "counter",
                  "Checks that have no answer, by what was wrong with them.");
-    for (int err = WEIR_OK + 1; err < OBSERVED_ERRORS; err++) {
-        const uint64_t n = count_of(&o->errors[err]);
-        struct sample sample;
+    for (int by = 0; by < ASKED_BY_COUNT; by++)
+        for (int k = 0; k < PROBLEM_COUNT; k++) {
+            const uint64_t n = count_of(&o->unanswered.counts[by][k]);
+            struct sample sample;
 
-        if (n == 0)
-            continue;
-        sample = metric_name(out, "weir_check_errors_total");
-        metric_label(&sample, "error", weir_err_name((weir_err)err));
-        metric_value(&sample, n);
-    }
+            if (n == 0 && !unanswered_may_be((enum problem)k))
+                continue;
+            sample = metric_name(out, "weir_check_errors_total");
+            metric_label(&sample, "code", problem_code((enum problem)k));
+            metric_label(&sample, "protocol", asked_by_names[by]);
+            metric_value(&sample, n);
+        }
 }
 
 void observers_metrics(struct observer *const *all, size_t n, const struct policies *set,
@@ -243,7 +246,22 @@ static void put_requests(struct json *j, const struct observer *o)
     json_close(j, '}');
 }
 
-void observers_stats(struct observer *const *all, size_t n, const struct policies *set,
+static void put_unanswered(struct json *j, struct observer *const *all, size_t n, int64_t now)
+{
+    struct unanswered *sum = calloc(1, sizeof *sum);
+
+    for (size_t i = 0; sum && i < n; i++) {
+        pthread_mutex_lock(&all[i]->lock);
+        unanswered_merge(sum, &all[i]->unanswered, now);
+        pthread_mutex_unlock(&all[i]->lock);
+    }
+    if (sum)
+        unanswered_write(sum, now, j);
+    j->to->failed = j->to->failed || !sum;
+    free(sum);
+}
+
+void observers_stats(struct observer *const *all, size_t n, const struct policies *set, int64_t now,
                      struct buf *out)
 {
     struct observer *sum = sum_of(all, n, set);
@@ -255,6 +273,7 @@ void observers_stats(struct observer *const *all, size_t n, const struct policie
     }
     put_table(&j, "checks", sum->checks);
     put_table(&j, "rules", sum->rules);
+    put_unanswered(&j, all, n, now);
     put_requests(&j, sum);
     put_histogram(&j, "decision_ns", &sum->decision);
     put_histogram(&j, "commit_ns", &sum->commit);

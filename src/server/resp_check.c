@@ -37,7 +37,7 @@ static void encode_answer(struct reply *r, struct buf *out)
     const struct call *call = r->first;
     const weir_answer *a;
 
-    if (!resp_has_answer(r, call, "ERR ", out))
+    if (!resp_has_answer(r, call, NULL, out))
         return;
     a = &call->answer;
     resp_numbers(out, 7,
@@ -97,7 +97,7 @@ static void refuse_option(const struct reading *in, unsigned of)
         if (options[i].of & of)
             known[n++] = options[i].word;
     near = suggest(in->command->words[in->at], known, n);
-    resp_reply_error(in->session, "ERR word %zu is no option of %s%s%s%s", in->at + 1,
+    resp_reply_error(in->session, "INVALID_REQUEST word %zu is no option of %s%s%s%s", in->at + 1,
                      resp_find(in->command->words[0])->name, near ? ": did you mean '" : "",
                      near ? near : "", near ? "'?" : "");
 }
@@ -113,11 +113,13 @@ static bool read_value(struct reading *in, const struct option *option)
         *(const char **)place = value.at;
         if (resp_word_is_text(value) && value.len > 0)
             return true;
-        resp_reply_error(in->session, "ERR %s must be followed by a name", option->word);
+        resp_reply_error(in->session, "INVALID_REQUEST %s must be followed by a name",
+                         option->word);
         return false;
     }
     if (!resp_word_number(value, &number) || number < option->least) {
-        resp_reply_error(in->session, "ERR %s must be followed by a whole number from %d on",
+        resp_reply_error(in->session,
+                         "INVALID_REQUEST %s must be followed by a whole number from %d on",
                          option->word, (int)option->least);
         return false;
     }
@@ -144,7 +146,7 @@ static bool read_options(struct reading *in, unsigned of)
             return false;
         }
         if (given & 1U << (option - options)) {
-            resp_reply_error(in->session, "ERR %s is given twice", option->word);
+            resp_reply_error(in->session, "INVALID_REQUEST %s is given twice", option->word);
             return false;
         }
         given |= 1U << (option - options);
@@ -153,8 +155,8 @@ static bool read_options(struct reading *in, unsigned of)
             continue;
         }
         if (++in->at == c->count) {
-            resp_reply_error(in->session, "ERR %s must be followed by a %s", option->word,
-                             option->kind == NAME ? "name" : "number");
+            resp_reply_error(in->session, "INVALID_REQUEST %s must be followed by a %s",
+                             option->word, option->kind == NAME ? "name" : "number");
             return false;
         }
         if (!read_value(in, option))
@@ -230,13 +232,13 @@ static bool read_identity(struct reading *in)
         request->key = key.at;
         request->key_len = key.len;
         if (in->at < c->count && equals_of(c->words[in->at])) {
-            resp_reply_error(in->session, "ERR give a key or attributes, not both");
+            resp_reply_error(in->session, "INVALID_REQUEST give a key or attributes, not both");
             return false;
         }
         return true;
     }
     if (n > WEIR_MAX_ATTRIBUTES) {
-        resp_reply_error(in->session, "ERR %zu attributes are too many: at most %d", n,
+        resp_reply_error(in->session, "INVALID_REQUEST %zu attributes are too many: at most %d", n,
                          WEIR_MAX_ATTRIBUTES);
         return false;
     }
@@ -253,7 +255,7 @@ static void serve_policy(struct session *s, struct resp_command *c, unsigned of,
     in.asked.request.policy = c->words[1].at;
     in.asked.peek = of == OF_PEEK;
     if (!resp_word_is_text(c->words[1]))
-        resp_reply_error(s, "ERR there is no policy with a NUL byte in its name");
+        resp_reply_error(s, "INVALID_REQUEST the name of a policy has no NUL byte");
     else if (read_identity(&in) && read_options(&in, of))
         ask(&in, verb);
 }
@@ -292,15 +294,16 @@ void resp_serve_weir_limit(struct session *s, struct resp_command *c)
     if (request->algorithm == WEIR_DEFAULT_ALGORITHM) {
         const char *near = suggest(c->words[2], algorithm_names, ALGORITHM_COUNT);
 
-        resp_reply_error(s, "ERR there is no such algorithm: %s%s%s", near ? "did you mean '" : "",
+        resp_reply_error(s, "INVALID_REQUEST there is no such algorithm: %s%s%s",
+                         near ? "did you mean '" : "",
                          near ? near
                               : "it is fixed_window, sliding_window, sliding_counter, "
                                 "token_bucket or leaky_bucket",
                          near ? "'?" : "");
     } else if (!resp_word_number(c->words[3], &request->limit)) {
-        resp_reply_error(s, "ERR limit must be a whole number");
+        resp_reply_error(s, "INVALID_REQUEST limit must be a whole number");
     } else if (!resp_word_number(c->words[4], &request->window_ms)) {
-        resp_reply_error(s, "ERR window_ms must be a whole number");
+        resp_reply_error(s, "INVALID_REQUEST window_ms must be a whole number");
     } else if (read_options(&in, OF_LIMIT)) {
         ask(&in, VERB_CHECK);
     }

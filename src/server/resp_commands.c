@@ -137,19 +137,41 @@ void resp_reply_end(struct reply *r)
     reply_end(r);
 }
 
-void resp_reply_error(struct session *s, const char *format, ...)
+static bool is_check(const struct resp_spec *spec)
+{
+    return spec->serve == resp_serve_weir_check || spec->serve == resp_serve_weir_limit ||
+           spec->serve == resp_serve_cl_throttle || spec->serve == resp_serve_throttle;
+}
+
+/* Behind the word in capitals that an error begins with. */
+static const char *without_code(const char *text)
+{
+    const size_t len = strspn(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZ_");
+
+    return len > 1 && text[len] == ' ' ? text + len + 1 : text;
+}
+
+static void reply_error(struct session *s, enum problem problem, const char *text)
 {
     struct reply *r = resp_reply_begin(s);
-    char text[1024];
-    va_list args;
 
     if (!r)
         return;
+    if (s->command && is_check(s->command))
+        session_unanswered(s, problem, without_code(text));
+    resp_error(&r->text, text);
+    resp_reply_end(r);
+}
+
+void resp_reply_error(struct session *s, const char *format, ...)
+{
+    char text[1024];
+    va_list args;
+
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    resp_error(&r->text, text);
-    resp_reply_end(r);
+    reply_error(s, PROBLEM_INVALID_REQUEST, text);
 }
 
 void resp_reply_wrong_count(struct session *s, const char *name)
@@ -169,6 +191,15 @@ void resp_reply_no_subcommand(struct session *s, const char *command, struct spa
                      near ? ": did you mean '" : "", near ? near : "", near ? "'?" : "");
 }
 
+/* The code in capitals, as clients of Redis expect it, and the text. */
+static void write_code(enum problem problem, const char *text, char *out, size_t size)
+{
+    snprintf(out, size, "%s %s", problem_code(problem), text);
+    for (size_t i = 0; out[i] != ' ' && out[i]; i++)
+        if (out[i] >= 'a' && out[i] <= 'z')
+            out[i] = (char)(out[i] - 'a' + 'A');
+}
+
 bool resp_has_answer(const struct reply *r, const struct call *call, const char *prefix,
                      struct buf *out)
 {
@@ -179,8 +210,10 @@ bool resp_has_answer(const struct reply *r, const struct call *call, const char 
     count_request(r, call->answer.err != WEIR_OK);
     if (!call->answer.err)
         return true;
-    snprintf(text, sizeof text, "%s%s", prefix,
-             call->problem ? call->problem : weir_err_text(call->answer.err));
+    if (prefix)
+        snprintf(text, sizeof text, "%s%s", prefix, call_problem(call));
+    else
+        write_code(problem_of(call->answer.err), call_problem(call), text, sizeof text);
     resp_error(out, text);
     return false;
 }
@@ -225,11 +258,16 @@ static void refuse_unknown(struct session *s, struct span name)
 
 static void refuse_caller(struct session *s, const struct resp_spec *spec)
 {
+    char text[128];
+
+    snprintf(text, sizeof text,
+             "NOPERM this token may not send '%s': it takes one with the scope %s", spec->name,
+             spec->scopes & SCOPE_CHECK ? "check" : "admin");
     if (s->scopes == 0)
-        resp_reply_error(s, "NOAUTH Authentication required: send AUTH with a token first");
+        reply_error(s, PROBLEM_UNAUTHORIZED,
+                    "NOAUTH Authentication required: send AUTH with a token first");
     else
-        resp_reply_error(s, "NOPERM this token may not send '%s': it takes one with the scope %s",
-                         spec->name, spec->scopes & SCOPE_CHECK ? "check" : "admin");
+        reply_error(s, PROBLEM_FORBIDDEN, text);
 }
 
 void resp_serve(struct session *s, struct resp_command *c)
@@ -238,7 +276,7 @@ void resp_serve(struct session *s, struct resp_command *c)
 
     if (c->count == 0)
         return;
-    spec = resp_find(c->words[0]);
+    s->command = spec = resp_find(c->words[0]);
     if (!spec)
         refuse_unknown(s, c->words[0]);
     else if (!resp_may(s, spec->scopes))
@@ -251,6 +289,7 @@ void resp_serve(struct session *s, struct resp_command *c)
 
 void resp_refuse(struct session *s, const char *why)
 {
+    s->command = NULL;
     resp_reply_error(s, "ERR %s", why);
     session_end(s);
 }

@@ -45,7 +45,8 @@ void resp_reply_no_subcommand(struct session *s, const char *command, struct spa
 struct reply *resp_reply_begin(struct session *s);
 void resp_reply_end(struct reply *r);
 
-/* For encoders: did the call get an answer? If not, its error is written. Counts the request. */
+/* For encoders: did the call get an answer? If not, its error is written, behind this prefix or, if
+ * it is NULL, behind its code in capitals. Counts the request. */
 bool resp_has_answer(const struct reply *r, const struct call *call, const char *prefix,
                      struct buf *out);
 

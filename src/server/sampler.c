@@ -39,7 +39,8 @@ enum { CHECKS, RULES, WATCHES };
 struct sampler {
     struct sampler_options options;
     struct watch watches[WATCHES];
-    int64_t looked_at; /* 0: not yet */
+    uint64_t unanswered[PROBLEM_COUNT]; /* at the last look */
+    int64_t looked_at;                  /* 0: not yet */
 
     struct history_entry *waiting;
     size_t count, room;
@@ -149,6 +150,20 @@ static void take_refusals(void *ctx, const char *policy, const char *rule, struc
         limited_count(s->limited, policy, rule, key, times);
 }
 
+static void take_unanswered(struct sampler *s)
+{
+    for (int i = 0; i < PROBLEM_COUNT && s->options.alarms; i++) {
+        uint64_t now = 0;
+
+        for (size_t k = 0; k < s->options.observer_count; k++)
+            now += unanswered_by(&s->options.observers[k]->unanswered, (enum problem)i);
+        if (now > s->unanswered[i])
+            alarms_count_unanswered(s->options.alarms, problem_code((enum problem)i),
+                                    now - s->unanswered[i]);
+        s->unanswered[i] = now;
+    }
+}
+
 static const struct secret *secret_of(const struct sampler *s)
 {
     return engine_secret(s->options.observers[0]->engine);
@@ -168,6 +183,7 @@ void sampler_take(struct sampler *s, int64_t now)
     if (s->limited)
         limited_begin(s->limited, minute, secret_of(s));
     observers_refusals(s->options.observers, s->options.observer_count, take_refusals, s);
+    take_unanswered(s);
     s->looked_at = now;
     if (s->options.alarms)
         alarms_end(s->options.alarms);

@@ -21,6 +21,8 @@ enum {
     SESSION_CLIENT_NAME = 48,
 };
 
+struct resp_spec; /* see resp_commands.h */
+
 struct session {
     struct conn conn; /* its bytes come and go here */
     struct loop *loop;
@@ -40,6 +42,7 @@ struct session {
     size_t encoded_from, encoded; /* bytes in the loop's buffer that are to be sent */
     struct http_parser http;
     uint64_t id;                           /* RESP: CLIENT ID */
+    const struct resp_spec *command;       /* RESP: being served; NULL: none, or an unknown one */
     char client_name[SESSION_CLIENT_NAME]; /* RESP: CLIENT SETNAME; cut to what fits */
 };
 

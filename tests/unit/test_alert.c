@@ -80,7 +80,7 @@ static void each_mistake_is_told_with_its_place(void **state)
         "policy_text:11:21: block_rate '101% per 5m' is not a share of requests: write 20% per "
         "5m\n"
         "policy_text:12:5: alert 'f' has no condition: add block_rate, identity_denials, "
-        "breaker_open or fallback\n"
+        "breaker_open, fallback or unanswered\n"
         "policy_text:13:27: alert 'g' has two conditions: make it two alerts\n"
         "policy_text:13:37: fallback '0' is not a number in a time: write 0 per 1m\n"
         "policy_text:14:18: this is not the URL of a webhook: it cannot have a user or a "

@@ -261,7 +261,9 @@ static void what_is_not_counted_by_a_rule_is_counted_by_its_source(void **state)
     assert_value(checks(&p, "(unnamed)", "denied", "store"), 1);
     assert_value(decisions(&p, "(unnamed)", "default", "allowed", "store"), 1);
     assert_value(decisions(&p, "(unnamed)", "default", "denied", "store"), 1);
-    assert_value(prometheus_value(&p, "weir_check_errors_total{error=\"WEIR_ENOPOLICY\"}"), 1);
+    assert_value(prometheus_value(&p, "weir_check_errors_total{code=\"no_such_policy\",protocol="
+                                      "\"http\"}"),
+                 0);
     prometheus_done(&p);
     fixture_free(f);
 }
@@ -594,8 +596,8 @@ static bool throttle(struct fixture *f, int64_t capacity, int64_t count, int64_t
     weir_diag diag;
 
     assert_int_equal(cell_rule(capacity, count, period, &rule, &diag), WEIR_OK);
-    assert_int_equal(
-        engine_prepare_cell(&w->engine, &check, span_of("k"), &rule, quantity, &diag), WEIR_OK);
+    assert_int_equal(engine_prepare_cell(&w->engine, &check, span_of("k"), &rule, quantity, &diag),
+                     WEIR_OK);
     engine_ask(&w->engine, &turn, &check, at);
     engine_commit(&w->engine, &turn);
     observer_answer(f->observers[0], &check, at);

@@ -335,6 +335,16 @@ scenario("a picture is taken", async (browser) => {
   await page.screenshot({ path: picture });
 });
 
+scenario("checks without an answer are told at the top", async (browser) => {
+  const page = await open(browser);
+  await signIn(page);
+  assert.equal(await page.locator("#unanswered").isVisible(), false);
+  for (let i = 0; i < 3; i++) assert.equal((await check("logn", "203.0.113.7")).code, "no_such_policy");
+  await page.locator("#unanswered").waitFor();
+  assert.match(await page.locator("#unanswered").textContent(),
+    /^3 checks without an answer in the last 5m: there is no policy 'logn': did you mean 'login'\? \(no_such_policy, by http, 3 times\)$/);
+});
+
 scenario("a store that cannot be asked is shown", async (browser) => {
   const page = await open(browser, {}, otherUrl);
   await signIn(page);
