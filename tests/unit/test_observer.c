@@ -52,6 +52,8 @@ static struct fixture *fixture_of(const char *text)
         fail_msg("%s", diag.text);
     assert_int_equal(event_log_open(f->log_path, &f->server.log, &diag), WEIR_OK);
     f->server.observers = f->observers;
+    f->server.loops = calloc(LOOPS, sizeof *f->server.loops);
+    assert_non_null(f->server.loops);
     f->server.loop_count = LOOPS;
     f->server.started_ms = now;
     for (int i = 0; i < LOOPS; i++) {
@@ -77,6 +79,7 @@ static json_t *fixture_end(struct fixture *f)
         json_array_append_new(lines, line);
     fclose(log);
     temp_dir_remove(&f->dir);
+    free(f->server.loops);
     free(f);
     return lines;
 }
