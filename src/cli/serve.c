@@ -20,6 +20,7 @@ enum {
     THREADS,
     TOKEN_FILE,
     TRUSTED_PROXIES,
+    ALLOWED_ORIGINS,
     TLS_CERT,
     TLS_KEY,
     TLS_CLIENT_CA,
@@ -46,13 +47,15 @@ static const struct option options[OPTION_COUNT] = {
                      .only_once = true },
     [TRUSTED_PROXIES] = { "trusted-proxies", 0, "NET,...", "whose X-Forwarded-For counts",
                           .only_once = true },
+    [ALLOWED_ORIGINS] = { "allowed-origins", 0, "URL,...", "whose pages may ask, besides ours",
+                          .only_once = true },
     [TLS_CERT] = { "tls-cert", 0, "FILE", NULL },
     [TLS_KEY] = { "tls-key", 0, "FILE", "PEM files: serve TLS" },
     [TLS_CLIENT_CA] = { "tls-client-ca", 0, "FILE", "clients need a certificate of these" },
     [ALLOW_PLAIN] = { "allow-plain", 0, NULL, "plain connections, too" },
     [MAX_CONNECTIONS] = { "max-connections", 0, "N", "default: 16384" },
-    [IDLE_TIMEOUT] = { "idle-timeout", 0, "TIME", "between two requests; default: 5m" },
-    [REQUEST_TIMEOUT] = { "request-timeout", 0, "TIME", "to send a request; default: 10s" },
+    [IDLE_TIMEOUT] = { "idle-timeout", 0, "TIME", NULL },
+    [REQUEST_TIMEOUT] = { "request-timeout", 0, "TIME", "between two, for one: 5m, 10s" },
     [DRAIN_TIMEOUT] = { "drain-timeout", 0, "TIME", "to end after SIGTERM; default: 10s" },
     [TRUST_CLIENT_CLOCK] = { "trust-client-clock", 0, NULL, "requests may bring `now`" },
     [LOG] = { "log", 0, "FILE", "JSON lines; default: stderr" },
@@ -115,6 +118,11 @@ static bool read_lists(const struct arguments *a, struct server_settings *s)
     if (a->values[TRUSTED_PROXIES]) {
         s->trusted_proxy_count = 0;
         if (!for_each(a, TRUSTED_PROXIES, s, settings_add_proxy))
+            return false;
+    }
+    if (a->values[ALLOWED_ORIGINS]) {
+        s->origin_count = 0;
+        if (!for_each(a, ALLOWED_ORIGINS, s, settings_add_origin))
             return false;
     }
     return !a->values[TOKEN_FILE] || read_token(a->values[TOKEN_FILE], s);

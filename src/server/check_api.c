@@ -3,7 +3,6 @@
  * The body of a POST is a request object or {"checks": [...]}; without a body, the query of the
  * URL says what a GET's would. */
 #include <stdlib.h>
-#include <strings.h>
 
 #include "base/diag.h"
 #include "base/json.h"
@@ -210,29 +209,6 @@ static void serve_one(const struct exchange *x, struct check_json *j, enum verb 
         ask_one(x, verb, &asked);
 }
 
-static bool type_is(struct span type, const char *name)
-{
-    const char *semicolon = memchr(type.at, ';', type.len);
-
-    if (semicolon)
-        type.len = (size_t)(semicolon - type.at);
-    while (type.len > 0 && (type.at[type.len - 1] == ' ' || type.at[type.len - 1] == '\t'))
-        type.len--;
-    return type.len == strlen(name) && strncasecmp(type.at, name, type.len) == 0;
-}
-
-/* What claims to be something else is refused, even if it could be read: any web page can have its
- * reader's browser send a form to a server of the reader's machine, but no JSON. `curl -d` calls
- * everything a form; unlike a browser it does not say which page it comes from. */
-bool request_is_json(const struct http_request *request)
-{
-    const struct span type = http_header(request, "content-type");
-
-    return !type.at || type_is(type, "application/json") ||
-           (type_is(type, "application/x-www-form-urlencoded") &&
-            !http_header(request, "origin").at);
-}
-
 static void serve_body(const struct exchange *x, enum verb verb, bool peeks)
 {
     const struct span body = x->request->body;
@@ -240,11 +216,6 @@ static void serve_body(const struct exchange *x, enum verb verb, bool peeks)
     weir_diag diag;
     weir_err err;
 
-    if (!request_is_json(x->request)) {
-        exchange_problem(x, PROBLEM_UNSUPPORTED_MEDIA_TYPE,
-                         "the body must be JSON: send `Content-Type: application/json`", NULL);
-        return;
-    }
     err = check_json_open(&j, (char *)body.at, body.len, &diag);
     if (err) {
         exchange_problem(x, problem_of(err), diag.text, NULL);

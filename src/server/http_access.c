@@ -3,6 +3,8 @@
 
 #include <strings.h>
 
+/* ---- tokens ------------------------------------------------------------------------------ */
+
 static struct span bearer_token(const struct http_request *request)
 {
     struct span value = http_header(request, "authorization");
@@ -57,16 +59,61 @@ static bool is_let_in(const struct exchange *x, unsigned scopes)
     return false;
 }
 
+/* ---- pages ------------------------------------------------------------------------------- */
+
+static bool begins_with(struct span text, const char *lower, size_t len)
+{
+    return text.len >= len && strncasecmp(text.at, lower, len) == 0;
+}
+
+/* Without the port that its scheme has anyway. */
+static struct span without_port(struct span host, bool is_tls)
+{
+    const struct span port = is_tls ? span_of(":443") : span_of(":80");
+
+    if (host.len > port.len && memcmp(host.at + host.len - port.len, port.at, port.len) == 0)
+        host.len -= port.len;
+    return host;
+}
+
+/* `https://host:port`, with the scheme that the connection has and the host that it was asked by. */
+static bool is_own_origin(const struct exchange *x, struct span origin)
+{
+    const bool is_tls = x->session->conn.tls != NULL;
+    const struct span scheme = is_tls ? span_of("https://") : span_of("http://");
+    const struct span host = without_port(http_header(x->request, "host"), is_tls);
+
+    if (!begins_with(origin, scheme.at, scheme.len))
+        return false;
+    origin = without_port((struct span){ origin.at + scheme.len, origin.len - scheme.len }, is_tls);
+    return host.len > 0 && host.len == origin.len && strncasecmp(host.at, origin.at, host.len) == 0;
+}
+
+static bool is_allowed_origin(const struct server_settings *settings, struct span origin)
+{
+    for (size_t i = 0; i < settings->origin_count; i++)
+        if (strlen(settings->origins[i]) == origin.len &&
+            strncasecmp(settings->origins[i], origin.at, origin.len) == 0)
+            return true;
+    return false;
+}
+
 /* A page of another site can have its reader's browser ask a server on the reader's machine, where
  * no token may be needed. It cannot read the answer, but what it asks for would happen. Browsers
- * tell; gates are asked in the name of whatever it is. */
-static bool is_from_another_site(const struct http_request *request, unsigned scopes, bool is_gate)
+ * tell whose page it is by Origin, and where they send none (a picture, a link) by Sec-Fetch-Site.
+ * Gates are asked in the name of whatever it is. */
+static bool is_from_another_site(const struct exchange *x, unsigned scopes, bool is_gate)
 {
+    const struct http_request *request = x->request;
     const bool changes = request->method != HTTP_GET && request->method != HTTP_HEAD;
-    struct span site;
+    struct span origin, site;
 
     if (is_gate || (!changes && !(scopes & SCOPE_CHECK)))
         return false;
+    origin = http_header(request, "origin");
+    if (origin.at)
+        return !is_own_origin(x, origin) &&
+               !is_allowed_origin(&exchange_server(x)->settings, origin);
     site = http_header(request, "sec-fetch-site");
     return site.at && !span_is(site, "same-origin") && !span_is(site, "none");
 }
@@ -88,8 +135,11 @@ static bool is_by_a_strange_name(const struct exchange *x, unsigned scopes, bool
 
 bool http_access(const struct exchange *x, unsigned scopes, bool is_gate)
 {
-    if (is_from_another_site(x->request, scopes, is_gate)) {
-        exchange_problem(x, PROBLEM_FORBIDDEN, "pages of other sites may not ask", NULL);
+    if (is_from_another_site(x, scopes, is_gate)) {
+        exchange_problem(x, PROBLEM_FORBIDDEN,
+                         "pages of other sites may not ask; if this one may, add its origin to "
+                         "allowed_origins",
+                         NULL);
         return false;
     }
     if (is_by_a_strange_name(x, scopes, is_gate)) {

@@ -1,6 +1,8 @@
 /* http_api.c - the HTTP API: which route a request is for, and whether it may go there. */
 #include "server/http_api.h"
 
+#include <strings.h>
+
 #include "base/json.h"
 #include "base/suggest.h"
 #include "server/dashboard.h"
@@ -286,6 +288,15 @@ static const struct route *route_of(const struct http_request *request, struct s
     return find_route(request->path, name);
 }
 
+/* What its Content-Type calls it does not matter: what is no JSON is told so where it is read. */
+static bool is_compressed(const struct http_request *request, size_t body_len)
+{
+    const struct span coding = http_header(request, "content-encoding");
+
+    return coding.len > 0 && (body_len > 0 || request->has_long_body) &&
+           !(coding.len == 8 && strncasecmp(coding.at, "identity", 8) == 0);
+}
+
 /* What is to be done, and how long a body it takes. NULL: it was refused. If it has a long body, the
  * connection ends then, whether that has come or not. */
 static route_action *admit(struct exchange *x, size_t body_len, size_t *most_body)
@@ -304,6 +315,9 @@ static route_action *admit(struct exchange *x, size_t body_len, size_t *most_bod
         refuse_method(x, route);
     else if (action != api_options && !http_access(x, route->scopes, route->any != NULL))
         return NULL;
+    else if (route->any == NULL && is_compressed(request, body_len))
+        exchange_problem(x, PROBLEM_UNSUPPORTED_MEDIA_TYPE,
+                         "the body is compressed (Content-Encoding): send it as it is", NULL);
     else if (body_len > *most_body)
         exchange_problem(x, PROBLEM_BODY_TOO_LARGE, "the body is too large for this path", NULL);
     else

@@ -26,9 +26,6 @@ static inline struct server *exchange_server(const struct exchange *x)
     return session_loop(x->session)->server;
 }
 
-/* Does its body claim to be what it is? */
-bool request_is_json(const struct http_request *request);
-
 /* ---- routes: check_api.c, gate.c, admin_api.c and operator_api.c ----------------------------- */
 
 void api_check(const struct exchange *x);

@@ -284,15 +284,6 @@ static void start(const struct exchange *x, struct operator_job *job,
 
 /* ---- routes ----------------------------------------------------------------------------------- */
 
-static struct operator_job *new_change(const struct exchange *x, enum ledger_subject subject)
-{
-    if (x->request->body.len == 0 || request_is_json(x->request))
-        return new_job(x, subject);
-    exchange_problem(x, PROBLEM_UNSUPPORTED_MEDIA_TYPE,
-                     "the body must be JSON: send `Content-Type: application/json`", NULL);
-    return NULL;
-}
-
 static weir_err read_body(const struct exchange *x, struct operator_job *job)
 {
     return change_json_open(&job->asked, x->request->body, &job->diag);
@@ -360,7 +351,7 @@ static weir_err read_id(const struct exchange *x, struct operator_job *job)
 static void serve_change(const struct exchange *x, enum ledger_subject subject,
                          void (*run)(struct operator_job *))
 {
-    struct operator_job *job = new_change(x, subject);
+    struct operator_job *job = new_job(x, subject);
     weir_err err;
 
     if (!job)
@@ -373,7 +364,7 @@ static void serve_change(const struct exchange *x, enum ledger_subject subject,
 
 static void serve_mode(const struct exchange *x, void (*run)(struct operator_job *))
 {
-    struct operator_job *job = new_change(x, LEDGER_MODE);
+    struct operator_job *job = new_job(x, LEDGER_MODE);
     weir_err err;
 
     if (!job)

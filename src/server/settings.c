@@ -76,6 +76,42 @@ weir_err settings_add_proxy(struct server_settings *s, struct span network, weir
     return err;
 }
 
+/* As browsers send it: a scheme and a host, and a port if it is not the scheme's. */
+static bool is_origin(struct span text)
+{
+    static const struct span schemes[] = { { "https://", 8 }, { "http://", 7 } };
+
+    for (size_t i = 0; i < 2; i++) {
+        const size_t len = schemes[i].len;
+
+        if (text.len <= len || memcmp(text.at, schemes[i].at, len) != 0)
+            continue;
+        for (size_t k = len; k < text.len; k++)
+            if (text.at[k] <= ' ' || text.at[k] >= 0x7f || strchr("/*?#@\\", text.at[k]))
+                return false;
+        return true;
+    }
+    return false;
+}
+
+weir_err settings_add_origin(struct server_settings *s, struct span origin, weir_diag *diag)
+{
+    char *copy;
+
+    if (s->origin_count == SETTINGS_MOST_ORIGINS)
+        return diag_fail(diag, WEIR_EOPTION, "there are more than %d allowed origins",
+                         SETTINGS_MOST_ORIGINS);
+    if (!is_origin(origin))
+        return diag_fail(diag, WEIR_EOPTION,
+                         "'%s' is not an origin: write https://weir.example, without a path",
+                         show(origin).text);
+    copy = arena_text(&s->texts, origin);
+    if (!copy)
+        return diag_fail(diag, WEIR_ENOMEM, "%s", weir_err_text(WEIR_ENOMEM));
+    s->origins[s->origin_count++] = copy;
+    return WEIR_OK;
+}
+
 /* ---- loading -------------------------------------------------------------------------- */
 
 static void set_defaults(struct server_settings *s)
@@ -242,12 +278,13 @@ static bool is_same_text(const char *a, const char *b)
     return a == b || (a && b && strcmp(a, b) == 0);
 }
 
-static bool listen_alike(const struct server_settings *a, const struct server_settings *b)
+static bool are_same_texts(const char *const *a, size_t a_count, const char *const *b,
+                           size_t b_count)
 {
-    bool is_alike = a->listen_count == b->listen_count;
+    bool is_alike = a_count == b_count;
 
-    for (size_t i = 0; i < a->listen_count && is_alike; i++)
-        is_alike = is_same_text(a->listen[i], b->listen[i]);
+    for (size_t i = 0; i < a_count && is_alike; i++)
+        is_alike = is_same_text(a[i], b[i]);
     return is_alike;
 }
 
@@ -275,13 +312,15 @@ const char *settings_fixed_difference(const struct server_settings *a,
         { "sync", is_same_text(a->sync, b->sync) },
         { "secret_file", is_same_text(a->secret_file, b->secret_file) },
         { "max_keys", a->max_keys == b->max_keys },
-        { "listen", listen_alike(a, b) },
+        { "listen", are_same_texts(a->listen, a->listen_count, b->listen, b->listen_count) },
         { "threads", a->threads == b->threads },
         { "max_connections", a->max_connections == b->max_connections },
         { "idle_timeout", a->idle_timeout_ms == b->idle_timeout_ms },
         { "request_timeout", a->request_timeout_ms == b->request_timeout_ms },
         { "drain_timeout", a->drain_timeout_ms == b->drain_timeout_ms },
         { "trusted_proxies", trust_alike(a, b) },
+        { "allowed_origins",
+          are_same_texts(a->origins, a->origin_count, b->origins, b->origin_count) },
         { "trust_client_clock", a->trusts_client_clock == b->trusts_client_clock },
         { "tls", !a->tls_cert == !b->tls_cert },
         { "allow_plain", a->allows_plain == b->allows_plain },

@@ -14,6 +14,7 @@ enum {
     SETTINGS_MOST_LISTENERS = 8,
     SETTINGS_MOST_TOKENS = 16,
     SETTINGS_MOST_PROXIES = 32,
+    SETTINGS_MOST_ORIGINS = 16,
     SETTINGS_MOST_THREADS = 64,
 };
 
@@ -50,6 +51,9 @@ struct server_settings {
     size_t token_count;
     struct cidr trusted_proxies[SETTINGS_MOST_PROXIES];
     size_t trusted_proxy_count;
+
+    const char *origins[SETTINGS_MOST_ORIGINS]; /* whose pages may change something, too */
+    size_t origin_count;
 
     const char *tls_cert, *tls_key; /* PEM files; NULL: no TLS */
     const char *tls_client_ca;      /* NULL: no client certificates are asked for */
@@ -88,6 +92,8 @@ WEIR_MUSTCHECK weir_err settings_add_token(struct server_settings *s, struct spa
                                            unsigned scopes, weir_diag *diag);
 WEIR_MUSTCHECK weir_err settings_add_proxy(struct server_settings *s, struct span network,
                                            weir_diag *diag);
+WEIR_MUSTCHECK weir_err settings_add_origin(struct server_settings *s, struct span origin,
+                                            weir_diag *diag);
 WEIR_MUSTCHECK weir_err scope_read(struct span word, unsigned *scopes, weir_diag *diag); /* ORs */
 
 /* Complain of what is wrong under `server:`. What is wrong with the YAML is for others to tell. */

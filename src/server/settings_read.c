@@ -19,6 +19,7 @@ enum {
     DRAIN_TIMEOUT,
     TOKENS,
     TRUSTED_PROXIES,
+    ALLOWED_ORIGINS,
     TLS,
     LOG,
     KEY_COUNT
@@ -38,6 +39,7 @@ static const char *const words[KEY_COUNT] = {
     [DRAIN_TIMEOUT] = "drain_timeout",
     [TOKENS] = "tokens",
     [TRUSTED_PROXIES] = "trusted_proxies",
+    [ALLOWED_ORIGINS] = "allowed_origins",
     [TLS] = "tls",
     [LOG] = "log",
 };
@@ -201,6 +203,14 @@ static void read_proxy(struct reading *r, const struct yaml *node)
         complain(&r->reader, node, "%s", diag.text);
 }
 
+static void read_origin(struct reading *r, const struct yaml *node)
+{
+    weir_diag diag;
+
+    if (settings_add_origin(r->s, node->text, &diag))
+        complain(&r->reader, node, "%s", diag.text);
+}
+
 static unsigned read_scopes(struct reading *r, const struct yaml *node)
 {
     const bool is_list = node->kind == YAML_LIST;
@@ -295,6 +305,9 @@ static void read_server(struct reading *r, const struct yaml *node)
     }
     if (keys[TRUSTED_PROXIES])
         read_each(r, keys[TRUSTED_PROXIES]->value, "a trusted proxy", "10.0.0.0/8", read_proxy);
+    if (keys[ALLOWED_ORIGINS])
+        read_each(r, keys[ALLOWED_ORIGINS]->value, "an allowed origin", "https://weir.example",
+                  read_origin);
     if (keys[TOKENS])
         read_tokens(r, keys[TOKENS]->value);
     if (keys[TLS])

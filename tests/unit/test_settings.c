@@ -120,6 +120,7 @@ static void a_file_may_say_everything(void **state)
                                 "    - {file: all.token, scope: [check, admin, metrics]}\n"
                                 "    - {file: /etc/weir/m, scope: metrics}\n"
                                 "  trusted_proxies: [10.0.0.0/8, '2001:db8::/32', 192.0.2.1]\n"
+                                "  allowed_origins: ['https://weir.example', 'http://a:81']\n"
                                 "  tls: {cert: s.pem, key: s.key, client_ca: ca.pem,\n"
                                 "        allow_plain: true}\n"
                                 "  log: weir.log\n");
@@ -149,6 +150,8 @@ static void a_file_may_say_everything(void **state)
     assert_int_equal(s.trusted_proxies[0].bits, 8);
     assert_true(s.trusted_proxies[1].base.is_v6);
     assert_int_equal(s.trusted_proxies[2].bits, 32);
+    assert_int_equal(s.origin_count, 2);
+    assert_string_equal(s.origins[1], "http://a:81");
     assert_beside(&c, s.tls_cert, "", "s.pem");
     assert_beside(&c, s.tls_key, "", "s.key");
     assert_beside(&c, s.tls_client_ca, "", "ca.pem");
@@ -337,6 +340,31 @@ static void settings_that_do_not_go_together_are_refused(void **state)
     settings_done(&s);
 }
 
+static void an_origin_is_a_scheme_and_a_host(void **state)
+{
+    static const char *const wrong[] = { "",
+                                         "*",
+                                         "null",
+                                         "weir.example",
+                                         "https://",
+                                         "https://*.example",
+                                         "https://weir.example/",
+                                         "ftp://weir.example",
+                                         "https://a b",
+                                         "https://user@weir.example" };
+    struct server_settings s = listening_on("127.0.0.1:0");
+    weir_diag diag;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        assert_int_equal(settings_add_origin(&s, span_of(wrong[i]), &diag), WEIR_EOPTION);
+    assert_int_equal(settings_add_origin(&s, span_of("https://weir.example/ui"), &diag),
+                     WEIR_EOPTION);
+    assert_string_equal(diag.text, "'https://weir.example/ui' is not an origin: write "
+                                   "https://weir.example, without a path");
+    settings_done(&s);
+}
+
 static void lists_end(void **state)
 {
     struct server_settings s = listening_on("127.0.0.1:0");
@@ -352,6 +380,9 @@ static void lists_end(void **state)
     for (size_t i = 0; i < SETTINGS_MOST_PROXIES; i++)
         assert_int_equal(settings_add_proxy(&s, span_of("10.0.0.1"), &diag), WEIR_OK);
     assert_int_equal(settings_add_proxy(&s, span_of("10.0.0.1"), &diag), WEIR_EOPTION);
+    for (size_t i = 0; i < SETTINGS_MOST_ORIGINS; i++)
+        assert_int_equal(settings_add_origin(&s, span_of("http://a"), &diag), WEIR_OK);
+    assert_int_equal(settings_add_origin(&s, span_of("http://a"), &diag), WEIR_EOPTION);
     settings_done(&s);
 }
 
@@ -368,6 +399,7 @@ int main(void)
         cmocka_unit_test(lint_tells_of_the_server_and_not_again_of_the_yaml),
         cmocka_unit_test(strangers_are_let_in_only_by_a_token_or_a_certificate),
         cmocka_unit_test(settings_that_do_not_go_together_are_refused),
+        cmocka_unit_test(an_origin_is_a_scheme_and_a_host),
         cmocka_unit_test(lists_end),
     };
 
