@@ -158,6 +158,13 @@ bool client_address(const struct address_source *s, struct ip *out)
     return is_trusted(s, out) ? walk(s, true, out) : true;
 }
 
+bool client_address_is_ignored(const struct address_source *s)
+{
+    const struct ip peer = peer_address(s->peer);
+
+    return !s->is_local && has_header(s->request, header_of(s)) && !is_trusted(s, &peer);
+}
+
 size_t client_address_write(const struct ip *ip, char out[IP_TEXT])
 {
     size_t len = ip_write(ip, 128, out);

@@ -17,6 +17,9 @@ struct address_source {
 /* False: nothing is known of it. */
 bool client_address(const struct address_source *source, struct ip *out);
 
+/* Does a peer say for whom it asks that is not to be believed? */
+bool client_address_is_ignored(const struct address_source *source);
+
 /* As text, without a NUL: what an attribute `ip` takes. */
 size_t client_address_write(const struct ip *ip, char out[IP_TEXT]);
 

@@ -175,7 +175,11 @@ static weir_err add_address(const struct exchange *x, const struct gate *g, stru
     struct span address = { text, 0 };
     struct ip ip;
 
-    if (asked->request.key || has_ip(asked) || !client_address(&source, &ip))
+    if (asked->request.key || has_ip(asked))
+        return WEIR_OK;
+    if (client_address_is_ignored(&source))
+        session_note(x->session, INCIDENT_FORWARDED);
+    if (!client_address(&source, &ip))
         return WEIR_OK;
     address.len = client_address_write(&ip, text);
     text[address.len] = '\0';

@@ -47,6 +47,9 @@ static bool is_let_in(const struct exchange *x, unsigned scopes)
         shown = tokens_scopes(tokens, token);
     if (scopes & shown)
         return true;
+    session_note(x->session, shown || x->session->scopes ? INCIDENT_MISSING_SCOPE
+                             : token.at                  ? INCIDENT_UNKNOWN_TOKEN
+                                                         : INCIDENT_NO_TOKEN);
     if (shown || x->session->scopes)
         refuse_scope(x, scopes);
     else if (token.at)

@@ -156,6 +156,7 @@ void metrics_write(struct server *s, struct buf *out)
     write_store(out, &stats);
     write_rulings(out, s);
     write_server(out, s);
+    incidents_metrics(&s->incidents, out);
     write_alarms(out, s);
 }
 

@@ -263,6 +263,7 @@ static void refuse_caller(struct session *s, const struct resp_spec *spec)
     snprintf(text, sizeof text,
              "NOPERM this token may not send '%s': it takes one with the scope %s", spec->name,
              spec->scopes & SCOPE_CHECK ? "check" : "admin");
+    session_note(s, s->scopes == 0 ? INCIDENT_NO_TOKEN : INCIDENT_MISSING_SCOPE);
     if (s->scopes == 0)
         reply_error(s, PROBLEM_UNAUTHORIZED,
                     "NOAUTH Authentication required: send AUTH with a token first");

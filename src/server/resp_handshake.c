@@ -86,8 +86,12 @@ static const char *authenticate(struct session *s, struct span token)
     const struct tokens *tokens = resp_server(s)->tokens;
     const unsigned edition = tokens_edition(tokens), scopes = tokens_scopes(tokens, token);
 
-    if (scopes == 0)
-        return tokens_without(tokens) ? no_token : wrong_token;
+    if (scopes == 0 && tokens_without(tokens))
+        return no_token;
+    if (scopes == 0) {
+        session_note(s, INCIDENT_UNKNOWN_TOKEN);
+        return wrong_token;
+    }
     s->tokens_edition = edition;
     s->scopes = scopes;
     conn_raise(&s->conn, CONN_KNOWN);
@@ -175,10 +179,12 @@ void resp_serve_hello(struct session *s, struct resp_command *c)
                     "[SETNAME name]]";
         }
     }
-    if (!error && !resp_may(s, SCOPE_ALL))
+    if (!error && !resp_may(s, SCOPE_ALL)) {
+        session_note(s, INCIDENT_NO_TOKEN);
         error = "NOAUTH HELLO must be called with the client already authenticated, otherwise the "
                 "HELLO <proto> AUTH <user> <pass> option can be used to authenticate the client "
                 "and select the RESP protocol version at the same time";
+    }
     if (!error && name.at)
         error = set_name(s, name);
     if (error) {

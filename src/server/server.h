@@ -10,6 +10,7 @@
 #include "server/alarms.h"
 #include "server/courier.h"
 #include "server/event_log.h"
+#include "server/incidents.h"
 #include "server/loop.h"
 #include "server/observer.h"
 #include "server/sampler.h"
@@ -36,6 +37,7 @@ struct server {
     atomic_long connections;
     atomic_long unwelcome; /* of these, those that only wait to be refused */
     atomic_long refused_connections;
+    struct incidents incidents;
     atomic_bool is_draining;
     bool has_served;
     int64_t started_ms;

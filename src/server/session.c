@@ -228,6 +228,17 @@ void session_end(struct session *s)
     loop_flush_later(s->loop, s);
 }
 
+void session_note(struct session *s, enum incident incident)
+{
+    struct server *server = s->loop->server;
+
+    incident_note(&server->incidents, incident,
+                  &(struct incident_peer){ .address = s->conn.peer,
+                                           .is_local = s->conn.is_local,
+                                           .is_resp = s->protocol == PROTOCOL_RESP },
+                  engine_secret(loop_engine(s->loop)), server->log, uv_hrtime() / 1000000);
+}
+
 void session_abort(struct session *s)
 {
     s->is_ending = true;

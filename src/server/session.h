@@ -8,6 +8,7 @@
 #include "proto/http.h"
 #include "proto/resp.h"
 #include "server/call.h"
+#include "server/incidents.h"
 
 struct loop;
 
@@ -59,6 +60,7 @@ void session_go_on(struct session *s);
 
 /* Nothing more is read from it; it is closed when its last reply is sent. */
 void session_end(struct session *s);
+void session_note(struct session *s, enum incident incident); /* for operators */
 void session_abort(struct session *s); /* at once: there is no memory to answer with */
 
 static inline struct loop *session_loop(const struct session *s)
