@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "store/claims.h"
+
 enum {
     LATER_MS = 5,    /* before a server is asked again that could not answer now */
     HOPS_AT_ONCE = 3 /* then nodes seem to disagree, and are given time */
@@ -32,6 +34,7 @@ struct part {
 
 /* A question and its parts. */
 struct split {
+    struct claimant claimant; /* the first member; it has claims if it may be undone, or waits */
     struct cluster_lane *lane;
     struct question *whole; /* NULL: it is done, and what it charged is being undone */
     int64_t deadline;
@@ -40,7 +43,7 @@ struct split {
     size_t part_count;
     struct charge *charges; /* of several parts, one after the other; NULL: one has them all */
     uint8_t places[WEIR_MAX_RULES]; /* of these, among those of the whole */
-    struct split *next;             /* of those that are kept for the next question */
+    struct split *next, *previous;  /* of those that wait, or are kept for the next question */
     struct part parts[];
 };
 
@@ -52,6 +55,10 @@ struct cluster_lane {
     unsigned version; /* of the slots, when lanes of nodes were last looked at */
     struct part *put_off;
     struct split *spare; /* of one part */
+    struct claims claims;
+    struct split *first, *last; /* those that wait for others, by their deadlines */
+    struct claimant *ready;     /* of these: those that need not any more */
+    bool is_sending;            /* … and who looks after them */
     struct lane *lanes[NODES_MOST];
     struct turn turns[NODES_MOST]; /* what is asked in the commit that is under way */
 };
@@ -233,18 +240,83 @@ void cluster_refused(struct redis_node *node, struct question *q, struct span er
     }
 }
 
+/* ---- waiting for others ------------------------------------------------------------------------ */
+
+static void set_timer(struct cluster_lane *lane)
+{
+    const int64_t in = lane->first->deadline - lane->reactor->now(lane->reactor);
+
+    lane->reactor->set(lane->timer, in > 0 ? in : 0);
+}
+
+static void await_others(struct cluster_lane *lane, struct split *s)
+{
+    s->previous = lane->last;
+    s->next = NULL;
+    *(lane->last ? &lane->last->next : &lane->first) = s;
+    lane->last = s;
+    if (lane->first == s && !lane->put_off)
+        set_timer(lane);
+}
+
+static void await_no_more(struct cluster_lane *lane, struct split *s)
+{
+    *(s->previous ? &s->previous->next : &lane->first) = s->next;
+    *(s->next ? &s->next->previous : &lane->last) = s->previous;
+    s->claimant.waits_for = 0;
+}
+
+static bool takes_all_or_none(const struct split *s);
+
+static void release(struct split *s)
+{
+    s->lane->ready = claims_release(&s->lane->claims, &s->claimant, s->lane->ready);
+}
+
+/* One by one, and not from inside of one another: thousands may have waited in a row. What cannot be
+ * undone is in order behind what was sent before, and holds up nobody. */
+static void send_ready(struct cluster_lane *lane)
+{
+    if (lane->is_sending)
+        return;
+    lane->is_sending = true;
+    while (lane->ready) {
+        struct split *s = (struct split *)lane->ready;
+        const size_t n = s->part_count; /* the last of them may end it */
+
+        lane->ready = lane->ready->next;
+        await_no_more(lane, s);
+        if (!takes_all_or_none(s))
+            release(s);
+        for (size_t i = 0; i < n; i++)
+            send_on(lane, &s->parts[i]);
+    }
+    lane->is_sending = false;
+}
+
+static void give_up_waiting(struct cluster_lane *lane, struct split *s)
+{
+    const size_t n = s->part_count;
+
+    await_no_more(lane, s);
+    for (size_t i = 0; i < n; i++)
+        fail_part(&s->parts[i]);
+}
+
 /* ---- the end of a question --------------------------------------------------------------------- */
 
 static void free_split(struct split *s)
 {
     struct cluster_lane *lane = s->lane;
 
-    if (s->part_count == 1 && !s->charges) {
+    release(s);
+    if (s->part_count == 1 && !s->claimant.claims) {
         s->next = lane->spare;
         lane->spare = s;
     } else {
         alloc_free(&lane->slots->common->allocator, s);
     }
+    send_ready(lane);
 }
 
 static void finish(struct split *s, weir_err err)
@@ -266,6 +338,8 @@ static void finish(struct split *s, weir_err err)
     }
     if (s->is_undoing)
         q->allowed = false;
+    if (!err && s->part_count > 1)
+        claims_note(&s->lane->claims, q->charges, q->count);
     if (s->open == 0)
         free_split(s);
     q->done(q);
@@ -389,20 +463,24 @@ static void put_part(struct part *p, struct split *s, uint16_t slot, struct char
     };
 }
 
-static struct split *new_split(struct cluster_lane *lane, size_t part_count, size_t charge_count)
+static struct split *new_split(struct cluster_lane *lane, size_t part_count, size_t charge_count,
+                               size_t claim_count)
 {
     const weir_allocator *allocator = &lane->slots->common->allocator;
     const size_t size = offsetof(struct split, parts) + part_count * sizeof(struct part);
-    struct split *s = part_count == 1 ? lane->spare : NULL;
+    const size_t charges = charge_count * sizeof(struct charge);
+    struct split *s = part_count == 1 && claim_count == 0 ? lane->spare : NULL;
 
     if (s) {
         lane->spare = s->next;
         *s = (struct split){ 0 };
     } else {
-        s = alloc_zeroed(allocator, size + charge_count * sizeof(struct charge));
+        s = alloc_zeroed(allocator, size + charges + claim_count * sizeof(struct claim));
     }
     if (s && charge_count > 0)
         s->charges = (struct charge *)(void *)((char *)s + size);
+    if (s && claim_count > 0)
+        s->claimant.claims = (struct claim *)(void *)((char *)s + size + charges);
     return s;
 }
 
@@ -446,7 +524,8 @@ static struct split *split(struct cluster_lane *lane, struct question *q)
 {
     uint16_t slots[WEIR_MAX_RULES];
     const size_t n = find_slots(q, slots);
-    struct split *s = new_split(lane, n, n > 1 ? q->count : 0);
+    const bool claims = n > 1 || claims_concern(&lane->claims, q);
+    struct split *s = new_split(lane, n, n > 1 ? q->count : 0, claims ? q->count : 0);
 
     if (!s)
         return NULL;
@@ -475,14 +554,32 @@ static void submit(struct cluster_lane *lane, struct part *p)
     remote_submit(&lane->turns[node->number], &p->question);
 }
 
+/* What may be undone claims its keys, and what has to wait does so to keep its place. False: out of
+ * memory, and it is freed. */
+static bool claim(struct split *s)
+{
+    struct cluster_lane *lane = s->lane;
+
+    if (!takes_all_or_none(s) && !claims_concern(&lane->claims, s->whole))
+        return true;
+    if (claims_take(&lane->claims, &s->claimant, s->whole))
+        return true;
+    free_split(s);
+    return false;
+}
+
 static void ask(struct cluster_lane *lane, struct question *q)
 {
     struct split *s = split(lane, q);
     size_t n;
 
-    if (!s) {
+    if (!s || (s->claimant.claims && !claim(s))) {
         q->err = WEIR_ENOMEM;
         q->done(q);
+        return;
+    }
+    if (s->claimant.waits_for > 0) {
+        await_others(lane, s);
         return;
     }
     n = s->part_count; /* the last of them may end it */
@@ -551,6 +648,11 @@ static void timer_due(void *ctx)
         next = p->next;
         send_on(lane, p);
     }
+    while (lane->first &&
+           (lane->is_closing || lane->first->deadline <= lane->reactor->now(lane->reactor)))
+        give_up_waiting(lane, lane->first);
+    if (lane->first && !lane->put_off)
+        set_timer(lane);
 }
 
 struct cluster_lane *cluster_attach(struct redis_slots *slots, struct reactor *reactor)
@@ -562,6 +664,7 @@ struct cluster_lane *cluster_attach(struct redis_slots *slots, struct reactor *r
         return NULL;
     lane->slots = slots;
     lane->reactor = reactor;
+    lane->claims.allocator = *allocator;
     lane->timer = reactor->timer(reactor, timer_due, lane);
     if (!lane->timer) {
         alloc_free(allocator, lane);
