@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
@@ -435,6 +436,17 @@ static void close_shared(struct server *s, bool others_serve)
     pthread_mutex_destroy(&s->lock);
 }
 
+/* The secret, tokens and private keys are in memory: neither a core file nor another process of the
+ * same user is to have them. Who looks for a mistake may say otherwise. A successor says so itself, as
+ * this does not outlive exec(). */
+static void keep_memory_private(void)
+{
+    const char *wish = getenv("WEIR_DUMPABLE");
+
+    if (!wish || strcmp(wish, "1") != 0)
+        prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
+}
+
 /* Signals are the control loop's; threads are born with these blocked. */
 static void block_signals(void)
 {
@@ -471,6 +483,7 @@ int server_run(const struct server_settings *settings, const struct settings_sou
     weir_diag diag = { "" };
     weir_err err;
 
+    keep_memory_private();
     pthread_mutex_init(&s.lock, NULL);
     block_signals();
     err = control_open(&control, &s, argv, &diag);
