@@ -326,8 +326,8 @@ static void finish(struct split *s, weir_err err)
 
     s->whole = NULL;
     q->err = err;
-    q->allowed = true;
-    for (size_t i = 0; i < s->part_count; i++) {
+    q->allowed = !err;
+    for (size_t i = 0; i < s->part_count && !err; i++) { /* else not all of them are decided */
         const struct question *part = &s->parts[i].question;
 
         for (size_t j = 0; j < part->count; j++, at++) {
