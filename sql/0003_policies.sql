@@ -104,10 +104,12 @@ BEGIN
                   'hex')::uuid;
 END $$;
 
--- What logs and views call a key: it tells nobody who that is.
-CREATE OR REPLACE FUNCTION weir.tag_of(secret bytea, key uuid) RETURNS text
+-- What logs, views and operators call an identity: it tells nobody who that is, and is the same for
+-- all rules that count by these attributes.
+DROP FUNCTION IF EXISTS weir.tag_of(bytea, uuid);
+CREATE OR REPLACE FUNCTION weir.tag_of(secret bytea, names text[], identity bytea) RETURNS uuid
 LANGUAGE sql IMMUTABLE AS $$
-    SELECT encode(substr(weir.hmac(secret, uuid_send(key)), 1, 16), 'hex')
+    SELECT weir.key_of(secret, ARRAY['tag of'] || names, identity)
 $$;
 
 -- ---- identities ---------------------------------------------------------------------------------

@@ -46,9 +46,17 @@ BEGIN
     RETURN attributes;
 END $$;
 
+-- What who asks is called by a rule of the policy.
+CREATE OR REPLACE FUNCTION weir.tag_of_rule(
+    secret bytea, policy text, rule jsonb, attributes jsonb)
+RETURNS uuid LANGUAGE sql IMMUTABLE AS $$
+    SELECT weir.tag_of(secret, ARRAY(SELECT jsonb_array_elements_text(rule->'by')),
+                       weir.identity_of(policy, rule, attributes))
+$$;
+
 -- Note for the dashboards what was answered; a transaction that may not write has nothing to tell.
-CREATE OR REPLACE FUNCTION weir.count_answer(
-    answer weir.answer, secret bytea, key uuid, would_deny boolean)
+DROP FUNCTION IF EXISTS weir.count_answer(weir.answer, bytea, uuid, boolean);
+CREATE OR REPLACE FUNCTION weir.count_answer(answer weir.answer, tag uuid, would_deny boolean)
 RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     IF coalesce(current_setting('weir.tally', true), '') = 'off'
@@ -57,7 +65,7 @@ BEGIN
     END IF;
     INSERT INTO weir.tally (minute, policy, rule, allowed, would_deny, tag)
     VALUES (date_trunc('minute', clock_timestamp()), answer.policy, answer.rule, answer.allowed,
-            would_deny, CASE WHEN NOT answer.allowed THEN weir.tag_of(secret, key) END);
+            would_deny, replace(tag::text, '-', ''));
 END $$;
 
 -- Ask what was said; the verbs are those of weir.judge().
@@ -98,6 +106,7 @@ DECLARE
     soonest boolean;
     is_exempt boolean;
     blocked integer; -- the first rule that an operator refuses by
+    decider integer;
     wait bigint;
 BEGIN
     PERFORM weir.check_cost(p_cost);
@@ -179,7 +188,8 @@ BEGIN
                       (coalesce(rule->'plans'->p_plan, rule)->>'limit')::bigint, 0,
                       coalesce(wait, -1), coalesce(wait, 0), 0, 'blocked', '[]');
         IF p_verb = 0 THEN
-            PERFORM weir.count_answer(answer, secret, keys[charge_of[blocked]], false);
+            PERFORM weir.count_answer(
+                answer, weir.tag_of_rule(secret, p_policy, rule, attributes), false);
         END IF;
         RETURN answer;
     END IF;
@@ -235,6 +245,7 @@ BEGIN
                         AND (said.retry_after[i] = -1
                              OR said.retry_after[i] > said.retry_after[best]) END) THEN
             best := i;
+            decider := r;
             answer.rule := document->'rules'->(r - 1)->>'name';
         END IF;
     END LOOP;
@@ -247,7 +258,10 @@ BEGIN
         answer.delay_ms := 0;
     END IF;
     IF p_verb = 0 THEN
-        PERFORM weir.count_answer(answer, secret, keys[best], any_would_deny);
+        PERFORM weir.count_answer(
+            answer, CASE WHEN NOT answer.allowed THEN weir.tag_of_rule(
+                secret, p_policy, document->'rules'->(decider - 1), attributes) END,
+            any_would_deny);
     END IF;
     RETURN answer;
 END $$;
@@ -314,7 +328,9 @@ BEGIN
     answer := ROW(said.allowed[1], p_who, 'default', p_limit, said.remaining[1],
                   said.retry_after[1], said.reset_after[1], said.delay[1], 'store', '[]');
     IF p_verb = 0 AND p_who IS NOT NULL THEN
-        PERFORM weir.count_answer(answer, secret, key, false);
+        PERFORM weir.count_answer(
+            answer, CASE WHEN NOT answer.allowed THEN weir.tag_of(secret, '{key}', p_key) END,
+            false);
     END IF;
     RETURN answer;
 END $$;

@@ -82,8 +82,8 @@ BEGIN
     PERFORM weir.count_answer(
         ROW(allowed AND count <= coalesce(p_enough, p_limit), p_who, 'default', p_limit,
             said.remaining[1], 0, 0, 0, 'store', '[]'),
-        secret, CASE WHEN NOT allowed OR count > p_enough
-                     THEN weir.key_of(secret, scope, p_identity) END, false);
+        CASE WHEN NOT allowed OR count > p_enough
+             THEN weir.tag_of(secret, '{key}', p_identity) END, false);
 END $$;
 
 -- How many requests this identifier has made to this endpoint in this window, with this one. To

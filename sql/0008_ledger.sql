@@ -14,7 +14,7 @@ CREATE TABLE IF NOT EXISTS weir.ledger (
     subject text NOT NULL CHECK (subject IN ('override', 'plan', 'mode')),
     effect  text NOT NULL
             CHECK (effect IN ('removed', 'exempt', 'block', 'limit', 'plan', 'mode')),
-    key     uuid NOT NULL,    -- whose: a keyed hash; zero: nobody's
+    key     uuid NOT NULL,    -- whose: their tag; zero: nobody's
     "limit" bigint NOT NULL,  -- -1: as the rule has it
     burst   bigint NOT NULL,  -- likewise
     expires bigint NOT NULL,  -- ms since the epoch; 0: never
@@ -76,7 +76,8 @@ SELECT seq AS id,
        nullif(value, '') AS value,
        CASE WHEN expires > 0 THEN to_timestamp(expires / 1000.0) END AS expires,
        who,
-       reason
+       reason,
+       CASE WHEN subject <> 'mode' THEN replace(key::text, '-', '') END AS tag
   FROM weir.ledger
  ORDER BY seq;
 

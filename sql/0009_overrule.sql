@@ -10,7 +10,7 @@ SET LOCAL client_min_messages = warning;
 CREATE INDEX IF NOT EXISTS ledger_policy ON weir.ledger (policy, subject, "by");
 CREATE INDEX IF NOT EXISTS ledger_key ON weir.ledger (key, seq) WHERE subject <> 'mode';
 
--- What is in force for this key: of each subject its last entry, unless that is over.
+-- What is in force for who is called so: of each subject its last entry, unless that is over.
 CREATE OR REPLACE FUNCTION weir.rulings_of(p_subject text, p_key uuid, p_now bigint)
 RETURNS SETOF weir.ledger LANGUAGE sql STABLE AS $$
     SELECT *
@@ -27,7 +27,7 @@ CREATE OR REPLACE FUNCTION weir.assigned_plan(
 RETURNS text LANGUAGE plpgsql STABLE AS $$
 DECLARE
     name text;
-    identity bytea;
+    tag uuid;
     found record;
     last bigint := 0;
     plan text;
@@ -39,15 +39,14 @@ BEGIN
                           AND l.subject = 'plan' AND l."by" = a.key)
     LOOP
         BEGIN
-            identity := weir.identity_of(
-                p_policy, jsonb_build_object('name', name, 'by', jsonb_build_array(name)),
-                p_attributes);
+            tag := weir.tag_of_rule(
+                p_secret, p_policy,
+                jsonb_build_object('name', name, 'by', jsonb_build_array(name)), p_attributes);
         EXCEPTION WHEN invalid_parameter_value THEN
             CONTINUE; -- whoever counts by it will say so
         END;
         SELECT l.seq, l.value INTO found
-          FROM weir.rulings_of('plan', weir.key_of(p_secret, ARRAY['plan of', name], identity),
-                               p_now) AS l
+          FROM weir.rulings_of('plan', tag, p_now) AS l
          WHERE l.policy IN (p_policy, '')
          ORDER BY l.policy = '' LIMIT 1;
         IF found.seq > last THEN
@@ -119,7 +118,6 @@ DECLARE
     plan text := p_plan;
     entry weir.ledger;
     own jsonb; -- a rule
-    who uuid;
 BEGIN
     IF NOT EXISTS (SELECT FROM weir.ledger l WHERE l.policy = p_policy OR l.policy = '') THEN
         RETURN document;
@@ -144,12 +142,11 @@ BEGIN
     FOR r IN 0..jsonb_array_length(document->'rules') - 1 LOOP
         own := document->'rules'->r;
         CONTINUE WHEN own->>'mode' = 'off';
-        who := weir.key_of(
-            p_secret, ARRAY['override of', p_policy]
-                || ARRAY(SELECT jsonb_array_elements_text(own->'by')),
-            weir.identity_of(p_policy, own, p_attributes));
-        SELECT * INTO entry FROM weir.rulings_of('override', who, now) AS l
-         WHERE l.rule IN (own->>'name', '') ORDER BY l.rule = '' LIMIT 1;
+        SELECT * INTO entry
+          FROM weir.rulings_of('override',
+                               weir.tag_of_rule(p_secret, p_policy, own, p_attributes), now) AS l
+         WHERE l.policy = p_policy AND l.rule IN (own->>'name', '')
+         ORDER BY l.rule = '' LIMIT 1;
         CONTINUE WHEN entry.seq IS NULL;
         document := jsonb_set(document, ARRAY['rules', r::text],
                               weir.overruled(own, entry, plan, p_verb));

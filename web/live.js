@@ -2,6 +2,7 @@
 import { getIfAllowed } from "./api.js";
 import { spark } from "./chart.js";
 import { bytes, by, count, duration, element, fill, numeric, percent, row, tag } from "./dom.js";
+import { choose } from "./overrides.js";
 
 const POINTS = 60;
 const seen = new Map(); // by policy, and by policy and rule: the last counts, and rates so far
@@ -69,11 +70,17 @@ function showStore(stats, ready) {
   by("state").className = word !== "well" ? "bad" : alerts ? "warn" : "good";
 }
 
+function chooser(e) {
+  const button = element("button", { type: "button", "aria-label": `Override for ${e.tag.slice(0, 12)} in ${e.policy}` }, "Override");
+  button.addEventListener("click", () => choose(e));
+  return button;
+}
+
 function showTop(body, now) {
   by("top-panel").hidden = !body;
   if (!body) return;
   fill(by("top"), body.top.map((e) => row(tag(e.tag), name(e.policy), e.rule, e.refused - e.error,
-    `${duration(Math.max(0, now - e.last_ms))} ago`)), by("no-top"));
+    `${duration(Math.max(0, now - e.last_ms))} ago`, e.policy ? chooser(e) : "")), by("no-top"));
 }
 
 export async function look(stats) {

@@ -3,6 +3,7 @@ import { getIfAllowed, put, remove } from "./api.js";
 import { by, element, fill, row, tag, time } from "./dom.js";
 
 let policies = [];
+let seenWith = ""; // the rule that the tag was seen with
 
 function effect(o) {
   if (o.effect === "limit") return `limit ${o.limit ?? "as it is"}${o.burst ? `, burst ${o.burst}` : ""}`;
@@ -43,7 +44,7 @@ export async function showOverrides(known) {
   if (ask !== asks) return;
   by("overrides-panel").hidden = !said;
   if (!said) return;
-  fill(by("overrides"), said.overrides.map((o) => row(tag(o.identity), `${o.policy}${o.rule ? `/${o.rule}` : ""}`,
+  fill(by("overrides"), said.overrides.map((o) => row(tag(o.tag), `${o.policy}${o.rule ? `/${o.rule}` : ""}`,
     effect(o), o.expires_ms ? time(o.expires_ms) : "for good", [o.who, o.reason].filter(Boolean).join(": "), removal(o))),
   by("no-overrides"));
 }
@@ -68,17 +69,44 @@ function offerAttributes() {
     element("label", {}, name, element("input", { name, required: "", class: "attribute" })));
   if (sets.length <= 1) {
     place.replaceChildren(...(sets.length ? inputs(sets[0]) : []));
+    tagged();
     return;
   }
   const which = element("select", { "aria-label": "Counted by" }, ...sets.map((set) => element("option", { value: set }, set.replace("\n", ", "))));
   const rest = element("span", {}, ...inputs(sets[0]));
   which.addEventListener("change", () => rest.replaceChildren(...inputs(which.value)));
   place.replaceChildren(which, rest);
+  tagged();
+}
+
+// Who was seen in the list of those who are refused most: their tag, as nobody knows more of them.
+export function choose({ policy, rule, tag }) {
+  by("override-add").open = true;
+  by("override-policy").value = policy;
+  offerAttributes();
+  by("override-tag").value = tag;
+  seenWith = rule;
+  tagged();
+  by("override-effect").focus();
+}
+
+// A tag or attributes: what the other one is for is not asked.
+function tagged() {
+  const has = by("override-tag").value.trim() !== "";
+  by("override-attributes").hidden = has;
+  by("override-attributes").querySelectorAll("input, select").forEach((input) => (input.disabled = has));
 }
 
 function asked() {
-  const body = { policy: by("override-policy").value, attributes: {} };
-  for (const input of by("override-attributes").querySelectorAll("input.attribute")) body.attributes[input.name] = input.value;
+  const body = { policy: by("override-policy").value }, tag = by("override-tag").value.trim();
+  if (tag) {
+    body.tag = tag;
+    const rule = policies.find((p) => p.policy === body.policy)?.rules.find((r) => r.rule === seenWith);
+    if (rule) body.by = rule.by;
+  } else {
+    body.attributes = {};
+    for (const input of by("override-attributes").querySelectorAll("input.attribute")) body.attributes[input.name] = input.value;
+  }
   const kind = by("override-effect").value;
   if (kind === "limit") body.limit = Number(by("override-limit").value);
   else if (kind === "plan") body.plan = by("override-plan").value;
@@ -92,6 +120,10 @@ function asked() {
 
 export function listenToOverrides() {
   by("override-policy").addEventListener("change", offerAttributes);
+  by("override-tag").addEventListener("input", () => {
+    seenWith = "";
+    tagged();
+  });
   by("override-effect").addEventListener("change", () => {
     by("override-limit-label").hidden = by("override-effect").value !== "limit";
     by("override-plan-label").hidden = by("override-effect").value !== "plan";

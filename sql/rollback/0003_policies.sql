@@ -2,7 +2,7 @@
 BEGIN;
 SET LOCAL client_min_messages = warning;
 DROP FUNCTION IF EXISTS weir.refuse(text), weir.hmac(bytea, bytea),
-    weir.key_of(bytea, text[], bytea), weir.tag_of(bytea, uuid), weir.read_ip(text),
+    weir.key_of(bytea, text[], bytea), weir.tag_of(bytea, text[], bytea), weir.read_ip(text),
     weir.write_ip(inet, integer), weir.normal_email(text), weir.sized(text, text),
     weir.identity_of(text, jsonb, jsonb), weir.is_exempt(jsonb, jsonb),
     weir.complete(text, bigint, bigint, bigint, bigint), weir.check_cost(bigint);

@@ -4,6 +4,8 @@
 #include <sodium.h>
 #include <string.h>
 
+#include "base/hex.h"
+
 _Static_assert(sizeof(struct hash_key) == crypto_shorthash_siphashx24_KEYBYTES, "SipHash key");
 _Static_assert(sizeof(struct key) == crypto_shorthash_siphashx24_BYTES, "SipHash result");
 _Static_assert(SECRET_BYTES == crypto_auth_hmacsha256_KEYBYTES, "HMAC key");
@@ -12,7 +14,6 @@ _Static_assert(SECRET_BYTES == crypto_generichash_KEYBYTES, "BLAKE2b key");
 
 struct hash_key hash_key_of(const struct secret *secret, struct span scope)
 {
-    /* Longer than any key, so that no tag can equal a hash key. */
     static const unsigned char purpose[] = "weir hash key";
     unsigned char mac[crypto_auth_hmacsha256_BYTES];
     crypto_auth_hmacsha256_state state;
@@ -69,12 +70,14 @@ struct key hash_shared_by(const struct shared_key *s, struct span identity)
     return finish_shared(&state, identity);
 }
 
-void hash_tag(const struct secret *secret, struct key key, char hex[TAG_HEX + 1])
+void tag_write(struct key tag, char hex[TAG_HEX + 1])
 {
-    unsigned char mac[crypto_auth_hmacsha256_BYTES];
+    *hex_write(hex, &tag, sizeof tag) = '\0';
+}
 
-    crypto_auth_hmacsha256(mac, (const unsigned char *)&key, sizeof key, secret->bytes);
-    sodium_bin2hex(hex, TAG_HEX + 1, mac, TAG_HEX / 2);
+bool tag_read(const char *hex, struct key *out)
+{
+    return hex_read(hex, out, sizeof *out);
 }
 
 struct digest hash_digest(const struct secret *key, struct span bytes)

@@ -42,8 +42,10 @@ struct shared_key {
 void shared_key_init(struct shared_key *s, const struct hash_key *key);
 struct key hash_shared_by(const struct shared_key *s, struct span identity);
 
-/* What may leave the process for a key: HMAC-SHA256 of it, cut to 128 bits, in hex. */
-void hash_tag(const struct secret *secret, struct key key, char hex[TAG_HEX + 1]);
+/* What an identity is called outside the process: a hash of it under a key that counts nothing, in
+ * hex. False: it is none. */
+void tag_write(struct key tag, char hex[TAG_HEX + 1]);
+bool tag_read(const char *hex, struct key *out);
 
 /* A keyed digest of something secret, and whether two are equal: which takes as long either way. */
 struct digest {

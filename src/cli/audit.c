@@ -2,12 +2,13 @@
 #include "cli/rulings.h"
 #include "cli/terminal.h"
 
-enum { AFTER = RULINGS_READING, COUNT, OPTION_COUNT };
+enum { AFTER = RULINGS_READING, COUNT, TAG, OPTION_COUNT };
 
 static const struct option options[OPTION_COUNT] = {
     RULINGS_READING_OPTIONS,
     [AFTER] = { "after", 'a', "ID", "only what came after this change" },
     [COUNT] = { "count", 'n', "N", "at most so many, up to 1000; default: 100" },
+    [TAG] = { "tag", 't', "TAG", "only what is about this identity" },
 };
 
 static int run(const struct arguments *a)
@@ -26,11 +27,8 @@ static int run(const struct arguments *a)
     buf_int(&path, after);
     buf_text(&path, "&n=");
     buf_int(&path, count);
-    if (a->operand_count == 1) {
-        buf_text(&path, "&policy=");
-        url_add(&path, a->operands[0]);
-    }
-    status = rulings_list(a, path.at, "entries");
+    status = rulings_list(a, path.at, "entries", a->operand_count == 1 ? a->operands[0] : NULL,
+                          a->values[TAG]);
     buf_done(&path);
     return status;
 }

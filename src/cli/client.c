@@ -244,3 +244,13 @@ void url_add(struct buf *path, const char *text)
         else
             buf_printf(path, "%%%02X", (unsigned)(unsigned char)*text);
 }
+
+void url_add_parameter(struct buf *path, const char *name, const char *value)
+{
+    if (!value)
+        return;
+    buf_byte(path, strchr(path->at, '?') ? '&' : '?');
+    buf_text(path, name);
+    buf_byte(path, '=');
+    url_add(path, value);
+}

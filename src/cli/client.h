@@ -33,4 +33,7 @@ void client_explain(const struct client *c, weir_diag *diag);
 /* Part of a path or of a query, with escapes where they belong. */
 void url_add(struct buf *path, const char *text);
 
+/* `?name=value`, or `&name=value` behind another; NULL: nothing. */
+void url_add_parameter(struct buf *path, const char *name, const char *value);
+
 #endif

@@ -13,7 +13,7 @@
 struct facts {
     const struct attribute *attributes;
     size_t count;
-    const struct secret *secret;
+    bool is_shared; /* by a store that others share, which hashes in another way */
 };
 
 /* ---- rules ----------------------------------------------------------------------------- */
@@ -82,8 +82,9 @@ static weir_err explain_rule(struct explained_rule *out, const struct explanatio
                              weir_diag *diag)
 {
     const struct place place = place_of(outline, e->policy, out->rule);
-    const struct counted *counted = policy_rule_under(out->rule, span_of(e->plan ? e->plan : ""));
+    const struct hash_key *key = &out->rule->tag_key.hash_key;
     struct identity identity;
+    struct span bytes;
     weir_err err;
 
     explain_numbers(out, e->policy, &place, e->plan);
@@ -97,14 +98,13 @@ static weir_err explain_rule(struct explained_rule *out, const struct explanatio
     if (out->rule->mode == MODE_OFF)
         return WEIR_OK;
     err = identity_of(e->policy->name, out->rule, facts->attributes, facts->count, &identity, diag);
-    if (!err)
-        out->is_reached = policy_rule_reaches(out->rule,
-                                              (struct span){ identity.bytes, identity.len });
-    if (!err && out->rule->by_count > 0)
-        hash_tag(facts->secret,
-                 hash_identity(&counted->hash_key, (struct span){ identity.bytes, identity.len }),
-                 out->tag);
-    return err;
+    if (err)
+        return err;
+    bytes = (struct span){ identity.bytes, identity.len };
+    out->is_reached = policy_rule_reaches(out->rule, bytes);
+    if (out->rule->by_count > 0)
+        tag_write(facts->is_shared ? hash_shared(key, bytes) : hash_identity(key, bytes), out->tag);
+    return WEIR_OK;
 }
 
 /* ---- the request ----------------------------------------------------------------------- */
@@ -247,9 +247,9 @@ static void explain_policy(struct explanation *e, const struct outline *outline)
 
 void explain(struct explanation *e, const struct policy_file *f, const struct outline *outline,
              const struct policy *policy, const struct attribute *attributes, size_t n,
-             const char *plan)
+             const char *plan, bool is_shared)
 {
-    const struct facts facts = { attributes, n, &f->secret };
+    const struct facts facts = { attributes, n, is_shared };
     weir_err first = WEIR_OK;
 
     *e = (struct explanation){ .path = f->path, .policy = policy, .plan = plan };

@@ -42,7 +42,7 @@ struct explanation {
 /* Borrows everything. */
 void explain(struct explanation *e, const struct policy_file *f, const struct outline *outline,
              const struct policy *policy, const struct attribute *attributes, size_t n,
-             const char *plan);
+             const char *plan, bool is_shared); /* the store: Postgres or Redis */
 
 void explanation_print(const struct explanation *e, bool secret_is_lasting);
 void explanation_json(const struct explanation *e);

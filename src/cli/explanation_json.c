@@ -61,7 +61,7 @@ static void rule_object(struct json *j, const struct explained_rule *r)
     for (size_t i = 0; i < r->rule->by_count; i++)
         json_text(j, r->rule->by[i], r->how[i]);
     json_close(j, '}');
-    json_text(j, "identity", r->tag[0] ? r->tag : NULL);
+    json_text(j, "tag", r->tag[0] ? r->tag : NULL);
     text_setting(j, "mode", mode_name(r->rule->mode), &r->mode);
     if (r->rule->rollout < SHARE_ALL) {
         char share[16];

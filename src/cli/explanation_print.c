@@ -148,7 +148,7 @@ static void print_identity(const struct explained_rule *r)
                   strstr(r->how[i], "bits") ? where(&r->ipv6_prefix).text : "");
     }
     if (r->tag[0])
-        print_row("identity", r->tag, "hashed");
+        print_row("tag", r->tag, "as logs and top lists have it");
 }
 
 static void print_rollout(const struct explained_rule *r)
@@ -227,6 +227,5 @@ void explanation_print(const struct explanation *e, bool secret_is_lasting)
         hashed = hashed || e->rules[i].tag[0];
     }
     if (hashed && !secret_is_lasting)
-        printf(
-            "\nThe hashes are of this run only: with --secret-file they are those of a store.\n");
+        printf("\nThe tags are of this run only: with --secret-file they are those of a store.\n");
 }

@@ -29,16 +29,6 @@ static const struct option options[OPTION_COUNT] = {
 
 /* ---- asking -------------------------------------------------------------------------------- */
 
-static void add_parameter(struct buf *path, const char *name, const char *value)
-{
-    if (!value)
-        return;
-    buf_byte(path, strchr(path->at, '?') ? '&' : '?');
-    buf_text(path, name);
-    buf_byte(path, '=');
-    url_add(path, value);
-}
-
 static bool ask(struct client *c, const struct arguments *a, weir_diag *diag)
 {
     static const struct {
@@ -51,9 +41,9 @@ static bool ask(struct client *c, const struct arguments *a, weir_diag *diag)
 
     buf_init(&path, &usual);
     buf_text(&path, "/v1/history");
-    add_parameter(&path, "policy", a->operand_count > 0 ? a->operands[0] : NULL);
+    url_add_parameter(&path, "policy", a->operand_count > 0 ? a->operands[0] : NULL);
     for (size_t i = 0; i < sizeof sent / sizeof *sent; i++)
-        add_parameter(&path, sent[i].name, a->values[sent[i].option]);
+        url_add_parameter(&path, sent[i].name, a->values[sent[i].option]);
     is_good = !path.failed && client_call(c, "GET", path.at, (struct span){ "", 0 }, diag);
     buf_done(&path);
     if (is_good && c->reply.status != 200) {

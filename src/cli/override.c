@@ -14,6 +14,8 @@ enum {
     PLAN,
     KEY,
     KEY_FILE,
+    TAG,
+    BY,
     SET_OPTIONS,
 };
 
@@ -27,6 +29,8 @@ static const struct option set_options[SET_OPTIONS] = {
     [PLAN] = { "plan", 0, "NAME", "the numbers of this plan" },
     [KEY] = { "key", 'k', "KEY", NULL },
     [KEY_FILE] = { "key-file", 0, "FILE", "a key as it is, or as a file has it; -: stdin" },
+    [TAG] = { "tag", 't', "TAG", "whom the log or the top list calls so" },
+    [BY] = { "by", 0, "NAME[,NAME]", "what the tag is of, if the policy counts by several" },
 };
 
 /* The words behind the policy, and the keys that options give. */
@@ -82,6 +86,7 @@ static int run_set(const struct arguments *a)
         json_text(&r.json, "rule", a->values[RULE]);
     if (read_subject(a, &subject) && add_effect(&r, a)) {
         ruling_subject(&r, &subject);
+        ruling_tag(&r, a->values[TAG], a->values[BY]);
         status = ruling_send(&r, "PUT", "/v1/overrides");
     } else {
         buf_done(&r.body);
@@ -93,7 +98,7 @@ static int run_set(const struct arguments *a)
 const struct command override_set_command = {
     .name = "override set",
     .summary = "Exempt or block somebody, or give them other numbers.",
-    .usage = "[OPTION]... POLICY [KEY | NAME=VALUE...]",
+    .usage = "[OPTION]... POLICY [KEY | NAME=VALUE...]\n[OPTION]... --tag TAG POLICY",
     .options = set_options,
     .option_count = SET_OPTIONS,
     .notes = "One of --exempt, --block, --limit and --burst, or --plan. It takes the place of\n"
@@ -104,25 +109,19 @@ const struct command override_set_command = {
 
 /* ---- list ------------------------------------------------------------------------------------ */
 
-static const struct option list_options[RULINGS_READING] = { RULINGS_READING_OPTIONS };
+enum { LIST_TAG = RULINGS_READING, LIST_OPTIONS };
+
+static const struct option list_options[LIST_OPTIONS] = {
+    RULINGS_READING_OPTIONS,
+    [LIST_TAG] = { "tag", 't', "TAG", "only those of this identity" },
+};
 
 static int run_list(const struct arguments *a)
 {
-    const weir_allocator usual = alloc_or_default((weir_allocator){ 0 });
-    struct buf path;
-    int status;
-
     if (a->operand_count > 1)
         return trouble("override list takes one policy, or none for all");
-    buf_init(&path, &usual);
-    buf_text(&path, "/v1/overrides");
-    if (a->operand_count == 1) {
-        buf_text(&path, "?policy=");
-        url_add(&path, a->operands[0]);
-    }
-    status = rulings_list(a, path.at, "overrides");
-    buf_done(&path);
-    return status;
+    return rulings_list(a, "/v1/overrides", "overrides",
+                        a->operand_count == 1 ? a->operands[0] : NULL, a->values[LIST_TAG]);
 }
 
 const struct command override_list_command = {
@@ -131,18 +130,19 @@ const struct command override_list_command = {
     .summary = "Show the overrides that are in force.",
     .usage = "[OPTION]... [POLICY]",
     .options = list_options,
-    .option_count = RULINGS_READING,
-    .notes = "Identities are shown as hashes; --json has all of their digits.\n",
+    .option_count = LIST_OPTIONS,
+    .notes = "Identities are shown as tags: the same that logs and top lists have.\n",
     .run = run_list,
 };
 
 /* ---- rm -------------------------------------------------------------------------------------- */
 
-enum { RM_RULE = RULINGS_CHANGING, RM_OPTIONS };
+enum { RM_RULE = RULINGS_CHANGING, RM_TAG, RM_OPTIONS };
 
 static const struct option rm_options[RM_OPTIONS] = {
     RULINGS_CHANGING_OPTIONS,
     [RM_RULE] = { "rule", 'r', "NAME", "of one that was set for this rule only" },
+    [RM_TAG] = { "tag", 't', "TAG", "whom the list calls so" },
 };
 
 static bool is_id(const char *word)
@@ -162,7 +162,7 @@ static int run_rm(const struct arguments *a)
         return trouble("--for goes with what is set");
     subject_init(&subject);
     ruling_begin(&r, a, false);
-    if (a->operand_count == 1 && is_id(a->operands[0])) {
+    if (a->operand_count == 1 && is_id(a->operands[0]) && !a->values[RM_TAG]) {
         json_int(&r.json, "id", strtoll(a->operands[0], NULL, 10));
     } else {
         json_text(&r.json, "policy", a->operands[0]);
@@ -171,6 +171,7 @@ static int run_rm(const struct arguments *a)
         for (size_t i = 1; i < a->operand_count && is_good; i++)
             is_good = subject_add_word(&subject, a->operands[i]);
         ruling_subject(&r, &subject);
+        ruling_tag(&r, a->values[RM_TAG], NULL);
     }
     if (!is_good)
         buf_done(&r.body);
@@ -182,7 +183,8 @@ const struct command override_rm_command = {
     .name = "override rm",
     .stands_with_last = true,
     .summary = "Take an override back.",
-    .usage = "[OPTION]... ID\n[OPTION]... POLICY [KEY | NAME=VALUE...]",
+    .usage = "[OPTION]... ID\n[OPTION]... POLICY [KEY | NAME=VALUE...]\n"
+             "[OPTION]... --tag TAG POLICY",
     .options = rm_options,
     .option_count = RM_OPTIONS,
     .notes = NULL,

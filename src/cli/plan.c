@@ -5,11 +5,13 @@
 #include "cli/rulings.h"
 #include "cli/terminal.h"
 
-enum { POLICY = RULINGS_CHANGING, CHANGE_OPTIONS };
+enum { POLICY = RULINGS_CHANGING, TAG, BY, CHANGE_OPTIONS };
 
 static const struct option change_options[CHANGE_OPTIONS] = {
     RULINGS_CHANGING_OPTIONS,
     [POLICY] = { "policy", 'p', "NAME", "in this policy only; default: in all" },
+    [TAG] = { "tag", 't', "TAG", "whom the log or the top list calls so" },
+    [BY] = { "by", 0, "NAME", "the attribute that the tag is of" },
 };
 
 static bool add_whose(struct ruling *r, const struct arguments *a)
@@ -17,6 +19,11 @@ static bool add_whose(struct ruling *r, const struct arguments *a)
     struct subject subject;
     bool is_good = true;
 
+    if (a->values[POLICY])
+        json_text(&r->json, "policy", a->values[POLICY]);
+    ruling_tag(r, a->values[TAG], a->values[BY]);
+    if (a->values[TAG])
+        return true;
     subject_init(&subject);
     if (!word_is_attribute(a->operands[0])) {
         trouble("whose? Name an attribute and its value, as in tenant=acme");
@@ -25,31 +32,30 @@ static bool add_whose(struct ruling *r, const struct arguments *a)
     is_good = is_good && subject_add_word(&subject, a->operands[0]);
     if (is_good)
         ruling_subject(r, &subject);
-    if (is_good && a->values[POLICY])
-        json_text(&r->json, "policy", a->values[POLICY]);
     subject_done(&subject);
     return is_good;
 }
 
 static int run_set(const struct arguments *a)
 {
+    const size_t plan = a->values[TAG] ? 0 : 1;
     struct ruling r;
 
-    if (a->operand_count != 2)
+    if (a->operand_count != plan + 1)
         return trouble("whose plan, and which? As in: weir plan set tenant=acme paid");
     ruling_begin(&r, a, true);
     if (!add_whose(&r, a)) {
         buf_done(&r.body);
         return STATUS_TROUBLE;
     }
-    json_text(&r.json, "plan", a->operands[1]);
+    json_text(&r.json, "plan", a->operands[plan]);
     return ruling_send(&r, "PUT", "/v1/plans");
 }
 
 const struct command plan_set_command = {
     .name = "plan set",
     .summary = "Assign a plan, so that it need not be sent.",
-    .usage = "[OPTION]... NAME=VALUE PLAN",
+    .usage = "[OPTION]... NAME=VALUE PLAN\n[OPTION]... --tag TAG --by NAME PLAN",
     .options = change_options,
     .option_count = CHANGE_OPTIONS,
     .notes = "Requests that have this attribute and name no plan are on this one.\n"
@@ -62,12 +68,13 @@ static int run_rm(const struct arguments *a)
     struct ruling r;
     bool is_good = true;
 
-    if (a->operand_count != 1)
+    if (a->operand_count != (a->values[TAG] ? 0 : 1))
         return trouble("which one? Give its id, or whose plan it is, as in tenant=acme");
     if (a->values[RULINGS_FOR])
         return trouble("--for goes with what is set");
     ruling_begin(&r, a, false);
-    if (a->operands[0][0] && a->operands[0][strspn(a->operands[0], "0123456789")] == '\0')
+    if (!a->values[TAG] && a->operands[0][0] &&
+        a->operands[0][strspn(a->operands[0], "0123456789")] == '\0')
         json_int(&r.json, "id", strtoll(a->operands[0], NULL, 10));
     else
         is_good = add_whose(&r, a);
@@ -81,20 +88,25 @@ const struct command plan_rm_command = {
     .name = "plan rm",
     .stands_with_last = true,
     .summary = "Take an assigned plan back.",
-    .usage = "[OPTION]... ID\n[OPTION]... NAME=VALUE",
+    .usage = "[OPTION]... ID\n[OPTION]... NAME=VALUE\n[OPTION]... --tag TAG",
     .options = change_options,
     .option_count = CHANGE_OPTIONS,
     .notes = NULL,
     .run = run_rm,
 };
 
-static const struct option list_options[RULINGS_READING] = { RULINGS_READING_OPTIONS };
+enum { LIST_TAG = RULINGS_READING, LIST_OPTIONS };
+
+static const struct option list_options[LIST_OPTIONS] = {
+    RULINGS_READING_OPTIONS,
+    [LIST_TAG] = { "tag", 't', "TAG", "only those of this identity" },
+};
 
 static int run_list(const struct arguments *a)
 {
     if (a->operand_count > 0)
         return trouble("plan list takes no arguments but options");
-    return rulings_list(a, "/v1/plans", "plans");
+    return rulings_list(a, "/v1/plans", "plans", NULL, a->values[LIST_TAG]);
 }
 
 const struct command plan_list_command = {
@@ -103,7 +115,7 @@ const struct command plan_list_command = {
     .summary = "Show which plans are assigned.",
     .usage = "[OPTION]...",
     .options = list_options,
-    .option_count = RULINGS_READING,
-    .notes = "Identities are shown as hashes; --json has all of their digits.\n",
+    .option_count = LIST_OPTIONS,
+    .notes = "Identities are shown as tags: the same that logs and top lists have.\n",
     .run = run_list,
 };

@@ -8,13 +8,14 @@
 #include "cli/subject.h"
 #include "cli/terminal.h"
 
-enum { PLAN, KEY, KEY_FILE, SECRET_FILE, JSON, OPTION_COUNT };
+enum { PLAN, KEY, KEY_FILE, SECRET_FILE, SHARED, JSON, OPTION_COUNT };
 
 static const struct option options[OPTION_COUNT] = {
     [PLAN] = { "plan", 0, "PLAN", "with the numbers of this plan" },
     [KEY] = { "key", 0, "KEY", NULL },
     [KEY_FILE] = { "key-file", 0, "FILE", "the key as it is, or in a file" },
-    [SECRET_FILE] = { "secret-file", 0, "FILE", "keys the hashes, as it does in a store" },
+    [SECRET_FILE] = { "secret-file", 0, "FILE", "keys the tags, as it does in a store" },
+    [SHARED] = { "shared", 0, NULL, "tags as with Postgres or Redis" },
     [JSON] = { "json", 'j', NULL, "one JSON object" },
 };
 
@@ -102,7 +103,7 @@ static int explain_file(const struct arguments *a, const struct policy_file *f,
         outline_done(&outline);
         return trouble("%s", weir_err_text(WEIR_ENOMEM));
     }
-    explain(&e, f, &outline, p, attributes, n, a->values[PLAN]);
+    explain(&e, f, &outline, p, attributes, n, a->values[PLAN], a->values[SHARED] != NULL);
     if (a->values[JSON])
         explanation_json(&e);
     else
@@ -142,7 +143,7 @@ const struct command policy_explain_command = {
     .options = options,
     .option_count = OPTION_COUNT,
     .notes = "Without a key or attributes, the policy is explained by itself. The overrides of\n"
-             "the environment apply. Identities are shown as hashes only.\n\n"
+             "the environment apply. Identities are shown as tags only.\n\n"
              "Exit status: 0, or 2 if the file, the policy or the request is not right.\n",
     .run = run,
 };

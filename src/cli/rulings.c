@@ -13,8 +13,6 @@
 #include "base/diag.h"
 #include "cli/terminal.h"
 
-enum { SHORT_IDENTITY = 12 };
-
 /* ---- printing -------------------------------------------------------------------------------- */
 
 static const char *text_of(const json_t *entry, const char *name)
@@ -59,7 +57,7 @@ static void add_effect(struct buf *out, const json_t *entry)
         buf_printf(out, "%sburst %" PRId64, limit ? ", " : "", (int64_t)json_integer_value(burst));
 }
 
-/* Whose: "ip 60c03639286c" */
+/* Whose: "ip 60c03639286c…" */
 static void add_identity(struct buf *out, const json_t *entry)
 {
     const json_t *by = json_object_get(entry, "by"), *name;
@@ -71,7 +69,7 @@ static void add_identity(struct buf *out, const json_t *entry)
         buf_printf(out, "%s%s", i > 0 ? "," : "", json_string_value(name));
     if (i == 0)
         buf_text(out, "all");
-    buf_printf(out, " %.*s", SHORT_IDENTITY, text_of(entry, "identity"));
+    buf_printf(out, " %s", text_of(entry, "tag"));
 }
 
 static void add_row(struct buf *out, const json_t *entry)
@@ -86,7 +84,7 @@ static void add_row(struct buf *out, const json_t *entry)
     buf_printf(out, "  %-8s  %-20s", text_of(entry, "subject"), buf_span(&part).at);
     part.len = 0;
     add_identity(&part, entry);
-    buf_printf(out, "  %-24s", part.len > 0 ? part.at : "");
+    buf_printf(out, "  %-39s", part.len > 0 ? part.at : "");
     part.len = 0;
     add_effect(&part, entry);
     buf_printf(out, "  %-16s  ", part.len > 0 ? part.at : "");
@@ -101,8 +99,8 @@ static void add_row(struct buf *out, const json_t *entry)
 
 static void print_head(void)
 {
-    printf("%6s  %-20s  %-8s  %-20s  %-24s  %-16s  %-20s  %s\n", "id", "at", "subject", "policy",
-           "identity", "effect", "expires", "who: reason");
+    printf("%6s  %-20s  %-8s  %-20s  %-39s  %-16s  %-20s  %s\n", "id", "at", "subject", "policy",
+           "by, and tag", "effect", "expires", "who: reason");
 }
 
 static void print_nothing(const char *member)
@@ -184,12 +182,23 @@ static bool print_reply(const struct client *c, const struct arguments *a, const
     return is_good;
 }
 
-int rulings_list(const struct arguments *args, const char *path, const char *member)
+int rulings_list(const struct arguments *args, const char *path, const char *member,
+                 const char *policy, const char *tag)
 {
+    const weir_allocator usual = alloc_or_default((weir_allocator){ 0 });
     struct client c = { .fd = -1 };
-    bool is_good = call(&c, args, "GET", path, (struct span){ "", 0 }) &&
-                   print_reply(&c, args, member);
+    struct buf whole;
+    bool is_good;
 
+    buf_init(&whole, &usual);
+    buf_text(&whole, path);
+    url_add_parameter(&whole, "policy", policy);
+    url_add_parameter(&whole, "tag", tag);
+    if (whole.failed)
+        return trouble("%s", weir_err_text(WEIR_ENOMEM));
+    is_good = call(&c, args, "GET", whole.at, (struct span){ "", 0 }) &&
+              print_reply(&c, args, member);
+    buf_done(&whole);
     client_close(&c);
     return is_good ? STATUS_YES : STATUS_TROUBLE;
 }
@@ -220,6 +229,22 @@ void ruling_begin(struct ruling *r, const struct arguments *args, bool has_end)
         json_text(&r->json, "reason", reason);
     if (has_end && args->values[RULINGS_FOR])
         json_text(&r->json, "for", args->values[RULINGS_FOR]);
+}
+
+void ruling_tag(struct ruling *r, const char *tag, const char *by)
+{
+    if (tag)
+        json_text(&r->json, "tag", tag);
+    if (!by)
+        return;
+    json_open(&r->json, "by", '[');
+    while (*by) {
+        const size_t len = strcspn(by, ",");
+
+        json_span(&r->json, NULL, (struct span){ by, len });
+        by += len + (by[len] == ',');
+    }
+    json_close(&r->json, ']');
 }
 
 void ruling_subject(struct ruling *r, const struct subject *s)

@@ -32,11 +32,14 @@ struct ruling {
 };
 void ruling_begin(struct ruling *r, const struct arguments *args, bool has_end); /* --for */
 void ruling_subject(struct ruling *r, const struct subject *s);
+void ruling_tag(struct ruling *r, const char *tag, const char *by); /* NULL: none; "ip,user" */
 
 /* Ask for it, and print what came of it. Returns the exit status, and ends the ruling. */
 int ruling_send(struct ruling *r, const char *method, const char *path);
 
-/* GET and print a list of entries: `member` of what is answered. */
-int rulings_list(const struct arguments *args, const char *path, const char *member);
+/* GET and print a list of entries: `member` of what is answered. Of one policy and one tag only,
+ * unless they are NULL. */
+int rulings_list(const struct arguments *args, const char *path, const char *member,
+                 const char *policy, const char *tag);
 
 #endif

@@ -5,6 +5,7 @@
 
 #include "cli/input.h"
 #include "cli/terminal.h"
+#include "policy/policy.h"
 
 void subject_init(struct subject *s)
 {
@@ -19,24 +20,11 @@ void subject_done(struct subject *s)
     buf_done(&s->key);
 }
 
-/* As the names in a policy file. */
-static bool is_name(struct span text)
-{
-    for (size_t i = 0; i < text.len; i++) {
-        const char c = text.at[i];
-
-        if (!(c >= 'a' && c <= 'z') && !(c >= 'A' && c <= 'Z') && !(c >= '0' && c <= '9') &&
-            !strchr("_.:/-", c))
-            return false;
-    }
-    return text.len > 0 && text.len <= WEIR_MAX_NAME;
-}
-
 bool word_is_attribute(const char *word)
 {
     const char *equals = strchr(word, '=');
 
-    return equals && is_name((struct span){ word, (size_t)(equals - word) });
+    return equals && name_is_valid((struct span){ word, (size_t)(equals - word) });
 }
 
 static bool add_attribute(struct subject *s, const char *word)

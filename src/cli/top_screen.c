@@ -216,7 +216,7 @@ static void draw_identities(const struct top_page *p, const struct top_stats *s,
 
     buf_text(out, colour(BOLD));
     put(&l, "%-*.*s %-*.*s %10s%s", name_width, name_width, "DENIED MOST", tag_width, tag_width,
-        "identity, hashed", "at least", has_last ? "        last" : "");
+        "tag", "at least", has_last ? "        last" : "");
     buf_text(out, colour(PLAIN));
     end(p, out);
     for (size_t i = 0; i < s->identity_count && i < most; i++) {

@@ -19,6 +19,8 @@ struct reading {
     const struct policy *policy;
     struct attribute attributes[WEIR_MAX_ATTRIBUTES];
     size_t count;
+    struct key tag;
+    bool has_tag, is_vague; /* vague: it could be of several sets of attributes */
     struct change_room *room;
     struct ledger_entry *out;
     weir_diag *diag;
@@ -54,12 +56,76 @@ static weir_err find_policy(struct reading *r)
                      near ? near : "", near ? "'?" : "");
 }
 
+/* ---- tags ------------------------------------------------------------------------------------- */
+
+static bool by_the_same(const struct policy_rule *a, const struct policy_rule *b)
+{
+    for (size_t i = 0; i < a->by_count; i++)
+        if (i >= b->by_count || a->by[i] != b->by[i])
+            return false;
+    return a->by_count == b->by_count;
+}
+
+/* The one that is named, or one that counts as all others do that tell anybody apart. */
+static const struct policy_rule *find_tagged(const struct reading *r, bool *is_vague)
+{
+    const struct policy_rule *found = NULL;
+
+    for (size_t i = 0; r->policy && i < r->policy->rule_count; i++) {
+        const struct policy_rule *rule = &r->policy->rules[i];
+
+        if (r->c->rule && strcmp(r->c->rule, rule->name) == 0)
+            return rule;
+        if (r->c->rule || (rule->by_count == 0 && found))
+            continue;
+        if (found && found->by_count > 0 && !by_the_same(found, rule))
+            *is_vague = true;
+        if (!found || found->by_count == 0)
+            found = rule;
+    }
+    return found;
+}
+
+/* What the identity is made of: their names only, as nobody knows the values. */
+static weir_err read_tag(struct reading *r)
+{
+    const struct change *c = r->c;
+    const struct policy_rule *rule = find_tagged(r, &r->is_vague);
+
+    if (c->key || c->attribute_count > 0)
+        return diag_fail(r->diag, WEIR_EREQUEST, "give a tag, a key or attributes: one of them");
+    if (!tag_read(c->tag, &r->tag))
+        return diag_fail(r->diag, WEIR_EREQUEST,
+                         "a tag is 32 hexadecimal digits, as the log and GET /v1/top have it");
+    r->has_tag = true;
+    r->is_vague = r->is_vague && c->by_count == 0;
+    if (c->by_count > 0)
+        for (r->count = 0; r->count < c->by_count; r->count++)
+            r->attributes[r->count].name = span_of(c->by[r->count]);
+    else if (rule && !r->is_vague)
+        for (r->count = 0; r->count < rule->by_count; r->count++)
+            r->attributes[r->count].name = span_of(rule->by[r->count]);
+    return WEIR_OK;
+}
+
+static weir_err ask_by(const struct reading *r)
+{
+    return diag_fail(
+        r->diag, WEIR_EREQUEST,
+        "which attributes is the tag of? Give 'by', or the rule that it was seen with");
+}
+
 /* ---- identities ------------------------------------------------------------------------------- */
 
 static weir_err read_attributes(struct reading *r)
 {
     const struct change *c = r->c;
 
+    if (c->tag)
+        return read_tag(r);
+    if (c->by_count > 0)
+        return diag_fail(r->diag, WEIR_EREQUEST,
+                         "'by' goes with a tag: attributes have their names with them");
     if (c->key && c->attribute_count > 0)
         return diag_fail(r->diag, WEIR_EREQUEST, "give a key or attributes, not both");
     if (c->key && (!r->policy || !r->policy->sole_attribute))
@@ -135,7 +201,7 @@ static weir_err find_rule(struct reading *r, const struct policy_rule **out)
 
         if (!counts_by_these(r, rule))
             continue;
-        if (found && !counts_the_same(found, rule))
+        if (found && !r->has_tag && !counts_the_same(found, rule))
             return diag_fail(r->diag, WEIR_EREQUEST,
                              "rules '%s' and '%s' tell these identities apart in other ways (the "
                              "order of `by`, or ipv6_prefix): name one of them",
@@ -209,8 +275,14 @@ static weir_err read_override(struct reading *r)
 
     if (!r->policy)
         return diag_fail(r->diag, WEIR_EREQUEST, "of which policy? Name it");
+    if (r->has_tag && c->effect == LEDGER_REMOVED) {
+        r->out->key = r->tag;
+        return WEIR_OK;
+    }
+    if (r->is_vague)
+        return ask_by(r);
     err = find_rule(r, &rule);
-    if (!err)
+    if (!err && !r->has_tag)
         err = identity_of(r->policy->name, rule, r->attributes, r->count, &identity, r->diag);
     if (!err && c->effect == LEDGER_LIMIT)
         err = check_numbers(r, rule);
@@ -220,7 +292,9 @@ static weir_err read_override(struct reading *r)
     if (err)
         return err;
     list_names(rule->by, rule->by_count, r->room);
-    r->out->key = engine_key(r->e, &rule->who_key, &identity);
+    r->out->key = r->has_tag ? r->tag
+                             : engine_key(r->e, &rule->tag_key.hash_key, NULL,
+                                          (struct span){ identity.bytes, identity.len });
     r->out->value = c->effect == LEDGER_ON_PLAN ? c->plan : "";
     return WEIR_OK;
 }
@@ -242,37 +316,54 @@ static weir_err check_plan(const struct reading *r)
                      show(span_of(plan)).text);
 }
 
-static weir_err read_plan(struct reading *r)
+/* By its one attribute, whose name fits. */
+static weir_err name_planned(struct reading *r)
 {
-    const struct change *c = r->c;
     struct policy_rule rule = { .by_count = 1, .ipv6_prefix = 64 };
     struct identity identity;
     struct hash_key key;
     char name[WEIR_MAX_NAME + 1];
     const char *by = name;
-    weir_err err = WEIR_OK;
+    weir_err err;
+
+    snprintf(name, sizeof name, "%.*s", (int)r->attributes[0].name.len, r->attributes[0].name.at);
+    rule.by = &by;
+    list_names(rule.by, 1, r->room);
+    r->out->key = r->tag;
+    if (r->has_tag)
+        return WEIR_OK;
+    err = identity_of(r->c->policy ? r->c->policy : "all", &rule, r->attributes, 1, &identity,
+                      r->diag);
+    key = tag_hash_key(engine_secret(r->e), rule.by, 1);
+    if (!err)
+        r->out->key = engine_key(r->e, &key, NULL, (struct span){ identity.bytes, identity.len });
+    return err;
+}
+
+static weir_err read_plan(struct reading *r)
+{
+    const struct change *c = r->c;
+    weir_err err;
 
     if (c->rule)
         return diag_fail(r->diag, WEIR_EREQUEST, "a plan is for all rules: leave the rule out");
+    r->out->value = c->effect == LEDGER_REMOVED ? "" : c->plan;
+    if (r->has_tag && c->effect == LEDGER_REMOVED) {
+        r->out->key = r->tag;
+        return WEIR_OK;
+    }
+    if (r->has_tag && r->count == 0)
+        return ask_by(r);
     if (r->count != 1)
         return diag_fail(r->diag, WEIR_EREQUEST,
                          "a plan is assigned by one attribute, such as the tenant: give one");
-    if (r->attributes[0].name.len > WEIR_MAX_NAME)
-        return diag_fail(r->diag, WEIR_EATTRIBUTE, "the attribute's name is too long");
-    snprintf(name, sizeof name, "%.*s", (int)r->attributes[0].name.len, r->attributes[0].name.at);
-    rule.by = &by;
-    if (c->effect != LEDGER_REMOVED)
-        err = check_plan(r);
-    if (!err)
-        err = identity_of(c->policy ? c->policy : "all", &rule, r->attributes, 1, &identity,
-                          r->diag);
-    if (err)
-        return err;
-    list_names(rule.by, 1, r->room);
-    key = plan_hash_key(engine_secret(r->e), name);
-    r->out->key = engine_key(r->e, &key, &identity);
-    r->out->value = c->effect == LEDGER_REMOVED ? "" : c->plan;
-    return WEIR_OK;
+    if (!name_is_valid(r->attributes[0].name))
+        return diag_fail(
+            r->diag, WEIR_EATTRIBUTE,
+            "'%s' cannot name an attribute: names are 1 to %d of a-z A-Z 0-9 _ . : / -",
+            show(r->attributes[0].name).text, WEIR_MAX_NAME);
+    err = c->effect == LEDGER_REMOVED ? WEIR_OK : check_plan(r);
+    return err ? err : name_planned(r);
 }
 
 static weir_err read_mode(struct reading *r)

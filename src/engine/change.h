@@ -13,6 +13,9 @@ struct change {
     const char *key;           /* stands for the one attribute of a policy that has only one */
     const weir_attribute *attributes;
     size_t attribute_count;
+    const char *tag; /* or what they are called, instead of a key or attributes */
+    const char *by[POLICY_MAX_BY];
+    size_t by_count;      /* 0: those of the rule, or of all rules if they are the same */
     int64_t limit, burst; /* or LEDGER_UNCHANGED */
     const char *plan, *mode;
     int64_t expires; /* ms since the epoch; 0: never */

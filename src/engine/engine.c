@@ -12,22 +12,21 @@
 #include "engine/fallback.h"
 #include "engine/overruling.h"
 #include "engine/recall.h"
+#include "engine/tag.h"
 
 static const char unnamed_scope[] = "limits that come with a request";
 
 static struct engine_keys keys_of(const struct secret *secret)
 {
+    const char *const key = "key";
+
     return (struct engine_keys){
         .secret = *secret,
         .unnamed = hash_key_of(secret, span_of(unnamed_scope)),
         .cell = hash_key_of(secret, span_of("cl.throttle")),
-        .tag = hash_key_of(secret, span_of("tags")),
+        .called = { .hash_key = tag_hash_key(secret, &key, 1) },
+        .place = hash_key_of(secret, span_of("tags")),
     };
-}
-
-static const struct engine_keys *current_keys(const struct engine *e)
-{
-    return atomic_load_explicit(&e->keys, memory_order_acquire);
 }
 
 void engine_take_secret(struct engine *e, const struct secret *secret)
@@ -145,6 +144,7 @@ static void begin(struct check *check)
     check->questions = check->one.questions;
     check->charges = check->one.charges;
     check->rules = check->one.rules;
+    check->whose = check->one.whose;
 }
 
 static void make_room_for_many(struct check *check)
@@ -152,21 +152,29 @@ static void make_room_for_many(struct check *check)
     check->questions = check->room->questions;
     check->charges = check->room->charges;
     check->rules = check->room->rules;
+    check->whose = check->room->whose;
 }
 
-static void put_charge(struct check *check, const struct policy_rule *rule,
-                       const struct rule *numbers, struct key key)
+static void note_whose(const struct engine *e, const struct policy_rule *rule, struct span identity,
+                       struct whose *out)
+{
+    if (identity.len > sizeof out->bytes) {
+        note_tag(e, rule, identity, out);
+        return;
+    }
+    out->len = (uint8_t)identity.len;
+    memcpy(out->bytes, identity.at, identity.len);
+}
+
+static void put_charge(const struct engine *e, struct check *check, const struct policy_rule *rule,
+                       const struct rule *numbers, struct key key, struct span identity)
 {
     const size_t at = check->live + check->shadow;
 
     check->rules[at] = rule;
     check->charges[at].rule = numbers;
     check->charges[at].key = key;
-}
-
-static struct key key_of(const struct engine *e, const struct hash_key *key, struct span identity)
-{
-    return e->store->ops->is_shared ? hash_shared(key, identity) : hash_identity(key, identity);
+    note_whose(e, rule, identity, &check->whose[at]);
 }
 
 /* A rule that counts everyone together has no identity: it is told from others by its name, or all
@@ -183,7 +191,7 @@ static void name_charge(const struct engine *e, struct check *check, const char 
         identity = (struct span){ both,
                                   (size_t)snprintf(both, sizeof both, "%s:%s", policy, rule) };
     *name = (struct charge_name){ policy, rule,
-                                  (uint16_t)hash_identity(&current_keys(e)->tag, identity).low };
+                                  (uint16_t)hash_identity(&engine_keys(e)->place, identity).low };
 }
 
 static weir_err add_charge(const struct engine *e, struct check *check,
@@ -196,10 +204,8 @@ static weir_err add_charge(const struct engine *e, struct check *check,
 
     if (err)
         return err;
-    put_charge(check, rule, &counted->rule,
-               e->store->ops->is_shared && counted->shared_key
-                   ? hash_shared_by(counted->shared_key, bytes)
-                   : key_of(e, &counted->hash_key, bytes));
+    put_charge(e, check, rule, &counted->rule,
+               engine_key(e, &counted->hash_key, counted->shared_key, bytes), bytes);
     name_charge(e, check, check->policy->name, rule->name, bytes);
     return WEIR_OK;
 }
@@ -358,7 +364,7 @@ static struct key unnamed_key(const struct engine *e, struct scoped *scoped, con
         scoped->algorithm = r->algorithm;
         scoped->window = r->window;
         return hash_identity(
-            &current_keys(e)->unnamed,
+            &engine_keys(e)->unnamed,
             (struct span){ (const char *)scoped,
                            offsetof(struct scoped, identity.bytes) + scoped->identity.len });
     }
@@ -372,6 +378,7 @@ static weir_err prepare_unnamed(const struct engine *e, struct check *check, wei
 {
     const weir_request *r = check->request;
     struct scoped scoped;
+    struct span bytes;
     weir_err err;
 
     if (r->attribute_count > 0 || r->plan)
@@ -400,9 +407,9 @@ static weir_err prepare_unnamed(const struct engine *e, struct check *check, wei
         check->is_answered = true;
         return WEIR_OK;
     }
-    put_charge(check, NULL, &check->unnamed, unnamed_key(e, &scoped, &check->unnamed));
-    name_charge(e, check, "-", weir_algorithm_name(check->unnamed.algorithm),
-                (struct span){ scoped.identity.bytes, scoped.identity.len });
+    bytes = (struct span){ scoped.identity.bytes, scoped.identity.len };
+    put_charge(e, check, NULL, &check->unnamed, unnamed_key(e, &scoped, &check->unnamed), bytes);
+    name_charge(e, check, "-", weir_algorithm_name(check->unnamed.algorithm), bytes);
     check->live = 1;
     return WEIR_OK;
 }
@@ -453,7 +460,8 @@ weir_err engine_prepare_cell(struct engine *e, struct check *check, struct span 
         check->is_answered = true;
         return WEIR_OK;
     }
-    put_charge(check, NULL, &check->unnamed, key_of(e, &current_keys(e)->cell, key));
+    put_charge(e, check, NULL, &check->unnamed, engine_key(e, &engine_keys(e)->cell, NULL, key),
+               key);
     name_charge(e, check, "-", "cl.throttle", key);
     check->live = 1;
     return WEIR_OK;

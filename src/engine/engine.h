@@ -18,7 +18,8 @@ struct engine_keys {
     struct secret secret;
     struct hash_key unnamed; /* for limits that come with a request */
     struct hash_key cell;    /* for those of CL.THROTTLE */
-    struct hash_key tag;     /* for the tags of all, in a shared store */
+    struct tag_key called;   /* for the tags of both */
+    struct hash_key place;   /* for where all of an identity is, in a shared store */
 };
 
 struct engine {
@@ -36,11 +37,20 @@ struct engine {
 
 enum { CHECK_MOST_CHARGES = 2 * WEIR_MAX_RULES }; /* each rule, and its shadow limit */
 
+/* Whom a charge is for, in case a tag is wanted of them when the request is gone: few checks want
+ * one, so that the identity is hashed only if there is no room for it. */
+enum { WHOSE_IDENTITY = 47, WHOSE_TAG = 255 };
+struct whose {
+    uint8_t len; /* of the identity; WHOSE_TAG: it is the tag */
+    char bytes[WHOSE_IDENTITY];
+};
+
 /* What a check needs beyond itself if it has more than one charge, or an operator's numbers. */
 struct check_room {
     struct question questions[1 + WEIR_MAX_RULES];
     struct charge charges[CHECK_MOST_CHARGES];
     const struct policy_rule *rules[CHECK_MOST_CHARGES];
+    struct whose whose[CHECK_MOST_CHARGES];
     struct rule altered[WEIR_MAX_RULES]; /* numbers that operators have changed */
 };
 
@@ -75,6 +85,7 @@ struct check {
     struct question *questions; /* all live charges, then each shadow alone */
     struct charge *charges;
     const struct policy_rule **rules; /* whose charge it is */
+    struct whose *whose;              /* whom it is for */
 
     /* Where these are. Most checks have one charge: all that they touch is close together, and a
      * turn has hundreds of checks. */
@@ -82,6 +93,7 @@ struct check {
         struct question questions[1];
         struct charge charges[1];
         const struct policy_rule *rules[1];
+        struct whose whose[1];
     } one;
 };
 
@@ -92,9 +104,23 @@ void engine_done(struct engine *e); /* but for the stores */
 /* Once, by one thread: hash with this secret from now on. What is under way still has the other. */
 void engine_take_secret(struct engine *e, const struct secret *secret);
 
+static inline const struct engine_keys *engine_keys(const struct engine *e)
+{
+    return atomic_load_explicit(&e->keys, memory_order_acquire);
+}
+
 static inline const struct secret *engine_secret(const struct engine *e)
 {
-    return &atomic_load_explicit(&e->keys, memory_order_acquire)->secret;
+    return &engine_keys(e)->secret;
+}
+
+/* The key of an identity in the store, which others may share; `ready` may be NULL. */
+static inline struct key engine_key(const struct engine *e, const struct hash_key *key,
+                                    const struct shared_key *ready, struct span identity)
+{
+    if (!e->store->ops->is_shared)
+        return hash_identity(key, identity);
+    return ready ? hash_shared_by(ready, identity) : hash_shared(key, identity);
 }
 
 /* Fills everything but what the caller gives. On error there is nothing to ask. */

@@ -1,14 +1,12 @@
 /* overrides.c - what operators' changes come to, made ready for checks to look up. */
 #include "engine/overrides.h"
 
-#include <stdio.h>
-
 #include "base/arena.h"
 
 struct overrides {
     struct arena arena; /* holds all of it, this struct too */
     size_t count;
-    const struct override **slots; /* open addressing by key; NULL: free */
+    const struct override **slots; /* open addressing by tag; NULL: free */
     struct overridden *policies;   /* open addressing by name; its name NULL: free */
     size_t slot_mask, policy_mask;
     struct plan_attribute *attributes;
@@ -67,13 +65,22 @@ static struct overridden *note_policy(struct building *b, const char *name)
 static void note_attribute(struct building *b, const char *name)
 {
     const char *kept = keep(b, name);
+    struct shared_key *ready;
+    struct hash_key key;
     size_t i = 0;
 
     while (i < b->o->attribute_count && b->o->attributes[i].name != kept)
         i++;
     if (!kept || i < b->o->attribute_count)
         return;
-    b->o->attributes[i] = (struct plan_attribute){ kept, plan_hash_key(b->secret, kept) };
+    ready = arena_take(&b->o->arena, sizeof *ready);
+    if (!ready) {
+        b->failed = true;
+        return;
+    }
+    key = tag_hash_key(b->secret, &kept, 1);
+    shared_key_init(ready, &key);
+    b->o->attributes[i] = (struct plan_attribute){ kept, { key, ready } };
     b->o->attribute_count++;
 }
 
@@ -88,8 +95,10 @@ static void put(struct building *b, const struct ledger_entry *e)
         return;
     }
     *made = (struct override){
-        .key = e->key,
-        .scope = keep(b, e->subject == LEDGER_PLAN ? e->policy : e->rule),
+        .tag = e->key,
+        .subject = e->subject,
+        .policy = keep(b, e->policy),
+        .rule = keep(b, e->rule),
         .plan = e->effect == LEDGER_ON_PLAN ? keep(b, e->value) : NULL,
         .effect = e->effect,
         .limit = e->limit,
@@ -183,19 +192,43 @@ const struct overridden *overrides_of(const struct overrides *o, const char *pol
     return found->policy ? found : NULL;
 }
 
-const struct override *overrides_find(const struct overrides *o, struct key key, const char *scope,
-                                      int64_t now)
+static bool is_of(const struct override *o, enum ledger_subject subject, struct key tag,
+                  int64_t now)
+{
+    return key_equal(o->tag, tag) && o->subject == subject && (o->expires == 0 || now < o->expires);
+}
+
+const struct override *overrides_find(const struct overrides *o, struct key tag, const char *policy,
+                                      const char *rule, int64_t now)
 {
     const struct override *of_all = NULL;
 
-    for (size_t at = (size_t)key.low & o->slot_mask; o->slots[at]; at = (at + 1) & o->slot_mask) {
+    for (size_t at = (size_t)tag.low & o->slot_mask; o->slots[at]; at = (at + 1) & o->slot_mask) {
         const struct override *found = o->slots[at];
 
-        if (!key_equal(found->key, key) || (found->expires > 0 && now >= found->expires))
+        if (!is_of(found, LEDGER_OVERRIDE, tag, now) || found->policy != policy)
             continue;
-        if (found->scope == scope)
+        if (found->rule == rule)
             return found;
-        if (!found->scope)
+        if (!found->rule)
+            of_all = found;
+    }
+    return of_all;
+}
+
+const struct override *overrides_find_plan(const struct overrides *o, struct key tag,
+                                           const char *policy, int64_t now)
+{
+    const struct override *of_all = NULL;
+
+    for (size_t at = (size_t)tag.low & o->slot_mask; o->slots[at]; at = (at + 1) & o->slot_mask) {
+        const struct override *found = o->slots[at];
+
+        if (!is_of(found, LEDGER_PLAN, tag, now))
+            continue;
+        if (found->policy == policy)
+            return found;
+        if (!found->policy)
             of_all = found;
     }
     return of_all;
@@ -205,14 +238,6 @@ size_t overrides_plan_attributes(const struct overrides *o, const struct plan_at
 {
     *out = o->attributes;
     return o->attribute_count;
-}
-
-struct hash_key plan_hash_key(const struct secret *secret, const char *attribute)
-{
-    char scope[WEIR_MAX_NAME + sizeof "plan of"];
-    const int len = snprintf(scope, sizeof scope, "plan of%c%.*s", 0, WEIR_MAX_NAME, attribute);
-
-    return hash_key_of(secret, (struct span){ scope, (size_t)len });
 }
 
 /* ---- other numbers ---------------------------------------------------------------------------- */

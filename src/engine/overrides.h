@@ -9,10 +9,11 @@
 #include "policy/identity.h"
 #include "store/ledger.h"
 
-/* What holds for one key. */
+/* What holds for one identity. */
 struct override {
-    struct key key;
-    const char *scope; /* NULL: all */
+    struct key tag;
+    enum ledger_subject subject;
+    const char *policy, *rule; /* NULL: all; a plan is of no rule */
     const char *plan;
     enum ledger_effect effect;
     int64_t limit, burst;
@@ -32,7 +33,7 @@ struct overridden {
 /* An attribute by which plans are assigned. */
 struct plan_attribute {
     const char *name;
-    struct hash_key hash_key;
+    struct tag_key tag_key;
 };
 
 struct overrides; /* all of them */
@@ -46,15 +47,16 @@ size_t overrides_count(const struct overrides *o);
 
 const struct overridden *overrides_of(const struct overrides *o, const char *policy); /* or NULL */
 
-/* What the key has in this scope, or else in all, or NULL. The scope of an override is a rule, that of
- * a plan a policy. */
-const struct override *overrides_find(const struct overrides *o, struct key key, const char *scope,
-                                      int64_t now);
+/* What an operator has set for this rule of the policy, or else for all that count by the same; or
+ * NULL. */
+const struct override *overrides_find(const struct overrides *o, struct key tag, const char *policy,
+                                      const char *rule, int64_t now);
+
+/* The plan that is assigned for the policy, or else for all; or NULL. */
+const struct override *overrides_find_plan(const struct overrides *o, struct key tag,
+                                           const char *policy, int64_t now);
 
 size_t overrides_plan_attributes(const struct overrides *o, const struct plan_attribute **out);
-
-/* What identities that have a plan are hashed with. */
-struct hash_key plan_hash_key(const struct secret *secret, const char *attribute);
 
 /* The numbers of a rule, changed as the override has it. Where they would be out of bounds, it is
  * an error, and *out is as `own`. */

@@ -2,14 +2,7 @@
 #include "engine/overruling.h"
 
 #include "engine/answer.h"
-
-struct key engine_key(const struct engine *e, const struct hash_key *key,
-                      const struct identity *identity)
-{
-    const struct span bytes = { identity->bytes, identity->len };
-
-    return e->store->ops->is_shared ? hash_shared(key, bytes) : hash_identity(key, bytes);
-}
+#include "engine/tag.h"
 
 /* The request's time, if it brings one. */
 static int64_t time_of(const struct engine *e, const struct check *check)
@@ -51,12 +44,14 @@ void overrule_plan(const struct engine *e, const struct overrides *o, struct che
         const struct policy_rule rule = { .by = &by[i].name, .by_count = 1, .ipv6_prefix = 64 };
         const struct override *found;
         struct identity identity;
+        struct key tag;
 
         if (!attribute_find(attributes, n, by[i].name) ||
             identity_of(check->policy->name, &rule, attributes, n, &identity, NULL))
             continue;
-        found = overrides_find(o, engine_key(e, &by[i].hash_key, &identity), check->policy->name,
-                               time_of(e, check));
+        tag = engine_key(e, &by[i].tag_key.hash_key, by[i].tag_key.shared_key,
+                         (struct span){ identity.bytes, identity.len });
+        found = overrides_find_plan(o, tag, check->policy->name, time_of(e, check));
         if (found && (!last || found->id > last->id))
             last = found;
     }
@@ -69,6 +64,8 @@ void overrule_plan(const struct engine *e, const struct overrides *o, struct che
 struct overruling {
     const struct engine *e;
     struct check *check;
+    const struct attribute *attributes;
+    size_t attribute_count;
     const struct override *block; /* the first that refuses, and of which rule; NULL: none */
     const struct policy_rule *blocked;
     int64_t now;
@@ -81,32 +78,48 @@ static bool is_dropped(const struct check *check, const struct override *o)
     return o->effect == LEDGER_EXEMPT && check->verb != VERB_RESET;
 }
 
-static void alter(struct overruling *r, size_t i, const struct override *o,
-                  const struct identity *identity)
+/* What is counted under another plan may be another key. */
+static weir_err put_on_plan(struct overruling *r, size_t i, const struct override *o,
+                            weir_diag *diag)
+{
+    struct check *check = r->check;
+    const struct policy_rule *rule = check->rules[i];
+    const struct counted *counted = policy_rule_under(rule, span_of(o->plan));
+    struct identity identity;
+    const weir_err err = identity_of(check->policy->name, rule, r->attributes, r->attribute_count,
+                                     &identity, diag);
+
+    if (err)
+        return err;
+    check->charges[i].rule = &counted->rule;
+    check->charges[i].key = engine_key(r->e, &counted->hash_key, counted->shared_key,
+                                       (struct span){ identity.bytes, identity.len });
+    return WEIR_OK;
+}
+
+static weir_err alter(struct overruling *r, size_t i, const struct override *o, weir_diag *diag)
 {
     struct check *check = r->check;
     const struct policy_rule *rule = check->rules[i];
     struct charge *charge = &check->charges[i];
     struct rule *numbers = &check->room->altered[r->altered];
-    const struct counted *counted;
+    weir_err err = WEIR_OK;
 
     if (rule->shadow_limit && charge->rule == &rule->shadow_limit->rule)
-        return; /* a second opinion, of everybody */
+        return WEIR_OK; /* a second opinion, of everybody */
     switch (o->effect) {
     case LEDGER_ON_PLAN:
-        counted = policy_rule_under(rule, span_of(o->plan));
-        charge->rule = &counted->rule;
-        charge->key = engine_key(r->e, &counted->hash_key, identity);
+        err = put_on_plan(r, i, o, diag);
         break;
     case LEDGER_LIMIT:
         if (override_numbers(o->limit, o->burst, charge->rule, numbers, NULL))
-            return; /* the rule has changed since, and has no room for it */
+            return WEIR_OK; /* the rule has changed since, and has no room for it */
         charge->rule = numbers;
         r->altered++;
         break;
     case LEDGER_BLOCK:
         if (check->verb != VERB_CHECK)
-            return;
+            return WEIR_OK;
         if (i < check->live && !r->block) {
             r->block = o;
             r->blocked = rule;
@@ -121,6 +134,7 @@ static void alter(struct overruling *r, size_t i, const struct override *o,
     }
     if (check->override_id == 0)
         check->override_id = (int64_t)o->id;
+    return err;
 }
 
 /* Take it out, and have those behind it move up. */
@@ -130,6 +144,7 @@ static void drop(struct check *check, size_t i)
 
     memmove(&check->charges[i], &check->charges[i + 1], behind * sizeof check->charges[0]);
     memmove(&check->rules[i], &check->rules[i + 1], behind * sizeof check->rules[0]);
+    memmove(&check->whose[i], &check->whose[i + 1], behind * sizeof check->whose[0]);
     if (i < check->live)
         check->live--;
     else
@@ -154,27 +169,26 @@ weir_err overrule_charges(const struct engine *e, const struct overrides *o, str
                           const struct attribute *attributes, size_t n, weir_diag *diag)
 {
     const struct overridden *p = overrides_of(o, check->policy->name);
-    struct overruling r = { .e = e, .check = check };
+    struct overruling r = {
+        .e = e, .check = check, .attributes = attributes, .attribute_count = n
+    };
 
     if (!p || !p->has_overrides || check->live + check->shadow == 0)
         return WEIR_OK;
     r.now = time_of(e, check);
     for (size_t i = 0; i < check->live + check->shadow;) {
-        const struct policy_rule *rule = check->rules[i];
-        const struct override *found;
-        struct identity identity;
-        const weir_err err = identity_of(check->policy->name, rule, attributes, n, &identity, diag);
+        const struct override *found = overrides_find(
+            o, check_tag(e, check, i), check->policy->name, check->rules[i]->name, r.now);
+        weir_err err;
 
-        if (err)
-            return err;
-        found = overrides_find(o, engine_key(e, &rule->who_key, &identity), rule->name, r.now);
         if (found && is_dropped(check, found)) {
             check->override_id = (int64_t)found->id;
             drop(check, i);
             continue;
         }
-        if (found)
-            alter(&r, i, found, &identity);
+        err = found ? alter(&r, i, found, diag) : WEIR_OK;
+        if (err)
+            return err;
         i++;
     }
     answer(&r);

@@ -18,8 +18,4 @@ WEIR_MUSTCHECK weir_err overrule_charges(const struct engine *e, const struct ov
                                          struct check *check, const struct attribute *attributes,
                                          size_t n, weir_diag *diag);
 
-/* The key of an identity in a store, which others may share. */
-struct key engine_key(const struct engine *e, const struct hash_key *key,
-                      const struct identity *identity);
-
 #endif

@@ -11,23 +11,11 @@ void *loader_take(struct loader *l, size_t n, size_t size)
     return taken;
 }
 
-static bool is_name(struct span text)
-{
-    for (size_t i = 0; i < text.len; i++) {
-        char c = text.at[i];
-
-        if (!(c >= 'a' && c <= 'z') && !(c >= 'A' && c <= 'Z') && !(c >= '0' && c <= '9') &&
-            (c == '\0' || !strchr("_.:/-", c)))
-            return false;
-    }
-    return text.len > 0 && text.len <= WEIR_MAX_NAME;
-}
-
 const char *read_name(struct loader *l, const struct yaml *node, const char *what)
 {
     const char *name;
 
-    if (!is_name(node->text)) {
+    if (!name_is_valid(node->text)) {
         complain(&l->reader, node,
                  "'%s' cannot name %s: names are 1 to %d of a-z A-Z 0-9 _ . : / -",
                  show(node->text).text, what, WEIR_MAX_NAME);

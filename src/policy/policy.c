@@ -99,6 +99,18 @@ bool policies_index(struct policies *set)
     return true;
 }
 
+bool name_is_valid(struct span text)
+{
+    for (size_t i = 0; i < text.len; i++) {
+        char c = text.at[i];
+
+        if (!(c >= 'a' && c <= 'z') && !(c >= 'A' && c <= 'Z') && !(c >= '0' && c <= '9') &&
+            (c == '\0' || !strchr("_.:/-", c)))
+            return false;
+    }
+    return text.len > 0 && text.len <= WEIR_MAX_NAME;
+}
+
 const struct policy *policies_find(const struct policies *set, struct span name)
 {
     if (name.len == 0 || name.len > WEIR_MAX_NAME)
@@ -193,13 +205,11 @@ bool policy_rule_reaches(const struct policy_rule *rule, struct span identity)
     return (int)((uint64_t)place * SHARE_ALL >> 32) < rule->rollout;
 }
 
-struct hash_key override_hash_key(const struct secret *secret, struct span policy,
-                                  const char *const *by, size_t by_count)
+struct hash_key tag_hash_key(const struct secret *secret, const char *const *by, size_t by_count)
 {
-    char scope[(2 + POLICY_MAX_BY) * (WEIR_MAX_NAME + 1)];
-    size_t len = add_text(scope, 0, span_of("override of"));
+    char scope[(1 + POLICY_MAX_BY) * (WEIR_MAX_NAME + 1)];
+    size_t len = add_text(scope, 0, span_of("tag of"));
 
-    len = add_text(scope, len, policy);
     for (size_t i = 0; i < by_count; i++)
         len = add_text(scope, len, span_of(by[i]));
     return hash_key_of(secret, (struct span){ scope, len - 1 });

@@ -21,9 +21,19 @@ enum mode { MODE_ENFORCE, MODE_SHADOW, MODE_OFF };
 enum on_error { ON_ERROR_LOCAL, ON_ERROR_ALLOW, ON_ERROR_DENY };
 enum retry { RETRY_LONGEST, RETRY_SOONEST };
 
+/* Could this name a policy, a rule, a plan or an attribute? 1 to WEIR_MAX_NAME of
+ * a-z A-Z 0-9 _ . : / - */
+bool name_is_valid(struct span name);
+
 /* A named fact about a request. */
 struct attribute {
     struct span name, value;
+};
+
+/* What tags of identities are made with. */
+struct tag_key {
+    struct hash_key hash_key;
+    const struct shared_key *shared_key; /* the same, made ready; NULL: it is not */
 };
 
 /* A limit as one key counts it: the numbers, and what its identities are hashed with. */
@@ -49,8 +59,8 @@ struct policy_rule {
     struct hash_key rollout_key; /* … which this tells apart */
     const char *const *by;       /* attributes it counts by; none: one global count */
     size_t by_count;
-    int ipv6_prefix;         /* how many bits of an IPv6 address are the identity */
-    struct hash_key who_key; /* what overrides know its identities by */
+    int ipv6_prefix;        /* how many bits of an IPv6 address are the identity */
+    struct tag_key tag_key; /* what its identities are called by */
     const struct plan *plans;
     size_t plan_count;
     int line;
@@ -135,9 +145,9 @@ const struct counted *policy_rule_under(const struct policy_rule *rule, struct s
 struct hash_key counted_hash_key(const struct secret *secret, struct span policy, struct span rule,
                                  const struct rule *numbers, bool shadow_limit);
 
-/* The same for overrides, which are of a policy's rules that count by the same. */
-struct hash_key override_hash_key(const struct secret *secret, struct span policy,
-                                  const char *const *by, size_t by_count);
+/* The same for tags: who asks is called the same under all rules of all policies that count by the
+ * same. */
+struct hash_key tag_hash_key(const struct secret *secret, const char *const *by, size_t by_count);
 
 /* Is the rule enforced for this identity, or in shadow? The same everywhere and for good; who is
  * within a share is within every larger one. */

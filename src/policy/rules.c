@@ -214,16 +214,22 @@ static void check_numbers(struct loader *l, const struct yaml *const *keys, cons
     }
 }
 
+static const struct shared_key *make_ready(struct loader *l, const struct hash_key *key)
+{
+    struct shared_key *ready = loader_take(l, 1, sizeof *ready);
+
+    if (ready)
+        shared_key_init(ready, key);
+    return ready;
+}
+
 static struct counted counted_of(struct loader *l, const char *policy, const char *rule,
                                  const struct rule *numbers, bool shadow_limit)
 {
     const struct hash_key key = counted_hash_key(l->source->secret, span_of(policy), span_of(rule),
                                                  numbers, shadow_limit);
-    struct shared_key *ready = loader_take(l, 1, sizeof *ready);
 
-    if (ready)
-        shared_key_init(ready, &key);
-    return (struct counted){ *numbers, key, ready };
+    return (struct counted){ *numbers, key, make_ready(l, &key) };
 }
 
 /* A limit on its own, as a text or as a mapping: a plan's, or the shadow_limit. */
@@ -287,7 +293,8 @@ static void read_rule(struct loader *l, const struct yaml *at, const struct yaml
     out->by = s->by;
     out->by_count = s->by_count;
     out->ipv6_prefix = s->ipv6_prefix;
-    out->who_key = override_hash_key(l->source->secret, span_of(policy), s->by, s->by_count);
+    out->tag_key.hash_key = tag_hash_key(l->source->secret, s->by, s->by_count);
+    out->tag_key.shared_key = make_ready(l, &out->tag_key.hash_key);
     out->line = at->line;
     out->rollout = s->rollout;
     out->rollout_key = rollout_hash_key(l->source->secret, span_of(policy), span_of(out->name));

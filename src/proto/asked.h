@@ -9,6 +9,7 @@ struct asked {
     weir_request request; /* .attributes points at the array below, or is NULL */
     weir_attribute attributes[WEIR_MAX_ATTRIBUTES];
     bool peek;
+    bool wants_tag; /* what who asks is called, in the answer */
 };
 
 #endif

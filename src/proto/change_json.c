@@ -9,7 +9,7 @@
 #include "base/show.h"
 #include "base/suggest.h"
 
-enum wants { WANTS_TEXT, WANTS_IDENTITY, WANTS_NUMBER, WANTS_ATTRIBUTES };
+enum wants { WANTS_TEXT, WANTS_IDENTITY, WANTS_NUMBER, WANTS_ATTRIBUTES, WANTS_NAMES };
 
 static const struct member {
     const char *name;
@@ -20,6 +20,8 @@ static const struct member {
     { "rule", WANTS_TEXT, offsetof(struct change_json, rule) },
     { "key", WANTS_IDENTITY, offsetof(struct change_json, key) },
     { "attributes", WANTS_ATTRIBUTES, 0 },
+    { "tag", WANTS_TEXT, offsetof(struct change_json, tag) },
+    { "by", WANTS_NAMES, 0 },
     { "effect", WANTS_TEXT, offsetof(struct change_json, effect) },
     { "limit", WANTS_NUMBER, offsetof(struct change_json, limit) },
     { "burst", WANTS_NUMBER, offsetof(struct change_json, burst) },
@@ -96,6 +98,23 @@ static weir_err read_attributes(struct change_json *c, json_t *object, weir_diag
     return err;
 }
 
+/* A name, or a list of them. */
+static weir_err read_names(struct change_json *c, const json_t *value, weir_diag *diag)
+{
+    const size_t n = json_is_array(value) ? json_array_size(value) : 1;
+
+    for (size_t i = 0; i < n; i++) {
+        const json_t *name = json_is_array(value) ? json_array_get(value, i) : value;
+
+        if (!json_is_string(name) || i == CHANGE_JSON_MAX_BY)
+            return diag_fail(diag, WEIR_EREQUEST,
+                             "'by' must be the name of an attribute, or a list of at most %d",
+                             CHANGE_JSON_MAX_BY);
+        c->by[c->by_count++] = json_string_value(name);
+    }
+    return WEIR_OK;
+}
+
 static weir_err read_member(struct change_json *c, const char *name, json_t *value, weir_diag *diag)
 {
     const struct member *m = members;
@@ -111,6 +130,8 @@ static weir_err read_member(struct change_json *c, const char *name, json_t *val
         return read_number(name, value, (int64_t *)(void *)((char *)c + m->at), diag);
     case WANTS_ATTRIBUTES:
         return read_attributes(c, value, diag);
+    case WANTS_NAMES:
+        return read_names(c, value, diag);
     case WANTS_TEXT:
         if (!json_is_string(value))
             return diag_fail(diag, WEIR_EREQUEST, "'%s' must be a string", name);

@@ -10,15 +10,19 @@
 
 struct json_t;
 
+enum { CHANGE_JSON_MAX_BY = 8 }; /* attributes that a tag is of */
+
 /* Texts are NULL and numbers -1 where nothing is said. */
 struct change_json {
-    const char *policy, *rule, *key;
+    const char *policy, *rule, *key, *tag;
     const char *effect, *plan, *mode;
     const char *duration; /* `for` */
     const char *who, *reason;
     int64_t limit, burst, until_ms, id;
     weir_attribute attributes[WEIR_MAX_ATTRIBUTES];
     size_t attribute_count;
+    const char *by[CHANGE_JSON_MAX_BY]; /* attributes that the tag is of */
+    size_t by_count;
     struct json_t *tree; /* the texts are in it */
 };
 

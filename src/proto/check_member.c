@@ -19,6 +19,7 @@ static const char *const names[MEMBER_UNKNOWN] = {
     [MEMBER_BURST] = "burst",
     [MEMBER_PRECISION_MS] = "precision_ms",
     [MEMBER_ALGORITHM] = "algorithm",
+    [MEMBER_TAG] = "tag",
 };
 
 static enum check_member if_named(enum check_member member, struct span name)
@@ -30,7 +31,10 @@ enum check_member check_member_of(struct span name)
 {
     switch (name.len) {
     case 3:
-        return if_named(name.at[0] == 'k' ? MEMBER_KEY : MEMBER_NOW, name);
+        return if_named(name.at[0] == 'k'   ? MEMBER_KEY
+                        : name.at[0] == 'n' ? MEMBER_NOW
+                                            : MEMBER_TAG,
+                        name);
     case 4:
         return if_named(name.at[0] == 'c'   ? MEMBER_COST
                         : name.at[1] == 'l' ? MEMBER_PLAN
@@ -64,6 +68,7 @@ enum check_wants check_member_wants(enum check_member member)
         return WANTS_ATTRIBUTES;
     case MEMBER_PEEK:
     case MEMBER_EXEMPT:
+    case MEMBER_TAG:
         return WANTS_BOOL;
     default:
         return WANTS_NUMBER;
@@ -159,7 +164,9 @@ weir_err check_set_number(struct asked *out, enum check_member member, int64_t n
 
 void check_set_bool(struct asked *out, enum check_member member, bool value)
 {
-    *(member == MEMBER_PEEK ? &out->peek : &out->request.exempt) = value;
+    *(member == MEMBER_PEEK  ? &out->peek
+      : member == MEMBER_TAG ? &out->wants_tag
+                             : &out->request.exempt) = value;
 }
 
 weir_err check_add_attribute(struct asked *out, const char *name, struct span value,

@@ -19,6 +19,7 @@ enum check_member {
     MEMBER_BURST,
     MEMBER_PRECISION_MS,
     MEMBER_ALGORITHM,
+    MEMBER_TAG,
     MEMBER_UNKNOWN,
 };
 

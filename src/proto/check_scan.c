@@ -145,7 +145,7 @@ bool check_scan_object(struct check_scan *s, char **at, char *end, struct asked 
 
     s->count = 0;
     out->request = (weir_request){ 0 };
-    out->peek = false;
+    out->peek = out->wants_tag = false;
     if (!check_scan_mark(at, end, '{'))
         return false;
     if (check_scan_mark(at, end, '}'))

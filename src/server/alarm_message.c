@@ -94,7 +94,7 @@ static void write_members(const struct alarm_facts *f, struct json *j)
         json_text(j, "policy", m->policy);
     if (f->alert->kind == ALERT_IDENTITY_DENIALS) {
         json_text(j, "rule", m->policy ? m->rule : "default");
-        hash_tag(f->secret, m->key, tag);
+        tag_write(m->key, tag);
         json_text(j, "tag", tag);
     }
     write_numbers(f, j);

@@ -14,7 +14,6 @@ struct alarm_facts {
     bool is_raised;            /* or it is over */
     int64_t now, since;        /* since: the store has failed */
     uint64_t left_out;         /* that were not told since the last one */
-    const struct secret *secret;
 };
 
 /* The same members in both, and an `id` that a receiver knows repetitions by. */

@@ -131,12 +131,12 @@ void alarms_count(struct alarms *a, const struct history_entry *e)
     }
 }
 
-void alarms_count_refusals(struct alarms *a, const char *policy, const char *rule, struct key key,
+void alarms_count_refusals(struct alarms *a, const char *policy, const char *rule, struct key tag,
                            uint64_t times)
 {
     for (size_t i = 0; i < a->count; i++)
         if (a->all[i].alert.kind == ALERT_IDENTITY_DENIALS && is_of(&a->all[i].alert, policy))
-            meters_count(&a->all[i].meters, policy, rule, key, times, times);
+            meters_count(&a->all[i].meters, policy, rule, tag, times, times);
 }
 
 /* `code` is one of problem_code(). */
@@ -172,7 +172,6 @@ static void tell(struct alarms *a, struct alarm *alarm, const struct meter *mete
         .now = a->now,
         .since = alarm->failed_since,
         .left_out = alarm->left_out,
-        .secret = engine_secret(&a->options.weir->engine),
     };
 
     if (!may_tell(a, alarm))

@@ -31,7 +31,7 @@ void alarms_free(struct alarms *a);                              /* NULL is fine
  * thread does so. */
 void alarms_begin(struct alarms *a, int64_t now);
 void alarms_count(struct alarms *a, const struct history_entry *e);
-void alarms_count_refusals(struct alarms *a, const char *policy, const char *rule, struct key key,
+void alarms_count_refusals(struct alarms *a, const char *policy, const char *rule, struct key tag,
                            uint64_t times);
 void alarms_count_unanswered(struct alarms *a, const char *code, uint64_t times);
 void alarms_end(struct alarms *a);

@@ -213,6 +213,7 @@ static struct call *new_call(struct reply *r)
     loop->free_calls = call->next;
     loop->in_flight++;
     call->problem = NULL;
+    call->wants_tag = false;
     call->pin = NULL;
     call->reply = r;
     call->next = NULL;
@@ -289,6 +290,7 @@ struct call *reply_ask(struct reply *r, enum verb verb, const struct asked *aske
     call->check.request = &asked->request;
     call->check.verb = verb;
     call->check.peek = asked->peek;
+    call->wants_tag = asked->wants_tag;
     ask_or_refuse(call, engine_prepare(loop_engine(r->session->loop), &call->check, &diag), &diag);
     return call;
 }

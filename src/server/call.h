@@ -24,6 +24,7 @@ struct call {
     struct call *next; /* of the same reply */
     struct pin *pin;   /* of the policies that it is judged by; NULL: not any more, or by none */
     char *problem;     /* NULL, or freed with the call */
+    bool wants_tag;    /* in the answer */
     struct check check;
     weir_answer answer; /* .err: it has no answer, and `problem` says why; the last: most have no
                            use for most of its rules */

@@ -6,6 +6,7 @@
 
 #include "base/diag.h"
 #include "base/json.h"
+#include "engine/tag.h"
 #include "proto/check_json.h"
 #include "proto/rate_headers.h"
 #include "server/check_query.h"
@@ -14,6 +15,17 @@
 #define LITERAL(text) ((struct span){ (text), sizeof(text) - 1 })
 
 /* ---- answers -------------------------------------------------------------------------------- */
+
+/* Live charges come first: that of a shadow limit is behind its rule's own. */
+static size_t charge_of(const struct call *call, size_t row)
+{
+    const weir_answer *a = &call->answer;
+    size_t i = 0;
+
+    while (a->rule_count > 1 && call->check.rules[i]->name != a->rules[row].rule)
+        i++;
+    return i;
+}
 
 /* A `,"name":` and a number. Names of members and of rules need no escapes. */
 static void add_int(struct buf *out, struct span member, int64_t number)
@@ -43,8 +55,18 @@ static void add_name(struct buf *out, struct span member, const char *name)
     buf_byte(out, '"');
 }
 
-static void add_rule(struct buf *out, const weir_rule_answer *r)
+static void add_tag(struct buf *out, const struct call *call, size_t charge)
 {
+    char tag[TAG_HEX + 1];
+
+    tag_write(check_tag(loop_engine(call->reply->session->loop), &call->check, charge), tag);
+    add_name(out, LITERAL(",\"tag\":"), tag);
+}
+
+static void add_rule(struct buf *out, const struct call *call, size_t row)
+{
+    const weir_rule_answer *r = &call->answer.rules[row];
+
     add_name(out, LITERAL("{\"rule\":"), r->rule);
     add_bool(out, LITERAL(",\"allowed\":"), r->allowed);
     add_int(out, LITERAL(",\"limit\":"), r->limit);
@@ -55,11 +77,15 @@ static void add_rule(struct buf *out, const weir_rule_answer *r)
         buf_text(out, ",\"shadow\":true");
     if (r->would_deny)
         buf_text(out, ",\"would_deny\":true");
+    if (call->wants_tag)
+        add_tag(out, call, charge_of(call, row));
     buf_byte(out, '}');
 }
 
-static void add_answer(struct buf *out, const weir_answer *a)
+static void add_answer(struct buf *out, const struct call *call)
 {
+    const weir_answer *a = &call->answer;
+
     add_bool(out, LITERAL("{\"allowed\":"), a->allowed);
     add_name(out, LITERAL(",\"policy\":"), a->policy);
     add_name(out, LITERAL(",\"rule\":"), a->rule);
@@ -72,12 +98,14 @@ static void add_answer(struct buf *out, const weir_answer *a)
     add_bool(out, LITERAL(",\"shadow\":"), a->shadow);
     if (a->override_id > 0)
         add_int(out, LITERAL(",\"override\":"), a->override_id);
+    if (call->wants_tag && check_deciding(&call->check) >= 0)
+        add_tag(out, call, (size_t)check_deciding(&call->check));
     if (a->rule_count > 1) {
         buf_text(out, ",\"rules\":[");
         for (size_t i = 0; i < a->rule_count; i++) {
             if (i > 0)
                 buf_byte(out, ',');
-            add_rule(out, &a->rules[i]);
+            add_rule(out, call, i);
         }
         buf_byte(out, ']');
     }
@@ -98,7 +126,7 @@ static void encode_one(struct reply *reply, struct buf *out)
     w = response_begin(reply, out, 200, json_type);
     rate_headers_write(out, &call->answer, answer_time(call));
     response_body(&w);
-    add_answer(out, &call->answer);
+    add_answer(out, call);
     buf_byte(out, '\n');
     response_end(&w);
 }
@@ -127,7 +155,7 @@ static void encode_many(struct reply *reply, struct buf *out)
         if (call->answer.err)
             add_error(out, call);
         else
-            add_answer(out, &call->answer);
+            add_answer(out, call);
     }
     buf_text(out, "]}\n");
     response_end(&w);
@@ -160,11 +188,23 @@ static void ask_one(const struct exchange *x, enum verb verb, const struct asked
     reply_end(r);
 }
 
+/* `tag=1`. At a gate it is an attribute, as there is no place for an answer. */
+static bool take_tag(void *ctx, struct asked *out, struct span name, struct span value,
+                     weir_err *err, weir_diag *diag)
+{
+    (void)ctx;
+    if (!span_is(name, "tag"))
+        return false;
+    *err = check_query_bool("tag", value, &out->wants_tag, diag);
+    return true;
+}
+
 static void serve_query(const struct exchange *x, enum verb verb, bool peeks)
 {
+    const struct query_own own = { take_tag, NULL };
     struct asked asked;
     weir_diag diag;
-    weir_err err = check_query_read(x->request->query, NULL, &asked, &diag);
+    weir_err err = check_query_read(x->request->query, &own, &asked, &diag);
 
     if (!err)
         err = set_peek(&asked, verb, peeks, &diag);

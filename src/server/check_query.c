@@ -49,7 +49,7 @@ weir_err check_query_int(const char *name, struct span value, int64_t *out, weir
 }
 
 /* `?peek` alone is a yes. */
-static weir_err read_bool(const char *name, struct span value, bool *out, weir_diag *diag)
+weir_err check_query_bool(const char *name, struct span value, bool *out, weir_diag *diag)
 {
     *out = value.len == 0 || span_is(value, "true") || span_is(value, "1");
     if (*out || span_is(value, "false") || span_is(value, "0"))
@@ -101,9 +101,9 @@ static weir_err read_parameter(enum parameter which, struct span value, struct a
     case COST:
         return read_cost(value, r, diag);
     case PEEK:
-        return read_bool(names[which], value, &out->peek, diag);
+        return check_query_bool(names[which], value, &out->peek, diag);
     case EXEMPT:
-        return read_bool(names[which], value, &r->exempt, diag);
+        return check_query_bool(names[which], value, &r->exempt, diag);
     case ALGORITHM:
         return read_algorithm(value, r, diag);
     case NOW:
@@ -150,7 +150,7 @@ weir_err check_query_read(struct span query, const struct query_own *own, struct
     weir_err err = WEIR_OK;
 
     out->request = (weir_request){ 0 };
-    out->peek = false;
+    out->peek = out->wants_tag = false;
     while (!err && http_query_next(&query, &name, &value, &is_bad)) {
         const enum parameter which = parameter_of(name);
 

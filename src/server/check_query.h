@@ -27,4 +27,8 @@ WEIR_MUSTCHECK weir_err check_query_attribute(struct asked *out, const char *nam
 WEIR_MUSTCHECK weir_err check_query_int(const char *name, struct span value, int64_t *out,
                                         weir_diag *diag);
 
+/* Yes or no; an empty value is a yes. */
+WEIR_MUSTCHECK weir_err check_query_bool(const char *name, struct span value, bool *out,
+                                         weir_diag *diag);
+
 #endif

@@ -26,7 +26,7 @@ static void write_effect(struct json *j, const struct ledger_entry *e)
         json_text(j, "mode", e->value);
 }
 
-void entry_json(struct json *j, const struct secret *secret, const struct ledger_entry *e)
+void entry_json(struct json *j, const struct ledger_entry *e)
 {
     char tag[TAG_HEX + 1];
 
@@ -39,8 +39,8 @@ void entry_json(struct json *j, const struct secret *secret, const struct ledger
         json_text(j, "rule", e->rule[0] ? e->rule : NULL);
     if (e->subject != LEDGER_MODE) {
         write_names(j, e->by);
-        hash_tag(secret, e->key, tag);
-        json_text(j, "identity", tag);
+        tag_write(e->key, tag);
+        json_text(j, "tag", tag);
     }
     write_effect(j, e);
     if (e->expires > 0)

@@ -5,6 +5,6 @@
 #include "base/json.h"
 #include "store/ledger.h"
 
-void entry_json(struct json *j, const struct secret *secret, const struct ledger_entry *e);
+void entry_json(struct json *j, const struct ledger_entry *e);
 
 #endif

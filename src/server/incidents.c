@@ -68,7 +68,7 @@ static void put_tag(struct json *j, const struct incident_peer *peer, const stru
     const struct hash_key key = hash_key_of(secret, span_of("peer"));
     char tag[TAG_HEX + 1];
 
-    hash_tag(secret, hash_identity(&key, (struct span){ (const char *)peer->address, 16 }), tag);
+    tag_write(hash_identity(&key, (struct span){ (const char *)peer->address, 16 }), tag);
     json_text(j, "peer", tag);
 }
 

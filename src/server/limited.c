@@ -8,17 +8,17 @@
 
 #include "server/series.h"
 
-void limited_begin(struct limited *l, int64_t minute, const struct secret *secret)
+void limited_begin(struct limited *l, int64_t minute)
 {
     if (l->minute != minute)
-        limited_end(l, secret);
+        limited_end(l);
     l->minute = minute;
 }
 
-void limited_count(struct limited *l, const char *policy, const char *rule, struct key key,
+void limited_count(struct limited *l, const char *policy, const char *rule, struct key tag,
                    uint64_t times)
 {
-    top_count_many(&l->top, policy, rule, key, times, l->minute);
+    top_count_many(&l->top, policy, rule, tag, times, l->minute);
 }
 
 static int most_refused_first(const void *left, const void *right)
@@ -28,7 +28,7 @@ static int most_refused_first(const void *left, const void *right)
     return a->total > b->total ? -1 : a->total < b->total;
 }
 
-void limited_end(struct limited *l, const struct secret *secret)
+void limited_end(struct limited *l)
 {
     size_t count = l->top.count < LIMITED_A_MINUTE ? l->top.count : LIMITED_A_MINUTE;
 
@@ -43,7 +43,7 @@ void limited_end(struct limited *l, const struct secret *secret)
                                       .policy = e->policy ? e->policy : SERIES_UNNAMED,
                                       .rule = e->policy ? e->rule : "default",
                                       .denied = e->total };
-        hash_tag(secret, e->key, to->tag);
+        tag_write(e->key, to->tag);
     }
     top_init(&l->top);
 }

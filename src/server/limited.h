@@ -20,13 +20,13 @@ struct limited {
     size_t count;
 };
 
-/* What is counted from now on is of this minute. The secret makes the tags of the last one. */
-void limited_begin(struct limited *l, int64_t minute, const struct secret *secret);
-void limited_count(struct limited *l, const char *policy, const char *rule, struct key key,
+/* What is counted from now on is of this minute. */
+void limited_begin(struct limited *l, int64_t minute);
+void limited_count(struct limited *l, const char *policy, const char *rule, struct key tag,
                    uint64_t times);
 
 /* The minute is over, or the process: what was counted waits for the annals. */
-void limited_end(struct limited *l, const struct secret *secret);
+void limited_end(struct limited *l);
 
 /* Hand the annals what waits. On WEIR_EIO it goes on waiting. */
 WEIR_MUSTCHECK weir_err limited_keep(struct limited *l, struct annals *annals, weir_diag *diag);

@@ -11,7 +11,7 @@ enum { METER_PIECES = 60, METERS_MOST = 1024 };
 
 struct meter {
     const char *policy, *rule; /* by their pointers */
-    struct key key;            /* of an identity; zeros: of all */
+    struct key key;            /* the tag of an identity; zeros: of all */
     uint64_t all[METER_PIECES], hits[METER_PIECES];
     uint64_t all_sum, hits_sum;
 

@@ -6,6 +6,7 @@
 
 #include <stdlib.h>
 
+#include "engine/tag.h"
 #include "server/observation.h"
 #include "server/session.h"
 
@@ -71,15 +72,6 @@ static void count_rule(struct observer *o, const weir_answer *a, const weir_rule
         count(o->rules, a, r->rule, OUTCOME_DENIED);
 }
 
-/* The charge of the rule that decided; NULL: nothing was charged. */
-static const struct charge *deciding_charge(const struct check *check)
-{
-    for (size_t i = 0; i < check->live; i++)
-        if (!check->rules[i] || check->rules[i]->name == check->answer->rule)
-            return &check->charges[i];
-    return NULL;
-}
-
 /* When the window of a refusal at `now` is over. The numbers of a limit that came with its request
  * are not all bounded: one of 0 may have any window, and a cell's is that of one unit, in ns. */
 static int64_t window_end(const struct rule *r, int64_t now)
@@ -92,15 +84,19 @@ static int64_t window_end(const struct rule *r, int64_t now)
 }
 
 /* Is it the first of this identity for as long as its window? */
-static bool count_refusal(struct observer *o, const struct check *check,
-                          const struct charge *charge, int64_t now, bool *is_logged)
+static bool count_refusal(struct observer *o, const struct check *check, size_t i, int64_t now,
+                          struct key *tag, bool *is_logged)
 {
     const char *policy = check->answer->policy, *rule = policy ? check->answer->rule : NULL;
+    const struct charge *charge = &check->charges[i];
     struct top_entry *e;
     bool is_first;
 
     pthread_mutex_lock(&o->lock);
     e = top_count(&o->top, policy, rule, charge->key, now);
+    if (e->tag.high == 0 && e->tag.low == 0)
+        e->tag = check_tag(o->engine, check, i);
+    *tag = e->tag;
     is_first = e->logged_until <= now;
     *is_logged = log_lines_admit(&o->lines, is_first ? LINE_FIRST_REFUSAL : LINE_REFUSAL, now);
     if (is_first && *is_logged)
@@ -109,23 +105,34 @@ static bool count_refusal(struct observer *o, const struct check *check,
     return is_first;
 }
 
+static void log_line(struct observer *o, enum log_line line, const struct check *check,
+                     struct key tag, int64_t now)
+{
+    char text[TAG_HEX + 1];
+
+    tag_write(tag, text);
+    log_lines_write(&o->lines, line, check->answer, text, now);
+}
+
 static void refused(struct observer *o, const struct check *check, int64_t now)
 {
-    const struct charge *charge = deciding_charge(check);
+    const int i = check_deciding(check);
     bool is_first = false, is_logged;
-    char tag[TAG_HEX + 1];
+    struct key tag;
 
-    /* That the store failed says nothing about who asked. */
-    if (!charge || check->answer->source == WEIR_FROM_FALLBACK)
-        is_logged = log_lines_admit(&o->lines, LINE_REFUSAL, now);
-    else
-        is_first = count_refusal(o, check, charge, now, &is_logged);
-    if (!is_logged)
+    if (i >= 0 && check->answer->source != WEIR_FROM_FALLBACK) {
+        is_first = count_refusal(o, check, (size_t)i, now, &tag, &is_logged);
+        if (is_logged)
+            log_line(o, is_first ? LINE_FIRST_REFUSAL : LINE_REFUSAL, check, tag, now);
         return;
-    if (charge)
-        hash_tag(engine_secret(o->engine), charge->key, tag);
-    log_lines_write(&o->lines, is_first ? LINE_FIRST_REFUSAL : LINE_REFUSAL, check->answer,
-                    charge ? tag : NULL, now);
+    }
+    /* That the store failed says nothing about who asked. */
+    if (!log_lines_admit(&o->lines, LINE_REFUSAL, now))
+        return;
+    if (i >= 0)
+        log_line(o, LINE_REFUSAL, check, check_tag(o->engine, check, (size_t)i), now);
+    else
+        log_lines_write(&o->lines, LINE_REFUSAL, check->answer, NULL, now);
 }
 
 /* Nothing was counted before it. What remains may be as much as a number holds; a burst is not, and
@@ -140,12 +147,8 @@ static bool is_first_hit(const struct check *check)
 
 static void first_hit(struct observer *o, const struct check *check, int64_t now)
 {
-    char tag[TAG_HEX + 1];
-
-    if (!log_lines_admit(&o->lines, LINE_FIRST_HIT, now))
-        return;
-    hash_tag(engine_secret(o->engine), check->charges[0].key, tag);
-    log_lines_write(&o->lines, LINE_FIRST_HIT, check->answer, tag, now);
+    if (log_lines_admit(&o->lines, LINE_FIRST_HIT, now))
+        log_line(o, LINE_FIRST_HIT, check, check_tag(o->engine, check, 0), now);
 }
 
 void observer_answer(struct observer *o, const struct check *check, int64_t now)

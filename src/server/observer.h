@@ -60,7 +60,7 @@ void observers_top_at(struct observer *const *all, size_t n, size_t count, const
 
 /* Hand on who was refused how often since the last time: for one caller only. Of those who are
  * refused seldom, some may be left out while many others are. */
-typedef void observer_refusals(void *ctx, const char *policy, const char *rule, struct key key,
+typedef void observer_refusals(void *ctx, const char *policy, const char *rule, struct key tag,
                                uint64_t times);
 void observers_refusals(struct observer *const *all, size_t n, observer_refusals *each, void *ctx);
 

@@ -363,11 +363,11 @@ static bool is_of_policy(const struct top_entry *e, const char *policy)
     return !policy || (e->policy && strcmp(e->policy, policy) == 0);
 }
 
-static void put_entry(struct json *j, const struct top_entry *e, const struct secret *secret)
+static void put_entry(struct json *j, const struct top_entry *e)
 {
     char tag[TAG_HEX + 1];
 
-    hash_tag(secret, e->key, tag);
+    tag_write(e->tag, tag);
     json_open(j, NULL, '{');
     json_text(j, "policy", e->policy);
     json_text(j, "rule", e->policy ? e->rule : "default");
@@ -393,7 +393,7 @@ void observers_top_at(struct observer *const *all, size_t n, size_t count, const
         qsort(r.entries, r.count, sizeof *r.entries, compare_entries);
         json_open(&j, NULL, '[');
         for (; put < count && put < r.count; put++)
-            put_entry(&j, &r.entries[put], engine_secret(all[0]->engine));
+            put_entry(&j, &r.entries[put]);
         json_close(&j, ']');
     } else {
         out->failed = true;
@@ -418,7 +418,7 @@ static void hand_on(struct observer *o, observer_refusals *each, void *ctx)
         struct top_entry *e = &o->top.entries[i];
 
         if (e->total > e->told)
-            each(ctx, e->policy, e->rule, e->key, e->total - e->told);
+            each(ctx, e->policy, e->rule, e->tag, e->total - e->told);
         e->told = e->total;
     }
     pthread_mutex_unlock(&o->lock);

@@ -22,6 +22,8 @@ struct operator_job {
     struct server *server;
     enum ledger_subject subject;
     char policy[WEIR_MAX_NAME + 1]; /* of the path, or of the query; "": none */
+    struct key tag;                 /* of the query */
+    bool has_tag;
     struct change_json asked;
     int64_t after, most; /* of the audit log */
     struct buf body;
@@ -77,7 +79,7 @@ static void append(struct operator_job *job, struct ledger_entry *e)
                     ledger_subject_name(e->subject), e->seq, ledger_effect_name(e->effect),
                     e->value[0] ? " " : "", e->value, e->policy[0] ? " in policy " : "", e->policy,
                     e->who, e->reason[0] ? ": " : "", e->reason);
-    entry_json(&job->json, engine_secret(&s->weir->engine), e);
+    entry_json(&job->json, e);
 }
 
 static void set_now(struct operator_job *job)
@@ -150,12 +152,18 @@ static void remove_now(struct operator_job *job)
     buf_done(&f.bytes);
 }
 
+static bool is_asked_for(const struct operator_job *job, const struct ledger_entry *e)
+{
+    return (!job->policy[0] || strcmp(job->policy, e->policy) == 0) &&
+           (!job->has_tag || (job->tag.high == e->key.high && job->tag.low == e->key.low));
+}
+
 static bool list_entry(void *ctx, const struct ledger_entry *e)
 {
     struct operator_job *job = ctx;
 
-    if (e->subject == job->subject && (!job->policy[0] || strcmp(job->policy, e->policy) == 0))
-        entry_json(&job->json, engine_secret(&job->server->weir->engine), e);
+    if (e->subject == job->subject && is_asked_for(job, e))
+        entry_json(&job->json, e);
     return true;
 }
 
@@ -177,11 +185,11 @@ static bool audit_entry(void *ctx, const struct ledger_entry *e)
 {
     struct operator_job *job = ctx;
 
-    if (job->policy[0] && strcmp(job->policy, e->policy) != 0)
+    if (!is_asked_for(job, e))
         return true;
     if (job->told == job->most)
         return false;
-    entry_json(&job->json, engine_secret(&job->server->weir->engine), e);
+    entry_json(&job->json, e);
     job->last = e->seq;
     job->told++;
     return true;
@@ -297,6 +305,13 @@ static weir_err read_policy(struct operator_job *job, struct span value)
     return WEIR_OK;
 }
 
+static weir_err read_tag(struct operator_job *job, struct span value)
+{
+    job->has_tag = tag_read(value.at, &job->tag); /* a NUL follows it */
+    return job->has_tag ? WEIR_OK
+                        : diag_fail(&job->diag, WEIR_EREQUEST, "tag is 32 hexadecimal digits");
+}
+
 static weir_err read_query(const struct exchange *x, struct operator_job *job, bool is_audit)
 {
     struct span query = x->request->query, name, value;
@@ -307,13 +322,15 @@ static weir_err read_query(const struct exchange *x, struct operator_job *job, b
     while (!err && http_query_next(&query, &name, &value, &is_bad)) {
         if (span_is(name, "policy"))
             err = read_policy(job, value);
+        else if (span_is(name, "tag"))
+            err = read_tag(job, value);
         else if (is_audit && span_is(name, "after"))
             err = check_query_int("after", value, &job->after, &job->diag);
         else if (is_audit && span_is(name, "n"))
             err = check_query_int("n", value, &job->most, &job->diag);
         else
             err = diag_fail(&job->diag, WEIR_EREQUEST, "the query may have %s only",
-                            is_audit ? "after, n and policy" : "policy");
+                            is_audit ? "after, n, policy and tag" : "policy and tag");
     }
     if (!err && is_bad)
         err = diag_fail(&job->diag, WEIR_EREQUEST, "the query is not well encoded");

@@ -4,6 +4,8 @@
 #include "base/diag.h"
 #include "policy/rate.h"
 
+_Static_assert((int)CHANGE_JSON_MAX_BY == (int)POLICY_MAX_BY, "as many as a rule counts by");
+
 static weir_err read_expiry(const struct change_json *asked, int64_t now, int64_t *out,
                             weir_diag *diag)
 {
@@ -66,10 +68,13 @@ static weir_err check_members(const struct operator_ask *ask, weir_diag *diag)
                              "here", diag);
     if (a->plan && (ask->subject == LEDGER_MODE || removes))
         return refuse_member("plan", "here", diag);
-    if (ask->subject == LEDGER_MODE && (a->rule || a->key || a->attribute_count > 0))
-        return refuse_member(a->rule  ? "rule"
-                             : a->key ? "key"
-                                      : "attributes",
+    if (ask->subject == LEDGER_MODE &&
+        (a->rule || a->key || a->attribute_count > 0 || a->tag || a->by_count > 0))
+        return refuse_member(a->rule           ? "rule"
+                             : a->key          ? "key"
+                             : a->tag          ? "tag"
+                             : a->by_count > 0 ? "by"
+                                               : "attributes",
                              "to the mode of a policy", diag);
     if (ask->subject == LEDGER_MODE && a->policy)
         return refuse_member("policy", "into the body: the path names it", diag);
@@ -94,6 +99,8 @@ weir_err operator_change(const struct operator_ask *ask, struct change *out, wei
         .key = a->key,
         .attributes = a->attributes,
         .attribute_count = a->attribute_count,
+        .tag = a->tag,
+        .by_count = a->by_count,
         .limit = a->limit >= 0 ? a->limit : LEDGER_UNCHANGED,
         .burst = a->burst >= 0 ? a->burst : LEDGER_UNCHANGED,
         .plan = a->plan,
@@ -101,6 +108,7 @@ weir_err operator_change(const struct operator_ask *ask, struct change *out, wei
         .who = a->who && a->who[0] ? a->who : ask->who,
         .reason = a->reason ? a->reason : "",
     };
+    memcpy(out->by, a->by, a->by_count * sizeof *a->by);
     if (!err && !removes && ask->subject == LEDGER_OVERRIDE)
         err = read_effect(a, &out->effect, diag);
     if (!err && !removes && ask->subject == LEDGER_PLAN && !a->plan)

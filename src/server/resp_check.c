@@ -27,7 +27,7 @@ static void begin_reading(struct reading *in, struct session *s, struct resp_com
     in->command = c;
     in->at = at;
     in->asked.request = (weir_request){ .attributes = in->asked.attributes };
-    in->asked.peek = false;
+    in->asked.peek = in->asked.wants_tag = false;
 }
 
 /* ---- the reply --------------------------------------------------------------------------- */

@@ -139,15 +139,15 @@ static void take_series(struct sampler *s, struct watch *w, size_t series, int64
     w->before[series] = now;
 }
 
-static void take_refusals(void *ctx, const char *policy, const char *rule, struct key key,
+static void take_refusals(void *ctx, const char *policy, const char *rule, struct key tag,
                           uint64_t times)
 {
     struct sampler *s = ctx;
 
     if (s->options.alarms)
-        alarms_count_refusals(s->options.alarms, policy, rule, key, times);
+        alarms_count_refusals(s->options.alarms, policy, rule, tag, times);
     if (s->limited)
-        limited_count(s->limited, policy, rule, key, times);
+        limited_count(s->limited, policy, rule, tag, times);
 }
 
 static void take_unanswered(struct sampler *s)
@@ -164,11 +164,6 @@ static void take_unanswered(struct sampler *s)
     }
 }
 
-static const struct secret *secret_of(const struct sampler *s)
-{
-    return engine_secret(s->options.observers[0]->engine);
-}
-
 void sampler_take(struct sampler *s, int64_t now)
 {
     const int64_t begin = s->looked_at > 0 ? s->looked_at : now;
@@ -181,7 +176,7 @@ void sampler_take(struct sampler *s, int64_t now)
         for (size_t k = 0; k < count_series(&s->watches[i]); k++)
             take_series(s, &s->watches[i], k, minute);
     if (s->limited)
-        limited_begin(s->limited, minute, secret_of(s));
+        limited_begin(s->limited, minute);
     observers_refusals(s->options.observers, s->options.observer_count, take_refusals, s);
     take_unanswered(s);
     s->looked_at = now;
@@ -237,7 +232,7 @@ void sampler_finish(struct sampler *s, int64_t now)
 {
     sampler_take(s, now);
     if (s->limited)
-        limited_end(s->limited, secret_of(s));
+        limited_end(s->limited);
     sampler_keep(s);
 }
 

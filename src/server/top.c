@@ -134,6 +134,7 @@ static struct top_entry *take_over(struct top *t)
     free_slot(t, find_slot(t, least->policy, least->rule, least->key));
     least->error = least->count;
     least->logged_until = 0;
+    least->tag = (struct key){ 0, 0 };
     least->total = least->told = 0;
     return least;
 }

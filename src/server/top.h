@@ -15,6 +15,7 @@ enum { TOP_ENTRIES = 512, TOP_HALVED_MS = 5 * 60 * 1000 };
 struct top_entry {
     const char *policy, *rule; /* by their pointers; policy NULL: the limit came with a request */
     struct key key;
+    struct key tag; /* the caller's: zeros in a new entry */
     uint64_t count, error;
     int64_t last;         /* refused, in ms since the epoch */
     int64_t logged_until; /* for the caller: it is 0 in a new entry */

@@ -85,7 +85,7 @@ with() (
 )
 
 hash_of() {
-    "$weir" policy explain "$policies" "$@" | awk '$1 == "identity" { print $2 }'
+    "$weir" policy explain "$policies" "$@" | awk '$1 == "tag" { print $2 }'
 }
 
 hashes() {
@@ -165,7 +165,7 @@ t explain_needs_a_policy refuses 'which policy of which file? Name both, the fil
 t explain_has_json json 'a["outcome"] == "counted" and a["rules"][1]["limit"] ==
     {"value": 2, "window_ms": 60000, "from": "rule", "line": 14} and a["rules"][1]["by"]["value"] == ["ip"]
     and a["on_error"] == {"value": "deny", "from": "defaults", "line": 2} and
-    len(a["rules"][1]["identity"]) == 32 and a["rules"][0]["identity"] is None and
+    len(a["rules"][1]["tag"]) == 32 and a["rules"][0]["tag"] is None and
     a["rules"][1]["normalised"] == {"ip": "IPv4"}' \
     policy explain "$policies" multi ip=203.0.113.7 user=u --json
 finish

@@ -90,7 +90,8 @@ static void refuse(struct fixture *f, uint64_t who, int times)
 {
     while (times-- > 0)
         top_count(&f->observer->top, name_of(f, "login"), name_of(f, "default"),
-                  (struct key){ 1, who }, f->now);
+                  (struct key){ 1, who }, f->now)
+            ->tag = (struct key){ 1, who };
 }
 
 /* The alerts in the log, to be released. */

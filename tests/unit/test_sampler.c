@@ -101,7 +101,7 @@ static struct key key_of(uint64_t who)
 static void refuse(struct fixture *f, int loop, uint64_t who, int times, int64_t now)
 {
     while (times-- > 0)
-        top_count(&f->observers[loop]->top, policy, rule, key_of(who), now);
+        top_count(&f->observers[loop]->top, policy, rule, key_of(who), now)->tag = key_of(who);
 }
 
 static void look(struct fixture *f, int64_t now)
@@ -116,7 +116,7 @@ static uint64_t refused(const struct fixture *f, uint64_t who, int64_t minute)
     char tag[TAG_HEX + 1];
     uint64_t times = 0;
 
-    hash_tag(engine_secret(&f->weir->engine), key_of(who), tag);
+    tag_write(key_of(who), tag);
     for (size_t i = 0; i < f->listed.count; i++) {
         const struct limited_entry *e = &f->listed.entries[i];
 

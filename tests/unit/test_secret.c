@@ -186,16 +186,22 @@ static const struct secret counting = { { 0,  1,  2,  3,  4,  5,  6,  7,  8,  9,
                                           11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21,
                                           22, 23, 24, 25, 26, 27, 28, 29, 30, 31 } };
 
-/* printf 0123456789abcdef | openssl dgst -sha256 -mac HMAC -macopt hexkey:$DIGITS | cut -c1-32 */
-static void a_tag_is_what_others_can_compute(void **state)
+static void a_tag_is_read_as_it_is_written(void **state)
 {
-    struct key key;
+    struct key key, again;
     char tag[TAG_HEX + 1];
 
     (void)state;
     memcpy(&key, "0123456789abcdef", sizeof key);
-    hash_tag(&counting, key, tag);
-    assert_string_equal(tag, "75de808a0aacf75b83f1158ec2a4d3c2");
+    tag_write(key, tag);
+    assert_string_equal(tag, "30313233343536373839616263646566");
+    assert_true(tag_read(tag, &again));
+    assert_memory_equal(&again, &key, sizeof key);
+    assert_true(tag_read("ABCDEF00000000000000000000000000", &again));
+    assert_false(tag_read("", &again));
+    assert_false(tag_read("3031323334353637383961626364656", &again));
+    assert_false(tag_read("303132333435363738396162636465666", &again));
+    assert_false(tag_read("3031323334353637383961626364656g", &again));
 }
 
 /* printf 6:User:1 | openssl dgst -sha256 -mac HMAC -macopt hexkey:000102…0f | cut -c1-32 */
@@ -258,7 +264,7 @@ int main(void)
                                         tear_down),
         cmocka_unit_test_setup_teardown(what_is_no_file_is_refused, set_up, tear_down),
         cmocka_unit_test_setup_teardown(all_who_create_it_at_once_read_the_same, set_up, tear_down),
-        cmocka_unit_test(a_tag_is_what_others_can_compute),
+        cmocka_unit_test(a_tag_is_read_as_it_is_written),
         cmocka_unit_test(a_shared_key_is_what_others_can_compute),
         cmocka_unit_test(a_hash_key_depends_on_secret_and_scope),
         cmocka_unit_test(identities_are_hashed_with_siphash),

@@ -182,6 +182,24 @@ scenario("an override is added, holds, and is removed", async (browser) => {
   assert.deepEqual(audit.map((entry) => entry.effect), ["block", "limit", "removed"]);
 });
 
+scenario("who is refused most is blocked by the tag that is shown", async (browser) => {
+  const page = await open(browser);
+  const panel = page.locator("#overrides-panel"), told = page.locator("#override-told");
+  await signIn(page);
+  await attack();
+  const { tag } = (await ask("POST", "/v1/peek", { policy: "login", key: "203.0.113.7", tag: true })).body;
+  await page.getByRole("button", { name: `Override for ${tag.slice(0, 12)} in login` }).click();
+  assert.equal(await panel.getByLabel("or tag").inputValue(), tag);
+  assert.equal(await panel.getByLabel("ip").count() && await panel.getByLabel("ip").isVisible(), false);
+  await panel.getByRole("button", { name: "Add" }).click();
+  await until(async () => /in force/.test(await told.textContent()), "that it is in force");
+  assert.equal((await check("login", "203.0.113.7")).source, "blocked");
+  assert.equal((await check("login", "203.0.113.8")).source, "store");
+  assert.equal(await page.locator("#overrides code").first().getAttribute("title"), tag);
+  await panel.getByRole("button", { name: /Remove override/ }).click();
+  await until(async () => /removed/.test(await told.textContent()), "that it is removed");
+});
+
 scenario("a policy whose name is a path is as good as others", async (browser) => {
   const page = await open(browser), odd = "/api/login";
   const panel = page.locator("#overrides-panel"), told = page.locator("#override-told");
