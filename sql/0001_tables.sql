@@ -8,6 +8,8 @@
 --   weir_caller  may ask: weir.check() and its like. For edge functions and other clients.
 --   weir_server  may do what an instance of the server does: also weir.judge(), policies, reports.
 --   weir_viewer  may read the views. For dashboards and alerts.
+--   weir_operator
+--                may read them, push policies and change overrides, plans and modes. For people.
 --   Nobody reads or writes a table but the owner, whose rights the functions have. Row-level
 --   security is on as well, so that a careless GRANT opens nothing.
 BEGIN;
@@ -25,7 +27,7 @@ DO $$
 DECLARE
     name text;
 BEGIN
-    FOREACH name IN ARRAY ARRAY['weir_caller', 'weir_server', 'weir_viewer'] LOOP
+    FOREACH name IN ARRAY ARRAY['weir_caller', 'weir_server', 'weir_viewer', 'weir_operator'] LOOP
         IF NOT EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = name) THEN
             BEGIN
                 EXECUTE format('CREATE ROLE %I NOLOGIN', name);
@@ -37,9 +39,12 @@ BEGIN
     IF NOT pg_catalog.pg_has_role('weir_server', 'weir_caller', 'MEMBER') THEN
         GRANT weir_caller TO weir_server;
     END IF;
+    IF NOT pg_catalog.pg_has_role('weir_operator', 'weir_viewer', 'MEMBER') THEN
+        GRANT weir_viewer TO weir_operator;
+    END IF;
 END $$;
 
-GRANT USAGE ON SCHEMA weir TO weir_caller, weir_server, weir_viewer;
+GRANT USAGE ON SCHEMA weir TO weir_caller, weir_server, weir_viewer, weir_operator;
 
 CREATE TABLE IF NOT EXISTS weir.migrations (
     number     integer PRIMARY KEY,

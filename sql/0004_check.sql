@@ -68,67 +68,70 @@ BEGIN
             would_deny, replace(tag::text, '-', ''));
 END $$;
 
--- Ask what was said; the verbs are those of weir.judge().
-CREATE OR REPLACE FUNCTION weir.ask(
-    p_policy text, p_attributes jsonb, p_key text, p_cost bigint, p_plan text, p_verb integer)
-RETURNS weir.answer LANGUAGE plpgsql AS $$
+-- ---- one check, in three steps --------------------------------------------------------------------
+
+-- A check that is ready to be judged: its charges, those of enforced rules first, which are one
+-- question; or its answer, if nothing is to be judged.
+DO $$
+BEGIN
+    IF to_regtype('weir.prepared') IS NULL THEN
+        CREATE TYPE weir.prepared AS (
+            answer     weir.answer,
+            is_final   boolean,
+            document   jsonb,      -- as it is for who asks
+            attributes jsonb,
+            cost       bigint,
+            verb       integer,
+            live       integer,    -- charges of enforced rules
+            keys       uuid[],     -- of each charge
+            algorithms integer[],
+            limits     bigint[],
+            windows    bigint[],
+            bursts     bigint[],
+            precisions bigint[],
+            charge_of  integer[],  -- of each rule
+            shadow_of  integer[]   -- of each rule: that of its shadow limit
+        );
+    END IF;
+END $$;
+
+-- 1. What is to be charged. The verbs are those of weir.judge().
+CREATE OR REPLACE FUNCTION weir.prepare(
+    p_policy text, p_document jsonb, p_secret bytea, p_attributes jsonb, p_cost bigint, p_plan text,
+    p_verb integer)
+RETURNS weir.prepared LANGUAGE plpgsql AS $$
 DECLARE
-    document jsonb;
-    secret bytea;
-    attributes jsonb;
+    document jsonb := p_document;
     identity bytea;
     mode text;
     rule jsonb;
     numbers jsonb;
-    rule_count integer;
-    -- charges: those of enforced rules first, which are one question
+    rule_count CONSTANT integer := jsonb_array_length(document->'rules');
+    is_exempt CONSTANT boolean := weir.is_exempt(document->'exempt', p_attributes);
     live integer := 0;
     keys uuid[];
-    names text[];
     algorithms integer[];
     limits bigint[];
     windows bigint[];
     bursts bigint[];
     precisions bigint[];
-    charge_of integer[] := '{}';  -- of each rule
-    shadow_of integer[] := '{}';  -- of each rule: that of its shadow limit
+    charge_of integer[] := '{}';
+    shadow_of integer[] := '{}';
     complete record;
-    sorted uuid[];
-    slots integer[];
-    counts integer[];
-    said record;
     answer weir.answer;
-    i integer;
-    best integer;
-    is_shadow boolean;
-    would_deny boolean;
-    any_would_deny boolean := false;
-    soonest boolean;
-    is_exempt boolean;
     blocked integer; -- the first rule that an operator refuses by
     decider integer;
     wait bigint;
 BEGIN
     PERFORM weir.check_cost(p_cost);
-    SELECT p.document, s.bytes INTO document, secret
-      FROM weir.policies p, weir.secret s WHERE p.name = p_policy;
-    IF document IS NULL THEN
-        RAISE EXCEPTION 'there is no policy ''%''', left(p_policy, 64)
-            USING ERRCODE = 'undefined_object',
-                  HINT = 'Put it there with: weir policy push';
-    END IF;
-    rule_count := jsonb_array_length(document->'rules');
     answer := ROW(true, p_policy, document->'rules'->0->>'name', 0, 0, 0, 0, 0, 'store', '[]');
-    attributes := weir.check_attributes(coalesce(p_attributes, '{}'));
-    IF p_key IS NOT NULL THEN
-        IF attributes <> '{}' THEN
-            PERFORM weir.refuse('give a key or attributes, not both');
-        END IF;
-        attributes := jsonb_build_object(weir.sole_attribute(p_policy, document), p_key);
+    IF p_plan IS NOT NULL AND NOT jsonb_path_exists(document, '$.rules[*].plans.keyvalue() ? (@.key == $plan)',
+                                                    jsonb_build_object('plan', p_plan)) THEN
+        RAISE WARNING 'no rule of policy ''%'' has a plan ''%'': each has its own numbers', p_policy,
+            left(p_plan, 64);
     END IF;
-    is_exempt := weir.is_exempt(document->'exempt', attributes);
     IF to_regproc('weir.overrule') IS NOT NULL THEN -- which comes with the ledger
-        document := weir.overrule(p_policy, document, secret, attributes, p_plan,
+        document := weir.overrule(p_policy, document, p_secret, p_attributes, p_plan,
                                   CASE WHEN NOT is_exempt THEN p_verb END);
         p_plan := coalesce(p_plan, document->>'plan');
     END IF;
@@ -146,8 +149,8 @@ BEGIN
             END IF;
             -- As policy_rule_reaches() has it: in shadow for those whom it has not reached.
             IF mode = 'enforce' AND rule ? 'rollout' AND (rule->>'rollout')::bigint <=
-                ('x' || left(weir.key_of(secret, ARRAY['rollout of', p_policy, rule->>'name'],
-                                         weir.identity_of(p_policy, rule, attributes))::text, 8)
+                ('x' || left(weir.key_of(p_secret, ARRAY['rollout of', p_policy, rule->>'name'],
+                                         weir.identity_of(p_policy, rule, p_attributes))::text, 8)
                 )::bit(32)::bigint * 10000 >> 32 THEN
                 mode := 'shadow';
             END IF;
@@ -160,12 +163,12 @@ BEGIN
                 blocked := coalesce(blocked, CASE WHEN kind = 0 THEN r END);
                 numbers := jsonb_build_object('limit', 0, 'window_ms', numbers->'window_ms');
             END IF;
-            identity := weir.identity_of(p_policy, rule, attributes);
+            identity := weir.identity_of(p_policy, rule, p_attributes);
             complete := weir.complete(rule->>'algorithm', (numbers->>'limit')::bigint,
                 (numbers->>'window_ms')::bigint, (numbers->>'burst')::bigint,
                 (numbers->>'precision_ms')::bigint);
-            keys := keys || weir.key_of(secret, ARRAY[p_policy, rule->>'name', rule->>'algorithm',
-                    complete.window_ms::text]
+            keys := keys || weir.key_of(p_secret, ARRAY[p_policy, rule->>'name',
+                    rule->>'algorithm', complete.window_ms::text]
                 || CASE WHEN kind = 1 AND mode = 'enforce' THEN ARRAY['shadow'] END, identity);
             algorithms := algorithms || complete.number;
             limits := limits || complete."limit";
@@ -189,11 +192,9 @@ BEGIN
                       coalesce(wait, -1), coalesce(wait, 0), 0, 'blocked', '[]');
         IF p_verb = 0 THEN
             PERFORM weir.count_answer(
-                answer, weir.tag_of_rule(secret, p_policy, rule, attributes), false);
+                answer, weir.tag_of_rule(p_secret, p_policy, rule, p_attributes), false);
         END IF;
-        RETURN answer;
-    END IF;
-    IF keys IS NULL THEN -- exempt, or all of its rules are off
+    ELSIF keys IS NULL THEN -- exempt, or all of its rules are off
         answer.source := CASE WHEN answer.source <> 'store' THEN answer.source
                               WHEN document->'rules' @> '[{"is_exempt": true}]' THEN 'exempt'
                               ELSE 'off' END;
@@ -201,69 +202,173 @@ BEGIN
         numbers := coalesce(rule->'plans'->p_plan, rule);
         answer."limit" := (numbers->>'limit')::bigint;
         answer.remaining := coalesce((numbers->>'burst')::bigint, answer."limit");
-        RETURN answer;
     END IF;
+    RETURN ROW(answer, blocked IS NOT NULL OR keys IS NULL, document, p_attributes, p_cost, p_verb,
+               live, keys, algorithms, limits, windows, bursts, precisions, charge_of, shadow_of);
+END $$;
 
+-- 2. All of them, in their order, by one call: so calls wait for each other in no circle. The answer
+-- has an element for each charge, those of the first check first.
+CREATE OR REPLACE FUNCTION weir.judge_prepared(
+    p_checks weir.prepared[], OUT allowed boolean[], OUT remaining bigint[], OUT retry_after bigint[],
+    OUT reset_after bigint[], OUT delay bigint[])
+LANGUAGE plpgsql AS $$
+DECLARE
+    one weir.prepared;
+    sorted uuid[];
+    slots integer[];
+    keys uuid[];
+    algorithms integer[];
+    limits bigint[];
+    windows bigint[];
+    bursts bigint[];
+    precisions bigint[];
+    counts integer[];
+    verbs integer[];
+    costs bigint[];
+    questions integer[];
+BEGIN
+    FOREACH one IN ARRAY p_checks LOOP
+        CONTINUE WHEN one.is_final;
+        keys := keys || one.keys;
+        algorithms := algorithms || one.algorithms;
+        limits := limits || one.limits;
+        windows := windows || one.windows;
+        bursts := bursts || one.bursts;
+        precisions := precisions || one.precisions;
+        questions := CASE WHEN one.live > 0 THEN ARRAY[one.live] END
+                     || array_fill(1, ARRAY[cardinality(one.keys) - one.live]);
+        counts := counts || questions;
+        verbs := verbs || array_fill(one.verb, ARRAY[cardinality(questions)]);
+        costs := costs || array_fill(one.cost, ARRAY[cardinality(questions)]);
+    END LOOP;
+    IF keys IS NULL THEN
+        RETURN;
+    END IF;
     SELECT array_agg(DISTINCT k ORDER BY k) INTO sorted FROM unnest(keys) AS k;
     SELECT array_agg(array_position(sorted, u.k) ORDER BY u.n) INTO slots
       FROM unnest(keys) WITH ORDINALITY AS u (k, n);
-    counts := CASE WHEN live > 0 THEN ARRAY[live] END
-              || array_fill(1, ARRAY[cardinality(keys) - live]);
-    SELECT * INTO said FROM weir.judge(
+    SELECT j.allowed, j.remaining, j.retry_after, j.reset_after, j.delay
+      INTO allowed, remaining, retry_after, reset_after, delay
+      FROM weir.judge(
         sorted, algorithms, limits, windows, bursts, precisions, slots,
-        (SELECT array_agg(n) FROM generate_series(1, cardinality(keys)) AS n), counts,
-        array_fill(p_verb, ARRAY[cardinality(counts)]),
-        array_fill(p_cost, ARRAY[cardinality(counts)]));
+        (SELECT array_agg(n) FROM generate_series(1, cardinality(keys)) AS n), counts, verbs,
+        costs) AS j;
+END $$;
 
+-- 3. What to answer. p_before: how many charges of other checks come before its own.
+CREATE OR REPLACE FUNCTION weir.conclude(
+    p weir.prepared, p_secret bytea, p_before integer, allowed boolean[], remaining bigint[],
+    retry_after bigint[], reset_after bigint[], delay bigint[])
+RETURNS weir.answer LANGUAGE plpgsql AS $$
+DECLARE
+    answer weir.answer := p.answer;
+    i integer;    -- a charge
+    k integer;    -- and its place
+    best integer; -- likewise
+    b integer;
+    decider jsonb; -- its rule
+    is_shadow boolean;
+    would_deny boolean;
+    any_would_deny boolean := false;
+    soonest CONSTANT boolean := coalesce(p.document->>'retry_after' = 'soonest', false);
+BEGIN
     -- The rule that decides: of those that refuse, the one with the longest wait (never is the
     -- longest); if all allow, the one with the least remaining; the first on a tie. One in shadow
     -- decides only how a check looks that has no other.
-    soonest := document->>'retry_after' = 'soonest';
-    FOR r IN 1..rule_count LOOP
-        i := charge_of[r];
+    FOR r IN 1..jsonb_array_length(p.document->'rules') LOOP
+        i := p.charge_of[r];
         CONTINUE WHEN i IS NULL;
-        is_shadow := i > live;
-        would_deny := CASE WHEN is_shadow THEN NOT said.allowed[i]
-                           ELSE coalesce(NOT said.allowed[shadow_of[r]], false) END;
+        k := p_before + i;
+        is_shadow := i > p.live;
+        would_deny := CASE WHEN is_shadow THEN NOT allowed[k]
+                           ELSE coalesce(NOT allowed[p_before + p.shadow_of[r]], false) END;
         any_would_deny := any_would_deny OR would_deny;
         answer.rules := answer.rules || jsonb_build_object(
-            'rule', document->'rules'->(r - 1)->>'name', 'limit', limits[i],
-            'remaining', said.remaining[i], 'retry_after_ms', said.retry_after[i],
-            'reset_after_ms', said.reset_after[i], 'delay_ms', said.delay[i],
-            'allowed', said.allowed[i], 'shadow', is_shadow, 'would_deny', would_deny);
+            'rule', p.document->'rules'->(r - 1)->>'name', 'limit', p.limits[i],
+            'remaining', remaining[k], 'retry_after_ms', retry_after[k],
+            'reset_after_ms', reset_after[k], 'delay_ms', delay[k],
+            'allowed', allowed[k], 'shadow', is_shadow, 'would_deny', would_deny);
         IF NOT is_shadow THEN
-            answer.delay_ms := greatest(answer.delay_ms, said.delay[i]);
+            answer.delay_ms := greatest(answer.delay_ms, delay[k]);
         END IF;
         IF best IS NULL
-           OR (CASE WHEN is_shadow <> (best > live) THEN best > live
-                   WHEN said.allowed[i] <> said.allowed[best] THEN said.allowed[best]
-                   WHEN said.allowed[i] THEN said.remaining[i] < said.remaining[best]
-                   WHEN soonest THEN said.retry_after[i] <> -1
-                        AND (said.retry_after[best] = -1
-                             OR said.retry_after[i] < said.retry_after[best])
-                   ELSE said.retry_after[best] <> -1
-                        AND (said.retry_after[i] = -1
-                             OR said.retry_after[i] > said.retry_after[best]) END) THEN
+           OR (CASE WHEN is_shadow <> (best > p.live) THEN best > p.live
+                   WHEN allowed[k] <> allowed[b] THEN allowed[b]
+                   WHEN allowed[k] THEN remaining[k] < remaining[b]
+                   WHEN soonest THEN retry_after[k] <> -1
+                        AND (retry_after[b] = -1 OR retry_after[k] < retry_after[b])
+                   ELSE retry_after[b] <> -1
+                        AND (retry_after[k] = -1 OR retry_after[k] > retry_after[b]) END) THEN
             best := i;
-            decider := r;
-            answer.rule := document->'rules'->(r - 1)->>'name';
+            b := k;
+            decider := p.document->'rules'->(r - 1);
+            answer.rule := decider->>'name';
         END IF;
     END LOOP;
-    answer.allowed := said.allowed[best] OR best > live;
-    answer."limit" := limits[best];
-    answer.remaining := said.remaining[best];
-    answer.retry_after_ms := CASE WHEN answer.allowed THEN 0 ELSE said.retry_after[best] END;
-    answer.reset_after_ms := said.reset_after[best];
+    answer.allowed := allowed[b] OR best > p.live;
+    answer."limit" := p.limits[best];
+    answer.remaining := remaining[b];
+    answer.retry_after_ms := CASE WHEN answer.allowed THEN 0 ELSE retry_after[b] END;
+    answer.reset_after_ms := reset_after[b];
     IF NOT answer.allowed THEN
         answer.delay_ms := 0;
     END IF;
-    IF p_verb = 0 THEN
+    IF p.verb = 0 THEN
         PERFORM weir.count_answer(
             answer, CASE WHEN NOT answer.allowed THEN weir.tag_of_rule(
-                secret, p_policy, document->'rules'->(decider - 1), attributes) END,
-            any_would_deny);
+                p_secret, answer.policy, decider, p.attributes) END, any_would_deny);
     END IF;
     RETURN answer;
+END $$;
+
+CREATE OR REPLACE FUNCTION weir.answer_prepared(p weir.prepared, p_secret bytea)
+RETURNS weir.answer LANGUAGE plpgsql AS $$
+DECLARE
+    said record;
+BEGIN
+    IF p.is_final THEN
+        RETURN p.answer;
+    END IF;
+    said := weir.judge_prepared(ARRAY[p]);
+    RETURN weir.conclude(p, p_secret, 0, said.allowed, said.remaining, said.retry_after,
+                         said.reset_after, said.delay);
+END $$;
+
+-- ---- by a policy ----------------------------------------------------------------------------------
+
+CREATE OR REPLACE FUNCTION weir.prepare_policy(
+    p_policy text, p_attributes jsonb, p_key text, p_cost bigint, p_plan text, p_verb integer,
+    p_secret bytea)
+RETURNS weir.prepared LANGUAGE plpgsql AS $$
+DECLARE
+    document CONSTANT jsonb := (SELECT p.document FROM weir.policies p WHERE p.name = p_policy);
+    attributes jsonb;
+BEGIN
+    IF document IS NULL THEN
+        RAISE EXCEPTION 'there is no policy ''%''', left(p_policy, 64)
+            USING ERRCODE = 'undefined_object',
+                  HINT = 'Put it there with: weir policy push';
+    END IF;
+    attributes := weir.check_attributes(coalesce(p_attributes, '{}'));
+    IF p_key IS NOT NULL THEN
+        IF attributes <> '{}' THEN
+            PERFORM weir.refuse('give a key or attributes, not both');
+        END IF;
+        attributes := jsonb_build_object(weir.sole_attribute(p_policy, document), p_key);
+    END IF;
+    RETURN weir.prepare(p_policy, document, p_secret, attributes, p_cost, p_plan, p_verb);
+END $$;
+
+-- Ask what was said; the verbs are those of weir.judge().
+CREATE OR REPLACE FUNCTION weir.ask(
+    p_policy text, p_attributes jsonb, p_key text, p_cost bigint, p_plan text, p_verb integer)
+RETURNS weir.answer LANGUAGE plpgsql AS $$
+DECLARE
+    secret CONSTANT bytea := (SELECT bytes FROM weir.secret);
+BEGIN
+    RETURN weir.answer_prepared(
+        weir.prepare_policy(p_policy, p_attributes, p_key, p_cost, p_plan, p_verb, secret), secret);
 END $$;
 
 -- May this pass? If so, count it.
@@ -335,21 +440,163 @@ BEGIN
     RETURN answer;
 END $$;
 
--- Without a policy: the same as a request to a server that has key, limit and window_ms.
+-- A limit that comes along and has a name: it is counted as a policy of that name would be that has
+-- one rule, default, and counts by one attribute. So operators can overrule it by its name, and nothing
+-- is lost when it becomes a policy.
+CREATE OR REPLACE FUNCTION weir.prepare_named(
+    p_name text, p_key text, p_limit bigint, p_window_ms bigint, p_algorithm text, p_cost bigint,
+    p_burst bigint, p_precision_ms bigint, p_verb integer, p_secret bytea)
+RETURNS weir.prepared LANGUAGE plpgsql AS $$
+BEGIN
+    IF p_name !~ '\A[A-Za-z0-9_.:/-]{1,64}\Z' THEN
+        PERFORM weir.refuse('a name is 1 to 64 of a-z A-Z 0-9 _ . : / -');
+    ELSIF EXISTS (SELECT FROM weir.policies WHERE name = p_name) THEN
+        PERFORM weir.refuse(format('''%s'' is a policy: give the limit another name, or check the '
+                                   'policy', p_name));
+    ELSIF coalesce(p_window_ms, 0) = 0 THEN
+        PERFORM weir.refuse('the window must be at least 1 ms');
+    END IF;
+    PERFORM weir.complete(p_algorithm, p_limit, p_window_ms, p_burst, p_precision_ms);
+    RETURN weir.prepare(p_name, jsonb_build_object('rules', jsonb_build_array(jsonb_strip_nulls(
+        jsonb_build_object('name', 'default', 'algorithm', p_algorithm, 'limit', p_limit,
+                           'window_ms', p_window_ms, 'burst', p_burst,
+                           'precision_ms', p_precision_ms, 'by', jsonb_build_array('key'))))),
+        p_secret, jsonb_build_object('key', coalesce(p_key, '')), p_cost, NULL, p_verb);
+END $$;
+
+-- Without a policy: the same as a request to a server that has key, limit and window_ms, and perhaps
+-- a name.
+DROP FUNCTION IF EXISTS
+    weir.limit(text, bigint, bigint, text, bigint, bigint, bigint, boolean);
 CREATE OR REPLACE FUNCTION weir.limit(
     p_key text, p_limit bigint, p_window_ms bigint, p_algorithm text DEFAULT 'sliding_window',
     p_cost bigint DEFAULT 1, p_burst bigint DEFAULT NULL, p_precision_ms bigint DEFAULT NULL,
-    p_peek boolean DEFAULT false)
+    p_peek boolean DEFAULT false, p_name text DEFAULT NULL)
 RETURNS weir.answer
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
+    verb CONSTANT integer := CASE WHEN p_peek THEN 1 ELSE 0 END;
+    secret bytea;
     answer weir.answer;
 BEGIN
+    IF p_name IS NOT NULL THEN
+        secret := (SELECT bytes FROM weir.secret);
+        RETURN weir.answer_prepared(
+            weir.prepare_named(p_name, p_key, p_limit, p_window_ms, p_algorithm, p_cost, p_burst,
+                               p_precision_ms, verb, secret), secret);
+    END IF;
     answer := weir.ask_limit('weir.limit', weir.sized('the key', coalesce(p_key, '')), p_limit,
-        p_window_ms, p_algorithm, p_cost, p_burst, p_precision_ms,
-        CASE WHEN p_peek THEN 1 ELSE 0 END, NULL);
+        p_window_ms, p_algorithm, p_cost, p_burst, p_precision_ms, verb, NULL);
     answer.policy := NULL;
     RETURN answer;
+END $$;
+
+-- ---- many at once ---------------------------------------------------------------------------------
+
+-- A limit without a name, in the form of the others.
+CREATE OR REPLACE FUNCTION weir.prepare_nameless(
+    p_key text, p_limit bigint, p_window_ms bigint, p_algorithm text, p_cost bigint, p_burst bigint,
+    p_precision_ms bigint, p_verb integer, p_secret bytea)
+RETURNS weir.prepared LANGUAGE plpgsql AS $$
+DECLARE
+    rule record;
+    answer weir.answer;
+BEGIN
+    PERFORM weir.check_cost(p_cost);
+    IF coalesce(p_window_ms, 0) = 0 THEN
+        PERFORM weir.refuse('the window must be at least 1 ms');
+    END IF;
+    rule := weir.complete(p_algorithm, p_limit, p_window_ms, p_burst, p_precision_ms);
+    answer := ROW(true, 'weir.limit', 'default', 0, 0, 0, 0, 0, 'store', '[]');
+    RETURN ROW(answer, false, '{"rules": [{"by": ["key"], "name": "default"}]}'::jsonb,
+               jsonb_build_object('key', p_key), p_cost, p_verb, 1,
+               ARRAY[weir.key_of(p_secret, ARRAY['limits that come with a request', p_algorithm,
+                                                 p_window_ms::text],
+                                 weir.sized('the key', coalesce(p_key, '')))],
+               ARRAY[rule.number], ARRAY[rule."limit"], ARRAY[rule.window_ms], ARRAY[rule.burst],
+               ARRAY[rule.precision_ms], '{1}'::integer[], '{}'::integer[]);
+END $$;
+
+CREATE OR REPLACE FUNCTION weir.prepare_json(p_check jsonb, p_secret bytea) RETURNS weir.prepared
+LANGUAGE plpgsql AS $$
+DECLARE
+    known CONSTANT text[] := '{policy,attributes,key,cost,plan,peek,name,limit,window_ms,algorithm,burst,precision_ms}';
+    asked record;
+    verb integer;
+    word text;
+BEGIN
+    IF jsonb_typeof(p_check) IS DISTINCT FROM 'object' THEN
+        PERFORM weir.refuse('a check must be an object');
+    END IF;
+    SELECT k INTO word FROM jsonb_object_keys(p_check) AS k WHERE k <> ALL (known) LIMIT 1;
+    IF word IS NOT NULL THEN
+        PERFORM weir.refuse(format('a check has no member ''%s''', left(word, 64)));
+    END IF;
+    BEGIN
+        SELECT * INTO asked FROM jsonb_to_record(p_check) AS c (
+            policy text, attributes jsonb, key text, cost bigint, plan text, peek boolean, name text,
+            "limit" bigint, window_ms bigint, algorithm text, burst bigint, precision_ms bigint);
+    EXCEPTION WHEN data_exception THEN
+        PERFORM weir.refuse('cost, limit, window_ms, burst and precision_ms are whole numbers, and '
+                            'peek is true or false');
+    END;
+    verb := CASE WHEN asked.peek THEN 1 ELSE 0 END;
+    IF asked.policy IS NOT NULL AND p_check ?| '{name,limit,window_ms,algorithm,burst,precision_ms}' THEN
+        PERFORM weir.refuse('give a policy, or a limit with its window_ms');
+    ELSIF asked.policy IS NOT NULL THEN
+        RETURN weir.prepare_policy(asked.policy, asked.attributes, asked.key,
+                                   coalesce(asked.cost, 1), asked.plan, verb, p_secret);
+    ELSIF p_check ?| '{attributes,plan}' THEN
+        PERFORM weir.refuse('attributes and plans belong to a policy: name one');
+    ELSIF asked.name IS NOT NULL THEN
+        RETURN weir.prepare_named(asked.name, asked.key, asked."limit", asked.window_ms,
+            coalesce(asked.algorithm, 'sliding_window'), coalesce(asked.cost, 1), asked.burst,
+            asked.precision_ms, verb, p_secret);
+    END IF;
+    RETURN weir.prepare_nameless(asked.key, asked."limit", asked.window_ms,
+        coalesce(asked.algorithm, 'sliding_window'), coalesce(asked.cost, 1), asked.burst,
+        asked.precision_ms, verb, p_secret);
+END $$;
+
+-- Many checks, answered in their order: an array of objects, each with policy, attributes or key,
+-- cost, plan and peek; or with key, limit and window_ms, and perhaps name, algorithm, burst and
+-- precision_ms. Each is charged wholly or not at all, and sees what those before it have charged. If one
+-- is wrong, none is.
+CREATE OR REPLACE FUNCTION weir.check_many(p_checks jsonb) RETURNS SETOF weir.answer
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    most CONSTANT integer := 1000;
+    secret CONSTANT bytea := (SELECT bytes FROM weir.secret);
+    prepared weir.prepared[] := '{}';
+    one weir.prepared;
+    answer weir.answer;
+    said record;
+    before integer := 0;
+BEGIN
+    IF jsonb_typeof(p_checks) IS DISTINCT FROM 'array' THEN
+        PERFORM weir.refuse('checks must be an array');
+    ELSIF jsonb_array_length(p_checks) > most THEN
+        PERFORM weir.refuse(format('%s checks are too many: at most %s', jsonb_array_length(p_checks),
+                                   most));
+    END IF;
+    FOR i IN 0..jsonb_array_length(p_checks) - 1 LOOP
+        prepared := prepared || weir.prepare_json(p_checks->i, secret);
+    END LOOP;
+    said := weir.judge_prepared(prepared);
+    FOREACH one IN ARRAY prepared LOOP
+        IF one.is_final THEN
+            answer := one.answer;
+        ELSE
+            answer := weir.conclude(one, secret, before, said.allowed, said.remaining,
+                                    said.retry_after, said.reset_after, said.delay);
+            before := before + cardinality(one.keys);
+        END IF;
+        IF one.document = '{"rules": [{"by": ["key"], "name": "default"}]}' THEN -- it has no name
+            answer.policy := NULL;
+            answer.rules := '[]';
+        END IF;
+        RETURN NEXT answer;
+    END LOOP;
 END $$;
 
 -- ---- policies -----------------------------------------------------------------------------------
@@ -430,7 +677,8 @@ GRANT EXECUTE ON FUNCTION
     weir.check(text, jsonb, bigint, text, boolean, text),
     weir.peek(text, jsonb, bigint, text, text),
     weir.refund(text, jsonb, bigint, text, text),
-    weir.limit(text, bigint, bigint, text, bigint, bigint, bigint, boolean)
+    weir.limit(text, bigint, bigint, text, bigint, bigint, bigint, boolean, text),
+    weir.check_many(jsonb)
     TO weir_caller;
 GRANT EXECUTE ON FUNCTION
     weir.reset(text, jsonb, text, text), weir.push_policies(jsonb), weir.pushed_policies(),

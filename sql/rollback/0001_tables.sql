@@ -9,11 +9,12 @@ DO $$
 DECLARE
     name text;
 BEGIN
-    FOREACH name IN ARRAY ARRAY['weir_server', 'weir_caller', 'weir_viewer'] LOOP
+    FOREACH name IN ARRAY ARRAY['weir_server', 'weir_caller', 'weir_operator', 'weir_viewer'] LOOP
         CONTINUE WHEN EXISTS (SELECT FROM pg_catalog.pg_auth_members m
                                WHERE m.roleid = to_regrole(name)
                                  AND pg_get_userbyid(m.member)
-                                     <> ALL (ARRAY['weir_server', 'weir_caller', current_user]));
+                                     <> ALL (ARRAY['weir_server', 'weir_caller', 'weir_operator',
+                                                  current_user]));
         BEGIN
             EXECUTE format('DROP ROLE IF EXISTS %I', name);
         EXCEPTION WHEN dependent_objects_still_exist OR insufficient_privilege THEN

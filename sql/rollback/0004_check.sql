@@ -7,6 +7,12 @@ DROP FUNCTION IF EXISTS
     weir.refund(text, jsonb, bigint, text, text),
     weir.reset(text, jsonb, text, text),
     weir.limit(text, bigint, bigint, text, bigint, bigint, bigint, boolean),
+    weir.limit(text, bigint, bigint, text, bigint, bigint, bigint, boolean, text),
+    weir.check_many(jsonb), weir.prepare_json(jsonb, bytea),
+    weir.prepare_nameless(text, bigint, bigint, text, bigint, bigint, bigint, integer, bytea),
+    weir.prepare_named(text, text, bigint, bigint, text, bigint, bigint, bigint, integer, bytea),
+    weir.prepare_policy(text, jsonb, text, bigint, text, integer, bytea),
+    weir.prepare(text, jsonb, bytea, jsonb, bigint, text, integer),
     weir.ask_limit(text, bytea, bigint, bigint, text, bigint, bigint, bigint, integer, bigint),
     weir.ask(text, jsonb, text, bigint, text, integer),
     weir.tag_of_rule(bytea, text, jsonb, jsonb),
@@ -15,6 +21,13 @@ DROP FUNCTION IF EXISTS
     weir.compare_policies(jsonb);
 DO $$
 BEGIN
+    IF to_regtype('weir.prepared') IS NOT NULL THEN
+        DROP FUNCTION IF EXISTS
+            weir.conclude(weir.prepared, bytea, integer, boolean[], bigint[], bigint[], bigint[],
+                          bigint[]),
+            weir.answer_prepared(weir.prepared, bytea), weir.judge_prepared(weir.prepared[]);
+        DROP TYPE weir.prepared;
+    END IF;
     IF to_regtype('weir.answer') IS NOT NULL THEN
         DROP FUNCTION IF EXISTS weir.count_answer(weir.answer, uuid, boolean);
     END IF;

@@ -1,0 +1,40 @@
+-- pre_request.sql - a limit before every request of PostgREST, with nothing in front of it.
+--
+--   psql -f examples/postgres/pre_request.sql      as the owner of weir's schema
+--   db-pre-request = "public.limit_request"        in PostgREST's configuration; with Supabase:
+--   ALTER ROLE authenticator SET pgrst.db_pre_request = 'public.limit_request'; NOTIFY pgrst, 'reload config';
+--
+-- It asks the policy `api`, which counts by `who`: the user of the token, or else the address. Push one:
+--
+--   policies: {api: {limit: 100 per 1m, by: who, algorithm: token_bucket}}
+--
+-- PostgREST calls it in the request's own transaction, and that of a GET or HEAD may not write. So those
+-- are denied to who has used up the limit, and are not counted; and what ends in an error is not counted
+-- either. Where that is too little, ask before PostgREST: docs/sql.md.
+CREATE OR REPLACE FUNCTION public.limit_request() RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    headers CONSTANT jsonb := coalesce(nullif(current_setting('request.headers', true), ''), '{}');
+    claims CONSTANT jsonb := coalesce(nullif(current_setting('request.jwt.claims', true), ''), '{}');
+    -- The last address is the one that the nearest proxy has seen; those before it the client can write.
+    address CONSTANT text := coalesce(
+        btrim(regexp_replace(headers->>'x-forwarded-for', '^.*,', '')), 'unknown');
+    is_read CONSTANT boolean := current_setting('request.method', true) IN ('GET', 'HEAD');
+    answer weir.answer;
+BEGIN
+    answer := weir.check('api', jsonb_build_object('who', coalesce('user ' || (claims->>'sub'),
+                                                                   'address ' || address)),
+                         p_peek => is_read);
+    IF NOT answer.allowed THEN
+        RAISE SQLSTATE 'PGRST' USING
+            message = json_build_object('code', 'rate_limited', 'message', 'too many requests',
+                                        'details', NULL, 'hint', 'come back after Retry-After')::text,
+            detail = json_build_object('status', 429, 'headers', CASE
+                WHEN answer.retry_after_ms < 0 THEN '{}'::json
+                ELSE json_build_object('Retry-After', ((answer.retry_after_ms + 999) / 1000)::text)
+                END)::text;
+    END IF;
+END $$;
+
+-- Every role that PostgREST may switch to calls it, with the rights of its owner.
+GRANT EXECUTE ON FUNCTION public.limit_request() TO PUBLIC;

@@ -1,0 +1,299 @@
+-- 0011_operate.sql - for operators without a server: overrides, assigned plans and live modes by plain SQL.
+--
+-- They are entries of the ledger as a server makes them (src/engine/change.c): each says who and why,
+-- may have an end, holds for servers and for those who ask by SQL, and stays in the audit log. What would
+-- have no effect is refused: it was meant to have one. `who` is the role of the session, or of SET ROLE, unless it is said.
+BEGIN;
+SET LOCAL client_min_messages = warning;
+
+-- One line of text that is not too long.
+CREATE OR REPLACE FUNCTION weir.check_line(what text, value text, most integer) RETURNS text
+LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+    IF octet_length(convert_to(value, 'UTF8')) > most THEN
+        PERFORM weir.refuse(format('%s has more than %s bytes', what, most));
+    ELSIF value ~ '[\x01-\x1f\x7f]' THEN
+        PERFORM weir.refuse(what || ' must be one line of text');
+    END IF;
+    RETURN coalesce(value, '');
+END $$;
+
+-- Append what an operator has asked for; returns its id.
+CREATE OR REPLACE FUNCTION weir.rule_that(
+    p_subject text, p_effect text, p_key uuid, p_limit bigint, p_burst bigint, p_for interval,
+    p_policy text, p_rule text, p_by text, p_value text, p_who text, p_reason text)
+RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE
+    clock CONSTANT bigint := floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint;
+    expires bigint := 0;
+BEGIN
+    IF p_for IS NOT NULL THEN
+        expires := floor(extract(epoch FROM clock_timestamp() + p_for) * 1000)::bigint;
+        IF expires <= clock THEN
+            PERFORM weir.refuse('it would be over before it begins: give a time that is still to come');
+        END IF;
+    END IF;
+    RETURN (weir.append_entry(
+        p_subject, p_effect, p_key, coalesce(p_limit, -1), coalesce(p_burst, -1), expires,
+        coalesce(p_policy, ''), coalesce(p_rule, ''), p_by, coalesce(p_value, ''),
+        weir.check_line('who', coalesce(p_who, nullif(current_setting('role'), 'none'), session_user),
+                        128),
+        weir.check_line('the reason', p_reason, 512))).seq;
+END $$;
+
+CREATE OR REPLACE FUNCTION weir.document_of(p_policy text) RETURNS jsonb
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    found CONSTANT jsonb := (SELECT p.document FROM weir.policies p WHERE p.name = p_policy);
+BEGIN
+    IF found IS NULL THEN
+        RAISE EXCEPTION 'there is no policy ''%''', left(p_policy, 64)
+            USING ERRCODE = 'undefined_object', HINT = 'Put it there with: weir policy push';
+    END IF;
+    RETURN found;
+END $$;
+
+-- Whom an override is for: the rule that is named, or the first that counts by exactly what is given.
+-- A limit that comes with a request and has a name counts by `key`.
+CREATE OR REPLACE FUNCTION weir.overridden(
+    p_policy text, p_attributes jsonb, p_key text, p_rule text, p_named boolean,
+    OUT key uuid, OUT "by" text, OUT rules jsonb, OUT document jsonb)
+LANGUAGE plpgsql AS $$
+DECLARE
+    attributes jsonb := weir.check_attributes(coalesce(p_attributes, '{}'));
+    names text[];
+    first jsonb;
+BEGIN
+    IF p_named THEN
+        IF p_policy !~ '\A[A-Za-z0-9_.:/-]{1,64}\Z' OR EXISTS (SELECT FROM weir.policies p
+                                                                WHERE p.name = p_policy) THEN
+            PERFORM weir.refuse('p_named is for limits that come with requests, and no policy has '
+                                'their name');
+        END IF;
+        document := '{"rules": [{"name": "default", "by": ["key"]}]}';
+    ELSE
+        document := weir.document_of(p_policy);
+    END IF;
+    IF p_key IS NOT NULL THEN
+        IF attributes <> '{}' THEN
+            PERFORM weir.refuse('give a key or attributes, not both');
+        END IF;
+        attributes := jsonb_build_object(weir.sole_attribute(p_policy, document), p_key);
+    END IF;
+    names := ARRAY(SELECT k FROM jsonb_object_keys(attributes) AS k ORDER BY 1);
+    IF p_rule IS NOT NULL
+       AND NOT document->'rules' @> jsonb_build_array(jsonb_build_object('name', p_rule)) THEN
+        PERFORM weir.refuse(format('policy ''%s'' has no rule ''%s''', p_policy, left(p_rule, 64)));
+    END IF;
+    SELECT jsonb_agg(r) INTO rules
+      FROM jsonb_array_elements(document->'rules') AS r
+     WHERE (p_rule IS NULL OR r->>'name' = p_rule)
+       AND ARRAY(SELECT b FROM jsonb_array_elements_text(r->'by') AS b ORDER BY 1) = names;
+    first := rules->0;
+    IF first IS NULL THEN
+        PERFORM weir.refuse(format('no rule of policy ''%s'' counts by exactly these attributes',
+                                   p_policy));
+    ELSIF EXISTS (SELECT FROM jsonb_array_elements(rules) AS r
+                   WHERE (r->'by', coalesce(r->'ipv6_prefix', '64'))
+                      IS DISTINCT FROM (first->'by', coalesce(first->'ipv6_prefix', '64'))) THEN
+        PERFORM weir.refuse('rules tell these identities apart in other ways (the order of `by`, or '
+                            'ipv6_prefix): name one of them');
+    END IF;
+    "by" := array_to_string(ARRAY(SELECT jsonb_array_elements_text(first->'by')), ',');
+    key := weir.tag_of_rule((SELECT bytes FROM weir.secret), p_policy, first, attributes);
+END $$;
+
+-- ---- overrides ------------------------------------------------------------------------------------
+
+-- Let an identity pass (exempt), shut it out (block), or give it another limit, burst or plan. It is for
+-- all rules that count by exactly these attributes, or for the one that is named. p_named: the policy is
+-- the name of a limit that comes with requests.
+CREATE OR REPLACE FUNCTION weir.set_override(
+    p_policy text, p_attributes jsonb DEFAULT '{}', p_key text DEFAULT NULL,
+    p_effect text DEFAULT NULL, p_limit bigint DEFAULT NULL, p_burst bigint DEFAULT NULL,
+    p_plan text DEFAULT NULL, p_rule text DEFAULT NULL, p_for interval DEFAULT NULL,
+    p_who text DEFAULT NULL, p_reason text DEFAULT NULL, p_named boolean DEFAULT false)
+RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    has_numbers CONSTANT boolean := p_limit IS NOT NULL OR p_burst IS NOT NULL;
+    whom record;
+    own jsonb;
+BEGIN
+    IF (p_effect IS NOT NULL)::integer + has_numbers::integer + (p_plan IS NOT NULL)::integer <> 1
+       OR coalesce(p_effect, 'block') NOT IN ('exempt', 'block') THEN
+        PERFORM weir.refuse('give one of these: an effect, which is exempt or block; a limit, a burst '
+                            'or both; a plan');
+    END IF;
+    whom := weir.overridden(p_policy, p_attributes, p_key, p_rule, p_named);
+    IF has_numbers AND NOT p_named THEN
+        FOR own IN SELECT jsonb_array_elements(whom.rules) LOOP
+            PERFORM weir.complete(own->>'algorithm', coalesce(p_limit, (own->>'limit')::bigint),
+                                  (own->>'window_ms')::bigint, p_burst, NULL);
+        END LOOP;
+    ELSIF coalesce(p_limit, 0) < 0 OR coalesce(p_burst, 1) < 1 THEN
+        PERFORM weir.refuse('limit must be at least 0, and burst at least 1');
+    END IF;
+    IF p_plan IS NOT NULL AND (whom.rules->0->'plans'->p_plan) IS NULL THEN
+        PERFORM weir.refuse(format('rule ''%s'' of policy ''%s'' has no plan ''%s''',
+                                   whom.rules->0->>'name', p_policy, left(p_plan, 64)));
+    END IF;
+    RETURN weir.rule_that(
+        'override', CASE WHEN has_numbers THEN 'limit' WHEN p_plan IS NOT NULL THEN 'plan'
+                         ELSE p_effect END,
+        whom.key, p_limit, p_burst, p_for, p_policy, p_rule, whom."by", p_plan, p_who, p_reason);
+END $$;
+
+-- ---- plans ----------------------------------------------------------------------------------------
+
+CREATE OR REPLACE FUNCTION weir.plan_key(p_attributes jsonb, OUT key uuid, OUT "by" text)
+LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM weir.check_attributes(coalesce(p_attributes, '{}'));
+    "by" := (SELECT string_agg(k, ',') FROM jsonb_object_keys(p_attributes) AS k);
+    IF "by" IS NULL OR (SELECT count(*) FROM jsonb_object_keys(p_attributes)) <> 1 THEN
+        PERFORM weir.refuse('a plan is assigned by one attribute, such as the tenant: give one');
+    END IF;
+    key := weir.tag_of_rule((SELECT bytes FROM weir.secret), 'all',
+                            jsonb_build_object('name', "by", 'by', jsonb_build_array("by")),
+                            p_attributes);
+END $$;
+
+-- Who has this value of an attribute is on this plan: in one policy, or in all.
+CREATE OR REPLACE FUNCTION weir.set_plan(
+    p_plan text, p_attributes jsonb, p_policy text DEFAULT NULL, p_for interval DEFAULT NULL,
+    p_who text DEFAULT NULL, p_reason text DEFAULT NULL)
+RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    whom record;
+BEGIN
+    IF p_policy IS NOT NULL THEN
+        PERFORM weir.document_of(p_policy);
+    END IF;
+    IF NOT EXISTS (SELECT FROM weir.policies p, jsonb_array_elements(p.document->'rules') AS r
+                    WHERE (p_policy IS NULL OR p.name = p_policy) AND r->'plans' ? p_plan) THEN
+        PERFORM weir.refuse(format('no rule of %s has a plan ''%s''',
+                                   coalesce('policy ''' || p_policy || '''', 'any policy'),
+                                   left(p_plan, 64)));
+    END IF;
+    whom := weir.plan_key(p_attributes);
+    RETURN weir.rule_that('plan', 'plan', whom.key, NULL, NULL, p_for, p_policy, NULL, whom."by",
+                          p_plan, p_who, p_reason);
+END $$;
+
+-- ---- modes ----------------------------------------------------------------------------------------
+
+-- Put a policy, or a limit that comes with requests and has this name, into another mode.
+CREATE OR REPLACE FUNCTION weir.set_mode(
+    p_policy text, p_mode text, p_for interval DEFAULT NULL, p_who text DEFAULT NULL,
+    p_reason text DEFAULT NULL, p_named boolean DEFAULT false)
+RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF p_mode IS NULL OR p_mode NOT IN ('enforce', 'shadow', 'off') THEN
+        PERFORM weir.refuse('mode is enforce, shadow or off');
+    ELSIF NOT p_named THEN
+        PERFORM weir.document_of(p_policy);
+    ELSE
+        PERFORM weir.overridden(p_policy, '{"key": "any"}', NULL, NULL, true);
+    END IF;
+    RETURN weir.rule_that('mode', 'mode', '00000000-0000-0000-0000-000000000000', NULL, NULL, p_for,
+                          p_policy, NULL, '', p_mode, p_who, p_reason);
+END $$;
+
+-- ---- taking back, and looking ---------------------------------------------------------------------
+
+-- What is in force: of each subject its last entry, unless that is over.
+CREATE OR REPLACE FUNCTION weir.in_force()
+RETURNS TABLE (id bigint, at timestamptz, subject text, policy text, rule text, "by" text, tag text,
+               effect text, "limit" bigint, burst bigint, value text, expires timestamptz, who text,
+               reason text)
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    SELECT l.seq, to_timestamp(l.at / 1000.0), l.subject, nullif(l.policy, ''), nullif(l.rule, ''),
+           nullif(l."by", ''),
+           CASE WHEN l.subject <> 'mode' THEN replace(l.key::text, '-', '') END, l.effect,
+           nullif(l."limit", -1), nullif(l.burst, -1), nullif(l.value, ''),
+           CASE WHEN l.expires > 0 THEN to_timestamp(l.expires / 1000.0) END, l.who, l.reason
+      FROM (SELECT DISTINCT ON (subject, policy, rule, key) *
+              FROM weir.ledger ORDER BY subject, policy, rule, key, seq DESC) AS l
+     WHERE l.effect <> 'removed'
+       AND (l.expires = 0
+            OR l.expires > floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint)
+     ORDER BY l.seq
+$$;
+
+-- Take back what is in force under this id; returns the id of the entry that says so, NULL if nothing is.
+CREATE OR REPLACE FUNCTION weir.clear(p_id bigint, p_who text DEFAULT NULL, p_reason text DEFAULT NULL)
+RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    entry weir.ledger;
+BEGIN
+    SELECT l.* INTO entry FROM weir.ledger l WHERE l.seq = (SELECT f.id FROM weir.in_force() AS f
+                                                             WHERE f.id = p_id);
+    IF NOT FOUND THEN
+        RETURN NULL;
+    END IF;
+    RETURN weir.rule_that(entry.subject, 'removed', entry.key, NULL, NULL, NULL, entry.policy,
+                          entry.rule, entry."by", NULL, p_who, p_reason);
+END $$;
+
+CREATE OR REPLACE FUNCTION weir.clear_of(
+    p_subject text, p_key uuid, p_policy text, p_rule text, p_who text, p_reason text)
+RETURNS bigint LANGUAGE sql AS $$
+    SELECT weir.clear((SELECT max(l.seq) FROM weir.ledger l
+                        WHERE l.subject = p_subject AND l.key = p_key
+                          AND l.policy = coalesce(p_policy, '') AND l.rule = coalesce(p_rule, '')),
+                      p_who, p_reason)
+$$;
+
+CREATE OR REPLACE FUNCTION weir.clear_override(
+    p_policy text, p_attributes jsonb DEFAULT '{}', p_key text DEFAULT NULL, p_rule text DEFAULT NULL,
+    p_who text DEFAULT NULL, p_reason text DEFAULT NULL, p_named boolean DEFAULT false)
+RETURNS bigint LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    SELECT weir.clear_of('override',
+                         (weir.overridden(p_policy, p_attributes, p_key, p_rule, p_named)).key,
+                         p_policy, p_rule, p_who, p_reason)
+$$;
+
+CREATE OR REPLACE FUNCTION weir.clear_plan(
+    p_attributes jsonb, p_policy text DEFAULT NULL, p_who text DEFAULT NULL,
+    p_reason text DEFAULT NULL)
+RETURNS bigint LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    SELECT weir.clear_of('plan', (weir.plan_key(p_attributes)).key, p_policy, NULL, p_who, p_reason)
+$$;
+
+CREATE OR REPLACE FUNCTION weir.clear_mode(
+    p_policy text, p_who text DEFAULT NULL, p_reason text DEFAULT NULL)
+RETURNS bigint LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    SELECT weir.clear_of('mode', '00000000-0000-0000-0000-000000000000', p_policy, NULL, p_who,
+                         p_reason)
+$$;
+
+-- What each policy decided in so long, to the minute, by servers and by SQL; NULL: all policies.
+CREATE OR REPLACE FUNCTION weir.stats(
+    p_policy text DEFAULT NULL, p_for interval DEFAULT interval '1 hour')
+RETURNS TABLE (policy text, requests bigint, allowed bigint, denied bigint, would_deny bigint,
+               last_minute timestamptz)
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    SELECT c.policy, sum(c.allowed + c.denied)::bigint, sum(c.allowed)::bigint,
+           sum(c.denied)::bigint, sum(c.would_deny)::bigint, max(c.minute)
+      FROM weir.checks c
+     WHERE c.minute > now() - p_for AND (p_policy IS NULL OR c.policy = p_policy)
+     GROUP BY c.policy ORDER BY c.policy
+$$;
+
+REVOKE ALL ON ALL FUNCTIONS IN SCHEMA weir FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION
+    weir.set_override(text, jsonb, text, text, bigint, bigint, text, text, interval, text, text,
+                      boolean),
+    weir.set_plan(text, jsonb, text, interval, text, text),
+    weir.set_mode(text, text, interval, text, text, boolean),
+    weir.clear(bigint, text, text),
+    weir.clear_override(text, jsonb, text, text, text, text, boolean),
+    weir.clear_plan(jsonb, text, text, text),
+    weir.clear_mode(text, text, text),
+    weir.in_force(), weir.reset(text, jsonb, text, text), weir.push_policies(jsonb),
+    weir.pushed_policies(), weir.compare_policies(jsonb)
+    TO weir_operator;
+GRANT EXECUTE ON FUNCTION weir.stats(text, interval) TO weir_viewer;
+
+INSERT INTO weir.migrations (number, name) VALUES (11, 'operate') ON CONFLICT DO NOTHING;
+COMMIT;

@@ -1,0 +1,10 @@
+-- 0012_comments.sql - leaves the comments: they go with what they are about.
+BEGIN;
+SET LOCAL client_min_messages = warning;
+DO $$
+BEGIN
+    IF to_regclass('weir.migrations') IS NOT NULL THEN
+        DELETE FROM weir.migrations WHERE number >= 12;
+    END IF;
+END $$;
+COMMIT;
