@@ -10,31 +10,45 @@ static bool is_control(const unsigned char *c, size_t left)
            (c[0] == 0xC2 && left > 1 && c[1] >= 0x80 && c[1] <= 0x9F);
 }
 
+void show_all(char *text, size_t len)
+{
+    const bool is_utf8 = utf8_is_text((struct span){ text, len });
+
+    for (size_t i = 0; i < len; i++) {
+        const unsigned char *c = (const unsigned char *)text + i;
+
+        if (is_control(c, len - i)) {
+            if (*c == 0xC2)
+                text[i++] = '?';
+            text[i] = '?';
+        } else if (*c >= 0x80 && !is_utf8) {
+            text[i] = '?';
+        }
+    }
+}
+
+bool is_shown_as_it_is(struct span text)
+{
+    for (size_t i = 0; i < text.len; i++)
+        if (is_control((const unsigned char *)text.at + i, text.len - i))
+            return false;
+    return utf8_is_text(text);
+}
+
 struct shown show(struct span text)
 {
     struct shown shown = { "" };
     const size_t room = sizeof shown.text - sizeof "...";
     size_t len = text.len;
-    bool is_utf8;
 
     if (len > room) {
         len = room;
         while (len > 0 && (text.at[len] & 0xC0) == 0x80) /* cut between characters */
             len--;
     }
-    is_utf8 = utf8_is_text((struct span){ text.at, len });
-    for (size_t i = 0; i < len; i++) {
-        const unsigned char *c = (const unsigned char *)text.at + i;
-
-        shown.text[i] = text.at[i];
-        if (is_control(c, len - i)) {
-            shown.text[i] = '?';
-            if (*c == 0xC2)
-                shown.text[++i] = '?';
-        } else if (*c >= 0x80 && !is_utf8) {
-            shown.text[i] = '?';
-        }
-    }
+    if (len > 0)
+        memcpy(shown.text, text.at, len);
+    show_all(shown.text, len);
     if (len < text.len)
         memcpy(shown.text + len, "...", sizeof "...");
     return shown;

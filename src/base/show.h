@@ -12,4 +12,8 @@ struct shown {
  * is not UTF-8 become '?'. */
 struct shown show(struct span text);
 
+/* All of a text likewise, where it stands; and whether that would change nothing. */
+void show_all(char *text, size_t len);
+bool is_shown_as_it_is(struct span text);
+
 #endif

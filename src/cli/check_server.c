@@ -9,6 +9,7 @@
 #include "base/utf8.h"
 #include "cli/report.h"
 #include "cli/terminal.h"
+#include "cli/told.h"
 
 bool check_server_open(struct check_server *s, const char *url, const char *token_file)
 {
@@ -150,7 +151,7 @@ static bool read_answer(const json_t *object, weir_answer *a)
 
 static void report_problem(const struct check_server *s, const char *detail)
 {
-    json_t *problem = json_loadb(s->client.reply.body.at, s->client.reply.body.len, 0, NULL);
+    json_t *problem = told_read(s->client.reply.body);
     const char *code = json_string_value(json_object_get(problem, "code"));
 
     if (code)
@@ -186,7 +187,7 @@ bool check_server_ask(struct check_server *s, const char *verb, const weir_reque
         return false;
     }
     json_decref(s->answer);
-    s->answer = json_loadb(s->client.reply.body.at, s->client.reply.body.len, 0, NULL);
+    s->answer = told_read(s->client.reply.body);
     if (!read_answer(s->answer, a)) {
         trouble("cannot read the answer of %s: is it a server of weir?", s->client.url.text);
         return false;

@@ -9,6 +9,7 @@
 
 #include "base/diag.h"
 #include "cli/terminal.h"
+#include "cli/told.h"
 #include "net/tls.h"
 
 bool client_open(struct client *c, const char *url, const char *token_file)
@@ -223,7 +224,7 @@ bool client_call(struct client *c, const char *method, const char *path, struct 
 
 void client_explain(const struct client *c, weir_diag *diag)
 {
-    json_t *problem = json_loadb(c->reply.body.at, c->reply.body.len, 0, NULL);
+    json_t *problem = told_read(c->reply.body);
     const char *detail = json_string_value(json_object_get(problem, "detail"));
 
     if (!detail)

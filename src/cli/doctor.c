@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "base/show.h"
 #include "cli/command.h"
 #include "cli/policy_file.h"
 #include "cli/terminal.h"
@@ -32,6 +33,7 @@ void find(struct findings *f, enum finding_level level, const char *about, const
     va_start(words, format);
     vsnprintf(one->text, sizeof one->text, format, words);
     va_end(words);
+    show_all(one->text, strlen(one->text));
 }
 
 static enum finding_level worst(const struct findings *f)

@@ -12,6 +12,7 @@
 #include "cli/command.h"
 #include "cli/history_plot.h"
 #include "cli/terminal.h"
+#include "cli/told.h"
 #include "policy/rate.h"
 
 enum { SERVER, TOKEN_FILE, SINCE, UNTIL, STEP, RULE, RULES, JSON, OPTION_COUNT };
@@ -154,10 +155,10 @@ static int print(const struct client *c, const struct arguments *a)
     int status = STATUS_YES;
 
     if (a->values[JSON]) {
-        fwrite(body.at, 1, body.len, stdout);
+        told_print(body);
         return STATUS_YES;
     }
-    root = json_loadb(body.at, body.len, 0, NULL);
+    root = told_read(body);
     list = chosen_series(root, a);
     if (!list)
         status = trouble("cannot read what %s tells: is it a server of weir?", c->url.text);

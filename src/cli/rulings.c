@@ -12,6 +12,7 @@
 
 #include "base/diag.h"
 #include "cli/terminal.h"
+#include "cli/told.h"
 
 /* ---- printing -------------------------------------------------------------------------------- */
 
@@ -156,10 +157,10 @@ static bool print_reply(const struct client *c, const struct arguments *a, const
     bool is_good;
 
     if (a->values[RULINGS_JSON]) {
-        fwrite(body.at, 1, body.len, stdout);
+        told_print(body);
         return true;
     }
-    root = json_loadb(body.at, body.len, 0, NULL);
+    root = told_read(body);
     is_good = json_is_object(root);
     if (is_good && member) {
         const json_t *list = json_object_get(root, member);

@@ -8,6 +8,7 @@
 #include "cli/client.h"
 #include "cli/command.h"
 #include "cli/terminal.h"
+#include "cli/told.h"
 #include "policy/rate.h"
 
 enum { SERVER, TOKEN_FILE, JSON, OPTION_COUNT };
@@ -81,10 +82,10 @@ static int print(const struct client *c, const struct arguments *a)
     size_t i, shown = 0;
 
     if (a->values[JSON] && a->operand_count == 0) {
-        fwrite(body.at, 1, body.len, stdout);
+        told_print(body);
         return STATUS_YES;
     }
-    root = json_loadb(body.at, body.len, 0, NULL);
+    root = told_read(body);
     trials = json_object_get(root, "trials");
     if (!json_is_array(trials))
         status = trouble("cannot read what %s tells: is it a server of weir?", c->url.text);

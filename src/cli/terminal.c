@@ -11,6 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/show.h"
 #include "weir.h"
 
 static bool ran_out_of_memory; /* for some of what was to be written */
@@ -25,9 +26,10 @@ int trouble(const char *format, ...)
     vsnprintf(text.text, sizeof text.text, format, args);
     va_end(args);
     fflush(stdout);
-    for (const char *line = text.text; *line;) {
+    for (char *line = text.text; *line;) {
         size_t len = strcspn(line, "\n");
 
+        show_all(line, len);
         fprintf(stderr, "weir: %.*s\n", (int)len, line);
         line += len + (line[len] == '\n');
     }

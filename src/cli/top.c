@@ -15,6 +15,7 @@
 #include "cli/client.h"
 #include "cli/command.h"
 #include "cli/terminal.h"
+#include "cli/told.h"
 #include "cli/top_screen.h"
 #include "policy/rate.h"
 
@@ -95,8 +96,8 @@ static void wait_ms(int64_t ms)
 /* Both bodies as one object: {"stats": {...}, "top": [...]}. */
 static char *join_bodies(const struct watch *w)
 {
-    json_t *stats = json_loadb(w->stats_body.at, w->stats_body.len, 0, NULL);
-    json_t *top = json_loadb(buf_span(&w->top_body).at, w->top_body.len, 0, NULL);
+    json_t *stats = told_read(buf_span(&w->stats_body));
+    json_t *top = told_read(buf_span(&w->top_body));
     json_t *list = json_object_get(top, "top");
     json_t *both = list ? json_pack("{s:O, s:O}", "stats", stats, "top", list)
                         : json_pack("{s:O}", "stats", stats);

@@ -1,5 +1,6 @@
 /* top_stats.c - what a server tells about itself, and how fast it changes. */
 #include "cli/top_stats.h"
+#include "cli/told.h"
 
 #include <jansson.h>
 #include <stdio.h>
@@ -155,7 +156,7 @@ static bool read_rows(struct top_stats *s, const json_t *checks, const json_t *r
 
 static void read_top(struct top_stats *s, struct span body)
 {
-    json_t *root = json_loadb(body.at, body.len, 0, NULL);
+    json_t *root = told_read(body);
     const json_t *list = json_object_get(root, "top"), *item;
     size_t i;
 
@@ -178,7 +179,7 @@ static void read_top(struct top_stats *s, struct span body)
 bool top_stats_read(struct top_stats *s, const struct top_stats *before, struct span stats,
                     struct span top)
 {
-    json_t *root = json_loadb(stats.at, stats.len, 0, NULL);
+    json_t *root = told_read(stats);
     const json_t *checks = json_object_get(root, "checks");
     double seconds;
     bool is_read;

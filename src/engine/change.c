@@ -35,10 +35,11 @@ static weir_err check_text(const char *what, const char *text, size_t most, weir
     if (span.len > most)
         return diag_fail(diag, WEIR_EREQUEST, "%s has %zu bytes: at most %zu are kept", what,
                          span.len, most);
-    for (size_t i = 0; i < span.len; i++)
-        if ((unsigned char)text[i] < 0x20 || text[i] == 0x7f)
-            return diag_fail(diag, WEIR_EREQUEST, "%s must be one line of text", what);
-    return utf8_is_text(span) ? WEIR_OK : diag_fail(diag, WEIR_EREQUEST, "%s is not UTF-8", what);
+    if (!utf8_is_text(span))
+        return diag_fail(diag, WEIR_EREQUEST, "%s is not UTF-8", what);
+    if (!is_shown_as_it_is(span))
+        return diag_fail(diag, WEIR_EREQUEST, "%s must be one line of text", what);
+    return WEIR_OK;
 }
 
 static weir_err find_policy(struct reading *r)

@@ -113,6 +113,20 @@ static void a_nul_is_found_anywhere(void **state)
         }
 }
 
+static void all_of_a_text_can_be_shown(void **state)
+{
+    char text[] = "a\nb\x1b[31m \xc2\x9b J\xc3\xb6rg \x7f", bad[] = "J\xf6rg \xc2";
+
+    (void)state;
+    assert_false(is_shown_as_it_is(span_of(text)));
+    show_all(text, strlen(text));
+    assert_string_equal(text, "a?b?[31m ?? J\xc3\xb6rg ?");
+    assert_true(is_shown_as_it_is(span_of(text)));
+    assert_false(is_shown_as_it_is(span_of(bad)));
+    show_all(bad, strlen(bad));
+    assert_string_equal(bad, "J?rg ?");
+}
+
 static void what_is_shown_is_short_and_printable(void **state)
 {
     char large[200];
@@ -185,6 +199,7 @@ int main(void)
         cmocka_unit_test(what_is_not_alike_is_not_suggested),
         cmocka_unit_test(utf8_is_judged_as_the_rfc_says),
         cmocka_unit_test(a_nul_is_found_anywhere),
+        cmocka_unit_test(all_of_a_text_can_be_shown),
         cmocka_unit_test(what_is_shown_is_short_and_printable),
         cmocka_unit_test(a_name_is_kept_once_whoever_keeps_it),
     };
