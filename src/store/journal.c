@@ -515,7 +515,7 @@ weir_err journal_sync(struct journal *j)
  * might be there already. False: enough is prepared, or it failed. */
 static bool prepare_piece(struct journal *j, uint64_t ahead)
 {
-    static const char zeros[ZEROS];
+    static char zeros[ZEROS]; /* not const: a constant would stand in the library's file */
     const size_t len = ahead < ZEROS ? ahead : ZEROS;
     weir_err err;
     uint64_t at;
