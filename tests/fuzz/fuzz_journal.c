@@ -13,7 +13,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 enum { MOST_BYTES = 1 << 16 };
 
-static const unsigned char secret_id[16] = "the same for all";
+static const unsigned char secret_id[16 + 1] = "the same for all";
 
 static void make_header_right(char *bytes, size_t size)
 {

@@ -15,7 +15,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 enum { MOST_BYTES = 1 << 16, HEADER = 64, BLOCK_HEADER = 32 };
 
-static const unsigned char secret_id[16] = "the same for all";
+static const unsigned char secret_id[16 + 1] = "the same for all";
 
 static uint64_t word_at(const char *bytes, size_t at)
 {
@@ -35,7 +35,7 @@ static void make_header_right(char *bytes, size_t size)
     if (size < HEADER)
         return;
     memcpy(bytes, "WEIRSNAP\1\0\0", 12);
-    memcpy(bytes + 32, secret_id, sizeof secret_id);
+    memcpy(bytes + 32, secret_id, sizeof secret_id - 1);
     put_word(bytes, 56, XXH3_64bits_withSeed(bytes, 56, word_at(bytes, 24)));
 }
 

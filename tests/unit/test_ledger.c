@@ -9,7 +9,7 @@
 #include "store/ledger_memory.h"
 #include "unit/sim_dir.h"
 
-static const unsigned char secret_id[16] = "the secret's id";
+static const unsigned char secret_id[16 + 1] = "the secret's id";
 
 enum { ENTRIES = 5 };
 
@@ -216,7 +216,7 @@ static void whichever_byte_is_flipped_it_is_refused_or_all_is_there(void **state
 
 static void another_secrets_ledger_is_refused(void **state)
 {
-    static const unsigned char other[16] = "another one's id";
+    static const unsigned char other[16 + 1] = "another one's id";
     const weir_allocator allocator = heap();
     struct sim *sim = filled(1);
     struct ledger_file *l;

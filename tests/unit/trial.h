@@ -55,7 +55,7 @@ struct trial {
     int logged;    /* lines */
 };
 
-static const unsigned char trial_secret_id[16] = "the same for all";
+static const unsigned char trial_secret_id[16 + 1] = "the same for all";
 
 /* ---- the questions ------------------------------------------------------------------------- */
 
