@@ -230,6 +230,7 @@ WEIR_API WEIR_MUSTCHECK weir_err weir_reset(weir *w, const weir_request *r, weir
 /* ---- looking after ------------------------------------------------------------------ */
 
 typedef struct weir_stats {
+    /* -1: it is not known, as a shared store has them */
     int64_t keys; /* held now, expired ones that were not yet dropped included */
     int64_t max_keys;
     int64_t evicted_keys; /* live keys dropped because the table was full */

@@ -1,4 +1,5 @@
 // app.js - the dashboard: looks again and again, each part as often as it changes.
+import { showAlerts } from "./alerts.js";
 import { get, useToken } from "./api.js";
 import { by } from "./dom.js";
 import { showHistory } from "./history.js";
@@ -11,8 +12,15 @@ const LOOK_MS = 2000, SLOW_LOOKS = 5; // what changes seldom is asked for every 
 
 let looks = 0, timer, isLooking = false;
 
+// Without a token nothing is known: neither that there is something, nor that there is nothing.
+function lock(isLocked) {
+  by("locked").hidden = !isLocked;
+  document.querySelector("main").hidden = isLocked;
+}
+
 function tell(problem) {
   const to = by("problem");
+  if (problem?.status === 401 || problem?.status === 403) lock(true);
   to.hidden = !problem;
   if (!problem) return;
   to.textContent = problem.status === 401 || problem.status === 403
@@ -20,7 +28,9 @@ function tell(problem) {
 }
 
 async function lookAtAll() {
-  await look(await get("/v1/stats"));
+  const stats = await get("/v1/stats");
+  lock(false);
+  await look(stats);
   if (looks % SLOW_LOOKS === 0) {
     let policies = null;
     try {
@@ -31,6 +41,7 @@ async function lookAtAll() {
     await showHistory(policies?.map((p) => p.policy));
     await showOverrides(policies);
     await showShadow();
+    await showAlerts();
   }
   looks++;
 }

@@ -51,13 +51,16 @@ function showUnanswered({ recent, recent_ms, reasons }) {
     ? `${count(recent)} check${recent === 1 ? "" : "s"} without an answer in the last ${duration(recent_ms)}: ${why.join("; ")}` : "";
 }
 
+// What a shared store has is not known here.
+const known = (n, write) => (n === null ? "unknown" : write(n));
+
 function showStore(stats, ready) {
   const s = stats.store;
   const state = s.has_failed ? element("span", { class: "bad" }, "cannot be asked: on_error decides")
     : element("span", { class: "good" }, "well");
-  const facts = [["State", state], ["Keys", `${count(s.keys)} of ${count(s.max_keys)}`],
-    ["Memory for keys", bytes(s.memory_bytes)], ["Failures", count(s.failures)],
-    ["Evicted keys", count(s.evicted_keys)], ["Journal", bytes(s.journal_bytes)], ["Snapshots", count(s.snapshots)],
+  const facts = [["State", state], ["Keys", known(s.keys, count) + (s.max_keys === null ? "" : ` of ${count(s.max_keys)}`)],
+    ["Memory for keys", known(s.memory_bytes, bytes)], ["Failures", count(s.failures)],
+    ["Evicted keys", known(s.evicted_keys, count)], ["Journal", bytes(s.journal_bytes)], ["Snapshots", count(s.snapshots)],
     ["Connections", `${count(stats.connections.open)} of ${count(stats.connections.max)}`],
     ["Decision, p99", `${(stats.decision_ns.p99 / 1000).toFixed(0)} µs`], ["Memory", bytes(stats.memory_bytes)]];
   by("store").replaceChildren(...facts.map(([title, value]) =>
@@ -65,8 +68,8 @@ function showStore(stats, ready) {
   by("about").textContent = `${stats.version}, up ${duration(stats.now_ms - stats.started_ms)}, ` +
     `${stats.threads} thread${stats.threads === 1 ? "" : "s"}`;
   const word = stats.draining ? "ending" : s.has_failed ? "store failed" : ready?.ready === false ? "not ready" : "well";
-  const alerts = stats.alerts_firing ? `, ${stats.alerts_firing} alert${stats.alerts_firing > 1 ? "s" : ""}` : "";
-  by("state").textContent = word + alerts;
+  const alerts = stats.alerts_firing ? `${stats.alerts_firing} alert${stats.alerts_firing > 1 ? "s" : ""}` : "";
+  by("state").replaceChildren(word, ...(alerts ? [", ", element("a", { href: "#alerts-panel" }, alerts)] : []));
   by("state").className = word !== "well" ? "bad" : alerts ? "warn" : "good";
 }
 

@@ -1,6 +1,6 @@
 // policies.js - the policies in force, with the lines they come from.
 import { get } from "./api.js";
-import { by, duration, fill, row } from "./dom.js";
+import { by, duration, fill, row, time } from "./dom.js";
 
 function limit(rule) {
   if (rule.limit === 0) return "always denied";
@@ -9,7 +9,8 @@ function limit(rule) {
 }
 
 function mode(policy, rule) {
-  const live = policy.live_mode ? ` (now ${policy.live_mode})` : "";
+  const now = policy.live_mode;
+  const live = now ? ` (now ${now.mode}${now.expires_ms ? `, until ${time(now.expires_ms)}` : ""})` : "";
   return rule.mode + (rule.shadow_limit ? `, on trial: ${limit(rule.shadow_limit)}` : "") + live;
 }
 

@@ -237,6 +237,16 @@ void client_explain(const struct client *c, weir_diag *diag)
     json_decref(problem);
 }
 
+bool client_get(struct client *c, const char *path, weir_diag *diag)
+{
+    if (!client_call(c, "GET", path, (struct span){ "", 0 }, diag))
+        return false;
+    if (c->reply.status == 200)
+        return true;
+    client_explain(c, diag);
+    return false;
+}
+
 void url_add(struct buf *path, const char *text)
 {
     for (; *text; text++)

@@ -30,6 +30,9 @@ bool client_call(struct client *c, const char *method, const char *path, struct 
 /* Of a call that was not answered with 200: what the server said is wrong. */
 void client_explain(const struct client *c, weir_diag *diag);
 
+/* Is there what was asked for? If not, the diag says why. */
+bool client_get(struct client *c, const char *path, weir_diag *diag);
+
 /* Part of a path or of a query, with escapes where they belong. */
 void url_add(struct buf *path, const char *text);
 

@@ -115,16 +115,9 @@ static int run(const struct arguments *a)
 
     if (a->operand_count > 1)
         return trouble("shadow takes one policy: see 'weir help shadow'");
-    if (client_open(&client, a->values[SERVER], a->values[TOKEN_FILE])) {
-        if (!client_call(&client, "GET", "/v1/shadow", (struct span){ "", 0 }, &diag)) {
-            status = trouble("%s", diag.text);
-        } else if (client.reply.status != 200) {
-            client_explain(&client, &diag);
-            status = trouble("%s", diag.text);
-        } else {
-            status = print(&client, a);
-        }
-    }
+    if (client_open(&client, a->values[SERVER], a->values[TOKEN_FILE]))
+        status = client_get(&client, "/v1/shadow", &diag) ? print(&client, a)
+                                                          : trouble("%s", diag.text);
     client_close(&client);
     return status;
 }

@@ -126,7 +126,12 @@ static void draw_head(const struct top_page *p, const struct top_stats *s, struc
     put(&l, "connections %" PRId64 " of %" PRId64, s->connections, s->max_connections);
     if (s->refused_connections > 0)
         put(&l, ", %" PRId64 " refused", s->refused_connections);
-    put(&l, "   keys %" PRId64 " of %" PRId64, s->keys, s->max_keys);
+    if (s->keys >= 0 && s->max_keys >= 0)
+        put(&l, "   keys %" PRId64 " of %" PRId64, s->keys, s->max_keys);
+    else if (s->keys >= 0)
+        put(&l, "   keys %" PRId64, s->keys);
+    else
+        put(&l, "   keys unknown");
     if (s->evicted_keys > 0)
         put(&l, ", %" PRId64 " evicted", s->evicted_keys);
     put(&l, "   memory %s", bytes(s->memory).text);

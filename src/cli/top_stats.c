@@ -12,6 +12,11 @@ static int64_t int_in(const json_t *object, const char *name)
     return json_integer_value(json_object_get(object, name));
 }
 
+static int64_t known_in(const json_t *object, const char *name)
+{
+    return json_is_integer(json_object_get(object, name)) ? int_in(object, name) : -1;
+}
+
 static const char *text_in(const json_t *object, const char *name)
 {
     const char *text = json_string_value(json_object_get(object, name));
@@ -51,8 +56,8 @@ static void read_numbers(struct top_stats *s, const json_t *root)
     s->max_connections = int_in(connections, "max");
     s->refused_connections = int_in(connections, "refused");
     s->reload_failures = int_in(json_object_get(root, "reloads"), "failures");
-    s->keys = int_in(store, "keys");
-    s->max_keys = int_in(store, "max_keys");
+    s->keys = known_in(store, "keys");
+    s->max_keys = known_in(store, "max_keys");
     s->evicted_keys = int_in(store, "evicted_keys");
     s->journal_bytes = int_in(store, "journal_bytes");
     s->has_failed = json_is_true(json_object_get(store, "has_failed"));

@@ -26,7 +26,8 @@ struct top_stats {
     char version[24];
     int64_t now_ms, started_ms, threads, memory;
     int64_t connections, max_connections, refused_connections, reload_failures;
-    int64_t keys, max_keys, evicted_keys, journal_bytes;
+    int64_t keys, max_keys; /* -1: it is not known */
+    int64_t evicted_keys, journal_bytes;
     int64_t requests, failed_requests;
     double request_rate;
     int64_t unanswered, unanswered_ms; /* checks without an answer, and in how long */

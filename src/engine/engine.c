@@ -217,9 +217,7 @@ static const struct counted *under_plan(const struct check *check, const struct 
 
 static enum mode mode_of(const struct check *check, const struct policy_rule *rule)
 {
-    if (!check->has_mode)
-        return rule->mode;
-    return rule->own_mode > check->mode ? rule->own_mode : check->mode;
+    return policy_rule_mode(rule, check->has_mode ? &check->mode : NULL);
 }
 
 /* … for who asks: a rule that is being rolled out is in shadow for those whom it has not reached. */

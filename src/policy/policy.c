@@ -190,6 +190,13 @@ struct hash_key rollout_hash_key(const struct secret *secret, struct span policy
     return hash_key_of(secret, (struct span){ scope, len - 1 });
 }
 
+enum mode policy_rule_mode(const struct policy_rule *rule, const enum mode *live)
+{
+    if (!live)
+        return rule->mode;
+    return rule->own_mode > *live ? rule->own_mode : *live;
+}
+
 bool policy_rule_reaches(const struct policy_rule *rule, struct span identity)
 {
     struct key key;

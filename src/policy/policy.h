@@ -154,6 +154,10 @@ struct hash_key tag_hash_key(const struct secret *secret, const char *const *by,
 bool policy_rule_reaches(const struct policy_rule *rule, struct span identity);
 struct hash_key rollout_hash_key(const struct secret *secret, struct span policy, struct span rule);
 
+/* Its mode where an operator has set `live` for its policy's; NULL: none has. A mode of its own that
+ * is milder stays. */
+enum mode policy_rule_mode(const struct policy_rule *rule, const enum mode *live);
+
 const char *alert_kind_name(enum alert_kind kind); /* "block_rate" */
 const char *mode_name(enum mode mode);
 bool mode_by_name(struct span name, enum mode *out); /* false: there is no such mode */

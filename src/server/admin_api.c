@@ -9,6 +9,7 @@
 #include "server/http_api.h"
 #include "server/metrics.h"
 #include "server/reloader.h"
+#include "server/trials.h"
 
 enum { TOP_DEFAULT = 20, TOP_MOST = 1000 };
 
@@ -351,7 +352,8 @@ static weir_err read_shadow(struct span query, const char **policy, weir_diag *d
 void api_shadow(const struct exchange *x)
 {
     struct server *s = exchange_server(x);
-    struct published_visit visit;
+    struct published_visit visit, changed;
+    struct trials_view view;
     struct response w;
     struct reply *r;
     const char *policy;
@@ -368,10 +370,33 @@ void api_shadow(const struct exchange *x)
         return;
     j = (struct json){ .to = &r->text };
     json_open(&j, NULL, '{');
-    json_int(&j, "now_ms", s->weir->clock(s->weir->clock_ctx));
+    view = (struct trials_view){ .now = s->weir->clock(s->weir->clock_ctx), .policy = policy };
+    json_int(&j, "now_ms", view.now);
     visit = published_enter(&s->weir->policies);
-    observers_trials(s->observers, s->loop_count, visit.current, policy, &j);
+    changed = published_enter(&s->weir->engine.overrides);
+    view.set = visit.current;
+    view.overrides = changed.current;
+    observers_trials(s->observers, s->loop_count, &view, &j);
+    published_leave(&s->weir->engine.overrides, changed);
     published_leave(&s->weir->policies, visit);
+    json_close(&j, '}');
+    buf_byte(&r->text, '\n');
+    end(r, &w);
+}
+
+void api_alerts(const struct exchange *x)
+{
+    struct server *s = exchange_server(x);
+    struct response w;
+    struct reply *r = begin(x, 200, json_type, &w);
+    struct json j;
+
+    if (!r)
+        return;
+    j = (struct json){ .to = &r->text };
+    json_open(&j, NULL, '{');
+    json_int(&j, "now_ms", s->weir->clock(s->weir->clock_ctx));
+    alarms_write(s->alarms, &j);
     json_close(&j, '}');
     buf_byte(&r->text, '\n');
     end(r, &w);

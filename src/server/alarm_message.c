@@ -57,46 +57,64 @@ static void write_text(const struct alarm_facts *f, char *out, size_t size)
     }
 }
 
-static void write_numbers(const struct alarm_facts *f, struct json *j)
+void alarm_numbers_write(const struct alert *a, const struct meter *meter, int64_t failed_for,
+                         struct json *j)
 {
-    const struct alert *a = f->alert;
     char number[24];
 
-    if (!f->meter) {
-        json_int(j, "since_ms", f->since);
+    if (a->kind == ALERT_BREAKER_OPEN) {
+        json_int(j, "value", failed_for);
+        json_int(j, "over", a->window);
     } else if (a->kind == ALERT_BLOCK_RATE) {
-        write_percent(number, share_of(f->meter));
+        write_percent(number, meter ? share_of(meter) : 0);
         json_raw(j, "value", span_of(number));
         write_percent(number, (uint64_t)a->over);
         json_raw(j, "over", span_of(number));
-        json_int(j, "denied", (int64_t)f->meter->hits_sum);
-        json_int(j, "requests", (int64_t)f->meter->all_sum);
     } else {
-        json_int(j, "value", (int64_t)f->meter->hits_sum);
+        json_int(j, "value", meter ? (int64_t)meter->hits_sum : 0);
         json_int(j, "over", a->over);
     }
-    json_int(j, "window_ms", a->window);
+}
+
+void alarm_subject_write(const struct alert *a, const struct meter *meter, struct json *j)
+{
+    char tag[TAG_HEX + 1];
+
+    if (a->kind == ALERT_UNANSWERED)
+        json_text(j, "code", meter->rule);
+    else
+        json_text(j, "policy", meter->policy);
+    if (a->kind != ALERT_IDENTITY_DENIALS)
+        return;
+    tag_write(meter->key, tag);
+    json_text(j, "rule", meter->policy ? meter->rule : "default");
+    json_text(j, "tag", tag);
+}
+
+static void write_numbers(const struct alarm_facts *f, struct json *j)
+{
+    if (f->meter)
+        alarm_numbers_write(f->alert, f->meter, 0, j);
+    else
+        json_int(j, "since_ms", f->since);
+    if (f->alert->kind == ALERT_BLOCK_RATE) {
+        json_int(j, "denied", (int64_t)f->meter->hits_sum);
+        json_int(j, "requests", (int64_t)f->meter->all_sum);
+    }
+    json_int(j, "window_ms", f->alert->window);
 }
 
 static void write_members(const struct alarm_facts *f, struct json *j)
 {
-    const struct meter *m = f->meter;
-    char tag[TAG_HEX + 1], id[24];
+    char id[24];
 
     snprintf(id, sizeof id, "%016" PRIx64, hash_salt());
     json_text(j, "id", id);
     json_text(j, "alert", f->alert->name);
     json_text(j, "state", f->is_raised ? "firing" : "resolved");
     json_text(j, "condition", alert_kind_name(f->alert->kind));
-    if (f->alert->kind == ALERT_UNANSWERED)
-        json_text(j, "code", m->rule);
-    else if (m)
-        json_text(j, "policy", m->policy);
-    if (f->alert->kind == ALERT_IDENTITY_DENIALS) {
-        json_text(j, "rule", m->policy ? m->rule : "default");
-        tag_write(m->key, tag);
-        json_text(j, "tag", tag);
-    }
+    if (f->meter)
+        alarm_subject_write(f->alert, f->meter, j);
     write_numbers(f, j);
     if (f->left_out > 0)
         json_int(j, "left_out", (int64_t)f->left_out);

@@ -2,6 +2,7 @@
 #ifndef WEIR_SERVER_ALARM_MESSAGE_H
 #define WEIR_SERVER_ALARM_MESSAGE_H
 
+#include "base/json.h"
 #include "policy/policy.h"
 #include "server/meter.h"
 
@@ -15,6 +16,14 @@ struct alarm_facts {
     int64_t now, since;        /* since: the store has failed */
     uint64_t left_out;         /* that were not told since the last one */
 };
+
+/* "value", how it stands, and "over", what it must not exceed: percent, or how often; of the store,
+ * for how long it has failed, in ms. `meter` NULL: nothing was counted. */
+void alarm_numbers_write(const struct alert *a, const struct meter *meter, int64_t failed_for,
+                         struct json *j);
+
+/* What it is about: "policy", and "rule", "tag" or "code" where it has one. */
+void alarm_subject_write(const struct alert *a, const struct meter *meter, struct json *j);
 
 /* The same members in both, and an `id` that a receiver knows repetitions by. */
 void alarm_message_send(const struct alarm_facts *f, struct event_log *log,

@@ -1,9 +1,11 @@
 /* alarms.c - watches for what `alerts:` in the policy file tells of. */
 #include "server/alarms.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "policy/alert.h"
 #include "server/alarm_message.h"
 #include "server/courier.h"
@@ -14,7 +16,8 @@ struct alarm {
     struct meters meters;
     int64_t failed_since; /* breaker_open: the store; 0: it has not */
     bool is_raised;       /* breaker_open */
-    int64_t minute;       /* of those told */
+    int64_t raised_at;
+    int64_t minute; /* of those told */
     int told;
     uint64_t left_out;
 };
@@ -25,6 +28,9 @@ struct alarms {
     size_t count;
     int64_t now;
     atomic_size_t raised;
+
+    pthread_mutex_t lock; /* of what follows */
+    struct buf list;      /* as JSON, of the last look */
 };
 
 /* ---- the alerts in force ------------------------------------------------------------------------ */
@@ -195,8 +201,10 @@ static void judge_meter(struct alarms *a, struct alarm *alarm, struct meter *m)
 {
     if (holds(&alarm->alert, m)) {
         m->calm_since = 0;
-        if (!m->is_raised)
+        if (!m->is_raised) {
+            m->raised_at = a->now;
             tell(a, alarm, m, true);
+        }
         m->is_raised = true;
         return;
     }
@@ -216,6 +224,7 @@ static void judge_store(struct alarms *a, struct alarm *alarm, bool has_failed)
         alarm->failed_since = a->now;
     if (has_failed && !alarm->is_raised && a->now - alarm->failed_since >= alarm->alert.window) {
         alarm->is_raised = true;
+        alarm->raised_at = a->now;
         tell(a, alarm, NULL, true);
     }
     if (has_failed)
@@ -225,6 +234,118 @@ static void judge_store(struct alarms *a, struct alarm *alarm, bool has_failed)
     alarm->is_raised = false;
     alarm->failed_since = 0;
 }
+
+/* ---- listing ------------------------------------------------------------------------------------ */
+
+/* The one that is furthest beyond what it may be, or nearest to it. NULL: nothing was counted. */
+static const struct meter *worst_of(const struct alarm *alarm)
+{
+    const struct meter *worst = NULL;
+
+    for (size_t i = 0; i < alarm->meters.count; i++) {
+        const struct meter *m = &alarm->meters.at[i];
+
+        if (alarm->alert.kind == ALERT_BLOCK_RATE) {
+            if (m->all_sum >= (uint64_t)alarm->alert.least &&
+                (!worst || m->hits_sum * worst->all_sum > worst->hits_sum * m->all_sum))
+                worst = m;
+        } else if (!worst || m->hits_sum > worst->hits_sum) {
+            worst = m;
+        }
+    }
+    return worst;
+}
+
+static void put_firing(const struct alarm *alarm, struct json *j)
+{
+    size_t put = 0;
+
+    json_open(j, "firing", '[');
+    for (size_t i = 0; i < alarm->meters.count && put < ALARMS_LISTED; i++) {
+        const struct meter *m = &alarm->meters.at[i];
+
+        if (!m->is_raised)
+            continue;
+        json_open(j, NULL, '{');
+        alarm_subject_write(&alarm->alert, m, j);
+        alarm_numbers_write(&alarm->alert, m, 0, j);
+        json_int(j, "since_ms", m->raised_at);
+        json_close(j, '}');
+        put++;
+    }
+    json_close(j, ']');
+}
+
+static int64_t since_of(const struct alarm *alarm, size_t *count)
+{
+    int64_t since = alarm->is_raised ? alarm->raised_at : INT64_MAX;
+
+    *count = alarm->is_raised;
+    for (size_t i = 0; i < alarm->meters.count; i++)
+        if (alarm->meters.at[i].is_raised) {
+            ++*count;
+            if (alarm->meters.at[i].raised_at < since)
+                since = alarm->meters.at[i].raised_at;
+        }
+    return since;
+}
+
+static void put_alarm(struct alarms *a, const struct alarm *alarm, struct json *j)
+{
+    const struct alert *alert = &alarm->alert;
+    size_t count;
+    const int64_t since = since_of(alarm, &count);
+
+    json_open(j, NULL, '{');
+    json_text(j, "alert", alert->name);
+    json_text(j, "state", count > 0 ? "firing" : "ok");
+    json_text(j, "condition", alert_kind_name(alert->kind));
+    json_text(j, "policy", alert->policy);
+    json_int(j, "window_ms", alert->window);
+    alarm_numbers_write(alert, worst_of(alarm),
+                        alarm->failed_since > 0 ? a->now - alarm->failed_since : 0, j);
+    if (count > 0)
+        json_int(j, "since_ms", since);
+    else
+        json_text(j, "since_ms", NULL);
+    json_int(j, "firing_count", (int64_t)count);
+    put_firing(alarm, j);
+    json_bool(j, "has_webhook", alert->webhook != NULL);
+    json_int(j, "line", alert->line);
+    json_close(j, '}');
+}
+
+static void keep_list(struct alarms *a)
+{
+    const weir_allocator usual = alloc_or_default((weir_allocator){ 0 });
+    struct buf list, before;
+    struct json j = { .to = &list };
+
+    buf_init(&list, &usual);
+    json_open(&j, NULL, '[');
+    for (size_t i = 0; i < a->count; i++)
+        put_alarm(a, &a->all[i], &j);
+    json_close(&j, ']');
+    if (!list.failed) {
+        pthread_mutex_lock(&a->lock);
+        before = a->list;
+        a->list = list;
+        list = before;
+        pthread_mutex_unlock(&a->lock);
+    }
+    buf_done(&list);
+}
+
+void alarms_write(struct alarms *a, struct json *j)
+{
+    if (a)
+        pthread_mutex_lock(&a->lock);
+    json_raw(j, "alerts", a && a->list.len > 0 ? buf_span(&a->list) : span_of("[]"));
+    if (a)
+        pthread_mutex_unlock(&a->lock);
+}
+
+/* ---- a look -------------------------------------------------------------------------------------- */
 
 void alarms_end(struct alarms *a)
 {
@@ -245,6 +366,7 @@ void alarms_end(struct alarms *a)
         meters_tidy(&alarm->meters);
     }
     atomic_store(&a->raised, raised);
+    keep_list(a);
 }
 
 size_t alarms_raised(struct alarms *a)
@@ -258,8 +380,10 @@ struct alarms *alarms_new(const struct alarms_options *options)
 {
     struct alarms *a = calloc(1, sizeof *a);
 
-    if (a)
-        a->options = *options;
+    if (!a)
+        return NULL;
+    a->options = *options;
+    pthread_mutex_init(&a->lock, NULL);
     return a;
 }
 
@@ -267,5 +391,9 @@ void alarms_free(struct alarms *a)
 {
     for (size_t i = 0; a && i < a->count; i++)
         alarm_done(&a->all[i]);
+    if (a) {
+        buf_done(&a->list);
+        pthread_mutex_destroy(&a->lock);
+    }
     free(a);
 }

@@ -15,6 +15,7 @@ struct event_log;
 
 enum {
     ALARMS_CALM_MS = 60 * 1000,
+    ALARMS_LISTED = 20,        /* of those that one alert tells of */
     ALARMS_MOST_A_MINUTE = 20, /* that one alert tells of; the next tells how many were left out */
 };
 
@@ -35,6 +36,11 @@ void alarms_count_refusals(struct alarms *a, const char *policy, const char *rul
                            uint64_t times);
 void alarms_count_unanswered(struct alarms *a, const char *code, uint64_t times);
 void alarms_end(struct alarms *a);
+
+/* The member "alerts": each with its state, how it stood at the last look, and what it
+ * tells of; see docs/openapi.json. From any thread. NULL is fine: there are none. */
+struct json;
+void alarms_write(struct alarms *a, struct json *j);
 
 /* How many are raised now. From any thread. NULL is fine: none. */
 size_t alarms_raised(struct alarms *a);

@@ -51,6 +51,7 @@ void api_stats(const struct exchange *x);
 void api_top(const struct exchange *x);
 void api_shadow(const struct exchange *x);
 void api_history(const struct exchange *x);
+void api_alerts(const struct exchange *x);
 void api_metrics(const struct exchange *x);
 void api_alive(const struct exchange *x);
 void api_ready(const struct exchange *x);

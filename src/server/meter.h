@@ -17,7 +17,7 @@ struct meter {
 
     /* For the caller; zeros in a new one. */
     bool is_raised;
-    int64_t calm_since;
+    int64_t calm_since, raised_at;
 };
 
 struct meters {

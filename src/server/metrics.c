@@ -33,17 +33,25 @@ static void write_number(struct buf *out, const char *name, const char *type, co
     metric_alone(out, name, type, help, value > 0 ? (uint64_t)value : 0);
 }
 
+/* Left out if it is not known. */
+static void write_known(struct buf *out, const char *name, const char *type, const char *help,
+                        int64_t value)
+{
+    if (value >= 0)
+        write_number(out, name, type, help, value);
+}
+
 static void write_store(struct buf *out, const weir_stats *st)
 {
-    write_number(out, "weir_keys", "gauge",
-                 "Keys held, expired ones that were not yet dropped included.", st->keys);
-    write_number(out, "weir_max_keys", "gauge", "Keys that may be held.", st->max_keys);
-    write_number(out, "weir_evicted_keys_total", "counter",
-                 "Live keys dropped because the table was full.", st->evicted_keys);
-    write_number(out, "weir_expired_keys_total", "counter",
-                 "Keys dropped after they were back to untouched.", st->expired_keys);
-    write_number(out, "weir_store_memory_bytes", "gauge", "Resident for keys and their states.",
-                 st->memory_bytes);
+    write_known(out, "weir_keys", "gauge",
+                "Keys held, expired ones that were not yet dropped included.", st->keys);
+    write_known(out, "weir_max_keys", "gauge", "Keys that may be held.", st->max_keys);
+    write_known(out, "weir_evicted_keys_total", "counter",
+                "Live keys dropped because the table was full.", st->evicted_keys);
+    write_known(out, "weir_expired_keys_total", "counter",
+                "Keys dropped after they were back to untouched.", st->expired_keys);
+    write_known(out, "weir_store_memory_bytes", "gauge", "Resident for keys and their states.",
+                st->memory_bytes);
     write_number(out, "weir_store_errors_total", "counter", "How often the store failed.",
                  st->store_failures);
     write_number(out, "weir_breaker_open", "gauge",
@@ -162,14 +170,23 @@ void metrics_write(struct server *s, struct buf *out)
 
 /* ---- JSON ------------------------------------------------------------------------------ */
 
+/* null: it is not known. */
+static void put_known(struct json *j, const char *name, int64_t value)
+{
+    if (value >= 0)
+        json_int(j, name, value);
+    else
+        json_text(j, name, NULL);
+}
+
 static void put_store(struct json *j, const weir_stats *st)
 {
     json_open(j, "store", '{');
-    json_int(j, "keys", st->keys);
-    json_int(j, "max_keys", st->max_keys);
-    json_int(j, "evicted_keys", st->evicted_keys);
-    json_int(j, "expired_keys", st->expired_keys);
-    json_int(j, "memory_bytes", st->memory_bytes);
+    put_known(j, "keys", st->keys);
+    put_known(j, "max_keys", st->max_keys);
+    put_known(j, "evicted_keys", st->evicted_keys);
+    put_known(j, "expired_keys", st->expired_keys);
+    put_known(j, "memory_bytes", st->memory_bytes);
     json_int(j, "journal_bytes", st->journal_bytes);
     json_int(j, "journal_batches", st->journal_batches);
     json_int(j, "journal_syncs", st->journal_syncs);

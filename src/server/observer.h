@@ -47,8 +47,9 @@ void observers_stats(struct observer *const *all, size_t n, const struct policie
 
 /* The member "trials": what limits on trial would have refused; see trials.h. */
 struct json;
-void observers_trials(struct observer *const *all, size_t n, const struct policies *set,
-                      const char *policy, struct json *j);
+struct trials_view;
+void observers_trials(struct observer *const *all, size_t n, const struct trials_view *view,
+                      struct json *j);
 
 /* A JSON array of at most `count`, the most refused first: {"policy", "rule", "tag", "refused",
  * "error", "last_ms"}. `refused` may be too high by `error`. Counts are halved every five minutes.

@@ -281,8 +281,8 @@ void observers_stats(struct observer *const *all, size_t n, const struct policie
     observer_free(sum);
 }
 
-void observers_trials(struct observer *const *all, size_t n, const struct policies *set,
-                      const char *policy, struct json *j)
+void observers_trials(struct observer *const *all, size_t n, const struct trials_view *view,
+                      struct json *j)
 {
     struct trials **trials = calloc(n, sizeof *trials);
 
@@ -292,7 +292,7 @@ void observers_trials(struct observer *const *all, size_t n, const struct polici
     }
     for (size_t i = 0; i < n; i++)
         trials[i] = all[i]->trials;
-    trials_write(trials, n, set, policy, j);
+    trials_write(trials, n, view, j);
     free(trials);
 }
 

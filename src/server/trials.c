@@ -102,7 +102,8 @@ static void observe_shadow(struct trials *all, const struct check *check, size_t
     const struct policy_rule *rule = check->rules[i];
     const struct charge *charge = &check->charges[i], *live = live_charge(check, rule);
     const bool is_limit = rule->shadow_limit && charge->rule == &rule->shadow_limit->rule;
-    const bool is_rollout = !is_limit && rule->mode == MODE_ENFORCE && rule->rollout < SHARE_ALL;
+    const enum mode mode = policy_rule_mode(rule, check->has_mode ? &check->mode : NULL);
+    const bool is_rollout = !is_limit && mode == MODE_ENFORCE && rule->rollout < SHARE_ALL;
     const bool would = !charge->step.decision.allowed;
     const bool did = is_limit ? live && !live->step.decision.allowed : !check->answer->allowed;
     struct trial *t;
@@ -205,7 +206,8 @@ static void put_side(struct json *j, const char *name, const struct trial_side *
     json_close(j, '}');
 }
 
-static void put_trial(struct json *j, const struct policy_rule *rule, const struct trial *t)
+static void put_trial(struct json *j, const struct policy_rule *rule, const struct trial *t,
+                      bool is_by_operator)
 {
     static const char *const kinds[] = { "mode", "rollout", "shadow_limit" };
     const struct rule *numbers = numbers_of(rule, t->kind);
@@ -215,6 +217,7 @@ static void put_trial(struct json *j, const struct policy_rule *rule, const stru
     json_text(j, "policy", t->policy);
     json_text(j, "rule", t->rule);
     json_text(j, "kind", kinds[t->kind]);
+    json_text(j, "from", is_by_operator ? "operator" : "file");
     json_int(j, "line", rule->line);
     json_int(j, "limit", numbers->limit);
     json_int(j, "window_ms", numbers->window);
@@ -233,25 +236,27 @@ static void put_trial(struct json *j, const struct policy_rule *rule, const stru
     json_close(j, '}');
 }
 
-static bool is_on_trial(const struct policy_rule *rule, enum trial_kind kind)
+static bool is_on_trial(const struct policy_rule *rule, enum mode mode, enum trial_kind kind)
 {
     switch (kind) {
     case TRIAL_MODE:
-        return rule->mode == MODE_SHADOW;
+        return mode == MODE_SHADOW;
     case TRIAL_ROLLOUT:
-        return rule->mode == MODE_ENFORCE && rule->rollout < SHARE_ALL;
+        return mode == MODE_ENFORCE && rule->rollout < SHARE_ALL;
     default:
-        return rule->mode == MODE_ENFORCE && rule->shadow_limit;
+        return mode == MODE_ENFORCE && rule->shadow_limit;
     }
 }
 
 static void write_rule(struct trials *const *all, size_t n, const struct policy *p,
-                       const struct policy_rule *rule, struct json *j)
+                       const struct policy_rule *rule, const enum mode *live, struct json *j)
 {
+    const enum mode mode = policy_rule_mode(rule, live);
+
     for (enum trial_kind kind = TRIAL_MODE; kind <= TRIAL_SHADOW_LIMIT; kind++) {
         struct trial *sum;
 
-        if (!is_on_trial(rule, kind))
+        if (!is_on_trial(rule, mode, kind))
             continue;
         sum = calloc(1, sizeof *sum);
         if (!sum) {
@@ -262,21 +267,28 @@ static void write_rule(struct trials *const *all, size_t n, const struct policy 
         sum->rule = rule->name;
         sum->kind = kind;
         add_up(all, n, p->name, rule, sum);
-        put_trial(j, rule, sum);
+        put_trial(j, rule, sum, mode != rule->mode);
         free(sum);
     }
 }
 
-void trials_write(struct trials *const *all, size_t n, const struct policies *set,
-                  const char *policy, struct json *j)
+void trials_write(struct trials *const *all, size_t n, const struct trials_view *view,
+                  struct json *j)
 {
+    const struct policies *set = view->set;
+
     json_open(j, "trials", '[');
     for (size_t i = 0; set && i < policies_count(set); i++) {
         const struct policy *p = policies_at(set, i);
 
+        const struct overridden *o = view->overrides ? overrides_of(view->overrides, p->name)
+                                                     : NULL;
+        const bool is_live = o && o->has_mode &&
+                             (o->mode_expires == 0 || view->now < o->mode_expires);
+
         for (size_t k = 0; k < p->rule_count; k++)
-            if (!policy || strcmp(policy, p->name) == 0)
-                write_rule(all, n, p, &p->rules[k], j);
+            if (!view->policy || strcmp(view->policy, p->name) == 0)
+                write_rule(all, n, p, &p->rules[k], is_live ? &o->mode : NULL, j);
     }
     json_close(j, ']');
 }

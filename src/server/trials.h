@@ -11,6 +11,7 @@
 
 #include "base/json.h"
 #include "engine/engine.h"
+#include "engine/overrides.h"
 #include "server/histogram.h"
 #include "server/sketch.h"
 
@@ -47,9 +48,16 @@ void trials_free(struct trials *t);
 /* One check was answered. */
 void trials_observe(struct trials *t, const struct check *check, int64_t now);
 
-/* A JSON array of all that is on trial in this set, over all loops; only of one policy, unless it
- * is NULL. If memory is short, it has failed. */
-void trials_write(struct trials *const *all, size_t n, const struct policies *set,
-                  const char *policy, struct json *j);
+/* What is on trial: by the file, and by operators who have put a policy into another mode. */
+struct trials_view {
+    const struct policies *set;        /* NULL: none */
+    const struct overrides *overrides; /* NULL: operators have changed nothing */
+    int64_t now;
+    const char *policy; /* of this one only; NULL: of all */
+};
+
+/* A JSON array of all of it, over all loops. If memory is short, it has failed. */
+void trials_write(struct trials *const *all, size_t n, const struct trials_view *view,
+                  struct json *j);
 
 #endif

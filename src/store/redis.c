@@ -338,6 +338,7 @@ static weir_err open_redis(struct store **out, const struct store_options *optio
         return diag_fail(diag, WEIR_ENOMEM, "%s", weir_err_text(WEIR_ENOMEM));
     }
     init(r, options, &uri);
+    r->keys = r->memory = -1; /* until it was looked at */
     redis_uri_done(&uri);
     if (!options->lacks_secret)
         err = try_server(r, diag ? diag : &unheard);

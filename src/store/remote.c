@@ -134,6 +134,22 @@ static unsigned patience(const struct remote *r)
     return told > 0 ? told : BREAKER_FAILURES;
 }
 
+/* A failure that opens no breaker: on_error has decided, and the next question may be answered. One
+ * line in a while tells of all. */
+static void tell_short(struct remote *r, int64_t now, const char *why)
+{
+    int64_t told_at = atomic_load(&r->told_at);
+    char what[64];
+
+    atomic_fetch_add(&r->untold, 1);
+    if ((told_at > 0 && now - told_at < TOLD_MS) ||
+        !atomic_compare_exchange_strong(&r->told_at, &told_at, now > 0 ? now : 1))
+        return;
+    snprintf(what, sizeof what, "did not answer %lld times, and on_error decided",
+             (long long)atomic_exchange(&r->untold, 0));
+    tell(r, what, why);
+}
+
 static void count_failure(struct lane *lane, const char *why)
 {
     struct remote *r = lane->remote;
@@ -145,6 +161,14 @@ static void count_failure(struct lane *lane, const char *why)
     lane->probe_at = now_of(lane) + PROBE_MS;
     if (atomic_fetch_add(&r->open_breakers, 1) == 0)
         tell(r, "has failed, on_error decides until it is back", why);
+}
+
+/* … of a question, which nothing else tells of. */
+static void count_unanswered(struct lane *lane, const char *why)
+{
+    count_failure(lane, why);
+    if (!lane->is_open)
+        tell_short(lane->remote, now_of(lane), why);
 }
 
 static void count_success(struct lane *lane)
@@ -394,7 +418,7 @@ static void expire(struct lane *lane, int64_t now, struct question_list *to)
     expire_queue(lane, now, to);
     if (to->first) {
         lane->is_late = true;
-        count_failure(lane, "no answer in time");
+        count_unanswered(lane, "no answer in time");
     }
 }
 
@@ -530,7 +554,7 @@ void link_refused(struct link *link, enum refusal refusal, const char *why)
     }
     put_back(lane, &again);
     if (failed.first && !has_failed)
-        count_failure(lane, why);
+        count_unanswered(lane, why);
     suspect(lane, &failed);
     if (refusal == REFUSAL_ELSEWHERE)
         link->is_leaving = true;
@@ -683,6 +707,11 @@ bool remote_is_idle(const struct lane *lane)
 void remote_stats(struct remote *r, weir_stats *stats)
 {
     *stats = (weir_stats){
+        .keys = -1,
+        .max_keys = -1,
+        .evicted_keys = -1,
+        .expired_keys = -1,
+        .memory_bytes = -1,
         .store_failures = atomic_load(&r->failures),
         .has_failed = atomic_load(&r->open_breakers) > 0,
         .breakers = atomic_load(&r->lanes),

@@ -35,6 +35,7 @@ enum {
     PROBE_ALONE_MS = 250, /* so much later the lane asks one of its own */
     BACKOFF_MS = 10,      /* before the first try to reconnect; then twice as long */
     BACKOFF_MOST_MS = 1000,
+    TOLD_MS = 10000, /* between two lines about failures that open no breaker */
     STALE_MS = 1000, /* a link whose answer is so late is given up */
 };
 
@@ -83,6 +84,8 @@ struct remote {
     _Atomic int64_t failures;
     _Atomic int64_t lanes;
     _Atomic int64_t open_breakers; /* lanes that do not wait */
+    _Atomic int64_t told_at;       /* of a failure; 0: never */
+    _Atomic int64_t untold;        /* failures since */
 };
 
 /* ---- what a store's ops are made of ---------------------------------------------------------- */

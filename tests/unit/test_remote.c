@@ -672,6 +672,34 @@ static void after_some_failures_nobody_waits(void **state)
     end();
 }
 
+static int fail_one(void)
+{
+    const int q = ask();
+
+    pass(DEADLINE);
+    has_failed(q);
+    return q;
+}
+
+/* A store that now and then does not answer opens no breaker, and decides nothing meanwhile. */
+static void failures_that_open_no_breaker_are_told_now_and_then(void **state)
+{
+    (void)state;
+    begin_up();
+    fail_one();
+    assert_int_equal(lines, 1);
+    assert_string_equal(
+        last_line, "the server did not answer 1 times, and on_error decided: no answer in time");
+    fail_one();
+    assert_int_equal(lines, 1);
+    world.now += TOLD_MS;
+    fail_one();
+    assert_false(is_failing());
+    assert_string_equal(
+        last_line, "the server did not answer 2 times, and on_error decided: no answer in time");
+    end();
+}
+
 static void who_waits_when_nobody_does_any_more_fails_too(void **state)
 {
     (void)state;
@@ -1105,6 +1133,7 @@ int main(void)
         cmocka_unit_test(what_is_final_fails_and_the_next_is_answered),
         cmocka_unit_test(what_will_not_be_done_here_is_done_elsewhere),
         cmocka_unit_test(after_some_failures_nobody_waits),
+        cmocka_unit_test(failures_that_open_no_breaker_are_told_now_and_then),
         cmocka_unit_test(who_waits_when_nobody_does_any_more_fails_too),
         cmocka_unit_test(late_ones_of_one_batch_are_failures_of_their_own),
         cmocka_unit_test(how_many_failures_can_be_said_and_changed),

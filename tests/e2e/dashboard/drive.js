@@ -78,6 +78,9 @@ scenario("without a token it shows nothing and asks for one", async (browser) =>
   const page = await open(browser);
   await page.locator("#problem").waitFor();
   assert.match(await page.locator("#problem").textContent(), /token/i);
+  assert.match(await page.locator("#locked").textContent(), /those who have a token/);
+  assert.equal(await page.getByText("Nothing has been decided yet").isVisible(), false);
+  assert.equal(await page.getByText("Nobody is being refused").isVisible(), false);
   assert.equal(await page.locator("#checks tr").count(), 0);
   assert.equal(await page.locator("#policies tr").count(), 0);
   await signIn(page);
@@ -251,6 +254,32 @@ scenario("what is wrong with an override is said", async (browser) => {
   assert.equal(await page.locator("#overrides tr").count(), 0);
 });
 
+scenario("a mode that an operator has set is told", async (browser) => {
+  const page = await open(browser), mode = "/v1/policies/query/mode";
+  const shown = async () => (await cells(page, "#policies")).find(([policy]) => policy === "query")[4];
+  await ask("POST", mode, { mode: "off", for: "2h" });
+  await signIn(page);
+  assert.match(await shown(), /^enforce \(now off, until .*\d\d:\d\d\)$/);
+  await ask("DELETE", mode);
+});
+
+scenario("alerts are listed, with those that hold", async (browser) => {
+  const page = await open(browser);
+  await signIn(page);
+  await attack(40);
+  await until(async () => (await ask("GET", "/v1/alerts")).body.alerts[0].state === "firing", "an alert");
+  await signIn(page);
+  const [attacked, store] = await until(async () => {
+    const rows = await cells(page, "#alerts");
+    return rows[0]?.[1] === "firing" && rows;
+  }, "it on the page");
+  assert.deepEqual([attacked[0], attacked[2], attacked[3], attacked[5], attacked[6], attacked[8]],
+    ["login-attack", "block rate", "login", "20 %", "5m", "login"]);
+  assert(Number.parseFloat(attacked[4]) > 20, attacked[4]);
+  assert.deepEqual(store.slice(0, 2), ["store-away", "ok"]);
+  await until(async () => /1 alert$/.test(await page.locator("#state").textContent()), "it at the top");
+});
+
 scenario("limits on trial stand beside what is live", async (browser) => {
   const page = await open(browser);
   await signIn(page);
@@ -368,6 +397,7 @@ scenario("a store that cannot be asked is shown", async (browser) => {
   await signIn(page);
   console.log(JSON.stringify({ wants: "stopped store" }));
   await new Promise((done) => readline.createInterface({ input: process.stdin }).once("line", done));
+  assert.match(await page.locator("#store").textContent(), /Keys(\d+|unknown)Memory/);
   await until(async () => {
     await ask("POST", "/v1/check", { policy: "login", key: "203.0.113.7" }, otherUrl);
     return /cannot be asked/.test(await page.locator("#store").textContent());

@@ -1,0 +1,26 @@
+// alerts.js - what the policy file has watched for, and what of it holds now.
+import { getIfAllowed } from "./api.js";
+import { by, count, duration, element, fill, numeric, row, time } from "./dom.js";
+
+function amount(alert, n) {
+  if (alert.condition === "block_rate") return `${n} %`;
+  return alert.condition === "breaker_open" ? duration(n) : count(n);
+}
+
+function subject(one) {
+  if (one.code) return one.code;
+  return [one.policy ?? "(in requests)", one.rule, one.tag?.slice(0, 12)].filter(Boolean).join(" ");
+}
+
+export async function showAlerts() {
+  const told = await getIfAllowed("/v1/alerts");
+  by("alerts-panel").hidden = !told?.alerts.length;
+  if (!told) return;
+  fill(by("alerts"), told.alerts.map((a) => {
+    const isFiring = a.state === "firing";
+    const more = a.firing_count > a.firing.length && a.firing.length ? ` and ${a.firing_count - a.firing.length} more` : "";
+    return row(a.alert, element("span", { class: isFiring ? "bad" : "good" }, a.state), a.condition.replace("_", " "),
+      a.policy ?? "any", numeric(amount(a, a.value)), numeric(amount(a, a.over)), duration(a.window_ms),
+      isFiring ? time(a.since_ms) : "", a.firing.map(subject).join(", ") + more);
+  }));
+}
