@@ -26,4 +26,16 @@ static inline bool span_is(struct span a, const char *text)
     return span_equal(a, span_of(text));
 }
 
+/* Without the spaces and tabs around it. */
+static inline struct span span_trim(struct span text)
+{
+    while (text.len > 0 && (*text.at == ' ' || *text.at == '\t')) {
+        text.at++;
+        text.len--;
+    }
+    while (text.len > 0 && (text.at[text.len - 1] == ' ' || text.at[text.len - 1] == '\t'))
+        text.len--;
+    return text;
+}
+
 #endif

@@ -13,6 +13,7 @@
 #include "engine/overruling.h"
 #include "engine/recall.h"
 #include "engine/tag.h"
+#include "policy/address_list.h"
 
 static const char unnamed_scope[] = "limits that come with a request";
 
@@ -95,6 +96,18 @@ static weir_err refuse_key(const struct policy *p, weir_diag *diag)
     return diag_fail(diag, WEIR_EREQUEST,
                      "policy '%s' counts by several attributes: give them by name instead of a key",
                      p->name);
+}
+
+/* An `ip` that is a list, as in X-Forwarded-For: the client's. What cannot be found there stays as
+ * it is, and is refused where it is counted by. */
+static void find_client(const struct engine *e, struct attribute *attributes, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        struct span *value = &attributes[i].value;
+
+        if (span_is(attributes[i].name, "ip") && memchr(value->at, ',', value->len))
+            (void)address_list_client(*value, e->proxies, e->proxy_count, value);
+    }
 }
 
 /* The attributes of the request; a bare key stands for the policy's only one. */
@@ -317,6 +330,8 @@ static weir_err prepare_rules(const struct engine *e, const struct overrides *o,
     err = read_attributes(check, attributes, &n, diag);
     if (err)
         return err;
+    if (e->proxy_count > 0)
+        find_client(e, attributes, n);
     if (check->request->exempt || policies_exempt(check->policies, check->policy, attributes, n))
         return answer_at_once(check, WEIR_FROM_EXEMPT);
     if (o)

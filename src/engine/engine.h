@@ -10,6 +10,7 @@
 
 #include "base/published.h"
 #include "engine/deny_cache.h"
+#include "policy/ip.h"
 #include "policy/policy.h"
 #include "store/store.h"
 
@@ -29,6 +30,8 @@ struct engine {
     _Atomic(const struct engine_keys *) keys;
     struct engine_keys first, second; /* which these are: those it began with, or the others */
     bool trusts_now;
+    const struct cidr *proxies; /* what they write into lists of addresses is believed */
+    size_t proxy_count;
     _Atomic int64_t errors_in_a_row; /* questions that the store did not decide and keep */
     struct published overrides;      /* a struct overrides; NULL: operators have changed nothing */
     weir_clock clock;                /* by which they expire */

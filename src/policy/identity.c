@@ -2,6 +2,7 @@
 #include "policy/identity.h"
 
 #include "base/diag.h"
+#include "base/hex.h"
 #include "base/utf8.h"
 #include "policy/ip.h"
 
@@ -90,8 +91,26 @@ static size_t write_length(size_t n, char *out)
     return len;
 }
 
+enum { SHORTEST_HASH = 16 }; /* digits */
+
 #define TOO_LONG "is too long: what one rule counts by may have 4096 bytes together"
 _Static_assert(WEIR_MAX_IDENTITY == 4096, "TOO_LONG says so");
+
+/* What may have been meant, and what to do about it. */
+__attribute__((cold, noinline)) static const char *why_no_address(struct span value)
+{
+    size_t digits = 0;
+
+    if (memchr(value.at, ',', value.len))
+        return "is a list of addresses: give the client's alone, or tell the server your "
+               "trusted_proxies, so that it can find it there";
+    while (digits < value.len && hex_digit(value.at[digits]) >= 0)
+        digits++;
+    if (digits == value.len && digits >= SHORTEST_HASH)
+        return "looks like a hash, and an address is needed: give it another name, such as ip_hash, "
+               "and count by that (`by: ip_hash`)";
+    return "is not an IP address: 203.0.113.7 or 2001:db8::7 would be";
+}
 
 /* Append one attribute; `values` sums up the lengths of the values alone. */
 static weir_err append(const struct asker *asker, const char *name, struct span value,
@@ -107,8 +126,7 @@ static weir_err append(const struct asker *asker, const char *name, struct span 
             if (value.len == 0)
                 return refuse(asker, name, "is empty", diag);
             if (!ip_read(value, &ip))
-                return refuse(asker, name,
-                              "is not an IP address: 203.0.113.7 or 2001:db8::7 would be", diag);
+                return refuse(asker, name, why_no_address(value), diag);
             value = (struct span){ address, ip_write(&ip, asker->rule->ipv6_prefix, address) };
         }
     } else {

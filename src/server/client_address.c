@@ -16,26 +16,11 @@
 
 #include <strings.h>
 
+#include "policy/address_list.h"
+
 static bool is_trusted(const struct address_source *s, const struct ip *ip)
 {
-    for (size_t i = 0; i < s->trusted_count; i++)
-        if (cidr_has(&s->trusted[i], ip))
-            return true;
-    return false;
-}
-
-static bool is_blank(char c)
-{
-    return c == ' ' || c == '\t';
-}
-
-static struct span trim(struct span text)
-{
-    while (text.len > 0 && is_blank(*text.at))
-        text = (struct span){ text.at + 1, text.len - 1 };
-    while (text.len > 0 && is_blank(text.at[text.len - 1]))
-        text.len--;
-    return text;
+    return address_is_trusted(ip, s->trusted, s->trusted_count);
 }
 
 static bool is_named(const struct http_header *header, const char *name)
@@ -49,28 +34,17 @@ struct list {
     const struct http_request *request;
     const char *name;
     size_t header;    /* those from here on are read */
-    struct span rest; /* of the one before, what is still to be read */
-    bool has_rest;
+    struct span rest; /* of the one before, what is still to be read; .at NULL: nothing */
 };
 
 static bool list_back(struct list *l, struct span *element)
 {
-    size_t comma;
-
-    while (!l->has_rest) {
+    while (!address_list_cut(&l->rest, element)) {
         if (l->header == 0)
             return false;
-        if (is_named(&l->request->headers[--l->header], l->name)) {
+        if (is_named(&l->request->headers[--l->header], l->name))
             l->rest = l->request->headers[l->header].value;
-            l->has_rest = true;
-        }
     }
-    comma = l->rest.len;
-    while (comma > 0 && l->rest.at[comma - 1] != ',')
-        comma--;
-    *element = trim((struct span){ l->rest.at + comma, l->rest.len - comma });
-    l->has_rest = comma > 0;
-    l->rest.len = comma > 0 ? comma - 1 : 0;
     return true;
 }
 
@@ -83,7 +57,7 @@ static struct span forwarded_for(struct span element)
     while (element.len > 0) {
         const char *semicolon = memchr(element.at, ';', element.len);
         size_t len = semicolon ? (size_t)(semicolon - element.at) : element.len;
-        struct span pair = trim((struct span){ element.at, len });
+        struct span pair = span_trim((struct span){ element.at, len });
 
         if (pair.len > 4 && strncasecmp(pair.at, "for=", 4) == 0) {
             if (has_found)

@@ -87,6 +87,10 @@ static weir_err open_weir(struct server *s, weir_diag *diag)
         nanosleep(&(struct timespec){ .tv_nsec = LOCK_RETRY_MS * 1000000L }, NULL);
         err = weir_open(&s->weir, &options, diag);
     }
+    if (!err) {
+        s->weir->engine.proxies = s->settings.trusted_proxies;
+        s->weir->engine.proxy_count = s->settings.trusted_proxy_count;
+    }
     return err;
 }
 

@@ -184,6 +184,25 @@ static void a_key_that_is_not_text(void **state)
         "policy 'login': attribute 'ip' is not an IP address: 203.0.113.7 or 2001:db8::7 would be");
 }
 
+/* What people give for an address, and what to do instead. */
+static void an_ip_that_is_something_else(void **state)
+{
+    static const char *const hashes[] = { "0123456789abcdef", "A94A8FE5CCB19BA61C4C0873D391E987",
+                                          "a94a8fe5ccb19ba61c4c0873d391e987982fbbd3" };
+    weir *w = *state;
+
+    for (size_t i = 0; i < sizeof hashes / sizeof *hashes; i++)
+        refuses(w, LOGIN_OF(hashes[i]), WEIR_EATTRIBUTE,
+                "policy 'login': attribute 'ip' looks like a hash, and an address is needed: give "
+                "it another name, such as ip_hash, and count by that (`by: ip_hash`)");
+    refuses(w, LOGIN_OF("203.0.113.7, 10.0.0.1"), WEIR_EATTRIBUTE,
+            "policy 'login': attribute 'ip' is a list of addresses: give the client's alone, or "
+            "tell the server your trusted_proxies, so that it can find it there");
+    refuses(
+        w, LOGIN_OF("0123456789abcde"), WEIR_EATTRIBUTE,
+        "policy 'login': attribute 'ip' is not an IP address: 203.0.113.7 or 2001:db8::7 would be");
+}
+
 static void a_cost_out_of_bounds(void **state)
 {
     weir *w = *state;
@@ -426,6 +445,7 @@ int main(void)
         ON_A_CHARGED_HANDLE(an_empty_key),
         ON_A_CHARGED_HANDLE(a_key_of_a_megabyte),
         ON_A_CHARGED_HANDLE(a_key_that_is_not_text),
+        ON_A_CHARGED_HANDLE(an_ip_that_is_something_else),
         ON_A_CHARGED_HANDLE(a_cost_out_of_bounds),
         ON_A_CHARGED_HANDLE(attributes_that_do_not_go_together),
         ON_A_CHARGED_HANDLE(numbers_out_of_bounds),
