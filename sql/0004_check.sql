@@ -337,19 +337,27 @@ END $$;
 
 -- ---- by a policy ----------------------------------------------------------------------------------
 
+-- A policy's document as it was pushed.
+CREATE OR REPLACE FUNCTION weir.document_of(p_policy text) RETURNS jsonb
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    found CONSTANT jsonb := (SELECT p.document FROM weir.policies p WHERE p.name = p_policy);
+BEGIN
+    IF found IS NULL THEN
+        RAISE EXCEPTION 'there is no policy ''%''', left(p_policy, 64)
+            USING ERRCODE = 'undefined_object', HINT = 'Put it there with: weir policy push';
+    END IF;
+    RETURN found;
+END $$;
+
 CREATE OR REPLACE FUNCTION weir.prepare_policy(
     p_policy text, p_attributes jsonb, p_key text, p_cost bigint, p_plan text, p_verb integer,
     p_secret bytea)
 RETURNS weir.prepared LANGUAGE plpgsql AS $$
 DECLARE
-    document CONSTANT jsonb := (SELECT p.document FROM weir.policies p WHERE p.name = p_policy);
+    document CONSTANT jsonb := weir.document_of(p_policy);
     attributes jsonb;
 BEGIN
-    IF document IS NULL THEN
-        RAISE EXCEPTION 'there is no policy ''%''', left(p_policy, 64)
-            USING ERRCODE = 'undefined_object',
-                  HINT = 'Put it there with: weir policy push';
-    END IF;
     attributes := weir.check_attributes(coalesce(p_attributes, '{}'));
     IF p_key IS NOT NULL THEN
         IF attributes <> '{}' THEN

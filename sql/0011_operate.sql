@@ -41,22 +41,11 @@ BEGIN
         weir.check_line('the reason', p_reason, 512))).seq;
 END $$;
 
-CREATE OR REPLACE FUNCTION weir.document_of(p_policy text) RETURNS jsonb
-LANGUAGE plpgsql STABLE AS $$
-DECLARE
-    found CONSTANT jsonb := (SELECT p.document FROM weir.policies p WHERE p.name = p_policy);
-BEGIN
-    IF found IS NULL THEN
-        RAISE EXCEPTION 'there is no policy ''%''', left(p_policy, 64)
-            USING ERRCODE = 'undefined_object', HINT = 'Put it there with: weir policy push';
-    END IF;
-    RETURN found;
-END $$;
-
 -- Whom an override is for: the rule that is named, or the first that counts by exactly what is given.
--- A limit that comes with a request and has a name counts by `key`.
+-- A limit that comes with a request and has a name counts by `key`. A tag stands for who was seen with
+-- it: by the rule that is named, or by all, if those that tell identities apart do it by the same.
 CREATE OR REPLACE FUNCTION weir.overridden(
-    p_policy text, p_attributes jsonb, p_key text, p_rule text, p_named boolean,
+    p_policy text, p_attributes jsonb, p_key text, p_rule text, p_named boolean, p_tag text,
     OUT key uuid, OUT "by" text, OUT rules jsonb, OUT document jsonb)
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -74,10 +63,12 @@ BEGIN
     ELSE
         document := weir.document_of(p_policy);
     END IF;
-    IF p_key IS NOT NULL THEN
-        IF attributes <> '{}' THEN
-            PERFORM weir.refuse('give a key or attributes, not both');
-        END IF;
+    IF (p_key IS NOT NULL)::integer + (p_tag IS NOT NULL)::integer + (attributes <> '{}')::integer > 1
+    THEN
+        PERFORM weir.refuse('give a key, attributes or a tag, not several of them');
+    ELSIF p_tag !~ '\A[0-9a-f]{32}\Z' THEN
+        PERFORM weir.refuse('a tag is 32 hexadecimal digits, as logs and views have it');
+    ELSIF p_key IS NOT NULL THEN
         attributes := jsonb_build_object(weir.sole_attribute(p_policy, document), p_key);
     END IF;
     names := ARRAY(SELECT k FROM jsonb_object_keys(attributes) AS k ORDER BY 1);
@@ -88,7 +79,9 @@ BEGIN
     SELECT jsonb_agg(r) INTO rules
       FROM jsonb_array_elements(document->'rules') AS r
      WHERE (p_rule IS NULL OR r->>'name' = p_rule)
-       AND ARRAY(SELECT b FROM jsonb_array_elements_text(r->'by') AS b ORDER BY 1) = names;
+       AND CASE WHEN p_tag IS NOT NULL THEN jsonb_array_length(r->'by') > 0
+                ELSE ARRAY(SELECT b FROM jsonb_array_elements_text(r->'by') AS b ORDER BY 1) = names
+                END;
     first := rules->0;
     IF first IS NULL THEN
         PERFORM weir.refuse(format('no rule of policy ''%s'' counts by exactly these attributes',
@@ -100,7 +93,8 @@ BEGIN
                             'ipv6_prefix): name one of them');
     END IF;
     "by" := array_to_string(ARRAY(SELECT jsonb_array_elements_text(first->'by')), ',');
-    key := weir.tag_of_rule((SELECT bytes FROM weir.secret), p_policy, first, attributes);
+    key := coalesce(p_tag::uuid, weir.tag_of_rule((SELECT bytes FROM weir.secret), p_policy, first,
+                                                  attributes));
 END $$;
 
 -- ---- overrides ------------------------------------------------------------------------------------
@@ -112,7 +106,8 @@ CREATE OR REPLACE FUNCTION weir.set_override(
     p_policy text, p_attributes jsonb DEFAULT '{}', p_key text DEFAULT NULL,
     p_effect text DEFAULT NULL, p_limit bigint DEFAULT NULL, p_burst bigint DEFAULT NULL,
     p_plan text DEFAULT NULL, p_rule text DEFAULT NULL, p_for interval DEFAULT NULL,
-    p_who text DEFAULT NULL, p_reason text DEFAULT NULL, p_named boolean DEFAULT false)
+    p_who text DEFAULT NULL, p_reason text DEFAULT NULL, p_named boolean DEFAULT false,
+    p_tag text DEFAULT NULL)
 RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     has_numbers CONSTANT boolean := p_limit IS NOT NULL OR p_burst IS NOT NULL;
@@ -124,7 +119,7 @@ BEGIN
         PERFORM weir.refuse('give one of these: an effect, which is exempt or block; a limit, a burst '
                             'or both; a plan');
     END IF;
-    whom := weir.overridden(p_policy, p_attributes, p_key, p_rule, p_named);
+    whom := weir.overridden(p_policy, p_attributes, p_key, p_rule, p_named, p_tag);
     IF has_numbers AND NOT p_named THEN
         FOR own IN SELECT jsonb_array_elements(whom.rules) LOOP
             PERFORM weir.complete(own->>'algorithm', coalesce(p_limit, (own->>'limit')::bigint),
@@ -193,7 +188,7 @@ BEGIN
     ELSIF NOT p_named THEN
         PERFORM weir.document_of(p_policy);
     ELSE
-        PERFORM weir.overridden(p_policy, '{"key": "any"}', NULL, NULL, true);
+        PERFORM weir.overridden(p_policy, '{"key": "any"}', NULL, NULL, true, NULL);
     END IF;
     RETURN weir.rule_that('mode', 'mode', '00000000-0000-0000-0000-000000000000', NULL, NULL, p_for,
                           p_policy, NULL, '', p_mode, p_who, p_reason);
@@ -246,10 +241,12 @@ $$;
 
 CREATE OR REPLACE FUNCTION weir.clear_override(
     p_policy text, p_attributes jsonb DEFAULT '{}', p_key text DEFAULT NULL, p_rule text DEFAULT NULL,
-    p_who text DEFAULT NULL, p_reason text DEFAULT NULL, p_named boolean DEFAULT false)
+    p_who text DEFAULT NULL, p_reason text DEFAULT NULL, p_named boolean DEFAULT false,
+    p_tag text DEFAULT NULL)
 RETURNS bigint LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     SELECT weir.clear_of('override',
-                         (weir.overridden(p_policy, p_attributes, p_key, p_rule, p_named)).key,
+                         (weir.overridden(p_policy, p_attributes, p_key, p_rule, p_named,
+                                          p_tag)).key,
                          p_policy, p_rule, p_who, p_reason)
 $$;
 
@@ -283,11 +280,11 @@ $$;
 REVOKE ALL ON ALL FUNCTIONS IN SCHEMA weir FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION
     weir.set_override(text, jsonb, text, text, bigint, bigint, text, text, interval, text, text,
-                      boolean),
+                      boolean, text),
     weir.set_plan(text, jsonb, text, interval, text, text),
     weir.set_mode(text, text, interval, text, text, boolean),
     weir.clear(bigint, text, text),
-    weir.clear_override(text, jsonb, text, text, text, text, boolean),
+    weir.clear_override(text, jsonb, text, text, text, text, boolean, text),
     weir.clear_plan(jsonb, text, text, text),
     weir.clear_mode(text, text, text),
     weir.in_force(), weir.reset(text, jsonb, text, text), weir.push_policies(jsonb),

@@ -15,7 +15,7 @@ DROP FUNCTION IF EXISTS
     weir.prepare(text, jsonb, bytea, jsonb, bigint, text, integer),
     weir.ask_limit(text, bytea, bigint, bigint, text, bigint, bigint, bigint, integer, bigint),
     weir.ask(text, jsonb, text, bigint, text, integer),
-    weir.tag_of_rule(bytea, text, jsonb, jsonb),
+    weir.tag_of_rule(bytea, text, jsonb, jsonb), weir.document_of(text),
     weir.sole_attribute(text, jsonb), weir.check_attributes(jsonb),
     weir.check_document(text, jsonb), weir.push_policies(jsonb), weir.pushed_policies(),
     weir.compare_policies(jsonb);
