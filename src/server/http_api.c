@@ -157,17 +157,10 @@ static void write_methods(struct json *j, const char *methods)
     json_close(j, ']');
 }
 
-static void api_welcome(const struct exchange *x)
+void http_write_welcome(struct buf *out)
 {
-    struct reply *r = exchange_reply(x, NULL);
-    struct response w;
-    struct json j;
+    struct json j = { .to = out };
 
-    if (!r)
-        return;
-    w = response_begin(r, &r->text, 200, json_type);
-    response_body(&w);
-    j = (struct json){ .to = &r->text };
     json_open(&j, NULL, '{');
     json_text(&j, "name", "weir");
     json_text(&j, "version", weir_version());
@@ -181,8 +174,18 @@ static void api_welcome(const struct exchange *x)
     }
     json_close(&j, ']');
     json_close(&j, '}');
-    buf_byte(&r->text, '\n');
-    response_end(&w);
+    buf_byte(out, '\n');
+}
+
+static void api_welcome(const struct exchange *x)
+{
+    struct reply *r = exchange_reply(x, NULL);
+    struct response w;
+
+    if (!r)
+        return;
+    w = response_begin(r, &r->text, 200, json_type);
+    response_end_lasting(&w, r, buf_span(&exchange_server(x)->welcome));
     reply_end(r);
 }
 

@@ -56,6 +56,10 @@ void api_metrics(const struct exchange *x);
 void api_alive(const struct exchange *x);
 void api_ready(const struct exchange *x);
 
+/* What `GET /` says to programs, for every server the same: it is made once, as everybody may ask
+ * for it, as often as they like. */
+void http_write_welcome(struct buf *out);
+
 /* When it was given, by the clock that decided. */
 int64_t answer_time(const struct call *call);
 

@@ -11,6 +11,7 @@
 #include "server/server.h"
 
 enum {
+    MOST_ROUNDS = 4,           /* of a turn; then those who came meanwhile are read from, too */
     SENT_TOGETHER = 64 * 1024, /* bytes that are encoded before the first is sent */
     KEPT_OUT = 1024 * 1024,    /* a larger buffer of encoded replies is given back */
     DRAIN_LINGER_MS = 30,      /* before idle connections are ended */
@@ -164,13 +165,19 @@ static void flush(struct loop *loop)
 }
 
 /* The barrier between the last decision and the first byte of a reply. A connection that was held
- * back may be read from again by a flush, and then asks anew. */
-void loop_end_turn(struct loop *loop)
+ * back may be read from again by a flush, and then asks anew. True: all is done that there was. */
+static bool end_turn(struct loop *loop, size_t rounds)
 {
-    while (loop->is_asking || loop->flush_first) {
+    for (; rounds > 0 && (loop->is_asking || loop->flush_first); rounds--) {
         decide(loop);
         flush(loop);
     }
+    return !loop->is_asking && !loop->flush_first;
+}
+
+void loop_end_turn(struct loop *loop)
+{
+    end_turn(loop, SIZE_MAX);
 }
 
 /* While they are still in the processor's caches. The turn must not end in here: who is being read
@@ -221,7 +228,8 @@ static void turn_ends(uv_check_t *check)
     struct loop *loop = check->data;
 
     conn_pool_feed(&loop->conns);
-    loop_end_turn(loop);
+    if (!end_turn(loop, MOST_ROUNDS) && !uv_is_closing((uv_handle_t *)&loop->wake))
+        uv_async_send(&loop->wake); /* so that the next one is at once */
 }
 
 /* ---- listening --------------------------------------------------------------------------- */

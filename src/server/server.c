@@ -17,6 +17,7 @@
 #include "base/diag.h"
 #include "server/control.h"
 #include "server/handover.h"
+#include "server/http_api.h"
 #include "server/notify.h"
 #include "server/reloader.h"
 
@@ -432,6 +433,7 @@ static void close_shared(struct server *s, bool others_serve)
         observer_free(s->observers[i]);
     listeners_close(&s->listeners, !others_serve);
     tokens_free(s->tokens);
+    buf_done(&s->welcome);
     tls_context_unref(atomic_load(&s->tls));
     event_log_close(s->log);
     free(s->reload_problem);
@@ -470,10 +472,11 @@ static weir_err open_server(struct server *s, weir_diag *diag)
     const int64_t threads = s->settings.threads;
     const long cores = sysconf(_SC_NPROCESSORS_ONLN);
 
+    http_write_welcome(&s->welcome);
     s->loop_count = threads > 0 ? (size_t)threads : cores > 0 ? (size_t)cores : 1;
     s->loops = calloc(s->loop_count, sizeof *s->loops);
     s->observers = calloc(s->loop_count, sizeof(struct observer *));
-    if (!s->loops || !s->observers)
+    if (!s->loops || !s->observers || s->welcome.failed)
         return diag_fail(diag, WEIR_ENOMEM, "%s", weir_err_text(WEIR_ENOMEM));
     return open_shared(s, diag);
 }
@@ -481,6 +484,7 @@ static weir_err open_server(struct server *s, weir_diag *diag)
 int server_run(const struct server_settings *settings, const struct settings_source *source,
                char *const argv[])
 {
+    const weir_allocator allocator = alloc_or_default((weir_allocator){ 0 });
     struct server s = { .settings = *settings, .source = source };
     struct control *control = NULL;
     bool has_successor = false;
@@ -488,6 +492,7 @@ int server_run(const struct server_settings *settings, const struct settings_sou
     weir_err err;
 
     keep_memory_private();
+    buf_init(&s.welcome, &allocator);
     pthread_mutex_init(&s.lock, NULL);
     block_signals();
     err = control_open(&control, &s, argv, &diag);

@@ -23,6 +23,7 @@ struct server {
     weir *weir;
     struct tokens *tokens;
     struct event_log *log;
+    struct buf welcome; /* see http_api.h */
     struct listeners listeners;
     struct loop *loops;
     size_t loop_count;
