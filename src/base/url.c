@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/buf.h"
+
 static bool begins_with(struct span text, const char *prefix, struct span *rest)
 {
     const size_t len = strlen(prefix);
@@ -91,4 +93,50 @@ const char *url_read(struct span text, struct url *out)
     out->path = (struct span){ rest.at + end, rest.len - end };
     out->path.len = find(out->path, "#");
     return read_authority(out->authority, out);
+}
+
+/* "user:password@", up to the last '@' before the path: a password may have one, too. */
+static const char *show_login(const char *at, struct buf *out)
+{
+    const size_t len = strcspn(at, "/?");
+    const char *end = memrchr(at, '@', len), *colon;
+
+    if (!end)
+        return at;
+    colon = memchr(at, ':', (size_t)(end - at));
+    buf_add(out, (struct span){ at, (size_t)((colon ? colon : end) - at) });
+    buf_text(out, colon ? ":***@" : "@");
+    return end + 1;
+}
+
+static bool is_secret(struct span option)
+{
+    return memmem(option.at, option.len, "password", 8) ||
+           memmem(option.at, option.len, "passwd", 6);
+}
+
+void uri_show(const char *uri, struct buf *out)
+{
+    const char *at = strstr(uri, "://");
+
+    if (!at) { /* it is on this machine */
+        buf_text(out, uri);
+        return;
+    }
+    at += 3;
+    buf_add(out, (struct span){ uri, (size_t)(at - uri) });
+    at = show_login(at, out);
+    while (*at) {
+        const size_t len = 1 + strcspn(at + 1, "&?");
+        const char *equals = memchr(at, '=', len);
+
+        if ((*at == '?' || *at == '&') && equals &&
+            is_secret((struct span){ at, (size_t)(equals - at) })) {
+            buf_add(out, (struct span){ at, (size_t)(equals + 1 - at) });
+            buf_text(out, "***");
+        } else {
+            buf_add(out, (struct span){ at, len });
+        }
+        at += len;
+    }
 }

@@ -17,4 +17,9 @@ struct url {
 /* http://HOST[:PORT][/PATH][?QUERY] or https://… NULL, or why it is none. */
 const char *url_read(struct span text, struct url *out);
 
+/* Append the URI of a store, fit for people to see: what is a password becomes "***", whether it
+ * stands before the hosts or among the options. */
+struct buf;
+void uri_show(const char *uri, struct buf *out);
+
 #endif

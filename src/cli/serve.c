@@ -1,4 +1,5 @@
 /* serve.c - `weir serve`: the settings of the file, the flags over them, and then the server. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -31,6 +32,8 @@ enum {
     DRAIN_TIMEOUT,
     TRUST_CLIENT_CLOCK,
     LOG,
+    LOG_LEVEL,
+    LOG_FORMAT,
     OPTION_COUNT
 };
 
@@ -58,7 +61,9 @@ static const struct option options[OPTION_COUNT] = {
     [REQUEST_TIMEOUT] = { "request-timeout", 0, "TIME", "between two, for one: 5m, 10s" },
     [DRAIN_TIMEOUT] = { "drain-timeout", 0, "TIME", "to end after SIGTERM; default: 10s" },
     [TRUST_CLIENT_CLOCK] = { "trust-client-clock", 0, NULL, "requests may bring `now`" },
-    [LOG] = { "log", 0, "FILE", "JSON lines; default: stderr" },
+    [LOG] = { "log", 0, "FILE", NULL },
+    [LOG_LEVEL] = { "log-level", 0, "LEVEL", NULL },
+    [LOG_FORMAT] = { "log-format", 0, "FORMAT", "stderr, info, auto" },
 };
 
 /* Call add() for each of the words between commas. */
@@ -167,6 +172,38 @@ static bool read_threads(const struct arguments *a, struct server_settings *s)
     return true;
 }
 
+/* One of these words; `out` is its number, and stays as it is without the flag. */
+static bool read_word(const struct arguments *a, int option, const char *const *words, int count,
+                      int *out)
+{
+    char all[64] = "";
+
+    if (!a->values[option])
+        return true;
+    for (int i = 0; i < count; i++)
+        if (strcmp(a->values[option], words[i]) == 0) {
+            *out = i;
+            return true;
+        }
+    for (int i = 0; i < count; i++)
+        snprintf(all + strlen(all), sizeof all - strlen(all), "%s%s", i > 0 ? ", " : "", words[i]);
+    trouble("--%s: '%s' is none of %s", options[option].name, show(span_of(a->values[option])).text,
+            all);
+    return false;
+}
+
+static bool read_log(const struct arguments *a, struct server_settings *s)
+{
+    int level = (int)s->log_level, format = (int)s->log_format;
+
+    if (!read_word(a, LOG_LEVEL, log_level_names, LOG_LEVELS, &level) ||
+        !read_word(a, LOG_FORMAT, log_format_names, LOG_FORMATS, &format))
+        return false;
+    s->log_level = (enum log_level)level;
+    s->log_format = (enum log_format)format;
+    return true;
+}
+
 /* The flag wins over the file. */
 static bool read_flags(const struct arguments *a, struct server_settings *s)
 {
@@ -183,7 +220,7 @@ static bool read_flags(const struct arguments *a, struct server_settings *s)
            option_int(a, MAX_CONNECTIONS, 1, &s->max_connections) && read_threads(a, s) &&
            read_time(a, IDLE_TIMEOUT, &s->idle_timeout_ms) &&
            read_time(a, REQUEST_TIMEOUT, &s->request_timeout_ms) &&
-           read_time(a, DRAIN_TIMEOUT, &s->drain_timeout_ms) && read_lists(a, s);
+           read_time(a, DRAIN_TIMEOUT, &s->drain_timeout_ms) && read_log(a, s) && read_lists(a, s);
 }
 
 static const char *config_of(const struct arguments *a)

@@ -1,4 +1,4 @@
-/* event_log.c - JSON lines about what happens, written by a thread of its own.
+/* event_log.c - lines about what happens, written by a thread of its own.
  *
  * Two bufs take turns: lines are put into one while the thread writes the other. Nobody but the
  * thread touches the file, and it holds no lock while it does.
@@ -23,7 +23,6 @@
 #include <unistd.h>
 
 #include "base/diag.h"
-#include "base/json.h"
 
 enum {
     MOST_WAITING = 256 * 1024, /* bytes of lines */
@@ -33,9 +32,11 @@ enum {
 
 struct event_log {
     weir_allocator allocator;
-    char *file;   /* NULL: stderr */
-    int fd;       /* the thread's */
-    bool is_torn; /* the last line was not written to its end; the thread's */
+    char *file; /* NULL: stderr */
+    int fd;     /* the thread's */
+    enum log_level least;
+    enum log_format format; /* but for LOG_AUTO */
+    bool is_torn;           /* the last line was not written to its end; the thread's */
     pthread_t thread;
 
     pthread_mutex_t lock; /* of what follows */
@@ -177,36 +178,13 @@ static void *write_all(void *ctx)
 
 /* ---- putting -------------------------------------------------------------------------- */
 
-static void put_time(struct json *j)
+static void make_line(const struct event_log *log, struct buf *line, const char *level,
+                      const char *event, const char *message, const char *members)
 {
-    char text[40];
-    struct timespec now;
-    struct tm tm;
-    size_t len;
-
-    clock_gettime(CLOCK_REALTIME, &now);
-    gmtime_r(&now.tv_sec, &tm);
-    len = strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%S", &tm);
-    snprintf(text + len, sizeof text - len, ".%03dZ", (int)(now.tv_nsec / 1000000));
-    json_text(j, "time", text);
-}
-
-static void make_line(struct buf *line, const char *level, const char *event, const char *message,
-                      const char *members)
-{
-    struct json j = { .to = line };
-
-    json_open(&j, NULL, '{');
-    put_time(&j);
-    json_text(&j, "level", level);
-    json_text(&j, "event", event);
-    json_text(&j, "message", message);
-    if (*members) {
-        buf_text(line, ",");
-        buf_text(line, members);
-    }
-    json_close(&j, '}');
-    buf_text(line, "\n");
+    if (log->format == LOG_TEXT)
+        log_format_text(line, level, event, message, members);
+    else
+        log_format_json(line, level, event, message, members);
 }
 
 /* Under the lock. */
@@ -217,7 +195,7 @@ static void tell_of_dropped(struct event_log *log)
 
     buf_init(&line, &log->allocator);
     snprintf(members, sizeof members, "\"dropped\":%llu", (unsigned long long)log->untold);
-    make_line(&line, "warn", "log-dropped", "lines were dropped: the log could not be written",
+    make_line(log, &line, "warn", "log-dropped", "lines were dropped: the log could not be written",
               members);
     if (!line.failed)
         buf_add(&log->waiting, buf_span(&line));
@@ -231,8 +209,10 @@ void event_log_write_members(struct event_log *log, const char *level, const cha
 {
     struct buf line;
 
+    if (!event_log_wants(log, log_level_of(level)))
+        return;
     buf_init(&line, &log->allocator);
-    make_line(&line, level, event, message, members);
+    make_line(log, &line, level, event, message, members);
     pthread_mutex_lock(&log->lock);
     if (log->untold > 0 && log->waiting.len < MOST_WAITING / 2)
         tell_of_dropped(log);
@@ -255,10 +235,25 @@ void event_log_write(struct event_log *log, const char *level, const char *event
     weir_diag message;
     va_list args;
 
+    if (!event_log_wants(log, log_level_of(level)))
+        return;
     va_start(args, format);
     vsnprintf(message.text, sizeof message.text, format, args);
     va_end(args);
     event_log_write_members(log, level, event, message.text, "");
+}
+
+bool event_log_wants(const struct event_log *log, enum log_level level)
+{
+    return level >= log->least;
+}
+
+void event_log_style(struct event_log *log, enum log_level least, enum log_format format)
+{
+    log->least = least;
+    log->format = format;
+    if (format == LOG_AUTO)
+        log->format = isatty(log->fd) ? LOG_TEXT : LOG_JSON;
 }
 
 uint64_t event_log_dropped(struct event_log *log)
@@ -332,6 +327,8 @@ weir_err event_log_open(const char *file, struct event_log **out, weir_diag *dia
     log->allocator = alloc_or_default((weir_allocator){ 0 });
     buf_init(&log->waiting, &log->allocator);
     log->next_fd = -1;
+    log->least = LOG_INFO;
+    log->format = LOG_JSON;
     log->file = file ? strdup(file) : NULL;
     log->fd = file ? open_file(file) : fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3);
     if (file && !log->file)

@@ -1,4 +1,4 @@
-/* event_log.h - JSON lines about what happens: lifecycle, reloads, refusals. Never an identity.
+/* event_log.h - lines about what happens, JSON or for people: lifecycle, reloads, refusals. Never an identity.
  *
  *     {"time":"2026-11-15T23:06:42.123Z","level":"info","event":"ready","message":"..."}
  *
@@ -9,12 +9,20 @@
 #define WEIR_SERVER_EVENT_LOG_H
 
 #include "base/buf.h"
+#include "server/log_format.h"
 #include "weir.h"
 
 struct event_log;
 
 /* Append to a file (mode 0640 if it is new), or write to stderr if `file` is NULL. */
 WEIR_MUSTCHECK weir_err event_log_open(const char *file, struct event_log **out, weir_diag *diag);
+
+/* Before others have it: from which level on lines are written, and how. It begins with JSON from
+ * info on. */
+void event_log_style(struct event_log *log, enum log_level least, enum log_format format);
+
+/* Are lines of this level written? From any thread. */
+bool event_log_wants(const struct event_log *log, enum log_level level);
 
 /* Writes what waits, unless the reader of a pipe takes nothing for a second. NULL is fine. */
 void event_log_close(struct event_log *log);

@@ -35,7 +35,7 @@ static void put_left_out(struct log_lines *l, struct json *j)
     l->left_out = 0;
 }
 
-/* What consumers of refusals may rely on; the names never change. */
+/* What consumers may rely on; the names never change. */
 static void put_stable(struct json *j, const weir_answer *answer, const char *tag, int64_t now)
 {
     const int64_t at = now + answer->reset_after_ms;
@@ -46,10 +46,10 @@ static void put_stable(struct json *j, const weir_answer *answer, const char *ta
     gmtime_r(&second, &tm);
     strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%S", &tm);
     snprintf(reset_at, sizeof reset_at, "%s.%03dZ", date, (int)(at % 1000));
-    json_bool(j, "rate_limit", true);
     json_text(j, "scope", answer->policy);
     json_text(j, "user_hash", tag);
     json_text(j, "reset_at", reset_at);
+    json_int(j, "reset_at_ms", at);
 }
 
 void log_lines_write(struct log_lines *l, enum log_line kind, const weir_answer *answer,
@@ -61,7 +61,8 @@ void log_lines_write(struct log_lines *l, enum log_line kind, const weir_answer 
 
     buf_init(&members, &usual);
     if (kind != LINE_FIRST_HIT)
-        put_stable(&j, answer, tag, now);
+        json_bool(&j, "rate_limit", true);
+    put_stable(&j, answer, tag, now);
     json_text(&j, "policy", answer->policy);
     json_text(&j, "rule", answer->rule);
     if (tag)
@@ -77,7 +78,7 @@ void log_lines_write(struct log_lines *l, enum log_line kind, const weir_answer 
     if (kind != LINE_FIRST_HIT)
         put_left_out(l, &j);
     if (!members.failed && kind == LINE_FIRST_HIT)
-        event_log_write_members(l->log, "info", "first-hit", "a limit is used for the first time",
+        event_log_write_members(l->log, "debug", "first-hit", "a limit is used for the first time",
                                 members.at);
     else if (!members.failed)
         event_log_write_members(l->log, "info", "refused", "a request was refused", members.at);

@@ -21,6 +21,7 @@ struct event_log;
 
 struct log_lines {
     struct event_log *log;
+    bool has_first_hits; /* the log is to have them */
     int64_t second;
     int written[LINE_KINDS]; /* in this second */
     uint64_t left_out;       /* refusals */

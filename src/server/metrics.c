@@ -1,7 +1,9 @@
 /* metrics.c - the numbers of a whole server: its loops', its store's and its own. */
 #include "server/metrics.h"
 
+#include <dirent.h>
 #include <stdio.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "base/json.h"
@@ -13,16 +15,34 @@ static int64_t server_now(const struct server *s)
     return s->weir->clock(s->weir->clock_ctx);
 }
 
-/* Resident bytes; 0: the system does not tell. */
-static uint64_t resident_bytes(void)
+/* Bytes of this process; zeros: the system does not tell. */
+struct memory {
+    uint64_t virtual, resident;
+};
+
+static struct memory memory_now(void)
 {
-    unsigned long long size, resident;
+    unsigned long long size = 0, resident = 0;
+    const uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
     FILE *f = fopen("/proc/self/statm", "re");
     bool is_known = f && fscanf(f, "%llu %llu", &size, &resident) == 2;
 
     if (f)
         fclose(f);
-    return is_known ? resident * (uint64_t)sysconf(_SC_PAGESIZE) : 0;
+    return is_known ? (struct memory){ size * page, resident * page } : (struct memory){ 0, 0 };
+}
+
+/* 0: the system does not tell. */
+static uint64_t open_files(void)
+{
+    DIR *dir = opendir("/proc/self/fd");
+    uint64_t n = 0;
+
+    while (dir && readdir(dir))
+        n++;
+    if (dir)
+        closedir(dir);
+    return n > 3 ? n - 3 : 0; /* ".", ".." and the directory itself */
 }
 
 /* ---- Prometheus ------------------------------------------------------------------------ */
@@ -141,10 +161,32 @@ static void write_server(struct buf *out, struct server *s)
                  "Log lines dropped because the log could not be written.",
                  (int64_t)event_log_dropped(s->log));
     write_number(out, "weir_threads", "gauge", "Event loops.", (int64_t)s->loop_count);
+}
+
+/* By the names that clients of Prometheus give them. */
+static void write_process(struct buf *out, struct server *s)
+{
+    const struct memory memory = memory_now();
+    struct rlimit files = { 0 };
+    struct rusage used = { 0 };
+    const struct timeval *user = &used.ru_utime, *system = &used.ru_stime;
+    int64_t us;
+
+    getrusage(RUSAGE_SELF, &used);
+    getrlimit(RLIMIT_NOFILE, &files);
+    us = (user->tv_sec + system->tv_sec) * INT64_C(1000000) + user->tv_usec + system->tv_usec;
+    metric_begin(out, "process_cpu_seconds_total", "counter", "Time on processors, in all.");
+    buf_printf(out, "process_cpu_seconds_total %lld.%06lld\n", (long long)(us / 1000000),
+               (long long)(us % 1000000));
+    write_number(out, "process_open_fds", "gauge", "Files and connections that are open.",
+                 (int64_t)open_files());
+    write_number(out, "process_max_fds", "gauge", "How many may be.", (int64_t)files.rlim_cur);
+    write_number(out, "process_virtual_memory_bytes", "gauge", "Addresses that the process uses.",
+                 (int64_t)memory.virtual);
+    write_number(out, "process_resident_memory_bytes", "gauge", "Resident memory of the process.",
+                 (int64_t)memory.resident);
     write_number(out, "process_start_time_seconds", "gauge",
                  "When the server started, since the Unix epoch.", s->started_ms / 1000);
-    write_number(out, "process_resident_memory_bytes", "gauge", "Resident memory of the process.",
-                 (int64_t)resident_bytes());
 }
 
 void metrics_write(struct server *s, struct buf *out)
@@ -164,6 +206,7 @@ void metrics_write(struct server *s, struct buf *out)
     write_store(out, &stats);
     write_rulings(out, s);
     write_server(out, s);
+    write_process(out, s);
     incidents_metrics(&s->incidents, out);
     write_alarms(out, s);
 }
@@ -219,7 +262,7 @@ static void put_server(struct json *j, struct server *s)
     json_int(j, "started_ms", s->started_ms);
     json_int(j, "threads", (int64_t)s->loop_count);
     json_bool(j, "draining", atomic_load(&s->is_draining));
-    json_int(j, "memory_bytes", (int64_t)resident_bytes());
+    json_int(j, "memory_bytes", (int64_t)memory_now().resident);
     json_open(j, "connections", '{');
     json_int(j, "open", atomic_load(&s->connections));
     json_int(j, "max", s->most_connections);

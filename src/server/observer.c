@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "engine/tag.h"
+#include "server/event_log.h"
 #include "server/observation.h"
 #include "server/session.h"
 
@@ -28,6 +29,7 @@ struct observer *observer_new(const struct engine *engine, struct event_log *log
     }
     o->engine = engine;
     o->lines.log = log;
+    o->lines.has_first_hits = log && event_log_wants(log, LOG_DEBUG);
     histogram_init(&o->decision, &histogram_times);
     histogram_init(&o->commit, &histogram_times);
     histogram_init(&o->batch, &histogram_sizes);
@@ -163,7 +165,7 @@ void observer_answer(struct observer *o, const struct check *check, int64_t now)
     trials_observe(o->trials, check, now);
     if (!a->allowed)
         refused(o, check, now);
-    else if (check->live > 0 && is_first_hit(check))
+    else if (o->lines.has_first_hits && check->live > 0 && is_first_hit(check))
         first_hit(o, check, now);
 }
 

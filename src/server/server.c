@@ -15,6 +15,8 @@
 #include <unistd.h>
 
 #include "base/diag.h"
+#include "base/json.h"
+#include "base/url.h"
 #include "server/control.h"
 #include "server/handover.h"
 #include "server/http_api.h"
@@ -161,6 +163,8 @@ static weir_err open_shared(struct server *s, weir_diag *diag)
 {
     weir_err err = event_log_open(s->settings.log_file, &s->log, diag);
 
+    if (!err)
+        event_log_style(s->log, s->settings.log_level, s->settings.log_format);
     if (!err)
         err = listeners_open(&s->listeners, s->settings.listen, s->settings.listen_count,
                              s->loop_count, diag);
@@ -374,6 +378,35 @@ static weir_err start_sampler(struct server *s, weir_diag *diag)
     return sampler_start(&s->sampler, &options, diag);
 }
 
+/* What runs here, so that nothing need be guessed: where it counts, and by which policies. */
+static void write_ready(struct server *s)
+{
+    const weir_allocator usual = alloc_or_default((weir_allocator){ 0 });
+    const char *config = s->settings.config;
+    const struct published_visit visit = published_enter(&s->weir->policies);
+    const size_t count = visit.current ? policies_count(visit.current) : 0;
+    struct buf members, store;
+    struct json j = { .to = &members };
+    weir_diag message;
+
+    published_leave(&s->weir->policies, visit);
+    buf_init(&members, &usual);
+    buf_init(&store, &usual);
+    uri_show(s->settings.store, &store);
+    snprintf(message.text, sizeof message.text,
+             "weir %s is serving with %zu thread%s, store %s, %zu polic%s%s%s", weir_version(),
+             s->loop_count, s->loop_count == 1 ? "" : "s", store.failed ? "?" : store.at, count,
+             count == 1 ? "y" : "ies", config ? " of " : "", config ? config : "");
+    json_text(&j, "store", store.failed ? NULL : store.at);
+    json_text(&j, "config", config);
+    json_int(&j, "policies", (int64_t)count);
+    json_int(&j, "threads", (int64_t)s->loop_count);
+    event_log_write_members(s->log, "info", "ready", message.text,
+                            members.failed ? "" : members.at);
+    buf_done(&store);
+    buf_done(&members);
+}
+
 static void tell_ready(struct server *s)
 {
     tell_switches(s);
@@ -385,8 +418,7 @@ static void tell_ready(struct server *s)
             snprintf(members, sizeof members, "\"address\":\"%s\"", name);
             event_log_write_members(s->log, "info", "listening", name, members);
         }
-    event_log_write(s->log, "info", "ready", "weir %s is serving with %zu thread%s", weir_version(),
-                    s->loop_count, s->loop_count == 1 ? "" : "s");
+    write_ready(s);
     notify_ready();
 }
 

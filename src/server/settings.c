@@ -120,6 +120,7 @@ static void set_defaults(struct server_settings *s)
 
     *s = (struct server_settings){
         .store = "file:weir-data",
+        .log_level = LOG_INFO,
         .listen = { "127.0.0.1:7878" },
         .listen_count = 1,
         .max_connections = 16384,
@@ -325,6 +326,8 @@ const char *settings_fixed_difference(const struct server_settings *a,
         { "tls", !a->tls_cert == !b->tls_cert },
         { "allow_plain", a->allows_plain == b->allows_plain },
         { "log", is_same_text(a->log_file, b->log_file) },
+        { "log_level", a->log_level == b->log_level },
+        { "log_format", a->log_format == b->log_format },
     };
 
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)

@@ -8,6 +8,7 @@
 #include "base/arena.h"
 #include "policy/ip.h"
 #include "policy/problems.h"
+#include "server/log_format.h"
 #include "weir.h"
 
 enum {
@@ -59,6 +60,8 @@ struct server_settings {
     const char *tls_client_ca;      /* NULL: no client certificates are asked for */
     bool allows_plain;    /* beside TLS: plain connections too; default: refused off loopback */
     const char *log_file; /* NULL: stderr */
+    enum log_level log_level;
+    enum log_format log_format;
 
     struct arena texts; /* what of all this had to be copied */
 };

@@ -22,6 +22,8 @@ enum {
     ALLOWED_ORIGINS,
     TLS,
     LOG,
+    LOG_LEVEL,
+    LOG_FORMAT,
     KEY_COUNT
 };
 
@@ -42,6 +44,8 @@ static const char *const words[KEY_COUNT] = {
     [ALLOWED_ORIGINS] = "allowed_origins",
     [TLS] = "tls",
     [LOG] = "log",
+    [LOG_LEVEL] = "log_level",
+    [LOG_FORMAT] = "log_format",
 };
 
 struct reading {
@@ -282,6 +286,7 @@ static void read_server(struct reading *r, const struct yaml *node)
     struct server_settings *s = r->s;
     const struct yaml *keys[KEY_COUNT];
     int64_t threads = 0;
+    size_t chosen;
 
     if (yaml_is_null(node) || !wants(&r->reader, node, YAML_MAPPING, "server", "{threads: 4}"))
         return;
@@ -313,6 +318,12 @@ static void read_server(struct reading *r, const struct yaml *node)
     if (keys[TLS])
         read_tls(r, keys[TLS]->value);
     read_path(r, keys[LOG], "log", "weir.log", &s->log_file);
+    if (keys[LOG_LEVEL] && read_choice(&r->reader, keys[LOG_LEVEL]->value, "log_level",
+                                       log_level_names, LOG_LEVELS, &chosen))
+        s->log_level = (enum log_level)chosen;
+    if (keys[LOG_FORMAT] && read_choice(&r->reader, keys[LOG_FORMAT]->value, "log_format",
+                                        log_format_names, LOG_FORMATS, &chosen))
+        s->log_format = (enum log_format)chosen;
 }
 
 void settings_read(struct server_settings *s, const struct yaml *root, struct span directory,

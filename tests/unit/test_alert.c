@@ -1,6 +1,7 @@
 /* test_alert.c - alerts in a policy file: what they mean, and what is wrong with some. */
 #include "unit/loaded.h"
 
+#include "base/buf.h"
 #include "base/url.h"
 
 #define ALERTS(body) FILE_OF("  login: {limit: 5 per 15m, by: ip}\n") "alerts:\n" body
@@ -153,6 +154,34 @@ static void a_url_is_taken_apart(void **state)
         assert_non_null(url_read(span_of(bad[i]), &url));
 }
 
+static void a_uri_is_shown_without_its_passwords(void **state)
+{
+    static const struct {
+        const char *uri, *shown;
+    } all[] = {
+        { "memory:", "memory:" },
+        { "file:weir-data", "file:weir-data" },
+        { "redis://h:6379/2", "redis://h:6379/2" },
+        { "redis://:s3cr@t@h", "redis://:***@h" },
+        { "rediss://weir:secret@a,b:1/0?deadline=1s", "rediss://weir:***@a,b:1/0?deadline=1s" },
+        { "postgres://weir@h/db", "postgres://weir@h/db" },
+        { "postgres://h/db?user=u&password=secret&deadline=1s",
+          "postgres://h/db?user=u&password=***&deadline=1s" },
+        { "redis+sentinel://h/m?sentinel_password=secret",
+          "redis+sentinel://h/m?sentinel_password=***" },
+    };
+    const weir_allocator usual = alloc_or_default((weir_allocator){ 0 });
+    struct buf out;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        buf_init(&out, &usual);
+        uri_show(all[i].uri, &out);
+        assert_string_equal(out.at, all[i].shown);
+        buf_done(&out);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -162,6 +191,7 @@ int main(void)
         cmocka_unit_test(there_are_at_most_sixteen),
         cmocka_unit_test(memory_that_runs_out_is_told),
         cmocka_unit_test(a_url_is_taken_apart),
+        cmocka_unit_test(a_uri_is_shown_without_its_passwords),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -348,6 +348,51 @@ static void lines_of_several_threads_are_whole_and_in_order(void **state)
     temp_dir_remove(&l.dir);
 }
 
+/* ---- levels, and lines for people ------------------------------------------------------------ */
+
+static void what_is_below_the_level_is_not_written(void **state)
+{
+    struct logged l = log_new();
+    char *text, *at;
+    json_t *line;
+
+    (void)state;
+    event_log_write(l.log, "debug", "a", "below what is written at first");
+    event_log_style(l.log, LOG_WARN, LOG_JSON);
+    assert_false(event_log_wants(l.log, LOG_INFO));
+    event_log_write(l.log, "info", "b", "below");
+    event_log_write_members(l.log, "info", "c", "below", "");
+    event_log_write(l.log, "error", "d", "above");
+    event_log_close(l.log);
+    at = text = read_all(l.path);
+    line = next_line(&at);
+    assert_member(line, "event", "d");
+    json_decref(line);
+    assert_int_equal(*at, '\0');
+    free(text);
+    temp_dir_remove(&l.dir);
+}
+
+static void a_line_for_people_has_no_braces_and_no_control_characters(void **state)
+{
+    struct logged l = log_new();
+    char *text;
+
+    (void)state;
+    event_log_style(l.log, LOG_INFO, LOG_TEXT);
+    event_log_write_members(
+        l.log, "warn", "unanswered", "no\x1b[31m policy\n",
+        "\"code\":\"no_such_policy\",\"n\":7,\"why\":\"two, words\",\"of\":[1,2]");
+    event_log_close(l.log);
+    text = read_all(l.path);
+    assert_int_equal(text[10], 'T');
+    assert_string_equal(
+        text + 24,
+        " warn  unanswered: no?[31m policy? code=no_such_policy n=7 why=\"two, words\" of=[1,2]\n");
+    free(text);
+    temp_dir_remove(&l.dir);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -361,6 +406,8 @@ int main(void)
         cmocka_unit_test(a_reader_that_takes_nothing_does_not_keep_the_log_open),
         cmocka_unit_test(a_pipe_without_a_reader_does_not_end_the_process),
         cmocka_unit_test(lines_of_several_threads_are_whole_and_in_order),
+        cmocka_unit_test(what_is_below_the_level_is_not_written),
+        cmocka_unit_test(a_line_for_people_has_no_braces_and_no_control_characters),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

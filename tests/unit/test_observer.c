@@ -51,6 +51,7 @@ static struct fixture *fixture_of(const char *text)
     if (weir_open(&f->server.weir, &options, &diag))
         fail_msg("%s", diag.text);
     assert_int_equal(event_log_open(f->log_path, &f->server.log, &diag), WEIR_OK);
+    event_log_style(f->server.log, LOG_DEBUG, LOG_JSON);
     f->server.observers = f->observers;
     f->server.loops = calloc(LOOPS, sizeof *f->server.loops);
     assert_non_null(f->server.loops);
@@ -387,6 +388,12 @@ static void the_numbers_of_the_server_are_there(void **state)
     assert_value(prometheus_value(&p, "weir_requests_total{protocol=\"resp\",status=\"error\"}"),
                  1);
     assert_value(prometheus_value(&p, "process_start_time_seconds"), now / 1000);
+    assert_true(prometheus_value(&p, "process_cpu_seconds_total") > 0);
+    assert_in_range(prometheus_value(&p, "process_open_fds"), 3, 100);
+    assert_true(prometheus_value(&p, "process_max_fds") > 100);
+    assert_true(prometheus_value(&p, "process_virtual_memory_bytes") >
+                prometheus_value(&p, "process_resident_memory_bytes"));
+    assert_true(prometheus_value(&p, "process_resident_memory_bytes") > 1 << 20);
     prometheus_done(&p);
     fixture_free(f);
 }
@@ -560,6 +567,12 @@ static void the_first_hit_and_the_first_refusal_of_a_window_are_logged(void **st
     for (size_t i = 0; i < 4; i += 2) {
         line = json_array_get(lines, i);
         assert_string_equal(json_string_value(json_object_get(line, "event")), "first-hit");
+        assert_string_equal(json_string_value(json_object_get(line, "level")), "debug");
+        assert_string_equal(json_string_value(json_object_get(line, "scope")), "login");
+        assert_string_equal(json_string_value(json_object_get(line, "user_hash")),
+                            json_string_value(json_object_get(line, "tag")));
+        assert_true(json_integer_value(json_object_get(line, "reset_at_ms")) >= now + window);
+        assert_null(json_object_get(line, "rate_limit"));
         assert_int_equal(json_integer_value(json_object_get(line, "remaining")), 1);
     }
     line = json_array_get(lines, 1);
@@ -575,6 +588,7 @@ static void the_first_hit_and_the_first_refusal_of_a_window_are_logged(void **st
     assert_int_equal(json_integer_value(json_object_get(line, "remaining")), 0);
     assert_string_equal(json_string_value(json_object_get(line, "reset_at")),
                         "2023-11-14T22:28:20.000Z");
+    assert_int_equal(json_integer_value(json_object_get(line, "reset_at_ms")), now + window);
     assert_int_equal(json_integer_value(json_object_get(line, "reset_after_ms")), window);
     assert_int_equal(strlen(json_string_value(json_object_get(line, "tag"))), TAG_HEX);
     assert_string_equal(json_string_value(json_object_get(line, "tag")),
