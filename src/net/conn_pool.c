@@ -77,7 +77,7 @@ void conn_pool_raise(struct conn *c, enum conn_standing standing)
     if (c->is_closing || standing < c->standing)
         return;
     list_remove(&p->lists[c->standing], c);
-    c->standing = standing;
+    c->standing = (unsigned char)standing;
     list_add(&p->lists[standing], c);
     if (standing == CONN_KNOWN)
         atomic_fetch_sub_explicit(&p->unknown, 1, memory_order_relaxed);
