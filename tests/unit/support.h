@@ -13,9 +13,10 @@
 
 #include <cmocka.h>
 
-#ifdef assert_uint_in_range /* the name that it has from version 2 on */
+#ifdef assert_int_in_range /* the name that it has from version 2 on */
 #undef assert_in_range
-#define assert_in_range assert_uint_in_range
+#define assert_in_range(value, least, most)                                                        \
+    assert_int_in_range((intmax_t)(value), (intmax_t)(least), (intmax_t)(most))
 #endif
 
 #include "base/alloc.h"
