@@ -187,6 +187,7 @@ static void put_charge(const struct engine *e, struct check *check, const struct
     check->rules[at] = rule;
     check->charges[at].rule = numbers;
     check->charges[at].key = key;
+    check->charges[at].class = rule ? rule->class : 0;
     note_whose(e, rule, identity, &check->whose[at]);
 }
 

@@ -38,7 +38,11 @@ static void ask(struct engine *e, const struct check *check, const struct questi
             local->shares[i].limit = share(local->shares[i].limit, instances);
             local->shares[i].burst = share(local->shares[i].burst, instances);
         }
-        local->charges[i] = (struct charge){ .rule = &local->shares[i], .key = q->charges[i].key };
+        local->charges[i] = (struct charge){
+            .rule = &local->shares[i],
+            .key = q->charges[i].key,
+            .class = q->charges[i].class,
+        };
     }
     e->local->ops->submit(e->local, &turn, &local->question);
     e->local->ops->commit(e->local, &turn);

@@ -24,6 +24,10 @@ struct rule {
     int64_t precision; /* sliding window: the width of a bucket */
 };
 
+/* Limits that a full store keeps from pushing each other out are of different classes, as far as
+ * there are enough; 0 is for those that come with a request. */
+enum { LIMIT_CLASSES = 63 };
+
 /* One request to one rule. */
 struct ask {
     int64_t now;

@@ -14,6 +14,7 @@ struct loader {
     struct policies *set;
     struct arena scratch; /* freed when the loading is over */
     struct environment *environment;
+    uint64_t classes; /* of rules, that are taken, as bits */
     bool out_of_memory;
 };
 

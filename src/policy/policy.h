@@ -57,6 +57,7 @@ struct policy_rule {
     const struct counted *shadow_limit; /* a second limit beside the live one, or NULL */
     int rollout; /* to this share of identities it is enforced, for the others it is in shadow */
     struct hash_key rollout_key; /* … which this tells apart */
+    uint8_t class;               /* for stores; from 1 on, and its own as far as there are enough */
     const char *const *by;       /* attributes it counts by; none: one global count */
     size_t by_count;
     int ipv6_prefix;        /* how many bits of an IPv6 address are the identity */

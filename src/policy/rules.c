@@ -279,6 +279,22 @@ static void read_plans(struct loader *l, const struct yaml *node, const char *po
     }
 }
 
+/* The same at each start, unless the file changes much: what is kept of a key names its class. */
+static uint8_t class_of(struct loader *l, const struct hash_key *of)
+{
+    const unsigned most = LIMIT_CLASSES - 1, first = (of->bytes[0] | of->bytes[1] << 8) % most;
+
+    for (unsigned i = 0; i < most; i++) {
+        const uint64_t class = (first + i) % most + 1;
+
+        if (l->classes >> class & 1)
+            continue;
+        l->classes |= (uint64_t)1 << class;
+        return (uint8_t) class;
+    }
+    return (uint8_t)(first + 1);
+}
+
 /* `at` is where the rule is named; `is_short`: it is its policy's only one. */
 static void read_rule(struct loader *l, const struct yaml *at, const struct yaml *const *keys,
                       const char *policy, bool is_short, const struct settings *s,
@@ -298,6 +314,7 @@ static void read_rule(struct loader *l, const struct yaml *at, const struct yaml
     out->line = at->line;
     out->rollout = s->rollout;
     out->rollout_key = rollout_hash_key(l->source->secret, span_of(policy), span_of(out->name));
+    out->class = class_of(l, &out->rollout_key);
     if (s->rollout < SHARE_ALL && s->by_count == 0)
         complain(&l->reader, keys[ROLLOUT] ? keys[ROLLOUT] : at,
                  "%s '%s' counts everyone together, so it is for all or for nobody: leave out "

@@ -54,12 +54,12 @@ void growth_expect(struct growth *g, int64_t keys)
 
 static void unmap_apart(struct cell *cells, uint32_t homes)
 {
-    munmap(cells, shard_cells(homes) * sizeof *cells);
+    munmap(cells, shard_room(homes) * sizeof *cells);
 }
 
 static struct cell *map_apart(uint32_t homes)
 {
-    void *cells = mmap(NULL, shard_cells(homes) * sizeof(struct cell), PROT_READ | PROT_WRITE,
+    void *cells = mmap(NULL, shard_room(homes) * sizeof(struct cell), PROT_READ | PROT_WRITE,
                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
     return cells == MAP_FAILED ? NULL : cells;

@@ -10,7 +10,7 @@ enum { HUGE_PAGE = 2 << 20, LEAST_HUGE = 8 << 20 };
 
 static size_t slice_size(const struct region *r)
 {
-    return shard_cells(r->homes) * sizeof(struct cell);
+    return shard_room(r->homes) * sizeof(struct cell);
 }
 
 bool region_map(struct region *r, size_t slices, uint32_t homes)
@@ -45,7 +45,7 @@ void region_unmap(struct region *r)
 
 struct cell *region_slice(const struct region *r, size_t i)
 {
-    return r->cells + i * shard_cells(r->homes);
+    return r->cells + i * shard_room(r->homes);
 }
 
 void region_vacate(struct region *r, size_t i)

@@ -3,20 +3,22 @@
  * They go to random places, and to go there in their order would miss the cache and the TLB each
  * time. So they are dealt to parts of the table first, and then restored part by part, by several
  * threads. The records of one key stay in order: they are in one part, and a round is over before
- * the next begins. */
+ * the next begins. So do those of a shard, in whose places the keys of one part after the other would
+ * heap up if there are more of them than it can hold. */
 #include "store/replay.h"
 
 #include <string.h>
 
 #include "base/crew.h"
 
-enum { AHEAD = 16, PARTS = 128, ROUND = 64 << 20 };
+enum { AHEAD = 16, MOST_PART_BITS = 7, PARTS = 1 << MOST_PART_BITS, ROUND = 64 << 20 };
 
 struct replaying {
     const struct restoring *to;
     weir_allocator allocator;
     struct crew *crew;
     struct load parts[2][PARTS]; /* one round is dealt while the one before is restored */
+    unsigned part_bits;          /* of a key, that say which part it is in */
     unsigned round;
     size_t dealt; /* bytes of this round */
     _Atomic bool has_failed;
@@ -55,7 +57,7 @@ static void end_round(struct replaying *p)
 bool replay_record(void *ctx, const struct record *r)
 {
     struct replaying *p = ctx;
-    struct load *l = &p->parts[p->round % 2][r->key.high / (UINT64_MAX / PARTS + 1)];
+    struct load *l = &p->parts[p->round % 2][p->part_bits ? r->key.high >> (64 - p->part_bits) : 0];
 
     if (l->room - l->len < sizeof *r && !load_reserve(l, l->len / 2 + 4096, &p->allocator))
         return false;
@@ -79,6 +81,8 @@ weir_err replay_begin(struct replaying **out, const struct restoring *to,
     }
     p->to = to;
     p->allocator = *allocator;
+    while (p->part_bits < MOST_PART_BITS && table_shards(to->table) >> p->part_bits > 1)
+        p->part_bits++;
     *out = p;
     return WEIR_OK;
 }

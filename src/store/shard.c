@@ -8,20 +8,21 @@
  * RULES (test_shard.c has a test by each name)
  *   S1  Keys are in order; between a key's home and its cell no cell is empty.
  *   S2  The last cell is empty, and so is every cell that no key is in, to the last byte.
- *   S3  `levels` counts the cells of each level; `count` counts all.
+ *   S3  `count` counts all cells. Once there are marks: the tally counts them; that of a cell has its
+ *       class, and its grade or a lower one.
  *   S4  After a move, the SPARE_CELLS next keys can be inserted, wherever they belong: so many cells
- *       before the last are empty. */
+ *       before the last are empty.
+ *   S5  No cell expires before `soonest`. None before `look`, and none that was inserted or stamped
+ *       since the look began, expires before `look_soonest`.
+ *
+ * WHY A MARK MAY BE TOO LOW: most checks raise a level, and would touch another cache line for it.
+ * Eviction compares a mark with its cell before it takes it. A level that falls is marked at once. */
 #include "store/shard.h"
 
 #include <string.h>
 
 enum { SPARE_CELLS = 8 };
 #define MOST_EXPIRES (((int64_t)1 << 48) - 1)
-
-static bool is_empty(const struct cell *c)
-{
-    return (c->key.high | c->key.low) == 0;
-}
 
 static bool key_less(struct key a, struct key b)
 {
@@ -55,6 +56,7 @@ void shard_init(struct shard *s, struct cell *cells, uint32_t homes, uint32_t sk
 
     *s = (struct shard){ .skip_bits = (uint8_t)skip_bits,
                          .soonest = INT64_MAX,
+                         .look_soonest = INT64_MAX,
                          .purge_at = homes / 4 * 3 };
     atomic_init(&s->cells, cells);
     atomic_init(&s->homes, homes);
@@ -69,7 +71,7 @@ void shard_done(struct shard *s, const weir_allocator *allocator)
     struct cell *c = cells_of(s);
 
     for (; s->count > 0; c++)
-        if (!is_empty(c)) {
+        if (!cell_is_empty(c)) {
             state_done(&c->state, c->algorithm, allocator);
             s->count--;
         }
@@ -81,7 +83,7 @@ uint32_t shard_find(const struct shard *s, struct key key)
     const struct cell *cells = cells_of(s);
     uint32_t i = home_of(key, s->skip_bits, homes_of(s));
 
-    while (!is_empty(&cells[i]) && key_less(cells[i].key, key))
+    while (!cell_is_empty(&cells[i]) && key_less(cells[i].key, key))
         i++;
     return i;
 }
@@ -99,19 +101,71 @@ void shard_prefetch(const struct shard *s, struct key key)
         __builtin_prefetch(home + i, 1);
 }
 
+/* ---- marks ------------------------------------------------------------------------------ */
+
+static void set_mark(struct marks *marks, uint32_t at, uint8_t mark)
+{
+    marks->tally[marks->of[at]]--;
+    marks->tally[mark]++;
+    marks->of[at] = mark;
+}
+
+void shard_mark(struct shard *s, uint32_t at)
+{
+    set_mark(shard_marks(s), at, cell_mark(&cells_of(s)[at]));
+}
+
+void shard_mark_all(struct shard *s)
+{
+    const struct cell *cells = cells_of(s);
+    struct marks *marks = shard_marks(s);
+    const uint32_t end = shard_cells(homes_of(s));
+
+    memset(marks, 0, sizeof *marks);
+    for (uint32_t i = 0; i < end; i++) {
+        marks->of[i] = cell_is_empty(&cells[i]) ? SHARD_NO_MARK : cell_mark(&cells[i]);
+        marks->tally[marks->of[i]]++;
+    }
+    s->is_marked = true;
+}
+
+/* Cells from `at` on go one further, to `gap`, which was empty. */
+static void push_marks(const struct shard *s, uint32_t at, uint32_t gap)
+{
+    struct marks *marks = shard_marks(s);
+
+    memmove(&marks->of[at + 1], &marks->of[at], gap - at);
+    marks->of[at] = SHARD_NO_MARK;
+}
+
+/* Cells behind `at` go back by one, as far as `last`. */
+static void pull_marks(const struct shard *s, uint32_t at, uint32_t last)
+{
+    struct marks *marks = shard_marks(s);
+
+    set_mark(marks, at, SHARD_NO_MARK);
+    memmove(&marks->of[at], &marks->of[at + 1], last - at);
+    marks->of[last] = SHARD_NO_MARK;
+}
+
+/* ---- cells ------------------------------------------------------------------------------ */
+
 bool shard_insert(struct shard *s, uint32_t at, struct key key, weir_algorithm algorithm)
 {
     struct cell *cells = cells_of(s);
     uint32_t gap = at;
 
-    while (!is_empty(&cells[gap]))
+    while (!cell_is_empty(&cells[gap]))
         gap++;
     if (gap + 1 >= shard_cells(homes_of(s)))
         return false;
     memmove(&cells[at + 1], &cells[at], sizeof *cells * (gap - at));
     cells[at] = (struct cell){ .key = key, .algorithm = algorithm & 15u };
     s->count++;
-    s->levels[0]++;
+    if (s->is_marked) {
+        push_marks(s, at, gap);
+        shard_mark(s, at);
+    }
     return true;
 }
 
@@ -125,7 +179,8 @@ struct cell *shard_append(struct shard *s, uint32_t *next, struct key key, weir_
         return NULL;
     *cell = (struct cell){ .key = key, .algorithm = algorithm & 15u };
     s->count++;
-    s->levels[0]++;
+    if (s->is_marked)
+        shard_mark(s, place);
     *next = place + 1;
     return cell;
 }
@@ -139,25 +194,34 @@ size_t shard_erase(struct shard *s, uint32_t at, const weir_allocator *allocator
     if (cell_tag(c) > s->dropped_tag)
         s->dropped_tag = cell_tag(c);
     state_done(&c->state, c->algorithm, allocator);
-    s->levels[c->level]--;
     s->count--;
-    while (!is_empty(&cells[next]) && home_of(cells[next].key, s->skip_bits, homes_of(s)) < next)
+    while (!cell_is_empty(&cells[next]) &&
+           home_of(cells[next].key, s->skip_bits, homes_of(s)) < next)
         next++;
     memmove(c, c + 1, sizeof *c * (next - at - 1));
     cells[next - 1] = (struct cell){ 0 };
+    if (s->is_marked)
+        pull_marks(s, at, next - 1);
+    if (at < s->look && s->look < next) /* the cell that it was about to look at */
+        s->look--;
     return beside;
 }
 
-void shard_stamp(struct shard *s, struct cell *cell, int64_t expires, uint32_t level)
+void shard_stamp(struct shard *s, struct cell *cell, int64_t expires, uint32_t level,
+                 uint32_t class)
 {
-    if (expires < (int64_t)cell->expires || cell->expires == 0)
+    const bool is_new = cell->expires == 0;
+    const bool falls = level_grade(level) < level_grade(cell->level) || cell->class != class;
+
+    if (is_new || expires < (int64_t)cell->expires) {
         s->soonest = expires < s->soonest ? expires : s->soonest;
-    cell->expires = (uint64_t)(expires < MOST_EXPIRES ? expires : MOST_EXPIRES) & MOST_EXPIRES;
-    if (cell->level != level) {
-        s->levels[cell->level]--;
-        s->levels[level]++;
-        cell->level = level & 15u;
+        s->look_soonest = expires < s->look_soonest ? expires : s->look_soonest;
     }
+    cell->expires = (uint64_t)(expires < MOST_EXPIRES ? expires : MOST_EXPIRES) & MOST_EXPIRES;
+    cell->level = level & 15u;
+    cell->class = class & 63u;
+    if (s->is_marked && (is_new || falls))
+        shard_mark(s, (uint32_t)(cell - cells_of(s)));
 }
 
 struct shard_dropped shard_purge(struct shard *s, int64_t horizon, const weir_allocator *allocator)
@@ -168,14 +232,16 @@ struct shard_dropped shard_purge(struct shard *s, int64_t horizon, const weir_al
     int64_t soonest = INT64_MAX;
 
     for (uint32_t i = 0; i < end; i++) {
-        while (!is_empty(&cells[i]) && (int64_t)cells[i].expires <= horizon) {
+        while (!cell_is_empty(&cells[i]) && (int64_t)cells[i].expires <= horizon) {
             dropped.beside += shard_erase(s, i, allocator);
             dropped.keys++;
         }
-        if (!is_empty(&cells[i]) && (int64_t)cells[i].expires < soonest)
+        if (!cell_is_empty(&cells[i]) && (int64_t)cells[i].expires < soonest)
             soonest = cells[i].expires;
     }
     s->soonest = soonest;
+    s->look = 0;
+    s->look_soonest = INT64_MAX;
     s->expired += dropped.keys;
     s->purge_at = s->count + homes / 8 > homes / 4 * 3 ? s->count + homes / 8 : homes / 4 * 3;
     return dropped;
@@ -190,7 +256,7 @@ bool shard_move(struct shard *s, struct cell *cells, uint32_t homes)
     for (uint32_t left = s->count; left > 0; c++) {
         uint32_t home;
 
-        if (is_empty(c))
+        if (cell_is_empty(c))
             continue;
         home = home_of(c->key, s->skip_bits, homes);
         place = home > place ? home : place;
@@ -204,77 +270,8 @@ bool shard_move(struct shard *s, struct cell *cells, uint32_t homes)
     atomic_store_explicit(&s->cells, cells, memory_order_relaxed);
     atomic_store_explicit(&s->homes, homes, memory_order_relaxed);
     s->purge_at = homes / 4 * 3;
+    s->is_marked = false;
+    s->look = 0;
+    s->look_soonest = INT64_MAX;
     return true;
-}
-
-static bool is_spared(const struct cell *c, const struct key *spared, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        if (key_equal(c->key, spared[i]))
-            return true;
-    return false;
-}
-
-/* Go on to the next cell, from the last to the first. */
-static const struct cell *next_cell(const struct shard *s, uint32_t *at)
-{
-    *at = *at + 1 < shard_cells(homes_of(s)) ? *at + 1 : 0;
-    return &cells_of(s)[*at];
-}
-
-/* The next cell that has expired; else `soonest` is made exact. */
-static uint32_t find_expired(struct shard *s, uint32_t at, int64_t now, const struct key *spared,
-                             size_t n)
-{
-    int64_t soonest = INT64_MAX;
-
-    for (uint32_t left = shard_cells(homes_of(s)); left > 0; left--) {
-        const struct cell *c = next_cell(s, &at);
-
-        if (is_empty(c))
-            continue;
-        if ((int64_t)c->expires <= now && !is_spared(c, spared, n))
-            return at;
-        if ((int64_t)c->expires < soonest)
-            soonest = c->expires;
-    }
-    s->soonest = soonest;
-    return SHARD_NO_VICTIM;
-}
-
-uint32_t shard_victim(struct shard *s, uint32_t at, int64_t now, bool beside,
-                      const struct key *spared, size_t n)
-{
-    if (!beside && now >= s->soonest) {
-        uint32_t expired = find_expired(s, at, now, spared, n);
-
-        if (expired != SHARD_NO_VICTIM)
-            return expired;
-    }
-    for (uint32_t level = 0; level < SHARD_LEVELS; level++) {
-        if (s->levels[level] == 0)
-            continue;
-        for (uint32_t left = shard_cells(homes_of(s)); left > 0; left--) {
-            const struct cell *c = next_cell(s, &at);
-
-            if (!is_empty(c) && c->level == level && !is_spared(c, spared, n) &&
-                (!beside || state_beside(&c->state, c->algorithm) > 0))
-                return at;
-        }
-    }
-    return SHARD_NO_VICTIM;
-}
-
-/* Behind the last home every cell is away from home, so that erasing one there frees the last of
- * them; between `at` and there, it frees one that the new key can push the others to. */
-uint32_t shard_obstacle(const struct shard *s, uint32_t at, const struct key *spared, size_t n)
-{
-    const struct cell *cells = cells_of(s);
-    uint32_t found = SHARD_NO_VICTIM;
-
-    for (uint32_t i = at < homes_of(s) ? at : homes_of(s); !is_empty(&cells[i]); i++)
-        if (!is_spared(&cells[i], spared, n) &&
-            (found == SHARD_NO_VICTIM || cells[i].level < cells[found].level))
-            found = i;
-    return found;
 }

@@ -12,14 +12,18 @@
 #include "base/hash.h"
 #include "limit/state.h"
 
-enum { SHARD_LEVELS = 16 }; /* how much is consumed, in steps; the last is "nothing remains" */
+enum {
+    SHARD_LEVELS = 16, /* how much is consumed, in steps; the last is "nothing remains" */
+    SHARD_GRADES = 4,  /* the same, coarser; the last is the same */
+    SHARD_NO_MARK = LIMIT_CLASSES * SHARD_GRADES, /* of an empty cell */
+};
 
 /* One key: a cache line. */
 struct cell {
     struct key key; /* all zero: empty */
     union {
         struct {
-            uint64_t expires : 48, algorithm : 4, level : 4, unused : 8;
+            uint64_t expires : 48, algorithm : 4, level : 4, class : 6, unused : 2;
         };
         uint64_t stamp; /* all of it, as in a record */
     };
@@ -27,6 +31,14 @@ struct cell {
 };
 
 _Static_assert(sizeof(struct cell) == 64, "a cell is one cache line");
+
+/* What eviction searches instead of the cells: a byte for each, its class and its grade. They stand
+ * behind the cells, and are not kept before the shard has to evict. */
+struct marks {
+    uint16_t tally[SHARD_NO_MARK + 1]; /* how many cells have each */
+    uint16_t hands[SHARD_NO_MARK];     /* where eviction goes on with each */
+    uint8_t of[];
+};
 
 struct shard {
     alignas(64) pthread_mutex_t lock; /* first line: what every check touches */
@@ -36,11 +48,13 @@ struct shard {
     uint32_t purge_at;      /* keys; looking for expired ones is worth it from here on */
     uint8_t skip_bits;      /* of a key, the same in the whole shard */
     bool lives_apart;       /* has outgrown its slice of the table's memory */
+    bool is_marked;         /* there are marks */
 
     alignas(64) int64_t soonest; /* no cell expires before */
     int64_t evicted, expired;
     uint64_t dropped_tag; /* the largest of a cell that is gone */
-    uint16_t levels[SHARD_LEVELS];
+    uint32_t look;        /* cells before were looked at, for what has expired, */
+    int64_t look_soonest; /* … and none of them, nor any that came since, expires before */
 };
 
 _Static_assert(sizeof(struct shard) == 128, "a shard is two cache lines");
@@ -58,13 +72,43 @@ static inline uint32_t shard_cells(uint32_t homes)
     return homes + (homes / 8 < 224 ? homes / 8 + 32 : 256) + 1;
 }
 
+/* What it needs of memory, as so many cells: those, and the marks. */
+static inline uint32_t shard_room(uint32_t homes)
+{
+    const uint32_t cells = shard_cells(homes);
+
+    return cells + (uint32_t)((sizeof(struct marks) + cells + sizeof(struct cell) - 1) /
+                              sizeof(struct cell));
+}
+
+static inline struct marks *shard_marks(const struct shard *s)
+{
+    return (struct marks *)(s->cells + shard_cells(s->homes));
+}
+
+static inline bool cell_is_empty(const struct cell *c)
+{
+    return (c->key.high | c->key.low) == 0;
+}
+
+/* A fifth and a half are where a key of few requests gets from one grade to the next. */
+static inline uint32_t level_grade(uint32_t level)
+{
+    return level == SHARD_LEVELS - 1 ? 3 : level >= 7 ? 2 : level >= 3;
+}
+
+static inline uint8_t cell_mark(const struct cell *c)
+{
+    return (uint8_t)(c->class * SHARD_GRADES + level_grade(c->level));
+}
+
 /* The ticket of the sheaf that has the last record of a key; 0: none has. */
 static inline uint64_t cell_tag(const struct cell *c)
 {
     return c->algorithm == WEIR_SLIDING_WINDOW ? 0 : c->state.tag;
 }
 
-/* `cells` are zeroed. */
+/* `cells` are shard_room(), and zeroed. */
 void shard_init(struct shard *s, struct cell *cells, uint32_t homes, uint32_t skip_bits);
 void shard_done(struct shard *s, const weir_allocator *allocator);
 
@@ -85,7 +129,12 @@ struct cell *shard_append(struct shard *s, uint32_t *next, struct key key,
 size_t shard_erase(struct shard *s, uint32_t at, const weir_allocator *allocator);
 
 /* Note what a decision made of a cell. */
-void shard_stamp(struct shard *s, struct cell *cell, int64_t expires, uint32_t level);
+void shard_stamp(struct shard *s, struct cell *cell, int64_t expires, uint32_t level,
+                 uint32_t class);
+
+/* Have marks from now on, and one of a cell that is not as it should be. */
+void shard_mark_all(struct shard *s);
+void shard_mark(struct shard *s, uint32_t at);
 
 /* Drop what expired at `horizon` or before. */
 struct shard_dropped shard_purge(struct shard *s, int64_t horizon, const weir_allocator *allocator);
@@ -93,18 +142,5 @@ struct shard_dropped shard_purge(struct shard *s, int64_t horizon, const weir_al
 /* Move to other zeroed cells. False: they do not fit there, and nothing has changed. The old
  * cells are left as they are, for their owner to free. */
 bool shard_move(struct shard *s, struct cell *cells, uint32_t homes);
-
-#define SHARD_NO_VICTIM UINT32_MAX
-
-/* The cell to give up, the first from `at` on: one that has expired, else one of the least
- * consumed; with `beside`, only one that has memory beside it. None whose key is `spared`.
- * Searching from where a new key belongs keeps the shard evenly filled. */
-uint32_t shard_victim(struct shard *s, uint32_t at, int64_t now, bool beside,
-                      const struct key *spared, size_t n);
-
-/* A cell to give up so that shard_insert(), which found no empty cell behind `at`, finds one: the
- * least consumed that stands in the way. There always is one, as no question has as many keys as
- * there are cells behind the last home. */
-uint32_t shard_obstacle(const struct shard *s, uint32_t at, const struct key *spared, size_t n);
 
 #endif

@@ -30,7 +30,8 @@ struct charge_name {
 /* One rule on one key. */
 struct charge {
     const struct rule *rule;
-    struct key key;          /* keys of one question differ */
+    struct key key; /* keys of one question differ */
+    uint8_t class;  /* which keys it shares a part of the table with; 0: those of no policy */
     struct charge_name name; /* for a shared store only */
     struct step step;        /* out: the decision, and what a store needs to keep it */
 };

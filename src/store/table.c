@@ -10,7 +10,9 @@
  *   T1  A refused question, a peek and a cost of 0 change nothing.
  *   T2  A question of several charges is charged whole or not at all, even out of memory.
  *   T3  No more than max_keys keys are held.
- *   T4  A key with nothing remaining is evicted only when all others are like it.
+ *   T4  A key with nothing remaining is evicted only when all others that could be are like it; which
+ *       these are, eviction.c says.
+ *   T6  If more is admitted than a limit allows, the key was evicted meanwhile, and counted as that.
  *   T5  Every call ends, whatever the keys are and however they lie: no loop in here and in growth.c
  *       waits for something to become true. Each has so many turns as there are charges, cells
  *       or tries, or drops a key of a locked shard in each turn; those in shard.c end by S2. A new
@@ -21,6 +23,7 @@
 #include <string.h>
 
 #include "base/diag.h"
+#include "store/eviction.h"
 #include "store/table_inside.h"
 
 enum {
@@ -129,7 +132,7 @@ void table_erase(struct table *t, struct shard *s, uint32_t at)
 /* Give up a cell. Its place among max_keys is the caller's to use or to return. */
 static bool give_up(struct table *t, struct shard *s, uint32_t victim, int64_t now)
 {
-    if (victim == SHARD_NO_VICTIM)
+    if (victim == EVICTION_NONE)
         return false;
     if ((int64_t)s->cells[victim].expires <= now)
         s->expired++;
@@ -139,30 +142,26 @@ static bool give_up(struct table *t, struct shard *s, uint32_t victim, int64_t n
     return true;
 }
 
-/* The keys of a question, which must not make room for each other. */
-struct spared {
-    struct key keys[MOST_CHARGES];
-    size_t count;
+/* A victim for a question: none of its own keys. */
+struct wanted {
+    struct key spared[MOST_CHARGES];
+    struct eviction eviction;
 };
 
-static struct spared keys_of(const struct question *q)
+static const struct eviction *for_question(struct wanted *w, const struct question *q, bool beside)
 {
-    struct spared spared;
-
-    spared.count = q->count;
     for (size_t i = 0; i < q->count; i++)
-        spared.keys[i] = q->charges[i].key;
-    return spared;
+        w->spared[i] = q->charges[i].key;
+    w->eviction = (struct eviction){ q->ask.now, beside, w->spared, q->count };
+    return &w->eviction;
 }
 
-/* Give up one cell that the question does not need, for one at `at`. */
-static bool evict(struct table *t, struct shard *s, uint32_t at, const struct question *q,
-                  bool beside)
+/* Give up one cell that the question does not need. */
+static bool evict(struct table *t, struct shard *s, const struct question *q, bool beside)
 {
-    const struct spared spared = keys_of(q);
+    struct wanted w;
 
-    return give_up(t, s, shard_victim(s, at, q->ask.now, beside, spared.keys, spared.count),
-                   q->ask.now);
+    return give_up(t, s, eviction_victim(s, for_question(&w, q, beside)), q->ask.now);
 }
 
 /* Lazy expiry: a shard that fills up drops what is dead before it makes the table grow. Only
@@ -175,23 +174,23 @@ static void purge_if_worth_it(struct table *t, struct shard *s, int64_t now)
 
 /* One of max_keys: a free one, or that of a key which is given up (T5: it is handed over, so that
  * no other thread can take it first). */
-static bool claim_place(struct table *t, struct shard *s, uint32_t at, const struct question *q)
+static bool claim_place(struct table *t, struct shard *s, const struct question *q)
 {
     if (atomic_fetch_add_explicit(&t->keys, 1, memory_order_relaxed) < t->max_keys)
         return true;
     atomic_fetch_sub_explicit(&t->keys, 1, memory_order_relaxed);
-    return evict(t, s, at, q, false);
+    return evict(t, s, q, false);
 }
 
 /* No cell is empty behind `at`: move the shard, which leaves some (S4), or give up one of those that
  * stand in the way. */
 static bool make_gap(struct table *t, struct shard *s, uint32_t at, const struct question *q)
 {
-    const struct spared spared = keys_of(q);
+    struct wanted w;
 
     if (growth_move_apart(s))
         return true;
-    if (!give_up(t, s, shard_obstacle(s, at, spared.keys, spared.count), q->ask.now))
+    if (!give_up(t, s, eviction_obstacle(s, at, for_question(&w, q, false)), q->ask.now))
         return false;
     atomic_fetch_sub_explicit(&t->keys, 1, memory_order_relaxed);
     return true;
@@ -204,7 +203,7 @@ struct cell *table_ensure(struct table *t, struct shard *s, const struct charge 
 
     if (shard_has(s, at, c->key))
         return &s->cells[at];
-    if (!claim_place(t, s, at, q))
+    if (!claim_place(t, s, q))
         return NULL;
     at = shard_find(s, c->key);
     if (!shard_insert(s, at, c->key, c->rule->algorithm)) {
@@ -244,7 +243,7 @@ static void stamp(struct shard *s, struct cell *cell, const struct charge *c)
                           : used > 0        ? used * (SHARD_LEVELS - 1) / r->burst
                                             : 0;
 
-    shard_stamp(s, cell, expires, (uint32_t)level);
+    shard_stamp(s, cell, expires, (uint32_t)level, c->class);
 }
 
 /* Everything that can fail in charging: a cell, and room in it. */
@@ -266,7 +265,7 @@ static weir_err try_prepare(struct table *t, struct shard *s, const struct charg
         return WEIR_OK;
     atomic_fetch_add_explicit(&t->beside, more, memory_order_relaxed);
     while (atomic_load_explicit(&t->beside, memory_order_relaxed) > t->max_beside) {
-        if (!evict(t, s, shard_find(s, c->key), q, true))
+        if (!evict(t, s, q, true))
             return WEIR_EFULL;
         atomic_fetch_sub_explicit(&t->keys, 1, memory_order_relaxed);
     }
@@ -281,7 +280,7 @@ static weir_err prepare(struct table *t, struct shard *s, const struct charge *c
     weir_err err = try_prepare(t, s, c, q, out);
 
     if (err)
-        s->soonest = 0;
+        s->soonest = s->look_soonest = 0;
     return err;
 }
 

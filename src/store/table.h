@@ -3,7 +3,8 @@
  * What it promises: a question is decided as if it were alone; at most max_keys keys are
  * held; no call takes more than the time of rebuilding one shard (a few thousand cells),
  * however large the table is. When it is full, keys that are back to untouched go first, then
- * the least consumed: a flood of fresh keys cannot make a limited one forgotten. */
+ * the least consumed, and each class of keys has a part that is its own: a flood of fresh keys cannot
+ * make a limited one forgotten. */
 #ifndef WEIR_STORE_TABLE_H
 #define WEIR_STORE_TABLE_H
 

@@ -55,7 +55,7 @@ void table_expect(struct table *t, int64_t keys)
 
 static bool is_sound(const struct record *r)
 {
-    return (r->key.high != 0 || r->key.low != 0) && r->unused == 0 &&
+    return (r->key.high != 0 || r->key.low != 0) && r->unused == 0 && r->class < LIMIT_CLASSES &&
            (r->algorithm <= WEIR_LEAKY_BUCKET || r->algorithm == ALGORITHM_CELL);
 }
 
@@ -76,7 +76,7 @@ static bool set_cell(struct table *t, struct shard *s, struct cell *cell, const 
     after = state_beside(&cell->state, r->algorithm);
     if (after != before)
         atomic_fetch_add_explicit(&t->beside, (int64_t)(after - before), memory_order_relaxed);
-    shard_stamp(s, cell, (int64_t)r->expires, r->level);
+    shard_stamp(s, cell, (int64_t)r->expires, r->level, r->class);
     return is_set;
 }
 
