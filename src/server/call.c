@@ -7,7 +7,7 @@
 #include "server/server.h"
 
 enum {
-    KEPT_TEXT = 4096,    /* a longer text is given back with its reply */
+    KEPT_TEXT = 1024,    /* a longer text is given back with its reply */
     KEPT_REPLIES = 1024, /* for reuse; more are given back */
     CALLS_TOGETHER = 64,
     ANY_REPLY = 64,  /* about how many bytes a reply is, without its text … */
