@@ -222,6 +222,16 @@ bool client_call(struct client *c, const char *method, const char *path, struct 
     return true;
 }
 
+/* Where a token would help, or another one. */
+static const char *hint_of(const struct client *c)
+{
+    if (c->reply.status == 401 && !*c->token)
+        return "\nto show one, say --token-file FILE, or set WEIR_TOKEN_FILE to the file";
+    if (c->reply.status == 401 || (c->reply.status == 403 && *c->token))
+        return "\nto show another one, say --token-file FILE, or set WEIR_TOKEN_FILE to the file";
+    return "";
+}
+
 void client_explain(const struct client *c, weir_diag *diag)
 {
     json_t *problem = told_read(c->reply.body);
@@ -230,7 +240,7 @@ void client_explain(const struct client *c, weir_diag *diag)
     if (!detail)
         detail = json_string_value(json_object_get(problem, "title"));
     if (detail)
-        diag_set(diag, "%s", detail);
+        diag_set(diag, "%s%s", detail, hint_of(c));
     else
         diag_set(diag, "%s answered with status %d: is it a server of weir?", c->url.text,
                  c->reply.status);

@@ -19,6 +19,8 @@ extern const struct command serve_command;
 extern const struct command check_command;
 extern const struct command policy_lint_command;
 extern const struct command policy_explain_command;
+extern const struct command policy_diff_command;
+extern const struct command reload_command;
 extern const struct command policy_push_command;
 extern const struct command store_check_command;
 extern const struct command store_repair_command;

@@ -15,6 +15,7 @@
 #include "cli/input.h"
 #include "cli/terminal.h"
 #include "policy/document.h"
+#include "server/settings.h"
 
 enum { MOST = 1 << 20 }; /* the loader refuses what is larger */
 
@@ -58,6 +59,27 @@ int policy_file_load(struct policy_file *f, bool with_environment)
     if (err && err != WEIR_EPOLICY)
         return trouble("%s: %s", f->path, weir_err_text(err));
     return err ? STATUS_NO : STATUS_YES;
+}
+
+/* A server reads more of the file than the policies. */
+int policy_file_lint(struct policy_file *f, bool with_environment)
+{
+    const int status = policy_file_load(f, with_environment);
+
+    if (status == STATUS_TROUBLE)
+        return status;
+    settings_lint(POLICY_FILE_TEXT, buf_span(&f->text), &f->problems);
+    problems_order(&f->problems, 0);
+    return f->problems.count > 0 ? STATUS_NO : STATUS_YES;
+}
+
+size_t policy_file_rules(const struct policy_file *f)
+{
+    size_t rules = 0;
+
+    for (size_t i = 0; i < policies_count(f->set); i++)
+        rules += policies_at(f->set, i)->rule_count;
+    return rules;
 }
 
 void policy_file_done(struct policy_file *f)

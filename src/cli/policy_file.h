@@ -23,6 +23,10 @@ struct policy_file {
 int policy_file_load(struct policy_file *f, bool with_environment);
 void policy_file_done(struct policy_file *f);
 
+/* The same, and what is wrong with the settings of a server in it. */
+int policy_file_lint(struct policy_file *f, bool with_environment);
+size_t policy_file_rules(const struct policy_file *f); /* how many */
+
 /* All of a file as the documents that a database keeps: the caller's to end, whatever it returns.
  * STATUS_TROUBLE: it was said on stderr why there are none. */
 int policy_file_documents(const char *path, struct buf *out);

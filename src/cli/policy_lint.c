@@ -6,7 +6,6 @@
 #include "cli/command.h"
 #include "cli/policy_file.h"
 #include "cli/terminal.h"
-#include "server/settings.h"
 
 enum { ENV, JSON, OPTION_COUNT };
 
@@ -14,15 +13,6 @@ static const struct option options[OPTION_COUNT] = {
     [ENV] = { "env", 'e', NULL, "apply the overrides of the environment too" },
     [JSON] = { "json", 'j', NULL, "one JSON object a file, with its problems" },
 };
-
-static size_t count_rules(const struct policies *set)
-{
-    size_t rules = 0;
-
-    for (size_t i = 0; i < policies_count(set); i++)
-        rules += policies_at(set, i)->rule_count;
-    return rules;
-}
 
 static void print_text(const struct policy_file *f, int status)
 {
@@ -33,7 +23,7 @@ static void print_text(const struct policy_file *f, int status)
         return;
     }
     policies = policies_count(f->set);
-    rules = count_rules(f->set);
+    rules = policy_file_rules(f);
     printf("%s: %sok%s (%zu polic%s, %zu rule%s)\n", f->path, colour(GREEN), colour(PLAIN),
            policies, policies == 1 ? "y" : "ies", rules, rules == 1 ? "" : "s");
 }
@@ -52,7 +42,7 @@ static void print_json(const struct policy_file *f, int status)
     json_bool(&j, "ok", status == STATUS_YES);
     if (status == STATUS_YES) {
         json_int(&j, "policies", (int64_t)policies_count(f->set));
-        json_int(&j, "rules", (int64_t)count_rules(f->set));
+        json_int(&j, "rules", (int64_t)policy_file_rules(f));
     }
     json_open(&j, "problems", '[');
     while (policy_file_problem(f, &offset, &p)) {
@@ -70,18 +60,6 @@ static void print_json(const struct policy_file *f, int status)
     terminal_line(&out);
 }
 
-/* A server reads more of the file than the policies. */
-static int lint(struct policy_file *f, bool with_environment)
-{
-    const int status = policy_file_load(f, with_environment);
-
-    if (status == STATUS_TROUBLE)
-        return status;
-    settings_lint(POLICY_FILE_TEXT, buf_span(&f->text), &f->problems);
-    problems_order(&f->problems, 0);
-    return f->problems.count > 0 ? STATUS_NO : STATUS_YES;
-}
-
 static int run(const struct arguments *a)
 {
     struct policy_file f = { 0 };
@@ -96,7 +74,7 @@ static int run(const struct arguments *a)
         int status;
 
         f.path = a->operands[i];
-        status = lint(&f, a->values[ENV]);
+        status = policy_file_lint(&f, a->values[ENV]);
         if (status != STATUS_TROUBLE)
             (a->values[JSON] ? print_json : print_text)(&f, status);
         policy_file_done(&f);

@@ -2,10 +2,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/diag.h"
 #include "base/show.h"
 #include "cli/command.h"
+#include "cli/serve_check.h"
 #include "cli/terminal.h"
 #include "policy/rate.h"
 #include "server/server.h"
@@ -15,7 +17,6 @@ enum {
     CONFIG,
     STORE,
     SYNC,
-    MAX_KEYS,
     SECRET_FILE,
     LISTEN,
     THREADS,
@@ -26,6 +27,7 @@ enum {
     TLS_KEY,
     TLS_CLIENT_CA,
     ALLOW_PLAIN,
+    MAX_KEYS,
     MAX_CONNECTIONS,
     IDLE_TIMEOUT,
     REQUEST_TIMEOUT,
@@ -34,6 +36,7 @@ enum {
     LOG,
     LOG_LEVEL,
     LOG_FORMAT,
+    CHECK,
     OPTION_COUNT
 };
 
@@ -41,7 +44,6 @@ static const struct option options[OPTION_COUNT] = {
     [CONFIG] = { "config", 'c', "FILE", "policies and settings; default: $WEIR_CONFIG" },
     [STORE] = { "store", 0, "URI", "where counters live; default: file:weir-data" },
     [SYNC] = { "sync", 0, "MODE", "of file:DIR; always, os or a time; default: 50ms" },
-    [MAX_KEYS] = { "max-keys", 0, "N", "how many keys it may hold" },
     [SECRET_FILE] = { "secret-file", 0, "FILE", "keys the hashes; made if it is missing" },
     [LISTEN] = { "listen", 0, "ADDR,...", "HOST:PORT, unix:PATH; default: 127.0.0.1:7878",
                  .only_once = true },
@@ -56,7 +58,8 @@ static const struct option options[OPTION_COUNT] = {
     [TLS_KEY] = { "tls-key", 0, "FILE", "PEM files: serve TLS" },
     [TLS_CLIENT_CA] = { "tls-client-ca", 0, "FILE", "clients need a certificate of these" },
     [ALLOW_PLAIN] = { "allow-plain", 0, NULL, "plain connections, too" },
-    [MAX_CONNECTIONS] = { "max-connections", 0, "N", "default: 16384" },
+    [MAX_KEYS] = { "max-keys", 0, "N", NULL },
+    [MAX_CONNECTIONS] = { "max-connections", 0, "N", "at most: 16777216, 16384" },
     [IDLE_TIMEOUT] = { "idle-timeout", 0, "TIME", NULL },
     [REQUEST_TIMEOUT] = { "request-timeout", 0, "TIME", "between two, for one: 5m, 10s" },
     [DRAIN_TIMEOUT] = { "drain-timeout", 0, "TIME", "to end after SIGTERM; default: 10s" },
@@ -64,6 +67,7 @@ static const struct option options[OPTION_COUNT] = {
     [LOG] = { "log", 0, "FILE", NULL },
     [LOG_LEVEL] = { "log-level", 0, "LEVEL", NULL },
     [LOG_FORMAT] = { "log-format", 0, "FORMAT", "stderr, info, auto" },
+    [CHECK] = { "check", 0, NULL, "only tell what is wrong, or what would be used" },
 };
 
 /* Call add() for each of the words between commas. */
@@ -223,28 +227,80 @@ static bool read_flags(const struct arguments *a, struct server_settings *s)
            read_time(a, DRAIN_TIMEOUT, &s->drain_timeout_ms) && read_log(a, s) && read_lists(a, s);
 }
 
-static const char *config_of(const struct arguments *a)
+/* What to serve by: decided once, as a reload must not find another file. */
+struct intention {
+    const struct arguments *arguments;
+    const char *config; /* NULL: there is none */
+    bool is_found;      /* in the working directory: nobody named it */
+};
+
+static struct intention intention_of(const struct arguments *a)
 {
+    static const char *const usual[] = { "weir.yaml", "policies.yaml" };
     const char *config = a->values[CONFIG] ? a->values[CONFIG] : getenv("WEIR_CONFIG");
 
-    return config && *config ? config : NULL;
+    if (config && *config)
+        return (struct intention){ a, config, false };
+    for (size_t i = 0; i < sizeof usual / sizeof *usual; i++)
+        if (access(usual[i], F_OK) == 0)
+            return (struct intention){ a, usual[i], true };
+    return (struct intention){ a, NULL, false };
 }
 
 /* What is wrong with a flag is said by whoever finds it, and there is nothing in the diag. */
-static weir_err read_settings(void *arguments, struct server_settings *out, weir_diag *diag)
+static weir_err read_settings(void *intention, struct server_settings *out, weir_diag *diag)
 {
-    const struct arguments *a = arguments;
-    weir_err err = settings_load(out, config_of(a), diag);
+    const struct intention *i = intention;
+    weir_err err = settings_load(out, i->config, diag);
 
-    if (err || read_flags(a, out))
+    if (err)
         return err;
+    out->config_is_found = i->is_found;
+    if (read_flags(i->arguments, out))
+        return WEIR_OK;
     settings_done(out);
     return diag_fail(diag, WEIR_EOPTION, "%s", "");
 }
 
+/* Two lines that make a token, for who was refused for want of one. */
+static void offer_token(const struct server_settings *s)
+{
+    const char *listen = settings_open_listener(s);
+
+    if (listen)
+        trouble("a token is made by:  (umask 077; head -c 32 /dev/urandom | base64 >weir.token)\n"
+                "and then:  weir serve --listen %s --token-file check,admin,metrics:weir.token",
+                listen);
+}
+
+/* The file is linted apart: all that is wrong with it is told at once. */
+static int check(struct intention *i)
+{
+    struct server_settings settings;
+    int status = serve_check_file(i->config), worse;
+    weir_diag diag;
+
+    if (status == STATUS_TROUBLE) /* its settings are as wrong for who reads them again */
+        i->config = NULL;
+    if (read_settings(i, &settings, &diag)) {
+        if (diag.text[0])
+            trouble("%s", diag.text);
+        return STATUS_TROUBLE;
+    }
+    worse = serve_check_settings(&settings);
+    offer_token(&settings);
+    if (status == STATUS_YES)
+        status = worse;
+    if (status == STATUS_YES)
+        serve_print_settings(&settings);
+    settings_done(&settings);
+    return status;
+}
+
 static int run(const struct arguments *a)
 {
-    const struct settings_source source = { read_settings, (void *)a };
+    struct intention intention = intention_of(a);
+    const struct settings_source source = { read_settings, &intention };
     struct server_settings settings;
     weir_diag diag;
     int status = STATUS_TROUBLE;
@@ -252,14 +308,18 @@ static int run(const struct arguments *a)
     if (a->operand_count > 0)
         return trouble("serve takes options only, not '%s': did you mean --config?",
                        show(span_of(a->operands[0])).text);
-    if (config_of(a) && strcmp(config_of(a), "-") == 0)
+    if (intention.config && strcmp(intention.config, "-") == 0)
         return trouble("policies cannot come from standard input: a server reads them again");
-    if (read_settings((void *)a, &settings, &diag))
+    if (a->values[CHECK])
+        return check(&intention);
+    if (read_settings(&intention, &settings, &diag))
         return diag.text[0] ? trouble("%s", diag.text) : STATUS_TROUBLE;
-    if (settings_check(&settings, &diag))
+    if (settings_check(&settings, &diag)) {
         trouble("%s", diag.text);
-    else
+        offer_token(&settings);
+    } else {
         status = server_run(&settings, &source, a->argv);
+    }
     settings_done(&settings);
     return status;
 }
@@ -270,6 +330,6 @@ const struct command serve_command = {
     .usage = "[OPTION]...",
     .options = options,
     .option_count = OPTION_COUNT,
-    .notes = "A flag wins over `server:` in the file. SIGHUP reads the files again.\n",
+    .notes = "A flag wins over the file, which is ./weir.yaml or ./policies.yaml by default.\n",
     .run = run,
 };

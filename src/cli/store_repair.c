@@ -140,6 +140,7 @@ static int run(const struct arguments *a)
 
 const struct command store_repair_command = {
     .name = "store repair",
+    .stands_with_last = true,
     .summary = "Make a damaged store open again: keep what verifies.",
     .usage = "[OPTION]... DIR",
     .options = options,

@@ -4,10 +4,10 @@
 #include "base/diag.h"
 #include "base/json.h"
 #include "engine/overrides.h"
-#include "policy/identity.h"
 #include "server/check_query.h"
 #include "server/http_api.h"
 #include "server/metrics.h"
+#include "server/policies_json.h"
 #include "server/reloader.h"
 #include "server/trials.h"
 
@@ -38,66 +38,10 @@ static void end(struct reply *r, struct response *w)
 
 /* ---- policies --------------------------------------------------------------------------------- */
 
-static void write_numbers(struct json *j, const struct rule *r)
-{
-    json_text(j, "algorithm", weir_algorithm_name(r->algorithm));
-    json_int(j, "limit", r->limit);
-    json_int(j, "window_ms", r->window);
-    if (r->limit > 0 && (r->algorithm == WEIR_TOKEN_BUCKET || r->algorithm == WEIR_LEAKY_BUCKET))
-        json_int(j, "burst", r->burst);
-    if (r->limit > 0 && r->algorithm == WEIR_SLIDING_WINDOW)
-        json_int(j, "precision_ms", r->precision);
-}
-
-static void write_plans(struct json *j, const struct policy_rule *rule)
-{
-    json_open(j, "plans", '[');
-    for (size_t i = 0; i < rule->plan_count; i++) {
-        json_open(j, NULL, '{');
-        json_text(j, "plan", rule->plans[i].name);
-        json_int(j, "line", rule->plans[i].line);
-        write_numbers(j, &rule->plans[i].counted.rule);
-        json_close(j, '}');
-    }
-    json_close(j, ']');
-}
-
-static void write_rule(struct json *j, const struct policy_rule *rule)
-{
-    bool counts_by_ip = false;
-
-    json_open(j, NULL, '{');
-    json_text(j, "rule", rule->name);
-    json_int(j, "line", rule->line);
-    json_text(j, "mode", mode_name(rule->mode));
-    if (rule->rollout < SHARE_ALL) {
-        char share[16];
-
-        share_write(rule->rollout, share);
-        json_text(j, "rollout", share);
-    }
-    write_numbers(j, &rule->counted.rule);
-    json_open(j, "by", '[');
-    for (size_t i = 0; i < rule->by_count; i++) {
-        counts_by_ip = counts_by_ip || attribute_is_ip(rule->by[i]);
-        json_text(j, NULL, rule->by[i]);
-    }
-    json_close(j, ']');
-    if (counts_by_ip)
-        json_int(j, "ipv6_prefix", rule->ipv6_prefix);
-    if (rule->plan_count > 0)
-        write_plans(j, rule);
-    if (rule->shadow_limit) {
-        json_open(j, "shadow_limit", '{');
-        write_numbers(j, &rule->shadow_limit->rule);
-        json_close(j, '}');
-    }
-    json_close(j, '}');
-}
-
 /* What an operator has set for the file's mode. */
-static void write_live_mode(struct json *j, struct weir *w, const char *policy)
+static void write_live_mode(void *ctx, struct json *j, const char *policy)
 {
+    struct weir *w = ctx;
     struct published_visit visit;
     const struct overridden *o;
 
@@ -114,22 +58,6 @@ static void write_live_mode(struct json *j, struct weir *w, const char *policy)
         json_close(j, '}');
     }
     published_leave(&w->engine.overrides, visit);
-}
-
-static void write_policy(struct json *j, struct weir *w, const struct policy *p)
-{
-    json_open(j, NULL, '{');
-    json_text(j, "policy", p->name);
-    json_int(j, "line", p->line);
-    json_text(j, "mode", mode_name(p->mode));
-    write_live_mode(j, w, p->name);
-    json_text(j, "on_error", on_error_name(p->on_error));
-    json_text(j, "retry_after", retry_name(p->retry));
-    json_open(j, "rules", '[');
-    for (size_t i = 0; i < p->rule_count; i++)
-        write_rule(j, &p->rules[i]);
-    json_close(j, ']');
-    json_close(j, '}');
 }
 
 /* How the last one went, and how often it was tried. */
@@ -181,7 +109,7 @@ void api_policies(const struct exchange *x)
     json_bool(&j, "enabled", !set || policies_enabled(set));
     json_open(&j, "policies", '[');
     for (size_t i = 0; set && i < policies_count(set); i++)
-        write_policy(&j, s->weir, policies_at(set, i));
+        policy_json(&j, policies_at(set, i), write_live_mode, s->weir);
     json_close(&j, ']');
     published_leave(&s->weir->policies, visit);
     write_differences(&j, s->weir->pushed);
@@ -199,7 +127,7 @@ struct reload_job {
     struct reply *reply;
 };
 
-static void write_reloaded(struct reply *r, struct server *server)
+static void write_reloaded(struct reply *r, struct server *server, const char *changes)
 {
     struct response w = response_begin(r, &r->text, 200, json_type);
     struct json j = { .to = &r->text };
@@ -207,6 +135,7 @@ static void write_reloaded(struct reply *r, struct server *server)
     response_body(&w);
     json_open(&j, NULL, '{');
     json_bool(&j, "reloaded", true);
+    json_text(&j, "changes", changes);
     write_reload(&j, server);
     json_close(&j, '}');
     buf_byte(&r->text, '\n');
@@ -230,7 +159,7 @@ static void reloaded(uv_async_t *done)
                                                 : PROBLEM_RELOAD_FAILED,
                       wish->diag.text, NULL);
     else
-        write_reloaded(r, session_loop(r->session)->server);
+        write_reloaded(r, session_loop(r->session)->server, wish->diag.text);
     reply_end(r);
     uv_close((uv_handle_t *)done, free_job);
 }

@@ -21,6 +21,8 @@
 #include "server/handover.h"
 #include "server/http_api.h"
 #include "server/notify.h"
+#include "server/policies_diff.h"
+#include "server/policies_json.h"
 #include "server/reloader.h"
 
 enum { LOCK_RETRY_MS = 20, SPARE_FILES = 64 };
@@ -289,13 +291,31 @@ static void tell_switches(struct server *s)
     published_leave(&s->weir->policies, visit);
 }
 
+static void list_policies(struct server *s, struct buf *out)
+{
+    struct published_visit visit = published_enter(&s->weir->policies);
+
+    policies_json(out, visit.current);
+    published_leave(&s->weir->policies, visit);
+}
+
 weir_err server_reload(struct server *s, const char *why, weir_diag *diag)
 {
+    const weir_allocator usual = alloc_or_default((weir_allocator){ 0 });
+    struct buf before, after, change;
     weir_err err;
 
     notify_reloading();
     event_log_reopen(s->log);
+    buf_init(&before, &usual);
+    buf_init(&after, &usual);
+    buf_init(&change, &usual);
+    list_policies(s, &before);
     err = reload_parts(s, diag);
+    list_policies(s, &after);
+    policies_diff_texts(buf_span(&before), buf_span(&after), &change);
+    if (!err)
+        diag_set(diag, "%s", change.failed ? "" : buf_span(&change).at);
     pthread_mutex_lock(&s->lock);
     free(s->reload_problem);
     s->reload_problem = err ? strdup(diag->text) : NULL;
@@ -306,7 +326,10 @@ weir_err server_reload(struct server *s, const char *why, weir_diag *diag)
         event_log_write(s->log, "error", "reload-failed", "(%s) what is wrong stays as it was: %s",
                         why, diag->text);
     else
-        event_log_write(s->log, "info", "reloaded", "(%s)", why);
+        event_log_write(s->log, "info", "reloaded", "(%s) %s", why, diag->text);
+    buf_done(&before);
+    buf_done(&after);
+    buf_done(&change);
     tell_switches(s);
     if (!atomic_load(&s->is_draining))
         notify_ready();
@@ -418,6 +441,10 @@ static void tell_ready(struct server *s)
             snprintf(members, sizeof members, "\"address\":\"%s\"", name);
             event_log_write_members(s->log, "info", "listening", name, members);
         }
+    if (s->settings.config_is_found)
+        event_log_write(s->log, "info", "config",
+                        "no --config was given: %s of the working directory is used",
+                        s->settings.config);
     write_ready(s);
     notify_ready();
 }

@@ -56,7 +56,8 @@ int server_run(const struct server_settings *settings, const struct settings_sou
                char *const argv[]);
 
 /* Read the policies, tokens and certificates again, and which files they are in. What cannot be read
- * stays as it was. Waits for loops: it is the reloader's to call. */
+ * stays as it was. On success the diag says what has changed of the policies. Waits for loops: it is
+ * the reloader's to call. */
 WEIR_MUSTCHECK weir_err server_reload(struct server *s, const char *why, weir_diag *diag);
 
 /* False: WEIR_ENABLED=false, and everything is allowed. */

@@ -221,6 +221,16 @@ bool settings_keep_strangers_out(const struct server_settings *s)
     return s->token_count > 0 || (s->tls_client_ca && !s->allows_plain);
 }
 
+const char *settings_open_listener(const struct server_settings *s)
+{
+    bool is_loopback;
+
+    for (size_t i = 0; i < s->listen_count && !settings_keep_strangers_out(s); i++)
+        if (!listener_check(s->listen[i], &is_loopback, NULL) && !is_loopback)
+            return s->listen[i];
+    return NULL;
+}
+
 /* Whoever can reach the server must be somebody that we let in. */
 static weir_err check_strangers(const struct server_settings *s, weir_diag *diag)
 {

@@ -34,6 +34,7 @@ struct token_file {
 
 struct server_settings {
     const char *config;      /* the policy file; NULL: only limits that come with requests */
+    bool config_is_found;    /* where it was looked for, as none was named */
     const char *store;       /* "file:DIR" … */
     const char *sync;        /* NULL: the store's default */
     const char *secret_file; /* NULL: the store's directory */
@@ -86,6 +87,9 @@ const char *settings_fixed_difference(const struct server_settings *a,
 
 /* Must everybody show a token or a certificate? */
 bool settings_keep_strangers_out(const struct server_settings *s);
+
+/* The first address that others can reach, with nothing to keep them out; NULL: there is none. */
+const char *settings_open_listener(const struct server_settings *s);
 void settings_done(struct server_settings *s);
 
 /* Append to one of the lists. The diag says what would be right. */

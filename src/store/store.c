@@ -64,16 +64,23 @@ static weir_err refuse(const char *uri, weir_diag *diag)
                      near ? "'?" : "");
 }
 
-weir_err store_open(struct store **out, const struct store_options *options, weir_diag *diag)
+weir_err store_check_uri(const char *uri, weir_diag *diag)
 {
-    const size_t i = find_store(options->uri);
+    const size_t i = find_store(uri);
 
     if (i == STORE_COUNT)
-        return refuse(options->uri, diag);
+        return refuse(uri, diag);
     if (!stores[i].ops)
         return diag_fail(diag, WEIR_EOPTION, "this weir was built without %s and has no store '%s'",
                          stores[i].library, stores[i].scheme);
-    return stores[i].ops->open(out, options, diag);
+    return WEIR_OK;
+}
+
+weir_err store_open(struct store **out, const struct store_options *options, weir_diag *diag)
+{
+    const weir_err err = store_check_uri(options->uri, diag);
+
+    return err ? err : stores[find_store(options->uri)].ops->open(out, options, diag);
 }
 
 bool store_is_shared(const char *uri)

@@ -178,6 +178,9 @@ extern const struct store_ops redis_store_ops;    /* where hiredis is there */
 /* The directory of a file store's URI, where its secret lives too; NULL: another store. */
 const char *store_directory(const char *uri);
 
+/* Is there such a kind of store? Nothing is opened. */
+WEIR_MUSTCHECK weir_err store_check_uri(const char *uri, weir_diag *diag);
+
 bool store_is_shared(const char *uri); /* by several processes */
 
 /* Some stores keep the secret themselves, for all who share them. */

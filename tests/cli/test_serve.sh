@@ -46,7 +46,11 @@ t sync_without_a_disk_is_refused refuses \
 strangers="others can reach 0.0.0.0:0, and nothing would keep them out: add a token (--token-file
 check:FILE, or \`tokens\` in the file), ask for client certificates (--tls-client-ca), or listen on
 127.0.0.1"
-t strangers_are_refused refuses "$(echo "$strangers" | paste -sd ' ')" serve --listen 0.0.0.0:0
+token='
+weir: a token is made by:  (umask 077; head -c 32 /dev/urandom | base64 >weir.token)
+weir: and then:  weir serve --listen 0.0.0.0:0 --token-file check,admin,metrics:weir.token'
+t strangers_are_refused refuses "$(echo "$strangers" | paste -sd ' ')$token" \
+    serve --listen 0.0.0.0:0
 
 bad_settings() {
     printf 'version: 1\npolicies: {}\nserver: {thread: 2}\n' >"$scratch/bad.yaml"

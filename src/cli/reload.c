@@ -1,0 +1,66 @@
+/* reload.c - `weir reload`: have a server read its policies, tokens and certificates again. */
+#include <jansson.h>
+#include <stdio.h>
+
+#include "cli/client.h"
+#include "cli/command.h"
+#include "cli/terminal.h"
+#include "cli/told.h"
+
+enum { SERVER, TOKEN_FILE, JSON, OPTION_COUNT };
+
+static const struct option options[OPTION_COUNT] = {
+    [SERVER] = { "server", 's', "URL", "default: $WEIR_SERVER, or " SERVER_URL_DEFAULT },
+    [TOKEN_FILE] = { "token-file", 0, "FILE", "default: $WEIR_TOKEN_FILE" },
+    [JSON] = { "json", 'j', NULL, "JSON, as the server gives it" },
+};
+
+static void print(struct span body)
+{
+    json_t *root = told_read(body);
+    const char *changes = json_string_value(json_object_get(root, "changes"));
+
+    printf("%sreloaded%s%s%s\n", colour(GREEN), colour(PLAIN), changes ? ": " : "",
+           changes ? changes : "");
+    json_decref(root);
+}
+
+static int run(const struct arguments *a)
+{
+    struct client c = { .fd = -1 };
+    int status = STATUS_TROUBLE;
+    weir_diag diag;
+
+    if (a->operand_count > 0)
+        return trouble("reload takes options only: a server reads the files that it was given");
+    if (!client_open(&c, a->values[SERVER], a->values[TOKEN_FILE])) {
+        client_close(&c);
+        return STATUS_TROUBLE;
+    }
+    if (!client_call(&c, "POST", "/v1/reload", (struct span){ "", 0 }, &diag)) {
+        trouble("%s", diag.text);
+    } else if (c.reply.status != 200) {
+        client_explain(&c, &diag);
+        trouble("%s", diag.text);
+    } else {
+        if (a->values[JSON])
+            told_print(c.reply.body);
+        else
+            print(c.reply.body);
+        status = STATUS_YES;
+    }
+    client_close(&c);
+    return status;
+}
+
+const struct command reload_command = {
+    .name = "reload",
+    .summary = "Have a server read its files again.",
+    .usage = "[OPTION]...",
+    .options = options,
+    .option_count = OPTION_COUNT,
+    .notes = "What is wrong with a file is told, and what it is about stays as it was. The same\n"
+             "happens by SIGHUP, and by itself when the policy file changes.\n\n"
+             "Exit status: 0 all of it was read, 2 not all of it.\n",
+    .run = run,
+};
