@@ -20,6 +20,7 @@ DECLARE
     missing uuid[]; -- tried all together, then one by one
     found integer := 0;
 BEGIN
+    PERFORM set_config('synchronous_commit', 'off', true); -- nothing is kept of what is tried
     RETURN QUERY SELECT r.key, r.xmax::text
                    FROM weir.states r
                   WHERE r.key = ANY (keys) AND r.xmax <> '0'::xid

@@ -12,7 +12,7 @@ LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
     IF octet_length(convert_to(value, 'UTF8')) > most THEN
         PERFORM weir.refuse(format('%s has more than %s bytes', what, most));
-    ELSIF value ~ '[\x01-\x1f\x7f]' THEN
+    ELSIF value ~ '[\x01-\x1f\x7f-\x9f]' THEN
         PERFORM weir.refuse(what || ' must be one line of text');
     END IF;
     RETURN coalesce(value, '');
@@ -147,6 +147,8 @@ BEGIN
     "by" := (SELECT string_agg(k, ',') FROM jsonb_object_keys(p_attributes) AS k);
     IF "by" IS NULL OR (SELECT count(*) FROM jsonb_object_keys(p_attributes)) <> 1 THEN
         PERFORM weir.refuse('a plan is assigned by one attribute, such as the tenant: give one');
+    ELSIF "by" !~ '\A[A-Za-z0-9_.:/-]{1,64}\Z' THEN
+        PERFORM weir.refuse('the attribute''s name is 1 to 64 of a-z A-Z 0-9 _ . : / -');
     END IF;
     key := weir.tag_of_rule((SELECT bytes FROM weir.secret), 'all',
                             jsonb_build_object('name', "by", 'by', jsonb_build_array("by")),
