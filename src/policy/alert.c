@@ -21,6 +21,8 @@ enum {
     POLICY,
     LEAST,
     WEBHOOK,
+    FORMAT,
+    ROUTING_KEY,
     KEY_COUNT
 };
 static const char *const words[KEY_COUNT] = {
@@ -32,6 +34,8 @@ static const char *const words[KEY_COUNT] = {
     [POLICY] = "policy",
     [LEAST] = "least",
     [WEBHOOK] = "webhook",
+    [FORMAT] = "format",
+    [ROUTING_KEY] = "routing_key",
 };
 static const char *const examples[ALERT_KINDS] = { "20% per 5m", "100 per 1h", "10s", "0 per 1m",
                                                    "0 per 5m" };
@@ -56,6 +60,49 @@ static const char *read_webhook(struct loader *l, const struct yaml *node)
     kept = arena_text(&l->set->arena, node->text);
     l->out_of_memory |= !kept;
     return kept;
+}
+
+static const char *read_routing_key(struct loader *l, const struct yaml *node)
+{
+    const char *kept;
+
+    if (!wants(&l->reader, node, YAML_TEXT, "routing_key", "the integration key of a service"))
+        return NULL;
+    if (node->text.len == 0 || node->text.len > ALERT_MOST_ROUTING_KEY) {
+        complain(&l->reader, node, "a routing_key has from 1 to %d characters",
+                 ALERT_MOST_ROUTING_KEY);
+        return NULL;
+    }
+    kept = arena_text(&l->set->arena, node->text);
+    l->out_of_memory |= !kept;
+    return kept;
+}
+
+/* Where messages go, and in what shape: what is not said is as it was. Another webhook takes JSON
+ * unless it says otherwise. */
+static void read_destination(struct loader *l, const struct yaml *webhook,
+                             const struct yaml *format, const struct yaml *routing_key,
+                             struct alert *out)
+{
+    static const char *const formats[WEBHOOK_FORMATS] = { "json", "slack", "discord", "pagerduty" };
+    size_t chosen;
+
+    if (webhook) {
+        out->webhook = read_webhook(l, webhook->value);
+        out->format = WEBHOOK_JSON;
+        out->routing_key = NULL;
+    }
+    if (format &&
+        read_choice(&l->reader, format->value, "format", formats, WEBHOOK_FORMATS, &chosen))
+        out->format = (enum webhook_format)chosen;
+    if (routing_key)
+        out->routing_key = read_routing_key(l, routing_key->value);
+    if (format && out->format == WEBHOOK_PAGERDUTY && !out->routing_key)
+        complain(&l->reader, format, "PagerDuty needs a routing_key: that of the service");
+    if (routing_key && out->format != WEBHOOK_PAGERDUTY)
+        complain(&l->reader, routing_key, "'routing_key' belongs to 'format: pagerduty'");
+    if ((format || routing_key) && !webhook && !out->webhook)
+        complain(&l->reader, format ? format : routing_key, "there is no webhook that takes it");
 }
 
 /* "20%" or "0.5%", in hundredths of a percent. Returns its length; 0: it is none. */
@@ -189,14 +236,16 @@ static void check_use(struct loader *l, const struct yaml *const *keys, const st
                  "without a policy");
 }
 
-static void read_alert(struct loader *l, const struct yaml *key, const char *webhook,
+static void read_alert(struct loader *l, const struct yaml *key, const struct alert *of_all,
                        struct alert *out)
 {
     const struct yaml *keys[KEY_COUNT], *condition;
 
     *out = (struct alert){ .name = read_name(l, key, "an alert"),
                            .line = key->line,
-                           .webhook = webhook,
+                           .webhook = of_all->webhook,
+                           .format = of_all->format,
+                           .routing_key = of_all->routing_key,
                            .least = DEFAULT_LEAST };
     if (!wants(&l->reader, key->value, YAML_MAPPING, "an alert", "{block_rate: 20% per 5m}"))
         return;
@@ -210,24 +259,21 @@ static void read_alert(struct loader *l, const struct yaml *key, const char *web
         read_policy_name(l, keys[POLICY]->value, out);
     if (keys[LEAST])
         read_whole(&l->reader, keys[LEAST]->value, "least", 1, WEIR_MAX_AMOUNT - 1, &out->least);
-    if (keys[WEBHOOK])
-        out->webhook = read_webhook(l, keys[WEBHOOK]->value);
+    read_destination(l, keys[WEBHOOK], keys[FORMAT], keys[ROUTING_KEY], out);
 }
 
 void alerts_read(struct loader *l, const struct yaml *node)
 {
-    enum { OF_ALL, RULES, INSIDE };
-    static const char *const inside[INSIDE] = { "webhook", "rules" };
+    enum { HOOK, SHAPE, KEY, RULES, INSIDE };
+    static const char *const inside[INSIDE] = { "webhook", "format", "routing_key", "rules" };
     const struct yaml *keys[INSIDE], *rules;
-    const char *webhook = NULL;
-    struct alert *alert;
+    struct alert *alert, of_all = { .webhook = NULL };
 
     if (yaml_is_null(node) || !wants(&l->reader, node, YAML_MAPPING, "alerts",
                                      "{rules: {refusing: {block_rate: 20% per 5m}}}"))
         return;
     read_keys(&l->reader, node, "alerts", inside, INSIDE, (1u << INSIDE) - 1, keys);
-    if (keys[OF_ALL])
-        webhook = read_webhook(l, keys[OF_ALL]->value);
+    read_destination(l, keys[HOOK], keys[SHAPE], keys[KEY], &of_all);
     if (!keys[RULES]) {
         complain(&l->reader, node, "alerts has no rules: add 'rules:' with what to tell of");
         return;
@@ -244,5 +290,5 @@ void alerts_read(struct loader *l, const struct yaml *node)
     l->set->alerts = alert;
     l->set->alert_count = rules->count;
     for (const struct yaml *key = rules->first; key; key = key->next)
-        read_alert(l, key, webhook, alert++);
+        read_alert(l, key, &of_all, alert++);
 }

@@ -4,7 +4,7 @@
 
 #include "policy/loader.h"
 
-enum { ALERTS_MOST = 16 };
+enum { ALERTS_MOST = 16, ALERT_MOST_ROUTING_KEY = 128 };
 
 /* Windows are cut into so many pieces where they are counted; none is shorter than a second. */
 #define ALERT_LEAST_WINDOW ((int64_t)60 * 1000)

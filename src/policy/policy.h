@@ -89,6 +89,15 @@ enum alert_kind {
     ALERT_KINDS
 };
 
+/* What a webhook takes. */
+enum webhook_format {
+    WEBHOOK_JSON,
+    WEBHOOK_SLACK,
+    WEBHOOK_DISCORD,
+    WEBHOOK_PAGERDUTY,
+    WEBHOOK_FORMATS
+};
+
 struct alert {
     const char *name;
     enum alert_kind kind;
@@ -97,6 +106,8 @@ struct alert {
     int64_t window;
     int64_t least;       /* requests in the window, for a share of them to count */
     const char *webhook; /* NULL: it is only logged */
+    enum webhook_format format;
+    const char *routing_key; /* of PagerDuty; NULL: there is none */
     int line;
 };
 

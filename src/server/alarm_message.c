@@ -8,6 +8,7 @@
 #include "policy/rate.h"
 #include "server/courier.h"
 #include "server/event_log.h"
+#include "server/webhook_body.h"
 
 /* Hundredths of a percent, with as many decimals as it needs. */
 static void write_percent(char out[24], uint64_t hundredths)
@@ -133,13 +134,7 @@ void alarm_message_send(const struct alarm_facts *f, struct event_log *log, stru
     write_members(f, &j);
     event_log_write_members(log, f->is_raised ? "warn" : "info", "alert", text,
                             members.failed ? "" : members.at);
-    j = (struct json){ .to = &body };
-    json_open(&j, NULL, '{');
-    json_text(&j, "message", text);
-    json_int(&j, "at_ms", f->now);
-    buf_byte(&body, ',');
-    buf_add(&body, buf_span(&members));
-    json_close(&j, '}');
+    webhook_body_write(f, text, buf_span(&members), &body);
     snprintf(what, sizeof what, "alert %s", f->alert->name);
     if (f->alert->webhook && !members.failed && !body.failed &&
         !courier_send(courier, what, f->alert->webhook, buf_span(&body)))

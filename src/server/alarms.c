@@ -12,7 +12,7 @@
 #include "server/meter.h"
 
 struct alarm {
-    struct alert alert; /* a copy; .webhook is our own */
+    struct alert alert; /* a copy; .webhook and .routing_key are our own */
     struct meters meters;
     int64_t failed_since; /* breaker_open: the store; 0: it has not */
     bool is_raised;       /* breaker_open */
@@ -44,13 +44,15 @@ static bool is_same(const struct alert *a, const struct alert *b)
 {
     return a->name == b->name && a->kind == b->kind && a->policy == b->policy &&
            a->over == b->over && a->window == b->window && a->least == b->least &&
-           is_same_text(a->webhook, b->webhook);
+           is_same_text(a->webhook, b->webhook) && a->format == b->format &&
+           is_same_text(a->routing_key, b->routing_key);
 }
 
 static void alarm_done(struct alarm *alarm)
 {
     meters_done(&alarm->meters);
     free((char *)alarm->alert.webhook);
+    free((char *)alarm->alert.routing_key);
 }
 
 /* Takes over what has been counted for the same alert. */
@@ -66,6 +68,7 @@ static struct alarm alarm_of(struct alarms *a, const struct alert *alert)
         }
     meters_init(&alarm.meters, alert->window);
     alarm.alert.webhook = alert->webhook ? strdup(alert->webhook) : NULL;
+    alarm.alert.routing_key = alert->routing_key ? strdup(alert->routing_key) : NULL;
     return alarm;
 }
 

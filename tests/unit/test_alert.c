@@ -9,11 +9,12 @@
 static void alerts_are_read_with_their_numbers(void **state)
 {
     static const struct alert expected[] = {
-        { "a", ALERT_BLOCK_RATE, "login", 2000, 300000, 50, "http://h/x", 7 },
-        { "b", ALERT_BLOCK_RATE, NULL, 55, 60000, 20, "http://h/x", 8 },
-        { "c", ALERT_IDENTITY_DENIALS, NULL, 100, 3600000, 20, "https://[::1]:8443/?a=b", 9 },
-        { "d", ALERT_BREAKER_OPEN, NULL, 0, 10000, 20, "http://h/x", 10 },
-        { "e", ALERT_FALLBACK, "login", 0, 60000, 20, "http://h/x", 11 },
+        { "a", ALERT_BLOCK_RATE, "login", 2000, 300000, 50, "http://h/x", WEBHOOK_JSON, NULL, 7 },
+        { "b", ALERT_BLOCK_RATE, NULL, 55, 60000, 20, "http://h/x", WEBHOOK_JSON, NULL, 8 },
+        { "c", ALERT_IDENTITY_DENIALS, NULL, 100, 3600000, 20, "https://[::1]:8443/?a=b",
+          WEBHOOK_JSON, NULL, 9 },
+        { "d", ALERT_BREAKER_OPEN, NULL, 0, 10000, 20, "http://h/x", WEBHOOK_JSON, NULL, 10 },
+        { "e", ALERT_FALLBACK, "login", 0, 60000, 20, "http://h/x", WEBHOOK_JSON, NULL, 11 },
     };
     struct loaded l;
     const struct alert *alerts;
@@ -182,6 +183,50 @@ static void a_uri_is_shown_without_its_passwords(void **state)
     }
 }
 
+#define FORTY "0123456789012345678901234567890123456789"
+#define LONG_KEY FORTY FORTY FORTY "012345678" /* 129 */
+
+static void a_webhook_has_a_format(void **state)
+{
+    struct loaded l;
+    const struct alert *alerts;
+    size_t count;
+
+    (void)state;
+    load(&l, ALERTS("  webhook: http://h/x\n"
+                    "  format: slack\n"
+                    "  rules:\n"
+                    "    a: {breaker_open: 10s}\n"
+                    "    b: {breaker_open: 10s, webhook: 'http://h/y'}\n"
+                    "    c: {breaker_open: 10s, format: pagerduty, routing_key: R0}\n"
+                    "    d: {breaker_open: 10s, webhook: 'http://h/z', format: discord}\n"));
+    alerts = policies_alerts(l.set, &count);
+    assert_int_equal(count, 4);
+    assert_int_equal(alerts[0].format, WEBHOOK_SLACK);
+    assert_int_equal(alerts[1].format, WEBHOOK_JSON);
+    assert_int_equal(alerts[2].format, WEBHOOK_PAGERDUTY);
+    assert_string_equal(alerts[2].routing_key, "R0");
+    assert_string_equal(alerts[2].webhook, "http://h/x");
+    assert_int_equal(alerts[3].format, WEBHOOK_DISCORD);
+    unload(&l);
+    expect_problems(
+        ALERTS(
+            "  rules:\n"
+            "    a: {breaker_open: 10s, format: slack}\n"
+            "    b: {breaker_open: 10s, webhook: 'http://h', format: pagerduty}\n"
+            "    c: {breaker_open: 10s, webhook: 'http://h', routing_key: R0}\n"
+            "    d: {breaker_open: 10s, webhook: 'http://h', format: slak}\n"
+            "    e: {breaker_open: 10s, webhook: 'http://h', format: slack, routing_key: " LONG_KEY
+            "}\n"),
+        NULL,
+        "policy_text:6:28: there is no webhook that takes it\n"
+        "policy_text:7:49: PagerDuty needs a routing_key: that of the service\n"
+        "policy_text:8:49: 'routing_key' belongs to 'format: pagerduty'\n"
+        "policy_text:9:57: format 'slak' is unknown: did you mean 'slack'?\n"
+        "policy_text:10:64: 'routing_key' belongs to 'format: pagerduty'\n"
+        "policy_text:10:77: a routing_key has from 1 to 128 characters\n");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -191,6 +236,7 @@ int main(void)
         cmocka_unit_test(there_are_at_most_sixteen),
         cmocka_unit_test(memory_that_runs_out_is_told),
         cmocka_unit_test(a_url_is_taken_apart),
+        cmocka_unit_test(a_webhook_has_a_format),
         cmocka_unit_test(a_uri_is_shown_without_its_passwords),
     };
 
