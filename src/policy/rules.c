@@ -282,7 +282,8 @@ static void read_plans(struct loader *l, const struct yaml *node, const char *po
 /* The same at each start, unless the file changes much: what is kept of a key names its class. */
 static uint8_t class_of(struct loader *l, const struct hash_key *of)
 {
-    const unsigned most = LIMIT_CLASSES - 1, first = (of->bytes[0] | of->bytes[1] << 8) % most;
+    const unsigned most = LIMIT_CLASSES - 1, hash = of->bytes[0] + 256u * of->bytes[1];
+    const unsigned first = hash % most;
 
     for (unsigned i = 0; i < most; i++) {
         const uint64_t class = (first + i) % most + 1;
