@@ -92,8 +92,16 @@ typedef enum weir_source {
 
 WEIR_API const char *weir_source_name(weir_source source); /* "store" */
 
+/* What decides while the store cannot be asked. */
+typedef enum weir_on_error {
+    WEIR_DEFAULT_ON_ERROR = 0, /* local */
+    WEIR_ON_ERROR_LOCAL,       /* this process, by what it has counted itself */
+    WEIR_ON_ERROR_ALLOW,
+    WEIR_ON_ERROR_DENY,
+} weir_on_error;
+
 /* Bounds that hold everywhere. */
-#define WEIR_MAX_RULES 16      /* rules in one policy */
+#define WEIR_MAX_RULES 16      /* rules in one policy, or in all that one request names */
 #define WEIR_MAX_ATTRIBUTES 16 /* attributes in one request */
 #define WEIR_MAX_NAME 64       /* bytes in the name of a policy, rule, plan or attribute */
 #define WEIR_MAX_IDENTITY 4096 /* bytes of the values that one rule counts by, together */
@@ -158,9 +166,12 @@ typedef struct weir_attribute {
 #define WEIR_COST_ZERO INT64_MIN /* ask for nothing: changes nothing, says how things stand */
 
 typedef struct weir_request {
-    const char *policy; /* NULL: the limit comes with the request, see below */
-    const char *key;    /* stands for the one attribute of a policy that has only one */
-    size_t key_len;     /* 0: up to the NUL */
+    const char
+        *policy; /* NULL: see the next, or else the limit comes with the request, see below */
+    const char *const *policies; /* instead of one: all of them are charged, or none */
+    size_t policy_count;         /* their rules are at most WEIR_MAX_RULES together */
+    const char *key;             /* stands for the one attribute of a policy that has only one */
+    size_t key_len;              /* 0: up to the NUL */
     const weir_attribute *attributes;
     size_t attribute_count;
     const char *plan; /* NULL: the rules' own numbers */
@@ -169,15 +180,19 @@ typedef struct weir_request {
     bool exempt;      /* allow, count nothing */
 
     /* Without a policy: */
+    const char *name; /* as policies are named, but by none of the file's: the answer's policy.
+                         NULL: the limit has no name */
     int64_t limit;
     int64_t window_ms;
     int64_t burst;        /* 0: limit; token and leaky bucket only */
     int64_t precision_ms; /* 0: 1 up to a limit of 60, else a 60th of the window;
                              sliding window only */
     weir_algorithm algorithm;
+    weir_on_error on_error;
 } weir_request;
 
 typedef struct weir_rule_answer {
+    const char *policy; /* as in the answer */
     const char *rule;
     int64_t limit;
     int64_t window_ms; /* of the limit; 0: it is 0, and has none */
@@ -195,7 +210,8 @@ typedef struct weir_answer {
     bool allowed;
     bool shadow; /* some rule would_deny */
     weir_source source;
-    const char *policy; /* names live until weir_close(); NULL without a policy */
+    const char *policy; /* of the rule, or the limit's name; NULL: it has none. Names live until
+                           weir_close() */
     const char *rule;   /* the rule that decided */
     int64_t limit;
     int64_t remaining;      /* requests of cost 1 that would still pass */
@@ -204,7 +220,7 @@ typedef struct weir_answer {
     int64_t delay_ms;       /* leaky bucket: wait this long before running */
     int64_t override_id;    /* of an operator's override that had a say; 0: none had */
     size_t rule_count;
-    weir_rule_answer rules[WEIR_MAX_RULES]; /* in file order */
+    weir_rule_answer rules[WEIR_MAX_RULES]; /* in the order of the request, and of the file */
 } weir_answer;
 
 WEIR_API WEIR_MUSTCHECK weir_err weir_check(weir *w, const weir_request *r, weir_answer *a,

@@ -94,3 +94,13 @@ out:
     pthread_mutex_unlock(&names->lock);
     return kept;
 }
+
+const char *names_find(struct names *names, struct span name)
+{
+    const char *kept;
+
+    pthread_mutex_lock(&names->lock);
+    kept = names->room > 0 ? *find_slot(names->slots, names->room, name) : NULL;
+    pthread_mutex_unlock(&names->lock);
+    return kept;
+}

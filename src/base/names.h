@@ -15,5 +15,6 @@ void names_free(struct names *names);
 
 /* The one copy of this name; NULL: out of memory. May be called from several threads. */
 const char *names_keep(struct names *names, struct span name);
+const char *names_find(struct names *names, struct span name); /* NULL: it is not kept */
 
 #endif

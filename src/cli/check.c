@@ -12,6 +12,7 @@
 #include "cli/terminal.h"
 #include "limit/limit.h"
 #include "policy/rate.h"
+#include "proto/asked.h"
 #include "server/problem.h"
 #include "store/store.h"
 #include "weir.h"
@@ -22,6 +23,9 @@ enum {
     ALGORITHM,
     BURST,
     PRECISION,
+    NAME,
+    ON_ERROR,
+    POLICY,
     KEY,
     KEY_FILE,
     COST,
@@ -48,10 +52,13 @@ static const struct option options[OPTION_COUNT] = {
     [ALGORITHM] = { "algorithm", 0, "NAME", "of that limit; default: sliding_window" },
     [BURST] = { "burst", 0, "N", NULL },
     [PRECISION] = { "precision", 0, "TIME", "more of its numbers" },
+    [NAME] = { "name", 0, "NAME", NULL },
+    [ON_ERROR] = { "on-error", 0, "WORD", "its name, and what if the store fails" },
+    [POLICY] = { "policy", 'p', "POLICY", "and this one: all of them, or none", .is_list = true },
     [KEY] = { "key", 0, "KEY", NULL },
     [KEY_FILE] = { "key-file", 0, "FILE", "the key as it is, or in a file" },
-    [COST] = { "cost", 0, "N", "how much to ask for; default: 1" },
-    [PLAN] = { "plan", 0, "PLAN", "use the numbers of this plan" },
+    [COST] = { "cost", 0, "N", NULL },
+    [PLAN] = { "plan", 0, "PLAN", "how much to ask for; by which plan's numbers" },
     [PEEK] = { "peek", 0, NULL, NULL },
     [REFUND] = { "refund", 0, NULL, NULL },
     [RESET] = { "reset", 0, NULL, "change nothing; give back; forget" },
@@ -63,8 +70,8 @@ static const struct option options[OPTION_COUNT] = {
     [MAX_KEYS] = { "max-keys", 0, "N", "how many keys it may hold" },
     [SECRET_FILE] = { "secret-file", 0, "FILE", "keys the hashes; made if it is missing" },
     [NOW] = { "now", 0, "MS", "the time, in ms since 1970" },
-    [JSON] = { "json", 'j', NULL, "one JSON object a line" },
-    [QUIET] = { "quiet", 'q', NULL, "print nothing: the exit status tells" },
+    [JSON] = { "json", 'j', NULL, NULL },
+    [QUIET] = { "quiet", 'q', NULL, "JSON, one object a line; or nothing at all" },
 };
 
 /* What one can ask for. */
@@ -83,7 +90,7 @@ static const struct verb_of_check check_verb = { "check", NULL, weir_check },
 struct inquiry {
     weir_options open;
     const char *server, *token_file; /* server NULL: a limiter of this process */
-    weir_request request;
+    struct asked asked;
     struct subject subject;
     const struct verb_of_check *verb;
     const char *limit;
@@ -116,7 +123,7 @@ static bool read_numbers(const struct arguments *a, weir_request *r)
     weir_diag diag;
 
     if (!limit) {
-        for (int i = ALGORITHM; i <= PRECISION; i++)
+        for (int i = ALGORITHM; i <= ON_ERROR; i++)
             if (a->values[i]) {
                 trouble(
                     "--%s is for a limit of your own: add --limit \"5 per 1m\", or leave it out",
@@ -133,6 +140,11 @@ static bool read_numbers(const struct arguments *a, weir_request *r)
         r->window_ms = 1;
     if (precision && duration_read(span_of(precision), &r->precision_ms, &diag)) {
         trouble("--precision: %s", diag.text);
+        return false;
+    }
+    r->name = a->values[NAME];
+    if (a->values[ON_ERROR] && !asked_on_error(span_of(a->values[ON_ERROR]), &r->on_error)) {
+        trouble("--on-error is local, allow or deny");
         return false;
     }
     return read_algorithm(a->values[ALGORITHM], &r->algorithm) &&
@@ -172,7 +184,15 @@ static bool read_subject(const struct arguments *a, struct inquiry *q)
             trouble("which policy? Name it before the key, or bring a limit: --limit \"5 per 1m\"");
             return false;
         }
-        q->request.policy = a->operands[i++];
+        asked_add_policy(&q->asked, a->operands[i++]);
+        for (size_t k = 0; k < a->list_count; k++)
+            if (!asked_add_policy(&q->asked, a->list[k])) {
+                trouble("there are more than %d policies", WEIR_MAX_RULES);
+                return false;
+            }
+    } else if (a->list_count > 0) {
+        trouble("--policy goes with a policy: leave it out, or --limit");
+        return false;
     }
     if (a->values[KEY] && !subject_set_key(s, span_of(a->values[KEY])))
         return false;
@@ -190,11 +210,11 @@ static bool read_subject(const struct arguments *a, struct inquiry *q)
         return false;
     }
     if (s->has_key) {
-        q->request.key = s->key.at;
-        q->request.key_len = s->key.len;
+        q->asked.request.key = s->key.at;
+        q->asked.request.key_len = s->key.len;
     }
-    q->request.attributes = s->attributes;
-    q->request.attribute_count = s->attribute_count;
+    q->asked.request.attributes = s->attributes;
+    q->asked.request.attribute_count = s->attribute_count;
     return true;
 }
 
@@ -275,10 +295,11 @@ static bool read_inquiry(const struct arguments *a, struct inquiry *q)
     q->repeat = 1;
     q->open.log = print_line;
     q->open.flags = a->values[NOW] ? WEIR_TRUST_NOW : 0u;
-    q->request.plan = a->values[PLAN];
+    q->asked.request.plan = a->values[PLAN];
     return read_server(a, q) && read_store(a, q) && option_int(a, REPEAT, 1, &q->repeat) &&
-           option_int(a, NOW, 1, &q->request.now) && read_cost(a, &q->request) && read_verb(a, q) &&
-           read_numbers(a, &q->request) && read_subject(a, q) && read_config(a, q);
+           option_int(a, NOW, 1, &q->asked.request.now) && read_cost(a, &q->asked.request) &&
+           read_verb(a, q) && read_numbers(a, &q->asked.request) && read_subject(a, q) &&
+           read_config(a, q);
 }
 
 static int report(const struct inquiry *q, const weir_answer *answer)
@@ -300,7 +321,7 @@ static int ask_here(const struct inquiry *q)
     if (weir_open(&w, &q->open, &diag))
         return trouble("%s", diag.text);
     for (int64_t i = 0; i < q->repeat && !terminal_failed(); i++) {
-        const weir_err err = q->verb->run(w, &q->request, &answer, &diag);
+        const weir_err err = q->verb->run(w, &q->asked.request, &answer, &diag);
 
         if (err) {
             if (q->json && !q->quiet)
@@ -323,7 +344,7 @@ static int ask_server(const struct inquiry *q)
     if (check_server_open(&s, q->server, q->token_file)) {
         s.tells_json = q->json && !q->quiet;
         for (int64_t i = 0; i < q->repeat && !terminal_failed(); i++) {
-            if (!check_server_ask(&s, q->verb->name, &q->request, &answer)) {
+            if (!check_server_ask(&s, q->verb->name, &q->asked.request, &answer)) {
                 status = STATUS_TROUBLE;
                 break;
             }

@@ -36,6 +36,23 @@ static void add_attributes(struct json *j, const weir_request *r)
     json_close(j, '}');
 }
 
+static void add_policies(struct json *j, const weir_request *r)
+{
+    if (r->policy_count == 0)
+        return;
+    json_open(j, "policies", '[');
+    for (size_t i = 0; i < r->policy_count; i++)
+        json_text(j, NULL, r->policies[i]);
+    json_close(j, ']');
+}
+
+static const char *on_error_name(weir_on_error on_error)
+{
+    return on_error == WEIR_ON_ERROR_ALLOW  ? "allow"
+           : on_error == WEIR_ON_ERROR_DENY ? "deny"
+                                            : "local";
+}
+
 /* Zero stands for what is not given. */
 static void add_int(struct json *j, const char *name, int64_t number)
 {
@@ -62,6 +79,7 @@ static void write_request(struct buf *out, const weir_request *r)
     json_open(&j, NULL, '{');
     if (r->policy)
         json_text(&j, "policy", r->policy);
+    add_policies(&j, r);
     if (r->key)
         json_span(&j, "key", (struct span){ r->key, r->key_len });
     add_attributes(&j, r);
@@ -72,13 +90,17 @@ static void write_request(struct buf *out, const weir_request *r)
     else
         add_int(&j, "cost", r->cost);
     add_int(&j, "now", r->now);
-    if (!r->policy) {
+    if (r->name)
+        json_text(&j, "name", r->name);
+    if (!r->policy && r->policy_count == 0) {
         json_int(&j, "limit", r->limit);
         json_int(&j, "window_ms", r->window_ms);
         add_int(&j, "burst", r->burst);
         add_int(&j, "precision_ms", r->precision_ms);
         if (r->algorithm != WEIR_DEFAULT_ALGORITHM)
             json_text(&j, "algorithm", weir_algorithm_name(r->algorithm));
+        if (r->on_error != WEIR_DEFAULT_ON_ERROR)
+            json_text(&j, "on_error", on_error_name(r->on_error));
     }
     json_close(&j, '}');
 }
@@ -108,6 +130,7 @@ static weir_source source_of(const json_t *object)
 static bool read_rule(const json_t *object, weir_rule_answer *r)
 {
     *r = (weir_rule_answer){
+        .policy = json_string_value(json_object_get(object, "policy")),
         .rule = json_string_value(json_object_get(object, "rule")),
         .limit = int_of(object, "limit"),
         .remaining = int_of(object, "remaining"),

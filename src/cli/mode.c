@@ -4,7 +4,12 @@
 #include "cli/rulings.h"
 #include "cli/terminal.h"
 
-static const struct option options[RULINGS_CHANGING] = { RULINGS_CHANGING_OPTIONS };
+enum { NAMED = RULINGS_CHANGING, OPTION_COUNT };
+
+static const struct option options[OPTION_COUNT] = {
+    RULINGS_CHANGING_OPTIONS,
+    [NAMED] = { "named", 0, NULL, "POLICY is the name of a limit that requests bring" },
+};
 
 static int run(const struct arguments *a)
 {
@@ -26,6 +31,8 @@ static int run(const struct arguments *a)
     ruling_begin(&r, a, true);
     if (sets)
         json_text(&r.json, "mode", a->operands[1]);
+    if (sets && a->values[NAMED])
+        json_bool(&r.json, "named", true);
     status = ruling_send(&r, sets ? "POST" : "DELETE", path.at);
     buf_done(&path);
     return status;
@@ -36,7 +43,7 @@ const struct command mode_command = {
     .summary = "Put a policy into another mode, for a while or for good.",
     .usage = "[OPTION]... POLICY enforce|shadow|off|file",
     .options = options,
-    .option_count = RULINGS_CHANGING,
+    .option_count = OPTION_COUNT,
     .notes = "enforce refuses, shadow only reports what it would refuse, and off does not even\n"
              "count. Rules that are off or in shadow by themselves stay so. file is what the\n"
              "policy file says. A running server is asked for it, and keeps it in its store.\n",

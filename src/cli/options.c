@@ -65,6 +65,13 @@ static bool take(const struct command *c, int i, const char *value, struct argum
         trouble("%s takes one --%s: see 'weir help %s'", c->name, c->options[i].name, c->name);
         return false;
     }
+    if (c->options[i].is_list) {
+        if (out->list_count == OPTIONS_LISTED) {
+            trouble("%s takes at most %d times --%s", c->name, OPTIONS_LISTED, c->options[i].name);
+            return false;
+        }
+        out->list[out->list_count++] = value;
+    }
     out->values[i] = value;
     return true;
 }

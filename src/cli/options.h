@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { OPTIONS_MOST = 24 };
+enum { OPTIONS_MOST = 26, OPTIONS_LISTED = 16 };
 
 struct option {
     const char *name;     /* without its dashes */
@@ -18,12 +18,15 @@ struct option {
     const char *argument; /* what the help calls its value; NULL: it takes none */
     const char *help;     /* NULL: it shares the line of the next one */
     bool only_once;       /* whoever gives two means both, and is told */
+    bool is_list;         /* all of them count; one option of a command may be so */
 };
 
 struct arguments {
     const struct option *options;
     char *const *argv;                /* all that the program was started with */
     const char *values[OPTIONS_MOST]; /* by place in the table; NULL: not given; a flag is "" */
+    const char *list[OPTIONS_LISTED]; /* of the option that is a list */
+    size_t list_count;
     char **operands;
     size_t operand_count;
     bool wants_help;

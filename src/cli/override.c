@@ -7,6 +7,7 @@
 
 enum {
     RULE = RULINGS_CHANGING,
+    NAMED,
     EXEMPT,
     BLOCK,
     LIMIT,
@@ -22,6 +23,7 @@ enum {
 static const struct option set_options[SET_OPTIONS] = {
     RULINGS_CHANGING_OPTIONS,
     [RULE] = { "rule", 'r', "NAME", "default: all rules that count by the same" },
+    [NAMED] = { "named", 0, NULL, "POLICY is the name of a limit that requests bring" },
     [EXEMPT] = { "exempt", 0, NULL, NULL },
     [BLOCK] = { "block", 0, NULL, "let them pass uncounted, or refuse them" },
     [LIMIT] = { "limit", 0, "N", NULL },
@@ -84,6 +86,8 @@ static int run_set(const struct arguments *a)
     json_text(&r.json, "policy", a->operands[0]);
     if (a->values[RULE])
         json_text(&r.json, "rule", a->values[RULE]);
+    if (a->values[NAMED])
+        json_bool(&r.json, "named", true);
     if (read_subject(a, &subject) && add_effect(&r, a)) {
         ruling_subject(&r, &subject);
         ruling_tag(&r, a->values[TAG], a->values[BY]);

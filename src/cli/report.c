@@ -40,7 +40,32 @@ static void print_reset(int64_t reset_after, int64_t delay)
         printf(", resets in %s", duration_text(reset_after).text);
 }
 
-static void print_rule(const weir_rule_answer *r, int name_width)
+/* Are its rules of more than one policy? A server tells whose they are only then. */
+static bool is_of_several(const weir_answer *a)
+{
+    const char *first = a->rule_count > 0 ? a->rules[0].policy : NULL;
+
+    for (size_t i = 1; i < a->rule_count && first; i++)
+        if (a->rules[i].policy && strcmp(a->rules[i].policy, first) != 0)
+            return true;
+    return false;
+}
+
+/* "login/default" if rules of several policies are told, else "default". */
+struct rule_name {
+    char text[2 * WEIR_MAX_NAME + 2];
+};
+
+static struct rule_name name_of(const weir_rule_answer *r, bool is_several)
+{
+    struct rule_name name;
+
+    snprintf(name.text, sizeof name.text, "%s%s%s", is_several ? r->policy : "",
+             is_several ? "/" : "", r->rule);
+    return name;
+}
+
+static void print_rule(const weir_rule_answer *r, bool is_several, int name_width)
 {
     const bool would_deny = r->shadow && !r->allowed;
 
@@ -52,7 +77,7 @@ static void print_rule(const weir_rule_answer *r, int name_width)
                : r->allowed ? GREEN
                             : RED,
                12);
-    printf("%-*s  ", name_width, r->rule);
+    printf("%-*s  ", name_width, name_of(r, is_several).text);
     print_left(r->remaining, r->limit);
     if (!r->allowed)
         print_retry(r->retry_after_ms, r->limit);
@@ -102,6 +127,7 @@ static void print_numbers(const weir_answer *a)
 
 void report_text(const weir_answer *a, const char *done, const char *label)
 {
+    const bool is_several = is_of_several(a);
     int width = 0;
 
     if (done)
@@ -123,15 +149,17 @@ void report_text(const weir_answer *a, const char *done, const char *label)
     if (a->rule_count < 2)
         return;
     for (size_t i = 0; i < a->rule_count; i++)
-        if ((int)strlen(a->rules[i].rule) > width)
-            width = (int)strlen(a->rules[i].rule);
+        if ((int)strlen(name_of(&a->rules[i], is_several).text) > width)
+            width = (int)strlen(name_of(&a->rules[i], is_several).text);
     for (size_t i = 0; i < a->rule_count; i++)
-        print_rule(&a->rules[i], width);
+        print_rule(&a->rules[i], is_several, width);
 }
 
-static void rule_json(struct json *j, const weir_rule_answer *r)
+static void rule_json(struct json *j, const weir_rule_answer *r, bool is_several)
 {
     json_open(j, NULL, '{');
+    if (is_several)
+        json_text(j, "policy", r->policy);
     json_text(j, "rule", r->rule);
     json_bool(j, "allowed", r->allowed);
     json_int(j, "limit", r->limit);
@@ -166,7 +194,7 @@ void report_json(const weir_answer *a)
     if (a->rule_count > 1) {
         json_open(&j, "rules", '[');
         for (size_t i = 0; i < a->rule_count; i++)
-            rule_json(&j, &a->rules[i]);
+            rule_json(&j, &a->rules[i], is_of_several(a));
         json_close(&j, ']');
     }
     json_close(&j, '}');

@@ -47,14 +47,16 @@ void answer_uncounted(struct check *check, weir_source source)
     a->remaining = r->burst;
 }
 
-void answer_blocked(struct check *check, const struct policy_rule *rule, int64_t until, int64_t now)
+void answer_blocked(struct check *check, const struct policy_rule *rule, int64_t limit,
+                    int64_t until, int64_t now)
 {
     weir_answer *a = check->answer;
 
     begin(check, WEIR_FROM_BLOCKED);
     a->allowed = false;
+    a->policy = rule->policy->name;
     a->rule = rule->name;
-    a->limit = policy_rule_under(rule, plan_of(check))->rule.limit;
+    a->limit = limit;
     a->retry_after_ms = until > 0 ? until - now : WEIR_NEVER;
     a->reset_after_ms = until > 0 ? until - now : 0;
 }
@@ -81,6 +83,7 @@ static void fill_row(const struct check *check, size_t i, weir_rule_answer *row)
 {
     const struct decision *d = &check->charges[i].step.decision;
 
+    row->policy = check->answer->policy;
     row->rule = check->rules[i] ? check->rules[i]->name : "default";
     row->limit = check->charges[i].rule->limit;
     row->window_ms = check->charges[i].rule->window;
@@ -93,7 +96,19 @@ static void fill_row(const struct check *check, size_t i, weir_rule_answer *row)
     row->would_deny = row->shadow && !row->allowed;
 }
 
-/* The rules in file order. A shadow limit is no row of its own: it marks its rule's. */
+/* Does `a` stand before `b`: in an earlier policy of the request, or earlier in the same? */
+static bool stands_before(const struct check *check, const struct policy_rule *a,
+                          const struct policy_rule *b)
+{
+    if (a->policy == b->policy)
+        return a < b;
+    for (size_t i = 0; i < check->policy_count; i++)
+        if (check->room->policies[i] == a->policy || check->room->policies[i] == b->policy)
+            return check->room->policies[i] == a->policy;
+    return false;
+}
+
+/* The rules in their order. A shadow limit is no row of its own: it marks its rule's. */
 static void list_rules(struct check *check)
 {
     weir_answer *a = check->answer;
@@ -102,7 +117,8 @@ static void list_rules(struct check *check)
     while (live < check->live || shadow < check->live + check->shadow) {
         const struct policy_rule *rule = live < check->live ? check->rules[live] : NULL;
         bool next_is_shadow = live == check->live ||
-                              (shadow < check->live + check->shadow && check->rules[shadow] < rule);
+                              (shadow < check->live + check->shadow &&
+                               stands_before(check, check->rules[shadow], rule));
         size_t i = next_is_shadow ? shadow++ : live++;
         weir_rule_answer *row = &a->rules[a->rule_count];
         bool would_deny = false;
@@ -111,6 +127,8 @@ static void list_rules(struct check *check)
             would_deny = !check->charges[shadow++].step.decision.allowed;
         if (!(check->unknown >> i & 1)) {
             fill_row(check, i, row);
+            if (check->policy_count > 1)
+                row->policy = check->rules[i]->policy->name;
             row->would_deny = row->would_deny || would_deny;
             a->rule_count++;
         }
@@ -118,19 +136,31 @@ static void list_rules(struct check *check)
     }
 }
 
+/* The first rule that does not let it pass all the same, or the first. */
+static size_t failing_rule(const struct check *check)
+{
+    for (size_t i = 0; i < check->live && check->policy_count > 1; i++)
+        if (check->rules[i]->policy->on_error == check->on_error)
+            return i;
+    return 0;
+}
+
 /* The store failed: what the policy says then. The numbers are not known. */
 static void answer_by_fallback(struct check *check)
 {
-    enum on_error on_error = check->policy ? check->policy->on_error : ON_ERROR_LOCAL;
+    weir_answer *a = check->answer;
+    const size_t at = failing_rule(check);
+    const struct policy_rule *rule = check->rules[at];
 
     begin(check, WEIR_FROM_FALLBACK);
-    check->answer->rule = check->rules[0] ? check->rules[0]->name : "default";
-    check->answer->limit = check->charges[0].rule->limit;
-    if (on_error == ON_ERROR_ALLOW)
+    a->policy = rule ? rule->policy->name : NULL;
+    a->rule = rule ? rule->name : "default";
+    a->limit = check->charges[at].rule->limit;
+    if (check->on_error == ON_ERROR_ALLOW)
         return;
     /* A store in this process is as local as can be: if it cannot count, nothing can. */
-    check->answer->allowed = false;
-    check->answer->retry_after_ms = FALLBACK_RETRY_MS;
+    a->allowed = false;
+    a->retry_after_ms = FALLBACK_RETRY_MS;
 }
 
 /* A shadow that the store could not count has refused nothing. Was there one? */
@@ -149,6 +179,7 @@ static bool excuse_shadows(struct check *check)
 static void decide_by(const weir_rule_answer *best, weir_answer *a)
 {
     a->allowed = best->allowed || best->shadow;
+    a->policy = best->policy;
     a->rule = best->rule;
     a->limit = best->limit;
     a->remaining = best->remaining;
@@ -176,10 +207,18 @@ static weir_source source_of(const struct check *check, bool has_excused)
     return WEIR_FROM_STORE;
 }
 
+/* Where the policies differ, the longest wait is told: it is the one that is sure to help. */
+static enum retry retry_of(const struct check *check)
+{
+    for (size_t i = 0; i < check->policy_count && check->policy_count > 1; i++)
+        if (check->room->policies[i]->retry == RETRY_LONGEST)
+            return RETRY_LONGEST;
+    return check->policy ? check->policy->retry : RETRY_LONGEST;
+}
+
 void answer_from_charges(struct check *check)
 {
     weir_answer *a = check->answer;
-    const enum retry retry = check->policy ? check->policy->retry : RETRY_LONGEST;
     const weir_rule_answer *best = &a->rules[0];
 
     if (check->live > 0 && check->questions[0].err) {
@@ -191,6 +230,8 @@ void answer_from_charges(struct check *check)
         fill_row(check, 0, &a->rules[0]);
         a->rule_count = 1;
     } else {
+        const enum retry retry = retry_of(check);
+
         list_rules(check);
         for (size_t i = 1; i < a->rule_count; i++)
             if (decides_over(&a->rules[i], best, retry))

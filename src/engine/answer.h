@@ -7,9 +7,9 @@
 /* Allowed and not counted: exempt, or off. */
 void answer_uncounted(struct check *check, weir_source source);
 
-/* Refused by an operator until then; 0: for good. */
-void answer_blocked(struct check *check, const struct policy_rule *rule, int64_t until,
-                    int64_t now);
+/* Refused by an operator until then; 0: for good. The limit is the one that the rule has. */
+void answer_blocked(struct check *check, const struct policy_rule *rule, int64_t limit,
+                    int64_t until, int64_t now);
 
 /* All questions are decided, or have failed. */
 void answer_from_charges(struct check *check);

@@ -17,6 +17,7 @@ struct reading {
     const struct policies *set;
     const struct change *c;
     const struct policy *policy;
+    struct named_limit named; /* … which this is, if the file has none of that name */
     struct attribute attributes[WEIR_MAX_ATTRIBUTES];
     size_t count;
     struct key tag;
@@ -42,19 +43,61 @@ static weir_err check_text(const char *what, const char *text, size_t most, weir
     return WEIR_OK;
 }
 
+/* The numbers come with each request: those that are checked against are as good as any. */
+static void take_named(struct reading *r, struct span name)
+{
+    const struct rule numbers = {
+        .algorithm = WEIR_TOKEN_BUCKET, .limit = 1, .window = 1, .burst = 1
+    };
+
+    named_sketch(r->e->named, name, &numbers, &r->named);
+    r->named.rule.tag_key = engine_keys(r->e)->called;
+    r->named.policy.name = r->c->policy;
+    r->policy = &r->named.policy;
+}
+
+static weir_err refuse_policy(const struct reading *r, struct span name)
+{
+    const char *near = policies_suggest(r->set, name);
+
+    if (near)
+        return diag_fail(r->diag, WEIR_ENOPOLICY, "there is no policy '%s': did you mean '%s'?",
+                         show(name).text, near);
+    if (r->c->subject == LEDGER_PLAN || r->c->effect == LEDGER_REMOVED || !name_is_valid(name))
+        return diag_fail(r->diag, WEIR_ENOPOLICY, "there is no policy '%s'", show(name).text);
+    return diag_fail(r->diag, WEIR_ENOPOLICY,
+                     "there is no policy '%s', and no request has brought a limit of this name: if "
+                     "some will, say that it is `named`",
+                     show(name).text);
+}
+
+/* What is set for a limit that comes with requests is for its name. That one is known is a sign that
+ * it was meant; otherwise it must be said. The name of what is to be removed is kept. */
+static bool is_of_limit(const struct reading *r, struct span name)
+{
+    if (r->c->subject == LEDGER_PLAN || !name_is_valid(name))
+        return false;
+    return r->c->is_named || (r->c->effect == LEDGER_REMOVED ? named_is_kept(r->e->named, name)
+                                                             : named_is_known(r->e->named, name));
+}
+
 static weir_err find_policy(struct reading *r)
 {
-    const char *near;
+    struct span name;
 
     if (!r->c->policy)
         return WEIR_OK;
-    r->policy = policies_find(r->set, span_of(r->c->policy));
+    name = span_of(r->c->policy);
+    r->policy = policies_find(r->set, name);
+    if (r->policy && r->c->is_named)
+        return diag_fail(r->diag, WEIR_EREQUEST, "'%s' is a policy of the file: leave out `named`",
+                         r->policy->name);
     if (r->policy)
         return WEIR_OK;
-    near = policies_suggest(r->set, span_of(r->c->policy));
-    return diag_fail(r->diag, WEIR_ENOPOLICY, "there is no policy '%s'%s%s%s",
-                     show(span_of(r->c->policy)).text, near ? ": did you mean '" : "",
-                     near ? near : "", near ? "'?" : "");
+    if (!is_of_limit(r, name))
+        return refuse_policy(r, name);
+    take_named(r, name);
+    return WEIR_OK;
 }
 
 /* ---- tags ------------------------------------------------------------------------------------- */

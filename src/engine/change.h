@@ -9,6 +9,8 @@ struct change {
     enum ledger_subject subject;
     enum ledger_effect effect; /* LEDGER_REMOVED: nothing holds any more */
     const char *policy;        /* NULL: all, for a plan only */
+    bool is_named;             /* … or the name of a limit that comes with requests, even if none
+                                  has come yet */
     const char *rule;          /* NULL: all that count by the same */
     const char *key;           /* stands for the one attribute of a policy that has only one */
     const weir_attribute *attributes;

@@ -11,6 +11,7 @@
 #include "base/published.h"
 #include "engine/deny_cache.h"
 #include "policy/ip.h"
+#include "engine/named.h"
 #include "policy/policy.h"
 #include "store/store.h"
 
@@ -27,6 +28,7 @@ struct engine {
     struct store *store;
     struct store *local;        /* beside a shared one: decides while that cannot; else NULL */
     struct deny_cache *denials; /* of a shared one; NULL: it is always asked */
+    struct named *named;        /* names that requests bring */
     _Atomic(const struct engine_keys *) keys;
     struct engine_keys first, second; /* which these are: those it began with, or the others */
     bool trusts_now;
@@ -48,13 +50,16 @@ struct whose {
     char bytes[WHOSE_IDENTITY];
 };
 
-/* What a check needs beyond itself if it has more than one charge, or an operator's numbers. */
+/* What a check needs beyond itself if it has more than one charge or policy, a name that came with
+ * its limit, or an operator's numbers. */
 struct check_room {
     struct question questions[1 + WEIR_MAX_RULES];
     struct charge charges[CHECK_MOST_CHARGES];
     const struct policy_rule *rules[CHECK_MOST_CHARGES];
     struct whose whose[CHECK_MOST_CHARGES];
     struct rule altered[WEIR_MAX_RULES]; /* numbers that operators have changed */
+    const struct policy *policies[WEIR_MAX_RULES];
+    struct named_limit named;
 };
 
 struct check {
@@ -72,14 +77,17 @@ struct check {
 
     /* The engine's. */
     struct engine *engine;
-    const struct policy *policy; /* NULL: the limit came with the request */
-    struct rule unnamed;         /* … and is this */
+    const struct policy *policy; /* the first; NULL: the limit came with the request, unnamed */
+    struct rule unnamed;         /* … and is this, named or not */
     struct ask ask;
     size_t live, shadow;        /* charges of each kind: live ones first */
     size_t waiting;             /* questions under way */
+    uint8_t policy_count;       /* if there are several, they are in the room */
+    bool is_named;              /* the policy is the room's: the limit came with the request */
     bool is_answered;           /* without the store */
     bool has_mode;              /* an operator's, for the policy's */
     enum mode mode;             /* … which is this */
+    enum on_error on_error;     /* the strictest that its live rules have */
     const char *plan;           /* the request's, or else an assigned one */
     int64_t override_id;        /* that had a say; 0: none */
     uint32_t remembered;        /* questions that were not asked, as bits */

@@ -19,7 +19,33 @@ static void ignore(struct question *q)
     (void)q;
 }
 
-static void ask(struct engine *e, const struct check *check, const struct question *q,
+/* Does this process decide the charge while the store cannot? Policies that are asked together may
+ * differ in that. */
+static bool is_local(const struct check *check, const struct charge *c)
+{
+    const struct policy_rule *rule = check->rules[c - check->charges];
+
+    return (rule ? rule->policy->on_error : check->on_error) == ON_ERROR_LOCAL;
+}
+
+static void add_share(struct local *local, const struct charge *c, int64_t instances)
+{
+    struct rule *share_of = &local->shares[local->question.count];
+
+    *share_of = *c->rule;
+    if (share_of->algorithm != ALGORITHM_CELL) {
+        share_of->limit = share(share_of->limit, instances);
+        share_of->burst = share(share_of->burst, instances);
+    }
+    local->charges[local->question.count++] = (struct charge){
+        .rule = share_of,
+        .key = c->key,
+        .class = c->class,
+    };
+}
+
+/* False: there is nothing in it to decide here. */
+static bool ask(struct engine *e, const struct check *check, const struct question *q,
                 struct local *local)
 {
     const int64_t instances = policies_fallback(check->policies).instances;
@@ -29,23 +55,16 @@ static void ask(struct engine *e, const struct check *check, const struct questi
         .verb = q->verb,
         .ask = { check->ask.now, q->ask.cost, q->ask.peek },
         .charges = local->charges,
-        .count = q->count,
         .done = ignore,
     };
-    for (size_t i = 0; i < q->count; i++) {
-        local->shares[i] = *q->charges[i].rule;
-        if (local->shares[i].algorithm != ALGORITHM_CELL) {
-            local->shares[i].limit = share(local->shares[i].limit, instances);
-            local->shares[i].burst = share(local->shares[i].burst, instances);
-        }
-        local->charges[i] = (struct charge){
-            .rule = &local->shares[i],
-            .key = q->charges[i].key,
-            .class = q->charges[i].class,
-        };
-    }
+    for (size_t i = 0; i < q->count; i++)
+        if (is_local(check, &q->charges[i]))
+            add_share(local, &q->charges[i], instances);
+    if (local->question.count == 0)
+        return false;
     e->local->ops->submit(e->local, &turn, &local->question);
     e->local->ops->commit(e->local, &turn);
+    return true;
 }
 
 bool fallback_is_exhausted(const struct engine *e, const struct policies *set)
@@ -62,18 +81,24 @@ void fallback_learn(struct engine *e, const struct check *check, const struct qu
 
     if (q->verb == VERB_CHECK && (!q->allowed || q->ask.peek || q->ask.cost == 0))
         return;
-    ask(e, check, q, &local);
+    (void)ask(e, check, q, &local);
 }
 
 void fallback_decide(struct engine *e, struct check *check, struct question *q)
 {
     struct local local;
+    size_t next = 0;
 
-    ask(e, check, q, &local);
-    if (local.question.err)
+    if (!ask(e, check, q, &local) || local.question.err)
         return;
-    for (size_t i = 0; i < q->count; i++)
-        q->charges[i].step.decision = local.charges[i].step.decision;
+    for (size_t i = 0; i < q->count; i++) {
+        struct charge *c = &q->charges[i];
+
+        if (is_local(check, c))
+            c->step.decision = local.charges[next++].step.decision;
+        else
+            check->unknown |= UINT32_C(1) << (c - check->charges);
+    }
     q->allowed = local.question.allowed;
     q->err = WEIR_OK;
     q->is_unkept = true;

@@ -26,6 +26,7 @@ struct weir {
     int64_t ask_secret_at; /* by clock_steady_ms() */
     weir_err secret_err;
     struct names *names;
+    struct named *named; /* the engine's */
     weir_allocator allocator;
     weir_clock clock;
     void *clock_ctx;

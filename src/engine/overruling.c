@@ -68,6 +68,7 @@ struct overruling {
     size_t attribute_count;
     const struct override *block; /* the first that refuses, and of which rule; NULL: none */
     const struct policy_rule *blocked;
+    int64_t limit; /* … which it has */
     int64_t now;
     size_t altered;
 };
@@ -86,7 +87,7 @@ static weir_err put_on_plan(struct overruling *r, size_t i, const struct overrid
     const struct policy_rule *rule = check->rules[i];
     const struct counted *counted = policy_rule_under(rule, span_of(o->plan));
     struct identity identity;
-    const weir_err err = identity_of(check->policy->name, rule, r->attributes, r->attribute_count,
+    const weir_err err = identity_of(rule->policy->name, rule, r->attributes, r->attribute_count,
                                      &identity, diag);
 
     if (err)
@@ -123,6 +124,7 @@ static weir_err alter(struct overruling *r, size_t i, const struct override *o, 
         if (i < check->live && !r->block) {
             r->block = o;
             r->blocked = rule;
+            r->limit = charge->rule->limit;
         }
         *numbers = *charge->rule; /* in shadow: refused, but only in the report */
         numbers->limit = numbers->burst = numbers->precision = 0;
@@ -157,7 +159,7 @@ static void answer(struct overruling *r)
 
     if (r->block) {
         check->override_id = (int64_t)r->block->id;
-        answer_blocked(check, r->blocked, r->block->expires, r->now);
+        answer_blocked(check, r->blocked, r->limit, r->block->expires, r->now);
         check->is_answered = true;
     } else if (check->live + check->shadow == 0) {
         answer_uncounted(check, WEIR_FROM_EXEMPT);
@@ -165,20 +167,34 @@ static void answer(struct overruling *r)
     }
 }
 
+/* Has anything been changed for identities of one of its policies? */
+static bool is_overridden(const struct overrides *o, const struct check *check)
+{
+    for (size_t i = 0; i < check->policy_count; i++) {
+        const struct policy *policy = check->policy_count > 1 ? check->room->policies[i]
+                                                              : check->policy;
+        const struct overridden *p = overrides_of(o, policy->name);
+
+        if (p && p->has_overrides)
+            return true;
+    }
+    return false;
+}
+
 weir_err overrule_charges(const struct engine *e, const struct overrides *o, struct check *check,
                           const struct attribute *attributes, size_t n, weir_diag *diag)
 {
-    const struct overridden *p = overrides_of(o, check->policy->name);
     struct overruling r = {
         .e = e, .check = check, .attributes = attributes, .attribute_count = n
     };
 
-    if (!p || !p->has_overrides || check->live + check->shadow == 0)
+    if (check->live + check->shadow == 0 || !is_overridden(o, check))
         return WEIR_OK;
     r.now = time_of(e, check);
     for (size_t i = 0; i < check->live + check->shadow;) {
-        const struct override *found = overrides_find(
-            o, check_tag(e, check, i), check->policy->name, check->rules[i]->name, r.now);
+        const struct policy_rule *rule = check->rules[i];
+        const struct override *found = overrides_find(o, check_tag(e, check, i), rule->policy->name,
+                                                      rule->name, r.now);
         weir_err err;
 
         if (found && is_dropped(check, found)) {

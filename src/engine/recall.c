@@ -15,7 +15,7 @@ static struct denial denial_of(const struct check *check, const struct question 
         .key = c->key,
         .cost = q->ask.cost,
         .is_alone = q->count == 1,
-        .is_varied = !rule || rule->plan_count > 0 || is_altered,
+        .is_varied = !rule || check->is_named || rule->plan_count > 0 || is_altered,
     };
 }
 

@@ -23,7 +23,8 @@ struct key check_tag(const struct engine *e, const struct check *check, size_t i
 int check_deciding(const struct check *check)
 {
     for (size_t i = 0; i < check->live + check->shadow; i++)
-        if (!check->rules[i] || check->rules[i]->name == check->answer->rule)
+        if (!check->rules[i] || (check->rules[i]->name == check->answer->rule &&
+                                 check->rules[i]->policy->name == check->answer->policy))
             return (int)i;
     return -1;
 }

@@ -176,7 +176,9 @@ static weir_err keep_options(weir *w, const weir_options *o)
     w->ignores_environment = o->flags & WEIR_IGNORE_ENVIRONMENT;
     w->names = names_new(&w->allocator);
     w->source.names = w->names;
-    return w->names ? err : WEIR_ENOMEM;
+    if (w->names)
+        w->named = named_new(w->names, &w->allocator);
+    return w->named ? err : WEIR_ENOMEM;
 }
 
 static void tell(const weir *w, const char *what, const char *why)
@@ -328,6 +330,7 @@ static weir_err open_store(weir *w, const weir_options *o, const struct secret *
     engine_init(&w->engine, store, NULL, secret, trusts_now);
     w->engine.clock = w->clock;
     w->engine.clock_ctx = w->clock_ctx;
+    w->engine.named = w->named;
     if (!store->ops->is_shared)
         return WEIR_OK;
     options.uri = "memory:";
@@ -416,6 +419,7 @@ void weir_close(weir *w)
     pthread_cond_destroy(&w->wake);
     pthread_mutex_destroy(&w->lock);
     pthread_mutex_destroy(&w->reloading);
+    named_free(w->named);
     names_free(w->names);
     alloc_free(&allocator, w->group);
     alloc_free(&allocator, w->secret_uri);

@@ -50,8 +50,9 @@ struct plan {
 };
 
 struct policy_rule {
-    const char *name; /* "default" for the one rule of a short policy */
-    enum mode mode;   /* its own or the policy's: off beats shadow beats enforce */
+    const char *name;            /* "default" for the one rule of a short policy */
+    const struct policy *policy; /* whose it is */
+    enum mode mode;              /* its own or the policy's: off beats shadow beats enforce */
     enum mode own_mode;
     struct counted counted;
     const struct counted *shadow_limit; /* a second limit beside the live one, or NULL */

@@ -372,6 +372,7 @@ static void read_rules(struct loader *l, const struct yaml *node, const struct s
             complain(&l->reader, key, "this is rule %zu: a policy has at most %d", n + 1,
                      WEIR_MAX_RULES);
         rule[n].name = read_name(l, key, "a rule");
+        rule[n].policy = out;
         if (!wants(&l->reader, key->value, YAML_MAPPING, "a rule", "{limit: 5 per 15m, by: ip}"))
             continue;
         read_keys(&l->reader, key->value, "a rule", words, KEY_COUNT, IN_RULE, keys);
@@ -443,6 +444,7 @@ void read_policy(struct loader *l, const struct yaml *key, const struct settings
 
         if (!rule)
             return;
+        rule->policy = out;
         rule->name = names_keep(l->source->names, span_of("default"));
         l->out_of_memory |= !rule->name;
         if (!rule->name)

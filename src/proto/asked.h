@@ -2,14 +2,23 @@
 #ifndef WEIR_PROTO_ASKED_H
 #define WEIR_PROTO_ASKED_H
 
+#include "base/span.h"
 #include "weir.h"
 
 /* Texts end with a NUL and live in the bytes that were parsed, which the parser may change. */
 struct asked {
-    weir_request request; /* .attributes points at the array below, or is NULL */
+    weir_request request; /* .attributes and .policies point at the arrays below, or are NULL */
     weir_attribute attributes[WEIR_MAX_ATTRIBUTES];
+    const char *policies[WEIR_MAX_RULES];
     bool peek;
     bool wants_tag; /* what who asks is called, in the answer */
 };
+
+/* One more policy: the only one is the request's `policy`, and several are its list. False: there
+ * are too many. */
+bool asked_add_policy(struct asked *a, const char *name);
+
+/* False: there is no such word. */
+bool asked_on_error(struct span word, weir_on_error *out);
 
 #endif

@@ -9,7 +9,7 @@
 #include "base/show.h"
 #include "base/suggest.h"
 
-enum wants { WANTS_TEXT, WANTS_IDENTITY, WANTS_NUMBER, WANTS_ATTRIBUTES, WANTS_NAMES };
+enum wants { WANTS_TEXT, WANTS_IDENTITY, WANTS_NUMBER, WANTS_BOOL, WANTS_ATTRIBUTES, WANTS_NAMES };
 
 static const struct member {
     const char *name;
@@ -17,6 +17,7 @@ static const struct member {
     size_t at;
 } members[] = {
     { "policy", WANTS_TEXT, offsetof(struct change_json, policy) },
+    { "named", WANTS_BOOL, offsetof(struct change_json, named) },
     { "rule", WANTS_TEXT, offsetof(struct change_json, rule) },
     { "key", WANTS_IDENTITY, offsetof(struct change_json, key) },
     { "attributes", WANTS_ATTRIBUTES, 0 },
@@ -128,6 +129,11 @@ static weir_err read_member(struct change_json *c, const char *name, json_t *val
     switch (m->wants) {
     case WANTS_NUMBER:
         return read_number(name, value, (int64_t *)(void *)((char *)c + m->at), diag);
+    case WANTS_BOOL:
+        if (!json_is_boolean(value))
+            return diag_fail(diag, WEIR_EREQUEST, "'%s' must be true or false", name);
+        *(bool *)((char *)c + m->at) = json_is_true(value);
+        return WEIR_OK;
     case WANTS_ATTRIBUTES:
         return read_attributes(c, value, diag);
     case WANTS_NAMES:

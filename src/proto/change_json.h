@@ -19,6 +19,7 @@ struct change_json {
     const char *duration; /* `for` */
     const char *who, *reason;
     int64_t limit, burst, until_ms, id;
+    bool named;
     weir_attribute attributes[WEIR_MAX_ATTRIBUTES];
     size_t attribute_count;
     const char *by[CHANGE_JSON_MAX_BY]; /* attributes that the tag is of */

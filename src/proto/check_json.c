@@ -145,6 +145,23 @@ static weir_err read_attributes(json_t *attributes, struct asked *out, weir_diag
     return err;
 }
 
+static weir_err read_policies(const json_t *list, struct asked *out, weir_diag *diag)
+{
+    weir_err err = WEIR_OK;
+
+    if (!json_is_array(list) || json_array_size(list) == 0)
+        return diag_fail(diag, WEIR_EREQUEST, "'policies' must be a list of at least one name");
+    for (size_t i = 0; i < json_array_size(list) && !err; i++) {
+        const json_t *name = json_array_get(list, i);
+
+        if (!json_is_string(name))
+            return diag_fail(diag, WEIR_EREQUEST, "'policies' must be a list of strings");
+        err = check_add_policy(
+            out, (struct span){ json_string_value(name), json_string_length(name) }, diag);
+    }
+    return err;
+}
+
 static weir_err read_member(json_t *object, void *i, struct asked *out, weir_diag *diag)
 {
     const enum check_member member = check_member_of(span_of(json_object_iter_key(i)));
@@ -180,6 +197,8 @@ static weir_err read_member(json_t *object, void *i, struct asked *out, weir_dia
         return WEIR_OK;
     case WANTS_ATTRIBUTES:
         return read_attributes(value, out, diag);
+    case WANTS_NAMES:
+        return read_policies(value, out, diag);
     }
     return WEIR_OK;
 }

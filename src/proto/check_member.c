@@ -7,6 +7,7 @@
 
 static const char *const names[MEMBER_UNKNOWN] = {
     [MEMBER_POLICY] = "policy",
+    [MEMBER_POLICIES] = "policies",
     [MEMBER_KEY] = "key",
     [MEMBER_ATTRIBUTES] = "attributes",
     [MEMBER_COST] = "cost",
@@ -14,12 +15,14 @@ static const char *const names[MEMBER_UNKNOWN] = {
     [MEMBER_PEEK] = "peek",
     [MEMBER_EXEMPT] = "exempt",
     [MEMBER_NOW] = "now",
+    [MEMBER_NAME] = "name",
     [MEMBER_LIMIT] = "limit",
     [MEMBER_WINDOW_MS] = "window_ms",
     [MEMBER_BURST] = "burst",
     [MEMBER_PRECISION_MS] = "precision_ms",
     [MEMBER_ALGORITHM] = "algorithm",
     [MEMBER_TAG] = "tag",
+    [MEMBER_ON_ERROR] = "on_error",
 };
 
 static enum check_member if_named(enum check_member member, struct span name)
@@ -37,6 +40,7 @@ enum check_member check_member_of(struct span name)
                         name);
     case 4:
         return if_named(name.at[0] == 'c'   ? MEMBER_COST
+                        : name.at[0] == 'n' ? MEMBER_NAME
                         : name.at[1] == 'l' ? MEMBER_PLAN
                                             : MEMBER_PEEK,
                         name);
@@ -44,6 +48,8 @@ enum check_member check_member_of(struct span name)
         return if_named(name.at[0] == 'l' ? MEMBER_LIMIT : MEMBER_BURST, name);
     case 6:
         return if_named(name.at[0] == 'p' ? MEMBER_POLICY : MEMBER_EXEMPT, name);
+    case 8:
+        return if_named(name.at[0] == 'p' ? MEMBER_POLICIES : MEMBER_ON_ERROR, name);
     case 9:
         return if_named(name.at[0] == 'w' ? MEMBER_WINDOW_MS : MEMBER_ALGORITHM, name);
     case 10:
@@ -60,8 +66,12 @@ enum check_wants check_member_wants(enum check_member member)
     switch (member) {
     case MEMBER_POLICY:
     case MEMBER_PLAN:
+    case MEMBER_NAME:
     case MEMBER_ALGORITHM:
+    case MEMBER_ON_ERROR:
         return WANTS_TEXT;
+    case MEMBER_POLICIES:
+        return WANTS_NAMES;
     case MEMBER_KEY:
         return WANTS_IDENTITY;
     case MEMBER_ATTRIBUTES:
@@ -127,7 +137,28 @@ weir_err check_set_text(struct asked *out, enum check_member member, struct span
         return diag_fail(diag, WEIR_EREQUEST, "'%s' has a NUL, which no name has", names[member]);
     if (member == MEMBER_ALGORITHM)
         return set_algorithm(out, text, diag);
-    *(member == MEMBER_POLICY ? &out->request.policy : &out->request.plan) = text.at;
+    if (member == MEMBER_ON_ERROR) {
+        if (asked_on_error(text, &out->request.on_error))
+            return WEIR_OK;
+        return diag_fail(diag, WEIR_EREQUEST, "'on_error' is local, allow or deny");
+    }
+    *(member == MEMBER_POLICY ? &out->request.policy
+      : member == MEMBER_NAME ? &out->request.name
+                              : &out->request.plan) = text.at;
+    return WEIR_OK;
+}
+
+weir_err check_add_policy(struct asked *out, struct span name, weir_diag *diag)
+{
+    weir_request *r = &out->request;
+
+    if (r->policy_count == WEIR_MAX_RULES)
+        return diag_fail(diag, WEIR_EREQUEST, "there are too many policies: at most %d",
+                         WEIR_MAX_RULES);
+    if (memchr(name.at, '\0', name.len))
+        return diag_fail(diag, WEIR_EREQUEST, "'policies' has a NUL, which no name has");
+    r->policies = out->policies;
+    out->policies[r->policy_count++] = name.at;
     return WEIR_OK;
 }
 

@@ -7,6 +7,7 @@
 
 enum check_member {
     MEMBER_POLICY,
+    MEMBER_POLICIES,
     MEMBER_KEY,
     MEMBER_ATTRIBUTES,
     MEMBER_COST,
@@ -14,12 +15,14 @@ enum check_member {
     MEMBER_PEEK,
     MEMBER_EXEMPT,
     MEMBER_NOW,
+    MEMBER_NAME,
     MEMBER_LIMIT,
     MEMBER_WINDOW_MS,
     MEMBER_BURST,
     MEMBER_PRECISION_MS,
     MEMBER_ALGORITHM,
     MEMBER_TAG,
+    MEMBER_ON_ERROR,
     MEMBER_UNKNOWN,
 };
 
@@ -29,6 +32,7 @@ enum check_wants {
     WANTS_NUMBER,
     WANTS_BOOL,
     WANTS_ATTRIBUTES, /* an object of identities */
+    WANTS_NAMES,      /* a list of texts */
 };
 
 enum check_member check_member_of(struct span name);
@@ -43,6 +47,7 @@ WEIR_MUSTCHECK weir_err check_set_text(struct asked *out, enum check_member memb
 WEIR_MUSTCHECK weir_err check_set_number(struct asked *out, enum check_member member,
                                          int64_t number, weir_diag *diag);
 void check_set_bool(struct asked *out, enum check_member member, bool value);
+WEIR_MUSTCHECK weir_err check_add_policy(struct asked *out, struct span name, weir_diag *diag);
 WEIR_MUSTCHECK weir_err check_add_attribute(struct asked *out, const char *name, struct span value,
                                             weir_diag *diag);
 

@@ -108,6 +108,22 @@ static bool scan_attributes(struct check_scan *s, char **at, char *end, struct a
     return check_scan_mark(at, end, '}');
 }
 
+/* An empty list is left to others, who say what is wrong with it. */
+static bool scan_policies(struct check_scan *s, char **at, char *end, struct asked *out)
+{
+    struct span name;
+
+    if (!check_scan_mark(at, end, '['))
+        return false;
+    do {
+        check_scan_blanks(at, end);
+        if (!check_scan_text(at, end, &name) || check_add_policy(out, name, NULL))
+            return false;
+        end_here(s, name);
+    } while (check_scan_mark(at, end, ','));
+    return check_scan_mark(at, end, ']');
+}
+
 static bool scan_value(struct check_scan *s, enum check_member member, char **at, char *end,
                        struct asked *out)
 {
@@ -118,7 +134,7 @@ static bool scan_value(struct check_scan *s, enum check_member member, char **at
     case WANTS_TEXT:
         if (!check_scan_text(at, end, &text))
             return false;
-        if (member != MEMBER_ALGORITHM)
+        if (member != MEMBER_ALGORITHM && member != MEMBER_ON_ERROR)
             end_here(s, text);
         return !check_set_text(out, member, text, NULL);
     case WANTS_IDENTITY:
@@ -135,6 +151,8 @@ static bool scan_value(struct check_scan *s, enum check_member member, char **at
         return true;
     case WANTS_ATTRIBUTES:
         return scan_attributes(s, at, end, out);
+    case WANTS_NAMES:
+        return scan_policies(s, at, end, out);
     }
     return false;
 }

@@ -1,7 +1,7 @@
 /* rate_headers.c - what an answer looks like in the headers of a response.
  *
- * A rule is announced by the name of its policy, or as "policy.rule" if there are several, or as
- * "default" if the limit came with the request. RateLimit-Policy lists all rules that are enforced,
+ * A rule is announced by the name of its policy, or as "policy.rule" if that has several, or as
+ * "default" if the limit came with the request and has no name. RateLimit-Policy lists all rules that are enforced,
  * RateLimit has the one that decided. What was not counted (exempt, off, or the store failed) has
  * no state to tell: there is nothing but, if it was refused, a Retry-After. */
 #include "proto/rate_headers.h"
@@ -37,11 +37,20 @@ static void add_name_part(struct buf *out, const char *name)
     buf_wrote(out, (size_t)(at - to));
 }
 
-static void add_name(struct buf *out, const weir_answer *a, const char *rule)
+bool rate_header_has_rule(const weir_answer *a, const char *policy)
+{
+    size_t rules = 0;
+
+    for (size_t i = 0; i < a->rule_count && policy; i++)
+        rules += a->rules[i].policy == policy;
+    return rules > 1;
+}
+
+static void add_name(struct buf *out, const weir_answer *a, const char *policy, const char *rule)
 {
     buf_byte(out, '"');
-    add_name_part(out, a->policy ? a->policy : "default");
-    if (a->policy && a->rule_count > 1) {
+    add_name_part(out, policy ? policy : "default");
+    if (rate_header_has_rule(a, policy)) {
         buf_byte(out, '.');
         add_name_part(out, rule);
     }
@@ -59,7 +68,7 @@ static void add_policies(struct buf *out, const weir_answer *a)
         if (!is_first)
             ADD(out, ", ");
         is_first = false;
-        add_name(out, a, a->rules[i].rule);
+        add_name(out, a, a->rules[i].policy, a->rules[i].rule);
         ADD(out, ";q=");
         add_integer(out, a->rules[i].limit);
         if (a->rules[i].window_ms > 0) {
@@ -79,7 +88,7 @@ static int64_t wait_of(const weir_answer *a)
 static void add_state(struct buf *out, const weir_answer *a, int64_t now)
 {
     ADD(out, "RateLimit: ");
-    add_name(out, a, a->rule);
+    add_name(out, a, a->policy, a->rule);
     ADD(out, ";r=");
     add_integer(out, a->remaining);
     ADD(out, ";t=");

@@ -12,4 +12,7 @@
  * nothing to tell. */
 void rate_headers_write(struct buf *out, const weir_answer *answer, int64_t now);
 
+/* Are rules of this policy, a name of the answer's, announced with their own names as well? */
+bool rate_header_has_rule(const weir_answer *a, const char *policy);
+
 #endif

@@ -22,7 +22,8 @@ static size_t charge_of(const struct call *call, size_t row)
     const weir_answer *a = &call->answer;
     size_t i = 0;
 
-    while (a->rule_count > 1 && call->check.rules[i]->name != a->rules[row].rule)
+    while (a->rule_count > 1 && (call->check.rules[i]->name != a->rules[row].rule ||
+                                 call->check.rules[i]->policy->name != a->rules[row].policy))
         i++;
     return i;
 }
@@ -63,11 +64,25 @@ static void add_tag(struct buf *out, const struct call *call, size_t charge)
     add_name(out, LITERAL(",\"tag\":"), tag);
 }
 
-static void add_rule(struct buf *out, const struct call *call, size_t row)
+/* Are its rules of more than one policy? */
+static bool is_of_several(const weir_answer *a)
+{
+    for (size_t i = 1; i < a->rule_count; i++)
+        if (a->rules[i].policy != a->rules[0].policy)
+            return true;
+    return false;
+}
+
+static void add_rule(struct buf *out, const struct call *call, size_t row, bool has_policy)
 {
     const weir_rule_answer *r = &call->answer.rules[row];
 
-    add_name(out, LITERAL("{\"rule\":"), r->rule);
+    buf_byte(out, '{');
+    if (has_policy) {
+        add_name(out, LITERAL("\"policy\":"), r->policy);
+        buf_byte(out, ',');
+    }
+    add_name(out, LITERAL("\"rule\":"), r->rule);
     add_bool(out, LITERAL(",\"allowed\":"), r->allowed);
     add_int(out, LITERAL(",\"limit\":"), r->limit);
     add_int(out, LITERAL(",\"remaining\":"), r->remaining);
@@ -101,11 +116,13 @@ static void add_answer(struct buf *out, const struct call *call)
     if (call->wants_tag && check_deciding(&call->check) >= 0)
         add_tag(out, call, (size_t)check_deciding(&call->check));
     if (a->rule_count > 1) {
+        const bool is_several = is_of_several(a);
+
         buf_text(out, ",\"rules\":[");
         for (size_t i = 0; i < a->rule_count; i++) {
             if (i > 0)
                 buf_byte(out, ',');
-            add_rule(out, call, i);
+            add_rule(out, call, i, is_several);
         }
         buf_byte(out, ']');
     }

@@ -20,6 +20,8 @@ enum parameter {
     ALGORITHM,
     BURST,
     PRECISION,
+    NAME,
+    ON_ERROR,
     PARAMETERS,
 };
 
@@ -30,6 +32,7 @@ static const char *const names[PARAMETERS] = {
     [NOW] = "now",          [LIMIT] = "limit",
     [WINDOW] = "window_ms", [ALGORITHM] = "algorithm",
     [BURST] = "burst",      [PRECISION] = "precision_ms",
+    [NAME] = "name",        [ON_ERROR] = "on_error",
 };
 
 weir_err check_query_int(const char *name, struct span value, int64_t *out, weir_diag *diag)
@@ -89,8 +92,16 @@ static weir_err read_parameter(enum parameter which, struct span value, struct a
 
     switch (which) {
     case POLICY:
-        r->policy = value.at;
+        if (asked_add_policy(out, value.at))
+            return WEIR_OK;
+        return diag_fail(diag, WEIR_EREQUEST, "there are more than %d policies", WEIR_MAX_RULES);
+    case NAME:
+        r->name = value.at;
         return WEIR_OK;
+    case ON_ERROR:
+        if (asked_on_error(value, &r->on_error))
+            return WEIR_OK;
+        return diag_fail(diag, WEIR_EREQUEST, "on_error is local, allow or deny");
     case KEY:
         r->key = value.at;
         r->key_len = value.len;
@@ -162,7 +173,7 @@ weir_err check_query_read(struct span query, const struct query_own *own, struct
             err = check_query_attribute(out, name.at, value, diag);
             continue;
         }
-        if (seen & 1U << which)
+        if (seen & 1U << which && which != POLICY)
             return diag_fail(diag, WEIR_EREQUEST, "%s is given twice", names[which]);
         seen |= 1U << which;
         err = read_parameter(which, value, out, diag);

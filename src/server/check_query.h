@@ -1,7 +1,8 @@
 /* check_query.h - a check as the query of a URL says it: `policy=login&ip=203.0.113.7`.
  *
- * policy key cost plan peek exempt now limit window_ms algorithm burst and precision_ms are what
- * they are in a request object; every other name is an attribute. */
+ * policy key cost plan peek exempt now name limit window_ms algorithm burst precision_ms and
+ * on_error are what they are in a request object, and `policy` may be there several times; every
+ * other name is an attribute. */
 #ifndef WEIR_SERVER_CHECK_QUERY_H
 #define WEIR_SERVER_CHECK_QUERY_H
 

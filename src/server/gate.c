@@ -26,15 +26,15 @@ static const char quota_exceeded[] =
 /* ---- answers -------------------------------------------------------------------------------- */
 
 /* A rule by the name that RateLimit-Policy has for it. */
-static void write_name(struct json *j, const weir_answer *a, const char *rule)
+static void write_name(struct json *j, const weir_answer *a, const char *policy, const char *rule)
 {
     char name[2 * WEIR_MAX_NAME + 2];
 
-    if (a->policy && a->rule_count > 1) {
-        snprintf(name, sizeof name, "%s.%s", a->policy, rule);
+    if (rate_header_has_rule(a, policy)) {
+        snprintf(name, sizeof name, "%s.%s", policy, rule);
         json_text(j, NULL, name);
     } else {
-        json_text(j, NULL, a->policy ? a->policy : "default");
+        json_text(j, NULL, policy ? policy : "default");
     }
 }
 
@@ -53,10 +53,10 @@ static void write_refusal(struct buf *out, const weir_answer *a, int status)
     json_int(&j, "retry_after_ms", a->retry_after_ms);
     json_open(&j, "violated-policies", '[');
     if (a->rule_count == 0)
-        write_name(&j, a, a->rule);
+        write_name(&j, a, a->policy, a->rule);
     for (size_t i = 0; i < a->rule_count; i++)
         if (!a->rules[i].allowed && !a->rules[i].shadow)
-            write_name(&j, a, a->rules[i].rule);
+            write_name(&j, a, a->rules[i].policy, a->rules[i].rule);
     json_close(&j, ']');
     json_close(&j, '}');
     buf_byte(out, '\n');
@@ -183,7 +183,7 @@ static weir_err add_address(const struct exchange *x, const struct gate *g, stru
         return WEIR_OK;
     address.len = client_address_write(&ip, text);
     text[address.len] = '\0';
-    if (asked->request.policy)
+    if (asked->request.policy || asked->request.policy_count > 0)
         return check_query_attribute(asked, "ip", address, diag);
     asked->request.key = address.at;
     asked->request.key_len = address.len;

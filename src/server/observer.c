@@ -52,15 +52,15 @@ void observer_free(struct observer *o)
 
 /* ---- answers -------------------------------------------------------------------------- */
 
-static void count(struct series_table *t, const weir_answer *a, const char *rule,
-                  enum outcome outcome)
+static void count(struct series_table *t, const weir_answer *a, const char *policy,
+                  const char *rule, enum outcome outcome)
 {
-    count_up(&series_find(t, a->policy, rule)->counts[outcome][a->source], 1);
+    count_up(&series_find(t, policy, rule)->counts[outcome][a->source], 1);
 }
 
 static void count_check(struct observer *o, const weir_answer *a)
 {
-    count(o->checks, a, series_checks,
+    count(o->checks, a, a->policy, series_checks,
           !a->allowed ? OUTCOME_DENIED
           : a->shadow ? OUTCOME_SHADOW_DENIED
                       : OUTCOME_ALLOWED);
@@ -69,9 +69,10 @@ static void count_check(struct observer *o, const weir_answer *a)
 static void count_rule(struct observer *o, const weir_answer *a, const weir_rule_answer *r)
 {
     if (a->allowed)
-        count(o->rules, a, r->rule, r->would_deny ? OUTCOME_SHADOW_DENIED : OUTCOME_ALLOWED);
+        count(o->rules, a, r->policy, r->rule,
+              r->would_deny ? OUTCOME_SHADOW_DENIED : OUTCOME_ALLOWED);
     else if (!r->allowed && !r->shadow)
-        count(o->rules, a, r->rule, OUTCOME_DENIED);
+        count(o->rules, a, r->policy, r->rule, OUTCOME_DENIED);
 }
 
 /* When the window of a refusal at `now` is over. The numbers of a limit that came with its request

@@ -70,7 +70,7 @@ static bool is_used(const struct series *s)
 
 static bool is_other(const struct series *s)
 {
-    return strcmp(s->policy, SERIES_OTHER) == 0;
+    return s->policy == named_other;
 }
 
 /* ---- Prometheus ------------------------------------------------------------------------ */

@@ -66,6 +66,9 @@ static weir_err check_members(const struct operator_ask *ask, weir_diag *diag)
                              : a->limit >= 0 ? "limit"
                                              : "burst",
                              "here", diag);
+    if (a->named && ask->subject == LEDGER_PLAN)
+        return refuse_member("named", "to a plan, which limits that come with requests do not have",
+                             diag);
     if (a->plan && (ask->subject == LEDGER_MODE || removes))
         return refuse_member("plan", "here", diag);
     if (ask->subject == LEDGER_MODE &&
@@ -95,6 +98,7 @@ weir_err operator_change(const struct operator_ask *ask, struct change *out, wei
                   : ask->subject == LEDGER_PLAN ? LEDGER_ON_PLAN
                                                 : LEDGER_IN_MODE,
         .policy = ask->policy[0] ? ask->policy : a->policy,
+        .is_named = a->named,
         .rule = a->rule,
         .key = a->key,
         .attributes = a->attributes,

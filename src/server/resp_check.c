@@ -3,8 +3,8 @@
  * HOW A KEY IS TOLD FROM ATTRIBUTES. What follows the policy is either one bare key or any number
  * of name=value words, and then options.
  *   - Several words with an '=' behind a valid name are attributes.
- *   - One such word is an attribute, unless the policy counts by a single attribute of another
- *     name: then it is that attribute's value (`c29tZQ==` is a key).
+ *   - One such word is an attribute, unless there is one policy and it counts by a single attribute
+ *     of another name: then it is that attribute's value (`c29tZQ==` is a key).
  *   - Every other first word is the key, even if it spells an option. An empty one stands for none,
  *     for a policy that counts everyone together and an option behind it.
  * So a value that comes from outside is given by its name, `user=…`: only the first '=' counts, and
@@ -60,7 +60,7 @@ static void ask(const struct reading *in, enum verb verb)
 
 /* ---- options ----------------------------------------------------------------------------- */
 
-enum option_kind { NUMBER, NAME, FLAG };
+enum option_kind { NUMBER, NAME, FLAG, POLICY, ON_ERROR };
 
 /* Which commands take an option. */
 enum { OF_CHECK = 1, OF_LIMIT = 2, OF_PEEK = 4, OF_REFUND = 8, OF_RESET = 16 };
@@ -81,8 +81,11 @@ static const struct option options[] = {
     { "PEEK", FLAG, 0, offsetof(struct asked, peek), OF_CHECK | OF_LIMIT },
     { "NOW", NUMBER, 1, IN_REQUEST(now), OF_CHECK | OF_LIMIT | OF_PEEK | OF_REFUND },
     { "EXEMPT", FLAG, 0, IN_REQUEST(exempt), OF_CHECK | OF_LIMIT },
+    { "POLICY", POLICY, 0, 0, OF_CHECK | OF_PEEK | OF_REFUND | OF_RESET },
     { "BURST", NUMBER, 1, IN_REQUEST(burst), OF_LIMIT },
     { "PRECISION", NUMBER, 1, IN_REQUEST(precision_ms), OF_LIMIT },
+    { "NAME", NAME, 0, IN_REQUEST(name), OF_LIMIT },
+    { "ON_ERROR", ON_ERROR, 0, IN_REQUEST(on_error), OF_LIMIT },
 };
 
 enum { OPTIONS = sizeof options / sizeof *options };
@@ -102,6 +105,33 @@ static void refuse_option(const struct reading *in, unsigned of)
                      near ? near : "", near ? "'?" : "");
 }
 
+/* … that is a name, or another word. */
+static bool read_word(struct reading *in, const struct option *option, void *place)
+{
+    const struct span value = in->command->words[in->at];
+
+    if (option->kind == ON_ERROR) {
+        if (asked_on_error(value, place))
+            return true;
+        resp_reply_error(in->session,
+                         "INVALID_REQUEST ON_ERROR must be followed by local, allow or deny");
+        return false;
+    }
+    if (!resp_word_is_text(value) || value.len == 0) {
+        resp_reply_error(in->session, "INVALID_REQUEST %s must be followed by a name",
+                         option->word);
+        return false;
+    }
+    if (option->kind == NAME) {
+        *(const char **)place = value.at;
+    } else if (!asked_add_policy(&in->asked, value.at)) {
+        resp_reply_error(in->session, "INVALID_REQUEST there are more than %d policies",
+                         WEIR_MAX_RULES);
+        return false;
+    }
+    return true;
+}
+
 /* What follows an option; false: an error was replied. */
 static bool read_value(struct reading *in, const struct option *option)
 {
@@ -109,14 +139,8 @@ static bool read_value(struct reading *in, const struct option *option)
     char *const place = (char *)&in->asked + option->place;
     int64_t number;
 
-    if (option->kind == NAME) {
-        *(const char **)place = value.at;
-        if (resp_word_is_text(value) && value.len > 0)
-            return true;
-        resp_reply_error(in->session, "INVALID_REQUEST %s must be followed by a name",
-                         option->word);
-        return false;
-    }
+    if (option->kind != NUMBER)
+        return read_word(in, option, place);
     if (!resp_word_number(value, &number) || number < option->least) {
         resp_reply_error(in->session,
                          "INVALID_REQUEST %s must be followed by a whole number from %d on",
@@ -145,7 +169,7 @@ static bool read_options(struct reading *in, unsigned of)
             refuse_option(in, of);
             return false;
         }
-        if (given & 1U << (option - options)) {
+        if (given & 1U << (option - options) && option->kind != POLICY) {
             resp_reply_error(in->session, "INVALID_REQUEST %s is given twice", option->word);
             return false;
         }
@@ -156,7 +180,10 @@ static bool read_options(struct reading *in, unsigned of)
         }
         if (++in->at == c->count) {
             resp_reply_error(in->session, "INVALID_REQUEST %s must be followed by a %s",
-                             option->word, option->kind == NAME ? "name" : "number");
+                             option->word,
+                             option->kind == NUMBER     ? "number"
+                             : option->kind == ON_ERROR ? "word"
+                                                        : "name");
             return false;
         }
         if (!read_value(in, option))
@@ -213,37 +240,46 @@ static void add_attribute(struct reading *in, struct span word)
     };
 }
 
-/* Who asks; false: an error was replied. */
-static bool read_identity(struct reading *in)
+static void set_key(struct reading *in, struct span key)
+{
+    if (key.len == 0)
+        return;
+    in->asked.request.key = key.at;
+    in->asked.request.key_len = key.len;
+}
+
+/* Who asks, and the options; false: an error was replied. */
+static bool read_identity(struct reading *in, unsigned of)
 {
     const struct resp_command *c = in->command;
-    weir_request *request = &in->asked.request;
+    const size_t first = in->at;
     size_t n = 0;
 
     if (in->at == c->count)
         return true;
-    while (in->at + n < c->count && equals_of(c->words[in->at + n]))
+    while (first + n < c->count && equals_of(c->words[first + n]))
         n++;
-    if (n == 0 || (n == 1 && is_key_all_the_same(in, c->words[in->at]))) {
-        const struct span key = c->words[in->at++];
-
-        if (key.len == 0)
-            return true;
-        request->key = key.at;
-        request->key_len = key.len;
+    if (n == 0) {
+        set_key(in, c->words[in->at++]);
         if (in->at < c->count && equals_of(c->words[in->at])) {
             resp_reply_error(in->session, "INVALID_REQUEST give a key or attributes, not both");
             return false;
         }
-        return true;
+        return read_options(in, of);
     }
     if (n > WEIR_MAX_ATTRIBUTES) {
         resp_reply_error(in->session, "INVALID_REQUEST %zu attributes are too many: at most %d", n,
                          WEIR_MAX_ATTRIBUTES);
         return false;
     }
-    while (n-- > 0)
-        add_attribute(in, c->words[in->at++]);
+    in->at += n;
+    if (!read_options(in, of))
+        return false;
+    if (n == 1 && in->asked.request.policy && is_key_all_the_same(in, c->words[first]))
+        set_key(in, c->words[first]);
+    else
+        for (size_t i = 0; i < n; i++)
+            add_attribute(in, c->words[first + i]);
     return true;
 }
 
@@ -256,7 +292,7 @@ static void serve_policy(struct session *s, struct resp_command *c, unsigned of,
     in.asked.peek = of == OF_PEEK;
     if (!resp_word_is_text(c->words[1]))
         resp_reply_error(s, "INVALID_REQUEST the name of a policy has no NUL byte");
-    else if (read_identity(&in) && read_options(&in, of))
+    else if (read_identity(&in, of))
         ask(&in, verb);
 }
 

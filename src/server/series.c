@@ -3,13 +3,14 @@
 
 #include <stdlib.h>
 
+#include "engine/named.h"
 #include "store/history.h"
 
 const char *const outcome_names[OUTCOME_COUNT] = { "allowed", "denied", "shadow_denied" };
 
 const char series_checks[] = HISTORY_CHECKS;
 
-static const char unnamed[] = SERIES_UNNAMED, other[] = SERIES_OTHER;
+static const char unnamed[] = SERIES_UNNAMED;
 
 enum { UNNAMED, OTHER, RESERVED }; /* places in all[] */
 
@@ -21,8 +22,8 @@ struct series_table *series_new(const char *rule)
         return NULL;
     t->all[UNNAMED].policy = unnamed;
     t->all[UNNAMED].rule = rule;
-    t->all[OTHER].policy = other;
-    t->all[OTHER].rule = rule == series_checks ? rule : other;
+    t->all[OTHER].policy = named_other;
+    t->all[OTHER].rule = rule == series_checks ? rule : named_other;
     t->last = &t->all[UNNAMED];
     atomic_init(&t->count, RESERVED);
     return t;
@@ -61,7 +62,7 @@ struct series *series_find(struct series_table *t, const char *policy, const cha
 
     if (!policy || policy == unnamed)
         return &t->all[UNNAMED];
-    if (policy == other)
+    if (policy == named_other)
         return &t->all[OTHER];
     if (t->last->policy == policy && t->last->rule == rule)
         return t->last;

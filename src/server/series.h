@@ -15,9 +15,9 @@ enum { SERIES_MOST = 4096, SERIES_SOURCES = WEIR_FROM_OFF + 1 };
 enum outcome { OUTCOME_ALLOWED, OUTCOME_DENIED, OUTCOME_SHADOW_DENIED, OUTCOME_COUNT };
 extern const char *const outcome_names[OUTCOME_COUNT];
 
-/* These are no policies' names: a parenthesis cannot stand in one. */
-#define SERIES_UNNAMED "(unnamed)" /* limits that came with their requests */
-#define SERIES_OTHER "(other)"     /* all for which there was no room */
+/* No policy's name: a parenthesis cannot stand in one. What there is no room for is counted under
+ * named_other, as limits are whose names are not kept. */
+#define SERIES_UNNAMED "(unnamed)" /* limits that came with their requests, without a name */
 
 struct series {
     const char *policy, *rule;

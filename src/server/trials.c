@@ -110,7 +110,7 @@ static void observe_shadow(struct trials *all, const struct check *check, size_t
 
     if (check->questions[(check->live > 0) + i - check->live].err || (is_limit && !live))
         return;
-    t = find(all, check->policy->name, rule,
+    t = find(all, rule->policy->name, rule,
              is_limit     ? TRIAL_SHADOW_LIMIT
              : is_rollout ? TRIAL_ROLLOUT
                           : TRIAL_MODE,
@@ -133,7 +133,7 @@ static void observe_live(struct trials *all, const struct check *check, size_t i
 
     if (rule->rollout == SHARE_ALL || check->unknown >> i & 1)
         return;
-    t = find(all, check->policy->name, rule, TRIAL_ROLLOUT, now);
+    t = find(all, rule->policy->name, rule, TRIAL_ROLLOUT, now);
     if (t)
         count(&t->live, check->charges[i].key, !check->charges[i].step.decision.allowed);
 }

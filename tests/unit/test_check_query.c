@@ -57,6 +57,42 @@ static void all_of_a_request_can_be_said(void **state)
     assert_false(asked.peek || r->exempt);
 }
 
+static void a_limit_may_have_a_name_and_an_on_error(void **state)
+{
+    const weir_request *r = &asked.request;
+
+    (void)state;
+    reads("key=k&limit=10&window_ms=1000&name=login&on_error=deny");
+    assert_string_equal(r->name, "login");
+    assert_int_equal(r->on_error, WEIR_ON_ERROR_DENY);
+    reads("on_error=allow");
+    assert_int_equal(r->on_error, WEIR_ON_ERROR_ALLOW);
+    reads("on_error=local");
+    assert_int_equal(r->on_error, WEIR_ON_ERROR_LOCAL);
+    refuses("on_error=no", WEIR_EREQUEST, "on_error is local, allow or deny");
+    refuses("name=a&name=b", WEIR_EREQUEST, "name is given twice");
+}
+
+static void several_policies_are_a_list(void **state)
+{
+    const weir_request *r = &asked.request;
+    char many[16 * WEIR_MAX_RULES] = "policy=p";
+
+    (void)state;
+    reads("policy=login&ip=::1&policy=site");
+    assert_null(r->policy);
+    assert_int_equal(r->policy_count, 2);
+    assert_string_equal(r->policies[0], "login");
+    assert_string_equal(r->policies[1], "site");
+    assert_int_equal(r->attribute_count, 1);
+    for (int i = 1; i < WEIR_MAX_RULES; i++)
+        strcat(many, "&policy=p");
+    reads(many);
+    assert_int_equal(r->policy_count, WEIR_MAX_RULES);
+    strcat(many, "&policy=p");
+    refuses(many, WEIR_EREQUEST, "there are more than 16 policies");
+}
+
 static void what_is_left_out_is_the_default(void **state)
 {
     (void)state;
@@ -101,7 +137,7 @@ static void numbers_are_whole_and_fit(void **state)
 static void what_makes_no_sense_is_refused(void **state)
 {
     (void)state;
-    refuses("policy=a&policy=b", WEIR_EREQUEST, "policy is given twice");
+    refuses("plan=a&plan=b", WEIR_EREQUEST, "plan is given twice");
     refuses("=x", WEIR_EREQUEST, "the query has a value without a name");
     refuses("peek=yes", WEIR_EREQUEST, "peek must be true or false");
     refuses("algorithm=gcra", WEIR_EREQUEST, "there is no algorithm 'gcra'");
@@ -141,6 +177,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_of_a_request_can_be_said),
+        cmocka_unit_test(a_limit_may_have_a_name_and_an_on_error),
+        cmocka_unit_test(several_policies_are_a_list),
         cmocka_unit_test(what_is_left_out_is_the_default),
         cmocka_unit_test(a_cost_of_zero_is_not_the_default),
         cmocka_unit_test(numbers_are_whole_and_fit),

@@ -144,6 +144,38 @@ static void policies_that_allow_or_deny_on_error_do_so(void **state)
     close_frail(w, &f);
 }
 
+static int admitted_by(weir *w, const weir_request *r, int attempts)
+{
+    int n = 0;
+
+    for (int i = 0; i < attempts; i++)
+        n += ask(weir_check, w, r).allowed;
+    return n;
+}
+
+static void a_limit_that_comes_with_a_request_brings_its_on_error(void **state)
+{
+    weir_request r = { .key = "a", .limit = 3, .window_ms = 60000, .now = NOW };
+    struct frail f;
+    weir *w = open_frail(POLICIES(TEN), &f);
+
+    (void)state;
+    f.fails = true;
+    assert_int_equal(admitted_by(w, &r, 9), 3);
+    r.on_error = WEIR_ON_ERROR_ALLOW;
+    assert_int_equal(admitted_by(w, &r, 9), 9);
+    r.on_error = WEIR_ON_ERROR_DENY;
+    assert_int_equal(admitted_by(w, &r, 9), 0);
+    r.name = "login";
+    assert_int_equal(admitted_by(w, &r, 9), 0);
+    assert_string_equal(ask(weir_check, w, &r).policy, "login");
+    r.on_error = WEIR_ON_ERROR_ALLOW;
+    assert_int_equal(admitted_by(w, &r, 9), 9);
+    r.on_error = WEIR_ON_ERROR_LOCAL;
+    assert_int_equal(admitted_by(w, &r, 9), 3);
+    close_frail(w, &f);
+}
+
 static void after_so_many_errors_nothing_is_let_through(void **state)
 {
     struct frail f;
@@ -194,6 +226,7 @@ int main(void)
         cmocka_unit_test(the_store_is_the_truth_again_afterwards),
         cmocka_unit_test(what_is_given_back_or_forgotten_is_so_here_too),
         cmocka_unit_test(policies_that_allow_or_deny_on_error_do_so),
+        cmocka_unit_test(a_limit_that_comes_with_a_request_brings_its_on_error),
         cmocka_unit_test(after_so_many_errors_nothing_is_let_through),
         cmocka_unit_test(several_rules_are_decided_together),
     };

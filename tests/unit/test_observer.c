@@ -320,7 +320,7 @@ static void ever_new_names_end_in_one_series_for_all_others(void **state)
     (void)state;
     for (int i = 0; i < SERIES_MOST + 100; i++) {
         snprintf(names[i], sizeof names[i], "p%d", i);
-        answer.policy = names[i];
+        answer.policy = answer.rules[0].policy = names[i];
         for (int loop = 0; loop < LOOPS; loop++)
             observer_answer(f->observers[loop], &check, now);
     }

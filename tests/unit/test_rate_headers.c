@@ -29,9 +29,12 @@ static weir_answer one_rule(const char *policy)
                       .reset_after_ms = 60000,
                       .rule_count = 1 };
 
-    a.rules[0] = (weir_rule_answer){
-        .rule = "default", .limit = 5, .remaining = 4, .reset_after_ms = 60000, .allowed = true
-    };
+    a.rules[0] = (weir_rule_answer){ .policy = policy,
+                                     .rule = "default",
+                                     .limit = 5,
+                                     .remaining = 4,
+                                     .reset_after_ms = 60000,
+                                     .allowed = true };
     return a;
 }
 
@@ -129,14 +132,45 @@ static void several_rules_are_listed_and_shadows_are_not(void **state)
                       .rule_count = 3 };
 
     (void)state;
-    a.rules[0] = (weir_rule_answer){ .rule = "global", .limit = 1000, .allowed = true };
-    a.rules[1] = (weir_rule_answer){ .rule = "trial", .limit = 1, .shadow = true };
-    a.rules[2] = (weir_rule_answer){ .rule = "ip", .limit = 5 };
+    a.rules[0] = (weir_rule_answer){
+        .policy = a.policy, .rule = "global", .limit = 1000, .allowed = true
+    };
+    a.rules[1] = (weir_rule_answer){
+        .policy = a.policy, .rule = "trial", .limit = 1, .shadow = true
+    };
+    a.rules[2] = (weir_rule_answer){ .policy = a.policy, .rule = "ip", .limit = 5 };
     expect(&a, (int64_t[]){ 60000, 1000, 3600000 }, 1700000000000,
            "RateLimit-Policy: \"cleanup.global\";q=1000;w=60, \"cleanup.ip\";q=5;w=3600\r\n"
            "RateLimit: \"cleanup.ip\";r=0;t=59\r\n"
            "X-RateLimit-Limit: 5\r\nX-RateLimit-Remaining: 0\r\n"
            "X-RateLimit-Reset: 1700000060\r\nRetry-After: 59\r\n");
+}
+
+static void several_policies_are_listed_each_by_its_name(void **state)
+{
+    weir_answer a = one_rule("login");
+
+    (void)state;
+    a.rule_count = 2;
+    a.rules[1] = (weir_rule_answer){
+        .policy = "site", .rule = "default", .limit = 10, .remaining = 9, .allowed = true
+    };
+    expect(&a, (int64_t[]){ 900000, 1000 }, 1700000000000,
+           "RateLimit-Policy: \"login\";q=5;w=900, \"site\";q=10;w=1\r\n"
+           "RateLimit: \"login\";r=4;t=60\r\n"
+           "X-RateLimit-Limit: 5\r\nX-RateLimit-Remaining: 4\r\n"
+           "X-RateLimit-Reset: 1700000060\r\n");
+    a.rule_count = 3;
+    a.rules[2] = (weir_rule_answer){
+        .policy = a.rules[1].policy, .rule = "ip", .limit = 20, .allowed = true
+    };
+    a.policy = a.rules[1].policy;
+    expect(&a, (int64_t[]){ 900000, 1000, 2000 }, 1700000000000,
+           "RateLimit-Policy: \"login\";q=5;w=900, \"site.default\";q=10;w=1, "
+           "\"site.ip\";q=20;w=2\r\n"
+           "RateLimit: \"site.default\";r=4;t=60\r\n"
+           "X-RateLimit-Limit: 5\r\nX-RateLimit-Remaining: 4\r\n"
+           "X-RateLimit-Reset: 1700000060\r\n");
 }
 
 static void what_was_not_counted_has_nothing_to_tell(void **state)
@@ -178,6 +212,7 @@ int main(void)
         cmocka_unit_test(who_is_refused_learns_when_to_come_back),
         cmocka_unit_test(waiting_that_never_helps_is_not_promised),
         cmocka_unit_test(several_rules_are_listed_and_shadows_are_not),
+        cmocka_unit_test(several_policies_are_listed_each_by_its_name),
         cmocka_unit_test(what_was_not_counted_has_nothing_to_tell),
         cmocka_unit_test(names_and_numbers_stay_within_structured_fields),
     };

@@ -1,0 +1,123 @@
+/* brought.c - limits that come with a request: with a name, without one, and as redis-cell counts.
+ *
+ * The key of one without a name has its algorithm and its window in it; what one with a name counts
+ * under, named.h says. The limit, the burst and the precision are in no key: they may change from
+ * call to call, and what is counted stays. */
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "base/diag.h"
+#include "base/show.h"
+#include "engine/answer.h"
+#include "engine/charges.h"
+
+const char unnamed_scope[] = "limits that come with a request";
+
+static weir_err check_request(const weir_request *r, weir_diag *diag)
+{
+    if (r->attribute_count > 0 || r->plan)
+        return diag_fail(diag, WEIR_EREQUEST, "attributes and plans belong to a policy: name one");
+    if (!r->key)
+        return diag_fail(diag, WEIR_EREQUEST,
+                         "the request has no policy and no key: name a policy, or give key, limit "
+                         "and window_ms");
+    if (r->window_ms == 0 && r->limit != 0)
+        return diag_fail(
+            diag, WEIR_EREQUEST,
+            "the request has no policy: name one, or give limit and window_ms, which is at least 1");
+    if (r->window_ms == 0)
+        return diag_fail(diag, WEIR_EREQUEST,
+                         "the request has no policy: name one, or give limit (0 always denies) and "
+                         "window_ms");
+    if ((unsigned)r->on_error > WEIR_ON_ERROR_DENY)
+        return diag_fail(diag, WEIR_EREQUEST, "on_error is local, allow or deny");
+    return WEIR_OK;
+}
+
+static enum on_error on_error_of(const weir_request *r)
+{
+    return r->on_error == WEIR_ON_ERROR_ALLOW  ? ON_ERROR_ALLOW
+           : r->on_error == WEIR_ON_ERROR_DENY ? ON_ERROR_DENY
+                                               : ON_ERROR_LOCAL;
+}
+
+/* ---- with a name ---------------------------------------------------------------------- */
+
+static weir_err charges_of_named(struct engine *e, struct check *check, weir_diag *diag)
+{
+    const struct span name = span_of(check->request->name);
+    struct named_limit *limit = &check->room->named;
+
+    if (!name_is_valid(name))
+        return diag_fail(diag, WEIR_EREQUEST,
+                         "'%s' cannot name a limit: names are 1 to %d of a-z A-Z 0-9 _ . : / -",
+                         show(name).text, WEIR_MAX_NAME);
+    if (policies_find(check->policies, name))
+        return diag_fail(diag, WEIR_EREQUEST,
+                         "'%s' is a policy of the file, which has its own limit: ask for the "
+                         "policy, or give this limit another name",
+                         show(name).text);
+    named_fill(e->named, engine_secret(e), name, &check->unnamed, limit);
+    limit->rule.tag_key = engine_keys(e)->called;
+    limit->policy.on_error = on_error_of(check->request);
+    check->policy = &limit->policy;
+    check->is_named = true;
+    return charges_of_one(e, check, diag);
+}
+
+/* ---- without one ---------------------------------------------------------------------- */
+
+struct scoped {
+    int64_t algorithm, window;
+    struct identity identity;
+};
+
+static struct key unnamed_key(const struct engine *e, struct scoped *scoped, const struct rule *r)
+{
+    struct hash_key key;
+    char scope[128];
+    int len;
+
+    if (!e->store->ops->is_shared) {
+        scoped->algorithm = r->algorithm;
+        scoped->window = r->window;
+        return hash_identity(
+            &engine_keys(e)->unnamed,
+            (struct span){ (const char *)scoped,
+                           offsetof(struct scoped, identity.bytes) + scoped->identity.len });
+    }
+    len = snprintf(scope, sizeof scope, "%s%c%s%c%" PRId64, unnamed_scope, 0,
+                   weir_algorithm_name(r->algorithm), 0, r->window);
+    key = hash_key_of(engine_secret(e), (struct span){ scope, (size_t)len });
+    return hash_shared(&key, (struct span){ scoped->identity.bytes, scoped->identity.len });
+}
+
+weir_err charges_of_limit(struct engine *e, struct check *check, weir_diag *diag)
+{
+    const weir_request *r = check->request;
+    struct scoped scoped;
+    struct span bytes;
+    weir_err err = check_request(r, diag);
+
+    if (err)
+        return err;
+    check->unnamed = (struct rule){ r->algorithm, r->limit, r->window_ms, r->burst,
+                                    r->precision_ms };
+    err = rule_check(&check->unnamed, diag);
+    if (!err && r->name)
+        return charges_of_named(e, check, diag);
+    if (!err)
+        err = identity_of_key(request_key(r), &scoped.identity, diag);
+    if (err)
+        return err;
+    check->on_error = on_error_of(r);
+    if (r->exempt || !policies_enabled(check->policies)) {
+        charges_are_none(check, r->exempt ? WEIR_FROM_EXEMPT : WEIR_FROM_OFF);
+        return WEIR_OK;
+    }
+    bytes = (struct span){ scoped.identity.bytes, scoped.identity.len };
+    charge_put(e, check, NULL, &check->unnamed, unnamed_key(e, &scoped, &check->unnamed), bytes);
+    charge_name(e, check, "-", weir_algorithm_name(check->unnamed.algorithm), bytes);
+    check->live = 1;
+    return WEIR_OK;
+}
