@@ -14,6 +14,11 @@
 #include "engine/tag.h"
 #include "policy/address_list.h"
 
+/* Most checks are of one policy with one rule: their way is one function, and the others' ways are
+ * apart from it. */
+#define ON_THE_WAY static inline __attribute__((always_inline))
+#define APART static __attribute__((noinline))
+
 /* ---- attributes ----------------------------------------------------------------------- */
 
 static bool counts_by_some(const struct policy *p)
@@ -24,7 +29,7 @@ static bool counts_by_some(const struct policy *p)
     return false;
 }
 
-static weir_err refuse_key(const struct check *check, weir_diag *diag)
+APART weir_err refuse_key(const struct check *check, weir_diag *diag)
 {
     const struct policy *p = check->policy;
 
@@ -73,8 +78,8 @@ static void find_client(const struct engine *e, struct attribute *attributes, si
 }
 
 /* The attributes of the request; a bare key stands for the only one. */
-static weir_err read_attributes(const struct check *check, struct attribute *out, size_t *count,
-                                weir_diag *diag)
+ON_THE_WAY weir_err read_attributes(const struct check *check, struct attribute *out, size_t *count,
+                                    weir_diag *diag)
 {
     const weir_request *r = check->request;
 
@@ -197,9 +202,9 @@ static weir_err mode_for(const struct check *check, const struct policy_rule *ru
 }
 
 /* Those of rules that are enforced. `modes` has one for each rule. */
-static weir_err add_live(const struct engine *e, struct check *check,
-                         const struct attribute *attributes, size_t n, enum mode *modes,
-                         bool *has_shadows, weir_diag *diag)
+ON_THE_WAY weir_err add_live(const struct engine *e, struct check *check,
+                             const struct attribute *attributes, size_t n, enum mode *modes,
+                             bool *has_shadows, weir_diag *diag)
 {
     const struct policy_rule *const rules = check->policy->rules;
     const size_t count = check->policy->rule_count;
@@ -260,8 +265,8 @@ static bool is_off(const struct check *check)
 }
 
 /* `o` is NULL if operators have changed nothing, as they mostly have. */
-static weir_err add_one(const struct engine *e, const struct overrides *o, struct check *check,
-                        weir_diag *diag)
+ON_THE_WAY weir_err add_one(const struct engine *e, const struct overrides *o, struct check *check,
+                            weir_diag *diag)
 {
     struct attribute attributes[WEIR_MAX_ATTRIBUTES];
     enum mode modes[WEIR_MAX_RULES];
@@ -303,10 +308,10 @@ static weir_err add_one(const struct engine *e, const struct overrides *o, struc
 }
 
 /* Have it done with what operators have changed, if they have. */
-static weir_err with_overrides(struct engine *e, struct check *check,
-                               weir_err (*add)(const struct engine *, const struct overrides *,
-                                               struct check *, weir_diag *),
-                               weir_diag *diag)
+APART weir_err with_overrides(struct engine *e, struct check *check,
+                              weir_err (*add)(const struct engine *, const struct overrides *,
+                                              struct check *, weir_diag *),
+                              weir_diag *diag)
 {
     struct published_visit visit;
     weir_err err;
@@ -321,11 +326,18 @@ static weir_err with_overrides(struct engine *e, struct check *check,
     return err;
 }
 
-weir_err charges_of_one(struct engine *e, struct check *check, weir_diag *diag)
+ON_THE_WAY weir_err ask_one(struct engine *e, struct check *check, weir_diag *diag)
 {
     check->policy_count = 1;
     check->on_error = check->policy->on_error;
+    if (!published_is_set(&e->overrides))
+        return add_one(e, NULL, check, diag);
     return with_overrides(e, check, add_one, diag);
+}
+
+weir_err charges_of_one(struct engine *e, struct check *check, weir_diag *diag)
+{
+    return ask_one(e, check, diag);
 }
 
 static weir_err find_policy(const struct check *check, const char *name, const struct policy **out,
@@ -344,7 +356,7 @@ static weir_err find_policy(const struct check *check, const char *name, const s
 
 /* ---- several policies ----------------------------------------------------------------- */
 
-static weir_err find_policies(struct check *check, weir_diag *diag)
+APART weir_err find_policies(struct check *check, weir_diag *diag)
 {
     const weir_request *r = check->request;
     const struct policy **all = check->room->policies;
@@ -394,9 +406,9 @@ static void turn_to(struct check *check, size_t i, const struct asked_policy *as
     check->plan = asked->plan;
 }
 
-static weir_err add_policy(const struct engine *e, const struct overrides *o, struct check *check,
-                           const struct attribute *attributes, size_t n, struct asked_policy *asked,
-                           bool *is_exempt, weir_diag *diag)
+APART weir_err add_policy(const struct engine *e, const struct overrides *o, struct check *check,
+                          const struct attribute *attributes, size_t n, struct asked_policy *asked,
+                          bool *is_exempt, weir_diag *diag)
 {
     bool ignored = false;
     weir_err err;
@@ -434,8 +446,8 @@ static enum on_error strictest(const struct check *check)
     return strict;
 }
 
-static weir_err add_several(const struct engine *e, const struct overrides *o, struct check *check,
-                            weir_diag *diag)
+APART weir_err add_several(const struct engine *e, const struct overrides *o, struct check *check,
+                           weir_diag *diag)
 {
     struct asked_policy asked[WEIR_MAX_RULES];
     struct attribute attributes[WEIR_MAX_ATTRIBUTES];
@@ -480,7 +492,7 @@ static weir_err add_several(const struct engine *e, const struct overrides *o, s
 
 /* --------------------------------------------------------------------------------------- */
 
-static weir_err refuse_numbers(const weir_request *r, weir_diag *diag)
+APART weir_err refuse_numbers(const weir_request *r, weir_diag *diag)
 {
     if (r->name)
         return diag_fail(diag, WEIR_EREQUEST,
@@ -511,6 +523,5 @@ weir_err charges_of_policies(struct engine *e, struct check *check, weir_diag *d
     if (r->limit || r->window_ms || r->burst || r->precision_ms || r->algorithm || r->name ||
         r->on_error)
         return refuse_numbers(r, diag);
-    return is_several ? with_overrides(e, check, add_several, diag)
-                      : charges_of_one(e, check, diag);
+    return is_several ? with_overrides(e, check, add_several, diag) : ask_one(e, check, diag);
 }

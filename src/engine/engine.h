@@ -10,8 +10,8 @@
 
 #include "base/published.h"
 #include "engine/deny_cache.h"
-#include "policy/ip.h"
 #include "engine/named.h"
+#include "policy/ip.h"
 #include "policy/policy.h"
 #include "store/store.h"
 
