@@ -270,6 +270,21 @@ static void sync_parent(const struct real_dir *r)
     close(fd);
 }
 
+/* Who may write to the directory can replace what is counted, and the secret. */
+static weir_err refuse_if_others_may_write(const struct real_dir *r, weir_diag *diag)
+{
+    struct stat st;
+
+    if (fstat(r->fd, &st) != 0)
+        return diag_fail(diag, WEIR_ESYSTEM, "cannot look at the directory %s: %s", r->dir.path,
+                         strerror(errno));
+    if (st.st_mode & (S_IWGRP | S_IWOTH))
+        return diag_fail(diag, WEIR_ESYSTEM,
+                         "others may write to the directory %s (mode %04o): run chmod go-w %s",
+                         r->dir.path, (unsigned)(st.st_mode & 07777), r->dir.path);
+    return WEIR_OK;
+}
+
 weir_err dir_open(struct dir **out, const char *path, const weir_allocator *allocator,
                   weir_diag *diag)
 {
@@ -295,6 +310,8 @@ weir_err dir_open(struct dir **out, const char *path, const weir_allocator *allo
             err = diag_fail(diag, WEIR_ESYSTEM, "cannot open the directory %s: %s", path,
                             strerror(errno));
     }
+    if (!err)
+        err = refuse_if_others_may_write(r, diag);
     if (!err)
         err = take_lock(r, diag);
     if (!err)

@@ -80,6 +80,11 @@ static weir_err read_secret(int fd, const char *path, struct secret *out, weir_d
         return fail_at(diag, "look at", path);
     if (!S_ISREG(st.st_mode))
         return diag_fail(diag, WEIR_ESECRET, "the secret %s is not a regular file", path);
+    if (st.st_uid != geteuid() && st.st_uid != 0)
+        return diag_fail(diag, WEIR_ESECRET,
+                         "the secret file %s belongs to another user (%ld), who could change it: "
+                         "run chown on it",
+                         path, (long)st.st_uid);
     if (st.st_mode & (S_IRWXG | S_IRWXO))
         return diag_fail(diag, WEIR_ESECRET,
                          "the secret file %s is open to others (mode %04o): run chmod 600 on it",
@@ -172,8 +177,9 @@ out:
 
 weir_err secret_load(const char *path, struct secret *out, weir_diag *diag)
 {
-    /* O_NONBLOCK: a fifo must be refused, not waited for. */
-    const int flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
+    /* O_NONBLOCK: a fifo must be refused, not waited for. O_NOFOLLOW: a link may be another user's,
+     * and lead to a file of ours that this user knows. */
+    const int flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | O_NOFOLLOW;
     int fd = open(path, flags);
     weir_err err;
 
@@ -183,6 +189,9 @@ weir_err secret_load(const char *path, struct secret *out, weir_diag *diag)
             return err;
         fd = open(path, flags);
     }
+    if (fd < 0 && errno == ELOOP)
+        return diag_fail(diag, WEIR_ESECRET,
+                         "the secret %s is a symbolic link: name the file that it leads to", path);
     if (fd < 0)
         return fail_at(diag, "open", path);
     err = read_secret(fd, path, out, diag);

@@ -103,6 +103,25 @@ static void path_of(const struct place *p, const char *name, char out[PATH_MAX])
         fail_msg("the path is too long");
 }
 
+/* ---- a place that is its own ------------------------------------------------------------------- */
+
+static void a_directory_that_others_may_write_to_is_refused(void **state)
+{
+    static const mode_t modes[] = { 0770, 0702, 0777, 01777, 02775 };
+    const struct place *p = *state;
+    char todo[PATH_MAX + 32];
+
+    take(p, 3);
+    snprintf(todo, sizeof todo, "run chmod go-w %s", p->dir);
+    for (size_t i = 0; i < sizeof modes / sizeof *modes; i++) {
+        assert_int_equal(chmod(p->dir, modes[i]), 0);
+        assert_refused(p, p->secret, todo);
+        assert_refused(p, NULL, todo);
+    }
+    assert_int_equal(chmod(p->dir, 0755), 0);
+    assert_taken(p, 3);
+}
+
 /* ---- one owner ------------------------------------------------------------------------------------ */
 
 static void a_second_owner_is_refused_with_the_pid_of_the_first(void **state)
@@ -331,6 +350,7 @@ int main(void)
 {
 #define IN_A_PLACE(test) cmocka_unit_test_setup_teardown(test, make_place, remove_place)
     const struct CMUnitTest tests[] = {
+        IN_A_PLACE(a_directory_that_others_may_write_to_is_refused),
         IN_A_PLACE(a_second_owner_is_refused_with_the_pid_of_the_first),
         IN_A_PLACE(files_are_for_their_owner_alone),
         IN_A_PLACE(another_secret_is_refused_and_nothing_is_forgotten),

@@ -139,6 +139,37 @@ static void what_is_no_file_is_refused(void **state)
     assert_int_equal(secret_load(path, &secret, &diag), WEIR_ESECRET);
 }
 
+static void a_link_to_a_secret_is_refused(void **state)
+{
+    struct place *place = *state;
+    struct secret secret;
+    weir_diag diag;
+    char real[160];
+
+    snprintf(real, sizeof real, "%s/real", place->dir);
+    write_file(real, DIGITS "\n", 0600);
+    assert_int_equal(symlink(real, place->file), 0);
+    assert_int_equal(secret_load(place->file, &secret, &diag), WEIR_ESECRET);
+    assert_non_null(strstr(diag.text, "is a symbolic link: name the file"));
+    unlink(real);
+    assert_int_equal(secret_load(place->file, &secret, &diag), WEIR_ESECRET); /* it leads nowhere */
+    assert_int_equal(access(real, F_OK), -1);
+}
+
+static void a_secret_of_another_user_is_refused(void **state)
+{
+    struct place *place = *state;
+    struct secret secret;
+    weir_diag diag;
+
+    if (geteuid() != 0)
+        skip();
+    write_file(place->file, DIGITS "\n", 0600);
+    assert_int_equal(chown(place->file, 12345, (gid_t)-1), 0);
+    assert_int_equal(secret_load(place->file, &secret, &diag), WEIR_ESECRET);
+    assert_non_null(strstr(diag.text, "belongs to another user (12345)"));
+}
+
 enum { CREATORS = 8 };
 
 struct creator {
@@ -263,6 +294,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_secret_that_others_may_read_is_refused, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(what_is_no_file_is_refused, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_link_to_a_secret_is_refused, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_secret_of_another_user_is_refused, set_up, tear_down),
         cmocka_unit_test_setup_teardown(all_who_create_it_at_once_read_the_same, set_up, tear_down),
         cmocka_unit_test(a_tag_is_read_as_it_is_written),
         cmocka_unit_test(a_shared_key_is_what_others_can_compute),
