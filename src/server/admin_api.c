@@ -124,6 +124,7 @@ void api_policies(const struct exchange *x)
 struct reload_job {
     struct reload wish; /* first */
     uv_async_t done;
+    atomic_bool is_done; /* what is behind it in the wish is there, too */
     struct reply *reply;
 };
 
@@ -153,6 +154,8 @@ static void reloaded(uv_async_t *done)
     const struct reload *wish = &job->wish;
     struct reply *r = job->reply;
 
+    if (!atomic_load(&job->is_done))
+        return;
     if (wish->err)
         problem_write(r, &r->text,
                       wish->err == WEIR_EPOLICY ? PROBLEM_INVALID_POLICY_FILE
@@ -166,7 +169,10 @@ static void reloaded(uv_async_t *done)
 
 static void tell_loop(struct reload *wish)
 {
-    uv_async_send(&((struct reload_job *)wish)->done);
+    struct reload_job *job = (struct reload_job *)wish;
+
+    atomic_store(&job->is_done, true);
+    uv_async_send(&job->done);
 }
 
 /* Replacing the policies waits for the loops, this one too: so another thread does it. */

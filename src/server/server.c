@@ -113,19 +113,28 @@ static weir_err check_policies(const struct server *s, weir_diag *diag)
     return err;
 }
 
+/* The listeners are closed while a reload may still run: what it must know of them is kept. */
+static weir_err note_reachable(struct server *s, weir_diag *diag)
+{
+    for (size_t i = 0; i < s->listeners.count && !s->reachable; i++)
+        if (!s->listeners.all[i].is_loopback) {
+            s->reachable = strdup(s->listeners.all[i].name);
+            if (!s->reachable)
+                return diag_fail(diag, WEIR_ENOMEM, "%s", weir_err_text(WEIR_ENOMEM));
+        }
+    return WEIR_OK;
+}
+
 /* What settings_check() says of addresses, for sockets that were opened by somebody else. */
 static weir_err check_given_listeners(const struct server *s, const struct server_settings *o,
                                       weir_diag *diag)
 {
-    if (settings_keep_strangers_out(o))
+    if (!s->reachable || settings_keep_strangers_out(o))
         return WEIR_OK;
-    for (size_t i = 0; i < s->listeners.count; i++)
-        if (!s->listeners.all[i].is_loopback)
-            return diag_fail(diag, WEIR_EOPTION,
-                             "the socket %s that was handed over can be reached from other "
-                             "machines: give a token file, or bind it to loopback",
-                             s->listeners.all[i].name);
-    return WEIR_OK;
+    return diag_fail(diag, WEIR_EOPTION,
+                     "the socket %s that was handed over can be reached from other "
+                     "machines: give a token file, or bind it to loopback",
+                     s->reachable);
 }
 
 /* Every connection is an open file. */
@@ -170,6 +179,8 @@ static weir_err open_shared(struct server *s, weir_diag *diag)
     if (!err)
         err = listeners_open(&s->listeners, s->settings.listen, s->settings.listen_count,
                              s->loop_count, diag);
+    if (!err)
+        err = note_reachable(s, diag);
     if (!err)
         err = check_given_listeners(s, &s->settings, diag);
     if (!err)
@@ -496,6 +507,7 @@ static void close_shared(struct server *s, bool others_serve)
     tls_context_unref(atomic_load(&s->tls));
     event_log_close(s->log);
     free(s->reload_problem);
+    free(s->reachable);
     free(s->observers);
     free(s->loops);
     pthread_mutex_destroy(&s->lock);

@@ -25,6 +25,7 @@ struct server {
     struct event_log *log;
     struct buf welcome; /* see http_api.h */
     struct listeners listeners;
+    char *reachable; /* the name of one that other machines can reach; NULL: none */
     struct loop *loops;
     size_t loop_count;
     struct observer **observers; /* one a loop */
