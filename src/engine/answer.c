@@ -83,7 +83,7 @@ static void fill_row(const struct check *check, size_t i, weir_rule_answer *row)
 {
     const struct decision *d = &check->charges[i].step.decision;
 
-    row->policy = check->answer->policy;
+    row->policy = check->policy_count > 1 ? check->rules[i]->policy->name : check->answer->policy;
     row->rule = check->rules[i] ? check->rules[i]->name : "default";
     row->limit = check->charges[i].rule->limit;
     row->window_ms = check->charges[i].rule->window;
@@ -127,8 +127,6 @@ static void list_rules(struct check *check)
             would_deny = !check->charges[shadow++].step.decision.allowed;
         if (!(check->unknown >> i & 1)) {
             fill_row(check, i, row);
-            if (check->policy_count > 1)
-                row->policy = check->rules[i]->policy->name;
             row->would_deny = row->would_deny || would_deny;
             a->rule_count++;
         }

@@ -77,9 +77,56 @@ static void find_client(const struct engine *e, struct attribute *attributes, si
     }
 }
 
+static bool is_one_of(struct span name, const char *const *words, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (span_is(name, words[i]))
+            return true;
+    return false;
+}
+
+/* By its length most names are seen to be none. */
+static bool is_option(struct span name)
+{
+    static const char *const by_length[][4] = {
+        [3] = { "key", "now" },           [4] = { "cost", "plan", "peek", "name" },
+        [5] = { "limit", "burst" },       [6] = { "policy", "exempt" },
+        [8] = { "policies", "on_error" }, [9] = { "window_ms", "algorithm" },
+        [12] = { "precision_ms" },
+    };
+    size_t n = 0;
+
+    if (name.len >= sizeof by_length / sizeof *by_length)
+        return false;
+    while (n < 4 && by_length[name.len][n])
+        n++;
+    return is_one_of(name, by_length[name.len], n);
+}
+
+/* Attributes that nothing looks at are fine: callers send all that they know. But one that spells an
+ * option was meant to be one, and would have no effect. */
+APART weir_err refuse_option(const struct check *check, const struct overrides *o, struct span name,
+                             weir_diag *diag)
+{
+    const struct plan_attribute *by;
+    const size_t count = o ? overrides_plan_attributes(o, &by) : 0;
+
+    for (size_t i = 0; i < check->policy_count; i++)
+        if (policies_use(check->policies,
+                         check->policy_count > 1 ? check->room->policies[i] : check->policy, name))
+            return WEIR_OK;
+    for (size_t i = 0; i < count; i++)
+        if (span_is(name, by[i].name))
+            return WEIR_OK;
+    return diag_fail(diag, WEIR_EATTRIBUTE,
+                     "no rule counts by an attribute '%.*s', which is the name of an option: give "
+                     "options beside the attributes, as in `COST 2`, `\"cost\": 2` or `--cost 2`",
+                     (int)name.len, name.at);
+}
+
 /* The attributes of the request; a bare key stands for the only one. */
-ON_THE_WAY weir_err read_attributes(const struct check *check, struct attribute *out, size_t *count,
-                                    weir_diag *diag)
+ON_THE_WAY weir_err read_attributes(const struct check *check, const struct overrides *o,
+                                    struct attribute *out, size_t *count, weir_diag *diag)
 {
     const weir_request *r = check->request;
 
@@ -110,6 +157,12 @@ ON_THE_WAY weir_err read_attributes(const struct check *check, struct attribute 
             if (span_equal(out[i].name, out[j].name))
                 return diag_fail(diag, WEIR_EATTRIBUTE,
                                  "an attribute is given twice: give each once");
+        if (is_option(out[i].name)) {
+            const weir_err err = refuse_option(check, o, out[i].name, diag);
+
+            if (err)
+                return err;
+        }
     }
     *count = r->attribute_count;
     return WEIR_OK;
@@ -282,7 +335,7 @@ ON_THE_WAY weir_err add_one(const struct engine *e, const struct overrides *o, s
         charges_are_none(check, WEIR_FROM_OFF);
         return WEIR_OK;
     }
-    err = read_attributes(check, attributes, &n, diag);
+    err = read_attributes(check, o, attributes, &n, diag);
     if (err)
         return err;
     if (e->proxy_count > 0)
@@ -454,7 +507,7 @@ APART weir_err add_several(const struct engine *e, const struct overrides *o, st
     const size_t count = check->policy_count;
     bool is_exempt = check->request->exempt;
     size_t n = 0;
-    weir_err err = read_attributes(check, attributes, &n, diag);
+    weir_err err = read_attributes(check, o, attributes, &n, diag);
 
     make_room_for_many(check);
     check->plan = check->request->plan;

@@ -144,6 +144,25 @@ bool policies_exempt(const struct policies *set, const struct policy *policy,
            exemptions_cover(policy->exempt, policy->exempt_count, &facts);
 }
 
+static bool exemptions_use(const struct exemption *all, size_t n, struct span attribute)
+{
+    for (size_t i = 0; i < n; i++)
+        for (size_t m = 0; m < all[i].match_count; m++)
+            if (span_is(attribute, all[i].matches[m].attribute))
+                return true;
+    return false;
+}
+
+bool policies_use(const struct policies *set, const struct policy *policy, struct span attribute)
+{
+    for (size_t r = 0; r < policy->rule_count; r++)
+        for (size_t i = 0; i < policy->rules[r].by_count; i++)
+            if (span_is(attribute, policy->rules[r].by[i]))
+                return true;
+    return exemptions_use(set->exempt, set->exempt_count, attribute) ||
+           exemptions_use(policy->exempt, policy->exempt_count, attribute);
+}
+
 const struct counted *policy_rule_under(const struct policy_rule *rule, struct span plan)
 {
     if (plan.len > 0)

@@ -150,6 +150,9 @@ const struct alert *policies_alerts(const struct policies *set, size_t *count);
 bool policies_exempt(const struct policies *set, const struct policy *policy,
                      const struct attribute *attributes, size_t n);
 
+/* Do its rules count by this attribute, or do exemptions that it is under look at it? */
+bool policies_use(const struct policies *set, const struct policy *policy, struct span attribute);
+
 /* The numbers this rule has under a plan: the plan's, or its own if it has no such plan. */
 const struct counted *policy_rule_under(const struct policy_rule *rule, struct span plan);
 

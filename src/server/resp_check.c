@@ -17,6 +17,7 @@ struct reading {
     struct session *session;
     struct resp_command *command;
     size_t at; /* the next word */
+    bool is_full;
     struct asked asked;
 };
 
@@ -26,6 +27,7 @@ static void begin_reading(struct reading *in, struct session *s, struct resp_com
     in->session = s;
     in->command = c;
     in->at = at;
+    in->is_full = false;
     in->asked.request = (weir_request){ .attributes = in->asked.attributes };
     in->asked.peek = in->asked.wants_tag = false;
 }
@@ -48,9 +50,73 @@ static void encode_answer(struct reply *r, struct buf *out)
     resp_bulk(out, span_of(weir_source_name(a->source)));
 }
 
+static void put_name(struct buf *out, const char *name, int version)
+{
+    if (name)
+        resp_bulk(out, span_of(name));
+    else
+        resp_null(out, version);
+}
+
+static void put_number(struct buf *out, const char *name, int64_t number)
+{
+    resp_bulk(out, span_of(name));
+    resp_int(out, number);
+}
+
+static void put_text(struct buf *out, const char *name, const char *text, int version)
+{
+    resp_bulk(out, span_of(name));
+    put_name(out, text, version);
+}
+
+static void put_rule(struct buf *out, const weir_rule_answer *r, int version)
+{
+    resp_map(out, 11, version);
+    put_text(out, "policy", r->policy, version);
+    put_text(out, "rule", r->rule, version);
+    put_number(out, "allowed", r->allowed);
+    put_number(out, "limit", r->limit);
+    put_number(out, "window_ms", r->window_ms);
+    put_number(out, "remaining", r->remaining);
+    put_number(out, "retry_after_ms", r->retry_after_ms);
+    put_number(out, "reset_after_ms", r->reset_after_ms);
+    put_number(out, "delay_ms", r->delay_ms);
+    put_number(out, "shadow", r->shadow);
+    put_number(out, "would_deny", r->would_deny);
+}
+
+/* All that is known, by its name: new names may come, and none goes. */
+static void encode_full(struct reply *r, struct buf *out)
+{
+    const struct call *call = r->first;
+    const int version = r->resp_version;
+    const weir_answer *a;
+
+    if (!resp_has_answer(r, call, NULL, out))
+        return;
+    a = &call->answer;
+    resp_map(out, 12, version);
+    put_number(out, "allowed", a->allowed);
+    put_text(out, "policy", a->policy, version);
+    put_text(out, "rule", a->rule, version);
+    put_number(out, "limit", a->limit);
+    put_number(out, "remaining", a->remaining);
+    put_number(out, "retry_after_ms", a->retry_after_ms);
+    put_number(out, "reset_after_ms", a->reset_after_ms);
+    put_number(out, "delay_ms", a->delay_ms);
+    put_text(out, "source", weir_source_name(a->source), version);
+    put_number(out, "shadow", a->shadow);
+    put_number(out, "override", a->override_id);
+    resp_bulk(out, span_of("rules"));
+    resp_array(out, a->rule_count);
+    for (size_t i = 0; i < a->rule_count; i++)
+        put_rule(out, &a->rules[i], version);
+}
+
 static void ask(const struct reading *in, enum verb verb)
 {
-    struct reply *r = reply_begin(in->session, encode_answer);
+    struct reply *r = reply_begin(in->session, in->is_full ? encode_full : encode_answer);
 
     if (!r)
         return;
@@ -60,7 +126,7 @@ static void ask(const struct reading *in, enum verb verb)
 
 /* ---- options ----------------------------------------------------------------------------- */
 
-enum option_kind { NUMBER, NAME, FLAG, POLICY, ON_ERROR };
+enum option_kind { NUMBER, NAME, FLAG, FULL, POLICY, ON_ERROR };
 
 /* Which commands take an option. */
 enum { OF_CHECK = 1, OF_LIMIT = 2, OF_PEEK = 4, OF_REFUND = 8, OF_RESET = 16 };
@@ -80,6 +146,7 @@ static const struct option options[] = {
     { "PLAN", NAME, 0, IN_REQUEST(plan), OF_CHECK | OF_PEEK | OF_REFUND | OF_RESET },
     { "PEEK", FLAG, 0, offsetof(struct asked, peek), OF_CHECK | OF_LIMIT },
     { "NOW", NUMBER, 1, IN_REQUEST(now), OF_CHECK | OF_LIMIT | OF_PEEK | OF_REFUND },
+    { "FULL", FULL, 0, 0, OF_CHECK | OF_LIMIT | OF_PEEK | OF_REFUND | OF_RESET },
     { "EXEMPT", FLAG, 0, IN_REQUEST(exempt), OF_CHECK | OF_LIMIT },
     { "POLICY", POLICY, 0, 0, OF_CHECK | OF_PEEK | OF_REFUND | OF_RESET },
     { "BURST", NUMBER, 1, IN_REQUEST(burst), OF_LIMIT },
@@ -174,10 +241,12 @@ static bool read_options(struct reading *in, unsigned of)
             return false;
         }
         given |= 1U << (option - options);
-        if (option->kind == FLAG) {
+        if (option->kind == FULL)
+            in->is_full = true;
+        if (option->kind == FLAG)
             *(bool *)((char *)&in->asked + option->place) = true;
+        if (option->kind == FLAG || option->kind == FULL)
             continue;
-        }
         if (++in->at == c->count) {
             resp_reply_error(in->session, "INVALID_REQUEST %s must be followed by a %s",
                              option->word,

@@ -10,7 +10,7 @@
 
 #define POLICY_SYNTAX "policy [key | name=value ...]"
 #define CHECK_SYNTAX                                                                               \
-    POLICY_SYNTAX " [POLICY policy ...] [COST n] [PLAN name] [PEEK] [NOW ms] [EXEMPT]"
+    POLICY_SYNTAX " [POLICY policy ...] [COST n] [PLAN name] [PEEK] [NOW ms] [EXEMPT] [FULL]"
 
 #define NAMED(name) name, sizeof(name) - 1
 
@@ -22,19 +22,19 @@ const struct resp_spec resp_specs[] = {
       "key max_burst count period [quantity]", "Counts as redis-cell does and answers as it does" },
     { NAMED("WEIR.LIMIT"), -5, SCOPE_CHECK, resp_serve_weir_limit, "write fast", 1, 1,
       "key algorithm limit window_ms [NAME name] [BURST n] [PRECISION ms] [ON_ERROR local|allow|deny] "
-      "[COST n] [PEEK] [NOW ms] [EXEMPT]",
+      "[COST n] [PEEK] [NOW ms] [EXEMPT] [FULL]",
       "May this request pass under a limit that comes with it?" },
     { NAMED("THROTTLE"), -1, SCOPE_CHECK, resp_serve_throttle, "write", 1, 1,
       "key max_burst count_per_period period [quantity]",
       "Counts as CL.THROTTLE does and answers as throttlecrab does" },
     { NAMED("WEIR.PEEK"), -2, SCOPE_CHECK, resp_serve_weir_peek, "readonly fast", 0, 0,
-      POLICY_SYNTAX " [POLICY policy ...] [COST n] [PLAN name] [NOW ms]",
+      POLICY_SYNTAX " [POLICY policy ...] [COST n] [PLAN name] [NOW ms] [FULL]",
       "What WEIR.CHECK would say; counts nothing" },
     { NAMED("WEIR.REFUND"), -2, SCOPE_CHECK, resp_serve_weir_refund, "write fast", 0, 0,
-      POLICY_SYNTAX " [POLICY policy ...] [COST n] [PLAN name] [NOW ms]",
+      POLICY_SYNTAX " [POLICY policy ...] [COST n] [PLAN name] [NOW ms] [FULL]",
       "Gives back what was counted but did not happen" },
     { NAMED("WEIR.RESET"), -2, SCOPE_ADMIN, resp_serve_weir_reset, "write fast", 0, 0,
-      POLICY_SYNTAX " [POLICY policy ...] [PLAN name]", "Forgets what is counted" },
+      POLICY_SYNTAX " [POLICY policy ...] [PLAN name] [FULL]", "Forgets what is counted" },
     { NAMED("DEL"), -2, SCOPE_ADMIN, resp_serve_del, "write", 1, -1, "key [key ...]",
       "Forgets what CL.THROTTLE and THROTTLE have counted" },
     { NAMED("PING"), -1, SCOPE_ALL, resp_serve_ping, "fast", 0, 0, "[message]",
@@ -57,6 +57,12 @@ const struct resp_spec resp_specs[] = {
       "GET parameter [parameter ...]", "Tells what Redis clients ask for at their start" },
     { NAMED("SELECT"), 2, SCOPE_ALL, resp_serve_select, "fast", 0, 0, "index",
       "There is one database: 0" },
+    { NAMED("MULTI"), 1, SCOPE_ALL, resp_serve_multi, "fast", 0, 0, "",
+      "Keeps the commands that follow, until EXEC" },
+    { NAMED("EXEC"), 1, SCOPE_ALL, resp_serve_exec, "", 0, 0, "",
+      "Serves what was kept, in order" },
+    { NAMED("DISCARD"), 1, SCOPE_ALL, resp_serve_discard, "fast", 0, 0, "",
+      "Forgets what was kept" },
     { NAMED("RESET"), 1, 0, resp_serve_reset, "fast no_auth", 0, 0, "",
       "Makes the connection as it was in the beginning" },
     { NAMED("QUIT"), -1, 0, resp_serve_quit, "fast no_auth", 0, 0, "", "Ends the connection" },
@@ -287,8 +293,14 @@ void resp_serve(struct session *s, struct resp_command *c)
         refuse_caller(s, spec);
     else if (spec->arity > 0 ? c->count != (size_t)spec->arity : c->count < (size_t)-spec->arity)
         resp_reply_wrong_count(s, spec->name);
-    else
+    else if (multi_keeps(s, spec)) {
+        multi_keep(s, c);
+        return;
+    } else {
         spec->serve(s, c);
+        return;
+    }
+    multi_refuse(s);
 }
 
 void resp_refuse(struct session *s, const char *why)

@@ -71,6 +71,15 @@ void resp_serve_select(struct session *s, struct resp_command *c);
 void resp_serve_quit(struct session *s, struct resp_command *c);
 void resp_serve_reset(struct session *s, struct resp_command *c);
 
+void resp_serve_multi(struct session *s, struct resp_command *c); /* resp_multi.c */
+void resp_serve_exec(struct session *s, struct resp_command *c);
+void resp_serve_discard(struct session *s, struct resp_command *c);
+
+/* Is this one kept until EXEC? Then keep it, or have EXEC refuse all, as one could not be. */
+bool multi_keeps(const struct session *s, const struct resp_spec *spec);
+void multi_keep(struct session *s, const struct resp_command *c);
+void multi_refuse(struct session *s);
+
 void resp_serve_command(struct session *s, struct resp_command *c); /* resp_about.c */
 void resp_serve_info(struct session *s, struct resp_command *c);
 void resp_serve_config(struct session *s, struct resp_command *c);

@@ -199,8 +199,10 @@ static void forget(struct session *s)
 {
     while (s->first && s->first->waiting == 0)
         reply_drop_first(s);
-    if (!s->first)
-        free(s);
+    if (s->first)
+        return;
+    multi_free(s->multi);
+    free(s);
 }
 
 void session_go_on(struct session *s)

@@ -11,6 +11,7 @@
 #include "server/incidents.h"
 
 struct loop;
+struct multi;
 
 enum protocol { PROTOCOL_UNKNOWN, PROTOCOL_HTTP, PROTOCOL_RESP };
 
@@ -42,6 +43,7 @@ struct session {
     struct session *next_flush;
     size_t encoded_from, encoded; /* bytes in the loop's buffer that are to be sent */
     struct http_parser http;
+    struct multi *multi;                   /* RESP: commands that wait for EXEC; NULL: no MULTI */
     uint64_t id;                           /* RESP: CLIENT ID */
     const struct resp_spec *command;       /* RESP: being served; NULL: none, or an unknown one */
     char client_name[SESSION_CLIENT_NAME]; /* RESP: CLIENT SETNAME; cut to what fits */
@@ -77,6 +79,9 @@ bool http_admit(struct session *s, struct http_request *head, size_t body_len, s
 void http_refuse(struct session *s, int status, const char *why); /* and end the session */
 void resp_serve(struct session *s, struct resp_command *command);
 void resp_refuse(struct session *s, const char *why); /* and end the session */
-bool resp_may(struct session *s, unsigned scopes);    /* by what it has shown, or without */
+
+enum { MULTI_MOST_COMMANDS = 1000, MULTI_MOST_BYTES = 1024 * 1024 }; /* between MULTI and EXEC */
+void multi_free(struct multi *m);                                    /* NULL is fine */
+bool resp_may(struct session *s, unsigned scopes); /* by what it has shown, or without */
 
 #endif

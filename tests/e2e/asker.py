@@ -109,15 +109,18 @@ class Asker:
         raise AssertionError(f"the reply {line}")
 
     def ask(self, policy, attributes, verb="check"):
-        """Is it allowed, and how many are left?"""
+        """Is it allowed, and how many are left? Of one policy, or of a list of them."""
         if self.protocol == "http":
+            which = {"policy": policy} if isinstance(policy, str) else {"policies": policy}
             status, _, answer = self.exchange(
-                http_question(f"/v1/{verb}", {"policy": policy, "attributes": attributes}),
-                self.read_http)
+                http_question(f"/v1/{verb}", {**which, "attributes": attributes}), self.read_http)
             assert status == 200, (status, answer)
             assert answer["source"] in COUNTED, answer
             return answer["allowed"], answer["remaining"]
         words = [f"{name}={value}" for name, value in attributes.items()]
+        if not isinstance(policy, str):
+            policy, *others = policy
+            words += [word for other in others for word in ("POLICY", other)]
         reply = self.exchange(command(f"WEIR.{verb.upper()}", policy, *words), self.read_resp)
         assert reply[6] in COUNTED, reply
         return bool(reply[0]), reply[2]

@@ -23,6 +23,13 @@ policies:
       tenant: {limit: 40 per 1d, by: tenant}
       user:   {limit: 7 per 1d, by: user, algorithm: token_bucket}
 """
+SEVERAL = """
+version: 1
+policies:
+  global: {limit: 150 per 1d}
+  tenant: {limit: 40 per 1d, by: tenant}
+  user:   {limit: 7 per 1d, by: user, algorithm: token_bucket}
+"""
 DEADLINE = 0.25  # seconds, of those who ask a store that is unwell
 MARGIN = 2.0     # for a machine that is busy with other things
 UNWELL = f"deadline={DEADLINE * 1000:.0f}ms"
@@ -157,8 +164,9 @@ class Gang:
         return tuple(counts)
 
 
-def never_half_charged(servers, asks=600, meanwhile=lambda: None):
-    """Three rules, asked at random by many at once: each has counted what was let in, no more."""
+def never_half_charged(servers, asks=600, meanwhile=lambda: None, policy="three"):
+    """Three rules, asked at random by many at once: each has counted what was let in, no more. They
+    are of one policy, or each of one of its own."""
     seed = random.SystemRandom().randrange(1 << 32)
     print(f"# seed {seed}")
     dice = random.Random(seed)
@@ -170,7 +178,7 @@ def never_half_charged(servers, asks=600, meanwhile=lambda: None):
         try:
             with Asker(address, protocol) as asker:
                 for attributes in share:
-                    if asker.ask("three", attributes)[0]:
+                    if asker.ask(policy, attributes)[0]:
                         with lock:
                             counted.append(attributes)
         except Exception as problem:  # pylint: disable=broad-except
@@ -188,12 +196,18 @@ def never_half_charged(servers, asks=600, meanwhile=lambda: None):
     assert 0 < len(counted) < len(questions)
     for attributes in questions[:60]:
         rules = servers[0].http("POST", "/v1/peek",
-                                {"policy": "three", "attributes": attributes})[2]["rules"]
+                                {"policies": [policy] if isinstance(policy, str) else policy,
+                                 "attributes": attributes})[2]["rules"]
         # The bucket leaks one in some hours: it is as full as it was.
-        assert {rule["rule"]: rule["limit"] - rule["remaining"] for rule in rules} == {
+        assert {rule.get("policy", rule["rule"]): rule["limit"] - rule["remaining"] for rule in rules} == {
             "global": len(counted),
             "tenant": sum(c["tenant"] == attributes["tenant"] for c in counted),
             "user": sum(c["user"] == attributes["user"] for c in counted)}, (rules, attributes)
+
+
+def several_policies_are_never_half_charged(home):
+    home.config.write_text(SEVERAL)
+    never_half_charged([home.serve(), home.serve()], asks=400, policy=["global", "tenant", "user"])
 
 
 def overrides_hold_everywhere(servers):

@@ -218,6 +218,44 @@ static void several_rules_are_decided_together(void **state)
     close_frail(w, &f);
 }
 
+/* One that denies is enough; else the rules of those that decide here do. */
+static void policies_that_are_asked_together_each_decide_for_their_rules(void **state)
+{
+    struct frail f;
+    weir *w = open_frail(POLICIES(TEN "  open: {limit: 2 per 1h, by: user, on_error: allow}\n"
+                                      "  shut: {limit: 2 per 1h, by: user, on_error: deny}\n"),
+                         &f);
+    const char *const local[] = { "open", "ten" }, *const denied[] = { "ten", "open", "shut" };
+    weir_request r = { .policies = local, .policy_count = 2, .key = "a", .now = NOW };
+    weir_answer a;
+
+    (void)state;
+    assert_int_equal(admitted_by(w, &r, 9), 2);
+    r.policies = denied;
+    r.policy_count = 3;
+    r.key = "c";
+    assert_true(ask(weir_check, w, &r).allowed); /* which the limiter here hears of */
+    f.fails = true;
+    r.policies = local;
+    r.policy_count = 2;
+    assert_int_equal(admitted_by(w, &r, 20), 9);
+    r.key = "a";
+    assert_int_equal(admitted_by(w, &r, 20), 8);
+    a = ask(weir_check, w, &r);
+    assert_int_equal(a.source, WEIR_FROM_FALLBACK);
+    assert_string_equal(a.policy, "ten");
+    assert_int_equal(a.rule_count, 1);
+    r.key = "b";
+    r.policies = denied;
+    r.policy_count = 3;
+    assert_int_equal(admitted_by(w, &r, 5), 0);
+    assert_string_equal(ask(weir_check, w, &r).policy, "shut");
+    r.policies = &local[0];
+    r.policy_count = 1;
+    assert_int_equal(admitted_by(w, &r, 5), 5);
+    close_frail(w, &f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -229,6 +267,7 @@ int main(void)
         cmocka_unit_test(a_limit_that_comes_with_a_request_brings_its_on_error),
         cmocka_unit_test(after_so_many_errors_nothing_is_let_through),
         cmocka_unit_test(several_rules_are_decided_together),
+        cmocka_unit_test(policies_that_are_asked_together_each_decide_for_their_rules),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

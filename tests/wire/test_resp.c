@@ -395,6 +395,37 @@ static void a_long_name_is_cut(void **state)
     house_close(&h);
 }
 
+static void a_transaction_is_bounded(void **state)
+{
+    static char line[60 * 1024];
+    struct house h;
+    int fd;
+
+    (void)state;
+    house_open(&h, policies, NULL);
+    fd = house_connect(&h);
+    assert_answer(&h, fd, "MULTI", "+OK\r\n");
+    for (int i = 0; i < MULTI_MOST_COMMANDS; i++)
+        assert_answer(&h, fd, "PING", "+QUEUED\r\n");
+    assert_answer(&h, fd, "EXEC", "*1000\r\n+PONG\r\n");
+    assert_answer(&h, fd, "MULTI", "+OK\r\n");
+    for (int i = 0; i < MULTI_MOST_COMMANDS; i++)
+        assert_answer(&h, fd, "PING", "+QUEUED\r\n");
+    assert_answer(&h, fd, "PING", "-ERR a MULTI may have 1000 commands and 1048576 bytes");
+    assert_answer(&h, fd, "EXEC", "-EXECABORT ");
+    memset(line, 'x', sizeof line - 1);
+    memcpy(line, "ECHO ", 5);
+    assert_answer(&h, fd, "MULTI", "+OK\r\n");
+    for (size_t i = 0; i < MULTI_MOST_BYTES / sizeof line; i++)
+        assert_answer(&h, fd, line, "+QUEUED\r\n");
+    assert_answer(&h, fd, line, "-ERR a MULTI may have 1000 commands and 1048576 bytes");
+    assert_answer(&h, fd, "EXEC", "-EXECABORT ");
+    assert_answer(&h, fd, "MULTI", "+OK\r\n");
+    assert_answer(&h, fd, "PING", "+QUEUED\r\n");
+    close(fd); /* what was kept goes with the connection */
+    house_close(&h);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -407,6 +438,7 @@ int main(void)
         cmocka_unit_test(numbers_that_differ_are_read_anew),
         cmocka_unit_test(connections_that_ask_at_once_each_hear_their_own),
         cmocka_unit_test(a_long_pipeline_behind_many_answers_is_answered_to_its_end),
+        cmocka_unit_test(a_transaction_is_bounded),
         cmocka_unit_test(a_long_name_is_cut),
     };
 

@@ -20,6 +20,8 @@ async function main(port, password) {
       await client.call('WEIR.CHECK', 'login', 'ip=192.0.2.1')],
     throttle: await client.call('CL.THROTTLE', 'user123', 15, 30, 60),
     allowed: (await pipeline.exec()).filter(([error, reply]) => !error && reply[0] === 1).length,
+    multi: (await client.multi().call('WEIR.CHECK', 'bulk', 'm')
+      .call('WEIR.CHECK', 'bulk', 'm', 'COST', 3).exec()).map(([, reply]) => reply[0]),
     error: await client.call('WEIR.CHECK', 'none', 'a').catch((error) => error.message),
   });
   await told();

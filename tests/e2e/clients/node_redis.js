@@ -22,6 +22,8 @@ async function main(port, password, RESP) {
       await ask('WEIR.CHECK', 'login', 'ip=192.0.2.1')],
     throttle: await ask('CL.THROTTLE', 'user123', '15', '30', '60'),
     allowed: (await Promise.all(many)).filter((reply) => reply[0] === 1).length,
+    multi: (await client.multi().addCommand(['WEIR.CHECK', 'bulk', 'm'])
+      .addCommand(['WEIR.CHECK', 'bulk', 'm', 'COST', '3']).exec()).map((reply) => reply[0]),
     error: await ask('WEIR.CHECK', 'none', 'a').catch((error) => error.message),
   });
   await told();
