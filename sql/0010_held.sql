@@ -7,7 +7,7 @@ SET LOCAL client_min_messages = warning;
 
 -- Those of the keys that a transaction holds which goes on: it has changed or locked their rows, then
 -- the holder is its number; or it has made them. What another makes is not seen before it ends, but
--- it cannot be made a second time either: so that is tried, and taken back.
+-- it cannot be made a second time either: so that is tried, for all and then for halves, and taken back.
 DROP FUNCTION IF EXISTS weir.held(uuid[]);
 CREATE OR REPLACE FUNCTION weir.held(keys uuid[], most integer DEFAULT 64)
 RETURNS TABLE (key uuid, holder text)
@@ -17,7 +17,12 @@ SET lock_timeout = 1
 AS $$
 #variable_conflict use_column
 DECLARE
-    missing uuid[]; -- tried all together, then one by one
+    missing uuid[];
+    firsts integer[] := '{1}'; -- of parts of these that are yet to be tried: all, then halves
+    lasts integer[];
+    n integer := 1;            -- how many parts there are
+    first integer;
+    last integer;
     found integer := 0;
 BEGIN
     PERFORM set_config('synchronous_commit', 'off', true); -- nothing is kept of what is tried
@@ -29,24 +34,35 @@ BEGIN
     SELECT array_agg(u.key ORDER BY u.key) INTO missing
       FROM unnest(keys) AS u (key)
      WHERE NOT EXISTS (SELECT FROM weir.states r WHERE r.key = u.key);
-    FOR i IN 0..coalesce(cardinality(missing), -1) LOOP
+    IF missing IS NULL THEN
+        RETURN;
+    END IF;
+    lasts[1] := cardinality(missing);
+    WHILE n > 0 AND found < most LOOP
+        first := firsts[n];
+        last := lasts[n];
+        n := n - 1;
         BEGIN
             INSERT INTO weir.states (key, at, used, other, oldest, expires, due)
-            SELECT u.key, 0, 0, 0, 0, 0, 0
-              FROM unnest(CASE i WHEN 0 THEN missing ELSE missing[i:i] END) AS u (key)
-             ORDER BY 1
+            SELECT u.key, 0, 0, 0, 0, 0, 0 FROM unnest(missing[first:last]) AS u (key) ORDER BY 1
                 ON CONFLICT DO NOTHING;
             RAISE EXCEPTION USING ERRCODE = 'WEIR0';
         EXCEPTION
             WHEN SQLSTATE 'WEIR0' THEN
-                EXIT WHEN i = 0; -- none is held
+                NULL; -- none of these is held
             WHEN lock_not_available THEN
-                CONTINUE WHEN i = 0;
-                key := missing[i];
-                holder := 'has made it';
-                RETURN NEXT;
-                found := found + 1;
-                EXIT WHEN found = most;
+                IF first = last THEN
+                    key := missing[first];
+                    holder := 'has made it';
+                    RETURN NEXT;
+                    found := found + 1;
+                ELSE
+                    firsts[n + 1] := (first + last) / 2 + 1;
+                    lasts[n + 1] := last;
+                    firsts[n + 2] := first;
+                    lasts[n + 2] := (first + last) / 2;
+                    n := n + 2;
+                END IF;
         END;
     END LOOP;
 END $$;

@@ -153,7 +153,7 @@ static bool may_look(const struct postgres *p)
     return p->keeper || atomic_load(&p->remote.open_breakers) == 0;
 }
 
-/* While there is anybody to be suspected. What cannot be found out is not held. */
+/* While there is anybody to be suspected. */
 static void look_for_holders(struct postgres *p)
 {
     static const char statement[] = "SELECT encode(uuid_send(key), 'hex'), holder"
@@ -169,12 +169,13 @@ static void look_for_holders(struct postgres *p)
     p->look_at = now_ms() + p->uri.deadline;
     if (n > 0 && may_look(p)) {
         write_keys(keys, n, parameter);
-        if (ask_keeper(p, statement, parameter, LOOK_PATIENCE_MS, &rows, &unheard) == WEIR_OK)
-            for (size_t i = 0; i < postgres_rows_count(rows) && count < HELD_MOST; i++) {
-                snprintf(found[count].holder, HELD_HOLDER, "%s", postgres_rows_value(rows, i, 1));
-                count += hex_read(postgres_rows_value(rows, i, 0), &found[count].key,
-                                  sizeof(struct key));
-            }
+        if (ask_keeper(p, statement, parameter, LOOK_PATIENCE_MS, &rows, &unheard))
+            return; /* nothing is known but what was */
+        for (size_t i = 0; i < postgres_rows_count(rows) && count < HELD_MOST; i++) {
+            snprintf(found[count].holder, HELD_HOLDER, "%s", postgres_rows_value(rows, i, 1));
+            count += hex_read(postgres_rows_value(rows, i, 0), &found[count].key,
+                              sizeof(struct key));
+        }
         postgres_rows_free(rows);
     }
     tell_held(p, held_found(&p->held, found, count));
