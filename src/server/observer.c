@@ -58,12 +58,18 @@ static void count(struct series_table *t, const weir_answer *a, const char *poli
     count_up(&series_find(t, policy, rule)->counts[outcome][a->source], 1);
 }
 
-static void count_check(struct observer *o, const weir_answer *a)
+/* One that asks several policies is one of each of them, and ends for all alike. */
+static void count_check(struct observer *o, const struct check *check)
 {
-    count(o->checks, a, a->policy, series_checks,
-          !a->allowed ? OUTCOME_DENIED
-          : a->shadow ? OUTCOME_SHADOW_DENIED
-                      : OUTCOME_ALLOWED);
+    const weir_answer *a = check->answer;
+    const enum outcome outcome = !a->allowed ? OUTCOME_DENIED
+                                 : a->shadow ? OUTCOME_SHADOW_DENIED
+                                             : OUTCOME_ALLOWED;
+
+    if (check->policy_count <= 1)
+        count(o->checks, a, a->policy, series_checks, outcome);
+    for (size_t i = 0; check->policy_count > 1 && i < check->policy_count; i++)
+        count(o->checks, a, check->room->policies[i]->name, series_checks, outcome);
 }
 
 static void count_rule(struct observer *o, const weir_answer *a, const weir_rule_answer *r)
@@ -160,7 +166,7 @@ void observer_answer(struct observer *o, const struct check *check, int64_t now)
 
     if (check->verb != VERB_CHECK || check->peek || a->err)
         return;
-    count_check(o, a);
+    count_check(o, check);
     for (size_t i = 0; i < a->rule_count; i++)
         count_rule(o, a, &a->rules[i]);
     trials_observe(o->trials, check, now);

@@ -221,6 +221,31 @@ static void a_check_that_one_of_many_rules_refuses_is_one_refused_check(void **s
     fixture_free(f);
 }
 
+static void a_check_of_several_policies_is_one_of_each(void **state)
+{
+    static const char *const names[] = { "login", "beside" };
+    const weir_attribute attribute = { "ip", "192.0.2.1", 0 };
+    const weir_request request = {
+        .policies = names, .policy_count = 2, .attributes = &attribute, .attribute_count = 1
+    };
+    struct fixture *f = fixture_of(policies);
+    struct prometheus p;
+
+    (void)state;
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(ask(f, 0, VERB_CHECK, false, &request, now).allowed, i < 2);
+    p = metrics_of(f);
+    for (int i = 0; i < 2; i++) {
+        assert_value(checks(&p, names[i], "allowed", "store"), 1);
+        assert_value(checks(&p, names[i], "shadow_denied", "store"), 1);
+        assert_value(checks(&p, names[i], "denied", "store"), 1);
+    }
+    assert_value(decisions(&p, "login", "default", "denied", "store"), 1);
+    assert_value(decisions(&p, "beside", "default", "denied", "store"), 0);
+    prometheus_done(&p);
+    fixture_free(f);
+}
+
 static void what_was_never_asked_is_there_with_zero(void **state)
 {
     struct fixture *f = fixture_of(policies);
@@ -744,6 +769,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_rule_of_an_answer_is_counted_over_all_loops),
         cmocka_unit_test(a_check_that_one_of_many_rules_refuses_is_one_refused_check),
+        cmocka_unit_test(a_check_of_several_policies_is_one_of_each),
         cmocka_unit_test(what_was_never_asked_is_there_with_zero),
         cmocka_unit_test(what_is_not_counted_by_a_rule_is_counted_by_its_source),
         cmocka_unit_test(peeks_refunds_and_resets_are_no_decisions),
