@@ -69,7 +69,9 @@ static bool write_fully(int fd, const char *bytes, size_t len)
     return true;
 }
 
-static weir_err read_secret(int fd, const char *path, struct secret *out, weir_diag *diag)
+/* `keeper` may have it, besides this user and root. */
+static weir_err read_secret(int fd, const char *path, uid_t keeper, struct secret *out,
+                            weir_diag *diag)
 {
     char text[HEX + 2]; /* a newline, and one byte that tells of more */
     struct stat st;
@@ -80,7 +82,7 @@ static weir_err read_secret(int fd, const char *path, struct secret *out, weir_d
         return fail_at(diag, "look at", path);
     if (!S_ISREG(st.st_mode))
         return diag_fail(diag, WEIR_ESECRET, "the secret %s is not a regular file", path);
-    if (st.st_uid != geteuid() && st.st_uid != 0)
+    if (st.st_uid != geteuid() && st.st_uid != keeper && st.st_uid != 0)
         return diag_fail(diag, WEIR_ESECRET,
                          "the secret file %s belongs to another user (%ld), who could change it: "
                          "run chown on it",
@@ -108,17 +110,27 @@ static weir_err read_secret(int fd, const char *path, struct secret *out, weir_d
     return WEIR_OK;
 }
 
-/* The new name must survive a power cut, or the next start would make another secret. */
-static int sync_directory_of(const char *path)
+/* -1 with errno. */
+static int open_directory_of(const char *path)
 {
     char dir[PATH_MAX];
     const char *slash = strrchr(path, '/');
     size_t len = slash ? (size_t)(slash - path) : 0;
-    int fd, result;
 
+    if (len >= sizeof dir) {
+        errno = ENAMETOOLONG;
+        return -1;
+    }
     memcpy(dir, path, len);
     dir[len] = '\0';
-    fd = open(len > 0 ? dir : slash ? "/" : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    return open(len > 0 ? dir : slash ? "/" : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+}
+
+/* The new name must survive a power cut, or the next start would make another secret. */
+static int sync_directory_of(const char *path)
+{
+    int fd = open_directory_of(path), result;
+
     if (fd < 0)
         return -1;
     result = fsync(fd);
@@ -175,11 +187,10 @@ out:
     return err;
 }
 
-weir_err secret_load(const char *path, struct secret *out, weir_diag *diag)
+static weir_err load(const char *path, int links, uid_t keeper, struct secret *out, weir_diag *diag)
 {
-    /* O_NONBLOCK: a fifo must be refused, not waited for. O_NOFOLLOW: a link may be another user's,
-     * and lead to a file of ours that this user knows. */
-    const int flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | O_NOFOLLOW;
+    /* O_NONBLOCK: a fifo must be refused, not waited for. */
+    const int flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | links;
     int fd = open(path, flags);
     weir_err err;
 
@@ -189,12 +200,35 @@ weir_err secret_load(const char *path, struct secret *out, weir_diag *diag)
             return err;
         fd = open(path, flags);
     }
-    if (fd < 0 && errno == ELOOP)
+    if (fd < 0 && errno == ELOOP && links & O_NOFOLLOW)
         return diag_fail(diag, WEIR_ESECRET,
-                         "the secret %s is a symbolic link: name the file that it leads to", path);
+                         "the secret %s is a symbolic link: name the file that it leads to as the "
+                         "secret file",
+                         path);
     if (fd < 0)
         return fail_at(diag, "open", path);
-    err = read_secret(fd, path, out, diag);
+    err = read_secret(fd, path, keeper, out, diag);
     close(fd);
     return err;
+}
+
+weir_err secret_load(const char *path, struct secret *out, weir_diag *diag)
+{
+    return load(path, 0, geteuid(), out, diag);
+}
+
+weir_err secret_load_beside(const char *path, struct secret *out, weir_diag *diag)
+{
+    int dir = open_directory_of(path);
+    uid_t keeper = geteuid();
+    struct stat st;
+
+    /* Root looks at the store of a service: all that is in there is its owner's already. */
+    if (dir >= 0 && fstat(dir, &st) == 0)
+        keeper = st.st_uid;
+    if (dir >= 0)
+        close(dir);
+    /* weir puts no link into a data directory: one that is there may lead to a file of ours that
+     * another user knows. */
+    return load(path, O_NOFOLLOW, keeper, out, diag);
 }

@@ -47,7 +47,8 @@ static bool find_secret(struct store_files *f, const char *path, const char *sec
     else if (secret_file && access(secret_file, F_OK) != 0)
         trouble("there is no secret file %s: name the one that the store was made with",
                 secret_file);
-    else if (secret_load(secret_file ? secret_file : beside.at, &secret, &diag))
+    else if (secret_file ? secret_load(secret_file, &secret, &diag)
+                         : secret_load_beside(beside.at, &secret, &diag))
         trouble("%s", diag.text);
     else
         found = true;

@@ -216,7 +216,7 @@ static weir_err find_secret(const weir *w, const weir_options *o, struct secret 
         err = diag_fail(diag, WEIR_ESYSTEM, "cannot make the directory %s: %s", dir,
                         strerror(errno));
     else
-        err = secret_load(path, out, diag);
+        err = secret_load_beside(path, out, diag);
     alloc_free(&w->allocator, path);
     return err;
 }

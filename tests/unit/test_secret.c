@@ -139,7 +139,7 @@ static void what_is_no_file_is_refused(void **state)
     assert_int_equal(secret_load(path, &secret, &diag), WEIR_ESECRET);
 }
 
-static void a_link_to_a_secret_is_refused(void **state)
+static void a_link_beside_the_data_of_a_store_is_refused(void **state)
 {
     struct place *place = *state;
     struct secret secret;
@@ -149,11 +149,46 @@ static void a_link_to_a_secret_is_refused(void **state)
     snprintf(real, sizeof real, "%s/real", place->dir);
     write_file(real, DIGITS "\n", 0600);
     assert_int_equal(symlink(real, place->file), 0);
-    assert_int_equal(secret_load(place->file, &secret, &diag), WEIR_ESECRET);
+    assert_int_equal(secret_load_beside(place->file, &secret, &diag), WEIR_ESECRET);
     assert_non_null(strstr(diag.text, "is a symbolic link: name the file"));
     unlink(real);
-    assert_int_equal(secret_load(place->file, &secret, &diag), WEIR_ESECRET); /* it leads nowhere */
+    assert_int_equal(secret_load_beside(place->file, &secret, &diag), WEIR_ESECRET); /* nowhere */
     assert_int_equal(access(real, F_OK), -1);
+}
+
+/* As Kubernetes mounts one: secret -> ..data/secret, and ..data -> a directory with a date. */
+static void a_named_secret_may_be_a_link_to_a_file_that_is_guarded(void **state)
+{
+    struct place *place = *state;
+    struct secret secret;
+    weir_diag diag;
+    char dated[160], data[160], real[192];
+
+    snprintf(dated, sizeof dated, "%s/..2026_11_17", place->dir);
+    snprintf(data, sizeof data, "%s/..data", place->dir);
+    snprintf(real, sizeof real, "%s/secret", dated);
+    assert_int_equal(mkdir(dated, 0700), 0);
+    assert_int_equal(symlink("..2026_11_17", data), 0);
+    assert_int_equal(symlink("..data/secret", place->file), 0);
+
+    assert_int_equal(secret_load(place->file, &secret, &diag), WEIR_ESECRET); /* it leads nowhere */
+    assert_non_null(strstr(diag.text, "No such file or directory"));
+    assert_int_equal(access(real, F_OK), -1);
+
+    write_file(real, DIGITS "\n", 0400);
+    assert_int_equal(secret_load(place->file, &secret, &diag), WEIR_OK);
+    assert_int_equal(secret.bytes[SECRET_BYTES - 1], SECRET_BYTES - 1);
+    assert_int_equal(chmod(real, 0640), 0);
+    assert_int_equal(secret_load(place->file, &secret, &diag), WEIR_ESECRET);
+    assert_non_null(strstr(diag.text, "is open to others"));
+    unlink(real);
+    assert_int_equal(mkfifo(real, 0600), 0);
+    assert_int_equal(secret_load(place->file, &secret, &diag), WEIR_ESECRET);
+    assert_non_null(strstr(diag.text, "is not a regular file"));
+
+    unlink(real);
+    unlink(data);
+    rmdir(dated);
 }
 
 static void a_secret_of_another_user_is_refused(void **state)
@@ -168,6 +203,23 @@ static void a_secret_of_another_user_is_refused(void **state)
     assert_int_equal(chown(place->file, 12345, (gid_t)-1), 0);
     assert_int_equal(secret_load(place->file, &secret, &diag), WEIR_ESECRET);
     assert_non_null(strstr(diag.text, "belongs to another user (12345)"));
+    assert_int_equal(secret_load_beside(place->file, &secret, &diag), WEIR_ESECRET);
+    assert_non_null(strstr(diag.text, "belongs to another user (12345)"));
+}
+
+static void root_may_look_at_the_store_of_a_service(void **state)
+{
+    struct place *place = *state;
+    struct secret secret;
+    weir_diag diag;
+
+    if (geteuid() != 0)
+        skip();
+    write_file(place->file, DIGITS "\n", 0600);
+    assert_int_equal(chown(place->file, 12345, (gid_t)-1), 0);
+    assert_int_equal(chown(place->dir, 12345, (gid_t)-1), 0);
+    assert_int_equal(secret_load_beside(place->file, &secret, &diag), WEIR_OK);
+    assert_int_equal(secret_load(place->file, &secret, &diag), WEIR_ESECRET);
 }
 
 enum { CREATORS = 8 };
@@ -294,8 +346,12 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_secret_that_others_may_read_is_refused, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(what_is_no_file_is_refused, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_link_to_a_secret_is_refused, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_link_beside_the_data_of_a_store_is_refused, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(a_named_secret_may_be_a_link_to_a_file_that_is_guarded,
+                                        set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_secret_of_another_user_is_refused, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(root_may_look_at_the_store_of_a_service, set_up, tear_down),
         cmocka_unit_test_setup_teardown(all_who_create_it_at_once_read_the_same, set_up, tear_down),
         cmocka_unit_test(a_tag_is_read_as_it_is_written),
         cmocka_unit_test(a_shared_key_is_what_others_can_compute),
