@@ -13,7 +13,7 @@
 #include "base/names.h"
 #include "policy/policy.h"
 
-enum { NAMED_MOST = 4096, NAMED_NUMBERS = 4 };
+enum { NAMED_MOST = 1024, NAMED_NUMBERS = 4 };
 
 /* No policy's name: a parenthesis cannot stand in one. */
 extern const char named_other[]; /* "(other)" */

@@ -31,7 +31,7 @@ extern const char *const history_count_names[HISTORY_COUNTS];
 
 enum {
     HISTORY_MOST_BYTES = 4 << 20,
-    HISTORY_MOST_SERIES = 1024, /* pairs of a policy and a rule; the others are one together */
+    HISTORY_MOST_SERIES = 4096, /* pairs of a policy and a rule; the others are one together */
 };
 #define HISTORY_OTHER "(other)"
 

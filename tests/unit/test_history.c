@@ -1,6 +1,7 @@
 /* test_history.c - decisions over time: what is told of ninety days, and how little they take. */
 #include "unit/support.h"
 
+#include "engine/named.h"
 #include "store/history.h"
 
 #define DAY HISTORY_DAY
@@ -142,6 +143,24 @@ static void names_beyond_the_bound_are_counted_together(void **state)
     }
     assert_int_equal(sum_of(told_of(h, HISTORY_OTHER, begin, begin + DAY, DAY), HISTORY_ALLOWED),
                      101);
+    history_free(h);
+}
+
+static void names_that_callers_make_up_leave_policies_their_history(void **state)
+{
+    struct history *h = history_of(HISTORY_MOST_BYTES);
+    struct history_entry e = { .at = begin, .counts = { 1 } };
+    char name[32];
+
+    (void)state;
+    e.policy = name;
+    for (int i = 0; i < 2 * NAMED_MOST; i++) {
+        snprintf(name, sizeof name, "name-%d", i / 2);
+        e.rule = i % 2 == 0 ? HISTORY_CHECKS : "default";
+        assert_int_equal(history_add(h, &e), WEIR_OK);
+    }
+    add(h, "late", begin, 3, 0);
+    assert_int_equal(sum_of(told_of(h, "late", begin, begin + DAY, DAY), HISTORY_ALLOWED), 3);
     history_free(h);
 }
 
@@ -367,6 +386,7 @@ int main(void)
         cmocka_unit_test(a_clock_that_steps_back_loses_nothing),
         cmocka_unit_test(a_clock_that_was_far_ahead_does_not_stop_the_counting),
         cmocka_unit_test(names_beyond_the_bound_are_counted_together),
+        cmocka_unit_test(names_that_callers_make_up_leave_policies_their_history),
         cmocka_unit_test(ninety_days_of_forty_rules_take_less_than_four_megabytes),
         cmocka_unit_test(what_is_too_much_goes_minutes_first_and_oldest_first),
         cmocka_unit_test(policies_that_are_gone_for_ninety_days_leave_nothing),

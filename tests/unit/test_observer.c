@@ -7,6 +7,7 @@
 
 #include "crash/temp_dir.h"
 #include "engine/handle.h"
+#include "engine/named.h"
 #include "server/exposition.h"
 #include "server/metrics.h"
 #include "server/observation.h"
@@ -354,6 +355,31 @@ static void ever_new_names_end_in_one_series_for_all_others(void **state)
     /* Those in force have their places. */
     assert_value(decisions(&p, "(other)", "(other)", "allowed", "store"), LOOPS * (102 + 6));
     assert_value(checks(&p, "(other)", "allowed", "store"), LOOPS * (102 + 4));
+    prometheus_done(&p);
+    fixture_free(f);
+}
+
+static void names_that_callers_make_up_leave_policies_their_series(void **state)
+{
+    static char names[NAMED_MOST][16];
+    struct fixture *f = fixture_of(policies);
+    weir_answer answer = { .allowed = true,
+                           .rule_count = 1,
+                           .rules = { { .rule = "default", .allowed = true } } };
+    const struct check check = { .verb = VERB_CHECK, .answer = &answer };
+    struct prometheus p;
+
+    (void)state;
+    for (int i = 0; i < NAMED_MOST; i++) {
+        snprintf(names[i], sizeof names[i], "n%d", i);
+        answer.policy = answer.rules[0].policy = names[i];
+        observer_answer(f->observers[0], &check, now);
+    }
+    answer.policy = answer.rules[0].policy = "late";
+    observer_answer(f->observers[0], &check, now);
+    p = metrics_of(f);
+    assert_value(decisions(&p, "late", "default", "allowed", "store"), 1);
+    assert_value(checks(&p, "late", "allowed", "store"), 1);
     prometheus_done(&p);
     fixture_free(f);
 }
@@ -775,6 +801,7 @@ int main(void)
         cmocka_unit_test(peeks_refunds_and_resets_are_no_decisions),
         cmocka_unit_test(a_reload_goes_on_counting_where_it_was),
         cmocka_unit_test(ever_new_names_end_in_one_series_for_all_others),
+        cmocka_unit_test(names_that_callers_make_up_leave_policies_their_series),
         cmocka_unit_test(times_and_sizes_go_into_their_buckets),
         cmocka_unit_test(the_numbers_of_the_server_are_there),
         cmocka_unit_test(labels_are_escaped),
