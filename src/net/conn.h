@@ -47,7 +47,8 @@ struct conn {
     struct buf sending;     /* libuv has it */
     struct buf unsent;      /* waits for that … */
     struct span lasting;    /* … and these bytes of somebody else behind it */
-    size_t held;            /* by those, as the pool counts it */
+    size_t kept;            /* bytes that the session keeps of what was taken */
+    size_t held;            /* by all of those, as the pool counts it */
     uint64_t came;
     struct conn *newer, *older; /* of the same standing */
     unsigned char peer[16];     /* its address: IPv4 as ::ffff:a.b.c.d; zero for a Unix socket */
@@ -65,7 +66,13 @@ void conn_write_lasting(struct conn *c, struct span bytes, struct span lasting);
 
 static inline size_t conn_holds(const struct conn *c)
 {
-    return c->rest.room + c->sending.room + c->unsent.room;
+    return c->rest.room + c->sending.room + c->unsent.room + c->kept;
+}
+
+/* All of them hold so much that no session should keep more. */
+static inline bool conn_is_crowded(const struct conn *c)
+{
+    return c->pool->held + conn_holds(c) - c->held > c->pool->most_held;
 }
 
 /* Bytes that may wait to be sent to it before it is not read from. */

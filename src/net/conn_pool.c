@@ -16,7 +16,7 @@ enum {
     HURRIED_LOOK_MS = 20, /* … and in a hurry */
     HELD_UP_MS = 4 * LOOK_MS,
     RELIEF_MS = 50,           /* between two looks for those that hold too much */
-    STUCK_MS = 1000,          /* who is known and has read nothing for so long may be closed */
+    STUCK_MS = 1000,          /* who is known and has done nothing for so long may be closed */
     TRIM_MS = 2000,           /* between two times that memory is given back */
     TRIM_ABOVE = 1024 * 1024, /* bytes that were held: less is not worth giving back */
 };
@@ -122,10 +122,12 @@ bool conn_pool_drop_one(struct conn_pool *p)
 /* Its deadline tells since when it waits. */
 static bool may_be_closed(const struct conn *c, uint64_t now)
 {
+    const bool is_idle = c->is_sending || (c->kept > 0 && c->rest.len == 0);
+
     if (c->held == 0)
         return false;
     return c->standing != CONN_KNOWN ||
-           (c->is_sending && c->deadline + STUCK_MS <= now + (uint64_t)c->pool->idle_timeout_ms);
+           (is_idle && c->deadline + STUCK_MS <= now + (uint64_t)c->pool->idle_timeout_ms);
 }
 
 /* At most once in RELIEF_MS: it looks at all of them, and may find none. */
@@ -196,6 +198,8 @@ static void look_for_late_ones(uv_timer_t *timer)
         p->events->expired(c);
         conn_close(c);
     }
+    if (p->held > p->most_held)
+        relieve(p);
     give_back(p, now);
 }
 

@@ -70,13 +70,9 @@ static void put_text(struct buf *out, const char *name, const char *text, int ve
     put_name(out, text, version);
 }
 
-static void put_rule(struct buf *out, const struct call *call, size_t row, int version)
+static void put_rule(struct buf *out, const weir_rule_answer *r, int version)
 {
-    const weir_rule_answer *r = &call->answer.rules[row];
-    char tag[TAG_HEX + 1];
-    const bool has_tag = call_tag(call, 1 + row, tag);
-
-    resp_map(out, 11 + has_tag, version);
+    resp_map(out, 11, version);
     put_text(out, "policy", r->policy, version);
     put_text(out, "rule", r->rule, version);
     put_number(out, "allowed", r->allowed);
@@ -88,8 +84,6 @@ static void put_rule(struct buf *out, const struct call *call, size_t row, int v
     put_number(out, "delay_ms", r->delay_ms);
     put_number(out, "shadow", r->shadow);
     put_number(out, "would_deny", r->would_deny);
-    if (has_tag)
-        put_text(out, "tag", tag, version);
 }
 
 /* All that is known, by its name: new names may come, and none goes. */
@@ -98,14 +92,11 @@ static void encode_full(struct reply *r, struct buf *out)
     const struct call *call = r->first;
     const int version = r->resp_version;
     const weir_answer *a;
-    char tag[TAG_HEX + 1];
-    bool has_tag;
 
     if (!resp_has_answer(r, call, NULL, out))
         return;
     a = &call->answer;
-    has_tag = call_tag(call, 0, tag);
-    resp_map(out, 12 + has_tag, version);
+    resp_map(out, 12, version);
     put_number(out, "allowed", a->allowed);
     put_text(out, "policy", a->policy, version);
     put_text(out, "rule", a->rule, version);
@@ -117,18 +108,15 @@ static void encode_full(struct reply *r, struct buf *out)
     put_text(out, "source", weir_source_name(a->source), version);
     put_number(out, "shadow", a->shadow);
     put_number(out, "override", a->override_id);
-    if (has_tag)
-        put_text(out, "tag", tag, version);
     resp_bulk(out, span_of("rules"));
     resp_array(out, a->rule_count);
     for (size_t i = 0; i < a->rule_count; i++)
-        put_rule(out, call, i, version);
+        put_rule(out, &a->rules[i], version);
 }
 
 static void ask(const struct reading *in, enum verb verb)
 {
-    const bool is_full = in->is_full || in->asked.wants_tag; /* the short one has no place for it */
-    struct reply *r = reply_begin(in->session, is_full ? encode_full : encode_answer);
+    struct reply *r = reply_begin(in->session, in->is_full ? encode_full : encode_answer);
 
     if (!r)
         return;
@@ -159,8 +147,6 @@ static const struct option options[] = {
     { "PEEK", FLAG, 0, offsetof(struct asked, peek), OF_CHECK | OF_LIMIT },
     { "NOW", NUMBER, 1, IN_REQUEST(now), OF_CHECK | OF_LIMIT | OF_PEEK | OF_REFUND },
     { "FULL", FULL, 0, 0, OF_CHECK | OF_LIMIT | OF_PEEK | OF_REFUND | OF_RESET },
-    { "TAG", FLAG, 0, offsetof(struct asked, wants_tag),
-      OF_CHECK | OF_LIMIT | OF_PEEK | OF_REFUND | OF_RESET },
     { "EXEMPT", FLAG, 0, IN_REQUEST(exempt), OF_CHECK | OF_LIMIT },
     { "POLICY", POLICY, 0, 0, OF_CHECK | OF_PEEK | OF_REFUND | OF_RESET },
     { "BURST", NUMBER, 1, IN_REQUEST(burst), OF_LIMIT },

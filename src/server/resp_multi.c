@@ -40,6 +40,7 @@ static void end(struct session *s)
 {
     multi_free(s->multi);
     s->multi = NULL;
+    s->conn.kept = 0;
 }
 
 static bool is_by_itself(const struct resp_spec *spec)
@@ -103,6 +104,11 @@ void multi_keep(struct session *s, const struct resp_command *c)
                          MULTI_MOST_COMMANDS, MULTI_MOST_BYTES);
         return;
     }
+    if (conn_is_crowded(&s->conn)) {
+        m->is_refused = true;
+        resp_reply_error(s, "ERR other connections keep too much already: try again later");
+        return;
+    }
     kept = copy_of(c, bytes);
     if (!kept) {
         session_abort(s);
@@ -115,6 +121,7 @@ void multi_keep(struct session *s, const struct resp_command *c)
     m->last = kept;
     m->count++;
     m->bytes += bytes;
+    s->conn.kept += sizeof *kept + bytes;
     reply_queued(s);
 }
 
@@ -166,6 +173,7 @@ void resp_serve_exec(struct session *s, struct resp_command *c)
         return;
     }
     s->multi = NULL; /* so that they are served and not kept */
+    s->conn.kept = 0;
     if (m->is_refused) {
         resp_reply_error(s, "EXECABORT Transaction discarded because of previous errors.");
     } else if ((r = resp_reply_begin(s))) {

@@ -395,6 +395,41 @@ static void a_long_name_is_cut(void **state)
     house_close(&h);
 }
 
+static void what_all_transactions_keep_is_bounded(void **state)
+{
+    enum { MOST = 1 << 20, FIRST = 10, CLIENTS = 40 };
+    static char line[60 * 1024];
+    struct conn_pool *pool;
+    struct house h;
+    int fd[CLIENTS], late;
+
+    (void)state;
+    house_open(&h, policies, NULL);
+    pool = &h.server.loops[0].conns;
+    pool->most_held = MOST;
+    memset(line, 'x', sizeof line - 1);
+    memcpy(line, "ECHO ", 5);
+    for (int i = 0; i < CLIENTS; i++) {
+        fd[i] = house_connect(&h);
+        assert_answer(&h, fd[i], "MULTI", "+OK\r\n");
+        assert_answer(&h, fd[i], line, i < FIRST ? "+QUEUED\r\n" : "");
+        assert_true(pool->held < MOST + 2 * sizeof line);
+    }
+    assert_answer(&h, fd[CLIENTS - 1], line, "-ERR other connections keep too much already");
+    assert_answer(&h, fd[CLIENTS - 1], "EXEC", "-EXECABORT ");
+    while (pool->held > MOST) /* until the first have waited for a second */
+        house_turn(&h);
+    assert_true(atomic_load(&pool->dropped) > 0);
+    late = house_connect(&h);
+    assert_answer(&h, late, "MULTI", "+OK\r\n");
+    assert_answer(&h, late, line, "+QUEUED\r\n");
+    for (int i = 0; i < CLIENTS; i++)
+        close(fd[i]);
+    assert_answer(&h, late, "DISCARD", "+OK\r\n");
+    close(late);
+    house_close(&h);
+}
+
 static void a_transaction_is_bounded(void **state)
 {
     static char line[60 * 1024];
@@ -439,6 +474,7 @@ int main(void)
         cmocka_unit_test(connections_that_ask_at_once_each_hear_their_own),
         cmocka_unit_test(a_long_pipeline_behind_many_answers_is_answered_to_its_end),
         cmocka_unit_test(a_transaction_is_bounded),
+        cmocka_unit_test(what_all_transactions_keep_is_bounded),
         cmocka_unit_test(a_long_name_is_cut),
     };
 
