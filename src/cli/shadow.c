@@ -128,7 +128,8 @@ const struct command shadow_command = {
     .usage = "[OPTION]... [POLICY]",
     .options = options,
     .option_count = OPTION_COUNT,
-    .notes = "On trial are rules with 'mode: shadow' or a 'rollout', and every 'shadow_limit'.\n"
+    .notes = "On trial are rules with 'mode: shadow' or a 'rollout', every 'shadow_limit', and\n"
+             "policies and named limits that operators have put into shadow: see weir mode.\n"
              "What one server has seen: ask each of several that share a store.\n",
     .run = run,
 };

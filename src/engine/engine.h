@@ -60,6 +60,7 @@ struct check_room {
     struct rule altered[WEIR_MAX_RULES]; /* numbers that operators have changed */
     const struct policy *policies[WEIR_MAX_RULES];
     struct named_limit named;
+    struct key tags[1 + WEIR_MAX_RULES]; /* see check_note_tags() */
 };
 
 struct check {

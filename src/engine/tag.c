@@ -20,13 +20,37 @@ struct key check_tag(const struct engine *e, const struct check *check, size_t i
     return tag;
 }
 
-int check_deciding(const struct check *check)
+/* The charge of a rule, or -1. Live charges come first: that of a shadow limit is behind its rule's
+ * own. */
+static int charge_of(const struct check *check, const char *policy, const char *rule)
 {
     for (size_t i = 0; i < check->live + check->shadow; i++)
-        if (!check->rules[i] || (check->rules[i]->name == check->answer->rule &&
-                                 check->rules[i]->policy->name == check->answer->policy))
+        if (!check->rules[i] ||
+            (check->rules[i]->name == rule && check->rules[i]->policy->name == policy))
             return (int)i;
     return -1;
+}
+
+int check_deciding(const struct check *check)
+{
+    return charge_of(check, check->answer->policy, check->answer->rule);
+}
+
+static struct key tag_or_none(const struct engine *e, const struct check *check, int charge)
+{
+    return charge < 0 ? (struct key){ 0, 0 } : check_tag(e, check, (size_t)charge);
+}
+
+void check_note_tags(const struct engine *e, struct check *check)
+{
+    struct key *tags = check->room->tags;
+
+    tags[0] = tag_or_none(e, check, check_deciding(check));
+    for (size_t i = 0; i < check->answer->rule_count; i++) {
+        const weir_rule_answer *r = &check->answer->rules[i];
+
+        tags[1 + i] = tag_or_none(e, check, charge_of(check, r->policy, r->rule));
+    }
 }
 
 void note_tag(const struct engine *e, const struct policy_rule *rule, struct span identity,

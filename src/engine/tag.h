@@ -14,6 +14,10 @@ struct key check_tag(const struct engine *e, const struct check *check, size_t i
 /* The charge of the rule that has decided; -1: nothing was charged. */
 int check_deciding(const struct check *check);
 
+/* Note in the room what the identity of the rule that has decided is called, and after it those of the
+ * answer's rules: they are known there when the policies are gone. Zeros: nothing was charged. */
+void check_note_tags(const struct engine *e, struct check *check);
+
 /* Keep the tag of an identity that there is no room for. */
 void note_tag(const struct engine *e, const struct policy_rule *rule, struct span identity,
               struct whose *out);

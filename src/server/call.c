@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/tag.h"
 #include "server/server.h"
 
 enum {
@@ -159,6 +160,16 @@ const char *call_problem(const struct call *call)
     return call->problem ? call->problem : weir_err_text(call->answer.err);
 }
 
+bool call_tag(const struct call *call, size_t i, char tag[TAG_HEX + 1])
+{
+    const struct key *tags = call->check.room->tags;
+
+    if (!call->wants_tag || (tags[i].low == 0 && tags[i].high == 0))
+        return false;
+    tag_write(tags[i], tag);
+    return true;
+}
+
 static void count_unanswered(const struct call *call)
 {
     if (call->check.verb == VERB_CHECK && !call->check.peek)
@@ -174,6 +185,8 @@ static void answered(struct check *check)
         count_unanswered(call);
     else
         observer_answer(loop->observer, check, loop->now);
+    if (call->wants_tag && !check->answer->err)
+        check_note_tags(loop_engine(loop), check);
     loop_answered(loop, call->pin);
     let_policies_go(call);
     waits_for_one_less(call->reply);

@@ -6,7 +6,6 @@
 
 #include "base/diag.h"
 #include "base/json.h"
-#include "engine/tag.h"
 #include "proto/check_json.h"
 #include "proto/rate_headers.h"
 #include "server/check_query.h"
@@ -15,18 +14,6 @@
 #define LITERAL(text) ((struct span){ (text), sizeof(text) - 1 })
 
 /* ---- answers -------------------------------------------------------------------------------- */
-
-/* Live charges come first: that of a shadow limit is behind its rule's own. */
-static size_t charge_of(const struct call *call, size_t row)
-{
-    const weir_answer *a = &call->answer;
-    size_t i = 0;
-
-    while (a->rule_count > 1 && (call->check.rules[i]->name != a->rules[row].rule ||
-                                 call->check.rules[i]->policy->name != a->rules[row].policy))
-        i++;
-    return i;
-}
 
 /* A `,"name":` and a number. Names of members and of rules need no escapes. */
 static void add_int(struct buf *out, struct span member, int64_t number)
@@ -56,12 +43,12 @@ static void add_name(struct buf *out, struct span member, const char *name)
     buf_byte(out, '"');
 }
 
-static void add_tag(struct buf *out, const struct call *call, size_t charge)
+static void add_tag(struct buf *out, const struct call *call, size_t i)
 {
     char tag[TAG_HEX + 1];
 
-    tag_write(check_tag(loop_engine(call->reply->session->loop), &call->check, charge), tag);
-    add_name(out, LITERAL(",\"tag\":"), tag);
+    if (call_tag(call, i, tag))
+        add_name(out, LITERAL(",\"tag\":"), tag);
 }
 
 /* Are its rules of more than one policy? */
@@ -92,8 +79,7 @@ static void add_rule(struct buf *out, const struct call *call, size_t row, bool 
         buf_text(out, ",\"shadow\":true");
     if (r->would_deny)
         buf_text(out, ",\"would_deny\":true");
-    if (call->wants_tag)
-        add_tag(out, call, charge_of(call, row));
+    add_tag(out, call, 1 + row);
     buf_byte(out, '}');
 }
 
@@ -113,8 +99,7 @@ static void add_answer(struct buf *out, const struct call *call)
     add_bool(out, LITERAL(",\"shadow\":"), a->shadow);
     if (a->override_id > 0)
         add_int(out, LITERAL(",\"override\":"), a->override_id);
-    if (call->wants_tag && check_deciding(&call->check) >= 0)
-        add_tag(out, call, (size_t)check_deciding(&call->check));
+    add_tag(out, call, 0);
     if (a->rule_count > 1) {
         const bool is_several = is_of_several(a);
 

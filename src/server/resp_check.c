@@ -70,9 +70,13 @@ static void put_text(struct buf *out, const char *name, const char *text, int ve
     put_name(out, text, version);
 }
 
-static void put_rule(struct buf *out, const weir_rule_answer *r, int version)
+static void put_rule(struct buf *out, const struct call *call, size_t row, int version)
 {
-    resp_map(out, 11, version);
+    const weir_rule_answer *r = &call->answer.rules[row];
+    char tag[TAG_HEX + 1];
+    const bool has_tag = call_tag(call, 1 + row, tag);
+
+    resp_map(out, 11 + has_tag, version);
     put_text(out, "policy", r->policy, version);
     put_text(out, "rule", r->rule, version);
     put_number(out, "allowed", r->allowed);
@@ -84,6 +88,8 @@ static void put_rule(struct buf *out, const weir_rule_answer *r, int version)
     put_number(out, "delay_ms", r->delay_ms);
     put_number(out, "shadow", r->shadow);
     put_number(out, "would_deny", r->would_deny);
+    if (has_tag)
+        put_text(out, "tag", tag, version);
 }
 
 /* All that is known, by its name: new names may come, and none goes. */
@@ -92,11 +98,14 @@ static void encode_full(struct reply *r, struct buf *out)
     const struct call *call = r->first;
     const int version = r->resp_version;
     const weir_answer *a;
+    char tag[TAG_HEX + 1];
+    bool has_tag;
 
     if (!resp_has_answer(r, call, NULL, out))
         return;
     a = &call->answer;
-    resp_map(out, 12, version);
+    has_tag = call_tag(call, 0, tag);
+    resp_map(out, 12 + has_tag, version);
     put_number(out, "allowed", a->allowed);
     put_text(out, "policy", a->policy, version);
     put_text(out, "rule", a->rule, version);
@@ -108,15 +117,18 @@ static void encode_full(struct reply *r, struct buf *out)
     put_text(out, "source", weir_source_name(a->source), version);
     put_number(out, "shadow", a->shadow);
     put_number(out, "override", a->override_id);
+    if (has_tag)
+        put_text(out, "tag", tag, version);
     resp_bulk(out, span_of("rules"));
     resp_array(out, a->rule_count);
     for (size_t i = 0; i < a->rule_count; i++)
-        put_rule(out, &a->rules[i], version);
+        put_rule(out, call, i, version);
 }
 
 static void ask(const struct reading *in, enum verb verb)
 {
-    struct reply *r = reply_begin(in->session, in->is_full ? encode_full : encode_answer);
+    const bool is_full = in->is_full || in->asked.wants_tag; /* the short one has no place for it */
+    struct reply *r = reply_begin(in->session, is_full ? encode_full : encode_answer);
 
     if (!r)
         return;
@@ -147,6 +159,8 @@ static const struct option options[] = {
     { "PEEK", FLAG, 0, offsetof(struct asked, peek), OF_CHECK | OF_LIMIT },
     { "NOW", NUMBER, 1, IN_REQUEST(now), OF_CHECK | OF_LIMIT | OF_PEEK | OF_REFUND },
     { "FULL", FULL, 0, 0, OF_CHECK | OF_LIMIT | OF_PEEK | OF_REFUND | OF_RESET },
+    { "TAG", FLAG, 0, offsetof(struct asked, wants_tag),
+      OF_CHECK | OF_LIMIT | OF_PEEK | OF_REFUND | OF_RESET },
     { "EXEMPT", FLAG, 0, IN_REQUEST(exempt), OF_CHECK | OF_LIMIT },
     { "POLICY", POLICY, 0, 0, OF_CHECK | OF_PEEK | OF_REFUND | OF_RESET },
     { "BURST", NUMBER, 1, IN_REQUEST(burst), OF_LIMIT },

@@ -10,7 +10,7 @@
 
 #define POLICY_SYNTAX "policy [key | name=value ...]"
 #define CHECK_SYNTAX                                                                               \
-    POLICY_SYNTAX " [POLICY policy ...] [COST n] [PLAN name] [PEEK] [NOW ms] [EXEMPT] [FULL]"
+    POLICY_SYNTAX " [POLICY policy ...] [COST n] [PLAN name] [PEEK] [NOW ms] [EXEMPT] [FULL] [TAG]"
 
 #define NAMED(name) name, sizeof(name) - 1
 
@@ -22,19 +22,19 @@ const struct resp_spec resp_specs[] = {
       "key max_burst count period [quantity]", "Counts as redis-cell does and answers as it does" },
     { NAMED("WEIR.LIMIT"), -5, SCOPE_CHECK, resp_serve_weir_limit, "write fast", 1, 1,
       "key algorithm limit window_ms [NAME name] [BURST n] [PRECISION ms] [ON_ERROR local|allow|deny] "
-      "[COST n] [PEEK] [NOW ms] [EXEMPT] [FULL]",
+      "[COST n] [PEEK] [NOW ms] [EXEMPT] [FULL] [TAG]",
       "May this request pass under a limit that comes with it?" },
     { NAMED("THROTTLE"), -1, SCOPE_CHECK, resp_serve_throttle, "write", 1, 1,
       "key max_burst count_per_period period [quantity]",
       "Counts as CL.THROTTLE does and answers as throttlecrab does" },
     { NAMED("WEIR.PEEK"), -2, SCOPE_CHECK, resp_serve_weir_peek, "readonly fast", 0, 0,
-      POLICY_SYNTAX " [POLICY policy ...] [COST n] [PLAN name] [NOW ms] [FULL]",
+      POLICY_SYNTAX " [POLICY policy ...] [COST n] [PLAN name] [NOW ms] [FULL] [TAG]",
       "What WEIR.CHECK would say; counts nothing" },
     { NAMED("WEIR.REFUND"), -2, SCOPE_CHECK, resp_serve_weir_refund, "write fast", 0, 0,
-      POLICY_SYNTAX " [POLICY policy ...] [COST n] [PLAN name] [NOW ms] [FULL]",
+      POLICY_SYNTAX " [POLICY policy ...] [COST n] [PLAN name] [NOW ms] [FULL] [TAG]",
       "Gives back what was counted but did not happen" },
     { NAMED("WEIR.RESET"), -2, SCOPE_ADMIN, resp_serve_weir_reset, "write fast", 0, 0,
-      POLICY_SYNTAX " [POLICY policy ...] [PLAN name] [FULL]", "Forgets what is counted" },
+      POLICY_SYNTAX " [POLICY policy ...] [PLAN name] [FULL] [TAG]", "Forgets what is counted" },
     { NAMED("DEL"), -2, SCOPE_ADMIN, resp_serve_del, "write", 1, -1, "key [key ...]",
       "Forgets what CL.THROTTLE and THROTTLE have counted" },
     { NAMED("PING"), -1, SCOPE_ALL, resp_serve_ping, "fast", 0, 0, "[message]",

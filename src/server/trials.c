@@ -23,9 +23,10 @@ static const struct rule *numbers_of(const struct policy_rule *rule, enum trial_
 }
 
 static bool is_of(const struct trial *t, const char *policy, const struct policy_rule *rule,
-                  enum trial_kind kind)
+                  enum trial_kind kind, bool is_named)
 {
-    return t->policy == policy && t->rule == rule->name && t->kind == kind;
+    return t->policy == policy && t->rule == rule->name && t->kind == kind &&
+           t->is_named == is_named;
 }
 
 static bool has_changed(const struct trial *t, const struct policy_rule *rule)
@@ -56,20 +57,28 @@ static void begin(struct trial *t, const struct policy_rule *rule, int64_t now)
 }
 
 /* NULL: there are too many. */
-static struct trial *find(struct trials *all, const char *policy, const struct policy_rule *rule,
-                          enum trial_kind kind, int64_t now)
+static struct trial *find(struct trials *all, const struct policy_rule *rule, enum trial_kind kind,
+                          bool is_named, int64_t now)
 {
     const size_t count = atomic_load_explicit(&all->count, memory_order_relaxed);
-    struct trial *t = all->all;
+    const char *policy = rule->policy->name;
+    struct trial *t;
+    size_t others = 0; /* of the same name, with other numbers */
 
-    while (t < all->all + count && !is_of(t, policy, rule, kind))
-        t++;
-    if (t == all->all + TRIALS_MOST)
-        return NULL;
+    for (t = all->all; t < all->all + count; t++) {
+        if (!is_of(t, policy, rule, kind, is_named))
+            continue;
+        if (!is_named || !has_changed(t, rule))
+            break;
+        others++;
+    }
     if (t == all->all + count) {
+        if (count == TRIALS_MOST || others == NAMED_NUMBERS)
+            return NULL;
         t->policy = policy;
         t->rule = rule->name;
         t->kind = kind;
+        t->is_named = is_named;
         begin(t, rule, now);
         atomic_store_explicit(&all->count, count + 1, memory_order_release);
     } else if (has_changed(t, rule)) {
@@ -110,11 +119,11 @@ static void observe_shadow(struct trials *all, const struct check *check, size_t
 
     if (check->questions[(check->live > 0) + i - check->live].err || (is_limit && !live))
         return;
-    t = find(all, rule->policy->name, rule,
+    t = find(all, rule,
              is_limit     ? TRIAL_SHADOW_LIMIT
              : is_rollout ? TRIAL_ROLLOUT
                           : TRIAL_MODE,
-             now);
+             check->is_named, now);
     if (!t)
         return;
     count(&t->tried, charge->key, would);
@@ -133,7 +142,7 @@ static void observe_live(struct trials *all, const struct check *check, size_t i
 
     if (rule->rollout == SHARE_ALL || check->unknown >> i & 1)
         return;
-    t = find(all, rule->policy->name, rule, TRIAL_ROLLOUT, now);
+    t = find(all, rule, TRIAL_ROLLOUT, false, now);
     if (t)
         count(&t->live, check->charges[i].key, !check->charges[i].step.decision.allowed);
 }
@@ -168,7 +177,7 @@ static void add_up(struct trials *const *all, size_t n, const char *policy,
         for (const struct trial *t = all[i]->all; t < all[i]->all + count; t++) {
             const int64_t since = atomic_load(&t->since), before = atomic_load(&sum->since);
 
-            if (!is_of(t, policy, rule, sum->kind) || has_changed(t, rule))
+            if (!is_of(t, policy, rule, sum->kind, sum->is_named) || has_changed(t, rule))
                 continue;
             atomic_store(&sum->since, before == 0 || since < before ? since : before);
             merge_side(&sum->tried, &t->tried);
@@ -218,7 +227,10 @@ static void put_trial(struct json *j, const struct policy_rule *rule, const stru
     json_text(j, "rule", t->rule);
     json_text(j, "kind", kinds[t->kind]);
     json_text(j, "from", is_by_operator ? "operator" : "file");
-    json_int(j, "line", rule->line);
+    if (t->is_named)
+        json_text(j, "line", NULL);
+    else
+        json_int(j, "line", rule->line);
     json_int(j, "limit", numbers->limit);
     json_int(j, "window_ms", numbers->window);
     share_write(rule->rollout, share);
@@ -248,27 +260,86 @@ static bool is_on_trial(const struct policy_rule *rule, enum mode mode, enum tri
     }
 }
 
+/* All that was seen of it, over all loops. */
+static void write_trial(struct trials *const *all, size_t n, const char *policy,
+                        const struct policy_rule *rule, enum trial_kind kind, bool is_named,
+                        bool is_by_operator, struct json *j)
+{
+    struct trial *sum = calloc(1, sizeof *sum);
+
+    if (!sum) {
+        j->to->failed = true;
+        return;
+    }
+    sum->policy = policy;
+    sum->rule = rule->name;
+    sum->kind = kind;
+    sum->is_named = is_named;
+    add_up(all, n, policy, rule, sum);
+    put_trial(j, rule, sum, is_by_operator);
+    free(sum);
+}
+
 static void write_rule(struct trials *const *all, size_t n, const struct policy *p,
                        const struct policy_rule *rule, const enum mode *live, struct json *j)
 {
     const enum mode mode = policy_rule_mode(rule, live);
 
-    for (enum trial_kind kind = TRIAL_MODE; kind <= TRIAL_SHADOW_LIMIT; kind++) {
-        struct trial *sum;
+    for (enum trial_kind kind = TRIAL_MODE; kind <= TRIAL_SHADOW_LIMIT; kind++)
+        if (is_on_trial(rule, mode, kind))
+            write_trial(all, n, p->name, rule, kind, false, mode != rule->mode, j);
+}
 
-        if (!is_on_trial(rule, mode, kind))
-            continue;
-        sum = calloc(1, sizeof *sum);
-        if (!sum) {
-            j->to->failed = true;
-            return;
+/* The mode that an operator has set; NULL: none. */
+static const enum mode *live_mode(const struct trials_view *view, const char *policy)
+{
+    const struct overridden *o = view->overrides ? overrides_of(view->overrides, policy) : NULL;
+
+    return o && o->has_mode && (o->mode_expires == 0 || view->now < o->mode_expires) ? &o->mode
+                                                                                     : NULL;
+}
+
+static bool is_asked_for(const struct trials_view *view, const char *policy)
+{
+    return !view->policy || strcmp(view->policy, policy) == 0;
+}
+
+/* Do the first `n` loops have it? */
+static bool is_among(struct trials *const *all, size_t n, const struct trial *named,
+                     const struct policy_rule *rule)
+{
+    for (size_t i = 0; i < n; i++) {
+        const size_t count = atomic_load_explicit(&all[i]->count, memory_order_acquire);
+
+        for (const struct trial *t = all[i]->all; t < all[i]->all + count; t++)
+            if (is_of(t, named->policy, rule, named->kind, true) && !has_changed(t, rule))
+                return true;
+    }
+    return false;
+}
+
+/* Those that came with requests, and whose names have not become policies since. */
+static void write_named(struct trials *const *all, size_t n, const struct trials_view *view,
+                        struct json *j)
+{
+    for (size_t i = 0; i < n; i++) {
+        const size_t count = atomic_load_explicit(&all[i]->count, memory_order_acquire);
+
+        for (const struct trial *t = all[i]->all; t < all[i]->all + count; t++) {
+            const enum mode *mode = t->is_named ? live_mode(view, t->policy) : NULL;
+            struct policy_rule rule;
+
+            if (!mode || *mode != MODE_SHADOW || !is_asked_for(view, t->policy) ||
+                (view->set && policies_find(view->set, span_of(t->policy))))
+                continue;
+            rule = (struct policy_rule){
+                .name = t->rule,
+                .counted.rule = t->numbers,
+                .rollout = SHARE_ALL,
+            };
+            if (!is_among(all, i, t, &rule))
+                write_trial(all, n, t->policy, &rule, t->kind, true, true, j);
         }
-        sum->policy = p->name;
-        sum->rule = rule->name;
-        sum->kind = kind;
-        add_up(all, n, p->name, rule, sum);
-        put_trial(j, rule, sum, mode != rule->mode);
-        free(sum);
     }
 }
 
@@ -281,14 +352,9 @@ void trials_write(struct trials *const *all, size_t n, const struct trials_view 
     for (size_t i = 0; set && i < policies_count(set); i++) {
         const struct policy *p = policies_at(set, i);
 
-        const struct overridden *o = view->overrides ? overrides_of(view->overrides, p->name)
-                                                     : NULL;
-        const bool is_live = o && o->has_mode &&
-                             (o->mode_expires == 0 || view->now < o->mode_expires);
-
-        for (size_t k = 0; k < p->rule_count; k++)
-            if (!view->policy || strcmp(view->policy, p->name) == 0)
-                write_rule(all, n, p, &p->rules[k], is_live ? &o->mode : NULL, j);
+        for (size_t k = 0; is_asked_for(view, p->name) && k < p->rule_count; k++)
+            write_rule(all, n, p, &p->rules[k], live_mode(view, p->name), j);
     }
+    write_named(all, n, view, j);
     json_close(j, ']');
 }

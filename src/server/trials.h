@@ -4,8 +4,11 @@
  * shadow_limit. Counted from when its numbers were first seen: a reload that changes them begins
  * anew. What on_error decided says nothing about a limit, and is left out.
  *
+ * A limit that comes with requests and has a name is on trial while an operator has that name in
+ * shadow. Requests may bring it with different numbers at the same time: each is a trial of its own.
+ *
  * A loop's trials are written by that loop alone, and read by anybody. Bounded: what reloads bring
- * beyond TRIALS_MOST is not counted. */
+ * beyond TRIALS_MOST is not counted, nor what requests bring beyond NAMED_NUMBERS under one name. */
 #ifndef WEIR_SERVER_TRIALS_H
 #define WEIR_SERVER_TRIALS_H
 
@@ -28,6 +31,7 @@ struct trial_side {
 struct trial {
     const char *policy, *rule; /* kept once, and compared by where they are */
     enum trial_kind kind;
+    bool is_named; /* it came with requests */
     struct rule numbers;
     int rollout;
     _Atomic int64_t since;
