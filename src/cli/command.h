@@ -12,6 +12,7 @@ struct command {
     size_t option_count;
     const char *notes;                        /* lines below the options, or NULL */
     bool stands_with_last;                    /* in the overview, if both are in it */
+    const char *joint_summary;                /* … of both; NULL: that of the first says it */
     int (*run)(const struct arguments *args); /* returns the exit status */
 };
 

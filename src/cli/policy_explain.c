@@ -139,6 +139,7 @@ static int run(const struct arguments *a)
 const struct command policy_explain_command = {
     .name = "policy explain",
     .summary = "Tell which rules apply to a request, and why.",
+    .joint_summary = "Tell which rules apply, or what a reload would change.",
     .usage = "[OPTION]... FILE POLICY [KEY | NAME=VALUE...]",
     .options = options,
     .option_count = OPTION_COUNT,

@@ -150,8 +150,9 @@ static void draw_head(const struct top_page *p, const struct top_stats *s, struc
     if (s->unanswered > 0) {
         char text[384];
 
-        snprintf(text, sizeof text, "%" PRId64 " checks without an answer in %s: %s", s->unanswered,
-                 duration_text(s->unanswered_ms).text, s->unanswered_why);
+        snprintf(text, sizeof text, "%" PRId64 " check%s without an answer in %s: %s",
+                 s->unanswered, s->unanswered == 1 ? "" : "s", duration_text(s->unanswered_ms).text,
+                 s->unanswered_why);
         l = begin(p, out);
         put_coloured(&l, RED, text);
         end(p, out);

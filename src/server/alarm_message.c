@@ -47,8 +47,9 @@ static void write_text(const struct alarm_facts *f, char *out, size_t size)
                  f->is_raised ? "" : "over: ", m->policy, m->hits_sum, window);
         break;
     case ALERT_UNANSWERED:
-        snprintf(out, size, "%s%" PRIu64 " checks had no answer in %s: %s",
-                 f->is_raised ? "" : "over: ", m->hits_sum, window, m->rule);
+        snprintf(out, size, "%s%" PRIu64 " check%s had no answer in %s: %s",
+                 f->is_raised ? "" : "over: ", m->hits_sum, m->hits_sum == 1 ? "" : "s", window,
+                 m->rule);
         break;
     default:
         snprintf(out, size,
