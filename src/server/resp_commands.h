@@ -79,6 +79,7 @@ void resp_serve_discard(struct session *s, struct resp_command *c);
 bool multi_keeps(const struct session *s, const struct resp_spec *spec);
 void multi_keep(struct session *s, const struct resp_command *c);
 void multi_refuse(struct session *s);
+void multi_end(struct session *s); /* what is kept is forgotten */
 
 void resp_serve_command(struct session *s, struct resp_command *c); /* resp_about.c */
 void resp_serve_info(struct session *s, struct resp_command *c);

@@ -70,8 +70,7 @@ void resp_serve_reset(struct session *s, struct resp_command *c)
     (void)c;
     s->scopes = 0;
     s->resp_version = 2;
-    multi_free(s->multi);
-    s->multi = NULL;
+    multi_end(s);
     s->client_name[0] = '\0';
     r = resp_reply_begin(s);
     if (!r)

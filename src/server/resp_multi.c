@@ -36,7 +36,7 @@ void multi_free(struct multi *m)
     free(m);
 }
 
-static void end(struct session *s)
+void multi_end(struct session *s)
 {
     multi_free(s->multi);
     s->multi = NULL;
@@ -146,7 +146,7 @@ void resp_serve_discard(struct session *s, struct resp_command *c)
         resp_reply_error(s, "ERR DISCARD without MULTI");
         return;
     }
-    end(s);
+    multi_end(s);
     resp_reply_ok(s);
 }
 

@@ -398,6 +398,7 @@ static void a_long_name_is_cut(void **state)
 static void what_all_transactions_keep_is_bounded(void **state)
 {
     enum { MOST = 1 << 20, FIRST = 10, CLIENTS = 40 };
+    static const char *const ends[] = { "EXEC", "DISCARD", "RESET" };
     static char line[60 * 1024];
     struct conn_pool *pool;
     struct house h;
@@ -426,6 +427,15 @@ static void what_all_transactions_keep_is_bounded(void **state)
     for (int i = 0; i < CLIENTS; i++)
         close(fd[i]);
     assert_answer(&h, late, "DISCARD", "+OK\r\n");
+    while (pool->count > 1) /* until the others have gone */
+        house_turn(&h);
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
+        assert_answer(&h, late, "MULTI", "+OK\r\n");
+        assert_answer(&h, late, line, "+QUEUED\r\n");
+        assert_true(pool->held > sizeof line);
+        assert_answer(&h, late, ends[i], "");
+        assert_true(pool->held < sizeof line);
+    }
     close(late);
     house_close(&h);
 }
