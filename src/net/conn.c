@@ -158,6 +158,8 @@ static void cut_front(struct span *bytes, size_t *n)
 {
     const size_t cut = *n < bytes->len ? *n : bytes->len;
 
+    if (cut == 0)
+        return; /* there may be no bytes, and no pointer to add to */
     bytes->at += cut;
     bytes->len -= cut;
     *n -= cut;
