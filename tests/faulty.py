@@ -10,7 +10,7 @@
 import os
 import signal
 
-from postgres import Postgres, descendants
+from postgres import Postgres, descendants, send_signal
 from redis import Redis
 
 
@@ -38,12 +38,10 @@ class FaultyPostgres:
 
     def stop(self):
         self.stopped = descendants(self.db.pid)
-        for pid in self.stopped:
-            os.kill(pid, signal.SIGSTOP)
+        send_signal(self.stopped, signal.SIGSTOP)
 
     def go_on(self):
-        for pid in self.stopped:
-            os.kill(pid, signal.SIGCONT)
+        send_signal(self.stopped, signal.SIGCONT)
         self.stopped = []
         # What runs it as another user has stopped along with it.
         self.db.process.send_signal(signal.SIGCONT)

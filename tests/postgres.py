@@ -61,6 +61,15 @@ def descendants(pid):
     return [pid, *children]
 
 
+def send_signal(pids, number):
+    """A process that has ended meanwhile must not keep the others from it."""
+    for pid in pids:
+        try:
+            os.kill(pid, number)
+        except ProcessLookupError:
+            pass
+
+
 class SqlError(AssertionError):
     """What psql said; `code` is the SQLSTATE."""
 

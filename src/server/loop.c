@@ -3,7 +3,10 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <stdlib.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/diag.h"
@@ -12,6 +15,8 @@
 
 enum {
     MOST_ROUNDS = 4,           /* of a turn; then those who came meanwhile are read from, too */
+    MOST_PAGES = 8,            /* sent by a turn: each is a call of the kernel that copies it, and
+                                  checks of other connections wait for that */
     SENT_TOGETHER = 64 * 1024, /* bytes that are encoded before the first is sent */
     KEPT_OUT = 1024 * 1024,    /* a larger buffer of encoded replies is given back */
     DRAIN_LINGER_MS = 30,      /* before idle connections are ended */
@@ -166,8 +171,9 @@ static void flush(struct loop *loop)
 
 /* The barrier between the last decision and the first byte of a reply. A connection that was held
  * back may be read from again by a flush, and then asks anew. True: all is done that there was. */
-static bool end_turn(struct loop *loop, size_t rounds)
+static bool end_turn(struct loop *loop, size_t rounds, size_t pages)
 {
+    loop->pages_left = pages;
     for (; rounds > 0 && (loop->is_asking || loop->flush_first); rounds--) {
         decide(loop);
         flush(loop);
@@ -177,7 +183,7 @@ static bool end_turn(struct loop *loop, size_t rounds)
 
 void loop_end_turn(struct loop *loop)
 {
-    end_turn(loop, SIZE_MAX);
+    end_turn(loop, SIZE_MAX, SIZE_MAX);
 }
 
 /* While they are still in the processor's caches. The turn must not end in here: who is being read
@@ -228,7 +234,7 @@ static void turn_ends(uv_check_t *check)
     struct loop *loop = check->data;
 
     conn_pool_feed(&loop->conns);
-    if (!end_turn(loop, MOST_ROUNDS) && !uv_is_closing((uv_handle_t *)&loop->wake))
+    if (!end_turn(loop, MOST_ROUNDS, MOST_PAGES) && !uv_is_closing((uv_handle_t *)&loop->wake))
         uv_async_send(&loop->wake); /* so that the next one is at once */
 }
 
@@ -258,6 +264,14 @@ static void somebody_came(uv_stream_t *listener, int status)
         session_accept(listener->data, listener);
 }
 
+/* Connections inherit it. The kernel would take megabytes for a client that reads nothing. */
+static void bound_kernel_queue(int fd)
+{
+    const int most = LOOP_MOST_UNKNOWN_UNSENT;
+
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &most, sizeof most);
+}
+
 static weir_err listen_on(struct loop *loop, const struct listener *from, weir_diag *diag)
 {
     struct loop_listener *l = &loop->listeners[loop->listener_count++];
@@ -268,6 +282,8 @@ static weir_err listen_on(struct loop *loop, const struct listener *from, weir_d
     else
         uv_tcp_init(&loop->uv, &l->tcp);
     l->handle.data = loop;
+    if (!err && !from->is_unix)
+        bound_kernel_queue(fd);
     if (!err) {
         err = from->is_unix ? uv_pipe_open(&l->pipe, fd) : uv_tcp_open(&l->tcp, fd);
         if (err)

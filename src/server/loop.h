@@ -83,9 +83,10 @@ struct loop {
     int64_t now; /* ms, read with the first check after a commit */
     struct call *prepared[LOOP_ASKED_TOGETHER];
     size_t prepared_count;
-    size_t asked;     /* since the last commit */
-    size_t texts;     /* bytes of replies since the last flush */
-    size_t in_flight; /* calls that have no reply yet, of this turn and others */
+    size_t asked;      /* since the last commit */
+    size_t texts;      /* bytes of replies since the last flush */
+    size_t pages_left; /* that this turn may send still */
+    size_t in_flight;  /* calls that have no reply yet, of this turn and others */
     struct session *flush_first, *flush_last;
     struct session *unencoded; /* of these: the first that is to be encoded still */
     struct buf out;            /* what is encoded, but not sent */

@@ -161,6 +161,12 @@ static bool is_ready(const struct session *s)
     return s->first && s->first->waiting == 0;
 }
 
+/* A page that the turn has no room for is sent by the next one. */
+static bool may_encode(const struct session *s)
+{
+    return is_ready(s) && !s->is_gone && (s->first->lasting.len == 0 || s->loop->pages_left > 0);
+}
+
 static struct span encoded_bytes(const struct session *s, const struct buf *out)
 {
     return (struct span){ out->at + s->encoded_from, out->len - s->encoded_from };
@@ -170,13 +176,14 @@ static struct span encoded_bytes(const struct session *s, const struct buf *out)
 void session_encode(struct session *s, struct buf *out)
 {
     s->encoded_from = out->len;
-    while (is_ready(s) && !s->is_gone) {
+    while (may_encode(s)) {
         const struct span lasting = s->first->lasting;
 
         encode_first(s, out);
         if (lasting.len > 0 && !out->failed) {
             conn_write_lasting(&s->conn, encoded_bytes(s, out), lasting);
             s->encoded_from = out->len;
+            s->loop->pages_left--;
         }
     }
     s->encoded = out->len - s->encoded_from;

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "server/reloader.h"
 #include "wire/house.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -25,16 +26,30 @@ static const char policies[] = "version: 1\n"
 
 static struct house house;
 
+static weir_err read_settings(void *ctx, struct server_settings *out, weir_diag *diag)
+{
+    (void)ctx;
+    return settings_load(out, NULL, diag);
+}
+
+static const struct settings_source source = { .read = read_settings };
+
 static void close_house(void)
 {
     house_close(&house);
+    reloader_stop(house.server.reloader);
 }
 
 static void open_house(void)
 {
     static const struct server_settings settings = { .trusts_client_clock = true };
 
+    weir_diag diag;
+
     house_open(&house, policies, &settings);
+    house.server.source = &source;
+    if (reloader_start(&house.server.reloader, &house.server, &diag))
+        abort();
     atexit(close_house);
 }
 
