@@ -72,7 +72,7 @@ int main(void)
     printf("alice: %d of %d guesses were tried\n", tried, GUESSERS * GUESSES);
     printf("bob: %d of %d logins were welcome\n", welcomed, GUESSES);
     if (!log_in("203.0.113.7", "alice", true, &answer))
-        printf("alice: refused by rule %s, for %lld minutes\n", answer.rule,
+        printf("alice: denied by rule %s, for %lld minutes\n", answer.rule,
                (long long)(answer.retry_after_ms + 59999) / 60000);
     weir_close(limiter);
     return tried == LIMIT && welcomed == GUESSES ? 0 : 1;
