@@ -5,7 +5,7 @@
 -- missing. What they leave undone, as it would be refused, is judged as ever.
 --
 -- The answer to what was charged is the state that it left behind, by which whoever asked can tell
--- what each question found: src/store/postgres_charge.c does.
+-- what each question found: src/store/postgres/charge.c does.
 BEGIN;
 SET LOCAL client_min_messages = warning;
 

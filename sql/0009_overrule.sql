@@ -1,7 +1,7 @@
 -- 0009_overrule.sql - what operators have changed, for checks by plain SQL.
 --
 -- weir.ask() has weir.overrule() make a policy's document what it is for who asks, by the ledger
--- and as src/engine/overruling.c does: overrides, assigned plans and live modes. The clock is the
+-- and as src/engine/override_apply.c does: overrides, assigned plans and live modes. The clock is the
 -- one here.
 BEGIN;
 SET LOCAL client_min_messages = warning;
@@ -57,7 +57,7 @@ BEGIN
     RETURN plan;
 END $$;
 
--- A rule with other numbers, as override_numbers() in src/engine/overrides.c: those that it has by
+-- A rule with other numbers, as override_numbers() in src/engine/override_index.c: those that it has by
 -- default follow from the new ones. If it has no room for them it stays as it is.
 CREATE OR REPLACE FUNCTION weir.with_numbers(
     p_rule jsonb, p_plan text, p_limit bigint, p_burst bigint)

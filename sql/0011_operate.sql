@@ -1,6 +1,6 @@
 -- 0011_operate.sql - for operators without a server: overrides, assigned plans and live modes by plain SQL.
 --
--- They are entries of the ledger as a server makes them (src/engine/change.c): each says who and why,
+-- They are entries of the ledger as a server makes them (src/engine/override_request.c): each says who and why,
 -- may have an end, holds for servers and for those who ask by SQL, and stays in the audit log. What would
 -- have no effect is refused: it was meant to have one. `who` is the role of the session, or of SET ROLE, unless it is said.
 BEGIN;

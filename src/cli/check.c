@@ -3,17 +3,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/show.h"
+#include "base/printable.h"
 #include "base/suggest.h"
-#include "cli/check_server.h"
+#include "cli/answer_print.h"
+#include "cli/check_remote.h"
 #include "cli/command.h"
-#include "cli/report.h"
 #include "cli/subject.h"
 #include "cli/terminal.h"
 #include "limit/limit.h"
 #include "policy/rate.h"
-#include "proto/asked.h"
-#include "server/problem.h"
+#include "proto/parsed_request.h"
+#include "server/http/problem.h"
 #include "store/store.h"
 #include "weir.h"
 
@@ -90,7 +90,7 @@ static const struct verb_of_check check_verb = { "check", NULL, weir_check },
 struct inquiry {
     weir_options open;
     const char *server, *token_file; /* server NULL: a limiter of this process */
-    struct asked asked;
+    struct parsed_request asked;
     struct subject subject;
     const struct verb_of_check *verb;
     const char *limit;
@@ -109,11 +109,12 @@ static bool read_algorithm(const char *name, weir_algorithm *out)
         return true;
     near = suggest(span_of(name), algorithm_names, ALGORITHM_COUNT);
     if (near)
-        trouble("there is no algorithm '%s': did you mean '%s'?", show(span_of(name)).text, near);
+        trouble("there is no algorithm '%s': did you mean '%s'?", printable(span_of(name)).text,
+                near);
     else
         trouble("there is no algorithm '%s': it is one of fixed_window, sliding_window, "
                 "sliding_counter, token_bucket, leaky_bucket",
-                show(span_of(name)).text);
+                printable(span_of(name)).text);
     return false;
 }
 
@@ -143,7 +144,8 @@ static bool read_numbers(const struct arguments *a, weir_request *r)
         return false;
     }
     r->name = a->values[NAME];
-    if (a->values[ON_ERROR] && !asked_on_error(span_of(a->values[ON_ERROR]), &r->on_error)) {
+    if (a->values[ON_ERROR] &&
+        !parsed_request_on_error(span_of(a->values[ON_ERROR]), &r->on_error)) {
         trouble("--on-error is local, allow or deny");
         return false;
     }
@@ -184,9 +186,9 @@ static bool read_subject(const struct arguments *a, struct inquiry *q)
             trouble("which policy? Name it before the key, or bring a limit: --limit \"5 per 1m\"");
             return false;
         }
-        asked_add_policy(&q->asked, a->operands[i++]);
+        parsed_request_add_policy(&q->asked, a->operands[i++]);
         for (size_t k = 0; k < a->list_count; k++)
-            if (!asked_add_policy(&q->asked, a->list[k])) {
+            if (!parsed_request_add_policy(&q->asked, a->list[k])) {
                 trouble("there are more than %d policies", WEIR_MAX_RULES);
                 return false;
             }
@@ -305,9 +307,9 @@ static bool read_inquiry(const struct arguments *a, struct inquiry *q)
 static int report(const struct inquiry *q, const weir_answer *answer)
 {
     if (q->json && !q->quiet)
-        report_json(answer);
+        answer_print_json(answer);
     else if (!q->quiet)
-        report_text(answer, q->verb->done, q->limit);
+        answer_print_text(answer, q->verb->done, q->limit);
     return answer->allowed ? STATUS_YES : STATUS_NO;
 }
 
@@ -325,7 +327,7 @@ static int ask_here(const struct inquiry *q)
 
         if (err) {
             if (q->json && !q->quiet)
-                report_error(problem_code(problem_of(err)), diag.text);
+                answer_print_error(problem_code(problem_of(err)), diag.text);
             status = trouble("%s", diag.text);
             break;
         }

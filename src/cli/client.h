@@ -4,7 +4,7 @@
 
 #include "base/buf.h"
 #include "cli/server_url.h"
-#include "proto/http_reply.h"
+#include "proto/http_response_parser.h"
 
 enum { CLIENT_TIMEOUT_MS = 10 * 1000 }; /* for each thing that is waited for */
 

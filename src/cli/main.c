@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/show.h"
+#include "base/printable.h"
 #include "base/suggest.h"
 #include "cli/command.h"
 #include "cli/help.h"
@@ -91,11 +91,11 @@ static int refuse_command(char *const *words)
         near = command_meant(words[0]);
     }
     if (near)
-        return trouble("there is no command '%s': did you mean '%s'?", show(span_of(typed)).text,
-                       near);
+        return trouble("there is no command '%s': did you mean '%s'?",
+                       printable(span_of(typed)).text, near);
     if (is_group(words[0]))
         return trouble("'%s' is followed by another word: see 'weir help %s'", words[0], words[0]);
-    return trouble("there is no command '%s': see 'weir help'", show(span_of(words[0])).text);
+    return trouble("there is no command '%s': see 'weir help'", printable(span_of(words[0])).text);
 }
 
 static int refuse_option(const char *word)
@@ -103,7 +103,8 @@ static int refuse_option(const char *word)
     static const char *const known[] = { "--help", "--version" };
     const char *near = suggest(span_of(word), known, 2);
 
-    return near ? trouble("there is no option %s: did you mean %s?", show(span_of(word)).text, near)
+    return near ? trouble("there is no option %s: did you mean %s?", printable(span_of(word)).text,
+                          near)
                 : trouble("the command comes first: see 'weir help'");
 }
 

@@ -5,7 +5,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-#include "base/show.h"
+#include "base/printable.h"
 #include "base/suggest.h"
 #include "cli/command.h"
 #include "cli/terminal.h"
@@ -42,9 +42,10 @@ static void refuse_unknown(const struct command *c, struct span name)
     }
     near = suggest(name, names, c->option_count + 1);
     if (near)
-        trouble("%s has no option --%s: did you mean --%s?", c->name, show(name).text, near);
+        trouble("%s has no option --%s: did you mean --%s?", c->name, printable(name).text, near);
     else if (looks_like_a_name(name))
-        trouble("%s has no option --%s: see 'weir help %s'", c->name, show(name).text, c->name);
+        trouble("%s has no option --%s: see 'weir help %s'", c->name, printable(name).text,
+                c->name);
     else
         trouble("an argument begins with '-' and is no option: see 'weir help %s', or put '--' "
                 "before it",
@@ -166,12 +167,12 @@ bool option_int(const struct arguments *args, int option, int64_t least, int64_t
     errno = 0;
     number = strtoll(text, &end, 10);
     if (end == text || *end != '\0' || !strchr("-0123456789", text[0])) {
-        trouble("--%s takes a whole number, not '%s'", name, show(span_of(text)).text);
+        trouble("--%s takes a whole number, not '%s'", name, printable(span_of(text)).text);
         return false;
     }
     if (errno == ERANGE || number < least || number > WEIR_MAX_AMOUNT) {
         trouble("--%s must be from %" PRId64 " to 2^53, not '%s'", name, least,
-                show(span_of(text)).text);
+                printable(span_of(text)).text);
         return false;
     }
     *out = number;

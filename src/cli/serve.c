@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "base/diag.h"
-#include "base/show.h"
+#include "base/printable.h"
 #include "cli/command.h"
 #include "cli/serve_check.h"
 #include "cli/terminal.h"
@@ -191,8 +191,8 @@ static bool read_word(const struct arguments *a, int option, const char *const *
         }
     for (int i = 0; i < count; i++)
         snprintf(all + strlen(all), sizeof all - strlen(all), "%s%s", i > 0 ? ", " : "", words[i]);
-    trouble("--%s: '%s' is none of %s", options[option].name, show(span_of(a->values[option])).text,
-            all);
+    trouble("--%s: '%s' is none of %s", options[option].name,
+            printable(span_of(a->values[option])).text, all);
     return false;
 }
 
@@ -307,7 +307,7 @@ static int run(const struct arguments *a)
 
     if (a->operand_count > 0)
         return trouble("serve takes options only, not '%s': did you mean --config?",
-                       show(span_of(a->operands[0])).text);
+                       printable(span_of(a->operands[0])).text);
     if (intention.config && strcmp(intention.config, "-") == 0)
         return trouble("policies cannot come from standard input: a server reads them again");
     if (a->values[CHECK])

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/secret.h"
-#include "cli/policy_file.h"
+#include "cli/policy/file.h"
 #include "cli/terminal.h"
 #include "net/tls.h"
 #include "server/tokens.h"

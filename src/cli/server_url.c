@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "base/diag.h"
-#include "base/show.h"
+#include "base/printable.h"
 #include "cli/input.h"
 #include "cli/terminal.h"
 
@@ -19,7 +19,7 @@ enum { MOST_TOKEN = 4096 };
 
 static bool refuse(const char *text, const char *why)
 {
-    trouble("'%s' is not the URL of a server: %s", show(span_of(text)).text, why);
+    trouble("'%s' is not the URL of a server: %s", printable(span_of(text)).text, why);
     return false;
 }
 

@@ -11,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/show.h"
+#include "base/printable.h"
 #include "weir.h"
 
 static bool ran_out_of_memory; /* for some of what was to be written */
@@ -29,7 +29,7 @@ int trouble(const char *format, ...)
     for (char *line = text.text; *line;) {
         size_t len = strcspn(line, "\n");
 
-        show_all(line, len);
+        printable_all(line, len);
         fprintf(stderr, "weir: %.*s\n", (int)len, line);
         line += len + (line[len] == '\n');
     }

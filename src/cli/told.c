@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "base/show.h"
+#include "base/printable.h"
 
 static bool clean_text(json_t *text)
 {
@@ -15,13 +15,13 @@ static bool clean_text(json_t *text)
     char *copy;
     bool is_good;
 
-    if (is_shown_as_it_is(as_it_is))
+    if (is_printable(as_it_is))
         return true;
     copy = malloc(len + 1);
     if (!copy)
         return false;
     memcpy(copy, as_it_is.at, len);
-    show_all(copy, len);
+    printable_all(copy, len);
     is_good = json_string_setn(text, copy, len) == 0;
     free(copy);
     return is_good;
@@ -71,7 +71,7 @@ void told_print(struct span body)
             break;
         line = more;
         memcpy(line, body.at, len);
-        show_all(line, len);
+        printable_all(line, len);
         fwrite(line, 1, len, stdout);
         if (end)
             putchar('\n');

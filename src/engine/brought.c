@@ -7,7 +7,7 @@
 #include <stdio.h>
 
 #include "base/diag.h"
-#include "base/show.h"
+#include "base/printable.h"
 #include "engine/answer.h"
 #include "engine/charges.h"
 
@@ -51,12 +51,12 @@ static weir_err charges_of_named(struct engine *e, struct check *check, weir_dia
     if (!name_is_valid(name))
         return diag_fail(diag, WEIR_EREQUEST,
                          "'%s' cannot name a limit: names are 1 to %d of a-z A-Z 0-9 _ . : / -",
-                         show(name).text, WEIR_MAX_NAME);
+                         printable(name).text, WEIR_MAX_NAME);
     if (policies_find(check->policies, name))
         return diag_fail(diag, WEIR_EREQUEST,
                          "'%s' is a policy of the file, which has its own limit: ask for the "
                          "policy, or give this limit another name",
-                         show(name).text);
+                         printable(name).text);
     named_fill(e->named, engine_secret(e), name, &check->unnamed, limit);
     limit->rule.tag_key = engine_keys(e)->called;
     limit->policy.on_error = on_error_of(check->request);

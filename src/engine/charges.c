@@ -8,9 +8,9 @@
 #include <stdio.h>
 
 #include "base/diag.h"
-#include "base/show.h"
+#include "base/printable.h"
 #include "engine/answer.h"
-#include "engine/overruling.h"
+#include "engine/override_apply.h"
 #include "engine/tag.h"
 #include "policy/address_list.h"
 
@@ -105,11 +105,11 @@ static bool is_option(struct span name)
 
 /* Attributes that nothing looks at are fine: callers send all that they know. But one that spells an
  * option was meant to be one, and would have no effect. */
-APART weir_err refuse_option(const struct check *check, const struct overrides *o, struct span name,
-                             weir_diag *diag)
+APART weir_err refuse_option(const struct check *check, const struct override_index *o,
+                             struct span name, weir_diag *diag)
 {
     const struct plan_attribute *by;
-    const size_t count = o ? overrides_plan_attributes(o, &by) : 0;
+    const size_t count = o ? override_index_plan_attributes(o, &by) : 0;
 
     for (size_t i = 0; i < check->policy_count; i++)
         if (policies_use(check->policies,
@@ -125,7 +125,7 @@ APART weir_err refuse_option(const struct check *check, const struct overrides *
 }
 
 /* The attributes of the request; a bare key stands for the only one. */
-ON_THE_WAY weir_err read_attributes(const struct check *check, const struct overrides *o,
+ON_THE_WAY weir_err read_attributes(const struct check *check, const struct override_index *o,
                                     struct attribute *out, size_t *count, weir_diag *diag)
 {
     const weir_request *r = check->request;
@@ -318,8 +318,8 @@ static bool is_off(const struct check *check)
 }
 
 /* `o` is NULL if operators have changed nothing, as they mostly have. */
-ON_THE_WAY weir_err add_one(const struct engine *e, const struct overrides *o, struct check *check,
-                            weir_diag *diag)
+ON_THE_WAY weir_err add_one(const struct engine *e, const struct override_index *o,
+                            struct check *check, weir_diag *diag)
 {
     struct attribute attributes[WEIR_MAX_ATTRIBUTES];
     enum mode modes[WEIR_MAX_RULES];
@@ -330,7 +330,7 @@ ON_THE_WAY weir_err add_one(const struct engine *e, const struct overrides *o, s
     check->has_mode = false;
     check->plan = check->request->plan;
     if (o)
-        overrule_mode(e, o, check);
+        override_apply_mode(e, o, check);
     if (is_off(check) || !policies_enabled(check->policies)) {
         charges_are_none(check, WEIR_FROM_OFF);
         return WEIR_OK;
@@ -345,7 +345,7 @@ ON_THE_WAY weir_err add_one(const struct engine *e, const struct overrides *o, s
         return WEIR_OK;
     }
     if (o)
-        overrule_plan(e, o, check, attributes, n);
+        override_apply_plan(e, o, check, attributes, n);
     if (check->policy->rule_count > 1 || check->policy->rules[0].shadow_limit)
         make_room_for_many(check);
     err = add_live(e, check, attributes, n, modes, &has_shadows, diag);
@@ -356,13 +356,13 @@ ON_THE_WAY weir_err add_one(const struct engine *e, const struct overrides *o, s
     if (check->live + check->shadow == 0) /* all of its rules are off */
         charges_are_none(check, WEIR_FROM_OFF);
     else if (o)
-        err = overrule_charges(e, o, check, attributes, n, diag);
+        err = override_apply_charges(e, o, check, attributes, n, diag);
     return err;
 }
 
 /* Have it done with what operators have changed, if they have. */
 APART weir_err with_overrides(struct engine *e, struct check *check,
-                              weir_err (*add)(const struct engine *, const struct overrides *,
+                              weir_err (*add)(const struct engine *, const struct override_index *,
                                               struct check *, weir_diag *),
                               weir_diag *diag)
 {
@@ -403,8 +403,8 @@ static weir_err find_policy(const struct check *check, const char *name, const s
         return WEIR_OK;
     near = policies_suggest(check->policies, span_of(name));
     return diag_fail(diag, WEIR_ENOPOLICY, "there is no policy '%s'%s%s%s",
-                     show(span_of(name)).text, near ? ": did you mean '" : "", near ? near : "",
-                     near ? "'?" : "");
+                     printable(span_of(name)).text, near ? ": did you mean '" : "",
+                     near ? near : "", near ? "'?" : "");
 }
 
 /* ---- several policies ----------------------------------------------------------------- */
@@ -459,15 +459,15 @@ static void turn_to(struct check *check, size_t i, const struct asked_policy *as
     check->plan = asked->plan;
 }
 
-APART weir_err add_policy(const struct engine *e, const struct overrides *o, struct check *check,
-                          const struct attribute *attributes, size_t n, struct asked_policy *asked,
-                          bool *is_exempt, weir_diag *diag)
+APART weir_err add_policy(const struct engine *e, const struct override_index *o,
+                          struct check *check, const struct attribute *attributes, size_t n,
+                          struct asked_policy *asked, bool *is_exempt, weir_diag *diag)
 {
     bool ignored = false;
     weir_err err;
 
     if (o)
-        overrule_mode(e, o, check);
+        override_apply_mode(e, o, check);
     if (is_off(check)) {
         asked->is_left_out = true;
         return WEIR_OK;
@@ -477,7 +477,7 @@ APART weir_err add_policy(const struct engine *e, const struct overrides *o, str
         return WEIR_OK;
     }
     if (o)
-        overrule_plan(e, o, check, attributes, n);
+        override_apply_plan(e, o, check, attributes, n);
     err = add_live(e, check, attributes, n, asked->modes, &ignored, diag);
     asked->has_mode = check->has_mode;
     asked->mode = check->mode;
@@ -499,8 +499,8 @@ static enum on_error strictest(const struct check *check)
     return strict;
 }
 
-APART weir_err add_several(const struct engine *e, const struct overrides *o, struct check *check,
-                           weir_diag *diag)
+APART weir_err add_several(const struct engine *e, const struct override_index *o,
+                           struct check *check, weir_diag *diag)
 {
     struct asked_policy asked[WEIR_MAX_RULES];
     struct attribute attributes[WEIR_MAX_ATTRIBUTES];
@@ -538,7 +538,7 @@ APART weir_err add_several(const struct engine *e, const struct overrides *o, st
     if (check->live + check->shadow == 0)
         charges_are_none(check, is_exempt ? WEIR_FROM_EXEMPT : WEIR_FROM_OFF);
     else if (o)
-        err = overrule_charges(e, o, check, attributes, n, diag);
+        err = override_apply_charges(e, o, check, attributes, n, diag);
     check->on_error = strictest(check);
     return err;
 }

@@ -230,21 +230,21 @@ void deny_cache_forget_all(struct deny_cache *c, int64_t now)
     atomic_store(&c->forgot_all_at, now);
 }
 
-void deny_cache_hear(struct deny_cache *c, const struct news *news, int64_t now)
+void deny_cache_hear(struct deny_cache *c, const struct store_event *event, int64_t now)
 {
-    switch (news->kind) {
-    case NEWS_KEY:
-        deny_cache_forget(c, news->key, now);
+    switch (event->kind) {
+    case STORE_EVENT_KEY:
+        deny_cache_forget(c, event->key, now);
         break;
-    case NEWS_ALL:
+    case STORE_EVENT_ALL:
         atomic_store(&c->certain_until, 0);
         deny_cache_forget_all(c, now);
         break;
-    case NEWS_LEDGER:
+    case STORE_EVENT_LEDGER:
         deny_cache_forget_all(c, now);
         break;
-    case NEWS_UP_TO:
-        atomic_store_explicit(&c->certain_until, news->at + DENIAL_LEASE_MS, memory_order_release);
+    case STORE_EVENT_UP_TO:
+        atomic_store_explicit(&c->certain_until, event->at + DENIAL_LEASE_MS, memory_order_release);
         break;
     }
 }

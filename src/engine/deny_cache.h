@@ -56,7 +56,7 @@ void deny_cache_learn(struct deny_cache *c, const struct denial *d, const struct
 
 void deny_cache_forget(struct deny_cache *c, struct key key, int64_t now);
 void deny_cache_forget_all(struct deny_cache *c, int64_t now);
-void deny_cache_hear(struct deny_cache *c, const struct news *news, int64_t now);
+void deny_cache_hear(struct deny_cache *c, const struct store_event *event, int64_t now);
 
 struct deny_cache_stats {
     int64_t hits;    /* decisions */

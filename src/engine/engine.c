@@ -8,9 +8,9 @@
 #include "base/diag.h"
 #include "engine/answer.h"
 #include "engine/charges.h"
+#include "engine/deny_lookup.h"
 #include "engine/fallback.h"
-#include "engine/overrides.h"
-#include "engine/recall.h"
+#include "engine/override_index.h"
 
 static struct engine_keys keys_of(const struct secret *secret)
 {
@@ -46,7 +46,7 @@ void engine_init(struct engine *e, struct store *store, struct store *local,
 
 void engine_done(struct engine *e)
 {
-    overrides_free((struct overrides *)published_replace(&e->overrides, NULL));
+    override_index_free((struct override_index *)published_replace(&e->overrides, NULL));
     published_done(&e->overrides);
 }
 
@@ -182,7 +182,7 @@ static void question_done(struct question *q)
 
     count_errors(check->engine, q);
     if (check->engine->denials)
-        recall_learn(check, q);
+        deny_lookup_learn(check, q);
     if (check->engine->local)
         fall_back(check, q);
     settle(check);
@@ -209,7 +209,7 @@ static void leave_time_to_store(struct check *check, size_t n)
         check->questions[i].ask.now = 0;
 }
 
-void engine_ask(struct engine *e, struct turn *turn, struct check *check, int64_t now)
+void engine_ask(struct engine *e, struct pending *pending, struct check *check, int64_t now)
 {
     const bool brings_now = check->ask.now != 0;
     size_t n = 0;
@@ -233,14 +233,14 @@ void engine_ask(struct engine *e, struct turn *turn, struct check *check, int64_
     if (e->denials)
         check->asked_at = clock_steady_ms();
     for (size_t i = 0; i < n; i++) {
-        if (e->denials && recall_refuses(check, i))
+        if (e->denials && deny_lookup_refuses(check, i))
             settle(check);
         else
-            e->store->ops->submit(e->store, turn, &check->questions[i]);
+            e->store->ops->submit(e->store, pending, &check->questions[i]);
     }
 }
 
-void engine_commit(struct engine *e, struct turn *turn)
+void engine_commit(struct engine *e, struct pending *pending)
 {
-    e->store->ops->commit(e->store, turn);
+    e->store->ops->commit(e->store, pending);
 }

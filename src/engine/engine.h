@@ -35,8 +35,8 @@ struct engine {
     const struct cidr *proxies; /* what they write into lists of addresses is believed */
     size_t proxy_count;
     _Atomic int64_t errors_in_a_row; /* questions that the store did not decide and keep */
-    struct published overrides;      /* a struct overrides; NULL: operators have changed nothing */
-    weir_clock clock;                /* by which they expire */
+    struct published overrides; /* a struct override_index; NULL: operators have changed nothing */
+    weir_clock clock;           /* by which they expire */
     void *clock_ctx;
 };
 
@@ -151,7 +151,7 @@ WEIR_MUSTCHECK weir_err engine_prepare_cell(struct engine *e, struct check *chec
 void engine_prefetch(struct engine *e, const struct check *check, enum prefetch what);
 
 /* `now` is the clock's; a request that may bring its own time overrides it. */
-void engine_ask(struct engine *e, struct turn *turn, struct check *check, int64_t now);
-void engine_commit(struct engine *e, struct turn *turn);
+void engine_ask(struct engine *e, struct pending *pending, struct check *check, int64_t now);
+void engine_commit(struct engine *e, struct pending *pending);
 
 #endif

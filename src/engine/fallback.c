@@ -49,7 +49,7 @@ static bool ask(struct engine *e, const struct check *check, const struct questi
                 struct local *local)
 {
     const int64_t instances = policies_fallback(check->policies).instances;
-    struct turn turn = { 0 };
+    struct pending pending = { 0 };
 
     local->question = (struct question){
         .verb = q->verb,
@@ -62,8 +62,8 @@ static bool ask(struct engine *e, const struct check *check, const struct questi
             add_share(local, &q->charges[i], instances);
     if (local->question.count == 0)
         return false;
-    e->local->ops->submit(e->local, &turn, &local->question);
-    e->local->ops->commit(e->local, &turn);
+    e->local->ops->submit(e->local, &pending, &local->question);
+    e->local->ops->commit(e->local, &pending);
     return true;
 }
 

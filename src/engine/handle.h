@@ -7,25 +7,25 @@
 
 #include "base/published.h"
 #include "engine/engine.h"
+#include "engine/ledger_view.h"
 #include "engine/pushed.h"
-#include "engine/rulings.h"
 
 struct weir {
     struct engine engine;
-    struct waiting_room *waiting_room; /* of a remote store; else NULL */
-    struct deny_cache *denials;        /* the engine's, if it has one */
-    _Atomic unsigned after_errors;     /* of the policies' fallback */
-    struct published policies;         /* a struct policies, or NULL */
-    struct rulings *rulings;           /* what operators have changed */
-    struct pushed *pushed;             /* what the store has of policies */
-    atomic_bool has_news;              /* … and others may have changed more */
+    struct caller_loop *waiting_room; /* of a remote store; else NULL */
+    struct deny_cache *denials;       /* the engine's, if it has one */
+    _Atomic unsigned after_errors;    /* of the policies' fallback */
+    struct published policies;        /* a struct policies, or NULL */
+    struct ledger_view *ledger_view;  /* what operators have changed */
+    struct pushed *pushed;            /* what the store has of policies */
+    atomic_bool has_news;             /* … and others may have changed more */
     struct policy_source source;
     pthread_mutex_t reloading; /* held from reading policies to publishing them */
     bool ignores_environment;
     char *secret_uri;      /* where the secret is that is not known yet; NULL: it is known */
     int64_t ask_secret_at; /* by clock_steady_ms() */
     weir_err secret_err;
-    struct names *names;
+    struct intern *names;
     struct named *named; /* the engine's */
     weir_allocator allocator;
     weir_clock clock;

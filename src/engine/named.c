@@ -34,12 +34,12 @@ struct named {
 
     pthread_mutex_t lock; /* of what follows, and of changes to all */
     struct arena arena;
-    struct names *names;
+    struct intern *names;
     const char *default_rule; /* NULL: not kept yet */
     size_t count;
 };
 
-struct named *named_new(struct names *names, const weir_allocator *allocator)
+struct named *named_new(struct intern *names, const weir_allocator *allocator)
 {
     struct named *n = alloc_zeroed(allocator, sizeof *n);
 
@@ -47,7 +47,7 @@ struct named *named_new(struct names *names, const weir_allocator *allocator)
         return NULL;
     n->seed = hash_salt();
     n->names = names;
-    n->default_rule = names_keep(names, span_of("default"));
+    n->default_rule = intern_keep(names, span_of("default"));
     arena_init(&n->arena, allocator);
     if (!n->default_rule || pthread_mutex_init(&n->lock, NULL) != 0) {
         alloc_free(allocator, n);
@@ -94,7 +94,7 @@ static struct entry *find_or_add(struct named *n, struct span name)
     pthread_mutex_lock(&n->lock);
     e = find(n, name, &slot);
     if (!e && n->count < NAMED_MOST) {
-        kept = names_keep(n->names, name);
+        kept = intern_keep(n->names, name);
         e = kept ? arena_take(&n->arena, sizeof *e) : NULL;
         if (e) {
             e->name = kept;
@@ -189,7 +189,7 @@ void named_overrule(struct named *n, struct named_limit *limit)
 
     if (limit->policy.name != named_other)
         return;
-    kept = names_find(n->names, span_of(limit->text));
+    kept = intern_find(n->names, span_of(limit->text));
     if (kept)
         limit->policy.name = kept;
 }
@@ -203,5 +203,5 @@ bool named_is_known(struct named *n, struct span name)
 
 bool named_is_kept(struct named *n, struct span name)
 {
-    return names_find(n->names, name) != NULL;
+    return intern_find(n->names, name) != NULL;
 }

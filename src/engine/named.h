@@ -10,7 +10,7 @@
 #ifndef WEIR_ENGINE_NAMED_H
 #define WEIR_ENGINE_NAMED_H
 
-#include "base/names.h"
+#include "base/intern.h"
 #include "policy/policy.h"
 
 enum { NAMED_MOST = 1024, NAMED_NUMBERS = 4 };
@@ -27,8 +27,9 @@ struct named_limit {
 
 struct named; /* all names */
 
-struct named *named_new(struct names *names, const weir_allocator *allocator); /* NULL: no memory */
-void named_free(struct named *n);                                              /* NULL is fine */
+struct named *named_new(struct intern *names,
+                        const weir_allocator *allocator); /* NULL: no memory */
+void named_free(struct named *n);                         /* NULL is fine */
 
 /* Fill in all but the rule's `tag_key`. The name is valid. `secret` stays where it is. */
 void named_fill(struct named *n, const struct secret *secret, struct span name,

@@ -10,10 +10,10 @@
 
 #include "base/clock.h"
 #include "base/diag.h"
-#include "base/names.h"
+#include "base/intern.h"
 #include "base/secret.h"
+#include "engine/caller_loop.h"
 #include "engine/handle.h"
-#include "engine/waiting.h"
 
 enum {
     DEFAULT_MAX_KEYS = 1 << 24,
@@ -174,7 +174,7 @@ static weir_err keep_options(weir *w, const weir_options *o)
     w->log_ctx = o->log_ctx;
     w->source.allocator = w->allocator;
     w->ignores_environment = o->flags & WEIR_IGNORE_ENVIRONMENT;
-    w->names = names_new(&w->allocator);
+    w->names = intern_new(&w->allocator);
     w->source.names = w->names;
     if (w->names)
         w->named = named_new(w->names, &w->allocator);
@@ -281,12 +281,12 @@ static void look_for_secret(weir *w)
     explicit_bzero(&secret, sizeof secret);
 }
 
-static void hear(void *handle, const struct news *news)
+static void hear(void *handle, const struct store_event *event)
 {
     weir *w = handle;
 
-    deny_cache_hear(w->denials, news, clock_steady_ms());
-    if (news->kind != NEWS_LEDGER && news->kind != NEWS_ALL)
+    deny_cache_hear(w->denials, event, clock_steady_ms());
+    if (event->kind != STORE_EVENT_LEDGER && event->kind != STORE_EVENT_ALL)
         return;
     atomic_store(&w->has_news, true);
     wake_thread(w);
@@ -340,7 +340,7 @@ static weir_err open_store(weir *w, const weir_options *o, const struct secret *
     w->engine.local = local;
     if (!trusts_now && !(o->flags & WEIR_ALWAYS_ASK)) /* whose time is not that of the callers */
         w->engine.denials = w->denials;
-    return waiting_room_new(&w->engine, &w->allocator, &w->waiting_room);
+    return caller_loop_new(&w->engine, &w->allocator, &w->waiting_room);
 }
 
 static weir_err open_parts(weir *w, const weir_options *o, weir_diag *diag)
@@ -362,7 +362,7 @@ static weir_err open_parts(weir *w, const weir_options *o, weir_diag *diag)
     publish(w, policies);
     err = pushed_new(&w->pushed, w->engine.store, &w->policies, &w->allocator);
     if (!err)
-        err = rulings_open(&w->rulings, &w->engine, w->names, &w->allocator, diag);
+        err = ledger_view_open(&w->ledger_view, &w->engine, w->names, &w->allocator, diag);
     if (err)
         return err;
     return o->flags & WEIR_NO_THREAD ? WEIR_OK : start_thread(w, diag);
@@ -404,8 +404,8 @@ void weir_close(weir *w)
         return;
     allocator = w->allocator;
     stop_thread(w);
-    waiting_room_free(w->waiting_room);
-    rulings_close(w->rulings);
+    caller_loop_free(w->waiting_room);
+    ledger_view_close(w->ledger_view);
     pushed_free(w->pushed);
     if (w->engine.store) {
         engine_done(&w->engine);
@@ -420,7 +420,7 @@ void weir_close(weir *w)
     pthread_mutex_destroy(&w->lock);
     pthread_mutex_destroy(&w->reloading);
     named_free(w->named);
-    names_free(w->names);
+    intern_free(w->names);
     alloc_free(&allocator, w->group);
     alloc_free(&allocator, w->secret_uri);
     alloc_free(&allocator, (void *)w->source.file);
@@ -450,17 +450,17 @@ weir_err weir_reload(weir *w, weir_diag *diag)
 
 /* ---- asking ------------------------------------------------------------------------------ */
 
-static struct turn begin_turn(weir *w)
+static struct pending begin_turn(weir *w)
 {
-    return w->waiting_room ? waiting_room_enter(w->waiting_room) : (struct turn){ 0 };
+    return w->waiting_room ? caller_loop_enter(w->waiting_room) : (struct pending){ 0 };
 }
 
 /* When this returns all of the checks are answered. */
-static void end_turn(weir *w, struct turn *turn, struct check *checks, size_t n)
+static void end_turn(weir *w, struct pending *pending, struct check *checks, size_t n)
 {
-    engine_commit(&w->engine, turn);
+    engine_commit(&w->engine, pending);
     if (w->waiting_room)
-        waiting_room_leave(w->waiting_room, checks, n);
+        caller_loop_leave(w->waiting_room, checks, n);
 }
 
 static weir_err ask_one(weir *w, enum verb verb, bool peek, const weir_request *r, weir_answer *a,
@@ -481,11 +481,11 @@ static weir_err ask_one(weir *w, enum verb verb, bool peek, const weir_request *
     check.like = NULL;
     err = engine_prepare(&w->engine, &check, diag);
     if (!err) {
-        struct turn turn = begin_turn(w);
+        struct pending pending = begin_turn(w);
 
         engine_prefetch(&w->engine, &check, PREFETCH_PLACE);
-        engine_ask(&w->engine, &turn, &check, clock_now(w));
-        end_turn(w, &turn, &check, 1);
+        engine_ask(&w->engine, &pending, &check, clock_now(w));
+        end_turn(w, &pending, &check, 1);
     }
     published_leave(&w->policies, visit);
     return err;
@@ -512,8 +512,8 @@ weir_err weir_reset(weir *w, const weir_request *r, weir_answer *a, weir_diag *d
 }
 
 /* A few at a time: find all their places in memory first, then go there. */
-static weir_err ask_some(weir *w, struct turn *turn, struct check *checks, size_t n, int64_t now,
-                         weir_diag *diag)
+static weir_err ask_some(weir *w, struct pending *pending, struct check *checks, size_t n,
+                         int64_t now, weir_diag *diag)
 {
     weir_err first = WEIR_OK;
 
@@ -530,7 +530,7 @@ static weir_err ask_some(weir *w, struct turn *turn, struct check *checks, size_
             engine_prefetch(&w->engine, &checks[i], PREFETCH_PLACE);
     for (size_t i = 0; i < n; i++)
         if (!checks[i].answer->err)
-            engine_ask(&w->engine, turn, &checks[i], now);
+            engine_ask(&w->engine, pending, &checks[i], now);
     return first;
 }
 
@@ -539,11 +539,11 @@ static weir_err check_group(weir *w, struct check *checks, struct check_room *ro
                             const weir_request *requests, weir_answer *answers, size_t n,
                             const void *policies, weir_diag *diag)
 {
-    struct turn turn = begin_turn(w);
+    struct pending pending = begin_turn(w);
     const int64_t now = clock_now(w);
     weir_err first = WEIR_OK;
 
-    turn.is_long = n > 1;
+    pending.is_long = n > 1;
     for (size_t i = 0; i < n; i += MANY) {
         size_t some = n - i < MANY ? n - i : MANY;
         weir_err err;
@@ -558,11 +558,11 @@ static weir_err check_group(weir *w, struct check *checks, struct check_room *ro
             checks[k].policies = policies;
             checks[k].like = k > 0 ? &checks[k - 1] : NULL;
         }
-        err = ask_some(w, &turn, checks + i, some, now, first ? NULL : diag);
+        err = ask_some(w, &pending, checks + i, some, now, first ? NULL : diag);
         if (!first)
             first = err;
     }
-    end_turn(w, &turn, checks, n);
+    end_turn(w, &pending, checks, n);
     return first;
 }
 
@@ -622,10 +622,10 @@ void weir_tick(weir *w)
     if (w->engine.local)
         w->engine.local->ops->tick(w->engine.local, clock_now(w));
     if (atomic_exchange(&w->has_news, false)) {
-        rulings_hear(w->rulings);
+        ledger_view_hear(w->ledger_view);
         pushed_want(w->pushed);
     }
-    rulings_tick(w->rulings, clock_now(w));
+    ledger_view_tick(w->ledger_view, clock_now(w));
     pushed_tick(w->pushed, w->log, w->log_ctx);
 }
 

@@ -101,7 +101,7 @@ void state_refund(struct state *s, const struct rule *r, const struct ask *ask, 
     state_apply(s, r, out); /* a log was changed already, and its change adds nothing */
 }
 
-size_t state_beside(const struct state *s, weir_algorithm algorithm)
+size_t state_heap_bytes(const struct state *s, weir_algorithm algorithm)
 {
     return algorithm == WEIR_SLIDING_WINDOW ? sliding_window_beside(&s->sliding_window) : 0;
 }

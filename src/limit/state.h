@@ -85,7 +85,7 @@ void state_apply(struct state *s, const struct rule *r, const struct step *step)
 void state_refund(struct state *s, const struct rule *r, const struct ask *ask, struct step *out);
 
 /* Memory beside the state, for an algorithm that has some. */
-size_t state_beside(const struct state *s, weir_algorithm algorithm);
+size_t state_heap_bytes(const struct state *s, weir_algorithm algorithm);
 void state_done(struct state *s, weir_algorithm algorithm, const weir_allocator *allocator);
 
 #endif

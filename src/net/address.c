@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "base/diag.h"
-#include "base/show.h"
+#include "base/printable.h"
 
 enum { HOST_MOST = 254 }; /* bytes of a host's name, with the NUL */
 
@@ -44,7 +44,7 @@ static weir_err parse_unix(const char *text, const char *path, struct address *o
     if (len >= sizeof out->local.sun_path)
         return diag_fail(diag, WEIR_EOPTION,
                          "unix:%s: the path of a Unix socket has at most %zu bytes, this one %zu",
-                         show(span_of(path)).text, sizeof out->local.sun_path - 1, len);
+                         printable(span_of(path)).text, sizeof out->local.sun_path - 1, len);
     *out = (struct address){ .len = sizeof out->local };
     out->local.sun_family = AF_UNIX;
     memcpy(out->local.sun_path, path, len + 1);
@@ -63,26 +63,26 @@ static weir_err split(const char *text, char host[HOST_MOST], int *port, weir_di
         return diag_fail(diag, WEIR_EOPTION,
                          "%s: an address is HOST:PORT (127.0.0.1:7878, [::1]:7878, localhost:7878, "
                          "*:7878) or unix:PATH",
-                         show(span_of(text)).text);
+                         printable(span_of(text)).text);
     number = strtol(colon + 1, &behind, 10);
     if (colon[1] < '0' || colon[1] > '9' || *behind || number > 65535)
         return diag_fail(diag, WEIR_EOPTION, "%s: a port is a number from 0 to 65535",
-                         show(span_of(text)).text);
+                         printable(span_of(text)).text);
     *port = (int)number;
     if (text[0] == '[') {
         begin = text + 1;
         end = colon - 1;
         if (end < begin || *end != ']')
             return diag_fail(diag, WEIR_EOPTION, "%s: the bracket is closed before the port",
-                             show(span_of(text)).text);
+                             printable(span_of(text)).text);
     } else if (memchr(text, ':', (size_t)(colon - text))) {
         return diag_fail(diag, WEIR_EOPTION,
                          "%s: an IPv6 address stands in brackets, as in [::1]:7878",
-                         show(span_of(text)).text);
+                         printable(span_of(text)).text);
     }
     if (end - begin >= HOST_MOST)
         return diag_fail(diag, WEIR_EOPTION, "%s: the host's name is too long",
-                         show(span_of(text)).text);
+                         printable(span_of(text)).text);
     memcpy(host, begin, (size_t)(end - begin));
     host[end - begin] = '\0';
     return WEIR_OK;
@@ -99,7 +99,7 @@ static weir_err resolve(const char *text, const char *host, int port,
     int failed = getaddrinfo(host, NULL, &hints, &all);
 
     if (failed)
-        return diag_fail(diag, WEIR_EOPTION, "%s: %s: %s", show(span_of(text)).text,
+        return diag_fail(diag, WEIR_EOPTION, "%s: %s: %s", printable(span_of(text)).text,
                          is_v6 ? "this is no IPv6 address" : "there is no such host",
                          failed == EAI_SYSTEM ? strerror(errno) : gai_strerror(failed));
     *count = 0;
@@ -119,7 +119,7 @@ static weir_err resolve(const char *text, const char *host, int port,
     freeaddrinfo(all);
     if (*count == 0)
         return diag_fail(diag, WEIR_EOPTION, "%s: this host has no IP address",
-                         show(span_of(text)).text);
+                         printable(span_of(text)).text);
     return WEIR_OK;
 }
 

@@ -4,7 +4,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#include "base/show.h"
+#include "base/printable.h"
 #include "base/suggest.h"
 #include "base/url.h"
 #include "policy/rate.h"
@@ -142,7 +142,7 @@ static bool read_block_rate(struct loader *l, const struct yaml *node, struct al
     if (len > 0 && !rate_read(span_of(rate), &one, &out->window, &diag))
         return true;
     complain(&l->reader, node, "block_rate '%s' is not a share of requests: write 20%% per 5m",
-             show(node->text).text);
+             printable(node->text).text);
     return false;
 }
 
@@ -164,7 +164,7 @@ static bool read_condition(struct loader *l, const struct yaml *node, struct ale
     if (!rate_read(node->text, &out->over, &out->window, &diag) && out->window > 0)
         return true;
     complain(&l->reader, node, "%s '%s' is not a number in a time: write %s", what,
-             show(node->text).text, examples[out->kind]);
+             printable(node->text).text, examples[out->kind]);
     return false;
 }
 
@@ -194,7 +194,7 @@ static void read_policy_name(struct loader *l, const struct yaml *node, struct a
             names[count++] = l->set->all[i].name;
     }
     meant = suggest(node->text, names, count);
-    complain(&l->reader, node, "there is no policy '%s'%s%s%s", show(node->text).text,
+    complain(&l->reader, node, "there is no policy '%s'%s%s%s", printable(node->text).text,
              meant ? ": did you mean '" : "", meant ? meant : "", meant ? "'?" : "");
 }
 
@@ -209,7 +209,7 @@ static const struct yaml *read_kind(struct loader *l, const struct yaml *key,
             continue;
         if (found)
             complain(&l->reader, keys[kind], "alert '%s' has two conditions: make it two alerts",
-                     show(key->text).text);
+                     printable(key->text).text);
         found = keys[kind];
         out->kind = (enum alert_kind)kind;
     }
@@ -217,7 +217,7 @@ static const struct yaml *read_kind(struct loader *l, const struct yaml *key,
         complain(&l->reader, key,
                  "alert '%s' has no condition: add block_rate, identity_denials, breaker_open, "
                  "fallback or unanswered",
-                 show(key->text).text);
+                 printable(key->text).text);
     return found;
 }
 

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <strings.h>
 
-#include "base/show.h"
+#include "base/printable.h"
 #include "base/suggest.h"
 #include "policy/loader.h"
 #include "policy/rate.h"
@@ -25,15 +25,15 @@ struct variable {
 };
 
 /* What could have been set, for "did you mean". */
-struct asked {
+struct parsed_request {
     const char *middle, *policy;
-    struct asked *next;
+    struct parsed_request *next;
 };
 
 struct environment {
     const char *enabled, *enabled_policies; /* values, or NULL */
     struct variable *variables;
-    struct asked *asked, **last_asked;
+    struct parsed_request *asked, **last_asked;
     size_t asked_count;
 };
 
@@ -132,7 +132,7 @@ static size_t write_name(const char *name, char *out)
 
 static void remember_asked(struct loader *l, struct span middle, const char *policy)
 {
-    struct asked *asked = take(l, sizeof *asked);
+    struct parsed_request *asked = take(l, sizeof *asked);
 
     if (!asked)
         return;
@@ -188,12 +188,12 @@ static void complain_of_unasked(struct loader *l, const struct variable *v)
 {
     const struct environment *e = l->environment;
     const char **middles = take(l, (e->asked_count + 1) * sizeof *middles), *meant;
-    const struct shown given = show(span_of(v->name)); /* it may be anything */
+    const struct printable given = printable(span_of(v->name)); /* it may be anything */
     size_t n = 0;
 
     if (!middles)
         return;
-    for (const struct asked *a = e->asked; a; a = a->next) {
+    for (const struct parsed_request *a = e->asked; a; a = a->next) {
         char policy[LONGEST];
         struct span name = { policy, write_name(a->policy, policy) };
 
@@ -226,7 +226,7 @@ static void apply_enabled(struct loader *l, const char *value)
         }
     environment_complain(l, "WEIR_ENABLED",
                          "'%s' is neither true nor false (nor 1, 0, yes, no, on, off)",
-                         show(span_of(value)).text);
+                         printable(span_of(value)).text);
 }
 
 static void turn_off(struct policy *p)
@@ -263,7 +263,7 @@ static void apply_enabled_policies(struct loader *l, const char *list)
         } else {
             const char *meant = policies_suggest(l->set, name);
 
-            environment_complain(l, variable, "there is no policy '%s'%s%s%s", show(name).text,
+            environment_complain(l, variable, "there is no policy '%s'%s%s%s", printable(name).text,
                                  meant ? ": did you mean '" : "", meant ? meant : "",
                                  meant ? "'?" : "");
         }

@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-#include "base/show.h"
+#include "base/printable.h"
 #include "base/utf8.h"
 #include "policy/loader.h"
 
@@ -81,7 +81,7 @@ static void read_text(struct loader *l, const struct yaml *node, struct exemptio
 
     if (value.len == 0 || value.len > WEIR_MAX_IDENTITY || !utf8_is_text(value)) {
         complain(&l->reader, node, "'%s' can never be a value: values are texts of 1 to %d bytes",
-                 show(value).text, WEIR_MAX_IDENTITY);
+                 printable(value).text, WEIR_MAX_IDENTITY);
         return;
     }
     copy = loader_take(l, value.len, 1);
@@ -105,7 +105,7 @@ static void read_match(struct loader *l, const struct yaml *key, struct exemptio
     is_ip = attribute_is_ip(m->attribute);
     if (n == 0)
         complain(&l->reader, key->value, "'%s' has no values: name one, or leave it out",
-                 show(key->text).text);
+                 printable(key->text).text);
     if (is_ip)
         m->networks = loader_take(l, n, sizeof *m->networks);
     else

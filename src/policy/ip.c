@@ -2,7 +2,7 @@
 #include "policy/ip.h"
 
 #include "base/diag.h"
-#include "base/show.h"
+#include "base/printable.h"
 
 enum { LONGEST = 128 }; /* an address in brackets with a zone id and a port is shorter */
 
@@ -289,7 +289,7 @@ static weir_err refuse_bits(const struct cidr *meant, struct span text, weir_dia
 
     address[len] = '\0';
     return diag_fail(diag, WEIR_EPOLICY, "'%s' has bits set beyond its prefix: write %s/%d",
-                     show(text).text, address, meant->bits);
+                     printable(text).text, address, meant->bits);
 }
 
 weir_err cidr_read(struct span text, struct cidr *out, weir_diag *diag)
@@ -306,13 +306,13 @@ weir_err cidr_read(struct span text, struct cidr *out, weir_diag *diag)
             return diag_fail(diag, WEIR_EPOLICY,
                              "'%s' is not an address or network: write 203.0.113.7, 10.0.0.0/8 or "
                              "2001:db8::/32",
-                             show(text).text);
+                             printable(text).text);
         out->base.is_v6 = true;
         out->bits = most = 128;
     }
     if (bits.at && !read_bits(bits, most, &out->bits))
         return diag_fail(diag, WEIR_EPOLICY, "'%s' has no valid prefix: write 0 to %d after the /",
-                         show(text).text, most);
+                         printable(text).text, most);
     if (out->base.is_v6 && is_v4_mapped(out->base.bytes) && out->bits >= 96) {
         unmap(&out->base);
         out->bits -= 96;

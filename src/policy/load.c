@@ -1,5 +1,5 @@
 /* load.c - a policy file becomes a set of policies, or a list of all that is wrong with it. */
-#include "base/show.h"
+#include "base/printable.h"
 #include "policy/alert.h"
 #include "policy/exemption.h"
 #include "policy/loader.h"
@@ -16,7 +16,7 @@ static void read_version(struct loader *l, const struct yaml *root, const struct
     else if (wants(&l->reader, key->value, YAML_TEXT, "version", "1") &&
              !span_is(key->value->text, "1"))
         complain(&l->reader, key->value, "version '%s' is not supported: this weir reads version 1",
-                 show(key->value->text).text);
+                 printable(key->value->text).text);
 }
 
 static void read_fallback(struct loader *l, const struct yaml *node)

@@ -1,7 +1,7 @@
 /* loader.c - what the readers of policies share. */
 #include "policy/loader.h"
 
-#include "base/show.h"
+#include "base/printable.h"
 
 void *loader_take(struct loader *l, size_t n, size_t size)
 {
@@ -18,10 +18,10 @@ const char *read_name(struct loader *l, const struct yaml *node, const char *wha
     if (!name_is_valid(node->text)) {
         complain(&l->reader, node,
                  "'%s' cannot name %s: names are 1 to %d of a-z A-Z 0-9 _ . : / -",
-                 show(node->text).text, what, WEIR_MAX_NAME);
+                 printable(node->text).text, what, WEIR_MAX_NAME);
         return "";
     }
-    name = names_keep(l->source->names, node->text);
+    name = intern_keep(l->source->names, node->text);
     l->out_of_memory |= !name;
     return name ? name : "";
 }

@@ -9,7 +9,7 @@
 #include <stddef.h>
 
 #include "base/hash.h"
-#include "base/names.h"
+#include "base/intern.h"
 #include "base/span.h"
 #include "limit/limit.h"
 #include "policy/problems.h"
@@ -127,7 +127,7 @@ struct policy_source {
     const char *text;
     const char *const *environment; /* NAME=value strings, NULL at the end; NULL: no overrides */
     const struct secret *secret;
-    struct names *names;
+    struct intern *names;
     weir_allocator allocator;
 };
 

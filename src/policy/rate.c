@@ -6,7 +6,7 @@
 #include <strings.h>
 
 #include "base/diag.h"
-#include "base/show.h"
+#include "base/printable.h"
 
 static const struct unit {
     const char *name;
@@ -104,14 +104,14 @@ static weir_err refuse_duration(struct span text, weir_diag *diag)
 
     if (unit && digits > 0 && number < WEIR_MAX_AMOUNT)
         return diag_fail(diag, WEIR_EPOLICY, "'%s' is not a duration: write %" PRId64 "%s",
-                         show(text).text, number, unit);
+                         printable(text).text, number, unit);
     if (unit && digits == 0)
-        return diag_fail(diag, WEIR_EPOLICY, "'%s' is not a duration: write 1%s", show(text).text,
-                         unit);
+        return diag_fail(diag, WEIR_EPOLICY, "'%s' is not a duration: write 1%s",
+                         printable(text).text, unit);
     return diag_fail(diag, WEIR_EPOLICY,
                      "'%s' is not a duration: write a whole number and one of ms, s, m, h, d, w, "
                      "as in 15m",
-                     show(text).text);
+                     printable(text).text);
 }
 
 weir_err duration_read(struct span text, int64_t *ms, weir_diag *diag)
@@ -125,10 +125,11 @@ weir_err duration_read(struct span text, int64_t *ms, weir_diag *diag)
     if (digits == 0 || unit == 0)
         return refuse_duration(text, diag);
     if (number == 0)
-        return diag_fail(diag, WEIR_EPOLICY, "'%s' is too short: at least 1ms", show(text).text);
+        return diag_fail(diag, WEIR_EPOLICY, "'%s' is too short: at least 1ms",
+                         printable(text).text);
     if (number > (WEIR_MAX_AMOUNT - 1) / unit)
         return diag_fail(diag, WEIR_EPOLICY, "'%s' is too long: it must be below 2^53 ms",
-                         show(text).text);
+                         printable(text).text);
     *ms = number * unit;
     return WEIR_OK;
 }
@@ -138,7 +139,7 @@ static weir_err refuse_rate(struct span text, weir_diag *diag)
     return diag_fail(diag, WEIR_EPOLICY,
                      "'%s' is not a limit: write a whole number per duration, as in 5 per 15m, or "
                      "0 to always deny",
-                     show(text).text);
+                     printable(text).text);
 }
 
 weir_err rate_read(struct span text, int64_t *limit, int64_t *window, weir_diag *diag)
@@ -155,12 +156,12 @@ weir_err rate_read(struct span text, int64_t *limit, int64_t *window, weir_diag 
     if (number >= WEIR_MAX_AMOUNT)
         return diag_fail(diag, WEIR_EPOLICY,
                          "'%s' is too large: limit times window must be below 2^53",
-                         show(text).text);
+                         printable(text).text);
     if (rest.len == 0) {
         if (number != 0)
             return diag_fail(diag, WEIR_EPOLICY,
                              "'%s' says no time: write %" PRId64 " per 1m, or another duration",
-                             show(text).text, number);
+                             printable(text).text, number);
         *limit = *window = 0;
         return WEIR_OK;
     }
@@ -211,7 +212,7 @@ weir_err share_read(struct span text, int *share, weir_diag *diag)
         hundredths *= 10;
     if (!has_sign || hundredths > SHARE_ALL)
         return diag_fail(diag, WEIR_EPOLICY, "'%s' is not a share: write 10%%, or 0.5%%",
-                         show(text).text);
+                         printable(text).text);
     *share = hundredths;
     return WEIR_OK;
 }

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#include "base/show.h"
+#include "base/printable.h"
 #include "base/suggest.h"
 
 enum { MAX_FILE = 1 << 20 };
@@ -63,10 +63,10 @@ bool read_choice(struct reader *r, const struct yaml *node, const char *what,
     meant = suggest(node->text, words, n);
     list_words(words, n, ~0u, &list);
     if (meant)
-        complain(r, node, "%s '%s' is unknown: did you mean '%s'?", what, show(node->text).text,
-                 meant);
+        complain(r, node, "%s '%s' is unknown: did you mean '%s'?", what,
+                 printable(node->text).text, meant);
     else
-        complain(r, node, "%s '%s' is unknown: it is one of %s", what, show(node->text).text,
+        complain(r, node, "%s '%s' is unknown: it is one of %s", what, printable(node->text).text,
                  list.text);
     return false;
 }
@@ -85,10 +85,10 @@ static const char *refuse_key(struct reader *r, const struct yaml *key, const ch
     meant = suggest(key->text, here, count);
     list_words(words, n, allowed, &list);
     if (meant)
-        complain(r, key, "unknown key '%s' in %s: did you mean '%s'?", show(key->text).text, what,
-                 meant);
+        complain(r, key, "unknown key '%s' in %s: did you mean '%s'?", printable(key->text).text,
+                 what, meant);
     else
-        complain(r, key, "'%s' cannot stand in %s: it has %s", show(key->text).text, what,
+        complain(r, key, "'%s' cannot stand in %s: it has %s", printable(key->text).text, what,
                  list.text);
     return meant;
 }
@@ -141,7 +141,7 @@ bool read_whole(struct reader *r, const struct yaml *node, const char *what, int
         number = number * 10 + (node->text.at[i++] - '0');
     if (i < node->text.len || number < least || number > most) {
         complain(r, node, "%s must be a whole number from %" PRId64 " to %" PRId64 ", not '%s'",
-                 what, least, most, show(node->text).text);
+                 what, least, most, printable(node->text).text);
         return false;
     }
     *out = number;

@@ -2,7 +2,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#include "base/show.h"
+#include "base/printable.h"
 #include "policy/exemption.h"
 #include "policy/loader.h"
 #include "policy/rate.h"
@@ -320,12 +320,12 @@ static void read_rule(struct loader *l, const struct yaml *at, const struct yaml
         complain(&l->reader, keys[ROLLOUT] ? keys[ROLLOUT] : at,
                  "%s '%s' counts everyone together, so it is for all or for nobody: leave out "
                  "'rollout'%s",
-                 is_short ? "policy" : "rule", show(at->text).text,
+                 is_short ? "policy" : "rule", printable(at->text).text,
                  is_short ? "" : ", or write 'rollout: 100%' in the rule");
     overridden = environment_limit(l, policy, is_short ? NULL : out->name, &numbers, &variable);
     if (!keys[LIMIT]) {
         complain(&l->reader, at, "%s '%s' has no limit: add 'limit: 5 per 15m' or the like",
-                 is_short ? "policy" : "rule", show(at->text).text);
+                 is_short ? "policy" : "rule", printable(at->text).text);
     } else {
         const int64_t limit = numbers.limit, window = numbers.window;
 
@@ -445,7 +445,7 @@ void read_policy(struct loader *l, const struct yaml *key, const struct settings
         if (!rule)
             return;
         rule->policy = out;
-        rule->name = names_keep(l->source->names, span_of("default"));
+        rule->name = intern_keep(l->source->names, span_of("default"));
         l->out_of_memory |= !rule->name;
         if (!rule->name)
             return;

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <yaml.h>
 
-#include "base/show.h"
+#include "base/printable.h"
 
 enum { MAX_DEPTH = 16 };
 
@@ -114,7 +114,7 @@ static weir_err drop_duplicates(struct reader *r, struct yaml *mapping)
         }
         problems_add(r->problems, r->file, keys[i]->line, keys[i]->column,
                      "'%s' is here twice: the first is at line %d, column %d",
-                     show(keys[i]->text).text, keys[first]->line, keys[first]->column);
+                     printable(keys[i]->text).text, keys[first]->line, keys[first]->column);
         keys[i]->kind = YAML_BROKEN;
     }
     for (link = &mapping->first; *link;) {
@@ -179,10 +179,10 @@ static void refuse_extras(struct reader *r, const yaml_event_t *event, const yam
 {
     if (anchor)
         COMPLAIN(r, event->start_mark, "anchors (&%s) are not supported: write it out each time",
-                 show(span_of((const char *)anchor)).text);
+                 printable(span_of((const char *)anchor)).text);
     if (tag)
         COMPLAIN(r, event->start_mark, "tags (%s) are not supported: leave it out",
-                 show(span_of((const char *)tag)).text);
+                 printable(span_of((const char *)tag)).text);
 }
 
 static weir_err read_node(struct reader *r, const yaml_event_t *event, int depth, struct yaml **out)
@@ -217,7 +217,7 @@ static weir_err read_node(struct reader *r, const yaml_event_t *event, int depth
         return read_children(r, node, YAML_MAPPING_END_EVENT, depth);
     default:
         COMPLAIN(r, event->start_mark, "aliases (*%s) are not supported: write it out",
-                 show(span_of((const char *)event->data.alias.anchor)).text);
+                 printable(span_of((const char *)event->data.alias.anchor)).text);
         node->kind = YAML_BROKEN;
         return WEIR_OK;
     }

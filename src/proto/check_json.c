@@ -8,7 +8,7 @@
 #include <jansson.h>
 
 #include "base/diag.h"
-#include "base/show.h"
+#include "base/printable.h"
 #include "proto/check_member.h"
 #include "proto/check_scan.h"
 
@@ -96,7 +96,7 @@ static weir_err check_size(const char *name, int64_t number, weir_diag *diag)
     if (number > WEIR_MAX_AMOUNT || number < -WEIR_MAX_AMOUNT)
         return diag_fail(diag, WEIR_EREQUEST,
                          "'%s' is more than 2^53, beyond which JSON is not exact",
-                         show(span_of(name)).text);
+                         printable(span_of(name)).text);
     return WEIR_OK;
 }
 
@@ -120,13 +120,13 @@ static weir_err read_identity(json_t *object, void *member, struct span *out, we
     }
     if (!json_is_string(value))
         return diag_fail(diag, WEIR_EREQUEST, "'%s' must be a string or a whole number",
-                         show(span_of(name)).text);
+                         printable(span_of(name)).text);
     *out = (struct span){ json_string_value(value), json_string_length(value) };
     return WEIR_OK;
 }
 
 /* A null is as if it were not there. */
-static weir_err read_attributes(json_t *attributes, struct asked *out, weir_diag *diag)
+static weir_err read_attributes(json_t *attributes, struct parsed_request *out, weir_diag *diag)
 {
     weir_err err = WEIR_OK;
 
@@ -145,7 +145,7 @@ static weir_err read_attributes(json_t *attributes, struct asked *out, weir_diag
     return err;
 }
 
-static weir_err read_policies(const json_t *list, struct asked *out, weir_diag *diag)
+static weir_err read_policies(const json_t *list, struct parsed_request *out, weir_diag *diag)
 {
     weir_err err = WEIR_OK;
 
@@ -162,7 +162,7 @@ static weir_err read_policies(const json_t *list, struct asked *out, weir_diag *
     return err;
 }
 
-static weir_err read_member(json_t *object, void *i, struct asked *out, weir_diag *diag)
+static weir_err read_member(json_t *object, void *i, struct parsed_request *out, weir_diag *diag)
 {
     const enum check_member member = check_member_of(span_of(json_object_iter_key(i)));
     json_t *value = json_object_iter_value(i);
@@ -203,7 +203,7 @@ static weir_err read_member(json_t *object, void *i, struct asked *out, weir_dia
     return WEIR_OK;
 }
 
-static weir_err next_of_tree(struct check_json *j, struct asked *out, weir_diag *diag)
+static weir_err next_of_tree(struct check_json *j, struct parsed_request *out, weir_diag *diag)
 {
     json_t *object = j->tree;
     weir_err err = WEIR_OK;
@@ -226,7 +226,7 @@ static weir_err next_of_tree(struct check_json *j, struct asked *out, weir_diag 
 static bool scan_many(struct check_json *j, char *at)
 {
     struct check_scan scan;
-    struct asked asked;
+    struct parsed_request asked;
 
     if (!check_scan_mark(&at, j->end, ':') || !check_scan_mark(&at, j->end, '['))
         return false;
@@ -277,7 +277,7 @@ weir_err check_json_open(struct check_json *j, char *body, size_t len, weir_diag
     return err;
 }
 
-weir_err check_json_next(struct check_json *j, struct asked *out, weir_diag *diag)
+weir_err check_json_next(struct check_json *j, struct parsed_request *out, weir_diag *diag)
 {
     struct check_scan scan;
     char *at = j->at;

@@ -11,7 +11,7 @@
 #define WEIR_PROTO_CHECK_JSON_H
 
 #include "base/span.h"
-#include "proto/asked.h"
+#include "proto/parsed_request.h"
 
 enum { CHECK_JSON_MAX_CHECKS = 1000, CHECK_JSON_MAX_DEPTH = 8 };
 
@@ -36,7 +36,8 @@ WEIR_MUSTCHECK weir_err check_json_open(struct check_json *j, char *body, size_t
 /* The next of `count` requests: do not ask for more. An error is of this one only: those after it
  * can still be read. Its texts live until check_json_close(), which an open that failed does not
  * need. */
-WEIR_MUSTCHECK weir_err check_json_next(struct check_json *j, struct asked *out, weir_diag *diag);
+WEIR_MUSTCHECK weir_err check_json_next(struct check_json *j, struct parsed_request *out,
+                                        weir_diag *diag);
 void check_json_close(struct check_json *j);
 
 #endif

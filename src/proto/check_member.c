@@ -2,7 +2,7 @@
 #include "proto/check_member.h"
 
 #include "base/diag.h"
-#include "base/show.h"
+#include "base/printable.h"
 #include "base/suggest.h"
 
 static const char *const names[MEMBER_UNKNOWN] = {
@@ -99,13 +99,13 @@ weir_err check_unknown_member(struct span name, weir_diag *diag)
                          "'checks' stands alone: everything else belongs into one of them");
     if (near)
         return diag_fail(diag, WEIR_EREQUEST, "there is no member '%s': did you mean '%s'?",
-                         show(name).text, near);
+                         printable(name).text, near);
     return diag_fail(diag, WEIR_EREQUEST,
                      "there is no member '%s' (what is counted by goes into 'attributes')",
-                     show(name).text);
+                     printable(name).text);
 }
 
-static weir_err set_algorithm(struct asked *out, struct span name, weir_diag *diag)
+static weir_err set_algorithm(struct parsed_request *out, struct span name, weir_diag *diag)
 {
     const char *known[WEIR_LEAKY_BUCKET];
     const char *near;
@@ -118,14 +118,15 @@ static weir_err set_algorithm(struct asked *out, struct span name, weir_diag *di
         }
     }
     near = suggest(name, known, WEIR_LEAKY_BUCKET);
-    return diag_fail(diag, WEIR_EREQUEST, "there is no algorithm '%s': %s%s%s", show(name).text,
-                     near ? "did you mean '" : "it is one of ", near ? near : "",
+    return diag_fail(diag, WEIR_EREQUEST, "there is no algorithm '%s': %s%s%s",
+                     printable(name).text, near ? "did you mean '" : "it is one of ",
+                     near ? near : "",
                      near ? "'?"
                           : "fixed_window, sliding_window, sliding_counter, token_bucket, "
                             "leaky_bucket");
 }
 
-weir_err check_set_text(struct asked *out, enum check_member member, struct span text,
+weir_err check_set_text(struct parsed_request *out, enum check_member member, struct span text,
                         weir_diag *diag)
 {
     if (member == MEMBER_KEY) {
@@ -138,7 +139,7 @@ weir_err check_set_text(struct asked *out, enum check_member member, struct span
     if (member == MEMBER_ALGORITHM)
         return set_algorithm(out, text, diag);
     if (member == MEMBER_ON_ERROR) {
-        if (asked_on_error(text, &out->request.on_error))
+        if (parsed_request_on_error(text, &out->request.on_error))
             return WEIR_OK;
         return diag_fail(diag, WEIR_EREQUEST, "'on_error' is local, allow or deny");
     }
@@ -148,7 +149,7 @@ weir_err check_set_text(struct asked *out, enum check_member member, struct span
     return WEIR_OK;
 }
 
-weir_err check_add_policy(struct asked *out, struct span name, weir_diag *diag)
+weir_err check_add_policy(struct parsed_request *out, struct span name, weir_diag *diag)
 {
     weir_request *r = &out->request;
 
@@ -162,7 +163,7 @@ weir_err check_add_policy(struct asked *out, struct span name, weir_diag *diag)
     return WEIR_OK;
 }
 
-weir_err check_set_number(struct asked *out, enum check_member member, int64_t number,
+weir_err check_set_number(struct parsed_request *out, enum check_member member, int64_t number,
                           weir_diag *diag)
 {
     weir_request *r = &out->request;
@@ -193,14 +194,14 @@ weir_err check_set_number(struct asked *out, enum check_member member, int64_t n
     return WEIR_OK;
 }
 
-void check_set_bool(struct asked *out, enum check_member member, bool value)
+void check_set_bool(struct parsed_request *out, enum check_member member, bool value)
 {
     *(member == MEMBER_PEEK  ? &out->peek
       : member == MEMBER_TAG ? &out->wants_tag
                              : &out->request.exempt) = value;
 }
 
-weir_err check_add_attribute(struct asked *out, const char *name, struct span value,
+weir_err check_add_attribute(struct parsed_request *out, const char *name, struct span value,
                              weir_diag *diag)
 {
     weir_request *r = &out->request;

@@ -3,7 +3,7 @@
 #define WEIR_PROTO_CHECK_MEMBER_H
 
 #include "base/span.h"
-#include "proto/asked.h"
+#include "proto/parsed_request.h"
 
 enum check_member {
     MEMBER_POLICY,
@@ -42,13 +42,14 @@ const char *check_member_name(enum check_member member);
 WEIR_MUSTCHECK weir_err check_unknown_member(struct span name, weir_diag *diag);
 
 /* Texts are kept as they are, and must end with a NUL when the request is used. */
-WEIR_MUSTCHECK weir_err check_set_text(struct asked *out, enum check_member member,
+WEIR_MUSTCHECK weir_err check_set_text(struct parsed_request *out, enum check_member member,
                                        struct span text, weir_diag *diag);
-WEIR_MUSTCHECK weir_err check_set_number(struct asked *out, enum check_member member,
+WEIR_MUSTCHECK weir_err check_set_number(struct parsed_request *out, enum check_member member,
                                          int64_t number, weir_diag *diag);
-void check_set_bool(struct asked *out, enum check_member member, bool value);
-WEIR_MUSTCHECK weir_err check_add_policy(struct asked *out, struct span name, weir_diag *diag);
-WEIR_MUSTCHECK weir_err check_add_attribute(struct asked *out, const char *name, struct span value,
-                                            weir_diag *diag);
+void check_set_bool(struct parsed_request *out, enum check_member member, bool value);
+WEIR_MUSTCHECK weir_err check_add_policy(struct parsed_request *out, struct span name,
+                                         weir_diag *diag);
+WEIR_MUSTCHECK weir_err check_add_attribute(struct parsed_request *out, const char *name,
+                                            struct span value, weir_diag *diag);
 
 #endif

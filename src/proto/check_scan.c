@@ -80,7 +80,7 @@ static bool scan_identity(struct check_scan *s, char **at, char *end, struct spa
     return is_fine;
 }
 
-static bool scan_attributes(struct check_scan *s, char **at, char *end, struct asked *out)
+static bool scan_attributes(struct check_scan *s, char **at, char *end, struct parsed_request *out)
 {
     struct span names[WEIR_MAX_ATTRIBUTES], value;
     size_t n = 0;
@@ -109,7 +109,7 @@ static bool scan_attributes(struct check_scan *s, char **at, char *end, struct a
 }
 
 /* An empty list is left to others, who say what is wrong with it. */
-static bool scan_policies(struct check_scan *s, char **at, char *end, struct asked *out)
+static bool scan_policies(struct check_scan *s, char **at, char *end, struct parsed_request *out)
 {
     struct span name;
 
@@ -125,7 +125,7 @@ static bool scan_policies(struct check_scan *s, char **at, char *end, struct ask
 }
 
 static bool scan_value(struct check_scan *s, enum check_member member, char **at, char *end,
-                       struct asked *out)
+                       struct parsed_request *out)
 {
     struct span text;
     int64_t number;
@@ -157,7 +157,7 @@ static bool scan_value(struct check_scan *s, enum check_member member, char **at
     return false;
 }
 
-bool check_scan_object(struct check_scan *s, char **at, char *end, struct asked *out)
+bool check_scan_object(struct check_scan *s, char **at, char *end, struct parsed_request *out)
 {
     unsigned seen = 0;
 

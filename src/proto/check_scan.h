@@ -3,7 +3,7 @@
 #define WEIR_PROTO_CHECK_SCAN_H
 
 #include "base/span.h"
-#include "proto/asked.h"
+#include "proto/parsed_request.h"
 
 /* Where the texts of a request end: a NUL goes there once nothing has to be read again. */
 struct check_scan {
@@ -13,7 +13,7 @@ struct check_scan {
 
 /* The object at *at, which is left behind it. Changes no byte. False: something in it is not as
  * usual, and somebody more thorough has to look: it may be valid or not. */
-bool check_scan_object(struct check_scan *s, char **at, char *end, struct asked *out);
+bool check_scan_object(struct check_scan *s, char **at, char *end, struct parsed_request *out);
 void check_scan_seal(struct check_scan *s);
 
 /* A text without escapes, from one quote to the other, and valid. */

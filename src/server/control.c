@@ -14,8 +14,8 @@
 
 #include "base/diag.h"
 #include "server/handover.h"
-#include "server/notify.h"
 #include "server/reloader.h"
+#include "server/sd_notify.h"
 
 enum { SETTLE_MS = 100, SUCCESSOR_MS = 30000 };
 
@@ -131,7 +131,7 @@ static void successor_speaks(uv_poll_t *poll, int status, int events)
     case HANDOVER_READY:
         stop_replacing(c);
         c->has_successor = true;
-        notify_main_pid(c->handover.pid);
+        sd_notify_main_pid(c->handover.pid);
         event_log_write(c->server->log, "info", "handover", "process %ld takes over",
                         (long)c->handover.pid);
         uv_stop(&c->uv);
@@ -187,7 +187,7 @@ static void terminate(uv_signal_t *signal, int number)
 static void bark(uv_timer_t *timer)
 {
     (void)timer;
-    notify_watchdog();
+    sd_notify_watchdog();
 }
 
 static void catch_signal(struct control *c, uv_signal_t *signal, uv_signal_cb callback, int number)
@@ -233,7 +233,7 @@ weir_err control_open(struct control **out, struct server *s, char *const argv[]
 
 bool control_run(struct control *c)
 {
-    const int64_t watchdog_ms = notify_watchdog_interval_ms();
+    const int64_t watchdog_ms = sd_notify_watchdog_interval_ms();
 
     if (c->watch_error)
         event_log_write(c->server->log, "warn", "not-watching",

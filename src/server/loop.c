@@ -76,7 +76,7 @@ static void ask_prepared(struct loop *loop)
     for (size_t i = 0; i < loop->prepared_count; i++)
         engine_prefetch(loop_engine(loop), &loop->prepared[i]->check, PREFETCH_PLACE);
     for (size_t i = 0; i < loop->prepared_count; i++)
-        engine_ask(loop_engine(loop), &loop->turn, &loop->prepared[i]->check, loop->now);
+        engine_ask(loop_engine(loop), &loop->pending, &loop->prepared[i]->check, loop->now);
     loop->asked += loop->prepared_count;
     loop->prepared_count = 0;
 }
@@ -113,7 +113,7 @@ static void commit(struct loop *loop)
 
     pin->asked = loop->asked;
     loop->asked = 0;
-    engine_commit(loop_engine(loop), &loop->turn);
+    engine_commit(loop_engine(loop), &loop->pending);
     pin->committed_ns = before;
     note_times(loop, pin, pin->answered);
 }
@@ -191,7 +191,7 @@ void loop_end_turn(struct loop *loop)
 void loop_took_all(struct loop *loop)
 {
     if (loop->asked + loop->prepared_count < LOOP_DECIDED_TOGETHER ||
-        !loop_engine(loop)->store->is_prompt)
+        !loop_engine(loop)->store->commits_at_once)
         return;
     if (loop->out.len >= SENT_TOGETHER)
         send_early_ones(loop);
@@ -217,10 +217,10 @@ void loop_flush_later(struct loop *loop, struct session *s)
 
 void loop_asked_enough(struct loop *loop)
 {
-    const bool is_prompt = loop_engine(loop)->store->is_prompt;
+    const bool commits_at_once = loop_engine(loop)->store->commits_at_once;
 
     if (loop->asked >= LOOP_MOST_ASKED || loop->texts >= LOOP_MOST_TEXTS ||
-        (is_prompt && loop->in_flight >= LOOP_MOST_ANSWERED))
+        (commits_at_once && loop->in_flight >= LOOP_MOST_ANSWERED))
         loop_end_turn(loop);
 }
 
@@ -326,8 +326,8 @@ static weir_err attach(struct loop *loop, weir_diag *diag)
     if (!store->ops->attach)
         return WEIR_OK;
     loop_reactor_init(&loop->reactor, &loop->uv, end_turn_now, loop);
-    loop->turn.lane = store->ops->attach(store, &loop->reactor.reactor);
-    if (!loop->turn.lane)
+    loop->pending.lane = store->ops->attach(store, &loop->reactor.reactor);
+    if (!loop->pending.lane)
         return diag_fail(diag, WEIR_ENOMEM, "%s", weir_err_text(WEIR_ENOMEM));
     return WEIR_OK;
 }
@@ -338,9 +338,9 @@ static void detach(struct loop *loop)
     struct store *store = loop_engine(loop)->store;
 
     loop_end_turn(loop);
-    if (loop->turn.lane)
-        store->ops->detach(store, loop->turn.lane);
-    loop->turn.lane = NULL;
+    if (loop->pending.lane)
+        store->ops->detach(store, loop->pending.lane);
+    loop->pending.lane = NULL;
     loop_end_turn(loop);
 }
 

@@ -77,7 +77,7 @@ struct loop {
     bool is_draining;
 
     /* The turn. */
-    struct turn turn;
+    struct pending pending;
     struct pin *pin; /* of the policies, while is_asking */
     bool is_asking;
     int64_t now; /* ms, read with the first check after a commit */

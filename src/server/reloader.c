@@ -13,13 +13,13 @@ struct reloader {
     pthread_t thread;
     pthread_mutex_t lock; /* of what follows */
     pthread_cond_t wake;
-    struct reload *first, *last; /* wishes for the next one, in the order they came */
+    struct reload *first, *last; /* requests for the next one, in the order they came */
     const char *why;             /* one that nobody waits for; NULL: none */
     bool is_ending;
 };
 
-/* All wishes there are; false: it is over. */
-static bool take_wishes(struct reloader *r, struct reload **first, const char **why)
+/* All requests there are; false: it is over. */
+static bool take_requests(struct reloader *r, struct reload **first, const char **why)
 {
     bool is_over;
 
@@ -38,32 +38,32 @@ static bool take_wishes(struct reloader *r, struct reload **first, const char **
 static void *run(void *arg)
 {
     struct reloader *r = arg;
-    struct reload *wish, *next;
+    struct reload *request, *next;
     const char *why;
 
-    while (take_wishes(r, &wish, &why)) {
+    while (take_requests(r, &request, &why)) {
         weir_diag diag;
         const weir_err err = server_reload(r->server, why, &diag);
 
-        for (; wish; wish = next) {
-            next = wish->next;
-            wish->err = err;
-            wish->diag = diag;
-            wish->done(wish); /* it may be gone now */
+        for (; request; request = next) {
+            next = request->next;
+            request->err = err;
+            request->diag = diag;
+            request->done(request); /* it may be gone now */
         }
     }
     return NULL;
 }
 
-void reloader_ask(struct reloader *r, struct reload *wish)
+void reloader_ask(struct reloader *r, struct reload *request)
 {
-    wish->next = NULL;
+    request->next = NULL;
     pthread_mutex_lock(&r->lock);
     if (r->last)
-        r->last->next = wish;
+        r->last->next = request;
     else
-        r->first = wish;
-    r->last = wish;
+        r->first = request;
+    r->last = request;
     pthread_cond_signal(&r->wake);
     pthread_mutex_unlock(&r->lock);
 }

@@ -11,7 +11,7 @@
 struct reloader;
 struct server;
 
-/* A wish for one. It stays the asker's, who leaves it alone until done() is called, in the
+/* A request for one. It stays the asker's, who leaves it alone until done() is called, in the
  * reloader's thread. */
 struct reload {
     const char *why; /* for the log; stays */
@@ -24,7 +24,7 @@ struct reload {
 WEIR_MUSTCHECK weir_err reloader_start(struct reloader **out, struct server *s, weir_diag *diag);
 
 /* From any thread; these never wait. The second is for who need not know how it went. */
-void reloader_ask(struct reloader *r, struct reload *wish);
+void reloader_ask(struct reloader *r, struct reload *request);
 void reloader_wake(struct reloader *r, const char *why);
 
 /* When there are no loops any more. NULL is fine. */

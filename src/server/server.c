@@ -19,11 +19,11 @@
 #include "base/url.h"
 #include "server/control.h"
 #include "server/handover.h"
-#include "server/http_api.h"
-#include "server/notify.h"
+#include "server/http/policies_json.h"
+#include "server/http/routes.h"
 #include "server/policies_diff.h"
-#include "server/policies_json.h"
 #include "server/reloader.h"
+#include "server/sd_notify.h"
 
 enum { LOCK_RETRY_MS = 20, SPARE_FILES = 64 };
 
@@ -316,7 +316,7 @@ weir_err server_reload(struct server *s, const char *why, weir_diag *diag)
     struct buf before, after, change;
     weir_err err;
 
-    notify_reloading();
+    sd_notify_reloading();
     event_log_reopen(s->log);
     buf_init(&before, &usual);
     buf_init(&after, &usual);
@@ -343,7 +343,7 @@ weir_err server_reload(struct server *s, const char *why, weir_diag *diag)
     buf_done(&change);
     tell_switches(s);
     if (!atomic_load(&s->is_draining))
-        notify_ready();
+        sd_notify_ready();
     return err;
 }
 
@@ -375,19 +375,19 @@ static weir_err start_loops(struct server *s, weir_diag *diag)
 
 static weir_err open_annals(struct server *s, weir_diag *diag)
 {
-    const struct annals_options options = { .allocator = s->weir->allocator,
-                                            .log = log_store,
-                                            .log_ctx = s };
+    const struct history_store_options options = { .allocator = s->weir->allocator,
+                                                   .log = log_store,
+                                                   .log_ctx = s };
 
-    return store_annals(s->weir->engine.store, &s->annals, &options, diag);
+    return store_history(s->weir->engine.store, &s->history_store, &options, diag);
 }
 
 static weir_err open_alarms(struct server *s, weir_diag *diag)
 {
-    weir_err err = courier_start(&s->courier, s->log, 0, diag);
+    weir_err err = webhook_queue_start(&s->webhook_queue, s->log, 0, diag);
     const struct alarms_options options = {
         .weir = s->weir,
-        .courier = s->courier,
+        .webhook_queue = s->webhook_queue,
         .log = s->log,
     };
 
@@ -402,7 +402,7 @@ static weir_err start_sampler(struct server *s, weir_diag *diag)
     const struct sampler_options options = {
         .observers = s->observers,
         .observer_count = s->loop_count,
-        .annals = s->annals,
+        .history_store = s->history_store,
         .alarms = s->alarms,
         .log = s->log,
         .clock = s->weir->clock,
@@ -457,7 +457,7 @@ static void tell_ready(struct server *s)
                         "no --config was given: %s of the working directory is used",
                         s->settings.config);
     write_ready(s);
-    notify_ready();
+    sd_notify_ready();
 }
 
 /* Who comes now must be refused and not wait for an end that is long in coming: a socket listens as
@@ -493,9 +493,9 @@ static void close_shared(struct server *s, bool others_serve)
         loop_done(&s->loops[i]);
     sampler_stop(s->sampler);
     alarms_free(s->alarms);
-    courier_stop(s->courier);
-    if (s->annals)
-        s->annals->ops->close(s->annals);
+    webhook_queue_stop(s->webhook_queue);
+    if (s->history_store)
+        s->history_store->ops->close(s->history_store);
     weir_close(s->weir);
     if (s->has_served)
         tell_stopped(s, stats.has_failed);
@@ -518,9 +518,9 @@ static void close_shared(struct server *s, bool others_serve)
  * this does not outlive exec(). */
 static void keep_memory_private(void)
 {
-    const char *wish = getenv("WEIR_DUMPABLE");
+    const char *request = getenv("WEIR_DUMPABLE");
 
-    if (!wish || strcmp(wish, "1") != 0)
+    if (!request || strcmp(request, "1") != 0)
         prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
 }
 
@@ -588,7 +588,7 @@ int server_run(const struct server_settings *settings, const struct settings_sou
         s.has_served = true;
         has_successor = control_run(control);
         if (!has_successor)
-            notify_stopping();
+            sd_notify_stopping();
         event_log_write(s.log, "info", "draining", "no more connections are taken");
         stop_loops(&s, has_successor);
     }

@@ -7,13 +7,13 @@
 
 #include "engine/handle.h"
 #include "net/listener.h"
-#include "server/alarms.h"
-#include "server/courier.h"
-#include "server/event_log.h"
-#include "server/incidents.h"
+#include "server/alerts/alarms.h"
+#include "server/alerts/sampler.h"
+#include "server/alerts/webhook_queue.h"
+#include "server/log/event_log.h"
+#include "server/log/incidents.h"
 #include "server/loop.h"
-#include "server/observer.h"
-#include "server/sampler.h"
+#include "server/metrics/observer.h"
 #include "server/settings.h"
 #include "server/tokens.h"
 
@@ -28,9 +28,9 @@ struct server {
     char *reachable; /* the name of one that other machines can reach; NULL: none */
     struct loop *loops;
     size_t loop_count;
-    struct observer **observers; /* one a loop */
-    struct annals *annals;       /* the history of what they have seen */
-    struct courier *courier;     /* of alarms */
+    struct observer **observers;         /* one a loop */
+    struct history_store *history_store; /* the history of what they have seen */
+    struct webhook_queue *webhook_queue; /* of alarms */
     struct alarms *alarms;
     struct sampler *sampler; /* writes the history, and wakes the alarms */
     struct reloader *reloader;

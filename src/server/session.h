@@ -7,8 +7,8 @@
 #include "net/conn.h"
 #include "proto/http.h"
 #include "proto/resp.h"
-#include "server/call.h"
-#include "server/incidents.h"
+#include "server/log/incidents.h"
+#include "server/reply.h"
 
 struct loop;
 struct multi;

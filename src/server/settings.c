@@ -2,7 +2,7 @@
 #include "server/settings.h"
 
 #include "base/diag.h"
-#include "base/show.h"
+#include "base/printable.h"
 #include "base/suggest.h"
 #include "net/listener.h"
 #include "policy/reader.h"
@@ -23,7 +23,7 @@ weir_err scope_read(struct span word, unsigned *scopes, weir_diag *diag)
             return WEIR_OK;
         }
     near = suggest(word, scope_words, SCOPE_COUNT);
-    return diag_fail(diag, WEIR_EOPTION, "there is no scope '%s': %s%s%s", show(word).text,
+    return diag_fail(diag, WEIR_EOPTION, "there is no scope '%s': %s%s%s", printable(word).text,
                      near ? "did you mean '" : "it is one of ",
                      near ? near : "check, admin, metrics", near ? "'?" : "");
 }
@@ -104,7 +104,7 @@ weir_err settings_add_origin(struct server_settings *s, struct span origin, weir
     if (!is_origin(origin))
         return diag_fail(diag, WEIR_EOPTION,
                          "'%s' is not an origin: write https://weir.example, without a path",
-                         show(origin).text);
+                         printable(origin).text);
     copy = arena_text(&s->texts, origin);
     if (!copy)
         return diag_fail(diag, WEIR_ENOMEM, "%s", weir_err_text(WEIR_ENOMEM));

@@ -8,7 +8,7 @@
 #include "base/arena.h"
 #include "policy/ip.h"
 #include "policy/problems.h"
-#include "server/log_format.h"
+#include "server/log/log_format.h"
 #include "weir.h"
 
 enum {

@@ -11,7 +11,7 @@
 
 #include <string.h>
 
-#include "store/history_bytes.h"
+#include "store/varint.h"
 
 const char *const history_count_names[HISTORY_COUNTS] = { "allowed", "denied", "shadow_denied",
                                                           "fallback" };
@@ -35,7 +35,7 @@ struct stream {
     struct slot open;      /* .time 0: there is none */
 };
 
-struct series {
+struct decision_counts {
     char *policy, *rule;
     struct stream streams[STREAMS];
 };
@@ -45,7 +45,7 @@ struct history {
     size_t most_bytes, bytes; /* of closed entries */
     uint64_t newest;          /* hour */
     uint64_t since[STREAMS];  /* nothing before is left; minutes begin with an hour */
-    struct series **all;
+    struct decision_counts **all;
     size_t count, room;
 };
 
@@ -60,7 +60,7 @@ struct history *history_new(const weir_allocator *allocator, size_t most_bytes)
     return h;
 }
 
-static void free_series(struct history *h, struct series *s)
+static void free_series(struct history *h, struct decision_counts *s)
 {
     for (int i = 0; i < STREAMS; i++)
         buf_done(&s->streams[i].closed);
@@ -157,7 +157,8 @@ static char *copy_of(const struct history *h, const char *text)
     return copy ? memcpy(copy, text, size) : NULL;
 }
 
-static struct series *find_series(const struct history *h, const char *policy, const char *rule)
+static struct decision_counts *find_series(const struct history *h, const char *policy,
+                                           const char *rule)
 {
     for (size_t i = 0; i < h->count; i++)
         if (strcmp(h->all[i]->policy, policy) == 0 && strcmp(h->all[i]->rule, rule) == 0)
@@ -165,13 +166,14 @@ static struct series *find_series(const struct history *h, const char *policy, c
     return NULL;
 }
 
-static struct series *add_series(struct history *h, const char *policy, const char *rule)
+static struct decision_counts *add_series(struct history *h, const char *policy, const char *rule)
 {
-    struct series *s;
+    struct decision_counts *s;
 
     if (h->count == h->room) {
         const size_t room = h->room > 0 ? 2 * h->room : 16;
-        struct series **all = alloc_resize(&h->allocator, h->all, room * sizeof(struct series *));
+        struct decision_counts **all = alloc_resize(&h->allocator, h->all,
+                                                    room * sizeof(struct decision_counts *));
 
         if (!all)
             return NULL;
@@ -193,9 +195,9 @@ static struct series *add_series(struct history *h, const char *policy, const ch
     return s;
 }
 
-static struct series *series_of(struct history *h, const char *policy, const char *rule)
+static struct decision_counts *series_of(struct history *h, const char *policy, const char *rule)
 {
-    struct series *s = find_series(h, policy, rule);
+    struct decision_counts *s = find_series(h, policy, rule);
 
     if (!s && h->count >= HISTORY_MOST_SERIES - 1) {
         policy = rule = HISTORY_OTHER;
@@ -204,7 +206,7 @@ static struct series *series_of(struct history *h, const char *policy, const cha
     return s ? s : add_series(h, policy, rule);
 }
 
-static bool is_empty(const struct series *s)
+static bool is_empty(const struct decision_counts *s)
 {
     for (int i = 0; i < STREAMS; i++)
         if (s->streams[i].closed.len > 0 || s->streams[i].open.time > 0)
@@ -265,7 +267,7 @@ static void begin_anew(struct history *h)
 
 weir_err history_add(struct history *h, const struct history_entry *e)
 {
-    struct series *s;
+    struct decision_counts *s;
     uint64_t hour;
 
     if (e->at < HISTORY_HOUR) /* before there was anything to count */
@@ -288,7 +290,7 @@ weir_err history_add(struct history *h, const struct history_entry *e)
 
 size_t history_bytes(const struct history *h)
 {
-    return h->bytes + h->count * sizeof(struct series);
+    return h->bytes + h->count * sizeof(struct decision_counts);
 }
 
 /* ---- reading --------------------------------------------------------------------------------- */
@@ -350,7 +352,7 @@ void history_read(const struct history *h, const struct history_query *q, histor
     const uint64_t minutes_from = (h->since[MINUTES] + 59) / 60 * 60;
 
     for (size_t i = 0; i < h->count; i++) {
-        const struct series *s = h->all[i];
+        const struct decision_counts *s = h->all[i];
         struct reading r = { q, each, ctx, { -1, s->policy, s->rule, { 0 } } };
 
         if (!is_name(s->policy, q->policy) || !is_name(s->rule, q->rule))
@@ -462,7 +464,7 @@ weir_err history_load(struct history *h, struct span bytes, bool *is_whole)
     good = good && number_take(&bytes, &count) && count <= HISTORY_MOST_SERIES;
     for (uint64_t i = 0; i < count && good; i++) {
         struct history_names names;
-        struct series *s = NULL;
+        struct decision_counts *s = NULL;
 
         good = take_name(&bytes, names.policy) && take_name(&bytes, names.rule);
         if (good) {

@@ -4,9 +4,9 @@
 #include <string.h>
 
 #include "base/diag.h"
-#include "base/show.h"
+#include "base/printable.h"
 #include "base/suggest.h"
-#include "store/annals.h"
+#include "store/history_store.h"
 
 #ifdef WEIR_WITH_POSTGRES
 #define POSTGRES &postgres_store_ops
@@ -58,7 +58,7 @@ static weir_err refuse(const char *uri, weir_diag *diag)
     if (uri[scheme.len - 1] != ':')
         scheme.len--;
     near = suggest(scheme, schemes, STORE_COUNT);
-    return diag_fail(diag, WEIR_EOPTION, "there is no store '%s': %s%s%s", show(scheme).text,
+    return diag_fail(diag, WEIR_EOPTION, "there is no store '%s': %s%s%s", printable(scheme).text,
                      near ? "did you mean '" : "use ",
                      near ? near : "file:DIR, memory:, postgres://... or redis://...",
                      near ? "'?" : "");
@@ -108,9 +108,9 @@ weir_err store_secret(const char *uri, const weir_allocator *allocator, struct s
     return stores[find_store(uri)].ops->secret(uri, allocator, out, diag);
 }
 
-weir_err store_annals(struct store *s, struct annals **out, const struct annals_options *options,
-                      weir_diag *diag)
+weir_err store_history(struct store *s, struct history_store **out,
+                       const struct history_store_options *options, weir_diag *diag)
 {
-    return s->ops->annals ? s->ops->annals(s, out, options, diag)
-                          : annals_open_local(out, NULL, options, diag);
+    return s->ops->history_store ? s->ops->history_store(s, out, options, diag)
+                                 : history_store_open_local(out, NULL, options, diag);
 }

@@ -54,25 +54,25 @@ struct question {
 };
 
 /* The questions of one thread between two commits. */
-struct turn {
-    struct question *first, *last; /* submitted, not yet done */
-    uint64_t mark;                 /* what the commit must reach */
-    struct lane *lane;             /* of a remote store: this thread's way to it */
-    bool is_long;                  /* more than one question will come; need not be said */
-    struct sheaf *sheaf;           /* the file store's, to gather records in */
-    struct question *in_sheaf;     /* the first that may have its record there */
+struct pending {
+    struct question *first, *last;     /* submitted, not yet done */
+    uint64_t mark;                     /* what the commit must reach */
+    struct lane *lane;                 /* of a remote store: this thread's way to it */
+    bool is_long;                      /* more than one question will come; need not be said */
+    struct write_buffer *write_buffer; /* the file store's, to gather records in */
+    struct question *first_buffered;   /* the first that may have its record there */
 };
 
 /* What a shared store hears of changes to what it holds, whoever made them. */
-enum news_kind {
-    NEWS_KEY,    /* `key` was refunded or reset, or a charge was undone */
-    NEWS_LEDGER, /* the ledger was changed */
-    NEWS_ALL,    /* anything may have been changed: some news may be lost, or the clock was set */
-    NEWS_UP_TO,  /* all that was changed before `at` has been told */
+enum store_event_kind {
+    STORE_EVENT_KEY,    /* `key` was refunded or reset, or a charge was undone */
+    STORE_EVENT_LEDGER, /* the ledger was changed */
+    STORE_EVENT_ALL, /* anything may have been changed: some news may be lost, or the clock was set */
+    STORE_EVENT_UP_TO, /* all that was changed before `at` has been told */
 };
 
-struct news {
-    enum news_kind kind;
+struct store_event {
+    enum store_event_kind kind;
     struct key key;
     int64_t at; /* by clock_steady_ms() */
 };
@@ -97,21 +97,21 @@ struct store_options {
     const _Atomic unsigned *after_errors;
     /* News of a shared store, by one thread at a time; may be NULL. None come from the others: they
      * are changed by this process alone. */
-    void (*heard)(void *ctx, const struct news *news);
+    void (*heard)(void *ctx, const struct store_event *event);
     void *heard_ctx;
     weir_allocator allocator;
 };
 
 struct store {
     const struct store_ops *ops;
-    bool is_prompt; /* a commit waits for no disk and no network: a turn may have many */
+    bool commits_at_once; /* a commit waits for no disk and no network: a turn may have many */
 };
 
 /* What leads to the place of a key in memory, or the place itself. */
 enum prefetch { PREFETCH_WAY, PREFETCH_PLACE };
 
-struct annals;
-struct annals_options;
+struct history_store;
+struct history_store_options;
 
 struct store_ops {
     const char *scheme; /* "memory:" */
@@ -135,10 +135,10 @@ struct store_ops {
     struct lane *(*attach)(struct store *s, struct reactor *reactor); /* NULL: out of memory */
     void (*detach)(struct store *s, struct lane *lane);
 
-    void (*submit)(struct store *s, struct turn *turn, struct question *q);
+    void (*submit)(struct store *s, struct pending *pending, struct question *q);
 
     /* No more questions this turn: sync the journal, send the pipeline. */
-    void (*commit)(struct store *s, struct turn *turn);
+    void (*commit)(struct store *s, struct pending *pending);
 
     /* From time to time and when wake() asks for it, by one thread: drop what has expired, grow. */
     void (*tick)(struct store *s, int64_t now);
@@ -162,10 +162,10 @@ struct store_ops {
 
     void (*stats)(struct store *s, weir_stats *stats);
 
-    /* Where the history of decisions is kept, beside the store and closed before it; see annals.h.
+    /* Where the history of decisions is kept, beside the store and closed before it; see history_store.h.
      * NULL: nowhere but in memory. */
-    weir_err (*annals)(struct store *s, struct annals **out, const struct annals_options *options,
-                       weir_diag *diag);
+    weir_err (*history_store)(struct store *s, struct history_store **out,
+                              const struct history_store_options *options, weir_diag *diag);
 
     void (*close)(struct store *s); /* open questions are answered WEIR_EIO */
 };
@@ -190,8 +190,8 @@ WEIR_MUSTCHECK weir_err store_secret(const char *uri, const weir_allocator *allo
                                      struct secret *out, weir_diag *diag);
 
 /* The history of decisions, where the store keeps it. */
-WEIR_MUSTCHECK weir_err store_annals(struct store *s, struct annals **out,
-                                     const struct annals_options *options, weir_diag *diag);
+WEIR_MUSTCHECK weir_err store_history(struct store *s, struct history_store **out,
+                                      const struct history_store_options *options, weir_diag *diag);
 
 /* Find the store by its URI's scheme and open it. */
 WEIR_MUSTCHECK weir_err store_open(struct store **out, const struct store_options *options,

@@ -25,7 +25,7 @@
 #include <unistd.h>
 
 #include "base/hash.h"
-#include "store/table.h"
+#include "store/memory/table.h"
 #include "weir.h"
 
 enum { ROUNDS = 7, BATCH = 64, KEY_LEN = 16, HOT = 1, WARM = 100000 };

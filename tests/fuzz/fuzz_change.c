@@ -5,7 +5,7 @@
 #include <stdint.h>
 
 #include "base/utf8.h"
-#include "proto/change_json.h"
+#include "proto/override_json.h"
 #include "store/ledger.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -17,9 +17,9 @@ static void check_text(const char *text)
 
 static void read_body(struct span body)
 {
-    struct change_json c;
+    struct override_json c;
     weir_diag diag = { "" };
-    weir_err err = change_json_open(&c, body, &diag);
+    weir_err err = override_json_open(&c, body, &diag);
 
     assert(!err || (diag.text[0] && utf8_is_text(span_of(diag.text))));
     if (!err) {
@@ -34,7 +34,7 @@ static void read_body(struct span body)
         assert(c.limit >= -1 && c.burst >= -1 && c.until_ms >= -1 && c.id >= -1);
         assert(c.limit <= WEIR_MAX_AMOUNT && c.burst <= WEIR_MAX_AMOUNT);
     }
-    change_json_close(&c);
+    override_json_close(&c);
 }
 
 /* But for the six bytes that must be zero, and are not looked at. */

@@ -46,7 +46,7 @@ static void check_text(const char *a, const char *b)
     assert(!a || strcmp(a, b) == 0);
 }
 
-static void check_same(const struct asked *a, const struct asked *b)
+static void check_same(const struct parsed_request *a, const struct parsed_request *b)
 {
     const weir_request *r = &a->request, *s = &b->request;
 
@@ -74,7 +74,8 @@ static void check_diag(weir_err err, const weir_diag *diag)
 }
 
 /* A single object may be found bad only when it is read: that is the same as if at once. */
-static weir_err open_body(struct check_json *j, char *body, size_t len, struct asked *first)
+static weir_err open_body(struct check_json *j, char *body, size_t len,
+                          struct parsed_request *first)
 {
     weir_diag diag = { "" };
     weir_err err = check_json_open(j, body, len, &diag);
@@ -90,7 +91,7 @@ static weir_err open_body(struct check_json *j, char *body, size_t len, struct a
 
 static void read_both(char *body, size_t len, char *other, size_t other_len)
 {
-    static struct asked a, b;
+    static struct parsed_request a, b;
     struct check_json j, k;
     weir_err err = open_body(&j, body, len, &a);
 
@@ -115,7 +116,7 @@ static void read_both(char *body, size_t len, char *other, size_t other_len)
 
 static void read_alone(char *body, size_t len)
 {
-    static struct asked a;
+    static struct parsed_request a;
     struct check_json j;
     weir_diag diag = { "" };
     weir_err err = check_json_open(&j, body, len, &diag);

@@ -5,8 +5,8 @@
 #include <assert.h>
 #include <string.h>
 
-#include "store/journal_format.h"
-#include "store/recovery.h"
+#include "store/file/journal_format.h"
+#include "store/file/recovery.h"
 #include "unit/sim_dir.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

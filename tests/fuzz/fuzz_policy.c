@@ -68,7 +68,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     const char *environment[MAX_VARIABLES + 1] = { NULL };
     struct problems problems[2];
     struct policies *sets[2];
-    struct names *names = names_new(&allocator);
+    struct intern *names = intern_new(&allocator);
     char *text = malloc(size + 1), *at;
     weir_err err[2];
 
@@ -102,7 +102,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         problems_done(&problems[i]);
         policies_free(sets[i]);
     }
-    names_free(names);
+    intern_free(names);
     free(text);
     return 0;
 }

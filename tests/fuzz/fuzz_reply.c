@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "proto/http_reply.h"
-#include "proto/resp_reply.h"
+#include "proto/http_response_parser.h"
+#include "proto/resp_reply_parser.h"
 
 enum { MOST_CUT = 256 };
 

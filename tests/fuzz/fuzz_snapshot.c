@@ -8,7 +8,7 @@
 
 #include <xxhash.h>
 
-#include "store/recovery.h"
+#include "store/file/recovery.h"
 #include "unit/sim_dir.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

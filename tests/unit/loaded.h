@@ -41,7 +41,7 @@ static inline void *memory_resize(void *ctx, void *block, size_t size)
 struct loaded {
     struct memory memory;
     struct secret secret;
-    struct names *names;
+    struct intern *names;
     struct problems problems;
     struct policies *set; /* NULL: it has problems */
     weir_err err;
@@ -55,7 +55,7 @@ static inline void load_from(struct loaded *l, const char *file, const char *tex
 
     *l = (struct loaded){ .memory.until_failure = -1,
                           .secret.bytes = "a secret of thirty-two bytes" };
-    l->names = names_new(&allocator);
+    l->names = intern_new(&allocator);
     assert_non_null(l->names);
     l->memory.until_failure = until_failure;
     problems_init(&l->problems, &allocator);
@@ -74,7 +74,7 @@ static inline void unload(struct loaded *l)
 {
     policies_free(l->set);
     problems_done(&l->problems);
-    names_free(l->names);
+    intern_free(l->names);
     assert_int_equal(l->memory.blocks, 0);
 }
 

@@ -4,7 +4,7 @@
 
 #include "unit/support.h"
 
-#include "store/shard.h"
+#include "store/memory/shard.h"
 
 enum { FEW_HOMES = 16 };
 

@@ -4,11 +4,11 @@
 #include <jansson.h>
 
 #include "crash/temp_dir.h"
-#include "server/alarms.h"
-#include "server/courier.h"
-#include "server/event_log.h"
-#include "server/meter.h"
-#include "server/observation.h"
+#include "server/alerts/alarms.h"
+#include "server/alerts/meter.h"
+#include "server/alerts/webhook_queue.h"
+#include "server/log/event_log.h"
+#include "server/metrics/observer_internal.h"
 
 static const int64_t begin = INT64_C(1700000040000);
 enum { SECOND = 1000, MINUTE = 60 * SECOND };
@@ -18,7 +18,7 @@ struct fixture {
     char log_path[PATH_MAX];
     weir *weir;
     struct event_log *log;
-    struct courier *courier;
+    struct webhook_queue *webhook_queue;
     struct observer *observer;
     struct alarms *alarms;
     int64_t now;
@@ -44,10 +44,10 @@ static struct fixture *fixture_of(const char *rules)
                   &diag))
         fail_msg("%s", diag.text);
     assert_int_equal(event_log_open(f->log_path, &f->log, &diag), WEIR_OK);
-    assert_int_equal(courier_start(&f->courier, f->log, 1, &diag), WEIR_OK);
+    assert_int_equal(webhook_queue_start(&f->webhook_queue, f->log, 1, &diag), WEIR_OK);
     f->observer = observer_new(&f->weir->engine, f->log);
-    f->alarms = alarms_new(
-        &(struct alarms_options){ .weir = f->weir, .courier = f->courier, .log = f->log });
+    f->alarms = alarms_new(&(struct alarms_options){
+        .weir = f->weir, .webhook_queue = f->webhook_queue, .log = f->log });
     assert_non_null(f->observer);
     assert_non_null(f->alarms);
     return f;
@@ -55,7 +55,7 @@ static struct fixture *fixture_of(const char *rules)
 
 static const char *name_of(const struct fixture *f, const char *name)
 {
-    return names_keep(f->weir->names, span_of(name));
+    return intern_keep(f->weir->names, span_of(name));
 }
 
 static void count_refusals(void *ctx, const char *policy, const char *rule, struct key key,
@@ -101,7 +101,7 @@ static json_t *fixture_end(struct fixture *f)
     FILE *log;
 
     alarms_free(f->alarms);
-    courier_stop(f->courier);
+    webhook_queue_stop(f->webhook_queue);
     observer_free(f->observer);
     event_log_close(f->log);
     weir_close(f->weir);
@@ -293,7 +293,7 @@ static void a_reload_keeps_what_is_counted_and_forgets_what_is_gone(void **state
     json_decref(lines);
 }
 
-/* ---- the courier -------------------------------------------------------------------------------- */
+/* ---- the webhook_queue -------------------------------------------------------------------------------- */
 
 static void messages_that_nobody_takes_are_bounded_and_given_up(void **state)
 {
@@ -301,15 +301,15 @@ static void messages_that_nobody_takes_are_bounded_and_given_up(void **state)
     static const char url[] = "http://127.0.0.1:1/";
     struct fixture *f = fixture_of("{a: {fallback: 0 per 1m}}");
     size_t taken = 0;
-    struct courier_counts counts;
+    struct webhook_queue_counts counts;
 
     (void)state;
-    for (int i = 0; i < 10 * COURIER_MOST; i++)
-        taken += courier_send(f->courier, "it", url, span_of("{}"));
-    assert_true(taken >= COURIER_MOST && taken < 10 * COURIER_MOST);
+    for (int i = 0; i < 10 * WEBHOOK_QUEUE_MOST; i++)
+        taken += webhook_queue_send(f->webhook_queue, "it", url, span_of("{}"));
+    assert_true(taken >= WEBHOOK_QUEUE_MOST && taken < 10 * WEBHOOK_QUEUE_MOST);
     do
-        counts = courier_counts(f->courier);
-    while (counts.failed < 10 * COURIER_MOST - taken + 1); /* one was tried ten times */
+        counts = webhook_queue_counts(f->webhook_queue);
+    while (counts.failed < 10 * WEBHOOK_QUEUE_MOST - taken + 1); /* one was tried ten times */
     assert_int_equal(counts.sent, 0);
     json_decref(fixture_end(f));
 }

@@ -277,7 +277,7 @@ static weir_answer ask_store(weir *w, const char *key, const struct rule *rule, 
                              int64_t now)
 {
     struct published_visit visit = published_enter(&w->policies);
-    struct turn turn = { 0 };
+    struct pending pending = { 0 };
     weir_answer answer;
     struct check check = { .answer = &answer, .policies = visit.current };
     weir_diag diag;
@@ -285,8 +285,8 @@ static weir_answer ask_store(weir *w, const char *key, const struct rule *rule, 
     if (engine_prepare_cell(&w->engine, &check, span_of(key), rule, quantity, &diag))
         fail_msg("%s", diag.text);
     engine_prefetch(&w->engine, &check, PREFETCH_PLACE);
-    engine_ask(&w->engine, &turn, &check, now);
-    engine_commit(&w->engine, &turn);
+    engine_ask(&w->engine, &pending, &check, now);
+    engine_commit(&w->engine, &pending);
     published_leave(&w->policies, visit);
     return answer;
 }

@@ -23,7 +23,7 @@ static void tell_int(struct buf *to, const char *name, int64_t number)
         buf_printf(to, "%s=%" PRId64 " ", name, number);
 }
 
-static void tell(struct buf *to, const struct asked *asked)
+static void tell(struct buf *to, const struct parsed_request *asked)
 {
     const weir_request *r = &asked->request;
 
@@ -53,7 +53,7 @@ static void tell(struct buf *to, const struct asked *asked)
 static struct buf read_body(const char *body, size_t len)
 {
     struct check_json j;
-    struct asked asked;
+    struct parsed_request asked;
     weir_diag diag = { "" };
     weir_allocator a = heap();
     char *bytes = malloc(len + !len);
@@ -187,7 +187,7 @@ static void a_nul_in_a_value_keeps_its_length(void **state)
 {
     char body[] = "{\"key\":\"a\\u0000b\",\"attributes\":{\"x\":\"\\u0000\"}}";
     struct check_json j;
-    struct asked asked;
+    struct parsed_request asked;
 
     (void)state;
     assert_int_equal(check_json_open(&j, body, strlen(body), NULL), WEIR_OK);
@@ -348,7 +348,7 @@ static void the_usual_bodies_are_read_by_the_scanner(void **state)
     for (size_t i = 0; i < sizeof usual / sizeof *usual; i++) {
         char *body = strdup(usual[i]), *at = body;
         struct check_scan scan;
-        struct asked asked;
+        struct parsed_request asked;
 
         assert_true(check_scan_object(&scan, &at, body + strlen(body), &asked));
         assert_string_equal(body, usual[i]);

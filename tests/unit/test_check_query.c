@@ -1,9 +1,9 @@
 /* test_check_query.c - a check as the query of a URL says it. */
 #include "support.h"
 
-#include "server/check_query.h"
+#include "server/http/check_query.h"
 
-static struct asked asked;
+static struct parsed_request asked;
 static weir_diag diag;
 
 static weir_err read_with(const char *query, const struct query_own *own)
@@ -148,7 +148,7 @@ static void what_makes_no_sense_is_refused(void **state)
             "there are more than 16 attributes");
 }
 
-static bool take_colour(void *ctx, struct asked *out, struct span name, struct span value,
+static bool take_colour(void *ctx, struct parsed_request *out, struct span name, struct span value,
                         weir_err *err, weir_diag *why)
 {
     if (!span_is(name, "colour"))

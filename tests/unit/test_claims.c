@@ -1,7 +1,7 @@
 /* test_claims.c - who waits for whom, where questions of one thread share keys. */
 #include "unit/support.h"
 
-#include "store/claims.h"
+#include "store/redis/claims.h"
 
 enum { MOST = 64, KEYS = 12, KEYS_OF_ONE = 4 };
 

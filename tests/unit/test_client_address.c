@@ -1,7 +1,7 @@
 /* test_client_address.c - who asks: rules A1 to A4 of client_address.c, and what people send. */
 #include "support.h"
 
-#include "server/client_address.h"
+#include "server/http/client_address.h"
 
 struct setting {
     struct http_request request;

@@ -13,7 +13,8 @@ static struct deny_cache *open_cache(void)
     struct deny_cache *c = deny_cache_new(&allocator);
 
     assert_non_null(c);
-    deny_cache_hear(c, &(struct news){ .kind = NEWS_UP_TO, .at = INT64_C(1) << 40 }, 0);
+    deny_cache_hear(c, &(struct store_event){ .kind = STORE_EVENT_UP_TO, .at = INT64_C(1) << 40 },
+                    0);
     return c;
 }
 
@@ -64,7 +65,8 @@ static void what_was_given_back_or_forgotten_is_asked(void **state)
     struct deny_cache *c = open_cache();
     const struct denial d = one_of(&sliding, 1, 1), other = one_of(&sliding, 2, 1);
     const struct decision said = refusal(5000, 5000);
-    const struct news key = { .kind = NEWS_KEY, .key = d.key }, ledger = { .kind = NEWS_LEDGER };
+    const struct store_event key = { .kind = STORE_EVENT_KEY, .key = d.key },
+                             ledger = { .kind = STORE_EVENT_LEDGER };
 
     (void)state;
     deny_cache_learn(c, &d, &said, 1000, 1001);
@@ -94,7 +96,7 @@ static void it_pauses_while_news_may_be_missed(void **state)
     struct deny_cache *c = deny_cache_new(&allocator);
     const struct denial d = one_of(&sliding, 1, 1);
     const struct decision said = refusal(60000, 60000);
-    struct news up_to = { .kind = NEWS_UP_TO, .at = 2000 };
+    struct store_event up_to = { .kind = STORE_EVENT_UP_TO, .at = 2000 };
 
     (void)state;
     deny_cache_learn(c, &d, &said, 1000, 1001);
@@ -106,7 +108,7 @@ static void it_pauses_while_news_may_be_missed(void **state)
     up_to.at = 3100;
     deny_cache_hear(c, &up_to, 3101);
     assert_true(refuses(c, d, 3101));
-    deny_cache_hear(c, &(struct news){ .kind = NEWS_ALL }, 3200);
+    deny_cache_hear(c, &(struct store_event){ .kind = STORE_EVENT_ALL }, 3200);
     deny_cache_learn(c, &d, &said, 3201, 3202);
     assert_false(refuses(c, d, 3203)); /* until it is certain again */
     up_to.at = 3300;
@@ -234,7 +236,7 @@ enum { INSTANCES = 3, KEYS = 6, MOST_LETTERS = 256, CUT_MS = 1500, WAY_MS = 20 }
 struct letter {
     int64_t due_us;
     size_t to;
-    struct news news;
+    struct store_event event;
 };
 
 static struct world {
@@ -248,7 +250,7 @@ static struct world {
         struct denial d;
         struct decision said;
         int64_t asked;
-        int64_t up_to;     /* what it knows all news before of */
+        int64_t up_to;     /* what it knows all event before of */
         int64_t cut_until; /* nothing reaches it, until its first beat after this; 0: all does */
     } instances[INSTANCES];
     struct letter letters[MOST_LETTERS];
@@ -281,15 +283,15 @@ static struct decision decide(const struct denial *d, enum verb verb, bool peek)
         .count = 1,
         .done = ignore,
     };
-    struct turn turn = { 0 };
+    struct pending pending = { 0 };
 
-    world.store->ops->submit(world.store, &turn, &q);
-    world.store->ops->commit(world.store, &turn);
+    world.store->ops->submit(world.store, &pending, &q);
+    world.store->ops->commit(world.store, &pending);
     assert_int_equal(q.err, WEIR_OK);
     return charge.step.decision;
 }
 
-static void post(size_t to, struct news news)
+static void post(size_t to, struct store_event event)
 {
     if (world.instances[to].cut_until > 0)
         return;
@@ -297,7 +299,7 @@ static void post(size_t to, struct news news)
     world.letters[world.letter_count++] = (struct letter){
         .due_us = world.now_us + dice_below(&world.dice, 20000),
         .to = to,
-        .news = news,
+        .event = event,
     };
 }
 
@@ -310,7 +312,7 @@ static void deliver(void)
             i++;
             continue;
         }
-        deny_cache_hear(world.instances[l->to].cache, &l->news, steady());
+        deny_cache_hear(world.instances[l->to].cache, &l->event, steady());
         world.letters[i] = world.letters[--world.letter_count];
     }
 }
@@ -318,8 +320,8 @@ static void deliver(void)
 static bool is_on_its_way(size_t to, struct key key)
 {
     for (size_t i = 0; i < world.letter_count; i++)
-        if (world.letters[i].to == to &&
-            (world.letters[i].news.kind == NEWS_ALL || world.letters[i].news.key.high == key.high))
+        if (world.letters[i].to == to && (world.letters[i].event.kind == STORE_EVENT_ALL ||
+                                          world.letters[i].event.key.high == key.high))
             return true;
     return false;
 }
@@ -394,7 +396,7 @@ static void give_back(size_t at)
     decide(&d, dice_below(&world.dice, 2) ? VERB_REFUND : VERB_RESET, false);
     deny_cache_forget(world.instances[at].cache, d.key, steady());
     for (size_t i = 0; i < INSTANCES; i++)
-        post(i, (struct news){ .kind = NEWS_KEY, .key = d.key });
+        post(i, (struct store_event){ .kind = STORE_EVENT_KEY, .key = d.key });
 }
 
 static void set_store_clock(void)
@@ -403,7 +405,8 @@ static void set_store_clock(void)
     world.store_offset_ms += dice_below(&world.dice, 2000);
     for (size_t i = 0; i < INSTANCES; i++)
         if (world.instances[i].cut_until == 0)
-            deny_cache_hear(world.instances[i].cache, &(struct news){ .kind = NEWS_ALL }, steady());
+            deny_cache_hear(world.instances[i].cache,
+                            &(struct store_event){ .kind = STORE_EVENT_ALL }, steady());
 }
 
 /* Who was cut off comes back. Who hears all is told so, when all letters have arrived. */
@@ -412,14 +415,15 @@ static void beat(size_t at)
     if (steady() < world.instances[at].cut_until)
         return;
     if (world.instances[at].cut_until > 0)
-        deny_cache_hear(world.instances[at].cache, &(struct news){ .kind = NEWS_ALL }, steady());
+        deny_cache_hear(world.instances[at].cache, &(struct store_event){ .kind = STORE_EVENT_ALL },
+                        steady());
     world.instances[at].cut_until = 0;
     world.instances[at].up_to = steady();
     for (size_t i = 0; i < world.letter_count; i++)
         if (world.letters[i].to == at)
             return;
-    deny_cache_hear(world.instances[at].cache, &(struct news){ .kind = NEWS_UP_TO, .at = steady() },
-                    steady());
+    deny_cache_hear(world.instances[at].cache,
+                    &(struct store_event){ .kind = STORE_EVENT_UP_TO, .at = steady() }, steady());
 }
 
 static void take_step(void)

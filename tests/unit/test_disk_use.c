@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "crash/temp_dir.h"
-#include "store/file.h"
+#include "store/file/file_store.h"
 
 enum { KEYS = 100000, THREADS = 3, TURN = 32, SNAPSHOTS = 4, JOURNAL = 256 << 10 };
 
@@ -20,7 +20,7 @@ static const struct rule rule = {
     .algorithm = WEIR_TOKEN_BUCKET, .limit = 1000000, .window = 604800000, .burst = 1000000
 };
 
-struct load {
+struct pool_job {
     struct temp_dir temp;
     char dir[PATH_MAX], uri[PATH_MAX + 8];
     struct store *store;
@@ -36,16 +36,16 @@ static int64_t clock_of_the_test(void *ctx)
 
 static void note(struct question *q)
 {
-    struct load *l = q->ctx;
+    struct pool_job *l = q->ctx;
 
     l->errors += q->err != WEIR_OK || !q->allowed;
     l->decisions++;
 }
 
 /* One turn: the keys from `first` on, or so many at random. */
-static void ask(struct load *l, struct dice *dice, uint64_t first)
+static void ask(struct pool_job *l, struct dice *dice, uint64_t first)
 {
-    struct turn turn = { .is_long = true };
+    struct pending pending = { .is_long = true };
     struct charge charges[TURN];
     struct question questions[TURN];
 
@@ -64,14 +64,14 @@ static void ask(struct load *l, struct dice *dice, uint64_t first)
             .done = note,
             .ctx = l,
         };
-        l->store->ops->submit(l->store, &turn, &questions[i]);
+        l->store->ops->submit(l->store, &pending, &questions[i]);
     }
-    l->store->ops->commit(l->store, &turn);
+    l->store->ops->commit(l->store, &pending);
 }
 
 static void *ask_on(void *arg)
 {
-    struct load *l = arg;
+    struct pool_job *l = arg;
     struct dice dice = { ++l->threads };
 
     while (!l->stop)
@@ -80,7 +80,7 @@ static void *ask_on(void *arg)
 }
 
 /* All files, while some come and go. */
-static uint64_t size_of(const struct load *l)
+static uint64_t size_of(const struct pool_job *l)
 {
     DIR *dir = opendir(l->dir);
     const struct dirent *entry;
@@ -95,7 +95,7 @@ static uint64_t size_of(const struct load *l)
     return bytes;
 }
 
-static int64_t snapshots(const struct load *l)
+static int64_t snapshots(const struct pool_job *l)
 {
     weir_stats stats = { 0 };
 
@@ -103,7 +103,7 @@ static int64_t snapshots(const struct load *l)
     return stats.snapshots;
 }
 
-static void open_filled(struct load *l, const char *sync)
+static void open_filled(struct pool_job *l, const char *sync)
 {
     struct store_options options = {
         .max_keys = 2 * (int64_t)KEYS,
@@ -114,7 +114,7 @@ static void open_filled(struct load *l, const char *sync)
     };
     weir_diag diag;
 
-    *l = (struct load){ .temp = temp_dir_make() };
+    *l = (struct pool_job){ .temp = temp_dir_make() };
     snprintf(l->dir, sizeof l->dir, "%s/store", l->temp.path);
     snprintf(l->uri, sizeof l->uri, "file:%s", l->dir);
     options.uri = l->uri;
@@ -126,7 +126,7 @@ static void open_filled(struct load *l, const char *sync)
 
 static void assert_bounded_under_load(const char *sync)
 {
-    struct load l;
+    struct pool_job l;
     pthread_t threads[THREADS];
     char path[PATH_MAX + 16];
     uint64_t most = 0;

@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 
 #include "crash/temp_dir.h"
-#include "server/event_log.h"
+#include "server/log/event_log.h"
 
 static char *read_all(const char *path)
 {

@@ -1,5 +1,5 @@
 /* test_eviction.c - which key of a full shard goes: the rules of eviction.c. */
-#include "store/eviction.h"
+#include "store/memory/eviction.h"
 #include "unit/shards.h"
 
 enum { NOW = 1000, LATER = 100000, FULL = 1000, HOMES = 1333, EXHAUSTED = SHARD_LEVELS - 1 };

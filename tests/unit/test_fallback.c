@@ -9,23 +9,23 @@ struct frail {
     bool fails;
 };
 
-static void frail_submit(struct store *s, struct turn *turn, struct question *q)
+static void frail_submit(struct store *s, struct pending *pending, struct question *q)
 {
     struct frail *f = (struct frail *)s;
 
     if (!f->fails) {
-        f->inner->ops->submit(f->inner, turn, q);
+        f->inner->ops->submit(f->inner, pending, q);
         return;
     }
     q->err = WEIR_EIO;
     q->done(q);
 }
 
-static void frail_commit(struct store *s, struct turn *turn)
+static void frail_commit(struct store *s, struct pending *pending)
 {
     struct frail *f = (struct frail *)s;
 
-    f->inner->ops->commit(f->inner, turn);
+    f->inner->ops->commit(f->inner, pending);
 }
 
 static const struct store_ops frail_ops = { .submit = frail_submit, .commit = frail_commit };

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "crash/temp_dir.h"
-#include "store/journal_format.h"
+#include "store/file/journal_format.h"
 
 struct place {
     struct temp_dir temp;
@@ -315,7 +315,7 @@ static void only_ways_of_syncing_that_there_are_are_taken(void **state)
 
 static void files_stay_within_three_times_of_what_is_live(void **state)
 {
-    struct trial t;
+    struct shadow_stat t;
     weir_diag diag;
     uint64_t most = 0;
 

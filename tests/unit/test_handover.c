@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #include "server/handover.h"
-#include "server/notify.h"
+#include "server/sd_notify.h"
 
 enum { CLIENTS = 20, PATIENCE_MS = 30000 };
 
@@ -87,7 +87,7 @@ static int look_around(int descriptors)
         return 1;
     if (!getenv("WATCHDOG_PID") || atol(getenv("WATCHDOG_PID")) != (long)getpid() ||
         atol(getenv("LISTEN_PID")) != (long)getpid() || !getenv("KEPT") ||
-        notify_watchdog_interval_ms() != 1000)
+        sd_notify_watchdog_interval_ms() != 1000)
         return 2;
     handover_tell_ready();
     return 0;
@@ -450,16 +450,16 @@ static void systemd_is_told_by_path_or_abstract_name(void **state)
                               (socklen_t)(offsetof(struct sockaddr_un, sun_path) + len)),
                          0);
         setenv("NOTIFY_SOCKET", name, 1);
-        is_told(fd, notify_ready(), "READY=1");
-        is_told(fd, notify_stopping(), "STOPPING=1");
-        is_told(fd, notify_reloading(), "RELOADING=1\nMONOTONIC_USEC=");
-        is_told(fd, notify_status("%d policies\nREADY=0", 3), "STATUS=3 policies READY=0");
-        is_told(fd, notify_main_pid(4711), "MAINPID=4711");
-        is_told(fd, notify_watchdog(), "WATCHDOG=1");
+        is_told(fd, sd_notify_ready(), "READY=1");
+        is_told(fd, sd_notify_stopping(), "STOPPING=1");
+        is_told(fd, sd_notify_reloading(), "RELOADING=1\nMONOTONIC_USEC=");
+        is_told(fd, sd_notify_status("%d policies\nREADY=0", 3), "STATUS=3 policies READY=0");
+        is_told(fd, sd_notify_main_pid(4711), "MAINPID=4711");
+        is_told(fd, sd_notify_watchdog(), "WATCHDOG=1");
         close(fd);
         if (!is_abstract)
             unlink(name);
-        assert_false(notify_ready()); /* nobody is there any more */
+        assert_false(sd_notify_ready()); /* nobody is there any more */
     }
     unsetenv("NOTIFY_SOCKET");
 }
@@ -469,10 +469,10 @@ static void without_systemd_nothing_is_told(void **state)
     static const char *const names[] = { "", "@", "/", "relative", "vsock:2:1234" };
 
     (void)state;
-    assert_false(notify_ready());
+    assert_false(sd_notify_ready());
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         setenv("NOTIFY_SOCKET", names[i], 1);
-        assert_false(notify_ready());
+        assert_false(sd_notify_ready());
     }
     unsetenv("NOTIFY_SOCKET");
 }
@@ -482,17 +482,17 @@ static void the_watchdog_is_fed_twice_as_often_as_needed(void **state)
     char pid[32];
 
     (void)state;
-    assert_int_equal(notify_watchdog_interval_ms(), 0);
+    assert_int_equal(sd_notify_watchdog_interval_ms(), 0);
     setenv("WATCHDOG_USEC", "30000000", 1);
-    assert_int_equal(notify_watchdog_interval_ms(), 15000);
+    assert_int_equal(sd_notify_watchdog_interval_ms(), 15000);
     setenv("WATCHDOG_PID", "1", 1); /* of another process */
-    assert_int_equal(notify_watchdog_interval_ms(), 0);
+    assert_int_equal(sd_notify_watchdog_interval_ms(), 0);
     snprintf(pid, sizeof pid, "%ld", (long)getpid());
     setenv("WATCHDOG_PID", pid, 1);
     setenv("WATCHDOG_USEC", "10", 1);
-    assert_int_equal(notify_watchdog_interval_ms(), 1);
+    assert_int_equal(sd_notify_watchdog_interval_ms(), 1);
     setenv("WATCHDOG_USEC", "soon", 1);
-    assert_int_equal(notify_watchdog_interval_ms(), 0);
+    assert_int_equal(sd_notify_watchdog_interval_ms(), 0);
     unsetenv("WATCHDOG_USEC");
     unsetenv("WATCHDOG_PID");
 }

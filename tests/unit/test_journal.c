@@ -5,7 +5,7 @@
 #include <pthread.h>
 #include <unistd.h>
 
-#include "store/journal_format.h"
+#include "store/file/journal_format.h"
 
 enum { MOST_READ = 4096, THREADS = 8 };
 
@@ -225,7 +225,7 @@ static void *race(void *arg)
 
 static void J3_the_records_of_one_key_are_in_the_order_of_its_decisions(void **state)
 {
-    struct trial t = { .sync = "always", .now = 1000 };
+    struct shadow_stat t = { .sync = "always", .now = 1000 };
     struct rule rule = { .algorithm = WEIR_FIXED_WINDOW, .limit = 1000000, .window = 1000000 };
     struct sim *s = sim_new();
     struct table *table = trial_table(&t);
@@ -457,7 +457,7 @@ struct order {
 
 static uint64_t durable_snapshot_epoch(struct sim *disk)
 {
-    struct trial t = { .sync = "always" };
+    struct shadow_stat t = { .sync = "always" };
     const weir_allocator allocator = heap();
     struct table *table = trial_table(&t);
     struct snapshot_facts facts;
@@ -504,7 +504,7 @@ static struct order work_in_order(bool kill)
     static const char *const modes[] = { "always", "50ms", "os" };
     struct order o = { 0 };
     struct dice d = dice_new();
-    struct trial t;
+    struct shadow_stat t;
     weir_diag diag;
 
     trial_init(&t, dice_roll(&d), "os", 1000000);
@@ -668,15 +668,15 @@ static void J7_what_is_in_the_ring_stays_until_it_is_in_the_file_or_in_a_snapsho
 /* The next n records, gathered by a turn. */
 static uint64_t append_gathered(struct journal *j, uint64_t *next, size_t n)
 {
-    struct sheaf *sheaf = sheaves_take(journal_sheaves(j), next);
+    struct write_buffer *write_buffer = write_buffers_take(journal_buffers(j), next);
     uint64_t mark;
 
-    assert_non_null(sheaf);
-    sheaf_open(sheaf);
+    assert_non_null(write_buffer);
+    write_buffer_open(write_buffer);
     for (size_t i = 0; i < n; i++)
-        *sheaf_next(sheaf) = record_of((*next)++);
-    assert_int_not_equal(journal_append_sheaf(j, sheaf, &mark), SHEAF_OVERTAKEN);
-    sheaf_leave(sheaf);
+        *write_buffer_next(write_buffer) = record_of((*next)++);
+    assert_int_not_equal(journal_append_buffer(j, write_buffer, &mark), BUFFER_OVERTAKEN);
+    write_buffer_leave(write_buffer);
     return mark;
 }
 

@@ -5,8 +5,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "store/ledger_file.h"
-#include "store/ledger_memory.h"
+#include "store/file/ledger_file.h"
+#include "store/memory/memory_ledger.h"
 #include "unit/sim_dir.h"
 
 static const unsigned char secret_id[16 + 1] = "the secret's id";

@@ -100,7 +100,7 @@ static struct state copy_of(const struct state *s, const struct rule *r)
     struct state copy = *s;
 
     if (r->algorithm == WEIR_SLIDING_WINDOW && s->sliding_window.room) {
-        size_t size = state_beside(s, r->algorithm);
+        size_t size = state_heap_bytes(s, r->algorithm);
 
         copy.sliding_window.far = malloc(size);
         memcpy(copy.sliding_window.far, s->sliding_window.far, size);

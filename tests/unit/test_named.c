@@ -4,8 +4,8 @@
 #include <pthread.h>
 #include <unistd.h>
 
-#include "engine/change.h"
 #include "engine/handle.h"
+#include "engine/override_request.h"
 
 static weir_request named(const char *name, const char *key)
 {
@@ -213,23 +213,23 @@ static void threads_that_bring_a_name_at_once_are_told_one(void **state)
 
 /* ---- operators -------------------------------------------------------------------------------- */
 
-static weir_err try_change(weir *w, struct change c, weir_diag *diag)
+static weir_err try_change(weir *w, struct override_request c, weir_diag *diag)
 {
     struct published_visit visit = published_enter(&w->policies);
-    struct change_room room;
+    struct override_request_room room;
     struct ledger_entry e;
     weir_err err;
 
     c.who = "ann";
     c.reason = "";
-    err = change_entry(&w->engine, visit.current, &c, &room, &e, diag);
+    err = override_request_entry(&w->engine, visit.current, &c, &room, &e, diag);
     if (!err)
-        err = rulings_append(w->rulings, &e, diag);
+        err = ledger_view_append(w->ledger_view, &e, diag);
     published_leave(&w->policies, visit);
     return err;
 }
 
-static void make(weir *w, struct change c)
+static void make(weir *w, struct override_request c)
 {
     weir_diag diag;
 
@@ -237,14 +237,14 @@ static void make(weir *w, struct change c)
         fail_msg("%s", diag.text);
 }
 
-static struct change limit_for(const char *name, const char *key, int64_t limit)
+static struct override_request limit_for(const char *name, const char *key, int64_t limit)
 {
-    return (struct change){ .subject = LEDGER_OVERRIDE,
-                            .effect = LEDGER_LIMIT,
-                            .policy = name,
-                            .key = key,
-                            .limit = limit,
-                            .burst = LEDGER_UNCHANGED };
+    return (struct override_request){ .subject = LEDGER_OVERRIDE,
+                                      .effect = LEDGER_LIMIT,
+                                      .policy = name,
+                                      .key = key,
+                                      .limit = limit,
+                                      .burst = LEDGER_UNCHANGED };
 }
 
 static void overrides_are_for_a_name_and_a_key(void **state)
@@ -262,24 +262,24 @@ static void overrides_are_for_a_name_and_a_key(void **state)
     assert_int_equal(check_named(w, "login", "bob").limit, 3);
     assert_int_equal(check_named(w, "signup", "ann").limit, 3);
     assert_int_equal(check_named(w, NULL, "ann").limit, 3);
-    make(w, (struct change){ .subject = LEDGER_OVERRIDE,
-                             .effect = LEDGER_BLOCK,
-                             .policy = "signup",
-                             .key = "ann" });
+    make(w, (struct override_request){ .subject = LEDGER_OVERRIDE,
+                                       .effect = LEDGER_BLOCK,
+                                       .policy = "signup",
+                                       .key = "ann" });
     a = check_named(w, "signup", "ann");
     assert_false(a.allowed);
     assert_int_equal(a.source, WEIR_FROM_BLOCKED);
     assert_string_equal(a.policy, "signup");
     assert_int_equal(a.limit, 3);
-    make(w, (struct change){ .subject = LEDGER_OVERRIDE,
-                             .effect = LEDGER_EXEMPT,
-                             .policy = "login",
-                             .key = "bob" });
+    make(w, (struct override_request){ .subject = LEDGER_OVERRIDE,
+                                       .effect = LEDGER_EXEMPT,
+                                       .policy = "login",
+                                       .key = "bob" });
     assert_int_equal(check_named(w, "login", "bob").source, WEIR_FROM_EXEMPT);
-    make(w, (struct change){ .subject = LEDGER_OVERRIDE,
-                             .effect = LEDGER_REMOVED,
-                             .policy = "login",
-                             .key = "ann" });
+    make(w, (struct override_request){ .subject = LEDGER_OVERRIDE,
+                                       .effect = LEDGER_REMOVED,
+                                       .policy = "login",
+                                       .key = "ann" });
     assert_int_equal(check_named(w, "login", "ann").limit, 3);
     weir_close(w);
 }
@@ -287,7 +287,7 @@ static void overrides_are_for_a_name_and_a_key(void **state)
 static void a_name_that_no_request_has_brought_must_be_meant(void **state)
 {
     weir *w = open_text(POLICIES("  login: {limit: 5 per 1m, by: ip}\n"));
-    struct change c = limit_for("uploads", "ann", 7);
+    struct override_request c = limit_for("uploads", "ann", 7);
     weir_diag diag;
 
     (void)state;
@@ -311,11 +311,11 @@ static void a_name_that_no_request_has_brought_must_be_meant(void **state)
     c.policy = "a b";
     assert_int_equal(try_change(w, c, &diag), WEIR_ENOPOLICY);
     assert_int_equal(try_change(w,
-                                (struct change){ .subject = LEDGER_OVERRIDE,
-                                                 .effect = LEDGER_ON_PLAN,
-                                                 .policy = "uploads",
-                                                 .key = "ann",
-                                                 .plan = "paid" },
+                                (struct override_request){ .subject = LEDGER_OVERRIDE,
+                                                           .effect = LEDGER_ON_PLAN,
+                                                           .policy = "uploads",
+                                                           .key = "ann",
+                                                           .plan = "paid" },
                                 &diag),
                      WEIR_EREQUEST);
     assert_string_equal(diag.text, "rule 'default' of policy 'uploads' has no plan 'paid'");
@@ -324,7 +324,7 @@ static void a_name_that_no_request_has_brought_must_be_meant(void **state)
 
 static void overrides_hold_for_names_that_are_not_kept(void **state)
 {
-    struct change c = limit_for("beyond", "ann", 8);
+    struct override_request c = limit_for("beyond", "ann", 8);
     weir *w = open_text(NULL);
     weir_answer a;
     char name[16];
@@ -347,7 +347,7 @@ static void overrides_hold_for_names_that_are_not_kept(void **state)
 
 static void modes_are_for_a_name(void **state)
 {
-    struct change c = {
+    struct override_request c = {
         .subject = LEDGER_MODE, .effect = LEDGER_IN_MODE, .policy = "login", .mode = "shadow"
     };
     weir *w = open_text(NULL);

@@ -8,9 +8,9 @@
 #include "crash/temp_dir.h"
 #include "engine/handle.h"
 #include "engine/named.h"
-#include "server/exposition.h"
-#include "server/metrics.h"
-#include "server/observation.h"
+#include "server/metrics/metrics.h"
+#include "server/metrics/observer_internal.h"
+#include "server/metrics/prometheus.h"
 #include "server/server.h"
 #include "unit/prometheus.h"
 
@@ -97,7 +97,7 @@ static weir_answer ask(struct fixture *f, int loop, enum verb verb, bool peek,
 {
     weir *w = f->server.weir;
     struct published_visit visit = published_enter(&w->policies);
-    struct turn turn = { 0 };
+    struct pending pending = { 0 };
     weir_answer answer;
     struct check_room room;
     struct check check = { .request = request,
@@ -109,8 +109,8 @@ static weir_answer ask(struct fixture *f, int loop, enum verb verb, bool peek,
     weir_diag diag;
 
     if (!engine_prepare(&w->engine, &check, &diag)) {
-        engine_ask(&w->engine, &turn, &check, at);
-        engine_commit(&w->engine, &turn);
+        engine_ask(&w->engine, &pending, &check, at);
+        engine_commit(&w->engine, &pending);
     }
     observer_answer(f->observers[loop], &check, at);
     published_leave(&w->policies, visit);
@@ -657,7 +657,7 @@ static bool throttle(struct fixture *f, int64_t capacity, int64_t count, int64_t
 {
     weir *w = f->server.weir;
     struct published_visit visit = published_enter(&w->policies);
-    struct turn turn = { 0 };
+    struct pending pending = { 0 };
     weir_answer answer;
     struct check check = { .answer = &answer, .policies = visit.current };
     struct rule rule;
@@ -666,8 +666,8 @@ static bool throttle(struct fixture *f, int64_t capacity, int64_t count, int64_t
     assert_int_equal(cell_rule(capacity, count, period, &rule, &diag), WEIR_OK);
     assert_int_equal(engine_prepare_cell(&w->engine, &check, span_of("k"), &rule, quantity, &diag),
                      WEIR_OK);
-    engine_ask(&w->engine, &turn, &check, at);
-    engine_commit(&w->engine, &turn);
+    engine_ask(&w->engine, &pending, &check, at);
+    engine_commit(&w->engine, &pending);
     observer_answer(f->observers[0], &check, at);
     published_leave(&w->policies, visit);
     return answer.allowed;
@@ -721,7 +721,7 @@ static void a_flood_of_one_identity_is_sampled_and_counted(void **state)
     lines = fixture_end(f);
     assert_int_equal(count_lines(lines, "first"), 1);
     assert_int_equal(count_lines(lines, "retry_after_ms"),
-                     1 + 2 * log_lines_a_second[LINE_REFUSAL]);
+                     1 + 2 * decision_log_a_second[LINE_REFUSAL]);
     assert_int_equal(sum_of_left_out(lines) + (int64_t)count_lines(lines, "retry_after_ms"), 2000);
     json_decref(lines);
 }
@@ -740,8 +740,9 @@ static void a_flood_of_many_identities_is_bounded_too(void **state)
         assert_false(ask(f, 0, VERB_CHECK, false, &request, now).allowed);
     }
     lines = fixture_end(f);
-    assert_int_equal(count_lines(lines, "retry_after_ms"), log_lines_a_second[LINE_FIRST_REFUSAL]);
-    assert_int_equal(sum_of_left_out(lines), 5000 - log_lines_a_second[LINE_FIRST_REFUSAL]);
+    assert_int_equal(count_lines(lines, "retry_after_ms"),
+                     decision_log_a_second[LINE_FIRST_REFUSAL]);
+    assert_int_equal(sum_of_left_out(lines), 5000 - decision_log_a_second[LINE_FIRST_REFUSAL]);
     json_decref(lines);
 }
 

@@ -4,8 +4,8 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "engine/change.h"
 #include "engine/handle.h"
+#include "engine/override_request.h"
 
 static int64_t now;
 
@@ -29,11 +29,11 @@ static weir *open_here(const char *policies)
 /* A change made of words: "login ip=1.2.3.4 block for=1000". */
 struct asked_change {
     struct worded worded;
-    struct change change;
+    struct override_request change;
     char copy[512];
 };
 
-static void read_effect(struct change *c, char *word)
+static void read_effect(struct override_request *c, char *word)
 {
     char *value = word + strcspn(word, "=");
 
@@ -57,7 +57,7 @@ static void read_change(struct asked_change *to, enum ledger_subject subject,
     char *rest, *word;
 
     read_words(&to->worded, 0, words);
-    to->change = (struct change){
+    to->change = (struct override_request){
         .subject = subject,
         .effect = effect,
         .policy = to->worded.request.policy,
@@ -76,15 +76,15 @@ static void read_change(struct asked_change *to, enum ledger_subject subject,
         read_effect(&to->change, word);
 }
 
-static weir_err try_change(weir *w, const struct change *c, uint64_t *id, weir_diag *diag)
+static weir_err try_change(weir *w, const struct override_request *c, uint64_t *id, weir_diag *diag)
 {
     struct published_visit visit = published_enter(&w->policies);
-    struct change_room room;
+    struct override_request_room room;
     struct ledger_entry e;
-    weir_err err = change_entry(&w->engine, visit.current, c, &room, &e, diag);
+    weir_err err = override_request_entry(&w->engine, visit.current, c, &room, &e, diag);
 
     if (!err)
-        err = rulings_append(w->rulings, &e, diag);
+        err = ledger_view_append(w->ledger_view, &e, diag);
     published_leave(&w->policies, visit);
     *id = e.seq;
     return err;
@@ -449,11 +449,11 @@ static void the_audit_log_has_all_changes_also_those_that_were_taken_back(void *
         set(w, LEDGER_BLOCK, "login ip=1.1.1.1", "");
         make(w, LEDGER_OVERRIDE, LEDGER_REMOVED, "login ip=1.1.1.1", "");
     }
-    rulings_each(w->rulings, count_entry, &n);
+    ledger_view_each(w->ledger_view, count_entry, &n);
     assert_int_equal(n, 0);
-    assert_int_equal(rulings_audit(w->rulings, 0, check_entry, &expected, &diag), WEIR_OK);
+    assert_int_equal(ledger_view_audit(w->ledger_view, 0, check_entry, &expected, &diag), WEIR_OK);
     assert_int_equal(expected.seq, 20);
-    assert_int_equal(rulings_audit(w->rulings, 15, count_entry, &n, &diag), WEIR_OK);
+    assert_int_equal(ledger_view_audit(w->ledger_view, 15, count_entry, &n, &diag), WEIR_OK);
     assert_int_equal(n, 5);
     weir_close(w);
 }
@@ -474,7 +474,7 @@ static void many_are_found_each(void **state)
                          i % 3 == 0 ? WEIR_FROM_BLOCKED : WEIR_FROM_EXEMPT);
     }
     assert_int_equal(check(w, 0, "login ip=10.1.0.0").source, WEIR_FROM_STORE);
-    assert_int_equal(rulings_counts(w->rulings).in_force[LEDGER_OVERRIDE], 300);
+    assert_int_equal(ledger_view_counts(w->ledger_view).in_force[LEDGER_OVERRIDE], 300);
     weir_close(w);
 }
 

@@ -2,7 +2,7 @@
  * rows that these leave behind as what each question was told. */
 #include "unit/support.h"
 
-#include "store/postgres_charge.h"
+#include "store/postgres/charge.h"
 
 enum { KEYS, ALGORITHM, ALGORITHMS, LIMITS, WINDOWS, BURSTS, PRECISIONS, RULES, AMOUNTS, NOWS };
 enum { COUNTS = NOWS + 1, COSTS };

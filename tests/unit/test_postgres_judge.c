@@ -1,7 +1,7 @@
 /* test_postgres_judge.c - a batch as the arrays of weir.judge(), and arrays as its decisions. */
 #include "unit/support.h"
 
-#include "store/postgres_judge.h"
+#include "store/postgres/judge.h"
 
 enum {
     KEYS,

@@ -1,7 +1,7 @@
 /* test_postgres_uri.c - what a Postgres store's URI says to libpq, and what to us. */
 #include "unit/support.h"
 
-#include "store/postgres_uri.h"
+#include "store/postgres/uri.h"
 
 static struct postgres_uri read_uri(const char *uri)
 {

@@ -1,7 +1,7 @@
 /* test_redis_uri.c - what a Redis store's URI says. */
 #include "unit/support.h"
 
-#include "store/redis_uri.h"
+#include "store/redis/uri.h"
 
 static struct redis_uri read_uri(const char *uri)
 {

@@ -1,8 +1,8 @@
 /* test_redis_wire.c - questions as a call of the script, and replies as decisions. */
 #include "unit/support.h"
 
-#include "store/redis_slots.h"
-#include "store/redis_wire.h"
+#include "store/redis/codec.h"
+#include "store/redis/slots.h"
 
 enum { MOST = 4 };
 

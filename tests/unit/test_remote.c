@@ -2,7 +2,7 @@
  * that it turns. */
 #include "unit/support.h"
 
-#include "store/remote.h"
+#include "store/remote/remote.h"
 
 enum { DEADLINE = 100, MOST_CONNECTIONS = 64, MOST_SENT = 64, MOST_ASKED = 6000 };
 
@@ -154,7 +154,7 @@ static struct connection *newest(void)
 
 /* ---- callers ----------------------------------------------------------------------------------- */
 
-static struct asked {
+static struct parsed_request {
     struct question question;
     struct charge charge;
     int times_done;
@@ -162,7 +162,7 @@ static struct asked {
 } asked[MOST_ASKED];
 static int asked_count;
 static int done_order[MOST_ASKED], done_count;
-static struct turn turn;
+static struct pending pending;
 static void (*when_done)(int number);
 
 static void done(struct question *q)
@@ -179,17 +179,17 @@ static void done(struct question *q)
 static int submit(void)
 {
     const int number = asked_count++;
-    struct asked *a = &asked[number];
+    struct parsed_request *a = &asked[number];
 
     assert_true(number < MOST_ASKED);
-    *a = (struct asked){ .at = world.now };
+    *a = (struct parsed_request){ .at = world.now };
     a->question = (struct question){
         .charges = &a->charge,
         .count = 1,
         .done = done,
         .ctx = (void *)(intptr_t)number,
     };
-    remote_submit(&turn, &a->question);
+    remote_submit(&pending, &a->question);
     return number;
 }
 
@@ -197,7 +197,7 @@ static int ask(void)
 {
     const int number = submit();
 
-    remote_commit(&turn);
+    remote_commit(&pending);
     return number;
 }
 
@@ -253,8 +253,8 @@ static void begin(size_t link_count)
                               .link_count = link_count,
                               .allocator = heap(),
                               .log = log_line };
-    turn = (struct turn){ .lane = remote_attach(&remote, &world.reactor) };
-    assert_non_null(turn.lane);
+    pending = (struct pending){ .lane = remote_attach(&remote, &world.reactor) };
+    assert_non_null(pending.lane);
 }
 
 static void begin_up(void)
@@ -266,7 +266,7 @@ static void begin_up(void)
 /* Nobody is forgotten, and nobody waited longer than a deadline. */
 static void end(void)
 {
-    remote_detach(turn.lane);
+    remote_detach(pending.lane);
     for (int i = 0; i < asked_count; i++) {
         assert_int_equal(asked[i].times_done, 1);
         assert_true(asked[i].done_at - asked[i].at <= DEADLINE);
@@ -430,8 +430,8 @@ static void a_turn_is_one_batch(void **state)
     begin_up();
     for (int i = 0; i < 10; i++)
         submit();
-    remote_commit(&turn);
-    remote_commit(&turn); /* nothing more */
+    remote_commit(&pending);
+    remote_commit(&pending); /* nothing more */
     assert_int_equal(newest()->sent_count, 1);
     assert_int_equal(newest()->sizes[0], 10);
     answer(newest());
@@ -448,7 +448,7 @@ static void full_batches_go_without_waiting_for_earlier_ones(void **state)
     begin_up();
     for (int i = 0; i < (BATCHES_ON_LINK + 1) * BATCH_MOST; i++)
         submit();
-    remote_commit(&turn);
+    remote_commit(&pending);
     assert_int_equal(newest()->sent_count, BATCHES_ON_LINK);
     answer(newest());
     assert_int_equal(newest()->sent_count, BATCHES_ON_LINK + 1);
@@ -481,7 +481,7 @@ static void a_large_turn_is_split(void **state)
     begin_up();
     for (int i = 0; i < 2 * BATCH_MOST + 1; i++)
         submit();
-    remote_commit(&turn);
+    remote_commit(&pending);
     assert_int_equal(newest()->sent_count, 2); /* and the rest waits */
     while (done_count < asked_count)
         answer(newest());
@@ -630,7 +630,7 @@ static void what_will_not_be_done_here_is_done_elsewhere(void **state)
     begin_up();
     for (int i = 0; i < 2 * BATCH_MOST; i++)
         submit();
-    remote_commit(&turn);
+    remote_commit(&pending);
     struct connection *standby = newest();
 
     link_refused(standby->link, REFUSAL_ELSEWHERE, "read-only");
@@ -734,11 +734,11 @@ static void late_ones_of_one_batch_are_failures_of_their_own(void **state)
     for (int i = 0; i < BATCH_MOST; i++) {
         submit();
         if (i % 100 == 0) {
-            remote_commit(&turn);
+            remote_commit(&pending);
             pass(1);
         }
     }
-    remote_commit(&turn); /* and with this one all others are, in one batch */
+    remote_commit(&pending); /* and with this one all others are, in one batch */
     pass(DEADLINE - 6);
     assert_int_equal(newest()->sent_count, 2);
     for (int i = 1; i < BREAKER_FAILURES; i++) {
@@ -788,7 +788,7 @@ static void one_a_second_is_asked_nevertheless(void **state)
         submit();
     const int probe = asked_count - 10, other = probe + 1;
 
-    remote_commit(&turn);
+    remote_commit(&pending);
     is_open(probe);
     has_failed(other);
     has_failed(ask());
@@ -999,11 +999,11 @@ static void who_is_open_at_the_end_fails(void **state)
 
 static void without_a_lane_all_fail(void **state)
 {
-    struct turn none = { 0 };
+    struct pending none = { 0 };
 
     (void)state;
     begin_up();
-    asked[0] = (struct asked){ .question = { .done = done, .ctx = NULL } };
+    asked[0] = (struct parsed_request){ .question = { .done = done, .ctx = NULL } };
     asked_count = 1;
     remote_submit(&none, &asked[0].question);
     remote_commit(&none);
@@ -1021,7 +1021,7 @@ static void let_something_happen(struct dice *dice)
     if (roll < 40) {
         for (int64_t n = roll < 30 ? 1 : dice_below(dice, 8); n > 0; n--)
             submit();
-        remote_commit(&turn);
+        remote_commit(&pending);
     } else if (roll < 60) {
         pass(dice_below(dice, 60));
     } else if (roll < 70 && c->is_open && c->sent_count == 0) {
@@ -1057,33 +1057,33 @@ static int ask_for(uint64_t key)
     const int number = submit();
 
     asked[number].charge.key = (struct key){ key, key };
-    remote_commit(&turn);
+    remote_commit(&pending);
     return number;
 }
 
 /* What a keeper finds who looks: this key, if anybody is suspected to have asked for it. */
-static size_t look(struct held *held, uint64_t key, const char *holder)
+static size_t look(struct locked_keys *held, uint64_t key, const char *holder)
 {
-    struct key keys[HELD_MOST + HELD_SUSPECTS];
+    struct key keys[LOCKED_KEYS_MOST + LOCKED_KEYS_CANDIDATES];
     struct holding found = { .key = { key, key } };
-    const size_t n = held_to_look_at(held, keys);
+    const size_t n = locked_keys_to_look_at(held, keys);
     bool is_suspected = false;
 
     for (size_t i = 0; i < n; i++)
         is_suspected = is_suspected || keys[i].low == key;
     if (holder)
         snprintf(found.holder, sizeof found.holder, "%s", holder);
-    return held_found(held, &found, is_suspected && holder ? 1 : 0);
+    return locked_keys_found(held, &found, is_suspected && holder ? 1 : 0);
 }
 
 static void nobody_waits_for_a_key_that_somebody_holds(void **state)
 {
-    struct held held = { 0 };
+    struct locked_keys held = { 0 };
     int first, next;
 
     (void)state;
     begin_up();
-    held_init(&held);
+    locked_keys_init(&held);
     remote.held = &held;
     assert_int_equal(look(&held, 7, "a"), 0); /* nobody is suspected */
     first = ask_for(7);
@@ -1106,7 +1106,7 @@ static void nobody_waits_for_a_key_that_somebody_holds(void **state)
     answer(newest());
     is_decided(next);
     end();
-    held_done(&held);
+    locked_keys_done(&held);
 }
 
 int main(void)

@@ -1,8 +1,8 @@
 /* test_replies.c - what servers answer, as a client reads it: HTTP and RESP, in whatever pieces. */
 #include "unit/support.h"
 
-#include "proto/http_reply.h"
-#include "proto/resp_reply.h"
+#include "proto/http_response_parser.h"
+#include "proto/resp_reply_parser.h"
 
 #define OK "HTTP/1.1 200 OK\r\n"
 

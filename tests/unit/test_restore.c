@@ -3,8 +3,8 @@
 
 #include <stdatomic.h>
 
-#include "base/crew.h"
-#include "store/replay.h"
+#include "base/thread_pool.h"
+#include "store/file/replay.h"
 
 enum { KEYS = 100000, HANDS = 4, NOW = 1000000 };
 
@@ -41,7 +41,7 @@ static struct table *filled_table(void)
 
 static uint64_t digest(struct table *table)
 {
-    const struct trial t = { .now = NOW };
+    const struct shadow_stat t = { .now = NOW };
 
     return trial_digest(&t, table);
 }
@@ -275,9 +275,9 @@ static void records_of_a_key_are_replayed_in_order_by_threads(void **state)
     sim_free(s);
 }
 
-/* ---- the crew ---------------------------------------------------------------------------------- */
+/* ---- the thread_pool ---------------------------------------------------------------------------------- */
 
-static void add_up(void *sum, const struct load *l)
+static void add_up(void *sum, const struct pool_job *l)
 {
     for (size_t i = 0; i < l->len; i++)
         atomic_fetch_add((_Atomic uint64_t *)sum, (unsigned char)l->bytes[i]);
@@ -289,28 +289,28 @@ static void every_load_is_worked_through_once(void **state)
     const weir_allocator allocator = heap();
 
     (void)state;
-    for (unsigned hands = 0; hands <= CREW_MOST_HANDS + 1; hands += 3)
-        for (size_t len = 10; len <= CREW_HEAVY; len += CREW_HEAVY - 10) {
-            struct load loads[LOADS] = { { 0 } };
+    for (unsigned hands = 0; hands <= THREAD_POOL_MOST_HANDS + 1; hands += 3)
+        for (size_t len = 10; len <= THREAD_POOL_HEAVY; len += THREAD_POOL_HEAVY - 10) {
+            struct pool_job loads[LOADS] = { { 0 } };
             _Atomic uint64_t sum = 0;
             uint64_t expected = 0;
-            struct crew *c;
+            struct thread_pool *c;
 
-            assert_int_equal(crew_new(&c, hands, &allocator), WEIR_OK);
+            assert_int_equal(thread_pool_new(&c, hands, &allocator), WEIR_OK);
             for (int i = 0; i < (len > 10 ? 20 : TIMES); i++) {
-                struct load *l = &loads[i % LOADS];
+                struct pool_job *l = &loads[i % LOADS];
 
-                crew_wait_for(c, l);
+                thread_pool_wait_for(c, l);
                 l->len = 0;
-                assert_true(load_reserve(l, len, &allocator));
+                assert_true(pool_job_reserve(l, len, &allocator));
                 memset(l->bytes, i % 7, len);
                 l->len = len;
-                crew_hand(c, l, add_up, &sum);
+                thread_pool_hand(c, l, add_up, &sum);
                 expected += (uint64_t)(i % 7) * len;
             }
-            crew_wait(c);
+            thread_pool_wait(c);
             assert_true(sum == expected);
-            crew_free(c);
+            thread_pool_free(c);
             for (size_t i = 0; i < LOADS; i++)
                 free(loads[i].bytes);
         }

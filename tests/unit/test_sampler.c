@@ -1,11 +1,11 @@
-/* test_sampler.c - what is handed to the annals, when, and that it is handed on once. */
+/* test_sampler.c - what is handed to the history_store, when, and that it is handed on once. */
 #include "unit/support.h"
 
 #include "engine/handle.h"
-#include "server/event_log.h"
-#include "server/limited.h"
-#include "server/observation.h"
-#include "server/sampler.h"
+#include "server/alerts/denied_minutes.h"
+#include "server/alerts/sampler.h"
+#include "server/log/event_log.h"
+#include "server/metrics/observer_internal.h"
 
 enum { LOOPS = 2, SECOND = 1000 };
 
@@ -13,13 +13,13 @@ static const int64_t begin = INT64_C(1700000040000) / HISTORY_MINUTE * HISTORY_M
 
 /* Annals that remember who was refused. */
 struct listed {
-    struct annals annals;
+    struct history_store history_store;
     weir_err err; /* of the next calls */
-    struct limited_entry entries[4 * LIMITED_WAITING];
+    struct denied_minutes_entry entries[4 * DENIED_MINUTES_WAITING];
     size_t count;
 };
 
-static weir_err add(struct annals *a, const struct history_entry *entries, size_t n,
+static weir_err add(struct history_store *a, const struct history_entry *entries, size_t n,
                     weir_diag *diag)
 {
     (void)a;
@@ -29,22 +29,22 @@ static weir_err add(struct annals *a, const struct history_entry *entries, size_
     return WEIR_OK;
 }
 
-static weir_err add_limited(struct annals *a, const struct limited_entry *entries, size_t n,
-                            weir_diag *diag)
+static weir_err add_limited(struct history_store *a, const struct denied_minutes_entry *entries,
+                            size_t n, weir_diag *diag)
 {
     struct listed *l = (struct listed *)a;
 
     diag->text[0] = '\0';
     if (l->err)
         return l->err;
-    assert_in_range(l->count + n, 0, 4 * LIMITED_WAITING);
+    assert_in_range(l->count + n, 0, 4 * DENIED_MINUTES_WAITING);
     memcpy(l->entries + l->count, entries, n * sizeof *entries);
     l->count += n;
     return WEIR_OK;
 }
 
-static const struct annals_ops listing = { .add = add, .add_limited = add_limited };
-static const struct annals_ops not_listing = { .add = add };
+static const struct history_store_ops listing = { .add = add, .add_limited = add_limited };
+static const struct history_store_ops not_listing = { .add = add };
 
 struct fixture {
     weir *weir;
@@ -54,7 +54,7 @@ struct fixture {
     struct sampler *sampler;
 };
 
-static struct fixture *fixture_of(const struct annals_ops *ops)
+static struct fixture *fixture_of(const struct history_store_ops *ops)
 {
     struct fixture *f = calloc(1, sizeof *f);
     weir_diag diag;
@@ -70,10 +70,10 @@ static struct fixture *fixture_of(const struct annals_ops *ops)
         f->observers[i] = observer_new(&f->weir->engine, f->log);
         assert_non_null(f->observers[i]);
     }
-    f->listed.annals.ops = ops;
+    f->listed.history_store.ops = ops;
     f->sampler = sampler_new(&(struct sampler_options){ .observers = f->observers,
                                                         .observer_count = LOOPS,
-                                                        .annals = &f->listed.annals,
+                                                        .history_store = &f->listed.history_store,
                                                         .log = f->log });
     assert_non_null(f->sampler);
     return f;
@@ -110,7 +110,7 @@ static void look(struct fixture *f, int64_t now)
     sampler_keep(f->sampler);
 }
 
-/* How often the annals have it that this one was refused in this minute. */
+/* How often the history_store have it that this one was refused in this minute. */
 static uint64_t refused(const struct fixture *f, uint64_t who, int64_t minute)
 {
     char tag[TAG_HEX + 1];
@@ -118,7 +118,7 @@ static uint64_t refused(const struct fixture *f, uint64_t who, int64_t minute)
 
     tag_write(key_of(who), tag);
     for (size_t i = 0; i < f->listed.count; i++) {
-        const struct limited_entry *e = &f->listed.entries[i];
+        const struct denied_minutes_entry *e = &f->listed.entries[i];
 
         if (strcmp(e->tag, tag) == 0 && e->at == minute)
             times += e->denied;
@@ -174,7 +174,7 @@ static void a_limit_that_came_along_is_unnamed(void **state)
     top_count(&f->observers[0]->top, NULL, NULL, key_of(1), begin);
     sampler_finish(f->sampler, begin + SECOND);
     assert_int_equal(f->listed.count, 1);
-    assert_string_equal(f->listed.entries[0].policy, SERIES_UNNAMED);
+    assert_string_equal(f->listed.entries[0].policy, DECISION_COUNTS_UNNAMED);
     assert_string_equal(f->listed.entries[0].rule, "default");
     fixture_end(f);
 }
@@ -194,7 +194,7 @@ static void of_a_crowd_those_refused_most_are_handed_on_and_never_too_often(void
         look(f, begin + (int64_t)(i + 1) * SECOND);
     }
     sampler_finish(f->sampler, begin + 59 * SECOND);
-    assert_int_equal(f->listed.count, LIMITED_A_MINUTE);
+    assert_int_equal(f->listed.count, DENIED_MINUTES_A_MINUTE);
     for (uint64_t who = 0; who < 10; who++)
         assert_in_range(refused(f, who, begin), 100, 500);
     for (size_t i = 0; i < f->listed.count; i++)
@@ -213,18 +213,18 @@ static void what_the_annals_could_not_take_waits_and_is_bounded(void **state)
     f->listed.err = WEIR_EIO;
     refuse(f, 0, 1, 3, now);
     look(f, now += SECOND);
-    for (int i = 0; i < 2 * LIMITED_WAITING / LIMITED_A_MINUTE; i++) {
-        for (uint64_t who = 2; who < 2 + LIMITED_A_MINUTE; who++)
+    for (int i = 0; i < 2 * DENIED_MINUTES_WAITING / DENIED_MINUTES_A_MINUTE; i++) {
+        for (uint64_t who = 2; who < 2 + DENIED_MINUTES_A_MINUTE; who++)
             refuse(f, 0, who, 2, now);
         look(f, now += HISTORY_MINUTE);
     }
     assert_int_equal(f->listed.count, 0);
     f->listed.err = WEIR_OK;
     look(f, now += SECOND);
-    assert_int_equal(f->listed.count, LIMITED_WAITING);
+    assert_int_equal(f->listed.count, DENIED_MINUTES_WAITING);
     assert_int_equal(refused(f, 1, begin), 3);
     look(f, now + SECOND);
-    assert_int_equal(f->listed.count, LIMITED_WAITING);
+    assert_int_equal(f->listed.count, DENIED_MINUTES_WAITING);
     fixture_end(f);
 }
 

@@ -3,8 +3,8 @@
 
 #include <pthread.h>
 
-#include "engine/change.h"
 #include "engine/handle.h"
+#include "engine/override_request.h"
 
 #define LOGIN "  login: {limit: 3 per 1m, by: ip}\n"
 #define SITE "  site: {limit: 5 per 1s, by: ip}\n"
@@ -262,19 +262,19 @@ static void the_longest_wait_is_told_unless_all_want_the_soonest(void **state)
     weir_close(w);
 }
 
-static void change(weir *w, struct change c)
+static void change(weir *w, struct override_request c)
 {
     struct published_visit visit = published_enter(&w->policies);
-    struct change_room room;
+    struct override_request_room room;
     struct ledger_entry e;
     weir_diag diag;
     weir_err err;
 
     c.who = "ann";
     c.reason = "";
-    err = change_entry(&w->engine, visit.current, &c, &room, &e, &diag);
+    err = override_request_entry(&w->engine, visit.current, &c, &room, &e, &diag);
     if (!err)
-        err = rulings_append(w->rulings, &e, &diag);
+        err = ledger_view_append(w->ledger_view, &e, &diag);
     published_leave(&w->policies, visit);
     if (err)
         fail_msg("%s", diag.text);
@@ -283,12 +283,12 @@ static void change(weir *w, struct change c)
 static void overrides_are_of_the_policy_that_they_name(void **state)
 {
     weir *w = open_text(POLICIES(LOGIN SITE));
-    struct change c = { .subject = LEDGER_OVERRIDE,
-                        .effect = LEDGER_LIMIT,
-                        .policy = "site",
-                        .key = "10.0.0.1",
-                        .limit = 50,
-                        .burst = LEDGER_UNCHANGED };
+    struct override_request c = { .subject = LEDGER_OVERRIDE,
+                                  .effect = LEDGER_LIMIT,
+                                  .policy = "site",
+                                  .key = "10.0.0.1",
+                                  .limit = 50,
+                                  .burst = LEDGER_UNCHANGED };
     weir_answer a;
 
     (void)state;
@@ -310,7 +310,7 @@ static void overrides_are_of_the_policy_that_they_name(void **state)
     assert_string_equal(a.policy, "site");
     assert_int_equal(a.limit, 5);
     assert_int_equal(peek(w, NOW, "login ip=10.0.0.1").remaining, 1);
-    c = (struct change){
+    c = (struct override_request){
         .subject = LEDGER_MODE, .effect = LEDGER_IN_MODE, .policy = "site", .mode = "off"
     };
     change(w, c);

@@ -1,7 +1,7 @@
 /* test_shard.c - the cells of a shard against a sorted list, and the rules of shard.c. */
 #include "unit/support.h"
 
-#include "store/eviction.h"
+#include "store/memory/eviction.h"
 #include "unit/shards.h"
 
 enum { MOST_KEYS = 3000 };
@@ -104,7 +104,7 @@ static void a_purge_frees_memory_beside_dropped_states(void **state)
         assert_true(state_reserve(log, &r, &step, shard_memory()));
         state_apply(log, &r, &step);
     }
-    assert_int_equal(state_beside(log, WEIR_SLIDING_WINDOW), 128);
+    assert_int_equal(state_heap_bytes(log, WEIR_SLIDING_WINDOW), 128);
     assert_int_equal(shard_purge(s, 1, shard_memory()).beside, 128);
     assert_int_equal(s->count, 0);
     free_shard(s);

@@ -9,7 +9,7 @@
 /* ---- a table, its journal and a disk ------------------------------------------------------------ */
 
 struct kept {
-    struct trial trial; /* for its rules, clock and digests */
+    struct shadow_stat trial; /* for its rules, clock and digests */
     struct sim *sim;
     struct table *table;
     struct journal *journal;
@@ -208,7 +208,7 @@ static void assert_name_is_durable(void *ctx, struct sim *s, enum sim_op op, con
 
 static void N3_the_name_is_on_disk_before_an_older_journal_is_dropped(void **state)
 {
-    struct trial t;
+    struct shadow_stat t;
     weir_diag diag;
     int dropped = 0;
 
@@ -340,7 +340,7 @@ struct asker {
 static void *ask_on(void *arg)
 {
     struct asker *a = arg;
-    struct trial own = a->kept->trial;
+    struct shadow_stat own = a->kept->trial;
 
     own.dice.state = a->seed;
     while (!atomic_load(a->stop)) {
@@ -541,11 +541,11 @@ static void ask_store(struct meanwhile *m, int64_t key, bool commit)
         .count = 1,
         .done = assert_done,
     };
-    struct turn turn = { 0 };
+    struct pending pending = { 0 };
 
-    m->store->ops->submit(m->store, &turn, &q);
+    m->store->ops->submit(m->store, &pending, &q);
     if (commit)
-        m->store->ops->commit(m->store, &turn);
+        m->store->ops->commit(m->store, &pending);
 }
 
 static void let_time_pass(void)
@@ -581,7 +581,7 @@ static void an_interval_is_kept_while_a_snapshot_is_written(void **state)
 {
     enum { KEYS = 30000 };
     static struct meanwhile m;
-    struct trial t = { .sync = "1ms", .now = 1700000000000 };
+    struct shadow_stat t = { .sync = "1ms", .now = 1700000000000 };
     struct store_options o = trial_options(&t);
     struct sim *s = sim_new();
     weir_diag diag;

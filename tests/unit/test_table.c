@@ -4,7 +4,7 @@
 #include <pthread.h>
 #include <unistd.h>
 
-#include "store/table.h"
+#include "store/memory/table.h"
 
 enum { EPOCH = 1000000 };
 

@@ -9,8 +9,8 @@
 
 #include <cmocka.h>
 
-#include "base/names.h"
-#include "base/show.h"
+#include "base/intern.h"
+#include "base/printable.h"
 #include "base/suggest.h"
 #include "base/utf8.h"
 
@@ -118,12 +118,12 @@ static void all_of_a_text_can_be_shown(void **state)
     char text[] = "a\nb\x1b[31m \xc2\x9b J\xc3\xb6rg \x7f", bad[] = "J\xf6rg \xc2";
 
     (void)state;
-    assert_false(is_shown_as_it_is(span_of(text)));
-    show_all(text, strlen(text));
+    assert_false(is_printable(span_of(text)));
+    printable_all(text, strlen(text));
     assert_string_equal(text, "a?b?[31m ?? J\xc3\xb6rg ?");
-    assert_true(is_shown_as_it_is(span_of(text)));
-    assert_false(is_shown_as_it_is(span_of(bad)));
-    show_all(bad, strlen(bad));
+    assert_true(is_printable(span_of(text)));
+    assert_false(is_printable(span_of(bad)));
+    printable_all(bad, strlen(bad));
     assert_string_equal(bad, "J?rg ?");
 }
 
@@ -132,28 +132,28 @@ static void what_is_shown_is_short_and_printable(void **state)
     char large[200];
 
     (void)state;
-    assert_string_equal(show(span_of("login")).text, "login");
-    assert_string_equal(show((struct span){ NULL, 0 }).text, "");
-    assert_string_equal(show((struct span){ "a\nb\0c\x1b[31m\x7f", 11 }).text, "a?b?c?[31m?");
-    assert_string_equal(show(span_of("J\xc3\xb6rg")).text, "J\xc3\xb6rg");
-    assert_string_equal(show(span_of("J\xf6rg")).text, "J?rg");
-    assert_string_equal(show(span_of("a\xc2\x9b"
-                                     "b"))
+    assert_string_equal(printable(span_of("login")).text, "login");
+    assert_string_equal(printable((struct span){ NULL, 0 }).text, "");
+    assert_string_equal(printable((struct span){ "a\nb\0c\x1b[31m\x7f", 11 }).text, "a?b?c?[31m?");
+    assert_string_equal(printable(span_of("J\xc3\xb6rg")).text, "J\xc3\xb6rg");
+    assert_string_equal(printable(span_of("J\xf6rg")).text, "J?rg");
+    assert_string_equal(printable(span_of("a\xc2\x9b"
+                                          "b"))
                             .text,
                         "a??b");
     memset(large, 'x', sizeof large);
-    assert_int_equal(strlen(show((struct span){ large, sizeof large }).text), 71);
+    assert_int_equal(strlen(printable((struct span){ large, sizeof large }).text), 71);
     for (size_t i = 0; i < sizeof large; i++)
         large[i] = (char)(i % 2 ? 0xb6 : 0xc3);
     for (size_t cut = 0; cut < 8; cut++) {
-        struct shown shown = show((struct span){ large, sizeof large - 2 * cut });
+        struct printable shown = printable((struct span){ large, sizeof large - 2 * cut });
 
         assert_true(utf8_is_text(span_of(shown.text)));
         assert_null(strchr(shown.text, '?'));
     }
 }
 
-static struct names *shared;
+static struct intern *shared;
 
 static void *keep_many(void *arg)
 {
@@ -163,7 +163,7 @@ static void *keep_many(void *arg)
         char name[32];
 
         snprintf(name, sizeof name, "name-%d", i);
-        kept[i] = names_keep(shared, span_of(name));
+        kept[i] = intern_keep(shared, span_of(name));
     }
     return NULL;
 }
@@ -175,7 +175,7 @@ static void a_name_is_kept_once_whoever_keeps_it(void **state)
     pthread_t threads[4];
 
     (void)state;
-    shared = names_new(&allocator);
+    shared = intern_new(&allocator);
     for (int i = 0; i < 4; i++)
         assert_int_equal(pthread_create(&threads[i], NULL, keep_many, kept[i]), 0);
     for (int i = 0; i < 4; i++)
@@ -188,8 +188,8 @@ static void a_name_is_kept_once_whoever_keeps_it(void **state)
         for (int i = 1; i < 4; i++)
             assert_ptr_equal(kept[i][n], kept[0][n]);
     }
-    names_free(shared);
-    names_free(NULL);
+    intern_free(shared);
+    intern_free(NULL);
 }
 
 int main(void)

@@ -8,14 +8,14 @@
 
 #define FOREVER (52 * INT64_C(604800000)) /* 52 weeks: nothing drains during a test */
 
-/* ---- a crew of threads ------------------------------------------------------------------ */
+/* ---- a thread_pool of threads ------------------------------------------------------------------ */
 
 enum { CREW = 16 };
 
 typedef void job_fn(void *ctx, int member);
 
 /* Threads that start on a job together, again and again. Assertions are for who runs them. */
-struct crew {
+struct thread_pool {
     pthread_t threads[CREW];
     pthread_barrier_t begin, end;
     job_fn *job; /* NULL: go home */
@@ -25,7 +25,7 @@ struct crew {
 
 static void *work(void *ctx)
 {
-    struct crew *c = ctx;
+    struct thread_pool *c = ctx;
     int member = c->next_member++;
 
     for (;;) {
@@ -37,16 +37,16 @@ static void *work(void *ctx)
     }
 }
 
-static void crew_init(struct crew *c)
+static void thread_pool_init(struct thread_pool *c)
 {
-    *c = (struct crew){ .next_member = 0 };
+    *c = (struct thread_pool){ .next_member = 0 };
     pthread_barrier_init(&c->begin, NULL, CREW + 1);
     pthread_barrier_init(&c->end, NULL, CREW + 1);
     for (int i = 0; i < CREW; i++)
         assert_int_equal(pthread_create(&c->threads[i], NULL, work, c), 0);
 }
 
-static void crew_run(struct crew *c, job_fn *job, void *ctx)
+static void thread_pool_run(struct thread_pool *c, job_fn *job, void *ctx)
 {
     c->job = job;
     c->ctx = ctx;
@@ -54,7 +54,7 @@ static void crew_run(struct crew *c, job_fn *job, void *ctx)
     pthread_barrier_wait(&c->end);
 }
 
-static void crew_done(struct crew *c)
+static void thread_pool_done(struct thread_pool *c)
 {
     c->job = NULL;
     pthread_barrier_wait(&c->begin);
@@ -110,10 +110,10 @@ static void sixteen_threads_on_one_key_get_exactly_its_limit_every_time(void **s
     const int runs = scaled(1000);
     weir *w = open_with(&(weir_options){ .clock = standing_clock });
     int together = 0;
-    struct crew crew;
+    struct thread_pool thread_pool;
 
     (void)state;
-    crew_init(&crew);
+    thread_pool_init(&thread_pool);
     for (int run = 0; run < runs; run++) {
         char key[32];
         struct hammering h = { .w = w };
@@ -126,7 +126,7 @@ static void sixteen_threads_on_one_key_get_exactly_its_limit_every_time(void **s
             .window_ms = FOREVER,
             .algorithm = (weir_algorithm)(WEIR_FIXED_WINDOW + run % 5),
         };
-        crew_run(&crew, hammer, &h);
+        thread_pool_run(&thread_pool, hammer, &h);
         for (int i = 0; i < CREW; i++) {
             admitted += h.admitted[i];
             members += h.admitted[i] > 0;
@@ -138,7 +138,7 @@ static void sixteen_threads_on_one_key_get_exactly_its_limit_every_time(void **s
     }
     printf("# %d runs, %d of 16 threads admitted in each\n", runs, together / runs);
     assert_true(together > runs); /* they did meet */
-    crew_done(&crew);
+    thread_pool_done(&thread_pool);
     assert_int_equal(stats_of(w).keys, runs);
     weir_close(w);
 }
@@ -243,22 +243,22 @@ static void no_rule_is_charged_by_a_denied_check(void **state)
 {
     char *text = text_of_cases();
     weir *w = open_with(&(weir_options){ .policy_text = text, .clock = standing_clock });
-    struct crew crew;
+    struct thread_pool thread_pool;
 
     (void)state;
     free(text);
-    crew_init(&crew);
+    thread_pool_init(&thread_pool);
     for (int run = 0; run < scaled(1000); run++) {
         struct joint j = { .w = w };
         const int c = run % CASES;
 
         snprintf(j.policy, sizeof j.policy, "case-%d-%d", c, run / CASES % 5);
         snprintf(j.run, sizeof j.run, "%d", run);
-        crew_run(&crew, try_jointly, &j);
+        thread_pool_run(&thread_pool, try_jointly, &j);
         assert_int_equal(j.errors, 0);
         assert_charged_as_admitted(&j, c);
     }
-    crew_done(&crew);
+    thread_pool_done(&thread_pool);
     weir_close(w);
 }
 
@@ -266,7 +266,7 @@ static void no_rule_is_charged_by_a_denied_check(void **state)
 
 enum { ASKERS = CREW - 2, HOT_KEYS = 100, HOT_LIMIT = 3, EXTRAS = 20, COLD_KEYS = 20000 };
 
-/* Of the crew one reloads, one ticks and lets time jump, the others ask. */
+/* Of the thread_pool one reloads, one ticks and lets time jump, the others ask. */
 struct melee {
     weir *w;
     char path[32];
@@ -417,7 +417,7 @@ static void reloading_expiring_evicting_and_growing_do_not_disturb_checks(void *
         .now = NOW,
         .asking = ASKERS,
     };
-    struct crew crew;
+    struct thread_pool thread_pool;
     weir_stats stats;
 
     (void)state;
@@ -430,9 +430,9 @@ static void reloading_expiring_evicting_and_growing_do_not_disturb_checks(void *
         .clock = jumping_clock,
         .clock_ctx = &m,
     });
-    crew_init(&crew);
-    crew_run(&crew, mingle, &m);
-    crew_done(&crew);
+    thread_pool_init(&thread_pool);
+    thread_pool_run(&thread_pool, mingle, &m);
+    thread_pool_done(&thread_pool);
     stats = stats_of(m.w);
     printf("# %d reloads, %lld ms, %lld keys evicted, %lld expired\n", m.reloads,
            (long long)(m.now - NOW), (long long)stats.evicted_keys, (long long)stats.expired_keys);
@@ -498,12 +498,12 @@ static void a_table_that_grows_under_four_threads_forgets_nothing(void **state)
 {
     weir *w = open_with(&(weir_options){ .clock = standing_clock });
     struct inserting s = { .w = w, .keys = scaled(300000) / INSERTERS };
-    struct crew crew;
+    struct thread_pool thread_pool;
 
     (void)state;
-    crew_init(&crew);
-    crew_run(&crew, insert, &s);
-    crew_done(&crew);
+    thread_pool_init(&thread_pool);
+    thread_pool_run(&thread_pool, insert, &s);
+    thread_pool_done(&thread_pool);
     assert_int_equal(s.errors, 0);
     assert_int_equal(s.wrong, 0);
     assert_int_equal(stats_of(w).keys, s.keys * INSERTERS);
@@ -541,12 +541,12 @@ static void open_and_close(void *ctx, int member)
 static void handles_know_nothing_of_each_other(void **state)
 {
     atomic_int errors = 0;
-    struct crew crew;
+    struct thread_pool thread_pool;
 
     (void)state;
-    crew_init(&crew);
-    crew_run(&crew, open_and_close, &errors);
-    crew_done(&crew);
+    thread_pool_init(&thread_pool);
+    thread_pool_run(&thread_pool, open_and_close, &errors);
+    thread_pool_done(&thread_pool);
     assert_int_equal(errors, 0);
 }
 

@@ -1,7 +1,7 @@
-/* test_top.c - the sketch of who is refused most, against exact counts. */
+/* test_top.c - the hyperloglog of who is refused most, against exact counts. */
 #include "unit/support.h"
 
-#include "server/top.h"
+#include "server/metrics/top.h"
 
 enum { NOW = 1000 * TOP_HALVED_MS };
 

@@ -3,7 +3,7 @@
 
 #include <jansson.h>
 
-#include "server/unanswered.h"
+#include "server/metrics/unanswered.h"
 
 static const int64_t now = INT64_C(1700000040000);
 enum { MINUTE = 60 * 1000 };

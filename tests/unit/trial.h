@@ -11,8 +11,8 @@
 
 #include <xxhash.h>
 
-#include "store/file.h"
-#include "store/recovery.h"
+#include "store/file/file_store.h"
+#include "store/file/recovery.h"
 
 enum {
     TRIAL_RULES = 6,
@@ -23,7 +23,7 @@ enum {
     TRIAL_JOURNAL = 4096, /* bytes: several snapshots in a hundred questions */
 };
 
-struct asked {
+struct parsed_request {
     enum verb verb;
     struct ask ask;
     size_t count, rules[TRIAL_MOST_CHARGES];
@@ -33,13 +33,13 @@ struct asked {
 
 /* A question on its way. */
 struct asking {
-    struct asked asked;
+    struct parsed_request asked;
     struct charge charges[TRIAL_MOST_CHARGES];
     struct question question;
     bool is_done;
 };
 
-struct trial {
+struct shadow_stat {
     struct dice dice;
     struct sim *sim;
     struct store *store;
@@ -47,7 +47,7 @@ struct trial {
     const char *sync;
     int64_t now;
     struct rule rules[TRIAL_RULES];
-    struct asked *asked;
+    struct parsed_request *asked;
     uint64_t *digests; /* [k]: of the table after k questions */
     size_t count, room;
     size_t acked;  /* so many must survive a kill */
@@ -82,10 +82,10 @@ static inline struct key trial_key(size_t rule, int64_t identity)
     return (struct key){ dice_roll(&d), dice_roll(&d) | 1 };
 }
 
-static inline struct asked trial_make(struct trial *t)
+static inline struct parsed_request trial_make(struct shadow_stat *t)
 {
     const int64_t kind = dice_below(&t->dice, 100);
-    struct asked a = {
+    struct parsed_request a = {
         .verb = kind < 8    ? VERB_REFUND
                 : kind < 12 ? VERB_RESET
                             : VERB_CHECK,
@@ -108,9 +108,9 @@ static inline struct asked trial_make(struct trial *t)
     return a;
 }
 
-static inline void trial_phrase(const struct trial *t, struct asking *to)
+static inline void trial_phrase(const struct shadow_stat *t, struct asking *to)
 {
-    const struct asked *a = &to->asked;
+    const struct parsed_request *a = &to->asked;
 
     to->question = (struct question){
         .verb = a->verb,
@@ -130,16 +130,16 @@ static inline void trial_phrase(const struct trial *t, struct asking *to)
 
 static inline int64_t trial_clock(void *ctx)
 {
-    return ((struct trial *)ctx)->now;
+    return ((struct shadow_stat *)ctx)->now;
 }
 
 static inline void trial_log(void *ctx, const char *line)
 {
     assert_true(strlen(line) > 0);
-    ((struct trial *)ctx)->logged++;
+    ((struct shadow_stat *)ctx)->logged++;
 }
 
-static inline struct store_options trial_options(struct trial *t)
+static inline struct store_options trial_options(struct shadow_stat *t)
 {
     struct store_options o = {
         .max_keys = TRIAL_KEYS,
@@ -157,7 +157,7 @@ static inline struct store_options trial_options(struct trial *t)
     return o;
 }
 
-static inline struct table *trial_table(struct trial *t)
+static inline struct table *trial_table(struct shadow_stat *t)
 {
     const struct store_options o = trial_options(t);
     struct table *table;
@@ -190,7 +190,7 @@ static inline void trial_digest_key(void *ctx, const struct record *r,
 }
 
 /* Of every live key's whole state. */
-static inline uint64_t trial_digest(const struct trial *t, struct table *table)
+static inline uint64_t trial_digest(const struct shadow_stat *t, struct table *table)
 {
     struct trial_digesting d = { XXH3_createState(), t->now };
     uint64_t result;
@@ -204,7 +204,7 @@ static inline uint64_t trial_digest(const struct trial *t, struct table *table)
     return result;
 }
 
-static inline void trial_note(struct trial *t, const struct asked *a)
+static inline void trial_note(struct shadow_stat *t, const struct parsed_request *a)
 {
     if (t->count + 1 >= t->room) {
         t->room = t->room * 2 + 64;
@@ -218,7 +218,7 @@ static inline void trial_note(struct trial *t, const struct asked *a)
 }
 
 /* Begin again from the state after k questions. */
-static inline void trial_rewind(struct trial *t, size_t k)
+static inline void trial_rewind(struct shadow_stat *t, size_t k)
 {
     table_free(t->model);
     t->model = trial_table(t);
@@ -234,16 +234,17 @@ static inline void trial_rewind(struct trial *t, size_t k)
 
 /* ---- life -------------------------------------------------------------------------------------- */
 
-static inline void trial_init(struct trial *t, uint64_t seed, const char *sync, int64_t window)
+static inline void trial_init(struct shadow_stat *t, uint64_t seed, const char *sync,
+                              int64_t window)
 {
-    *t = (struct trial){ .dice = { seed }, .sync = sync, .now = 1700000000000 };
+    *t = (struct shadow_stat){ .dice = { seed }, .sync = sync, .now = 1700000000000 };
     trial_rules(t->rules, window);
     t->sim = sim_new();
     t->model = trial_table(t);
     trial_note(t, NULL);
 }
 
-static inline void trial_done(struct trial *t)
+static inline void trial_done(struct shadow_stat *t)
 {
     if (t->store)
         t->store->ops->close(t->store);
@@ -253,7 +254,7 @@ static inline void trial_done(struct trial *t)
     free(t->digests);
 }
 
-static inline weir_err trial_open(struct trial *t, weir_diag *diag)
+static inline weir_err trial_open(struct shadow_stat *t, weir_diag *diag)
 {
     const struct store_options o = trial_options(t);
     weir_err err;
@@ -269,7 +270,7 @@ static inline weir_err trial_open(struct trial *t, weir_diag *diag)
     return err;
 }
 
-static inline void trial_close(struct trial *t)
+static inline void trial_close(struct shadow_stat *t)
 {
     assert_non_null(t->store);
     t->store->ops->close(t->store);
@@ -279,14 +280,14 @@ static inline void trial_close(struct trial *t)
 }
 
 /* The process is killed: what it has written stays, and is no more durable than it was. */
-static inline void trial_kill(struct trial *t)
+static inline void trial_kill(struct shadow_stat *t)
 {
     t->sim->is_off = true;
     trial_close(t);
     t->sim->is_off = false;
 }
 
-static inline bool trial_has_failed(struct trial *t)
+static inline bool trial_has_failed(struct shadow_stat *t)
 {
     weir_stats stats;
 
@@ -304,7 +305,7 @@ static inline void trial_question_done(struct question *q)
     a->is_done = true;
 }
 
-static inline void trial_ask_model(struct trial *t, struct asking *a)
+static inline void trial_ask_model(struct shadow_stat *t, struct asking *a)
 {
     struct asking same = { .asked = a->asked };
 
@@ -319,12 +320,12 @@ static inline void trial_ask_model(struct trial *t, struct asking *a)
 }
 
 /* Several questions, answered together. */
-static inline void trial_turn(struct trial *t)
+static inline void trial_turn(struct shadow_stat *t)
 {
     const size_t n = 1 + (size_t)dice_below(&t->dice, TRIAL_MOST_TURN);
     struct asking asking[TRIAL_MOST_TURN] = { 0 };
     size_t places[TRIAL_MOST_TURN];
-    struct turn turn = { 0 };
+    struct pending pending = { 0 };
 
     assert_non_null(t->store);
     for (size_t i = 0; i < n; i++) {
@@ -332,7 +333,7 @@ static inline void trial_turn(struct trial *t)
         trial_phrase(t, &asking[i]);
         asking[i].question.done = trial_question_done;
         asking[i].question.ctx = &asking[i];
-        t->store->ops->submit(t->store, &turn, &asking[i].question);
+        t->store->ops->submit(t->store, &pending, &asking[i].question);
         if (asking[i].is_done && asking[i].question.err) { /* not judged at all */
             assert_int_equal(asking[i].question.err, WEIR_EIO);
             assert_false(asking[i].asked.decide_anyway);
@@ -341,7 +342,7 @@ static inline void trial_turn(struct trial *t)
         }
         places[i] = t->count;
     }
-    t->store->ops->commit(t->store, &turn);
+    t->store->ops->commit(t->store, &pending);
     for (size_t i = 0; i < n; i++) {
         const struct question *q = &asking[i].question;
 
@@ -357,7 +358,7 @@ static inline void trial_turn(struct trial *t)
         t->synced = t->acked;
 }
 
-static inline void trial_tick(struct trial *t)
+static inline void trial_tick(struct shadow_stat *t)
 {
     const size_t before = t->count;
 
@@ -368,7 +369,7 @@ static inline void trial_tick(struct trial *t)
 
 /* ---- judging a disk -------------------------------------------------------------------------------- */
 
-static inline uint64_t trial_recover(struct trial *t, struct sim *disk, enum recovery_how how)
+static inline uint64_t trial_recover(struct shadow_stat *t, struct sim *disk, enum recovery_how how)
 {
     const weir_allocator allocator = heap();
     struct table *table = trial_table(t);
@@ -387,13 +388,13 @@ static inline uint64_t trial_recover(struct trial *t, struct sim *disk, enum rec
     return digest;
 }
 
-static inline uint64_t trial_recovered(struct trial *t, struct sim *disk)
+static inline uint64_t trial_recovered(struct shadow_stat *t, struct sim *disk)
 {
     return trial_recover(t, disk, RECOVERY_LOOK);
 }
 
 /* How many questions the disk has the state of; at least `least`. */
-static inline size_t trial_find(const struct trial *t, uint64_t digest, size_t least)
+static inline size_t trial_find(const struct shadow_stat *t, uint64_t digest, size_t least)
 {
     for (size_t k = t->count + 1; k-- > least;)
         if (t->digests[k] == digest)
@@ -409,7 +410,7 @@ static inline size_t trial_find(const struct trial *t, uint64_t digest, size_t l
 
 /* What is on the disk is the same to whoever opens it and to whoever keeps all that verifies, and
  * opening changes nothing of it. Takes the disk. */
-static inline size_t trial_judge(struct trial *t, struct sim *disk, size_t least)
+static inline size_t trial_judge(struct shadow_stat *t, struct sim *disk, size_t least)
 {
     const uint64_t digest = trial_recovered(t, disk);
     const size_t k = trial_find(t, digest, least);

@@ -76,8 +76,8 @@ void house_open(struct house *h, const char *policies, const struct server_setti
                                     .clock_ctx = h },
                    &diag),
          &diag);
-    must(store_annals(s->weir->engine.store, &s->annals,
-                      &(struct annals_options){ .allocator = s->weir->allocator }, &diag),
+    must(store_history(s->weir->engine.store, &s->history_store,
+                       &(struct history_store_options){ .allocator = s->weir->allocator }, &diag),
          &diag);
     s->observers[0] = s->loops[0].observer = observer_new(&s->weir->engine, s->log);
     must(loop_init(&s->loops[0], s, 0, &diag), &diag);
@@ -91,7 +91,7 @@ void house_close(struct house *h)
     loop_wake(&s->loops[0]);
     uv_run(&s->loops[0].uv, UV_RUN_DEFAULT);
     loop_done(&s->loops[0]);
-    s->annals->ops->close(s->annals);
+    s->history_store->ops->close(s->history_store);
     weir_close(s->weir);
     observer_free(s->observers[0]);
     listeners_close(&s->listeners, true);

@@ -22,7 +22,7 @@ int house_connect(struct house *h); /* returns the caller's end, non-blocking */
 /* Turn the loop until nothing happens any more. */
 void house_turn(struct house *h);
 
-/* Send, turn, and append what comes back. False: the connection was closed. */
+/* Send, pending, and append what comes back. False: the connection was closed. */
 bool house_say(struct house *h, int fd, struct span bytes, struct buf *heard);
 
 #endif

@@ -1,0 +1,218 @@
+/* answer_print.c - an answer of the limiter, for people or for programs. */
+#include "cli/answer_print.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/json.h"
+#include "cli/terminal.h"
+
+/* "allowed  ", in its colour. */
+static void print_word(const char *word, enum colour as, int width)
+{
+    printf("%s%s%s%*s", colour(as), word, colour(PLAIN), width - (int)strlen(word), "");
+}
+
+static void print_left(int64_t remaining, int64_t limit)
+{
+    if (remaining > limit) /* a burst holds more than the limit */
+        printf("%" PRId64 " left", remaining);
+    else
+        printf("%" PRId64 " of %" PRId64 " left", remaining, limit);
+}
+
+static void print_retry(int64_t retry_after, int64_t limit)
+{
+    if (retry_after != WEIR_NEVER)
+        printf(", retry in %s", duration_text(retry_after).text);
+    else if (limit == 0)
+        printf(", retry never: a limit of 0 always denies");
+    else
+        printf(", retry never: the cost is more than the limit can hold");
+}
+
+static void print_reset(int64_t reset_after, int64_t delay)
+{
+    if (delay > 0)
+        printf(", wait %s before it runs", duration_text(delay).text);
+    if (reset_after > 0)
+        printf(", resets in %s", duration_text(reset_after).text);
+}
+
+/* Are its rules of more than one policy? A server tells whose they are only then. */
+static bool is_of_several(const weir_answer *a)
+{
+    const char *first = a->rule_count > 0 ? a->rules[0].policy : NULL;
+
+    for (size_t i = 1; i < a->rule_count && first; i++)
+        if (a->rules[i].policy && strcmp(a->rules[i].policy, first) != 0)
+            return true;
+    return false;
+}
+
+/* "login/default" if rules of several policies are told, else "default". */
+struct rule_name {
+    char text[2 * WEIR_MAX_NAME + 2];
+};
+
+static struct rule_name name_of(const weir_rule_answer *r, bool is_several)
+{
+    struct rule_name name;
+
+    snprintf(name.text, sizeof name.text, "%s%s%s", is_several ? r->policy : "",
+             is_several ? "/" : "", r->rule);
+    return name;
+}
+
+static void print_rule(const weir_rule_answer *r, bool is_several, int name_width)
+{
+    const bool would_deny = r->shadow && !r->allowed;
+
+    printf("  ");
+    print_word(would_deny   ? "would deny"
+               : r->allowed ? "allowed"
+                            : "denied",
+               would_deny   ? YELLOW
+               : r->allowed ? GREEN
+                            : RED,
+               12);
+    printf("%-*s  ", name_width, name_of(r, is_several).text);
+    print_left(r->remaining, r->limit);
+    if (!r->allowed)
+        print_retry(r->retry_after_ms, r->limit);
+    else
+        print_reset(r->reset_after_ms, r->delay_ms);
+    if (r->shadow)
+        printf(" (shadow)");
+    else if (r->would_deny)
+        printf(" %s(its shadow limit would deny)%s", colour(YELLOW), colour(PLAIN));
+    printf("\n");
+}
+
+static const char *why_uncounted(weir_source source)
+{
+    switch (source) {
+    case WEIR_FROM_EXEMPT:
+        return "exempt: not counted";
+    case WEIR_FROM_OFF:
+        return "off: not counted";
+    case WEIR_FROM_BLOCKED:
+        return "blocked by an operator";
+    case WEIR_FROM_FALLBACK:
+        return "the store failed, on_error decided";
+    case WEIR_FROM_STORE:
+    case WEIR_FROM_CACHE:
+        break;
+    }
+    return NULL;
+}
+
+static void print_numbers(const weir_answer *a)
+{
+    const char *uncounted = why_uncounted(a->source);
+
+    if (uncounted) {
+        printf("%s", uncounted);
+        if (!a->allowed && a->retry_after_ms > 0)
+            print_retry(a->retry_after_ms, a->limit);
+        return;
+    }
+    print_left(a->remaining, a->limit);
+    if (a->allowed)
+        print_reset(a->reset_after_ms, a->delay_ms);
+    else
+        print_retry(a->retry_after_ms, a->limit);
+}
+
+void answer_print_text(const weir_answer *a, const char *done, const char *label)
+{
+    const bool is_several = is_of_several(a);
+    int width = 0;
+
+    if (done)
+        print_word(done, GREEN, 9);
+    else
+        print_word(a->allowed ? "allowed" : "denied", a->allowed ? GREEN : RED, 9);
+    if (a->policy)
+        printf("%s/%s  ", a->policy, a->rule);
+    else
+        printf("%s  ", label);
+    print_numbers(a);
+    if (a->shadow && a->rule_count < 2)
+        printf(", %swould be denied by %s%s", colour(YELLOW),
+               a->rule_count == 0   ? "what is in shadow" /* a server does not tell which */
+               : a->rules[0].shadow ? "this rule, which is in shadow"
+                                    : "its shadow limit",
+               colour(PLAIN));
+    printf("\n");
+    if (a->rule_count < 2)
+        return;
+    for (size_t i = 0; i < a->rule_count; i++)
+        if ((int)strlen(name_of(&a->rules[i], is_several).text) > width)
+            width = (int)strlen(name_of(&a->rules[i], is_several).text);
+    for (size_t i = 0; i < a->rule_count; i++)
+        print_rule(&a->rules[i], is_several, width);
+}
+
+static void rule_json(struct json *j, const weir_rule_answer *r, bool is_several)
+{
+    json_open(j, NULL, '{');
+    if (is_several)
+        json_text(j, "policy", r->policy);
+    json_text(j, "rule", r->rule);
+    json_bool(j, "allowed", r->allowed);
+    json_int(j, "limit", r->limit);
+    json_int(j, "remaining", r->remaining);
+    json_int(j, "retry_after_ms", r->retry_after_ms);
+    json_int(j, "reset_after_ms", r->reset_after_ms);
+    if (r->shadow)
+        json_bool(j, "shadow", true);
+    if (r->would_deny)
+        json_bool(j, "would_deny", true);
+    json_close(j, '}');
+}
+
+void answer_print_json(const weir_answer *a)
+{
+    const weir_allocator usual = alloc_or_default((weir_allocator){ 0 });
+    struct buf out;
+    struct json j = { .to = &out };
+
+    buf_init(&out, &usual);
+    json_open(&j, NULL, '{');
+    json_bool(&j, "allowed", a->allowed);
+    json_text(&j, "policy", a->policy);
+    json_text(&j, "rule", a->rule);
+    json_int(&j, "limit", a->limit);
+    json_int(&j, "remaining", a->remaining);
+    json_int(&j, "retry_after_ms", a->retry_after_ms);
+    json_int(&j, "reset_after_ms", a->reset_after_ms);
+    json_int(&j, "delay_ms", a->delay_ms);
+    json_text(&j, "source", weir_source_name(a->source));
+    json_bool(&j, "shadow", a->shadow);
+    if (a->rule_count > 1) {
+        json_open(&j, "rules", '[');
+        for (size_t i = 0; i < a->rule_count; i++)
+            rule_json(&j, &a->rules[i], is_of_several(a));
+        json_close(&j, ']');
+    }
+    json_close(&j, '}');
+    terminal_line(&out);
+}
+
+void answer_print_error(const char *code, const char *detail)
+{
+    const weir_allocator usual = alloc_or_default((weir_allocator){ 0 });
+    struct buf out;
+    struct json j = { .to = &out };
+
+    buf_init(&out, &usual);
+    json_open(&j, NULL, '{');
+    json_open(&j, "error", '{');
+    json_text(&j, "code", code);
+    json_text(&j, "detail", detail);
+    json_close(&j, '}');
+    json_close(&j, '}');
+    terminal_line(&out);
+}

@@ -1,0 +1,196 @@
+/* override.c - `weir override set|list|rm`: exceptions for somebody, while a server runs. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/override/override_command.h"
+#include "cli/terminal.h"
+
+enum {
+    RULE = OVERRIDE_COMMAND_CHANGING,
+    NAMED,
+    EXEMPT,
+    BLOCK,
+    LIMIT,
+    BURST,
+    PLAN,
+    KEY,
+    KEY_FILE,
+    TAG,
+    BY,
+    SET_OPTIONS,
+};
+
+static const struct option set_options[SET_OPTIONS] = {
+    OVERRIDE_COMMAND_CHANGING_OPTIONS,
+    [RULE] = { "rule", 'r', "NAME", "default: all rules that count by the same" },
+    [NAMED] = { "named", 0, NULL, "POLICY is the name of a limit that requests bring" },
+    [EXEMPT] = { "exempt", 0, NULL, NULL },
+    [BLOCK] = { "block", 0, NULL, "let them pass uncounted, or refuse them" },
+    [LIMIT] = { "limit", 0, "N", NULL },
+    [BURST] = { "burst", 0, "N", "other numbers; what is counted stays" },
+    [PLAN] = { "plan", 0, "NAME", "the numbers of this plan" },
+    [KEY] = { "key", 'k', "KEY", NULL },
+    [KEY_FILE] = { "key-file", 0, "FILE", "a key as it is, or as a file has it; -: stdin" },
+    [TAG] = { "tag", 't', "TAG", "whom the log or the top list calls so" },
+    [BY] = { "by", 0, "NAME[,NAME]", "what the tag is of, if the policy counts by several" },
+};
+
+/* The words behind the policy, and the keys that options give. */
+static bool read_subject(const struct arguments *a, struct subject *s)
+{
+    const char *key = a->values[KEY], *file = a->values[KEY_FILE];
+
+    for (size_t i = 1; i < a->operand_count; i++)
+        if (!subject_add_word(s, a->operands[i]))
+            return false;
+    if (key && !subject_set_key(s, span_of(key)))
+        return false;
+    return !file || subject_read_key(s, file);
+}
+
+static bool add_effect(struct override_command *r, const struct arguments *a)
+{
+    int64_t limit = -1, burst = -1;
+
+    if (!option_int(a, LIMIT, 0, &limit) || !option_int(a, BURST, 1, &burst))
+        return false;
+    if (a->values[EXEMPT] && a->values[BLOCK]) {
+        trouble("--exempt or --block, not both");
+        return false;
+    }
+    if (!a->values[EXEMPT] && !a->values[BLOCK] && !a->values[PLAN] && limit < 0 && burst < 0) {
+        trouble("what shall hold? Say --exempt, --block, --limit, --burst or --plan");
+        return false;
+    }
+    if (a->values[EXEMPT] || a->values[BLOCK])
+        json_text(&r->json, "effect", a->values[EXEMPT] ? "exempt" : "block");
+    if (limit >= 0)
+        json_int(&r->json, "limit", limit);
+    if (burst >= 0)
+        json_int(&r->json, "burst", burst);
+    if (a->values[PLAN])
+        json_text(&r->json, "plan", a->values[PLAN]);
+    return true;
+}
+
+static int run_set(const struct arguments *a)
+{
+    struct subject subject;
+    struct override_command r;
+    int status = STATUS_TROUBLE;
+
+    if (a->operand_count < 1)
+        return trouble("of which policy? Name it, then whom it is for");
+    subject_init(&subject);
+    override_command_begin(&r, a, true);
+    json_text(&r.json, "policy", a->operands[0]);
+    if (a->values[RULE])
+        json_text(&r.json, "rule", a->values[RULE]);
+    if (a->values[NAMED])
+        json_bool(&r.json, "named", true);
+    if (read_subject(a, &subject) && add_effect(&r, a)) {
+        override_command_subject(&r, &subject);
+        override_command_tag(&r, a->values[TAG], a->values[BY]);
+        status = override_command_send(&r, "PUT", "/v1/overrides");
+    } else {
+        buf_done(&r.body);
+    }
+    subject_done(&subject);
+    return status;
+}
+
+const struct command override_set_command = {
+    .name = "override set",
+    .summary = "Exempt or block somebody, or give them other numbers.",
+    .usage = "[OPTION]... POLICY [KEY | NAME=VALUE...]\n[OPTION]... --tag TAG POLICY",
+    .options = set_options,
+    .option_count = SET_OPTIONS,
+    .notes = "One of --exempt, --block, --limit and --burst, or --plan. It takes the place of\n"
+             "what was set for the same identity before, on all servers that share the store.\n"
+             "A running server is asked for it, and keeps it in its store.\n",
+    .run = run_set,
+};
+
+/* ---- list ------------------------------------------------------------------------------------ */
+
+enum { LIST_TAG = OVERRIDE_COMMAND_READING, LIST_OPTIONS };
+
+static const struct option list_options[LIST_OPTIONS] = {
+    OVERRIDE_COMMAND_READING_OPTIONS,
+    [LIST_TAG] = { "tag", 't', "TAG", "only those of this identity" },
+};
+
+static int run_list(const struct arguments *a)
+{
+    if (a->operand_count > 1)
+        return trouble("override list takes one policy, or none for all");
+    return ledger_view_list(a, "/v1/overrides", "overrides",
+                            a->operand_count == 1 ? a->operands[0] : NULL, a->values[LIST_TAG]);
+}
+
+const struct command override_list_command = {
+    .name = "override list",
+    .stands_with_last = true,
+    .summary = "Show the overrides that are in force.",
+    .usage = "[OPTION]... [POLICY]",
+    .options = list_options,
+    .option_count = LIST_OPTIONS,
+    .notes = "Identities are shown as tags: the same that logs and top lists have.\n",
+    .run = run_list,
+};
+
+/* ---- rm -------------------------------------------------------------------------------------- */
+
+enum { RM_RULE = OVERRIDE_COMMAND_CHANGING, RM_TAG, RM_OPTIONS };
+
+static const struct option rm_options[RM_OPTIONS] = {
+    OVERRIDE_COMMAND_CHANGING_OPTIONS,
+    [RM_RULE] = { "rule", 'r', "NAME", "of one that was set for this rule only" },
+    [RM_TAG] = { "tag", 't', "TAG", "whom the list calls so" },
+};
+
+static bool is_id(const char *word)
+{
+    return word[0] && word[strspn(word, "0123456789")] == '\0';
+}
+
+static int run_rm(const struct arguments *a)
+{
+    struct subject subject;
+    struct override_command r;
+    bool is_good = true;
+
+    if (a->operand_count < 1)
+        return trouble("which one? Give its id, or its policy and whom it is for");
+    if (a->values[OVERRIDE_COMMAND_FOR])
+        return trouble("--for goes with what is set");
+    subject_init(&subject);
+    override_command_begin(&r, a, false);
+    if (a->operand_count == 1 && is_id(a->operands[0]) && !a->values[RM_TAG]) {
+        json_int(&r.json, "id", strtoll(a->operands[0], NULL, 10));
+    } else {
+        json_text(&r.json, "policy", a->operands[0]);
+        if (a->values[RM_RULE])
+            json_text(&r.json, "rule", a->values[RM_RULE]);
+        for (size_t i = 1; i < a->operand_count && is_good; i++)
+            is_good = subject_add_word(&subject, a->operands[i]);
+        override_command_subject(&r, &subject);
+        override_command_tag(&r, a->values[RM_TAG], NULL);
+    }
+    if (!is_good)
+        buf_done(&r.body);
+    subject_done(&subject);
+    return is_good ? override_command_send(&r, "DELETE", "/v1/overrides") : STATUS_TROUBLE;
+}
+
+const struct command override_rm_command = {
+    .name = "override rm",
+    .stands_with_last = true,
+    .summary = "Take an override back.",
+    .usage = "[OPTION]... ID\n[OPTION]... POLICY [KEY | NAME=VALUE...]\n"
+             "[OPTION]... --tag TAG POLICY",
+    .options = rm_options,
+    .option_count = RM_OPTIONS,
+    .notes = NULL,
+    .run = run_rm,
+};

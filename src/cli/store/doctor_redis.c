@@ -1,0 +1,362 @@
+/* doctor_redis.c - what `weir doctor` looks at in Redis and Valkey. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/diag.h"
+#include "cli/store/doctor.h"
+#include "store/redis/codec.h"
+#include "store/redis/connect.h"
+
+enum { PINGS = 20, SLOW_US = 5000, SKEW_MS = 1000, MASTERS_MOST = 8, NODE_MOST = 64 };
+
+/* One server that is looked at; `name` tells it from the others of a cluster. */
+struct patient {
+    const struct redis_uri *uri;
+    struct redis_session *session;
+    struct findings *f;
+    char name[NODE_MOST]; /* " at host:port", or "" */
+    struct redis_reply *info;
+    bool has_aof;
+};
+
+static int64_t now_us(clockid_t clock)
+{
+    struct timespec now;
+
+    clock_gettime(clock, &now);
+    return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
+}
+
+static void field(const struct patient *p, const char *name, char out[REDIS_FIELD])
+{
+    redis_info_field(redis_reply_text(p->info), name, out);
+}
+
+static int64_t number(const struct patient *p, const char *name)
+{
+    char text[REDIS_FIELD];
+
+    field(p, name, text);
+    return strtoll(text, NULL, 10);
+}
+
+/* A setting; "" if it may not be asked for. */
+static weir_err setting(const struct patient *p, const char *name, char out[REDIS_FIELD],
+                        weir_diag *diag)
+{
+    struct redis_reply *reply;
+    const weir_err err = redis_session_ask(p->session, &reply, diag, "CONFIG", "GET", name,
+                                           (char *)NULL);
+
+    out[0] = '\0';
+    if (err)
+        return err;
+    if (redis_reply_count(reply) == 2) {
+        const struct span value = redis_reply_text(redis_reply_at(reply, 1));
+
+        snprintf(out, REDIS_FIELD, "%.*s", (int)value.len, value.at);
+    }
+    redis_reply_free(reply);
+    return WEIR_OK;
+}
+
+/* ---- the server -------------------------------------------------------------------------------- */
+
+static void look_at_version(const struct patient *p)
+{
+    char version[REDIS_FIELD], valkey[REDIS_FIELD];
+    char *minor;
+    long major;
+
+    field(p, "redis_version", version);
+    field(p, "valkey_version", valkey);
+    major = strtol(version, &minor, 10);
+    if (major < 6 || (major == 6 && strncmp(minor, ".0", 2) == 0))
+        find(p->f, FINDING_WRONG, "version", "Use Redis 6.2 or newer, or Valkey.",
+             "Redis %s%s is too old", version, p->name);
+    else
+        find(p->f, FINDING_FINE, "version", NULL, "%s %s%s", valkey[0] ? "Valkey" : "Redis",
+             valkey[0] ? valkey : version, p->name);
+}
+
+static weir_err look_at_latency(const struct patient *p, weir_diag *diag)
+{
+    int64_t least = INT64_MAX;
+
+    for (int i = 0; i < PINGS; i++) {
+        const int64_t begin = now_us(CLOCK_MONOTONIC);
+        struct redis_reply *reply;
+        const weir_err err = redis_session_ask(p->session, &reply, diag, "PING", (char *)NULL);
+        const int64_t took = now_us(CLOCK_MONOTONIC) - begin;
+
+        if (err)
+            return err;
+        redis_reply_free(reply);
+        if (took < least)
+            least = took;
+    }
+    if (least > SLOW_US)
+        find(p->f, FINDING_CHANGE, "way", "Each check waits for it: put weir and Redis closer.",
+             "an answer%s takes %" PRId64 " us at best", p->name, least);
+    else
+        find(p->f, FINDING_FINE, "way", NULL, "an answer%s takes %" PRId64 " us at best", p->name,
+             least);
+    return WEIR_OK;
+}
+
+static void look_at_role(const struct patient *p)
+{
+    char role[REDIS_FIELD];
+
+    field(p, "role", role);
+    if (strcmp(role, "master") != 0 && p->uri->kind != REDIS_CLUSTER)
+        find(p->f, FINDING_WRONG, "role",
+             "Name the master, or use redis+sentinel:// to have it found.",
+             "the server is a replica, and only a master can count");
+    if (p->uri->kind == REDIS_SINGLE && number(p, "cluster_enabled") == 1)
+        find(p->f, FINDING_WRONG, "role", "Use redis+cluster:// instead of redis://.",
+             "the server is part of a cluster");
+    if (p->uri->kind == REDIS_CLUSTER && number(p, "cluster_enabled") == 0)
+        find(p->f, FINDING_WRONG, "role", "Use redis:// instead of redis+cluster://.",
+             "the server is not part of a cluster");
+}
+
+static void look_at_memory(const struct patient *p)
+{
+    const int64_t used = number(p, "used_memory"), most = number(p, "maxmemory");
+    char policy[REDIS_FIELD];
+
+    redis_evicts_by(redis_reply_text(p->info), policy);
+    if (policy[0])
+        find(p->f, FINDING_CHANGE, "eviction",
+             "CONFIG SET maxmemory-policy noeviction, and in redis.conf.",
+             "maxmemory-policy%s is %s: counts may be thrown away while they are in force", p->name,
+             policy);
+    if (most > 0 && used > most / 10 * 9)
+        find(p->f, FINDING_CHANGE, "memory", "Raise maxmemory: 200 bytes a key will do.",
+             "%" PRId64 " of %" PRId64 " bytes%s are used", used, most, p->name);
+    else
+        find(p->f, FINDING_FINE, "memory", NULL, "%" PRId64 " bytes%s are used", used, p->name);
+}
+
+static weir_err look_at_persistence(struct patient *p, weir_diag *diag)
+{
+    char status[REDIS_FIELD], sync[REDIS_FIELD];
+    weir_err err;
+
+    p->has_aof = number(p, "aof_enabled") == 1;
+    if (!p->has_aof) {
+        find(p->f, FINDING_CHANGE, "durability",
+             "CONFIG SET appendonly yes, and in redis.conf; see docs/redis.md.",
+             "no append-only file%s: a restart forgets what was counted", p->name);
+        return WEIR_OK;
+    }
+    field(p, "aof_last_write_status", status);
+    if (status[0] && strcmp(status, "ok") != 0)
+        find(p->f, FINDING_WRONG, "durability", "Look at the disk.",
+             "the append-only file%s cannot be written", p->name);
+    err = setting(p, "appendfsync", sync, diag);
+    if (err)
+        return err;
+    if (strcmp(sync, "no") == 0)
+        find(p->f, FINDING_CHANGE, "durability", "CONFIG SET appendfsync everysec.",
+             "appendfsync%s is no: a power cut forgets up to 30 s", p->name);
+    else
+        find(p->f, FINDING_FINE, "durability", NULL, "append-only file%s, appendfsync %s", p->name,
+             sync[0] ? sync : "(not told)");
+    return WEIR_OK;
+}
+
+static void look_at_replicas(const struct patient *p)
+{
+    const int64_t replicas = number(p, "connected_slaves"), wanted = p->uri->wait_replicas;
+
+    if (replicas < wanted)
+        find(p->f, FINDING_WRONG, "replicas", "Add replicas, or lower wait_replicas in the URI.",
+             "wait_replicas asks for %" PRId64 ", and there are %" PRId64 "%s", wanted, replicas,
+             p->name);
+    else if (replicas > 0 && wanted == 0)
+        find(p->f, FINDING_FINE, "replicas",
+             "A failover may admit again what they lag by; wait_replicas=1 in the URI ends that.",
+             "%" PRId64 "%s, which are not waited for", replicas, p->name);
+    else if (replicas == 0 && p->uri->kind != REDIS_SINGLE)
+        find(p->f, FINDING_CHANGE, "replicas", "Without one there is nobody to take over.",
+             "there are none%s", p->name);
+    else if (replicas > 0)
+        find(p->f, FINDING_FINE, "replicas", NULL, "%" PRId64 "%s, %" PRId64 " of them waited for",
+             replicas, p->name, wanted);
+}
+
+/* The script itself, without questions. A key that is elsewhere is as good. */
+static weir_err look_at_script(const struct patient *p, weir_diag *diag)
+{
+    static const char no_questions[] = { (char)0x91, (char)0xff, '\0' };
+    struct redis_reply *reply;
+    weir_err err = redis_session_ask(p->session, &reply, diag, "SCRIPT", "LOAD", judge_script,
+                                     (char *)NULL);
+
+    if (err)
+        return err;
+    if (redis_reply_kind(reply) != REPLY_ERROR) {
+        redis_reply_free(reply);
+        err = redis_session_ask(p->session, &reply, diag, "EVALSHA", judge_sha, "1", "rl:doctor",
+                                no_questions, (char *)NULL);
+    }
+    if (err)
+        return err;
+    if (redis_reply_kind(reply) == REPLY_ERROR &&
+        strncmp(redis_reply_text(reply).at, "MOVED ", 6) != 0)
+        find(p->f, FINDING_WRONG, "script", "docs/redis.md has the rights that a user needs.",
+             "the script does not run%s: %.120s", p->name, redis_reply_text(reply).at);
+    else
+        find(p->f, FINDING_FINE, "script", NULL, "it runs%s", p->name);
+    redis_reply_free(reply);
+    return WEIR_OK;
+}
+
+static weir_err look_at_clock(const struct patient *p, weir_diag *diag)
+{
+    struct redis_reply *reply;
+    int64_t theirs, skew;
+    const weir_err err = redis_session_ask(p->session, &reply, diag, "TIME", (char *)NULL);
+
+    if (err)
+        return err;
+    if (redis_reply_count(reply) == 2) {
+        theirs = strtoll(redis_reply_text(redis_reply_at(reply, 0)).at, NULL, 10) * 1000;
+        skew = theirs - now_us(CLOCK_REALTIME) / 1000;
+        if (skew > SKEW_MS || skew < -2 * SKEW_MS)
+            find(p->f, FINDING_CHANGE, "clock", "Keep both machines on NTP.",
+                 "the clock%s differs from this machine's by %" PRId64 " ms", p->name, skew);
+    }
+    redis_reply_free(reply);
+    return WEIR_OK;
+}
+
+static weir_err look_at_server(struct patient *p, weir_diag *diag)
+{
+    weir_err err = redis_session_demand(p->session, &p->info, diag, "INFO", (char *)NULL);
+
+    if (err)
+        return err;
+    look_at_version(p);
+    look_at_role(p);
+    look_at_memory(p);
+    look_at_replicas(p);
+    err = look_at_persistence(p, diag);
+    if (!err)
+        err = look_at_script(p, diag);
+    if (!err)
+        err = look_at_clock(p, diag);
+    if (!err)
+        err = look_at_latency(p, diag);
+    redis_reply_free(p->info);
+    return err;
+}
+
+/* ---- the cluster ------------------------------------------------------------------------------- */
+
+static void look_at_coverage(const struct patient *p, struct span info, const char *full)
+{
+    char state[REDIS_FIELD], slots[REDIS_FIELD];
+
+    redis_info_field(info, "cluster_state", state);
+    redis_info_field(info, "cluster_slots_ok", slots);
+    if (strcmp(state, "ok") != 0)
+        find(p->f, FINDING_WRONG, "cluster", "redis-cli --cluster check tells more.",
+             "its state is %s, %s of 16384 slots are served", state, slots);
+    else
+        find(p->f, FINDING_FINE, "cluster", NULL, "%s of 16384 slots are served", slots);
+    if (strcmp(full, "yes") == 0)
+        find(p->f, FINDING_CHANGE, "cluster",
+             "CONFIG SET cluster-require-full-coverage no on each node, and in redis.conf.",
+             "when one master is lost, the others stop as well");
+}
+
+static weir_err look_at_node(const struct patient *first, struct span host, int64_t port,
+                             weir_diag *diag)
+{
+    struct redis_address address = first->session->address;
+    struct patient p = { .uri = first->uri, .f = first->f };
+    char shown[REDIS_SHOWN];
+    weir_err err;
+
+    if (host.len > 0)
+        snprintf(address.host, sizeof address.host, "%.*s", (int)host.len, host.at);
+    address.port = (uint16_t)port;
+    redis_address_show(&address, shown);
+    snprintf(p.name, sizeof p.name, " at %.50s", shown);
+    err = redis_session_open(&p.session, p.uri, &address, &p.uri->login, 0, diag);
+    if (!err)
+        err = look_at_server(&p, diag);
+    redis_session_close(p.session);
+    if (err == WEIR_EIO) {
+        find(first->f, FINDING_WRONG, "way", "Look at that node.", "%.200s", diag->text);
+        err = WEIR_OK;
+    }
+    return err;
+}
+
+/* Each master once: it may have several ranges of slots. */
+static weir_err look_at_masters(const struct patient *p, weir_diag *diag)
+{
+    struct redis_reply *reply;
+    int64_t seen[MASTERS_MOST];
+    size_t count = 0;
+    weir_err err = redis_session_demand(p->session, &reply, diag, "CLUSTER", "SLOTS", (char *)NULL);
+
+    for (size_t i = 0; !err && i < redis_reply_count(reply) && count < MASTERS_MOST; i++) {
+        const struct redis_reply *range = redis_reply_at(reply, i);
+        const struct redis_reply *master = redis_reply_count(range) > 2 ? redis_reply_at(range, 2)
+                                                                        : NULL;
+        size_t j = 0;
+
+        if (!master || redis_reply_count(master) < 2)
+            continue;
+        seen[count] = redis_reply_number(redis_reply_at(master, 1));
+        while (seen[j] != seen[count])
+            j++;
+        if (j < count)
+            continue;
+        err = look_at_node(p, redis_reply_text(redis_reply_at(master, 0)), seen[count++], diag);
+    }
+    redis_reply_free(reply);
+    return err;
+}
+
+static weir_err look_at_cluster(const struct patient *p, weir_diag *diag)
+{
+    struct redis_reply *reply;
+    char full[REDIS_FIELD];
+    weir_err err = redis_session_demand(p->session, &reply, diag, "CLUSTER", "INFO", (char *)NULL);
+
+    if (err)
+        return err;
+    err = setting(p, "cluster-require-full-coverage", full, diag);
+    if (!err)
+        look_at_coverage(p, redis_reply_text(reply), full);
+    redis_reply_free(reply);
+    return err ? err : look_at_masters(p, diag);
+}
+
+weir_err doctor_redis(const char *uri, struct findings *f, weir_diag *diag)
+{
+    struct redis_uri u;
+    struct patient p = { .uri = &u, .f = f };
+    weir_err err = redis_uri_read(&u, uri, diag);
+
+    if (err)
+        return err;
+    err = redis_connect_any(&p.session, &u, diag);
+    if (!err && u.kind == REDIS_CLUSTER)
+        err = look_at_cluster(&p, diag);
+    else if (!err)
+        err = look_at_server(&p, diag);
+    redis_session_close(p.session);
+    redis_uri_done(&u);
+    return err;
+}

@@ -1,0 +1,135 @@
+/* shadow.c - `weir shadow`: what limits on trial would have refused, as a server has seen it. */
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "cli/client.h"
+#include "cli/command.h"
+#include "cli/terminal.h"
+#include "cli/told.h"
+#include "policy/rate.h"
+
+enum { SERVER, TOKEN_FILE, JSON, OPTION_COUNT };
+
+static const struct option options[OPTION_COUNT] = {
+    [SERVER] = { "server", 's', "URL", "default: $WEIR_SERVER, or " SERVER_URL_DEFAULT },
+    [TOKEN_FILE] = { "token-file", 0, "FILE", "default: $WEIR_TOKEN_FILE" },
+    [JSON] = { "json", 'j', NULL, "JSON, as the server gives it" },
+};
+
+static int64_t number(const json_t *object, const char *name)
+{
+    return json_integer_value(json_object_get(object, name));
+}
+
+static const char *text(const json_t *object, const char *name)
+{
+    const char *found = json_string_value(json_object_get(object, name));
+
+    return found ? found : "";
+}
+
+static void print_side(const char *name, const json_t *side)
+{
+    printf("  %-22s %12" PRId64 " %12" PRId64 " %7.2f%% %12" PRId64 " %12" PRId64 " %7.2f%%\n",
+           name, number(side, "requests"), number(side, "refused"),
+           json_number_value(json_object_get(side, "refused_percent")), number(side, "identities"),
+           number(side, "refused_identities"),
+           json_number_value(json_object_get(side, "refused_identities_percent")));
+}
+
+/* What is tried, and what it is beside. */
+static void print_trial(const json_t *trial)
+{
+    static const struct {
+        const char *kind, *tried, *live;
+    } names[] = {
+        { "mode", "in shadow", "the policy" },
+        { "rollout", "not reached yet", "reached" },
+        { "shadow_limit", "shadow_limit", "the live limit" },
+    };
+    const time_t since = (time_t)(number(trial, "since_ms") / 1000);
+    char when[32] = "never asked", window[32];
+    struct tm tm;
+    size_t i = 0;
+
+    while (i < 2 && strcmp(names[i].kind, text(trial, "kind")) != 0)
+        i++;
+    if (since > 0 && gmtime_r(&since, &tm))
+        strftime(when, sizeof when, "since %Y-%m-%dT%H:%MZ", &tm);
+    duration_write(number(trial, "window_ms"), window);
+    printf("%s%s %s%s: %" PRId64 " per %s%s%s, %s\n", colour(BOLD), text(trial, "policy"),
+           text(trial, "rule"), colour(PLAIN), number(trial, "limit"), window,
+           *text(trial, "rollout") ? ", rolled out to " : "", text(trial, "rollout"), when);
+    printf("  %-22s %12s %12s %8s %12s %12s %8s\n", "", "requests", "refused", "", "identities",
+           "refused", "");
+    print_side(names[i].tried, json_object_get(trial, "tried"));
+    print_side(names[i].live, json_object_get(trial, "live"));
+    if (json_object_get(trial, "refused_by_both"))
+        printf("  refused by both %" PRId64 ", only by the one on trial %" PRId64
+               ", only by what is live %" PRId64 "\n",
+               number(trial, "refused_by_both"), number(trial, "refused_by_tried_only"),
+               number(trial, "refused_by_live_only"));
+}
+
+static int print(const struct client *c, const struct arguments *a)
+{
+    const struct span body = c->reply.body;
+    json_t *root, *shadow_stats, *trial;
+    int status = STATUS_YES;
+    size_t i, shown = 0;
+
+    if (a->values[JSON] && a->operand_count == 0) {
+        told_print(body);
+        return STATUS_YES;
+    }
+    root = told_read(body);
+    shadow_stats = json_object_get(root, "trials");
+    if (!json_is_array(shadow_stats))
+        status = trouble("cannot read what %s tells: is it a server of weir?", c->url.text);
+    json_array_foreach(shadow_stats, i, trial)
+    {
+        if (a->operand_count > 0 && strcmp(text(trial, "policy"), a->operands[0]) != 0)
+            continue;
+        if (a->values[JSON])
+            json_dumpf(trial, stdout, JSON_COMPACT);
+        else
+            print_trial(trial);
+        if (a->values[JSON])
+            putchar('\n');
+        shown++;
+    }
+    if (shown == 0 && status == STATUS_YES)
+        puts("no limit is on trial");
+    json_decref(root);
+    return status;
+}
+
+static int run(const struct arguments *a)
+{
+    struct client client = { .fd = -1 };
+    int status = STATUS_TROUBLE;
+    weir_diag diag;
+
+    if (a->operand_count > 1)
+        return trouble("shadow takes one policy: see 'weir help shadow'");
+    if (client_open(&client, a->values[SERVER], a->values[TOKEN_FILE]))
+        status = client_get(&client, "/v1/shadow", &diag) ? print(&client, a)
+                                                          : trouble("%s", diag.text);
+    client_close(&client);
+    return status;
+}
+
+const struct command shadow_command = {
+    .name = "shadow",
+    .summary = "Compare what limits on trial would have refused.",
+    .usage = "[OPTION]... [POLICY]",
+    .options = options,
+    .option_count = OPTION_COUNT,
+    .notes = "On trial are rules with 'mode: shadow' or a 'rollout', every 'shadow_limit', and\n"
+             "policies and named limits that operators have put into shadow: see weir mode.\n"
+             "What one server has seen: ask each of several that share a store.\n",
+    .run = run,
+};

@@ -1,0 +1,213 @@
+/* top_stats.c - what a server tells about itself, and how fast it changes. */
+#include "cli/watch/top_stats.h"
+#include "cli/told.h"
+
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int64_t int_in(const json_t *object, const char *name)
+{
+    return json_integer_value(json_object_get(object, name));
+}
+
+static int64_t known_in(const json_t *object, const char *name)
+{
+    return json_is_integer(json_object_get(object, name)) ? int_in(object, name) : -1;
+}
+
+static const char *text_in(const json_t *object, const char *name)
+{
+    const char *text = json_string_value(json_object_get(object, name));
+
+    return text ? text : "";
+}
+
+static const char *policy_in(const json_t *object)
+{
+    const char *policy = json_string_value(json_object_get(object, "policy"));
+
+    return policy ? policy : "(limits in requests)";
+}
+
+static void read_name(const json_t *object, char out[TOP_NAME])
+{
+    if (json_is_string(json_object_get(object, "policy")))
+        snprintf(out, TOP_NAME, "%s/%s", policy_in(object), text_in(object, "rule"));
+    else
+        snprintf(out, TOP_NAME, "%s", policy_in(object));
+}
+
+static void read_numbers(struct top_stats *s, const json_t *root)
+{
+    const json_t *connections = json_object_get(root, "connections");
+    const json_t *store = json_object_get(root, "store");
+    const json_t *requests = json_object_get(root, "requests");
+    const json_t *decision = json_object_get(root, "decision_ns");
+
+    snprintf(s->version, sizeof s->version, "%s", text_in(root, "version"));
+    s->now_ms = int_in(root, "now_ms");
+    s->started_ms = int_in(root, "started_ms");
+    s->threads = int_in(root, "threads");
+    s->memory = int_in(root, "memory_bytes");
+    s->is_draining = json_is_true(json_object_get(root, "draining"));
+    s->connections = int_in(connections, "open");
+    s->max_connections = int_in(connections, "max");
+    s->refused_connections = int_in(connections, "refused");
+    s->reload_failures = int_in(json_object_get(root, "reloads"), "failures");
+    s->keys = known_in(store, "keys");
+    s->max_keys = known_in(store, "max_keys");
+    s->evicted_keys = int_in(store, "evicted_keys");
+    s->journal_bytes = int_in(store, "journal_bytes");
+    s->has_failed = json_is_true(json_object_get(store, "has_failed"));
+    s->requests = int_in(requests, "http") + int_in(requests, "resp");
+    s->failed_requests = int_in(requests, "http_5xx") + int_in(requests, "resp_errors");
+    s->decision_p50_ns = int_in(decision, "p50");
+    s->decision_p99_ns = int_in(decision, "p99");
+    s->commit_p99_ns = int_in(json_object_get(root, "commit_ns"), "p99");
+}
+
+static void read_unanswered(struct top_stats *s, const json_t *object)
+{
+    const json_t *reasons = json_object_get(object, "reasons"), *last = json_array_get(reasons, 0);
+
+    s->unanswered = int_in(object, "recent");
+    s->unanswered_ms = int_in(object, "recent_ms");
+    if (last)
+        snprintf(s->unanswered_why, sizeof s->unanswered_why, "%s (%s)", text_in(last, "detail"),
+                 text_in(last, "code"));
+}
+
+/* Zeros if there is none: it was not there yet. */
+static struct top_row row_before(const struct top_stats *before, const struct top_row *r)
+{
+    for (size_t i = 0; before && i < before->row_count; i++)
+        if (strcmp(before->rows[i].policy, r->policy) == 0 &&
+            strcmp(before->rows[i].rule, r->rule) == 0)
+            return before->rows[i];
+    return (struct top_row){ .allowed = 0 };
+}
+
+static double rate(int64_t now, int64_t then, double seconds)
+{
+    return now > then && seconds > 0 ? (double)(now - then) / seconds : 0;
+}
+
+static void read_row(struct top_row *r, const json_t *object, const struct top_stats *before,
+                     double seconds)
+{
+    struct top_row then;
+
+    snprintf(r->policy, sizeof r->policy, "%s", policy_in(object));
+    snprintf(r->rule, sizeof r->rule, "%s", text_in(object, "rule"));
+    then = row_before(before, r);
+    r->allowed = int_in(object, "allowed");
+    r->denied = int_in(object, "denied");
+    r->shadow_denied = int_in(object, "shadow_denied");
+    r->allowed_rate = rate(r->allowed, then.allowed, seconds);
+    r->denied_rate = rate(r->denied, then.denied, seconds);
+    r->shadow_rate = rate(r->shadow_denied, then.shadow_denied, seconds);
+}
+
+static int compare_rows(const void *a, const void *b)
+{
+    const struct top_row *x = a, *y = b;
+    const double x_rate = x->allowed_rate + x->denied_rate,
+                 y_rate = y->allowed_rate + y->denied_rate;
+    const int64_t x_all = x->allowed + x->denied, y_all = y->allowed + y->denied;
+
+    if (x_rate != y_rate)
+        return x_rate < y_rate ? 1 : -1;
+    if (x_all != y_all)
+        return x_all < y_all ? 1 : -1;
+    return strcmp(x->policy, y->policy);
+}
+
+static size_t count_rules(const json_t *rules, const char *policy)
+{
+    const json_t *rule;
+    size_t i, n = 0;
+
+    json_array_foreach(rules, i, rule) n += strcmp(policy_in(rule), policy) == 0;
+    return n;
+}
+
+/* The policies in order, and below those that have several rules what each of them does. */
+static bool read_rows(struct top_stats *s, const json_t *checks, const json_t *rules,
+                      const struct top_stats *before, double seconds)
+{
+    const size_t count = json_array_size(checks);
+    struct top_row *policies = calloc(count + 1, sizeof *policies);
+    const json_t *item;
+    size_t i;
+
+    s->rows = calloc(count + json_array_size(rules) + 1, sizeof *s->rows);
+    if (!policies || !s->rows) {
+        free(policies);
+        return false;
+    }
+    json_array_foreach(checks, i, item) read_row(&policies[i], item, before, seconds);
+    qsort(policies, count, sizeof *policies, compare_rows);
+    for (size_t k = 0; k < count; k++) {
+        s->rows[s->row_count++] = policies[k];
+        if (count_rules(rules, policies[k].policy) > 1)
+            json_array_foreach(rules, i, item) if (strcmp(policy_in(item), policies[k].policy) == 0)
+                read_row(&s->rows[s->row_count++], item, before, seconds);
+    }
+    free(policies);
+    return true;
+}
+
+static void read_top(struct top_stats *s, struct span body)
+{
+    json_t *root = told_read(body);
+    const json_t *list = json_object_get(root, "top"), *item;
+    size_t i;
+
+    s->hides_identities = !json_is_array(list);
+    json_array_foreach(list, i, item)
+    {
+        struct top_identity *to = &s->identities[s->identity_count];
+
+        if (i == TOP_IDENTITIES)
+            break;
+        read_name(item, to->name);
+        snprintf(to->tag, sizeof to->tag, "%s", text_in(item, "tag"));
+        to->refused = int_in(item, "refused") - int_in(item, "error");
+        to->last_ms = int_in(item, "last_ms");
+        s->identity_count++;
+    }
+    json_decref(root);
+}
+
+bool top_stats_read(struct top_stats *s, const struct top_stats *before, struct span stats,
+                    struct span top)
+{
+    json_t *root = told_read(stats);
+    const json_t *checks = json_object_get(root, "checks");
+    double seconds;
+    bool is_read;
+
+    *s = (struct top_stats){ .rows = NULL };
+    if (!json_is_array(checks)) {
+        json_decref(root);
+        return false;
+    }
+    read_numbers(s, root);
+    read_unanswered(s, json_object_get(root, "unanswered"));
+    if (before && before->started_ms != s->started_ms)
+        before = NULL;
+    seconds = (double)(s->now_ms - (before ? before->now_ms : s->started_ms)) / 1000;
+    s->request_rate = rate(s->requests, before ? before->requests : 0, seconds);
+    is_read = read_rows(s, checks, json_object_get(root, "rules"), before, seconds);
+    json_decref(root);
+    read_top(s, top);
+    return is_read;
+}
+
+void top_stats_done(struct top_stats *s)
+{
+    free(s->rows);
+    s->rows = NULL;
+}

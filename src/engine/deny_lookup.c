@@ -1,0 +1,60 @@
+/* deny_lookup.c - what a check need not ask, as it is known to be refused. */
+#include "engine/deny_lookup.h"
+
+#include "base/clock.h"
+
+static struct denial denial_of(const struct check *check, const struct question *q, size_t i)
+{
+    const struct charge *c = &q->charges[i];
+    const struct policy_rule *rule = check->rules[c - check->charges];
+    const struct rule *altered = check->room->altered;
+    const bool is_altered = c->rule >= altered && c->rule < altered + WEIR_MAX_RULES;
+
+    return (struct denial){
+        .rule = c->rule,
+        .key = c->key,
+        .cost = q->ask.cost,
+        .is_alone = q->count == 1,
+        .is_varied = !rule || check->is_named || rule->plan_count > 0 || is_altered,
+    };
+}
+
+bool deny_lookup_refuses(struct check *check, size_t at)
+{
+    struct question *q = &check->questions[at];
+    const size_t first = (size_t)(q->charges - check->charges);
+    uint32_t unknown = 0;
+    size_t refused = 0;
+
+    if (q->verb != VERB_CHECK || q->ask.peek || q->ask.cost <= 0)
+        return false;
+    for (size_t i = 0; i < q->count; i++) {
+        const struct denial d = denial_of(check, q, i);
+
+        if (deny_cache_refuses(check->engine->denials, &d, check->asked_at,
+                               &q->charges[i].step.decision))
+            refused++;
+        else
+            unknown |= UINT32_C(1) << (first + i);
+    }
+    if (refused == 0)
+        return false;
+    check->remembered |= UINT32_C(1) << at;
+    check->unknown |= unknown;
+    return true;
+}
+
+void deny_lookup_learn(const struct check *check, const struct question *q)
+{
+    struct deny_cache *denials = check->engine->denials;
+
+    for (size_t i = 0; i < q->count; i++) {
+        const struct denial d = denial_of(check, q, i);
+        const struct decision *said = &q->charges[i].step.decision;
+
+        if (q->verb != VERB_CHECK || q->ask.cost < 0)
+            deny_cache_forget(denials, d.key, clock_steady_ms());
+        else if (!q->err && !said->allowed)
+            deny_cache_learn(denials, &d, said, check->asked_at, clock_steady_ms());
+    }
+}

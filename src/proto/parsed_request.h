@@ -1,0 +1,24 @@
+/* parsed_request.h - what a caller asks for, whichever protocol it was said in. */
+#ifndef WEIR_PROTO_PARSED_REQUEST_H
+#define WEIR_PROTO_PARSED_REQUEST_H
+
+#include "base/span.h"
+#include "weir.h"
+
+/* Texts end with a NUL and live in the bytes that were parsed, which the parser may change. */
+struct parsed_request {
+    weir_request request; /* .attributes and .policies point at the arrays below, or are NULL */
+    weir_attribute attributes[WEIR_MAX_ATTRIBUTES];
+    const char *policies[WEIR_MAX_RULES];
+    bool peek;
+    bool wants_tag; /* what who asks is called, in the answer */
+};
+
+/* One more policy: the only one is the request's `policy`, and several are its list. False: there
+ * are too many. */
+bool parsed_request_add_policy(struct parsed_request *a, const char *name);
+
+/* False: there is no such word. */
+bool parsed_request_on_error(struct span word, weir_on_error *out);
+
+#endif

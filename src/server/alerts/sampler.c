@@ -1,0 +1,356 @@
+/* sampler.c - once a second, what the loops have decided since the last time.
+ *
+ * The counters of the loops only grow. Here is what they were when they were last looked at; the
+ * difference is what was decided since, and belongs to the minute of that look. Looks are taken on
+ * the second, so a minute is told from the next to within one.
+ *
+ * What the history_store could not take waits, so many entries at most, and is offered again. */
+#include "server/alerts/sampler.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/diag.h"
+#include "server/alerts/alarms.h"
+#include "server/alerts/denied_minutes.h"
+#include "server/log/event_log.h"
+#include "server/metrics/observer_internal.h"
+
+enum {
+    SECOND = 1000,
+    KEEP_MS = 2000,       /* between two times that the history_store are added to */
+    MOST_WAITING = 65536, /* entries */
+};
+
+struct counts {
+    uint64_t of[HISTORY_COUNTS];
+};
+
+/* Series that are looked at. */
+struct watch {
+    struct decision_counts_table *sum; /* of all loops, at this look */
+    struct counts before[SERIES_MOST]; /* what each series had at the last one, by its place */
+    size_t newest[SERIES_MOST];        /* 1 + place of its newest entry; 0: none waits */
+};
+
+enum { CHECKS, RULES, WATCHES };
+
+struct sampler {
+    struct sampler_options options;
+    struct watch watches[WATCHES];
+    uint64_t unanswered[PROBLEM_COUNT]; /* at the last look */
+    int64_t looked_at;                  /* 0: not yet */
+
+    struct history_entry *waiting;
+    size_t count, room;
+    struct denied_minutes *limited; /* NULL: the history_store do not keep who was refused */
+    int64_t kept_at;
+    bool has_failed; /* the history_store; and that has been told */
+    uint64_t lost;   /* entries for which there was no room */
+
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t wake;
+    bool is_ending;
+};
+
+/* ---- looking ------------------------------------------------------------------------------------ */
+
+static struct counts counts_of(const struct decision_counts *s)
+{
+    struct counts c = { { 0 } };
+
+    for (int k = 0; k < SERIES_SOURCES; k++) {
+        const uint64_t shadow = count_of(&s->counts[OUTCOME_SHADOW_DENIED][k]),
+                       denied = count_of(&s->counts[OUTCOME_DENIED][k]),
+                       allowed = count_of(&s->counts[OUTCOME_ALLOWED][k]) + shadow;
+
+        c.of[HISTORY_ALLOWED] += allowed;
+        c.of[HISTORY_DENIED] += denied;
+        c.of[HISTORY_SHADOW_DENIED] += shadow;
+        if (k == WEIR_FROM_FALLBACK)
+            c.of[HISTORY_FALLBACK] = allowed + denied;
+    }
+    return c;
+}
+
+static size_t count_series(const struct watch *w)
+{
+    return atomic_load_explicit(&w->sum->count, memory_order_relaxed);
+}
+
+static void add_up(struct sampler *s)
+{
+    for (int i = 0; i < WATCHES; i++)
+        for (size_t k = 0; k < count_series(&s->watches[i]); k++)
+            memset(s->watches[i].sum->all[k].counts, 0, sizeof s->watches[i].sum->all[k].counts);
+    for (size_t i = 0; i < s->options.observer_count; i++) {
+        decision_counts_merge(s->watches[CHECKS].sum, s->options.observers[i]->checks);
+        decision_counts_merge(s->watches[RULES].sum, s->options.observers[i]->rules);
+    }
+}
+
+/* NULL: there is no room. */
+static struct history_entry *entry_of(struct sampler *s, struct watch *w, size_t series,
+                                      int64_t minute)
+{
+    struct history_entry *e;
+
+    if (w->newest[series] > 0 && s->waiting[w->newest[series] - 1].at == minute)
+        return &s->waiting[w->newest[series] - 1];
+    if (s->count == s->room) {
+        const size_t room = s->room > 0 ? 2 * s->room : 64;
+        struct history_entry *more = s->room < MOST_WAITING
+                                         ? realloc(s->waiting, room * sizeof *more)
+                                         : NULL;
+
+        if (!more)
+            return NULL;
+        s->waiting = more;
+        s->room = room;
+    }
+    e = &s->waiting[s->count++];
+    *e = (struct history_entry){ .at = minute,
+                                 .policy = w->sum->all[series].policy,
+                                 .rule = w->sum->all[series].rule };
+    w->newest[series] = s->count;
+    return e;
+}
+
+static void take_series(struct sampler *s, struct watch *w, size_t series, int64_t minute)
+{
+    const struct counts now = counts_of(&w->sum->all[series]);
+    struct history_entry more = { .at = minute,
+                                  .policy = w->sum->all[series].policy,
+                                  .rule = w->sum->all[series].rule };
+    struct history_entry *e;
+
+    if (memcmp(&now, &w->before[series], sizeof now) == 0)
+        return;
+    for (int i = 0; i < HISTORY_COUNTS; i++)
+        more.counts[i] = now.of[i] - w->before[series].of[i];
+    if (s->options.alarms && w == &s->watches[CHECKS])
+        alarms_count(s->options.alarms, &more);
+    e = entry_of(s, w, series, minute);
+    for (int i = 0; i < HISTORY_COUNTS && e; i++)
+        e->counts[i] += more.counts[i];
+    s->lost += !e;
+    w->before[series] = now;
+}
+
+static void take_refusals(void *ctx, const char *policy, const char *rule, struct key tag,
+                          uint64_t times)
+{
+    struct sampler *s = ctx;
+
+    if (s->options.alarms)
+        alarms_count_refusals(s->options.alarms, policy, rule, tag, times);
+    if (s->limited)
+        denied_minutes_count(s->limited, policy, rule, tag, times);
+}
+
+static void take_unanswered(struct sampler *s)
+{
+    for (int i = 0; i < PROBLEM_COUNT && s->options.alarms; i++) {
+        uint64_t now = 0;
+
+        for (size_t k = 0; k < s->options.observer_count; k++)
+            now += unanswered_by(&s->options.observers[k]->unanswered, (enum problem)i);
+        if (now > s->unanswered[i])
+            alarms_count_unanswered(s->options.alarms, problem_code((enum problem)i),
+                                    now - s->unanswered[i]);
+        s->unanswered[i] = now;
+    }
+}
+
+void sampler_take(struct sampler *s, int64_t now)
+{
+    const int64_t begin = s->looked_at > 0 ? s->looked_at : now;
+    const int64_t minute = begin / HISTORY_MINUTE * HISTORY_MINUTE;
+
+    add_up(s);
+    if (s->options.alarms)
+        alarms_begin(s->options.alarms, now);
+    for (int i = 0; i < WATCHES; i++)
+        for (size_t k = 0; k < count_series(&s->watches[i]); k++)
+            take_series(s, &s->watches[i], k, minute);
+    if (s->limited)
+        denied_minutes_begin(s->limited, minute);
+    observers_refusals(s->options.observers, s->options.observer_count, take_refusals, s);
+    take_unanswered(s);
+    s->looked_at = now;
+    if (s->options.alarms)
+        alarms_end(s->options.alarms);
+}
+
+/* ---- keeping ------------------------------------------------------------------------------------ */
+
+static void tell_failure(struct sampler *s, weir_err err, const weir_diag *diag)
+{
+    if (err && !s->has_failed)
+        event_log_write(s->options.log, "warn", "history", "it cannot be kept, and waits: %s",
+                        diag->text);
+    else if (!err && s->has_failed)
+        event_log_write(s->options.log, "info", "history", "it is kept again");
+    s->has_failed = err;
+    if (!err && s->lost > 0) {
+        event_log_write(s->options.log, "warn", "history",
+                        "%llu entries found no room and are lost", (unsigned long long)s->lost);
+        s->lost = 0;
+    }
+}
+
+static weir_err keep_entries(struct sampler *s, weir_diag *diag)
+{
+    weir_err err = WEIR_OK;
+
+    if (s->count > 0)
+        err = s->options.history_store->ops->add(s->options.history_store, s->waiting, s->count,
+                                                 diag);
+    if (err != WEIR_EIO) {
+        s->count = 0;
+        for (int i = 0; i < WATCHES; i++)
+            memset(s->watches[i].newest, 0, sizeof s->watches[i].newest);
+    }
+    return err;
+}
+
+void sampler_keep(struct sampler *s)
+{
+    weir_diag diag = { "" };
+    weir_err err;
+
+    if (s->count == 0 && (!s->limited || s->limited->count == 0))
+        return;
+    err = keep_entries(s, &diag);
+    if (!err && s->limited)
+        err = denied_minutes_keep(s->limited, s->options.history_store, &diag);
+    tell_failure(s, err, &diag);
+}
+
+void sampler_finish(struct sampler *s, int64_t now)
+{
+    sampler_take(s, now);
+    if (s->limited)
+        denied_minutes_end(s->limited);
+    sampler_keep(s);
+}
+
+/* ---- the thread --------------------------------------------------------------------------------- */
+
+static int64_t clock_now(const struct sampler *s)
+{
+    return s->options.clock(s->options.clock_ctx);
+}
+
+/* Until the next second begins, or the end. The lock is held. */
+static void wait_a_second(struct sampler *s)
+{
+    const int64_t ms = SECOND - clock_now(s) % SECOND;
+    struct timespec until;
+
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_nsec += ms * 1000000;
+    until.tv_sec += until.tv_nsec / 1000000000;
+    until.tv_nsec %= 1000000000;
+    while (!s->is_ending && pthread_cond_timedwait(&s->wake, &s->lock, &until) == 0)
+        ;
+}
+
+static void look(struct sampler *s)
+{
+    const int64_t now = clock_now(s);
+
+    sampler_take(s, now);
+    if (now - s->kept_at >= KEEP_MS || now < s->kept_at) {
+        sampler_keep(s);
+        s->kept_at = now;
+    }
+}
+
+static void *run(void *arg)
+{
+    struct sampler *s = arg;
+
+    pthread_mutex_lock(&s->lock);
+    while (!s->is_ending) {
+        wait_a_second(s);
+        pthread_mutex_unlock(&s->lock);
+        look(s);
+        pthread_mutex_lock(&s->lock);
+    }
+    pthread_mutex_unlock(&s->lock);
+    sampler_finish(s, clock_now(s));
+    return NULL;
+}
+
+/* ---- life --------------------------------------------------------------------------------------- */
+
+struct sampler *sampler_new(const struct sampler_options *options)
+{
+    struct sampler *s = calloc(1, sizeof *s);
+    pthread_condattr_t monotonic;
+
+    if (!s)
+        return NULL;
+    s->options = *options;
+    s->watches[CHECKS].sum = decision_counts_new(series_checks);
+    s->watches[RULES].sum = decision_counts_new("default");
+    if (options->history_store->ops->add_limited)
+        s->limited = calloc(1, sizeof *s->limited);
+    if (!s->watches[CHECKS].sum || !s->watches[RULES].sum ||
+        (options->history_store->ops->add_limited && !s->limited)) {
+        free(s->limited);
+        decision_counts_free(s->watches[CHECKS].sum);
+        decision_counts_free(s->watches[RULES].sum);
+        free(s);
+        return NULL;
+    }
+    pthread_mutex_init(&s->lock, NULL);
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&s->wake, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+    return s;
+}
+
+void sampler_free(struct sampler *s)
+{
+    pthread_cond_destroy(&s->wake);
+    pthread_mutex_destroy(&s->lock);
+    decision_counts_free(s->watches[CHECKS].sum);
+    decision_counts_free(s->watches[RULES].sum);
+    free(s->limited);
+    free(s->waiting);
+    free(s);
+}
+
+weir_err sampler_start(struct sampler **out, const struct sampler_options *options, weir_diag *diag)
+{
+    struct sampler *s = sampler_new(options);
+    int why;
+
+    if (!s)
+        return diag_fail(diag, WEIR_ENOMEM, "%s", weir_err_text(WEIR_ENOMEM));
+    s->looked_at = s->kept_at = clock_now(s);
+    why = pthread_create(&s->thread, NULL, run, s);
+    if (why) {
+        sampler_free(s);
+        return diag_fail(diag, WEIR_ESYSTEM, "cannot start a thread: %s", strerror(why));
+    }
+    *out = s;
+    return WEIR_OK;
+}
+
+void sampler_stop(struct sampler *s)
+{
+    if (!s)
+        return;
+    pthread_mutex_lock(&s->lock);
+    s->is_ending = true;
+    pthread_cond_signal(&s->wake);
+    pthread_mutex_unlock(&s->lock);
+    pthread_join(s->thread, NULL);
+    sampler_free(s);
+}

@@ -1,0 +1,185 @@
+/* check_query.c - a check as the query of a URL says it: `policy=login&ip=203.0.113.7`. */
+#include "server/http/check_query.h"
+
+#include "base/diag.h"
+#include "base/printable.h"
+#include "base/suggest.h"
+#include "limit/limit.h"
+#include "proto/http.h"
+
+enum parameter {
+    POLICY,
+    KEY,
+    COST,
+    PLAN,
+    PEEK,
+    EXEMPT,
+    NOW,
+    LIMIT,
+    WINDOW,
+    ALGORITHM,
+    BURST,
+    PRECISION,
+    NAME,
+    ON_ERROR,
+    PARAMETERS,
+};
+
+static const char *const names[PARAMETERS] = {
+    [POLICY] = "policy",    [KEY] = "key",
+    [COST] = "cost",        [PLAN] = "plan",
+    [PEEK] = "peek",        [EXEMPT] = "exempt",
+    [NOW] = "now",          [LIMIT] = "limit",
+    [WINDOW] = "window_ms", [ALGORITHM] = "algorithm",
+    [BURST] = "burst",      [PRECISION] = "precision_ms",
+    [NAME] = "name",        [ON_ERROR] = "on_error",
+};
+
+weir_err check_query_int(const char *name, struct span value, int64_t *out, weir_diag *diag)
+{
+    const bool is_negative = value.len > 0 && value.at[0] == '-';
+    int64_t number = 0;
+    size_t at = is_negative;
+
+    for (; at < value.len && value.at[at] >= '0' && value.at[at] <= '9'; at++)
+        if (__builtin_mul_overflow(number, 10, &number) ||
+            __builtin_sub_overflow(number, value.at[at] - '0', &number))
+            break;
+    if (at < value.len || value.len == is_negative || (!is_negative && number == INT64_MIN))
+        return diag_fail(diag, WEIR_EREQUEST, "%s must be a whole number", name);
+    *out = is_negative ? number : -number;
+    return WEIR_OK;
+}
+
+/* `?peek` alone is a yes. */
+weir_err check_query_bool(const char *name, struct span value, bool *out, weir_diag *diag)
+{
+    *out = value.len == 0 || span_is(value, "true") || span_is(value, "1");
+    if (*out || span_is(value, "false") || span_is(value, "0"))
+        return WEIR_OK;
+    return diag_fail(diag, WEIR_EREQUEST, "%s must be true or false", name);
+}
+
+static weir_err read_cost(struct span value, weir_request *r, weir_diag *diag)
+{
+    weir_err err = check_query_int("cost", value, &r->cost, diag);
+
+    if (err)
+        return err;
+    if (r->cost == WEIR_COST_ZERO)
+        return diag_fail(diag, WEIR_ECOST, "cost must be from 0 to 2^53");
+    if (r->cost == 0)
+        r->cost = WEIR_COST_ZERO;
+    return WEIR_OK;
+}
+
+static weir_err read_algorithm(struct span value, weir_request *r, weir_diag *diag)
+{
+    const char *near;
+
+    r->algorithm = algorithm_by_name(value);
+    if (r->algorithm != WEIR_DEFAULT_ALGORITHM)
+        return WEIR_OK;
+    near = suggest(value, algorithm_names, ALGORITHM_COUNT);
+    return diag_fail(diag, WEIR_EREQUEST, "there is no algorithm '%s'%s%s%s", printable(value).text,
+                     near ? ": did you mean '" : "", near ? near : "", near ? "'?" : "");
+}
+
+static weir_err read_parameter(enum parameter which, struct span value, struct parsed_request *out,
+                               weir_diag *diag)
+{
+    weir_request *r = &out->request;
+
+    switch (which) {
+    case POLICY:
+        if (parsed_request_add_policy(out, value.at))
+            return WEIR_OK;
+        return diag_fail(diag, WEIR_EREQUEST, "there are more than %d policies", WEIR_MAX_RULES);
+    case NAME:
+        r->name = value.at;
+        return WEIR_OK;
+    case ON_ERROR:
+        if (parsed_request_on_error(value, &r->on_error))
+            return WEIR_OK;
+        return diag_fail(diag, WEIR_EREQUEST, "on_error is local, allow or deny");
+    case KEY:
+        r->key = value.at;
+        r->key_len = value.len;
+        return WEIR_OK;
+    case PLAN:
+        r->plan = value.at;
+        return WEIR_OK;
+    case COST:
+        return read_cost(value, r, diag);
+    case PEEK:
+        return check_query_bool(names[which], value, &out->peek, diag);
+    case EXEMPT:
+        return check_query_bool(names[which], value, &r->exempt, diag);
+    case ALGORITHM:
+        return read_algorithm(value, r, diag);
+    case NOW:
+        return check_query_int(names[which], value, &r->now, diag);
+    case LIMIT:
+        return check_query_int(names[which], value, &r->limit, diag);
+    case WINDOW:
+        return check_query_int(names[which], value, &r->window_ms, diag);
+    case BURST:
+        return check_query_int(names[which], value, &r->burst, diag);
+    default:
+        return check_query_int(names[which], value, &r->precision_ms, diag);
+    }
+}
+
+weir_err check_query_attribute(struct parsed_request *out, const char *name, struct span value,
+                               weir_diag *diag)
+{
+    weir_request *r = &out->request;
+
+    if (r->attribute_count == WEIR_MAX_ATTRIBUTES)
+        return diag_fail(diag, WEIR_EREQUEST, "there are more than %d attributes",
+                         WEIR_MAX_ATTRIBUTES);
+    out->attributes[r->attribute_count++] = (weir_attribute){ name, value.at, value.len };
+    r->attributes = out->attributes;
+    return WEIR_OK;
+}
+
+static enum parameter parameter_of(struct span name)
+{
+    size_t i = 0;
+
+    while (i < PARAMETERS && !span_is(name, names[i]))
+        i++;
+    return (enum parameter)i;
+}
+
+weir_err check_query_read(struct span query, const struct query_own *own,
+                          struct parsed_request *out, weir_diag *diag)
+{
+    struct span name, value;
+    bool is_bad = false;
+    unsigned seen = 0;
+    weir_err err = WEIR_OK;
+
+    out->request = (weir_request){ 0 };
+    out->peek = out->wants_tag = false;
+    while (!err && http_query_next(&query, &name, &value, &is_bad)) {
+        const enum parameter which = parameter_of(name);
+
+        if (name.len == 0)
+            return diag_fail(diag, WEIR_EREQUEST, "the query has a value without a name");
+        if (own && own->take(own->ctx, out, name, value, &err, diag))
+            continue;
+        if (which == PARAMETERS) {
+            err = check_query_attribute(out, name.at, value, diag);
+            continue;
+        }
+        if (seen & 1U << which && which != POLICY)
+            return diag_fail(diag, WEIR_EREQUEST, "%s is given twice", names[which]);
+        seen |= 1U << which;
+        err = read_parameter(which, value, out, diag);
+    }
+    if (is_bad)
+        return diag_fail(diag, WEIR_EREQUEST,
+                         "the query has a %% that two hex digits do not follow, or %%00");
+    return err;
+}

@@ -1,0 +1,379 @@
+/* routes.c - the HTTP API: which route a request is for, and whether it may go there. */
+#include "server/http/routes.h"
+
+#include <strings.h>
+
+#include "base/json.h"
+#include "base/suggest.h"
+#include "server/http/access.h"
+#include "server/http/dashboard.h"
+
+#define MODE_PATH "/v1/policies/{policy}/mode"
+
+typedef void route_action(const struct exchange *x);
+
+static void api_welcome(const struct exchange *x);
+
+/* HEAD is served wherever GET is, OPTIONS everywhere. */
+static const struct route {
+    const char *path;
+    route_action *get, *post, *put, *remove, *any;
+    unsigned scopes;  /* one of them is needed; 0: everybody may */
+    size_t most_body; /* bytes; 0: HTTP_MAX_SHORT_BODY */
+    const char *about;
+} routes[] = {
+    { .path = "/v1/check",
+      .get = api_check_query,
+      .post = api_check,
+      .scopes = SCOPE_CHECK,
+      .most_body = HTTP_MAX_BODY,
+      .about = "may this pass? If so, count it" },
+    { .path = "/v1/gate",
+      .any = api_gate,
+      .scopes = SCOPE_CHECK,
+      .most_body = HTTP_MAX_BODY,
+      .about = "the same for reverse proxies, which look at the status only" },
+    { .path = "/v1/peek",
+      .post = api_peek,
+      .scopes = SCOPE_CHECK,
+      .most_body = HTTP_MAX_BODY,
+      .about = "what a check would say; counts nothing" },
+    { .path = "/v1/refund",
+      .post = api_refund,
+      .scopes = SCOPE_CHECK,
+      .most_body = HTTP_MAX_BODY,
+      .about = "give back what was counted but did not happen" },
+    { .path = "/v1/reset",
+      .post = api_reset,
+      .scopes = SCOPE_ADMIN,
+      .most_body = HTTP_MAX_BODY,
+      .about = "forget all that is counted for an identity" },
+    { .path = "/v1/policies",
+      .get = api_policies,
+      .scopes = SCOPE_ADMIN,
+      .about = "the policies in force, and how the last reload went" },
+    { .path = MODE_PATH,
+      .post = api_mode_set,
+      .remove = api_mode_remove,
+      .scopes = SCOPE_ADMIN,
+      .about = "put a policy into another mode, for a while or for good" },
+    { .path = "/v1/overrides",
+      .get = api_overrides,
+      .put = api_override_set,
+      .remove = api_override_remove,
+      .scopes = SCOPE_ADMIN,
+      .about = "exempt or block somebody, or give them other numbers" },
+    { .path = "/v1/plans",
+      .get = api_plans,
+      .put = api_plan_set,
+      .remove = api_plan_remove,
+      .scopes = SCOPE_ADMIN,
+      .about = "who has which plan without saying so" },
+    { .path = "/v1/audit",
+      .get = api_audit,
+      .scopes = SCOPE_ADMIN,
+      .about = "what operators have changed, and when, who and why" },
+    { .path = "/v1/reload",
+      .post = api_reload,
+      .scopes = SCOPE_ADMIN,
+      .about = "read the policy file again" },
+    { .path = "/v1/stats",
+      .get = api_stats,
+      .scopes = SCOPE_ADMIN | SCOPE_METRICS,
+      .about = "what has been decided, and how much is kept" },
+    { .path = "/v1/top",
+      .get = api_top,
+      .scopes = SCOPE_ADMIN,
+      .about = "who is refused most, by hashed identity" },
+    { .path = "/v1/shadow",
+      .get = api_shadow,
+      .scopes = SCOPE_ADMIN | SCOPE_METRICS,
+      .about = "what limits on trial would have refused" },
+    { .path = "/v1/history",
+      .get = api_history,
+      .scopes = SCOPE_ADMIN | SCOPE_METRICS,
+      .about = "what was decided in the last 90 days, by policy and rule" },
+    { .path = "/v1/alerts",
+      .get = api_alerts,
+      .scopes = SCOPE_ADMIN | SCOPE_METRICS,
+      .about = "what alerts of the policy file watch for, and which hold now" },
+    { .path = "/metrics", .get = api_metrics, .scopes = SCOPE_METRICS, .about = "for Prometheus" },
+    { .path = "/healthz", .get = api_alive, .about = "is it alive?" },
+    { .path = "/readyz", .get = api_ready, .about = "should it be sent requests?" },
+    { .path = "/", .get = api_welcome, .about = "this list; for a browser, the dashboard" },
+};
+
+enum { ROUTES = sizeof routes / sizeof *routes };
+
+/* ---- answers -------------------------------------------------------------------------------- */
+
+struct reply *exchange_reply(const struct exchange *x, void (*encode)(struct reply *, struct buf *))
+{
+    struct reply *r = reply_begin(x->session, encode);
+
+    if (r) {
+        r->http_minor = x->request->minor;
+        r->keep_alive = x->request->keep_alive;
+        r->is_head_only = x->request->method == HTTP_HEAD;
+    }
+    return r;
+}
+
+void exchange_problem(const struct exchange *x, enum problem problem, const char *detail,
+                      const char *head)
+{
+    struct reply *r = exchange_reply(x, NULL);
+
+    if (!r)
+        return;
+    if (x->is_check)
+        session_unanswered(x->session, problem, detail);
+    problem_write(r, &r->text, problem, detail, head);
+    reply_end(r);
+}
+
+static const char *methods_of(const struct route *route)
+{
+    if (route->any)
+        return "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS";
+    if (route->put)
+        return "GET, HEAD, PUT, DELETE, OPTIONS";
+    if (route->remove)
+        return "POST, DELETE, OPTIONS";
+    if (route->get && route->post)
+        return "GET, HEAD, POST, OPTIONS";
+    return route->get ? "GET, HEAD, OPTIONS" : "POST, OPTIONS";
+}
+
+static void write_methods(struct json *j, const char *methods)
+{
+    json_open(j, "methods", '[');
+    while (*methods) {
+        size_t len = strcspn(methods, ",");
+
+        json_span(j, NULL, (struct span){ methods, len });
+        methods += len + strspn(methods + len, ", ");
+    }
+    json_close(j, ']');
+}
+
+void http_write_welcome(struct buf *out)
+{
+    struct json j = { .to = out };
+
+    json_open(&j, NULL, '{');
+    json_text(&j, "name", "weir");
+    json_text(&j, "version", weir_version());
+    json_open(&j, "routes", '[');
+    for (size_t i = 0; i < ROUTES; i++) {
+        json_open(&j, NULL, '{');
+        json_text(&j, "path", routes[i].path);
+        write_methods(&j, methods_of(&routes[i]));
+        json_text(&j, "about", routes[i].about);
+        json_close(&j, '}');
+    }
+    json_close(&j, ']');
+    json_close(&j, '}');
+    buf_byte(out, '\n');
+}
+
+static void api_welcome(const struct exchange *x)
+{
+    struct reply *r = exchange_reply(x, NULL);
+    struct response w;
+
+    if (!r)
+        return;
+    w = response_begin(r, &r->text, 200, json_type);
+    response_end_lasting(&w, r, buf_span(&exchange_server(x)->welcome));
+    reply_end(r);
+}
+
+static void allow_methods(const struct exchange *x, const char *methods)
+{
+    struct reply *r = exchange_reply(x, NULL);
+    struct response w;
+
+    if (!r)
+        return;
+    w = response_begin(r, &r->text, 204, NULL);
+    buf_printf(&r->text, "Allow: %s\r\n", methods);
+    response_end(&w);
+    reply_end(r);
+}
+
+static void refuse_method(const struct exchange *x, const struct route *route)
+{
+    char allow[80], detail[128];
+
+    snprintf(allow, sizeof allow, "Allow: %s\r\n", methods_of(route));
+    snprintf(detail, sizeof detail, "%s takes %s", route->path, methods_of(route));
+    exchange_problem(x, PROBLEM_METHOD_NOT_ALLOWED, detail, allow);
+}
+
+static void refuse_path(const struct exchange *x)
+{
+    const char *paths[ROUTES], *near;
+    char detail[128];
+
+    for (size_t i = 0; i < ROUTES; i++)
+        paths[i] = routes[i].path;
+    near = suggest(x->request->path, paths, ROUTES);
+    if (near)
+        snprintf(detail, sizeof detail, "there is no such path: did you mean %s?", near);
+    else
+        snprintf(detail, sizeof detail, "there is no such path: GET / lists those that there are");
+    exchange_problem(x, PROBLEM_NOT_FOUND, detail, NULL);
+}
+
+/* ---- the way in ------------------------------------------------------------------------------ */
+
+/* Of "/v1/policies/login/mode" the name, still encoded: a slash in it is %2F. */
+static struct span name_in_mode_path(struct span path)
+{
+    static const char before[] = "/v1/policies/", behind[] = "/mode";
+    const size_t head = sizeof before - 1, tail = sizeof behind - 1;
+
+    if (path.len <= head + tail || memcmp(path.at, before, head) != 0 ||
+        memcmp(path.at + path.len - tail, behind, tail) != 0 ||
+        memchr(path.at + head, '/', path.len - head - tail))
+        return (struct span){ NULL, 0 };
+    return (struct span){ path.at + head, path.len - head - tail };
+}
+
+static const struct route *find_route(struct span path, struct span *name)
+{
+    *name = name_in_mode_path(path);
+    for (size_t i = 0; i < ROUTES; i++)
+        if (name->at ? strcmp(routes[i].path, MODE_PATH) == 0 : span_is(path, routes[i].path))
+            return &routes[i];
+    return NULL;
+}
+
+static route_action *action_of(const struct route *route, enum http_method method)
+{
+    if (route->any)
+        return route->any;
+    if (method == HTTP_POST)
+        return route->post;
+    if (method == HTTP_PUT)
+        return route->put;
+    if (method == HTTP_DELETE)
+        return route->remove;
+    return method == HTTP_GET || method == HTTP_HEAD ? route->get : NULL;
+}
+
+static void api_options(const struct exchange *x)
+{
+    struct span name;
+    const struct route *route = find_route(x->request->path, &name);
+
+    allow_methods(x, route ? methods_of(route) : "GET, HEAD, POST, OPTIONS");
+}
+
+/* The only place where a path is decoded. */
+static void act(struct exchange *x, route_action *action)
+{
+    if (action != api_options && x->name.at && !http_name_decode(&x->name))
+        exchange_problem(x, PROBLEM_INVALID_REQUEST,
+                         "the name in the path is not well encoded: a % is followed by two digits "
+                         "of 0 to f, and %00 is no character of a name",
+                         NULL);
+    else
+        action(x);
+}
+
+static const struct route dashboard = { .get = dashboard_serve };
+static const struct route everything = { .path = "*" };
+
+static const struct route *route_of(const struct http_request *request, struct span *name)
+{
+    if (dashboard_has(request))
+        return &dashboard;
+    if (request->method == HTTP_OPTIONS && span_is(request->path, "*"))
+        return &everything;
+    return find_route(request->path, name);
+}
+
+/* What its Content-Type calls it does not matter: what is no JSON is told so where it is read. */
+static bool is_compressed(const struct http_request *request, size_t body_len)
+{
+    const struct span coding = http_header(request, "content-encoding");
+
+    return coding.len > 0 && (body_len > 0 || request->has_long_body) &&
+           !(coding.len == 8 && strncasecmp(coding.at, "identity", 8) == 0);
+}
+
+/* What is to be done, and how long a body it takes. NULL: it was refused. If it has a long body, the
+ * connection ends then, whether that has come or not. */
+static route_action *admit(struct exchange *x, size_t body_len, size_t *most_body)
+{
+    const struct http_request *request = x->request;
+    const struct route *route = route_of(request, &x->name);
+    route_action *action = route ? action_of(route, request->method) : NULL;
+
+    if (!action && route && request->method == HTTP_OPTIONS)
+        action = api_options;
+    x->is_check = action == api_check || action == api_check_query || action == api_gate;
+    *most_body = route && route->most_body ? route->most_body : HTTP_MAX_SHORT_BODY;
+    if (!route)
+        refuse_path(x);
+    else if (!action)
+        refuse_method(x, route);
+    else if (action != api_options && !http_access(x, route->scopes, route->any != NULL))
+        return NULL;
+    else if (route->any == NULL && is_compressed(request, body_len))
+        exchange_problem(x, PROBLEM_UNSUPPORTED_MEDIA_TYPE,
+                         "the body is compressed (Content-Encoding): send it as it is", NULL);
+    else if (body_len > *most_body)
+        exchange_problem(x, PROBLEM_BODY_TOO_LARGE, "the body is too large for this path", NULL);
+    else
+        return action;
+    return NULL;
+}
+
+static bool is_draining(const struct session *s)
+{
+    return atomic_load_explicit(&session_loop(s)->server->is_draining, memory_order_relaxed);
+}
+
+void http_serve(struct session *s, struct http_request *request)
+{
+    struct exchange x = { .session = s, .request = request };
+    const bool keeps_alive = request->keep_alive && !is_draining(s);
+    route_action *action;
+    size_t most_body;
+
+    request->keep_alive = keeps_alive && !request->has_long_body;
+    action = admit(&x, request->body.len, &most_body);
+    if (action) {
+        request->keep_alive = keeps_alive;
+        act(&x, action);
+    }
+    if (!request->keep_alive)
+        session_end(s);
+}
+
+bool http_admit(struct session *s, struct http_request *head, size_t body_len, size_t *most_body)
+{
+    struct exchange x = { .session = s, .request = head };
+
+    head->keep_alive = false;
+    if (admit(&x, body_len, most_body))
+        return true;
+    session_end(s);
+    return false;
+}
+
+void http_refuse(struct session *s, int status, const char *why)
+{
+    struct reply *r = reply_begin(s, NULL);
+
+    if (!r)
+        return;
+    r->http_minor = 1;
+    r->keep_alive = false;
+    problem_write(r, &r->text, problem_of_status(status), why, NULL);
+    reply_end(r);
+    session_end(s);
+}

@@ -1,0 +1,66 @@
+/* routes.h - what the routes of the HTTP API share. */
+#ifndef WEIR_SERVER_HTTP_ROUTES_H
+#define WEIR_SERVER_HTTP_ROUTES_H
+
+#include "server/http/response.h"
+#include "server/server.h"
+
+/* A request that is being served. */
+struct exchange {
+    struct session *session;
+    struct http_request *request;
+    struct span name; /* that the path has, decoded; .at NULL: it has none */
+    bool is_check;    /* one that should have an answer */
+};
+
+/* A reply that knows its request; NULL: out of memory, and there is nothing left to do. */
+struct reply *exchange_reply(const struct exchange *x,
+                             void (*encode)(struct reply *, struct buf *));
+
+/* A whole answer, at once. */
+void exchange_problem(const struct exchange *x, enum problem problem, const char *detail,
+                      const char *head);
+
+static inline struct server *exchange_server(const struct exchange *x)
+{
+    return session_loop(x->session)->server;
+}
+
+/* ---- routes: check_api.c, gate.c, admin_api.c and operator_api.c ----------------------------- */
+
+void api_check(const struct exchange *x);
+void api_check_query(const struct exchange *x);
+void api_peek(const struct exchange *x);
+void api_refund(const struct exchange *x);
+void api_reset(const struct exchange *x);
+
+void api_gate(const struct exchange *x);
+
+void api_policies(const struct exchange *x);
+void api_overrides(const struct exchange *x);
+void api_override_set(const struct exchange *x);
+void api_override_remove(const struct exchange *x);
+void api_plans(const struct exchange *x);
+void api_plan_set(const struct exchange *x);
+void api_plan_remove(const struct exchange *x);
+void api_mode_set(const struct exchange *x);
+void api_mode_remove(const struct exchange *x);
+void api_audit(const struct exchange *x);
+void api_reload(const struct exchange *x);
+void api_stats(const struct exchange *x);
+void api_top(const struct exchange *x);
+void api_shadow(const struct exchange *x);
+void api_history(const struct exchange *x);
+void api_alerts(const struct exchange *x);
+void api_metrics(const struct exchange *x);
+void api_alive(const struct exchange *x);
+void api_ready(const struct exchange *x);
+
+/* What `GET /` says to programs, for every server the same: it is made once, as everybody may ask
+ * for it, as often as they like. */
+void http_write_welcome(struct buf *out);
+
+/* When it was given, by the clock that decided. */
+int64_t answer_time(const struct call *call);
+
+#endif

@@ -1,0 +1,49 @@
+/* decision_counts.h - checks counted by policy, and what rules decided by policy and rule; both by outcome
+ * and source.
+ *
+ * Keyed by the pointers of names, which the handle keeps once each until it closes. One thread
+ * counts, any number of threads read; nobody waits. Bounded: reloads that bring ever new names end
+ * in a series for all others. */
+#ifndef WEIR_SERVER_METRICS_DECISION_COUNTS_H
+#define WEIR_SERVER_METRICS_DECISION_COUNTS_H
+
+#include "server/metrics/histogram.h"
+#include "weir.h"
+
+enum { SERIES_MOST = 4096, SERIES_SOURCES = WEIR_FROM_OFF + 1 };
+
+enum outcome { OUTCOME_ALLOWED, OUTCOME_DENIED, OUTCOME_SHADOW_DENIED, OUTCOME_COUNT };
+extern const char *const outcome_names[OUTCOME_COUNT];
+
+/* No policy's name: a parenthesis cannot stand in one. What there is no room for is counted under
+ * named_other, as limits are whose names are not kept. */
+#define DECISION_COUNTS_UNNAMED                                                                    \
+    "(unnamed)" /* limits that came with their requests, without a name */
+
+struct decision_counts {
+    const char *policy, *rule;
+    atomic_uint_fast64_t counts[OUTCOME_COUNT][SERIES_SOURCES];
+};
+
+struct decision_counts_table {
+    atomic_size_t count;
+    uint16_t slots[2 * SERIES_MOST]; /* 1 + place in all[]; 0: free. The counting thread's. */
+    struct decision_counts *last;    /* found; the counting thread's */
+    struct decision_counts all[SERIES_MOST]; /* never moved */
+    size_t known; /* of a sum: the first so many are told with their zeros */
+};
+
+/* The rule under which whole checks are counted. */
+extern const char series_checks[];
+
+/* `rule` is that of limits that came with their requests. NULL: out of memory. */
+struct decision_counts_table *decision_counts_new(const char *rule);
+void decision_counts_free(struct decision_counts_table *t);
+
+/* `policy` NULL: a limit that came with its request. */
+struct decision_counts *decision_counts_find(struct decision_counts_table *t, const char *policy,
+                                             const char *rule);
+void decision_counts_merge(struct decision_counts_table *into,
+                           const struct decision_counts_table *from);
+
+#endif

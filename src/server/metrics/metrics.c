@@ -1,0 +1,296 @@
+/* metrics.c - the numbers of a whole server: its loops', its store's and its own. */
+#include "server/metrics/metrics.h"
+
+#include <dirent.h>
+#include <stdio.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "base/json.h"
+#include "server/metrics/prometheus.h"
+#include "server/server.h"
+
+static int64_t server_now(const struct server *s)
+{
+    return s->weir->clock(s->weir->clock_ctx);
+}
+
+/* Bytes of this process; zeros: the system does not tell. */
+struct memory {
+    uint64_t virtual, resident;
+};
+
+static struct memory memory_now(void)
+{
+    unsigned long long size = 0, resident = 0;
+    const uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+    FILE *f = fopen("/proc/self/statm", "re");
+    bool is_known = f && fscanf(f, "%llu %llu", &size, &resident) == 2;
+
+    if (f)
+        fclose(f);
+    return is_known ? (struct memory){ size * page, resident * page } : (struct memory){ 0, 0 };
+}
+
+/* 0: the system does not tell. */
+static uint64_t open_files(void)
+{
+    DIR *dir = opendir("/proc/self/fd");
+    uint64_t n = 0;
+
+    while (dir && readdir(dir))
+        n++;
+    if (dir)
+        closedir(dir);
+    return n > 3 ? n - 3 : 0; /* ".", ".." and the directory itself */
+}
+
+/* ---- Prometheus ------------------------------------------------------------------------ */
+
+static void write_number(struct buf *out, const char *name, const char *type, const char *help,
+                         int64_t value)
+{
+    metric_alone(out, name, type, help, value > 0 ? (uint64_t)value : 0);
+}
+
+/* Left out if it is not known. */
+static void write_known(struct buf *out, const char *name, const char *type, const char *help,
+                        int64_t value)
+{
+    if (value >= 0)
+        write_number(out, name, type, help, value);
+}
+
+static void write_store(struct buf *out, const weir_stats *st)
+{
+    write_known(out, "weir_keys", "gauge",
+                "Keys held, expired ones that were not yet dropped included.", st->keys);
+    write_known(out, "weir_max_keys", "gauge", "Keys that may be held.", st->max_keys);
+    write_known(out, "weir_evicted_keys_total", "counter",
+                "Live keys dropped because the table was full.", st->evicted_keys);
+    write_known(out, "weir_expired_keys_total", "counter",
+                "Keys dropped after they were back to untouched.", st->expired_keys);
+    write_known(out, "weir_store_memory_bytes", "gauge", "Resident for keys and their states.",
+                st->memory_bytes);
+    write_number(out, "weir_store_errors_total", "counter", "How often the store failed.",
+                 st->store_failures);
+    write_number(out, "weir_breaker_open", "gauge",
+                 "1 while the store has failed and on_error decides.", st->has_failed);
+    write_number(out, "weir_breakers", "gauge",
+                 "Threads that ask a shared store, each with a breaker of its own.", st->breakers);
+    write_number(out, "weir_breakers_open", "gauge", "Threads that do not wait for the store.",
+                 st->breakers_open);
+    write_number(out, "weir_denials_held", "gauge",
+                 "Refusals of a shared store that are known to hold, and given without asking it.",
+                 st->denials_held);
+    write_number(out, "weir_denials_used_total", "counter",
+                 "How often a rule refused from memory, without the store.", st->denials_used);
+    write_number(out, "weir_journal_bytes", "gauge", "Journal to be replayed at the next start.",
+                 st->journal_bytes);
+    write_number(out, "weir_journal_batches_total", "counter",
+                 "Batches written to the journal; one serves all answers that waited for it.",
+                 st->journal_batches);
+    write_number(out, "weir_journal_syncs_total", "counter", "Syncs of the journal.",
+                 st->journal_syncs);
+    write_number(out, "weir_snapshots_total", "counter", "Snapshots taken.", st->snapshots);
+}
+
+static void write_alarms(struct buf *out, struct server *s)
+{
+    const struct webhook_queue_counts counts = webhook_queue_counts(s->webhook_queue);
+
+    write_number(out, "weir_alerts_firing", "gauge", "Alerts of the policy file that hold now.",
+                 (int64_t)alarms_raised(s->alarms));
+    write_number(out, "weir_webhooks_sent_total", "counter", "Messages that a webhook has taken.",
+                 (int64_t)counts.sent);
+    write_number(out, "weir_webhooks_failed_total", "counter",
+                 "Messages that no webhook took, or for which there was no room.",
+                 (int64_t)counts.failed);
+}
+
+static void write_rulings(struct buf *out, struct server *s)
+{
+    const struct ledger_view_counts counts = ledger_view_counts(s->weir->ledger_view);
+
+    metric_begin(out, "weir_rulings", "gauge",
+                 "What operators have changed and is in force: overrides, assigned plans, modes.");
+    for (size_t i = 0; i < LEDGER_SUBJECTS; i++) {
+        struct sample sample = metric_name(out, "weir_rulings");
+
+        metric_label(&sample, "subject", ledger_subject_name((enum ledger_subject)i));
+        metric_value(&sample, (uint64_t)counts.in_force[i]);
+    }
+    write_number(out, "weir_ledger_last_id", "gauge",
+                 "The last change that is in force here: the same on all instances.", counts.seq);
+    write_number(out, "weir_ledger_read_failures_total", "counter",
+                 "How often changes could not be read from the store.", counts.failures);
+    write_number(out, "weir_ledger_stale", "gauge",
+                 "1 while changes cannot be read, and what was read last is in force.",
+                 counts.is_stale);
+    write_number(out, "weir_enabled", "gauge", "0 while WEIR_ENABLED allows everything.",
+                 server_enabled(s));
+}
+
+static int64_t dropped_connections(struct server *s)
+{
+    int64_t n = 0;
+
+    for (size_t i = 0; i < s->loop_count; i++)
+        n += atomic_load_explicit(&s->loops[i].conns.dropped, memory_order_relaxed);
+    return n;
+}
+
+static void write_server(struct buf *out, struct server *s)
+{
+    write_number(out, "weir_connections", "gauge", "Connections open now.",
+                 atomic_load(&s->connections));
+    write_number(out, "weir_max_connections", "gauge", "Connections that may be open.",
+                 s->most_connections);
+    write_number(out, "weir_refused_connections_total", "counter",
+                 "Connections refused because there were too many.",
+                 atomic_load(&s->refused_connections));
+    write_number(out, "weir_dropped_connections_total", "counter",
+                 "Connections closed to make room for others, or for what they left unread.",
+                 dropped_connections(s));
+    write_number(out, "weir_policy_reloads_total", "counter",
+                 "How often the policies were read again.", atomic_load(&s->reloads));
+    write_number(out, "weir_policy_reload_failures_total", "counter",
+                 "How often something could not be read then, and stayed as it was.",
+                 atomic_load(&s->reload_failures));
+    write_number(out, "weir_log_dropped_total", "counter",
+                 "Log lines dropped because the log could not be written.",
+                 (int64_t)event_log_dropped(s->log));
+    write_number(out, "weir_threads", "gauge", "Event loops.", (int64_t)s->loop_count);
+}
+
+/* By the names that clients of Prometheus give them. */
+static void write_process(struct buf *out, struct server *s)
+{
+    const struct memory memory = memory_now();
+    struct rlimit files = { 0 };
+    struct rusage used = { 0 };
+    const struct timeval *user = &used.ru_utime, *system = &used.ru_stime;
+    int64_t us;
+
+    getrusage(RUSAGE_SELF, &used);
+    getrlimit(RLIMIT_NOFILE, &files);
+    us = (user->tv_sec + system->tv_sec) * INT64_C(1000000) + user->tv_usec + system->tv_usec;
+    metric_begin(out, "process_cpu_seconds_total", "counter", "Time on processors, in all.");
+    buf_printf(out, "process_cpu_seconds_total %lld.%06lld\n", (long long)(us / 1000000),
+               (long long)(us % 1000000));
+    write_number(out, "process_open_fds", "gauge", "Files and connections that are open.",
+                 (int64_t)open_files());
+    write_number(out, "process_max_fds", "gauge", "How many may be.", (int64_t)files.rlim_cur);
+    write_number(out, "process_virtual_memory_bytes", "gauge", "Addresses that the process uses.",
+                 (int64_t)memory.virtual);
+    write_number(out, "process_resident_memory_bytes", "gauge", "Resident memory of the process.",
+                 (int64_t)memory.resident);
+    write_number(out, "process_start_time_seconds", "gauge",
+                 "When the server started, since the Unix epoch.", s->started_ms / 1000);
+}
+
+void metrics_write(struct server *s, struct buf *out)
+{
+    struct published_visit visit;
+    struct sample build;
+    weir_stats stats = { 0 };
+
+    weir_get_stats(s->weir, &stats);
+    metric_begin(out, "weir_build_info", "gauge", "1, with the version as a label.");
+    build = metric_name(out, "weir_build_info");
+    metric_label(&build, "version", weir_version());
+    metric_value(&build, 1);
+    visit = published_enter(&s->weir->policies);
+    observers_metrics(s->observers, s->loop_count, visit.current, out);
+    published_leave(&s->weir->policies, visit);
+    write_store(out, &stats);
+    write_rulings(out, s);
+    write_server(out, s);
+    write_process(out, s);
+    incidents_metrics(&s->incidents, out);
+    write_alarms(out, s);
+}
+
+/* ---- JSON ------------------------------------------------------------------------------ */
+
+/* null: it is not known. */
+static void put_known(struct json *j, const char *name, int64_t value)
+{
+    if (value >= 0)
+        json_int(j, name, value);
+    else
+        json_text(j, name, NULL);
+}
+
+static void put_store(struct json *j, const weir_stats *st)
+{
+    json_open(j, "store", '{');
+    put_known(j, "keys", st->keys);
+    put_known(j, "max_keys", st->max_keys);
+    put_known(j, "evicted_keys", st->evicted_keys);
+    put_known(j, "expired_keys", st->expired_keys);
+    put_known(j, "memory_bytes", st->memory_bytes);
+    json_int(j, "journal_bytes", st->journal_bytes);
+    json_int(j, "journal_batches", st->journal_batches);
+    json_int(j, "journal_syncs", st->journal_syncs);
+    json_int(j, "snapshots", st->snapshots);
+    json_int(j, "failures", st->store_failures);
+    json_bool(j, "has_failed", st->has_failed);
+    json_int(j, "denials_held", st->denials_held);
+    json_int(j, "denials_used", st->denials_used);
+    json_close(j, '}');
+}
+
+static void put_rulings(struct json *j, struct server *s)
+{
+    const struct ledger_view_counts counts = ledger_view_counts(s->weir->ledger_view);
+
+    json_open(j, "rulings", '{');
+    for (size_t i = 0; i < LEDGER_SUBJECTS; i++)
+        json_int(j, ledger_subject_name((enum ledger_subject)i), counts.in_force[i]);
+    json_int(j, "last_id", counts.seq);
+    json_int(j, "read_failures", counts.failures);
+    json_bool(j, "stale", counts.is_stale);
+    json_close(j, '}');
+    json_bool(j, "enabled", server_enabled(s));
+}
+
+static void put_server(struct json *j, struct server *s)
+{
+    json_text(j, "version", weir_version());
+    json_int(j, "now_ms", server_now(s));
+    json_int(j, "started_ms", s->started_ms);
+    json_int(j, "threads", (int64_t)s->loop_count);
+    json_bool(j, "draining", atomic_load(&s->is_draining));
+    json_int(j, "memory_bytes", (int64_t)memory_now().resident);
+    json_open(j, "connections", '{');
+    json_int(j, "open", atomic_load(&s->connections));
+    json_int(j, "max", s->most_connections);
+    json_int(j, "refused", atomic_load(&s->refused_connections));
+    json_int(j, "dropped", dropped_connections(s));
+    json_close(j, '}');
+    json_open(j, "reloads", '{');
+    json_int(j, "count", atomic_load(&s->reloads));
+    json_int(j, "failures", atomic_load(&s->reload_failures));
+    json_close(j, '}');
+    json_int(j, "log_dropped", (int64_t)event_log_dropped(s->log));
+    json_int(j, "alerts_firing", (int64_t)alarms_raised(s->alarms));
+}
+
+void stats_write(struct server *s, struct buf *out)
+{
+    struct published_visit visit;
+    struct json j = { .to = out };
+    weir_stats stats = { 0 };
+
+    weir_get_stats(s->weir, &stats);
+    json_open(&j, NULL, '{');
+    put_server(&j, s);
+    put_store(&j, &stats);
+    put_rulings(&j, s);
+    buf_text(out, ",");
+    visit = published_enter(&s->weir->policies);
+    observers_stats(s->observers, s->loop_count, visit.current, server_now(s), out);
+    published_leave(&s->weir->policies, visit);
+    json_close(&j, '}');
+}

@@ -1,0 +1,212 @@
+/* observer.c - what one loop has decided, counted as it happens.
+ *
+ * An answer that allows costs a look at the series that was found last, and a load and a store; one
+ * that refuses, an uncontended lock and the top list as well. */
+#include "server/metrics/observer.h"
+
+#include <stdlib.h>
+
+#include "engine/tag.h"
+#include "server/log/event_log.h"
+#include "server/metrics/observer_internal.h"
+#include "server/session.h"
+
+struct observer *observer_new(const struct engine *engine, struct event_log *log)
+{
+    struct observer *o = calloc(1, sizeof *o);
+
+    if (!o)
+        return NULL;
+    o->checks = decision_counts_new(series_checks);
+    o->rules = decision_counts_new("default");
+    o->shadow_stats = shadow_stats_new();
+    if (!o->checks || !o->rules || !o->shadow_stats) {
+        shadow_stats_free(o->shadow_stats);
+        decision_counts_free(o->rules);
+        decision_counts_free(o->checks);
+        free(o);
+        return NULL;
+    }
+    o->engine = engine;
+    o->lines.log = log;
+    o->lines.has_first_hits = log && event_log_wants(log, LOG_DEBUG);
+    histogram_init(&o->decision, &histogram_times);
+    histogram_init(&o->commit, &histogram_times);
+    histogram_init(&o->batch, &histogram_sizes);
+    top_init(&o->top);
+    pthread_mutex_init(&o->lock, NULL);
+    return o;
+}
+
+void observer_free(struct observer *o)
+{
+    if (!o)
+        return;
+    decision_log_done(&o->lines);
+    pthread_mutex_destroy(&o->lock);
+    decision_counts_free(o->rules);
+    decision_counts_free(o->checks);
+    shadow_stats_free(o->shadow_stats);
+    free(o);
+}
+
+/* ---- answers -------------------------------------------------------------------------- */
+
+static void count(struct decision_counts_table *t, const weir_answer *a, const char *policy,
+                  const char *rule, enum outcome outcome)
+{
+    count_up(&decision_counts_find(t, policy, rule)->counts[outcome][a->source], 1);
+}
+
+/* One that asks several policies is one of each of them, and ends for all alike. */
+static void count_check(struct observer *o, const struct check *check)
+{
+    const weir_answer *a = check->answer;
+    const enum outcome outcome = !a->allowed ? OUTCOME_DENIED
+                                 : a->shadow ? OUTCOME_SHADOW_DENIED
+                                             : OUTCOME_ALLOWED;
+
+    if (check->policy_count <= 1)
+        count(o->checks, a, a->policy, series_checks, outcome);
+    for (size_t i = 0; check->policy_count > 1 && i < check->policy_count; i++)
+        count(o->checks, a, check->room->policies[i]->name, series_checks, outcome);
+}
+
+static void count_rule(struct observer *o, const weir_answer *a, const weir_rule_answer *r)
+{
+    if (a->allowed)
+        count(o->rules, a, r->policy, r->rule,
+              r->would_deny ? OUTCOME_SHADOW_DENIED : OUTCOME_ALLOWED);
+    else if (!r->allowed && !r->shadow)
+        count(o->rules, a, r->policy, r->rule, OUTCOME_DENIED);
+}
+
+/* When the window of a refusal at `now` is over. The numbers of a limit that came with its request
+ * are not all bounded: one of 0 may have any window, and a cell's is that of one unit, in ns. */
+static int64_t window_end(const struct rule *r, int64_t now)
+{
+    const int64_t window = r->algorithm == ALGORITHM_CELL
+                               ? r->window / 1000000 * (r->limit > 0 ? r->limit : 1)
+                               : r->window;
+
+    return window < INT64_MAX - now ? now + window : INT64_MAX;
+}
+
+/* Is it the first of this identity for as long as its window? */
+static bool count_refusal(struct observer *o, const struct check *check, size_t i, int64_t now,
+                          struct key *tag, bool *is_logged)
+{
+    const char *policy = check->answer->policy, *rule = policy ? check->answer->rule : NULL;
+    const struct charge *charge = &check->charges[i];
+    struct top_entry *e;
+    bool is_first;
+
+    pthread_mutex_lock(&o->lock);
+    e = top_count(&o->top, policy, rule, charge->key, now);
+    if (e->tag.high == 0 && e->tag.low == 0)
+        e->tag = check_tag(o->engine, check, i);
+    *tag = e->tag;
+    is_first = e->logged_until <= now;
+    *is_logged = decision_log_admit(&o->lines, is_first ? LINE_FIRST_REFUSAL : LINE_REFUSAL, now);
+    if (is_first && *is_logged)
+        e->logged_until = window_end(charge->rule, now);
+    pthread_mutex_unlock(&o->lock);
+    return is_first;
+}
+
+static void log_line(struct observer *o, enum log_line line, const struct check *check,
+                     struct key tag, int64_t now)
+{
+    char text[TAG_HEX + 1];
+
+    tag_write(tag, text);
+    decision_log_write(&o->lines, line, check->answer, text, now);
+}
+
+static void refused(struct observer *o, const struct check *check, int64_t now)
+{
+    const int i = check_deciding(check);
+    bool is_first = false, is_logged;
+    struct key tag;
+
+    if (i >= 0 && check->answer->source != WEIR_FROM_FALLBACK) {
+        is_first = count_refusal(o, check, (size_t)i, now, &tag, &is_logged);
+        if (is_logged)
+            log_line(o, is_first ? LINE_FIRST_REFUSAL : LINE_REFUSAL, check, tag, now);
+        return;
+    }
+    /* That the store failed says nothing about who asked. */
+    if (!decision_log_admit(&o->lines, LINE_REFUSAL, now))
+        return;
+    if (i >= 0)
+        log_line(o, LINE_REFUSAL, check, check_tag(o->engine, check, (size_t)i), now);
+    else
+        decision_log_write(&o->lines, LINE_REFUSAL, check->answer, NULL, now);
+}
+
+/* Nothing was counted before it. What remains may be as much as a number holds; a burst is not, and
+ * no cost is below 0. */
+static bool is_first_hit(const struct check *check)
+{
+    const struct charge *c = &check->charges[0];
+
+    return c->step.decision.remaining == c->rule->burst - check->ask.cost &&
+           check->answer->source == WEIR_FROM_STORE;
+}
+
+static void first_hit(struct observer *o, const struct check *check, int64_t now)
+{
+    if (decision_log_admit(&o->lines, LINE_FIRST_HIT, now))
+        log_line(o, LINE_FIRST_HIT, check, check_tag(o->engine, check, 0), now);
+}
+
+void observer_answer(struct observer *o, const struct check *check, int64_t now)
+{
+    const weir_answer *a = check->answer;
+
+    if (check->verb != VERB_CHECK || check->peek || a->err)
+        return;
+    count_check(o, check);
+    for (size_t i = 0; i < a->rule_count; i++)
+        count_rule(o, a, &a->rules[i]);
+    shadow_stats_observe(o->shadow_stats, check, now);
+    if (!a->allowed)
+        refused(o, check, now);
+    else if (o->lines.has_first_hits && check->live > 0 && is_first_hit(check))
+        first_hit(o, check, now);
+}
+
+void observer_unanswered(struct observer *o, enum asked_by by, enum problem problem,
+                         const char *text, int64_t now)
+{
+    uint64_t left_out;
+    bool is_logged;
+
+    pthread_mutex_lock(&o->lock);
+    is_logged = unanswered_count(&o->unanswered, by, problem, text, now, &left_out);
+    pthread_mutex_unlock(&o->lock);
+    if (is_logged)
+        decision_log_write_unanswered(&o->lines, by, problem, text, left_out);
+}
+
+/* ---- the rest ------------------------------------------------------------------------- */
+
+void observer_time(struct observer *o, uint64_t ns, size_t n)
+{
+    if (n > 0)
+        histogram_add(&o->decision, ns, n);
+}
+
+void observer_commit(struct observer *o, uint64_t ns, size_t batch)
+{
+    histogram_add(&o->commit, ns, 1);
+    histogram_add(&o->batch, batch, 1);
+}
+
+void observer_request(struct observer *o, int protocol, int status)
+{
+    if (protocol == PROTOCOL_RESP)
+        count_up(&o->resp[status != 0], 1);
+    else if (protocol == PROTOCOL_HTTP && status >= 0 && status < OBSERVED_STATUSES)
+        count_up(&o->http[status], 1);
+}

@@ -1,0 +1,68 @@
+/* observer.h - what one loop has decided: counters, times, who is limited most, what is logged.
+ *
+ * A loop's observer is written by that loop alone and read by whoever answers /metrics, /v1/stats
+ * or /v1/top; all of its numbers are atomics or under its own short lock. Its memory is bounded. */
+#ifndef WEIR_SERVER_METRICS_OBSERVER_H
+#define WEIR_SERVER_METRICS_OBSERVER_H
+
+#include "base/buf.h"
+#include "engine/engine.h"
+#include "server/metrics/unanswered.h"
+
+struct observer;
+struct event_log; /* see event_log.h */
+
+/* The engine's secret makes the tags. NULL: out of memory. */
+struct observer *observer_new(const struct engine *engine, struct event_log *log);
+void observer_free(struct observer *o);
+
+/* One check was answered. It is counted for its policy as allowed, denied, or shadow_denied: it
+ * passed, and a limit in shadow would have refused. Each rule that judged is counted as well: of a
+ * check that passed as allowed or shadow_denied, of one that was refused as denied, if it was this
+ * rule that refused: what another rule refused was neither allowed by it nor charged.
+ * Of a refusal, the identity goes to the top list and, sampled, to the log: as a tag. Peeks, refunds
+ * and resets are no decisions and count for nothing; nor does an answer with an error. */
+void observer_answer(struct observer *o, const struct check *check, int64_t now);
+
+/* A check has no answer, and its asker got this text. Counted; some go to the log. */
+void observer_unanswered(struct observer *o, enum asked_by by, enum problem problem,
+                         const char *text, int64_t now);
+
+/* n decisions took this long from decoded to decided. */
+void observer_time(struct observer *o, uint64_t ns, size_t n);
+void observer_commit(struct observer *o, uint64_t ns, size_t batch); /* one commit of so many */
+
+/* HTTP: its status. RESP: 0, or 1 for an error. */
+void observer_request(struct observer *o, int protocol, int status);
+
+/* ---- read from any thread ---- */
+
+/* The sums over all loops, for Prometheus and as members of JSON. What has not been asked yet is
+ * there with 0, for all policies and rules of the set (NULL: none), so that the first time is seen
+ * as an increase. If memory is short, `out` has failed. */
+void observers_metrics(struct observer *const *all, size_t n, const struct policies *set,
+                       struct buf *out);
+void observers_stats(struct observer *const *all, size_t n, const struct policies *set, int64_t now,
+                     struct buf *out);
+
+/* The member "shadow_stats": what limits on trial would have refused; see shadow_stats.h. */
+struct json;
+struct shadow_stats_view;
+void observers_trials(struct observer *const *all, size_t n, const struct shadow_stats_view *view,
+                      struct json *j);
+
+/* A JSON array of at most `count`, the most refused first: {"policy", "rule", "tag", "refused",
+ * "error", "last_ms"}. `refused` may be too high by `error`. Counts are halved every five minutes.
+ * Only of one policy, unless `policy` is NULL. */
+void observers_top(struct observer *const *all, size_t n, size_t count, const char *policy,
+                   struct buf *out);
+void observers_top_at(struct observer *const *all, size_t n, size_t count, const char *policy,
+                      int64_t now, struct buf *out);
+
+/* Hand on who was refused how often since the last time: for one caller only. Of those who are
+ * refused seldom, some may be left out while many others are. */
+typedef void observer_refusals(void *ctx, const char *policy, const char *rule, struct key tag,
+                               uint64_t times);
+void observers_refusals(struct observer *const *all, size_t n, observer_refusals *each, void *ctx);
+
+#endif

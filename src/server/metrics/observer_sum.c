@@ -1,0 +1,432 @@
+/* observer_sum.c - what all loops have decided together, as text for Prometheus and as JSON. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/json.h"
+#include "server/metrics/observer_internal.h"
+#include "server/metrics/prometheus.h"
+
+/* ---- the sum --------------------------------------------------------------------------- */
+
+/* Makes series of all that may be asked. */
+static void name_all(struct observer *sum, const struct policies *set)
+{
+    for (size_t i = 0; set && i < policies_count(set); i++) {
+        const struct policy *p = policies_at(set, i);
+
+        decision_counts_find(sum->checks, p->name, series_checks);
+        for (size_t k = 0; k < p->rule_count; k++)
+            decision_counts_find(sum->rules, p->name, p->rules[k].name);
+    }
+    sum->checks->known = sum->checks->count;
+    sum->rules->known = sum->rules->count;
+}
+
+/* An observer that no loop has. NULL: out of memory. */
+static struct observer *sum_of(struct observer *const *all, size_t n, const struct policies *set)
+{
+    struct observer *sum = observer_new(NULL, NULL);
+
+    if (sum)
+        name_all(sum, set);
+    for (size_t i = 0; sum && i < n; i++) {
+        const struct observer *o = all[i];
+
+        decision_counts_merge(sum->checks, o->checks);
+        decision_counts_merge(sum->rules, o->rules);
+        histogram_merge(&sum->decision, &o->decision);
+        histogram_merge(&sum->commit, &o->commit);
+        histogram_merge(&sum->batch, &o->batch);
+        for (size_t k = 0; k < OBSERVED_STATUSES; k++)
+            count_up(&sum->http[k], count_of(&o->http[k]));
+        for (size_t k = 0; k < 2; k++)
+            count_up(&sum->resp[k], count_of(&o->resp[k]));
+        for (int by = 0; by < ASKED_BY_COUNT; by++)
+            for (int k = 0; k < PROBLEM_COUNT; k++)
+                count_up(&sum->unanswered.counts[by][k], count_of(&o->unanswered.counts[by][k]));
+    }
+    return sum;
+}
+
+static uint64_t total(const struct decision_counts *s, enum outcome outcome)
+{
+    uint64_t n = 0;
+
+    for (size_t k = 0; k < SERIES_SOURCES; k++)
+        n += count_of(&s->counts[outcome][k]);
+    return n;
+}
+
+static bool is_used(const struct decision_counts *s)
+{
+    uint64_t n = 0;
+
+    for (int o = 0; o < OUTCOME_COUNT; o++)
+        n += total(s, (enum outcome)o);
+    return n > 0;
+}
+
+static bool is_other(const struct decision_counts *s)
+{
+    return s->policy == named_other;
+}
+
+/* ---- Prometheus ------------------------------------------------------------------------ */
+
+/* Where such an outcome can come from, as bits; a rule is not asked by the last three. */
+enum {
+    JUDGED = 1 << WEIR_FROM_STORE | 1 << WEIR_FROM_FALLBACK,
+    JUDGED_OR_KNOWN = JUDGED | 1 << WEIR_FROM_CACHE,
+    UNJUDGED = 1 << WEIR_FROM_EXEMPT | 1 << WEIR_FROM_BLOCKED | 1 << WEIR_FROM_OFF,
+};
+static const unsigned sources[OUTCOME_COUNT] = {
+    [OUTCOME_ALLOWED] = JUDGED | 1 << WEIR_FROM_EXEMPT | 1 << WEIR_FROM_OFF,
+    [OUTCOME_DENIED] = JUDGED_OR_KNOWN | 1 << WEIR_FROM_BLOCKED,
+    [OUTCOME_SHADOW_DENIED] = JUDGED_OR_KNOWN,
+};
+
+static void write_series(struct buf *out, const char *name, const struct decision_counts *s,
+                         bool is_known)
+{
+    const bool is_check = s->rule == series_checks;
+
+    for (int o = 0; o < OUTCOME_COUNT; o++)
+        for (int k = 0; k < SERIES_SOURCES; k++) {
+            const unsigned may_be = is_check ? sources[o] : sources[o] & ~(unsigned)UNJUDGED;
+            const uint64_t n = count_of(&s->counts[o][k]);
+            struct sample sample;
+
+            if (n == 0 && !(is_known && may_be >> k & 1))
+                continue;
+            sample = metric_name(out, name);
+            metric_label(&sample, "policy", s->policy);
+            if (!is_check)
+                metric_label(&sample, "rule", s->rule);
+            metric_label(&sample, "outcome", outcome_names[o]);
+            metric_label(&sample, "source", weir_source_name((weir_source)k));
+            metric_value(&sample, n);
+        }
+}
+
+static void write_table(struct buf *out, const char *name, const char *help,
+                        const struct decision_counts_table *t)
+{
+    metric_begin(out, name, "counter", help);
+    for (size_t i = 0; i < t->count; i++)
+        write_series(out, name, &t->all[i], i < t->known && !is_other(&t->all[i]));
+}
+
+static void write_request(struct buf *out, const char *protocol, const char *status, uint64_t n)
+{
+    struct sample sample;
+
+    if (n == 0)
+        return;
+    sample = metric_name(out, "weir_requests_total");
+    metric_label(&sample, "protocol", protocol);
+    metric_label(&sample, "status", status);
+    metric_value(&sample, n);
+}
+
+static void write_requests(struct buf *out, const struct observer *o)
+{
+    metric_begin(out, "weir_requests_total", "counter",
+                 "Requests answered, by protocol and HTTP status.");
+    for (int status = 0; status < OBSERVED_STATUSES; status++) {
+        char text[16];
+
+        snprintf(text, sizeof text, "%d", status);
+        write_request(out, "http", text, count_of(&o->http[status]));
+    }
+    write_request(out, "resp", "ok", count_of(&o->resp[0]));
+    write_request(out, "resp", "error", count_of(&o->resp[1]));
+}
+
+static void write_errors(struct buf *out, const struct observer *o)
+{
+    metric_begin(out, "weir_check_errors_total", "counter",
+                 "Checks that have no answer, by what was wrong with them.");
+    for (int by = 0; by < ASKED_BY_COUNT; by++)
+        for (int k = 0; k < PROBLEM_COUNT; k++) {
+            const uint64_t n = count_of(&o->unanswered.counts[by][k]);
+            struct sample sample;
+
+            if (n == 0 && !unanswered_may_be((enum problem)k))
+                continue;
+            sample = metric_name(out, "weir_check_errors_total");
+            metric_label(&sample, "code", problem_code((enum problem)k));
+            metric_label(&sample, "protocol", asked_by_names[by]);
+            metric_value(&sample, n);
+        }
+}
+
+void observers_metrics(struct observer *const *all, size_t n, const struct policies *set,
+                       struct buf *out)
+{
+    struct observer *sum = sum_of(all, n, set);
+
+    if (!sum) {
+        out->failed = true;
+        return;
+    }
+    write_table(out, "weir_checks_total",
+                "Checks answered. shadow_denied passed, and would be refused without shadow.",
+                sum->checks);
+    write_table(out, "weir_decisions_total",
+                "What each rule decided: of checks that passed, and of those that it refused.",
+                sum->rules);
+    metric_histogram(out, "weir_decision_seconds",
+                     "From decoded to decided and kept, for each decision.", &sum->decision,
+                     1000000000);
+    metric_histogram(out, "weir_store_batch_size", "Decisions that shared a commit.", &sum->batch,
+                     1);
+    metric_histogram(out, "weir_journal_sync_seconds",
+                     "How long a commit took, until all of it was kept as asked.", &sum->commit,
+                     1000000000);
+    write_requests(out, sum);
+    write_errors(out, sum);
+    observer_free(sum);
+}
+
+/* ---- JSON ------------------------------------------------------------------------------ */
+
+static bool is_unnamed(const struct decision_counts *s)
+{
+    return strcmp(s->policy, DECISION_COUNTS_UNNAMED) == 0;
+}
+
+static void put_series(struct json *j, const struct decision_counts *s)
+{
+    json_open(j, NULL, '{');
+    json_text(j, "policy", is_unnamed(s) ? NULL : s->policy);
+    if (s->rule != series_checks)
+        json_text(j, "rule", s->rule);
+    json_int(j, "allowed", (int64_t)(total(s, OUTCOME_ALLOWED) + total(s, OUTCOME_SHADOW_DENIED)));
+    json_int(j, "denied", (int64_t)total(s, OUTCOME_DENIED));
+    json_int(j, "shadow_denied", (int64_t)total(s, OUTCOME_SHADOW_DENIED));
+    json_close(j, '}');
+}
+
+static void put_table(struct json *j, const char *name, const struct decision_counts_table *t)
+{
+    json_open(j, name, '[');
+    for (size_t i = 0; i < t->count; i++)
+        if (is_used(&t->all[i]) ||
+            (i < t->known && !is_other(&t->all[i]) && !is_unnamed(&t->all[i])))
+            put_series(j, &t->all[i]);
+    json_close(j, ']');
+}
+
+static void put_histogram(struct json *j, const char *name, const struct histogram *h)
+{
+    json_open(j, name, '{');
+    json_int(j, "count", (int64_t)histogram_count(h));
+    json_int(j, "sum", (int64_t)count_of(&h->sum));
+    json_int(j, "p50", (int64_t)histogram_quantile(h, 500));
+    json_int(j, "p90", (int64_t)histogram_quantile(h, 900));
+    json_int(j, "p99", (int64_t)histogram_quantile(h, 990));
+    json_int(j, "p999", (int64_t)histogram_quantile(h, 999));
+    json_close(j, '}');
+}
+
+static void put_requests(struct json *j, const struct observer *o)
+{
+    uint64_t http = 0, http_errors = 0;
+
+    for (int status = 0; status < OBSERVED_STATUSES; status++) {
+        http += count_of(&o->http[status]);
+        http_errors += status >= 500 ? count_of(&o->http[status]) : 0;
+    }
+    json_open(j, "requests", '{');
+    json_int(j, "http", (int64_t)http);
+    json_int(j, "http_5xx", (int64_t)http_errors);
+    json_int(j, "resp", (int64_t)(count_of(&o->resp[0]) + count_of(&o->resp[1])));
+    json_int(j, "resp_errors", (int64_t)count_of(&o->resp[1]));
+    json_close(j, '}');
+}
+
+static void put_unanswered(struct json *j, struct observer *const *all, size_t n, int64_t now)
+{
+    struct unanswered *sum = calloc(1, sizeof *sum);
+
+    for (size_t i = 0; sum && i < n; i++) {
+        pthread_mutex_lock(&all[i]->lock);
+        unanswered_merge(sum, &all[i]->unanswered, now);
+        pthread_mutex_unlock(&all[i]->lock);
+    }
+    if (sum)
+        unanswered_write(sum, now, j);
+    j->to->failed = j->to->failed || !sum;
+    free(sum);
+}
+
+void observers_stats(struct observer *const *all, size_t n, const struct policies *set, int64_t now,
+                     struct buf *out)
+{
+    struct observer *sum = sum_of(all, n, set);
+    struct json j = { .to = out };
+
+    if (!sum) {
+        out->failed = true;
+        return;
+    }
+    put_table(&j, "checks", sum->checks);
+    put_table(&j, "rules", sum->rules);
+    put_unanswered(&j, all, n, now);
+    put_requests(&j, sum);
+    put_histogram(&j, "decision_ns", &sum->decision);
+    put_histogram(&j, "commit_ns", &sum->commit);
+    put_histogram(&j, "batch_size", &sum->batch);
+    observer_free(sum);
+}
+
+void observers_trials(struct observer *const *all, size_t n, const struct shadow_stats_view *view,
+                      struct json *j)
+{
+    struct shadow_stats **shadow_stats = calloc(n, sizeof *shadow_stats);
+
+    if (!shadow_stats) {
+        j->to->failed = true;
+        return;
+    }
+    for (size_t i = 0; i < n; i++)
+        shadow_stats[i] = all[i]->shadow_stats;
+    shadow_stats_write(shadow_stats, n, view, j);
+    free(shadow_stats);
+}
+
+/* ---- who is refused most ---------------------------------------------------------------- */
+
+struct ranking {
+    struct top *tops; /* copies, one a loop */
+    size_t loops;
+    struct top_entry *entries;
+    size_t count;
+};
+
+static bool ranking_init(struct ranking *r, struct observer *const *all, size_t n, int64_t now)
+{
+    *r = (struct ranking){ .tops = calloc(n, sizeof *r->tops), .loops = n };
+    r->entries = calloc(n, TOP_ENTRIES * sizeof *r->entries);
+    if (!r->tops || !r->entries)
+        return false;
+    for (size_t i = 0; i < n; i++) {
+        pthread_mutex_lock(&all[i]->lock);
+        r->tops[i] = all[i]->top;
+        pthread_mutex_unlock(&all[i]->lock);
+        top_forget(&r->tops[i], now);
+    }
+    return true;
+}
+
+static void ranking_done(struct ranking *r)
+{
+    free(r->tops);
+    free(r->entries);
+}
+
+/* Over all loops. One that has no entry for it may have displaced as much as its least. */
+static void add_up(struct ranking *r, size_t from, struct top_entry e)
+{
+    for (size_t i = 0; i < r->loops; i++) {
+        const struct top_entry *there = top_find(&r->tops[i], e.policy, e.rule, e.key);
+
+        if (i == from)
+            continue;
+        if (there && i < from) /* it was added up there */
+            return;
+        e.count += there ? there->count : top_least(&r->tops[i]);
+        e.error += there ? there->error : top_least(&r->tops[i]);
+        if (there && there->last > e.last)
+            e.last = there->last;
+    }
+    if (e.count > 0)
+        r->entries[r->count++] = e;
+}
+
+/* By what is certain, then by what may be. */
+static int compare_entries(const void *left, const void *right)
+{
+    const struct top_entry *a = left, *b = right;
+    const uint64_t sure_a = a->count - a->error, sure_b = b->count - b->error;
+
+    if (sure_a != sure_b)
+        return sure_a > sure_b ? -1 : 1;
+    if (a->count != b->count)
+        return a->count > b->count ? -1 : 1;
+    return memcmp(&a->key, &b->key, sizeof a->key);
+}
+
+static bool is_of_policy(const struct top_entry *e, const char *policy)
+{
+    return !policy || (e->policy && strcmp(e->policy, policy) == 0);
+}
+
+static void put_entry(struct json *j, const struct top_entry *e)
+{
+    char tag[TAG_HEX + 1];
+
+    tag_write(e->tag, tag);
+    json_open(j, NULL, '{');
+    json_text(j, "policy", e->policy);
+    json_text(j, "rule", e->policy ? e->rule : "default");
+    json_text(j, "tag", tag);
+    json_int(j, "refused", (int64_t)e->count);
+    json_int(j, "error", (int64_t)e->error);
+    json_int(j, "last_ms", e->last);
+    json_close(j, '}');
+}
+
+void observers_top_at(struct observer *const *all, size_t n, size_t count, const char *policy,
+                      int64_t now, struct buf *out)
+{
+    struct json j = { .to = out };
+    struct ranking r;
+    size_t put = 0;
+
+    if (ranking_init(&r, all, n, now)) {
+        for (size_t i = 0; i < n; i++)
+            for (size_t k = 0; k < r.tops[i].count; k++)
+                if (is_of_policy(&r.tops[i].entries[k], policy))
+                    add_up(&r, i, r.tops[i].entries[k]);
+        qsort(r.entries, r.count, sizeof *r.entries, compare_entries);
+        json_open(&j, NULL, '[');
+        for (; put < count && put < r.count; put++)
+            put_entry(&j, &r.entries[put]);
+        json_close(&j, ']');
+    } else {
+        out->failed = true;
+    }
+    ranking_done(&r);
+}
+
+void observers_top(struct observer *const *all, size_t n, size_t count, const char *policy,
+                   struct buf *out)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_REALTIME, &now);
+    observers_top_at(all, n, count, policy, (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000,
+                     out);
+}
+
+static void hand_on(struct observer *o, observer_refusals *each, void *ctx)
+{
+    pthread_mutex_lock(&o->lock);
+    for (size_t i = 0; i < o->top.count; i++) {
+        struct top_entry *e = &o->top.entries[i];
+
+        if (e->total > e->told)
+            each(ctx, e->policy, e->rule, e->tag, e->total - e->told);
+        e->told = e->total;
+    }
+    pthread_mutex_unlock(&o->lock);
+}
+
+void observers_refusals(struct observer *const *all, size_t n, observer_refusals *each, void *ctx)
+{
+    for (size_t i = 0; i < n; i++)
+        hand_on(all[i], each, ctx);
+}

@@ -1,0 +1,341 @@
+/* reply.c - requests on their way through the house, and the replies they will get. */
+#include "server/reply.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/tag.h"
+#include "server/server.h"
+
+enum {
+    KEPT_TEXT = 1024,    /* a longer text is given back with its reply */
+    KEPT_REPLIES = 1024, /* for reuse; more are given back */
+    CALLS_TOGETHER = 64,
+    ANY_REPLY = 64,  /* about how many bytes a reply is, without its text … */
+    HTTP_CALL = 384, /* … and the answer to a check */
+    RESP_CALL = 128,
+};
+
+struct call_block {
+    struct call_block *next;
+    struct call calls[CALLS_TOGETHER];
+    struct check_room rooms[CALLS_TOGETHER];
+};
+
+/* ---- replies ----------------------------------------------------------------------------- */
+
+static struct reply *new_reply(struct loop *loop)
+{
+    const weir_allocator allocator = alloc_or_default((weir_allocator){ 0 });
+    struct reply *r = loop->free_replies;
+
+    if (r) {
+        loop->free_replies = r->next;
+        loop->free_reply_count--;
+        return r;
+    }
+    r = malloc(sizeof *r);
+    if (r)
+        buf_init(&r->text, &allocator);
+    return r;
+}
+
+static void add_weight(struct reply *r, size_t bytes)
+{
+    r->weight += bytes;
+    r->session->owed += bytes;
+}
+
+struct reply *reply_begin(struct session *s, void (*encode)(struct reply *, struct buf *))
+{
+    struct reply *r = new_reply(s->loop);
+
+    if (!r) {
+        session_abort(s);
+        return NULL;
+    }
+    r->session = s;
+    r->next = NULL;
+    r->first = r->last = NULL;
+    r->waiting = 1;
+    r->encode = encode;
+    r->resp_version = s->resp_version;
+    r->deny_status = r->http_minor = 0;
+    r->keep_alive = true;
+    r->is_head_only = false;
+    r->lasting = (struct span){ 0 };
+    r->weight = 0;
+    add_weight(r, ANY_REPLY);
+    if (s->last)
+        s->last->next = r;
+    else
+        s->first = r;
+    s->last = r;
+    s->reply_count++;
+    s->was_served = true;
+    return r;
+}
+
+static void waits_for_one_less(struct reply *r)
+{
+    if (--r->waiting == 0)
+        loop_flush_later(r->session->loop, r->session);
+}
+
+void reply_end(struct reply *r)
+{
+    if (!r->encode) {
+        add_weight(r, r->text.len);
+        r->session->loop->texts += sizeof *r + r->text.room;
+    }
+    waits_for_one_less(r);
+}
+
+static void reuse_text(struct buf *text)
+{
+    if (text->room > KEPT_TEXT || text->failed)
+        buf_done(text);
+    text->len = 0;
+}
+
+static void free_reply(struct reply *r)
+{
+    buf_done(&r->text);
+    free(r);
+}
+
+void reply_drop_first(struct session *s)
+{
+    struct reply *r = s->first;
+    struct loop *loop = s->loop;
+
+    s->first = r->next;
+    if (!s->first)
+        s->last = NULL;
+    s->reply_count--;
+    s->owed -= r->weight;
+    while (r->first) {
+        struct call *call = r->first;
+
+        r->first = call->next;
+        free(call->problem);
+        loop->in_flight--;
+        call->next = loop->free_calls;
+        loop->free_calls = call;
+    }
+    if (!r->encode)
+        reuse_text(&r->text);
+    if (loop->free_reply_count >= KEPT_REPLIES) {
+        free_reply(r);
+        return;
+    }
+    r->next = loop->free_replies;
+    loop->free_replies = r;
+    loop->free_reply_count++;
+}
+
+/* ---- calls ------------------------------------------------------------------------------- */
+
+/* From now on it has its answer only, which points at nothing but names, and those stay. When its
+ * reply is encoded depends on those before it, and they may wait for any thread: the policies must
+ * not wait for that. */
+static void let_policies_go(struct call *call)
+{
+    if (call->pin)
+        loop_unpin(call->reply->session->loop, call->pin);
+    call->pin = NULL;
+}
+
+void session_unanswered(struct session *s, enum problem problem, const char *text)
+{
+    const weir *w = s->loop->server->weir;
+
+    observer_unanswered(s->loop->observer,
+                        s->protocol == PROTOCOL_RESP ? ASKED_BY_RESP : ASKED_BY_HTTP, problem, text,
+                        w->clock(w->clock_ctx));
+}
+
+const char *call_problem(const struct call *call)
+{
+    return call->problem ? call->problem : weir_err_text(call->answer.err);
+}
+
+bool call_tag(const struct call *call, size_t i, char tag[TAG_HEX + 1])
+{
+    const struct key *tags = call->check.room->tags;
+
+    if (!call->wants_tag || (tags[i].low == 0 && tags[i].high == 0))
+        return false;
+    tag_write(tags[i], tag);
+    return true;
+}
+
+static void count_unanswered(const struct call *call)
+{
+    if (call->check.verb == VERB_CHECK && !call->check.peek)
+        session_unanswered(call->reply->session, problem_of(call->answer.err), call_problem(call));
+}
+
+static void answered(struct check *check)
+{
+    struct call *call = check->ctx;
+    struct loop *loop = call->reply->session->loop;
+
+    if (check->answer->err)
+        count_unanswered(call);
+    else
+        observer_answer(loop->observer, check, loop->now);
+    if (call->wants_tag && !check->answer->err)
+        check_note_tags(loop_engine(loop), check);
+    loop_answered(loop, call->pin);
+    let_policies_go(call);
+    waits_for_one_less(call->reply);
+}
+
+/* Calls are made many at a time, with the room that few of them need apart: those of a turn are
+ * close together. */
+static void make_calls(struct loop *loop)
+{
+    struct call_block *block = malloc(sizeof *block);
+
+    if (!block)
+        return;
+    block->next = loop->call_blocks;
+    loop->call_blocks = block;
+    for (size_t i = CALLS_TOGETHER; i > 0; i--) {
+        struct call *call = &block->calls[i - 1];
+
+        call->check.room = &block->rooms[i - 1];
+        call->next = loop->free_calls;
+        loop->free_calls = call;
+    }
+}
+
+static struct call *new_call(struct reply *r)
+{
+    struct loop *loop = r->session->loop;
+    struct call *call;
+
+    if (!loop->free_calls)
+        make_calls(loop);
+    call = loop->free_calls;
+    if (!call) {
+        session_abort(r->session);
+        return NULL;
+    }
+    loop->free_calls = call->next;
+    loop->in_flight++;
+    call->problem = NULL;
+    call->wants_tag = false;
+    call->pin = NULL;
+    call->reply = r;
+    call->next = NULL;
+    call->check.answer = &call->answer;
+    call->check.done = answered;
+    call->check.ctx = call;
+    call->check.like = NULL;
+    if (r->last)
+        r->last->next = call;
+    else
+        r->first = call;
+    r->last = call;
+    r->waiting++;
+    add_weight(r, r->session->protocol == PROTOCOL_HTTP ? HTTP_CALL : RESP_CALL);
+    return call;
+}
+
+static void refuse(struct call *call, const char *problem)
+{
+    call->problem = strdup(problem);
+    count_unanswered(call);
+    let_policies_go(call);
+    waits_for_one_less(call->reply);
+}
+
+struct call *reply_refuse(struct reply *r, weir_err err, const char *problem)
+{
+    struct call *call = new_call(r);
+
+    if (!call)
+        return NULL;
+    call->check.verb = VERB_CHECK;
+    call->check.peek = false;
+    call->check.live = call->check.shadow = 0;
+    call->answer = (weir_answer){ .err = err };
+    refuse(call, problem);
+    return call;
+}
+
+/* A call for which the policies stand still; NULL: out of memory, the session is ended. */
+static struct call *begin_call(struct reply *r)
+{
+    struct loop *loop = r->session->loop;
+    struct call *call;
+
+    if (!loop_begin_asking(loop)) {
+        session_abort(r->session);
+        return NULL;
+    }
+    call = new_call(r);
+    if (!call)
+        return NULL;
+    call->pin = loop->pin;
+    call->pin->calls++;
+    call->check.policies = call->pin->visit.current;
+    return call;
+}
+
+static void ask_or_refuse(struct call *call, weir_err err, const weir_diag *diag)
+{
+    if (err)
+        refuse(call, diag->text);
+    else
+        loop_ask(call->reply->session->loop, call);
+}
+
+struct call *reply_ask(struct reply *r, enum verb verb, const struct parsed_request *asked)
+{
+    struct call *call = begin_call(r);
+    weir_diag diag;
+
+    if (!call)
+        return NULL;
+    call->check.request = &asked->request;
+    call->check.verb = verb;
+    call->check.peek = asked->peek;
+    call->wants_tag = asked->wants_tag;
+    ask_or_refuse(call, engine_prepare(loop_engine(r->session->loop), &call->check, &diag), &diag);
+    return call;
+}
+
+struct call *reply_ask_cell(struct reply *r, struct span key, const struct rule *rule,
+                            int64_t quantity)
+{
+    struct call *call = begin_call(r);
+    weir_diag diag;
+
+    if (!call)
+        return NULL;
+    call->check.request = NULL;
+    ask_or_refuse(call,
+                  engine_prepare_cell(loop_engine(r->session->loop), &call->check, key, rule,
+                                      quantity, &diag),
+                  &diag);
+    return call;
+}
+
+void calls_free(struct loop *loop)
+{
+    while (loop->call_blocks) {
+        struct call_block *block = loop->call_blocks;
+
+        loop->call_blocks = block->next;
+        free(block);
+    }
+    while (loop->free_replies) {
+        struct reply *r = loop->free_replies;
+
+        loop->free_replies = r->next;
+        free_reply(r);
+    }
+}

@@ -1,0 +1,83 @@
+/* reply.h - requests on their way through the house, and the replies they will get.
+ *
+ * A reply stands in its session's queue from the moment its request was decoded, so answers leave
+ * in the order of their requests, whenever they come. It may wait for any number of calls: none
+ * (its text is known at once), one (a check), or many. When nothing is waited for any more and all
+ * replies before it have left, encode() writes its bytes.
+ *
+ * All of this happens on the session's loop. Work that another thread does for a reply ends with
+ * reply_end() on the loop; until then the reply stays, even if its session is gone. */
+#ifndef WEIR_SERVER_REPLY_H
+#define WEIR_SERVER_REPLY_H
+
+#include "base/buf.h"
+#include "engine/engine.h"
+#include "proto/parsed_request.h"
+#include "server/http/problem.h"
+
+struct loop;
+struct session;
+
+/* One check. */
+struct call {
+    struct reply *reply;
+    struct call *next; /* of the same reply */
+    struct pin *pin;   /* of the policies that it is judged by; NULL: not any more, or by none */
+    char *problem;     /* NULL, or freed with the call */
+    bool wants_tag;    /* in the answer */
+    struct check check;
+    weir_answer answer; /* .err: it has no answer, and `problem` says why; the last: most have no
+                           use for most of its rules */
+};
+
+struct reply {
+    struct session *session;
+    struct reply *next; /* of the same session */
+    struct call *first, *last;
+    size_t waiting; /* calls without an answer yet, and one until reply_end() */
+    void (*encode)(struct reply *reply, struct buf *out); /* NULL: it is `text` */
+
+    /* What encode() must know of its request. */
+    int resp_version;
+    int deny_status; /* gate: the status of a refusal */
+    int http_minor;
+    bool keep_alive;   /* false: the connection ends behind this reply */
+    bool is_head_only; /* HEAD */
+
+    struct buf text;     /* left alone if there is an encode() */
+    struct span lasting; /* follows it, and is not copied: lives as long as the program */
+    size_t weight;       /* about how many bytes it is; see SESSION_MOST_OWED */
+};
+
+/* In the session's queue, waiting until reply_end(). NULL: out of memory, the session is ended. */
+struct reply *reply_begin(struct session *s, void (*encode)(struct reply *, struct buf *));
+
+/* A check of this session has no answer but this text. */
+void session_unanswered(struct session *s, enum problem problem, const char *text);
+
+/* What is wrong with a call whose answer has an error. */
+const char *call_problem(const struct call *call);
+
+/* What the identity of the rule that has decided is called (0), or that of the answer's rules (from 1
+ * on). False: it was not asked for, or nothing was charged. */
+bool call_tag(const struct call *call, size_t i, char tag[TAG_HEX + 1]);
+
+/* Ask the engine. The texts of `asked` are needed only during this call. On an error there is a
+ * call all the same, whose answer.err and problem tell. NULL: out of memory, the session is ended. */
+struct call *reply_ask(struct reply *r, enum verb verb, const struct parsed_request *asked);
+
+/* The same for a limit as redis-cell counts. */
+struct call *reply_ask_cell(struct reply *r, struct span key, const struct rule *rule,
+                            int64_t quantity);
+
+/* A call that could not even be asked. */
+struct call *reply_refuse(struct reply *r, weir_err err, const char *problem);
+
+void reply_end(struct reply *r); /* nothing more will be asked for it */
+
+/* The session's: take the first reply out of the queue and give it and its calls back. */
+void reply_drop_first(struct session *s);
+
+void calls_free(struct loop *loop); /* all of them, and the replies that are kept for reuse */
+
+#endif

@@ -1,0 +1,430 @@
+/* check.c - WEIR.CHECK, WEIR.LIMIT, WEIR.PEEK, WEIR.REFUND and WEIR.RESET.
+ *
+ * HOW A KEY IS TOLD FROM ATTRIBUTES. What follows the policy is either one bare key or any number
+ * of name=value words, and then options.
+ *   - Several words with an '=' behind a valid name are attributes.
+ *   - One such word is an attribute, unless there is one policy and it counts by a single attribute
+ *     of another name: then it is that attribute's value (`c29tZQ==` is a key).
+ *   - Every other first word is the key, even if it spells an option. An empty one stands for none,
+ *     for a policy that counts everyone together and an option behind it.
+ * So a value that comes from outside is given by its name, `user=…`: only the first '=' counts, and
+ * it cannot be taken for anything else. */
+#include "base/suggest.h"
+#include "server/resp/commands.h"
+
+/* A command whose words are being read. */
+struct reading {
+    struct session *session;
+    struct resp_command *command;
+    size_t at; /* the next word */
+    bool is_full;
+    struct parsed_request asked;
+};
+
+/* The attributes are left as they are: most commands have few of them. */
+static void begin_reading(struct reading *in, struct session *s, struct resp_command *c, size_t at)
+{
+    in->session = s;
+    in->command = c;
+    in->at = at;
+    in->is_full = false;
+    in->asked.request = (weir_request){ .attributes = in->asked.attributes };
+    in->asked.peek = in->asked.wants_tag = false;
+}
+
+/* ---- the reply --------------------------------------------------------------------------- */
+
+static void encode_answer(struct reply *r, struct buf *out)
+{
+    const struct call *call = r->first;
+    const weir_answer *a;
+
+    if (!resp_has_answer(r, call, NULL, out))
+        return;
+    a = &call->answer;
+    resp_numbers(out, 7,
+                 (const int64_t[]){ a->allowed, a->limit, a->remaining, a->retry_after_ms,
+                                    a->reset_after_ms },
+                 5);
+    resp_bulk(out, span_of(a->rule));
+    resp_bulk(out, span_of(weir_source_name(a->source)));
+}
+
+static void put_name(struct buf *out, const char *name, int version)
+{
+    if (name)
+        resp_bulk(out, span_of(name));
+    else
+        resp_null(out, version);
+}
+
+static void put_number(struct buf *out, const char *name, int64_t number)
+{
+    resp_bulk(out, span_of(name));
+    resp_int(out, number);
+}
+
+static void put_text(struct buf *out, const char *name, const char *text, int version)
+{
+    resp_bulk(out, span_of(name));
+    put_name(out, text, version);
+}
+
+static void put_rule(struct buf *out, const struct call *call, size_t row, int version)
+{
+    const weir_rule_answer *r = &call->answer.rules[row];
+    char tag[TAG_HEX + 1];
+    const bool has_tag = call_tag(call, 1 + row, tag);
+
+    resp_map(out, 11 + has_tag, version);
+    put_text(out, "policy", r->policy, version);
+    put_text(out, "rule", r->rule, version);
+    put_number(out, "allowed", r->allowed);
+    put_number(out, "limit", r->limit);
+    put_number(out, "window_ms", r->window_ms);
+    put_number(out, "remaining", r->remaining);
+    put_number(out, "retry_after_ms", r->retry_after_ms);
+    put_number(out, "reset_after_ms", r->reset_after_ms);
+    put_number(out, "delay_ms", r->delay_ms);
+    put_number(out, "shadow", r->shadow);
+    put_number(out, "would_deny", r->would_deny);
+    if (has_tag)
+        put_text(out, "tag", tag, version);
+}
+
+/* All that is known, by its name: new names may come, and none goes. */
+static void encode_full(struct reply *r, struct buf *out)
+{
+    const struct call *call = r->first;
+    const int version = r->resp_version;
+    const weir_answer *a;
+    char tag[TAG_HEX + 1];
+    bool has_tag;
+
+    if (!resp_has_answer(r, call, NULL, out))
+        return;
+    a = &call->answer;
+    has_tag = call_tag(call, 0, tag);
+    resp_map(out, 12 + has_tag, version);
+    put_number(out, "allowed", a->allowed);
+    put_text(out, "policy", a->policy, version);
+    put_text(out, "rule", a->rule, version);
+    put_number(out, "limit", a->limit);
+    put_number(out, "remaining", a->remaining);
+    put_number(out, "retry_after_ms", a->retry_after_ms);
+    put_number(out, "reset_after_ms", a->reset_after_ms);
+    put_number(out, "delay_ms", a->delay_ms);
+    put_text(out, "source", weir_source_name(a->source), version);
+    put_number(out, "shadow", a->shadow);
+    put_number(out, "override", a->override_id);
+    if (has_tag)
+        put_text(out, "tag", tag, version);
+    resp_bulk(out, span_of("rules"));
+    resp_array(out, a->rule_count);
+    for (size_t i = 0; i < a->rule_count; i++)
+        put_rule(out, call, i, version);
+}
+
+static void ask(const struct reading *in, enum verb verb)
+{
+    const bool is_full = in->is_full || in->asked.wants_tag; /* the short one has no place for it */
+    struct reply *r = reply_begin(in->session, is_full ? encode_full : encode_answer);
+
+    if (!r)
+        return;
+    reply_ask(r, verb, &in->asked);
+    reply_end(r);
+}
+
+/* ---- options ----------------------------------------------------------------------------- */
+
+enum option_kind { NUMBER, NAME, FLAG, FULL, POLICY, ON_ERROR };
+
+/* Which commands take an option. */
+enum { OF_CHECK = 1, OF_LIMIT = 2, OF_PEEK = 4, OF_REFUND = 8, OF_RESET = 16 };
+
+struct option {
+    const char *word;
+    enum option_kind kind;
+    int64_t least; /* of a number */
+    size_t place;  /* in struct parsed_request */
+    unsigned of;
+};
+
+#define IN_REQUEST(member)                                                                         \
+    (offsetof(struct parsed_request, request) + offsetof(weir_request, member))
+
+static const struct option options[] = {
+    { "COST", NUMBER, 0, IN_REQUEST(cost), OF_CHECK | OF_LIMIT | OF_PEEK | OF_REFUND },
+    { "PLAN", NAME, 0, IN_REQUEST(plan), OF_CHECK | OF_PEEK | OF_REFUND | OF_RESET },
+    { "PEEK", FLAG, 0, offsetof(struct parsed_request, peek), OF_CHECK | OF_LIMIT },
+    { "NOW", NUMBER, 1, IN_REQUEST(now), OF_CHECK | OF_LIMIT | OF_PEEK | OF_REFUND },
+    { "FULL", FULL, 0, 0, OF_CHECK | OF_LIMIT | OF_PEEK | OF_REFUND | OF_RESET },
+    { "TAG", FLAG, 0, offsetof(struct parsed_request, wants_tag),
+      OF_CHECK | OF_LIMIT | OF_PEEK | OF_REFUND | OF_RESET },
+    { "EXEMPT", FLAG, 0, IN_REQUEST(exempt), OF_CHECK | OF_LIMIT },
+    { "POLICY", POLICY, 0, 0, OF_CHECK | OF_PEEK | OF_REFUND | OF_RESET },
+    { "BURST", NUMBER, 1, IN_REQUEST(burst), OF_LIMIT },
+    { "PRECISION", NUMBER, 1, IN_REQUEST(precision_ms), OF_LIMIT },
+    { "NAME", NAME, 0, IN_REQUEST(name), OF_LIMIT },
+    { "ON_ERROR", ON_ERROR, 0, IN_REQUEST(on_error), OF_LIMIT },
+};
+
+enum { OPTIONS = sizeof options / sizeof *options };
+
+/* A word may be somebody's identity that got into the wrong place: it is not told. */
+static void refuse_option(const struct reading *in, unsigned of)
+{
+    const char *known[OPTIONS], *near;
+    size_t n = 0;
+
+    for (size_t i = 0; i < OPTIONS; i++)
+        if (options[i].of & of)
+            known[n++] = options[i].word;
+    near = suggest(in->command->words[in->at], known, n);
+    resp_reply_error(in->session, "INVALID_REQUEST word %zu is no option of %s%s%s%s", in->at + 1,
+                     resp_find(in->command->words[0])->name, near ? ": did you mean '" : "",
+                     near ? near : "", near ? "'?" : "");
+}
+
+/* … that is a name, or another word. */
+static bool read_word(struct reading *in, const struct option *option, void *place)
+{
+    const struct span value = in->command->words[in->at];
+
+    if (option->kind == ON_ERROR) {
+        if (parsed_request_on_error(value, place))
+            return true;
+        resp_reply_error(in->session,
+                         "INVALID_REQUEST ON_ERROR must be followed by local, allow or deny");
+        return false;
+    }
+    if (!resp_word_is_text(value) || value.len == 0) {
+        resp_reply_error(in->session, "INVALID_REQUEST %s must be followed by a name",
+                         option->word);
+        return false;
+    }
+    if (option->kind == NAME) {
+        *(const char **)place = value.at;
+    } else if (!parsed_request_add_policy(&in->asked, value.at)) {
+        resp_reply_error(in->session, "INVALID_REQUEST there are more than %d policies",
+                         WEIR_MAX_RULES);
+        return false;
+    }
+    return true;
+}
+
+/* What follows an option; false: an error was replied. */
+static bool read_value(struct reading *in, const struct option *option)
+{
+    const struct span value = in->command->words[in->at];
+    char *const place = (char *)&in->asked + option->place;
+    int64_t number;
+
+    if (option->kind != NUMBER)
+        return read_word(in, option, place);
+    if (!resp_word_number(value, &number) || number < option->least) {
+        resp_reply_error(in->session,
+                         "INVALID_REQUEST %s must be followed by a whole number from %d on",
+                         option->word, (int)option->least);
+        return false;
+    }
+    if (number == 0) /* only of a cost; in a request 0 means that there is none */
+        number = WEIR_COST_ZERO;
+    *(int64_t *)place = number;
+    return true;
+}
+
+/* All that is left; false: an error was replied. */
+static bool read_options(struct reading *in, unsigned of)
+{
+    const struct resp_command *c = in->command;
+    unsigned given = 0;
+
+    for (; in->at < c->count; in->at++) {
+        const struct option *option = options;
+
+        while (option < options + OPTIONS &&
+               !(option->of & of && resp_word_is(c->words[in->at], option->word)))
+            option++;
+        if (option == options + OPTIONS) {
+            refuse_option(in, of);
+            return false;
+        }
+        if (given & 1U << (option - options) && option->kind != POLICY) {
+            resp_reply_error(in->session, "INVALID_REQUEST %s is given twice", option->word);
+            return false;
+        }
+        given |= 1U << (option - options);
+        if (option->kind == FULL)
+            in->is_full = true;
+        if (option->kind == FLAG)
+            *(bool *)((char *)&in->asked + option->place) = true;
+        if (option->kind == FLAG || option->kind == FULL)
+            continue;
+        if (++in->at == c->count) {
+            resp_reply_error(in->session, "INVALID_REQUEST %s must be followed by a %s",
+                             option->word,
+                             option->kind == NUMBER     ? "number"
+                             : option->kind == ON_ERROR ? "word"
+                                                        : "name");
+            return false;
+        }
+        if (!read_value(in, option))
+            return false;
+    }
+    return true;
+}
+
+/* ---- policies ---------------------------------------------------------------------------- */
+
+static bool is_in_name(char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+           (c && strchr("_.:/-", c));
+}
+
+/* The '=' of name=value, or NULL: it is something else. */
+static char *equals_of(struct span word)
+{
+    const size_t most = word.len < WEIR_MAX_NAME + 1 ? word.len : WEIR_MAX_NAME + 1;
+    const char *equals = memchr(word.at, '=', most);
+
+    if (!equals || equals == word.at)
+        return NULL;
+    for (const char *at = word.at; at < equals; at++)
+        if (!is_in_name(*at))
+            return NULL;
+    return (char *)equals;
+}
+
+/* The only word that looks like an attribute: is it the key of this policy? */
+static bool is_key_all_the_same(const struct reading *in, struct span word)
+{
+    struct loop *loop = session_loop(in->session);
+    const struct policy *policy;
+
+    if (!loop_begin_asking(loop))
+        return false;
+    policy = policies_find(loop->pin->visit.current, span_of(in->asked.request.policy));
+    return policy && policy->sole_attribute &&
+           !span_equal(span_of(policy->sole_attribute),
+                       (struct span){ word.at, (size_t)(equals_of(word) - word.at) });
+}
+
+static void add_attribute(struct reading *in, struct span word)
+{
+    char *equals = equals_of(word);
+
+    *equals = '\0';
+    in->asked.attributes[in->asked.request.attribute_count++] = (weir_attribute){
+        .name = word.at,
+        .value = equals + 1,
+        .value_len = (size_t)(word.at + word.len - equals) - 1,
+    };
+}
+
+static void set_key(struct reading *in, struct span key)
+{
+    if (key.len == 0)
+        return;
+    in->asked.request.key = key.at;
+    in->asked.request.key_len = key.len;
+}
+
+/* Who asks, and the options; false: an error was replied. */
+static bool read_identity(struct reading *in, unsigned of)
+{
+    const struct resp_command *c = in->command;
+    const size_t first = in->at;
+    size_t n = 0;
+
+    if (in->at == c->count)
+        return true;
+    while (first + n < c->count && equals_of(c->words[first + n]))
+        n++;
+    if (n == 0) {
+        set_key(in, c->words[in->at++]);
+        if (in->at < c->count && equals_of(c->words[in->at])) {
+            resp_reply_error(in->session, "INVALID_REQUEST give a key or attributes, not both");
+            return false;
+        }
+        return read_options(in, of);
+    }
+    if (n > WEIR_MAX_ATTRIBUTES) {
+        resp_reply_error(in->session, "INVALID_REQUEST %zu attributes are too many: at most %d", n,
+                         WEIR_MAX_ATTRIBUTES);
+        return false;
+    }
+    in->at += n;
+    if (!read_options(in, of))
+        return false;
+    if (n == 1 && in->asked.request.policy && is_key_all_the_same(in, c->words[first]))
+        set_key(in, c->words[first]);
+    else
+        for (size_t i = 0; i < n; i++)
+            add_attribute(in, c->words[first + i]);
+    return true;
+}
+
+static void serve_policy(struct session *s, struct resp_command *c, unsigned of, enum verb verb)
+{
+    struct reading in;
+
+    begin_reading(&in, s, c, 2);
+    in.asked.request.policy = c->words[1].at;
+    in.asked.peek = of == OF_PEEK;
+    if (!resp_word_is_text(c->words[1]))
+        resp_reply_error(s, "INVALID_REQUEST the name of a policy has no NUL byte");
+    else if (read_identity(&in, of))
+        ask(&in, verb);
+}
+
+void resp_serve_weir_check(struct session *s, struct resp_command *c)
+{
+    serve_policy(s, c, OF_CHECK, VERB_CHECK);
+}
+
+void resp_serve_weir_peek(struct session *s, struct resp_command *c)
+{
+    serve_policy(s, c, OF_PEEK, VERB_CHECK);
+}
+
+void resp_serve_weir_refund(struct session *s, struct resp_command *c)
+{
+    serve_policy(s, c, OF_REFUND, VERB_REFUND);
+}
+
+void resp_serve_weir_reset(struct session *s, struct resp_command *c)
+{
+    serve_policy(s, c, OF_RESET, VERB_RESET);
+}
+
+/* ---- limits that come with the request --------------------------------------------------- */
+
+void resp_serve_weir_limit(struct session *s, struct resp_command *c)
+{
+    struct reading in;
+    weir_request *request = &in.asked.request;
+
+    begin_reading(&in, s, c, 5);
+    request->key = c->words[1].at;
+    request->key_len = c->words[1].len;
+    request->algorithm = algorithm_by_name(c->words[2]);
+    if (request->algorithm == WEIR_DEFAULT_ALGORITHM) {
+        const char *near = suggest(c->words[2], algorithm_names, ALGORITHM_COUNT);
+
+        resp_reply_error(s, "INVALID_REQUEST there is no such algorithm: %s%s%s",
+                         near ? "did you mean '" : "",
+                         near ? near
+                              : "it is fixed_window, sliding_window, sliding_counter, "
+                                "token_bucket or leaky_bucket",
+                         near ? "'?" : "");
+    } else if (!resp_word_number(c->words[3], &request->limit)) {
+        resp_reply_error(s, "INVALID_REQUEST limit must be a whole number");
+    } else if (!resp_word_number(c->words[4], &request->window_ms)) {
+        resp_reply_error(s, "INVALID_REQUEST window_ms must be a whole number");
+    } else if (read_options(&in, OF_LIMIT)) {
+        ask(&in, VERB_CHECK);
+    }
+}

@@ -1,0 +1,125 @@
+/* journal.h - the write-ahead journal of the file store: group commit, one file an epoch. */
+#ifndef WEIR_STORE_FILE_JOURNAL_H
+#define WEIR_STORE_FILE_JOURNAL_H
+
+#include "base/dir.h"
+#include "store/file/damage.h"
+#include "store/memory/record.h"
+#include "store/memory/write_buffer.h"
+
+/* When a decision may be answered. */
+enum sync_mode {
+    SYNC_INTERVAL, /* written; synced every so often by journal_sync() */
+    SYNC_ALWAYS,   /* synced */
+    SYNC_OS,       /* written; synced when the system likes */
+};
+
+struct journal;
+
+/* `secret_id` tells the secret that the keys are hashed with. */
+WEIR_MUSTCHECK weir_err journal_new(struct journal **out, struct dir *dir, enum sync_mode mode,
+                                    const unsigned char secret_id[16],
+                                    const weir_allocator *allocator);
+void journal_free(struct journal *j); /* does no I/O: see journal_finish() */
+
+/* Begin the file of this epoch, which has at most so many bytes: see journal_bound(). Of a journal that is under way, what was appended before is
+ * written to the old file, which is ended and synced. After a failure it begins anew: what
+ * was not written is dropped, and the caller has a snapshot taken that has it. Until the caller
+ * confirms that this is on disk, a reader takes nothing from the new file, and no commit
+ * succeeds. */
+WEIR_MUSTCHECK weir_err journal_begin(struct journal *j, uint64_t epoch, uint64_t most);
+void journal_confirm(struct journal *j);
+
+#define JOURNAL_LOST UINT64_MAX /* a mark that no commit will confirm */
+
+/* Append together, all or nothing to a reader. Never fails: what cannot be kept is reported
+ * by the commit. Returns the mark to commit. Called with the shards of the keys locked. */
+uint64_t journal_append(struct journal *j, const struct record *records, size_t n);
+
+/* The write_buffers that turns gather their records in; see write_buffer.h. */
+struct write_buffers *journal_buffers(struct journal *j);
+
+enum appended {
+    BUFFER_OVERTAKEN, /* nothing is appended */
+    BUFFER_APPENDED,
+    BUFFER_WRITTEN, /* and needs no commit */
+};
+
+/* Append what the write_buffer has, and close it. */
+WEIR_MUSTCHECK enum appended journal_append_buffer(struct journal *j,
+                                                   struct write_buffer *write_buffer,
+                                                   uint64_t *mark);
+
+/* Return when everything up to the mark is as durable as the mode asks. One thread writes for
+ * all that wait. WEIR_EIO: it is not, and never will be in this epoch. */
+WEIR_MUSTCHECK weir_err journal_commit(struct journal *j, uint64_t mark);
+
+/* Commits wait while the file has more bytes than this, until it may have more, or until somebody
+ * syncs. */
+void journal_bound(struct journal *j, uint64_t most);
+
+/* Sync what was written. */
+WEIR_MUSTCHECK weir_err journal_sync(struct journal *j);
+
+weir_err journal_failure(struct journal *j); /* WEIR_OK: there was none since it was begun */
+
+/* Have `ahead` bytes of zeros written behind the end, so that only one sync in many has to
+ * change the file's size as well. */
+WEIR_MUSTCHECK weir_err journal_prepare(struct journal *j, uint64_t ahead);
+
+/* From now on have the end of the journal in mapped memory of this size, if that can be: a commit
+ * then calls the system only when much has come together. Not with SYNC_ALWAYS. */
+void journal_map(struct journal *j, size_t size);
+
+/* Write, sync and mark the end. */
+WEIR_MUSTCHECK weir_err journal_finish(struct journal *j);
+
+uint64_t journal_size(struct journal *j);    /* bytes of the current file */
+uint64_t journal_records(struct journal *j); /* of all epochs of this process */
+
+struct journal_counts {
+    uint64_t batches, syncs, failures;
+};
+
+struct journal_counts journal_counts(struct journal *j);
+
+void journal_name(uint64_t epoch, char out[DIR_NAME]);
+bool journal_is_name(const char *name, uint64_t *epoch);
+
+/* ---- reading --------------------------------------------------------------------------- */
+
+enum journal_end {
+    JOURNAL_ENDED,  /* whole, and its end is marked */
+    JOURNAL_WHOLE,  /* whole; the process that wrote it was killed */
+    JOURNAL_TORN,   /* what follows the last whole batch was never synced */
+    JOURNAL_BAD,    /* what follows had been synced: it is damaged */
+    JOURNAL_EMPTY,  /* it has not even a header: a crash while it was made */
+    JOURNAL_FOREIGN /* another format version, or another secret: see the diag */
+};
+
+struct journal_reading {
+    enum journal_end end;
+    bool ended;     /* the last of it is its end mark, whatever follows */
+    bool restarted; /* began after a failure: counts only under a snapshot of its epoch */
+    uint64_t epoch;
+    uint64_t good;        /* bytes that are whole */
+    uint64_t written;     /* how many of them the file itself has; the rest is in the ring */
+    uint64_t torn;        /* bytes that are not, up to the last that is not zero */
+    uint64_t records;     /* replayed */
+    uint64_t salt, next;  /* of the file; the number that a further record would have */
+    struct damage damage; /* JOURNAL_BAD */
+};
+
+/* Hand each record of each whole batch to `each` (false: stop, out of memory), but none of a
+ * restarted journal unless its epoch is `base`. With `salvage`, damaged parts are passed over. */
+WEIR_MUSTCHECK weir_err journal_read(struct dir *dir, const char *name,
+                                     const unsigned char secret_id[16], uint64_t base, bool salvage,
+                                     const weir_allocator *allocator,
+                                     bool (*each)(void *ctx, const struct record *r), void *ctx,
+                                     struct journal_reading *out, weir_diag *diag);
+
+/* Mark where a journal ends that was read to here and is synced: nobody shall look for more of it. */
+WEIR_MUSTCHECK weir_err journal_mark_end(struct dir *dir, struct file *f,
+                                         const struct journal_reading *reading);
+
+#endif

@@ -1,0 +1,295 @@
+/* journal_reader.c - the write-ahead journal of the file store: the reading side.
+ *
+ * RECOVERY reads batches until one is short, fails its checksum or has another number than
+ * the one before it promised, and ends the journal there. Each batch says how many records
+ * were synced when it was written: if a later valid batch says that the bad one had been,
+ * this is damage and not a torn tail, and nothing of it is trusted.
+ *
+ * Where the file ends the ring may go on: a batch there verifies with the same salt, and has the
+ * number that comes next. What else is in the ring is older, or of another journal. Behind an end
+ * mark nothing is looked for: recovery writes one where it has stopped. */
+#include <errno.h>
+#include <string.h>
+
+#include "base/diag.h"
+#include "store/file/journal.h"
+#include "store/file/journal_format.h"
+#include "store/file/ring.h"
+
+#define HINT ". `weir store check` tells more, and `weir store repair` keeps all that verifies"
+
+enum { PIECE = 1 << 20 };
+
+/* A file of which a part is in memory, or all that the ring has. */
+struct image {
+    struct dir *dir;
+    struct file *file; /* NULL: the ring's */
+    weir_allocator allocator;
+    uint64_t size;
+    char *bytes;
+    uint64_t from;
+    size_t len, room;
+    weir_err err; /* once reading failed: nothing is found any more */
+};
+
+/* The bytes from `at` on, at least so many: those of before are gone. NULL: there are not so many,
+ * or they cannot be read. */
+static const char *bytes_at(struct image *f, uint64_t at, uint64_t least)
+{
+    const uint64_t rest = at < f->size ? f->size - at : 0;
+    const size_t len = (size_t)(least > PIECE ? least : rest < PIECE ? rest : PIECE);
+
+    if (f->err || least > rest)
+        return NULL;
+    if (at >= f->from && at - f->from <= f->len && least <= f->len - (at - f->from))
+        return f->bytes + (at - f->from);
+    f->len = 0;
+    if (len > f->room) {
+        alloc_free(&f->allocator, f->bytes);
+        f->room = 0;
+        f->bytes = alloc_resize(&f->allocator, NULL, len);
+        if (!f->bytes) {
+            f->err = WEIR_ENOMEM;
+            return NULL;
+        }
+        f->room = len;
+    }
+    f->err = f->dir->ops->read(f->file, at, f->bytes, len);
+    if (f->err)
+        return NULL;
+    f->from = at;
+    f->len = len;
+    return f->bytes;
+}
+
+static weir_err open_image(struct image *f, const char *name, weir_diag *diag)
+{
+    weir_err err = f->dir->ops->open(f->dir, name, &f->file);
+
+    if (!err)
+        err = f->dir->ops->size(f->file, &f->size);
+    return err ? diag_fail(diag, err, "cannot open %s/%s: %s", f->dir->path, name,
+                           strerror(f->dir->why))
+               : WEIR_OK;
+}
+
+/* The batch at this place, if there is one; good until another place is looked at. */
+static const struct batch_header *batch_at(struct image *f, uint64_t at, uint64_t salt)
+{
+    const struct batch_header *h = (const void *)bytes_at(f, at, sizeof *h);
+
+    if (!h || h->magic != BATCH_MAGIC ||
+        h->count > (f->size - at - sizeof *h) / sizeof(struct record))
+        return NULL;
+    h = (const void *)bytes_at(f, at, sizeof *h + h->count * sizeof(struct record));
+    return h && h->checksum == batch_checksum(h, h + 1, salt) ? h : NULL;
+}
+
+/* Does a batch behind `at` say that record `number` had been synced? */
+static bool was_synced(struct image *f, uint64_t at, uint64_t number, uint64_t salt)
+{
+    for (at += JOURNAL_STEP; at + sizeof(struct batch_header) <= f->size; at += JOURNAL_STEP) {
+        const struct batch_header *h = batch_at(f, at, salt);
+
+        if (h && h->synced > number)
+            return true;
+    }
+    return false;
+}
+
+/* Without the zeros at the end, but at least `from`. */
+static uint64_t used_size(struct image *f, uint64_t from)
+{
+    uint64_t end = f->size;
+
+    while (end > from) {
+        const uint64_t start = end - from < PIECE ? from
+                                                  : (end - PIECE) / JOURNAL_STEP * JOURNAL_STEP;
+        const char *bytes = bytes_at(f, start, end - start);
+
+        if (!bytes)
+            return end;
+        for (; end > start; end--)
+            if (bytes[end - start - 1] != 0)
+                return end;
+    }
+    return end;
+}
+
+static enum journal_end read_header(struct image *f, const char *name,
+                                    const unsigned char secret_id[16], struct journal_header *out,
+                                    weir_diag *diag)
+{
+    const char *bytes = bytes_at(f, 0, sizeof *out);
+
+    if (!bytes)
+        return JOURNAL_EMPTY;
+    memcpy(out, bytes, sizeof *out);
+    if (out->magic == JOURNAL_MAGIC && out->version != JOURNAL_VERSION &&
+        out->checksum == journal_header_checksum(out)) {
+        diag_set(diag,
+                 "%s has format version %u, and this program writes version %d: open it with the "
+                 "program that wrote it",
+                 name, out->version, JOURNAL_VERSION);
+        return JOURNAL_FOREIGN;
+    }
+    if (out->magic != JOURNAL_MAGIC || out->checksum != journal_header_checksum(out))
+        return JOURNAL_EMPTY;
+    if (memcmp(out->secret_id, secret_id, sizeof out->secret_id) != 0) {
+        diag_set(diag,
+                 "%s was written with another secret: with this one nobody would be known again. "
+                 "Give the secret file it was made with",
+                 name);
+        return JOURNAL_FOREIGN;
+    }
+    return JOURNAL_WHOLE;
+}
+
+struct replay {
+    bool (*each)(void *ctx, const struct record *r);
+    void *ctx;
+};
+
+/* Replay whole batches from out->good on, until one is missing. */
+static weir_err replay_batches(struct image *f, const char *name, uint64_t salt,
+                               const struct replay *replay, uint64_t *number,
+                               struct journal_reading *out, weir_diag *diag)
+{
+    const struct batch_header *batch;
+
+    while ((batch = batch_at(f, out->good, salt)) && batch->number == *number) {
+        const struct record *records = (const struct record *)(batch + 1);
+
+        for (uint32_t i = 0; i < batch->count; i++)
+            if (!replay->each(replay->ctx, &records[i]))
+                return diag_fail(diag, WEIR_ENOMEM, "there is no memory to replay %s", name);
+        out->good += sizeof *batch + batch->count * sizeof(struct record);
+        out->records += batch->count;
+        *number += batch->count;
+        out->ended = batch->count == 0;
+        out->end = out->ended ? JOURNAL_ENDED : JOURNAL_WHOLE;
+    }
+    return WEIR_OK;
+}
+
+/* Go on behind damage: at the next batch that verifies. False: there is none. */
+static bool skip_damage(struct image *f, uint64_t salt, uint64_t *number,
+                        struct journal_reading *out)
+{
+    const uint64_t from = out->good;
+
+    for (uint64_t at = out->good + JOURNAL_STEP; at + sizeof(struct batch_header) <= f->size;
+         at += JOURNAL_STEP) {
+        const struct batch_header *batch = batch_at(f, at, salt);
+
+        if (batch && batch->number >= *number) { /* the ring has older ones too */
+            out->damage.bytes += at - from;
+            out->damage.missing += batch->number - *number;
+            out->good = at;
+            *number = batch->number;
+            return true;
+        }
+    }
+    out->damage.bytes += used_size(f, from) - from;
+    return false;
+}
+
+/* What is read, and with what. */
+struct source {
+    struct dir *dir;
+    const char *name;
+    const unsigned char *secret_id;
+    uint64_t base;
+    bool salvage;
+    const weir_allocator *allocator;
+    struct replay replay;
+};
+
+/* Replay from out->good on, and look whether what follows had been synced. */
+static weir_err replay_image(const struct source *from, struct image *f, uint64_t salt,
+                             uint64_t *number, struct journal_reading *out, weir_diag *diag)
+{
+    weir_err err = replay_batches(f, from->name, salt, &from->replay, number, out, diag);
+
+    if (err || !was_synced(f, out->good, *number, salt))
+        return err;
+    out->damage.at = out->good;
+    diag_set(diag, "%s is damaged at byte %llu: what is there had been synced%s", from->name,
+             (unsigned long long)out->good, HINT);
+    while (from->salvage && !err && skip_damage(f, salt, number, out))
+        err = replay_batches(f, from->name, salt, &from->replay, number, out, diag);
+    out->end = JOURNAL_BAD;
+    return err;
+}
+
+static weir_err replay_ring(const struct source *from, uint64_t salt, uint64_t *number,
+                            struct journal_reading *out, weir_diag *diag)
+{
+    struct image ring = { .from = out->good };
+    weir_err err = ring_read(from->dir, out->good, from->allocator, &ring.bytes, &ring.len);
+
+    if (err)
+        return diag_fail(diag, err, "cannot read %s/%s: %s", from->dir->path, RING_NAME,
+                         err == WEIR_ENOMEM ? weir_err_text(err) : strerror(from->dir->why));
+    ring.size = ring.from + ring.len;
+    err = replay_image(from, &ring, salt, number, out, diag);
+    alloc_free(from->allocator, ring.bytes);
+    return err;
+}
+
+static weir_err read_image(const struct source *from, struct image *f, struct journal_reading *out,
+                           weir_diag *diag)
+{
+    struct journal_header header;
+    uint64_t number;
+    weir_err err;
+
+    out->end = read_header(f, from->name, from->secret_id, &header, diag);
+    out->torn = used_size(f, 0);
+    if (out->end == JOURNAL_EMPTY && out->torn > sizeof header) { /* it was used, so it had one */
+        out->end = JOURNAL_BAD;
+        out->damage = (struct damage){ .bytes = out->torn };
+        diag_set(diag, "%s is damaged: its header does not verify%s", from->name, HINT);
+    }
+    if (out->end != JOURNAL_WHOLE)
+        return WEIR_OK;
+    out->epoch = header.epoch;
+    out->restarted = header.restarted;
+    out->good = out->written = sizeof header;
+    if (out->restarted && out->epoch != from->base)
+        return WEIR_OK;
+    number = header.first;
+    err = replay_image(from, f, header.salt, &number, out, diag);
+    out->written = out->good;
+    if (!err && !f->err && out->end == JOURNAL_WHOLE)
+        err = replay_ring(from, header.salt, &number, out, diag);
+    out->salt = header.salt;
+    out->next = number;
+    out->torn = out->good < f->size ? used_size(f, out->good) - out->good : 0;
+    if (out->end != JOURNAL_BAD && out->torn > 0)
+        out->end = JOURNAL_TORN;
+    return err;
+}
+
+weir_err journal_read(struct dir *dir, const char *name, const unsigned char secret_id[16],
+                      uint64_t base, bool salvage, const weir_allocator *allocator,
+                      bool (*each)(void *ctx, const struct record *r), void *ctx,
+                      struct journal_reading *out, weir_diag *diag)
+{
+    const struct source from = {
+        dir, name, secret_id, base, salvage, allocator, { each, ctx },
+    };
+    struct image f = { .dir = dir, .allocator = *allocator };
+    weir_err err = open_image(&f, name, diag);
+
+    *out = (struct journal_reading){ .end = JOURNAL_EMPTY };
+    if (!err)
+        err = read_image(&from, &f, out, diag);
+    if (!err && f.err)
+        err = diag_fail(diag, f.err, "cannot read %s/%s: %s", dir->path, name,
+                        f.err == WEIR_ENOMEM ? weir_err_text(f.err) : strerror(dir->why));
+    if (f.file)
+        dir->ops->close(f.file);
+    alloc_free(allocator, f.bytes);
+    return err;
+}

@@ -1,0 +1,313 @@
+/* snapshot_reader.c - all live keys in one file: the reading side.
+ *
+ * The calling thread reads, and a thread_pool checks and restores: a load is a piece of the file with
+ * some blocks in it. Which block follows is read from a header before its checksum is known; if
+ * it was wrong, then so is what it led to, and the first place that does not verify is the one
+ * that counts. */
+#include <errno.h>
+#include <pthread.h>
+#include <string.h>
+
+#include "base/diag.h"
+#include "base/thread_pool.h"
+#include "store/file/snapshot.h"
+#include "store/file/snapshot_format.h"
+
+/* As much as makes up some huge pages of the table: two threads had better not ask for the same. */
+enum { LOAD = 2 << 20, LOADS = THREAD_POOL_MOST_HANDS + 2 };
+
+enum trouble { NO_TROUBLE, DAMAGED, NOT_RESTORED };
+
+struct reader {
+    struct dir *dir;
+    struct file *file;
+    const struct restoring *to;
+    weir_allocator allocator;
+    bool salvage;
+    uint64_t size, at, salt, number;
+    struct damage damage;
+    struct thread_pool *thread_pool;
+    struct pool_job loads[LOADS];
+    size_t filled; /* loads so far; the next of them is being filled */
+
+    pthread_mutex_t lock; /* of what follows */
+    uint64_t keys;
+    enum trouble trouble; /* the first in the file */
+    uint64_t trouble_at;
+};
+
+/* ---- restoring: what the thread_pool does ----------------------------------------------------------- */
+
+static bool restore_item(struct table_filling *f, const char **at, const char *end)
+{
+    struct record item;
+    size_t entries;
+
+    if ((size_t)(end - *at) < sizeof item)
+        return false;
+    memcpy(&item, *at, sizeof item);
+    *at += sizeof item;
+    if (item.algorithm != WEIR_SLIDING_WINDOW)
+        return table_fill(f, &item, NULL, 0);
+    entries = (size_t)item.packed.words[0];
+    if (item.packed.words[0] < 0 || entries > (size_t)(end - *at) / sizeof(struct log_entry) ||
+        !table_fill(f, &item, (const struct log_entry *)(const void *)*at, entries))
+        return false;
+    *at += entries * sizeof(struct log_entry);
+    return true;
+}
+
+static enum trouble restore_block(struct reader *r, const struct block_header *h, const char *items)
+{
+    const char *at = items, *end = items + h->size;
+    struct table_filling filling;
+    uint32_t restored = 0;
+
+    if (h->checksum != block_checksum(h, items, r->salt))
+        return DAMAGED;
+    table_fill_begin(&filling, r->to->table, h->items, r->to->now);
+    while (restored < h->items && restore_item(&filling, &at, end))
+        restored++;
+    table_fill_end(&filling);
+    return restored == h->items && at == end ? NO_TROUBLE : NOT_RESTORED;
+}
+
+static void note_trouble(struct reader *r, enum trouble trouble, uint64_t at)
+{
+    pthread_mutex_lock(&r->lock);
+    if (r->trouble == NO_TROUBLE || at < r->trouble_at) {
+        r->trouble = trouble;
+        r->trouble_at = at;
+    }
+    pthread_mutex_unlock(&r->lock);
+}
+
+static bool is_in_trouble(struct reader *r)
+{
+    bool is;
+
+    pthread_mutex_lock(&r->lock);
+    is = r->trouble != NO_TROUBLE;
+    pthread_mutex_unlock(&r->lock);
+    return is;
+}
+
+static void restore_load(void *ctx, const struct pool_job *l)
+{
+    struct reader *r = ctx;
+    size_t at = 0;
+
+    while (at < l->len) {
+        struct block_header h;
+        enum trouble trouble;
+
+        memcpy(&h, l->bytes + at, sizeof h);
+        trouble = restore_block(r, &h, l->bytes + at + sizeof h);
+        if (trouble) {
+            note_trouble(r, trouble, l->at + at);
+            return;
+        }
+        pthread_mutex_lock(&r->lock);
+        r->keys += h.items;
+        pthread_mutex_unlock(&r->lock);
+        at += sizeof h + h.size;
+    }
+}
+
+/* ---- reading --------------------------------------------------------------------------------- */
+
+/* Let the thread_pool have what was read. */
+static void hand_over(struct reader *r)
+{
+    struct pool_job *l = &r->loads[r->filled++ % LOADS], *next = &r->loads[r->filled % LOADS];
+
+    thread_pool_hand(r->thread_pool, l, restore_load, r);
+    thread_pool_wait_for(r->thread_pool, next);
+    next->len = 0;
+}
+
+static enum snapshot_end read_header(struct reader *r, const unsigned char secret_id[16],
+                                     struct snapshot_header *h, weir_err *err, weir_diag *diag)
+{
+    if (r->size >= sizeof *h)
+        *err = r->dir->ops->read(r->file, 0, h, sizeof *h);
+    if (*err)
+        return SNAPSHOT_BAD;
+    if (r->size < sizeof *h || h->magic != SNAPSHOT_MAGIC ||
+        h->checksum != snapshot_header_checksum(h)) {
+        r->damage = (struct damage){ .bytes = r->size };
+        diag_set(diag,
+                 "%s/" SNAPSHOT_NAME " is damaged: its header does not verify. `weir store "
+                 "repair` keeps what the journals have",
+                 r->dir->path);
+        return SNAPSHOT_BAD;
+    }
+    if (h->version != SNAPSHOT_VERSION) {
+        diag_set(diag,
+                 "%s/" SNAPSHOT_NAME " has format version %u, and this program writes version "
+                 "%d: open it with the program that wrote it",
+                 r->dir->path, h->version, SNAPSHOT_VERSION);
+        return SNAPSHOT_FOREIGN;
+    }
+    if (memcmp(h->secret_id, secret_id, sizeof h->secret_id) != 0) {
+        diag_set(diag,
+                 "%s/" SNAPSHOT_NAME " was written with another secret: with this one nobody "
+                 "would be known again. Give the secret file it was made with",
+                 r->dir->path);
+        return SNAPSHOT_FOREIGN;
+    }
+    return SNAPSHOT_WHOLE;
+}
+
+static void note_damage(struct reader *r, uint64_t at, weir_diag *diag)
+{
+    r->damage.at = at;
+    diag_set(diag,
+             "%s/" SNAPSHOT_NAME " is damaged at byte %llu. `weir store check` tells more, and "
+             "`weir store repair` keeps all that verifies",
+             r->dir->path, (unsigned long long)at);
+}
+
+/* Add the block at r->at to the load. False: none can be there, or it fails. To salvage, what
+ * does not verify is none. */
+static bool load_block(struct reader *r, struct block_header *h, weir_err *err)
+{
+    struct pool_job *l = &r->loads[r->filled % LOADS];
+    char *to;
+
+    if (r->size - r->at < sizeof *h)
+        return false;
+    *err = r->dir->ops->read(r->file, r->at, h, sizeof *h);
+    if (*err || h->magic != BLOCK_MAGIC || h->size > BLOCK_MOST ||
+        h->size > r->size - r->at - sizeof *h || (h->items == 0 && h->size > 0))
+        return false;
+    if (l->len == 0)
+        l->at = r->at;
+    if (!pool_job_reserve(l, sizeof *h + h->size, &r->allocator)) {
+        *err = WEIR_ENOMEM;
+        return false;
+    }
+    to = l->bytes + l->len;
+    memcpy(to, h, sizeof *h);
+    if (h->size > 0)
+        *err = r->dir->ops->read(r->file, r->at + sizeof *h, to + sizeof *h, h->size);
+    return !*err && (!r->salvage || h->checksum == block_checksum(h, to + sizeof *h, r->salt));
+}
+
+/* Go on behind damage: at the next block that verifies. False: there is none. */
+static bool skip_damage(struct reader *r, weir_err *err)
+{
+    const uint64_t from = r->at;
+    struct block_header h;
+
+    do {
+        r->at += 16;
+        if (r->at + sizeof h > r->size) {
+            r->damage.bytes += r->size - from;
+            return false;
+        }
+    } while (!load_block(r, &h, err) && !*err);
+    r->damage.bytes += r->at - from;
+    if (h.number > r->number)
+        r->damage.missing += h.number - r->number;
+    r->number = h.number;
+    return !*err;
+}
+
+/* Read on until there is no block that could be one. True: what was read is the end of all. */
+static bool read_run(struct reader *r, weir_err *err)
+{
+    struct pool_job *l = &r->loads[r->filled % LOADS];
+    struct block_header h;
+
+    while (!is_in_trouble(r) && load_block(r, &h, err) && h.number == r->number) {
+        l->len += sizeof h + h.size;
+        r->at += sizeof h + h.size;
+        r->number += h.items;
+        if (h.items == 0)
+            return true;
+        if (l->len >= LOAD || r->salvage) {
+            hand_over(r);
+            l = &r->loads[r->filled % LOADS];
+        }
+    }
+    return false;
+}
+
+static enum snapshot_end read_blocks(struct reader *r, weir_err *err, weir_diag *diag)
+{
+    enum snapshot_end end = SNAPSHOT_WHOLE;
+
+    for (;;) {
+        const bool is_end = read_run(r, err);
+
+        hand_over(r);
+        thread_pool_wait(r->thread_pool);
+        if (r->trouble == DAMAGED)
+            note_damage(r, r->trouble_at, diag);
+        if (r->trouble)
+            *err = r->trouble == NOT_RESTORED ? WEIR_ENOMEM : WEIR_OK;
+        if (r->trouble || *err)
+            return SNAPSHOT_BAD;
+        if (is_end && r->at == r->size)
+            return end;
+        if (end == SNAPSHOT_WHOLE)
+            note_damage(r, r->at, diag);
+        end = SNAPSHOT_BAD;
+        if (is_end) {
+            r->damage.bytes += r->size - r->at;
+            return end;
+        }
+        if (!r->salvage || !skip_damage(r, err))
+            return end;
+    }
+}
+
+static enum snapshot_end read_file(struct reader *r, const unsigned char secret_id[16],
+                                   struct snapshot_facts *out, weir_err *err, weir_diag *diag)
+{
+    struct snapshot_header h;
+    enum snapshot_end end = read_header(r, secret_id, &h, err, diag);
+
+    if (end == SNAPSHOT_WHOLE) {
+        table_expect(r->to->table, (int64_t)(r->size / sizeof(struct record)));
+        r->at = sizeof h;
+        r->salt = h.salt;
+        end = read_blocks(r, err, diag);
+        *out = (struct snapshot_facts){ .epoch = h.epoch, .keys = r->keys, .bytes = r->size };
+    }
+    out->damage = r->damage;
+    return end;
+}
+
+weir_err snapshot_read(struct dir *dir, const struct restoring *to,
+                       const unsigned char secret_id[16], bool salvage,
+                       const weir_allocator *allocator, enum snapshot_end *end,
+                       struct snapshot_facts *out, weir_diag *diag)
+{
+    struct reader r = { .dir = dir, .to = to, .allocator = *allocator, .salvage = salvage };
+    weir_err err = dir->ops->open(dir, SNAPSHOT_NAME, &r.file);
+
+    *out = (struct snapshot_facts){ 0 };
+    *end = SNAPSHOT_NONE;
+    if (err && dir->why == ENOENT)
+        return WEIR_OK;
+    pthread_mutex_init(&r.lock, NULL);
+    if (!err)
+        err = dir->ops->size(r.file, &r.size);
+    if (!err)
+        err = thread_pool_new(&r.thread_pool, salvage ? 1 : to->hands, allocator);
+    if (!err)
+        *end = read_file(&r, secret_id, out, &err, diag);
+    if (err)
+        diag_set(diag, "cannot read the snapshot: %s",
+                 err == WEIR_ENOMEM ? weir_err_text(err) : strerror(dir->why));
+    if (r.thread_pool)
+        thread_pool_free(r.thread_pool);
+    for (size_t i = 0; i < LOADS; i++)
+        alloc_free(allocator, r.loads[i].bytes);
+    if (r.file)
+        dir->ops->close(r.file);
+    pthread_mutex_destroy(&r.lock);
+    return err;
+}

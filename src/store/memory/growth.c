@@ -1,0 +1,182 @@
+/* growth.c - a table that grows and shrinks a shard at a time. */
+#include "store/memory/growth.h"
+
+#include <sys/mman.h>
+
+#include "limit/limit.h"
+
+enum { FIRST_HOMES = 16, MOST_STRIDE = 256, PAGE = 4096 };
+
+static void publish(struct growth *g)
+{
+    const uint32_t homes = g->now.homes;
+    const int64_t stride = homes / 32 < MOST_STRIDE ? homes / 32 : MOST_STRIDE;
+
+    const int64_t all = homes < g->most_homes ? (int64_t)g->count * homes : INT64_MAX / 8;
+
+    atomic_store_explicit(&g->stride, stride > 0 ? stride : 1, memory_order_relaxed);
+    atomic_store_explicit(&g->crowded, all * 3 / 4, memory_order_relaxed);
+    atomic_store_explicit(&g->critical, all * 7 / 8, memory_order_relaxed);
+}
+
+bool growth_init(struct growth *g, struct shard *shards, uint32_t shard_bits, int64_t max_keys)
+{
+    *g = (struct growth){ .shards = shards, .count = (size_t)1 << shard_bits };
+    g->most_homes = (uint32_t)(div_up(max_keys, (int64_t)g->count) * 4 / 3 + FIRST_HOMES);
+    if (!region_map(&g->now, g->count, FIRST_HOMES))
+        return false;
+    pthread_mutex_init(&g->lock, NULL);
+    for (size_t i = 0; i < g->count; i++)
+        shard_init(&shards[i], region_slice(&g->now, i), FIRST_HOMES, shard_bits);
+    publish(g);
+    return true;
+}
+
+void growth_expect(struct growth *g, int64_t keys)
+{
+    int64_t homes = keys / (int64_t)g->count * 3 / 2 + FIRST_HOMES;
+    struct region region;
+
+    if (homes > g->most_homes)
+        homes = g->most_homes;
+    if (homes <= g->now.homes || !region_map(&region, g->count, (uint32_t)homes))
+        return; /* it will grow as it goes */
+    region_unmap(&g->now);
+    g->now = region;
+    for (size_t i = 0; i < g->count; i++) {
+        const uint32_t bits = g->shards[i].skip_bits;
+
+        pthread_mutex_destroy(&g->shards[i].lock);
+        shard_init(&g->shards[i], region_slice(&g->now, i), (uint32_t)homes, bits);
+    }
+    publish(g);
+}
+
+static void unmap_apart(struct cell *cells, uint32_t homes)
+{
+    munmap(cells, shard_room(homes) * sizeof *cells);
+}
+
+static struct cell *map_apart(uint32_t homes)
+{
+    void *cells = mmap(NULL, shard_room(homes) * sizeof(struct cell), PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+    return cells == MAP_FAILED ? NULL : cells;
+}
+
+void growth_done(struct growth *g)
+{
+    for (size_t i = 0; i < g->count; i++)
+        if (g->shards[i].lives_apart)
+            unmap_apart(g->shards[i].cells, g->shards[i].homes);
+    region_unmap(&g->now);
+    region_unmap(&g->next);
+    pthread_mutex_destroy(&g->lock);
+}
+
+bool growth_move_apart(struct shard *s)
+{
+    struct cell *old = s->cells;
+    const uint32_t old_homes = s->homes;
+    const bool lived_apart = s->lives_apart;
+    uint32_t homes = s->count + s->count / 2 + FIRST_HOMES;
+
+    for (int tries = 0; tries < 8; tries++, homes += homes / 4) {
+        struct cell *cells = map_apart(homes);
+
+        if (!cells)
+            return false;
+        if (shard_move(s, cells, homes)) {
+            s->lives_apart = true;
+            if (lived_apart)
+                unmap_apart(old, old_homes);
+            return true;
+        }
+        unmap_apart(cells, homes);
+    }
+    return false;
+}
+
+/* Have the pages of a slice before a lock is held: a huge one takes its time. */
+static void touch(struct cell *slice, uint32_t homes)
+{
+    for (uint32_t i = 0; i < shard_cells(homes); i += PAGE / sizeof *slice)
+        *(volatile unsigned char *)(slice + i) = 0;
+}
+
+/* Move the next shard over. One that does not fit its new slice stays, or goes, apart. */
+static void move_next(struct growth *g)
+{
+    struct shard *s = &g->shards[g->moved];
+    bool stays = false;
+
+    touch(region_slice(&g->next, g->moved), g->next.homes);
+    pthread_mutex_lock(&s->lock);
+    if (s->lives_apart) {
+        struct cell *old = s->cells;
+        const uint32_t homes = s->homes;
+
+        if (s->count < g->next.homes / 8 * 7 &&
+            shard_move(s, region_slice(&g->next, g->moved), g->next.homes)) {
+            s->lives_apart = false;
+            unmap_apart(old, homes);
+        }
+    } else if (!shard_move(s, region_slice(&g->next, g->moved), g->next.homes)) {
+        stays = !growth_move_apart(s);
+    }
+    pthread_mutex_unlock(&s->lock);
+    if (stays) /* no memory: try again with the next step */
+        return;
+    region_vacate(&g->now, g->moved);
+    if (++g->moved < g->count)
+        return;
+    region_unmap(&g->now);
+    g->now = g->next;
+    g->next = (struct region){ 0 };
+    g->moved = 0;
+    publish(g);
+}
+
+static void begin_to_grow(struct growth *g)
+{
+    uint32_t homes = g->now.homes, more = homes * 3 / 16 > 16 ? homes * 3 / 16 : 16;
+
+    if (g->next.cells || homes >= g->most_homes)
+        return;
+    homes = homes + more < g->most_homes ? homes + more : g->most_homes;
+    region_map(&g->next, g->count, homes); /* or try again with the next step */
+}
+
+static void begin_to_shrink(struct growth *g, int64_t keys)
+{
+    int64_t homes = keys / (int64_t)g->count * 3 / 2 + FIRST_HOMES;
+
+    if (g->next.cells || keys >= (int64_t)g->count * g->now.homes / 4 || homes >= g->now.homes)
+        return;
+    region_map(&g->next, g->count, (uint32_t)homes);
+}
+
+void growth_step(struct growth *g)
+{
+    if (pthread_mutex_trylock(&g->lock) != 0)
+        return;
+    begin_to_grow(g);
+    if (g->next.cells)
+        move_next(g);
+    pthread_mutex_unlock(&g->lock);
+}
+
+void growth_run(struct growth *g, int64_t keys, size_t steps)
+{
+    pthread_mutex_lock(&g->lock);
+    if (keys >= atomic_load_explicit(&g->crowded, memory_order_relaxed)) {
+        begin_to_grow(g);
+        steps = g->count;
+    } else {
+        begin_to_shrink(g, keys);
+    }
+    for (; g->next.cells && steps > 0; steps--)
+        move_next(g);
+    pthread_mutex_unlock(&g->lock);
+}

@@ -1,0 +1,52 @@
+/* growth.h - a table that grows and shrinks a shard at a time.
+ *
+ * All shards have slices of one region; when the table gets crowded a larger one is mapped and
+ * the shards move over one by one, in order, the old memory being given back behind them. So
+ * a step costs the moving of one shard, and there is never a second copy of the table. */
+#ifndef WEIR_STORE_MEMORY_GROWTH_H
+#define WEIR_STORE_MEMORY_GROWTH_H
+
+#include "store/memory/region.h"
+
+struct growth {
+    struct shard *shards;
+    size_t count;         /* of shards */
+    uint32_t most_homes;  /* that max_keys needs */
+    pthread_mutex_t lock; /* of what follows; taken before any shard's */
+    struct region now, next;
+    size_t moved;             /* shards that live in `next` */
+    _Atomic int64_t crowded;  /* keys; from here on steps are due */
+    _Atomic int64_t critical; /* … and nobody may leave them to others */
+    _Atomic int64_t stride;   /* … at every so many keys */
+};
+
+/* Initialises the shards as well. False: no memory. */
+bool growth_init(struct growth *g, struct shard *shards, uint32_t shard_bits, int64_t max_keys);
+void growth_done(struct growth *g); /* the shards are done already */
+
+/* Make room for so many keys at once, while there are none. */
+void growth_expect(struct growth *g, int64_t keys);
+
+/* Is a step due, now that there are `keys`? */
+static inline bool growth_due(const struct growth *g, int64_t keys)
+{
+    return keys >= atomic_load_explicit(&g->crowded, memory_order_relaxed) &&
+           keys % atomic_load_explicit(&g->stride, memory_order_relaxed) == 0;
+}
+
+static inline bool growth_urgent(const struct growth *g, int64_t keys)
+{
+    return keys >= atomic_load_explicit(&g->critical, memory_order_relaxed);
+}
+
+/* Begin to grow, or go on, by one shard. No shard may be locked; returns at once if another
+ * thread is at it. */
+void growth_step(struct growth *g);
+
+/* Grow to the end if it is due; else shrink to `keys`, if that is worth it, by so many shards. */
+void growth_run(struct growth *g, int64_t keys, size_t steps);
+
+/* This shard, which is locked, is too full for its slice: give it memory of its own. */
+bool growth_move_apart(struct shard *s);
+
+#endif

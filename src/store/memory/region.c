@@ -1,0 +1,59 @@
+/* region.c - memory for the cells of all shards.
+ *
+ * Decisions go to random places, so in a large table nearly every one would miss the TLB as
+ * well as the cache: huge pages are asked for. */
+#include "store/memory/region.h"
+
+#include <sys/mman.h>
+
+enum { HUGE_PAGE = 2 << 20, LEAST_HUGE = 8 << 20 };
+
+static size_t slice_size(const struct region *r)
+{
+    return shard_room(r->homes) * sizeof(struct cell);
+}
+
+bool region_map(struct region *r, size_t slices, uint32_t homes)
+{
+    struct region made = { .slices = slices, .homes = homes };
+    uintptr_t start, aligned;
+    char *memory;
+
+    made.size = (slices * slice_size(&made) + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
+    memory = mmap(NULL, made.size + HUGE_PAGE, PROT_READ | PROT_WRITE,
+                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (memory == MAP_FAILED)
+        return false;
+    start = (uintptr_t)memory;
+    aligned = (start + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
+    if (aligned > start)
+        munmap(memory, aligned - start);
+    if (aligned < start + HUGE_PAGE)
+        munmap((void *)(aligned + made.size), start + HUGE_PAGE - aligned);
+    madvise((void *)aligned, made.size, made.size >= LEAST_HUGE ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
+    made.cells = (struct cell *)aligned;
+    *r = made;
+    return true;
+}
+
+void region_unmap(struct region *r)
+{
+    if (r->cells)
+        munmap(r->cells, r->size);
+    *r = (struct region){ 0 };
+}
+
+struct cell *region_slice(const struct region *r, size_t i)
+{
+    return r->cells + i * shard_room(r->homes);
+}
+
+void region_vacate(struct region *r, size_t i)
+{
+    size_t whole = (i + 1) * slice_size(r) / HUGE_PAGE * HUGE_PAGE;
+
+    if (whole > r->vacated) {
+        madvise((char *)r->cells + r->vacated, whole - r->vacated, MADV_DONTNEED);
+        r->vacated = whole;
+    }
+}

@@ -1,0 +1,146 @@
+/* shard.h - a part of the table: cells in the order of their keys, under one lock.
+ *
+ * Every function but shard_prefetch() wants the lock held. The memory of the cells is given:
+ * a shard does not know where it comes from. */
+#ifndef WEIR_STORE_MEMORY_SHARD_H
+#define WEIR_STORE_MEMORY_SHARD_H
+
+#include <pthread.h>
+#include <stdalign.h>
+#include <stdatomic.h>
+
+#include "base/hash.h"
+#include "limit/state.h"
+
+enum {
+    SHARD_LEVELS = 16, /* how much is consumed, in steps; the last is "nothing remains" */
+    SHARD_GRADES = 4,  /* the same, coarser; the last is the same */
+    SHARD_NO_MARK = LIMIT_CLASSES * SHARD_GRADES, /* of an empty cell */
+};
+
+/* One key: a cache line. */
+struct cell {
+    struct key key; /* all zero: empty */
+    union {
+        struct {
+            uint64_t expires : 48, algorithm : 4, level : 4, class : 6, unused : 2;
+        };
+        uint64_t stamp; /* all of it, as in a record */
+    };
+    struct state state;
+};
+
+_Static_assert(sizeof(struct cell) == 64, "a cell is one cache line");
+
+/* What eviction searches instead of the cells: a byte for each, its class and its grade. They stand
+ * behind the cells, and are not kept before the shard has to evict. */
+struct marks {
+    uint16_t tally[SHARD_NO_MARK + 1]; /* how many cells have each */
+    uint16_t hands[SHARD_NO_MARK];     /* where eviction goes on with each */
+    uint8_t of[];
+};
+
+struct shard {
+    alignas(64) pthread_mutex_t lock; /* first line: what every check touches */
+    _Atomic(struct cell *) cells;
+    _Atomic uint32_t homes; /* cells that keys hash to */
+    uint32_t count;         /* keys */
+    uint32_t purge_at;      /* keys; looking for expired ones is worth it from here on */
+    uint8_t skip_bits;      /* of a key, the same in the whole shard */
+    bool lives_apart;       /* has outgrown its slice of the table's memory */
+    bool is_marked;         /* there are marks */
+
+    alignas(64) int64_t soonest; /* no cell expires before */
+    int64_t evicted, expired;
+    uint64_t dropped_tag; /* the largest of a cell that is gone */
+    uint32_t look;        /* cells before were looked at, for what has expired, */
+    int64_t look_soonest; /* … and none of them, nor any that came since, expires before */
+};
+
+_Static_assert(sizeof(struct shard) == 128, "a shard is two cache lines");
+
+/* What a shard let go. */
+struct shard_dropped {
+    uint32_t keys;
+    size_t beside;
+};
+
+/* How many cells a shard of so many homes has: more behind the last home, for keys that are
+ * pushed along, and one that is always empty. */
+static inline uint32_t shard_cells(uint32_t homes)
+{
+    return homes + (homes / 8 < 224 ? homes / 8 + 32 : 256) + 1;
+}
+
+/* What it needs of memory, as so many cells: those, and the marks. */
+static inline uint32_t shard_room(uint32_t homes)
+{
+    const uint32_t cells = shard_cells(homes);
+
+    return cells + (uint32_t)((sizeof(struct marks) + cells + sizeof(struct cell) - 1) /
+                              sizeof(struct cell));
+}
+
+static inline struct marks *shard_marks(const struct shard *s)
+{
+    return (struct marks *)(s->cells + shard_cells(s->homes));
+}
+
+static inline bool cell_is_empty(const struct cell *c)
+{
+    return (c->key.high | c->key.low) == 0;
+}
+
+/* A fifth and a half are where a key of few requests gets from one grade to the next. */
+static inline uint32_t level_grade(uint32_t level)
+{
+    return level == SHARD_LEVELS - 1 ? 3 : level >= 7 ? 2 : level >= 3;
+}
+
+static inline uint8_t cell_mark(const struct cell *c)
+{
+    return (uint8_t)(c->class * SHARD_GRADES + level_grade(c->level));
+}
+
+/* The ticket of the write_buffer that has the last record of a key; 0: none has. */
+static inline uint64_t cell_tag(const struct cell *c)
+{
+    return c->algorithm == WEIR_SLIDING_WINDOW ? 0 : c->state.tag;
+}
+
+/* `cells` are shard_room(), and zeroed. */
+void shard_init(struct shard *s, struct cell *cells, uint32_t homes, uint32_t skip_bits);
+void shard_done(struct shard *s, const weir_allocator *allocator);
+
+/* Where the key is or would be inserted. */
+uint32_t shard_find(const struct shard *s, struct key key);
+bool shard_has(const struct shard *s, uint32_t at, struct key key);
+void shard_prefetch(const struct shard *s, struct key key);
+
+/* Insert an untouched cell at `at`, as shard_find() gave it. False: no empty cell behind it. */
+bool shard_insert(struct shard *s, uint32_t at, struct key key, weir_algorithm algorithm);
+
+/* Insert an untouched cell behind all others. *next: the first cell behind them, at first 0. NULL:
+ * there is no room. */
+struct cell *shard_append(struct shard *s, uint32_t *next, struct key key,
+                          weir_algorithm algorithm);
+
+/* Take a cell out. The memory beside its state is freed; its size is returned. */
+size_t shard_erase(struct shard *s, uint32_t at, const weir_allocator *allocator);
+
+/* Note what a decision made of a cell. */
+void shard_stamp(struct shard *s, struct cell *cell, int64_t expires, uint32_t level,
+                 uint32_t class);
+
+/* Have marks from now on, and one of a cell that is not as it should be. */
+void shard_mark_all(struct shard *s);
+void shard_mark(struct shard *s, uint32_t at);
+
+/* Drop what expired at `horizon` or before. */
+struct shard_dropped shard_purge(struct shard *s, int64_t horizon, const weir_allocator *allocator);
+
+/* Move to other zeroed cells. False: they do not fit there, and nothing has changed. The old
+ * cells are left as they are, for their owner to free. */
+bool shard_move(struct shard *s, struct cell *cells, uint32_t homes);
+
+#endif

@@ -1,0 +1,552 @@
+/* table.c - the states of many keys in memory, decided on in place.
+ *
+ * A key's upper bits choose its shard, the rest its place there. There are so many shards
+ * that one never holds more than a few thousand cells; the longest pause is the moving of one
+ * shard to larger memory (growth.c).
+ *
+ * LOCK ORDER: the growth's lock, then shards by ascending index.
+ *
+ * RULES (test_table.c has a test by each name)
+ *   T1  A refused question, a peek and a cost of 0 change nothing.
+ *   T2  A question of several charges is charged whole or not at all, even out of memory.
+ *   T3  No more than max_keys keys are held.
+ *   T4  A key with nothing remaining is evicted only when all others that could be are like it; which
+ *       these are, eviction.c says.
+ *   T6  If more is admitted than a limit allows, the key was evicted meanwhile, and counted as that.
+ *   T5  Every call ends, whatever the keys are and however they lie: no loop in here and in growth.c
+ *       waits for something to become true. Each has so many turns as there are charges, cells
+ *       or tries, or drops a key of a locked shard in each turn; those in shard.c end by S2. A new
+ *       key takes at most one place from another, and moves its shard at most once. */
+#include "store/memory/table.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/diag.h"
+#include "store/memory/eviction.h"
+#include "store/memory/table_internal.h"
+
+enum {
+    SHARD_KEYS = 8192,   /* a shard's share of max_keys is at most this */
+    LEAST_MAX_KEYS = 64, /* more than one question can have */
+    MOST_CHARGES = 2 * WEIR_MAX_RULES,
+    BESIDE_PER_KEY = 512, /* bytes for larger states: 61 buckets of a sliding window */
+    SWEEP_PARTS = 100,
+};
+#define MOST_MAX_KEYS ((int64_t)1 << 34)
+#define LEAST_BESIDE ((int64_t)64 << 20)
+
+weir_err table_new(struct table **out, const struct store_options *options, weir_diag *diag)
+{
+    struct table *t;
+    uint32_t bits = 0;
+
+    if (options->max_keys < LEAST_MAX_KEYS || options->max_keys > MOST_MAX_KEYS)
+        return diag_fail(diag, WEIR_EOPTION,
+                         "max_keys must be from %d to %" PRId64 ", not %" PRId64, LEAST_MAX_KEYS,
+                         MOST_MAX_KEYS, options->max_keys);
+    while (options->max_keys >> bits > SHARD_KEYS)
+        bits++;
+    t = alloc_zeroed(&options->allocator, sizeof *t);
+    if (!t)
+        return diag_fail(diag, WEIR_ENOMEM, "%s", weir_err_text(WEIR_ENOMEM));
+    t->allocator = options->allocator;
+    t->shard_bits = bits;
+    t->max_keys = options->max_keys;
+    t->max_beside = options->max_keys * BESIDE_PER_KEY;
+    if (t->max_beside < LEAST_BESIDE)
+        t->max_beside = LEAST_BESIDE;
+    t->drop_by_time = !options->callers_bring_now;
+    t->wake = options->wake;
+    t->wake_ctx = options->wake_ctx;
+    t->shards_block = alloc_resize(&options->allocator, NULL,
+                                   (sizeof(struct shard) << bits) + alignof(struct shard));
+    if (t->shards_block) {
+        uintptr_t start = (uintptr_t)t->shards_block + alignof(struct shard) - 1;
+
+        t->shards = (struct shard *)(start / alignof(struct shard) * alignof(struct shard));
+    }
+    if (!t->shards || !growth_init(&t->growth, t->shards, bits, options->max_keys)) {
+        alloc_free(&options->allocator, t->shards_block);
+        alloc_free(&options->allocator, t);
+        return diag_fail(diag, WEIR_ENOMEM,
+                         "there is no memory for a table of %" PRId64 " keys: lower max_keys",
+                         options->max_keys);
+    }
+    *out = t;
+    return WEIR_OK;
+}
+
+size_t table_shards(const struct table *t)
+{
+    return (size_t)1 << t->shard_bits;
+}
+
+void table_keep_journal(struct table *t, struct journal *journal)
+{
+    t->journal = journal;
+    t->write_buffers = journal_buffers(journal);
+}
+
+void table_free(struct table *t)
+{
+    weir_allocator allocator;
+
+    if (!t)
+        return;
+    for (size_t i = 0; i < table_shards(t); i++)
+        shard_done(&t->shards[i], &t->allocator);
+    growth_done(&t->growth);
+    allocator = t->allocator;
+    alloc_free(&allocator, t->shards_block);
+    alloc_free(&allocator, t);
+}
+
+void table_prefetch(struct table *t, struct key key, enum prefetch what)
+{
+    struct shard *s = &t->shards[shard_index(t, key)];
+
+    if (what == PREFETCH_PLACE) {
+        shard_prefetch(s, key);
+        return;
+    }
+    __builtin_prefetch(s, 1);
+    __builtin_prefetch(&s->soonest, 1);
+}
+
+/* ---- making room --------------------------------------------------------------------- */
+
+static void forget(struct table *t, struct shard_dropped dropped)
+{
+    if (dropped.keys > 0)
+        atomic_fetch_sub_explicit(&t->keys, dropped.keys, memory_order_relaxed);
+    if (dropped.beside > 0)
+        atomic_fetch_sub_explicit(&t->beside, (int64_t)dropped.beside, memory_order_relaxed);
+}
+
+void table_erase(struct table *t, struct shard *s, uint32_t at)
+{
+    forget(t, (struct shard_dropped){ 1, shard_erase(s, at, &t->allocator) });
+}
+
+/* Give up a cell. Its place among max_keys is the caller's to use or to return. */
+static bool give_up(struct table *t, struct shard *s, uint32_t victim, int64_t now)
+{
+    if (victim == EVICTION_NONE)
+        return false;
+    if ((int64_t)s->cells[victim].expires <= now)
+        s->expired++;
+    else
+        s->evicted++;
+    forget(t, (struct shard_dropped){ 0, shard_erase(s, victim, &t->allocator) });
+    return true;
+}
+
+/* A victim for a question: none of its own keys. */
+struct wanted {
+    struct key spared[MOST_CHARGES];
+    struct eviction eviction;
+};
+
+static const struct eviction *for_question(struct wanted *w, const struct question *q, bool beside)
+{
+    for (size_t i = 0; i < q->count; i++)
+        w->spared[i] = q->charges[i].key;
+    w->eviction = (struct eviction){ q->ask.now, beside, w->spared, q->count };
+    return &w->eviction;
+}
+
+/* Give up one cell that the question does not need. */
+static bool evict(struct table *t, struct shard *s, const struct question *q, bool beside)
+{
+    struct wanted w;
+
+    return give_up(t, s, eviction_victim(s, for_question(&w, q, beside)), q->ask.now);
+}
+
+/* Lazy expiry: a shard that fills up drops what is dead before it makes the table grow. Only
+ * before a question looks at its keys: what it is about to charge may be dead, too. */
+static void purge_if_worth_it(struct table *t, struct shard *s, int64_t now)
+{
+    if (t->drop_by_time && s->count >= s->purge_at && now - CLOCK_SLIP >= s->soonest)
+        forget(t, shard_purge(s, now - CLOCK_SLIP, &t->allocator));
+}
+
+/* One of max_keys: a free one, or that of a key which is given up (T5: it is handed over, so that
+ * no other thread can take it first). */
+static bool claim_place(struct table *t, struct shard *s, const struct question *q)
+{
+    if (atomic_fetch_add_explicit(&t->keys, 1, memory_order_relaxed) < t->max_keys)
+        return true;
+    atomic_fetch_sub_explicit(&t->keys, 1, memory_order_relaxed);
+    return evict(t, s, q, false);
+}
+
+/* No cell is empty behind `at`: move the shard, which leaves some (S4), or give up one of those that
+ * stand in the way. */
+static bool make_gap(struct table *t, struct shard *s, uint32_t at, const struct question *q)
+{
+    struct wanted w;
+
+    if (growth_move_apart(s))
+        return true;
+    if (!give_up(t, s, eviction_obstacle(s, at, for_question(&w, q, false)), q->ask.now))
+        return false;
+    atomic_fetch_sub_explicit(&t->keys, 1, memory_order_relaxed);
+    return true;
+}
+
+struct cell *table_ensure(struct table *t, struct shard *s, const struct charge *c,
+                          const struct question *q)
+{
+    uint32_t at = shard_find(s, c->key);
+
+    if (shard_has(s, at, c->key))
+        return &s->cells[at];
+    if (!claim_place(t, s, q))
+        return NULL;
+    at = shard_find(s, c->key);
+    if (!shard_insert(s, at, c->key, c->rule->algorithm)) {
+        const bool has_gap = make_gap(t, s, at, q);
+
+        at = shard_find(s, c->key);
+        if (!has_gap || !shard_insert(s, at, c->key, c->rule->algorithm)) {
+            atomic_fetch_sub_explicit(&t->keys, 1, memory_order_relaxed);
+            return NULL;
+        }
+    }
+    return &s->cells[at];
+}
+
+/* ---- deciding ------------------------------------------------------------------------ */
+
+static const struct state untouched;
+
+static struct shard *shard_of(struct table *t, const struct charge *c)
+{
+    return &t->shards[shard_index(t, c->key)];
+}
+
+static const struct state *look(const struct shard *s, struct key key)
+{
+    uint32_t at = shard_find(s, key);
+
+    return shard_has(s, at, key) ? &s->cells[at].state : &untouched;
+}
+
+static void stamp(struct shard *s, struct cell *cell, const struct charge *c)
+{
+    const struct rule *r = c->rule;
+    const struct decision *d = &c->step.decision;
+    const int64_t expires = c->step.now + d->reset_after, used = r->burst - d->remaining;
+    const int64_t level = d->remaining == 0 ? SHARD_LEVELS - 1
+                          : used > 0        ? used * (SHARD_LEVELS - 1) / r->burst
+                                            : 0;
+
+    shard_stamp(s, cell, expires, (uint32_t)level, c->class);
+}
+
+/* Everything that can fail in charging: a cell, and room in it. */
+static weir_err try_prepare(struct table *t, struct shard *s, const struct charge *c,
+                            const struct question *q, struct cell **out)
+{
+    struct cell *cell = table_ensure(t, s, c, q);
+    size_t before;
+    int64_t more;
+
+    *out = cell;
+    if (!cell)
+        return WEIR_EFULL;
+    before = state_heap_bytes(&cell->state, c->rule->algorithm);
+    if (!state_reserve(&cell->state, c->rule, &c->step, &t->allocator))
+        return WEIR_ENOMEM;
+    more = (int64_t)(state_heap_bytes(&cell->state, c->rule->algorithm) - before);
+    if (more == 0)
+        return WEIR_OK;
+    atomic_fetch_add_explicit(&t->beside, more, memory_order_relaxed);
+    while (atomic_load_explicit(&t->beside, memory_order_relaxed) > t->max_beside) {
+        if (!evict(t, s, q, true))
+            return WEIR_EFULL;
+        atomic_fetch_sub_explicit(&t->keys, 1, memory_order_relaxed);
+    }
+    *out = &s->cells[shard_find(s, c->key)]; /* evicting may have moved it */
+    return WEIR_OK;
+}
+
+/* A cell that was made in vain is untouched: the next sweep drops it as expired. */
+static weir_err prepare(struct table *t, struct shard *s, const struct charge *c,
+                        const struct question *q, struct cell **out)
+{
+    weir_err err = try_prepare(t, s, c, q, out);
+
+    if (err)
+        s->soonest = s->look_soonest = 0;
+    return err;
+}
+
+/* ---- keeping ------------------------------------------------------------------------- */
+
+void table_record(const struct cell *cell, struct record *out)
+{
+    out->key = cell->key;
+    out->stamp = cell->stamp;
+    state_pack(&cell->state, cell->algorithm, &out->packed);
+}
+
+/* H1, and H3 for a key that may have been dropped: its last record must not come after the one
+ * that follows now. */
+static void overtake(const struct table *t, const struct shard *s, struct cell *cell,
+                     const struct write_buffer *write_buffer)
+{
+    const uint64_t tag = cell ? cell_tag(cell) : 0, before = tag ? tag : s->dropped_tag;
+    const uint64_t own = write_buffer
+                             ? atomic_load_explicit(&write_buffer->ticket, memory_order_relaxed)
+                             : 0;
+
+    if (before >= write_buffers_settled(t->write_buffers, write_buffer) && before != own)
+        write_buffers_overtake(t->write_buffers, write_buffer, tag, before);
+    if (cell && cell->algorithm != WEIR_SLIDING_WINDOW)
+        cell->state.tag = own;
+}
+
+/* Append what has become of the keys of a question. */
+static void keep(struct table *t, struct question *q)
+{
+    struct record records[MOST_CHARGES];
+
+    if (!t->journal)
+        return;
+    for (size_t i = 0; i < q->count; i++) {
+        const struct shard *s = &t->shards[shard_index(t, q->charges[i].key)];
+        uint32_t at = shard_find(s, q->charges[i].key);
+        struct cell *cell = shard_has(s, at, q->charges[i].key) ? &s->cells[at] : NULL;
+
+        overtake(t, s, cell, NULL);
+        if (cell)
+            table_record(cell, &records[i]);
+        else
+            records[i] = (struct record){ .key = q->charges[i].key };
+    }
+    q->mark = journal_append(t->journal, records, q->count);
+}
+
+/* Append what has become of one, or put it into the write_buffer. */
+static void keep_one(struct table *t, const struct shard *s, struct cell *cell, struct question *q,
+                     struct write_buffer *write_buffer)
+{
+    struct record r;
+
+    overtake(t, s, cell, write_buffer);
+    if (write_buffer) {
+        table_record(cell, write_buffer_next(write_buffer));
+        q->mark = JOURNAL_BUFFERED;
+    } else {
+        table_record(cell, &r);
+        q->mark = journal_append(t->journal, &r, 1);
+    }
+}
+
+/* ---- judging ------------------------------------------------------------------------- */
+
+static bool charges_something(const struct question *q)
+{
+    return q->ask.cost != 0 && !q->ask.peek; /* below 0: CL.THROTTLE gives back */
+}
+
+/* The way of most questions: one rule. */
+static void judge_one(struct table *t, struct shard *s, struct question *q,
+                      struct write_buffer *write_buffer)
+{
+    struct charge *c = q->charges;
+    uint32_t at = shard_find(s, c->key);
+    struct cell *cell = shard_has(s, at, c->key) ? &s->cells[at] : NULL;
+
+    state_take(cell ? &cell->state : &untouched, c->rule, &q->ask, &c->step);
+    q->allowed = c->step.decision.allowed;
+    if (!q->allowed || !charges_something(q))
+        return;
+    if (!cell)
+        purge_if_worth_it(t, s, q->ask.now);
+    if (!cell || c->rule->algorithm == WEIR_SLIDING_WINDOW) {
+        q->err = prepare(t, s, c, q, &cell);
+        if (q->err)
+            return;
+    }
+    state_apply(&cell->state, c->rule, &c->step);
+    stamp(s, cell, c);
+    if (t->journal)
+        keep_one(t, s, cell, q, write_buffer);
+}
+
+/* All look before one is charged; all have room before one is changed. */
+static void judge_several(struct table *t, struct question *q)
+{
+    struct cell *cell;
+
+    for (size_t i = 0; i < q->count && charges_something(q); i++)
+        purge_if_worth_it(t, shard_of(t, &q->charges[i]), q->ask.now);
+    q->allowed = true;
+    for (size_t i = 0; i < q->count; i++) {
+        struct charge *c = &q->charges[i];
+
+        state_take(look(shard_of(t, c), c->key), c->rule, &q->ask, &c->step);
+        q->allowed = q->allowed && c->step.decision.allowed;
+    }
+    if (!q->allowed) {
+        const struct ask peek = { q->ask.now, q->ask.cost, true };
+
+        for (size_t i = 0; i < q->count; i++) {
+            struct charge *c = &q->charges[i];
+
+            state_take(look(shard_of(t, c), c->key), c->rule, &peek, &c->step);
+        }
+        return;
+    }
+    if (!charges_something(q))
+        return;
+    for (size_t i = 0; i < q->count && !q->err; i++)
+        q->err = prepare(t, shard_of(t, &q->charges[i]), &q->charges[i], q, &cell);
+    for (size_t i = 0; i < q->count && !q->err; i++) {
+        struct charge *c = &q->charges[i];
+        struct shard *s = shard_of(t, c);
+
+        cell = &s->cells[shard_find(s, c->key)];
+        state_apply(&cell->state, c->rule, &c->step);
+        stamp(s, cell, c);
+    }
+    if (!q->err)
+        keep(t, q);
+}
+
+static void refund_or_reset(struct table *t, struct question *q)
+{
+    const struct ask look_only = { q->ask.now, 0, true };
+
+    for (size_t i = 0; i < q->count; i++) {
+        struct charge *c = &q->charges[i];
+        struct shard *s = shard_of(t, c);
+        uint32_t at = shard_find(s, c->key);
+
+        if (shard_has(s, at, c->key) && q->verb == VERB_REFUND && c->rule->limit > 0) {
+            state_refund(&s->cells[at].state, c->rule, &q->ask, &c->step);
+            stamp(s, &s->cells[at], c);
+            continue;
+        }
+        if (shard_has(s, at, c->key) && q->verb == VERB_RESET)
+            table_erase(t, s, at);
+        state_take(&untouched, c->rule, &look_only, &c->step);
+    }
+    q->allowed = true;
+    keep(t, q);
+}
+
+/* The shards of a question, ascending, each once. */
+static size_t shards_of(const struct table *t, const struct question *q, size_t *out)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < q->count; i++) {
+        size_t shard = shard_index(t, q->charges[i].key), place = n;
+
+        while (place > 0 && out[place - 1] >= shard)
+            place--;
+        if (place < n && out[place] == shard)
+            continue;
+        memmove(out + place + 1, out + place, sizeof *out * (n - place));
+        out[place] = shard;
+        n++;
+    }
+    return n;
+}
+
+void table_grow_if_due(struct table *t)
+{
+    const int64_t keys = atomic_load_explicit(&t->keys, memory_order_relaxed);
+
+    if (!growth_due(&t->growth, keys))
+        return;
+    if (t->wake && !growth_urgent(&t->growth, keys))
+        t->wake(t->wake_ctx);
+    else
+        growth_step(&t->growth);
+}
+
+void table_judge_in(struct table *t, struct question *q, struct write_buffer *write_buffer)
+{
+    struct shard *s = shard_of(t, q->charges);
+
+    q->err = WEIR_OK;
+    q->mark = 0;
+    pthread_mutex_lock(&s->lock);
+    judge_one(t, s, q, write_buffer);
+    pthread_mutex_unlock(&s->lock);
+    table_grow_if_due(t);
+}
+
+void table_keep_again(struct table *t, struct question *q)
+{
+    struct shard *s = shard_of(t, q->charges);
+
+    pthread_mutex_lock(&s->lock);
+    keep(t, q);
+    pthread_mutex_unlock(&s->lock);
+}
+
+void table_judge(struct table *t, struct question *q)
+{
+    size_t shards[MOST_CHARGES], n;
+
+    if (q->count == 1 && q->verb == VERB_CHECK) {
+        table_judge_in(t, q, NULL);
+        return;
+    }
+    q->err = WEIR_OK;
+    q->mark = 0;
+    n = shards_of(t, q, shards);
+    for (size_t i = 0; i < n; i++)
+        pthread_mutex_lock(&t->shards[shards[i]].lock);
+    if (q->verb == VERB_CHECK)
+        judge_several(t, q);
+    else
+        refund_or_reset(t, q);
+    for (size_t i = n; i > 0; i--)
+        pthread_mutex_unlock(&t->shards[shards[i - 1]].lock);
+    table_grow_if_due(t);
+}
+
+/* ---- looking after ------------------------------------------------------------------- */
+
+void table_sweep(struct table *t, int64_t now)
+{
+    const size_t shards = table_shards(t), part = shards / SWEEP_PARTS + 1;
+
+    for (size_t i = 0; i < part && t->drop_by_time; i++) {
+        struct shard *s = &t->shards[t->swept];
+
+        t->swept = (t->swept + 1) % shards;
+        pthread_mutex_lock(&s->lock);
+        if (now - CLOCK_SLIP >= s->soonest)
+            forget(t, shard_purge(s, now - CLOCK_SLIP, &t->allocator));
+        pthread_mutex_unlock(&s->lock);
+    }
+    growth_run(&t->growth, atomic_load_explicit(&t->keys, memory_order_relaxed), part);
+}
+
+void table_stats(struct table *t, weir_stats *stats)
+{
+    *stats = (weir_stats){
+        .keys = atomic_load_explicit(&t->keys, memory_order_relaxed),
+        .max_keys = t->max_keys,
+        .memory_bytes = atomic_load_explicit(&t->beside, memory_order_relaxed),
+    };
+    for (size_t i = 0; i < table_shards(t); i++) {
+        struct shard *s = &t->shards[i];
+
+        pthread_mutex_lock(&s->lock);
+        stats->evicted_keys += s->evicted;
+        stats->expired_keys += s->expired;
+        if (s->count > 0)
+            stats->memory_bytes += (int64_t)(s->homes * sizeof(struct cell));
+        pthread_mutex_unlock(&s->lock);
+    }
+}

@@ -1,0 +1,82 @@
+/* table.h - the states of many keys in memory, decided on in place.
+ *
+ * What it promises: a question is decided as if it were alone; at most max_keys keys are
+ * held; no call takes more than the time of rebuilding one shard (a few thousand cells),
+ * however large the table is. When it is full, keys that are back to untouched go first, then
+ * the least consumed, and each class of keys has a part that is its own: a flood of fresh keys cannot
+ * make a limited one forgotten. */
+#ifndef WEIR_STORE_MEMORY_TABLE_H
+#define WEIR_STORE_MEMORY_TABLE_H
+
+#include "store/file/journal.h"
+#include "store/store.h"
+
+struct table;
+
+WEIR_MUSTCHECK weir_err table_new(struct table **out, const struct store_options *options,
+                                  weir_diag *diag);
+void table_free(struct table *t);
+
+/* From now on every change is appended to this journal, under the locks it was made with. */
+void table_keep_journal(struct table *t, struct journal *journal);
+
+void table_prefetch(struct table *t, struct key key, enum prefetch what);
+void table_judge(struct table *t, struct question *q); /* all but done() */
+
+/* The same, but its record goes to the write_buffer; the mark is JOURNAL_BUFFERED if there is one. Only
+ * for a question that table_fits_buffer(). */
+void table_judge_in(struct table *t, struct question *q, struct write_buffer *write_buffer);
+static inline bool table_fits_buffer(const struct question *q)
+{
+    return q->count == 1 && q->verb == VERB_CHECK &&
+           q->charges->rule->algorithm != WEIR_SLIDING_WINDOW;
+}
+
+/* What has become of the key of a question whose write_buffer was overtaken: append that (H2). */
+void table_keep_again(struct table *t, struct question *q);
+
+void table_sweep(struct table *t, int64_t now); /* a hundredth of the table; grows it if due */
+void table_stats(struct table *t, weir_stats *stats);
+
+/* ---- as a whole: for snapshots and recovery ---------------------------------------------- */
+
+size_t table_shards(const struct table *t);
+
+/* Hand the live keys of one shard over, in order, with the shard locked. `log` is the whole log
+ * of a sliding window, else NULL. */
+void table_export(struct table *t, size_t shard, int64_t now,
+                  void (*each)(void *ctx, const struct record *r, const struct sliding_window *log),
+                  void *ctx);
+
+void table_expect(struct table *t, int64_t keys); /* so many are about to be restored */
+
+/* Where keys are restored to. */
+struct restoring {
+    struct table *table;
+    int64_t now;    /* if there are more keys than it may hold, what has expired goes first */
+    unsigned hands; /* threads that help; 0 or 1: none do */
+};
+
+/* Make a key what a record says. False: out of memory, or nothing
+ * that a key can be. */
+bool table_restore(struct table *t, const struct record *r, int64_t now);
+
+/* The same for many at once: as fast as memory takes them, if they are in order and the table is
+ * empty. Between begin and end a shard is locked, and nothing else may be done with the table by
+ * this thread. Other threads may fill it, too. */
+struct table_filling {
+    struct table *table;
+    struct shard *shard; /* the locked one; NULL: none yet */
+    int64_t now;
+    uint32_t reserved; /* of max_keys, for keys to come */
+    uint32_t next;     /* the first cell behind those that were filled */
+    struct key last;
+    bool appends; /* the shard has only what was filled in order */
+};
+
+void table_fill_begin(struct table_filling *f, struct table *t, uint32_t keys, int64_t now);
+bool table_fill(struct table_filling *f, const struct record *r, const struct log_entry *entries,
+                size_t n); /* `entries`: of a sliding window, all; else NULL */
+void table_fill_end(struct table_filling *f);
+
+#endif

@@ -1,0 +1,183 @@
+/* table_bulk.c - a table as a whole: handed to a snapshot, and put back from files.
+ *
+ * A snapshot has keys in the order that a shard keeps them in. So a shard that is still empty is
+ * filled by writing cells one behind the other, without searching; everything else takes the way
+ * that a decision takes. */
+#include "store/memory/table_internal.h"
+
+enum { SLICE = 256 }; /* keys that are copied under a lock at once: decisions wait so long */
+
+/* Where the keys behind this one begin. */
+static uint32_t behind(const struct shard *s, struct key key)
+{
+    const uint32_t at = shard_find(s, key);
+
+    return at + shard_has(s, at, key);
+}
+
+/* Keys are in order, so that it can go on behind the last one, whatever has moved since. */
+void table_export(struct table *t, size_t shard, int64_t now,
+                  void (*each)(void *ctx, const struct record *r, const struct sliding_window *log),
+                  void *ctx)
+{
+    struct shard *s = &t->shards[shard];
+    struct key last = { 0 };
+    bool is_over;
+
+    do {
+        const struct cell *c, *end;
+        uint32_t left = SLICE;
+
+        pthread_mutex_lock(&s->lock);
+        end = s->cells + shard_cells(s->homes);
+        c = s->cells + (last.high | last.low ? behind(s, last) : 0);
+        for (; c < end && left > 0; c++) {
+            struct record r;
+
+            if (c->key.high == 0 && c->key.low == 0)
+                continue;
+            left--;
+            last = c->key;
+            if (t->drop_by_time && (int64_t)c->expires <= now - CLOCK_SLIP)
+                continue;
+            table_record(c, &r);
+            each(ctx, &r, c->algorithm == WEIR_SLIDING_WINDOW ? &c->state.sliding_window : NULL);
+        }
+        is_over = c >= end;
+        pthread_mutex_unlock(&s->lock);
+    } while (!is_over);
+}
+
+void table_expect(struct table *t, int64_t keys)
+{
+    growth_expect(&t->growth, keys);
+}
+
+static bool is_sound(const struct record *r)
+{
+    return (r->key.high != 0 || r->key.low != 0) && r->unused == 0 && r->class < LIMIT_CLASSES &&
+           (r->algorithm <= WEIR_LEAKY_BUCKET || r->algorithm == ALGORITHM_CELL);
+}
+
+/* Make a new or an old cell what a record says. The caller has the shard locked. */
+static bool set_cell(struct table *t, struct shard *s, struct cell *cell, const struct record *r,
+                     const struct log_entry *entries, size_t n)
+{
+    const size_t before = state_heap_bytes(&cell->state, r->algorithm);
+    bool is_set = true;
+    size_t after;
+
+    if (entries) {
+        for (size_t i = 0; i < n && is_set; i++)
+            is_set = log_push(&cell->state.sliding_window, entries[i], &t->allocator);
+    } else {
+        is_set = state_unpack(&cell->state, r->algorithm, &r->packed, &t->allocator);
+    }
+    after = state_heap_bytes(&cell->state, r->algorithm);
+    if (after != before)
+        atomic_fetch_add_explicit(&t->beside, (int64_t)(after - before), memory_order_relaxed);
+    shard_stamp(s, cell, (int64_t)r->expires, r->level, r->class);
+    return is_set;
+}
+
+static bool set_key(struct table *t, struct shard *s, const struct record *r,
+                    const struct log_entry *entries, size_t n, int64_t now)
+{
+    const struct rule rule = { .algorithm = r->algorithm };
+    struct charge c = { .rule = &rule, .key = r->key };
+    const struct question q = { .ask = { .now = t->drop_by_time ? now : 0 },
+                                .charges = &c,
+                                .count = 1 };
+    struct cell *cell = table_ensure(t, s, &c, &q);
+
+    if (cell &&
+        cell->algorithm != r->algorithm) { /* no key changes its algorithm, but a file may say so */
+        table_erase(t, s, (uint32_t)(cell - s->cells));
+        cell = table_ensure(t, s, &c, &q);
+    }
+    return cell && set_cell(t, s, cell, r, entries, n);
+}
+
+bool table_restore(struct table *t, const struct record *r, int64_t now)
+{
+    struct shard *s = &t->shards[shard_index(t, r->key)];
+    bool is_restored = true;
+
+    if (!is_sound(r))
+        return false;
+    pthread_mutex_lock(&s->lock);
+    if (r->algorithm == WEIR_DEFAULT_ALGORITHM) {
+        uint32_t at = shard_find(s, r->key);
+
+        if (shard_has(s, at, r->key))
+            table_erase(t, s, at);
+    } else {
+        is_restored = set_key(t, s, r, NULL, 0, now);
+    }
+    pthread_mutex_unlock(&s->lock);
+    table_grow_if_due(t);
+    return is_restored;
+}
+
+/* ---- filling it ---------------------------------------------------------------------------- */
+
+void table_fill_begin(struct table_filling *f, struct table *t, uint32_t keys, int64_t now)
+{
+    *f = (struct table_filling){ .table = t, .now = now };
+    if (atomic_fetch_add_explicit(&t->keys, keys, memory_order_relaxed) + keys <= t->max_keys)
+        f->reserved = keys;
+    else
+        atomic_fetch_sub_explicit(&t->keys, keys, memory_order_relaxed);
+}
+
+static void enter_shard(struct table_filling *f, struct shard *s)
+{
+    if (f->shard)
+        pthread_mutex_unlock(&f->shard->lock);
+    f->shard = s;
+    pthread_mutex_lock(&s->lock);
+    f->appends = s->count == 0;
+    f->next = 0;
+    f->last = (struct key){ 0 };
+}
+
+static bool is_behind(struct key a, struct key b)
+{
+    return a.high != b.high ? a.high > b.high : a.low > b.low;
+}
+
+bool table_fill(struct table_filling *f, const struct record *r, const struct log_entry *entries,
+                size_t n)
+{
+    struct shard *s = &f->table->shards[shard_index(f->table, r->key)];
+
+    if (!is_sound(r) || r->algorithm == WEIR_DEFAULT_ALGORITHM ||
+        (r->algorithm == WEIR_SLIDING_WINDOW) != (entries != NULL))
+        return false;
+    if (s != f->shard)
+        enter_shard(f, s);
+    if (f->appends && f->reserved > 0 && is_behind(r->key, f->last)) {
+        struct cell *cell = shard_append(s, &f->next, r->key, r->algorithm);
+
+        if (cell) {
+            f->last = r->key;
+            f->reserved--;
+            return set_cell(f->table, s, cell, r, entries, n);
+        }
+    }
+    f->appends = false;
+    if (f->reserved > 0) { /* it is counted on its other way */
+        f->reserved--;
+        atomic_fetch_sub_explicit(&f->table->keys, 1, memory_order_relaxed);
+    }
+    return set_key(f->table, s, r, entries, n, f->now);
+}
+
+void table_fill_end(struct table_filling *f)
+{
+    if (f->shard)
+        pthread_mutex_unlock(&f->shard->lock);
+    if (f->reserved > 0)
+        atomic_fetch_sub_explicit(&f->table->keys, f->reserved, memory_order_relaxed);
+    table_grow_if_due(f->table);
+}

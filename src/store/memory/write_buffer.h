@@ -1,0 +1,81 @@
+/* write_buffer.h - the records of one thread's turn, on their way to the journal.
+ *
+ * The journal has one lock, and to take it for every decision would cost more than the decision.
+ * So a turn gathers its records in a write_buffer, which no other thread touches, and appends them
+ * together. Rules H1 to H3 in write_buffer.c say what keeps the records of a key in order all the same. */
+#ifndef WEIR_STORE_MEMORY_WRITE_BUFFER_H
+#define WEIR_STORE_MEMORY_WRITE_BUFFER_H
+
+#include <stdalign.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/alloc.h"
+#include "store/memory/record.h"
+
+enum { WRITE_BUFFERS = 16, WRITE_BUFFER_RECORDS = 64 };
+
+struct write_buffer {
+    alignas(64) _Atomic uint64_t ticket; /* of what is gathered; 0: nothing is */
+    atomic_bool is_taken;
+    atomic_bool is_overtaken; /* somebody has changed a key after this write_buffer */
+    uint32_t count;           /* this and what follows belong to the turn */
+    uint32_t rest;            /* turns that go without it */
+    uint64_t settled;         /* what has a smaller ticket is in the journal */
+    struct write_buffers *write_buffers;
+    alignas(64) struct record records[WRITE_BUFFER_RECORDS];
+};
+
+struct write_buffers {
+    struct write_buffer at[WRITE_BUFFERS];
+    alignas(64) _Atomic uint64_t next;    /* ticket */
+    alignas(64) _Atomic uint64_t settled; /* for those without a write_buffer */
+    weir_allocator allocator;
+    void *block; /* what this was allocated as */
+};
+
+struct write_buffers *write_buffers_new(const weir_allocator *allocator); /* NULL: out of memory */
+void write_buffers_free(struct write_buffers *l);
+
+/* A write_buffer for the turn of this caller, or NULL: do without. */
+struct write_buffer *write_buffers_take(struct write_buffers *l, const void *caller);
+void write_buffer_leave(struct write_buffer *write_buffer); /* nothing is in it */
+
+/* Open it for records: called before the shard of the first is locked, or with it locked. */
+void write_buffer_open(struct write_buffer *write_buffer);
+
+/* The owner appends what it has, or has found it overtaken: both with the journal's lock held. */
+void write_buffer_close(struct write_buffer *write_buffer);
+
+/* The write_buffers with tickets from `from` to `upto` but `own` are overtaken. */
+void write_buffers_overtake(struct write_buffers *l, const struct write_buffer *own, uint64_t from,
+                            uint64_t upto);
+
+/* What has a smaller ticket is in the journal, as far as this write_buffer knows. */
+static inline uint64_t write_buffers_settled(const struct write_buffers *l,
+                                             const struct write_buffer *write_buffer)
+{
+    return write_buffer ? write_buffer->settled
+                        : atomic_load_explicit(&l->settled, memory_order_acquire);
+}
+
+#define JOURNAL_BUFFERED (UINT64_MAX - 1) /* a mark that is not known yet */
+
+/* The place of the next record, to be filled with the shard of its key locked. */
+static inline struct record *write_buffer_next(struct write_buffer *write_buffer)
+{
+    return &write_buffer->records[write_buffer->count++];
+}
+
+static inline bool write_buffer_is_open(const struct write_buffer *write_buffer)
+{
+    return atomic_load_explicit(&write_buffer->ticket, memory_order_relaxed) != 0;
+}
+
+static inline bool write_buffer_is_full(const struct write_buffer *write_buffer)
+{
+    return write_buffer->count == WRITE_BUFFER_RECORDS;
+}
+
+#endif

@@ -1,0 +1,187 @@
+/* connect.c - a connection that the store can use. */
+#include "store/postgres/connect.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/diag.h"
+#include "base/hex.h"
+#include "store/postgres/codec.h"
+
+enum { PATIENCE_MS = 2000, WHY = 512 }; /* with each statement; bytes of text */
+
+static bool is_state(const struct postgres_session *s, const char *state)
+{
+    return strcmp(postgres_session_state(s), state) == 0;
+}
+
+/* What is wrong with the database, rather than with the way there. */
+static weir_err explain(const struct postgres_session *s, weir_err err, weir_diag *diag)
+{
+    static const char undefined_function[] = "42883", invalid_schema_name[] = "3F000",
+                      undefined_table[] = "42P01", insufficient_privilege[] = "42501";
+
+    if (err != WEIR_EIO)
+        return err;
+    if (is_state(s, undefined_function) || is_state(s, invalid_schema_name) ||
+        is_state(s, undefined_table))
+        return diag_fail(diag, WEIR_EOPTION,
+                         "the database has no weir schema, or an older one: run 'weir migrate' "
+                         "with its URI");
+    if (is_state(s, insufficient_privilege))
+        return diag_fail(diag, WEIR_EOPTION,
+                         "the role of the store's URI may not use the weir schema: as its owner, "
+                         "GRANT weir_server TO that role");
+    return err;
+}
+
+/* Ask for one value; "" if it is NULL. */
+static weir_err ask_value(struct postgres_session *s, const char *statement, char *out, size_t size,
+                          weir_diag *diag)
+{
+    struct postgres_rows *rows;
+    weir_err err = postgres_session_ask(s, statement, NULL, 0, PATIENCE_MS, &rows, diag);
+    const char *value;
+
+    if (err)
+        return explain(s, err, diag);
+    value = postgres_rows_count(rows) > 0 ? postgres_rows_value(rows, 0, 0) : NULL;
+    snprintf(out, size, "%s", value ? value : "");
+    postgres_rows_free(rows);
+    return WEIR_OK;
+}
+
+static weir_err ask_secret(struct postgres_session *s, struct secret *out, weir_diag *diag)
+{
+    char hex[80] = "";
+    weir_err err = ask_value(s, "SELECT encode(weir.server_secret(), 'hex')", hex, sizeof hex,
+                             diag);
+
+    if (!err && !hex_read(hex, out->bytes, sizeof out->bytes))
+        err = diag_fail(diag, WEIR_ESECRET, "the database has no secret of 32 bytes");
+    explicit_bzero(hex, sizeof hex);
+    return err;
+}
+
+static weir_err check_secret(struct postgres_session *s, const unsigned char secret_id[16],
+                             weir_diag *diag)
+{
+    struct secret theirs;
+    unsigned char id[16];
+    weir_err err = ask_secret(s, &theirs, diag);
+
+    if (err)
+        return err;
+    hash_secret_id(&theirs, id);
+    explicit_bzero(&theirs, sizeof theirs);
+    if (memcmp(id, secret_id, sizeof id) != 0)
+        err = diag_fail(diag, WEIR_ESECRET,
+                        "the database was used with another secret: leave the secret file out, or "
+                        "give the one that it was used with");
+    return err;
+}
+
+/* For all statements one plan, made once: by the index, however small the table is just now. */
+static const char plans[] = "SET plan_cache_mode = force_generic_plan;"
+                            "SET jit = off;"
+                            "SET enable_seqscan = off;"
+                            "SET enable_bitmapscan = off;"
+                            "SET enable_hashjoin = off;"
+                            "SET enable_mergejoin = off;";
+
+/* Make keys and charge them, one and two in a call, and take it back: a connection's first decisions
+ * take a hundred times as long as later ones, as functions are compiled and their plans are made. */
+static weir_err warm_up(struct postgres_session *s, weir_diag *diag)
+{
+    static const char decisions[] =
+        "BEGIN;"
+        "WITH fresh AS MATERIALIZED (SELECT array_agg(key ORDER BY key) AS keys"
+        " FROM (SELECT gen_random_uuid() AS key FROM generate_series(1, 2)) AS two)"
+        " SELECT weir.judge(keys, '{2}', '{9}', '{1000}', '{9}', '{1}', '{1,2}', '{1,1}')"
+        " FROM fresh, generate_series(1, 2);"
+        "WITH fresh AS MATERIALIZED (SELECT gen_random_uuid() AS key, n AS algorithm"
+        " FROM unnest('{1,2,3,4,15}'::int[]) AS n)"
+        " SELECT weir.charge(key, algorithm, 9, 1000, 9, 1, 1, NULL)"
+        " FROM fresh, generate_series(1, 2);"
+        "WITH fresh AS MATERIALIZED (SELECT ARRAY[gen_random_uuid()] AS keys, n AS algorithm"
+        " FROM unnest('{1,2,3,4,15,NULL}'::int[]) AS n)"
+        " SELECT weir.charge_many(keys, algorithm, ARRAY[coalesce(algorithm, 1)], '{9}', '{1000}',"
+        " '{9}', '{1}', NULL, NULL, NULL, NULL, NULL) FROM fresh, generate_series(1, 2);"
+        "ROLLBACK";
+    weir_err err = postgres_session_run(s, plans, PATIENCE_MS, diag);
+
+    if (!err)
+        err = postgres_session_run(s, decisions, PATIENCE_MS, diag);
+    return explain(s, err, diag);
+}
+
+/* Whatever the role or the database may be set to: not to wait for the disk is for whoever says so
+ * here. The server gives a statement up when its callers do. */
+static weir_err set_up(struct postgres_session *s, const struct postgres_uri *uri, weir_diag *diag)
+{
+    static const char statement[] =
+        "SELECT set_config('statement_timeout', $1, false),"
+        " set_config('synchronous_commit',"
+        "            coalesce($2, nullif(current_setting('synchronous_commit'), 'off'), 'on'), false),"
+        " set_config('default_transaction_isolation', 'read committed', false)";
+    const char *const commit = uri->synchronous_commit[0] ? uri->synchronous_commit : NULL;
+    char deadline[24];
+    struct postgres_rows *rows;
+    weir_err err;
+
+    snprintf(deadline, sizeof deadline, "%" PRId64, uri->deadline);
+    err = postgres_session_ask(s, statement, (const char *[]){ deadline, commit }, 2, PATIENCE_MS,
+                               &rows, diag);
+    if (err)
+        return err;
+    postgres_rows_free(rows);
+    for (const struct statement *const *w = wire_statements; *w && !err; w++)
+        err = postgres_session_prepare(s, (*w)->name, (*w)->text, (*w)->types,
+                                       (size_t)(*w)->parameter_count, PATIENCE_MS, diag);
+    return explain(s, err, diag);
+}
+
+weir_err postgres_connect(struct postgres_session **out, const struct postgres_uri *uri,
+                          const unsigned char secret_id[16], weir_diag *diag)
+{
+    weir_err err = postgres_session_open(out, uri->conninfo, diag);
+
+    if (err)
+        return err;
+    err = check_secret(*out, secret_id, diag);
+    if (!err)
+        err = warm_up(*out, diag);
+    if (!err)
+        err = set_up(*out, uri, diag);
+    if (err) {
+        postgres_session_close(*out);
+        *out = NULL;
+    }
+    return err;
+}
+
+weir_err postgres_secret(const char *uri, const weir_allocator *allocator, struct secret *out,
+                         weir_diag *diag)
+{
+    struct postgres_uri u;
+    struct postgres_session *s = NULL;
+    weir_diag why;
+    weir_err err = postgres_uri_read(&u, uri, allocator, diag);
+
+    if (err)
+        return err;
+    err = postgres_session_open(&s, u.conninfo, &why);
+    if (err == WEIR_EIO)
+        err = diag_fail(diag, err,
+                        "the secret is in the database, which cannot be reached (a copy of it as "
+                        "--secret-file would do meanwhile): %.*s",
+                        WHY, why.text);
+    else if (err)
+        diag_set(diag, "%s", why.text);
+    else
+        err = ask_secret(s, out, diag);
+    postgres_session_close(s);
+    postgres_uri_done(&u);
+    return err;
+}

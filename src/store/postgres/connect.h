@@ -1,0 +1,19 @@
+/* connect.h - a connection that the store can use: to a database with the right schema and
+ * the right secret, set up, and with weir.judge() prepared. */
+#ifndef WEIR_STORE_POSTGRES_CONNECT_H
+#define WEIR_STORE_POSTGRES_CONNECT_H
+
+#include "base/hash.h"
+#include "store/postgres/session.h"
+#include "store/postgres/uri.h"
+
+/* Waits. WEIR_EIO: the database cannot be reached; any other error is there to stay. */
+WEIR_MUSTCHECK weir_err postgres_connect(struct postgres_session **out,
+                                         const struct postgres_uri *uri,
+                                         const unsigned char secret_id[16], weir_diag *diag);
+
+/* The secret that all who share the database hash with; errors as above. */
+WEIR_MUSTCHECK weir_err postgres_secret(const char *uri, const weir_allocator *allocator,
+                                        struct secret *out, weir_diag *diag);
+
+#endif

@@ -1,0 +1,369 @@
+/* codec.c - questions as a call of lua/judge.lua, and its reply as decisions. */
+#include "store/redis/codec.h"
+
+#include <endian.h>
+#include <stdio.h>
+
+#include "base/decimal.h"
+#include "base/hex.h"
+
+enum {
+    NUMBER = 9,       /* bytes of a MessagePack integer, at most */
+    RULE = 9,         /* words of a rule, at most */
+    RULES_TRIED = 16, /* looking for one that is there already; it may be there twice */
+    NS_PER_MS = 1000000,
+    REPLY_HEAD = 8,    /* bytes: the server's time */
+    REPLY_CHARGE = 33, /* bytes of each charge */
+    KEY_TEXT = 2 * WEIR_MAX_NAME + 64,
+};
+
+void call_writer_init(struct call_writer *w, const weir_allocator *allocator)
+{
+    buf_init(&w->words, allocator);
+    buf_init(&w->scratch, allocator);
+}
+
+void call_writer_done(struct call_writer *w)
+{
+    buf_done(&w->words);
+    buf_done(&w->scratch);
+}
+
+static const struct question *question_at(const struct call *c, size_t i)
+{
+    return c->batch->questions[c->numbers[i]];
+}
+
+static size_t count_charges(const struct call *c)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < c->count; i++)
+        n += c->batch->charges[c->numbers[i]];
+    return n;
+}
+
+/* ---- which keys and rules there are ------------------------------------------------------------ */
+
+/* A rule as it is written. A cell's has the cost in it. */
+struct numbered {
+    const struct rule *rule;
+    int64_t cost;
+};
+
+struct layout {
+    const struct charge **keys; /* one charge of each */
+    struct numbered *rules;
+    uint16_t *key_of, *rule_of; /* of each charge; from 1 */
+    uint16_t *table;            /* open addressing: a key's number, 0 is empty */
+    size_t mask;
+    size_t key_count, rule_count;
+};
+
+static uint16_t number_key(struct layout *l, const struct charge *c)
+{
+    size_t at = c->key.high & l->mask;
+
+    for (; l->table[at]; at = (at + 1) & l->mask) {
+        const struct key *k = &l->keys[l->table[at] - 1]->key;
+
+        if (k->high == c->key.high && k->low == c->key.low)
+            return l->table[at];
+    }
+    l->keys[l->key_count++] = c;
+    l->table[at] = (uint16_t)l->key_count;
+    return l->table[at];
+}
+
+static bool is_same_rule(const struct numbered *a, const struct rule *b, int64_t cost)
+{
+    const struct rule *r = a->rule;
+
+    if (b->algorithm == ALGORITHM_CELL && a->cost != cost)
+        return false;
+    return r == b ||
+           (r->algorithm == b->algorithm && r->limit == b->limit && r->window == b->window &&
+            r->burst == b->burst && r->precision == b->precision);
+}
+
+static uint16_t number_rule(struct layout *l, const struct rule *r, int64_t cost)
+{
+    const size_t oldest = l->rule_count > RULES_TRIED ? l->rule_count - RULES_TRIED : 0;
+
+    for (size_t i = l->rule_count; i > oldest; i--)
+        if (is_same_rule(&l->rules[i - 1], r, cost))
+            return (uint16_t)i;
+    l->rules[l->rule_count++] = (struct numbered){ r, cost };
+    return (uint16_t)l->rule_count;
+}
+
+static bool lay_out(struct layout *l, const struct call *c, size_t n, struct buf *scratch)
+{
+    size_t size = 4, at = 0;
+    char *room;
+
+    while (size < 2 * n)
+        size *= 2;
+    scratch->len = 0;
+    room = buf_room(scratch, n * (sizeof *l->keys + sizeof *l->rules + 2 * sizeof *l->key_of) +
+                                 size * sizeof *l->table);
+    if (!room)
+        return false;
+    *l = (struct layout){ .keys = (const struct charge **)(void *)room, .mask = size - 1 };
+    l->rules = (struct numbered *)(void *)(l->keys + n);
+    l->key_of = (uint16_t *)(void *)(l->rules + n);
+    l->rule_of = l->key_of + n;
+    l->table = l->rule_of + n;
+    memset(l->table, 0, size * sizeof *l->table);
+    for (size_t i = 0; i < c->count; i++) {
+        const struct question *q = question_at(c, i);
+
+        for (size_t j = 0; j < q->count; j++, at++) {
+            l->key_of[at] = number_key(l, &q->charges[j]);
+            l->rule_of[at] = number_rule(l, q->charges[j].rule, q->ask.cost);
+        }
+    }
+    return true;
+}
+
+/* ---- MessagePack ------------------------------------------------------------------------------- */
+
+static char *put_big_endian(char *to, unsigned char code, uint64_t number, int bytes)
+{
+    *to++ = (char)code;
+    for (int i = bytes - 1; i >= 0; i--)
+        *to++ = (char)(number >> 8 * i);
+    return to;
+}
+
+static char *put_number(char *to, int64_t number)
+{
+    if (number >= 0 && number < 128) {
+        *to = (char)number;
+        return to + 1;
+    }
+    if (number < 0)
+        return put_big_endian(to, 0xd3, (uint64_t)number, 8);
+    if (number <= UINT8_MAX)
+        return put_big_endian(to, 0xcc, (uint64_t)number, 1);
+    if (number <= UINT16_MAX)
+        return put_big_endian(to, 0xcd, (uint64_t)number, 2);
+    if (number <= UINT32_MAX)
+        return put_big_endian(to, 0xce, (uint64_t)number, 4);
+    return put_big_endian(to, 0xcf, (uint64_t)number, 8);
+}
+
+/* ---- the numbers of a call --------------------------------------------------------------------- */
+
+struct words {
+    char *at;
+    uint32_t count;
+};
+
+static void add(struct words *w, int64_t number)
+{
+    w->at = put_number(w->at, number);
+    w->count++;
+}
+
+/* As whole ms, and the ns from 0 to 999,999 above them. */
+static void add_ns(struct words *w, int64_t ns)
+{
+    const int64_t above = (ns % NS_PER_MS + NS_PER_MS) % NS_PER_MS;
+
+    add(w, (ns - above) / NS_PER_MS);
+    add(w, above);
+}
+
+static void add_rule(struct words *w, const struct numbered *n)
+{
+    const struct rule *r = n->rule;
+
+    add(w, r->algorithm);
+    if (r->algorithm == ALGORITHM_CELL) {
+        add_ns(w, r->window);
+        add_ns(w, r->window * r->limit);
+        add_ns(w, r->window * n->cost);
+        add_ns(w, r->precision);
+        return;
+    }
+    add(w, r->limit);
+    add(w, r->window);
+    add(w, r->burst);
+    add(w, r->precision);
+}
+
+static int64_t verb_of(const struct question *q)
+{
+    enum { CHECK, PEEK, REFUND, RESET, UNDO };
+
+    switch (q->verb) {
+    case VERB_REFUND:
+        return REFUND;
+    case VERB_RESET:
+        return RESET;
+    case VERB_UNDO:
+        return UNDO;
+    default:
+        return q->ask.peek ? PEEK : CHECK;
+    }
+}
+
+static void add_question(struct words *w, const struct layout *l, const struct question *q,
+                         size_t at, bool brings_now)
+{
+    add(w, verb_of(q));
+    add(w, q->ask.cost);
+    add(w, brings_now ? q->ask.now : 0);
+    add(w, (int64_t)q->count);
+    for (size_t i = 0; i < q->count; i++) {
+        add(w, l->key_of[at + i]);
+        add(w, l->rule_of[at + i]);
+        if (q->verb == VERB_UNDO)
+            add(w, q->charges[i].step.now);
+    }
+}
+
+/* One array; its length is known in the end. */
+static bool write_words(struct buf *to, const struct layout *l, const struct call *c, size_t n,
+                        bool brings_now)
+{
+    enum { HEAD = 5 };
+    const size_t most = HEAD + NUMBER * (1 + RULE * l->rule_count + 4 * c->count + 3 * n);
+    size_t at = 0;
+    char *begin;
+    struct words w;
+
+    to->len = 0;
+    begin = buf_room(to, most);
+    if (!begin)
+        return false;
+    w = (struct words){ .at = begin + HEAD };
+    add(&w, (int64_t)l->rule_count);
+    for (size_t i = 0; i < l->rule_count; i++)
+        add_rule(&w, &l->rules[i]);
+    for (size_t i = 0; i < c->count; i++) {
+        add_question(&w, l, question_at(c, i), at, brings_now);
+        at += question_at(c, i)->count;
+    }
+    put_big_endian(begin, 0xdd, w.count, 4);
+    buf_wrote(to, (size_t)(w.at - begin));
+    return true;
+}
+
+/* ---- the command ------------------------------------------------------------------------------- */
+
+static char *put_key(char *to, const struct charge *c)
+{
+    const unsigned char tag[2] = { (unsigned char)(c->name.tag >> 8), (unsigned char)c->name.tag };
+
+    to = stpcpy(to, "rl:{");
+    to = hex_write(to, tag, sizeof tag);
+    to = stpcpy(to, "}:");
+    to = stpcpy(to, c->name.policy);
+    *to++ = ':';
+    to = stpcpy(to, c->name.rule);
+    *to++ = ':';
+    return hex_write(to, (const unsigned char *)&c->key, sizeof c->key);
+}
+
+static void add_word(struct buf *out, struct span word)
+{
+    char head[DECIMAL_MOST + 4], *end = decimal_write(head + 1, (int64_t)word.len);
+
+    head[0] = '$';
+    memcpy(end, "\r\n", 2);
+    buf_add(out, (struct span){ head, (size_t)(end + 2 - head) });
+    buf_add(out, word);
+    buf_add(out, (struct span){ "\r\n", 2 });
+}
+
+static void add_key(struct buf *out, const struct charge *c)
+{
+    char text[KEY_TEXT];
+
+    add_word(out, (struct span){ text, (size_t)(put_key(text, c) - text) });
+}
+
+bool call_write(struct call_writer *w, const struct call *call, struct call_options options,
+                struct buf *out)
+{
+    const size_t n = count_charges(call);
+    char count[DECIMAL_MOST];
+    struct layout l;
+
+    if (!lay_out(&l, call, n, &w->scratch) ||
+        !write_words(&w->words, &l, call, n, options.brings_now))
+        return false;
+    buf_byte(out, '*');
+    buf_int(out, (int64_t)l.key_count + 4);
+    buf_text(out, options.has_script ? "\r\n$4\r\nEVAL\r\n" : "\r\n$7\r\nEVALSHA\r\n");
+    add_word(out, span_of(options.has_script ? judge_script : judge_sha));
+    add_word(out,
+             (struct span){ count, (size_t)(decimal_write(count, (int64_t)l.key_count) - count) });
+    for (size_t i = 0; i < l.key_count; i++)
+        add_key(out, l.keys[i]);
+    add_word(out, buf_span(&w->words));
+    return !out->failed;
+}
+
+void redis_command(struct buf *out, const char *const *words, size_t count)
+{
+    buf_byte(out, '*');
+    buf_int(out, (int64_t)count);
+    buf_text(out, "\r\n");
+    for (size_t i = 0; i < count; i++)
+        add_word(out, span_of(words[i]));
+}
+
+/* ---- the reply --------------------------------------------------------------------------------- */
+
+static int64_t get_number(const char *at)
+{
+    uint64_t bits;
+    double d;
+
+    memcpy(&bits, at, sizeof bits);
+    bits = le64toh(bits);
+    memcpy(&d, &bits, sizeof d);
+    return d >= 0x1p63 ? INT64_MAX : d < -0x1p63 ? INT64_MIN : (int64_t)d;
+}
+
+static void read_decision(const char *at, struct decision *out)
+{
+    *out = (struct decision){
+        .allowed = *at != 0,
+        .remaining = get_number(at + 1),
+        .retry_after = get_number(at + 9),
+        .reset_after = get_number(at + 17),
+        .delay = get_number(at + 25),
+    };
+}
+
+static void read_question(const char *at, int64_t clock, struct question *q)
+{
+    q->allowed = true;
+    for (size_t i = 0; i < q->count; i++) {
+        struct step *step = &q->charges[i].step;
+
+        read_decision(at + i * REPLY_CHARGE, &step->decision);
+        step->now = clock;
+        q->allowed = q->allowed && step->decision.allowed;
+    }
+}
+
+bool call_read(struct span reply, const struct call *call)
+{
+    const char *at = reply.at + REPLY_HEAD;
+
+    if (reply.len != REPLY_HEAD + count_charges(call) * REPLY_CHARGE)
+        return false;
+    for (size_t i = 0; i < call->count; i++) {
+        const size_t number = call->numbers[i];
+
+        if (number >= call->batch->first)
+            read_question(at, get_number(reply.at), call->batch->questions[number]);
+        at += call->batch->charges[number] * REPLY_CHARGE;
+    }
+    return true;
+}

@@ -1,0 +1,54 @@
+/* connect.h - a connection that the store can use: to a master of the right kind and with the
+ * right secret, that has the script. */
+#ifndef WEIR_STORE_REDIS_CONNECT_H
+#define WEIR_STORE_REDIS_CONNECT_H
+
+#include "base/alloc.h"
+#include "base/hash.h"
+#include "store/redis/session.h"
+
+#define REDIS_SECRET_KEY "rl:secret"
+
+/* All of these wait. WEIR_EIO: the server cannot be reached, or not now; any other error is there to
+ * stay. */
+
+/* The address is asked of Sentinel, where the URI has one. */
+WEIR_MUSTCHECK weir_err redis_connect(struct redis_session **out, const struct redis_uri *uri,
+                                      const struct redis_address *address,
+                                      const struct secret *secret, weir_diag *diag);
+
+/* To the first that can be reached of the URI's servers, to ask how things stand. */
+WEIR_MUSTCHECK weir_err redis_connect_any(struct redis_session **out, const struct redis_uri *uri,
+                                          weir_diag *diag);
+
+/* Where the master is now. */
+WEIR_MUSTCHECK weir_err redis_find_master(const struct redis_uri *uri, struct redis_address *out,
+                                          weir_diag *diag);
+
+/* The secret that all who share the server hash with: the first who comes brings it. */
+WEIR_MUSTCHECK weir_err redis_secret(const char *uri, const weir_allocator *allocator,
+                                     struct secret *out, weir_diag *diag);
+
+/* Put it there, if there is none, and compare: WEIR_ESECRET. In a cluster the key is on one node,
+ * which `s` is turned to if it is another. */
+WEIR_MUSTCHECK weir_err redis_keep_secret(struct redis_session **s, const struct redis_uri *uri,
+                                          const struct secret *secret, weir_diag *diag);
+
+/* host:port of a redirection, "MOVED 1234 host:port"; no host means the one that answered. False:
+ * it is none. */
+bool redis_read_redirection(struct span error, const struct redis_address *from,
+                            struct redis_address *out);
+
+/* If the reply says that another node has what was asked for, turn to that. */
+WEIR_MUSTCHECK weir_err redis_follow(struct redis_session **s, const struct redis_uri *uri,
+                                     const struct redis_reply *reply, bool *has_moved,
+                                     weir_diag *diag);
+
+/* A field of what INFO answers; "" if it is not there. */
+enum { REDIS_FIELD = 64 };
+void redis_info_field(struct span info, const char *name, char out[REDIS_FIELD]);
+
+/* What INFO says of a server that may throw counts away: the policy; "" if it does not. */
+void redis_evicts_by(struct span info, char out[REDIS_FIELD]);
+
+#endif

@@ -1,0 +1,277 @@
+/* session.c - a conversation with a Redis server for those who may wait. */
+#include "store/redis/session.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/clock.h"
+#include "base/diag.h"
+
+enum { ROOM = 16 * 1024 };
+
+/* ---- asking ------------------------------------------------------------------------------------ */
+
+static weir_err lose(const struct redis_session *s, const char *why, weir_diag *diag)
+{
+    char shown[REDIS_SHOWN];
+
+    redis_address_show(&s->address, shown);
+    return diag_fail(diag, WEIR_EIO, "%s: %s", shown, why);
+}
+
+static const char *why_lost(void)
+{
+    return errno ? strerror(errno) : "the server has closed the connection";
+}
+
+/* False: not before `end`. */
+static bool wait_for(const struct redis_session *s, short events, int64_t end)
+{
+    struct pollfd p = { .fd = s->stream.fd, .events = events };
+    int n;
+
+    do {
+        const int64_t left = end - clock_steady_ms();
+
+        n = left > 0 ? poll(&p, 1, (int)left) : 0;
+    } while (n < 0 && errno == EINTR);
+    return n > 0;
+}
+
+static weir_err send_all(struct redis_session *s, struct span bytes, int64_t end, weir_diag *diag)
+{
+    while (bytes.len > 0) {
+        const ssize_t n = redis_stream_write(&s->stream, bytes);
+
+        if (n < 0)
+            return lose(s, why_lost(), diag);
+        if (n == 0 && !wait_for(s, POLLOUT, end))
+            return lose(s, "no answer in time", diag);
+        bytes.at += n;
+        bytes.len -= (size_t)n;
+    }
+    return WEIR_OK;
+}
+
+static weir_err read_reply(struct redis_session *s, int64_t end, struct redis_reply **out,
+                           weir_diag *diag)
+{
+    char room[ROOM];
+
+    for (;;) {
+        ssize_t n;
+
+        if (!redis_reader_next(s->reader, out))
+            return lose(s, "that is no Redis server", diag);
+        if (*out)
+            return WEIR_OK;
+        n = redis_stream_read(&s->stream, room, sizeof room);
+        if (n < 0)
+            return lose(s, why_lost(), diag);
+        if (n == 0 && !wait_for(s, POLLIN, end))
+            return lose(s, "no answer in time", diag);
+        if (!redis_reader_feed(s->reader, (struct span){ room, (size_t)n }))
+            return lose(s, "that is no Redis server", diag);
+    }
+}
+
+static weir_err send_words(struct redis_session *s, va_list words, int64_t end, weir_diag *diag)
+{
+    const weir_allocator allocator = alloc_or_default((weir_allocator){ 0 });
+    struct buf command, all;
+    const char *word;
+    int count = 0;
+    weir_err err;
+
+    buf_init(&command, &allocator);
+    buf_init(&all, &allocator);
+    for (; (word = va_arg(words, const char *)); count++)
+        buf_printf(&command, "$%zu\r\n%s\r\n", strlen(word), word);
+    buf_printf(&all, "*%d\r\n", count);
+    buf_add(&all, buf_span(&command));
+    err = command.failed || all.failed ? lose(s, weir_err_text(WEIR_ENOMEM), diag)
+                                       : send_all(s, buf_span(&all), end, diag);
+    if (command.at) /* it may have a password */
+        explicit_bzero(command.at, command.len);
+    if (all.at)
+        explicit_bzero(all.at, all.len);
+    buf_done(&command);
+    buf_done(&all);
+    return err;
+}
+
+static weir_err ask_words(struct redis_session *s, struct redis_reply **out, va_list words,
+                          weir_diag *diag)
+{
+    const int64_t end = clock_steady_ms() + s->patience;
+    const weir_err err = send_words(s, words, end, diag);
+
+    *out = NULL;
+    return err ? err : read_reply(s, end, out, diag);
+}
+
+weir_err redis_session_tell(struct redis_session *s, weir_diag *diag, ...)
+{
+    va_list words;
+    weir_err err;
+
+    va_start(words, diag);
+    err = send_words(s, words, clock_steady_ms() + s->patience, diag);
+    va_end(words);
+    return err;
+}
+
+/* True: there is something to be read from the server. */
+static bool wait_for_news(const struct redis_session *s, int ready_fd, int64_t end)
+{
+    struct pollfd p[2] = { { .fd = s->stream.fd, .events = POLLIN },
+                           { .fd = ready_fd, .events = POLLIN } };
+    const int64_t left = end - clock_steady_ms();
+
+    return poll(p, 2, left > 0 ? (int)left : 0) > 0 && p[0].revents;
+}
+
+weir_err redis_session_listen(struct redis_session *s, int ready_fd, int64_t ms,
+                              struct redis_reply **out, weir_diag *diag)
+{
+    const int64_t end = clock_steady_ms() + ms;
+    char room[ROOM];
+
+    for (;;) {
+        ssize_t n;
+
+        if (!redis_reader_next(s->reader, out))
+            return lose(s, "that is no Redis server", diag);
+        if (*out || !wait_for_news(s, ready_fd, end))
+            return WEIR_OK;
+        n = redis_stream_read(&s->stream, room, sizeof room);
+        if (n < 0)
+            return lose(s, why_lost(), diag);
+        if (!redis_reader_feed(s->reader, (struct span){ room, (size_t)n }))
+            return lose(s, "that is no Redis server", diag);
+    }
+}
+
+weir_err redis_session_ask(struct redis_session *s, struct redis_reply **out, weir_diag *diag, ...)
+{
+    va_list words;
+    weir_err err;
+
+    va_start(words, diag);
+    err = ask_words(s, out, words, diag);
+    va_end(words);
+    return err;
+}
+
+/* What the server says is wrong now but need not be for long. */
+static bool will_pass(struct span error)
+{
+    static const char *const codes[] = { "LOADING ", "MASTERDOWN ", "CLUSTERDOWN ",
+                                         "BUSY ",    "TRYAGAIN ",   "ERR max number of clients" };
+
+    for (size_t i = 0; i < sizeof codes / sizeof codes[0]; i++)
+        if (error.len >= strlen(codes[i]) && memcmp(error.at, codes[i], strlen(codes[i])) == 0)
+            return true;
+    return false;
+}
+
+weir_err redis_session_demand(struct redis_session *s, struct redis_reply **out, weir_diag *diag,
+                              ...)
+{
+    char shown[REDIS_SHOWN];
+    va_list words;
+    struct span text;
+    weir_err err;
+
+    va_start(words, diag);
+    err = ask_words(s, out, words, diag);
+    va_end(words);
+    if (err || redis_reply_kind(*out) != REPLY_ERROR)
+        return err;
+    text = redis_reply_text(*out);
+    redis_address_show(&s->address, shown);
+    err = diag_fail(diag, will_pass(text) ? WEIR_EIO : WEIR_EOPTION, "%s: %.*s", shown,
+                    (int)(text.len < 256 ? text.len : 256), text.at);
+    redis_reply_free(*out);
+    *out = NULL;
+    return err;
+}
+
+/* ---- coming and going -------------------------------------------------------------------------- */
+
+static weir_err log_in(struct redis_session *s, const struct redis_login *login, weir_diag *diag)
+{
+    struct redis_reply *reply = NULL;
+    weir_err err = WEIR_OK;
+
+    if (login->user[0])
+        err = redis_session_demand(s, &reply, diag, "AUTH", login->user, login->password,
+                                   (char *)NULL);
+    else if (login->password[0])
+        err = redis_session_demand(s, &reply, diag, "AUTH", login->password, (char *)NULL);
+    redis_reply_free(reply);
+    return err;
+}
+
+static weir_err choose_db(struct redis_session *s, int db, weir_diag *diag)
+{
+    char number[16];
+    struct redis_reply *reply = NULL;
+    weir_err err = WEIR_OK;
+
+    snprintf(number, sizeof number, "%d", db);
+    if (db > 0)
+        err = redis_session_demand(s, &reply, diag, "SELECT", number, (char *)NULL);
+    redis_reply_free(reply);
+    return err;
+}
+
+weir_err redis_session_open(struct redis_session **out, const struct redis_uri *uri,
+                            const struct redis_address *address, const struct redis_login *login,
+                            int db, weir_diag *diag)
+{
+    struct redis_session *s = calloc(1, sizeof *s);
+    weir_err err;
+
+    *out = NULL;
+    if (!s)
+        return diag_fail(diag, WEIR_ENOMEM, "%s", weir_err_text(WEIR_ENOMEM));
+    s->address = *address;
+    s->patience = uri->patience;
+    s->stream.fd = -1;
+    s->reader = redis_reader_new();
+    err = s->reader ? redis_stream_open(&s->stream, address, uri->patience, diag)
+                    : diag_fail(diag, WEIR_ENOMEM, "%s", weir_err_text(WEIR_ENOMEM));
+    if (!err)
+        err = log_in(s, login, diag);
+    if (!err)
+        err = choose_db(s, db, diag);
+    if (err)
+        redis_session_close(s);
+    else
+        *out = s;
+    return err;
+}
+
+void redis_session_close(struct redis_session *s)
+{
+    if (!s)
+        return;
+    redis_stream_close(&s->stream);
+    redis_reader_free(s->reader);
+    free(s);
+}
+
+struct redis_stream redis_session_leave(struct redis_session *s)
+{
+    const struct redis_stream stream = s->stream;
+
+    s->stream.fd = -1;
+    redis_session_close(s);
+    return stream;
+}

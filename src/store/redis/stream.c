@@ -1,0 +1,125 @@
+/* stream.c - bytes to and from a Redis server. */
+#include "store/redis/stream.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "base/diag.h"
+
+/* 0, or why not. */
+static int wait_until_connected(int fd, int64_t patience)
+{
+    struct pollfd p = { .fd = fd, .events = POLLOUT };
+    int n, err = 0;
+    socklen_t size = sizeof err;
+
+    do
+        n = poll(&p, 1, (int)patience);
+    while (n < 0 && errno == EINTR);
+    if (n == 0)
+        return ETIMEDOUT;
+    if (n < 0 || getsockopt(fd, SOL_SOCKET, SO_ERROR, &err, &size) != 0)
+        return errno;
+    return err;
+}
+
+/* 0 and the socket, or why not. */
+static int connect_to(const struct sockaddr *address, socklen_t size, int64_t patience, int *out)
+{
+    const int fd = socket(address->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    const int on = 1;
+    int why = 0;
+
+    if (fd < 0)
+        return errno;
+    if (address->sa_family != AF_UNIX)
+        setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+    if (connect(fd, address, size) != 0)
+        why = errno == EINPROGRESS ? wait_until_connected(fd, patience) : errno;
+    if (why)
+        close(fd);
+    else
+        *out = fd;
+    return why;
+}
+
+static weir_err connect_socket(int *out, const char *path, int64_t patience, weir_diag *diag)
+{
+    struct sockaddr_un address = { .sun_family = AF_UNIX };
+    int why = ENAMETOOLONG;
+
+    if (strlen(path) < sizeof address.sun_path) {
+        strcpy(address.sun_path, path);
+        why = connect_to((const struct sockaddr *)&address, sizeof address, patience, out);
+    }
+    return why ? diag_fail(diag, WEIR_EIO, "%s: %s", path, strerror(why)) : WEIR_OK;
+}
+
+static weir_err connect_host(int *out, const struct redis_address *a, int64_t patience,
+                             weir_diag *diag)
+{
+    const struct addrinfo hints = { .ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM };
+    struct addrinfo *found = NULL;
+    char port[8], shown[REDIS_SHOWN];
+    int why;
+
+    redis_address_show(a, shown);
+    snprintf(port, sizeof port, "%u", a->port);
+    why = getaddrinfo(a->host, port, &hints, &found);
+    if (why)
+        return diag_fail(diag, WEIR_EIO, "%s: %s", shown, gai_strerror(why));
+    why = ECONNREFUSED;
+    for (const struct addrinfo *i = found; i && why; i = i->ai_next)
+        why = connect_to(i->ai_addr, i->ai_addrlen, patience, out);
+    freeaddrinfo(found);
+    return why ? diag_fail(diag, WEIR_EIO, "%s: %s", shown, strerror(why)) : WEIR_OK;
+}
+
+weir_err redis_stream_open(struct redis_stream *out, const struct redis_address *address,
+                           int64_t patience, weir_diag *diag)
+{
+    out->fd = -1;
+    return address->port ? connect_host(&out->fd, address, patience, diag)
+                         : connect_socket(&out->fd, address->host, patience, diag);
+}
+
+void redis_stream_close(struct redis_stream *s)
+{
+    if (s->fd >= 0)
+        close(s->fd);
+    s->fd = -1;
+}
+
+ssize_t redis_stream_read(struct redis_stream *s, char *into, size_t room)
+{
+    ssize_t n;
+
+    do
+        n = recv(s->fd, into, room, 0);
+    while (n < 0 && errno == EINTR);
+    if (n == 0)
+        errno = 0;
+    if (n > 0)
+        return n;
+    return n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK) ? 0 : -1;
+}
+
+ssize_t redis_stream_write(struct redis_stream *s, struct span bytes)
+{
+    ssize_t n;
+
+    do
+        n = send(s->fd, bytes.at, bytes.len, MSG_NOSIGNAL);
+    while (n < 0 && errno == EINTR);
+    return n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK) ? 0 : n;
+}

@@ -1,0 +1,66 @@
+/* change_feed.h - listens to what is changed in a shared store, by whomever.
+ *
+ * A thread keeps one connection to the store that is for nothing else. Every CHANGE_FEED_BEAT_MS it asks for
+ * the store's clock: the answer comes after all that was announced before, so from then on nothing
+ * before is missing, and it shows whether that clock was set.
+ *
+ * RULES (test_change_feed.c has tests of each)
+ *   E1  Whatever may have been missed is told as STORE_EVENT_ALL: after each connecting, before anything
+ *       else; when the connection is lost; when a clock is set.
+ *   E2  STORE_EVENT_UP_TO is told only for a moment at which the connection was there and subscribed.
+ *   E3  What is announced in words that nobody knows is STORE_EVENT_ALL: a newer version may have said it.
+ *   E4  A lost connection is tried again by itself, and losing it is logged once. */
+#ifndef WEIR_STORE_REMOTE_CHANGE_FEED_H
+#define WEIR_STORE_REMOTE_CHANGE_FEED_H
+
+#include "base/span.h"
+#include "store/store.h"
+
+enum {
+    CHANGE_FEED_BEAT_MS = 250,
+    CHANGE_FEED_PATIENCE_MS = 1000, /* for the answer to a beat */
+    CHANGE_FEED_RETRY_MS = 250,     /* before the first try to connect again; then twice as long */
+    CHANGE_FEED_RETRY_MOST_MS = 2000,
+};
+
+struct change_feed;
+
+struct change_feed_ops {
+    /* Connect and subscribe; may wait. */
+    weir_err (*open)(void *backend, struct change_feed *feed, void **out, weir_diag *diag);
+
+    /* Until `ms` have passed, or `ready_fd` can be read from: hand what is announced to change_feed_heard(). */
+    weir_err (*listen)(void *connection, int ready_fd, int64_t ms, weir_diag *diag);
+
+    /* The store's clock, in ms; what was announced before is heard before this returns. */
+    weir_err (*clock)(void *connection, int64_t patience, int64_t *out, weir_diag *diag);
+
+    void (*close)(void *connection);
+};
+
+struct change_feed_options {
+    const struct change_feed_ops *ops;
+    void *backend;
+    const char *name; /* for people: "Postgres" */
+    void (*heard)(
+        void *ctx,
+        const struct store_event *event); /* on the feed's thread, or in change_feed_tick() */
+    void *heard_ctx;
+    void (*log)(void *ctx, const char *line); /* may be NULL */
+    void *log_ctx;
+    bool no_thread; /* change_feed_tick() does it */
+    weir_allocator allocator;
+};
+
+WEIR_MUSTCHECK weir_err change_feed_new(struct change_feed **out,
+                                        const struct change_feed_options *options, weir_diag *diag);
+void change_feed_free(struct change_feed *e); /* NULL is fine */
+
+/* Without a thread: what there is to do now. */
+void change_feed_tick(struct change_feed *e);
+
+/* What is announced: "key" and the 32 hexadecimal digits of a key, with hyphens or without; or
+ * "ledger". What else there is, such as "policies", is STORE_EVENT_ALL. */
+void change_feed_heard(struct change_feed *e, struct span text);
+
+#endif
