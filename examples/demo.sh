@@ -3,8 +3,8 @@
 #
 #   examples/demo.sh [WEIR]      from the root of the source; WEIR is the program, build/weir
 #
-# On a terminal it takes its time; elsewhere, or with DEMO_FAST=1, it does not. What it makes is in
-# a folder of its own, and gone afterwards.
+# On a terminal it pauses between steps; elsewhere, or with DEMO_FAST=1, it does not. Its files are in
+# a temporary folder, which it removes.
 set -eu
 weir=${1:-build/weir}
 folder=$(mktemp -d)
@@ -32,7 +32,7 @@ trap clean_up EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM HUP
 
-# ---- how it is told -------------------------------------------------------------------------
+# ---- output ---------------------------------------------------------------------------------
 
 pause() {
     if [ -t 1 ] && [ -z "${DEMO_FAST:-}" ]; then sleep "$1"; fi
@@ -61,7 +61,7 @@ gauge() {
     done
 }
 
-# ---- what is told ---------------------------------------------------------------------------
+# ---- the demo --------------------------------------------------------------------------------
 
 start_server() {
     : >"$folder/log"
@@ -95,19 +95,19 @@ ask() {
     pause 0.4
 }
 
-printf '%sweir%s: a rate limiter that is exact, and remembers.\n' "$bold" "$plain"
+printf '%sweir%s: an exact and durable rate limiter.\n' "$bold" "$plain"
 
 scene 'A server, with its counters on disk' \
     'examples/policies.yaml says: login: {limit: 5 per 15m, by: ip}'
 command_line weir serve --config examples/policies.yaml --store file:data
 start_server
 
-scene 'Somebody guesses passwords' \
-    'Five attempts pass, and every answer says how many are left, or when to come back.'
+scene 'A client guesses passwords' \
+    'Five attempts pass. Every answer says how many are left, or when to retry.'
 command_line weir check --server "$url" login 203.0.113.7
 for _ in 1 2 3 4 5 6; do ask 5 login 203.0.113.7; done
 
-scene 'The server is killed' 'No goodbye, no time to save anything.'
+scene 'The server is killed' 'It has no time to save anything.'
 command_line kill -9 "$server"
 kill -9 "$server"
 wait "$server" 2>/dev/null || true
@@ -117,23 +117,23 @@ start_server
 command_line weir check --server "$url" login 203.0.113.7
 ask 5 login 203.0.113.7
 [ "$status" = 1 ] || exit 1
-echo "${bold}Still denied.$plain Somebody else is not:"
+echo "${bold}Still denied.$plain Another address is allowed:"
 ask 5 login 198.51.100.1
 
 scene 'Several rules, one decision' \
-    'cleanup: 1000 per 60s in all, 5 per 60s an address, 3 per 60m a mailbox.' \
-    'A request is charged to all of them, or, if one refuses, to none.'
+    'cleanup: 1000 per 60s in all, 5 per 60s per address, 3 per 60m per mailbox.' \
+    'A request is charged to all of them, or, if one denies it, to none.'
 command_line weir check --server "$url" cleanup ip=203.0.113.7 email=ann@example.com
 "$weir" check --server "$url" cleanup ip=203.0.113.7 email=ann@example.com --repeat 2 --quiet
 "$weir" check --server "$url" cleanup ip=203.0.113.7 email=ann@example.com || exit 1
 pause 3
-echo "${faint}The fourth is one too many for the mailbox. The address keeps its 2:$plain"
+echo "${faint}The mailbox has used up its limit. The address keeps its 2:$plain"
 status=0
 "$weir" check --server "$url" cleanup ip=203.0.113.7 email=ann@example.com || status=$?
 [ "$status" = 1 ] || exit 1
 pause 3
 
-scene 'Everybody at once' \
+scene 'Many requests at once' \
     '20,000 requests for one address over 50 connections, by the Redis protocol.' \
     'register: {limit: 3 per 1h, by: ip}'
 command_line weir bench --server "resp://$address" --policy register --key 203.0.113.7 --requests 20000
@@ -148,7 +148,7 @@ admitted=$(awk '$1 == "register" && NF == 6 { print $5 }' "$folder/top")
 echo "${bold}Exactly 3 of them were admitted.$plain"
 pause 2
 
-scene 'That was it' './dev serve starts a server to try; docs/ has the rest.'
+scene 'Done' './dev serve starts a server to try; read on in docs/.'
 kill -TERM "$server"
 wait "$server"
 server=

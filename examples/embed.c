@@ -17,8 +17,8 @@ static const char policies[] = "version: 1\n"
                                "      address: {limit: 50 per 15m, by: ip}\n";
 static weir *limiter;
 
-/* May the password be looked at? Both rules are charged, or none. A right password was no
- * guess, so it is given back: only failures count. */
+/* May the password be checked? Both rules are charged, or none. A right password was no guess,
+ * so its charge is refunded: only failures count. */
 static bool log_in(const char *ip, const char *user, bool is_right, weir_answer *answer)
 {
     const weir_attribute who[] = { { "ip", ip, 0 }, { "user", user, 0 } };

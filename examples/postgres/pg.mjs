@@ -1,4 +1,4 @@
-// pg.mjs - an edge function that asks by npm's pg, for the policy `login` that was pushed.
+// pg.mjs - an edge function that checks the pushed policy `login`, with npm's pg.
 
 export async function answer(pool, ip) {
   const { rows: [it] } = await pool.query('SELECT allowed, retry_after_ms FROM weir.check($1, $2)', ['login', { ip }])

@@ -1,22 +1,22 @@
--- pre_request.sql - a limit before every request of PostgREST, with nothing in front of it.
+-- pre_request.sql - checks a limit before every request of PostgREST.
 --
 --   psql -f examples/postgres/pre_request.sql      as the owner of weir's schema
 --   db-pre-request = "public.limit_request"        in PostgREST's configuration; with Supabase:
 --   ALTER ROLE authenticator SET pgrst.db_pre_request = 'public.limit_request'; NOTIFY pgrst, 'reload config';
 --
--- It asks the policy `api`, which counts by `who`: the user of the token, or else the address. Push one:
+-- It checks the policy `api`, which counts by `who`: the user of the token, or else the address. Push one:
 --
 --   policies: {api: {limit: 100 per 1m, by: who, algorithm: token_bucket}}
 --
--- PostgREST calls it in the request's own transaction, and that of a GET or HEAD may not write. So those
--- are denied to who has used up the limit, and are not counted; and what ends in an error is not counted
--- either. Where that is too little, ask before PostgREST: docs/sql.md.
+-- PostgREST calls it in the transaction of the request, which is read-only for GET and HEAD. So these are
+-- denied when the limit is used up, but are not counted. A request that ends in an error is not counted
+-- either. If that is not enough, check the limit in front of PostgREST: docs/sql.md.
 CREATE OR REPLACE FUNCTION public.limit_request() RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     headers CONSTANT jsonb := coalesce(nullif(current_setting('request.headers', true), ''), '{}');
     claims CONSTANT jsonb := coalesce(nullif(current_setting('request.jwt.claims', true), ''), '{}');
-    -- The last address is the one that the nearest proxy has seen; those before it the client can write.
+    -- The nearest proxy has written the last address; the client can forge those before it.
     address CONSTANT text := coalesce(
         btrim(regexp_replace(headers->>'x-forwarded-for', '^.*,', '')), 'unknown');
     is_read CONSTANT boolean := current_setting('request.method', true) IN ('GET', 'HEAD');
@@ -36,5 +36,5 @@ BEGIN
     END IF;
 END $$;
 
--- Every role that PostgREST may switch to calls it, with the rights of its owner.
+-- Every role of PostgREST calls it; it runs with the rights of its owner.
 GRANT EXECUTE ON FUNCTION public.limit_request() TO PUBLIC;

@@ -1,4 +1,4 @@
-// supabase.mjs - an edge function that asks by supabase-js, after `SELECT weir.expose('public')`.
+// supabase.mjs - an edge function that checks a limit with supabase-js, after `SELECT weir.expose('public')`.
 
 export async function answer(supabase, ip) {
   const { data, error } = await supabase.rpc('check_rate_limit', { p_key: `login:${ip}`, p_limit: 5, p_window_seconds: 900 })

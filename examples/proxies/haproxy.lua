@@ -1,15 +1,15 @@
--- haproxy.lua - asks a gate of weir, and answers in its place if it denies.
+-- haproxy.lua - calls weir's gate, and answers the client if the check is denied.
 --
--- WHY NOT core.httpclient(): that of HAProxy 2.6 tries for three seconds if weir is away.
+-- WHY NOT core.httpclient(): in HAProxy 2.6 it retries for three seconds if weir is down.
 
--- The head and the body of the answer, or nothing if weir is away.
+-- The head and the body of the answer, or nothing if weir is down.
 local function ask(host, port, target)
     local socket = core.tcp()
     socket:settimeout(0.2)
     if not socket:connect(host, tonumber(port)) then
         return
     end
-    -- .. "Authorization: Bearer …\r\n" if weir wants a token
+    -- .. "Authorization: Bearer …\r\n" if weir requires a token
     socket:send("GET " .. target .. " HTTP/1.0\r\n\r\n")
     local answer = socket:receive("*a")
     socket:close()
@@ -33,7 +33,7 @@ local function ask_weir(txn, host, port, gate)
     local status = head and tonumber(head:match("^HTTP/1%.%d (%d+)")) or 503
 
     if status >= 500 then
-        return -- away: let it pass. Instead: answer(txn, 503, "Service Unavailable", {}, "")
+        return -- fail open. To fail closed: answer(txn, 503, "Service Unavailable", {}, "")
     end
     local headers = {}
     for _, name in ipairs({ "RateLimit", "RateLimit-Policy", "Retry-After" }) do

@@ -1,15 +1,15 @@
 #!/bin/sh
-# make-certs.sh - certificates of an authority of one's own, for weir and for its clients.
+# make-certs.sh - makes a private CA, and certificates for weir and its clients.
 #
-#     make-certs.sh DIR [NAME...]      names and addresses of the server: localhost 127.0.0.1 ::1
+#     make-certs.sh DIR [NAME...]      names and addresses of the server; default: localhost 127.0.0.1 ::1
 #
-# In DIR: ca.pem, which clients are to trust, and which can be the client_ca of weir; server.pem and
-# server.key; client.pem and client.key. Run it again to renew the last four. Keep ca.key where no
-# server is.
+# It writes to DIR: ca.pem, which clients must trust and which can be the client_ca of weir; server.pem
+# and server.key; client.pem and client.key. Run it again to renew the last four. Do not keep ca.key
+# on a server.
 #
-# They have what today's readers insist on, and older ones ignore: names and addresses as
-# subjectAltName (a common name counts for nothing), the usages of the keys, and no more than 397
-# days of validity. The settings of this machine's openssl.cnf do not matter.
+# The certificates have what current clients require: names and addresses as subjectAltName (the common
+# name is ignored), key usages, and at most 397 days of validity. This machine's openssl.cnf is not
+# used.
 set -eu
 if [ $# -lt 1 ]; then
     echo 'usage: make-certs.sh DIR [NAME...]' >&2
