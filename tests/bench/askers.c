@@ -101,7 +101,7 @@ static void *work(void *arg)
     w->asker.scratch = c->make_scratch ? c->make_scratch() : NULL;
     while (w->fill ? w->decisions < w->fill : begin < w->until && !(w->stop && *w->stop)) {
         const uint64_t left = w->fill - w->decisions;
-        const size_t n = w->fill && left < c->pending ? (size_t)left : c->pending;
+        const size_t n = w->fill && left < c->turn ? (size_t)left : c->turn;
         bool is_marked = w->mark && *w->mark;
         double end;
 

@@ -127,7 +127,7 @@ static void enter_all(struct field *f, uint64_t keys)
             f->is_there[i] = true;
             f->all[i] = f->all[ALWAYS];
             f->all[i].threads = THREADS * TURN;
-            f->all[i].pending = 1;
+            f->all[i].turn = 1;
         } else if (i != ALWAYS_THREADS && is_wanted) {
             f->is_there[i] = enter(&f->all[i], i, keys);
         }
@@ -269,7 +269,7 @@ static void push_until(const _Atomic bool *is_begun, const struct contestant *c,
     struct contestant pushers = *c;
 
     pushers.threads = 16;
-    pushers.pending = ASKERS_MOST_TURN;
+    pushers.turn = ASKERS_MOST_TURN;
     for (uint64_t i = 0; !*is_begun; i++)
         askers_run(&pushers, keys, 0.05, 2000 + i, NULL, is_begun);
 }

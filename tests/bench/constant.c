@@ -198,8 +198,8 @@ static void listen_on(struct worker *w, uint16_t port)
         uv_tcp_open(&w->listener, fd) != 0 ||
         uv_listen((uv_stream_t *)&w->listener, 1024, somebody_came) != 0)
         errx(1, "cannot listen on port %u", port);
-    uv_check_init(&w->loop, &w->pending);
-    uv_check_start(&w->pending, turn_ends);
+    uv_check_init(&w->loop, &w->turn);
+    uv_check_start(&w->turn, turn_ends);
     w->loop.data = w;
 }
 

@@ -79,7 +79,7 @@ void limiter_open(struct contestant *c, const char *dir, const char *sync, uint6
     snprintf(l->path, sizeof l->path, "%s/%s-%llu", dir, sync ? sync : "none",
              (unsigned long long)keys);
     limiter_start(l);
-    *c = (struct contestant){ NULL, l, threads, pending, ask, make_questions };
+    *c = (struct contestant){ NULL, l, threads, turn, ask, make_questions };
     askers_fill(c, keys);
 }
 

@@ -14,7 +14,7 @@ struct bytes {
 };
 
 /* A write of bytes, or a truncation. */
-struct override_request {
+struct change {
     bool is_write, is_dropped; /* dropped: a sync has failed, and no later one makes it durable */
     uint64_t at;               /* or the new size */
     struct bytes bytes;
@@ -23,7 +23,7 @@ struct override_request {
 struct inode {
     struct inode *next; /* all there are, to be freed together */
     struct bytes durable, current;
-    struct override_request *pending;
+    struct change *pending;
     size_t pending_count, pending_room;
     char *mapped; /* NULL: it is not */
     size_t mapped_len;
@@ -162,7 +162,7 @@ static void change_names(struct sim *s, const char *from, const char *to, struct
     rebind(&r->current, change);
 }
 
-static void apply(struct bytes *b, const struct override_request *c)
+static void apply(struct bytes *b, const struct change *c)
 {
     if (c->is_write)
         put_bytes(b, c->at, c->bytes.at, c->bytes.len);
@@ -170,7 +170,7 @@ static void apply(struct bytes *b, const struct override_request *c)
         set_size(b, c->at);
 }
 
-static void change_inode(struct inode *inode, struct override_request c)
+static void change_inode(struct inode *inode, struct change c)
 {
     if (inode->pending_count == inode->pending_room) {
         inode->pending_room = inode->pending_room * 2 + 8;
@@ -183,7 +183,7 @@ static void change_inode(struct inode *inode, struct override_request c)
 
 static void write_pending(struct inode *inode, uint64_t at, const void *bytes, size_t len)
 {
-    struct override_request c = { .is_write = true, .at = at };
+    struct change c = { .is_write = true, .at = at };
 
     put_bytes(&c.bytes, 0, bytes, len);
     change_inode(inode, c);
@@ -286,7 +286,7 @@ static weir_err create_file(struct dir *d, const char *name, struct file **out)
         return end(s, s->fail_why);
     if (inode) {
         if (inode->current.len > 0)
-            change_inode(inode, (struct override_request){ .at = 0 });
+            change_inode(inode, (struct change){ .at = 0 });
     } else {
         inode = add_inode(s);
         change_names(s, "", name, inode);
@@ -361,7 +361,7 @@ static weir_err truncate_to(struct file *f, uint64_t size)
     const bool fails = begin(s, SIM_TRUNCATE, f->name);
 
     if (!fails || halves(s))
-        change_inode(f->inode, (struct override_request){ .at = size });
+        change_inode(f->inode, (struct change){ .at = size });
     return end(s, fails ? s->fail_why : 0);
 }
 
@@ -503,7 +503,7 @@ static const struct dir_ops sim_ops = {
 /* ---- the power ----------------------------------------------------------------------------- */
 
 /* Some pieces of a write: sectors, or of any size; each is there, is not, or is garbage. */
-static void apply_in_pieces(struct bytes *b, const struct override_request *c, uint64_t *seed)
+static void apply_in_pieces(struct bytes *b, const struct change *c, uint64_t *seed)
 {
     const bool odd = roll(seed) % 4 == 0, garbles = roll(seed) % 2 == 0;
     size_t piece;
@@ -534,7 +534,7 @@ static struct bytes after_cut(const struct inode *inode, enum sim_fate fate, uin
     struct bytes b = copy_bytes(fate == SIM_KEPT ? &inode->current : &inode->durable);
 
     for (size_t i = 0; i < inode->pending_count && fate == SIM_MIXED; i++) {
-        const struct override_request *c = &inode->pending[i];
+        const struct change *c = &inode->pending[i];
         const uint64_t luck = roll(seed) % 4;
 
         if (luck == 0)

@@ -315,7 +315,7 @@ static void only_ways_of_syncing_that_there_are_are_taken(void **state)
 
 static void files_stay_within_three_times_of_what_is_live(void **state)
 {
-    struct shadow_stat t;
+    struct trial t;
     weir_diag diag;
     uint64_t most = 0;
 

@@ -225,7 +225,7 @@ static void *race(void *arg)
 
 static void J3_the_records_of_one_key_are_in_the_order_of_its_decisions(void **state)
 {
-    struct shadow_stat t = { .sync = "always", .now = 1000 };
+    struct trial t = { .sync = "always", .now = 1000 };
     struct rule rule = { .algorithm = WEIR_FIXED_WINDOW, .limit = 1000000, .window = 1000000 };
     struct sim *s = sim_new();
     struct table *table = trial_table(&t);
@@ -457,7 +457,7 @@ struct order {
 
 static uint64_t durable_snapshot_epoch(struct sim *disk)
 {
-    struct shadow_stat t = { .sync = "always" };
+    struct trial t = { .sync = "always" };
     const weir_allocator allocator = heap();
     struct table *table = trial_table(&t);
     struct snapshot_facts facts;
@@ -504,7 +504,7 @@ static struct order work_in_order(bool kill)
     static const char *const modes[] = { "always", "50ms", "os" };
     struct order o = { 0 };
     struct dice d = dice_new();
-    struct shadow_stat t;
+    struct trial t;
     weir_diag diag;
 
     trial_init(&t, dice_roll(&d), "os", 1000000);

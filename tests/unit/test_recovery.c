@@ -9,7 +9,7 @@ enum { LASTING = 1000000000, PASSING = 700 };
 /* ---- a crash at every step --------------------------------------------------------------------- */
 
 struct cuts {
-    struct shadow_stat *trial;
+    struct trial *trial;
     const struct fate {
         enum sim_fate writes, names;
     } * fates;
@@ -31,7 +31,7 @@ static const struct fate killed[] = { { SIM_KEPT, SIM_KEPT } };
 static void cut_here(void *ctx, struct sim *s, enum sim_op op, const char *name)
 {
     struct cuts *c = ctx;
-    struct shadow_stat *t = c->trial;
+    struct trial *t = c->trial;
 
     (void)name;
     if (!sim_changes(op) || c->seen++ % (uint64_t)c->every != 0)
@@ -44,7 +44,7 @@ static void cut_here(void *ctx, struct sim *s, enum sim_op op, const char *name)
         }
 }
 
-static void work(struct shadow_stat *t, int turns, int64_t pause)
+static void work(struct trial *t, int turns, int64_t pause)
 {
     for (int i = 0; i < turns; i++) {
         t->now += dice_below(&t->dice, pause);
@@ -55,7 +55,7 @@ static void work(struct shadow_stat *t, int turns, int64_t pause)
     }
 }
 
-static void open_or_fail(struct shadow_stat *t)
+static void open_or_fail(struct trial *t)
 {
     weir_diag diag;
 
@@ -68,7 +68,7 @@ static void crash_in(const char *sync, bool maps, bool power, int64_t window, in
                      int repeats)
 {
     struct dice d = dice_new();
-    struct shadow_stat t;
+    struct trial t;
     struct cuts c = {
         .trial = &t,
         .fates = power ? every_fate : killed,
@@ -141,7 +141,7 @@ static void a_kill_at_any_step_loses_nothing_in_any_mode(void **state)
 /* ---- many lives ----------------------------------------------------------------------------------- */
 
 /* What the next process finds: *least questions must be in it. */
-static void end_life(struct shadow_stat *t, size_t *least)
+static void end_life(struct trial *t, size_t *least)
 {
     const int64_t how = dice_below(&t->dice, 3);
     struct sim *next;
@@ -168,7 +168,7 @@ static void what_was_not_found_in_the_ring_never_comes_back(void **state)
     struct dice d = dice_new();
     size_t size, found;
     const char *bytes;
-    struct shadow_stat t;
+    struct trial t;
     char ring[4096];
 
     (void)state;
@@ -206,7 +206,7 @@ static void many_lives_go_on_from_one_another(void **state)
 
     (void)state;
     for (int run = 0; run < scaled(60); run++) {
-        struct shadow_stat t;
+        struct trial t;
         size_t least;
 
         trial_init(&t, dice_roll(&d), "always", LASTING);
@@ -240,7 +240,7 @@ static void cut_while_failing(void *ctx, struct sim *s, enum sim_op op, const ch
 
 /* The cache has what the disk has lost, and there is not even a warning that it may: let the machine
  * be started anew. */
-static void start_machine_anew(struct shadow_stat *t)
+static void start_machine_anew(struct trial *t)
 {
     struct sim *next = sim_cut(t->sim, SIM_MIXED, SIM_MIXED, dice_roll(&t->dice)), *old = t->sim;
     const size_t least = strcmp(t->sync, "always") == 0 ? t->acked : t->synced;
@@ -263,7 +263,7 @@ static void start_machine_anew(struct shadow_stat *t)
 }
 
 /* Open, if need be again when the fault is over: nothing that was kept may be lost by it. */
-static void open_at_last(struct shadow_stat *t)
+static void open_at_last(struct trial *t)
 {
     weir_diag diag;
     size_t size;
@@ -288,7 +288,7 @@ struct fault {
 static bool survive(const struct fault *f, uint64_t seed)
 {
     const uint64_t n = f->from, length = f->length;
-    struct shadow_stat t;
+    struct trial t;
     struct cuts c = {
         .trial = &t,
         .fate_count = 1,
@@ -393,7 +393,7 @@ static void what_a_failed_sync_has_left_in_the_cache_is_written_again(void **sta
 
     (void)state;
     for (int run = 0; run < scaled(400) || dropped == 0; run++) {
-        struct shadow_stat t;
+        struct trial t;
         size_t found;
 
         assert_true(run < 4000);
@@ -423,7 +423,7 @@ static void what_a_failed_sync_has_left_in_the_cache_is_written_again(void **sta
 
 /* Somebody asks while a snapshot is written, and then one operation fails. */
 struct meddler {
-    struct shadow_stat *trial;
+    struct trial *trial;
     bool has_asked;
     enum sim_op op;
     const char *name;
@@ -451,7 +451,7 @@ static void ask_and_fail(void *ctx, struct sim *s, enum sim_op op, const char *n
 }
 
 /* Until that operation has failed. */
-static void meddle(struct shadow_stat *t, enum sim_op op, const char *name)
+static void meddle(struct trial *t, enum sim_op op, const char *name)
 {
     struct meddler m = { .trial = t, .op = op, .name = name };
 
@@ -468,7 +468,7 @@ static void meddle(struct shadow_stat *t, enum sim_op op, const char *name)
 static void a_journal_that_cannot_be_synced_for_a_snapshot_has_failed(void **state)
 {
     struct dice d = dice_new();
-    struct shadow_stat t;
+    struct trial t;
     size_t size;
 
     (void)state;
@@ -500,7 +500,7 @@ static void cut_and_keep(void *ctx, struct sim *s, enum sim_op op, const char *n
 static void what_a_failed_way_back_has_left_counts_for_nothing(void **state)
 {
     struct dice d = dice_new();
-    struct shadow_stat t;
+    struct trial t;
     struct stubborn b = { .cuts = { .trial = &t, .fates = killed, .fate_count = 1, .every = 1 } };
     weir_diag diag;
     size_t found;

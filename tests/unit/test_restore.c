@@ -41,7 +41,7 @@ static struct table *filled_table(void)
 
 static uint64_t digest(struct table *table)
 {
-    const struct shadow_stat t = { .now = NOW };
+    const struct trial t = { .now = NOW };
 
     return trial_digest(&t, table);
 }

@@ -9,7 +9,7 @@
 /* ---- a table, its journal and a disk ------------------------------------------------------------ */
 
 struct kept {
-    struct shadow_stat trial; /* for its rules, clock and digests */
+    struct trial trial; /* for its rules, clock and digests */
     struct sim *sim;
     struct table *table;
     struct journal *journal;
@@ -208,7 +208,7 @@ static void assert_name_is_durable(void *ctx, struct sim *s, enum sim_op op, con
 
 static void N3_the_name_is_on_disk_before_an_older_journal_is_dropped(void **state)
 {
-    struct shadow_stat t;
+    struct trial t;
     weir_diag diag;
     int dropped = 0;
 
@@ -340,7 +340,7 @@ struct asker {
 static void *ask_on(void *arg)
 {
     struct asker *a = arg;
-    struct shadow_stat own = a->kept->trial;
+    struct trial own = a->kept->trial;
 
     own.dice.state = a->seed;
     while (!atomic_load(a->stop)) {
@@ -581,7 +581,7 @@ static void an_interval_is_kept_while_a_snapshot_is_written(void **state)
 {
     enum { KEYS = 30000 };
     static struct meanwhile m;
-    struct shadow_stat t = { .sync = "1ms", .now = 1700000000000 };
+    struct trial t = { .sync = "1ms", .now = 1700000000000 };
     struct store_options o = trial_options(&t);
     struct sim *s = sim_new();
     weir_diag diag;

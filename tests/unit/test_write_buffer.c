@@ -28,7 +28,7 @@ static void note_done(struct question *q)
     assert_int_equal(q->err, WEIR_OK);
 }
 
-static void submit(struct shadow_stat *t, struct asker *a, enum verb verb, int64_t key,
+static void submit(struct trial *t, struct asker *a, enum verb verb, int64_t key,
                    int64_t second)
 {
     struct charge *c = a->charges[a->count];
@@ -49,7 +49,7 @@ static void submit(struct shadow_stat *t, struct asker *a, enum verb verb, int64
     t->store->ops->submit(t->store, &a->pending, q);
 }
 
-static void commit(struct shadow_stat *t, struct asker *a)
+static void commit(struct trial *t, struct asker *a)
 {
     t->store->ops->commit(t->store, &a->pending);
     a->count = 0;
@@ -70,7 +70,7 @@ static void find_count(void *ctx, const struct record *r, const struct sliding_w
 }
 
 /* What the next process finds if this one is killed now. */
-static struct found find_after_kill(struct shadow_stat *t)
+static struct found find_after_kill(struct trial *t)
 {
     const weir_allocator allocator = heap();
     struct sim *disk = sim_cut(t->sim, SIM_KEPT, SIM_KEPT, 0);
@@ -89,7 +89,7 @@ static struct found find_after_kill(struct shadow_stat *t)
     return f;
 }
 
-static void begin(struct shadow_stat *t, const char *sync, bool maps)
+static void begin(struct trial *t, const char *sync, bool maps)
 {
     weir_diag diag;
 
@@ -98,7 +98,7 @@ static void begin(struct shadow_stat *t, const char *sync, bool maps)
     assert_int_equal(trial_open(t, &diag), WEIR_OK);
 }
 
-static void end(struct shadow_stat *t)
+static void end(struct trial *t)
 {
     trial_close(t);
     trial_done(t);
@@ -106,13 +106,13 @@ static void end(struct shadow_stat *t)
 
 /* ---- by hand ------------------------------------------------------------------------------- */
 
-static void H1_who_changes_a_key_that_is_in_a_sheaf_overtakes_it(void **state)
+static void H1_who_changes_a_key_that_is_in_a_write_buffer_overtakes_it(void **state)
 {
     (void)state;
     for (int second = 0; second < 2;
          second++) { /* by another write_buffer, or with two keys and none */
         struct asker a = { 0 }, b = { 0 };
-        struct shadow_stat t;
+        struct trial t;
 
         begin(&t, "os", true);
         submit(&t, &a, VERB_CHECK, 1, 1);
@@ -126,10 +126,10 @@ static void H1_who_changes_a_key_that_is_in_a_sheaf_overtakes_it(void **state)
     }
 }
 
-static void H2_a_sheaf_that_was_overtaken_appends_what_its_keys_are_by_then(void **state)
+static void H2_a_write_buffer_that_was_overtaken_appends_what_its_keys_are_by_then(void **state)
 {
     struct asker a = { 0 }, b = { 0 };
-    struct shadow_stat t;
+    struct trial t;
     struct found f;
 
     (void)state;
@@ -155,7 +155,7 @@ static void H2_a_sheaf_that_was_overtaken_appends_what_its_keys_are_by_then(void
 static void H3_a_key_that_was_dropped_and_made_anew_overtakes_it_too(void **state)
 {
     struct asker a = { 0 }, b = { 0 };
-    struct shadow_stat t;
+    struct trial t;
 
     (void)state;
     begin(&t, "os", true);
@@ -178,13 +178,13 @@ static void H3_a_key_that_was_dropped_and_made_anew_overtakes_it_too(void **stat
     end(&t);
 }
 
-static void a_turn_that_is_longer_than_a_sheaf_is_kept_whole(void **state)
+static void a_turn_that_is_longer_than_a_write_buffer_is_kept_whole(void **state)
 {
     enum { LONG = 3 * WRITE_BUFFER_RECORDS + 1 };
     static struct charge charges[LONG];
     static struct question questions[LONG];
     struct pending pending = { 0 };
-    struct shadow_stat t;
+    struct trial t;
 
     (void)state;
     begin(&t, "os", true);
@@ -208,7 +208,7 @@ static void overlap(const char *sync, bool maps)
     struct dice d = dice_new();
     struct asker askers[TURNS] = { 0 };
     int64_t decided[KEYS] = { 0 }, answered[KEYS] = { 0 };
-    struct shadow_stat t;
+    struct trial t;
 
     begin(&t, sync, maps);
     for (int i = 0; i < scaled(3000); i++) {
@@ -255,7 +255,7 @@ static void whatever_turns_overlap_what_was_answered_is_found(void **state)
 }
 
 struct racer {
-    struct shadow_stat *trial;
+    struct trial *trial;
     uint64_t seed;
     int64_t charged[KEYS];
 };
@@ -287,7 +287,7 @@ static void threads_that_want_the_same_keys_leave_them_as_they_are_in_memory(voi
     struct racer racers[THREADS];
     pthread_t threads[THREADS];
     struct found f;
-    struct shadow_stat t;
+    struct trial t;
 
     (void)state;
     for (int maps = 0; maps < 2; maps++) {
@@ -313,10 +313,10 @@ static void threads_that_want_the_same_keys_leave_them_as_they_are_in_memory(voi
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(H1_who_changes_a_key_that_is_in_a_sheaf_overtakes_it),
-        cmocka_unit_test(H2_a_sheaf_that_was_overtaken_appends_what_its_keys_are_by_then),
+        cmocka_unit_test(H1_who_changes_a_key_that_is_in_a_write_buffer_overtakes_it),
+        cmocka_unit_test(H2_a_write_buffer_that_was_overtaken_appends_what_its_keys_are_by_then),
         cmocka_unit_test(H3_a_key_that_was_dropped_and_made_anew_overtakes_it_too),
-        cmocka_unit_test(a_turn_that_is_longer_than_a_sheaf_is_kept_whole),
+        cmocka_unit_test(a_turn_that_is_longer_than_a_write_buffer_is_kept_whole),
         cmocka_unit_test(whatever_turns_overlap_what_was_answered_is_found),
         cmocka_unit_test(threads_that_want_the_same_keys_leave_them_as_they_are_in_memory),
     };

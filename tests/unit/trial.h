@@ -39,7 +39,7 @@ struct asking {
     bool is_done;
 };
 
-struct shadow_stat {
+struct trial {
     struct dice dice;
     struct sim *sim;
     struct store *store;
@@ -82,7 +82,7 @@ static inline struct key trial_key(size_t rule, int64_t identity)
     return (struct key){ dice_roll(&d), dice_roll(&d) | 1 };
 }
 
-static inline struct parsed_request trial_make(struct shadow_stat *t)
+static inline struct parsed_request trial_make(struct trial *t)
 {
     const int64_t kind = dice_below(&t->dice, 100);
     struct parsed_request a = {
@@ -108,7 +108,7 @@ static inline struct parsed_request trial_make(struct shadow_stat *t)
     return a;
 }
 
-static inline void trial_phrase(const struct shadow_stat *t, struct asking *to)
+static inline void trial_phrase(const struct trial *t, struct asking *to)
 {
     const struct parsed_request *a = &to->asked;
 
@@ -130,16 +130,16 @@ static inline void trial_phrase(const struct shadow_stat *t, struct asking *to)
 
 static inline int64_t trial_clock(void *ctx)
 {
-    return ((struct shadow_stat *)ctx)->now;
+    return ((struct trial *)ctx)->now;
 }
 
 static inline void trial_log(void *ctx, const char *line)
 {
     assert_true(strlen(line) > 0);
-    ((struct shadow_stat *)ctx)->logged++;
+    ((struct trial *)ctx)->logged++;
 }
 
-static inline struct store_options trial_options(struct shadow_stat *t)
+static inline struct store_options trial_options(struct trial *t)
 {
     struct store_options o = {
         .max_keys = TRIAL_KEYS,
@@ -157,7 +157,7 @@ static inline struct store_options trial_options(struct shadow_stat *t)
     return o;
 }
 
-static inline struct table *trial_table(struct shadow_stat *t)
+static inline struct table *trial_table(struct trial *t)
 {
     const struct store_options o = trial_options(t);
     struct table *table;
@@ -190,7 +190,7 @@ static inline void trial_digest_key(void *ctx, const struct record *r,
 }
 
 /* Of every live key's whole state. */
-static inline uint64_t trial_digest(const struct shadow_stat *t, struct table *table)
+static inline uint64_t trial_digest(const struct trial *t, struct table *table)
 {
     struct trial_digesting d = { XXH3_createState(), t->now };
     uint64_t result;
@@ -204,7 +204,7 @@ static inline uint64_t trial_digest(const struct shadow_stat *t, struct table *t
     return result;
 }
 
-static inline void trial_note(struct shadow_stat *t, const struct parsed_request *a)
+static inline void trial_note(struct trial *t, const struct parsed_request *a)
 {
     if (t->count + 1 >= t->room) {
         t->room = t->room * 2 + 64;
@@ -218,7 +218,7 @@ static inline void trial_note(struct shadow_stat *t, const struct parsed_request
 }
 
 /* Begin again from the state after k questions. */
-static inline void trial_rewind(struct shadow_stat *t, size_t k)
+static inline void trial_rewind(struct trial *t, size_t k)
 {
     table_free(t->model);
     t->model = trial_table(t);
@@ -234,17 +234,17 @@ static inline void trial_rewind(struct shadow_stat *t, size_t k)
 
 /* ---- life -------------------------------------------------------------------------------------- */
 
-static inline void trial_init(struct shadow_stat *t, uint64_t seed, const char *sync,
+static inline void trial_init(struct trial *t, uint64_t seed, const char *sync,
                               int64_t window)
 {
-    *t = (struct shadow_stat){ .dice = { seed }, .sync = sync, .now = 1700000000000 };
+    *t = (struct trial){ .dice = { seed }, .sync = sync, .now = 1700000000000 };
     trial_rules(t->rules, window);
     t->sim = sim_new();
     t->model = trial_table(t);
     trial_note(t, NULL);
 }
 
-static inline void trial_done(struct shadow_stat *t)
+static inline void trial_done(struct trial *t)
 {
     if (t->store)
         t->store->ops->close(t->store);
@@ -254,7 +254,7 @@ static inline void trial_done(struct shadow_stat *t)
     free(t->digests);
 }
 
-static inline weir_err trial_open(struct shadow_stat *t, weir_diag *diag)
+static inline weir_err trial_open(struct trial *t, weir_diag *diag)
 {
     const struct store_options o = trial_options(t);
     weir_err err;
@@ -270,7 +270,7 @@ static inline weir_err trial_open(struct shadow_stat *t, weir_diag *diag)
     return err;
 }
 
-static inline void trial_close(struct shadow_stat *t)
+static inline void trial_close(struct trial *t)
 {
     assert_non_null(t->store);
     t->store->ops->close(t->store);
@@ -280,14 +280,14 @@ static inline void trial_close(struct shadow_stat *t)
 }
 
 /* The process is killed: what it has written stays, and is no more durable than it was. */
-static inline void trial_kill(struct shadow_stat *t)
+static inline void trial_kill(struct trial *t)
 {
     t->sim->is_off = true;
     trial_close(t);
     t->sim->is_off = false;
 }
 
-static inline bool trial_has_failed(struct shadow_stat *t)
+static inline bool trial_has_failed(struct trial *t)
 {
     weir_stats stats;
 
@@ -305,7 +305,7 @@ static inline void trial_question_done(struct question *q)
     a->is_done = true;
 }
 
-static inline void trial_ask_model(struct shadow_stat *t, struct asking *a)
+static inline void trial_ask_model(struct trial *t, struct asking *a)
 {
     struct asking same = { .asked = a->asked };
 
@@ -320,7 +320,7 @@ static inline void trial_ask_model(struct shadow_stat *t, struct asking *a)
 }
 
 /* Several questions, answered together. */
-static inline void trial_turn(struct shadow_stat *t)
+static inline void trial_turn(struct trial *t)
 {
     const size_t n = 1 + (size_t)dice_below(&t->dice, TRIAL_MOST_TURN);
     struct asking asking[TRIAL_MOST_TURN] = { 0 };
@@ -358,7 +358,7 @@ static inline void trial_turn(struct shadow_stat *t)
         t->synced = t->acked;
 }
 
-static inline void trial_tick(struct shadow_stat *t)
+static inline void trial_tick(struct trial *t)
 {
     const size_t before = t->count;
 
@@ -369,7 +369,7 @@ static inline void trial_tick(struct shadow_stat *t)
 
 /* ---- judging a disk -------------------------------------------------------------------------------- */
 
-static inline uint64_t trial_recover(struct shadow_stat *t, struct sim *disk, enum recovery_how how)
+static inline uint64_t trial_recover(struct trial *t, struct sim *disk, enum recovery_how how)
 {
     const weir_allocator allocator = heap();
     struct table *table = trial_table(t);
@@ -388,13 +388,13 @@ static inline uint64_t trial_recover(struct shadow_stat *t, struct sim *disk, en
     return digest;
 }
 
-static inline uint64_t trial_recovered(struct shadow_stat *t, struct sim *disk)
+static inline uint64_t trial_recovered(struct trial *t, struct sim *disk)
 {
     return trial_recover(t, disk, RECOVERY_LOOK);
 }
 
 /* How many questions the disk has the state of; at least `least`. */
-static inline size_t trial_find(const struct shadow_stat *t, uint64_t digest, size_t least)
+static inline size_t trial_find(const struct trial *t, uint64_t digest, size_t least)
 {
     for (size_t k = t->count + 1; k-- > least;)
         if (t->digests[k] == digest)
@@ -410,7 +410,7 @@ static inline size_t trial_find(const struct shadow_stat *t, uint64_t digest, si
 
 /* What is on the disk is the same to whoever opens it and to whoever keeps all that verifies, and
  * opening changes nothing of it. Takes the disk. */
-static inline size_t trial_judge(struct shadow_stat *t, struct sim *disk, size_t least)
+static inline size_t trial_judge(struct trial *t, struct sim *disk, size_t least)
 {
     const uint64_t digest = trial_recovered(t, disk);
     const size_t k = trial_find(t, digest, least);
