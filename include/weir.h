@@ -14,7 +14,7 @@
  * struct a zero is the default, so `{ 0 }` and designated initialisers are enough.
  *
  * All times are milliseconds; points in time are since the Unix epoch. All amounts are whole.
- * A refusal is an answer, never an error: errors mean that there is no answer at all. */
+ * A denial is an answer, never an error: errors mean that there is no answer at all. */
 #ifndef WEIR_H
 #define WEIR_H
 
@@ -83,7 +83,7 @@ WEIR_API const char *weir_algorithm_name(weir_algorithm algorithm); /* "sliding_
 
 typedef enum weir_source {
     WEIR_FROM_STORE = 0, /* counted and decided */
-    WEIR_FROM_CACHE,     /* refused from memory: known to be denied until later */
+    WEIR_FROM_CACHE,     /* denied from memory: known to be denied until later */
     WEIR_FROM_FALLBACK,  /* the store failed; the policy's on_error decided */
     WEIR_FROM_EXEMPT,    /* exempt: allowed, not counted */
     WEIR_FROM_BLOCKED,   /* an operator blocks this identity */
@@ -125,7 +125,7 @@ enum {
     WEIR_TRUST_NOW = 1 << 0,          /* weir_request.now may be used (tests, replay) */
     WEIR_IGNORE_ENVIRONMENT = 1 << 1, /* WEIR_ENABLED and the like have no effect */
     WEIR_NO_THREAD = 1 << 2,          /* no housekeeping thread: call weir_tick() instead */
-    WEIR_ALWAYS_ASK = 1 << 3,         /* refuse nothing from memory: ask a shared store each time */
+    WEIR_NO_DENY_CACHE = 1 << 3,      /* deny nothing from memory: ask a shared store each time */
 };
 
 typedef struct weir_options {
@@ -201,14 +201,14 @@ typedef struct weir_rule_answer {
     int64_t reset_after_ms;
     int64_t delay_ms;
     bool allowed;
-    bool shadow;     /* judged and counted, but did not decide */
-    bool would_deny; /* in shadow, or by its shadow limit, it would have refused */
+    bool shadow;        /* judged and counted, but did not decide */
+    bool shadow_denied; /* in shadow, or by its shadow limit, it would have denied */
 } weir_rule_answer;
 
 typedef struct weir_answer {
     weir_err err; /* weir_check_many: this request had no answer */
     bool allowed;
-    bool shadow; /* some rule would_deny */
+    bool shadow; /* some rule shadow_denied */
     weir_source source;
     const char *policy; /* of the rule, or the limit's name; NULL: it has none. Names live until
                            weir_close() */
@@ -262,10 +262,10 @@ typedef struct weir_stats {
     bool has_failed;        /* it has, and is not back yet */
 
     /* shared stores only */
-    int64_t denials_held;  /* refusals that are known to hold, and given without asking */
-    int64_t denials_used;  /* how often */
-    int64_t breakers;      /* threads that ask it */
-    int64_t breakers_open; /* those that do not wait for it, as it has failed */
+    int64_t deny_cache_entries; /* denials that are known to hold, and given without asking */
+    int64_t deny_cache_hits;    /* how often */
+    int64_t breakers;           /* threads that ask it */
+    int64_t breakers_open;      /* those that do not wait for it, as it has failed */
 } weir_stats;
 
 WEIR_API void weir_get_stats(weir *w, weir_stats *stats);

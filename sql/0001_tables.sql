@@ -22,6 +22,33 @@ REVOKE ALL ON SCHEMA weir FROM PUBLIC;
 ALTER DEFAULT PRIVILEGES IN SCHEMA weir REVOKE ALL ON FUNCTIONS FROM PUBLIC;
 ALTER DEFAULT PRIVILEGES IN SCHEMA weir REVOKE ALL ON TABLES FROM PUBLIC;
 
+-- What had other names before 0.1.0 is renamed where it is; what the files below make anew is dropped.
+DO $$
+DECLARE
+    made text;
+BEGIN
+    IF to_regclass('weir.limited') IS NULL THEN
+        RETURN;
+    END IF;
+    DROP VIEW IF EXISTS weir.block_rate, weir.most_limited, weir.windows_over_limit, weir.checks,
+                        weir.audit;
+    FOR made IN SELECT p.oid::regprocedure FROM pg_catalog.pg_proc p
+                 WHERE p.pronamespace = 'weir'::regnamespace
+                   AND (p.proname IN ('overrule', 'overruled', 'rulings_of', 'rule_that')
+                        OR p.proargnames && '{would_deny,subject,p_subject,requests}') LOOP
+        EXECUTE 'DROP FUNCTION ' || made;
+    END LOOP;
+    ALTER TABLE weir.tally RENAME COLUMN would_deny TO shadow_denied;
+    ALTER TABLE weir.history RENAME COLUMN would_deny TO shadow_denied;
+    ALTER TABLE weir.history_hours RENAME COLUMN would_deny TO shadow_denied;
+    ALTER TABLE weir.limited RENAME CONSTRAINT limited_pkey TO denials_pkey;
+    ALTER TABLE weir.limited RENAME TO denials;
+    IF to_regclass('weir.ledger') IS NOT NULL THEN
+        ALTER TABLE weir.ledger RENAME CONSTRAINT ledger_subject_check TO ledger_kind_check;
+        ALTER TABLE weir.ledger RENAME COLUMN subject TO kind;
+    END IF;
+END $$;
+
 -- Roles belong to the whole cluster: another database may have made them, perhaps right now.
 DO $$
 DECLARE

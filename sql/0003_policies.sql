@@ -22,7 +22,7 @@
 --               "shadow_limit": {"limit": 3, "window_ms": 900000}}]}    [likewise]
 --
 -- ERRORS are exceptions: 42704 if there is no such policy, 22023 for all else that a caller can do
--- wrong. None has an identity in it. A refusal is an answer and no error.
+-- wrong. None has an identity in it. A denial is an answer and no error.
 BEGIN;
 SET LOCAL client_min_messages = warning;
 
@@ -34,14 +34,14 @@ CREATE TABLE IF NOT EXISTS weir.policies (
 ALTER TABLE weir.policies ENABLE ROW LEVEL SECURITY;
 
 -- What SQL callers were answered, until weir.tidy() sums it up. Not logged: losing a minute of it
--- in a crash is nothing, waiting for the disk on a refusal would be. weir.tally = off leaves it out.
+-- in a crash is nothing, waiting for the disk on a denial would be. weir.tally = off leaves it out.
 CREATE UNLOGGED TABLE IF NOT EXISTS weir.tally (
     minute     timestamptz NOT NULL,
     policy     text NOT NULL,
     rule       text NOT NULL,
     allowed    boolean NOT NULL,
-    would_deny boolean NOT NULL,
-    tag        text -- of whom, if it was refused
+    shadow_denied boolean NOT NULL,
+    tag        text -- of whom, if it was denied
 );
 CREATE INDEX IF NOT EXISTS tally_minute ON weir.tally (minute);
 ALTER TABLE weir.tally ENABLE ROW LEVEL SECURITY;

@@ -56,16 +56,16 @@ $$;
 
 -- Note for the dashboards what was answered; a transaction that may not write has nothing to tell.
 DROP FUNCTION IF EXISTS weir.count_answer(weir.answer, bytea, uuid, boolean);
-CREATE OR REPLACE FUNCTION weir.count_answer(answer weir.answer, tag uuid, would_deny boolean)
+CREATE OR REPLACE FUNCTION weir.count_answer(answer weir.answer, tag uuid, shadow_denied boolean)
 RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     IF coalesce(current_setting('weir.tally', true), '') = 'off'
        OR current_setting('transaction_read_only') = 'on' THEN
         RETURN;
     END IF;
-    INSERT INTO weir.tally (minute, policy, rule, allowed, would_deny, tag)
+    INSERT INTO weir.tally (minute, policy, rule, allowed, shadow_denied, tag)
     VALUES (date_trunc('minute', clock_timestamp()), answer.policy, answer.rule, answer.allowed,
-            would_deny, replace(tag::text, '-', ''));
+            shadow_denied, replace(tag::text, '-', ''));
 END $$;
 
 -- ---- one check, in three steps --------------------------------------------------------------------
@@ -130,8 +130,8 @@ BEGIN
         RAISE WARNING 'no rule of policy ''%'' has a plan ''%'': each has its own numbers', p_policy,
             left(p_plan, 64);
     END IF;
-    IF to_regproc('weir.overrule') IS NOT NULL THEN -- which comes with the ledger
-        document := weir.overrule(p_policy, document, p_secret, p_attributes, p_plan,
+    IF to_regproc('weir.apply_changes') IS NOT NULL THEN -- which comes with the ledger
+        document := weir.apply_changes(p_policy, document, p_secret, p_attributes, p_plan,
                                   CASE WHEN NOT is_exempt THEN p_verb END);
         p_plan := coalesce(p_plan, document->>'plan');
     END IF;
@@ -269,8 +269,8 @@ DECLARE
     b integer;
     decider jsonb; -- its rule
     is_shadow boolean;
-    would_deny boolean;
-    any_would_deny boolean := false;
+    shadow_denied boolean;
+    any_shadow_denied boolean := false;
     soonest CONSTANT boolean := coalesce(p.document->>'retry_after' = 'soonest', false);
 BEGIN
     -- The rule that decides: of those that refuse, the one with the longest wait (never is the
@@ -281,14 +281,14 @@ BEGIN
         CONTINUE WHEN i IS NULL;
         k := p_before + i;
         is_shadow := i > p.live;
-        would_deny := CASE WHEN is_shadow THEN NOT allowed[k]
+        shadow_denied := CASE WHEN is_shadow THEN NOT allowed[k]
                            ELSE coalesce(NOT allowed[p_before + p.shadow_of[r]], false) END;
-        any_would_deny := any_would_deny OR would_deny;
+        any_shadow_denied := any_shadow_denied OR shadow_denied;
         answer.rules := answer.rules || jsonb_build_object(
             'rule', p.document->'rules'->(r - 1)->>'name', 'limit', p.limits[i],
             'remaining', remaining[k], 'retry_after_ms', retry_after[k],
             'reset_after_ms', reset_after[k], 'delay_ms', delay[k],
-            'allowed', allowed[k], 'shadow', is_shadow, 'would_deny', would_deny);
+            'allowed', allowed[k], 'shadow', is_shadow, 'shadow_denied', shadow_denied);
         IF NOT is_shadow THEN
             answer.delay_ms := greatest(answer.delay_ms, delay[k]);
         END IF;
@@ -317,7 +317,7 @@ BEGIN
     IF p.verb = 0 THEN
         PERFORM weir.count_answer(
             answer, CASE WHEN NOT answer.allowed THEN weir.tag_of_rule(
-                p_secret, answer.policy, decider, p.attributes) END, any_would_deny);
+                p_secret, answer.policy, decider, p.attributes) END, any_shadow_denied);
     END IF;
     RETURN answer;
 END $$;
@@ -493,7 +493,7 @@ BEGIN
             weir.prepare_named(p_name, p_key, p_limit, p_window_ms, p_algorithm, p_cost, p_burst,
                                p_precision_ms, verb, secret), secret);
     END IF;
-    answer := weir.ask_limit('weir.limit', weir.sized('the key', coalesce(p_key, '')), p_limit,
+    answer := weir.ask_limit('(unnamed)', weir.sized('the key', coalesce(p_key, '')), p_limit,
         p_window_ms, p_algorithm, p_cost, p_burst, p_precision_ms, verb, NULL);
     answer.policy := NULL;
     RETURN answer;
@@ -515,7 +515,7 @@ BEGIN
         PERFORM weir.refuse('the window must be at least 1 ms');
     END IF;
     rule := weir.complete(p_algorithm, p_limit, p_window_ms, p_burst, p_precision_ms);
-    answer := ROW(true, 'weir.limit', 'default', 0, 0, 0, 0, 0, 'store', '[]');
+    answer := ROW(true, '(unnamed)', 'default', 0, 0, 0, 0, 0, 'store', '[]');
     RETURN ROW(answer, false, '{"rules": [{"by": ["key"], "name": "default"}]}'::jsonb,
                jsonb_build_object('key', p_key), p_cost, p_verb, 1,
                ARRAY[weir.key_of(p_secret, ARRAY['limits that come with a request', p_algorithm,

@@ -10,7 +10,7 @@ CREATE TABLE IF NOT EXISTS weir.history (
     rule       text NOT NULL, -- '(check)': whole checks; else what this rule made of them
     allowed    bigint NOT NULL,
     denied     bigint NOT NULL,
-    would_deny bigint NOT NULL, -- of those allowed, by a rule in shadow or a shadow limit
+    shadow_denied bigint NOT NULL, -- of those allowed, by a rule in shadow or a shadow limit
     PRIMARY KEY (minute, policy, rule)
 );
 -- Of all, what a server decided while it could not ask here.
@@ -22,12 +22,12 @@ CREATE TABLE IF NOT EXISTS weir.history_hours (
     rule       text NOT NULL,
     allowed    bigint NOT NULL,
     denied     bigint NOT NULL,
-    would_deny bigint NOT NULL,
+    shadow_denied bigint NOT NULL,
     fallback   bigint NOT NULL,
     PRIMARY KEY (hour, policy, rule)
 );
--- Who was refused, by the tag that logs have as well.
-CREATE TABLE IF NOT EXISTS weir.limited (
+-- Who was denied, by the tag that logs have as well.
+CREATE TABLE IF NOT EXISTS weir.denials (
     minute timestamptz NOT NULL,
     policy text NOT NULL,
     rule   text NOT NULL,
@@ -37,7 +37,7 @@ CREATE TABLE IF NOT EXISTS weir.limited (
 );
 ALTER TABLE weir.history ENABLE ROW LEVEL SECURITY;
 ALTER TABLE weir.history_hours ENABLE ROW LEVEL SECURITY;
-ALTER TABLE weir.limited ENABLE ROW LEVEL SECURITY;
+ALTER TABLE weir.denials ENABLE ROW LEVEL SECURITY;
 
 -- What one caller at a time does is done by who holds its row: a lock that no other role can take.
 CREATE TABLE IF NOT EXISTS weir.turns (
@@ -47,36 +47,36 @@ INSERT INTO weir.turns (what) VALUES ('upkeep') ON CONFLICT DO NOTHING;
 ALTER TABLE weir.turns ENABLE ROW LEVEL SECURITY;
 
 -- Add to both:
---   {"decisions": [{"minute_ms", "policy", "rule", "allowed", "denied", "would_deny", "fallback"}],
---    "limited": [{"minute_ms", "policy", "rule", "tag", "denied"}]}
+--   {"decisions": [{"minute_ms", "policy", "rule", "allowed", "denied", "shadow_denied", "fallback"}],
+--    "denials": [{"minute_ms", "policy", "rule", "tag", "denied"}]}
 CREATE OR REPLACE FUNCTION weir.report(p_report jsonb) RETURNS void
 LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-    INSERT INTO weir.history AS h (minute, policy, rule, allowed, denied, would_deny, fallback)
+    INSERT INTO weir.history AS h (minute, policy, rule, allowed, denied, shadow_denied, fallback)
     SELECT to_timestamp(d.minute_ms / 60000 * 60), d.policy, d.rule,
-           sum(coalesce(d.allowed, 0)), sum(coalesce(d.denied, 0)), sum(coalesce(d.would_deny, 0)),
+           sum(coalesce(d.allowed, 0)), sum(coalesce(d.denied, 0)), sum(coalesce(d.shadow_denied, 0)),
            sum(coalesce(d.fallback, 0))
       FROM jsonb_to_recordset(p_report->'decisions') AS d (minute_ms bigint, policy text, rule text,
-               allowed bigint, denied bigint, would_deny bigint, fallback bigint)
+               allowed bigint, denied bigint, shadow_denied bigint, fallback bigint)
      GROUP BY 1, 2, 3 ORDER BY 1, 2, 3
         ON CONFLICT (minute, policy, rule) DO UPDATE
            SET allowed = h.allowed + excluded.allowed, denied = h.denied + excluded.denied,
-               would_deny = h.would_deny + excluded.would_deny,
+               shadow_denied = h.shadow_denied + excluded.shadow_denied,
                fallback = h.fallback + excluded.fallback;
-    INSERT INTO weir.history_hours AS h (hour, policy, rule, allowed, denied, would_deny, fallback)
+    INSERT INTO weir.history_hours AS h (hour, policy, rule, allowed, denied, shadow_denied, fallback)
     SELECT to_timestamp(d.minute_ms / 3600000 * 3600), d.policy, d.rule,
-           sum(coalesce(d.allowed, 0)), sum(coalesce(d.denied, 0)), sum(coalesce(d.would_deny, 0)),
+           sum(coalesce(d.allowed, 0)), sum(coalesce(d.denied, 0)), sum(coalesce(d.shadow_denied, 0)),
            sum(coalesce(d.fallback, 0))
       FROM jsonb_to_recordset(p_report->'decisions') AS d (minute_ms bigint, policy text, rule text,
-               allowed bigint, denied bigint, would_deny bigint, fallback bigint)
+               allowed bigint, denied bigint, shadow_denied bigint, fallback bigint)
      GROUP BY 1, 2, 3 ORDER BY 1, 2, 3
         ON CONFLICT (hour, policy, rule) DO UPDATE
            SET allowed = h.allowed + excluded.allowed, denied = h.denied + excluded.denied,
-               would_deny = h.would_deny + excluded.would_deny,
+               shadow_denied = h.shadow_denied + excluded.shadow_denied,
                fallback = h.fallback + excluded.fallback;
-    INSERT INTO weir.limited AS l (minute, policy, rule, tag, denied)
+    INSERT INTO weir.denials AS l (minute, policy, rule, tag, denied)
     SELECT date_trunc('minute', to_timestamp(d.minute_ms / 1000)), d.policy, d.rule, d.tag,
            sum(d.denied)
-      FROM jsonb_to_recordset(p_report->'limited') AS d (minute_ms bigint, policy text, rule text,
+      FROM jsonb_to_recordset(p_report->'denials') AS d (minute_ms bigint, policy text, rule text,
                tag text, denied bigint)
      GROUP BY 1, 2, 3, 4 ORDER BY 1, 2, 3, 4
         ON CONFLICT (minute, policy, rule, tag) DO UPDATE SET denied = l.denied + excluded.denied;
@@ -87,23 +87,23 @@ $$;
 CREATE OR REPLACE FUNCTION weir.read_history(
     p_policy text, p_rule text, p_since bigint, p_until bigint, p_step bigint)
 RETURNS TABLE (policy text, rule text, at_ms bigint, allowed bigint, denied bigint,
-               would_deny bigint, fallback bigint)
+               shadow_denied bigint, fallback bigint)
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     WITH minutes_from AS (
         SELECT date_trunc('hour', now() - interval '7 days', 'UTC') + interval '1 hour' AS at
     ), counted AS (
-        SELECT h.minute AS at, h.policy, h.rule, h.allowed, h.denied, h.would_deny, h.fallback
+        SELECT h.minute AS at, h.policy, h.rule, h.allowed, h.denied, h.shadow_denied, h.fallback
           FROM weir.history h, minutes_from m
          WHERE h.minute >= greatest(m.at, to_timestamp(p_since / 1000.0))
            AND h.minute < to_timestamp(p_until / 1000.0)
          UNION ALL
-        SELECT h.hour, h.policy, h.rule, h.allowed, h.denied, h.would_deny, h.fallback
+        SELECT h.hour, h.policy, h.rule, h.allowed, h.denied, h.shadow_denied, h.fallback
           FROM weir.history_hours h, minutes_from m
          WHERE h.hour >= to_timestamp(p_since / 1000.0)
            AND h.hour < least(m.at, to_timestamp(p_until / 1000.0))
     )
     SELECT c.policy, c.rule, (extract(epoch FROM c.at)::bigint * 1000) / p_step * p_step,
-           sum(c.allowed)::bigint, sum(c.denied)::bigint, sum(c.would_deny)::bigint,
+           sum(c.allowed)::bigint, sum(c.denied)::bigint, sum(c.shadow_denied)::bigint,
            sum(c.fallback)::bigint
       FROM counted c
      WHERE (p_policy IS NULL OR c.policy = p_policy) AND (p_rule IS NULL OR c.rule = p_rule)
@@ -132,17 +132,17 @@ BEGIN
         SELECT extract(epoch FROM t.minute)::bigint * 1000 AS minute_ms, t.policy, r.rule,
                count(*) FILTER (WHERE t.allowed) AS allowed,
                count(*) FILTER (WHERE NOT t.allowed) AS denied,
-               count(*) FILTER (WHERE t.allowed AND t.would_deny) AS would_deny
+               count(*) FILTER (WHERE t.allowed AND t.shadow_denied) AS shadow_denied
           FROM taken t, unnest(ARRAY['(check)', t.rule]) AS r (rule)
          GROUP BY t.minute, t.policy, r.rule
-    ), limited AS (
+    ), denials AS (
         SELECT extract(epoch FROM minute)::bigint * 1000 AS minute_ms, policy, rule, tag,
                count(*) AS denied
           FROM taken WHERE tag IS NOT NULL GROUP BY minute, policy, rule, tag
     )
     SELECT (SELECT count(*) FROM taken), jsonb_build_object(
                'decisions', (SELECT coalesce(jsonb_agg(d), '[]') FROM decisions d),
-               'limited', (SELECT coalesce(jsonb_agg(l), '[]') FROM limited l))
+               'denials', (SELECT coalesce(jsonb_agg(l), '[]') FROM denials l))
       INTO summed_up, report;
     IF summed_up > 0 THEN
         PERFORM weir.report(report);
@@ -201,8 +201,8 @@ BEGIN
         DELETE FROM weir.history_hours WHERE ctid = ANY (ARRAY(
             SELECT ctid FROM weir.history_hours WHERE hour < now() - interval '90 days'
              LIMIT p_most));
-        DELETE FROM weir.limited WHERE ctid = ANY (ARRAY(
-            SELECT ctid FROM weir.limited WHERE minute < now() - interval '7 days' LIMIT p_most));
+        DELETE FROM weir.denials WHERE ctid = ANY (ARRAY(
+            SELECT ctid FROM weir.denials WHERE minute < now() - interval '7 days' LIMIT p_most));
     END IF;
     RETURN greatest(done.looked_at, summed_up / per_state);
 END $$;
@@ -241,53 +241,44 @@ END $$;
 -- ---- views --------------------------------------------------------------------------------------
 
 -- Whole checks by the minute: what is summed up, and what is yet to be.
-DO $$
-BEGIN
-    IF EXISTS (SELECT FROM pg_catalog.pg_attribute
-                WHERE attrelid = ANY (ARRAY[to_regclass('weir.block_rate'),
-                                            to_regclass('weir.windows_over_limit')])
-                  AND attname = 'rule') THEN
-        DROP VIEW weir.block_rate, weir.windows_over_limit; -- whose columns were others once
-    END IF;
-END $$;
 CREATE OR REPLACE VIEW weir.checks AS
 SELECT minute, policy, sum(allowed)::bigint AS allowed, sum(denied)::bigint AS denied,
-       sum(would_deny)::bigint AS would_deny
-  FROM (SELECT minute, policy, allowed, denied, would_deny
+       sum(shadow_denied)::bigint AS shadow_denied
+  FROM (SELECT minute, policy, allowed, denied, shadow_denied
           FROM weir.history WHERE rule = '(check)'
          UNION ALL
         SELECT minute, policy, count(*) FILTER (WHERE allowed), count(*) FILTER (WHERE NOT allowed),
-               count(*) FILTER (WHERE allowed AND would_deny)
+               count(*) FILTER (WHERE allowed AND shadow_denied)
           FROM weir.tally GROUP BY minute, policy) AS counted
  GROUP BY minute, policy;
 
--- How effective each policy was in the last 7 days; a window is a minute here.
-CREATE OR REPLACE VIEW weir.block_rate AS
-SELECT policy, sum(allowed + denied)::bigint AS requests, sum(denied)::bigint AS blocked_requests,
-       round(100.0 * sum(denied) / nullif(sum(allowed + denied), 0), 2) AS block_rate_percent,
-       count(DISTINCT minute) AS total_windows,
-       count(DISTINCT minute) FILTER (WHERE denied > 0) AS blocked_windows,
-       sum(would_deny)::bigint AS would_be_blocked_requests
+-- How effective each policy was in the last 7 days.
+CREATE OR REPLACE VIEW weir.deny_rate AS
+SELECT policy, sum(allowed + denied)::bigint AS checks, sum(denied)::bigint AS denied,
+       round(100.0 * sum(denied) / nullif(sum(allowed + denied), 0), 2) AS deny_rate_percent,
+       count(DISTINCT minute) AS minutes,
+       count(DISTINCT minute) FILTER (WHERE denied > 0) AS denied_minutes,
+       sum(shadow_denied)::bigint AS shadow_denied
   FROM weir.checks
  WHERE minute > now() - interval '7 days'
  GROUP BY policy
- ORDER BY block_rate_percent DESC NULLS LAST, policy;
+ ORDER BY deny_rate_percent DESC NULLS LAST, policy;
 
--- Who was refused most in the last hour.
-CREATE OR REPLACE VIEW weir.most_limited AS
-SELECT policy, rule, tag, sum(denied)::bigint AS blocked_requests,
-       count(DISTINCT minute) AS blocked_windows, max(minute) AS last_minute
-  FROM (SELECT minute, policy, rule, tag, denied FROM weir.limited
+-- Who was denied most in the last hour.
+CREATE OR REPLACE VIEW weir.most_denied AS
+SELECT policy, rule, tag, sum(denied)::bigint AS denied,
+       count(DISTINCT minute) AS denied_minutes, max(minute) AS last_minute
+  FROM (SELECT minute, policy, rule, tag, denied FROM weir.denials
          WHERE minute > now() - interval '1 hour'
          UNION ALL
         SELECT minute, policy, rule, tag, count(*) FROM weir.tally
          WHERE tag IS NOT NULL AND minute > now() - interval '1 hour'
          GROUP BY minute, policy, rule, tag) AS counted
  GROUP BY policy, rule, tag
- ORDER BY blocked_requests DESC, policy, rule, tag;
+ ORDER BY denied DESC, policy, rule, tag;
 
--- The minutes of the last day in which a policy refused anything.
-CREATE OR REPLACE VIEW weir.windows_over_limit AS
+-- The minutes of the last day in which a policy denied anything.
+CREATE OR REPLACE VIEW weir.denied_minutes AS
 SELECT minute, policy, allowed, denied
   FROM weir.checks
  WHERE denied > 0 AND minute > now() - interval '1 day'
@@ -295,7 +286,7 @@ SELECT minute, policy, allowed, denied
 
 REVOKE ALL ON ALL TABLES IN SCHEMA weir FROM PUBLIC;
 REVOKE ALL ON ALL ROUTINES IN SCHEMA weir FROM PUBLIC;
-GRANT SELECT ON weir.checks, weir.block_rate, weir.most_limited, weir.windows_over_limit
+GRANT SELECT ON weir.checks, weir.deny_rate, weir.most_denied, weir.denied_minutes
     TO weir_viewer;
 GRANT EXECUTE ON FUNCTION weir.cleanup_old_rate_limit_buckets() TO weir_caller;
 GRANT EXECUTE ON FUNCTION weir.report(jsonb), weir.tidy(integer),

@@ -1,7 +1,7 @@
 -- 0008_ledger.sql - what operators have changed, in the order in which they did.
 --
 -- Overrides, assigned plans and live modes, as src/store/ledger.h has them. The last entry of a
--- subject is in force until it expires; all of them are the audit log. Nobody alters or removes one.
+-- kind is in force until it expires; all of them are the audit log. Nobody alters or removes one.
 --
 -- Numbers have no gaps and are committed in their order, so that whoever has read up to one has
 -- missed none: who appends waits for those who are at it.
@@ -11,7 +11,7 @@ SET LOCAL client_min_messages = warning;
 CREATE TABLE IF NOT EXISTS weir.ledger (
     seq     bigint PRIMARY KEY,
     at      bigint NOT NULL,  -- ms since the epoch, by the clock here
-    subject text NOT NULL CHECK (subject IN ('override', 'plan', 'mode')),
+    kind text NOT NULL CHECK (kind IN ('override', 'plan', 'mode')),
     effect  text NOT NULL
             CHECK (effect IN ('removed', 'exempt', 'block', 'limit', 'plan', 'mode')),
     key     uuid NOT NULL,    -- whose: their tag; zero: nobody's
@@ -39,7 +39,7 @@ CREATE TRIGGER only_added_to BEFORE UPDATE OR DELETE OR TRUNCATE ON weir.ledger
 
 -- Announced to those who LISTEN to weir, as 'ledger'.
 CREATE OR REPLACE FUNCTION weir.append_entry(
-    subject text, effect text, key uuid, "limit" bigint, burst bigint, expires bigint,
+    kind text, effect text, key uuid, "limit" bigint, burst bigint, expires bigint,
     policy text, rule text, "by" text, value text, who text, reason text,
     OUT seq bigint, OUT at bigint)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -49,7 +49,7 @@ BEGIN
     INSERT INTO weir.ledger AS l
     SELECT coalesce(max(o.seq), 0) + 1,
            floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint,
-           append_entry.subject, append_entry.effect, append_entry.key, append_entry."limit",
+           append_entry.kind, append_entry.effect, append_entry.key, append_entry."limit",
            append_entry.burst, append_entry.expires, append_entry.policy, append_entry.rule,
            append_entry."by", append_entry.value, append_entry.who, append_entry.reason
       FROM weir.ledger o
@@ -66,7 +66,7 @@ $$;
 CREATE OR REPLACE VIEW weir.audit AS
 SELECT seq AS id,
        to_timestamp(at / 1000.0) AS at,
-       subject,
+       kind,
        nullif(policy, '') AS policy,
        nullif(rule, '') AS rule,
        nullif("by", '') AS "by",
@@ -77,7 +77,7 @@ SELECT seq AS id,
        CASE WHEN expires > 0 THEN to_timestamp(expires / 1000.0) END AS expires,
        who,
        reason,
-       CASE WHEN subject <> 'mode' THEN replace(key::text, '-', '') END AS tag
+       CASE WHEN kind <> 'mode' THEN replace(key::text, '-', '') END AS tag
   FROM weir.ledger
  ORDER BY seq;
 

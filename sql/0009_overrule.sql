@@ -1,22 +1,22 @@
 -- 0009_overrule.sql - what operators have changed, for checks by plain SQL.
 --
--- weir.ask() has weir.overrule() make a policy's document what it is for who asks, by the ledger
+-- weir.ask() has weir.apply_changes() make a policy's document what it is for who asks, by the ledger
 -- and as src/engine/override_apply.c does: overrides, assigned plans and live modes. The clock is the
 -- one here.
 BEGIN;
 SET LOCAL client_min_messages = warning;
 
 -- Of most policies nothing was ever changed, and one look must tell.
-CREATE INDEX IF NOT EXISTS ledger_policy ON weir.ledger (policy, subject, "by");
-CREATE INDEX IF NOT EXISTS ledger_key ON weir.ledger (key, seq) WHERE subject <> 'mode';
+CREATE INDEX IF NOT EXISTS ledger_policy ON weir.ledger (policy, kind, "by");
+CREATE INDEX IF NOT EXISTS ledger_key ON weir.ledger (key, seq) WHERE kind <> 'mode';
 
--- What is in force for who is called so: of each subject its last entry, unless that is over.
-CREATE OR REPLACE FUNCTION weir.rulings_of(p_subject text, p_key uuid, p_now bigint)
+-- What is in force for who is called so: of each kind its last entry, unless that is over.
+CREATE OR REPLACE FUNCTION weir.in_force_for(p_kind text, p_key uuid, p_now bigint)
 RETURNS SETOF weir.ledger LANGUAGE sql STABLE AS $$
     SELECT *
       FROM (SELECT DISTINCT ON (l.policy, l.rule) l.*
               FROM weir.ledger l
-             WHERE l.key = p_key AND l.subject = p_subject AND l.subject <> 'mode'
+             WHERE l.key = p_key AND l.kind = p_kind AND l.kind <> 'mode'
              ORDER BY l.policy, l.rule, l.seq DESC) AS last
      WHERE effect <> 'removed' AND (expires = 0 OR p_now < expires)
 $$;
@@ -36,7 +36,7 @@ BEGIN
         SELECT a.key FROM jsonb_each(p_attributes) AS a
          WHERE jsonb_typeof(a.value) <> 'null'
            AND EXISTS (SELECT FROM weir.ledger l WHERE l.policy IN (p_policy, '')
-                          AND l.subject = 'plan' AND l."by" = a.key)
+                          AND l.kind = 'plan' AND l."by" = a.key)
     LOOP
         BEGIN
             tag := weir.tag_of_rule(
@@ -46,7 +46,7 @@ BEGIN
             CONTINUE; -- whoever counts by it will say so
         END;
         SELECT l.seq, l.value INTO found
-          FROM weir.rulings_of('plan', tag, p_now) AS l
+          FROM weir.in_force_for('plan', tag, p_now) AS l
          WHERE l.policy IN (p_policy, '')
          ORDER BY l.policy = '' LIMIT 1;
         IF found.seq > last THEN
@@ -89,7 +89,7 @@ END $$;
 
 -- The rule as it is by this entry. Who is exempt can be forgotten, but nothing else; a block is for
 -- checks and peeks.
-CREATE OR REPLACE FUNCTION weir.overruled(
+CREATE OR REPLACE FUNCTION weir.apply_change(
     p_rule jsonb, p_entry weir.ledger, p_plan text, p_verb integer)
 RETURNS jsonb LANGUAGE sql IMMUTABLE AS $$
     SELECT CASE
@@ -108,7 +108,7 @@ $$;
 
 -- The document as it is for who asks, with the `plan` that was assigned. The verbs are those of
 -- weir.judge(); NULL: they are exempt, and only the mode may matter.
-CREATE OR REPLACE FUNCTION weir.overrule(
+CREATE OR REPLACE FUNCTION weir.apply_changes(
     p_policy text, p_document jsonb, p_secret bytea, p_attributes jsonb, p_plan text,
     p_verb integer)
 RETURNS jsonb LANGUAGE plpgsql STABLE AS $$
@@ -123,7 +123,7 @@ BEGIN
         RETURN document;
     END IF;
     SELECT * INTO entry FROM weir.ledger l
-     WHERE l.policy = p_policy AND l.subject = 'mode' ORDER BY l.seq DESC LIMIT 1;
+     WHERE l.policy = p_policy AND l.kind = 'mode' ORDER BY l.seq DESC LIMIT 1;
     IF entry.effect = 'mode' AND (entry.expires = 0 OR now < entry.expires) THEN
         document := document || jsonb_build_object('mode', entry.value);
     END IF;
@@ -136,20 +136,20 @@ BEGIN
         document := document || jsonb_build_object('plan', plan);
     END IF;
     IF NOT EXISTS (SELECT FROM weir.ledger l
-                    WHERE l.policy = p_policy AND l.subject = 'override') THEN
+                    WHERE l.policy = p_policy AND l.kind = 'override') THEN
         RETURN document;
     END IF;
     FOR r IN 0..jsonb_array_length(document->'rules') - 1 LOOP
         own := document->'rules'->r;
         CONTINUE WHEN own->>'mode' = 'off';
         SELECT * INTO entry
-          FROM weir.rulings_of('override',
+          FROM weir.in_force_for('override',
                                weir.tag_of_rule(p_secret, p_policy, own, p_attributes), now) AS l
          WHERE l.policy = p_policy AND l.rule IN (own->>'name', '')
          ORDER BY l.rule = '' LIMIT 1;
         CONTINUE WHEN entry.seq IS NULL;
         document := jsonb_set(document, ARRAY['rules', r::text],
-                              weir.overruled(own, entry, plan, p_verb));
+                              weir.apply_change(own, entry, plan, p_verb));
     END LOOP;
     RETURN document;
 END $$;

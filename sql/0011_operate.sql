@@ -19,8 +19,8 @@ BEGIN
 END $$;
 
 -- Append what an operator has asked for; returns its id.
-CREATE OR REPLACE FUNCTION weir.rule_that(
-    p_subject text, p_effect text, p_key uuid, p_limit bigint, p_burst bigint, p_for interval,
+CREATE OR REPLACE FUNCTION weir.append_change(
+    p_kind text, p_effect text, p_key uuid, p_limit bigint, p_burst bigint, p_for interval,
     p_policy text, p_rule text, p_by text, p_value text, p_who text, p_reason text)
 RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
@@ -34,7 +34,7 @@ BEGIN
         END IF;
     END IF;
     RETURN (weir.append_entry(
-        p_subject, p_effect, p_key, coalesce(p_limit, -1), coalesce(p_burst, -1), expires,
+        p_kind, p_effect, p_key, coalesce(p_limit, -1), coalesce(p_burst, -1), expires,
         coalesce(p_policy, ''), coalesce(p_rule, ''), p_by, coalesce(p_value, ''),
         weir.check_line('who', coalesce(p_who, nullif(current_setting('role'), 'none'), session_user),
                         128),
@@ -132,7 +132,7 @@ BEGIN
         PERFORM weir.refuse(format('rule ''%s'' of policy ''%s'' has no plan ''%s''',
                                    whom.rules->0->>'name', p_policy, left(p_plan, 64)));
     END IF;
-    RETURN weir.rule_that(
+    RETURN weir.append_change(
         'override', CASE WHEN has_numbers THEN 'limit' WHEN p_plan IS NOT NULL THEN 'plan'
                          ELSE p_effect END,
         whom.key, p_limit, p_burst, p_for, p_policy, p_rule, whom."by", p_plan, p_who, p_reason);
@@ -173,7 +173,7 @@ BEGIN
                                    left(p_plan, 64)));
     END IF;
     whom := weir.plan_key(p_attributes);
-    RETURN weir.rule_that('plan', 'plan', whom.key, NULL, NULL, p_for, p_policy, NULL, whom."by",
+    RETURN weir.append_change('plan', 'plan', whom.key, NULL, NULL, p_for, p_policy, NULL, whom."by",
                           p_plan, p_who, p_reason);
 END $$;
 
@@ -192,25 +192,25 @@ BEGIN
     ELSE
         PERFORM weir.overridden(p_policy, '{"key": "any"}', NULL, NULL, true, NULL);
     END IF;
-    RETURN weir.rule_that('mode', 'mode', '00000000-0000-0000-0000-000000000000', NULL, NULL, p_for,
+    RETURN weir.append_change('mode', 'mode', '00000000-0000-0000-0000-000000000000', NULL, NULL, p_for,
                           p_policy, NULL, '', p_mode, p_who, p_reason);
 END $$;
 
 -- ---- taking back, and looking ---------------------------------------------------------------------
 
--- What is in force: of each subject its last entry, unless that is over.
+-- What is in force: of each kind its last entry, unless that is over.
 CREATE OR REPLACE FUNCTION weir.in_force()
-RETURNS TABLE (id bigint, at timestamptz, subject text, policy text, rule text, "by" text, tag text,
+RETURNS TABLE (id bigint, at timestamptz, kind text, policy text, rule text, "by" text, tag text,
                effect text, "limit" bigint, burst bigint, value text, expires timestamptz, who text,
                reason text)
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-    SELECT l.seq, to_timestamp(l.at / 1000.0), l.subject, nullif(l.policy, ''), nullif(l.rule, ''),
+    SELECT l.seq, to_timestamp(l.at / 1000.0), l.kind, nullif(l.policy, ''), nullif(l.rule, ''),
            nullif(l."by", ''),
-           CASE WHEN l.subject <> 'mode' THEN replace(l.key::text, '-', '') END, l.effect,
+           CASE WHEN l.kind <> 'mode' THEN replace(l.key::text, '-', '') END, l.effect,
            nullif(l."limit", -1), nullif(l.burst, -1), nullif(l.value, ''),
            CASE WHEN l.expires > 0 THEN to_timestamp(l.expires / 1000.0) END, l.who, l.reason
-      FROM (SELECT DISTINCT ON (subject, policy, rule, key) *
-              FROM weir.ledger ORDER BY subject, policy, rule, key, seq DESC) AS l
+      FROM (SELECT DISTINCT ON (kind, policy, rule, key) *
+              FROM weir.ledger ORDER BY kind, policy, rule, key, seq DESC) AS l
      WHERE l.effect <> 'removed'
        AND (l.expires = 0
             OR l.expires > floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint)
@@ -228,15 +228,15 @@ BEGIN
     IF NOT FOUND THEN
         RETURN NULL;
     END IF;
-    RETURN weir.rule_that(entry.subject, 'removed', entry.key, NULL, NULL, NULL, entry.policy,
+    RETURN weir.append_change(entry.kind, 'removed', entry.key, NULL, NULL, NULL, entry.policy,
                           entry.rule, entry."by", NULL, p_who, p_reason);
 END $$;
 
 CREATE OR REPLACE FUNCTION weir.clear_of(
-    p_subject text, p_key uuid, p_policy text, p_rule text, p_who text, p_reason text)
+    p_kind text, p_key uuid, p_policy text, p_rule text, p_who text, p_reason text)
 RETURNS bigint LANGUAGE sql AS $$
     SELECT weir.clear((SELECT max(l.seq) FROM weir.ledger l
-                        WHERE l.subject = p_subject AND l.key = p_key
+                        WHERE l.kind = p_kind AND l.key = p_key
                           AND l.policy = coalesce(p_policy, '') AND l.rule = coalesce(p_rule, '')),
                       p_who, p_reason)
 $$;
@@ -269,11 +269,11 @@ $$;
 -- What each policy decided in so long, to the minute, by servers and by SQL; NULL: all policies.
 CREATE OR REPLACE FUNCTION weir.stats(
     p_policy text DEFAULT NULL, p_for interval DEFAULT interval '1 hour')
-RETURNS TABLE (policy text, requests bigint, allowed bigint, denied bigint, would_deny bigint,
+RETURNS TABLE (policy text, checks bigint, allowed bigint, denied bigint, shadow_denied bigint,
                last_minute timestamptz)
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     SELECT c.policy, sum(c.allowed + c.denied)::bigint, sum(c.allowed)::bigint,
-           sum(c.denied)::bigint, sum(c.would_deny)::bigint, max(c.minute)
+           sum(c.denied)::bigint, sum(c.shadow_denied)::bigint, max(c.minute)
       FROM weir.checks c
      WHERE c.minute > now() - p_for AND (p_policy IS NULL OR c.policy = p_policy)
      GROUP BY c.policy ORDER BY c.policy

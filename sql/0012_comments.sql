@@ -7,7 +7,7 @@ COMMENT ON SCHEMA weir IS 'Rate limits: see docs/sql.md of weir.';
 COMMENT ON TABLE weir.history IS 'Decisions by the minute, kept for 7 days.';
 COMMENT ON TABLE weir.history_hours IS 'Decisions by the hour, kept for 90 days.';
 COMMENT ON TABLE weir.ledger IS 'What operators have changed, in order; only added to.';
-COMMENT ON TABLE weir.limited IS 'Who was denied, by the minute and by tag, kept for 7 days.';
+COMMENT ON TABLE weir.denials IS 'Who was denied, by the minute and by tag, kept for 7 days.';
 COMMENT ON TABLE weir.migrations IS 'What was applied, by weir migrate or by hand.';
 COMMENT ON TABLE weir.policies IS
     'Policies for those who ask by SQL, as weir policy push has put them here.';
@@ -21,11 +21,11 @@ COMMENT ON TABLE weir.turns IS
     'A row for each thing that one caller at a time does: who does it holds the row.';
 
 COMMENT ON VIEW weir.audit IS 'What operators have changed, for people.';
-COMMENT ON VIEW weir.block_rate IS 'How effective each policy was in the last 7 days.';
+COMMENT ON VIEW weir.deny_rate IS 'How effective each policy was in the last 7 days.';
 COMMENT ON VIEW weir.checks IS
     'Whole checks by the minute and policy, with what is not summed up yet.';
-COMMENT ON VIEW weir.most_limited IS 'Who was denied most in the last hour, by tag.';
-COMMENT ON VIEW weir.windows_over_limit IS
+COMMENT ON VIEW weir.most_denied IS 'Who was denied most in the last hour, by tag.';
+COMMENT ON VIEW weir.denied_minutes IS
     'The minutes of the last day in which a policy denied anything.';
 
 COMMENT ON TYPE weir.answer IS 'What a check is answered.';
@@ -63,7 +63,7 @@ COMMENT ON FUNCTION weir.clear IS
     'Take back what is in force under this id; NULL if nothing is. For weir_operator.';
 COMMENT ON FUNCTION weir.clear_mode IS
     'Let a policy have its own mode again; NULL if it has. For weir_operator.';
-COMMENT ON FUNCTION weir.clear_of IS 'Take back what is in force of a subject. Internal.';
+COMMENT ON FUNCTION weir.clear_of IS 'Take back what is in force of a kind. Internal.';
 COMMENT ON FUNCTION weir.clear_override IS
     'Take back the override of an identity; NULL if there is none. For weir_operator.';
 COMMENT ON FUNCTION weir.clear_plan IS
@@ -107,8 +107,8 @@ COMMENT ON FUNCTION weir.next_other IS 'What a row holds when it is charged. Int
 COMMENT ON FUNCTION weir.next_used IS 'What a row holds when it is charged. Internal.';
 COMMENT ON FUNCTION weir.normal_email IS 'An e-mail address as it is counted. Internal.';
 COMMENT ON FUNCTION weir.overridden IS 'Whom an override is for. Internal.';
-COMMENT ON FUNCTION weir.overrule IS 'A policy''s document as it is for who asks. Internal.';
-COMMENT ON FUNCTION weir.overruled IS 'A rule as an entry of the ledger makes it. Internal.';
+COMMENT ON FUNCTION weir.apply_changes IS 'A policy''s document as it is for who asks. Internal.';
+COMMENT ON FUNCTION weir.apply_change IS 'A rule as an entry of the ledger makes it. Internal.';
 COMMENT ON FUNCTION weir.peek IS 'What a check would say; counts nothing. For weir_caller.';
 COMMENT ON FUNCTION weir.plan_key IS 'Whom a plan is assigned to. Internal.';
 COMMENT ON FUNCTION weir.prepare IS 'Make a check ready to be judged. Internal.';
@@ -132,8 +132,8 @@ COMMENT ON FUNCTION weir.replace_secret IS
 COMMENT ON FUNCTION weir.report IS 'Add what a server has decided to the history. For weir_server.';
 COMMENT ON FUNCTION weir.reset IS
     'Forget all that is counted for an identity. For weir_server and weir_operator.';
-COMMENT ON FUNCTION weir.rule_that IS 'Append what an operator asked for to the ledger. Internal.';
-COMMENT ON FUNCTION weir.rulings_of IS 'What is in force for a key. Internal.';
+COMMENT ON FUNCTION weir.append_change IS 'Append what an operator asked for to the ledger. Internal.';
+COMMENT ON FUNCTION weir.in_force_for IS 'What is in force for a key. Internal.';
 COMMENT ON FUNCTION weir.server_secret IS 'What identities are hashed with. For weir_server.';
 COMMENT ON FUNCTION weir.set_mode IS
     'Put a policy into the mode enforce, shadow or off; returns an id. For weir_operator.';

@@ -3,13 +3,13 @@ import { getIfAllowed } from "./api.js";
 import { by, count, duration, element, fill, numeric, row, time } from "./dom.js";
 
 function amount(alert, n) {
-  if (alert.condition === "block_rate") return `${n} %`;
+  if (alert.condition === "deny_rate") return `${n} %`;
   return alert.condition === "breaker_open" ? duration(n) : count(n);
 }
 
-function subject(one) {
+function about(one) {
   if (one.code) return one.code;
-  return [one.policy ?? "(in requests)", one.rule, one.tag?.slice(0, 12)].filter(Boolean).join(" ");
+  return [one.policy, one.rule, one.tag?.slice(0, 12)].filter(Boolean).join(" ");
 }
 
 export async function showAlerts() {
@@ -21,6 +21,6 @@ export async function showAlerts() {
     const more = a.firing_count > a.firing.length && a.firing.length ? ` and ${a.firing_count - a.firing.length} more` : "";
     return row(a.alert, element("span", { class: isFiring ? "bad" : "good" }, a.state), a.condition.replace("_", " "),
       a.policy ?? "any", numeric(amount(a, a.value)), numeric(amount(a, a.over)), duration(a.window_ms),
-      isFiring ? time(a.since_ms) : "", a.firing.map(subject).join(", ") + more);
+      isFiring ? time(a.since_ms) : "", a.firing.map(about).join(", ") + more);
   }));
 }

@@ -9,7 +9,7 @@ function short(n) {
   return n >= 1e3 ? `${+(n / 1e3).toFixed(1)}k` : `${+n.toFixed(1)}`;
 }
 
-// `steps`: one {at, allowed, denied, shadow_denied, fallback} for each bar. What would be refused and
+// `steps`: one {at, allowed, denied, shadow_denied, fallback} for each bar. What is shadow-denied and
 // what fallback decided is part of the others, and is drawn as such.
 export function bars(steps, since, until, step, label) {
   const split = (s) => {
@@ -42,7 +42,7 @@ export function bars(steps, since, until, step, label) {
 }
 
 export function legend(totals) {
-  const names = { allowed: "allowed", denied: "denied", shadow_denied: "would be denied", fallback: "by fallback" };
+  const names = { allowed: "allowed", denied: "denied", shadow_denied: "shadow-denied", fallback: "by fallback" };
   return Object.entries(names).filter(([kind]) => kind === "allowed" || kind === "denied" || totals[kind] > 0)
     .flatMap(([kind, name]) => [element("span", { class: `key ${kind}` }), `${name} ${totals[kind].toLocaleString("en")}`]);
 }

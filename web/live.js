@@ -1,4 +1,4 @@
-// live.js - what is going on: rates of policies and rules, who is refused most, the store.
+// live.js - what is going on: rates of policies and rules, who is denied most, the store.
 import { getIfAllowed } from "./api.js";
 import { spark } from "./chart.js";
 import { bytes, by, count, duration, element, fill, numeric, percent, row, tag } from "./dom.js";
@@ -8,7 +8,7 @@ const POINTS = 60;
 const seen = new Map(); // by policy, and by policy and rule: the last counts, and rates so far
 let before = null;
 
-const name = (policy) => policy ?? "(in requests)";
+const UNNAMED = "(unnamed)"; // limits that came with their requests, without a name
 
 // Between this look and the last; counters that went back belong to a new process.
 function rates(counts, seconds) {
@@ -30,13 +30,13 @@ function showRates(stats) {
   const seconds = before ? (stats.now_ms - before.now_ms) / 1000 : 0;
   fill(by("checks"), stats.checks.map((policy) => {
     const { now, points } = rates(policy, seconds);
-    return row(name(policy.policy), numeric(count(now.allowed)), numeric(count(now.denied)),
+    return row(policy.policy, numeric(count(now.allowed)), numeric(count(now.denied)),
       numeric(percent(now.denied, now.allowed + now.denied)), numeric(count(now.shadow_denied)), policy.denied,
       spark(points, POINTS));
   }), by("no-checks"));
   fill(by("rules"), stats.rules.map((rule) => {
     const { now } = rates(rule, seconds);
-    return row(name(rule.policy), rule.rule, numeric(count(now.denied)), numeric(count(now.shadow_denied)),
+    return row(rule.policy, rule.rule, numeric(count(now.denied)), numeric(count(now.shadow_denied)),
       rule.denied, rule.shadow_denied);
   }));
   by("rules-details").hidden = stats.rules.length === 0;
@@ -82,8 +82,8 @@ function chooser(e) {
 function showTop(body, now) {
   by("top-panel").hidden = !body;
   if (!body) return;
-  fill(by("top"), body.top.map((e) => row(tag(e.tag), name(e.policy), e.rule, e.refused - e.error,
-    `${duration(Math.max(0, now - e.last_ms))} ago`, e.policy ? chooser(e) : "")), by("no-top"));
+  fill(by("top"), body.top.map((e) => row(tag(e.tag), e.policy, e.rule, e.denied - e.error,
+    `${duration(Math.max(0, now - e.last_ms))} ago`, e.policy === UNNAMED ? "" : chooser(e))), by("no-top"));
 }
 
 export async function look(stats) {

@@ -1,4 +1,4 @@
-// overrides.js - exceptions: those in force, and a form for another.
+// overrides.js - those in force, and a form for another.
 import { getIfAllowed, put, remove } from "./api.js";
 import { by, element, fill, row, tag, time } from "./dom.js";
 
@@ -79,7 +79,7 @@ function offerAttributes() {
   tagged();
 }
 
-// Who was seen in the list of those who are refused most: their tag, as nobody knows more of them.
+// Who was seen in the list of those who are denied most: their tag, as nobody knows more of them.
 export function choose({ policy, rule, tag }) {
   by("override-add").open = true;
   by("override-policy").value = policy;

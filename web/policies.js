@@ -11,7 +11,7 @@ function limit(rule) {
 function mode(policy, rule) {
   const now = policy.live_mode;
   const live = now ? ` (now ${now.mode}${now.expires_ms ? `, until ${time(now.expires_ms)}` : ""})` : "";
-  return rule.mode + (rule.shadow_limit ? `, on trial: ${limit(rule.shadow_limit)}` : "") + live;
+  return rule.mode + (rule.shadow_limit ? `, in shadow: ${limit(rule.shadow_limit)}` : "") + live;
 }
 
 // Returns them, for those who let one choose.

@@ -1,14 +1,14 @@
-// shadow.js - limits on trial, beside what is live.
+// shadow.js - limits in shadow, beside what is live.
 import { getIfAllowed } from "./api.js";
 import { by, count, duration, fill, numeric, row } from "./dom.js";
 
-const share = (side) => numeric(`${count(side.refused)} (${side.refused_percent.toFixed(2)} %)`);
+const share = (side) => numeric(`${count(side.denied)} (${side.denied_percent.toFixed(2)} %)`);
 
 export async function showShadow() {
   const told = await getIfAllowed("/v1/shadow");
   by("shadow-panel").hidden = !told;
   if (!told) return;
-  fill(by("shadow"), told.trials.map((t) => row(t.policy, t.rule, `${t.limit} per ${duration(t.window_ms)}`,
-    t.tried.requests, share(t.tried), share(t.live), numeric(`${count(t.tried.refused_identities)} of ${count(t.tried.identities)}`))),
+  fill(by("shadow"), told.limits.map((t) => row(t.policy, t.rule, `${t.limit} per ${duration(t.window_ms)}`,
+    t.shadow.checks, share(t.shadow), share(t.live), numeric(`${count(t.shadow.denied_identities)} of ${count(t.shadow.identities)}`))),
   by("no-shadow"));
 }

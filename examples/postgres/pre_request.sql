@@ -27,7 +27,7 @@ BEGIN
                          p_peek => is_read);
     IF NOT answer.allowed THEN
         RAISE SQLSTATE 'PGRST' USING
-            message = json_build_object('code', 'rate_limited', 'message', 'too many requests',
+            message = json_build_object('code', 'denied', 'message', 'too many requests',
                                         'details', NULL, 'hint', 'come back after Retry-After')::text,
             detail = json_build_object('status', 429, 'headers', CASE
                 WHEN answer.retry_after_ms < 0 THEN '{}'::json

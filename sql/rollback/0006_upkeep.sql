@@ -10,12 +10,12 @@ BEGIN
         PERFORM weir.unexpose(); -- it may have exposed a function of this file
     END IF;
 END $$;
-DROP VIEW IF EXISTS weir.block_rate, weir.most_limited, weir.windows_over_limit, weir.checks;
+DROP VIEW IF EXISTS weir.deny_rate, weir.most_denied, weir.denied_minutes, weir.checks;
 DROP PROCEDURE IF EXISTS weir.upkeep();
 DROP FUNCTION IF EXISTS weir.cleanup_old_rate_limit_buckets(), weir.tidy(integer),
     weir.tidy_states(integer), weir.sum_up(), weir.sum_up(bigint), weir.report(jsonb),
     weir.read_history(text, text, bigint, bigint, bigint);
-DROP TABLE IF EXISTS weir.history, weir.history_hours, weir.limited, weir.turns;
+DROP TABLE IF EXISTS weir.history, weir.history_hours, weir.denials, weir.turns;
 DO $$
 BEGIN
     IF to_regclass('weir.migrations') IS NOT NULL THEN

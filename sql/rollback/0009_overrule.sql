@@ -2,14 +2,14 @@
 BEGIN;
 SET LOCAL client_min_messages = warning;
 DROP FUNCTION IF EXISTS
-    weir.overrule(text, jsonb, bytea, jsonb, text, integer),
+    weir.apply_changes(text, jsonb, bytea, jsonb, text, integer),
     weir.assigned_plan(text, bytea, jsonb, bigint),
     weir.with_numbers(jsonb, text, bigint, bigint);
 DO $$
 BEGIN
     IF to_regclass('weir.ledger') IS NOT NULL THEN
         DROP FUNCTION IF EXISTS
-            weir.overruled(jsonb, weir.ledger, text, integer), weir.rulings_of(text, uuid, bigint);
+            weir.apply_change(jsonb, weir.ledger, text, integer), weir.in_force_for(text, uuid, bigint);
         DROP INDEX IF EXISTS weir.ledger_policy, weir.ledger_key;
     END IF;
     IF to_regclass('weir.migrations') IS NOT NULL THEN

@@ -13,7 +13,7 @@ DROP FUNCTION IF EXISTS
     weir.clear(bigint, text, text),
     weir.in_force(), weir.stats(text, interval), weir.plan_key(jsonb),
     weir.overridden(text, jsonb, text, text, boolean, text),
-    weir.rule_that(text, text, uuid, bigint, bigint, interval, text, text, text, text, text, text),
+    weir.append_change(text, text, uuid, bigint, bigint, interval, text, text, text, text, text, text),
     weir.check_line(text, text, integer);
 DO $$
 BEGIN

@@ -67,16 +67,16 @@ static struct rule_name name_of(const weir_rule_answer *r, bool is_several)
 
 static void print_rule(const weir_rule_answer *r, bool is_several, int name_width)
 {
-    const bool would_deny = r->shadow && !r->allowed;
+    const bool shadow_denied = r->shadow && !r->allowed;
 
     printf("  ");
-    print_word(would_deny   ? "would deny"
-               : r->allowed ? "allowed"
-                            : "denied",
-               would_deny   ? YELLOW
-               : r->allowed ? GREEN
-                            : RED,
-               12);
+    print_word(shadow_denied ? "shadow-denied"
+               : r->allowed  ? "allowed"
+                             : "denied",
+               shadow_denied ? YELLOW
+               : r->allowed  ? GREEN
+                             : RED,
+               14);
     printf("%-*s  ", name_width, name_of(r, is_several).text);
     print_left(r->remaining, r->limit);
     if (!r->allowed)
@@ -85,8 +85,8 @@ static void print_rule(const weir_rule_answer *r, bool is_several, int name_widt
         print_reset(r->reset_after_ms, r->delay_ms);
     if (r->shadow)
         printf(" (shadow)");
-    else if (r->would_deny)
-        printf(" %s(its shadow limit would deny)%s", colour(YELLOW), colour(PLAIN));
+    else if (r->shadow_denied)
+        printf(" %s(shadow-denied by its shadow limit)%s", colour(YELLOW), colour(PLAIN));
     printf("\n");
 }
 
@@ -140,7 +140,7 @@ void answer_print_text(const weir_answer *a, const char *done, const char *label
         printf("%s  ", label);
     print_numbers(a);
     if (a->shadow && a->rule_count < 2)
-        printf(", %swould be denied by %s%s", colour(YELLOW),
+        printf(", %sshadow-denied by %s%s", colour(YELLOW),
                a->rule_count == 0   ? "what is in shadow" /* a server does not tell which */
                : a->rules[0].shadow ? "this rule, which is in shadow"
                                     : "its shadow limit",
@@ -168,8 +168,8 @@ static void rule_json(struct json *j, const weir_rule_answer *r, bool is_several
     json_int(j, "reset_after_ms", r->reset_after_ms);
     if (r->shadow)
         json_bool(j, "shadow", true);
-    if (r->would_deny)
-        json_bool(j, "would_deny", true);
+    if (r->shadow_denied)
+        json_bool(j, "shadow_denied", true);
     json_close(j, '}');
 }
 

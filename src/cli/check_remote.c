@@ -139,7 +139,7 @@ static bool read_rule(const json_t *object, weir_rule_answer *r)
         .delay_ms = int_of(object, "delay_ms"),
         .allowed = bool_of(object, "allowed"),
         .shadow = bool_of(object, "shadow"),
-        .would_deny = bool_of(object, "would_deny"),
+        .shadow_denied = bool_of(object, "shadow_denied"),
     };
     return r->rule;
 }

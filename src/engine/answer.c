@@ -93,7 +93,7 @@ static void fill_row(const struct check *check, size_t i, weir_rule_answer *row)
     row->delay_ms = d->delay;
     row->allowed = d->allowed;
     row->shadow = i >= check->live;
-    row->would_deny = row->shadow && !row->allowed;
+    row->shadow_denied = row->shadow && !row->allowed;
 }
 
 /* Does `a` stand before `b`: in an earlier policy of the request, or earlier in the same? */
@@ -121,16 +121,16 @@ static void list_rules(struct check *check)
                                stands_before(check, check->rules[shadow], rule));
         size_t i = next_is_shadow ? shadow++ : live++;
         weir_rule_answer *row = &a->rules[a->rule_count];
-        bool would_deny = false;
+        bool shadow_denied = false;
 
         if (!next_is_shadow && shadow < check->live + check->shadow && check->rules[shadow] == rule)
-            would_deny = !check->charges[shadow++].step.decision.allowed;
+            shadow_denied = !check->charges[shadow++].step.decision.allowed;
         if (!(check->unknown >> i & 1)) {
             fill_row(check, i, row);
-            row->would_deny = row->would_deny || would_deny;
+            row->shadow_denied = row->shadow_denied || shadow_denied;
             a->rule_count++;
         }
-        a->shadow = a->shadow || would_deny || (next_is_shadow && row->would_deny);
+        a->shadow = a->shadow || shadow_denied || (next_is_shadow && row->shadow_denied);
     }
 }
 

@@ -338,7 +338,7 @@ static weir_err open_store(weir *w, const weir_options *o, const struct secret *
     if (err)
         return err;
     w->engine.local = local;
-    if (!trusts_now && !(o->flags & WEIR_ALWAYS_ASK)) /* whose time is not that of the callers */
+    if (!trusts_now && !(o->flags & WEIR_NO_DENY_CACHE)) /* whose time is not that of the callers */
         w->engine.denials = w->denials;
     return caller_loop_new(&w->engine, &w->allocator, &w->waiting_room);
 }
@@ -610,8 +610,8 @@ void weir_get_stats(weir *w, weir_stats *stats)
     if (!w->engine.denials)
         return;
     deny_cache_get_stats(w->engine.denials, clock_steady_ms(), &denials);
-    stats->denials_held = denials.entries;
-    stats->denials_used = denials.hits;
+    stats->deny_cache_entries = denials.entries;
+    stats->deny_cache_hits = denials.hits;
 }
 
 void weir_tick(weir *w)

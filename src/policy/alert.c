@@ -13,7 +13,7 @@ enum { DEFAULT_LEAST = 20 }; /* requests, before a share of them says anything *
 
 /* The first ones are kinds, in the order of enum alert_kind. */
 enum {
-    BLOCK_RATE,
+    DENY_RATE,
     IDENTITY_DENIALS,
     BREAKER_OPEN,
     FALLBACK,
@@ -26,7 +26,7 @@ enum {
     KEY_COUNT
 };
 static const char *const words[KEY_COUNT] = {
-    [BLOCK_RATE] = "block_rate",
+    [DENY_RATE] = "deny_rate",
     [IDENTITY_DENIALS] = "identity_denials",
     [BREAKER_OPEN] = "breaker_open",
     [FALLBACK] = "fallback",
@@ -141,7 +141,7 @@ static bool read_block_rate(struct loader *l, const struct yaml *node, struct al
     snprintf(rate, sizeof rate, "1%.*s", (int)(node->text.len - len), node->text.at + len);
     if (len > 0 && !rate_read(span_of(rate), &one, &out->window, &diag))
         return true;
-    complain(&l->reader, node, "block_rate '%s' is not a share of requests: write 20%% per 5m",
+    complain(&l->reader, node, "deny_rate '%s' is not a share of requests: write 20%% per 5m",
              printable(node->text).text);
     return false;
 }
@@ -153,7 +153,7 @@ static bool read_condition(struct loader *l, const struct yaml *node, struct ale
 
     if (!wants(&l->reader, node, YAML_TEXT, what, examples[out->kind]))
         return false;
-    if (out->kind == ALERT_BLOCK_RATE)
+    if (out->kind == ALERT_DENY_RATE)
         return read_block_rate(l, node, out);
     if (out->kind == ALERT_BREAKER_OPEN) {
         if (!duration_read(node->text, &out->window, &diag))
@@ -215,7 +215,7 @@ static const struct yaml *read_kind(struct loader *l, const struct yaml *key,
     }
     if (!found)
         complain(&l->reader, key,
-                 "alert '%s' has no condition: add block_rate, identity_denials, breaker_open, "
+                 "alert '%s' has no condition: add deny_rate, identity_denials, breaker_open, "
                  "fallback or unanswered",
                  printable(key->text).text);
     return found;
@@ -224,8 +224,8 @@ static const struct yaml *read_kind(struct loader *l, const struct yaml *key,
 /* A key that its kind has no use for was meant for something else. */
 static void check_use(struct loader *l, const struct yaml *const *keys, const struct alert *a)
 {
-    if (keys[LEAST] && a->kind != ALERT_BLOCK_RATE)
-        complain(&l->reader, keys[LEAST], "'least' belongs to block_rate");
+    if (keys[LEAST] && a->kind != ALERT_DENY_RATE)
+        complain(&l->reader, keys[LEAST], "'least' belongs to deny_rate");
     if (keys[POLICY] && a->kind == ALERT_BREAKER_OPEN)
         complain(&l->reader, keys[POLICY],
                  "'policy' cannot stand beside breaker_open: the store "
@@ -247,7 +247,7 @@ static void read_alert(struct loader *l, const struct yaml *key, const struct al
                            .format = of_all->format,
                            .routing_key = of_all->routing_key,
                            .least = DEFAULT_LEAST };
-    if (!wants(&l->reader, key->value, YAML_MAPPING, "an alert", "{block_rate: 20% per 5m}"))
+    if (!wants(&l->reader, key->value, YAML_MAPPING, "an alert", "{deny_rate: 20% per 5m}"))
         return;
     read_keys(&l->reader, key->value, "an alert", words, KEY_COUNT, (1u << KEY_COUNT) - 1, keys);
     condition = read_kind(l, key, keys, out);
@@ -270,7 +270,7 @@ void alerts_read(struct loader *l, const struct yaml *node)
     struct alert *alert, of_all = { .webhook = NULL };
 
     if (yaml_is_null(node) || !wants(&l->reader, node, YAML_MAPPING, "alerts",
-                                     "{rules: {refusing: {block_rate: 20% per 5m}}}"))
+                                     "{rules: {denying: {deny_rate: 20% per 5m}}}"))
         return;
     read_keys(&l->reader, node, "alerts", inside, INSIDE, (1u << INSIDE) - 1, keys);
     read_destination(l, keys[HOOK], keys[SHAPE], keys[KEY], &of_all);
@@ -280,7 +280,7 @@ void alerts_read(struct loader *l, const struct yaml *node)
     }
     rules = keys[RULES]->value;
     if (yaml_is_null(rules) ||
-        !wants(&l->reader, rules, YAML_MAPPING, "rules", "{refusing: {block_rate: 20% per 5m}}"))
+        !wants(&l->reader, rules, YAML_MAPPING, "rules", "{denying: {deny_rate: 20% per 5m}}"))
         return;
     if (rules->count > ALERTS_MOST)
         complain(&l->reader, rules, "there are %zu alerts: at most %d", rules->count, ALERTS_MOST);

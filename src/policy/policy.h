@@ -82,7 +82,7 @@ struct policy {
 };
 
 enum alert_kind {
-    ALERT_BLOCK_RATE,       /* a policy denies more than such a share of its checks */
+    ALERT_DENY_RATE,        /* a policy denies more than such a share of its checks */
     ALERT_IDENTITY_DENIALS, /* an identity is refused more than so often */
     ALERT_BREAKER_OPEN,     /* the store cannot be asked for as long as this */
     ALERT_FALLBACK,         /* on_error decides more than so often */
@@ -174,7 +174,7 @@ struct hash_key rollout_hash_key(const struct secret *secret, struct span policy
  * is milder stays. */
 enum mode policy_rule_mode(const struct policy_rule *rule, const enum mode *live);
 
-const char *alert_kind_name(enum alert_kind kind); /* "block_rate" */
+const char *alert_kind_name(enum alert_kind kind); /* "deny_rate" */
 const char *mode_name(enum mode mode);
 bool mode_by_name(struct span name, enum mode *out); /* false: there is no such mode */
 const char *on_error_name(enum on_error on_error);

@@ -29,7 +29,7 @@ static const struct member {
     { "plan", WANTS_TEXT, offsetof(struct override_json, plan) },
     { "mode", WANTS_TEXT, offsetof(struct override_json, mode) },
     { "for", WANTS_TEXT, offsetof(struct override_json, duration) },
-    { "until_ms", WANTS_NUMBER, offsetof(struct override_json, until_ms) },
+    { "expires_ms", WANTS_NUMBER, offsetof(struct override_json, expires_ms) },
     { "who", WANTS_TEXT, offsetof(struct override_json, who) },
     { "reason", WANTS_TEXT, offsetof(struct override_json, reason) },
     { "id", WANTS_NUMBER, offsetof(struct override_json, id) },
@@ -156,7 +156,7 @@ weir_err override_json_open(struct override_json *c, struct span body, weir_diag
     void *i, *next;
     weir_err err = WEIR_OK;
 
-    *c = (struct override_json){ .limit = -1, .burst = -1, .until_ms = -1, .id = -1 };
+    *c = (struct override_json){ .limit = -1, .burst = -1, .expires_ms = -1, .id = -1 };
     if (body.len == 0)
         return WEIR_OK;
     c->tree = json_loadb(body.at, body.len, JSON_REJECT_DUPLICATES, &error);

@@ -18,7 +18,7 @@ struct override_json {
     const char *effect, *plan, *mode;
     const char *duration; /* `for` */
     const char *who, *reason;
-    int64_t limit, burst, until_ms, id;
+    int64_t limit, burst, expires_ms, id;
     bool named;
     weir_attribute attributes[WEIR_MAX_ATTRIBUTES];
     size_t attribute_count;

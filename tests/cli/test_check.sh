@@ -33,19 +33,19 @@ denied   login/default  0 of 2 left, retry in 15m' \
     check --config "$policies" login 203.0.113.7 --repeat 3 --now "$now"
 t several_rules_have_a_row_each answers 1 \
     'allowed  multi/ip  1 of 2 left, resets in 40s
-  allowed     all   99 of 100 left, resets in 40s
-  allowed     ip    1 of 2 left, resets in 40s
-  allowed     user  0 of 1 left, resets in 40s (shadow)
+  allowed       all   99 of 100 left, resets in 40s
+  allowed       ip    1 of 2 left, resets in 40s
+  allowed       user  0 of 1 left, resets in 40s (shadow)
 allowed  multi/ip  0 of 2 left, resets in 40s
-  allowed     all   98 of 100 left, resets in 40s
-  allowed     ip    0 of 2 left, resets in 40s
-  would deny  user  0 of 1 left, retry in 40s (shadow)
+  allowed       all   98 of 100 left, resets in 40s
+  allowed       ip    0 of 2 left, resets in 40s
+  shadow-denied user  0 of 1 left, retry in 40s (shadow)
 denied   multi/ip  0 of 2 left, retry in 40s
-  allowed     all   98 of 100 left, resets in 40s
-  denied      ip    0 of 2 left, retry in 40s
-  would deny  user  0 of 1 left, retry in 40s (shadow)' \
+  allowed       all   98 of 100 left, resets in 40s
+  denied        ip    0 of 2 left, retry in 40s
+  shadow-denied user  0 of 1 left, retry in 40s (shadow)' \
     check -c "$policies" multi ip=203.0.113.7 user=u -n 3 --now "$now"
-t a_shadow_limit_is_told shows 0 'allowed beside/default 3 of 5 left, resets in 40s, would be denied by its shadow limit' \
+t a_shadow_limit_is_told shows 0 'allowed beside/default 3 of 5 left, resets in 40s, shadow-denied by its shadow limit' \
     check -c "$policies" beside u -n 2 --now "$now"
 t a_burst_holds_more_than_the_limit answers 0 'allowed  api/default  29 left, resets in 100ms' \
     check -c "$policies" api tenant=a route=/x --now "$now"
@@ -102,7 +102,7 @@ t json_has_what_the_design_says json 'list(a) == ["allowed", "policy", "rule", "
 t json_has_rules_if_there_are_several json '[r["rule"] for r in a["rules"]] == ["all", "ip", "user"] and
     a["rules"][0] == {"rule": "all", "allowed": True, "limit": 100, "remaining": 98,
     "retry_after_ms": 0, "reset_after_ms": 40000} and
-    a["rules"][2]["shadow"] and a["rules"][2]["would_deny"] and a["shadow"]' \
+    a["rules"][2]["shadow"] and a["rules"][2]["shadow_denied"] and a["shadow"]' \
     check -c "$policies" multi ip=203.0.113.7 user=u -n 2 --now "$now" -j
 t json_says_never json 'a["retry_after_ms"] == -1 and a["policy"] is None' \
     check --limit '5 per 1m' --cost 6 k --json

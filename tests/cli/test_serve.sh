@@ -143,7 +143,7 @@ metrics() {
     is status "$(get http://weir/metrics)" 200 &&
         grep -q '^weir_checks_total{policy="login",outcome="denied",source="store"} 2$' \
             "$scratch/out" && ! grep -q 192.0.2 "$scratch/out" &&
-        is 'status of top' "$(get http://weir/v1/top)" 200 && grep -q '"refused":2' "$scratch/out" &&
+        is 'status of top' "$(get http://weir/v1/top)" 200 && grep -q '"denied":2' "$scratch/out" &&
         ! grep -q 192.0.2 "$scratch/out"
     good=$?
     stop && [ "$good" = 0 ] && is 'first refusals' "$(grep -c '"first":true' "$scratch/err")" 1 &&

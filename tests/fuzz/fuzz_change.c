@@ -31,7 +31,7 @@ static void read_body(struct span body)
         assert(c.attribute_count <= WEIR_MAX_ATTRIBUTES);
         for (size_t i = 0; i < c.attribute_count; i++)
             check_text(c.attributes[i].value);
-        assert(c.limit >= -1 && c.burst >= -1 && c.until_ms >= -1 && c.id >= -1);
+        assert(c.limit >= -1 && c.burst >= -1 && c.expires_ms >= -1 && c.id >= -1);
         assert(c.limit <= WEIR_MAX_AMOUNT && c.burst <= WEIR_MAX_AMOUNT);
     }
     override_json_close(&c);

@@ -130,11 +130,11 @@ static int64_t number_of(const json_t *lines, size_t i, const char *name)
     return json_integer_value(json_object_get(json_array_get(lines, i), name));
 }
 
-/* ---- block_rate --------------------------------------------------------------------------------- */
+/* ---- deny_rate --------------------------------------------------------------------------------- */
 
 static void a_policy_that_denies_too_much_is_told_of_once(void **state)
 {
-    struct fixture *f = fixture_of("{a: {block_rate: 20% per 1m, policy: login, least: 10}}");
+    struct fixture *f = fixture_of("{a: {deny_rate: 20% per 1m, policy: login, least: 10}}");
     json_t *lines;
 
     (void)state;
@@ -148,12 +148,12 @@ static void a_policy_that_denies_too_much_is_told_of_once(void **state)
     assert_int_equal(json_array_size(lines), 1);
     assert_string_equal(text_of(lines, 0, "alert"), "a");
     assert_string_equal(text_of(lines, 0, "state"), "firing");
-    assert_string_equal(text_of(lines, 0, "condition"), "block_rate");
+    assert_string_equal(text_of(lines, 0, "condition"), "deny_rate");
     assert_string_equal(text_of(lines, 0, "policy"), "login");
     assert_string_equal(text_of(lines, 0, "message"),
                         "login denies 27.27% of its checks: 3 of 11 in 1m");
     assert_int_equal(number_of(lines, 0, "denied"), 3);
-    assert_int_equal(number_of(lines, 0, "requests"), 11);
+    assert_int_equal(number_of(lines, 0, "checks"), 11);
     assert_int_equal(number_of(lines, 0, "over"), 20);
     assert_true(json_real_value(json_object_get(json_array_get(lines, 0), "value")) > 27.2);
     json_decref(lines);
@@ -161,7 +161,7 @@ static void a_policy_that_denies_too_much_is_told_of_once(void **state)
 
 static void few_requests_and_other_policies_say_nothing(void **state)
 {
-    struct fixture *f = fixture_of("{a: {block_rate: 20% per 1m, policy: login, least: 10}}");
+    struct fixture *f = fixture_of("{a: {deny_rate: 20% per 1m, policy: login, least: 10}}");
     json_t *lines;
 
     (void)state;
@@ -174,7 +174,7 @@ static void few_requests_and_other_policies_say_nothing(void **state)
 
 static void it_is_over_after_a_minute_of_calm_and_may_begin_again(void **state)
 {
-    struct fixture *f = fixture_of("{a: {block_rate: 20% per 1m, least: 10}}");
+    struct fixture *f = fixture_of("{a: {deny_rate: 20% per 1m, least: 10}}");
     json_t *lines;
 
     (void)state;

@@ -9,8 +9,8 @@
 static void alerts_are_read_with_their_numbers(void **state)
 {
     static const struct alert expected[] = {
-        { "a", ALERT_BLOCK_RATE, "login", 2000, 300000, 50, "http://h/x", WEBHOOK_JSON, NULL, 7 },
-        { "b", ALERT_BLOCK_RATE, NULL, 55, 60000, 20, "http://h/x", WEBHOOK_JSON, NULL, 8 },
+        { "a", ALERT_DENY_RATE, "login", 2000, 300000, 50, "http://h/x", WEBHOOK_JSON, NULL, 7 },
+        { "b", ALERT_DENY_RATE, NULL, 55, 60000, 20, "http://h/x", WEBHOOK_JSON, NULL, 8 },
         { "c", ALERT_IDENTITY_DENIALS, NULL, 100, 3600000, 20, "https://[::1]:8443/?a=b",
           WEBHOOK_JSON, NULL, 9 },
         { "d", ALERT_BREAKER_OPEN, NULL, 0, 10000, 20, "http://h/x", WEBHOOK_JSON, NULL, 10 },
@@ -23,8 +23,8 @@ static void alerts_are_read_with_their_numbers(void **state)
     (void)state;
     load(&l, ALERTS("  webhook: http://h/x\n"
                     "  rules:\n"
-                    "    a: {block_rate: 20% per 5m, policy: login, least: 50}\n"
-                    "    b: {block_rate: 0.55% per 1m}\n"
+                    "    a: {deny_rate: 20% per 5m, policy: login, least: 50}\n"
+                    "    b: {deny_rate: 0.55% per 1m}\n"
                     "    c: {identity_denials: 100 per 1h, webhook: 'https://[::1]:8443/?a=b'}\n"
                     "    d: {breaker_open: 10s}\n"
                     "    e: {fallback: 0 per 1m, policy: login}\n"));
@@ -61,34 +61,34 @@ static void each_mistake_is_told_with_its_place(void **state)
     expect_problems(
         ALERTS("  webhook: ftp://x\n"
                "  rules:\n"
-               "    a: {block_rate: 20% per 5m, policy: logn}\n"
+               "    a: {deny_rate: 20% per 5m, policy: logn}\n"
                "    b: {identity_denials: 100 per 1h, least: 3}\n"
                "    c: {breaker_open: 10s, policy: login}\n"
                "    d: {fallback: 0 per 10s}\n"
-               "    e: {block_rate: 101% per 5m}\n"
+               "    e: {deny_rate: 101% per 5m}\n"
                "    f: {policy: login}\n"
                "    g: {breaker_open: 1s, fallback: 0}\n"
                "    h: {webhook: 'https://u:p@h/', fallback: 3 per 1m}\n"
                "    i: {breaker_open: 2d}\n"
-               "    j: {block_rates: 20% per 5m}\n"),
+               "    j: {deny_rates: 20% per 5m}\n"),
         NULL,
         "policy_text:5:12: this is not the URL of a webhook: it must begin with http:// or "
         "https://\n"
-        "policy_text:7:41: there is no policy 'logn': did you mean 'login'?\n"
-        "policy_text:8:39: 'least' belongs to block_rate\n"
+        "policy_text:7:40: there is no policy 'logn': did you mean 'login'?\n"
+        "policy_text:8:39: 'least' belongs to deny_rate\n"
         "policy_text:9:28: 'policy' cannot stand beside breaker_open: the store is that of all "
         "policies\n"
         "policy_text:10:19: the time of fallback must be from 1m to 1d\n"
-        "policy_text:11:21: block_rate '101% per 5m' is not a share of requests: write 20% per "
+        "policy_text:11:20: deny_rate '101% per 5m' is not a share of requests: write 20% per "
         "5m\n"
-        "policy_text:12:5: alert 'f' has no condition: add block_rate, identity_denials, "
+        "policy_text:12:5: alert 'f' has no condition: add deny_rate, identity_denials, "
         "breaker_open, fallback or unanswered\n"
         "policy_text:13:27: alert 'g' has two conditions: make it two alerts\n"
         "policy_text:13:37: fallback '0' is not a number in a time: write 0 per 1m\n"
         "policy_text:14:18: this is not the URL of a webhook: it cannot have a user or a "
         "password\n"
         "policy_text:15:23: the time of breaker_open must be from 1s to 1d\n"
-        "policy_text:16:9: unknown key 'block_rates' in an alert: did you mean 'block_rate'?\n");
+        "policy_text:16:9: unknown key 'deny_rates' in an alert: did you mean 'deny_rate'?\n");
     expect_problems(ALERTS("  webhook: http://h/\n"), NULL,
                     "policy_text:5:3: alerts has no rules: add 'rules:' with what to tell of\n");
 }

@@ -68,7 +68,7 @@ static void the_answer_lists_every_rule_in_file_order(void **state)
     for (size_t i = 0; i < 3; i++) {
         assert_true(a.rules[i].allowed);
         assert_false(a.rules[i].shadow);
-        assert_false(a.rules[i].would_deny);
+        assert_false(a.rules[i].shadow_denied);
         assert_int_equal(a.rules[i].retry_after_ms, 0);
     }
     weir_close(w);
@@ -248,9 +248,9 @@ static void a_rule_in_shadow_is_charged_alone_and_never_decides(void **state)
     assert_string_equal(a.rule, "live");
     assert_int_equal(a.retry_after_ms, 0);
     assert_false(rule_of(&a, "trial")->allowed);
-    assert_true(rule_of(&a, "trial")->would_deny);
+    assert_true(rule_of(&a, "trial")->shadow_denied);
     assert_int_equal(rule_of(&a, "trial")->retry_after_ms, 3600000 - 60000);
-    assert_false(rule_of(&a, "live")->would_deny);
+    assert_false(rule_of(&a, "live")->shadow_denied);
     assert_int_equal(rule_of(&a, "live")->remaining, 1);
     weir_close(w);
 }
@@ -272,7 +272,7 @@ static void a_policy_in_shadow_lets_everything_through_and_says_what_it_would_re
         assert_int_equal(a.source, WEIR_FROM_STORE);
         assert_int_equal(a.retry_after_ms, 0);
         assert_int_equal(a.delay_ms, 0);
-        assert_true(a.rules[0].would_deny);
+        assert_true(a.rules[0].shadow_denied);
         assert_false(a.rules[0].allowed);
         assert_int_equal(a.rules[0].retry_after_ms, 60000 - 10); /* as if it were enforced */
     }
@@ -294,7 +294,7 @@ static void a_shadow_limit_is_counted_beside_the_live_one(void **state)
         assert_int_equal(a.limit, 4);
         assert_int_equal(a.remaining, 3 - i);
         assert_false(a.rules[0].shadow);
-        assert_int_equal(a.rules[0].would_deny, i >= 2);
+        assert_int_equal(a.rules[0].shadow_denied, i >= 2);
         assert_int_equal(a.shadow, i >= 2);
     }
     assert_false(check(w, NOW, "tight user=ann").allowed);
@@ -302,7 +302,7 @@ static void a_shadow_limit_is_counted_beside_the_live_one(void **state)
     for (int i = 0; i < 5; i++) { /* also what the live one refuses */
         a = check(w, NOW, "loose user=ann");
         assert_int_equal(a.allowed, i < 1);
-        assert_int_equal(a.rules[0].would_deny, i >= 3);
+        assert_int_equal(a.rules[0].shadow_denied, i >= 3);
     }
     weir_close(w);
 }
@@ -326,7 +326,7 @@ static int reached(const char *rollout, bool *out)
         a = check(w, NOW, words);
         assert_true(a.allowed);
         a = check(w, NOW, words);
-        assert_int_equal(a.rules[0].would_deny, a.allowed);
+        assert_int_equal(a.rules[0].shadow_denied, a.allowed);
         assert_int_equal(a.rules[0].shadow, a.allowed);
         assert_int_equal(a.shadow, a.allowed);
         out[i] = !a.allowed;

@@ -70,7 +70,7 @@ static void a_line_is_an_object_with_its_time(void **state)
 
     (void)state;
     event_log_write(l.log, "info", "started", "said \"%s\"\nand %d", "a\x01\xff", 7);
-    event_log_write_members(l.log, "warn", "refused", "no", "\"policy\":\"login\",\"first\":true");
+    event_log_write_members(l.log, "warn", "denied", "no", "\"policy\":\"login\",\"first\":true");
     event_log_close(l.log);
     at = text = read_all(l.path);
 

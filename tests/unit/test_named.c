@@ -359,7 +359,7 @@ static void modes_are_for_a_name(void **state)
     assert_false(check_named(w, "login", "ann").allowed);
     make(w, c);
     a = check_named(w, "login", "ann");
-    assert_true(a.allowed && a.shadow && a.rules[0].would_deny);
+    assert_true(a.allowed && a.shadow && a.rules[0].shadow_denied);
     assert_string_equal(a.policy, "login");
     assert_false(check_named(w, "signup", "ann").shadow);
     c.mode = "off";

@@ -291,8 +291,9 @@ static void what_is_not_counted_by_a_rule_is_counted_by_its_source(void **state)
     assert_value(checks(&p, "(unnamed)", "denied", "store"), 1);
     assert_value(decisions(&p, "(unnamed)", "default", "allowed", "store"), 1);
     assert_value(decisions(&p, "(unnamed)", "default", "denied", "store"), 1);
-    assert_value(prometheus_value(&p, "weir_check_errors_total{code=\"no_such_policy\",protocol="
-                                      "\"http\"}"),
+    assert_value(prometheus_value(&p,
+                                  "weir_unanswered_checks_total{code=\"no_such_policy\",protocol="
+                                  "\"http\"}"),
                  0);
     prometheus_done(&p);
     fixture_free(f);
@@ -529,13 +530,13 @@ static json_t *top_of(struct fixture *f, size_t count, const char *policy, int64
 }
 
 static void assert_top(const json_t *top, size_t i, const char *policy, const char *rule,
-                       int refused)
+                       int denied)
 {
     const json_t *e = json_array_get(top, i);
 
     assert_string_equal(json_string_value(json_object_get(e, "policy")), policy);
     assert_string_equal(json_string_value(json_object_get(e, "rule")), rule);
-    assert_int_equal(json_integer_value(json_object_get(e, "refused")), refused);
+    assert_int_equal(json_integer_value(json_object_get(e, "denied")), denied);
     assert_int_equal(json_integer_value(json_object_get(e, "error")), 0);
     assert_int_equal(strlen(json_string_value(json_object_get(e, "tag"))), TAG_HEX);
 }
@@ -627,7 +628,7 @@ static void the_first_hit_and_the_first_refusal_of_a_window_are_logged(void **st
         assert_int_equal(json_integer_value(json_object_get(line, "remaining")), 1);
     }
     line = json_array_get(lines, 1);
-    assert_string_equal(json_string_value(json_object_get(line, "event")), "refused");
+    assert_string_equal(json_string_value(json_object_get(line, "event")), "denied");
     assert_string_equal(json_string_value(json_object_get(line, "policy")), "login");
     assert_string_equal(json_string_value(json_object_get(line, "rule")), "default");
     assert_int_equal(json_integer_value(json_object_get(line, "limit")), 2);

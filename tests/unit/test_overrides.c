@@ -410,7 +410,7 @@ static void a_rule_that_is_in_shadow_by_itself_stays_there(void **state)
     make(w, LEDGER_MODE, LEDGER_IN_MODE, "mixed", "shadow");
     a = check(w, 0, "mixed ip=1.1.1.1");
     assert_true(a.allowed);
-    assert_true(rule_of(&a, "a")->would_deny);
+    assert_true(rule_of(&a, "a")->shadow_denied);
     weir_close(w);
 }
 

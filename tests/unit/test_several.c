@@ -231,7 +231,7 @@ static void modes_plans_and_exemptions_are_each_policys_own(void **state)
     assert_string_equal(a.rules[1].policy, "tried");
     assert_true(a.rules[1].shadow);
     a = check_policies(w, NOW, "tried+login+gone ip=10.0.0.1 plan=paid");
-    assert_true(a.allowed && a.shadow && a.rules[0].would_deny);
+    assert_true(a.allowed && a.shadow && a.rules[0].shadow_denied);
     assert_string_equal(a.policy, "login");
     assert_int_equal(a.limit, 4);
     a = check_policies(w, NOW, "open+login ip=10.0.0.9");

@@ -44,7 +44,7 @@ const struct command mode_command = {
     .usage = "[OPTION]... POLICY enforce|shadow|off|file",
     .options = options,
     .option_count = OPTION_COUNT,
-    .notes = "enforce refuses, shadow only reports what it would refuse, and off does not even\n"
+    .notes = "enforce denies, shadow only reports what it would deny, and off does not even\n"
              "count. Rules that are off or in shadow by themselves stay so. file is what the\n"
              "policy file says. A running server is asked for it, and keeps it in its store.\n",
     .run = run,

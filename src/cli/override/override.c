@@ -25,7 +25,7 @@ static const struct option set_options[SET_OPTIONS] = {
     [RULE] = { "rule", 'r', "NAME", "default: all rules that count by the same" },
     [NAMED] = { "named", 0, NULL, "POLICY is the name of a limit that requests bring" },
     [EXEMPT] = { "exempt", 0, NULL, NULL },
-    [BLOCK] = { "block", 0, NULL, "let them pass uncounted, or refuse them" },
+    [BLOCK] = { "block", 0, NULL, "let them pass uncounted, or deny them" },
     [LIMIT] = { "limit", 0, "N", NULL },
     [BURST] = { "burst", 0, "N", "other numbers; what is counted stays" },
     [PLAN] = { "plan", 0, "NAME", "the numbers of this plan" },
@@ -101,7 +101,7 @@ static int run_set(const struct arguments *a)
 
 const struct command override_set_command = {
     .name = "override set",
-    .summary = "Exempt or block somebody, or give them other numbers.",
+    .summary = "Exempt or block an identity, or give it other numbers.",
     .usage = "[OPTION]... POLICY [KEY | NAME=VALUE...]\n[OPTION]... --tag TAG POLICY",
     .options = set_options,
     .option_count = SET_OPTIONS,

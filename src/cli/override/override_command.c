@@ -82,7 +82,7 @@ static void add_row(struct buf *out, const json_t *entry)
     buf_printf(out, "%6" PRId64 "  ", int_of(entry, "id"));
     add_time(out, int_of(entry, "at_ms"));
     buf_printf(&part, "%s%s%s", policy[0] ? policy : "all", rule[0] ? "/" : "", rule);
-    buf_printf(out, "  %-8s  %-20s", text_of(entry, "subject"), buf_span(&part).at);
+    buf_printf(out, "  %-8s  %-20s", text_of(entry, "kind"), buf_span(&part).at);
     part.len = 0;
     add_identity(&part, entry);
     buf_printf(out, "  %-39s", part.len > 0 ? part.at : "");
@@ -100,7 +100,7 @@ static void add_row(struct buf *out, const json_t *entry)
 
 static void print_head(void)
 {
-    printf("%6s  %-20s  %-8s  %-20s  %-39s  %-16s  %-20s  %s\n", "id", "at", "subject", "policy",
+    printf("%6s  %-20s  %-8s  %-20s  %-39s  %-16s  %-20s  %s\n", "id", "at", "kind", "policy",
            "by, and tag", "effect", "expires", "who: reason");
 }
 

@@ -39,7 +39,7 @@ static struct amount amount(const json_t *alert, const json_t *of, const char *n
     const json_t *value = json_object_get(of, name);
     struct amount out;
 
-    if (strcmp(text(alert, "condition"), "block_rate") == 0)
+    if (strcmp(text(alert, "condition"), "deny_rate") == 0)
         snprintf(out.text, sizeof out.text, "%.4g %%", json_number_value(value));
     else if (strcmp(text(alert, "condition"), "breaker_open") == 0)
         snprintf(out.text, sizeof out.text, "%s", duration_text(json_integer_value(value)).text);

@@ -66,7 +66,8 @@ static void print_row(const char *policy, const char *rule, const json_t *point)
     strftime(when, sizeof when, "%Y-%m-%dT%H:%MZ", &tm);
     printf("%-17s  %-20s  %-12s", when, policy, rule);
     for (size_t i = 1; i <= HISTORY_PLOT_COUNTS; i++)
-        printf("  %10" PRId64, (int64_t)json_integer_value(json_array_get(point, i)));
+        printf("  %*" PRId64, i == 3 ? 13 : 10, /* as wide as shadow-denied */
+               (int64_t)json_integer_value(json_array_get(point, i)));
     putchar('\n');
 }
 
@@ -75,8 +76,8 @@ static void print_table(const json_t *list)
     const json_t *series, *point;
     size_t i, k;
 
-    printf("%-17s  %-20s  %-12s  %10s  %10s  %10s  %10s\n", "time", "policy", "rule", "allowed",
-           "denied", "would-deny", "fallback");
+    printf("%-17s  %-20s  %-12s  %10s  %10s  %13s  %10s\n", "time", "policy", "rule", "allowed",
+           "denied", "shadow-denied", "fallback");
     json_array_foreach(list, i, series)
         json_array_foreach(json_object_get(series, "points"), k, point)
             print_row(json_string_value(json_object_get(series, "policy")),

@@ -10,9 +10,9 @@
 #include "cli/terminal.h"
 #include "policy/rate.h"
 
-enum { LEFT = 13, RIGHT = 26, LEAST_COLUMNS = 10, LEVELS = 9 };
+enum { LEFT = 16, RIGHT = 26, LEAST_COLUMNS = 10, LEVELS = 9 };
 
-static const char *const names[HISTORY_PLOT_COUNTS] = { "allowed", "denied", "would deny",
+static const char *const names[HISTORY_PLOT_COUNTS] = { "allowed", "denied", "shadow-denied",
                                                         "fallback" };
 static const enum colour colours[HISTORY_PLOT_COUNTS] = { GREEN, RED, YELLOW, YELLOW };
 

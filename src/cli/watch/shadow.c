@@ -1,4 +1,4 @@
-/* shadow.c - `weir shadow`: what limits on trial would have refused, as a server has seen it. */
+/* shadow.c - `weir shadow`: what limits in shadow would have denied, as a server has seen it. */
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdio.h>
@@ -34,13 +34,13 @@ static const char *text(const json_t *object, const char *name)
 static void print_side(const char *name, const json_t *side)
 {
     printf("  %-22s %12" PRId64 " %12" PRId64 " %7.2f%% %12" PRId64 " %12" PRId64 " %7.2f%%\n",
-           name, number(side, "requests"), number(side, "refused"),
-           json_number_value(json_object_get(side, "refused_percent")), number(side, "identities"),
-           number(side, "refused_identities"),
-           json_number_value(json_object_get(side, "refused_identities_percent")));
+           name, number(side, "checks"), number(side, "denied"),
+           json_number_value(json_object_get(side, "denied_percent")), number(side, "identities"),
+           number(side, "denied_identities"),
+           json_number_value(json_object_get(side, "denied_identities_percent")));
 }
 
-/* What is tried, and what it is beside. */
+/* What is in shadow, and what it is beside. */
 static void print_trial(const json_t *trial)
 {
     static const struct {
@@ -63,15 +63,15 @@ static void print_trial(const json_t *trial)
     printf("%s%s %s%s: %" PRId64 " per %s%s%s, %s\n", colour(BOLD), text(trial, "policy"),
            text(trial, "rule"), colour(PLAIN), number(trial, "limit"), window,
            *text(trial, "rollout") ? ", rolled out to " : "", text(trial, "rollout"), when);
-    printf("  %-22s %12s %12s %8s %12s %12s %8s\n", "", "requests", "refused", "", "identities",
-           "refused", "");
-    print_side(names[i].tried, json_object_get(trial, "tried"));
+    printf("  %-22s %12s %12s %8s %12s %12s %8s\n", "", "checks", "denied", "", "identities",
+           "denied", "");
+    print_side(names[i].tried, json_object_get(trial, "shadow"));
     print_side(names[i].live, json_object_get(trial, "live"));
-    if (json_object_get(trial, "refused_by_both"))
-        printf("  refused by both %" PRId64 ", only by the one on trial %" PRId64
+    if (json_object_get(trial, "denied_by_both"))
+        printf("  denied by both %" PRId64 ", only in shadow %" PRId64
                ", only by what is live %" PRId64 "\n",
-               number(trial, "refused_by_both"), number(trial, "refused_by_tried_only"),
-               number(trial, "refused_by_live_only"));
+               number(trial, "denied_by_both"), number(trial, "denied_by_shadow_only"),
+               number(trial, "denied_by_live_only"));
 }
 
 static int print(const struct client *c, const struct arguments *a)
@@ -86,7 +86,7 @@ static int print(const struct client *c, const struct arguments *a)
         return STATUS_YES;
     }
     root = told_read(body);
-    shadow_stats = json_object_get(root, "trials");
+    shadow_stats = json_object_get(root, "limits");
     if (!json_is_array(shadow_stats))
         status = trouble("cannot read what %s tells: is it a server of weir?", c->url.text);
     json_array_foreach(shadow_stats, i, trial)
@@ -102,7 +102,7 @@ static int print(const struct client *c, const struct arguments *a)
         shown++;
     }
     if (shown == 0 && status == STATUS_YES)
-        puts("no limit is on trial");
+        puts("no limit is in shadow");
     json_decref(root);
     return status;
 }
@@ -124,11 +124,11 @@ static int run(const struct arguments *a)
 
 const struct command shadow_command = {
     .name = "shadow",
-    .summary = "Compare what limits on trial would have refused.",
+    .summary = "Compare what limits in shadow would have denied.",
     .usage = "[OPTION]... [POLICY]",
     .options = options,
     .option_count = OPTION_COUNT,
-    .notes = "On trial are rules with 'mode: shadow' or a 'rollout', every 'shadow_limit', and\n"
+    .notes = "In shadow are rules with 'mode: shadow' or a 'rollout', every 'shadow_limit', and\n"
              "policies and named limits that operators have put into shadow: see weir mode.\n"
              "What one server has seen: ask each of several that share a store.\n",
     .run = run,

@@ -230,7 +230,7 @@ static void draw_identities(const struct top_page *p, const struct top_stats *s,
 
         l = begin(p, out);
         put(&l, "%-*.*s %-*.*s %10" PRId64, name_width, name_width, t->name, tag_width, tag_width,
-            t->tag, t->refused);
+            t->tag, t->denied);
         if (has_last)
             put(&l, " %7s ago", age(s->now_ms - t->last_ms).text);
         end(p, out);

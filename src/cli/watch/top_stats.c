@@ -24,19 +24,9 @@ static const char *text_in(const json_t *object, const char *name)
     return text ? text : "";
 }
 
-static const char *policy_in(const json_t *object)
-{
-    const char *policy = json_string_value(json_object_get(object, "policy"));
-
-    return policy ? policy : "(limits in requests)";
-}
-
 static void read_name(const json_t *object, char out[TOP_NAME])
 {
-    if (json_is_string(json_object_get(object, "policy")))
-        snprintf(out, TOP_NAME, "%s/%s", policy_in(object), text_in(object, "rule"));
-    else
-        snprintf(out, TOP_NAME, "%s", policy_in(object));
+    snprintf(out, TOP_NAME, "%s/%s", text_in(object, "policy"), text_in(object, "rule"));
 }
 
 static void read_numbers(struct top_stats *s, const json_t *root)
@@ -99,7 +89,7 @@ static void read_row(struct top_row *r, const json_t *object, const struct top_s
 {
     struct top_row then;
 
-    snprintf(r->policy, sizeof r->policy, "%s", policy_in(object));
+    snprintf(r->policy, sizeof r->policy, "%s", text_in(object, "policy"));
     snprintf(r->rule, sizeof r->rule, "%s", text_in(object, "rule"));
     then = row_before(before, r);
     r->allowed = int_in(object, "allowed");
@@ -129,7 +119,7 @@ static size_t count_rules(const json_t *rules, const char *policy)
     const json_t *rule;
     size_t i, n = 0;
 
-    json_array_foreach(rules, i, rule) n += strcmp(policy_in(rule), policy) == 0;
+    json_array_foreach(rules, i, rule) n += strcmp(text_in(rule, "policy"), policy) == 0;
     return n;
 }
 
@@ -152,7 +142,8 @@ static bool read_rows(struct top_stats *s, const json_t *checks, const json_t *r
     for (size_t k = 0; k < count; k++) {
         s->rows[s->row_count++] = policies[k];
         if (count_rules(rules, policies[k].policy) > 1)
-            json_array_foreach(rules, i, item) if (strcmp(policy_in(item), policies[k].policy) == 0)
+            json_array_foreach(rules, i,
+                               item) if (strcmp(text_in(item, "policy"), policies[k].policy) == 0)
                 read_row(&s->rows[s->row_count++], item, before, seconds);
     }
     free(policies);
@@ -174,7 +165,7 @@ static void read_top(struct top_stats *s, struct span body)
             break;
         read_name(item, to->name);
         snprintf(to->tag, sizeof to->tag, "%s", text_in(item, "tag"));
-        to->refused = int_in(item, "refused") - int_in(item, "error");
+        to->denied = int_in(item, "denied") - int_in(item, "error");
         to->last_ms = int_in(item, "last_ms");
         s->identity_count++;
     }

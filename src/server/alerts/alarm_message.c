@@ -9,6 +9,7 @@
 #include "server/alerts/webhook_body.h"
 #include "server/alerts/webhook_queue.h"
 #include "server/log/event_log.h"
+#include "server/metrics/decision_counts.h"
 
 /* Hundredths of a percent, with as many decimals as it needs. */
 static void write_percent(char out[24], uint64_t hundredths)
@@ -24,6 +25,16 @@ static uint64_t share_of(const struct meter *m)
     return m->all_sum > 0 ? m->hits_sum * 10000 / m->all_sum : 0;
 }
 
+static const char *policy_of(const struct meter *m)
+{
+    return m->policy ? m->policy : DECISION_COUNTS_UNNAMED;
+}
+
+static const char *rule_of(const struct meter *m)
+{
+    return m->policy ? m->rule : "default";
+}
+
 /* A sentence for people. */
 static void write_text(const struct alarm_facts *f, char *out, size_t size)
 {
@@ -32,15 +43,14 @@ static void write_text(const struct alarm_facts *f, char *out, size_t size)
 
     duration_write(f->alert->window, window);
     switch (f->alert->kind) {
-    case ALERT_BLOCK_RATE:
+    case ALERT_DENY_RATE:
         write_percent(percent, share_of(m));
         snprintf(out, size, "%s%s denies %s%% of its checks: %" PRIu64 " of %" PRIu64 " in %s",
                  f->is_raised ? "" : "over: ", m->policy, percent, m->hits_sum, m->all_sum, window);
         break;
     case ALERT_IDENTITY_DENIALS:
-        snprintf(out, size, "%sone identity was refused %" PRIu64 " times in %s by %s/%s",
-                 f->is_raised ? "" : "over: ", m->hits_sum, window, m->policy ? m->policy : "-",
-                 m->policy ? m->rule : "-");
+        snprintf(out, size, "%sone identity was denied %" PRIu64 " times in %s by %s/%s",
+                 f->is_raised ? "" : "over: ", m->hits_sum, window, policy_of(m), rule_of(m));
         break;
     case ALERT_FALLBACK:
         snprintf(out, size, "%s%s decided %" PRIu64 " times without the store in %s",
@@ -67,7 +77,7 @@ void alarm_numbers_write(const struct alert *a, const struct meter *meter, int64
     if (a->kind == ALERT_BREAKER_OPEN) {
         json_int(j, "value", failed_for);
         json_int(j, "over", a->window);
-    } else if (a->kind == ALERT_BLOCK_RATE) {
+    } else if (a->kind == ALERT_DENY_RATE) {
         write_percent(number, meter ? share_of(meter) : 0);
         json_raw(j, "value", span_of(number));
         write_percent(number, (uint64_t)a->over);
@@ -85,11 +95,11 @@ void alarm_subject_write(const struct alert *a, const struct meter *meter, struc
     if (a->kind == ALERT_UNANSWERED)
         json_text(j, "code", meter->rule);
     else
-        json_text(j, "policy", meter->policy);
+        json_text(j, "policy", policy_of(meter));
     if (a->kind != ALERT_IDENTITY_DENIALS)
         return;
     tag_write(meter->key, tag);
-    json_text(j, "rule", meter->policy ? meter->rule : "default");
+    json_text(j, "rule", rule_of(meter));
     json_text(j, "tag", tag);
 }
 
@@ -99,9 +109,9 @@ static void write_numbers(const struct alarm_facts *f, struct json *j)
         alarm_numbers_write(f->alert, f->meter, 0, j);
     else
         json_int(j, "since_ms", f->since);
-    if (f->alert->kind == ALERT_BLOCK_RATE) {
+    if (f->alert->kind == ALERT_DENY_RATE) {
         json_int(j, "denied", (int64_t)f->meter->hits_sum);
-        json_int(j, "requests", (int64_t)f->meter->all_sum);
+        json_int(j, "checks", (int64_t)f->meter->all_sum);
     }
     json_int(j, "window_ms", f->alert->window);
 }

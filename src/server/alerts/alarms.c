@@ -131,7 +131,7 @@ void alarms_count(struct alarms *a, const struct history_entry *e)
 
         if (!is_of(alert, e->policy))
             continue;
-        if (alert->kind == ALERT_BLOCK_RATE)
+        if (alert->kind == ALERT_DENY_RATE)
             meters_count(&a->all[i].meters, e->policy, e->rule, (struct key){ 0, 0 }, all,
                          e->counts[HISTORY_DENIED]);
         else if (alert->kind == ALERT_FALLBACK && e->counts[HISTORY_FALLBACK] > 0)
@@ -194,7 +194,7 @@ static void tell(struct alarms *a, struct alarm *alarm, const struct meter *mete
 /* `all` and `hits` are below 2^53 / 10000: as many a day would take a century. */
 static bool holds(const struct alert *alert, const struct meter *m)
 {
-    if (alert->kind == ALERT_BLOCK_RATE)
+    if (alert->kind == ALERT_DENY_RATE)
         return m->all_sum >= (uint64_t)alert->least &&
                m->hits_sum * 10000 > m->all_sum * (uint64_t)alert->over;
     return m->hits_sum > (uint64_t)alert->over;
@@ -248,7 +248,7 @@ static const struct meter *worst_of(const struct alarm *alarm)
     for (size_t i = 0; i < alarm->meters.count; i++) {
         const struct meter *m = &alarm->meters.at[i];
 
-        if (alarm->alert.kind == ALERT_BLOCK_RATE) {
+        if (alarm->alert.kind == ALERT_DENY_RATE) {
             if (m->all_sum >= (uint64_t)alarm->alert.least &&
                 (!worst || m->hits_sum * worst->all_sum > worst->hits_sum * m->all_sum))
                 worst = m;

@@ -387,7 +387,7 @@ void api_ready(const struct exchange *x)
     json_text(&j, "store", stats.has_failed ? "failed" : "ok");
     put_breaker(&j, &stats);
     json_bool(&j, "enabled", server_enabled(s));
-    json_bool(&j, "overrides_stale", ledger_view_counts(s->weir->ledger_view).is_stale);
+    json_bool(&j, "ledger_stale", ledger_view_counts(s->weir->ledger_view).is_stale);
     json_close(&j, '}');
     buf_byte(&r->text, '\n');
     end(r, &w);

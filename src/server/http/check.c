@@ -77,8 +77,8 @@ static void add_rule(struct buf *out, const struct call *call, size_t row, bool 
     add_int(out, LITERAL(",\"reset_after_ms\":"), r->reset_after_ms);
     if (r->shadow)
         buf_text(out, ",\"shadow\":true");
-    if (r->would_deny)
-        buf_text(out, ",\"would_deny\":true");
+    if (r->shadow_denied)
+        buf_text(out, ",\"shadow_denied\":true");
     add_tag(out, call, 1 + row);
     buf_byte(out, '}');
 }

@@ -49,7 +49,7 @@ static void write_refusal(struct buf *out, const weir_answer *a, int status)
     json_text(&j, "detail",
               a->retry_after_ms == WEIR_NEVER ? "waiting will not help"
                                               : "come back when Retry-After has passed");
-    json_text(&j, "code", "rate_limited");
+    json_text(&j, "code", "denied");
     json_int(&j, "retry_after_ms", a->retry_after_ms);
     json_open(&j, "violated-policies", '[');
     if (a->rule_count == 0)

@@ -33,7 +33,7 @@ void ledger_entry_json(struct json *j, const struct ledger_entry *e)
     json_open(j, NULL, '{');
     json_int(j, "id", (int64_t)e->seq);
     json_int(j, "at_ms", e->at);
-    json_text(j, "subject", ledger_subject_name(e->subject));
+    json_text(j, "kind", ledger_subject_name(e->subject));
     json_text(j, "policy", e->policy[0] ? e->policy : NULL);
     if (e->subject == LEDGER_OVERRIDE)
         json_text(j, "rule", e->rule[0] ? e->rule : NULL);

@@ -12,11 +12,11 @@ static weir_err read_expiry(const struct override_json *asked, int64_t now, int6
     weir_diag why;
     int64_t ms;
 
-    *out = asked->until_ms > 0 ? asked->until_ms : 0;
+    *out = asked->expires_ms > 0 ? asked->expires_ms : 0;
     if (!asked->duration)
         return WEIR_OK;
-    if (asked->until_ms >= 0)
-        return diag_fail(diag, WEIR_EREQUEST, "give 'for' or 'until_ms', not both");
+    if (asked->expires_ms >= 0)
+        return diag_fail(diag, WEIR_EREQUEST, "give 'for' or 'expires_ms', not both");
     if (duration_read(span_of(asked->duration), &ms, &why))
         return diag_fail(diag, WEIR_EREQUEST, "'for': %s", why.text);
     if (ms > WEIR_MAX_AMOUNT - now)
@@ -81,8 +81,8 @@ static weir_err check_members(const struct operator_ask *ask, weir_diag *diag)
                              "to the mode of a policy", diag);
     if (ask->subject == LEDGER_MODE && a->policy)
         return refuse_member("policy", "into the body: the path names it", diag);
-    if (removes && (a->duration || a->until_ms >= 0))
-        return refuse_member(a->duration ? "for" : "until_ms", "to what is removed", diag);
+    if (removes && (a->duration || a->expires_ms >= 0))
+        return refuse_member(a->duration ? "for" : "expires_ms", "to what is removed", diag);
     return WEIR_OK;
 }
 

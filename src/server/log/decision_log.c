@@ -6,6 +6,7 @@
 
 #include "base/json.h"
 #include "server/log/event_log.h"
+#include "server/metrics/decision_counts.h"
 
 const int decision_log_a_second[LINE_KINDS] = {
     [LINE_FIRST_HIT] = 10,
@@ -35,6 +36,11 @@ static void put_left_out(struct decision_log *l, struct json *j)
     l->left_out = 0;
 }
 
+static const char *policy_of(const weir_answer *answer)
+{
+    return answer->policy ? answer->policy : DECISION_COUNTS_UNNAMED;
+}
+
 /* What consumers may rely on; the names never change. */
 static void put_stable(struct json *j, const weir_answer *answer, const char *tag, int64_t now)
 {
@@ -46,7 +52,7 @@ static void put_stable(struct json *j, const weir_answer *answer, const char *ta
     gmtime_r(&second, &tm);
     strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%S", &tm);
     snprintf(reset_at, sizeof reset_at, "%s.%03dZ", date, (int)(at % 1000));
-    json_text(j, "scope", answer->policy);
+    json_text(j, "scope", policy_of(answer));
     json_text(j, "user_hash", tag);
     json_text(j, "reset_at", reset_at);
     json_int(j, "reset_at_ms", at);
@@ -63,7 +69,7 @@ void decision_log_write(struct decision_log *l, enum log_line kind, const weir_a
     if (kind != LINE_FIRST_HIT)
         json_bool(&j, "rate_limit", true);
     put_stable(&j, answer, tag, now);
-    json_text(&j, "policy", answer->policy);
+    json_text(&j, "policy", policy_of(answer));
     json_text(&j, "rule", answer->rule);
     if (tag)
         json_text(&j, "tag", tag);
@@ -81,7 +87,7 @@ void decision_log_write(struct decision_log *l, enum log_line kind, const weir_a
         event_log_write_members(l->log, "debug", "first-hit", "a limit is used for the first time",
                                 members.at);
     else if (!members.failed)
-        event_log_write_members(l->log, "info", "refused", "a request was refused", members.at);
+        event_log_write_members(l->log, "info", "denied", "a request was denied", members.at);
     buf_done(&members);
 }
 
@@ -115,7 +121,6 @@ void decision_log_done(struct decision_log *l)
     buf_init(&members, &usual);
     put_left_out(l, &j);
     if (!members.failed)
-        event_log_write_members(l->log, "info", "refused", "more requests were refused",
-                                members.at);
+        event_log_write_members(l->log, "info", "denied", "more requests were denied", members.at);
     buf_done(&members);
 }

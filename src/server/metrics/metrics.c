@@ -80,11 +80,11 @@ static void write_store(struct buf *out, const weir_stats *st)
                  "Threads that ask a shared store, each with a breaker of its own.", st->breakers);
     write_number(out, "weir_breakers_open", "gauge", "Threads that do not wait for the store.",
                  st->breakers_open);
-    write_number(out, "weir_denials_held", "gauge",
-                 "Refusals of a shared store that are known to hold, and given without asking it.",
-                 st->denials_held);
-    write_number(out, "weir_denials_used_total", "counter",
-                 "How often a rule refused from memory, without the store.", st->denials_used);
+    write_number(out, "weir_deny_cache_entries", "gauge",
+                 "Denials of a shared store that are known to hold, and given without asking it.",
+                 st->deny_cache_entries);
+    write_number(out, "weir_deny_cache_hits_total", "counter",
+                 "How often a rule denied from memory, without the store.", st->deny_cache_hits);
     write_number(out, "weir_journal_bytes", "gauge", "Journal to be replayed at the next start.",
                  st->journal_bytes);
     write_number(out, "weir_journal_batches_total", "counter",
@@ -112,12 +112,12 @@ static void write_rulings(struct buf *out, struct server *s)
 {
     const struct ledger_view_counts counts = ledger_view_counts(s->weir->ledger_view);
 
-    metric_begin(out, "weir_rulings", "gauge",
+    metric_begin(out, "weir_ledger_in_force", "gauge",
                  "What operators have changed and is in force: overrides, assigned plans, modes.");
     for (size_t i = 0; i < LEDGER_SUBJECTS; i++) {
-        struct sample sample = metric_name(out, "weir_rulings");
+        struct sample sample = metric_name(out, "weir_ledger_in_force");
 
-        metric_label(&sample, "subject", ledger_subject_name((enum ledger_subject)i));
+        metric_label(&sample, "kind", ledger_subject_name((enum ledger_subject)i));
         metric_value(&sample, (uint64_t)counts.in_force[i]);
     }
     write_number(out, "weir_ledger_last_id", "gauge",
@@ -236,8 +236,8 @@ static void put_store(struct json *j, const weir_stats *st)
     json_int(j, "snapshots", st->snapshots);
     json_int(j, "failures", st->store_failures);
     json_bool(j, "has_failed", st->has_failed);
-    json_int(j, "denials_held", st->denials_held);
-    json_int(j, "denials_used", st->denials_used);
+    json_int(j, "deny_cache_entries", st->deny_cache_entries);
+    json_int(j, "deny_cache_hits", st->deny_cache_hits);
     json_close(j, '}');
 }
 
@@ -245,7 +245,7 @@ static void put_rulings(struct json *j, struct server *s)
 {
     const struct ledger_view_counts counts = ledger_view_counts(s->weir->ledger_view);
 
-    json_open(j, "rulings", '{');
+    json_open(j, "ledger", '{');
     for (size_t i = 0; i < LEDGER_SUBJECTS; i++)
         json_int(j, ledger_subject_name((enum ledger_subject)i), counts.in_force[i]);
     json_int(j, "last_id", counts.seq);

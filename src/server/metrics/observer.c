@@ -76,7 +76,7 @@ static void count_rule(struct observer *o, const weir_answer *a, const weir_rule
 {
     if (a->allowed)
         count(o->rules, a, r->policy, r->rule,
-              r->would_deny ? OUTCOME_SHADOW_DENIED : OUTCOME_ALLOWED);
+              r->shadow_denied ? OUTCOME_SHADOW_DENIED : OUTCOME_ALLOWED);
     else if (!r->allowed && !r->shadow)
         count(o->rules, a, r->policy, r->rule, OUTCOME_DENIED);
 }

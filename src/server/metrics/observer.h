@@ -45,13 +45,13 @@ void observers_metrics(struct observer *const *all, size_t n, const struct polic
 void observers_stats(struct observer *const *all, size_t n, const struct policies *set, int64_t now,
                      struct buf *out);
 
-/* The member "shadow_stats": what limits on trial would have refused; see shadow_stats.h. */
+/* The member "limits": what limits in shadow would have denied; see shadow_stats.h. */
 struct json;
 struct shadow_stats_view;
 void observers_trials(struct observer *const *all, size_t n, const struct shadow_stats_view *view,
                       struct json *j);
 
-/* A JSON array of at most `count`, the most refused first: {"policy", "rule", "tag", "refused",
+/* A JSON array of at most `count`, the most denied first: {"policy", "rule", "tag", "denied",
  * "error", "last_ms"}. `refused` may be too high by `error`. Counts are halved every five minutes.
  * Only of one policy, unless `policy` is NULL. */
 void observers_top(struct observer *const *all, size_t n, size_t count, const char *policy,

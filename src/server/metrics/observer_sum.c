@@ -146,7 +146,7 @@ static void write_requests(struct buf *out, const struct observer *o)
 
 static void write_errors(struct buf *out, const struct observer *o)
 {
-    metric_begin(out, "weir_check_errors_total", "counter",
+    metric_begin(out, "weir_unanswered_checks_total", "counter",
                  "Checks that have no answer, by what was wrong with them.");
     for (int by = 0; by < ASKED_BY_COUNT; by++)
         for (int k = 0; k < PROBLEM_COUNT; k++) {
@@ -155,7 +155,7 @@ static void write_errors(struct buf *out, const struct observer *o)
 
             if (n == 0 && !unanswered_may_be((enum problem)k))
                 continue;
-            sample = metric_name(out, "weir_check_errors_total");
+            sample = metric_name(out, "weir_unanswered_checks_total");
             metric_label(&sample, "code", problem_code((enum problem)k));
             metric_label(&sample, "protocol", asked_by_names[by]);
             metric_value(&sample, n);
@@ -172,10 +172,10 @@ void observers_metrics(struct observer *const *all, size_t n, const struct polic
         return;
     }
     write_table(out, "weir_checks_total",
-                "Checks answered. shadow_denied passed, and would be refused without shadow.",
+                "Checks answered. shadow_denied passed, and would be denied without shadow.",
                 sum->checks);
     write_table(out, "weir_decisions_total",
-                "What each rule decided: of checks that passed, and of those that it refused.",
+                "What each rule decided: of checks that passed, and of those that it denied.",
                 sum->rules);
     metric_histogram(out, "weir_decision_seconds",
                      "From decoded to decided and kept, for each decision.", &sum->decision,
@@ -200,7 +200,7 @@ static bool is_unnamed(const struct decision_counts *s)
 static void put_series(struct json *j, const struct decision_counts *s)
 {
     json_open(j, NULL, '{');
-    json_text(j, "policy", is_unnamed(s) ? NULL : s->policy);
+    json_text(j, "policy", s->policy);
     if (s->rule != series_checks)
         json_text(j, "rule", s->rule);
     json_int(j, "allowed", (int64_t)(total(s, OUTCOME_ALLOWED) + total(s, OUTCOME_SHADOW_DENIED)));
@@ -361,7 +361,7 @@ static int compare_entries(const void *left, const void *right)
 
 static bool is_of_policy(const struct top_entry *e, const char *policy)
 {
-    return !policy || (e->policy && strcmp(e->policy, policy) == 0);
+    return !policy || strcmp(e->policy ? e->policy : DECISION_COUNTS_UNNAMED, policy) == 0;
 }
 
 static void put_entry(struct json *j, const struct top_entry *e)
@@ -370,10 +370,10 @@ static void put_entry(struct json *j, const struct top_entry *e)
 
     tag_write(e->tag, tag);
     json_open(j, NULL, '{');
-    json_text(j, "policy", e->policy);
+    json_text(j, "policy", e->policy ? e->policy : DECISION_COUNTS_UNNAMED);
     json_text(j, "rule", e->policy ? e->rule : "default");
     json_text(j, "tag", tag);
-    json_int(j, "refused", (int64_t)e->count);
+    json_int(j, "denied", (int64_t)e->count);
     json_int(j, "error", (int64_t)e->error);
     json_int(j, "last_ms", e->last);
     json_close(j, '}');

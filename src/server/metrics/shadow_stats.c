@@ -43,7 +43,7 @@ static void clear_side(struct trial_side *s)
     atomic_store(&s->requests, 0);
     atomic_store(&s->refused, 0);
     hyperloglog_clear(&s->identities);
-    hyperloglog_clear(&s->refused_identities);
+    hyperloglog_clear(&s->denied_identities);
 }
 
 static void begin(struct shadow_stat *t, const struct policy_rule *rule, int64_t now)
@@ -94,7 +94,7 @@ static void count(struct trial_side *s, struct key key, bool is_refused)
     if (!is_refused)
         return;
     count_up(&s->refused, 1);
-    hyperloglog_add(&s->refused_identities, key);
+    hyperloglog_add(&s->denied_identities, key);
 }
 
 /* The live charge of the same rule; NULL: it has none, or nothing is known of it. */
@@ -165,7 +165,7 @@ static void merge_side(struct trial_side *into, const struct trial_side *from)
     count_up(&into->requests, count_of(&from->requests));
     count_up(&into->refused, count_of(&from->refused));
     hyperloglog_merge(&into->identities, &from->identities);
-    hyperloglog_merge(&into->refused_identities, &from->refused_identities);
+    hyperloglog_merge(&into->denied_identities, &from->denied_identities);
 }
 
 /* Over all loops; `sum` is a trial that no loop has. */
@@ -204,16 +204,16 @@ static void put_side(struct json *j, const char *name, const struct trial_side *
     const int64_t requests = (int64_t)count_of(&s->requests);
     const int64_t refused = (int64_t)count_of(&s->refused);
     const int64_t seen = hyperloglog_count(&s->identities),
-                  some = hyperloglog_count(&s->refused_identities);
+                  some = hyperloglog_count(&s->denied_identities);
     const int64_t identities = seen > some ? seen : some;
 
     json_open(j, name, '{');
-    json_int(j, "requests", requests);
-    json_int(j, "refused", refused);
-    put_share(j, "refused_percent", refused, requests);
+    json_int(j, "checks", requests);
+    json_int(j, "denied", refused);
+    put_share(j, "denied_percent", refused, requests);
     json_int(j, "identities", identities);
-    json_int(j, "refused_identities", some);
-    put_share(j, "refused_identities_percent", some, identities);
+    json_int(j, "denied_identities", some);
+    put_share(j, "denied_identities_percent", some, identities);
     json_close(j, '}');
 }
 
@@ -238,13 +238,13 @@ static void put_trial(struct json *j, const struct policy_rule *rule, const stru
     share_write(rule->rollout, share);
     json_text(j, "rollout", t->kind == TRIAL_ROLLOUT ? share : NULL);
     json_int(j, "since_ms", atomic_load(&t->since));
-    put_side(j, "tried", &t->tried);
+    put_side(j, "shadow", &t->tried);
     put_side(j, "live", &t->live);
     if (t->kind != TRIAL_ROLLOUT) {
-        json_int(j, "refused_by_both", (int64_t)count_of(&t->both));
-        json_int(j, "refused_by_tried_only",
+        json_int(j, "denied_by_both", (int64_t)count_of(&t->both));
+        json_int(j, "denied_by_shadow_only",
                  (int64_t)(count_of(&t->tried.refused) - count_of(&t->both)));
-        json_int(j, "refused_by_live_only",
+        json_int(j, "denied_by_live_only",
                  (int64_t)(count_of(&t->live.refused) - count_of(&t->both)));
     }
     json_close(j, '}');
@@ -351,7 +351,7 @@ void shadow_stats_write(struct shadow_stats *const *all, size_t n,
 {
     const struct policies *set = view->set;
 
-    json_open(j, "trials", '[');
+    json_open(j, "limits", '[');
     for (size_t i = 0; set && i < policies_count(set); i++) {
         const struct policy *p = policies_at(set, i);
 

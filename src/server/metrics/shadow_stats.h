@@ -25,7 +25,7 @@ enum trial_kind { TRIAL_MODE, TRIAL_ROLLOUT, TRIAL_SHADOW_LIMIT };
 /* Of those who were asked about. */
 struct trial_side {
     atomic_uint_fast64_t requests, refused;
-    struct hyperloglog identities, refused_identities;
+    struct hyperloglog identities, denied_identities;
 };
 
 struct shadow_stat {

@@ -87,7 +87,7 @@ static void put_rule(struct buf *out, const struct call *call, size_t row, int v
     put_number(out, "reset_after_ms", r->reset_after_ms);
     put_number(out, "delay_ms", r->delay_ms);
     put_number(out, "shadow", r->shadow);
-    put_number(out, "would_deny", r->would_deny);
+    put_number(out, "shadow_denied", r->shadow_denied);
     if (has_tag)
         put_text(out, "tag", tag, version);
 }

@@ -79,7 +79,7 @@ static void put_decided(struct json *j, const void *entry)
     json_text(j, "rule", e->rule);
     json_int(j, "allowed", (int64_t)e->counts[HISTORY_ALLOWED]);
     json_int(j, "denied", (int64_t)e->counts[HISTORY_DENIED]);
-    json_int(j, "would_deny", (int64_t)e->counts[HISTORY_SHADOW_DENIED]);
+    json_int(j, "shadow_denied", (int64_t)e->counts[HISTORY_SHADOW_DENIED]);
     json_int(j, "fallback", (int64_t)e->counts[HISTORY_FALLBACK]);
     json_close(j, '}');
 }
@@ -106,7 +106,7 @@ static void put_limited(struct json *j, const void *entry)
 static weir_err add_limited(struct history_store *a, const struct denied_minutes_entry *entries,
                             size_t n, weir_diag *diag)
 {
-    return report(a, "limited", entries, sizeof *entries, n, put_limited, diag);
+    return report(a, "denials", entries, sizeof *entries, n, put_limited, diag);
 }
 
 static int64_t number_at(const struct postgres_rows *rows, size_t row, size_t column)
@@ -120,7 +120,7 @@ static weir_err read_rows(struct history_store *a, const struct history_query *q
                           history_each *each, void *ctx, weir_diag *diag)
 {
     static const char statement[] =
-        "SELECT policy, rule, at_ms, allowed, denied, would_deny, fallback"
+        "SELECT policy, rule, at_ms, allowed, denied, shadow_denied, fallback"
         " FROM weir.read_history($1, $2, $3::bigint, $4::bigint, $5::bigint)";
     struct remote_annals *r = (struct remote_annals *)a;
     struct postgres_rows *rows = NULL;

@@ -29,7 +29,7 @@ enum {
     COLUMNS
 };
 #define COLUMN_LIST                                                                                \
-    "subject, effect, replace(key::text, '-', ''), \"limit\", burst, expires, policy, rule, "      \
+    "kind, effect, replace(key::text, '-', ''), \"limit\", burst, expires, policy, rule, "         \
     "\"by\", value, who, reason, seq, at"
 
 void postgres_ledger_init(struct postgres_ledger *l, const char *conninfo)

@@ -92,7 +92,7 @@ static void lose(struct change_feed *e, const char *why)
     if (!e->is_mourned)
         log_change(e,
                    "does not tell of changes that others make: until it does, nothing is "
-                   "refused from memory",
+                   "denied from memory",
                    why);
     e->is_mourned = true;
     e->retry_at = clock_steady_ms() + e->backoff;

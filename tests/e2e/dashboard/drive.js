@@ -80,7 +80,7 @@ scenario("without a token it shows nothing and asks for one", async (browser) =>
   assert.match(await page.locator("#problem").textContent(), /token/i);
   assert.match(await page.locator("#locked").textContent(), /those who have a token/);
   assert.equal(await page.getByText("Nothing has been decided yet").isVisible(), false);
-  assert.equal(await page.getByText("Nobody is being refused").isVisible(), false);
+  assert.equal(await page.getByText("No identity is being denied").isVisible(), false);
   assert.equal(await page.locator("#checks tr").count(), 0);
   assert.equal(await page.locator("#policies tr").count(), 0);
   await signIn(page);
@@ -99,7 +99,7 @@ scenario("rates and refusals change while one looks", async (browser) => {
   };
   await until(rate, "a rate of refusals");
   assert(await page.locator("#checks svg.spark rect.denied").count() > 0);
-  const top = await until(async () => (await cells(page, "#top"))[0], "somebody who is refused");
+  const top = await until(async () => (await cells(page, "#top"))[0], "an identity that is denied");
   assert.match(top[0], /^[0-9a-f]{12}$/);
   assert.equal(top[1], "login");
   const tag = (await ask("GET", "/v1/top")).body.top[0].tag;
@@ -185,7 +185,7 @@ scenario("an override is added, holds, and is removed", async (browser) => {
   assert.deepEqual(audit.map((entry) => entry.effect), ["block", "limit", "removed"]);
 });
 
-scenario("who is refused most is blocked by the tag that is shown", async (browser) => {
+scenario("who is denied most is blocked by the tag that is shown", async (browser) => {
   const page = await open(browser);
   const panel = page.locator("#overrides-panel"), told = page.locator("#override-told");
   await signIn(page);
@@ -287,9 +287,9 @@ scenario("limits on trial stand beside what is live", async (browser) => {
   await attack(1);
   const row = await until(async () => (await cells(page, "#shadow")).find((found) => Number(found[3].replaceAll(",", "")) > 0), "a comparison");
   assert.deepEqual(row.slice(0, 3), ["search", "default", "1 per 1m"]);
-  const told = (await ask("GET", "/v1/shadow")).body.trials[0];
+  const told = (await ask("GET", "/v1/shadow")).body.limits[0];
   assert.match(row[4], /^\d+ \(\d+\.\d\d %\)$/);
-  assert(told.tried.refused > 0 && told.live.refused === 0, JSON.stringify(told));
+  assert(told.shadow.denied > 0 && told.live.denied === 0, JSON.stringify(told));
 });
 
 // ---- how it behaves -------------------------------------------------------------------------------
