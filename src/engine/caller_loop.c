@@ -10,8 +10,9 @@
 #include <pthread.h>
 #include <stdbool.h>
 #include <sys/eventfd.h>
-#include <time.h>
 #include <unistd.h>
+
+#include "base/clock.h"
 
 enum { MOST_SOCKETS = 64 };
 
@@ -41,11 +42,8 @@ struct caller_loop {
 
 static int64_t monotonic_ms(const struct reactor *r)
 {
-    struct timespec now;
-
     (void)r;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+    return clock_monotonic_ms();
 }
 
 /* ---- the reactor --------------------------------------------------------------------------- */

@@ -6,6 +6,7 @@
 #include <stdatomic.h>
 
 #include "base/published.h"
+#include "base/worker.h"
 #include "engine/engine.h"
 #include "engine/ledger_view.h"
 #include "engine/pushed.h"
@@ -35,11 +36,7 @@ struct weir {
 
     _Atomic(struct group *) group; /* memory for a group of checks, or NULL: somebody uses it */
 
-    bool has_thread;
-    pthread_t thread;
-    pthread_mutex_t lock; /* of what follows */
-    pthread_cond_t wake;
-    bool closing, is_wanted;
+    struct worker housekeeper; /* without WEIR_NO_THREAD */
 };
 
 #endif

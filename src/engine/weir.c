@@ -17,7 +17,7 @@
 
 enum {
     DEFAULT_MAX_KEYS = 1 << 24,
-    TICK_MS = 100,
+    TICK_US = 100000,
     SECRET_MS = 500, /* from one look for the secret to the next */
     MANY = 8,        /* checks that are looked up together: enough to hide the latency of memory */
     GROUP = 64,      /* checks that are committed together */
@@ -30,11 +30,8 @@ struct group {
 
 static int64_t system_clock(void *ctx)
 {
-    struct timespec now;
-
     (void)ctx;
-    clock_gettime(CLOCK_REALTIME, &now);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+    return clock_wall_ms();
 }
 
 static int64_t clock_now(const weir *w)
@@ -44,77 +41,17 @@ static int64_t clock_now(const weir *w)
 
 /* ---- opening and closing --------------------------------------------------------------- */
 
-static void wait_for_tick(weir *w)
+static int64_t do_housekeeping(void *handle)
 {
-    struct timespec next;
-
-    clock_gettime(CLOCK_MONOTONIC, &next);
-    next.tv_nsec += TICK_MS * 1000000L;
-    next.tv_sec += next.tv_nsec / 1000000000L;
-    next.tv_nsec %= 1000000000L;
-    while (!w->closing && !w->is_wanted)
-        if (pthread_cond_timedwait(&w->wake, &w->lock, &next) != 0)
-            break;
-    w->is_wanted = false;
+    weir_tick(handle);
+    return TICK_US;
 }
 
-static void *tidy_up(void *handle)
+static void wake_housekeeper(void *handle)
 {
     weir *w = handle;
 
-    pthread_mutex_lock(&w->lock);
-    while (!w->closing) {
-        wait_for_tick(w);
-        pthread_mutex_unlock(&w->lock);
-        weir_tick(w);
-        pthread_mutex_lock(&w->lock);
-    }
-    pthread_mutex_unlock(&w->lock);
-    return NULL;
-}
-
-static void wake_thread(void *handle)
-{
-    weir *w = handle;
-
-    pthread_mutex_lock(&w->lock);
-    w->is_wanted = true;
-    pthread_cond_signal(&w->wake);
-    pthread_mutex_unlock(&w->lock);
-}
-
-static weir_err start_thread(weir *w, weir_diag *diag)
-{
-    int why = pthread_create(&w->thread, NULL, tidy_up, w);
-
-    if (why)
-        return diag_fail(diag, WEIR_ESYSTEM, "cannot start the housekeeping thread: %s",
-                         strerror(why));
-    w->has_thread = true;
-    return WEIR_OK;
-}
-
-static void stop_thread(weir *w)
-{
-    if (!w->has_thread)
-        return;
-    pthread_mutex_lock(&w->lock);
-    w->closing = true;
-    pthread_cond_signal(&w->wake);
-    pthread_mutex_unlock(&w->lock);
-    pthread_join(w->thread, NULL);
-}
-
-static void init_wake(weir *w)
-{
-    pthread_condattr_t monotonic;
-
-    pthread_mutex_init(&w->lock, NULL);
-    pthread_mutex_init(&w->reloading, NULL);
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&w->wake, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    worker_wake(&w->housekeeper);
 }
 
 static bool has_policies(const weir *w)
@@ -289,7 +226,7 @@ static void hear(void *handle, const struct store_event *event)
     if (event->kind != STORE_EVENT_LEDGER && event->kind != STORE_EVENT_ALL)
         return;
     atomic_store(&w->has_news, true);
-    wake_thread(w);
+    wake_housekeeper(w);
 }
 
 static weir_err open_store(weir *w, const weir_options *o, const struct secret *secret,
@@ -300,7 +237,7 @@ static weir_err open_store(weir *w, const weir_options *o, const struct secret *
         .uri = o->store ? o->store : "memory:",
         .max_keys = o->max_keys ? o->max_keys : DEFAULT_MAX_KEYS,
         .callers_bring_now = trusts_now,
-        .wake = no_thread ? NULL : wake_thread,
+        .wake = no_thread ? NULL : wake_housekeeper,
         .wake_ctx = w,
         .sync = o->sync,
         .secret = secret,
@@ -365,7 +302,9 @@ static weir_err open_parts(weir *w, const weir_options *o, weir_diag *diag)
         err = ledger_view_open(&w->ledger_view, &w->engine, w->names, &w->allocator, diag);
     if (err)
         return err;
-    return o->flags & WEIR_NO_THREAD ? WEIR_OK : start_thread(w, diag);
+    if (o->flags & WEIR_NO_THREAD)
+        return WEIR_OK;
+    return worker_start(&w->housekeeper, "housekeeping", TICK_US, do_housekeeping, w, diag);
 }
 
 weir_err weir_open(weir **out, const weir_options *options, weir_diag *diag)
@@ -385,7 +324,8 @@ weir_err weir_open(weir **out, const weir_options *options, weir_diag *diag)
         return WEIR_ENOMEM;
     w->allocator = allocator;
     published_init(&w->policies, NULL);
-    init_wake(w);
+    pthread_mutex_init(&w->reloading, NULL);
+    worker_init(&w->housekeeper);
     err = open_parts(w, o, diag);
     if (err) {
         weir_close(w);
@@ -403,7 +343,7 @@ void weir_close(weir *w)
     if (!w)
         return;
     allocator = w->allocator;
-    stop_thread(w);
+    worker_stop(&w->housekeeper);
     caller_loop_free(w->waiting_room);
     ledger_view_close(w->ledger_view);
     pushed_free(w->pushed);
@@ -416,8 +356,7 @@ void weir_close(weir *w)
     deny_cache_free(w->denials);
     policies_free((struct policies *)published_replace(&w->policies, NULL));
     published_done(&w->policies);
-    pthread_cond_destroy(&w->wake);
-    pthread_mutex_destroy(&w->lock);
+    worker_done(&w->housekeeper);
     pthread_mutex_destroy(&w->reloading);
     named_free(w->named);
     intern_free(w->names);

@@ -9,6 +9,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/diag.h"
 #include "server/errand.h"
 #include "server/server.h"
@@ -43,7 +44,7 @@ static struct pin *new_pin(struct loop *loop)
     *pin = (struct pin){
         .visit = published_enter(&loop->server->weir->policies),
         .calls = 1, /* the turn itself */
-        .began_ns = uv_hrtime(),
+        .began_ns = clock_monotonic_ns(),
     };
     return pin;
 }
@@ -91,7 +92,7 @@ void loop_ask(struct loop *loop, struct call *call)
 
 static void note_times(struct loop *loop, const struct pin *pin, size_t answered)
 {
-    const uint64_t now = uv_hrtime();
+    const uint64_t now = clock_monotonic_ns();
 
     observer_time(loop->observer, now - pin->began_ns, answered);
     if (pin->answered == pin->asked)
@@ -109,7 +110,7 @@ void loop_answered(struct loop *loop, struct pin *pin)
 static void commit(struct loop *loop)
 {
     struct pin *pin = loop->pin;
-    const uint64_t before = uv_hrtime();
+    const uint64_t before = clock_monotonic_ns();
 
     pin->asked = loop->asked;
     loop->asked = 0;

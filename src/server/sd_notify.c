@@ -10,8 +10,9 @@
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <sys/un.h>
-#include <time.h>
 #include <unistd.h>
+
+#include "base/clock.h"
 
 enum {
     SEND_TIMEOUT_US = 500 * 1000
@@ -56,11 +57,8 @@ bool sd_notify_stopping(void)
 bool sd_notify_reloading(void)
 {
     char lines[64];
-    struct timespec now;
 
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    snprintf(lines, sizeof lines, "RELOADING=1\nMONOTONIC_USEC=%" PRId64,
-             (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000);
+    snprintf(lines, sizeof lines, "RELOADING=1\nMONOTONIC_USEC=%" PRId64, clock_monotonic_us());
     return send_lines(lines);
 }
 

@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "base/clock.h"
 #include "server/server.h"
 
 enum {
@@ -245,7 +246,7 @@ void session_note(struct session *s, enum incident incident)
                   &(struct incident_peer){ .address = s->conn.peer,
                                            .is_local = s->conn.is_local,
                                            .is_resp = s->protocol == PROTOCOL_RESP },
-                  engine_secret(loop_engine(s->loop)), server->log, uv_hrtime() / 1000000);
+                  engine_secret(loop_engine(s->loop)), server->log, (uint64_t)clock_monotonic_ms());
 }
 
 void session_abort(struct session *s)

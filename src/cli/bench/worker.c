@@ -9,21 +9,14 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "cli/bench/conn.h"
 
 enum { ROOM = 256 * 1024, MOST_EVENTS = 256 };
 
-static uint64_t clock_of(clockid_t id)
-{
-    struct timespec t;
-
-    clock_gettime(id, &t);
-    return (uint64_t)t.tv_sec * SECOND + (uint64_t)t.tv_nsec;
-}
-
 uint64_t bench_clock(void)
 {
-    return clock_of(CLOCK_MONOTONIC);
+    return clock_monotonic_ns();
 }
 
 /* ---- sending ------------------------------------------------------------------------------- */
@@ -298,7 +291,7 @@ static void turn(struct run *r, uint64_t now)
 
     if (!r->is_measuring && now >= r->plan->measure_ns) {
         r->is_measuring = true;
-        r->cpu_from = clock_of(CLOCK_THREAD_CPUTIME_ID);
+        r->cpu_from = clock_thread_cpu_ns();
     }
     if (r->down > 0)
         bench_conn_bring_up(r, now);
@@ -337,7 +330,7 @@ void *bench_worker_run(void *worker)
         for (; !has_ended(&r, now); now = bench_clock())
             turn(&r, now);
         count_lost(&r, now);
-        w->cpu_ns = r.is_measuring ? clock_of(CLOCK_THREAD_CPUTIME_ID) - r.cpu_from : 0;
+        w->cpu_ns = r.is_measuring ? clock_thread_cpu_ns() - r.cpu_from : 0;
     } else {
         w->trouble = strerror(errno);
     }

@@ -3,7 +3,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/clock.h"
 #include "base/diag.h"
@@ -22,14 +21,6 @@ struct patient {
     struct redis_reply *info;
     bool has_aof;
 };
-
-static int64_t now_us(clockid_t clock)
-{
-    struct timespec now;
-
-    clock_gettime(clock, &now);
-    return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
-}
 
 static void field(const struct patient *p, const char *name, char out[REDIS_FIELD])
 {
@@ -88,10 +79,10 @@ static weir_err look_at_latency(const struct patient *p, weir_diag *diag)
     int64_t least = INT64_MAX;
 
     for (int i = 0; i < PINGS; i++) {
-        const int64_t begin = now_us(CLOCK_MONOTONIC);
+        const int64_t begin = clock_monotonic_us();
         struct redis_reply *reply;
         const weir_err err = redis_session_ask(p->session, &reply, diag, "PING", (char *)NULL);
-        const int64_t took = now_us(CLOCK_MONOTONIC) - begin;
+        const int64_t took = clock_monotonic_us() - begin;
 
         if (err)
             return err;
@@ -228,7 +219,7 @@ static weir_err look_at_clock(const struct patient *p, weir_diag *diag)
         return err;
     if (redis_reply_count(reply) == 2) {
         theirs = strtoll(redis_reply_text(redis_reply_at(reply, 0)).at, NULL, 10) * 1000;
-        skew = theirs - now_us(CLOCK_REALTIME) / 1000;
+        skew = theirs - clock_wall_ms();
         if (skew > SKEW_MS || skew < -2 * SKEW_MS)
             find(p->f, FINDING_CHANGE, "clock", "Keep both machines on NTP.",
                  "the clock%s differs from this machine's by %" PRId64 " ms", p->name, skew);

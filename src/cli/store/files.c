@@ -5,9 +5,9 @@
 #include <inttypes.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/secret.h"
 #include "base/thread_pool.h"
 #include "cli/terminal.h"
@@ -130,12 +130,10 @@ static void note_ledger(struct store_files *f)
 int store_files_load(struct store_files *f, const char *name, const char *secret_file)
 {
     const char *directory = store_directory(name), *path = directory ? directory : name;
-    struct timespec now;
     weir_diag diag = { "" };
 
     *f = (struct store_files){ .allocator = alloc_or_default((weir_allocator){ 0 }) };
-    clock_gettime(CLOCK_REALTIME, &now);
-    f->now = (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+    f->now = clock_wall_ms();
     if (!find_directory(path) || !find_secret(f, path, secret_file))
         return STATUS_TROUBLE;
     if (dir_open(&f->dir, path, &f->allocator, &diag))

@@ -11,6 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/diag.h"
 #include "cli/client.h"
 #include "cli/command.h"
@@ -281,19 +282,11 @@ static void draw(const struct watch *w, bool is_fresh)
     buf_done(&out);
 }
 
-static int64_t now_ms(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
-}
-
 /* Until it is time, or something else happened. False: somebody wants to leave. */
 static bool wait_for_key(int64_t until_ms)
 {
     struct pollfd keys = { .fd = STDIN_FILENO, .events = POLLIN };
-    const int64_t left = until_ms > now_ms() ? until_ms - now_ms() : 0;
+    const int64_t left = until_ms > clock_monotonic_ms() ? until_ms - clock_monotonic_ms() : 0;
     const struct timespec time = { .tv_sec = left / 1000, .tv_nsec = left % 1000 * 1000000 };
     char key;
 
@@ -305,7 +298,7 @@ static bool wait_for_key(int64_t until_ms)
 static int run_screen(struct watch *w)
 {
     bool is_fresh = look(w), goes_on = true;
-    int64_t next = now_ms() + w->interval_ms, looks = 1;
+    int64_t next = clock_monotonic_ms() + w->interval_ms, looks = 1;
 
     if (!is_fresh)
         return trouble("%s", w->diag.text);
@@ -318,12 +311,12 @@ static int run_screen(struct watch *w)
         goes_on = wait_for_key(next);
         if (was_stopped)
             stop_for_a_while();
-        if (now_ms() < next)
+        if (clock_monotonic_ms() < next)
             continue;
         if (w->count > 0 && looks++ == w->count)
             break;
         is_fresh = look(w);
-        next = now_ms() + w->interval_ms;
+        next = clock_monotonic_ms() + w->interval_ms;
     }
     give_screen_back();
     if (end_signal && end_signal != SIGINT) { /* whoever sent it may want to know that it worked */

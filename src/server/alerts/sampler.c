@@ -7,11 +7,11 @@
  * What the history_store could not take waits, so many entries at most, and is offered again. */
 #include "server/alerts/sampler.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/diag.h"
+#include "base/worker.h"
 #include "server/alerts/alarms.h"
 #include "server/alerts/denied_minutes.h"
 #include "server/log/event_log.h"
@@ -49,10 +49,7 @@ struct sampler {
     bool has_failed; /* the history_store; and that has been told */
     uint64_t lost;   /* entries for which there was no room */
 
-    pthread_t thread;
-    pthread_mutex_t lock;
-    pthread_cond_t wake;
-    bool is_ending;
+    struct worker worker;
 };
 
 /* ---- looking ------------------------------------------------------------------------------------ */
@@ -244,22 +241,15 @@ static int64_t clock_now(const struct sampler *s)
     return s->options.clock(s->options.clock_ctx);
 }
 
-/* Until the next second begins, or the end. The lock is held. */
-static void wait_a_second(struct sampler *s)
+/* Looks are taken when a second begins. */
+static int64_t us_to_next_second(const struct sampler *s)
 {
-    const int64_t ms = SECOND - clock_now(s) % SECOND;
-    struct timespec until;
-
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_nsec += ms * 1000000;
-    until.tv_sec += until.tv_nsec / 1000000000;
-    until.tv_nsec %= 1000000000;
-    while (!s->is_ending && pthread_cond_timedwait(&s->wake, &s->lock, &until) == 0)
-        ;
+    return (SECOND - clock_now(s) % SECOND) * 1000;
 }
 
-static void look(struct sampler *s)
+static int64_t look(void *ctx)
 {
+    struct sampler *s = ctx;
     const int64_t now = clock_now(s);
 
     sampler_take(s, now);
@@ -267,22 +257,7 @@ static void look(struct sampler *s)
         sampler_keep(s);
         s->kept_at = now;
     }
-}
-
-static void *run(void *arg)
-{
-    struct sampler *s = arg;
-
-    pthread_mutex_lock(&s->lock);
-    while (!s->is_ending) {
-        wait_a_second(s);
-        pthread_mutex_unlock(&s->lock);
-        look(s);
-        pthread_mutex_lock(&s->lock);
-    }
-    pthread_mutex_unlock(&s->lock);
-    sampler_finish(s, clock_now(s));
-    return NULL;
+    return us_to_next_second(s);
 }
 
 /* ---- life --------------------------------------------------------------------------------------- */
@@ -290,7 +265,6 @@ static void *run(void *arg)
 struct sampler *sampler_new(const struct sampler_options *options)
 {
     struct sampler *s = calloc(1, sizeof *s);
-    pthread_condattr_t monotonic;
 
     if (!s)
         return NULL;
@@ -307,18 +281,13 @@ struct sampler *sampler_new(const struct sampler_options *options)
         free(s);
         return NULL;
     }
-    pthread_mutex_init(&s->lock, NULL);
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&s->wake, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    worker_init(&s->worker);
     return s;
 }
 
 void sampler_free(struct sampler *s)
 {
-    pthread_cond_destroy(&s->wake);
-    pthread_mutex_destroy(&s->lock);
+    worker_done(&s->worker);
     decision_counts_free(s->watches[CHECKS].sum);
     decision_counts_free(s->watches[RULES].sum);
     free(s->limited);
@@ -329,28 +298,24 @@ void sampler_free(struct sampler *s)
 weir_err sampler_start(struct sampler **out, const struct sampler_options *options, weir_diag *diag)
 {
     struct sampler *s = sampler_new(options);
-    int why;
+    weir_err err;
 
     if (!s)
         return diag_fail(diag, WEIR_ENOMEM, "%s", weir_err_text(WEIR_ENOMEM));
     s->looked_at = s->kept_at = clock_now(s);
-    why = pthread_create(&s->thread, NULL, run, s);
-    if (why) {
+    err = worker_start(&s->worker, "sampling", us_to_next_second(s), look, s, diag);
+    if (err)
         sampler_free(s);
-        return diag_fail(diag, WEIR_ESYSTEM, "cannot start a thread: %s", strerror(why));
-    }
-    *out = s;
-    return WEIR_OK;
+    else
+        *out = s;
+    return err;
 }
 
 void sampler_stop(struct sampler *s)
 {
     if (!s)
         return;
-    pthread_mutex_lock(&s->lock);
-    s->is_ending = true;
-    pthread_cond_signal(&s->wake);
-    pthread_mutex_unlock(&s->lock);
-    pthread_join(s->thread, NULL);
+    worker_stop(&s->worker);
+    sampler_finish(s, clock_now(s));
     sampler_free(s);
 }

@@ -7,9 +7,9 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/diag.h"
 #include "base/url.h"
 #include "net/tls.h"
@@ -27,14 +27,6 @@ struct post {
     weir_diag *diag;
 };
 
-static int64_t now_ms(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
-
 static weir_err fail(struct post *p, const char *why)
 {
     return diag_fail(p->diag, WEIR_EIO, "%s port %s: %s", p->url.host, p->url.port, why);
@@ -48,7 +40,7 @@ static weir_err wait_for(struct post *p, short events)
     int n;
 
     do {
-        const int64_t left = p->deadline - now_ms();
+        const int64_t left = p->deadline - clock_monotonic_ms();
 
         if (left <= 0)
             return fail(p, "no answer in time");
@@ -215,7 +207,9 @@ weir_err webhook_post(const char *url, struct span body, int cancel, int64_t tim
                       weir_diag *diag)
 {
     const weir_allocator usual = alloc_or_default((weir_allocator){ 0 });
-    struct post p = { .fd = -1, .cancel = cancel, .deadline = now_ms() + timeout_ms, .diag = diag };
+    struct post p = {
+        .fd = -1, .cancel = cancel, .deadline = clock_monotonic_ms() + timeout_ms, .diag = diag
+    };
     const char *wrong = url_read(span_of(url), &p.url);
     struct buf request;
     weir_err err;

@@ -1,4 +1,4 @@
-/* webhook_queue.c - brings messages to webhooks, and comes again if nobody opens. */
+/* webhook_queue.c - delivers messages to webhooks, and retries with backoff. */
 #include "server/alerts/webhook_queue.h"
 
 #include <errno.h>
@@ -6,10 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/diag.h"
+#include "base/worker.h"
 #include "server/alerts/webhook.h"
 #include "server/log/event_log.h"
 
@@ -19,30 +20,20 @@ struct parcel {
     char *what, *url, *body;
     size_t len;
     int tries;
-    int64_t due; /* ms of the clock that never steps */
+    int64_t due; /* by clock_monotonic_ms() */
 };
 
 struct webhook_queue {
     struct event_log *log;
     int64_t first_wait_ms;
-    int cancel; /* an eventfd: it is to end */
-    pthread_t thread;
+    int cancel; /* an eventfd that ends a delivery under way */
+    struct worker worker;
 
-    pthread_mutex_t lock; /* of what follows */
-    pthread_cond_t wake;
-    bool is_ending;
+    pthread_mutex_t lock;                      /* of what follows */
     struct parcel parcels[WEBHOOK_QUEUE_MOST]; /* the oldest first */
     size_t count;
     struct webhook_queue_counts counts;
 };
-
-static int64_t now_ms(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
 
 static void free_parcel(struct parcel *p)
 {
@@ -67,20 +58,16 @@ static size_t find_due(const struct webhook_queue *c, int64_t now)
     return i;
 }
 
-/* The lock is held, but not meanwhile. */
-static void wait_for_work(struct webhook_queue *c)
+/* The lock is held. */
+static int64_t us_to_next_due(const struct webhook_queue *c)
 {
-    int64_t due = INT64_MAX;
-    struct timespec until;
+    int64_t due = INT64_MAX, now = clock_monotonic_ms();
 
     for (size_t i = 0; i < c->count; i++)
         due = c->parcels[i].due < due ? c->parcels[i].due : due;
-    if (due == INT64_MAX) {
-        pthread_cond_wait(&c->wake, &c->lock);
-        return;
-    }
-    until = (struct timespec){ .tv_sec = due / 1000, .tv_nsec = due % 1000 * 1000000 };
-    pthread_cond_timedwait(&c->wake, &c->lock, &until);
+    if (due == INT64_MAX)
+        return WORKER_UNTIL_WOKEN;
+    return due > now ? (due - now) * 1000 : 0;
 }
 
 /* Twice as long each time. */
@@ -113,7 +100,7 @@ static bool deliver(struct webhook_queue *c, struct parcel *p, bool *is_sent)
 
 /* The lock is held, but not meanwhile. Nobody else takes parcels out, and those that come are put
  * behind it. */
-static void work(struct webhook_queue *c, size_t i)
+static void try_one(struct webhook_queue *c, size_t i)
 {
     struct parcel p = c->parcels[i];
     bool is_done, is_sent;
@@ -129,30 +116,30 @@ static void work(struct webhook_queue *c, size_t i)
         return;
     }
     c->parcels[i].tries = p.tries;
-    c->parcels[i].due = now_ms() + wait_after(c, p.tries);
+    c->parcels[i].due = clock_monotonic_ms() + wait_after(c, p.tries);
 }
 
-static void *run(void *arg)
+/* One message a call, so that the queue ends soon when it is stopped. */
+static int64_t work(void *ctx)
 {
-    struct webhook_queue *c = arg;
+    struct webhook_queue *c = ctx;
+    int64_t pause;
+    size_t i;
 
     pthread_mutex_lock(&c->lock);
-    while (!c->is_ending) {
-        const size_t i = find_due(c, now_ms());
-
-        if (i < c->count)
-            work(c, i);
-        else
-            wait_for_work(c);
-    }
+    i = find_due(c, clock_monotonic_ms());
+    if (i < c->count)
+        try_one(c, i);
+    pause = us_to_next_due(c);
     pthread_mutex_unlock(&c->lock);
-    return NULL;
+    return pause;
 }
 
 bool webhook_queue_send(struct webhook_queue *c, const char *what, const char *url,
                         struct span body)
 {
-    struct parcel p = { strdup(what), strdup(url), malloc(body.len + 1), body.len, 0, now_ms() };
+    struct parcel p = { strdup(what), strdup(url), malloc(body.len + 1),
+                        body.len,     0,           clock_monotonic_ms() };
     bool is_taken;
 
     if (p.body)
@@ -163,9 +150,10 @@ bool webhook_queue_send(struct webhook_queue *c, const char *what, const char *u
         c->parcels[c->count++] = p;
     else
         c->counts.failed++;
-    pthread_cond_signal(&c->wake);
     pthread_mutex_unlock(&c->lock);
-    if (!is_taken)
+    if (is_taken)
+        worker_wake(&c->worker);
+    else
         free_parcel(&p);
     return is_taken;
 }
@@ -183,13 +171,13 @@ struct webhook_queue_counts webhook_queue_counts(struct webhook_queue *c)
     return counts;
 }
 
-static void free_courier(struct webhook_queue *c)
+static void free_queue(struct webhook_queue *c)
 {
     for (size_t i = 0; i < c->count; i++)
         free_parcel(&c->parcels[i]);
     if (c->cancel >= 0)
         close(c->cancel);
-    pthread_cond_destroy(&c->wake);
+    worker_done(&c->worker);
     pthread_mutex_destroy(&c->lock);
     free(c);
 }
@@ -198,8 +186,7 @@ weir_err webhook_queue_start(struct webhook_queue **out, struct event_log *log,
                              int64_t first_wait_ms, weir_diag *diag)
 {
     struct webhook_queue *c = calloc(1, sizeof *c);
-    pthread_condattr_t monotonic;
-    int why;
+    weir_err err;
 
     if (!c)
         return diag_fail(diag, WEIR_ENOMEM, "%s", weir_err_text(WEIR_ENOMEM));
@@ -207,31 +194,26 @@ weir_err webhook_queue_start(struct webhook_queue **out, struct event_log *log,
     c->first_wait_ms = first_wait_ms > 0 ? first_wait_ms : FIRST_WAIT_MS;
     c->cancel = eventfd(0, EFD_CLOEXEC);
     pthread_mutex_init(&c->lock, NULL);
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&c->wake, &monotonic);
-    pthread_condattr_destroy(&monotonic);
-    why = c->cancel < 0 ? errno : pthread_create(&c->thread, NULL, run, c);
-    if (why) {
-        free_courier(c);
-        return diag_fail(diag, WEIR_ESYSTEM, "cannot start a thread: %s", strerror(why));
-    }
-    *out = c;
-    return WEIR_OK;
+    worker_init(&c->worker);
+    if (c->cancel < 0)
+        err = diag_fail(diag, WEIR_ESYSTEM, "cannot make an eventfd: %s", strerror(errno));
+    else
+        err = worker_start(&c->worker, "webhook", WORKER_UNTIL_WOKEN, work, c, diag);
+    if (err)
+        free_queue(c);
+    else
+        *out = c;
+    return err;
 }
 
 void webhook_queue_stop(struct webhook_queue *c)
 {
     if (!c)
         return;
-    pthread_mutex_lock(&c->lock);
-    c->is_ending = true;
     eventfd_write(c->cancel, 1);
-    pthread_cond_signal(&c->wake);
-    pthread_mutex_unlock(&c->lock);
-    pthread_join(c->thread, NULL);
+    worker_stop(&c->worker);
     if (c->count > 0)
         event_log_write(c->log, "warn", "webhook", "%zu messages were not delivered before the end",
                         c->count);
-    free_courier(c);
+    free_queue(c);
 }

@@ -6,6 +6,7 @@
 
 #include <time.h>
 
+#include "base/clock.h"
 #include "base/json.h"
 #include "proto/http.h"
 #include "server/metrics/observer.h"
@@ -23,13 +24,12 @@ static struct span date_line(void)
         size_t len;
         char text[48];
     } last;
-    struct timespec now;
+    const time_t now = clock_wall_coarse_s();
 
-    clock_gettime(CLOCK_REALTIME_COARSE, &now);
-    if (now.tv_sec != last.second || last.len == 0) {
+    if (now != last.second || last.len == 0) {
         struct tm utc;
 
-        last.second = now.tv_sec;
+        last.second = now;
         gmtime_r(&last.second, &utc);
         last.len = strftime(last.text, sizeof last.text, "Date: %a, %d %b %Y %H:%M:%S GMT\r\n",
                             &utc);

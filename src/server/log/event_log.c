@@ -19,9 +19,9 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/diag.h"
 
 enum {
@@ -52,14 +52,6 @@ struct event_log {
 
 /* ---- writing, in the thread ----------------------------------------------------------- */
 
-static int64_t monotonic_ms(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
-
 /* False: nobody takes anything, and the log is being closed. */
 static bool wait_for_reader(struct event_log *log, int64_t *give_up)
 {
@@ -69,8 +61,8 @@ static bool wait_for_reader(struct event_log *log, int64_t *give_up)
         if (!atomic_load(&log->closing))
             continue;
         if (*give_up == 0)
-            *give_up = monotonic_ms() + CLOSE_MS;
-        else if (monotonic_ms() >= *give_up)
+            *give_up = clock_monotonic_ms() + CLOSE_MS;
+        else if (clock_monotonic_ms() >= *give_up)
             return false;
     }
     return true;

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/clock.h"
 #include "base/json.h"
 
 const char *const log_level_names[LOG_LEVELS] = { "debug", "info", "warn", "error" };
@@ -24,15 +25,15 @@ struct moment {
 
 static struct moment moment_now(void)
 {
+    const int64_t now = clock_wall_ms();
+    const time_t second = now / 1000;
     struct moment m;
-    struct timespec now;
     struct tm tm;
     size_t len;
 
-    clock_gettime(CLOCK_REALTIME, &now);
-    gmtime_r(&now.tv_sec, &tm);
+    gmtime_r(&second, &tm);
     len = strftime(m.text, sizeof m.text, "%Y-%m-%dT%H:%M:%S", &tm);
-    snprintf(m.text + len, sizeof m.text - len, ".%03dZ", (int)(now.tv_nsec / 1000000));
+    snprintf(m.text + len, sizeof m.text - len, ".%03dZ", (int)(now % 1000));
     return m;
 }
 

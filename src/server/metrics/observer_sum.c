@@ -2,8 +2,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "base/clock.h"
 #include "base/json.h"
 #include "server/metrics/observer_internal.h"
 #include "server/metrics/prometheus.h"
@@ -405,11 +405,7 @@ void observers_top_at(struct observer *const *all, size_t n, size_t count, const
 void observers_top(struct observer *const *all, size_t n, size_t count, const char *policy,
                    struct buf *out)
 {
-    struct timespec now;
-
-    clock_gettime(CLOCK_REALTIME, &now);
-    observers_top_at(all, n, count, policy, (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000,
-                     out);
+    observers_top_at(all, n, count, policy, clock_wall_ms(), out);
 }
 
 static void hand_on(struct observer *o, observer_refusals *each, void *ctx)

@@ -1,8 +1,8 @@
 /* about.c - COMMAND, INFO and CONFIG GET: what clients want to know of a server. */
 #include <stdio.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "server/resp/commands.h"
 
 /* The version of Redis whose commands for connections are here: some clients look at it. */
@@ -186,7 +186,8 @@ void resp_serve_info(struct session *s, struct resp_command *c)
              "\r\n"
              "# Cluster\r\n"
              "cluster_enabled:0\r\n",
-             weir_version(), (long)getpid(), (long long)time(NULL) - server->started_ms / 1000,
+             weir_version(), (long)getpid(),
+             (long long)clock_wall_ms() / 1000 - server->started_ms / 1000,
              atomic_load(&server->connections), (long long)server->most_connections);
     resp_bulk(&r->text, span_of(text));
     resp_reply_end(r);

@@ -15,15 +15,15 @@
  * snapshot it goes on with the first three. */
 #include <errno.h>
 #include <inttypes.h>
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "base/clock.h"
 #include "base/diag.h"
 #include "base/thread_pool.h"
+#include "base/worker.h"
 #include "store/file/file_store.h"
 #include "store/file/ledger_file.h"
 #include "store/file/recovery.h"
@@ -68,11 +68,8 @@ struct file_store {
     int64_t tended_at, rested_at;     /* us */
     _Atomic int64_t snapshots, failures, journal_bytes;
 
-    bool has_thread;
-    pthread_t thread;
-    pthread_mutex_t lock; /* of what follows */
-    pthread_cond_t wake;
-    bool closing;
+    bool has_kept; /* the keeper has begun */
+    struct worker keeper;
 };
 
 const char *store_directory(const char *uri)
@@ -91,14 +88,6 @@ static void say(const struct file_store *s, const char *line)
 static int64_t clock_now(const struct file_store *s)
 {
     return s->options.clock(s->options.clock_ctx);
-}
-
-static int64_t monotonic_us(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
 }
 
 /* ---- failing, and the way back ----------------------------------------------------------- */
@@ -150,25 +139,12 @@ static void map_if_worth_it(struct file_store *s)
 /* Sync what is due, or have zeros ahead. */
 static weir_err tend_journal(struct file_store *s)
 {
-    s->tended_at = monotonic_us();
+    s->tended_at = clock_monotonic_us();
     map_if_worth_it(s);
     if (s->mode == SYNC_INTERVAL)
         return journal_sync(s->journal);
     return s->mode == SYNC_ALWAYS ? journal_prepare(s->journal, s->options.journal_limit / 8)
                                   : journal_failure(s->journal);
-}
-
-/* The keeper waits so long, or until the store is closed. The lock is held. */
-static void wait_us(struct file_store *s, int64_t us)
-{
-    struct timespec until;
-
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    us += until.tv_nsec / 1000;
-    until.tv_sec += us / 1000000;
-    until.tv_nsec = us % 1000000 * 1000;
-    while (!s->closing && pthread_cond_timedwait(&s->wake, &s->lock, &until) == 0)
-        ;
 }
 
 /* HOW LARGE THE FILES GET: a snapshot is due when the journals are half of the live state, and its
@@ -206,20 +182,18 @@ static uint64_t due_by(const struct file_store *s, size_t done, size_t shards)
 static bool rest(void *ctx, size_t done, size_t shards)
 {
     struct file_store *s = ctx;
-    const int64_t took = monotonic_us() - s->rested_at;
+    const int64_t took = clock_monotonic_us() - s->rested_at;
     const uint64_t due = due_by(s, done, shards);
     const bool has_time = journal_size(s->journal) - s->first_bytes < (due - s->first_bytes) / 2;
 
-    if (s->state == RUNNING && monotonic_us() >= s->tended_at + s->pause_ms * 1000 &&
+    if (s->state == RUNNING && clock_monotonic_us() >= s->tended_at + s->pause_ms * 1000 &&
         tend_journal(s))
         enter_failed(s);
     journal_bound(s->journal, due);
     if (s->state == RUNNING && has_time) {
-        pthread_mutex_lock(&s->lock);
-        wait_us(s, took * REST_SHARE);
-        pthread_mutex_unlock(&s->lock);
+        worker_rest(&s->keeper, took * REST_SHARE);
     }
-    s->rested_at = monotonic_us();
+    s->rested_at = clock_monotonic_us();
     return has_time;
 }
 
@@ -246,7 +220,7 @@ static weir_err roll_over(struct file_store *s, weir_diag *diag)
         s->old_journals++;
     }
     s->tended_at = 0; /* a new journal has no zeros ahead */
-    s->rested_at = monotonic_us();
+    s->rested_at = clock_monotonic_us();
     err = snapshot_write(s->dir, s->table, s->journal, epoch, s->options.secret_id, clock_now(s),
                          s->options.no_thread ? NULL : &(struct snapshot_pace){ rest, s },
                          &s->allocator, &s->snapshot, diag);
@@ -319,24 +293,19 @@ static void keep(struct file_store *s, int64_t now)
         snapshot_if_worth_it(s, now);
 }
 
-static void *keep_on(void *arg)
+static int64_t keep_on(void *arg)
 {
     struct file_store *s = arg;
 
-    bound_journal(s);
-    /* Not only later: of processes that live shortly, each leaves a journal. */
-    snapshot_if_worth_it(s, monotonic_us() / 1000);
-    pthread_mutex_lock(&s->lock);
-    while (!s->closing) {
-        wait_us(s, s->pause_ms * 1000);
-        if (s->closing)
-            break;
-        pthread_mutex_unlock(&s->lock);
-        keep(s, monotonic_us() / 1000);
-        pthread_mutex_lock(&s->lock);
+    if (s->has_kept) {
+        keep(s, clock_monotonic_ms());
+    } else {
+        bound_journal(s);
+        /* Not only later: of processes that live shortly, each leaves a journal. */
+        snapshot_if_worth_it(s, clock_monotonic_ms());
+        s->has_kept = true;
     }
-    pthread_mutex_unlock(&s->lock);
-    return NULL;
+    return s->pause_ms * 1000;
 }
 
 /* ---- opening and closing ------------------------------------------------------------------- */
@@ -441,29 +410,14 @@ static void free_store(struct file_store *s)
     table_free(s->table);
     if (s->dir)
         s->dir->ops->done(s->dir);
-    pthread_cond_destroy(&s->wake);
-    pthread_mutex_destroy(&s->lock);
+    worker_done(&s->keeper);
     alloc_free(&allocator, s);
-}
-
-static weir_err start_keeper(struct file_store *s, weir_diag *diag)
-{
-    int why;
-
-    if (s->options.no_thread)
-        return WEIR_OK;
-    why = pthread_create(&s->thread, NULL, keep_on, s);
-    if (why)
-        return diag_fail(diag, WEIR_ESYSTEM, "cannot start the store's thread: %s", strerror(why));
-    s->has_thread = true;
-    return WEIR_OK;
 }
 
 weir_err file_store_open_in(struct store **out, struct dir *dir,
                             const struct store_options *options, weir_diag *diag)
 {
     struct file_store *s = alloc_zeroed(&options->allocator, sizeof *s);
-    pthread_condattr_t monotonic;
     weir_err err;
 
     if (!s) {
@@ -476,11 +430,7 @@ weir_err file_store_open_in(struct store **out, struct dir *dir,
     if (s->options.journal_limit == 0)
         s->options.journal_limit = JOURNAL_LIMIT;
     s->dir = dir;
-    pthread_mutex_init(&s->lock, NULL);
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&s->wake, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    worker_init(&s->keeper);
     err = read_sync(s, options->sync, diag);
     s->store.commits_at_once = s->mode != SYNC_ALWAYS;
     if (!err)
@@ -489,8 +439,8 @@ weir_err file_store_open_in(struct store **out, struct dir *dir,
         err = recover(s, diag);
     if (!err)
         err = ledger_file_open(&s->ledger, s->dir, s->options.secret_id, &s->allocator, diag);
-    if (!err)
-        err = start_keeper(s, diag);
+    if (!err && !s->options.no_thread)
+        err = worker_start(&s->keeper, "store's", 0, keep_on, s, diag);
     if (err) {
         free_store(s);
         return err;
@@ -516,13 +466,7 @@ static void close_file_store(struct store *store)
 {
     struct file_store *s = (struct file_store *)store;
 
-    if (s->has_thread) {
-        pthread_mutex_lock(&s->lock);
-        s->closing = true;
-        pthread_cond_signal(&s->wake);
-        pthread_mutex_unlock(&s->lock);
-        pthread_join(s->thread, NULL);
-    }
+    worker_stop(&s->keeper);
     if (s->state == RUNNING && journal_finish(s->journal))
         enter_failed(s); /* says so */
     free_store(s);

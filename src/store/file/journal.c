@@ -25,8 +25,8 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
+#include "base/clock.h"
 #include "store/file/journal_format.h"
 #include "store/file/ring.h"
 
@@ -374,20 +374,12 @@ static bool is_writing(struct journal *j)
            atomic_load_explicit(&j->is_draining, memory_order_acquire);
 }
 
-static int64_t monotonic_ns(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-}
-
 static void watch(struct journal *j)
 {
-    const int64_t until = monotonic_ns() + AWAKE_NS;
+    const uint64_t until = clock_monotonic_ns() + AWAKE_NS;
 
     pthread_mutex_unlock(&j->lock);
-    while (is_writing(j) && monotonic_ns() < until)
+    while (is_writing(j) && clock_monotonic_ns() < until)
         sched_yield();
     pthread_mutex_lock(&j->lock);
 }
@@ -410,9 +402,9 @@ static void wait_for_other(struct journal *j)
  * the last one are about to come again. The lock is held. */
 static void gather(struct journal *j)
 {
-    const int64_t until = monotonic_ns() + GATHER_NS;
+    const uint64_t until = clock_monotonic_ns() + GATHER_NS;
 
-    while (j->came < j->expected && !j->busy && monotonic_ns() < until) {
+    while (j->came < j->expected && !j->busy && clock_monotonic_ns() < until) {
         pthread_mutex_unlock(&j->lock);
         sched_yield();
         pthread_mutex_lock(&j->lock);

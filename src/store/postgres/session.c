@@ -6,8 +6,8 @@
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "base/clock.h"
 #include "base/diag.h"
 
 #define CONNECT_TIMEOUT "2" /* seconds; libpq takes no less */
@@ -16,14 +16,6 @@ struct postgres_session {
     PGconn *connection;
     char state[6];
 };
-
-static int64_t now_ms(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
 
 static void ignore_notice(void *ctx, const char *text)
 {
@@ -118,7 +110,7 @@ static bool wait_for_result(PGconn *c, int64_t until)
 {
     while (PQisBusy(c)) {
         struct pollfd fd = { .fd = PQsocket(c), .events = POLLIN };
-        const int64_t rest = until < 0 ? 1000 : until - now_ms();
+        const int64_t rest = until < 0 ? 1000 : until - clock_monotonic_ms();
 
         if (rest <= 0)
             return false;
@@ -178,7 +170,7 @@ static weir_err collect(struct postgres_session *s, int64_t until, PGresult **ou
 static weir_err finish_asking(struct postgres_session *s, int is_sent, int64_t patience,
                               PGresult **out, weir_diag *diag)
 {
-    const int64_t until = patience < 0 ? -1 : now_ms() + patience;
+    const int64_t until = patience < 0 ? -1 : clock_monotonic_ms() + patience;
 
     s->state[0] = '\0';
     *out = NULL;

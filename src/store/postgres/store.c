@@ -11,8 +11,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "base/clock.h"
 #include "base/diag.h"
 #include "base/hex.h"
 #include "store/history_store.h"
@@ -63,14 +63,6 @@ struct postgres {
     bool was_held;  /* and that has been told */
     bool is_untidy; /* and that has been told */
 };
-
-static int64_t now_ms(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
 
 /* ---- looking after ------------------------------------------------------------------------------ */
 
@@ -123,7 +115,7 @@ static void tidy(struct postgres *p)
             p->remote.log(p->remote.log_ctx, line);
     }
     p->is_untidy = err;
-    p->tidy_at = now_ms() + (looked_at < TIDY_MOST ? TIDY_MS : 0);
+    p->tidy_at = clock_monotonic_ms() + (looked_at < TIDY_MOST ? TIDY_MS : 0);
 }
 
 /* "{0123…,4567…}", as a parameter. */
@@ -166,7 +158,7 @@ static void look_for_holders(struct postgres *p)
     size_t count = 0;
     weir_diag unheard;
 
-    p->look_at = now_ms() + p->uri.deadline;
+    p->look_at = clock_monotonic_ms() + p->uri.deadline;
     if (n > 0 && may_look(p)) {
         write_keys(keys, n, parameter);
         if (ask_keeper(p, statement, parameter, LOOK_PATIENCE_MS, &rows, &unheard))
@@ -190,10 +182,11 @@ static void tick(struct store *s, int64_t now)
     connector_work(&p->connector);
     if (p->feed)
         change_feed_tick(p->feed);
-    if (now_ms() >= p->look_at)
+    if (clock_monotonic_ms() >= p->look_at)
         look_for_holders(p);
     /* Nothing is dropped by the database's clock where others count. */
-    if (!p->brings_now && now_ms() >= p->tidy_at && atomic_load(&p->remote.open_breakers) == 0)
+    if (!p->brings_now && clock_monotonic_ms() >= p->tidy_at &&
+        atomic_load(&p->remote.open_breakers) == 0)
         tidy(p);
 }
 

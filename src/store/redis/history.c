@@ -10,9 +10,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/arena.h"
+#include "base/clock.h"
 #include "base/diag.h"
 #include "store/history_store.h"
 #include "store/redis/connect.h"
@@ -53,14 +53,6 @@ struct redis_annals {
     pthread_mutex_t lock; /* of what follows */
     struct redis_session *session;
 };
-
-static int64_t now_ms(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_REALTIME, &now);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
 
 /* Ask where the key is. With the lock. */
 static weir_err ask(struct redis_annals *r, const char *const words[4], struct redis_reply **out,
@@ -233,8 +225,8 @@ static void tell(struct gathering *g, history_each *each, void *ctx)
 static weir_err gather_all(struct redis_annals *r, struct gathering *g, weir_diag *diag)
 {
     const struct history_query *q = g->query;
-    const int64_t minutes_from = (now_ms() / HISTORY_HOUR + 1) * HISTORY_HOUR - KEPT_MINUTES;
-    const int64_t oldest = now_ms() - HISTORY_HOURS_KEPT - HISTORY_DAY;
+    const int64_t minutes_from = (clock_wall_ms() / HISTORY_HOUR + 1) * HISTORY_HOUR - KEPT_MINUTES;
+    const int64_t oldest = clock_wall_ms() - HISTORY_HOURS_KEPT - HISTORY_DAY;
     const int64_t since = q->since > oldest ? q->since : oldest;
     const int64_t hours_until = q->until < minutes_from ? q->until : minutes_from;
     const int64_t minutes_since = since > minutes_from ? since : minutes_from;
