@@ -46,8 +46,10 @@ struct question {
     bool decide_anyway; /* if it cannot be kept, decide it all the same */
     bool is_unkept;     /* out: decided, but may be forgotten in a crash */
     bool allowed;       /* out: all of them are */
+    bool is_retried;    /* of a remote store: it has been sent again */
     weir_err err;       /* out: not decided; nothing was answered as charged */
-    uint64_t mark;      /* out: what a commit must reach for it */
+    uint64_t mark;      /* out, of the file store: the journal position that a commit must reach */
+    int64_t deadline;   /* of a remote store, by its reactor's clock; 0: the store's own */
     void (*done)(struct question *q);
     void *ctx;
     struct question *next; /* the store's, while the question is under way */

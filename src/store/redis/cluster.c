@@ -149,7 +149,8 @@ static void prepare(struct part *p)
 {
     p->outcome = DECIDED;
     p->question.err = WEIR_OK;
-    p->question.mark = remote_deadline(p->split->deadline);
+    p->question.deadline = p->split->deadline;
+    p->question.is_retried = false;
 }
 
 /* Ask at once, outside of a commit. */

@@ -38,7 +38,7 @@ void probe_free(struct probe *p, const weir_allocator *allocator)
     alloc_free(allocator, p);
 }
 
-struct question *probe_begin(struct probe *p, uint64_t mark)
+struct question *probe_begin(struct probe *p, int64_t deadline)
 {
     p->is_under_way = true;
     *p->question = (struct question){
@@ -46,7 +46,7 @@ struct question *probe_begin(struct probe *p, uint64_t mark)
         .ask = { .cost = 1 },
         .charges = &p->charge,
         .count = 1,
-        .mark = mark,
+        .deadline = deadline,
         .done = probe_done,
         .ctx = p,
     };

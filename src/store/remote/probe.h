@@ -19,7 +19,7 @@ struct probe {
 struct probe *probe_new(const weir_allocator *allocator, size_t size);
 void probe_free(struct probe *p, const weir_allocator *allocator); /* NULL is fine */
 
-/* The question, to be asked anew; one at a time. `mark` is as of remote_deadline(). */
-struct question *probe_begin(struct probe *p, uint64_t mark);
+/* The question, to be asked anew; one at a time. */
+struct question *probe_begin(struct probe *p, int64_t deadline);
 
 #endif

@@ -60,22 +60,6 @@ static int64_t sooner(int64_t a, int64_t b)
 
 /* ---- questions -------------------------------------------------------------------------------- */
 
-/* A question's mark is its deadline, and whether it has been sent again. */
-static int64_t deadline_of(const struct question *q)
-{
-    return (int64_t)(q->mark >> 1);
-}
-
-uint64_t remote_deadline(int64_t at)
-{
-    return (uint64_t)at << 1;
-}
-
-static bool is_retried(const struct question *q)
-{
-    return q->mark & 1;
-}
-
 static void append(struct question_list *list, struct question *q)
 {
     q->next = NULL;
@@ -225,7 +209,7 @@ static void fill_batch(struct lane *lane, struct batch *b)
 
         b->charges[b->count] = (uint16_t)q->count;
         b->charge_count += q->count;
-        b->is_retried = b->is_retried || is_retried(q);
+        b->is_retried = b->is_retried || q->is_retried;
         b->questions[b->count++] = q;
     }
 }
@@ -338,7 +322,7 @@ static int64_t link_wakes_at(const struct link *link)
         at = link->waits_since + stale_after(link->lane->remote);
     for (const struct batch *b = link->oldest; b; b = b->next)
         if (b->first < b->count)
-            at = sooner(at, deadline_of(b->questions[b->first]));
+            at = sooner(at, b->questions[b->first]->deadline);
     return at;
 }
 
@@ -353,8 +337,7 @@ static int64_t probes_at(struct lane *lane)
 /* A timer that is early looks around and is set again; so it is only ever set for sooner. */
 static void set_timer(struct lane *lane)
 {
-    int64_t at = sooner(lane->queue.first ? deadline_of(lane->queue.first) : NEVER,
-                        probes_at(lane));
+    int64_t at = sooner(lane->queue.first ? lane->queue.first->deadline : NEVER, probes_at(lane));
     int64_t in;
 
     for (size_t i = 0; i < lane->remote->link_count; i++)
@@ -396,7 +379,7 @@ static void go_on(struct lane *lane, struct question_list *decided)
 
 static void expire_batch(struct batch *b, int64_t now, struct question_list *to)
 {
-    while (b->first < b->count && deadline_of(b->questions[b->first]) <= now) {
+    while (b->first < b->count && b->questions[b->first]->deadline <= now) {
         append(to, b->questions[b->first++]);
         b->has_failed = true;
     }
@@ -404,7 +387,7 @@ static void expire_batch(struct batch *b, int64_t now, struct question_list *to)
 
 static void expire_queue(struct lane *lane, int64_t now, struct question_list *to)
 {
-    while (lane->queue.first && deadline_of(lane->queue.first) <= now)
+    while (lane->queue.first && lane->queue.first->deadline <= now)
         append(to, take_first(&lane->queue));
 }
 
@@ -438,7 +421,7 @@ static void probe_if_due(struct lane *lane, int64_t now)
     if (probes_at(lane) > now)
         return;
     lane->probe_at = now + PROBE_MS;
-    q = probe_begin(lane->probe, remote_deadline(now + r->deadline));
+    q = probe_begin(lane->probe, now + r->deadline);
     if (!r->aim || r->aim(r->backend, q))
         append(&lane->queue, q);
     else
@@ -525,8 +508,7 @@ static void put_back(struct lane *lane, struct question_list *again)
     struct question_list both = { 0 }, *queue = &lane->queue;
 
     while (again->first && queue->first)
-        append(&both,
-               take_first(deadline_of(queue->first) < deadline_of(again->first) ? queue : again));
+        append(&both, take_first(queue->first->deadline < again->first->deadline ? queue : again));
     while (again->first)
         append(&both, take_first(again));
     while (queue->first)
@@ -545,10 +527,10 @@ void link_refused(struct link *link, enum refusal refusal, const char *why)
     while (all.first) {
         struct question *q = take_first(&all);
 
-        if (refusal == REFUSAL_FINAL || is_retried(q)) {
+        if (refusal == REFUSAL_FINAL || q->is_retried) {
             append(&failed, q);
         } else {
-            q->mark |= 1;
+            q->is_retried = true;
             append(&again, q);
         }
     }
@@ -588,7 +570,7 @@ static void enqueue(struct lane *lane, struct question *q)
 {
     struct question_list one = { 0 };
 
-    if (!lane->queue.last || deadline_of(lane->queue.last) <= deadline_of(q)) {
+    if (!lane->queue.last || lane->queue.last->deadline <= q->deadline) {
         append(&lane->queue, q);
     } else {
         append(&one, q);
@@ -613,8 +595,8 @@ void remote_commit(struct pending *pending)
     while (asked.first) {
         struct question *q = take_first(&asked);
 
-        if (q->mark == 0)
-            q->mark = remote_deadline(now + lane->remote->deadline);
+        if (q->deadline == 0)
+            q->deadline = now + lane->remote->deadline;
         if ((lane->remote->held && locked_keys_has(lane->remote->held, q)) ||
             (lane->is_open && !is_probe(lane, now)))
             append(&refused, q);

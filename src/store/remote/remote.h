@@ -92,8 +92,7 @@ struct remote {
 
 struct lane *remote_attach(struct remote *r, struct reactor *reactor); /* NULL: out of memory */
 void remote_detach(struct lane *lane);
-void remote_submit(struct pending *pending, struct question *q); /* with a mark of 0, or: */
-uint64_t remote_deadline(int64_t at); /* the mark of one that must be done by then */
+void remote_submit(struct pending *pending, struct question *q);
 bool remote_is_idle(const struct lane *lane);
 void remote_commit(struct pending *pending);
 void remote_stats(struct remote *r, weir_stats *stats);
