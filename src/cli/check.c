@@ -48,30 +48,31 @@ enum {
 
 static const struct option options[OPTION_COUNT] = {
     [CONFIG] = { "config", 'c', "FILE", "the policies; default: $WEIR_CONFIG" },
-    [LIMIT] = { "limit", 'l', "RATE", "instead of a policy, as in \"5 per 1m\"" },
-    [ALGORITHM] = { "algorithm", 0, "NAME", "of that limit; default: sliding_window" },
+    [LIMIT] = { "limit", 'l', "RATE", "a limit instead of a policy: \"5 per 1m\"" },
+    [ALGORITHM] = { "algorithm", 0, "NAME", "of --limit; default: sliding_window" },
     [BURST] = { "burst", 0, "N", NULL },
-    [PRECISION] = { "precision", 0, "TIME", "more of its numbers" },
+    [PRECISION] = { "precision", 0, "TIME", "of --limit" },
     [NAME] = { "name", 0, "NAME", NULL },
-    [ON_ERROR] = { "on-error", 0, "WORD", "its name, and what if the store fails" },
-    [POLICY] = { "policy", 'p', "POLICY", "and this one: all of them, or none", .is_list = true },
+    [ON_ERROR] = { "on-error", 0, "WORD", "of --limit; WORD: local, allow or deny" },
+    [POLICY] = { "policy", 'p', "POLICY", "one more policy: all are charged, or none",
+                 .is_list = true },
     [KEY] = { "key", 0, "KEY", NULL },
-    [KEY_FILE] = { "key-file", 0, "FILE", "the key as it is, or in a file" },
+    [KEY_FILE] = { "key-file", 0, "FILE", "the key, also if it has a '='; or a file" },
     [COST] = { "cost", 0, "N", NULL },
-    [PLAN] = { "plan", 0, "PLAN", "how much to ask for; by which plan's numbers" },
+    [PLAN] = { "plan", 0, "PLAN", "default cost: 1" },
     [PEEK] = { "peek", 0, NULL, NULL },
     [REFUND] = { "refund", 0, NULL, NULL },
-    [RESET] = { "reset", 0, NULL, "change nothing; give back; forget" },
-    [REPEAT] = { "repeat", 'n', "N", "ask N times, one answer a line" },
+    [RESET] = { "reset", 0, NULL, "charge nothing; give back; clear the count" },
+    [REPEAT] = { "repeat", 'n', "N", "check N times, one answer per line" },
     [SERVER] = { "server", 's', "URL", NULL },
-    [TOKEN_FILE] = { "token-file", 0, "FILE", "ask a server; or $WEIR_SERVER" },
+    [TOKEN_FILE] = { "token-file", 0, "FILE", "default: $WEIR_SERVER" },
     [STORE] = { "store", 0, "URI", "where counters live; default: memory:" },
     [SYNC] = { "sync", 0, "MODE", "of file:DIR; always, os or a time; default: 50ms" },
-    [MAX_KEYS] = { "max-keys", 0, "N", "how many keys it may hold" },
-    [SECRET_FILE] = { "secret-file", 0, "FILE", "keys the hashes; made if it is missing" },
+    [MAX_KEYS] = { "max-keys", 0, "N", "most keys in the store" },
+    [SECRET_FILE] = { "secret-file", 0, "FILE", "secret of the hashes; created if missing" },
     [NOW] = { "now", 0, "MS", "the time, in ms since 1970" },
     [JSON] = { "json", 'j', NULL, NULL },
-    [QUIET] = { "quiet", 'q', NULL, "JSON, one object a line; or nothing at all" },
+    [QUIET] = { "quiet", 'q', NULL, "JSON, one object per line; no output" },
 };
 
 /* What one can ask for. */
@@ -126,9 +127,8 @@ static bool read_numbers(const struct arguments *a, weir_request *r)
     if (!limit) {
         for (int i = ALGORITHM; i <= ON_ERROR; i++)
             if (a->values[i]) {
-                trouble(
-                    "--%s is for a limit of your own: add --limit \"5 per 1m\", or leave it out",
-                    options[i].name);
+                trouble("--%s needs a limit: add --limit \"5 per 1m\", or leave it out",
+                        options[i].name);
                 return false;
             }
         return true;
@@ -146,7 +146,7 @@ static bool read_numbers(const struct arguments *a, weir_request *r)
     r->name = a->values[NAME];
     if (a->values[ON_ERROR] &&
         !parsed_request_on_error(span_of(a->values[ON_ERROR]), &r->on_error)) {
-        trouble("--on-error is local, allow or deny");
+        trouble("--on-error must be local, allow or deny");
         return false;
     }
     return read_algorithm(a->values[ALGORITHM], &r->algorithm) &&
@@ -156,7 +156,7 @@ static bool read_numbers(const struct arguments *a, weir_request *r)
 static bool read_verb(const struct arguments *a, struct inquiry *q)
 {
     if (!!a->values[PEEK] + !!a->values[REFUND] + !!a->values[RESET] > 1) {
-        trouble("--peek, --refund and --reset cannot be done at once: give one of them");
+        trouble("--peek, --refund and --reset exclude each other: give one of them");
         return false;
     }
     q->verb = a->values[PEEK]     ? &peek_verb
@@ -183,7 +183,8 @@ static bool read_subject(const struct arguments *a, struct inquiry *q)
 
     if (!q->limit) {
         if (a->operand_count == 0 || word_is_attribute(a->operands[0])) {
-            trouble("which policy? Name it before the key, or bring a limit: --limit \"5 per 1m\"");
+            trouble(
+                "the policy is missing: name it before the key, or give a limit: --limit \"5 per 1m\"");
             return false;
         }
         parsed_request_add_policy(&q->asked, a->operands[i++]);
@@ -193,7 +194,7 @@ static bool read_subject(const struct arguments *a, struct inquiry *q)
                 return false;
             }
     } else if (a->list_count > 0) {
-        trouble("--policy goes with a policy: leave it out, or --limit");
+        trouble("--policy and --limit exclude each other: leave one out");
         return false;
     }
     if (a->values[KEY] && !subject_set_key(s, span_of(a->values[KEY])))
@@ -208,7 +209,7 @@ static bool read_subject(const struct arguments *a, struct inquiry *q)
             return false;
     }
     if (q->limit && !s->has_key) {
-        trouble("whose limit? Give a KEY after the options");
+        trouble("the key is missing: give a KEY after the options");
         return false;
     }
     if (s->has_key) {
@@ -234,7 +235,7 @@ static bool read_server(const struct arguments *a, struct inquiry *q)
     if (!q->server && !local && usual && *usual)
         q->server = usual;
     if (q->server && local) {
-        trouble("--%s is the server's own: leave it out, or --server", local);
+        trouble("--%s is a setting of the server: leave it out, or leave out --server", local);
         return false;
     }
     if (q->token_file && !q->server) {
@@ -258,8 +259,8 @@ static bool read_config(const struct arguments *a, struct inquiry *q)
     if (!config)
         config = getenv("WEIR_CONFIG");
     if (!config || !*config) {
-        trouble("where are the policies? Give --config FILE or set WEIR_CONFIG, or bring a limit: "
-                "--limit \"5 per 1m\"");
+        trouble(
+            "the policies are missing: give --config FILE or set WEIR_CONFIG, or give a limit: --limit \"5 per 1m\"");
         return false;
     }
     q->open.policy_file = strcmp(config, "-") == 0 ? "/dev/stdin" : config;
@@ -371,11 +372,11 @@ static int run(const struct arguments *a)
 
 const struct command check_command = {
     .name = "check",
-    .summary = "Ask a limiter, and say what it answers.",
+    .summary = "Check a limit, and print the answer.",
     .usage = "[OPTION]... POLICY [KEY | NAME=VALUE...]\n"
              "[OPTION]... --limit \"N per TIME\" KEY",
     .options = options,
     .option_count = OPTION_COUNT,
-    .notes = "Exit status: 0 allowed, 1 denied (the last answer counts), 2 trouble.\n",
+    .notes = "Exit status: 0 allowed, 1 denied (of the last check), 2 error.\n",
     .run = run,
 };

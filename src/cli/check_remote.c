@@ -68,7 +68,7 @@ static bool can_be_sent(const weir_request *r)
     for (size_t i = 0; i < r->attribute_count; i++)
         good = good && utf8_is_text(span_of(r->attributes[i].value));
     if (!good)
-        trouble("the key or an attribute is not valid UTF-8 text, or has a NUL byte in it");
+        trouble("the key or an attribute is not valid UTF-8, or contains a NUL byte");
     return good;
 }
 
@@ -212,7 +212,7 @@ bool check_server_ask(struct check_server *s, const char *verb, const weir_reque
     json_decref(s->answer);
     s->answer = told_read(s->client.reply.body);
     if (!read_answer(s->answer, a)) {
-        trouble("cannot read the answer of %s: is it a server of weir?", s->client.url.text);
+        trouble("cannot parse the answer of %s: is it a weir server?", s->client.url.text);
         return false;
     }
     return true;

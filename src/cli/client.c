@@ -26,7 +26,7 @@ bool client_open(struct client *c, const char *url, const char *token_file)
     if (!server_url_read(&c->url, url && *url ? url : SERVER_URL_DEFAULT))
         return false;
     if (c->url.is_resp) {
-        trouble("%s: this is asked by HTTP: use http:// or unix:PATH", c->url.text);
+        trouble("%s: this command uses HTTP: give http:// or unix:PATH", c->url.text);
         return false;
     }
     if (c->url.is_tls && tls_client_context_new(&c->tls_context, &diag)) {
@@ -226,9 +226,11 @@ bool client_call(struct client *c, const char *method, const char *path, struct 
 static const char *hint_of(const struct client *c)
 {
     if (c->reply.status == 401 && !*c->token)
-        return "\nto show one, say --token-file FILE, or set WEIR_TOKEN_FILE to the file";
+        return "\n"
+               "give a token: --token-file FILE, or set WEIR_TOKEN_FILE to the file";
     if (c->reply.status == 401 || (c->reply.status == 403 && *c->token))
-        return "\nto show another one, say --token-file FILE, or set WEIR_TOKEN_FILE to the file";
+        return "\n"
+               "give another token: --token-file FILE, or set WEIR_TOKEN_FILE to the file";
     return "";
 }
 
@@ -242,7 +244,7 @@ void client_explain(const struct client *c, weir_diag *diag)
     if (detail)
         diag_set(diag, "%s%s", detail, hint_of(c));
     else
-        diag_set(diag, "%s answered with status %d: is it a server of weir?", c->url.text,
+        diag_set(diag, "%s answered with status %d: is it a weir server?", c->url.text,
                  c->reply.status);
     json_decref(problem);
 }

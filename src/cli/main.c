@@ -94,7 +94,7 @@ static int refuse_command(char *const *words)
         return trouble("there is no command '%s': did you mean '%s'?",
                        printable(span_of(typed)).text, near);
     if (is_group(words[0]))
-        return trouble("'%s' is followed by another word: see 'weir help %s'", words[0], words[0]);
+        return trouble("'%s' needs a subcommand: see 'weir help %s'", words[0], words[0]);
     return trouble("there is no command '%s': see 'weir help'", printable(span_of(words[0])).text);
 }
 

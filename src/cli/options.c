@@ -36,8 +36,9 @@ static void refuse_unknown(const struct command *c, struct span name)
         names[i] = c->options[i].name;
     names[c->option_count] = "help";
     if (span_is(name, "store") && find_name(c, span_of("server")) >= 0) {
-        trouble("%s asks a running server, which has the store open: say --server URL, not --store",
-                c->name);
+        trouble(
+            "%s needs a running server, which has the store open: give --server URL, not --store",
+            c->name);
         return;
     }
     near = suggest(name, names, c->option_count + 1);
@@ -47,9 +48,9 @@ static void refuse_unknown(const struct command *c, struct span name)
         trouble("%s has no option --%s: see 'weir help %s'", c->name, printable(name).text,
                 c->name);
     else
-        trouble("an argument begins with '-' and is no option: see 'weir help %s', or put '--' "
-                "before it",
-                c->name);
+        trouble(
+            "an argument begins with '-' but is not an option: see 'weir help %s', or put '--' before it",
+            c->name);
 }
 
 static int find_letter(const struct command *c, char letter)
@@ -63,12 +64,13 @@ static int find_letter(const struct command *c, char letter)
 static bool take(const struct command *c, int i, const char *value, struct arguments *out)
 {
     if (c->options[i].only_once && out->values[i]) {
-        trouble("%s takes one --%s: see 'weir help %s'", c->name, c->options[i].name, c->name);
+        trouble("%s takes --%s only once: see 'weir help %s'", c->name, c->options[i].name,
+                c->name);
         return false;
     }
     if (c->options[i].is_list) {
         if (out->list_count == OPTIONS_LISTED) {
-            trouble("%s takes at most %d times --%s", c->name, OPTIONS_LISTED, c->options[i].name);
+            trouble("%s takes --%s at most %d times", c->name, c->options[i].name, OPTIONS_LISTED);
             return false;
         }
         out->list[out->list_count++] = value;

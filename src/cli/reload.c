@@ -12,7 +12,7 @@ enum { SERVER, TOKEN_FILE, JSON, OPTION_COUNT };
 static const struct option options[OPTION_COUNT] = {
     [SERVER] = { "server", 's', "URL", "default: $WEIR_SERVER, or " SERVER_URL_DEFAULT },
     [TOKEN_FILE] = { "token-file", 0, "FILE", "default: $WEIR_TOKEN_FILE" },
-    [JSON] = { "json", 'j', NULL, "JSON, as the server gives it" },
+    [JSON] = { "json", 'j', NULL, "JSON, as the server sends it" },
 };
 
 static void print(struct span body)
@@ -32,7 +32,7 @@ static int run(const struct arguments *a)
     weir_diag diag;
 
     if (a->operand_count > 0)
-        return trouble("reload takes options only: a server reads the files that it was given");
+        return trouble("reload takes no arguments: the server reads its own files again");
     if (!client_open(&c, a->values[SERVER], a->values[TOKEN_FILE])) {
         client_close(&c);
         return STATUS_TROUBLE;
@@ -55,12 +55,13 @@ static int run(const struct arguments *a)
 
 const struct command reload_command = {
     .name = "reload",
-    .summary = "Have a server read its files again.",
+    .summary = "Make a server read its files again.",
     .usage = "[OPTION]...",
     .options = options,
     .option_count = OPTION_COUNT,
-    .notes = "What is wrong with a file is told, and what it is about stays as it was. The same\n"
-             "happens by SIGHUP, and by itself when the policy file changes.\n\n"
-             "Exit status: 0 all of it was read, 2 not all of it.\n",
+    .notes = "Prints what is wrong with a file; the settings of that file stay as they were.\n"
+             "SIGHUP does the same, and so does a change of the policy file.\n"
+             "\n"
+             "Exit status: 0 all files were read, 2 not all of them.\n",
     .run = run,
 };

@@ -44,30 +44,30 @@ static const struct option options[OPTION_COUNT] = {
     [CONFIG] = { "config", 'c', "FILE", "policies and settings; default: $WEIR_CONFIG" },
     [STORE] = { "store", 0, "URI", "where counters live; default: file:weir-data" },
     [SYNC] = { "sync", 0, "MODE", "of file:DIR; always, os or a time; default: 50ms" },
-    [SECRET_FILE] = { "secret-file", 0, "FILE", "keys the hashes; made if it is missing" },
+    [SECRET_FILE] = { "secret-file", 0, "FILE", "secret of the hashes; created if missing" },
     [LISTEN] = { "listen", 0, "ADDR,...", "HOST:PORT, unix:PATH; default: 127.0.0.1:7878",
                  .only_once = true },
-    [THREADS] = { "threads", 0, "N", "event loops; default: one a core" },
-    [TOKEN_FILE] = { "token-file", 0, "SCOPES:FILE", "check,admin,metrics: who shows it may",
+    [THREADS] = { "threads", 0, "N", "event loops; default: one per core" },
+    [TOKEN_FILE] = { "token-file", 0, "SCOPES:FILE", "SCOPES: check,admin,metrics",
                      .only_once = true },
-    [TRUSTED_PROXIES] = { "trusted-proxies", 0, "NET,...", "whose X-Forwarded-For counts",
-                          .only_once = true },
-    [ALLOWED_ORIGINS] = { "allowed-origins", 0, "URL,...", "whose pages may ask, besides ours",
-                          .only_once = true },
+    [TRUSTED_PROXIES] = { "trusted-proxies", 0, "NET,...",
+                          "networks whose X-Forwarded-For is trusted", .only_once = true },
+    [ALLOWED_ORIGINS] = { "allowed-origins", 0, "URL,...",
+                          "origins whose web pages may send requests", .only_once = true },
     [TLS_CERT] = { "tls-cert", 0, "FILE", NULL },
     [TLS_KEY] = { "tls-key", 0, "FILE", "PEM files: serve TLS" },
-    [TLS_CLIENT_CA] = { "tls-client-ca", 0, "FILE", "clients need a certificate of these" },
-    [ALLOW_PLAIN] = { "allow-plain", 0, NULL, "plain connections, too" },
+    [TLS_CLIENT_CA] = { "tls-client-ca", 0, "FILE", "require client certificates signed by these" },
+    [ALLOW_PLAIN] = { "allow-plain", 0, NULL, "accept plain connections too" },
     [MAX_KEYS] = { "max-keys", 0, "N", NULL },
-    [MAX_CONNECTIONS] = { "max-connections", 0, "N", "at most: 16777216, 16384" },
+    [MAX_CONNECTIONS] = { "max-connections", 0, "N", "default: 16777216, 16384" },
     [IDLE_TIMEOUT] = { "idle-timeout", 0, "TIME", NULL },
-    [REQUEST_TIMEOUT] = { "request-timeout", 0, "TIME", "between two, for one: 5m, 10s" },
-    [DRAIN_TIMEOUT] = { "drain-timeout", 0, "TIME", "to end after SIGTERM; default: 10s" },
-    [TRUST_CLIENT_CLOCK] = { "trust-client-clock", 0, NULL, "requests may bring `now`" },
+    [REQUEST_TIMEOUT] = { "request-timeout", 0, "TIME", "default: 5m, 10s" },
+    [DRAIN_TIMEOUT] = { "drain-timeout", 0, "TIME", "to finish requests at SIGTERM; default: 10s" },
+    [TRUST_CLIENT_CLOCK] = { "trust-client-clock", 0, NULL, "requests may set `now`" },
     [LOG] = { "log", 0, "FILE", NULL },
     [LOG_LEVEL] = { "log-level", 0, "LEVEL", NULL },
     [LOG_FORMAT] = { "log-format", 0, "FORMAT", "stderr, info, auto" },
-    [CHECK] = { "check", 0, NULL, "only tell what is wrong, or what would be used" },
+    [CHECK] = { "check", 0, NULL, "do not serve; print mistakes, or the settings" },
 };
 
 /* Call add() for each of the words between commas. */
@@ -191,7 +191,7 @@ static bool read_word(const struct arguments *a, int option, const char *const *
         }
     for (int i = 0; i < count; i++)
         snprintf(all + strlen(all), sizeof all - strlen(all), "%s%s", i > 0 ? ", " : "", words[i]);
-    trouble("--%s: '%s' is none of %s", options[option].name,
+    trouble("--%s: '%s' is not one of %s", options[option].name,
             printable(span_of(a->values[option])).text, all);
     return false;
 }
@@ -268,7 +268,7 @@ static void offer_token(const struct server_settings *s)
     const char *listen = settings_open_listener(s);
 
     if (listen)
-        trouble("a token is made by:  (umask 077; head -c 32 /dev/urandom | base64 >weir.token)\n"
+        trouble("make a token:  (umask 077; head -c 32 /dev/urandom | base64 >weir.token)\n"
                 "and then:  weir serve --listen %s --token-file check,admin,metrics:weir.token",
                 listen);
 }
@@ -309,7 +309,8 @@ static int run(const struct arguments *a)
         return trouble("serve takes options only, not '%s': did you mean --config?",
                        printable(span_of(a->operands[0])).text);
     if (intention.config && strcmp(intention.config, "-") == 0)
-        return trouble("policies cannot come from standard input: a server reads them again");
+        return trouble(
+            "policies cannot come from standard input: the server must be able to read them again");
     if (a->values[CHECK])
         return check(&intention);
     if (read_settings(&intention, &settings, &diag))
@@ -330,6 +331,6 @@ const struct command serve_command = {
     .usage = "[OPTION]...",
     .options = options,
     .option_count = OPTION_COUNT,
-    .notes = "A flag wins over the file, which is ./weir.yaml or ./policies.yaml by default.\n",
+    .notes = "Flags override the file, which is ./weir.yaml or ./policies.yaml by default.\n",
     .run = run,
 };

@@ -96,7 +96,8 @@ static void print_store(const char *uri)
 
 void serve_print_settings(const struct server_settings *s)
 {
-    printf("config       %s%s\n", s->config ? s->config : "none: limits come with requests",
+    printf("config       %s%s\n",
+           s->config ? s->config : "none: only limits that come with requests",
            s->config_is_found ? ", found in the working directory" : "");
     print_store(s->store);
     for (size_t i = 0; i < s->listen_count; i++)
@@ -107,13 +108,13 @@ void serve_print_settings(const struct server_settings *s)
         printf(":%s\n", s->tokens[i].path);
     }
     if (s->token_count == 0)
-        printf("token        none: who can connect may do everything\n");
+        printf("token        none: every client that can connect may do everything\n");
     printf("tls          %s%s%s\n", s->tls_cert ? s->tls_cert : "none",
            s->tls_client_ca ? ", clients by " : "", s->tls_client_ca ? s->tls_client_ca : "");
     if (s->threads > 0)
         printf("threads      %d\n", s->threads);
     else
-        printf("threads      one a core\n");
+        printf("threads      one per core\n");
     printf("log          %s\n", s->log_file ? s->log_file : "stderr");
     printf("%sok%s\n", colour(GREEN), colour(PLAIN));
 }

@@ -19,7 +19,7 @@ enum { MOST_TOKEN = 4096 };
 
 static bool refuse(const char *text, const char *why)
 {
-    trouble("'%s' is not the URL of a server: %s", printable(span_of(text)).text, why);
+    trouble("'%s' is not a server URL: %s", printable(span_of(text)).text, why);
     return false;
 }
 
@@ -28,7 +28,7 @@ static bool read_unix(struct server_url *u, const char *path)
     struct sockaddr_un *local = (struct sockaddr_un *)&u->addresses[0].socket;
 
     if (*path == '\0' || strlen(path) >= sizeof local->sun_path)
-        return refuse(u->text, "a path of 1 to 107 bytes follows 'unix:'");
+        return refuse(u->text, "'unix:' must be followed by a path of 1 to 107 bytes");
     local->sun_family = AF_UNIX;
     memcpy(local->sun_path, path, strlen(path) + 1);
     u->addresses[0].len = sizeof *local;
@@ -57,9 +57,9 @@ static bool read_host(struct server_url *u, const char *at, const char *usual_po
     char authority[sizeof u->name];
 
     if (at[slash] != '\0' && strcmp(at + slash, "/") != 0)
-        return refuse(u->text, "nothing follows the port");
+        return refuse(u->text, "nothing may follow the port");
     if (slash == 0 || slash >= sizeof authority || memchr(at, '@', slash))
-        return refuse(u->text, "HOST:PORT follows '//'; a token is read from a file");
+        return refuse(u->text, "'//' must be followed by HOST:PORT; give a token by a file");
     memcpy(authority, at, slash);
     authority[slash] = '\0';
     snprintf(u->name, sizeof u->name, "%s", authority);
@@ -182,7 +182,7 @@ char *server_token_read(const char *path)
         const size_t len = strcspn(text, " \t\r\n");
 
         if (len == 0 || text[len + strspn(text + len, " \t\r")] > '\n')
-            trouble("%s has no token in it: its first line must be one word", path);
+            trouble("%s contains no token: its first line must be one word", path);
         else if (!(token = strndup(text, len)))
             trouble("out of memory");
     }

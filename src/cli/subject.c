@@ -33,7 +33,7 @@ static bool add_attribute(struct subject *s, const char *word)
     const size_t i = s->attribute_count, len = (size_t)(equals - word);
 
     if (i == WEIR_MAX_ATTRIBUTES) {
-        trouble("these are too many attributes: a request has at most %d", WEIR_MAX_ATTRIBUTES);
+        trouble("too many attributes: a request has at most %d", WEIR_MAX_ATTRIBUTES);
         return false;
     }
     memcpy(s->names[i], word, len);

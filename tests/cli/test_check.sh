@@ -113,11 +113,11 @@ t json_says_where_an_answer_is_from json 'a["source"] == "exempt"' \
 
 t an_unknown_policy_is_asked_back refuses "there is no policy 'logn': did you mean 'login'?" \
     check -c "$policies" logn 203.0.113.7
-t a_missing_policy_is_asked_for refuses 'which policy? Name it before the key, or bring a limit: --limit "5 per 1m"' \
+t a_missing_policy_is_asked_for refuses 'the policy is missing: name it before the key, or give a limit: --limit "5 per 1m"' \
     check -c "$policies" ip=203.0.113.7
-t a_missing_config_is_asked_for refuses 'where are the policies? Give --config FILE or set WEIR_CONFIG, or bring a limit: --limit "5 per 1m"' \
+t a_missing_config_is_asked_for refuses 'the policies are missing: give --config FILE or set WEIR_CONFIG, or give a limit: --limit "5 per 1m"' \
     check login k
-t a_missing_key_is_asked_for refuses 'whose limit? Give a KEY after the options' \
+t a_missing_key_is_asked_for refuses 'the key is missing: give a KEY after the options' \
     check --limit '5 per 1m'
 t a_missing_attribute_is_refused refuses \
     "policy 'multi': the request has no attribute 'user', which rule 'user' counts by" \
@@ -171,13 +171,13 @@ t a_burst_where_there_is_none_is_refused refuses \
     'sliding_window has no burst: only token_bucket and leaky_bucket do' \
     check --limit '5 per 1m' --burst 9 k
 t numbers_beside_a_policy_are_refused refuses \
-    '--burst is for a limit of your own: add --limit "5 per 1m", or leave it out' \
+    '--burst needs a limit: add --limit "5 per 1m", or leave it out' \
     check -c "$policies" --burst 9 login k
 t a_config_beside_a_limit_is_refused refuses \
     '--limit needs no policies: leave out --config, or name a policy instead' \
     check -c "$policies" --limit '5 per 1m' k
 t two_verbs_are_refused refuses \
-    '--peek, --refund and --reset cannot be done at once: give one of them' \
+    '--peek, --refund and --reset exclude each other: give one of them' \
     check --limit '5 per 1m' --peek --reset k
 t an_unreadable_config_is_refused refuses \
     "$scratch/none.yaml: cannot read it: No such file or directory: check the path" \

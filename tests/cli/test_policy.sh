@@ -31,7 +31,7 @@ nul_in_file() {
     printf 'version: 1\npolicies:\n  a: \0{}\n' >"$scratch/nul.yaml"
     run policy lint "$scratch/nul.yaml"
     is status "$status" 1 && is stderr "$(cat "$scratch/err")" \
-        "$scratch/nul.yaml:3:6: here is a NUL byte: a policy file is text in UTF-8"
+        "$scratch/nul.yaml:3:6: there is a NUL byte: a policy file must be UTF-8 text"
 }
 
 large_file() {
@@ -61,7 +61,7 @@ t lint_goes_on_after_an_unreadable_file unreadable
 t lint_refuses_a_nul nul_in_file
 t lint_refuses_a_large_file large_file
 t lint_judges_a_file_by_itself_unless_asked environment
-t lint_needs_a_file refuses "which files? Name them, or '-' for standard input" policy lint
+t lint_needs_a_file refuses "the files are missing: name them, or '-' for standard input" policy lint
 t lint_has_json_for_good_files json 'a["ok"] and a["policies"] == 8 and a["rules"] == 11 and
     a["problems"] == []' policy lint --json "$policies"
 t lint_has_json_for_problems json 'not a["ok"] and [(p["line"], p["column"]) for p in a["problems"]]
@@ -134,7 +134,7 @@ t explain_tells_the_policys_mode_from_the_rules explain 0 'mode shadow line 7, t
 t explain_tells_the_rules_own_mode explain 0 'mode off line 10, the rule'"'"'s own' cleanup
 t explain_tells_how_an_address_is_normalised explain 0 'normalised ip: IPv6, first 56 bits line 9' \
     cleanup ip=2001:db8::7
-t explain_tells_of_a_mapped_address explain 0 'normalised ip: IPv4, taken out of IPv6' \
+t explain_tells_of_a_mapped_address explain 0 'normalised ip: IPv4, extracted from IPv6' \
     login ip=::ffff:203.0.113.7
 t explain_tells_of_shadow_limits explain 0 'shadow_limit 1 per 1m line 16' beside u
 t explain_tells_of_exemptions explain 0 \
@@ -143,7 +143,7 @@ t explain_tells_that_a_policy_is_off explain 0 \
     'Requests are allowed and not counted: line 19 turns the policy off.' gone
 t explain_tells_what_is_judged_together explain 0 \
     'Requests are judged by 2 rules at once: if one denies, none is charged; 1 rule' multi
-t explain_tells_what_is_ignored explain 0 'ignored color nothing looks at it' \
+t explain_tells_what_is_ignored explain 0 'ignored color no rule uses it' \
     login ip=203.0.113.7 color=red
 t explain_tells_of_an_override with 'WEIR_POLICY_MULTI_IP_LIMIT=7 per 1h' explain 0 \
     'limit 7 per 1h WEIR_POLICY_MULTI_IP_LIMIT; line 14 says 2 per 1m' multi
@@ -160,7 +160,7 @@ t explain_makes_no_secret no_secret_made
 t explain_tells_problems_instead problems_first
 t explain_asks_back_a_mistyped_policy refuses \
     "there is no policy 'logn' in $policies: did you mean 'login'?" policy explain "$policies" logn
-t explain_needs_a_policy refuses 'which policy of which file? Name both, the file first' \
+t explain_needs_a_policy refuses 'the file or the policy is missing: name both, the file first' \
     policy explain "$policies"
 t explain_has_json json 'a["outcome"] == "counted" and a["rules"][1]["limit"] ==
     {"value": 2, "window_ms": 60000, "from": "rule", "line": 14} and a["rules"][1]["by"]["value"] == ["ip"]

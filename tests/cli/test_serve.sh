@@ -16,7 +16,7 @@ t the_help_fits_a_screen fits_a_screen
 t operands_are_refused refuses "serve takes options only, not 'x.yaml': did you mean --config?" \
     serve x.yaml
 t standard_input_is_refused refuses \
-    'policies cannot come from standard input: a server reads them again' serve --config -
+    'policies cannot come from standard input: the server must be able to read them again' serve --config -
 t a_missing_file_is_refused refuses \
     "$scratch/none.yaml: cannot read it: No such file or directory: check the path" \
     serve -c "$scratch/none.yaml"
@@ -32,9 +32,9 @@ t a_token_without_its_scopes_is_refused refuses \
 t an_unknown_scope_is_asked_back refuses \
     "--token-file: there is no scope 'amdin': did you mean 'admin'?" \
     serve --token-file "check,amdin:f"
-t a_list_that_is_given_twice_is_refused refuses "serve takes one --listen: see 'weir help serve'" \
+t a_list_that_is_given_twice_is_refused refuses "serve takes --listen only once: see 'weir help serve'" \
     serve --listen 127.0.0.1:0 --listen=127.0.0.2:0
-t a_second_token_is_refused refuses "serve takes one --token-file: see 'weir help serve'" \
+t a_second_token_is_refused refuses "serve takes --token-file only once: see 'weir help serve'" \
     serve --token-file check:f --token-file admin:g
 t a_key_without_a_certificate_is_refused refuses \
     "TLS needs a certificate and its key: --tls-cert (\`tls: {cert: FILE}\`) is missing" \
@@ -47,7 +47,7 @@ strangers="others can reach 0.0.0.0:0, and nothing would keep them out: add a to
 check:FILE, or \`tokens\` in the file), ask for client certificates (--tls-client-ca), or listen on
 127.0.0.1"
 token='
-weir: a token is made by:  (umask 077; head -c 32 /dev/urandom | base64 >weir.token)
+weir: make a token:  (umask 077; head -c 32 /dev/urandom | base64 >weir.token)
 weir: and then:  weir serve --listen 0.0.0.0:0 --token-file check,admin,metrics:weir.token'
 t strangers_are_refused refuses "$(echo "$strangers" | paste -sd ' ')$token" \
     serve --listen 0.0.0.0:0

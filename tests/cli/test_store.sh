@@ -197,7 +197,7 @@ changes_nothing() {
 torn() {
     counted 3
     truncate -s -40 "$dir/journal.3"
-    tells 0 'torn [67][0-9] bytes that a crash cut short: normal, opening cuts them off' store check "$dir" &&
+    tells 0 'torn [67][0-9] bytes that a crash cut short: normal, opening removes them' store check "$dir" &&
         ask key-3 >"$scratch/out" 2>"$scratch/err" &&
         grep -q "^weir: the journal's end was torn: [67][0-9] bytes that nobody was told of were cut" \
             "$scratch/err" &&
@@ -276,8 +276,8 @@ nobody_is_disturbed() {
 
 not_a_store() {
     mkdir -p "$scratch/empty"
-    refuses "there is no secret in $scratch/empty: if the store was made with a secret file, name it \
-with --secret-file; if not, this is no store" store "$1" "$scratch/empty" &&
+    refuses "there is no secret in $scratch/empty: if the store was made with a secret file, give \
+--secret-file; if not, this is not a store" store "$1" "$scratch/empty" &&
         is 'what was made there' "$(ls "$scratch/empty")" ''
 }
 
@@ -316,11 +316,11 @@ t what_is_no_store_is_not_repaired not_a_store repair
 t a_folder_that_does_not_exist_is_refused refuses \
     "there is no store $scratch/none: No such file or directory" store check "$scratch/none"
 t a_file_is_no_store refuses \
-    "$policies is not a directory: name the one that the store lives in" store check "$policies"
-t no_folder_is_asked_for refuses 'which store? Name its directory' store check
+    "$policies is not a directory: name the directory of the store" store check "$policies"
+t no_folder_is_asked_for refuses 'the store is missing: name its directory' store check
 t the_secret_may_be_elsewhere secret_elsewhere
 t a_secret_that_does_not_exist_is_not_made refuses \
-    "there is no secret file $scratch/none: name the one that the store was made with" \
+    "there is no secret file $scratch/none: give the one that the store was made with" \
     store check "$scratch" --secret-file "$scratch/none"
 t the_wrong_secret_is_trouble wrong_secret
 

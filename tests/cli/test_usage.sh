@@ -60,11 +60,11 @@ t a_mistyped_option_is_asked_back \
 t a_mistyped_option_is_shown_without_its_value \
     refuses 'check has no option --kye: did you mean --key?' check --kye=203.0.113.7 login
 t a_store_is_not_changed_behind_its_servers_back \
-    refuses 'override set asks a running server, which has the store open: say --server URL, not --store' \
+    refuses 'override set needs a running server, which has the store open: give --server URL, not --store' \
     override set login k --block --store file:quotas
 t a_mistyped_option_of_the_tool_is_asked_back \
     refuses 'there is no option --verson: did you mean --version?' --verson
-t a_key_that_looks_like_an_option_is_not_shown refuses "an argument begins with '-' and is no \
+t a_key_that_looks_like_an_option_is_not_shown refuses "an argument begins with '-' but is not an \
 option: see 'weir help check', or put '--' before it" check --limit '5 per 1m' --a@example.com
 t an_unknown_letter_is_refused refuses "check has no option -x: see 'weir help check', or put '--' \
 before a key that begins with '-'" check -x

@@ -40,22 +40,22 @@ static const struct option options[OPTION_COUNT] = {
     [SERVER] = { "server", 's', "URL", NULL },
     [TOKEN_FILE] = { "token-file", 0, "FILE", "http://, unix: or resp://" },
     [CONNECTIONS] = { "connections", 'c', "N", "default: 50" },
-    [PIPELINE] = { "pipeline", 'P', "N", "requests on their way on each; default: 1" },
+    [PIPELINE] = { "pipeline", 'P', "N", "requests in flight per connection; default: 1" },
     [THREADS] = { "threads", 't', "N", "default: 1" },
-    [RATE] = { "rate", 'r', "N", "a second, come what may; default: all it takes" },
+    [RATE] = { "rate", 'r', "N", "per second, fixed; default: as fast as possible" },
     [DURATION] = { "duration", 'd', "TIME", "default: 10s" },
-    [WARMUP] = { "warmup", 0, "TIME", "before that, not measured; default: none" },
-    [REQUESTS] = { "requests", 'n', "N", "end after so many" },
-    [POLICY] = { "policy", 0, "NAME", "ask for this policy" },
+    [WARMUP] = { "warmup", 0, "TIME", "before it, not measured; default: none" },
+    [REQUESTS] = { "requests", 'n', "N", "end after N" },
+    [POLICY] = { "policy", 0, "NAME", "check this policy" },
     [LIMIT] = { "limit", 'l', "RATE", NULL },
-    [ALGORITHM] = { "algorithm", 0, "NAME", "without one; \"100 per 1m\"" },
-    [KEYS] = { "keys", 'k', "N", "at random out of so many; default: 100000" },
+    [ALGORITHM] = { "algorithm", 0, "NAME", "instead of --policy; \"100 per 1m\"" },
+    [KEYS] = { "keys", 'k', "N", "random keys; default: 100000" },
     [KEY] = { "key", 0, "FORMAT", "each # is a digit; default: key:##########" },
-    [COMMAND] = { "command", 0, "NAME", "of RESP: see below" },
-    [PATH] = { "path", 0, "PATH", "instead, GET this by HTTP; {key} is the key" },
-    [LABEL] = { "label", 0, "TEXT", "to know the results by" },
+    [COMMAND] = { "command", 0, "NAME", "RESP command: see below" },
+    [PATH] = { "path", 0, "PATH", "GET this path by HTTP; {key} is the key" },
+    [LABEL] = { "label", 0, "TEXT", "a name for the results" },
     [JSON] = { "json", 'j', NULL, NULL },
-    [CSV] = { "csv", 0, NULL, "for programs; JSON has the whole histogram" },
+    [CSV] = { "csv", 0, NULL, "JSON includes the whole histogram" },
 };
 
 enum { SILENCE_S = 10 }; /* a server that says nothing for so long is given up */
@@ -136,11 +136,12 @@ static bool read_question(const struct arguments *a, struct job *job)
     if (!server_url_read(&job->url, server && *server ? server : SERVER_URL_DEFAULT))
         return false;
     if (job->url.is_tls) {
-        trouble("%s: a benchmark is without TLS: use http://, resp:// or unix:", job->url.text);
+        trouble("%s: bench does not support TLS: use http://, resp:// or unix:", job->url.text);
         return false;
     }
     if (a->values[POLICY] && (a->values[LIMIT] || a->values[ALGORITHM])) {
-        trouble("a policy has its own limit: leave out --policy, or --limit and --algorithm");
+        trouble(
+            "--policy and --limit exclude each other: leave out --policy, or --limit and --algorithm");
         return false;
     }
     if (rate_read(span_of(limit), &q->limit, &q->window_ms, &diag)) {
@@ -173,7 +174,7 @@ static bool check_keys(struct job *job)
         room *= 10;
     if (room >= job->plan.keys)
         return true;
-    trouble("--key has %u '#', which is not enough for %llu keys: add some, or give --keys",
+    trouble("--key has %u '#', which is not enough for %llu keys: add more, or give --keys",
             job->request.places, (unsigned long long)job->plan.keys);
     return false;
 }
@@ -216,7 +217,7 @@ static bool try_request(struct server_url *url, const struct bench_request *r)
         }
     }
     if (outcome >= OUTCOME_FAILED)
-        trouble("%s refuses: %s", url->text, bench_reply_problem(&reply).text);
+        trouble("%s answers with an error: %s", url->text, bench_reply_problem(&reply).text);
     else if (outcome == OUTCOME_INCOMPLETE && !reply.ends_at_close)
         trouble("%s does not answer%s%s", url->text, n < 0 ? ": " : "",
                 n < 0 ? strerror(errno) : "");
@@ -323,7 +324,7 @@ static void gather(struct bench_result *r, const struct bench_plan *p,
 static int report(const struct arguments *a, const struct bench_result *r)
 {
     if (r->latency.count == 0)
-        return trouble("%s gave no answer while it was measured%s%s", r->plan->url->text,
+        return trouble("%s gave no answer during the measurement%s%s", r->plan->url->text,
                        *r->problem ? ": " : "", r->problem);
     if (a->values[JSON])
         bench_report_json(r);
@@ -390,7 +391,7 @@ static int run(const struct arguments *a)
     int status = STATUS_TROUBLE;
 
     if (a->operand_count > 0)
-        return trouble("bench takes no arguments but options: see 'weir help bench'");
+        return trouble("bench takes options only: see 'weir help bench'");
     sigaction(SIGINT, &on_interrupt, NULL);
     sigaction(SIGTERM, &on_interrupt, NULL);
     if (read_load(a, &job) && read_question(a, &job) && check_keys(&job) &&
@@ -403,12 +404,12 @@ static int run(const struct arguments *a)
 
 const struct command bench_command = {
     .name = "bench",
-    .summary = "Put a server under load, and say how fast it answers.",
+    .summary = "Put a server under load, and measure its speed.",
     .usage = "[OPTION]...",
     .options = options,
     .option_count = OPTION_COUNT,
     .notes = "Commands: cl.throttle, weir.check, weir.limit, ping, or 'raw:INCR {key}',\n"
-             "where a ';' between blanks parts two commands that make one request.\n"
-             "Exit status: 0 all were answered, 1 there were errors, 2 trouble.\n",
+             "where a ';' between blanks separates two commands that make one request.\n"
+             "Exit status: 0 all were answered, 1 there were errors, 2 error.\n",
     .run = run,
 };

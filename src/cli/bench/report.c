@@ -107,13 +107,13 @@ void bench_report_text(const struct bench_result *r)
         printf(", %" PRIu64 " reconnects", r->reconnects);
     printf("\n");
     if (*r->problem)
-        printf("  it said    %s\n", r->problem);
+        printf("  error      %s\n", r->problem);
     printf("  latency    ");
     for (size_t i = 0; i < QUANTILES; i++)
         printf("%s %s, ", quantiles[i].name,
                time_text(latency_quantile(&r->latency, quantiles[i].fraction)).text);
     printf("max %s\n", time_text(r->latency.max_ns).text);
-    printf("  own cost   %.2f us of CPU a request\n", cpu_us(r));
+    printf("  own cost   %.2f us of CPU per request\n", cpu_us(r));
     if (r->latency.count > 0)
         print_histogram(&r->latency);
 }

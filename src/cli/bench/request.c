@@ -32,7 +32,8 @@ static bool expand(struct bench_request *r, struct buf *to, const char *text, co
                 continue;
             }
             if (r->digit_count == BENCH_MOST_DIGITS) {
-                trouble("the keys of a request have at most %d digits in all", BENCH_MOST_DIGITS);
+                trouble("the keys of a request may have at most %d digits in all",
+                        BENCH_MOST_DIGITS);
                 return false;
             }
             r->digits[r->digit_count].at = to->len;
@@ -86,7 +87,7 @@ static bool write_raw(struct bench_request *r, const char *command, const char *
         if (*word)
             words[n++] = word;
     if (n == 0 || rest) {
-        trouble("after raw: there must be 1 to %d words, as in 'raw:INCR {key}'", MOST_WORDS);
+        trouble("raw: must be followed by 1 to %d words, as in 'raw:INCR {key}'", MOST_WORDS);
         return false;
     }
     snprintf(r->name, sizeof r->name, "%s", words[0]);
@@ -96,7 +97,7 @@ static bool write_raw(struct bench_request *r, const char *command, const char *
         if (i < n && strcmp(words[i], ";") != 0)
             continue;
         if (i == begin) {
-            trouble("--command has no words before or behind a ';'");
+            trouble("--command has no words before or after a ';'");
             return false;
         }
         if (!write_words(r, words + begin, i - begin, key))
@@ -164,9 +165,9 @@ static bool write_resp(struct bench_request *r, const struct bench_question *q)
     if (strcmp(r->name, "WEIR.CHECK") == 0)
         trouble("weir.check needs a policy: add --policy NAME");
     else
-        trouble("--command '%s' is none of cl.throttle, weir.check, weir.limit, ping and "
-                "'raw:WORD...'",
-                printable(span_of(command)).text);
+        trouble(
+            "--command '%s' is not one of cl.throttle, weir.check, weir.limit, ping and 'raw:WORD...'",
+            printable(span_of(command)).text);
     return false;
 }
 
@@ -180,7 +181,7 @@ static void write_head(struct bench_request *r, const struct bench_question *q)
 static bool write_get(struct bench_request *r, const struct bench_question *q)
 {
     if (q->path[0] != '/' || strpbrk(q->path, " \r\n") || strpbrk(q->key, " \r\n")) {
-        trouble("--path begins with '/' and has no blanks, as in '/x?{key}'");
+        trouble("--path must begin with '/' and have no blanks, as in '/x?{key}'");
         return false;
     }
     buf_text(&r->bytes, "GET ");

@@ -6,9 +6,9 @@ enum { AFTER = OVERRIDE_COMMAND_READING, COUNT, TAG, OPTION_COUNT };
 
 static const struct option options[OPTION_COUNT] = {
     OVERRIDE_COMMAND_READING_OPTIONS,
-    [AFTER] = { "after", 'a', "ID", "only what came after this change" },
-    [COUNT] = { "count", 'n', "N", "at most so many, up to 1000; default: 100" },
-    [TAG] = { "tag", 't', "TAG", "only what is about this identity" },
+    [AFTER] = { "after", 'a', "ID", "only changes after this id" },
+    [COUNT] = { "count", 'n', "N", "at most N changes, up to 1000; default: 100" },
+    [TAG] = { "tag", 't', "TAG", "only changes of this identity" },
 };
 
 static int run(const struct arguments *a)
@@ -35,11 +35,10 @@ static int run(const struct arguments *a)
 
 const struct command audit_command = {
     .name = "audit",
-    .summary = "Show what operators have changed, when, who and why.",
+    .summary = "Show what operators have changed, when and why.",
     .usage = "[OPTION]... [POLICY]",
     .options = options,
     .option_count = OPTION_COUNT,
-    .notes = "Oldest first. A running server is asked for it. Nothing is ever removed from it\n"
-             "by weir.\n",
+    .notes = "Oldest first. Needs a running server. weir never removes an entry.\n",
     .run = run,
 };

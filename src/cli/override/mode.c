@@ -8,7 +8,7 @@ enum { NAMED = OVERRIDE_COMMAND_CHANGING, OPTION_COUNT };
 
 static const struct option options[OPTION_COUNT] = {
     OVERRIDE_COMMAND_CHANGING_OPTIONS,
-    [NAMED] = { "named", 0, NULL, "POLICY is the name of a limit that requests bring" },
+    [NAMED] = { "named", 0, NULL, "POLICY names a limit that comes with requests" },
 };
 
 static int run(const struct arguments *a)
@@ -20,10 +20,10 @@ static int run(const struct arguments *a)
     int status;
 
     if (a->operand_count != 2)
-        return trouble("which policy, and which mode: enforce, shadow or off? Or file, for what "
-                       "the file says");
+        return trouble(
+            "the policy or the mode is missing: the mode is enforce, shadow, off or file");
     if (!sets && a->values[OVERRIDE_COMMAND_FOR])
-        return trouble("--for goes with enforce, shadow and off");
+        return trouble("--for needs enforce, shadow or off");
     buf_init(&path, &usual);
     buf_text(&path, "/v1/policies/");
     url_add(&path, a->operands[0]);
@@ -40,12 +40,13 @@ static int run(const struct arguments *a)
 
 const struct command mode_command = {
     .name = "mode",
-    .summary = "Put a policy into another mode, for a while or for good.",
+    .summary = "Change the mode of a policy.",
     .usage = "[OPTION]... POLICY enforce|shadow|off|file",
     .options = options,
     .option_count = OPTION_COUNT,
     .notes = "enforce denies, shadow only reports what it would deny, and off does not even\n"
-             "count. Rules that are off or in shadow by themselves stay so. file is what the\n"
-             "policy file says. A running server is asked for it, and keeps it in its store.\n",
+             "count. Rules with 'mode: off' or 'mode: shadow' of their own keep it. file\n"
+             "returns to the mode of the policy file. Needs a running server, which writes the\n"
+             "change to its store.\n",
     .run = run,
 };

@@ -23,16 +23,16 @@ enum {
 static const struct option set_options[SET_OPTIONS] = {
     OVERRIDE_COMMAND_CHANGING_OPTIONS,
     [RULE] = { "rule", 'r', "NAME", "default: all rules that count by the same" },
-    [NAMED] = { "named", 0, NULL, "POLICY is the name of a limit that requests bring" },
+    [NAMED] = { "named", 0, NULL, "POLICY names a limit that comes with requests" },
     [EXEMPT] = { "exempt", 0, NULL, NULL },
-    [BLOCK] = { "block", 0, NULL, "let them pass uncounted, or deny them" },
+    [BLOCK] = { "block", 0, NULL, "always allow and do not count; always deny" },
     [LIMIT] = { "limit", 0, "N", NULL },
-    [BURST] = { "burst", 0, "N", "other numbers; what is counted stays" },
-    [PLAN] = { "plan", 0, "NAME", "the numbers of this plan" },
+    [BURST] = { "burst", 0, "N", "another limit; what is counted stays" },
+    [PLAN] = { "plan", 0, "NAME", "the limit of this plan" },
     [KEY] = { "key", 'k', "KEY", NULL },
-    [KEY_FILE] = { "key-file", 0, "FILE", "a key as it is, or as a file has it; -: stdin" },
-    [TAG] = { "tag", 't', "TAG", "whom the log or the top list calls so" },
-    [BY] = { "by", 0, "NAME[,NAME]", "what the tag is of, if the policy counts by several" },
+    [KEY_FILE] = { "key-file", 0, "FILE", "the key, also with a '='; or a file; -: stdin" },
+    [TAG] = { "tag", 't', "TAG", "the tag of the log or the top list" },
+    [BY] = { "by", 0, "NAME[,NAME]", "attributes of the tag, if the rules differ" },
 };
 
 /* The words behind the policy, and the keys that options give. */
@@ -59,7 +59,7 @@ static bool add_effect(struct override_command *r, const struct arguments *a)
         return false;
     }
     if (!a->values[EXEMPT] && !a->values[BLOCK] && !a->values[PLAN] && limit < 0 && burst < 0) {
-        trouble("what shall hold? Say --exempt, --block, --limit, --burst or --plan");
+        trouble("the effect is missing: give --exempt, --block, --limit, --burst or --plan");
         return false;
     }
     if (a->values[EXEMPT] || a->values[BLOCK])
@@ -80,7 +80,7 @@ static int run_set(const struct arguments *a)
     int status = STATUS_TROUBLE;
 
     if (a->operand_count < 1)
-        return trouble("of which policy? Name it, then whom it is for");
+        return trouble("the policy is missing: name it, then the key or attributes");
     subject_init(&subject);
     override_command_begin(&r, a, true);
     json_text(&r.json, "policy", a->operands[0]);
@@ -101,13 +101,13 @@ static int run_set(const struct arguments *a)
 
 const struct command override_set_command = {
     .name = "override set",
-    .summary = "Exempt or block an identity, or give it other numbers.",
+    .summary = "Exempt or block an identity, or change its limit.",
     .usage = "[OPTION]... POLICY [KEY | NAME=VALUE...]\n[OPTION]... --tag TAG POLICY",
     .options = set_options,
     .option_count = SET_OPTIONS,
-    .notes = "One of --exempt, --block, --limit and --burst, or --plan. It takes the place of\n"
-             "what was set for the same identity before, on all servers that share the store.\n"
-             "A running server is asked for it, and keeps it in its store.\n",
+    .notes = "Give one of --exempt, --block, --limit and --burst, or --plan. It replaces the\n"
+             "last override of the same identity, on all servers that share the store. Needs a\n"
+             "running server, which writes the change to its store.\n",
     .run = run_set,
 };
 
@@ -135,7 +135,7 @@ const struct command override_list_command = {
     .usage = "[OPTION]... [POLICY]",
     .options = list_options,
     .option_count = LIST_OPTIONS,
-    .notes = "Identities are shown as tags: the same that logs and top lists have.\n",
+    .notes = "Identities are shown as tags, as in logs and top lists.\n",
     .run = run_list,
 };
 
@@ -145,8 +145,8 @@ enum { RM_RULE = OVERRIDE_COMMAND_CHANGING, RM_TAG, RM_OPTIONS };
 
 static const struct option rm_options[RM_OPTIONS] = {
     OVERRIDE_COMMAND_CHANGING_OPTIONS,
-    [RM_RULE] = { "rule", 'r', "NAME", "of one that was set for this rule only" },
-    [RM_TAG] = { "tag", 't', "TAG", "whom the list calls so" },
+    [RM_RULE] = { "rule", 'r', "NAME", "the override of this rule only" },
+    [RM_TAG] = { "tag", 't', "TAG", "the tag of the list" },
 };
 
 static bool is_id(const char *word)
@@ -161,9 +161,10 @@ static int run_rm(const struct arguments *a)
     bool is_good = true;
 
     if (a->operand_count < 1)
-        return trouble("which one? Give its id, or its policy and whom it is for");
+        return trouble(
+            "the override is missing: give its id, or its policy and the key or attributes");
     if (a->values[OVERRIDE_COMMAND_FOR])
-        return trouble("--for goes with what is set");
+        return trouble("--for is only for 'set'");
     subject_init(&subject);
     override_command_begin(&r, a, false);
     if (a->operand_count == 1 && is_id(a->operands[0]) && !a->values[RM_TAG]) {
@@ -186,7 +187,7 @@ static int run_rm(const struct arguments *a)
 const struct command override_rm_command = {
     .name = "override rm",
     .stands_with_last = true,
-    .summary = "Take an override back.",
+    .summary = "Remove an override.",
     .usage = "[OPTION]... ID\n[OPTION]... POLICY [KEY | NAME=VALUE...]\n"
              "[OPTION]... --tag TAG POLICY",
     .options = rm_options,

@@ -108,7 +108,7 @@ static void print_nothing(const char *member)
 {
     puts(strcmp(member, "overrides") == 0 ? "no override is in force"
          : strcmp(member, "plans") == 0   ? "no plan is assigned"
-                                          : "no such change was made");
+                                          : "no such change");
 }
 
 static bool print_rows(const json_t *list)
@@ -178,7 +178,7 @@ static bool print_reply(const struct client *c, const struct arguments *a, const
         json_decref(alone);
     }
     if (!is_good)
-        trouble("cannot read what %s tells: is it a server of weir?", c->url.text);
+        trouble("cannot parse the answer of %s: is it a weir server?", c->url.text);
     json_decref(root);
     return is_good;
 }

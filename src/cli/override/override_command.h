@@ -28,13 +28,13 @@ enum {
     [OVERRIDE_COMMAND_SERVER] = { "server", 's', "URL", NULL },                                    \
     [OVERRIDE_COMMAND_TOKEN_FILE] = { "token-file", 0, "FILE",                                     \
                                       "default: $WEIR_SERVER, $WEIR_TOKEN_FILE" },                 \
-    [OVERRIDE_COMMAND_JSON] = { "json", 'j', NULL, "JSON, as the server gives it" }
+    [OVERRIDE_COMMAND_JSON] = { "json", 'j', NULL, "JSON, as the server sends it" }
 
 #define OVERRIDE_COMMAND_CHANGING_OPTIONS                                                          \
     OVERRIDE_COMMAND_READING_OPTIONS,                                                              \
-        [OVERRIDE_COMMAND_FOR] = { "for", 0, "TIME", "as in 2h; default: for good" },              \
+        [OVERRIDE_COMMAND_FOR] = { "for", 0, "TIME", "as in 2h; default: no end" },                \
         [OVERRIDE_COMMAND_REASON] = { "reason", 0, "TEXT", "for the audit log" },                  \
-        [OVERRIDE_COMMAND_WHO] = { "who", 0, "NAME", "likewise; default: the user" }
+        [OVERRIDE_COMMAND_WHO] = { "who", 0, "NAME", "for the audit log; default: the user" }
 
 /* A change that is being asked for: members are added to `json`. */
 struct override_command {

@@ -10,8 +10,8 @@ enum { POLICY = OVERRIDE_COMMAND_CHANGING, TAG, BY, CHANGE_OPTIONS };
 static const struct option change_options[CHANGE_OPTIONS] = {
     OVERRIDE_COMMAND_CHANGING_OPTIONS,
     [POLICY] = { "policy", 'p', "NAME", "in this policy only; default: in all" },
-    [TAG] = { "tag", 't', "TAG", "whom the log or the top list calls so" },
-    [BY] = { "by", 0, "NAME", "the attribute that the tag is of" },
+    [TAG] = { "tag", 't', "TAG", "the tag of the log or the top list" },
+    [BY] = { "by", 0, "NAME", "the attribute of the tag" },
 };
 
 static bool add_whose(struct override_command *r, const struct arguments *a)
@@ -26,7 +26,7 @@ static bool add_whose(struct override_command *r, const struct arguments *a)
         return true;
     subject_init(&subject);
     if (!word_is_attribute(a->operands[0])) {
-        trouble("whose? Name an attribute and its value, as in tenant=acme");
+        trouble("the identity is missing: give an attribute and its value, as in tenant=acme");
         is_good = false;
     }
     is_good = is_good && subject_add_word(&subject, a->operands[0]);
@@ -42,7 +42,8 @@ static int run_set(const struct arguments *a)
     struct override_command r;
 
     if (a->operand_count != plan + 1)
-        return trouble("whose plan, and which? As in: weir plan set tenant=acme paid");
+        return trouble(
+            "the attribute or the plan is missing, as in: weir plan set tenant=acme paid");
     override_command_begin(&r, a, true);
     if (!add_whose(&r, a)) {
         buf_done(&r.body);
@@ -54,12 +55,12 @@ static int run_set(const struct arguments *a)
 
 const struct command plan_set_command = {
     .name = "plan set",
-    .summary = "Assign a plan, so that it need not be sent.",
+    .summary = "Assign a plan, so that requests need not name it.",
     .usage = "[OPTION]... NAME=VALUE PLAN\n[OPTION]... --tag TAG --by NAME PLAN",
     .options = change_options,
     .option_count = CHANGE_OPTIONS,
-    .notes = "Requests that have this attribute and name no plan are on this one.\n"
-             "A running server is asked for it, and keeps it in its store.\n",
+    .notes = "Requests that have this attribute and name no plan use this one.\n"
+             "Needs a running server, which writes the change to its store.\n",
     .run = run_set,
 };
 
@@ -69,9 +70,9 @@ static int run_rm(const struct arguments *a)
     bool is_good = true;
 
     if (a->operand_count != (a->values[TAG] ? 0 : 1))
-        return trouble("which one? Give its id, or whose plan it is, as in tenant=acme");
+        return trouble("the plan is missing: give its id, or its attribute, as in tenant=acme");
     if (a->values[OVERRIDE_COMMAND_FOR])
-        return trouble("--for goes with what is set");
+        return trouble("--for is only for 'set'");
     override_command_begin(&r, a, false);
     if (!a->values[TAG] && a->operands[0][0] &&
         a->operands[0][strspn(a->operands[0], "0123456789")] == '\0')
@@ -87,7 +88,7 @@ static int run_rm(const struct arguments *a)
 const struct command plan_rm_command = {
     .name = "plan rm",
     .stands_with_last = true,
-    .summary = "Take an assigned plan back.",
+    .summary = "Remove an assigned plan.",
     .usage = "[OPTION]... ID\n[OPTION]... NAME=VALUE\n[OPTION]... --tag TAG",
     .options = change_options,
     .option_count = CHANGE_OPTIONS,
@@ -105,7 +106,7 @@ static const struct option list_options[LIST_OPTIONS] = {
 static int run_list(const struct arguments *a)
 {
     if (a->operand_count > 0)
-        return trouble("plan list takes no arguments but options");
+        return trouble("plan list takes options only");
     return ledger_view_list(a, "/v1/plans", "plans", NULL, a->values[LIST_TAG]);
 }
 
@@ -116,6 +117,6 @@ const struct command plan_list_command = {
     .usage = "[OPTION]...",
     .options = list_options,
     .option_count = LIST_OPTIONS,
-    .notes = "Identities are shown as tags: the same that logs and top lists have.\n",
+    .notes = "Identities are shown as tags, as in logs and top lists.\n",
     .run = run_list,
 };

@@ -72,7 +72,7 @@ static json_t *ask(const struct arguments *a)
         root = told_read(c.reply.body);
         list = json_incref(json_object_get(root, "policies"));
         if (!json_is_array(list))
-            trouble("cannot read what %s tells: is it a server of weir?", c.url.text);
+            trouble("cannot parse the answer of %s: is it a weir server?", c.url.text);
     }
     json_decref(root);
     client_close(&c);
@@ -164,7 +164,7 @@ static int run(const struct arguments *a)
     int status = STATUS_TROUBLE;
 
     if (a->operand_count != 1)
-        return trouble("which file? Name one, or '-' for standard input");
+        return trouble("the file is missing: name one, or '-' for standard input");
     file = read_file(a->operands[0]);
     if (file)
         server = ask(a);
@@ -181,13 +181,14 @@ static int run(const struct arguments *a)
 const struct command policy_diff_command = {
     .name = "policy diff",
     .stands_with_last = true,
-    .summary = "Tell what a reload with a file would change.",
+    .summary = "Show what a reload with a file would change.",
     .usage = "[OPTION]... FILE",
     .options = options,
     .option_count = OPTION_COUNT,
-    .notes = "Compares the policies of FILE with those that a server has in force: what is\n"
-             "added, removed and changed, with the numbers that were and would be. Variables\n"
-             "such as WEIR_POLICY_LOGIN_LIMIT, exemptions and alerts are not compared.\n\n"
-             "Exit status: 0 they are the same, 1 they differ, 2 it cannot be told.\n",
+    .notes = "Compares the policies of FILE with those of a server: what is added, removed and\n"
+             "changed, with the old and the new limits. Variables such as\n"
+             "WEIR_POLICY_LOGIN_LIMIT, exemptions and alerts are not compared.\n"
+             "\n"
+             "Exit status: 0 they are the same, 1 they differ, 2 error.\n",
     .run = run,
 };

@@ -11,10 +11,10 @@
 enum { PLAN, KEY, KEY_FILE, SECRET_FILE, SHARED, JSON, OPTION_COUNT };
 
 static const struct option options[OPTION_COUNT] = {
-    [PLAN] = { "plan", 0, "PLAN", "with the numbers of this plan" },
+    [PLAN] = { "plan", 0, "PLAN", "with the limit of this plan" },
     [KEY] = { "key", 0, "KEY", NULL },
-    [KEY_FILE] = { "key-file", 0, "FILE", "the key as it is, or in a file" },
-    [SECRET_FILE] = { "secret-file", 0, "FILE", "keys the tags, as it does in a store" },
+    [KEY_FILE] = { "key-file", 0, "FILE", "the key, also if it has a '='; or a file" },
+    [SECRET_FILE] = { "secret-file", 0, "FILE", "secret of the tags, as in a store" },
     [SHARED] = { "shared", 0, NULL, "tags as with Postgres or Redis" },
     [JSON] = { "json", 'j', NULL, "one JSON object" },
 };
@@ -119,7 +119,7 @@ static int run(const struct arguments *a)
     int status = STATUS_TROUBLE;
 
     if (a->operand_count < 2)
-        return trouble("which policy of which file? Name both, the file first");
+        return trouble("the file or the policy is missing: name both, the file first");
     subject_init(&s);
     f.path = a->operands[0];
     if (read_subject(a, &s) && read_secret(a->values[SECRET_FILE], &f.secret)) {
@@ -138,13 +138,14 @@ static int run(const struct arguments *a)
 
 const struct command policy_explain_command = {
     .name = "policy explain",
-    .summary = "Tell which rules apply to a request, and why.",
-    .joint_summary = "Tell which rules apply, or what a reload would change.",
+    .summary = "Show which rules apply to a request, and why.",
+    .joint_summary = "Show which rules apply, or what a reload would change.",
     .usage = "[OPTION]... FILE POLICY [KEY | NAME=VALUE...]",
     .options = options,
     .option_count = OPTION_COUNT,
-    .notes = "Without a key or attributes, the policy is explained by itself. The overrides of\n"
-             "the environment apply. Identities are shown as tags only.\n\n"
-             "Exit status: 0, or 2 if the file, the policy or the request is not right.\n",
+    .notes = "Without a key or attributes, the policy alone is explained. The overrides of the\n"
+             "environment apply. Identities are shown as tags only.\n"
+             "\n"
+             "Exit status: 0, or 2 if the file, the policy or the request is wrong.\n",
     .run = run,
 };

@@ -38,7 +38,7 @@ static void describe(const struct policy_rule *rule, const char *name, const str
         snprintf(out, 64, "IPv6, first %d bits", rule->ipv6_prefix);
     else
         snprintf(out, 64,
-                 memchr(a->value.at, ':', a->value.len) ? "IPv4, taken out of IPv6" : "IPv4");
+                 memchr(a->value.at, ':', a->value.len) ? "IPv4, extracted from IPv6" : "IPv4");
 }
 
 static struct explained_limit explain_limit(const struct rule *numbers, const struct yaml *at,
@@ -270,6 +270,6 @@ void explain(struct explanation *e, const struct policy_file *f, const struct ou
     explain_counting(e);
     if (first && n > 0) {
         e->outcome = OUTCOME_ERROR;
-        snprintf(e->why, sizeof e->why, "This request cannot be judged: %.400s.", e->error.text);
+        snprintf(e->why, sizeof e->why, "This request cannot be checked: %.400s.", e->error.text);
     }
 }

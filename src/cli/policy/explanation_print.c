@@ -148,7 +148,7 @@ static void print_identity(const struct explained_rule *r)
                   strstr(r->how[i], "bits") ? where(&r->ipv6_prefix).text : "");
     }
     if (r->tag[0])
-        print_row("tag", r->tag, "as logs and top lists have it");
+        print_row("tag", r->tag, "as in logs and top lists");
 }
 
 static void print_rollout(const struct explained_rule *r)
@@ -184,14 +184,14 @@ static void print_rule(const struct explained_rule *r, const char *asked_plan)
 
 static void print_plan(const struct explanation *e)
 {
-    char why[64 + WEIR_MAX_NAME] = "the rules that have it use it";
+    char why[64 + WEIR_MAX_NAME] = "used by the rules that have it";
     bool has_plans = false;
 
     for (size_t i = 0; i < e->policy->rule_count; i++)
         has_plans = has_plans || e->policy->rules[i].plan_count > 0;
     if (!e->plan) {
         if (has_plans)
-            print_row("plan", "none", "not asked for: see --plan");
+            print_row("plan", "none", "not given: see --plan");
         return;
     }
     if (e->plan_near)
@@ -222,11 +222,13 @@ void explanation_print(const struct explanation *e, bool secret_is_lasting)
     }
     for (size_t i = 0; i < e->unused_count; i++)
         print_row(i == 0 ? "ignored" : "", printable(span_of(e->unused[i])).text,
-                  "nothing looks at it");
+                  "no rule uses it");
     for (size_t i = 0; i < e->policy->rule_count; i++) {
         print_rule(&e->rules[i], e->plan_is_known ? e->plan : NULL);
         hashed = hashed || e->rules[i].tag[0];
     }
     if (hashed && !secret_is_lasting)
-        printf("\nThe tags are of this run only: with --secret-file they are those of a store.\n");
+        printf(
+            "\n"
+            "The tags are valid for this run only. With --secret-file they are those of a store.\n");
 }

@@ -32,7 +32,7 @@ static bool complain_of_nul(struct policy_file *f)
         column = *c == '\n' ? 1 : column + 1;
     }
     problems_add(&f->problems, POLICY_FILE_TEXT, line, column,
-                 "here is a NUL byte: a policy file is text in UTF-8");
+                 "there is a NUL byte: a policy file must be UTF-8 text");
     return true;
 }
 

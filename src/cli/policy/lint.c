@@ -11,7 +11,7 @@ enum { ENV, JSON, OPTION_COUNT };
 
 static const struct option options[OPTION_COUNT] = {
     [ENV] = { "env", 'e', NULL, "apply the overrides of the environment too" },
-    [JSON] = { "json", 'j', NULL, "one JSON object a file, with its problems" },
+    [JSON] = { "json", 'j', NULL, "one JSON object per file, with its problems" },
 };
 
 static void print_text(const struct policy_file *f, int status)
@@ -67,7 +67,7 @@ static int run(const struct arguments *a)
     weir_diag diag;
 
     if (a->operand_count == 0)
-        return trouble("which files? Name them, or '-' for standard input");
+        return trouble("the files are missing: name them, or '-' for standard input");
     if (secret_random(&f.secret, &diag)) /* nothing is hashed that anybody will see */
         return trouble("%s", diag.text);
     for (size_t i = 0; i < a->operand_count; i++) {
@@ -86,13 +86,14 @@ static int run(const struct arguments *a)
 
 const struct command policy_lint_command = {
     .name = "policy lint",
-    .summary = "Tell all that is wrong with policy files.",
+    .summary = "Check policy files, and list all mistakes.",
     .usage = "[OPTION]... FILE...",
     .options = options,
     .option_count = OPTION_COUNT,
-    .notes = "A problem is told on stderr as FILE:LINE:COLUMN: what is wrong and what would be\n"
-             "right. FILE '-' is standard input. A file is judged by itself: WEIR_ENABLED and\n"
-             "the like have no effect without --env.\n\n"
+    .notes = "A problem is printed to stderr as FILE:LINE:COLUMN: what is wrong and what would\n"
+             "be right. FILE '-' is standard input. Environment variables such as WEIR_ENABLED\n"
+             "have no effect without --env.\n"
+             "\n"
              "Exit status: 0 all are fine, 1 there are problems, 2 a file cannot be read.\n",
     .run = run,
 };

@@ -13,8 +13,8 @@
 enum { CHECK, PRINT, OPTION_COUNT };
 
 static const struct option options[OPTION_COUNT] = {
-    [CHECK] = { "check", 0, NULL, "tell what would change, and change nothing" },
-    [PRINT] = { "print", 0, NULL, "write what would be run to stdout, as SQL" },
+    [CHECK] = { "check", 0, NULL, "show what would change, and change nothing" },
+    [PRINT] = { "print", 0, NULL, "print the SQL, and do not run it" },
 };
 
 static void print_changes(const struct postgres_rows *rows, size_t *changes)
@@ -92,7 +92,7 @@ static int push_to(const char *uri, const char *documents, bool is_check)
  * says whatever the session is set to. */
 static void print_push(const char *documents)
 {
-    printf("-- weir %s: policies for those who ask by SQL. May be run again.\n"
+    printf("-- weir %s: policies for checks by SQL. May be run again.\n"
            "SELECT weir.push_policies(E'",
            weir_version());
     for (const char *c = documents; *c; c++) {
@@ -110,9 +110,9 @@ static int run(const struct arguments *a)
     int status;
 
     if (is_print && (a->operand_count != 1 || a->values[CHECK]))
-        return trouble("--print asks no database: name the file alone");
+        return trouble("--print needs no database: name the file only");
     if (!is_print && a->operand_count != 2)
-        return trouble("push which file where? Name both: FILE postgres://user@host/database");
+        return trouble("the file or the database is missing: FILE postgres://user@host/database");
     status = policy_file_documents(a->operands[0], &documents);
     if (status == STATUS_YES && is_print)
         print_push(documents.at);
@@ -124,13 +124,14 @@ static int run(const struct arguments *a)
 
 const struct command policy_push_command = {
     .name = "policy push",
-    .summary = "Put policies into Postgres, for those who ask by SQL.",
+    .summary = "Put policies into Postgres, for checks by SQL.",
     .usage = "[OPTION]... FILE postgres://USER@HOST/DATABASE\n--print FILE",
     .options = options,
     .option_count = OPTION_COUNT,
-    .notes = "They replace all that were there, at once. FILE '-' is standard input. A\n"
-             "server that has this database for its store reads its own file: push the\n"
-             "same one. It says in its log which policies differ.\n\n"
-             "Exit status: 0 they are there, 1 --check found something to do, 2 it failed.\n",
+    .notes = "Replaces all policies in the database at once. FILE '-' is standard input. A\n"
+             "server that has this database as its store reads its own file: push the same\n"
+             "one. Its log says which policies differ.\n"
+             "\n"
+             "Exit status: 0 done, 1 --check found something to do, 2 error.\n",
     .run = run,
 };

@@ -57,7 +57,7 @@ static void print_text(const struct store_files *f, bool is_sound)
                f->ledger.entries, plural(f->ledger.entries), f->ledger.bytes);
     if (r->torn_bytes > 0)
         printf("  torn      %" PRIu64
-               " byte%s that a crash cut short: normal, opening cuts them off\n",
+               " byte%s that a crash cut short: normal, opening removes them\n",
                r->torn_bytes, plural(r->torn_bytes));
     print_damages(f);
 }
@@ -104,7 +104,7 @@ static int run(const struct arguments *a)
     int status;
 
     if (a->operand_count != 1)
-        return trouble("which store? Name its directory");
+        return trouble("the store is missing: name its directory");
     status = store_files_load(&f, a->operands[0], a->values[SECRET_FILE]);
     if (status != STATUS_TROUBLE)
         (a->values[JSON] ? print_json : print_text)(&f, status == STATUS_YES);
@@ -114,13 +114,14 @@ static int run(const struct arguments *a)
 
 const struct command store_check_command = {
     .name = "store check",
-    .summary = "Verify the files of a store, and tell what is in them.",
+    .summary = "Verify the files of a store, and show what they contain.",
     .usage = "[OPTION]... DIR",
     .options = options,
     .option_count = OPTION_COUNT,
     .notes = "Changes nothing. The store must not be in use: stop the process that has it.\n"
-             "Bytes that a crash cut short at the end of the last journal are no damage:\n"
-             "nobody was told that what is in them was kept.\n\n"
+             "Bytes that a crash cut short at the end of the last journal are not damage: no\n"
+             "check in them was answered as counted.\n"
+             "\n"
              "Exit status: 0 sound, 1 damaged, 2 it cannot be read.\n",
     .run = run,
 };

@@ -14,7 +14,7 @@
 enum { CONFIG, JSON, OPTION_COUNT };
 
 static const struct option options[OPTION_COUNT] = {
-    [CONFIG] = { "config", 'c', "FILE", "and compare its policies with those in Postgres" },
+    [CONFIG] = { "config", 'c', "FILE", "compare its policies with those in Postgres" },
     [JSON] = { "json", 'j', NULL, "one JSON object" },
 };
 
@@ -99,9 +99,9 @@ static bool look(const char *uri, const char *documents, struct findings *f, int
 
     *status = STATUS_TROUBLE;
     if (begins(uri, "file:"))
-        return !trouble("'weir store check' looks after the files of a store");
+        return !trouble("use 'weir store check' for a store on disk");
     if (begins(uri, "memory:"))
-        return !trouble("memory: has nothing that could be looked at");
+        return !trouble("memory: has nothing to check");
     if (begins(uri, "postgres")) {
 #ifdef WEIR_WITH_POSTGRES
         err = doctor_postgres(uri, documents, f, &diag);
@@ -115,7 +115,7 @@ static bool look(const char *uri, const char *documents, struct findings *f, int
         return !trouble("this weir was built without hiredis");
 #endif
     } else {
-        return !trouble("name the store by its URI: postgres://... or redis://...");
+        return !trouble("give the URI of the store: postgres://... or redis://...");
     }
     if (err)
         return !trouble("%s", diag.text);
@@ -143,8 +143,8 @@ static int run(const struct arguments *a)
     int status;
 
     if (a->operand_count != 1)
-        return trouble("which store? Name it, as in redis://host:6379 or "
-                       "postgres://user@host/database");
+        return trouble(
+            "the store is missing, as in redis://host:6379 or postgres://user@host/database");
     if (!a->values[CONFIG])
         return look_and_print(a, NULL);
     if (!begins(a->operands[0], "postgres"))
@@ -158,13 +158,14 @@ static int run(const struct arguments *a)
 
 const struct command doctor_command = {
     .name = "doctor",
-    .summary = "Look a shared store over, and say what to change.",
+    .summary = "Check the setup of Redis or Postgres, and give advice.",
     .usage = "[OPTION]... STORE-URI",
     .options = options,
     .option_count = OPTION_COUNT,
-    .notes = "Asks a Redis or a Postgres how it is set up, as the store's URI for\n"
-             "'weir serve' says, and changes nothing.\n\n"
+    .notes = "Reads the settings of a Redis or Postgres, by the URI that 'weir serve' uses as\n"
+             "its store, and changes nothing.\n"
+             "\n"
              "Exit status: 0 all is fine, 1 something should be changed, 2 it cannot be\n"
-             "asked.\n",
+             "reached.\n",
     .run = run,
 };

@@ -57,7 +57,7 @@ static void look_at_server(struct postgres_session *s, struct findings *f)
     if (is(s, "SELECT pg_is_in_recovery()", "t"))
         find(f, FINDING_WRONG, "role",
              "Name the primary, or several hosts with target_session_attrs=read-write.",
-             "the server is a standby, and only a primary can count");
+             "the server is a standby; only a primary can count");
 }
 
 static void look_at_way(struct postgres_session *s, struct findings *f)
@@ -73,7 +73,7 @@ static void look_at_way(struct postgres_session *s, struct findings *f)
     }
     if (least > SLOW_MS)
         find(f, FINDING_CHANGE, "way", "Each check waits for it: put weir and Postgres closer.",
-             "an answer takes %" PRId64 " ms at best", least);
+             "an answer takes at least %" PRId64 " ms", least);
 }
 
 static void look_at_schema(struct postgres_session *s, struct findings *f)
@@ -87,7 +87,7 @@ static void look_at_schema(struct postgres_session *s, struct findings *f)
         find(f, FINDING_CHANGE, "schema", "Run 'weir migrate' with this URI, as its owner.",
              "%" PRId64 " of %zu migrations are applied", applied, migration_count);
     else
-        find(f, FINDING_FINE, "schema", NULL, "it is there");
+        find(f, FINDING_FINE, "schema", NULL, "present");
     if (is(s,
            "SELECT pg_has_role(current_user, oid, 'MEMBER') FROM pg_roles"
            " WHERE rolname = 'weir_server'",
@@ -108,9 +108,9 @@ static void look_at_durability(struct postgres_session *s, struct findings *f)
         find(f, FINDING_CHANGE, "durability", "Set full_page_writes = on in postgresql.conf.",
              "full_page_writes is off: a power cut may damage the database");
     else if (strcmp(commit, "off") == 0)
-        find(f, FINDING_FINE, "durability", NULL,
-             "synchronous_commit is off: a crash forgets less than a second of checks by SQL; a "
-             "server waits for the disk, unless its URI says otherwise");
+        find(
+            f, FINDING_FINE, "durability", NULL,
+            "synchronous_commit is off: a crash loses less than a second of checks by SQL; a server waits for the disk, unless its URI says otherwise");
     else
         find(f, FINDING_FINE, "durability", NULL, "fsync on, synchronous_commit %s", commit);
 }
@@ -128,7 +128,7 @@ static void look_at_upkeep(struct postgres_session *s, struct findings *f)
 
     if (is(s, "SHOW autovacuum", "off"))
         find(f, FINDING_CHANGE, "upkeep", "Set autovacuum = on in postgresql.conf.",
-             "autovacuum is off: each change of a count leaves something behind");
+             "autovacuum is off: every change of a count leaves a dead row");
     if (left < SPARE_CONNECTIONS)
         find(f, FINDING_CHANGE, "connections",
              "Raise max_connections: weir has one for each of its threads, and two more.",
@@ -156,8 +156,8 @@ static void look_at_policies(struct postgres_session *s, const char *documents, 
             changes++;
         }
     if (changes > 0)
-        find(f, FINDING_CHANGE, "policies", "Put the file's there with 'weir policy push'.",
-             "%zu differ from the file, such as '%s': a push would have it %s", changes,
+        find(f, FINDING_CHANGE, "policies", "Run 'weir policy push' with the file.",
+             "%zu differ from the file, such as '%s': after a push it is %s", changes,
              postgres_rows_value(rows, last, 0), postgres_rows_value(rows, last, 1));
     else
         find(f, FINDING_FINE, "policies", NULL, "all %zu are as in the file",

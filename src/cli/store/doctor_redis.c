@@ -92,9 +92,9 @@ static weir_err look_at_latency(const struct patient *p, weir_diag *diag)
     }
     if (least > SLOW_US)
         find(p->f, FINDING_CHANGE, "way", "Each check waits for it: put weir and Redis closer.",
-             "an answer%s takes %" PRId64 " us at best", p->name, least);
+             "an answer%s takes at least %" PRId64 " us", p->name, least);
     else
-        find(p->f, FINDING_FINE, "way", NULL, "an answer%s takes %" PRId64 " us at best", p->name,
+        find(p->f, FINDING_FINE, "way", NULL, "an answer%s takes at least %" PRId64 " us", p->name,
              least);
     return WEIR_OK;
 }
@@ -107,7 +107,7 @@ static void look_at_role(const struct patient *p)
     if (strcmp(role, "master") != 0 && p->uri->kind != REDIS_CLUSTER)
         find(p->f, FINDING_WRONG, "role",
              "Name the master, or use redis+sentinel:// to have it found.",
-             "the server is a replica, and only a master can count");
+             "the server is a replica; only a master can count");
     if (p->uri->kind == REDIS_SINGLE && number(p, "cluster_enabled") == 1)
         find(p->f, FINDING_WRONG, "role", "Use redis+cluster:// instead of redis://.",
              "the server is part of a cluster");
@@ -125,10 +125,9 @@ static void look_at_memory(const struct patient *p)
     if (policy[0])
         find(p->f, FINDING_CHANGE, "eviction",
              "CONFIG SET maxmemory-policy noeviction, and in redis.conf.",
-             "maxmemory-policy%s is %s: counts may be thrown away while they are in force", p->name,
-             policy);
+             "maxmemory-policy%s is %s: live counts may be evicted", p->name, policy);
     if (most > 0 && used > most / 10 * 9)
-        find(p->f, FINDING_CHANGE, "memory", "Raise maxmemory: 200 bytes a key will do.",
+        find(p->f, FINDING_CHANGE, "memory", "Raise maxmemory: 200 bytes per key are enough.",
              "%" PRId64 " of %" PRId64 " bytes%s are used", used, most, p->name);
     else
         find(p->f, FINDING_FINE, "memory", NULL, "%" PRId64 " bytes%s are used", used, p->name);
@@ -143,22 +142,22 @@ static weir_err look_at_persistence(struct patient *p, weir_diag *diag)
     if (!p->has_aof) {
         find(p->f, FINDING_CHANGE, "durability",
              "CONFIG SET appendonly yes, and in redis.conf; see docs/redis.md.",
-             "no append-only file%s: a restart forgets what was counted", p->name);
+             "no append-only file%s: a restart loses what was counted", p->name);
         return WEIR_OK;
     }
     field(p, "aof_last_write_status", status);
     if (status[0] && strcmp(status, "ok") != 0)
-        find(p->f, FINDING_WRONG, "durability", "Look at the disk.",
+        find(p->f, FINDING_WRONG, "durability", "Check the disk.",
              "the append-only file%s cannot be written", p->name);
     err = setting(p, "appendfsync", sync, diag);
     if (err)
         return err;
     if (strcmp(sync, "no") == 0)
         find(p->f, FINDING_CHANGE, "durability", "CONFIG SET appendfsync everysec.",
-             "appendfsync%s is no: a power cut forgets up to 30 s", p->name);
+             "appendfsync%s is no: a power cut loses up to 30 s", p->name);
     else
         find(p->f, FINDING_FINE, "durability", NULL, "append-only file%s, appendfsync %s", p->name,
-             sync[0] ? sync : "(not told)");
+             sync[0] ? sync : "(unknown)");
     return WEIR_OK;
 }
 
@@ -171,15 +170,16 @@ static void look_at_replicas(const struct patient *p)
              "wait_replicas asks for %" PRId64 ", and there are %" PRId64 "%s", wanted, replicas,
              p->name);
     else if (replicas > 0 && wanted == 0)
-        find(p->f, FINDING_FINE, "replicas",
-             "A failover may admit again what they lag by; wait_replicas=1 in the URI ends that.",
-             "%" PRId64 "%s, which are not waited for", replicas, p->name);
+        find(
+            p->f, FINDING_FINE, "replicas",
+            "A failover may admit again what they lag by; wait_replicas=1 in the URI prevents that.",
+            "%" PRId64 "%s; checks do not wait for them", replicas, p->name);
     else if (replicas == 0 && p->uri->kind != REDIS_SINGLE)
-        find(p->f, FINDING_CHANGE, "replicas", "Without one there is nobody to take over.",
+        find(p->f, FINDING_CHANGE, "replicas", "Without a replica there is no failover.",
              "there are none%s", p->name);
     else if (replicas > 0)
-        find(p->f, FINDING_FINE, "replicas", NULL, "%" PRId64 "%s, %" PRId64 " of them waited for",
-             replicas, p->name, wanted);
+        find(p->f, FINDING_FINE, "replicas", NULL,
+             "%" PRId64 "%s; checks wait for %" PRId64 " of them", replicas, p->name, wanted);
 }
 
 /* The script itself, without questions. A key that is elsewhere is as good. */
@@ -201,7 +201,7 @@ static weir_err look_at_script(const struct patient *p, weir_diag *diag)
         return err;
     if (redis_reply_kind(reply) == REPLY_ERROR &&
         strncmp(redis_reply_text(reply).at, "MOVED ", 6) != 0)
-        find(p->f, FINDING_WRONG, "script", "docs/redis.md has the rights that a user needs.",
+        find(p->f, FINDING_WRONG, "script", "docs/redis.md lists the rights that a user needs.",
              "the script does not run%s: %.120s", p->name, redis_reply_text(reply).at);
     else
         find(p->f, FINDING_FINE, "script", NULL, "it runs%s", p->name);
@@ -258,7 +258,7 @@ static void look_at_coverage(const struct patient *p, struct span info, const ch
     redis_info_field(info, "cluster_state", state);
     redis_info_field(info, "cluster_slots_ok", slots);
     if (strcmp(state, "ok") != 0)
-        find(p->f, FINDING_WRONG, "cluster", "redis-cli --cluster check tells more.",
+        find(p->f, FINDING_WRONG, "cluster", "redis-cli --cluster check shows more.",
              "its state is %s, %s of 16384 slots are served", state, slots);
     else
         find(p->f, FINDING_FINE, "cluster", NULL, "%s of 16384 slots are served", slots);
@@ -286,7 +286,7 @@ static weir_err look_at_node(const struct patient *first, struct span host, int6
         err = look_at_server(&p, diag);
     redis_session_close(p.session);
     if (err == WEIR_EIO) {
-        find(first->f, FINDING_WRONG, "way", "Look at that node.", "%.200s", diag->text);
+        find(first->f, FINDING_WRONG, "way", "Check that node.", "%.200s", diag->text);
         err = WEIR_OK;
     }
     return err;

@@ -23,7 +23,7 @@ static bool find_directory(const char *path)
     if (stat(path, &st) != 0)
         trouble("there is no store %s: %s", path, strerror(errno));
     else if (!S_ISDIR(st.st_mode))
-        trouble("%s is not a directory: name the one that the store lives in", path);
+        trouble("%s is not a directory: name the directory of the store", path);
     else
         return true;
     return false;
@@ -41,11 +41,11 @@ static bool find_secret(struct store_files *f, const char *path, const char *sec
     if (beside.failed)
         trouble("%s", weir_err_text(WEIR_ENOMEM));
     else if (!secret_file && access(beside.at, F_OK) != 0)
-        trouble("there is no secret in %s: if the store was made with a secret file, name it with "
-                "--secret-file; if not, this is no store",
-                path);
+        trouble(
+            "there is no secret in %s: if the store was made with a secret file, give --secret-file; if not, this is not a store",
+            path);
     else if (secret_file && access(secret_file, F_OK) != 0)
-        trouble("there is no secret file %s: name the one that the store was made with",
+        trouble("there is no secret file %s: give the one that the store was made with",
                 secret_file);
     else if (secret_file ? secret_load(secret_file, &secret, &diag)
                          : secret_load_beside(beside.at, &secret, &diag))

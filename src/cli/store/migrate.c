@@ -19,9 +19,9 @@
 enum { CHECK, ROLLBACK, PRINT, OPTION_COUNT };
 
 static const struct option options[OPTION_COUNT] = {
-    [CHECK] = { "check", 0, NULL, "tell what would be done, and do nothing" },
-    [ROLLBACK] = { "rollback", 0, "N", "take back all after migration N; 0: everything" },
-    [PRINT] = { "print", 0, NULL, "write all migrations to stdout, as one SQL file" },
+    [CHECK] = { "check", 0, NULL, "show what would be done, and do nothing" },
+    [ROLLBACK] = { "rollback", 0, "N", "undo all migrations after N; 0: everything" },
+    [PRINT] = { "print", 0, NULL, "print all migrations as one SQL file" },
 };
 
 #define CHECKSUMS "ALTER TABLE weir.migrations ADD COLUMN IF NOT EXISTS checksum text"
@@ -74,7 +74,8 @@ static weir_err look(struct postgres_session *s, const struct migration *m, enum
 
 static int check(struct postgres_session *s)
 {
-    static const char *const texts[] = { "is missing", "is another version, or was applied by hand",
+    static const char *const texts[] = { "is missing",
+                                         "is of another version, or was applied by hand",
                                          "is applied" };
     int status = STATUS_YES;
     weir_diag diag;
@@ -173,7 +174,7 @@ static weir_err apply_one(struct postgres_session *s, const struct migration *m,
 
 static int apply(struct postgres_session *s)
 {
-    static const char *const texts[] = { "applied", "applied again", "is there already" };
+    static const char *const texts[] = { "applied", "applied again", "is already applied" };
     weir_diag diag;
 
     for (size_t i = 0; i < migration_count; i++) {
@@ -215,7 +216,7 @@ static int rollback(struct postgres_session *s, int64_t last)
             break;
         if (take_back(s, m, &found, &diag))
             return fail(m, &diag);
-        printf("%s %s\n", m->name, found == MISSING ? "is not there" : "taken back");
+        printf("%s %s\n", m->name, found == MISSING ? "is not applied" : "undone");
     }
     return STATUS_YES;
 }
@@ -253,10 +254,10 @@ static int run(const struct arguments *a)
     int status;
 
     if (a->values[PRINT])
-        return a->operand_count > 0 ? trouble("--print asks no database: leave the URI out")
+        return a->operand_count > 0 ? trouble("--print needs no database: leave the URI out")
                                     : print();
     if (a->operand_count != 1)
-        return trouble("which database? Name it, as in postgres://user@host/database");
+        return trouble("the database is missing, as in postgres://user@host/database");
     if (a->values[CHECK] && a->values[ROLLBACK])
         return trouble("give --check or --rollback, not both");
     if (!option_int(a, ROLLBACK, 0, &last))
@@ -275,14 +276,15 @@ static int run(const struct arguments *a)
 
 const struct command migrate_command = {
     .name = "migrate",
-    .summary = "Bring a Postgres database's schema to what weir needs.",
+    .summary = "Create or upgrade weir's schema in Postgres.",
     .usage = "[OPTION]... postgres://USER@HOST/DATABASE\n--print",
     .options = options,
     .option_count = OPTION_COUNT,
-    .notes = "Makes the schema weir and changes nothing else. Each migration is a\n"
-             "transaction; what is applied already is left alone. The role must own the\n"
-             "schema, or be allowed to make it and some roles. --rollback loses what is\n"
-             "counted.\n\n"
-             "Exit status: 0 all is applied, 1 --check found something to do, 2 it failed.\n",
+    .notes = "Creates the schema weir and changes nothing else. Each migration is a\n"
+             "transaction; migrations that are already applied are skipped. The role must own\n"
+             "the schema, or have the right to create it and some roles. --rollback loses all\n"
+             "counts.\n"
+             "\n"
+             "Exit status: 0 all is applied, 1 --check found something to do, 2 error.\n",
     .run = run,
 };

@@ -61,7 +61,7 @@ static int keep_aside(struct store_files *f, struct aside *aside)
         close(aside->to);
     if (aside->from >= 0)
         close(aside->from);
-    return aside->why ? trouble("cannot keep the old files in %s/%s: %s. Nothing was changed",
+    return aside->why ? trouble("cannot move the old files to %s/%s: %s. Nothing was changed",
                                 f->dir->path, aside->name, strerror(aside->why))
                       : STATUS_YES;
 }
@@ -128,7 +128,7 @@ static int run(const struct arguments *a)
     int status;
 
     if (a->operand_count != 1)
-        return trouble("which store? Name its directory");
+        return trouble("the store is missing: name its directory");
     status = store_files_load(&f, a->operands[0], a->values[SECRET_FILE]);
     if (status == STATUS_NO)
         status = repair(&f);
@@ -141,13 +141,14 @@ static int run(const struct arguments *a)
 const struct command store_repair_command = {
     .name = "store repair",
     .stands_with_last = true,
-    .summary = "Make a damaged store open again: keep what verifies.",
+    .summary = "Repair a damaged store: keep what verifies.",
     .usage = "[OPTION]... DIR",
     .options = options,
     .option_count = OPTION_COUNT,
-    .notes = "Tells what does not verify and is dropped: whom it counted may pass again. The\n"
-             "old files are kept in DIR/damaged-EPOCH. A store that is sound is left as it is.\n"
-             "It must not be in use: stop the process that has it.\n\n"
+    .notes = "Lists what does not verify and is dropped: these limits start again. The old\n"
+             "files are moved to DIR/damaged-EPOCH. A sound store is not changed. The store\n"
+             "must not be in use: stop the process that has it.\n"
+             "\n"
              "Exit status: 0 it can be opened, 2 it cannot be repaired.\n",
     .run = run,
 };

@@ -14,7 +14,7 @@ enum { SERVER, TOKEN_FILE, JSON, OPTION_COUNT };
 static const struct option options[OPTION_COUNT] = {
     [SERVER] = { "server", 's', "URL", "default: $WEIR_SERVER, or " SERVER_URL_DEFAULT },
     [TOKEN_FILE] = { "token-file", 0, "FILE", "default: $WEIR_TOKEN_FILE" },
-    [JSON] = { "json", 'j', NULL, "JSON, as the server gives it" },
+    [JSON] = { "json", 'j', NULL, "JSON, as the server sends it" },
 };
 
 static int64_t number(const json_t *object, const char *name)
@@ -75,11 +75,11 @@ static int print(const struct client *c, const struct arguments *a)
     size_t i;
 
     if (!json_is_array(alerts))
-        status = trouble("cannot read what %s tells: is it a server of weir?", c->url.text);
+        status = trouble("cannot parse the answer of %s: is it a weir server?", c->url.text);
     else if (a->values[JSON])
         fwrite(body.at, 1, body.len, stdout);
     else if (json_array_size(alerts) == 0)
-        puts("there are no alerts: 'alerts:' in the policy file has them");
+        puts("there are no alerts: define them under 'alerts:' in the policy file");
     else
         printf("%-20s  %-16s  %-6s  %8s  %9s  %-7s  %s\n", "alert", "condition", "state", "value",
                "threshold", "in", "for");
@@ -101,7 +101,7 @@ static int run(const struct arguments *a)
     weir_diag diag;
 
     if (a->operand_count > 0)
-        return trouble("alerts takes no words: see 'weir help alerts'");
+        return trouble("alerts takes options only: see 'weir help alerts'");
     if (client_open(&client, a->values[SERVER], a->values[TOKEN_FILE]))
         status = client_get(&client, "/v1/alerts", &diag) ? print(&client, a)
                                                           : trouble("%s", diag.text);
@@ -111,10 +111,10 @@ static int run(const struct arguments *a)
 
 const struct command alerts_command = {
     .name = "alerts",
-    .summary = "Show what a server watches for, and what holds now.",
+    .summary = "Show the alerts of a server and their states.",
     .usage = "[OPTION]...",
     .options = options,
     .option_count = OPTION_COUNT,
-    .notes = "Exit status: 0 none holds, 1 some do, 2 trouble.\n",
+    .notes = "Exit status: 0 none is firing, 1 some are, 2 error.\n",
     .run = run,
 };

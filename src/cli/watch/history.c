@@ -22,10 +22,10 @@ static const struct option options[OPTION_COUNT] = {
     [TOKEN_FILE] = { "token-file", 0, "FILE", "default: $WEIR_TOKEN_FILE" },
     [SINCE] = { "since", 0, "TIME", "how long ago it begins; default: 24h" },
     [UNTIL] = { "until", 0, "TIME", "how long ago it ends; default: now" },
-    [STEP] = { "step", 0, "TIME", "what is told as one, as in 1h; default: as fits" },
-    [RULE] = { "rule", 'r', "NAME", "what this rule made of the checks" },
-    [RULES] = { "rules", 0, NULL, "what each rule made of them, too" },
-    [JSON] = { "json", 'j', NULL, "JSON, as the server gives it" },
+    [STEP] = { "step", 0, "TIME", "time per row, as in 1h; default: as fits" },
+    [RULE] = { "rule", 'r', "NAME", "decisions of this rule" },
+    [RULES] = { "rules", 0, NULL, "decisions of each rule too" },
+    [JSON] = { "json", 'j', NULL, "JSON, as the server sends it" },
 };
 
 /* ---- asking -------------------------------------------------------------------------------- */
@@ -162,9 +162,9 @@ static int print(const struct client *c, const struct arguments *a)
     root = told_read(body);
     list = chosen_series(root, a);
     if (!list)
-        status = trouble("cannot read what %s tells: is it a server of weir?", c->url.text);
+        status = trouble("cannot parse the answer of %s: is it a weir server?", c->url.text);
     else if (json_array_size(list) == 0)
-        puts("nothing was decided in this time");
+        puts("no checks in this time");
     else if (isatty(STDOUT_FILENO))
         history_plot(root, list, screen_width());
     else
@@ -192,7 +192,7 @@ static int run(const struct arguments *a)
     weir_diag diag;
 
     if (a->operand_count > 1)
-        return trouble("history takes one policy: see 'weir help history'");
+        return trouble("history takes one policy, or none for all: see 'weir help history'");
     if (!read_duration(a, SINCE) || !read_duration(a, UNTIL) || !read_duration(a, STEP))
         return STATUS_TROUBLE;
     if (client_open(&client, a->values[SERVER], a->values[TOKEN_FILE]))
@@ -203,11 +203,11 @@ static int run(const struct arguments *a)
 
 const struct command history_command = {
     .name = "history",
-    .summary = "Show what a server decided in the last days.",
+    .summary = "Show the decisions of the last days.",
     .usage = "[OPTION]... [POLICY]",
     .options = options,
     .option_count = OPTION_COUNT,
-    .notes = "On a terminal it is drawn; elsewhere it is a table, in UTC.\n"
-             "There are minutes for three days, and hours for ninety.\n",
+    .notes = "A chart on a terminal; elsewhere a table, in UTC. Minutes are kept for three\n"
+             "days, hours for ninety.\n",
     .run = run,
 };

@@ -16,7 +16,7 @@ enum { SERVER, TOKEN_FILE, JSON, OPTION_COUNT };
 static const struct option options[OPTION_COUNT] = {
     [SERVER] = { "server", 's', "URL", "default: $WEIR_SERVER, or " SERVER_URL_DEFAULT },
     [TOKEN_FILE] = { "token-file", 0, "FILE", "default: $WEIR_TOKEN_FILE" },
-    [JSON] = { "json", 'j', NULL, "JSON, as the server gives it" },
+    [JSON] = { "json", 'j', NULL, "JSON, as the server sends it" },
 };
 
 static int64_t number(const json_t *object, const char *name)
@@ -51,7 +51,7 @@ static void print_trial(const json_t *trial)
         { "shadow_limit", "shadow_limit", "the live limit" },
     };
     const time_t since = (time_t)(number(trial, "since_ms") / 1000);
-    char when[32] = "never asked", window[32];
+    char when[32] = "no checks yet", window[32];
     struct tm tm;
     size_t i = 0;
 
@@ -88,7 +88,7 @@ static int print(const struct client *c, const struct arguments *a)
     root = told_read(body);
     shadow_stats = json_object_get(root, "limits");
     if (!json_is_array(shadow_stats))
-        status = trouble("cannot read what %s tells: is it a server of weir?", c->url.text);
+        status = trouble("cannot parse the answer of %s: is it a weir server?", c->url.text);
     json_array_foreach(shadow_stats, i, trial)
     {
         if (a->operand_count > 0 && strcmp(text(trial, "policy"), a->operands[0]) != 0)
@@ -124,12 +124,12 @@ static int run(const struct arguments *a)
 
 const struct command shadow_command = {
     .name = "shadow",
-    .summary = "Compare what limits in shadow would have denied.",
+    .summary = "Compare limits in shadow with the enforced ones.",
     .usage = "[OPTION]... [POLICY]",
     .options = options,
     .option_count = OPTION_COUNT,
     .notes = "In shadow are rules with 'mode: shadow' or a 'rollout', every 'shadow_limit', and\n"
              "policies and named limits that operators have put into shadow: see weir mode.\n"
-             "What one server has seen: ask each of several that share a store.\n",
+             "The numbers are those of one server: ask each server that shares a store.\n",
     .run = run,
 };

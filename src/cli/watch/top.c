@@ -25,9 +25,9 @@ enum { SERVER, TOKEN_FILE, INTERVAL, COUNT, JSON, OPTION_COUNT };
 static const struct option options[OPTION_COUNT] = {
     [SERVER] = { "server", 's', "URL", "default: $WEIR_SERVER, or " SERVER_URL_DEFAULT },
     [TOKEN_FILE] = { "token-file", 0, "FILE", "default: $WEIR_TOKEN_FILE" },
-    [INTERVAL] = { "interval", 'i', "TIME", "between two looks; default: 1s" },
-    [COUNT] = { "count", 'n', "N", "end after so many; off a terminal: 1" },
-    [JSON] = { "json", 'j', NULL, "one JSON object a line, as the server gives it" },
+    [INTERVAL] = { "interval", 'i', "TIME", "between two updates; default: 1s" },
+    [COUNT] = { "count", 'n', "N", "end after N updates; default off a terminal: 1" },
+    [JSON] = { "json", 'j', NULL, "one JSON object per line, as the server sends it" },
 };
 
 enum { LEAST_INTERVAL = 100 };
@@ -76,7 +76,7 @@ static bool look(struct watch *w)
     if (!top_stats_read(&next, w->stats.rows ? &w->stats : NULL, buf_span(&w->stats_body),
                         buf_span(&w->top_body))) {
         top_stats_done(&next);
-        diag_set(&w->diag, "cannot read what %s tells: is it a server of weir?",
+        diag_set(&w->diag, "cannot parse the answer of %s: is it a weir server?",
                  w->client.url.text);
         return false;
     }
@@ -121,7 +121,7 @@ static int run_json(struct watch *w)
             return trouble("%s", w->diag.text);
         text = join_bodies(w);
         if (!text)
-            return trouble("cannot read what %s tells: is it a server of weir?",
+            return trouble("cannot parse the answer of %s: is it a weir server?",
                            w->client.url.text);
         puts(text);
         fflush(stdout);
@@ -334,7 +334,7 @@ static bool read_arguments(const struct arguments *a, struct watch *w, bool is_l
     weir_diag diag;
 
     if (a->operand_count > 0) {
-        trouble("top takes no arguments but options: see 'weir help top'");
+        trouble("top takes options only: see 'weir help top'");
         return false;
     }
     w->interval_ms = 1000;
@@ -373,10 +373,10 @@ static int run(const struct arguments *a)
 
 const struct command top_command = {
     .name = "top",
-    .summary = "Show what a server is doing, and who is denied most.",
+    .summary = "Show what a server does, and what it denies most.",
     .usage = "[OPTION]...",
     .options = options,
     .option_count = OPTION_COUNT,
-    .notes = "On a terminal the screen is drawn anew at every look, and q ends it.\n",
+    .notes = "On a terminal the screen is updated; q quits.\n",
     .run = run,
 };

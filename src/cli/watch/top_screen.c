@@ -237,7 +237,8 @@ static void draw_identities(const struct top_page *p, const struct top_stats *s,
     }
     if (s->hides_identities || s->identity_count == 0) {
         l = begin(p, out);
-        put(&l, "%s", s->hides_identities ? "a token with scope admin would show them" : "nobody");
+        put(&l, "%s",
+            s->hides_identities ? "a token with scope admin is needed to see them" : "nobody");
         end(p, out);
     }
 }

@@ -59,7 +59,7 @@ static weir_err check_kind(const struct redis_uri *uri, struct span info, weir_d
                          "the server is part of a cluster: use redis+cluster:// instead of "
                          "redis://");
     if (uri->kind != REDIS_CLUSTER && info_is(info, "role", "slave"))
-        return diag_fail(diag, WEIR_EIO, "the server is a replica, and only a master can count");
+        return diag_fail(diag, WEIR_EIO, "the server is a replica; only a master can count");
     return WEIR_OK;
 }
 
