@@ -2,7 +2,7 @@
 # test_check.sh - `weir check`: answers, exit statuses, JSON and trouble.
 #
 #   test_check.sh TREE      from the root of the source
-. tests/cli/support.sh
+. tests/support/cli.sh
 
 # ---- check --------------------------------------------------------------------------------
 

@@ -2,7 +2,7 @@
 # test_demo.sh - the demo shows what it says, and leaves nothing behind.
 #
 #   test_demo.sh TREE      from the root of the source
-. tests/tap.sh
+. tests/support/tap.sh
 weir=$1/weir
 mkdir "$scratch/tmp"
 

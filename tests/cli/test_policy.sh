@@ -2,7 +2,7 @@
 # test_policy.sh - `weir policy`: lint and explain.
 #
 #   test_policy.sh TREE      from the root of the source
-. tests/cli/support.sh
+. tests/support/cli.sh
 
 # ---- policy lint --------------------------------------------------------------------------
 

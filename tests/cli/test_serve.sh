@@ -2,7 +2,7 @@
 # test_serve.sh - `weir serve`: its flags, its settings in the file, and what is refused.
 #
 #   test_serve.sh TREE      from the root of the source
-. tests/cli/support.sh
+. tests/support/cli.sh
 unset LISTEN_FDS LISTEN_PID NOTIFY_SOCKET
 
 # ---- what is refused ------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 # test_store.sh - counters that outlive a command: `weir check --store file:DIR`, `weir store`.
 #
 #   test_store.sh TREE      from the root of the source
-. tests/cli/support.sh
+. tests/support/cli.sh
 dir=$scratch/store
 
 # ask ARG...: one check of a limit of 3

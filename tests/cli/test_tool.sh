@@ -3,7 +3,7 @@
 #
 #   test_tool.sh TREE      from the root of the source
 weir=$1/weir
-. tests/cli/tool.sh
+. tests/support/tool.sh
 policies=examples/policies.yaml
 
 fits_a_screen() {

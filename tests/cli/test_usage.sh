@@ -2,7 +2,7 @@
 # test_usage.sh - the command line tool: help, typing errors, and output that cannot be written.
 #
 #   test_usage.sh TREE      from the root of the source
-. tests/cli/support.sh
+. tests/support/cli.sh
 
 # ---- help ---------------------------------------------------------------------------------
 

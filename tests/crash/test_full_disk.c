@@ -1,7 +1,7 @@
 /* test_full_disk.c - a disk that fills up under a limiter, and is emptied again.
  *
  * The disk is a small tmpfs in a mount namespace of the test's own, which needs root. */
-#include "unit/support.h"
+#include "support/unit.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -12,7 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "crash/temp_dir.h"
+#include "support/temp_dir.h"
 #include "weir.h"
 
 enum { LIMIT = 10000000, PATIENCE_MS = 20000, MOST_CHECKS = 1000000 };

@@ -2,7 +2,7 @@
 # test_io_error.sh - a disk whose calls fail, by strace: what is answered then, and what is kept.
 #
 #   test_io_error.sh TREE      from the root of the source
-. tests/cli/support.sh
+. tests/support/cli.sh
 dir=$scratch/store
 
 # kept: how many of 100 are counted for somebody

@@ -3,7 +3,7 @@
  * Each life first tells how things stand, then admits what it can from several threads and
  * tells of each admission after it was answered. So what was told was answered: no later life
  * may have forgotten it. WEIR_TEST_KILLS says how often, for each way of syncing. */
-#include "unit/support.h"
+#include "support/unit.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -12,7 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "crash/temp_dir.h"
+#include "support/temp_dir.h"
 #include "weir.h"
 
 enum { THREADS = 4, USERS = 5, PATIENCE_US = 5000000, PER_LIFE = 600, LARGE = 10000000 };

@@ -7,7 +7,7 @@
 
 #include "store/file/journal_format.h"
 #include "store/file/recovery.h"
-#include "unit/sim_dir.h"
+#include "support/sim_dir.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -7,12 +7,12 @@
 #include <unistd.h>
 
 #include "server/reloader.h"
-#include "wire/house.h"
+#include "support/test_server.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 const char *__asan_default_options(void);
 
-/* Long logs hang off the table, where the sanitizer does not look for pointers; and the house goes
+/* Long logs hang off the table, where the sanitizer does not look for pointers; and the test server goes
  * on from one input to the next. */
 const char *__asan_default_options(void)
 {
@@ -24,7 +24,7 @@ static const char policies[] = "version: 1\n"
                                "  login: {limit: 5 per 15m, by: ip}\n"
                                "  api: {limit: 10 per 1s, by: [tenant, route]}\n";
 
-static struct house house;
+static struct test_server test_server;
 
 static weir_err read_settings(void *ctx, struct server_settings *out, weir_diag *diag)
 {
@@ -34,38 +34,39 @@ static weir_err read_settings(void *ctx, struct server_settings *out, weir_diag 
 
 static const struct settings_source source = { .read = read_settings };
 
-static void close_house(void)
+static void close_server(void)
 {
-    house_close(&house);
-    reloader_stop(house.server.reloader);
+    test_server_close(&test_server);
+    reloader_stop(test_server.server.reloader);
 }
 
-static void open_house(void)
+static void open_server(void)
 {
     static const struct server_settings settings = { .trusts_client_clock = true };
 
     weir_diag diag;
 
-    house_open(&house, policies, &settings);
-    house.server.source = &source;
-    if (reloader_start(&house.server.reloader, &house.server, &diag))
+    test_server_open(&test_server, policies, &settings);
+    test_server.server.source = &source;
+    if (reloader_start(&test_server.server.reloader, &test_server.server, &diag))
         abort();
-    atexit(close_house);
+    atexit(close_server);
 }
 
 static void must_answer_ping(void)
 {
     static const char ping[] = "*1\r\n$4\r\nPING\r\n";
     const weir_allocator allocator = alloc_or_default((weir_allocator){ 0 });
-    int fd = house_connect(&house);
+    int fd = test_server_connect(&test_server);
     struct buf heard;
 
     buf_init(&heard, &allocator);
-    if (!house_say(&house, fd, span_of(ping), &heard) || !span_is(buf_span(&heard), "+PONG\r\n"))
+    if (!test_server_say(&test_server, fd, span_of(ping), &heard) ||
+        !span_is(buf_span(&heard), "+PONG\r\n"))
         abort();
     buf_done(&heard);
     close(fd);
-    house_turn(&house);
+    test_server_turn(&test_server);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -75,23 +76,24 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     size_t piece;
     int fd;
 
-    if (house.folder[0] == '\0')
-        open_house();
+    if (test_server.folder[0] == '\0')
+        open_server();
     if (size < 2)
         return 0;
     piece = data[0] ? data[0] : size;
-    house.now += 1000;
-    fd = house_connect(&house);
+    test_server.now += 1000;
+    fd = test_server_connect(&test_server);
     buf_init(&heard, &allocator);
     for (size_t at = 1; at < size; at += piece) {
         const size_t len = size - at < piece ? size - at : piece;
 
-        if (!house_say(&house, fd, (struct span){ (const char *)data + at, len }, &heard))
+        if (!test_server_say(&test_server, fd, (struct span){ (const char *)data + at, len },
+                             &heard))
             break;
     }
     buf_done(&heard);
     close(fd);
-    house_turn(&house);
+    test_server_turn(&test_server);
     must_answer_ping();
     return 0;
 }

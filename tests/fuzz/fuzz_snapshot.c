@@ -9,7 +9,7 @@
 #include <xxhash.h>
 
 #include "store/file/recovery.h"
-#include "unit/sim_dir.h"
+#include "support/sim_dir.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -2,7 +2,7 @@
 # test_alone.sh - libweir builds alone, without the server and the shared stores, and is small then.
 #
 #   test_alone.sh      from the root of the source
-. tests/tap.sh
+. tests/support/tap.sh
 LARGEST=400 # KiB of the shared library, stripped
 
 # Only these libraries are there for it.

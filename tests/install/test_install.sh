@@ -2,7 +2,7 @@
 # test_install.sh - what is installed is complete, and programs outside this tree can use it.
 #
 #   test_install.sh TREE      from the root of the source
-. tests/tap.sh
+. tests/support/tap.sh
 tree=$1
 prefix=$scratch/usr
 

@@ -3,8 +3,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "unit/support.h"
-#include "wire/house.h"
+#include "support/test_server.h"
+#include "support/unit.h"
 
 static const char policies[] = "version: 1\n"
                                "policies:\n"
@@ -22,7 +22,7 @@ static struct buf new_buf(void)
 }
 
 /* What comes until the connection is closed. */
-static void hear_to_the_end(struct house *h, int fd, struct buf *heard)
+static void hear_to_the_end(struct test_server *h, int fd, struct buf *heard)
 {
     for (;;) {
         char bytes[65536];
@@ -33,7 +33,7 @@ static void hear_to_the_end(struct house *h, int fd, struct buf *heard)
         else if (n == 0 || errno != EAGAIN)
             return;
         else
-            house_turn(h);
+            test_server_turn(h);
     }
 }
 
@@ -44,19 +44,19 @@ static bool begins_with(const struct buf *b, const char *text)
 
 static void a_client_that_sends_no_more_still_gets_its_answers(void **state)
 {
-    struct house h;
+    struct test_server h;
     struct buf heard = new_buf();
     int fd;
 
     (void)state;
-    house_open(&h, policies, NULL);
-    fd = house_connect(&h);
+    test_server_open(&h, policies, NULL);
+    fd = test_server_connect(&h);
     assert_int_equal(write(fd, ping, strlen(ping)), (ssize_t)strlen(ping));
     shutdown(fd, SHUT_WR);
     hear_to_the_end(&h, fd, &heard);
     assert_string_equal(heard.at, pong);
     close(fd);
-    house_close(&h);
+    test_server_close(&h);
     buf_done(&heard);
 }
 
@@ -64,39 +64,39 @@ static void a_client_that_vanishes_leaves_nothing_behind(void **state)
 {
     static const char half[] =
         "POST /v1/check HTTP/1.1\r\nHost: weir\r\nContent-Length: 100\r\n\r\n{";
-    struct house h;
+    struct test_server h;
 
     (void)state;
-    house_open(&h, policies, NULL);
+    test_server_open(&h, policies, NULL);
     for (size_t len = 0; len < sizeof half; len++) {
         struct linger at_once = { .l_onoff = 1 };
-        int fd = house_connect(&h);
+        int fd = test_server_connect(&h);
 
         assert_int_equal(write(fd, half, len), (ssize_t)len);
         if (len % 2 == 0)
             setsockopt(fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
         close(fd);
-        house_turn(&h);
+        test_server_turn(&h);
     }
     for (int i = 0; i < 100 && atomic_load(&h.server.connections) > 0; i++)
-        house_turn(&h);
+        test_server_turn(&h);
     assert_int_equal(atomic_load(&h.server.connections), 0);
-    house_close(&h);
+    test_server_close(&h);
 }
 
 /* It is not read from, what waits for it stays bounded, and once it listens it has missed nothing. */
 static void a_client_that_does_not_listen_is_held_back(void **state)
 {
     enum { MOST = 1 << 20 };
-    struct house h;
+    struct test_server h;
     struct buf heard = new_buf(), said = new_buf();
     size_t sent = 0, stuck = 0, asked;
     const struct conn *c;
     int fd;
 
     (void)state;
-    house_open(&h, policies, NULL);
-    fd = house_connect(&h);
+    test_server_open(&h, policies, NULL);
+    fd = test_server_connect(&h);
     c = conn_pool_first(&h.server.loops[0].conns);
     while (said.len < 65536)
         buf_text(&said, ping);
@@ -105,7 +105,7 @@ static void a_client_that_does_not_listen_is_held_back(void **state)
 
         stuck = n > 0 ? 0 : stuck + 1;
         sent += n > 0 ? (size_t)n : 0;
-        house_turn(&h);
+        test_server_turn(&h);
         assert_true(c->unsent.len + c->sending.len < MOST);
         assert_true(c->rest.len < MOST);
     }
@@ -115,7 +115,7 @@ static void a_client_that_does_not_listen_is_held_back(void **state)
     hear_to_the_end(&h, fd, &heard);
     assert_int_equal(heard.len, asked * strlen(pong));
     close(fd);
-    house_close(&h);
+    test_server_close(&h);
     buf_done(&heard);
     buf_done(&said);
 }
@@ -123,13 +123,13 @@ static void a_client_that_does_not_listen_is_held_back(void **state)
 static void thousands_in_one_pipeline_are_answered_in_order(void **state)
 {
     enum { COUNT = 20000 };
-    struct house h;
+    struct test_server h;
     struct buf heard = new_buf(), said = new_buf(), wanted = new_buf();
     int fd;
 
     (void)state;
-    house_open(&h, policies, NULL);
-    fd = house_connect(&h);
+    test_server_open(&h, policies, NULL);
+    fd = test_server_connect(&h);
     for (int i = 0; i < COUNT; i++) {
         char word[16];
         int len = snprintf(word, sizeof word, "%d", i);
@@ -149,7 +149,7 @@ static void thousands_in_one_pipeline_are_answered_in_order(void **state)
     for (size_t at = 0; at < said.len;) {
         const size_t piece = said.len - at < 50000 ? said.len - at : 50000;
 
-        assert_true(house_say(&h, fd, (struct span){ said.at + at, piece }, &heard));
+        assert_true(test_server_say(&h, fd, (struct span){ said.at + at, piece }, &heard));
         at += piece;
     }
     shutdown(fd, SHUT_WR);
@@ -157,7 +157,7 @@ static void thousands_in_one_pipeline_are_answered_in_order(void **state)
     assert_int_equal(heard.len, wanted.len);
     assert_memory_equal(heard.at, wanted.at, wanted.len);
     close(fd);
-    house_close(&h);
+    test_server_close(&h);
     buf_done(&heard);
     buf_done(&said);
     buf_done(&wanted);
@@ -174,13 +174,13 @@ static void who_asks_before_it_sends_a_body_is_told_to_go_on_behind_its_answers(
                                "Expect: 100-continue\r\nContent-Length: 39\r\n\r\n",
                       body[] = "{\"policy\":\"login\",\"key\":\"203.0.113.77\"}",
                       go_on[] = "HTTP/1.1 100 Continue\r\n\r\n";
-    struct house h;
+    struct test_server h;
 
     (void)state;
-    house_open(&h, policies, NULL);
+    test_server_open(&h, policies, NULL);
     for (size_t cut = 0; cut <= strlen(head); cut += 5) {
         struct buf heard = new_buf(), said = new_buf();
-        int fd = house_connect(&h), answers = 0;
+        int fd = test_server_connect(&h), answers = 0;
 
         for (size_t i = 1; i <= CHECKS; i++) {
             const size_t end = (READ_AT_ONCE - cut) * i / CHECKS;
@@ -192,67 +192,67 @@ static void who_asks_before_it_sends_a_body_is_told_to_go_on_behind_its_answers(
         }
         buf_text(&said, head);
         assert_int_equal(write(fd, said.at, said.len), (ssize_t)said.len);
-        house_turn(&h);
-        assert_true(house_say(&h, fd, (struct span){ body, 1 }, &heard));
+        test_server_turn(&h);
+        assert_true(test_server_say(&h, fd, (struct span){ body, 1 }, &heard));
         for (const char *at = heard.at; (at = strstr(at, "HTTP/1.1 ")); at++, answers++)
             assert_int_equal(strncmp(at, go_on, strlen(go_on)) == 0, answers == CHECKS);
         assert_int_equal(answers, CHECKS + 1);
         heard.len = 0;
-        assert_true(house_say(&h, fd, (struct span){ body + 1, strlen(body) - 1 }, &heard));
+        assert_true(test_server_say(&h, fd, (struct span){ body + 1, strlen(body) - 1 }, &heard));
         assert_true(begins_with(&heard, "HTTP/1.1 200 OK\r\n") ||
                     begins_with(&heard, "HTTP/1.1 429 "));
         close(fd);
         buf_done(&heard);
         buf_done(&said);
     }
-    house_close(&h);
+    test_server_close(&h);
 }
 
 static void beyond_the_ceiling_a_refusal_is_polite(void **state)
 {
     struct server_settings settings = { .max_connections = 2 };
-    struct house h;
+    struct test_server h;
     struct buf known = new_buf(), http = new_buf(), resp = new_buf(), later = new_buf();
     int first, second, third, fourth;
 
     (void)state;
-    house_open(&h, policies, &settings);
-    first = house_connect(&h);
-    second = house_connect(&h);
-    house_say(&h, first, span_of(ping), &known);
-    house_say(&h, second, span_of(ping), &known);
+    test_server_open(&h, policies, &settings);
+    first = test_server_connect(&h);
+    second = test_server_connect(&h);
+    test_server_say(&h, first, span_of(ping), &known);
+    test_server_say(&h, second, span_of(ping), &known);
     assert_string_equal(known.at, "+PONG\r\n+PONG\r\n");
-    third = house_connect(&h);
-    fourth = house_connect(&h);
-    house_say(&h, third, span_of(health), &http);
+    third = test_server_connect(&h);
+    fourth = test_server_connect(&h);
+    test_server_say(&h, third, span_of(health), &http);
     assert_true(begins_with(&http, "HTTP/1.1 503 "));
     assert_non_null(strstr(http.at, "too many connections"));
-    house_say(&h, fourth, span_of(ping), &resp);
+    test_server_say(&h, fourth, span_of(ping), &resp);
     assert_true(begins_with(&resp, "-ERR "));
     assert_non_null(strstr(resp.at, "too many connections"));
     close(first);
     close(third);
     close(fourth);
     for (int i = 0; i < 10; i++)
-        house_turn(&h);
-    first = house_connect(&h);
-    house_say(&h, first, span_of(ping), &later);
+        test_server_turn(&h);
+    first = test_server_connect(&h);
+    test_server_say(&h, first, span_of(ping), &later);
     assert_string_equal(later.at, pong);
     assert_int_equal(atomic_load(&h.server.refused_connections), 2);
     close(first);
     close(second);
-    house_close(&h);
+    test_server_close(&h);
     buf_done(&known);
     buf_done(&http);
     buf_done(&resp);
     buf_done(&later);
 }
 
-static bool is_closed(struct house *h, int fd)
+static bool is_closed(struct test_server *h, int fd)
 {
     char byte;
 
-    house_turn(h);
+    test_server_turn(h);
     return read(fd, &byte, 1) == 0;
 }
 
@@ -262,25 +262,25 @@ static void beyond_the_ceiling_a_newcomer_has_the_place_of_a_silent_one(void **s
 {
     struct server_settings settings = { .max_connections = 5 };
     enum { GUEST, KNOWN, SILENT, LAST_GUEST, HALF, SIXTH, SEVENTH, EIGHTH, NINTH, TENTH, ALL };
-    struct house h;
+    struct test_server h;
     struct buf heard = new_buf();
     int fd[ALL];
 
     (void)state;
-    house_open(&h, policies, &settings);
+    test_server_open(&h, policies, &settings);
     for (int i = 0; i <= HALF; i++)
-        fd[i] = house_connect(&h);
-    house_say(&h, fd[LAST_GUEST], span_of(health), &heard);
-    house_say(&h, fd[GUEST], span_of(health), &heard);
-    house_say(&h, fd[KNOWN], span_of(ping), &heard);
-    house_say(&h, fd[HALF], (struct span){ health, 10 }, &heard);
-    house_say(&h, fd[LAST_GUEST], span_of(health), &heard);
+        fd[i] = test_server_connect(&h);
+    test_server_say(&h, fd[LAST_GUEST], span_of(health), &heard);
+    test_server_say(&h, fd[GUEST], span_of(health), &heard);
+    test_server_say(&h, fd[KNOWN], span_of(ping), &heard);
+    test_server_say(&h, fd[HALF], (struct span){ health, 10 }, &heard);
+    test_server_say(&h, fd[LAST_GUEST], span_of(health), &heard);
     for (int i = SIXTH; i < ALL; i++) {
         static const int goes[] = { SILENT, HALF, GUEST, LAST_GUEST };
 
-        fd[i] = house_connect(&h);
+        fd[i] = test_server_connect(&h);
         heard.len = 0;
-        house_say(&h, fd[i], span_of(ping), &heard);
+        test_server_say(&h, fd[i], span_of(ping), &heard);
         if (i < TENTH) {
             assert_string_equal(heard.at, pong);
             assert_true(is_closed(&h, fd[goes[i - SIXTH]]));
@@ -289,24 +289,24 @@ static void beyond_the_ceiling_a_newcomer_has_the_place_of_a_silent_one(void **s
         }
     }
     heard.len = 0;
-    house_say(&h, fd[KNOWN], span_of(ping), &heard);
+    test_server_say(&h, fd[KNOWN], span_of(ping), &heard);
     assert_string_equal(heard.at, pong);
     assert_int_equal(atomic_load(&h.server.loops[0].conns.dropped), 4);
     for (int i = 0; i < ALL; i++)
         close(fd[i]);
-    house_close(&h);
+    test_server_close(&h);
     buf_done(&heard);
 }
 
 /* A stranger that leaves its answers unread, as long as it may. */
-static int connect_deaf(struct house *h, const struct buf *said)
+static int connect_deaf(struct test_server *h, const struct buf *said)
 {
-    const int fd = house_connect(h);
+    const int fd = test_server_connect(h);
 
     for (int i = 0; i < 64; i++) {
         if (write(fd, said->at, said->len) < 0 && errno != EAGAIN)
             break;
-        house_turn(h);
+        test_server_turn(h);
     }
     return fd;
 }
@@ -316,36 +316,36 @@ static int connect_deaf(struct house *h, const struct buf *said)
 static void what_all_connections_hold_is_bounded(void **state)
 {
     enum { MOST = 1 << 20, DEAF = 40 };
-    struct house h;
+    struct test_server h;
     struct conn_pool *pool;
     struct buf heard = new_buf(), said = new_buf();
     int fd[DEAF], known, closed = 0;
 
     (void)state;
-    house_open(&h, policies, NULL);
+    test_server_open(&h, policies, NULL);
     pool = &h.server.loops[0].conns;
     pool->most_held = MOST;
     while (said.len < 8192)
         buf_text(&said, "GET / HTTP/1.1\r\nHost: weir\r\n\r\n");
-    known = house_connect(&h);
-    house_say(&h, known, span_of(ping), &heard);
-    house_say(&h, known, (struct span){ ping, 5 }, &heard);
+    known = test_server_connect(&h);
+    test_server_say(&h, known, span_of(ping), &heard);
+    test_server_say(&h, known, (struct span){ ping, 5 }, &heard);
     for (int i = 0; i < DEAF; i++) {
         fd[i] = connect_deaf(&h, &said);
         pool->relief_at = 0; /* the loop's clock stands still while it is not turned */
         assert_true(pool->held < MOST + 2 * LOOP_MOST_UNSENT);
     }
-    house_turn(&h);
+    test_server_turn(&h);
     assert_true(pool->held <= MOST);
     closed = (int)atomic_load(&pool->dropped);
     assert_in_range(closed, DEAF / 4, DEAF - 2);
     heard.len = 0;
-    house_say(&h, known, span_of(ping + 5), &heard);
+    test_server_say(&h, known, span_of(ping + 5), &heard);
     assert_string_equal(heard.at, pong);
     for (int i = 0; i < DEAF; i++)
         close(fd[i]);
     close(known);
-    house_close(&h);
+    test_server_close(&h);
     buf_done(&heard);
     buf_done(&said);
 }
@@ -354,21 +354,21 @@ static void what_all_connections_hold_is_bounded(void **state)
 static void a_request_that_does_not_end_is_ended(void **state)
 {
     struct server_settings settings = { .request_timeout_ms = 30 };
-    struct house h;
+    struct test_server h;
     struct buf heard = new_buf();
     int fd;
 
     (void)state;
-    house_open(&h, policies, &settings);
-    fd = house_connect(&h);
-    assert_true(house_say(&h, fd, span_of("GET / HTTP/1.1\r\nHost: weir\r\nX: "), &heard));
-    while (heard.len == 0 && house_say(&h, fd, span_of("a"), &heard))
+    test_server_open(&h, policies, &settings);
+    fd = test_server_connect(&h);
+    assert_true(test_server_say(&h, fd, span_of("GET / HTTP/1.1\r\nHost: weir\r\nX: "), &heard));
+    while (heard.len == 0 && test_server_say(&h, fd, span_of("a"), &heard))
         for (int k = 0; k < 100; k++)
-            house_turn(&h);
+            test_server_turn(&h);
     hear_to_the_end(&h, fd, &heard);
     assert_true(begins_with(&heard, "HTTP/1.1 408 "));
     close(fd);
-    house_close(&h);
+    test_server_close(&h);
     buf_done(&heard);
 }
 
@@ -377,72 +377,72 @@ static void a_connection_that_says_nothing_is_closed(void **state)
 {
     static const char nonsense[] = "GET /nothing HTTP/1.1\r\nHost: weir\r\n\r\n";
     struct server_settings settings = { .request_timeout_ms = 30 };
-    struct house h;
+    struct test_server h;
     struct buf heard = new_buf();
     int silent, wrong, guest;
 
     (void)state;
-    house_open(&h, policies, &settings);
-    guest = house_connect(&h);
-    assert_true(house_say(&h, guest, span_of(health), &heard));
-    wrong = house_connect(&h);
-    assert_true(house_say(&h, wrong, span_of(nonsense), &heard));
-    silent = house_connect(&h);
+    test_server_open(&h, policies, &settings);
+    guest = test_server_connect(&h);
+    assert_true(test_server_say(&h, guest, span_of(health), &heard));
+    wrong = test_server_connect(&h);
+    assert_true(test_server_say(&h, wrong, span_of(nonsense), &heard));
+    silent = test_server_connect(&h);
     heard.len = 0;
     hear_to_the_end(&h, silent, &heard);
     hear_to_the_end(&h, wrong, &heard);
     assert_int_equal(heard.len, 0);
-    assert_true(house_say(&h, guest, span_of(health), &heard));
+    assert_true(test_server_say(&h, guest, span_of(health), &heard));
     assert_true(begins_with(&heard, "HTTP/1.1 200 "));
     close(silent);
     close(wrong);
     close(guest);
-    house_close(&h);
+    test_server_close(&h);
     buf_done(&heard);
 }
 
 static void a_connection_that_asks_for_nothing_more_is_closed(void **state)
 {
     struct server_settings settings = { .idle_timeout_ms = 30 };
-    struct house h;
+    struct test_server h;
     struct buf heard = new_buf();
     int fd;
 
     (void)state;
-    house_open(&h, policies, &settings);
-    fd = house_connect(&h);
-    assert_true(house_say(&h, fd, span_of(ping), &heard));
+    test_server_open(&h, policies, &settings);
+    fd = test_server_connect(&h);
+    assert_true(test_server_say(&h, fd, span_of(ping), &heard));
     hear_to_the_end(&h, fd, &heard);
     assert_string_equal(heard.at, pong);
     close(fd);
-    house_close(&h);
+    test_server_close(&h);
     buf_done(&heard);
 }
 
 /* What has begun is finished; what is idle goes at once. */
 static void draining_ends_idle_connections_and_finishes_the_others(void **state)
 {
-    struct house h;
+    struct test_server h;
     struct buf idle_heard = new_buf(), busy_heard = new_buf();
     int idle, busy;
 
     (void)state;
-    house_open(&h, policies, NULL);
-    idle = house_connect(&h);
-    assert_true(house_say(&h, idle, span_of(ping), &idle_heard));
-    busy = house_connect(&h);
-    assert_true(house_say(&h, busy, (struct span){ ping, 5 }, &busy_heard));
+    test_server_open(&h, policies, NULL);
+    idle = test_server_connect(&h);
+    assert_true(test_server_say(&h, idle, span_of(ping), &idle_heard));
+    busy = test_server_connect(&h);
+    assert_true(test_server_say(&h, busy, (struct span){ ping, 5 }, &busy_heard));
     atomic_store(&h.server.is_draining, true);
     loop_wake(&h.server.loops[0]);
-    house_turn(&h);
+    test_server_turn(&h);
     hear_to_the_end(&h, idle, &idle_heard);
     assert_string_equal(idle_heard.at, pong);
-    house_say(&h, busy, span_of(ping + 5), &busy_heard);
+    test_server_say(&h, busy, span_of(ping + 5), &busy_heard);
     hear_to_the_end(&h, busy, &busy_heard);
     assert_string_equal(busy_heard.at, pong);
     close(idle);
     close(busy);
-    house_close(&h);
+    test_server_close(&h);
     buf_done(&idle_heard);
     buf_done(&busy_heard);
 }

@@ -2,9 +2,9 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#include "crash/temp_dir.h"
-#include "unit/support.h"
-#include "wire/house.h"
+#include "support/temp_dir.h"
+#include "support/test_server.h"
+#include "support/unit.h"
 
 static const char policies[] = "version: 1\n"
                                "policies:\n"
@@ -15,7 +15,7 @@ static const char checks[] = "a-token-that-may-check", runs[] = "a-token-that-ma
 static const char observes[] = "a-token-that-may-look";
 
 struct guarded {
-    struct house house;
+    struct test_server test_server;
     struct temp_dir temp;
     char paths[3][PATH_MAX + 16];
 };
@@ -42,12 +42,12 @@ static void open_guarded(struct guarded *g)
         write_token(g->paths[i], tokens[i]);
         settings.tokens[i] = (struct token_file){ g->paths[i], scopes[i] };
     }
-    house_open(&g->house, policies, &settings);
+    test_server_open(&g->test_server, policies, &settings);
 }
 
 static void close_guarded(struct guarded *g)
 {
-    house_close(&g->house);
+    test_server_close(&g->test_server);
     temp_dir_remove(&g->temp);
 }
 
@@ -66,7 +66,7 @@ static void put_command(struct buf *out, const char *line)
 }
 
 /* What this command is answered begins so. */
-static void assert_answer(struct house *h, int fd, const char *line, const char *wanted)
+static void assert_answer(struct test_server *h, int fd, const char *line, const char *wanted)
 {
     const weir_allocator allocator = heap();
     struct buf said, heard;
@@ -74,7 +74,7 @@ static void assert_answer(struct house *h, int fd, const char *line, const char 
     buf_init(&said, &allocator);
     buf_init(&heard, &allocator);
     put_command(&said, line);
-    house_say(h, fd, buf_span(&said), &heard);
+    test_server_say(h, fd, buf_span(&said), &heard);
     if (heard.len < strlen(wanted) || memcmp(heard.at, wanted, strlen(wanted)) != 0)
         fail_msg("%s: wanted %s, heard %s", line, wanted, heard.at ? heard.at : "nothing");
     buf_done(&said);
@@ -99,14 +99,14 @@ static void without_a_token_nothing_is_answered_but_how_to_show_one(void **state
 
     (void)state;
     open_guarded(&g);
-    fd = house_connect(&g.house);
+    fd = test_server_connect(&g.test_server);
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
-        assert_answer(&g.house, fd, refused[i], "-NOAUTH ");
-    assert_answer(&g.house, fd, "HELLO 3", "-NOAUTH HELLO must be called");
-    assert_answer(&g.house, fd, "AUTH a-token-that-may-chec", "-WRONGPASS ");
-    assert_answer(&g.house, fd, "AUTH", "-ERR wrong number of arguments for 'AUTH'");
-    assert_answer(&g.house, fd, "PING", "-NOAUTH ");
-    assert_answer(&g.house, fd, "QUIT", "+OK\r\n");
+        assert_answer(&g.test_server, fd, refused[i], "-NOAUTH ");
+    assert_answer(&g.test_server, fd, "HELLO 3", "-NOAUTH HELLO must be called");
+    assert_answer(&g.test_server, fd, "AUTH a-token-that-may-chec", "-WRONGPASS ");
+    assert_answer(&g.test_server, fd, "AUTH", "-ERR wrong number of arguments for 'AUTH'");
+    assert_answer(&g.test_server, fd, "PING", "-NOAUTH ");
+    assert_answer(&g.test_server, fd, "QUIT", "+OK\r\n");
     close(fd);
     close_guarded(&g);
 }
@@ -118,27 +118,27 @@ static void a_token_lets_in_as_far_as_its_scope(void **state)
 
     (void)state;
     open_guarded(&g);
-    fd = house_connect(&g.house);
-    assert_answer(&g.house, fd, "AUTH a-token-that-may-check", "+OK\r\n");
-    assert_answer(&g.house, fd, "WEIR.CHECK login 203.0.113.7", "*7\r\n:1\r\n");
-    assert_answer(&g.house, fd, "CL.THROTTLE k 1 1 10", "*5\r\n:0\r\n");
+    fd = test_server_connect(&g.test_server);
+    assert_answer(&g.test_server, fd, "AUTH a-token-that-may-check", "+OK\r\n");
+    assert_answer(&g.test_server, fd, "WEIR.CHECK login 203.0.113.7", "*7\r\n:1\r\n");
+    assert_answer(&g.test_server, fd, "CL.THROTTLE k 1 1 10", "*5\r\n:0\r\n");
     assert_answer(
-        &g.house, fd, "WEIR.RESET login 203.0.113.7",
+        &g.test_server, fd, "WEIR.RESET login 203.0.113.7",
         "-NOPERM this token may not send 'WEIR.RESET': it takes one with the scope admin");
-    assert_answer(&g.house, fd, "DEL k", "-NOPERM ");
-    assert_answer(&g.house, fd, "CL.THROTTLE k 1 1 10 0", "*5\r\n:0\r\n:2\r\n:1\r\n");
+    assert_answer(&g.test_server, fd, "DEL k", "-NOPERM ");
+    assert_answer(&g.test_server, fd, "CL.THROTTLE k 1 1 10 0", "*5\r\n:0\r\n:2\r\n:1\r\n");
 
-    assert_answer(&g.house, fd, "AUTH anybody a-token-that-may-all", "+OK\r\n");
-    assert_answer(&g.house, fd, "DEL k", ":1\r\n");
-    assert_answer(&g.house, fd, "WEIR.RESET login 203.0.113.7", "*7\r\n:1\r\n");
+    assert_answer(&g.test_server, fd, "AUTH anybody a-token-that-may-all", "+OK\r\n");
+    assert_answer(&g.test_server, fd, "DEL k", ":1\r\n");
+    assert_answer(&g.test_server, fd, "WEIR.RESET login 203.0.113.7", "*7\r\n:1\r\n");
 
     /* A wrong one takes nothing away, and another one's rights replace the first's. */
-    assert_answer(&g.house, fd, "AUTH wrong", "-WRONGPASS ");
-    assert_answer(&g.house, fd, "DEL k", ":0\r\n");
-    assert_answer(&g.house, fd, "AUTH a-token-that-may-look", "+OK\r\n");
-    assert_answer(&g.house, fd, "PING", "+PONG\r\n");
+    assert_answer(&g.test_server, fd, "AUTH wrong", "-WRONGPASS ");
+    assert_answer(&g.test_server, fd, "DEL k", ":0\r\n");
+    assert_answer(&g.test_server, fd, "AUTH a-token-that-may-look", "+OK\r\n");
+    assert_answer(&g.test_server, fd, "PING", "+PONG\r\n");
     assert_answer(
-        &g.house, fd, "WEIR.CHECK login 203.0.113.7",
+        &g.test_server, fd, "WEIR.CHECK login 203.0.113.7",
         "-NOPERM this token may not send 'WEIR.CHECK': it takes one with the scope check");
     close(fd);
     close_guarded(&g);
@@ -153,16 +153,18 @@ static void a_token_that_is_withdrawn_lets_in_nobody_any_more(void **state)
 
     (void)state;
     open_guarded(&g);
-    fd = house_connect(&g.house);
-    assert_answer(&g.house, fd, "AUTH a-token-that-may-check", "+OK\r\n");
-    assert_int_equal(tokens_reload(g.house.server.tokens, &g.house.server.settings, &diag), 0);
-    assert_answer(&g.house, fd, "WEIR.CHECK login 203.0.113.7", "*7\r\n:1\r\n");
+    fd = test_server_connect(&g.test_server);
+    assert_answer(&g.test_server, fd, "AUTH a-token-that-may-check", "+OK\r\n");
+    assert_int_equal(
+        tokens_reload(g.test_server.server.tokens, &g.test_server.server.settings, &diag), 0);
+    assert_answer(&g.test_server, fd, "WEIR.CHECK login 203.0.113.7", "*7\r\n:1\r\n");
     write_token(g.paths[0], "another-token-that-may-check");
-    assert_int_equal(tokens_reload(g.house.server.tokens, &g.house.server.settings, &diag), 0);
-    assert_answer(&g.house, fd, "WEIR.CHECK login 203.0.113.7", "-NOAUTH ");
-    assert_answer(&g.house, fd, "AUTH a-token-that-may-check", "-WRONGPASS ");
-    assert_answer(&g.house, fd, "AUTH another-token-that-may-check", "+OK\r\n");
-    assert_answer(&g.house, fd, "WEIR.CHECK login 203.0.113.7", "*7\r\n:1\r\n");
+    assert_int_equal(
+        tokens_reload(g.test_server.server.tokens, &g.test_server.server.settings, &diag), 0);
+    assert_answer(&g.test_server, fd, "WEIR.CHECK login 203.0.113.7", "-NOAUTH ");
+    assert_answer(&g.test_server, fd, "AUTH a-token-that-may-check", "-WRONGPASS ");
+    assert_answer(&g.test_server, fd, "AUTH another-token-that-may-check", "+OK\r\n");
+    assert_answer(&g.test_server, fd, "WEIR.CHECK login 203.0.113.7", "*7\r\n:1\r\n");
     close(fd);
     close_guarded(&g);
 }
@@ -174,13 +176,13 @@ static void hello_may_bring_the_token_and_reset_drops_it(void **state)
 
     (void)state;
     open_guarded(&g);
-    fd = house_connect(&g.house);
-    assert_answer(&g.house, fd, "HELLO 3 AUTH default wrong SETNAME me", "-WRONGPASS ");
-    assert_answer(&g.house, fd, "HELLO 3 AUTH default a-token-that-may-check SETNAME me",
+    fd = test_server_connect(&g.test_server);
+    assert_answer(&g.test_server, fd, "HELLO 3 AUTH default wrong SETNAME me", "-WRONGPASS ");
+    assert_answer(&g.test_server, fd, "HELLO 3 AUTH default a-token-that-may-check SETNAME me",
                   "%7\r\n$6\r\nserver\r\n");
-    assert_answer(&g.house, fd, "CLIENT GETNAME", "$2\r\nme\r\n");
-    assert_answer(&g.house, fd, "RESET", "+RESET\r\n");
-    assert_answer(&g.house, fd, "CLIENT GETNAME", "-NOAUTH ");
+    assert_answer(&g.test_server, fd, "CLIENT GETNAME", "$2\r\nme\r\n");
+    assert_answer(&g.test_server, fd, "RESET", "+RESET\r\n");
+    assert_answer(&g.test_server, fd, "CLIENT GETNAME", "-NOAUTH ");
     close(fd);
     close_guarded(&g);
 }
@@ -192,13 +194,13 @@ static void what_one_connection_shows_is_its_own(void **state)
 
     (void)state;
     open_guarded(&g);
-    one = house_connect(&g.house);
-    other = house_connect(&g.house);
-    assert_answer(&g.house, one, "AUTH a-token-that-may-all", "+OK\r\n");
-    assert_answer(&g.house, one, "CLIENT SETNAME one", "+OK\r\n");
-    assert_answer(&g.house, other, "PING", "-NOAUTH ");
-    assert_answer(&g.house, other, "AUTH a-token-that-may-check", "+OK\r\n");
-    assert_answer(&g.house, other, "CLIENT GETNAME", "$-1\r\n");
+    one = test_server_connect(&g.test_server);
+    other = test_server_connect(&g.test_server);
+    assert_answer(&g.test_server, one, "AUTH a-token-that-may-all", "+OK\r\n");
+    assert_answer(&g.test_server, one, "CLIENT SETNAME one", "+OK\r\n");
+    assert_answer(&g.test_server, other, "PING", "-NOAUTH ");
+    assert_answer(&g.test_server, other, "AUTH a-token-that-may-check", "+OK\r\n");
+    assert_answer(&g.test_server, other, "CLIENT GETNAME", "$-1\r\n");
     close(one);
     close(other);
     close_guarded(&g);
@@ -210,7 +212,7 @@ static void answers_keep_the_order_of_their_commands(void **state)
     enum { ROUNDS = 100 };
     const weir_allocator allocator = heap();
     struct buf said, heard, wanted;
-    struct house h;
+    struct test_server h;
     int fd;
 
     (void)state;
@@ -231,12 +233,12 @@ static void answers_keep_the_order_of_their_commands(void **state)
         put_command(&said, "PING");
         buf_text(&wanted, "+PONG\r\n");
     }
-    house_open(&h, policies, NULL);
-    fd = house_connect(&h);
-    house_say(&h, fd, buf_span(&said), &heard);
+    test_server_open(&h, policies, NULL);
+    fd = test_server_connect(&h);
+    test_server_say(&h, fd, buf_span(&said), &heard);
     assert_string_equal(heard.at, wanted.at);
     close(fd);
-    house_close(&h);
+    test_server_close(&h);
     buf_done(&said);
     buf_done(&heard);
     buf_done(&wanted);
@@ -249,13 +251,13 @@ static void numbers_that_differ_are_read_anew(void **state)
                                "$19\r\n10\0\n$3\r\n100\0\n$2\r\n60\r\n";
     const weir_allocator allocator = heap();
     struct buf heard;
-    struct house h;
+    struct test_server h;
     int fd;
 
     (void)state;
     buf_init(&heard, &allocator);
-    house_open(&h, policies, NULL);
-    fd = house_connect(&h);
+    test_server_open(&h, policies, NULL);
+    fd = test_server_connect(&h);
     assert_answer(&h, fd, "CL.THROTTLE a 10 100 60", "*5\r\n:0\r\n:11\r\n:10\r\n:-1\r\n:1\r\n");
     assert_answer(&h, fd, "CL.THROTTLE b 10 100 60", "*5\r\n:0\r\n:11\r\n:10\r\n:-1\r\n:1\r\n");
     assert_answer(&h, fd, "CL.THROTTLE b 10 100 60 2", "*5\r\n:0\r\n:11\r\n:8\r\n:-1\r\n:2\r\n");
@@ -265,10 +267,10 @@ static void numbers_that_differ_are_read_anew(void **state)
     assert_answer(&h, fd, "CL.THROTTLE e 10 100 60", "*5\r\n:0\r\n:11\r\n:10\r\n:-1\r\n:1\r\n");
     assert_answer(&h, fd, "CL.THROTTLE e 10 100 x0", "-Cell error: Couldn't parse as integer");
     assert_answer(&h, fd, "CL.THROTTLE f 10 100 60", "*5\r\n:0\r\n:11\r\n:10\r\n:-1\r\n:1\r\n");
-    house_say(&h, fd, (struct span){ trap, sizeof trap - 1 }, &heard);
+    test_server_say(&h, fd, (struct span){ trap, sizeof trap - 1 }, &heard);
     assert_memory_equal(heard.at, "-Cell error: Usage", strlen("-Cell error: Usage"));
     close(fd);
-    house_close(&h);
+    test_server_close(&h);
     buf_done(&heard);
 }
 
@@ -279,16 +281,16 @@ static void connections_that_ask_at_once_each_hear_their_own(void **state)
     enum { CONNECTIONS = 60, CHECKS = 16, LEAVES = 7, CHECKS_OF_LONGEST = 1500 };
     const weir_allocator allocator = heap();
     struct buf said, heard, wanted;
-    struct house h;
+    struct test_server h;
     int fds[CONNECTIONS];
 
     (void)state;
     buf_init(&said, &allocator);
     buf_init(&heard, &allocator);
     buf_init(&wanted, &allocator);
-    house_open(&h, policies, NULL);
+    test_server_open(&h, policies, NULL);
     for (int i = 0; i < CONNECTIONS; i++)
-        fds[i] = house_connect(&h);
+        fds[i] = test_server_connect(&h);
     for (int i = 0; i < CONNECTIONS; i++) {
         const int asked = i == CONNECTIONS / 2 ? CHECKS_OF_LONGEST : CHECKS;
         char line[64];
@@ -301,7 +303,7 @@ static void connections_that_ask_at_once_each_hear_their_own(void **state)
         put_command(&said, i % LEAVES == 0 ? "QUIT" : "NONSENSE");
         assert_int_equal(write(fds[i], said.at, said.len), (ssize_t)said.len);
     }
-    house_turn(&h);
+    test_server_turn(&h);
     for (int i = 0; i < CONNECTIONS; i++) {
         const int asked = i == CONNECTIONS / 2 ? CHECKS_OF_LONGEST : CHECKS;
 
@@ -314,12 +316,12 @@ static void connections_that_ask_at_once_each_hear_their_own(void **state)
                  i % LEAVES == 0 ? "+OK\r\n" : "-ERR unknown command 'NONSENSE'\r\n+PONG\r\n");
         said.len = 0;
         put_command(&said, "PING"); /* who has left is not answered */
-        house_say(&h, fds[i], buf_span(&said), &heard);
+        test_server_say(&h, fds[i], buf_span(&said), &heard);
         assert_int_equal(heard.len, wanted.len);
         assert_memory_equal(heard.at, wanted.at, wanted.len);
         close(fds[i]);
     }
-    house_close(&h);
+    test_server_close(&h);
     buf_done(&said);
     buf_done(&heard);
     buf_done(&wanted);
@@ -344,7 +346,7 @@ static void a_long_pipeline_behind_many_answers_is_answered_to_its_end(void **st
     enum { FEWEST = 85, MOST = 125, CHECKS = 16, CHECKS_OF_LAST = 1100 };
     const weir_allocator allocator = heap();
     struct buf few, many;
-    struct house h;
+    struct test_server h;
     int fds[MOST + 1];
 
     (void)state;
@@ -356,23 +358,23 @@ static void a_long_pipeline_behind_many_answers_is_answered_to_its_end(void **st
     for (int i = 0; i < CHECKS_OF_LAST; i++)
         put_command(&many, "CL.THROTTLE k 900000 9 1");
     assert_true(many.len < 65536);
-    house_open(&h, policies, NULL);
+    test_server_open(&h, policies, NULL);
     for (int others = FEWEST; others <= MOST; others++) {
         for (int i = 0; i <= others; i++)
-            fds[i] = house_connect(&h);
+            fds[i] = test_server_connect(&h);
         for (int i = 0; i <= others; i++) {
             const struct buf *said = i < others ? &few : &many;
 
             assert_int_equal(write(fds[i], said->at, said->len), (ssize_t)said->len);
         }
-        house_turn(&h);
+        test_server_turn(&h);
         for (int i = 0; i <= others; i++) {
             assert_int_equal(count_answers(fds[i]), i < others ? CHECKS : CHECKS_OF_LAST);
             close(fds[i]);
         }
-        house_turn(&h);
+        test_server_turn(&h);
     }
-    house_close(&h);
+    test_server_close(&h);
     buf_done(&few);
     buf_done(&many);
 }
@@ -380,19 +382,19 @@ static void a_long_pipeline_behind_many_answers_is_answered_to_its_end(void **st
 /* A name is cut, not refused: some clients send long ones at their start. */
 static void a_long_name_is_cut(void **state)
 {
-    struct house h;
+    struct test_server h;
     char line[256] = "CLIENT SETNAME ", wanted[128];
     int fd;
 
     (void)state;
     memset(line + strlen(line), 'n', 100);
-    house_open(&h, policies, NULL);
-    fd = house_connect(&h);
+    test_server_open(&h, policies, NULL);
+    fd = test_server_connect(&h);
     assert_answer(&h, fd, line, "+OK\r\n");
     snprintf(wanted, sizeof wanted, "$%d\r\nnnn", SESSION_CLIENT_NAME - 1);
     assert_answer(&h, fd, "CLIENT GETNAME", wanted);
     close(fd);
-    house_close(&h);
+    test_server_close(&h);
 }
 
 static void what_all_transactions_keep_is_bounded(void **state)
@@ -401,17 +403,17 @@ static void what_all_transactions_keep_is_bounded(void **state)
     static const char *const ends[] = { "EXEC", "DISCARD", "RESET" };
     static char line[60 * 1024];
     struct conn_pool *pool;
-    struct house h;
+    struct test_server h;
     int fd[CLIENTS], late;
 
     (void)state;
-    house_open(&h, policies, NULL);
+    test_server_open(&h, policies, NULL);
     pool = &h.server.loops[0].conns;
     pool->most_held = MOST;
     memset(line, 'x', sizeof line - 1);
     memcpy(line, "ECHO ", 5);
     for (int i = 0; i < CLIENTS; i++) {
-        fd[i] = house_connect(&h);
+        fd[i] = test_server_connect(&h);
         assert_answer(&h, fd[i], "MULTI", "+OK\r\n");
         assert_answer(&h, fd[i], line, i < FIRST ? "+QUEUED\r\n" : "");
         assert_true(pool->held < MOST + 2 * sizeof line);
@@ -419,16 +421,16 @@ static void what_all_transactions_keep_is_bounded(void **state)
     assert_answer(&h, fd[CLIENTS - 1], line, "-ERR other connections keep too much already");
     assert_answer(&h, fd[CLIENTS - 1], "EXEC", "-EXECABORT ");
     while (pool->held > MOST) /* until the first have waited for a second */
-        house_turn(&h);
+        test_server_turn(&h);
     assert_true(atomic_load(&pool->dropped) > 0);
-    late = house_connect(&h);
+    late = test_server_connect(&h);
     assert_answer(&h, late, "MULTI", "+OK\r\n");
     assert_answer(&h, late, line, "+QUEUED\r\n");
     for (int i = 0; i < CLIENTS; i++)
         close(fd[i]);
     assert_answer(&h, late, "DISCARD", "+OK\r\n");
     while (pool->count > 1) /* until the others have gone */
-        house_turn(&h);
+        test_server_turn(&h);
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
         assert_answer(&h, late, "MULTI", "+OK\r\n");
         assert_answer(&h, late, line, "+QUEUED\r\n");
@@ -437,18 +439,18 @@ static void what_all_transactions_keep_is_bounded(void **state)
         assert_true(pool->held < sizeof line);
     }
     close(late);
-    house_close(&h);
+    test_server_close(&h);
 }
 
 static void a_transaction_is_bounded(void **state)
 {
     static char line[60 * 1024];
-    struct house h;
+    struct test_server h;
     int fd;
 
     (void)state;
-    house_open(&h, policies, NULL);
-    fd = house_connect(&h);
+    test_server_open(&h, policies, NULL);
+    fd = test_server_connect(&h);
     assert_answer(&h, fd, "MULTI", "+OK\r\n");
     for (int i = 0; i < MULTI_MOST_COMMANDS; i++)
         assert_answer(&h, fd, "PING", "+QUEUED\r\n");
@@ -468,7 +470,7 @@ static void a_transaction_is_bounded(void **state)
     assert_answer(&h, fd, "MULTI", "+OK\r\n");
     assert_answer(&h, fd, "PING", "+QUEUED\r\n");
     close(fd); /* what was kept goes with the connection */
-    house_close(&h);
+    test_server_close(&h);
 }
 
 int main(void)

@@ -15,8 +15,8 @@
 #include <err.h>
 #include <unistd.h>
 
-#include "unit/support.h"
-#include "wire/house.h"
+#include "support/test_server.h"
+#include "support/unit.h"
 
 enum { DAY = 86400000, MOST_FIXTURES = 200 };
 
@@ -47,7 +47,7 @@ struct fixture {
 
 static struct fixture fixtures[MOST_FIXTURES];
 static size_t fixture_count;
-static struct house house;
+static struct test_server test_server;
 
 /* ---- reading them -------------------------------------------------------------------------- */
 
@@ -123,22 +123,22 @@ static int begin(struct heard *heard)
 {
     const weir_allocator allocator = heap();
 
-    house.now += 30 * (int64_t)DAY;
+    test_server.now += 30 * (int64_t)DAY;
     buf_init(&heard->bytes, &allocator);
     heard->is_closed = false;
-    return house_connect(&house);
+    return test_server_connect(&test_server);
 }
 
 static void say(int fd, struct heard *heard, struct span bytes)
 {
-    if (!heard->is_closed && !house_say(&house, fd, bytes, &heard->bytes))
+    if (!heard->is_closed && !test_server_say(&test_server, fd, bytes, &heard->bytes))
         heard->is_closed = true;
 }
 
 static void end(int fd)
 {
     close(fd);
-    house_turn(&house);
+    test_server_turn(&test_server);
 }
 
 /* Does it fit, where "*" is the rest of a line? */
@@ -210,14 +210,14 @@ static void byte_by_byte_each_is_heard_the_same(void **state)
     }
 }
 
-/* In a house of its own, at the same instant. */
+/* In a test_server of its own, at the same instant. */
 static void hear_twice(const struct fixture *f, bool in_one_go, struct heard *heard)
 {
     const weir_allocator allocator = heap();
     struct buf both;
     int fd;
 
-    house_open(&house, policies, NULL);
+    test_server_open(&test_server, policies, NULL);
     fd = begin(heard);
     buf_init(&both, &allocator);
     buf_add(&both, buf_span(&f->said));
@@ -229,7 +229,7 @@ static void hear_twice(const struct fixture *f, bool in_one_go, struct heard *he
     say(fd, heard, buf_span(&both));
     buf_done(&both);
     end(fd);
-    house_close(&house);
+    test_server_close(&test_server);
 }
 
 /* The date goes on meanwhile. */
@@ -247,7 +247,7 @@ static void drop_dates(struct buf *b)
 static void doubled_each_is_heard_as_if_said_twice(void **state)
 {
     (void)state;
-    house_close(&house);
+    test_server_close(&test_server);
     for (size_t i = 0; i < fixture_count; i++) {
         struct heard in_turn, in_one_go;
 
@@ -261,7 +261,7 @@ static void doubled_each_is_heard_as_if_said_twice(void **state)
         buf_done(&in_turn.bytes);
         buf_done(&in_one_go.bytes);
     }
-    house_open(&house, policies, NULL);
+    test_server_open(&test_server, policies, NULL);
 }
 
 int main(void)
@@ -276,9 +276,9 @@ int main(void)
 
     read_fixtures("tests/wire/fixtures/http.txt");
     read_fixtures("tests/wire/fixtures/resp.txt");
-    house_open(&house, policies, NULL);
+    test_server_open(&test_server, policies, NULL);
     failed = cmocka_run_group_tests(tests, NULL, NULL);
-    house_close(&house);
+    test_server_close(&test_server);
     for (size_t i = 0; i < fixture_count; i++) {
         free(fixtures[i].name);
         buf_done(&fixtures[i].said);

@@ -5,7 +5,7 @@
  * each, side by side; if one refuses, what the others have charged is undone. What a node says that
  * it did not do is asked where it says, or again after a while, until the deadline.
  *
- * RULES (tests/e2e/test_redis_cluster has tests of each)
+ * RULES (tests/e2e/test_redis_cluster.py has tests of each)
  *   C1  What is let in has been charged in every slot first.
  *   C2  What was charged by a question that is refused is undone once, and only if it is known to
  *       have been charged.

@@ -1,0 +1,229 @@
+#!/usr/bin/env python3
+"""bench_redis.py - weir in front of Redis, next to callers who ask Redis themselves.
+
+    bench_redis.py TREE [--quick] [--rounds N] [--seconds S] [--realtime] [--out NAME]
+
+One Redis for all (AOF everysec), with everything on this machine. They take turns for several
+rounds: a figure is the median of the rounds, a ratio the median of the rounds' ratios.
+
+evalsha    gcra.lua by EVALSHA, one call a check, asked by weir bench
+weir resp  weir serve with redis://, asked by the same weir bench: one request a check
+flexible   npm's rate-limiter-flexible with ioredis, in one node process; left out where npm
+           cannot fetch it
+
+Callers wait for each answer; at saturation each of 64 has 16 under way. Nobody is refused; but
+last, one key that always is.
+
+Results go to NAME.csv, by default TREE/redis.
+"""
+import argparse
+import csv
+import hashlib
+import json
+import os
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent / "support"))
+
+from redis import Redis  # noqa: E402
+from weir_server import Server  # noqa: E402
+
+KEYS, HOT = 100_000, 1
+LUA = (HERE / "gcra.lua").read_bytes()
+EVALSHA = f"raw:EVALSHA {hashlib.sha1(LUA).hexdigest()} 1 {{key}} "
+POLICIES = """
+version: 1
+policies:
+  wide:   {limit: 1000000 per 1s, by: key, algorithm: token_bucket}
+  denied: {limit: 1 per 52w, by: key, algorithm: fixed_window}
+"""
+LOADS = (8, 1), (64, 1), (64, 16)  # callers, and what each has under way
+
+
+class Case:
+    """One contestant under one load, and what was measured of it, round by round."""
+
+    def __init__(self, name, load, keys, is_denied=False):
+        self.name, self.load, self.keys, self.is_denied = name, load, keys, is_denied
+        self.rounds = []
+
+    def median(self, what):
+        return statistics.median(r[what] for r in self.rounds)
+
+    @property
+    def kind(self):
+        keys = f"{self.keys} random keys" if self.keys > 1 else \
+            "one key that is refused" if self.is_denied else "one hot key"
+        callers, under_way = self.load
+        return f"{keys}, {callers} callers" + (f" with {under_way} under way each"
+                                               if under_way > 1 else "")
+
+
+def fetch_flexible(tree):
+    """The folder of the node program, or None and why."""
+    source, folder = HERE / "flexible", tree / "flexible"
+    if not shutil.which("npm") or not shutil.which("node"):
+        return None, "node or npm is not installed"
+    if not (folder / "node_modules").exists():
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        for name in ("package.json", "package-lock.json"):
+            shutil.copy(source / name, folder)
+        done = subprocess.run(["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund",
+                               "--fetch-retries=0", "--fetch-timeout=20000"], cwd=folder,
+                              capture_output=True, text=True, check=False)
+        if done.returncode:
+            shutil.rmtree(folder)
+            return None, "npm cannot fetch it: " + done.stderr.strip().splitlines()[-1]
+    shutil.copy(source / "flexible.js", folder)
+    return folder, None
+
+
+class Field:
+    """Redis, and a weir in front of it."""
+
+    def __init__(self, options):
+        self.options = options
+        self.folder = Path(tempfile.mkdtemp(prefix="bench-redis."))
+        self.flexible, self.why = fetch_flexible(options.tree)
+        names = ["evalsha", "weir resp"] + (["flexible"] if self.flexible else [])
+        self.cases = [Case(name, load, keys) for keys in (KEYS, HOT) for load in LOADS
+                      for name in names]
+        self.cases += [Case(name, load, HOT, True) for load in LOADS[1:] for name in names]
+        self.redis = Redis(appendonly="yes", auto_aof_rewrite_percentage=0)
+        self.server = None
+
+    def start(self):
+        config = self.folder / "policies.yaml"
+        config.write_text(POLICIES)
+        self.redis("SCRIPT", "LOAD", LUA)
+        self.server = Server(store=f"{self.redis.url}?deadline=10s", config=config)
+
+    def stop(self):
+        if self.server:
+            self.server.stop()
+        self.redis.__exit__()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def bench(self, port, case, *words):
+        callers, under_way = case.load
+        done = subprocess.run(
+            [self.options.tree / "weir", "bench", "--json", "--server", f"resp://127.0.0.1:{port}",
+             "--connections", str(callers), "--pipeline", str(under_way), "--keys", str(case.keys),
+             "--duration", f"{self.options.seconds}s", *words],
+            capture_output=True, text=True, check=False)
+        said = json.loads(done.stdout) if done.stdout else None
+        if not said or said["errors"]:
+            sys.exit(f"bench_redis: weir bench: {done.stderr}{done.stdout[:300]}")
+        return {"per_second": said["per_second"], "p50": said["latency_us"]["p50"],
+                "p99": said["latency_us"]["p99"]}
+
+    def measure(self, case):
+        if case.name == "evalsha":
+            numbers = "0 1 31536000" if case.is_denied else "999999 1000000 1"
+            return self.bench(self.redis.port, case, "--command", EVALSHA + numbers)
+        if case.name == "weir resp":
+            return self.bench(self.server.port, case, "--policy",
+                              "denied" if case.is_denied else "wide")
+        callers, under_way = case.load
+        done = subprocess.run(
+            ["node", "flexible.js", *map(str, (
+                self.redis.port, callers * under_way, case.keys, self.options.seconds,
+                1 if case.is_denied else 10**9))], cwd=self.flexible, capture_output=True,
+            text=True, check=False)
+        if done.returncode:
+            sys.exit(f"bench_redis: flexible.js: {done.stderr}")
+        return json.loads(done.stdout)
+
+    def run(self):
+        for r in range(self.options.rounds):
+            for i, case in enumerate(self.cases):
+                if sys.stderr.isatty():
+                    print(f"\rround {r + 1} of {self.options.rounds}: {i + 1} of "
+                          f"{len(self.cases)} {case.name:20}", end="", file=sys.stderr)
+                case.rounds.append(self.measure(case))
+        if sys.stderr.isatty():
+            print("\r" + " " * 60 + "\r", end="", file=sys.stderr)
+
+
+# ---- what came of it ----------------------------------------------------------------------------
+
+def print_tables(field):
+    kind = None
+    for c in field.cases:
+        if c.kind != kind:
+            kind = c.kind
+            print(f"\n{kind}\n{'':10}   checks/s     p50 us     p99 us")
+        print(f"{c.name:10} {c.median('per_second'):10.0f} {c.median('p50'):10.0f} "
+              f"{c.median('p99'):10.0f}")
+
+
+def print_ratios(field):
+    print()
+    for ours in (c for c in field.cases if c.name == "weir resp" and c.load[0] == 64):
+        least = 5 if ours.is_denied else 1.3 if ours.load[1] > 1 else 1
+        for theirs in (c for c in field.cases if c.kind == ours.kind and c is not ours):
+            value = statistics.median(a["per_second"] / b["per_second"]
+                                      for a, b in zip(ours.rounds, theirs.rounds))
+            wanted = ""
+            if theirs.name == "evalsha" and not (ours.is_denied and ours.load[1] == 1):
+                wanted = f"   wanted: {least:g} or more" + ("" if value >= least else "   MISSED")
+            print(f"{'weir resp / ' + theirs.name + ': ' + ours.kind:72} {value:6.2f}{wanted}")
+
+
+def write_csv(field, path):
+    with open(path, "w", newline="", encoding="utf-8") as file:
+        out = csv.writer(file)
+        out.writerow(["contestant", "load", "round", "per_second", "p50", "p99"])
+        for c in field.cases:
+            for number, r in enumerate(c.rounds, 1):
+                out.writerow([c.name, c.kind, number] +
+                             [f"{r[column]:.6g}" for column in ("per_second", "p50", "p99")])
+
+
+def read_options():
+    parser = argparse.ArgumentParser(description="weir in front of Redis, next to others.")
+    parser.add_argument("tree", type=Path, help="where weir is built")
+    parser.add_argument("--quick", action="store_true", help="one short round")
+    parser.add_argument("--rounds", type=int, help="how often each is asked")
+    parser.add_argument("--seconds", type=int, help="how long, each time")
+    parser.add_argument("--realtime", action="store_true",
+                        help="before all other work of this machine; for root")
+    parser.add_argument("--out", type=Path, help="where results go: OUT.csv")
+    options = parser.parse_args()
+    options.tree = options.tree.resolve()
+    options.out = options.out or options.tree / "redis"
+    options.rounds = options.rounds or (1 if options.quick else 5)
+    options.seconds = options.seconds or (1 if options.quick else 3)
+    return options
+
+
+def main():
+    options = read_options()
+    if options.realtime:
+        os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(5))  # and so do all it starts
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # in order: Redis must not stay
+    field = Field(options)
+    try:
+        field.start()
+        print(f"{options.rounds} rounds of {options.seconds} s; {os.cpu_count()} cores for "
+              "callers, weir and Redis" + (f"; no flexible: {field.why}" if field.why else ""),
+              flush=True)
+        field.run()
+        print_tables(field)
+        print_ratios(field)
+    finally:
+        field.stop()
+    write_csv(field, options.out.with_suffix(".csv"))
+    print(f"\nsee {options.out.with_suffix('.csv')}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,158 @@
+#!/usr/bin/env python3
+"""test_dashboard.py - the page for operators in a real browser, with a real server behind it.
+
+    test_dashboard.py TREE      from the root of the source
+
+What npm has to fetch is kept in TREE/dashboard, and a picture of the page is TREE/dashboard.png;
+WEIR_TEST_PICTURE=docs/dashboard.png makes that of the documentation. Without npm or Chromium, or
+where npm reaches no registry, the browser's part is skipped.
+"""
+import json
+import math
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+sys.path.insert(0, "tests/support")
+from npm import fetched  # noqa: E402
+from redis import Redis  # noqa: E402
+from weir_server import Folder, Server, TREE, run, test  # noqa: E402
+
+HERE = Path("tests/e2e/dashboard").resolve()
+TOKEN = "a-token-of-the-operator"
+PICTURE = os.environ.get("WEIR_TEST_PICTURE") or str(TREE / "dashboard.png")
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+POLICIES = """version: 1
+policies:
+  login:  {limit: 5 per 15m, by: ip}
+  search: {limit: 100 per 1m, by: ip, shadow_limit: 1 per 1m}
+  query:
+    by: tenant
+    limit: 1000 per 1d
+    plans: {paid: 10000 per 1d}
+  /api/login: {limit: 5 per 15m, by: user}
+alerts:
+  rules:
+    login-attack: {deny_rate: 20% per 5m, policy: login}
+    store-away: {breaker_open: 10s}
+"""
+
+
+def week():
+    """Seven days of two policies, with a busy time each day and an attack on one of them."""
+    now = int(time.time() * 1000) // 3600000 * 3600000
+    for hour in range(7 * 24, 0, -1):
+        at = now - hour * 3600000
+        busy = 1 + math.sin(2 * math.pi * (at / 3600000 - 9) / 24)
+        attack = 900 if 40 <= hour < 46 else 0
+        yield f"{at} login (check) {int(300 * busy) + 20} {int(15 * busy) + attack} 0 0"
+        yield f"{at} search (check) {int(1200 * busy) + 50} 2 {int(150 * busy)} 0"
+
+
+def drive():
+    """{scenario: what went wrong, or None}; or why there is none."""
+    if not CHROMIUM:
+        return None, "there is no Chromium"
+    if not shutil.which("node"):
+        return None, "node is not installed"
+    modules, why = fetched(HERE, TREE / "dashboard")
+    if why:
+        return None, why
+    with Folder() as folder, Redis() as redis:
+        subprocess.run([TREE / "tests/seed_history", folder / "data"], input="\n".join(week()) + "\n",
+                       text=True, check=True)
+        with serve(folder, f"file:{folder}/data") as server, \
+                serve(folder, redis.url) as other:
+            return talk(redis, server, other, modules), None
+
+
+def serve(folder, store):
+    (folder / "policies.yaml").write_text(POLICIES)
+    (folder / "token").write_text(TOKEN)
+    (folder / "token").chmod(0o600)
+    return Server("--token-file", f"check,admin,metrics:{folder}/token", threads=2,
+                  config=folder / "policies.yaml", store=store)
+
+
+def talk(redis, server, other, modules):
+    found = {}
+    with subprocess.Popen(["node", HERE / "drive.js", CHROMIUM, server.url, other.url, TOKEN, PICTURE],
+                          env={**os.environ, "NODE_PATH": str(modules)}, text=True,
+                          stdin=subprocess.PIPE, stdout=subprocess.PIPE) as node:
+        try:
+            for line in node.stdout:
+                said = json.loads(line)
+                if "wants" in said:
+                    redis.kill()
+                    node.stdin.write("done\n")
+                    node.stdin.flush()
+                else:
+                    found[said["name"]] = said.get("error")
+        finally:
+            node.kill()
+    return found
+
+
+RESULTS, SKIPPED = drive()
+
+
+def scenario(name):
+    def has_passed():
+        if SKIPPED:
+            return SKIPPED
+        assert name in RESULTS, f"it was not run: {list(RESULTS)}"
+        assert RESULTS[name] is None, RESULTS[name]
+        return None
+    has_passed.__name__ = name
+    test(has_passed)
+
+
+for line in (HERE / "drive.js").read_text().splitlines():
+    if line.startswith('scenario("'):
+        scenario(line.split('"')[1])
+
+
+@test
+def the_picture_is_small():
+    if SKIPPED:
+        return SKIPPED
+    size = Path(PICTURE).stat().st_size
+    assert 10_000 < size < 200_000, size
+    return None
+
+
+# ---- without a browser -------------------------------------------------------------------------
+
+
+@test
+def a_browser_gets_the_page_and_a_program_the_list():
+    with Server() as server:
+        status, headers, body = server.http("GET", "/", None, {"Accept": "text/html,*/*"})
+        assert status == 200 and headers["Content-Type"] == "text/html; charset=utf-8", headers
+        assert b"<title>weir</title>" in body
+        policy = headers["Content-Security-Policy"]
+        assert "default-src 'none'" in policy and "unsafe" not in policy, policy
+        assert "frame-ancestors 'none'" in policy and headers["X-Content-Type-Options"] == "nosniff"
+        assert server.http("GET", "/", None, {"Accept": "*/*"})[2]["name"] == "weir"
+        assert server.http("HEAD", "/ui/app.js")[1]["Content-Type"].startswith("text/javascript")
+
+
+@test
+def all_files_are_there_and_ask_for_no_others():
+    with Server() as server:
+        for file in Path("web").iterdir():
+            if file.name == "embed":
+                continue
+            status, _, body = server.http("GET", f"/ui/{file.name}")
+            assert (status, body) == (200, file.read_bytes()), file
+            text = body.decode().replace("http://www.w3.org/2000/svg", "")
+            assert "http:" not in text and "https:" not in text and "//cdn" not in text, file
+        assert server.http("GET", "/ui/embed")[0] == 404
+        assert server.http("GET", "/ui/../dev")[0] in (400, 404)
+        assert server.http("POST", "/ui/app.js")[0] in (404, 405)
+
+
+run()

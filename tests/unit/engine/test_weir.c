@@ -1,0 +1,397 @@
+/* test_weir.c - asking through the library: limits that come along, peeks, refunds, many at once. */
+#include "support/limiter.h"
+
+static weir_request limit_of(const char *key, weir_algorithm algorithm, int64_t limit,
+                             int64_t window)
+{
+    return (weir_request){
+        .key = key,
+        .algorithm = algorithm,
+        .limit = limit,
+        .window_ms = window,
+        .now = NOW,
+    };
+}
+
+/* ---- limits that come with the request -------------------------------------------------- */
+
+static void a_request_may_bring_its_limit_for_every_algorithm(void **state)
+{
+    weir *w = open_text(NULL);
+
+    (void)state;
+    for (weir_algorithm algorithm = WEIR_DEFAULT_ALGORITHM; algorithm <= WEIR_LEAKY_BUCKET;
+         algorithm++) {
+        weir_request r = limit_of(weir_algorithm_name(algorithm), algorithm, 3, 1000);
+        weir_answer a;
+
+        if (algorithm == WEIR_DEFAULT_ALGORITHM)
+            r.key = "not that of sliding_window below";
+        for (int i = 0; i < 3; i++) {
+            a = ask(weir_check, w, &r);
+            assert_true(a.allowed);
+            assert_int_equal(a.remaining, 2 - i);
+        }
+        assert_null(a.policy);
+        assert_string_equal(a.rule, "default");
+        assert_int_equal(a.rule_count, 1);
+        assert_int_equal(a.limit, 3);
+        assert_int_equal(a.source, WEIR_FROM_STORE);
+
+        a = ask(weir_check, w, &r);
+        assert_false(a.allowed);
+        r.now += a.retry_after_ms - 1;
+        assert_false(ask(weir_check, w, &r).allowed);
+        r.now++;
+        assert_true(ask(weir_check, w, &r).allowed);
+    }
+    weir_close(w);
+}
+
+static void another_key_window_or_algorithm_is_another_count(void **state)
+{
+    weir *w = open_text(POLICIES("  p: {limit: 1 per 1s, by: user}\n"));
+    weir_request same = limit_of("k", WEIR_TOKEN_BUCKET, 1, 1000), other = same;
+
+    (void)state;
+    assert_true(ask(weir_check, w, &same).allowed);
+    assert_false(ask(weir_check, w, &same).allowed);
+    other.key = "K";
+    assert_true(ask(weir_check, w, &other).allowed);
+    other = limit_of("k", WEIR_TOKEN_BUCKET, 1, 1001);
+    assert_true(ask(weir_check, w, &other).allowed);
+    other = limit_of("k", WEIR_LEAKY_BUCKET, 1, 1000);
+    assert_true(ask(weir_check, w, &other).allowed);
+    assert_true(check(w, NOW, "p user=k").allowed); /* nor is it a policy's */
+    assert_int_equal(stats_of(w).keys, 5);
+    weir_close(w);
+}
+
+static void changing_limit_burst_or_precision_keeps_what_is_counted(void **state)
+{
+    weir *w = open_text(NULL);
+    weir_request r;
+
+    (void)state;
+    for (weir_algorithm algorithm = WEIR_FIXED_WINDOW; algorithm <= WEIR_LEAKY_BUCKET;
+         algorithm++) {
+        r = limit_of("k", algorithm, 10, 1000);
+        r.cost = 6;
+        ask(weir_check, w, &r);
+        r.cost = 1;
+        r.limit = 8;
+        assert_int_equal(ask(weir_peek, w, &r).remaining, 2);
+        r.limit = 4;
+        assert_int_equal(ask(weir_peek, w, &r).remaining, 0);
+        r.limit = 20;
+        assert_int_equal(ask(weir_peek, w, &r).remaining, 14);
+    }
+    r = limit_of("k", WEIR_TOKEN_BUCKET, 10, 1000);
+    r.burst = 7;
+    assert_int_equal(ask(weir_peek, w, &r).remaining, 1);
+    r = limit_of("k", WEIR_SLIDING_WINDOW, 10, 1000);
+    r.precision_ms = 100;
+    assert_int_equal(ask(weir_peek, w, &r).remaining, 4);
+    weir_close(w);
+}
+
+static void a_limit_of_0_may_come_with_a_request_too(void **state)
+{
+    weir *w = open_text(NULL);
+    weir_request r = limit_of("k", WEIR_DEFAULT_ALGORITHM, 0, 1000);
+    weir_answer a = ask(weir_check, w, &r);
+
+    (void)state;
+    assert_false(a.allowed);
+    assert_int_equal(a.retry_after_ms, WEIR_NEVER);
+    r.exempt = true;
+    a = ask(weir_check, w, &r);
+    assert_true(a.allowed);
+    assert_int_equal(a.source, WEIR_FROM_EXEMPT);
+    assert_int_equal(stats_of(w).keys, 0);
+    weir_close(w);
+}
+
+static void a_key_may_be_any_text_up_to_4096_bytes(void **state)
+{
+    weir *w = open_text(NULL);
+    char key[WEIR_MAX_IDENTITY];
+    weir_request r = limit_of(key, WEIR_FIXED_WINDOW, 1, 1000);
+
+    (void)state;
+    memset(key, 'k', sizeof key);
+    r.key_len = sizeof key; /* not ended by a NUL */
+    assert_true(ask(weir_check, w, &r).allowed);
+    assert_false(ask(weir_check, w, &r).allowed);
+    r.key_len--;
+    assert_true(ask(weir_check, w, &r).allowed);
+    r.key = "gr\xc3\xbc\xc3\x9f dich, \xe4\xb8\x96\xe7\x95\x8c \xf0\x9f\x8c\x8d %s%n";
+    r.key_len = 0;
+    assert_true(ask(weir_check, w, &r).allowed);
+    assert_false(ask(weir_check, w, &r).allowed);
+    weir_close(w);
+}
+
+/* ---- cost, peek, refund, reset ---------------------------------------------------------- */
+
+#define QUERY                                                                                      \
+    "  query:\n"                                                                                   \
+    "    rules:\n"                                                                                 \
+    "      user:  {limit: 10 per 1m, by: user}\n"                                                  \
+    "      route: {limit: 20 per 1m, by: route, algorithm: token_bucket}\n"                        \
+    "      trial: {limit: 5 per 1m, by: user, mode: shadow, algorithm: fixed_window}\n"
+
+static void a_peek_says_what_a_check_would_and_changes_nothing(void **state)
+{
+    weir *w = open_text(POLICIES(QUERY));
+    weir_answer a, b;
+
+    (void)state;
+    assert_true(peek(w, NOW, "query user=u route=r").allowed);
+    assert_int_equal(stats_of(w).keys, 0);
+    check(w, NOW, "query user=u route=r cost=8");
+    a = peek(w, NOW, "query user=u route=r cost=2");
+    assert_true(a.allowed);
+    assert_int_equal(a.remaining, 2); /* uncharged */
+    b = peek(w, NOW, "query user=u route=r cost=2");
+    assert_same_answer(&a, &b);
+    a = peek(w, NOW, "query user=u route=r cost=6");
+    assert_false(a.allowed);
+    b = check(w, NOW, "query user=u route=r cost=6");
+    assert_same_answer(&a, &b);
+    weir_close(w);
+}
+
+static void a_cost_of_nothing_changes_nothing_and_always_passes(void **state)
+{
+    weir *w = open_text(POLICIES("  p: {limit: 2 per 1m, by: user}\n"));
+    weir_answer a;
+
+    (void)state;
+    assert_true(check(w, NOW, "p user=u cost=none").allowed);
+    assert_int_equal(stats_of(w).keys, 0);
+    check(w, NOW, "p user=u cost=2");
+    a = check(w, NOW + 5, "p user=u cost=none");
+    assert_true(a.allowed);
+    assert_int_equal(a.remaining, 0);
+    assert_int_equal(a.reset_after_ms, 60000 - 5);
+    weir_close(w);
+}
+
+static void a_cost_beyond_the_limit_never_passes(void **state)
+{
+    weir *w = open_text(NULL);
+
+    (void)state;
+    for (weir_algorithm algorithm = WEIR_FIXED_WINDOW; algorithm <= WEIR_LEAKY_BUCKET;
+         algorithm++) {
+        weir_request r = limit_of("k", algorithm, 5, 1000);
+        weir_answer a;
+
+        r.cost = 6;
+        a = ask(weir_check, w, &r);
+        assert_false(a.allowed);
+        assert_int_equal(a.retry_after_ms, WEIR_NEVER);
+        assert_int_equal(a.remaining, 5);
+        r.cost = WEIR_MAX_AMOUNT;
+        assert_int_equal(ask(weir_check, w, &r).retry_after_ms, WEIR_NEVER);
+        r.cost = 5;
+        assert_true(ask(weir_check, w, &r).allowed);
+    }
+    weir_close(w);
+}
+
+static void a_refund_gives_back_to_every_rule(void **state)
+{
+    weir *w = open_text(POLICIES(QUERY));
+    weir_answer a;
+
+    (void)state;
+    check(w, NOW, "query user=u route=r cost=4");
+    a = refund(w, NOW, "query user=u route=r cost=3");
+    assert_true(a.allowed);
+    assert_int_equal(rule_of(&a, "user")->remaining, 9);
+    assert_int_equal(rule_of(&a, "route")->remaining, 19);
+    assert_int_equal(rule_of(&a, "trial")->remaining, 4);
+    a = refund(w, NOW, "query user=u route=r cost=100"); /* never more than was taken */
+    assert_int_equal(rule_of(&a, "user")->remaining, 10);
+    assert_int_equal(rule_of(&a, "route")->remaining, 20);
+    a = refund(w, NOW, "query user=nobody route=r");
+    assert_int_equal(rule_of(&a, "user")->remaining, 10);
+    weir_close(w);
+}
+
+static void a_refund_lets_in_at_once_what_was_refused(void **state)
+{
+    weir *w = open_text(NULL);
+
+    (void)state;
+    for (weir_algorithm algorithm = WEIR_FIXED_WINDOW; algorithm <= WEIR_LEAKY_BUCKET;
+         algorithm++) {
+        weir_request r = limit_of("k", algorithm, 5, 1000);
+
+        for (int i = 0; i < 5; i++)
+            assert_true(ask(weir_check, w, &r).allowed);
+        assert_false(ask(weir_check, w, &r).allowed);
+        assert_int_equal(ask(weir_refund, w, &r).remaining, 1);
+        assert_true(ask(weir_check, w, &r).allowed);
+        assert_false(ask(weir_check, w, &r).allowed);
+    }
+    weir_close(w);
+}
+
+static void a_reset_forgets_this_identity_and_no_other(void **state)
+{
+    weir *w = open_text(POLICIES(QUERY));
+    weir_answer a;
+
+    (void)state;
+    check(w, NOW, "query user=u route=r cost=4");
+    check(w, NOW, "query user=v route=s cost=4");
+    a = reset(w, NOW, "query user=u route=r");
+    assert_true(a.allowed);
+    assert_int_equal(rule_of(&a, "user")->remaining, 10);
+    assert_int_equal(stats_of(w).keys, 3);
+    a = peek(w, NOW, "query user=u route=s");
+    assert_int_equal(rule_of(&a, "user")->remaining, 10);
+    assert_int_equal(rule_of(&a, "trial")->remaining, 5);
+    assert_int_equal(rule_of(&a, "route")->remaining, 16);
+    weir_close(w);
+}
+
+static void a_clock_that_steps_back_mints_nothing(void **state)
+{
+    weir *w = open_text(NULL);
+
+    (void)state;
+    for (weir_algorithm algorithm = WEIR_FIXED_WINDOW; algorithm <= WEIR_LEAKY_BUCKET;
+         algorithm++) {
+        weir_request r = limit_of("k", algorithm, 5, 1000);
+
+        r.cost = 5;
+        assert_true(ask(weir_check, w, &r).allowed);
+        r.cost = 1;
+        for (int64_t back = 1; back < 100000; back *= 3) {
+            r.now = NOW - back;
+            assert_false(ask(weir_check, w, &r).allowed);
+        }
+    }
+    weir_close(w);
+}
+
+/* ---- many at once ----------------------------------------------------------------------- */
+
+enum { MOST = 40 };
+
+static void many_requests_are_judged_in_order(void **state)
+{
+    weir *w = open_text(NULL);
+    weir_request requests[MOST];
+    weir_answer answers[MOST];
+    weir_diag diag;
+
+    (void)state;
+    for (size_t i = 0; i < MOST; i++) /* two keys in turn */
+        requests[i] = limit_of(i % 2 ? "odd" : "even", WEIR_SLIDING_WINDOW, 15, 1000);
+    assert_int_equal(weir_check_many(w, requests, answers, MOST, &diag), WEIR_OK);
+    for (size_t i = 0; i < MOST; i++) {
+        assert_int_equal(answers[i].err, WEIR_OK);
+        assert_int_equal(answers[i].allowed, i / 2 < 15);
+        assert_int_equal(answers[i].remaining, i / 2 < 15 ? 14 - (int)i / 2 : 0);
+    }
+    assert_int_equal(weir_check_many(w, requests, answers, 0, &diag), WEIR_OK);
+    assert_int_equal(weir_check_many(w, NULL, NULL, 0, NULL), WEIR_OK);
+    weir_close(w);
+}
+
+static void a_bad_request_among_many_is_told_and_the_others_are_answered(void **state)
+{
+    weir *w = open_text(POLICIES("  p: {limit: 2 per 1m, by: user}\n"));
+    weir_request requests[MOST];
+    weir_answer answers[MOST];
+    weir_diag diag;
+
+    (void)state;
+    for (size_t i = 0; i < MOST; i++)
+        requests[i] = (weir_request){ .policy = "p", .key = "u", .now = NOW };
+    requests[3].cost = -1;
+    requests[4].policy = "q";
+    requests[21].key = "";
+    assert_int_equal(weir_check_many(w, requests, answers, MOST, &diag), WEIR_ECOST);
+    assert_string_equal(diag.text, "cost must be from 0 to 2^53, not -1"); /* about the first */
+    for (size_t i = 0; i < MOST; i++) {
+        assert_int_equal(answers[i].err, i == 3    ? WEIR_ECOST
+                                         : i == 4  ? WEIR_ENOPOLICY
+                                         : i == 21 ? WEIR_EATTRIBUTE
+                                                   : WEIR_OK);
+        if (!answers[i].err)
+            assert_int_equal(answers[i].allowed, i < 2);
+    }
+    requests[3].cost = requests[4].cost = 0;
+    requests[4].policy = "p";
+    assert_int_equal(weir_check_many(w, requests, answers, MOST, &diag), WEIR_EATTRIBUTE);
+    assert_string_equal(diag.text, "policy 'p': attribute 'user' is empty");
+    weir_close(w);
+}
+
+/* The same requests, in batches and one by one: the same answers. */
+static void many_at_once_are_answered_as_one_by_one(void **state)
+{
+    static const char text[] = POLICIES(
+        QUERY "  other: {limit: 4 per 30ms, by: user, algorithm: sliding_counter}\n"
+              "  off: {limit: 1 per 1s, mode: off}\n");
+    weir *many = open_text(text), *single = open_text(text);
+    struct dice dice = dice_new();
+    int64_t now = NOW;
+
+    (void)state;
+    for (int batch = 0; batch < scaled(2000); batch++) {
+        struct worded words[MOST];
+        weir_request requests[MOST];
+        weir_answer answers[MOST];
+        size_t n = (size_t)dice_below(&dice, MOST);
+
+        for (size_t i = 0; i < n; i++) {
+            static const char *const policies[] = { "query", "other", "off", "query" };
+            char sentence[80];
+
+            now += dice_below(&dice, 4);
+            snprintf(sentence, sizeof sentence, "%s user=u%d route=r%d cost=%d",
+                     policies[dice_below(&dice, 4)], (int)dice_below(&dice, 4),
+                     (int)dice_below(&dice, 4), 1 + (int)dice_below(&dice, 3));
+            read_words(&words[i], now, sentence);
+            requests[i] = words[i].request;
+        }
+        assert_int_equal(weir_check_many(many, requests, answers, n, NULL), WEIR_OK);
+        for (size_t i = 0; i < n; i++) {
+            weir_answer one = ask(weir_check, single, &requests[i]);
+
+            assert_same_answer(&answers[i], &one);
+        }
+    }
+    weir_close(many);
+    weir_close(single);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_request_may_bring_its_limit_for_every_algorithm),
+        cmocka_unit_test(another_key_window_or_algorithm_is_another_count),
+        cmocka_unit_test(changing_limit_burst_or_precision_keeps_what_is_counted),
+        cmocka_unit_test(a_limit_of_0_may_come_with_a_request_too),
+        cmocka_unit_test(a_key_may_be_any_text_up_to_4096_bytes),
+        cmocka_unit_test(a_peek_says_what_a_check_would_and_changes_nothing),
+        cmocka_unit_test(a_cost_of_nothing_changes_nothing_and_always_passes),
+        cmocka_unit_test(a_cost_beyond_the_limit_never_passes),
+        cmocka_unit_test(a_refund_gives_back_to_every_rule),
+        cmocka_unit_test(a_refund_lets_in_at_once_what_was_refused),
+        cmocka_unit_test(a_reset_forgets_this_identity_and_no_other),
+        cmocka_unit_test(a_clock_that_steps_back_mints_nothing),
+        cmocka_unit_test(many_requests_are_judged_in_order),
+        cmocka_unit_test(a_bad_request_among_many_is_told_and_the_others_are_answered),
+        cmocka_unit_test(many_at_once_are_answered_as_one_by_one),
+    };
+
+    return cmocka_run_group_tests_name("weir", tests, NULL, NULL);
+}

@@ -1,0 +1,434 @@
+/* test_table.c - the rules of table.c: what questions change, and what a full table forgets. */
+#include "support/unit.h"
+
+#include <pthread.h>
+#include <unistd.h>
+
+#include "store/memory/table.h"
+
+enum { EPOCH = 1000000 };
+
+static struct table *new_table(int64_t max_keys, bool callers_bring_now, weir_allocator allocator)
+{
+    struct store_options options = {
+        .max_keys = max_keys,
+        .callers_bring_now = callers_bring_now,
+        .allocator = allocator,
+    };
+    struct table *t;
+
+    assert_int_equal(table_new(&t, &options, NULL), WEIR_OK);
+    return t;
+}
+
+static struct rule make_rule(weir_algorithm algorithm, int64_t limit, int64_t window)
+{
+    struct rule r = { .algorithm = algorithm, .limit = limit, .window = window };
+
+    assert_int_equal(rule_check(&r, NULL), WEIR_OK);
+    return r;
+}
+
+static struct key key_of(int64_t n)
+{
+    struct dice d = { (uint64_t)n };
+
+    return (struct key){ dice_roll(&d), dice_roll(&d) | 1 };
+}
+
+static struct question ask(struct table *t, enum verb verb, struct charge *charges, size_t n,
+                           struct ask how)
+{
+    struct question q = { .verb = verb, .ask = how, .charges = charges, .count = n };
+
+    table_judge(t, &q);
+    return q;
+}
+
+static bool take(struct table *t, const struct rule *r, int64_t key, int64_t now, int64_t cost)
+{
+    struct charge c = { .rule = r, .key = key_of(key) };
+
+    return ask(t, VERB_CHECK, &c, 1, (struct ask){ now, cost, false }).allowed;
+}
+
+static int64_t remaining(struct table *t, const struct rule *r, int64_t key, int64_t now)
+{
+    struct charge c = { .rule = r, .key = key_of(key) };
+
+    ask(t, VERB_CHECK, &c, 1, (struct ask){ now, 1, true });
+    return c.step.decision.remaining;
+}
+
+static weir_stats stats_of(struct table *t)
+{
+    weir_stats stats;
+
+    table_stats(t, &stats);
+    return stats;
+}
+
+static void T1_a_refused_question_a_peek_and_a_cost_of_0_change_nothing(void **state)
+{
+    const struct rule r = make_rule(WEIR_FIXED_WINDOW, 3, 1000),
+                      narrow = make_rule(WEIR_FIXED_WINDOW, 2, 1000);
+    struct table *t = new_table(1000, false, heap());
+    struct charge several[] = { { .rule = &r, .key = key_of(1) },
+                                { .rule = &narrow, .key = key_of(2) } };
+
+    (void)state;
+    assert_false(take(t, &r, 1, EPOCH, 4));
+    assert_true(take(t, &r, 1, EPOCH, 0));
+    assert_int_equal(remaining(t, &r, 1, EPOCH), 3);
+    assert_int_equal(stats_of(t).keys, 0);
+
+    assert_false(ask(t, VERB_CHECK, several, 2, (struct ask){ EPOCH, 3, false }).allowed);
+    assert_true(several[0].step.decision.allowed);
+    assert_int_equal(several[0].step.decision.remaining, 3); /* as it stands */
+    assert_int_equal(several[1].step.decision.retry_after, WEIR_NEVER);
+    assert_int_equal(stats_of(t).keys, 0);
+    table_free(t);
+}
+
+struct failing {
+    int64_t left;
+};
+
+static void *fail_later(void *ctx, void *block, size_t size)
+{
+    struct failing *f = ctx;
+
+    if (size == 0) {
+        free(block);
+        return NULL;
+    }
+    return f->left-- > 0 ? realloc(block, size) : NULL;
+}
+
+static void T2_several_charges_are_charged_whole_or_not_at_all(void **state)
+{
+    const struct rule log = make_rule(WEIR_SLIDING_WINDOW, 50, 1000),
+                      count = make_rule(WEIR_FIXED_WINDOW, 50, 1000);
+    struct failing failing = { 2 };
+    struct table *t = new_table(1000, false, (weir_allocator){ fail_later, &failing });
+    struct charge charges[] = {
+        { .rule = &log, .key = key_of(1) },
+        { .rule = &count, .key = key_of(2) },
+        { .rule = &log, .key = key_of(3) },
+    };
+    int64_t passed = 0;
+
+    (void)state;
+    for (int64_t i = 0; i < 60; i++) {
+        struct question q;
+
+        failing.left = i % 3; /* both logs grow, one does, none does */
+        q = ask(t, VERB_CHECK, charges, 3, (struct ask){ EPOCH + i, 1, false });
+        if (q.err)
+            assert_int_equal(q.err, WEIR_ENOMEM);
+        else
+            passed += q.allowed;
+        for (int64_t key = 1; key <= 3; key++)
+            assert_int_equal(remaining(t, key == 2 ? &count : &log, key, EPOCH + i), 50 - passed);
+    }
+    assert_int_equal(passed, 50);
+    table_free(t);
+}
+
+/* Room is made for the last of three keys while the first two are old or only just made. */
+static void T2_making_room_drops_no_key_of_the_question(void **state)
+{
+    const struct rule r = make_rule(WEIR_SLIDING_WINDOW, 5, 100);
+
+    (void)state;
+    for (int64_t filled = 0; filled < 200; filled++) {
+        struct table *t = new_table(1000, false, heap());
+        struct charge charges[] = {
+            { .rule = &r, .key = key_of(1001) },
+            { .rule = &r, .key = key_of(0) },
+            { .rule = &r, .key = key_of(1002) },
+        };
+
+        for (int64_t i = 0; i < filled; i++)
+            assert_true(take(t, &r, i, EPOCH, 1));
+        assert_true(ask(t, VERB_CHECK, charges, 3, (struct ask){ EPOCH + 5000, 2, false }).allowed);
+        assert_int_equal(remaining(t, &r, 1001, EPOCH + 5000), 3);
+        assert_int_equal(remaining(t, &r, 0, EPOCH + 5000), 3);
+        assert_int_equal(remaining(t, &r, 1002, EPOCH + 5000), 3);
+        table_free(t);
+    }
+}
+
+static void T3_no_more_than_max_keys_are_held(void **state)
+{
+    const struct rule r = make_rule(WEIR_TOKEN_BUCKET, 10, 100000);
+
+    (void)state;
+    for (int64_t max = 64; max <= 50000; max = max * 7 / 2) {
+        struct table *t = new_table(max, false, heap());
+
+        for (int64_t i = 0; i < max * 3; i++) {
+            assert_true(take(t, &r, i, EPOCH, 1));
+            assert_true(stats_of(t).keys <= max || i % 64 != 0);
+        }
+        assert_int_equal(stats_of(t).keys, max);
+        assert_int_equal(stats_of(t).evicted_keys, 2 * max);
+        table_free(t);
+    }
+}
+
+static void T4_a_flood_of_fresh_keys_cannot_make_a_limited_one_forgotten(void **state)
+{
+    const struct rule r = make_rule(WEIR_SLIDING_WINDOW, 5, 100000);
+    struct table *t = new_table(20000, false, heap());
+
+    (void)state;
+    for (int64_t i = 0; i < 10000; i++)
+        assert_true(take(t, &r, i, EPOCH, 5));
+    for (int64_t i = 0; i < 200000; i++)
+        assert_true(take(t, &r, 1000000 + i, EPOCH, 1));
+    for (int64_t i = 0; i < 10000; i++)
+        assert_false(take(t, &r, i, EPOCH, 1));
+    assert_int_equal(stats_of(t).keys, 20000);
+    table_free(t);
+}
+
+/* ---- every call ends ---------------------------------------------------------------------- */
+
+enum {
+    LONGEST_CALLS = 60
+}; /* seconds, for all calls between two of these: then the test is killed */
+
+static void expect_an_end(void)
+{
+    alarm(LONGEST_CALLS);
+}
+
+/* Keys of the last home, more than fit behind it: each that comes moves the shard or pushes another
+ * out. */
+static void T5_a_call_ends_when_all_keys_crowd_behind_the_last_home(void **state)
+{
+    const struct rule r = make_rule(WEIR_FIXED_WINDOW, 5, 100000);
+    struct table *t = new_table(2000, false, heap());
+
+    (void)state;
+    for (uint64_t i = 1; i <= 4000; i++) {
+        struct charge c = { .rule = &r, .key = { UINT64_MAX, i * 7919 % 4001 } };
+        struct question q;
+
+        expect_an_end();
+        q = ask(t, VERB_CHECK, &c, 1, (struct ask){ EPOCH, 1, false });
+        assert_int_equal(q.err, WEIR_OK);
+        assert_true(q.allowed);
+        assert_true(stats_of(t).keys <= 2000);
+    }
+    alarm(0);
+    assert_int_equal(stats_of(t).keys + stats_of(t).evicted_keys, 4000);
+    table_free(t);
+}
+
+/* Of a question's own keys none makes room for another, even where all of them crowd. */
+static void T5_a_question_of_many_keys_ends_when_they_crowd(void **state)
+{
+    const struct rule r = make_rule(WEIR_SLIDING_WINDOW, 5, 100000);
+    struct table *t = new_table(64, false, heap());
+    struct charge charges[WEIR_MAX_RULES];
+
+    (void)state;
+    for (uint64_t i = 0; i < 2000; i++) {
+        for (uint64_t k = 0; k < WEIR_MAX_RULES; k++)
+            charges[k] = (struct charge){
+                .rule = &r, .key = { UINT64_MAX, (i * WEIR_MAX_RULES + k) * 48271 + 1 }
+            };
+        expect_an_end();
+        assert_true(
+            ask(t, VERB_CHECK, charges, WEIR_MAX_RULES, (struct ask){ EPOCH, 1, false }).allowed);
+        for (uint64_t k = 0; k < WEIR_MAX_RULES; k++)
+            assert_int_equal(charges[k].step.decision.remaining, 4);
+    }
+    alarm(0);
+    table_free(t);
+}
+
+/* Millions of keys that are asked for once, of all algorithms and at all levels of consumption,
+ * while the clock goes on, the table is swept, and grows. */
+static void T5_a_flood_of_keys_that_come_once_ends(void **state)
+{
+    static const weir_algorithm algorithms[] = { WEIR_FIXED_WINDOW, WEIR_SLIDING_WINDOW,
+                                                 WEIR_SLIDING_COUNTER, WEIR_TOKEN_BUCKET,
+                                                 WEIR_LEAKY_BUCKET };
+    const int64_t sizes[] = { 64, 1000, 5000, 20000 };
+    struct dice dice = dice_new();
+
+    (void)state;
+    for (size_t size = 0; size < sizeof sizes / sizeof *sizes; size++) {
+        struct table *t = new_table(sizes[size], false, heap());
+        struct rule rules[10];
+        int64_t now = EPOCH;
+
+        for (size_t i = 0; i < 10; i++)
+            rules[i] = make_rule(algorithms[i % 5], i < 5 ? 5 : 100, i % 2 ? 3600000 : 20000);
+        for (int64_t i = 0; i < scaled(300000); i++) {
+            const size_t which = i / 50000 % 2 ? (size_t)dice_below(&dice, 10) : i % 2 ? 1 : 8;
+            const int64_t key = dice_below(&dice, 16) ? i : dice_below(&dice, i + 1);
+            struct charge c = { .rule = &rules[which], .key = key_of(key * 10 + (int64_t)which) };
+
+            if (i % 1000 == 0) {
+                expect_an_end();
+                now += 10;
+                table_sweep(t, now);
+            }
+            assert_int_equal(ask(t, VERB_CHECK, &c, 1, (struct ask){ now, 1 + i % 3, false }).err,
+                             WEIR_OK);
+        }
+        alarm(0);
+        assert_true(stats_of(t).keys <= sizes[size]);
+        table_free(t);
+    }
+}
+
+static void expired_keys_go_before_live_ones(void **state)
+{
+    const struct rule brief = make_rule(WEIR_TOKEN_BUCKET, 10, 1000),
+                      lasting = make_rule(WEIR_TOKEN_BUCKET, 10, 1000000);
+    struct table *t = new_table(1000, true, heap());
+
+    (void)state;
+    for (int64_t i = 0; i < 500; i++) {
+        take(t, &brief, i, EPOCH, 9);
+        take(t, &lasting, 10000 + i, EPOCH, 1);
+    }
+    for (int64_t i = 0; i < 500; i++)
+        take(t, &lasting, 20000 + i, EPOCH + 1000, 1);
+    assert_int_equal(stats_of(t).evicted_keys, 0);
+    assert_int_equal(stats_of(t).expired_keys, 500);
+    for (int64_t i = 0; i < 500; i++)
+        assert_int_equal(remaining(t, &lasting, 10000 + i, EPOCH + 1000), 9);
+    table_free(t);
+}
+
+static void sweeping_drops_what_has_expired_and_gives_memory_back(void **state)
+{
+    const struct rule brief = make_rule(WEIR_SLIDING_WINDOW, 10, 1000),
+                      lasting = make_rule(WEIR_SLIDING_WINDOW, 10, 1000000);
+    struct table *t = new_table(100000, false, heap());
+    int64_t full;
+
+    (void)state;
+    for (int64_t i = 0; i < 50000; i++)
+        for (int64_t n = 0; n < 5; n++)
+            take(t, &brief, i, EPOCH + n, 1);
+    take(t, &lasting, 99999, EPOCH, 7);
+    full = stats_of(t).memory_bytes;
+    for (int i = 0; i < 200; i++)
+        table_sweep(t, EPOCH + 1000); /* expired just now: a clock may still slip back */
+    assert_int_equal(stats_of(t).keys, 50001);
+    for (int i = 0; i < 200; i++)
+        table_sweep(t, EPOCH + 10000);
+    assert_int_equal(stats_of(t).keys, 1);
+    assert_int_equal(stats_of(t).expired_keys, 50000);
+    assert_int_equal(remaining(t, &lasting, 99999, EPOCH + 10000), 3);
+    assert_true(stats_of(t).memory_bytes < full / 100);
+    table_free(t);
+}
+
+static void keys_are_reused_lazily_as_time_goes_on(void **state)
+{
+    const struct rule r = make_rule(WEIR_FIXED_WINDOW, 2, 100);
+    struct table *t = new_table(1 << 20, false, heap());
+
+    (void)state;
+    for (int64_t i = 0; i < 400000; i++)
+        assert_true(
+            take(t, &r, i, EPOCH + i / 4, 1)); /* 4 keys a ms, each for 100 ms, + 1000 of slip */
+    assert_true(stats_of(t).keys < 20000);
+    table_free(t);
+}
+
+static void callers_that_bring_the_time_lose_nothing_by_it(void **state)
+{
+    const struct rule r = make_rule(WEIR_FIXED_WINDOW, 1, 100);
+    struct table *t = new_table(10000, true, heap());
+
+    (void)state;
+    for (int64_t i = 0; i < 5000; i++)
+        assert_true(take(t, &r, i, EPOCH, 1));
+    take(t, &r, 9999, EPOCH + 1000000000, 1);
+    table_sweep(t, EPOCH + 1000000000);
+    for (int64_t i = 0; i < 5000; i++)
+        assert_false(take(t, &r, i, EPOCH, 1));
+    table_free(t);
+}
+
+static void states_beside_the_cells_are_bounded_too(void **state)
+{
+    struct rule fine = {
+        .algorithm = WEIR_SLIDING_WINDOW, .limit = 1000000, .window = 1000000, .precision = 1
+    };
+    struct table *t = new_table(64, false, heap());
+
+    (void)state;
+    assert_int_equal(rule_check(&fine, NULL), WEIR_OK);
+    for (int64_t i = 0; i < 20; i++)
+        for (int64_t n = 0; n < 300000; n++)
+            assert_true(take(t, &fine, i, EPOCH + n, 1));
+    assert_true(stats_of(t).memory_bytes <= (64 << 20) + (1 << 20));
+    assert_true(stats_of(t).evicted_keys > 0);
+    table_free(t);
+}
+
+static void a_refund_and_a_reset_reach_every_charge(void **state)
+{
+    const struct rule r = make_rule(WEIR_TOKEN_BUCKET, 10, 100000),
+                      s = make_rule(WEIR_SLIDING_WINDOW, 8, 100000);
+    struct table *t = new_table(1000, false, heap());
+    struct charge charges[] = { { .rule = &r, .key = key_of(1) },
+                                { .rule = &s, .key = key_of(2) } };
+
+    (void)state;
+    ask(t, VERB_CHECK, charges, 2, (struct ask){ EPOCH, 6, false });
+    assert_true(ask(t, VERB_REFUND, charges, 2, (struct ask){ EPOCH, 2, false }).allowed);
+    assert_int_equal(charges[0].step.decision.remaining, 6);
+    assert_int_equal(charges[1].step.decision.remaining, 4);
+    assert_true(ask(t, VERB_RESET, charges, 2, (struct ask){ EPOCH, 1, false }).allowed);
+    assert_int_equal(charges[0].step.decision.remaining, 10);
+    assert_int_equal(remaining(t, &s, 2, EPOCH), 8);
+    assert_int_equal(stats_of(t).keys, 0);
+    ask(t, VERB_REFUND, charges, 2, (struct ask){ EPOCH, 2, false }); /* of an absent key */
+    assert_int_equal(stats_of(t).keys, 0);
+    table_free(t);
+}
+
+static void a_max_keys_out_of_bounds_is_refused(void **state)
+{
+    struct store_options options = { .max_keys = 63, .allocator = heap() };
+    struct table *t;
+    weir_diag diag;
+
+    (void)state;
+    assert_int_equal(table_new(&t, &options, &diag), WEIR_EOPTION);
+    assert_string_equal(diag.text, "max_keys must be from 64 to 17179869184, not 63");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(T1_a_refused_question_a_peek_and_a_cost_of_0_change_nothing),
+        cmocka_unit_test(T2_several_charges_are_charged_whole_or_not_at_all),
+        cmocka_unit_test(T2_making_room_drops_no_key_of_the_question),
+        cmocka_unit_test(T3_no_more_than_max_keys_are_held),
+        cmocka_unit_test(T4_a_flood_of_fresh_keys_cannot_make_a_limited_one_forgotten),
+        cmocka_unit_test(T5_a_call_ends_when_all_keys_crowd_behind_the_last_home),
+        cmocka_unit_test(T5_a_question_of_many_keys_ends_when_they_crowd),
+        cmocka_unit_test(T5_a_flood_of_keys_that_come_once_ends),
+        cmocka_unit_test(expired_keys_go_before_live_ones),
+        cmocka_unit_test(sweeping_drops_what_has_expired_and_gives_memory_back),
+        cmocka_unit_test(keys_are_reused_lazily_as_time_goes_on),
+        cmocka_unit_test(callers_that_bring_the_time_lose_nothing_by_it),
+        cmocka_unit_test(states_beside_the_cells_are_bounded_too),
+        cmocka_unit_test(a_refund_and_a_reset_reach_every_charge),
+        cmocka_unit_test(a_max_keys_out_of_bounds_is_refused),
+    };
+
+    return cmocka_run_group_tests_name("table", tests, NULL, NULL);
+}
