@@ -70,34 +70,59 @@ typedef struct weir_diag {
     char text[2048];
 } weir_diag;
 
+/* Algorithms: X(name, value, text, has_burst, has_precision). Values and texts are part of what
+ * stores keep: a new algorithm gets the next value, and no value is used again. */
+#define WEIR_ALGORITHMS(X)                                                                         \
+    X(FIXED_WINDOW, 1, "fixed_window", false, false)                                               \
+    X(SLIDING_WINDOW, 2, "sliding_window", false, true)                                            \
+    X(SLIDING_COUNTER, 3, "sliding_counter", false, false)                                         \
+    X(TOKEN_BUCKET, 4, "token_bucket", true, false)                                                \
+    X(LEAKY_BUCKET, 5, "leaky_bucket", true, false)
+
 typedef enum weir_algorithm {
     WEIR_DEFAULT_ALGORITHM = 0, /* sliding_window */
-    WEIR_FIXED_WINDOW,
-    WEIR_SLIDING_WINDOW,
-    WEIR_SLIDING_COUNTER,
-    WEIR_TOKEN_BUCKET,
-    WEIR_LEAKY_BUCKET,
+#define WEIR_X(name, value, text, has_burst, has_precision) WEIR_##name = (value),
+    WEIR_ALGORITHMS(WEIR_X)
+#undef WEIR_X
 } weir_algorithm;
 
 WEIR_API const char *weir_algorithm_name(weir_algorithm algorithm); /* "sliding_window" */
 
+/* What decided: X(name, value, text).
+ *   store      counted and decided
+ *   cache      denied from memory: it is known to be denied until later
+ *   fallback   the store failed, and the policy's on_error decided
+ *   exempt     allowed, not counted
+ *   blocked    an operator blocks this identity
+ *   off        the policy or the whole limiter is off: allowed, not counted */
+#define WEIR_SOURCES(X)                                                                            \
+    X(STORE, 0, "store")                                                                           \
+    X(CACHE, 1, "cache")                                                                           \
+    X(FALLBACK, 2, "fallback")                                                                     \
+    X(EXEMPT, 3, "exempt")                                                                         \
+    X(BLOCKED, 4, "blocked")                                                                       \
+    X(OFF, 5, "off")
+
 typedef enum weir_source {
-    WEIR_FROM_STORE = 0, /* counted and decided */
-    WEIR_FROM_CACHE,     /* denied from memory: known to be denied until later */
-    WEIR_FROM_FALLBACK,  /* the store failed; the policy's on_error decided */
-    WEIR_FROM_EXEMPT,    /* exempt: allowed, not counted */
-    WEIR_FROM_BLOCKED,   /* an operator blocks this identity */
-    WEIR_FROM_OFF,       /* the policy or the whole limiter is off: allowed, not counted */
+#define WEIR_X(name, value, text) WEIR_FROM_##name = (value),
+    WEIR_SOURCES(WEIR_X)
+#undef WEIR_X
 } weir_source;
 
 WEIR_API const char *weir_source_name(weir_source source); /* "store" */
 
-/* What decides while the store cannot be asked. */
+/* What decides while the store cannot be asked: X(name, value, text). With local, this process
+ * decides by what it has counted itself. */
+#define WEIR_ON_ERRORS(X)                                                                          \
+    X(LOCAL, 1, "local")                                                                           \
+    X(ALLOW, 2, "allow")                                                                           \
+    X(DENY, 3, "deny")
+
 typedef enum weir_on_error {
     WEIR_DEFAULT_ON_ERROR = 0, /* local */
-    WEIR_ON_ERROR_LOCAL,       /* this process, by what it has counted itself */
-    WEIR_ON_ERROR_ALLOW,
-    WEIR_ON_ERROR_DENY,
+#define WEIR_X(name, value, text) WEIR_ON_ERROR_##name = (value),
+    WEIR_ON_ERRORS(WEIR_X)
+#undef WEIR_X
 } weir_on_error;
 
 /* Bounds that hold everywhere. */

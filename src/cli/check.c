@@ -3,14 +3,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/printable.h"
-#include "base/suggest.h"
 #include "cli/answer_print.h"
 #include "cli/check_remote.h"
 #include "cli/command.h"
 #include "cli/subject.h"
 #include "cli/terminal.h"
-#include "limit/limit.h"
 #include "policy/rate.h"
 #include "proto/parsed_request.h"
 #include "server/http/problem.h"
@@ -101,21 +98,11 @@ struct inquiry {
 
 static bool read_algorithm(const char *name, weir_algorithm *out)
 {
-    const char *near;
+    weir_diag diag;
 
-    if (!name)
+    if (!name || parsed_request_named_algorithm(span_of(name), out, &diag) == WEIR_OK)
         return true;
-    *out = algorithm_by_name(span_of(name));
-    if (*out != WEIR_DEFAULT_ALGORITHM)
-        return true;
-    near = suggest(span_of(name), algorithm_names, ALGORITHM_COUNT);
-    if (near)
-        trouble("there is no algorithm '%s': did you mean '%s'?", printable(span_of(name)).text,
-                near);
-    else
-        trouble("there is no algorithm '%s': it is one of fixed_window, sliding_window, "
-                "sliding_counter, token_bucket, leaky_bucket",
-                printable(span_of(name)).text);
+    trouble("%s", diag.text);
     return false;
 }
 

@@ -48,9 +48,16 @@ static void add_policies(struct json *j, const weir_request *r)
 
 static const char *on_error_name(weir_on_error on_error)
 {
-    return on_error == WEIR_ON_ERROR_ALLOW  ? "allow"
-           : on_error == WEIR_ON_ERROR_DENY ? "deny"
-                                            : "local";
+    switch (on_error) {
+#define X(name, value, text)                                                                       \
+    case WEIR_ON_ERROR_##name:                                                                     \
+        return text;
+        WEIR_ON_ERRORS(X)
+#undef X
+    case WEIR_DEFAULT_ON_ERROR:
+        break;
+    }
+    return on_error_name(WEIR_ON_ERROR_LOCAL);
 }
 
 /* Zero stands for what is not given. */
@@ -121,9 +128,11 @@ static weir_source source_of(const json_t *object)
 {
     const char *name = json_string_value(json_object_get(object, "source"));
 
-    for (int i = WEIR_FROM_STORE; name && i <= WEIR_FROM_OFF; i++)
-        if (strcmp(name, weir_source_name((weir_source)i)) == 0)
-            return (weir_source)i;
+#define X(name_, value, text)                                                                      \
+    if (name && strcmp(name, text) == 0)                                                           \
+        return WEIR_FROM_##name_;
+    WEIR_SOURCES(X)
+#undef X
     return WEIR_FROM_STORE;
 }
 

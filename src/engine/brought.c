@@ -29,16 +29,23 @@ static weir_err check_request(const weir_request *r, weir_diag *diag)
         return diag_fail(diag, WEIR_EREQUEST,
                          "the request has no policy: name one, or give limit (0 always denies) and "
                          "window_ms");
-    if ((unsigned)r->on_error > WEIR_ON_ERROR_DENY)
+    if ((unsigned)r->on_error > ON_ERROR_COUNT)
         return diag_fail(diag, WEIR_EREQUEST, "on_error is local, allow or deny");
     return WEIR_OK;
 }
 
 static enum on_error on_error_of(const weir_request *r)
 {
-    return r->on_error == WEIR_ON_ERROR_ALLOW  ? ON_ERROR_ALLOW
-           : r->on_error == WEIR_ON_ERROR_DENY ? ON_ERROR_DENY
-                                               : ON_ERROR_LOCAL;
+    switch (r->on_error) {
+#define X(name, value, text)                                                                       \
+    case WEIR_ON_ERROR_##name:                                                                     \
+        return ON_ERROR_##name;
+        WEIR_ON_ERRORS(X)
+#undef X
+    case WEIR_DEFAULT_ON_ERROR:
+        break;
+    }
+    return ON_ERROR_LOCAL;
 }
 
 /* ---- with a name ---------------------------------------------------------------------- */

@@ -109,15 +109,10 @@ static bool holds(const struct deny_cache *c, const struct place *p, int64_t now
 
 /* ---- refusing ----------------------------------------------------------------------------------- */
 
-static bool is_bucket(const struct rule *r)
-{
-    return r->algorithm == WEIR_TOKEN_BUCKET || r->algorithm == WEIR_LEAKY_BUCKET;
-}
-
 /* More than this is never let in. */
 static int64_t capacity(const struct rule *r)
 {
-    return is_bucket(r) ? r->burst : r->limit;
+    return algorithm_has_burst(r->algorithm) ? r->burst : r->limit;
 }
 
 static bool applies(const struct place *p, const struct denial *d, int64_t now)
@@ -205,7 +200,7 @@ void deny_cache_learn(struct deny_cache *c, const struct denial *d, const struct
     };
     struct lock *lock;
 
-    if ((d->is_varied && is_bucket(d->rule)) || learnt.until <= answered)
+    if ((d->is_varied && algorithm_has_burst(d->rule->algorithm)) || learnt.until <= answered)
         return;
     lock = enter(c, d->key);
     if (asked > lock->forgot_at && asked > atomic_load(&c->forgot_all_at))

@@ -26,7 +26,7 @@ bool deny_lookup_refuses(struct check *check, size_t at)
     uint32_t unknown = 0;
     size_t refused = 0;
 
-    if (q->verb != VERB_CHECK || q->ask.peek || q->ask.cost <= 0)
+    if (!verb_decides(q->verb) || q->ask.peek || q->ask.cost <= 0)
         return false;
     for (size_t i = 0; i < q->count; i++) {
         const struct denial d = denial_of(check, q, i);
@@ -52,7 +52,7 @@ void deny_lookup_learn(const struct check *check, const struct question *q)
         const struct denial d = denial_of(check, q, i);
         const struct decision *said = &q->charges[i].step.decision;
 
-        if (q->verb != VERB_CHECK || q->ask.cost < 0)
+        if (!verb_decides(q->verb) || q->ask.cost < 0)
             deny_cache_forget(denials, d.key, clock_steady_ms());
         else if (!q->err && !said->allowed)
             deny_cache_learn(denials, &d, said, check->asked_at, clock_steady_ms());

@@ -79,7 +79,7 @@ void fallback_learn(struct engine *e, const struct check *check, const struct qu
 {
     struct local local;
 
-    if (q->verb == VERB_CHECK && (!q->allowed || q->ask.peek || q->ask.cost == 0))
+    if (verb_decides(q->verb) && (!q->allowed || q->ask.peek || q->ask.cost == 0))
         return;
     (void)ask(e, check, q, &local);
 }

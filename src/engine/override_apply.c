@@ -77,7 +77,17 @@ struct overruling {
 /* What was counted before is forgotten, or given back, whatever holds now. */
 static bool is_dropped(const struct check *check, const struct override *o)
 {
-    return o->effect == LEDGER_EXEMPT && check->verb != VERB_RESET;
+    if (o->effect != LEDGER_EXEMPT)
+        return false;
+    switch (check->verb) {
+    case VERB_CHECK:
+    case VERB_REFUND:
+    case VERB_UNDO:
+        break;
+    case VERB_RESET:
+        return false;
+    }
+    return true;
 }
 
 /* What is counted under another plan may be another key. */
@@ -120,7 +130,7 @@ static weir_err alter(struct overruling *r, size_t i, const struct override *o, 
         r->altered++;
         break;
     case LEDGER_BLOCK:
-        if (check->verb != VERB_CHECK)
+        if (!verb_decides(check->verb))
             return WEIR_OK;
         if (i < check->live && !r->block) {
             r->block = o;
@@ -132,8 +142,11 @@ static weir_err alter(struct overruling *r, size_t i, const struct override *o, 
         charge->rule = numbers;
         r->altered++;
         break;
-    default:
-        break;
+    case LEDGER_REMOVED:
+    case LEDGER_EXEMPT:
+    case LEDGER_IN_MODE:
+    case LEDGER_EFFECTS:
+        break; /* none of them alters a charge */
     }
     if (check->override_id == 0)
         check->override_id = (int64_t)o->id;

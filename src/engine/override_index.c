@@ -128,11 +128,13 @@ static void add(struct building *b, const struct ledger_entry *e)
         note_attribute(b, e->by);
         put(b, e);
         break;
-    default:
+    case LEDGER_OVERRIDE:
         p = note_policy(b, e->policy);
         if (p)
             p->has_overrides = true;
         put(b, e);
+        break;
+    case LEDGER_SUBJECTS:
         break;
     }
     b->o->count++;
@@ -243,11 +245,6 @@ size_t override_index_plan_attributes(const struct override_index *o,
 
 /* ---- other numbers ---------------------------------------------------------------------------- */
 
-static bool has_burst(const struct rule *r)
-{
-    return r->algorithm == WEIR_TOKEN_BUCKET || r->algorithm == WEIR_LEAKY_BUCKET;
-}
-
 /* Numbers that the rule has by default follow from its new ones. */
 weir_err override_numbers(int64_t limit, int64_t burst, const struct rule *own, struct rule *out,
                           weir_diag *diag)
@@ -257,7 +254,7 @@ weir_err override_numbers(int64_t limit, int64_t burst, const struct rule *own, 
 
     if (limit != LEDGER_UNCHANGED)
         r.limit = limit;
-    if (err || !has_burst(own) || own->burst == usual.burst)
+    if (err || !algorithm_has_burst(own->algorithm) || own->burst == usual.burst)
         r.burst = 0;
     if (err || own->precision == usual.precision)
         r.precision = 0;

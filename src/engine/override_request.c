@@ -473,7 +473,10 @@ weir_err override_request_entry(const struct engine *e, const struct policies *s
         return read_plan(&r);
     case LEDGER_MODE:
         return read_mode(&r);
-    default:
+    case LEDGER_OVERRIDE:
         return read_override(&r);
+    case LEDGER_SUBJECTS:
+        break;
     }
+    return diag_fail(diag, WEIR_EREQUEST, "there is no such change");
 }

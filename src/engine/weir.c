@@ -570,7 +570,9 @@ void weir_tick(weir *w)
 
 const char *weir_source_name(weir_source source)
 {
-    static const char *const names[] = { "store", "cache", "fallback", "exempt", "blocked", "off" };
+#define X(name, value, text) [value] = (text),
+    static const char *const names[] = { WEIR_SOURCES(X) };
+#undef X
 
     return (unsigned)source < sizeof names / sizeof names[0] ? names[source] : "unknown";
 }

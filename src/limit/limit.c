@@ -2,31 +2,44 @@
 #include "limit/limit.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 
 #include "base/diag.h"
 
 /* A sliding window keeps at most this many buckets a key. */
 #define MOST_BUCKETS ((int64_t)1 << 20)
 
-const char *const algorithm_names[ALGORITHM_COUNT] = {
-    "fixed_window", "sliding_window", "sliding_counter", "token_bucket", "leaky_bucket",
-};
+#define X(name, value, text, has_burst, has_precision) [(value)-1] = (text),
+const char *const algorithm_names[ALGORITHM_COUNT] = { WEIR_ALGORITHMS(X) };
+#undef X
 
 const char *weir_algorithm_name(weir_algorithm algorithm)
 {
     if (algorithm == WEIR_DEFAULT_ALGORITHM)
-        algorithm = WEIR_SLIDING_WINDOW;
+        algorithm = ALGORITHM_BY_DEFAULT;
     if ((unsigned)algorithm > ALGORITHM_COUNT)
         return "unknown";
-    return algorithm_names[algorithm - WEIR_FIXED_WINDOW];
+    return algorithm_names[algorithm - 1];
 }
 
 weir_algorithm algorithm_by_name(struct span name)
 {
     for (int i = 0; i < ALGORITHM_COUNT; i++)
         if (span_is(name, algorithm_names[i]))
-            return (weir_algorithm)(WEIR_FIXED_WINDOW + i);
+            return (weir_algorithm)(i + 1);
     return WEIR_DEFAULT_ALGORITHM;
+}
+
+/* "a and b": the algorithms that have it. */
+static void list_those(bool (*have_it)(weir_algorithm algorithm), weir_diag *out)
+{
+    size_t len = 0;
+
+    out->text[0] = '\0';
+    for (int i = 1; i <= ALGORITHM_COUNT && len < sizeof out->text; i++)
+        if (have_it((weir_algorithm)i))
+            len += (size_t)snprintf(out->text + len, sizeof out->text - len, "%s%s",
+                                    len > 0 ? " and " : "", algorithm_names[i - 1]);
 }
 
 static weir_err check_product(const char *what, int64_t amount, int64_t window, weir_diag *diag)
@@ -42,11 +55,14 @@ static weir_err check_product(const char *what, int64_t amount, int64_t window, 
 /* Checks and defaults of the numbers that only some algorithms have. */
 static weir_err check_burst(struct rule *r, weir_diag *diag)
 {
-    if (r->algorithm != WEIR_TOKEN_BUCKET && r->algorithm != WEIR_LEAKY_BUCKET) {
-        if (r->burst != 0)
-            return diag_fail(diag, WEIR_EREQUEST,
-                             "%s has no burst: only token_bucket and leaky_bucket do",
-                             weir_algorithm_name(r->algorithm));
+    if (!algorithm_has_burst(r->algorithm)) {
+        if (r->burst != 0) {
+            weir_diag those;
+
+            list_those(algorithm_has_burst, &those);
+            return diag_fail(diag, WEIR_EREQUEST, "%s has no burst: only %s do",
+                             weir_algorithm_name(r->algorithm), those.text);
+        }
         r->burst = r->limit;
         return WEIR_OK;
     }
@@ -61,11 +77,14 @@ static weir_err check_precision(struct rule *r, weir_diag *diag)
 {
     int64_t buckets;
 
-    if (r->algorithm != WEIR_SLIDING_WINDOW) {
+    if (!algorithm_has_precision(r->algorithm)) {
+        weir_diag those;
+
         if (r->precision == 0)
             return WEIR_OK;
-        return diag_fail(diag, WEIR_EREQUEST, "%s has no precision: only sliding_window does",
-                         weir_algorithm_name(r->algorithm));
+        list_those(algorithm_has_precision, &those);
+        return diag_fail(diag, WEIR_EREQUEST, "%s has no precision: only %s does",
+                         weir_algorithm_name(r->algorithm), those.text);
     }
     if (r->precision == 0)
         r->precision = r->limit <= 60 ? 1 : div_up(r->window, 60);
@@ -91,10 +110,10 @@ weir_err rule_check(struct rule *r, weir_diag *diag)
     weir_err err;
 
     if (r->algorithm == WEIR_DEFAULT_ALGORITHM)
-        r->algorithm = WEIR_SLIDING_WINDOW;
-    if ((unsigned)r->algorithm > WEIR_LEAKY_BUCKET)
-        return diag_fail(diag, WEIR_EREQUEST, "there is no algorithm number %u: use 0 to 5",
-                         (unsigned)r->algorithm);
+        r->algorithm = ALGORITHM_BY_DEFAULT;
+    if ((unsigned)r->algorithm > ALGORITHM_COUNT)
+        return diag_fail(diag, WEIR_EREQUEST, "there is no algorithm number %u: use 0 to %d",
+                         (unsigned)r->algorithm, ALGORITHM_COUNT);
     if (r->limit < 0)
         return diag_fail(diag, WEIR_EREQUEST,
                          "limit must be at least 0 (0 always denies), not %" PRId64, r->limit);

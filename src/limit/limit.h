@@ -59,10 +59,35 @@ WEIR_MUSTCHECK weir_err cell_rule(int64_t capacity, int64_t count, int64_t perio
 WEIR_MUSTCHECK weir_err cell_check_quantity(const struct rule *r, int64_t quantity,
                                             weir_diag *diag);
 
+/* Values are 1 to ALGORITHM_COUNT, without a gap. */
+enum {
+#define X(name, value, text, has_burst, has_precision) +1
+    ALGORITHM_COUNT = WEIR_ALGORITHMS(X)
+#undef X
+};
+extern const char *const algorithm_names[ALGORITHM_COUNT]; /* that of value 1 is the first */
+
 /* WEIR_DEFAULT_ALGORITHM if there is no such algorithm. */
 weir_algorithm algorithm_by_name(struct span name);
-extern const char *const algorithm_names[]; /* the five, for "did you mean" */
-enum { ALGORITHM_COUNT = 5 };
+
+/* The algorithm that WEIR_DEFAULT_ALGORITHM means. */
+#define ALGORITHM_BY_DEFAULT WEIR_SLIDING_WINDOW
+
+/* Of the cell both are false: its numbers are not those of a policy. */
+static inline bool algorithm_has_burst(weir_algorithm algorithm)
+{
+#define X(name, value, text, has_burst, has_precision) || (has_burst && algorithm == WEIR_##name)
+    return false WEIR_ALGORITHMS(X);
+#undef X
+}
+
+static inline bool algorithm_has_precision(weir_algorithm algorithm)
+{
+#define X(name, value, text, has_burst, has_precision)                                             \
+    || (has_precision && algorithm == WEIR_##name)
+    return false WEIR_ALGORITHMS(X);
+#undef X
+}
 
 static inline int64_t div_up(int64_t a, int64_t b)
 {

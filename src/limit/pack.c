@@ -22,11 +22,20 @@ static struct packed pack_log(const struct sliding_window *s)
 
 void state_pack(const struct state *s, weir_algorithm algorithm, struct packed *out)
 {
-    if (algorithm == WEIR_SLIDING_WINDOW)
+    *out = (struct packed){ { s->words[0], s->words[1], 0 } };
+    switch (algorithm) {
+    case WEIR_SLIDING_WINDOW:
         *out = pack_log(&s->sliding_window);
-    else /* only a counter has a third word */
-        *out = (struct packed){ { s->words[0], s->words[1],
-                                  algorithm == WEIR_SLIDING_COUNTER ? s->words[2] : 0 } };
+        break;
+    case WEIR_SLIDING_COUNTER:
+        out->words[2] = s->words[2];
+        break;
+    case WEIR_FIXED_WINDOW:
+    case WEIR_TOKEN_BUCKET:
+    case WEIR_LEAKY_BUCKET:
+    case WEIR_DEFAULT_ALGORITHM:
+        break; /* two words are all, as of a cell */
+    }
 }
 
 /* Entries before `first` go, entries from `newest` on go, and the newest is put. */

@@ -41,7 +41,7 @@ void state_take(const struct state *s, const struct rule *r, const struct ask *a
 bool state_reserve(struct state *s, const struct rule *r, const struct step *step,
                    const weir_allocator *allocator)
 {
-    return r->algorithm != WEIR_SLIDING_WINDOW ||
+    return !state_is_log(r->algorithm) ||
            sliding_window_reserve(&s->sliding_window, &step->next.sliding_window, allocator);
 }
 
@@ -103,11 +103,11 @@ void state_refund(struct state *s, const struct rule *r, const struct ask *ask, 
 
 size_t state_heap_bytes(const struct state *s, weir_algorithm algorithm)
 {
-    return algorithm == WEIR_SLIDING_WINDOW ? sliding_window_beside(&s->sliding_window) : 0;
+    return state_is_log(algorithm) ? sliding_window_beside(&s->sliding_window) : 0;
 }
 
 void state_done(struct state *s, weir_algorithm algorithm, const weir_allocator *allocator)
 {
-    if (algorithm == WEIR_SLIDING_WINDOW)
+    if (state_is_log(algorithm))
         sliding_window_done(&s->sliding_window, allocator);
 }

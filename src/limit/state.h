@@ -62,6 +62,22 @@ struct state {
     };
 };
 
+/* Is the state a log, as that of a sliding window? All others are words, with room for a tag. */
+static inline bool state_is_log(weir_algorithm algorithm)
+{
+    switch (algorithm) {
+    case WEIR_SLIDING_WINDOW:
+        return true;
+    case WEIR_FIXED_WINDOW:
+    case WEIR_SLIDING_COUNTER:
+    case WEIR_TOKEN_BUCKET:
+    case WEIR_LEAKY_BUCKET:
+    case WEIR_DEFAULT_ALGORITHM: /* of no rule that was checked */
+        break;
+    }
+    return false;
+}
+
 /* What was decided, and what the state would become. */
 struct step {
     struct decision decision;

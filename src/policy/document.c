@@ -46,9 +46,9 @@ static void write_numbers(struct json *j, const struct rule *r)
     json_int(j, "window_ms", r->window);
     if (r->limit == 0)
         return;
-    if (r->algorithm == WEIR_TOKEN_BUCKET || r->algorithm == WEIR_LEAKY_BUCKET)
+    if (algorithm_has_burst(r->algorithm))
         json_int(j, "burst", r->burst);
-    if (r->algorithm == WEIR_SLIDING_WINDOW)
+    if (algorithm_has_precision(r->algorithm))
         json_int(j, "precision_ms", r->precision);
 }
 

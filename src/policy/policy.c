@@ -9,14 +9,21 @@
 #include "policy/exemption.h"
 #include "policy/set.h"
 
+#define X(name, text) text,
+const char *const mode_names[MODE_COUNT] = { POLICY_MODES(X) };
+#undef X
+#define X(name, value, text) text,
+const char *const on_error_names[ON_ERROR_COUNT] = { WEIR_ON_ERRORS(X) };
+#undef X
+
 const char *mode_name(enum mode mode)
 {
-    return mode == MODE_OFF ? "off" : mode == MODE_SHADOW ? "shadow" : "enforce";
+    return mode_names[mode];
 }
 
 bool mode_by_name(struct span name, enum mode *out)
 {
-    for (enum mode mode = MODE_ENFORCE; mode <= MODE_OFF; mode++)
+    for (enum mode mode = 0; mode < MODE_COUNT; mode++)
         if (span_is(name, mode_name(mode))) {
             *out = mode;
             return true;
@@ -26,7 +33,7 @@ bool mode_by_name(struct span name, enum mode *out)
 
 const char *on_error_name(enum on_error on_error)
 {
-    return on_error == ON_ERROR_ALLOW ? "allow" : on_error == ON_ERROR_DENY ? "deny" : "local";
+    return on_error_names[on_error];
 }
 
 const char *retry_name(enum retry retry)

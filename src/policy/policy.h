@@ -17,8 +17,28 @@
 
 enum { POLICY_MAX_BY = 8 }; /* attributes that one rule counts by */
 
-enum mode { MODE_ENFORCE, MODE_SHADOW, MODE_OFF };
-enum on_error { ON_ERROR_LOCAL, ON_ERROR_ALLOW, ON_ERROR_DENY };
+/* X(name, text) */
+#define POLICY_MODES(X)                                                                            \
+    X(ENFORCE, "enforce")                                                                          \
+    X(SHADOW, "shadow")                                                                            \
+    X(OFF, "off")
+
+enum mode {
+#define X(name, text) MODE_##name,
+    POLICY_MODES(X)
+#undef X
+        MODE_COUNT
+};
+extern const char *const mode_names[MODE_COUNT];
+
+enum on_error {
+#define X(name, value, text) ON_ERROR_##name,
+    WEIR_ON_ERRORS(X)
+#undef X
+        ON_ERROR_COUNT
+};
+extern const char *const on_error_names[ON_ERROR_COUNT];
+
 enum retry { RETRY_LONGEST, RETRY_SOONEST };
 
 /* Could this name a policy, a rule, a plan or an attribute? 1 to WEIR_MAX_NAME of

@@ -55,7 +55,7 @@ static const char *const words[KEY_COUNT] = {
 struct settings settings_default(void)
 {
     return (struct settings){
-        .algorithm = WEIR_SLIDING_WINDOW,
+        .algorithm = ALGORITHM_BY_DEFAULT,
         .mode = MODE_ENFORCE,
         .on_error = ON_ERROR_LOCAL,
         .retry = RETRY_LONGEST,
@@ -115,8 +115,6 @@ static void read_rollout(struct loader *l, const struct yaml *node, struct setti
 
 static void read_settings(struct loader *l, const struct yaml *const *keys, struct settings *s)
 {
-    static const char *const modes[] = { "enforce", "shadow", "off" };
-    static const char *const on_errors[] = { "local", "allow", "deny" };
     static const char *const retries[] = { "longest", "soonest" };
     int64_t bits;
     size_t i;
@@ -124,10 +122,11 @@ static void read_settings(struct loader *l, const struct yaml *const *keys, stru
     if (keys[ALGORITHM] && read_choice(&l->reader, keys[ALGORITHM]->value, "algorithm",
                                        algorithm_names, ALGORITHM_COUNT, &i))
         s->algorithm = algorithm_by_name(span_of(algorithm_names[i]));
-    if (keys[MODE] && read_choice(&l->reader, keys[MODE]->value, "mode", modes, 3, &i))
+    if (keys[MODE] &&
+        read_choice(&l->reader, keys[MODE]->value, "mode", mode_names, MODE_COUNT, &i))
         s->mode = (enum mode)i;
-    if (keys[ON_ERROR] &&
-        read_choice(&l->reader, keys[ON_ERROR]->value, "on_error", on_errors, 3, &i))
+    if (keys[ON_ERROR] && read_choice(&l->reader, keys[ON_ERROR]->value, "on_error", on_error_names,
+                                      ON_ERROR_COUNT, &i))
         s->on_error = (enum on_error)i;
     if (keys[RETRY_AFTER] &&
         read_choice(&l->reader, keys[RETRY_AFTER]->value, "retry_after", retries, 2, &i))

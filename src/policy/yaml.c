@@ -32,9 +32,11 @@ const char *yaml_kind_name(const struct yaml *node)
         return "a list";
     case YAML_MAPPING:
         return "a mapping";
-    default:
-        return yaml_is_null(node) ? "nothing" : "a text";
+    case YAML_TEXT:
+    case YAML_BROKEN:
+        break;
     }
+    return yaml_is_null(node) ? "nothing" : "a text";
 }
 
 static int from_one(size_t n)
@@ -198,7 +200,7 @@ static weir_err read_node(struct reader *r, const yaml_event_t *event, int depth
         COMPLAIN(r, event->start_mark, "nested more than %d deep", MAX_DEPTH);
         return WEIR_EPOLICY;
     }
-    switch (event->type) {
+    switch ((int)event->type) { /* libyaml's list; most of it cannot stand here */
     case YAML_SCALAR_EVENT:
         refuse_extras(r, event, event->data.scalar.anchor, event->data.scalar.tag);
         node->kind = YAML_TEXT;

@@ -39,7 +39,7 @@ static bool is_too_deep(const char *body, size_t len)
 
 static const char *what_is_wrong(const json_error_t *error)
 {
-    switch (json_error_code(error)) {
+    switch ((int)json_error_code(error)) { /* jansson's list, which grows */
     case json_error_premature_end_of_input:
         return "it ends too early";
     case json_error_end_of_input_expected:

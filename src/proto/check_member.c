@@ -80,9 +80,16 @@ enum check_wants check_member_wants(enum check_member member)
     case MEMBER_EXEMPT:
     case MEMBER_TAG:
         return WANTS_BOOL;
-    default:
-        return WANTS_NUMBER;
+    case MEMBER_COST:
+    case MEMBER_NOW:
+    case MEMBER_LIMIT:
+    case MEMBER_WINDOW_MS:
+    case MEMBER_BURST:
+    case MEMBER_PRECISION_MS:
+    case MEMBER_UNKNOWN:
+        break;
     }
+    return WANTS_NUMBER;
 }
 
 const char *check_member_name(enum check_member member)
@@ -105,27 +112,6 @@ weir_err check_unknown_member(struct span name, weir_diag *diag)
                      printable(name).text);
 }
 
-static weir_err set_algorithm(struct parsed_request *out, struct span name, weir_diag *diag)
-{
-    const char *known[WEIR_LEAKY_BUCKET];
-    const char *near;
-
-    for (int i = WEIR_FIXED_WINDOW; i <= WEIR_LEAKY_BUCKET; i++) {
-        known[i - WEIR_FIXED_WINDOW] = weir_algorithm_name((weir_algorithm)i);
-        if (span_is(name, known[i - WEIR_FIXED_WINDOW])) {
-            out->request.algorithm = (weir_algorithm)i;
-            return WEIR_OK;
-        }
-    }
-    near = suggest(name, known, WEIR_LEAKY_BUCKET);
-    return diag_fail(diag, WEIR_EREQUEST, "there is no algorithm '%s': %s%s%s",
-                     printable(name).text, near ? "did you mean '" : "it is one of ",
-                     near ? near : "",
-                     near ? "'?"
-                          : "fixed_window, sliding_window, sliding_counter, token_bucket, "
-                            "leaky_bucket");
-}
-
 weir_err check_set_text(struct parsed_request *out, enum check_member member, struct span text,
                         weir_diag *diag)
 {
@@ -137,7 +123,7 @@ weir_err check_set_text(struct parsed_request *out, enum check_member member, st
     if (memchr(text.at, '\0', text.len))
         return diag_fail(diag, WEIR_EREQUEST, "'%s' has a NUL, which no name has", names[member]);
     if (member == MEMBER_ALGORITHM)
-        return set_algorithm(out, text, diag);
+        return parsed_request_named_algorithm(text, &out->request.algorithm, diag);
     if (member == MEMBER_ON_ERROR) {
         if (parsed_request_on_error(text, &out->request.on_error))
             return WEIR_OK;
@@ -184,9 +170,22 @@ weir_err check_set_number(struct parsed_request *out, enum check_member member, 
     case MEMBER_BURST:
         r->burst = number;
         break;
-    default:
+    case MEMBER_PRECISION_MS:
         r->precision_ms = number;
         break;
+    case MEMBER_POLICY:
+    case MEMBER_POLICIES:
+    case MEMBER_KEY:
+    case MEMBER_ATTRIBUTES:
+    case MEMBER_PLAN:
+    case MEMBER_PEEK:
+    case MEMBER_EXEMPT:
+    case MEMBER_NAME:
+    case MEMBER_ALGORITHM:
+    case MEMBER_TAG:
+    case MEMBER_ON_ERROR:
+    case MEMBER_UNKNOWN:
+        return WEIR_OK; /* not numbers: check_member_wants() */
     }
     if (number == 0) /* which would mean that it was left out */
         return diag_fail(diag, WEIR_EREQUEST, "'%s' must be at least 1, if it is there at all",

@@ -18,6 +18,13 @@ struct parsed_request {
  * are too many. */
 bool parsed_request_add_policy(struct parsed_request *a, const char *name);
 
+/* False: there is no such word, and the hint says which there are, or which was meant. */
+bool parsed_request_algorithm(struct span word, weir_algorithm *out, weir_diag *hint);
+
+/* The same, and the diag repeats the word: not for a place where a key may stand by mistake. */
+WEIR_MUSTCHECK weir_err parsed_request_named_algorithm(struct span word, weir_algorithm *out,
+                                                       weir_diag *diag);
+
 /* False: there is no such word. */
 bool parsed_request_on_error(struct span word, weir_on_error *out);
 

@@ -172,7 +172,7 @@ bool call_tag(const struct call *call, size_t i, char tag[TAG_HEX + 1])
 
 static void count_unanswered(const struct call *call)
 {
-    if (call->check.verb == VERB_CHECK && !call->check.peek)
+    if (verb_decides(call->check.verb) && !call->check.peek)
         session_unanswered(call->reply->session, problem_of(call->answer.err), call_problem(call));
 }
 

@@ -15,9 +15,10 @@ struct fixed {
 
 _Static_assert(sizeof(struct fixed) == 56, "FORMAT");
 
-static const char *const subjects[LEDGER_SUBJECTS] = { "override", "plan", "mode" };
-static const char *const effects[LEDGER_EFFECTS] = { "removed", "exempt", "block",
-                                                     "limit",   "plan",   "mode" };
+#define X(name, text) text,
+static const char *const subjects[LEDGER_SUBJECTS] = { LEDGER_SUBJECT_LIST(X) };
+static const char *const effects[LEDGER_EFFECTS] = { LEDGER_EFFECT_LIST(X) };
+#undef X
 
 const char *ledger_subject_name(enum ledger_subject subject)
 {

@@ -12,21 +12,37 @@
 #include "base/buf.h"
 #include "base/hash.h"
 
+/* What an entry is about: X(name, text). The order is part of the format.
+ *   override   of an identity, as the rules of a policy count it
+ *   plan       of the identities with this value of an attribute
+ *   mode       of a policy */
+#define LEDGER_SUBJECT_LIST(X)                                                                     \
+    X(OVERRIDE, "override")                                                                        \
+    X(PLAN, "plan")                                                                                \
+    X(MODE, "mode")
+
 enum ledger_subject {
-    LEDGER_OVERRIDE, /* of an identity, as rules of a policy count it */
-    LEDGER_PLAN,     /* of whoever has this value of an attribute */
-    LEDGER_MODE,     /* of a policy */
-    LEDGER_SUBJECTS
+#define X(name, text) LEDGER_##name,
+    LEDGER_SUBJECT_LIST(X)
+#undef X
+        LEDGER_SUBJECTS
 };
 
+/* What holds from then on: X(name, text). The order is part of the format. A limit may be another
+ * limit, another burst, or both. */
+#define LEDGER_EFFECT_LIST(X)                                                                      \
+    X(REMOVED, "removed")                                                                          \
+    X(EXEMPT, "exempt")                                                                            \
+    X(BLOCK, "block")                                                                              \
+    X(LIMIT, "limit")                                                                              \
+    X(ON_PLAN, "plan")                                                                             \
+    X(IN_MODE, "mode")
+
 enum ledger_effect {
-    LEDGER_REMOVED,
-    LEDGER_EXEMPT,
-    LEDGER_BLOCK,
-    LEDGER_LIMIT, /* another limit, burst, or both */
-    LEDGER_ON_PLAN,
-    LEDGER_IN_MODE,
-    LEDGER_EFFECTS
+#define X(name, text) LEDGER_##name,
+    LEDGER_EFFECT_LIST(X)
+#undef X
+        LEDGER_EFFECTS
 };
 
 enum { LEDGER_MAX_WHO = 128, LEDGER_MAX_REASON = 512 }; /* bytes */

@@ -14,12 +14,30 @@
 #include "store/ledger.h"
 #include "weir.h"
 
+/* What a question asks for: X(name, decides). Only a verb that decides can be denied; it alone is
+ * counted in metrics, and its denials are kept in the deny cache.
+ *   check    may the charges pass? They are charged, unless the ask only peeks.
+ *   refund   give back
+ *   reset    forget
+ *   undo     a store's own: take back what it has charged, due at each charge's step.now */
+#define STORE_VERBS(X)                                                                             \
+    X(CHECK, true)                                                                                 \
+    X(REFUND, false)                                                                               \
+    X(RESET, false)                                                                                \
+    X(UNDO, false)
+
 enum verb {
-    VERB_CHECK,
-    VERB_REFUND,
-    VERB_RESET,
-    VERB_UNDO /* a store's own: take back what it has charged, due at each charge's step.now */
+#define X(name, decides) VERB_##name,
+    STORE_VERBS(X)
+#undef X
 };
+
+static inline bool verb_decides(enum verb verb)
+{
+#define X(name, decides) || ((decides) && verb == VERB_##name)
+    return false STORE_VERBS(X);
+#undef X
+}
 
 /* What a shared store may tell people of a key, beside the key. */
 struct charge_name {

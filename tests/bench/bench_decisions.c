@@ -32,18 +32,18 @@ enum { ROUNDS = 7, BATCH = 64, KEY_LEN = 16, HOT = 1, WARM = 100000 };
 
 /* With one hot key nothing is ever refused; with many, none is back to untouched so soon
  * that the table could drop it. */
-#define POLICIES(limit)                                                                            \
-    "version: 1\n"                                                                                 \
-    "policies:\n"                                                                                  \
-    "  fixed_window: {limit: " limit ", by: user, algorithm: fixed_window}\n"                      \
-    "  sliding_window: {limit: " limit ", by: user, algorithm: sliding_window}\n"                  \
-    "  sliding_counter: {limit: " limit ", by: user, algorithm: sliding_counter}\n"                \
-    "  token_bucket: {limit: " limit ", by: user, algorithm: token_bucket}\n"                      \
-    "  leaky_bucket: {limit: " limit ", by: user, algorithm: leaky_bucket}\n"
+#define POLICY(text, limit) "  " text ": {limit: " limit ", by: user, algorithm: " text "}\n"
 
-static const char *const algorithms[] = {
-    "fixed_window", "sliding_window", "sliding_counter", "token_bucket", "leaky_bucket",
-};
+#define X(name, value, text, has_burst, has_precision) POLICY(text, "1000000000 per 1h")
+static const char hot_policies[] = "version: 1\npolicies:\n" WEIR_ALGORITHMS(X);
+#undef X
+#define X(name, value, text, has_burst, has_precision) POLICY(text, "100000 per 52w")
+static const char many_policies[] = "version: 1\npolicies:\n" WEIR_ALGORITHMS(X);
+#undef X
+
+#define X(name, value, text, has_burst, has_precision) text,
+static const char *const algorithms[] = { WEIR_ALGORITHMS(X) };
+#undef X
 
 static double seconds_now(void)
 {
@@ -215,7 +215,7 @@ static double many_round(weir *w, const char *policy, uint64_t keys, uint64_t co
 static weir *open_weir(uint64_t keys)
 {
     weir_options o = {
-        .policy_text = keys == HOT ? POLICIES("1000000000 per 1h") : POLICIES("100000 per 52w"),
+        .policy_text = keys == HOT ? hot_policies : many_policies,
         .max_keys = keys < 1000 ? 1000 : (int64_t)keys,
         .flags = WEIR_IGNORE_ENVIRONMENT,
     };

@@ -18,7 +18,7 @@ static void check_rule(const struct rule *r)
     struct rule again = *r;
 
     assert(r->limit >= 0);
-    if (r->algorithm != WEIR_TOKEN_BUCKET && r->algorithm != WEIR_LEAKY_BUCKET)
+    if (!algorithm_has_burst(r->algorithm))
         again.burst = 0;
     assert(rule_check(&again, NULL) == WEIR_OK);
     assert(again.limit == r->limit && again.window == r->window && again.burst == r->burst &&

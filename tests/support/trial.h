@@ -234,8 +234,7 @@ static inline void trial_rewind(struct trial *t, size_t k)
 
 /* ---- life -------------------------------------------------------------------------------------- */
 
-static inline void trial_init(struct trial *t, uint64_t seed, const char *sync,
-                              int64_t window)
+static inline void trial_init(struct trial *t, uint64_t seed, const char *sync, int64_t window)
 {
     *t = (struct trial){ .dice = { seed }, .sync = sync, .now = 1700000000000 };
     trial_rules(t->rules, window);

@@ -112,7 +112,12 @@ static bool write_limit(struct bench_request *r, const struct bench_question *q)
 {
     char limit[24], window[24];
     const char *const words[] = {
-        "WEIR.LIMIT", KEY, q->algorithm ? q->algorithm : "sliding_window", limit, window, "PEEK"
+        "WEIR.LIMIT",
+        KEY,
+        q->algorithm ? q->algorithm : weir_algorithm_name(WEIR_DEFAULT_ALGORITHM),
+        limit,
+        window,
+        "PEEK"
     };
 
     snprintf(limit, sizeof limit, "%lld", (long long)q->limit);

@@ -37,9 +37,9 @@ static void limit_settings(struct json *j, const struct explained_limit *l)
     json_int(j, "value", r->limit);
     json_int(j, "window_ms", r->window);
     end_setting(j, &l->limit);
-    if (r->limit > 0 && (r->algorithm == WEIR_TOKEN_BUCKET || r->algorithm == WEIR_LEAKY_BUCKET))
+    if (r->limit > 0 && algorithm_has_burst(r->algorithm))
         int_setting(j, "burst", r->burst, &l->burst);
-    if (r->limit > 0 && r->algorithm == WEIR_SLIDING_WINDOW)
+    if (r->limit > 0 && algorithm_has_precision(r->algorithm))
         int_setting(j, "precision_ms", r->precision, &l->precision);
 }
 

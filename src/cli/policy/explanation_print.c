@@ -101,12 +101,12 @@ static void print_capacity(const struct explained_limit *l)
 
     if (r->limit == 0)
         return;
-    if (r->algorithm == WEIR_TOKEN_BUCKET || r->algorithm == WEIR_LEAKY_BUCKET) {
+    if (algorithm_has_burst(r->algorithm)) {
         snprintf(text, sizeof text, "%" PRId64, r->burst);
         print_row("burst", text,
                   is_built_in(&l->burst) ? "built in: as the limit" : where(&l->burst).text);
     }
-    if (r->algorithm == WEIR_SLIDING_WINDOW) {
+    if (algorithm_has_precision(r->algorithm)) {
         duration_write(r->precision, text);
         print_row("precision", text,
                   !is_built_in(&l->precision) ? where(&l->precision).text

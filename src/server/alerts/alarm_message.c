@@ -61,11 +61,14 @@ static void write_text(const struct alarm_facts *f, char *out, size_t size)
                  f->is_raised ? "" : "over: ", m->hits_sum, m->hits_sum == 1 ? "" : "s", window,
                  m->rule);
         break;
-    default:
+    case ALERT_BREAKER_OPEN:
         snprintf(out, size,
                  f->is_raised ? "the store cannot be asked, for %s so far"
                               : "the store can be asked again",
                  window);
+        break;
+    case ALERT_KINDS:
+        break;
     }
 }
 

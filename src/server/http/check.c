@@ -174,7 +174,7 @@ int64_t answer_time(const struct call *call)
 
 static weir_err set_peek(struct parsed_request *asked, enum verb verb, bool peeks, weir_diag *diag)
 {
-    if (verb != VERB_CHECK && asked->peek)
+    if (!verb_decides(verb) && asked->peek)
         return diag_fail(diag, WEIR_EREQUEST, "peek goes with a check only: leave it out");
     asked->peek = asked->peek || peeks;
     return WEIR_OK;

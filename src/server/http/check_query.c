@@ -2,9 +2,6 @@
 #include "server/http/check_query.h"
 
 #include "base/diag.h"
-#include "base/printable.h"
-#include "base/suggest.h"
-#include "limit/limit.h"
 #include "proto/http.h"
 
 enum parameter {
@@ -73,18 +70,6 @@ static weir_err read_cost(struct span value, weir_request *r, weir_diag *diag)
     return WEIR_OK;
 }
 
-static weir_err read_algorithm(struct span value, weir_request *r, weir_diag *diag)
-{
-    const char *near;
-
-    r->algorithm = algorithm_by_name(value);
-    if (r->algorithm != WEIR_DEFAULT_ALGORITHM)
-        return WEIR_OK;
-    near = suggest(value, algorithm_names, ALGORITHM_COUNT);
-    return diag_fail(diag, WEIR_EREQUEST, "there is no algorithm '%s'%s%s%s", printable(value).text,
-                     near ? ": did you mean '" : "", near ? near : "", near ? "'?" : "");
-}
-
 static weir_err read_parameter(enum parameter which, struct span value, struct parsed_request *out,
                                weir_diag *diag)
 {
@@ -116,7 +101,7 @@ static weir_err read_parameter(enum parameter which, struct span value, struct p
     case EXEMPT:
         return check_query_bool(names[which], value, &r->exempt, diag);
     case ALGORITHM:
-        return read_algorithm(value, r, diag);
+        return parsed_request_named_algorithm(value, &r->algorithm, diag);
     case NOW:
         return check_query_int(names[which], value, &r->now, diag);
     case LIMIT:
@@ -125,9 +110,12 @@ static weir_err read_parameter(enum parameter which, struct span value, struct p
         return check_query_int(names[which], value, &r->window_ms, diag);
     case BURST:
         return check_query_int(names[which], value, &r->burst, diag);
-    default:
+    case PRECISION:
         return check_query_int(names[which], value, &r->precision_ms, diag);
+    case PARAMETERS:
+        break;
     }
+    return WEIR_OK;
 }
 
 weir_err check_query_attribute(struct parsed_request *out, const char *name, struct span value,

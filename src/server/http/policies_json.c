@@ -9,9 +9,9 @@ static void write_numbers(struct json *j, const struct rule *r)
     json_text(j, "algorithm", weir_algorithm_name(r->algorithm));
     json_int(j, "limit", r->limit);
     json_int(j, "window_ms", r->window);
-    if (r->limit > 0 && (r->algorithm == WEIR_TOKEN_BUCKET || r->algorithm == WEIR_LEAKY_BUCKET))
+    if (r->limit > 0 && algorithm_has_burst(r->algorithm))
         json_int(j, "burst", r->burst);
-    if (r->limit > 0 && r->algorithm == WEIR_SLIDING_WINDOW)
+    if (r->limit > 0 && algorithm_has_precision(r->algorithm))
         json_int(j, "precision_ms", r->precision);
 }
 

@@ -31,9 +31,14 @@ enum problem problem_of(weir_err err)
         return PROBLEM_TABLE_FULL;
     case WEIR_ENOMEM:
         return PROBLEM_OUT_OF_MEMORY;
-    default:
-        return PROBLEM_INTERNAL_ERROR;
+    case WEIR_OK:
+    case WEIR_ESYSTEM:
+    case WEIR_EOPTION:
+    case WEIR_ESECRET:
+    case WEIR_EBUSY:
+        break;
     }
+    return PROBLEM_INTERNAL_ERROR;
 }
 
 enum problem problem_of_status(int status)

@@ -10,7 +10,12 @@
 #include "server/metrics/histogram.h"
 #include "weir.h"
 
-enum { SERIES_MOST = 4096, SERIES_SOURCES = WEIR_FROM_OFF + 1 };
+enum {
+    SERIES_MOST = 4096,
+#define X(name, value, text) +1
+    SERIES_SOURCES = WEIR_SOURCES(X)
+#undef X
+};
 
 enum outcome { OUTCOME_ALLOWED, OUTCOME_DENIED, OUTCOME_SHADOW_DENIED, OUTCOME_COUNT };
 extern const char *const outcome_names[OUTCOME_COUNT];

@@ -164,7 +164,7 @@ void observer_answer(struct observer *o, const struct check *check, int64_t now)
 {
     const weir_answer *a = check->answer;
 
-    if (check->verb != VERB_CHECK || check->peek || a->err)
+    if (!verb_decides(check->verb) || check->peek || a->err)
         return;
     count_check(o, check);
     for (size_t i = 0; i < a->rule_count; i++)

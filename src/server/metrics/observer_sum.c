@@ -75,17 +75,23 @@ static bool is_other(const struct decision_counts *s)
 
 /* ---- Prometheus ------------------------------------------------------------------------ */
 
-/* Where such an outcome can come from, as bits; a rule is not asked by the last three. */
-enum {
-    JUDGED = 1 << WEIR_FROM_STORE | 1 << WEIR_FROM_FALLBACK,
-    JUDGED_OR_KNOWN = JUDGED | 1 << WEIR_FROM_CACHE,
-    UNJUDGED = 1 << WEIR_FROM_EXEMPT | 1 << WEIR_FROM_BLOCKED | 1 << WEIR_FROM_OFF,
-};
-static const unsigned sources[OUTCOME_COUNT] = {
-    [OUTCOME_ALLOWED] = JUDGED | 1 << WEIR_FROM_EXEMPT | 1 << WEIR_FROM_OFF,
-    [OUTCOME_DENIED] = JUDGED_OR_KNOWN | 1 << WEIR_FROM_BLOCKED,
-    [OUTCOME_SHADOW_DENIED] = JUDGED_OR_KNOWN,
-};
+/* Can this source have such an outcome? Rules are not asked where a check is answered before. */
+static bool may_be(bool is_check, enum outcome outcome, weir_source source)
+{
+    switch (source) {
+    case WEIR_FROM_STORE:
+    case WEIR_FROM_FALLBACK:
+        return true;
+    case WEIR_FROM_CACHE:
+        return outcome != OUTCOME_ALLOWED;
+    case WEIR_FROM_EXEMPT:
+    case WEIR_FROM_OFF:
+        return is_check && outcome == OUTCOME_ALLOWED;
+    case WEIR_FROM_BLOCKED:
+        return is_check && outcome == OUTCOME_DENIED;
+    }
+    return false;
+}
 
 static void write_series(struct buf *out, const char *name, const struct decision_counts *s,
                          bool is_known)
@@ -94,11 +100,10 @@ static void write_series(struct buf *out, const char *name, const struct decisio
 
     for (int o = 0; o < OUTCOME_COUNT; o++)
         for (int k = 0; k < SERIES_SOURCES; k++) {
-            const unsigned may_be = is_check ? sources[o] : sources[o] & ~(unsigned)UNJUDGED;
             const uint64_t n = count_of(&s->counts[o][k]);
             struct sample sample;
 
-            if (n == 0 && !(is_known && may_be >> k & 1))
+            if (n == 0 && !(is_known && may_be(is_check, (enum outcome)o, (weir_source)k)))
                 continue;
             sample = metric_name(out, name);
             metric_label(&sample, "policy", s->policy);

@@ -257,9 +257,10 @@ static bool is_on_trial(const struct policy_rule *rule, enum mode mode, enum tri
         return mode == MODE_SHADOW;
     case TRIAL_ROLLOUT:
         return mode == MODE_ENFORCE && rule->rollout < SHARE_ALL;
-    default:
+    case TRIAL_SHADOW_LIMIT:
         return mode == MODE_ENFORCE && rule->shadow_limit;
     }
+    return false;
 }
 
 /* All that was seen of it, over all loops. */

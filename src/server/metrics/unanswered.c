@@ -134,9 +134,22 @@ bool unanswered_may_be(enum problem problem)
     case PROBLEM_TABLE_FULL:
     case PROBLEM_OUT_OF_MEMORY:
         return true;
-    default:
-        return false;
+    case PROBLEM_BAD_REQUEST:
+    case PROBLEM_NOT_FOUND:
+    case PROBLEM_METHOD_NOT_ALLOWED:
+    case PROBLEM_REQUEST_TIMEOUT:
+    case PROBLEM_URI_TOO_LONG:
+    case PROBLEM_EXPECTATION_FAILED:
+    case PROBLEM_INVALID_POLICY_FILE:
+    case PROBLEM_RELOAD_FAILED:
+    case PROBLEM_HEAD_TOO_LARGE:
+    case PROBLEM_NOT_IMPLEMENTED:
+    case PROBLEM_UNAVAILABLE:
+    case PROBLEM_HTTP_VERSION:
+    case PROBLEM_COUNT:
+        break;
     }
+    return false;
 }
 
 uint64_t unanswered_by(const struct unanswered *u, enum problem problem)

@@ -406,20 +406,13 @@ void resp_serve_weir_limit(struct session *s, struct resp_command *c)
 {
     struct reading in;
     weir_request *request = &in.asked.request;
+    weir_diag hint;
 
     begin_reading(&in, s, c, 5);
     request->key = c->words[1].at;
     request->key_len = c->words[1].len;
-    request->algorithm = algorithm_by_name(c->words[2]);
-    if (request->algorithm == WEIR_DEFAULT_ALGORITHM) {
-        const char *near = suggest(c->words[2], algorithm_names, ALGORITHM_COUNT);
-
-        resp_reply_error(s, "INVALID_REQUEST there is no such algorithm: %s%s%s",
-                         near ? "did you mean '" : "",
-                         near ? near
-                              : "it is fixed_window, sliding_window, sliding_counter, "
-                                "token_bucket or leaky_bucket",
-                         near ? "'?" : "");
+    if (!parsed_request_algorithm(c->words[2], &request->algorithm, &hint)) {
+        resp_reply_error(s, "INVALID_REQUEST there is no such algorithm: %s", hint.text);
     } else if (!resp_word_number(c->words[3], &request->limit)) {
         resp_reply_error(s, "INVALID_REQUEST limit must be a whole number");
     } else if (!resp_word_number(c->words[4], &request->window_ms)) {

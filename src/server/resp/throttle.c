@@ -190,7 +190,7 @@ static void encode_del(struct reply *r, struct buf *out)
             resp_has_answer(r, call, "ERR ", out);
             return;
         }
-        deleted += call->check.verb == VERB_CHECK && call->answer.reset_after_ms > 0;
+        deleted += verb_decides(call->check.verb) && call->answer.reset_after_ms > 0;
     }
     if (resp_has_answer(r, r->first, "ERR ", out))
         resp_int(out, deleted);

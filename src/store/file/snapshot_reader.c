@@ -47,7 +47,7 @@ static bool restore_item(struct table_filling *f, const char **at, const char *e
         return false;
     memcpy(&item, *at, sizeof item);
     *at += sizeof item;
-    if (item.algorithm != WEIR_SLIDING_WINDOW)
+    if (!state_is_log(item.algorithm))
         return table_fill(f, &item, NULL, 0);
     entries = (size_t)item.packed.words[0];
     if (item.packed.words[0] < 0 || entries > (size_t)(end - *at) / sizeof(struct log_entry) ||

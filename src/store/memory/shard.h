@@ -105,7 +105,7 @@ static inline uint8_t cell_mark(const struct cell *c)
 /* The ticket of the write_buffer that has the last record of a key; 0: none has. */
 static inline uint64_t cell_tag(const struct cell *c)
 {
-    return c->algorithm == WEIR_SLIDING_WINDOW ? 0 : c->state.tag;
+    return state_is_log(c->algorithm) ? 0 : c->state.tag;
 }
 
 /* `cells` are shard_room(), and zeroed. */

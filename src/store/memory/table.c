@@ -305,7 +305,7 @@ static void overtake(const struct table *t, const struct shard *s, struct cell *
 
     if (before >= write_buffers_settled(t->write_buffers, write_buffer) && before != own)
         write_buffers_overtake(t->write_buffers, write_buffer, tag, before);
-    if (cell && cell->algorithm != WEIR_SLIDING_WINDOW)
+    if (cell && !state_is_log(cell->algorithm))
         cell->state.tag = own;
 }
 
@@ -367,7 +367,7 @@ static void judge_one(struct table *t, struct shard *s, struct question *q,
         return;
     if (!cell)
         purge_if_worth_it(t, s, q->ask.now);
-    if (!cell || c->rule->algorithm == WEIR_SLIDING_WINDOW) {
+    if (!cell || state_is_log(c->rule->algorithm)) {
         q->err = prepare(t, s, c, q, &cell);
         if (q->err)
             return;
@@ -427,14 +427,23 @@ static void refund_or_reset(struct table *t, struct question *q)
         struct shard *s = shard_of(t, c);
         uint32_t at = shard_find(s, c->key);
 
-        if (shard_has(s, at, c->key) && q->verb == VERB_REFUND && c->rule->limit > 0) {
-            state_refund(&s->cells[at].state, c->rule, &q->ask, &c->step);
-            stamp(s, &s->cells[at], c);
-            continue;
-        }
-        if (shard_has(s, at, c->key) && q->verb == VERB_RESET)
-            table_erase(t, s, at);
         state_take(&untouched, c->rule, &look_only, &c->step);
+        if (!shard_has(s, at, c->key))
+            continue;
+        switch (q->verb) {
+        case VERB_REFUND:
+            if (c->rule->limit > 0) {
+                state_refund(&s->cells[at].state, c->rule, &q->ask, &c->step);
+                stamp(s, &s->cells[at], c);
+            }
+            break;
+        case VERB_RESET:
+            table_erase(t, s, at);
+            break;
+        case VERB_CHECK: /* judge_one(), judge_several() */
+        case VERB_UNDO:  /* only Redis charges what must be undone */
+            break;
+        }
     }
     q->allowed = true;
     keep(t, q);
@@ -496,7 +505,7 @@ void table_judge(struct table *t, struct question *q)
 {
     size_t shards[MOST_CHARGES], n;
 
-    if (q->count == 1 && q->verb == VERB_CHECK) {
+    if (q->count == 1 && verb_decides(q->verb)) {
         table_judge_in(t, q, NULL);
         return;
     }
@@ -505,7 +514,7 @@ void table_judge(struct table *t, struct question *q)
     n = shards_of(t, q, shards);
     for (size_t i = 0; i < n; i++)
         pthread_mutex_lock(&t->shards[shards[i]].lock);
-    if (q->verb == VERB_CHECK)
+    if (verb_decides(q->verb))
         judge_several(t, q);
     else
         refund_or_reset(t, q);

@@ -28,8 +28,7 @@ void table_judge(struct table *t, struct question *q); /* all but done() */
 void table_judge_in(struct table *t, struct question *q, struct write_buffer *write_buffer);
 static inline bool table_fits_buffer(const struct question *q)
 {
-    return q->count == 1 && q->verb == VERB_CHECK &&
-           q->charges->rule->algorithm != WEIR_SLIDING_WINDOW;
+    return q->count == 1 && verb_decides(q->verb) && !state_is_log(q->charges->rule->algorithm);
 }
 
 /* What has become of the key of a question whose write_buffer was overtaken: append that (H2). */

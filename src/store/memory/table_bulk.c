@@ -41,7 +41,7 @@ void table_export(struct table *t, size_t shard, int64_t now,
             if (t->drop_by_time && (int64_t)c->expires <= now - CLOCK_SLIP)
                 continue;
             table_record(c, &r);
-            each(ctx, &r, c->algorithm == WEIR_SLIDING_WINDOW ? &c->state.sliding_window : NULL);
+            each(ctx, &r, state_is_log(c->algorithm) ? &c->state.sliding_window : NULL);
         }
         is_over = c >= end;
         pthread_mutex_unlock(&s->lock);
@@ -56,7 +56,7 @@ void table_expect(struct table *t, int64_t keys)
 static bool is_sound(const struct record *r)
 {
     return (r->key.high != 0 || r->key.low != 0) && r->unused == 0 && r->class < LIMIT_CLASSES &&
-           (r->algorithm <= WEIR_LEAKY_BUCKET || r->algorithm == ALGORITHM_CELL);
+           (r->algorithm <= ALGORITHM_COUNT || r->algorithm == ALGORITHM_CELL);
 }
 
 /* Make a new or an old cell what a record says. The caller has the shard locked. */
@@ -152,7 +152,7 @@ bool table_fill(struct table_filling *f, const struct record *r, const struct lo
     struct shard *s = &f->table->shards[shard_index(f->table, r->key)];
 
     if (!is_sound(r) || r->algorithm == WEIR_DEFAULT_ALGORITHM ||
-        (r->algorithm == WEIR_SLIDING_WINDOW) != (entries != NULL))
+        state_is_log(r->algorithm) != (entries != NULL))
         return false;
     if (s != f->shard)
         enter_shard(f, s);

@@ -9,6 +9,7 @@
 
 #include "store/postgres/array.h"
 #include "store/postgres/judge.h"
+#include "store/remote/wire_verb.h"
 
 enum { STATE = 4, JUDGED = 5, NS_PER_MS = 1000000 }; /* how many numbers weir.charge() answers */
 
@@ -72,7 +73,7 @@ bool is_plain(const struct layout *l, bool brings_now)
     for (size_t i = 0; i < b->count; i++) {
         const struct question *q = question_at(l, i), *last = question_at(l, i > 0 ? i - 1 : 0);
 
-        if (q->count != 1 || q->verb != VERB_CHECK || q->ask.peek || q->ask.cost < 1)
+        if (q->count != 1 || wire_verb_of(q) != WIRE_CHECK || q->ask.cost < 1)
             return false;
         if (!layout_begins(l, i) && (!is_same_rule(q->charges->rule, last->charges->rule) ||
                                      (brings_now && q->ask.now != last->ask.now)))
@@ -222,9 +223,10 @@ static char *write_parameter(char *to, const struct layout *l, bool brings_now,
         return brings_now ? write_nows(to, l) : to;
     case COUNTS:
         return write_counts(to, l);
-    default:
+    case COSTS:
         return write_costs(to, l);
     }
+    return to;
 }
 
 bool charge_many_write(struct parameters *p, const struct layout *l, bool brings_now)
@@ -253,19 +255,24 @@ static struct state state_before(const struct row *row, const struct rule *r, in
     struct state s = { 0 };
     int64_t ns;
 
-    switch ((int)r->algorithm) {
+    if (r->algorithm == ALGORITHM_CELL) {
+        ns = row->at * NS_PER_MS + row->used - cost * r->window;
+        s.arrival = (struct arrival){ ns / NS_PER_MS, ns % NS_PER_MS };
+        return s;
+    }
+    switch (r->algorithm) {
     case WEIR_FIXED_WINDOW:
         s.fixed_window = (struct fixed_window){ row->at, row->used - cost };
         break;
     case WEIR_SLIDING_COUNTER:
         s.sliding_counter = (struct sliding_counter){ row->at, row->used - cost, row->other };
         break;
-    case ALGORITHM_CELL:
-        ns = row->at * NS_PER_MS + row->used - cost * r->window;
-        s.arrival = (struct arrival){ ns / NS_PER_MS, ns % NS_PER_MS };
-        break;
-    default:
+    case WEIR_TOKEN_BUCKET:
+    case WEIR_LEAKY_BUCKET:
         s.bucket = (struct bucket){ .used = row->used - cost * r->window, .at = row->at };
+        break;
+    case WEIR_SLIDING_WINDOW: /* answer_window() */
+    case WEIR_DEFAULT_ALGORITHM:
         break;
     }
     return s;
@@ -273,17 +280,22 @@ static struct state state_before(const struct row *row, const struct rule *r, in
 
 static struct row row_of(const struct state *s, const struct rule *r)
 {
-    switch ((int)r->algorithm) {
+    if (r->algorithm == ALGORITHM_CELL)
+        return (struct row){ s->arrival.ms, s->arrival.ns, 0 };
+    switch (r->algorithm) {
     case WEIR_FIXED_WINDOW:
         return (struct row){ s->fixed_window.start, s->fixed_window.count, 0 };
     case WEIR_SLIDING_COUNTER:
         return (struct row){ s->sliding_counter.start, s->sliding_counter.current,
                              s->sliding_counter.previous };
-    case ALGORITHM_CELL:
-        return (struct row){ s->arrival.ms, s->arrival.ns, 0 };
-    default:
+    case WEIR_TOKEN_BUCKET:
+    case WEIR_LEAKY_BUCKET:
         return (struct row){ s->bucket.at, s->bucket.used, 0 };
+    case WEIR_SLIDING_WINDOW: /* answer_window() */
+    case WEIR_DEFAULT_ALGORITHM:
+        break;
     }
+    return (struct row){ 0 };
 }
 
 /* Of a sliding window the row tells all that is told: how much counts, and the newest bucket. */

@@ -3,6 +3,7 @@
 
 #include "store/postgres/array.h"
 #include "store/postgres/layout.h"
+#include "store/remote/wire_verb.h"
 
 enum { COLUMNS = 5 };
 
@@ -46,28 +47,16 @@ static char *write_numbers(char *to, const uint32_t *numbers, size_t count)
     return to;
 }
 
-static int64_t verb_of(const struct question *q)
-{
-    enum { CHECK, PEEK, REFUND, RESET };
-
-    switch (q->verb) {
-    case VERB_REFUND:
-        return REFUND;
-    case VERB_RESET:
-        return RESET;
-    default:
-        return q->ask.peek ? PEEK : CHECK;
-    }
-}
-
 static int64_t number_of(const struct question *q, enum parameter parameter)
 {
-    return parameter == COUNTS ? (int64_t)q->count : parameter == VERBS ? verb_of(q) : q->ask.cost;
+    return parameter == COUNTS  ? (int64_t)q->count
+           : parameter == VERBS ? (int64_t)wire_verb_of(q)
+                                : q->ask.cost;
 }
 
 static bool is_usual(const struct batch *b, enum parameter parameter)
 {
-    const int64_t usual = parameter == VERBS ? 0 : 1;
+    const int64_t usual = parameter == VERBS ? WIRE_CHECK : 1;
 
     for (size_t i = 0; i < b->count; i++)
         if (number_of(b->questions[i], parameter) != usual)
@@ -121,9 +110,12 @@ static char *write_parameter(char *to, const struct layout *l, bool brings_now,
         return write_numbers(to, l->rule_of, l->batch->charge_count);
     case NOWS:
         return brings_now ? write_nows(to, l->batch) : to;
-    default:
+    case COUNTS:
+    case VERBS:
+    case COSTS:
         return write_questions(to, l->batch, parameter);
     }
+    return to;
 }
 
 bool judge_write(struct parameters *p, const struct layout *l, bool brings_now)

@@ -240,7 +240,7 @@ static bool take_result(struct connection *c, const PGresult *r)
 {
     const char *state, *text;
 
-    switch (PQresultStatus(r)) {
+    switch ((int)PQresultStatus(r)) { /* libpq's list, which grows */
     case PGRES_TUPLES_OK:
         take_answer(c, r);
         return true;

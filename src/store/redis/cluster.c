@@ -399,7 +399,7 @@ static bool takes_all_or_none(const struct split *s)
 {
     const struct question *q = s->whole;
 
-    return s->part_count > 1 && q->verb == VERB_CHECK && !q->ask.peek && q->ask.cost > 0;
+    return s->part_count > 1 && verb_decides(q->verb) && !q->ask.peek && q->ask.cost > 0;
 }
 
 static void conclude(struct split *s)

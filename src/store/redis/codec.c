@@ -6,6 +6,7 @@
 
 #include "base/decimal.h"
 #include "base/hex.h"
+#include "store/remote/wire_verb.h"
 
 enum {
     NUMBER = 9,       /* bytes of a MessagePack integer, at most */
@@ -193,26 +194,10 @@ static void add_rule(struct words *w, const struct numbered *n)
     add(w, r->precision);
 }
 
-static int64_t verb_of(const struct question *q)
-{
-    enum { CHECK, PEEK, REFUND, RESET, UNDO };
-
-    switch (q->verb) {
-    case VERB_REFUND:
-        return REFUND;
-    case VERB_RESET:
-        return RESET;
-    case VERB_UNDO:
-        return UNDO;
-    default:
-        return q->ask.peek ? PEEK : CHECK;
-    }
-}
-
 static void add_question(struct words *w, const struct layout *l, const struct question *q,
                          size_t at, bool brings_now)
 {
-    add(w, verb_of(q));
+    add(w, wire_verb_of(q));
     add(w, q->ask.cost);
     add(w, brings_now ? q->ask.now : 0);
     add(w, (int64_t)q->count);

@@ -1,6 +1,8 @@
 /* test_weir.c - asking through the library: limits that come along, peeks, refunds, many at once. */
 #include "support/limiter.h"
 
+#include "limit/limit.h"
+
 static weir_request limit_of(const char *key, weir_algorithm algorithm, int64_t limit,
                              int64_t window)
 {
@@ -20,8 +22,8 @@ static void a_request_may_bring_its_limit_for_every_algorithm(void **state)
     weir *w = open_text(NULL);
 
     (void)state;
-    for (weir_algorithm algorithm = WEIR_DEFAULT_ALGORITHM; algorithm <= WEIR_LEAKY_BUCKET;
-         algorithm++) {
+    for (weir_algorithm algorithm = WEIR_DEFAULT_ALGORITHM;
+         algorithm <= (weir_algorithm)ALGORITHM_COUNT; algorithm++) {
         weir_request r = limit_of(weir_algorithm_name(algorithm), algorithm, 3, 1000);
         weir_answer a;
 
@@ -73,8 +75,7 @@ static void changing_limit_burst_or_precision_keeps_what_is_counted(void **state
     weir_request r;
 
     (void)state;
-    for (weir_algorithm algorithm = WEIR_FIXED_WINDOW; algorithm <= WEIR_LEAKY_BUCKET;
-         algorithm++) {
+    for (weir_algorithm algorithm = 1; algorithm <= (weir_algorithm)ALGORITHM_COUNT; algorithm++) {
         r = limit_of("k", algorithm, 10, 1000);
         r.cost = 6;
         ask(weir_check, w, &r);
@@ -183,8 +184,7 @@ static void a_cost_beyond_the_limit_never_passes(void **state)
     weir *w = open_text(NULL);
 
     (void)state;
-    for (weir_algorithm algorithm = WEIR_FIXED_WINDOW; algorithm <= WEIR_LEAKY_BUCKET;
-         algorithm++) {
+    for (weir_algorithm algorithm = 1; algorithm <= (weir_algorithm)ALGORITHM_COUNT; algorithm++) {
         weir_request r = limit_of("k", algorithm, 5, 1000);
         weir_answer a;
 
@@ -226,8 +226,7 @@ static void a_refund_lets_in_at_once_what_was_refused(void **state)
     weir *w = open_text(NULL);
 
     (void)state;
-    for (weir_algorithm algorithm = WEIR_FIXED_WINDOW; algorithm <= WEIR_LEAKY_BUCKET;
-         algorithm++) {
+    for (weir_algorithm algorithm = 1; algorithm <= (weir_algorithm)ALGORITHM_COUNT; algorithm++) {
         weir_request r = limit_of("k", algorithm, 5, 1000);
 
         for (int i = 0; i < 5; i++)
@@ -264,8 +263,7 @@ static void a_clock_that_steps_back_mints_nothing(void **state)
     weir *w = open_text(NULL);
 
     (void)state;
-    for (weir_algorithm algorithm = WEIR_FIXED_WINDOW; algorithm <= WEIR_LEAKY_BUCKET;
-         algorithm++) {
+    for (weir_algorithm algorithm = 1; algorithm <= (weir_algorithm)ALGORITHM_COUNT; algorithm++) {
         weir_request r = limit_of("k", algorithm, 5, 1000);
 
         r.cost = 5;

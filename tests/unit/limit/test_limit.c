@@ -8,18 +8,17 @@ enum { EPOCH = 1000000 };
 
 static weir_allocator memory;
 
-static const weir_algorithm algorithms[] = {
-    WEIR_FIXED_WINDOW, WEIR_SLIDING_WINDOW, WEIR_SLIDING_COUNTER,
-    WEIR_TOKEN_BUCKET, WEIR_LEAKY_BUCKET,
-};
+#define X(name, value, text, has_burst, has_precision) WEIR_##name,
+static const weir_algorithm algorithms[] = { WEIR_ALGORITHMS(X) };
+#undef X
 
 static struct rule make_rule(weir_algorithm algorithm, int64_t limit, int64_t window, int64_t extra)
 {
     struct rule r = { .algorithm = algorithm, .limit = limit, .window = window };
 
-    if (algorithm == WEIR_TOKEN_BUCKET || algorithm == WEIR_LEAKY_BUCKET)
+    if (algorithm_has_burst(algorithm))
         r.burst = extra;
-    if (algorithm == WEIR_SLIDING_WINDOW)
+    if (algorithm_has_precision(algorithm))
         r.precision = extra > window ? window : extra;
     assert_int_equal(rule_check(&r, NULL), WEIR_OK);
     return r;

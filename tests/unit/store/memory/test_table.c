@@ -254,9 +254,9 @@ static void T5_a_question_of_many_keys_ends_when_they_crowd(void **state)
  * while the clock goes on, the table is swept, and grows. */
 static void T5_a_flood_of_keys_that_come_once_ends(void **state)
 {
-    static const weir_algorithm algorithms[] = { WEIR_FIXED_WINDOW, WEIR_SLIDING_WINDOW,
-                                                 WEIR_SLIDING_COUNTER, WEIR_TOKEN_BUCKET,
-                                                 WEIR_LEAKY_BUCKET };
+#define X(name, value, text, has_burst, has_precision) WEIR_##name,
+    static const weir_algorithm algorithms[] = { WEIR_ALGORITHMS(X) };
+#undef X
     const int64_t sizes[] = { 64, 1000, 5000, 20000 };
     struct dice dice = dice_new();
 
@@ -267,7 +267,8 @@ static void T5_a_flood_of_keys_that_come_once_ends(void **state)
         int64_t now = EPOCH;
 
         for (size_t i = 0; i < 10; i++)
-            rules[i] = make_rule(algorithms[i % 5], i < 5 ? 5 : 100, i % 2 ? 3600000 : 20000);
+            rules[i] = make_rule(algorithms[i % ALGORITHM_COUNT], i < 5 ? 5 : 100,
+                                 i % 2 ? 3600000 : 20000);
         for (int64_t i = 0; i < scaled(300000); i++) {
             const size_t which = i / 50000 % 2 ? (size_t)dice_below(&dice, 10) : i % 2 ? 1 : 8;
             const int64_t key = dice_below(&dice, 16) ? i : dice_below(&dice, i + 1);

@@ -28,8 +28,7 @@ static void note_done(struct question *q)
     assert_int_equal(q->err, WEIR_OK);
 }
 
-static void submit(struct trial *t, struct asker *a, enum verb verb, int64_t key,
-                   int64_t second)
+static void submit(struct trial *t, struct asker *a, enum verb verb, int64_t key, int64_t second)
 {
     struct charge *c = a->charges[a->count];
     struct question *q = &a->questions[a->count];

@@ -286,7 +286,9 @@ static struct rule roll_rule(struct dice *dice, weir_algorithm algorithm)
 /* What the row holds after the last step, as weir.states has it. */
 static struct left row_of(const struct rule *r, const struct state *s, const struct step *last)
 {
-    switch ((int)r->algorithm) {
+    if (r->algorithm == ALGORITHM_CELL)
+        return (struct left){ 1, s->arrival.ms, s->arrival.ns, 0 };
+    switch (r->algorithm) {
     case WEIR_FIXED_WINDOW:
         return (struct left){ 1, s->fixed_window.start, s->fixed_window.count, 0 };
     case WEIR_SLIDING_COUNTER:
@@ -295,11 +297,14 @@ static struct left row_of(const struct rule *r, const struct state *s, const str
     case WEIR_SLIDING_WINDOW:
         return (struct left){ 1, last->next.sliding_window.start,
                               r->limit - last->decision.remaining, 0 };
-    case ALGORITHM_CELL:
-        return (struct left){ 1, s->arrival.ms, s->arrival.ns, 0 };
-    default:
+    case WEIR_TOKEN_BUCKET:
+    case WEIR_LEAKY_BUCKET:
         return (struct left){ 1, s->bucket.at, s->bucket.used, 0 };
+    case WEIR_DEFAULT_ALGORITHM:
+        break;
     }
+    fail();
+    return (struct left){ 0 };
 }
 
 static void take(struct state *s, const struct rule *r, int64_t now, int64_t cost, struct step *out)
@@ -363,14 +368,14 @@ static void is_told_the_same(struct dice *dice, weir_algorithm algorithm)
 
 static void each_question_is_told_what_it_found(void **state)
 {
-    static const weir_algorithm algorithms[] = { WEIR_FIXED_WINDOW,    WEIR_SLIDING_WINDOW,
-                                                 WEIR_SLIDING_COUNTER, WEIR_TOKEN_BUCKET,
-                                                 WEIR_LEAKY_BUCKET,    ALGORITHM_CELL };
+#define X(name, value, text, has_burst, has_precision) WEIR_##name,
+    static const weir_algorithm algorithms[] = { WEIR_ALGORITHMS(X) ALGORITHM_CELL };
+#undef X
     struct dice dice = dice_new();
 
     (void)state;
     for (int i = 0; i < scaled(5000); i++)
-        is_told_the_same(&dice, algorithms[dice_below(&dice, 6)]);
+        is_told_the_same(&dice, algorithms[dice_below(&dice, ALGORITHM_COUNT + 1)]);
 }
 
 static void those_that_did_not_pass_are_told_what_was_judged(void **state)
