@@ -22,6 +22,7 @@ struct override_request {
     const char *plan, *mode;
     int64_t expires; /* ms since the epoch; 0: never */
     const char *who, *reason;
+    int64_t id; /* of the entry to remove; -1: the one for the identity above. Not read here */
 };
 
 /* The room that an entry's texts need. */

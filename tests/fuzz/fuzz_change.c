@@ -5,7 +5,7 @@
 #include <stdint.h>
 
 #include "base/utf8.h"
-#include "proto/override_json.h"
+#include "server/http/override_json.h"
 #include "store/ledger.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -15,26 +15,33 @@ static void check_text(const char *text)
     assert(!text || text[0] == '\0' || utf8_is_text(span_of(text)));
 }
 
-static void read_body(struct span body)
+static void check_request(const struct override_request *r)
 {
-    struct override_json c;
+    const char *const texts[] = { r->policy, r->rule, r->key, r->plan, r->mode, r->who, r->reason };
+
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+        check_text(texts[i]);
+    assert(r->attribute_count <= WEIR_MAX_ATTRIBUTES && r->by_count <= POLICY_MAX_BY);
+    for (size_t i = 0; i < r->attribute_count; i++)
+        check_text(r->attributes[i].value);
+    assert(r->effect < LEDGER_EFFECTS && r->who && r->reason);
+    assert(r->limit >= -1 && r->burst >= -1 && r->expires >= 0 && r->id >= -1);
+    assert(r->limit <= WEIR_MAX_AMOUNT && r->burst <= WEIR_MAX_AMOUNT);
+    assert(r->expires <= WEIR_MAX_AMOUNT);
+}
+
+static void read_body(struct span body, enum ledger_subject subject, enum ledger_effect effect)
+{
+    struct override_request r = { .subject = subject, .effect = effect, .who = "ann" };
+    struct override_json json;
     weir_diag diag = { "" };
-    weir_err err = override_json_open(&c, body, &diag);
+    weir_err err = override_json_open(&json, body, 1000, &r, &diag);
 
-    assert(!err || (diag.text[0] && utf8_is_text(span_of(diag.text))));
-    if (!err) {
-        const char *const texts[] = { c.policy, c.rule, c.key,      c.effect, c.plan,
-                                      c.mode,   c.who,  c.duration, c.reason };
-
-        for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
-            check_text(texts[i]);
-        assert(c.attribute_count <= WEIR_MAX_ATTRIBUTES);
-        for (size_t i = 0; i < c.attribute_count; i++)
-            check_text(c.attributes[i].value);
-        assert(c.limit >= -1 && c.burst >= -1 && c.expires_ms >= -1 && c.id >= -1);
-        assert(c.limit <= WEIR_MAX_AMOUNT && c.burst <= WEIR_MAX_AMOUNT);
-    }
-    override_json_close(&c);
+    if (err)
+        assert(diag.text[0] && utf8_is_text(span_of(diag.text)));
+    else
+        check_request(&r);
+    override_json_close(&json);
 }
 
 /* But for the six bytes that must be zero, and are not looked at. */
@@ -57,7 +64,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     const struct span input = { (const char *)data, size };
 
-    read_body(input);
+    for (int subject = 0; subject < LEDGER_SUBJECTS; subject++) {
+        read_body(input, (enum ledger_subject)subject, LEDGER_REMOVED);
+        read_body(input, (enum ledger_subject)subject, LEDGER_EFFECTS);
+    }
     read_entry(input);
     return 0;
 }

@@ -213,7 +213,7 @@ static const char *user_name(void)
     if (name && name[0])
         return name;
     user = getpwuid(getuid());
-    return user ? user->pw_name : "somebody";
+    return user ? user->pw_name : "unknown";
 }
 
 void override_command_begin(struct override_command *r, const struct arguments *args, bool has_end)

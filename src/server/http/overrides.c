@@ -11,7 +11,7 @@
 #include "server/errand.h"
 #include "server/http/check_query.h"
 #include "server/http/ledger_json.h"
-#include "server/http/override_request.h"
+#include "server/http/override_json.h"
 #include "server/http/routes.h"
 
 enum { AUDIT_DEFAULT = 100, AUDIT_MOST = 1000 };
@@ -24,8 +24,9 @@ struct operator_job {
     char policy[WEIR_MAX_NAME + 1]; /* of the path, or of the query; "": none */
     struct key tag;                 /* of the query */
     bool has_tag;
-    struct override_json asked;
-    int64_t after, most; /* of the audit log */
+    struct override_request request;
+    struct override_json json_of_request; /* … which points into it */
+    int64_t after, most;                  /* of the audit log */
     struct buf body;
     struct json json;
     uint64_t last;
@@ -37,32 +38,13 @@ struct operator_job {
 
 /* ---- in another thread ------------------------------------------------------------------------ */
 
-static const char *default_who(const struct server *s)
-{
-    return tokens_without(s->tokens) & SCOPE_ADMIN ? "somebody on this machine"
-                                                   : "a holder of the admin token";
-}
-
-static weir_err read_change(struct operator_job *job, bool removes, struct override_request *out)
-{
-    const struct operator_ask ask = {
-        .subject = job->subject,
-        .removes = removes,
-        .policy = job->policy,
-        .asked = &job->asked,
-        .now = job->server->weir->clock(job->server->weir->clock_ctx),
-        .who = default_who(job->server),
-    };
-
-    return operator_change(&ask, out, &job->diag);
-}
-
-static weir_err make_entry(struct operator_job *job, const struct override_request *c,
-                           struct override_request_room *room, struct ledger_entry *out)
+static weir_err make_entry(struct operator_job *job, struct override_request_room *room,
+                           struct ledger_entry *out)
 {
     weir *w = job->server->weir;
     struct published_visit visit = published_enter(&w->policies);
-    weir_err err = override_request_entry(&w->engine, visit.current, c, room, out, &job->diag);
+    weir_err err = override_request_entry(&w->engine, visit.current, &job->request, room, out,
+                                          &job->diag);
 
     published_leave(&w->policies, visit);
     return err;
@@ -86,11 +68,8 @@ static void set_now(struct operator_job *job)
 {
     struct override_request_room room;
     struct ledger_entry e;
-    struct override_request c;
 
-    job->err = read_change(job, false, &c);
-    if (!job->err)
-        job->err = make_entry(job, &c, &room, &e);
+    job->err = make_entry(job, &room, &e);
     if (!job->err)
         append(job, &e);
 }
@@ -117,8 +96,7 @@ static bool find_entry(void *ctx, const struct ledger_entry *e)
     return false;
 }
 
-static void remove_found(struct operator_job *job, struct finding *f,
-                         const struct override_request *c)
+static void remove_found(struct operator_job *job, struct finding *f)
 {
     ledger_view_each(job->server->weir->ledger_view, find_entry, f);
     if (!f->is_found) {
@@ -130,26 +108,24 @@ static void remove_found(struct operator_job *job, struct finding *f,
     f->found.effect = LEDGER_REMOVED;
     f->found.value = "";
     f->found.expires = 0;
-    f->found.who = c->who;
-    f->found.reason = c->reason;
+    f->found.who = job->request.who;
+    f->found.reason = job->request.reason;
     append(job, &f->found);
 }
 
 static void remove_now(struct operator_job *job)
 {
-    struct finding f = { .subject = job->subject, .id = job->asked.id };
+    struct finding f = { .subject = job->subject, .id = job->request.id };
     struct override_request_room room;
     struct ledger_entry alike;
-    struct override_request c;
 
-    job->err = read_change(job, true, &c);
-    if (!job->err && f.id < 0)
-        job->err = make_entry(job, &c, &room, &alike);
+    if (f.id < 0)
+        job->err = make_entry(job, &room, &alike);
     if (job->err)
         return;
     f.alike = &alike;
     buf_init(&f.bytes, &job->body.allocator);
-    remove_found(job, &f, &c);
+    remove_found(job, &f);
     buf_done(&f.bytes);
 }
 
@@ -240,7 +216,7 @@ static void write_reply(struct operator_job *job)
 
 static void free_job(struct operator_job *job)
 {
-    override_json_close(&job->asked);
+    override_json_close(&job->json_of_request);
     buf_done(&job->body);
     free(job);
 }
@@ -293,9 +269,24 @@ static void start(const struct exchange *x, struct operator_job *job,
 
 /* ---- routes ----------------------------------------------------------------------------------- */
 
-static weir_err read_body(const struct exchange *x, struct operator_job *job)
+static const char *default_who(const struct server *s)
 {
-    return override_json_open(&job->asked, x->request->body, &job->diag);
+    return tokens_without(s->tokens) & SCOPE_ADMIN ? "a client on this machine"
+                                                   : "a holder of the admin token";
+}
+
+static weir_err read_body(const struct exchange *x, struct operator_job *job, bool removes)
+{
+    const weir *w = job->server->weir;
+
+    job->request = (struct override_request){
+        .subject = job->subject,
+        .effect = removes ? LEDGER_REMOVED : LEDGER_EFFECTS,
+        .policy = job->policy[0] ? job->policy : NULL,
+        .who = default_who(job->server),
+    };
+    return override_json_open(&job->json_of_request, x->request->body, w->clock(w->clock_ctx),
+                              &job->request, &job->diag);
 }
 
 static weir_err read_policy(struct operator_job *job, struct span value)
@@ -357,11 +348,11 @@ static weir_err read_id(const struct exchange *x, struct operator_job *job)
     weir_err err = WEIR_OK;
 
     while (!err && http_query_next(&query, &name, &value, &is_bad))
-        err = span_is(name, "id") && job->asked.id < 0
-                  ? check_query_int("id", value, &job->asked.id, &job->diag)
+        err = span_is(name, "id") && job->request.id < 0
+                  ? check_query_int("id", value, &job->request.id, &job->diag)
                   : diag_fail(&job->diag, WEIR_EREQUEST,
                               "the query may have one id only: the rest goes into the body");
-    if (!err && (is_bad || (x->request->query.len > 0 && job->asked.id < 1)))
+    if (!err && (is_bad || (x->request->query.len > 0 && job->request.id < 1)))
         err = diag_fail(&job->diag, WEIR_EREQUEST, "id must be that of one in force");
     return err;
 }
@@ -374,7 +365,7 @@ static void serve_change(const struct exchange *x, enum ledger_subject subject,
 
     if (!job)
         return;
-    err = read_body(x, job);
+    err = read_body(x, job, run == remove_now);
     if (!err && run == remove_now)
         err = read_id(x, job);
     start(x, job, run, err);
@@ -388,7 +379,7 @@ static void serve_mode(const struct exchange *x, void (*run)(struct operator_job
     if (!job)
         return;
     err = read_policy(job, x->name);
-    start(x, job, run, err ? err : read_body(x, job));
+    start(x, job, run, err ? err : read_body(x, job, run == remove_now));
 }
 
 void api_overrides(const struct exchange *x)
