@@ -144,13 +144,11 @@ def a_browser_gets_the_page_and_a_program_the_list():
 def all_files_are_there_and_ask_for_no_others():
     with Server() as server:
         for file in Path("web").iterdir():
-            if file.name == "embed":
-                continue
             status, _, body = server.http("GET", f"/ui/{file.name}")
             assert (status, body) == (200, file.read_bytes()), file
             text = body.decode().replace("http://www.w3.org/2000/svg", "")
             assert "http:" not in text and "https:" not in text and "//cdn" not in text, file
-        assert server.http("GET", "/ui/embed")[0] == 404
+        assert server.http("GET", "/ui/embed.py")[0] == 404
         assert server.http("GET", "/ui/../dev")[0] in (400, 404)
         assert server.http("POST", "/ui/app.js")[0] in (404, 405)
 

@@ -63,6 +63,6 @@ void dashboard_serve(const struct exchange *x)
         return;
     w = response_begin(r, &r->text, 200, file->type);
     buf_text(&r->text, protection);
-    response_end_lasting(&w, r, (struct span){ (const char *)file->bytes, file->len });
+    response_end_lasting(&w, r, (struct span){ file->bytes, file->len });
     reply_end(r);
 }

@@ -6,12 +6,11 @@
 #include <stddef.h>
 
 struct dashboard_file {
-    const char *name, *type;
-    const unsigned char *bytes;
+    const char *name, *type, *bytes;
     size_t len;
 };
 
-/* Those of web/, by web/embed. */
+/* Those of web/, by scripts/embed.py. */
 extern const struct dashboard_file dashboard_files[];
 extern const size_t dashboard_file_count;
 

@@ -1,0 +1,83 @@
+#!/usr/bin/env python3
+"""embed.py - writes files of this tree as C arrays, so that the program contains them.
+
+    scripts/embed.py lua|sql|web OUTPUT.c DEPFILE
+
+    lua   lua/judge.lua and its SHA-1, by which Redis knows a script
+    sql   the migrations of sql/ and sql/rollback/, each with a checksum
+    web   the files of the dashboard, each with its media type
+"""
+import hashlib
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+TYPES = {".css": "text/css; charset=utf-8", ".html": "text/html; charset=utf-8",
+         ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml"}
+
+
+def array(declaration, data):
+    rows = (", ".join(f"'\\x{byte:02x}'" for byte in data[at:at + 16])
+            for at in range(0, len(data), 16))
+    return f"{declaration}[] = {{\n    " + ",\n    ".join(rows) + "\n};\n"
+
+
+def text(declaration, data):
+    return array(declaration, data + b"\0")
+
+
+def lua():
+    file = ROOT / "lua/judge.lua"
+    script = file.read_bytes()
+    code = text("const char judge_script", script)
+    code += f'const char judge_sha[] = "{hashlib.sha1(script).hexdigest()}";\n'
+    return "store/redis/codec.h", code, [file]
+
+
+def without_transaction(file):
+    """A file is a transaction for those who run it by hand; the program has one around each."""
+    return b"".join(line for line in file.read_bytes().splitlines(keepends=True)
+                    if line.strip() not in (b"BEGIN;", b"COMMIT;"))
+
+
+def sql():
+    folder = ROOT / "sql"
+    code, rows, used = "", [], [folder, folder / "rollback"]
+    for file in sorted(folder.glob("[0-9]*.sql")):
+        number, back = file.stem.split("_")[0], folder / "rollback" / file.name
+        apply = without_transaction(file)
+        code += text(f"static const char apply_{number}", apply)
+        code += text(f"static const char rollback_{number}", without_transaction(back))
+        rows.append(f'    {{ {int(number)}, "{file.stem}", apply_{number}, rollback_{number},\n'
+                    f'      "{hashlib.sha256(apply).hexdigest()}" }},\n')
+        used += [file, back]
+        if int(number) != len(rows):
+            sys.exit(f"{file}: number {len(rows)} was expected")
+    code += "\nconst struct migration migrations[] = {\n" + "".join(rows) + "    { 0 },\n};\n"
+    code += f"const size_t migration_count = {len(rows)};\n"
+    return "cli/store/migrations.h", code, used
+
+
+def web():
+    folder = ROOT / "web"
+    files = sorted(file for file in folder.iterdir() if file.suffix in TYPES)
+    code, rows = "", []
+    for file in files:
+        name = file.name.replace(".", "_")
+        code += array(f"static const char {name}", file.read_bytes())
+        rows.append(f'    {{ "{file.name}", "{TYPES[file.suffix]}", {name}, sizeof {name} }},\n')
+    code += "\nconst struct dashboard_file dashboard_files[] = {\n" + "".join(rows) + "};\n"
+    code += f"const size_t dashboard_file_count = {len(files)};\n"
+    return "server/http/dashboard.h", code, [folder, *files]
+
+
+def main(what, output, depfile):
+    header, code, used = {"lua": lua, "sql": sql, "web": web}[what]()
+    Path(output).write_text(f"/* {Path(output).name} - of {what}/, by scripts/embed.py. */\n"
+                            f'#include "{header}"\n\n{code}')
+    used = " ".join(str(path) for path in [Path(__file__).resolve(), *used])
+    Path(depfile).write_text(f"{output}: {used}\n")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
