@@ -1,13 +1,7 @@
-/* conn.c - a connection: bytes in, bytes out, time limits and back pressure.
+/* conn.c - a connection: accepting, sending, closing. conn_input.c has the way in.
  *
- * IN   libuv reads into the pool's room, where the bytes of several connections gather: to read
- *      them all and then take them all is quicker. bytes() takes whole requests from there; only an
- *      unfinished one is copied, to `rest`. While the connection is paused or choked nothing is
- *      read, so what is kept is at most one room and one unfinished request.
- * OUT  is tried at once. What the socket does not take is copied and sent by libuv; once more than
- *      conn_most_unsent() waits, the connection is choked until all of it is sent.
- * TIME a request must be whole request_timeout after its first byte; between two of them, and while
- *      something is sent, idle_timeout may pass: for a stranger no more than request_timeout. */
+ * Bytes are sent at once. What the socket does not take is copied and sent by libuv. Once more
+ * than conn_most_unsent() waits, the connection is choked until all of it is sent. */
 #include "net/conn.h"
 
 #include <errno.h>
@@ -21,7 +15,6 @@ enum {
     LINGER_MS = 1000,        /* how long the other side has to end as well … */
     HURRIED_LINGER_MS = 100, /* … and in a hurry: more than a round trip */
     KEEP_ALIVE_S = 60,       /* of TCP: finds peers that vanished */
-    TLS_HANDSHAKE = 22,      /* the first byte of a record that begins a session */
 };
 
 /* ---- closing ----------------------------------------------------------------------------- */
@@ -30,6 +23,7 @@ static void closed(uv_handle_t *handle)
 {
     struct conn *c = handle->data;
 
+    conn_input_forget(c);
     conn_pool_leave(c);
     tls_free(c->tls);
     buf_done(&c->rest);
@@ -55,8 +49,6 @@ void conn_expire_in(struct conn *c, int64_t ms)
 /* ---- writing ----------------------------------------------------------------------------- */
 
 static void send_unsent(struct conn *c);
-static void read_or_not(struct conn *c);
-static void feed_rest(struct conn *c);
 
 /* Shut our side first: closing with bytes unread would reset the connection under the last ones
  * that were sent. */
@@ -92,7 +84,7 @@ static void close_politely(struct conn *c)
         conn_close(c);
         return;
     }
-    read_or_not(c); /* and pass over what comes */
+    conn_read_or_stop(c); /* what still comes is dropped */
 }
 
 static void all_sent(struct conn *c)
@@ -104,7 +96,7 @@ static void all_sent(struct conn *c)
         close_politely(c);
     } else if (c->is_choked) {
         c->is_choked = false;
-        feed_rest(c);
+        conn_input_resume(c);
     }
 }
 
@@ -124,7 +116,7 @@ static void sent(uv_write_t *write, int status)
         all_sent(c);
 }
 
-/* Who is not known has as long to take an answer as to say what it wants. */
+/* A client without a token has as long to read a reply as to send a request. */
 static int64_t patience(const struct conn *c)
 {
     return c->standing == CONN_KNOWN ? c->pool->idle_timeout_ms : c->pool->request_timeout_ms;
@@ -186,7 +178,7 @@ static bool send_now(struct conn *c, struct span *bytes, struct span *lasting)
 }
 
 /* Not through libuv: write() takes the kernel longer than send(). */
-static void write_raw(struct conn *c, struct span bytes, struct span lasting)
+void conn_write_raw(struct conn *c, struct span bytes, struct span lasting)
 {
     if (!c->is_sending && !send_now(c, &bytes, &lasting))
         return;
@@ -206,13 +198,6 @@ static void write_raw(struct conn *c, struct span bytes, struct span lasting)
     conn_pool_account(c);
 }
 
-/* What was needed for a moment, and is too large to be kept for the next. */
-static void give_back(struct buf *scratch)
-{
-    if (scratch->room > CONN_KEPT_SCRATCH)
-        buf_done(scratch);
-}
-
 static void write_encrypted(struct conn *c, struct span bytes)
 {
     struct buf *cipher = &c->pool->cipher;
@@ -221,8 +206,8 @@ static void write_encrypted(struct conn *c, struct span bytes)
     if (tls_send(c->tls, bytes, cipher) != TLS_OK || cipher->failed)
         conn_close(c);
     else if (cipher->len > 0)
-        write_raw(c, buf_span(cipher), (struct span){ 0 });
-    give_back(cipher);
+        conn_write_raw(c, buf_span(cipher), (struct span){ 0 });
+    conn_trim_scratch(cipher);
 }
 
 void conn_write_lasting(struct conn *c, struct span bytes, struct span lasting)
@@ -230,7 +215,7 @@ void conn_write_lasting(struct conn *c, struct span bytes, struct span lasting)
     if (c->is_closing || c->closes_when_sent || bytes.len + lasting.len == 0)
         return;
     if (!c->tls) {
-        write_raw(c, bytes, lasting);
+        conn_write_raw(c, bytes, lasting);
     } else {
         if (bytes.len > 0)
             write_encrypted(c, bytes);
@@ -238,7 +223,7 @@ void conn_write_lasting(struct conn *c, struct span bytes, struct span lasting)
             write_encrypted(c, lasting);
     }
     if (!c->is_feeding)
-        read_or_not(c);
+        conn_read_or_stop(c);
 }
 
 void conn_write(struct conn *c, struct span bytes)
@@ -255,249 +240,6 @@ void conn_close_when_sent(struct conn *c)
     conn_pool_account(c);
     if (!c->is_sending)
         close_politely(c);
-}
-
-/* ---- reading ----------------------------------------------------------------------------- */
-
-static bool wants_bytes(const struct conn *c)
-{
-    return !c->is_paused && !c->is_choked && !c->is_closing;
-}
-
-static void give_room(uv_handle_t *handle, size_t suggested, uv_buf_t *out)
-{
-    struct conn *c = handle->data;
-
-    (void)suggested;
-    *out = uv_buf_init(c->pool->room + c->pool->room_used,
-                       c->standing == CONN_KNOWN ? CONN_ROOM : CONN_UNKNOWN_ROOM);
-}
-
-/* A request must be whole some time after its first byte; bytes of it in between change nothing. A
- * stranger has no longer than that between two of them. */
-static void set_deadline(struct conn *c, bool has_begun_anew)
-{
-    if (conn_holds(c) != c->held)
-        conn_pool_account(c);
-    if (c->rest.len == 0 && c->standing != CONN_STRANGER)
-        conn_expire_in(c, c->pool->idle_timeout_ms);
-    else if (c->rest.len == 0)
-        conn_expire_in(c, c->pool->request_timeout_ms);
-    else if (has_begun_anew)
-        conn_expire_in(c, c->pool->request_timeout_ms);
-}
-
-static void tell_end(struct conn *c)
-{
-    if (!c->has_ended || c->has_told_end || c->is_closing)
-        return;
-    c->has_told_end = true;
-    c->pool->events->ended(c);
-}
-
-/* Bytes that are in nobody's hands but ours. */
-static void feed(struct conn *c, char *at, size_t len)
-{
-    size_t taken = 0;
-
-    if (c->closes_when_sent)
-        return;
-    if (wants_bytes(c)) {
-        c->is_feeding = true;
-        taken = c->pool->events->bytes(c, at, len);
-        c->is_feeding = false;
-    }
-    if (c->is_closing || c->closes_when_sent)
-        return;
-    if (taken < len) {
-        buf_add(&c->rest, (struct span){ at + taken, len - taken });
-        if (c->rest.failed) {
-            conn_close(c);
-            return;
-        }
-    }
-    set_deadline(c, true);
-}
-
-static void feed_rest(struct conn *c)
-{
-    size_t taken;
-
-    while (c->rest.len > 0 && wants_bytes(c) && !c->closes_when_sent) {
-        c->is_feeding = true;
-        taken = c->pool->events->bytes(c, c->rest.at, c->rest.len);
-        c->is_feeding = false;
-        if (c->is_closing || c->closes_when_sent)
-            return;
-        c->rest.len -= taken;
-        if (taken > 0 && c->rest.len > 0)
-            memmove(c->rest.at, c->rest.at + taken, c->rest.len);
-        if (c->rest.len == 0)
-            buf_done(&c->rest);
-        set_deadline(c, taken > 0);
-        if (taken == 0)
-            break;
-    }
-    if (wants_bytes(c))
-        tell_end(c);
-    read_or_not(c);
-}
-
-static void take_plain(struct conn *c, char *at, size_t len)
-{
-    if (c->rest.len == 0) {
-        feed(c, at, len);
-        return;
-    }
-    if (c->closes_when_sent)
-        return;
-    buf_add(&c->rest, (struct span){ at, len });
-    if (c->rest.failed)
-        conn_close(c);
-    else
-        feed_rest(c);
-}
-
-static void take_cipher(struct conn *c, const char *at, size_t len)
-{
-    struct conn_pool *p = c->pool;
-    enum tls_result result;
-
-    p->plain.len = p->cipher.len = 0;
-    result = tls_receive(c->tls, (struct span){ at, len }, &p->plain, &p->cipher);
-    if (p->cipher.len > 0)
-        write_raw(c, buf_span(&p->cipher), (struct span){ 0 });
-    if (p->plain.failed || p->cipher.failed)
-        result = TLS_FAILED;
-    if (p->plain.len > 0 && !c->is_closing)
-        take_plain(c, p->plain.at, p->plain.len);
-    if (result == TLS_FAILED)
-        conn_close(c);
-    else if (result == TLS_CLOSED)
-        c->has_ended = true;
-    give_back(&p->plain);
-    give_back(&p->cipher);
-}
-
-static void sniff(struct conn *c, const char *at)
-{
-    struct tls_context *context;
-
-    c->has_sniffed = true;
-    if (at[0] != TLS_HANDSHAKE)
-        return;
-    context = c->pool->tls(c->pool);
-    if (!context)
-        return;
-    c->tls = tls_new(context);
-    tls_context_unref(context);
-    conn_expire_in(c, c->pool->request_timeout_ms);
-    if (!c->tls)
-        conn_close(c);
-}
-
-static void go_on_reading(struct conn *c)
-{
-    if (c->is_closing)
-        return;
-    if (c->has_ended && c->closes_when_sent && !c->is_sending)
-        conn_close(c);
-    else if (wants_bytes(c))
-        tell_end(c);
-    read_or_not(c);
-}
-
-static void take_arrived(struct conn *c)
-{
-    const size_t len = c->arrived_len;
-
-    c->arrived_len = 0;
-    if (!c->has_sniffed && !c->is_closing)
-        sniff(c, c->arrived);
-    if (c->is_closing)
-        return;
-    if (c->tls)
-        take_cipher(c, c->arrived, len);
-    else
-        take_plain(c, c->arrived, len);
-    go_on_reading(c);
-}
-
-void conn_pool_feed(struct conn_pool *p)
-{
-    struct conn *c = p->first_arrived, *next;
-
-    p->first_arrived = p->last_arrived = NULL;
-    for (; c; c = next) {
-        next = c->next_arrived;
-        take_arrived(c);
-    }
-    p->room_used = 0;
-}
-
-/* What libuv reads of one connection in a row is in one piece. */
-static void keep_arrived(struct conn *c, char *at, size_t len)
-{
-    struct conn_pool *p = c->pool;
-
-    if (c->arrived_len == 0) {
-        c->arrived = at;
-        c->next_arrived = NULL;
-        if (p->last_arrived)
-            p->last_arrived->next_arrived = c;
-        else
-            p->first_arrived = c;
-        p->last_arrived = c;
-    }
-    c->arrived_len += len;
-    p->room_used += len;
-    if (p->room_used >= CONN_READ_TOGETHER)
-        conn_pool_feed(p);
-}
-
-static void received(uv_stream_t *stream, ssize_t n, const uv_buf_t *bytes)
-{
-    struct conn *c = stream->data;
-
-    if (n == 0 || c->is_closing)
-        return;
-    if (n > 0) {
-        keep_arrived(c, bytes->base, (size_t)n);
-        return;
-    }
-    conn_pool_feed(c->pool);
-    if (n == UV_EOF)
-        c->has_ended = true;
-    else
-        conn_close(c);
-    go_on_reading(c);
-}
-
-static void read_or_not(struct conn *c)
-{
-    const bool should = wants_bytes(c) && !c->has_ended;
-
-    if (c->is_closing || should == c->is_reading)
-        return;
-    c->is_reading = should;
-    if (!should)
-        uv_read_stop(&c->stream);
-    else if (uv_read_start(&c->stream, give_room, received) != 0)
-        conn_close(c);
-}
-
-void conn_pause(struct conn *c)
-{
-    c->is_paused = true;
-    if (!c->is_feeding)
-        read_or_not(c);
-}
-
-void conn_resume(struct conn *c)
-{
-    c->is_paused = false;
-    if (!c->is_feeding)
-        feed_rest(c);
 }
 
 /* ---- accepting --------------------------------------------------------------------------- */
@@ -543,6 +285,6 @@ bool conn_accept(struct conn *c, struct conn_pool *pool, uv_stream_t *listener)
         uv_tcp_keepalive(&c->tcp, 1, KEEP_ALIVE_S);
     }
     note_peer(c);
-    read_or_not(c);
+    conn_read_or_stop(c);
     return !c->is_closing;
 }

@@ -9,12 +9,12 @@
 #include "net/conn_pool.h"
 
 struct conn_events {
-    /* Bytes have arrived: take what makes sense, and say how many. What is left comes again with
-     * more behind it. They may be changed. Not called while the connection is paused. */
-    size_t (*bytes)(struct conn *c, char *at, size_t len);
+    /* CONN_READ_TOGETHER bytes have arrived: the next ones need the room. Take all of them by
+     * conn_input_next(). */
+    void (*gathered)(struct conn_pool *pool);
     void (*ended)(struct conn *c);   /* the other side will send no more */
     void (*expired)(struct conn *c); /* it took too long, and is closed when this returns */
-    void (*closed)(struct conn *c);  /* the last thing: its memory may be freed */
+    void (*closed)(struct conn *c);  /* the last event: its memory may be freed */
 };
 
 struct conn {
@@ -27,16 +27,17 @@ struct conn {
     struct conn_pool *pool;
     struct tls *tls;
     uint64_t deadline; /* in ms of the loop's clock */
-    char *arrived;     /* in the pool's room, to be taken by conn_pool_feed() */
+    char *arrived;     /* in the pool's room, to be taken by conn_input_next() */
     size_t arrived_len;
-    struct conn *next_arrived;
+    struct conn *next_input; /* in the pool's list of those that arrived, or were resumed */
     uv_os_fd_t fd;
     bool is_local; /* a Unix socket */
     bool has_sniffed;
-    bool is_paused;        /* by whoever takes the bytes */
+    bool is_paused;        /* by the session */
     bool is_choked;        /* the other side does not read what it is sent */
+    bool is_resumed;       /* `rest` waits to be taken by conn_input_next() */
     bool is_reading;       /* libuv reads */
-    bool is_feeding;       /* bytes() is under way */
+    bool is_feeding;       /* between conn_input_next() and conn_input_done() */
     bool is_sending;       /* libuv has `sending` */
     bool has_ended;        /* the other side will send no more */
     bool has_told_end;     /* … and ended() was called */
@@ -46,13 +47,30 @@ struct conn {
     struct buf rest;        /* of an unfinished request */
     struct buf sending;     /* libuv has it */
     struct buf unsent;      /* waits for that … */
-    struct span lasting;    /* … and these bytes of somebody else behind it */
+    struct span lasting;    /* … and these static bytes behind it */
     size_t kept;            /* bytes that the session keeps of what was taken */
     size_t held;            /* by all of those, as the pool counts it */
     uint64_t came;
     struct conn *newer, *older; /* of the same standing */
     unsigned char peer[16];     /* its address: IPv4 as ::ffff:a.b.c.d; zero for a Unix socket */
 };
+
+/* Plain bytes of a connection, for its session. */
+struct conn_input {
+    struct conn *conn;
+    char *at; /* may be changed */
+    size_t len;
+    size_t used;         /* set by the session: bytes of whole requests */
+    bool is_rest;        /* `at` is conn->rest */
+    enum tls_result tls; /* of what follows the bytes */
+};
+
+/* The next connection whose bytes have arrived, or that was resumed. False: there is none. */
+bool conn_input_next(struct conn_pool *p, struct conn_input *in);
+
+/* The session has used in->used bytes. What is left comes again with more behind it; `at_once`:
+ * without waiting for more. */
+void conn_input_done(struct conn_input *in, bool at_once);
 
 /* Take one from a listener that has one waiting. `c` is zeroed. False: there was none after all;
  * closed() is called all the same. */
@@ -88,11 +106,25 @@ static inline void conn_raise(struct conn *c, enum conn_standing standing)
         conn_pool_raise(c, standing);
 }
 void conn_pause(struct conn *c);
-void conn_resume(struct conn *c); /* what is left over is fed again at once */
+void conn_resume(struct conn *c); /* what is left comes by conn_input_next() */
 void conn_close_when_sent(struct conn *c);
 void conn_close(struct conn *c);
 
 /* Unless something comes sooner. */
 void conn_expire_in(struct conn *c, int64_t ms);
+
+/* ---- between conn.c and conn_input.c ----------------------------------------------------- */
+
+void conn_write_raw(struct conn *c, struct span bytes, struct span lasting); /* as they are */
+void conn_read_or_stop(struct conn *c);                                      /* as it wants now */
+void conn_input_resume(struct conn *c); /* it may want bytes again */
+void conn_input_forget(struct conn *c); /* it is closed */
+
+/* A large buffer that was needed for a moment is not kept for the next. */
+static inline void conn_trim_scratch(struct buf *scratch)
+{
+    if (scratch->room > CONN_KEPT_SCRATCH)
+        buf_done(scratch);
+}
 
 #endif

@@ -26,6 +26,10 @@ struct conn_list {
     struct conn *newest, *oldest;
 };
 
+struct conn_queue {
+    struct conn *first, *last;
+};
+
 /* The first part is set by the caller. */
 struct conn_pool {
     const struct conn_events *events;
@@ -47,16 +51,27 @@ struct conn_pool {
     uv_timer_t timer;                       /* looks for those that took too long */
     char *room;                             /* what is read goes here first … */
     size_t room_used;                       /* … behind what other connections have there */
-    struct conn *first_arrived, *last_arrived;
-    struct buf plain, cipher; /* for a moment, while TLS is undone or done */
+    struct conn_queue arrived;              /* have bytes in the room */
+    struct conn_queue resumed;              /* have a rest that is to be taken */
+    struct buf plain, cipher;               /* for a moment, while TLS is undone or done */
     bool is_hurried;
 };
 
 WEIR_MUSTCHECK weir_err conn_pool_init(struct conn_pool *p, uv_loop_t *uv);
-void conn_pool_feed(struct conn_pool *p);  /* all that has arrived; at the end of each turn */
 void conn_pool_hurry(struct conn_pool *p); /* do not wait long for others to close theirs */
 void conn_pool_close(struct conn_pool *p); /* its handles, when all connections are closed */
 void conn_pool_done(struct conn_pool *p);  /* its memory, when the loop has ended */
+
+/* Are there bytes that conn_input_next() has not given out? */
+static inline bool conn_pool_has_arrived(const struct conn_pool *p)
+{
+    return p->arrived.first;
+}
+
+static inline bool conn_pool_has_input(const struct conn_pool *p)
+{
+    return p->arrived.first || p->resumed.first;
+}
 
 /* All that are not closing: those that have been here for longest last, of each standing. */
 struct conn *conn_pool_first(const struct conn_pool *p);

@@ -1,4 +1,4 @@
-/* loop.c - one event loop: a thread, its connections, and the turn. */
+/* loop.c - one event loop: its life, its listeners, and how it drains. */
 #include "server/loop.h"
 
 #include <errno.h>
@@ -15,228 +15,13 @@
 #include "server/server.h"
 
 enum {
-    MOST_ROUNDS = 4,           /* of a turn; then those who came meanwhile are read from, too */
-    MOST_PAGES = 8,            /* sent by a turn: each is a call of the kernel that copies it, and
-                                  checks of other connections wait for that */
-    SENT_TOGETHER = 64 * 1024, /* bytes that are encoded before the first is sent */
-    KEPT_OUT = 1024 * 1024,    /* a larger buffer of encoded replies is given back */
-    DRAIN_LINGER_MS = 30,      /* before idle connections are ended */
-    DRAIN_SILENT_MS = 1000,    /* for a connection that has not said anything yet */
+    DRAIN_LINGER_MS = 30,   /* before idle connections are ended */
+    DRAIN_SILENT_MS = 1000, /* for a connection that has sent nothing yet */
 };
-
-/* ---- the turn ---------------------------------------------------------------------------- */
 
 struct engine *loop_engine(const struct loop *loop)
 {
     return &loop->server->weir->engine;
-}
-
-static struct pin *new_pin(struct loop *loop)
-{
-    struct pin *pin = loop->free_pins;
-
-    if (pin)
-        loop->free_pins = pin->next;
-    else
-        pin = malloc(sizeof *pin);
-    if (!pin)
-        return NULL;
-    *pin = (struct pin){
-        .visit = published_enter(&loop->server->weir->policies),
-        .calls = 1, /* the turn itself */
-        .began_ns = clock_monotonic_ns(),
-    };
-    return pin;
-}
-
-void loop_unpin(struct loop *loop, struct pin *pin)
-{
-    if (--pin->calls > 0)
-        return;
-    published_leave(&loop->server->weir->policies, pin->visit);
-    pin->next = loop->free_pins;
-    loop->free_pins = pin;
-}
-
-bool loop_begin_asking(struct loop *loop)
-{
-    const weir *w = loop->server->weir;
-
-    if (loop->is_asking)
-        return true;
-    loop->pin = new_pin(loop);
-    if (!loop->pin)
-        return false;
-    loop->is_asking = true;
-    loop->now = w->clock(w->clock_ctx);
-    return true;
-}
-
-static void ask_prepared(struct loop *loop)
-{
-    for (size_t i = 0; i < loop->prepared_count; i++)
-        engine_prefetch(loop_engine(loop), &loop->prepared[i]->check, PREFETCH_PLACE);
-    for (size_t i = 0; i < loop->prepared_count; i++)
-        engine_ask(loop_engine(loop), &loop->pending, &loop->prepared[i]->check, loop->now);
-    loop->asked += loop->prepared_count;
-    loop->prepared_count = 0;
-}
-
-void loop_ask(struct loop *loop, struct call *call)
-{
-    engine_prefetch(loop_engine(loop), &call->check, PREFETCH_WAY);
-    loop->prepared[loop->prepared_count++] = call;
-    if (loop->prepared_count == LOOP_ASKED_TOGETHER)
-        ask_prepared(loop);
-}
-
-static void note_times(struct loop *loop, const struct pin *pin, size_t answered)
-{
-    const uint64_t now = clock_monotonic_ns();
-
-    observer_time(loop->observer, now - pin->began_ns, answered);
-    if (pin->answered == pin->asked)
-        observer_commit(loop->observer, now - pin->committed_ns, pin->asked);
-}
-
-/* Those that are answered within their turn are noted together, when it is committed. */
-void loop_answered(struct loop *loop, struct pin *pin)
-{
-    pin->answered++;
-    if (pin->committed_ns)
-        note_times(loop, pin, 1);
-}
-
-static void commit(struct loop *loop)
-{
-    struct pin *pin = loop->pin;
-    const uint64_t before = clock_monotonic_ns();
-
-    pin->asked = loop->asked;
-    loop->asked = 0;
-    engine_commit(loop_engine(loop), &loop->pending);
-    pin->committed_ns = before;
-    note_times(loop, pin, pin->answered);
-}
-
-static void decide(struct loop *loop)
-{
-    if (!loop->is_asking)
-        return;
-    ask_prepared(loop);
-    commit(loop);
-    loop->is_asking = false;
-    loop_unpin(loop, loop->pin);
-}
-
-/* Many are encoded before the first is sent: what the kernel does for each drives our code and
- * data out of the processor's caches. */
-static void send_encoded(struct loop *loop, struct session *first)
-{
-    struct session *from = first, *to;
-
-    while (from) {
-        for (to = from; to && loop->out.len < SENT_TOGETHER; to = to->next_flush)
-            session_encode(to, &loop->out);
-        for (; from != to; from = from->next_flush)
-            session_send(from, &loop->out);
-        loop->out.len = 0;
-    }
-}
-
-/* What was encoded in the midst of the turn. */
-static void send_early_ones(struct loop *loop)
-{
-    for (struct session *s = loop->flush_first; s != loop->unencoded; s = s->next_flush)
-        session_send(s, &loop->out);
-    loop->out.len = 0;
-}
-
-/* Early ones may have more to say since. */
-static void flush(struct loop *loop)
-{
-    struct session *s, *next;
-
-    send_early_ones(loop);
-    s = loop->flush_first;
-    loop->flush_first = loop->unencoded = NULL;
-    loop->texts = 0;
-    send_encoded(loop, s);
-    if (loop->out.room > KEPT_OUT)
-        buf_done(&loop->out);
-    for (; s; s = next) {
-        next = s->next_flush;
-        session_go_on(s);
-    }
-}
-
-/* The barrier between the last decision and the first byte of a reply. A connection that was held
- * back may be read from again by a flush, and then asks anew. True: all is done that there was. */
-static bool end_turn(struct loop *loop, size_t rounds, size_t pages)
-{
-    loop->pages_left = pages;
-    for (; rounds > 0 && (loop->is_asking || loop->flush_first); rounds--) {
-        decide(loop);
-        flush(loop);
-    }
-    return !loop->is_asking && !loop->flush_first;
-}
-
-void loop_end_turn(struct loop *loop)
-{
-    end_turn(loop, SIZE_MAX, SIZE_MAX);
-}
-
-/* While they are still in the processor's caches. The turn must not end in here: who is being read
- * from would not be gone on with. */
-void loop_took_all(struct loop *loop)
-{
-    if (loop->asked + loop->prepared_count < LOOP_DECIDED_TOGETHER ||
-        !loop_engine(loop)->store->commits_at_once)
-        return;
-    if (loop->out.len >= SENT_TOGETHER)
-        send_early_ones(loop);
-    decide(loop);
-    for (; loop->unencoded; loop->unencoded = loop->unencoded->next_flush)
-        session_encode(loop->unencoded, &loop->out);
-}
-
-void loop_flush_later(struct loop *loop, struct session *s)
-{
-    if (s->will_flush)
-        return;
-    s->will_flush = true;
-    s->next_flush = NULL;
-    if (loop->flush_first)
-        loop->flush_last->next_flush = s;
-    else
-        loop->flush_first = s;
-    loop->flush_last = s;
-    if (!loop->unencoded)
-        loop->unencoded = s;
-}
-
-void loop_asked_enough(struct loop *loop)
-{
-    const bool commits_at_once = loop_engine(loop)->store->commits_at_once;
-
-    if (loop->asked >= LOOP_MOST_ASKED || loop->texts >= LOOP_MOST_TEXTS ||
-        (commits_at_once && loop->in_flight >= LOOP_MOST_ANSWERED))
-        loop_end_turn(loop);
-}
-
-static void end_turn_now(void *loop)
-{
-    loop_end_turn(loop);
-}
-
-static void turn_ends(uv_check_t *check)
-{
-    struct loop *loop = check->data;
-
-    conn_pool_feed(&loop->conns);
-    if (!end_turn(loop, MOST_ROUNDS, MOST_PAGES) && !uv_is_closing((uv_handle_t *)&loop->wake))
-        uv_async_send(&loop->wake); /* so that the next one is at once */
 }
 
 /* ---- listening --------------------------------------------------------------------------- */
@@ -259,7 +44,7 @@ static struct tls_context *current_tls(struct conn_pool *pool)
     return server_tls(loop->server);
 }
 
-static void somebody_came(uv_stream_t *listener, int status)
+static void accept_ready(uv_stream_t *listener, int status)
 {
     if (status == 0)
         session_accept(listener->data, listener);
@@ -291,7 +76,7 @@ static weir_err listen_on(struct loop *loop, const struct listener *from, weir_d
             close(fd);
     }
     if (!err)
-        err = uv_listen(&l->stream, LISTENER_BACKLOG, somebody_came);
+        err = uv_listen(&l->stream, LISTENER_BACKLOG, accept_ready);
     if (err)
         return diag_fail(diag, WEIR_ESYSTEM, "cannot listen on %s: %s", from->name,
                          uv_strerror(err));
@@ -320,29 +105,36 @@ static void close_handle(void *handle)
         uv_close(handle, NULL);
 }
 
+/* libuv runs timers before it waits for sockets: what a timer has answered must not wait for
+ * those. */
+static void after_timer(void *loop)
+{
+    turn_finish(loop);
+}
+
 static weir_err attach(struct loop *loop, weir_diag *diag)
 {
     struct store *store = loop_engine(loop)->store;
 
     if (!store->ops->attach)
         return WEIR_OK;
-    loop_reactor_init(&loop->reactor, &loop->uv, end_turn_now, loop);
-    loop->pending.lane = store->ops->attach(store, &loop->reactor.reactor);
-    if (!loop->pending.lane)
+    loop_reactor_init(&loop->reactor, &loop->uv, after_timer, loop);
+    loop->turn.pending.lane = store->ops->attach(store, &loop->reactor.reactor);
+    if (!loop->turn.pending.lane)
         return diag_fail(diag, WEIR_ENOMEM, "%s", weir_err_text(WEIR_ENOMEM));
     return WEIR_OK;
 }
 
-/* What is open is answered by that, and has nobody left to be sent to. */
+/* Detaching answers all that is open; there is no connection left to send the replies to. */
 static void detach(struct loop *loop)
 {
     struct store *store = loop_engine(loop)->store;
 
-    loop_end_turn(loop);
-    if (loop->pending.lane)
-        store->ops->detach(store, loop->pending.lane);
-    loop->pending.lane = NULL;
-    loop_end_turn(loop);
+    turn_finish(loop);
+    if (loop->turn.pending.lane)
+        store->ops->detach(store, loop->turn.pending.lane);
+    loop->turn.pending.lane = NULL;
+    turn_finish(loop);
 }
 
 void loop_lost_one(struct loop *loop)
@@ -375,7 +167,7 @@ static void end_idle_ones(uv_timer_t *timer)
     const uint64_t now = uv_now(&loop->uv);
 
     for (struct conn *c = conn_pool_first(&loop->conns); c; c = conn_pool_next(c)) {
-        struct session *s = (struct session *)c;
+        struct session *s = session_of(c);
 
         if (c->rest.len > 0)
             continue;
@@ -384,7 +176,7 @@ static void end_idle_ones(uv_timer_t *timer)
         else
             conn_expire_in(c, DRAIN_SILENT_MS - (int64_t)(now - c->came));
     }
-    loop_end_turn(loop); /* the next one may be far */
+    turn_finish(loop); /* the next one may be far */
     uv_timer_start(&loop->drain_deadline, give_up_waiting,
                    (uint64_t)loop->server->settings.drain_timeout_ms, 0);
 }
@@ -433,17 +225,25 @@ static void woken(uv_async_t *wake)
     drain(wake->data);
 }
 
+/* Called by libuv when it has read from all sockets that were ready. */
+static void end_turn(uv_check_t *check)
+{
+    struct loop *loop = check->data;
+
+    if (!turn_end(loop) && !uv_is_closing((uv_handle_t *)&loop->wake))
+        uv_async_send(&loop->wake); /* so that libuv does not wait before the next turn */
+}
+
 /* ---- life -------------------------------------------------------------------------------- */
 
 weir_err loop_init(struct loop *loop, struct server *server, size_t index, weir_diag *diag)
 {
-    const weir_allocator allocator = alloc_or_default((weir_allocator){ 0 });
     int err;
 
     loop->server = server;
     loop->index = index;
     loop->next_id = index + 1;
-    buf_init(&loop->out, &allocator);
+    turn_init(&loop->turn);
     err = uv_loop_init(&loop->uv);
     if (err)
         return diag_fail(diag, WEIR_ESYSTEM, "cannot make an event loop: %s", uv_strerror(err));
@@ -452,7 +252,7 @@ weir_err loop_init(struct loop *loop, struct server *server, size_t index, weir_
     uv_timer_init(&loop->uv, &loop->drain_deadline);
     uv_async_init(&loop->uv, &loop->wake, woken);
     loop->end_of_turn.data = loop->drain_deadline.data = loop->wake.data = loop;
-    uv_check_start(&loop->end_of_turn, turn_ends);
+    uv_check_start(&loop->end_of_turn, end_turn);
     loop->conns = (struct conn_pool){
         .events = &session_events,
         .tls = current_tls,
@@ -469,7 +269,7 @@ weir_err loop_init(struct loop *loop, struct server *server, size_t index, weir_
     return listen_on_all(loop, diag);
 }
 
-static void run(void *arg)
+static void run_loop(void *arg)
 {
     struct loop *loop = arg;
 
@@ -478,7 +278,7 @@ static void run(void *arg)
 
 weir_err loop_start(struct loop *loop, weir_diag *diag)
 {
-    int err = uv_thread_create(&loop->thread, run, loop);
+    int err = uv_thread_create(&loop->thread, run_loop, loop);
 
     if (err)
         return diag_fail(diag, WEIR_ESYSTEM, "cannot start a thread: %s", uv_strerror(err));
@@ -511,12 +311,6 @@ void loop_done(struct loop *loop)
     uv_loop_close(&loop->uv);
     conn_pool_done(&loop->conns);
     calls_free(loop);
-    while (loop->free_pins) {
-        struct pin *pin = loop->free_pins;
-
-        loop->free_pins = pin->next;
-        free(pin);
-    }
+    turn_done(&loop->turn);
     free(loop->listeners);
-    buf_done(&loop->out);
 }

@@ -79,14 +79,14 @@ struct reply *reply_begin(struct session *s, void (*encode)(struct reply *, stru
 static void waits_for_one_less(struct reply *r)
 {
     if (--r->waiting == 0)
-        loop_flush_later(r->session->loop, r->session);
+        turn_send_later(r->session->loop, r->session);
 }
 
 void reply_end(struct reply *r)
 {
     if (!r->encode) {
         add_weight(r, r->text.len);
-        r->session->loop->texts += sizeof *r + r->text.room;
+        r->session->loop->turn.texts += sizeof *r + r->text.room;
     }
     waits_for_one_less(r);
 }
@@ -119,7 +119,7 @@ void reply_drop_first(struct session *s)
 
         r->first = call->next;
         free(call->problem);
-        loop->in_flight--;
+        loop->turn.in_flight--;
         call->next = loop->free_calls;
         loop->free_calls = call;
     }
@@ -142,7 +142,7 @@ void reply_drop_first(struct session *s)
 static void let_policies_go(struct call *call)
 {
     if (call->pin)
-        loop_unpin(call->reply->session->loop, call->pin);
+        turn_unpin(call->reply->session->loop, call->pin);
     call->pin = NULL;
 }
 
@@ -184,10 +184,10 @@ static void answered(struct check *check)
     if (check->answer->err)
         count_unanswered(call);
     else
-        observer_answer(loop->observer, check, loop->now);
+        observer_answer(loop->observer, check, loop->turn.now);
     if (call->wants_tag && !check->answer->err)
         check_note_tags(loop_engine(loop), check);
-    loop_answered(loop, call->pin);
+    turn_answered(loop, call->pin);
     let_policies_go(call);
     waits_for_one_less(call->reply);
 }
@@ -224,7 +224,7 @@ static struct call *new_call(struct reply *r)
         return NULL;
     }
     loop->free_calls = call->next;
-    loop->in_flight++;
+    loop->turn.in_flight++;
     call->problem = NULL;
     call->wants_tag = false;
     call->pin = NULL;
@@ -272,14 +272,14 @@ static struct call *begin_call(struct reply *r)
     struct loop *loop = r->session->loop;
     struct call *call;
 
-    if (!loop_begin_asking(loop)) {
+    if (!turn_begin_asking(loop)) {
         session_abort(r->session);
         return NULL;
     }
     call = new_call(r);
     if (!call)
         return NULL;
-    call->pin = loop->pin;
+    call->pin = loop->turn.pin;
     call->pin->calls++;
     call->check.policies = call->pin->visit.current;
     return call;
@@ -290,7 +290,7 @@ static void ask_or_refuse(struct call *call, weir_err err, const weir_diag *diag
     if (err)
         refuse(call, diag->text);
     else
-        loop_ask(call->reply->session->loop, call);
+        turn_ask(call->reply->session->loop, call);
 }
 
 struct call *reply_ask(struct reply *r, enum verb verb, const struct parsed_request *asked)

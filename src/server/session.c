@@ -11,11 +11,6 @@ enum {
     UNWELCOME_FOR_MS = 1000 /* … if they ask within this time */
 };
 
-static struct session *session_of(struct conn *c)
-{
-    return (struct session *)c; /* its first member */
-}
-
 /* ---- requests ---------------------------------------------------------------------------- */
 
 /* Who asks for it before it sends a body is told to go on, behind all that it is owed. */
@@ -23,7 +18,7 @@ static void invite_body(struct session *s)
 {
     static const struct span go_on = { "HTTP/1.1 100 Continue\r\n\r\n", 25 };
 
-    if (!s->http.wants_continue || s->first || s->will_flush)
+    if (!s->http.wants_continue || s->first || s->will_send)
         return;
     s->http.wants_continue = false;
     conn_write(&s->conn, go_on);
@@ -36,45 +31,40 @@ static bool is_admitted(struct session *s, struct http_request *head)
     return http_admit(s, head, s->http.body_len, &s->http.most_body);
 }
 
-static size_t take_http(struct session *s, char *at, size_t len)
+/* Bytes that one request takes; 0: there is none, and nothing is to be asked. */
+static size_t decode_http(struct session *s, char *at, size_t len, struct http_request *out)
 {
-    struct http_request request;
-    size_t taken = 0;
+    size_t used = 0;
 
-    switch (http_parse(&s->http, at, len, &request, &taken)) {
+    switch (http_parse(&s->http, at, len, out, &used)) {
     case PARSE_DONE:
-        http_serve(s, &request);
-        return taken;
+        return used;
     case PARSE_BAD:
         http_refuse(s, s->http.status, s->http.why);
-        return len;
+        return 0;
     case PARSE_MORE:
-        if (s->http.is_head_read && request.has_long_body && !is_admitted(s, &request))
-            return len;
-        invite_body(s);
+        if (!s->http.is_head_read || !out->has_long_body || is_admitted(s, out))
+            invite_body(s);
         return 0;
     }
     return 0;
 }
 
-static size_t take_resp(struct session *s, char *at, size_t len)
+static size_t decode_resp(struct session *s, char *at, size_t len, struct resp_command *out)
 {
-    struct resp_command command;
     const char *why;
-    size_t taken = 0;
+    size_t used = 0;
 
-    switch (resp_parse(at, len, &command, &taken, &why)) {
+    switch (resp_parse(at, len, out, &used, &why)) {
     case PARSE_DONE:
-        resp_serve(s, &command);
-        return taken;
+        return used;
     case PARSE_BAD:
         resp_refuse(s, why);
-        return len;
+        return 0;
     case PARSE_MORE:
-        if (len <= SESSION_MOST_UNKNOWN_COMMAND || resp_may(s, SCOPE_ALL))
-            return 0;
-        resp_refuse(s, "the command is too long for one who has not shown a token");
-        return len;
+        if (len > SESSION_MOST_UNKNOWN_COMMAND && !resp_may(s, SCOPE_ALL))
+            resp_refuse(s, "the command is too long for one who has not shown a token");
+        return 0;
     }
     return 0;
 }
@@ -87,7 +77,7 @@ static void refuse(struct session *s, int status, const char *why)
         resp_refuse(s, why);
 }
 
-/* The first bytes tell who speaks. */
+/* The first byte tells the protocol. */
 static void meet(struct session *s, char first)
 {
     s->protocol = first == '*' ? PROTOCOL_RESP : PROTOCOL_HTTP;
@@ -97,8 +87,8 @@ static void meet(struct session *s, char first)
         refuse(s, 400, "this port speaks TLS only");
 }
 
-/* Of a text that another thread is at work for it is not known how long it will be; and nothing
- * should have to be copied behind bytes that are not. */
+/* How long a text will be that the thread pool is still making is not known; and a reply behind
+ * static bytes would mean to copy those. */
 static bool ends_in_a_long_one(const struct session *s)
 {
     const struct reply *r = s->last;
@@ -106,38 +96,39 @@ static bool ends_in_a_long_one(const struct session *s)
     return r && !r->encode && (r->waiting > 0 || r->lasting.len > 0);
 }
 
-/* Who waits for nothing may always ask: nobody would tell it to go on. */
+/* Never true of a session without pending replies: nothing would resume it. */
 static bool is_owed_enough(const struct session *s)
 {
     const size_t most = s->conn.standing == CONN_KNOWN ? SESSION_MOST_OWED
                                                        : SESSION_MOST_UNKNOWN_OWED;
 
     return s->reply_count >= SESSION_MOST_REPLIES || s->owed >= most || ends_in_a_long_one(s) ||
-           (s->first && s->loop->in_flight >= LOOP_MOST_IN_FLIGHT);
+           (s->first && s->loop->turn.in_flight >= LOOP_MOST_IN_FLIGHT);
 }
 
-static size_t take_bytes(struct conn *c, char *at, size_t len)
+bool session_decode_next(struct session *s, struct conn_input *in, struct request *out)
 {
-    struct session *s = session_of(c);
-    size_t taken = 0;
+    char *at = in->at + in->used;
+    const size_t left = in->len - in->used;
+    size_t used = 0;
 
     if (s->protocol == PROTOCOL_UNKNOWN)
         meet(s, at[0]);
-    while (taken < len && !s->is_ending && !c->is_closing) {
-        const size_t n = s->protocol == PROTOCOL_RESP ? take_resp(s, at + taken, len - taken)
-                                                      : take_http(s, at + taken, len - taken);
+    if (!s->is_ending && !s->conn.is_closing && !s->conn.is_paused)
+        used = s->protocol == PROTOCOL_RESP ? decode_resp(s, at, left, &out->resp)
+                                            : decode_http(s, at, left, &out->http);
+    in->used = s->is_ending ? in->len : in->used + used;
+    return used > 0;
+}
 
-        if (n == 0)
-            break;
-        taken += n;
-        loop_asked_enough(s->loop);
-        if (is_owed_enough(s)) {
-            conn_pause(c);
-            break;
-        }
-    }
-    loop_took_all(s->loop);
-    return s->is_ending ? len : taken;
+void session_ask(struct session *s, struct request *request)
+{
+    if (s->protocol == PROTOCOL_RESP)
+        resp_serve(s, &request->resp);
+    else
+        http_serve(s, &request->http);
+    if (is_owed_enough(s))
+        conn_pause(&s->conn);
 }
 
 /* ---- replies ----------------------------------------------------------------------------- */
@@ -165,7 +156,8 @@ static bool is_ready(const struct session *s)
 /* A page that the turn has no room for is sent by the next one. */
 static bool may_encode(const struct session *s)
 {
-    return is_ready(s) && !s->is_gone && (s->first->lasting.len == 0 || s->loop->pages_left > 0);
+    return is_ready(s) && !s->is_gone &&
+           (s->first->lasting.len == 0 || s->loop->turn.pages_left > 0);
 }
 
 static struct span encoded_bytes(const struct session *s, const struct buf *out)
@@ -184,7 +176,7 @@ void session_encode(struct session *s, struct buf *out)
         if (lasting.len > 0 && !out->failed) {
             conn_write_lasting(&s->conn, encoded_bytes(s, out), lasting);
             s->encoded_from = out->len;
-            s->loop->pages_left--;
+            s->loop->turn.pages_left--;
         }
     }
     s->encoded = out->len - s->encoded_from;
@@ -213,15 +205,15 @@ static void forget(struct session *s)
     free(s);
 }
 
-void session_go_on(struct session *s)
+void session_resume(struct session *s)
 {
-    s->will_flush = false;
+    s->will_send = false;
     if (s->is_gone) {
         forget(s);
         return;
     }
-    if (is_ready(s)) /* another one that went on has ended the turn */
-        loop_flush_later(s->loop, s);
+    if (is_ready(s)) /* a page that was too many for this turn */
+        turn_send_later(s->loop, s);
     if (s->loop->is_draining)
         s->is_ending = true;
     if (s->is_ending && !s->first)
@@ -235,7 +227,7 @@ void session_go_on(struct session *s)
 void session_end(struct session *s)
 {
     s->is_ending = true;
-    loop_flush_later(s->loop, s);
+    turn_send_later(s->loop, s);
 }
 
 void session_note(struct session *s, enum incident incident)
@@ -257,7 +249,7 @@ void session_abort(struct session *s)
 
 /* ---- the connection's life ----------------------------------------------------------------- */
 
-/* It may still want the answers to what it has asked. */
+/* The client may still read the answers to what it has asked. */
 static void ended(struct conn *c)
 {
     session_end(session_of(c));
@@ -270,7 +262,7 @@ static void expired(struct conn *c)
     if (s->protocol != PROTOCOL_HTTP || c->rest.len == 0 || s->first || s->is_ending)
         return;
     http_refuse(s, 408, "the request took too long to arrive");
-    loop_end_turn(s->loop);
+    turn_finish(s->loop);
 }
 
 static void closed(struct conn *c)
@@ -282,12 +274,12 @@ static void closed(struct conn *c)
     if (s->is_unwelcome)
         atomic_fetch_sub(&loop->server->unwelcome, 1);
     s->is_gone = true;
-    if (!s->will_flush)
+    if (!s->will_send)
         forget(s);
     loop_lost_one(loop);
 }
 
-const struct conn_events session_events = { take_bytes, ended, expired, closed };
+const struct conn_events session_events = { turn_gathered, ended, expired, closed };
 
 /* It must not be dropped as if it had a place that another could have. */
 static void be_unwelcome(struct session *s, uv_stream_t *listener)

@@ -39,9 +39,9 @@ struct session {
     bool is_unwelcome; /* there are too many connections: one refusal, then it ends */
     bool is_ending;    /* no more requests are read; closed behind the last reply */
     bool is_gone;      /* the connection is closed; freed behind the last reply */
-    bool will_flush;   /* it is in the loop's list of those that may have replies to send */
-    struct session *next_flush;
-    size_t encoded_from, encoded; /* bytes in the loop's buffer that are to be sent */
+    bool will_send;    /* it is in the turn's list of those that may have replies to send */
+    struct session *next_to_send;
+    size_t encoded_from, encoded; /* bytes in the turn's buffer that are to be sent */
     struct http_parser http;
     struct multi *multi;                   /* RESP: commands that wait for EXEC; NULL: no MULTI */
     uint64_t id;                           /* RESP: CLIENT ID */
@@ -49,16 +49,36 @@ struct session {
     char client_name[SESSION_CLIENT_NAME]; /* RESP: CLIENT SETNAME; cut to what fits */
 };
 
+/* One whole request, as it was decoded; points into the bytes. */
+struct request {
+    union {
+        struct http_request http;
+        struct resp_command resp;
+    };
+};
+
 extern const struct conn_events session_events;
+
+static inline struct session *session_of(struct conn *c)
+{
+    return (struct session *)c; /* its first member */
+}
 
 /* One connection is waiting at this listener. */
 void session_accept(struct loop *loop, uv_stream_t *listener);
 
-/* All replies that are ready, in order: encode them, send what was encoded, and go on with what
- * was held up, or end. It may be freed by the last. */
+/* The steps of a turn. Decode the next request of `in`; false: there is none that may be asked now.
+ * Ask it: begin a reply, ask the engine, end the reply. Encode all replies that are ready, in order,
+ * and send them. Then go on with what was held up, or end; this may free the session. */
+bool session_decode_next(struct session *s, struct conn_input *in, struct request *out);
+static inline bool session_decode(struct session *s, struct conn_input *in, struct request *out)
+{
+    return in->used < in->len && session_decode_next(s, in, out);
+}
+void session_ask(struct session *s, struct request *request);
 void session_encode(struct session *s, struct buf *out);
 void session_send(struct session *s, const struct buf *out);
-void session_go_on(struct session *s);
+void session_resume(struct session *s);
 
 /* Nothing more is read from it; it is closed when its last reply is sent. */
 void session_end(struct session *s);

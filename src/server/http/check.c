@@ -167,7 +167,7 @@ int64_t answer_time(const struct call *call)
 {
     const int64_t asked = call->check.ask.now;
 
-    return asked > 0 ? asked : session_loop(call->reply->session)->now;
+    return asked > 0 ? asked : session_loop(call->reply->session)->turn.now;
 }
 
 /* ---- questions ------------------------------------------------------------------------------ */

@@ -304,9 +304,9 @@ static bool is_key_all_the_same(const struct reading *in, struct span word)
     struct loop *loop = session_loop(in->session);
     const struct policy *policy;
 
-    if (!loop_begin_asking(loop))
+    if (!turn_begin_asking(loop))
         return false;
-    policy = policies_find(loop->pin->visit.current, span_of(in->asked.request.policy));
+    policy = policies_find(loop->turn.pin->visit.current, span_of(in->asked.request.policy));
     return policy && policy->sole_attribute &&
            !span_equal(span_of(policy->sole_attribute),
                        (struct span){ word.at, (size_t)(equals_of(word) - word.at) });
