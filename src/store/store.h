@@ -75,12 +75,11 @@ struct question {
 
 /* The questions of one thread between two commits. */
 struct pending {
-    struct question *first, *last;     /* submitted, not yet done */
-    uint64_t mark;                     /* what the commit must reach */
-    struct lane *lane;                 /* of a remote store: this thread's way to it */
-    bool is_long;                      /* more than one question will come; need not be said */
-    struct write_buffer *write_buffer; /* the file store's, to gather records in */
-    struct question *first_buffered;   /* the first that may have its record there */
+    struct question *first, *last; /* submitted, not yet done */
+    uint64_t mark;                 /* the position in the journal that the commit must reach */
+    struct lane *lane;             /* of a remote store: this thread's way to it */
+    bool is_long;                  /* more than one question will come; need not be said */
+    void *part;                    /* the store's own, until the commit */
 };
 
 /* What a shared store hears of changes to what it holds, whoever made them. */

@@ -397,7 +397,7 @@ static weir_err recover(struct file_store *s, weir_diag *diag)
     err = journal_new(&s->journal, s->dir, s->mode, s->options.secret_id, &s->allocator);
     if (err)
         return diag_fail(diag, err, "%s", weir_err_text(err));
-    table_keep_journal(s->table, s->journal);
+    table_keep_log(s->table, journal_log(s->journal));
     return warned ? begin_anew(s, diag) : begin(s, diag);
 }
 
@@ -492,14 +492,14 @@ static void answer_unkept(struct file_store *s, struct question *q, bool is_judg
     q->done(q);
 }
 
-/* Append what the turn has in its write_buffer; if it was overtaken, what has become of those keys. */
-static void empty_buffer(struct file_store *s, struct pending *pending)
+/* Append what the buffer has. If it was overtaken, append what its keys are by now (H2). */
+static void empty_buffer(struct file_store *s, struct pending *pending, struct write_buffer *buffer)
 {
     uint64_t mark = 0;
-    const enum appended how = journal_append_buffer(s->journal, pending->write_buffer, &mark);
+    const enum appended how = journal_append_buffer(s->journal, buffer, &mark);
 
-    for (struct question *q = pending->first_buffered; q; q = q->next) {
-        if (q->mark != JOURNAL_BUFFERED)
+    for (struct question *q = buffer->first; q; q = q->next) {
+        if (q->mark != MARK_IN_BUFFER)
             continue;
         if (how == BUFFER_OVERTAKEN)
             table_keep_again(s->table, q);
@@ -508,51 +508,49 @@ static void empty_buffer(struct file_store *s, struct pending *pending)
         if (how != BUFFER_WRITTEN && q->mark > pending->mark)
             pending->mark = q->mark;
     }
-    pending->first_buffered = NULL;
+    buffer->first = NULL;
 }
 
-static bool has_gathered(const struct pending *pending)
-{
-    return pending->write_buffer && pending->write_buffer->count > 0;
-}
-
-/* A write_buffer is worth it from the second question on. What cannot go there comes after what has. */
-static struct write_buffer *write_buffer_for(struct file_store *s, struct pending *pending,
-                                             const struct question *q)
+/* A buffer pays from the second question on. A question that does not fit it comes after those that
+ * are in it. */
+static struct write_buffer *buffer_for(struct file_store *s, struct pending *pending,
+                                       const struct question *q)
 {
     const bool fits = table_fits_buffer(q);
+    struct write_buffer *buffer = pending->part;
 
-    if (has_gathered(pending)) {
-        if (fits && !write_buffer_is_full(pending->write_buffer))
-            return pending->write_buffer;
-        empty_buffer(s, pending);
+    if (buffer && buffer->count > 0) {
+        if (fits && !write_buffer_is_full(buffer))
+            return buffer;
+        empty_buffer(s, pending, buffer);
     }
     if (!fits || (!pending->first && !pending->is_long))
         return NULL;
-    if (!pending->write_buffer)
-        pending->write_buffer = write_buffers_take(journal_buffers(s->journal), pending);
-    if (pending->write_buffer && !write_buffer_is_open(pending->write_buffer))
-        write_buffer_open(pending->write_buffer);
-    return pending->write_buffer;
+    if (!buffer)
+        pending->part = buffer = write_buffers_take(journal_log(s->journal)->write_buffers,
+                                                    pending);
+    if (buffer && !write_buffer_is_open(buffer))
+        write_buffer_open(buffer);
+    return buffer;
 }
 
 static void submit(struct store *store, struct pending *pending, struct question *q)
 {
     struct file_store *s = (struct file_store *)store;
-    struct write_buffer *write_buffer;
+    struct write_buffer *buffer;
 
     q->is_unkept = false;
     if (s->state != RUNNING) {
         answer_unkept(s, q, false);
         return;
     }
-    write_buffer = write_buffer_for(s, pending, q);
-    if (write_buffer)
-        table_judge_in(s->table, q, write_buffer);
+    buffer = buffer_for(s, pending, q);
+    if (buffer)
+        table_judge_in(s->table, q, buffer);
     else
         table_judge(s->table, q);
-    if (q->mark == JOURNAL_BUFFERED)
-        pending->first_buffered = pending->first_buffered ? pending->first_buffered : q;
+    if (q->mark == MARK_IN_BUFFER)
+        buffer->first = buffer->first ? buffer->first : q;
     else if (q->mark > pending->mark)
         pending->mark = q->mark;
     q->next = NULL;
@@ -567,12 +565,13 @@ static void commit(struct store *store, struct pending *pending)
 {
     struct file_store *s = (struct file_store *)store;
     struct question *q = pending->first, *next;
+    struct write_buffer *buffer = pending->part;
     bool is_kept;
 
-    if (has_gathered(pending))
-        empty_buffer(s, pending);
-    if (pending->write_buffer)
-        write_buffer_leave(pending->write_buffer);
+    if (buffer && buffer->count > 0)
+        empty_buffer(s, pending, buffer);
+    if (buffer)
+        write_buffer_leave(buffer);
     is_kept = pending->mark == 0 || journal_commit(s->journal, pending->mark) == WEIR_OK;
     *pending = (struct pending){ 0 };
     if (!is_kept)

@@ -44,6 +44,7 @@ struct batch {
 };
 
 struct journal {
+    struct table_log log; /* first: the table's pointer to it is one to the journal */
     struct dir *dir;
     weir_allocator allocator;
     enum sync_mode mode;
@@ -72,53 +73,7 @@ struct journal {
     uint64_t appended, written, filed, synced; /* records, of all epochs; filed: in the file */
     uint64_t lost_after, lost_upto;            /* marks of a failed epoch that were never durable */
     struct journal_counts counts;
-    struct write_buffers *write_buffers;
 };
-
-weir_err journal_new(struct journal **out, struct dir *dir, enum sync_mode mode,
-                     const unsigned char secret_id[16], const weir_allocator *allocator)
-{
-    struct journal *j = alloc_zeroed(allocator, sizeof *j);
-    pthread_mutexattr_t adaptive;
-
-    if (!j)
-        return WEIR_ENOMEM;
-    j->write_buffers = write_buffers_new(allocator);
-    if (!j->write_buffers) {
-        alloc_free(allocator, j);
-        return WEIR_ENOMEM;
-    }
-    j->dir = dir;
-    j->allocator = *allocator;
-    j->mode = mode;
-    memcpy(j->secret_id, secret_id, sizeof j->secret_id);
-    pthread_mutexattr_init(&adaptive);
-    pthread_mutexattr_settype(&adaptive,
-                              PTHREAD_MUTEX_ADAPTIVE_NP); /* held for a copy of 48 bytes */
-    pthread_mutex_init(&j->lock, &adaptive);
-    pthread_mutexattr_destroy(&adaptive);
-    pthread_cond_init(&j->idle, NULL);
-    *out = j;
-    return WEIR_OK;
-}
-
-void journal_free(struct journal *j)
-{
-    weir_allocator allocator;
-
-    if (!j)
-        return;
-    allocator = j->allocator;
-    ring_close(j->ring);
-    if (j->file)
-        j->dir->ops->close(j->file);
-    write_buffers_free(j->write_buffers);
-    alloc_free(&allocator, j->batch.bytes);
-    alloc_free(&allocator, j->spare.bytes);
-    pthread_cond_destroy(&j->idle);
-    pthread_mutex_destroy(&j->lock);
-    alloc_free(&allocator, j);
-}
 
 /* ---- appending ------------------------------------------------------------------------- */
 
@@ -156,8 +111,9 @@ static uint64_t append(struct journal *j, const struct record *records, size_t n
     return j->appended += n;
 }
 
-uint64_t journal_append(struct journal *j, const struct record *records, size_t n)
+static uint64_t append_for_table(struct table_log *log, const struct record *records, size_t n)
 {
+    struct journal *j = (struct journal *)log;
     uint64_t mark;
 
     pthread_mutex_lock(&j->lock);
@@ -166,9 +122,57 @@ uint64_t journal_append(struct journal *j, const struct record *records, size_t 
     return mark;
 }
 
-struct write_buffers *journal_buffers(struct journal *j)
+struct table_log *journal_log(struct journal *j)
 {
-    return j->write_buffers;
+    return &j->log;
+}
+
+/* ---- making ---------------------------------------------------------------------------- */
+
+weir_err journal_new(struct journal **out, struct dir *dir, enum sync_mode mode,
+                     const unsigned char secret_id[16], const weir_allocator *allocator)
+{
+    struct journal *j = alloc_zeroed(allocator, sizeof *j);
+    pthread_mutexattr_t adaptive;
+
+    if (!j)
+        return WEIR_ENOMEM;
+    j->log.write_buffers = write_buffers_new(allocator);
+    if (!j->log.write_buffers) {
+        alloc_free(allocator, j);
+        return WEIR_ENOMEM;
+    }
+    j->log.append = append_for_table;
+    j->dir = dir;
+    j->allocator = *allocator;
+    j->mode = mode;
+    memcpy(j->secret_id, secret_id, sizeof j->secret_id);
+    pthread_mutexattr_init(&adaptive);
+    pthread_mutexattr_settype(&adaptive,
+                              PTHREAD_MUTEX_ADAPTIVE_NP); /* held for a copy of 48 bytes */
+    pthread_mutex_init(&j->lock, &adaptive);
+    pthread_mutexattr_destroy(&adaptive);
+    pthread_cond_init(&j->idle, NULL);
+    *out = j;
+    return WEIR_OK;
+}
+
+void journal_free(struct journal *j)
+{
+    weir_allocator allocator;
+
+    if (!j)
+        return;
+    allocator = j->allocator;
+    ring_close(j->ring);
+    if (j->file)
+        j->dir->ops->close(j->file);
+    write_buffers_free(j->log.write_buffers);
+    alloc_free(&allocator, j->batch.bytes);
+    alloc_free(&allocator, j->spare.bytes);
+    pthread_cond_destroy(&j->idle);
+    pthread_mutex_destroy(&j->lock);
+    alloc_free(&allocator, j);
 }
 
 /* ---- writing --------------------------------------------------------------------------- */

@@ -4,8 +4,7 @@
 
 #include "base/dir.h"
 #include "store/file/damage.h"
-#include "store/memory/record.h"
-#include "store/memory/write_buffer.h"
+#include "store/memory/table_log.h"
 
 /* When a decision may be answered. */
 enum sync_mode {
@@ -32,12 +31,8 @@ void journal_confirm(struct journal *j);
 
 #define JOURNAL_LOST UINT64_MAX /* a mark that no commit will confirm */
 
-/* Append together, all or nothing to a reader. Never fails: what cannot be kept is reported
- * by the commit. Returns the mark to commit. Called with the shards of the keys locked. */
-uint64_t journal_append(struct journal *j, const struct record *records, size_t n);
-
-/* The write_buffers that turns gather their records in; see write_buffer.h. */
-struct write_buffers *journal_buffers(struct journal *j);
+/* What a table appends to. */
+struct table_log *journal_log(struct journal *j);
 
 enum appended {
     BUFFER_OVERTAKEN, /* nothing is appended */

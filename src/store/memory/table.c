@@ -23,13 +23,11 @@
 #include <string.h>
 
 #include "base/diag.h"
-#include "store/memory/eviction.h"
 #include "store/memory/table_internal.h"
 
 enum {
-    SHARD_KEYS = 8192,   /* a shard's share of max_keys is at most this */
-    LEAST_MAX_KEYS = 64, /* more than one question can have */
-    MOST_CHARGES = 2 * WEIR_MAX_RULES,
+    SHARD_KEYS = 8192,    /* a shard's share of max_keys is at most this */
+    LEAST_MAX_KEYS = 64,  /* more than one question can have */
     BESIDE_PER_KEY = 512, /* bytes for larger states: 61 buckets of a sliding window */
     SWEEP_PARTS = 100,
 };
@@ -82,10 +80,9 @@ size_t table_shards(const struct table *t)
     return (size_t)1 << t->shard_bits;
 }
 
-void table_keep_journal(struct table *t, struct journal *journal)
+void table_keep_log(struct table *t, struct table_log *log)
 {
-    t->journal = journal;
-    t->write_buffers = journal_buffers(journal);
+    t->log = log;
 }
 
 void table_free(struct table *t)
@@ -112,110 +109,6 @@ void table_prefetch(struct table *t, struct key key, enum prefetch what)
     }
     __builtin_prefetch(s, 1);
     __builtin_prefetch(&s->soonest, 1);
-}
-
-/* ---- making room --------------------------------------------------------------------- */
-
-static void forget(struct table *t, struct shard_dropped dropped)
-{
-    if (dropped.keys > 0)
-        atomic_fetch_sub_explicit(&t->keys, dropped.keys, memory_order_relaxed);
-    if (dropped.beside > 0)
-        atomic_fetch_sub_explicit(&t->beside, (int64_t)dropped.beside, memory_order_relaxed);
-}
-
-void table_erase(struct table *t, struct shard *s, uint32_t at)
-{
-    forget(t, (struct shard_dropped){ 1, shard_erase(s, at, &t->allocator) });
-}
-
-/* Give up a cell. Its place among max_keys is the caller's to use or to return. */
-static bool give_up(struct table *t, struct shard *s, uint32_t victim, int64_t now)
-{
-    if (victim == EVICTION_NONE)
-        return false;
-    if ((int64_t)s->cells[victim].expires <= now)
-        s->expired++;
-    else
-        s->evicted++;
-    forget(t, (struct shard_dropped){ 0, shard_erase(s, victim, &t->allocator) });
-    return true;
-}
-
-/* A victim for a question: none of its own keys. */
-struct wanted {
-    struct key spared[MOST_CHARGES];
-    struct eviction eviction;
-};
-
-static const struct eviction *for_question(struct wanted *w, const struct question *q, bool beside)
-{
-    for (size_t i = 0; i < q->count; i++)
-        w->spared[i] = q->charges[i].key;
-    w->eviction = (struct eviction){ q->ask.now, beside, w->spared, q->count };
-    return &w->eviction;
-}
-
-/* Give up one cell that the question does not need. */
-static bool evict(struct table *t, struct shard *s, const struct question *q, bool beside)
-{
-    struct wanted w;
-
-    return give_up(t, s, eviction_victim(s, for_question(&w, q, beside)), q->ask.now);
-}
-
-/* Lazy expiry: a shard that fills up drops what is dead before it makes the table grow. Only
- * before a question looks at its keys: what it is about to charge may be dead, too. */
-static void purge_if_worth_it(struct table *t, struct shard *s, int64_t now)
-{
-    if (t->drop_by_time && s->count >= s->purge_at && now - CLOCK_SLIP >= s->soonest)
-        forget(t, shard_purge(s, now - CLOCK_SLIP, &t->allocator));
-}
-
-/* One of max_keys: a free one, or that of a key which is given up (T5: it is handed over, so that
- * no other thread can take it first). */
-static bool claim_place(struct table *t, struct shard *s, const struct question *q)
-{
-    if (atomic_fetch_add_explicit(&t->keys, 1, memory_order_relaxed) < t->max_keys)
-        return true;
-    atomic_fetch_sub_explicit(&t->keys, 1, memory_order_relaxed);
-    return evict(t, s, q, false);
-}
-
-/* No cell is empty behind `at`: move the shard, which leaves some (S4), or give up one of those that
- * stand in the way. */
-static bool make_gap(struct table *t, struct shard *s, uint32_t at, const struct question *q)
-{
-    struct wanted w;
-
-    if (growth_move_apart(s))
-        return true;
-    if (!give_up(t, s, eviction_obstacle(s, at, for_question(&w, q, false)), q->ask.now))
-        return false;
-    atomic_fetch_sub_explicit(&t->keys, 1, memory_order_relaxed);
-    return true;
-}
-
-struct cell *table_ensure(struct table *t, struct shard *s, const struct charge *c,
-                          const struct question *q)
-{
-    uint32_t at = shard_find(s, c->key);
-
-    if (shard_has(s, at, c->key))
-        return &s->cells[at];
-    if (!claim_place(t, s, q))
-        return NULL;
-    at = shard_find(s, c->key);
-    if (!shard_insert(s, at, c->key, c->rule->algorithm)) {
-        const bool has_gap = make_gap(t, s, at, q);
-
-        at = shard_find(s, c->key);
-        if (!has_gap || !shard_insert(s, at, c->key, c->rule->algorithm)) {
-            atomic_fetch_sub_explicit(&t->keys, 1, memory_order_relaxed);
-            return NULL;
-        }
-    }
-    return &s->cells[at];
 }
 
 /* ---- deciding ------------------------------------------------------------------------ */
@@ -246,45 +139,15 @@ static void stamp(struct shard *s, struct cell *cell, const struct charge *c)
     shard_stamp(s, cell, expires, (uint32_t)level, c->class);
 }
 
-/* Everything that can fail in charging: a cell, and room in it. */
-static weir_err try_prepare(struct table *t, struct shard *s, const struct charge *c,
-                            const struct question *q, struct cell **out)
+/* Lazy expiry: a shard that fills up drops what has expired before it makes the table grow. Only
+ * before a question looks at its keys: the key that it is about to charge may have expired, too. */
+static void purge_if_worth_it(struct table *t, struct shard *s, int64_t now)
 {
-    struct cell *cell = table_ensure(t, s, c, q);
-    size_t before;
-    int64_t more;
-
-    *out = cell;
-    if (!cell)
-        return WEIR_EFULL;
-    before = state_heap_bytes(&cell->state, c->rule->algorithm);
-    if (!state_reserve(&cell->state, c->rule, &c->step, &t->allocator))
-        return WEIR_ENOMEM;
-    more = (int64_t)(state_heap_bytes(&cell->state, c->rule->algorithm) - before);
-    if (more == 0)
-        return WEIR_OK;
-    atomic_fetch_add_explicit(&t->beside, more, memory_order_relaxed);
-    while (atomic_load_explicit(&t->beside, memory_order_relaxed) > t->max_beside) {
-        if (!evict(t, s, q, true))
-            return WEIR_EFULL;
-        atomic_fetch_sub_explicit(&t->keys, 1, memory_order_relaxed);
-    }
-    *out = &s->cells[shard_find(s, c->key)]; /* evicting may have moved it */
-    return WEIR_OK;
+    if (t->drop_by_time && s->count >= s->purge_at)
+        table_purge(t, s, now);
 }
 
-/* A cell that was made in vain is untouched: the next sweep drops it as expired. */
-static weir_err prepare(struct table *t, struct shard *s, const struct charge *c,
-                        const struct question *q, struct cell **out)
-{
-    weir_err err = try_prepare(t, s, c, q, out);
-
-    if (err)
-        s->soonest = s->look_soonest = 0;
-    return err;
-}
-
-/* ---- keeping ------------------------------------------------------------------------- */
+/* ---- logging ------------------------------------------------------------------------- */
 
 void table_record(const struct cell *cell, struct record *out)
 {
@@ -303,8 +166,8 @@ static void overtake(const struct table *t, const struct shard *s, struct cell *
                              ? atomic_load_explicit(&write_buffer->ticket, memory_order_relaxed)
                              : 0;
 
-    if (before >= write_buffers_settled(t->write_buffers, write_buffer) && before != own)
-        write_buffers_overtake(t->write_buffers, write_buffer, tag, before);
+    if (before >= write_buffers_settled(t->log->write_buffers, write_buffer) && before != own)
+        write_buffers_overtake(t->log->write_buffers, write_buffer, tag, before);
     if (cell && !state_is_log(cell->algorithm))
         cell->state.tag = own;
 }
@@ -314,7 +177,7 @@ static void keep(struct table *t, struct question *q)
 {
     struct record records[MOST_CHARGES];
 
-    if (!t->journal)
+    if (!t->log)
         return;
     for (size_t i = 0; i < q->count; i++) {
         const struct shard *s = &t->shards[shard_index(t, q->charges[i].key)];
@@ -327,7 +190,7 @@ static void keep(struct table *t, struct question *q)
         else
             records[i] = (struct record){ .key = q->charges[i].key };
     }
-    q->mark = journal_append(t->journal, records, q->count);
+    q->mark = t->log->append(t->log, records, q->count);
 }
 
 /* Append what has become of one, or put it into the write_buffer. */
@@ -339,10 +202,10 @@ static void keep_one(struct table *t, const struct shard *s, struct cell *cell, 
     overtake(t, s, cell, write_buffer);
     if (write_buffer) {
         table_record(cell, write_buffer_next(write_buffer));
-        q->mark = JOURNAL_BUFFERED;
+        q->mark = MARK_IN_BUFFER;
     } else {
         table_record(cell, &r);
-        q->mark = journal_append(t->journal, &r, 1);
+        q->mark = t->log->append(t->log, &r, 1);
     }
 }
 
@@ -368,13 +231,13 @@ static void judge_one(struct table *t, struct shard *s, struct question *q,
     if (!cell)
         purge_if_worth_it(t, s, q->ask.now);
     if (!cell || state_is_log(c->rule->algorithm)) {
-        q->err = prepare(t, s, c, q, &cell);
+        q->err = table_prepare(t, s, c, q, &cell);
         if (q->err)
             return;
     }
     state_apply(&cell->state, c->rule, &c->step);
     stamp(s, cell, c);
-    if (t->journal)
+    if (t->log)
         keep_one(t, s, cell, q, write_buffer);
 }
 
@@ -405,7 +268,7 @@ static void judge_several(struct table *t, struct question *q)
     if (!charges_something(q))
         return;
     for (size_t i = 0; i < q->count && !q->err; i++)
-        q->err = prepare(t, shard_of(t, &q->charges[i]), &q->charges[i], q, &cell);
+        q->err = table_prepare(t, shard_of(t, &q->charges[i]), &q->charges[i], q, &cell);
     for (size_t i = 0; i < q->count && !q->err; i++) {
         struct charge *c = &q->charges[i];
         struct shard *s = shard_of(t, c);
@@ -534,8 +397,7 @@ void table_sweep(struct table *t, int64_t now)
 
         t->swept = (t->swept + 1) % shards;
         pthread_mutex_lock(&s->lock);
-        if (now - CLOCK_SLIP >= s->soonest)
-            forget(t, shard_purge(s, now - CLOCK_SLIP, &t->allocator));
+        table_purge(t, s, now);
         pthread_mutex_unlock(&s->lock);
     }
     growth_run(&t->growth, atomic_load_explicit(&t->keys, memory_order_relaxed), part);

@@ -8,7 +8,7 @@
 #ifndef WEIR_STORE_MEMORY_TABLE_H
 #define WEIR_STORE_MEMORY_TABLE_H
 
-#include "store/file/journal.h"
+#include "store/memory/table_log.h"
 #include "store/store.h"
 
 struct table;
@@ -17,13 +17,13 @@ WEIR_MUSTCHECK weir_err table_new(struct table **out, const struct store_options
                                   weir_diag *diag);
 void table_free(struct table *t);
 
-/* From now on every change is appended to this journal, under the locks it was made with. */
-void table_keep_journal(struct table *t, struct journal *journal);
+/* From now on every change is appended to this log, with the shards of its keys locked. */
+void table_keep_log(struct table *t, struct table_log *log);
 
 void table_prefetch(struct table *t, struct key key, enum prefetch what);
 void table_judge(struct table *t, struct question *q); /* all but done() */
 
-/* The same, but its record goes to the write_buffer; the mark is JOURNAL_BUFFERED if there is one. Only
+/* The same, but its record goes to the write_buffer; the mark is MARK_IN_BUFFER if there is one. Only
  * for a question that table_fits_buffer(). */
 void table_judge_in(struct table *t, struct question *q, struct write_buffer *write_buffer);
 static inline bool table_fits_buffer(const struct question *q)

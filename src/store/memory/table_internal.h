@@ -1,11 +1,14 @@
-/* table_internal.h - the table as its own files know it: deciding, and coming and going whole. */
+/* table_internal.h - what table.c, table_room.c and table_bulk.c share. */
 #ifndef WEIR_STORE_MEMORY_TABLE_INTERNAL_H
 #define WEIR_STORE_MEMORY_TABLE_INTERNAL_H
 
 #include "store/memory/growth.h"
 #include "store/memory/table.h"
 
-enum { CLOCK_SLIP = 1000 }; /* ms; expired cells stay so long, for clocks that are set back a bit */
+enum {
+    CLOCK_SLIP = 1000, /* ms; expired cells stay so long, for clocks that are set back a bit */
+    MOST_CHARGES = 2 * WEIR_MAX_RULES,
+};
 
 struct table {
     weir_allocator allocator;
@@ -14,13 +17,12 @@ struct table {
     uint32_t shard_bits;
     int64_t max_keys, max_beside;
     bool drop_by_time;
-    struct journal *journal;             /* NULL: nothing is kept */
-    struct write_buffers *write_buffers; /* the journal's */
+    struct table_log *log; /* NULL: changes are not logged */
     void (*wake)(void *ctx);
     void *wake_ctx;
     size_t swept; /* the shard that the next sweep begins with */
     struct growth growth;
-    char apart[64]; /* what follows is written, what is above is mostly read */
+    char apart[64]; /* fields above are mostly read, those below are written: no false sharing */
     _Atomic int64_t keys, beside;
 };
 
@@ -31,12 +33,21 @@ static inline size_t shard_index(const struct table *t, struct key key)
 
 void table_record(const struct cell *cell, struct record *out);
 
+/* The housekeeper grows the table, if there is one and it keeps up. No shard may be locked. */
+void table_grow_if_due(struct table *t);
+
+/* ---- table_room.c; the shard is locked --------------------------------------------------- */
+
 /* The cell of this key, made if there is none. NULL: no room could be made. */
 struct cell *table_ensure(struct table *t, struct shard *s, const struct charge *c,
                           const struct question *q);
 void table_erase(struct table *t, struct shard *s, uint32_t at);
 
-/* The housekeeper grows the table, if there is one and it keeps up. No shard may be locked. */
-void table_grow_if_due(struct table *t);
+/* Everything in charging that can fail: a cell, and memory for its state. */
+WEIR_MUSTCHECK weir_err table_prepare(struct table *t, struct shard *s, const struct charge *c,
+                                      const struct question *q, struct cell **out);
+
+/* Drop what has expired, if there can be any. */
+void table_purge(struct table *t, struct shard *s, int64_t now);
 
 #endif

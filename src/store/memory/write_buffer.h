@@ -23,6 +23,7 @@ struct write_buffer {
     uint32_t count;           /* this and what follows belong to the turn */
     uint32_t rest;            /* turns that go without it */
     uint64_t settled;         /* what has a smaller ticket is in the journal */
+    struct question *first;   /* whose record is here; the file store's */
     struct write_buffers *write_buffers;
     alignas(64) struct record records[WRITE_BUFFER_RECORDS];
 };
@@ -60,7 +61,7 @@ static inline uint64_t write_buffers_settled(const struct write_buffers *l,
                         : atomic_load_explicit(&l->settled, memory_order_acquire);
 }
 
-#define JOURNAL_BUFFERED (UINT64_MAX - 1) /* a mark that is not known yet */
+#define MARK_IN_BUFFER (UINT64_MAX - 1) /* a mark that is not known yet */
 
 /* The place of the next record, to be filled with the shard of its key locked. */
 static inline struct record *write_buffer_next(struct write_buffer *write_buffer)

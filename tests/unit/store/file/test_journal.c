@@ -35,6 +35,12 @@ static struct journal *new_journal(struct sim *s, enum sync_mode mode)
     return j;
 }
 
+/* As a table does it. */
+static uint64_t append_records(struct journal *j, const struct record *records, size_t n)
+{
+    return journal_log(j)->append(journal_log(j), records, n);
+}
+
 /* The next n records, to be replayed together. */
 static uint64_t append(struct journal *j, uint64_t *next, size_t n)
 {
@@ -42,7 +48,7 @@ static uint64_t append(struct journal *j, uint64_t *next, size_t n)
 
     for (size_t i = 0; i < n; i++)
         records[i] = record_of((*next)++);
-    return journal_append(j, records, n);
+    return append_records(j, records, n);
 }
 
 struct read {
@@ -237,7 +243,7 @@ static void J3_the_records_of_one_key_are_in_the_order_of_its_decisions(void **s
 
     (void)state;
     assert_int_equal(rule_check(&rule, NULL), WEIR_OK);
-    table_keep_journal(table, j);
+    table_keep_log(table, journal_log(j));
     for (int i = 0; i < THREADS; i++) {
         racers[i] = (struct racer){ table, j, &rule, 3, scaled(400), (uint64_t)i };
         assert_int_equal(pthread_create(&threads[i], NULL, race, &racers[i]), 0);
@@ -282,7 +288,7 @@ static void *commit_often(void *arg)
     const struct record r = record_of(1);
 
     for (int i = 0; i < c->times; i++)
-        if (journal_commit(c->journal, journal_append(c->journal, &r, 1)))
+        if (journal_commit(c->journal, append_records(c->journal, &r, 1)))
             abort();
     return NULL;
 }
@@ -395,7 +401,7 @@ static void *commit_until_it_fails(void *arg)
     const struct record r = record_of(1);
 
     for (;;) {
-        const uint64_t mark = journal_append(d->journal, &r, 1);
+        const uint64_t mark = append_records(d->journal, &r, 1);
 
         if (journal_commit(d->journal, mark))
             return NULL;
@@ -668,7 +674,7 @@ static void J7_what_is_in_the_ring_stays_until_it_is_in_the_file_or_in_a_snapsho
 /* The next n records, gathered by a turn. */
 static uint64_t append_gathered(struct journal *j, uint64_t *next, size_t n)
 {
-    struct write_buffer *write_buffer = write_buffers_take(journal_buffers(j), next);
+    struct write_buffer *write_buffer = write_buffers_take(journal_log(j)->write_buffers, next);
     uint64_t mark;
 
     assert_non_null(write_buffer);

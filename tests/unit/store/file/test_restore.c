@@ -243,7 +243,7 @@ static void records_of_a_key_are_replayed_in_order_by_threads(void **state)
     trial_rules(rules, 1000000);
     assert_int_equal(journal_new(&j, &s->dir, SYNC_OS, trial_secret_id, &allocator), WEIR_OK);
     assert_int_equal(journal_begin(j, 1, UINT64_MAX), WEIR_OK);
-    table_keep_journal(t, j);
+    table_keep_log(t, journal_log(j));
     for (int i = 0; i < CHANGES; i++) {
         const int64_t place = dice_below(&dice, 2) ? 2 : dice_below(&dice, PLACES);
         struct charge c = { .rule = &rules[place % TRIAL_RULES], .key = trial_key(0, place) };

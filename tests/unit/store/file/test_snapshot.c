@@ -25,7 +25,7 @@ static void begin(struct kept *k, enum sync_mode mode)
     assert_int_equal(journal_new(&k->journal, &k->sim->dir, mode, trial_secret_id, &allocator),
                      WEIR_OK);
     assert_int_equal(journal_begin(k->journal, 1, UINT64_MAX), WEIR_OK);
-    table_keep_journal(k->table, k->journal);
+    table_keep_log(k->table, journal_log(k->journal));
 }
 
 static void end(struct kept *k)
