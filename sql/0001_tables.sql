@@ -34,8 +34,8 @@ BEGIN
                         weir.audit;
     FOR made IN SELECT p.oid::regprocedure FROM pg_catalog.pg_proc p
                  WHERE p.pronamespace = 'weir'::regnamespace
-                   AND (p.proname IN ('overrule', 'overruled', 'rulings_of', 'rule_that')
-                        OR p.proargnames && '{would_deny,subject,p_subject,requests}') LOOP
+                   AND (p.proname IN ('overrule', 'overruled', 'rulings_of', 'rule_that', 'refuse')
+                        OR p.proargnames && '{would_deny,subject,p_subject,requests,scope}') LOOP
         EXECUTE 'DROP FUNCTION ' || made;
     END LOOP;
     ALTER TABLE weir.tally RENAME COLUMN would_deny TO shadow_denied;

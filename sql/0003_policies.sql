@@ -64,7 +64,7 @@ BEGIN
     END IF;
 END $$;
 
-CREATE OR REPLACE FUNCTION weir.refuse(text) RETURNS void
+CREATE OR REPLACE FUNCTION weir.reject(text) RETURNS void
 LANGUAGE plpgsql AS $$
 BEGIN
     RAISE EXCEPTION '%', $1 USING ERRCODE = 'invalid_parameter_value';
@@ -90,14 +90,14 @@ BEGIN
     RETURN sha256(outer_pad || sha256(inner_pad || message));
 END $$;
 
--- The key of an identity under a rule; the scope's parts say what the rule is.
-CREATE OR REPLACE FUNCTION weir.key_of(secret bytea, scope text[], identity bytea) RETURNS uuid
+-- The key of an identity under a rule; the parts say what the rule is.
+CREATE OR REPLACE FUNCTION weir.key_of(secret bytea, parts text[], identity bytea) RETURNS uuid
 LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
     message bytea := 'weir hash key';
     part text;
 BEGIN
-    FOREACH part IN ARRAY scope LOOP
+    FOREACH part IN ARRAY parts LOOP
         message := message || '\x00'::bytea || convert_to(part, 'UTF8');
     END LOOP;
     RETURN encode(substr(weir.hmac(substr(weir.hmac(secret, message), 1, 16), identity), 1, 16),
@@ -176,9 +176,9 @@ CREATE OR REPLACE FUNCTION weir.sized(what text, value text) RETURNS bytea
 LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
     IF value = '' THEN
-        PERFORM weir.refuse(what || ' is empty');
+        PERFORM weir.reject(what || ' is empty');
     ELSIF octet_length(value) > 4096 THEN
-        PERFORM weir.refuse(what || ' is too long: what one rule counts by may have 4096 bytes'
+        PERFORM weir.reject(what || ' is too long: what one rule counts by may have 4096 bytes'
                                     ' together');
     END IF;
     RETURN convert_to(octet_length(convert_to(value, 'UTF8')) || ':' || value, 'UTF8');
@@ -199,12 +199,12 @@ BEGIN
         value := attributes->>name;
         what := format('policy ''%s'': attribute ''%s''', policy, name);
         IF value IS NULL THEN
-            PERFORM weir.refuse(format('policy ''%s'': the request has no attribute ''%s'', which '
+            PERFORM weir.reject(format('policy ''%s'': the request has no attribute ''%s'', which '
                 'rule ''%s'' counts by', policy, name, rule->>'name'));
         ELSIF name = 'ip' AND value <> '' THEN
             address := weir.read_ip(value);
             IF address IS NULL THEN
-                PERFORM weir.refuse(what || ' is not an IP address: 203.0.113.7 or 2001:db8::7 '
+                PERFORM weir.reject(what || ' is not an IP address: 203.0.113.7 or 2001:db8::7 '
                                             'would be');
             END IF;
             value := weir.write_ip(address, coalesce((rule->>'ipv6_prefix')::integer, 64));
@@ -270,17 +270,17 @@ BEGIN
     number := array_position(ARRAY['fixed_window', 'sliding_window', 'sliding_counter',
                                    'token_bucket', 'leaky_bucket'], algorithm);
     IF number IS NULL THEN
-        PERFORM weir.refuse('there is no such algorithm: use fixed_window, sliding_window, '
+        PERFORM weir.reject('there is no such algorithm: use fixed_window, sliding_window, '
                             'sliding_counter, token_bucket or leaky_bucket');
     ELSIF "limit" IS NULL OR "limit" < 0 THEN
-        PERFORM weir.refuse('limit must be at least 0 (0 always denies)');
+        PERFORM weir.reject('limit must be at least 0 (0 always denies)');
     ELSIF "limit" > 0 AND coalesce(window_ms, 0) < 1 THEN
-        PERFORM weir.refuse('the window must be at least 1 ms');
+        PERFORM weir.reject('the window must be at least 1 ms');
     ELSIF burst IS NOT NULL AND (burst < 1 OR NOT is_bucket) THEN
-        PERFORM weir.refuse('burst must be at least 1, and only token_bucket and leaky_bucket have '
+        PERFORM weir.reject('burst must be at least 1, and only token_bucket and leaky_bucket have '
                             'it');
     ELSIF precision_ms IS NOT NULL AND NOT is_sliding THEN
-        PERFORM weir.refuse('only sliding_window has a precision');
+        PERFORM weir.reject('only sliding_window has a precision');
     END IF;
     IF "limit" = 0 THEN
         window_ms := coalesce(window_ms, 0);
@@ -290,7 +290,7 @@ BEGIN
     END IF;
     burst := coalesce(burst, "limit");
     IF greatest("limit", burst) > most / window_ms THEN
-        PERFORM weir.refuse(format('limit and burst times a window of %s ms must be below 2^53: '
+        PERFORM weir.reject(format('limit and burst times a window of %s ms must be below 2^53: '
             'with this window they can be at most %s', window_ms, most / window_ms));
     END IF;
     precision_ms := CASE WHEN NOT is_sliding THEN 0
@@ -298,10 +298,10 @@ BEGIN
                          WHEN "limit" <= 60 THEN 1
                          ELSE (window_ms + 59) / 60 END;
     IF is_sliding AND precision_ms NOT BETWEEN 1 AND window_ms THEN
-        PERFORM weir.refuse(format('precision must be from 1 ms to the window of %s ms',
+        PERFORM weir.reject(format('precision must be from 1 ms to the window of %s ms',
                                    window_ms));
     ELSIF is_sliding AND least(window_ms / precision_ms + 1, "limit") > 1048576 THEN
-        PERFORM weir.refuse('this precision makes more than 1048576 buckets a key: use a coarser '
+        PERFORM weir.reject('this precision makes more than 1048576 buckets a key: use a coarser '
                             'one');
     END IF;
 END $$;
@@ -310,7 +310,7 @@ CREATE OR REPLACE FUNCTION weir.check_cost(cost bigint) RETURNS void
 LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
     IF cost IS NULL OR cost < 0 OR cost > 9007199254740992 THEN
-        PERFORM weir.refuse('cost must be from 0 to 2^53');
+        PERFORM weir.reject('cost must be from 0 to 2^53');
     END IF;
 END $$;
 

@@ -13,10 +13,10 @@ BEGIN
       FROM jsonb_array_elements(document->'rules') AS rule,
            jsonb_array_elements_text(rule->'by') AS name;
     IF names IS NULL THEN
-        PERFORM weir.refuse(format('policy ''%s'' counts everyone together: leave the key out',
+        PERFORM weir.reject(format('policy ''%s'' counts everyone together: leave the key out',
                                    policy));
     ELSIF cardinality(names) > 1 OR most > 1 THEN
-        PERFORM weir.refuse(format('policy ''%s'' counts by several attributes: give them by name '
+        PERFORM weir.reject(format('policy ''%s'' counts by several attributes: give them by name '
                                    'instead of a key', policy));
     END IF;
     RETURN names[1];
@@ -30,18 +30,18 @@ DECLARE
     count integer := 0;
 BEGIN
     IF jsonb_typeof(attributes) <> 'object' THEN
-        PERFORM weir.refuse('attributes must be an object');
+        PERFORM weir.reject('attributes must be an object');
     END IF;
     FOR name, value IN SELECT * FROM jsonb_each(attributes) LOOP
         IF jsonb_typeof(value) NOT IN ('string', 'null')
            AND (jsonb_typeof(value) <> 'number' OR value::text !~ '\A-?[0-9]{1,16}\Z') THEN
-            PERFORM weir.refuse(format('attribute ''%s'' must be a text or a whole number',
+            PERFORM weir.reject(format('attribute ''%s'' must be a text or a whole number',
                                        left(name, 64)));
         END IF;
         count := count + (jsonb_typeof(value) <> 'null')::integer;
     END LOOP;
     IF count > 16 THEN
-        PERFORM weir.refuse(count || ' attributes are too many: at most 16');
+        PERFORM weir.reject(count || ' attributes are too many: at most 16');
     END IF;
     RETURN attributes;
 END $$;
@@ -361,7 +361,7 @@ BEGIN
     attributes := weir.check_attributes(coalesce(p_attributes, '{}'));
     IF p_key IS NOT NULL THEN
         IF attributes <> '{}' THEN
-            PERFORM weir.refuse('give a key or attributes, not both');
+            PERFORM weir.reject('give a key or attributes, not both');
         END IF;
         attributes := jsonb_build_object(weir.sole_attribute(p_policy, document), p_key);
     END IF;
@@ -430,7 +430,7 @@ DECLARE
 BEGIN
     PERFORM weir.check_cost(p_cost);
     IF coalesce(p_window_ms, 0) = 0 THEN
-        PERFORM weir.refuse('the window must be at least 1 ms');
+        PERFORM weir.reject('the window must be at least 1 ms');
     END IF;
     rule := weir.complete(p_algorithm, p_limit, p_window_ms, p_burst, p_precision_ms);
     key := weir.key_of(secret, ARRAY['limits that come with a request', p_algorithm,
@@ -457,12 +457,12 @@ CREATE OR REPLACE FUNCTION weir.prepare_named(
 RETURNS weir.prepared LANGUAGE plpgsql AS $$
 BEGIN
     IF p_name !~ '\A[A-Za-z0-9_.:/-]{1,64}\Z' THEN
-        PERFORM weir.refuse('a name is 1 to 64 of a-z A-Z 0-9 _ . : / -');
+        PERFORM weir.reject('a name is 1 to 64 of a-z A-Z 0-9 _ . : / -');
     ELSIF EXISTS (SELECT FROM weir.policies WHERE name = p_name) THEN
-        PERFORM weir.refuse(format('''%s'' is a policy: give the limit another name, or check the '
+        PERFORM weir.reject(format('''%s'' is a policy: give the limit another name, or check the '
                                    'policy', p_name));
     ELSIF coalesce(p_window_ms, 0) = 0 THEN
-        PERFORM weir.refuse('the window must be at least 1 ms');
+        PERFORM weir.reject('the window must be at least 1 ms');
     END IF;
     PERFORM weir.complete(p_algorithm, p_limit, p_window_ms, p_burst, p_precision_ms);
     RETURN weir.prepare(p_name, jsonb_build_object('rules', jsonb_build_array(jsonb_strip_nulls(
@@ -512,7 +512,7 @@ DECLARE
 BEGIN
     PERFORM weir.check_cost(p_cost);
     IF coalesce(p_window_ms, 0) = 0 THEN
-        PERFORM weir.refuse('the window must be at least 1 ms');
+        PERFORM weir.reject('the window must be at least 1 ms');
     END IF;
     rule := weir.complete(p_algorithm, p_limit, p_window_ms, p_burst, p_precision_ms);
     answer := ROW(true, '(unnamed)', 'default', 0, 0, 0, 0, 0, 'store', '[]');
@@ -534,28 +534,28 @@ DECLARE
     word text;
 BEGIN
     IF jsonb_typeof(p_check) IS DISTINCT FROM 'object' THEN
-        PERFORM weir.refuse('a check must be an object');
+        PERFORM weir.reject('a check must be an object');
     END IF;
     SELECT k INTO word FROM jsonb_object_keys(p_check) AS k WHERE k <> ALL (known) LIMIT 1;
     IF word IS NOT NULL THEN
-        PERFORM weir.refuse(format('a check has no member ''%s''', left(word, 64)));
+        PERFORM weir.reject(format('a check has no member ''%s''', left(word, 64)));
     END IF;
     BEGIN
         SELECT * INTO asked FROM jsonb_to_record(p_check) AS c (
             policy text, attributes jsonb, key text, cost bigint, plan text, peek boolean, name text,
             "limit" bigint, window_ms bigint, algorithm text, burst bigint, precision_ms bigint);
     EXCEPTION WHEN data_exception THEN
-        PERFORM weir.refuse('cost, limit, window_ms, burst and precision_ms are whole numbers, and '
+        PERFORM weir.reject('cost, limit, window_ms, burst and precision_ms are whole numbers, and '
                             'peek is true or false');
     END;
     verb := CASE WHEN asked.peek THEN 1 ELSE 0 END;
     IF asked.policy IS NOT NULL AND p_check ?| '{name,limit,window_ms,algorithm,burst,precision_ms}' THEN
-        PERFORM weir.refuse('give a policy, or a limit with its window_ms');
+        PERFORM weir.reject('give a policy, or a limit with its window_ms');
     ELSIF asked.policy IS NOT NULL THEN
         RETURN weir.prepare_policy(asked.policy, asked.attributes, asked.key,
                                    coalesce(asked.cost, 1), asked.plan, verb, p_secret);
     ELSIF p_check ?| '{attributes,plan}' THEN
-        PERFORM weir.refuse('attributes and plans belong to a policy: name one');
+        PERFORM weir.reject('attributes and plans belong to a policy: name one');
     ELSIF asked.name IS NOT NULL THEN
         RETURN weir.prepare_named(asked.name, asked.key, asked."limit", asked.window_ms,
             coalesce(asked.algorithm, 'sliding_window'), coalesce(asked.cost, 1), asked.burst,
@@ -582,9 +582,9 @@ DECLARE
     before integer := 0;
 BEGIN
     IF jsonb_typeof(p_checks) IS DISTINCT FROM 'array' THEN
-        PERFORM weir.refuse('checks must be an array');
+        PERFORM weir.reject('checks must be an array');
     ELSIF jsonb_array_length(p_checks) > most THEN
-        PERFORM weir.refuse(format('%s checks are too many: at most %s', jsonb_array_length(p_checks),
+        PERFORM weir.reject(format('%s checks are too many: at most %s', jsonb_array_length(p_checks),
                                    most));
     END IF;
     FOR i IN 0..jsonb_array_length(p_checks) - 1 LOOP
@@ -622,7 +622,7 @@ BEGIN
        OR coalesce(document->>'on_error', 'local') NOT IN ('local', 'allow', 'deny')
        OR coalesce(document->>'retry_after', 'longest') NOT IN ('longest', 'soonest')
        OR coalesce(jsonb_typeof(document->'exempt'), 'array') <> 'array' THEN
-        PERFORM weir.refuse(format('policy ''%s'' is not a policy''s document', left(name, 64)));
+        PERFORM weir.reject(format('policy ''%s'' is not a policy''s document', left(name, 64)));
     END IF;
     FOR rule IN SELECT jsonb_array_elements(document->'rules') LOOP
         IF coalesce(rule->>'name' !~ is_name, true)
@@ -631,7 +631,7 @@ BEGIN
            OR coalesce(jsonb_typeof(rule->'by'), 'array') <> 'array'
            OR coalesce(jsonb_array_length(rule->'by'), 0) > 8
            OR coalesce(jsonb_typeof(rule->'plans'), 'object') <> 'object' THEN
-            PERFORM weir.refuse(format('policy ''%s'': a rule is not as it should be', name));
+            PERFORM weir.reject(format('policy ''%s'': a rule is not as it should be', name));
         END IF;
         FOR part IN SELECT rule UNION ALL SELECT rule->'shadow_limit' WHERE rule ? 'shadow_limit'
                     UNION ALL SELECT value FROM jsonb_each(rule->'plans') LOOP
@@ -650,7 +650,7 @@ DECLARE
     count integer;
 BEGIN
     IF jsonb_typeof(p_policies) IS DISTINCT FROM 'object' THEN
-        PERFORM weir.refuse('policies must be an object of documents by name');
+        PERFORM weir.reject('policies must be an object of documents by name');
     END IF;
     PERFORM weir.check_document(key, value) FROM jsonb_each(p_policies);
     DELETE FROM weir.policies WHERE NOT p_policies ? name;

@@ -56,25 +56,25 @@ DECLARE
     keep_ms CONSTANT bigint := greatest(3600000, least(p_window_ms, 86400000));
     clock CONSTANT bigint := floor(extract(epoch FROM clock_timestamp()) * 1000);
     secret CONSTANT bytea := (SELECT bytes FROM weir.secret);
-    scope CONSTANT text[] := ARRAY['windows that come with a request'];
+    parts CONSTANT text[] := ARRAY['windows that come with a request'];
     start bigint;
     expires bigint;
     said record;
 BEGIN
     IF NOT isfinite(p_start) THEN
-        PERFORM weir.refuse('the window must begin at some time');
+        PERFORM weir.reject('the window must begin at some time');
     ELSIF p_window_ms > most_ms THEN
-        PERFORM weir.refuse('the window is too long: it may have 400 days at most');
+        PERFORM weir.reject('the window is too long: it may have 400 days at most');
     END IF;
     start := floor(extract(epoch FROM p_start) * 1000);
     IF start - clock > p_window_ms THEN
-        PERFORM weir.refuse('the window begins in the future: is the client''s clock right?');
+        PERFORM weir.reject('the window begins in the future: is the client''s clock right?');
     END IF;
     expires := greatest(start + p_window_ms, clock) + keep_ms;
     -- A fixed window from the epoch until the row expires, of which this key has no other: what is
     -- counted in one is multiplied by nothing, so it may be of any length.
     SELECT * INTO said FROM weir.judge(
-        ARRAY[weir.key_of(secret, scope, p_identity || timestamptz_send(p_start))], '{1}',
+        ARRAY[weir.key_of(secret, parts, p_identity || timestamptz_send(p_start))], '{1}',
         ARRAY[p_limit], ARRAY[expires], ARRAY[p_limit], '{0}', '{1}', '{1}', NULL, NULL, NULL, '{1}');
     allowed := said.allowed[1];
     count := p_limit - said.remaining[1];
@@ -97,7 +97,7 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF (p_window_start < p_window_end AND isfinite(p_window_start) AND isfinite(p_window_end))
        IS NOT TRUE THEN
-        PERFORM weir.refuse('the window must end after it begins, and both at some time');
+        PERFORM weir.reject('the window must end after it begins, and both at some time');
     END IF;
     RETURN ROW((weir.count_in_window('upsert_rate_limit',
         weir.sized('the identifier', coalesce(p_identifier, ''))
@@ -117,7 +117,7 @@ DECLARE
     said record;
 BEGIN
     IF p_limit IS NULL OR p_limit < 0 THEN
-        PERFORM weir.refuse('limit must be at least 0 (0 always denies)');
+        PERFORM weir.reject('limit must be at least 0 (0 always denies)');
     END IF;
     said := weir.count_in_window('increment_rate_limit',
         weir.sized('the key', coalesce(p_key, '')),

@@ -11,9 +11,9 @@ CREATE OR REPLACE FUNCTION weir.check_line(what text, value text, most integer) 
 LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
     IF octet_length(convert_to(value, 'UTF8')) > most THEN
-        PERFORM weir.refuse(format('%s has more than %s bytes', what, most));
+        PERFORM weir.reject(format('%s has more than %s bytes', what, most));
     ELSIF value ~ '[\x01-\x1f\x7f-\x9f]' THEN
-        PERFORM weir.refuse(what || ' must be one line of text');
+        PERFORM weir.reject(what || ' must be one line of text');
     END IF;
     RETURN coalesce(value, '');
 END $$;
@@ -30,7 +30,7 @@ BEGIN
     IF p_for IS NOT NULL THEN
         expires := floor(extract(epoch FROM clock_timestamp() + p_for) * 1000)::bigint;
         IF expires <= clock THEN
-            PERFORM weir.refuse('it would be over before it begins: give a time that is still to come');
+            PERFORM weir.reject('it would be over before it begins: give a time that is still to come');
         END IF;
     END IF;
     RETURN (weir.append_entry(
@@ -56,7 +56,7 @@ BEGIN
     IF p_named THEN
         IF p_policy !~ '\A[A-Za-z0-9_.:/-]{1,64}\Z' OR EXISTS (SELECT FROM weir.policies p
                                                                 WHERE p.name = p_policy) THEN
-            PERFORM weir.refuse('p_named is for limits that come with requests, and no policy has '
+            PERFORM weir.reject('p_named is for limits that come with requests, and no policy has '
                                 'their name');
         END IF;
         document := '{"rules": [{"name": "default", "by": ["key"]}]}';
@@ -65,16 +65,16 @@ BEGIN
     END IF;
     IF (p_key IS NOT NULL)::integer + (p_tag IS NOT NULL)::integer + (attributes <> '{}')::integer > 1
     THEN
-        PERFORM weir.refuse('give a key, attributes or a tag, not several of them');
+        PERFORM weir.reject('give a key, attributes or a tag, not several of them');
     ELSIF p_tag !~ '\A[0-9a-f]{32}\Z' THEN
-        PERFORM weir.refuse('a tag is 32 hexadecimal digits, as logs and views have it');
+        PERFORM weir.reject('a tag is 32 hexadecimal digits, as logs and views have it');
     ELSIF p_key IS NOT NULL THEN
         attributes := jsonb_build_object(weir.sole_attribute(p_policy, document), p_key);
     END IF;
     names := ARRAY(SELECT k FROM jsonb_object_keys(attributes) AS k ORDER BY 1);
     IF p_rule IS NOT NULL
        AND NOT document->'rules' @> jsonb_build_array(jsonb_build_object('name', p_rule)) THEN
-        PERFORM weir.refuse(format('policy ''%s'' has no rule ''%s''', p_policy, left(p_rule, 64)));
+        PERFORM weir.reject(format('policy ''%s'' has no rule ''%s''', p_policy, left(p_rule, 64)));
     END IF;
     SELECT jsonb_agg(r) INTO rules
       FROM jsonb_array_elements(document->'rules') AS r
@@ -84,12 +84,12 @@ BEGIN
                 END;
     first := rules->0;
     IF first IS NULL THEN
-        PERFORM weir.refuse(format('no rule of policy ''%s'' counts by exactly these attributes',
+        PERFORM weir.reject(format('no rule of policy ''%s'' counts by exactly these attributes',
                                    p_policy));
     ELSIF EXISTS (SELECT FROM jsonb_array_elements(rules) AS r
                    WHERE (r->'by', coalesce(r->'ipv6_prefix', '64'))
                       IS DISTINCT FROM (first->'by', coalesce(first->'ipv6_prefix', '64'))) THEN
-        PERFORM weir.refuse('rules tell these identities apart in other ways (the order of `by`, or '
+        PERFORM weir.reject('rules tell these identities apart in other ways (the order of `by`, or '
                             'ipv6_prefix): name one of them');
     END IF;
     "by" := array_to_string(ARRAY(SELECT jsonb_array_elements_text(first->'by')), ',');
@@ -116,7 +116,7 @@ DECLARE
 BEGIN
     IF (p_effect IS NOT NULL)::integer + has_numbers::integer + (p_plan IS NOT NULL)::integer <> 1
        OR coalesce(p_effect, 'block') NOT IN ('exempt', 'block') THEN
-        PERFORM weir.refuse('give one of these: an effect, which is exempt or block; a limit, a burst '
+        PERFORM weir.reject('give one of these: an effect, which is exempt or block; a limit, a burst '
                             'or both; a plan');
     END IF;
     whom := weir.overridden(p_policy, p_attributes, p_key, p_rule, p_named, p_tag);
@@ -126,10 +126,10 @@ BEGIN
                                   (own->>'window_ms')::bigint, p_burst, NULL);
         END LOOP;
     ELSIF coalesce(p_limit, 0) < 0 OR coalesce(p_burst, 1) < 1 THEN
-        PERFORM weir.refuse('limit must be at least 0, and burst at least 1');
+        PERFORM weir.reject('limit must be at least 0, and burst at least 1');
     END IF;
     IF p_plan IS NOT NULL AND (whom.rules->0->'plans'->p_plan) IS NULL THEN
-        PERFORM weir.refuse(format('rule ''%s'' of policy ''%s'' has no plan ''%s''',
+        PERFORM weir.reject(format('rule ''%s'' of policy ''%s'' has no plan ''%s''',
                                    whom.rules->0->>'name', p_policy, left(p_plan, 64)));
     END IF;
     RETURN weir.append_change(
@@ -146,9 +146,9 @@ BEGIN
     PERFORM weir.check_attributes(coalesce(p_attributes, '{}'));
     "by" := (SELECT string_agg(k, ',') FROM jsonb_object_keys(p_attributes) AS k);
     IF "by" IS NULL OR (SELECT count(*) FROM jsonb_object_keys(p_attributes)) <> 1 THEN
-        PERFORM weir.refuse('a plan is assigned by one attribute, such as the tenant: give one');
+        PERFORM weir.reject('a plan is assigned by one attribute, such as the tenant: give one');
     ELSIF "by" !~ '\A[A-Za-z0-9_.:/-]{1,64}\Z' THEN
-        PERFORM weir.refuse('the attribute''s name is 1 to 64 of a-z A-Z 0-9 _ . : / -');
+        PERFORM weir.reject('the attribute''s name is 1 to 64 of a-z A-Z 0-9 _ . : / -');
     END IF;
     key := weir.tag_of_rule((SELECT bytes FROM weir.secret), 'all',
                             jsonb_build_object('name', "by", 'by', jsonb_build_array("by")),
@@ -168,7 +168,7 @@ BEGIN
     END IF;
     IF NOT EXISTS (SELECT FROM weir.policies p, jsonb_array_elements(p.document->'rules') AS r
                     WHERE (p_policy IS NULL OR p.name = p_policy) AND r->'plans' ? p_plan) THEN
-        PERFORM weir.refuse(format('no rule of %s has a plan ''%s''',
+        PERFORM weir.reject(format('no rule of %s has a plan ''%s''',
                                    coalesce('policy ''' || p_policy || '''', 'any policy'),
                                    left(p_plan, 64)));
     END IF;
@@ -186,7 +186,7 @@ CREATE OR REPLACE FUNCTION weir.set_mode(
 RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF p_mode IS NULL OR p_mode NOT IN ('enforce', 'shadow', 'off') THEN
-        PERFORM weir.refuse('mode is enforce, shadow or off');
+        PERFORM weir.reject('mode is enforce, shadow or off');
     ELSIF NOT p_named THEN
         PERFORM weir.document_of(p_policy);
     ELSE

@@ -50,10 +50,10 @@ COMMENT ON FUNCTION weir.charge IS
 COMMENT ON FUNCTION weir.charge_many IS
     'Charge many keys that pass, by the short way. For weir_server.';
 COMMENT ON FUNCTION weir.check IS 'May this pass? If so, count it. For weir_caller.';
-COMMENT ON FUNCTION weir.check_attributes IS 'Refuse attributes that are none. Internal.';
-COMMENT ON FUNCTION weir.check_cost IS 'Refuse a cost that is none. Internal.';
-COMMENT ON FUNCTION weir.check_document IS 'Refuse a policy''s document that is none. Internal.';
-COMMENT ON FUNCTION weir.check_line IS 'Refuse what is not one line of text. Internal.';
+COMMENT ON FUNCTION weir.check_attributes IS 'Reject attributes that are none. Internal.';
+COMMENT ON FUNCTION weir.check_cost IS 'Reject a cost that is none. Internal.';
+COMMENT ON FUNCTION weir.check_document IS 'Reject a policy''s document that is none. Internal.';
+COMMENT ON FUNCTION weir.check_line IS 'Reject what is not one line of text. Internal.';
 COMMENT ON FUNCTION weir.check_many IS 'Many checks, answered in their order. For weir_caller.';
 COMMENT ON FUNCTION weir.check_rate_limit IS
     'At most p_limit in any p_window_seconds. Returns rows, which is one. For weir_caller.';
@@ -91,7 +91,7 @@ COMMENT ON FUNCTION weir.increment_rate_limit IS
 COMMENT ON FUNCTION weir.is_exempt IS 'Is one of these exemptions met? Internal.';
 COMMENT ON FUNCTION weir.judge IS 'Decide on many questions at once. For weir_server.';
 COMMENT ON FUNCTION weir.judge_prepared IS 'Judge prepared checks by one call. Internal.';
-COMMENT ON FUNCTION weir.keep_the_ledger IS 'Trigger: refuses all but additions. Internal.';
+COMMENT ON FUNCTION weir.keep_the_ledger IS 'Trigger: rejects all but additions. Internal.';
 COMMENT ON FUNCTION weir.key_of IS 'The key of an identity under a rule. Internal.';
 COMMENT ON FUNCTION weir.limit IS
     'A check with a limit that comes along, and perhaps a name. For weir_caller.';
@@ -126,7 +126,7 @@ COMMENT ON FUNCTION weir.read_history IS
 COMMENT ON FUNCTION weir.read_ip IS 'Read an IP address. Internal.';
 COMMENT ON FUNCTION weir.refund IS
     'Give back what was counted but did not happen. For weir_caller.';
-COMMENT ON FUNCTION weir.refuse IS 'Raise 22023 with this text. Internal.';
+COMMENT ON FUNCTION weir.reject IS 'Raise 22023 with this text. Internal.';
 COMMENT ON FUNCTION weir.replace_secret IS
     'Take another secret; all that is counted is forgotten. For the owner.';
 COMMENT ON FUNCTION weir.report IS 'Add what a server has decided to the history. For weir_server.';

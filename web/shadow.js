@@ -1,4 +1,4 @@
-// shadow.js - limits in shadow, beside what is live.
+// shadow.js - limits in shadow, beside what is enforced.
 import { getIfAllowed } from "./api.js";
 import { by, count, duration, fill, numeric, row } from "./dom.js";
 
@@ -9,6 +9,6 @@ export async function showShadow() {
   by("shadow-panel").hidden = !told;
   if (!told) return;
   fill(by("shadow"), told.limits.map((t) => row(t.policy, t.rule, `${t.limit} per ${duration(t.window_ms)}`,
-    t.shadow.checks, share(t.shadow), share(t.live), numeric(`${count(t.shadow.denied_identities)} of ${count(t.shadow.identities)}`))),
+    t.shadow.checks, share(t.shadow), share(t.enforced), numeric(`${count(t.shadow.denied_identities)} of ${count(t.shadow.identities)}`))),
   by("no-shadow"));
 }

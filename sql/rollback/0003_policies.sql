@@ -1,7 +1,7 @@
 -- 0003_policies.sql - takes back policies, and drops those that were pushed.
 BEGIN;
 SET LOCAL client_min_messages = warning;
-DROP FUNCTION IF EXISTS weir.refuse(text), weir.hmac(bytea, bytea),
+DROP FUNCTION IF EXISTS weir.reject(text), weir.hmac(bytea, bytea),
     weir.key_of(bytea, text[], bytea), weir.tag_of(bytea, text[], bytea), weir.read_ip(text),
     weir.write_ip(inet, integer), weir.normal_email(text), weir.sized(text, text),
     weir.identity_of(text, jsonb, jsonb), weir.is_exempt(jsonb, jsonb),

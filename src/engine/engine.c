@@ -66,9 +66,10 @@ static weir_err read_ask(const struct engine *e, struct check *check, weir_diag 
     if (r->now == 0)
         return WEIR_OK;
     if (!e->trusts_now)
-        return diag_fail(diag, WEIR_ENOW,
-                         "`now` is refused: this limiter uses its own clock (leave it out, or open "
-                         "it to trust the callers' clocks)");
+        return diag_fail(
+            diag, WEIR_ENOW,
+            "`now` is rejected: this limiter uses its own clock (leave it out, or open "
+            "it to trust the callers' clocks)");
     if (r->now < 0 || r->now >= (int64_t)1 << 48)
         return diag_fail(diag, WEIR_EREQUEST, "`now` must be ms since 1970, not %" PRId64, r->now);
     return WEIR_OK;

@@ -167,9 +167,9 @@ static weir_err load_certificate(struct tls_context *t, const char *file, weir_d
     if (ASN1_TIME_to_tm(ends, &tm) == 1)
         t->expires = (int64_t)timegm(&tm);
     if (X509_cmp_current_time(ends) < 0)
-        warn(t, file, "has expired: clients will refuse it");
+        warn(t, file, "has expired: clients will reject it");
     else if (X509_cmp_current_time(begins) > 0)
-        warn(t, file, "is not valid yet: clients will refuse it");
+        warn(t, file, "is not valid yet: clients will reject it");
     return WEIR_OK;
 }
 

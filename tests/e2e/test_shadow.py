@@ -67,7 +67,7 @@ def before_anything_is_asked_all_that_is_on_trial_is_listed():
         assert list(trials) == [("whole", "mode"), ("some", "mode"), ("tight", "shadow_limit"),
                                 ("part", "rollout")], trials
         assert all(side(trial, name) == (0, 0, 0, 0)
-                   for trial in trials.values() for name in ("shadow", "live"))
+                   for trial in trials.values() for name in ("shadow", "enforced"))
 
 
 @test
@@ -101,7 +101,7 @@ def a_policy_in_shadow_is_beside_one_that_refuses_nothing():
         checks, denied, identities, denied_identities = side(trial, "shadow")
         assert (checks, denied) == (120, 40), trial
         assert near(identities, 40) and near(denied_identities, 40), trial
-        assert side(trial, "live")[:2] == (120, 0), trial
+        assert side(trial, "enforced")[:2] == (120, 0), trial
         assert trial["shadow"]["denied_percent"] == 33.33, trial
         assert trial["denied_by_shadow_only"] == 40 and trial["denied_by_both"] == 0, trial
 
@@ -113,8 +113,8 @@ def a_rule_in_shadow_is_beside_what_the_others_did():
         assert sum(answer["allowed"] for answer in answers) == 160
         trial = report(server)["some", "mode"]
         assert side(trial, "shadow")[:2] == (240, 160), trial
-        assert side(trial, "live")[:2] == (240, 80), trial
-        assert trial["denied_by_both"] == 80 and trial["denied_by_live_only"] == 0, trial
+        assert side(trial, "enforced")[:2] == (240, 80), trial
+        assert trial["denied_by_both"] == 80 and trial["denied_by_enforced_only"] == 0, trial
         assert trial["denied_by_shadow_only"] == 80, trial
 
 
@@ -124,7 +124,7 @@ def a_shadow_limit_is_beside_the_live_one():
         ask(server, "tight", 5)
         trial = report(server)["tight", "shadow_limit"]
         assert side(trial, "shadow")[:2] == (200, 120), trial
-        assert side(trial, "live")[:2] == (200, 40), trial
+        assert side(trial, "enforced")[:2] == (200, 40), trial
         assert trial["limit"] == 2 and trial["denied_by_both"] == 40, trial
 
 
@@ -135,7 +135,7 @@ def a_rollout_compares_those_it_has_reached_with_the_others():
         denied = sum(not answer["allowed"] for answer in answers)
         trial = report(server)["part", "rollout"]
         assert 0 < denied < 40, denied
-        assert side(trial, "live")[:2] == (3 * denied, denied), trial
+        assert side(trial, "enforced")[:2] == (3 * denied, denied), trial
         assert side(trial, "shadow")[:2] == (120 - 3 * denied, 40 - denied), trial
         assert trial["rollout"] == "50%" and "denied_by_both" not in trial, trial
 
@@ -177,7 +177,7 @@ def a_limit_that_comes_with_requests_is_on_trial_by_its_name():
         bring(server, 3, 1)  # the same name and window: it goes on with the same counts
         seen = trials(server)
         assert set(seen) == {2, 3}, seen
-        assert side(seen[2], "shadow")[:2] == (80, 40) and side(seen[2], "live")[:2] == (80, 0), seen
+        assert side(seen[2], "shadow")[:2] == (80, 40) and side(seen[2], "enforced")[:2] == (80, 0), seen
         assert side(seen[3], "shadow")[:2] == (40, 0), seen
         trial = seen[2]
         assert (trial["policy"], trial["rule"], trial["kind"], trial["from"], trial["line"]) == \
@@ -232,11 +232,11 @@ def the_tool_prints_it():
         lines = {line.split()[0]: line.split() for line in said.stdout.splitlines()}
         assert lines["shadow_limit"][1:4] == ["200", "120", "60.00%"], said.stdout
         assert "tight default: 2 per 1d" in said.stdout, said.stdout
-        assert "denied by both 40, only in shadow 80, only by what is live 0" \
+        assert "denied by both 40, only in shadow 80, only enforced 0" \
             in said.stdout
         assert json.loads(weir("--json").stdout)["limits"][2]["shadow"]["denied"] == 120
         assert json.loads(weir("--json", "tight").stdout)["policy"] == "tight"
-        assert weir("plain").stdout == "no limit is on trial\n"
+        assert weir("plain").stdout == "no limit is in shadow\n"
         assert weir("a", "b").returncode == 2
 
 

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """test_tree.py - this tree is clean, and the check sees each kind of problem in one that is not."""
-import subprocess
 import sys
-import tempfile
 from pathlib import Path
+
+sys.path.insert(0, "tests/support")
+from lint import run  # noqa: E402
 
 CHECK = Path(__file__).with_name("tree.py")
 
@@ -45,35 +46,4 @@ BAD = [
 ]
 
 
-def check(root):
-    done = subprocess.run([sys.executable, CHECK, root], stdout=subprocess.PIPE, text=True)
-    return done.returncode, done.stdout
-
-
-def check_files(files):
-    with tempfile.TemporaryDirectory() as root:
-        for name, text in files.items():
-            path = Path(root, name)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text)
-        return check(root)
-
-
-def results():
-    status, said = check(CHECK.parent.parent.parent)
-    yield "this_tree_is_clean", status == 0, said
-    status, said = check_files(GOOD)
-    yield "a_clean_tree_is_clean", status == 0 and not said, said
-    for name, file, text, expected in BAD:
-        status, said = check_files({**GOOD, file: text})
-        yield name, status == 1 and said.startswith(expected) and said.count("\n") == 1, said
-
-
-print(f"1..{2 + len(BAD)}")
-failed = 0
-for number, (name, passed, said) in enumerate(results(), 1):
-    print("ok" if passed else "not ok", number, "-", name)
-    if not passed:
-        failed += 1
-        print("".join(f"# {line}\n" for line in said.splitlines() or ["nothing was said"]), end="")
-sys.exit(1 if failed else 0)
+sys.exit(run(CHECK, GOOD, BAD))

@@ -171,6 +171,7 @@ OLDER_NAMES = """
     CREATE VIEW weir.audit AS SELECT seq, subject FROM weir.ledger;
     CREATE FUNCTION weir.count_answer(answer weir.answer, tag uuid, would_deny boolean) RETURNS void
         LANGUAGE sql AS '';
+    CREATE FUNCTION weir.refuse(text) RETURNS void LANGUAGE sql AS '';
     CREATE FUNCTION weir.rulings_of(p_subject text) RETURNS bigint LANGUAGE sql AS 'SELECT 1::bigint';
     CREATE FUNCTION weir.stats(p_policy text DEFAULT NULL, p_for interval DEFAULT '1 hour')
         RETURNS TABLE (policy text, requests bigint) LANGUAGE sql AS 'SELECT NULL::text, NULL::bigint';"""

@@ -27,7 +27,7 @@ TOLD = {
     "/v1/check": {**RULE, "policy": EVIL, "source": EVIL, "delay_ms": 0, "shadow": False,
                   "rules": [RULE, RULE]},
     "/v1/shadow": {"limits": [{"policy": EVIL, "rule": EVIL, "kind": EVIL, "limit": 1, "window_ms": 1,
-                               "since_ms": 0, "shadow": SIDE, "live": SIDE}]},
+                               "since_ms": 0, "shadow": SIDE, "enforced": SIDE}]},
     "/v1/history": {"since_ms": 0, "until_ms": 60000, "step_ms": 60000, "checks": [
         {"policy": EVIL, "rule": EVIL, "points": [[0, 1, 1, 1, 1]]}], "series": [
         {"policy": EVIL, "rule": EVIL, "points": [[0, 1, 1, 1, 1]]}]},

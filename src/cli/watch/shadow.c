@@ -48,7 +48,7 @@ static void print_trial(const json_t *trial)
     } names[] = {
         { "mode", "in shadow", "the policy" },
         { "rollout", "not reached yet", "reached" },
-        { "shadow_limit", "shadow_limit", "the live limit" },
+        { "shadow_limit", "shadow_limit", "the enforced limit" },
     };
     const time_t since = (time_t)(number(trial, "since_ms") / 1000);
     char when[32] = "no checks yet", window[32];
@@ -66,12 +66,12 @@ static void print_trial(const json_t *trial)
     printf("  %-22s %12s %12s %8s %12s %12s %8s\n", "", "checks", "denied", "", "identities",
            "denied", "");
     print_side(names[i].tried, json_object_get(trial, "shadow"));
-    print_side(names[i].live, json_object_get(trial, "live"));
+    print_side(names[i].live, json_object_get(trial, "enforced"));
     if (json_object_get(trial, "denied_by_both"))
-        printf("  denied by both %" PRId64 ", only in shadow %" PRId64
-               ", only by what is live %" PRId64 "\n",
+        printf("  denied by both %" PRId64 ", only in shadow %" PRId64 ", only enforced %" PRId64
+               "\n",
                number(trial, "denied_by_both"), number(trial, "denied_by_shadow_only"),
-               number(trial, "denied_by_live_only"));
+               number(trial, "denied_by_enforced_only"));
 }
 
 static int print(const struct client *c, const struct arguments *a)

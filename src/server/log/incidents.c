@@ -14,12 +14,12 @@ static const struct kind {
     const char *event, *message;
     uint64_t every_ms; /* one line */
 } kinds[INCIDENT_KINDS] = {
-    [INCIDENT_NO_TOKEN] = { "no_token", "auth-failed", "a request without a token was refused",
+    [INCIDENT_NO_TOKEN] = { "no_token", "auth-failed", "a request without a token was rejected",
                             1000 },
     [INCIDENT_UNKNOWN_TOKEN] = { "unknown_token", "auth-failed",
-                                 "a request with an unknown token was refused", 1000 },
+                                 "a request with an unknown token was rejected", 1000 },
     [INCIDENT_MISSING_SCOPE] = { "missing_scope", "auth-failed",
-                                 "a request was refused whose token lacks the scope", 1000 },
+                                 "a request was rejected whose token lacks the scope", 1000 },
     [INCIDENT_FORWARDED] = { NULL, "untrusted-proxy",
                              "a peer that is not in trusted_proxies says for whom it asks; it is not "
                              "believed, and all its clients count as one: is it your proxy?",

@@ -239,12 +239,12 @@ static void put_trial(struct json *j, const struct policy_rule *rule, const stru
     json_text(j, "rollout", t->kind == TRIAL_ROLLOUT ? share : NULL);
     json_int(j, "since_ms", atomic_load(&t->since));
     put_side(j, "shadow", &t->tried);
-    put_side(j, "live", &t->live);
+    put_side(j, "enforced", &t->live);
     if (t->kind != TRIAL_ROLLOUT) {
         json_int(j, "denied_by_both", (int64_t)count_of(&t->both));
         json_int(j, "denied_by_shadow_only",
                  (int64_t)(count_of(&t->tried.refused) - count_of(&t->both)));
-        json_int(j, "denied_by_live_only",
+        json_int(j, "denied_by_enforced_only",
                  (int64_t)(count_of(&t->live.refused) - count_of(&t->both)));
     }
     json_close(j, '}');

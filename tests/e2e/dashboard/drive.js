@@ -274,13 +274,13 @@ scenario("alerts are listed, with those that hold", async (browser) => {
     return rows[0]?.[1] === "firing" && rows;
   }, "it on the page");
   assert.deepEqual([attacked[0], attacked[2], attacked[3], attacked[5], attacked[6], attacked[8]],
-    ["login-attack", "block rate", "login", "20 %", "5m", "login"]);
+    ["login-attack", "deny rate", "login", "20 %", "5m", "login"]);
   assert(Number.parseFloat(attacked[4]) > 20, attacked[4]);
   assert.deepEqual(store.slice(0, 2), ["store-away", "ok"]);
   await until(async () => /1 alert$/.test(await page.locator("#state").textContent()), "it at the top");
 });
 
-scenario("limits on trial stand beside what is live", async (browser) => {
+scenario("limits in shadow stand beside what is enforced", async (browser) => {
   const page = await open(browser);
   await signIn(page);
   await attack(1);
@@ -289,7 +289,7 @@ scenario("limits on trial stand beside what is live", async (browser) => {
   assert.deepEqual(row.slice(0, 3), ["search", "default", "1 per 1m"]);
   const told = (await ask("GET", "/v1/shadow")).body.limits[0];
   assert.match(row[4], /^\d+ \(\d+\.\d\d %\)$/);
-  assert(told.shadow.denied > 0 && told.live.denied === 0, JSON.stringify(told));
+  assert(told.shadow.denied > 0 && told.enforced.denied === 0, JSON.stringify(told));
 });
 
 // ---- how it behaves -------------------------------------------------------------------------------

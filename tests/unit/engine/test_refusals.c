@@ -297,7 +297,7 @@ static void a_time_that_is_none_or_is_not_trusted(void **state)
             "`now` must be ms since 1970, not 9223372036854775807");
     refuses(
         own, LOGIN(.now = NOW), WEIR_ENOW,
-        "`now` is refused: this limiter uses its own clock (leave it out, or open it to trust the callers' clocks)");
+        "`now` is rejected: this limiter uses its own clock (leave it out, or open it to trust the callers' clocks)");
     weir_close(own);
 }
 
