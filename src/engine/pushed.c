@@ -7,7 +7,7 @@
 
 #include "base/buf.h"
 #include "base/clock.h"
-#include "policy/document.h"
+#include "policy/policies_json.h"
 
 enum { AGAIN_MS = 2000, LINE = 512 }; /* before the next try, if the store is away; bytes */
 
@@ -67,7 +67,7 @@ static void write_documents(struct pushed *p, struct buf *to)
     struct published_visit visit = published_enter(p->policies);
 
     if (visit.current)
-        policy_documents_write(visit.current, to);
+        policies_json_documents(visit.current, to);
     else
         buf_text(to, "{}");
     published_leave(p->policies, visit);

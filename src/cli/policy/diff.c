@@ -11,7 +11,7 @@
 #include "cli/policy/file.h"
 #include "cli/terminal.h"
 #include "cli/told.h"
-#include "server/http/policies_json.h"
+#include "policy/policies_json.h"
 #include "server/policies_diff.h"
 
 enum { SERVER, TOKEN_FILE, JSON, OPTION_COUNT };

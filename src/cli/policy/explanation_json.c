@@ -1,17 +1,17 @@
 /* explanation_json.c - an explanation for programs: every setting with where it is from. */
-#include "base/json.h"
+#include <stdlib.h>
+
 #include "cli/policy/explanation.h"
 #include "cli/terminal.h"
+#include "policy/policies_json.h"
 
-/* The rest of an object that has a value: where that is from. */
-static void end_setting(struct json *j, const struct origin *o)
+static void add_origin(struct json *j, const struct origin *o)
 {
     json_text(j, "from", o->whose);
     if (o->variable[0])
         json_text(j, "variable", o->variable);
     if (o->line > 0)
         json_int(j, "line", o->line);
-    json_close(j, '}');
 }
 
 static void text_setting(struct json *j, const char *name, const char *value,
@@ -19,64 +19,59 @@ static void text_setting(struct json *j, const char *name, const char *value,
 {
     json_open(j, name, '{');
     json_text(j, "value", value);
-    end_setting(j, o);
+    add_origin(j, o);
+    json_close(j, '}');
 }
 
-static void int_setting(struct json *j, const char *name, int64_t value, const struct origin *o)
+static const struct origin *origin_of_setting(const struct explained_rule *r,
+                                              enum rule_setting setting, bool is_shadow)
 {
-    json_open(j, name, '{');
-    json_int(j, "value", value);
-    end_setting(j, o);
+    const struct explained_limit *limit = is_shadow ? &r->shadow : &r->live;
+
+    switch (setting) {
+    case RULE_SETTING_MODE:
+        return &r->mode;
+    case RULE_SETTING_ROLLOUT:
+        return &r->rollout;
+    case RULE_SETTING_ALGORITHM:
+        return &r->algorithm;
+    case RULE_SETTING_LIMIT:
+        return &limit->limit;
+    case RULE_SETTING_BURST:
+        return &limit->burst;
+    case RULE_SETTING_PRECISION:
+        return &limit->precision;
+    case RULE_SETTING_BY:
+        return &r->by;
+    }
+    abort();
 }
 
-static void limit_settings(struct json *j, const struct explained_limit *l)
+static void add_rule_origin(void *ctx, struct json *j, enum rule_setting setting, bool is_shadow)
 {
-    const struct rule *r = l->numbers;
-
-    json_open(j, "limit", '{');
-    json_int(j, "value", r->limit);
-    json_int(j, "window_ms", r->window);
-    end_setting(j, &l->limit);
-    if (r->limit > 0 && algorithm_has_burst(r->algorithm))
-        int_setting(j, "burst", r->burst, &l->burst);
-    if (r->limit > 0 && algorithm_has_precision(r->algorithm))
-        int_setting(j, "precision_ms", r->precision, &l->precision);
+    add_origin(j, origin_of_setting(ctx, setting, is_shadow));
 }
 
-static void rule_object(struct json *j, const struct explained_rule *r)
+static void add_request(void *ctx, struct json *j)
 {
-    json_open(j, NULL, '{');
-    json_text(j, "rule", r->rule->name);
-    json_int(j, "line", r->rule->line);
-    json_text(j, "plan", r->plan ? r->plan->name : NULL);
-    limit_settings(j, &r->live);
-    text_setting(j, "algorithm", weir_algorithm_name(r->live.numbers->algorithm), &r->algorithm);
-    json_open(j, "by", '{');
-    json_open(j, "value", '[');
-    for (size_t i = 0; i < r->rule->by_count; i++)
-        json_text(j, NULL, r->rule->by[i]);
-    json_close(j, ']');
-    end_setting(j, &r->by);
+    const struct explained_rule *r = ctx;
+
     json_open(j, "normalised", '{');
     for (size_t i = 0; i < r->rule->by_count; i++)
         json_text(j, r->rule->by[i], r->how[i]);
     json_close(j, '}');
     json_text(j, "tag", r->tag[0] ? r->tag : NULL);
-    text_setting(j, "mode", mode_name(r->rule->mode), &r->mode);
-    if (r->rule->rollout < SHARE_ALL) {
-        char share[16];
+    if (r->rule->rollout < SHARE_ALL && r->tag[0])
+        json_bool(j, "reached", r->is_reached);
+}
 
-        share_write(r->rule->rollout, share);
-        text_setting(j, "rollout", share, &r->rollout);
-        if (r->tag[0])
-            json_bool(j, "reached", r->is_reached);
-    }
-    if (r->shadow.numbers) {
-        json_open(j, "shadow_limit", '{');
-        limit_settings(j, &r->shadow);
-        json_close(j, '}');
-    }
-    json_close(j, '}');
+static void add_rule(struct json *j, const struct explained_rule *r)
+{
+    rule_settings_json(j, &(struct rule_settings){ .rule = r->rule,
+                                                   .plan = r->plan,
+                                                   .add_origin = add_rule_origin,
+                                                   .add_more = add_request,
+                                                   .ctx = (void *)r });
 }
 
 void explanation_json(const struct explanation *e)
@@ -107,7 +102,7 @@ void explanation_json(const struct explanation *e)
     json_close(&j, ']');
     json_open(&j, "rules", '[');
     for (size_t i = 0; i < e->policy->rule_count; i++)
-        rule_object(&j, &e->rules[i]);
+        add_rule(&j, &e->rules[i]);
     json_close(&j, ']');
     json_close(&j, '}');
     terminal_line(&out);

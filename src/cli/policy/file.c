@@ -14,7 +14,7 @@
 #include "cli/command.h"
 #include "cli/input.h"
 #include "cli/terminal.h"
-#include "policy/document.h"
+#include "policy/policies_json.h"
 #include "server/settings.h"
 
 enum { MOST = 1 << 20 }; /* the loader refuses what is larger */
@@ -158,7 +158,7 @@ int policy_file_documents(const char *path, struct buf *out)
         return trouble("%s", diag.text);
     status = policy_file_load(&f, false);
     if (status == STATUS_YES)
-        policy_documents_write(f.set, out);
+        policies_json_documents(f.set, out);
     else if (status == STATUS_NO)
         policy_file_print_problems(&f);
     if (status == STATUS_YES && out->failed)
