@@ -15,9 +15,10 @@ sys.path.insert(0, "tests/support")
 from redis import Redis, Watched  # noqa: E402
 from weir_server import TREE, command, run, test, wait_until  # noqa: E402
 from shared_store import (PATIENT, UNWELL, Gang, Fixture, asked, comes_back,  # noqa: E402
-                          conforms, falls_back, never_half_charged, overrides_hold_everywhere,
-                          several_policies_are_never_half_charged,
-                          says, used, weir, witness)
+                          conforms, falls_back, library_and_server_share_a_limit,
+                          never_half_charged, overrides_hold_everywhere, says, servers_share_a_cell,
+                          several_policies_are_never_half_charged, used,
+                          verbs_do_what_they_do_elsewhere, weir, witness)
 
 
 class Home(Fixture):
@@ -70,38 +71,19 @@ def three_rules_are_never_half_charged():
 @test
 def the_library_and_a_server_share_a_limit():
     with Home() as home:
-        server = home.serve()
-        words = ["check", "--config", home.config, "--store", home.url, "--json", "many"]
-        for left in (999, 997, 995):
-            answer = json.loads(weir(*words, "somebody").stdout)
-            assert answer["source"] == "store" and answer["remaining"] == left, answer
-            assert server.check("many", "somebody")["remaining"] == left - 1
+        library_and_server_share_a_limit(home)
 
 
 @test
 def refund_reset_and_peek_are_the_same_as_elsewhere():
     with Home() as home:
-        server = home.serve()
-        ask = {"policy": "bucket", "key": "somebody"}
-
-        def remaining(verb, **more):
-            return server.http("POST", f"/v1/{verb}", {**ask, **more})[2]["remaining"]
-        assert remaining("check", cost=10) == 990
-        assert remaining("peek", cost=500) == 990
-        assert remaining("refund", cost=4) == 994
-        assert remaining("check", cost=0) == 994
-        assert remaining("reset") == 1000
-        assert remaining("check") == 999
+        verbs_do_what_they_do_elsewhere(home)
 
 
 @test
 def cl_throttle_counts_in_redis():
     with Home() as home:
-        servers = [home.serve(), home.serve()]
-        replies = [servers[n % 2].resp("CL.THROTTLE", "k", 5, 10, 60) for n in range(7)]
-        left = [int(reply.split(b"\r\n")[3][1:]) for reply in replies]
-        assert left == [5, 4, 3, 2, 1, 0, 0], left
-        assert replies[-1].split(b"\r\n")[1] == b":1"
+        servers_share_a_cell(home)
 
 
 @test

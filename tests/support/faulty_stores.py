@@ -7,7 +7,6 @@
     store.forget()                  all that it counted
     store.close()
 """
-import os
 import signal
 
 from postgres import Postgres, descendants, send_signal

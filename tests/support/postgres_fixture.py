@@ -9,12 +9,11 @@
 All fixtures of a process have databases of their own in one Postgres, which close_cluster() ends.
 """
 import itertools
-import subprocess
 
+import shared_store
 from postgres import Postgres
-from weir_server import PATIENCE, WEIR, Folder, Server
+from shared_store import PATIENT, weir
 
-PATIENT = "deadline=20s"  # for those who ask a database that is well, on a busy machine
 numbers = itertools.count(1)
 database = None
 
@@ -32,44 +31,18 @@ def close_cluster():
         database.close()
 
 
-def weir(*words, **more):
-    return subprocess.run([WEIR, *words], capture_output=True, text=True, check=False,
-                          timeout=PATIENCE, **more)
-
-
-class Fixture:
+class Fixture(shared_store.Fixture):
     """A database with the schema, and servers that have it for their store. They come as a role
     that may do only what a server does."""
 
-    policies = ""
-
     def __init__(self, parameters=PATIENT, migrated=True):
         self.db, self.name = cluster(), f"fixture{next(numbers)}"
-        self.folder = Folder()
-        self.config = self.folder.path / "policies.yaml"
-        self.config.write_text(self.policies)
+        super().__init__(f"{self.db.url_of(self.name, 'limiter')}?{parameters}")
         self.db.psql(f"CREATE DATABASE {self.name}")
         self.owner = self.db.url_of(self.name)
-        self.url = f"{self.db.url_of(self.name, 'limiter')}?{parameters}"
-        self.servers = []
         if migrated:
             assert weir("migrate", self.owner).returncode == 0
             self.sql("GRANT weir_server TO limiter")
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, kind, *_):
-        statuses = [server.stop() for server in self.servers if kind is None]
-        for server in self.servers:
-            server.__exit__()
-        self.folder.__exit__()
-        assert not any(statuses), [server.log.other for server in self.servers]
-
-    def serve(self, *arguments, **more):
-        more = {"store": self.url, "config": self.config, **more}
-        self.servers.append(Server(*arguments, **more))
-        return self.servers[-1]
 
     def sql(self, text):
         return self.db.psql(text, database=self.name)

@@ -1,4 +1,5 @@
 """shared_store.py - for end-to-end tests: servers that share a store, and those who ask them."""
+import json
 import random
 import selectors
 import socket
@@ -15,6 +16,7 @@ policies:
   many:   {limit: 1000 per 1d, by: user}
   bucket: {limit: 1000 per 1d, by: user, algorithm: token_bucket}
   fixed:  {limit: 1000 per 52w, by: user, algorithm: fixed_window}
+  churn:  {limit: 1000 per 50ms, by: user}
   open:   {limit: 1000 per 1d, by: user, on_error: allow}
   shut:   {limit: 1000 per 1d, by: user, on_error: deny}
   three:
@@ -39,11 +41,13 @@ PATIENT = "deadline=20s"  # for those who ask one that is well, on such a machin
 class Fixture:
     """Servers that have this URI for their store."""
 
+    policies = POLICIES
+
     def __init__(self, url):
         self.url, self.servers = url, []
         self.folder = Folder()
         self.config = self.folder.path / "policies.yaml"
-        self.config.write_text(POLICIES)
+        self.config.write_text(self.policies)
 
     def __enter__(self):
         return self
@@ -208,6 +212,37 @@ def never_half_charged(servers, asks=600, meanwhile=lambda: None, policy="three"
 def several_policies_are_never_half_charged(home):
     home.config.write_text(SEVERAL)
     never_half_charged([home.serve(), home.serve()], asks=400, policy=["global", "tenant", "user"])
+
+
+def library_and_server_share_a_limit(fixture):
+    server = fixture.serve()
+    words = ["check", "--config", fixture.config, "--store", fixture.url, "--json", "many"]
+    for left in (999, 997, 995):
+        answer = json.loads(weir(*words, "ann").stdout)
+        assert answer["source"] == "store" and answer["remaining"] == left, answer
+        assert server.check("many", "ann")["remaining"] == left - 1
+
+
+def verbs_do_what_they_do_elsewhere(fixture):
+    server = fixture.serve()
+
+    def remaining(verb, **more):
+        asked_for = {"policy": "bucket", "key": "ann", **more}
+        return server.http("POST", f"/v1/{verb}", asked_for)[2]["remaining"]
+    assert remaining("check", cost=10) == 990
+    assert remaining("peek", cost=500) == 990
+    assert remaining("refund", cost=4) == 994
+    assert remaining("check", cost=0) == 994
+    assert remaining("reset") == 1000
+    assert remaining("check") == 999
+
+
+def servers_share_a_cell(fixture):
+    servers = [fixture.serve(), fixture.serve()]
+    replies = [servers[n % 2].resp("CL.THROTTLE", "k", 5, 10, 60) for n in range(7)]
+    left = [int(reply.split(b"\r\n")[3][1:]) for reply in replies]
+    assert left == [5, 4, 3, 2, 1, 0, 0], left
+    assert replies[-1].split(b"\r\n")[1] == b":1"
 
 
 def overrides_hold_everywhere(servers):

@@ -6,9 +6,6 @@ delay).
 """
 import hashlib
 import json
-import sys
-from pathlib import Path
-
 
 NUMBERS = {"fixed_window": 1, "sliding_window": 2, "sliding_counter": 3, "token_bucket": 4,
            "leaky_bucket": 5, "cell": 15}
