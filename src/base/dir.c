@@ -249,7 +249,7 @@ static weir_err take_lock(struct real_dir *r, weir_diag *diag)
         pid[n > 0 ? n : 0] = '\0';
         pid[strspn(pid, "0123456789")] = '\0';
         return diag_fail(diag, WEIR_EBUSY,
-                         "%s is in use by process %s: stop it first, or ask it instead",
+                         "%s is in use by process %s: stop it first, or send requests to it",
                          r->dir.path, pid[0] ? pid : "(unknown)");
     }
     n = snprintf(pid, sizeof pid, "%ld\n", (long)getpid());
@@ -276,7 +276,7 @@ static weir_err refuse_if_others_may_write(const struct real_dir *r, weir_diag *
     struct stat st;
 
     if (fstat(r->fd, &st) != 0)
-        return diag_fail(diag, WEIR_ESYSTEM, "cannot look at the directory %s: %s", r->dir.path,
+        return diag_fail(diag, WEIR_ESYSTEM, "cannot stat the directory %s: %s", r->dir.path,
                          strerror(errno));
     if (st.st_mode & (S_IWGRP | S_IWOTH))
         return diag_fail(diag, WEIR_ESYSTEM,
@@ -302,7 +302,7 @@ weir_err dir_open(struct dir **out, const char *path, const weir_allocator *allo
         .dir = { &real_ops, copy, 0 }, .allocator = *allocator, .fd = -1, .lock_fd = -1
     };
     if (mkdir(path, 0700) != 0 && errno != EEXIST)
-        err = diag_fail(diag, WEIR_ESYSTEM, "cannot make the directory %s: %s", path,
+        err = diag_fail(diag, WEIR_ESYSTEM, "cannot create the directory %s: %s", path,
                         strerror(errno));
     if (!err) {
         r->fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);

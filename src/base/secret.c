@@ -24,7 +24,7 @@ enum { HEX = 2 * SECRET_BYTES };
 weir_err secret_random(struct secret *out, weir_diag *diag)
 {
     if (sodium_init() < 0) /* may be called again and from several threads */
-        return diag_fail(diag, WEIR_ESECRET, "the system has no random numbers to give");
+        return diag_fail(diag, WEIR_ESECRET, "the system gives no random numbers");
     randombytes_buf(out->bytes, sizeof out->bytes);
     return WEIR_OK;
 }
@@ -88,9 +88,10 @@ static weir_err read_secret(int fd, const char *path, uid_t keeper, struct secre
                          "run chown on it",
                          path, (long)st.st_uid);
     if (st.st_mode & (S_IRWXG | S_IRWXO))
-        return diag_fail(diag, WEIR_ESECRET,
-                         "the secret file %s is open to others (mode %04o): run chmod 600 on it",
-                         path, (unsigned)(st.st_mode & 07777));
+        return diag_fail(
+            diag, WEIR_ESECRET,
+            "other users can access the secret file %s (mode %04o): run chmod 600 on it", path,
+            (unsigned)(st.st_mode & 07777));
     len = read_fully(fd, text, sizeof text);
     if (len < 0)
         return fail_at(diag, "read", path);
@@ -100,11 +101,11 @@ static weir_err read_secret(int fd, const char *path, uid_t keeper, struct secre
         sodium_hex2bin(out->bytes, SECRET_BYTES, text, HEX, NULL, &bytes, NULL) != 0 ||
         bytes != SECRET_BYTES) {
         sodium_memzero(text, sizeof text);
-        return diag_fail(diag, WEIR_ESECRET,
-                         "the secret file %s does not have %d hex digits: fill it with "
-                         "'openssl rand -hex %d', or remove it to have a new one made "
-                         "(what is counted then starts afresh)",
-                         path, HEX, SECRET_BYTES);
+        return diag_fail(
+            diag, WEIR_ESECRET,
+            "the secret file %s does not have %d hex digits: fill it with 'openssl rand -hex %d', "
+            "or remove it to get a new one (all counts then start from zero)",
+            path, HEX, SECRET_BYTES);
     }
     sodium_memzero(text, sizeof text);
     return WEIR_OK;
@@ -201,10 +202,10 @@ static weir_err load(const char *path, int links, uid_t keeper, struct secret *o
         fd = open(path, flags);
     }
     if (fd < 0 && errno == ELOOP && links & O_NOFOLLOW)
-        return diag_fail(diag, WEIR_ESECRET,
-                         "the secret %s is a symbolic link: name the file that it leads to as the "
-                         "secret file",
-                         path);
+        return diag_fail(
+            diag, WEIR_ESECRET,
+            "the secret %s is a symbolic link: give the file that it points to as the secret file",
+            path);
     if (fd < 0)
         return fail_at(diag, "open", path);
     err = read_secret(fd, path, keeper, out, diag);

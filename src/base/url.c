@@ -61,7 +61,7 @@ static const char *read_authority(struct span text, struct url *out)
         return "it cannot have a user or a password";
     end = is_bracketed ? find(text, "]") : find(text, ":");
     if (is_bracketed && end == text.len)
-        return "a bracket is not closed";
+        return "a closing bracket is missing";
     host = is_bracketed ? (struct span){ text.at + 1, end - 1 } : (struct span){ text.at, end };
     end += is_bracketed;
     if (end < text.len)
@@ -69,7 +69,7 @@ static const char *read_authority(struct span text, struct url *out)
     if (host.len == 0 || host.len > URL_MOST_HOST)
         return "it has no host";
     if (end < text.len && (text.at[end] != ':' || !read_port(port, out)))
-        return "its port is not one";
+        return "its port is not valid";
     memcpy(out->host, host.at, host.len);
     out->host[host.len] = '\0';
     return NULL;
@@ -86,7 +86,7 @@ const char *url_read(struct span text, struct url *out)
     if (text.len > URL_MOST)
         return "it is too long";
     if (!is_plain(text))
-        return "it has letters that a URL has not";
+        return "it has characters that a URL cannot have";
     strcpy(out->port, out->is_tls ? "443" : "80");
     end = find(rest, "/?#");
     out->authority = (struct span){ rest.at, end };

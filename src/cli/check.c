@@ -170,8 +170,8 @@ static bool read_subject(const struct arguments *a, struct inquiry *q)
 
     if (!q->limit) {
         if (a->operand_count == 0 || word_is_attribute(a->operands[0])) {
-            trouble(
-                "the policy is missing: name it before the key, or give a limit: --limit \"5 per 1m\"");
+            trouble("the policy is missing: name it before the key, or give a limit: --limit \"5 "
+                    "per 1m\"");
             return false;
         }
         parsed_request_add_policy(&q->asked, a->operands[i++]);
@@ -246,8 +246,8 @@ static bool read_config(const struct arguments *a, struct inquiry *q)
     if (!config)
         config = getenv("WEIR_CONFIG");
     if (!config || !*config) {
-        trouble(
-            "the policies are missing: give --config FILE or set WEIR_CONFIG, or give a limit: --limit \"5 per 1m\"");
+        trouble("the policies are missing: give --config FILE or set WEIR_CONFIG, or give a limit: "
+                "--limit \"5 per 1m\"");
         return false;
     }
     q->open.policy_file = strcmp(config, "-") == 0 ? "/dev/stdin" : config;

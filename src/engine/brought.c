@@ -16,21 +16,21 @@ const char unnamed_scope[] = "limits that come with a request";
 static weir_err check_request(const weir_request *r, weir_diag *diag)
 {
     if (r->attribute_count > 0 || r->plan)
-        return diag_fail(diag, WEIR_EREQUEST, "attributes and plans belong to a policy: name one");
+        return diag_fail(diag, WEIR_EREQUEST, "attributes and plans need a policy: name one");
     if (!r->key)
         return diag_fail(diag, WEIR_EREQUEST,
                          "the request has no policy and no key: name a policy, or give key, limit "
                          "and window_ms");
     if (r->window_ms == 0 && r->limit != 0)
-        return diag_fail(
-            diag, WEIR_EREQUEST,
-            "the request has no policy: name one, or give limit and window_ms, which is at least 1");
+        return diag_fail(diag, WEIR_EREQUEST,
+                         "the request has no policy: name one, or give limit and window_ms, which "
+                         "is at least 1");
     if (r->window_ms == 0)
         return diag_fail(diag, WEIR_EREQUEST,
                          "the request has no policy: name one, or give limit (0 always denies) and "
                          "window_ms");
     if ((unsigned)r->on_error > ON_ERROR_COUNT)
-        return diag_fail(diag, WEIR_EREQUEST, "on_error is local, allow or deny");
+        return diag_fail(diag, WEIR_EREQUEST, "on_error must be local, allow or deny");
     return WEIR_OK;
 }
 
@@ -61,8 +61,8 @@ static weir_err charges_of_named(struct engine *e, struct check *check, weir_dia
                          printable(name).text, WEIR_MAX_NAME);
     if (policies_find(check->policies, name))
         return diag_fail(diag, WEIR_EREQUEST,
-                         "'%s' is a policy of the file, which has its own limit: ask for the "
-                         "policy, or give this limit another name",
+                         "'%s' is a policy of the file, which has its own limit: name the policy "
+                         "instead, or give this limit another name",
                          printable(name).text);
     named_fill(e->named, engine_secret(e), name, &check->unnamed, limit);
     limit->rule.tag_key = engine_keys(e)->called;

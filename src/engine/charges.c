@@ -549,14 +549,13 @@ APART weir_err refuse_numbers(const weir_request *r, weir_diag *diag)
 {
     if (r->name)
         return diag_fail(diag, WEIR_EREQUEST,
-                         "a name is for a limit that comes with the request: leave it out, or the "
-                         "policy");
+                         "a name needs a limit in the request: leave out the name, or the policy");
     if (r->on_error)
         return diag_fail(diag, WEIR_EREQUEST,
-                         "on_error is the policy's own: leave it out, or the policy");
+                         "on_error is set by the policy: leave out on_error, or the policy");
     return diag_fail(diag, WEIR_EREQUEST,
-                     "the request names a policy and brings numbers: leave out limit, window, "
-                     "burst, precision and algorithm, or the policy");
+                     "the request names a policy and has a limit: leave out limit, window, burst, "
+                     "precision and algorithm, or the policy");
 }
 
 weir_err charges_of_policies(struct engine *e, struct check *check, weir_diag *diag)

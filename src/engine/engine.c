@@ -66,10 +66,9 @@ static weir_err read_ask(const struct engine *e, struct check *check, weir_diag 
     if (r->now == 0)
         return WEIR_OK;
     if (!e->trusts_now)
-        return diag_fail(
-            diag, WEIR_ENOW,
-            "`now` is rejected: this limiter uses its own clock (leave it out, or open "
-            "it to trust the callers' clocks)");
+        return diag_fail(diag, WEIR_ENOW,
+                         "`now` is not allowed: this limiter uses its own clock (leave it out, or "
+                         "trust callers with trust_client_clock or WEIR_TRUST_NOW)");
     if (r->now < 0 || r->now >= (int64_t)1 << 48)
         return diag_fail(diag, WEIR_EREQUEST, "`now` must be ms since 1970, not %" PRId64, r->now);
     return WEIR_OK;
@@ -123,7 +122,7 @@ weir_err engine_prepare_cell(struct engine *e, struct check *check, struct span 
     if (!err)
         err = cell_check_quantity(&check->unnamed, quantity, diag);
     if (!err && key.len > WEIR_MAX_IDENTITY)
-        err = diag_fail(diag, WEIR_EREQUEST, "the key is too long: at most %d bytes are taken",
+        err = diag_fail(diag, WEIR_EREQUEST, "the key is too long: at most %d bytes",
                         WEIR_MAX_IDENTITY);
     check->answer->err = err;
     if (err) {

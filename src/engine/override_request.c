@@ -34,7 +34,7 @@ static weir_err check_text(const char *what, const char *text, size_t most, weir
     const struct span span = span_of(text);
 
     if (span.len > most)
-        return diag_fail(diag, WEIR_EREQUEST, "%s has %zu bytes: at most %zu are kept", what,
+        return diag_fail(diag, WEIR_EREQUEST, "%s has %zu bytes: at most %zu are allowed", what,
                          span.len, most);
     if (!utf8_is_text(span))
         return diag_fail(diag, WEIR_EREQUEST, "%s is not UTF-8", what);
@@ -66,8 +66,8 @@ static weir_err refuse_policy(const struct reading *r, struct span name)
     if (r->c->subject == LEDGER_PLAN || r->c->effect == LEDGER_REMOVED || !name_is_valid(name))
         return diag_fail(r->diag, WEIR_ENOPOLICY, "there is no policy '%s'", printable(name).text);
     return diag_fail(r->diag, WEIR_ENOPOLICY,
-                     "there is no policy '%s', and no request has brought a limit of this name: if "
-                     "some will, say that it is `named`",
+                     "there is no policy '%s', and no request has sent a limit of this name: if "
+                     "requests will, add `named`",
                      printable(name).text);
 }
 
@@ -140,7 +140,7 @@ static weir_err read_tag(struct reading *r)
         return diag_fail(r->diag, WEIR_EREQUEST, "give a tag, a key or attributes: one of them");
     if (!tag_read(c->tag, &r->tag))
         return diag_fail(r->diag, WEIR_EREQUEST,
-                         "a tag is 32 hexadecimal digits, as the log and GET /v1/top have it");
+                         "a tag is 32 hexadecimal digits, as in the log and GET /v1/top");
     r->has_tag = true;
     r->is_vague = r->is_vague && c->by_count == 0;
     if (c->by_count > 0)
@@ -156,7 +156,7 @@ static weir_err ask_by(const struct reading *r)
 {
     return diag_fail(
         r->diag, WEIR_EREQUEST,
-        "which attributes is the tag of? Give 'by', or the rule that it was seen with");
+        "the attributes of the tag are not clear: give 'by', or the rule that it was seen with");
 }
 
 /* ---- identities ------------------------------------------------------------------------------- */
@@ -169,13 +169,13 @@ static weir_err read_attributes(struct reading *r)
         return read_tag(r);
     if (c->by_count > 0)
         return diag_fail(r->diag, WEIR_EREQUEST,
-                         "'by' goes with a tag: attributes have their names with them");
+                         "'by' needs a tag: attributes are given with their names");
     if (c->key && c->attribute_count > 0)
         return diag_fail(r->diag, WEIR_EREQUEST, "give a key or attributes, not both");
     if (c->key && (!r->policy || !r->policy->sole_attribute))
         return diag_fail(r->diag, WEIR_EREQUEST,
-                         "a key stands for the one attribute of a policy that counts by one only: "
-                         "give attributes by name instead");
+                         "a key is only for a policy that counts by one attribute: give attributes "
+                         "by name instead");
     if (c->key) {
         r->attributes[0] = (struct attribute){ span_of(r->policy->sole_attribute),
                                                span_of(c->key) };
@@ -247,7 +247,7 @@ static weir_err find_rule(struct reading *r, const struct policy_rule **out)
             continue;
         if (found && !r->has_tag && !counts_the_same(found, rule))
             return diag_fail(r->diag, WEIR_EREQUEST,
-                             "rules '%s' and '%s' tell these identities apart in other ways (the "
+                             "rules '%s' and '%s' distinguish these identities differently (the "
                              "order of `by`, or ipv6_prefix): name one of them",
                              found->name, rule->name);
         if (!found)
@@ -318,7 +318,7 @@ static weir_err read_override(struct reading *r)
     weir_err err;
 
     if (!r->policy)
-        return diag_fail(r->diag, WEIR_EREQUEST, "of which policy? Name it");
+        return diag_fail(r->diag, WEIR_EREQUEST, "the policy is missing: name it");
     if (r->has_tag && c->effect == LEDGER_REMOVED) {
         r->out->key = r->tag;
         return WEIR_OK;
@@ -390,7 +390,7 @@ static weir_err read_plan(struct reading *r)
     weir_err err;
 
     if (c->rule)
-        return diag_fail(r->diag, WEIR_EREQUEST, "a plan is for all rules: leave the rule out");
+        return diag_fail(r->diag, WEIR_EREQUEST, "a plan applies to all rules: leave the rule out");
     r->out->value = c->effect == LEDGER_REMOVED ? "" : c->plan;
     if (r->has_tag && c->effect == LEDGER_REMOVED) {
         r->out->key = r->tag;
@@ -400,7 +400,7 @@ static weir_err read_plan(struct reading *r)
         return ask_by(r);
     if (r->count != 1)
         return diag_fail(r->diag, WEIR_EREQUEST,
-                         "a plan is assigned by one attribute, such as the tenant: give one");
+                         "a plan is assigned to one attribute, such as the tenant: give one");
     if (!name_is_valid(r->attributes[0].name))
         return diag_fail(
             r->diag, WEIR_EATTRIBUTE,
@@ -415,9 +415,9 @@ static weir_err read_mode(struct reading *r)
     enum mode mode;
 
     if (!r->policy)
-        return diag_fail(r->diag, WEIR_EREQUEST, "of which policy? Name it");
+        return diag_fail(r->diag, WEIR_EREQUEST, "the policy is missing: name it");
     if (r->c->effect != LEDGER_REMOVED && !mode_by_name(span_of(r->c->mode), &mode))
-        return diag_fail(r->diag, WEIR_EREQUEST, "mode is enforce, shadow or off, not '%s'",
+        return diag_fail(r->diag, WEIR_EREQUEST, "mode must be enforce, shadow or off, not '%s'",
                          printable(span_of(r->c->mode)).text);
     r->room->by[0] = '\0';
     r->out->value = r->c->effect == LEDGER_REMOVED ? "" : r->c->mode;
@@ -436,8 +436,7 @@ static weir_err check_common(const struct reading *r)
         err = check_text("the reason", c->reason, LEDGER_MAX_REASON, r->diag);
     if (!err && c->expires != 0 && c->expires <= now)
         err = diag_fail(r->diag, WEIR_EREQUEST,
-                        "it would be over before it begins: give a time "
-                        "that is still to come");
+                        "its end is in the past: give a time in the future");
     return err;
 }
 

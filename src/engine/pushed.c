@@ -79,12 +79,12 @@ static void tell(const struct buf *names, void (*log)(void *ctx, const char *lin
     size_t at;
 
     if (names->len == 0) {
-        log(log_ctx, "the policies in the database are those that are in force here");
+        log(log_ctx, "the policies in the database are the same as here");
         return;
     }
     at = (size_t)snprintf(line, sizeof line,
-                          "those who ask by SQL have other policies than this server, put the same "
-                          "there with 'weir policy push':");
+                          "the policies in the database differ from those of this server, run "
+                          "'weir policy push' with the same file:");
     for (size_t i = 0; i < names->len && at < sizeof line; i += strlen(names->at + i) + 1)
         at += (size_t)snprintf(line + at, sizeof line - at, "%s%s", i > 0 ? ", " : " ",
                                names->at + i);

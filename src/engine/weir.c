@@ -150,7 +150,7 @@ static weir_err find_secret(const weir *w, const weir_options *o, struct secret 
         return WEIR_ENOMEM;
     snprintf(path, size, "%s/secret", dir);
     if (mkdir(dir, 0700) != 0 && errno != EEXIST)
-        err = diag_fail(diag, WEIR_ESYSTEM, "cannot make the directory %s: %s", dir,
+        err = diag_fail(diag, WEIR_ESYSTEM, "cannot create the directory %s: %s", dir,
                         strerror(errno));
     else
         err = secret_load_beside(path, out, diag);
@@ -208,7 +208,7 @@ static void look_for_secret(weir *w)
         err = take_secret(w, &secret, &diag);
     w->ask_secret_at = clock_steady_ms() + SECRET_MS;
     if (!err) {
-        tell(w, "the secret is known, the store is asked from now on", NULL);
+        tell(w, "the secret is known, the store is in use from now on", NULL);
         alloc_free(&w->allocator, w->secret_uri);
         w->secret_uri = NULL;
     } else if (err != WEIR_EIO && err != w->secret_err) {
@@ -373,7 +373,7 @@ weir_err weir_reload(weir *w, weir_diag *diag)
     weir_err err;
 
     if (!has_policies(w))
-        return diag_fail(diag, WEIR_EOPTION, "there is no policy file to read again");
+        return diag_fail(diag, WEIR_EOPTION, "there is no policy file to reload");
     pthread_mutex_lock(&w->reloading);
     err = load(w, &policies, diag);
     if (!err)

@@ -99,7 +99,7 @@ static weir_err check_precision(struct rule *r, weir_diag *diag)
     if (buckets > MOST_BUCKETS)
         return diag_fail(diag, WEIR_EREQUEST,
                          "precision %" PRId64 " ms makes up to %" PRId64
-                         " buckets a key, at most %" PRId64 " are kept: use at least %" PRId64
+                         " buckets per key, at most %" PRId64 " are allowed: use at least %" PRId64
                          " ms",
                          r->precision, buckets, MOST_BUCKETS, div_up(r->window, MOST_BUCKETS - 1));
     return WEIR_OK;

@@ -73,15 +73,15 @@ static weir_err split(const char *text, char host[HOST_MOST], int *port, weir_di
         begin = text + 1;
         end = colon - 1;
         if (end < begin || *end != ']')
-            return diag_fail(diag, WEIR_EOPTION, "%s: the bracket is closed before the port",
+            return diag_fail(diag, WEIR_EOPTION, "%s: the closing bracket must be before the port",
                              printable(span_of(text)).text);
     } else if (memchr(text, ':', (size_t)(colon - text))) {
         return diag_fail(diag, WEIR_EOPTION,
-                         "%s: an IPv6 address stands in brackets, as in [::1]:7878",
+                         "%s: write an IPv6 address in brackets, as in [::1]:7878",
                          printable(span_of(text)).text);
     }
     if (end - begin >= HOST_MOST)
-        return diag_fail(diag, WEIR_EOPTION, "%s: the host's name is too long",
+        return diag_fail(diag, WEIR_EOPTION, "%s: the host name is too long",
                          printable(span_of(text)).text);
     memcpy(host, begin, (size_t)(end - begin));
     host[end - begin] = '\0';
@@ -100,7 +100,7 @@ static weir_err resolve(const char *text, const char *host, int port,
 
     if (failed)
         return diag_fail(diag, WEIR_EOPTION, "%s: %s: %s", printable(span_of(text)).text,
-                         is_v6 ? "this is no IPv6 address" : "there is no such host",
+                         is_v6 ? "not an IPv6 address" : "unknown host",
                          failed == EAI_SYSTEM ? strerror(errno) : gai_strerror(failed));
     *count = 0;
     for (const struct addrinfo *i = all; i && *count < ADDRESS_MOST; i = i->ai_next) {

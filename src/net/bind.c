@@ -102,12 +102,12 @@ static weir_err fail_unix(const char *path, int why, weir_diag *diag)
     switch (why) {
     case EADDRINUSE:
         return diag_fail(diag, WEIR_ESYSTEM,
-                         "cannot listen on unix:%s: a program listens there already; stop it, or "
-                         "choose another path",
+                         "cannot listen on unix:%s: another program is listening there; stop it, "
+                         "or choose another path",
                          path);
     case EEXIST:
         return diag_fail(diag, WEIR_ESYSTEM,
-                         "cannot listen on unix:%s: this is a file and no socket; remove it, or "
+                         "cannot listen on unix:%s: this is a file, not a socket; remove it, or "
                          "choose another path",
                          path);
     case ENOENT:
@@ -135,7 +135,8 @@ static weir_err fail_in_use(const char *name, int port, weir_diag *diag)
     snprintf(self, sizeof self, "(process %ld)", (long)getpid());
     if (strstr(owner, self))
         return diag_fail(diag, WEIR_ESYSTEM,
-                         "cannot listen on %s: another address to listen on has it already", name);
+                         "cannot listen on %s: another `listen` address has this port already",
+                         name);
     return diag_fail(diag, WEIR_ESYSTEM,
                      "cannot listen on %s: the port is in use by %s; stop it, or choose another "
                      "port",
@@ -163,7 +164,7 @@ weir_err bind_fail(const struct address *a, int why, weir_diag *diag)
     case EADDRNOTAVAIL:
         return diag_fail(diag, WEIR_ESYSTEM,
                          "cannot listen on %s: no interface of this machine has that address; `ip "
-                         "address` lists those there are",
+                         "address` lists them",
                          name);
     case EMFILE:
         return diag_fail(diag, WEIR_ESYSTEM,

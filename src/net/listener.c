@@ -115,7 +115,7 @@ static weir_err adopt(struct listeners *l, int fd, bool is_own, weir_diag *diag)
     if ((domain != AF_INET && domain != AF_INET6 && domain != AF_UNIX) ||
         get_option(fd, SO_TYPE) != SOCK_STREAM || get_option(fd, SO_ACCEPTCONN) != 1)
         return diag_fail(diag, WEIR_EOPTION,
-                         "LISTEN_FDS: descriptor %d is no listening stream socket; in a systemd "
+                         "LISTEN_FDS: descriptor %d is not a listening stream socket; in a systemd "
                          "socket unit, use ListenStream= and Accept=no",
                          fd);
     if (flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) != 0 ||

@@ -126,7 +126,7 @@ static weir_err can_read(const char *what, const char *file, weir_diag *diag)
     is_file = fstat(fileno(f), &st) == 0 && !S_ISDIR(st.st_mode);
     fclose(f);
     return is_file ? WEIR_OK
-                   : diag_fail(diag, WEIR_EOPTION, "TLS: the %s %s is no file", what, file);
+                   : diag_fail(diag, WEIR_EOPTION, "TLS: the %s %s is not a file", what, file);
 }
 
 /* Nobody is there to be asked for a passphrase. */
@@ -188,10 +188,9 @@ static weir_err load_key(struct tls_context *t, const char *file, const char *ce
     SSL_CTX_set_default_passwd_cb_userdata(t->ssl, NULL);
     SSL_CTX_set_default_passwd_cb(t->ssl, NULL);
     if (has_passphrase)
-        return diag_fail(diag, WEIR_EOPTION,
-                         "TLS: the key %s has a passphrase; give one without: `openssl pkey -in "
-                         "KEY -out NEW` writes it",
-                         file);
+        return diag_fail(
+            diag, WEIR_EOPTION,
+            "TLS: the key %s has a passphrase; remove it: `openssl pkey -in KEY -out NEW`", file);
     if (loaded != 1 && ERR_GET_REASON(ERR_peek_last_error()) == X509_R_KEY_VALUES_MISMATCH)
         return diag_fail(diag, WEIR_EOPTION,
                          "TLS: the key %s does not belong to the certificate %s", file, cert);

@@ -102,7 +102,7 @@ static void read_destination(struct loader *l, const struct yaml *webhook,
     if (routing_key && out->format != WEBHOOK_PAGERDUTY)
         complain(&l->reader, routing_key, "'routing_key' belongs to 'format: pagerduty'");
     if ((format || routing_key) && !webhook && !out->webhook)
-        complain(&l->reader, format ? format : routing_key, "there is no webhook that takes it");
+        complain(&l->reader, format ? format : routing_key, "there is no webhook to send it to");
 }
 
 /* "20%" or "0.5%", in hundredths of a percent. Returns its length; 0: it is none. */
@@ -163,7 +163,7 @@ static bool read_condition(struct loader *l, const struct yaml *node, struct ale
     }
     if (!rate_read(node->text, &out->over, &out->window, &diag) && out->window > 0)
         return true;
-    complain(&l->reader, node, "%s '%s' is not a number in a time: write %s", what,
+    complain(&l->reader, node, "%s '%s' is not a number per time: write %s", what,
              printable(node->text).text, examples[out->kind]);
     return false;
 }
@@ -228,12 +228,10 @@ static void check_use(struct loader *l, const struct yaml *const *keys, const st
         complain(&l->reader, keys[LEAST], "'least' belongs to deny_rate");
     if (keys[POLICY] && a->kind == ALERT_BREAKER_OPEN)
         complain(&l->reader, keys[POLICY],
-                 "'policy' cannot stand beside breaker_open: the store "
-                 "is that of all policies");
+                 "'policy' cannot be combined with breaker_open: all policies share the store");
     if (keys[POLICY] && a->kind == ALERT_UNANSWERED)
         complain(&l->reader, keys[POLICY],
-                 "'policy' cannot stand beside unanswered: a check without an answer is often one "
-                 "without a policy");
+                 "'policy' cannot be combined with unanswered: such checks often have no policy");
 }
 
 static void read_alert(struct loader *l, const struct yaml *key, const struct alert *of_all,
@@ -275,7 +273,7 @@ void alerts_read(struct loader *l, const struct yaml *node)
     read_keys(&l->reader, node, "alerts", inside, INSIDE, (1u << INSIDE) - 1, keys);
     read_destination(l, keys[HOOK], keys[SHAPE], keys[KEY], &of_all);
     if (!keys[RULES]) {
-        complain(&l->reader, node, "alerts has no rules: add 'rules:' with what to tell of");
+        complain(&l->reader, node, "alerts has no rules: add 'rules:'");
         return;
     }
     rules = keys[RULES]->value;

@@ -168,8 +168,7 @@ bool environment_limit(struct loader *l, const char *policy, const char *rule, s
     if (!v)
         return false;
     if (v->policy) {
-        environment_complain(l, v->name,
-                             "this could mean %s%s%s or %s%s%s: rename one to override the other",
+        environment_complain(l, v->name, "this could mean %s%s%s or %s%s%s: rename one of them",
                              v->policy, v->rule ? "'s rule " : "", v->rule ? v->rule : "", policy,
                              rule ? "'s rule " : "", rule ? rule : "");
         return false;

@@ -80,7 +80,7 @@ static void read_text(struct loader *l, const struct yaml *node, struct exemptio
     char *copy;
 
     if (value.len == 0 || value.len > WEIR_MAX_IDENTITY || !utf8_is_text(value)) {
-        complain(&l->reader, node, "'%s' can never be a value: values are texts of 1 to %d bytes",
+        complain(&l->reader, node, "'%s' is not a valid value: values are texts of 1 to %d bytes",
                  printable(value).text, WEIR_MAX_IDENTITY);
         return;
     }
@@ -142,7 +142,8 @@ const struct exemption *exemptions_read(struct loader *l, const struct yaml *lis
             continue;
         if (entry->count == 0)
             complain(&l->reader, entry,
-                     "an empty exemption would be everybody's: write %s or the like", example);
+                     "an empty exemption would match every request: write something like %s",
+                     example);
         m = loader_take(l, entry->count, sizeof *m);
         if (!m)
             return NULL;

@@ -93,7 +93,7 @@ static size_t write_length(size_t n, char *out)
 
 enum { SHORTEST_HASH = 16 }; /* digits */
 
-#define TOO_LONG "is too long: what one rule counts by may have 4096 bytes together"
+#define TOO_LONG "is too long: the values that a rule counts by may have 4096 bytes together"
 _Static_assert(WEIR_MAX_IDENTITY == 4096, "TOO_LONG says so");
 
 /* What may have been meant, and what to do about it. */
@@ -102,14 +102,14 @@ __attribute__((cold, noinline)) static const char *why_no_address(struct span va
     size_t digits = 0;
 
     if (memchr(value.at, ',', value.len))
-        return "is a list of addresses: give the client's alone, or tell the server your "
-               "trusted_proxies, so that it can find it there";
+        return "is a list of addresses: give only the client's, or set trusted_proxies, so that "
+               "the server can find it in the list";
     while (digits < value.len && hex_digit(value.at[digits]) >= 0)
         digits++;
     if (digits == value.len && digits >= SHORTEST_HASH)
-        return "looks like a hash, and an address is needed: give it another name, such as ip_hash, "
-               "and count by that (`by: ip_hash`)";
-    return "is not an IP address: 203.0.113.7 or 2001:db8::7 would be";
+        return "looks like a hash, but must be an address: use another attribute name, such as "
+               "ip_hash, and count by it (`by: ip_hash`)";
+    return "is not an IP address such as 203.0.113.7 or 2001:db8::7";
 }
 
 /* Append one attribute; `values` sums up the lengths of the values alone. */
@@ -139,7 +139,7 @@ static weir_err append(const struct asker *asker, const char *name, struct span 
         if (value.len > WEIR_MAX_IDENTITY)
             return refuse(asker, name, TOO_LONG, diag);
         if (!utf8_is_text(value))
-            return refuse(asker, name, "is not valid UTF-8 text, or has a NUL byte in it", diag);
+            return refuse(asker, name, "is not valid UTF-8, or contains a NUL byte", diag);
     }
     *values += value.len;
     if (*values > WEIR_MAX_IDENTITY)

@@ -12,7 +12,7 @@ static const char *const words[KEY_COUNT] = { "version",  "defaults", "policies"
 static void read_version(struct loader *l, const struct yaml *root, const struct yaml *key)
 {
     if (!key)
-        complain(&l->reader, root, "there is no version: begin the file with 'version: 1'");
+        complain(&l->reader, root, "the version is missing: begin the file with 'version: 1'");
     else if (wants(&l->reader, key->value, YAML_TEXT, "version", "1") &&
              !span_is(key->value->text, "1"))
         complain(&l->reader, key->value, "version '%s' is not supported: this weir reads version 1",

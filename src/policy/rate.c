@@ -160,7 +160,7 @@ weir_err rate_read(struct span text, int64_t *limit, int64_t *window, weir_diag 
     if (rest.len == 0) {
         if (number != 0)
             return diag_fail(diag, WEIR_EPOLICY,
-                             "'%s' says no time: write %" PRId64 " per 1m, or another duration",
+                             "'%s' has no time: write %" PRId64 " per 1m, or another duration",
                              printable(text).text, number);
         *limit = *window = 0;
         return WEIR_OK;

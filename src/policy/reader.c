@@ -30,7 +30,7 @@ bool wants(struct reader *r, const struct yaml *node, enum yaml_kind kind, const
         return false;
     if (node->kind == kind && !yaml_is_null(node))
         return true;
-    complain(r, node, "%s must be %s, as in %s; here is %s", what, kinds[kind], example,
+    complain(r, node, "%s must be %s, as in %s; this is %s", what, kinds[kind], example,
              yaml_kind_name(node));
     return false;
 }
@@ -88,8 +88,8 @@ static const char *refuse_key(struct reader *r, const struct yaml *key, const ch
         complain(r, key, "unknown key '%s' in %s: did you mean '%s'?", printable(key->text).text,
                  what, meant);
     else
-        complain(r, key, "'%s' cannot stand in %s: it has %s", printable(key->text).text, what,
-                 list.text);
+        complain(r, key, "'%s' is not allowed in %s, which may have %s", printable(key->text).text,
+                 what, list.text);
     return meant;
 }
 
@@ -164,7 +164,7 @@ weir_err reader_check_size(struct reader *r, size_t len)
     if (len <= MAX_FILE)
         return WEIR_OK;
     problems_add(r->problems, r->file, 0, 0,
-                 "it is larger than 1 MiB, the most a policy file may have");
+                 "it is larger than 1 MiB, the most that a policy file may have");
     return WEIR_EPOLICY;
 }
 

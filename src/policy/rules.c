@@ -242,7 +242,8 @@ static bool read_limit(struct loader *l, const struct yaml *node, const char *wh
     if (node->kind == YAML_MAPPING) {
         read_keys(&l->reader, node, what, words, KEY_COUNT, IN_LIMIT, keys);
         if (!keys[LIMIT]) {
-            complain(&l->reader, node, "%s has no limit: add 'limit: 5 per 15m' or the like", what);
+            complain(&l->reader, node, "%s has no limit: add one, such as 'limit: 5 per 15m'",
+                     what);
             return false;
         }
     } else {
@@ -317,13 +318,13 @@ static void read_rule(struct loader *l, const struct yaml *at, const struct yaml
     out->class = class_of(l, &out->rollout_key);
     if (s->rollout < SHARE_ALL && s->by_count == 0)
         complain(&l->reader, keys[ROLLOUT] ? keys[ROLLOUT] : at,
-                 "%s '%s' counts everyone together, so it is for all or for nobody: leave out "
-                 "'rollout'%s",
+                 "%s '%s' counts everyone together, so a rollout to a share is not possible: leave "
+                 "out 'rollout'%s",
                  is_short ? "policy" : "rule", printable(at->text).text,
                  is_short ? "" : ", or write 'rollout: 100%' in the rule");
     overridden = environment_limit(l, policy, is_short ? NULL : out->name, &numbers, &variable);
     if (!keys[LIMIT]) {
-        complain(&l->reader, at, "%s '%s' has no limit: add 'limit: 5 per 15m' or the like",
+        complain(&l->reader, at, "%s '%s' has no limit: add one, such as 'limit: 5 per 15m'",
                  is_short ? "policy" : "rule", printable(at->text).text);
     } else {
         const int64_t limit = numbers.limit, window = numbers.window;
@@ -436,7 +437,7 @@ void read_policy(struct loader *l, const struct yaml *key, const struct settings
         for (int i = 0; i < KEY_COUNT; i++)
             if (keys[i] && !(BESIDE_RULES & BIT(i)))
                 complain(&l->reader, keys[i],
-                         "'%s' cannot stand beside 'rules': put it into the rules", words[i]);
+                         "'%s' cannot be combined with 'rules': put it into the rules", words[i]);
         read_rules(l, keys[RULES]->value, &s, out);
     } else {
         struct policy_rule *rule = loader_take(l, 1, sizeof *rule);

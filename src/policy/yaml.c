@@ -61,7 +61,7 @@ static void complain_of_bytes(struct reader *r)
             mark.column = 0;
         }
     }
-    COMPLAIN(r, mark, "not a YAML text: %s", r->parser.problem);
+    COMPLAIN(r, mark, "not YAML text: %s", r->parser.problem);
 }
 
 static weir_err next_event(struct reader *r, yaml_event_t *event)
@@ -115,7 +115,7 @@ static weir_err drop_duplicates(struct reader *r, struct yaml *mapping)
             continue;
         }
         problems_add(r->problems, r->file, keys[i]->line, keys[i]->column,
-                     "'%s' is here twice: the first is at line %d, column %d",
+                     "'%s' is given twice: the first is at line %d, column %d",
                      printable(keys[i]->text).text, keys[first]->line, keys[first]->column);
         keys[i]->kind = YAML_BROKEN;
     }
@@ -180,7 +180,8 @@ static void refuse_extras(struct reader *r, const yaml_event_t *event, const yam
                           const yaml_char_t *tag)
 {
     if (anchor)
-        COMPLAIN(r, event->start_mark, "anchors (&%s) are not supported: write it out each time",
+        COMPLAIN(r, event->start_mark,
+                 "anchors (&%s) are not supported: write out the value each time",
                  printable(span_of((const char *)anchor)).text);
     if (tag)
         COMPLAIN(r, event->start_mark, "tags (%s) are not supported: leave it out",
@@ -218,7 +219,7 @@ static weir_err read_node(struct reader *r, const yaml_event_t *event, int depth
         node->kind = YAML_MAPPING;
         return read_children(r, node, YAML_MAPPING_END_EVENT, depth);
     default:
-        COMPLAIN(r, event->start_mark, "aliases (*%s) are not supported: write it out",
+        COMPLAIN(r, event->start_mark, "aliases (*%s) are not supported: write out the value",
                  printable(span_of((const char *)event->data.alias.anchor)).text);
         node->kind = YAML_BROKEN;
         return WEIR_OK;
@@ -240,7 +241,8 @@ static weir_err read_stream(struct reader *r, struct yaml **out)
             break;
         type = event.type;
         if (type == YAML_DOCUMENT_START_EVENT && seen) {
-            COMPLAIN(r, event.start_mark, "a second document begins here: a file has only one");
+            COMPLAIN(r, event.start_mark,
+                     "a second document begins here: a file may have only one");
             err = WEIR_EPOLICY;
         } else if (type == YAML_DOCUMENT_START_EVENT) {
             seen = true;
@@ -268,7 +270,7 @@ weir_err yaml_read(const char *file, struct span text, struct arena *arena,
     err = read_stream(&r, out);
     yaml_parser_delete(&r.parser);
     if (!err && !*out) {
-        problems_add(problems, file, 1, 1, "the file is empty: it begins with 'version: 1'");
+        problems_add(problems, file, 1, 1, "the file is empty: it must begin with 'version: 1'");
         err = WEIR_EPOLICY;
     }
     return err;

@@ -43,15 +43,15 @@ static const char *what_is_wrong(const json_error_t *error)
     case json_error_premature_end_of_input:
         return "it ends too early";
     case json_error_end_of_input_expected:
-        return "something follows its end";
+        return "there is text after its end";
     case json_error_invalid_utf8:
         return "it is not UTF-8";
     case json_error_duplicate_key:
-        return "a member is there twice";
+        return "a member is given twice";
     case json_error_numeric_overflow:
         return "a number is too large";
     case json_error_null_byte_in_key:
-        return "the name of a member has a NUL";
+        return "the name of a member contains a NUL";
     default:
         return "its syntax is wrong";
     }
@@ -95,7 +95,7 @@ static weir_err check_size(const char *name, int64_t number, weir_diag *diag)
 {
     if (number > WEIR_MAX_AMOUNT || number < -WEIR_MAX_AMOUNT)
         return diag_fail(diag, WEIR_EREQUEST,
-                         "'%s' is more than 2^53, beyond which JSON is not exact",
+                         "'%s' is more than 2^53, above which JSON numbers are not exact",
                          printable(span_of(name)).text);
     return WEIR_OK;
 }

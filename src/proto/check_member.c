@@ -103,12 +103,12 @@ weir_err check_unknown_member(struct span name, weir_diag *diag)
 
     if (span_is(name, "checks"))
         return diag_fail(diag, WEIR_EREQUEST,
-                         "'checks' stands alone: everything else belongs into one of them");
+                         "'checks' must be the only member: put the others into the checks");
     if (near)
         return diag_fail(diag, WEIR_EREQUEST, "there is no member '%s': did you mean '%s'?",
                          printable(name).text, near);
     return diag_fail(diag, WEIR_EREQUEST,
-                     "there is no member '%s' (what is counted by goes into 'attributes')",
+                     "there is no member '%s' (what a policy counts by goes into 'attributes')",
                      printable(name).text);
 }
 
@@ -121,13 +121,14 @@ weir_err check_set_text(struct parsed_request *out, enum check_member member, st
         return WEIR_OK;
     }
     if (memchr(text.at, '\0', text.len))
-        return diag_fail(diag, WEIR_EREQUEST, "'%s' has a NUL, which no name has", names[member]);
+        return diag_fail(diag, WEIR_EREQUEST, "'%s' contains a NUL, which names cannot have",
+                         names[member]);
     if (member == MEMBER_ALGORITHM)
         return parsed_request_named_algorithm(text, &out->request.algorithm, diag);
     if (member == MEMBER_ON_ERROR) {
         if (parsed_request_on_error(text, &out->request.on_error))
             return WEIR_OK;
-        return diag_fail(diag, WEIR_EREQUEST, "'on_error' is local, allow or deny");
+        return diag_fail(diag, WEIR_EREQUEST, "'on_error' must be local, allow or deny");
     }
     *(member == MEMBER_POLICY ? &out->request.policy
       : member == MEMBER_NAME ? &out->request.name
@@ -143,7 +144,7 @@ weir_err check_add_policy(struct parsed_request *out, struct span name, weir_dia
         return diag_fail(diag, WEIR_EREQUEST, "there are too many policies: at most %d",
                          WEIR_MAX_RULES);
     if (memchr(name.at, '\0', name.len))
-        return diag_fail(diag, WEIR_EREQUEST, "'policies' has a NUL, which no name has");
+        return diag_fail(diag, WEIR_EREQUEST, "'policies' contains a NUL, which names cannot have");
     r->policies = out->policies;
     out->policies[r->policy_count++] = name.at;
     return WEIR_OK;
@@ -188,7 +189,7 @@ weir_err check_set_number(struct parsed_request *out, enum check_member member, 
         return WEIR_OK; /* not numbers: check_member_wants() */
     }
     if (number == 0) /* which would mean that it was left out */
-        return diag_fail(diag, WEIR_EREQUEST, "'%s' must be at least 1, if it is there at all",
+        return diag_fail(diag, WEIR_EREQUEST, "'%s' must be at least 1, if it is given",
                          names[member]);
     return WEIR_OK;
 }

@@ -67,18 +67,18 @@ static enum parse find_head(struct http_parser *p, const char *bytes, size_t len
         }
         at = (size_t)(lf - bytes);
         if (at == start || lf[-1] != '\r')
-            return refuse(p, 400, "lines end in CR LF");
+            return refuse(p, 400, "lines must end in CR LF");
         if (!p->is_http && !names_version((struct span){ bytes + start, at - start - 1 }))
             return refuse(p, 400,
-                          "the first line has no HTTP/1.1 at its end; if it is RESP: "
-                          "commands are arrays, and none is taken inline");
+                          "the first line does not end in HTTP/1.1; if this is RESP: send commands "
+                          "as arrays, inline commands are not supported");
         p->is_http = true;
         if (len - at < 3 && (len - at == 1 || lf[1] == '\r')) {
             p->scanned = at;
             return wait_for_head(p, bytes + start, len - start);
         }
         if (lf[1] == ' ' || lf[1] == '\t')
-            return refuse(p, 400, "a header goes on in the next line, which is no longer allowed");
+            return refuse(p, 400, "a header continues on the next line, which is not allowed");
         if (lf[1] == '\r' && lf[2] == '\n')
             break;
         at++;
@@ -123,18 +123,18 @@ static enum parse find_line(struct http_parser *p, const char *bytes, size_t len
     size_t line_len = lf ? (size_t)(lf - bytes) - p->next : len - p->next;
 
     if (line_len > longest)
-        return refuse(p, 400, "the line of a chunk, or a trailer, is too long");
+        return refuse(p, 400, "a chunk line or a trailer is too long");
     if (!lf) {
         p->scanned = len;
         return PARSE_MORE;
     }
     p->scanned = (size_t)(lf - bytes);
     if (line_len == 0 || lf[-1] != '\r')
-        return refuse(p, 400, "lines end in CR LF");
+        return refuse(p, 400, "lines must end in CR LF");
     *line = (struct span){ bytes + p->next, line_len - 1 };
     for (size_t i = 0; i < line->len; i++)
         if (((unsigned char)line->at[i] < 0x20 && line->at[i] != '\t') || line->at[i] == 0x7F)
-            return refuse(p, 400, "the line of a chunk, or a trailer, has a control character");
+            return refuse(p, 400, "a chunk line or a trailer has a control character");
     return PARSE_DONE;
 }
 

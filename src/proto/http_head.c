@@ -141,7 +141,7 @@ static bool read_header(const struct http_header *h, struct marks *m, struct htt
         if (!is_like(h->name, "expect", 6))
             break;
         if (!is_like(h->value, "100-continue", 12))
-            return refuse(framing, 417, "only 'Expect: 100-continue' can be met");
+            return refuse(framing, 417, "only 'Expect: 100-continue' is supported");
         framing->wants_continue = true;
         break;
     case 10:
@@ -165,7 +165,7 @@ static bool read_header(const struct http_header *h, struct marks *m, struct htt
         if (m->codings++ > 0)
             return refuse(framing, 400, "there are two Transfer-Encodings");
         if (!is_like(h->value, "chunked", 7))
-            return refuse(framing, 501, "the only Transfer-Encoding known here is chunked");
+            return refuse(framing, 501, "the only Transfer-Encoding supported is chunked");
         framing->is_chunked = true;
         break;
     }
@@ -175,7 +175,8 @@ static bool read_header(const struct http_header *h, struct marks *m, struct htt
 static bool judge(const struct marks *m, struct http_request *out, struct http_framing *framing)
 {
     if (m->hosts > 1 || (m->hosts == 0 && out->minor == 1))
-        return refuse(framing, 400, m->hosts ? "there are two Host headers" : "a Host is missing");
+        return refuse(framing, 400,
+                      m->hosts ? "there are two Host headers" : "the Host header is missing");
     if (framing->is_chunked && (m->lengths > 0 || out->minor == 0))
         return refuse(framing, 400,
                       m->lengths > 0 ? "there is a Content-Length and a Transfer-Encoding"
@@ -200,7 +201,7 @@ bool http_head_read(const char *head, size_t len, struct http_request *out,
     if (!http_lines_split(&lines, head, len))
         return refuse(framing, lines.status, lines.why);
     if (!read_method(lines.method, &out->method))
-        return refuse(framing, 501, "this method is not known");
+        return refuse(framing, 501, "unknown method");
     out->minor = lines.minor;
     out->header_count = lines.count;
     if (!read_target(lines.target, out, framing))

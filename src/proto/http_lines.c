@@ -62,9 +62,9 @@ static bool read_version(struct http_lines *lines, struct span word)
 {
     if (word.len != 8 || memcmp(word.at, "HTTP/", 5) != 0 || !is_digit(word.at[5]) ||
         word.at[6] != '.' || !is_digit(word.at[7]))
-        return refuse(lines, 400, "the first line has no HTTP/1.1 at its end");
+        return refuse(lines, 400, "the first line does not end in HTTP/1.1");
     if (word.at[5] != '1' || word.at[7] > '1')
-        return refuse(lines, 505, "only HTTP/1.1 and HTTP/1.0 are spoken here");
+        return refuse(lines, 505, "only HTTP/1.1 and HTTP/1.0 are supported");
     lines->minor = word.at[7] - '0';
     return true;
 }

@@ -55,7 +55,7 @@ static const char *read_header(struct span line, struct http_reply *out, struct 
 {
     if (is_named(line, "content-length")) {
         if (!read_length(value_of(line), &f->body_len))
-            return "its Content-Length is no number, or too large";
+            return "its Content-Length is not a number, or too large";
         f->has_length = true;
     } else if (is_named(line, "transfer-encoding")) {
         if (!is_word(value_of(line), "chunked"))

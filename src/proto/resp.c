@@ -105,16 +105,16 @@ static enum parse read_word(struct reader *r, struct span *out)
     if (parse != PARSE_DONE)
         return parse;
     if (r->at + len + 2 > RESP_MAX_COMMAND)
-        return fail(r, "Protocol error: the command is too long: at most 64 KiB are taken");
+        return fail(r, "Protocol error: the command is too long: at most 64 KiB");
     *out = (struct span){ r->bytes + r->at, len };
     if (r->len - r->at <= len)
         return PARSE_MORE;
     if (r->bytes[r->at + len] != '\r')
-        return fail(r, "Protocol error: a word is longer than it said");
+        return fail(r, "Protocol error: a word is longer than its length says");
     if (r->len - r->at == len + 1)
         return PARSE_MORE;
     if (r->bytes[r->at + len + 1] != '\n')
-        return fail(r, "Protocol error: a word is longer than it said");
+        return fail(r, "Protocol error: a word is longer than its length says");
     r->at += len + 2;
     return PARSE_DONE;
 }

@@ -135,19 +135,19 @@ t an_empty_key_is_refused refuses 'the key is empty' check --limit '5 per 1m' ''
 t an_empty_attribute_is_refused refuses "policy 'query': attribute 'tenant' is empty" \
     check -c "$policies" query tenant=
 t a_bad_address_is_refused_and_not_shown refuses \
-    "policy 'login': attribute 'ip' is not an IP address: 203.0.113.7 or 2001:db8::7 would be" \
+    "policy 'login': attribute 'ip' is not an IP address such as 203.0.113.7 or 2001:db8::7" \
     check -c "$policies" login 203.0.113
 t a_key_that_is_not_utf8_is_refused refuses \
-    'the key is not valid UTF-8 text, or has a NUL byte in it' \
+    'the key is not valid UTF-8, or contains a NUL byte' \
     check --limit '5 per 1m' "$(printf 'a\377b')"
 t a_key_with_a_nul_is_refused key_from 'a\0000b' \
-    'weir: the key is not valid UTF-8 text, or has a NUL byte in it' 2
+    'weir: the key is not valid UTF-8, or contains a NUL byte' 2
 head -c 1000000 /dev/zero | tr '\0' k >"$scratch/long"
 t a_key_of_a_megabyte_is_refused refuses \
-    'the key is too long: what one rule counts by may have 4096 bytes together' \
+    'the key is too long: the values that a rule counts by may have 4096 bytes together' \
     check --limit '5 per 1m' --key-file "$scratch/long"
 t an_attribute_of_a_megabyte_is_refused refuses \
-    "policy 'query': attribute 'tenant' is too long: what one rule counts by may have 4096 bytes together" \
+    "policy 'query': attribute 'tenant' is too long: the values that a rule counts by may have 4096 bytes together" \
     check -c "$policies" query --key-file "$scratch/long"
 t a_negative_cost_is_refused refuses "--cost must be from 0 to 2^53, not '-1'" \
     check --limit '5 per 1m' --cost -1 k
@@ -161,7 +161,7 @@ t no_repetition_is_refused refuses "--repeat must be from 1 to 2^53, not '0'" \
 t a_bad_duration_is_refused refuses "--limit: '2 hours' is not a duration: write 2h" \
     check --limit '5 per 2 hours' k
 t a_limit_without_a_time_is_refused refuses \
-    "--limit: '5' says no time: write 5 per 1m, or another duration" check --limit 5 k
+    "--limit: '5' has no time: write 5 per 1m, or another duration" check --limit 5 k
 t a_bad_precision_is_refused refuses "--precision: '3 secs' is not a duration: write 3s" \
     check --limit '5 per 1m' --precision '3 secs' k
 t a_mistyped_algorithm_is_asked_back refuses \

@@ -109,7 +109,7 @@ second_is_refused() {
     own
     run check --store "file:$dir" --limit '3 per 1h' bob
     is stderr "$(cat "$scratch/err")" \
-        "weir: $dir is in use by process $owner: stop it first, or ask it instead" &&
+        "weir: $dir is in use by process $owner: stop it first, or send requests to it" &&
         is status "$status" 2
     result=$?
     release
@@ -267,7 +267,7 @@ nobody_is_disturbed() {
     own
     run store "$1" "$dir"
     is stderr "$(cat "$scratch/err")" \
-        "weir: $dir is in use by process $owner: stop it first, or ask it instead" &&
+        "weir: $dir is in use by process $owner: stop it first, or send requests to it" &&
         is status "$status" 2
     result=$?
     release

@@ -645,12 +645,10 @@ def a_second_server_in_the_same_place_is_refused():
     with Folder() as folder:
         path, port = folder / "socket", free_port()
         with Server(listen=f"127.0.0.1:{port},unix:{path}", store=f"file:{folder}/data") as server:
-            refused(f"{folder}/data is in use by process {server.pid}: stop it first, or ask it "
-                    "instead", store=f"file:{folder}/data")
+            refused(f"{folder}/data is in use by process {server.pid}: stop it first, or send requests to it", store=f"file:{folder}/data")
             refused(f"cannot listen on 127.0.0.1:{port}: the port is in use by weir (process "
                     f"{server.pid}); stop it, or choose another port", listen=f"127.0.0.1:{port}")
-            refused(f"cannot listen on unix:{path}: a program listens there already; stop it, or "
-                    "choose another path", listen=f"unix:{path}")
+            refused(f"cannot listen on unix:{path}: another program is listening there; stop it, or choose another path", listen=f"unix:{path}")
             assert server.resp("PING") == b"+PONG\r\n"
 
 

@@ -715,7 +715,7 @@ def policies_that_differ_in_the_database_are_told():
                          "per 1s, by: user}}\n")
         assert weir("policy", "push", other, fixture.owner).returncode == 0
         wait_until(lambda: differing(server) == ["few", "more"], "the push to be heard of")
-        says(server, "have other policies than this server")
+        says(server, "differ from those of this server")
         second = fixture.serve()  # and whoever starts now knows too
         wait_until(lambda: differing(second) == ["few", "more"], "the comparison")
         said = weir("doctor", "--config", fixture.config, fixture.owner)

@@ -330,8 +330,7 @@ def an_ip_that_is_a_list_is_refused_where_no_proxy_is_known():
                             {"policy": "login", "attributes": {"ip": "203.0.113.7, 10.0.0.1"}}, SHOWN)
         assert (reply[0], reply[2]["code"]) == (400, "invalid_attribute"), reply
         assert reply[2]["detail"] == (
-            "policy 'login': attribute 'ip' is a list of addresses: give the client's alone, or tell "
-            "the server your trusted_proxies, so that it can find it there"), reply
+            "policy 'login': attribute 'ip' is a list of addresses: give only the client's, or set trusted_proxies, so that the server can find it in the list"), reply
 
 
 @test

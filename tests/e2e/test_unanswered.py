@@ -157,7 +157,7 @@ def the_alert_may_not_name_a_policy():
         (folder / "policies.yaml").write_text(POLICIES.replace("3 per 1m", "3 per 1m, policy: login"))
         done = subprocess.run([WEIR, "policy", "lint", folder / "policies.yaml"], text=True,
                               capture_output=True, timeout=PATIENCE, check=False)
-        assert done.returncode == 1 and "cannot stand beside unanswered" in done.stderr, done
+        assert done.returncode == 1 and "cannot be combined with unanswered" in done.stderr, done
 
 
 

@@ -217,15 +217,15 @@ def a_tag_that_is_none_or_could_be_of_several_is_refused():
                             ({"policy": "login", "tag": tag + "0"}, "32 hexadecimal digits"),
                             ({"policy": "login", "tag": "g" * 32}, "32 hexadecimal digits"),
                             ({"policy": "login", "tag": tag, "key": "1.1.1.1"}, "one of them"),
-                            ({"policy": "both", "tag": tag}, "which attributes is the tag of?"),
+                            ({"policy": "both", "tag": tag}, "the attributes of the tag are not clear"),
                             ({"policy": "both", "tag": tag, "by": ["mail"]}, "no rule of policy"),
                             ({"policy": "both", "tag": tag, "by": [1]}, "'by' must be"),
                             ({"policy": "both", "tag": tag, "by": ["a"] * 9}, "at most 8"),
-                            ({"policy": "login", "key": "1.1.1.1", "by": "ip"}, "goes with a tag"),
-                            ({"tag": tag}, "of which policy?")):
+                            ({"policy": "login", "key": "1.1.1.1", "by": "ip"}, "needs a tag"),
+                            ({"tag": tag}, "the policy is missing")):
             answer = h.call("PUT", "/v1/overrides", {"effect": "block", **body}, 400)
             assert words in answer["detail"], answer
-        assert "which attributes" in h.call("PUT", "/v1/plans", {"tag": tag, "plan": "paid"},
+        assert "attributes of the tag" in h.call("PUT", "/v1/plans", {"tag": tag, "plan": "paid"},
                                             400)["detail"]
         h.call("POST", "/v1/policies/login/mode", {"mode": "off", "tag": tag}, 400)
         h.call("GET", "/v1/overrides?tag=dc89", status=400)
@@ -245,7 +245,7 @@ def the_command_line_takes_tags():
         h.weir("override", "rm", "--tag", tag, "login")
         assert h.source("login", "203.0.113.7") == "store"
         assert len(h.weir("audit", "--tag", tag).splitlines()) == 3
-        assert "which attributes" in h.weir("override", "set", "both", "--tag", tag, "--block", status=2)
+        assert "attributes of the tag" in h.weir("override", "set", "both", "--tag", tag, "--block", status=2)
         h.weir("override", "set", "both", "--tag", tag, "--by", "ip", "--block")
         assert tag_of(h, "both", ip="203.0.113.7", user="ann")["source"] == "blocked"
         tag = tag_of(h, "query", tenant="acme")["tag"]
@@ -293,7 +293,7 @@ def what_cannot_be_meant_is_refused_with_what_would_be_right():
                  "does one thing"),
                 ({"policy": "login", "key": "1.1.1.1", "effect": "block", "for": "soon"}, 400, ""),
                 ({"policy": "login", "key": "1.1.1.1", "effect": "block", "expires_ms": 5}, 400,
-                 "over before it begins"),
+                 "in the past"),
                 ({"policy": "login", "key": "1.1.1.1", "efect": "block"}, 400,
                  "did you mean 'effect'?"),
                 ({"policy": "login", "key": "1.1.1.1", "mode": "off"}, 400, "'mode' does not belong"),
@@ -552,7 +552,7 @@ def the_command_line_does_the_same():
         h.weir("mode", "login", "shadow", "--for", "10m")
         assert "mode shadow" in h.weir("audit", "login")
         h.weir("mode", "login", "file")
-        assert "mode is enforce" in h.weir("mode", "login", "loud", status=2)
+        assert "mode must be enforce" in h.weir("mode", "login", "loud", status=2)
         assert len(h.weir("audit").splitlines()) == 9
         assert len(h.weir("audit", "--after", "6", "-n", "1").splitlines()) == 2
         assert "not both" in h.weir("override", "set", "login", "203.0.113.7", "--block", "--exempt",

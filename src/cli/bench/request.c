@@ -170,9 +170,9 @@ static bool write_resp(struct bench_request *r, const struct bench_question *q)
     if (strcmp(r->name, "WEIR.CHECK") == 0)
         trouble("weir.check needs a policy: add --policy NAME");
     else
-        trouble(
-            "--command '%s' is not one of cl.throttle, weir.check, weir.limit, ping and 'raw:WORD...'",
-            printable(span_of(command)).text);
+        trouble("--command '%s' is not one of cl.throttle, weir.check, weir.limit, ping and "
+                "'raw:WORD...'",
+                printable(span_of(command)).text);
     return false;
 }
 

@@ -228,7 +228,7 @@ void explanation_print(const struct explanation *e, bool secret_is_lasting)
         hashed = hashed || e->rules[i].tag[0];
     }
     if (hashed && !secret_is_lasting)
-        printf(
-            "\n"
-            "The tags are valid for this run only. With --secret-file they are those of a store.\n");
+        printf("\n"
+               "The tags are valid for this run only. With --secret-file they are those of a "
+               "store.\n");
 }

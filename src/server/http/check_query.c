@@ -86,7 +86,7 @@ static weir_err read_parameter(enum parameter which, struct span value, struct p
     case ON_ERROR:
         if (parsed_request_on_error(value, &r->on_error))
             return WEIR_OK;
-        return diag_fail(diag, WEIR_EREQUEST, "on_error is local, allow or deny");
+        return diag_fail(diag, WEIR_EREQUEST, "on_error must be local, allow or deny");
     case KEY:
         r->key = value.at;
         r->key_len = value.len;

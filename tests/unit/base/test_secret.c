@@ -111,7 +111,7 @@ static void a_secret_that_others_may_read_is_refused(void **state)
     for (size_t i = 0; i < sizeof modes / sizeof *modes; i++) {
         write_file(place->file, DIGITS "\n", modes[i]);
         assert_int_equal(secret_load(place->file, &secret, &diag), WEIR_ESECRET);
-        assert_non_null(strstr(diag.text, "is open to others"));
+        assert_non_null(strstr(diag.text, "other users can access"));
         assert_non_null(strstr(diag.text, "run chmod 600 on it"));
     }
     write_file(place->file, DIGITS "\n", 0400);
@@ -150,7 +150,7 @@ static void a_link_beside_the_data_of_a_store_is_refused(void **state)
     write_file(real, DIGITS "\n", 0600);
     assert_int_equal(symlink(real, place->file), 0);
     assert_int_equal(secret_load_beside(place->file, &secret, &diag), WEIR_ESECRET);
-    assert_non_null(strstr(diag.text, "is a symbolic link: name the file"));
+    assert_non_null(strstr(diag.text, "is a symbolic link: give the file"));
     unlink(real);
     assert_int_equal(secret_load_beside(place->file, &secret, &diag), WEIR_ESECRET); /* nowhere */
     assert_int_equal(access(real, F_OK), -1);
@@ -180,7 +180,7 @@ static void a_named_secret_may_be_a_link_to_a_file_that_is_guarded(void **state)
     assert_int_equal(secret.bytes[SECRET_BYTES - 1], SECRET_BYTES - 1);
     assert_int_equal(chmod(real, 0640), 0);
     assert_int_equal(secret_load(place->file, &secret, &diag), WEIR_ESECRET);
-    assert_non_null(strstr(diag.text, "is open to others"));
+    assert_non_null(strstr(diag.text, "other users can access"));
     unlink(real);
     assert_int_equal(mkfifo(real, 0600), 0);
     assert_int_equal(secret_load(place->file, &secret, &diag), WEIR_ESECRET);

@@ -93,16 +93,15 @@ static void names_are_as_those_of_policies_and_of_none_in_the_file(void **state)
     too_long[WEIR_MAX_NAME] = '\0';
     assert_string_equal(check_named(w, too_long, "k").policy, too_long);
     assert_refused(w, named("login", "k"),
-                   "'login' is a policy of the file, which has its own limit: ask for the policy, "
-                   "or give this limit another name");
-    assert_refused(
-        w, (weir_request){ .policy = "login", .name = "x", .key = "k" },
-        "a name is for a limit that comes with the request: leave it out, or the policy");
+                   "'login' is a policy of the file, which has its own limit: name the policy "
+                   "instead, or give this limit another name");
+    assert_refused(w, (weir_request){ .policy = "login", .name = "x", .key = "k" },
+                   "a name needs a limit in the request: leave out the name, or the policy");
     assert_refused(w,
                    (weir_request){ .policy = "login", .on_error = WEIR_ON_ERROR_DENY, .key = "k" },
-                   "on_error is the policy's own: leave it out, or the policy");
+                   "on_error is set by the policy: leave out on_error, or the policy");
     assert_refused(w, (weir_request){ .key = "k", .limit = 1, .window_ms = 1, .on_error = 9 },
-                   "on_error is local, allow or deny");
+                   "on_error must be local, allow or deny");
     weir_close(w);
 }
 
@@ -292,8 +291,8 @@ static void a_name_that_no_request_has_brought_must_be_meant(void **state)
 
     (void)state;
     assert_int_equal(try_change(w, c, &diag), WEIR_ENOPOLICY);
-    assert_string_equal(diag.text, "there is no policy 'uploads', and no request has brought a "
-                                   "limit of this name: if some will, say that it is `named`");
+    assert_string_equal(diag.text, "there is no policy 'uploads', and no request has sent a limit "
+                                   "of this name: if requests will, add `named`");
     c.is_named = true;
     make(w, c);
     assert_int_equal(check_named(w, "uploads", "ann").limit, 7);

@@ -552,7 +552,7 @@ static void what_would_have_no_effect_is_refused(void **state)
     assert_refused(w, LEDGER_OVERRIDE, LEDGER_BLOCK, "cleanup ip=nowhere", "", WEIR_EATTRIBUTE,
                    "is not an IP address");
     assert_refused(w, LEDGER_OVERRIDE, LEDGER_BLOCK, "odd x=1 y=2", "", WEIR_EREQUEST,
-                   "rules 'a' and 'b' tell these identities apart");
+                   "rules 'a' and 'b' distinguish these identities");
     assert_refused(w, LEDGER_OVERRIDE, LEDGER_LIMIT, "cleanup ip=1.1.1.1", "", WEIR_EREQUEST,
                    "give a limit, a burst or both");
     assert_refused(w, LEDGER_OVERRIDE, LEDGER_LIMIT, "cleanup ip=1.1.1.1", "burst=5", WEIR_EREQUEST,
@@ -560,7 +560,7 @@ static void what_would_have_no_effect_is_refused(void **state)
     assert_refused(w, LEDGER_OVERRIDE, LEDGER_LIMIT, "cleanup ip=1.1.1.1", "limit=9007199254740991",
                    WEIR_EREQUEST, "is not below 2^53");
     assert_refused(w, LEDGER_OVERRIDE, LEDGER_BLOCK, "cleanup ip=1.1.1.1", "for=0", WEIR_EREQUEST,
-                   "over before it begins");
+                   "in the past");
     assert_refused(w, LEDGER_OVERRIDE, LEDGER_ON_PLAN, "query tenant=t", "plan=silver",
                    WEIR_EREQUEST, "has no plan 'silver'");
     assert_refused(w, LEDGER_PLAN, LEDGER_ON_PLAN, "- tenant=t", "plan=silver", WEIR_EREQUEST,
@@ -568,9 +568,9 @@ static void what_would_have_no_effect_is_refused(void **state)
     assert_refused(w, LEDGER_PLAN, LEDGER_ON_PLAN, "mail tenant=t", "plan=gold", WEIR_EREQUEST,
                    "no rule of policy 'mail' has a plan 'gold'");
     assert_refused(w, LEDGER_PLAN, LEDGER_ON_PLAN, "query", "plan=gold", WEIR_EREQUEST,
-                   "assigned by one attribute");
+                   "assigned to one attribute");
     assert_refused(w, LEDGER_MODE, LEDGER_IN_MODE, "query", "loud", WEIR_EREQUEST,
-                   "mode is enforce, shadow or off");
+                   "mode must be enforce, shadow or off");
     assert_false(published_is_set(&w->engine.overrides));
     weir_close(w);
 }

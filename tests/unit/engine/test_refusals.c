@@ -132,24 +132,24 @@ static void a_key_of_a_megabyte(void **state)
     memset(key, 'k', MEGABYTE);
     memcpy(key, SECRET_NAME, strlen(SECRET_NAME));
     key[MEGABYTE] = '\0';
-    refuses(
-        w, (weir_request){ .policy = "upload", .key = key }, WEIR_EATTRIBUTE,
-        "policy 'upload': attribute 'user' is too long: what one rule counts by may have 4096 bytes together");
-    refuses(
-        w, (weir_request){ .policy = "upload", .attributes = user, .attribute_count = 1 },
-        WEIR_EATTRIBUTE,
-        "policy 'upload': attribute 'user' is too long: what one rule counts by may have 4096 bytes together");
-    refuses(
-        w, (weir_request){ .policy = "pair", .attributes = halves, .attribute_count = 2 },
-        WEIR_EATTRIBUTE,
-        "policy 'pair': attribute 'route' is too long: what one rule counts by may have 4096 bytes together");
+    refuses(w, (weir_request){ .policy = "upload", .key = key }, WEIR_EATTRIBUTE,
+            "policy 'upload': attribute 'user' is too long: the values that a rule counts by may "
+            "have 4096 bytes together");
+    refuses(w, (weir_request){ .policy = "upload", .attributes = user, .attribute_count = 1 },
+            WEIR_EATTRIBUTE,
+            "policy 'upload': attribute 'user' is too long: the values that a rule counts by may "
+            "have 4096 bytes together");
+    refuses(w, (weir_request){ .policy = "pair", .attributes = halves, .attribute_count = 2 },
+            WEIR_EATTRIBUTE,
+            "policy 'pair': attribute 'route' is too long: the values that a rule counts by may "
+            "have 4096 bytes together");
     refuses(w, LIMIT_OF(key, 0), WEIR_EATTRIBUTE,
-            "the key is too long: what one rule counts by may have 4096 bytes together");
+            "the key is too long: the values that a rule counts by may have 4096 bytes together");
     refuses(w, LIMIT_OF(key, WEIR_MAX_IDENTITY + 1), WEIR_EATTRIBUTE,
-            "the key is too long: what one rule counts by may have 4096 bytes together");
+            "the key is too long: the values that a rule counts by may have 4096 bytes together");
     refuses(
         w, LOGIN_OF(key), WEIR_EATTRIBUTE,
-        "policy 'login': attribute 'ip' is not an IP address: 203.0.113.7 or 2001:db8::7 would be");
+        "policy 'login': attribute 'ip' is not an IP address such as 203.0.113.7 or 2001:db8::7");
     free(key);
 }
 
@@ -173,15 +173,14 @@ static void a_key_that_is_not_text(void **state)
         const weir_attribute user[] = { { "user", bad[i].bytes, bad[i].len } };
 
         refuses(w, LIMIT_OF(bad[i].bytes, bad[i].len), WEIR_EATTRIBUTE,
-                "the key is not valid UTF-8 text, or has a NUL byte in it");
-        refuses(
-            w, (weir_request){ .policy = "upload", .attributes = user, .attribute_count = 1 },
-            WEIR_EATTRIBUTE,
-            "policy 'upload': attribute 'user' is not valid UTF-8 text, or has a NUL byte in it");
+                "the key is not valid UTF-8, or contains a NUL byte");
+        refuses(w, (weir_request){ .policy = "upload", .attributes = user, .attribute_count = 1 },
+                WEIR_EATTRIBUTE,
+                "policy 'upload': attribute 'user' is not valid UTF-8, or contains a NUL byte");
     }
     refuses(
         w, LOGIN_OF(SECRET_NAME), WEIR_EATTRIBUTE,
-        "policy 'login': attribute 'ip' is not an IP address: 203.0.113.7 or 2001:db8::7 would be");
+        "policy 'login': attribute 'ip' is not an IP address such as 203.0.113.7 or 2001:db8::7");
 }
 
 /* What people give for an address, and what to do instead. */
@@ -193,14 +192,14 @@ static void an_ip_that_is_something_else(void **state)
 
     for (size_t i = 0; i < sizeof hashes / sizeof *hashes; i++)
         refuses(w, LOGIN_OF(hashes[i]), WEIR_EATTRIBUTE,
-                "policy 'login': attribute 'ip' looks like a hash, and an address is needed: give "
-                "it another name, such as ip_hash, and count by that (`by: ip_hash`)");
+                "policy 'login': attribute 'ip' looks like a hash, but must be an address: use "
+                "another attribute name, such as ip_hash, and count by it (`by: ip_hash`)");
     refuses(w, LOGIN_OF("203.0.113.7, 10.0.0.1"), WEIR_EATTRIBUTE,
-            "policy 'login': attribute 'ip' is a list of addresses: give the client's alone, or "
-            "tell the server your trusted_proxies, so that it can find it there");
+            "policy 'login': attribute 'ip' is a list of addresses: give only the client's, or set "
+            "trusted_proxies, so that the server can find it in the list");
     refuses(
         w, LOGIN_OF("0123456789abcde"), WEIR_EATTRIBUTE,
-        "policy 'login': attribute 'ip' is not an IP address: 203.0.113.7 or 2001:db8::7 would be");
+        "policy 'login': attribute 'ip' is not an IP address such as 203.0.113.7 or 2001:db8::7");
 }
 
 static void a_cost_out_of_bounds(void **state)
@@ -241,9 +240,9 @@ static void attributes_that_do_not_go_together(void **state)
                 .policy = "upload", .key = SECRET_NAME, .attributes = many, .attribute_count = 1 },
             WEIR_EREQUEST, "give a key or attributes, not both");
     refuses(w, (weir_request){ .attributes = many, .attribute_count = 1 }, WEIR_EREQUEST,
-            "attributes and plans belong to a policy: name one");
+            "attributes and plans need a policy: name one");
     refuses(w, LIMIT(.plan = "paid"), WEIR_EREQUEST,
-            "attributes and plans belong to a policy: name one");
+            "attributes and plans need a policy: name one");
 }
 
 static void numbers_out_of_bounds(void **state)
@@ -255,9 +254,9 @@ static void numbers_out_of_bounds(void **state)
     refuses(w, LIMIT_IS(-1, 1000), WEIR_EREQUEST,
             "limit must be at least 0 (0 always denies), not -1");
     refuses(w, LIMIT_IS(5, -1), WEIR_EREQUEST, "the window must be at least 1 ms, not -1");
-    refuses(
-        w, LIMIT_IS(WEIR_MAX_AMOUNT, 1000), WEIR_EREQUEST,
-        "limit 9007199254740992 times a window of 1000 ms is not below 2^53: with this window it can be at most 9007199254740");
+    refuses(w, LIMIT_IS(WEIR_MAX_AMOUNT, 1000), WEIR_EREQUEST,
+            "limit 9007199254740992 times a window of 1000 ms is not below 2^53: with this window "
+            "it can be at most 9007199254740");
     refuses(w, LIMIT(.burst = 7), WEIR_EREQUEST,
             "sliding_window has no burst: only token_bucket and leaky_bucket do");
     refuses(w, LIMIT(.burst = -7, .algorithm = WEIR_TOKEN_BUCKET), WEIR_EREQUEST,
@@ -280,12 +279,12 @@ static void neither_a_policy_nor_a_limit_or_both(void **state)
     refuses(w, LIMIT_IS(5, 0), WEIR_EREQUEST,
             "the request has no policy: name one, or give limit and window_ms, "
             "which is at least 1");
-    refuses(
-        w, LOGIN(.limit = 5, .window_ms = 1000), WEIR_EREQUEST,
-        "the request names a policy and brings numbers: leave out limit, window, burst, precision and algorithm, or the policy");
-    refuses(
-        w, LOGIN(.algorithm = WEIR_TOKEN_BUCKET), WEIR_EREQUEST,
-        "the request names a policy and brings numbers: leave out limit, window, burst, precision and algorithm, or the policy");
+    refuses(w, LOGIN(.limit = 5, .window_ms = 1000), WEIR_EREQUEST,
+            "the request names a policy and has a limit: leave out limit, window, burst, precision "
+            "and algorithm, or the policy");
+    refuses(w, LOGIN(.algorithm = WEIR_TOKEN_BUCKET), WEIR_EREQUEST,
+            "the request names a policy and has a limit: leave out limit, window, burst, precision "
+            "and algorithm, or the policy");
 }
 
 static void a_time_that_is_none_or_is_not_trusted(void **state)
@@ -295,9 +294,9 @@ static void a_time_that_is_none_or_is_not_trusted(void **state)
     refuses(w, LOGIN(.now = -1), WEIR_EREQUEST, "`now` must be ms since 1970, not -1");
     refuses(w, LOGIN(.now = INT64_MAX), WEIR_EREQUEST,
             "`now` must be ms since 1970, not 9223372036854775807");
-    refuses(
-        own, LOGIN(.now = NOW), WEIR_ENOW,
-        "`now` is rejected: this limiter uses its own clock (leave it out, or open it to trust the callers' clocks)");
+    refuses(own, LOGIN(.now = NOW), WEIR_ENOW,
+            "`now` is not allowed: this limiter uses its own clock (leave it out, or "
+            "trust callers with trust_client_clock or WEIR_TRUST_NOW)");
     weir_close(own);
 }
 
@@ -367,11 +366,11 @@ static void a_policy_file_that_cannot_be_read_or_has_errors(void **state)
     does_not_open((weir_options){ .policy_file = "/" }, WEIR_EPOLICY,
                   "/: cannot read it: Is a directory");
     does_not_open((weir_options){ .policy_file = "/dev/null" }, WEIR_EPOLICY,
-                  "/dev/null:1:1: the file is empty: it begins with 'version: 1'");
+                  "/dev/null:1:1: the file is empty: it must begin with 'version: 1'");
     assert_true(fd >= 0);
     assert_int_equal(ftruncate(fd, (1 << 20) + 1), 0);
     close(fd);
-    snprintf(text, sizeof text, "%s: it is larger than 1 MiB, the most a policy file may have",
+    snprintf(text, sizeof text, "%s: it is larger than 1 MiB, the most that a policy file may have",
              big);
     does_not_open((weir_options){ .policy_file = big }, WEIR_EPOLICY, text);
     unlink(big);
@@ -417,7 +416,7 @@ static void a_secret_file_that_cannot_be_used(void **state)
     does_not_open((weir_options){ .secret_file = path }, WEIR_ESECRET, text);
     assert_int_equal(fchmod(fd, 0644), 0);
     snprintf(text, sizeof text,
-             "the secret file %s is open to others (mode 0644): run chmod 600 on it", path);
+             "other users can access the secret file %s (mode 0644): run chmod 600 on it", path);
     does_not_open((weir_options){ .secret_file = path }, WEIR_ESECRET, text);
     close(fd);
     unlink(path);
@@ -430,7 +429,7 @@ static void a_reload_of_nothing(void **state)
 
     (void)state;
     assert_int_equal(weir_reload(w, &diag), WEIR_EOPTION);
-    assert_string_equal(diag.text, "there is no policy file to read again");
+    assert_string_equal(diag.text, "there is no policy file to reload");
     weir_close(w);
 }
 

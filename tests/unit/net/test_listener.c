@@ -132,10 +132,10 @@ static void what_is_no_address_is_refused_with_what_would_be(void **state)
         { "::1:7878", "in brackets" },
         { "[::1:7878", "bracket" },
         { "[::1]", "a port is a number" },
-        { "[localhost]:7878", "no IPv6 address" },
-        { "[127.0.0.1]:7878", "no IPv6 address" },
-        { "[]:7878", "no IPv6 address" },
-        { "300.1.1.1:7878", "no such host" },
+        { "[localhost]:7878", "not an IPv6 address" },
+        { "[127.0.0.1]:7878", "not an IPv6 address" },
+        { "[]:7878", "not an IPv6 address" },
+        { "300.1.1.1:7878", "unknown host" },
         { "unix:", "a path is missing" },
     };
     char longest[400] = "unix:/";
@@ -244,7 +244,7 @@ static void addresses_that_overlap_are_refused(void **state)
     snprintf(two, sizeof two, "127.0.0.1:%d", port_of(&first.all[0]));
     listeners_close(&first, true);
     assert_int_equal(listeners_open(&l, addresses, 2, 2, &diag), WEIR_ESYSTEM);
-    assert_non_null(strstr(diag.text, "another address to listen on has it already"));
+    assert_non_null(strstr(diag.text, "has this port already"));
 }
 
 /* Even one of the same user that shares its port, as SO_REUSEPORT would allow. */
@@ -370,7 +370,7 @@ static void a_unix_socket_that_somebody_serves_is_left_alone(void **state)
     int fd;
 
     (void)state;
-    is_refused(unix_address(), "listens there already");
+    is_refused(unix_address(), "is listening there");
     fd = connect_to(&l.all[0]);
     assert_true(fd >= 0);
     close(fd);
@@ -385,7 +385,7 @@ static void a_file_in_the_way_is_left_alone(void **state)
     (void)state;
     assert_true(fd >= 0);
     close(fd);
-    is_refused(unix_address(), "is a file and no socket");
+    is_refused(unix_address(), "is a file, not a socket");
     assert_int_equal(unlink(path), 0); /* it is still there */
     is_refused("unix:/nowhere/at/all", "directory is missing");
 }

@@ -76,21 +76,21 @@ static void each_mistake_is_told_with_its_place(void **state)
         "https://\n"
         "policy_text:7:40: there is no policy 'logn': did you mean 'login'?\n"
         "policy_text:8:39: 'least' belongs to deny_rate\n"
-        "policy_text:9:28: 'policy' cannot stand beside breaker_open: the store is that of all "
-        "policies\n"
+        "policy_text:9:28: 'policy' cannot be combined with breaker_open: all policies share the "
+        "store\n"
         "policy_text:10:19: the time of fallback must be from 1m to 1d\n"
         "policy_text:11:20: deny_rate '101% per 5m' is not a share of requests: write 20% per "
         "5m\n"
         "policy_text:12:5: alert 'f' has no condition: add deny_rate, identity_denials, "
         "breaker_open, fallback or unanswered\n"
         "policy_text:13:27: alert 'g' has two conditions: make it two alerts\n"
-        "policy_text:13:37: fallback '0' is not a number in a time: write 0 per 1m\n"
+        "policy_text:13:37: fallback '0' is not a number per time: write 0 per 1m\n"
         "policy_text:14:18: this is not the URL of a webhook: it cannot have a user or a "
         "password\n"
         "policy_text:15:23: the time of breaker_open must be from 1s to 1d\n"
         "policy_text:16:9: unknown key 'deny_rates' in an alert: did you mean 'deny_rate'?\n");
     expect_problems(ALERTS("  webhook: http://h/\n"), NULL,
-                    "policy_text:5:3: alerts has no rules: add 'rules:' with what to tell of\n");
+                    "policy_text:5:3: alerts has no rules: add 'rules:'\n");
 }
 
 static void there_are_at_most_sixteen(void **state)
@@ -219,7 +219,7 @@ static void a_webhook_has_a_format(void **state)
             "    e: {breaker_open: 10s, webhook: 'http://h', format: slack, routing_key: " LONG_KEY
             "}\n"),
         NULL,
-        "policy_text:6:28: there is no webhook that takes it\n"
+        "policy_text:6:28: there is no webhook to send it to\n"
         "policy_text:7:49: PagerDuty needs a routing_key: that of the service\n"
         "policy_text:8:49: 'routing_key' belongs to 'format: pagerduty'\n"
         "policy_text:9:57: format 'slak' is unknown: did you mean 'slack'?\n"

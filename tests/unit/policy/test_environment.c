@@ -127,7 +127,7 @@ static void a_variable_that_could_mean_two_rules_is_a_problem(void **state)
                             "  a: {rules: {b: {limit: 1 per 1s}}}\n"),
                     environment,
                     "environment: WEIR_POLICY_A_B_LIMIT: this could mean a-b or a's rule b: rename "
-                    "one to override the other\n");
+                    "one of them\n");
 }
 
 int main(void)

@@ -243,9 +243,9 @@ static void values_may_have_4096_bytes_together(void **state)
     assert_int_equal(out.len, 5 + WEIR_MAX_IDENTITY);
     assert_int_equal(identity_of_key((struct span){ large, WEIR_MAX_IDENTITY + 1 }, &out, &diag),
                      WEIR_EATTRIBUTE);
-    assert_string_equal(diag.text,
-                        "the key is too long: what one rule counts by may have 4096 bytes "
-                        "together");
+    assert_string_equal(
+        diag.text,
+        "the key is too long: the values that a rule counts by may have 4096 bytes together");
     assert_int_equal(identity_of("p", &rule, attributes, 2, &out, &diag), WEIR_OK);
     attributes[1].value.len = 2;
     assert_int_equal(identity_of("p", &rule, attributes, 2, &out, &diag), WEIR_EATTRIBUTE);
@@ -367,24 +367,25 @@ static void exemptions_cover_by_network_text_and_email(void **state)
 static void exemptions_that_mean_nothing_are_refused(void **state)
 {
     (void)state;
-    expect_problems("version: 1\n"
-                    "policies:\n"
-                    "exempt:\n"
-                    "  - {}\n"
-                    "  - {ip: 10.1.2.3/8}\n"
-                    "  - {user: []}\n"
-                    "  - {user: ''}\n"
-                    "  - cron\n",
-                    NULL,
-                    "policy_text:4:5: an empty exemption would be everybody's: write {ip: "
-                    "10.0.0.0/8} or the like\n"
-                    "policy_text:5:10: '10.1.2.3/8' has bits set beyond its prefix: write "
-                    "10.0.0.0/8\n"
-                    "policy_text:6:12: 'user' has no values: name one, or leave it out\n"
-                    "policy_text:7:12: '' can never be a value: values are texts of 1 to 4096 "
-                    "bytes\n"
-                    "policy_text:8:5: an exemption must be a mapping, as in {ip: 10.0.0.0/8}; here "
-                    "is a text\n");
+    expect_problems(
+        "version: 1\n"
+        "policies:\n"
+        "exempt:\n"
+        "  - {}\n"
+        "  - {ip: 10.1.2.3/8}\n"
+        "  - {user: []}\n"
+        "  - {user: ''}\n"
+        "  - cron\n",
+        NULL,
+        "policy_text:4:5: an empty exemption would match every request: write something like {ip: "
+        "10.0.0.0/8}\n"
+        "policy_text:5:10: '10.1.2.3/8' has bits set beyond its prefix: write "
+        "10.0.0.0/8\n"
+        "policy_text:6:12: 'user' has no values: name one, or leave it out\n"
+        "policy_text:7:12: '' is not a valid value: values are texts of 1 to 4096 "
+        "bytes\n"
+        "policy_text:8:5: an exemption must be a mapping, as in {ip: 10.0.0.0/8}; this is a "
+        "text\n");
 }
 
 int main(void)

@@ -238,8 +238,8 @@ static void a_rollout_is_handed_down_and_needs_identities(void **state)
     expect_problems(FILE_OF("  a: {limit: 1 per 1h, by: ip, rollout: 10}\n"), NULL,
                     HERE "3:41: '10' is not a share: write 10%, or 0.5%\n");
     expect_problems(FILE_OF("  a: {limit: 1 per 1h, rollout: 10%}\n"), NULL,
-                    HERE "3:24: policy 'a' counts everyone together, so it is for all or for "
-                         "nobody: leave out 'rollout'\n");
+                    HERE "3:24: policy 'a' counts everyone together, so a rollout to a share is "
+                         "not possible: leave out 'rollout'\n");
 }
 
 static void an_unknown_key_is_refused_with_its_place_and_a_suggestion(void **state)
@@ -249,9 +249,10 @@ static void an_unknown_key_is_refused_with_its_place_and_a_suggestion(void **sta
                     HERE "3:11: unknown key 'limt' in a policy: did you mean 'limit'?\n");
     expect_problems("version: 1\npolicis: {}\n", NULL,
                     HERE "2:1: unknown key 'policis' in a policy file: did you mean 'policies'?\n");
-    expect_problems(FILE_OF("  p: {rules: {r: {limit: 1 per 1s, on_error: deny}}}\n"), NULL,
-                    HERE "3:36: 'on_error' cannot stand in a rule: it has limit, burst, precision, "
-                         "by, algorithm, plans, mode, ipv6_prefix, shadow_limit, rollout\n");
+    expect_problems(
+        FILE_OF("  p: {rules: {r: {limit: 1 per 1s, on_error: deny}}}\n"), NULL,
+        HERE "3:36: 'on_error' is not allowed in a rule, which may have limit, burst, precision, "
+             "by, algorithm, plans, mode, ipv6_prefix, shadow_limit, rollout\n");
 }
 
 static void all_problems_come_at_once_in_file_order(void **state)
@@ -270,7 +271,7 @@ static void all_problems_come_at_once_in_file_order(void **state)
                     "ms, s, m, h, d, w, as in 15m\n" HERE
                     "3:49: mode 'of' is unknown: did you mean 'off'?\n" HERE
                     "4:9: sliding_window has no burst: only token_bucket and leaky_bucket do\n" HERE
-                    "5:3: 'login' is here twice: the first is at line 3, column 3\n" HERE
+                    "5:3: 'login' is given twice: the first is at line 3, column 3\n" HERE
                     "6:22: on_error 'shrug' is unknown: it is one of local, allow, deny\n");
 }
 
@@ -281,7 +282,7 @@ static void a_duplicate_rule_says_where_the_first_is(void **state)
                             "    rules:\n"
                             "      ip: {limit: 1 per 1s, by: ip}\n"
                             "      ip: {limit: 2 per 1s, by: ip}\n"),
-                    NULL, HERE "6:7: 'ip' is here twice: the first is at line 5, column 7\n");
+                    NULL, HERE "6:7: 'ip' is given twice: the first is at line 5, column 7\n");
 }
 
 static void numbers_out_of_bounds_are_refused_where_they_stand(void **state)
@@ -314,7 +315,7 @@ static void limit_beside_rules_is_refused(void **state)
 {
     (void)state;
     expect_problems(FILE_OF("  p: {limit: 1 per 1s, rules: {r: {limit: 1 per 1s}}}\n"), NULL,
-                    HERE "3:7: 'limit' cannot stand beside 'rules': put it into the rules\n");
+                    HERE "3:7: 'limit' cannot be combined with 'rules': put it into the rules\n");
 }
 
 static void too_many_of_anything_is_refused(void **state)
@@ -357,30 +358,30 @@ static void a_missing_limit_version_or_policies_is_told(void **state)
 {
     (void)state;
     expect_problems("defaults: {}\n", NULL,
-                    HERE "1:1: there is no version: begin the file with 'version: 1'\n" HERE
+                    HERE "1:1: the version is missing: begin the file with 'version: 1'\n" HERE
                          "1:1: there are no policies: add 'policies:'\n");
     expect_problems(
         FILE_OF("  p: {by: ip}\n  q:\n  r: {limit: }\n"), NULL,
-        HERE "3:3: policy 'p' has no limit: add 'limit: 5 per 15m' or the like\n" HERE
-             "4:5: a policy must be a mapping, as in {limit: 5 per 15m, by: ip}; here is "
-             "nothing\n" HERE "5:14: limit must be a text, as in 5 per 15m; here is nothing\n");
+        HERE "3:3: policy 'p' has no limit: add one, such as 'limit: 5 per 15m'\n" HERE
+             "4:5: a policy must be a mapping, as in {limit: 5 per 15m, by: ip}; this is "
+             "nothing\n" HERE "5:14: limit must be a text, as in 5 per 15m; this is nothing\n");
 }
 
 static void what_yaml_could_blow_up_with_is_refused(void **state)
 {
     (void)state;
     expect_problems(FILE_OF("  a: &a {limit: 1 per 1s}\n  b: *a\n"), NULL,
-                    HERE "3:6: anchors (&a) are not supported: write it out each time\n" HERE
-                         "4:6: aliases (*a) are not supported: write it out\n");
+                    HERE "3:6: anchors (&a) are not supported: write out the value each time\n" HERE
+                         "4:6: aliases (*a) are not supported: write out the value\n");
     expect_problems("a: [[[[[[[[[[[[[[[[[[[[[[[[[[[[", NULL,
                     HERE "1:19: nested more than 16 deep\n");
     expect_problems("version: 1\npolicies: {}\n---\nversion: 1\n", NULL,
-                    HERE "3:1: a second document begins here: a file has only one\n");
+                    HERE "3:1: a second document begins here: a file may have only one\n");
     expect_problems("version: !!int 1\npolicies: {}\n", NULL,
                     HERE "1:10: tags (tag:yaml.org,2002:int) are not supported: leave it out\n");
-    expect_problems("", NULL, HERE "1:1: the file is empty: it begins with 'version: 1'\n");
+    expect_problems("", NULL, HERE "1:1: the file is empty: it must begin with 'version: 1'\n");
     expect_problems("version: 1\npolicies: \xff\n", NULL,
-                    HERE "2:11: not a YAML text: invalid leading UTF-8 octet\n");
+                    HERE "2:11: not YAML text: invalid leading UTF-8 octet\n");
     expect_problems("version: 1\npolicies: {\n", NULL,
                     HERE "3:1: not valid YAML: did not find expected node content while parsing a "
                          "flow node (from line 3 on)\n");

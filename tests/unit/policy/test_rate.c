@@ -104,7 +104,7 @@ static void what_is_no_rate_says_what_would_be_right(void **state)
         { "+5 per 1m", "'+5 per 1m' is not a limit: " RATE_EXAMPLE },
         { "1e3 per 1m", "'1e3 per 1m' is not a limit: " RATE_EXAMPLE },
         { "many per 1m", "'many per 1m' is not a limit: " RATE_EXAMPLE },
-        { "100", "'100' says no time: write 100 per 1m, or another duration" },
+        { "100", "'100' has no time: write 100 per 1m, or another duration" },
         { "5 per 15 minutes", "'15 minutes' is not a duration: write 15m" },
         { "5 per 0s", "'0s' is too short: at least 1ms" },
         { "9007199254740992 per 1ms",

@@ -159,7 +159,7 @@ static void a_number_can_be_an_identity(void **state)
     expect("{\"key\":-5}", "key=-5 ");
     expect("{\"attributes\":{\"user\":9007199254740992,\"b\":1}}", "user=9007199254740992 b=1 ");
     expect("{\"attributes\":{\"user\":9007199254740993}}",
-           "'user' is more than 2^53, beyond which JSON is not exact");
+           "'user' is more than 2^53, above which JSON numbers are not exact");
     expect("{\"key\":1.5}", "'key' must be a string or a whole number");
     expect("{\"key\":1e3}", "'key' must be a string or a whole number");
     expect("{\"key\":true}", "'key' must be a string or a whole number");
@@ -197,11 +197,12 @@ static void a_nul_in_a_value_keeps_its_length(void **state)
     assert_int_equal(asked.attributes[0].value_len, 1);
     assert_memory_equal(asked.attributes[0].value, "\0", 2);
     check_json_close(&j);
-    expect("{\"policy\":\"a\\u0000b\"}", "'policy' has a NUL, which no name has");
-    expect("{\"plan\":\"\\u0000\"}", "'plan' has a NUL, which no name has");
-    expect("{\"algorithm\":\"token_bucket\\u0000\"}", "'algorithm' has a NUL, which no name has");
+    expect("{\"policy\":\"a\\u0000b\"}", "'policy' contains a NUL, which names cannot have");
+    expect("{\"plan\":\"\\u0000\"}", "'plan' contains a NUL, which names cannot have");
+    expect("{\"algorithm\":\"token_bucket\\u0000\"}",
+           "'algorithm' contains a NUL, which names cannot have");
     expect("{\"attributes\":{\"i\\u0000p\":\"b\"}}",
-           "the body is not valid JSON: the name of a member has a NUL (line 1, column 25)");
+           "the body is not valid JSON: the name of a member contains a NUL (line 1, column 25)");
 }
 
 static void what_is_not_known_is_named(void **state)
@@ -209,20 +210,20 @@ static void what_is_not_known_is_named(void **state)
     (void)state;
     expect("{\"polcy\":\"a\"}", "there is no member 'polcy': did you mean 'policy'?");
     expect("{\"policy\":\"a\",\"seconds\":1}",
-           "there is no member 'seconds' (what is counted by goes into 'attributes')");
+           "there is no member 'seconds' (what a policy counts by goes into 'attributes')");
     expect("{\"policy\":\"a\",\"ip\":\"1.2.3.4\"}",
-           "there is no member 'ip' (what is counted by goes into 'attributes')");
+           "there is no member 'ip' (what a policy counts by goes into 'attributes')");
     expect("{\"Policy\":\"a\"}", "there is no member 'Policy': did you mean 'policy'?");
-    expect("{\"\":1}", "there is no member '' (what is counted by goes into 'attributes')");
+    expect("{\"\":1}", "there is no member '' (what a policy counts by goes into 'attributes')");
     expect("{\"algorithm\":\"tokenbucket\"}",
            "there is no algorithm 'tokenbucket': did you mean 'token_bucket'?");
     expect("{\"algorithm\":\"gcra\"}",
            "there is no algorithm 'gcra': it is one of fixed_window, sliding_window, "
            "sliding_counter, token_bucket, leaky_bucket");
     expect("{\"policy\":\"a\",\"checks\":[]}",
-           "'checks' stands alone: everything else belongs into one of them");
+           "'checks' must be the only member: put the others into the checks");
     expect("{\"checks\":[],\"policy\":\"a\"}",
-           "'checks' stands alone: everything else belongs into one of them");
+           "'checks' must be the only member: put the others into the checks");
 }
 
 static void the_wrong_type_is_told_the_right_one(void **state)
@@ -239,11 +240,11 @@ static void the_wrong_type_is_told_the_right_one(void **state)
     expect("{\"attributes\":\"ip\"}", "'attributes' must be an object");
     expect("{\"limit\":9007199254740992}", "limit=9007199254740992 ");
     expect("{\"limit\":9007199254740993}",
-           "'limit' is more than 2^53, beyond which JSON is not exact");
+           "'limit' is more than 2^53, above which JSON numbers are not exact");
     expect("{\"limit\":-9007199254740993}",
-           "'limit' is more than 2^53, beyond which JSON is not exact");
-    expect("{\"burst\":0}", "'burst' must be at least 1, if it is there at all");
-    expect("{\"now\":0}", "'now' must be at least 1, if it is there at all");
+           "'limit' is more than 2^53, above which JSON numbers are not exact");
+    expect("{\"burst\":0}", "'burst' must be at least 1, if it is given");
+    expect("{\"now\":0}", "'now' must be at least 1, if it is given");
     expect("[]", "the body must be an object: {\"policy\": ...} or {\"checks\": [...]}");
     expect("{\"checks\":{}}", "'checks' must be a list of objects");
 }
@@ -272,7 +273,7 @@ static void what_is_not_json_is_told_where_and_never_quoted(void **state)
     expect_bad("{\"key\":\"secret\",}", "syntax");
     expect_bad("{\"key\":\"a\" secret}", "syntax");
     expect_bad("{\"key\":01}", "syntax");
-    expect_bad("{\"key\":\"a\"}secret", "something follows its end");
+    expect_bad("{\"key\":\"a\"}secret", "there is text after its end");
     expect_bad("{\"key\":\"secret\xff\"}", "not UTF-8");
     expect_bad("{\"key\":\"secret\xed\xa0\x80\"}", "not UTF-8");
     expect_bad("{\"key\":\"secret\",\"key\":\"secret\"}", "twice");
@@ -299,7 +300,7 @@ static void checks_are_many_and_each_fails_alone(void **state)
     expect_bad("{\"checks\":[{\"policy\":\"a\"},]}", "syntax");
     expect_bad("{\"checks\":[{\"policy\":\"a\"}", "it ends too early");
     expect_bad("{\"checks\":[{\"policy\":\"a\"}]", "it ends too early");
-    expect_bad("{\"checks\":[{\"policy\":\"a\"}]}}", "something follows its end");
+    expect_bad("{\"checks\":[{\"policy\":\"a\"}]}}", "there is text after its end");
 }
 
 static void every_count_has_a_bound(void **state)

@@ -39,9 +39,9 @@ static const struct fixture fixtures[] = {
     { "*1\r\n$004\r\nPING\r\n", NULL, PROTOCOL "invalid bulk length" },
     { "*1\r\n$65537\r\n", NULL, PROTOCOL "invalid bulk length" },
     { "*1\r\n$18446744073709551616\r\n", NULL, PROTOCOL "invalid bulk length" },
-    { "*1\r\n$65536\r\n", NULL, PROTOCOL "the command is too long: at most 64 KiB are taken" },
-    { "*1\r\n$3\r\nPING\r\n", NULL, PROTOCOL "a word is longer than it said" },
-    { "*1\r\n$4\r\nPING\r\r", NULL, PROTOCOL "a word is longer than it said" },
+    { "*1\r\n$65536\r\n", NULL, PROTOCOL "the command is too long: at most 64 KiB" },
+    { "*1\r\n$3\r\nPING\r\n", NULL, PROTOCOL "a word is longer than its length says" },
+    { "*1\r\n$4\r\nPING\r\r", NULL, PROTOCOL "a word is longer than its length says" },
 };
 
 enum { FIXTURES = sizeof fixtures / sizeof *fixtures };

@@ -185,7 +185,7 @@ static void problems_are_told_with_their_places(void **state)
 {
     (void)state;
     assert_refused("server: [a]\n",
-                   "3:9: server must be a mapping, as in {threads: 4}; here is a list");
+                   "3:9: server must be a mapping, as in {threads: 4}; this is a list");
     assert_refused("server:\n"
                    "  thread: 2\n"
                    "  max_keys: many\n"

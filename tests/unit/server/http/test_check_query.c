@@ -69,7 +69,7 @@ static void a_limit_may_have_a_name_and_an_on_error(void **state)
     assert_int_equal(r->on_error, WEIR_ON_ERROR_ALLOW);
     reads("on_error=local");
     assert_int_equal(r->on_error, WEIR_ON_ERROR_LOCAL);
-    refuses("on_error=no", WEIR_EREQUEST, "on_error is local, allow or deny");
+    refuses("on_error=no", WEIR_EREQUEST, "on_error must be local, allow or deny");
     refuses("name=a&name=b", WEIR_EREQUEST, "name is given twice");
 }
 
