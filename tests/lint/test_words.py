@@ -39,6 +39,7 @@ BAD = [
     ("an_alert_says_deny_rate", "examples/x.yaml", "a: {block_rate: 20% per 5m}\n",
      "examples/x.yaml:1: 'block_rate': say deny_rate"),
     ("a_page_says_in_shadow", "docs/x.md", "fine\nLimits on trial\n", "docs/x.md:2: 'on trial': say in shadow"),
+    ("a_page_says_denied", "docs/x.md", "Who is refused waits.\n", "docs/x.md:1: 'refused': say denied"),
     ("a_rule_of_words_is_for_its_line_only", "src/cli/x.c", 'puts("a token was refused");\n',
      "src/cli/x.c:1: 'refused'"),
 ]

@@ -58,7 +58,7 @@ WORDS = [
     (r"trials?|tried", "shadow", NAMES),
     (r"rulings?|overrul\w*", "change, override", NAMES),
     (r"exceptions?", "override", NAMES - {"sql"}),
-    (r"refus\w*", "denied; or rejected, if it is no check", NAMES),
+    (r"refus\w*", "denied; or rejected, if it is no check", set(SURFACES)),
     (r"limited", "denied", NAMES),
     (r"subject", "kind, or identity", NAMES),
     (r"blocked", "denied, unless an operator blocks", NAMES),
@@ -69,6 +69,7 @@ WORDS = [
 MAY = [
     (r".*", r"sql/0001_tables\.sql", r".", "older databases are renamed there"),
     (r"refus\w*", r".*", r"[Cc]onnections? (?:are )?refused|refused_connections", "a connection"),
+    (r"refus\w*", r"README\.md|docs/.*\.md", r"[Cc]onnect|handshake|handover|_refus", "a connection; a test's name"),
     (r"refused", r"docs/openapi\.json", r'"max", "refused", "dropped"|^ {14}"refused": ', "a connection"),
     (r"blocked", r"src/.*|docs/openapi\.json|examples/.*", r'exempt"?, "?blocked', "the source"),
     (r"blocked", r"src/cli/.*", r"blocked by an operator", "the source"),
