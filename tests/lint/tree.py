@@ -26,7 +26,7 @@ LAYERS = {
 # A library that others could replace is known to as few files as can be.
 OWNERS = {
     "hiredis/hiredis.h": {"src/store/redis/reply.c"},
-    "libpq-fe.h": {"src/store/postgres/store.c", "src/store/postgres/session.c"},
+    "libpq-fe.h": {"src/store/postgres/connection.c", "src/store/postgres/session.c"},
     "sodium.h": {"src/base/hash.c", "src/base/secret.c"},
     "yaml.h": {"src/policy/yaml.c"},
 }

@@ -1,10 +1,10 @@
 /* charge.c - a batch of plain checks as the parameters of weir.charge() and
  * weir.charge_many(), and what those answer as decisions.
  *
- * Of a key all of whose questions have passed, the answer is the state that they left behind. Going
- * back from there, question by question and the last one first, shows the state that each has found;
- * what it was told then is the arithmetic of src/limit. Those that are not there any more were
- * asked first, and are not needed. */
+ * If all questions of a key have passed, the answer is the state that they left behind. We go back
+ * from there, from the last question to the first, to the state that each has found. From that state
+ * the arithmetic of src/limit computes its decision. Questions that are done already came first, and
+ * are not needed. */
 #include "store/postgres/charge.h"
 
 #include "store/postgres/array.h"
@@ -249,7 +249,7 @@ struct row {
     int64_t at, used, other;
 };
 
-/* The state that was found by who charged this much and left the row. */
+/* The state before a question that charged this much and left the row. */
 static struct state state_before(const struct row *row, const struct rule *r, int64_t cost)
 {
     struct state s = { 0 };
@@ -312,7 +312,7 @@ static void answer_window(struct row *row, const struct rule *r, const struct as
     row->used -= ask->cost;
 }
 
-/* Answer who left the row, and make it what was found. */
+/* Answer the question that left the row, and make the row what it has found. */
 static bool answer(struct question *q, struct row *row, int64_t now)
 {
     const struct rule *r = q->charges->rule;

@@ -27,7 +27,7 @@ static void keep_slots(struct sent *sent, const struct layout *l)
         sent->slots[i] = (uint16_t)l->slot_of[i];
 }
 
-/* What was tried once and met somebody else's lock is judged, which waits for locks in order. */
+/* A batch that met a lock the first time goes to weir.judge(), which waits for locks in order. */
 static bool write_batch(struct wire *w, const struct batch *b, struct sent *sent)
 {
     struct parameters *p = &w->parameters;

@@ -16,7 +16,7 @@ static bool is_state(const struct postgres_session *s, const char *state)
     return strcmp(postgres_session_state(s), state) == 0;
 }
 
-/* What is wrong with the database, rather than with the way there. */
+/* Errors of the database itself, rather than of the way to it. */
 static weir_err explain(const struct postgres_session *s, weir_err err, weir_diag *diag)
 {
     static const char undefined_function[] = "42883", invalid_schema_name[] = "3F000",
@@ -82,7 +82,7 @@ static weir_err check_secret(struct postgres_session *s, const unsigned char sec
     return err;
 }
 
-/* For all statements one plan, made once: by the index, however small the table is just now. */
+/* One plan for all statements, made once. It uses the index, however small the table is now. */
 static const char plans[] = "SET plan_cache_mode = force_generic_plan;"
                             "SET jit = off;"
                             "SET enable_seqscan = off;"
@@ -90,8 +90,8 @@ static const char plans[] = "SET plan_cache_mode = force_generic_plan;"
                             "SET enable_hashjoin = off;"
                             "SET enable_mergejoin = off;";
 
-/* Make keys and charge them, one and two in a call, and take it back: a connection's first decisions
- * take a hundred times as long as later ones, as functions are compiled and their plans are made. */
+/* Make keys and charge them, one and two in a call, and roll back. A connection's first decisions
+ * take a hundred times as long as later ones: functions are compiled and planned. */
 static weir_err warm_up(struct postgres_session *s, weir_diag *diag)
 {
     static const char decisions[] =
@@ -116,8 +116,8 @@ static weir_err warm_up(struct postgres_session *s, weir_diag *diag)
     return explain(s, err, diag);
 }
 
-/* Whatever the role or the database may be set to: not to wait for the disk is for whoever says so
- * here. The server gives a statement up when its callers do. */
+/* Only the URI can turn off waiting for the disk (synchronous_commit), not a setting of the role or
+ * the database. The server gives up a statement when its callers do. */
 static weir_err set_up(struct postgres_session *s, const struct postgres_uri *uri, weir_diag *diag)
 {
     static const char statement[] =

@@ -7,12 +7,12 @@
 #include "store/postgres/session.h"
 #include "store/postgres/uri.h"
 
-/* Waits. WEIR_EIO: the database cannot be reached; any other error is there to stay. */
+/* Blocks. WEIR_EIO: the database cannot be reached, but may be later. Any other error will stay. */
 WEIR_MUSTCHECK weir_err postgres_connect(struct postgres_session **out,
                                          const struct postgres_uri *uri,
                                          const unsigned char secret_id[16], weir_diag *diag);
 
-/* The secret that all who share the database hash with; errors as above. */
+/* The secret that all processes that share the database hash with; errors as above. */
 WEIR_MUSTCHECK weir_err postgres_secret(const char *uri, const weir_allocator *allocator,
                                         struct secret *out, weir_diag *diag);
 

@@ -1,7 +1,7 @@
-/* feed.c - an feed for a Postgres store: a connection that listens to the channel `weir`.
+/* feed.c - the change feed of a Postgres store: a connection that has said LISTEN weir.
  *
- * A server sends a listener what was announced no later than the end of its next answer, and
- * announces nothing that is not committed. */
+ * The server sends a notification no later than with its next answer on the connection, and only
+ * after its transaction was committed. */
 #include "store/postgres/feed.h"
 
 #include <stdlib.h>
@@ -49,11 +49,11 @@ static void pass_on(void *ctx, const char *text)
     change_feed_heard(l->feed, span_of(text));
 }
 
-static weir_err listen_for(void *connection, int ready_fd, int64_t ms, weir_diag *diag)
+static weir_err listen_for(void *connection, int end_fd, int64_t ms, weir_diag *diag)
 {
     struct listener *l = connection;
 
-    return postgres_session_listen(l->session, ready_fd, ms, pass_on, l, diag);
+    return postgres_session_listen(l->session, end_fd, ms, pass_on, l, diag);
 }
 
 static weir_err ask_clock(void *connection, int64_t patience, int64_t *out, weir_diag *diag)

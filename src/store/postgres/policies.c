@@ -1,4 +1,4 @@
-/* policies.c - policies in Postgres, for those who ask by SQL. */
+/* policies.c - policies in Postgres, for checks by SQL. */
 #include "store/postgres/policies.h"
 
 #include <string.h>

@@ -1,4 +1,4 @@
-/* policies.h - policies in Postgres, for those who ask by SQL. */
+/* policies.h - policies in Postgres, for checks by SQL. */
 #ifndef WEIR_STORE_POSTGRES_POLICIES_H
 #define WEIR_STORE_POSTGRES_POLICIES_H
 

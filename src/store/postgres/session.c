@@ -1,4 +1,4 @@
-/* session.c - a conversation with Postgres for those who may wait. */
+/* session.c - a conversation with Postgres, for threads that may block. */
 #include "store/postgres/session.h"
 
 #include <errno.h>
@@ -23,7 +23,7 @@ static void ignore_notice(void *ctx, const char *text)
     (void)text;
 }
 
-/* libpq ends its texts with a newline, and begins those of the server with how bad it is. */
+/* libpq ends its texts with a newline, and begins those of the server with the severity. */
 static weir_err fail_with(weir_diag *diag, weir_err err, const char *text)
 {
     static const char error[] = "ERROR:  ", fatal[] = "FATAL:  ";
@@ -41,7 +41,7 @@ static weir_err fail_with(weir_diag *diag, weir_err err, const char *text)
 
 /* ---- coming and going ------------------------------------------------------------------------- */
 
-/* What is wrong with a URI is told with the URI, and with the password in it. */
+/* libpq's own text about a bad URI has the URI in it, with the password. */
 static weir_err check_conninfo(const char *conninfo, weir_diag *diag)
 {
     char *text = NULL;
@@ -229,12 +229,12 @@ static bool hand_over(PGconn *c, void (*heard)(void *ctx, const char *text), voi
     return any;
 }
 
-weir_err postgres_session_listen(struct postgres_session *s, int ready_fd, int64_t ms,
+weir_err postgres_session_listen(struct postgres_session *s, int end_fd, int64_t ms,
                                  void (*heard)(void *ctx, const char *text), void *ctx,
                                  weir_diag *diag)
 {
     struct pollfd fds[] = { { .fd = PQsocket(s->connection), .events = POLLIN },
-                            { .fd = ready_fd, .events = POLLIN } };
+                            { .fd = end_fd, .events = POLLIN } };
 
     if (hand_over(s->connection, heard, ctx))
         return WEIR_OK;

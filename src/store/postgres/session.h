@@ -1,5 +1,5 @@
-/* session.h - a conversation with Postgres for those who may wait: to connect, to ask how
- * things stand, to migrate. */
+/* session.h - a conversation with Postgres, for threads that may block: to connect, to ask how things
+ * stand, to migrate. */
 #ifndef WEIR_STORE_POSTGRES_SESSION_H
 #define WEIR_STORE_POSTGRES_SESSION_H
 
@@ -11,8 +11,8 @@
 struct postgres_session;
 struct postgres_rows;
 
-/* `conninfo` is as libpq takes it. A host that says nothing for connect_timeout (2 s, if it does
- * not say) is left for the next. No diag has the password. */
+/* `conninfo` is as libpq takes it. A host that does not answer for connect_timeout (2 s by
+ * default) is left for the next. No diag has the password. */
 WEIR_MUSTCHECK weir_err postgres_session_open(struct postgres_session **out, const char *conninfo,
                                               weir_diag *diag);
 void postgres_session_close(struct postgres_session *s); /* NULL is fine */
@@ -36,10 +36,10 @@ WEIR_MUSTCHECK weir_err postgres_session_prepare(struct postgres_session *s, con
                                                  const char *statement, const unsigned *types,
                                                  size_t n, int64_t patience, weir_diag *diag);
 
-/* Wait for notifications, and hand over each: for `ms`, or until `ready_fd` can be read from. Those that
- * came while something else was asked are handed over at once. WEIR_EIO: the connection is lost. */
-WEIR_MUSTCHECK weir_err postgres_session_listen(struct postgres_session *s, int ready_fd,
-                                                int64_t ms,
+/* Wait for notifications, and hand over each: for `ms`, or until `end_fd` can be read from. Those
+ * that came while another statement was asked are handed over at once. WEIR_EIO: the connection is
+ * lost. */
+WEIR_MUSTCHECK weir_err postgres_session_listen(struct postgres_session *s, int end_fd, int64_t ms,
                                                 void (*heard)(void *ctx, const char *text),
                                                 void *ctx, weir_diag *diag);
 

@@ -1,8 +1,8 @@
-/* uri.c - what a Postgres store's URI says: to libpq, and to us.
+/* uri.c - what a Postgres store's URI says: for libpq, and for weir.
  *
  * postgres://user:password@host1,host2/database?sslmode=verify-full&deadline=50ms
  *
- * Parameters of ours are taken out of the query, as libpq refuses those that it does not know. */
+ * weir's own parameters are taken out of the query: libpq refuses those that it does not know. */
 #include "store/postgres/uri.h"
 
 #include <stdlib.h>
@@ -84,7 +84,7 @@ static const struct parameter *find_parameter(const char *text)
     return NULL;
 }
 
-/* Reads ours and joins the others again, in place. */
+/* Reads weir's parameters and joins the others again, in place. */
 static weir_err read_query(struct postgres_uri *u, char *query, weir_diag *diag)
 {
     char *to = query, *rest = query + 1, *text;

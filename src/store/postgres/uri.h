@@ -1,4 +1,4 @@
-/* uri.h - what a Postgres store's URI says: to libpq, and to us. */
+/* uri.h - what a Postgres store's URI says: for libpq, and for weir. */
 #ifndef WEIR_STORE_POSTGRES_URI_H
 #define WEIR_STORE_POSTGRES_URI_H
 

@@ -1,7 +1,7 @@
 /* claims.c - which questions of one thread wait for which, where they share keys. */
 #include "store/redis/claims.h"
 
-#define COST_MOST (INT64_C(1) << 40) /* who asks for more waits always */
+#define COST_MOST (INT64_C(1) << 40) /* a question that costs more always waits */
 
 struct claimed_key {
     struct key key;
@@ -94,7 +94,7 @@ static void drop_key(struct claims *c, struct claimed_key *k)
     alloc_free(&c->allocator, k);
 }
 
-/* Who was behind it waits for those before it, if there are any. */
+/* The claim behind it waits for the one before it, if there is one. */
 static struct claim *release_one(struct claims *c, struct claim *claim)
 {
     struct claimed_key *k = claim->of;

@@ -1,11 +1,11 @@
 /* claims.h - which questions of one thread wait for which, where they share keys.
  *
- * A question whose charges may yet be undone claims its keys until that is known; one that has any
- * of these keys waits for it, and those behind it wait for that one, so that each is decided as if
- * they had been asked one by one. A key of which plenty was left is not waited for: no charge that
- * is undone could refuse another there, and thousands may share it.
+ * A question whose charges may yet be undone claims its keys until that is known. A later question
+ * with one of these keys waits for it. So each is decided as if they had been asked one by one. A key
+ * of which plenty was left is not waited for: no charge that is undone could deny another there, and
+ * thousands of questions may share it.
  *
- * All of it is one thread's, and nothing in here waits or asks. */
+ * All of it belongs to one thread. Nothing in here blocks or asks. */
 #ifndef WEIR_STORE_REDIS_CLAIMS_H
 #define WEIR_STORE_REDIS_CLAIMS_H
 
@@ -13,14 +13,14 @@
 
 enum {
     CLAIMS_BUCKETS = 256,
-    CLAIMS_NOTES = 512,   /* keys of which is known what was left */
-    CLAIMS_PLENTY = 1024, /* beyond all that is claimed, as others ask as well */
+    CLAIMS_NOTES = 512,   /* keys for which it is known what was left */
+    CLAIMS_PLENTY = 1024, /* beyond all that is claimed: other threads charge too */
 };
 
 struct claimant;
 struct claimed_key;
 
-/* One key, of one who claims it. */
+/* One claim on one key. */
 struct claim {
     struct claimed_key *of; /* NULL: it has been released */
     struct claimant *by;
@@ -46,7 +46,7 @@ struct claims {
     } notes[CLAIMS_NOTES];
 };
 
-/* Has anybody claimed one of its keys, and would it have to wait? */
+/* Is one of its keys claimed, so that it would have to wait? */
 bool claims_concern(struct claims *c, const struct question *q);
 
 /* Claim its keys: by->claims has room for them. It waits while by->waits_for is not 0. False: out of

@@ -201,7 +201,7 @@ weir_err redis_follow(struct redis_session **s, const struct redis_uri *uri,
     return redis_session_open(s, uri, &there, &uri->login, uri->db, diag);
 }
 
-/* The one that is kept there, or else `ours`, which is from then on. */
+/* The secret that is kept there; if there is none, `ours` is put there. */
 static weir_err agree(struct redis_session **s, const struct redis_uri *uri,
                       const struct secret *ours, struct secret *theirs, weir_diag *diag)
 {
@@ -258,7 +258,7 @@ weir_err redis_secret(const char *uri, const weir_allocator *allocator, struct s
     (void)allocator;
     if (err)
         return err;
-    u.patience = START_PATIENCE_MS; /* nobody waits yet */
+    u.patience = START_PATIENCE_MS; /* no loop waits yet */
     err = secret_random(&ours, &why);
     if (!err)
         err = redis_connect_any(&s, &u, &why);
@@ -291,7 +291,7 @@ static weir_err load_script(struct redis_session *s, weir_diag *diag)
     return err;
 }
 
-/* So that CLIENT LIST tells who it is; an old proxy may not know it. */
+/* For CLIENT LIST. An old proxy may not know the command. */
 static weir_err tell_name(struct redis_session *s, weir_diag *diag)
 {
     struct redis_reply *reply;

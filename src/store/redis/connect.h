@@ -9,8 +9,8 @@
 
 #define REDIS_SECRET_KEY "rl:secret"
 
-/* All of these wait. WEIR_EIO: the server cannot be reached, or not now; any other error is there to
- * stay. */
+/* All of these block. WEIR_EIO: the server cannot be reached now, but may be later. Any other error
+ * will stay. */
 
 /* The address is asked of Sentinel, where the URI has one. */
 WEIR_MUSTCHECK weir_err redis_connect(struct redis_session **out, const struct redis_uri *uri,
@@ -25,12 +25,12 @@ WEIR_MUSTCHECK weir_err redis_connect_any(struct redis_session **out, const stru
 WEIR_MUSTCHECK weir_err redis_find_master(const struct redis_uri *uri, struct redis_address *out,
                                           weir_diag *diag);
 
-/* The secret that all who share the server hash with: the first who comes brings it. */
+/* The secret that all processes that share the server hash with: the first one brings it. */
 WEIR_MUSTCHECK weir_err redis_secret(const char *uri, const weir_allocator *allocator,
                                      struct secret *out, weir_diag *diag);
 
-/* Put it there, if there is none, and compare: WEIR_ESECRET. In a cluster the key is on one node,
- * which `s` is turned to if it is another. */
+/* Put it there, if there is none, and compare: WEIR_ESECRET. In a cluster its key is on one node: `s`
+ * is replaced by a session with that one. */
 WEIR_MUSTCHECK weir_err redis_keep_secret(struct redis_session **s, const struct redis_uri *uri,
                                           const struct secret *secret, weir_diag *diag);
 
@@ -39,7 +39,7 @@ WEIR_MUSTCHECK weir_err redis_keep_secret(struct redis_session **s, const struct
 bool redis_read_redirection(struct span error, const struct redis_address *from,
                             struct redis_address *out);
 
-/* If the reply says that another node has what was asked for, turn to that. */
+/* If the reply says that another node has what was asked for, replace `s` by a session with that. */
 WEIR_MUSTCHECK weir_err redis_follow(struct redis_session **s, const struct redis_uri *uri,
                                      const struct redis_reply *reply, bool *has_moved,
                                      weir_diag *diag);
@@ -48,7 +48,7 @@ WEIR_MUSTCHECK weir_err redis_follow(struct redis_session **s, const struct redi
 enum { REDIS_FIELD = 64 };
 void redis_info_field(struct span info, const char *name, char out[REDIS_FIELD]);
 
-/* What INFO says of a server that may throw counts away: the policy; "" if it does not. */
+/* The eviction policy of a server that may drop counts, by what INFO says; "": it does not. */
 void redis_evicts_by(struct span info, char out[REDIS_FIELD]);
 
 #endif

@@ -1,7 +1,7 @@
-/* feed.c - an feed for a Redis store: a connection that is subscribed to the channel rl:event.
+/* feed.c - the change feed of a Redis store: a connection that is subscribed to a pub/sub channel.
  *
- * Who is subscribed may ask for nothing but a PONG; so the clock is asked by another connection, and
- * then a PONG: it comes after all that was announced before. */
+ * A subscribed connection can send no command but PING. So another connection asks for the clock, and
+ * then this one sends PING: its PONG comes after all that was announced before. */
 #include "store/redis/feed.h"
 
 #include <stdlib.h>
@@ -64,7 +64,7 @@ static bool pass_on(const struct listener *l, const struct redis_reply *r)
 }
 
 /* All that comes in this time, or until a PONG. */
-static weir_err hear(struct listener *l, int ready_fd, int64_t ms, bool *is_pong, weir_diag *diag)
+static weir_err hear(struct listener *l, int end_fd, int64_t ms, bool *is_pong, weir_diag *diag)
 {
     const int64_t end = clock_steady_ms() + ms;
     struct redis_reply *r;
@@ -74,7 +74,7 @@ static weir_err hear(struct listener *l, int ready_fd, int64_t ms, bool *is_pong
     do {
         const int64_t left = end - clock_steady_ms();
 
-        err = redis_session_listen(l->subscribed, ready_fd, left > 0 ? left : 0, &r, diag);
+        err = redis_session_listen(l->subscribed, end_fd, left > 0 ? left : 0, &r, diag);
         if (err || !r)
             break;
         *is_pong = pass_on(l, r);
@@ -83,11 +83,11 @@ static weir_err hear(struct listener *l, int ready_fd, int64_t ms, bool *is_pong
     return err;
 }
 
-static weir_err listen_for(void *connection, int ready_fd, int64_t ms, weir_diag *diag)
+static weir_err listen_for(void *connection, int end_fd, int64_t ms, weir_diag *diag)
 {
     bool is_pong;
 
-    return hear(connection, ready_fd, ms, &is_pong, diag);
+    return hear(connection, end_fd, ms, &is_pong, diag);
 }
 
 static weir_err ask_clock(void *connection, int64_t patience, int64_t *out, weir_diag *diag)

@@ -1,4 +1,4 @@
-/* feed.h - an feed for a Redis store. */
+/* feed.h - the change feed of a Redis store. */
 #ifndef WEIR_STORE_REDIS_FEED_H
 #define WEIR_STORE_REDIS_FEED_H
 

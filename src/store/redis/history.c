@@ -1,10 +1,10 @@
-/* history.c - the history of decisions in Redis, added to by all who share it.
+/* history.c - the history of decisions in Redis, added to by all processes that share it.
  *
  * FORMAT: a hash for each hour, rl:{history}:m:HOUR, with a field for each minute and rule, and one
  * for each day, rl:{history}:h:DAY, with a field for each hour and rule: "MINUTE POLICY RULE" is
- * "ALLOWED DENIED SHADOW_DENIED FALLBACK". Both are counted at once, and expire by themselves:
- * minutes after a day, as memory is dear there, hours after ninety. All are in one slot, so one
- * script adds to all of them, or to none. */
+ * "ALLOWED DENIED SHADOW_DENIED FALLBACK". Both are counted at once. Redis expires them: minutes
+ * after a day, to save memory, hours after ninety. All are in one slot, so that one script adds to
+ * all of them, or to none. */
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -45,7 +45,7 @@ static const char script[] =
     "end\n"
     "return 'OK'\n";
 
-struct redis_annals {
+struct redis_history {
     struct history_store history_store;
     weir_allocator allocator;
     const struct redis_uri *uri;
@@ -55,7 +55,7 @@ struct redis_annals {
 };
 
 /* Ask where the key is. With the lock. */
-static weir_err ask(struct redis_annals *r, const char *const words[4], struct redis_reply **out,
+static weir_err ask(struct redis_history *r, const char *const words[4], struct redis_reply **out,
                     weir_diag *diag)
 {
     weir_err err = WEIR_OK;
@@ -105,7 +105,7 @@ static void put_line(struct buf *out, const struct history_entry *e)
 static weir_err add(struct history_store *a, const struct history_entry *entries, size_t n,
                     weir_diag *diag)
 {
-    struct redis_annals *r = (struct redis_annals *)a;
+    struct redis_history *r = (struct redis_history *)a;
     struct redis_reply *reply = NULL;
     struct buf lines;
     weir_err err = WEIR_ENOMEM;
@@ -165,7 +165,7 @@ static void gather(struct gathering *g, int64_t begin, int64_t unit, struct span
     buf_add(&g->entries, (struct span){ (const char *)&e, sizeof e });
 }
 
-static weir_err gather_hash(struct redis_annals *r, struct gathering *g, char kind, int64_t number,
+static weir_err gather_hash(struct redis_history *r, struct gathering *g, char kind, int64_t number,
                             weir_diag *diag)
 {
     const int64_t size = kind == 'm' ? HISTORY_HOUR : HISTORY_DAY;
@@ -222,7 +222,7 @@ static void tell(struct gathering *g, history_each *each, void *ctx)
 }
 
 /* Hours up to where minutes begin. With the lock. */
-static weir_err gather_all(struct redis_annals *r, struct gathering *g, weir_diag *diag)
+static weir_err gather_all(struct redis_history *r, struct gathering *g, weir_diag *diag)
 {
     const struct history_query *q = g->query;
     const int64_t minutes_from = (clock_wall_ms() / HISTORY_HOUR + 1) * HISTORY_HOUR - KEPT_MINUTES;
@@ -247,7 +247,7 @@ static weir_err gather_all(struct redis_annals *r, struct gathering *g, weir_dia
 static weir_err read_hashes(struct history_store *a, const struct history_query *q,
                             history_each *each, void *ctx, weir_diag *diag)
 {
-    struct redis_annals *r = (struct redis_annals *)a;
+    struct redis_history *r = (struct redis_history *)a;
     struct gathering g = { .query = q };
     weir_err err;
 
@@ -269,7 +269,7 @@ static weir_err read_hashes(struct history_store *a, const struct history_query 
 
 static void close_annals(struct history_store *a)
 {
-    struct redis_annals *r = (struct redis_annals *)a;
+    struct redis_history *r = (struct redis_history *)a;
     const weir_allocator allocator = r->allocator;
 
     redis_session_close(r->session);
@@ -286,7 +286,7 @@ static const struct history_store_ops redis_ops = {
 weir_err history_store_open_redis(struct history_store **out, const struct redis_uri *uri,
                                   const struct history_store_options *options, weir_diag *diag)
 {
-    struct redis_annals *r = alloc_zeroed(&options->allocator, sizeof *r);
+    struct redis_history *r = alloc_zeroed(&options->allocator, sizeof *r);
 
     if (!r)
         return diag_fail(diag, WEIR_ENOMEM, "%s", weir_err_text(WEIR_ENOMEM));

@@ -1,7 +1,7 @@
 /* ledger.c - the ledger of a Redis store: a list that is only ever added to.
  *
  * FORMAT: each element is an entry as ledger_write() has it, in hexadecimal digits; the first is
- * number 1. That it has become longer is announced to those who listen. */
+ * number 1. A new entry is announced on the change feed. */
 #include "store/redis/ledger.h"
 
 #include <inttypes.h>
@@ -66,7 +66,7 @@ static weir_err ask(struct redis_ledger *l, const char *command, const char *fir
 static void announce(struct redis_ledger *l)
 {
     struct redis_reply *reply = NULL;
-    weir_diag ignored; /* those who do not hear of it look from time to time */
+    weir_diag ignored; /* processes that miss it look from time to time */
 
     if (redis_session_ask(l->session, &reply, &ignored, "PUBLISH", REDIS_CHANNEL, "ledger",
                           (char *)NULL))

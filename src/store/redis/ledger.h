@@ -16,7 +16,7 @@ struct redis_ledger {
 void redis_ledger_init(struct redis_ledger *l, const struct redis_uri *uri);
 void redis_ledger_done(struct redis_ledger *l);
 
-/* Both wait; see struct store_ops. */
+/* Both block; see struct store_ops. */
 WEIR_MUSTCHECK weir_err redis_ledger_append(struct redis_ledger *l, struct ledger_entry *e,
                                             weir_diag *diag);
 WEIR_MUSTCHECK weir_err redis_ledger_read(struct redis_ledger *l, uint64_t after,

@@ -14,7 +14,7 @@ struct redis_node;
 struct redis_common {
     struct redis_uri uri;
     struct secret secret;
-    atomic_bool has_secret; /* until then nobody is let in */
+    atomic_bool has_secret; /* until then no connection is made */
     struct connector connector;
     weir_allocator allocator;
     bool brings_now;
@@ -27,6 +27,11 @@ struct redis_common {
     bool (*aim)(void *node, struct question *probe); /* see remote.h; NULL: no cluster */
     void *ctx;
 };
+
+static inline bool redis_is_cluster(const struct redis_common *common)
+{
+    return common->uri.kind == REDIS_CLUSTER;
+}
 
 struct redis_node {
     struct remote remote;
@@ -45,6 +50,6 @@ void redis_node_init(struct redis_node *node, struct redis_common *common,
 
 /* For the connector, whose targets are nodes. */
 weir_err redis_node_connect(void *target, void **out, weir_diag *diag);
-void redis_node_hang_up(void *session);
+void redis_node_close(void *session);
 
 #endif

@@ -1,4 +1,4 @@
-/* session.c - a conversation with a Redis server for those who may wait. */
+/* session.c - a conversation with a Redis server, for threads that may block. */
 #include "store/redis/session.h"
 
 #include <errno.h>
@@ -127,16 +127,16 @@ weir_err redis_session_tell(struct redis_session *s, weir_diag *diag, ...)
 }
 
 /* True: there is something to be read from the server. */
-static bool wait_for_news(const struct redis_session *s, int ready_fd, int64_t end)
+static bool wait_for_news(const struct redis_session *s, int end_fd, int64_t end)
 {
     struct pollfd p[2] = { { .fd = s->stream.fd, .events = POLLIN },
-                           { .fd = ready_fd, .events = POLLIN } };
+                           { .fd = end_fd, .events = POLLIN } };
     const int64_t left = end - clock_steady_ms();
 
     return poll(p, 2, left > 0 ? (int)left : 0) > 0 && p[0].revents;
 }
 
-weir_err redis_session_listen(struct redis_session *s, int ready_fd, int64_t ms,
+weir_err redis_session_listen(struct redis_session *s, int end_fd, int64_t ms,
                               struct redis_reply **out, weir_diag *diag)
 {
     const int64_t end = clock_steady_ms() + ms;
@@ -147,7 +147,7 @@ weir_err redis_session_listen(struct redis_session *s, int ready_fd, int64_t ms,
 
         if (!redis_reader_next(s->reader, out))
             return lose(s, "that is no Redis server", diag);
-        if (*out || !wait_for_news(s, ready_fd, end))
+        if (*out || !wait_for_news(s, end_fd, end))
             return WEIR_OK;
         n = redis_stream_read(&s->stream, room, sizeof room);
         if (n < 0)

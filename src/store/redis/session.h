@@ -1,5 +1,5 @@
-/* session.h - a conversation with a Redis server for those who may wait: to connect, to ask
- * how things stand. */
+/* session.h - a conversation with a Redis server, for threads that may block: to connect, to ask how
+ * things stand. */
 #ifndef WEIR_STORE_REDIS_SESSION_H
 #define WEIR_STORE_REDIS_SESSION_H
 
@@ -11,7 +11,7 @@ struct redis_session {
     struct redis_stream stream;
     struct redis_reader *reader;
     struct redis_address address;
-    int64_t patience; /* ms, with each thing that is asked */
+    int64_t patience; /* ms, for each answer */
 };
 
 /* Connects and logs in; with a database, chooses it. WEIR_EIO: the server cannot be reached, or not
@@ -37,9 +37,9 @@ WEIR_MUSTCHECK weir_err redis_session_demand(struct redis_session *s, struct red
 WEIR_MUSTCHECK weir_err redis_session_tell(struct redis_session *s, weir_diag *diag, ...)
     __attribute__((sentinel));
 
-/* Wait for what comes unasked, for `ms` or until `ready_fd` (-1: none) can be read from; NULL: nothing
- * has. */
-WEIR_MUSTCHECK weir_err redis_session_listen(struct redis_session *s, int ready_fd, int64_t ms,
+/* Wait for a message that was not asked for: for `ms`, or until `end_fd` (-1: none) can be read
+ * from. NULL: none has come. */
+WEIR_MUSTCHECK weir_err redis_session_listen(struct redis_session *s, int end_fd, int64_t ms,
                                              struct redis_reply **out, weir_diag *diag);
 
 #endif

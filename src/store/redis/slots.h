@@ -1,7 +1,7 @@
 /* slots.h - which node of a Redis cluster has which slot.
  *
- * All threads read it, and correct it by what the nodes tell them; one looks it up anew when
- * something has changed. Nodes that were once known stay until the end. */
+ * All threads read it, and correct it by the redirections that nodes send. One thread looks it up
+ * again when something has changed. Nodes are never freed before the store is closed. */
 #ifndef WEIR_STORE_REDIS_SLOTS_H
 #define WEIR_STORE_REDIS_SLOTS_H
 
@@ -27,7 +27,7 @@ struct redis_slots {
 
     /* Of redis_slots_tick() alone. */
     int64_t looked_up_at;
-    bool is_lost; /* it cannot be looked up, and that has been told */
+    bool is_lost; /* it cannot be looked up, and that has been logged */
 };
 
 void redis_slots_init(struct redis_slots *s, struct redis_common *common,
@@ -44,8 +44,8 @@ struct redis_node *redis_slots_node(struct redis_slots *s, const struct redis_ad
 void redis_slots_moved(struct redis_slots *s, uint16_t slot, const struct redis_node *to);
 void redis_slots_doubt(struct redis_slots *s); /* look it up anew, soon */
 
-/* Look it up; waits. Errors as of redis_connect(). */
+/* Look it up; blocks. Errors as of redis_connect(). */
 WEIR_MUSTCHECK weir_err redis_slots_look_up(struct redis_slots *s, weir_diag *diag);
-void redis_slots_tick(struct redis_slots *s); /* if it is doubted, or was long ago; waits */
+void redis_slots_tick(struct redis_slots *s); /* if it is doubted, or old; blocks */
 
 #endif

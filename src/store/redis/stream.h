@@ -11,7 +11,7 @@ struct redis_stream {
     int fd; /* -1: none */
 };
 
-/* Waits for names to be looked up, and no longer than `patience` ms for the server. */
+/* Blocks: for name lookups, and no longer than `patience` ms for the server. */
 WEIR_MUSTCHECK weir_err redis_stream_open(struct redis_stream *out,
                                           const struct redis_address *address, int64_t patience,
                                           weir_diag *diag);

@@ -1,4 +1,4 @@
-/* uri.c - what a Redis store's URI says: where it is, who asks, and how patiently.
+/* uri.c - what a Redis store's URI says: the servers, the login, and how long to wait.
  *
  *     redis://user:password@host:6379/0?deadline=50ms
  *     redis+unix://user:password@/run/redis/redis.sock?db=0

@@ -1,4 +1,4 @@
-/* uri.h - what a Redis store's URI says: where it is, who asks, and how patiently. */
+/* uri.h - what a Redis store's URI says: the servers, the login, and how long to wait. */
 #ifndef WEIR_STORE_REDIS_URI_H
 #define WEIR_STORE_REDIS_URI_H
 
@@ -29,7 +29,7 @@ struct redis_uri {
     struct redis_login login, sentinel_login;
     char service[REDIS_NAME]; /* what Sentinel calls the master */
     int db;
-    int64_t patience;      /* ms, of those who may wait, with a server */
+    int64_t patience;      /* ms that a thread that may block waits for a server */
     int64_t deadline;      /* ms that a question may wait */
     size_t pool;           /* connections of a thread to one server */
     int64_t wait_replicas; /* that must have a change before it is answered */

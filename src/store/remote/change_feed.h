@@ -1,15 +1,15 @@
-/* change_feed.h - listens to what is changed in a shared store, by whomever.
+/* change_feed.h - tells of changes that other processes make in a shared store, by its pub/sub.
  *
- * A thread keeps one connection to the store that is for nothing else. Every CHANGE_FEED_BEAT_MS it asks for
- * the store's clock: the answer comes after all that was announced before, so from then on nothing
- * before is missing, and it shows whether that clock was set.
+ * A thread has one connection to the store for this alone. Every CHANGE_FEED_BEAT_MS it asks for the
+ * store's clock. The answer comes after all announcements before it, so nothing before is missing.
+ * It also shows whether that clock was set.
  *
  * RULES (test_change_feed.c has tests of each)
- *   E1  Whatever may have been missed is told as STORE_EVENT_ALL: after each connecting, before anything
- *       else; when the connection is lost; when a clock is set.
+ *   E1  What may have been missed is told as STORE_EVENT_ALL: first of all after each connect; when
+ *       the connection is lost; when a clock is set.
  *   E2  STORE_EVENT_UP_TO is told only for a moment at which the connection was there and subscribed.
- *   E3  What is announced in words that nobody knows is STORE_EVENT_ALL: a newer version may have said it.
- *   E4  A lost connection is tried again by itself, and losing it is logged once. */
+ *   E3  An announcement that is not understood is STORE_EVENT_ALL: a newer version may have sent it.
+ *   E4  A lost connection is made again by itself, and losing it is logged once. */
 #ifndef WEIR_STORE_REMOTE_CHANGE_FEED_H
 #define WEIR_STORE_REMOTE_CHANGE_FEED_H
 
@@ -26,11 +26,12 @@ enum {
 struct change_feed;
 
 struct change_feed_ops {
-    /* Connect and subscribe; may wait. */
+    /* Connect and subscribe; blocks. */
     weir_err (*open)(void *backend, struct change_feed *feed, void **out, weir_diag *diag);
 
-    /* Until `ms` have passed, or `ready_fd` can be read from: hand what is announced to change_feed_heard(). */
-    weir_err (*listen)(void *connection, int ready_fd, int64_t ms, weir_diag *diag);
+    /* Until `ms` have passed, or `end_fd` can be read from: hand announcements to
+     * change_feed_heard(). */
+    weir_err (*listen)(void *connection, int end_fd, int64_t ms, weir_diag *diag);
 
     /* The store's clock, in ms; what was announced before is heard before this returns. */
     weir_err (*clock)(void *connection, int64_t patience, int64_t *out, weir_diag *diag);
@@ -42,9 +43,8 @@ struct change_feed_options {
     const struct change_feed_ops *ops;
     void *backend;
     const char *name; /* for people: "Postgres" */
-    void (*heard)(
-        void *ctx,
-        const struct store_event *event); /* on the feed's thread, or in change_feed_tick() */
+    /* On the feed's thread, or in change_feed_tick(). */
+    void (*heard)(void *ctx, const struct store_event *event);
     void *heard_ctx;
     void (*log)(void *ctx, const char *line); /* may be NULL */
     void *log_ctx;
@@ -54,13 +54,13 @@ struct change_feed_options {
 
 WEIR_MUSTCHECK weir_err change_feed_new(struct change_feed **out,
                                         const struct change_feed_options *options, weir_diag *diag);
-void change_feed_free(struct change_feed *e); /* NULL is fine */
+void change_feed_free(struct change_feed *f); /* NULL is fine */
 
 /* Without a thread: what there is to do now. */
-void change_feed_tick(struct change_feed *e);
+void change_feed_tick(struct change_feed *f);
 
-/* What is announced: "key" and the 32 hexadecimal digits of a key, with hyphens or without; or
- * "ledger". What else there is, such as "policies", is STORE_EVENT_ALL. */
-void change_feed_heard(struct change_feed *e, struct span text);
+/* An announcement: "key" and the 32 hexadecimal digits of a key, with hyphens or without; or
+ * "ledger". Any other, such as "policies", is STORE_EVENT_ALL. */
+void change_feed_heard(struct change_feed *f, struct span text);
 
 #endif

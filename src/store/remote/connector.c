@@ -1,197 +1,209 @@
-/* connector.c - makes connections for those who must not wait for them. */
+/* connector.c - makes connections for loops. */
 #include "store/remote/connector.h"
 
 #include <errno.h>
 #include <stdio.h>
-#include <string.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
 
-enum stage { WISHED, BEING_MADE, MADE };
+enum stage { QUEUED, CONNECTING, ENDED };
 
 struct connect_request {
     struct connector *connector;
     void *target;
-    int ready_fd; /* an eventfd */
 
-    /* Under the connector's lock. */
+    /* Of the reactor's thread. */
+    struct reactor *reactor;
+    int ready_fd; /* an eventfd */
+    struct watch *watch;
+    connect_done *done;
+    void *ctx;
+
+    /* Under the connector's mutex. */
     enum stage stage;
-    bool is_dropped; /* while it was being made: whoever makes it frees it */
-    void *made;      /* NULL: `why` */
+    bool is_dropped; /* while it is CONNECTING: the connecting thread frees it */
+    void *session;   /* NULL: `why` */
     char why[CONNECTOR_WHY];
     struct connect_request *next;
 };
 
-void connector_init(struct connector *d)
+void connector_init(struct connector *c)
 {
-    pthread_mutex_init(&d->lock, NULL);
-    d->first = d->last = NULL;
-    d->spare = NULL;
+    pthread_mutex_init(&c->mutex, NULL);
+    c->first = c->last = NULL;
+    c->spare = NULL;
 }
 
-void connector_done(struct connector *d)
+void connector_done(struct connector *c)
 {
-    d->hang_up(d->spare);
-    pthread_mutex_destroy(&d->lock);
+    c->close(c->spare);
+    pthread_mutex_destroy(&c->mutex);
 }
 
-/* ---- making them -------------------------------------------------------------------------------- */
+/* ---- the thread that connects ------------------------------------------------------------------- */
 
-weir_err connector_try(struct connector *d, void *target, weir_diag *diag)
+weir_err connector_try(struct connector *c, void *target, weir_diag *diag)
 {
-    d->spare_target = target;
-    return d->connect(target, &d->spare, diag);
+    c->spare_target = target;
+    return c->connect(target, &c->spare, diag);
 }
 
-static void free_wish(struct connect_request *w)
+static void free_request(struct connect_request *r)
 {
-    w->connector->hang_up(w->made);
-    if (w->ready_fd >= 0)
-        close(w->ready_fd);
-    alloc_free(&w->connector->allocator, w);
+    r->connector->close(r->session);
+    if (r->ready_fd >= 0)
+        close(r->ready_fd);
+    alloc_free(&r->connector->allocator, r);
 }
 
-/* With the lock. */
-static void finish_wish(struct connect_request *w, void *made)
+/* With the mutex. */
+static void end_request(struct connect_request *r, void *session)
 {
     const uint64_t one = 1;
 
-    w->made = made;
-    w->stage = MADE;
-    while (write(w->ready_fd, &one, sizeof one) < 0 && errno == EINTR)
+    r->session = session;
+    r->stage = ENDED;
+    while (write(r->ready_fd, &one, sizeof one) < 0 && errno == EINTR)
         continue;
 }
 
-static struct connect_request *take_wish(struct connector *d)
+static struct connect_request *take_request(struct connector *c)
 {
-    struct connect_request *w;
+    struct connect_request *r;
 
-    pthread_mutex_lock(&d->lock);
-    w = d->first;
-    if (w) {
-        d->first = w->next;
-        if (!d->first)
-            d->last = NULL;
-        w->stage = BEING_MADE;
+    pthread_mutex_lock(&c->mutex);
+    r = c->first;
+    if (r) {
+        c->first = r->next;
+        if (!c->first)
+            c->last = NULL;
+        r->stage = CONNECTING;
     }
-    pthread_mutex_unlock(&d->lock);
-    return w;
+    pthread_mutex_unlock(&c->mutex);
+    return r;
 }
 
-static void grant_wish(struct connector *d, struct connect_request *w)
+static void serve_request(struct connector *c, struct connect_request *r)
 {
-    void *made = NULL;
+    void *session = NULL;
     weir_diag diag = { "" };
-    const weir_err err = d->connect(w->target, &made, &diag);
+    const weir_err err = c->connect(r->target, &session, &diag);
     bool is_dropped;
 
-    pthread_mutex_lock(&d->lock);
+    pthread_mutex_lock(&c->mutex);
     if (err)
-        snprintf(w->why, sizeof w->why, "%.*s", CONNECTOR_WHY - 1, diag.text);
-    finish_wish(w, made);
-    is_dropped = w->is_dropped;
-    pthread_mutex_unlock(&d->lock);
+        snprintf(r->why, sizeof r->why, "%.*s", CONNECTOR_WHY - 1, diag.text);
+    end_request(r, session);
+    is_dropped = r->is_dropped;
+    pthread_mutex_unlock(&c->mutex);
     if (is_dropped)
-        free_wish(w);
+        free_request(r);
 }
 
-void connector_work(struct connector *d)
+void connector_work(struct connector *c)
 {
-    struct connect_request *w;
+    struct connect_request *r;
 
-    while ((w = take_wish(d)))
-        grant_wish(d, w);
+    while ((r = take_request(c)))
+        serve_request(c, r);
 }
 
-/* ---- wishing for them --------------------------------------------------------------------------- */
+/* ---- the threads that request ------------------------------------------------------------------- */
 
-/* True: it is granted at once. */
-static bool put_wish(struct connector *d, struct connect_request *w)
+static void ready(void *ctx, unsigned events)
 {
-    bool is_granted;
+    struct connect_request *r = ctx;
+    connect_done *const done = r->done;
+    void *const done_ctx = r->ctx, *session;
+    char why[CONNECTOR_WHY];
 
-    pthread_mutex_lock(&d->lock);
-    is_granted = d->spare && d->spare_target == w->target;
-    if (is_granted) {
-        finish_wish(w, d->spare);
-        d->spare = NULL;
+    (void)events;
+    r->reactor->unwatch(r->watch);
+    pthread_mutex_lock(&r->connector->mutex);
+    session = r->session;
+    r->session = NULL;
+    snprintf(why, sizeof why, "%s", r->why);
+    pthread_mutex_unlock(&r->connector->mutex);
+    free_request(r);
+    done(done_ctx, session, why);
+}
+
+/* True: it has the connection that was made ahead. */
+static bool put_request(struct connector *c, struct connect_request *r)
+{
+    bool has_session;
+
+    pthread_mutex_lock(&c->mutex);
+    has_session = c->spare && c->spare_target == r->target;
+    if (has_session) {
+        end_request(r, c->spare);
+        c->spare = NULL;
     } else {
-        if (d->last)
-            d->last->next = w;
+        if (c->last)
+            c->last->next = r;
         else
-            d->first = w;
-        d->last = w;
+            c->first = r;
+        c->last = r;
     }
-    pthread_mutex_unlock(&d->lock);
-    return is_granted;
+    pthread_mutex_unlock(&c->mutex);
+    return has_session;
 }
 
-struct connect_request *connect_request_new(struct connector *d, void *target)
+struct connect_request *connect_request_new(struct connector *c, void *target,
+                                            struct reactor *reactor, connect_done *done, void *ctx)
 {
-    struct connect_request *w = alloc_zeroed(&d->allocator, sizeof *w);
+    struct connect_request *r = alloc_zeroed(&c->allocator, sizeof *r);
 
-    if (!w)
+    if (!r)
         return NULL;
-    w->connector = d;
-    w->target = target;
-    w->ready_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (w->ready_fd < 0) {
-        free_wish(w);
+    r->connector = c;
+    r->target = target;
+    r->reactor = reactor;
+    r->done = done;
+    r->ctx = ctx;
+    r->ready_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (r->ready_fd >= 0)
+        r->watch = reactor->watch(reactor, r->ready_fd, REACTOR_READ, ready, r);
+    if (!r->watch) {
+        free_request(r);
         return NULL;
     }
-    if (!put_wish(d, w) && d->wake)
-        d->wake(d->wake_ctx);
-    return w;
+    if (!put_request(c, r) && c->wake)
+        c->wake(c->wake_ctx);
+    return r;
 }
 
-int connect_request_ready_fd(const struct connect_request *w)
+/* With the mutex. */
+static void remove_request(struct connector *c, const struct connect_request *r)
 {
-    return w->ready_fd;
-}
+    struct connect_request **at = &c->first;
 
-void *connect_request_end(struct connect_request *w, char why[CONNECTOR_WHY])
-{
-    void *made;
-
-    pthread_mutex_lock(&w->connector->lock);
-    made = w->made;
-    w->made = NULL;
-    memcpy(why, w->why, sizeof w->why);
-    pthread_mutex_unlock(&w->connector->lock);
-    free_wish(w);
-    return made;
-}
-
-/* With the lock. */
-static void take_back(struct connector *d, const struct connect_request *w)
-{
-    struct connect_request **at = &d->first;
-
-    d->last = NULL;
+    c->last = NULL;
     while (*at) {
-        if (*at == w) {
-            *at = w->next;
+        if (*at == r) {
+            *at = r->next;
         } else {
-            d->last = *at;
+            c->last = *at;
             at = &(*at)->next;
         }
     }
 }
 
-void connect_request_drop(struct connect_request *w)
+void connect_request_drop(struct connect_request *r)
 {
     bool is_ours;
 
-    if (!w)
+    if (!r)
         return;
-    pthread_mutex_lock(&w->connector->lock);
-    is_ours = w->stage != BEING_MADE;
-    w->is_dropped = true;
-    if (w->stage == WISHED)
-        take_back(w->connector, w);
-    pthread_mutex_unlock(&w->connector->lock);
+    r->reactor->unwatch(r->watch);
+    pthread_mutex_lock(&r->connector->mutex);
+    is_ours = r->stage != CONNECTING;
+    r->is_dropped = true;
+    if (r->stage == QUEUED)
+        remove_request(r->connector, r);
+    pthread_mutex_unlock(&r->connector->mutex);
     if (is_ours)
-        free_wish(w);
+        free_request(r);
 }

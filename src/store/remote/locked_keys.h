@@ -1,8 +1,10 @@
-/* locked_keys.h - keys that somebody outside holds, and for whom nobody waits.
+/* locked_keys.h - keys that an outside transaction has locked, so that questions for them fail at
+ * once.
  *
- * Whoever waits in vain is suspected to have asked for such a key. A keeper looks who holds the keys
- * of all candidates; a key that the same one holds at two looks is held, until a look does not find it so.
- * Between two looks a deadline passes at least: nobody who only decides takes as long. */
+ * The keys of a question that timed out are candidates. The store's upkeep looks up which
+ * transaction holds them. A key that the same transaction holds at two looks is locked, until a look
+ * finds otherwise. Between two looks a deadline passes at least: a transaction that only decides
+ * does not take as long. */
 #ifndef WEIR_STORE_REMOTE_LOCKED_KEYS_H
 #define WEIR_STORE_REMOTE_LOCKED_KEYS_H
 
@@ -14,36 +16,36 @@
 enum {
     LOCKED_KEYS_MOST = 64, /* keys; of more, some are waited for */
     LOCKED_KEYS_CANDIDATES = 256,
+    LOCKED_KEYS_LOOK_MOST = LOCKED_KEYS_MOST + LOCKED_KEYS_CANDIDATES,
     LOCKED_KEYS_HOLDER = 24, /* bytes of a name, with its NUL */
 };
 
-struct holding {
+struct key_lock {
     struct key key;
-    char holder[LOCKED_KEYS_HOLDER];
+    char holder[LOCKED_KEYS_HOLDER]; /* the transaction */
 };
 
 struct locked_keys {
-    pthread_mutex_t lock;
-    atomic_size_t count; /* changed under the lock */
+    pthread_mutex_t mutex;
+    atomic_size_t count; /* changed under the mutex */
     struct key keys[LOCKED_KEYS_MOST];
     struct key candidates[LOCKED_KEYS_CANDIDATES];
-    size_t suspect_count;
+    size_t candidate_count;
 
-    /* The keeper's own. */
-    struct holding seen[LOCKED_KEYS_MOST]; /* at the last look */
+    /* Of the upkeep alone. */
+    struct key_lock seen[LOCKED_KEYS_MOST]; /* at the last look */
     size_t seen_count;
 };
 
-void locked_keys_init(struct locked_keys *h);
-void locked_keys_done(struct locked_keys *h);
+void locked_keys_init(struct locked_keys *l);
+void locked_keys_done(struct locked_keys *l);
 
 /* From any thread. */
-void locked_keys_candidate(struct locked_keys *h, const struct question *q);
-bool locked_keys_has(struct locked_keys *h, const struct question *q); /* one of its keys */
+void locked_keys_add_candidates(struct locked_keys *l, const struct question *q);
+bool locked_keys_has(struct locked_keys *l, const struct question *q); /* one of its keys */
 
-/* Of the keeper: the keys to look at, each once; then what was found. Returns how many are held. */
-size_t locked_keys_to_look_at(struct locked_keys *h,
-                              struct key keys[LOCKED_KEYS_MOST + LOCKED_KEYS_CANDIDATES]);
-size_t locked_keys_found(struct locked_keys *h, const struct holding *found, size_t n);
+/* Of the upkeep: the keys to look at, each once; then what was found. Returns how many are locked. */
+size_t locked_keys_to_look_at(struct locked_keys *l, struct key keys[LOCKED_KEYS_LOOK_MOST]);
+size_t locked_keys_found(struct locked_keys *l, const struct key_lock *found, size_t n);
 
 #endif

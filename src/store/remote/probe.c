@@ -1,5 +1,4 @@
-/* probe.c - a question of a store's own, by which it finds out whether another machine decides and
- * keeps again. */
+/* probe.c - a lane's own question, by which it finds out whether the store decides and keeps again. */
 #include "store/remote/probe.h"
 
 enum { PROBE_LIMIT = 1000000, PROBE_WINDOW_MS = 1000 };

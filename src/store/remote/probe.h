@@ -1,8 +1,7 @@
-/* probe.h - a question of a store's own, by which it finds out whether another machine decides and
- * keeps again.
+/* probe.h - a lane's own question, by which it finds out whether the store decides and keeps again.
  *
- * It charges a key that nothing else counts by, for a second: what can be charged and kept for it
- * can be for others. */
+ * It charges a key that nothing else uses, for a second: if the store can do that, it can do the
+ * same for others. */
 #ifndef WEIR_STORE_REMOTE_PROBE_H
 #define WEIR_STORE_REMOTE_PROBE_H
 
@@ -15,7 +14,8 @@ struct probe {
     struct question *question; /* whose done() ends it */
 };
 
-/* The question begins `size` bytes that are a backend's; 0: it is all there is. NULL: out of memory. */
+/* The question is the beginning of `size` bytes, which a backend may use; 0: of its own size. NULL:
+ * out of memory. */
 struct probe *probe_new(const weir_allocator *allocator, size_t size);
 void probe_free(struct probe *p, const weir_allocator *allocator); /* NULL is fine */
 

@@ -2,7 +2,7 @@
  * that it turns. */
 #include "support/unit.h"
 
-#include "store/remote/remote.h"
+#include "store/remote/server_lane.h"
 
 enum { DEADLINE = 100, MOST_CONNECTIONS = 64, MOST_SENT = 64, MOST_ASKED = 6000 };
 
@@ -189,7 +189,7 @@ static int submit(void)
         .done = done,
         .ctx = (void *)(intptr_t)number,
     };
-    remote_submit(&pending, &a->question);
+    lane_submit(&pending, &a->question);
     return number;
 }
 
@@ -197,7 +197,7 @@ static int ask(void)
 {
     const int number = submit();
 
-    remote_commit(&pending);
+    lane_commit(&pending);
     return number;
 }
 
@@ -253,7 +253,7 @@ static void begin(size_t link_count)
                               .link_count = link_count,
                               .allocator = heap(),
                               .log = log_line };
-    pending = (struct pending){ .lane = remote_attach(&remote, &world.reactor) };
+    pending = (struct pending){ .lane = server_lane_attach(&remote, &world.reactor) };
     assert_non_null(pending.lane);
 }
 
@@ -266,7 +266,7 @@ static void begin_up(void)
 /* Nobody is forgotten, and nobody waited longer than a deadline. */
 static void end(void)
 {
-    remote_detach(pending.lane);
+    lane_detach(pending.lane);
     for (int i = 0; i < asked_count; i++) {
         assert_int_equal(asked[i].times_done, 1);
         assert_true(asked[i].done_at - asked[i].at <= DEADLINE);
@@ -430,8 +430,8 @@ static void a_turn_is_one_batch(void **state)
     begin_up();
     for (int i = 0; i < 10; i++)
         submit();
-    remote_commit(&pending);
-    remote_commit(&pending); /* nothing more */
+    lane_commit(&pending);
+    lane_commit(&pending); /* nothing more */
     assert_int_equal(newest()->sent_count, 1);
     assert_int_equal(newest()->sizes[0], 10);
     answer(newest());
@@ -448,7 +448,7 @@ static void full_batches_go_without_waiting_for_earlier_ones(void **state)
     begin_up();
     for (int i = 0; i < (BATCHES_ON_LINK + 1) * BATCH_MOST; i++)
         submit();
-    remote_commit(&pending);
+    lane_commit(&pending);
     assert_int_equal(newest()->sent_count, BATCHES_ON_LINK);
     answer(newest());
     assert_int_equal(newest()->sent_count, BATCHES_ON_LINK + 1);
@@ -481,7 +481,7 @@ static void a_large_turn_is_split(void **state)
     begin_up();
     for (int i = 0; i < 2 * BATCH_MOST + 1; i++)
         submit();
-    remote_commit(&pending);
+    lane_commit(&pending);
     assert_int_equal(newest()->sent_count, 2); /* and the rest waits */
     while (done_count < asked_count)
         answer(newest());
@@ -630,7 +630,7 @@ static void what_will_not_be_done_here_is_done_elsewhere(void **state)
     begin_up();
     for (int i = 0; i < 2 * BATCH_MOST; i++)
         submit();
-    remote_commit(&pending);
+    lane_commit(&pending);
     struct connection *standby = newest();
 
     link_refused(standby->link, REFUSAL_ELSEWHERE, "read-only");
@@ -692,7 +692,7 @@ static void failures_that_open_no_breaker_are_told_now_and_then(void **state)
         last_line, "the server did not answer 1 times, and on_error decided: no answer in time");
     fail_one();
     assert_int_equal(lines, 1);
-    world.now += TOLD_MS;
+    world.now += FAILURE_LOG_MS;
     fail_one();
     assert_false(is_failing());
     assert_string_equal(
@@ -734,11 +734,11 @@ static void late_ones_of_one_batch_are_failures_of_their_own(void **state)
     for (int i = 0; i < BATCH_MOST; i++) {
         submit();
         if (i % 100 == 0) {
-            remote_commit(&pending);
+            lane_commit(&pending);
             pass(1);
         }
     }
-    remote_commit(&pending); /* and with this one all others are, in one batch */
+    lane_commit(&pending); /* and with this one all others are, in one batch */
     pass(DEADLINE - 6);
     assert_int_equal(newest()->sent_count, 2);
     for (int i = 1; i < BREAKER_FAILURES; i++) {
@@ -788,7 +788,7 @@ static void one_a_second_is_asked_nevertheless(void **state)
         submit();
     const int probe = asked_count - 10, other = probe + 1;
 
-    remote_commit(&pending);
+    lane_commit(&pending);
     is_open(probe);
     has_failed(other);
     has_failed(ask());
@@ -1005,8 +1005,8 @@ static void without_a_lane_all_fail(void **state)
     begin_up();
     asked[0] = (struct parsed_request){ .question = { .done = done, .ctx = NULL } };
     asked_count = 1;
-    remote_submit(&none, &asked[0].question);
-    remote_commit(&none);
+    lane_submit(&none, &asked[0].question);
+    lane_commit(&none);
     has_failed(0);
     asked[0].at = asked[0].done_at;
     end();
@@ -1021,7 +1021,7 @@ static void let_something_happen(struct dice *dice)
     if (roll < 40) {
         for (int64_t n = roll < 30 ? 1 : dice_below(dice, 8); n > 0; n--)
             submit();
-        remote_commit(&pending);
+        lane_commit(&pending);
     } else if (roll < 60) {
         pass(dice_below(dice, 60));
     } else if (roll < 70 && c->is_open && c->sent_count == 0) {
@@ -1057,41 +1057,42 @@ static int ask_for(uint64_t key)
     const int number = submit();
 
     asked[number].charge.key = (struct key){ key, key };
-    remote_commit(&pending);
+    lane_commit(&pending);
     return number;
 }
 
-/* What a keeper finds who looks: this key, if anybody is suspected to have asked for it. */
-static size_t look(struct locked_keys *held, uint64_t key, const char *holder)
+/* What a look finds: this key, if it is a candidate. */
+static size_t look(struct locked_keys *locked, uint64_t key, const char *holder)
 {
-    struct key keys[LOCKED_KEYS_MOST + LOCKED_KEYS_CANDIDATES];
-    struct holding found = { .key = { key, key } };
-    const size_t n = locked_keys_to_look_at(held, keys);
-    bool is_suspected = false;
+    struct key keys[LOCKED_KEYS_LOOK_MOST];
+    struct key_lock found = { .key = { key, key } };
+    const size_t n = locked_keys_to_look_at(locked, keys);
+    bool is_candidate = false;
 
     for (size_t i = 0; i < n; i++)
-        is_suspected = is_suspected || keys[i].low == key;
+        is_candidate = is_candidate || keys[i].low == key;
     if (holder)
         snprintf(found.holder, sizeof found.holder, "%s", holder);
-    return locked_keys_found(held, &found, is_suspected && holder ? 1 : 0);
+    return locked_keys_found(locked, &found, is_candidate && holder ? 1 : 0);
 }
 
-static void nobody_waits_for_a_key_that_somebody_holds(void **state)
+static void a_question_for_a_locked_key_fails_at_once(void **state)
 {
-    struct locked_keys held = { 0 };
+    struct locked_keys locked = { 0 };
     int first, next;
 
     (void)state;
     begin_up();
-    locked_keys_init(&held);
-    remote.held = &held;
-    assert_int_equal(look(&held, 7, "a"), 0); /* nobody is suspected */
+    locked_keys_init(&locked);
+    remote.locked_keys = &locked;
+    assert_int_equal(look(&locked, 7, "a"), 0); /* it is no candidate */
     first = ask_for(7);
     pass(DEADLINE);
     has_failed(first);
-    assert_int_equal(look(&held, 7, "a"), 0);
-    assert_int_equal(look(&held, 7, "b"), 0); /* it changes hands, as it should */
-    assert_int_equal(look(&held, 7, "b"), 1);
+    assert_int_equal(look(&locked, 7, "a"), 0);
+    assert_int_equal(look(&locked, 7, "b"),
+                     0); /* another transaction has it: they end, as they should */
+    assert_int_equal(look(&locked, 7, "b"), 1);
     for (int i = 0; i < 10 * BREAKER_FAILURES; i++)
         has_failed(ask_for(7));
     assert_false(is_failing());
@@ -1100,13 +1101,13 @@ static void nobody_waits_for_a_key_that_somebody_holds(void **state)
     is_open(next);
     answer(newest());
     is_decided(next);
-    assert_int_equal(look(&held, 7, NULL), 0);
+    assert_int_equal(look(&locked, 7, NULL), 0);
     next = ask_for(7);
     is_open(next);
     answer(newest());
     is_decided(next);
     end();
-    locked_keys_done(&held);
+    locked_keys_done(&locked);
 }
 
 int main(void)
@@ -1151,7 +1152,7 @@ int main(void)
         cmocka_unit_test(who_is_open_at_the_end_fails),
         cmocka_unit_test(without_a_lane_all_fail),
         cmocka_unit_test(whatever_happens_everybody_is_told_in_time),
-        cmocka_unit_test(nobody_waits_for_a_key_that_somebody_holds),
+        cmocka_unit_test(a_question_for_a_locked_key_fails_at_once),
     };
 
     return cmocka_run_group_tests_name("remote", tests, NULL, NULL);
