@@ -199,7 +199,7 @@ torn() {
     truncate -s -40 "$dir/journal.3"
     tells 0 'torn [67][0-9] bytes that a crash cut short: normal, opening removes them' store check "$dir" &&
         ask key-3 >"$scratch/out" 2>"$scratch/err" &&
-        grep -q "^weir: the journal's end was torn: [67][0-9] bytes that nobody was told of were cut" \
+        grep -q "^weir: the journal's end was torn: [67][0-9] bytes that were never answered were cut" \
             "$scratch/err" &&
         grep -q '2 of 3 left' "$scratch/out"
 }
