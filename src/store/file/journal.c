@@ -1,12 +1,13 @@
-/* journal.c - the write-ahead journal of the file store: the writing side.
+/* journal.c - the write-ahead log of the file store: appending and group commit.
  *
- * Records are appended to a buffer in memory, by write_buffers or while the shards of their keys are
- * locked. A commit takes the whole buffer, writes it as one batch and, if asked, syncs it;
- * meanwhile others append to the second buffer, and whoever is next takes that. So one write and
- * one sync serve every decision that arrived while the last ones ran. No lock is held over either.
+ * Records are appended to a buffer in memory: from a write buffer, or while the shards of their keys
+ * are locked. The first thread that commits takes the whole buffer, writes it as one batch and, if
+ * asked, syncs it. Meanwhile other threads append to a second buffer, and one of them writes that
+ * next. So one write and one fsync serve every decision that arrived while the last ones ran. No
+ * lock is held over either.
  *
- * Where a commit need not sync, the batch is put into a ring of mapped memory instead, which is
- * drained into the file by large writes. Syncs then run beside the commits.
+ * Where a commit need not sync, the batch is put into a ring of mapped memory instead. Large writes
+ * drain the ring into the file, and fsync runs beside the commits.
  *
  * RULES (test_journal.c has a test by each name)
  *   J1  With sync always, no commit returns before the sync of its batch.
@@ -17,62 +18,17 @@
  *   J5  A journal is deleted only when a synced snapshot has a later epoch.
  *   J6  The next journal is made only when the last one is ended and synced.
  *   J7  What is in the ring stays there until it is in the file, or in a snapshot. */
-#include "store/file/journal.h"
+#include "store/file/journal_internal.h"
 
-#include <errno.h>
-#include <pthread.h>
 #include <sched.h>
-#include <stdatomic.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "base/clock.h"
-#include "store/file/journal_format.h"
-#include "store/file/ring.h"
 
 enum {
     FIRST_ROOM = 1 << 16,
-    ZEROS = 1 << 18,
-    AWAKE_NS = 400000,  /* wait awake: being woken can take as long as a write, or a fast sync */
-    GATHER_NS = 100000, /* a sync waits this long for those that shared the last one */
-};
-
-/* A batch in the making: its header's place, then records. */
-struct batch {
-    char *bytes;
-    size_t len, room; /* len: 0 or the header and the records so far */
-};
-
-struct journal {
-    struct table_log log; /* first: the table's pointer to it is one to the journal */
-    struct dir *dir;
-    weir_allocator allocator;
-    enum sync_mode mode;
-    unsigned char secret_id[16];
-
-    pthread_mutex_t lock; /* of all below but the file's bytes, which belong to the busy one */
-    pthread_cond_t idle;
-    atomic_bool busy; /* a thread writes, or changes the file; set and cleared with the lock */
-    atomic_bool is_draining; /* a thread writes what is in the ring, while others put more there */
-    bool is_syncing;         /* a thread syncs, while others put and drain */
-    bool is_watched;         /* a thread waits awake for a sync: one is enough to go on */
-    unsigned came;           /* commits since the last batch was taken */
-    unsigned expected;       /* … and how many are likely to */
-    weir_err failed;
-    bool is_unconfirmed; /* begun after a failure, and not yet under a snapshot */
-    struct file *file;   /* NULL before the first epoch, and after a failure to make one */
-    uint64_t epoch, salt;
-    struct ring *ring; /* NULL: batches are written to the file at once */
-    bool is_unmappable;
-    uint64_t end;      /* of what is written, or in the ring */
-    uint64_t most;     /* that `end` may be when a commit writes */
-    uint64_t drained;  /* of what is written */
-    uint64_t prepared; /* of what was written ahead */
-    bool is_tight;     /* there is no room to write ahead */
-    struct batch batch, spare;
-    uint64_t appended, written, filed, synced; /* records, of all epochs; filed: in the file */
-    uint64_t lost_after, lost_upto;            /* marks of a failed epoch that were never durable */
-    struct journal_counts counts;
+    AWAKE_NS = 400000,  /* spin so long: to be woken can take as long as a write or a fast fsync */
+    GATHER_NS = 100000, /* an fsync waits so long for the threads that shared the last one */
 };
 
 /* ---- appending ------------------------------------------------------------------------- */
@@ -175,92 +131,10 @@ void journal_free(struct journal *j)
     alloc_free(&allocator, j);
 }
 
-/* ---- writing --------------------------------------------------------------------------- */
-
-static struct batch_header seal(const void *records, size_t n, uint64_t number, uint64_t synced,
-                                uint64_t salt)
-{
-    struct batch_header h = {
-        .magic = BATCH_MAGIC,
-        .count = (uint32_t)n,
-        .number = number,
-        .synced = synced,
-    };
-
-    h.checksum = batch_checksum(&h, records, salt);
-    return h;
-}
-
-static size_t count(const struct batch *b)
-{
-    return b->len == 0 ? 0 : (b->len - sizeof(struct batch_header)) / sizeof(struct record);
-}
-
-static void note_failure(struct journal *j, weir_err err)
-{
-    j->failed = err;
-    j->counts.failures++;
-}
-
-/* Write all that is appended, and what is in the ring before it, as the one thread that does. The
- * lock is held before and after, not while the disk works. */
-static void write_batch(struct journal *j, bool sync)
-{
-    struct batch taken = j->batch;
-    const uint64_t upto = j->appended, number = j->written, synced = j->synced, at = j->end;
-    const size_t records = count(&taken);
-    struct batch_header h;
-    weir_err err = WEIR_OK;
-
-    j->busy = true;
-    j->batch = j->spare;
-    j->batch.len = 0;
-    j->spare = (struct batch){ 0 };
-    pthread_mutex_unlock(&j->lock);
-    if (j->drained < at)
-        err = ring_drain(j->ring, j->file, j->drained, at);
-    if (!err && records > 0) {
-        h = seal(taken.bytes + sizeof h, records, number, synced, j->salt);
-        memcpy(taken.bytes, &h, sizeof h);
-        err = j->dir->ops->write(j->file, at, taken.bytes, taken.len);
-    }
-    if (!err && sync)
-        err = j->dir->ops->sync(j->file);
-    pthread_mutex_lock(&j->lock);
-    j->counts.batches += records > 0;
-    j->counts.syncs += sync;
-    if (err) {
-        note_failure(j, err);
-    } else {
-        if (records > 0)
-            j->end = at + taken.len;
-        j->drained = j->end;
-        j->written = j->filed = upto;
-        if (sync)
-            j->synced = upto;
-    }
-    j->spare = taken;
-    j->busy = false;
-    pthread_cond_broadcast(&j->idle);
-}
-
-/* Wait until no other thread has to do with the file. The lock is held. */
-static void wait_idle(struct journal *j)
-{
-    while (j->busy || j->is_draining || j->is_syncing)
-        pthread_cond_wait(&j->idle, &j->lock);
-}
-
 /* ---- the ring -------------------------------------------------------------------------- */
 
-/* Under a new snapshot's journal the ring may still have what only the last one knows (J7). */
-static bool has_ring(const struct journal *j)
-{
-    return j->ring && !j->is_unconfirmed;
-}
-
-/* Put records into the ring as a batch. The lock is held, and nobody is busy. False: there is no
- * room. */
+/* Put records into the ring as a batch. The lock is held, and no thread is `busy`. False: there is
+ * no room. */
 static bool put(struct journal *j, const void *records, size_t n)
 {
     const size_t size = n * sizeof(struct record);
@@ -268,7 +142,7 @@ static bool put(struct journal *j, const void *records, size_t n)
 
     if (j->end + sizeof h + size > j->drained + ring_size(j->ring))
         return false;
-    h = seal(records, n, j->written, j->synced, j->salt);
+    h = batch_seal(records, n, j->written, j->synced, j->salt);
     ring_put(j->ring, j->end, &h, sizeof h);
     ring_put(j->ring, j->end + sizeof h, records, size);
     j->end += sizeof h + size;
@@ -279,48 +153,26 @@ static bool put(struct journal *j, const void *records, size_t n)
 
 static bool put_batch(struct journal *j)
 {
-    if (!put(j, j->batch.bytes + sizeof(struct batch_header), count(&j->batch)))
+    if (!put(j, j->batch.bytes + sizeof(struct batch_header), batch_count(&j->batch)))
         return false;
     j->batch.len = 0;
     return true;
 }
 
-/* Past the buffer, if nothing is in it and nobody has to be waited for. */
+/* Past the buffer, if that is empty and there is no thread to wait for. */
 static bool put_at_once(struct journal *j, const struct record *records, size_t n)
 {
-    if (j->failed || j->busy || !has_ring(j) || j->end > j->most || count(&j->batch) > 0 ||
-        !put(j, records, n))
+    if (j->failed || j->busy || !journal_has_ring(j) || j->end > j->most ||
+        batch_count(&j->batch) > 0 || !put(j, records, n))
         return false;
     j->appended += n;
     return true;
 }
 
-/* Write what is in the ring while others put more there. Always to the end of a batch, so that a
- * reader finds every batch whole in the one or the other. The lock is held before and after, and
- * nobody else writes. */
-static void drain(struct journal *j)
-{
-    const uint64_t upto = j->end, records = j->written;
-    weir_err err;
-
-    j->is_draining = true;
-    pthread_mutex_unlock(&j->lock);
-    err = ring_drain(j->ring, j->file, j->drained, upto);
-    pthread_mutex_lock(&j->lock);
-    if (err) {
-        note_failure(j, err);
-    } else {
-        j->drained = upto;
-        j->filed = records;
-    }
-    j->is_draining = false;
-    pthread_cond_broadcast(&j->idle);
-}
-
 static void drain_if_half_full(struct journal *j)
 {
     if (!j->failed && !j->busy && !j->is_draining && j->end - j->drained > ring_size(j->ring) / 2)
-        drain(j);
+        journal_drain(j);
 }
 
 enum appended journal_append_buffer(struct journal *j, struct write_buffer *write_buffer,
@@ -336,7 +188,7 @@ enum appended journal_append_buffer(struct journal *j, struct write_buffer *writ
                                       : append(j, write_buffer->records, write_buffer->count);
     }
     write_buffer_close(write_buffer);
-    if (has_ring(j))
+    if (journal_has_ring(j))
         drain_if_half_full(j);
     pthread_mutex_unlock(&j->lock);
     return how;
@@ -355,16 +207,13 @@ void journal_map(struct journal *j, size_t size)
     if (ring_open(&ring, j->dir, size, &j->allocator))
         ring = NULL;
     pthread_mutex_lock(&j->lock);
-    wait_idle(j);
+    journal_wait_idle(j);
     j->ring = ring;
     j->is_unmappable = !ring;
     pthread_mutex_unlock(&j->lock);
 }
 
-static uint64_t durable(const struct journal *j)
-{
-    return j->mode == SYNC_ALWAYS ? j->synced : j->written;
-}
+/* ---- group commit ------------------------------------------------------------------------ */
 
 static bool is_lost(const struct journal *j, uint64_t mark)
 {
@@ -402,8 +251,8 @@ static void wait_for_other(struct journal *j)
         pthread_cond_wait(&j->idle, &j->lock);
 }
 
-/* A sync costs a hundred times what it takes to decide a few more questions: those that shared
- * the last one are about to come again. The lock is held. */
+/* An fsync takes a hundred times as long as to decide a few more questions, and the threads that
+ * shared the last one are about to commit again: wait for them. The lock is held. */
 static void gather(struct journal *j)
 {
     const uint64_t until = clock_monotonic_ns() + GATHER_NS;
@@ -415,7 +264,7 @@ static void gather(struct journal *j)
     }
 }
 
-/* Those that the last sync served will come again, beside those that were too late for it. */
+/* Next time expect the threads that this fsync served, and those that were too late for it. */
 static void sync_group(struct journal *j)
 {
     unsigned served;
@@ -425,19 +274,19 @@ static void sync_group(struct journal *j)
         return;
     served = j->came;
     j->came = 0;
-    write_batch(j, true);
+    journal_write_batch(j, true);
     j->expected = served + j->came;
 }
 
-/* Have all that is appended written, or wait for who does. The lock is held. */
+/* Write all that is appended, or wait for the thread that does. The lock is held. */
 static void write_some(struct journal *j)
 {
-    if (!j->busy && has_ring(j) && put_batch(j))
+    if (!j->busy && journal_has_ring(j) && put_batch(j))
         return;
-    if (j->busy || (has_ring(j) && j->is_draining))
+    if (j->busy || (journal_has_ring(j) && j->is_draining))
         wait_for_other(j);
     else
-        write_batch(j, false); /* there is no ring, it is full, or the batch larger */
+        journal_write_batch(j, false); /* no ring, or no room in it */
 }
 
 weir_err journal_commit(struct journal *j, uint64_t mark)
@@ -446,7 +295,7 @@ weir_err journal_commit(struct journal *j, uint64_t mark)
 
     pthread_mutex_lock(&j->lock);
     j->came++;
-    while (!j->failed && !is_lost(j, mark) && durable(j) < mark) {
+    while (!j->failed && !is_lost(j, mark) && journal_durable(j) < mark) {
         if (j->end > j->most)
             pthread_cond_wait(&j->idle, &j->lock);
         else if (j->mode != SYNC_ALWAYS)
@@ -456,8 +305,8 @@ weir_err journal_commit(struct journal *j, uint64_t mark)
         else
             sync_group(j);
     }
-    err = !is_lost(j, mark) && durable(j) >= mark ? WEIR_OK : WEIR_EIO;
-    if (has_ring(j))
+    err = !is_lost(j, mark) && journal_durable(j) >= mark ? WEIR_OK : WEIR_EIO;
+    if (journal_has_ring(j))
         drain_if_half_full(j);
     pthread_mutex_unlock(&j->lock);
     return err;
@@ -471,224 +320,23 @@ void journal_bound(struct journal *j, uint64_t most)
     pthread_mutex_unlock(&j->lock);
 }
 
-/* Sync what is in the file, while others write more of it. Only one thread at a time does: an
- * error is told once, and to one. */
-static void sync_beside(struct journal *j)
-{
-    const uint64_t upto = j->filed;
-    weir_err err;
-
-    j->is_syncing = true;
-    pthread_mutex_unlock(&j->lock);
-    err = j->dir->ops->sync(j->file);
-    pthread_mutex_lock(&j->lock);
-    j->counts.syncs++;
-    if (err)
-        note_failure(j, err);
-    else
-        j->synced = upto;
-    j->is_syncing = false;
-    pthread_cond_broadcast(&j->idle);
-}
-
 weir_err journal_sync(struct journal *j)
 {
     weir_err err;
 
     pthread_mutex_lock(&j->lock);
-    wait_idle(j);
+    journal_wait_idle(j);
     if (!j->failed && j->synced < j->appended) {
-        if (has_ring(j) && (count(&j->batch) == 0 || put_batch(j)))
-            drain(j);
+        if (journal_has_ring(j) && (batch_count(&j->batch) == 0 || put_batch(j)))
+            journal_drain(j);
         else
-            write_batch(j, j->mode == SYNC_ALWAYS);
+            journal_write_batch(j, j->mode == SYNC_ALWAYS);
         if (!j->failed && j->mode != SYNC_ALWAYS)
-            sync_beside(j);
+            journal_sync_file(j);
     }
     err = j->failed;
     pthread_mutex_unlock(&j->lock);
     return err;
-}
-
-/* One piece of zeros behind all that is written, as the one thread that writes: else a batch
- * might be there already. False: enough is prepared, or it failed. */
-static bool prepare_piece(struct journal *j, uint64_t ahead)
-{
-    static char zeros[ZEROS]; /* not const: a constant would stand in the library's file */
-    const size_t len = ahead < ZEROS ? ahead : ZEROS;
-    weir_err err;
-    uint64_t at;
-
-    wait_idle(j);
-    at = j->prepared > j->end ? j->prepared : j->end;
-    if (j->failed || j->is_tight || !j->file || at >= j->end + ahead)
-        return false;
-    j->busy = true;
-    pthread_mutex_unlock(&j->lock);
-    err = j->dir->ops->write(j->file, at, zeros, len);
-    if (err && (j->dir->why == ENOSPC || j->dir->why == EDQUOT)) {
-        j->is_tight = true; /* decisions need the room more */
-        err = j->dir->ops->truncate(j->file, at);
-    }
-    pthread_mutex_lock(&j->lock);
-    if (err) {
-        note_failure(j, err);
-    } else if (!j->is_tight) {
-        j->prepared = at + len;
-    }
-    j->busy = false;
-    pthread_cond_broadcast(&j->idle);
-    return !err;
-}
-
-weir_err journal_prepare(struct journal *j, uint64_t ahead)
-{
-    weir_err err;
-
-    pthread_mutex_lock(&j->lock);
-    if (j->prepared < j->end + ahead / 2)
-        while (prepare_piece(j, ahead))
-            ;
-    err = j->failed;
-    pthread_mutex_unlock(&j->lock);
-    return err;
-}
-
-/* ---- beginning and ending -------------------------------------------------------------- */
-
-void journal_name(uint64_t epoch, char out[DIR_NAME])
-{
-    snprintf(out, DIR_NAME, "journal.%llu", (unsigned long long)epoch);
-}
-
-bool journal_is_name(const char *name, uint64_t *epoch)
-{
-    char expected[DIR_NAME];
-    unsigned long long n;
-
-    if (sscanf(name, "journal.%llu", &n) != 1)
-        return false;
-    journal_name(n, expected);
-    *epoch = n;
-    return strcmp(name, expected) == 0;
-}
-
-/* The end mark tells a reader that nothing is missing; it is synced with all before it. */
-static weir_err write_end(struct dir *dir, struct file *f, uint64_t at, uint64_t number,
-                          uint64_t synced, uint64_t salt)
-{
-    const struct batch_header h = seal(NULL, 0, number, synced, salt);
-    const weir_err err = dir->ops->write(f, at, &h, sizeof h);
-
-    return err ? err : dir->ops->sync(f);
-}
-
-static weir_err end_file(struct journal *j)
-{
-    return write_end(j->dir, j->file, j->end, j->written, j->synced, j->salt);
-}
-
-weir_err journal_mark_end(struct dir *dir, struct file *f, const struct journal_reading *reading)
-{
-    return write_end(dir, f, reading->good, reading->next, reading->next, reading->salt);
-}
-
-static weir_err make_file(const struct journal *j, uint64_t epoch, bool restarted,
-                          struct file **out, uint64_t *salt)
-{
-    struct journal_header h = {
-        .magic = JOURNAL_MAGIC,
-        .version = JOURNAL_VERSION,
-        .restarted = restarted,
-        .epoch = epoch,
-        .first = j->written,
-    };
-    char name[DIR_NAME];
-    weir_err err;
-
-    h.salt = hash_salt();
-    memcpy(h.secret_id, j->secret_id, sizeof h.secret_id);
-    h.checksum = journal_header_checksum(&h);
-    journal_name(epoch, name);
-    j->dir->ops->remove(j->dir, name); /* of a try that failed: its bytes must not show through */
-    err = j->dir->ops->create(j->dir, name, out);
-    if (err)
-        return err;
-    err = j->dir->ops->write(*out, 0, &h, sizeof h);
-    if (!err)
-        err = j->dir->ops->sync(*out);
-    if (!err)
-        err = j->dir->ops->sync_dir(j->dir);
-    if (err) {
-        j->dir->ops->close(*out);
-        *out = NULL;
-    }
-    *salt = h.salt;
-    return err;
-}
-
-weir_err journal_begin(struct journal *j, uint64_t epoch, uint64_t most)
-{
-    struct file *file = NULL;
-    uint64_t salt;
-    bool has_failed = false;
-    weir_err err = WEIR_OK;
-
-    if (j->mode != SYNC_ALWAYS && j->file && !j->is_unconfirmed && journal_sync(j))
-        has_failed = true; /* as the journal knows; else most is synced while commits go on */
-    pthread_mutex_lock(&j->lock);
-    wait_idle(j);
-    if (!j->failed && !j->is_unconfirmed && j->file)
-        write_batch(j, true);
-    j->busy = true; /* what is appended from here on goes to the new file */
-    has_failed = has_failed || j->failed || j->is_unconfirmed;
-    if (has_failed) {
-        if (j->lost_upto == 0) /* marks of the time between two failures are long settled */
-            j->lost_after = durable(j);
-        j->lost_upto = j->appended;
-        j->written = j->filed = j->synced = j->appended;
-        j->batch.len = 0;
-    }
-    pthread_mutex_unlock(&j->lock);
-
-    if (!has_failed && j->file)
-        err = end_file(j);
-    if (!err)
-        err = make_file(j, epoch, has_failed, &file, &salt);
-
-    pthread_mutex_lock(&j->lock);
-    if (err) {
-        note_failure(j, err);
-    } else {
-        if (j->file)
-            j->dir->ops->close(j->file);
-        j->file = file;
-        j->epoch = epoch;
-        j->salt = salt;
-        j->end = j->drained = j->prepared = sizeof(struct journal_header);
-        j->most = most;
-        j->is_tight = false;
-        j->failed = WEIR_OK;
-        j->is_unconfirmed = has_failed;
-    }
-    j->busy = false;
-    pthread_cond_broadcast(&j->idle);
-    pthread_mutex_unlock(&j->lock);
-    return err;
-}
-
-void journal_confirm(struct journal *j)
-{
-    pthread_mutex_lock(&j->lock);
-    j->is_unconfirmed = false;
-    pthread_mutex_unlock(&j->lock);
-}
-
-weir_err journal_finish(struct journal *j)
-{
-    weir_err err = journal_sync(j);
-
-    return err || !j->file ? err : end_file(j);
 }
 
 weir_err journal_failure(struct journal *j)

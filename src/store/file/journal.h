@@ -1,4 +1,4 @@
-/* journal.h - the write-ahead journal of the file store: group commit, one file an epoch. */
+/* journal.h - the write-ahead log of the file store: group commit, one file for each epoch. */
 #ifndef WEIR_STORE_FILE_JOURNAL_H
 #define WEIR_STORE_FILE_JOURNAL_H
 
@@ -8,9 +8,9 @@
 
 /* When a decision may be answered. */
 enum sync_mode {
-    SYNC_INTERVAL, /* written; synced every so often by journal_sync() */
-    SYNC_ALWAYS,   /* synced */
-    SYNC_OS,       /* written; synced when the system likes */
+    SYNC_INTERVAL, /* once it is written; journal_sync() syncs at intervals */
+    SYNC_ALWAYS,   /* once it is synced */
+    SYNC_OS,       /* once it is written; the system syncs when it likes */
 };
 
 struct journal;
@@ -21,11 +21,12 @@ WEIR_MUSTCHECK weir_err journal_new(struct journal **out, struct dir *dir, enum 
                                     const weir_allocator *allocator);
 void journal_free(struct journal *j); /* does no I/O: see journal_finish() */
 
-/* Begin the file of this epoch, which has at most so many bytes: see journal_bound(). Of a journal that is under way, what was appended before is
- * written to the old file, which is ended and synced. After a failure it begins anew: what
- * was not written is dropped, and the caller has a snapshot taken that has it. Until the caller
- * confirms that this is on disk, a reader takes nothing from the new file, and no commit
- * succeeds. */
+/* Begin the file of this epoch, which may have `most` bytes: see journal_bound().
+ *
+ * What was appended before is written to the old file, which is ended and synced. After a failure
+ * the journal begins anew: what was not written is dropped, and the caller takes a snapshot that has
+ * it. Until the caller confirms that this snapshot is on disk, no commit succeeds, and a reader takes
+ * nothing from the new file. */
 WEIR_MUSTCHECK weir_err journal_begin(struct journal *j, uint64_t epoch, uint64_t most);
 void journal_confirm(struct journal *j);
 
@@ -45,12 +46,12 @@ WEIR_MUSTCHECK enum appended journal_append_buffer(struct journal *j,
                                                    struct write_buffer *write_buffer,
                                                    uint64_t *mark);
 
-/* Return when everything up to the mark is as durable as the mode asks. One thread writes for
- * all that wait. WEIR_EIO: it is not, and never will be in this epoch. */
+/* Return when everything up to the mark is as durable as the mode asks. One thread writes for all
+ * that wait. WEIR_EIO: it is not durable, and will not be in this epoch. */
 WEIR_MUSTCHECK weir_err journal_commit(struct journal *j, uint64_t mark);
 
-/* Commits wait while the file has more bytes than this, until it may have more, or until somebody
- * syncs. */
+/* Commits wait while the file has more bytes than this: until the bound is raised, or journal_sync()
+ * has written what they wait for. */
 void journal_bound(struct journal *j, uint64_t most);
 
 /* Sync what was written. */
@@ -58,12 +59,12 @@ WEIR_MUSTCHECK weir_err journal_sync(struct journal *j);
 
 weir_err journal_failure(struct journal *j); /* WEIR_OK: there was none since it was begun */
 
-/* Have `ahead` bytes of zeros written behind the end, so that only one sync in many has to
- * change the file's size as well. */
+/* Write `ahead` bytes of zeros behind the end: then only one fsync in many has to change the file's
+ * size as well. */
 WEIR_MUSTCHECK weir_err journal_prepare(struct journal *j, uint64_t ahead);
 
-/* From now on have the end of the journal in mapped memory of this size, if that can be: a commit
- * then calls the system only when much has come together. Not with SYNC_ALWAYS. */
+/* From now on have the end of the journal in mapped memory of this size, if that is possible. Then
+ * only one commit in many makes a system call. Not with SYNC_ALWAYS. */
 void journal_map(struct journal *j, size_t size);
 
 /* Write, sync and mark the end. */
@@ -113,7 +114,7 @@ WEIR_MUSTCHECK weir_err journal_read(struct dir *dir, const char *name,
                                      bool (*each)(void *ctx, const struct record *r), void *ctx,
                                      struct journal_reading *out, weir_diag *diag);
 
-/* Mark where a journal ends that was read to here and is synced: nobody shall look for more of it. */
+/* Mark the end of a journal that was read to here and is synced: readers look no further. */
 WEIR_MUSTCHECK weir_err journal_mark_end(struct dir *dir, struct file *f,
                                          const struct journal_reading *reading);
 

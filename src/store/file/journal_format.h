@@ -49,4 +49,18 @@ static inline uint64_t batch_checksum(const struct batch_header *h, const void *
     return XXH3_64bits_withSeed(records, h->count * sizeof(struct record), seed);
 }
 
+static inline struct batch_header batch_seal(const void *records, size_t n, uint64_t number,
+                                             uint64_t synced, uint64_t salt)
+{
+    struct batch_header h = {
+        .magic = BATCH_MAGIC,
+        .count = (uint32_t)n,
+        .number = number,
+        .synced = synced,
+    };
+
+    h.checksum = batch_checksum(&h, records, salt);
+    return h;
+}
+
 #endif
