@@ -387,6 +387,9 @@ while at <= #asked do
     local verb, cost, given, count = asked[at], asked[at + 1], asked[at + 2], asked[at + 3]
     local now, charge, each = given > 0 and given or clock, verb == 0, verb == 4 and 3 or 2
     local from, to = at + 4, at + 3 + count * each
+    if verb > 4 then -- never as one of the others: it would be counted, or given back
+        return redis.error_reply('ERR there is no verb ' .. tostring(verb))
+    end
     if verb <= 1 and count > 1 then -- all look before one is charged
         for i = from, to, each do
             local k, r = asked[i], rules[asked[i + 1]]

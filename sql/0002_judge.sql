@@ -236,6 +236,10 @@ BEGIN
                 cost := asked;
                 IF verbs IS NOT NULL THEN
                     verb := verbs[question];
+                    IF verb NOT BETWEEN 0 AND 3 THEN -- never as one of the others
+                        RAISE EXCEPTION 'there is no verb %', verb
+                            USING ERRCODE = 'invalid_parameter_value';
+                    END IF;
                 END IF;
                 IF nows IS NOT NULL THEN
                     now := coalesce(nows[question], clock);

@@ -9,7 +9,8 @@ import threading
 from pathlib import Path
 
 sys.path.insert(0, "tests/support")
-from lua_judge import ALGORITHMS, Judge, cell, check, peek, refund, reset, rule  # noqa: E402
+from lua_judge import ALGORITHMS, UNDO, Judge, ask, cell, check, peek, refund, reset, \
+    rule  # noqa: E402
 from redis import Client, Cluster, Redis, Refused, Watched  # noqa: E402
 from weir_server import run, test, wait_until  # noqa: E402
 
@@ -74,6 +75,15 @@ def a_limit_of_none_refuses_all_and_keeps_nothing(judge):
         assert judge.one(check(none, name, cost=0)) == (True, 0, 0, 0, 0)
         assert judge.one(refund(none, name)) == (True, 0, 0, 0, 0)
     assert judge.client("DBSIZE") == 0
+
+
+@statement()
+def a_verb_that_there_is_not_is_refused_and_changes_nothing(judge):
+    judge([check(FIVE, "key")])
+    before = judge.client("DUMP", "key")
+    said = refusal(judge, [check(FIVE, "key"), ask(UNDO + 1, FIVE, "key")])
+    assert f"there is no verb {UNDO + 1}" in said, said
+    assert judge.client("DUMP", "key") == before
 
 
 @statement()

@@ -9,7 +9,7 @@ import random
 import sys
 
 sys.path.insert(0, "tests/support")
-from sql_judge import CHECK, PEEK, REFUND, RESET, answers, ask, charge, complete, judge, key_of, \
+from sql_judge import CHECK, LISTS, NUMBERS, PEEK, REFUND, RESET, answers, ask, charge, complete, judge, key_of, \
     padded
 from sql_model import Model  # noqa: E402
 from postgres import Postgres  # noqa: E402
@@ -130,13 +130,12 @@ def cell_follows_the_model():
 
 @test
 def all_together_follow_the_model():
-    follows_the_model(["fixed_window", "sliding_window", "sliding_counter", "token_bucket",
-                       "leaky_bucket", "cell"], 500)
+    follows_the_model(list(NUMBERS), 500)
 
 
 @test
 def batches_of_one_time_follow_the_model():
-    algorithms = ["fixed_window", "sliding_window", "sliding_counter", "token_bucket", "leaky_bucket"]
+    algorithms = list(LISTS.algorithms)
     for algorithm in algorithms:
         follows_the_model([algorithm], 100, Traffic.batches)
     follows_the_model(algorithms, 250, Traffic.batches)
@@ -157,8 +156,7 @@ def rows_of(keys):
 
 @test
 def what_is_charged_is_what_would_be_judged():
-    algorithms = ["fixed_window", "sliding_window", "sliding_counter", "token_bucket",
-                  "leaky_bucket", "cell"]
+    algorithms = list(NUMBERS)
     for number, kinds in enumerate([[a] for a in algorithms] + [algorithms] * 3):
         traffic = Traffic(f"{SEED} charge {number}", kinds)
         calls = list(traffic.plain(150))
@@ -217,8 +215,7 @@ def lone_and_judged(rule, case, history):
 def the_largest_numbers_do_not_overflow():
     late = (1 << 48) - 1
     calls = []
-    for algorithm in ("fixed_window", "sliding_window", "sliding_counter", "token_bucket",
-                      "leaky_bucket"):
+    for algorithm in LISTS.algorithms:
         for limit, window in ((BIG, 1), (1, BIG), (94906265, 94906265)):
             rule = complete(algorithm, limit, window, 0,
                             window if algorithm == "sliding_window" else 0)
@@ -267,6 +264,22 @@ def keys_out_of_order_or_twice_are_refused():
             assert "ascending" in str(error), error
         else:
             raise AssertionError("was taken")
+
+
+@test
+def a_verb_that_there_is_not_is_refused_and_changes_nothing():
+    key = key_of("no verb")
+    numbers = complete("fixed_window", 5, 1000)
+    ask(db, [[(CHECK, 1, EPOCH, [(key, numbers)])]])
+    before = db.value(f"SELECT states FROM weir.states WHERE key = '{key}'")
+    for verb in (-1, RESET + 1, 99):
+        try:
+            ask(db, [[(verb, 1, EPOCH, [(key, numbers)])]])
+        except AssertionError as error:
+            assert f"there is no verb {verb}" in str(error), error
+        else:
+            raise AssertionError("was taken")
+    assert db.value(f"SELECT states FROM weir.states WHERE key = '{key}'") == before
 
 
 with Postgres(fsync="off", synchronous_commit="off") as db:

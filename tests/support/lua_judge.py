@@ -11,13 +11,15 @@ import struct
 from collections import namedtuple
 from pathlib import Path
 
+from c_lists import CLists
 from redis import Refused
 
 SCRIPT = Path("lua/judge.lua").read_bytes()
 SHA = hashlib.sha1(SCRIPT).hexdigest()
-ALGORITHMS = {"fixed_window": 1, "sliding_window": 2, "sliding_counter": 3, "token_bucket": 4,
-              "leaky_bucket": 5}
-CHECK, PEEK, REFUND, RESET, UNDO = range(5)
+LISTS = CLists(".")
+ALGORITHMS = LISTS.algorithms
+CHECK, PEEK, REFUND, RESET, UNDO = map(LISTS.wire_verbs.get,
+                                       ("check", "peek", "refund", "reset", "undo"))
 
 Decision = namedtuple("Decision", "allowed remaining retry_after reset_after delay")
 Question = namedtuple("Question", "verb charges cost now")
@@ -25,7 +27,7 @@ Rule = namedtuple("Rule", "algorithm limit window burst precision")
 
 
 def rule(algorithm, limit, window, burst=0, precision=0):
-    if not precision and algorithm == "sliding_window":
+    if not precision and algorithm in LISTS.with_precision:
         precision = 1 if limit <= 60 else -(-window // 60)
     return Rule(ALGORITHMS[algorithm], limit, window, burst or limit, precision)
 

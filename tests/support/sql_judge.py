@@ -7,20 +7,22 @@ delay).
 import hashlib
 import json
 
-NUMBERS = {"fixed_window": 1, "sliding_window": 2, "sliding_counter": 3, "token_bucket": 4,
-           "leaky_bucket": 5, "cell": 15}
-CHECK, PEEK, REFUND, RESET = range(4)
+from c_lists import CLists
+
+LISTS = CLists(".")
+NUMBERS = {**LISTS.algorithms, "cell": 15}
+CHECK, PEEK, REFUND, RESET = map(LISTS.wire_verbs.get, ("check", "peek", "refund", "reset"))
 
 
 def complete(algorithm, limit, window, burst=0, precision=0):
     """A rule with what was left out, as rule_check() does it."""
     if limit == 0:
         return algorithm, 0, window, 0, 0
-    if algorithm in ("token_bucket", "leaky_bucket"):
+    if algorithm in LISTS.with_burst:
         burst = burst or limit
     else:
         burst = limit
-    if algorithm == "sliding_window":
+    if algorithm in LISTS.with_precision:
         precision = precision or (1 if limit <= 60 else -(-window // 60))
     return algorithm, limit, window, burst, precision
 

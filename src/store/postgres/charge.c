@@ -321,7 +321,7 @@ static bool answer(struct question *q, struct row *row, int64_t now)
 
     if (row->used < 0 || row->at < 0)
         return false;
-    if (r->algorithm == WEIR_SLIDING_WINDOW) {
+    if (state_is_log(r->algorithm)) {
         answer_window(row, r, &ask, &q->charges->step.decision);
     } else {
         const struct state before = state_before(row, r, ask.cost);
