@@ -19,11 +19,6 @@ enum {
     DRAIN_SILENT_MS = 1000, /* for a connection that has sent nothing yet */
 };
 
-struct engine *loop_engine(const struct loop *loop)
-{
-    return &loop->server->weir->engine;
-}
-
 /* ---- listening --------------------------------------------------------------------------- */
 
 bool loop_requires_tls(const struct loop *loop)
@@ -241,6 +236,7 @@ weir_err loop_init(struct loop *loop, struct server *server, size_t index, weir_
     int err;
 
     loop->server = server;
+    loop->engine = &server->weir->engine;
     loop->index = index;
     loop->next_id = index + 1;
     turn_init(&loop->turn);

@@ -47,6 +47,7 @@ struct throttle {
 
 struct loop {
     struct server *server;
+    struct engine *engine; /* the server's */
     size_t index;
     uv_loop_t uv;
     uv_thread_t thread;
@@ -79,7 +80,11 @@ void loop_wake(struct loop *loop); /* from any thread: the server's is_draining 
 void loop_join(struct loop *loop);
 void loop_done(struct loop *loop);
 
-struct engine *loop_engine(const struct loop *loop);
+static inline struct engine *loop_engine(const struct loop *loop)
+{
+    return loop->engine;
+}
+
 bool loop_requires_tls(const struct loop *loop);
 
 /* There are too many connections: close one without a token, here or on another loop. False: there

@@ -26,8 +26,8 @@ struct call_block {
 
 static struct reply *new_reply(struct loop *loop)
 {
-    const weir_allocator allocator = alloc_or_default((weir_allocator){ 0 });
     struct reply *r = loop->free_replies;
+    weir_allocator usual;
 
     if (r) {
         loop->free_replies = r->next;
@@ -35,8 +35,10 @@ static struct reply *new_reply(struct loop *loop)
         return r;
     }
     r = malloc(sizeof *r);
-    if (r)
-        buf_init(&r->text, &allocator);
+    if (!r)
+        return NULL;
+    usual = alloc_or_default((weir_allocator){ 0 });
+    buf_init(&r->text, &usual);
     return r;
 }
 

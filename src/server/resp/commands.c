@@ -293,7 +293,7 @@ void resp_serve(struct session *s, struct resp_command *c)
         refuse_caller(s, spec);
     else if (spec->arity > 0 ? c->count != (size_t)spec->arity : c->count < (size_t)-spec->arity)
         resp_reply_wrong_count(s, spec->name);
-    else if (multi_keeps(s, spec)) {
+    else if (s->multi && multi_keeps(spec)) {
         multi_keep(s, c);
         return;
     } else {

@@ -76,7 +76,7 @@ void resp_serve_exec(struct session *s, struct resp_command *c);
 void resp_serve_discard(struct session *s, struct resp_command *c);
 
 /* Is this one kept until EXEC? Then keep it, or have EXEC refuse all, as one could not be. */
-bool multi_keeps(const struct session *s, const struct resp_spec *spec);
+bool multi_keeps(const struct resp_spec *spec);
 void multi_keep(struct session *s, const struct resp_command *c);
 void multi_refuse(struct session *s);
 void multi_end(struct session *s); /* what is kept is forgotten */

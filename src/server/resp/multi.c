@@ -50,9 +50,9 @@ static bool is_by_itself(const struct resp_spec *spec)
            spec->serve == resp_serve_reset;
 }
 
-bool multi_keeps(const struct session *s, const struct resp_spec *spec)
+bool multi_keeps(const struct resp_spec *spec)
 {
-    return s->multi && !is_by_itself(spec);
+    return !is_by_itself(spec);
 }
 
 void multi_refuse(struct session *s)
