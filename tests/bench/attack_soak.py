@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """attack_soak.py - one server under all attacks at once, while others ask it at a steady rate.
 
-    attack_soak.py TREE [SECONDS [ATTACK...]]
+    attack_soak.py TREE [SECONDS [ATTACK...]]      PACE=N: attackers pause N times shorter
 
 TREE is best one with a sanitizer, as `./dev bench attacks` has it: what is wrong in memory ends the
 server. It has a file store with few keys, tokens, and policies that operators change. For a quarter of
@@ -43,6 +43,7 @@ from weir_server import Folder, Server, WEIR, command, wait_until  # noqa: E402
 
 ATTACK = len(sys.argv) > 1 and sys.argv[1] == "--attack"
 SECONDS = 60 if len(sys.argv) < 3 or ATTACK else int(sys.argv[2])
+PACE = float(os.environ.get("PACE", "1"))
 RATE = 300            # requests a second of those who ask as they should
 GROWTH = 32           # MiB
 DRAIN, MORE = 3, 5    # seconds
@@ -83,7 +84,7 @@ def request(method, path, body=b"", token=None, *more):
 
 
 def pause(rate):
-    time.sleep(1 / rate)
+    time.sleep(1 / (rate * PACE))
 
 
 def hear(s, most=1 << 20):
