@@ -71,7 +71,7 @@ static weir_err find_program(const char *given, char *out, size_t room, weir_dia
         return WEIR_OK;
     len = readlink("/proc/self/exe", out, room - 1);
     if (len < 0)
-        return diag_fail(diag, WEIR_ESYSTEM, "cannot tell which file this program is: %s",
+        return diag_fail(diag, WEIR_ESYSTEM, "cannot find the file of this program: %s",
                          strerror(errno));
     out[len] = '\0';
     if ((size_t)len >= sizeof gone && !can_be_run(out) &&

@@ -589,7 +589,7 @@ int server_run(const struct server_settings *settings, const struct settings_sou
         has_successor = control_run(control);
         if (!has_successor)
             sd_notify_stopping();
-        event_log_write(s.log, "info", "draining", "no more connections are taken");
+        event_log_write(s.log, "info", "draining", "no new connections are accepted");
         stop_loops(&s, has_successor);
     }
     if (err)

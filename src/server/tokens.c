@@ -138,7 +138,7 @@ static weir_err read_set(const struct tokens *t, const struct server_settings *s
         set->count++;
         if (!err && is_open_to_others)
             snprintf(warning.text + len, sizeof warning.text - len,
-                     "%sthe token file %s is open to everybody on this machine: run chmod o= on it",
+                     "%severy user of this machine can read the token file %s: run chmod o= on it",
                      len > 0 ? "\n" : "", file->path);
     }
     if (err) {

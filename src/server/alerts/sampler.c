@@ -186,14 +186,15 @@ void sampler_take(struct sampler *s, int64_t now)
 static void tell_failure(struct sampler *s, weir_err err, const weir_diag *diag)
 {
     if (err && !s->has_failed)
-        event_log_write(s->options.log, "warn", "history", "it cannot be kept, and waits: %s",
+        event_log_write(s->options.log, "warn", "history", "history write failed, will retry: %s",
                         diag->text);
     else if (!err && s->has_failed)
-        event_log_write(s->options.log, "info", "history", "it is kept again");
+        event_log_write(s->options.log, "info", "history", "history is written again");
     s->has_failed = err;
     if (!err && s->lost > 0) {
         event_log_write(s->options.log, "warn", "history",
-                        "%llu entries found no room and are lost", (unsigned long long)s->lost);
+                        "%llu history entries were dropped: the queue is full",
+                        (unsigned long long)s->lost);
         s->lost = 0;
     }
 }

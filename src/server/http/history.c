@@ -214,9 +214,9 @@ static void write_body(struct history_job *job)
     if (job->body.failed)
         job->err = diag_fail(&job->diag, WEIR_ENOMEM, "%s", weir_err_text(WEIR_ENOMEM));
     else if (job->body.len > MOST_BYTES)
-        job->err = diag_fail(&job->diag, WEIR_EREQUEST,
-                             "this is too much for one answer: ask for one policy, a longer step, "
-                             "or less time");
+        job->err = diag_fail(
+            &job->diag, WEIR_EREQUEST,
+            "the answer would be too large: ask for one policy, a longer step, or less time");
 }
 
 static void read_now(struct errand *errand)

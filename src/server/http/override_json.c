@@ -253,7 +253,8 @@ static weir_err read_purpose(struct reading *c, weir_diag *diag)
         return read_effect(c, diag);
     case LEDGER_PLAN:
         c->r.effect = LEDGER_ON_PLAN;
-        return c->r.plan ? WEIR_OK : diag_fail(diag, WEIR_EREQUEST, "which plan? Give 'plan'");
+        return c->r.plan ? WEIR_OK
+                         : diag_fail(diag, WEIR_EREQUEST, "the plan is missing: give 'plan'");
     case LEDGER_MODE:
         c->r.effect = LEDGER_IN_MODE;
         return c->r.mode ? WEIR_OK

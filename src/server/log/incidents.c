@@ -21,7 +21,8 @@ static const struct kind {
     [INCIDENT_MISSING_SCOPE] = { "missing_scope", "auth-failed",
                                  "a request was rejected whose token lacks the scope", 1000 },
     [INCIDENT_FORWARDED] = { NULL, "untrusted-proxy",
-                             "a peer that is not in trusted_proxies says for whom it asks; it is not "
+                             "a peer that is not in trusted_proxies says for whom it asks; it is "
+                             "not "
                              "believed, and all its clients count as one: is it your proxy?",
                              60 * 1000 },
 };
@@ -125,6 +126,6 @@ void incidents_metrics(struct incidents *all, struct buf *out)
             metric_value(&sample, atomic_load(&all->counts[p][k]));
         }
     metric_alone(out, "weir_untrusted_proxy_requests_total", "counter",
-                 "Requests of gates that say for whom they ask, from peers not in trusted_proxies.",
+                 "Gate requests with a client address from peers not in trusted_proxies.",
                  atomic_load(&all->counts[0][INCIDENT_FORWARDED]));
 }

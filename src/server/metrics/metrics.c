@@ -64,14 +64,14 @@ static void write_known(struct buf *out, const char *name, const char *type, con
 static void write_store(struct buf *out, const weir_stats *st)
 {
     write_known(out, "weir_keys", "gauge",
-                "Keys held, expired ones that were not yet dropped included.", st->keys);
+                "Keys in the store, including expired ones that were not dropped yet.", st->keys);
     write_known(out, "weir_max_keys", "gauge", "Keys that may be held.", st->max_keys);
     write_known(out, "weir_evicted_keys_total", "counter",
                 "Live keys dropped because the table was full.", st->evicted_keys);
-    write_known(out, "weir_expired_keys_total", "counter",
-                "Keys dropped after they were back to untouched.", st->expired_keys);
-    write_known(out, "weir_store_memory_bytes", "gauge", "Resident for keys and their states.",
-                st->memory_bytes);
+    write_known(out, "weir_expired_keys_total", "counter", "Expired keys that were dropped.",
+                st->expired_keys);
+    write_known(out, "weir_store_memory_bytes", "gauge",
+                "Resident memory of keys and their states.", st->memory_bytes);
     write_number(out, "weir_store_errors_total", "counter", "How often the store failed.",
                  st->store_failures);
     write_number(out, "weir_breaker_open", "gauge",
@@ -101,8 +101,8 @@ static void write_alarms(struct buf *out, struct server *s)
 
     write_number(out, "weir_alerts_firing", "gauge", "Alerts of the policy file that hold now.",
                  (int64_t)alarms_raised(s->alarms));
-    write_number(out, "weir_webhooks_sent_total", "counter", "Messages that a webhook has taken.",
-                 (int64_t)counts.sent);
+    write_number(out, "weir_webhooks_sent_total", "counter",
+                 "Messages that a webhook has accepted.", (int64_t)counts.sent);
     write_number(out, "weir_webhooks_failed_total", "counter",
                  "Messages that no webhook took, or for which there was no room.",
                  (int64_t)counts.failed);
@@ -175,12 +175,13 @@ static void write_process(struct buf *out, struct server *s)
     getrusage(RUSAGE_SELF, &used);
     getrlimit(RLIMIT_NOFILE, &files);
     us = (user->tv_sec + system->tv_sec) * INT64_C(1000000) + user->tv_usec + system->tv_usec;
-    metric_begin(out, "process_cpu_seconds_total", "counter", "Time on processors, in all.");
+    metric_begin(out, "process_cpu_seconds_total", "counter", "CPU time in all.");
     buf_printf(out, "process_cpu_seconds_total %lld.%06lld\n", (long long)(us / 1000000),
                (long long)(us % 1000000));
     write_number(out, "process_open_fds", "gauge", "Files and connections that are open.",
                  (int64_t)open_files());
-    write_number(out, "process_max_fds", "gauge", "How many may be.", (int64_t)files.rlim_cur);
+    write_number(out, "process_max_fds", "gauge", "Most open files and connections.",
+                 (int64_t)files.rlim_cur);
     write_number(out, "process_virtual_memory_bytes", "gauge", "Addresses that the process uses.",
                  (int64_t)memory.virtual);
     write_number(out, "process_resident_memory_bytes", "gauge", "Resident memory of the process.",

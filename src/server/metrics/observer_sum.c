@@ -183,8 +183,8 @@ void observers_metrics(struct observer *const *all, size_t n, const struct polic
                 "What each rule decided: of checks that passed, and of those that it denied.",
                 sum->rules);
     metric_histogram(out, "weir_decision_seconds",
-                     "From decoded to decided and kept, for each decision.", &sum->decision,
-                     1000000000);
+                     "From decoding a check to its decision, including the write to the store.",
+                     &sum->decision, 1000000000);
     metric_histogram(out, "weir_store_batch_size", "Decisions that shared a commit.", &sum->batch,
                      1);
     metric_histogram(out, "weir_journal_sync_seconds",

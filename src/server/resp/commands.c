@@ -10,7 +10,8 @@
 
 #define POLICY_SYNTAX "policy [key | name=value ...]"
 #define CHECK_SYNTAX                                                                               \
-    POLICY_SYNTAX " [POLICY policy ...] [COST n] [PLAN name] [PEEK] [NOW ms] [EXEMPT] [FULL] [TAG]"
+    POLICY_SYNTAX " [POLICY policy ...] [COST n] [PLAN name] [PEEK] [NOW ms] [EXEMPT] [FULL] "     \
+                  "[TAG]"
 
 #define NAMED(name) name, sizeof(name) - 1
 
@@ -21,7 +22,8 @@ const struct resp_spec resp_specs[] = {
     { NAMED("CL.THROTTLE"), -1, SCOPE_CHECK, resp_serve_cl_throttle, "write", 1, 1,
       "key max_burst count period [quantity]", "Counts as redis-cell does and answers as it does" },
     { NAMED("WEIR.LIMIT"), -5, SCOPE_CHECK, resp_serve_weir_limit, "write fast", 1, 1,
-      "key algorithm limit window_ms [NAME name] [BURST n] [PRECISION ms] [ON_ERROR local|allow|deny] "
+      "key algorithm limit window_ms [NAME name] [BURST n] [PRECISION ms] [ON_ERROR "
+      "local|allow|deny] "
       "[COST n] [PEEK] [NOW ms] [EXEMPT] [FULL] [TAG]",
       "May this request pass under a limit that comes with it?" },
     { NAMED("THROTTLE"), -1, SCOPE_CHECK, resp_serve_throttle, "write", 1, 1,
@@ -36,21 +38,21 @@ const struct resp_spec resp_specs[] = {
     { NAMED("WEIR.RESET"), -2, SCOPE_ADMIN, resp_serve_weir_reset, "write fast", 0, 0,
       POLICY_SYNTAX " [POLICY policy ...] [PLAN name] [FULL] [TAG]", "Forgets what is counted" },
     { NAMED("DEL"), -2, SCOPE_ADMIN, resp_serve_del, "write", 1, -1, "key [key ...]",
-      "Forgets what CL.THROTTLE and THROTTLE have counted" },
+      "Clears what CL.THROTTLE and THROTTLE have counted" },
     { NAMED("PING"), -1, SCOPE_ALL, resp_serve_ping, "fast", 0, 0, "[message]",
       "Answers PONG, or the message" },
     { NAMED("ECHO"), 2, SCOPE_ALL, resp_serve_echo, "fast", 0, 0, "message",
       "Answers the message" },
     { NAMED("AUTH"), -2, 0, resp_serve_auth, "fast no_auth", 0, 0, "[username] token",
-      "Shows a token; any user name will do" },
+      "Authenticates by a token; the user name is ignored" },
     { NAMED("HELLO"), -1, 0, resp_serve_hello, "fast no_auth", 0, 0,
       "[protover [AUTH username token] [SETNAME name]]", "Chooses the version of the protocol" },
     { NAMED("CLIENT"), -2, SCOPE_ALL, resp_serve_client, "fast", 0, 0,
       "ID | INFO | LIST | GETNAME | SETNAME name | SETINFO attribute value | NO-EVICT ON|OFF | "
       "NO-TOUCH ON|OFF",
-      "Tells of this connection, and names it" },
+      "Shows or names this connection" },
     { NAMED("COMMAND"), -1, SCOPE_ALL, resp_serve_command, "fast", 0, 0,
-      "[COUNT | LIST | INFO [name ...] | DOCS [name ...]]", "Tells which commands there are" },
+      "[COUNT | LIST | INFO [name ...] | DOCS [name ...]]", "Lists the commands" },
     { NAMED("INFO"), -1, SCOPE_ALL, resp_serve_info, "fast", 0, 0, "[section ...]",
       "Tells of the server" },
     { NAMED("CONFIG"), -2, SCOPE_ALL, resp_serve_config, "fast", 0, 0,
@@ -58,9 +60,9 @@ const struct resp_spec resp_specs[] = {
     { NAMED("SELECT"), 2, SCOPE_ALL, resp_serve_select, "fast", 0, 0, "index",
       "There is one database: 0" },
     { NAMED("MULTI"), 1, SCOPE_ALL, resp_serve_multi, "fast", 0, 0, "",
-      "Keeps the commands that follow, until EXEC" },
+      "Queues the commands that follow, until EXEC" },
     { NAMED("EXEC"), 1, SCOPE_ALL, resp_serve_exec, "", 0, 0, "",
-      "Serves what was kept, in order" },
+      "Executes the queued commands in order" },
     { NAMED("DISCARD"), 1, SCOPE_ALL, resp_serve_discard, "fast", 0, 0, "",
       "Forgets what was kept" },
     { NAMED("RESET"), 1, 0, resp_serve_reset, "fast no_auth", 0, 0, "",

@@ -137,8 +137,8 @@ static enum journal_end read_header(struct image *f, const char *name,
         return JOURNAL_EMPTY;
     if (memcmp(out->secret_id, secret_id, sizeof out->secret_id) != 0) {
         diag_set(diag,
-                 "%s was written with another secret: with this one nobody would be known again. "
-                 "Give the secret file it was made with",
+                 "%s was written with another secret: no key would match. Give the secret file it "
+                 "was made with",
                  name);
         return JOURNAL_FOREIGN;
     }

@@ -140,8 +140,8 @@ bool ledger_format_header(struct ledger_format *f, const unsigned char secret_id
                          h.version, LEDGER_VERSION);
     else if (memcmp(h.secret_id, secret_id, sizeof h.secret_id) != 0)
         *err = diag_fail(diag, WEIR_EIO,
-                         "the ledger was written with another secret: with this one nobody would "
-                         "be known again. Give the secret file it was made with");
+                         "the ledger was written with another secret: no key would match. Give the "
+                         "secret file it was made with");
     return true;
 }
 

@@ -151,8 +151,8 @@ static enum snapshot_end read_header(struct reader *r, const unsigned char secre
     }
     if (memcmp(h->secret_id, secret_id, sizeof h->secret_id) != 0) {
         diag_set(diag,
-                 "%s/" SNAPSHOT_NAME " was written with another secret: with this one nobody "
-                 "would be known again. Give the secret file it was made with",
+                 "%s/" SNAPSHOT_NAME " was written with another secret: no key would match. Give "
+                 "the secret file it was made with",
                  r->dir->path);
         return SNAPSHOT_FOREIGN;
     }

@@ -52,9 +52,9 @@ static weir_err check_conninfo(const char *conninfo, weir_diag *diag)
         err = diag_fail(diag, WEIR_EOPTION,
                         text && strstr(text, "invalid URI query parameter")
                             ? "the database's URI has a parameter that libpq does not know"
-                            : "the database's URI cannot be understood: "
+                            : "the database's URI cannot be parsed: "
                               "postgres://user:password@host:port/database?parameter=value, with "
-                              "other characters in it written as %%XX");
+                              "special characters as %%XX");
     PQconninfoFree(options);
     PQfreemem(text);
     return err;

@@ -81,7 +81,7 @@ static void tidy(struct postgres_upkeep *u)
     const weir_err err = ask_to_tidy(u, &looked_at, &diag);
 
     if (err && !u->has_failed) {
-        snprintf(line, sizeof line, "what has expired cannot be removed from Postgres: %.*s",
+        snprintf(line, sizeof line, "expired keys cannot be removed from Postgres: %.*s",
                  CONNECTOR_WHY, diag.text);
         log_line(u, line);
     }

@@ -129,7 +129,7 @@ static weir_err ask_sentinel(const struct redis_uri *uri, const struct redis_add
     err = redis_session_demand(s, &reply, diag, "SENTINEL", "GET-MASTER-ADDR-BY-NAME", uri->service,
                                (char *)NULL);
     if (!err && redis_reply_count(reply) != 2) {
-        err = diag_fail(diag, WEIR_EIO, "Sentinel knows no master '%s'", uri->service);
+        err = diag_fail(diag, WEIR_EIO, "Sentinel has no master '%s'", uri->service);
     } else if (!err) {
         const struct span host = redis_reply_text(redis_reply_at(reply, 0)),
                           port = redis_reply_text(redis_reply_at(reply, 1));

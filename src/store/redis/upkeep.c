@@ -125,7 +125,7 @@ void redis_upkeep_look(struct redis_upkeep *u)
     const weir_err err = look_at_all(u, &diag);
 
     if (err && !u->has_failed)
-        log_line(u, "Redis cannot be looked after: ", diag.text);
+        log_line(u, "cannot read statistics of Redis: ", diag.text);
     u->has_failed = err;
     u->look_at = clock_steady_ms() + LOOK_MS;
 }

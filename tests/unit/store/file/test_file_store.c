@@ -189,7 +189,7 @@ static void another_secret_is_refused_and_nothing_is_forgotten(void **state)
     assert_refused(p, p->secret, "journal.1 was written with another secret");
     for (int i = 0; i < 10; i++)
         take(p, 1); /* until a snapshot is there */
-    assert_refused(p, p->secret, "was written with another secret: with this one nobody would be");
+    assert_refused(p, p->secret, "was written with another secret: no key would match");
     assert_taken(p, 13);
 }
 
