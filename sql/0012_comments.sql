@@ -81,7 +81,6 @@ COMMENT ON FUNCTION weir.due IS 'When a cell is due. Internal.';
 COMMENT ON FUNCTION weir.expose IS
     'Make the functions that replace others'' callable in another schema. For the owner.';
 COMMENT ON FUNCTION weir.fresh IS 'What the row of a new key holds. Internal.';
-COMMENT ON FUNCTION weir.held IS 'Keys that a transaction holds which goes on. For weir_server.';
 COMMENT ON FUNCTION weir.hmac IS 'HMAC-SHA256. Internal.';
 COMMENT ON FUNCTION weir.identity_of IS 'The bytes that stand for who a rule counts. Internal.';
 COMMENT ON FUNCTION weir.in_force IS
@@ -96,6 +95,7 @@ COMMENT ON FUNCTION weir.key_of IS 'The key of an identity under a rule. Interna
 COMMENT ON FUNCTION weir.limit IS
     'A check with a limit that comes along, and perhaps a name. For weir_caller.';
 COMMENT ON FUNCTION weir.live IS 'What counts in a sliding window. Internal.';
+COMMENT ON FUNCTION weir.locked_keys IS 'Keys that an open transaction has locked. For weir_server.';
 COMMENT ON FUNCTION weir.log_gone IS 'How much of a log has left the window. Internal.';
 COMMENT ON FUNCTION weir.log_left IS 'A log without what has left the window. Internal.';
 COMMENT ON FUNCTION weir.may_pass IS 'May this amount pass? Internal.';

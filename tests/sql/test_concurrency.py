@@ -340,16 +340,16 @@ def what_was_made_for_a_judgement_that_does_not_stand_is_untouched_again():
 
 
 @test
-def of_keys_that_a_transaction_makes_and_does_not_end_each_is_known_to_be_held():
+def of_keys_that_a_transaction_makes_and_does_not_end_each_is_found_locked():
     keys = sorted(db.value(f"SELECT test.key('made {i}')") for i in range(5))
-    everybody = "'{" + ",".join(keys) + "}'"
+    all_of_them = "'{" + ",".join(keys) + "}'"
     holder = Holder("".join(f"SELECT weir.charge('{key}', 1, 2, {AGE}, 2, 0, 1, NULL);"
                             for key in (keys[1], keys[3])))
-    assert db.rows(f"SELECT key FROM weir.held({everybody})") == [[keys[1]], [keys[3]]]
-    assert db.rows(f"SELECT key FROM weir.held({everybody}, 1)") == [[keys[1]]]
+    assert db.rows(f"SELECT key FROM weir.locked_keys({all_of_them})") == [[keys[1]], [keys[3]]]
+    assert db.rows(f"SELECT key FROM weir.locked_keys({all_of_them}, 1)") == [[keys[1]]]
     holder.end()
-    assert db.rows(f"SELECT key FROM weir.held({everybody})") == []
-    assert db.value(f"SELECT count(*) FROM weir.states WHERE key = ANY ({everybody})") == "2"
+    assert db.rows(f"SELECT key FROM weir.locked_keys({all_of_them})") == []
+    assert db.value(f"SELECT count(*) FROM weir.states WHERE key = ANY ({all_of_them})") == "2"
 
 
 with Postgres(fsync="off", synchronous_commit="off", log_min_messages="error") as db:

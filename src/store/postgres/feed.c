@@ -81,17 +81,5 @@ static const struct change_feed_ops listener_ops = {
 weir_err postgres_feed_new(struct change_feed **out, const char *conninfo,
                            const struct store_options *options, weir_diag *diag)
 {
-    return change_feed_new(out,
-                           &(struct change_feed_options){
-                               .ops = &listener_ops,
-                               .backend = (void *)conninfo,
-                               .name = "Postgres",
-                               .heard = options->heard,
-                               .heard_ctx = options->heard_ctx,
-                               .log = options->log,
-                               .log_ctx = options->log_ctx,
-                               .no_thread = options->no_thread,
-                               .allocator = options->allocator,
-                           },
-                           diag);
+    return change_feed_of_store(out, &listener_ops, conninfo, "Postgres", options, diag);
 }

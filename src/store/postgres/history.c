@@ -14,7 +14,7 @@
 
 enum { PATIENCE_MS = 5000 };
 
-struct remote_annals {
+struct postgres_history {
     struct history_store history_store;
     weir_allocator allocator;
     const char *conninfo;
@@ -23,28 +23,11 @@ struct remote_annals {
     struct postgres_session *session;
 };
 
-/* The rows are the caller's to free. The lock is held. */
-static weir_err ask(struct remote_annals *r, const char *statement, const char *const *parameters,
-                    size_t n, struct postgres_rows **rows, weir_diag *diag)
-{
-    weir_err err = WEIR_OK;
-
-    if (!r->session)
-        err = postgres_session_open(&r->session, r->conninfo, diag);
-    if (!err)
-        err = postgres_session_ask(r->session, statement, parameters, n, PATIENCE_MS, rows, diag);
-    if (err) {
-        postgres_session_close(r->session);
-        r->session = NULL;
-    }
-    return err;
-}
-
 /* A report with one list: `put` writes an entry of it, each `size` bytes long. */
 static weir_err report(struct history_store *a, const char *list, const void *entries, size_t size,
                        size_t n, void (*put)(struct json *j, const void *entry), weir_diag *diag)
 {
-    struct remote_annals *r = (struct remote_annals *)a;
+    struct postgres_history *r = (struct postgres_history *)a;
     struct postgres_rows *rows = NULL;
     struct buf text;
     struct json j = { .to = &text };
@@ -61,7 +44,8 @@ static weir_err report(struct history_store *a, const char *list, const void *en
         diag_set(diag, "%s", weir_err_text(err));
     } else {
         pthread_mutex_lock(&r->lock);
-        err = ask(r, "SELECT weir.report($1::jsonb)", (const char *[]){ text.at }, 1, &rows, diag);
+        err = postgres_ask(&r->session, r->conninfo, "SELECT weir.report($1::jsonb)",
+                           (const char *[]){ text.at }, 1, PATIENCE_MS, &rows, diag);
         pthread_mutex_unlock(&r->lock);
     }
     postgres_rows_free(rows);
@@ -122,7 +106,7 @@ static weir_err read_rows(struct history_store *a, const struct history_query *q
     static const char statement[] =
         "SELECT policy, rule, at_ms, allowed, denied, shadow_denied, fallback"
         " FROM weir.read_history($1, $2, $3::bigint, $4::bigint, $5::bigint)";
-    struct remote_annals *r = (struct remote_annals *)a;
+    struct postgres_history *r = (struct postgres_history *)a;
     struct postgres_rows *rows = NULL;
     char since[24], until[24], step[24];
     const char *parameters[] = { q->policy, q->rule, since, until, step };
@@ -132,7 +116,8 @@ static weir_err read_rows(struct history_store *a, const struct history_query *q
     snprintf(until, sizeof until, "%" PRId64, q->until);
     snprintf(step, sizeof step, "%" PRId64, q->step);
     pthread_mutex_lock(&r->lock);
-    err = ask(r, statement, parameters, 5, &rows, diag);
+    err = postgres_ask(&r->session, r->conninfo, statement, parameters, 5, PATIENCE_MS, &rows,
+                       diag);
     pthread_mutex_unlock(&r->lock);
     if (err)
         return err;
@@ -151,7 +136,7 @@ static weir_err read_rows(struct history_store *a, const struct history_query *q
 
 static void close_annals(struct history_store *a)
 {
-    struct remote_annals *r = (struct remote_annals *)a;
+    struct postgres_history *r = (struct postgres_history *)a;
     const weir_allocator allocator = r->allocator;
 
     postgres_session_close(r->session);
@@ -169,7 +154,7 @@ static const struct history_store_ops postgres_ops = {
 weir_err history_store_open_postgres(struct history_store **out, const char *conninfo,
                                      const struct history_store_options *options, weir_diag *diag)
 {
-    struct remote_annals *r = alloc_zeroed(&options->allocator, sizeof *r);
+    struct postgres_history *r = alloc_zeroed(&options->allocator, sizeof *r);
 
     if (!r)
         return diag_fail(diag, WEIR_ENOMEM, "%s", weir_err_text(WEIR_ENOMEM));

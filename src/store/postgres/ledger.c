@@ -45,23 +45,6 @@ void postgres_ledger_done(struct postgres_ledger *l)
     pthread_mutex_destroy(&l->lock);
 }
 
-/* The rows are the caller's to free. The lock is held. */
-static weir_err ask(struct postgres_ledger *l, const char *statement, const char *const *parameters,
-                    size_t n, struct postgres_rows **rows, weir_diag *diag)
-{
-    weir_err err = WEIR_OK;
-
-    if (!l->session)
-        err = postgres_session_open(&l->session, l->conninfo, diag);
-    if (!err)
-        err = postgres_session_ask(l->session, statement, parameters, n, PATIENCE_MS, rows, diag);
-    if (err) {
-        postgres_session_close(l->session);
-        l->session = NULL;
-    }
-    return err;
-}
-
 /* ---- appending -------------------------------------------------------------------------------- */
 
 static void write_key(struct key key, char hex[UUID_HEX + 1])
@@ -101,7 +84,8 @@ weir_err postgres_ledger_append(struct postgres_ledger *l, struct ledger_entry *
     snprintf(burst, sizeof burst, "%" PRId64, e->burst);
     snprintf(expires, sizeof expires, "%" PRId64, e->expires);
     pthread_mutex_lock(&l->lock);
-    err = ask(l, statement, parameters, SEQ, &rows, diag);
+    err = postgres_ask(&l->session, l->conninfo, statement, parameters, SEQ, PATIENCE_MS, &rows,
+                       diag);
     pthread_mutex_unlock(&l->lock);
     if (err)
         return err;
@@ -171,7 +155,8 @@ static weir_err read_page(struct postgres_ledger *l, uint64_t *after, ledger_vis
     snprintf(from, sizeof from, "%" PRIu64, *after);
     snprintf(most, sizeof most, "%d", PAGE);
     pthread_mutex_lock(&l->lock);
-    err = ask(l, statement, (const char *[]){ from, most }, 2, &rows, diag);
+    err = postgres_ask(&l->session, l->conninfo, statement, (const char *[]){ from, most }, 2,
+                       PATIENCE_MS, &rows, diag);
     pthread_mutex_unlock(&l->lock);
     if (err)
         return err;

@@ -191,6 +191,23 @@ weir_err postgres_session_ask(struct postgres_session *s, const char *statement,
     return err;
 }
 
+weir_err postgres_ask(struct postgres_session **s, const char *conninfo, const char *statement,
+                      const char *const *parameters, size_t n, int64_t patience,
+                      struct postgres_rows **out, weir_diag *diag)
+{
+    weir_err err = WEIR_OK;
+
+    if (!*s)
+        err = postgres_session_open(s, conninfo, diag);
+    if (!err)
+        err = postgres_session_ask(*s, statement, parameters, n, patience, out, diag);
+    if (err) {
+        postgres_session_close(*s);
+        *s = NULL;
+    }
+    return err;
+}
+
 weir_err postgres_session_run(struct postgres_session *s, const char *statements, int64_t patience,
                               weir_diag *diag)
 {

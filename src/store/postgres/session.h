@@ -27,6 +27,11 @@ WEIR_MUSTCHECK weir_err postgres_session_ask(struct postgres_session *s, const c
                                              const char *const *parameters, size_t n,
                                              int64_t patience, struct postgres_rows **out,
                                              weir_diag *diag);
+/* The same by a session that is opened if it is NULL. After a failure it is closed, and NULL. */
+WEIR_MUSTCHECK weir_err postgres_ask(struct postgres_session **s, const char *conninfo,
+                                     const char *statement, const char *const *parameters, size_t n,
+                                     int64_t patience, struct postgres_rows **out, weir_diag *diag);
+
 /* Statements, as in a file, that answer nothing. */
 WEIR_MUSTCHECK weir_err postgres_session_run(struct postgres_session *s, const char *statements,
                                              int64_t patience, weir_diag *diag);

@@ -39,18 +39,8 @@ static void log_line(const struct postgres_upkeep *u, const char *line)
 static weir_err ask(struct postgres_upkeep *u, const char *statement, const char *parameter,
                     int64_t patience, struct postgres_rows **rows, weir_diag *diag)
 {
-    weir_err err = WEIR_OK;
-
-    if (!u->session)
-        err = postgres_session_open(&u->session, u->common->uri.conninfo, diag);
-    if (!err)
-        err = postgres_session_ask(u->session, statement, (const char *[]){ parameter }, 1,
-                                   patience, rows, diag);
-    if (err) {
-        postgres_session_close(u->session);
-        u->session = NULL;
-    }
-    return err;
+    return postgres_ask(&u->session, u->common->uri.conninfo, statement,
+                        (const char *[]){ parameter }, 1, patience, rows, diag);
 }
 
 /* ---- expired rows ------------------------------------------------------------------------------- */
@@ -132,7 +122,7 @@ static bool may_look(const struct postgres_upkeep *u)
 static void look_for_locks(struct postgres_upkeep *u)
 {
     static const char statement[] = "SELECT encode(uuid_send(key), 'hex'), holder"
-                                    " FROM weir.held($1::uuid[])";
+                                    " FROM weir.locked_keys($1::uuid[])";
     struct key keys[LOCKED_KEYS_LOOK_MOST];
     char parameter[LOCKED_KEYS_LOOK_MOST * (2 * sizeof(struct key) + 1) + 2];
     struct key_lock found[LOCKED_KEYS_MOST];

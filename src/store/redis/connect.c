@@ -9,7 +9,12 @@
 #include "base/secret.h"
 #include "store/redis/codec.h"
 
-enum { SECRET_HEX = 2 * SECRET_BYTES, WHY = 512, START_PATIENCE_MS = 5000 };
+enum {
+    SECRET_HEX = 2 * SECRET_BYTES,
+    WHY = 512,
+    START_PATIENCE_MS = 5000,
+    OWNER_TRIES = 4, /* to find the node that has a key */
+};
 
 /* ---- what INFO says ---------------------------------------------------------------------------- */
 
@@ -199,6 +204,48 @@ weir_err redis_follow(struct redis_session **s, const struct redis_uri *uri,
         return WEIR_OK;
     redis_session_close(*s);
     return redis_session_open(s, uri, &there, &uri->login, uri->db, diag);
+}
+
+static weir_err ask_once(struct redis_session **s, const struct redis_uri *uri,
+                         struct redis_reply **out, bool *has_moved, weir_diag *diag, va_list words)
+{
+    weir_err err = WEIR_OK;
+
+    *out = NULL;
+    if (!*s)
+        err = redis_connect_any(s, uri, diag);
+    if (!err)
+        err = redis_session_ask_words(*s, out, diag, words);
+    if (!err)
+        err = redis_follow(s, uri, *out, has_moved, diag);
+    return err;
+}
+
+weir_err redis_ask_owner(struct redis_session **s, const struct redis_uri *uri,
+                         struct redis_reply **out, weir_diag *diag, ...)
+{
+    weir_err err = WEIR_OK;
+    bool has_moved = true;
+
+    *out = NULL;
+    for (int i = 0; i < OWNER_TRIES && !err && has_moved; i++) {
+        va_list words;
+
+        redis_reply_free(*out);
+        va_start(words, diag);
+        err = ask_once(s, uri, out, &has_moved, diag, words);
+        va_end(words);
+    }
+    if (!err && redis_reply_kind(*out) == REPLY_ERROR)
+        err = diag_fail(diag, WEIR_EIO, "Redis: %.*s", (int)redis_reply_text(*out).len,
+                        redis_reply_text(*out).at);
+    if (err) {
+        redis_reply_free(*out);
+        *out = NULL;
+        redis_session_close(*s);
+        *s = NULL;
+    }
+    return err;
 }
 
 /* The secret that is kept there; if there is none, `ours` is put there. */

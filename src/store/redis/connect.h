@@ -44,6 +44,12 @@ WEIR_MUSTCHECK weir_err redis_follow(struct redis_session **s, const struct redi
                                      const struct redis_reply *reply, bool *has_moved,
                                      weir_diag *diag);
 
+/* Ask the node that has the key, as redis_session_ask() does. The session is opened if it is NULL.
+ * After a failure, which an error of the server's is too, it is closed, and NULL. */
+WEIR_MUSTCHECK weir_err redis_ask_owner(struct redis_session **s, const struct redis_uri *uri,
+                                        struct redis_reply **out, weir_diag *diag, ...)
+    __attribute__((sentinel));
+
 /* A field of what INFO answers; "" if it is not there. */
 enum { REDIS_FIELD = 64 };
 void redis_info_field(struct span info, const char *name, char out[REDIS_FIELD]);

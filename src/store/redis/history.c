@@ -20,8 +20,6 @@
 #define KEY "rl:{history}"
 #define KEPT_MINUTES HISTORY_DAY
 
-enum { TRIES = 4 }; /* another node may have it */
-
 /* A line of ARGV[1] is: HOUR MINUTE DAY HOUR-OF-DAY, when both expire, POLICY RULE and the counts. */
 static const char script[] =
     "local function add(key, field, more, expires)\n"
@@ -54,39 +52,6 @@ struct redis_history {
     struct redis_session *session;
 };
 
-/* Ask where the key is. With the lock. */
-static weir_err ask(struct redis_history *r, const char *const words[4], struct redis_reply **out,
-                    weir_diag *diag)
-{
-    weir_err err = WEIR_OK;
-    bool has_moved = true;
-
-    *out = NULL;
-    for (int i = 0; i < TRIES && !err && has_moved; i++) {
-        redis_reply_free(*out);
-        *out = NULL;
-        if (!r->session)
-            err = redis_connect_any(&r->session, r->uri, diag);
-        if (!err)
-            err = words[2]
-                      ? redis_session_ask(r->session, out, diag, words[0], words[1], "1", words[2],
-                                          words[3], (char *)NULL)
-                      : redis_session_ask(r->session, out, diag, words[0], words[1], (char *)NULL);
-        if (!err)
-            err = redis_follow(&r->session, r->uri, *out, &has_moved, diag);
-    }
-    if (!err && redis_reply_kind(*out) == REPLY_ERROR)
-        err = diag_fail(diag, WEIR_EIO, "Redis: %.*s", (int)redis_reply_text(*out).len,
-                        redis_reply_text(*out).at);
-    if (err) {
-        redis_reply_free(*out);
-        *out = NULL;
-        redis_session_close(r->session);
-        r->session = NULL;
-    }
-    return err;
-}
-
 /* ---- adding ------------------------------------------------------------------------------------- */
 
 static void put_line(struct buf *out, const struct history_entry *e)
@@ -117,7 +82,8 @@ static weir_err add(struct history_store *a, const struct history_entry *entries
         diag_set(diag, "%s", weir_err_text(err));
     } else {
         pthread_mutex_lock(&r->lock);
-        err = ask(r, (const char *[]){ "EVAL", script, KEY, lines.at }, &reply, diag);
+        err = redis_ask_owner(&r->session, r->uri, &reply, diag, "EVAL", script, "1", KEY, lines.at,
+                              (char *)NULL);
         pthread_mutex_unlock(&r->lock);
     }
     redis_reply_free(reply);
@@ -175,7 +141,7 @@ static weir_err gather_hash(struct redis_history *r, struct gathering *g, char k
     weir_err err;
 
     snprintf(key, sizeof key, KEY ":%c:%" PRId64, kind, number);
-    err = ask(r, (const char *[]){ "HGETALL", key, NULL, NULL }, &reply, diag);
+    err = redis_ask_owner(&r->session, r->uri, &reply, diag, "HGETALL", key, (char *)NULL);
     if (err)
         return err;
     for (size_t i = 0; i + 1 < redis_reply_count(reply); i += 2)

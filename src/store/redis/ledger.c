@@ -13,8 +13,6 @@
 
 #define LEDGER_KEY "rl:ledger"
 
-enum { TRIES = 4 }; /* another node may have it */
-
 void redis_ledger_init(struct redis_ledger *l, const struct redis_uri *uri)
 {
     l->uri = uri;
@@ -28,49 +26,16 @@ void redis_ledger_done(struct redis_ledger *l)
     pthread_mutex_destroy(&l->lock);
 }
 
-static void leave(struct redis_ledger *l)
-{
-    redis_session_close(l->session);
-    l->session = NULL;
-}
-
-/* Ask where the key is. With the lock. */
-static weir_err ask(struct redis_ledger *l, const char *command, const char *first,
-                    const char *second, struct redis_reply **out, weir_diag *diag)
-{
-    weir_err err = WEIR_OK;
-    bool has_moved = true;
-
-    *out = NULL;
-    for (int i = 0; i < TRIES && !err && has_moved; i++) {
-        redis_reply_free(*out);
-        if (!l->session)
-            err = redis_connect_any(&l->session, l->uri, diag);
-        if (!err)
-            err = redis_session_ask(l->session, out, diag, command, LEDGER_KEY, first, second,
-                                    (char *)NULL);
-        if (!err)
-            err = redis_follow(&l->session, l->uri, *out, &has_moved, diag);
-    }
-    if (!err && redis_reply_kind(*out) == REPLY_ERROR)
-        err = diag_fail(diag, WEIR_EIO, "Redis: %.*s", (int)redis_reply_text(*out).len,
-                        redis_reply_text(*out).at);
-    if (err) {
-        redis_reply_free(*out);
-        *out = NULL;
-        leave(l);
-    }
-    return err;
-}
-
 static void announce(struct redis_ledger *l)
 {
     struct redis_reply *reply = NULL;
     weir_diag ignored; /* processes that miss it look from time to time */
 
     if (redis_session_ask(l->session, &reply, &ignored, "PUBLISH", REDIS_CHANNEL, "ledger",
-                          (char *)NULL))
-        leave(l);
+                          (char *)NULL)) {
+        redis_session_close(l->session);
+        l->session = NULL;
+    }
     redis_reply_free(reply);
 }
 
@@ -97,7 +62,8 @@ weir_err redis_ledger_append(struct redis_ledger *l, struct ledger_entry *e, wei
     if (bytes.failed || hex.failed) {
         err = diag_fail(diag, WEIR_ENOMEM, "%s", weir_err_text(WEIR_ENOMEM));
     } else {
-        err = ask(l, "RPUSH", buf_span(&hex).at, NULL, &reply, diag);
+        err = redis_ask_owner(&l->session, l->uri, &reply, diag, "RPUSH", LEDGER_KEY,
+                              buf_span(&hex).at, (char *)NULL);
         if (!err) {
             e->seq = (uint64_t)redis_reply_number(reply);
             redis_reply_free(reply);
@@ -155,7 +121,8 @@ weir_err redis_ledger_read(struct redis_ledger *l, uint64_t after, ledger_visit 
 
     snprintf(from, sizeof from, "%" PRIu64, after);
     pthread_mutex_lock(&l->lock);
-    err = ask(l, "LRANGE", from, "-1", &list, diag);
+    err = redis_ask_owner(&l->session, l->uri, &list, diag, "LRANGE", LEDGER_KEY, from, "-1",
+                          (char *)NULL);
     pthread_mutex_unlock(&l->lock);
     if (!err)
         visit_all(list, after, visit, ctx);

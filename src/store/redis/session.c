@@ -105,8 +105,8 @@ static weir_err send_words(struct redis_session *s, va_list words, int64_t end, 
     return err;
 }
 
-static weir_err ask_words(struct redis_session *s, struct redis_reply **out, va_list words,
-                          weir_diag *diag)
+weir_err redis_session_ask_words(struct redis_session *s, struct redis_reply **out, weir_diag *diag,
+                                 va_list words)
 {
     const int64_t end = clock_steady_ms() + s->patience;
     const weir_err err = send_words(s, words, end, diag);
@@ -127,7 +127,7 @@ weir_err redis_session_tell(struct redis_session *s, weir_diag *diag, ...)
 }
 
 /* True: there is something to be read from the server. */
-static bool wait_for_news(const struct redis_session *s, int end_fd, int64_t end)
+static bool wait_for_input(const struct redis_session *s, int end_fd, int64_t end)
 {
     struct pollfd p[2] = { { .fd = s->stream.fd, .events = POLLIN },
                            { .fd = end_fd, .events = POLLIN } };
@@ -147,7 +147,7 @@ weir_err redis_session_listen(struct redis_session *s, int end_fd, int64_t ms,
 
         if (!redis_reader_next(s->reader, out))
             return lose(s, "that is no Redis server", diag);
-        if (*out || !wait_for_news(s, end_fd, end))
+        if (*out || !wait_for_input(s, end_fd, end))
             return WEIR_OK;
         n = redis_stream_read(&s->stream, room, sizeof room);
         if (n < 0)
@@ -163,7 +163,7 @@ weir_err redis_session_ask(struct redis_session *s, struct redis_reply **out, we
     weir_err err;
 
     va_start(words, diag);
-    err = ask_words(s, out, words, diag);
+    err = redis_session_ask_words(s, out, diag, words);
     va_end(words);
     return err;
 }
@@ -189,7 +189,7 @@ weir_err redis_session_demand(struct redis_session *s, struct redis_reply **out,
     weir_err err;
 
     va_start(words, diag);
-    err = ask_words(s, out, words, diag);
+    err = redis_session_ask_words(s, out, diag, words);
     va_end(words);
     if (err || redis_reply_kind(*out) != REPLY_ERROR)
         return err;

@@ -3,6 +3,8 @@
 #ifndef WEIR_STORE_REDIS_SESSION_H
 #define WEIR_STORE_REDIS_SESSION_H
 
+#include <stdarg.h>
+
 #include "store/redis/reply.h"
 #include "store/redis/stream.h"
 #include "store/redis/uri.h"
@@ -29,6 +31,8 @@ struct redis_stream redis_session_leave(struct redis_session *s);
  * of the server's, is the caller's to free. On WEIR_EIO there is no use in asking again. */
 WEIR_MUSTCHECK weir_err redis_session_ask(struct redis_session *s, struct redis_reply **out,
                                           weir_diag *diag, ...) __attribute__((sentinel));
+WEIR_MUSTCHECK weir_err redis_session_ask_words(struct redis_session *s, struct redis_reply **out,
+                                                weir_diag *diag, va_list words);
 /* The same, but an error of the server's fails with WEIR_EOPTION. */
 WEIR_MUSTCHECK weir_err redis_session_demand(struct redis_session *s, struct redis_reply **out,
                                              weir_diag *diag, ...) __attribute__((sentinel));

@@ -223,6 +223,25 @@ weir_err change_feed_new(struct change_feed **out, const struct change_feed_opti
     return WEIR_OK;
 }
 
+weir_err change_feed_of_store(struct change_feed **out, const struct change_feed_ops *ops,
+                              const void *backend, const char *name,
+                              const struct store_options *options, weir_diag *diag)
+{
+    return change_feed_new(out,
+                           &(struct change_feed_options){
+                               .ops = ops,
+                               .backend = (void *)backend,
+                               .name = name,
+                               .heard = options->heard,
+                               .heard_ctx = options->heard_ctx,
+                               .log = options->log,
+                               .log_ctx = options->log_ctx,
+                               .no_thread = options->no_thread,
+                               .allocator = options->allocator,
+                           },
+                           diag);
+}
+
 void change_feed_free(struct change_feed *f)
 {
     const uint64_t one = 1;

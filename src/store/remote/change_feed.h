@@ -54,6 +54,11 @@ struct change_feed_options {
 
 WEIR_MUSTCHECK weir_err change_feed_new(struct change_feed **out,
                                         const struct change_feed_options *options, weir_diag *diag);
+/* The same with these of a store's options. */
+WEIR_MUSTCHECK weir_err change_feed_of_store(struct change_feed **out,
+                                             const struct change_feed_ops *ops, const void *backend,
+                                             const char *name, const struct store_options *options,
+                                             weir_diag *diag);
 void change_feed_free(struct change_feed *f); /* NULL is fine */
 
 /* Without a thread: what there is to do now. */

@@ -1,15 +1,16 @@
--- 0010_held.sql - which keys somebody holds, so that nobody has to wait to find out.
+-- 0010_locked_keys.sql - which keys an open transaction has locked, so that no question waits for them.
 --
--- A transaction that has asked and does not end keeps others from the rows it has charged, and those
--- who ask for other keys in the same statement wait with them.
+-- A transaction that has charged a key and does not end keeps its row locked. Others that charge the
+-- key wait, and so do all keys in the same statement.
 BEGIN;
 SET LOCAL client_min_messages = warning;
 
--- Those of the keys that a transaction holds which goes on: it has changed or locked their rows, then
--- the holder is its number; or it has made them. What another makes is not seen before it ends, but
--- it cannot be made a second time either: so that is tried, for all and then for halves, and taken back.
-DROP FUNCTION IF EXISTS weir.held(uuid[]);
-CREATE OR REPLACE FUNCTION weir.held(keys uuid[], most integer DEFAULT 64)
+-- Those of the keys that an open transaction has locked. If it has changed or locked a key's row, the
+-- holder is its number. If it has inserted the row, the row cannot be seen before it commits, but it
+-- cannot be inserted a second time either. So we try that, for all keys and then for halves of them,
+-- and roll back.
+DROP FUNCTION IF EXISTS weir.held(uuid[]), weir.held(uuid[], integer);
+CREATE OR REPLACE FUNCTION weir.locked_keys(keys uuid[], most integer DEFAULT 64)
 RETURNS TABLE (key uuid, holder text)
 LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
@@ -18,7 +19,7 @@ AS $$
 #variable_conflict use_column
 DECLARE
     missing uuid[];
-    firsts integer[] := '{1}'; -- of parts of these that are yet to be tried: all, then halves
+    firsts integer[] := '{1}'; -- of the parts that are yet to be tried: all, then halves
     lasts integer[];
     n integer := 1;            -- how many parts there are
     first integer;
@@ -49,7 +50,7 @@ BEGIN
             RAISE EXCEPTION USING ERRCODE = 'WEIR0';
         EXCEPTION
             WHEN SQLSTATE 'WEIR0' THEN
-                NULL; -- none of these is held
+                NULL; -- none of these is locked
             WHEN lock_not_available THEN
                 IF first = last THEN
                     key := missing[first];
@@ -68,6 +69,6 @@ BEGIN
 END $$;
 
 REVOKE ALL ON ALL FUNCTIONS IN SCHEMA weir FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION weir.held(uuid[], integer) TO weir_server;
-INSERT INTO weir.migrations (number, name) VALUES (10, 'held') ON CONFLICT DO NOTHING;
+GRANT EXECUTE ON FUNCTION weir.locked_keys(uuid[], integer) TO weir_server;
+INSERT INTO weir.migrations (number, name) VALUES (10, 'locked_keys') ON CONFLICT DO NOTHING;
 COMMIT;

@@ -1,7 +1,7 @@
--- 0010_held.sql - lets all wait for whoever holds a key.
+-- 0010_locked_keys.sql - lets questions wait for a locked key.
 BEGIN;
 SET LOCAL client_min_messages = warning;
-DROP FUNCTION IF EXISTS weir.held(uuid[]), weir.held(uuid[], integer);
+DROP FUNCTION IF EXISTS weir.locked_keys(uuid[], integer);
 DO $$
 BEGIN
     IF to_regclass('weir.migrations') IS NOT NULL THEN
