@@ -119,6 +119,43 @@ struct reply *exchange_reply(const struct exchange *x, void (*encode)(struct rep
     return r;
 }
 
+struct reply *exchange_begin(const struct exchange *x, int status, const char *type,
+                             struct response *w)
+{
+    struct reply *r = exchange_reply(x, NULL);
+
+    if (!r)
+        return NULL;
+    *w = response_begin(r, &r->text, status, type);
+    if (status == 503)
+        buf_text(&r->text, "Retry-After: 1\r\n");
+    response_body(w);
+    return r;
+}
+
+void exchange_end(struct reply *r, struct response *w)
+{
+    response_end(w);
+    reply_end(r);
+}
+
+bool json_reply_begin(const struct exchange *x, int status, struct json_reply *out)
+{
+    out->reply = exchange_begin(x, status, json_type, &out->response);
+    if (!out->reply)
+        return false;
+    out->json = (struct json){ .to = &out->reply->text };
+    json_open(&out->json, NULL, '{');
+    return true;
+}
+
+void json_reply_end(struct json_reply *r)
+{
+    json_close(&r->json, '}');
+    buf_byte(&r->reply->text, '\n');
+    exchange_end(r->reply, &r->response);
+}
+
 void exchange_problem(const struct exchange *x, enum problem problem, const char *detail,
                       const char *head)
 {

@@ -2,6 +2,7 @@
 #ifndef WEIR_SERVER_HTTP_ROUTES_H
 #define WEIR_SERVER_HTTP_ROUTES_H
 
+#include "base/json.h"
 #include "server/http/response.h"
 #include "server/server.h"
 
@@ -17,6 +18,20 @@ struct exchange {
 struct reply *exchange_reply(const struct exchange *x,
                              void (*encode)(struct reply *, struct buf *));
 
+/* A reply whose body is written at once; NULL: as above. */
+struct reply *exchange_begin(const struct exchange *x, int status, const char *type,
+                             struct response *w);
+void exchange_end(struct reply *r, struct response *w);
+
+/* The same for a JSON object: write its members in between. False: out of memory. */
+struct json_reply {
+    struct reply *reply;
+    struct response response;
+    struct json json;
+};
+bool json_reply_begin(const struct exchange *x, int status, struct json_reply *out);
+void json_reply_end(struct json_reply *r);
+
 /* A whole answer, at once. */
 void exchange_problem(const struct exchange *x, enum problem problem, const char *detail,
                       const char *head);
@@ -26,7 +41,7 @@ static inline struct server *exchange_server(const struct exchange *x)
     return session_loop(x->session)->server;
 }
 
-/* ---- routes: check_api.c, gate.c, admin_api.c and operator_api.c ----------------------------- */
+/* ---- routes: check.c, gate.c, policies.c, overrides.c, stats.c, history.c, health.c ---------- */
 
 void api_check(const struct exchange *x);
 void api_check_query(const struct exchange *x);
@@ -56,8 +71,8 @@ void api_metrics(const struct exchange *x);
 void api_alive(const struct exchange *x);
 void api_ready(const struct exchange *x);
 
-/* What `GET /` says to programs, for every server the same: it is made once, as everybody may ask
- * for it, as often as they like. */
+/* What `GET /` says to programs. It is made once: every client may ask for it, as often as it
+ * likes. */
 void http_write_welcome(struct buf *out);
 
 /* When it was given, by the clock that decided. */

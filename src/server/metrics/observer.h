@@ -48,8 +48,8 @@ void observers_stats(struct observer *const *all, size_t n, const struct policie
 /* The member "limits": what limits in shadow would have denied; see shadow_stats.h. */
 struct json;
 struct shadow_stats_view;
-void observers_trials(struct observer *const *all, size_t n, const struct shadow_stats_view *view,
-                      struct json *j);
+void observers_shadow_stats(struct observer *const *all, size_t n,
+                            const struct shadow_stats_view *view, struct json *j);
 
 /* A JSON array of at most `count`, the most denied first: {"policy", "rule", "tag", "denied",
  * "error", "last_ms"}. `refused` may be too high by `error`. Counts are halved every five minutes.

@@ -287,8 +287,8 @@ void observers_stats(struct observer *const *all, size_t n, const struct policie
     observer_free(sum);
 }
 
-void observers_trials(struct observer *const *all, size_t n, const struct shadow_stats_view *view,
-                      struct json *j)
+void observers_shadow_stats(struct observer *const *all, size_t n,
+                            const struct shadow_stats_view *view, struct json *j)
 {
     struct shadow_stats **shadow_stats = calloc(n, sizeof *shadow_stats);
 
