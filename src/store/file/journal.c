@@ -359,22 +359,13 @@ uint64_t journal_size(struct journal *j)
     return size;
 }
 
-uint64_t journal_records(struct journal *j)
-{
-    uint64_t records;
-
-    pthread_mutex_lock(&j->lock);
-    records = j->appended;
-    pthread_mutex_unlock(&j->lock);
-    return records;
-}
-
 struct journal_counts journal_counts(struct journal *j)
 {
     struct journal_counts counts;
 
     pthread_mutex_lock(&j->lock);
     counts = j->counts;
+    counts.records = j->appended;
     pthread_mutex_unlock(&j->lock);
     return counts;
 }

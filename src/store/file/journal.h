@@ -70,11 +70,10 @@ void journal_map(struct journal *j, size_t size);
 /* Write, sync and mark the end. */
 WEIR_MUSTCHECK weir_err journal_finish(struct journal *j);
 
-uint64_t journal_size(struct journal *j);    /* bytes of the current file */
-uint64_t journal_records(struct journal *j); /* of all epochs of this process */
+uint64_t journal_size(struct journal *j); /* bytes of the current file */
 
-struct journal_counts {
-    uint64_t batches, syncs, failures;
+struct journal_counts { /* of all epochs of this process */
+    uint64_t records, batches, syncs, failures;
 };
 
 struct journal_counts journal_counts(struct journal *j);
