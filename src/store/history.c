@@ -1,12 +1,12 @@
 /* history.c - decisions counted by policy and rule, over time, in little memory.
  *
- * A rule has two streams of entries, one entry a minute and one an hour, ascending in time. The newest
- * entry of a stream is open: decisions are counted into it. The others are closed, and kept as bytes:
- * the distance in time from the entry before, which counts are not zero, and those counts. So a
- * minute takes some six bytes, and a rule without requests takes none.
+ * A rule has two streams of entries, one entry a minute and one an hour, ascending in time. The
+ * newest entry of a stream is open: decisions are counted into it. The others are closed, and
+ * kept as bytes: the distance in time from the entry before, which counts are not zero, and
+ * those counts. So a minute takes some six bytes, and a rule without requests takes none.
  *
- * The oldest entries are dropped first. `before` is the time of the last dropped one: the first that
- * is left has its distance from it. */
+ * The oldest entries are dropped first. `before` is the time of the last dropped one: the first
+ * that is left has its distance from it. */
 #include "store/history_internal.h"
 
 #include <string.h>

@@ -39,7 +39,8 @@ enum {
  * stand in one. */
 #define HISTORY_CHECKS "(check)"
 
-/* What one rule, or a policy as a whole, decided in one minute; or, of what is read, in one step. */
+/* What one rule, or a policy as a whole, decided in one minute; or, of what is read, in one
+ * step. */
 struct history_entry {
     int64_t at; /* its beginning, in ms since the epoch */
     const char *policy, *rule;
@@ -75,7 +76,8 @@ size_t history_bytes(const struct history *h); /* of what is kept; about so larg
 void history_save(const struct history *h, struct buf *out);
 WEIR_MUSTCHECK weir_err history_load(struct history *h, struct span bytes, bool *is_whole);
 
-/* One entry as bytes. Reading passes over them; false: it is none. The names are kept by nobody. */
+/* One entry as bytes. Reading advances the span; false: there is no entry. The caller keeps the
+ * names. */
 struct history_names {
     char policy[WEIR_MAX_NAME + 1], rule[WEIR_MAX_NAME + 1];
 };

@@ -1,10 +1,11 @@
 /* history_format.c - a history as bytes, for a file and for other stores.
  *
  * FORMAT: all numbers are varints (varint.h), names have their length before them.
- *   history   newest hour, since[minutes], since[hours], number of series, the series
- *   series    policy, rule, the stream of minutes, the stream of hours
- *   stream    before, length of the closed entries, these, time of the open entry (0: none), its counts
- *   entry     minute, policy, rule, counts */
+ *   history  newest hour, since[minutes], since[hours], number of series, the series
+ *   series   policy, rule, the stream of minutes, the stream of hours
+ *   stream   before, length of the closed entries, these, time of the open entry (0: none),
+ *            its counts
+ *   entry    minute, policy, rule, counts */
 #include <string.h>
 
 #include "store/history_internal.h"

@@ -1,8 +1,8 @@
 /* ledger.h - what operators have changed, in the order in which they did: never altered, only
  * added to.
  *
- * An entry says of a subject what holds from now on: an override of an identity, the plan that
- * somebody is assigned, the mode of a policy; or that nothing does any more. The last entry of a
+ * An entry says of a subject what holds from now on: an override of an identity, the plan of an
+ * identity, the mode of a policy; or that nothing holds any more. The last entry of a
  * subject is in force, until it expires. All of them together are the audit log.
  *
  * Identities are in here as keys only. */
@@ -55,7 +55,7 @@ struct ledger_entry {
     int64_t at;   /* ms since the epoch; the store's */
     enum ledger_subject subject;
     enum ledger_effect effect;
-    struct key key; /* whose; zero: nobody's */
+    struct key key; /* of the identity; zero: none */
     int64_t limit, burst;
     int64_t expires;    /* ms since the epoch; 0: never */
     const char *policy; /* LEDGER_PLAN: "" means all */

@@ -82,12 +82,12 @@ struct pending {
     void *part;                    /* the store's own, until the commit */
 };
 
-/* What a shared store hears of changes to what it holds, whoever made them. */
+/* What a shared store hears of changes to what it holds, made by any process. */
 enum store_event_kind {
     STORE_EVENT_KEY,    /* `key` was refunded or reset, or a charge was undone */
     STORE_EVENT_LEDGER, /* the ledger was changed */
-    STORE_EVENT_ALL, /* anything may have been changed: some news may be lost, or the clock was set */
-    STORE_EVENT_UP_TO, /* all that was changed before `at` has been told */
+    STORE_EVENT_ALL,    /* anything may have changed: events were lost, or the clock was set */
+    STORE_EVENT_UP_TO,  /* all that was changed before `at` has been told */
 };
 
 struct store_event {
@@ -106,7 +106,7 @@ struct store_options {
     uint64_t journal_limit; /* bytes that a journal may have before a snapshot is taken; 0: 32 MB */
     unsigned char secret_id[16];
     const struct secret *secret; /* borrowed until it is open */
-    bool lacks_secret;           /* these two are none: nobody may be asked before take_secret() */
+    bool lacks_secret;           /* these two are not set: no questions before take_secret() */
     bool no_thread;              /* tick() does everything */
     int64_t (*clock)(void *ctx);
     void *clock_ctx;
@@ -162,27 +162,27 @@ struct store_ops {
     /* From time to time and when wake() asks for it, by one thread: drop what has expired, grow. */
     void (*tick)(struct store *s, int64_t now);
 
-    /* They wait: never from a loop's turn. Append sets the entry's `seq`; when it returns, the entry
-     * is kept as well as this store keeps anything. Read visits those beyond `after`, in order; with
-     * an `after` of 0 it may leave out what is not in force any more. Audit leaves out nothing; NULL:
-     * nor does read. */
+    /* They wait: never from a loop's turn. Append sets the entry's `seq`; when it returns, the
+     * entry is kept as well as this store keeps anything. Read visits those beyond `after`, in
+     * order; with an `after` of 0 it may leave out what is not in force any more. Audit leaves
+     * out nothing; NULL: nor does read. */
     weir_err (*append_entry)(struct store *s, struct ledger_entry *e, weir_diag *diag);
     weir_err (*read_entries)(struct store *s, uint64_t after, ledger_visit *visit, void *ctx,
                              weir_diag *diag);
     weir_err (*audit_entries)(struct store *s, uint64_t after, ledger_visit *visit, void *ctx,
                               weir_diag *diag);
 
-    /* The names of those of these policies, documents by name, that differ from what was pushed into
-     * the store, and of those that are only there; none, if none was pushed. Waits: never from a
-     * loop's turn. NULL: nothing can be pushed there. */
+    /* The names of those of these policies, documents by name, that differ from what was pushed
+     * into the store, and of those that are only there; none, if none was pushed. Waits: never
+     * from a loop's turn. NULL: nothing can be pushed there. */
     weir_err (*compare_policies)(struct store *s, const char *documents,
                                  void (*each)(void *ctx, const char *name), void *ctx,
                                  weir_diag *diag);
 
     void (*stats)(struct store *s, weir_stats *stats);
 
-    /* Where the history of decisions is kept, beside the store and closed before it; see history_store.h.
-     * NULL: nowhere but in memory. */
+    /* Where the history of decisions is kept, beside the store and closed before it; see
+     * history_store.h. NULL: nowhere but in memory. */
     weir_err (*history_store)(struct store *s, struct history_store **out,
                               const struct history_store_options *options, weir_diag *diag);
 

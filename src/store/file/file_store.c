@@ -1,9 +1,9 @@
 /* file_store.c - the store that survives: a table in memory, a journal and snapshots on disk.
  *
- * A question is decided in the table. Its records go to the journal, which is a write-ahead log with
- * group commit: all questions of a turn share one write, and one fsync if `sync` is "always".
- * keeper.c does the rest: it recovers, syncs at intervals, takes checkpoints, and finds the way back
- * after a disk failure. */
+ * A question is decided in the table. Its records go to the journal, which is a write-ahead log
+ * with group commit: all questions of a turn share one write, and one fsync if `sync` is
+ * "always". keeper.c does the rest: it recovers, syncs at intervals, takes checkpoints, and
+ * finds the way back after a disk failure. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,17 +1,17 @@
 /* history_file.c - the history of decisions in memory, and in a file beside the counters.
  *
- * FORMAT: a header of 48 bytes; the whole history as it was when the file was begun; then batches
- * of what came later: a header of 16 bytes, and entries. Checksums are XXH3 of 64 bits, seeded with
- * the salt of the file and, for a batch, with where it stands. When the batches are larger than
- * what they follow, a new file takes the place of the old one.
+ * FORMAT: a header of 48 bytes; the whole history as it was when the file was begun; then
+ * batches of what came later: a header of 16 bytes, and entries. Checksums are XXH3 of 64 bits,
+ * seeded with the salt of the file and, for a batch, with where it stands. When the batches are
+ * larger than what they follow, a new file takes the place of the old one.
  *
  * RULES (test_history_store.c has a test by each name)
  *   H1  A file that ends in the middle of a batch, as after a crash, is good up to there.
  *   H2  A file is replaced whole or not at all.
- *   H3  Nothing that is wrong with the file or the disk keeps anybody from counting.
+ *   H3  Counting goes on in memory, whatever is wrong with the file or the disk.
  *
- * A batch is not synced: a killed process loses none of it, and a power cut the last seconds of a
- * statistic. */
+ * A batch is not synced: a killed process loses nothing, and a power cut costs the last seconds
+ * of a statistic. */
 #include <pthread.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -57,7 +57,7 @@ struct local {
     struct file *file; /* NULL: there is none, or it failed */
     uint64_t salt, at; /* where the next batch goes */
     uint64_t begun;    /* bytes of the file when it was new */
-    bool has_failed;   /* and that has been told */
+    bool has_failed;   /* and that has been logged */
 };
 
 static uint64_t header_checksum(const struct history_store_header *h)
@@ -80,7 +80,7 @@ static void say(const struct local *l, const char *what, const char *why)
     l->options.log(l->options.log_ctx, line);
 }
 
-/* ---- writing ----------------------------------------------------------------------------------- */
+/* ---- writing --------------------------------------------------------------------------------- */
 
 static weir_err write_whole(struct local *l, struct file *f, struct history_store_header *h,
                             const struct buf *state)
@@ -150,14 +150,15 @@ static weir_err append(struct local *l, const struct history_entry *entries, siz
     return err;
 }
 
-/* Keep what the history has in memory already. H3: if that fails, a new file has all of it later. */
+/* Keep what the history has in memory already. H3: if that fails, a new file has all of it
+ * later. */
 static void keep(struct local *l, const struct history_entry *entries, size_t n)
 {
     const bool is_due = !l->file || l->at > 2 * l->begun + LEAST_BATCHES;
     weir_err err = is_due ? begin_file(l) : append(l, entries, n);
 
     if (err && is_due && l->file)
-        err = append(l, entries, n); /* the old one is as good as it was */
+        err = append(l, entries, n); /* the old file is unchanged */
     if (err && l->file) {
         l->dir->ops->close(l->file);
         l->file = NULL;
@@ -170,7 +171,7 @@ static void keep(struct local *l, const struct history_entry *entries, size_t n)
     l->has_failed = err;
 }
 
-/* ---- reading ------------------------------------------------------------------------------------ */
+/* ---- reading --------------------------------------------------------------------------------- */
 
 static weir_err load_batch(struct local *l, struct span entries, bool *is_good)
 {
@@ -281,7 +282,7 @@ static weir_err open_file(struct local *l, weir_diag *diag)
     return WEIR_OK;
 }
 
-/* ---- life --------------------------------------------------------------------------------------- */
+/* ---- life ------------------------------------------------------------------------------------ */
 
 static struct local *local_of(struct history_store *a)
 {

@@ -1,20 +1,20 @@
 /* journal.c - the write-ahead log of the file store: appending and group commit.
  *
- * Records are appended to a buffer in memory: from a write buffer, or while the shards of their keys
- * are locked. The first thread that commits takes the whole buffer, writes it as one batch and, if
- * asked, syncs it. Meanwhile other threads append to a second buffer, and one of them writes that
- * next. So one write and one fsync serve every decision that arrived while the last ones ran. No
- * lock is held over either.
+ * Records are appended to a buffer in memory: from a write buffer, or while the shards of their
+ * keys are locked. The first thread that commits takes the whole buffer, writes it as one batch
+ * and, if asked, syncs it. Meanwhile other threads append to a second buffer, and one of them
+ * writes that next. So one write and one fsync serve every decision that arrived while the last
+ * ones ran. No lock is held over either.
  *
- * Where a commit need not sync, the batch is put into a ring of mapped memory instead. Large writes
- * drain the ring into the file, and fsync runs beside the commits.
+ * Where a commit need not sync, the batch is put into a ring of mapped memory instead. Large
+ * writes drain the ring into the file, and fsync runs beside the commits.
  *
  * RULES (test_journal.c has a test by each name)
  *   J1  With sync always, no commit returns before the sync of its batch.
  *   J2  A batch is replayed whole or not at all; what is appended together is in one batch.
  *   J3  The records of one key are in the order of its decisions.
- *   J4  After a failed write or sync, nothing is written to that file again: the kernel may
- *       have dropped the pages it could not write, and a second sync would lie.
+ *   J4  After a failed write or sync, nothing is written to that file again: the kernel may have
+ *       dropped the pages it could not write, and a second sync would lie.
  *   J5  A journal is deleted only when a synced snapshot has a later epoch.
  *   J6  The next journal is made only when the last one is ended and synced.
  *   J7  What is in the ring stays there until it is in the file, or in a snapshot. */

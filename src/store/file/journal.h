@@ -23,10 +23,10 @@ void journal_free(struct journal *j); /* does no I/O: see journal_finish() */
 
 /* Begin the file of this epoch, which may have `most` bytes: see journal_bound().
  *
- * What was appended before is written to the old file, which is ended and synced. After a failure
- * the journal begins anew: what was not written is dropped, and the caller takes a snapshot that has
- * it. Until the caller confirms that this snapshot is on disk, no commit succeeds, and a reader takes
- * nothing from the new file. */
+ * What was appended before is written to the old file, which is ended and synced. After a
+ * failure the journal begins anew: what was not written is dropped, and the caller takes a
+ * snapshot that has it. Until the caller confirms that this snapshot is on disk, no commit
+ * succeeds, and a reader takes nothing from the new file. */
 WEIR_MUSTCHECK weir_err journal_begin(struct journal *j, uint64_t epoch, uint64_t most);
 void journal_confirm(struct journal *j);
 
@@ -41,7 +41,7 @@ enum appended {
     BUFFER_WRITTEN, /* and needs no commit */
 };
 
-/* Append what the write_buffer has, and close it. */
+/* Append the records of the write buffer, and close it. */
 WEIR_MUSTCHECK enum appended journal_append_buffer(struct journal *j,
                                                    struct write_buffer *write_buffer,
                                                    uint64_t *mark);
@@ -50,8 +50,8 @@ WEIR_MUSTCHECK enum appended journal_append_buffer(struct journal *j,
  * that wait. WEIR_EIO: it is not durable, and will not be in this epoch. */
 WEIR_MUSTCHECK weir_err journal_commit(struct journal *j, uint64_t mark);
 
-/* Commits wait while the file has more bytes than this: until the bound is raised, or journal_sync()
- * has written what they wait for. */
+/* Commits wait while the file has more bytes than this: until the bound is raised, or
+ * journal_sync() has written what they wait for. */
 void journal_bound(struct journal *j, uint64_t most);
 
 /* Sync what was written. */

@@ -1,8 +1,8 @@
 /* journal_disk.c - the journal's work on the disk: write, fsync, zeros ahead.
  *
- * Each function here sets a flag (`busy`, `is_draining`, `is_syncing`), lets go of the lock while the
- * disk works, and takes it again to note what came of it. So threads append meanwhile, and none
- * holds a lock over a system call. */
+ * Each function here sets a flag (`busy`, `is_draining`, `is_syncing`), lets go of the lock
+ * while the disk works, and takes it again to note what came of it. So threads append meanwhile,
+ * and none holds a lock over a system call. */
 #include "store/file/journal_internal.h"
 
 #include <errno.h>

@@ -1,6 +1,8 @@
-/* journal_epoch.c - the files of the journal, one for each epoch: how they are named, begun and ended.
+/* journal_epoch.c - the files of the journal, one for each epoch: how they are named, begun and
+ * ended.
  *
- * The order of J6 is here: a new file is made only when the old one has its end mark and is synced. */
+ * The order of J6 is here: a new file is made only when the old one has its end mark and is
+ * synced. */
 #include <stdio.h>
 #include <string.h>
 

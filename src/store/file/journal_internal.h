@@ -1,7 +1,7 @@
 /* journal_internal.h - the journal as its own files know it.
  *
- * journal.c has what happens in memory: appending, the ring, group commit. journal_disk.c writes and
- * syncs. journal_epoch.c begins and ends files. */
+ * journal.c has what happens in memory: appending, the ring, group commit. journal_disk.c writes
+ * and syncs. journal_epoch.c begins and ends files. */
 #ifndef WEIR_STORE_FILE_JOURNAL_INTERNAL_H
 #define WEIR_STORE_FILE_JOURNAL_INTERNAL_H
 

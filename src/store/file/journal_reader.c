@@ -1,13 +1,13 @@
-/* journal_reader.c - the write-ahead journal of the file store: the reading side.
+/* journal_reader.c - the write-ahead log of the file store: the reading side.
  *
- * RECOVERY reads batches until one is short, fails its checksum or has another number than
- * the one before it promised, and ends the journal there. Each batch says how many records
- * were synced when it was written: if a later valid batch says that the bad one had been,
- * this is damage and not a torn tail, and nothing of it is trusted.
+ * RECOVERY reads batches until one is short, fails its checksum or has not the number that comes
+ * next, and ends the journal there. Each batch says how many records were synced when it was
+ * written. If a later valid batch says that the bad one had been synced, this is damage and not
+ * a torn write, and nothing of it is trusted.
  *
- * Where the file ends the ring may go on: a batch there verifies with the same salt, and has the
- * number that comes next. What else is in the ring is older, or of another journal. Behind an end
- * mark nothing is looked for: recovery writes one where it has stopped. */
+ * Where the file ends, the ring may go on: a batch there verifies with the same salt, and has
+ * the number that comes next. All else in the ring is older, or of another journal. Nothing is
+ * read behind an end mark: recovery writes one where it has stopped. */
 #include <errno.h>
 #include <string.h>
 
@@ -20,7 +20,7 @@
 
 enum { PIECE = 1 << 20 };
 
-/* A file of which a part is in memory, or all that the ring has. */
+/* A file, with a part of it in memory; or the whole ring. */
 struct image {
     struct dir *dir;
     struct file *file; /* NULL: the ring's */
@@ -29,11 +29,11 @@ struct image {
     char *bytes;
     uint64_t from;
     size_t len, room;
-    weir_err err; /* once reading failed: nothing is found any more */
+    weir_err err; /* reading failed: nothing more is found */
 };
 
-/* The bytes from `at` on, at least so many: those of before are gone. NULL: there are not so many,
- * or they cannot be read. */
+/* At least so many bytes from `at` on; what an earlier call returned is not valid any more.
+ * NULL: there are not so many, or they cannot be read. */
 static const char *bytes_at(struct image *f, uint64_t at, uint64_t least)
 {
     const uint64_t rest = at < f->size ? f->size - at : 0;

@@ -1,18 +1,18 @@
 /* keeper.c - looks after the files of a file store: recovery, fsync, checkpoints.
  *
- * A CHECKPOINT is a new journal and a snapshot of the whole table under it. When the snapshot is on
- * disk, the older journals are deleted.
+ * A CHECKPOINT is a new journal and a snapshot of the whole table under it. When the snapshot is
+ * on disk, the older journals are deleted.
  *
- * STATES: RUNNING, and FAILED after a write or an fsync of the journal failed. A failed journal is
- * never written to again (J4). The way back to RUNNING is a checkpoint, tried once a second. Memory
- * has everything that was ever answered as durable, so the snapshot has it too, whatever the disk
- * made of the pages that it could not write. Until that snapshot is on disk, nothing is answered as
- * durable.
+ * STATES: RUNNING, and FAILED after a write or an fsync of the journal failed. A failed journal
+ * is never written to again (J4). The way back to RUNNING is a checkpoint, tried once a second.
+ * Memory has everything that was ever answered as durable, so the snapshot has it too, whatever
+ * the disk made of the pages that it could not write. Until that snapshot is on disk, nothing is
+ * answered as durable.
  *
- * THE WARNING FILE. What a failed fsync has lost is still in the page cache. A process that starts
- * now reads it from there, and cannot see that the disk does not have it. So a failed process leaves
- * a file, and the next process begins with a snapshot. The file needs no fsync: it is in the same
- * page cache as the lost pages, and stays there as long as they do. */
+ * THE WARNING FILE. What a failed fsync has lost is still in the page cache. A process that
+ * starts now reads it from there, and cannot see that the disk does not have it. So a failed
+ * process leaves a file, and the next process begins with a snapshot. The file needs no fsync:
+ * it is in the same page cache as the lost pages, and stays there as long as they do. */
 #include "store/file/keeper.h"
 
 #include <errno.h>
@@ -110,10 +110,10 @@ static weir_err tend_journal(struct keeper *k)
 
 /* ---- checkpoints -------------------------------------------------------------------------- */
 
-/* HOW LARGE THE FILES GET. A checkpoint is due when the journals are half as large as the live state.
- * While its snapshot is written, the new journal may grow by another half. With the last snapshot
- * and the new one that makes three times the live state. Where the state is small, the bound is
- * `least` times the journal limit, which is about what one second of full load writes. */
+/* HOW LARGE THE FILES GET. A checkpoint is due when the journals are half as large as the live
+ * state. While its snapshot is written, the new journal may grow by another half. With the last
+ * snapshot and the new one that makes three times the live state. Where the state is small, the
+ * bound is `least` times the journal limit, which is about what one second of full load writes. */
 static uint64_t half_of_live(const struct keeper *k, int least)
 {
     const uint64_t half = k->snapshot.bytes / 2, limit = (uint64_t)least * k->options.journal_limit;

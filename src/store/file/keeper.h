@@ -1,7 +1,8 @@
 /* keeper.h - looks after the files of a file store: recovery, fsync, checkpoints.
  *
- * Its thread is the only one that begins journals and takes snapshots. It also syncs the journal at
- * intervals, maps the ring, and writes zeros ahead. Without a thread, keeper_tick() does all this. */
+ * Its thread is the only one that begins journals and takes snapshots. It also syncs the journal
+ * at intervals, maps the ring, and writes zeros ahead. Without a thread, keeper_tick() does all
+ * this. */
 #ifndef WEIR_STORE_FILE_KEEPER_H
 #define WEIR_STORE_FILE_KEEPER_H
 

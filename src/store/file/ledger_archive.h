@@ -1,4 +1,5 @@
-/* ledger_archive.h - the older files of a ledger, by their names: "ledger." and the last entry in it. */
+/* ledger_archive.h - the older files of a ledger. A name is "ledger." and the number of the last
+ * entry. */
 #ifndef WEIR_STORE_FILE_LEDGER_ARCHIVE_H
 #define WEIR_STORE_FILE_LEDGER_ARCHIVE_H
 

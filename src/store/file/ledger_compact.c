@@ -1,4 +1,4 @@
-/* ledger_compact.c - what of a ledger may still be in force. */
+/* ledger_compact.c - compaction of a ledger: the entries that may still be in force. */
 #include "store/file/ledger_compact.h"
 
 #include <stdlib.h>

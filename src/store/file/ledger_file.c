@@ -1,17 +1,18 @@
-/* ledger_file.c - the ledger of a file store: one file beside its journals, and older ones of which
- * nothing is in force that the newest does not have.
+/* ledger_file.c - the ledger of a file store: one file beside its journals, and an archive of
+ * older files. What is in force is all in the newest file.
  *
  * RULES (test_ledger.c has a test by each name)
- *   L1  An entry that was answered as kept is found again, whatever happens to the power.
- *   L2  An entry is synced before its seal is written, and that before anything follows. So what
- *       does not verify at the very end was never answered, and is cut; but if anything that
- *       verifies follows, be it only the seal, it is damage, and refused.
+ *   L1  An entry that was answered is found again, even after a power cut.
+ *   L2  An entry is synced before its seal is written, and the seal before anything follows. So
+ *       what does not verify at the very end is a torn write that was never answered, and is
+ *       cut. But if anything that verifies follows, even only the seal, it is damage, and
+ *       refused.
  *   L3  After a failed write or sync nothing is written to that file again: the next entry goes
  *       into a copy of what is known to be on disk.
- *   L4  A file that has grown is put on the shelf, under the number of its last entry, and a new one
- *       begins with what is in force. So to open a ledger takes as long as that is large, and
- *       nothing of the audit log is lost. While no file has the name of the newest, the last one on
- *       the shelf is it. */
+ *   L4  A file that has grown moves to the archive, under the number of its last entry, and a
+ *       new one begins with what is in force (compaction). So a ledger opens as fast as
+ *       that is small, and nothing of the audit log is lost. While no file has the name of the
+ *       newest, the last one in the archive is the newest. */
 #include "store/file/ledger_file.h"
 
 #include <errno.h>
@@ -30,21 +31,21 @@ struct ledger_file {
     unsigned char secret_id[16];
     pthread_mutex_t lock; /* of what follows */
     struct file *file;    /* NULL: there is none yet */
-    bool has_failed;      /* it is not to be written to */
+    bool has_failed;      /* never write to it again (L3) */
     uint64_t salt, end, seq;
-    uint64_t carried; /* entries up to this one are on the shelf */
-    uint64_t bound;   /* bytes; one that is larger is put there … */
-    uint64_t most;    /* … or than this, if so much is in force */
+    uint64_t carried; /* entries up to this one are in the archive */
+    uint64_t bound;   /* bytes; a larger file moves to the archive … */
+    uint64_t most;    /* … or one larger than this, if so much is in force */
 };
 
-/* ---- reading ---------------------------------------------------------------------------------- */
+/* ---- reading --------------------------------------------------------------------------------- */
 
 static weir_err damage(const struct dir *dir, const char *name, uint64_t at, weir_diag *diag)
 {
     return diag_fail(diag, WEIR_EIO, "%s/%s is damaged at byte %" PRIu64 HINT, dir->path, name, at);
 }
 
-/* Those who read the shelf see an entry once, though it was carried into later files. */
+/* A reader of the archive sees an entry once, though later files repeat it. */
 struct reading {
     uint64_t last;
     ledger_visit *visit;
@@ -74,7 +75,7 @@ static weir_err read_newest(struct ledger_file *l, struct reading *r, weir_diag 
     if (l->file && r->last < l->seq)
         err = ledger_format_load(&f, l->dir, LEDGER_NAME, l->file, &l->allocator, diag);
     if (f.size > l->end)
-        f.size = l->end; /* what follows was not kept */
+        f.size = l->end; /* what follows was never answered */
     f.salt = l->salt;
     pthread_mutex_unlock(&l->lock);
     if (f.bytes)
@@ -133,15 +134,15 @@ weir_err ledger_file_read(struct ledger_file *l, uint64_t after, ledger_visit *v
     pthread_mutex_lock(&l->lock);
     carried = l->carried;
     pthread_mutex_unlock(&l->lock);
-    /* Who knows some must hear of what has ended meanwhile, too. */
+    /* A reader that knows some entries must also learn which of them have ended. */
     return after > 0 && after < carried ? ledger_file_audit(l, after, visit, ctx, diag)
                                         : read_newest(l, &r, diag);
 }
 
-/* ---- writing ---------------------------------------------------------------------------------- */
+/* ---- writing --------------------------------------------------------------------------------- */
 
-/* The next file: what is in force of this one. Failing that it goes on with this one, or with a copy
- * of it if nobody knows what its name is. */
+/* The next file, with what is in force of this one. If that fails it goes on with this one, or
+ * with a copy of it if a failed rename leaves in doubt what its name is. */
 static weir_err put_on_shelf(struct ledger_file *l, struct span next, uint64_t salt)
 {
     struct file *f = NULL;
@@ -188,7 +189,7 @@ static void begin_anew(struct ledger_file *l, int64_t now)
         if (!err)
             l->most = next.len > l->bound / 2 ? 2 * next.len : l->bound;
     }
-    (void)err; /* the entry is kept, and the next one tries again */
+    (void)err; /* the entry is on disk, and the next one tries again */
     buf_done(&next);
     alloc_free(&l->allocator, f.bytes);
 }
@@ -245,7 +246,7 @@ static weir_err append_in_place(struct ledger_file *l, struct span entry, uint64
     if (!err)
         err = l->dir->ops->sync(l->file);
     l->has_failed = err;
-    if (!err) { /* it is kept; the seal only tells so */
+    if (!err) { /* it is on disk; the seal only says so */
         l->has_failed = l->dir->ops->write(l->file, l->end + sealed, units.at + sealed,
                                            units.len - sealed) ||
                         l->dir->ops->sync(l->file);
@@ -283,7 +284,7 @@ weir_err ledger_file_append(struct ledger_file *l, struct ledger_entry *e, weir_
                : WEIR_OK;
 }
 
-/* ---- opening ---------------------------------------------------------------------------------- */
+/* ---- opening --------------------------------------------------------------------------------- */
 
 /* A crash may have come between the two names that a new file takes. */
 static weir_err find_newest(struct dir *dir, const weir_allocator *allocator, weir_diag *diag)
@@ -296,7 +297,7 @@ static weir_err find_newest(struct dir *dir, const weir_allocator *allocator, we
     if (!err)
         dir->ops->close(f);
     if (!err || dir->why != ENOENT)
-        return WEIR_OK; /* who reads it will tell */
+        return WEIR_OK; /* reading it reports the error */
     err = ledger_archive_list(&shelf, dir, allocator, diag);
     if (err)
         return err;
@@ -310,8 +311,8 @@ static weir_err find_newest(struct dir *dir, const weir_allocator *allocator, we
     return err;
 }
 
-/* What was read may be in the system's cache only, if the last process was killed, and so may the
- * name under which it was found. */
+/* If the last process was killed, what was read may be in the page cache only, and so may its
+ * name. */
 static weir_err settle(struct ledger_file *l, const struct ledger_found *found, weir_diag *diag)
 {
     weir_err err = l->dir->ops->open(l->dir, LEDGER_NAME, &l->file);

@@ -21,8 +21,9 @@ void ledger_file_close(struct ledger_file *l); /* NULL is fine; the directory st
  * anything is appended. */
 void ledger_file_bound(struct ledger_file *l, uint64_t bytes);
 
-/* As a store's; see store.h. Read with an `after` of 0 leaves out what is not in force any more and is
- * in an older file; audit leaves out nothing. What is appended is on disk, whatever the store's `sync` is. */
+/* As a store's; see store.h. Read with an `after` of 0 leaves out what is not in force any more
+ * and is in an older file; audit leaves out nothing. What is appended is on disk, whatever the
+ * store's `sync` is. */
 WEIR_MUSTCHECK weir_err ledger_file_append(struct ledger_file *l, struct ledger_entry *e,
                                            weir_diag *diag);
 WEIR_MUSTCHECK weir_err ledger_file_read(struct ledger_file *l, uint64_t after, ledger_visit *visit,

@@ -1,4 +1,5 @@
-/* ledger_format.c - a file of the ledger as bytes in memory: what goes into it, and what is there. */
+/* ledger_format.c - a file of the ledger as bytes in memory: what goes into it, and what is
+ * there. */
 #include "store/file/ledger_format.h"
 
 #include <errno.h>
@@ -31,7 +32,7 @@ struct unit {
 _Static_assert(sizeof(struct ledger_header) == LEDGER_HEADER && sizeof(struct unit) == 32,
                "FORMAT");
 
-/* ---- units ------------------------------------------------------------------------------------ */
+/* ---- units ----------------------------------------------------------------------------------- */
 
 static uint64_t header_checksum(const struct ledger_header *h)
 {
@@ -88,7 +89,7 @@ static bool unit_at(const struct ledger_format *f, uint64_t at, struct unit *out
            out->checksum == unit_checksum(out, f->bytes + at + sizeof *out, f->salt);
 }
 
-/* ---- reading ---------------------------------------------------------------------------------- */
+/* ---- reading --------------------------------------------------------------------------------- */
 
 weir_err ledger_format_load(struct ledger_format *out, struct dir *dir, const char *name,
                             struct file *open, const weir_allocator *allocator, weir_diag *diag)
@@ -213,7 +214,7 @@ weir_err ledger_format_look(struct dir *dir, const char *name, const unsigned ch
     return err;
 }
 
-/* ---- writing ---------------------------------------------------------------------------------- */
+/* ---- writing --------------------------------------------------------------------------------- */
 
 weir_err ledger_write_temporary(struct dir *dir, struct span bytes, struct file **out)
 {

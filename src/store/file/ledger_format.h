@@ -37,8 +37,8 @@ WEIR_MUSTCHECK weir_err ledger_format_load(struct ledger_format *out, struct dir
 bool ledger_format_header(struct ledger_format *f, const unsigned char secret_id[16], weir_err *err,
                           weir_diag *diag);
 
-/* Visit all that verifies beyond `after`, in order. *end: of the last unit; *seq: of the last entry;
- * both stay where there is none. */
+/* Visit all that verifies beyond `after`, in order. *end: of the last unit; *seq: of the last
+ * entry; both stay where there is none. */
 void ledger_format_scan(const struct ledger_format *f, uint64_t after, ledger_visit *visit,
                         void *ctx, struct ledger_found *found, uint64_t *end, uint64_t *seq);
 
@@ -52,14 +52,14 @@ WEIR_MUSTCHECK weir_err ledger_format_look(struct dir *dir, const char *name,
 
 void ledger_note_damage(struct ledger_found *found, uint64_t at, uint64_t bytes);
 
-/* ---- bytes to be written ------------------------------------------------------------------------ */
+/* ---- bytes to be written --------------------------------------------------------------------- */
 
 void ledger_add_header(struct buf *out, uint64_t salt, uint64_t carried,
                        const unsigned char secret_id[16]);
 void ledger_add_entry(struct buf *out, uint64_t seq, uint64_t salt, struct span entry);
 void ledger_add_seal(struct buf *out, uint64_t seq, uint64_t salt);
 
-/* ---- files -------------------------------------------------------------------------------------- */
+/* ---- files ----------------------------------------------------------------------------------- */
 
 #define LEDGER_TEMPORARY "ledger.tmp"
 

@@ -1,4 +1,4 @@
-/* ledger_repair.c - all files of a ledger, for those who look after a store. */
+/* ledger_repair.c - all files of a ledger, for `weir store check` and `weir store repair`. */
 #include <stdio.h>
 #include <string.h>
 
@@ -10,7 +10,7 @@ struct survey {
     struct dir *dir;
     const unsigned char *secret_id;
     const weir_allocator *allocator;
-    struct ledger_found *found; /* in all files; NULL: it is not asked for */
+    struct ledger_found *found; /* in all files; NULL: not wanted */
 };
 
 /* What is done with a file, its image, and what was found there. */

@@ -1,11 +1,12 @@
-/* recovery.c - from what is on disk to the table that was.
+/* recovery.c - crash recovery: from the files on disk to the table.
  *
  * The snapshot first, then the journals from its epoch on, in order. A journal that was begun
- * after a failure counts only under the snapshot that ended the failure: until that is there,
- * nothing in it was answered as kept. So such a journal, and all after it, are leftovers.
+ * after a failure counts only under the snapshot that ended the failure: until that was on disk,
+ * nothing in it was answered as durable. Without that snapshot, such a journal and all after it are
+ * leftovers.
  *
- * What is read may be in the system's cache only, if the last process was killed. Before anything
- * is built on it or removed because of it, it is synced. */
+ * If the last process was killed, what is read may be in the page cache only. It is synced before
+ * anything builds on it, or is removed because of it. */
 #include "store/file/recovery.h"
 
 #include <stdio.h>
@@ -61,7 +62,7 @@ struct run {
     uint64_t last_epoch; /* of the last journal that was replayed; 0: none was */
     struct journal_reading last;
     bool is_torn;      /* its end is */
-    bool is_base_lost; /* nobody knows the snapshot's epoch: all that is kept under one is kept */
+    bool is_base_lost; /* the snapshot's epoch is not known: replay all that could be under it */
 };
 
 /* Write what the ring has of the last journal to its file. */
@@ -78,8 +79,8 @@ static weir_err write_rest(struct dir *dir, struct file *f, uint64_t from, uint6
     return err;
 }
 
-/* Make what was read of the last journal all there is of it, on disk too: what of the ring was not
- * found now must not be found another time, when other journals follow. */
+/* End the last journal on disk where reading stopped. What was not found in the ring now must
+ * not be found another time, when other journals follow. */
 static weir_err settle(struct run *run, const char *name)
 {
     const struct journal_reading *last = &run->last;
@@ -123,7 +124,7 @@ static weir_err refuse(struct run *run, const char *file, const char *what, stru
                      run->dir->path, file, what);
 }
 
-/* A journal that is followed by another was ended and synced before that was begun. */
+/* A journal that is followed by another was ended and synced before the next was begun (J6). */
 static weir_err refuse_early_end(struct run *run)
 {
     const struct damage extent = { .at = run->last.good, .bytes = run->out->torn_bytes };

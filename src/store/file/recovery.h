@@ -1,4 +1,4 @@
-/* recovery.h - from what is on disk to the table that was. */
+/* recovery.h - crash recovery: from the files on disk to the table. */
 #ifndef WEIR_STORE_FILE_RECOVERY_H
 #define WEIR_STORE_FILE_RECOVERY_H
 
@@ -6,7 +6,7 @@
 
 enum recovery_how {
     RECOVERY_OPEN,     /* cut a torn tail, remove leftovers, refuse damage */
-    RECOVERY_DISTRUST, /* the same, but leave the last journal alone: it is not to be gone on from */
+    RECOVERY_DISTRUST, /* the same, but do not end the last journal: a snapshot replaces it */
     RECOVERY_LOOK,     /* change nothing */
     RECOVERY_SALVAGE,  /* change nothing, and keep all that verifies */
 };

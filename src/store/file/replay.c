@@ -1,10 +1,10 @@
 /* replay.c - the records of a journal on their way into the table.
  *
- * They go to random places, and to go there in their order would miss the cache and the TLB each
- * time. So they are dealt to parts of the table first, and then restored part by part, by several
- * threads. The records of one key stay in order: they are in one part, and a round is over before
- * the next begins. So do those of a shard, in whose places the keys of one part after the other would
- * heap up if there are more of them than it can hold. */
+ * Records are of random keys: restored in their order, each would miss the cache and the TLB. So
+ * they are first sorted into parts of the table, and then restored part by part, by several
+ * threads. The records of one key stay in order: they are in one part, and a round is over
+ * before the next begins. The records of one shard stay in order too. Else, with more keys than
+ * the shard can hold, keys of one part after the other would cluster in it. */
 #include "store/file/replay.h"
 
 #include <string.h>
@@ -17,8 +17,8 @@ struct replaying {
     const struct restoring *to;
     weir_allocator allocator;
     struct thread_pool *thread_pool;
-    struct pool_job parts[2][PARTS]; /* one round is dealt while the one before is restored */
-    unsigned part_bits;              /* of a key, that say which part it is in */
+    struct pool_job parts[2][PARTS]; /* one round is sorted while the one before is restored */
+    unsigned part_bits;              /* of a key, which say what part it is in */
     unsigned round;
     size_t dealt; /* bytes of this round */
     _Atomic bool has_failed;

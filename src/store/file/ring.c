@@ -1,11 +1,11 @@
 /* ring.c - the end of the journal in mapped memory.
  *
- * WHY NOT MAP THE JOURNAL: its pages are synced all the time, and each that was becomes read-only
- * for the processor and costs a fault when it is next stored to. The ring is never synced, so its
- * few pages stay as they are. What it has is as durable as a write that was not synced.
+ * WHY NOT MAP THE JOURNAL: its pages are synced all the time. Each synced page is
+ * write-protected again, and the next store to it costs a page fault. The ring is never synced,
+ * so its few pages stay writable. What it has is as durable as a write without fsync.
  *
- * The file is made of zeros that were really written, so a store needs no room on the disk; where
- * that is not enough the directory refuses to map it (dir.c). */
+ * The file is filled with zeros that are really written, so that a store never needs more room
+ * on the disk. Where that is not enough, dir.c refuses to map it. */
 #include "store/file/ring.h"
 
 #include <errno.h>
@@ -21,7 +21,7 @@ struct ring {
 
 static weir_err write_zeros(struct dir *dir, struct file *f, size_t size)
 {
-    static char zeros[1 << 16]; /* not const: a constant would stand in the library's file */
+    static char zeros[1 << 16]; /* a const would take 64 KiB of the library's file */
     weir_err err = WEIR_OK;
 
     for (size_t at = 0; at < size && !err; at += sizeof zeros)
@@ -70,7 +70,7 @@ size_t ring_size(const struct ring *r)
     return r->size;
 }
 
-/* How many of `len` bytes at `at` stand before the ring's end. */
+/* How many of `len` bytes at `at` come before the ring's end. */
 static size_t unbroken(size_t size, uint64_t at, uint64_t len)
 {
     const uint64_t left = size - at % size;

@@ -1,8 +1,8 @@
-/* ring.h - the end of the journal in mapped memory: what a process that is killed leaves there
- * stays, as if it had been written, and to put it there takes no call of the system.
+/* ring.h - the end of the journal in mapped memory.
  *
- * The bytes of a journal from some place on stand in the ring at that place modulo its size,
- * until they are written to the journal itself. */
+ * To put bytes there takes no system call. If the process is killed they stay, as if they had
+ * been written. A byte of the journal is in the ring at its place modulo the ring's size, until
+ * it is written to the journal itself. */
 #ifndef WEIR_STORE_FILE_RING_H
 #define WEIR_STORE_FILE_RING_H
 
@@ -12,7 +12,7 @@
 
 struct ring;
 
-/* Make it, zeroed. Fails where the system cannot promise that stores to mapped memory succeed. */
+/* Make it, zeroed. Fails where the system cannot guarantee that stores to mapped memory succeed. */
 WEIR_MUSTCHECK weir_err ring_open(struct ring **out, struct dir *dir, size_t size,
                                   const weir_allocator *allocator);
 void ring_close(struct ring *r);
@@ -24,7 +24,7 @@ void ring_put(struct ring *r, uint64_t at, const void *bytes, size_t len);
 WEIR_MUSTCHECK weir_err ring_drain(const struct ring *r, struct file *journal, uint64_t from,
                                    uint64_t upto);
 
-/* What would stand in the journal from `at` on, and has its whole size. NULL bytes: there is no
+/* The whole ring, beginning with what belongs at `at` in the journal. NULL bytes: there is no
  * ring. The caller frees them. */
 WEIR_MUSTCHECK weir_err ring_read(struct dir *dir, uint64_t at, const weir_allocator *allocator,
                                   char **bytes, size_t *size);

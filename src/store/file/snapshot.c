@@ -1,13 +1,13 @@
 /* snapshot.c - all live keys in one file: the writing side.
  *
- * WHY IT NEED NOT STOP THE WORLD: the journal of its epoch was begun before the first shard is
- * read, and has the new value of everything that changes from then on. Replaying it over a
- * snapshot that has some of that already ends in the same values.
+ * WHY DECISIONS GO ON MEANWHILE: the journal of the same epoch was begun before the first shard
+ * is read, and has the new value of everything that changes from then on. Replay is idempotent:
+ * over a snapshot that has some of these changes already, it ends in the same values.
  *
  * RULES (test_snapshot.c has a test by each name)
  *   N1  The new bytes are on disk before the name points at them.
- *   N2  The journal has on disk what the snapshot has, before the name points at it: else a
- *       check of several rules could be found half.
+ *   N2  The journal has on disk what the snapshot has, before the name points at it. Else a
+ *       check of several rules could be recovered by half.
  *   N3  The name is on disk before an older journal is dropped. */
 #include "store/file/snapshot.h"
 
@@ -17,7 +17,7 @@
 #include "base/diag.h"
 #include "store/file/snapshot_format.h"
 
-/* What the disk is given at once: a sync of the journal waits for it. */
+/* Bytes given to the disk at once: an fsync of the journal may have to wait for them. */
 enum { PIECE = 64 << 10, LARGE_PIECE = 4 << 20 };
 
 struct writer {
@@ -47,8 +47,8 @@ static void add_item(void *ctx, const struct record *r, const struct sliding_win
     w->count++;
 }
 
-/* Piece by piece, and each has left memory before the next: else the system would gather them,
- * and a sync of the journal would wait for all. */
+/* Piece by piece, and each is written out before the next. Else the page cache would gather
+ * them, and an fsync of the journal would wait for all of them. */
 static weir_err write_bytes(struct writer *w, const char *bytes, size_t len)
 {
     weir_err err = WEIR_OK;

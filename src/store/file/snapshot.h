@@ -1,4 +1,4 @@
-/* snapshot.h - all live keys in one file: what a journal need not tell any more. */
+/* snapshot.h - all live keys in one file. It replaces the journals before it. */
 #ifndef WEIR_STORE_FILE_SNAPSHOT_H
 #define WEIR_STORE_FILE_SNAPSHOT_H
 
@@ -14,8 +14,9 @@ struct snapshot_facts {
     struct damage damage; /* SNAPSHOT_BAD */
 };
 
-/* Called after each piece that was written, to let others have the disk for a while: `done` of
- * `shards` shards are. False: there is no time for that, the next piece is to be a large one. */
+/* Called after each piece that was written, when `done` of `shards` shards are, to leave the
+ * disk to the journal for a while. False: there is no time for that, the next piece is to be a
+ * large one. */
 struct snapshot_pace {
     bool (*rest)(void *ctx, size_t done, size_t shards);
     void *ctx;

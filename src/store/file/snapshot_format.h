@@ -4,8 +4,8 @@
  * of 32 bytes and items. An item is a record of 48 bytes; behind that of a sliding window stand
  * the entries of its log, 16 bytes each, as many as its first word says. The last block has no
  * items, and its number is that of all items. Checksums are XXH3 of 64 bits, seeded with the
- * file's salt. Nothing follows. Keys are in order, which makes reading fast and means nothing
- * else. */
+ * file's salt. Nothing follows. Keys are in order, which only makes
+ * reading faster. */
 #ifndef WEIR_STORE_FILE_SNAPSHOT_FORMAT_H
 #define WEIR_STORE_FILE_SNAPSHOT_FORMAT_H
 

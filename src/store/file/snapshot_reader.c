@@ -1,9 +1,9 @@
 /* snapshot_reader.c - all live keys in one file: the reading side.
  *
- * The calling thread reads, and a thread_pool checks and restores: a load is a piece of the file with
- * some blocks in it. Which block follows is read from a header before its checksum is known; if
- * it was wrong, then so is what it led to, and the first place that does not verify is the one
- * that counts. */
+ * The calling thread reads, and a thread pool verifies and restores. A job is a piece of the
+ * file with some blocks in it. The place of the next block is taken from a header whose checksum
+ * is not known yet. If the header was wrong, so is all that it led to; so the first place that
+ * does not verify is the one that is reported. */
 #include <errno.h>
 #include <pthread.h>
 #include <string.h>
@@ -13,8 +13,8 @@
 #include "store/file/snapshot.h"
 #include "store/file/snapshot_format.h"
 
-/* As much as makes up some huge pages of the table: two threads had better not ask for the same. */
-enum { LOAD = 2 << 20, LOADS = THREAD_POOL_MOST_HANDS + 2 };
+/* As much as fills some huge pages of the table: two threads should not fault in the same page. */
+enum { JOB_BYTES = 2 << 20, JOBS = THREAD_POOL_MOST_HANDS + 2 };
 
 enum trouble { NO_TROUBLE, DAMAGED, NOT_RESTORED };
 
@@ -27,8 +27,8 @@ struct reader {
     uint64_t size, at, salt, number;
     struct damage damage;
     struct thread_pool *thread_pool;
-    struct pool_job loads[LOADS];
-    size_t filled; /* loads so far; the next of them is being filled */
+    struct pool_job jobs[JOBS];
+    size_t filled; /* jobs so far; the next one is being filled */
 
     pthread_mutex_t lock; /* of what follows */
     uint64_t keys;
@@ -36,7 +36,7 @@ struct reader {
     uint64_t trouble_at;
 };
 
-/* ---- restoring: what the thread_pool does ----------------------------------------------------------- */
+/* ---- restoring: what the pool does ----------------------------------------------------------- */
 
 static bool restore_item(struct table_filling *f, const char **at, const char *end)
 {
@@ -92,7 +92,7 @@ static bool is_in_trouble(struct reader *r)
     return is;
 }
 
-static void restore_load(void *ctx, const struct pool_job *l)
+static void restore_job(void *ctx, const struct pool_job *l)
 {
     struct reader *r = ctx;
     size_t at = 0;
@@ -116,12 +116,12 @@ static void restore_load(void *ctx, const struct pool_job *l)
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-/* Let the thread_pool have what was read. */
+/* Hand what was read to the pool. */
 static void hand_over(struct reader *r)
 {
-    struct pool_job *l = &r->loads[r->filled++ % LOADS], *next = &r->loads[r->filled % LOADS];
+    struct pool_job *l = &r->jobs[r->filled++ % JOBS], *next = &r->jobs[r->filled % JOBS];
 
-    thread_pool_hand(r->thread_pool, l, restore_load, r);
+    thread_pool_hand(r->thread_pool, l, restore_job, r);
     thread_pool_wait_for(r->thread_pool, next);
     next->len = 0;
 }
@@ -168,11 +168,11 @@ static void note_damage(struct reader *r, uint64_t at, weir_diag *diag)
              r->dir->path, (unsigned long long)at);
 }
 
-/* Add the block at r->at to the load. False: none can be there, or it fails. To salvage, what
- * does not verify is none. */
+/* Add the block at r->at to the job. False: there can be none, or reading failed. With salvage, a
+ * block that does not verify counts as none. */
 static bool load_block(struct reader *r, struct block_header *h, weir_err *err)
 {
-    struct pool_job *l = &r->loads[r->filled % LOADS];
+    struct pool_job *l = &r->jobs[r->filled % JOBS];
     char *to;
 
     if (r->size - r->at < sizeof *h)
@@ -217,7 +217,7 @@ static bool skip_damage(struct reader *r, weir_err *err)
 /* Read on until there is no block that could be one. True: what was read is the end of all. */
 static bool read_run(struct reader *r, weir_err *err)
 {
-    struct pool_job *l = &r->loads[r->filled % LOADS];
+    struct pool_job *l = &r->jobs[r->filled % JOBS];
     struct block_header h;
 
     while (!is_in_trouble(r) && load_block(r, &h, err) && h.number == r->number) {
@@ -226,9 +226,9 @@ static bool read_run(struct reader *r, weir_err *err)
         r->number += h.items;
         if (h.items == 0)
             return true;
-        if (l->len >= LOAD || r->salvage) {
+        if (l->len >= JOB_BYTES || r->salvage) {
             hand_over(r);
-            l = &r->loads[r->filled % LOADS];
+            l = &r->jobs[r->filled % JOBS];
         }
     }
     return false;
@@ -304,8 +304,8 @@ weir_err snapshot_read(struct dir *dir, const struct restoring *to,
                  err == WEIR_ENOMEM ? weir_err_text(err) : strerror(dir->why));
     if (r.thread_pool)
         thread_pool_free(r.thread_pool);
-    for (size_t i = 0; i < LOADS; i++)
-        alloc_free(allocator, r.loads[i].bytes);
+    for (size_t i = 0; i < JOBS; i++)
+        alloc_free(allocator, r.jobs[i].bytes);
     if (r.file)
         dir->ops->close(r.file);
     pthread_mutex_destroy(&r.lock);

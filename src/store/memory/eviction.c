@@ -1,16 +1,16 @@
 /* eviction.c - which key of a full shard goes when a new one comes.
  *
- * THE SCORE. Who is forgotten may do again at once what they had done, and would otherwise have had
- * to wait for: what is lost with a key is the share of its limit that is consumed, for as long as it
- * is. Shares of a limit and not requests, so that limits of any size compare. The share has the
- * first say, in four grades of which the last is "nothing remains"; within a grade it is the share
- * times the time left. So a key with nothing left stays while any other could go in its place, up
- * to its end: which is soon, where little time is left, and then it is gone by itself.
+ * THE SCORE. A client whose key is evicted may at once use its whole limit again. So what is
+ * lost with a key is the share of the limit that is consumed, for as long as it stays consumed.
+ * It is a share and not a number of requests, so that limits of any size compare. The share
+ * comes first, in four grades; the last grade is "nothing remains". Within a grade, the score is
+ * the share times the time left. So a key with nothing left stays while any other can go, up to
+ * its end; if that is soon, it is gone by itself soon.
  *
- * FAIR PARTS. A limit of 1 has nothing left after one request, so its keys cost a flood nothing and
- * weigh as much as any. Hence the classes: each class in a shard may have half of an equal part of
- * its keys, and no other class can take that away. Beyond that the lowest grade goes, and if
- * several classes have keys of it, the largest class gives one: where all keys are consumed
+ * FAIR PARTS. A limit of 1 has nothing left after one request. Its keys cost a flood nothing and
+ * weigh as much as any. Hence the classes: each class in a shard may have half of an equal part
+ * of the keys, and no other class can take that. Beyond that the lowest grade goes. If several
+ * classes have keys of that grade, the largest class gives one. Where all keys are consumed
  * alike, the classes end as equal parts.
  *
  * RULES (test_eviction.c has a test by each name)
@@ -19,11 +19,12 @@
  *   V3  A search ends: it looks at each mark, and at each cell, a bounded number of times.
  *   V4  Keys are given up as densely as they lie, so that a shard stays evenly filled.
  *
- * V4 IS WHY each class and grade has a hand that goes around, takes the best of the next CANDIDATES and
- * goes on behind them all: a round takes the same share of what it meets, be it dense or sparse. Taking
- * the next one behind a random place, or behind another's hand, would take as many from where they
- * are few as from where they are many; then nothing evens out what chance has heaped up, and some
- * day all keys are in one heap. */
+ * V4 IS WHY each class and grade has a hand, as in the clock algorithm. It goes around, takes
+ * the best of the next CANDIDATES, and goes on behind them all. A round then takes the same
+ * share of what it meets, dense or sparse. To take the next key behind a random place, or behind
+ * another grade's hand, would take as many from where keys are few as from where they are many.
+ * Then nothing evens out the clusters of linear probing, and in the end all keys are in one
+ * cluster. */
 #include "store/memory/eviction.h"
 
 #include <string.h>

@@ -1,8 +1,8 @@
 /* eviction.h - which key of a full shard goes when a new one comes.
  *
- * What has expired goes first. Then what is lost with a key decides: how much of its limit is
- * consumed, and for how long still. And each class of keys, which is one limit of a policy or all
- * limits that have none, has a part of the shard that no other takes from it. */
+ * Expired keys go first. Then the key goes whose loss costs least: how much of its limit is
+ * consumed, and for how long still. A class is the keys of one limit of a policy, or of all
+ * limits that have no policy. Each class has a part of the shard that no other class can take. */
 #ifndef WEIR_STORE_MEMORY_EVICTION_H
 #define WEIR_STORE_MEMORY_EVICTION_H
 
@@ -10,7 +10,7 @@
 
 #define EVICTION_NONE UINT32_MAX
 
-/* For whom a cell is given up. */
+/* What a cell is evicted for. */
 struct eviction {
     int64_t now;
     bool beside;              /* only one that has memory beside it will do */
@@ -21,9 +21,9 @@ struct eviction {
 /* The cell to give up. EVICTION_NONE: there is none that would do. */
 uint32_t eviction_victim(struct shard *s, const struct eviction *e);
 
-/* A cell to give up so that shard_insert(), which found no empty cell behind `at`, finds one: of
- * those that stand in the way, the one that the same rules choose. There always is one, as no question has as many keys as
- * there are cells behind the last home. */
+/* shard_insert() found no empty cell behind `at`: the cell to evict so that it finds one. The
+ * same rules choose among those in the way. There always is one, as no question has as many keys
+ * as there are cells behind the last home. */
 uint32_t eviction_obstacle(struct shard *s, uint32_t at, const struct eviction *e);
 
 #endif

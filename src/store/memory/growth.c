@@ -40,7 +40,7 @@ void growth_expect(struct growth *g, int64_t keys)
     if (homes > g->most_homes)
         homes = g->most_homes;
     if (homes <= g->now.homes || !region_map(&region, g->count, (uint32_t)homes))
-        return; /* it will grow as it goes */
+        return; /* it grows later, as keys come */
     region_unmap(&g->now);
     g->now = region;
     for (size_t i = 0; i < g->count; i++) {
@@ -98,14 +98,14 @@ bool growth_move_apart(struct shard *s)
     return false;
 }
 
-/* Have the pages of a slice before a lock is held: a huge one takes its time. */
+/* Fault the pages of a slice in before a lock is taken: a huge page takes long to zero. */
 static void touch(struct cell *slice, uint32_t homes)
 {
     for (uint32_t i = 0; i < shard_cells(homes); i += PAGE / sizeof *slice)
         *(volatile unsigned char *)(slice + i) = 0;
 }
 
-/* Move the next shard over. One that does not fit its new slice stays, or goes, apart. */
+/* Move the next shard. One that does not fit its new slice gets memory of its own, or keeps it. */
 static void move_next(struct growth *g)
 {
     struct shard *s = &g->shards[g->moved];

@@ -1,8 +1,8 @@
 /* growth.h - a table that grows and shrinks a shard at a time.
  *
- * All shards have slices of one region; when the table gets crowded a larger one is mapped and
- * the shards move over one by one, in order, the old memory being given back behind them. So
- * a step costs the moving of one shard, and there is never a second copy of the table. */
+ * All shards have slices of one region of memory. When the table gets crowded a larger region is
+ * mapped, and the shards move there one by one, in order. The old memory is returned to the system
+ * behind them. So a step moves one shard, and there is never a second copy of the table. */
 #ifndef WEIR_STORE_MEMORY_GROWTH_H
 #define WEIR_STORE_MEMORY_GROWTH_H
 
@@ -16,8 +16,8 @@ struct growth {
     struct region now, next;
     size_t moved;             /* shards that live in `next` */
     _Atomic int64_t crowded;  /* keys; from here on steps are due */
-    _Atomic int64_t critical; /* … and nobody may leave them to others */
-    _Atomic int64_t stride;   /* … at every so many keys */
+    _Atomic int64_t critical; /* … and must not be left to the housekeeper */
+    _Atomic int64_t stride;   /* … each time so many keys have come */
 };
 
 /* Initialises the shards as well. False: no memory. */

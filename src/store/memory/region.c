@@ -1,7 +1,7 @@
 /* region.c - memory for the cells of all shards.
  *
- * Decisions go to random places, so in a large table nearly every one would miss the TLB as
- * well as the cache: huge pages are asked for. */
+ * Keys are at random places, so in a large table nearly every decision would miss the TLB as
+ * well as the cache. Huge pages help. */
 #include "store/memory/region.h"
 
 #include <sys/mman.h>

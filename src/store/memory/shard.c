@@ -8,15 +8,16 @@
  * RULES (test_shard.c has a test by each name)
  *   S1  Keys are in order; between a key's home and its cell no cell is empty.
  *   S2  The last cell is empty, and so is every cell that no key is in, to the last byte.
- *   S3  `count` counts all cells. Once there are marks: the tally counts them; that of a cell has its
- *       class, and its grade or a lower one.
- *   S4  After a move, the SPARE_CELLS next keys can be inserted, wherever they belong: so many cells
- *       before the last are empty.
- *   S5  No cell expires before `soonest`. None before `look`, and none that was inserted or stamped
- *       since the look began, expires before `look_soonest`.
+ *   S3  `count` counts all cells. Once there are marks: the tally counts them; that of a cell
+ *       has its class, and its grade or a lower one.
+ *   S4  After a move, the SPARE_CELLS next keys can be inserted, wherever they belong: so many
+ *       cells before the last are empty.
+ *   S5  No cell expires before `soonest`. None before `look`, and none that was inserted or
+ *       stamped since the look began, expires before `look_soonest`.
  *
- * WHY A MARK MAY BE TOO LOW: most checks raise a level, and would touch another cache line for it.
- * Eviction compares a mark with its cell before it takes it. A level that falls is marked at once. */
+ * WHY A MARK MAY BE TOO LOW: most checks raise a level, and to raise the mark as well would
+ * touch one more cache line. Eviction compares the mark with its cell before it evicts. A level
+ * that falls is marked at once. */
 #include "store/memory/shard.h"
 
 #include <string.h>

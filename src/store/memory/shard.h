@@ -102,7 +102,7 @@ static inline uint8_t cell_mark(const struct cell *c)
     return (uint8_t)(c->class * SHARD_GRADES + level_grade(c->level));
 }
 
-/* The ticket of the write_buffer that has the last record of a key; 0: none has. */
+/* The ticket of the write buffer that the last record of a key went to; 0: none. */
 static inline uint64_t cell_tag(const struct cell *c)
 {
     return state_is_log(c->algorithm) ? 0 : c->state.tag;
@@ -132,7 +132,7 @@ size_t shard_erase(struct shard *s, uint32_t at, const weir_allocator *allocator
 void shard_stamp(struct shard *s, struct cell *cell, int64_t expires, uint32_t level,
                  uint32_t class);
 
-/* Have marks from now on, and one of a cell that is not as it should be. */
+/* Make marks, and keep them from now on. Then: correct the mark of one cell. */
 void shard_mark_all(struct shard *s);
 void shard_mark(struct shard *s, uint32_t at);
 

@@ -1,8 +1,8 @@
-/* table.c - the states of many keys in memory, decided on in place.
+/* table.c - a hash table of the states of keys, in memory, where questions are decided.
  *
- * A key's upper bits choose its shard, the rest its place there. There are so many shards
- * that one never holds more than a few thousand cells; the longest pause is the moving of one
- * shard to larger memory (growth.c).
+ * The upper bits of a key choose its shard, the other bits its place there. There are so many
+ * shards that each has at most a few thousand cells. The longest pause is to move one shard to
+ * more memory (growth.c).
  *
  * LOCK ORDER: the growth's lock, then shards by ascending index.
  *
@@ -10,13 +10,14 @@
  *   T1  A refused question, a peek and a cost of 0 change nothing.
  *   T2  A question of several charges is charged whole or not at all, even out of memory.
  *   T3  No more than max_keys keys are held.
- *   T4  A key with nothing remaining is evicted only when all others that could be are like it; which
- *       these are, eviction.c says.
- *   T6  If more is admitted than a limit allows, the key was evicted meanwhile, and counted as that.
- *   T5  Every call ends, whatever the keys are and however they lie: no loop in here and in growth.c
- *       waits for something to become true. Each has so many turns as there are charges, cells
- *       or tries, or drops a key of a locked shard in each turn; those in shard.c end by S2. A new
- *       key takes at most one place from another, and moves its shard at most once. */
+ *   T4  A key with nothing remaining is evicted only when all others that could be are like it;
+ *       which these are, eviction.c says.
+ *   T5  Every call ends, whatever the keys are: no loop in the table's files and in growth.c
+ *       waits for something to become true. Each loop runs once for each charge, cell or try, or
+ *       drops a key of a locked shard each time; those in shard.c end by S2. A new key takes at
+ *       most one place from another, and moves its shard at most once.
+ *   T6  If more is admitted than a limit allows, the key was evicted meanwhile, and counted as
+ *       evicted. */
 #include "store/memory/table.h"
 
 #include <inttypes.h>
@@ -156,8 +157,8 @@ void table_record(const struct cell *cell, struct record *out)
     state_pack(&cell->state, cell->algorithm, &out->packed);
 }
 
-/* H1, and H3 for a key that may have been dropped: its last record must not come after the one
- * that follows now. */
+/* H1, and H3 for a key that may have been dropped: the record that follows now must come after the
+ * key's last one in the log. */
 static void overtake(const struct table *t, const struct shard *s, struct cell *cell,
                      const struct write_buffer *write_buffer)
 {
@@ -172,7 +173,7 @@ static void overtake(const struct table *t, const struct shard *s, struct cell *
         cell->state.tag = own;
 }
 
-/* Append what has become of the keys of a question. */
+/* Append the new values of the keys of a question. */
 static void keep(struct table *t, struct question *q)
 {
     struct record records[MOST_CHARGES];
@@ -193,7 +194,7 @@ static void keep(struct table *t, struct question *q)
     q->mark = t->log->append(t->log, records, q->count);
 }
 
-/* Append what has become of one, or put it into the write_buffer. */
+/* Append the new value of one key, or put it into the write buffer. */
 static void keep_one(struct table *t, const struct shard *s, struct cell *cell, struct question *q,
                      struct write_buffer *write_buffer)
 {
@@ -216,7 +217,7 @@ static bool charges_something(const struct question *q)
     return q->ask.cost != 0 && !q->ask.peek; /* below 0: CL.THROTTLE gives back */
 }
 
-/* The way of most questions: one rule. */
+/* Most questions have one rule. */
 static void judge_one(struct table *t, struct shard *s, struct question *q,
                       struct write_buffer *write_buffer)
 {

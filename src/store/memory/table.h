@@ -1,10 +1,10 @@
-/* table.h - the states of many keys in memory, decided on in place.
+/* table.h - a hash table of the states of keys, in memory, where questions are decided.
  *
- * What it promises: a question is decided as if it were alone; at most max_keys keys are
- * held; no call takes more than the time of rebuilding one shard (a few thousand cells),
- * however large the table is. When it is full, keys that are back to untouched go first, then
- * the least consumed, and each class of keys has a part that is its own: a flood of fresh keys cannot
- * make a limited one forgotten. */
+ * What it promises: a question is decided atomically; at most max_keys keys are held; no call
+ * takes longer than to rebuild one shard (a few thousand cells), however large the table is. A
+ * full table evicts keys that have expired first, then those that have consumed least. Each
+ * class of keys has a part of its own. So a flood of fresh keys cannot evict a key that is at
+ * its limit. */
 #ifndef WEIR_STORE_MEMORY_TABLE_H
 #define WEIR_STORE_MEMORY_TABLE_H
 
@@ -23,15 +23,15 @@ void table_keep_log(struct table *t, struct table_log *log);
 void table_prefetch(struct table *t, struct key key, enum prefetch what);
 void table_judge(struct table *t, struct question *q); /* all but done() */
 
-/* The same, but its record goes to the write_buffer; the mark is MARK_IN_BUFFER if there is one. Only
- * for a question that table_fits_buffer(). */
+/* The same, but its record goes to the write buffer; if there is one, the mark is
+ * MARK_IN_BUFFER. Only for a question that table_fits_buffer(). */
 void table_judge_in(struct table *t, struct question *q, struct write_buffer *write_buffer);
 static inline bool table_fits_buffer(const struct question *q)
 {
     return q->count == 1 && verb_decides(q->verb) && !state_is_log(q->charges->rule->algorithm);
 }
 
-/* What has become of the key of a question whose write_buffer was overtaken: append that (H2). */
+/* The write buffer of this question was overtaken: append what its key is by now (H2). */
 void table_keep_again(struct table *t, struct question *q);
 
 void table_sweep(struct table *t, int64_t now); /* a hundredth of the table; grows it if due */
@@ -41,8 +41,8 @@ void table_stats(struct table *t, weir_stats *stats);
 
 size_t table_shards(const struct table *t);
 
-/* Hand the live keys of one shard over, in order, with the shard locked. `log` is the whole log
- * of a sliding window, else NULL. */
+/* Call each() for the live keys of one shard, in order, with the shard locked. `log` is the
+ * whole log of a sliding window, else NULL. */
 void table_export(struct table *t, size_t shard, int64_t now,
                   void (*each)(void *ctx, const struct record *r, const struct sliding_window *log),
                   void *ctx);
@@ -53,16 +53,15 @@ void table_expect(struct table *t, int64_t keys); /* so many are about to be res
 struct restoring {
     struct table *table;
     int64_t now;    /* if there are more keys than it may hold, what has expired goes first */
-    unsigned hands; /* threads that help; 0 or 1: none do */
+    unsigned hands; /* threads of the pool; 0 or 1: the caller does it alone */
 };
 
-/* Make a key what a record says. False: out of memory, or nothing
- * that a key can be. */
+/* Make a key what a record says. False: out of memory, or the record is not valid. */
 bool table_restore(struct table *t, const struct record *r, int64_t now);
 
-/* The same for many at once: as fast as memory takes them, if they are in order and the table is
- * empty. Between begin and end a shard is locked, and nothing else may be done with the table by
- * this thread. Other threads may fill it, too. */
+/* The same for many at once: as fast as memory allows, if they are in order and the table is
+ * empty. Between begin and end a shard is locked, and this thread may do nothing else with the
+ * table. Other threads may fill it at the same time. */
 struct table_filling {
     struct table *table;
     struct shard *shard; /* the locked one; NULL: none yet */

@@ -1,11 +1,11 @@
-/* table_bulk.c - a table as a whole: handed to a snapshot, and put back from files.
+/* table_bulk.c - a table as a whole: exported to a snapshot, and restored from files.
  *
- * A snapshot has keys in the order that a shard keeps them in. So a shard that is still empty is
- * filled by writing cells one behind the other, without searching; everything else takes the way
- * that a decision takes. */
+ * A snapshot has keys in the order that a shard keeps them in. So an empty shard is filled by
+ * writing cells one behind the other, without searching. All other keys are inserted as a
+ * decision does it. */
 #include "store/memory/table_internal.h"
 
-enum { SLICE = 256 }; /* keys that are copied under a lock at once: decisions wait so long */
+enum { SLICE = 256 }; /* keys copied under one lock: decisions wait so long */
 
 /* Where the keys behind this one begin. */
 static uint32_t behind(const struct shard *s, struct key key)
@@ -15,7 +15,8 @@ static uint32_t behind(const struct shard *s, struct key key)
     return at + shard_has(s, at, key);
 }
 
-/* Keys are in order, so that it can go on behind the last one, whatever has moved since. */
+/* Keys are in order. So after the lock was released it goes on behind the last key, wherever
+ * cells have moved to since. */
 void table_export(struct table *t, size_t shard, int64_t now,
                   void (*each)(void *ctx, const struct record *r, const struct sliding_window *log),
                   void *ctx)
@@ -166,7 +167,7 @@ bool table_fill(struct table_filling *f, const struct record *r, const struct lo
         }
     }
     f->appends = false;
-    if (f->reserved > 0) { /* it is counted on its other way */
+    if (f->reserved > 0) { /* table_ensure() counts it */
         f->reserved--;
         atomic_fetch_sub_explicit(&f->table->keys, 1, memory_order_relaxed);
     }

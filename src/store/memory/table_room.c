@@ -1,7 +1,8 @@
 /* table_room.c - room for one more key: a cell in its shard, and memory beside it.
  *
- * A table holds at most max_keys keys, and its larger states have a bound too (`max_beside`). When
- * either is reached, a new key takes the place of another one in its shard; eviction.c says which. */
+ * A table holds at most max_keys keys, and its larger states have a bound too (`max_beside`).
+ * When either is reached, a new key takes the place of another one in its shard; eviction.c says
+ * which. */
 #include "store/memory/table_internal.h"
 
 #include "store/memory/eviction.h"
@@ -59,8 +60,8 @@ static bool evict(struct table *t, struct shard *s, const struct question *q, bo
     return give_up(t, s, eviction_victim(s, for_question(&w, q, beside)), q->ask.now);
 }
 
-/* One of max_keys places: a free one, or that of an evicted key. The latter is handed over and never
- * free in between, so that no other thread can take it first (T5). */
+/* One of max_keys places: a free one, or that of an evicted key. The latter is handed over and
+ * never free in between, so that no other thread can take it first (T5). */
 static bool claim_place(struct table *t, struct shard *s, const struct question *q)
 {
     if (atomic_fetch_add_explicit(&t->keys, 1, memory_order_relaxed) < t->max_keys)
@@ -69,8 +70,8 @@ static bool claim_place(struct table *t, struct shard *s, const struct question 
     return evict(t, s, q, false);
 }
 
-/* No cell behind `at` is empty. Move the shard to more memory, which leaves some empty (S4), or evict
- * one of the keys that are in the way. */
+/* No cell behind `at` is empty. Move the shard to more memory, which leaves some empty (S4), or
+ * evict one of the keys that are in the way. */
 static bool make_gap(struct table *t, struct shard *s, uint32_t at, const struct question *q)
 {
     struct wanted w;

@@ -1,30 +1,33 @@
-/* write_buffer.c - the records of one thread's turn, on their way to the journal.
+/* write_buffer.c - the records of one thread's turn, before they are appended to the log.
  *
- * A record is a key's new value, so only the last of a key counts, and what matters is that of
- * two records the older is not the later in the file. Every time a write_buffer opens it draws a ticket,
- * larger than all before it. A cell has the ticket of the write_buffer that its last record went to.
+ * A record is a key's new value, so only the last record of a key counts. What matters: of two
+ * records of a key, the older one must not come later in the log. Each time a write buffer opens
+ * it draws a ticket, larger than all before. A cell has the ticket of the write buffer that its
+ * last record went to.
  *
  * RULES (test_write_buffer.c has a test by each name)
- *   H1  Who changes a key whose record is in another write_buffer marks that write_buffer as overtaken. The shard
- *       is locked, and it is done before the new record can be appended.
- *   H2  An overtaken write_buffer is not appended. Its turn looks at its keys again, and appends what
- *       they are by then, each with its shard locked.
- *   H3  A shard remembers the largest ticket of what it dropped. A key that is made anew may
- *       have been one of those: all write_buffers up to that ticket are overtaken.
+ *   H1  A thread that changes a key whose record is in another write buffer marks that one as
+ *       overtaken. The shard is locked, and the mark is set before the new record can be
+ *       appended.
+ *   H2  An overtaken write buffer is not appended. Its turn looks at its keys again, and appends
+ *       what they are by then, each with its shard locked.
+ *   H3  A shard remembers the largest ticket of the cells that it dropped. A key that is made
+ *       anew may have been one of them: all write buffers up to that ticket are overtaken.
  *
- * WHY THIS IS ENOUGH: a write_buffer looks whether it was overtaken with the journal's lock held, and
- * appends before it lets go. Whoever overtakes it later appends later.
+ * WHY THIS IS ENOUGH: a thread looks whether its write buffer was overtaken with the log's lock
+ * held, and appends before it releases the lock. A thread that overtakes it later also appends
+ * later.
  *
  * WHY ONLY FOR QUESTIONS OF ONE KEY: what is appended must not build on what is not. With one
- * key it cannot: the value has it all. With several, half of a question could be in the value of
- * a key that somebody else appended, and the other half still in a write_buffer when the power goes. So
- * questions of several keys are appended while their shards are locked, and so are sliding windows,
- * of which a record has only what changed. */
+ * key it cannot, as a record is the whole value. With several keys, half of a question could be
+ * in the value of a key that another thread has appended, and the other half in a write buffer
+ * when the power fails. So questions of several keys are appended while their shards are locked.
+ * So are sliding windows: their records have only what changed. */
 #include "store/memory/write_buffer.h"
 
 enum {
     TRIES = 4,
-    REST = 32, /* turns: where all want the same keys, write_buffers are in vain */
+    REST = 32, /* turns without one: where threads want the same keys, it is mostly overtaken */
 };
 
 struct write_buffers *write_buffers_new(const weir_allocator *allocator)
@@ -59,7 +62,7 @@ void write_buffers_free(struct write_buffers *l)
 
 struct write_buffer *write_buffers_take(struct write_buffers *l, const void *caller)
 {
-    /* Callers are on different stacks; the same one mostly finds the same write_buffer. */
+    /* Callers are on different stacks; the same one mostly finds the same write buffer. */
     const uint64_t mixed = (uint64_t)(uintptr_t)caller * 0x9e3779b97f4a7c15u >> 32;
 
     for (uint64_t i = 0; i < TRIES; i++) {
@@ -83,8 +86,8 @@ void write_buffer_leave(struct write_buffer *write_buffer)
     atomic_store_explicit(&write_buffer->is_taken, false, memory_order_release);
 }
 
-/* The order matters: who sees in `next` that the ticket is drawn sees in the write_buffer a ticket that is
- * not larger. */
+/* The order matters: a thread that sees in `next` that the ticket is drawn also sees a ticket in
+ * the write buffer, and one that is not larger. */
 void write_buffer_open(struct write_buffer *write_buffer)
 {
     struct write_buffers *l = write_buffer->write_buffers;

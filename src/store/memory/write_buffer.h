@@ -1,8 +1,8 @@
-/* write_buffer.h - the records of one thread's turn, on their way to the journal.
+/* write_buffer.h - the records of one thread's turn, before they are appended to the log.
  *
- * The journal has one lock, and to take it for every decision would cost more than the decision.
- * So a turn gathers its records in a write_buffer, which no other thread touches, and appends them
- * together. Rules H1 to H3 in write_buffer.c say what keeps the records of a key in order all the same. */
+ * The log has one lock, and to take it for every decision would cost more than the decision. So
+ * a turn gathers its records in a write buffer, which no other thread touches, and appends them
+ * together. Rules H1 to H3 in write_buffer.c keep the records of a key in order all the same. */
 #ifndef WEIR_STORE_MEMORY_WRITE_BUFFER_H
 #define WEIR_STORE_MEMORY_WRITE_BUFFER_H
 
@@ -19,10 +19,10 @@ enum { WRITE_BUFFERS = 16, WRITE_BUFFER_RECORDS = 64 };
 struct write_buffer {
     alignas(64) _Atomic uint64_t ticket; /* of what is gathered; 0: nothing is */
     atomic_bool is_taken;
-    atomic_bool is_overtaken; /* somebody has changed a key after this write_buffer */
-    uint32_t count;           /* this and what follows belong to the turn */
-    uint32_t rest;            /* turns that go without it */
-    uint64_t settled;         /* what has a smaller ticket is in the journal */
+    atomic_bool is_overtaken; /* another thread has changed one of its keys since */
+    uint32_t count;           /* this and the fields below belong to the turn */
+    uint32_t rest;            /* turns that go without it, after it was overtaken */
+    uint64_t settled;         /* records with a smaller ticket are in the log */
     struct question *first;   /* whose record is here; the file store's */
     struct write_buffers *write_buffers;
     alignas(64) struct record records[WRITE_BUFFER_RECORDS];
@@ -31,7 +31,7 @@ struct write_buffer {
 struct write_buffers {
     struct write_buffer at[WRITE_BUFFERS];
     alignas(64) _Atomic uint64_t next;    /* ticket */
-    alignas(64) _Atomic uint64_t settled; /* for those without a write_buffer */
+    alignas(64) _Atomic uint64_t settled; /* for threads without a write buffer */
     weir_allocator allocator;
     void *block; /* what this was allocated as */
 };
@@ -39,21 +39,21 @@ struct write_buffers {
 struct write_buffers *write_buffers_new(const weir_allocator *allocator); /* NULL: out of memory */
 void write_buffers_free(struct write_buffers *l);
 
-/* A write_buffer for the turn of this caller, or NULL: do without. */
+/* A write buffer for the turn of this caller, or NULL: do without. */
 struct write_buffer *write_buffers_take(struct write_buffers *l, const void *caller);
 void write_buffer_leave(struct write_buffer *write_buffer); /* nothing is in it */
 
 /* Open it for records: called before the shard of the first is locked, or with it locked. */
 void write_buffer_open(struct write_buffer *write_buffer);
 
-/* The owner appends what it has, or has found it overtaken: both with the journal's lock held. */
+/* Its records are appended, or it was found to be overtaken. The log's lock is held. */
 void write_buffer_close(struct write_buffer *write_buffer);
 
-/* The write_buffers with tickets from `from` to `upto` but `own` are overtaken. */
+/* Mark those with tickets from `from` to `upto` as overtaken, but not `own`. */
 void write_buffers_overtake(struct write_buffers *l, const struct write_buffer *own, uint64_t from,
                             uint64_t upto);
 
-/* What has a smaller ticket is in the journal, as far as this write_buffer knows. */
+/* Records with a smaller ticket are in the log, as far as this write buffer knows. */
 static inline uint64_t write_buffers_settled(const struct write_buffers *l,
                                              const struct write_buffer *write_buffer)
 {
@@ -61,7 +61,7 @@ static inline uint64_t write_buffers_settled(const struct write_buffers *l,
                         : atomic_load_explicit(&l->settled, memory_order_acquire);
 }
 
-#define MARK_IN_BUFFER (UINT64_MAX - 1) /* a mark that is not known yet */
+#define MARK_IN_BUFFER (UINT64_MAX - 1) /* the record has no position in the log yet */
 
 /* The place of the next record, to be filled with the shard of its key locked. */
 static inline struct record *write_buffer_next(struct write_buffer *write_buffer)

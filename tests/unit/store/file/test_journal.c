@@ -544,8 +544,7 @@ static void J6_the_next_journal_is_made_only_when_the_last_one_is_ended_and_sync
 {
     (void)state;
     assert_true(work_in_order(false).made > 12);
-    assert_true(work_in_order(true).made >
-                12); /* whoever comes after one that was killed ends it */
+    assert_true(work_in_order(true).made > 12); /* recovery ends the journal of a killed process */
 }
 
 /* ---- J7: the ring ------------------------------------------------------------------------------ */

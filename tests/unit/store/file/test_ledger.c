@@ -121,7 +121,7 @@ static void what_was_appended_is_read_in_order_and_from_anywhere(void **state)
     sim_free(sim);
 }
 
-static void a_store_that_nobody_changed_has_no_ledger(void **state)
+static void a_store_without_changes_has_no_ledger(void **state)
 {
     struct sim *sim = filled(0);
     const weir_allocator allocator = heap();
@@ -705,7 +705,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_was_appended_is_read_in_order_and_from_anywhere),
-        cmocka_unit_test(a_store_that_nobody_changed_has_no_ledger),
+        cmocka_unit_test(a_store_without_changes_has_no_ledger),
         cmocka_unit_test(a_file_that_is_cut_anywhere_has_the_first_entries),
         cmocka_unit_test(whichever_byte_is_flipped_it_is_refused_or_all_is_there),
         cmocka_unit_test(another_secrets_ledger_is_refused),

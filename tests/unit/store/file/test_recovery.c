@@ -421,7 +421,7 @@ static void what_a_failed_sync_has_left_in_the_cache_is_written_again(void **sta
     }
 }
 
-/* Somebody asks while a snapshot is written, and then one operation fails. */
+/* A thread asks while a snapshot is written, and then one operation fails. */
 struct meddler {
     struct trial *trial;
     bool has_asked;
