@@ -1,11 +1,7 @@
 /* engine.c - the sentence: request → rules → store → answer. */
 #include "engine/engine.h"
 
-#include <inttypes.h>
-#include <string.h>
-
 #include "base/clock.h"
-#include "base/diag.h"
 #include "engine/answer.h"
 #include "engine/charges.h"
 #include "engine/deny_lookup.h"
@@ -48,97 +44,6 @@ void engine_done(struct engine *e)
 {
     override_index_free((struct override_index *)published_replace(&e->overrides, NULL));
     published_done(&e->overrides);
-}
-
-/* ---- reading the request -------------------------------------------------------------- */
-
-static weir_err read_ask(const struct engine *e, struct check *check, weir_diag *diag)
-{
-    const weir_request *r = check->request;
-
-    check->ask = (struct ask){ .now = r->now, .cost = r->cost, .peek = check->peek };
-    if (r->cost == 0)
-        check->ask.cost = 1;
-    else if (r->cost == WEIR_COST_ZERO)
-        check->ask.cost = 0;
-    else if (r->cost < 0 || r->cost > WEIR_MAX_AMOUNT)
-        return diag_fail(diag, WEIR_ECOST, "cost must be from 0 to 2^53, not %" PRId64, r->cost);
-    if (r->now == 0)
-        return WEIR_OK;
-    if (!e->trusts_now)
-        return diag_fail(diag, WEIR_ENOW,
-                         "`now` is not allowed: this limiter uses its own clock (leave it out, or "
-                         "trust callers with trust_client_clock or WEIR_TRUST_NOW)");
-    if (r->now < 0 || r->now >= (int64_t)1 << 48)
-        return diag_fail(diag, WEIR_EREQUEST, "`now` must be ms since 1970, not %" PRId64, r->now);
-    return WEIR_OK;
-}
-
-static void begin(struct check *check)
-{
-    check->policy = NULL;
-    check->live = check->shadow = check->waiting = 0;
-    check->is_answered = check->is_named = false;
-    check->policy_count = 0;
-    check->on_error = ON_ERROR_LOCAL;
-    check->override_id = 0;
-    check->questions = check->one.questions;
-    check->charges = check->one.charges;
-    check->rules = check->one.rules;
-    check->whose = check->one.whose;
-}
-
-weir_err engine_prepare(struct engine *e, struct check *check, weir_diag *diag)
-{
-    const weir_request *r = check->request;
-    weir_err err;
-
-    begin(check);
-    err = read_ask(e, check, diag);
-    if (!err)
-        err = r->policy || r->policy_count > 0 ? charges_of_policies(e, check, diag)
-                                               : charges_of_limit(e, check, diag);
-    check->answer->err = err;
-    if (err) { /* for callers that look no further */
-        check->answer->allowed = false;
-        check->answer->rule_count = 0;
-    }
-    return err;
-}
-
-weir_err engine_prepare_cell(struct engine *e, struct check *check, struct span key,
-                             const struct rule *rule, int64_t quantity, weir_diag *diag)
-{
-    weir_err err = WEIR_OK;
-
-    begin(check);
-    check->verb = rule ? VERB_CHECK : VERB_RESET;
-    check->peek = quantity == 0;
-    check->ask = (struct ask){ .cost = quantity, .peek = check->peek };
-    if (rule)
-        check->unnamed = *rule;
-    else
-        err = cell_rule(1, 1, 1, &check->unnamed, diag);
-    if (!err)
-        err = cell_check_quantity(&check->unnamed, quantity, diag);
-    if (!err && key.len > WEIR_MAX_IDENTITY)
-        err = diag_fail(diag, WEIR_EREQUEST, "the key is too long: at most %d bytes",
-                        WEIR_MAX_IDENTITY);
-    check->answer->err = err;
-    if (err) {
-        check->answer->allowed = false;
-        check->answer->rule_count = 0;
-        return err;
-    }
-    if (!policies_enabled(check->policies)) {
-        charges_are_none(check, WEIR_FROM_OFF);
-        return WEIR_OK;
-    }
-    charge_put(e, check, NULL, &check->unnamed, engine_key(e, &engine_keys(e)->cell, NULL, key),
-               key);
-    charge_name(e, check, "-", "cl.throttle", key);
-    check->live = 1;
-    return WEIR_OK;
 }
 
 void engine_prefetch(struct engine *e, const struct check *check, enum prefetch what)

@@ -1,4 +1,5 @@
-/* handle.h - the inside of a `weir`, for those who turn loops of their own with it. */
+/* handle.h - the inside of a `weir`: for the files that it is made of, and for the server, which has
+ * event loops of its own. */
 #ifndef WEIR_ENGINE_HANDLE_H
 #define WEIR_ENGINE_HANDLE_H
 
@@ -13,13 +14,13 @@
 
 struct weir {
     struct engine engine;
-    struct caller_loop *waiting_room; /* of a remote store; else NULL */
-    struct deny_cache *denials;       /* the engine's, if it has one */
-    _Atomic unsigned after_errors;    /* of the policies' fallback */
-    struct published policies;        /* a struct policies, or NULL */
-    struct ledger_view *ledger_view;  /* what operators have changed */
-    struct pushed *pushed;            /* what the store has of policies */
-    atomic_bool has_news;             /* … and others may have changed more */
+    struct caller_loop *caller_loop; /* of a remote store; else NULL */
+    struct deny_cache *denials;      /* the engine's, if it has one */
+    _Atomic unsigned after_errors;   /* of the policies' fallback */
+    struct published policies;       /* a struct policies, or NULL */
+    struct ledger_view *ledger_view; /* what operators have changed */
+    struct pushed *pushed;           /* what the store has of policies */
+    atomic_bool has_news;            /* … and others may have changed more */
     struct policy_source source;
     pthread_mutex_t reloading; /* held from reading policies to publishing them */
     bool ignores_environment;
@@ -34,9 +35,19 @@ struct weir {
     weir_log log;
     void *log_ctx;
 
-    _Atomic(struct group *) group; /* memory for a group of checks, or NULL: somebody uses it */
+    _Atomic(struct group *) group; /* memory for a group of checks, or NULL: a thread uses it */
 
     struct worker housekeeper; /* without WEIR_NO_THREAD */
 };
+
+static inline int64_t handle_now(const weir *w)
+{
+    return w->clock(w->clock_ctx);
+}
+
+void handle_log(const weir *w, const char *what, const char *why); /* why: NULL, or the cause */
+
+/* Read the policies and publish them; if they cannot be read, those in force stay. */
+WEIR_MUSTCHECK weir_err handle_load_policies(weir *w, weir_diag *diag);
 
 #endif
