@@ -340,7 +340,7 @@ static void is_told_the_same(struct dice *dice, weir_algorithm algorithm)
     struct step step;
     struct left row;
 
-    for (int64_t i = dice_below(dice, 5); i > 0; i--) /* somebody was there before */
+    for (int64_t i = dice_below(dice, 5); i > 0; i--) /* charged before */
         take(&s, &r, now, 1 + dice_below(dice, 2), &step);
     now += dice_below(dice, 1 + 3 * r.window % 7000) - 10; /* it may have stepped back */
     begin();
@@ -424,7 +424,7 @@ static void one_answer_is_a_row_or_a_judgement(void **state)
     batch.first = 1;
     batch.questions[0] = NULL;
     column(0, 20, 8, 4, (int64_t[]){ 1699000, 3, 0, 1699500 });
-    assert_true(charge_read(spans, &batch, false)); /* to nobody */
+    assert_true(charge_read(spans, &batch, false)); /* all questions are done */
     done();
 }
 

@@ -114,7 +114,7 @@ static void a_key_of_which_plenty_is_left_is_not_waited_for(void **state)
     assert_int_equal(claims.open, 0);
 }
 
-/* Nobody may go who shares a key with one before it that is still there, and everybody else may. */
+/* A question may go unless an earlier one that is still there has one of its keys. */
 static void check_all(size_t count)
 {
     for (size_t i = 0; i < count; i++) {
@@ -127,7 +127,7 @@ static void check_all(size_t count)
     }
 }
 
-static void whoever_goes_first_the_order_is_kept(void **state)
+static void the_order_is_kept_whichever_goes_first(void **state)
 {
     struct dice dice = dice_new();
     struct asker *freed[MOST];
@@ -166,7 +166,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(who_shares_a_key_waits_for_those_before),
         cmocka_unit_test(a_key_of_which_plenty_is_left_is_not_waited_for),
-        cmocka_unit_test(whoever_goes_first_the_order_is_kept),
+        cmocka_unit_test(the_order_is_kept_whichever_goes_first),
     };
 
     return cmocka_run_group_tests_name("claims", tests, NULL, NULL);

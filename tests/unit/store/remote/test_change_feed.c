@@ -10,7 +10,7 @@
 enum { MOST_NEWS = 64 };
 
 static struct stage {
-    bool is_away; /* the store: nobody can connect, and nobody hears */
+    bool is_away; /* the store: no connect succeeds, and no event is heard */
     bool is_connected;
     int connects, lines;
     int64_t clock;         /* the store's, beside ours */
@@ -186,7 +186,7 @@ static void words_are_understood(void **state)
     change_feed_free(feed);
 }
 
-static void words_that_nobody_knows_may_mean_anything(void **state)
+static void an_unknown_announcement_may_mean_anything(void **state)
 {
     static const char *const unknown[] = {
         "",
@@ -263,7 +263,7 @@ int main(void)
         cmocka_unit_test(whatever_may_have_been_missed_is_told),
         cmocka_unit_test(it_is_up_to_date_only_while_it_is_connected),
         cmocka_unit_test(words_are_understood),
-        cmocka_unit_test(words_that_nobody_knows_may_mean_anything),
+        cmocka_unit_test(an_unknown_announcement_may_mean_anything),
         cmocka_unit_test(losing_the_store_is_logged_once),
         cmocka_unit_test(a_thread_ends_at_once),
         cmocka_unit_test(a_clock_that_is_set_is_noticed),

@@ -6,7 +6,7 @@
 
 enum { DEADLINE = 100, MOST_CONNECTIONS = 64, MOST_SENT = 64, MOST_ASKED = 6000 };
 
-/* ---- a clock, and whoever it wakes ------------------------------------------------------------- */
+/* ---- a clock, and the timers that it wakes ----------------------------------------------------- */
 
 struct watch {
     void (*due)(void *ctx);
@@ -80,7 +80,7 @@ static struct connection {
 } connections[MOST_CONNECTIONS];
 static size_t connection_count;
 static bool nothing_opens;     /* out of memory */
-static bool answers_when_read; /* the answers are here, but nobody has looked */
+static bool answers_when_read; /* the answers are here, but have not been read */
 
 static void *open_connection(void *backend, struct link *link, struct reactor *reactor)
 {
@@ -263,7 +263,7 @@ static void begin_up(void)
     link_up(newest()->link);
 }
 
-/* Nobody is forgotten, and nobody waited longer than a deadline. */
+/* Every question is done, and none waited longer than its deadline. */
 static void end(void)
 {
     lane_detach(pending.lane);
@@ -352,7 +352,7 @@ static void a_question_waits_for_the_link(void **state)
     end();
 }
 
-static void a_late_answer_finds_nobody(void **state)
+static void a_late_answer_is_dropped(void **state)
 {
     (void)state;
     begin_up();
@@ -393,7 +393,7 @@ static void those_of_a_batch_have_deadlines_of_their_own(void **state)
     end();
 }
 
-/* The process was stopped: what has come meanwhile is read before anybody is told it is late. */
+/* The process was stopped: what has come meanwhile is read before questions time out. */
 static void answers_that_are_here_are_not_late(void **state)
 {
     (void)state;
@@ -650,7 +650,7 @@ static void what_will_not_be_done_here_is_done_elsewhere(void **state)
 
 /* ---- R5: the breaker ---------------------------------------------------------------------------- */
 
-static void after_some_failures_nobody_waits(void **state)
+static void after_some_failures_questions_fail_at_once(void **state)
 {
     (void)state;
     begin_up();
@@ -700,7 +700,7 @@ static void failures_that_open_no_breaker_are_told_now_and_then(void **state)
     end();
 }
 
-static void who_waits_when_nobody_does_any_more_fails_too(void **state)
+static void questions_that_wait_when_the_breaker_opens_fail_too(void **state)
 {
     (void)state;
     begin_up();
@@ -722,7 +722,7 @@ static void who_waits_when_nobody_does_any_more_fails_too(void **state)
     has_failed(waits);
     assert_int_equal(asked[waits].done_at - asked[waits].at, DEADLINE - 1);
     answer(newest());
-    assert_true(is_failing()); /* it is an answer to nobody */
+    assert_true(is_failing()); /* its questions are done already */
     end();
 }
 
@@ -819,7 +819,7 @@ static void a_new_link_is_tried_at_once(void **state)
     end();
 }
 
-static void a_new_link_will_do_if_nobody_asks(void **state)
+static void a_new_link_closes_the_breaker_if_none_timed_out(void **state)
 {
     (void)state;
     begin(1);
@@ -835,8 +835,8 @@ static void a_new_link_will_do_if_nobody_asks(void **state)
     end();
 }
 
-/* The server hung, and nobody asks any more: there is nobody whose question could be tried. */
-static void a_lane_that_nobody_asks_finds_out_itself(void **state)
+/* The server hung, and no question comes any more that could be a probe. */
+static void a_lane_without_questions_probes_by_itself(void **state)
 {
     (void)state;
     begin_up();
@@ -863,7 +863,7 @@ static void a_lane_that_nobody_asks_finds_out_itself(void **state)
     end();
 }
 
-static void a_lane_asks_itself_only_while_nobody_waits(void **state)
+static void a_lane_probes_by_itself_only_while_its_breaker_is_open(void **state)
 {
     (void)state;
     begin_up();
@@ -1050,7 +1050,7 @@ static void whatever_happens_everybody_is_told_in_time(void **state)
     }
 }
 
-/* ---- R7: keys that somebody holds ---------------------------------------------------------------- */
+/* ---- R7: locked keys ----------------------------------------------------------------------------- */
 
 static int ask_for(uint64_t key)
 {
@@ -1117,7 +1117,7 @@ int main(void)
         cmocka_unit_test(a_question_without_an_answer_fails_at_its_deadline),
         cmocka_unit_test(a_question_without_a_link_fails_at_its_deadline),
         cmocka_unit_test(a_question_waits_for_the_link),
-        cmocka_unit_test(a_late_answer_finds_nobody),
+        cmocka_unit_test(a_late_answer_is_dropped),
         cmocka_unit_test(those_of_a_batch_have_deadlines_of_their_own),
         cmocka_unit_test(answers_that_are_here_are_not_late),
         cmocka_unit_test(a_link_that_says_nothing_is_given_up),
@@ -1133,16 +1133,16 @@ int main(void)
         cmocka_unit_test(what_was_undone_is_asked_before_what_waits),
         cmocka_unit_test(what_is_final_fails_and_the_next_is_answered),
         cmocka_unit_test(what_will_not_be_done_here_is_done_elsewhere),
-        cmocka_unit_test(after_some_failures_nobody_waits),
+        cmocka_unit_test(after_some_failures_questions_fail_at_once),
         cmocka_unit_test(failures_that_open_no_breaker_are_told_now_and_then),
-        cmocka_unit_test(who_waits_when_nobody_does_any_more_fails_too),
+        cmocka_unit_test(questions_that_wait_when_the_breaker_opens_fail_too),
         cmocka_unit_test(late_ones_of_one_batch_are_failures_of_their_own),
         cmocka_unit_test(how_many_failures_can_be_said_and_changed),
         cmocka_unit_test(one_a_second_is_asked_nevertheless),
         cmocka_unit_test(a_new_link_is_tried_at_once),
-        cmocka_unit_test(a_new_link_will_do_if_nobody_asks),
-        cmocka_unit_test(a_lane_that_nobody_asks_finds_out_itself),
-        cmocka_unit_test(a_lane_asks_itself_only_while_nobody_waits),
+        cmocka_unit_test(a_new_link_closes_the_breaker_if_none_timed_out),
+        cmocka_unit_test(a_lane_without_questions_probes_by_itself),
+        cmocka_unit_test(a_lane_probes_by_itself_only_while_its_breaker_is_open),
         cmocka_unit_test(a_lane_that_is_asked_need_not_ask_itself),
         cmocka_unit_test(an_answer_forgives_failures),
         cmocka_unit_test(a_link_comes_back_less_and_less_often),
