@@ -53,7 +53,7 @@ int bind_probe(const struct address *a)
     return why;
 }
 
-/* Remove a socket that nobody answers on. */
+/* Remove a socket that no process listens on. */
 static int remove_stale(const struct address *a)
 {
     struct stat st;

@@ -16,7 +16,7 @@ enum {
     HURRIED_LOOK_MS = 20, /* … and in a hurry */
     HELD_UP_MS = 4 * LOOK_MS,
     RELIEF_MS = 50,           /* between two looks for those that hold too much */
-    STUCK_MS = 1000,          /* who is known and has done nothing for so long may be closed */
+    STUCK_MS = 1000,          /* a known client that has done nothing for so long may be closed */
     TRIM_MS = 2000,           /* between two times that memory is given back */
     TRIM_ABOVE = 1024 * 1024, /* bytes that were held: less is not worth giving back */
 };
@@ -174,8 +174,8 @@ static void give_back(struct conn_pool *p, uint64_t now)
 
 /* ---- their time -------------------------------------------------------------------------- */
 
-/* When the loop has been held up, what came meanwhile has not been read yet: nobody is late before it
- * is. */
+/* When the loop has been held up, what came meanwhile has not been read yet: no connection is late
+ * before it is. */
 static bool was_held_up(struct conn_pool *p, uint64_t now)
 {
     const bool is_late = p->looked_at > 0 && now - p->looked_at > HELD_UP_MS;

@@ -25,7 +25,7 @@ struct listener {
     bool
         is_shared; /* by all loops: a Unix socket, or fewer were handed over than there are loops */
     bool is_unix;  /* else TCP */
-    bool is_loopback; /* or a Unix socket: nobody off this machine can reach it */
+    bool is_loopback; /* or a Unix socket: other machines cannot reach it */
     bool is_own;    /* opened for an address, by this process or the one it replaces; else given */
     char name[128]; /* "127.0.0.1:7878": with the port that was chosen, if 0 was asked for */
     char path[108]; /* of a Unix socket of our own: to be removed in the end; else "" */
@@ -44,12 +44,12 @@ struct listeners {
  * matter. If they come from the process that this one replaces, those for an address that is
  * still asked for are used, the others closed, and only what is missing is opened.
  *
- * A Unix socket that nobody answers on is removed, one that somebody listens on is not. */
+ * A Unix socket that no process listens on is removed. */
 WEIR_MUSTCHECK weir_err listeners_open(struct listeners *l, const char *const *addresses, size_t n,
                                        size_t loops, weir_diag *diag);
 
 /* Connections that wait in a socket's queue are reset when the last process that has it closes it:
- * before that, it is handed over or drained. removes_paths: nobody else serves the Unix sockets. */
+ * before that, it is handed over or drained. removes_paths: no other process serves the Unix sockets. */
 void listeners_close(struct listeners *l, bool removes_paths);
 
 static inline bool listener_is_for(const struct listener *l, size_t loop)

@@ -9,7 +9,7 @@
 
 enum {
     STATE_LISTEN = 0x0a,
-    MOST_SOCKETS = 64, /* looked for; one is enough to find somebody */
+    MOST_SOCKETS = 64, /* looked for; one is enough to find the process */
 };
 
 /* The inodes of the sockets that listen on a port. */

@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* "redis-server (process 812)", or false: nobody, or one of another user whom we cannot see. */
+/* "redis-server (process 812)", or false: none, or one of another user that we cannot see. */
 bool port_owner(int port, char *out, size_t room);
 
 #endif

@@ -129,7 +129,7 @@ static weir_err can_read(const char *what, const char *file, weir_diag *diag)
                    : diag_fail(diag, WEIR_EOPTION, "TLS: the %s %s is not a file", what, file);
 }
 
-/* Nobody is there to be asked for a passphrase. */
+/* A server cannot ask for a passphrase. */
 static int no_passphrase(char *into, int room, int is_writing, void *was_asked)
 {
     (void)is_writing;
@@ -226,7 +226,7 @@ static weir_err load_client_ca(struct tls_context *t, const char *file, weir_dia
     return WEIR_OK;
 }
 
-/* Who asks for a protocol gets HTTP/1.1 or nothing; RESP has no name there, and does not ask. */
+/* ALPN: clients that ask for a protocol get HTTP/1.1 or nothing. RESP has no name there. */
 static int select_protocol(SSL *ssl, const unsigned char **out, unsigned char *out_len,
                            const unsigned char *offered, unsigned offered_len, void *ctx)
 {

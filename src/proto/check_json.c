@@ -1,7 +1,7 @@
 /* check_json.c - the JSON body of a check, by the scanner or by jansson.
  *
  * What jansson says about a bad body is not passed on: it quotes what it stumbled over, and that
- * may be somebody's address. */
+ * may be a person's address. */
 #include "proto/check_json.h"
 
 #include <inttypes.h>

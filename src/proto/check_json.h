@@ -1,6 +1,6 @@
 /* check_json.h - the JSON body of a check: one request object, or {"checks": [...]}. Pure: no I/O.
  *
- * The flat object that almost everybody sends is read by a scanner of our own, in place and without
+ * The flat object that most clients send is read by a scanner of our own, in place and without
  * allocation; whatever surprises it (an escape, a null, a number that is not plain) is left to
  * jansson. Both take the same texts for valid.
  *

@@ -1,4 +1,4 @@
-/* check_scan.c - one request object as almost everybody writes it, read where it stands. */
+/* check_scan.c - one request object as most clients write it, read where it stands. */
 #include "proto/check_scan.h"
 
 #include "base/json.h"

@@ -1,4 +1,4 @@
-/* check_scan.h - one request object as almost everybody writes it, read where it stands. */
+/* check_scan.h - one request object as most clients write it, read where it stands. */
 #ifndef WEIR_PROTO_CHECK_SCAN_H
 #define WEIR_PROTO_CHECK_SCAN_H
 
@@ -12,7 +12,7 @@ struct check_scan {
 };
 
 /* The object at *at, which is left behind it. Changes no byte. False: something in it is not as
- * usual, and somebody more thorough has to look: it may be valid or not. */
+ * usual, and the full parser has to look: it may be valid or not. */
 bool check_scan_object(struct check_scan *s, char **at, char *end, struct parsed_request *out);
 void check_scan_seal(struct check_scan *s);
 

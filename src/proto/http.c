@@ -190,7 +190,7 @@ static enum parse read_chunked(struct http_parser *p, char *bytes, size_t len)
         if (result != PARSE_DONE)
             return result;
     }
-    while (line.len > 0) { /* trailers: nobody needs them */
+    while (line.len > 0) { /* trailers are not used */
         result = find_line(p, bytes, len, HTTP_MAX_HEAD - p->trailer_len, &line);
         if (result != PARSE_DONE)
             return result;

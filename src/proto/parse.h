@@ -1,4 +1,4 @@
-/* parse.h - what a parser of somebody else's bytes can say. */
+/* parse.h - what a parser of bytes from a client or server can say. */
 #ifndef WEIR_PROTO_PARSE_H
 #define WEIR_PROTO_PARSE_H
 

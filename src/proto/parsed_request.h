@@ -11,7 +11,7 @@ struct parsed_request {
     weir_attribute attributes[WEIR_MAX_ATTRIBUTES];
     const char *policies[WEIR_MAX_RULES];
     bool peek;
-    bool wants_tag; /* what who asks is called, in the answer */
+    bool wants_tag; /* the hash of the identity, in the answer */
 };
 
 /* One more policy: the only one is the request's `policy`, and several are its list. False: there

@@ -1,7 +1,7 @@
 /* rate_headers.h - what an answer looks like in the headers of a response.
  *
  * RateLimit-Policy and RateLimit as draft-ietf-httpapi-ratelimit-headers-10 has them, the older
- * X-RateLimit-*, and Retry-After. Seconds are rounded up: nobody is told to come too early. */
+ * X-RateLimit-*, and Retry-After. Seconds are rounded up: no client is told to come too early. */
 #ifndef WEIR_PROTO_RATE_HEADERS_H
 #define WEIR_PROTO_RATE_HEADERS_H
 

@@ -1,4 +1,4 @@
-/* errand.c - work for a reply that may wait for a disk or a network, so that another thread does it. */
+/* errand.c - a job for a reply that may wait for a disk or a network, in libuv's thread pool. */
 #include "server/errand.h"
 
 #include "server/loop.h"

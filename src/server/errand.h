@@ -1,7 +1,7 @@
-/* errand.h - work for a reply that may wait for a disk or a network, so that another thread does it.
+/* errand.h - a job for a reply that may wait for a disk or a network, in libuv's thread pool.
  *
- * libuv has a few such threads, for all loops. An errand must not wait for a loop, nor for another
- * errand but by a lock: all of these threads may be busy. */
+ * All loops share the pool. An errand must not wait for a loop, nor for another errand but by a
+ * lock: all threads of the pool may be busy. */
 #ifndef WEIR_SERVER_ERRAND_H
 #define WEIR_SERVER_ERRAND_H
 
@@ -24,7 +24,7 @@ struct errand {
 /* For a reply that was begun. done() may be called before this returns. */
 void errand_send(struct errand *e, struct reply *reply);
 
-/* The loop is about to end: those that nobody has begun with are dropped, one by one. */
+/* The loop is about to end: those that no thread has begun are dropped, one by one. */
 void errands_drop(struct loop *loop);
 
 #endif

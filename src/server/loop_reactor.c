@@ -23,7 +23,7 @@ static uv_loop_t *uv_of(const struct reactor *r)
 
 /* ---- sockets ------------------------------------------------------------------------------- */
 
-/* On an error both are told: whoever reads or writes then finds out what it is. */
+/* On an error both events are reported: the next read or write then says what it is. */
 static void poll_ready(uv_poll_t *poll, int status, int events)
 {
     struct watch *w = poll->data;

@@ -14,7 +14,7 @@ struct reloader {
     pthread_mutex_t lock; /* of what follows */
     pthread_cond_t wake;
     struct reload *first, *last; /* requests for the next one, in the order they came */
-    const char *why;             /* one that nobody waits for; NULL: none */
+    const char *why;             /* one without a waiting thread; NULL: none */
     bool is_ending;
 };
 

@@ -1,4 +1,4 @@
-/* reply.c - requests on their way through the house, and the replies they will get. */
+/* reply.c - requests on their way through the server, and the replies they will get. */
 #include "server/reply.h"
 
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* reply.h - requests on their way through the house, and the replies they will get.
+/* reply.h - requests on their way through the server, and the replies they will get.
  *
  * A reply stands in its session's queue from the moment its request was decoded, so answers leave
  * in the order of their requests, whenever they come. It may wait for any number of calls: none

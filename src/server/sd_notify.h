@@ -7,7 +7,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/* Each returns whether the message was handed over; nobody needs to care. */
+/* Each returns whether the message was handed over; callers may ignore it. */
 bool sd_notify_ready(void);
 bool sd_notify_stopping(void);
 bool sd_notify_reloading(void); /* until the next sd_notify_ready() */

@@ -1,7 +1,7 @@
 /* server.c - starts the loops and what they share, and ends them.
  *
- * The thread that runs server_run() serves nobody: it waits for signals and for files to change, and
- * at the end for all others. */
+ * The thread that runs server_run() serves no client: it waits for signals and for files to change,
+ * and at the end for all other threads. server_reload.c has what is read again meanwhile. */
 #include "server/server.h"
 
 #include <errno.h>
@@ -17,11 +17,9 @@
 #include "base/diag.h"
 #include "base/json.h"
 #include "base/url.h"
-#include "policy/policies_json.h"
 #include "server/control.h"
 #include "server/handover.h"
 #include "server/http/routes.h"
-#include "server/policies_diff.h"
 #include "server/reloader.h"
 #include "server/sd_notify.h"
 
@@ -29,42 +27,11 @@ enum { LOCK_RETRY_MS = 20, SPARE_FILES = 64 };
 
 /* ---- what the loops share ------------------------------------------------------------------ */
 
-struct tls_context *server_tls(struct server *s)
-{
-    struct tls_context *t;
-
-    if (!atomic_load(&s->tls))
-        return NULL;
-    pthread_mutex_lock(&s->lock);
-    t = tls_context_ref(atomic_load(&s->tls));
-    pthread_mutex_unlock(&s->lock);
-    return t;
-}
-
 static void log_store(void *ctx, const char *line)
 {
     struct server *s = ctx;
 
     event_log_write(s->log, "warn", "store", "%s", line);
-}
-
-static weir_err load_tls(struct server *s, const struct server_settings *o, weir_diag *diag)
-{
-    struct tls_context *next, *old;
-    weir_err err;
-
-    if (!o->tls_cert)
-        return WEIR_OK;
-    err = tls_context_new(o->tls_cert, o->tls_key, o->tls_client_ca, &next, diag);
-    if (err)
-        return err;
-    if (tls_context_warning(next))
-        event_log_write(s->log, "warn", "tls", "%s", tls_context_warning(next));
-    pthread_mutex_lock(&s->lock);
-    old = atomic_exchange(&s->tls, next);
-    pthread_mutex_unlock(&s->lock);
-    tls_context_unref(old);
-    return WEIR_OK;
 }
 
 /* A process that is being replaced has the files until it has ended. Whatever else is wrong with a
@@ -125,18 +92,6 @@ static weir_err note_reachable(struct server *s, weir_diag *diag)
     return WEIR_OK;
 }
 
-/* What settings_check() says of addresses, for sockets that were opened by somebody else. */
-static weir_err check_given_listeners(const struct server *s, const struct server_settings *o,
-                                      weir_diag *diag)
-{
-    if (!s->reachable || settings_keep_strangers_out(o))
-        return WEIR_OK;
-    return diag_fail(diag, WEIR_EOPTION,
-                     "the socket %s that was handed over can be reached from other "
-                     "machines: give a token file, or bind it to loopback",
-                     s->reachable);
-}
-
 /* Every connection is an open file. */
 static weir_err raise_file_limit(struct server *s, weir_diag *diag)
 {
@@ -152,7 +107,7 @@ static weir_err raise_file_limit(struct server *s, weir_diag *diag)
         return WEIR_OK;
     if (limit.rlim_cur <= SPARE_FILES)
         return diag_fail(diag, WEIR_ESYSTEM,
-                         "%llu open files are too few to serve anybody: raise the limit "
+                         "%llu open files are too few to serve clients: raise the limit "
                          "(LimitNOFILE= or ulimit -n)",
                          (unsigned long long)limit.rlim_cur);
     s->most_connections = (int64_t)limit.rlim_cur - SPARE_FILES;
@@ -161,13 +116,6 @@ static weir_err raise_file_limit(struct server *s, weir_diag *diag)
                     "(LimitNOFILE= or ulimit -n)",
                     (long long)s->most_connections);
     return WEIR_OK;
-}
-
-/* Tokens that were read, but that others can read as well. */
-static void warn_of_tokens(const struct server *s, const weir_diag *diag)
-{
-    if (diag->text[0])
-        event_log_write(s->log, "warn", "tokens", "%s", diag->text);
 }
 
 static weir_err open_shared(struct server *s, weir_diag *diag)
@@ -182,169 +130,19 @@ static weir_err open_shared(struct server *s, weir_diag *diag)
     if (!err)
         err = note_reachable(s, diag);
     if (!err)
-        err = check_given_listeners(s, &s->settings, diag);
+        err = server_check_listeners(s, &s->settings, diag);
     if (!err)
         err = tokens_load(&s->settings, &s->tokens, diag);
     if (!err)
-        warn_of_tokens(s, diag);
+        server_warn_of_tokens(s, diag);
     if (!err)
-        err = load_tls(s, &s->settings, diag);
+        err = server_load_tls(s, &s->settings, diag);
     if (!err)
         err = check_policies(s, diag);
     if (err)
         return err;
     err = raise_file_limit(s, diag);
     return err ? err : open_weir(s, diag);
-}
-
-/* ---- reloading ----------------------------------------------------------------------------- */
-
-/* One part of a reload has failed: the first error is the result, but all are told. */
-static void add_problem(weir_err err, const weir_diag *problem, weir_err *first, weir_diag *all)
-{
-    const size_t len = strlen(all->text);
-
-    snprintf(all->text + len, sizeof all->text - len, "%s%s", len > 0 ? "\n" : "", problem->text);
-    if (!*first)
-        *first = err;
-}
-
-/* Whoever can reach the server now is still to be kept out. */
-static weir_err read_settings_again(const struct server *s, struct server_settings *out,
-                                    weir_diag *diag)
-{
-    weir_err err = s->source->read(s->source->ctx, out, diag);
-    const char *fixed;
-
-    if (err)
-        return err;
-    fixed = settings_fixed_difference(&s->settings, out);
-    if (fixed)
-        event_log_write(s->log, "warn", "settings",
-                        "`%s` is another now under `server:`, and stays as it was until a handover "
-                        "(SIGUSR2) or a restart",
-                        fixed);
-    memcpy(out->listen, s->settings.listen, sizeof out->listen);
-    out->listen_count = s->settings.listen_count;
-    out->allows_plain = s->settings.allows_plain;
-    err = settings_check(out, diag);
-    if (!err)
-        err = check_given_listeners(s, out, diag);
-    if (err)
-        settings_done(out);
-    return err;
-}
-
-/* Each for itself: a mistake in one file must not keep the others as they were. */
-static void reload_credentials(struct server *s, const struct server_settings *o, weir_err *first,
-                               weir_diag *all)
-{
-    weir_diag problem;
-    weir_err err = tokens_reload(s->tokens, o, &problem);
-
-    if (err)
-        add_problem(err, &problem, first, all);
-    else
-        warn_of_tokens(s, &problem);
-    err = s->settings.tls_cert ? load_tls(s, o, &problem) : WEIR_OK;
-    if (err)
-        add_problem(err, &problem, first, all);
-}
-
-/* Without knowing which files they are in, nothing is read. */
-static weir_err reload_parts(struct server *s, weir_diag *diag)
-{
-    struct server_settings settings;
-    weir_err first = WEIR_OK, err;
-    weir_diag problem;
-
-    diag->text[0] = '\0';
-    err = read_settings_again(s, &settings, &problem);
-    if (err) {
-        add_problem(err, &problem, &first, diag);
-        return first;
-    }
-    if (s->settings.config)
-        err = weir_reload(s->weir, &problem);
-    if (err)
-        add_problem(err, &problem, &first, diag);
-    reload_credentials(s, &settings, &first, diag);
-    settings_done(&settings);
-    return first;
-}
-
-bool server_enabled(struct server *s)
-{
-    struct published_visit visit = published_enter(&s->weir->policies);
-    const bool is_enabled = !visit.current || policies_enabled(visit.current);
-
-    published_leave(&s->weir->policies, visit);
-    return is_enabled;
-}
-
-/* Whoever wonders why nothing is refused finds it here. */
-static void tell_switches(struct server *s)
-{
-    const char *list = getenv("WEIR_ENABLED_POLICIES");
-    struct published_visit visit = published_enter(&s->weir->policies);
-    const struct policies *set = visit.current;
-    size_t off = 0;
-
-    for (size_t i = 0; set && list && list[0] && i < policies_count(set); i++)
-        off += policies_at(set, i)->mode == MODE_OFF;
-    if (set && !policies_enabled(set))
-        event_log_write(s->log, "warn", "switched-off",
-                        "WEIR_ENABLED is off: everything is allowed, and nothing is counted");
-    else if (off > 0)
-        event_log_write(s->log, "warn", "switched-off",
-                        "WEIR_ENABLED_POLICIES is set: %zu of %zu policies are off", off,
-                        policies_count(set));
-    published_leave(&s->weir->policies, visit);
-}
-
-static void list_policies(struct server *s, struct buf *out)
-{
-    struct published_visit visit = published_enter(&s->weir->policies);
-
-    policies_json(out, visit.current);
-    published_leave(&s->weir->policies, visit);
-}
-
-weir_err server_reload(struct server *s, const char *why, weir_diag *diag)
-{
-    const weir_allocator usual = alloc_or_default((weir_allocator){ 0 });
-    struct buf before, after, change;
-    weir_err err;
-
-    sd_notify_reloading();
-    event_log_reopen(s->log);
-    buf_init(&before, &usual);
-    buf_init(&after, &usual);
-    buf_init(&change, &usual);
-    list_policies(s, &before);
-    err = reload_parts(s, diag);
-    list_policies(s, &after);
-    policies_diff_texts(buf_span(&before), buf_span(&after), &change);
-    if (!err)
-        diag_set(diag, "%s", change.failed ? "" : buf_span(&change).at);
-    pthread_mutex_lock(&s->lock);
-    free(s->reload_problem);
-    s->reload_problem = err ? strdup(diag->text) : NULL;
-    s->reloaded_ms = s->weir->clock(s->weir->clock_ctx);
-    pthread_mutex_unlock(&s->lock);
-    atomic_fetch_add(err ? &s->reload_failures : &s->reloads, 1);
-    if (err)
-        event_log_write(s->log, "error", "reload-failed", "(%s) what is wrong stays as it was: %s",
-                        why, diag->text);
-    else
-        event_log_write(s->log, "info", "reloaded", "(%s) %s", why, diag->text);
-    buf_done(&before);
-    buf_done(&after);
-    buf_done(&change);
-    tell_switches(s);
-    if (!atomic_load(&s->is_draining))
-        sd_notify_ready();
-    return err;
 }
 
 /* ---- life ---------------------------------------------------------------------------------- */
@@ -373,7 +171,7 @@ static weir_err start_loops(struct server *s, weir_diag *diag)
     return err;
 }
 
-static weir_err open_annals(struct server *s, weir_diag *diag)
+static weir_err open_history(struct server *s, weir_diag *diag)
 {
     const struct history_store_options options = { .allocator = s->weir->allocator,
                                                    .log = log_store,
@@ -443,7 +241,7 @@ static void write_ready(struct server *s)
 
 static void tell_ready(struct server *s)
 {
-    tell_switches(s);
+    server_log_switches(s);
     for (size_t i = 0; i < s->listeners.count; i++)
         if (listener_is_for(&s->listeners.all[i], 0)) {
             const char *name = s->listeners.all[i].name;
@@ -460,8 +258,8 @@ static void tell_ready(struct server *s)
     sd_notify_ready();
 }
 
-/* Who comes now must be refused and not wait for an end that is long in coming: a socket listens as
- * long as anybody has it open. */
+/* A client that connects now must be refused at once: a socket listens as long as any process or
+ * thread has it open. */
 static void stop_loops(struct server *s, bool has_successor)
 {
     atomic_store(&s->is_draining, true);
@@ -571,7 +369,7 @@ int server_run(const struct server_settings *settings, const struct settings_sou
         err = open_server(&s, &diag);
     if (!err) {
         s.started_ms = s.weir->clock(s.weir->clock_ctx);
-        err = open_annals(&s, &diag);
+        err = open_history(&s, &diag);
     }
     if (!err)
         err = make_loops(&s, &diag);

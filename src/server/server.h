@@ -23,7 +23,7 @@ struct server {
     weir *weir;
     struct tokens *tokens;
     struct event_log *log;
-    struct buf welcome; /* see http_api.h */
+    struct buf welcome; /* see http_write_welcome() */
     struct listeners listeners;
     char *reachable; /* the name of one that other machines can reach; NULL: none */
     struct loop *loops;
@@ -51,8 +51,8 @@ struct server {
     char *reload_problem; /* what was wrong at the last reload; NULL: nothing */
 };
 
-/* Serve until SIGTERM or SIGINT. `source` is where the settings came from, and `argv` is what the program was started with, to start another one
- * like it. Returns the exit status; says on stderr why it could not. */
+/* Serve until SIGTERM or SIGINT. `source` is where the settings came from. `argv` is what the program
+ * was started with, to start a successor like it. Returns the exit status; says on stderr why it could not. */
 int server_run(const struct server_settings *settings, const struct settings_source *source,
                char *const argv[]);
 
@@ -66,5 +66,14 @@ bool server_enabled(struct server *s);
 
 /* Counted; NULL: there is none. */
 struct tls_context *server_tls(struct server *s);
+
+/* ---- in server_reload.c, for the start ----------------------------------------------------- */
+
+WEIR_MUSTCHECK weir_err server_load_tls(struct server *s, const struct server_settings *o,
+                                        weir_diag *diag);
+WEIR_MUSTCHECK weir_err server_check_listeners(const struct server *s,
+                                               const struct server_settings *o, weir_diag *diag);
+void server_warn_of_tokens(const struct server *s, const weir_diag *diag);
+void server_log_switches(struct server *s); /* those of the environment */
 
 #endif

@@ -1,4 +1,4 @@
-/* session.c - one connection as the server sees it: in which protocol, who asks, what is owed. */
+/* session.c - one connection as the server sees it: its protocol, its rights, its pending replies. */
 #include "server/session.h"
 
 #include <stdlib.h>
@@ -13,7 +13,7 @@ enum {
 
 /* ---- requests ---------------------------------------------------------------------------- */
 
-/* Who asks for it before it sends a body is told to go on, behind all that it is owed. */
+/* A client that sent `Expect: 100-continue` is told to send the body, behind all pending replies. */
 static void invite_body(struct session *s)
 {
     static const struct span go_on = { "HTTP/1.1 100 Continue\r\n\r\n", 25 };
@@ -63,7 +63,7 @@ static size_t decode_resp(struct session *s, char *at, size_t len, struct resp_c
         return 0;
     case PARSE_MORE:
         if (len > SESSION_MOST_UNKNOWN_COMMAND && !resp_may(s, SCOPE_ALL))
-            resp_refuse(s, "the command is too long for one who has not shown a token");
+            resp_refuse(s, "the command is too long for a client without a token");
         return 0;
     }
     return 0;

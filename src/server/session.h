@@ -1,4 +1,4 @@
-/* session.h - one connection as the server sees it: in which protocol, who asks, what is owed.
+/* session.h - one connection as the server sees it: its protocol, its rights, its pending replies.
  *
  * Belongs to one loop for life. */
 #ifndef WEIR_SERVER_SESSION_H
@@ -18,12 +18,12 @@ enum protocol { PROTOCOL_UNKNOWN, PROTOCOL_HTTP, PROTOCOL_RESP };
 enum {
     SESSION_MOST_REPLIES = 1024,           /* requests of one connection that may be on their way */
     SESSION_MOST_OWED = 256 * 1024,        /* bytes of their replies, about … */
-    SESSION_MOST_UNKNOWN_OWED = 64 * 1024, /* … to a client that has not shown that it may ask */
+    SESSION_MOST_UNKNOWN_OWED = 64 * 1024, /* … to a client without a token */
     SESSION_MOST_UNKNOWN_COMMAND = 16 * 1024, /* bytes of a command of such a client */
     SESSION_CLIENT_NAME = 48,
 };
 
-struct resp_spec; /* see resp_commands.h */
+struct resp_spec; /* see resp/commands.h */
 
 struct session {
     struct conn conn; /* its bytes come and go here */
@@ -90,7 +90,7 @@ static inline struct loop *session_loop(const struct session *s)
     return s->loop;
 }
 
-/* Serve one decoded request: begin a reply, ask, end it. In http_api.c and resp_commands.c. */
+/* Serve one decoded request: begin a reply, ask, end it. In http/routes.c and resp/commands.c. */
 void http_serve(struct session *s, struct http_request *request);
 
 /* Before its body is there, of which so many bytes were promised or have come: how many may. False:

@@ -231,7 +231,7 @@ const char *settings_open_listener(const struct server_settings *s)
     return NULL;
 }
 
-/* Whoever can reach the server must be somebody that we let in. */
+/* Clients of other machines must need a token or a certificate. */
 static weir_err check_strangers(const struct server_settings *s, weir_diag *diag)
 {
     for (size_t i = 0; i < s->listen_count; i++) {

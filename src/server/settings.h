@@ -85,7 +85,7 @@ WEIR_MUSTCHECK weir_err settings_check(struct server_settings *s, weir_diag *dia
 const char *settings_fixed_difference(const struct server_settings *a,
                                       const struct server_settings *b);
 
-/* Must everybody show a token or a certificate? */
+/* Must every client show a token or a certificate? */
 bool settings_keep_strangers_out(const struct server_settings *s);
 
 /* The first address that others can reach, with nothing to keep them out; NULL: there is none. */

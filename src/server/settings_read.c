@@ -227,7 +227,7 @@ static unsigned read_scopes(struct reading *r, const struct yaml *node)
             scope_read(item->text, &scopes, &diag))
             complain(&r->reader, item, "%s", diag.text);
     if (is_list && node->count == 0)
-        complain(&r->reader, node, "a token without a scope lets nobody in: write [check]");
+        complain(&r->reader, node, "a token without a scope allows nothing: write [check]");
     return scopes;
 }
 

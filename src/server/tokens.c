@@ -201,7 +201,7 @@ void tokens_free(struct tokens *t)
 
 /* ---- looking up ----------------------------------------------------------------------- */
 
-/* A reader counts itself in and out, which changes nothing that anybody can see. */
+/* A reader counts itself in and out; callers see no change. */
 static struct published *published_in(const struct tokens *t)
 {
     return &((struct tokens *)t)->set;

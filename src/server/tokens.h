@@ -13,7 +13,7 @@ struct tokens;
 enum { TOKEN_MIN = 16, TOKEN_MAX = 512 }; /* bytes */
 
 /* Read all files. On success the diag is empty, or warns of files that are open to others. With
- * none configured, everybody may do everything (only loopback is served). */
+ * none configured, every client may do everything (only loopback is served). */
 WEIR_MUSTCHECK weir_err tokens_load(const struct server_settings *settings, struct tokens **out,
                                     weir_diag *diag);
 void tokens_free(struct tokens *t);
@@ -26,6 +26,6 @@ unsigned tokens_scopes(const struct tokens *t, struct span token); /* 0: there i
 
 /* Another number when other tokens were read: what was shown before must be shown again. */
 unsigned tokens_edition(const struct tokens *t);
-unsigned tokens_without(const struct tokens *t); /* what a caller may do who shows none */
+unsigned tokens_without(const struct tokens *t); /* what a client without a token may do */
 
 #endif

@@ -636,7 +636,7 @@ def refused(message, **arguments):
 
 @test
 def too_few_open_files_are_told():
-    refused("40 open files are too few to serve anybody: raise the limit (LimitNOFILE= or ulimit -n)",
+    refused("40 open files are too few to serve clients: raise the limit (LimitNOFILE= or ulimit -n)",
             preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (40, 40)))
 
 

@@ -213,7 +213,7 @@ def a_stranger_may_not_send_a_long_command():
     with Folder() as folder, serve(folder) as server:
         long = command("ECHO", "x" * 20_000)
         assert answer_to(server, long[:17_000]) == (
-            b"-ERR the command is too long for one who has not shown a token\r\n")
+            b"-ERR the command is too long for a client without a token\r\n")
         with server.connect() as one:
             one.sendall(command("AUTH", TOKEN) + long[:17_000])
             assert one.recv(100) == b"+OK\r\n"

@@ -17,7 +17,7 @@ struct sampler_options {
     size_t observer_count;
     struct history_store *history_store; /* outlives the sampler */
     struct event_log *log;
-    struct alarms *alarms; /* NULL: nobody watches; outlives the sampler */
+    struct alarms *alarms; /* NULL: none; outlives the sampler */
     int64_t (*clock)(void *ctx);
     void *clock_ctx;
 };

@@ -1,4 +1,4 @@
-/* webhook.c - one POST to somebody else's server, waited for. */
+/* webhook.c - one POST to a webhook, waited for. */
 #include "server/alerts/webhook.h"
 
 #include <errno.h>

@@ -1,4 +1,4 @@
-/* webhook.h - one POST to somebody else's server, waited for. */
+/* webhook.h - one POST to a webhook, waited for. */
 #ifndef WEIR_SERVER_ALERTS_WEBHOOK_H
 #define WEIR_SERVER_ALERTS_WEBHOOK_H
 

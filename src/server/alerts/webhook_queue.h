@@ -1,6 +1,6 @@
-/* webhook_queue.h - brings messages to webhooks, and comes again if nobody opens.
+/* webhook_queue.h - brings messages to webhooks, and retries what could not be delivered.
  *
- * A thread of its own does it. Whoever has a message only puts it into a bounded queue. */
+ * A thread of its own does it. Other threads only put messages into a bounded queue. */
 #ifndef WEIR_SERVER_ALERTS_WEBHOOK_QUEUE_H
 #define WEIR_SERVER_ALERTS_WEBHOOK_QUEUE_H
 

@@ -121,8 +121,8 @@ static bool is_from_another_site(const struct exchange *x, unsigned scopes, bool
     return site.at && !span_is(site, "same-origin") && !span_is(site, "none");
 }
 
-/* A name that a page's owner makes point at this machine makes the page one of our own, for its
- * reader's browser. Where no token is needed, we have no names but those that nobody else gives. */
+/* DNS rebinding: a site can make its name point at this machine, and then the browser takes its page
+ * for one of ours. So where no token is needed, only names that cannot be made so are accepted. */
 static bool is_by_a_strange_name(const struct exchange *x, unsigned scopes, bool is_gate)
 {
     const struct span host = http_header(x->request, "host");

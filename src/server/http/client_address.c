@@ -1,15 +1,15 @@
-/* client_address.c - who asks: the peer, or whoever trusted proxies say they speak for.
+/* client_address.c - the address of a client: the peer's, or the one that trusted proxies report.
  *
  * RULES (test_client_address.c has a test by each name)
  *   A1  What a peer says that is not trusted does not matter.
  *   A2  The list is walked from its right end, where the proxy nearest to us has written, as long
  *       as the addresses in it are trusted: the first that is not is the client's. If all are
  *       trusted, the leftmost is.
- *   A3  What is no address ends the walk at the one that reported it: nobody becomes unknown, or
- *       somebody else, by sending rubbish.
+ *   A3  What is no address ends the walk at the one that reported it: no client becomes unknown, or
+ *       another one, by sending rubbish.
  *   A4  Several headers of one name are one list, in their order.
  *
- * WHY NOT read quotes from the left, as RFC 7239 has them: a client could open one that nobody
+ * WHY NOT read quotes from the left, as RFC 7239 has them: a client could open one that no proxy
  * closes, and what the proxy adds behind it would be part of the quote. Cut at commas from the
  * right, an element that a trusted proxy has written is whole, and no address has a comma in it. */
 #include "server/http/client_address.h"

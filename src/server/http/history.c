@@ -11,7 +11,7 @@
 #include "server/http/routes.h"
 
 enum {
-    POINTS_WANTED = 180, /* about so many, where nobody said how many */
+    POINTS_WANTED = 180, /* about so many, if the request does not say how many */
     MOST_POINTS = 5000,  /* of a series */
     MOST_BYTES = 16 << 20,
 };

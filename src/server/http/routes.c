@@ -18,7 +18,7 @@ static void api_welcome(const struct exchange *x);
 static const struct route {
     const char *path;
     route_action *get, *post, *put, *remove, *any;
-    unsigned scopes;  /* one of them is needed; 0: everybody may */
+    unsigned scopes;  /* one of them is needed; 0: none is needed */
     size_t most_body; /* bytes; 0: HTTP_MAX_SHORT_BODY */
     const char *about;
 } routes[] = {

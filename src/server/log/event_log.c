@@ -1,9 +1,9 @@
 /* event_log.c - lines about what happens, written by a thread of its own.
  *
- * Two bufs take turns: lines are put into one while the thread writes the other. Nobody but the
+ * Two bufs take turns: lines are put into one while the thread writes the other. No thread but the
  * thread touches the file, and it holds no lock while it does.
  *
- * WHY NOT O_NONBLOCK: stderr is shared with whoever else has it, and would be non-blocking for all
+ * WHY NOT O_NONBLOCK: stderr is shared with other processes, and would be non-blocking for all
  * of them. A pipe that poll() calls writable takes PIPE_BUF bytes without blocking, so the thread
  * waits by poll() and writes no more than that at once. Whole lines, too: another process may
  * append to the same file, and lines of both must not mix. */
@@ -42,7 +42,7 @@ struct event_log {
     pthread_mutex_t lock; /* of what follows */
     pthread_cond_t wake;
     struct buf waiting;
-    uint64_t untold;     /* lines that were dropped and nobody was told */
+    uint64_t untold;     /* dropped lines that no line of the log has reported yet */
     int next_fd;         /* to go on with; -1: none … */
     size_t old_len;      /* … behind so many bytes of what waits */
     atomic_bool closing; /* changed under the lock */
@@ -52,7 +52,7 @@ struct event_log {
 
 /* ---- writing, in the thread ----------------------------------------------------------- */
 
-/* False: nobody takes anything, and the log is being closed. */
+/* False: the reader of the pipe takes nothing, and the log is being closed. */
 static bool wait_for_reader(struct event_log *log, int64_t *give_up)
 {
     struct pollfd p = { .fd = log->fd, .events = POLLOUT };

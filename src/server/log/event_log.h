@@ -2,7 +2,7 @@
  *
  *     {"time":"2026-11-15T23:06:42.123Z","level":"info","event":"ready","message":"..."}
  *
- * A thread of its own writes them. Whoever has a line only puts it into a bounded queue, so a slow
+ * A thread of its own writes them. Other threads only put lines into a bounded queue, so a slow
  * reader of the log never holds up a decision; what does not fit is counted and told when there is
  * room again. */
 #ifndef WEIR_SERVER_LOG_EVENT_LOG_H
@@ -27,7 +27,7 @@ bool event_log_wants(const struct event_log *log, enum log_level level);
 /* Writes what waits, unless the reader of a pipe takes nothing for a second. NULL is fine. */
 void event_log_close(struct event_log *log);
 
-/* Somebody has moved the file away: go on in a new one of the same name. What was put before goes
+/* After a log rotation has moved the file away: go on in a new one of the same name. What was put before goes
  * into the old one. If that fails, the old one is kept and told so. */
 void event_log_reopen(struct event_log *log);
 

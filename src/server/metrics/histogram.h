@@ -1,6 +1,6 @@
 /* histogram.h - how often a number was how large, in fixed buckets.
  *
- * One thread adds, any number of threads read; nobody waits. */
+ * One thread adds, any number of threads read; none of them waits. */
 #ifndef WEIR_SERVER_METRICS_HISTOGRAM_H
 #define WEIR_SERVER_METRICS_HISTOGRAM_H
 

@@ -1,6 +1,6 @@
 /* observer.h - what one loop has decided: counters, times, who is limited most, what is logged.
  *
- * A loop's observer is written by that loop alone and read by whoever answers /metrics, /v1/stats
+ * A loop's observer is written by that loop alone and read by the loop that answers /metrics, /v1/stats
  * or /v1/top; all of its numbers are atomics or under its own short lock. Its memory is bounded. */
 #ifndef WEIR_SERVER_METRICS_OBSERVER_H
 #define WEIR_SERVER_METRICS_OBSERVER_H

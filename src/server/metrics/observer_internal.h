@@ -17,7 +17,7 @@ struct observer {
     const struct engine *engine; /* whose secret makes the tags */
     struct decision_log lines;
 
-    /* Counted by the loop, read by anybody. */
+    /* Counted by the loop, read by any thread. */
     struct decision_counts_table *checks, *rules;
     struct shadow_stats *shadow_stats;
     struct histogram decision, commit, batch;

@@ -7,7 +7,7 @@
  * A limit that comes with requests and has a name is on trial while an operator has that name in
  * shadow. Requests may bring it with different numbers at the same time: each is a trial of its own.
  *
- * A loop's shadow_stats are written by that loop alone, and read by anybody. Bounded: what reloads bring
+ * A loop's shadow_stats are written by that loop alone, and read by any thread. Bounded: what reloads bring
  * beyond SHADOW_STATS_MOST is not counted, nor what requests bring beyond NAMED_NUMBERS under one name. */
 #ifndef WEIR_SERVER_METRICS_SHADOW_STATS_H
 #define WEIR_SERVER_METRICS_SHADOW_STATS_H

@@ -1,7 +1,7 @@
 /* top.c - who is refused most: a space-saving hyperloglog.
  *
  * Metwally, Agrawal, El Abbadi: Efficient Computation of Frequent and Top-k Elements in Data
- * Streams (2005). Whoever has no entry takes over the least counted one, its count included: that
+ * Streams (2005). An identity without an entry takes over the least counted one, its count included: that
  * much the new count may be too high. */
 #include "server/metrics/top.h"
 

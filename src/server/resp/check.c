@@ -172,7 +172,7 @@ static const struct option options[] = {
 
 enum { OPTIONS = sizeof options / sizeof *options };
 
-/* A word may be somebody's identity that got into the wrong place: it is not told. */
+/* A word may be an identity in the wrong place: error texts do not repeat it. */
 static void refuse_option(const struct reading *in, unsigned of)
 {
     const char *known[OPTIONS], *near;
@@ -332,7 +332,7 @@ static void set_key(struct reading *in, struct span key)
     in->asked.request.key_len = key.len;
 }
 
-/* Who asks, and the options; false: an error was replied. */
+/* The identity and the options; false: an error was replied. */
 static bool read_identity(struct reading *in, unsigned of)
 {
     const struct resp_command *c = in->command;

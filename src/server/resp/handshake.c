@@ -1,5 +1,5 @@
 /* handshake.c - what clients send before and between their questions: who they are, which
- * version they speak, whether somebody is there. */
+ * version they speak, whether the server is there. */
 #include <stdio.h>
 
 #include "server/resp/commands.h"
@@ -79,7 +79,7 @@ void resp_serve_reset(struct session *s, struct resp_command *c)
     resp_reply_end(r);
 }
 
-/* ---- who asks ---------------------------------------------------------------------------- */
+/* ---- tokens ---------------------------------------------------------------------------- */
 
 /* NULL: it is known; else the error. A wrong token takes nothing away. */
 static const char *authenticate(struct session *s, struct span token)
@@ -155,7 +155,7 @@ static void reply_hello(struct session *s)
     resp_reply_end(r);
 }
 
-/* All of it is right, or nothing is changed but who asks. */
+/* All of it is right, or nothing is changed but the rights. */
 void resp_serve_hello(struct session *s, struct resp_command *c)
 {
     const char *error = NULL;
