@@ -277,3 +277,16 @@ void url_add_parameter(struct buf *path, const char *name, const char *value)
     buf_byte(path, '=');
     url_add(path, value);
 }
+
+int client_show(const struct arguments *a, const char *server, const char *token_file,
+                const char *path, int (*print)(const struct client *c, const struct arguments *a))
+{
+    struct client client = { .fd = -1 };
+    int status = STATUS_TROUBLE;
+    weir_diag diag;
+
+    if (client_open(&client, server, token_file))
+        status = client_get(&client, path, &diag) ? print(&client, a) : trouble("%s", diag.text);
+    client_close(&client);
+    return status;
+}

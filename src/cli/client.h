@@ -39,4 +39,10 @@ void url_add(struct buf *path, const char *text);
 /* `?name=value`, or `&name=value` behind another; NULL: nothing. */
 void url_add_parameter(struct buf *path, const char *name, const char *value);
 
+struct arguments;
+
+/* GET this path, and return the exit status that `print` has for the answer. */
+int client_show(const struct arguments *a, const char *server, const char *token_file,
+                const char *path, int (*print)(const struct client *c, const struct arguments *a));
+
 #endif

@@ -54,6 +54,18 @@ json_t *told_read(struct span body)
     return root;
 }
 
+int64_t told_int(const json_t *object, const char *name)
+{
+    return json_integer_value(json_object_get(object, name));
+}
+
+const char *told_text(const json_t *object, const char *name)
+{
+    const char *text = json_string_value(json_object_get(object, name));
+
+    return text ? text : "";
+}
+
 void told_print(struct span body)
 {
     char *line = NULL;

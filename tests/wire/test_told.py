@@ -26,6 +26,9 @@ TOLD = {
     "/v1/audit": {"entries": [ENTRY], "last": 1},
     "/v1/check": {**RULE, "policy": EVIL, "source": EVIL, "delay_ms": 0, "shadow": False,
                   "rules": [RULE, RULE]},
+    "/v1/alerts": {"now_ms": 1, "alerts": [{
+        "alert": EVIL, "condition": EVIL, "state": EVIL, "value": 1, "over": 1, "window_ms": 1,
+        "firing": [{"policy": EVIL, "rule": EVIL, "tag": EVIL}]}]},
     "/v1/shadow": {"limits": [{"policy": EVIL, "rule": EVIL, "kind": EVIL, "limit": 1, "window_ms": 1,
                                "since_ms": 0, "shadow": SIDE, "enforced": SIDE}]},
     "/v1/history": {"since_ms": 0, "until_ms": 60000, "step_ms": 60000, "checks": [
@@ -97,7 +100,7 @@ class Told:
         return said
 
 
-COMMANDS = (("override", "list"), ("plan", "list"), ("audit",), ("shadow",), ("history",),
+COMMANDS = (("override", "list"), ("plan", "list"), ("audit",), ("alerts",), ("shadow",), ("history",),
             ("check", "login", "1.1.1.1"))
 
 
@@ -125,7 +128,8 @@ def errors_that_a_server_tells_have_none_either():
 @test
 def json_is_as_it_was_told_but_on_a_terminal():
     with Told() as told:
-        for command in (("override", "list", "--json"), ("history", "--json"), ("shadow", "--json")):
+        for command in (("override", "list", "--json"), ("history", "--json"), ("shadow", "--json"),
+                        ("alerts", "--json")):
             # As JSON has them, escapes are harmless; what it leaves as it is is not.
             assert b"\x7f" in told.piped(*command), command
             assert is_harmless(told.on_a_terminal(*command)), command

@@ -27,8 +27,8 @@ static int run(const struct arguments *a)
     buf_int(&path, after);
     buf_text(&path, "&n=");
     buf_int(&path, count);
-    status = ledger_view_list(a, path.at, "entries", a->operand_count == 1 ? a->operands[0] : NULL,
-                              a->values[TAG]);
+    status = override_command_list(a, path.at, "entries",
+                                   a->operand_count == 1 ? a->operands[0] : NULL, a->values[TAG]);
     buf_done(&path);
     return status;
 }

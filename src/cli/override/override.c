@@ -124,8 +124,9 @@ static int run_list(const struct arguments *a)
 {
     if (a->operand_count > 1)
         return trouble("override list takes one policy, or none for all");
-    return ledger_view_list(a, "/v1/overrides", "overrides",
-                            a->operand_count == 1 ? a->operands[0] : NULL, a->values[LIST_TAG]);
+    return override_command_list(a, "/v1/overrides", "overrides",
+                                 a->operand_count == 1 ? a->operands[0] : NULL,
+                                 a->values[LIST_TAG]);
 }
 
 const struct command override_list_command = {

@@ -16,18 +16,6 @@
 
 /* ---- printing -------------------------------------------------------------------------------- */
 
-static const char *text_of(const json_t *entry, const char *name)
-{
-    const char *text = json_string_value(json_object_get(entry, name));
-
-    return text ? text : "";
-}
-
-static int64_t int_of(const json_t *entry, const char *name)
-{
-    return json_integer_value(json_object_get(entry, name));
-}
-
 static void add_time(struct buf *out, int64_t ms)
 {
     const time_t seconds = (time_t)(ms / 1000);
@@ -45,13 +33,13 @@ static void add_effect(struct buf *out, const json_t *entry)
     const json_t *limit = json_object_get(entry, "limit"), *burst = json_object_get(entry, "burst");
 
     if (json_object_get(entry, "plan") || json_object_get(entry, "mode"))
-        buf_printf(out, "%s %s", text_of(entry, "effect"),
-                   json_object_get(entry, "plan") ? text_of(entry, "plan")
-                                                  : text_of(entry, "mode"));
+        buf_printf(out, "%s %s", told_text(entry, "effect"),
+                   json_object_get(entry, "plan") ? told_text(entry, "plan")
+                                                  : told_text(entry, "mode"));
     else if (limit || burst)
         buf_printf(out, "%s", "");
     else
-        buf_text(out, text_of(entry, "effect"));
+        buf_text(out, told_text(entry, "effect"));
     if (limit)
         buf_printf(out, "limit %" PRId64, (int64_t)json_integer_value(limit));
     if (burst)
@@ -70,31 +58,31 @@ static void add_identity(struct buf *out, const json_t *entry)
         buf_printf(out, "%s%s", i > 0 ? "," : "", json_string_value(name));
     if (i == 0)
         buf_text(out, "all");
-    buf_printf(out, " %s", text_of(entry, "tag"));
+    buf_printf(out, " %s", told_text(entry, "tag"));
 }
 
 static void add_row(struct buf *out, const json_t *entry)
 {
-    const char *policy = text_of(entry, "policy"), *rule = text_of(entry, "rule");
+    const char *policy = told_text(entry, "policy"), *rule = told_text(entry, "rule");
     struct buf part;
 
     buf_init(&part, &out->allocator);
-    buf_printf(out, "%6" PRId64 "  ", int_of(entry, "id"));
-    add_time(out, int_of(entry, "at_ms"));
+    buf_printf(out, "%6" PRId64 "  ", told_int(entry, "id"));
+    add_time(out, told_int(entry, "at_ms"));
     buf_printf(&part, "%s%s%s", policy[0] ? policy : "all", rule[0] ? "/" : "", rule);
-    buf_printf(out, "  %-8s  %-20s", text_of(entry, "kind"), buf_span(&part).at);
+    buf_printf(out, "  %-8s  %-20s", told_text(entry, "kind"), buf_span(&part).at);
     part.len = 0;
     add_identity(&part, entry);
     buf_printf(out, "  %-39s", part.len > 0 ? part.at : "");
     part.len = 0;
     add_effect(&part, entry);
     buf_printf(out, "  %-16s  ", part.len > 0 ? part.at : "");
-    if (int_of(entry, "expires_ms") > 0)
-        add_time(out, int_of(entry, "expires_ms"));
+    if (told_int(entry, "expires_ms") > 0)
+        add_time(out, told_int(entry, "expires_ms"));
     else
         buf_printf(out, "%-20s", "-");
-    buf_printf(out, "  %s%s%s", text_of(entry, "who"), text_of(entry, "reason")[0] ? ": " : "",
-               text_of(entry, "reason"));
+    buf_printf(out, "  %s%s%s", told_text(entry, "who"), told_text(entry, "reason")[0] ? ": " : "",
+               told_text(entry, "reason"));
     buf_done(&part);
 }
 
@@ -183,8 +171,8 @@ static bool print_reply(const struct client *c, const struct arguments *a, const
     return is_good;
 }
 
-int ledger_view_list(const struct arguments *args, const char *path, const char *member,
-                     const char *policy, const char *tag)
+int override_command_list(const struct arguments *args, const char *path, const char *member,
+                          const char *policy, const char *tag)
 {
     const weir_allocator usual = alloc_or_default((weir_allocator){ 0 });
     struct client c = { .fd = -1 };

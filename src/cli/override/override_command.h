@@ -53,7 +53,7 @@ int override_command_send(struct override_command *r, const char *method, const 
 
 /* GET and print a list of entries: `member` of what is answered. Of one policy and one tag only,
  * unless they are NULL. */
-int ledger_view_list(const struct arguments *args, const char *path, const char *member,
-                     const char *policy, const char *tag);
+int override_command_list(const struct arguments *args, const char *path, const char *member,
+                          const char *policy, const char *tag);
 
 #endif

@@ -107,7 +107,7 @@ static int run_list(const struct arguments *a)
 {
     if (a->operand_count > 0)
         return trouble("plan list takes options only");
-    return ledger_view_list(a, "/v1/plans", "plans", NULL, a->values[LIST_TAG]);
+    return override_command_list(a, "/v1/plans", "plans", NULL, a->values[LIST_TAG]);
 }
 
 const struct command plan_list_command = {

@@ -21,16 +21,7 @@ static const char *plural(uint64_t n)
 
 static void print_damages(const struct store_files *f)
 {
-    struct buf line;
-
-    for (size_t i = 0; i < f->found.damages && i < RECOVERY_LISTED; i++) {
-        buf_init(&line, &f->allocator);
-        store_files_tell_damage(f, i, &line);
-        printf("  damage    %s\n", buf_span(&line).at);
-        buf_done(&line);
-    }
-    if (f->found.damages > RECOVERY_LISTED)
-        printf("  damage    and %zu more\n", f->found.damages - RECOVERY_LISTED);
+    store_files_print_damages(f, "  damage    ");
     if (f->found.damages > 0)
         printf("No process will open it. 'weir store repair' keeps all that verifies.\n");
 }

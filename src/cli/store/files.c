@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -169,4 +170,18 @@ void store_files_tell_damage(const struct store_files *f, size_t i, struct buf *
     if (extent->missing > 0)
         buf_printf(into, ", %" PRIu64 " record%s in them", extent->missing,
                    extent->missing == 1 ? "" : "s");
+}
+
+void store_files_print_damages(const struct store_files *f, const char *before)
+{
+    struct buf line;
+
+    for (size_t i = 0; i < f->found.damages && i < RECOVERY_LISTED; i++) {
+        buf_init(&line, &f->allocator);
+        store_files_tell_damage(f, i, &line);
+        printf("%s%s\n", before, buf_span(&line).at);
+        buf_done(&line);
+    }
+    if (f->found.damages > RECOVERY_LISTED)
+        printf("%sand %zu more\n", before, f->found.damages - RECOVERY_LISTED);
 }

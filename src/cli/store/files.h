@@ -28,4 +28,7 @@ void store_files_done(struct store_files *f);
 /* One line on what was lost there: "journal.3 is damaged at byte 160: …". */
 void store_files_tell_damage(const struct store_files *f, size_t i, struct buf *into);
 
+/* A line for each, as many as are listed. */
+void store_files_print_damages(const struct store_files *f, const char *before);
+
 #endif

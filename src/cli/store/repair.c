@@ -95,16 +95,7 @@ static int write_anew(struct store_files *f)
 
 static void tell(const struct store_files *f, const struct aside *aside)
 {
-    struct buf line;
-
-    for (size_t i = 0; i < f->found.damages && i < RECOVERY_LISTED; i++) {
-        buf_init(&line, &f->allocator);
-        store_files_tell_damage(f, i, &line);
-        printf("%s\n", buf_span(&line).at);
-        buf_done(&line);
-    }
-    if (f->found.damages > RECOVERY_LISTED)
-        printf("and %zu more\n", f->found.damages - RECOVERY_LISTED);
+    store_files_print_damages(f, "");
     printf("%s: %srepaired%s, %" PRIu64 " live key%s kept; the old files are in %s/%s\n",
            f->dir->path, colour(GREEN), colour(PLAIN), f->live, f->live == 1 ? "" : "s",
            f->dir->path, aside->name);

@@ -7,6 +7,7 @@
 #include "cli/client.h"
 #include "cli/command.h"
 #include "cli/terminal.h"
+#include "cli/told.h"
 #include "policy/rate.h"
 
 enum { SERVER, TOKEN_FILE, JSON, OPTION_COUNT };
@@ -16,18 +17,6 @@ static const struct option options[OPTION_COUNT] = {
     [TOKEN_FILE] = { "token-file", 0, "FILE", "default: $WEIR_TOKEN_FILE" },
     [JSON] = { "json", 'j', NULL, "JSON, as the server sends it" },
 };
-
-static int64_t number(const json_t *object, const char *name)
-{
-    return json_integer_value(json_object_get(object, name));
-}
-
-static const char *text(const json_t *object, const char *name)
-{
-    const char *found = json_string_value(json_object_get(object, name));
-
-    return found ? found : "";
-}
 
 struct amount {
     char text[48];
@@ -39,9 +28,9 @@ static struct amount amount(const json_t *alert, const json_t *of, const char *n
     const json_t *value = json_object_get(of, name);
     struct amount out;
 
-    if (strcmp(text(alert, "condition"), "deny_rate") == 0)
+    if (strcmp(told_text(alert, "condition"), "deny_rate") == 0)
         snprintf(out.text, sizeof out.text, "%.4g %%", json_number_value(value));
-    else if (strcmp(text(alert, "condition"), "breaker_open") == 0)
+    else if (strcmp(told_text(alert, "condition"), "breaker_open") == 0)
         snprintf(out.text, sizeof out.text, "%s", duration_text(json_integer_value(value)).text);
     else
         snprintf(out.text, sizeof out.text, "%" PRId64, (int64_t)json_integer_value(value));
@@ -50,26 +39,27 @@ static struct amount amount(const json_t *alert, const json_t *of, const char *n
 
 static void print_row(const json_t *alert, int64_t now)
 {
-    const bool is_firing = strcmp(text(alert, "state"), "firing") == 0;
-    const int64_t lasts = now - number(alert, "since_ms");
+    const bool is_firing = strcmp(told_text(alert, "state"), "firing") == 0;
+    const int64_t lasts = now - told_int(alert, "since_ms");
     const json_t *one;
     size_t i;
 
-    printf("%-20s  %-16s  %s%-6s%s  %8s  %9s  %-7s  %s\n", text(alert, "alert"),
-           text(alert, "condition"), colour(is_firing ? RED : GREEN), text(alert, "state"),
-           colour(PLAIN), amount(alert, alert, "value").text, amount(alert, alert, "over").text,
-           duration_text(number(alert, "window_ms")).text,
+    printf("%-20s  %-16s  %s%-6s%s  %8s  %9s  %-7s  %s\n", told_text(alert, "alert"),
+           told_text(alert, "condition"), colour(is_firing ? RED : GREEN),
+           told_text(alert, "state"), colour(PLAIN), amount(alert, alert, "value").text,
+           amount(alert, alert, "over").text, duration_text(told_int(alert, "window_ms")).text,
            is_firing ? duration_text(lasts > 1000 ? lasts / 1000 * 1000 : 1000).text : "");
     json_array_foreach(json_object_get(alert, "firing"), i, one)
-        printf("  %s%s%s%s%s %s\n", text(one, "policy"), text(one, "code"),
-               *text(one, "rule") ? "/" : "", text(one, "rule"), *text(one, "tag") ? "," : ":",
-               *text(one, "tag") ? text(one, "tag") : amount(alert, one, "value").text);
+        printf("  %s%s%s%s%s %s\n", told_text(one, "policy"), told_text(one, "code"),
+               *told_text(one, "rule") ? "/" : "", told_text(one, "rule"),
+               *told_text(one, "tag") ? "," : ":",
+               *told_text(one, "tag") ? told_text(one, "tag") : amount(alert, one, "value").text);
 }
 
 static int print(const struct client *c, const struct arguments *a)
 {
     const struct span body = c->reply.body;
-    json_t *root = json_loadb(body.at, body.len, 0, NULL), *alert;
+    json_t *root = told_read(body), *alert;
     const json_t *alerts = json_object_get(root, "alerts");
     int status = STATUS_YES;
     size_t i;
@@ -77,7 +67,7 @@ static int print(const struct client *c, const struct arguments *a)
     if (!json_is_array(alerts))
         status = trouble("cannot parse the answer of %s: is it a weir server?", c->url.text);
     else if (a->values[JSON])
-        fwrite(body.at, 1, body.len, stdout);
+        told_print(body);
     else if (json_array_size(alerts) == 0)
         puts("there are no alerts: define them under 'alerts:' in the policy file");
     else
@@ -86,8 +76,8 @@ static int print(const struct client *c, const struct arguments *a)
     json_array_foreach(alerts, i, alert)
     {
         if (!a->values[JSON])
-            print_row(alert, number(root, "now_ms"));
-        if (strcmp(text(alert, "state"), "firing") == 0)
+            print_row(alert, told_int(root, "now_ms"));
+        if (strcmp(told_text(alert, "state"), "firing") == 0)
             status = STATUS_NO;
     }
     json_decref(root);
@@ -96,17 +86,9 @@ static int print(const struct client *c, const struct arguments *a)
 
 static int run(const struct arguments *a)
 {
-    struct client client = { .fd = -1 };
-    int status = STATUS_TROUBLE;
-    weir_diag diag;
-
     if (a->operand_count > 0)
         return trouble("alerts takes options only: see 'weir help alerts'");
-    if (client_open(&client, a->values[SERVER], a->values[TOKEN_FILE]))
-        status = client_get(&client, "/v1/alerts", &diag) ? print(&client, a)
-                                                          : trouble("%s", diag.text);
-    client_close(&client);
-    return status;
+    return client_show(a, a->values[SERVER], a->values[TOKEN_FILE], "/v1/alerts", print);
 }
 
 const struct command alerts_command = {

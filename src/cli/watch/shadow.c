@@ -19,24 +19,12 @@ static const struct option options[OPTION_COUNT] = {
     [JSON] = { "json", 'j', NULL, "JSON, as the server sends it" },
 };
 
-static int64_t number(const json_t *object, const char *name)
-{
-    return json_integer_value(json_object_get(object, name));
-}
-
-static const char *text(const json_t *object, const char *name)
-{
-    const char *found = json_string_value(json_object_get(object, name));
-
-    return found ? found : "";
-}
-
 static void print_side(const char *name, const json_t *side)
 {
     printf("  %-22s %12" PRId64 " %12" PRId64 " %7.2f%% %12" PRId64 " %12" PRId64 " %7.2f%%\n",
-           name, number(side, "checks"), number(side, "denied"),
-           json_number_value(json_object_get(side, "denied_percent")), number(side, "identities"),
-           number(side, "denied_identities"),
+           name, told_int(side, "checks"), told_int(side, "denied"),
+           json_number_value(json_object_get(side, "denied_percent")), told_int(side, "identities"),
+           told_int(side, "denied_identities"),
            json_number_value(json_object_get(side, "denied_identities_percent")));
 }
 
@@ -50,19 +38,20 @@ static void print_trial(const json_t *trial)
         { "rollout", "not reached yet", "reached" },
         { "shadow_limit", "shadow_limit", "the enforced limit" },
     };
-    const time_t since = (time_t)(number(trial, "since_ms") / 1000);
+    const time_t since = (time_t)(told_int(trial, "since_ms") / 1000);
     char when[32] = "no checks yet", window[32];
     struct tm tm;
     size_t i = 0;
 
-    while (i < 2 && strcmp(names[i].kind, text(trial, "kind")) != 0)
+    while (i < 2 && strcmp(names[i].kind, told_text(trial, "kind")) != 0)
         i++;
     if (since > 0 && gmtime_r(&since, &tm))
         strftime(when, sizeof when, "since %Y-%m-%dT%H:%MZ", &tm);
-    duration_write(number(trial, "window_ms"), window);
-    printf("%s%s %s%s: %" PRId64 " per %s%s%s, %s\n", colour(BOLD), text(trial, "policy"),
-           text(trial, "rule"), colour(PLAIN), number(trial, "limit"), window,
-           *text(trial, "rollout") ? ", rolled out to " : "", text(trial, "rollout"), when);
+    duration_write(told_int(trial, "window_ms"), window);
+    printf("%s%s %s%s: %" PRId64 " per %s%s%s, %s\n", colour(BOLD), told_text(trial, "policy"),
+           told_text(trial, "rule"), colour(PLAIN), told_int(trial, "limit"), window,
+           *told_text(trial, "rollout") ? ", rolled out to " : "", told_text(trial, "rollout"),
+           when);
     printf("  %-22s %12s %12s %8s %12s %12s %8s\n", "", "checks", "denied", "", "identities",
            "denied", "");
     print_side(names[i].tried, json_object_get(trial, "shadow"));
@@ -70,8 +59,8 @@ static void print_trial(const json_t *trial)
     if (json_object_get(trial, "denied_by_both"))
         printf("  denied by both %" PRId64 ", only in shadow %" PRId64 ", only enforced %" PRId64
                "\n",
-               number(trial, "denied_by_both"), number(trial, "denied_by_shadow_only"),
-               number(trial, "denied_by_enforced_only"));
+               told_int(trial, "denied_by_both"), told_int(trial, "denied_by_shadow_only"),
+               told_int(trial, "denied_by_enforced_only"));
 }
 
 static int print(const struct client *c, const struct arguments *a)
@@ -91,7 +80,7 @@ static int print(const struct client *c, const struct arguments *a)
         status = trouble("cannot parse the answer of %s: is it a weir server?", c->url.text);
     json_array_foreach(shadow_stats, i, trial)
     {
-        if (a->operand_count > 0 && strcmp(text(trial, "policy"), a->operands[0]) != 0)
+        if (a->operand_count > 0 && strcmp(told_text(trial, "policy"), a->operands[0]) != 0)
             continue;
         if (a->values[JSON])
             json_dumpf(trial, stdout, JSON_COMPACT);
@@ -109,17 +98,9 @@ static int print(const struct client *c, const struct arguments *a)
 
 static int run(const struct arguments *a)
 {
-    struct client client = { .fd = -1 };
-    int status = STATUS_TROUBLE;
-    weir_diag diag;
-
     if (a->operand_count > 1)
         return trouble("shadow takes one policy: see 'weir help shadow'");
-    if (client_open(&client, a->values[SERVER], a->values[TOKEN_FILE]))
-        status = client_get(&client, "/v1/shadow", &diag) ? print(&client, a)
-                                                          : trouble("%s", diag.text);
-    client_close(&client);
-    return status;
+    return client_show(a, a->values[SERVER], a->values[TOKEN_FILE], "/v1/shadow", print);
 }
 
 const struct command shadow_command = {

@@ -7,26 +7,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int64_t int_in(const json_t *object, const char *name)
-{
-    return json_integer_value(json_object_get(object, name));
-}
-
 static int64_t known_in(const json_t *object, const char *name)
 {
-    return json_is_integer(json_object_get(object, name)) ? int_in(object, name) : -1;
-}
-
-static const char *text_in(const json_t *object, const char *name)
-{
-    const char *text = json_string_value(json_object_get(object, name));
-
-    return text ? text : "";
+    return json_is_integer(json_object_get(object, name)) ? told_int(object, name) : -1;
 }
 
 static void read_name(const json_t *object, char out[TOP_NAME])
 {
-    snprintf(out, TOP_NAME, "%s/%s", text_in(object, "policy"), text_in(object, "rule"));
+    snprintf(out, TOP_NAME, "%s/%s", told_text(object, "policy"), told_text(object, "rule"));
 }
 
 static void read_numbers(struct top_stats *s, const json_t *root)
@@ -36,37 +24,37 @@ static void read_numbers(struct top_stats *s, const json_t *root)
     const json_t *requests = json_object_get(root, "requests");
     const json_t *decision = json_object_get(root, "decision_ns");
 
-    snprintf(s->version, sizeof s->version, "%s", text_in(root, "version"));
-    s->now_ms = int_in(root, "now_ms");
-    s->started_ms = int_in(root, "started_ms");
-    s->threads = int_in(root, "threads");
-    s->memory = int_in(root, "memory_bytes");
+    snprintf(s->version, sizeof s->version, "%s", told_text(root, "version"));
+    s->now_ms = told_int(root, "now_ms");
+    s->started_ms = told_int(root, "started_ms");
+    s->threads = told_int(root, "threads");
+    s->memory = told_int(root, "memory_bytes");
     s->is_draining = json_is_true(json_object_get(root, "draining"));
-    s->connections = int_in(connections, "open");
-    s->max_connections = int_in(connections, "max");
-    s->refused_connections = int_in(connections, "refused");
-    s->reload_failures = int_in(json_object_get(root, "reloads"), "failures");
+    s->connections = told_int(connections, "open");
+    s->max_connections = told_int(connections, "max");
+    s->refused_connections = told_int(connections, "refused");
+    s->reload_failures = told_int(json_object_get(root, "reloads"), "failures");
     s->keys = known_in(store, "keys");
     s->max_keys = known_in(store, "max_keys");
-    s->evicted_keys = int_in(store, "evicted_keys");
-    s->journal_bytes = int_in(store, "journal_bytes");
+    s->evicted_keys = told_int(store, "evicted_keys");
+    s->journal_bytes = told_int(store, "journal_bytes");
     s->has_failed = json_is_true(json_object_get(store, "has_failed"));
-    s->requests = int_in(requests, "http") + int_in(requests, "resp");
-    s->failed_requests = int_in(requests, "http_5xx") + int_in(requests, "resp_errors");
-    s->decision_p50_ns = int_in(decision, "p50");
-    s->decision_p99_ns = int_in(decision, "p99");
-    s->commit_p99_ns = int_in(json_object_get(root, "commit_ns"), "p99");
+    s->requests = told_int(requests, "http") + told_int(requests, "resp");
+    s->failed_requests = told_int(requests, "http_5xx") + told_int(requests, "resp_errors");
+    s->decision_p50_ns = told_int(decision, "p50");
+    s->decision_p99_ns = told_int(decision, "p99");
+    s->commit_p99_ns = told_int(json_object_get(root, "commit_ns"), "p99");
 }
 
 static void read_unanswered(struct top_stats *s, const json_t *object)
 {
     const json_t *reasons = json_object_get(object, "reasons"), *last = json_array_get(reasons, 0);
 
-    s->unanswered = int_in(object, "recent");
-    s->unanswered_ms = int_in(object, "recent_ms");
+    s->unanswered = told_int(object, "recent");
+    s->unanswered_ms = told_int(object, "recent_ms");
     if (last)
-        snprintf(s->unanswered_why, sizeof s->unanswered_why, "%s (%s)", text_in(last, "detail"),
-                 text_in(last, "code"));
+        snprintf(s->unanswered_why, sizeof s->unanswered_why, "%s (%s)", told_text(last, "detail"),
+                 told_text(last, "code"));
 }
 
 /* Zeros if there is none: it was not there yet. */
@@ -89,12 +77,12 @@ static void read_row(struct top_row *r, const json_t *object, const struct top_s
 {
     struct top_row then;
 
-    snprintf(r->policy, sizeof r->policy, "%s", text_in(object, "policy"));
-    snprintf(r->rule, sizeof r->rule, "%s", text_in(object, "rule"));
+    snprintf(r->policy, sizeof r->policy, "%s", told_text(object, "policy"));
+    snprintf(r->rule, sizeof r->rule, "%s", told_text(object, "rule"));
     then = row_before(before, r);
-    r->allowed = int_in(object, "allowed");
-    r->denied = int_in(object, "denied");
-    r->shadow_denied = int_in(object, "shadow_denied");
+    r->allowed = told_int(object, "allowed");
+    r->denied = told_int(object, "denied");
+    r->shadow_denied = told_int(object, "shadow_denied");
     r->allowed_rate = rate(r->allowed, then.allowed, seconds);
     r->denied_rate = rate(r->denied, then.denied, seconds);
     r->shadow_rate = rate(r->shadow_denied, then.shadow_denied, seconds);
@@ -119,7 +107,7 @@ static size_t count_rules(const json_t *rules, const char *policy)
     const json_t *rule;
     size_t i, n = 0;
 
-    json_array_foreach(rules, i, rule) n += strcmp(text_in(rule, "policy"), policy) == 0;
+    json_array_foreach(rules, i, rule) n += strcmp(told_text(rule, "policy"), policy) == 0;
     return n;
 }
 
@@ -143,7 +131,7 @@ static bool read_rows(struct top_stats *s, const json_t *checks, const json_t *r
         s->rows[s->row_count++] = policies[k];
         if (count_rules(rules, policies[k].policy) > 1)
             json_array_foreach(rules, i,
-                               item) if (strcmp(text_in(item, "policy"), policies[k].policy) == 0)
+                               item) if (strcmp(told_text(item, "policy"), policies[k].policy) == 0)
                 read_row(&s->rows[s->row_count++], item, before, seconds);
     }
     free(policies);
@@ -164,9 +152,9 @@ static void read_top(struct top_stats *s, struct span body)
         if (i == TOP_IDENTITIES)
             break;
         read_name(item, to->name);
-        snprintf(to->tag, sizeof to->tag, "%s", text_in(item, "tag"));
-        to->denied = int_in(item, "denied") - int_in(item, "error");
-        to->last_ms = int_in(item, "last_ms");
+        snprintf(to->tag, sizeof to->tag, "%s", told_text(item, "tag"));
+        to->denied = told_int(item, "denied") - told_int(item, "error");
+        to->last_ms = told_int(item, "last_ms");
         s->identity_count++;
     }
     json_decref(root);
