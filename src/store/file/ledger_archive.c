@@ -28,9 +28,9 @@ static bool read_name(const char *name, uint64_t *last)
     return *last > 0 && strcmp(name, again) == 0;
 }
 
-static void note_name(void *shelf, const char *name)
+static void note_name(void *archive, const char *name)
 {
-    struct ledger_archive *s = shelf;
+    struct ledger_archive *s = archive;
     uint64_t last;
 
     if (!read_name(name, &last) || s->failed)

@@ -86,8 +86,8 @@ static weir_err read_newest(struct ledger_file *l, struct reading *r, weir_diag 
     return err;
 }
 
-static weir_err read_shelved(struct ledger_file *l, uint64_t last, struct reading *r,
-                             weir_diag *diag)
+static weir_err read_archived(struct ledger_file *l, uint64_t last, struct reading *r,
+                              weir_diag *diag)
 {
     struct ledger_found found = { 0 };
     struct ledger_format f;
@@ -113,15 +113,15 @@ weir_err ledger_file_audit(struct ledger_file *l, uint64_t after, ledger_visit *
                            weir_diag *diag)
 {
     struct reading r = { .last = after, .visit = visit, .ctx = ctx };
-    struct ledger_archive shelf;
-    weir_err err = ledger_archive_list(&shelf, l->dir, &l->allocator, diag);
+    struct ledger_archive archive;
+    weir_err err = ledger_archive_list(&archive, l->dir, &l->allocator, diag);
 
     if (err)
         return err;
-    for (size_t i = 0; i < shelf.count && !err && !r.is_over; i++)
-        if (shelf.last[i] > r.last)
-            err = read_shelved(l, shelf.last[i], &r, diag);
-    ledger_archive_done(&shelf);
+    for (size_t i = 0; i < archive.count && !err && !r.is_over; i++)
+        if (archive.last[i] > r.last)
+            err = read_archived(l, archive.last[i], &r, diag);
+    ledger_archive_done(&archive);
     return err || r.is_over ? err : read_newest(l, &r, diag);
 }
 
@@ -143,7 +143,7 @@ weir_err ledger_file_read(struct ledger_file *l, uint64_t after, ledger_visit *v
 
 /* The next file, with what is in force of this one. If that fails it goes on with this one, or
  * with a copy of it if a failed rename leaves in doubt what its name is. */
-static weir_err put_on_shelf(struct ledger_file *l, struct span next, uint64_t salt)
+static weir_err move_to_archive(struct ledger_file *l, struct span next, uint64_t salt)
 {
     struct file *f = NULL;
     char name[DIR_NAME];
@@ -185,7 +185,7 @@ static void begin_anew(struct ledger_file *l, int64_t now)
     ledger_add_header(&next, salt, l->seq, l->secret_id);
     if (ledger_compact(&f, now, salt, &l->allocator, &next)) {
         if (next.len <= l->end / 2)
-            err = put_on_shelf(l, buf_span(&next), salt);
+            err = move_to_archive(l, buf_span(&next), salt);
         if (!err)
             l->most = next.len > l->bound / 2 ? 2 * next.len : l->bound;
     }
@@ -289,7 +289,7 @@ weir_err ledger_file_append(struct ledger_file *l, struct ledger_entry *e, weir_
 /* A crash may have come between the two names that a new file takes. */
 static weir_err find_newest(struct dir *dir, const weir_allocator *allocator, weir_diag *diag)
 {
-    struct ledger_archive shelf;
+    struct ledger_archive archive;
     struct file *f = NULL;
     char name[DIR_NAME];
     weir_err err = dir->ops->open(dir, LEDGER_NAME, &f);
@@ -298,16 +298,16 @@ static weir_err find_newest(struct dir *dir, const weir_allocator *allocator, we
         dir->ops->close(f);
     if (!err || dir->why != ENOENT)
         return WEIR_OK; /* reading it reports the error */
-    err = ledger_archive_list(&shelf, dir, allocator, diag);
+    err = ledger_archive_list(&archive, dir, allocator, diag);
     if (err)
         return err;
-    if (shelf.count > 0) {
-        ledger_archive_name(shelf.last[shelf.count - 1], name);
+    if (archive.count > 0) {
+        ledger_archive_name(archive.last[archive.count - 1], name);
         if (ledger_rename(dir, name, LEDGER_NAME))
             err = diag_fail(diag, WEIR_EIO, "cannot rename %s/%s: %s", dir->path, name,
                             strerror(dir->why));
     }
-    ledger_archive_done(&shelf);
+    ledger_archive_done(&archive);
     return err;
 }
 

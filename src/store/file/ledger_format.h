@@ -43,7 +43,7 @@ void ledger_format_scan(const struct ledger_format *f, uint64_t after, ledger_vi
                         void *ctx, struct ledger_found *found, uint64_t *end, uint64_t *seq);
 
 /* Load the file of this name and see what is in it; *end and *seq as above, of one without entries
- * those of its header. Nothing is told if there is no such file. */
+ * those of its header. Without such a file both are 0, which is no error. */
 WEIR_MUSTCHECK weir_err ledger_format_look(struct dir *dir, const char *name,
                                            const unsigned char secret_id[16],
                                            const weir_allocator *allocator, struct ledger_format *f,

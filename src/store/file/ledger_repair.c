@@ -35,17 +35,17 @@ static weir_err look_at(const struct survey *s, survey_visit *visit, const char 
 /* The newest one last. */
 static weir_err look_at_all(const struct survey *s, survey_visit *visit, weir_diag *diag)
 {
-    struct ledger_archive shelf;
+    struct ledger_archive archive;
     char name[DIR_NAME];
-    weir_err err = ledger_archive_list(&shelf, s->dir, s->allocator, diag);
+    weir_err err = ledger_archive_list(&archive, s->dir, s->allocator, diag);
 
     if (err)
         return err;
-    for (size_t i = 0; i < shelf.count && !err; i++) {
-        ledger_archive_name(shelf.last[i], name);
+    for (size_t i = 0; i < archive.count && !err; i++) {
+        ledger_archive_name(archive.last[i], name);
         err = look_at(s, visit, name, diag);
     }
-    ledger_archive_done(&shelf);
+    ledger_archive_done(&archive);
     return err ? err : look_at(s, visit, LEDGER_NAME, diag);
 }
 

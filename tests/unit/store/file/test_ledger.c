@@ -594,7 +594,7 @@ static void a_disk_that_fails_while_a_new_file_is_begun_loses_nothing(void **sta
         }
 }
 
-/* The first file that was put on the shelf. */
+/* The first file in the archive. */
 static void find_first(void *ctx, const char *name)
 {
     char *first = ctx;
@@ -611,7 +611,7 @@ static bool count_one(void *ctx, const struct ledger_entry *e)
     return true;
 }
 
-static void damage_on_the_shelf_is_told_by_who_reads_it_and_can_be_repaired(void **state)
+static void damage_in_the_archive_is_reported_and_can_be_repaired(void **state)
 {
     const weir_allocator allocator = heap();
     struct sim *sim = grown();
@@ -716,7 +716,7 @@ int main(void)
         cmocka_unit_test(what_is_in_force_is_not_copied_again_and_again),
         cmocka_unit_test(power_may_go_while_a_new_file_is_begun),
         cmocka_unit_test(a_disk_that_fails_while_a_new_file_is_begun_loses_nothing),
-        cmocka_unit_test(damage_on_the_shelf_is_told_by_who_reads_it_and_can_be_repaired),
+        cmocka_unit_test(damage_in_the_archive_is_reported_and_can_be_repaired),
         cmocka_unit_test(bytes_that_are_no_entry_are_not_taken_for_one),
         cmocka_unit_test(one_in_memory_reads_the_same),
     };
