@@ -114,7 +114,7 @@ static void lost_patience(uv_timer_t *timer)
     stop_replacing(c);
     handover_cancel(&c->handover);
     event_log_write(c->server->log, "error", "handover-failed",
-                    "the successor was not ready after %d s: this process goes on",
+                    "the new process was not ready after %d s: this process goes on",
                     SUCCESSOR_MS / 1000);
 }
 
@@ -151,7 +151,7 @@ static weir_err check_store(const struct server *s, weir_diag *diag)
 
     weir_get_stats(s->weir, &stats);
     if (stats.has_failed && store_directory(s->settings.store))
-        return diag_fail(diag, WEIR_EIO, "the store has failed, and must be well again before");
+        return diag_fail(diag, WEIR_EIO, "the store has failed: wait until it has recovered");
     return WEIR_OK;
 }
 
@@ -237,7 +237,7 @@ bool control_run(struct control *c)
 
     if (c->watch_error)
         event_log_write(c->server->log, "warn", "not-watching",
-                        "changes of the policy file are not noticed (%s): reload it by SIGHUP",
+                        "changes of the policy file are not detected (%s): reload it by SIGHUP",
                         uv_strerror(c->watch_error));
     if (watchdog_ms > 0)
         uv_timer_start(&c->watchdog, bark, (uint64_t)watchdog_ms, (uint64_t)watchdog_ms);

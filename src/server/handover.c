@@ -247,7 +247,7 @@ weir_err handover_spawn(const struct listeners *l, char *const argv[], struct ha
         goto out;
     err = make_environment(&p, l);
     if (err) {
-        diag_set(diag, "cannot start a successor: %s", weir_err_text(err));
+        diag_set(diag, "cannot start the new process: %s", weir_err_text(err));
         goto out;
     }
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, p.pair) == 0)
@@ -255,7 +255,7 @@ weir_err handover_spawn(const struct listeners *l, char *const argv[], struct ha
     if (out->pid == 0)
         become_successor(&p, l, argv);
     if (out->pid < 0) {
-        err = diag_fail(diag, WEIR_ESYSTEM, "cannot start a successor: %s", strerror(errno));
+        err = diag_fail(diag, WEIR_ESYSTEM, "cannot start the new process: %s", strerror(errno));
         goto out;
     }
     out->fd = p.pair[0];
@@ -304,8 +304,8 @@ enum handover_state handover_look(struct handover *h, weir_diag *diag)
         diag_set(diag, "the new program ended with status %d: its own message says why",
                  WEXITSTATUS(status));
     } else if (WTERMSIG(status) == SIGKILL) {
-        diag_set(diag, "the new program was killed, or let go of what it should report by: "
-                       "is it weir?");
+        diag_set(diag,
+                 "the new program was killed, or closed its pipe without a report: is it weir?");
     } else {
         diag_set(diag, "the new program died: %s", strsignal(WTERMSIG(status)));
     }

@@ -111,10 +111,11 @@ static weir_err raise_file_limit(struct server *s, weir_diag *diag)
                          "(LimitNOFILE= or ulimit -n)",
                          (unsigned long long)limit.rlim_cur);
     s->most_connections = (int64_t)limit.rlim_cur - SPARE_FILES;
-    event_log_write(s->log, "warn", "file-limit",
-                    "only %lld connections are possible with the limit of open files: raise it "
-                    "(LimitNOFILE= or ulimit -n)",
-                    (long long)s->most_connections);
+    event_log_write(
+        s->log, "warn", "file-limit",
+        "the limit of open files allows only %lld connections: raise it (LimitNOFILE= or ulimit "
+        "-n)",
+        (long long)s->most_connections);
     return WEIR_OK;
 }
 
@@ -275,9 +276,9 @@ static void tell_stopped(struct server *s, bool had_failed)
 {
     if (had_failed)
         event_log_write(s->log, "error", "stopped",
-                        "the store had failed: what was answered since then is not kept");
+                        "the store had failed: what was answered since then is not stored");
     else
-        event_log_write(s->log, "info", "stopped", "all that was answered is kept");
+        event_log_write(s->log, "info", "stopped", "everything that was answered is stored");
 }
 
 static void close_shared(struct server *s, bool others_serve)

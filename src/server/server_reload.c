@@ -117,8 +117,8 @@ static weir_err read_settings_again(const struct server *s, struct server_settin
     fixed = settings_fixed_difference(&s->settings, out);
     if (fixed)
         event_log_write(s->log, "warn", "settings",
-                        "`%s` is another now under `server:`, and stays as it was until a handover "
-                        "(SIGUSR2) or a restart",
+                        "`%s` under `server:` has changed, and takes effect at the next handover "
+                        "(SIGUSR2) or restart",
                         fixed);
     memcpy(out->listen, s->settings.listen, sizeof out->listen);
     out->listen_count = s->settings.listen_count;
@@ -201,7 +201,9 @@ weir_err server_reload(struct server *s, const char *why, weir_diag *diag)
     pthread_mutex_unlock(&s->lock);
     atomic_fetch_add(err ? &s->reload_failures : &s->reloads, 1);
     if (err)
-        event_log_write(s->log, "error", "reload-failed", "(%s) what is wrong stays as it was: %s",
+        event_log_write(s->log, "error", "reload-failed",
+                        "(%s) what could not be read keeps its "
+                        "old settings: %s",
                         why, diag->text);
     else
         event_log_write(s->log, "info", "reloaded", "(%s) %s", why, diag->text);

@@ -54,7 +54,7 @@ weir_err settings_add_token(struct server_settings *s, struct span path, unsigne
     if (s->token_count == SETTINGS_MOST_TOKENS)
         return diag_fail(diag, WEIR_EOPTION, "there are more than %d tokens", SETTINGS_MOST_TOKENS);
     if (path.len == 0)
-        return diag_fail(diag, WEIR_EOPTION, "a token needs a file that it is read from");
+        return diag_fail(diag, WEIR_EOPTION, "a token needs a file");
     copy = arena_text(&s->texts, path);
     if (!copy)
         return diag_fail(diag, WEIR_ENOMEM, "%s", weir_err_text(WEIR_ENOMEM));
@@ -241,11 +241,12 @@ static weir_err check_strangers(const struct server_settings *s, weir_diag *diag
         if (err)
             return err;
         if (!is_loopback && !settings_keep_strangers_out(s))
-            return diag_fail(diag, WEIR_EOPTION,
-                             "others can reach %s, and nothing would keep them out: add a token "
-                             "(--token-file check:FILE, or `tokens` in the file), ask for client "
-                             "certificates (--tls-client-ca), or listen on 127.0.0.1",
-                             s->listen[i]);
+            return diag_fail(
+                diag, WEIR_EOPTION,
+                "other machines can reach %s without a token: add one (--token-file check:FILE, "
+                "or `tokens` in the file), require client certificates (--tls-client-ca), or "
+                "listen on 127.0.0.1",
+                s->listen[i]);
     }
     return WEIR_OK;
 }

@@ -244,7 +244,7 @@ static void read_token(struct reading *r, const struct yaml *entry)
         return;
     read_keys(&r->reader, entry, "a token", token_words, TOKEN_KEYS, ALL(TOKEN_KEYS), keys);
     if (!keys[FILE_])
-        complain(&r->reader, entry, "a token needs a file that it is read from");
+        complain(&r->reader, entry, "a token needs a file");
     if (keys[SCOPE])
         scopes = read_scopes(r, keys[SCOPE]->value);
     else

@@ -43,8 +43,8 @@ t sync_without_a_disk_is_refused refuses \
     'sync is for a store on disk: use file:DIR, or leave it out' \
     serve --store memory: --sync always
 
-strangers="others can reach 0.0.0.0:0, and nothing would keep them out: add a token (--token-file
-check:FILE, or \`tokens\` in the file), ask for client certificates (--tls-client-ca), or listen on
+strangers="other machines can reach 0.0.0.0:0 without a token: add one (--token-file
+check:FILE, or \`tokens\` in the file), require client certificates (--tls-client-ca), or listen on
 127.0.0.1"
 token='
 weir: make a token:  (umask 077; head -c 32 /dev/urandom | base64 >weir.token)

@@ -155,9 +155,9 @@ t sync_without_a_store_is_refused refuses \
     '--sync is for a store on disk: add --store file:DIR, or leave it out' \
     check --limit '3 per 1h' --sync os bob
 t a_bad_sync_mode_is_refused refuses \
-    "sync is always, os, or an interval from 1ms to 60s such as 50ms, not 'often'" \
+    "sync must be always, os, or an interval from 1ms to 60s such as 50ms, not 'often'" \
     check --store "file:$dir" --limit '3 per 1h' --sync often bob
-t a_store_without_a_directory_is_refused refuses 'name the directory, as in file:/var/lib/weir' \
+t a_store_without_a_directory_is_refused refuses 'the directory is missing, as in file:/var/lib/weir' \
     check --store file: --limit '3 per 1h' bob
 
 # ---- store check --------------------------------------------------------------------------

@@ -256,7 +256,7 @@ def who_cannot_listen_asks():
         assert time.monotonic() - begin < SECOND + MARGIN
         for _ in range(10):
             assert not is_remembered(server, "window", "u")
-        assert [line for line in server.log.events("store") if "does not tell" in str(line)]
+        assert [line for line in server.log.events("store") if "sends no change notifications" in str(line)]
         fixture.db.psql(f"ALTER DATABASE {fixture.name} ALLOW_CONNECTIONS true")
         wait_until(lambda: is_remembered(server, "window", "u"), "it to listen again")
         wait_until(lambda: [line for line in server.log.events("store") if "again" in str(line)],

@@ -135,7 +135,7 @@ def a_damaged_file_is_set_aside_and_told_of():
         data[20] ^= 1
         file.write_bytes(data)
         with serve(folder) as server:
-            assert "set aside" in server.wait_for("store")["message"]
+            assert "renamed to" in server.wait_for("store")["message"]
             assert not sums(server)
             server.check("login", "192.0.2.1")
             told(server, {"login": [1, 0, 0, 0]})
@@ -269,10 +269,10 @@ def what_postgres_could_not_take_comes_later():
             assert all(answer["allowed"] for answer in answers), answers
             by_fallback = sum(answer["source"] == "fallback" for answer in answers)
             assert by_fallback > 0, answers
-            assert "waits" in server.wait_for("history")["message"]
+            assert "will retry" in server.wait_for("history")["message"]
             assert server.http("GET", "/v1/history")[0] == 503
             cluster.start()
-            assert "kept again" in server.wait_for("history", 2)["message"]
+            assert "written again" in server.wait_for("history", 2)["message"]
             told(server, {"local": [8, 0, 0, by_fallback]})
 
 

@@ -247,7 +247,8 @@ def a_bad_file_keeps_the_old_limits_and_is_told_everywhere():
         problem = f"{it.link}:3:11: unknown key 'limt' in a policy: did you mean 'limit'?"
         line = it.reload(BAD)
         assert line["level"] == "error", line
-        assert line["message"] == f"(SIGHUP) what is wrong stays as it was: {problem}", line
+        assert line["message"] == ("(SIGHUP) what could not be read keeps its old settings: "
+                                   f"{problem}"), line
         assert it.limit() == 5
 
         status, _, answer = it.server.http("POST", "/v1/reload")
@@ -272,7 +273,8 @@ def a_file_that_is_gone_keeps_the_old_limits():
         it.real.unlink()
         it.server.signal(signal.SIGHUP)
         message = it.server.wait_for("reload-failed")["message"]
-        assert message == (f"(SIGHUP) what is wrong stays as it was: {it.link}: cannot read it: "
+        assert message == ("(SIGHUP) what could not be read keeps its old settings: "
+                           f"{it.link}: cannot read it: "
                            "No such file or directory: check the path"), message
         assert it.limit() == 5
 
@@ -564,7 +566,7 @@ def a_server_whose_files_cannot_be_written_is_not_replaced_and_says_what_is_lost
         assert server.http("GET", "/healthz")[0] == 200
         assert server.stop() == 0
         line = server.wait_for("stopped")
-        assert line["level"] == "error" and "is not kept" in line["message"], line
+        assert line["level"] == "error" and "is not stored" in line["message"], line
 
 
 @test
@@ -655,8 +657,8 @@ def a_second_server_in_the_same_place_is_refused():
 @test
 def others_are_let_in_only_with_a_token():
     with Folder() as folder:
-        refused("others can reach 0.0.0.0:0, and nothing would keep them out: add a token "
-                "(--token-file check:FILE, or `tokens` in the file), ask for client certificates "
+        refused("other machines can reach 0.0.0.0:0 without a token: add one "
+                "(--token-file check:FILE, or `tokens` in the file), require client certificates "
                 "(--tls-client-ca), or listen on 127.0.0.1\n"
                 "make a token:  (umask 077; head -c 32 /dev/urandom | base64 >weir.token)\n"
                 "and then:  weir serve --listen 0.0.0.0:0 --token-file "

@@ -374,7 +374,7 @@ def a_key_that_somebody_holds_keeps_nobody_else_waiting():
         with Sleeper(fixture, "SELECT FROM weir.states FOR UPDATE"):
             for thread in threads:
                 thread.start()
-            says(server, "holds keys and does not end")
+            says(server, "keeps keys locked: on_error")
             wait_until(lambda: ask({"policy": "open", "key": "other"}) and
                        server.http("GET", "/readyz")[0] == 200, "the store to be well for others")
             others = [ask({"policy": "shut", "key": str(i)})["source"] for i in range(200)]
@@ -442,7 +442,7 @@ def an_open_transaction_keeps_none_but_its_own_new_keys():
             # Each thread has a breaker of its own, and finding the held key may have opened some.
             wait_until(lambda: others() == {"store"} and server.http("GET", "/readyz")[0] == 200,
                        "the keys of others to be answered, on every thread")
-            says(server, "holds keys and does not end")
+            says(server, "keeps keys locked: on_error")
             for _ in range(20):
                 assert others() == {"store"}
         wait_until(lambda: check_many(server, "many", ["held"]) == ["store"], "it to be let go")

@@ -66,7 +66,7 @@ def a_check_tells_all_that_is_wrong_at_once():
             assert words in said, (words, said)
         assert "\nok\n" not in said
         said = weir("serve", "--check", "-c", folder / "missing.yaml", "--listen", "0.0.0.0:0", status=2)
-        assert "missing.yaml" in said and "nothing would keep them out" in said, said
+        assert "missing.yaml" in said and "without a token: add one" in said, said
 
 
 # ---- the file that nobody named --------------------------------------------------------------------

@@ -286,11 +286,11 @@ def a_change_does_not_end_the_connection_nor_overtake_what_was_asked_before():
 def what_cannot_be_meant_is_refused_with_what_would_be_right():
     with Fixture() as h:
         for body, status, words in (
-                ({"policy": "login", "key": "203.0.113.7"}, 400, "what shall hold?"),
+                ({"policy": "login", "key": "203.0.113.7"}, 400, "the effect is missing"),
                 ({"policy": "login", "key": "x", "effect": "block"}, 400, "not an IP address"),
                 ({"policy": "logn", "key": "x", "effect": "block"}, 404, "did you mean 'login'?"),
                 ({"policy": "login", "key": "1.1.1.1", "effect": "block", "limit": 3}, 400,
-                 "does one thing"),
+                 "has one effect"),
                 ({"policy": "login", "key": "1.1.1.1", "effect": "block", "for": "soon"}, 400, ""),
                 ({"policy": "login", "key": "1.1.1.1", "effect": "block", "expires_ms": 5}, 400,
                  "in the past"),

@@ -112,7 +112,7 @@ def json_is_taken_whatever_it_is_called_and_nothing_else_is():
         assert reply[2]["detail"].startswith("the body is not valid JSON"), reply
         reply = server.http("POST", "/v1/check", CHECK, {"Content-Encoding": "gzip"})
         assert (reply[0], reply[2]["code"]) == (415, "unsupported_media_type"), reply
-        assert reply[2]["detail"] == "the body is compressed (Content-Encoding): send it as it is"
+        assert reply[2]["detail"] == "the body is compressed (Content-Encoding): send it uncompressed"
         identity = {"Content-Encoding": "identity"}
         assert server.http("POST", "/v1/check", CHECK, identity)[2]["remaining"] == 1
 

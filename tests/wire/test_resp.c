@@ -122,9 +122,8 @@ static void a_token_lets_in_as_far_as_its_scope(void **state)
     assert_answer(&g.test_server, fd, "AUTH a-token-that-may-check", "+OK\r\n");
     assert_answer(&g.test_server, fd, "WEIR.CHECK login 203.0.113.7", "*7\r\n:1\r\n");
     assert_answer(&g.test_server, fd, "CL.THROTTLE k 1 1 10", "*5\r\n:0\r\n");
-    assert_answer(
-        &g.test_server, fd, "WEIR.RESET login 203.0.113.7",
-        "-NOPERM this token may not send 'WEIR.RESET': it takes one with the scope admin");
+    assert_answer(&g.test_server, fd, "WEIR.RESET login 203.0.113.7",
+                  "-NOPERM this token may not send 'WEIR.RESET': it needs the scope admin");
     assert_answer(&g.test_server, fd, "DEL k", "-NOPERM ");
     assert_answer(&g.test_server, fd, "CL.THROTTLE k 1 1 10 0", "*5\r\n:0\r\n:2\r\n:1\r\n");
 
@@ -137,9 +136,8 @@ static void a_token_lets_in_as_far_as_its_scope(void **state)
     assert_answer(&g.test_server, fd, "DEL k", ":0\r\n");
     assert_answer(&g.test_server, fd, "AUTH a-token-that-may-look", "+OK\r\n");
     assert_answer(&g.test_server, fd, "PING", "+PONG\r\n");
-    assert_answer(
-        &g.test_server, fd, "WEIR.CHECK login 203.0.113.7",
-        "-NOPERM this token may not send 'WEIR.CHECK': it takes one with the scope check");
+    assert_answer(&g.test_server, fd, "WEIR.CHECK login 203.0.113.7",
+                  "-NOPERM this token may not send 'WEIR.CHECK': it needs the scope check");
     close(fd);
     close_guarded(&g);
 }
@@ -418,7 +416,7 @@ static void what_all_transactions_keep_is_bounded(void **state)
         assert_answer(&h, fd[i], line, i < FIRST ? "+QUEUED\r\n" : "");
         assert_true(pool->held < MOST + 2 * sizeof line);
     }
-    assert_answer(&h, fd[CLIENTS - 1], line, "-ERR other connections keep too much already");
+    assert_answer(&h, fd[CLIENTS - 1], line, "-ERR all connections together use too much memory");
     assert_answer(&h, fd[CLIENTS - 1], "EXEC", "-EXECABORT ");
     while (pool->held > MOST) /* until the first have waited for a second */
         test_server_turn(&h);

@@ -153,8 +153,8 @@ void alarm_message_send(const struct alarm_facts *f, struct event_log *log,
     snprintf(what, sizeof what, "alert %s", f->alert->name);
     if (f->alert->webhook && !members.failed && !body.failed &&
         !webhook_queue_send(webhook_queue, what, f->alert->webhook, buf_span(&body)))
-        event_log_write(log, "error", "webhook", "%s: too many messages wait, this one is dropped",
-                        what);
+        event_log_write(log, "error", "webhook",
+                        "%s: too many messages are queued, this one is dropped", what);
     buf_done(&members);
     buf_done(&body);
 }

@@ -139,15 +139,16 @@ static bool is_by_a_strange_name(const struct exchange *x, unsigned scopes, bool
 bool http_access(const struct exchange *x, unsigned scopes, bool is_gate)
 {
     if (is_from_another_site(x, scopes, is_gate)) {
-        exchange_problem(x, PROBLEM_FORBIDDEN,
-                         "pages of other sites may not ask; if this one may, add its origin to "
-                         "allowed_origins",
-                         NULL);
+        exchange_problem(
+            x, PROBLEM_FORBIDDEN,
+            "requests from pages of other sites are rejected; to allow this one, add its origin "
+            "to allowed_origins",
+            NULL);
         return false;
     }
     if (is_by_a_strange_name(x, scopes, is_gate)) {
         exchange_problem(x, PROBLEM_FORBIDDEN,
-                         "call this server localhost or by its address, or give it a token", NULL);
+                         "use localhost or the address of this server, or configure a token", NULL);
         return false;
     }
     if (!is_let_in(x, scopes))

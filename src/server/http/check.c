@@ -275,8 +275,8 @@ static void serve(const struct exchange *x, enum verb verb, bool peeks)
     if (x->request->body.len == 0)
         serve_query(x, verb, peeks);
     else if (x->request->query.len > 0)
-        exchange_problem(x, PROBLEM_INVALID_REQUEST,
-                         "there is a body and a query: say it in one of them", NULL);
+        exchange_problem(x, PROBLEM_INVALID_REQUEST, "there is a body and a query: use one of them",
+                         NULL);
     else
         serve_body(x, verb, peeks);
 }

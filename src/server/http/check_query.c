@@ -168,6 +168,6 @@ weir_err check_query_read(struct span query, const struct query_own *own,
     }
     if (is_bad)
         return diag_fail(diag, WEIR_EREQUEST,
-                         "the query has a %% that two hex digits do not follow, or %%00");
+                         "the query has a %% without two hex digits after it, or %%00");
     return err;
 }

@@ -104,13 +104,13 @@ static weir_err find_header(const struct http_request *r, struct span name, stru
             continue;
         if (value->at)
             return diag_fail(diag, WEIR_EATTRIBUTE,
-                             "the header %s is there twice: have the proxy replace it",
+                             "the header %s is given twice: let the proxy replace it",
                              printable(name).text);
         *value = h->value;
     }
     if (!value->at)
         return diag_fail(diag, WEIR_EATTRIBUTE,
-                         "the header %s, which an attribute is to be taken from, is missing",
+                         "the header %s, from which an attribute is taken, is missing",
                          printable(name).text);
     return WEIR_OK;
 }

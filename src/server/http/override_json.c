@@ -235,13 +235,13 @@ static weir_err read_effect(struct reading *c, weir_diag *diag)
                 : r->plan     ? LEDGER_ON_PLAN
                               : LEDGER_EFFECTS;
     if (r->effect < LEDGER_EXEMPT || r->effect > LEDGER_ON_PLAN)
-        return diag_fail(diag, WEIR_EREQUEST,
-                         "what shall hold? Give effect (exempt or block), or limit or burst, or "
-                         "plan");
+        return diag_fail(
+            diag, WEIR_EREQUEST,
+            "the effect is missing: give effect (exempt or block), or limit or burst, or plan");
     if ((r->effect == LEDGER_LIMIT) != has_numbers ||
         (r->effect == LEDGER_ON_PLAN) != (r->plan != NULL))
         return diag_fail(diag, WEIR_EREQUEST,
-                         "an override does one thing: exempt, block, other numbers, or a plan");
+                         "an override has one effect: exempt, block, limit and burst, or plan");
     return WEIR_OK;
 }
 
@@ -259,7 +259,7 @@ static weir_err read_purpose(struct reading *c, weir_diag *diag)
         c->r.effect = LEDGER_IN_MODE;
         return c->r.mode ? WEIR_OK
                          : diag_fail(diag, WEIR_EREQUEST,
-                                     "which mode? Give 'mode': enforce, shadow or off");
+                                     "the mode is missing: give 'mode': enforce, shadow or off");
     case LEDGER_SUBJECTS:
         break;
     }

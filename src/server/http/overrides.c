@@ -101,7 +101,7 @@ static void remove_found(struct operator_job *job, struct finding *f)
     ledger_view_each(job->server->weir->ledger_view, find_entry, f);
     if (!f->is_found) {
         job->is_missing = true;
-        diag_set(&job->diag, "there is no such %s in force: list them to see those that are",
+        diag_set(&job->diag, "no such %s is in force: list them to see which are",
                  ledger_subject_name(job->subject));
         return;
     }

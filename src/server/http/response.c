@@ -149,5 +149,5 @@ void problem_write(const struct reply *reply, struct buf *out, enum problem prob
 
 void problem_unavailable(struct reply *reply)
 {
-    problem_write(reply, &reply->text, PROBLEM_UNAVAILABLE, "the server is about to end", NULL);
+    problem_write(reply, &reply->text, PROBLEM_UNAVAILABLE, "the server is stopping", NULL);
 }

@@ -27,27 +27,27 @@ static const struct route {
       .post = api_check,
       .scopes = SCOPE_CHECK,
       .most_body = HTTP_MAX_BODY,
-      .about = "may this pass? If so, count it" },
+      .about = "check a request, and count it if it is allowed" },
     { .path = "/v1/gate",
       .any = api_gate,
       .scopes = SCOPE_CHECK,
       .most_body = HTTP_MAX_BODY,
-      .about = "the same for reverse proxies, which look at the status only" },
+      .about = "the same for reverse proxies, as an HTTP status" },
     { .path = "/v1/peek",
       .post = api_peek,
       .scopes = SCOPE_CHECK,
       .most_body = HTTP_MAX_BODY,
-      .about = "what a check would say; counts nothing" },
+      .about = "the answer of a check, without counting" },
     { .path = "/v1/refund",
       .post = api_refund,
       .scopes = SCOPE_CHECK,
       .most_body = HTTP_MAX_BODY,
-      .about = "give back what was counted but did not happen" },
+      .about = "give back what was counted for a request that did not happen" },
     { .path = "/v1/reset",
       .post = api_reset,
       .scopes = SCOPE_ADMIN,
       .most_body = HTTP_MAX_BODY,
-      .about = "forget all that is counted for an identity" },
+      .about = "clear what is counted for an identity" },
     { .path = "/v1/policies",
       .get = api_policies,
       .scopes = SCOPE_ADMIN,
@@ -56,23 +56,23 @@ static const struct route {
       .post = api_mode_set,
       .remove = api_mode_remove,
       .scopes = SCOPE_ADMIN,
-      .about = "put a policy into another mode, for a while or for good" },
+      .about = "change the mode of a policy" },
     { .path = "/v1/overrides",
       .get = api_overrides,
       .put = api_override_set,
       .remove = api_override_remove,
       .scopes = SCOPE_ADMIN,
-      .about = "exempt or block an identity, or give it other numbers" },
+      .about = "exempt or block an identity, or change its limit" },
     { .path = "/v1/plans",
       .get = api_plans,
       .put = api_plan_set,
       .remove = api_plan_remove,
       .scopes = SCOPE_ADMIN,
-      .about = "who has which plan without saying so" },
+      .about = "assigned plans" },
     { .path = "/v1/audit",
       .get = api_audit,
       .scopes = SCOPE_ADMIN,
-      .about = "what operators have changed, and when, who and why" },
+      .about = "changes by operators: when, who and why" },
     { .path = "/v1/reload",
       .post = api_reload,
       .scopes = SCOPE_ADMIN,
@@ -80,11 +80,11 @@ static const struct route {
     { .path = "/v1/stats",
       .get = api_stats,
       .scopes = SCOPE_ADMIN | SCOPE_METRICS,
-      .about = "what has been decided, and how much is kept" },
+      .about = "counters of decisions, store and server" },
     { .path = "/v1/top",
       .get = api_top,
       .scopes = SCOPE_ADMIN,
-      .about = "who is denied most, by hashed identity" },
+      .about = "which identities are denied most, by hash" },
     { .path = "/v1/shadow",
       .get = api_shadow,
       .scopes = SCOPE_ADMIN | SCOPE_METRICS,
@@ -96,10 +96,10 @@ static const struct route {
     { .path = "/v1/alerts",
       .get = api_alerts,
       .scopes = SCOPE_ADMIN | SCOPE_METRICS,
-      .about = "what alerts of the policy file watch for, and which hold now" },
+      .about = "the alerts of the policy file and their states" },
     { .path = "/metrics", .get = api_metrics, .scopes = SCOPE_METRICS, .about = "for Prometheus" },
-    { .path = "/healthz", .get = api_alive, .about = "is it alive?" },
-    { .path = "/readyz", .get = api_ready, .about = "should it be sent requests?" },
+    { .path = "/healthz", .get = api_alive, .about = "is the server alive?" },
+    { .path = "/readyz", .get = api_ready, .about = "is the server ready for requests?" },
     { .path = "/", .get = api_welcome, .about = "this list; for a browser, the dashboard" },
 };
 
@@ -259,7 +259,7 @@ static void refuse_path(const struct exchange *x)
     if (near)
         snprintf(detail, sizeof detail, "there is no such path: did you mean %s?", near);
     else
-        snprintf(detail, sizeof detail, "there is no such path: GET / lists those that there are");
+        snprintf(detail, sizeof detail, "there is no such path: GET / lists all paths");
     exchange_problem(x, PROBLEM_NOT_FOUND, detail, NULL);
 }
 
@@ -312,10 +312,11 @@ static void api_options(const struct exchange *x)
 static void act(struct exchange *x, route_action *action)
 {
     if (action != api_options && x->name.at && !http_name_decode(&x->name))
-        exchange_problem(x, PROBLEM_INVALID_REQUEST,
-                         "the name in the path is not well encoded: a % is followed by two digits "
-                         "of 0 to f, and %00 is no character of a name",
-                         NULL);
+        exchange_problem(
+            x, PROBLEM_INVALID_REQUEST,
+            "the name in the path is not well encoded: a % must be followed by two hex digits, "
+            "and %00 is not allowed",
+            NULL);
     else
         action(x);
 }
@@ -361,7 +362,7 @@ static route_action *admit(struct exchange *x, size_t body_len, size_t *most_bod
         return NULL;
     else if (route->any == NULL && is_compressed(request, body_len))
         exchange_problem(x, PROBLEM_UNSUPPORTED_MEDIA_TYPE,
-                         "the body is compressed (Content-Encoding): send it as it is", NULL);
+                         "the body is compressed (Content-Encoding): send it uncompressed", NULL);
     else if (body_len > *most_body)
         exchange_problem(x, PROBLEM_BODY_TOO_LARGE, "the body is too large for this path", NULL);
     else

@@ -19,11 +19,11 @@ static const struct kind {
     [INCIDENT_UNKNOWN_TOKEN] = { "unknown_token", "auth-failed",
                                  "a request with an unknown token was rejected", 1000 },
     [INCIDENT_MISSING_SCOPE] = { "missing_scope", "auth-failed",
-                                 "a request was rejected whose token lacks the scope", 1000 },
+                                 "a request was rejected: its token lacks the scope", 1000 },
     [INCIDENT_FORWARDED] = { NULL, "untrusted-proxy",
-                             "a peer that is not in trusted_proxies says for whom it asks; it is "
-                             "not "
-                             "believed, and all its clients count as one: is it your proxy?",
+                             "a peer that is not in trusted_proxies sent a client address; it is "
+                             "ignored, and all clients of this peer count as one: is it your "
+                             "proxy?",
                              60 * 1000 },
 };
 
@@ -113,7 +113,7 @@ void incident_note(struct incidents *all, enum incident kind, const struct incid
 void incidents_metrics(struct incidents *all, struct buf *out)
 {
     metric_begin(out, "weir_auth_failures_total", "counter",
-                 "Requests that were not let in, by what was wrong with their token.");
+                 "Rejected requests, by what was wrong with their token.");
     for (size_t p = 0; p < INCIDENT_PROTOCOLS; p++)
         for (size_t k = 0; k < INCIDENT_KINDS; k++) {
             struct sample sample;

@@ -65,7 +65,7 @@ static void write_store(struct buf *out, const weir_stats *st)
 {
     write_known(out, "weir_keys", "gauge",
                 "Keys in the store, including expired ones that were not dropped yet.", st->keys);
-    write_known(out, "weir_max_keys", "gauge", "Keys that may be held.", st->max_keys);
+    write_known(out, "weir_max_keys", "gauge", "Most keys that the store may hold.", st->max_keys);
     write_known(out, "weir_evicted_keys_total", "counter",
                 "Live keys dropped because the table was full.", st->evicted_keys);
     write_known(out, "weir_expired_keys_total", "counter", "Expired keys that were dropped.",
@@ -99,12 +99,13 @@ static void write_alarms(struct buf *out, struct server *s)
 {
     const struct webhook_queue_counts counts = webhook_queue_counts(s->webhook_queue);
 
-    write_number(out, "weir_alerts_firing", "gauge", "Alerts of the policy file that hold now.",
+    write_number(out, "weir_alerts_firing", "gauge",
+                 "Alerts of the policy file that are firing now.",
                  (int64_t)alarms_raised(s->alarms));
     write_number(out, "weir_webhooks_sent_total", "counter",
                  "Messages that a webhook has accepted.", (int64_t)counts.sent);
     write_number(out, "weir_webhooks_failed_total", "counter",
-                 "Messages that no webhook took, or for which there was no room.",
+                 "Messages that no webhook accepted, or that did not fit into the queue.",
                  (int64_t)counts.failed);
 }
 
@@ -113,7 +114,7 @@ static void write_rulings(struct buf *out, struct server *s)
     const struct ledger_view_counts counts = ledger_view_counts(s->weir->ledger_view);
 
     metric_begin(out, "weir_ledger_in_force", "gauge",
-                 "What operators have changed and is in force: overrides, assigned plans, modes.");
+                 "Changes by operators that are in force: overrides, assigned plans, modes.");
     for (size_t i = 0; i < LEDGER_SUBJECTS; i++) {
         struct sample sample = metric_name(out, "weir_ledger_in_force");
 
@@ -121,11 +122,11 @@ static void write_rulings(struct buf *out, struct server *s)
         metric_value(&sample, (uint64_t)counts.in_force[i]);
     }
     write_number(out, "weir_ledger_last_id", "gauge",
-                 "The last change that is in force here: the same on all instances.", counts.seq);
+                 "The id of the last change in force here: the same on all instances.", counts.seq);
     write_number(out, "weir_ledger_read_failures_total", "counter",
                  "How often changes could not be read from the store.", counts.failures);
     write_number(out, "weir_ledger_stale", "gauge",
-                 "1 while changes cannot be read, and what was read last is in force.",
+                 "1 while changes cannot be read; those that were read last stay in force.",
                  counts.is_stale);
     write_number(out, "weir_enabled", "gauge", "0 while WEIR_ENABLED allows everything.",
                  server_enabled(s));
@@ -150,12 +151,12 @@ static void write_server(struct buf *out, struct server *s)
                  "Connections refused because there were too many.",
                  atomic_load(&s->refused_connections));
     write_number(out, "weir_dropped_connections_total", "counter",
-                 "Connections closed to make room for others, or for what they left unread.",
+                 "Connections closed to make room for others, or because they left answers unread.",
                  dropped_connections(s));
     write_number(out, "weir_policy_reloads_total", "counter",
-                 "How often the policies were read again.", atomic_load(&s->reloads));
+                 "How often the policies were reloaded.", atomic_load(&s->reloads));
     write_number(out, "weir_policy_reload_failures_total", "counter",
-                 "How often something could not be read then, and stayed as it was.",
+                 "How often a reload failed, wholly or in part, and old settings stayed.",
                  atomic_load(&s->reload_failures));
     write_number(out, "weir_log_dropped_total", "counter",
                  "Log lines dropped because the log could not be written.",
@@ -175,14 +176,14 @@ static void write_process(struct buf *out, struct server *s)
     getrusage(RUSAGE_SELF, &used);
     getrlimit(RLIMIT_NOFILE, &files);
     us = (user->tv_sec + system->tv_sec) * INT64_C(1000000) + user->tv_usec + system->tv_usec;
-    metric_begin(out, "process_cpu_seconds_total", "counter", "CPU time in all.");
+    metric_begin(out, "process_cpu_seconds_total", "counter", "CPU time of the process.");
     buf_printf(out, "process_cpu_seconds_total %lld.%06lld\n", (long long)(us / 1000000),
                (long long)(us % 1000000));
-    write_number(out, "process_open_fds", "gauge", "Files and connections that are open.",
+    write_number(out, "process_open_fds", "gauge", "Open files and connections.",
                  (int64_t)open_files());
-    write_number(out, "process_max_fds", "gauge", "Most open files and connections.",
+    write_number(out, "process_max_fds", "gauge", "Limit of open files and connections.",
                  (int64_t)files.rlim_cur);
-    write_number(out, "process_virtual_memory_bytes", "gauge", "Addresses that the process uses.",
+    write_number(out, "process_virtual_memory_bytes", "gauge", "Virtual memory of the process.",
                  (int64_t)memory.virtual);
     write_number(out, "process_resident_memory_bytes", "gauge", "Resident memory of the process.",
                  (int64_t)memory.resident);

@@ -152,7 +152,7 @@ static void write_requests(struct buf *out, const struct observer *o)
 static void write_errors(struct buf *out, const struct observer *o)
 {
     metric_begin(out, "weir_unanswered_checks_total", "counter",
-                 "Checks that have no answer, by what was wrong with them.");
+                 "Checks without an answer, by error code.");
     for (int by = 0; by < ASKED_BY_COUNT; by++)
         for (int k = 0; k < PROBLEM_COUNT; k++) {
             const uint64_t n = count_of(&o->unanswered.counts[by][k]);
@@ -188,8 +188,8 @@ void observers_metrics(struct observer *const *all, size_t n, const struct polic
     metric_histogram(out, "weir_store_batch_size", "Decisions that shared a commit.", &sum->batch,
                      1);
     metric_histogram(out, "weir_journal_sync_seconds",
-                     "How long a commit took, until all of it was kept as asked.", &sum->commit,
-                     1000000000);
+                     "Duration of a commit, until all of it was written, and synced if configured.",
+                     &sum->commit, 1000000000);
     write_requests(out, sum);
     write_errors(out, sum);
     observer_free(sum);

@@ -1,4 +1,4 @@
-/* top.c - who is refused most: a space-saving hyperloglog.
+/* top.c - which identities are denied most: a Space-Saving sketch.
  *
  * Metwally, Agrawal, El Abbadi: Efficient Computation of Frequent and Top-k Elements in Data
  * Streams (2005). An identity without an entry takes over the least counted one, its count included: that

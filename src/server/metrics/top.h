@@ -1,4 +1,4 @@
-/* top.h - who is refused most: a space-saving sketch, so its memory is bounded.
+/* top.h - which identities are denied most: a Space-Saving sketch, so its memory is bounded.
  *
  * Counts forget: every TOP_HALVED_MS they are halved, so what is long over falls behind what is
  * going on. A count may be too high, by at most its `error`, and is never too low (rounding by the

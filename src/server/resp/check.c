@@ -182,9 +182,9 @@ static void refuse_option(const struct reading *in, unsigned of)
         if (options[i].of & of)
             known[n++] = options[i].word;
     near = suggest(in->command->words[in->at], known, n);
-    resp_reply_error(in->session, "INVALID_REQUEST word %zu is no option of %s%s%s%s", in->at + 1,
-                     resp_find(in->command->words[0])->name, near ? ": did you mean '" : "",
-                     near ? near : "", near ? "'?" : "");
+    resp_reply_error(in->session, "INVALID_REQUEST word %zu is not an option of %s%s%s%s",
+                     in->at + 1, resp_find(in->command->words[0])->name,
+                     near ? ": did you mean '" : "", near ? near : "", near ? "'?" : "");
 }
 
 /* … that is a name, or another word. */
@@ -375,7 +375,7 @@ static void serve_policy(struct session *s, struct resp_command *c, unsigned of,
     in.asked.request.policy = c->words[1].at;
     in.asked.peek = of == OF_PEEK;
     if (!resp_word_is_text(c->words[1]))
-        resp_reply_error(s, "INVALID_REQUEST the name of a policy has no NUL byte");
+        resp_reply_error(s, "INVALID_REQUEST the name of a policy cannot contain a NUL byte");
     else if (read_identity(&in, of))
         ask(&in, verb);
 }

@@ -18,25 +18,25 @@
 /* Looked through from the front: what is sent most stands first. */
 const struct resp_spec resp_specs[] = {
     { NAMED("WEIR.CHECK"), -2, SCOPE_CHECK, resp_serve_weir_check, "write fast", 0, 0, CHECK_SYNTAX,
-      "May this request pass? Counts it if it may" },
+      "Checks a request, and counts it if it is allowed" },
     { NAMED("CL.THROTTLE"), -1, SCOPE_CHECK, resp_serve_cl_throttle, "write", 1, 1,
       "key max_burst count period [quantity]", "Counts as redis-cell does and answers as it does" },
     { NAMED("WEIR.LIMIT"), -5, SCOPE_CHECK, resp_serve_weir_limit, "write fast", 1, 1,
       "key algorithm limit window_ms [NAME name] [BURST n] [PRECISION ms] [ON_ERROR "
       "local|allow|deny] "
       "[COST n] [PEEK] [NOW ms] [EXEMPT] [FULL] [TAG]",
-      "May this request pass under a limit that comes with it?" },
+      "Checks a request by a limit that comes with it" },
     { NAMED("THROTTLE"), -1, SCOPE_CHECK, resp_serve_throttle, "write", 1, 1,
       "key max_burst count_per_period period [quantity]",
       "Counts as CL.THROTTLE does and answers as throttlecrab does" },
     { NAMED("WEIR.PEEK"), -2, SCOPE_CHECK, resp_serve_weir_peek, "readonly fast", 0, 0,
       POLICY_SYNTAX " [POLICY policy ...] [COST n] [PLAN name] [NOW ms] [FULL] [TAG]",
-      "What WEIR.CHECK would say; counts nothing" },
+      "The answer of WEIR.CHECK, without counting" },
     { NAMED("WEIR.REFUND"), -2, SCOPE_CHECK, resp_serve_weir_refund, "write fast", 0, 0,
       POLICY_SYNTAX " [POLICY policy ...] [COST n] [PLAN name] [NOW ms] [FULL] [TAG]",
-      "Gives back what was counted but did not happen" },
+      "Gives back what was counted for a request that did not happen" },
     { NAMED("WEIR.RESET"), -2, SCOPE_ADMIN, resp_serve_weir_reset, "write fast", 0, 0,
-      POLICY_SYNTAX " [POLICY policy ...] [PLAN name] [FULL] [TAG]", "Forgets what is counted" },
+      POLICY_SYNTAX " [POLICY policy ...] [PLAN name] [FULL] [TAG]", "Clears what is counted" },
     { NAMED("DEL"), -2, SCOPE_ADMIN, resp_serve_del, "write", 1, -1, "key [key ...]",
       "Clears what CL.THROTTLE and THROTTLE have counted" },
     { NAMED("PING"), -1, SCOPE_ALL, resp_serve_ping, "fast", 0, 0, "[message]",
@@ -54,9 +54,9 @@ const struct resp_spec resp_specs[] = {
     { NAMED("COMMAND"), -1, SCOPE_ALL, resp_serve_command, "fast", 0, 0,
       "[COUNT | LIST | INFO [name ...] | DOCS [name ...]]", "Lists the commands" },
     { NAMED("INFO"), -1, SCOPE_ALL, resp_serve_info, "fast", 0, 0, "[section ...]",
-      "Tells of the server" },
+      "Shows the server" },
     { NAMED("CONFIG"), -2, SCOPE_ALL, resp_serve_config, "fast", 0, 0,
-      "GET parameter [parameter ...]", "Tells what Redis clients ask for at their start" },
+      "GET parameter [parameter ...]", "Answers what Redis clients ask at their start" },
     { NAMED("SELECT"), 2, SCOPE_ALL, resp_serve_select, "fast", 0, 0, "index",
       "There is one database: 0" },
     { NAMED("MULTI"), 1, SCOPE_ALL, resp_serve_multi, "fast", 0, 0, "",
@@ -64,9 +64,9 @@ const struct resp_spec resp_specs[] = {
     { NAMED("EXEC"), 1, SCOPE_ALL, resp_serve_exec, "", 0, 0, "",
       "Executes the queued commands in order" },
     { NAMED("DISCARD"), 1, SCOPE_ALL, resp_serve_discard, "fast", 0, 0, "",
-      "Forgets what was kept" },
+      "Drops the queued commands" },
     { NAMED("RESET"), 1, 0, resp_serve_reset, "fast no_auth", 0, 0, "",
-      "Makes the connection as it was in the beginning" },
+      "Resets the connection to its initial state" },
     { NAMED("QUIT"), -1, 0, resp_serve_quit, "fast no_auth", 0, 0, "", "Ends the connection" },
 };
 
@@ -271,9 +271,8 @@ static void refuse_caller(struct session *s, const struct resp_spec *spec)
 {
     char text[128];
 
-    snprintf(text, sizeof text,
-             "NOPERM this token may not send '%s': it takes one with the scope %s", spec->name,
-             spec->scopes & SCOPE_CHECK ? "check" : "admin");
+    snprintf(text, sizeof text, "NOPERM this token may not send '%s': it needs the scope %s",
+             spec->name, spec->scopes & SCOPE_CHECK ? "check" : "admin");
     session_note(s, s->scopes == 0 ? INCIDENT_NO_TOKEN : INCIDENT_MISSING_SCOPE);
     if (s->scopes == 0)
         reply_error(s, PROBLEM_UNAUTHORIZED,

@@ -4,8 +4,7 @@
 
 #include "server/resp/commands.h"
 
-static const char no_token[] =
-    "ERR Client sent AUTH, but no token is configured here: everybody may ask";
+static const char no_token[] = "ERR Client sent AUTH, but no token is configured: none is needed";
 static const char wrong_token[] = "WRONGPASS invalid username-password pair or user is disabled.";
 
 static void encode_pong(struct reply *r, struct buf *out)

@@ -106,7 +106,7 @@ void multi_keep(struct session *s, const struct resp_command *c)
     }
     if (conn_is_crowded(&s->conn)) {
         m->is_refused = true;
-        resp_reply_error(s, "ERR other connections keep too much already: try again later");
+        resp_reply_error(s, "ERR all connections together use too much memory: try again later");
         return;
     }
     kept = copy_of(c, bytes);

@@ -60,7 +60,8 @@ static weir_err read_sync(struct keeper *k, const char *text, weir_diag *diag)
     if (n < 1 || k->pause_ms > MOST_SYNC_MS)
         return diag_fail(
             diag, WEIR_EOPTION,
-            "sync is always, os, or an interval from 1ms to 60s such as 50ms, not '%.20s'", text);
+            "sync must be always, os, or an interval from 1ms to 60s such as 50ms, not '%.20s'",
+            text);
     return WEIR_OK;
 }
 
@@ -116,7 +117,7 @@ static weir_err open_file_store(struct store **out, const struct store_options *
     weir_err err;
 
     if (path[0] == '\0')
-        return diag_fail(diag, WEIR_EOPTION, "name the directory, as in file:/var/lib/weir");
+        return diag_fail(diag, WEIR_EOPTION, "the directory is missing, as in file:/var/lib/weir");
     err = dir_open(&dir, path, &options->allocator, diag);
     return err ? err : file_store_open_in(out, dir, options, diag);
 }

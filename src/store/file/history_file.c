@@ -164,10 +164,10 @@ static void keep(struct local *l, const struct history_entry *entries, size_t n)
         l->file = NULL;
     }
     if (err && !l->has_failed)
-        say(l, "it cannot be written, and is kept in memory only until it can",
+        say(l, "the file cannot be written, the history is in memory only: will retry",
             err == WEIR_ENOMEM ? weir_err_text(err) : strerror(l->dir->why));
     else if (!err && l->has_failed)
-        say(l, "it is written again", NULL);
+        say(l, "the file is written again", NULL);
     l->has_failed = err;
 }
 
@@ -272,11 +272,11 @@ static weir_err open_file(struct local *l, weir_diag *diag)
     if (err)
         return err;
     if (l->dir->ops->rename(l->dir, HISTORY_STORE_FILE, HISTORY_STORE_DAMAGED))
-        say(l, "the file is damaged, and cannot be set aside", strerror(l->dir->why));
+        say(l, "the file is damaged, and cannot be renamed", strerror(l->dir->why));
     else
         say(l,
-            "the file ends too early or is damaged: what could be read of it is kept, and it is "
-            "set aside as " HISTORY_STORE_DAMAGED,
+            "the file is cut short or damaged: what could be read is kept, and the file is "
+            "renamed to " HISTORY_STORE_DAMAGED,
             NULL);
     keep(l, NULL, 0); /* so that what is left has a name on the disk */
     return WEIR_OK;

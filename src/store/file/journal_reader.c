@@ -16,7 +16,7 @@
 #include "store/file/journal_format.h"
 #include "store/file/ring.h"
 
-#define HINT ". `weir store check` tells more, and `weir store repair` keeps all that verifies"
+#define HINT ". `weir store check` shows more, and `weir store repair` keeps all that verifies"
 
 enum { PIECE = 1 << 20 };
 
@@ -162,7 +162,7 @@ static weir_err replay_batches(struct image *f, const char *name, uint64_t salt,
 
         for (uint32_t i = 0; i < batch->count; i++)
             if (!replay->each(replay->ctx, &records[i]))
-                return diag_fail(diag, WEIR_ENOMEM, "there is no memory to replay %s", name);
+                return diag_fail(diag, WEIR_ENOMEM, "not enough memory to replay %s", name);
         out->good += sizeof *batch + batch->count * sizeof(struct record);
         out->records += batch->count;
         *number += batch->count;
@@ -214,7 +214,7 @@ static weir_err replay_image(const struct source *from, struct image *f, uint64_
     if (err || !was_synced(f, out->good, *number, salt))
         return err;
     out->damage.at = out->good;
-    diag_set(diag, "%s is damaged at byte %llu: what is there had been synced%s", from->name,
+    diag_set(diag, "%s is damaged at byte %llu: this data had been synced%s", from->name,
              (unsigned long long)out->good, HINT);
     while (from->salvage && !err && skip_damage(f, salt, number, out))
         err = replay_batches(f, from->name, salt, &from->replay, number, out, diag);

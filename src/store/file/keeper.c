@@ -77,8 +77,7 @@ void keeper_fail(struct keeper *k)
     if (!atomic_compare_exchange_strong(&k->state, &running, KEEPER_FAILED))
         return;
     atomic_fetch_add(&k->failures, 1);
-    snprintf(line, sizeof line,
-             "store failed: %s: %s; policies decide by their on_error until the disk is back",
+    snprintf(line, sizeof line, "store failed: %s: %s; on_error decides until the disk works again",
              k->dir->path, strerror(k->dir->why));
     leave_warning(k);
     say(k, line);
@@ -240,7 +239,7 @@ static void checkpoint_if_due(struct keeper *k, int64_t now)
     if (!is_time_to_try(k, now) && (k->is_begun || size < half_of_live(k, HURRY_LIMITS)))
         return;
     if (checkpoint(k, &diag)) {
-        snprintf(line, sizeof line, "no snapshot was taken, the journal goes on: %s", diag.text);
+        snprintf(line, sizeof line, "snapshot failed, the journal goes on: %s", diag.text);
         say(k, line);
     }
 }
@@ -310,7 +309,7 @@ static weir_err begin_with_snapshot(struct keeper *k, weir_diag *diag)
     k->old_bytes = k->old_journals = 0;
     recovery_remove_before(k->dir, k->epoch);
     k->dir->ops->remove(k->dir, WARNING_NAME);
-    say(k, "the last process could not sync what it wrote: it is in a snapshot now");
+    say(k, "the last process could not sync its writes: a snapshot has them now");
     return begin_journal(k, diag);
 }
 

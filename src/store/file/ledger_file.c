@@ -23,7 +23,7 @@
 #include "store/file/ledger_archive.h"
 #include "store/file/ledger_compact.h"
 
-#define HINT ". `weir store check` tells more, and `weir store repair` keeps all that verifies"
+#define HINT ". `weir store check` shows more, and `weir store repair` keeps all that verifies"
 
 struct ledger_file {
     struct dir *dir;

@@ -153,7 +153,7 @@ static weir_err replay(struct run *run, uint64_t epoch, bool is_followed, bool *
     err = journal_read(run->dir, name, run->secret_id, base, run->how == RECOVERY_SALVAGE,
                        run->allocator, replay_record, replaying, &reading, &why);
     if (!replay_end(replaying) && !err)
-        err = diag_fail(&why, WEIR_ENOMEM, "there is no memory to replay %s", name);
+        err = diag_fail(&why, WEIR_ENOMEM, "not enough memory to replay %s", name);
     if (err || reading.end == JOURNAL_FOREIGN)
         return diag_fail(run->diag, err ? err : WEIR_EIO, "%s: %s", run->dir->path, why.text);
     if (reading.end != JOURNAL_EMPTY && reading.epoch != 0 && reading.epoch != epoch)

@@ -162,10 +162,12 @@ static enum snapshot_end read_header(struct reader *r, const unsigned char secre
 static void note_damage(struct reader *r, uint64_t at, weir_diag *diag)
 {
     r->damage.at = at;
-    diag_set(diag,
-             "%s/" SNAPSHOT_NAME " is damaged at byte %llu. `weir store check` tells more, and "
-             "`weir store repair` keeps all that verifies",
-             r->dir->path, (unsigned long long)at);
+    diag_set(
+        diag,
+        "%s/" SNAPSHOT_NAME
+        " is damaged at byte %llu. `weir store check` shows more, and `weir store repair` keeps "
+        "all that verifies",
+        r->dir->path, (unsigned long long)at);
 }
 
 /* Add the block at r->at to the job. False: there can be none, or reading failed. With salvage, a

@@ -69,7 +69,7 @@ weir_err table_new(struct table **out, const struct store_options *options, weir
         alloc_free(&options->allocator, t->shards_block);
         alloc_free(&options->allocator, t);
         return diag_fail(diag, WEIR_ENOMEM,
-                         "there is no memory for a table of %" PRId64 " keys: lower max_keys",
+                         "not enough memory for a table of %" PRId64 " keys: lower max_keys",
                          options->max_keys);
     }
     *out = t;

@@ -123,7 +123,8 @@ static weir_err set_up(struct postgres_session *s, const struct postgres_uri *ur
     static const char statement[] =
         "SELECT set_config('statement_timeout', $1, false),"
         " set_config('synchronous_commit',"
-        "            coalesce($2, nullif(current_setting('synchronous_commit'), 'off'), 'on'), false),"
+        "            coalesce($2, nullif(current_setting('synchronous_commit'), 'off'), 'on'), "
+        "false),"
         " set_config('default_transaction_isolation', 'read committed', false)";
     const char *const commit = uri->synchronous_commit[0] ? uri->synchronous_commit : NULL;
     char deadline[24];
@@ -173,10 +174,11 @@ weir_err postgres_secret(const char *uri, const weir_allocator *allocator, struc
         return err;
     err = postgres_session_open(&s, u.conninfo, &why);
     if (err == WEIR_EIO)
-        err = diag_fail(diag, err,
-                        "the secret is in the database, which cannot be reached (a copy of it as "
-                        "--secret-file would do meanwhile): %.*s",
-                        WHY, why.text);
+        err = diag_fail(
+            diag, err,
+            "the secret is in the database, which cannot be reached (to start without it, give a "
+            "copy as --secret-file): %.*s",
+            WHY, why.text);
     else if (err)
         diag_set(diag, "%s", why.text);
     else

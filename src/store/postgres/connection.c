@@ -56,7 +56,7 @@ static void take_answer(struct connection *c, const PGresult *r)
     const int count = PQnfields(r);
 
     if (!b || PQntuples(r) != 1 || count > COLUMNS_MOST) {
-        link_down(c->link, "an answer to nothing");
+        link_down(c->link, "an unexpected answer");
         return;
     }
     for (int i = 0; i < count; i++)
@@ -64,7 +64,7 @@ static void take_answer(struct connection *c, const PGresult *r)
     if (wire_read(&c->wire, columns, count, b))
         link_answered(c->link);
     else
-        link_down(c->link, "the weir schema answered something else");
+        link_down(c->link, "the weir schema gave an unexpected answer");
 }
 
 /* False: the connection is lost, and what became of the batch is not known. */

@@ -167,7 +167,7 @@ static weir_err read_page(struct postgres_ledger *l, uint64_t *after, ledger_vis
             *after = e.seq;
             *goes_on = visit(ctx, &e);
         } else {
-            err = diag_fail(diag, WEIR_EIO, "weir.ledger has an entry that cannot be read");
+            err = diag_fail(diag, WEIR_EIO, "weir.ledger has an entry that cannot be parsed");
         }
     }
     *goes_on = *goes_on && postgres_rows_count(rows) == PAGE;

@@ -108,9 +108,8 @@ static void log_locked(struct postgres_upkeep *u, size_t count)
         return;
     u->are_keys_locked = count > 0;
     log_line(u, u->are_keys_locked
-                    ? "a transaction in Postgres holds keys and does not end: on_error "
-                      "decides for what it holds"
-                    : "no transaction in Postgres holds a key any more");
+                    ? "a transaction in Postgres keeps keys locked: on_error decides for these keys"
+                    : "no transaction in Postgres keeps keys locked any more");
 }
 
 /* A database that does not answer at all must not hold up tick(). */

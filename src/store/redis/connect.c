@@ -272,7 +272,7 @@ static weir_err agree(struct redis_session **s, const struct redis_uri *uri,
     if (redis_reply_kind(reply) == REPLY_NIL)
         err = diag_fail(diag, WEIR_EIO, "the secret cannot be written: the server takes no writes");
     else if (!read_secret(redis_reply_text(reply), theirs))
-        err = diag_fail(diag, WEIR_ESECRET, "the key " REDIS_SECRET_KEY " is no secret of weir's");
+        err = diag_fail(diag, WEIR_ESECRET, "the key " REDIS_SECRET_KEY " is not a secret of weir");
     redis_reply_free(reply);
     return err;
 }
@@ -312,10 +312,11 @@ weir_err redis_secret(const char *uri, const weir_allocator *allocator, struct s
     if (!err)
         err = agree(&s, &u, &ours, out, &why);
     if (err == WEIR_EIO)
-        diag_set(diag,
-                 "the secret is in Redis, which cannot be reached (a copy of it as --secret-file "
-                 "would do to start without): %.*s",
-                 WHY, why.text);
+        diag_set(
+            diag,
+            "the secret is in Redis, which cannot be reached (to start without it, give a copy "
+            "as --secret-file): %.*s",
+            WHY, why.text);
     else if (err)
         diag_set(diag, "%s", why.text);
     redis_session_close(s);

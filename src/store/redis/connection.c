@@ -202,7 +202,7 @@ static void take_call(struct connection *c, struct envelope *e, struct batch *b,
     if (redis_reply_kind(r) == REPLY_ERROR)
         refuse_call(c, e, &call, redis_reply_text(r));
     else if (!call_read(redis_reply_text(r), &call))
-        refuse_call(c, e, &call, span_of("the script answered something else"));
+        refuse_call(c, e, &call, span_of("the script gave an unexpected answer"));
 }
 
 static void take_wait(struct connection *c, struct envelope *e, struct batch *b,
@@ -211,7 +211,7 @@ static void take_wait(struct connection *c, struct envelope *e, struct batch *b,
     const struct call all = { b, e->numbers, b->count };
 
     if (redis_reply_kind(r) != REPLY_NUMBER)
-        refuse_call(c, e, &all, span_of("WAIT is not to be had"));
+        refuse_call(c, e, &all, span_of("WAIT is not available"));
     else if (redis_reply_number(r) < c->node->common->uri.wait_replicas)
         refuse_call(c, e, &all, span_of("fewer replicas have it than wait_replicas asks for"));
 }

@@ -67,7 +67,7 @@ static weir_err read_reply(struct redis_session *s, int64_t end, struct redis_re
         ssize_t n;
 
         if (!redis_reader_next(s->reader, out))
-            return lose(s, "that is no Redis server", diag);
+            return lose(s, "this is not a Redis server", diag);
         if (*out)
             return WEIR_OK;
         n = redis_stream_read(&s->stream, room, sizeof room);
@@ -76,7 +76,7 @@ static weir_err read_reply(struct redis_session *s, int64_t end, struct redis_re
         if (n == 0 && !wait_for(s, POLLIN, end))
             return lose(s, "no answer in time", diag);
         if (!redis_reader_feed(s->reader, (struct span){ room, (size_t)n }))
-            return lose(s, "that is no Redis server", diag);
+            return lose(s, "this is not a Redis server", diag);
     }
 }
 
@@ -146,14 +146,14 @@ weir_err redis_session_listen(struct redis_session *s, int end_fd, int64_t ms,
         ssize_t n;
 
         if (!redis_reader_next(s->reader, out))
-            return lose(s, "that is no Redis server", diag);
+            return lose(s, "this is not a Redis server", diag);
         if (*out || !wait_for_input(s, end_fd, end))
             return WEIR_OK;
         n = redis_stream_read(&s->stream, room, sizeof room);
         if (n < 0)
             return lose(s, why_lost(), diag);
         if (!redis_reader_feed(s->reader, (struct span){ room, (size_t)n }))
-            return lose(s, "that is no Redis server", diag);
+            return lose(s, "this is not a Redis server", diag);
     }
 }
 

@@ -57,11 +57,8 @@ static void look_at_eviction(struct redis_upkeep *u, struct span info)
 
     redis_evicts_by(info, policy);
     if (policy[0] && strcmp(policy, u->evicts_by) != 0)
-        log_line(
-            u,
-            "Redis may throw counts away that are in force: set maxmemory-policy to noeviction; "
-            "it is ",
-            policy);
+        log_line(u, "Redis may evict live counts: set maxmemory-policy to noeviction; it is ",
+                 policy);
     memcpy(u->evicts_by, policy, sizeof policy);
 }
 

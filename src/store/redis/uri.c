@@ -159,7 +159,7 @@ static weir_err read_db(struct redis_uri *u, struct span value, weir_diag *diag)
                          printable(value).text);
     if (n > 0 && u->kind == REDIS_CLUSTER)
         return diag_fail(diag, WEIR_EOPTION,
-                         "a Redis cluster has no databases but 0: leave it out of the store's URI");
+                         "a Redis cluster has only database 0: leave it out of the store's URI");
     u->db = (int)n;
     return WEIR_OK;
 }
@@ -278,10 +278,11 @@ static weir_err read_login(struct redis_uri *u, struct span text, weir_diag *dia
 
     if (!decode(user, u->login.user, sizeof u->login.user) ||
         !decode(text, u->login.password, sizeof u->login.password))
-        return diag_fail(diag, WEIR_EOPTION,
-                         "the user or password in the store's URI cannot be read: write what is "
-                         "special in a URI as %%XX, and no more than %d bytes",
-                         REDIS_PASSWORD - 1);
+        return diag_fail(
+            diag, WEIR_EOPTION,
+            "the user or password in the store's URI cannot be parsed: write special characters "
+            "as %%XX, at most %d bytes",
+            REDIS_PASSWORD - 1);
     return WEIR_OK;
 }
 
@@ -330,9 +331,10 @@ weir_err redis_uri_read(struct redis_uri *out, const char *uri, weir_diag *diag)
 
     *out = (struct redis_uri){ .patience = PATIENCE_MS, .deadline = DEADLINE_MS, .pool = 1 };
     if (strncmp(uri, "rediss", strlen("rediss")) == 0)
-        return diag_fail(diag, WEIR_EOPTION,
-                         "weir speaks no TLS to Redis: have a tunnel to it, such as stunnel, and "
-                         "name the tunnel by redis:// or redis+unix://");
+        return diag_fail(
+            diag, WEIR_EOPTION,
+            "weir does not support TLS to Redis: use a tunnel, such as stunnel, and give its "
+            "address as redis:// or redis+unix://");
     if (!s)
         return diag_fail(diag, WEIR_EOPTION, "name the server, as in redis://host:6379/0");
     out->kind = s->kind;

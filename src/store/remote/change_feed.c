@@ -90,9 +90,7 @@ static void lose(struct change_feed *f, const char *why)
         tell(f, STORE_EVENT_ALL, 0);
     }
     if (!f->is_down_logged)
-        log_change(f,
-                   "does not tell of changes that others make: until it does, nothing is "
-                   "denied from memory",
+        log_change(f, "sends no change notifications: the deny cache is not used until it does",
                    why);
     f->is_down_logged = true;
     f->retry_at = clock_steady_ms() + f->backoff;
@@ -130,7 +128,7 @@ static void beat(struct change_feed *f)
     f->beat_at = asked + CHANGE_FEED_BEAT_MS;
     f->backoff = CHANGE_FEED_RETRY_MS;
     if (f->is_down_logged)
-        log_change(f, "tells of changes again", NULL);
+        log_change(f, "sends change notifications again", NULL);
     f->is_down_logged = false;
 }
 
@@ -216,8 +214,8 @@ weir_err change_feed_new(struct change_feed **out, const struct change_feed_opti
         why = start_thread(f);
     if (why) {
         change_feed_free(f);
-        return diag_fail(diag, WEIR_ESYSTEM, "cannot start to listen to %s: %s", options->name,
-                         strerror(why));
+        return diag_fail(diag, WEIR_ESYSTEM, "cannot start the change feed of %s: %s",
+                         options->name, strerror(why));
     }
     *out = f;
     return WEIR_OK;

@@ -77,7 +77,7 @@ void link_send(struct link *link, struct question_list *from, struct question_li
     fill_batch(b, from);
     push_batch(link, b);
     if (!link->lane->remote->ops->send(link->connection, b))
-        link_give_up(link, "nothing can be sent", lost);
+        link_give_up(link, "cannot send", lost);
 }
 
 void link_abandon(struct link *link, struct question_list *to)

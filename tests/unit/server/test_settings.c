@@ -211,7 +211,7 @@ static void problems_are_told_with_their_places(void **state)
                    "  trusted_proxies: 10.0.0.1/8\n",
                    "5:25: there is no scope 'chek': did you mean 'check'?\n"
                    "5:31: there is no scope 'root': it is one of check, admin, metrics\n"
-                   "6:7: a token needs a file that it is read from\n"
+                   "6:7: a token needs a file\n"
                    "6:8: unknown key 'scopes' in a token: did you mean 'scope'?\n"
                    "7:24: a token without a scope allows nothing: write [check]\n"
                    "8:8: tls has no key: it needs cert and key\n"

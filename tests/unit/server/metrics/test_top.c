@@ -1,4 +1,4 @@
-/* test_top.c - the hyperloglog of who is refused most, against exact counts. */
+/* test_top.c - the sketch of the identities that are denied most, against exact counts. */
 #include "support/unit.h"
 
 #include "server/metrics/top.h"

@@ -307,7 +307,7 @@ static void only_ways_of_syncing_that_there_are_are_taken(void **state)
     }
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         assert_int_equal(try_open(p, bad[i], NULL, &w, &diag), WEIR_EOPTION);
-        assert_non_null(strstr(diag.text, "sync is always, os, or an interval"));
+        assert_non_null(strstr(diag.text, "sync must be always, os, or an interval"));
     }
 }
 

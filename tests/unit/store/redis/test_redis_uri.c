@@ -115,8 +115,8 @@ static void what_cannot_be_is_refused(void **state)
     refuses("redis://u:hunter2%4@host", "%XX");
     refuses("redis://u:hunter2%00@host", "%XX");
     refuses("redis://host/one", "must be a number");
-    refuses("redis+cluster://host/1", "no databases");
-    refuses("redis+cluster://host?db=1", "no databases");
+    refuses("redis+cluster://host/1", "only database 0");
+    refuses("redis+cluster://host?db=1", "only database 0");
     refuses("redis+sentinel://host", "Sentinel");
     refuses("redis+unix://host", "name the socket");
     refuses("redis+unix:///", "name the socket");
@@ -126,8 +126,8 @@ static void what_cannot_be_is_refused(void **state)
     refuses("redis://host?pool=17", "from 1 to 16");
     refuses("redis://host?wait_replicas=-1", "from 0 to 64");
     refuses("redis://host?nonsense=1", "no parameter 'nonsense'");
-    refuses("rediss://u:hunter2@host", "no TLS");
-    refuses("rediss+cluster://host", "no TLS");
+    refuses("rediss://u:hunter2@host", "does not support TLS");
+    refuses("rediss+cluster://host", "does not support TLS");
 }
 
 int main(void)
