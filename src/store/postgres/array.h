@@ -23,7 +23,7 @@ enum oid {
     OID_UUIDS = 2951,
 };
 
-/* ---- writing: each returns the end --------------------------------------------------------------- */
+/* ---- writing: each returns the end ----------------------------------------------------------- */
 
 static inline char *put_32(char *to, uint32_t n)
 {
@@ -64,7 +64,7 @@ static inline char *array_null(char *to)
     return put_32(to, UINT32_MAX);
 }
 
-/* ---- reading -------------------------------------------------------------------------------------- */
+/* ---- reading --------------------------------------------------------------------------------- */
 
 static inline uint32_t get_32(const char *at)
 {

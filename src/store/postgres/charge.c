@@ -2,9 +2,9 @@
  * weir.charge_many(), and what those answer as decisions.
  *
  * If all questions of a key have passed, the answer is the state that they left behind. We go back
- * from there, from the last question to the first, to the state that each has found. From that state
- * the arithmetic of src/limit computes its decision. Questions that are done already came first, and
- * are not needed. */
+ * from there, from the last question to the first, to the state that each has found. From that
+ * state the arithmetic of src/limit computes its decision. Questions that are done already came
+ * first, and are not needed. */
 #include "store/postgres/charge.h"
 
 #include "store/postgres/array.h"
@@ -57,7 +57,7 @@ const struct statement charge_many_statement = {
     .column_count = COLUMNS,
 };
 
-/* ---- which are plain ----------------------------------------------------------------------------- */
+/* ---- which are plain ------------------------------------------------------------------------- */
 
 static const struct question *question_at(const struct layout *l, size_t i)
 {
@@ -82,7 +82,7 @@ bool is_plain(const struct layout *l, bool brings_now)
     return true;
 }
 
-/* ---- writing ------------------------------------------------------------------------------------- */
+/* ---- writing --------------------------------------------------------------------------------- */
 
 /* No more than it takes to be too much. */
 static int64_t bounded(const struct rule *r, int64_t amount)
@@ -242,7 +242,7 @@ bool charge_many_write(struct parameters *p, const struct layout *l, bool brings
     return true;
 }
 
-/* ---- reading ------------------------------------------------------------------------------------- */
+/* ---- reading --------------------------------------------------------------------------------- */
 
 /* What a row of weir.states holds. */
 struct row {

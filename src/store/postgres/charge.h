@@ -12,12 +12,12 @@ extern const struct statement charge_statement, charge_many_statement;
  * the time. All others are for weir.judge(). */
 bool is_plain(const struct layout *l, bool brings_now);
 
-/* With the callers' times, or with the database's. Of one question, of many. False: out of memory. */
+/* With the callers' times, or with the database's. Of one question, of many. False: no memory. */
 bool charge_write(struct parameters *p, const struct batch *b, bool brings_now);
 bool charge_many_write(struct parameters *p, const struct layout *l, bool brings_now);
 
-/* Fill in the questions that are still open. `slots` is the layout's slot_of, from when it was sent.
- * False: that is no answer to them. */
+/* Fill in the questions that are still open. `slots` is the layout's slot_of, from when it was
+ * sent. False: that is no answer to them. */
 bool charge_read(const struct span *columns, struct batch *b, bool brings_now);
 bool charge_many_read(const struct span *columns, struct batch *b, const uint16_t *slots,
                       bool brings_now);

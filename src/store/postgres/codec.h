@@ -1,7 +1,7 @@
 /* codec.h - a batch as a statement and its parameters, and what comes back as decisions.
  *
- * There are three statements: for a plain check, for many, and for all else. Batches are written and
- * read in the same order. */
+ * There are three statements: for a plain check, for many, and for all else. Batches are written
+ * and read in the same order. */
 #ifndef WEIR_STORE_POSTGRES_CODEC_H
 #define WEIR_STORE_POSTGRES_CODEC_H
 
@@ -30,8 +30,8 @@ void wire_done(struct wire *w);
 /* `parameters` are to be sent. False: out of memory. */
 bool wire_write(struct wire *w, const struct batch *b);
 
-/* The next batch was answered by this row: fill in its questions that are still open. False: that is
- * no answer to them. */
+/* The next batch was answered by this row: fill in its questions that are still open. False: that
+ * is no answer to them. */
 bool wire_read(struct wire *w, const struct span *columns, int count, struct batch *b);
 
 void wire_skip(struct wire *w); /* there will be no answer to the next one */

@@ -1,8 +1,8 @@
 /* connection.c - a lane's connection to Postgres: a statement for each batch, in a pipeline.
  *
  * The server is told to give up a statement at the deadline, as its callers do. So a statement that
- * waits for a lock does not keep the connection for long, and is seldom counted after its caller was
- * told that the store failed. */
+ * waits for a lock does not keep the connection for long, and is seldom counted after its caller
+ * was told that the store failed. */
 #include "store/postgres/connection.h"
 
 #include <libpq-fe.h>
@@ -213,7 +213,7 @@ const struct backend_ops postgres_connection_ops = {
     .close = close_connection,
 };
 
-/* ---- making connections ------------------------------------------------------------------------- */
+/* ---- making connections ---------------------------------------------------------------------- */
 
 weir_err postgres_common_ready(const struct postgres_common *common, weir_diag *diag)
 {

@@ -1,7 +1,7 @@
 /* history.c - the history of decisions in Postgres, added to by all processes that share it.
  *
- * One session serves the thread that adds and those that read, in turn. After a failure it is closed,
- * and the next call opens another. */
+ * One session serves the thread that adds and those that read, in turn. After a failure it is
+ * closed, and the next call opens another. */
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdio.h>

@@ -37,7 +37,7 @@ const struct statement judge_statement = {
     .column_count = COLUMNS,
 };
 
-/* ---- writing ------------------------------------------------------------------------------------ */
+/* ---- writing --------------------------------------------------------------------------------- */
 
 static char *write_numbers(char *to, const uint32_t *numbers, size_t count)
 {
@@ -133,7 +133,7 @@ bool judge_write(struct parameters *p, const struct layout *l, bool brings_now)
     return true;
 }
 
-/* ---- reading ------------------------------------------------------------------------------------ */
+/* ---- reading --------------------------------------------------------------------------------- */
 
 void judge_read_decision(const struct span *columns, size_t i, struct decision *out)
 {

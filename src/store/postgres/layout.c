@@ -75,7 +75,7 @@ bool lay_out(struct layout *l, const struct batch *b, struct buf *scratch)
     return true;
 }
 
-/* ---- writing ------------------------------------------------------------------------------------ */
+/* ---- writing --------------------------------------------------------------------------------- */
 
 char *layout_write_keys(char *to, const struct layout *l)
 {

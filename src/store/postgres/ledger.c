@@ -45,7 +45,7 @@ void postgres_ledger_done(struct postgres_ledger *l)
     pthread_mutex_destroy(&l->lock);
 }
 
-/* ---- appending -------------------------------------------------------------------------------- */
+/* ---- appending ------------------------------------------------------------------------------- */
 
 static void write_key(struct key key, char hex[UUID_HEX + 1])
 {
@@ -95,7 +95,7 @@ weir_err postgres_ledger_append(struct postgres_ledger *l, struct ledger_entry *
     return WEIR_OK;
 }
 
-/* ---- reading ---------------------------------------------------------------------------------- */
+/* ---- reading --------------------------------------------------------------------------------- */
 
 static bool read_key(const char *hex, struct key *out)
 {

@@ -4,8 +4,8 @@
 
 #include "store/postgres/session.h"
 
-/* Of documents by name, what pushing them would do: rows of a name and "added", "removed", "changed"
- * or "unchanged", by name. */
+/* Of documents by name, what pushing them would do: rows of a name and "added", "removed",
+ * "changed" or "unchanged", by name. */
 WEIR_MUSTCHECK weir_err postgres_policies_compare(struct postgres_session *s, const char *documents,
                                                   struct postgres_rows **out, weir_diag *diag);
 

@@ -39,7 +39,7 @@ static weir_err fail_with(weir_diag *diag, weir_err err, const char *text)
     return diag_fail(diag, err, "%.*s", (int)(len < 1024 ? len : 1024), text);
 }
 
-/* ---- coming and going ------------------------------------------------------------------------- */
+/* ---- coming and going ------------------------------------------------------------------------ */
 
 /* libpq's own text about a bad URI has the URI in it, with the password. */
 static weir_err check_conninfo(const char *conninfo, weir_diag *diag)
@@ -103,7 +103,7 @@ void postgres_session_close(struct postgres_session *s)
         PQfinish(postgres_session_leave(s));
 }
 
-/* ---- asking ----------------------------------------------------------------------------------- */
+/* ---- asking ---------------------------------------------------------------------------------- */
 
 /* Until a result is there. False: it takes too long, or the connection is lost. */
 static bool wait_for_result(PGconn *c, int64_t until)
@@ -231,7 +231,7 @@ weir_err postgres_session_prepare(struct postgres_session *s, const char *name,
     return err;
 }
 
-/* ---- listening -------------------------------------------------------------------------------- */
+/* ---- listening ------------------------------------------------------------------------------- */
 
 static bool hand_over(PGconn *c, void (*heard)(void *ctx, const char *text), void *ctx)
 {
@@ -268,7 +268,7 @@ const char *postgres_session_state(const struct postgres_session *s)
     return s->state;
 }
 
-/* ---- what was answered ------------------------------------------------------------------------ */
+/* ---- what was answered ----------------------------------------------------------------------- */
 
 size_t postgres_rows_count(const struct postgres_rows *r)
 {

@@ -1,5 +1,5 @@
-/* session.h - a conversation with Postgres, for threads that may block: to connect, to ask how things
- * stand, to migrate. */
+/* session.h - a conversation with Postgres, for threads that may block: to connect, to ask how
+ * things stand, to migrate. */
 #ifndef WEIR_STORE_POSTGRES_SESSION_H
 #define WEIR_STORE_POSTGRES_SESSION_H
 

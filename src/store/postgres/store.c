@@ -47,7 +47,7 @@ static struct lane *attach(struct store *s, struct reactor *reactor)
     return server_lane_attach(&postgres_of(s)->remote, reactor);
 }
 
-/* ---- beside the states -------------------------------------------------------------------------- */
+/* ---- beside the states ----------------------------------------------------------------------- */
 
 static weir_err append_entry(struct store *s, struct ledger_entry *e, weir_diag *diag)
 {
@@ -80,7 +80,7 @@ static weir_err history_store(struct store *s, struct history_store **out,
     return history_store_open_postgres(out, postgres_of(s)->common.uri.conninfo, options, diag);
 }
 
-/* ---- opening and closing ------------------------------------------------------------------------ */
+/* ---- opening and closing --------------------------------------------------------------------- */
 
 static void close_postgres(struct store *s)
 {

@@ -43,7 +43,7 @@ static weir_err ask(struct postgres_upkeep *u, const char *statement, const char
                         (const char *[]){ parameter }, 1, patience, rows, diag);
 }
 
-/* ---- expired rows ------------------------------------------------------------------------------- */
+/* ---- expired rows ---------------------------------------------------------------------------- */
 
 /* How many rows were looked at: as many as asked for means that there are more. */
 static weir_err ask_to_tidy(struct postgres_upkeep *u, int *looked_at, weir_diag *diag)
@@ -79,7 +79,7 @@ static void tidy(struct postgres_upkeep *u)
     u->tidy_at = clock_monotonic_ms() + (looked_at < TIDY_MOST ? TIDY_MS : 0);
 }
 
-/* ---- locked keys -------------------------------------------------------------------------------- */
+/* ---- locked keys ----------------------------------------------------------------------------- */
 
 /* "{0123…,4567…}", as a parameter. */
 static void write_keys(const struct key *keys, size_t n, char *to)

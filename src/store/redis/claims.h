@@ -1,9 +1,9 @@
 /* claims.h - which questions of one thread wait for which, where they share keys.
  *
  * A question whose charges may yet be undone claims its keys until that is known. A later question
- * with one of these keys waits for it. So each is decided as if they had been asked one by one. A key
- * of which plenty was left is not waited for: no charge that is undone could deny another there, and
- * thousands of questions may share it.
+ * with one of these keys waits for it. So each is decided as if they had been asked one by one. A
+ * key of which plenty was left is not waited for: no charge that is undone could deny another
+ * there, and thousands of questions may share it.
  *
  * All of it belongs to one thread. Nothing in here blocks or asks. */
 #ifndef WEIR_STORE_REDIS_CLAIMS_H
@@ -49,8 +49,8 @@ struct claims {
 /* Is one of its keys claimed, so that it would have to wait? */
 bool claims_concern(struct claims *c, const struct question *q);
 
-/* Claim its keys: by->claims has room for them. It waits while by->waits_for is not 0. False: out of
- * memory, nothing is claimed. */
+/* Claim its keys: by->claims has room for them. It waits while by->waits_for is not 0. False: out
+ * of memory, nothing is claimed. */
 WEIR_MUSTCHECK bool claims_take(struct claims *c, struct claimant *by, const struct question *q);
 
 /* Those that wait for nothing any more are put before `ready`, which is returned. */

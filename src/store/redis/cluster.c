@@ -33,7 +33,7 @@ static struct cluster_lane *cluster_lane_of(struct lane *lane)
     return (struct cluster_lane *)lane;
 }
 
-/* ---- sending ----------------------------------------------------------------------------------- */
+/* ---- sending --------------------------------------------------------------------------------- */
 
 static void part_done(struct question *q);
 
@@ -90,7 +90,7 @@ static void send_on(struct cluster_lane *lane, struct part *p)
     lane_commit(&pending);
 }
 
-/* ---- what a server says that it did not do ----------------------------------------------------- */
+/* ---- what a server says that it did not do --------------------------------------------------- */
 
 static bool begins(struct span text, const char *with)
 {
@@ -144,7 +144,7 @@ void cluster_refused(struct redis_node *node, struct question *q, struct span er
     }
 }
 
-/* ---- waiting for others ------------------------------------------------------------------------ */
+/* ---- waiting for others ---------------------------------------------------------------------- */
 
 static void set_timer(struct cluster_lane *lane)
 {
@@ -205,7 +205,7 @@ static void give_up_waiting(struct cluster_lane *lane, struct split *s)
         fail_part(&s->parts[i]);
 }
 
-/* ---- the end of a question --------------------------------------------------------------------- */
+/* ---- the end of a question ------------------------------------------------------------------- */
 
 static void end_split(struct split *s)
 {
@@ -327,7 +327,7 @@ static void part_done(struct question *q)
         end_split(s);
 }
 
-/* ---- the beginning of one ---------------------------------------------------------------------- */
+/* ---- the beginning of one -------------------------------------------------------------------- */
 
 static struct split *split(struct cluster_lane *lane, struct question *q)
 {
@@ -357,8 +357,8 @@ static void submit(struct cluster_lane *lane, struct part *p)
     lane_submit(&lane->pending[node->number], &p->question);
 }
 
-/* A question that may be undone claims its keys. One that has to wait does so too, to keep its place.
- * False: out of memory, and it is freed. */
+/* A question that may be undone claims its keys. One that has to wait does so too, to keep its
+ * place. False: out of memory, and it is freed. */
 static bool claim(struct split *s)
 {
     struct cluster_lane *lane = s->lane;
@@ -415,7 +415,7 @@ static void commit(struct lane *base, struct pending *pending)
         lane->base.reactor->set(lane->timer, LATER_MS);
 }
 
-/* ---- coming and going -------------------------------------------------------------------------- */
+/* ---- coming and going ------------------------------------------------------------------------ */
 
 /* Close the lanes to nodes that have no slots any more, once they are idle. */
 static void leave_nodes(struct cluster_lane *lane)

@@ -12,8 +12,8 @@
  *       have been charged.
  *   C3  Every question is done by its deadline, however often it was sent elsewhere.
  *   C4  A node that is away fails the questions of its slots, and no others.
- *   C5  Questions of one thread that share a key are decided as if they had been asked one by one: a
- *       question waits for those before it whose charges may yet be undone (claims.h). */
+ *   C5  Questions of one thread that share a key are decided as if they had been asked one by one:
+ *       a question waits for those before it whose charges may yet be undone (claims.h). */
 #ifndef WEIR_STORE_REDIS_CLUSTER_H
 #define WEIR_STORE_REDIS_CLUSTER_H
 

@@ -44,7 +44,7 @@ static size_t count_charges(const struct call *c)
     return n;
 }
 
-/* ---- which keys and rules there are ------------------------------------------------------------ */
+/* ---- which keys and rules there are ---------------------------------------------------------- */
 
 /* A rule as it is written. A cell's has the cost in it. */
 struct numbered {
@@ -127,7 +127,7 @@ static bool lay_out(struct layout *l, const struct call *c, size_t n, struct buf
     return true;
 }
 
-/* ---- MessagePack ------------------------------------------------------------------------------- */
+/* ---- MessagePack ----------------------------------------------------------------------------- */
 
 static char *put_big_endian(char *to, unsigned char code, uint64_t number, int bytes)
 {
@@ -154,7 +154,7 @@ static char *put_number(char *to, int64_t number)
     return put_big_endian(to, 0xcf, (uint64_t)number, 8);
 }
 
-/* ---- the numbers of a call --------------------------------------------------------------------- */
+/* ---- the numbers of a call ------------------------------------------------------------------- */
 
 struct words {
     char *at;
@@ -236,7 +236,7 @@ static bool write_words(struct buf *to, const struct layout *l, const struct cal
     return true;
 }
 
-/* ---- the command ------------------------------------------------------------------------------- */
+/* ---- the command ----------------------------------------------------------------------------- */
 
 static char *put_key(char *to, const struct charge *c)
 {
@@ -301,7 +301,7 @@ void redis_command(struct buf *out, const char *const *words, size_t count)
         add_word(out, span_of(words[i]));
 }
 
-/* ---- the reply --------------------------------------------------------------------------------- */
+/* ---- the reply ------------------------------------------------------------------------------- */
 
 static int64_t get_number(const char *at)
 {

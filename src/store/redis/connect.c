@@ -16,7 +16,7 @@ enum {
     OWNER_TRIES = 4, /* to find the node that has a key */
 };
 
-/* ---- what INFO says ---------------------------------------------------------------------------- */
+/* ---- what INFO says -------------------------------------------------------------------------- */
 
 void redis_info_field(struct span info, const char *name, char out[REDIS_FIELD])
 {
@@ -95,7 +95,7 @@ static weir_err check_server(struct redis_session *s, const struct redis_uri *ur
     return err;
 }
 
-/* ---- finding the way --------------------------------------------------------------------------- */
+/* ---- finding the way ------------------------------------------------------------------------- */
 
 bool redis_read_redirection(struct span error, const struct redis_address *from,
                             struct redis_address *out)
@@ -173,7 +173,7 @@ weir_err redis_connect_any(struct redis_session **out, const struct redis_uri *u
     return err;
 }
 
-/* ---- the secret -------------------------------------------------------------------------------- */
+/* ---- the secret ------------------------------------------------------------------------------ */
 
 static void write_secret(const struct secret *secret, char hex[SECRET_HEX + 1])
 {
@@ -325,7 +325,7 @@ weir_err redis_secret(const char *uri, const weir_allocator *allocator, struct s
     return err;
 }
 
-/* ---- a connection ------------------------------------------------------------------------------ */
+/* ---- a connection ---------------------------------------------------------------------------- */
 
 static weir_err load_script(struct redis_session *s, weir_diag *diag)
 {

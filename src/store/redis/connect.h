@@ -29,8 +29,8 @@ WEIR_MUSTCHECK weir_err redis_find_master(const struct redis_uri *uri, struct re
 WEIR_MUSTCHECK weir_err redis_secret(const char *uri, const weir_allocator *allocator,
                                      struct secret *out, weir_diag *diag);
 
-/* Put it there, if there is none, and compare: WEIR_ESECRET. In a cluster its key is on one node: `s`
- * is replaced by a session with that one. */
+/* Put it there, if there is none, and compare: WEIR_ESECRET. In a cluster its key is on one node:
+ * `s` is replaced by a session with that one. */
 WEIR_MUSTCHECK weir_err redis_keep_secret(struct redis_session **s, const struct redis_uri *uri,
                                           const struct secret *secret, weir_diag *diag);
 
@@ -39,7 +39,7 @@ WEIR_MUSTCHECK weir_err redis_keep_secret(struct redis_session **s, const struct
 bool redis_read_redirection(struct span error, const struct redis_address *from,
                             struct redis_address *out);
 
-/* If the reply says that another node has what was asked for, replace `s` by a session with that. */
+/* If the reply says that another node has what was asked for, replace `s` by a session there. */
 WEIR_MUSTCHECK weir_err redis_follow(struct redis_session **s, const struct redis_uri *uri,
                                      const struct redis_reply *reply, bool *has_moved,
                                      weir_diag *diag);

@@ -53,7 +53,7 @@ struct connection {
     bool is_reading, is_closed; /* closed while it was read from */
 };
 
-/* ---- sending ----------------------------------------------------------------------------------- */
+/* ---- sending --------------------------------------------------------------------------------- */
 
 /* False: the connection is lost. */
 static bool flush(struct connection *c)
@@ -150,7 +150,7 @@ static bool send_batch(void *connection, const struct batch *batch)
     return is_written && !c->out.failed && !c->expected.failed && flush(c);
 }
 
-/* ---- reading ----------------------------------------------------------------------------------- */
+/* ---- reading --------------------------------------------------------------------------------- */
 
 static bool has(struct span text, const char *word)
 {
@@ -330,7 +330,7 @@ static void socket_ready(void *ctx, unsigned events)
     read_connection(ctx);
 }
 
-/* ---- coming and going -------------------------------------------------------------------------- */
+/* ---- coming and going ------------------------------------------------------------------------ */
 
 static void connected(void *ctx, void *session, const char *why)
 {

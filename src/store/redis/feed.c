@@ -1,7 +1,7 @@
 /* feed.c - the change feed of a Redis store: a connection that is subscribed to a pub/sub channel.
  *
- * A subscribed connection can send no command but PING. So another connection asks for the clock, and
- * then this one sends PING: its PONG comes after all that was announced before. */
+ * A subscribed connection can send no command but PING. So another connection asks for the clock,
+ * and then this one sends PING: its PONG comes after all that was announced before. */
 #include "store/redis/feed.h"
 
 #include <stdlib.h>

@@ -20,7 +20,7 @@
 #define KEY "rl:{history}"
 #define KEPT_MINUTES HISTORY_DAY
 
-/* A line of ARGV[1] is: HOUR MINUTE DAY HOUR-OF-DAY, when both expire, POLICY RULE and the counts. */
+/* A line of ARGV[1] is: HOUR MINUTE DAY HOUR-OF-DAY, when both expire, POLICY RULE, counts. */
 static const char script[] =
     "local function add(key, field, more, expires)\n"
     "  local sum = more\n"
@@ -52,7 +52,7 @@ struct redis_history {
     struct redis_session *session;
 };
 
-/* ---- adding ------------------------------------------------------------------------------------- */
+/* ---- adding ---------------------------------------------------------------------------------- */
 
 static void put_line(struct buf *out, const struct history_entry *e)
 {
@@ -91,7 +91,7 @@ static weir_err add(struct history_store *a, const struct history_entry *entries
     return n == 0 ? WEIR_OK : err;
 }
 
-/* ---- reading ------------------------------------------------------------------------------------ */
+/* ---- reading --------------------------------------------------------------------------------- */
 
 /* What was read, to be put in order. */
 struct gathering {
@@ -231,7 +231,7 @@ static weir_err read_hashes(struct history_store *a, const struct history_query 
     return err;
 }
 
-/* ---- life --------------------------------------------------------------------------------------- */
+/* ---- life ------------------------------------------------------------------------------------ */
 
 static void close_annals(struct history_store *a)
 {

@@ -39,7 +39,7 @@ static void announce(struct redis_ledger *l)
     redis_reply_free(reply);
 }
 
-/* ---- appending --------------------------------------------------------------------------------- */
+/* ---- appending ------------------------------------------------------------------------------- */
 
 static void write_hex(struct buf *out, struct span bytes)
 {
@@ -76,7 +76,7 @@ weir_err redis_ledger_append(struct redis_ledger *l, struct ledger_entry *e, wei
     return err;
 }
 
-/* ---- reading ----------------------------------------------------------------------------------- */
+/* ---- reading --------------------------------------------------------------------------------- */
 
 /* False: these are no digits. */
 static bool read_hex(struct buf *out, struct span hex)

@@ -14,7 +14,7 @@
 
 enum { ROOM = 16 * 1024 };
 
-/* ---- asking ------------------------------------------------------------------------------------ */
+/* ---- asking ---------------------------------------------------------------------------------- */
 
 static weir_err lose(const struct redis_session *s, const char *why, weir_diag *diag)
 {
@@ -202,7 +202,7 @@ weir_err redis_session_demand(struct redis_session *s, struct redis_reply **out,
     return err;
 }
 
-/* ---- coming and going -------------------------------------------------------------------------- */
+/* ---- coming and going ------------------------------------------------------------------------ */
 
 static weir_err log_in(struct redis_session *s, const struct redis_login *login, weir_diag *diag)
 {

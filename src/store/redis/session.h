@@ -1,5 +1,5 @@
-/* session.h - a conversation with a Redis server, for threads that may block: to connect, to ask how
- * things stand. */
+/* session.h - a conversation with a Redis server, for threads that may block: to connect, to ask
+ * how things stand. */
 #ifndef WEIR_STORE_REDIS_SESSION_H
 #define WEIR_STORE_REDIS_SESSION_H
 

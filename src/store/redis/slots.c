@@ -100,7 +100,7 @@ void redis_slots_doubt(struct redis_slots *s)
         d->wake(d->wake_ctx);
 }
 
-/* ---- looking it up ----------------------------------------------------------------------------- */
+/* ---- looking it up --------------------------------------------------------------------------- */
 
 /* first slot, last slot, [host, port, ...] of the master, those of its replicas */
 static void take_range(struct redis_slots *s, const struct redis_reply *range,

@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-/* ---- making them ------------------------------------------------------------------------------- */
+/* ---- making them ----------------------------------------------------------------------------- */
 
 size_t split_find_slots(const struct question *q, uint16_t slots[WEIR_MAX_RULES])
 {
@@ -115,7 +115,7 @@ void split_pool_done(struct split_pool *pool)
     }
 }
 
-/* ---- about one --------------------------------------------------------------------------------- */
+/* ---- about one ------------------------------------------------------------------------------- */
 
 bool split_takes_all_or_none(const struct split *s)
 {
@@ -140,7 +140,7 @@ void split_gather(const struct split *s, struct question *whole)
     }
 }
 
-/* ---- a node's batch of parts ------------------------------------------------------------------- */
+/* ---- a node's batch of parts ----------------------------------------------------------------- */
 
 static int compare(const void *a, const void *b, void *batch)
 {

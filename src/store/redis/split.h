@@ -1,6 +1,6 @@
 /* split.h - a question to a Redis cluster, split into parts.
  *
- * A part has the charges of one slot: it is a question to one node. Most questions have one part. */
+ * A part has the charges of one slot: it is a question to one node. Most have one part. */
 #ifndef WEIR_STORE_REDIS_SPLIT_H
 #define WEIR_STORE_REDIS_SPLIT_H
 
@@ -40,7 +40,7 @@ struct split {
     struct part parts[];
 };
 
-/* ---- making them ------------------------------------------------------------------------------- */
+/* ---- making them ----------------------------------------------------------------------------- */
 
 struct split_pool {
     weir_allocator allocator;
@@ -50,21 +50,21 @@ struct split_pool {
 /* The slot of each charge. Returns how many differ: so many parts there are. */
 size_t split_find_slots(const struct question *q, uint16_t slots[WEIR_MAX_RULES]);
 
-/* Each part is a question with this done(). With `has_claims` there is room for a claim on each key.
- * NULL: out of memory. */
+/* Each part is a question with this done(). With `has_claims` there is room for a claim on each
+ * key. NULL: out of memory. */
 struct split *split_new(struct split_pool *pool, struct question *q, const uint16_t *slots,
                         size_t part_count, bool has_claims, void (*done)(struct question *part));
 void split_free(struct split_pool *pool, struct split *s);
 void split_pool_done(struct split_pool *pool);
 
-/* ---- about one --------------------------------------------------------------------------------- */
+/* ---- about one ------------------------------------------------------------------------------- */
 
 bool split_takes_all_or_none(const struct split *s); /* what it has charged may have to be undone */
 
 /* All parts are decided: put their decisions into the whole question. */
 void split_gather(const struct split *s, struct question *whole);
 
-/* ---- a node's batch of parts ------------------------------------------------------------------- */
+/* ---- a node's batch of parts ----------------------------------------------------------------- */
 
 static inline struct part *part_of(struct question *q)
 {

@@ -66,7 +66,7 @@ static void stats(struct store *s, weir_stats *out)
     out->memory_bytes = r->upkeep.memory;
 }
 
-/* ---- the ledger -------------------------------------------------------------------------------- */
+/* ---- the ledger ------------------------------------------------------------------------------ */
 
 static weir_err append_entry(struct store *s, struct ledger_entry *e, weir_diag *diag)
 {
@@ -85,7 +85,7 @@ static weir_err read_entries(struct store *s, uint64_t after, ledger_visit *visi
     return err ? err : redis_ledger_read(&r->ledger, after, visit, ctx, diag);
 }
 
-/* ---- lanes ------------------------------------------------------------------------------------- */
+/* ---- lanes ----------------------------------------------------------------------------------- */
 
 static struct lane *attach(struct store *s, struct reactor *reactor)
 {
@@ -95,7 +95,7 @@ static struct lane *attach(struct store *s, struct reactor *reactor)
                                         : server_lane_attach(&r->node.remote, reactor);
 }
 
-/* ---- opening and closing----------------------------------------------------------------------- */
+/* ---- opening and closing --------------------------------------------------------------------- */
 
 static void close_redis(struct store *s)
 {
@@ -111,8 +111,8 @@ static void close_redis(struct store *s)
     alloc_free(&allocator, r);
 }
 
-/* What is wrong with the server must be known when the store is opened. That it is away need not be:
- * it may be back before the first question. */
+/* What is wrong with the server must be known when the store is opened. That it is away need not
+ * be: it may be back before the first question. */
 static weir_err try_server(struct redis *r, weir_diag *diag)
 {
     char line[CONNECTOR_WHY + 64];

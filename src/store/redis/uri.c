@@ -38,7 +38,7 @@ static const struct scheme {
     { "redis+cluster://", REDIS_CLUSTER, false },
 };
 
-/* ---- small pieces ------------------------------------------------------------------------------ */
+/* ---- small pieces ---------------------------------------------------------------------------- */
 
 static struct span until(struct span *rest, char mark)
 {
@@ -105,7 +105,7 @@ static bool read_number(struct span text, int64_t most, int64_t *out)
     return n <= most;
 }
 
-/* ---- parameters -------------------------------------------------------------------------------- */
+/* ---- parameters ------------------------------------------------------------------------------ */
 
 static weir_err read_deadline(struct redis_uri *u, struct span value, weir_diag *diag)
 {
@@ -199,7 +199,7 @@ static weir_err read_parameter(struct redis_uri *u, struct span text, weir_diag 
                      printable(name).text);
 }
 
-/* ---- where it is ------------------------------------------------------------------------------- */
+/* ---- where it is ----------------------------------------------------------------------------- */
 
 /* host, host:port or [address]:port */
 static weir_err read_address(struct redis_uri *u, struct span text, weir_diag *diag)

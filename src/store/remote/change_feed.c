@@ -30,7 +30,7 @@ struct change_feed {
     pthread_t thread;
 };
 
-/* ---- telling ------------------------------------------------------------------------------------ */
+/* ---- telling --------------------------------------------------------------------------------- */
 
 static void tell(struct change_feed *f, enum store_event_kind kind, int64_t at)
 {
@@ -80,7 +80,7 @@ static void log_change(struct change_feed *f, const char *what, const char *why)
     f->o.log(f->o.log_ctx, line);
 }
 
-/* ---- the connection ----------------------------------------------------------------------------- */
+/* ---- the connection -------------------------------------------------------------------------- */
 
 static void lose(struct change_feed *f, const char *why)
 {
@@ -132,7 +132,7 @@ static void beat(struct change_feed *f)
     f->is_down_logged = false;
 }
 
-/* ---- turns -------------------------------------------------------------------------------------- */
+/* ---- turns ----------------------------------------------------------------------------------- */
 
 static void wait_for_end(const struct change_feed *f, int64_t ms)
 {

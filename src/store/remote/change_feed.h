@@ -1,14 +1,16 @@
 /* change_feed.h - tells of changes that other processes make in a shared store, by its pub/sub.
  *
- * A thread has one connection to the store for this alone. Every CHANGE_FEED_BEAT_MS it asks for the
- * store's clock. The answer comes after all announcements before it, so nothing before is missing.
- * It also shows whether that clock was set.
+ * A thread has one connection to the store for this alone. Every CHANGE_FEED_BEAT_MS it asks for
+ * the store's clock. The answer comes after all announcements before it, so nothing before is
+ * missing. It also shows whether that clock was set.
  *
  * RULES (test_change_feed.c has tests of each)
  *   E1  What may have been missed is told as STORE_EVENT_ALL: first of all after each connect; when
  *       the connection is lost; when a clock is set.
- *   E2  STORE_EVENT_UP_TO is told only for a moment at which the connection was there and subscribed.
- *   E3  An announcement that is not understood is STORE_EVENT_ALL: a newer version may have sent it.
+ *   E2  STORE_EVENT_UP_TO is told only for a moment at which the connection was there and
+ *       subscribed.
+ *   E3  An announcement that is not understood is STORE_EVENT_ALL: a newer version may have sent
+ *       it.
  *   E4  A lost connection is made again by itself, and losing it is logged once. */
 #ifndef WEIR_STORE_REMOTE_CHANGE_FEED_H
 #define WEIR_STORE_REMOTE_CHANGE_FEED_H

@@ -42,7 +42,7 @@ void connector_done(struct connector *c)
     pthread_mutex_destroy(&c->mutex);
 }
 
-/* ---- the thread that connects ------------------------------------------------------------------- */
+/* ---- the thread that connects ---------------------------------------------------------------- */
 
 weir_err connector_try(struct connector *c, void *target, weir_diag *diag)
 {
@@ -110,7 +110,7 @@ void connector_work(struct connector *c)
         serve_request(c, r);
 }
 
-/* ---- the threads that request ------------------------------------------------------------------- */
+/* ---- the threads that request ---------------------------------------------------------------- */
 
 static void ready(void *ctx, unsigned events)
 {

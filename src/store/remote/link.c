@@ -8,7 +8,7 @@ static int64_t now_of(const struct link *link)
     return lane_now(&link->lane->base);
 }
 
-/* ---- batches ---------------------------------------------------------------------------------- */
+/* ---- batches --------------------------------------------------------------------------------- */
 
 static struct batch *take_spare(struct link *link)
 {
@@ -88,7 +88,7 @@ void link_abandon(struct link *link, struct question_list *to)
     }
 }
 
-/* ---- opening and closing ---------------------------------------------------------------------- */
+/* ---- opening and closing --------------------------------------------------------------------- */
 
 static int64_t sooner(int64_t a, int64_t b)
 {
@@ -172,7 +172,7 @@ static void leave_if_empty(struct link *link)
         link_drop(link, &none);
 }
 
-/* ---- time ------------------------------------------------------------------------------------- */
+/* ---- time ------------------------------------------------------------------------------------ */
 
 static int64_t stale_at(const struct link *link)
 {
@@ -212,7 +212,7 @@ void link_look(struct link *link, int64_t now, struct question_list *lost)
         link_give_up(link, "no answer", lost);
 }
 
-/* ---- what a backend tells --------------------------------------------------------------------- */
+/* ---- what a backend tells -------------------------------------------------------------------- */
 
 /* The store may be back: probe it now. If no question has timed out, the connection alone shows
  * that it is; there may be no question to probe with. */

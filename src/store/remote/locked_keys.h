@@ -2,9 +2,9 @@
  * once.
  *
  * The keys of a question that timed out are candidates. The store's upkeep looks up which
- * transaction holds them. A key that the same transaction holds at two looks is locked, until a look
- * finds otherwise. Between two looks a deadline passes at least: a transaction that only decides
- * does not take as long. */
+ * transaction holds them. A key that the same transaction holds at two looks is locked, until a
+ * look finds otherwise. Between two looks a deadline passes at least: a transaction that only
+ * decides does not take as long. */
 #ifndef WEIR_STORE_REMOTE_LOCKED_KEYS_H
 #define WEIR_STORE_REMOTE_LOCKED_KEYS_H
 
@@ -44,7 +44,7 @@ void locked_keys_done(struct locked_keys *l);
 void locked_keys_add_candidates(struct locked_keys *l, const struct question *q);
 bool locked_keys_has(struct locked_keys *l, const struct question *q); /* one of its keys */
 
-/* Of the upkeep: the keys to look at, each once; then what was found. Returns how many are locked. */
+/* Of the upkeep: the keys to look at, each once; then what was found, and how many are locked. */
 size_t locked_keys_to_look_at(struct locked_keys *l, struct key keys[LOCKED_KEYS_LOOK_MOST]);
 size_t locked_keys_found(struct locked_keys *l, const struct key_lock *found, size_t n);
 

@@ -1,4 +1,5 @@
-/* probe.c - a lane's own question, by which it finds out whether the store decides and keeps again. */
+/* probe.c - a lane's own question, by which it finds out whether the store decides and keeps
+ * again. */
 #include "store/remote/probe.h"
 
 enum { PROBE_LIMIT = 1000000, PROBE_WINDOW_MS = 1000 };

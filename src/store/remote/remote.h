@@ -10,10 +10,10 @@
  *   R3  Questions of one lane are sent in their order; what waits for room goes in one batch.
  *   R4  What was sent and may have been decided is never sent again. What a server says that it
  *       did not do is sent again, once, if there is time.
- *   R5  After so many failures in a row the breaker opens (breaker.h): questions fail at once, those
- *       that wait by then too. One question a second is asked nevertheless, as a probe; if there is
- *       none, the lane asks one of its own. An answer closes the breaker. A new link does, if no
- *       question has timed out.
+ *   R5  After so many failures in a row the breaker opens (breaker.h): questions fail at once,
+ *       those that wait by then too. One question a second is asked nevertheless, as a probe; if
+ *       there is none, the lane asks one of its own. An answer closes the breaker. A new link
+ *       does, if no question has timed out.
  *   R6  A lost link comes back by itself, at first soon and then less often, at random moments.
  *   R7  A question for a key that an outside transaction has locked fails at once. That is no
  *       failure of the store. */

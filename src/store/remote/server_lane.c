@@ -19,7 +19,7 @@ static int64_t sooner(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* ---- the queue -------------------------------------------------------------------------------- */
+/* ---- the queue ------------------------------------------------------------------------------- */
 
 /* The queue may have such questions already: so the two lists are merged. */
 void server_lane_put_back(struct server_lane *lane, struct question_list *again)
@@ -86,7 +86,7 @@ static void abandon(struct server_lane *lane, struct question_list *lost)
         question_list_add(lost, question_list_take(&lane->queue));
 }
 
-/* ---- time ------------------------------------------------------------------------------------- */
+/* ---- time ------------------------------------------------------------------------------------ */
 
 /* When the lane itself finds out whether the store is back; a link that comes up wakes it, too. */
 static int64_t probes_at(struct server_lane *lane)
@@ -184,7 +184,7 @@ static void timer_due(void *ctx)
     server_lane_go_on(lane, NULL, &late);
 }
 
-/* ---- what a store calls ----------------------------------------------------------------------- */
+/* ---- what a store calls ---------------------------------------------------------------------- */
 
 /* Is this the question that is asked nevertheless? */
 static bool is_probe(struct server_lane *lane, int64_t now)

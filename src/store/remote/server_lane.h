@@ -1,5 +1,5 @@
-/* server_lane.h - one thread's way to one server: links, a queue of what waits for room on them, and
- * a breaker. See remote.h for the rules. */
+/* server_lane.h - one thread's way to one server: links, a queue of what waits for room on them,
+ * and a breaker. See remote.h for the rules. */
 #ifndef WEIR_STORE_REMOTE_SERVER_LANE_H
 #define WEIR_STORE_REMOTE_SERVER_LANE_H
 
@@ -22,7 +22,7 @@ struct server_lane {
 struct lane *server_lane_attach(struct remote *r, struct reactor *reactor); /* NULL: no memory */
 bool server_lane_is_idle(const struct lane *lane); /* a server_lane; no question is open there */
 
-/* ---- for its links ---------------------------------------------------------------------------- */
+/* ---- for its links --------------------------------------------------------------------------- */
 
 /* Send what can be sent, then call done() of these; each list may be NULL. */
 void server_lane_go_on(struct server_lane *lane, struct question_list *decided,
