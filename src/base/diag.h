@@ -1,4 +1,4 @@
-/* diag.h - text for people, written where it helps. A NULL diag is fine: nobody asked. */
+/* diag.h - text for people, written where it helps. A NULL diag is fine: no text is wanted. */
 #ifndef WEIR_BASE_DIAG_H
 #define WEIR_BASE_DIAG_H
 

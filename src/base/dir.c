@@ -259,7 +259,7 @@ static weir_err take_lock(struct real_dir *r, weir_diag *diag)
 }
 
 /* A directory that was just made must survive a power cut, or all in it would go. Its parent may
- * be closed to this process; then it was made by somebody else. */
+ * be closed to this process; then it was made by another process. */
 static void sync_parent(const struct real_dir *r)
 {
     int fd = openat(r->fd, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC);

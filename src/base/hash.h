@@ -1,6 +1,6 @@
 /* hash.h - keyed hashes of identities: one for inside the process, one for outside.
  *
- * Both keys come from one secret. Without it nobody can tell whose key is whose, nor aim
+ * Both keys come from one secret. Without it a reader cannot tell whose key is whose, nor aim
  * keys at one place of the table. */
 #ifndef WEIR_BASE_HASH_H
 #define WEIR_BASE_HASH_H

@@ -1,4 +1,4 @@
-/* printable.c - somebody else's text, made fit for a message: short, on one line, printable. */
+/* printable.c - text from outside, made fit for a message: short, on one line, printable. */
 #include "base/printable.h"
 
 #include "base/utf8.h"

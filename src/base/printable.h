@@ -1,4 +1,4 @@
-/* printable.h - somebody else's text, made fit for a message: short, on one line, printable. */
+/* printable.h - text from outside, made fit for a message: short, on one line, printable. */
 #ifndef WEIR_BASE_PRINTABLE_H
 #define WEIR_BASE_PRINTABLE_H
 

@@ -44,7 +44,7 @@ static inline bool published_is_set(const struct published *p)
 
 void published_leave(struct published *p, struct published_visit visit);
 
-/* Returns the old pointer once nobody uses it. Not from inside a visit. */
+/* Returns the old pointer once no reader uses it. Not from inside a visit. */
 const void *published_replace(struct published *p, const void *next);
 
 #endif

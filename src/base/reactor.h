@@ -1,4 +1,4 @@
-/* reactor.h - what somebody who waits for sockets needs from whoever turns the loop.
+/* reactor.h - what code that waits for sockets needs from the loop.
  *
  * A server has one on each of its event loops, the library one that waits in the caller's thread.
  * All calls and callbacks are on the reactor's thread, or under its lock. */

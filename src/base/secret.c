@@ -3,7 +3,7 @@
  * FORMAT: 64 hex digits, and at most one newline behind them.
  *
  * CREATION writes and syncs a temporary file beside the secret and then links it to its
- * name: link(2) fails if the name is there, so of several processes one wins, and nobody
+ * name: link(2) fails if the name is there, so of several processes one wins, and none
  * can read half a secret. rename(2) would replace the winner's. */
 #include "base/secret.h"
 
@@ -139,7 +139,7 @@ static int sync_directory_of(const char *path)
     return result;
 }
 
-/* Success also if somebody else was faster. */
+/* Success also if another process was faster. */
 static weir_err create_secret(const char *path, weir_diag *diag)
 {
     char temporary[PATH_MAX], text[HEX + 2];

@@ -62,7 +62,7 @@ static bool is_group(const char *word)
     return false;
 }
 
-/* The command whose last word somebody took for all of it, or the one that is nearest. */
+/* The command whose last word was given alone, or the one that is nearest. */
 static const char *command_meant(const char *typed)
 {
     const char *names[COMMAND_COUNT + 1];

@@ -17,7 +17,7 @@ struct option {
     char letter;          /* 0: none */
     const char *argument; /* what the help calls its value; NULL: it takes none */
     const char *help;     /* NULL: it shares the line of the next one */
-    bool only_once;       /* whoever gives two means both, and is told */
+    bool only_once;       /* two of them are an error */
     bool is_list;         /* all of them count; one option of a command may be so */
 };
 

@@ -231,7 +231,7 @@ static bool read_flags(const struct arguments *a, struct server_settings *s)
 struct intention {
     const struct arguments *arguments;
     const char *config; /* NULL: there is none */
-    bool is_found;      /* in the working directory: nobody named it */
+    bool is_found;      /* in the working directory: no option named it */
 };
 
 static struct intention intention_of(const struct arguments *a)
@@ -247,7 +247,7 @@ static struct intention intention_of(const struct arguments *a)
     return (struct intention){ a, NULL, false };
 }
 
-/* What is wrong with a flag is said by whoever finds it, and there is nothing in the diag. */
+/* What is wrong with a flag is printed where it is found, and there is nothing in the diag. */
 static weir_err read_settings(void *intention, struct server_settings *out, weir_diag *diag)
 {
     const struct intention *i = intention;

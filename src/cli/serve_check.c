@@ -19,7 +19,7 @@ int serve_check_file(const char *path)
 
     if (!path)
         return STATUS_YES;
-    if (secret_random(&f.secret, &diag)) /* nothing is hashed that anybody will see */
+    if (secret_random(&f.secret, &diag)) /* no hash is shown */
         return trouble("%s", diag.text);
     status = policy_file_lint(&f, true);
     if (status == STATUS_NO)

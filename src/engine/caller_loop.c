@@ -115,7 +115,7 @@ static void unwatch(struct watch *w)
 {
     if (!w)
         return;
-    w->is_dropped = true; /* freed when nobody looks through the list */
+    w->is_dropped = true; /* freed when no thread looks through the list */
     interrupt(w->room);
 }
 
@@ -204,7 +204,7 @@ static void turn(struct caller_loop *room)
             fds[i].revents = 0;
     pthread_mutex_lock(&room->lock);
     if (fds[0].revents && read(room->interrupt, &ignored, sizeof ignored) < 0)
-        ignored = 0; /* somebody else has read it */
+        ignored = 0; /* another thread has read it */
     call_ready(fds, watches, n);
     call_due(room);
     free_dropped(room);
@@ -251,7 +251,7 @@ void caller_loop_free(struct caller_loop *room)
     alloc_free(allocator, room);
 }
 
-/* A server asks on its own loops, and never comes in here: whoever does first makes the lane. */
+/* A server asks on its own loops, and never comes in here: the first thread that does makes the lane. */
 struct pending caller_loop_enter(struct caller_loop *room)
 {
     struct store *store = room->engine->store;

@@ -2,7 +2,7 @@
  *
  * Several policies are asked as one that has all of their rules: the charges of rules that are
  * enforced are one question, whosever they are. What belongs to a policy is looked at policy by
- * policy: its mode, its exemptions, the plan of who asks. */
+ * policy: its mode, its exemptions, the plan of the client. */
 #include "engine/charges.h"
 
 #include <stdio.h>
@@ -237,7 +237,7 @@ static enum mode mode_of(const struct check *check, const struct policy_rule *ru
     return policy_rule_mode(rule, check->has_mode ? &check->mode : NULL);
 }
 
-/* … for who asks: a rule that is being rolled out is in shadow for those whom it has not reached. */
+/* … for this identity: a rule that is being rolled out is in shadow for those whom it has not reached. */
 static weir_err mode_for(const struct check *check, const struct policy_rule *rule,
                          const struct attribute *attributes, size_t n, enum mode *out,
                          weir_diag *diag)

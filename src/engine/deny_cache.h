@@ -13,7 +13,7 @@
  *       nothing had been missed, nor when something may have been.
  *   D4  Numbers that others may have changed since are at most DENIAL_FRESH_MS old. They are what
  *       the store would say if the request is of cost 1, has one rule, and all who count under its
- *       key do so with its numbers: then nobody can have been let in meanwhile.
+ *       key do so with its numbers: then no check can have been allowed meanwhile.
  *   D5  Buckets that are emptied at several speeds are not remembered: who is let in at a higher one
  *       empties them for the others.
  *   D6  All memory is had ahead. In a set that is full, the refusal that ends first makes room.

@@ -290,7 +290,7 @@ void ledger_view_tick(struct ledger_view *r, int64_t now)
     weir_err err = WEIR_OK;
 
     if (pthread_mutex_trylock(&r->lock) != 0)
-        return; /* somebody is at it */
+        return; /* another thread reads on */
     if (is_due(r))
         err = read_on(r, NULL);
     else if (r->next_expiry > 0 && now >= r->next_expiry)

@@ -4,7 +4,7 @@
  * rule, `default`, and counts by one attribute: so it keeps its counts when it becomes one.
  *
  * RULES (test_named.c has a test of each)
- *   N1  Whoever may ask can make up names: no more than NAMED_MOST are kept, and NAMED_NUMBERS kinds
+ *   N1  A client may make up names: no more than NAMED_MOST are kept, and NAMED_NUMBERS kinds
  *       of numbers of each. What is beyond is counted as well and as exactly, but told as `(other)`.
  *   N2  A name that is known is found without a lock. */
 #ifndef WEIR_ENGINE_NAMED_H

@@ -87,8 +87,8 @@ static weir_err find_secret(const weir *w, const weir_options *o, struct secret 
     return err;
 }
 
-/* Of a store that keeps the secret and is away nobody can know it: begin with another, by which
- * nobody but this process will count, and look for it until it is there. */
+/* The secret of a shared store is in the store. While that is away, begin with a random one, which
+ * only this process counts by, and look for the real one until it is there. */
 static weir_err find_or_await_secret(weir *w, const weir_options *o, struct secret *out,
                                      weir_diag *diag)
 {

@@ -9,7 +9,7 @@
 void override_apply_mode(const struct engine *e, const struct override_index *o,
                          struct check *check);
 
-/* … and the plan of whoever asks, if the request has none. */
+/* … and the plan of the client, if the request has none. */
 void override_apply_plan(const struct engine *e, const struct override_index *o,
                          struct check *check, const struct attribute *attributes, size_t n);
 

@@ -110,7 +110,7 @@ static bool by_the_same(const struct policy_rule *a, const struct policy_rule *b
     return a->by_count == b->by_count;
 }
 
-/* The one that is named, or one that counts as all others do that tell anybody apart. */
+/* The one that is named, or one that counts as all others do that tell identities apart. */
 static const struct policy_rule *find_tagged(const struct reading *r, bool *is_vague)
 {
     const struct policy_rule *found = NULL;
@@ -130,7 +130,7 @@ static const struct policy_rule *find_tagged(const struct reading *r, bool *is_v
     return found;
 }
 
-/* What the identity is made of: their names only, as nobody knows the values. */
+/* What the identity is made of: their names only, as the values are not known. */
 static weir_err read_tag(struct reading *r)
 {
     const struct override_request *c = r->c;

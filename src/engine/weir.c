@@ -146,7 +146,7 @@ weir_err weir_check_many(weir *w, const weir_request *requests, weir_answer *ans
     weir_err first = WEIR_OK;
     size_t most = MANY;
 
-    if (n > MANY) { /* the block of the last call that had one, if nobody else has it */
+    if (n > MANY) { /* the block of the last call that had one, if no other thread has it */
         group = atomic_exchange(&w->group, NULL);
         if (!group)
             group = alloc_resize(&w->allocator, NULL, sizeof *group);

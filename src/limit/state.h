@@ -57,7 +57,8 @@ struct state {
         struct arrival arrival;
         struct {
             int64_t words[4];
-            uint64_t tag; /* for whoever keeps the state; a sliding window has no room for it */
+            uint64_t
+                tag; /* for the store that keeps the state; a sliding window has no room for it */
         };
     };
 };

@@ -20,7 +20,7 @@ struct variable {
     const char *name;
     struct span middle;
     const char *value;
-    const char *policy, *rule; /* who it is for, once somebody asked */
+    const char *policy, *rule; /* which it is for, once a rule asked */
     struct variable *next;
 };
 
@@ -230,7 +230,7 @@ static void apply_enabled(struct loader *l, const char *value)
 
 static void turn_off(struct policy *p)
 {
-    /* The loader made them, and nobody else has seen them yet. */
+    /* The loader made them, and no other code has seen them yet. */
     struct policy_rule *rules = (struct policy_rule *)p->rules;
 
     p->mode = MODE_OFF;

@@ -50,7 +50,7 @@ void email_lower(struct span trimmed, char *out)
     }
 }
 
-/* Who asks, for the text of an error. */
+/* Which policy and rule want the value, for the text of an error. */
 struct asker {
     const char *policy;
     const struct policy_rule *rule; /* NULL: a bare key */
@@ -176,9 +176,9 @@ weir_err identity_of(const char *policy, const struct policy_rule *rule,
 
 weir_err identity_of_key(struct span key, struct identity *out, weir_diag *diag)
 {
-    const struct asker nobody = { NULL, NULL };
+    const struct asker none = { NULL, NULL };
     size_t values = 0;
 
     out->len = 0;
-    return append(&nobody, "key", key, &values, out, diag);
+    return append(&none, "key", key, &values, out, diag);
 }

@@ -134,8 +134,9 @@ struct alert {
 
 /* What happens while the store cannot be asked. */
 struct fallback {
-    int64_t instances;    /* that share each limit */
-    int64_t after_errors; /* failures in a row, and nobody waits for a shared store; 0: not said */
+    int64_t instances; /* that share each limit */
+    int64_t
+        after_errors; /* failures in a row, and no check waits for a shared store; 0: not said */
     int64_t deny_after_errors; /* questions in a row, and `local` refuses; 0: never */
 };
 
@@ -181,7 +182,7 @@ const struct counted *policy_rule_under(const struct policy_rule *rule, struct s
 struct hash_key counted_hash_key(const struct secret *secret, struct span policy, struct span rule,
                                  const struct rule *numbers, bool shadow_limit);
 
-/* The same for tags: who asks is called the same under all rules of all policies that count by the
+/* The same for tags: an identity is called the same under all rules of all policies that count by the
  * same. */
 struct hash_key tag_hash_key(const struct secret *secret, const char *const *by, size_t by_count);
 

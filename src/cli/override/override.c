@@ -1,4 +1,4 @@
-/* override.c - `weir override set|list|rm`: exceptions for somebody, while a server runs. */
+/* override.c - `weir override set|list|rm`: exceptions for an identity, while a server runs. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -48,10 +48,10 @@ void override_command_subject(struct override_command *r, const struct subject *
 void override_command_tag(struct override_command *r, const char *tag,
                           const char *by); /* NULL: none; "ip,user" */
 
-/* Ask for it, and print what came of it. Returns the exit status, and ends the ruling. */
+/* Ask for it, and print what came of it. Returns the exit status, and frees the command. */
 int override_command_send(struct override_command *r, const char *method, const char *path);
 
-/* GET and print a list of entries: `member` of what is answered. Of one policy and one tag only,
+/* GET and print a list of entries: the member of the answer that has it. Of one policy and one tag only,
  * unless they are NULL. */
 int override_command_list(const struct arguments *args, const char *path, const char *member,
                           const char *policy, const char *tag);

@@ -34,7 +34,7 @@ static json_t *read_file(const char *path)
     weir_diag diag;
     int status;
 
-    if (secret_random(&f.secret, &diag)) { /* nothing is hashed that anybody will see */
+    if (secret_random(&f.secret, &diag)) { /* no hash is shown */
         trouble("%s", diag.text);
         return NULL;
     }

@@ -154,7 +154,7 @@ int policy_file_documents(const char *path, struct buf *out)
     int status;
 
     buf_init(out, &usual);
-    if (secret_random(&f.secret, &diag)) /* nothing is hashed that anybody will see */
+    if (secret_random(&f.secret, &diag)) /* no hash is shown */
         return trouble("%s", diag.text);
     status = policy_file_load(&f, false);
     if (status == STATUS_YES)

@@ -68,7 +68,7 @@ static int run(const struct arguments *a)
 
     if (a->operand_count == 0)
         return trouble("the files are missing: name them, or '-' for standard input");
-    if (secret_random(&f.secret, &diag)) /* nothing is hashed that anybody will see */
+    if (secret_random(&f.secret, &diag)) /* no hash is shown */
         return trouble("%s", diag.text);
     for (size_t i = 0; i < a->operand_count; i++) {
         int status;

@@ -50,7 +50,7 @@ static weir_err push(struct postgres_session *s, const char *documents, bool is_
     return err;
 }
 
-/* What a server says of a schema that is not there helps nobody. */
+/* What Postgres says of a missing schema does not say what to do. */
 static int explain(const struct postgres_session *s, const weir_diag *diag)
 {
     static const char undefined_function[] = "42883", invalid_schema_name[] = "3F000";

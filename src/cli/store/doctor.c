@@ -91,7 +91,7 @@ static bool begins(const char *text, const char *with)
     return strncmp(text, with, strlen(with)) == 0;
 }
 
-/* False: there is nobody for it, which has been told. */
+/* False: no part knows this store, which has been printed. */
 static bool look(const char *uri, const char *documents, struct findings *f, int *status)
 {
     weir_diag diag = { "" };

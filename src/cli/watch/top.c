@@ -235,7 +235,7 @@ static void catch_signals(void)
     sigprocmask(SIG_BLOCK, &caught, &usual_mask);
 }
 
-/* ^Z: as if nothing had been drawn, until somebody brings us back. */
+/* ^Z: as if nothing had been drawn, until the process is continued. */
 static void stop_for_a_while(void)
 {
     was_stopped = 0;
@@ -282,7 +282,7 @@ static void draw(const struct watch *w, bool is_fresh)
     buf_done(&out);
 }
 
-/* Until it is time, or something else happened. False: somebody wants to leave. */
+/* Until it is time, or something else happened. False: the user wants to leave. */
 static bool wait_for_key(int64_t until_ms)
 {
     struct pollfd keys = { .fd = STDIN_FILENO, .events = POLLIN };
@@ -319,7 +319,7 @@ static int run_screen(struct watch *w)
         next = clock_monotonic_ms() + w->interval_ms;
     }
     give_screen_back();
-    if (end_signal && end_signal != SIGINT) { /* whoever sent it may want to know that it worked */
+    if (end_signal && end_signal != SIGINT) { /* the sender may want to know that it worked */
         signal(end_signal, SIG_DFL);
         sigprocmask(SIG_SETMASK, &usual_mask, NULL);
         raise(end_signal);
