@@ -1,18 +1,18 @@
--- judge.lua - decides questions in Redis or Valkey, number for number as src/limit/ does.
+-- judge.lua - decides questions in Redis or Valkey, with the same results as src/limit/.
 --
 --     EVALSHA sha count-of-keys key... questions
 --
--- KEYS are the keys of all charges, each once, all of one slot where there is a cluster. A key is
+-- KEYS are the distinct keys of all charges; in a cluster they are all of one slot. A key is
 --
 --     rl:{tag}:policy:rule:hash
 --
 -- with hash the charge's 128 bits in hex, over policy, rule, algorithm, window and identity, so
--- that a key has one algorithm and one window for life. The tag is four hex digits of a keyed hash
--- of the identity alone (of policy and rule, for a rule that counts everyone together). So the
--- rules of a check that count by the same identity share a slot, and identities spread over all
--- slots; a tag per policy would put all of a policy on one master, and a tag from some of the
--- attributes would do so to whoever happened to choose ones with few values. 16 bits say which
--- slot and tell nobody who is who.
+-- that the algorithm and the window of a key never change. The tag is four hex digits of a keyed
+-- hash of the identity alone (of policy and rule, for a rule that counts all clients together). So
+-- the rules of a check that count by the same identity share a slot, and identities spread over all
+-- slots. A tag per policy would put a whole policy on one master. A tag from some of the attributes
+-- would do the same if these have few values. 16 bits are enough for the slot, and too few to
+-- identify a client.
 --
 -- ARGV[1] is a MessagePack array of integers:
 --
@@ -20,56 +20,57 @@
 --     questions until the end: verb, cost, now, count of charges, each: key, rule
 --
 -- with key and rule as numbers from 1. Verbs: 0 check, 1 peek, 2 refund, 3 reset, 4 undo. A now of
--- 0 is Redis's own. Each charge of an undo has a third number, see below. Algorithms are those of
+-- 0 is Redis's clock. Each charge of an undo has a third number, see below. Algorithms are those of
 -- weir.h. A cell (15, src/limit/cell.c) has times beyond 2^53 ns, so each is two words, whole ms
--- and the ns from 0 to 999,999 above them:
+-- and the remaining ns from 0 to 999,999:
 --
 --     15, interval (2), interval * capacity (2), interval * cost (2), added to reset_after (2)
 --
--- with a negative cost to give back; of the cost of its question only whether it is 0 is looked at.
--- The reply is one string: little-endian, Redis's time in ms as a double, then of each charge a
+-- A refund has a negative cost here. Of the cost of its question only "0 or not" is used.
+-- The reply is one string: little-endian, Redis's time in ms as a double, then for each charge a
 -- byte that is 1 if it is allowed, and the doubles remaining, retry_after, reset_after, delay. An
 -- infinite one stands for the largest integer.
 --
--- A QUESTION OF SEVERAL SLOTS is one call for each slot, side by side. If all allow, it is allowed.
--- If one refuses, or does not answer, the others are undone: verb 4, with the time in the reply (or
--- its own now) plus the charge's reset_after as the third number, which says what was charged and
+-- A QUESTION OF SEVERAL SLOTS is one call for each slot, in parallel. If all allow, it is allowed.
+-- If one denies, or does not answer, the others are undone: verb 4. Its third number is the time in
+-- the reply (or the question's now) plus the charge's reset_after. It says which charge is undone,
 -- not only how much. (A cell is always alone.)
--- A refund would take from whoever came last, even from the next window, and let one in too many;
--- an undo takes back what is still left of that one charge, and never more. Until it is undone
--- others may be refused that need not be. If it never is, it counts until it is due. While a slot
--- moves, a call with several keys may be told TRYAGAIN; one with one key never is.
+-- WHY NOT a refund: it takes back the latest admission, even one of the next window, and so could
+-- admit one too many. An undo takes back what is still left of that one charge, and never more.
+-- Before the undo other requests may be denied without need. A charge that is never undone counts
+-- until it expires. While a slot moves, a call with several keys may be answered TRYAGAIN; a call
+-- with one key never is.
 --
 -- RULES (test_script and test_numbers in tests/lua/ have tests of each)
---   L1  A question is charged whole or not at all, and sees what those before it have charged.
---   L2  Refused, peeked at and free questions write nothing.
---   L3  A key lives until it is untouched, and is deleted if it becomes so earlier. One that was
---       charged at a time of its caller's stays an hour longer: nobody knows how that time goes.
+--   L1  A question is charged whole or not at all, and sees the charges of those before it.
+--   L2  Denied questions, peeks and questions of cost 0 write nothing.
+--   L3  A key expires when its state is as new, and is deleted if that happens earlier. A key that
+--       was charged at a caller's own time stays an hour longer, because that clock may be slower.
 --   L4  Every number below 2^53 is exact. Products are: limit * window and burst * window are below
---       it, also of limits that once were in force. Sums that may not be are turned into
---       differences. A cell is exact as far as its times are below 2^53 us, 285 years.
---   L5  Keys are in KEYS, nothing is written before all is decided, and then each key once, by SET
---       to an absolute time or DEL: replicas and the append-only file get the outcome.
+--       it, also those of earlier limits. Sums that may exceed it are written as differences. A
+--       cell is exact as long as its times are below 2^53 us, 285 years.
+--   L5  Keys are in KEYS. Nothing is written before all is decided. Then each key is written once,
+--       by SET with an absolute expiry or DEL: replicas and the append-only file get the result.
 --
--- What was refunded, reset or undone is announced on the channel rl:news, as 'key ' and the hash.
+-- A refund, reset or undo is published on the channel rl:news, as 'key ' and the hash.
 --
 -- FORMAT of values, little-endian doubles: fixed window: start, count; sliding counter: start,
 -- current, previous; buckets: used, at; cell: ms, ns. Sliding window: newest start, its count,
 -- total, then the older entries, oldest first, each 6 bytes of start and 7 of count.
 
--- Locals that functions share cost more than they save in a script that is run from the top each
--- time: these have none. A state `s` is untouched while it has no `a`.
+-- Upvalues cost more than they save in a script that Redis runs from the top each time, so these
+-- functions have none. A state `s` is new while it has no `a`.
 --
--- take_x() looks and changes nothing. It returns the decision (allowed, remaining, retry_after,
--- reset_after, delay), the time that it used, and what the state would become (a, b, c, older).
+-- take_x() decides and changes nothing. It returns the decision (allowed, remaining, retry_after,
+-- reset_after, delay), the time used, and the next state (a, b, c, older).
 
-local function take_none(_, _, now, cost) -- a limit of 0 holds nothing, waiting does not help
+local function take_none(_, _, now, cost) -- a limit of 0: always denied, retry_after never
     return cost == 0, 0, cost == 0 and 0 or -1, 0, 0, now
 end
 
 local function take_fixed_window(s, r, now, cost, charge)
     local start, limit, window, count, allowed, retry = s.a, r.limit, r.window, 0, true, 0
-    if start and now < start then -- a clock that stepped back must not open an old window again
+    if start and now < start then -- a clock that stepped back must not reopen an old window
         now = start
     end
     local begin = now - now % window
@@ -106,10 +107,10 @@ local function take_sliding_counter(s, r, now, cost, charge)
     elseif cost > 0 and cost * window > room then
         local free = limit - current - cost
         allowed = false
-        if free >= 0 then -- while this window lasts, only the previous one fades
+        if free >= 0 then -- in this window only the previous count decays
             free = free * window
             retry = rest - (free - free % previous) / previous
-        else -- after it, this one does
+        else -- after it, this count decays
             free = (limit - cost) * window
             retry = rest + window - (free - free % current) / current
         end
@@ -127,7 +128,7 @@ local function take_bucket(s, r, now, cost, charge)
     if now < at then -- a clock that stepped back must not mint tokens
         now = at
     end
-    used = used - (now - at) * limit -- where the product is inexact it is above all that is used
+    used = used - (now - at) * limit -- where the product is inexact, it exceeds `used`
     if used < 0 then
         used = 0
     end
@@ -149,7 +150,7 @@ local function take_bucket(s, r, now, cost, charge)
         (used - used % limit) / limit + (used % limit > 0 and 1 or 0), delay, now, used, now, 0
 end
 
--- A bucket of the log counts until its last instant has left the window: `life` after its start.
+-- A bucket of the log counts until its end has left the window: `life` after its start.
 local function take_sliding_window(s, r, now, cost, charge)
     local newest, count, total, older, limit = s.a, s.b, s.c, s.older, r.limit
     local life = r.window + (r.precision - 1)
@@ -169,7 +170,7 @@ local function take_sliding_window(s, r, now, cost, charge)
     end
     if cost > limit then
         allowed, retry = false, -1
-    elseif cost > 0 and cost > limit - total then -- how long until enough have left?
+    elseif cost > 0 and cost > limit - total then -- wait until enough units have expired
         local excess, at, start, counted = cost - (limit - total), from, newest, nil
         while excess > 0 and at < #older do
             start, counted, at = struct.unpack('<I6I7', older, at)
@@ -178,7 +179,7 @@ local function take_sliding_window(s, r, now, cost, charge)
         allowed, retry = false, (excess > 0 and newest or start) - now + life
     elseif charge and cost > 0 then
         local start = now - now % r.precision
-        if newest and newest >= start then -- above it after the precision was widened
+        if newest and newest >= start then -- later than `start` after the precision was widened
             count = count + cost
         else
             if newest then
@@ -196,7 +197,7 @@ local function take_sliding_window(s, r, now, cost, charge)
         newest, count, total, older
 end
 
--- Times are relative to now, as ms and the ns from 0 to 999,999 above them.
+-- Times are relative to now, as whole ms and the remaining ns from 0 to 999,999.
 local function take_cell(s, r, now, cost, charge)
     local ms, ns, most_ms, most_ns = 0, 0, r.most_ms, r.most_ns
     local cost_ms, cost_ns = r.cost_ms, r.cost_ns
@@ -247,14 +248,14 @@ local function take_cell(s, r, now, cost, charge)
     if reset < 0 and reset_ns > 0 then
         reset = reset + 1
     end
-    -- What is told is cut to whole ms, what is kept is not.
+    -- The answer is truncated to whole ms, the state is not.
     local stays = ms >= 0 and ms + (ns > 0 and 1 or 0) or 0
     return allowed, remaining, retry, reset, 0, now + stays - reset,
         stays > 0 and now + ms or nil, ns, 0
 end
 
--- refund_x() brings a state up to now and takes up to `cost` off it; with `due` only of what was
--- charged and would have been untouched again then.
+-- refund_x() advances a state to now and takes up to `cost` off it; with `due` (an undo) only off
+-- the charge that expires at that time.
 
 local function refund_windows(s, r, now, cost, due)
     local start, window, current, previous, lasts, back, before = s.a, r.window, s.b, 0, 1, 0, 0
@@ -286,8 +287,8 @@ local function refund_bucket(s, r, now, cost, due)
     local used = math.max(0, was - (now - s.b) * limit)
     local most = (used - used % window) / window + (used % window > 0 and 1 or 0)
     local back = math.min(math.min(cost, most) * window, used)
-    -- Unless it was the last, the bucket may have been empty without it when others came, with
-    -- nothing to drain. A charge that lasts less than a ms may be the last and not look like it.
+    -- If later charges came, the bucket may have been empty without this one then, with nothing
+    -- to drain. A charge that lasts less than a ms may be the last one and not look like it.
     local until_empty = (was - was % limit) / limit + (was % limit > 0 and 1 or 0)
     if due and (limit > window or s.b + until_empty ~= due) then
         back = math.min(back, math.max(0, (due - 1 - now) * limit))
@@ -308,7 +309,7 @@ local function refund_sliding_window(s, r, _, cost, due)
                 break
             end
         end
-    else -- newest first: what is given back is what was admitted last
+    else -- newest first: a refund takes back the latest admissions
         local to, back = #older, math.min(cost, s.b)
         s.b, left = s.b - back, cost - back
         while s.b == 0 and to > 0 do
@@ -356,7 +357,7 @@ if #KEYS == 1 then
     values = { redis.call('GET', KEYS[1]) }
 elseif #KEYS <= 1000 then
     values = redis.call('MGET', unpack(KEYS))
-else -- unpack() puts all on a stack that holds 8000
+else -- unpack() is limited to a stack of 8000
     values = {}
     for from = 1, #KEYS, 1000 do
         local part = redis.call('MGET', unpack(KEYS, from, math.min(from + 999, #KEYS)))
@@ -367,7 +368,7 @@ else -- unpack() puts all on a stack that holds 8000
 end
 
 local states = {}
-local function state_of(k, r) -- when it is looked at for the first time
+local function state_of(k, r) -- reads it once, on first use
     local value, a, b, c, older = values[k], nil, 0, 0, ''
     if value then
         a, b, c = struct.unpack(r.format, value)
@@ -387,10 +388,10 @@ while at <= #asked do
     local verb, cost, given, count = asked[at], asked[at + 1], asked[at + 2], asked[at + 3]
     local now, charge, each = given > 0 and given or clock, verb == 0, verb == 4 and 3 or 2
     local from, to = at + 4, at + 3 + count * each
-    if verb > 4 then -- never as one of the others: it would be counted, or given back
+    if verb > 4 then -- never treat it as another verb: that would charge or refund
         return redis.error_reply('ERR there is no verb ' .. tostring(verb))
     end
-    if verb <= 1 and count > 1 then -- all look before one is charged
+    if verb <= 1 and count > 1 then -- check all charges, then charge all
         for i = from, to, each do
             local k, r = asked[i], rules[asked[i + 1]]
             charge = r.take(states[k] or state_of(k, r), r, now, cost, charge) and charge
@@ -416,7 +417,7 @@ while at <= #asked do
             if reset == 0 or r.algorithm == 1 and b == 0 then
                 a = nil
             end
-            delay = 0 -- of a request, not of how things stand
+            delay = 0 -- only checks and peeks have a delay
         end
         if is_changed then
             if not s.expiry then
@@ -432,13 +433,13 @@ while at <= #asked do
     at = to + 1
 end
 
-for i = 1, #changed do -- those who remember that it was refused must ask again
+for i = 1, #changed do -- deny caches of servers must forget these keys
     if changed[i].is_given_back then
         redis.call('PUBLISH', 'rl:news', 'key ' .. string.sub(changed[i].key, -32))
     end
 end
 
-local expiry, text -- many keys have the same, and to print a number takes long
+local expiry, text -- cached: many keys share it, and formatting is slow
 for i = 1, #changed do
     local s = changed[i]
     local r = s.rule

@@ -1,28 +1,28 @@
--- 0001_tables.sql - what weir keeps in Postgres, and who may touch it.
+-- 0001_tables.sql - the tables of weir in Postgres, and the roles that may use them.
 --
--- Every file here is one transaction, and changes nothing when it is run again; the file of the
--- same name under rollback/ takes it back. Postgres 13 or newer, no extensions.
+-- Each migration is one transaction and is idempotent. The file of the same name under rollback/
+-- reverts it. Postgres 13 or newer, no extensions.
 --
--- WHO MAY DO WHAT
+-- ROLES
 --   PUBLIC       nothing.
---   weir_caller  may ask: weir.check() and its like. For edge functions and other clients.
---   weir_server  may do what an instance of the server does: also weir.judge(), policies, reports.
+--   weir_caller  may call weir.check() and the like. For edge functions and other clients.
+--   weir_server  for instances of the server: also weir.judge(), policies and reports.
 --   weir_viewer  may read the views. For dashboards and alerts.
 --   weir_operator
---                may read them, push policies and change overrides, plans and modes. For people.
---   Nobody reads or writes a table but the owner, whose rights the functions have. Row-level
---   security is on as well, so that a careless GRANT opens nothing.
+--                may read the views, push policies and change overrides, plans and modes.
+--   Only the owner reads or writes the tables. The functions run with the owner's rights (SECURITY
+--   DEFINER). Row-level security is enabled too, so that a careless GRANT opens nothing.
 BEGIN;
-SET LOCAL client_min_messages = warning; -- what is there already is no news
+SET LOCAL client_min_messages = warning; -- no NOTICE for objects that exist
 
 CREATE SCHEMA IF NOT EXISTS weir;
 REVOKE ALL ON SCHEMA weir FROM PUBLIC;
 
--- Functions are open to PUBLIC unless one says otherwise; in here they are not.
+-- Postgres lets PUBLIC execute new functions by default; in this schema it does not.
 ALTER DEFAULT PRIVILEGES IN SCHEMA weir REVOKE ALL ON FUNCTIONS FROM PUBLIC;
 ALTER DEFAULT PRIVILEGES IN SCHEMA weir REVOKE ALL ON TABLES FROM PUBLIC;
 
--- What had other names before 0.1.0 is renamed where it is; what the files below make anew is dropped.
+-- Objects that had other names before 0.1.0 are renamed; functions created below are dropped.
 DO $$
 DECLARE
     made text;
@@ -49,7 +49,7 @@ BEGIN
     END IF;
 END $$;
 
--- Roles belong to the whole cluster: another database may have made them, perhaps right now.
+-- Roles belong to the cluster: a migration of another database may create them at the same time.
 DO $$
 DECLARE
     name text;
@@ -82,27 +82,27 @@ CREATE TABLE IF NOT EXISTS weir.migrations (
 -- The state of one key under one rule. What the columns hold depends on the rule's algorithm:
 --
 --                    at                    used               other              oldest
---   fixed_window     the window's start    its count
---   sliding_counter  the window's start    its count          the last one's
+--   fixed_window     window start          count
+--   sliding_counter  window start          count              previous count
 --   token_bucket,
---   leaky_bucket     when it was so full   request x ms
---   sliding_window   newest bucket         count of all       of the newest      oldest bucket
+--   leaky_bucket     time of `used`        request x ms
+--   sliding_window   newest bucket         total count        newest count       oldest bucket
 --   cell             ms                    ns beyond
 --
--- The log of a sliding window is the buckets before the newest, oldest first: start, count, ...
+-- The log of a sliding window has the buckets before the newest, oldest first: start, count, ...
 --
--- A decision changes no column that has an index, and pages keep room: so its update stays on the
--- page (HOT), no index grows, and a later visitor clears away what is dead. That is when a page is
--- as full as `fillfactor` says; if it were filled to that by its rows alone, each visitor would have
--- to. So a row is made larger than it will ever be again: its first change takes `room` away.
--- `due` is when to look whether the row has expired: see weir.tidy().
+-- Updates are HOT: a decision changes no indexed column, and pages keep free space. So no index
+-- grows, and a later query on the page prunes dead tuples. Postgres prunes when a page is filled up
+-- to `fillfactor`. If live rows alone filled it that far, every query would try to prune. So a row
+-- is inserted larger than it will ever be again: the first update removes `room`. `due` is when
+-- upkeep checks whether the row has expired: see weir.tidy().
 CREATE TABLE IF NOT EXISTS weir.states (
-    key     uuid PRIMARY KEY,  -- 16 bytes of HMAC-SHA256; the identity itself is nowhere
+    key     uuid PRIMARY KEY,  -- 16 bytes of HMAC-SHA256; identities are not stored
     at      bigint NOT NULL,
     used    bigint NOT NULL,
     other   bigint NOT NULL,
     oldest  bigint NOT NULL,
-    expires bigint NOT NULL,   -- ms since the epoch: then it is as if it had never been
+    expires bigint NOT NULL,   -- ms since the epoch: from then on the row counts as absent
     due     bigint NOT NULL,
     log     bigint[],
     room    text DEFAULT repeat(' ', 56)
@@ -114,12 +114,12 @@ CREATE TABLE IF NOT EXISTS weir.states (
     autovacuum_analyze_scale_factor = 0.5,
     autovacuum_vacuum_cost_delay = 1
 );
--- As they are above, where the table was made before them.
+-- The same settings for a table that an older version created.
 ALTER TABLE weir.states ADD COLUMN IF NOT EXISTS room text DEFAULT repeat(' ', 56);
 ALTER TABLE weir.states SET (fillfactor = 90);
 CREATE INDEX IF NOT EXISTS states_due ON weir.states (due);
 
--- An array of logs, which differ in length, must be one of something else.
+-- Postgres has no arrays of arrays of different lengths: a composite type around each log.
 DO $$
 BEGIN
     IF to_regtype('weir.log') IS NULL THEN
@@ -132,7 +132,7 @@ CREATE TABLE IF NOT EXISTS weir.secret (
     one   boolean PRIMARY KEY DEFAULT true CHECK (one),
     bytes bytea NOT NULL CHECK (octet_length(bytes) = 32)
 );
--- A random UUID has 122 random bits: three of them are more than 32 bytes can tell.
+-- A random UUID has 122 random bits: three of them are more than the 256 bits of the secret.
 INSERT INTO weir.secret (bytes)
 SELECT sha256(uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid())
               || uuid_send(gen_random_uuid()))
@@ -142,14 +142,14 @@ ALTER TABLE weir.migrations ENABLE ROW LEVEL SECURITY;
 ALTER TABLE weir.states ENABLE ROW LEVEL SECURITY;
 ALTER TABLE weir.secret ENABLE ROW LEVEL SECURITY;
 
--- What the server hashes with. Whoever has it can tell whose a key is.
+-- The HMAC secret of the server. It lets its reader link a key to an identity.
 CREATE OR REPLACE FUNCTION weir.server_secret() RETURNS bytea
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     SELECT bytes FROM weir.secret
 $$;
 
--- Take another secret, as from --secret-file. All that is counted is forgotten by this: its keys
--- were made with the old one. False: it is the one there is.
+-- Replace the secret, as with --secret-file. This drops all counts, because their keys were made
+-- with the old secret. False: the secret is the same, nothing changed.
 CREATE OR REPLACE FUNCTION weir.replace_secret(bytes bytea) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN

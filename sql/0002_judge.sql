@@ -1,9 +1,8 @@
--- 0002_judge.sql - many decisions in one call: the arithmetic of src/limit/, in the database.
+-- 0002_judge.sql - many decisions in one call: the arithmetic of src/limit/ in PL/pgSQL.
 BEGIN;
 SET LOCAL client_min_messages = warning;
 
--- GCRA in nanoseconds, as src/limit/cell.c has it. Intervals may be so long that sums of ns need
--- more than 64 bits.
+-- GCRA in nanoseconds, as in src/limit/cell.c. Long intervals need more than 64 bits of ns.
 CREATE OR REPLACE FUNCTION weir.take_cell(
     at bigint, used bigint, capacity bigint, "interval" bigint, extra bigint, now bigint,
     cost bigint, charging boolean,
@@ -26,7 +25,7 @@ BEGIN
         remaining := 0;
     ELSIF "interval" >= 1000 THEN
         remaining := div(div(most - full_in, 1000), "interval" / 1000);
-    ELSE -- a quotient of floats by 0, as a whole number
+    ELSE -- a float division by 0, converted to an integer
         remaining := CASE sign(div(most - full_in, 1000)) WHEN 1 THEN 9223372036854775807
                                                           WHEN 0 THEN 0
                                                           ELSE -9223372036854775808 END;
@@ -37,40 +36,41 @@ BEGIN
     expires := CASE WHEN then_ns > now_ns THEN next_at + sign(next_used)::bigint ELSE now END;
 END $$;
 
-DROP FUNCTION IF EXISTS weir.guard(uuid); -- new keys once had advisory locks, which all may take
+DROP FUNCTION IF EXISTS weir.guard(uuid); -- advisory locks were used once: every role can take them
 
--- Decide on many questions at once, in their order: each sees what those before it have charged.
+-- Decide many questions in one call, in order: each sees what the ones before it charged.
 --
--- A question is one charge or more, each a rule on a key. If all of its charges may pass, all are
--- charged; if not, none, and those that could have passed are reported as they stand.
+-- A question has one charge or more; a charge is a rule on a key. If all charges of a question
+-- pass, all are charged. If one is denied, none is charged, and the others are reported unchanged.
 --
---   keys         the keys there are, each once, ascending
---   algorithms   of the rules there are: 1 fixed_window, 2 sliding_window, 3 sliding_counter,
+--   keys         distinct keys, ascending
+--   algorithms   of each rule: 1 fixed_window, 2 sliding_window, 3 sliding_counter,
 --                4 token_bucket, 5 leaky_bucket, 15 cell
 --   limits, windows, bursts, precisions
 --                of the same rules. Complete and within bounds, as rule_check() leaves them
---   slots, rules of each charge: its place in `keys`, and its place among the rules; from 1
---   counts       of each question: how many charges it has; NULL: one each
+--   slots, rules of each charge: index into `keys`, and index of its rule; from 1
+--   counts       of each question: its number of charges; NULL: one each
 --   verbs        of each question: 0 check, 1 peek, 2 refund, 3 reset; NULL: check
 --   costs        of each question; NULL: 1
---   nows         of each question, in ms; NULL, all or one: the clock here
+--   nows         of each question, in ms; array or element NULL: the database clock
 --
--- The answer has an element for each charge. retry_after -1: never. `clock` is the time here.
+-- The answer has an element for each charge. retry_after -1: never. `clock` is the database time.
 --
--- Keys that are refunded or reset are announced to those who LISTEN to weir, as 'key ' and the key.
+-- A refund or reset sends NOTIFY weir with 'key ' and the key.
 --
--- HOW. States are read without a lock and judged. If nothing is to be written, that is the answer:
--- so a refusal and a peek cost no lock, no transaction number and no disk. Else the rows that it
--- depends on are locked in the order of their keys, or made where there are none. If they are as
--- they were read, it stands; if not, what depends on them is read and judged once more, under the lock. Where many questions are
--- about few keys, and others are likely to ask the same, the first that passes is enough to lock.
+-- HOW. Optimistic locking: states are read without a lock and judged. If nothing has to be written,
+-- that is the answer. So a denial and a peek cost no lock, no transaction id and no disk write.
+-- Otherwise the rows that the answer depends on are locked in key order, or inserted. If they did
+-- not change since they were read, the answer stands. If they changed, the questions that depend on
+-- them are read and judged again under the lock. For hot keys (many questions on few keys) the lock
+-- is taken as soon as one question passes.
 --
 -- RULES (tests/sql has tests of each)
---   Q1  No interleaving of calls admits more than one after the other would.
---   Q2  Calls never wait for each other in a circle: rows are locked and made in one order.
---   Q3  What is not there is locked by making it, as a row of which nothing is used. No other lock
---       is taken: advisory locks, above all, are for every role that may connect.
---   Q4  The time is never before what a state records: a clock that steps asked mints nothing.
+--   Q1  Concurrent calls never admit more than the same calls one after another.
+--   Q2  Calls never deadlock: rows are locked and inserted in key order.
+--   Q3  A missing key is locked by inserting an unused row. No other lock is taken. Advisory locks
+--       are not used: every role that can connect could take them.
+--   Q4  Time never goes back before the time in a state: a clock that steps back mints nothing.
 CREATE OR REPLACE FUNCTION weir.judge(
     keys uuid[],
     algorithms integer[], limits bigint[], windows bigint[], bursts bigint[], precisions bigint[],
@@ -81,7 +81,7 @@ CREATE OR REPLACE FUNCTION weir.judge(
     OUT reset_after bigint[], OUT delay bigint[], OUT clock bigint)
 LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
--- One plan for all, made once: by the index, however small the table is just now.
+-- One generic plan that uses the index, even while the table is small.
 SET plan_cache_mode = force_generic_plan
 SET enable_seqscan = off
 SET enable_bitmapscan = off
@@ -89,12 +89,12 @@ SET enable_hashjoin = off
 SET enable_mergejoin = off
 AS $$
 DECLARE
-    -- ms since it expired: weir.tidy() removes a row after twice as many.
+    -- ms after expiry; weir.tidy() removes a row after twice this time.
     may_go_after CONSTANT bigint := 30000;
     key_count CONSTANT integer := cardinality(keys);
     charge_count CONSTANT integer := cardinality(slots);
     question_count CONSTANT integer := coalesce(cardinality(counts), cardinality(slots));
-    -- Few keys and many who want them: it will have to be done under the lock anyway.
+    -- Many questions on few keys: optimistic locking would fail, so lock early.
     is_hot CONSTANT boolean := charge_count >= 16 AND charge_count >= 4 * key_count;
 
     -- states, by slot
@@ -105,20 +105,20 @@ DECLARE
     others bigint[];
     oldests bigint[];
     logs weir.log[];
-    first_end bigint;       -- when the first of them expires as they were found
-    expiries bigint[];      -- when they expire, of those that are to be written; else NULL
-    involved boolean[];     -- unchanged, but what is written may depend on it
+    first_end bigint;       -- the earliest expiry of the rows that were read
+    expiries bigint[];      -- new expiry of rows to be written; NULL: not written
+    involved boolean[];     -- not changed, but a written row may depend on it
     found uuid[];           -- the keys that have a row
-    missing integer;        -- and how many have none
+    missing integer;        -- how many keys have no row
     changed integer;        -- slots
     none CONSTANT bigint[] := array_fill(NULL::bigint, ARRAY[key_count]);
-    log bigint[];           -- that of the slot `logged`
+    log bigint[];           -- log of the slot `logged`
     logged integer;
     log_changed boolean;
 
-    settled boolean[] := '{}'; -- questions that depend on nothing that is written
+    settled boolean[] := '{}'; -- questions that depend on no written row
     need uuid[];
-    made uuid[];            -- those of them that had no row
+    made uuid[];            -- keys in `need` that had no row
     expected xid[];
     locked xid[];
     is_bold boolean;
@@ -155,8 +155,8 @@ DECLARE
     oldest bigint;
     live bigint;
     gone integer;           -- elements of the log
-    -- what becomes of it
-    t bigint;               -- the time that is used
+    -- the result
+    t bigint;               -- the time used for the decision
     ends bigint;
     lack bigint;
     ok boolean;
@@ -182,12 +182,12 @@ BEGIN
                   FROM weir.states r WHERE r.key = ANY (keys) ORDER BY r.key) q;
         missing := 0;
         IF found IS DISTINCT FROM keys THEN
-            -- Make the others' places, from the last to the first.
+            -- Move the rows to the slots of their keys, from the last to the first.
             missing := key_count - coalesce(cardinality(found), 0);
             i := key_count - missing;
             FOR k IN REVERSE key_count..1 LOOP
                 IF keys[k] <= keys[k - 1] THEN
-                    RAISE EXCEPTION 'keys must be ascending, each once'
+                    RAISE EXCEPTION 'keys must be distinct and ascending'
                         USING ERRCODE = 'invalid_parameter_value';
                 ELSIF found[i] = keys[k] THEN
                     IF i < k THEN
@@ -244,7 +244,7 @@ BEGIN
                 IF nows IS NOT NULL THEN
                     now := coalesce(nows[question], clock);
                 END IF;
-                -- Several charges are looked at before any is made.
+                -- Check several charges first, then charge all of them.
                 charging := verb = 0 AND cost <> 0 AND first = last;
                 writes := charging;
             END IF;
@@ -285,11 +285,11 @@ BEGIN
                 END IF;
 
                 IF verb > 1 THEN
-                    -- Change the state here, and look at it below.
+                    -- Change the state here; the answer is computed below.
                     cost := 0;
                     writes := at > 0 OR used > 0;
                     IF NOT writes THEN
-                        NULL; -- there is nothing to give back or to forget
+                        NULL; -- nothing to refund or reset
                     ELSIF verb = 3 THEN
                         at := 0;
                         used := 0;
@@ -327,7 +327,7 @@ BEGIN
                         at := t;
                         used := used - least(used, least(asked, used / win + 1) * win);
                     ELSIF kind = 2 THEN
-                        -- Newest first: what is given back is what was admitted last.
+                        -- Newest first: a refund takes back the latest admissions.
                         lack := least(asked, used);
                         used := used - lack;
                         WHILE lack >= other AND used > 0 LOOP
@@ -344,7 +344,7 @@ BEGIN
                             log_changed := true;
                         END IF;
                     ELSE
-                        cost := -asked; -- of a cell: to give back is to take less than nothing
+                        cost := -asked; -- cell: a refund is a negative cost
                     END IF;
                 END IF;
 
@@ -387,7 +387,7 @@ BEGIN
                         wait := -1;
                         IF cost <= max THEN
                             lack := live + cost - max;
-                            WHILE lack > 0 LOOP -- from the oldest on, until enough have left
+                            WHILE lack > 0 LOOP -- from the oldest, until enough units have expired
                                 ends := coalesce(log[gone + 1], at);
                                 lack := lack - coalesce(log[gone + 2], lack);
                                 gone := gone + 2;
@@ -452,7 +452,7 @@ BEGIN
                     rest := (max - used) * win - other * ends;
                     ok := cost = 0 OR (cost <= max AND cost * win <= rest);
                     IF NOT ok THEN
-                        -- In this window only the last one fades, after it this one does.
+                        -- Until this window ends only the previous count decays, then this one.
                         lack := max - used - cost;
                         wait := CASE WHEN cost > max THEN -1
                                      WHEN lack >= 0 THEN ends - lack * win / other
@@ -496,12 +496,12 @@ BEGIN
                         others[s] := other;
                         oldests[s] := oldest;
                         IF verb = 3 THEN
-                            ats[s] := 0; -- as if it had never been
+                            ats[s] := 0; -- as a new row
                         END IF;
                     END IF;
                     expiries[s] := t + reset;
                     IF verb > 1 OR cost < 0 THEN
-                        -- Those who remember that it was refused must ask again.
+                        -- Deny caches of servers must forget this key.
                         PERFORM pg_notify('weir', 'key ' || keys[s]);
                     END IF;
                 END IF;
@@ -518,7 +518,7 @@ BEGIN
 
             IF pass = 1 AND (is_hot OR NOT (passes AND writes) OR verb > 1) THEN
                 EXIT WHEN is_hot AND passes AND writes;
-                -- If nothing is written to its keys by now, this answer is final.
+                -- The answer is final if no question before this one writes its keys.
                 settled[question] := true;
                 FOR k IN first..last LOOP
                     IF expiries[slots[k]] IS NOT NULL THEN
@@ -539,7 +539,7 @@ BEGIN
         IF log_changed THEN
             logs[logged] := ROW(log)::weir.log;
         END IF;
-        -- A single row can be compared and written at once. If that fails, it is locked.
+        -- A single row is compared and written by one UPDATE. If that fails, lock it.
         is_bold := pass = 1 AND changed = 1 AND missing = 0 AND involved IS NULL AND NOT is_hot;
         to_write := changed;
         LOOP
@@ -552,14 +552,14 @@ BEGIN
                  WHERE u.expires IS NOT NULL OR u.involved OR is_hot;
                 locked := NULL;
                 made := '{}';
-                IF missing = 0 AND first_end > clock - may_go_after THEN -- they are all there
+                IF missing = 0 AND first_end > clock - may_go_after THEN -- all rows exist
                     SELECT array_agg(q.xmin) INTO locked
                       FROM (SELECT r.xmin FROM weir.states r WHERE r.key = ANY (need)
                              ORDER BY r.key FOR UPDATE) q;
                 END IF;
                 IF cardinality(locked) IS DISTINCT FROM cardinality(need) THEN
-                    -- What this call makes is right already if it stands; what it may only depend on,
-                    -- or has not judged, is made untouched.
+                    -- Rows that this call charges are inserted with their new state. Rows that it
+                    -- only depends on, or has not judged yet, are inserted unused.
                     WITH locking AS (
                         INSERT INTO weir.states AS r (key, at, used, other, oldest, expires, due, log)
                         SELECT u.key, CASE WHEN u.stands THEN u.at ELSE 0 END,
@@ -577,7 +577,7 @@ BEGIN
                                              involved)
                                  WHERE k.expires IS NOT NULL OR k.involved OR is_hot) AS u
                          ORDER BY u.key
-                            ON CONFLICT (key) DO UPDATE SET room = NULL WHERE false -- it is locked
+                            ON CONFLICT (key) DO UPDATE SET room = NULL WHERE false -- locks it
                         RETURNING r.key
                     )
                     SELECT coalesce(array_agg(l.key), '{}') INTO made FROM locking l;
@@ -606,7 +606,7 @@ BEGIN
             IF written = to_write THEN
                 RETURN;
             ELSIF NOT is_bold THEN
-                RAISE EXCEPTION 'a row was changed although it is locked: ask again'
+                RAISE EXCEPTION 'a locked row was changed: try again'
                     USING ERRCODE = 'serialization_failure';
             END IF;
             is_bold := false;

@@ -1,7 +1,7 @@
--- 0003_policies.sql - policies in a table, who a request is, and which key that is.
+-- 0003_policies.sql - the policies table, identities of requests, and their keys.
 --
--- What is asked here counts in the same rows as what is asked of a server with this store: the same
--- policy and the same identity are the same limit.
+-- SQL callers and servers with this store share the rows: the same policy and the same identity
+-- count against the same limit.
 --
 -- FORMAT of a policy's document, as `weir policy push` writes it: all defaults are filled in, all
 -- durations are ms. What is in brackets may be left out.
@@ -21,8 +21,8 @@
 --               "plans": {"paid": {"limit": 50, "window_ms": 900000}},  [with burst, precision_ms]
 --               "shadow_limit": {"limit": 3, "window_ms": 900000}}]}    [likewise]
 --
--- ERRORS are exceptions: 42704 if there is no such policy, 22023 for all else that a caller can do
--- wrong. None has an identity in it. A denial is an answer and no error.
+-- ERRORS are exceptions: 42704 for an unknown policy, 22023 for every other mistake of a caller.
+-- No error text contains an identity. A denial is an answer, not an error.
 BEGIN;
 SET LOCAL client_min_messages = warning;
 
@@ -33,15 +33,15 @@ CREATE TABLE IF NOT EXISTS weir.policies (
 );
 ALTER TABLE weir.policies ENABLE ROW LEVEL SECURITY;
 
--- What SQL callers were answered, until weir.tidy() sums it up. Not logged: losing a minute of it
--- in a crash is nothing, waiting for the disk on a denial would be. weir.tally = off leaves it out.
+-- Answers to SQL callers, until weir.tidy() sums them up. UNLOGGED: losing a minute of counts in a
+-- crash is acceptable, a disk write for each denial is not. weir.tally = off turns it off.
 CREATE UNLOGGED TABLE IF NOT EXISTS weir.tally (
     minute     timestamptz NOT NULL,
     policy     text NOT NULL,
     rule       text NOT NULL,
     allowed    boolean NOT NULL,
     shadow_denied boolean NOT NULL,
-    tag        text -- of whom, if it was denied
+    tag        text -- of the identity, if it was denied
 );
 CREATE INDEX IF NOT EXISTS tally_minute ON weir.tally (minute);
 ALTER TABLE weir.tally ENABLE ROW LEVEL SECURITY;
@@ -57,7 +57,7 @@ BEGIN
             remaining      bigint,  -- requests of cost 1 that would still pass
             retry_after_ms bigint,  -- 0 if allowed; exact; -1: waiting does not help
             reset_after_ms bigint,
-            delay_ms       bigint,  -- leaky bucket: wait so long before it runs
+            delay_ms       bigint,  -- leaky bucket: wait this long before the request runs
             source         text,    -- store, exempt, blocked, off
             rules          jsonb    -- all of them, in the policy's order
         );
@@ -90,7 +90,7 @@ BEGIN
     RETURN sha256(outer_pad || sha256(inner_pad || message));
 END $$;
 
--- The key of an identity under a rule; the parts say what the rule is.
+-- The key of an identity under a rule; the parts identify the rule.
 CREATE OR REPLACE FUNCTION weir.key_of(secret bytea, parts text[], identity bytea) RETURNS uuid
 LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
@@ -104,8 +104,8 @@ BEGIN
                   'hex')::uuid;
 END $$;
 
--- What logs, views and operators call an identity: it tells nobody who that is, and is the same for
--- all rules that count by these attributes.
+-- The tag of an identity in logs, views and commands. It does not reveal the identity, and is the
+-- same for all rules that count by the same attributes.
 DROP FUNCTION IF EXISTS weir.tag_of(bytea, uuid);
 CREATE OR REPLACE FUNCTION weir.tag_of(secret bytea, names text[], identity bytea) RETURNS uuid
 LANGUAGE sql IMMUTABLE AS $$
@@ -114,8 +114,8 @@ $$;
 
 -- ---- identities ---------------------------------------------------------------------------------
 
--- IPv4 or IPv6 as ip_read() in src/policy/ip.c reads it: IPv4-mapped IPv6 becomes IPv4; a zone id,
--- brackets and a port are dropped. NULL: it is none.
+-- Parse IPv4 or IPv6 as ip_read() in src/policy/ip.c does: IPv4-mapped IPv6 becomes IPv4; a zone
+-- id, brackets and a port are dropped. NULL: not an address.
 CREATE OR REPLACE FUNCTION weir.read_ip(value text) RETURNS inet
 LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
@@ -171,7 +171,7 @@ LANGUAGE sql IMMUTABLE AS $$
                      'abcdefghijklmnopqrstuvwxyz')
 $$;
 
--- One value with its length before it, as in src/policy/identity.h. `what` is for the error.
+-- A value with its length as prefix, as in src/policy/identity.h. `what` is for the error text.
 CREATE OR REPLACE FUNCTION weir.sized(what text, value text) RETURNS bytea
 LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
@@ -184,7 +184,7 @@ BEGIN
     RETURN convert_to(octet_length(convert_to(value, 'UTF8')) || ':' || value, 'UTF8');
 END $$;
 
--- The bytes that stand for who a rule counts.
+-- The identity that a rule counts, as bytes.
 CREATE OR REPLACE FUNCTION weir.identity_of(policy text, rule jsonb, attributes jsonb) RETURNS bytea
 LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
@@ -220,7 +220,7 @@ BEGIN
     RETURN identity;
 END $$;
 
--- Is one of these exemptions met?
+-- Does one of these exemptions match?
 CREATE OR REPLACE FUNCTION weir.is_exempt(exempt jsonb, attributes jsonb) RETURNS boolean
 LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
@@ -257,7 +257,7 @@ END $$;
 
 -- ---- numbers ------------------------------------------------------------------------------------
 
--- Fill in what was left out of a limit and check the bounds, as rule_check() in src/limit/limit.c.
+-- Fill in the defaults of a limit and check its bounds, as rule_check() in src/limit/limit.c.
 CREATE OR REPLACE FUNCTION weir.complete(
     algorithm text, INOUT "limit" bigint, INOUT window_ms bigint, INOUT burst bigint,
     INOUT precision_ms bigint, OUT number integer)

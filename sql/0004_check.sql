@@ -1,8 +1,8 @@
--- 0004_check.sql - checks by plain SQL: against a policy, or with a limit that comes along.
+-- 0004_check.sql - checks by plain SQL, with a policy or with a limit in the call.
 BEGIN;
 SET LOCAL client_min_messages = warning;
 
--- The one attribute that a bare key stands for.
+-- The only attribute of a policy, which a bare key gives.
 CREATE OR REPLACE FUNCTION weir.sole_attribute(policy text, document jsonb) RETURNS text
 LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
@@ -46,7 +46,7 @@ BEGIN
     RETURN attributes;
 END $$;
 
--- What who asks is called by a rule of the policy.
+-- The tag of the identity that a rule counts.
 CREATE OR REPLACE FUNCTION weir.tag_of_rule(
     secret bytea, policy text, rule jsonb, attributes jsonb)
 RETURNS uuid LANGUAGE sql IMMUTABLE AS $$
@@ -54,7 +54,7 @@ RETURNS uuid LANGUAGE sql IMMUTABLE AS $$
                        weir.identity_of(policy, rule, attributes))
 $$;
 
--- Note for the dashboards what was answered; a transaction that may not write has nothing to tell.
+-- Count the answer for the dashboards. A read-only transaction cannot write, so it is not counted.
 DROP FUNCTION IF EXISTS weir.count_answer(weir.answer, bytea, uuid, boolean);
 CREATE OR REPLACE FUNCTION weir.count_answer(answer weir.answer, tag uuid, shadow_denied boolean)
 RETURNS void LANGUAGE plpgsql AS $$
@@ -70,15 +70,15 @@ END $$;
 
 -- ---- one check, in three steps --------------------------------------------------------------------
 
--- A check that is ready to be judged: its charges, those of enforced rules first, which are one
--- question; or its answer, if nothing is to be judged.
+-- A check that is ready to be judged: its charges. Those of enforced rules come first and are one
+-- question. Or its answer, if there is nothing to judge.
 DO $$
 BEGIN
     IF to_regtype('weir.prepared') IS NULL THEN
         CREATE TYPE weir.prepared AS (
             answer     weir.answer,
             is_final   boolean,
-            document   jsonb,      -- as it is for who asks
+            document   jsonb,      -- with the overrides of this identity
             attributes jsonb,
             cost       bigint,
             verb       integer,
@@ -90,12 +90,12 @@ BEGIN
             bursts     bigint[],
             precisions bigint[],
             charge_of  integer[],  -- of each rule
-            shadow_of  integer[]   -- of each rule: that of its shadow limit
+            shadow_of  integer[]   -- of each rule: the charge of its shadow limit
         );
     END IF;
 END $$;
 
--- 1. What is to be charged. The verbs are those of weir.judge().
+-- 1. Find the charges. The verbs are those of weir.judge().
 CREATE OR REPLACE FUNCTION weir.prepare(
     p_policy text, p_document jsonb, p_secret bytea, p_attributes jsonb, p_cost bigint, p_plan text,
     p_verb integer)
@@ -119,7 +119,7 @@ DECLARE
     shadow_of integer[] := '{}';
     complete record;
     answer weir.answer;
-    blocked integer; -- the first rule that an operator refuses by
+    blocked integer; -- the first rule with an operator's block
     decider integer;
     wait bigint;
 BEGIN
@@ -127,10 +127,10 @@ BEGIN
     answer := ROW(true, p_policy, document->'rules'->0->>'name', 0, 0, 0, 0, 0, 'store', '[]');
     IF p_plan IS NOT NULL AND NOT jsonb_path_exists(document, '$.rules[*].plans.keyvalue() ? (@.key == $plan)',
                                                     jsonb_build_object('plan', p_plan)) THEN
-        RAISE WARNING 'no rule of policy ''%'' has a plan ''%'': each has its own numbers', p_policy,
+        RAISE WARNING 'no rule of policy ''%'' has a plan ''%'': the defaults apply', p_policy,
             left(p_plan, 64);
     END IF;
-    IF to_regproc('weir.apply_changes') IS NOT NULL THEN -- which comes with the ledger
+    IF to_regproc('weir.apply_changes') IS NOT NULL THEN -- created by 0009
         document := weir.apply_changes(p_policy, document, p_secret, p_attributes, p_plan,
                                   CASE WHEN NOT is_exempt THEN p_verb END);
         p_plan := coalesce(p_plan, document->>'plan');
@@ -139,7 +139,7 @@ BEGIN
                           WHEN is_exempt THEN 'exempt'
                           ELSE 'store' END;
 
-    FOR kind IN 0..1 LOOP -- what is enforced, then what is only tried out
+    FOR kind IN 0..1 LOOP -- enforced charges, then shadow charges
         EXIT WHEN answer.source <> 'store';
         FOR r IN 1..rule_count LOOP
             rule := document->'rules'->(r - 1);
@@ -147,7 +147,7 @@ BEGIN
             IF mode = 'enforce' AND document->>'mode' = 'shadow' THEN
                 mode := 'shadow';
             END IF;
-            -- As policy_rule_reaches() has it: in shadow for those whom it has not reached.
+            -- As policy_rule_reaches(): the rule is in shadow for identities outside its rollout.
             IF mode = 'enforce' AND rule ? 'rollout' AND (rule->>'rollout')::bigint <=
                 ('x' || left(weir.key_of(p_secret, ARRAY['rollout of', p_policy, rule->>'name'],
                                          weir.identity_of(p_policy, rule, p_attributes))::text, 8)
@@ -207,8 +207,8 @@ BEGIN
                live, keys, algorithms, limits, windows, bursts, precisions, charge_of, shadow_of);
 END $$;
 
--- 2. All of them, in their order, by one call: so calls wait for each other in no circle. The answer
--- has an element for each charge, those of the first check first.
+-- 2. Judge all checks by one call, in key order, so that calls do not deadlock. The answer has an
+-- element for each charge, those of the first check first.
 CREATE OR REPLACE FUNCTION weir.judge_prepared(
     p_checks weir.prepared[], OUT allowed boolean[], OUT remaining bigint[], OUT retry_after bigint[],
     OUT reset_after bigint[], OUT delay bigint[])
@@ -256,7 +256,7 @@ BEGIN
         costs) AS j;
 END $$;
 
--- 3. What to answer. p_before: how many charges of other checks come before its own.
+-- 3. Build the answer. p_before: the number of charges of the checks before this one.
 CREATE OR REPLACE FUNCTION weir.conclude(
     p weir.prepared, p_secret bytea, p_before integer, allowed boolean[], remaining bigint[],
     retry_after bigint[], reset_after bigint[], delay bigint[])
@@ -264,18 +264,18 @@ RETURNS weir.answer LANGUAGE plpgsql AS $$
 DECLARE
     answer weir.answer := p.answer;
     i integer;    -- a charge
-    k integer;    -- and its place
-    best integer; -- likewise
-    b integer;
+    k integer;    -- its index
+    best integer; -- the charge that decides
+    b integer;    -- its index
     decider jsonb; -- its rule
     is_shadow boolean;
     shadow_denied boolean;
     any_shadow_denied boolean := false;
     soonest CONSTANT boolean := coalesce(p.document->>'retry_after' = 'soonest', false);
 BEGIN
-    -- The rule that decides: of those that refuse, the one with the longest wait (never is the
-    -- longest); if all allow, the one with the least remaining; the first on a tie. One in shadow
-    -- decides only how a check looks that has no other.
+    -- The rule that decides: among rules that deny, the one with the longest wait (never is the
+    -- longest). If all allow, the one with the least remaining. The first on a tie. A rule in
+    -- shadow decides only if the check has no enforced rule.
     FOR r IN 1..jsonb_array_length(p.document->'rules') LOOP
         i := p.charge_of[r];
         CONTINUE WHEN i IS NULL;
@@ -337,7 +337,7 @@ END $$;
 
 -- ---- by a policy ----------------------------------------------------------------------------------
 
--- A policy's document as it was pushed.
+-- The document of a policy as it was pushed.
 CREATE OR REPLACE FUNCTION weir.document_of(p_policy text) RETURNS jsonb
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
@@ -345,7 +345,7 @@ DECLARE
 BEGIN
     IF found IS NULL THEN
         RAISE EXCEPTION 'there is no policy ''%''', left(p_policy, 64)
-            USING ERRCODE = 'undefined_object', HINT = 'Put it there with: weir policy push';
+            USING ERRCODE = 'undefined_object', HINT = 'Create it with: weir policy push';
     END IF;
     RETURN found;
 END $$;
@@ -368,7 +368,7 @@ BEGIN
     RETURN weir.prepare(p_policy, document, p_secret, attributes, p_cost, p_plan, p_verb);
 END $$;
 
--- Ask what was said; the verbs are those of weir.judge().
+-- Run one verb against a policy; the verbs are those of weir.judge().
 CREATE OR REPLACE FUNCTION weir.ask(
     p_policy text, p_attributes jsonb, p_key text, p_cost bigint, p_plan text, p_verb integer)
 RETURNS weir.answer LANGUAGE plpgsql AS $$
@@ -379,7 +379,7 @@ BEGIN
         weir.prepare_policy(p_policy, p_attributes, p_key, p_cost, p_plan, p_verb, secret), secret);
 END $$;
 
--- May this pass? If so, count it.
+-- Decide whether a request may pass, and count it if so.
 CREATE OR REPLACE FUNCTION weir.check(
     p_policy text, p_attributes jsonb DEFAULT '{}', p_cost bigint DEFAULT 1,
     p_plan text DEFAULT NULL, p_peek boolean DEFAULT false, p_key text DEFAULT NULL)
@@ -389,7 +389,7 @@ LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
                     CASE WHEN p_peek THEN 1 ELSE 0 END)
 $$;
 
--- What a check would say; counts nothing.
+-- What a check would answer; counts nothing.
 CREATE OR REPLACE FUNCTION weir.peek(
     p_policy text, p_attributes jsonb DEFAULT '{}', p_cost bigint DEFAULT 1,
     p_plan text DEFAULT NULL, p_key text DEFAULT NULL)
@@ -398,7 +398,7 @@ LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     SELECT weir.ask(p_policy, p_attributes, p_key, p_cost, p_plan, 1)
 $$;
 
--- Give back what was counted but did not happen, newest first.
+-- Refund what was counted but did not happen, newest first.
 CREATE OR REPLACE FUNCTION weir.refund(
     p_policy text, p_attributes jsonb DEFAULT '{}', p_cost bigint DEFAULT 1,
     p_plan text DEFAULT NULL, p_key text DEFAULT NULL)
@@ -407,7 +407,7 @@ LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     SELECT weir.ask(p_policy, p_attributes, p_key, p_cost, p_plan, 2)
 $$;
 
--- Forget all that is counted for an identity.
+-- Drop all counts of an identity.
 CREATE OR REPLACE FUNCTION weir.reset(
     p_policy text, p_attributes jsonb DEFAULT '{}', p_plan text DEFAULT NULL,
     p_key text DEFAULT NULL)
@@ -416,7 +416,7 @@ LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     SELECT weir.ask(p_policy, p_attributes, p_key, 1, p_plan, 3)
 $$;
 
--- A limit that comes along, on a bare key; p_now is for those who bring their own clock.
+-- A limit given in the call, on a bare key; p_now is for callers with a clock of their own.
 CREATE OR REPLACE FUNCTION weir.ask_limit(
     p_who text, p_key bytea, p_limit bigint, p_window_ms bigint, p_algorithm text, p_cost bigint,
     p_burst bigint, p_precision_ms bigint, p_verb integer, p_now bigint)
@@ -448,9 +448,9 @@ BEGIN
     RETURN answer;
 END $$;
 
--- A limit that comes along and has a name: it is counted as a policy of that name would be that has
--- one rule, default, and counts by one attribute. So operators can overrule it by its name, and nothing
--- is lost when it becomes a policy.
+-- A named limit given in the call. It is counted like a policy of that name with one rule, default,
+-- that counts by one attribute. So operators can override it by name, and its counts stay when it
+-- becomes a policy.
 CREATE OR REPLACE FUNCTION weir.prepare_named(
     p_name text, p_key text, p_limit bigint, p_window_ms bigint, p_algorithm text, p_cost bigint,
     p_burst bigint, p_precision_ms bigint, p_verb integer, p_secret bytea)
@@ -472,7 +472,7 @@ BEGIN
         p_secret, jsonb_build_object('key', coalesce(p_key, '')), p_cost, NULL, p_verb);
 END $$;
 
--- Without a policy: the same as a request to a server that has key, limit and window_ms, and perhaps
+-- Without a policy: the same as a request to a server with key, limit and window_ms, and optionally
 -- a name.
 DROP FUNCTION IF EXISTS
     weir.limit(text, bigint, bigint, text, bigint, bigint, bigint, boolean);
@@ -501,7 +501,7 @@ END $$;
 
 -- ---- many at once ---------------------------------------------------------------------------------
 
--- A limit without a name, in the form of the others.
+-- A limit without a name, in the form of a prepared check.
 CREATE OR REPLACE FUNCTION weir.prepare_nameless(
     p_key text, p_limit bigint, p_window_ms bigint, p_algorithm text, p_cost bigint, p_burst bigint,
     p_precision_ms bigint, p_verb integer, p_secret bytea)
@@ -566,10 +566,10 @@ BEGIN
         asked.precision_ms, verb, p_secret);
 END $$;
 
--- Many checks, answered in their order: an array of objects, each with policy, attributes or key,
--- cost, plan and peek; or with key, limit and window_ms, and perhaps name, algorithm, burst and
--- precision_ms. Each is charged wholly or not at all, and sees what those before it have charged. If one
--- is wrong, none is.
+-- Many checks, answered in order. An array of objects, each with policy, attributes or key, cost,
+-- plan and peek; or with key, limit and window_ms, and optionally name, algorithm, burst and
+-- precision_ms. Each check is charged wholly or not at all, and sees the charges of those before
+-- it. If one is invalid, none is charged.
 CREATE OR REPLACE FUNCTION weir.check_many(p_checks jsonb) RETURNS SETOF weir.answer
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -599,7 +599,7 @@ BEGIN
                                     said.retry_after, said.reset_after, said.delay);
             before := before + cardinality(one.keys);
         END IF;
-        IF one.document = '{"rules": [{"by": ["key"], "name": "default"}]}' THEN -- it has no name
+        IF one.document = '{"rules": [{"by": ["key"], "name": "default"}]}' THEN -- no name
             answer.policy := NULL;
             answer.rules := '[]';
         END IF;
@@ -622,7 +622,7 @@ BEGIN
        OR coalesce(document->>'on_error', 'local') NOT IN ('local', 'allow', 'deny')
        OR coalesce(document->>'retry_after', 'longest') NOT IN ('longest', 'soonest')
        OR coalesce(jsonb_typeof(document->'exempt'), 'array') <> 'array' THEN
-        PERFORM weir.reject(format('policy ''%s'' is not a policy''s document', left(name, 64)));
+        PERFORM weir.reject(format('policy ''%s'': the document is invalid', left(name, 64)));
     END IF;
     FOR rule IN SELECT jsonb_array_elements(document->'rules') LOOP
         IF coalesce(rule->>'name' !~ is_name, true)
@@ -631,7 +631,7 @@ BEGIN
            OR coalesce(jsonb_typeof(rule->'by'), 'array') <> 'array'
            OR coalesce(jsonb_array_length(rule->'by'), 0) > 8
            OR coalesce(jsonb_typeof(rule->'plans'), 'object') <> 'object' THEN
-            PERFORM weir.reject(format('policy ''%s'': a rule is not as it should be', name));
+            PERFORM weir.reject(format('policy ''%s'': a rule is invalid', name));
         END IF;
         FOR part IN SELECT rule UNION ALL SELECT rule->'shadow_limit' WHERE rule ? 'shadow_limit'
                     UNION ALL SELECT value FROM jsonb_each(rule->'plans') LOOP
@@ -640,10 +640,10 @@ BEGIN
                 (part->>'precision_ms')::bigint);
         END LOOP;
     END LOOP;
-    PERFORM weir.is_exempt(document->'exempt', '{"ip": "203.0.113.7"}'); -- are they networks?
+    PERFORM weir.is_exempt(document->'exempt', '{"ip": "203.0.113.7"}'); -- fails on a bad network
 END $$;
 
--- Make these the policies, all of them: an object of documents by name. All or nothing.
+-- Replace all policies by these: an object of documents by name. All or nothing.
 CREATE OR REPLACE FUNCTION weir.push_policies(p_policies jsonb) RETURNS integer
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -663,7 +663,7 @@ BEGIN
     RETURN count;
 END $$;
 
--- What a push of these would do to each: added, removed, changed or unchanged.
+-- What pushing these would do to each policy: added, removed, changed or unchanged.
 CREATE OR REPLACE FUNCTION weir.compare_policies(p_policies jsonb)
 RETURNS TABLE (name text, change text)
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -674,7 +674,7 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
       FULL JOIN weir.policies AS old ON old.name = new.key
 $$;
 
--- All of them, as they were pushed.
+-- All policies as they were pushed.
 CREATE OR REPLACE FUNCTION weir.pushed_policies() RETURNS jsonb
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     SELECT coalesce(jsonb_object_agg(name, document), '{}') FROM weir.policies

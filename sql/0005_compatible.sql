@@ -1,10 +1,10 @@
--- 0005_compatible.sql - functions that people have written themselves, with their names, parameters
--- and result columns, and exact: a limit of 5 admits 5, whoever asks at the same moment.
+-- 0005_compatible.sql - drop-in versions of rate limit functions that many projects have written
+-- themselves: same names, parameters and result columns, but exact under concurrency.
 --
--- A REST interface answers an object to who calls a function of one row, and an array where it may be
--- several. So weir.check_rate_limit() returns a set, of which callers take the first; the others a row.
+-- PostgREST returns an object for a function that returns one row, and an array for a set. So
+-- weir.check_rate_limit() returns a set (its callers take the first row); the others return a row.
 --
--- They are in schema weir. SELECT weir.expose('public') makes them callable there as well, which is
+-- They are in schema weir. SELECT weir.expose('public') makes them callable in public too, which is
 -- where PostgREST and supabase-js look.
 BEGIN;
 SET LOCAL client_min_messages = warning;
@@ -15,7 +15,7 @@ BEGIN
         CREATE TYPE weir.request_count AS (requests_count integer);
         CREATE TYPE weir.daily_count AS (count integer, allowed boolean);
     END IF;
-    -- What returned a set once cannot be replaced by what returns a row.
+    -- CREATE OR REPLACE cannot change a function from a set to a row.
     IF (SELECT proretset FROM pg_catalog.pg_proc
          WHERE oid = to_regprocedure('weir.increment_rate_limit(text, integer, date)')) THEN
         DROP FUNCTION weir.increment_rate_limit(text, integer, date);
@@ -23,8 +23,8 @@ BEGIN
     DROP FUNCTION IF EXISTS weir.upsert_rate_limit(text, text, timestamptz, timestamptz);
 END $$;
 
--- At most p_limit in any p_window_seconds. A denied request counts nothing. retry_after is in
--- seconds, rounded up; the count of a limit that was lowered meanwhile is told as the limit.
+-- At most p_limit in any p_window_seconds. A denied request is not counted. retry_after is in
+-- seconds, rounded up. If the limit was lowered, the count is reported as at most the limit.
 CREATE OR REPLACE FUNCTION weir.check_rate_limit(
     p_key text, p_limit integer, p_window_seconds integer)
 RETURNS TABLE (allowed boolean, current_count integer, retry_after integer)
@@ -40,12 +40,12 @@ BEGIN
              ELSE ((answer.retry_after_ms + 999) / 1000)::integer END;
 END $$;
 
--- Count in the window that begins then and has this length. Windows that begin at different moments
--- are counted apart, so who has a wrong clock takes nothing from the count of the others. What was
--- counted is kept after the window, or the last count in it, for as long again: but for an hour at
--- least, and for a day at most. So that it goes one day, a window has 400 days at most.
+-- Count in the window with this start and length. Windows with different starts are counted apart,
+-- so a client with a wrong clock does not change the counts of others. A row is kept for another
+-- window length after the window, or after the last count in it: at least an hour, at most a day.
+-- A window has at most 400 days, so that every row expires some day.
 --
--- p_enough is what counts as denied in the views, if the caller is the one who denies.
+-- p_enough: from this count on, the views show denials, for callers that deny by themselves.
 DROP FUNCTION IF EXISTS weir.count_in_window(text, bytea, timestamptz, bigint, bigint);
 CREATE OR REPLACE FUNCTION weir.count_in_window(
     p_who text, p_identity bytea, p_start timestamptz, p_window_ms bigint, p_limit bigint,
@@ -62,7 +62,7 @@ DECLARE
     said record;
 BEGIN
     IF NOT isfinite(p_start) THEN
-        PERFORM weir.reject('the window must begin at some time');
+        PERFORM weir.reject('the start of the window must be a finite time');
     ELSIF p_window_ms > most_ms THEN
         PERFORM weir.reject('the window is too long: it may have 400 days at most');
     END IF;
@@ -71,14 +71,14 @@ BEGIN
         PERFORM weir.reject('the window begins in the future: is the client''s clock right?');
     END IF;
     expires := greatest(start + p_window_ms, clock) + keep_ms;
-    -- A fixed window from the epoch until the row expires, of which this key has no other: what is
-    -- counted in one is multiplied by nothing, so it may be of any length.
+    -- A fixed window from the epoch until the row expires; this key has no other. The count of a
+    -- fixed window is never multiplied, so any length fits.
     SELECT * INTO said FROM weir.judge(
         ARRAY[weir.key_of(secret, parts, p_identity || timestamptz_send(p_start))], '{1}',
         ARRAY[p_limit], ARRAY[expires], ARRAY[p_limit], '{0}', '{1}', '{1}', NULL, NULL, NULL, '{1}');
     allowed := said.allowed[1];
     count := p_limit - said.remaining[1];
-    -- Who was denied is the same in all windows.
+    -- The tag of an identity is the same in all windows.
     PERFORM weir.count_answer(
         ROW(allowed AND count <= coalesce(p_enough, p_limit), p_who, 'default', p_limit,
             said.remaining[1], 0, 0, 0, 'store', '[]'),
@@ -86,9 +86,9 @@ BEGIN
              THEN weir.tag_of(secret, '{key}', p_identity) END, false);
 END $$;
 
--- How many requests this identifier has made to this endpoint in this window, with this one. To
--- compare with a limit is up to the caller; the count stays at the most that an integer can be. If
--- p_limit says what it will be compared with, the views tell how many that denies.
+-- How many requests this identifier has made to this endpoint in this window, this one included.
+-- The caller compares it with a limit; the count saturates at the largest integer. With p_limit,
+-- the views show how many requests the caller denies.
 CREATE OR REPLACE FUNCTION weir.upsert_rate_limit(
     p_identifier text, p_endpoint text, p_window_start timestamptz, p_window_end timestamptz,
     p_limit integer DEFAULT NULL)
@@ -97,18 +97,18 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF (p_window_start < p_window_end AND isfinite(p_window_start) AND isfinite(p_window_end))
        IS NOT TRUE THEN
-        PERFORM weir.reject('the window must end after it begins, and both at some time');
+        PERFORM weir.reject('the window must end after its start, and both must be finite times');
     END IF;
     RETURN ROW((weir.count_in_window('upsert_rate_limit',
         weir.sized('the identifier', coalesce(p_identifier, ''))
         || weir.sized('the endpoint', coalesce(p_endpoint, '')),
         p_window_start,
-        -- Not of the difference, which may be too long for an interval.
+        -- Two epochs, because the difference may be too long for an interval.
         ceil((extract(epoch FROM p_window_end) - extract(epoch FROM p_window_start)) * 1000)::bigint,
         2147483647, p_limit)).count)::weir.request_count;
 END $$;
 
--- At most p_limit a day, which begins at 0:00 UTC: count if it is below the limit.
+-- At most p_limit a day; days begin at 0:00 UTC. Counts only below the limit.
 CREATE OR REPLACE FUNCTION weir.increment_rate_limit(
     p_key text, p_limit integer, p_window_start date DEFAULT NULL)
 RETURNS weir.daily_count
@@ -129,8 +129,8 @@ END $$;
 
 -- ---- where PostgREST looks ----------------------------------------------------------------------
 
--- Make the functions callable in another schema, for weir_caller only. What is there already under
--- one of these names and is not ours stays as it is, and is an error.
+-- Make the functions callable in another schema, for weir_caller only. A function of the same name
+-- that is not weir's is not replaced: it is an error.
 CREATE OR REPLACE FUNCTION weir.expose(p_schema text DEFAULT 'public') RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -155,10 +155,10 @@ BEGIN
               WHERE p.oid = inner_function.oid)));
         IF outer_function IS NOT NULL
            AND obj_description(outer_function, 'pg_proc') IS DISTINCT FROM mark THEN
-            RAISE EXCEPTION '% is there already and is not weir''s: drop it first', outer_function
+            RAISE EXCEPTION '% exists already and is not weir''s: drop it first', outer_function
                 USING ERRCODE = 'duplicate_function';
         END IF;
-        -- Of ours, those that have become others.
+        -- Drop our older versions with other signatures.
         FOR outer_function IN
             SELECT p.oid FROM pg_proc p
              WHERE p.pronamespace = to_regnamespace(quote_ident(p_schema))
@@ -185,7 +185,7 @@ BEGIN
     END LOOP;
 END $$;
 
--- Take back what weir.expose() did, in all schemas.
+-- Revert weir.expose() in all schemas.
 CREATE OR REPLACE FUNCTION weir.unexpose() RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -200,7 +200,7 @@ BEGIN
     END LOOP;
 END $$;
 
--- Where they are exposed already, they are as they are here.
+-- Update the schemas where they are exposed already.
 SELECT weir.expose(n.nspname)
   FROM (SELECT DISTINCT p.pronamespace FROM pg_catalog.pg_description d
           JOIN pg_catalog.pg_proc p ON p.oid = d.objoid

@@ -1,21 +1,21 @@
--- 0006_upkeep.sql - removing what has expired, and what dashboards and alerts read.
+-- 0006_upkeep.sql - removal of expired rows, and the history for dashboards and alerts.
 BEGIN;
 SET LOCAL client_min_messages = warning;
 
--- Decisions by the minute. An instance of the server adds its own now and then, by weir.report();
--- those of SQL callers come from weir.tally. No decision waits for either.
+-- Decisions by the minute. Servers add theirs from time to time by weir.report(); those of SQL
+-- callers come from weir.tally. No decision waits for either.
 CREATE TABLE IF NOT EXISTS weir.history (
     minute     timestamptz NOT NULL,
     policy     text NOT NULL,
-    rule       text NOT NULL, -- '(check)': whole checks; else what this rule made of them
+    rule       text NOT NULL, -- '(check)': whole checks; else the decisions of this rule
     allowed    bigint NOT NULL,
     denied     bigint NOT NULL,
-    shadow_denied bigint NOT NULL, -- of those allowed, by a rule in shadow or a shadow limit
+    shadow_denied bigint NOT NULL, -- allowed, but denied by a rule in shadow or a shadow limit
     PRIMARY KEY (minute, policy, rule)
 );
--- Of all, what a server decided while it could not ask here.
+-- Of all decisions, those that a server made while Postgres was unreachable.
 ALTER TABLE weir.history ADD COLUMN IF NOT EXISTS fallback bigint NOT NULL DEFAULT 0;
--- The same by the hour, for longer. Both are counted at once, so nothing is summed up later.
+-- The same by the hour, kept longer. Both are written at once, so there is no later rollup.
 CREATE TABLE IF NOT EXISTS weir.history_hours (
     hour       timestamptz NOT NULL,
     policy     text NOT NULL,
@@ -26,7 +26,7 @@ CREATE TABLE IF NOT EXISTS weir.history_hours (
     fallback   bigint NOT NULL,
     PRIMARY KEY (hour, policy, rule)
 );
--- Who was denied, by the tag that logs have as well.
+-- Denials by tag, which logs have too.
 CREATE TABLE IF NOT EXISTS weir.denials (
     minute timestamptz NOT NULL,
     policy text NOT NULL,
@@ -39,14 +39,14 @@ ALTER TABLE weir.history ENABLE ROW LEVEL SECURITY;
 ALTER TABLE weir.history_hours ENABLE ROW LEVEL SECURITY;
 ALTER TABLE weir.denials ENABLE ROW LEVEL SECURITY;
 
--- What one caller at a time does is done by who holds its row: a lock that no other role can take.
+-- Work for one session at a time: the session locks its row here. No other role can take this lock.
 CREATE TABLE IF NOT EXISTS weir.turns (
     what text PRIMARY KEY
 );
 INSERT INTO weir.turns (what) VALUES ('upkeep') ON CONFLICT DO NOTHING;
 ALTER TABLE weir.turns ENABLE ROW LEVEL SECURITY;
 
--- Add to both:
+-- Add a report to both:
 --   {"decisions": [{"minute_ms", "policy", "rule", "allowed", "denied", "shadow_denied", "fallback"}],
 --    "denials": [{"minute_ms", "policy", "rule", "tag", "denied"}]}
 CREATE OR REPLACE FUNCTION weir.report(p_report jsonb) RETURNS void
@@ -82,8 +82,8 @@ LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
         ON CONFLICT (minute, policy, rule, tag) DO UPDATE SET denied = l.denied + excluded.denied;
 $$;
 
--- What was decided from p_since and before p_until, in steps of p_step: ms, all three. Minutes are
--- read where they are kept whole, hours before. NULL: any policy, any rule.
+-- The decisions from p_since until before p_until, in steps of p_step, all in ms. Minutes are read
+-- as far back as they are kept, hours before that. NULL: any policy, any rule.
 CREATE OR REPLACE FUNCTION weir.read_history(
     p_policy text, p_rule text, p_since bigint, p_until bigint, p_step bigint)
 RETURNS TABLE (policy text, rule text, at_ms bigint, allowed bigint, denied bigint,
@@ -110,8 +110,8 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
      GROUP BY 1, 2, 3 ORDER BY 1, 2, 3
 $$;
 
--- Sum up the tally of the minutes that are over: up to p_most of its rows, oldest first and by their
--- index. Returns how many there were: as many as p_most means that there are more.
+-- Sum up the tally of past minutes: up to p_most rows, oldest first, by the index. Returns how many
+-- rows it summed up; p_most means that there may be more.
 DROP FUNCTION IF EXISTS weir.sum_up();
 CREATE OR REPLACE FUNCTION weir.sum_up(p_most bigint) RETURNS bigint
 LANGUAGE plpgsql
@@ -128,7 +128,7 @@ BEGIN
             SELECT t.ctid FROM weir.tally t WHERE t.minute < this_minute
              ORDER BY t.minute LIMIT p_most))
         RETURNING *
-    ), decisions AS ( -- of SQL callers, the rule that decided is known, and no other
+    ), decisions AS ( -- for SQL callers, only the deciding rule is known
         SELECT extract(epoch FROM t.minute)::bigint * 1000 AS minute_ms, t.policy, r.rule,
                count(*) FILTER (WHERE t.allowed) AS allowed,
                count(*) FILTER (WHERE NOT t.allowed) AS denied,
@@ -150,9 +150,9 @@ BEGIN
     RETURN summed_up;
 END $$;
 
--- Look at up to p_most rows that are due, in the order of their time and by their index, and at no
--- others: remove those that expired a minute ago, and put the others off until they will have.
--- Waits for nobody: what is locked is left for later.
+-- Read up to p_most rows that are due, oldest first, by the index, and no others. Remove those that
+-- expired at least a minute ago; set `due` of the others to their expiry. SKIP LOCKED: a locked row
+-- is left for later.
 CREATE OR REPLACE FUNCTION weir.tidy_states(
     p_most integer, OUT looked_at integer, OUT removed integer)
 LANGUAGE plpgsql
@@ -163,7 +163,7 @@ SET enable_mergejoin = off
 AS $$
 DECLARE
     clock CONSTANT bigint := floor(extract(epoch FROM clock_timestamp()) * 1000);
-    slip CONSTANT bigint := 60000; -- ms that a clock may be set back without minting anything
+    slip CONSTANT bigint := 60000; -- ms by which a clock may step back without minting anything
     gone uuid[];
     kept uuid[];
 BEGIN
@@ -178,12 +178,12 @@ BEGIN
     UPDATE weir.states SET due = expires + slip WHERE key = ANY (kept);
 END $$;
 
--- One round of upkeep, small enough to be in nobody's way; one caller at a time does any. Returns
--- how many rows it looked at, by the work they were: as many as p_most means that there are more.
+-- One round of upkeep, small enough not to disturb checks; one session at a time does it. Returns
+-- the amount of work, in rows; p_most means that there may be more.
 CREATE OR REPLACE FUNCTION weir.tidy(p_most integer DEFAULT 500) RETURNS integer
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    per_state CONSTANT bigint := 20; -- rows of the tally that are as much work as one state
+    per_state CONSTANT bigint := 20; -- rows of the tally that cost as much as one state
     done record;
     summed_up bigint := 0;
 BEGIN
@@ -191,10 +191,10 @@ BEGIN
     IF NOT FOUND THEN
         RETURN 0;
     END IF;
-    -- If a crash brings a row back, it is removed once more.
+    -- After a crash a removed row may be back; it is then removed again.
     PERFORM set_config('synchronous_commit', 'off', true);
     done := weir.tidy_states(p_most);
-    IF done.looked_at < p_most THEN -- nothing more urgent
+    IF done.looked_at < p_most THEN -- expired states come first
         summed_up := weir.sum_up(per_state * p_most);
         DELETE FROM weir.history WHERE ctid = ANY (ARRAY(
             SELECT ctid FROM weir.history WHERE minute < now() - interval '7 days' LIMIT p_most));
@@ -207,16 +207,16 @@ BEGIN
     RETURN greatest(done.looked_at, summed_up / per_state);
 END $$;
 
--- All that is due, a transaction for each round: for pg_cron, or any other clock.
+-- All upkeep that is due, one transaction for each round: for pg_cron or another scheduler.
 CREATE OR REPLACE PROCEDURE weir.upkeep() LANGUAGE plpgsql AS $$
 BEGIN
     WHILE weir.tidy(500) = 500 LOOP
-        COMMIT; -- each round is one
+        COMMIT; -- a transaction for each round
     END LOOP;
 END $$;
 
--- The name that people have scheduled already. Returns how many rows it removed: none while somebody
--- else does upkeep. It is one transaction, so it ends before it is long, and the next call goes on.
+-- A name that many projects have in their schedulers. Returns how many rows it removed: 0 while
+-- another session does upkeep. It is one transaction, so it stops early; the next call continues.
 CREATE OR REPLACE FUNCTION weir.cleanup_old_rate_limit_buckets() RETURNS integer
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -240,7 +240,7 @@ END $$;
 
 -- ---- views --------------------------------------------------------------------------------------
 
--- Whole checks by the minute: what is summed up, and what is yet to be.
+-- Whole checks by the minute: those in the history, and those still in the tally.
 CREATE OR REPLACE VIEW weir.checks AS
 SELECT minute, policy, sum(allowed)::bigint AS allowed, sum(denied)::bigint AS denied,
        sum(shadow_denied)::bigint AS shadow_denied
@@ -252,7 +252,7 @@ SELECT minute, policy, sum(allowed)::bigint AS allowed, sum(denied)::bigint AS d
           FROM weir.tally GROUP BY minute, policy) AS counted
  GROUP BY minute, policy;
 
--- How effective each policy was in the last 7 days.
+-- The deny rate of each policy in the last 7 days.
 CREATE OR REPLACE VIEW weir.deny_rate AS
 SELECT policy, sum(allowed + denied)::bigint AS checks, sum(denied)::bigint AS denied,
        round(100.0 * sum(denied) / nullif(sum(allowed + denied), 0), 2) AS deny_rate_percent,
@@ -264,7 +264,7 @@ SELECT policy, sum(allowed + denied)::bigint AS checks, sum(denied)::bigint AS d
  GROUP BY policy
  ORDER BY deny_rate_percent DESC NULLS LAST, policy;
 
--- Who was denied most in the last hour.
+-- The identities denied most in the last hour, by tag.
 CREATE OR REPLACE VIEW weir.most_denied AS
 SELECT policy, rule, tag, sum(denied)::bigint AS denied,
        count(DISTINCT minute) AS denied_minutes, max(minute) AS last_minute
@@ -277,7 +277,7 @@ SELECT policy, rule, tag, sum(denied)::bigint AS denied,
  GROUP BY policy, rule, tag
  ORDER BY denied DESC, policy, rule, tag;
 
--- The minutes of the last day in which a policy denied anything.
+-- The minutes of the last day in which a policy denied a request.
 CREATE OR REPLACE VIEW weir.denied_minutes AS
 SELECT minute, policy, allowed, denied
   FROM weir.checks
@@ -292,7 +292,7 @@ GRANT EXECUTE ON FUNCTION weir.cleanup_old_rate_limit_buckets() TO weir_caller;
 GRANT EXECUTE ON FUNCTION weir.report(jsonb), weir.tidy(integer),
     weir.read_history(text, text, bigint, bigint, bigint) TO weir_server;
 
--- Where pg_cron is, it looks after all this every minute, also if there is no server.
+-- With pg_cron, upkeep runs every minute, even without a server.
 DO $$
 BEGIN
     IF EXISTS (SELECT FROM pg_catalog.pg_extension WHERE extname = 'pg_cron') THEN

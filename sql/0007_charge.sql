@@ -1,23 +1,23 @@
--- 0007_charge.sql - the short way of most questions: checks of one rule on one key, that pass.
+-- 0007_charge.sql - the fast path of most questions: checks of one rule on one key that pass.
 --
--- weir.judge() reads, thinks and then writes. In here a key's row is charged by an UPDATE that asks
--- in its WHERE whether all that is asked of the key may pass, or made by an INSERT if it is
--- missing. What they leave undone, as it would be refused, is judged as ever.
+-- weir.judge() reads, computes and then writes. Here one UPDATE charges the row of a key, and its
+-- WHERE tests whether all questions on the key pass; an INSERT creates a missing row. Keys that
+-- were not charged, because a question would be denied, go to weir.judge().
 --
--- The answer to what was charged is the state that it left behind, by which whoever asked can tell
--- what each question found: src/store/postgres/charge.c does.
+-- The answer to a charge is the new state of the row. The caller computes from it what each
+-- question would have been answered: see src/store/postgres/charge.c.
 BEGIN;
 SET LOCAL client_min_messages = warning;
 
 -- ---- the arithmetic ----------------------------------------------------------------------------
 --
--- Parts of the statements below, which have them written in when they are planned; only those of
--- logs of which some has left the window are called. What a row holds comes last.
-DROP FUNCTION IF EXISTS -- whose parameters were others once
+-- Parts of the statements below. Postgres inlines them when it plans; it calls only those for logs
+-- with expired buckets. The columns of the row are the last parameters.
+DROP FUNCTION IF EXISTS -- older versions with other parameters
     weir.live_log, weir.fresh, weir.may_pass, weir.next_at, weir.next_used, weir.next_other,
     weir.next_oldest, weir.next_log, weir.next_expires;
 
--- What is used of a bucket by now.
+-- The fill level of a bucket now.
 CREATE OR REPLACE FUNCTION weir.drained(max bigint, now bigint, at bigint, used bigint)
 RETURNS bigint LANGUAGE sql IMMUTABLE AS $$
     SELECT CASE WHEN now <= at THEN used
@@ -31,7 +31,7 @@ RETURNS bigint LANGUAGE sql IMMUTABLE AS $$
     SELECT greatest(at * 1000000 + used, now * 1000000)
 $$;
 
--- Of a log, what starts before then: its count, and the log without it.
+-- The part of a log that starts before a time: its count, and the log without it.
 CREATE OR REPLACE FUNCTION weir.log_gone(log bigint[], before bigint) RETURNS bigint
 LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
@@ -56,13 +56,13 @@ BEGIN
     RETURN CASE WHEN i <= cardinality(log) THEN log[i:] END;
 END $$;
 
--- The start of the bucket of a sliding window; none, if its limit is 0.
+-- The start of the bucket of a sliding window; NULL, if the limit is 0.
 CREATE OR REPLACE FUNCTION weir.bucket(width bigint, now bigint)
 RETURNS bigint LANGUAGE sql IMMUTABLE AS $$
     SELECT now - now % nullif(width, 0)
 $$;
 
--- What counts in a sliding window, whose buckets do so for `life` ms.
+-- The count of a sliding window; a bucket counts for `life` ms.
 CREATE OR REPLACE FUNCTION weir.live(
     life bigint, now bigint, at bigint, used bigint, oldest bigint, log bigint[])
 RETURNS bigint LANGUAGE sql IMMUTABLE AS $$
@@ -71,7 +71,7 @@ RETURNS bigint LANGUAGE sql IMMUTABLE AS $$
                 ELSE used - weir.log_gone(log, greatest(now, at) - life + 1) END
 $$;
 
--- May it pass? A cell that is too far from now for 64 bits of ns is left undone.
+-- May this amount pass? A cell too far from now for 64 bits of ns is left to weir.judge().
 CREATE OR REPLACE FUNCTION weir.may_pass(
     algorithm integer, max bigint, win bigint, burst bigint, life bigint, amount bigint,
     now bigint, at bigint, used bigint, other bigint, oldest bigint, log bigint[])
@@ -95,7 +95,7 @@ RETURNS boolean LANGUAGE sql IMMUTABLE AS $$
                 ELSE weir.due(now, at, used) + (amount - max) * win <= now * 1000000 END
 $$;
 
--- What the row holds then.
+-- The columns of the row after the charge.
 CREATE OR REPLACE FUNCTION weir.next_at(
     algorithm integer, win bigint, bucket bigint, amount bigint,
     now bigint, at bigint, used bigint)
@@ -168,7 +168,7 @@ RETURNS bigint LANGUAGE sql IMMUTABLE AS $$
                 ELSE (weir.due(now, at, used) + amount * win + 999999) / 1000000 END
 $$;
 
--- What the row of a new key holds; none, if it does not pass.
+-- The columns of a new key's row; no row, if the charge does not pass.
 CREATE OR REPLACE FUNCTION weir.fresh(
     algorithm integer, max bigint, win bigint, burst bigint, life bigint, bucket bigint,
     amount bigint, now bigint)
@@ -184,34 +184,35 @@ $$;
 
 -- ---- the functions -----------------------------------------------------------------------------
 
--- weir.charge() charges `amount`, at least 1, to one key. `now` NULL: the
--- clock here. The rule is as weir.judge() has it.
+-- weir.charge() charges `amount`, at least 1, to one key. `now` NULL: the database clock. The rule
+-- is given as in weir.judge().
 --
--- If it passes, the answer is what the row then holds in at, used and other, and the time. If not,
--- it is what weir.judge() says: allowed (0 or 1), remaining, retry_after, reset_after and delay.
+-- If it passes, the answer is at, used and other of the row after the charge, and the time. If not,
+-- it is the answer of weir.judge(): allowed (0 or 1), remaining, retry_after, reset_after and
+-- delay.
 --
--- weir.charge_many() charges many keys, each once and ascending, one or more questions each:
+-- weir.charge_many() charges many distinct keys, ascending, one or more questions each:
 --
 --   algorithm  of all rules; NULL: they differ
 --   algorithms, limits, windows, bursts, precisions
---              of the rules there are, as weir.judge() has them
---   rules      of each key: its place among the rules, from 1; NULL: the first
---   amounts    of each key: what its questions cost together, or anything more than its rule can
---              ever hold; NULL: 1
---   nows       of each key; NULL, all or one: the clock here
---   counts     of each key: how many questions it has; NULL: one each
+--              of the rules, as in weir.judge()
+--   rules      of each key: index of its rule, from 1; NULL: the first
+--   amounts    of each key: the total cost of its questions, or any number above the capacity of
+--              its rule; NULL: 1
+--   nows       of each key; array or element NULL: the database clock
+--   counts     of each key: its number of questions; NULL: one each
 --   costs      of each question, those of the first key first; NULL: 1
 --
--- `passed` are the places of the keys all of whose questions pass; ats, useds and others are what
--- their rows hold then. Of the questions of the others, in their order, the arrays below are what
--- weir.judge() answers. NULL: there are none.
+-- `passed` has the indexes of the keys for which all questions pass; ats, useds and others are
+-- their rows after the charge. The other arrays are the answers of weir.judge() to the questions of
+-- the other keys, in order. NULL: there are none.
 --
--- Both keep the rules of weir.judge(). Rows are charged in the order of their keys; what is made and
--- judged afterwards is out of this order: so what another holds is not waited for long, the call
--- fails with 55P03, and nothing has happened.
+-- Both keep the rules of weir.judge(). Rows are charged in key order. Rows that are inserted or
+-- judged afterwards are out of this order. To avoid a deadlock the call then has a short lock
+-- timeout: if another session holds a row, the call fails with 55P03 and changes nothing.
 --
--- For each algorithm there is a statement in which the arithmetic of others does not appear, as to
--- get a statement ready takes time for all that is in it. They are made of one here.
+-- Each algorithm has a statement of its own without the arithmetic of the others, because the
+-- startup cost of a statement grows with its expressions. All are generated from one template here.
 DO $make$
 DECLARE
     one CONSTANT text := $part$
@@ -273,7 +274,7 @@ DECLARE
         SELECT array_agg(c.slot::integer), array_agg(c.at), array_agg(c.used), array_agg(c.other)
           INTO passed, ats, useds, others
           FROM charged c;$part$;
-    -- Of a sliding window from which nothing has left, as is usual, little changes.
+    -- The usual sliding window has no expired bucket, and few columns change.
     window_of CONSTANT text := $part$
         life := win + width - 1;
         bucket := weir.bucket(width, clock);
@@ -319,7 +320,7 @@ AS $$
 DECLARE
     clock CONSTANT bigint := coalesce(
         now, floor(date_part('epoch', clock_timestamp()) * 1000)::bigint);
-    life bigint;   -- of a bucket of a sliding window
+    life bigint;   -- lifetime of a bucket of a sliding window
     bucket bigint; -- its start
     answer bigint[];
 BEGIN%s
@@ -345,7 +346,7 @@ CREATE OR REPLACE FUNCTION weir.charge_many(
     OUT reset_after bigint[], OUT delay bigint[])
 LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
--- Row by row in the order of keys, and by the index.
+-- Nested loop in key order, by the index.
 SET plan_cache_mode = force_generic_plan
 SET enable_seqscan = off
 SET enable_bitmapscan = off
@@ -356,7 +357,7 @@ AS $$
 DECLARE
     rest integer[];    -- slots
     firsts integer[];  -- their first questions
-    missing integer[]; -- those of them that have no row
+    missing integer[]; -- slots without a row
     made uuid[];
     judged uuid[];
     judged_slots integer[];
@@ -387,7 +388,7 @@ BEGIN
       FROM unnest(rest) AS u (slot)
      WHERE NOT EXISTS (SELECT FROM weir.states r WHERE r.key = keys[u.slot]);
     IF cardinality(missing) < cardinality(keys) THEN
-        -- What follows is out of order: also a row that did not pass is locked, if it was waited for.
+        -- Out of key order from here. A row that did not pass is locked too, if the UPDATE waited.
         PERFORM set_config('lock_timeout', '20', true);
     END IF;
     WITH made AS (

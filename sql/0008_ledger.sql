@@ -1,26 +1,26 @@
--- 0008_ledger.sql - what operators have changed, in the order in which they did.
+-- 0008_ledger.sql - the changes of operators, in order.
 --
--- Overrides, assigned plans and live modes, as src/store/ledger.h has them. The last entry of a
--- kind is in force until it expires; all of them are the audit log. Nobody alters or removes one.
+-- Overrides, assigned plans and live modes, as in src/store/ledger.h. The last entry of a kind is
+-- in force until it expires; all entries are the audit log. Entries are never changed or removed.
 --
--- Numbers have no gaps and are committed in their order, so that whoever has read up to one has
--- missed none: who appends waits for those who are at it.
+-- Numbers have no gaps and are committed in order, so a reader that has read up to a number has
+-- missed none. For this, appending sessions wait for each other.
 BEGIN;
 SET LOCAL client_min_messages = warning;
 
 CREATE TABLE IF NOT EXISTS weir.ledger (
     seq     bigint PRIMARY KEY,
-    at      bigint NOT NULL,  -- ms since the epoch, by the clock here
+    at      bigint NOT NULL,  -- ms since the epoch, by the database clock
     kind text NOT NULL CHECK (kind IN ('override', 'plan', 'mode')),
     effect  text NOT NULL
             CHECK (effect IN ('removed', 'exempt', 'block', 'limit', 'plan', 'mode')),
-    key     uuid NOT NULL,    -- whose: their tag; zero: nobody's
-    "limit" bigint NOT NULL,  -- -1: as the rule has it
+    key     uuid NOT NULL,    -- tag of the identity; zero: for all
+    "limit" bigint NOT NULL,  -- -1: that of the rule
     burst   bigint NOT NULL,  -- likewise
     expires bigint NOT NULL,  -- ms since the epoch; 0: never
     policy  text NOT NULL,    -- '': all
-    rule    text NOT NULL,    -- '': all that count by the same
-    "by"    text NOT NULL,    -- names of attributes, a comma between two
+    rule    text NOT NULL,    -- '': all rules that count by the same
+    "by"    text NOT NULL,    -- names of attributes, comma-separated
     value   text NOT NULL,    -- the plan's name, or the mode's
     who     text NOT NULL,
     reason  text NOT NULL
@@ -30,14 +30,14 @@ ALTER TABLE weir.ledger ENABLE ROW LEVEL SECURITY;
 CREATE OR REPLACE FUNCTION weir.keep_the_ledger() RETURNS trigger
 LANGUAGE plpgsql AS $$
 BEGIN
-    RAISE EXCEPTION 'the ledger is only added to' USING ERRCODE = 'restrict_violation';
+    RAISE EXCEPTION 'the ledger is append-only' USING ERRCODE = 'restrict_violation';
 END $$;
 
 DROP TRIGGER IF EXISTS only_added_to ON weir.ledger;
 CREATE TRIGGER only_added_to BEFORE UPDATE OR DELETE OR TRUNCATE ON weir.ledger
     FOR EACH STATEMENT EXECUTE FUNCTION weir.keep_the_ledger();
 
--- Announced to those who LISTEN to weir, as 'ledger'.
+-- Sends NOTIFY weir, 'ledger'.
 CREATE OR REPLACE FUNCTION weir.append_entry(
     kind text, effect text, key uuid, "limit" bigint, burst bigint, expires bigint,
     policy text, rule text, "by" text, value text, who text, reason text,
@@ -62,7 +62,7 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     SELECT * FROM weir.ledger WHERE seq > after ORDER BY seq LIMIT most
 $$;
 
--- For people, dashboards and alerts.
+-- For operators, dashboards and alerts.
 CREATE OR REPLACE VIEW weir.audit AS
 SELECT seq AS id,
        to_timestamp(at / 1000.0) AS at,

@@ -1,16 +1,16 @@
--- 0009_overrule.sql - what operators have changed, for checks by plain SQL.
+-- 0009_overrule.sql - applies the changes of operators to checks by plain SQL.
 --
--- weir.ask() has weir.apply_changes() make a policy's document what it is for who asks, by the ledger
--- and as src/engine/override_apply.c does: overrides, assigned plans and live modes. The clock is the
--- one here.
+-- weir.ask() calls weir.apply_changes(), which applies the ledger to a policy's document for one
+-- identity: overrides, assigned plans and live modes, as src/engine/override_apply.c does. The
+-- clock is the database clock.
 BEGIN;
 SET LOCAL client_min_messages = warning;
 
--- Of most policies nothing was ever changed, and one look must tell.
+-- Most policies have no entry; the index makes that a single lookup.
 CREATE INDEX IF NOT EXISTS ledger_policy ON weir.ledger (policy, kind, "by");
 CREATE INDEX IF NOT EXISTS ledger_key ON weir.ledger (key, seq) WHERE kind <> 'mode';
 
--- What is in force for who is called so: of each kind its last entry, unless that is over.
+-- What is in force for a tag: the last entry of each kind, unless it has expired.
 CREATE OR REPLACE FUNCTION weir.in_force_for(p_kind text, p_key uuid, p_now bigint)
 RETURNS SETOF weir.ledger LANGUAGE sql STABLE AS $$
     SELECT *
@@ -21,7 +21,7 @@ RETURNS SETOF weir.ledger LANGUAGE sql STABLE AS $$
      WHERE effect <> 'removed' AND (expires = 0 OR p_now < expires)
 $$;
 
--- The plan that was assigned last to one of these attributes: for the policy, or else for all.
+-- The plan assigned last to one of these attributes: for the policy, otherwise for all policies.
 CREATE OR REPLACE FUNCTION weir.assigned_plan(
     p_policy text, p_secret bytea, p_attributes jsonb, p_now bigint)
 RETURNS text LANGUAGE plpgsql STABLE AS $$
@@ -43,7 +43,7 @@ BEGIN
                 p_secret, p_policy,
                 jsonb_build_object('name', name, 'by', jsonb_build_array(name)), p_attributes);
         EXCEPTION WHEN invalid_parameter_value THEN
-            CONTINUE; -- whoever counts by it will say so
+            CONTINUE; -- a rule that counts by it reports the error
         END;
         SELECT l.seq, l.value INTO found
           FROM weir.in_force_for('plan', tag, p_now) AS l
@@ -57,8 +57,8 @@ BEGIN
     RETURN plan;
 END $$;
 
--- A rule with other numbers, as override_numbers() in src/engine/override_index.c: those that it has by
--- default follow from the new ones. If it has no room for them it stays as it is.
+-- A rule with other numbers, as override_numbers() in src/engine/override_index.c: defaults follow
+-- from the new numbers. A rule that cannot take them stays unchanged.
 CREATE OR REPLACE FUNCTION weir.with_numbers(
     p_rule jsonb, p_plan text, p_limit bigint, p_burst bigint)
 RETURNS jsonb LANGUAGE plpgsql IMMUTABLE AS $$
@@ -87,8 +87,8 @@ EXCEPTION WHEN invalid_parameter_value THEN
     RETURN p_rule;
 END $$;
 
--- The rule as it is by this entry. Who is exempt can be forgotten, but nothing else; a block is for
--- checks and peeks.
+-- Apply one entry to a rule. For an exempt identity only a reset has an effect; a block applies to
+-- checks and peeks only.
 CREATE OR REPLACE FUNCTION weir.apply_change(
     p_rule jsonb, p_entry weir.ledger, p_plan text, p_verb integer)
 RETURNS jsonb LANGUAGE sql IMMUTABLE AS $$
@@ -106,8 +106,8 @@ RETURNS jsonb LANGUAGE sql IMMUTABLE AS $$
         ELSE p_rule END
 $$;
 
--- The document as it is for who asks, with the `plan` that was assigned. The verbs are those of
--- weir.judge(); NULL: they are exempt, and only the mode may matter.
+-- The document for one identity, with the assigned `plan`. The verbs are those of weir.judge();
+-- NULL: the identity is exempt, and only the mode may matter.
 CREATE OR REPLACE FUNCTION weir.apply_changes(
     p_policy text, p_document jsonb, p_secret bytea, p_attributes jsonb, p_plan text,
     p_verb integer)

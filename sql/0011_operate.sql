@@ -1,12 +1,13 @@
--- 0011_operate.sql - for operators without a server: overrides, assigned plans and live modes by plain SQL.
+-- 0011_operate.sql - overrides, assigned plans and live modes by plain SQL, without a server.
 --
--- They are entries of the ledger as a server makes them (src/engine/override_request.c): each says who and why,
--- may have an end, holds for servers and for those who ask by SQL, and stays in the audit log. What would
--- have no effect is refused: it was meant to have one. `who` is the role of the session, or of SET ROLE, unless it is said.
+-- They are entries of the ledger, as a server writes them (src/engine/override_request.c). Each
+-- names an operator and a reason, may expire, applies to servers and to SQL callers, and stays in
+-- the audit log. A change without an effect is an error. `who` defaults to the role of the session
+-- or SET ROLE.
 BEGIN;
 SET LOCAL client_min_messages = warning;
 
--- One line of text that is not too long.
+-- Check that a text is one line and not too long.
 CREATE OR REPLACE FUNCTION weir.check_line(what text, value text, most integer) RETURNS text
 LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
@@ -18,7 +19,7 @@ BEGIN
     RETURN coalesce(value, '');
 END $$;
 
--- Append what an operator has asked for; returns its id.
+-- Append an operator's change; returns its id.
 CREATE OR REPLACE FUNCTION weir.append_change(
     p_kind text, p_effect text, p_key uuid, p_limit bigint, p_burst bigint, p_for interval,
     p_policy text, p_rule text, p_by text, p_value text, p_who text, p_reason text)
@@ -30,7 +31,7 @@ BEGIN
     IF p_for IS NOT NULL THEN
         expires := floor(extract(epoch FROM clock_timestamp() + p_for) * 1000)::bigint;
         IF expires <= clock THEN
-            PERFORM weir.reject('it would be over before it begins: give a time that is still to come');
+            PERFORM weir.reject('it would end before it begins: give a time in the future');
         END IF;
     END IF;
     RETURN (weir.append_entry(
@@ -41,9 +42,9 @@ BEGIN
         weir.check_line('the reason', p_reason, 512))).seq;
 END $$;
 
--- Whom an override is for: the rule that is named, or the first that counts by exactly what is given.
--- A limit that comes with a request and has a name counts by `key`. A tag stands for who was seen with
--- it: by the rule that is named, or by all, if those that tell identities apart do it by the same.
+-- The identity of an override: under the named rule, or the first rule that counts by exactly these
+-- attributes. A named limit given in a call counts by `key`. A tag is looked up under the named
+-- rule, or under all rules, if those that count by attributes all count by the same ones.
 CREATE OR REPLACE FUNCTION weir.overridden(
     p_policy text, p_attributes jsonb, p_key text, p_rule text, p_named boolean, p_tag text,
     OUT key uuid, OUT "by" text, OUT rules jsonb, OUT document jsonb)
@@ -56,8 +57,8 @@ BEGIN
     IF p_named THEN
         IF p_policy !~ '\A[A-Za-z0-9_.:/-]{1,64}\Z' OR EXISTS (SELECT FROM weir.policies p
                                                                 WHERE p.name = p_policy) THEN
-            PERFORM weir.reject('p_named is for limits that come with requests, and no policy has '
-                                'their name');
+            PERFORM weir.reject('p_named: the name must be 1 to 64 of a-z A-Z 0-9 _ . : / - '
+                                'and not the name of a policy');
         END IF;
         document := '{"rules": [{"name": "default", "by": ["key"]}]}';
     ELSE
@@ -89,7 +90,7 @@ BEGIN
     ELSIF EXISTS (SELECT FROM jsonb_array_elements(rules) AS r
                    WHERE (r->'by', coalesce(r->'ipv6_prefix', '64'))
                       IS DISTINCT FROM (first->'by', coalesce(first->'ipv6_prefix', '64'))) THEN
-        PERFORM weir.reject('rules tell these identities apart in other ways (the order of `by`, or '
+        PERFORM weir.reject('rules count these identities in different ways (the order of `by`, or '
                             'ipv6_prefix): name one of them');
     END IF;
     "by" := array_to_string(ARRAY(SELECT jsonb_array_elements_text(first->'by')), ',');
@@ -99,9 +100,9 @@ END $$;
 
 -- ---- overrides ------------------------------------------------------------------------------------
 
--- Let an identity pass (exempt), shut it out (block), or give it another limit, burst or plan. It is for
--- all rules that count by exactly these attributes, or for the one that is named. p_named: the policy is
--- the name of a limit that comes with requests.
+-- Exempt an identity, block it, or give it another limit, burst or plan. It applies to all rules
+-- that count by exactly these attributes, or to the named rule. p_named: the policy is the name of
+-- a limit given in calls.
 CREATE OR REPLACE FUNCTION weir.set_override(
     p_policy text, p_attributes jsonb DEFAULT '{}', p_key text DEFAULT NULL,
     p_effect text DEFAULT NULL, p_limit bigint DEFAULT NULL, p_burst bigint DEFAULT NULL,
@@ -155,7 +156,7 @@ BEGIN
                             p_attributes);
 END $$;
 
--- Who has this value of an attribute is on this plan: in one policy, or in all.
+-- Assign a plan to a value of an attribute: in one policy, or in all.
 CREATE OR REPLACE FUNCTION weir.set_plan(
     p_plan text, p_attributes jsonb, p_policy text DEFAULT NULL, p_for interval DEFAULT NULL,
     p_who text DEFAULT NULL, p_reason text DEFAULT NULL)
@@ -179,7 +180,7 @@ END $$;
 
 -- ---- modes ----------------------------------------------------------------------------------------
 
--- Put a policy, or a limit that comes with requests and has this name, into another mode.
+-- Set the mode of a policy, or of a named limit given in calls.
 CREATE OR REPLACE FUNCTION weir.set_mode(
     p_policy text, p_mode text, p_for interval DEFAULT NULL, p_who text DEFAULT NULL,
     p_reason text DEFAULT NULL, p_named boolean DEFAULT false)
@@ -196,9 +197,9 @@ BEGIN
                           p_policy, NULL, '', p_mode, p_who, p_reason);
 END $$;
 
--- ---- taking back, and looking ---------------------------------------------------------------------
+-- ---- clear and list -------------------------------------------------------------------------------
 
--- What is in force: of each kind its last entry, unless that is over.
+-- What is in force: the last entry of each kind, unless it has expired.
 CREATE OR REPLACE FUNCTION weir.in_force()
 RETURNS TABLE (id bigint, at timestamptz, kind text, policy text, rule text, "by" text, tag text,
                effect text, "limit" bigint, burst bigint, value text, expires timestamptz, who text,
@@ -217,7 +218,7 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
      ORDER BY l.seq
 $$;
 
--- Take back what is in force under this id; returns the id of the entry that says so, NULL if nothing is.
+-- Clear the change with this id; returns the id of the new entry, NULL if nothing is in force.
 CREATE OR REPLACE FUNCTION weir.clear(p_id bigint, p_who text DEFAULT NULL, p_reason text DEFAULT NULL)
 RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -266,7 +267,7 @@ RETURNS bigint LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_te
                          p_reason)
 $$;
 
--- What each policy decided in so long, to the minute, by servers and by SQL; NULL: all policies.
+-- Decisions of each policy in the last p_for, to the minute, of servers and SQL callers; NULL: all.
 CREATE OR REPLACE FUNCTION weir.stats(
     p_policy text DEFAULT NULL, p_for interval DEFAULT interval '1 hour')
 RETURNS TABLE (policy text, checks bigint, allowed bigint, denied bigint, shadow_denied bigint,

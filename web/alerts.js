@@ -1,4 +1,4 @@
-// alerts.js - what the policy file has watched for, and what of it holds now.
+// alerts.js - the alerts of the policy file and their current state.
 import { getIfAllowed } from "./api.js";
 import { by, count, duration, element, fill, numeric, row, time } from "./dom.js";
 

@@ -1,4 +1,4 @@
-// api.js - asks the server that the page came from, with the token that was typed in.
+// api.js - requests to the page's own server, with the token from the form.
 
 const KEPT = "weir-token";
 let token = sessionStorage.getItem(KEPT) || "";
@@ -9,7 +9,7 @@ export function useToken(text) {
   else sessionStorage.removeItem(KEPT);
 }
 
-// What a server said was wrong; `status` is 0 if it could not be reached.
+// An error answer of the server; `status` is 0 if the server is unreachable.
 export class Problem extends Error {
   constructor(status, detail) {
     super(detail);
@@ -36,7 +36,7 @@ export const get = (path) => call("GET", path);
 export const put = (path, body) => call("PUT", path, body);
 export const remove = (path, body) => call("DELETE", path, body);
 
-// What this token may not see, or this server does not have, is no trouble: null.
+// 403 and 404 are not errors here: null.
 export async function getIfAllowed(path) {
   try {
     return await get(path);

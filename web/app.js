@@ -1,4 +1,4 @@
-// app.js - the dashboard: looks again and again, each part as often as it changes.
+// app.js - the dashboard: polls the server, each part at its own interval.
 import { showAlerts } from "./alerts.js";
 import { get, useToken } from "./api.js";
 import { by } from "./dom.js";
@@ -8,11 +8,11 @@ import { listenToOverrides, showOverrides } from "./overrides.js";
 import { showPolicies } from "./policies.js";
 import { showShadow } from "./shadow.js";
 
-const LOOK_MS = 2000, SLOW_LOOKS = 5; // what changes seldom is asked for every so many looks
+const LOOK_MS = 2000, SLOW_LOOKS = 5; // slow parts are polled every SLOW_LOOKS polls
 
 let looks = 0, timer, isLooking = false;
 
-// Without a token nothing is known: neither that there is something, nor that there is nothing.
+// Without a token nothing is known: show neither data nor "there is none".
 function lock(isLocked) {
   by("locked").hidden = !isLocked;
   document.querySelector("main").hidden = isLocked;
@@ -36,7 +36,7 @@ async function lookAtAll() {
     try {
       policies = await showPolicies();
     } catch (problem) {
-      if (problem.status !== 403) throw problem; // a token for metrics sees numbers only
+      if (problem.status !== 403) throw problem; // scope metrics may read numbers only
     }
     await showHistory(policies?.map((p) => p.policy));
     await showOverrides(policies);

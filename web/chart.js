@@ -1,4 +1,4 @@
-// chart.js - bars over time as SVG, and the small ones in a table.
+// chart.js - bar charts over time as SVG, and sparklines in a table.
 import { drawn, element, time } from "./dom.js";
 
 const KINDS = ["denied", "fallback", "shadow_denied", "allowed"]; // from the bottom
@@ -9,8 +9,8 @@ function short(n) {
   return n >= 1e3 ? `${+(n / 1e3).toFixed(1)}k` : `${+n.toFixed(1)}`;
 }
 
-// `steps`: one {at, allowed, denied, shadow_denied, fallback} for each bar. What is shadow-denied and
-// what fallback decided is part of the others, and is drawn as such.
+// `steps`: one {at, allowed, denied, shadow_denied, fallback} for each bar. shadow_denied and fallback
+// are parts of allowed and denied, and are drawn inside their bars.
 export function bars(steps, since, until, step, label) {
   const split = (s) => {
     const denied = s.denied, fallback = Math.min(s.fallback, s.allowed), shadow = Math.min(s.shadow_denied, s.allowed - fallback);
@@ -47,7 +47,7 @@ export function legend(totals) {
     .flatMap(([kind, name]) => [element("span", { class: `key ${kind}` }), `${name} ${totals[kind].toLocaleString("en")}`]);
 }
 
-// The last rates of a rule: denied below, allowed above.
+// The sparkline of a rule: denied below, allowed above.
 export function spark(points, most) {
   const svg = drawn("svg", { viewBox: `0 0 ${most} 20`, class: "spark", preserveAspectRatio: "none", "aria-hidden": "true" });
   const top = Math.max(1, ...points.map((p) => p.allowed + p.denied));

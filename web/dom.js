@@ -1,4 +1,4 @@
-// dom.js - elements, and how numbers and times are written. Texts are only ever set as texts.
+// dom.js - elements, and the format of numbers and times. Texts are never parsed as HTML.
 
 export const by = (id) => document.getElementById(id);
 
@@ -16,7 +16,7 @@ export function drawn(name, attributes = {}, ...children) {
   return made;
 }
 
-// A row: texts and elements; a number stands at the right.
+// A table row of texts and elements; numbers are right-aligned.
 export function row(...cells) {
   return element("tr", {}, ...cells.map((cell, i) => {
     const isNumber = typeof cell === "number" || cell?.isNumber;
@@ -27,7 +27,7 @@ export function row(...cells) {
 
 export const numeric = (text) => ({ isNumber: true, text });
 
-// Whether there are any rows decides what else is shown.
+// Without rows the table is hidden, and the element `none` is shown.
 export function fill(body, rows, none) {
   body.replaceChildren(...rows);
   if (none) none.hidden = rows.length > 0;
@@ -57,7 +57,7 @@ export function duration(ms) {
 
 export const time = (ms) => new Date(ms).toLocaleString([], { dateStyle: "short", timeStyle: "short" });
 
-// The beginning of a hash is enough to tell a few apart; all of it is there for those who look.
+// A hash is shortened; its title has all of it.
 export function tag(text) {
   return element("code", { title: text }, text.slice(0, 12));
 }

@@ -1,4 +1,4 @@
-// history.js - what was decided in the last hours or days.
+// history.js - the decisions of the last hours or days.
 import { get } from "./api.js";
 import { bars, legend } from "./chart.js";
 import { by, duration, element, fill, numeric, percent, row } from "./dom.js";
@@ -11,7 +11,7 @@ function sums(points) {
   return total;
 }
 
-// All policies together, step by step.
+// The sum of all policies, for each step.
 function together(series) {
   const steps = new Map();
   for (const { points } of series)
@@ -33,7 +33,7 @@ function policies(names) {
 
 let asks = 0;
 
-// An answer that a later question has overtaken is not what was chosen last.
+// An answer is dropped if a newer request was sent meanwhile.
 export async function showHistory(names) {
   if (names) policies(names);
   const ask = ++asks;

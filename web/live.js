@@ -1,16 +1,16 @@
-// live.js - what is going on: rates of policies and rules, who is denied most, the store.
+// live.js - current rates of policies and rules, the identities denied most, and the store.
 import { getIfAllowed } from "./api.js";
 import { spark } from "./chart.js";
 import { bytes, by, count, duration, element, fill, numeric, percent, row, tag } from "./dom.js";
 import { choose } from "./overrides.js";
 
 const POINTS = 60;
-const seen = new Map(); // by policy, and by policy and rule: the last counts, and rates so far
+const seen = new Map(); // by policy, and by policy and rule: the last counts and the rates
 let before = null;
 
-const UNNAMED = "(unnamed)"; // limits that came with their requests, without a name
+const UNNAMED = "(unnamed)"; // unnamed limits given in requests
 
-// Between this look and the last; counters that went back belong to a new process.
+// The rate since the last poll; counters that decreased belong to a new process.
 function rates(counts, seconds) {
   const key = `${counts.policy}\n${counts.rule ?? ""}`;
   const known = seen.get(key) ?? { last: seconds ? { allowed: 0, denied: 0, shadow_denied: 0 } : counts, points: [] };
@@ -43,7 +43,7 @@ function showRates(stats) {
   before = stats;
 }
 
-// Who gets no answer may let everything pass: that belongs at the top.
+// Clients without an answer may let all requests pass, so show this at the top.
 function showUnanswered({ recent, recent_ms, reasons }) {
   const why = reasons.slice(0, 3).map((r) => `${r.detail} (${r.code}, by ${r.protocol}, ${count(r.recent)} times)`);
   by("unanswered").hidden = !recent;
@@ -51,12 +51,12 @@ function showUnanswered({ recent, recent_ms, reasons }) {
     ? `${count(recent)} check${recent === 1 ? "" : "s"} without an answer in the last ${duration(recent_ms)}: ${why.join("; ")}` : "";
 }
 
-// What a shared store has is not known here.
+// A shared store does not report its size: null.
 const known = (n, write) => (n === null ? "unknown" : write(n));
 
 function showStore(stats, ready) {
   const s = stats.store;
-  const state = s.has_failed ? element("span", { class: "bad" }, "cannot be asked: on_error decides")
+  const state = s.has_failed ? element("span", { class: "bad" }, "unreachable: on_error decides")
     : element("span", { class: "good" }, "well");
   const facts = [["State", state], ["Keys", known(s.keys, count) + (s.max_keys === null ? "" : ` of ${count(s.max_keys)}`)],
     ["Memory for keys", known(s.memory_bytes, bytes)], ["Failures", count(s.failures)],

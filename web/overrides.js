@@ -1,16 +1,16 @@
-// overrides.js - those in force, and a form for another.
+// overrides.js - the overrides in force, and a form to add one.
 import { getIfAllowed, put, remove } from "./api.js";
 import { by, element, fill, row, tag, time } from "./dom.js";
 
 let policies = [];
-let seenWith = ""; // the rule that the tag was seen with
+let seenWith = ""; // the rule that denied this tag
 
 function effect(o) {
-  if (o.effect === "limit") return `limit ${o.limit ?? "as it is"}${o.burst ? `, burst ${o.burst}` : ""}`;
+  if (o.effect === "limit") return `limit ${o.limit ?? "unchanged"}${o.burst ? `, burst ${o.burst}` : ""}`;
   return o.effect === "plan" ? `plan ${o.plan}` : o.effect;
 }
 
-// The list changes first: who reads that an override is removed does not see it any more.
+// Update the list before the message: a removed override must not be listed any more.
 async function told(work, done) {
   const to = by("override-told");
   let [kind, text] = ["good", done];
@@ -30,13 +30,13 @@ async function told(work, done) {
 function removal(o) {
   const button = element("button", { type: "button", "aria-label": `Remove override ${o.id}` }, "Remove");
   button.addEventListener("click", () => told(() => remove(`/v1/overrides?id=${o.id}`,
-    { who: by("override-who").value, reason: "removed on the dashboard" }), "It is removed."));
+    { who: by("override-who").value, reason: "removed on the dashboard" }), "Override removed."));
   return button;
 }
 
 let asks = 0;
 
-// An answer that a later question has overtaken is older than what is shown.
+// An answer is dropped if a newer request was sent meanwhile.
 export async function showOverrides(known) {
   if (known) offer(known);
   const ask = ++asks;
@@ -45,7 +45,7 @@ export async function showOverrides(known) {
   by("overrides-panel").hidden = !said;
   if (!said) return;
   fill(by("overrides"), said.overrides.map((o) => row(tag(o.tag), `${o.policy}${o.rule ? `/${o.rule}` : ""}`,
-    effect(o), o.expires_ms ? time(o.expires_ms) : "for good", [o.who, o.reason].filter(Boolean).join(": "), removal(o))),
+    effect(o), o.expires_ms ? time(o.expires_ms) : "never expires", [o.who, o.reason].filter(Boolean).join(": "), removal(o))),
   by("no-overrides"));
 }
 
@@ -60,7 +60,7 @@ function offer(known) {
   offerAttributes();
 }
 
-// One of the sets of attributes that rules of the policy count by.
+// The sets of attributes that the rules of a policy count by.
 function offerAttributes() {
   const policy = policies.find((p) => p.policy === by("override-policy").value);
   const sets = [...new Set((policy?.rules ?? []).map((r) => r.by.join("\n")))].filter(Boolean);
@@ -79,7 +79,7 @@ function offerAttributes() {
   tagged();
 }
 
-// Who was seen in the list of those who are denied most: their tag, as nobody knows more of them.
+// Fill the form from a row of "Most denied": only the tag of the identity is known.
 export function choose({ policy, rule, tag }) {
   by("override-add").open = true;
   by("override-policy").value = policy;
@@ -90,7 +90,7 @@ export function choose({ policy, rule, tag }) {
   by("override-effect").focus();
 }
 
-// A tag or attributes: what the other one is for is not asked.
+// With a tag, the inputs for attributes are hidden.
 function tagged() {
   const has = by("override-tag").value.trim() !== "";
   by("override-attributes").hidden = has;

@@ -14,7 +14,7 @@ function mode(policy, rule) {
   return rule.mode + (rule.shadow_limit ? `, in shadow: ${limit(rule.shadow_limit)}` : "") + live;
 }
 
-// Returns them, for those who let one choose.
+// Returns the policies, for the selects of other parts.
 export async function showPolicies() {
   const told = await get("/v1/policies");
   by("policy-file").textContent = told.file
@@ -22,7 +22,7 @@ export async function showPolicies() {
   by("reload-problem").textContent = told.reload.problem ?? "";
   by("reload-problem").hidden = !told.reload.problem;
   fill(by("policies"), told.policies.flatMap((policy) => policy.rules.map((rule) =>
-    row(policy.policy, rule.rule, limit(rule), rule.by.join(", ") || "everybody together", mode(policy, rule),
+    row(policy.policy, rule.rule, limit(rule), rule.by.join(", ") || "all together", mode(policy, rule),
       policy.on_error, rule.line))));
   return told.policies;
 }

@@ -1,4 +1,4 @@
-// shadow.js - limits in shadow, beside what is enforced.
+// shadow.js - limits in shadow, next to the enforced ones.
 import { getIfAllowed } from "./api.js";
 import { by, count, duration, fill, numeric, row } from "./dom.js";
 

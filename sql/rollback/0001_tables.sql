@@ -1,7 +1,7 @@
--- 0001_tables.sql - drops the schema with all that is counted in it, and the secret.
+-- 0001_tables.sql - drops the schema with all counts, and the secret.
 --
--- The roles stay if anything else has to do with them, or somebody is a member: they belong to the
--- whole cluster, and who was let in is so when they are needed again.
+-- Roles belong to the cluster. A role stays if other objects depend on it or it has members, so that
+-- its members keep their rights when weir is installed again.
 BEGIN;
 SET LOCAL client_min_messages = warning;
 DROP SCHEMA IF EXISTS weir CASCADE;

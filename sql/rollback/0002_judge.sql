@@ -1,4 +1,4 @@
--- 0002_judge.sql - takes back the function that decides.
+-- 0002_judge.sql - drops weir.judge().
 BEGIN;
 SET LOCAL client_min_messages = warning;
 DROP FUNCTION IF EXISTS

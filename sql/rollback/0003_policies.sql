@@ -1,4 +1,4 @@
--- 0003_policies.sql - takes back policies, and drops those that were pushed.
+-- 0003_policies.sql - drops policies, including those that were pushed.
 BEGIN;
 SET LOCAL client_min_messages = warning;
 DROP FUNCTION IF EXISTS weir.reject(text), weir.hmac(bytea, bytea),

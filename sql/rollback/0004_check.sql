@@ -1,4 +1,4 @@
--- 0004_check.sql - takes back checks by plain SQL.
+-- 0004_check.sql - drops checks by plain SQL.
 BEGIN;
 SET LOCAL client_min_messages = warning;
 DROP FUNCTION IF EXISTS

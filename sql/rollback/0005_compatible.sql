@@ -1,4 +1,4 @@
--- 0005_compatible.sql - takes back the functions with other people's names.
+-- 0005_compatible.sql - drops the drop-in functions.
 BEGIN;
 SET LOCAL client_min_messages = warning;
 DO $$

@@ -1,4 +1,4 @@
--- 0006_upkeep.sql - takes back upkeep, and drops the history.
+-- 0006_upkeep.sql - drops upkeep and the history.
 BEGIN;
 SET LOCAL client_min_messages = warning;
 DO $$
@@ -7,7 +7,7 @@ BEGIN
         PERFORM cron.unschedule(jobname) FROM cron.job WHERE jobname = 'weir upkeep';
     END IF;
     IF to_regprocedure('weir.unexpose()') IS NOT NULL THEN
-        PERFORM weir.unexpose(); -- it may have exposed a function of this file
+        PERFORM weir.unexpose(); -- a function of this file may be exposed
     END IF;
 END $$;
 DROP VIEW IF EXISTS weir.deny_rate, weir.most_denied, weir.denied_minutes, weir.checks;

@@ -1,4 +1,4 @@
--- 0007_charge.sql - takes back the short way.
+-- 0007_charge.sql - drops the fast path.
 BEGIN;
 SET LOCAL client_min_messages = warning;
 DROP FUNCTION IF EXISTS

@@ -1,4 +1,4 @@
--- 0008_ledger.sql - takes back the ledger, and drops all that operators have changed.
+-- 0008_ledger.sql - drops the ledger and all changes of operators.
 BEGIN;
 SET LOCAL client_min_messages = warning;
 DROP VIEW IF EXISTS weir.audit;

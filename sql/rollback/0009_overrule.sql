@@ -1,4 +1,4 @@
--- 0009_overrule.sql - lets checks by plain SQL have policies as they were pushed.
+-- 0009_overrule.sql - checks by plain SQL use policies as they were pushed again.
 BEGIN;
 SET LOCAL client_min_messages = warning;
 DROP FUNCTION IF EXISTS

@@ -1,4 +1,4 @@
--- 0011_operate.sql - leaves what operators change to servers; what they have changed stays.
+-- 0011_operate.sql - drops the functions for operators; their changes stay.
 BEGIN;
 SET LOCAL client_min_messages = warning;
 DROP FUNCTION IF EXISTS

@@ -1,4 +1,4 @@
--- 0012_comments.sql - leaves the comments: they go with what they are about.
+-- 0012_comments.sql - keeps the comments: they are dropped with their objects.
 BEGIN;
 SET LOCAL client_min_messages = warning;
 DO $$

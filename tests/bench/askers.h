@@ -19,7 +19,7 @@ struct asker {
 
 uint64_t asker_pick(struct asker *a); /* the next key to ask about */
 
-/* Whoever answers. */
+/* A limiter under test. */
 struct contestant {
     const char *name;
     void *self;

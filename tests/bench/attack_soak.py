@@ -5,7 +5,7 @@
 
 TREE is best one with a sanitizer, as `./dev bench attacks` has it: what is wrong in memory ends the
 server. It has a file store with few keys, tokens, and policies that operators change. For a quarter of
-the time nobody attacks; then all of these do, or those that are named, each at a bounded rate, until
+the time there is no attack; then all of these run, or those that are named, each at a bounded rate, until
 the server is told to end, in the midst of it:
 
 siege      reloads, and checks behind questions of operators, pipelined
@@ -18,7 +18,7 @@ bytes      what the fuzzers' corpus has, changed at random
 tokens     wrong tokens, by HTTP and RESP
 
 BOUNDS, each of which is told and held:
-  - all who ask as they should are answered, and none is refused or answered with an error;
+  - all regular requests are answered, and none is denied or gets an error;
   - their 99th percentile is at most twice what it was before, or twice that of a second server that
     is not attacked and asked at the same rate at the same time: attackers, callers and both servers
     share the cores of this machine;
@@ -44,7 +44,7 @@ from weir_server import Folder, Server, WEIR, command, wait_until  # noqa: E402
 ATTACK = len(sys.argv) > 1 and sys.argv[1] == "--attack"
 SECONDS = 60 if len(sys.argv) < 3 or ATTACK else int(sys.argv[2])
 PACE = float(os.environ.get("PACE", "1"))
-RATE = 300            # requests a second of those who ask as they should
+RATE = 300            # requests a second of regular clients
 GROWTH = 32           # MiB
 DRAIN, MORE = 3, 5    # seconds
 PATIENCE_OF_OPERATORS = 10
@@ -263,7 +263,7 @@ class Attackers:
             process.wait()
 
 
-# ---- those who ask as they should ----------------------------------------------------------------
+# ---- regular clients -----------------------------------------------------------------------------
 
 def resident(pid):
     fields = Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()
@@ -381,7 +381,7 @@ def under_attack(server, neighbour, folder, bounds):
 
 def main():
     bounds = Bounds()
-    print(f"{SECONDS} s; {RATE} requests a second by those who ask as they should", flush=True)
+    print(f"{SECONDS} s; {RATE} requests a second by regular clients", flush=True)
     with Folder() as folder, Folder() as other, serve(folder) as server, serve(other) as neighbour:
         for each in server, neighbour:
             wait_until(lambda: ask_operator(each) is not None, "the server")

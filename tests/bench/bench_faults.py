@@ -9,12 +9,12 @@ mended:
 
 nothing    nothing happens, for comparison
 killed     all its processes are, and it is started again with what it had
-hangs      SIGSTOP, then SIGCONT: connections stay, nobody answers
+hangs      SIGSTOP, then SIGCONT: connections stay open, without answers
 stutters   stopped for twice the deadline, let go for a tenth of a second, again and again
 
-Nobody is to be refused: the limit is out of reach, and on_error is local. Beside that one caller
-asks for keys with a limit of 10, of which no more may be let in than on_error allows. Answers that
-break either are wrong ones. The machine's cores are for the callers, weir and the store together.
+No request may be denied: the limit is out of reach, and on_error is local. In parallel one client
+checks keys with a limit of 10, of which no more may be allowed than on_error permits. Answers that
+break either rule are wrong. The machine's cores are for the callers, weir and the store together.
 
 A run in which the machine itself stood still, as a virtual one does while its host is busy, is made
 once more; the last column is for how long it did. That needs root, and is 0 without.

@@ -3,7 +3,7 @@
 
     bench_postgres.py TREE [--quick] [--rounds N] [--seconds S] [--rows N] [--realtime] [--out NAME]
 
-One Postgres for all (fsync on), with everything on this machine. Who asks weir comes by TCP; weir,
+One Postgres for all (fsync on), with everything on this machine. Clients of weir use TCP; weir,
 which is beside its database, and pgbench use the Unix socket. Each table has a million rows before it
 starts, those of the keys that are asked for among them. They take turns for several rounds: a figure
 is the median of the rounds, a ratio the median of the rounds' ratios.
@@ -14,11 +14,11 @@ upsert              one plain prepared upsert, by pgbench: what a round trip and
 upsert by proxy     the same by TCP to haproxy, which only copies: what one more process on the way
                     costs
 
-A caller who is alone comes to both by TCP or to both by a Unix socket, OFTEN in each round: then all
+A single caller uses TCP for both or a Unix socket for both, OFTEN in each round: then all
 of the time is the way there and back, and the two differ by a tenth.
 
 Callers wait for each answer. At saturation there are 64 for a seed; weir's 32 send 16 at a time.
-Limits are so wide that nobody is refused, and windows so long that no row expires meanwhile: all
+Limits are so wide that no request is denied, and windows so long that no row expires meanwhile: all
 charge rows that are there. By both protocols weir counts by a sliding window, its default. Last, 100
 callers ask ten times each for one key with a limit of 5: what more than 5 are let through should not
 have been.
@@ -224,7 +224,7 @@ class Field:
                 "p99": said["latency_us"]["p99"]}
 
     def fill(self):
-        """weir's keys are hashes: nobody but weir can make their rows."""
+        """weir's keys are hashes: only weir can make their rows."""
         for name in WEIR:
             self.ask_weir(name, FULL, KEYS, "on", "--requests", 5 * KEYS)
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""bench_redis.py - weir in front of Redis, next to callers who ask Redis themselves.
+"""bench_redis.py - weir in front of Redis, next to clients that call Redis directly.
 
     bench_redis.py TREE [--quick] [--rounds N] [--seconds S] [--realtime] [--out NAME]
 
@@ -11,8 +11,8 @@ weir resp  weir serve with redis://, asked by the same weir bench: one request a
 flexible   npm's rate-limiter-flexible with ioredis, in one node process; left out where npm
            cannot fetch it
 
-Callers wait for each answer; at saturation each of 64 has 16 under way. Nobody is refused; but
-last, one key that always is.
+Callers wait for each answer; at saturation each of 64 has 16 under way. No request is
+denied, except in the last case: one key that always is.
 
 Results go to NAME.csv, by default TREE/redis.
 """

@@ -5,7 +5,7 @@
                       [--out NAME]
 
 All of them run on this machine at the same time, and are asked one after the other by `weir bench`
-over 50 connections on loopback; who is not asked sleeps. They take turns for several rounds: a
+over 50 connections on loopback; idle servers sleep. They take turns for several rounds: a
 figure is the median of the rounds, a ratio the median of the rounds' ratios; times at a rate are those
 of all rounds together, as in a short one a p99 is of a few stalls of the machine. Generator and servers
 share the machine, so on few cores the generator is part of every figure, of the floor's as well;
@@ -21,10 +21,10 @@ redis incr      INCR and PEXPIRE NX, sent together: a fixed window in two comman
 nginx           limit_req in front of an empty gif; as many workers as weir has threads
 haproxy         a stick table in front of a constant answer; as many threads
 
-On a machine that has other work, --realtime (as root) lets nobody else run meanwhile: without it,
+On a machine that has other work, --realtime (as root) keeps other processes from running: without it,
 times at a rate say little then.
 
-Limits are so wide that nobody is refused: every request changes a counter. Redis decides in one
+Limits are so wide that no request is denied: every request changes a counter. Redis decides in one
 thread, so it has the same figures beside one thread of the others and beside two.
 
 Results go to NAME.csv and NAME.svg, by default TREE/server.
@@ -311,7 +311,7 @@ class Field:
                 if sys.stderr.isatty():
                     print(f"\rround {r + 1} of {self.options.rounds}: {i + 1} of "
                           f"{len(turns)} {case.name:20}", end="", file=sys.stderr)
-                os.sync()  # nobody pays for what another wrote
+                os.sync()  # no case pays for the writes of another
                 case.add(self.measure(case, seconds))
         if sys.stderr.isatty():
             print("\r" + " " * 60 + "\r", end="", file=sys.stderr)

@@ -11,7 +11,7 @@
  * always, 64 threads  the same askers as a thread each, one question a turn
  * bare loop           the floor: one thread that writes as many bytes as the journal does for 64
  *                     decisions, and syncs them; "ahead" into zeros that were written before,
- *                     as the journal does it, but by nobody and in no time
+ *                     as the journal does it, but prepared in advance
  * LMDB, RocksDB       one thread: 64 times read, change and write in a transaction that is synced
  *
  * They take turns, several rounds each; a figure is the median of the rounds, and a ratio the

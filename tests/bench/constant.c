@@ -4,7 +4,7 @@
  *
  * It looks at what it is sent only to count the requests: the '*' that begin commands of RESP, which
  * keys must not have, or the ends of heads of HTTP, whose bodies may have no empty line. Nothing is
- * parsed, decided or kept, and nobody is timed out. Answers leave when all that has arrived is read,
+ * parsed, decided or kept, and there are no timeouts. Answers leave when all that has arrived is read,
  * which is quicker than to answer one connection after the other.
  *
  * With FILE, answers leave behind one write and one sync of the disk for all of them: what
@@ -163,12 +163,12 @@ static void turn_ends(uv_check_t *turn)
         if (uv_is_closing((uv_handle_t *)c))
             continue;
         if (owed > MOST_TOGETHER || uv_try_write((uv_stream_t *)c, &out, 1) != (int)out.len)
-            uv_close((uv_handle_t *)c, closed); /* whoever measures reads what it has asked for */
+            uv_close((uv_handle_t *)c, closed); /* a benchmark client reads its answers */
     }
     w->first = NULL;
 }
 
-static void somebody_came(uv_stream_t *listener, int status)
+static void on_connection(uv_stream_t *listener, int status)
 {
     struct conn *c = status == 0 ? calloc(1, sizeof *c) : NULL;
 
@@ -196,7 +196,7 @@ static void listen_on(struct worker *w, uint16_t port)
         err(1, "port %u", port);
     if (uv_loop_init(&w->loop) != 0 || uv_tcp_init(&w->loop, &w->listener) != 0 ||
         uv_tcp_open(&w->listener, fd) != 0 ||
-        uv_listen((uv_stream_t *)&w->listener, 1024, somebody_came) != 0)
+        uv_listen((uv_stream_t *)&w->listener, 1024, on_connection) != 0)
         errx(1, "cannot listen on port %u", port);
     uv_check_init(&w->loop, &w->turn);
     uv_check_start(&w->turn, turn_ends);

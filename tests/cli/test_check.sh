@@ -45,7 +45,7 @@ denied   multi/ip  0 of 2 left, retry in 40s
   denied        ip    0 of 2 left, retry in 40s
   shadow-denied user  0 of 1 left, retry in 40s (shadow)' \
     check -c "$policies" multi ip=203.0.113.7 user=u -n 3 --now "$now"
-t a_shadow_limit_is_told shows 0 'allowed beside/default 3 of 5 left, resets in 40s, shadow-denied by its shadow limit' \
+t a_shadow_limit_is_reported shows 0 'allowed beside/default 3 of 5 left, resets in 40s, shadow-denied by its shadow limit' \
     check -c "$policies" beside u -n 2 --now "$now"
 t a_burst_holds_more_than_the_limit answers 0 'allowed  api/default  29 left, resets in 100ms' \
     check -c "$policies" api tenant=a route=/x --now "$now"
@@ -79,8 +79,8 @@ t a_cost_beyond_the_limit_never_passes answers 1 \
 t a_cost_of_0_changes_nothing shows 0 'allowed 5 per 1m 5 of 5 left' \
     check --limit '5 per 1m' --cost 0 k -n 2
 t a_peek_changes_nothing shows 0 'allowed 5 per 1m 5 of 5 left' check --limit '5 per 1m' --peek k -n 2
-t a_refund_is_told shows 0 'refunded 5 per 1m 5 of 5 left' check --limit '5 per 1m' --refund k
-t a_reset_is_told shows 0 'reset 5 per 1m 5 of 5 left' check --limit '5 per 1m' --reset k
+t a_refund_is_announced shows 0 'refunded 5 per 1m 5 of 5 left' check --limit '5 per 1m' --refund k
+t a_reset_is_announced shows 0 'reset 5 per 1m 5 of 5 left' check --limit '5 per 1m' --reset k
 t without_a_policy_a_word_is_the_key_whatever_is_in_it \
     shows 0 'allowed 5 per 1m 4 of 5 left, resets in 1m' check --limit '5 per 1m' a=b
 t a_key_with_an_equals_sign_is_given_by_option \
@@ -111,7 +111,7 @@ t json_says_where_an_answer_is_from json 'a["source"] == "exempt"' \
 
 # ---- check: trouble -----------------------------------------------------------------------
 
-t an_unknown_policy_is_asked_back refuses "there is no policy 'logn': did you mean 'login'?" \
+t an_unknown_policy_is_answered_with_a_suggestion refuses "there is no policy 'logn': did you mean 'login'?" \
     check -c "$policies" logn 203.0.113.7
 t a_missing_policy_is_asked_for refuses 'the policy is missing: name it before the key, or give a limit: --limit "5 per 1m"' \
     check -c "$policies" ip=203.0.113.7
@@ -119,70 +119,70 @@ t a_missing_config_is_asked_for refuses 'the policies are missing: give --config
     check login k
 t a_missing_key_is_asked_for refuses 'the key is missing: give a KEY after the options' \
     check --limit '5 per 1m'
-t a_missing_attribute_is_refused refuses \
+t a_missing_attribute_is_rejected refuses \
     "policy 'multi': the request has no attribute 'user', which rule 'user' counts by" \
     check -c "$policies" multi ip=203.0.113.7
-t a_key_for_several_attributes_is_refused refuses \
+t a_key_for_several_attributes_is_rejected refuses \
     "policy 'multi' counts by several attributes: give them by name instead of a key" \
     check -c "$policies" multi k
-t a_key_and_attributes_are_refused refuses 'give a key or attributes, not both' \
+t a_key_and_attributes_are_rejected refuses 'give a key or attributes, not both' \
     check -c "$policies" login k ip=203.0.113.7
-t two_keys_are_refused refuses 'there is more than one key: give one' \
+t two_keys_are_rejected refuses 'there is more than one key: give one' \
     check --limit '5 per 1m' secret-one secret-two
-t an_attribute_given_twice_is_refused refuses "attribute 'ip' is given twice: give it once" \
+t an_attribute_given_twice_is_rejected refuses "attribute 'ip' is given twice: give it once" \
     check -c "$policies" login ip=203.0.113.7 ip=203.0.113.8
-t an_empty_key_is_refused refuses 'the key is empty' check --limit '5 per 1m' ''
-t an_empty_attribute_is_refused refuses "policy 'query': attribute 'tenant' is empty" \
+t an_empty_key_is_rejected refuses 'the key is empty' check --limit '5 per 1m' ''
+t an_empty_attribute_is_rejected refuses "policy 'query': attribute 'tenant' is empty" \
     check -c "$policies" query tenant=
-t a_bad_address_is_refused_and_not_shown refuses \
+t a_bad_address_is_rejected_and_not_shown refuses \
     "policy 'login': attribute 'ip' is not an IP address such as 203.0.113.7 or 2001:db8::7" \
     check -c "$policies" login 203.0.113
-t a_key_that_is_not_utf8_is_refused refuses \
+t a_key_that_is_not_utf8_is_rejected refuses \
     'the key is not valid UTF-8, or contains a NUL byte' \
     check --limit '5 per 1m' "$(printf 'a\377b')"
-t a_key_with_a_nul_is_refused key_from 'a\0000b' \
+t a_key_with_a_nul_is_rejected key_from 'a\0000b' \
     'weir: the key is not valid UTF-8, or contains a NUL byte' 2
 head -c 1000000 /dev/zero | tr '\0' k >"$scratch/long"
-t a_key_of_a_megabyte_is_refused refuses \
+t a_key_of_a_megabyte_is_rejected refuses \
     'the key is too long: the values that a rule counts by may have 4096 bytes together' \
     check --limit '5 per 1m' --key-file "$scratch/long"
-t an_attribute_of_a_megabyte_is_refused refuses \
+t an_attribute_of_a_megabyte_is_rejected refuses \
     "policy 'query': attribute 'tenant' is too long: the values that a rule counts by may have 4096 bytes together" \
     check -c "$policies" query --key-file "$scratch/long"
-t a_negative_cost_is_refused refuses "--cost must be from 0 to 2^53, not '-1'" \
+t a_negative_cost_is_rejected refuses "--cost must be from 0 to 2^53, not '-1'" \
     check --limit '5 per 1m' --cost -1 k
-t a_cost_that_is_no_number_is_refused refuses "--cost takes a whole number, not '1e3'" \
+t a_cost_that_is_no_number_is_rejected refuses "--cost takes a whole number, not '1e3'" \
     check --limit '5 per 1m' --cost 1e3 k
-t a_cost_beyond_all_bounds_is_refused refuses \
+t a_cost_beyond_all_bounds_is_rejected refuses \
     "--cost must be from 0 to 2^53, not '99999999999999999999'" \
     check --limit '5 per 1m' --cost 99999999999999999999 k
-t no_repetition_is_refused refuses "--repeat must be from 1 to 2^53, not '0'" \
+t no_repetition_is_rejected refuses "--repeat must be from 1 to 2^53, not '0'" \
     check --limit '5 per 1m' k -n 0
-t a_bad_duration_is_refused refuses "--limit: '2 hours' is not a duration: write 2h" \
+t a_bad_duration_is_rejected refuses "--limit: '2 hours' is not a duration: write 2h" \
     check --limit '5 per 2 hours' k
-t a_limit_without_a_time_is_refused refuses \
+t a_limit_without_a_time_is_rejected refuses \
     "--limit: '5' has no time: write 5 per 1m, or another duration" check --limit 5 k
-t a_bad_precision_is_refused refuses "--precision: '3 secs' is not a duration: write 3s" \
+t a_bad_precision_is_rejected refuses "--precision: '3 secs' is not a duration: write 3s" \
     check --limit '5 per 1m' --precision '3 secs' k
-t a_mistyped_algorithm_is_asked_back refuses \
+t a_mistyped_algorithm_is_answered_with_a_suggestion refuses \
     "there is no algorithm 'token_bukcet': did you mean 'token_bucket'?" \
     check --limit '5 per 1m' --algorithm token_bukcet k
-t a_burst_where_there_is_none_is_refused refuses \
+t a_burst_where_there_is_none_is_rejected refuses \
     'sliding_window has no burst: only token_bucket and leaky_bucket do' \
     check --limit '5 per 1m' --burst 9 k
-t numbers_beside_a_policy_are_refused refuses \
+t numbers_beside_a_policy_are_rejected refuses \
     '--burst needs a limit: add --limit "5 per 1m", or leave it out' \
     check -c "$policies" --burst 9 login k
-t a_config_beside_a_limit_is_refused refuses \
+t a_config_beside_a_limit_is_rejected refuses \
     '--limit needs no policies: leave out --config, or name a policy instead' \
     check -c "$policies" --limit '5 per 1m' k
-t two_verbs_are_refused refuses \
+t two_verbs_are_rejected refuses \
     '--peek, --refund and --reset exclude each other: give one of them' \
     check --limit '5 per 1m' --peek --reset k
-t an_unreadable_config_is_refused refuses \
+t an_unreadable_config_is_rejected refuses \
     "$scratch/none.yaml: cannot read it: No such file or directory: check the path" \
     check -c "$scratch/none.yaml" login k
-t an_unreadable_key_is_refused refuses \
+t an_unreadable_key_is_rejected refuses \
     "cannot read $scratch/none: No such file or directory: check the path" \
     check --limit '5 per 1m' --key-file "$scratch/none"
 
@@ -212,8 +212,8 @@ bad_config() {
         grep -q "^weir: $scratch/bad.yaml:4:14: " "$scratch/err"
 }
 
-t an_unknown_store_is_refused_without_its_password unknown_store
-t a_secret_that_others_can_read_is_refused open_secret
+t an_unknown_store_is_rejected_without_its_password unknown_store
+t a_secret_that_others_can_read_is_rejected open_secret
 t a_secret_is_made_for_its_owner_alone makes_a_secret
-t all_problems_of_a_config_are_told_at_once bad_config
+t all_problems_of_a_config_are_reported_at_once bad_config
 finish

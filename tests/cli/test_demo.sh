@@ -19,7 +19,7 @@ leaves_nothing() {
         ! kill -0 "$(sed -n 's/^serving on .* process //p' "$scratch/out" | tail -n 1)"
 }
 
-# Somebody presses ^C as soon as it serves.
+# SIGINT as soon as it serves.
 is_interrupted() {
     TMPDIR=$scratch/tmp setsid examples/demo.sh "$weir" >"$scratch/out" 2>&1 &
     demo=$!

@@ -55,11 +55,11 @@ strange_name() {
     json 'a["file"].endswith("a\"\\\x01\ufffd\u00e9.yaml")' policy lint --json "$name"
 }
 
-t lint_tells_all_problems_of_all_files tells_all
+t lint_reports_all_problems_of_all_files tells_all
 t lint_reads_stdin lints_stdin
-t lint_goes_on_after_an_unreadable_file unreadable
-t lint_refuses_a_nul nul_in_file
-t lint_refuses_a_large_file large_file
+t lint_continues_after_an_unreadable_file unreadable
+t lint_rejects_a_nul nul_in_file
+t lint_rejects_a_large_file large_file
 t lint_judges_a_file_by_itself_unless_asked environment
 t lint_needs_a_file refuses "the files are missing: name them, or '-' for standard input" policy lint
 t lint_has_json_for_good_files json 'a["ok"] and a["policies"] == 8 and a["rules"] == 11 and
@@ -123,42 +123,42 @@ problems_first() {
 }
 
 t explain_names_the_line_of_a_limit explain 0 'limit 2 per 15m line 4' login
-t explain_says_what_is_built_in explain 0 'precision 1ms built in: exact' login
-t explain_says_what_the_defaults_say explain 0 'on_error deny line 2, defaults' login
-t explain_says_what_the_policy_says explain 0 'algorithm sliding_window line 4' login
+t explain_shows_what_is_built_in explain 0 'precision 1ms built in: exact' login
+t explain_shows_what_the_defaults_say explain 0 'on_error deny line 2, defaults' login
+t explain_shows_what_the_policy_says explain 0 'algorithm sliding_window line 4' login
 t explain_uses_a_plan explain 0 'limit 20 per 1d line 5, plan paid' query t1 --plan paid
-t explain_asks_back_a_mistyped_plan explain 0 'plan pad no rule has it: did you mean paid?' \
+t explain_suggests_for_a_mistyped_plan explain 0 'plan pad no rule has it: did you mean paid?' \
     query t1 --plan pad
-t explain_tells_of_the_burst explain 0 'burst 30 line 17' api tenant=a route=b
-t explain_tells_the_policys_mode_from_the_rules explain 0 'mode shadow line 7, the policy'"'"'s' cleanup
-t explain_tells_the_rules_own_mode explain 0 'mode off line 10, the rule'"'"'s own' cleanup
-t explain_tells_how_an_address_is_normalised explain 0 'normalised ip: IPv6, first 56 bits line 9' \
+t explain_shows_the_burst explain 0 'burst 30 line 17' api tenant=a route=b
+t explain_shows_the_policys_mode_from_the_rules explain 0 'mode shadow line 7, the policy'"'"'s' cleanup
+t explain_shows_the_rules_own_mode explain 0 'mode off line 10, the rule'"'"'s own' cleanup
+t explain_shows_how_an_address_is_normalised explain 0 'normalised ip: IPv6, first 56 bits line 9' \
     cleanup ip=2001:db8::7
-t explain_tells_of_a_mapped_address explain 0 'normalised ip: IPv4, extracted from IPv6' \
+t explain_shows_a_mapped_address explain 0 'normalised ip: IPv4, extracted from IPv6' \
     login ip=::ffff:203.0.113.7
-t explain_tells_of_shadow_limits explain 0 'shadow_limit 1 per 1m line 16' beside u
-t explain_tells_of_exemptions explain 0 \
+t explain_shows_shadow_limits explain 0 'shadow_limit 1 per 1m line 16' beside u
+t explain_shows_exemptions explain 0 \
     'This request is allowed and not counted: line 21 exempts it, by its ip.' login 10.0.0.9
-t explain_tells_that_a_policy_is_off explain 0 \
+t explain_shows_that_a_policy_is_off explain 0 \
     'Requests are allowed and not counted: line 19 turns the policy off.' gone
-t explain_tells_what_is_judged_together explain 0 \
+t explain_shows_what_is_judged_together explain 0 \
     'Requests are judged by 2 rules at once: if one denies, none is charged; 1 rule' multi
-t explain_tells_what_is_ignored explain 0 'ignored color no rule uses it' \
+t explain_shows_what_is_ignored explain 0 'ignored color no rule uses it' \
     login ip=203.0.113.7 color=red
-t explain_tells_of_an_override with 'WEIR_POLICY_MULTI_IP_LIMIT=7 per 1h' explain 0 \
+t explain_shows_an_override with 'WEIR_POLICY_MULTI_IP_LIMIT=7 per 1h' explain 0 \
     'limit 7 per 1h WEIR_POLICY_MULTI_IP_LIMIT; line 14 says 2 per 1m' multi
-t explain_tells_of_a_policy_turned_off_from_outside with WEIR_ENABLED_POLICIES=query explain 0 \
+t explain_shows_a_policy_turned_off_from_outside with WEIR_ENABLED_POLICIES=query explain 0 \
     'Requests are allowed and not counted: WEIR_ENABLED_POLICIES leaves it out.' login
-t explain_tells_what_turned_a_policy_off with WEIR_ENABLED_POLICIES=query explain 0 \
+t explain_shows_what_turned_a_policy_off with WEIR_ENABLED_POLICIES=query explain 0 \
     'mode off WEIR_ENABLED_POLICIES' login
-t explain_tells_of_a_limiter_turned_off_from_outside with WEIR_ENABLED=false explain 0 \
+t explain_shows_a_limiter_turned_off_from_outside with WEIR_ENABLED=false explain 0 \
     'All requests are allowed and not counted: WEIR_ENABLED turns everything off.' login
 t explain_hashes_what_is_the_same_alike hashes
 t explain_never_shows_an_identity never_raw
-t explain_tells_what_is_missing incomplete
+t explain_shows_what_is_missing incomplete
 t explain_makes_no_secret no_secret_made
-t explain_tells_problems_instead problems_first
-t explain_asks_back_a_mistyped_policy refuses \
+t explain_shows_problems_instead problems_first
+t explain_suggests_for_a_mistyped_policy refuses \
     "there is no policy 'logn' in $policies: did you mean 'login'?" policy explain "$policies" logn
 t explain_needs_a_policy refuses 'the file or the policy is missing: name both, the file first' \
     policy explain "$policies"

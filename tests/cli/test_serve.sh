@@ -13,33 +13,33 @@ fits_a_screen() {
 }
 
 t the_help_fits_a_screen fits_a_screen
-t operands_are_refused refuses "serve takes options only, not 'x.yaml': did you mean --config?" \
+t operands_are_rejected refuses "serve takes options only, not 'x.yaml': did you mean --config?" \
     serve x.yaml
-t standard_input_is_refused refuses \
+t standard_input_is_rejected refuses \
     'policies cannot come from standard input: the server must be able to read them again' serve --config -
-t a_missing_file_is_refused refuses \
+t a_missing_file_is_rejected refuses \
     "$scratch/none.yaml: cannot read it: No such file or directory: check the path" \
     serve -c "$scratch/none.yaml"
-t a_time_without_a_unit_is_refused refuses "--drain-timeout: '5' is not a duration: write a whole \
+t a_time_without_a_unit_is_rejected refuses "--drain-timeout: '5' is not a duration: write a whole \
 number and one of ms, s, m, h, d, w, as in 15m" serve --drain-timeout 5
-t a_time_out_of_bounds_is_refused refuses '--idle-timeout must be from 10ms to 1d' \
+t a_time_out_of_bounds_is_rejected refuses '--idle-timeout must be from 10ms to 1d' \
     serve --idle-timeout 2d
-t too_many_threads_are_refused refuses '--threads must be at most 64' serve --threads 65
-t a_network_that_is_none_is_refused refuses "--trusted-proxies: 'x' is not an address or network: \
+t too_many_threads_are_rejected refuses '--threads must be at most 64' serve --threads 65
+t a_network_that_is_none_is_rejected refuses "--trusted-proxies: 'x' is not an address or network: \
 write 203.0.113.7, 10.0.0.0/8 or 2001:db8::/32" serve --trusted-proxies 10.0.0.0/8,x
-t a_token_without_its_scopes_is_refused refuses \
+t a_token_without_its_scopes_is_rejected refuses \
     '--token-file takes SCOPES:FILE, as in check,metrics:/etc/weir/token' serve --token-file f
-t an_unknown_scope_is_asked_back refuses \
+t an_unknown_scope_is_answered_with_a_suggestion refuses \
     "--token-file: there is no scope 'amdin': did you mean 'admin'?" \
     serve --token-file "check,amdin:f"
-t a_list_that_is_given_twice_is_refused refuses "serve takes --listen only once: see 'weir help serve'" \
+t a_list_that_is_given_twice_is_rejected refuses "serve takes --listen only once: see 'weir help serve'" \
     serve --listen 127.0.0.1:0 --listen=127.0.0.2:0
-t a_second_token_is_refused refuses "serve takes --token-file only once: see 'weir help serve'" \
+t a_second_token_is_rejected refuses "serve takes --token-file only once: see 'weir help serve'" \
     serve --token-file check:f --token-file admin:g
-t a_key_without_a_certificate_is_refused refuses \
+t a_key_without_a_certificate_is_rejected refuses \
     "TLS needs a certificate and its key: --tls-cert (\`tls: {cert: FILE}\`) is missing" \
     serve --tls-key k
-t sync_without_a_disk_is_refused refuses \
+t sync_without_a_disk_is_rejected refuses \
     'sync is for a store on disk: use file:DIR, or leave it out' \
     serve --store memory: --sync always
 
@@ -49,7 +49,7 @@ check:FILE, or \`tokens\` in the file), require client certificates (--tls-clien
 token='
 weir: make a token:  (umask 077; head -c 32 /dev/urandom | base64 >weir.token)
 weir: and then:  weir serve --listen 0.0.0.0:0 --token-file check,admin,metrics:weir.token'
-t strangers_are_refused refuses "$(echo "$strangers" | paste -sd ' ')$token" \
+t strangers_are_rejected refuses "$(echo "$strangers" | paste -sd ' ')$token" \
     serve --listen 0.0.0.0:0
 
 bad_settings() {
@@ -68,8 +68,8 @@ bad_token() {
         ! grep -q short "$scratch/err"
 }
 
-t bad_settings_are_told_by_serve_and_by_lint bad_settings
-t a_bad_token_is_told_and_not_shown bad_token
+t bad_settings_are_reported_by_serve_and_by_lint bad_settings
+t a_bad_token_is_reported_and_not_printed bad_token
 
 # ---- what is served -------------------------------------------------------------------------
 
@@ -133,7 +133,7 @@ flags_win() {
     stop && [ "$good" = 0 ] && [ -s "$scratch/flag.log" ]
 }
 
-# Two refusals, and then a full page of metrics that names nobody.
+# Two denials, and then a full page of metrics without identities.
 metrics() {
     serve --config "$policies" --store memory: --listen "unix:$scratch/socket" --threads 1 ||
         return 1
@@ -167,6 +167,6 @@ printf '%s' fedcba9876543210 >"$scratch/other"
 chmod 600 "$scratch/other"
 t the_file_has_the_settings_and_its_paths_are_beside_it file_says
 t flags_win_over_the_file flags_win
-t metrics_top_and_log_tell_of_refusals_and_of_nobody metrics
+t metrics_top_and_log_report_denials_without_identities metrics
 t a_log_that_was_moved_away_is_opened_again_by_sighup rotate
 finish

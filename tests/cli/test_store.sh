@@ -146,18 +146,18 @@ t a_limit_holds_with_each_decision_synced limit_holds --sync always
 t a_limit_holds_when_the_system_syncs limit_holds --sync=os
 t a_limit_holds_over_kill_9 limit_holds_over_kills 20000
 t a_limit_holds_over_kill_9_when_synced limit_holds_over_kills 5000 --sync always
-t a_second_process_is_refused_with_the_pid_of_the_first second_is_refused
+t a_second_process_is_rejected_with_the_pid_of_the_first second_is_refused
 t several_rules_are_charged_all_or_none_over_calls shared_by_rules
-t files_are_for_their_owner_alone_and_name_nobody is_private
-t another_secret_is_refused other_secret
+t files_are_private_and_contain_no_identities is_private
+t another_secret_is_rejected other_secret
 t many_short_calls_leave_few_journals journals_are_summed_up
-t sync_without_a_store_is_refused refuses \
+t sync_without_a_store_is_rejected refuses \
     '--sync is for a store on disk: add --store file:DIR, or leave it out' \
     check --limit '3 per 1h' --sync os bob
-t a_bad_sync_mode_is_refused refuses \
+t a_bad_sync_mode_is_rejected refuses \
     "sync must be always, os, or an interval from 1ms to 60s such as 50ms, not 'often'" \
     check --store "file:$dir" --limit '3 per 1h' --sync often bob
-t a_store_without_a_directory_is_refused refuses 'the directory is missing, as in file:/var/lib/weir' \
+t a_store_without_a_directory_is_rejected refuses 'the directory is missing, as in file:/var/lib/weir' \
     check --store file: --limit '3 per 1h' bob
 
 # ---- store check --------------------------------------------------------------------------
@@ -223,7 +223,7 @@ not_opened() {
         grep -q 'weir store repair' "$scratch/err" && cmp "$scratch/before" "$scratch/after"
 }
 
-# damaged TEXT COMMAND...: after the command, check finds it, and nobody opens it
+# damaged TEXT COMMAND...: after the command, check reports the damage, and the store does not open
 damaged() {
     expected=$1
     shift
@@ -262,7 +262,7 @@ longer_snapshot() {
         sh -c 'echo abc >>snapshot'
 }
 
-nobody_is_disturbed() {
+leaves_processes_alone() {
     fresh
     own
     run store "$1" "$dir"
@@ -294,9 +294,9 @@ wrong_secret() {
     is status "$status" 2 && grep -q 'journal.1 was written with another secret' "$scratch/err"
 }
 
-t check_tells_what_is_in_a_store summarises
-t check_tells_programs_as_well summarises_json
-t check_tells_what_has_expired tells_expired
+t check_reports_the_contents_of_a_store summarises
+t check_prints_json_for_programs summarises_json
+t check_reports_expired_keys tells_expired
 t check_changes_nothing changes_nothing
 t a_torn_tail_is_normal_and_cut_when_opened torn
 t a_flipped_bit_is_damage flipped \
@@ -309,11 +309,11 @@ t an_emptied_journal_is_damage_if_another_follows emptied
 t a_journal_cut_short_is_damage_if_another_follows cut_short
 t a_flipped_bit_of_a_snapshot_is_damage bad_snapshot
 t bytes_behind_a_snapshot_are_damage longer_snapshot
-t check_does_not_disturb_a_process nobody_is_disturbed check
-t repair_does_not_disturb_a_process nobody_is_disturbed repair
-t a_folder_that_is_no_store_is_refused_and_left_alone not_a_store check
-t what_is_no_store_is_not_repaired not_a_store repair
-t a_folder_that_does_not_exist_is_refused refuses \
+t check_does_not_disturb_a_process leaves_processes_alone check
+t repair_does_not_disturb_a_process leaves_processes_alone repair
+t a_folder_that_is_no_store_is_rejected_and_left_alone not_a_store check
+t folders_without_a_store_are_not_repaired not_a_store repair
+t a_folder_that_does_not_exist_is_rejected refuses \
     "there is no store $scratch/none: No such file or directory" store check "$scratch/none"
 t a_file_is_no_store refuses \
     "$policies is not a directory: name the directory of the store" store check "$policies"
@@ -322,7 +322,7 @@ t the_secret_may_be_elsewhere secret_elsewhere
 t a_secret_that_does_not_exist_is_not_made refuses \
     "there is no secret file $scratch/none: give the one that the store was made with" \
     store check "$scratch" --secret-file "$scratch/none"
-t the_wrong_secret_is_trouble wrong_secret
+t the_wrong_secret_is_an_error wrong_secret
 
 # ---- store repair -------------------------------------------------------------------------
 

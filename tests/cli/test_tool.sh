@@ -46,7 +46,7 @@ refuses_key() {
     troubles "$pattern" check --limit '5 per 1m' --key-file "$scratch/key"
 }
 
-names_nobody() {
+prints_no_identity() {
     says 2 check -c "$policies" login secret-person
     ! grep secret-person "$scratch/err" &&
         says 0 policy explain "$policies" login 203.0.113.77 && ! grep 203.0.113.77 "$scratch/out"
@@ -72,7 +72,7 @@ lines_to_try_work() {
     kill "$server" && wait "$server" && [ "$good" = 0 ]
 }
 
-t it_tells_its_version answers 0 '^weir [0-9]*\.[0-9]*\.[0-9]*$' --version
+t it_prints_its_version answers 0 '^weir [0-9]*\.[0-9]*\.[0-9]*$' --version
 t without_a_command_it_explains_itself_and_fails says 2
 for command in '' serve check policy 'policy lint' 'policy explain' 'policy push' store \
     'store check' 'store repair' migrate doctor top bench; do
@@ -82,15 +82,15 @@ done
 
 t a_limit_is_kept five_pass_and_the_sixth_does_not
 t a_limit_of_ones_own answers 0 '^allowed .* 4 of 5 left' check --limit '5 per 1m' someone
-t a_cost_beyond_the_limit_is_refused answers 1 '^denied .*never' check --limit '5 per 1m' --cost 6 x
+t a_cost_beyond_the_limit_is_denied answers 1 '^denied .*never' check --limit '5 per 1m' --cost 6 x
 t quiet_is_silent is_silent 1 check --limit 0 someone --quiet
 t an_answer_is_json is_json 0 check -c "$policies" cleanup ip=203.0.113.7 email=a@example.com
 t a_denial_is_json is_json 1 check --limit 0 someone
 t an_explanation_is_json is_json 0 policy explain "$policies" query acme --plan paid
 t the_examples_are_fine answers 0 "^$policies: ok" policy lint "$policies"
-t what_dev_tells_to_try_works lines_to_try_work
-t all_problems_are_told_at_once tells_all_problems
-t what_cannot_be_written_is_trouble cannot_write
+t the_commands_printed_by_dev_work lines_to_try_work
+t all_problems_are_reported_at_once tells_all_problems
+t failed_writes_are_errors cannot_write
 
 t a_mistyped_command troubles "did you mean 'check'" chek
 t a_mistyped_option troubles 'did you mean --algorithm' check --limit '5 per 1m' --algoritm x y
@@ -109,5 +109,5 @@ t a_key_with_a_nul refuses_key 'NUL' 'a\000b'
 t a_key_that_is_not_utf8 refuses_key 'UTF-8' 'a\377b'
 t a_key_of_a_megabyte refuses_key 'too long' '%01000000d' 0
 
-t no_identity_is_ever_printed names_nobody
+t no_identity_is_ever_printed prints_no_identity
 finish

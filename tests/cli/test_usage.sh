@@ -37,39 +37,39 @@ t the_help_of_lint_fits_a_screen fits_a_screen "$weir" help policy lint
 t the_help_of_explain_fits_a_screen fits_a_screen "$weir" policy explain -h
 t all_ways_to_ask_for_help_are_alike alike
 t a_group_of_commands_has_an_overview help_of_the_parts
-t no_command_is_trouble nothing_is_trouble
-t the_version_is_told shows 0 "weir $(sed -n 's/.*WEIR_VERSION_M[AI][JN]OR \(.*\)/\1/p' \
+t no_command_is_an_error nothing_is_trouble
+t the_version_is_reported shows 0 "weir $(sed -n 's/.*WEIR_VERSION_M[AI][JN]OR \(.*\)/\1/p' \
     include/weir.h | paste -sd.).$(sed -n 's/.*WEIR_VERSION_PATCH //p' include/weir.h)" --version
 
 # ---- typing errors ------------------------------------------------------------------------
 
-t a_mistyped_command_is_asked_back \
+t a_mistyped_command_is_answered_with_a_suggestion \
     refuses "there is no command 'chekc': did you mean 'check'?" chekc
-t half_a_command_is_asked_back \
+t half_a_command_is_answered_with_a_suggestion \
     refuses "there is no command 'lint': did you mean 'policy lint'?" lint x.yaml
-t a_mistyped_second_word_is_asked_back \
+t a_mistyped_second_word_is_answered_with_a_suggestion \
     refuses "there is no command 'policy lnt': did you mean 'policy lint'?" policy lnt
-t a_mistyped_first_word_is_asked_back \
+t a_mistyped_first_word_is_answered_with_a_suggestion \
     refuses "there is no command 'polcy lint': did you mean 'policy lint'?" polcy lint
-t a_mistyped_topic_of_help_is_asked_back \
+t a_mistyped_topic_of_help_is_answered_with_a_suggestion \
     refuses "there is no command 'chekc': did you mean 'check'?" help chekc
 t a_strange_command_points_to_the_help \
     refuses "there is no command 'frobnicate': see 'weir help'" frobnicate
-t a_mistyped_option_is_asked_back \
+t a_mistyped_option_is_answered_with_a_suggestion \
     refuses 'check has no option --jsom: did you mean --json?' check --jsom login k
 t a_mistyped_option_is_shown_without_its_value \
     refuses 'check has no option --kye: did you mean --key?' check --kye=203.0.113.7 login
 t a_store_is_not_changed_behind_its_servers_back \
     refuses 'override set needs a running server, which has the store open: give --server URL, not --store' \
     override set login k --block --store file:quotas
-t a_mistyped_option_of_the_tool_is_asked_back \
+t a_mistyped_option_of_the_tool_is_answered_with_a_suggestion \
     refuses 'there is no option --verson: did you mean --version?' --verson
 t a_key_that_looks_like_an_option_is_not_shown refuses "an argument begins with '-' but is not an \
 option: see 'weir help check', or put '--' before it" check --limit '5 per 1m' --a@example.com
-t an_unknown_letter_is_refused refuses "check has no option -x: see 'weir help check', or put '--' \
+t an_unknown_letter_is_rejected refuses "check has no option -x: see 'weir help check', or put '--' \
 before a key that begins with '-'" check -x
-t a_missing_value_is_refused refuses '--limit needs a value: --limit RATE' check k --limit
-t a_value_too_many_is_refused refuses '--json takes no value' check --json=yes login k
+t a_missing_value_is_rejected refuses '--limit needs a value: --limit RATE' check k --limit
+t a_value_too_many_is_rejected refuses '--json takes no value' check --json=yes login k
 
 # ---- stdout -------------------------------------------------------------------------------
 
@@ -100,12 +100,12 @@ colours() {
         is 'in a pipe' "$("$weir" check --limit '5 per 1m' k | grep -c "$(printf '\033')")" 0
 }
 
-t a_full_disk_is_trouble full_disk check --limit '5 per 1m' k
+t a_full_disk_is_an_error full_disk check --limit '5 per 1m' k
 # Here the write that fails ends a line, so that nothing is left to flush at the end.
-t a_full_disk_between_two_lines_is_trouble full_disk check --limit '13 per 1000m' -n 1000 k
-t a_full_disk_is_trouble_for_help_too full_disk --help
-t a_full_disk_is_trouble_for_lint_too full_disk policy lint "$policies"
-t a_closed_pipe_is_trouble_and_ends_it closed_pipe
-t a_closed_stdout_is_trouble closed_stdout
+t a_full_disk_between_two_lines_is_an_error full_disk check --limit '13 per 1000m' -n 1000 k
+t a_full_disk_is_an_error_for_help_too full_disk --help
+t a_full_disk_is_an_error_for_lint_too full_disk policy lint "$policies"
+t a_closed_pipe_is_an_error_and_ends_it closed_pipe
+t a_closed_stdout_is_an_error closed_stdout
 t colours_are_for_terminals colours
 finish

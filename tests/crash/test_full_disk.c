@@ -91,7 +91,7 @@ static weir *open_store(const char *sync, struct logged *logged)
 
 static weir_answer ask(weir *w, const char *policy, bool peek)
 {
-    const weir_request r = { .policy = policy, .key = "somebody" };
+    const weir_request r = { .policy = policy, .key = "ann" };
     weir_answer a;
     weir_diag diag;
 

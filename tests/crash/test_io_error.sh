@@ -5,9 +5,9 @@
 . tests/support/cli.sh
 dir=$scratch/store
 
-# kept: how many of 100 are counted for somebody
+# kept: how many of 100 are counted for the key ann
 kept() {
-    "$weir" check --json --peek --store "file:$dir" --limit '100 per 1d' somebody |
+    "$weir" check --json --peek --store "file:$dir" --limit '100 per 1d' ann |
         python3 -c 'import json, sys; print(100 - json.load(sys.stdin)["remaining"])'
 }
 
@@ -16,7 +16,7 @@ ask_while() {
     call=$1 injection=$2 times=$3
     shift 3
     strace -f -qqq -o "$scratch/calls" -e "trace=$call" -e "inject=$call:$injection" -P "$dir/journal.1" \
-        "$weir" check --json --store "file:$dir" --limit '100 per 1d' -n "$times" "$@" somebody \
+        "$weir" check --json --store "file:$dir" --limit '100 per 1d' -n "$times" "$@" ann \
         >"$scratch/out" 2>"$scratch/err"
 }
 
@@ -76,11 +76,11 @@ if ! command -v strace >/dev/null || ! strace -o /dev/null true 2>/dev/null; the
     echo 'ok 1 - calls that fail # skip strace is not there, or may not trace'
     exit 0
 fi
-t a_failed_sync_is_told_and_loses_nothing failing_sync
+t a_failed_sync_is_reported_and_loses_nothing failing_sync
 t a_failed_sync_is_not_tried_again no_second_sync
 t a_failed_sync_is_a_warning_to_the_next_process warning
-t a_failed_write_is_told_and_loses_nothing failing_write 50ms
-t a_failed_write_is_told_when_nothing_is_synced failing_write os
+t a_failed_write_is_reported_and_loses_nothing failing_write 50ms
+t a_failed_write_is_reported_when_nothing_is_synced failing_write os
 for n in 2 3 4 7; do
     t "killed_at_write_${n}_it_has_what_was_written_before" killed_at "$n"
 done

@@ -117,14 +117,14 @@ class Page:
             self.server.kill()
 
     def port(self):
-        """Of the page's server, which is there as soon as somebody wants to know."""
+        """The port of the page's server, which is started on first use."""
         if not self.server:
             self.server = Server(config=self.folder / self.policies, env=self.setup.env,
                                  store=f"file:{self.folder}/weir-data")
         return str(self.server.port)
 
     def ask(self, command):
-        """What a command prints, as if the server were where everybody's is."""
+        """The output of a command, as if the server were on the default port."""
         port = self.port()
         command = PORT.sub(port, command.replace("localhost:7878", "127.0.0.1:7878"))
         printed = self.run(command)[1].replace("\r\n", "\n")

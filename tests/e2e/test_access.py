@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""test_access.py - who is let in: TLS, client certificates, and tokens with their scopes.
+"""test_access.py - access control: TLS, client certificates, and tokens with their scopes.
 
     test_access.py TREE      from the root of the source
 """
@@ -102,7 +102,7 @@ def a_certificate_that_is_not_trusted_is_not_spoken_to():
 
 
 @test
-def plain_speech_is_refused_politely():
+def plain_text_on_a_tls_port_gets_an_error():
     with Secured() as it:
         status, headers, answer = it.server.http("GET", "/v1/check?policy=login&ip=192.0.2.1")
         assert (status, answer["detail"]) == (400, "this port speaks TLS only"), (status, answer)
@@ -113,7 +113,7 @@ def plain_speech_is_refused_politely():
 
 
 @test
-def plain_speech_is_heard_where_it_is_allowed():
+def plain_text_is_accepted_where_it_is_allowed():
     with Secured("--allow-plain") as it:
         assert it.server.http("GET", "/healthz")[0] == 200
         assert it.server.resp("PING") == b"+PONG\r\n"
@@ -140,7 +140,7 @@ def a_client_with_a_certificate_is_welcome():
 
 
 @test
-def client_certificates_keep_strangers_out_as_tokens_do():
+def client_certificates_are_required_like_tokens():
     with Secured(clients=True, listen="0.0.0.0:0") as it:
         heard = it.curl(*it.client())
         assert json.loads(heard.stdout)["allowed"] is True, heard
@@ -306,7 +306,7 @@ def each_route_is_for_its_scope_alone():
 
 
 @test
-def without_a_token_or_with_a_wrong_one_only_health_is_told():
+def without_a_valid_token_only_health_is_answered():
     with Guarded() as it:
         for (method, path), scopes in ROUTES.items():
             for who, token, detail, challenge in (
@@ -338,7 +338,7 @@ def each_command_is_for_its_scope_alone():
 
 
 @test
-def without_a_token_or_with_a_wrong_one_commands_are_refused():
+def without_a_valid_token_commands_are_rejected():
     with Guarded() as it:
         noauth = b"-NOAUTH Authentication required: send AUTH with a token first"
         for words in COMMANDS:
@@ -379,13 +379,13 @@ def which_tokens_there_are_is_read_again_at_a_reload():
         it.server.wait_for("reloaded")
         assert it.http(*where, TOKENS["check"])[0] == 401
         assert it.http(*where, "o" * 20)[0] == 200
-        it.configure()  # which is for loopback, where everybody may come then
+        it.configure()  # on loopback, where no token is needed
         assert it.http("POST", "/v1/reload", TOKENS["admin"])[0] == 200
         assert it.http(*where, None)[0] == 200
 
 
 @test
-def a_reload_never_opens_a_public_address_to_strangers():
+def a_reload_never_opens_a_public_address_to_clients_without_a_token():
     with Guarded(listen="0.0.0.0:0") as it:
         it.configure()
         status, _, answer = it.http("POST", "/v1/reload", TOKENS["admin"])
@@ -395,7 +395,7 @@ def a_reload_never_opens_a_public_address_to_strangers():
 
 
 @test
-def a_mistake_in_the_settings_refuses_the_file_whole():
+def a_mistake_in_the_settings_rejects_the_whole_file():
     with Guarded() as it:
         config = it.path / "policies.yaml"
         config.write_text(POLICIES.replace("login", "signin") + "server: {threds: 2}\n")
@@ -406,7 +406,7 @@ def a_mistake_in_the_settings_refuses_the_file_whole():
 
 
 @test
-def what_a_reload_cannot_change_is_said():
+def settings_that_a_reload_cannot_change_are_reported():
     with Guarded() as it:
         it.configure(*((scope, scope) for scope in TOKENS), more="  max_connections: 100\n")
         it.server.signal(signal.SIGHUP)

@@ -84,7 +84,7 @@ def attack(server, times=20):
 
 
 @test
-def a_webhook_is_told_once_of_what_the_log_tells():
+def a_webhook_gets_each_logged_alert_once():
     with Receiver() as hook, Folder() as folder, \
             serve(folder, f"http://127.0.0.1:{hook.port}/hook?key=secret") as server:
         attack(server)
@@ -206,7 +206,7 @@ def a_receiver_that_is_down_gets_it_when_it_is_back():
 
 
 @test
-def a_receiver_that_hangs_holds_up_nobody():
+def a_webhook_receiver_that_hangs_delays_no_check():
     with Folder() as folder:
         with socket.create_server(("127.0.0.1", 0)) as silent:  # it takes, and never answers
             url = f"http://127.0.0.1:{silent.getsockname()[1]}/"
@@ -222,7 +222,7 @@ def a_receiver_that_hangs_holds_up_nobody():
 
 
 @test
-def by_tls_a_receiver_must_be_who_it_says():
+def a_tls_receiver_must_match_its_host_name():
     with Folder() as folder:
         make_certs(folder)
         pem = folder / "hook.pem"
@@ -240,7 +240,7 @@ def by_tls_a_receiver_must_be_who_it_says():
 
 
 @test
-def the_breaker_and_the_fallback_are_told_and_so_is_their_end():
+def the_breaker_and_the_fallback_are_logged_and_so_is_their_end():
     with Postgres(fsync="off") as db, Receiver() as hook, Folder() as folder:
         db.migrate()
         url = f"http://127.0.0.1:{hook.port}/"

@@ -61,7 +61,7 @@ def an_attack_on_denied_keys_hardly_reaches_the_store():
     users = [f"user-{number}" for number in range(1000)]
     with Fixture() as fixture:
         server = fixture.serve()
-        exhaust([server], "few", "somebody")  # it listens
+        exhaust([server], "few", "ann")  # it listens
         for _ in range(3):
             answers = ask_all(server, users)
         assert not any(answer["allowed"] for answer in answers)
@@ -74,7 +74,7 @@ def an_attack_on_denied_keys_hardly_reaches_the_store():
 
 
 @test
-def who_gives_back_is_heard_by_all_within_a_second():
+def a_refund_reaches_all_instances_within_a_second():
     with Fixture() as fixture:
         assert weir("policy", "push", fixture.config, fixture.owner).returncode == 0
         servers = [fixture.serve() for _ in range(3)]
@@ -107,7 +107,7 @@ def numbers_of(override):
 
 
 def is_by(override, answer, count):
-    """Is it the right answer to somebody who has used so much?"""
+    """Is this the right answer for an identity with this count?"""
     limit = numbers_of(override)
     if not limit:
         allowed, source = {"exempt": (True, "exempt"), "block": (False, "blocked")}[override["effect"]]
@@ -118,7 +118,7 @@ def is_by(override, answer, count):
 
 
 class Changes:
-    """Who was overridden how, and what an instance may not have heard yet."""
+    """The overrides of identities, and the changes that an instance may not have seen yet."""
 
     def __init__(self, servers, dice):
         self.servers, self.dice = servers, dice
@@ -153,8 +153,8 @@ class Changes:
 
 @test
 def no_answer_of_three_instances_is_wrong():
-    """One after the other, against a count of its own. Only for a second after somebody else gave
-    back, or overrode, may an instance still answer by what was, and refuse from memory."""
+    """Checks one after the other, against a count of the test. An instance may use its deny cache
+    for at most a second after a refund, reset or override on another instance."""
     seed = random.SystemRandom().randrange(1 << 32)
     print(f"# seed {seed}")
     dice = random.Random(seed)
@@ -162,7 +162,7 @@ def no_answer_of_three_instances_is_wrong():
     sources = []
     with Fixture() as fixture:
         servers = [fixture.serve() for _ in range(3)]
-        exhaust(servers, "few", "somebody")
+        exhaust(servers, "few", "ann")
         changes = Changes(servers, dice)
         for _ in range(4000):
             server, user = dice.choice(servers), f"user-{dice.randrange(4)}"
@@ -202,7 +202,7 @@ def no_answer_of_three_instances_is_wrong():
 
 
 @test
-def of_several_rules_those_that_are_known_to_refuse_are_told():
+def of_several_rules_the_cached_denials_are_reported():
     with Fixture() as fixture:
         server = fixture.serve()
         exhaust([server], "two", "u")
@@ -218,7 +218,7 @@ def of_several_rules_those_that_are_known_to_refuse_are_told():
 
 
 @test
-def a_shadow_is_remembered_and_refuses_nothing():
+def a_denial_in_shadow_is_cached_and_denies_nothing():
     with Fixture() as fixture:
         server = fixture.serve()
         exhaust([server], "few", "u")
@@ -243,7 +243,7 @@ def a_change_of_the_policies_is_heeded_at_once():
 
 
 @test
-def who_cannot_listen_asks():
+def an_instance_without_a_change_feed_asks_the_store():
     with Fixture() as fixture:
         server = fixture.serve()
         exhaust([server], "window", "u")

@@ -153,7 +153,7 @@ def in_the_middle(fixture, change):
 
 
 def exactly_500_each(fixture, crowd):
-    """Whoever goes in peace has answered all that it has counted."""
+    """After a graceful stop, every counted check was answered."""
     allowed = {policy: n for (policy, _, _), n in crowd.allowed.items()}
     assert allowed == dict.fromkeys(HUNDREDS, 500), (SEED, allowed, crowd.unanswered)
     for policy in HUNDREDS:
@@ -223,7 +223,7 @@ def a_refused_check_of_several_rules_charges_none(fixture):
 
 adopt_orphans()
 @statement(STORES)
-def several_policies_that_are_asked_together_are_never_half_charged(fixture):
+def several_policies_of_one_request_are_charged_together_or_not_at_all(fixture):
     (fixture.path / "policies.yaml").write_text(SEVERAL)
     assert fixture.server.http("POST", "/v1/reload")[0] == 200
     never_half_charged([fixture.server], asks=400, policy=["global", "tenant", "user"])

@@ -71,7 +71,7 @@ def break_it(proxied, fault):
 
 def mend_it(proxied, fault):
     if fault == "restarted empty":
-        proxied.proxy.mode = "cut"  # nobody sees what it was
+        proxied.proxy.mode = "cut"  # so that no server sees the old data
         proxied.store.start()
         proxied.store.forget()
     elif fault == "killed":
@@ -82,7 +82,7 @@ def mend_it(proxied, fault):
 
 
 class Asking:
-    """Who asks one server, and notes how long it took."""
+    """A client of one server that measures how long each answer took."""
 
     def __init__(self, server):
         self.server, self.slowest = server, 0.0
@@ -252,7 +252,7 @@ def hold_under_load(kind):
               f"others wait for {stalled:.1f} ms")
         assert report["errors"] == report["lost"] == report["denied"] == 0, report
         assert report["requests"] >= LOADED * RATE - 1, report
-        # Who answers has to be let run, and so has who listens.
+        # Both the server and the client need CPU time.
         late = min(0.005 + 2 * stalled / 1000, MARGIN)
         assert latency["p99"] < (DEADLINE + late) * 1e6, (latency, stalled)
         assert grown < 16 << 20, grown
@@ -273,7 +273,7 @@ def open_all_breakers(server):
 
 
 def get_ready_again(kind):
-    """Seconds until a server is ready again whose store is, with nobody who asks it for a check."""
+    """Seconds from the store's recovery until an idle server is ready again."""
     proxied, took = kind(), {}
     try:
         with Folder() as folder, serve(proxied, folder, threads=THREADS) as server:
@@ -306,22 +306,22 @@ add_tests()
 
 
 @test
-def a_server_that_nobody_asks_is_ready_soon_after_its_postgres_is():
+def an_idle_server_is_ready_soon_after_its_postgres_is():
     hold_without_traffic(in_postgres)
 
 
 @test
-def a_server_that_nobody_asks_is_ready_soon_after_its_redis_is():
+def an_idle_server_is_ready_soon_after_its_redis_is():
     hold_without_traffic(in_redis)
 
 
 @test
-def under_steady_load_everybody_is_answered_while_postgres_dies_and_hangs_and_comes_back():
+def under_steady_load_all_requests_are_answered_while_postgres_crashes_hangs_and_restarts():
     hold_under_load(in_postgres)
 
 
 @test
-def under_steady_load_everybody_is_answered_while_redis_dies_and_hangs_and_comes_back():
+def under_steady_load_all_requests_are_answered_while_redis_crashes_hangs_and_restarts():
     hold_under_load(in_redis)
 
 

@@ -77,7 +77,7 @@ def history(*words, tty=False):
 
 
 @test
-def what_was_decided_is_told_by_policy_and_outcome():
+def decisions_are_reported_by_policy_and_outcome():
     with Folder() as folder, serve(folder, "memory:") as server:
         for _ in range(5):
             server.check("login", "192.0.2.1")
@@ -91,7 +91,7 @@ def what_was_decided_is_told_by_policy_and_outcome():
 
 
 @test
-def a_check_that_one_of_many_rules_refuses_is_told_as_one():
+def a_check_denied_by_one_of_many_rules_is_reported_as_one():
     with Folder() as folder, serve(folder, "memory:") as server:
         for i in range(10):
             server.check("many", f"192.0.2.{i % 3}")
@@ -125,7 +125,7 @@ def it_is_there_after_a_restart_and_after_a_kill():
 
 
 @test
-def a_damaged_file_is_set_aside_and_told_of():
+def a_damaged_file_is_set_aside_and_reported():
     with Folder() as folder:
         with serve(folder) as server:
             server.check("login", "192.0.2.1")
@@ -160,7 +160,7 @@ def a_handover_carries_it_on():
 
 
 @test
-def what_cannot_be_asked_is_explained():
+def invalid_requests_are_explained():
     with Folder() as folder, serve(folder, "memory:") as server:
         for query, why in (("since=yesterday", "how long ago"), ("step=30s", "whole minutes"),
                            ("since=1h&until=2h", "before until"), ("since=90d&step=1m", "5000 steps"),
@@ -195,7 +195,7 @@ def the_tool_prints_a_table_or_draws():
 
 
 @test
-def the_tool_says_what_is_wrong():
+def the_tool_prints_error_messages():
     wrong = history("--since", "yesterday")
     assert wrong.returncode == 2 and "--since" in wrong.stderr, wrong
     assert history("a", "b").returncode == 2
@@ -240,7 +240,7 @@ def servers_that_share_a_database_have_one_history():
 
 
 @test
-def servers_and_sql_tell_together_who_was_refused():
+def servers_and_sql_report_denials_together():
     with Database() as db, Folder() as folder:
         url = db.url + "?deadline=20s"
         with serve(folder, url) as one, serve(folder, url) as two:
@@ -259,7 +259,7 @@ def servers_and_sql_tell_together_who_was_refused():
 
 
 @test
-def what_postgres_could_not_take_comes_later():
+def reports_that_postgres_missed_are_sent_later():
     with Database() as db, Folder() as folder:
         with serve(folder, db.url + "?deadline=5s") as server:
             server.check("local", "192.0.2.1")
@@ -277,7 +277,7 @@ def what_postgres_could_not_take_comes_later():
 
 
 @test
-def postgres_tells_hours_where_minutes_are_gone():
+def postgres_reports_hours_where_minutes_have_expired():
     with Database() as db, Folder() as folder:
         now = int(time.time() * 1000)
         days = [1, 6, 8, 89, 91]

@@ -83,7 +83,7 @@ def sigterm_ends_idle_connections_and_finishes_what_has_begun():
 
 
 @test
-def sigterm_waits_for_an_unfinished_request_as_long_as_it_was_told():
+def sigterm_waits_for_an_unfinished_request_up_to_the_drain_timeout():
     with Server("--drain-timeout", "1500ms", "--request-timeout", "1h") as server:
         with server.connect() as slow:
             slow.sendall(FIRST_HALF)
@@ -242,7 +242,7 @@ def a_volume_of_kubernetes_that_is_swapped_brings_new_limits():
 
 
 @test
-def a_bad_file_keeps_the_old_limits_and_is_told_everywhere():
+def a_bad_file_keeps_the_old_limits_and_is_reported_everywhere():
     with Reloading() as it:
         problem = f"{it.link}:3:11: unknown key 'limt' in a policy: did you mean 'limit'?"
         line = it.reload(BAD)
@@ -368,7 +368,7 @@ class Manager:
 
 
 @test
-def systemd_is_told_of_ready_reloading_and_stopping():
+def systemd_is_notified_of_ready_reloading_and_stopping():
     with Folder() as folder, Manager(folder) as manager, \
             Server(env={"NOTIFY_SOCKET": manager.path}) as server:
         assert manager.hear() == ["READY=1"]
@@ -385,7 +385,7 @@ def systemd_is_told_of_ready_reloading_and_stopping():
 
 
 @test
-def systemd_is_told_that_it_is_alive():
+def systemd_watchdog_is_notified():
     with Folder() as folder, Manager(folder) as manager, \
             Server(command=["sh", "-c", 'WATCHDOG_PID=$$ exec "$0" "$@"'],
                    env={"NOTIFY_SOCKET": manager.path, "WATCHDOG_USEC": "100000"}):
@@ -400,7 +400,7 @@ HANDOVERS = 4
 
 
 @test
-def while_it_is_replaced_no_connection_is_refused_reset_or_unanswered():
+def during_a_handover_no_connection_is_refused_reset_or_unanswered():
     answers = {b"http": 0, b"resp": 0}
     problems, over = [], threading.Event()
 
@@ -448,7 +448,7 @@ def while_it_is_replaced_no_connection_is_refused_reset_or_unanswered():
 
 @test
 def idle_clients_that_do_not_hang_up_hold_up_no_handover():
-    """Until the predecessor has ended, nobody answers."""
+    """There are no answers until the predecessor has ended."""
     def at(line):
         return datetime.datetime.fromisoformat(line["time"].replace("Z", "+00:00"))
 
@@ -487,7 +487,7 @@ def the_successor_is_what_has_the_name_now_and_serves_the_same_addresses():
 
 
 @test
-def systemd_is_told_who_is_the_main_process_now():
+def systemd_is_notified_of_the_new_main_pid():
     with Folder() as folder, Manager(folder) as manager, \
             Server(store=f"file:{folder}/data", env={"NOTIFY_SOCKET": manager.path}) as server:
         assert manager.hear() == ["READY=1"]
@@ -551,7 +551,7 @@ def a_successor_that_cannot_open_the_store_changes_nothing():
 
 
 @test
-def a_server_whose_files_cannot_be_written_is_not_replaced_and_says_what_is_lost():
+def a_server_with_unwritable_files_is_not_replaced_and_reports_the_loss():
     def small_files():
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (LARGEST, LARGEST))
@@ -582,7 +582,7 @@ def an_address_that_is_gone_from_the_settings_is_closed_by_the_handover():
                 socket.create_connection(("127.0.0.1", ports[0]), PATIENCE).close()
                 try:
                     socket.create_connection(("127.0.0.1", ports[1]), PATIENCE).close()
-                    raise AssertionError("somebody has it open still")
+                    raise AssertionError("the port is still open")
                 except ConnectionRefusedError:
                     pass
                 assert len(os.listdir(f"/proc/{new.pid}/fd")) <= files
@@ -637,13 +637,13 @@ def refused(message, **arguments):
 
 
 @test
-def too_few_open_files_are_told():
+def too_few_open_files_are_reported():
     refused("40 open files are too few to serve clients: raise the limit (LimitNOFILE= or ulimit -n)",
             preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (40, 40)))
 
 
 @test
-def a_second_server_in_the_same_place_is_refused():
+def a_second_server_in_the_same_place_is_rejected():
     with Folder() as folder:
         path, port = folder / "socket", free_port()
         with Server(listen=f"127.0.0.1:{port},unix:{path}", store=f"file:{folder}/data") as server:
@@ -655,7 +655,7 @@ def a_second_server_in_the_same_place_is_refused():
 
 
 @test
-def others_are_let_in_only_with_a_token():
+def public_addresses_need_a_token():
     with Folder() as folder:
         refused("other machines can reach 0.0.0.0:0 without a token: add one "
                 "(--token-file check:FILE, or `tokens` in the file), require client certificates "

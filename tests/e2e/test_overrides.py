@@ -174,13 +174,13 @@ def changes_at_once_are_all_kept_and_in_one_order(kind):
 
 
 @test
-def what_one_instance_is_told_holds_on_three_within_a_second_and_after_kill_9():
+def an_override_on_one_instance_holds_on_three_within_a_second_and_after_kill_9():
     for kind in KINDS:
         changes_reach_three_instances(kind)
 
 
 @test
-def a_limit_that_comes_with_requests_is_overruled_by_its_name():
+def a_named_limit_of_requests_can_be_overridden():
     for kind in KINDS:
         names_that_requests_bring_are_overruled_as_policies_are(kind)
 
@@ -210,7 +210,7 @@ def while_the_database_is_away_what_was_read_last_holds():
 
 
 @test
-def nobody_alters_the_ledger_in_the_database():
+def the_ledger_in_the_database_is_append_only():
     with Fixture("postgres") as h:
         h.call(0, "PUT", "/v1/overrides", {"policy": "login", "key": "203.0.113.7", "effect": "block",
                                            "who": "ann"})
@@ -220,7 +220,7 @@ def nobody_alters_the_ledger_in_the_database():
             try:
                 database.psql(statement, database=name)
             except SqlError as refused:
-                assert "only added to" in str(refused), refused
+                assert "append-only" in str(refused), refused
             else:
                 raise AssertionError(statement)
         assert "ann" in database.psql("SELECT who FROM weir.audit", database=name)

@@ -38,12 +38,12 @@ def every_conformance_trace_matches():
 
 
 @test
-def who_brings_no_time_is_counted_by_the_clock_of_the_database():
+def requests_without_a_time_use_the_clock_of_the_database():
     with Fixture() as fixture:
         fixture.sql(f"ALTER DATABASE {fixture.name} SET log_statement = 'all'")
         server = fixture.serve("--trust-client-clock")
-        server.check("many", "somebody")
-        server.check("many", "somebody else", now=1700000000000)
+        server.check("many", "ann")
+        server.check("many", "ann else", now=1700000000000)
         log = fixture.db.log.read_text().split("execute weir_charge: ")[1:]
         nows = [line.split("$8 = ")[1].split("\n")[0] for line in log]
         assert nows == ["NULL", "'1700000000000'"], nows
@@ -67,7 +67,7 @@ def four_servers_admit_exactly_the_limit():
     for number in range(runs):
         policy = ("many", "bucket", "fixed")[number % 3]
         with Fixture() as fixture:
-            question = policy, "user", "somebody"
+            question = policy, "user", "ann"
             _, allowed = crowds(fixture, 4, [question] * 400)
             assert allowed == {question: 1000}, (number, allowed)
     print(f"# {runs} runs")
@@ -141,7 +141,7 @@ def many_keys_at_once_are_exact_too():
 
 
 @test
-def several_policies_that_are_asked_together_are_never_half_charged():
+def several_policies_of_one_request_are_charged_together_or_not_at_all():
     with Fixture() as fixture:
         several_policies_are_never_half_charged(fixture)
 
@@ -175,14 +175,14 @@ def sql_and_http_share_a_limit():
     with Fixture() as fixture:
         server = fixture.serve()
         assert weir("policy", "push", fixture.config, fixture.owner).returncode == 0
-        ask = "SELECT remaining FROM weir.check('many', '{\"user\": \"somebody\"}')"
-        assert server.check("many", "somebody")["remaining"] == 999
+        ask = "SELECT remaining FROM weir.check('many', '{\"user\": \"ann\"}')"
+        assert server.check("many", "ann")["remaining"] == 999
         assert fixture.value(ask) == "998"
-        assert server.check("many", "somebody")["remaining"] == 997
+        assert server.check("many", "ann")["remaining"] == 997
 
 
 @test
-def sql_and_http_share_a_limit_that_comes_with_requests_by_its_name():
+def sql_and_http_share_a_named_limit_of_requests():
     def by_http(server, key="ann", **more):
         return server.http("POST", "/v1/check", {"name": "sign-in", "key": key, "limit": 5,
                                                  "window_ms": 3600000, **more})[2]
@@ -211,7 +211,7 @@ def sql_and_http_share_a_limit_that_comes_with_requests_by_its_name():
 
 
 @test
-def sql_and_http_agree_whom_a_rollout_reaches():
+def sql_and_http_agree_on_the_identities_in_a_rollout():
     with Fixture() as fixture:
         fixture.config.write_text(
             "version: 1\npolicies: {part: {limit: 1 per 1d, by: user, rollout: 50%}}\n")
@@ -231,18 +231,18 @@ def sql_and_http_agree_whom_a_rollout_reaches():
 def no_identity_is_in_the_database():
     with Fixture() as fixture:
         server = fixture.serve()
-        server.check("many", "somebody-with-a-name")
+        server.check("many", "ann-with-a-name")
         assert fixture.value("SELECT count(*) FROM weir.states") == "1"
         dump = subprocess.run([programs() / "pg_dump", fixture.owner], capture_output=True,
                               text=True, check=True).stdout
-        assert "somebody-with-a-name" not in dump
+        assert "ann-with-a-name" not in dump
 
 
 @test
-def what_has_expired_is_removed():
+def expired_rows_are_removed():
     with Fixture() as fixture:
         server = fixture.serve()
-        server.check("many", "somebody")
+        server.check("many", "ann")
         fixture.sql("UPDATE weir.states SET expires = 0, due = 0")
         wait_until(lambda: fixture.value("SELECT count(*) FROM weir.states") == "0", "removal")
 
@@ -266,7 +266,7 @@ def nothing_acknowledged_is_lost_when_the_database_crashes():
 
 
 @test
-def answers_wait_for_the_disk_unless_somebody_says_so():
+def answers_wait_for_the_disk_unless_the_uri_says_otherwise():
     for parameter, expected in ("deadline=20s", "on"), ("synchronous_commit=off&deadline=20s", "off"), \
                                ("synchronous_commit=local&deadline=20s", "local"):
         with Fixture(parameter) as fixture:
@@ -344,7 +344,7 @@ class Sleeper:
 
 
 @test
-def a_lock_that_somebody_holds():
+def a_lock_held_by_another_session():
     with Fixture(UNWELL) as fixture:
         server = fixture.serve()
         comes_back(server)
@@ -355,8 +355,8 @@ def a_lock_that_somebody_holds():
 
 
 @test
-def a_key_that_somebody_holds_keeps_nobody_else_waiting():
-    """For long: at first nobody knows what it is that does not answer."""
+def a_key_locked_by_another_session_does_not_delay_other_keys():
+    """For long: at first weir does not know which key is locked."""
     with Fixture(UNWELL) as fixture:
         server = fixture.serve()
         held, over = {"policy": "many", "key": "held"}, threading.Event()
@@ -394,7 +394,7 @@ def check_many(server, policy, keys):
 
 
 @test
-def a_stranger_who_locks_what_a_role_may_lock_keeps_no_key_from_being_made():
+def locks_of_other_roles_do_not_block_new_keys():
     """Advisory locks are for every role that may connect, so nothing may depend on one."""
     with Fixture("deadline=2s") as fixture:
         fixture.sql("CREATE ROLE stranger LOGIN")
@@ -453,13 +453,13 @@ def metric(server, name):
 
 
 @test
-def what_a_decision_had_to_wait_is_measured():
+def the_waiting_time_of_a_decision_is_measured():
     with Fixture(PATIENT) as fixture:
         server = fixture.serve()
         comes_back(server)
         assert metric(server, "weir_decision_seconds_sum") < 1
         with Sleeper(fixture, "LOCK TABLE weir.states IN ACCESS EXCLUSIVE MODE"):
-            asking = threading.Thread(target=server.check, args=("open", "somebody"))
+            asking = threading.Thread(target=server.check, args=("open", "ann"))
             asking.start()
             time.sleep(1)
         asking.join()
@@ -470,7 +470,7 @@ def what_a_decision_had_to_wait_is_measured():
 
 
 @test
-def a_database_that_is_stopped_and_goes_on():
+def a_database_that_is_stopped_and_continued():
     with Fixture(UNWELL) as fixture:
         server = fixture.serve()
         comes_back(server)
@@ -490,7 +490,7 @@ def of_several_hosts_the_one_that_takes_writes_is_used():
         server = f"127.0.0.1:{fixture.db.port}"
         fixture.url = (f"postgres://limiter@127.0.0.1:1,{server}/{fixture.name}"
                      f"?target_session_attrs=read-write&{PATIENT}&pool=3&synchronous_commit=off")
-        assert fixture.serve().check("many", "somebody")["source"] == "store"
+        assert fixture.serve().check("many", "ann")["source"] == "store"
 
 
 @test
@@ -515,10 +515,10 @@ def a_server_that_starts_without_its_database_finds_the_secret_when_that_is_ther
 
 
 @test
-def who_asks_once_is_told_where_the_secret_is():
+def without_the_store_a_check_names_secret_file():
     with Fixture() as fixture:
         done = weir("check", "--store", "postgres://limiter@127.0.0.1:1/none", "-c", fixture.config,
-                    "many", "somebody")
+                    "many", "ann")
         assert done.returncode == 2, done
         assert "Connection refused" in done.stderr and "--secret-file" in done.stderr, done.stderr
 
@@ -547,13 +547,13 @@ def refused(fixture, *arguments, store=None):
 
 
 @test
-def a_database_without_the_schema_is_refused():
+def a_database_without_the_schema_is_rejected():
     with Fixture(migrated=False) as fixture:
         assert "run 'weir migrate'" in refused(fixture)
 
 
 @test
-def a_role_without_the_right_is_refused():
+def a_role_without_the_right_is_rejected():
     with Fixture() as fixture:
         fixture.sql("REVOKE weir_server FROM limiter")
         try:
@@ -563,7 +563,7 @@ def a_role_without_the_right_is_refused():
 
 
 @test
-def another_secret_is_refused():
+def another_secret_is_rejected():
     with Fixture() as fixture:
         secret = fixture.folder.path / "secret"
         secret.write_text("0123456789abcdef" * 4 + "\n")
@@ -652,7 +652,7 @@ def several_may_migrate_at_once():
 
 
 @test
-def what_is_printed_can_be_run_by_hand():
+def printed_sql_can_be_run_by_hand():
     with Fixture(migrated=False) as fixture:
         printed = weir("migrate", "--print").stdout
         for _ in range(2):
@@ -662,11 +662,11 @@ def what_is_printed_can_be_run_by_hand():
         said = weir("migrate", fixture.owner).stdout.splitlines()
         assert said and all(line.endswith(" is already applied") for line in said), said
         fixture.sql("GRANT weir_server TO limiter")
-        assert fixture.serve().check("many", "somebody")["source"] == "store"
+        assert fixture.serve().check("many", "ann")["source"] == "store"
 
 
 @test
-def pushing_policies_tells_what_changed():
+def pushing_policies_reports_what_changed():
     with Fixture() as fixture:
         first = weir("policy", "push", fixture.config, fixture.owner)
         assert first.returncode == 0 and "many added\n" in first.stdout, first
@@ -702,8 +702,8 @@ exempt: [{user: ["it's \\"me\\"", 'back\\slash \\n', 'ü', '$$']}]
 
 
 @test
-def policies_that_differ_in_the_database_are_told():
-    """Who asks by SQL would have another limit than who asks the server."""
+def policies_that_differ_in_the_database_are_reported():
+    """Otherwise SQL callers and clients of the server would have different limits."""
     def differing(server):
         return server.http("GET", "/v1/policies")[2]["differs_in_database"]
 
@@ -718,7 +718,7 @@ def policies_that_differ_in_the_database_are_told():
         assert weir("policy", "push", other, fixture.owner).returncode == 0
         wait_until(lambda: differing(server) == ["few", "more"], "the push to be heard of")
         says(server, "differ from those of this server")
-        second = fixture.serve()  # and whoever starts now knows too
+        second = fixture.serve()  # a server that starts later notices it too
         wait_until(lambda: differing(second) == ["few", "more"], "the comparison")
         said = weir("doctor", "--config", fixture.config, fixture.owner)
         assert said.returncode == 1 and "2 differ from the file" in said.stdout, said

@@ -44,7 +44,7 @@ def private_server(pid):
 
 
 @test
-def the_memory_of_a_server_is_for_nobody_else():
+def the_memory_of_a_server_cannot_be_read_by_other_processes():
     with serve() as server:
         assert server.http("GET", "/healthz")[0] == 200
         assert private_server(server.pid)
@@ -52,7 +52,7 @@ def the_memory_of_a_server_is_for_nobody_else():
 
 
 @test
-def who_looks_for_a_mistake_may_say_otherwise():
+def weir_dumpable_allows_debugging():
     with serve(env={"WEIR_DUMPABLE": "1"}) as server:
         assert owner(server.pid) == USER
         assert server.stop() == 0

@@ -52,12 +52,12 @@ def four_servers_admit_exactly_the_limit_fifty_times():
     with Home() as home, Gang([home.serve() for _ in range(4)], 64) as gang:
         for n in range(50):
             policy = ("many", "bucket", "fixed")[n % 3]
-            allowed, refused, _ = gang.ask(20, "WEIR.CHECK", policy, f"somebody-{n}")
+            allowed, refused, _ = gang.ask(20, "WEIR.CHECK", policy, f"ann-{n}")
             assert (allowed, refused) == (1000, 280), (n, allowed, refused)
 
 
 @test
-def several_policies_that_are_asked_together_are_never_half_charged():
+def several_policies_of_one_request_are_charged_together_or_not_at_all():
     with Home() as home:
         several_policies_are_never_half_charged(home)
 
@@ -87,9 +87,9 @@ def cl_throttle_counts_in_redis():
 
 
 @test
-def keys_say_what_they_count_and_not_whom():
+def keys_name_the_rule_and_not_the_identity():
     with Home() as home:
-        home.serve().check("many", "somebody-with-a-name")
+        home.serve().check("many", "ann-with-a-name")
         keys = sorted(key.decode() for key in home.redis("KEYS", "*"))
         assert len(keys) == 2 and keys[0] == "rl:secret", keys
         head, policy, rule, digest = keys[1].rsplit(":", 3)
@@ -105,18 +105,18 @@ def rules_of_one_identity_have_one_tag():
                                " b: {limit: 9 per 1d, by: user}}}\n"
                                "  two: {limit: 5 per 1m, by: user}\n")
         server = home.serve()
-        server.check("one", "somebody")
-        server.check("two", "somebody")
+        server.check("one", "ann")
+        server.check("two", "ann")
         tags = {key.split(b"}")[0] for key in home.redis("KEYS", "rl:{*")}
         assert len(home.redis("KEYS", "rl:{*")) == 3 and len(tags) == 1, tags
 
 
 @test
-def what_has_expired_is_gone():
+def expired_keys_are_removed():
     with Home() as home:
         home.config.write_text("version: 1\npolicies: {short: {limit: 5 per 50ms, by: user}}\n")
         server = home.serve()
-        server.check("short", "somebody")
+        server.check("short", "ann")
         wait_until(lambda: home.redis("DBSIZE") == 1, "expiry")
 
 
@@ -133,24 +133,24 @@ def stats_have_the_number_of_keys():
 
 
 @test
-def what_is_refused_is_remembered_until_somebody_gives_it_back():
+def a_denial_is_cached_until_a_refund_or_reset():
     with Home() as home:
         home.config.write_text("version: 1\npolicies: {few: {limit: 5 per 1d, by: user}}\n")
         servers = [home.serve(), home.serve()]
-        assert [servers[n % 2].check("few", "somebody")["allowed"] for n in range(6)] == \
+        assert [servers[n % 2].check("few", "ann")["allowed"] for n in range(6)] == \
             [True] * 5 + [False]
         for server in servers:
-            wait_until(lambda s=server: s.check("few", "somebody")["source"] == "cache",
+            wait_until(lambda s=server: s.check("few", "ann")["source"] == "cache",
                        "it to be remembered")
         before = home.redis("INFO", "commandstats")
         for verb in ("refund", "reset"):
-            servers[0].http("POST", f"/v1/{verb}", {"policy": "few", "key": "somebody"})
-            wait_until(lambda: servers[1].check("few", "somebody")["allowed"], "it to be let in")
+            servers[0].http("POST", f"/v1/{verb}", {"policy": "few", "key": "ann"})
+            wait_until(lambda: servers[1].check("few", "ann")["allowed"], "it to be let in")
         assert b"publish" not in before and b"cmdstat_publish" in home.redis("INFO", "commandstats")
 
 
 @test
-def what_operators_change_holds_on_all_servers():
+def changes_of_operators_hold_on_all_servers():
     with Home() as home:
         overrides_hold_everywhere([home.serve(), home.serve()])
         late = home.serve()
@@ -166,15 +166,15 @@ def a_password_a_database_and_a_unix_socket():
         for url in (f"redis://:hunter2@127.0.0.1:{home.redis.port}/3?{PATIENT}",
                     f"redis+unix://:hunter2@{home.redis.socket_path}?db=3&{PATIENT}"):
             home.url = url
-            assert home.serve().check("many", "somebody")["source"] == "store"
-        assert home.servers[0].check("many", "somebody")["remaining"] == 997
+            assert home.serve().check("many", "ann")["source"] == "store"
+        assert home.servers[0].check("many", "ann")["remaining"] == 997
         with home.redis.client() as ask:
             ask("AUTH", "hunter2")
             assert ask.info("keyspace").keys() == {"db3"}
 
 
 @test
-def a_user_with_no_more_rights_than_the_manual_says():
+def a_user_with_only_the_documented_rights_is_enough():
     manual = open("docs/redis.md", encoding="utf8").read()
     rule = manual[manual.index("ACL SETUSER weir"):].split("\n\n")[0].split()[3:]
     with Home() as home:
@@ -182,7 +182,7 @@ def a_user_with_no_more_rights_than_the_manual_says():
         home.url = f"redis://weir:secret@127.0.0.1:{home.redis.port}?{PATIENT}"
         server = home.serve()
         for verb in ("check", "refund", "reset", "peek"):
-            answer = server.http("POST", f"/v1/{verb}", {"policy": "many", "key": "somebody"})[2]
+            answer = server.http("POST", f"/v1/{verb}", {"policy": "many", "key": "ann"})[2]
             assert answer["source"] == "store", (verb, answer)
         assert not [line for line in server.log.lines if "NOPERM" in str(line)], server.log.lines
 
@@ -194,7 +194,7 @@ def replicas_are_waited_for():
         falls_back(server)
         with home.redis.replica() as replica:
             comes_back(server)
-            server.check("many", "somebody")
+            server.check("many", "ann")
             assert [key for key in replica("KEYS", "*") if b":many:" in key]
         falls_back(server)
 
@@ -229,7 +229,7 @@ def scripts_that_are_flushed_are_loaded_again():
         thread.start()
         try:
             for n in range(5):
-                allowed, refused, fallback = gang.ask(80, "WEIR.CHECK", "many", f"somebody-{n}")
+                allowed, refused, fallback = gang.ask(80, "WEIR.CHECK", "many", f"ann-{n}")
                 assert (allowed, refused, fallback) == (1000, 280, 0), (allowed, refused, fallback)
         finally:
             stop.set()
@@ -249,7 +249,7 @@ def a_server_that_is_busy_for_long():
 
 
 @test
-def a_server_that_is_stopped_and_goes_on():
+def a_server_that_is_stopped_and_continued():
     with Home(UNWELL) as home:
         server = home.serve()
         comes_back(server)
@@ -262,7 +262,7 @@ def a_server_that_is_stopped_and_goes_on():
 
 
 @test
-def tags_are_told_though_a_reload_frees_the_policies_they_are_of():
+def tags_are_reported_after_a_reload_has_freed_their_policies():
     def policies(limit):
         rules = f"{{a: {{limit: {limit} per 1h, by: ip}}, b: {{limit: {limit} per 1h, by: user}}}}"
         return "version: 1\npolicies:\n" + "".join(f"  p{n}: {{rules: {rules}}}\n" for n in range(300))
@@ -298,14 +298,14 @@ def tags_are_told_though_a_reload_frees_the_policies_they_are_of():
 
 
 @test
-def a_server_ends_while_those_who_left_are_still_waited_for():
+def a_server_stops_while_closed_connections_still_drain():
     with Home() as home:
         server = home.serve(threads=1)
         comes_back(server)
         home.redis.process.send_signal(signal.SIGSTOP)
         try:
             with server.connect() as asker:
-                asker.sendall(command("WEIR.CHECK", "open", "somebody"))
+                asker.sendall(command("WEIR.CHECK", "open", "ann"))
                 assert server.http("GET", "/healthz")[0] == 200
                 asker.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             assert server.stop() == 0
@@ -375,7 +375,7 @@ def a_replica_that_sentinel_promotes():
 def a_secret_that_was_lost_with_everything_else_is_put_back():
     with Home() as home:
         server = home.serve()
-        server.check("many", "somebody")
+        server.check("many", "ann")
         before = home.secret()
         home.redis("FLUSHALL")
         wait_until(lambda: home.redis("EXISTS", "rl:secret"), "the secret")
@@ -404,9 +404,9 @@ def a_server_that_starts_without_redis_finds_the_secret_when_that_is_there():
 
 
 @test
-def who_asks_once_is_told_where_the_secret_is():
+def without_the_store_a_check_names_secret_file():
     with Home() as home:
-        done = weir("check", "--store", "redis://127.0.0.1:1", "-c", home.config, "many", "somebody")
+        done = weir("check", "--store", "redis://127.0.0.1:1", "-c", home.config, "many", "ann")
         assert done.returncode == 2, done
         assert "Connection refused" in done.stderr and "--secret-file" in done.stderr, done.stderr
 
@@ -424,7 +424,7 @@ def a_server_starts_without_redis_if_it_has_the_secret():
 
 
 @test
-def another_secret_is_refused():
+def another_secret_is_rejected():
     with Home() as home:
         home.serve()
         assert "another secret" in home.refused("--secret-file",
@@ -499,7 +499,7 @@ def a_doctor_says_what_to_change():
 
 
 @test
-def a_doctor_who_is_not_let_in_says_so():
+def a_doctor_that_is_denied_access_says_so():
     for url in ("redis://127.0.0.1:1", "redis://127.0.0.1:x", "memory:", "nonsense"):
         done = weir("doctor", url)
         assert done.returncode == 2 and done.stderr and not done.stdout, done

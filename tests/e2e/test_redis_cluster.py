@@ -57,12 +57,12 @@ def four_servers_admit_exactly_the_limit():
     with Home() as home, Gang([home.serve() for _ in range(4)], 64) as gang:
         for n in range(12):
             policy = ("many", "bucket", "fixed")[n % 3]
-            allowed, refused, _ = gang.ask(20, "WEIR.CHECK", policy, f"somebody-{n}")
+            allowed, refused, _ = gang.ask(20, "WEIR.CHECK", policy, f"ann-{n}")
             assert (allowed, refused) == (1000, 280), (n, allowed, refused)
 
 
 @test
-def several_policies_that_are_asked_together_are_never_half_charged():
+def several_policies_of_one_request_are_charged_together_or_not_at_all():
     with Home() as home:
         several_policies_are_never_half_charged(home)
 
@@ -74,7 +74,7 @@ def rules_in_several_slots_are_never_half_charged():
 
 
 @test
-def what_is_refused_by_one_slot_is_undone_in_the_others():
+def a_denial_by_one_slot_is_undone_in_the_others():
     with Home() as home:
         server = home.serve()
         answers = [server.http("POST", "/v1/check", {
@@ -160,7 +160,7 @@ def one_node_is_enough_to_find_the_others():
 
 
 @test
-def what_operators_change_holds_on_all_servers():
+def changes_of_operators_hold_on_all_servers():
     with Home() as home:
         overrides_hold_everywhere([home.serve(), home.serve()])
         late = home.serve()
@@ -180,10 +180,9 @@ def slots_of(home):
 
 @test
 def a_slot_that_is_moved_under_load():
-    """There and back again, while everybody counts in it: nobody is refused an answer, or let in
-    too often."""
+    """There and back, under load: every check is answered, and the limit is exact."""
     with Home() as home, Gang([home.serve(), home.serve()], 16) as gang:
-        gang.ask(1, "WEIR.CHECK", "many", "somebody")
+        gang.ask(1, "WEIR.CHECK", "many", "ann")
         (slot, (key,)), = slots_of(home).items()
         source = home.cluster.owner(key)
         target = next(node for node in home.cluster.masters if node is not source)
@@ -201,7 +200,7 @@ def a_slot_that_is_moved_under_load():
         mover = threading.Thread(target=move)
         mover.start()
         try:
-            counts = [gang.ask(10, "WEIR.CHECK", "many", "somebody") for _ in range(8)]
+            counts = [gang.ask(10, "WEIR.CHECK", "many", "ann") for _ in range(8)]
         finally:
             stop.set()
             mover.join()
@@ -242,7 +241,7 @@ def scripts_that_one_node_has_lost_are_loaded_again():
 
 
 @test
-def a_slot_that_nobody_has_fails_alone():
+def an_unassigned_slot_fails_alone():
     with Home(UNWELL) as home:
         server = home.serve()
         comes_back(server)
@@ -276,7 +275,7 @@ def is_ready(server):
 
 
 @test
-def a_server_that_nobody_asks_is_ready_soon_after_all_masters_are():
+def an_idle_server_is_ready_soon_after_all_masters_are():
     """Each has hung, and then died; several threads have found out."""
     with Home(UNWELL) as home:
         server = home.serve(threads=3)
@@ -322,13 +321,13 @@ class Replicated(Fixture):
 @test
 def a_failover_by_hand_under_load_loses_nothing():
     with Replicated(PATIENT) as home, Gang([home.serve(), home.serve()], 16) as gang:
-        allowed, _, _ = gang.ask(5, "WEIR.CHECK", "many", "somebody")
+        allowed, _, _ = gang.ask(5, "WEIR.CHECK", "many", "ann")
         key, = [key for node in home.cluster.masters for key in node("KEYS", "rl:{*")]
         replica, = home.cluster.followers[home.cluster.owner(key)]
         promoter = threading.Thread(target=home.cluster.promote, args=(replica,))
         promoter.start()
         for _ in range(12):
-            more, _, fallback = gang.ask(10, "WEIR.CHECK", "many", "somebody")
+            more, _, fallback = gang.ask(10, "WEIR.CHECK", "many", "ann")
             allowed += more
             assert not fallback, fallback
         promoter.join()
@@ -351,7 +350,7 @@ def a_master_that_dies_is_replaced():
         users = [f"user-{n}" for n in range(30)]
         master.kill()
         wait_until(lambda: any(asked(server, user=user)[0] == "fallback" for user in users),
-                   "somebody to be answered by on_error")
+                   "an answer by on_error")
         wait_until(lambda: all(asked(server, user=user)[0] == "store" for user in users),
                    "all to be counted")
         comes_back(server)

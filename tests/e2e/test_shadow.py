@@ -61,7 +61,7 @@ class Fixture(Server):
 
 
 @test
-def before_anything_is_asked_all_that_is_on_trial_is_listed():
+def before_any_check_all_limits_in_shadow_are_listed():
     with Fixture() as server:
         trials = report(server)
         assert list(trials) == [("whole", "mode"), ("some", "mode"), ("tight", "shadow_limit"),
@@ -94,7 +94,7 @@ def a_policy_that_an_operator_puts_into_shadow_is_on_trial():
 
 
 @test
-def a_policy_in_shadow_is_beside_one_that_refuses_nothing():
+def a_policy_in_shadow_is_compared_with_one_that_denies_nothing():
     with Fixture(threads=2) as server:
         assert all(answer["allowed"] for answer in ask(server, "whole", 3))
         trial = report(server)["whole", "mode"]
@@ -129,7 +129,7 @@ def a_shadow_limit_is_beside_the_live_one():
 
 
 @test
-def a_rollout_compares_those_it_has_reached_with_the_others():
+def a_rollout_compares_identities_inside_with_those_outside():
     with Fixture() as server:
         answers = ask(server, "part", 3)
         denied = sum(not answer["allowed"] for answer in answers)
@@ -157,7 +157,7 @@ def other_numbers_begin_anew_and_others_go_on():
 
 
 @test
-def a_limit_that_comes_with_requests_is_on_trial_by_its_name():
+def a_named_limit_of_requests_can_be_in_shadow():
     def bring(server, limit, times, name="sign-in"):
         checks = [{"name": name, "key": user, "limit": limit, "window_ms": 3600000}
                   for _ in range(times) for user in USERS]

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""test_sql_clients.py - those who ask by SQL: the examples, npm's pg, and what PostgREST sends.
+"""test_sql_clients.py - clients that call SQL: the examples, npm's pg, and what PostgREST sends.
 
     test_sql_clients.py TREE      from the root of the source
 """
@@ -138,7 +138,7 @@ def as_postgrest(db, method="POST", address="192.0.2.1", sub=None):
 
 
 @test
-def before_each_request_of_postgrest_a_limit_is_asked():
+def a_limit_is_checked_before_each_request_of_postgrest():
     with Fixture() as fixture:
         fixture.config.write_text("version: 1\npolicies: {api: {limit: 3 per 15m, by: who}}\n")
         weir("policy", "push", fixture.config, fixture.db.url)

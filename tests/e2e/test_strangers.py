@@ -86,7 +86,7 @@ def post(more, body=b""):
 
 
 @test
-def what_strangers_leave_unread_or_unfinished_takes_little_memory_and_is_given_back():
+def unread_and_unfinished_data_of_clients_takes_little_memory_and_is_freed():
     floods = {
         "pages": PAGE * 1024,
         "lists": get(b"/") * 4000,
@@ -209,7 +209,7 @@ def a_body_is_as_long_as_its_path_needs():
 
 
 @test
-def a_stranger_may_not_send_a_long_command():
+def a_client_without_a_token_may_not_send_a_long_command():
     with Folder() as folder, serve(folder) as server:
         long = command("ECHO", "x" * 20_000)
         assert answer_to(server, long[:17_000]) == (
@@ -228,7 +228,7 @@ def samples(server, name):
 
 
 @test
-def who_is_not_let_in_is_counted_and_told_now_and_then_by_a_tag():
+def failed_authentication_is_counted_and_logged_by_tag_at_a_limited_rate():
     other = "fedcba9876543210fedcba9876543210"
     with Folder() as folder:
         (folder / "other").write_text(other + "\n")
@@ -275,7 +275,7 @@ def who_is_not_let_in_is_counted_and_told_now_and_then_by_a_tag():
 
 
 @test
-def who_speaks_for_others_and_is_not_trusted_is_counted_and_told_once_a_minute():
+def untrusted_proxies_are_counted_and_logged_once_a_minute():
     gate = "/v1/gate?policy=login"
     for headers in {"X-Forwarded-For": "192.0.2.1"}, {"Forwarded": "for=192.0.2.1"}:
         with Folder() as folder, serve(folder) as server:
@@ -324,7 +324,7 @@ def an_ip_that_is_a_list_stands_for_the_client_that_trusted_proxies_report():
 
 
 @test
-def an_ip_that_is_a_list_is_refused_where_no_proxy_is_known():
+def an_ip_that_is_a_list_is_rejected_where_no_proxy_is_known():
     with Folder() as folder, serve(folder) as server:
         reply = server.http("POST", "/v1/check",
                             {"policy": "login", "attributes": {"ip": "203.0.113.7, 10.0.0.1"}}, SHOWN)
@@ -334,7 +334,7 @@ def an_ip_that_is_a_list_is_refused_where_no_proxy_is_known():
 
 
 @test
-def a_token_holder_gets_in_whatever_strangers_do():
+def a_client_with_a_token_is_served_during_attacks():
     """They fill all places: silent, or with what all may ask, or with what they may not."""
     with Folder() as folder, serve(folder, "--max-connections", "40", threads=2) as server:
         friend = server.connect()
@@ -382,7 +382,7 @@ def loop_of(one):
 
 
 @test
-def strangers_that_fill_one_loop_do_not_keep_others_from_another():
+def connections_that_fill_one_loop_do_not_block_another_loop():
     """The kernel deals out connections by their ports: the same port comes to the same loop."""
     with Folder() as folder, serve(folder, "--max-connections", "10", threads=2) as server:
         ports = {0: [], 1: []}

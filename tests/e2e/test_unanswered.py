@@ -102,7 +102,7 @@ def each_way_to_get_no_answer_is_counted_and_no_other():
         server.resp("PIN")
         assert errors(server) == before
         for words, code in ((("WEIR.CHECK", "login", "192.0.2.1", "COST", "x"), b"INVALID_REQUEST"),
-                            (("WEIR.CHECK", "login", "nobody"), b"INVALID_ATTRIBUTE"),
+                            (("WEIR.CHECK", "login", "not-an-ip"), b"INVALID_ATTRIBUTE"),
                             (("WEIR.LIMIT", "k", "best", "1", "1"), b"INVALID_REQUEST")):
             said = server.resp(*words)
             assert said.startswith(b"-" + code + b" "), said
@@ -112,7 +112,7 @@ def each_way_to_get_no_answer_is_counted_and_no_other():
 
 
 @test
-def who_shows_no_token_is_counted_too():
+def requests_without_a_token_are_counted_too():
     with Folder() as folder:
         (folder / "token").write_text("a-token-for-metrics")
         (folder / "token").chmod(0o600)

@@ -64,7 +64,7 @@ def reloads_and_checks_behind_operators_questions_are_all_answered():
 
 
 @test
-def a_server_under_such_a_siege_answers_reloads_and_ends_when_it_is_told():
+def a_server_under_attack_answers_reloads_and_stops_on_sigterm():
     with Folder() as folder, Server("--drain-timeout", "1s", config=policies_in(folder), threads=2,
                                     store=f"file:{folder}/store") as server:
         connections = besiege(server)

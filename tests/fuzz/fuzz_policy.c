@@ -27,7 +27,7 @@ static void check_rule(const struct rule *r)
 
 static void check_policy(const struct policies *set, const struct policy *p)
 {
-    const struct attribute nobody = { { "ip", 2 }, { "203.0.113.7", 11 } };
+    const struct attribute client = { { "ip", 2 }, { "203.0.113.7", 11 } };
 
     assert(policies_find(set, span_of(p->name)) == p);
     assert(strlen(p->name) >= 1 && strlen(p->name) <= WEIR_MAX_NAME);
@@ -47,7 +47,7 @@ static void check_policy(const struct policies *set, const struct policy *p)
             assert(policy_rule_under(r, span_of(r->plans[k].name)) == &r->plans[k].counted);
         }
     }
-    (void)policies_exempt(set, p, &nobody, 1);
+    (void)policies_exempt(set, p, &client, 1);
 }
 
 static void check_problems(const struct problems *p)

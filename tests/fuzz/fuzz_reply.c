@@ -13,7 +13,7 @@ enum { MOST_CUT = 256 };
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* In memory of its own, where a sanitizer sees whoever reads beyond it. */
+/* Parse a heap copy, so that a sanitizer detects reads beyond its end. */
 static enum parse parse(bool is_http, const uint8_t *data, size_t len, size_t *consumed)
 {
     struct http_reply http = { 0 };

@@ -74,7 +74,7 @@ EXACT = [
     ("the script's verbs", "wire_verbs", "lua/judge.lua",
      lambda text, c: numbered(text, "Verbs:") == c.wire_verbs),
     ("the numbers of weir.judge()", "algorithms", "sql/0002_judge.sql",
-     lambda text, c: without(numbered(text, "of the rules there are:"), "cell") == c.algorithms),
+     lambda text, c: without(numbered(text, "algorithms   of each rule:"), "cell") == c.algorithms),
     ("the verbs of weir.judge()", "wire_verbs", "sql/0002_judge.sql",
      lambda text, c: numbered(text, "of each question:(?= 0 check)") == without(c.wire_verbs,
                                                                                 "undo")),
@@ -120,7 +120,7 @@ MENTIONED = [
 ]
 OWN_VERBS = {"undo"}  # of stores; no client asks for them
 
-# Lists in one line of prose, JSON, SQL or C: whoever names all but one of a list forgets one.
+# Lists in one line of prose, JSON, SQL or C: a text with all but one of a list has forgotten one.
 PROSE = ("README.md", "docs", "examples", "include", "lua", "sql", "src", "web")
 BETWEEN = r"""(?:["'`\s|\\]|\\n)*(?:,|\||\bor\b|\band\b)(?:["'`\s|\\]|\bor\b|\band\b|--)*"""
 

@@ -151,7 +151,7 @@ def a_cell_counts_nanoseconds_exactly():
 # ---- undoing -------------------------------------------------------------------------------------
 
 @test
-def what_is_undone_lets_nobody_in_who_would_have_been_refused_without_it():
+def an_undo_admits_nothing_that_would_be_denied_without_the_charge():
     """Two keys see the same admissions. One of them was also charged for what was undone later."""
     dice = random.Random(SEED)
     exact = total = 0
@@ -188,7 +188,7 @@ def what_is_undone_lets_nobody_in_who_would_have_been_refused_without_it():
 
 
 @test
-def what_is_undone_at_once_leaves_nothing_behind():
+def an_immediate_undo_leaves_nothing_behind():
     with Redis() as redis, redis.client() as client:
         judge = Judge(client)
         for name in ALGORITHMS:

@@ -96,7 +96,7 @@ def a_clock_that_steps_back_frees_nothing(judge):
 
 
 @test
-def of_8_connections_exactly_as_many_are_let_in_as_the_limit_says():
+def from_8_connections_exactly_the_limit_is_allowed():
     limit, each = 500, 40
     with Redis() as server:
         for name in ALGORITHMS:
@@ -255,7 +255,7 @@ def a_server_that_is_full_charges_nothing(judge):
 
 
 @test
-def what_was_answered_survives_kill_9_when_every_write_is_synced():
+def answered_checks_survive_kill_9_when_every_write_is_synced():
     with Redis(appendonly="yes", appendfsync="always") as server:
         with server.client() as client:
             judge = Judge(client)
@@ -270,7 +270,7 @@ def what_was_answered_survives_kill_9_when_every_write_is_synced():
 
 
 @test
-def a_replica_has_the_outcome_and_refuses_to_charge():
+def a_replica_has_the_result_and_does_not_charge():
     with Redis() as server, server.replica() as replica, server.client() as client, \
             replica.client() as other:
         judge, reader = Judge(client), Judge(other)
@@ -286,7 +286,7 @@ def a_replica_has_the_outcome_and_refuses_to_charge():
 
 
 @test
-def a_replica_that_sentinel_promotes_goes_on_counting():
+def a_replica_promoted_by_sentinel_continues_counting():
     with Watched() as watched:
         with watched.master.client() as client:
             Judge(client)([check(FIVE, "a", cost=3)])
@@ -329,7 +329,7 @@ def in_a_cluster_the_keys_of_a_call_are_of_one_slot():
 
 
 @test
-def while_a_slot_moves_a_call_is_redirected_or_told_to_try_again_and_counts_once():
+def while_a_slot_moves_a_call_is_redirected_or_answered_tryagain_and_counts_once():
     with Cluster() as cluster:
         here, there = "rl:{3fa9}:a", "rl:{3fa9}:b"
         slot, source = slot_of(cluster, here), cluster.owner(here)
@@ -356,7 +356,7 @@ def while_a_slot_moves_a_call_is_redirected_or_told_to_try_again_and_counts_once
 
 
 @test
-def a_promoted_replica_of_a_cluster_goes_on_counting():
+def a_promoted_replica_of_a_cluster_continues_counting():
     with Cluster(replicas=1) as cluster:
         key = "rl:{3fa9}:a"
         owner = cluster.owner(key)

@@ -155,7 +155,7 @@ def rows_of(keys):
 
 
 @test
-def what_is_charged_is_what_would_be_judged():
+def charge_and_judge_agree():
     algorithms = list(NUMBERS)
     for number, kinds in enumerate([[a] for a in algorithms] + [algorithms] * 3):
         traffic = Traffic(f"{SEED} charge {number}", kinds)
@@ -233,7 +233,7 @@ def the_largest_numbers_do_not_overflow():
 
 
 @test
-def what_does_not_pass_changes_nothing():
+def a_denied_charge_changes_nothing():
     rule = complete("sliding_window", 2, 1000)
     key, other = key_of("untouched", 1), key_of("untouched", 2)
     closed = complete("fixed_window", 0, 1000)
@@ -254,7 +254,7 @@ def what_does_not_pass_changes_nothing():
 
 
 @test
-def keys_out_of_order_or_twice_are_refused():
+def keys_out_of_order_or_twice_are_rejected():
     for keys in ("{00000000-0000-0000-0000-000000000002,00000000-0000-0000-0000-000000000001}",
                  "{00000000-0000-0000-0000-000000000001,00000000-0000-0000-0000-000000000001}"):
         try:

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""test_check.py - checks by plain SQL: policies, identities, who may ask, and odd input.
+"""test_check.py - checks by plain SQL: policies, identities, roles, and odd input.
 
     tests/sql/test_check.py TREE
 """
@@ -125,7 +125,7 @@ def the_longest_wait_decides_unless_the_policy_says_soonest():
 
 
 @test
-def who_is_exempt_is_not_counted():
+def an_exempt_identity_is_not_counted():
     for who in ({"ip": "10.9.8.7"}, {"ip": "2001:db8:1::1"}, {"ip": "[2001:db8::1]:443"},
                 {"ip": "::ffff:10.1.1.1"}, {"user": "cron", "route": "/ready"}):
         got = check("cleanup", {"email": "x@example.com", "ip": "203.0.113.6", **who})
@@ -135,7 +135,7 @@ def who_is_exempt_is_not_counted():
 
 
 @test
-def shadows_count_and_refuse_nobody():
+def rules_in_shadow_count_and_deny_nothing():
     got = [check("shadowed", key="203.0.113.7") for _ in range(2)]
     assert [a["allowed"] for a in got] == [True, True]
     assert [a["rules"][0]["shadow_denied"] for a in got] == [False, True]
@@ -147,7 +147,7 @@ def shadows_count_and_refuse_nobody():
 
 
 @test
-def what_is_off_lets_everybody_through():
+def a_policy_that_is_off_allows_every_request():
     for policy in ("off", "rules-off"):
         for _ in range(5):
             got = check(policy, key="203.0.113.8")
@@ -210,7 +210,7 @@ def keys_are_those_that_the_server_computes():
 
 
 @test
-def errors_say_what_is_wrong_and_never_who():
+def errors_say_what_is_wrong_without_an_identity():
     secret_word = "carol@secret.example"
     said = [
         refused(lambda: check("logn", key=secret_word), "there is no policy 'logn'", code="42704"),
@@ -337,7 +337,7 @@ TODAY = "(now() AT TIME ZONE 'UTC')::date"
 
 
 @test
-def each_window_that_comes_along_counts_by_itself():
+def each_window_of_a_caller_counts_by_itself():
     assert [increment("days", 2) for _ in range(3)] == [["1", "t"], ["2", "t"], ["2", "f"]]
     for day in (f"{TODAY} + 1", f"{TODAY} - 1", f"{TODAY} - 700", "'1969-07-20'", "'0044-03-15 BC'"):
         assert increment("days", 2, day) == ["1", "t"], day
@@ -352,7 +352,7 @@ def each_window_that_comes_along_counts_by_itself():
 
 
 @test
-def a_window_that_is_over_is_kept_for_those_with_a_late_clock():
+def a_past_window_is_kept_for_clients_with_a_late_clock():
     yesterday = f"{TODAY} - 1"
     long_ago = "'2001-01-01'", "'2001-01-01 00:01'"
     increment("late", 1, yesterday)
@@ -380,8 +380,8 @@ def a_window_counts_as_far_as_an_integer_and_has_an_end():
     assert increment("long", 2147483647) == ["1", "t"]
     for window in ("'2026-01-01', 'infinity'", "'-infinity', '2026-01-01'", "NULL, '2026-01-01'",
                    "'2026-01-01', '2026-01-01'"):
-        refused(f"SELECT weir.upsert_rate_limit('long', '/', {window})", "must end after it begins")
-    refused("SELECT weir.increment_rate_limit('long', 1, 'infinity')", "must begin at some time")
+        refused(f"SELECT weir.upsert_rate_limit('long', '/', {window})", "must end after its start")
+    refused("SELECT weir.increment_rate_limit('long', 1, 'infinity')", "must be a finite time")
     refused("SELECT weir.increment_rate_limit('long', 1, '9999-01-01')", "in the future")
 
 
@@ -480,7 +480,7 @@ def policies_are_pushed_whole_or_not_at_all():
 
 
 @test
-def a_refusal_can_be_had_from_a_transaction_that_may_not_write():
+def a_read_only_transaction_can_be_denied():
     check("login", key="203.0.113.40", cost=3)
     said = db.value("BEGIN READ ONLY; SELECT allowed FROM weir.check('login', p_key => "
                     "'203.0.113.40'); COMMIT", role="caller")

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""test_concurrency.py - many callers at once: limits are exact, and nobody waits in a circle.
+"""test_concurrency.py - many callers at once: limits are exact, and there are no deadlocks.
 
     tests/sql/test_concurrency.py TREE
 """
@@ -161,7 +161,7 @@ def three_rules_are_charged_together_or_not_at_all():
 @test
 def random_batches_in_any_order_never_wait_in_a_circle():
     # Old keys and new ones, checks, peeks, refunds and resets, by both ways, with limits that few
-    # reach and with some that nobody does, so that rows are locked; an error ends pgbench's client.
+    # reach and with some out of reach, so that rows are locked; an error ends pgbench's client.
     script = ("\\set n random(2, 30)\n\\set fresh random(1, 1000000000)\n"
               "SELECT test.judge((SELECT array_agg('any ' || i) FROM unnest(test.some(:n, 80)) i)"
               f" || ARRAY['any fresh ' || :fresh, 'any new ' || :fresh / 1000000], 1, 2, 50, {AGE},"
@@ -211,7 +211,7 @@ def tidying(most):
 
 
 @test
-def what_is_being_tidied_away_can_be_used_at_the_same_time():
+def rows_can_be_used_while_upkeep_removes_them():
     # Rows that expired ten minutes ago are removed and asked for at once. Each may be admitted
     # once: if a row were removed after it was charged, or made twice, some would be again.
     db.psql("INSERT INTO weir.states SELECT test.key('old ' || i), 1, 0, 0, 0, e.ms, e.ms, NULL "
@@ -323,7 +323,7 @@ def a_call_whose_row_was_removed_while_it_waited_makes_it_again():
 
 
 @test
-def what_was_made_for_a_judgement_that_does_not_stand_is_untouched_again():
+def rows_inserted_for_a_discarded_decision_are_unused_again():
     # The first key is used up while the call waits for it: the second, which is new, is not charged.
     (old, new), keys = pair("untouched")
     use = f"SELECT weir.charge('{old}', 1, 2, {AGE}, 2, 0, 1, NULL)"

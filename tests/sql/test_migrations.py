@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""test_migrations.py - from nothing, again, half-way, back, and by somebody who is no superuser.
+"""test_migrations.py - on an empty database, again, from half-way, rolled back, and without superuser.
 
     tests/sql/test_migrations.py TREE
 """
@@ -73,7 +73,7 @@ def migrating_again_keeps_what_others_have_put_on_it():
 
 
 @test
-def what_was_rolled_back_can_be_migrated_again():
+def after_a_rollback_the_migration_can_be_applied_again():
     base = fresh("back")
     db.migrate(database=base)
     secret = db.value("SELECT bytes FROM weir.secret", database=base)
@@ -102,7 +102,7 @@ def a_rollback_leaves_nothing_and_can_be_run_again():
 
 
 @test
-def a_rollback_forgets_nobody_who_was_let_in():
+def a_rollback_keeps_the_members_of_roles():
     base = fresh("members")
     db.migrate(database=base)
     db.psql("CREATE ROLE app; GRANT weir_caller TO app", database=base)
@@ -128,7 +128,7 @@ def a_table_from_before_it_had_room_gets_it():
 
 
 @test
-def what_returned_rows_once_is_replaced_where_it_is_exposed_too():
+def functions_that_returned_sets_are_replaced_where_they_are_exposed_too():
     base = fresh("rows")
     db.migrate(database=base)
     db.psql("SELECT weir.expose('public')", database=base)
@@ -178,7 +178,7 @@ OLDER_NAMES = """
 
 
 @test
-def what_had_other_names_once_is_renamed_and_keeps_its_rows():
+def tables_with_old_names_are_renamed_and_keep_their_rows():
     base = fresh("renamed")
     db.migrate(database=base)
     whole = everything(base)

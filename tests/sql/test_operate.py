@@ -56,7 +56,7 @@ def by_http(policy, **who):
 
 
 def both(policy, member, expected, **who):
-    """Who asks by SQL is told so at once, a server as soon as it has heard of it."""
+    """SQL callers see it at once, a server after its change feed has reported it."""
     assert by_sql(policy, **who)[member] == expected, by_sql(policy, **who)
     wait_until(lambda: by_http(policy, **who)[member] == expected, f"{member} to be {expected}")
 
@@ -99,7 +99,7 @@ def every_effect_is_what_a_server_makes_of_it():
 
 
 @test
-def who_is_seen_in_a_view_can_be_blocked_by_the_tag():
+def an_identity_in_a_view_can_be_blocked_by_its_tag():
     ip = address()
     db.psql("TRUNCATE weir.tally, weir.denials")
     db.psql(f"SELECT weir.check('login', p_key => '{ip}', p_cost => 6)", role="caller")
@@ -143,7 +143,7 @@ def a_mode_is_set_and_taken_back():
 
 
 @test
-def what_a_server_changed_is_listed_and_taken_back_by_its_id():
+def a_change_of_a_server_is_listed_and_cleared_by_its_id():
     ip = address()
     status, _, said = server.http("PUT", "/v1/overrides", {
         "policy": "login", "key": ip, "effect": "block", "who": "a test"})
@@ -162,7 +162,7 @@ def what_a_server_changed_is_listed_and_taken_back_by_its_id():
 
 
 @test
-def what_has_an_end_is_over_then():
+def an_override_expires():
     ip = address()
     number = call("set_override", policy="login", key=ip, effect="block", **{"for": "300 ms"})
     wait_until(lambda: by_sql("login", ip=ip)["source"] == "store", "its end")
@@ -170,7 +170,7 @@ def what_has_an_end_is_over_then():
 
 
 @test
-def what_would_have_no_effect_is_refused():
+def changes_without_effect_are_rejected():
     ip = address()
     refused("there is no policy", "42704", name="set_override", policy="logni", key=ip, effect="block")
     refused("give one of these", name="set_override", policy="login", key=ip)
@@ -184,7 +184,7 @@ def what_would_have_no_effect_is_refused():
     refused("not several", name="set_override", policy="login", key=ip, attributes={"ip": ip}, limit=1)
     refused("below 2^53", name="set_override", policy="login", key=ip, limit=1 << 52)
     refused("only token_bucket", name="set_override", policy="login", key=ip, burst=5)
-    refused("over before it begins", name="set_override", policy="login", key=ip, effect="block",
+    refused("end before it begins", name="set_override", policy="login", key=ip, effect="block",
             **{"for": "-1 s"})
     refused("has a plan", name="set_plan", plan="gold", attributes={"tenant": "t"})
     refused("by one attribute", name="set_plan", plan="paid", attributes={"tenant": "t", "a": "b"})
@@ -215,7 +215,7 @@ def none_but_operators_may_change_anything():
 
 
 @test
-def who_has_switched_to_a_role_is_named_by_it():
+def set_role_gives_the_name_in_the_audit_log():
     number = db.value("SET ROLE weir_operator; SELECT weir.set_mode('login', 'enforce')",
                       role="operator")
     assert db.value(f"SELECT who FROM weir.audit WHERE id = {number}") == "weir_operator"

@@ -38,7 +38,7 @@ numbers = iter(range(1, 1000))
 
 
 def person():
-    """Somebody of whom nothing is counted yet."""
+    """The attributes of a new identity."""
     n = next(numbers)
     return {"ip": f"203.0.113.{n % 250 + 1}", "user": f"user-{n}", "tenant": f"tenant-{n}"}
 
@@ -97,7 +97,7 @@ def a_policy_of_which_nothing_was_changed_is_as_it_was_pushed():
 
 
 @test
-def a_block_refuses_until_it_ends():
+def a_block_denies_until_it_expires():
     who, other = person(), person()
     override("login", only(who, "ip"), effect="block")
     got = agree("login", who)
@@ -112,7 +112,7 @@ def a_block_refuses_until_it_ends():
 
 
 @test
-def what_has_expired_is_over_and_what_it_replaced_stays_so():
+def an_expired_override_does_not_restore_the_one_before():
     who = person()
     override("login", only(who, "ip"), limit=50)
     override("login", only(who, "ip"), effect="block", expires_ms=int(time.time() * 1000) + 300)
@@ -122,7 +122,7 @@ def what_has_expired_is_over_and_what_it_replaced_stays_so():
 
 
 @test
-def who_is_exempt_is_not_counted():
+def an_exempt_identity_is_not_counted():
     who = person()
     assert by_sql("check", "login", who)["remaining"] == 4
     override("login", only(who, "ip"), effect="exempt")
@@ -167,7 +167,7 @@ def a_plan_of_an_override_an_asked_and_an_assigned_one_have_their_order():
     assert agree("query", who)["limit"] == 100
     override("query", only(who, "tenant"), plan="free")
     assert agree("query", who, plan="paid")["limit"] == 3
-    assert agree("query", {"tenant": "somebody"})["limit"] == 10
+    assert agree("query", {"tenant": "ann"})["limit"] == 10
     assert by_sql("check", "query", who)["remaining"] == agree("query", who)["remaining"] == 2
 
 
@@ -252,7 +252,7 @@ def a_live_mode_takes_the_place_of_the_pushed_one():
 
 
 @test
-def who_the_file_exempts_needs_no_attribute_that_is_counted_by():
+def an_exempt_request_needs_no_attributes_of_rules():
     override("three", {"ip": "10.0.0.1"}, effect="block")
     assert agree("three", {"ip": "10.0.0.1"})["source"] == "exempt"
 

@@ -24,7 +24,7 @@ def left(what, count):
 
 
 @test
-def what_has_expired_goes_and_what_is_live_stays():
+def expired_rows_are_removed_and_live_rows_stay():
     fill("dead", 1200, -600000, -540000)
     fill("live", 300, 600000, -1)
     fill("just expired", 300, -1000, -1)
@@ -46,7 +46,7 @@ def all_that_is_due_goes_in_one_call_of_upkeep():
 
 
 @test
-def nobody_waits_for_a_row_that_is_in_use():
+def upkeep_skips_locked_rows():
     fill("used", 10, -600000, -540000)
     locked = ("BEGIN; SELECT FROM weir.states WHERE key = md5('used1')::uuid FOR UPDATE; "
               f"\\! {tidy_elsewhere()}\n COMMIT;")
@@ -140,7 +140,7 @@ def the_server_reports_and_sql_callers_are_summed_up():
 
 
 @test
-def all_who_ask_by_sql_are_in_the_views_at_once_and_stay_there():
+def all_sql_callers_are_in_the_views_at_once_and_stay_there():
     db.psql("TRUNCATE weir.history, weir.history_hours, weir.denials, weir.tally")
     window = "now() - interval '1 hour', now() + interval '1 hour'"
     starts = [f"date_trunc('hour', now()) - interval '{n} hours'" for n in range(2)]

@@ -23,7 +23,7 @@ class Unanswered(Exception):
 
 
 def connect(address, since=None):
-    """Where nobody listens nothing is counted: come again, until somebody does."""
+    """Connect, with retries until the server listens: before that, nothing is counted."""
     deadline = (since or time.monotonic()) + PATIENCE
     while True:
         try:
@@ -171,7 +171,7 @@ class Crowd:
     def end(self):
         for thread in self.threads:
             thread.join(PATIENCE)
-            assert not thread.is_alive(), "somebody waits for an answer"
+            assert not thread.is_alive(), "a thread still waits for an answer"
         assert not self.problems, self.problems
         assert self.done == self.total, (self.done, self.total)
         return self

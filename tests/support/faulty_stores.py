@@ -3,7 +3,7 @@
     store = FaultyPostgres()        or FaultyRedis()
     ... weir serve --store {store.url} ...
     store.kill(); store.start()     gone, and there again with what it had
-    store.stop(); store.go_on()     it hangs: connections stay, nobody answers
+    store.stop(); store.go_on()     it hangs: connections stay open, without answers
     store.forget()                  all that it counted
     store.close()
 """

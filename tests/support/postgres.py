@@ -9,7 +9,7 @@
 
     Postgres(fsync="off", max_connections=20)   # extra settings
 
-It listens on a free port of 127.0.0.1 and on a socket in its folder, trusts whoever comes, and is
+It listens on a free port of 127.0.0.1 and on a socket in its folder, accepts every client (trust), and is
 stopped by its pid. Postgres refuses to run as root, so root hands it to the user `postgres`.
 """
 import glob

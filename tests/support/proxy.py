@@ -2,7 +2,7 @@
 
     proxy = Proxy(("127.0.0.1", 5432))
     ... postgres://127.0.0.1:{proxy.port}/ ...
-    proxy.mode = "cut"      nothing gets through, and nobody is told
+    proxy.mode = "cut"      drops all bytes, and keeps the connections open
     proxy.mode = "slow"     answers take `delay` seconds longer
     proxy.mode = "reset"    answers break off in the middle, and the connection is reset
     proxy.mode = "pass"

@@ -128,7 +128,7 @@ class Redis:
             except ChildProcessError as error:
                 if "in use" not in str(error):
                     raise
-                self.port = None # somebody else has just taken it
+                self.port = None # another process has just taken it
         raise AssertionError("no free port is to be had")
 
     def spawn(self):

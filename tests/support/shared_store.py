@@ -1,4 +1,4 @@
-"""shared_store.py - for end-to-end tests: servers that share a store, and those who ask them."""
+"""shared_store.py - for end-to-end tests: servers that share a store, and their clients."""
 import json
 import random
 import selectors
@@ -32,10 +32,10 @@ policies:
   tenant: {limit: 40 per 1d, by: tenant}
   user:   {limit: 7 per 1d, by: user, algorithm: token_bucket}
 """
-DEADLINE = 0.25  # seconds, of those who ask a store that is unwell
+DEADLINE = 0.25  # seconds, for a failing store
 MARGIN = 2.0     # for a machine that is busy with other things
 UNWELL = f"deadline={DEADLINE * 1000:.0f}ms"
-PATIENT = "deadline=20s"  # for those who ask one that is well, on such a machine
+PATIENT = "deadline=20s"  # for a healthy store on a busy machine
 
 
 class Fixture:
@@ -82,7 +82,7 @@ def weir(*words, **more):
                           timeout=PATIENCE, **more)
 
 
-def asked(server, policy="open", user="somebody"):
+def asked(server, policy="open", user="ann"):
     """Ask once: where the answer is from, and is it allowed? It comes in time."""
     begin = time.monotonic()
     answer = server.check(policy, user)
@@ -92,7 +92,7 @@ def asked(server, policy="open", user="somebody"):
 
 
 def falls_back(server):
-    """Whatever has just happened: everybody is answered in time, by on_error before long."""
+    """Wait until on_error decides; then every request is answered in time."""
     wait_until(lambda: asked(server)[0] == "fallback", "on_error")
     for _ in range(20):
         assert asked(server, "open") == ("fallback", True)
@@ -100,7 +100,7 @@ def falls_back(server):
 
 
 def comes_back(server):
-    """By itself, and then everybody is counted."""
+    """Wait until the server uses the store again; then every request is counted."""
     wait_until(lambda: asked(server, user="probe")[0] == "store", "the store")
     wait_until(lambda: all(asked(server, user="probe")[0] == "store" for _ in range(10)),
                "all to be counted")
@@ -124,7 +124,7 @@ def used(server, policy, key):
 
 
 def witness(server, times=50):
-    """Ask so often: how many were counted, and of how many nobody knows."""
+    """Send `times` checks: how many the store counted, and how many on_error decided."""
     sources = [server.check("open", "witness")["source"] for _ in range(times)]
     return sources.count("store"), sources.count("fallback")
 
@@ -249,17 +249,17 @@ def overrides_hold_everywhere(servers):
     """What an operator changes at one server holds at the others, and stands in the audit log."""
     there, other = servers
     status, _, answer = there.http("PUT", "/v1/overrides", {
-        "policy": "many", "key": "somebody", "effect": "block", "for": "1h", "who": "ann",
+        "policy": "many", "key": "ann", "effect": "block", "for": "1h", "who": "ann",
         "reason": "\u00e9 'quoted' \"twice\""})
     assert status in (200, 201), answer
-    wait_until(lambda: other.check("many", "somebody")["source"] == "blocked", "the block")
-    assert other.check("many", "somebody-else")["source"] == "store"
+    wait_until(lambda: other.check("many", "ann")["source"] == "blocked", "the block")
+    assert other.check("many", "ann-else")["source"] == "store"
     for server in servers:
         text = server.http("GET", "/v1/audit")[2]
         assert "ann" in str(text) and "quoted" in str(text), text
     status, _, answer = other.http("DELETE", "/v1/overrides?id=1", {"who": "bob", "reason": "x"})
     assert status in (200, 204), answer
-    wait_until(lambda: there.check("many", "somebody")["source"] == "store", "the end of it")
+    wait_until(lambda: there.check("many", "ann")["source"] == "store", "the end of it")
 
 
 def conforms(tree, url, name, env):

@@ -44,7 +44,7 @@ struct sim {
     int fail_why;
     bool fail_half; /* a failing write has written half; other operations have happened */
 
-    bool can_map; /* as a new one can; stores to mapped memory are writes that nobody has synced */
+    bool can_map; /* as a new one can; stores to mapped memory are unsynced writes */
     bool is_off;  /* every operation fails and does nothing: for the end of a killed process */
 
     /* Called before each operation, without a lock: for tests with one thread. */

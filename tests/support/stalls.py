@@ -1,12 +1,12 @@
-"""stalls.py - for tests and benchmarks: how long a machine let somebody wait who was to run.
+"""stalls.py - for tests and benchmarks: how long a runnable thread had to wait for a CPU.
 
-    stalls = Stalls(5)                          for five seconds, ordinary as anybody
-    stalls = Stalls(5, comes_first=True)        with more of a right to run than all others
-    stalls.worst()                              in ms, when they are over
+    stalls = Stalls(5)                          for five seconds, at normal priority
+    stalls = Stalls(5, comes_first=True)        at real-time priority
+    stalls.worst()                              in ms, after the five seconds
 
-Who is ordinary waits for other work of the machine as well. Who comes first waits only where nobody
-runs: a virtual machine's host may well see to others for longer than a request may take. Without the
-right to come first, that is not known, and 0.
+At normal priority a thread also waits for other processes of this machine. At real-time priority
+it waits only while the host of the virtual machine runs something else, which may take longer than
+a request should. Without the right to real-time priority that is unknown, and 0.
 """
 import os
 import subprocess

@@ -407,8 +407,8 @@ static inline size_t trial_find(const struct trial *t, uint64_t digest, size_t l
     return 0;
 }
 
-/* What is on the disk is the same to whoever opens it and to whoever keeps all that verifies, and
- * opening changes nothing of it. Takes the disk. */
+/* Opening the store and salvaging all records that verify find the same on the disk, and opening
+ * changes nothing of it. Takes the disk. */
 static inline size_t trial_judge(struct trial *t, struct sim *disk, size_t least)
 {
     const uint64_t digest = trial_recovered(t, disk);

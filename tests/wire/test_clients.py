@@ -142,7 +142,7 @@ def a_server_answers_as_a_limiter_of_ones_own():
 
 
 @test
-def what_a_server_refuses_is_told_as_it_says_it():
+def errors_of_a_server_are_printed_as_it_sends_them():
     with Policies() as policies, Server(config=policies) as server:
         ask = ["check", "--server", server.url]
         fails(weir(*ask, "logni", "203.0.113.7"), "there is no policy 'logni': did you mean 'login'")
@@ -184,7 +184,7 @@ def a_token_is_read_from_its_file():
 
 
 @test
-def a_server_that_is_not_there_or_is_none_is_told():
+def an_unreachable_or_foreign_server_is_reported():
     with Feigned(lambda c, _: c.sendall(b"+PONG\r\n")) as redis, \
             Feigned(lambda *_: False) as mute, \
             Feigned(lambda c, _: c.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")) as web:
@@ -201,7 +201,7 @@ def a_server_that_is_not_there_or_is_none_is_told():
 
 
 @test
-def a_server_with_tls_must_be_who_it_is_called():
+def a_tls_server_must_match_its_host_name():
     with Policies() as policies:
         make_certs(policies.parent)
         cert, key = policies.parent / "server.pem", policies.parent / "server.key"
@@ -282,11 +282,11 @@ def top_counts_checks_and_shows_which_rules_deny():
         equal(rows[pair][-2:], ["4", "6"])  # allowed, those that shadow would deny included; denied
         equal([(row[0], row[-1]) for row in rows[pair + 1:pair + 4]],
               [("all", "0"), ("ip", "6"), ("user", "0")])
-        equal(len([row for row in rows if row[:1] == ["closed"]]), 1)  # though nobody asked
+        equal(len([row for row in rows if row[:1] == ["closed"]]), 1)  # though it had no checks
 
 
 @test
-def top_looks_as_often_as_asked():
+def top_polls_at_the_given_interval():
     with Policies() as policies, Server(config=policies) as server:
         shown = weir("top", "-s", server.url, "-i", "100ms", "-n", "3")
         equal(shown.stdout.count("DENIED MOST"), 3)
@@ -313,7 +313,7 @@ def top_fits_the_terminal_and_leaves_it_as_it_was():
 
 
 @test
-def top_waits_for_a_server_that_comes_back():
+def top_waits_for_a_restarting_server():
     with Policies() as policies, Server(config=policies) as server:
         port = server.port
         pid, terminal = pty.fork()
@@ -340,7 +340,7 @@ def top_waits_for_a_server_that_comes_back():
 
 
 @test
-def top_tells_why_it_cannot():
+def top_reports_why_it_fails():
     fails(weir("top", "-s", "http://127.0.0.1:1"), "is the server running")
     fails(weir("top", "-s", "resp://127.0.0.1:1"), "give http://")
     fails(weir("top", "-i", "1"), "--interval: '1' is not a duration")
@@ -434,7 +434,7 @@ def a_rate_is_kept():
 
 
 @test
-def errors_are_counted_and_told():
+def errors_are_counted_and_reported():
     def answer(connection, data):
         for _ in range(data.count(b"*")):
             answer.count += 1
@@ -498,7 +498,7 @@ def a_token_is_shown_on_every_connection():
 
 
 @test
-def bench_says_the_same_for_spreadsheets():
+def bench_prints_csv():
     with Server() as server:
         names, values = weir("bench", "-s", server.url, "-n", "100", "--csv", "--label", "x",
                              "--warmup", "10ms").stdout.splitlines()
@@ -520,7 +520,7 @@ def bench_can_be_interrupted_and_still_reports():
 
 
 @test
-def bench_tells_what_is_wrong_before_it_begins():
+def bench_reports_errors_before_it_starts():
     with Policies() as policies, Server(config=policies) as server:
         resp = "resp://%s:%d" % server.address
         fails(weir("bench", "-s", server.url, "--policy", "none"), "there is no policy 'none'")

@@ -165,7 +165,7 @@ static void thousands_in_one_pipeline_are_answered_in_order(void **state)
 
 /* What is read at once ends somewhere in the head that asks, and the answers to all before it are
  * encoded by then, but not sent. */
-static void who_asks_before_it_sends_a_body_is_told_to_go_on_behind_its_answers(void **state)
+static void expect_100_continue_is_answered_after_earlier_answers(void **state)
 {
     enum { READ_AT_ONCE = 65536, CHECKS = 300 };
     static const char check[] =
@@ -208,7 +208,7 @@ static void who_asks_before_it_sends_a_body_is_told_to_go_on_behind_its_answers(
     test_server_close(&h);
 }
 
-static void beyond_the_ceiling_a_refusal_is_polite(void **state)
+static void beyond_the_ceiling_a_rejected_connection_gets_an_error(void **state)
 {
     struct server_settings settings = { .max_connections = 2 };
     struct test_server h;
@@ -256,8 +256,8 @@ static bool is_closed(struct test_server *h, int fd)
     return read(fd, &byte, 1) == 0;
 }
 
-/* Who has said nothing goes first, then who has not shown that it may ask; of each, who has been
- * silent for longest. Who is known stays. */
+/* Silent connections are closed first, then unauthenticated ones; in each class the one that was
+ * idle longest. Authenticated clients stay. */
 static void beyond_the_ceiling_a_newcomer_has_the_place_of_a_silent_one(void **state)
 {
     struct server_settings settings = { .max_connections = 5 };
@@ -313,7 +313,7 @@ static int connect_deaf(struct test_server *h, const struct buf *said)
 
 /* The bound is on all of them together: those that hold most of it are closed, and not those that
  * may ask. */
-static void what_all_connections_hold_is_bounded(void **state)
+static void the_memory_of_all_connections_is_bounded(void **state)
 {
     enum { MOST = 1 << 20, DEAF = 40 };
     struct test_server h;
@@ -373,7 +373,7 @@ static void a_request_that_does_not_end_is_ended(void **state)
 }
 
 /* It has as long as a request has; one that has asked for something has longer. */
-static void a_connection_that_says_nothing_is_closed(void **state)
+static void a_silent_connection_is_closed(void **state)
 {
     static const char nonsense[] = "GET /nothing HTTP/1.1\r\nHost: weir\r\n\r\n";
     struct server_settings settings = { .request_timeout_ms = 30 };
@@ -401,7 +401,7 @@ static void a_connection_that_says_nothing_is_closed(void **state)
     buf_done(&heard);
 }
 
-static void a_connection_that_asks_for_nothing_more_is_closed(void **state)
+static void a_connection_without_further_requests_is_closed(void **state)
 {
     struct server_settings settings = { .idle_timeout_ms = 30 };
     struct test_server h;
@@ -454,13 +454,13 @@ int main(void)
         cmocka_unit_test(a_client_that_vanishes_leaves_nothing_behind),
         cmocka_unit_test(a_client_that_does_not_listen_is_held_back),
         cmocka_unit_test(thousands_in_one_pipeline_are_answered_in_order),
-        cmocka_unit_test(who_asks_before_it_sends_a_body_is_told_to_go_on_behind_its_answers),
-        cmocka_unit_test(beyond_the_ceiling_a_refusal_is_polite),
+        cmocka_unit_test(expect_100_continue_is_answered_after_earlier_answers),
+        cmocka_unit_test(beyond_the_ceiling_a_rejected_connection_gets_an_error),
         cmocka_unit_test(a_request_that_does_not_end_is_ended),
-        cmocka_unit_test(a_connection_that_says_nothing_is_closed),
-        cmocka_unit_test(a_connection_that_asks_for_nothing_more_is_closed),
+        cmocka_unit_test(a_silent_connection_is_closed),
+        cmocka_unit_test(a_connection_without_further_requests_is_closed),
         cmocka_unit_test(beyond_the_ceiling_a_newcomer_has_the_place_of_a_silent_one),
-        cmocka_unit_test(what_all_connections_hold_is_bounded),
+        cmocka_unit_test(the_memory_of_all_connections_is_bounded),
         cmocka_unit_test(draining_ends_idle_connections_and_finishes_the_others),
     };
 

@@ -198,7 +198,7 @@ def members_with_defaults(schema):
 
 
 @test
-def what_has_a_default_may_be_left_out():
+def fields_with_a_default_are_optional():
     """Programs that write clients take a member with a `default` for one that is always there."""
     with serve() as server:
         asked = set()
@@ -272,7 +272,7 @@ def options_and_405_tell_which_methods_there_are():
 
 
 @test
-def what_cannot_be_understood_is_described():
+def error_answers_match_their_description():
     with serve() as server:
         for path, method, item, operation in operations():
             what = f"{method} {path}"
@@ -298,7 +298,7 @@ def what_cannot_be_understood_is_described():
 
 
 @test
-def a_gate_refuses_as_described():
+def a_gate_denies_as_documented():
     with serve() as server:
         operation = DOC["paths"]["/v1/gate"]["get"]
         for _ in range(5):
@@ -362,7 +362,7 @@ def all_codes_of_the_source_are_described():
 
 
 @test
-def what_is_not_as_described_would_be_noticed():
+def the_schema_check_finds_deviations():
     answer = DOC["components"]["schemas"]["Answer"]
     good = {"allowed": True, "policy": None, "rule": "default", "limit": 1, "remaining": 0,
             "retry_after_ms": 0, "reset_after_ms": 1, "delay_ms": 0, "source": "store",

@@ -39,7 +39,7 @@ def write(folder, text, name="policies.yaml"):
 # ---- weir serve --check ---------------------------------------------------------------------------
 
 @test
-def a_check_tells_what_would_be_used_and_uses_nothing():
+def a_check_shows_the_settings_and_starts_nothing():
     with Folder() as folder:
         token = write(folder, TOKEN, "token")
         token.chmod(0o600)
@@ -55,7 +55,7 @@ def a_check_tells_what_would_be_used_and_uses_nothing():
 
 
 @test
-def a_check_tells_all_that_is_wrong_at_once():
+def a_check_reports_all_problems_at_once():
     with Folder() as folder:
         config = write(folder, "version: 1\npolicies:\n  a: {limt: 5 per 1m}\n  b: {limit: 5 per 1 minute}\n"
                                "server: {thread: 2}\n")
@@ -69,10 +69,10 @@ def a_check_tells_all_that_is_wrong_at_once():
         assert "missing.yaml" in said and "without a token: add one" in said, said
 
 
-# ---- the file that nobody named --------------------------------------------------------------------
+# ---- the default policy file ----------------------------------------------------------------------
 
 @test
-def without_a_config_the_file_that_is_here_is_used_and_it_is_said():
+def without_a_config_the_file_in_the_folder_is_used_and_reported():
     with Folder() as folder:
         assert "config       none" in weir("serve", "--check", cwd=folder)
         write(folder, POLICIES)
@@ -89,7 +89,7 @@ def without_a_config_the_file_that_is_here_is_used_and_it_is_said():
 # ---- tokens ----------------------------------------------------------------------------------------
 
 @test
-def who_needs_a_token_is_told_how_to_show_or_make_one():
+def a_missing_token_error_says_how_to_send_or_create_one():
     with Folder() as folder:
         for name in "check", "admin":
             write(folder, f"{TOKEN}-{name}", name).chmod(0o600)
@@ -114,7 +114,7 @@ def who_needs_a_token_is_told_how_to_show_or_make_one():
 # ---- weir policy diff, weir reload -----------------------------------------------------------------
 
 @test
-def a_diff_tells_what_a_reload_would_change_and_the_reload_does_it():
+def a_diff_shows_what_a_reload_would_change_and_the_reload_does_it():
     with Folder() as folder:
         config, new = write(folder, POLICIES), write(folder, "# a comment moves all lines\n" + POLICIES, "new.yaml")
         with Server(config=config) as server:

@@ -86,7 +86,7 @@ def an_override_holds_from_the_answer_on_and_until_it_is_removed():
 
 
 @test
-def what_is_listed_never_has_an_identity_but_a_hash_of_it():
+def lists_have_hashes_and_no_identities():
     with Fixture() as h:
         h.put(policy="login", key="203.0.113.7", effect="block")
         h.put(policy="both", attributes={"ip": "203.0.113.7"}, rule="ip", burst=None, limit=7)
@@ -123,7 +123,7 @@ def tag_of(fixture, policy, **attributes):
 
 
 @test
-def an_identity_has_one_tag_wherever_it_is_told():
+def an_identity_has_the_same_tag_everywhere():
     with Fixture(policies=TAGGED, kept=True) as h:
         ip = "203.0.113.7"
         h.server.check("login", ip)
@@ -164,7 +164,7 @@ def an_identity_has_one_tag_wherever_it_is_told():
 
 
 @test
-def whoever_has_a_tag_can_be_blocked_shown_and_let_go_by_it():
+def an_identity_can_be_blocked_listed_and_cleared_by_its_tag():
     with Fixture(policies=TAGGED) as h:
         long = "x" * 1000  # more than a check keeps of it
         for policy, who in (("login", {"ip": "203.0.113.7"}), ("both", {"ip": "::1", "user": long})):
@@ -201,7 +201,7 @@ def a_plan_is_assigned_by_a_tag():
         assert again["tag"] == tag and len(h.call("GET", f"/v1/plans?tag={tag}")["plans"]) == 1
         h.call("DELETE", "/v1/plans", {"tag": tag})
         assert h.server.check("query", "acme")["limit"] == 1
-        # That who has a plan may have an override as well.
+        # An identity with a plan may have an override as well.
         h.call("PUT", "/v1/plans", {"policy": "query", "tag": tag, "plan": "paid"})
         h.put(policy="query", tag=tag, effect="exempt")
         assert h.source("query", "acme") == "exempt"
@@ -210,7 +210,7 @@ def a_plan_is_assigned_by_a_tag():
 
 
 @test
-def a_tag_that_is_none_or_could_be_of_several_is_refused():
+def an_invalid_or_ambiguous_tag_is_rejected():
     with Fixture(policies=TAGGED) as h:
         tag = "0123456789abcdef" * 2
         for body, words in (({"policy": "login", "tag": "dc89"}, "32 hexadecimal digits"),
@@ -257,7 +257,7 @@ def the_command_line_takes_tags():
 
 
 @test
-def who_is_blocked_is_refused_by_every_protocol():
+def a_block_denies_on_every_protocol():
     with Fixture() as h:
         h.put(policy="login", key="203.0.113.7", effect="block")
         assert b"blocked" in h.server.resp("WEIR.CHECK", "login", "203.0.113.7")
@@ -283,7 +283,7 @@ def a_change_does_not_end_the_connection_nor_overtake_what_was_asked_before():
 
 
 @test
-def what_cannot_be_meant_is_refused_with_what_would_be_right():
+def mistakes_are_rejected_with_a_suggestion():
     with Fixture() as h:
         for body, status, words in (
                 ({"policy": "login", "key": "203.0.113.7"}, 400, "the effect is missing"),
@@ -458,7 +458,7 @@ def everything_is_in_force_again_after_kill_9_and_the_audit_log_has_it_all():
 
 
 @test
-def a_damaged_ledger_is_refused_and_can_be_repaired():
+def a_damaged_ledger_is_rejected_and_can_be_repaired():
     with Fixture(kept=True) as h:
         for i in range(3):
             h.put(policy="login", key=f"203.0.113.{i}", effect="block")
@@ -483,7 +483,7 @@ def a_damaged_ledger_is_refused_and_can_be_repaired():
 # ---- switches, and what is observed -------------------------------------------------------------
 
 @test
-def the_environment_switches_all_or_some_policies_off_and_it_is_said():
+def the_environment_switches_all_or_some_policies_off_and_logs_it():
     with Fixture(env={"WEIR_ENABLED": "false"}) as h:
         assert h.source("login", "203.0.113.7") == "off"
         assert h.call("GET", "/readyz")["enabled"] is False
@@ -500,7 +500,7 @@ def the_environment_switches_all_or_some_policies_off_and_it_is_said():
 
 
 @test
-def what_is_in_force_is_in_the_metrics_the_statistics_and_the_log():
+def overrides_in_force_are_in_metrics_statistics_and_log():
     with Fixture() as h:
         h.put(policy="login", key="203.0.113.7", effect="block", who="ann", reason="abuse")
         h.call("POST", "/v1/policies/both/mode", {"mode": "off"})
@@ -518,7 +518,7 @@ def what_is_in_force_is_in_the_metrics_the_statistics_and_the_log():
 
 
 @test
-def what_has_expired_is_no_longer_counted_as_in_force():
+def expired_overrides_do_not_count_as_in_force():
     with Fixture() as h:
         h.put(policy="login", key="203.0.113.7", effect="block", **{"for": "50ms"})
         wait_until(lambda: h.source("login", "203.0.113.7") == "store", "its end")

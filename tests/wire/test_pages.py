@@ -30,7 +30,7 @@ CHANGES = [("POST", "/v1/check"), ("GET", "/v1/check?policy=login&ip=192.0.2.1")
 
 
 @test
-def a_page_of_another_site_is_refused_by_its_origin():
+def a_page_of_another_site_is_rejected_by_its_origin():
     """Whatever else is sent: what names it JSON, what says that it comes from here."""
     with Folder() as folder, serve(folder) as server:
         host, port = server.address
@@ -60,7 +60,7 @@ def a_page_of_the_server_itself_may_ask_and_so_may_what_is_no_browser():
 
 
 @test
-def what_only_tells_may_be_asked_by_every_page_which_cannot_read_the_answer():
+def read_only_routes_are_open_to_every_page_which_cannot_read_the_answer():
     with Folder() as folder, serve(folder) as server:
         reply = server.http("GET", "/v1/policies", None, {"Origin": "http://example.com"})
         assert reply[0] == 200
@@ -68,7 +68,7 @@ def what_only_tells_may_be_asked_by_every_page_which_cannot_read_the_answer():
 
 
 @test
-def a_picture_of_another_site_has_no_origin_and_is_refused():
+def a_picture_of_another_site_has_no_origin_and_is_rejected():
     with Folder() as folder, serve(folder) as server:
         for site in "cross-site", "same-site":
             for method, path in CHANGES[:2]:
@@ -118,7 +118,7 @@ def json_is_taken_whatever_it_is_called_and_nothing_else_is():
 
 
 @test
-def a_name_that_others_can_point_at_this_machine_is_refused():
+def a_host_name_open_to_dns_rebinding_is_rejected():
     with Folder() as folder, serve(folder) as server:
         for name in "evil.example", "evil.example:7878", "localhost.evil.example", "localhos":
             for method, path in (("GET", "/v1/policies"), ("POST", "/v1/check"),
@@ -132,7 +132,7 @@ def a_name_that_others_can_point_at_this_machine_is_refused():
 
 
 @test
-def a_gate_is_asked_by_any_name():
+def a_gate_accepts_any_host_header():
     with Folder() as folder, serve(folder) as server:
         reply = server.http("GET", "/v1/gate?policy=login&ip=192.0.2.1", None,
                             {"Host": "shop.example", "Sec-Fetch-Site": "cross-site",

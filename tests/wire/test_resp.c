@@ -1,4 +1,4 @@
-/* test_resp.c - who may send which command, what is kept of a connection, and answers in order. */
+/* test_resp.c - scopes of commands, the state of a connection, and the order of answers. */
 #include <stdio.h>
 #include <unistd.h>
 
@@ -111,7 +111,7 @@ static void without_a_token_nothing_is_answered_but_how_to_show_one(void **state
     close_guarded(&g);
 }
 
-static void a_token_lets_in_as_far_as_its_scope(void **state)
+static void a_token_grants_only_its_scope(void **state)
 {
     struct guarded g;
     int fd;
@@ -127,7 +127,7 @@ static void a_token_lets_in_as_far_as_its_scope(void **state)
     assert_answer(&g.test_server, fd, "DEL k", "-NOPERM ");
     assert_answer(&g.test_server, fd, "CL.THROTTLE k 1 1 10 0", "*5\r\n:0\r\n:2\r\n:1\r\n");
 
-    assert_answer(&g.test_server, fd, "AUTH anybody a-token-that-may-all", "+OK\r\n");
+    assert_answer(&g.test_server, fd, "AUTH ann a-token-that-may-all", "+OK\r\n");
     assert_answer(&g.test_server, fd, "DEL k", ":1\r\n");
     assert_answer(&g.test_server, fd, "WEIR.RESET login 203.0.113.7", "*7\r\n:1\r\n");
 
@@ -143,7 +143,7 @@ static void a_token_lets_in_as_far_as_its_scope(void **state)
 }
 
 /* Reading the same ones again changes nothing. */
-static void a_token_that_is_withdrawn_lets_in_nobody_any_more(void **state)
+static void a_withdrawn_token_is_rejected(void **state)
 {
     struct guarded g;
     weir_diag diag;
@@ -185,7 +185,7 @@ static void hello_may_bring_the_token_and_reset_drops_it(void **state)
     close_guarded(&g);
 }
 
-static void what_one_connection_shows_is_its_own(void **state)
+static void a_token_is_valid_for_its_own_connection_only(void **state)
 {
     struct guarded g;
     int one, other;
@@ -313,7 +313,7 @@ static void connections_that_ask_at_once_each_hear_their_own(void **state)
         buf_text(&wanted,
                  i % LEAVES == 0 ? "+OK\r\n" : "-ERR unknown command 'NONSENSE'\r\n+PONG\r\n");
         said.len = 0;
-        put_command(&said, "PING"); /* who has left is not answered */
+        put_command(&said, "PING"); /* a closed connection gets no answer */
         test_server_say(&h, fds[i], buf_span(&said), &heard);
         assert_int_equal(heard.len, wanted.len);
         assert_memory_equal(heard.at, wanted.at, wanted.len);
@@ -395,7 +395,7 @@ static void a_long_name_is_cut(void **state)
     test_server_close(&h);
 }
 
-static void what_all_transactions_keep_is_bounded(void **state)
+static void the_memory_of_all_transactions_is_bounded(void **state)
 {
     enum { MOST = 1 << 20, FIRST = 10, CLIENTS = 40 };
     static const char *const ends[] = { "EXEC", "DISCARD", "RESET" };
@@ -475,16 +475,16 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(without_a_token_nothing_is_answered_but_how_to_show_one),
-        cmocka_unit_test(a_token_lets_in_as_far_as_its_scope),
-        cmocka_unit_test(a_token_that_is_withdrawn_lets_in_nobody_any_more),
+        cmocka_unit_test(a_token_grants_only_its_scope),
+        cmocka_unit_test(a_withdrawn_token_is_rejected),
         cmocka_unit_test(hello_may_bring_the_token_and_reset_drops_it),
-        cmocka_unit_test(what_one_connection_shows_is_its_own),
+        cmocka_unit_test(a_token_is_valid_for_its_own_connection_only),
         cmocka_unit_test(answers_keep_the_order_of_their_commands),
         cmocka_unit_test(numbers_that_differ_are_read_anew),
         cmocka_unit_test(connections_that_ask_at_once_each_hear_their_own),
         cmocka_unit_test(a_long_pipeline_behind_many_answers_is_answered_to_its_end),
         cmocka_unit_test(a_transaction_is_bounded),
-        cmocka_unit_test(what_all_transactions_keep_is_bounded),
+        cmocka_unit_test(the_memory_of_all_transactions_is_bounded),
         cmocka_unit_test(a_long_name_is_cut),
     };
 

@@ -179,14 +179,14 @@ static void play_cut(const struct fixture *f, size_t at)
     buf_done(&heard.bytes);
 }
 
-static void said_whole_each_is_heard_as_written(void **state)
+static void sent_whole_each_is_parsed_as_written(void **state)
 {
     (void)state;
     for (size_t i = 0; i < fixture_count; i++)
         play_cut(&fixtures[i], 0);
 }
 
-static void cut_at_any_byte_each_is_heard_the_same(void **state)
+static void cut_at_any_byte_each_is_parsed_the_same(void **state)
 {
     (void)state;
     for (size_t i = 0; i < fixture_count; i++)
@@ -194,7 +194,7 @@ static void cut_at_any_byte_each_is_heard_the_same(void **state)
             play_cut(&fixtures[i], at);
 }
 
-static void byte_by_byte_each_is_heard_the_same(void **state)
+static void byte_by_byte_each_is_parsed_the_same(void **state)
 {
     (void)state;
     for (size_t i = 0; i < fixture_count; i++) {
@@ -244,7 +244,7 @@ static void drop_dates(struct buf *b)
     }
 }
 
-static void doubled_each_is_heard_as_if_said_twice(void **state)
+static void doubled_each_is_parsed_twice(void **state)
 {
     (void)state;
     test_server_close(&test_server);
@@ -267,10 +267,10 @@ static void doubled_each_is_heard_as_if_said_twice(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(said_whole_each_is_heard_as_written),
-        cmocka_unit_test(cut_at_any_byte_each_is_heard_the_same),
-        cmocka_unit_test(byte_by_byte_each_is_heard_the_same),
-        cmocka_unit_test(doubled_each_is_heard_as_if_said_twice),
+        cmocka_unit_test(sent_whole_each_is_parsed_as_written),
+        cmocka_unit_test(cut_at_any_byte_each_is_parsed_the_same),
+        cmocka_unit_test(byte_by_byte_each_is_parsed_the_same),
+        cmocka_unit_test(doubled_each_is_parsed_twice),
     };
     int failed;
 

@@ -40,7 +40,7 @@ TOLD = {
 
 
 class Stranger(http.server.BaseHTTPRequestHandler):
-    """A server that somebody else runs, and tells what it likes."""
+    """An untrusted server that sends arbitrary data."""
 
     status = 200
 
@@ -109,7 +109,7 @@ def is_harmless(said):
 
 
 @test
-def tables_of_what_a_server_tells_have_no_controls_in_them():
+def tables_of_server_data_have_no_control_characters():
     with Told() as told:
         for command in COMMANDS:
             said = told.piped(*command)
@@ -117,7 +117,7 @@ def tables_of_what_a_server_tells_have_no_controls_in_them():
 
 
 @test
-def errors_that_a_server_tells_have_none_either():
+def errors_of_a_server_have_no_controls_either():
     with Told(status=400) as told:
         for command in (*COMMANDS, ("override", "set", "login", "1.1.1.1", "--block"),
                         ("mode", "login", "off"), ("plan", "set", "tenant=acme", "paid"), ("top",)):
@@ -126,7 +126,7 @@ def errors_that_a_server_tells_have_none_either():
 
 
 @test
-def json_is_as_it_was_told_but_on_a_terminal():
+def json_is_passed_on_unchanged_except_on_a_terminal():
     with Told() as told:
         for command in (("override", "list", "--json"), ("history", "--json"), ("shadow", "--json"),
                         ("alerts", "--json")):

@@ -78,9 +78,9 @@ scenario("without a token it shows nothing and asks for one", async (browser) =>
   const page = await open(browser);
   await page.locator("#problem").waitFor();
   assert.match(await page.locator("#problem").textContent(), /token/i);
-  assert.match(await page.locator("#locked").textContent(), /those who have a token/);
-  assert.equal(await page.getByText("Nothing has been decided yet").isVisible(), false);
-  assert.equal(await page.getByText("No identity is being denied").isVisible(), false);
+  assert.match(await page.locator("#locked").textContent(), /needs a token/);
+  assert.equal(await page.getByText("No checks yet").isVisible(), false);
+  assert.equal(await page.getByText("No identity is denied").isVisible(), false);
   assert.equal(await page.locator("#checks tr").count(), 0);
   assert.equal(await page.locator("#policies tr").count(), 0);
   await signIn(page);
@@ -185,7 +185,7 @@ scenario("an override is added, holds, and is removed", async (browser) => {
   assert.deepEqual(audit.map((entry) => entry.effect), ["block", "limit", "removed"]);
 });
 
-scenario("who is denied most is blocked by the tag that is shown", async (browser) => {
+scenario("a most denied identity can be blocked by its tag", async (browser) => {
   const page = await open(browser);
   const panel = page.locator("#overrides-panel"), told = page.locator("#override-told");
   await signIn(page);
@@ -294,7 +294,7 @@ scenario("limits in shadow stand beside what is enforced", async (browser) => {
 
 // ---- how it behaves -------------------------------------------------------------------------------
 
-scenario("it asks nobody else and breaks no rule of its own", async (browser) => {
+scenario("it loads nothing from other hosts and breaks no rule of its CSP", async (browser) => {
   const page = await open(browser);
   await signIn(page);
   await page.evaluate(() => document.body.append(Object.assign(document.createElement("script"), { textContent: "window.broken = true" })));
@@ -400,7 +400,7 @@ scenario("a store that cannot be asked is shown", async (browser) => {
   assert.match(await page.locator("#store").textContent(), /Keys(\d+|unknown)Memory/);
   await until(async () => {
     await ask("POST", "/v1/check", { policy: "login", key: "203.0.113.7" }, otherUrl);
-    return /cannot be asked/.test(await page.locator("#store").textContent());
+    return /unreachable/.test(await page.locator("#store").textContent());
   }, "the state of the store");
   assert.match(await page.locator("#state").textContent(), /store failed/);
 });

@@ -41,7 +41,7 @@ static void commas_stand_where_they_belong(void **state)
     buf_done(&out);
 }
 
-static void what_cannot_stand_in_a_text_is_escaped(void **state)
+static void special_characters_are_escaped(void **state)
 {
     (void)state;
     expect_text(span_of("plain, and longer than eight bytes"),
@@ -148,7 +148,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(commas_stand_where_they_belong),
-        cmocka_unit_test(what_cannot_stand_in_a_text_is_escaped),
+        cmocka_unit_test(special_characters_are_escaped),
         cmocka_unit_test(plain_bytes_are_counted_wherever_the_first_other_is),
         cmocka_unit_test(numbers_are_exact_to_their_ends),
         cmocka_unit_test(numbers_around_every_power_of_ten_have_as_many_digits),

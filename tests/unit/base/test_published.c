@@ -1,4 +1,4 @@
-/* test_published.c - a pointer that is replaced while others read: nobody reads what is gone. */
+/* test_published.c - a pointer that is replaced while threads read: no reader sees freed data. */
 #include "support/unit.h"
 
 #include <pthread.h>
@@ -36,7 +36,7 @@ static struct payload *new_payload(void)
     return p;
 }
 
-/* Freed a while after it is gone: until then whoever comes too late sees so. */
+/* Old payloads are freed later, so that a late reader is detected and does not crash. */
 struct graves {
     struct payload *graves[GRAVES];
     size_t next;
@@ -146,7 +146,7 @@ static struct published_visit enter_under(struct published *p, unsigned phase)
     return visit;
 }
 
-static void a_writer_waits_for_whoever_may_still_look(void **state)
+static void a_writer_waits_for_readers_of_the_old_version(void **state)
 {
     static const char value[] = "value";
     struct waiting w;
@@ -252,7 +252,7 @@ static void a_writer_that_waits_long_takes_no_processor(void **state)
     published_done(&s.published);
 }
 
-static void the_last_who_leaves_wakes_the_writer(void **state)
+static void the_last_reader_wakes_the_writer(void **state)
 {
     const int rounds = 50;
     struct sleeper s;
@@ -297,9 +297,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(readers_never_see_what_was_freed),
-        cmocka_unit_test(a_writer_waits_for_whoever_may_still_look),
+        cmocka_unit_test(a_writer_waits_for_readers_of_the_old_version),
         cmocka_unit_test(a_writer_that_waits_long_takes_no_processor),
-        cmocka_unit_test(the_last_who_leaves_wakes_the_writer),
+        cmocka_unit_test(the_last_reader_wakes_the_writer),
         cmocka_unit_test(a_reader_sees_the_newest),
     };
 

@@ -101,7 +101,7 @@ static void a_secret_is_64_hex_digits_and_perhaps_a_newline(void **state)
     }
 }
 
-static void a_secret_that_others_may_read_is_refused(void **state)
+static void a_secret_that_others_may_read_is_rejected(void **state)
 {
     static const mode_t modes[] = { 0640, 0604, 0660, 0644, 0610, 0777 };
     struct place *place = *state;
@@ -118,7 +118,7 @@ static void a_secret_that_others_may_read_is_refused(void **state)
     assert_int_equal(secret_load(place->file, &secret, &diag), WEIR_OK);
 }
 
-static void what_is_no_file_is_refused(void **state)
+static void paths_that_are_no_file_are_rejected(void **state)
 {
     struct place *place = *state;
     struct secret secret;
@@ -139,7 +139,7 @@ static void what_is_no_file_is_refused(void **state)
     assert_int_equal(secret_load(path, &secret, &diag), WEIR_ESECRET);
 }
 
-static void a_link_beside_the_data_of_a_store_is_refused(void **state)
+static void a_link_beside_the_data_of_a_store_is_rejected(void **state)
 {
     struct place *place = *state;
     struct secret secret;
@@ -191,7 +191,7 @@ static void a_named_secret_may_be_a_link_to_a_file_that_is_guarded(void **state)
     rmdir(dated);
 }
 
-static void a_secret_of_another_user_is_refused(void **state)
+static void a_secret_of_another_user_is_rejected(void **state)
 {
     struct place *place = *state;
     struct secret secret;
@@ -240,7 +240,7 @@ static void *create(void *arg)
     return NULL;
 }
 
-static void all_who_create_it_at_once_read_the_same(void **state)
+static void concurrent_creators_read_the_same_secret(void **state)
 {
     struct place *place = *state;
 
@@ -288,7 +288,7 @@ static void a_tag_is_read_as_it_is_written(void **state)
 }
 
 /* printf 6:User:1 | openssl dgst -sha256 -mac HMAC -macopt hexkey:000102…0f | cut -c1-32 */
-static void a_shared_key_is_what_others_can_compute(void **state)
+static void a_shared_key_can_be_computed_by_other_programs(void **state)
 {
     static const unsigned char expected[] = { 0xd4, 0x62, 0x40, 0x6f, 0x32, 0xb4, 0xe0, 0xfc,
                                               0x46, 0x3c, 0xf4, 0x90, 0xab, 0x2e, 0x59, 0xeb };
@@ -343,18 +343,19 @@ int main(void)
                                         tear_down),
         cmocka_unit_test_setup_teardown(a_secret_is_64_hex_digits_and_perhaps_a_newline, set_up,
                                         tear_down),
-        cmocka_unit_test_setup_teardown(a_secret_that_others_may_read_is_refused, set_up,
+        cmocka_unit_test_setup_teardown(a_secret_that_others_may_read_is_rejected, set_up,
                                         tear_down),
-        cmocka_unit_test_setup_teardown(what_is_no_file_is_refused, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_link_beside_the_data_of_a_store_is_refused, set_up,
+        cmocka_unit_test_setup_teardown(paths_that_are_no_file_are_rejected, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_link_beside_the_data_of_a_store_is_rejected, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(a_named_secret_may_be_a_link_to_a_file_that_is_guarded,
                                         set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_secret_of_another_user_is_refused, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_secret_of_another_user_is_rejected, set_up, tear_down),
         cmocka_unit_test_setup_teardown(root_may_look_at_the_store_of_a_service, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(all_who_create_it_at_once_read_the_same, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(concurrent_creators_read_the_same_secret, set_up,
+                                        tear_down),
         cmocka_unit_test(a_tag_is_read_as_it_is_written),
-        cmocka_unit_test(a_shared_key_is_what_others_can_compute),
+        cmocka_unit_test(a_shared_key_can_be_computed_by_other_programs),
         cmocka_unit_test(a_hash_key_depends_on_secret_and_scope),
         cmocka_unit_test(identities_are_hashed_with_siphash),
     };

@@ -37,7 +37,7 @@ static void the_nearest_word_is_suggested(void **state)
     assert_string_equal(meant("moed"), "mode");
 }
 
-static void what_is_not_alike_is_not_suggested(void **state)
+static void dissimilar_names_are_not_suggested(void **state)
 {
     static char large[100000];
 
@@ -127,7 +127,7 @@ static void all_of_a_text_can_be_shown(void **state)
     assert_string_equal(bad, "J?rg ?");
 }
 
-static void what_is_shown_is_short_and_printable(void **state)
+static void shown_text_is_short_and_printable(void **state)
 {
     char large[200];
 
@@ -168,7 +168,7 @@ static void *keep_many(void *arg)
     return NULL;
 }
 
-static void a_name_is_kept_once_whoever_keeps_it(void **state)
+static void equal_names_are_interned_once(void **state)
 {
     static const char *kept[4][1000];
     const weir_allocator allocator = alloc_or_default((weir_allocator){ NULL, NULL });
@@ -196,12 +196,12 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_nearest_word_is_suggested),
-        cmocka_unit_test(what_is_not_alike_is_not_suggested),
+        cmocka_unit_test(dissimilar_names_are_not_suggested),
         cmocka_unit_test(utf8_is_judged_as_the_rfc_says),
         cmocka_unit_test(a_nul_is_found_anywhere),
         cmocka_unit_test(all_of_a_text_can_be_shown),
-        cmocka_unit_test(what_is_shown_is_short_and_printable),
-        cmocka_unit_test(a_name_is_kept_once_whoever_keeps_it),
+        cmocka_unit_test(shown_text_is_short_and_printable),
+        cmocka_unit_test(equal_names_are_interned_once),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

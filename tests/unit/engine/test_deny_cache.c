@@ -37,7 +37,7 @@ static bool refuses(struct deny_cache *c, struct denial d, int64_t now)
 
 /* ---- the rules ---------------------------------------------------------------------------------- */
 
-static void it_refuses_for_as_long_as_the_store_would(void **state)
+static void it_denies_for_as_long_as_the_store_would(void **state)
 {
     struct deny_cache *c = open_cache();
     const struct denial d = one_of(&sliding, 1, 1);
@@ -60,7 +60,7 @@ static void it_refuses_for_as_long_as_the_store_would(void **state)
     deny_cache_free(c);
 }
 
-static void what_was_given_back_or_forgotten_is_asked(void **state)
+static void after_a_refund_or_reset_the_store_is_asked(void **state)
 {
     struct deny_cache *c = open_cache();
     const struct denial d = one_of(&sliding, 1, 1), other = one_of(&sliding, 2, 1);
@@ -75,7 +75,7 @@ static void what_was_given_back_or_forgotten_is_asked(void **state)
     assert_false(refuses(c, d, 1100));
     assert_true(refuses(c, other, 1100));
 
-    deny_cache_learn(c, &d, &said, 1100, 1102); /* asked before, or nobody knows */
+    deny_cache_learn(c, &d, &said, 1100, 1102); /* asked before the event, or at the same time */
     assert_false(refuses(c, d, 1102));
     deny_cache_learn(c, &d, &said, 1101, 1102);
     assert_true(refuses(c, d, 1102));
@@ -90,7 +90,7 @@ static void what_was_given_back_or_forgotten_is_asked(void **state)
     deny_cache_free(c);
 }
 
-static void it_pauses_while_news_may_be_missed(void **state)
+static void it_pauses_while_store_events_may_be_missed(void **state)
 {
     const weir_allocator allocator = heap();
     struct deny_cache *c = deny_cache_new(&allocator);
@@ -100,7 +100,7 @@ static void it_pauses_while_news_may_be_missed(void **state)
 
     (void)state;
     deny_cache_learn(c, &d, &said, 1000, 1001);
-    assert_false(refuses(c, d, 1500)); /* nobody has listened yet */
+    assert_false(refuses(c, d, 1500)); /* the change feed is not up yet */
     deny_cache_hear(c, &up_to, 2003);
     assert_true(refuses(c, d, 2003));
     assert_true(refuses(c, d, 2999));
@@ -182,7 +182,7 @@ static void buckets_of_several_speeds_are_not_remembered(void **state)
     deny_cache_free(c);
 }
 
-static void a_limit_of_nothing_is_asked_once_a_second(void **state)
+static void a_limit_of_zero_is_sent_once_a_second(void **state)
 {
     const struct rule nothing = { .algorithm = WEIR_SLIDING_WINDOW, .window = 1000 };
     struct deny_cache *c = open_cache();
@@ -199,7 +199,7 @@ static void a_limit_of_nothing_is_asked_once_a_second(void **state)
     deny_cache_free(c);
 }
 
-static void memory_is_bounded_and_long_refusals_stay(void **state)
+static void memory_is_bounded_and_long_denials_stay(void **state)
 {
     enum { SHORT = 4 * DENIAL_SETS * DENIAL_WAYS };
     struct deny_cache *c = open_cache();
@@ -409,7 +409,7 @@ static void set_store_clock(void)
                             &(struct store_event){ .kind = STORE_EVENT_ALL }, steady());
 }
 
-/* Who was cut off comes back. Who hears all is told so, when all letters have arrived. */
+/* A change feed that lost its connection reconnects. UP_TO follows when all events have arrived. */
 static void beat(size_t at)
 {
     if (steady() < world.instances[at].cut_until)
@@ -477,14 +477,14 @@ static void no_answer_from_memory_is_wrong(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(it_refuses_for_as_long_as_the_store_would),
-        cmocka_unit_test(what_was_given_back_or_forgotten_is_asked),
-        cmocka_unit_test(it_pauses_while_news_may_be_missed),
+        cmocka_unit_test(it_denies_for_as_long_as_the_store_would),
+        cmocka_unit_test(after_a_refund_or_reset_the_store_is_asked),
+        cmocka_unit_test(it_pauses_while_store_events_may_be_missed),
         cmocka_unit_test(numbers_that_others_can_change_are_fresh),
         cmocka_unit_test(other_numbers_are_another_question),
         cmocka_unit_test(buckets_of_several_speeds_are_not_remembered),
-        cmocka_unit_test(a_limit_of_nothing_is_asked_once_a_second),
-        cmocka_unit_test(memory_is_bounded_and_long_refusals_stay),
+        cmocka_unit_test(a_limit_of_zero_is_sent_once_a_second),
+        cmocka_unit_test(memory_is_bounded_and_long_denials_stay),
         cmocka_unit_test(no_answer_from_memory_is_wrong),
     };
 

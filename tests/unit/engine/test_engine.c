@@ -163,7 +163,7 @@ static void retry_after_soonest_answers_the_shortest_wait(void **state)
 }
 
 /* Whatever came before: refused one ms earlier, admitted on the ms. */
-static void who_waits_as_long_as_told_is_let_in(void **state)
+static void waiting_for_retry_after_is_enough(void **state)
 {
     weir *w = open_text(POLICIES(
         "  p:\n"
@@ -255,7 +255,7 @@ static void a_rule_in_shadow_is_charged_alone_and_never_decides(void **state)
     weir_close(w);
 }
 
-static void a_policy_in_shadow_lets_everything_through_and_says_what_it_would_refuse(void **state)
+static void a_policy_in_shadow_allows_everything_and_reports_what_it_would_deny(void **state)
 {
     weir *w = open_text(POLICIES("  p: {limit: 2 per 1m, by: user, mode: shadow}\n"));
     weir_answer a;
@@ -383,7 +383,7 @@ static void a_rule_that_is_off_is_not_there(void **state)
 {
     weir *w = open_text(POLICIES("  p:\n"
                                  "    rules:\n"
-                                 "      gone: {limit: 0, by: nobody-has-this, mode: off}\n"
+                                 "      gone: {limit: 0, by: missing-attribute, mode: off}\n"
                                  "      live: {limit: 2 per 1m, by: user}\n"));
     weir_answer a = check(w, NOW, "p user=ann");
 
@@ -409,7 +409,7 @@ static void assert_exempt(weir *w, const char *words)
     assert_int_equal(stats_of(w).keys, 0);
 }
 
-static void who_is_exempt_is_allowed_and_not_counted(void **state)
+static void an_exempt_identity_is_allowed_and_not_counted(void **state)
 {
     weir *w = open_text(POLICIES(
         "  login: {limit: 0, by: ip}\n"
@@ -523,15 +523,15 @@ int main(void)
         cmocka_unit_test(an_allowed_check_names_the_rule_with_least_remaining_the_first_on_a_tie),
         cmocka_unit_test(a_denied_check_names_the_rule_with_the_longest_wait),
         cmocka_unit_test(retry_after_soonest_answers_the_shortest_wait),
-        cmocka_unit_test(who_waits_as_long_as_told_is_let_in),
+        cmocka_unit_test(waiting_for_retry_after_is_enough),
         cmocka_unit_test(the_delay_is_the_longest_of_all_rules),
         cmocka_unit_test(a_rule_in_shadow_is_charged_alone_and_never_decides),
-        cmocka_unit_test(a_policy_in_shadow_lets_everything_through_and_says_what_it_would_refuse),
+        cmocka_unit_test(a_policy_in_shadow_allows_everything_and_reports_what_it_would_deny),
         cmocka_unit_test(a_shadow_limit_is_counted_beside_the_live_one),
         cmocka_unit_test(a_rollout_reaches_a_stable_and_growing_share),
         cmocka_unit_test(a_policy_that_is_off_allows_and_counts_nothing),
         cmocka_unit_test(a_rule_that_is_off_is_not_there),
-        cmocka_unit_test(who_is_exempt_is_allowed_and_not_counted),
+        cmocka_unit_test(an_exempt_identity_is_allowed_and_not_counted),
         cmocka_unit_test(a_plan_has_its_own_numbers_and_others_have_the_rules),
         cmocka_unit_test(a_plan_of_the_same_window_shares_the_count_and_another_window_does_not),
         cmocka_unit_test(a_limit_of_0_always_denies_and_counts_nothing),

@@ -112,7 +112,7 @@ static void the_store_is_the_truth_again_afterwards(void **state)
     close_frail(w, &f);
 }
 
-static void what_is_given_back_or_forgotten_is_so_here_too(void **state)
+static void refunds_and_resets_clear_the_deny_cache(void **state)
 {
     struct frail f;
     weir *w = open_frail(POLICIES(TEN), &f);
@@ -153,7 +153,7 @@ static int admitted_by(weir *w, const weir_request *r, int attempts)
     return n;
 }
 
-static void a_limit_that_comes_with_a_request_brings_its_on_error(void **state)
+static void a_limit_given_in_a_request_has_its_own_on_error(void **state)
 {
     weir_request r = { .key = "a", .limit = 3, .window_ms = 60000, .now = NOW };
     struct frail f;
@@ -219,7 +219,7 @@ static void several_rules_are_decided_together(void **state)
 }
 
 /* One that denies is enough; else the rules of those that decide here do. */
-static void policies_that_are_asked_together_each_decide_for_their_rules(void **state)
+static void policies_of_one_request_each_decide_for_their_rules(void **state)
 {
     struct frail f;
     weir *w = open_frail(POLICIES(TEN "  open: {limit: 2 per 1h, by: user, on_error: allow}\n"
@@ -262,12 +262,12 @@ int main(void)
         cmocka_unit_test(it_knows_what_the_store_has_admitted),
         cmocka_unit_test(instances_share_a_limit),
         cmocka_unit_test(the_store_is_the_truth_again_afterwards),
-        cmocka_unit_test(what_is_given_back_or_forgotten_is_so_here_too),
+        cmocka_unit_test(refunds_and_resets_clear_the_deny_cache),
         cmocka_unit_test(policies_that_allow_or_deny_on_error_do_so),
-        cmocka_unit_test(a_limit_that_comes_with_a_request_brings_its_on_error),
+        cmocka_unit_test(a_limit_given_in_a_request_has_its_own_on_error),
         cmocka_unit_test(after_so_many_errors_nothing_is_let_through),
         cmocka_unit_test(several_rules_are_decided_together),
-        cmocka_unit_test(policies_that_are_asked_together_each_decide_for_their_rules),
+        cmocka_unit_test(policies_of_one_request_each_decide_for_their_rules),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -127,7 +127,7 @@ static void end_of_life(weir **w, struct place *p)
     *w = open_place(p);
 }
 
-/* ---- who has used up a limit stays denied -------------------------------------------------- */
+/* ---- an exhausted key stays denied ---------------------------------------------------------- */
 
 static void by_a_flood_of(struct place *p, const char *watched, int limit, const char *flooding)
 {

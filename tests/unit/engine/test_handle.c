@@ -74,7 +74,7 @@ static void a_reload_keeps_what_is_counted_unless_algorithm_or_window_change(voi
     close_file(&f, w);
 }
 
-static void a_reload_that_fails_keeps_the_old_policies_and_tells_all_problems(void **state)
+static void a_failed_reload_keeps_the_old_policies_and_reports_all_problems(void **state)
 {
     struct policy_file f;
     weir *w = open_file(&f, POLICIES("  p: {limit: 5 per 1m, by: user}\n"));
@@ -287,7 +287,7 @@ static void a_tick_drops_keys_that_are_back_to_untouched(void **state)
     weir_close(w);
 }
 
-static void a_full_table_forgets_the_least_consumed_and_counts_them(void **state)
+static void a_full_table_evicts_the_least_consumed_and_counts_them(void **state)
 {
     weir *w = open_with(&(weir_options){
         .policy_text = POLICIES("  p: {limit: 5 per 1h, by: user}\n"),
@@ -403,7 +403,7 @@ static void when_the_store_fails_on_error_decides(void **state)
     }
 }
 
-static void a_limit_that_comes_along_is_refused_when_the_store_fails(void **state)
+static void a_limit_given_in_a_request_is_denied_when_the_store_fails(void **state)
 {
     struct counted_memory memory = { 0 };
     weir *w = open_failing(NULL, &memory);
@@ -478,7 +478,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_reload_keeps_what_is_counted_unless_algorithm_or_window_change),
-        cmocka_unit_test(a_reload_that_fails_keeps_the_old_policies_and_tells_all_problems),
+        cmocka_unit_test(a_failed_reload_keeps_the_old_policies_and_reports_all_problems),
         cmocka_unit_test(names_in_answers_live_until_the_handle_is_closed),
         cmocka_unit_test_setup_teardown(weir_enabled_false_allows_all_and_counts_nothing,
                                         clear_environment, clear_environment),
@@ -490,11 +490,11 @@ int main(void)
                                         clear_environment),
         cmocka_unit_test(without_a_time_the_clock_of_the_handle_is_used),
         cmocka_unit_test(a_tick_drops_keys_that_are_back_to_untouched),
-        cmocka_unit_test(a_full_table_forgets_the_least_consumed_and_counts_them),
+        cmocka_unit_test(a_full_table_evicts_the_least_consumed_and_counts_them),
         cmocka_unit_test(a_handle_without_options_works),
         cmocka_unit_test(a_secret_file_is_created_once_and_used_again),
         cmocka_unit_test(when_the_store_fails_on_error_decides),
-        cmocka_unit_test(a_limit_that_comes_along_is_refused_when_the_store_fails),
+        cmocka_unit_test(a_limit_given_in_a_request_is_denied_when_the_store_fails),
         cmocka_unit_test(a_shadow_that_cannot_be_counted_does_not_decide),
         cmocka_unit_test(everything_has_a_name),
     };

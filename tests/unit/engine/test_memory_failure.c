@@ -24,7 +24,7 @@
 #endif
 
 static _Atomic long malloc_blocks;
-static _Thread_local long malloc_until_failure, malloc_failures; /* only of who wants them */
+static _Thread_local long malloc_until_failure, malloc_failures; /* only in threads that set them */
 
 #if MALLOC_IS_OURS
 

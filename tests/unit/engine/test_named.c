@@ -138,7 +138,7 @@ static void a_named_limit_keeps_its_counts_when_it_becomes_a_policy(void **state
 
 /* ---- how many --------------------------------------------------------------------------------- */
 
-static void more_names_than_are_kept_are_counted_as_well_but_told_as_other(void **state)
+static void names_beyond_the_bound_are_counted_as_other(void **state)
 {
     struct counted_memory memory = { .until_failure = -1 };
     weir *w = open_with(&(weir_options){
@@ -187,7 +187,7 @@ static void *bring_names(void *ctx)
     return NULL;
 }
 
-static void threads_that_bring_a_name_at_once_are_told_one(void **state)
+static void threads_that_intern_a_name_at_once_get_one_pointer(void **state)
 {
     struct asker askers[THREADS] = { 0 };
     weir *w = open_text(NULL);
@@ -379,8 +379,8 @@ int main(void)
         cmocka_unit_test(numbers_may_change_and_the_count_stays_but_not_the_window),
         cmocka_unit_test(names_are_as_those_of_policies_and_of_none_in_the_file),
         cmocka_unit_test(a_named_limit_keeps_its_counts_when_it_becomes_a_policy),
-        cmocka_unit_test(more_names_than_are_kept_are_counted_as_well_but_told_as_other),
-        cmocka_unit_test(threads_that_bring_a_name_at_once_are_told_one),
+        cmocka_unit_test(names_beyond_the_bound_are_counted_as_other),
+        cmocka_unit_test(threads_that_intern_a_name_at_once_get_one_pointer),
         cmocka_unit_test(overrides_are_for_a_name_and_a_key),
         cmocka_unit_test(a_name_that_no_request_has_brought_must_be_meant),
         cmocka_unit_test(overrides_hold_for_names_that_are_not_kept),

@@ -131,7 +131,7 @@ static void assert_refused(weir *w, enum ledger_subject subject, enum ledger_eff
 
 /* ---- effects ------------------------------------------------------------------------------ */
 
-static void who_is_exempt_is_allowed_and_not_counted(void **state)
+static void an_exempt_identity_is_allowed_and_not_counted(void **state)
 {
     weir *w = open_here(POLICIES(LOGIN));
     weir_answer a;
@@ -156,7 +156,7 @@ static void who_is_exempt_is_allowed_and_not_counted(void **state)
     weir_close(w);
 }
 
-static void who_is_blocked_is_refused_until_it_expires_to_the_ms(void **state)
+static void a_block_denies_until_it_expires_to_the_ms(void **state)
 {
     weir *w = open_here(POLICIES(LOGIN));
     weir_answer a;
@@ -287,7 +287,7 @@ static void it_is_for_all_rules_that_count_by_the_same_or_for_one(void **state)
     now += 100;
     a = check(w, 0, "cleanup ip=1.1.1.1");
     assert_int_equal(rule_of(&a, "ip2")->limit, 50);
-    set(w, LEDGER_LIMIT, "cleanup", "limit=7"); /* of nobody in particular */
+    set(w, LEDGER_LIMIT, "cleanup", "limit=7"); /* for all identities */
     a = check(w, 0, "cleanup ip=9.9.9.9");
     assert_int_equal(rule_of(&a, "all")->limit, 7);
     assert_int_equal(rule_of(&a, "ip")->limit, 2);
@@ -315,7 +315,7 @@ static void rules_that_are_not_exempt_go_on_counting(void **state)
     weir_close(w);
 }
 
-static void in_shadow_nothing_refuses_not_even_a_block(void **state)
+static void in_shadow_nothing_denies_not_even_a_block(void **state)
 {
     weir *w = open_here(POLICIES("  login: {limit: 2 per 1m, by: ip, mode: shadow}\n"));
     weir_answer a;
@@ -328,7 +328,7 @@ static void in_shadow_nothing_refuses_not_even_a_block(void **state)
     weir_close(w);
 }
 
-static void what_was_counted_can_be_reset_and_given_back_all_the_same(void **state)
+static void counts_can_be_reset_and_refunded_all_the_same(void **state)
 {
     weir *w = open_here(POLICIES(LOGIN));
 
@@ -497,7 +497,7 @@ static void *keep_asking(void *ctx)
             a.source != WEIR_FROM_STORE && a.source != WEIR_FROM_OFF)
             return "an answer from nowhere";
         if (a.source == WEIR_FROM_STORE && a.limit != 2 && a.limit != 7)
-            return "numbers of nobody";
+            return "numbers of no override and no rule";
         if (a.source == WEIR_FROM_BLOCKED && (a.allowed || a.retry_after_ms != WEIR_NEVER))
             return "a block that is none";
     }
@@ -533,7 +533,7 @@ static void checks_go_on_while_operators_change_things(void **state)
 
 /* ---- refusals ------------------------------------------------------------------------------ */
 
-static void what_would_have_no_effect_is_refused(void **state)
+static void changes_without_effect_are_rejected(void **state)
 {
     weir *w = open_here(POLICIES(CLEANUP QUERY "  odd:\n"
                                                "    rules:\n"
@@ -578,23 +578,23 @@ static void what_would_have_no_effect_is_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(who_is_exempt_is_allowed_and_not_counted),
-        cmocka_unit_test(who_is_blocked_is_refused_until_it_expires_to_the_ms),
+        cmocka_unit_test(an_exempt_identity_is_allowed_and_not_counted),
+        cmocka_unit_test(a_block_denies_until_it_expires_to_the_ms),
         cmocka_unit_test(another_limit_keeps_what_is_counted),
         cmocka_unit_test(a_limit_may_grow_by_far_and_its_burst_with_it),
         cmocka_unit_test(an_override_can_be_another_plan),
         cmocka_unit_test(a_plan_that_is_assigned_need_not_be_sent),
         cmocka_unit_test(it_is_for_all_rules_that_count_by_the_same_or_for_one),
         cmocka_unit_test(rules_that_are_not_exempt_go_on_counting),
-        cmocka_unit_test(in_shadow_nothing_refuses_not_even_a_block),
-        cmocka_unit_test(what_was_counted_can_be_reset_and_given_back_all_the_same),
+        cmocka_unit_test(in_shadow_nothing_denies_not_even_a_block),
+        cmocka_unit_test(counts_can_be_reset_and_refunded_all_the_same),
         cmocka_unit_test(the_same_identity_is_known_however_it_is_written),
         cmocka_unit_test(a_mode_takes_the_place_of_the_policys_own),
         cmocka_unit_test(a_rule_that_is_in_shadow_by_itself_stays_there),
         cmocka_unit_test(the_audit_log_has_all_changes_also_those_that_were_taken_back),
         cmocka_unit_test(many_are_found_each),
         cmocka_unit_test(checks_go_on_while_operators_change_things),
-        cmocka_unit_test(what_would_have_no_effect_is_refused),
+        cmocka_unit_test(changes_without_effect_are_rejected),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -5,7 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define SECRET_NAME "identity-nobody-may-read"
+#define SECRET_NAME "identity-never-in-errors"
 
 #define TEXT                                                                                       \
     POLICIES("  login: {limit: 5 per 1m, by: ip}\n"                                                \
@@ -16,7 +16,7 @@
 
 static ask_fn *const verbs[] = { weir_check, weir_peek, weir_refund, weir_reset };
 
-/* Whoever asks how: the same refusal, no identity in it, nothing counted. */
+/* With every verb: the same error, no identity in it, nothing counted. */
 static void refuses(weir *w, weir_request r, weir_err err, const char *text)
 {
     weir_answer a;
@@ -33,7 +33,7 @@ static void refuses(weir *w, weir_request r, weir_err err, const char *text)
         assert_int_equal(a.err, err);
         assert_string_equal(diag.text, text);
         assert_null(strstr(diag.text, SECRET_NAME));
-        assert_int_equal(verbs[i](w, &r, &a, NULL), err); /* nobody has to listen */
+        assert_int_equal(verbs[i](w, &r, &a, NULL), err); /* the diag is optional */
         assert_int_equal(stats_of(w).keys, before.keys);
     }
     assert_int_equal(weir_check_many(w, &r, &a, 1, &diag), err);

@@ -137,7 +137,7 @@ static void they_are_judged_as_one_policy_that_has_all_of_the_rules(void **state
 
 /* ---- requests --------------------------------------------------------------------------------- */
 
-static void what_makes_no_sense_is_refused(void **state)
+static void meaningless_requests_are_rejected(void **state)
 {
     weir *w = open_text(
         POLICIES(LOGIN SITE
@@ -185,7 +185,7 @@ static void what_makes_no_sense_is_refused(void **state)
     weir_close(w);
 }
 
-static void an_attribute_that_spells_an_option_is_refused_unless_it_is_one(void **state)
+static void an_attribute_that_spells_an_option_is_rejected_unless_it_is_one(void **state)
 {
     weir *w = open_text("version: 1\nexempt: [{name: root}]\npolicies:\n" LOGIN SITE
                         "  shop: {limit: 2 per 1s, by: plan}\n");
@@ -248,7 +248,7 @@ static void modes_plans_and_exemptions_are_each_policys_own(void **state)
     weir_close(w);
 }
 
-static void the_longest_wait_is_told_unless_all_want_the_soonest(void **state)
+static void the_longest_wait_is_reported_unless_all_want_the_soonest(void **state)
 {
     weir *w = open_text(POLICIES("  a: {limit: 1 per 1m, by: ip, retry_after: soonest}\n"
                                  "  b: {limit: 1 per 1s, by: ip, retry_after: soonest}\n"
@@ -353,10 +353,10 @@ int main(void)
         cmocka_unit_test(all_are_charged_or_none),
         cmocka_unit_test(peeks_refunds_and_resets_are_of_all),
         cmocka_unit_test(they_are_judged_as_one_policy_that_has_all_of_the_rules),
-        cmocka_unit_test(what_makes_no_sense_is_refused),
-        cmocka_unit_test(an_attribute_that_spells_an_option_is_refused_unless_it_is_one),
+        cmocka_unit_test(meaningless_requests_are_rejected),
+        cmocka_unit_test(an_attribute_that_spells_an_option_is_rejected_unless_it_is_one),
         cmocka_unit_test(modes_plans_and_exemptions_are_each_policys_own),
-        cmocka_unit_test(the_longest_wait_is_told_unless_all_want_the_soonest),
+        cmocka_unit_test(the_longest_wait_is_reported_unless_all_want_the_soonest),
         cmocka_unit_test(overrides_are_of_the_policy_that_they_name),
         cmocka_unit_test(threads_never_leave_one_half_charged),
     };

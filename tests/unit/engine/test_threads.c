@@ -328,7 +328,7 @@ static void tick_on(struct melee *m)
         m->now += dice_below(&dice, 100);
         weir_tick(m->w);
         weir_get_stats(m->w, &stats);
-        if (stats.keys > stats.max_keys + CREW) /* who is just asking may have one too many */
+        if (stats.keys > stats.max_keys + CREW) /* each thread may have one too many */
             m->over_limit++;
         sched_yield();
     }
@@ -496,7 +496,7 @@ static void insert(void *ctx, int member)
     }
 }
 
-static void a_table_that_grows_under_four_threads_forgets_nothing(void **state)
+static void a_table_that_grows_under_four_threads_loses_no_key(void **state)
 {
     weir *w = open_with(&(weir_options){ .clock = standing_clock });
     struct inserting s = { .w = w, .keys = scaled(300000) / INSERTERS };
@@ -558,7 +558,7 @@ int main(void)
         cmocka_unit_test(sixteen_threads_on_one_key_get_exactly_its_limit_every_time),
         cmocka_unit_test(no_rule_is_charged_by_a_denied_check),
         cmocka_unit_test(reloading_expiring_evicting_and_growing_do_not_disturb_checks),
-        cmocka_unit_test(a_table_that_grows_under_four_threads_forgets_nothing),
+        cmocka_unit_test(a_table_that_grows_under_four_threads_loses_no_key),
         cmocka_unit_test(handles_know_nothing_of_each_other),
     };
 

@@ -73,7 +73,7 @@ static void a_burst_passes_then_one_unit_per_interval(void **state)
     assert_reply(take(&s, &r, EPOCH + 10000, 1), &r, "0 3 0 -1 30");
 }
 
-static void more_than_the_limit_is_refused_without_a_time(void **state)
+static void a_cost_above_the_limit_is_denied_without_a_retry_time(void **state)
 {
     const struct rule r = rule_of(2, 1, 10);
 
@@ -92,7 +92,7 @@ static void a_quantity_of_none_looks_only(void **state)
     assert_reply(take(&s, &r, EPOCH, 0), &r, "0 3 0 -1 30");
 }
 
-static void less_than_a_second_is_told_as_one(void **state)
+static void less_than_a_second_is_reported_as_one(void **state)
 {
     const struct rule r = rule_of(0, 3, 1);
     struct state s = { 0 };
@@ -102,7 +102,7 @@ static void less_than_a_second_is_told_as_one(void **state)
     assert_reply(take(&s, &r, EPOCH, 1), &r, "1 1 0 1 1");
 }
 
-static void less_than_a_millisecond_is_told_as_none(void **state)
+static void less_than_a_millisecond_is_reported_as_zero(void **state)
 {
     const struct rule r = rule_of(0, 3, 1); /* 333,333,333 ns */
     struct state s = { 0 };
@@ -113,7 +113,7 @@ static void less_than_a_millisecond_is_told_as_none(void **state)
     assert_reply(take(&s, &r, EPOCH + 334, 1), &r, "0 1 0 -1 1");
 }
 
-static void a_negative_quantity_gives_back(void **state)
+static void a_negative_quantity_is_a_refund(void **state)
 {
     const struct rule r = rule_of(2, 1, 10);
     struct state s = { 0 };
@@ -247,7 +247,7 @@ static void no_number_overflows(void **state)
     assert_true(accepted > 100);
 }
 
-static void rates_of_nothing_and_less_are_refused(void **state)
+static void rates_of_nothing_and_less_are_rejected(void **state)
 {
     weir_diag diag;
     struct rule r;
@@ -262,7 +262,7 @@ static void rates_of_nothing_and_less_are_refused(void **state)
     assert_int_equal(cell_rule(INT64_MAX, 1, 10, &r, &diag), WEIR_EREQUEST);
 }
 
-static void nobody_can_name_it(void **state)
+static void no_policy_can_name_it(void **state)
 {
     struct rule r = { .algorithm = ALGORITHM_CELL, .limit = 1, .window = 1 };
 
@@ -314,7 +314,7 @@ static weir *open_store(const char *store, int64_t *now, unsigned flags)
     return w;
 }
 
-static void a_state_is_one_keys_given_back_to_and_forgotten(void **state)
+static void a_state_belongs_to_one_key_and_can_be_refunded_and_reset(void **state)
 {
     const struct rule r = rule_of(2, 1, 10);
     int64_t now = EPOCH;
@@ -333,7 +333,7 @@ static void a_state_is_one_keys_given_back_to_and_forgotten(void **state)
 }
 
 /* A sweep at a ms where less than that is left must not forget it. */
-static void a_sweep_forgets_no_fraction(void **state)
+static void a_sweep_keeps_fractions(void **state)
 {
     const struct rule r = rule_of(0, 10000, 7); /* 700,000 ns */
     int64_t now = EPOCH;
@@ -375,7 +375,7 @@ static void everything_is_allowed_while_the_limiter_is_off(void **state)
     weir_close(w);
 }
 
-static void a_key_too_long_is_refused(void **state)
+static void a_key_too_long_is_rejected(void **state)
 {
     static char key[WEIR_MAX_IDENTITY + 2];
     const struct rule r = rule_of(0, 1, 10);
@@ -430,21 +430,21 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_documented_example_is_answered_to_the_letter),
         cmocka_unit_test(a_burst_passes_then_one_unit_per_interval),
-        cmocka_unit_test(more_than_the_limit_is_refused_without_a_time),
+        cmocka_unit_test(a_cost_above_the_limit_is_denied_without_a_retry_time),
         cmocka_unit_test(a_quantity_of_none_looks_only),
-        cmocka_unit_test(less_than_a_second_is_told_as_one),
-        cmocka_unit_test(less_than_a_millisecond_is_told_as_none),
-        cmocka_unit_test(a_negative_quantity_gives_back),
+        cmocka_unit_test(less_than_a_second_is_reported_as_one),
+        cmocka_unit_test(less_than_a_millisecond_is_reported_as_zero),
+        cmocka_unit_test(a_negative_quantity_is_a_refund),
         cmocka_unit_test(numbers_may_change_between_calls),
         cmocka_unit_test(a_clock_that_steps_back_mints_nothing),
         cmocka_unit_test(every_answer_is_that_of_the_formulas),
         cmocka_unit_test(no_number_overflows),
-        cmocka_unit_test(rates_of_nothing_and_less_are_refused),
-        cmocka_unit_test(nobody_can_name_it),
-        cmocka_unit_test(a_state_is_one_keys_given_back_to_and_forgotten),
-        cmocka_unit_test(a_sweep_forgets_no_fraction),
+        cmocka_unit_test(rates_of_nothing_and_less_are_rejected),
+        cmocka_unit_test(no_policy_can_name_it),
+        cmocka_unit_test(a_state_belongs_to_one_key_and_can_be_refunded_and_reset),
+        cmocka_unit_test(a_sweep_keeps_fractions),
         cmocka_unit_test(everything_is_allowed_while_the_limiter_is_off),
-        cmocka_unit_test(a_key_too_long_is_refused),
+        cmocka_unit_test(a_key_too_long_is_rejected),
         cmocka_unit_test(a_restart_keeps_every_nanosecond),
     };
 

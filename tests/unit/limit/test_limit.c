@@ -257,7 +257,7 @@ static void check_refund(const struct state *s, const struct rule *r, int64_t no
     state_done(&copy, r->algorithm, &memory);
 }
 
-static void a_refund_gives_back_what_was_taken_and_no_more(void **state)
+static void a_refund_takes_back_what_was_charged_and_no_more(void **state)
 {
     (void)state;
     walk(60, check_refund);
@@ -427,7 +427,7 @@ static void assert_refused(struct rule r, const char *why)
         fail_msg("\"%s\" does not say \"%s\"", diag.text, why);
 }
 
-static void numbers_out_of_bounds_are_refused_with_what_would_be_right(void **state)
+static void numbers_out_of_bounds_are_rejected_with_the_bounds(void **state)
 {
     const int64_t third = WEIR_MAX_AMOUNT / 3;
 
@@ -459,7 +459,7 @@ static void the_default_precision_follows_the_limit(void **state)
 }
 
 /* A log comes from a file: its sum must stay a number too, in few entries and in many. */
-static void a_log_whose_sum_is_no_amount_is_refused(void **state)
+static void a_log_whose_sum_is_no_amount_is_rejected(void **state)
 {
     const int64_t most = ((int64_t)1 << 62) - 1;
 
@@ -488,15 +488,15 @@ int main(void)
         cmocka_unit_test(a_sliding_window_never_exceeds_its_limit_in_any_interval),
         cmocka_unit_test(a_bucket_never_exceeds_its_burst_and_rate_in_any_interval),
         cmocka_unit_test(a_leaky_bucket_delays_to_its_rate),
-        cmocka_unit_test(a_refund_gives_back_what_was_taken_and_no_more),
+        cmocka_unit_test(a_refund_takes_back_what_was_charged_and_no_more),
         cmocka_unit_test(a_log_of_any_length_counts_like_the_model),
         cmocka_unit_test(a_log_whose_numbers_outgrow_a_word_becomes_wide),
         cmocka_unit_test(a_log_that_cannot_grow_is_unchanged),
         cmocka_unit_test(a_lowered_limit_keeps_what_is_counted),
         cmocka_unit_test(a_limit_of_zero_always_denies),
         cmocka_unit_test(numbers_at_the_bound_do_not_overflow),
-        cmocka_unit_test(numbers_out_of_bounds_are_refused_with_what_would_be_right),
-        cmocka_unit_test(a_log_whose_sum_is_no_amount_is_refused),
+        cmocka_unit_test(numbers_out_of_bounds_are_rejected_with_the_bounds),
+        cmocka_unit_test(a_log_whose_sum_is_no_amount_is_rejected),
         cmocka_unit_test(the_default_precision_follows_the_limit),
     };
 

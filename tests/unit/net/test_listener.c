@@ -83,7 +83,7 @@ static bool is_free_of_v6(void)
 
 /* ---- addresses ----------------------------------------------------------------------- */
 
-static void an_address_says_who_can_reach_it(void **state)
+static void an_address_tells_whether_it_is_loopback_or_public(void **state)
 {
     const struct {
         const char *address;
@@ -114,7 +114,7 @@ static void an_address_says_who_can_reach_it(void **state)
     }
 }
 
-static void what_is_no_address_is_refused_with_what_would_be(void **state)
+static void invalid_addresses_are_rejected_with_an_example(void **state)
 {
     static const struct {
         const char *address, *said;
@@ -232,7 +232,7 @@ static void an_address_may_be_named_twice(void **state)
     listeners_close(&l, true);
 }
 
-static void addresses_that_overlap_are_refused(void **state)
+static void addresses_that_overlap_are_rejected(void **state)
 {
     struct listeners first = opened("127.0.0.1:0", 1), l;
     char one[64], two[64];
@@ -248,7 +248,7 @@ static void addresses_that_overlap_are_refused(void **state)
 }
 
 /* Even one of the same user that shares its port, as SO_REUSEPORT would allow. */
-static void a_port_in_use_is_refused_with_the_name_of_who_has_it(void **state)
+static void a_port_in_use_is_reported_with_the_process_that_has_it(void **state)
 {
     int told[2], port = 0, status;
     char address[64], who[64];
@@ -276,7 +276,7 @@ static void a_port_in_use_is_refused_with_the_name_of_who_has_it(void **state)
     close(told[1]);
 }
 
-static void an_address_of_another_machine_is_refused(void **state)
+static void an_address_of_another_machine_is_rejected(void **state)
 {
     (void)state;
     is_refused("192.0.2.1:0", "no interface of this machine");
@@ -295,7 +295,7 @@ static void holds_elsewhere(bool (*check)(void))
     assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
-static bool nobody_gets_a_low_port(void)
+static bool is_denied_a_low_port(void)
 {
     const char *address = "127.0.0.1:79";
     struct listeners l;
@@ -319,7 +319,7 @@ static void a_low_port_needs_a_right(void **state)
         fclose(f);
     if (geteuid() != 0 || first <= 79)
         skip();
-    holds_elsewhere(nobody_gets_a_low_port);
+    holds_elsewhere(is_denied_a_low_port);
 }
 
 /* ---- Unix sockets ------------------------------------------------------------------------ */
@@ -364,7 +364,7 @@ static void a_stale_unix_socket_is_replaced(void **state)
     listeners_close(&l, true);
 }
 
-static void a_unix_socket_that_somebody_serves_is_left_alone(void **state)
+static void a_unix_socket_in_use_is_left_alone(void **state)
 {
     struct listeners l = opened(unix_address(), 1);
     int fd;
@@ -546,18 +546,18 @@ static void sockets_that_are_handed_over_are_adopted(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_address_says_who_can_reach_it),
-        cmocka_unit_test(what_is_no_address_is_refused_with_what_would_be),
+        cmocka_unit_test(an_address_tells_whether_it_is_loopback_or_public),
+        cmocka_unit_test(invalid_addresses_are_rejected_with_an_example),
         cmocka_unit_test(every_loop_has_a_socket_of_its_own_on_one_port),
         cmocka_unit_test(localhost_and_everything_are_both_families_on_one_port),
         cmocka_unit_test(an_address_may_be_named_twice),
-        cmocka_unit_test(addresses_that_overlap_are_refused),
-        cmocka_unit_test(a_port_in_use_is_refused_with_the_name_of_who_has_it),
-        cmocka_unit_test(an_address_of_another_machine_is_refused),
+        cmocka_unit_test(addresses_that_overlap_are_rejected),
+        cmocka_unit_test(a_port_in_use_is_reported_with_the_process_that_has_it),
+        cmocka_unit_test(an_address_of_another_machine_is_rejected),
         cmocka_unit_test(a_low_port_needs_a_right),
         cmocka_unit_test(a_unix_socket_is_for_user_and_group_and_for_all_loops),
         cmocka_unit_test(a_stale_unix_socket_is_replaced),
-        cmocka_unit_test(a_unix_socket_that_somebody_serves_is_left_alone),
+        cmocka_unit_test(a_unix_socket_in_use_is_left_alone),
         cmocka_unit_test(a_file_in_the_way_is_left_alone),
         cmocka_unit_test(of_several_addresses_all_or_none_are_open),
         cmocka_unit_test(sockets_that_are_given_are_adopted),

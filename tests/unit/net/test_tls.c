@@ -309,7 +309,7 @@ static void a_handshake_may_be_cut_anywhere(void **state)
     tls_context_unref(context);
 }
 
-static void garbage_is_refused_and_stays_refused(void **state)
+static void garbage_is_rejected_and_stays_rejected(void **state)
 {
     struct tls_context *context = new_context("server", NULL);
     struct dice dice = dice_new();
@@ -366,7 +366,7 @@ static void a_changed_byte_is_noticed(void **state)
     tls_context_unref(context);
 }
 
-static void old_versions_are_refused(void **state)
+static void old_versions_are_rejected(void **state)
 {
     struct tls_context *context = new_context("server", NULL);
     struct talk k;
@@ -451,7 +451,7 @@ static void long_texts_pass_both_ways(void **state)
     tls_context_unref(context);
 }
 
-static void many_requests_in_one_delivery_are_all_heard(void **state)
+static void many_requests_in_one_read_are_all_decrypted(void **state)
 {
     struct tls_context *context = new_context("server", NULL);
     struct talk k;
@@ -467,7 +467,7 @@ static void many_requests_in_one_delivery_are_all_heard(void **state)
     tls_context_unref(context);
 }
 
-static void what_is_sent_too_early_waits_for_the_handshake(void **state)
+static void data_sent_too_early_waits_for_the_handshake(void **state)
 {
     struct tls_context *context = new_context("server", NULL);
 
@@ -486,7 +486,7 @@ static void what_is_sent_too_early_waits_for_the_handshake(void **state)
     tls_context_unref(context);
 }
 
-static void what_waits_for_the_handshake_is_bounded(void **state)
+static void data_waiting_for_the_handshake_is_bounded(void **state)
 {
     static char much[TLS_MOST_KEPT];
     struct tls_context *context = new_context("server", NULL);
@@ -535,7 +535,7 @@ static void each_side_may_say_goodbye(void **state)
     tls_context_unref(context);
 }
 
-static void a_goodbye_before_the_handshake_says_nothing(void **state)
+static void a_close_before_the_handshake_sends_nothing(void **state)
 {
     struct tls_context *context = new_context("server", NULL);
     struct talk k;
@@ -548,7 +548,7 @@ static void a_goodbye_before_the_handshake_says_nothing(void **state)
     tls_context_unref(context);
 }
 
-static void who_asks_for_a_protocol_gets_http(void **state)
+static void alpn_selects_http(void **state)
 {
     static const unsigned char both[] = "\x02h2\x08http/1.1", h2[] = "\x02h2";
     struct tls_context *context = new_context("server", NULL);
@@ -602,7 +602,7 @@ static void a_session_is_resumed_by_its_ticket(void **state)
     tls_context_unref(context);
 }
 
-static void client_renegotiation_is_refused(void **state)
+static void client_renegotiation_is_rejected(void **state)
 {
     struct tls_context *context = new_context("server", NULL);
     struct talk k;
@@ -739,7 +739,7 @@ static void a_file_that_is_wrong_is_named_with_what_is_wrong(void **state)
     }
 }
 
-static void what_works_but_should_not_stay_is_warned_of(void **state)
+static void risky_certificates_are_warned_of(void **state)
 {
     const struct {
         const char *cert, *said;
@@ -767,24 +767,24 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_handshake_may_be_cut_anywhere),
-        cmocka_unit_test(garbage_is_refused_and_stays_refused),
+        cmocka_unit_test(garbage_is_rejected_and_stays_rejected),
         cmocka_unit_test(a_changed_byte_is_noticed),
-        cmocka_unit_test(old_versions_are_refused),
+        cmocka_unit_test(old_versions_are_rejected),
         cmocka_unit_test(a_client_certificate_is_required_where_a_ca_is_given),
         cmocka_unit_test(without_a_ca_no_client_has_a_certificate),
         cmocka_unit_test(long_texts_pass_both_ways),
-        cmocka_unit_test(many_requests_in_one_delivery_are_all_heard),
-        cmocka_unit_test(what_is_sent_too_early_waits_for_the_handshake),
-        cmocka_unit_test(what_waits_for_the_handshake_is_bounded),
+        cmocka_unit_test(many_requests_in_one_read_are_all_decrypted),
+        cmocka_unit_test(data_sent_too_early_waits_for_the_handshake),
+        cmocka_unit_test(data_waiting_for_the_handshake_is_bounded),
         cmocka_unit_test(each_side_may_say_goodbye),
-        cmocka_unit_test(a_goodbye_before_the_handshake_says_nothing),
-        cmocka_unit_test(who_asks_for_a_protocol_gets_http),
+        cmocka_unit_test(a_close_before_the_handshake_sends_nothing),
+        cmocka_unit_test(alpn_selects_http),
         cmocka_unit_test(a_session_is_resumed_by_its_ticket),
-        cmocka_unit_test(client_renegotiation_is_refused),
+        cmocka_unit_test(client_renegotiation_is_rejected),
         cmocka_unit_test(a_connection_keeps_the_context_it_began_with),
         cmocka_unit_test(contexts_are_swapped_while_loops_take_them),
         cmocka_unit_test(a_file_that_is_wrong_is_named_with_what_is_wrong),
-        cmocka_unit_test(what_works_but_should_not_stay_is_warned_of),
+        cmocka_unit_test(risky_certificates_are_warned_of),
     };
 
     return cmocka_run_group_tests(tests, make_all, remove_all);

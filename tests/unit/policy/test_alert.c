@@ -55,7 +55,7 @@ static void without_alerts_there_are_none(void **state)
     unload(&l);
 }
 
-static void each_mistake_is_told_with_its_place(void **state)
+static void each_mistake_is_reported_with_its_place(void **state)
 {
     (void)state;
     expect_problems(
@@ -109,7 +109,7 @@ static void there_are_at_most_sixteen(void **state)
                     NULL, "policy_text:6:5: there are 17 alerts: at most 16\n");
 }
 
-static void memory_that_runs_out_is_told(void **state)
+static void out_of_memory_is_reported(void **state)
 {
     struct loaded l;
     long n = 0;
@@ -232,9 +232,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(alerts_are_read_with_their_numbers),
         cmocka_unit_test(without_alerts_there_are_none),
-        cmocka_unit_test(each_mistake_is_told_with_its_place),
+        cmocka_unit_test(each_mistake_is_reported_with_its_place),
         cmocka_unit_test(there_are_at_most_sixteen),
-        cmocka_unit_test(memory_that_runs_out_is_told),
+        cmocka_unit_test(out_of_memory_is_reported),
         cmocka_unit_test(a_url_is_taken_apart),
         cmocka_unit_test(a_webhook_has_a_format),
         cmocka_unit_test(a_uri_is_shown_without_its_passwords),

@@ -1,4 +1,4 @@
-/* test_identity.c - who is counted: normalising, refusing, exempting. */
+/* test_identity.c - identities: normalising, rejecting, exempting. */
 #include "support/loaded.h"
 
 #include "policy/identity.h"
@@ -102,7 +102,7 @@ static void ipv6_is_written_in_its_canonical_form(void **state)
     }
 }
 
-static void what_is_no_address_is_refused(void **state)
+static void invalid_addresses_are_rejected(void **state)
 {
     static const char *const cases[] = {
         "",
@@ -205,7 +205,7 @@ static void a_missing_attribute_is_named(void **state)
                                    "'default' counts by");
 }
 
-static void values_that_are_no_text_are_refused(void **state)
+static void values_that_are_no_text_are_rejected(void **state)
 {
     static const struct span cases[] = {
         { "", 0 },         { "a\0b", 3 },         { "\xff", 1 },
@@ -300,7 +300,7 @@ static void networks_hold_the_addresses_of_their_prefix(void **state)
     }
 }
 
-static void networks_that_are_none_are_refused(void **state)
+static void networks_that_are_none_are_rejected(void **state)
 {
     static const char *const cases[] = { "",
                                          "/8",
@@ -364,7 +364,7 @@ static void exemptions_cover_by_network_text_and_email(void **state)
     unload(&l);
 }
 
-static void exemptions_that_mean_nothing_are_refused(void **state)
+static void exemptions_that_mean_nothing_are_rejected(void **state)
 {
     (void)state;
     expect_problems(
@@ -394,18 +394,18 @@ int main(void)
         cmocka_unit_test(addresses_have_one_form),
         cmocka_unit_test(the_ipv6_prefix_may_be_another),
         cmocka_unit_test(ipv6_is_written_in_its_canonical_form),
-        cmocka_unit_test(what_is_no_address_is_refused),
+        cmocka_unit_test(invalid_addresses_are_rejected),
         cmocka_unit_test(emails_are_trimmed_and_lower_cased),
         cmocka_unit_test(identities_cannot_be_confused),
         cmocka_unit_test(a_rule_that_counts_by_nothing_has_an_empty_identity),
         cmocka_unit_test(a_missing_attribute_is_named),
-        cmocka_unit_test(values_that_are_no_text_are_refused),
+        cmocka_unit_test(values_that_are_no_text_are_rejected),
         cmocka_unit_test(values_may_have_4096_bytes_together),
         cmocka_unit_test(a_bare_key_stays_as_it_is),
         cmocka_unit_test(networks_hold_the_addresses_of_their_prefix),
-        cmocka_unit_test(networks_that_are_none_are_refused),
+        cmocka_unit_test(networks_that_are_none_are_rejected),
         cmocka_unit_test(exemptions_cover_by_network_text_and_email),
-        cmocka_unit_test(exemptions_that_mean_nothing_are_refused),
+        cmocka_unit_test(exemptions_that_mean_nothing_are_rejected),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

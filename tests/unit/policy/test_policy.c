@@ -242,7 +242,7 @@ static void a_rollout_is_handed_down_and_needs_identities(void **state)
                          "not possible: leave out 'rollout'\n");
 }
 
-static void an_unknown_key_is_refused_with_its_place_and_a_suggestion(void **state)
+static void an_unknown_key_is_rejected_with_its_place_and_a_suggestion(void **state)
 {
     (void)state;
     expect_problems(FILE_OF("  login: {limt: 5 per 15m, by: ip}\n"), NULL,
@@ -285,7 +285,7 @@ static void a_duplicate_rule_says_where_the_first_is(void **state)
                     NULL, HERE "6:7: 'ip' is given twice: the first is at line 5, column 7\n");
 }
 
-static void numbers_out_of_bounds_are_refused_where_they_stand(void **state)
+static void numbers_out_of_bounds_are_rejected_with_their_place(void **state)
 {
     struct loaded l;
 
@@ -311,14 +311,14 @@ static void numbers_out_of_bounds_are_refused_where_they_stand(void **state)
     unload(&l);
 }
 
-static void limit_beside_rules_is_refused(void **state)
+static void limit_beside_rules_is_rejected(void **state)
 {
     (void)state;
     expect_problems(FILE_OF("  p: {limit: 1 per 1s, rules: {r: {limit: 1 per 1s}}}\n"), NULL,
                     HERE "3:7: 'limit' cannot be combined with 'rules': put it into the rules\n");
 }
 
-static void too_many_of_anything_is_refused(void **state)
+static void too_many_of_anything_is_rejected(void **state)
 {
     char text[4096];
     int len;
@@ -354,7 +354,7 @@ static void names_are_checked(void **state)
              "4:33: '?' cannot name a plan: names are 1 to 64 of a-z A-Z 0-9 _ . : / -\n");
 }
 
-static void a_missing_limit_version_or_policies_is_told(void **state)
+static void a_missing_limit_version_or_policies_is_reported(void **state)
 {
     (void)state;
     expect_problems("defaults: {}\n", NULL,
@@ -367,7 +367,7 @@ static void a_missing_limit_version_or_policies_is_told(void **state)
              "nothing\n" HERE "5:14: limit must be a text, as in 5 per 15m; this is nothing\n");
 }
 
-static void what_yaml_could_blow_up_with_is_refused(void **state)
+static void yaml_bombs_are_rejected(void **state)
 {
     (void)state;
     expect_problems(FILE_OF("  a: &a {limit: 1 per 1s}\n  b: *a\n"), NULL,
@@ -535,15 +535,15 @@ int main(void)
         cmocka_unit_test(the_hash_key_is_policy_rule_algorithm_and_window),
         cmocka_unit_test(limit_0_always_denies),
         cmocka_unit_test(names_outlive_the_set_they_came_from),
-        cmocka_unit_test(an_unknown_key_is_refused_with_its_place_and_a_suggestion),
+        cmocka_unit_test(an_unknown_key_is_rejected_with_its_place_and_a_suggestion),
         cmocka_unit_test(all_problems_come_at_once_in_file_order),
         cmocka_unit_test(a_duplicate_rule_says_where_the_first_is),
-        cmocka_unit_test(numbers_out_of_bounds_are_refused_where_they_stand),
-        cmocka_unit_test(limit_beside_rules_is_refused),
-        cmocka_unit_test(too_many_of_anything_is_refused),
+        cmocka_unit_test(numbers_out_of_bounds_are_rejected_with_their_place),
+        cmocka_unit_test(limit_beside_rules_is_rejected),
+        cmocka_unit_test(too_many_of_anything_is_rejected),
         cmocka_unit_test(names_are_checked),
-        cmocka_unit_test(a_missing_limit_version_or_policies_is_told),
-        cmocka_unit_test(what_yaml_could_blow_up_with_is_refused),
+        cmocka_unit_test(a_missing_limit_version_or_policies_is_reported),
+        cmocka_unit_test(yaml_bombs_are_rejected),
         cmocka_unit_test(a_file_that_cannot_be_read_says_why),
         cmocka_unit_test(without_a_source_there_is_an_empty_set),
         cmocka_unit_test(a_policy_is_found_among_many),

@@ -31,7 +31,7 @@ static void durations_have_six_units(void **state)
     }
 }
 
-static void what_is_no_duration_says_what_would_be_right(void **state)
+static void invalid_durations_are_rejected_with_an_example(void **state)
 {
 #define EXAMPLE "write a whole number and one of ms, s, m, h, d, w, as in 15m"
     static const char *const cases[][2] = {
@@ -90,7 +90,7 @@ static void rates_are_a_number_per_duration(void **state)
     }
 }
 
-static void what_is_no_rate_says_what_would_be_right(void **state)
+static void invalid_rates_are_rejected_with_an_example(void **state)
 {
 #define RATE_EXAMPLE "write a whole number per duration, as in 5 per 15m, or 0 to always deny"
     static const char *const cases[][2] = {
@@ -198,9 +198,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(durations_have_six_units),
-        cmocka_unit_test(what_is_no_duration_says_what_would_be_right),
+        cmocka_unit_test(invalid_durations_are_rejected_with_an_example),
         cmocka_unit_test(rates_are_a_number_per_duration),
-        cmocka_unit_test(what_is_no_rate_says_what_would_be_right),
+        cmocka_unit_test(invalid_rates_are_rejected_with_an_example),
         cmocka_unit_test(durations_are_written_in_the_largest_exact_unit),
         cmocka_unit_test(every_duration_reads_back),
         cmocka_unit_test(shares_are_hundredths_of_a_percent),

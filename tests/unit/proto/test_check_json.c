@@ -1,5 +1,5 @@
-/* test_check_json.c - the body of a check: what it means, what is refused, and that it makes no
- * difference who reads it. */
+/* test_check_json.c - the body of a check: its meaning, invalid bodies, and that both parsers
+ * agree. */
 #include "support/unit.h"
 
 #include <inttypes.h>
@@ -205,7 +205,7 @@ static void a_nul_in_a_value_keeps_its_length(void **state)
            "the body is not valid JSON: the name of a member contains a NUL (line 1, column 25)");
 }
 
-static void what_is_not_known_is_named(void **state)
+static void unknown_fields_are_named(void **state)
 {
     (void)state;
     expect("{\"polcy\":\"a\"}", "there is no member 'polcy': did you mean 'policy'?");
@@ -226,7 +226,7 @@ static void what_is_not_known_is_named(void **state)
            "'checks' must be the only member: put the others into the checks");
 }
 
-static void the_wrong_type_is_told_the_right_one(void **state)
+static void the_wrong_type_is_reported_with_the_right_one(void **state)
 {
     (void)state;
     expect("{\"policy\":1}", "'policy' must be a string");
@@ -259,7 +259,7 @@ static void expect_bad(const char *body, const char *what)
     buf_done(&said);
 }
 
-static void what_is_not_json_is_told_where_and_never_quoted(void **state)
+static void invalid_json_is_reported_with_its_place_and_never_quoted(void **state)
 {
     (void)state;
     expect_bad("", "it ends too early");
@@ -333,7 +333,7 @@ static void every_count_has_a_bound(void **state)
     }
 }
 
-/* What everybody sends must not need jansson. */
+/* Usual bodies must be read without jansson. */
 static void the_usual_bodies_are_read_by_the_scanner(void **state)
 {
     static const char *const usual[] = {
@@ -359,7 +359,7 @@ static void the_usual_bodies_are_read_by_the_scanner(void **state)
 }
 
 /* Random bodies out of likely pieces: what the scanner reads, jansson must read alike. */
-static void it_makes_no_difference_who_reads(void **state)
+static void both_parsers_read_the_same(void **state)
 {
     static const char *const pieces[] = {
         "{",
@@ -451,13 +451,13 @@ int main(void)
         cmocka_unit_test(null_is_as_if_it_were_not_there),
         cmocka_unit_test(escapes_mean_what_they_stand_for),
         cmocka_unit_test(a_nul_in_a_value_keeps_its_length),
-        cmocka_unit_test(what_is_not_known_is_named),
-        cmocka_unit_test(the_wrong_type_is_told_the_right_one),
-        cmocka_unit_test(what_is_not_json_is_told_where_and_never_quoted),
+        cmocka_unit_test(unknown_fields_are_named),
+        cmocka_unit_test(the_wrong_type_is_reported_with_the_right_one),
+        cmocka_unit_test(invalid_json_is_reported_with_its_place_and_never_quoted),
         cmocka_unit_test(checks_are_many_and_each_fails_alone),
         cmocka_unit_test(every_count_has_a_bound),
         cmocka_unit_test(the_usual_bodies_are_read_by_the_scanner),
-        cmocka_unit_test(it_makes_no_difference_who_reads),
+        cmocka_unit_test(both_parsers_read_the_same),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -204,7 +204,7 @@ static void chunks_are_joined(void **state)
     expect_status(CHUNKED "10000000000000001\r\n", 413);
 }
 
-static void what_two_readers_could_read_differently_is_refused(void **state)
+static void ambiguous_requests_are_rejected(void **state)
 {
     static const char *const bad[] = {
         "GET / HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
@@ -300,7 +300,7 @@ static int status_with(const char *before, int byte, const char *behind)
 }
 
 /* Each of the 256, so that no table of characters has a hole. */
-static void which_bytes_may_be_where_is_said_for_each(void **state)
+static void allowed_bytes_are_stated_for_each_place(void **state)
 {
     static const char in_names[] = "!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyz"
                                    "ABCDEFGHIJKLMNOPQRSTUVWXYZ";
@@ -327,7 +327,7 @@ static void which_bytes_may_be_where_is_said_for_each(void **state)
     }
 }
 
-static void a_nul_is_refused_wherever_it_is_in_a_head(void **state)
+static void a_nul_is_rejected_wherever_it_is_in_a_head(void **state)
 {
     static const char request[] = "GET /a?b HTTP/1.1\r\nHost: x\r\nA: b c\r\n\r\n";
 
@@ -345,7 +345,7 @@ static void a_nul_is_refused_wherever_it_is_in_a_head(void **state)
     }
 }
 
-static void a_body_is_announced_to_whoever_waits_for_that(void **state)
+static void a_client_that_expects_100_continue_is_sent_one(void **state)
 {
     const char *head = "POST / HTTP/1.1\r\nHost: x\r\nExpect: 100-Continue\r\n"
                        "Content-Length: 2\r\n\r\n";
@@ -545,10 +545,10 @@ int main(void)
         cmocka_unit_test(targets_have_four_forms_of_which_three_are_served),
         cmocka_unit_test(a_connection_is_kept_by_version_and_by_word),
         cmocka_unit_test(chunks_are_joined),
-        cmocka_unit_test(what_two_readers_could_read_differently_is_refused),
-        cmocka_unit_test(which_bytes_may_be_where_is_said_for_each),
-        cmocka_unit_test(a_nul_is_refused_wherever_it_is_in_a_head),
-        cmocka_unit_test(a_body_is_announced_to_whoever_waits_for_that),
+        cmocka_unit_test(ambiguous_requests_are_rejected),
+        cmocka_unit_test(allowed_bytes_are_stated_for_each_place),
+        cmocka_unit_test(a_nul_is_rejected_wherever_it_is_in_a_head),
+        cmocka_unit_test(a_client_that_expects_100_continue_is_sent_one),
         cmocka_unit_test(every_length_has_a_bound),
         cmocka_unit_test(small_chunks_cannot_take_more_room_than_is_allowed),
         cmocka_unit_test(headers_are_found_by_any_case),

@@ -86,7 +86,7 @@ static void seconds_are_rounded_up(void **state)
            "X-RateLimit-Reset: 1700000000\r\n");
 }
 
-static void who_is_refused_learns_when_to_come_back(void **state)
+static void a_denial_has_an_exact_retry_after(void **state)
 {
     weir_answer a = one_rule("login");
 
@@ -173,7 +173,7 @@ static void several_policies_are_listed_each_by_its_name(void **state)
            "X-RateLimit-Reset: 1700000060\r\n");
 }
 
-static void what_was_not_counted_has_nothing_to_tell(void **state)
+static void checks_that_are_not_counted_are_not_reported(void **state)
 {
     weir_answer a = { .allowed = true, .policy = "login", .rule = "default", .limit = 5 };
 
@@ -209,11 +209,11 @@ int main(void)
         cmocka_unit_test(one_rule_goes_by_the_name_of_its_policy),
         cmocka_unit_test(a_limit_without_a_policy_is_called_default),
         cmocka_unit_test(seconds_are_rounded_up),
-        cmocka_unit_test(who_is_refused_learns_when_to_come_back),
+        cmocka_unit_test(a_denial_has_an_exact_retry_after),
         cmocka_unit_test(waiting_that_never_helps_is_not_promised),
         cmocka_unit_test(several_rules_are_listed_and_shadows_are_not),
         cmocka_unit_test(several_policies_are_listed_each_by_its_name),
-        cmocka_unit_test(what_was_not_counted_has_nothing_to_tell),
+        cmocka_unit_test(checks_that_are_not_counted_are_not_reported),
         cmocka_unit_test(names_and_numbers_stay_within_structured_fields),
     };
 

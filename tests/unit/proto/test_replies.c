@@ -100,7 +100,7 @@ static void http_without_a_length_ends_with_the_connection(void **state)
     assert_true(span_is(reply.body, "all of it"));
 }
 
-static void what_is_not_http_is_refused(void **state)
+static void bytes_that_are_not_http_are_rejected(void **state)
 {
     static const char *const bad[] = {
         "+PONG\r\n",
@@ -128,7 +128,7 @@ static void what_is_not_http_is_refused(void **state)
     }
 }
 
-static void a_head_without_end_is_refused(void **state)
+static void a_head_without_end_is_rejected(void **state)
 {
     const size_t len = HTTP_REPLY_MAX_HEAD + 64;
     char *bytes = malloc(len);
@@ -236,7 +236,7 @@ static void resp_answers_follow_each_other(void **state)
     }
 }
 
-static void what_is_not_resp_is_refused(void **state)
+static void bytes_that_are_not_resp_are_rejected(void **state)
 {
     static const char *const bad[] = {
         "HTTP/1.1 400 Bad Request\r\n",
@@ -277,13 +277,13 @@ int main(void)
         cmocka_unit_test(http_is_read_whole_and_asks_for_more_of_every_part),
         cmocka_unit_test(http_answers_follow_each_other),
         cmocka_unit_test(http_without_a_length_ends_with_the_connection),
-        cmocka_unit_test(what_is_not_http_is_refused),
-        cmocka_unit_test(a_head_without_end_is_refused),
+        cmocka_unit_test(bytes_that_are_not_http_are_rejected),
+        cmocka_unit_test(a_head_without_end_is_rejected),
         cmocka_unit_test(a_body_may_be_so_long_and_no_longer),
         cmocka_unit_test(a_text_may_be_so_long_and_no_longer),
         cmocka_unit_test(resp_is_read_whole_and_asks_for_more_of_every_part),
         cmocka_unit_test(resp_answers_follow_each_other),
-        cmocka_unit_test(what_is_not_resp_is_refused),
+        cmocka_unit_test(bytes_that_are_not_resp_are_rejected),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -151,7 +151,7 @@ static void every_fixture_may_come_byte_by_byte(void **state)
     }
 }
 
-static void what_follows_a_command_is_left_alone(void **state)
+static void bytes_after_a_command_are_not_consumed(void **state)
 {
     (void)state;
     for (size_t i = 0; i < FIXTURES; i++) {
@@ -300,7 +300,7 @@ int main(void)
         cmocka_unit_test(every_fixture_is_read_whole),
         cmocka_unit_test(every_fixture_may_be_cut_at_every_byte),
         cmocka_unit_test(every_fixture_may_come_byte_by_byte),
-        cmocka_unit_test(what_follows_a_command_is_left_alone),
+        cmocka_unit_test(bytes_after_a_command_are_not_consumed),
         cmocka_unit_test(a_command_may_be_as_long_as_the_limit_and_no_longer),
         cmocka_unit_test(a_short_word_may_not_reach_beyond_the_limit_either),
         cmocka_unit_test(a_command_may_have_as_many_words_as_the_limit),

@@ -147,7 +147,7 @@ static int be_successor(int argc, char **argv)
         snprintf(folder, sizeof folder, "%s", argv[3]);
         return be_replaced();
     }
-    alarm(PATIENCE_MS / 1000); /* a test that fails leaves nobody behind */
+    alarm(PATIENCE_MS / 1000); /* a failed test leaves no process behind */
     for (;;)
         pause();
 }
@@ -191,8 +191,8 @@ static int reap(const struct handover *h)
     return status;
 }
 
-/* Connections made before, during and after are all served, though nobody accepts for a while,
- * and whatever number of loops the successor has. */
+/* Connections made before, during and after are all served, though no process accepts for a
+ * while, with any number of loops in the successor. */
 static void no_connection_is_refused_or_reset(void **state)
 {
     static char *const loops[] = { "1", "2", "4" };
@@ -279,7 +279,7 @@ static void a_successor_gets_no_more_than_it_should(void **state)
 }
 
 /* And the running process has all that it had. */
-static void a_successor_that_ends_is_told_of(void **state)
+static void a_successor_that_ends_is_reported(void **state)
 {
     static const struct {
         char *how;
@@ -309,7 +309,7 @@ static void a_successor_that_ends_is_told_of(void **state)
     listeners_close(&l, true);
 }
 
-static void a_successor_that_says_nothing_is_ended(void **state)
+static void a_silent_successor_is_killed(void **state)
 {
     struct listeners l = opened((const char *[]){ "127.0.0.1:0" }, 1, 1);
     struct handover h = spawned(&l, (char *[]){ self, "successor", "hang", NULL });
@@ -333,7 +333,7 @@ static void write_script(const char *name, const char *text)
     close(fd);
 }
 
-static void a_program_that_cannot_be_run_is_told_of(void **state)
+static void a_program_that_cannot_be_run_is_reported(void **state)
 {
     struct listeners l = opened((const char *[]){ "127.0.0.1:0" }, 1, 1);
     char program[128];
@@ -406,12 +406,13 @@ static void a_file_that_took_the_programs_name_is_run(void **state)
     assert_int_equal(status, 0);
 }
 
-static void a_process_without_predecessor_has_nobody_to_tell(void **state)
+static void a_process_without_predecessor_notifies_no_process(void **state)
 {
     (void)state;
     assert_false(handover_is_successor());
     handover_tell_ready();
-    setenv("WEIR_HANDOVER_FD", "0", 1); /* somebody's whim: not to be written to or closed */
+    setenv("WEIR_HANDOVER_FD", "0",
+           1); /* not a handover socket: must not be written to or closed */
     handover_tell_ready();
     assert_true(fcntl(0, F_GETFD) >= 0 || errno == EBADF);
     setenv("WEIR_HANDOVER_FD", "987", 1);
@@ -432,7 +433,7 @@ static void is_told(int fd, bool was_sent, const char *text)
         assert_int_equal(strlen(heard), strlen(text));
 }
 
-static void systemd_is_told_by_path_or_abstract_name(void **state)
+static void systemd_is_notified_by_path_or_abstract_name(void **state)
 {
     char name[128];
 
@@ -459,12 +460,12 @@ static void systemd_is_told_by_path_or_abstract_name(void **state)
         close(fd);
         if (!is_abstract)
             unlink(name);
-        assert_false(sd_notify_ready()); /* nobody is there any more */
+        assert_false(sd_notify_ready()); /* systemd does not listen any more */
     }
     unsetenv("NOTIFY_SOCKET");
 }
 
-static void without_systemd_nothing_is_told(void **state)
+static void without_systemd_nothing_is_sent(void **state)
 {
     static const char *const names[] = { "", "@", "/", "relative", "vsock:2:1234" };
 
@@ -514,14 +515,14 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(no_connection_is_refused_or_reset),
         cmocka_unit_test(a_successor_gets_no_more_than_it_should),
-        cmocka_unit_test(a_successor_that_ends_is_told_of),
-        cmocka_unit_test(a_successor_that_says_nothing_is_ended),
-        cmocka_unit_test(a_program_that_cannot_be_run_is_told_of),
+        cmocka_unit_test(a_successor_that_ends_is_reported),
+        cmocka_unit_test(a_silent_successor_is_killed),
+        cmocka_unit_test(a_program_that_cannot_be_run_is_reported),
         cmocka_unit_test(the_name_it_was_started_by_is_what_counts),
         cmocka_unit_test(a_file_that_took_the_programs_name_is_run),
-        cmocka_unit_test(a_process_without_predecessor_has_nobody_to_tell),
-        cmocka_unit_test(systemd_is_told_by_path_or_abstract_name),
-        cmocka_unit_test(without_systemd_nothing_is_told),
+        cmocka_unit_test(a_process_without_predecessor_notifies_no_process),
+        cmocka_unit_test(systemd_is_notified_by_path_or_abstract_name),
+        cmocka_unit_test(without_systemd_nothing_is_sent),
         cmocka_unit_test(the_watchdog_is_fed_twice_as_often_as_needed),
     };
 

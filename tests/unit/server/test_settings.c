@@ -181,7 +181,7 @@ static void a_store_in_the_file_is_beside_the_file(void **state)
     temp_dir_remove(&absolute.dir);
 }
 
-static void problems_are_told_with_their_places(void **state)
+static void problems_are_reported_with_their_places(void **state)
 {
     (void)state;
     assert_refused("server: [a]\n",
@@ -218,7 +218,7 @@ static void problems_are_told_with_their_places(void **state)
                    "9:20: '10.0.0.1/8' has bits set beyond its prefix: write 10.0.0.0/8");
 }
 
-static void an_address_that_is_none_is_told_with_its_place(void **state)
+static void an_invalid_address_is_reported_with_its_place(void **state)
 {
     struct config c = config_of("server:\n  listen: [127.0.0.1:1, nonsense]\n");
     struct server_settings s;
@@ -230,7 +230,7 @@ static void an_address_that_is_none_is_told_with_its_place(void **state)
     temp_dir_remove(&c.dir);
 }
 
-static void a_file_that_is_not_there_or_not_yaml_is_told(void **state)
+static void a_missing_file_or_one_that_is_not_yaml_is_reported(void **state)
 {
     struct config c = config_of("server: {threads: 2\n");
     struct server_settings s;
@@ -244,7 +244,7 @@ static void a_file_that_is_not_there_or_not_yaml_is_told(void **state)
     temp_dir_remove(&c.dir);
 }
 
-static void lint_tells_of_the_server_and_not_again_of_the_yaml(void **state)
+static void lint_reports_server_problems_and_not_the_yaml_error_again(void **state)
 {
     const weir_allocator usual = heap();
     struct problems problems;
@@ -290,7 +290,7 @@ static void assert_check(struct server_settings *s, const char *part)
         fail_msg("'%s' is not in '%s'", part, diag.text);
 }
 
-static void strangers_are_let_in_only_by_a_token_or_a_certificate(void **state)
+static void public_addresses_need_a_token_or_a_certificate(void **state)
 {
     static const char *const open[] = { "0.0.0.0:7878", "[::]:7878", "192.0.2.1:7878" };
     static const char *const closed[] = { "127.0.0.1:7878", "[::1]:7878", "unix:/tmp/w.sock" };
@@ -315,7 +315,7 @@ static void strangers_are_let_in_only_by_a_token_or_a_certificate(void **state)
     }
 }
 
-static void settings_that_do_not_go_together_are_refused(void **state)
+static void settings_that_do_not_go_together_are_rejected(void **state)
 {
     struct server_settings s = listening_on("127.0.0.1:0");
 
@@ -393,12 +393,12 @@ int main(void)
         cmocka_unit_test(a_file_without_a_server_section_leaves_the_defaults),
         cmocka_unit_test(a_file_may_say_everything),
         cmocka_unit_test(a_store_in_the_file_is_beside_the_file),
-        cmocka_unit_test(problems_are_told_with_their_places),
-        cmocka_unit_test(an_address_that_is_none_is_told_with_its_place),
-        cmocka_unit_test(a_file_that_is_not_there_or_not_yaml_is_told),
-        cmocka_unit_test(lint_tells_of_the_server_and_not_again_of_the_yaml),
-        cmocka_unit_test(strangers_are_let_in_only_by_a_token_or_a_certificate),
-        cmocka_unit_test(settings_that_do_not_go_together_are_refused),
+        cmocka_unit_test(problems_are_reported_with_their_places),
+        cmocka_unit_test(an_invalid_address_is_reported_with_its_place),
+        cmocka_unit_test(a_missing_file_or_one_that_is_not_yaml_is_reported),
+        cmocka_unit_test(lint_reports_server_problems_and_not_the_yaml_error_again),
+        cmocka_unit_test(public_addresses_need_a_token_or_a_certificate),
+        cmocka_unit_test(settings_that_do_not_go_together_are_rejected),
         cmocka_unit_test(an_origin_is_a_scheme_and_a_host),
         cmocka_unit_test(lists_end),
     };

@@ -86,7 +86,7 @@ static void one_token_in_two_files_may_do_both(void **state)
     files_free(f);
 }
 
-static void without_tokens_everybody_may_do_everything(void **state)
+static void without_tokens_every_client_may_do_everything(void **state)
 {
     const struct server_settings none = { .token_count = 0 };
     struct tokens *t;
@@ -99,7 +99,7 @@ static void without_tokens_everybody_may_do_everything(void **state)
     tokens_free(t);
 }
 
-static void a_file_that_is_no_good_is_refused_without_showing_it(void **state)
+static void an_invalid_file_is_rejected_without_printing_it(void **state)
 {
     static const struct {
         const char *text, *why;
@@ -127,7 +127,7 @@ static void a_file_that_is_no_good_is_refused_without_showing_it(void **state)
     }
 }
 
-static void what_is_no_file_is_refused(void **state)
+static void paths_that_are_no_file_are_rejected(void **state)
 {
     struct files *f = files_new(CHECK_TOKEN, ADMIN_TOKEN);
     struct tokens *t;
@@ -137,13 +137,13 @@ static void what_is_no_file_is_refused(void **state)
     unlink(f->paths[1]);
     assert_int_equal(tokens_load(&f->settings, &t, &diag), WEIR_ESECRET);
     assert_non_null(strstr(diag.text, "No such file"));
-    assert_int_equal(mkfifo(f->paths[1], 0600), 0); /* nobody writes: it must not be waited for */
+    assert_int_equal(mkfifo(f->paths[1], 0600), 0); /* no writer: must not block */
     assert_int_equal(tokens_load(&f->settings, &t, &diag), WEIR_ESECRET);
     assert_non_null(strstr(diag.text, "not a regular file"));
     files_free(f);
 }
 
-static void a_file_that_everybody_can_read_is_warned_of(void **state)
+static void a_world_readable_file_is_warned_of(void **state)
 {
     struct files *f = files_new(CHECK_TOKEN, ADMIN_TOKEN);
     struct tokens *t;
@@ -220,10 +220,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_token_has_the_scopes_of_its_file),
         cmocka_unit_test(one_token_in_two_files_may_do_both),
-        cmocka_unit_test(without_tokens_everybody_may_do_everything),
-        cmocka_unit_test(a_file_that_is_no_good_is_refused_without_showing_it),
-        cmocka_unit_test(what_is_no_file_is_refused),
-        cmocka_unit_test(a_file_that_everybody_can_read_is_warned_of),
+        cmocka_unit_test(without_tokens_every_client_may_do_everything),
+        cmocka_unit_test(an_invalid_file_is_rejected_without_printing_it),
+        cmocka_unit_test(paths_that_are_no_file_are_rejected),
+        cmocka_unit_test(a_world_readable_file_is_warned_of),
         cmocka_unit_test(a_reload_takes_new_tokens_and_a_bad_one_keeps_the_old),
         cmocka_unit_test(tokens_are_found_while_they_are_read_again),
     };

@@ -62,7 +62,7 @@ static uint64_t sum_of(const struct told *t, enum history_count which)
 
 /* ---- telling ----------------------------------------------------------------------------------- */
 
-static void a_minute_is_told_as_it_was(void **state)
+static void a_minute_is_reported_as_it_was_counted(void **state)
 {
     struct history *h = history_of(HISTORY_MOST_BYTES);
     const struct history_entry e = { begin, "login", "ip", { 5, 4, 3, 2 } };
@@ -230,7 +230,7 @@ static void ninety_days_of_forty_rules_take_less_than_four_megabytes(void **stat
     history_free(h);
 }
 
-static void what_is_too_much_goes_minutes_first_and_oldest_first(void **state)
+static void excess_history_is_dropped_minutes_first_and_oldest_first(void **state)
 {
     const int policies = scaled(MOST_POLICIES);
     const size_t little = (size_t)policies * 20000;
@@ -295,7 +295,7 @@ static struct history *sample(void)
     return h;
 }
 
-static void what_is_saved_is_loaded_and_counted_on(void **state)
+static void saved_counts_are_loaded_and_continued(void **state)
 {
     const weir_allocator usual = heap();
     struct history *h = sample(), *again = history_of(HISTORY_MOST_BYTES);
@@ -381,16 +381,16 @@ static void an_entry_is_read_as_it_was_written(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_minute_is_told_as_it_was),
+        cmocka_unit_test(a_minute_is_reported_as_it_was_counted),
         cmocka_unit_test(steps_add_up_and_empty_ones_are_left_out),
         cmocka_unit_test(a_clock_that_steps_back_loses_nothing),
         cmocka_unit_test(a_clock_that_was_far_ahead_does_not_stop_the_counting),
         cmocka_unit_test(names_beyond_the_bound_are_counted_together),
         cmocka_unit_test(names_that_callers_make_up_leave_policies_their_history),
         cmocka_unit_test(ninety_days_of_forty_rules_take_less_than_four_megabytes),
-        cmocka_unit_test(what_is_too_much_goes_minutes_first_and_oldest_first),
+        cmocka_unit_test(excess_history_is_dropped_minutes_first_and_oldest_first),
         cmocka_unit_test(policies_that_are_gone_for_ninety_days_leave_nothing),
-        cmocka_unit_test(what_is_saved_is_loaded_and_counted_on),
+        cmocka_unit_test(saved_counts_are_loaded_and_continued),
         cmocka_unit_test(bytes_that_are_cut_or_changed_do_no_harm),
         cmocka_unit_test(an_entry_is_read_as_it_was_written),
     };

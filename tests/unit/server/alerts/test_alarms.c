@@ -132,7 +132,7 @@ static int64_t number_of(const json_t *lines, size_t i, const char *name)
 
 /* ---- deny_rate --------------------------------------------------------------------------------- */
 
-static void a_policy_that_denies_too_much_is_told_of_once(void **state)
+static void a_policy_that_denies_too_much_alerts_once(void **state)
 {
     struct fixture *f = fixture_of("{a: {deny_rate: 20% per 1m, policy: login, least: 10}}");
     json_t *lines;
@@ -216,7 +216,7 @@ static void an_identity_is_counted_over_an_hour(void **state)
     json_decref(lines);
 }
 
-static void what_was_an_hour_ago_does_not_count(void **state)
+static void counts_older_than_an_hour_are_ignored(void **state)
 {
     struct fixture *f = fixture_of("{a: {identity_denials: 100 per 1h}}");
     json_t *lines;
@@ -232,7 +232,7 @@ static void what_was_an_hour_ago_does_not_count(void **state)
     json_decref(lines);
 }
 
-static void a_crowd_of_them_is_told_in_part(void **state)
+static void many_alert_messages_are_sent_in_part(void **state)
 {
     struct fixture *f = fixture_of("{a: {identity_denials: 1 per 1h}}");
     json_t *lines;
@@ -254,7 +254,7 @@ static void a_crowd_of_them_is_told_in_part(void **state)
 
 /* ---- fallback and reloads ----------------------------------------------------------------------- */
 
-static void the_first_decision_without_the_store_is_told(void **state)
+static void the_first_decision_without_the_store_is_logged(void **state)
 {
     struct fixture *f = fixture_of("{a: {fallback: 0 per 1m}}");
     json_t *lines;
@@ -269,7 +269,7 @@ static void the_first_decision_without_the_store_is_told(void **state)
     json_decref(lines);
 }
 
-static void a_reload_keeps_what_is_counted_and_forgets_what_is_gone(void **state)
+static void a_reload_keeps_counts_and_drops_those_of_removed_rules(void **state)
 {
     struct fixture *f = fixture_of("{a: {identity_denials: 5 per 1h}, b: {fallback: 0 per 1m}}");
     weir_diag diag;
@@ -295,9 +295,9 @@ static void a_reload_keeps_what_is_counted_and_forgets_what_is_gone(void **state
 
 /* ---- the webhook_queue -------------------------------------------------------------------------------- */
 
-static void messages_that_nobody_takes_are_bounded_and_given_up(void **state)
+static void undelivered_messages_are_bounded_and_dropped(void **state)
 {
-    /* Nobody listens on port 1. */
+    /* No process listens on port 1. */
     static const char url[] = "http://127.0.0.1:1/";
     struct fixture *f = fixture_of("{a: {fallback: 0 per 1m}}");
     size_t taken = 0;
@@ -340,15 +340,15 @@ static void meters_are_bounded_and_keep_those_that_count_most(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_policy_that_denies_too_much_is_told_of_once),
+        cmocka_unit_test(a_policy_that_denies_too_much_alerts_once),
         cmocka_unit_test(few_requests_and_other_policies_say_nothing),
         cmocka_unit_test(it_is_over_after_a_minute_of_calm_and_may_begin_again),
         cmocka_unit_test(an_identity_is_counted_over_an_hour),
-        cmocka_unit_test(what_was_an_hour_ago_does_not_count),
-        cmocka_unit_test(a_crowd_of_them_is_told_in_part),
-        cmocka_unit_test(the_first_decision_without_the_store_is_told),
-        cmocka_unit_test(a_reload_keeps_what_is_counted_and_forgets_what_is_gone),
-        cmocka_unit_test(messages_that_nobody_takes_are_bounded_and_given_up),
+        cmocka_unit_test(counts_older_than_an_hour_are_ignored),
+        cmocka_unit_test(many_alert_messages_are_sent_in_part),
+        cmocka_unit_test(the_first_decision_without_the_store_is_logged),
+        cmocka_unit_test(a_reload_keeps_counts_and_drops_those_of_removed_rules),
+        cmocka_unit_test(undelivered_messages_are_bounded_and_dropped),
         cmocka_unit_test(meters_are_bounded_and_keep_those_that_count_most),
     };
 

@@ -11,7 +11,7 @@ enum { LOOPS = 2, SECOND = 1000 };
 
 static const int64_t begin = INT64_C(1700000040000) / HISTORY_MINUTE * HISTORY_MINUTE;
 
-/* Annals that remember who was refused. */
+/* A history store that records denials. */
 struct listed {
     struct history_store history_store;
     weir_err err; /* of the next calls */
@@ -126,7 +126,7 @@ static uint64_t refused(const struct fixture *f, uint64_t who, int64_t minute)
     return times;
 }
 
-static void a_refusal_is_handed_on_once_when_its_minute_is_over(void **state)
+static void a_denial_is_reported_once_when_its_minute_is_over(void **state)
 {
     struct fixture *f = fixture_of(&listing);
 
@@ -153,7 +153,7 @@ static void a_refusal_is_handed_on_once_when_its_minute_is_over(void **state)
     fixture_end(f);
 }
 
-static void what_a_minute_has_at_the_end_is_handed_on(void **state)
+static void a_minute_is_reported_when_it_ends(void **state)
 {
     struct fixture *f = fixture_of(&listing);
 
@@ -165,7 +165,7 @@ static void what_a_minute_has_at_the_end_is_handed_on(void **state)
     fixture_end(f);
 }
 
-static void a_limit_that_came_along_is_unnamed(void **state)
+static void a_limit_given_in_a_request_is_unnamed(void **state)
 {
     struct fixture *f = fixture_of(&listing);
 
@@ -180,7 +180,7 @@ static void a_limit_that_came_along_is_unnamed(void **state)
 }
 
 /* The next hundred thousand come once each, and are too many to be told from each other. */
-static void of_a_crowd_those_refused_most_are_handed_on_and_never_too_often(void **state)
+static void of_many_identities_the_most_denied_are_reported_and_never_too_often(void **state)
 {
     struct fixture *f = fixture_of(&listing);
     uint64_t sum = 0;
@@ -203,7 +203,7 @@ static void of_a_crowd_those_refused_most_are_handed_on_and_never_too_often(void
     fixture_end(f);
 }
 
-static void what_the_annals_could_not_take_waits_and_is_bounded(void **state)
+static void failed_history_writes_are_queued_and_bounded(void **state)
 {
     struct fixture *f = fixture_of(&listing);
     int64_t now = begin;
@@ -228,7 +228,7 @@ static void what_the_annals_could_not_take_waits_and_is_bounded(void **state)
     fixture_end(f);
 }
 
-static void annals_that_do_not_list_it_are_not_asked_to(void **state)
+static void a_history_store_without_top_lists_is_not_queried(void **state)
 {
     struct fixture *f = fixture_of(&not_listing);
 
@@ -242,12 +242,12 @@ static void annals_that_do_not_list_it_are_not_asked_to(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_refusal_is_handed_on_once_when_its_minute_is_over),
-        cmocka_unit_test(what_a_minute_has_at_the_end_is_handed_on),
-        cmocka_unit_test(a_limit_that_came_along_is_unnamed),
-        cmocka_unit_test(of_a_crowd_those_refused_most_are_handed_on_and_never_too_often),
-        cmocka_unit_test(what_the_annals_could_not_take_waits_and_is_bounded),
-        cmocka_unit_test(annals_that_do_not_list_it_are_not_asked_to),
+        cmocka_unit_test(a_denial_is_reported_once_when_its_minute_is_over),
+        cmocka_unit_test(a_minute_is_reported_when_it_ends),
+        cmocka_unit_test(a_limit_given_in_a_request_is_unnamed),
+        cmocka_unit_test(of_many_identities_the_most_denied_are_reported_and_never_too_often),
+        cmocka_unit_test(failed_history_writes_are_queued_and_bounded),
+        cmocka_unit_test(a_history_store_without_top_lists_is_not_queried),
     };
 
     return cmocka_run_group_tests_name("sampler", tests, NULL, NULL);

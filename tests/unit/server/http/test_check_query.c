@@ -27,7 +27,7 @@ static void refuses(const char *query, weir_err err, const char *why)
     assert_string_equal(diag.text, why);
 }
 
-static void all_of_a_request_can_be_said(void **state)
+static void every_field_of_a_request_can_be_set(void **state)
 {
     const weir_request *r = &asked.request;
 
@@ -93,7 +93,7 @@ static void several_policies_are_a_list(void **state)
     refuses(many, WEIR_EREQUEST, "there are more than 16 policies");
 }
 
-static void what_is_left_out_is_the_default(void **state)
+static void missing_fields_have_defaults(void **state)
 {
     (void)state;
     reads("");
@@ -134,7 +134,7 @@ static void numbers_are_whole_and_fit(void **state)
     assert_true(n == -7);
 }
 
-static void what_makes_no_sense_is_refused(void **state)
+static void meaningless_requests_are_rejected(void **state)
 {
     (void)state;
     refuses("plan=a&plan=b", WEIR_EREQUEST, "plan is given twice");
@@ -178,13 +178,13 @@ static void a_route_may_have_names_of_its_own(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(all_of_a_request_can_be_said),
+        cmocka_unit_test(every_field_of_a_request_can_be_set),
         cmocka_unit_test(a_limit_may_have_a_name_and_an_on_error),
         cmocka_unit_test(several_policies_are_a_list),
-        cmocka_unit_test(what_is_left_out_is_the_default),
+        cmocka_unit_test(missing_fields_have_defaults),
         cmocka_unit_test(a_cost_of_zero_is_not_the_default),
         cmocka_unit_test(numbers_are_whole_and_fit),
-        cmocka_unit_test(what_makes_no_sense_is_refused),
+        cmocka_unit_test(meaningless_requests_are_rejected),
         cmocka_unit_test(a_route_may_have_names_of_its_own),
     };
 

@@ -1,4 +1,4 @@
-/* test_client_address.c - who asks: rules A1 to A4 of client_address.c, and what people send. */
+/* test_client_address.c - rules A1 to A4 of client_address.c, and headers seen in practice. */
 #include "support/unit.h"
 
 #include "server/http/client_address.h"
@@ -72,7 +72,7 @@ static void expect_forwarded(const char *value, const char *address)
     expect_of("10.0.0.1", "X-Forwarded-For", value, address);
 }
 
-static void what_a_stranger_says_does_not_matter(void **state) /* A1 */
+static void headers_of_an_untrusted_peer_are_ignored(void **state) /* A1 */
 {
     (void)state;
     expect_of("198.51.100.1", NULL, NULL, "198.51.100.1");
@@ -103,7 +103,7 @@ static void if_all_are_trusted_the_leftmost_is_the_client(void **state) /* A2 */
     expect_forwarded(" , ,", "10.0.0.1");
 }
 
-static void rubbish_ends_the_walk_at_who_reported_it(void **state) /* A3 */
+static void an_invalid_address_ends_the_walk_at_the_proxy_that_reported_it(void **state) /* A3 */
 {
     static const char *const rubbish[] = { "unknown",   "_hidden", "1.2.3",     "1.2.3.4.5",
                                            "1.2.3.256", "::g",     "01.2.3.4",  "a b",
@@ -216,10 +216,10 @@ static void no_spoofed_list_helps(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_a_stranger_says_does_not_matter),
+        cmocka_unit_test(headers_of_an_untrusted_peer_are_ignored),
         cmocka_unit_test(the_rightmost_that_is_not_trusted_is_the_client),
         cmocka_unit_test(if_all_are_trusted_the_leftmost_is_the_client),
-        cmocka_unit_test(rubbish_ends_the_walk_at_who_reported_it),
+        cmocka_unit_test(an_invalid_address_ends_the_walk_at_the_proxy_that_reported_it),
         cmocka_unit_test(several_headers_are_one_list),
         cmocka_unit_test(ports_brackets_and_mapped_addresses_are_read),
         cmocka_unit_test(forwarded_is_read_as_rfc_7239_has_it),

@@ -121,7 +121,7 @@ static void a_file_is_appended_to(void **state)
     temp_dir_remove(&l.dir);
 }
 
-static void a_log_that_was_moved_away_goes_on_in_a_new_file(void **state)
+static void a_log_that_was_moved_away_continues_in_a_new_file(void **state)
 {
     struct logged l = log_new();
     char moved[PATH_MAX + 8], *text;
@@ -142,7 +142,7 @@ static void a_log_that_was_moved_away_goes_on_in_a_new_file(void **state)
     temp_dir_remove(&l.dir);
 }
 
-static void a_log_that_cannot_be_reopened_goes_on_in_the_old_file(void **state)
+static void a_log_that_cannot_be_reopened_continues_in_the_old_file(void **state)
 {
     struct logged l = log_new();
     char moved[PATH_MAX + 8], *text;
@@ -161,7 +161,7 @@ static void a_log_that_cannot_be_reopened_goes_on_in_the_old_file(void **state)
     temp_dir_remove(&l.dir);
 }
 
-static void what_a_full_disk_swallowed_is_told_when_there_is_room(void **state)
+static void log_lines_lost_to_a_full_disk_are_reported_when_there_is_room(void **state)
 {
     struct logged l = { .dir = temp_dir_make() };
     weir_diag diag;
@@ -186,7 +186,7 @@ static void what_a_full_disk_swallowed_is_told_when_there_is_room(void **state)
     temp_dir_remove(&l.dir);
 }
 
-static void a_file_that_cannot_be_opened_is_told(void **state)
+static void a_file_that_cannot_be_opened_is_reported(void **state)
 {
     struct event_log *log;
     weir_diag diag;
@@ -233,8 +233,8 @@ static void *read_pipe(void *ctx)
     return NULL;
 }
 
-/* A thousand times what fits is put while nobody reads, and nobody waits for it. */
-static void a_full_pipe_holds_nobody_up_and_what_is_lost_is_told(void **state)
+/* A thousand times the pipe's capacity is logged without a reader; no thread blocks. */
+static void a_full_pipe_blocks_no_thread_and_lost_lines_are_counted(void **state)
 {
     const weir_allocator usual = heap();
     const int lines = 20000;
@@ -350,7 +350,7 @@ static void lines_of_several_threads_are_whole_and_in_order(void **state)
 
 /* ---- levels, and lines for people ------------------------------------------------------------ */
 
-static void what_is_below_the_level_is_not_written(void **state)
+static void lines_below_the_level_are_not_written(void **state)
 {
     struct logged l = log_new();
     char *text, *at;
@@ -398,15 +398,15 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_line_is_an_object_with_its_time),
         cmocka_unit_test(a_file_is_appended_to),
-        cmocka_unit_test(a_log_that_was_moved_away_goes_on_in_a_new_file),
-        cmocka_unit_test(a_log_that_cannot_be_reopened_goes_on_in_the_old_file),
-        cmocka_unit_test(what_a_full_disk_swallowed_is_told_when_there_is_room),
-        cmocka_unit_test(a_file_that_cannot_be_opened_is_told),
-        cmocka_unit_test(a_full_pipe_holds_nobody_up_and_what_is_lost_is_told),
+        cmocka_unit_test(a_log_that_was_moved_away_continues_in_a_new_file),
+        cmocka_unit_test(a_log_that_cannot_be_reopened_continues_in_the_old_file),
+        cmocka_unit_test(log_lines_lost_to_a_full_disk_are_reported_when_there_is_room),
+        cmocka_unit_test(a_file_that_cannot_be_opened_is_reported),
+        cmocka_unit_test(a_full_pipe_blocks_no_thread_and_lost_lines_are_counted),
         cmocka_unit_test(a_reader_that_takes_nothing_does_not_keep_the_log_open),
         cmocka_unit_test(a_pipe_without_a_reader_does_not_end_the_process),
         cmocka_unit_test(lines_of_several_threads_are_whole_and_in_order),
-        cmocka_unit_test(what_is_below_the_level_is_not_written),
+        cmocka_unit_test(lines_below_the_level_are_not_written),
         cmocka_unit_test(a_line_for_people_has_no_braces_and_no_control_characters),
     };
 

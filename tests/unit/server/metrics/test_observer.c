@@ -192,7 +192,7 @@ static void each_rule_of_an_answer_is_counted_over_all_loops(void **state)
 }
 
 /* Rules that would have let a refused check pass have allowed nothing. */
-static void a_check_that_one_of_many_rules_refuses_is_one_refused_check(void **state)
+static void a_check_denied_by_one_of_many_rules_is_one_denied_check(void **state)
 {
     struct fixture *f = fixture_of(policies);
     struct prometheus p;
@@ -247,7 +247,7 @@ static void a_check_of_several_policies_is_one_of_each(void **state)
     fixture_free(f);
 }
 
-static void what_was_never_asked_is_there_with_zero(void **state)
+static void unused_policies_are_reported_with_zero(void **state)
 {
     struct fixture *f = fixture_of(policies);
     struct prometheus p;
@@ -269,7 +269,7 @@ static void what_was_never_asked_is_there_with_zero(void **state)
     fixture_free(f);
 }
 
-static void what_is_not_counted_by_a_rule_is_counted_by_its_source(void **state)
+static void decisions_without_a_rule_are_counted_by_source(void **state)
 {
     struct fixture *f = fixture_of(policies);
     const weir_request unnamed = { .key = "k", .limit = 1, .window_ms = 1000 };
@@ -318,7 +318,7 @@ static void peeks_refunds_and_resets_are_no_decisions(void **state)
     fixture_free(f);
 }
 
-static void a_reload_goes_on_counting_where_it_was(void **state)
+static void a_reload_keeps_the_counts(void **state)
 {
     struct fixture *f = fixture_of(policies);
     struct prometheus p;
@@ -513,7 +513,7 @@ static void stats_are_one_object(void **state)
     fixture_free(f);
 }
 
-/* ---- who is refused most ------------------------------------------------------------------- */
+/* ---- most denied identities ---------------------------------------------------------------- */
 
 static json_t *top_of(struct fixture *f, size_t count, const char *policy, int64_t at)
 {
@@ -541,7 +541,7 @@ static void assert_top(const json_t *top, size_t i, const char *policy, const ch
     assert_int_equal(strlen(json_string_value(json_object_get(e, "tag"))), TAG_HEX);
 }
 
-static void the_top_is_over_all_loops_and_names_nobody(void **state)
+static void the_top_is_over_all_loops_and_has_no_identities(void **state)
 {
     struct fixture *f = fixture_of(policies);
     json_t *top;
@@ -599,7 +599,7 @@ static int64_t sum_of_left_out(const json_t *lines)
     return n;
 }
 
-static void the_first_hit_and_the_first_refusal_of_a_window_are_logged(void **state)
+static void the_first_hit_and_the_first_denial_of_a_window_are_logged(void **state)
 {
     const int64_t window = 15 * 60 * 1000;
     struct fixture *f = fixture_of(policies);
@@ -796,20 +796,20 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_rule_of_an_answer_is_counted_over_all_loops),
-        cmocka_unit_test(a_check_that_one_of_many_rules_refuses_is_one_refused_check),
+        cmocka_unit_test(a_check_denied_by_one_of_many_rules_is_one_denied_check),
         cmocka_unit_test(a_check_of_several_policies_is_one_of_each),
-        cmocka_unit_test(what_was_never_asked_is_there_with_zero),
-        cmocka_unit_test(what_is_not_counted_by_a_rule_is_counted_by_its_source),
+        cmocka_unit_test(unused_policies_are_reported_with_zero),
+        cmocka_unit_test(decisions_without_a_rule_are_counted_by_source),
         cmocka_unit_test(peeks_refunds_and_resets_are_no_decisions),
-        cmocka_unit_test(a_reload_goes_on_counting_where_it_was),
+        cmocka_unit_test(a_reload_keeps_the_counts),
         cmocka_unit_test(ever_new_names_end_in_one_series_for_all_others),
         cmocka_unit_test(names_that_callers_make_up_leave_policies_their_series),
         cmocka_unit_test(times_and_sizes_go_into_their_buckets),
         cmocka_unit_test(the_numbers_of_the_server_are_there),
         cmocka_unit_test(labels_are_escaped),
         cmocka_unit_test(stats_are_one_object),
-        cmocka_unit_test(the_top_is_over_all_loops_and_names_nobody),
-        cmocka_unit_test(the_first_hit_and_the_first_refusal_of_a_window_are_logged),
+        cmocka_unit_test(the_top_is_over_all_loops_and_has_no_identities),
+        cmocka_unit_test(the_first_hit_and_the_first_denial_of_a_window_are_logged),
         cmocka_unit_test(numbers_that_fill_all_bits_are_logged_like_others),
         cmocka_unit_test(the_window_of_a_cell_is_what_fills_it),
         cmocka_unit_test(a_flood_of_one_identity_is_sampled_and_counted),

@@ -37,7 +37,7 @@ static int64_t number(const json_t *object, const char *name)
     return json_integer_value(json_object_get(object, name));
 }
 
-static void one_in_ten_seconds_is_logged_and_the_next_tells_of_the_others(void **state)
+static void one_in_ten_seconds_is_logged_with_the_number_of_those_dropped(void **state)
 {
     struct unanswered *u = calloc(1, sizeof *u);
     uint64_t left_out = 9;
@@ -55,7 +55,7 @@ static void one_in_ten_seconds_is_logged_and_the_next_tells_of_the_others(void *
     free(u);
 }
 
-static void reasons_are_told_for_five_minutes(void **state)
+static void reasons_are_reported_for_five_minutes(void **state)
 {
     struct unanswered *u = calloc(1, sizeof *u);
     uint64_t left_out;
@@ -85,7 +85,7 @@ static void reasons_are_told_for_five_minutes(void **state)
     free(u);
 }
 
-static void loops_are_told_together(void **state)
+static void the_numbers_of_all_loops_are_summed(void **state)
 {
     struct unanswered *u = calloc(3, sizeof *u);
     uint64_t left_out;
@@ -139,9 +139,9 @@ static void ever_new_texts_take_no_more_room_and_long_ones_are_cut(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_in_ten_seconds_is_logged_and_the_next_tells_of_the_others),
-        cmocka_unit_test(reasons_are_told_for_five_minutes),
-        cmocka_unit_test(loops_are_told_together),
+        cmocka_unit_test(one_in_ten_seconds_is_logged_with_the_number_of_those_dropped),
+        cmocka_unit_test(reasons_are_reported_for_five_minutes),
+        cmocka_unit_test(the_numbers_of_all_loops_are_summed),
         cmocka_unit_test(ever_new_texts_take_no_more_room_and_long_ones_are_cut),
     };
 

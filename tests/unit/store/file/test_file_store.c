@@ -70,7 +70,7 @@ static void assert_refused(const struct place *p, const char *secret_file, const
 
 static int64_t remaining(weir *w, bool peek)
 {
-    const weir_request r = { .key = "somebody", .limit = 1000, .window_ms = 604800000 };
+    const weir_request r = { .key = "ann", .limit = 1000, .window_ms = 604800000 };
     weir_answer a;
     weir_diag diag;
 

@@ -607,7 +607,7 @@ static void the_ring_and_the_file_are_one_journal(void **state)
     }
 }
 
-static void what_the_file_lost_is_damage_though_the_ring_goes_on(void **state)
+static void a_gap_in_the_file_is_damage_though_the_ring_continues(void **state)
 {
     struct sim *s = sim_new(), *cut;
     struct journal *j = new_mapped(s, 4096);
@@ -705,7 +705,7 @@ static void append_while_it_writes(void *ctx, struct sim *s, enum sim_op op, con
     assert_int_equal(s->ops, ops);
 }
 
-static void what_a_turn_gathered_goes_behind_what_is_being_written(void **state)
+static void a_new_write_buffer_goes_behind_the_one_being_written(void **state)
 {
     struct sim *s = sim_new();
     struct journal *j = new_mapped(s, 4096);
@@ -730,7 +730,7 @@ static void what_a_turn_gathered_goes_behind_what_is_being_written(void **state)
     sim_free(s);
 }
 
-static void what_a_turn_gathered_is_lost_after_a_failure(void **state)
+static void a_write_buffer_is_dropped_after_a_failure(void **state)
 {
     struct sim *s = sim_new();
     struct journal *j = new_mapped(s, 4096);
@@ -876,7 +876,7 @@ static void flip(struct written *w, size_t at, char pattern, bool end)
     free(bytes);
 }
 
-static void a_journal_with_any_byte_changed_is_refused_or_cut_before_it(void **state)
+static void a_journal_with_any_byte_changed_is_rejected_or_cut_before_it(void **state)
 {
     static const char patterns[] = { 1, 2, 4, 8, 16, 32, 64, (char)128, (char)255 };
 
@@ -892,7 +892,7 @@ static void a_journal_with_any_byte_changed_is_refused_or_cut_before_it(void **s
     }
 }
 
-static void what_was_never_synced_is_torn_and_what_was_is_damage(void **state)
+static void unsynced_bytes_are_a_torn_tail_and_synced_ones_are_damage(void **state)
 {
     (void)state;
     for (int synced = 0; synced < 2; synced++)
@@ -949,14 +949,14 @@ int main(void)
         cmocka_unit_test(J7_what_is_in_the_ring_stays_until_it_is_in_the_file_or_in_a_snapshot),
         cmocka_unit_test(a_commit_into_the_ring_takes_no_operation_and_survives_a_kill),
         cmocka_unit_test(the_ring_and_the_file_are_one_journal),
-        cmocka_unit_test(what_the_file_lost_is_damage_though_the_ring_goes_on),
-        cmocka_unit_test(what_a_turn_gathered_goes_behind_what_is_being_written),
-        cmocka_unit_test(what_a_turn_gathered_is_lost_after_a_failure),
+        cmocka_unit_test(a_gap_in_the_file_is_damage_though_the_ring_continues),
+        cmocka_unit_test(a_new_write_buffer_goes_behind_the_one_being_written),
+        cmocka_unit_test(a_write_buffer_is_dropped_after_a_failure),
         cmocka_unit_test(a_commit_has_written_in_every_mode),
         cmocka_unit_test(one_sync_serves_all_that_wait_for_it),
         cmocka_unit_test(a_journal_cut_at_any_byte_is_read_to_the_last_whole_batch),
-        cmocka_unit_test(a_journal_with_any_byte_changed_is_refused_or_cut_before_it),
-        cmocka_unit_test(what_was_never_synced_is_torn_and_what_was_is_damage),
+        cmocka_unit_test(a_journal_with_any_byte_changed_is_rejected_or_cut_before_it),
+        cmocka_unit_test(unsynced_bytes_are_a_torn_tail_and_synced_ones_are_damage),
         cmocka_unit_test(bytes_of_another_journal_are_none_of_this_one),
     };
 

@@ -100,7 +100,7 @@ static struct sim *filled(uint64_t n)
     return sim;
 }
 
-static void what_was_appended_is_read_in_order_and_from_anywhere(void **state)
+static void entries_are_read_in_order_and_from_any_position(void **state)
 {
     struct sim *sim = filled(ENTRIES);
     struct ledger_file *l;
@@ -174,7 +174,7 @@ static void a_file_that_is_cut_anywhere_has_the_first_entries(void **state)
 }
 
 /* No entry is ever lost or altered without a word. */
-static void whichever_byte_is_flipped_it_is_refused_or_all_is_there(void **state)
+static void any_flipped_byte_is_detected_or_harmless(void **state)
 {
     const weir_allocator allocator = heap();
     struct sim *whole = filled(ENTRIES);
@@ -214,7 +214,7 @@ static void whichever_byte_is_flipped_it_is_refused_or_all_is_there(void **state
     sim_free(whole);
 }
 
-static void another_secrets_ledger_is_refused(void **state)
+static void another_secrets_ledger_is_rejected(void **state)
 {
     static const unsigned char other[16 + 1] = "another one's id";
     const weir_allocator allocator = heap();
@@ -312,7 +312,7 @@ static void power_may_go_at_any_operation(void **state)
 }
 
 /* Killed before any operation: what was written and not synced is still there for the next process. */
-static void what_is_found_after_a_kill_outlives_the_power(void **state)
+static void records_found_after_a_kill_survive_a_power_cut(void **state)
 {
     struct cutting c = { .is_cut = true };
 
@@ -442,8 +442,8 @@ static bool learn(void *ctx, const struct ledger_entry *e)
     return true;
 }
 
-/* How many there are, by the audit log; and what is in force is told to who knows nothing, and all
- * that came later to who knows something. */
+/* The number of entries, by the audit log. A new reader gets the entries in force; a reader with a
+ * position gets all later entries. */
 static uint64_t count_changes(struct ledger_file *l)
 {
     struct known told = { 0 }, expected = { 0 };
@@ -508,7 +508,7 @@ static void a_file_that_has_grown_is_followed_by_one_with_what_is_in_force(void 
     sim_free(sim);
 }
 
-static void what_is_in_force_is_not_copied_again_and_again(void **state)
+static void entries_in_force_are_not_copied_again_and_again(void **state)
 {
     struct sim *sim = sim_new();
     struct ledger_file *l;
@@ -704,16 +704,16 @@ static void one_in_memory_reads_the_same(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_was_appended_is_read_in_order_and_from_anywhere),
+        cmocka_unit_test(entries_are_read_in_order_and_from_any_position),
         cmocka_unit_test(a_store_without_changes_has_no_ledger),
         cmocka_unit_test(a_file_that_is_cut_anywhere_has_the_first_entries),
-        cmocka_unit_test(whichever_byte_is_flipped_it_is_refused_or_all_is_there),
-        cmocka_unit_test(another_secrets_ledger_is_refused),
+        cmocka_unit_test(any_flipped_byte_is_detected_or_harmless),
+        cmocka_unit_test(another_secrets_ledger_is_rejected),
         cmocka_unit_test(power_may_go_at_any_operation),
-        cmocka_unit_test(what_is_found_after_a_kill_outlives_the_power),
+        cmocka_unit_test(records_found_after_a_kill_survive_a_power_cut),
         cmocka_unit_test(a_disk_that_fails_once_at_any_operation_loses_nothing),
         cmocka_unit_test(a_file_that_has_grown_is_followed_by_one_with_what_is_in_force),
-        cmocka_unit_test(what_is_in_force_is_not_copied_again_and_again),
+        cmocka_unit_test(entries_in_force_are_not_copied_again_and_again),
         cmocka_unit_test(power_may_go_while_a_new_file_is_begun),
         cmocka_unit_test(a_disk_that_fails_while_a_new_file_is_begun_loses_nothing),
         cmocka_unit_test(damage_in_the_archive_is_reported_and_can_be_repaired),

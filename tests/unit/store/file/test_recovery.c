@@ -163,7 +163,7 @@ static void end_life(struct trial *t, size_t *least)
 
 /* A power cut may leave the ring short, and then nothing in it is found. Others have gone on without
  * it by the time that the whole ring is there again, as the disk had it before. */
-static void what_was_not_found_in_the_ring_never_comes_back(void **state)
+static void records_missing_from_the_ring_never_reappear(void **state)
 {
     struct dice d = dice_new();
     size_t size, found;
@@ -385,7 +385,7 @@ static void any_operation_may_fail_for_a_while(void **state)
 
 /* The cache has what the disk has lost, and the next process finds it there: what it finds it must
  * have on disk before it goes on. */
-static void what_a_failed_sync_has_left_in_the_cache_is_written_again(void **state)
+static void pages_of_a_failed_sync_are_written_again(void **state)
 {
     static const char *const modes[] = { "always", "50ms", "os" };
     struct dice d = dice_new();
@@ -497,7 +497,7 @@ static void cut_and_keep(void *ctx, struct sim *s, enum sim_op op, const char *n
 }
 
 /* What such a try has left was never answered as kept, and has the number of the next snapshot. */
-static void what_a_failed_way_back_has_left_counts_for_nothing(void **state)
+static void a_failed_recovery_leaves_nothing_that_counts(void **state)
 {
     struct dice d = dice_new();
     struct trial t;
@@ -553,14 +553,14 @@ int main(void)
         cmocka_unit_test(a_power_cut_at_any_step_leaves_all_that_has_not_expired),
         cmocka_unit_test(a_power_cut_leaves_a_prefix_even_of_what_was_not_synced),
         cmocka_unit_test(a_kill_at_any_step_loses_nothing_in_any_mode),
-        cmocka_unit_test(what_was_not_found_in_the_ring_never_comes_back),
+        cmocka_unit_test(records_missing_from_the_ring_never_reappear),
         cmocka_unit_test(many_lives_go_on_from_one_another),
         cmocka_unit_test(any_operation_may_fail_once),
         cmocka_unit_test(any_operation_may_fail_after_half_of_it),
         cmocka_unit_test(any_operation_may_fail_for_a_while),
-        cmocka_unit_test(what_a_failed_sync_has_left_in_the_cache_is_written_again),
+        cmocka_unit_test(pages_of_a_failed_sync_are_written_again),
         cmocka_unit_test(a_journal_that_cannot_be_synced_for_a_snapshot_has_failed),
-        cmocka_unit_test(what_a_failed_way_back_has_left_counts_for_nothing),
+        cmocka_unit_test(a_failed_recovery_leaves_nothing_that_counts),
         cmocka_unit_test(operations_may_fail_again_and_again),
     };
 

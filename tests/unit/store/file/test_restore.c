@@ -161,7 +161,7 @@ static void threads_tell_of_the_first_damage(void **state)
     sim_free(s);
 }
 
-static void a_failing_disk_is_told_from_damage_with_threads_too(void **state)
+static void a_failing_disk_is_distinguished_from_damage_with_threads_too(void **state)
 {
     const weir_allocator allocator = heap();
     struct table *t = filled_table();
@@ -195,7 +195,7 @@ static bool has_key(struct table *t, const struct rule *r, int64_t key, int64_t 
     return c.step.decision.remaining < r->limit;
 }
 
-static void what_has_expired_makes_room_for_what_has_not(void **state)
+static void expired_keys_make_room_for_live_ones(void **state)
 {
     enum { LIVE = 300, DEAD = 700, ROOM = 400 };
     struct rule brief = { .algorithm = WEIR_TOKEN_BUCKET, .limit = 1, .window = 100 };
@@ -322,8 +322,8 @@ int main(void)
         cmocka_unit_test(many_threads_restore_what_one_does),
         cmocka_unit_test(a_table_of_another_size_has_the_same_keys),
         cmocka_unit_test(threads_tell_of_the_first_damage),
-        cmocka_unit_test(a_failing_disk_is_told_from_damage_with_threads_too),
-        cmocka_unit_test(what_has_expired_makes_room_for_what_has_not),
+        cmocka_unit_test(a_failing_disk_is_distinguished_from_damage_with_threads_too),
+        cmocka_unit_test(expired_keys_make_room_for_live_ones),
         cmocka_unit_test(records_of_a_key_are_replayed_in_order_by_threads),
         cmocka_unit_test(every_load_is_worked_through_once),
     };

@@ -685,7 +685,7 @@ static void assert_refused(struct whole *w, const char *bytes, size_t size,
     }
 }
 
-static void a_snapshot_cut_at_any_byte_is_refused(void **state)
+static void a_snapshot_cut_at_any_byte_is_rejected(void **state)
 {
     static struct whole w;
     struct key_digests all;
@@ -698,7 +698,7 @@ static void a_snapshot_cut_at_any_byte_is_refused(void **state)
     end(&w.kept);
 }
 
-static void a_snapshot_with_any_byte_changed_or_added_is_refused(void **state)
+static void a_snapshot_with_any_byte_changed_or_added_is_rejected(void **state)
 {
     static const char patterns[] = { 1, 16, (char)128, (char)255 };
     static struct whole w;
@@ -723,7 +723,7 @@ static void a_snapshot_with_any_byte_changed_or_added_is_refused(void **state)
 }
 
 /* A block that is gone leaves no trace but in the numbers. */
-static void a_snapshot_without_one_of_its_blocks_is_refused(void **state)
+static void a_snapshot_without_one_of_its_blocks_is_rejected(void **state)
 {
     const struct rule *rule;
     struct kept k;
@@ -785,9 +785,9 @@ int main(void)
         cmocka_unit_test(
             a_snapshot_of_many_pieces_that_fails_at_any_step_leaves_an_old_or_a_new_one),
         cmocka_unit_test(an_interval_is_kept_while_a_snapshot_is_written),
-        cmocka_unit_test(a_snapshot_cut_at_any_byte_is_refused),
-        cmocka_unit_test(a_snapshot_with_any_byte_changed_or_added_is_refused),
-        cmocka_unit_test(a_snapshot_without_one_of_its_blocks_is_refused),
+        cmocka_unit_test(a_snapshot_cut_at_any_byte_is_rejected),
+        cmocka_unit_test(a_snapshot_with_any_byte_changed_or_added_is_rejected),
+        cmocka_unit_test(a_snapshot_without_one_of_its_blocks_is_rejected),
     };
 
     return cmocka_run_group_tests_name("snapshot", tests, NULL, NULL);

@@ -76,7 +76,7 @@ static void V1_a_class_that_is_pushed_aside_gets_its_part_back(void **state)
     free_shard(s);
 }
 
-static void V2_the_least_consumed_of_the_classes_goes(void **state)
+static void V2_the_least_consumed_class_is_evicted(void **state)
 {
     struct dice dice = dice_new();
     struct shard *s = new_shard(HOMES);
@@ -90,7 +90,7 @@ static void V2_the_least_consumed_of_the_classes_goes(void **state)
     free_shard(s);
 }
 
-static void V2_where_all_is_consumed_alike_the_largest_class_gives(void **state)
+static void V2_with_equal_consumption_the_largest_class_is_evicted(void **state)
 {
     struct dice dice = dice_new();
     struct shard *s = new_shard(HOMES);
@@ -144,7 +144,7 @@ static void of_keys_that_are_alike_one_that_ends_soon_goes(void **state)
     free_shard(s);
 }
 
-static void what_has_expired_goes_first(void **state)
+static void expired_keys_are_evicted_first(void **state)
 {
     struct dice dice = dice_new();
     struct shard *s = new_shard(HOMES);
@@ -251,11 +251,11 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(V1_a_class_keeps_half_of_an_equal_part),
         cmocka_unit_test(V1_a_class_that_is_pushed_aside_gets_its_part_back),
-        cmocka_unit_test(V2_the_least_consumed_of_the_classes_goes),
-        cmocka_unit_test(V2_where_all_is_consumed_alike_the_largest_class_gives),
+        cmocka_unit_test(V2_the_least_consumed_class_is_evicted),
+        cmocka_unit_test(V2_with_equal_consumption_the_largest_class_is_evicted),
         cmocka_unit_test(V2_a_key_that_was_consumed_since_is_not_taken_for_a_fresh_one),
         cmocka_unit_test(of_keys_that_are_alike_one_that_ends_soon_goes),
-        cmocka_unit_test(what_has_expired_goes_first),
+        cmocka_unit_test(expired_keys_are_evicted_first),
         cmocka_unit_test(a_spared_key_stays_even_if_it_is_the_only_one),
         cmocka_unit_test(V3_a_search_ends_whatever_is_left),
         cmocka_unit_test(V4_a_shard_stays_evenly_filled),

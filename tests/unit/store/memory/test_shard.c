@@ -128,7 +128,7 @@ static void a_move_to_where_the_cells_do_not_fit_changes_nothing(void **state)
     free_shard(s);
 }
 
-static void a_key_that_finds_no_empty_cell_is_refused(void **state)
+static void a_key_without_an_empty_cell_is_denied(void **state)
 {
     struct shard *s = new_shard(FEW_HOMES);
     uint64_t n = 1;
@@ -190,7 +190,7 @@ int main(void)
         cmocka_unit_test(a_purge_drops_what_has_expired_and_only_that),
         cmocka_unit_test(a_purge_frees_memory_beside_dropped_states),
         cmocka_unit_test(a_move_to_where_the_cells_do_not_fit_changes_nothing),
-        cmocka_unit_test(a_key_that_finds_no_empty_cell_is_refused),
+        cmocka_unit_test(a_key_without_an_empty_cell_is_denied),
         cmocka_unit_test(S4_after_a_move_the_next_keys_can_be_inserted),
         cmocka_unit_test(S5_a_look_that_goes_on_while_cells_move_misses_none),
     };

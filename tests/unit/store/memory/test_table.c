@@ -68,7 +68,7 @@ static weir_stats stats_of(struct table *t)
     return stats;
 }
 
-static void T1_a_refused_question_a_peek_and_a_cost_of_0_change_nothing(void **state)
+static void T1_a_denied_question_a_peek_and_a_cost_of_0_change_nothing(void **state)
 {
     const struct rule r = make_rule(WEIR_FIXED_WINDOW, 3, 1000),
                       narrow = make_rule(WEIR_FIXED_WINDOW, 2, 1000);
@@ -400,7 +400,7 @@ static void a_refund_and_a_reset_reach_every_charge(void **state)
     table_free(t);
 }
 
-static void a_max_keys_out_of_bounds_is_refused(void **state)
+static void a_max_keys_out_of_bounds_is_rejected(void **state)
 {
     struct store_options options = { .max_keys = 63, .allocator = heap() };
     struct table *t;
@@ -414,7 +414,7 @@ static void a_max_keys_out_of_bounds_is_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(T1_a_refused_question_a_peek_and_a_cost_of_0_change_nothing),
+        cmocka_unit_test(T1_a_denied_question_a_peek_and_a_cost_of_0_change_nothing),
         cmocka_unit_test(T2_several_charges_are_charged_whole_or_not_at_all),
         cmocka_unit_test(T2_making_room_drops_no_key_of_the_question),
         cmocka_unit_test(T3_no_more_than_max_keys_are_held),
@@ -428,7 +428,7 @@ int main(void)
         cmocka_unit_test(callers_that_bring_the_time_lose_nothing_by_it),
         cmocka_unit_test(states_beside_the_cells_are_bounded_too),
         cmocka_unit_test(a_refund_and_a_reset_reach_every_charge),
-        cmocka_unit_test(a_max_keys_out_of_bounds_is_refused),
+        cmocka_unit_test(a_max_keys_out_of_bounds_is_rejected),
     };
 
     return cmocka_run_group_tests_name("table", tests, NULL, NULL);

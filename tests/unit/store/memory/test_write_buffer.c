@@ -105,7 +105,7 @@ static void end(struct trial *t)
 
 /* ---- by hand ------------------------------------------------------------------------------- */
 
-static void H1_who_changes_a_key_that_is_in_a_write_buffer_overtakes_it(void **state)
+static void H1_a_change_of_a_key_in_a_write_buffer_overtakes_it(void **state)
 {
     (void)state;
     for (int second = 0; second < 2;
@@ -312,7 +312,7 @@ static void threads_that_want_the_same_keys_leave_them_as_they_are_in_memory(voi
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(H1_who_changes_a_key_that_is_in_a_write_buffer_overtakes_it),
+        cmocka_unit_test(H1_a_change_of_a_key_in_a_write_buffer_overtakes_it),
         cmocka_unit_test(H2_a_write_buffer_that_was_overtaken_appends_what_its_keys_are_by_then),
         cmocka_unit_test(H3_a_key_that_was_dropped_and_made_anew_overtakes_it_too),
         cmocka_unit_test(a_turn_that_is_longer_than_a_write_buffer_is_kept_whole),

@@ -161,7 +161,7 @@ static void one_question_is_its_numbers(void **state)
     done();
 }
 
-static void what_is_usual_is_left_out(void **state)
+static void defaults_are_left_out(void **state)
 {
     (void)state;
     begin();
@@ -180,7 +180,7 @@ static void what_is_usual_is_left_out(void **state)
     done();
 }
 
-static void what_is_asked_of_a_key_is_summed_up(void **state)
+static void questions_on_a_key_are_summed_up(void **state)
 {
     (void)state;
     begin();
@@ -366,7 +366,7 @@ static void is_told_the_same(struct dice *dice, weir_algorithm algorithm)
     done();
 }
 
-static void each_question_is_told_what_it_found(void **state)
+static void each_question_gets_its_own_answer(void **state)
 {
 #define X(name, value, text, has_burst, has_precision) WEIR_##name,
     static const weir_algorithm algorithms[] = { WEIR_ALGORITHMS(X) ALGORITHM_CELL };
@@ -378,7 +378,7 @@ static void each_question_is_told_what_it_found(void **state)
         is_told_the_same(&dice, algorithms[dice_below(&dice, ALGORITHM_COUNT + 1)]);
 }
 
-static void those_that_did_not_pass_are_told_what_was_judged(void **state)
+static void questions_that_did_not_pass_get_the_answer_of_judge(void **state)
 {
     (void)state;
     begin();
@@ -428,7 +428,7 @@ static void one_answer_is_a_row_or_a_judgement(void **state)
     done();
 }
 
-static void what_is_no_answer_is_refused(void **state)
+static void invalid_answers_are_rejected(void **state)
 {
     const struct left two[] = { { 1, 1699000, 1, 0 }, { 2, 1699000, 1, 0 } };
 
@@ -462,12 +462,12 @@ int main(void)
         cmocka_unit_test(questions_of_several_charges_are_not_plain),
         cmocka_unit_test(questions_of_one_key_must_agree),
         cmocka_unit_test(one_question_is_its_numbers),
-        cmocka_unit_test(what_is_usual_is_left_out),
-        cmocka_unit_test(what_is_asked_of_a_key_is_summed_up),
-        cmocka_unit_test(each_question_is_told_what_it_found),
-        cmocka_unit_test(those_that_did_not_pass_are_told_what_was_judged),
+        cmocka_unit_test(defaults_are_left_out),
+        cmocka_unit_test(questions_on_a_key_are_summed_up),
+        cmocka_unit_test(each_question_gets_its_own_answer),
+        cmocka_unit_test(questions_that_did_not_pass_get_the_answer_of_judge),
         cmocka_unit_test(one_answer_is_a_row_or_a_judgement),
-        cmocka_unit_test(what_is_no_answer_is_refused),
+        cmocka_unit_test(invalid_answers_are_rejected),
     };
 
     return cmocka_run_group_tests_name("postgres_charge", tests, NULL, NULL);

@@ -143,7 +143,7 @@ static void keys_are_sorted_and_rules_are_sent_once(void **state)
     done();
 }
 
-static void what_is_usual_is_left_out(void **state)
+static void defaults_are_left_out(void **state)
 {
     (void)state;
     begin();
@@ -154,7 +154,7 @@ static void what_is_usual_is_left_out(void **state)
     done();
 }
 
-static void what_is_asked_is_sent(void **state)
+static void a_question_is_sent(void **state)
 {
     (void)state;
     begin();
@@ -253,7 +253,7 @@ static void an_answer_is_read(void **state)
     assert_false(charges[2].step.decision.allowed);
 }
 
-static void nothing_is_written_to_who_has_gone(void **state)
+static void nothing_is_written_to_a_closed_connection(void **state)
 {
     struct column columns[JUDGE_COLUMNS];
     struct span spans[JUDGE_COLUMNS];
@@ -271,7 +271,7 @@ static void nothing_is_written_to_who_has_gone(void **state)
 }
 
 /* Whatever byte of the answer's form is another: it is no answer. */
-static void what_is_no_answer_is_refused(void **state)
+static void invalid_answers_are_rejected(void **state)
 {
     struct column columns[JUDGE_COLUMNS];
     struct span spans[JUDGE_COLUMNS];
@@ -301,12 +301,12 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(keys_are_sorted_and_rules_are_sent_once),
-        cmocka_unit_test(what_is_usual_is_left_out),
-        cmocka_unit_test(what_is_asked_is_sent),
+        cmocka_unit_test(defaults_are_left_out),
+        cmocka_unit_test(a_question_is_sent),
         cmocka_unit_test(many_rules_keep_their_numbers),
         cmocka_unit_test(an_answer_is_read),
-        cmocka_unit_test(nothing_is_written_to_who_has_gone),
-        cmocka_unit_test(what_is_no_answer_is_refused),
+        cmocka_unit_test(nothing_is_written_to_a_closed_connection),
+        cmocka_unit_test(invalid_answers_are_rejected),
     };
 
     return cmocka_run_group_tests_name("postgres_judge", tests, NULL, NULL);

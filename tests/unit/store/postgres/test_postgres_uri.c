@@ -33,7 +33,7 @@ static void refuses(const char *uri, const char *text)
     assert_int_equal(postgres_uri_read(&u, uri, &allocator, NULL), WEIR_EOPTION);
 }
 
-static void what_is_not_ours_stays(void **state)
+static void parameters_of_libpq_stay(void **state)
 {
     (void)state;
     reads("postgres://h/d", "postgres://h/d");
@@ -44,7 +44,7 @@ static void what_is_not_ours_stays(void **state)
     reads("postgres:///d?host=/run/postgresql", "postgres:///d?host=/run/postgresql");
 }
 
-static void what_is_ours_is_taken_out(void **state)
+static void own_parameters_are_removed(void **state)
 {
     (void)state;
     reads("postgres://h/d?deadline=5ms", "postgres://h/d");
@@ -55,7 +55,7 @@ static void what_is_ours_is_taken_out(void **state)
     reads("postgres://h/d?poolx=2", "postgres://h/d?poolx=2");
 }
 
-static void what_is_ours_is_read(void **state)
+static void own_parameters_are_read(void **state)
 {
     struct postgres_uri u = read_uri("postgres://h/d");
 
@@ -74,7 +74,7 @@ static void what_is_ours_is_read(void **state)
     postgres_uri_done(&u);
 }
 
-static void what_makes_no_sense_is_refused(void **state)
+static void meaningless_requests_are_rejected(void **state)
 {
     static const char *const times[] = { "",     "5",   "0ms",
                                          "-1ms", "61s", "60001ms",
@@ -102,10 +102,10 @@ static void what_makes_no_sense_is_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_not_ours_stays),
-        cmocka_unit_test(what_is_ours_is_taken_out),
-        cmocka_unit_test(what_is_ours_is_read),
-        cmocka_unit_test(what_makes_no_sense_is_refused),
+        cmocka_unit_test(parameters_of_libpq_stay),
+        cmocka_unit_test(own_parameters_are_removed),
+        cmocka_unit_test(own_parameters_are_read),
+        cmocka_unit_test(meaningless_requests_are_rejected),
     };
 
     return cmocka_run_group_tests_name("postgres_uri", tests, NULL, NULL);

@@ -1,4 +1,4 @@
-/* test_claims.c - who waits for whom, where questions of one thread share keys. */
+/* test_claims.c - the order of questions of one thread that share keys. */
 #include "support/unit.h"
 
 #include "store/redis/claims.h"
@@ -62,7 +62,7 @@ static bool shares(const struct asker *a, const struct asker *b)
     return false;
 }
 
-static void who_shares_a_key_waits_for_those_before(void **state)
+static void a_question_waits_for_earlier_ones_with_a_shared_key(void **state)
 {
     struct asker *freed[MOST], *first, *second, *third, *other;
 
@@ -164,7 +164,7 @@ static void the_order_is_kept_whichever_goes_first(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(who_shares_a_key_waits_for_those_before),
+        cmocka_unit_test(a_question_waits_for_earlier_ones_with_a_shared_key),
         cmocka_unit_test(a_key_of_which_plenty_is_left_is_not_waited_for),
         cmocka_unit_test(the_order_is_kept_whichever_goes_first),
     };

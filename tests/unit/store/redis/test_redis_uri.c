@@ -104,7 +104,7 @@ static void parameters_are_read(void **state)
     assert_int_equal(read_uri("redis+cluster://h").kind, REDIS_CLUSTER);
 }
 
-static void what_cannot_be_is_refused(void **state)
+static void invalid_uris_are_rejected(void **state)
 {
     (void)state;
     refuses("redis:host", "name the server");
@@ -136,7 +136,7 @@ int main(void)
         cmocka_unit_test(addresses_are_read),
         cmocka_unit_test(logins_are_read),
         cmocka_unit_test(parameters_are_read),
-        cmocka_unit_test(what_cannot_be_is_refused),
+        cmocka_unit_test(invalid_uris_are_rejected),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -116,7 +116,7 @@ static void tick_until(struct change_feed *feed, enum store_event_kind kind)
     }
 }
 
-static void whatever_may_have_been_missed_is_told(void **state)
+static void possibly_missed_events_are_reported(void **state)
 {
     struct change_feed *feed = begin();
 
@@ -260,7 +260,7 @@ static void a_clock_that_is_set_is_noticed(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(whatever_may_have_been_missed_is_told),
+        cmocka_unit_test(possibly_missed_events_are_reported),
         cmocka_unit_test(it_is_up_to_date_only_while_it_is_connected),
         cmocka_unit_test(words_are_understood),
         cmocka_unit_test(an_unknown_announcement_may_mean_anything),

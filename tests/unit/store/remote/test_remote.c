@@ -372,7 +372,7 @@ static void a_late_answer_is_dropped(void **state)
 }
 
 /* Some of a batch waited for room and are older than the others. */
-static void those_of_a_batch_have_deadlines_of_their_own(void **state)
+static void questions_of_a_batch_have_deadlines_of_their_own(void **state)
 {
     (void)state;
     begin_up();
@@ -408,7 +408,7 @@ static void answers_that_are_here_are_not_late(void **state)
     end();
 }
 
-static void a_link_that_says_nothing_is_given_up(void **state)
+static void a_silent_link_is_closed(void **state)
 {
     (void)state;
     begin_up();
@@ -459,7 +459,7 @@ static void full_batches_go_without_waiting_for_earlier_ones(void **state)
     end();
 }
 
-static void what_waits_for_room_goes_in_one_batch(void **state)
+static void waiting_questions_go_in_one_batch(void **state)
 {
     (void)state;
     begin_up();
@@ -525,7 +525,7 @@ static void ask_another(int number)
         ask();
 }
 
-static void those_who_are_answered_may_ask_again_at_once(void **state)
+static void an_answered_callback_may_ask_again_at_once(void **state)
 {
     (void)state;
     begin_up();
@@ -538,7 +538,7 @@ static void those_who_are_answered_may_ask_again_at_once(void **state)
     end();
 }
 
-static void those_who_have_failed_may_ask_again_at_once(void **state)
+static void a_failed_callback_may_ask_again_at_once(void **state)
 {
     (void)state;
     begin_up();
@@ -557,7 +557,7 @@ static void those_who_have_failed_may_ask_again_at_once(void **state)
 
 /* ---- R4: what may be asked again ---------------------------------------------------------------- */
 
-static void what_was_under_way_on_a_lost_link_fails(void **state)
+static void questions_on_a_lost_link_fail(void **state)
 {
     (void)state;
     begin_up();
@@ -577,7 +577,7 @@ static void what_was_under_way_on_a_lost_link_fails(void **state)
     end();
 }
 
-static void what_was_undone_is_asked_again_once(void **state)
+static void an_undone_question_is_asked_again_once(void **state)
 {
     (void)state;
     begin_up();
@@ -594,7 +594,7 @@ static void what_was_undone_is_asked_again_once(void **state)
     end();
 }
 
-static void what_was_undone_is_asked_before_what_waits(void **state)
+static void an_undone_question_is_asked_before_waiting_ones(void **state)
 {
     (void)state;
     begin_up();
@@ -609,7 +609,7 @@ static void what_was_undone_is_asked_before_what_waits(void **state)
     end();
 }
 
-static void what_is_final_fails_and_the_next_is_answered(void **state)
+static void a_final_error_fails_and_the_next_question_is_answered(void **state)
 {
     (void)state;
     begin_up();
@@ -624,7 +624,7 @@ static void what_is_final_fails_and_the_next_is_answered(void **state)
 }
 
 /* A server that has become a standby: all that is under way comes back undone, then the link goes. */
-static void what_will_not_be_done_here_is_done_elsewhere(void **state)
+static void questions_of_a_server_that_became_a_standby_are_sent_elsewhere(void **state)
 {
     (void)state;
     begin_up();
@@ -682,7 +682,7 @@ static int fail_one(void)
 }
 
 /* A store that now and then does not answer opens no breaker, and decides nothing meanwhile. */
-static void failures_that_open_no_breaker_are_told_now_and_then(void **state)
+static void failures_that_open_no_breaker_are_logged_at_a_limited_rate(void **state)
 {
     (void)state;
     begin_up();
@@ -750,7 +750,7 @@ static void late_ones_of_one_batch_are_failures_of_their_own(void **state)
     end();
 }
 
-static void how_many_failures_can_be_said_and_changed(void **state)
+static void the_number_of_failures_can_be_configured_and_reloaded(void **state)
 {
     _Atomic unsigned after_errors = 2;
 
@@ -773,7 +773,7 @@ static void how_many_failures_can_be_said_and_changed(void **state)
     end();
 }
 
-static void one_a_second_is_asked_nevertheless(void **state)
+static void one_question_a_second_is_sent_nevertheless(void **state)
 {
     (void)state;
     begin_up();
@@ -873,7 +873,7 @@ static void a_lane_probes_by_itself_only_while_its_breaker_is_open(void **state)
     end();
 }
 
-static void a_lane_that_is_asked_need_not_ask_itself(void **state)
+static void a_lane_with_questions_sends_no_probe(void **state)
 {
     size_t sent;
 
@@ -912,7 +912,7 @@ static void an_answer_forgives_failures(void **state)
 
 /* ---- R6: links come back ------------------------------------------------------------------------ */
 
-static void a_link_comes_back_less_and_less_often(void **state)
+static void a_link_reconnects_with_backoff(void **state)
 {
     int64_t last = 0;
 
@@ -934,7 +934,7 @@ static void a_link_comes_back_less_and_less_often(void **state)
     end();
 }
 
-static void a_link_that_works_comes_back_soon_again(void **state)
+static void a_link_that_worked_resets_its_backoff(void **state)
 {
     (void)state;
     begin(1);
@@ -986,7 +986,7 @@ static void a_link_that_cannot_send_is_lost(void **state)
 
 /* ---- the end ------------------------------------------------------------------------------------ */
 
-static void who_is_open_at_the_end_fails(void **state)
+static void pending_questions_fail_on_close(void **state)
 {
     (void)state;
     begin_up();
@@ -1037,7 +1037,7 @@ static void let_something_happen(struct dice *dice)
 }
 
 /* Anything may happen at any time: end() says what holds. */
-static void whatever_happens_everybody_is_told_in_time(void **state)
+static void every_question_is_answered_in_time_under_random_faults(void **state)
 {
     struct dice dice = dice_new();
 
@@ -1118,40 +1118,40 @@ int main(void)
         cmocka_unit_test(a_question_without_a_link_fails_at_its_deadline),
         cmocka_unit_test(a_question_waits_for_the_link),
         cmocka_unit_test(a_late_answer_is_dropped),
-        cmocka_unit_test(those_of_a_batch_have_deadlines_of_their_own),
+        cmocka_unit_test(questions_of_a_batch_have_deadlines_of_their_own),
         cmocka_unit_test(answers_that_are_here_are_not_late),
-        cmocka_unit_test(a_link_that_says_nothing_is_given_up),
+        cmocka_unit_test(a_silent_link_is_closed),
         cmocka_unit_test(a_turn_is_one_batch),
         cmocka_unit_test(full_batches_go_without_waiting_for_earlier_ones),
-        cmocka_unit_test(what_waits_for_room_goes_in_one_batch),
+        cmocka_unit_test(waiting_questions_go_in_one_batch),
         cmocka_unit_test(a_large_turn_is_split),
         cmocka_unit_test(several_links_share_the_work),
-        cmocka_unit_test(those_who_are_answered_may_ask_again_at_once),
-        cmocka_unit_test(those_who_have_failed_may_ask_again_at_once),
-        cmocka_unit_test(what_was_under_way_on_a_lost_link_fails),
-        cmocka_unit_test(what_was_undone_is_asked_again_once),
-        cmocka_unit_test(what_was_undone_is_asked_before_what_waits),
-        cmocka_unit_test(what_is_final_fails_and_the_next_is_answered),
-        cmocka_unit_test(what_will_not_be_done_here_is_done_elsewhere),
+        cmocka_unit_test(an_answered_callback_may_ask_again_at_once),
+        cmocka_unit_test(a_failed_callback_may_ask_again_at_once),
+        cmocka_unit_test(questions_on_a_lost_link_fail),
+        cmocka_unit_test(an_undone_question_is_asked_again_once),
+        cmocka_unit_test(an_undone_question_is_asked_before_waiting_ones),
+        cmocka_unit_test(a_final_error_fails_and_the_next_question_is_answered),
+        cmocka_unit_test(questions_of_a_server_that_became_a_standby_are_sent_elsewhere),
         cmocka_unit_test(after_some_failures_questions_fail_at_once),
-        cmocka_unit_test(failures_that_open_no_breaker_are_told_now_and_then),
+        cmocka_unit_test(failures_that_open_no_breaker_are_logged_at_a_limited_rate),
         cmocka_unit_test(questions_that_wait_when_the_breaker_opens_fail_too),
         cmocka_unit_test(late_ones_of_one_batch_are_failures_of_their_own),
-        cmocka_unit_test(how_many_failures_can_be_said_and_changed),
-        cmocka_unit_test(one_a_second_is_asked_nevertheless),
+        cmocka_unit_test(the_number_of_failures_can_be_configured_and_reloaded),
+        cmocka_unit_test(one_question_a_second_is_sent_nevertheless),
         cmocka_unit_test(a_new_link_is_tried_at_once),
         cmocka_unit_test(a_new_link_closes_the_breaker_if_none_timed_out),
         cmocka_unit_test(a_lane_without_questions_probes_by_itself),
         cmocka_unit_test(a_lane_probes_by_itself_only_while_its_breaker_is_open),
-        cmocka_unit_test(a_lane_that_is_asked_need_not_ask_itself),
+        cmocka_unit_test(a_lane_with_questions_sends_no_probe),
         cmocka_unit_test(an_answer_forgives_failures),
-        cmocka_unit_test(a_link_comes_back_less_and_less_often),
-        cmocka_unit_test(a_link_that_works_comes_back_soon_again),
+        cmocka_unit_test(a_link_reconnects_with_backoff),
+        cmocka_unit_test(a_link_that_worked_resets_its_backoff),
         cmocka_unit_test(a_link_that_cannot_be_made_is_tried_again),
         cmocka_unit_test(a_link_that_cannot_send_is_lost),
-        cmocka_unit_test(who_is_open_at_the_end_fails),
+        cmocka_unit_test(pending_questions_fail_on_close),
         cmocka_unit_test(without_a_lane_all_fail),
-        cmocka_unit_test(whatever_happens_everybody_is_told_in_time),
+        cmocka_unit_test(every_question_is_answered_in_time_under_random_faults),
         cmocka_unit_test(a_question_for_a_locked_key_fails_at_once),
     };
 
