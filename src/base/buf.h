@@ -22,7 +22,8 @@ void buf_done(struct buf *b);
 
 char *buf_grow(struct buf *b, size_t more); /* for buf_room() */
 
-/* Where `more` bytes and a NUL can be written, to be counted by buf_wrote(). NULL: it has failed. */
+/* Where `more` bytes and a NUL can be written, to be counted by buf_wrote(). NULL: it has
+ * failed. */
 static inline char *buf_room(struct buf *b, size_t more)
 {
     if (b->room - b->len > more && !b->failed) /* false while room is 0 */

@@ -48,8 +48,8 @@ struct dir_ops {
     void (*done)(struct dir *d);
 };
 
-/* The real one. Made with mode 0700 if it is missing, and owned by this process until done():
- * a second owner is refused with the pid of the first, and one that others may write to with what to
+/* The real one. Made with mode 0700 if it is missing, and owned by this process until done(): a
+ * second owner is refused with the pid of the first, and one that others may write to with what to
  * do. */
 WEIR_MUSTCHECK weir_err dir_open(struct dir **out, const char *path,
                                  const weir_allocator *allocator, weir_diag *diag);

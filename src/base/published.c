@@ -1,12 +1,12 @@
 /* published.c - one pointer that many threads read while another replaces it.
  *
- * Readers count themselves in on a lane (threads mostly have different ones, so that they do
- * not share a cache line) under the current phase, and read the pointer after that. A writer swaps the pointer,
- * turns the phase and waits for the counts of the old phase to reach zero.
+ * Readers count themselves in on a lane (threads mostly have different ones, so that they do not
+ * share a cache line) under the current phase, and read the pointer after that. A writer swaps the
+ * pointer, turns the phase and waits for the counts of the old phase to reach zero.
  *
- * WHILE IT WAITS the writer sleeps, and says so in `is_awaited`. The last reader of a lane that sees
- * this says that it has gone in `departures`, and wakes the writer. No wake-up is lost: a reader
- * counts itself out before it looks at `is_awaited`, and the writer sets that, and has read
+ * WHILE IT WAITS the writer sleeps, and says so in `is_awaited`. The last reader of a lane that
+ * sees this says that it has gone in `departures`, and wakes the writer. No wake-up is lost: a
+ * reader counts itself out before it looks at `is_awaited`, and the writer sets that, and has read
  * `departures`, before it looks at the counts.
  *
  * WHY TWO TURNS: a reader may read the phase, sleep through a turn, and count itself in under

@@ -28,7 +28,8 @@ struct worker {
 void worker_init(struct worker *w);
 void worker_done(struct worker *w); /* after worker_stop() */
 
-/* The first call is after so many µs; with 0 it is made even if the worker is stopped at once. `name` is for the diag: "the NAME thread". */
+/* The first call is after so many µs; with 0 it is made even if the worker is stopped at once.
+ * `name` is for the diag: "the NAME thread". */
 WEIR_MUSTCHECK weir_err worker_start(struct worker *w, const char *name, int64_t first_us,
                                      int64_t (*work)(void *ctx), void *ctx, weir_diag *diag);
 void worker_stop(struct worker *w); /* work() is not called again; waits for a call under way */

@@ -251,7 +251,8 @@ void caller_loop_free(struct caller_loop *room)
     alloc_free(allocator, room);
 }
 
-/* A server asks on its own loops, and never comes in here: the first thread that does makes the lane. */
+/* A server asks on its own loops, and never comes in here: the first thread that does makes the
+ * lane. */
 struct pending caller_loop_enter(struct caller_loop *room)
 {
     struct store *store = room->engine->store;

@@ -1,8 +1,8 @@
 /* caller_loop.h - where the callers of the library wait for a store that is elsewhere.
  *
  * A remote store wants a loop to wait on, and callers of weir_check() have none. In here they take
- * turns at being it: the first thread that waits turns the loop for all, and the others sleep until their
- * answers are there. So the questions of many threads travel in one pipeline. */
+ * turns at being it: the first thread that waits turns the loop for all, and the others sleep until
+ * their answers are there. So the questions of many threads travel in one pipeline. */
 #ifndef WEIR_ENGINE_CALLER_LOOP_H
 #define WEIR_ENGINE_CALLER_LOOP_H
 

@@ -103,8 +103,8 @@ static bool is_option(struct span name)
     return is_one_of(name, by_length[name.len], n);
 }
 
-/* Attributes that nothing looks at are fine: callers send all that they know. But one that spells an
- * option was meant to be one, and would have no effect. */
+/* Attributes that nothing looks at are fine: callers send all that they know. But one that spells
+ * an option was meant to be one, and would have no effect. */
 APART weir_err refuse_option(const struct check *check, const struct override_index *o,
                              struct span name, weir_diag *diag)
 {
@@ -237,7 +237,8 @@ static enum mode mode_of(const struct check *check, const struct policy_rule *ru
     return policy_rule_mode(rule, check->has_mode ? &check->mode : NULL);
 }
 
-/* … for this identity: a rule that is being rolled out is in shadow for those whom it has not reached. */
+/* … for this identity: a rule that is being rolled out is in shadow for those whom it has not
+ * reached. */
 static weir_err mode_for(const struct check *check, const struct policy_rule *rule,
                          const struct attribute *attributes, size_t n, enum mode *out,
                          weir_diag *diag)

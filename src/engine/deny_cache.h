@@ -1,7 +1,8 @@
 /* deny_cache.h - refusals that are known to hold, so that a shared store need not be asked again.
  *
  * A store that refuses says for how long. Until then nothing can let the same request in but a
- * refund, a reset, other numbers for the limit, or a clock that is set; and all of these are heard of.
+ * refund, a reset, other numbers for the limit, or a clock that is set; and all of these are heard
+ * of.
  *
  * RULES (test_deny_cache.c has tests of each)
  *   D1  A key is refused from memory only while the store would refuse it too. The time counts from
@@ -14,9 +15,9 @@
  *   D4  Numbers that others may have changed since are at most DENIAL_FRESH_MS old. They are what
  *       the store would say if the request is of cost 1, has one rule, and all who count under its
  *       key do so with its numbers: then no check can have been allowed meanwhile.
- *   D5  Buckets that are emptied at several speeds are not remembered: who is let in at a higher one
- *       empties them for the others.
- *   D6  All memory is had ahead. In a set that is full, the refusal that ends first makes room.
+ *   D5  Buckets that drain at several speeds are not remembered: a check that passes at a higher
+ *       speed drains them for the others.
+ *   D6  All memory is allocated at the start. In a full set, the denial that ends first makes room.
  *
  * Times are by clock_steady_ms(). Safe to use by several threads at once. */
 #ifndef WEIR_ENGINE_DENY_CACHE_H

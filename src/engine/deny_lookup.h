@@ -1,4 +1,5 @@
-/* deny_lookup.h - what a check need not ask, as it is known to be refused. Where there are denials. */
+/* deny_lookup.h - what a check need not ask, as it is known to be refused. Where there are
+ * denials. */
 #ifndef WEIR_ENGINE_DENY_LOOKUP_H
 #define WEIR_ENGINE_DENY_LOOKUP_H
 

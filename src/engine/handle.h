@@ -1,5 +1,5 @@
-/* handle.h - the inside of a `weir`: for the files that it is made of, and for the server, which has
- * event loops of its own. */
+/* handle.h - the inside of a `weir`: for the files that it is made of, and for the server, which
+ * has event loops of its own. */
 #ifndef WEIR_ENGINE_HANDLE_H
 #define WEIR_ENGINE_HANDLE_H
 

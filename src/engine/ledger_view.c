@@ -1,4 +1,5 @@
-/* ledger_view.c - what operators have changed and is in force: the store's ledger, read to its end. */
+/* ledger_view.c - what operators have changed and is in force: the store's ledger, read to its
+ * end. */
 #include "engine/ledger_view.h"
 
 #include <pthread.h>
@@ -44,7 +45,8 @@ static int64_t clock_now(const struct ledger_view *r)
     return r->engine->clock(r->engine->clock_ctx);
 }
 
-/* ---- by subject ------------------------------------------------------------------------------- */
+/* ---- by subject
+ * ------------------------------------------------------------------------------- */
 
 static uint64_t hash_subject(const struct ledger_entry *e)
 {
@@ -128,7 +130,8 @@ static bool take(void *ctx, const struct ledger_entry *e)
     return true;
 }
 
-/* ---- publishing ------------------------------------------------------------------------------- */
+/* ---- publishing
+ * ------------------------------------------------------------------------------- */
 
 /* Those that are over go, and the others move up. */
 static void let_go(struct ledger_view *r, int64_t now)
@@ -211,7 +214,8 @@ static weir_err read_on(struct ledger_view *r, weir_diag *diag)
     return err;
 }
 
-/* ---- for others ------------------------------------------------------------------------------- */
+/* ---- for others
+ * ------------------------------------------------------------------------------- */
 
 weir_err ledger_view_open(struct ledger_view **out, struct engine *e, struct intern *names,
                           const weir_allocator *allocator, weir_diag *diag)

@@ -1,8 +1,8 @@
 /* ledger_view.h - what operators have changed and is in force: the store's ledger, read to its end.
  *
- * A process that changes something appends to the ledger, and reads on. Others who share the store read on
- * when they hear of it, or once in a while. What is in force is published for checks to look up
- * (overrides.h). All of this waits for the store: never from a loop's turn. */
+ * A process that changes something appends to the ledger, and reads on. Others who share the store
+ * read on when they hear of it, or once in a while. What is in force is published for checks to
+ * look up (overrides.h). All of this waits for the store: never from a loop's turn. */
 #ifndef WEIR_ENGINE_LEDGER_VIEW_H
 #define WEIR_ENGINE_LEDGER_VIEW_H
 

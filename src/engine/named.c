@@ -1,4 +1,5 @@
-/* named.c - the names of limits that come with requests, kept once each, and how they are hashed. */
+/* named.c - the names of limits that come with requests, kept once each, and how they are
+ * hashed. */
 #include "engine/named.h"
 
 #include <pthread.h>

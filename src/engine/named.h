@@ -5,7 +5,7 @@
  *
  * RULES (test_named.c has a test of each)
  *   N1  A client may make up names: no more than NAMED_MOST are kept, and NAMED_NUMBERS kinds
- *       of numbers of each. What is beyond is counted as well and as exactly, but told as `(other)`.
+ *       of numbers of each. What is beyond is counted exactly too, but reported as `(other)`.
  *   N2  A name that is known is found without a lock. */
 #ifndef WEIR_ENGINE_NAMED_H
 #define WEIR_ENGINE_NAMED_H

@@ -21,7 +21,8 @@ void override_apply_mode(const struct engine *e, const struct override_index *o,
     check->mode = p->mode;
 }
 
-/* ---- plans ------------------------------------------------------------------------------------ */
+/* ---- plans
+ * ------------------------------------------------------------------------------------ */
 
 static bool has_plans(const struct policy *p)
 {
@@ -60,7 +61,8 @@ void override_apply_plan(const struct engine *e, const struct override_index *o,
         check->plan = last->plan;
 }
 
-/* ---- overrides -------------------------------------------------------------------------------- */
+/* ---- overrides
+ * -------------------------------------------------------------------------------- */
 
 struct overruling {
     const struct engine *e;
@@ -118,7 +120,7 @@ static weir_err alter(struct overruling *r, size_t i, const struct override *o, 
     weir_err err = WEIR_OK;
 
     if (rule->shadow_limit && charge->rule == &rule->shadow_limit->rule)
-        return WEIR_OK; /* a second opinion, of everybody */
+        return WEIR_OK; /* a second opinion, on every check */
     switch (o->effect) {
     case LEDGER_ON_PLAN:
         err = put_on_plan(r, i, o, diag);

@@ -25,7 +25,8 @@ static bool key_equal(struct key a, struct key b)
     return a.high == b.high && a.low == b.low;
 }
 
-/* ---- building --------------------------------------------------------------------------------- */
+/* ---- building
+ * --------------------------------------------------------------------------------- */
 
 static const char *keep(struct building *b, const char *name)
 {
@@ -180,7 +181,8 @@ void override_index_free(struct override_index *o)
     arena_done(&arena);
 }
 
-/* ---- looking up ------------------------------------------------------------------------------- */
+/* ---- looking up
+ * ------------------------------------------------------------------------------- */
 
 size_t override_index_count(const struct override_index *o)
 {
@@ -243,7 +245,8 @@ size_t override_index_plan_attributes(const struct override_index *o,
     return o->attribute_count;
 }
 
-/* ---- other numbers ---------------------------------------------------------------------------- */
+/* ---- other numbers
+ * ---------------------------------------------------------------------------- */
 
 /* Numbers that the rule has by default follow from its new ones. */
 weir_err override_numbers(int64_t limit, int64_t burst, const struct rule *own, struct rule *out,

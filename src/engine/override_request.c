@@ -27,7 +27,8 @@ struct reading {
     weir_diag *diag;
 };
 
-/* ---- texts ------------------------------------------------------------------------------------ */
+/* ---- texts
+ * ------------------------------------------------------------------------------------ */
 
 static weir_err check_text(const char *what, const char *text, size_t most, weir_diag *diag)
 {
@@ -71,8 +72,8 @@ static weir_err refuse_policy(const struct reading *r, struct span name)
                      printable(name).text);
 }
 
-/* What is set for a limit that comes with requests is for its name. That one is known is a sign that
- * it was meant; otherwise it must be said. The name of what is to be removed is kept. */
+/* What is set for a limit that comes with requests is for its name. That one is known is a sign
+ * that it was meant; otherwise it must be said. The name of what is to be removed is kept. */
 static bool is_of_limit(const struct reading *r, struct span name)
 {
     if (r->c->subject == LEDGER_PLAN || !name_is_valid(name))
@@ -100,7 +101,8 @@ static weir_err find_policy(struct reading *r)
     return WEIR_OK;
 }
 
-/* ---- tags ------------------------------------------------------------------------------------- */
+/* ---- tags
+ * ------------------------------------------------------------------------------------- */
 
 static bool by_the_same(const struct policy_rule *a, const struct policy_rule *b)
 {
@@ -159,7 +161,8 @@ static weir_err ask_by(const struct reading *r)
         "the attributes of the tag are not clear: give 'by', or the rule that it was seen with");
 }
 
-/* ---- identities ------------------------------------------------------------------------------- */
+/* ---- identities
+ * ------------------------------------------------------------------------------- */
 
 static weir_err read_attributes(struct reading *r)
 {
@@ -272,7 +275,8 @@ static void list_names(const char *const *by, size_t n, struct override_request_
                                 by[i]);
 }
 
-/* ---- overrides -------------------------------------------------------------------------------- */
+/* ---- overrides
+ * -------------------------------------------------------------------------------- */
 
 /* Each rule that it is for must be able to have these numbers. */
 static weir_err check_numbers(const struct reading *r, const struct policy_rule *first)
@@ -343,7 +347,8 @@ static weir_err read_override(struct reading *r)
     return WEIR_OK;
 }
 
-/* ---- plans and modes -------------------------------------------------------------------------- */
+/* ---- plans and modes
+ * -------------------------------------------------------------------------- */
 
 static weir_err check_plan(const struct reading *r)
 {
@@ -424,7 +429,7 @@ static weir_err read_mode(struct reading *r)
     return WEIR_OK;
 }
 
-/* ----------------------------------------------------------------------------------------------- */
+/* --------------------------------------------------------------------------------------------- */
 
 static weir_err check_common(const struct reading *r)
 {

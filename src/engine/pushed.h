@@ -21,8 +21,8 @@ void pushed_want(struct pushed *p);
 /* By one thread, which may have to wait. What differs is logged when that has changed. */
 void pushed_tick(struct pushed *p, void (*log)(void *ctx, const char *line), void *log_ctx);
 
-/* From any thread: the names of those that differ, in order; and whether there was a comparison yet,
- * which there never is with a store that nothing can be pushed into. */
+/* From any thread: the names of those that differ, in order; and whether there was a comparison
+ * yet, which there never is with a store that nothing can be pushed into. */
 void pushed_each(struct pushed *p, void (*visit)(void *ctx, const char *name), void *ctx);
 bool pushed_is_known(struct pushed *p);
 

@@ -9,8 +9,8 @@
 
 /* Is the port free? SO_REUSEPORT gives every loop a queue of its own, so that a connection wakes
  * one thread. But it also lets two programs of one user share a port without noticing, each getting
- * half of the connections. So an address is first bound without it, which fails if a process listens
- * there. */
+ * half of the connections. So an address is first bound without it, which fails if a process
+ * listens there. */
 int bind_probe(const struct address *a);
 
 /* Non-blocking, closed on exec; TCP with SO_REUSEPORT. A Unix socket that no process listens on is

@@ -1,8 +1,9 @@
 /* conn_pool.c - the connections of a loop: what they share, how they stand, and how much they hold.
  *
- * MEMORY What connections keep (unfinished requests, and answers that are not taken) is counted over
- *        all of them. Beyond most_held, strangers go first, then guests: those that have been silent for longest.
- *        Of the known only those go that have not taken their answers for STUCK_MS. After a flood
+ * MEMORY What connections keep (unfinished requests, and answers that are not read) is counted
+ *        over all of them. Beyond most_held, connections without a token are closed first, those
+ *        that have been silent for longest before others. Of those with a token only those are
+ *        closed that have not read their answers for STUCK_MS. After a flood
  *        the memory is given back to the system. */
 #include "net/conn_pool.h"
 

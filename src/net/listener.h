@@ -49,7 +49,8 @@ WEIR_MUSTCHECK weir_err listeners_open(struct listeners *l, const char *const *a
                                        size_t loops, weir_diag *diag);
 
 /* Connections that wait in a socket's queue are reset when the last process that has it closes it:
- * before that, it is handed over or drained. removes_paths: no other process serves the Unix sockets. */
+ * before that, it is handed over or drained. removes_paths: no other process serves the Unix
+ * sockets. */
 void listeners_close(struct listeners *l, bool removes_paths);
 
 static inline bool listener_is_for(const struct listener *l, size_t loop)

@@ -182,8 +182,8 @@ const struct counted *policy_rule_under(const struct policy_rule *rule, struct s
 struct hash_key counted_hash_key(const struct secret *secret, struct span policy, struct span rule,
                                  const struct rule *numbers, bool shadow_limit);
 
-/* The same for tags: an identity is called the same under all rules of all policies that count by the
- * same. */
+/* The same for tags: an identity is called the same under all rules of all policies that count by
+ * the same. */
 struct hash_key tag_hash_key(const struct secret *secret, const char *const *by, size_t by_count);
 
 /* Is the rule enforced for this identity, or in shadow? The same everywhere and for good; who is
@@ -191,8 +191,8 @@ struct hash_key tag_hash_key(const struct secret *secret, const char *const *by,
 bool policy_rule_reaches(const struct policy_rule *rule, struct span identity);
 struct hash_key rollout_hash_key(const struct secret *secret, struct span policy, struct span rule);
 
-/* Its mode where an operator has set `live` for its policy's; NULL: none has. A mode of its own that
- * is milder stays. */
+/* Its mode where an operator has set `live` for its policy's; NULL: none has. A mode of its own
+ * that is milder stays. */
 enum mode policy_rule_mode(const struct policy_rule *rule, const enum mode *live);
 
 const char *alert_kind_name(enum alert_kind kind); /* "deny_rate" */

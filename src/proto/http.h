@@ -69,8 +69,8 @@ struct span http_header(const struct http_request *r, const char *name);
  * inside. False: there is none left, or it is not valid: then *bad is set. */
 bool http_query_next(struct span *query, struct span *name, struct span *value, bool *bad);
 
-/* A name that stands in the path, with a byte behind it that may be changed, likewise; a '+' is one.
- * False: it is not valid. */
+/* A name that stands in the path, with a byte behind it that may be changed, likewise; a '+' is
+ * one. False: it is not valid. */
 bool http_name_decode(struct span *name);
 
 const char *http_reason(int status); /* "Too Many Requests" */

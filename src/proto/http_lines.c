@@ -1,8 +1,8 @@
 /* http_lines.c - a head taken apart, line by line.
  *
- * It is the grammar of RFC 9112 without what a recipient may forgive: no bare LF, no lone CR, no blank
- * before a colon, no folded line, one space where there is to be one. A proxy in front that forgives
- * more, or less, must not see another request than weir does.
+ * It is the grammar of RFC 9112 without what a recipient may forgive: no bare LF, no lone CR, no
+ * blank before a colon, no folded line, one space where there is to be one. A proxy in front that
+ * forgives more, or less, must not see another request than weir does.
  *
  * WHY NOT a library: each version of one forgives something else, and what is a request here would
  * depend on the release of the system. */

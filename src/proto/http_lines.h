@@ -19,8 +19,8 @@ struct http_lines {
     const char *why;
 };
 
-/* `head` is all of it: lines that end in CR LF, and an empty one at its end. False: it is malformed.
- * Changes nothing. */
+/* `head` is all of it: lines that end in CR LF, and an empty one at its end. False: it is
+ * malformed. Changes nothing. */
 bool http_lines_split(struct http_lines *lines, const char *head, size_t len);
 
 #endif

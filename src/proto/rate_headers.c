@@ -1,9 +1,9 @@
 /* rate_headers.c - what an answer looks like in the headers of a response.
  *
  * A rule is announced by the name of its policy, or as "policy.rule" if that has several, or as
- * "default" if the limit came with the request and has no name. RateLimit-Policy lists all rules that are enforced,
- * RateLimit has the one that decided. What was not counted (exempt, off, or the store failed) has
- * no state to tell: there is nothing but, if it was refused, a Retry-After. */
+ * "default" if the limit came with the request and has no name. RateLimit-Policy lists all rules
+ * that are enforced, RateLimit has the one that decided. What was not counted (exempt, off, or the
+ * store failed) has no state to tell: there is nothing but, if it was refused, a Retry-After. */
 #include "proto/rate_headers.h"
 
 /* The largest Integer of a structured field (RFC 9651). */

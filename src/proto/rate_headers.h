@@ -8,8 +8,8 @@
 #include "base/buf.h"
 #include "weir.h"
 
-/* `now` is for X-RateLimit-Reset. Rules in shadow are not announced; of what was not counted there is
- * nothing to tell. */
+/* `now` is for X-RateLimit-Reset. Rules in shadow are not announced; of what was not counted there
+ * is nothing to tell. */
 void rate_headers_write(struct buf *out, const weir_answer *answer, int64_t now);
 
 /* Are rules of this policy, a name of the answer's, announced with their own names as well? */

@@ -63,8 +63,8 @@ static enum parse read_header(struct reader *r, char type, size_t most, const ch
     return PARSE_DONE;
 }
 
-/* What most commands have: a count below 10, and words of less than 100 bytes. Each returns its end;
- * NULL: it is none of those, or not all there. */
+/* What most commands have: a count below 10, and words of less than 100 bytes. Each returns its
+ * end; NULL: it is none of those, or not all there. */
 static const char *read_short_count(const char *at, const char *end, size_t *out)
 {
     if (end - at < 4 || at[0] != '*' || at[1] < '1' || at[1] > '9' || !is_line_end(at + 2))

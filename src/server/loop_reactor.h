@@ -13,8 +13,9 @@ struct loop_reactor {
     void *ctx;
 };
 
-/* `after_moment` is called when a moment has come and was seen to. libuv looks at the clock before it
- * waits for sockets, and ends a turn after that: what is answered at a deadline would have to wait. */
+/* `after_moment` is called when a moment has come and was seen to. libuv looks at the clock before
+ * it waits for sockets, and ends a turn after that: what is answered at a deadline would have to
+ * wait. */
 void loop_reactor_init(struct loop_reactor *r, uv_loop_t *uv, void (*after_moment)(void *ctx),
                        void *ctx);
 

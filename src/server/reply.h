@@ -58,12 +58,13 @@ void session_unanswered(struct session *s, enum problem problem, const char *tex
 /* What is wrong with a call whose answer has an error. */
 const char *call_problem(const struct call *call);
 
-/* What the identity of the rule that has decided is called (0), or that of the answer's rules (from 1
- * on). False: it was not asked for, or nothing was charged. */
+/* What the identity of the rule that has decided is called (0), or that of the answer's rules (from
+ * 1 on). False: it was not asked for, or nothing was charged. */
 bool call_tag(const struct call *call, size_t i, char tag[TAG_HEX + 1]);
 
 /* Ask the engine. The texts of `asked` are needed only during this call. On an error there is a
- * call all the same, whose answer.err and problem tell. NULL: out of memory, the session is ended. */
+ * call all the same, whose answer.err and problem tell. NULL: out of memory, the session is
+ * ended. */
 struct call *reply_ask(struct reply *r, enum verb verb, const struct parsed_request *asked);
 
 /* The same for a limit as redis-cell counts. */

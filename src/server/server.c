@@ -313,8 +313,8 @@ static void close_shared(struct server *s, bool others_serve)
 }
 
 /* The secret, tokens and private keys are in memory: neither a core file nor another process of the
- * same user is to have them. Who looks for a mistake may say otherwise. A successor says so itself, as
- * this does not outlive exec(). */
+ * same user is to have them. Who looks for a mistake may say otherwise. A successor says so itself,
+ * as this does not outlive exec(). */
 static void keep_memory_private(void)
 {
     const char *request = getenv("WEIR_DUMPABLE");

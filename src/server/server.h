@@ -51,14 +51,15 @@ struct server {
     char *reload_problem; /* what was wrong at the last reload; NULL: nothing */
 };
 
-/* Serve until SIGTERM or SIGINT. `source` is where the settings came from. `argv` is what the program
- * was started with, to start a successor like it. Returns the exit status; says on stderr why it could not. */
+/* Serve until SIGTERM or SIGINT. `source` is where the settings came from. `argv` is what the
+ * program was started with, to start a successor like it. Returns the exit status; says on stderr
+ * why it could not. */
 int server_run(const struct server_settings *settings, const struct settings_source *source,
                char *const argv[]);
 
-/* Read the policies, tokens and certificates again, and which files they are in. What cannot be read
- * stays as it was. On success the diag says what has changed of the policies. Waits for loops: it is
- * the reloader's to call. */
+/* Read the policies, tokens and certificates again, and which files they are in. What cannot be
+ * read stays as it was. On success the diag says what has changed of the policies. Waits for loops:
+ * it is the reloader's to call. */
 WEIR_MUSTCHECK weir_err server_reload(struct server *s, const char *why, weir_diag *diag);
 
 /* False: WEIR_ENABLED=false, and everything is allowed. */

@@ -1,4 +1,5 @@
-/* session.c - one connection as the server sees it: its protocol, its rights, its pending replies. */
+/* session.c - one connection as the server sees it: its protocol, its rights, its pending
+ * replies. */
 #include "server/session.h"
 
 #include <stdlib.h>
@@ -13,7 +14,8 @@ enum {
 
 /* ---- requests ---------------------------------------------------------------------------- */
 
-/* A client that sent `Expect: 100-continue` is told to send the body, behind all pending replies. */
+/* A client that sent `Expect: 100-continue` is told to send the body, behind all pending
+ * replies. */
 static void invite_body(struct session *s)
 {
     static const struct span go_on = { "HTTP/1.1 100 Continue\r\n\r\n", 25 };

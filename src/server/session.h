@@ -68,8 +68,8 @@ static inline struct session *session_of(struct conn *c)
 void session_accept(struct loop *loop, uv_stream_t *listener);
 
 /* The steps of a turn. Decode the next request of `in`; false: there is none that may be asked now.
- * Ask it: begin a reply, ask the engine, end the reply. Encode all replies that are ready, in order,
- * and send them. Then go on with what was held up, or end; this may free the session. */
+ * Ask it: begin a reply, ask the engine, end the reply. Encode all replies that are ready, in
+ * order, and send them. Then go on with what was held up, or end; this may free the session. */
 bool session_decode_next(struct session *s, struct conn_input *in, struct request *out);
 static inline bool session_decode(struct session *s, struct conn_input *in, struct request *out)
 {

@@ -81,7 +81,8 @@ WEIR_MUSTCHECK weir_err settings_load(struct server_settings *s, const char *con
 /* After the flags: do they go together? A listener off loopback needs a token, for example. */
 WEIR_MUSTCHECK weir_err settings_check(struct server_settings *s, weir_diag *diag);
 
-/* What cannot be changed by a reload, and is another in `b`: its name in the file; NULL: nothing. */
+/* What cannot be changed by a reload, and is another in `b`: its name in the file; NULL:
+ * nothing. */
 const char *settings_fixed_difference(const struct server_settings *a,
                                       const struct server_settings *b);
 

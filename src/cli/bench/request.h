@@ -1,8 +1,8 @@
 /* request.h - the request that a benchmark sends, over and over with another key, and what
  * its answers mean.
  *
- * A key is a text with digits in it: each '#' of its format becomes one. So all requests are equally
- * long, and the next one is a copy with other digits. */
+ * A key is a text with digits in it: each '#' of its format becomes one. So all requests are
+ * equally long, and the next one is a copy with other digits. */
 #ifndef WEIR_CLI_BENCH_REQUEST_H
 #define WEIR_CLI_BENCH_REQUEST_H
 

@@ -1,7 +1,7 @@
 /* worker.h - one thread of a benchmark: its connections, what it sends, when, and what it saw.
  *
- * Closed loop: a connection sends `pipeline` requests, waits for all of their answers, and sends the
- * next. Open loop: requests have their times, whatever the server does. A time that finds all
+ * Closed loop: a connection sends `pipeline` requests, waits for all of their answers, and sends
+ * the next. Open loop: requests have their times, whatever the server does. A time that finds all
  * connections full waits for one that is not, and its latency counts from when it should have been
  * sent: a server that stalls is seen to delay all who would have come meanwhile. */
 #ifndef WEIR_CLI_BENCH_WORKER_H

@@ -1,5 +1,5 @@
-/* override_command.h - what the commands for operators have in common: a change to ask for, and entries of
- * the ledger to print. */
+/* override_command.h - what the commands for operators have in common: a change to ask for, and
+ * entries of the ledger to print. */
 #ifndef WEIR_CLI_OVERRIDE_OVERRIDE_COMMAND_H
 #define WEIR_CLI_OVERRIDE_OVERRIDE_COMMAND_H
 
@@ -51,8 +51,8 @@ void override_command_tag(struct override_command *r, const char *tag,
 /* Ask for it, and print what came of it. Returns the exit status, and frees the command. */
 int override_command_send(struct override_command *r, const char *method, const char *path);
 
-/* GET and print a list of entries: the member of the answer that has it. Of one policy and one tag only,
- * unless they are NULL. */
+/* GET and print a list of entries: the member of the answer that has it. Of one policy and one tag
+ * only, unless they are NULL. */
 int override_command_list(const struct arguments *args, const char *path, const char *member,
                           const char *policy, const char *tag);
 

@@ -22,7 +22,8 @@ static const struct option options[OPTION_COUNT] = {
     [JSON] = { "json", 'j', NULL, "one JSON object" },
 };
 
-/* ---- what there is ----------------------------------------------------------------------------- */
+/* ---- what there is
+ * ----------------------------------------------------------------------------- */
 
 /* A list of policies; NULL: it was said on stderr why there is none. */
 static json_t *read_file(const char *path)
@@ -79,7 +80,8 @@ static json_t *ask(const struct arguments *a)
     return list;
 }
 
-/* ---- telling ----------------------------------------------------------------------------------- */
+/* ---- telling
+ * ----------------------------------------------------------------------------------- */
 
 static void print_value(const json_t *value)
 {

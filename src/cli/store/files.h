@@ -1,7 +1,7 @@
 /* files.h - the directory of a file store, for the commands that look after it.
  *
- * It is owned as by a process that counts, so no other process changes it meanwhile. Nothing in it is
- * changed but the pid in its lock. */
+ * It is owned as by a process that counts, so no other process changes it meanwhile. Nothing in it
+ * is changed but the pid in its lock. */
 #ifndef WEIR_CLI_STORE_FILES_H
 #define WEIR_CLI_STORE_FILES_H
 

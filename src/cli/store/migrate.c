@@ -1,9 +1,9 @@
 /* migrate.c - `weir migrate`: bring a database's schema to what this program needs.
  *
  * Each migration is a transaction. In it weir.migrations is locked, so that of several that migrate
- * at once one does it and the others find it done: an advisory lock would be for all who may connect,
- * and one of them could keep it. What was applied is in weir.migrations, with a
- * checksum: a file that has changed since is applied again, which its author has seen to. */
+ * at once one does it and the others find it done: an advisory lock would be for all who may
+ * connect, and one of them could keep it. What was applied is in weir.migrations, with a checksum:
+ * a file that has changed since is applied again, which its author has seen to. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,7 +36,8 @@ static int fail(const struct migration *m, const weir_diag *diag)
     return trouble("%s: %s", m->name, diag->text);
 }
 
-/* ---- looking ----------------------------------------------------------------------------------- */
+/* ---- looking
+ * ----------------------------------------------------------------------------------- */
 
 /* The table itself came with the first migration, its checksums come with this program. */
 static weir_err look(struct postgres_session *s, const struct migration *m, enum standing *out,
@@ -93,7 +94,8 @@ static int check(struct postgres_session *s)
     return status;
 }
 
-/* ---- applying ---------------------------------------------------------------------------------- */
+/* ---- applying
+ * ---------------------------------------------------------------------------------- */
 
 /* Ends the transaction, one way or the other. */
 static weir_err end(struct postgres_session *s, weir_err err, weir_diag *diag)
@@ -188,7 +190,8 @@ static int apply(struct postgres_session *s)
     return STATUS_YES;
 }
 
-/* ---- taking back ------------------------------------------------------------------------------- */
+/* ---- taking back
+ * ------------------------------------------------------------------------------- */
 
 static weir_err take_back(struct postgres_session *s, const struct migration *m,
                           enum standing *found, weir_diag *diag)
@@ -221,7 +224,8 @@ static int rollback(struct postgres_session *s, int64_t last)
     return STATUS_YES;
 }
 
-/* ---- printing ---------------------------------------------------------------------------------- */
+/* ---- printing
+ * ---------------------------------------------------------------------------------- */
 
 static int print(void)
 {
@@ -235,7 +239,8 @@ static int print(void)
     return STATUS_YES;
 }
 
-/* ---- the command ------------------------------------------------------------------------------- */
+/* ---- the command
+ * ------------------------------------------------------------------------------- */
 
 static int migrate(struct postgres_session *s, const struct arguments *a, int64_t last)
 {

@@ -191,8 +191,8 @@ static void write_all(const char *at, size_t len)
     }
 }
 
-/* Keys come one by one and are not shown; the page is on a screen of its own, whose lines are cut and
- * not continued. */
+/* Keys come one by one and are not shown; the page is on a screen of its own, whose lines are cut
+ * and not continued. */
 static void take_screen(void)
 {
     static const char begin[] = "\033[?1049h\033[?25l\033[?7l\033[2J";
@@ -219,8 +219,8 @@ static void catch_signal(int number, void (*handler)(int), sigset_t *caught)
     sigaddset(caught, number);
 }
 
-/* They come while a key is waited for and at no other time: one that came just before the wait would
- * be seen only after it. */
+/* They come while a key is waited for and at no other time: one that came just before the wait
+ * would be seen only after it. */
 static void catch_signals(void)
 {
     sigset_t caught;

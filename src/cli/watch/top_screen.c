@@ -238,7 +238,7 @@ static void draw_identities(const struct top_page *p, const struct top_stats *s,
     if (s->hides_identities || s->identity_count == 0) {
         l = begin(p, out);
         put(&l, "%s",
-            s->hides_identities ? "a token with scope admin is needed to see them" : "nobody");
+            s->hides_identities ? "a token with scope admin is needed to see them" : "none");
         end(p, out);
     }
 }

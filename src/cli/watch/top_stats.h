@@ -18,7 +18,7 @@ struct top_row {
 struct top_identity {
     char name[TOP_NAME];
     char tag[40];
-    int64_t denied; /* at least so often: the server does not remember everybody */
+    int64_t denied; /* at least so often: the server does not remember every identity */
     int64_t last_ms;
 };
 

@@ -28,12 +28,12 @@ struct alarms_options {
 struct alarms *alarms_new(const struct alarms_options *options); /* NULL: out of memory */
 void alarms_free(struct alarms *a);                              /* NULL is fine */
 
-/* A look: begin, what each policy has decided since the last one and whom its rules refused, end. One
- * thread does so. */
+/* A look: begin, what each policy has decided since the last one and whom its rules refused, end.
+ * One thread does so. */
 void alarms_begin(struct alarms *a, int64_t now);
 void alarms_count(struct alarms *a, const struct history_entry *e);
-void alarms_count_refusals(struct alarms *a, const char *policy, const char *rule, struct key tag,
-                           uint64_t times);
+void alarms_count_denials(struct alarms *a, const char *policy, const char *rule, struct key tag,
+                          uint64_t times);
 void alarms_count_unanswered(struct alarms *a, const char *code, uint64_t times);
 void alarms_end(struct alarms *a);
 

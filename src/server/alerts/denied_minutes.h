@@ -1,7 +1,8 @@
 /* denied_minutes.h - who was refused how often, by the minute, until the history_store have it.
  *
  * Of each minute those who were refused most, and never too often: what there is no room for is
- * left out. Bounded, also while the history_store take nothing. Not safe for several threads at once. */
+ * left out. Bounded, also while the history_store take nothing. Not safe for several threads at
+ * once. */
 #ifndef WEIR_SERVER_ALERTS_DENIED_MINUTES_H
 #define WEIR_SERVER_ALERTS_DENIED_MINUTES_H
 

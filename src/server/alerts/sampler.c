@@ -52,7 +52,8 @@ struct sampler {
     struct worker worker;
 };
 
-/* ---- looking ------------------------------------------------------------------------------------ */
+/* ---- looking
+ * ------------------------------------------------------------------------------------ */
 
 static struct counts counts_of(const struct decision_counts *s)
 {
@@ -136,13 +137,13 @@ static void take_series(struct sampler *s, struct watch *w, size_t series, int64
     w->before[series] = now;
 }
 
-static void take_refusals(void *ctx, const char *policy, const char *rule, struct key tag,
-                          uint64_t times)
+static void take_denials(void *ctx, const char *policy, const char *rule, struct key tag,
+                         uint64_t times)
 {
     struct sampler *s = ctx;
 
     if (s->options.alarms)
-        alarms_count_refusals(s->options.alarms, policy, rule, tag, times);
+        alarms_count_denials(s->options.alarms, policy, rule, tag, times);
     if (s->limited)
         denied_minutes_count(s->limited, policy, rule, tag, times);
 }
@@ -174,14 +175,15 @@ void sampler_take(struct sampler *s, int64_t now)
             take_series(s, &s->watches[i], k, minute);
     if (s->limited)
         denied_minutes_begin(s->limited, minute);
-    observers_refusals(s->options.observers, s->options.observer_count, take_refusals, s);
+    observers_denials(s->options.observers, s->options.observer_count, take_denials, s);
     take_unanswered(s);
     s->looked_at = now;
     if (s->options.alarms)
         alarms_end(s->options.alarms);
 }
 
-/* ---- keeping ------------------------------------------------------------------------------------ */
+/* ---- keeping
+ * ------------------------------------------------------------------------------------ */
 
 static void tell_failure(struct sampler *s, weir_err err, const weir_diag *diag)
 {
@@ -235,7 +237,8 @@ void sampler_finish(struct sampler *s, int64_t now)
     sampler_keep(s);
 }
 
-/* ---- the thread --------------------------------------------------------------------------------- */
+/* ---- the thread
+ * --------------------------------------------------------------------------------- */
 
 static int64_t clock_now(const struct sampler *s)
 {
@@ -261,7 +264,8 @@ static int64_t look(void *ctx)
     return us_to_next_second(s);
 }
 
-/* ---- life --------------------------------------------------------------------------------------- */
+/* ---- life
+ * --------------------------------------------------------------------------------------- */
 
 struct sampler *sampler_new(const struct sampler_options *options)
 {

@@ -98,8 +98,8 @@ static bool deliver(struct webhook_queue *c, struct parcel *p, bool *is_sent)
     return !err || p->tries == WEBHOOK_QUEUE_MOST_TRIES;
 }
 
-/* The lock is held, but not meanwhile. No other thread takes parcels out, and those that come are put
- * behind it. */
+/* The lock is held, but not meanwhile. No other thread takes parcels out, and those that come are
+ * put behind it. */
 static void try_one(struct webhook_queue *c, size_t i)
 {
     struct parcel p = c->parcels[i];

@@ -79,7 +79,8 @@ static struct span without_port(struct span host, bool is_tls)
     return host;
 }
 
-/* `https://host:port`, with the scheme that the connection has and the host that it was asked by. */
+/* `https://host:port`, with the scheme that the connection has and the host that it was asked
+ * by. */
 static bool is_own_origin(const struct exchange *x, struct span origin)
 {
     const bool is_tls = x->session->conn.tls != NULL;
@@ -121,8 +122,9 @@ static bool is_from_another_site(const struct exchange *x, unsigned scopes, bool
     return site.at && !span_is(site, "same-origin") && !span_is(site, "none");
 }
 
-/* DNS rebinding: a site can make its name point at this machine, and then the browser takes its page
- * for one of ours. So where no token is needed, only names that cannot be made so are accepted. */
+/* DNS rebinding: a site can make its name point at this machine, and then the browser takes its
+ * page for one of ours. So where no token is needed, only names that cannot be made so are
+ * accepted. */
 static bool is_by_a_strange_name(const struct exchange *x, unsigned scopes, bool is_gate)
 {
     const struct span host = http_header(x->request, "host");

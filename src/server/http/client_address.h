@@ -1,4 +1,5 @@
-/* client_address.h - the address of a client: the peer's, or the one that trusted proxies report. */
+/* client_address.h - the address of a client: the peer's, or the one that trusted proxies
+ * report. */
 #ifndef WEIR_SERVER_HTTP_CLIENT_ADDRESS_H
 #define WEIR_SERVER_HTTP_CLIENT_ADDRESS_H
 

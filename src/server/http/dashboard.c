@@ -1,8 +1,8 @@
 /* dashboard.c - the page for operators, which is inside the program.
  *
  * It asks the same API as other clients, with the token that its reader types in. It may load
- * nothing from elsewhere, nor run a script that is not a file of its own, and no other site may show
- * it inside a page. */
+ * nothing from elsewhere, nor run a script that is not a file of its own, and no other site may
+ * show it inside a page. */
 #include "server/http/dashboard.h"
 
 #include "server/http/routes.h"

@@ -16,7 +16,8 @@ enum {
     MOST_BYTES = 16 << 20,
 };
 
-/* ---- what is asked ----------------------------------------------------------------------------- */
+/* ---- what is asked
+ * ----------------------------------------------------------------------------- */
 
 struct history_job {
     struct errand errand; /* first */
@@ -132,7 +133,8 @@ static weir_err read_query(struct history_job *job, struct span query, int64_t n
     return err ? err : check_range(q, diag);
 }
 
-/* ---- what is told ------------------------------------------------------------------------------ */
+/* ---- what is told
+ * ------------------------------------------------------------------------------ */
 
 static void begin_list(struct history_list *l)
 {

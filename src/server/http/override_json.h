@@ -15,9 +15,9 @@ struct override_json {
     weir_attribute attributes[WEIR_MAX_ATTRIBUTES];
 };
 
-/* In *request are: `subject`; `effect` LEDGER_REMOVED, if it removes; `policy` of the path, or NULL;
- * `who`, unless the body says it. The rest is filled in. WEIR_EREQUEST: the diag says what would be
- * right, and never has an identity in it. */
+/* In *request are: `subject`; `effect` LEDGER_REMOVED, if it removes; `policy` of the path, or
+ * NULL; `who`, unless the body says it. The rest is filled in. WEIR_EREQUEST: the diag says what
+ * would be right, and never has an identity in it. */
 WEIR_MUSTCHECK weir_err override_json_open(struct override_json *j, struct span body, int64_t now,
                                            struct override_request *request, weir_diag *diag);
 void override_json_close(struct override_json *j); /* also of one that failed */

@@ -83,7 +83,8 @@ void api_policies(const struct exchange *x)
     json_reply_end(&r);
 }
 
-/* ---- reload ------------------------------------------------------------------------------------ */
+/* ---- reload
+ * ------------------------------------------------------------------------------------ */
 
 struct reload_job {
     struct reload request; /* first */

@@ -342,8 +342,8 @@ static bool is_compressed(const struct http_request *request, size_t body_len)
            !(coding.len == 8 && strncasecmp(coding.at, "identity", 8) == 0);
 }
 
-/* What is to be done, and how long a body it takes. NULL: it was refused. If it has a long body, the
- * connection ends then, whether that has come or not. */
+/* What is to be done, and how long a body it takes. NULL: it was refused. If it has a long body,
+ * the connection ends then, whether that has come or not. */
 static route_action *admit(struct exchange *x, size_t body_len, size_t *most_body)
 {
     const struct http_request *request = x->request;

@@ -1,4 +1,5 @@
-/* stats.c - for operators: what was decided: statistics, metrics, top lists, shadow limits, alarms. */
+/* stats.c - for operators: what was decided: statistics, metrics, top lists, shadow limits,
+ * alarms. */
 #include "base/diag.h"
 #include "base/json.h"
 #include "server/http/check_query.h"

@@ -10,8 +10,8 @@
 
 const int decision_log_a_second[LINE_KINDS] = {
     [LINE_FIRST_HIT] = 10,
-    [LINE_FIRST_REFUSAL] = 50,
-    [LINE_REFUSAL] = 1,
+    [LINE_FIRST_DENIAL] = 50,
+    [LINE_DENIAL] = 1,
 };
 
 bool decision_log_admit(struct decision_log *l, enum log_line kind, int64_t now)
@@ -79,7 +79,7 @@ void decision_log_write(struct decision_log *l, enum log_line kind, const weir_a
         json_int(&j, "retry_after_ms", answer->retry_after_ms);
     json_int(&j, "reset_after_ms", answer->reset_after_ms);
     json_text(&j, "source", weir_source_name(answer->source));
-    if (kind == LINE_FIRST_REFUSAL)
+    if (kind == LINE_FIRST_DENIAL)
         json_bool(&j, "first", true);
     if (kind != LINE_FIRST_HIT)
         put_left_out(l, &j);

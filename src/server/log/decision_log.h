@@ -1,7 +1,7 @@
 /* decision_log.h - which decisions go to the log: the first hit of an untouched limit, the first
- * refusal of each identity, and few of the others.
+ * denial of each identity, and few of the others.
  *
- * However many there are, so many lines a second at most; the next line tells how many refusals
+ * However many there are, so many lines a second at most; the next line tells how many denials
  * were left out before it. Each loop does so for itself: who asks two of them may be the first of
  * both. */
 #ifndef WEIR_SERVER_LOG_DECISION_LOG_H
@@ -13,7 +13,7 @@
 #include "server/metrics/unanswered.h"
 #include "weir.h"
 
-enum log_line { LINE_FIRST_HIT, LINE_FIRST_REFUSAL, LINE_REFUSAL, LINE_KINDS };
+enum log_line { LINE_FIRST_HIT, LINE_FIRST_DENIAL, LINE_DENIAL, LINE_KINDS };
 
 extern const int decision_log_a_second[LINE_KINDS];
 
@@ -24,10 +24,10 @@ struct decision_log {
     bool has_first_hits; /* the log is to have them */
     int64_t second;
     int written[LINE_KINDS]; /* in this second */
-    uint64_t left_out;       /* refusals */
+    uint64_t left_out;       /* denials */
 };
 
-/* May one more line be written? If not, and it is a refusal, it is counted. */
+/* May one more line be written? If not, and it is a denial, it is counted. */
 bool decision_log_admit(struct decision_log *l, enum log_line kind, int64_t now);
 
 /* `tag` stands for the identity; NULL: there is none. */

@@ -1,4 +1,5 @@
-/* event_log.h - lines about what happens, JSON or for people: lifecycle, reloads, refusals. Never an identity.
+/* event_log.h - lines about what happens, JSON or for people: lifecycle, reloads, denials. Never
+ * an identity.
  *
  *     {"time":"2026-11-15T23:06:42.123Z","level":"info","event":"ready","message":"..."}
  *
@@ -27,8 +28,8 @@ bool event_log_wants(const struct event_log *log, enum log_level level);
 /* Writes what waits, unless the reader of a pipe takes nothing for a second. NULL is fine. */
 void event_log_close(struct event_log *log);
 
-/* After a log rotation has moved the file away: go on in a new one of the same name. What was put before goes
- * into the old one. If that fails, the old one is kept and told so. */
+/* After a log rotation has moved the file away: go on in a new one of the same name. What was put
+ * before goes into the old one. If that fails, the old one is kept and told so. */
 void event_log_reopen(struct event_log *log);
 
 void event_log_write(struct event_log *log, const char *level, const char *event,

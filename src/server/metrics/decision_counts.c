@@ -14,8 +14,8 @@ static const char unnamed[] = DECISION_COUNTS_UNNAMED;
 
 enum { UNNAMED, OTHER, RESERVED }; /* places in all[] */
 
-/* Who may ask makes names up, and must not hide what the policies of the file decide. In the history
- * a name takes two places: for its checks, and for its rule. */
+/* Who may ask makes names up, and must not hide what the policies of the file decide. In the
+ * history a name takes two places: for its checks, and for its rule. */
 _Static_assert(2 * NAMED_MOST <= SERIES_MOST, "policies have series of their own");
 _Static_assert(4 * NAMED_MOST <= HISTORY_MOST_SERIES, "policies have a history of their own");
 

@@ -1,9 +1,9 @@
-/* decision_counts.h - checks counted by policy, and what rules decided by policy and rule; both by outcome
- * and source.
+/* decision_counts.h - checks counted by policy, and what rules decided by policy and rule; both by
+ * outcome and source.
  *
  * Keyed by the pointers of names, which the handle keeps once each until it closes. One thread
- * counts, any number of threads read; none of them waits. Bounded: reloads that bring ever new names end
- * in a series for all others. */
+ * counts, any number of threads read; none of them waits. Bounded: reloads that bring ever new
+ * names end in a series for all others. */
 #ifndef WEIR_SERVER_METRICS_DECISION_COUNTS_H
 #define WEIR_SERVER_METRICS_DECISION_COUNTS_H
 

@@ -1,7 +1,7 @@
 /* hyperloglog.h - how many different identities there were, in two kilobytes: a HyperLogLog.
  *
- * Up to some thousand it is off by one or two percent, beyond that by two or three. One thread adds,
- * any number of threads read. */
+ * Up to some thousand it is off by one or two percent, beyond that by two or three. One thread
+ * adds, any number of threads read. */
 #ifndef WEIR_SERVER_METRICS_HYPERLOGLOG_H
 #define WEIR_SERVER_METRICS_HYPERLOGLOG_H
 

@@ -81,7 +81,7 @@ static void count_rule(struct observer *o, const weir_answer *a, const weir_rule
         count(o->rules, a, r->policy, r->rule, OUTCOME_DENIED);
 }
 
-/* When the window of a refusal at `now` is over. The numbers of a limit that came with its request
+/* When the window of a denial at `now` is over. The numbers of a limit that came with its request
  * are not all bounded: one of 0 may have any window, and a cell's is that of one unit, in ns. */
 static int64_t window_end(const struct rule *r, int64_t now)
 {
@@ -93,8 +93,8 @@ static int64_t window_end(const struct rule *r, int64_t now)
 }
 
 /* Is it the first of this identity for as long as its window? */
-static bool count_refusal(struct observer *o, const struct check *check, size_t i, int64_t now,
-                          struct key *tag, bool *is_logged)
+static bool count_denial(struct observer *o, const struct check *check, size_t i, int64_t now,
+                         struct key *tag, bool *is_logged)
 {
     const char *policy = check->answer->policy, *rule = policy ? check->answer->rule : NULL;
     const struct charge *charge = &check->charges[i];
@@ -107,7 +107,7 @@ static bool count_refusal(struct observer *o, const struct check *check, size_t 
         e->tag = check_tag(o->engine, check, i);
     *tag = e->tag;
     is_first = e->logged_until <= now;
-    *is_logged = decision_log_admit(&o->lines, is_first ? LINE_FIRST_REFUSAL : LINE_REFUSAL, now);
+    *is_logged = decision_log_admit(&o->lines, is_first ? LINE_FIRST_DENIAL : LINE_DENIAL, now);
     if (is_first && *is_logged)
         e->logged_until = window_end(charge->rule, now);
     pthread_mutex_unlock(&o->lock);
@@ -130,18 +130,18 @@ static void refused(struct observer *o, const struct check *check, int64_t now)
     struct key tag;
 
     if (i >= 0 && check->answer->source != WEIR_FROM_FALLBACK) {
-        is_first = count_refusal(o, check, (size_t)i, now, &tag, &is_logged);
+        is_first = count_denial(o, check, (size_t)i, now, &tag, &is_logged);
         if (is_logged)
-            log_line(o, is_first ? LINE_FIRST_REFUSAL : LINE_REFUSAL, check, tag, now);
+            log_line(o, is_first ? LINE_FIRST_DENIAL : LINE_DENIAL, check, tag, now);
         return;
     }
     /* That the store failed says nothing about who asked. */
-    if (!decision_log_admit(&o->lines, LINE_REFUSAL, now))
+    if (!decision_log_admit(&o->lines, LINE_DENIAL, now))
         return;
     if (i >= 0)
-        log_line(o, LINE_REFUSAL, check, check_tag(o->engine, check, (size_t)i), now);
+        log_line(o, LINE_DENIAL, check, check_tag(o->engine, check, (size_t)i), now);
     else
-        decision_log_write(&o->lines, LINE_REFUSAL, check->answer, NULL, now);
+        decision_log_write(&o->lines, LINE_DENIAL, check->answer, NULL, now);
 }
 
 /* Nothing was counted before it. What remains may be as much as a number holds; a burst is not, and

@@ -1,7 +1,8 @@
 /* observer.h - what one loop has decided: counters, times, who is limited most, what is logged.
  *
- * A loop's observer is written by that loop alone and read by the loop that answers /metrics, /v1/stats
- * or /v1/top; all of its numbers are atomics or under its own short lock. Its memory is bounded. */
+ * A loop's observer is written by that loop alone and read by the loop that answers /metrics,
+ * /v1/stats or /v1/top; all of its numbers are atomics or under its own short lock. Its memory is
+ * bounded. */
 #ifndef WEIR_SERVER_METRICS_OBSERVER_H
 #define WEIR_SERVER_METRICS_OBSERVER_H
 
@@ -19,9 +20,9 @@ void observer_free(struct observer *o);
 /* One check was answered. It is counted for its policy as allowed, denied, or shadow_denied: it
  * passed, and a limit in shadow would have refused. Each rule that judged is counted as well: of a
  * check that passed as allowed or shadow_denied, of one that was refused as denied, if it was this
- * rule that refused: what another rule refused was neither allowed by it nor charged.
- * Of a refusal, the identity goes to the top list and, sampled, to the log: as a tag. Peeks, refunds
- * and resets are no decisions and count for nothing; nor does an answer with an error. */
+ * rule that refused: what another rule refused was neither allowed by it nor charged. Of a denial,
+ * the identity goes to the top list and, sampled, to the log: as a tag. Peeks, refunds and resets
+ * are no decisions and count for nothing; nor does an answer with an error. */
 void observer_answer(struct observer *o, const struct check *check, int64_t now);
 
 /* A check has no answer, and its asker got this text. Counted; some go to the log. */
@@ -61,8 +62,8 @@ void observers_top_at(struct observer *const *all, size_t n, size_t count, const
 
 /* Hand on who was refused how often since the last time: for one caller only. Of those who are
  * refused seldom, some may be left out while many others are. */
-typedef void observer_refusals(void *ctx, const char *policy, const char *rule, struct key tag,
-                               uint64_t times);
-void observers_refusals(struct observer *const *all, size_t n, observer_refusals *each, void *ctx);
+typedef void observer_denials(void *ctx, const char *policy, const char *rule, struct key tag,
+                              uint64_t times);
+void observers_denials(struct observer *const *all, size_t n, observer_denials *each, void *ctx);
 
 #endif

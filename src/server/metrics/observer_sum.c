@@ -413,7 +413,7 @@ void observers_top(struct observer *const *all, size_t n, size_t count, const ch
     observers_top_at(all, n, count, policy, clock_wall_ms(), out);
 }
 
-static void hand_on(struct observer *o, observer_refusals *each, void *ctx)
+static void hand_on(struct observer *o, observer_denials *each, void *ctx)
 {
     pthread_mutex_lock(&o->lock);
     for (size_t i = 0; i < o->top.count; i++) {
@@ -426,7 +426,7 @@ static void hand_on(struct observer *o, observer_refusals *each, void *ctx)
     pthread_mutex_unlock(&o->lock);
 }
 
-void observers_refusals(struct observer *const *all, size_t n, observer_refusals *each, void *ctx)
+void observers_denials(struct observer *const *all, size_t n, observer_denials *each, void *ctx)
 {
     for (size_t i = 0; i < n; i++)
         hand_on(all[i], each, ctx);

@@ -15,7 +15,8 @@ void shadow_stats_free(struct shadow_stats *t)
     free(t);
 }
 
-/* ---- counting ----------------------------------------------------------------------------------- */
+/* ---- counting
+ * ----------------------------------------------------------------------------------- */
 
 static const struct rule *numbers_of(const struct policy_rule *rule, enum trial_kind kind)
 {
@@ -38,7 +39,7 @@ static bool has_changed(const struct shadow_stat *t, const struct policy_rule *r
            t->numbers.precision != r->precision || t->rollout != rule->rollout;
 }
 
-static void clear_side(struct trial_side *s)
+static void clear_side(struct shadow_side *s)
 {
     atomic_store(&s->requests, 0);
     atomic_store(&s->refused, 0);
@@ -87,7 +88,7 @@ static struct shadow_stat *find(struct shadow_stats *all, const struct policy_ru
     return t;
 }
 
-static void count(struct trial_side *s, struct key key, bool is_refused)
+static void count(struct shadow_side *s, struct key key, bool is_refused)
 {
     count_up(&s->requests, 1);
     hyperloglog_add(&s->identities, key);
@@ -158,9 +159,10 @@ void shadow_stats_observe(struct shadow_stats *t, const struct check *check, int
         observe_shadow(t, check, i, now);
 }
 
-/* ---- telling ------------------------------------------------------------------------------------ */
+/* ---- telling
+ * ------------------------------------------------------------------------------------ */
 
-static void merge_side(struct trial_side *into, const struct trial_side *from)
+static void merge_side(struct shadow_side *into, const struct shadow_side *from)
 {
     count_up(&into->requests, count_of(&from->requests));
     count_up(&into->refused, count_of(&from->refused));
@@ -199,7 +201,7 @@ static void put_share(struct json *j, const char *name, int64_t part, int64_t wh
     json_raw(j, name, (struct span){ text, (size_t)len });
 }
 
-static void put_side(struct json *j, const char *name, const struct trial_side *s)
+static void put_side(struct json *j, const char *name, const struct shadow_side *s)
 {
     const int64_t requests = (int64_t)count_of(&s->requests);
     const int64_t refused = (int64_t)count_of(&s->refused);

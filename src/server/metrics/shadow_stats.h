@@ -5,10 +5,12 @@
  * anew. What on_error decided says nothing about a limit, and is left out.
  *
  * A limit that comes with requests and has a name is on trial while an operator has that name in
- * shadow. Requests may bring it with different numbers at the same time: each is a trial of its own.
+ * shadow. Requests may bring it with different numbers at the same time: each is a trial of its
+ * own.
  *
- * A loop's shadow_stats are written by that loop alone, and read by any thread. Bounded: what reloads bring
- * beyond SHADOW_STATS_MOST is not counted, nor what requests bring beyond NAMED_NUMBERS under one name. */
+ * A loop's shadow_stats are written by that loop alone, and read by any thread. Bounded: what
+ * reloads bring beyond SHADOW_STATS_MOST is not counted, nor what requests bring beyond
+ * NAMED_NUMBERS under one name. */
 #ifndef WEIR_SERVER_METRICS_SHADOW_STATS_H
 #define WEIR_SERVER_METRICS_SHADOW_STATS_H
 
@@ -23,7 +25,7 @@ enum { SHADOW_STATS_MOST = 128 };
 enum trial_kind { TRIAL_MODE, TRIAL_ROLLOUT, TRIAL_SHADOW_LIMIT };
 
 /* Of those who were asked about. */
-struct trial_side {
+struct shadow_side {
     atomic_uint_fast64_t requests, refused;
     struct hyperloglog identities, denied_identities;
 };
@@ -35,8 +37,8 @@ struct shadow_stat {
     struct rule numbers;
     int rollout;
     _Atomic int64_t since;
-    struct trial_side tried;
-    struct trial_side live;    /* of a shadow_limit: the limit; in shadow: the policy; rolled out:
+    struct shadow_side tried;
+    struct shadow_side live;   /* of a shadow_limit: the limit; in shadow: the policy; rolled out:
                                   those whom it has reached */
     atomic_uint_fast64_t both; /* refused by the one and by the other */
 };

@@ -1,8 +1,8 @@
 /* top.c - which identities are denied most: a Space-Saving sketch.
  *
  * Metwally, Agrawal, El Abbadi: Efficient Computation of Frequent and Top-k Elements in Data
- * Streams (2005). An identity without an entry takes over the least counted one, its count included: that
- * much the new count may be too high. */
+ * Streams (2005). An identity without an entry takes over the least counted one, its count
+ * included: that much the new count may be too high. */
 #include "server/metrics/top.h"
 
 #include <string.h>

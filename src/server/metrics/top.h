@@ -19,7 +19,7 @@ struct top_entry {
     uint64_t count, error;
     int64_t last;         /* refused, in ms since the epoch */
     int64_t logged_until; /* for the caller: it is 0 in a new entry */
-    uint64_t total, told; /* refusals since it is an entry, never halved; and those handed on */
+    uint64_t total, told; /* denials since it is an entry, never halved; and those handed on */
     uint16_t place;       /* in the heap */
 };
 
@@ -33,7 +33,7 @@ struct top {
 
 void top_init(struct top *t);
 
-/* Count a refusal, or so many. The entry is valid until the next call. */
+/* Count a denial, or so many. The entry is valid until the next call. */
 struct top_entry *top_count(struct top *t, const char *policy, const char *rule, struct key key,
                             int64_t now);
 struct top_entry *top_count_many(struct top *t, const char *policy, const char *rule,

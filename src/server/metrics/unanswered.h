@@ -4,8 +4,8 @@
  * everything pass. So they are counted, some are logged, and the reasons of the last minutes are
  * kept for people: as the text that the asker got, which has no identity in it.
  *
- * A loop's is written by that loop alone. The counts are read by any thread, the rest under the lock
- * of its owner. Bounded. */
+ * A loop's is written by that loop alone. The counts are read by any thread, the rest under the
+ * lock of its owner. Bounded. */
 #ifndef WEIR_SERVER_METRICS_UNANSWERED_H
 #define WEIR_SERVER_METRICS_UNANSWERED_H
 

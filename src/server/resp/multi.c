@@ -1,9 +1,9 @@
 /* multi.c - MULTI, EXEC and DISCARD: commands that are kept, and then served one after the other.
  *
  * Libraries send their pipelines in a MULTI unless they are told not to. What EXEC promises here is
- * that nothing is served unless every command could be, and that they are served in their order. Other
- * connections may be served in between, as each check stands for itself: several limits that belong
- * together are asked by one command.
+ * that nothing is served unless every command could be, and that they are served in their order.
+ * Other connections may be served in between, as each check stands for itself: several limits that
+ * belong together are asked by one command.
  *
  * The reply of EXEC is the beginning of an array, and behind it the replies of the commands. */
 #include <stdlib.h>

@@ -1,6 +1,7 @@
 /* wire_verb.h - what a question asks for, as lua/judge.lua and weir.judge() number it.
  *
- * A verb without a number here does not compile: it must never arrive as a check, and be charged. */
+ * A verb without a number here does not compile: it must never arrive as a check, and be
+ * charged. */
 #ifndef WEIR_STORE_WIRE_VERB_H
 #define WEIR_STORE_WIRE_VERB_H
 

@@ -58,10 +58,10 @@ static const char *name_of(const struct fixture *f, const char *name)
     return intern_keep(f->weir->names, span_of(name));
 }
 
-static void count_refusals(void *ctx, const char *policy, const char *rule, struct key key,
-                           uint64_t times)
+static void count_denials(void *ctx, const char *policy, const char *rule, struct key key,
+                          uint64_t times)
 {
-    alarms_count_refusals(ctx, policy, rule, key, times);
+    alarms_count_denials(ctx, policy, rule, key, times);
 }
 
 /* A look at which these have been decided since the last. */
@@ -75,7 +75,7 @@ static void look(struct fixture *f, const char *policy, uint64_t allowed, uint64
     alarms_begin(f->alarms, f->now);
     if (allowed + denied + fallback > 0)
         alarms_count(f->alarms, &e);
-    observers_refusals(&f->observer, 1, count_refusals, f->alarms);
+    observers_denials(&f->observer, 1, count_denials, f->alarms);
     alarms_end(f->alarms);
     f->now += SECOND;
 }

@@ -722,7 +722,7 @@ static void a_flood_of_one_identity_is_sampled_and_counted(void **state)
     lines = fixture_end(f);
     assert_int_equal(count_lines(lines, "first"), 1);
     assert_int_equal(count_lines(lines, "retry_after_ms"),
-                     1 + 2 * decision_log_a_second[LINE_REFUSAL]);
+                     1 + 2 * decision_log_a_second[LINE_DENIAL]);
     assert_int_equal(sum_of_left_out(lines) + (int64_t)count_lines(lines, "retry_after_ms"), 2000);
     json_decref(lines);
 }
@@ -742,8 +742,8 @@ static void a_flood_of_many_identities_is_bounded_too(void **state)
     }
     lines = fixture_end(f);
     assert_int_equal(count_lines(lines, "retry_after_ms"),
-                     decision_log_a_second[LINE_FIRST_REFUSAL]);
-    assert_int_equal(sum_of_left_out(lines), 5000 - decision_log_a_second[LINE_FIRST_REFUSAL]);
+                     decision_log_a_second[LINE_FIRST_DENIAL]);
+    assert_int_equal(sum_of_left_out(lines), 5000 - decision_log_a_second[LINE_FIRST_DENIAL]);
     json_decref(lines);
 }
 
