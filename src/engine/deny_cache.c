@@ -107,8 +107,7 @@ static bool holds(const struct deny_cache *c, const struct place *p, int64_t now
     return now < p->until && p->asked > atomic_load(&c->forgot_all_at);
 }
 
-/* ---- refusing
- * ----------------------------------------------------------------------------------- */
+/* ---- refusing ------------------------------------------------------------------------------- */
 
 /* More than this is never let in. */
 static int64_t capacity(const struct rule *r)
@@ -161,8 +160,7 @@ bool deny_cache_refuses(struct deny_cache *c, const struct denial *d, int64_t no
     return is_refused;
 }
 
-/* ---- learning and forgetting
- * -------------------------------------------------------------------- */
+/* ---- learning and forgetting ---------------------------------------------------------------- */
 
 /* Its own, a free one, or that of the refusal that ends first. */
 static struct place *find_place(const struct deny_cache *c, struct place *set,

@@ -45,8 +45,7 @@ static int64_t clock_now(const struct ledger_view *r)
     return r->engine->clock(r->engine->clock_ctx);
 }
 
-/* ---- by subject
- * ------------------------------------------------------------------------------- */
+/* ---- by subject ----------------------------------------------------------------------------- */
 
 static uint64_t hash_subject(const struct ledger_entry *e)
 {
@@ -130,8 +129,7 @@ static bool take(void *ctx, const struct ledger_entry *e)
     return true;
 }
 
-/* ---- publishing
- * ------------------------------------------------------------------------------- */
+/* ---- publishing ----------------------------------------------------------------------------- */
 
 /* Those that are over go, and the others move up. */
 static void let_go(struct ledger_view *r, int64_t now)
@@ -214,8 +212,7 @@ static weir_err read_on(struct ledger_view *r, weir_diag *diag)
     return err;
 }
 
-/* ---- for others
- * ------------------------------------------------------------------------------- */
+/* ---- for others ----------------------------------------------------------------------------- */
 
 weir_err ledger_view_open(struct ledger_view **out, struct engine *e, struct intern *names,
                           const weir_allocator *allocator, weir_diag *diag)

@@ -13,8 +13,7 @@
 
 enum { DEFAULT_MAX_KEYS = 1 << 24, TICK_US = 100000 };
 
-/* ---- options
- * ------------------------------------------------------------------------------------ */
+/* ---- options -------------------------------------------------------------------------------- */
 
 static int64_t system_clock(void *ctx)
 {
@@ -56,8 +55,7 @@ static weir_err keep_options(weir *w, const weir_options *o)
     return w->named ? err : WEIR_ENOMEM;
 }
 
-/* ---- the secret
- * --------------------------------------------------------------------------------- */
+/* ---- the secret ----------------------------------------------------------------------------- */
 
 /* The secret of a file store lives in its directory and that of a shared store in itself, unless
  * the caller has another place. */
@@ -106,8 +104,7 @@ static weir_err find_or_await_secret(weir *w, const weir_options *o, struct secr
     return err ? err : secret_random(out, diag);
 }
 
-/* ---- the store
- * ---------------------------------------------------------------------------------- */
+/* ---- the store ------------------------------------------------------------------------------ */
 
 static int64_t do_housekeeping(void *handle)
 {
@@ -184,8 +181,7 @@ static weir_err open_store(weir *w, const weir_options *o, const struct secret *
     return caller_loop_new(&w->engine, &w->allocator, &w->caller_loop);
 }
 
-/* ---- all of it
- * ---------------------------------------------------------------------------------- */
+/* ---- all of it ------------------------------------------------------------------------------ */
 
 static weir_err open_parts(weir *w, const weir_options *o, weir_diag *diag)
 {

@@ -21,8 +21,7 @@ void override_apply_mode(const struct engine *e, const struct override_index *o,
     check->mode = p->mode;
 }
 
-/* ---- plans
- * ------------------------------------------------------------------------------------ */
+/* ---- plans ---------------------------------------------------------------------------------- */
 
 static bool has_plans(const struct policy *p)
 {
@@ -61,8 +60,7 @@ void override_apply_plan(const struct engine *e, const struct override_index *o,
         check->plan = last->plan;
 }
 
-/* ---- overrides
- * -------------------------------------------------------------------------------- */
+/* ---- overrides ------------------------------------------------------------------------------ */
 
 struct overruling {
     const struct engine *e;

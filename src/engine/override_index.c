@@ -4,8 +4,7 @@
 #include "base/arena.h"
 
 struct override_index {
-    struct arena arena; /* holds all of it, this struct too */
-    size_t count;
+    struct arena arena;            /* holds all of it, this struct too */
     const struct override **slots; /* open addressing by tag; NULL: free */
     struct overridden *policies;   /* open addressing by name; its name NULL: free */
     size_t slot_mask, policy_mask;
@@ -25,8 +24,7 @@ static bool key_equal(struct key a, struct key b)
     return a.high == b.high && a.low == b.low;
 }
 
-/* ---- building
- * --------------------------------------------------------------------------------- */
+/* ---- building ------------------------------------------------------------------------------- */
 
 static const char *keep(struct building *b, const char *name)
 {
@@ -138,7 +136,6 @@ static void add(struct building *b, const struct ledger_entry *e)
     case LEDGER_SUBJECTS:
         break;
     }
-    b->o->count++;
 }
 
 struct override_index *override_index_new(const struct ledger_entry *const *entries, size_t n,
@@ -181,13 +178,7 @@ void override_index_free(struct override_index *o)
     arena_done(&arena);
 }
 
-/* ---- looking up
- * ------------------------------------------------------------------------------- */
-
-size_t override_index_count(const struct override_index *o)
-{
-    return o->count;
-}
+/* ---- looking up ----------------------------------------------------------------------------- */
 
 const struct overridden *override_index_of(const struct override_index *o, const char *policy)
 {
@@ -245,8 +236,7 @@ size_t override_index_plan_attributes(const struct override_index *o,
     return o->attribute_count;
 }
 
-/* ---- other numbers
- * ---------------------------------------------------------------------------- */
+/* ---- other numbers -------------------------------------------------------------------------- */
 
 /* Numbers that the rule has by default follow from its new ones. */
 weir_err override_numbers(int64_t limit, int64_t burst, const struct rule *own, struct rule *out,

@@ -43,7 +43,6 @@ struct override_index *override_index_new(const struct ledger_entry *const *entr
                                           int64_t now, const struct secret *secret,
                                           struct intern *names, const weir_allocator *allocator);
 void override_index_free(struct override_index *o); /* NULL is fine */
-size_t override_index_count(const struct override_index *o);
 
 const struct overridden *override_index_of(const struct override_index *o,
                                            const char *policy); /* or NULL */

@@ -27,8 +27,7 @@ struct reading {
     weir_diag *diag;
 };
 
-/* ---- texts
- * ------------------------------------------------------------------------------------ */
+/* ---- texts ---------------------------------------------------------------------------------- */
 
 static weir_err check_text(const char *what, const char *text, size_t most, weir_diag *diag)
 {
@@ -101,8 +100,7 @@ static weir_err find_policy(struct reading *r)
     return WEIR_OK;
 }
 
-/* ---- tags
- * ------------------------------------------------------------------------------------- */
+/* ---- tags ----------------------------------------------------------------------------------- */
 
 static bool by_the_same(const struct policy_rule *a, const struct policy_rule *b)
 {
@@ -161,8 +159,7 @@ static weir_err ask_by(const struct reading *r)
         "the attributes of the tag are not clear: give 'by', or the rule that it was seen with");
 }
 
-/* ---- identities
- * ------------------------------------------------------------------------------- */
+/* ---- identities ----------------------------------------------------------------------------- */
 
 static weir_err read_attributes(struct reading *r)
 {
@@ -275,8 +272,7 @@ static void list_names(const char *const *by, size_t n, struct override_request_
                                 by[i]);
 }
 
-/* ---- overrides
- * -------------------------------------------------------------------------------- */
+/* ---- overrides ------------------------------------------------------------------------------ */
 
 /* Each rule that it is for must be able to have these numbers. */
 static weir_err check_numbers(const struct reading *r, const struct policy_rule *first)
@@ -347,8 +343,7 @@ static weir_err read_override(struct reading *r)
     return WEIR_OK;
 }
 
-/* ---- plans and modes
- * -------------------------------------------------------------------------- */
+/* ---- plans and modes ------------------------------------------------------------------------ */
 
 static weir_err check_plan(const struct reading *r)
 {

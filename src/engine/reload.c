@@ -21,8 +21,7 @@ void handle_log(const weir *w, const char *what, const char *why)
     w->log(w->log_ctx, line);
 }
 
-/* ---- policies
- * ----------------------------------------------------------------------------------- */
+/* ---- policies ------------------------------------------------------------------------------- */
 
 static weir_err load(const weir *w, struct policies **out, weir_diag *diag)
 {
@@ -85,8 +84,7 @@ weir_err weir_reload(weir *w, weir_diag *diag)
     return WEIR_OK;
 }
 
-/* ---- the secret
- * --------------------------------------------------------------------------------- */
+/* ---- the secret ----------------------------------------------------------------------------- */
 
 /* When the policies have been replaced, nothing is under way that was hashed with the other secret:
  * only then may the store be asked. */
@@ -128,8 +126,7 @@ static void look_for_secret(weir *w)
     explicit_bzero(&secret, sizeof secret);
 }
 
-/* ---- upkeep
- * ------------------------------------------------------------------------------------- */
+/* ---- upkeep --------------------------------------------------------------------------------- */
 
 void weir_tick(weir *w)
 {

@@ -30,7 +30,6 @@ struct tls_context {
     atomic_long references;
     SSL_CTX *ssl;
     BIO_METHOD *bio;
-    int64_t expires;
     char warning[320];
 };
 
@@ -149,7 +148,6 @@ static void warn(struct tls_context *t, const char *file, const char *what)
 static weir_err load_certificate(struct tls_context *t, const char *file, weir_diag *diag)
 {
     const ASN1_TIME *begins, *ends;
-    struct tm tm = { 0 };
     X509 *certificate;
     weir_err err = can_read("certificate", file, diag);
 
@@ -164,8 +162,6 @@ static weir_err load_certificate(struct tls_context *t, const char *file, weir_d
     certificate = SSL_CTX_get0_certificate(t->ssl);
     begins = X509_get0_notBefore(certificate);
     ends = X509_get0_notAfter(certificate);
-    if (ASN1_TIME_to_tm(ends, &tm) == 1)
-        t->expires = (int64_t)timegm(&tm);
     if (X509_cmp_current_time(ends) < 0)
         warn(t, file, "has expired: clients will reject it");
     else if (X509_cmp_current_time(begins) > 0)
@@ -302,11 +298,6 @@ void tls_context_unref(struct tls_context *t)
 const char *tls_context_warning(const struct tls_context *t)
 {
     return t->warning[0] ? t->warning : NULL;
-}
-
-int64_t tls_context_expires(const struct tls_context *t)
-{
-    return t->expires;
 }
 
 /* ---- connections ----------------------------------------------------------------------- */

@@ -21,7 +21,6 @@ void tls_context_unref(struct tls_context *t); /* NULL is fine */
 /* What works but should not stay so (the certificate has expired, others may read the key …), or
  * NULL: for the log. */
 const char *tls_context_warning(const struct tls_context *t);
-int64_t tls_context_expires(const struct tls_context *t); /* the certificate; s since the epoch */
 
 struct tls *tls_new(struct tls_context *t); /* NULL: out of memory */
 void tls_free(struct tls *t);               /* NULL is fine */

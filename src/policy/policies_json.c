@@ -16,8 +16,7 @@ struct writer {
     bool is_shadow;                       /* the numbers are those of a shadow limit */
 };
 
-/* ---- values
- * ----------------------------------------------------------------------------------- */
+/* ---- values --------------------------------------------------------------------------------- */
 
 /* A value stands alone, or in an object with where it is from: then it is called "value". */
 static const char *open_setting(const struct writer *w, const char *name)
@@ -50,8 +49,7 @@ static void put_int(const struct writer *w, enum rule_setting setting, const cha
     close_setting(w, setting);
 }
 
-/* ---- rules
- * ------------------------------------------------------------------------------------ */
+/* ---- rules ---------------------------------------------------------------------------------- */
 
 static void put_algorithm(const struct writer *w, const struct rule *r)
 {
@@ -170,8 +168,7 @@ void rule_settings_json(struct json *j, const struct rule_settings *settings)
     put_rule(&w, settings->rule, settings->plan);
 }
 
-/* ---- policies
- * --------------------------------------------------------------------------------- */
+/* ---- policies ------------------------------------------------------------------------------- */
 
 static void put_ways(struct json *j, const struct policy *p)
 {
@@ -212,8 +209,7 @@ void policies_json(struct buf *out, const struct policies *set)
     json_close(&j, ']');
 }
 
-/* ---- documents
- * -------------------------------------------------------------------------------- */
+/* ---- documents ------------------------------------------------------------------------------ */
 
 static void put_network(struct json *j, const struct cidr *net)
 {

@@ -98,8 +98,7 @@ static int watch_config(struct control *c)
     return err;
 }
 
-/* ---- being replaced
- * --------------------------------------------------------------------------- */
+/* ---- being replaced ------------------------------------------------------------------------- */
 
 static void stop_replacing(struct control *c)
 {
@@ -177,8 +176,7 @@ static void replace(uv_signal_t *signal, int number)
     uv_timer_start(&c->patience, lost_patience, SUCCESSOR_MS, 0);
 }
 
-/* ---- life
- * ------------------------------------------------------------------------------------- */
+/* ---- life ----------------------------------------------------------------------------------- */
 
 static void terminate(uv_signal_t *signal, int number)
 {

@@ -2,7 +2,6 @@
 #include "server/sd_notify.h"
 
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -59,21 +58,6 @@ bool sd_notify_reloading(void)
     char lines[64];
 
     snprintf(lines, sizeof lines, "RELOADING=1\nMONOTONIC_USEC=%" PRId64, clock_monotonic_us());
-    return send_lines(lines);
-}
-
-bool sd_notify_status(const char *format, ...)
-{
-    char lines[512] = "STATUS=";
-    size_t len = strlen(lines);
-    va_list args;
-
-    va_start(args, format);
-    vsnprintf(lines + len, sizeof lines - len, format, args);
-    va_end(args);
-    for (char *at = lines; *at; at++)
-        if (*at == '\n') /* would begin another message */
-            *at = ' ';
     return send_lines(lines);
 }
 

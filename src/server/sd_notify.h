@@ -10,8 +10,7 @@
 /* Each returns whether the message was handed over; callers may ignore it. */
 bool sd_notify_ready(void);
 bool sd_notify_stopping(void);
-bool sd_notify_reloading(void); /* until the next sd_notify_ready() */
-bool sd_notify_status(const char *format, ...) __attribute__((format(printf, 1, 2)));
+bool sd_notify_reloading(void);     /* until the next sd_notify_ready() */
 bool sd_notify_main_pid(pid_t pid); /* this process is replaced by that one */
 
 /* How often sd_notify_watchdog() is to be called: half of what systemd allows; 0: not at all. */

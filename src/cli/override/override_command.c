@@ -118,8 +118,7 @@ static bool print_rows(const json_t *list)
     return true;
 }
 
-/* ---- asking
- * ----------------------------------------------------------------------------------- */
+/* ---- asking --------------------------------------------------------------------------------- */
 
 static bool call(struct client *c, const struct arguments *a, const char *method, const char *path,
                  struct span body)

@@ -22,8 +22,7 @@ static const struct option options[OPTION_COUNT] = {
     [JSON] = { "json", 'j', NULL, "one JSON object" },
 };
 
-/* ---- what there is
- * ----------------------------------------------------------------------------- */
+/* ---- what there is -------------------------------------------------------------------------- */
 
 /* A list of policies; NULL: it was said on stderr why there is none. */
 static json_t *read_file(const char *path)
@@ -80,8 +79,7 @@ static json_t *ask(const struct arguments *a)
     return list;
 }
 
-/* ---- telling
- * ----------------------------------------------------------------------------------- */
+/* ---- telling -------------------------------------------------------------------------------- */
 
 static void print_value(const json_t *value)
 {

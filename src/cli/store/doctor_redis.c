@@ -55,8 +55,7 @@ static weir_err setting(const struct patient *p, const char *name, char out[REDI
     return WEIR_OK;
 }
 
-/* ---- the server
- * -------------------------------------------------------------------------------- */
+/* ---- the server ----------------------------------------------------------------------------- */
 
 static void look_at_version(const struct patient *p)
 {
@@ -250,8 +249,7 @@ static weir_err look_at_server(struct patient *p, weir_diag *diag)
     return err;
 }
 
-/* ---- the cluster
- * ------------------------------------------------------------------------------- */
+/* ---- the cluster ---------------------------------------------------------------------------- */
 
 static void look_at_coverage(const struct patient *p, struct span info, const char *full)
 {

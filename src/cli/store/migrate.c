@@ -36,8 +36,7 @@ static int fail(const struct migration *m, const weir_diag *diag)
     return trouble("%s: %s", m->name, diag->text);
 }
 
-/* ---- looking
- * ----------------------------------------------------------------------------------- */
+/* ---- looking -------------------------------------------------------------------------------- */
 
 /* The table itself came with the first migration, its checksums come with this program. */
 static weir_err look(struct postgres_session *s, const struct migration *m, enum standing *out,
@@ -94,8 +93,7 @@ static int check(struct postgres_session *s)
     return status;
 }
 
-/* ---- applying
- * ---------------------------------------------------------------------------------- */
+/* ---- applying ------------------------------------------------------------------------------- */
 
 /* Ends the transaction, one way or the other. */
 static weir_err end(struct postgres_session *s, weir_err err, weir_diag *diag)
@@ -190,8 +188,7 @@ static int apply(struct postgres_session *s)
     return STATUS_YES;
 }
 
-/* ---- taking back
- * ------------------------------------------------------------------------------- */
+/* ---- taking back ---------------------------------------------------------------------------- */
 
 static weir_err take_back(struct postgres_session *s, const struct migration *m,
                           enum standing *found, weir_diag *diag)
@@ -224,8 +221,7 @@ static int rollback(struct postgres_session *s, int64_t last)
     return STATUS_YES;
 }
 
-/* ---- printing
- * ---------------------------------------------------------------------------------- */
+/* ---- printing ------------------------------------------------------------------------------- */
 
 static int print(void)
 {
@@ -239,8 +235,7 @@ static int print(void)
     return STATUS_YES;
 }
 
-/* ---- the command
- * ------------------------------------------------------------------------------- */
+/* ---- the command ---------------------------------------------------------------------------- */
 
 static int migrate(struct postgres_session *s, const struct arguments *a, int64_t last)
 {

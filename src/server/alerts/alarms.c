@@ -33,8 +33,7 @@ struct alarms {
     struct buf list;      /* as JSON, of the last look */
 };
 
-/* ---- the alerts in force
- * ------------------------------------------------------------------------ */
+/* ---- the alerts in force -------------------------------------------------------------------- */
 
 static bool is_same_text(const char *a, const char *b)
 {
@@ -108,8 +107,7 @@ static void read_alerts(struct alarms *a)
     published_leave(policies, visit);
 }
 
-/* ---- counting
- * ----------------------------------------------------------------------------------- */
+/* ---- counting ------------------------------------------------------------------------------- */
 
 static bool is_of(const struct alert *alert, const char *policy)
 {
@@ -158,8 +156,7 @@ void alarms_count_unanswered(struct alarms *a, const char *code, uint64_t times)
             meters_count(&a->all[i].meters, NULL, code, (struct key){ 0, 0 }, times, times);
 }
 
-/* ---- telling
- * ------------------------------------------------------------------------------------ */
+/* ---- telling -------------------------------------------------------------------------------- */
 
 static bool may_tell(struct alarms *a, struct alarm *alarm)
 {
@@ -192,8 +189,7 @@ static void tell(struct alarms *a, struct alarm *alarm, const struct meter *mete
     alarm_message_send(&facts, a->options.log, a->options.webhook_queue);
 }
 
-/* ---- judging
- * ------------------------------------------------------------------------------------ */
+/* ---- judging -------------------------------------------------------------------------------- */
 
 /* `all` and `hits` are below 2^53 / 10000: as many a day would take a century. */
 static bool holds(const struct alert *alert, const struct meter *m)
@@ -242,8 +238,7 @@ static void judge_store(struct alarms *a, struct alarm *alarm, bool has_failed)
     alarm->failed_since = 0;
 }
 
-/* ---- listing
- * ------------------------------------------------------------------------------------ */
+/* ---- listing -------------------------------------------------------------------------------- */
 
 /* The one that is furthest beyond what it may be, or nearest to it. NULL: nothing was counted. */
 static const struct meter *worst_of(const struct alarm *alarm)
@@ -353,8 +348,7 @@ void alarms_write(struct alarms *a, struct json *j)
         pthread_mutex_unlock(&a->lock);
 }
 
-/* ---- a look
- * -------------------------------------------------------------------------------------- */
+/* ---- a look --------------------------------------------------------------------------------- */
 
 void alarms_end(struct alarms *a)
 {
@@ -383,8 +377,7 @@ size_t alarms_raised(struct alarms *a)
     return a ? atomic_load(&a->raised) : 0;
 }
 
-/* ---- life
- * --------------------------------------------------------------------------------------- */
+/* ---- life ----------------------------------------------------------------------------------- */
 
 struct alarms *alarms_new(const struct alarms_options *options)
 {

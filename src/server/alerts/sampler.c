@@ -52,8 +52,7 @@ struct sampler {
     struct worker worker;
 };
 
-/* ---- looking
- * ------------------------------------------------------------------------------------ */
+/* ---- looking -------------------------------------------------------------------------------- */
 
 static struct counts counts_of(const struct decision_counts *s)
 {
@@ -182,8 +181,7 @@ void sampler_take(struct sampler *s, int64_t now)
         alarms_end(s->options.alarms);
 }
 
-/* ---- keeping
- * ------------------------------------------------------------------------------------ */
+/* ---- keeping -------------------------------------------------------------------------------- */
 
 static void tell_failure(struct sampler *s, weir_err err, const weir_diag *diag)
 {
@@ -237,8 +235,7 @@ void sampler_finish(struct sampler *s, int64_t now)
     sampler_keep(s);
 }
 
-/* ---- the thread
- * --------------------------------------------------------------------------------- */
+/* ---- the thread ----------------------------------------------------------------------------- */
 
 static int64_t clock_now(const struct sampler *s)
 {
@@ -264,8 +261,7 @@ static int64_t look(void *ctx)
     return us_to_next_second(s);
 }
 
-/* ---- life
- * --------------------------------------------------------------------------------------- */
+/* ---- life ----------------------------------------------------------------------------------- */
 
 struct sampler *sampler_new(const struct sampler_options *options)
 {

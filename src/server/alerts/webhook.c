@@ -51,8 +51,7 @@ static weir_err wait_for(struct post *p, short events)
     return fds[1].revents ? fail(p, "the server ends") : WEIR_OK;
 }
 
-/* ---- connecting
- * --------------------------------------------------------------------------------- */
+/* ---- connecting ----------------------------------------------------------------------------- */
 
 static weir_err connect_to(struct post *p, const struct addrinfo *address)
 {
@@ -94,8 +93,7 @@ static weir_err connect_host(struct post *p)
     return err;
 }
 
-/* ---- talking
- * ------------------------------------------------------------------------------------ */
+/* ---- talking -------------------------------------------------------------------------------- */
 
 static weir_err send_all(struct post *p, struct span bytes)
 {

@@ -16,8 +16,7 @@ enum {
     MOST_BYTES = 16 << 20,
 };
 
-/* ---- what is asked
- * ----------------------------------------------------------------------------- */
+/* ---- what is asked -------------------------------------------------------------------------- */
 
 struct history_job {
     struct errand errand; /* first */
@@ -133,8 +132,7 @@ static weir_err read_query(struct history_job *job, struct span query, int64_t n
     return err ? err : check_range(q, diag);
 }
 
-/* ---- what is told
- * ------------------------------------------------------------------------------ */
+/* ---- what is told --------------------------------------------------------------------------- */
 
 static void begin_list(struct history_list *l)
 {

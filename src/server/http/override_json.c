@@ -183,8 +183,7 @@ static weir_err read_members(struct reading *c, struct span body, weir_diag *dia
     return err;
 }
 
-/* ---- what the members mean together
- * ----------------------------------------------------------- */
+/* ---- what the members mean together --------------------------------------------------------- */
 
 static weir_err refuse_member(const char *name, const char *where, weir_diag *diag)
 {

@@ -36,8 +36,7 @@ struct operator_job {
     weir_diag diag;
 };
 
-/* ---- in another thread
- * ------------------------------------------------------------------------ */
+/* ---- in another thread ---------------------------------------------------------------------- */
 
 static weir_err make_entry(struct operator_job *job, struct override_request_room *room,
                            struct ledger_entry *out)
@@ -185,8 +184,7 @@ static void audit_now(struct operator_job *job)
     json_close(&job->json, '}');
 }
 
-/* ---- on the loop
- * ------------------------------------------------------------------------------ */
+/* ---- on the loop ---------------------------------------------------------------------------- */
 
 static void run_job(struct errand *errand)
 {
@@ -269,8 +267,7 @@ static void start(const struct exchange *x, struct operator_job *job,
     errand_send(&job->errand, r);
 }
 
-/* ---- routes
- * ----------------------------------------------------------------------------------- */
+/* ---- routes --------------------------------------------------------------------------------- */
 
 static const char *default_who(const struct server *s)
 {

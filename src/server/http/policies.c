@@ -83,8 +83,7 @@ void api_policies(const struct exchange *x)
     json_reply_end(&r);
 }
 
-/* ---- reload
- * ------------------------------------------------------------------------------------ */
+/* ---- reload --------------------------------------------------------------------------------- */
 
 struct reload_job {
     struct reload request; /* first */

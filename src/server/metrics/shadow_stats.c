@@ -15,8 +15,7 @@ void shadow_stats_free(struct shadow_stats *t)
     free(t);
 }
 
-/* ---- counting
- * ----------------------------------------------------------------------------------- */
+/* ---- counting ------------------------------------------------------------------------------- */
 
 static const struct rule *numbers_of(const struct policy_rule *rule, enum trial_kind kind)
 {
@@ -159,8 +158,7 @@ void shadow_stats_observe(struct shadow_stats *t, const struct check *check, int
         observe_shadow(t, check, i, now);
 }
 
-/* ---- telling
- * ------------------------------------------------------------------------------------ */
+/* ---- telling -------------------------------------------------------------------------------- */
 
 static void merge_side(struct shadow_side *into, const struct shadow_side *from)
 {
