@@ -131,9 +131,9 @@ static void look_for_locks(struct postgres_upkeep *u)
     weir_diag ignored;
 
     u->look_at = clock_monotonic_ms() + u->common->uri.deadline;
-    if (n > 0 && may_look(u)) {
+    if (n > 0) {
         write_keys(keys, n, parameter);
-        if (ask(u, statement, parameter, LOOK_PATIENCE_MS, &rows, &ignored))
+        if (!may_look(u) || ask(u, statement, parameter, LOOK_PATIENCE_MS, &rows, &ignored))
             return; /* what was known before stays */
         count = read_locks(rows, found);
         postgres_rows_free(rows);
