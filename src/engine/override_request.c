@@ -326,6 +326,8 @@ static weir_err read_override(struct reading *r)
     if (r->is_vague)
         return ask_by(r);
     err = find_rule(r, &rule);
+    if (!rule)
+        return err;
     if (!err && !r->has_tag)
         err = identity_of(r->policy->name, rule, r->attributes, r->count, &identity, r->diag);
     if (!err && c->effect == LEDGER_LIMIT)

@@ -61,8 +61,8 @@ WEIR_MUSTCHECK weir_err cell_check_quantity(const struct rule *r, int64_t quanti
 
 /* Values are 1 to ALGORITHM_COUNT, without a gap. */
 enum {
-#define X(name, value, text, has_burst, has_precision) +1
-    ALGORITHM_COUNT = WEIR_ALGORITHMS(X)
+#define X(name, value, text, has_burst, has_precision) ALGORITHM_INDEX_##name,
+    WEIR_ALGORITHMS(X) ALGORITHM_COUNT
 #undef X
 };
 extern const char *const algorithm_names[ALGORITHM_COUNT]; /* that of value 1 is the first */
@@ -76,7 +76,7 @@ weir_algorithm algorithm_by_name(struct span name);
 /* Of the cell both are false: its numbers are not those of a policy. */
 static inline bool algorithm_has_burst(weir_algorithm algorithm)
 {
-#define X(name, value, text, has_burst, has_precision) || (has_burst && algorithm == WEIR_##name)
+#define X(name, value, text, has_burst, has_precision) || ((has_burst) && algorithm == WEIR_##name)
     return false WEIR_ALGORITHMS(X);
 #undef X
 }
@@ -84,7 +84,7 @@ static inline bool algorithm_has_burst(weir_algorithm algorithm)
 static inline bool algorithm_has_precision(weir_algorithm algorithm)
 {
 #define X(name, value, text, has_burst, has_precision)                                             \
-    || (has_precision && algorithm == WEIR_##name)
+    || ((has_precision) && algorithm == WEIR_##name)
     return false WEIR_ALGORITHMS(X);
 #undef X
 }

@@ -203,9 +203,7 @@ static void set_deadline(struct conn *c, bool has_begun_anew)
         conn_pool_account(c);
     if (c->rest.len == 0 && c->standing != CONN_STRANGER)
         conn_expire_in(c, c->pool->idle_timeout_ms);
-    else if (c->rest.len == 0)
-        conn_expire_in(c, c->pool->request_timeout_ms);
-    else if (has_begun_anew)
+    else if (c->rest.len == 0 || has_begun_anew)
         conn_expire_in(c, c->pool->request_timeout_ms);
 }
 

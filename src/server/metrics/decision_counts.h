@@ -10,10 +10,11 @@
 #include "server/metrics/histogram.h"
 #include "weir.h"
 
+enum { SERIES_MOST = 4096 };
+
 enum {
-    SERIES_MOST = 4096,
-#define X(name, value, text) +1
-    SERIES_SOURCES = WEIR_SOURCES(X)
+#define X(name, value, text) SERIES_INDEX_##name,
+    WEIR_SOURCES(X) SERIES_SOURCES
 #undef X
 };
 

@@ -199,7 +199,7 @@ weir_err postgres_ask(struct postgres_session **s, const char *conninfo, const c
 
     if (!*s)
         err = postgres_session_open(s, conninfo, diag);
-    if (!err)
+    if (*s && !err)
         err = postgres_session_ask(*s, statement, parameters, n, patience, out, diag);
     if (err) {
         postgres_session_close(*s);
