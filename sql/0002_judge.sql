@@ -71,6 +71,9 @@ DROP FUNCTION IF EXISTS weir.guard(uuid); -- advisory locks were used once: ever
 --   Q3  A missing key is locked by inserting an unused row. No other lock is taken. Advisory locks
 --       are not used: every role that can connect could take them.
 --   Q4  Time never goes back before the time in a state: a clock that steps back mints nothing.
+--
+-- WHY NOT one function an algorithm: a call in PL/pgSQL for each charge would make a batch of 256
+-- take 7 to 8 % longer.
 CREATE OR REPLACE FUNCTION weir.judge(
     keys uuid[],
     algorithms integer[], limits bigint[], windows bigint[], bursts bigint[], precisions bigint[],

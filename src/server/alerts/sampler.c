@@ -30,8 +30,9 @@ struct counts {
 /* Series that are looked at. */
 struct watch {
     struct decision_counts_table *sum; /* of all loops, at this look */
-    struct counts before[SERIES_MOST]; /* what each series had at the last one, by its place */
-    size_t newest[SERIES_MOST];        /* 1 + place of its newest entry; 0: none waits */
+    struct counts
+        before[DECISION_COUNTS_MOST];    /* what each series had at the last one, by its place */
+    size_t newest[DECISION_COUNTS_MOST]; /* 1 + place of its newest entry; 0: none waits */
 };
 
 enum { CHECKS, RULES, WATCHES };
@@ -58,7 +59,7 @@ static struct counts counts_of(const struct decision_counts *s)
 {
     struct counts c = { { 0 } };
 
-    for (int k = 0; k < SERIES_SOURCES; k++) {
+    for (int k = 0; k < DECISION_COUNTS_SOURCES; k++) {
         const uint64_t shadow = count_of(&s->counts[OUTCOME_SHADOW_DENIED][k]),
                        denied = count_of(&s->counts[OUTCOME_DENIED][k]),
                        allowed = count_of(&s->counts[OUTCOME_ALLOWED][k]) + shadow;

@@ -16,7 +16,7 @@ enum { UNNAMED, OTHER, RESERVED }; /* places in all[] */
 
 /* Who may ask makes names up, and must not hide what the policies of the file decide. In the
  * history a name takes two places: for its checks, and for its rule. */
-_Static_assert(2 * NAMED_MOST <= SERIES_MOST, "policies have series of their own");
+_Static_assert(2 * NAMED_MOST <= DECISION_COUNTS_MOST, "policies have series of their own");
 _Static_assert(4 * NAMED_MOST <= HISTORY_MOST_SERIES, "policies have a history of their own");
 
 struct decision_counts_table *decision_counts_new(const char *rule)
@@ -45,7 +45,7 @@ static size_t slot_of(const char *policy, const char *rule)
     uint64_t mixed = (uint64_t)(uintptr_t)policy * 0x9e3779b97f4a7c15u;
 
     mixed = (mixed ^ (uint64_t)(uintptr_t)rule) * 0xbf58476d1ce4e5b9u;
-    return (size_t)(mixed >> 40) % (2 * SERIES_MOST);
+    return (size_t)(mixed >> 40) % (2 * DECISION_COUNTS_MOST);
 }
 
 static struct decision_counts *add(struct decision_counts_table *t, size_t slot, const char *policy,
@@ -54,7 +54,7 @@ static struct decision_counts *add(struct decision_counts_table *t, size_t slot,
     const size_t count = atomic_load_explicit(&t->count, memory_order_relaxed);
     struct decision_counts *s = &t->all[count];
 
-    if (count == SERIES_MOST)
+    if (count == DECISION_COUNTS_MOST)
         return &t->all[OTHER];
     s->policy = policy;
     s->rule = rule;
@@ -74,7 +74,8 @@ struct decision_counts *decision_counts_find(struct decision_counts_table *t, co
         return &t->all[OTHER];
     if (t->last->policy == policy && t->last->rule == rule)
         return t->last;
-    for (slot = slot_of(policy, rule); t->slots[slot] > 0; slot = (slot + 1) % (2 * SERIES_MOST)) {
+    for (slot = slot_of(policy, rule); t->slots[slot] > 0;
+         slot = (slot + 1) % (2 * DECISION_COUNTS_MOST)) {
         struct decision_counts *s = &t->all[t->slots[slot] - 1];
 
         if (s->policy == policy && s->rule == rule)
@@ -93,7 +94,7 @@ void decision_counts_merge(struct decision_counts_table *into,
         struct decision_counts *sum = decision_counts_find(into, s->policy, s->rule);
 
         for (size_t o = 0; o < OUTCOME_COUNT; o++)
-            for (size_t k = 0; k < SERIES_SOURCES; k++)
+            for (size_t k = 0; k < DECISION_COUNTS_SOURCES; k++)
                 count_up(&sum->counts[o][k], count_of(&s->counts[o][k]));
     }
 }

@@ -10,11 +10,11 @@
 #include "server/metrics/histogram.h"
 #include "weir.h"
 
-enum { SERIES_MOST = 4096 };
+enum { DECISION_COUNTS_MOST = 4096 };
 
 enum {
-#define X(name, value, text) SERIES_INDEX_##name,
-    WEIR_SOURCES(X) SERIES_SOURCES
+#define X(name, value, text) DECISION_COUNTS_INDEX_##name,
+    WEIR_SOURCES(X) DECISION_COUNTS_SOURCES
 #undef X
 };
 
@@ -28,14 +28,15 @@ extern const char *const outcome_names[OUTCOME_COUNT];
 
 struct decision_counts {
     const char *policy, *rule;
-    atomic_uint_fast64_t counts[OUTCOME_COUNT][SERIES_SOURCES];
+    atomic_uint_fast64_t counts[OUTCOME_COUNT][DECISION_COUNTS_SOURCES];
 };
 
 struct decision_counts_table {
     atomic_size_t count;
-    uint16_t slots[2 * SERIES_MOST]; /* 1 + place in all[]; 0: free. The counting thread's. */
-    struct decision_counts *last;    /* found; the counting thread's */
-    struct decision_counts all[SERIES_MOST]; /* never moved */
+    uint16_t
+        slots[2 * DECISION_COUNTS_MOST]; /* 1 + place in all[]; 0: free. The counting thread's. */
+    struct decision_counts *last;        /* found; the counting thread's */
+    struct decision_counts all[DECISION_COUNTS_MOST]; /* never moved */
     size_t known; /* of a sum: the first so many are told with their zeros */
 };
 

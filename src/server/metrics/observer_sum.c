@@ -54,7 +54,7 @@ static uint64_t total(const struct decision_counts *s, enum outcome outcome)
 {
     uint64_t n = 0;
 
-    for (size_t k = 0; k < SERIES_SOURCES; k++)
+    for (size_t k = 0; k < DECISION_COUNTS_SOURCES; k++)
         n += count_of(&s->counts[outcome][k]);
     return n;
 }
@@ -99,7 +99,7 @@ static void write_series(struct buf *out, const char *name, const struct decisio
     const bool is_check = s->rule == series_checks;
 
     for (int o = 0; o < OUTCOME_COUNT; o++)
-        for (int k = 0; k < SERIES_SOURCES; k++) {
+        for (int k = 0; k < DECISION_COUNTS_SOURCES; k++) {
             const uint64_t n = count_of(&s->counts[o][k]);
             struct sample sample;
 

@@ -336,7 +336,7 @@ static void a_reload_keeps_the_counts(void **state)
 
 static void ever_new_names_end_in_one_series_for_all_others(void **state)
 {
-    static char names[SERIES_MOST + 100][16];
+    static char names[DECISION_COUNTS_MOST + 100][16];
     struct fixture *f = fixture_of(policies);
     weir_answer answer = { .allowed = true,
                            .rule_count = 1,
@@ -345,7 +345,7 @@ static void ever_new_names_end_in_one_series_for_all_others(void **state)
     struct prometheus p;
 
     (void)state;
-    for (int i = 0; i < SERIES_MOST + 100; i++) {
+    for (int i = 0; i < DECISION_COUNTS_MOST + 100; i++) {
         snprintf(names[i], sizeof names[i], "p%d", i);
         answer.policy = answer.rules[0].policy = names[i];
         for (int loop = 0; loop < LOOPS; loop++)
