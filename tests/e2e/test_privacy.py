@@ -70,7 +70,7 @@ def a_successor_is_as_private():
 def the_unit_has_no_core_files_either():
     unit = configparser.RawConfigParser(strict=False)
     unit.optionxform = str
-    unit.read_string(Path("packaging/weir.service").read_text(encoding="utf-8"))
+    unit.read_string(Path("packaging/systemd/weir.service").read_text(encoding="utf-8"))
     assert unit["Service"]["LimitCORE"] == "0"
 
 
