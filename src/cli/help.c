@@ -3,6 +3,11 @@
 
 #include <string.h>
 
+#include "base/alloc.h"
+#include "base/json.h"
+#include "cli/terminal.h"
+#include "weir.h"
+
 enum { HELP_COLUMN = 32 };
 
 /* "  -c, --config FILE"; returns how wide it is. */
@@ -74,4 +79,51 @@ void help_overview(FILE *to, const struct command *const *commands, size_t n, bo
     fprintf(to, "\n"
                 "'weir --version' shows the version. Every command has --help.\n"
                 "Exit status: 0 yes, 1 no (denied, or problems found), 2 error.\n");
+}
+
+/* What the help of a shared line says holds for each option in it. */
+static const char *help_of(const struct option *o)
+{
+    while (!o->help)
+        o++;
+    return o->help;
+}
+
+static void json_option(struct json *j, const struct option *o)
+{
+    json_open(j, NULL, '{');
+    json_text(j, "name", o->name);
+    json_span(j, "letter", (struct span){ &o->letter, o->letter != 0 });
+    json_text(j, "argument", o->argument);
+    json_text(j, "help", help_of(o));
+    json_bool(j, "shares_line", !o->help);
+    json_text(j, "words", o->words ? o->words : "");
+    json_close(j, '}');
+}
+
+void help_json(const struct command *const *commands, size_t n)
+{
+    const weir_allocator usual = alloc_or_default((weir_allocator){ 0 });
+    struct buf out;
+    struct json j = { .to = &out };
+
+    buf_init(&out, &usual);
+    json_open(&j, NULL, '{');
+    json_text(&j, "version", weir_version());
+    json_open(&j, "commands", '[');
+    for (size_t i = 0; i < n; i++) {
+        json_open(&j, NULL, '{');
+        json_text(&j, "name", commands[i]->name);
+        json_text(&j, "summary", commands[i]->summary);
+        json_text(&j, "usage", commands[i]->usage);
+        json_open(&j, "options", '[');
+        for (size_t k = 0; k < commands[i]->option_count; k++)
+            json_option(&j, &commands[i]->options[k]);
+        json_close(&j, ']');
+        json_text(&j, "notes", commands[i]->notes ? commands[i]->notes : "");
+        json_close(&j, '}');
+    }
+    json_close(&j, ']');
+    json_close(&j, '}');
+    terminal_line(&out);
 }

@@ -11,4 +11,7 @@ void help_command(FILE *to, const struct command *command);
 /* `is_whole`: of all commands, and those of a kind may share a line. */
 void help_overview(FILE *to, const struct command *const *commands, size_t n, bool is_whole);
 
+/* All that the tables say, as one JSON object: manual pages and completions are made from it. */
+void help_json(const struct command *const *commands, size_t n);
+
 #endif

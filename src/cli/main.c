@@ -117,6 +117,10 @@ static int help(char **words)
         help_overview(stdout, commands, COMMAND_COUNT, true);
         return STATUS_YES;
     }
+    if (strcmp(words[0], "--json") == 0 && !words[1]) {
+        help_json(commands, COMMAND_COUNT);
+        return STATUS_YES;
+    }
     if (find_command(&words, &c)) {
         help_command(stdout, c);
         return STATUS_YES;

@@ -19,7 +19,11 @@ struct option {
     const char *help;     /* NULL: it shares the line of the next one */
     bool only_once;       /* two of them are an error */
     bool is_list;         /* all of them count; one option of a command may be so */
+    const char *words;    /* values that a shell completes, between blanks; NULL: none */
 };
+
+#define OPTION_ALGORITHMS "sliding_window fixed_window sliding_counter token_bucket leaky_bucket"
+#define OPTION_STORES "memory: file: postgres:// redis:// redis+cluster://"
 
 struct arguments {
     const struct option *options;

@@ -42,8 +42,10 @@ enum {
 
 static const struct option options[OPTION_COUNT] = {
     [CONFIG] = { "config", 'c', "FILE", "policies and settings; default: $WEIR_CONFIG" },
-    [STORE] = { "store", 0, "URI", "where counters live; default: file:weir-data" },
-    [SYNC] = { "sync", 0, "MODE", "of file:DIR; always, os or a time; default: 50ms" },
+    [STORE] = { "store", 0, "URI", "where counters live; default: file:weir-data",
+                .words = OPTION_STORES },
+    [SYNC] = { "sync", 0, "MODE", "of file:DIR; always, os or a time; default: 50ms",
+               .words = "always os 50ms" },
     [SECRET_FILE] = { "secret-file", 0, "FILE", "secret of the hashes; created if missing" },
     [LISTEN] = { "listen", 0, "ADDR,...", "HOST:PORT, unix:PATH; default: 127.0.0.1:7878",
                  .only_once = true },
@@ -65,8 +67,8 @@ static const struct option options[OPTION_COUNT] = {
     [DRAIN_TIMEOUT] = { "drain-timeout", 0, "TIME", "to finish requests at SIGTERM; default: 10s" },
     [TRUST_CLIENT_CLOCK] = { "trust-client-clock", 0, NULL, "requests may set `now`" },
     [LOG] = { "log", 0, "FILE", NULL },
-    [LOG_LEVEL] = { "log-level", 0, "LEVEL", NULL },
-    [LOG_FORMAT] = { "log-format", 0, "FORMAT", "stderr, info, auto" },
+    [LOG_LEVEL] = { "log-level", 0, "LEVEL", NULL, .words = "debug info warn error" },
+    [LOG_FORMAT] = { "log-format", 0, "FORMAT", "stderr, info, auto", .words = "auto json text" },
     [CHECK] = { "check", 0, NULL, "do not serve; print mistakes, or the settings" },
 };
 

@@ -38,6 +38,10 @@ t the_help_of_explain_fits_a_screen fits_a_screen "$weir" policy explain -h
 t all_ways_to_ask_for_help_are_alike alike
 t a_group_of_commands_has_an_overview help_of_the_parts
 t no_command_is_an_error nothing_is_trouble
+t the_help_is_there_for_programs json "all(c['summary'] and c['usage'] is not None for c in a['commands'])
+    and [o for c in a['commands'] if c['name'] == 'serve' for o in c['options'] if o['name'] == 'tls-cert'][0]
+        == {'name': 'tls-cert', 'letter': '', 'argument': 'FILE', 'help': 'PEM files: serve TLS',
+            'shares_line': True, 'words': ''}" help --json
 t the_version_is_reported shows 0 "weir $(sed -n 's/.*WEIR_VERSION_M[AI][JN]OR \(.*\)/\1/p' \
     include/weir.h | paste -sd.).$(sed -n 's/.*WEIR_VERSION_PATCH //p' include/weir.h)" --version
 

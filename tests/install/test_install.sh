@@ -16,15 +16,20 @@ install_it() {
 
 is_complete() {
     for file in "$prefix/bin/weir" "$prefix/include/weir.h" "$libraries/libweir.a" \
-        "$libraries/libweir.so" "$libraries/libweir.so.0" "$libraries/pkgconfig/weir.pc"; do
-        [ -e "$file" ] || { echo "$file is missing" && return 1; }
+        "$libraries/libweir.so" "$libraries/libweir.so.1" "$libraries/pkgconfig/weir.pc" \
+        "$prefix/share/man/man1/weir.1" "$prefix/share/man/man8/weir-serve.8" \
+        "$prefix/share/man/man5/weir-policies.5" \
+        "$prefix/share/bash-completion/completions/weir" \
+        "$prefix/share/zsh/site-functions/_weir" \
+        "$prefix/share/fish/vendor_completions.d/weir.fish"; do
+        [ -s "$file" ] || { echo "$file is missing" && return 1; }
     done
-    extra=$(find "$prefix" -type f | grep -v -e /weir -e /libweir)
+    extra=$(find "$prefix" -type f | grep -v -e /weir -e /libweir -e /_weir)
     [ -z "$extra" ] || { echo "what is this: $extra" && return 1; }
 }
 
 has_soname() {
-    readelf -d "$libraries/libweir.so" | grep -F 'Library soname: [libweir.so.0]'
+    readelf -d "$libraries/libweir.so" | grep -F 'Library soname: [libweir.so.1]'
 }
 
 # What weir.h declares is what the library exports, no more and no less.
@@ -49,7 +54,7 @@ versions_agree() {
 shared() {
     # shellcheck disable=SC2046 # one word a flag
     "$1" -Wall -Wextra -Wpedantic -Werror "$2" -o "$scratch/program" $(flags --cflags --libs) &&
-        ldd "$scratch/program" | grep -F "$libraries/libweir.so.0"
+        ldd "$scratch/program" | grep -F "$libraries/libweir.so.1"
 }
 
 # libweir.a and nothing else that is static: Debian's libpq.a would need half a system. pkg-config
