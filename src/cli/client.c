@@ -17,13 +17,11 @@ bool client_open(struct client *c, const char *url, const char *token_file)
     const weir_allocator usual = alloc_or_default((weir_allocator){ 0 });
     weir_diag diag;
 
-    *c = (struct client){ .fd = -1 };
+    *c = (struct client){ .fd = -1, .timeout_ms = CLIENT_TIMEOUT_MS };
     buf_init(&c->out, &usual);
     buf_init(&c->in, &usual);
     buf_init(&c->cipher, &usual);
-    if (!url)
-        url = getenv("WEIR_SERVER");
-    if (!server_url_read(&c->url, url && *url ? url : SERVER_URL_DEFAULT))
+    if (!server_url_read(&c->url, url ? url : server_url_usual(c->usual_url)))
         return false;
     if (c->url.is_resp) {
         trouble("%s: this command uses HTTP: give http:// or unix:PATH", c->url.text);
@@ -179,7 +177,7 @@ static bool connect_client(struct client *c, weir_diag *diag)
     if (c->fd >= 0)
         return true;
     c->cipher.len = 0;
-    c->fd = server_url_connect(&c->url, CLIENT_TIMEOUT_MS, diag);
+    c->fd = server_url_connect(&c->url, c->timeout_ms, diag);
     if (c->fd < 0)
         return false;
     if (!c->url.is_tls)

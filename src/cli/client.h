@@ -6,20 +6,21 @@
 #include "cli/server_url.h"
 #include "proto/http_response_parser.h"
 
-enum { CLIENT_TIMEOUT_MS = 10 * 1000 }; /* for each thing that is waited for */
+enum { CLIENT_TIMEOUT_MS = 10 * 1000 }; /* unless a caller sets another after client_open() */
 
 struct client {
     struct server_url url;
-    char *token; /* "": none */
-    int fd;      /* -1: not connected */
+    char usual_url[SERVER_URL_USUAL]; /* what `url` borrows if none was given */
+    char *token;                      /* "": none */
+    int fd;                           /* -1: not connected */
+    int64_t timeout_ms;               /* for each thing that is waited for */
     struct tls_context *tls_context;
     struct tls *tls;            /* NULL: plain */
     struct buf out, in, cipher; /* a request, its answer, and what TLS sends */
     struct http_reply reply;    /* to the last call; its body lives until the next one */
 };
 
-/* `url` NULL: $WEIR_SERVER, or the address that a server listens on by default; `token_file` NULL:
- * $WEIR_TOKEN_FILE, or none. Connects when it must. False: it was said on stderr why. */
+/* `url` NULL: server_url_usual(); `token_file` NULL: $WEIR_TOKEN_FILE, or $WEIR_TOKEN, or none. Connects when it must. False: it was said on stderr why. */
 bool client_open(struct client *c, const char *url, const char *token_file);
 void client_close(struct client *c);
 

@@ -22,6 +22,7 @@ extern const struct command policy_lint_command;
 extern const struct command policy_explain_command;
 extern const struct command policy_diff_command;
 extern const struct command reload_command;
+extern const struct command health_command;
 extern const struct command policy_push_command;
 extern const struct command store_check_command;
 extern const struct command store_repair_command;

@@ -75,9 +75,8 @@ void help_overview(FILE *to, const struct command *const *commands, size_t n, bo
     fprintf(to, "usage: weir COMMAND [OPTION]... [ARGUMENT]...\n\n");
     for (size_t i = 0; i < n;)
         i += overview_line(to, commands + i, n - i, is_whole);
-    fprintf(to, "  %-20s  %s\n", "help COMMAND", "Show the help of a command.");
     fprintf(to, "\n"
-                "'weir --version' shows the version. Every command has --help.\n"
+                "'weir help COMMAND' shows the help of a command, 'weir --version' the version.\n"
                 "Exit status: 0 yes, 1 no (denied, or problems found), 2 error.\n");
 }
 

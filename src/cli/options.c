@@ -3,12 +3,15 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/printable.h"
 #include "base/suggest.h"
+#include "base/truth.h"
 #include "cli/command.h"
 #include "cli/terminal.h"
+#include "policy/rate.h"
 #include "weir.h"
 
 /* A mistyped option is shown, but a key that begins with a dash must not be. */
@@ -158,9 +161,52 @@ bool options_read(const struct command *command, char **words, struct arguments 
     return true;
 }
 
+void options_add_variables(struct arguments *args, size_t option_count)
+{
+    for (size_t i = 0; i < option_count; i++) {
+        const char *variable = args->options[i].variable;
+        const char *value = variable && !args->values[i] ? getenv(variable) : NULL;
+
+        if (value && *value) {
+            args->values[i] = value;
+            args->from_variable[i] = true;
+        }
+    }
+}
+
+struct option_label option_label(const struct arguments *args, int option)
+{
+    const struct option *o = &args->options[option];
+    struct option_label label;
+
+    if (args->from_variable[option])
+        snprintf(label.text, sizeof label.text, "%s", o->variable);
+    else
+        snprintf(label.text, sizeof label.text, "--%s", o->name);
+    return label;
+}
+
+bool option_flag(const struct arguments *args, int option, bool *out)
+{
+    const char *text = args->values[option];
+
+    if (!text)
+        return true;
+    if (!args->from_variable[option]) {
+        *out = true;
+        return true;
+    }
+    if (truth_read(text, out))
+        return true;
+    trouble("%s: '%s' is neither " TRUTH_WORDS, option_label(args, option).text,
+            printable(span_of(text)).text);
+    return false;
+}
+
 bool option_int(const struct arguments *args, int option, int64_t least, int64_t *out)
 {
-    const char *name = args->options[option].name, *text = args->values[option];
+    const struct option_label label = option_label(args, option);
+    const char *text = args->values[option];
     char *end;
     long long number;
 
@@ -169,14 +215,24 @@ bool option_int(const struct arguments *args, int option, int64_t least, int64_t
     errno = 0;
     number = strtoll(text, &end, 10);
     if (end == text || *end != '\0' || !strchr("-0123456789", text[0])) {
-        trouble("--%s takes a whole number, not '%s'", name, printable(span_of(text)).text);
+        trouble("%s takes a whole number, not '%s'", label.text, printable(span_of(text)).text);
         return false;
     }
     if (errno == ERANGE || number < least || number > WEIR_MAX_AMOUNT) {
-        trouble("--%s must be from %" PRId64 " to 2^53, not '%s'", name, least,
+        trouble("%s must be from %" PRId64 " to 2^53, not '%s'", label.text, least,
                 printable(span_of(text)).text);
         return false;
     }
     *out = number;
     return true;
+}
+
+bool option_time(const struct arguments *args, int option, int64_t *out)
+{
+    weir_diag diag;
+
+    if (!args->values[option] || !duration_read(span_of(args->values[option]), out, &diag))
+        return true;
+    trouble("%s: %s", option_label(args, option).text, diag.text);
+    return false;
 }

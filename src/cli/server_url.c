@@ -72,6 +72,44 @@ static bool read_host(struct server_url *u, const char *at, const char *usual_po
     return read_port(u, host.at + host.len + is_bracketed, usual_port);
 }
 
+/* The one that is best to ask: a Unix socket needs neither TLS nor a name, so it goes first. */
+static struct span pick_listener(const char *list)
+{
+    struct span first = { list, strcspn(list, ",") };
+
+    for (const char *at = list; *at; at += strcspn(at, ","), at += *at == ',')
+        if (strncmp(at, "unix:", 5) == 0)
+            return (struct span){ at, strcspn(at, ",") };
+    return first;
+}
+
+const char *server_url_usual(char room[SERVER_URL_USUAL])
+{
+    const char *server = getenv("WEIR_SERVER"), *listen = getenv("WEIR_LISTEN");
+    static const char *const everywhere[] = { "*:", "0.0.0.0:", "[::]:" };
+    struct span address;
+
+    if (server && *server)
+        return server;
+    if (!listen || !*listen)
+        return SERVER_URL_DEFAULT;
+    address = pick_listener(listen);
+    if (address.len >= SERVER_URL_USUAL - sizeof "http://127.0.0.1:")
+        return SERVER_URL_DEFAULT;
+    for (size_t i = 0; i < sizeof everywhere / sizeof *everywhere; i++) {
+        const size_t len = strlen(everywhere[i]);
+
+        if (strncmp(address.at, everywhere[i], len) == 0) {
+            snprintf(room, SERVER_URL_USUAL, "http://127.0.0.1:%.*s", (int)(address.len - len),
+                     address.at + len);
+            return room;
+        }
+    }
+    snprintf(room, SERVER_URL_USUAL, "%s%.*s",
+             strncmp(address.at, "unix:", 5) == 0 ? "" : "http://", (int)address.len, address.at);
+    return room;
+}
+
 bool server_url_read(struct server_url *u, const char *text)
 {
     static const struct {
@@ -172,9 +210,15 @@ char *server_token_read(const char *path)
     struct buf bytes;
     char *token = NULL;
 
-    if (!path)
+    if (!path) {
         path = getenv("WEIR_TOKEN_FILE");
-    if (!path || !*path)
+        if (!path || !*path) {
+            const char *text = getenv("WEIR_TOKEN");
+
+            return strdup(text ? text : "");
+        }
+    }
+    if (!*path)
         return strdup("");
     buf_init(&bytes, &usual);
     if (input_read(path, MOST_TOKEN, &bytes)) {

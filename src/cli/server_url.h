@@ -12,7 +12,7 @@
 
 #define SERVER_URL_DEFAULT "http://127.0.0.1:7878"
 
-enum { SERVER_URL_ADDRESSES = 4 };
+enum { SERVER_URL_ADDRESSES = 4, SERVER_URL_USUAL = 320 };
 
 struct server_url {
     const char *text; /* as given */
@@ -29,6 +29,11 @@ struct server_url {
     size_t address_count;
 };
 
+/* Where the server is if no option says it: $WEIR_SERVER, or an address of $WEIR_LISTEN, which is
+ * what the server in the same container listens on, or the default. Returns `room` or a text that
+ * lives on. */
+const char *server_url_usual(char room[SERVER_URL_USUAL]);
+
 /* Borrows the text. False: it was said on stderr what is wrong. */
 bool server_url_read(struct server_url *u, const char *text);
 bool server_url_resolve(struct server_url *u);
@@ -40,7 +45,8 @@ int server_url_connect(struct server_url *u, int64_t timeout_ms, weir_diag *diag
 /* "cannot reach http://…: Connection refused: is the server running?" */
 void server_url_explain(const struct server_url *u, int error, weir_diag *diag);
 
-/* The token that $WEIR_TOKEN_FILE or `path`, if not NULL, has in it; "" if there is neither.
+/* The token in the file `path`; if that is NULL, in that of $WEIR_TOKEN_FILE, or $WEIR_TOKEN
+ * itself; "" if there is none.
  * Freed by the caller; NULL: it was said why. */
 char *server_token_read(const char *path);
 

@@ -3,10 +3,10 @@
  * A variable that has no effect is a problem, not a shrug: it was set in an emergency. One
  * that is set but empty counts as not set. */
 #include <stdio.h>
-#include <strings.h>
 
 #include "base/printable.h"
 #include "base/suggest.h"
+#include "base/truth.h"
 #include "policy/loader.h"
 #include "policy/rate.h"
 
@@ -216,16 +216,9 @@ static void complain_of_unasked(struct loader *l, const struct variable *v)
 
 static void apply_enabled(struct loader *l, const char *value)
 {
-    static const char *const words[] = { "true", "1", "yes", "on", "false", "0", "no", "off" };
-
-    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
-        if (strcasecmp(value, words[i]) == 0) {
-            l->set->enabled = i < 4;
-            return;
-        }
-    environment_complain(l, "WEIR_ENABLED",
-                         "'%s' is neither true nor false (nor 1, 0, yes, no, on, off)",
-                         printable(span_of(value)).text);
+    if (!truth_read(value, &l->set->enabled))
+        environment_complain(l, "WEIR_ENABLED", "'%s' is neither " TRUTH_WORDS,
+                             printable(span_of(value)).text);
 }
 
 static void turn_off(struct policy *p)

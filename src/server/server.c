@@ -240,9 +240,26 @@ static void write_ready(struct server *s)
     buf_done(&members);
 }
 
+/* A variable with a typing error would otherwise be a setting that is silently missing. */
+static void log_environment(struct server *s)
+{
+    const char *line = s->settings.warnings;
+
+    while (line && *line) {
+        const size_t len = strcspn(line, "\n");
+
+        event_log_write(s->log, "warn", "environment", "%.*s", (int)len, line);
+        line += len + (line[len] == '\n');
+    }
+    if (s->settings.token_variable)
+        event_log_write(s->log, "info", "environment",
+                        "the token is that of %s, and has all scopes", s->settings.token_variable);
+}
+
 static void tell_ready(struct server *s)
 {
     server_log_switches(s);
+    log_environment(s);
     for (size_t i = 0; i < s->listeners.count; i++)
         if (listener_is_for(&s->listeners.all[i], 0)) {
             const char *name = s->listeners.all[i].name;

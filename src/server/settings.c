@@ -46,20 +46,31 @@ weir_err settings_add_listener(struct server_settings *s, struct span address, w
     return err;
 }
 
+static weir_err add_token(struct server_settings *s, struct token_source token, weir_diag *diag)
+{
+    if (s->token_count == SETTINGS_MOST_TOKENS)
+        return diag_fail(diag, WEIR_EOPTION, "there are more than %d tokens", SETTINGS_MOST_TOKENS);
+    s->tokens[s->token_count++] = token;
+    return WEIR_OK;
+}
+
 weir_err settings_add_token(struct server_settings *s, struct span path, unsigned scopes,
                             weir_diag *diag)
 {
     char *copy;
 
-    if (s->token_count == SETTINGS_MOST_TOKENS)
-        return diag_fail(diag, WEIR_EOPTION, "there are more than %d tokens", SETTINGS_MOST_TOKENS);
     if (path.len == 0)
         return diag_fail(diag, WEIR_EOPTION, "a token needs a file");
     copy = arena_text(&s->texts, path);
     if (!copy)
         return diag_fail(diag, WEIR_ENOMEM, "%s", weir_err_text(WEIR_ENOMEM));
-    s->tokens[s->token_count++] = (struct token_file){ copy, scopes };
-    return WEIR_OK;
+    return add_token(s, (struct token_source){ .path = copy, .scopes = scopes }, diag);
+}
+
+weir_err settings_add_token_text(struct server_settings *s, const char *text, unsigned scopes,
+                                 weir_diag *diag)
+{
+    return add_token(s, (struct token_source){ .text = text, .scopes = scopes }, diag);
 }
 
 weir_err settings_add_proxy(struct server_settings *s, struct span network, weir_diag *diag)
@@ -244,8 +255,8 @@ static weir_err check_strangers(const struct server_settings *s, weir_diag *diag
             return diag_fail(
                 diag, WEIR_EOPTION,
                 "other machines can reach %s without a token: add one (--token-file check:FILE, "
-                "or `tokens` in the file), require client certificates (--tls-client-ca), or "
-                "listen on 127.0.0.1",
+                "WEIR_TOKEN_FILE=FILE, or `tokens` in the file), require client certificates "
+                "(--tls-client-ca), or listen on 127.0.0.1",
                 s->listen[i]);
     }
     return WEIR_OK;

@@ -1,7 +1,9 @@
-/* settings.h - how a server is to run: from its flags, and from `server:` in the policy file.
+/* settings.h - how a server is to run: from its flags, from the environment, and from `server:` in
+ * the policy file.
  *
  * Paths in the file are relative to the directory that the file is in, so that it means the same
- * wherever the server is started; those of flags are relative to the working directory. */
+ * wherever the server is started; those of flags and variables are relative to the working
+ * directory. */
 #ifndef WEIR_SERVER_SETTINGS_H
 #define WEIR_SERVER_SETTINGS_H
 
@@ -27,9 +29,11 @@ enum scope {
     SCOPE_ALL = SCOPE_CHECK | SCOPE_ADMIN | SCOPE_METRICS,
 };
 
-struct token_file {
-    const char *path;
+/* Where a token is: in a file, or in a text of which the caller keeps the bytes. */
+struct token_source {
+    const char *path; /* NULL: it is the text */
     unsigned scopes;
+    const char *text;
 };
 
 struct server_settings {
@@ -49,8 +53,9 @@ struct server_settings {
     int64_t request_timeout_ms; /* from a request's first byte to its last */
     int64_t drain_timeout_ms;   /* SIGTERM: what is in flight has so long to end */
 
-    struct token_file tokens[SETTINGS_MOST_TOKENS];
+    struct token_source tokens[SETTINGS_MOST_TOKENS];
     size_t token_count;
+    const char *token_variable; /* of the environment, which they come from; NULL: from elsewhere */
     struct cidr trusted_proxies[SETTINGS_MOST_PROXIES];
     size_t trusted_proxy_count;
 
@@ -64,7 +69,9 @@ struct server_settings {
     enum log_level log_level;
     enum log_format log_format;
 
-    struct arena texts; /* what of all this had to be copied */
+    uint32_t in_file;     /* a bit for each key that `server:` has */
+    const char *warnings; /* lines about the environment, for the log; NULL: there are none */
+    struct arena texts;   /* what of all this had to be copied */
 };
 
 /* Reads them anew, as they are by now: the file, and the flags over it. */
@@ -98,6 +105,10 @@ WEIR_MUSTCHECK weir_err settings_add_listener(struct server_settings *s, struct 
                                               weir_diag *diag);
 WEIR_MUSTCHECK weir_err settings_add_token(struct server_settings *s, struct span path,
                                            unsigned scopes, weir_diag *diag);
+
+/* The token itself, for a server that can be given no file; `text` must outlive the settings. */
+WEIR_MUSTCHECK weir_err settings_add_token_text(struct server_settings *s, const char *text,
+                                                unsigned scopes, weir_diag *diag);
 WEIR_MUSTCHECK weir_err settings_add_proxy(struct server_settings *s, struct span network,
                                            weir_diag *diag);
 WEIR_MUSTCHECK weir_err settings_add_origin(struct server_settings *s, struct span origin,
@@ -106,6 +117,9 @@ WEIR_MUSTCHECK weir_err scope_read(struct span word, unsigned *scopes, weir_diag
 
 /* Complain of what is wrong under `server:`. What is wrong with the YAML is for others to tell. */
 void settings_lint(const char *file, struct span text, struct problems *problems);
+
+/* Is this key, such as "max_keys", under `server:` of the file? */
+bool settings_in_file(const struct server_settings *s, const char *key);
 
 /* ---- for settings.c and settings_read.c ---- */
 

@@ -291,6 +291,8 @@ static void read_server(struct reading *r, const struct yaml *node)
     if (yaml_is_null(node) || !wants(&r->reader, node, YAML_MAPPING, "server", "{threads: 4}"))
         return;
     read_keys(&r->reader, node, "server", words, KEY_COUNT, ALL(KEY_COUNT), keys);
+    for (size_t i = 0; i < KEY_COUNT; i++)
+        s->in_file |= keys[i] ? UINT32_C(1) << i : 0;
     if (keys[STORE])
         read_store(r, keys[STORE]->value);
     if (keys[SYNC])
@@ -336,4 +338,12 @@ void settings_read(struct server_settings *s, const struct yaml *root, struct sp
     for (const struct yaml *key = root->first; key; key = key->next)
         if (span_is(key->text, "server"))
             read_server(&r, key->value);
+}
+
+bool settings_in_file(const struct server_settings *s, const char *key)
+{
+    for (size_t i = 0; i < KEY_COUNT; i++)
+        if (strcmp(words[i], key) == 0)
+            return s->in_file >> i & 1;
+    return false;
 }

@@ -58,19 +58,19 @@ static struct span first_line(const char *text, size_t len)
     return line;
 }
 
-static weir_err check_token(struct span token, const char *path, weir_diag *diag)
+/* `where` is for people: "the first line of the token file …". */
+static weir_err check_token(struct span token, const char *where, const char *path, weir_diag *diag)
 {
     if (token.len < TOKEN_MIN || token.len > TOKEN_MAX)
         return diag_fail(diag, WEIR_ESECRET,
-                         "the first line of the token file %s must have %d to %d characters: fill "
-                         "it with 'openssl rand -hex 32'",
-                         path, TOKEN_MIN, TOKEN_MAX);
+                         "%s%s must have %d to %d characters: make one with 'openssl rand -hex 32'",
+                         where, path, TOKEN_MIN, TOKEN_MAX);
     for (size_t i = 0; i < token.len; i++)
         if (token.at[i] <= ' ' || token.at[i] >= 0x7f)
             return diag_fail(diag, WEIR_ESECRET,
-                             "the token in %s must be of visible ASCII characters: fill the file "
-                             "with 'openssl rand -hex 32'",
-                             path);
+                             "%s%s must be of visible ASCII characters: make one with 'openssl "
+                             "rand -hex 32'",
+                             where, path);
     return WEIR_OK;
 }
 
@@ -93,7 +93,7 @@ static weir_err read_open_file(FILE *file, const char *path, const struct secret
     if (ferror(file))
         return fail_at(diag, "read", path);
     token = first_line(text, len);
-    err = check_token(token, path, diag);
+    err = check_token(token, "the first line of the token file ", path, diag);
     if (!err)
         *out = hash_digest(key, token);
     explicit_bzero(text, sizeof text);
@@ -119,6 +119,18 @@ static weir_err read_token(const char *path, const struct secret *key, struct di
     return err;
 }
 
+static weir_err read_text(const struct server_settings *settings, const char *text,
+                          const struct secret *key, struct digest *out, weir_diag *diag)
+{
+    const struct span token = span_trim(span_of(text));
+    const char *variable = settings->token_variable ? settings->token_variable : "the token";
+    weir_err err = check_token(token, "", variable, diag);
+
+    if (!err)
+        *out = hash_digest(key, token);
+    return err;
+}
+
 static weir_err read_set(const struct tokens *t, const struct server_settings *settings,
                          struct token_set **out, weir_diag *diag)
 {
@@ -129,17 +141,19 @@ static weir_err read_set(const struct tokens *t, const struct server_settings *s
     if (!set)
         return diag_fail(diag, WEIR_ENOMEM, "%s", weir_err_text(WEIR_ENOMEM));
     for (size_t i = 0; i < settings->token_count && !err; i++) {
-        const struct token_file *file = &settings->tokens[i];
+        const struct token_source *from = &settings->tokens[i];
         const size_t len = strlen(warning.text);
         bool is_open_to_others = false;
 
-        err = read_token(file->path, &t->key, &set->all[i].digest, &is_open_to_others, diag);
-        set->all[i].scopes = file->scopes;
+        err = from->path
+                  ? read_token(from->path, &t->key, &set->all[i].digest, &is_open_to_others, diag)
+                  : read_text(settings, from->text, &t->key, &set->all[i].digest, diag);
+        set->all[i].scopes = from->scopes;
         set->count++;
         if (!err && is_open_to_others)
             snprintf(warning.text + len, sizeof warning.text - len,
                      "%severy user of this machine can read the token file %s: run chmod o= on it",
-                     len > 0 ? "\n" : "", file->path);
+                     len > 0 ? "\n" : "", from->path);
     }
     if (err) {
         alloc_free(&t->allocator, set);

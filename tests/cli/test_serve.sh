@@ -3,7 +3,7 @@
 #
 #   test_serve.sh TREE      from the root of the source
 . tests/support/cli.sh
-unset LISTEN_FDS LISTEN_PID NOTIFY_SOCKET
+. tests/support/served.sh
 
 # ---- what is refused ------------------------------------------------------------------------
 
@@ -44,8 +44,8 @@ t sync_without_a_disk_is_rejected refuses \
     serve --store memory: --sync always
 
 strangers="other machines can reach 0.0.0.0:0 without a token: add one (--token-file
-check:FILE, or \`tokens\` in the file), require client certificates (--tls-client-ca), or listen on
-127.0.0.1"
+check:FILE, WEIR_TOKEN_FILE=FILE, or \`tokens\` in the file), require client certificates
+(--tls-client-ca), or listen on 127.0.0.1"
 token='
 weir: make a token:  (umask 077; head -c 32 /dev/urandom | base64 >weir.token)
 weir: and then:  weir serve --listen 0.0.0.0:0 --token-file check,admin,metrics:weir.token'
@@ -72,31 +72,6 @@ t bad_settings_are_reported_by_serve_and_by_lint bad_settings
 t a_bad_token_is_reported_and_not_printed bad_token
 
 # ---- what is served -------------------------------------------------------------------------
-
-# serve ARG...: leaves $server and $socket, once it answers there
-serve() {
-    socket=$scratch/socket
-    rm -f "$socket"
-    "$weir" serve "$@" 2>"$scratch/err" &
-    server=$!
-    for _ in $(seq 1000); do
-        [ ! -S "$socket" ] || ! curl -fsS --unix-socket "$socket" http://weir/healthz \
-            >/dev/null 2>&1 || return 0
-        kill -0 "$server" || break
-        sleep 0.01
-    done
-    cat "$scratch/err"
-    return 1
-}
-
-stop() {
-    kill -TERM "$server" && wait "$server"
-    is 'status after SIGTERM' $? 0
-}
-
-get() {
-    curl -sS --unix-socket "$socket" -o "$scratch/out" -w '%{http_code}\n' "$@"
-}
 
 # The file is in another folder than the one that the server is started in.
 file_says() {
@@ -146,8 +121,8 @@ metrics() {
         is 'status of top' "$(get http://weir/v1/top)" 200 && grep -q '"denied":2' "$scratch/out" &&
         ! grep -q 192.0.2 "$scratch/out"
     good=$?
-    stop && [ "$good" = 0 ] && is 'first refusals' "$(grep -c '"first":true' "$scratch/err")" 1 &&
-        ! grep -q 192.0.2 "$scratch/err"
+    stop && [ "$good" = 0 ] && is 'first refusals' "$(grep -c '"first":true' "$scratch/served")" 1 &&
+        ! grep -q 192.0.2 "$scratch/served"
 }
 
 rotate() {

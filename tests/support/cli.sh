@@ -5,7 +5,7 @@ weir=$(cd "$1" && pwd)/weir
 policies=$scratch/policies.yaml
 # shellcheck disable=SC2034 # for the suites
 now=1700000000000
-unset WEIR_CONFIG WEIR_ENABLED WEIR_ENABLED_POLICIES WEIR_SERVER WEIR_TOKEN_FILE NO_COLOR
+unset NO_COLOR
 
 cat >"$policies" <<'END'
 version: 1

@@ -3,9 +3,6 @@
 . tests/support/tap.sh
 : "${weir:?}"
 
-# What a person's shell happens to have must not decide a test.
-unset WEIR_CONFIG WEIR_ENABLED WEIR_ENABLED_POLICIES WEIR_SERVER WEIR_TOKEN_FILE
-
 # says STATUS ARG...: run the tool; its answer is then in $scratch/out, its trouble in
 # $scratch/err, and just one of the two has something in it.
 says() {

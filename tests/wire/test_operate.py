@@ -45,13 +45,14 @@ def a_check_shows_the_settings_and_starts_nothing():
         token.chmod(0o600)
         config = write(folder, POLICIES + "server: {threads: 3, tokens: [{file: token, scope: [check, admin]}]}\n")
         said = weir("serve", "--check", "-c", config, "--store", f"file:{folder}/data")
-        for words in ("policies     3, with 4 rules", f"config       {config}", f"store        file:{folder}/data",
-                      "listen       127.0.0.1:7878", f"token        check,admin:{token}", "threads      3", "\nok\n"):
+        for words in ("policies            3, with 4 rules", f"config              {config} (--config)",
+                      f"store               file:{folder}/data (--store)", "listen              127.0.0.1:7878 (default)",
+                      f"token               check,admin:{token} (file)", "threads             3 (file)", "\nok\n"):
             assert words in said, (words, said)
         assert sorted(p.name for p in folder.iterdir()) == ["policies.yaml", "token"]
         said = weir("serve", "--check", "--store", "postgres://ann:sesame@db/weir?password=sesame", cwd=folder / "..",
                     env={"WEIR_CONFIG": str(config)})
-        assert "store        postgres://ann:***@db/weir\n" in said and "sesame" not in said, said
+        assert "store               postgres://ann:***@db/weir (--store)\n" in said and "sesame" not in said, said
 
 
 @test
@@ -74,11 +75,11 @@ def a_check_reports_all_problems_at_once():
 @test
 def without_a_config_the_file_in_the_folder_is_used_and_reported():
     with Folder() as folder:
-        assert "config       none" in weir("serve", "--check", cwd=folder)
+        assert "config              none" in weir("serve", "--check", cwd=folder)
         write(folder, POLICIES)
-        assert "config       policies.yaml, found in the working directory" in weir("serve", "--check", cwd=folder)
+        assert "config              policies.yaml, found in the working directory" in weir("serve", "--check", cwd=folder)
         write(folder, POLICIES, "weir.yaml")
-        assert "config       weir.yaml, found" in weir("serve", "--check", cwd=folder)
+        assert "config              weir.yaml, found" in weir("serve", "--check", cwd=folder)
         assert "found" not in weir("serve", "--check", "-c", "policies.yaml", cwd=folder)
         kept = {name: value for name, value in os.environ.items() if name != "WEIR_CONFIG"}
         with Server(command=["env", "-C", str(folder), *(f"-u{name}" for name in os.environ if name not in kept)]) as server:

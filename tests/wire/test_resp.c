@@ -40,7 +40,7 @@ static void open_guarded(struct guarded *g)
     for (size_t i = 0; i < 3; i++) {
         snprintf(g->paths[i], sizeof g->paths[i], "%s/token%zu", g->temp.path, i);
         write_token(g->paths[i], tokens[i]);
-        settings.tokens[i] = (struct token_file){ g->paths[i], scopes[i] };
+        settings.tokens[i] = (struct token_source){ .path = g->paths[i], .scopes = scopes[i] };
     }
     test_server_open(&g->test_server, policies, &settings);
 }

@@ -74,22 +74,13 @@ static void interrupt(int signal_number)
 
 struct job {
     struct server_url url;
+    char usual_url[SERVER_URL_USUAL]; /* what `url` borrows if none was given */
     struct bench_question question;
     struct bench_request request;
     struct bench_plan plan;
     int64_t duration_ms, warmup_ms;
     char *token;
 };
-
-static bool read_time(const struct arguments *a, int option, int64_t *out)
-{
-    weir_diag diag;
-
-    if (!a->values[option] || !duration_read(span_of(a->values[option]), out, &diag))
-        return true;
-    trouble("--%s: %s", options[option].name, diag.text);
-    return false;
-}
 
 static bool read_count(const struct arguments *a, int option, int64_t usual, int64_t most,
                        int64_t *out)
@@ -125,17 +116,17 @@ static bool read_load(const struct arguments *a, struct job *job)
     p->requests = (uint64_t)requests;
     job->duration_ms = requests > 0 && !a->values[DURATION] ? INT64_C(1000) * 3600 * 24 * 365
                                                             : 10 * 1000;
-    return read_time(a, DURATION, &job->duration_ms) && read_time(a, WARMUP, &job->warmup_ms);
+    return option_time(a, DURATION, &job->duration_ms) && option_time(a, WARMUP, &job->warmup_ms);
 }
 
 static bool read_question(const struct arguments *a, struct job *job)
 {
     struct bench_question *q = &job->question;
-    const char *server = a->values[SERVER] ? a->values[SERVER] : getenv("WEIR_SERVER");
     const char *limit = a->values[LIMIT] ? a->values[LIMIT] : "100 per 1m";
     weir_diag diag;
 
-    if (!server_url_read(&job->url, server && *server ? server : SERVER_URL_DEFAULT))
+    if (!server_url_read(&job->url,
+                         a->values[SERVER] ? a->values[SERVER] : server_url_usual(job->usual_url)))
         return false;
     if (job->url.is_tls) {
         trouble("%s: bench does not support TLS: use http://, resp:// or unix:", job->url.text);
