@@ -5,6 +5,7 @@
 #include "server/http/check_query.h"
 #include "server/http/routes.h"
 #include "server/metrics/metrics.h"
+#include "server/metrics/prometheus.h"
 #include "server/metrics/shadow_stats.h"
 
 enum { TOP_DEFAULT = 20, TOP_MOST = 1000 };
@@ -25,12 +26,14 @@ void api_stats(const struct exchange *x)
 
 void api_metrics(const struct exchange *x)
 {
+    struct prometheus_sink p;
     struct response w;
     struct reply *r = exchange_begin(x, 200, metrics_type, &w);
 
     if (!r)
         return;
-    metrics_write(exchange_server(x), &r->text);
+    prometheus_sink_init(&p, &r->text);
+    metrics_write(exchange_server(x), &p.sink);
     exchange_end(r, &w);
 }
 

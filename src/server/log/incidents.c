@@ -5,7 +5,7 @@
 
 #include "base/json.h"
 #include "server/log/event_log.h"
-#include "server/metrics/prometheus.h"
+#include "server/metrics/metric_sink.h"
 
 static const char *const protocols[INCIDENT_PROTOCOLS] = { "http", "resp" };
 
@@ -110,22 +110,20 @@ void incident_note(struct incidents *all, enum incident kind, const struct incid
 
 /* ---- metrics ----------------------------------------------------------------------------- */
 
-void incidents_metrics(struct incidents *all, struct buf *out)
+void incidents_metrics(struct incidents *all, struct metric_sink *m)
 {
-    metric_begin(out, "weir_auth_failures_total", "counter",
+    metric_begin(m, METRIC_COUNTER, "weir_auth_failures_total",
                  "Rejected requests, by what was wrong with their token.");
     for (size_t p = 0; p < INCIDENT_PROTOCOLS; p++)
         for (size_t k = 0; k < INCIDENT_KINDS; k++) {
-            struct sample sample;
-
             if (!kinds[k].reason)
                 continue;
-            sample = metric_name(out, "weir_auth_failures_total");
-            metric_label(&sample, "protocol", protocols[p]);
-            metric_label(&sample, "reason", kinds[k].reason);
-            metric_value(&sample, atomic_load(&all->counts[p][k]));
+            metric_sample(m);
+            metric_label(m, "protocol", protocols[p]);
+            metric_label(m, "reason", kinds[k].reason);
+            metric_value(m, atomic_load(&all->counts[p][k]));
         }
-    metric_alone(out, "weir_untrusted_proxy_requests_total", "counter",
+    metric_alone(m, METRIC_COUNTER, "weir_untrusted_proxy_requests_total",
                  "Gate requests with a client address from peers not in trusted_proxies.",
                  atomic_load(&all->counts[0][INCIDENT_FORWARDED]));
 }

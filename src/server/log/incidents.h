@@ -12,8 +12,8 @@
 
 #include "base/hash.h"
 
-struct buf;
 struct event_log;
+struct metric_sink;
 
 enum incident {
     INCIDENT_NO_TOKEN,      /* it has shown none, and needs one */
@@ -43,6 +43,6 @@ struct incident_peer {
 void incident_note(struct incidents *all, enum incident kind, const struct incident_peer *peer,
                    const struct secret *secret, struct event_log *log, uint64_t now_ms);
 
-void incidents_metrics(struct incidents *all, struct buf *out);
+void incidents_metrics(struct incidents *all, struct metric_sink *m);
 
 #endif

@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include "base/json.h"
-#include "server/metrics/prometheus.h"
 #include "server/server.h"
 
 static int64_t server_now(const struct server *s)
@@ -45,90 +44,90 @@ static uint64_t open_files(void)
     return n > 3 ? n - 3 : 0; /* ".", ".." and the directory itself */
 }
 
-/* ---- Prometheus ------------------------------------------------------------------------ */
+/* ---- metrics --------------------------------------------------------------------------- */
 
-static void write_number(struct buf *out, const char *name, const char *type, const char *help,
-                         int64_t value)
+static void write_number(struct metric_sink *m, enum metric_type type, const char *name,
+                         const char *help, int64_t value)
 {
-    metric_alone(out, name, type, help, value > 0 ? (uint64_t)value : 0);
+    metric_alone(m, type, name, help, value > 0 ? (uint64_t)value : 0);
 }
 
 /* Left out if it is not known. */
-static void write_known(struct buf *out, const char *name, const char *type, const char *help,
-                        int64_t value)
+static void write_known(struct metric_sink *m, enum metric_type type, const char *name,
+                        const char *help, int64_t value)
 {
     if (value >= 0)
-        write_number(out, name, type, help, value);
+        write_number(m, type, name, help, value);
 }
 
-static void write_store(struct buf *out, const weir_stats *st)
+static void write_store(struct metric_sink *m, const weir_stats *st)
 {
-    write_known(out, "weir_keys", "gauge",
+    write_known(m, METRIC_GAUGE, "weir_keys",
                 "Keys in the store, including expired ones that were not dropped yet.", st->keys);
-    write_known(out, "weir_max_keys", "gauge", "Most keys that the store may hold.", st->max_keys);
-    write_known(out, "weir_evicted_keys_total", "counter",
+    write_known(m, METRIC_GAUGE, "weir_max_keys", "Most keys that the store may hold.",
+                st->max_keys);
+    write_known(m, METRIC_COUNTER, "weir_evicted_keys_total",
                 "Live keys dropped because the table was full.", st->evicted_keys);
-    write_known(out, "weir_expired_keys_total", "counter", "Expired keys that were dropped.",
+    write_known(m, METRIC_COUNTER, "weir_expired_keys_total", "Expired keys that were dropped.",
                 st->expired_keys);
-    write_known(out, "weir_store_memory_bytes", "gauge",
+    write_known(m, METRIC_GAUGE, "weir_store_memory_bytes",
                 "Resident memory of keys and their states.", st->memory_bytes);
-    write_number(out, "weir_store_errors_total", "counter", "How often the store failed.",
+    write_number(m, METRIC_COUNTER, "weir_store_errors_total", "How often the store failed.",
                  st->store_failures);
-    write_number(out, "weir_breaker_open", "gauge",
+    write_number(m, METRIC_GAUGE, "weir_breaker_open",
                  "1 while the store has failed and on_error decides.", st->has_failed);
-    write_number(out, "weir_breakers", "gauge",
+    write_number(m, METRIC_GAUGE, "weir_breakers",
                  "Threads that ask a shared store, each with a breaker of its own.", st->breakers);
-    write_number(out, "weir_breakers_open", "gauge", "Threads that do not wait for the store.",
+    write_number(m, METRIC_GAUGE, "weir_breakers_open", "Threads that do not wait for the store.",
                  st->breakers_open);
-    write_number(out, "weir_deny_cache_entries", "gauge",
+    write_number(m, METRIC_GAUGE, "weir_deny_cache_entries",
                  "Denials of a shared store that are known to hold, and given without asking it.",
                  st->deny_cache_entries);
-    write_number(out, "weir_deny_cache_hits_total", "counter",
+    write_number(m, METRIC_COUNTER, "weir_deny_cache_hits_total",
                  "How often a rule denied from memory, without the store.", st->deny_cache_hits);
-    write_number(out, "weir_journal_bytes", "gauge", "Journal to be replayed at the next start.",
+    write_number(m, METRIC_GAUGE, "weir_journal_bytes", "Journal to be replayed at the next start.",
                  st->journal_bytes);
-    write_number(out, "weir_journal_batches_total", "counter",
+    write_number(m, METRIC_COUNTER, "weir_journal_batches_total",
                  "Batches written to the journal; one serves all answers that waited for it.",
                  st->journal_batches);
-    write_number(out, "weir_journal_syncs_total", "counter", "Syncs of the journal.",
+    write_number(m, METRIC_COUNTER, "weir_journal_syncs_total", "Syncs of the journal.",
                  st->journal_syncs);
-    write_number(out, "weir_snapshots_total", "counter", "Snapshots taken.", st->snapshots);
+    write_number(m, METRIC_COUNTER, "weir_snapshots_total", "Snapshots taken.", st->snapshots);
 }
 
-static void write_alarms(struct buf *out, struct server *s)
+static void write_alarms(struct metric_sink *m, struct server *s)
 {
     const struct webhook_queue_counts counts = webhook_queue_counts(s->webhook_queue);
 
-    write_number(out, "weir_alerts_firing", "gauge",
+    write_number(m, METRIC_GAUGE, "weir_alerts_firing",
                  "Alerts of the policy file that are firing now.",
                  (int64_t)alarms_raised(s->alarms));
-    write_number(out, "weir_webhooks_sent_total", "counter",
+    write_number(m, METRIC_COUNTER, "weir_webhooks_sent_total",
                  "Messages that a webhook has accepted.", (int64_t)counts.sent);
-    write_number(out, "weir_webhooks_failed_total", "counter",
+    write_number(m, METRIC_COUNTER, "weir_webhooks_failed_total",
                  "Messages that no webhook accepted, or that did not fit into the queue.",
                  (int64_t)counts.failed);
 }
 
-static void write_rulings(struct buf *out, struct server *s)
+static void write_rulings(struct metric_sink *m, struct server *s)
 {
     const struct ledger_view_counts counts = ledger_view_counts(s->weir->ledger_view);
 
-    metric_begin(out, "weir_ledger_in_force", "gauge",
+    metric_begin(m, METRIC_GAUGE, "weir_ledger_in_force",
                  "Changes by operators that are in force: overrides, assigned plans, modes.");
     for (size_t i = 0; i < LEDGER_SUBJECTS; i++) {
-        struct sample sample = metric_name(out, "weir_ledger_in_force");
-
-        metric_label(&sample, "kind", ledger_subject_name((enum ledger_subject)i));
-        metric_value(&sample, (uint64_t)counts.in_force[i]);
+        metric_sample(m);
+        metric_label(m, "kind", ledger_subject_name((enum ledger_subject)i));
+        metric_value(m, (uint64_t)counts.in_force[i]);
     }
-    write_number(out, "weir_ledger_last_id", "gauge",
+    write_number(m, METRIC_GAUGE, "weir_ledger_last_id",
                  "The id of the last change in force here: the same on all instances.", counts.seq);
-    write_number(out, "weir_ledger_read_failures_total", "counter",
+    write_number(m, METRIC_COUNTER, "weir_ledger_read_failures_total",
                  "How often changes could not be read from the store.", counts.failures);
-    write_number(out, "weir_ledger_stale", "gauge",
+    write_number(m, METRIC_GAUGE, "weir_ledger_stale",
                  "1 while changes cannot be read; those that were read last stay in force.",
                  counts.is_stale);
-    write_number(out, "weir_enabled", "gauge", "0 while WEIR_ENABLED allows everything.",
+    write_number(m, METRIC_GAUGE, "weir_enabled", "0 while WEIR_ENABLED allows everything.",
                  server_enabled(s));
 }
 
@@ -141,31 +140,31 @@ static int64_t dropped_connections(struct server *s)
     return n;
 }
 
-static void write_server(struct buf *out, struct server *s)
+static void write_server(struct metric_sink *m, struct server *s)
 {
-    write_number(out, "weir_connections", "gauge", "Connections open now.",
+    write_number(m, METRIC_GAUGE, "weir_connections", "Connections open now.",
                  atomic_load(&s->connections));
-    write_number(out, "weir_max_connections", "gauge", "Connections that may be open.",
+    write_number(m, METRIC_GAUGE, "weir_max_connections", "Connections that may be open.",
                  s->most_connections);
-    write_number(out, "weir_refused_connections_total", "counter",
+    write_number(m, METRIC_COUNTER, "weir_refused_connections_total",
                  "Connections refused because there were too many.",
                  atomic_load(&s->refused_connections));
-    write_number(out, "weir_dropped_connections_total", "counter",
+    write_number(m, METRIC_COUNTER, "weir_dropped_connections_total",
                  "Connections closed to make room for others, or because they left answers unread.",
                  dropped_connections(s));
-    write_number(out, "weir_policy_reloads_total", "counter",
+    write_number(m, METRIC_COUNTER, "weir_policy_reloads_total",
                  "How often the policies were reloaded.", atomic_load(&s->reloads));
-    write_number(out, "weir_policy_reload_failures_total", "counter",
+    write_number(m, METRIC_COUNTER, "weir_policy_reload_failures_total",
                  "How often a reload failed, wholly or in part, and old settings stayed.",
                  atomic_load(&s->reload_failures));
-    write_number(out, "weir_log_dropped_total", "counter",
+    write_number(m, METRIC_COUNTER, "weir_log_dropped_total",
                  "Log lines dropped because the log could not be written.",
                  (int64_t)event_log_dropped(s->log));
-    write_number(out, "weir_threads", "gauge", "Event loops.", (int64_t)s->loop_count);
+    write_number(m, METRIC_GAUGE, "weir_threads", "Event loops.", (int64_t)s->loop_count);
 }
 
 /* By the names that clients of Prometheus give them. */
-static void write_process(struct buf *out, struct server *s)
+static void write_process(struct metric_sink *m, struct server *s)
 {
     const struct memory memory = memory_now();
     struct rlimit files = { 0 };
@@ -176,41 +175,40 @@ static void write_process(struct buf *out, struct server *s)
     getrusage(RUSAGE_SELF, &used);
     getrlimit(RLIMIT_NOFILE, &files);
     us = (user->tv_sec + system->tv_sec) * INT64_C(1000000) + user->tv_usec + system->tv_usec;
-    metric_begin(out, "process_cpu_seconds_total", "counter", "CPU time of the process.");
-    buf_printf(out, "process_cpu_seconds_total %lld.%06lld\n", (long long)(us / 1000000),
-               (long long)(us % 1000000));
-    write_number(out, "process_open_fds", "gauge", "Open files and connections.",
+    metric_begin(m, METRIC_COUNTER, "process_cpu_seconds_total", "CPU time of the process.");
+    metric_sample(m);
+    metric_fraction(m, (uint64_t)us, 1000000);
+    write_number(m, METRIC_GAUGE, "process_open_fds", "Open files and connections.",
                  (int64_t)open_files());
-    write_number(out, "process_max_fds", "gauge", "Limit of open files and connections.",
+    write_number(m, METRIC_GAUGE, "process_max_fds", "Limit of open files and connections.",
                  (int64_t)files.rlim_cur);
-    write_number(out, "process_virtual_memory_bytes", "gauge", "Virtual memory of the process.",
+    write_number(m, METRIC_GAUGE, "process_virtual_memory_bytes", "Virtual memory of the process.",
                  (int64_t)memory.virtual);
-    write_number(out, "process_resident_memory_bytes", "gauge", "Resident memory of the process.",
-                 (int64_t)memory.resident);
-    write_number(out, "process_start_time_seconds", "gauge",
+    write_number(m, METRIC_GAUGE, "process_resident_memory_bytes",
+                 "Resident memory of the process.", (int64_t)memory.resident);
+    write_number(m, METRIC_GAUGE, "process_start_time_seconds",
                  "When the server started, since the Unix epoch.", s->started_ms / 1000);
 }
 
-void metrics_write(struct server *s, struct buf *out)
+void metrics_write(struct server *s, struct metric_sink *m)
 {
     struct published_visit visit;
-    struct sample build;
     weir_stats stats = { 0 };
 
     weir_get_stats(s->weir, &stats);
-    metric_begin(out, "weir_build_info", "gauge", "1, with the version as a label.");
-    build = metric_name(out, "weir_build_info");
-    metric_label(&build, "version", weir_version());
-    metric_value(&build, 1);
+    metric_begin(m, METRIC_GAUGE, "weir_build_info", "1, with the version as a label.");
+    metric_sample(m);
+    metric_label(m, "version", weir_version());
+    metric_value(m, 1);
     visit = published_enter(&s->weir->policies);
-    observers_metrics(s->observers, s->loop_count, visit.current, out);
+    observers_metrics(s->observers, s->loop_count, visit.current, m);
     published_leave(&s->weir->policies, visit);
-    write_store(out, &stats);
-    write_rulings(out, s);
-    write_server(out, s);
-    write_process(out, s);
-    incidents_metrics(&s->incidents, out);
-    write_alarms(out, s);
+    write_store(m, &stats);
+    write_rulings(m, s);
+    write_server(m, s);
+    write_process(m, s);
+    incidents_metrics(&s->incidents, m);
+    write_alarms(m, s);
 }
 
 /* ---- JSON ------------------------------------------------------------------------------ */

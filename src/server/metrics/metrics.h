@@ -3,11 +3,12 @@
 #define WEIR_SERVER_METRICS_METRICS_H
 
 #include "base/buf.h"
+#include "server/metrics/metric_sink.h"
 
 struct server;
 
 /* From any thread. If memory is short, `out` has failed. */
-void metrics_write(struct server *s, struct buf *out); /* the text format of Prometheus 0.0.4 */
-void stats_write(struct server *s, struct buf *out);   /* one JSON object */
+void metrics_write(struct server *s, struct metric_sink *m);
+void stats_write(struct server *s, struct buf *out); /* one JSON object */
 
 #endif

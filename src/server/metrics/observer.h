@@ -8,6 +8,7 @@
 
 #include "base/buf.h"
 #include "engine/engine.h"
+#include "server/metrics/metric_sink.h"
 #include "server/metrics/unanswered.h"
 
 struct observer;
@@ -38,11 +39,11 @@ void observer_request(struct observer *o, int protocol, int status);
 
 /* ---- read from any thread ---- */
 
-/* The sums over all loops, for Prometheus and as members of JSON. What has not been asked yet is
+/* The sums over all loops, as metrics and as members of JSON. What has not been asked yet is
  * there with 0, for all policies and rules of the set (NULL: none), so that the first time is seen
  * as an increase. If memory is short, `out` has failed. */
 void observers_metrics(struct observer *const *all, size_t n, const struct policies *set,
-                       struct buf *out);
+                       struct metric_sink *m);
 void observers_stats(struct observer *const *all, size_t n, const struct policies *set, int64_t now,
                      struct buf *out);
 

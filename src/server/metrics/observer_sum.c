@@ -1,4 +1,4 @@
-/* observer_sum.c - what all loops have decided together, as text for Prometheus and as JSON. */
+/* observer_sum.c - what all loops have decided together, as metrics and as JSON. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -6,7 +6,6 @@
 #include "base/clock.h"
 #include "base/json.h"
 #include "server/metrics/observer_internal.h"
-#include "server/metrics/prometheus.h"
 
 /* ---- the sum --------------------------------------------------------------------------- */
 
@@ -73,7 +72,7 @@ static bool is_other(const struct decision_counts *s)
     return s->policy == named_other;
 }
 
-/* ---- Prometheus ------------------------------------------------------------------------ */
+/* ---- metrics --------------------------------------------------------------------------- */
 
 /* Can this source have such an outcome? Rules are not asked where a check is answered before. */
 static bool may_be(bool is_check, enum outcome outcome, weir_source source)
@@ -93,105 +92,100 @@ static bool may_be(bool is_check, enum outcome outcome, weir_source source)
     return false;
 }
 
-static void write_series(struct buf *out, const char *name, const struct decision_counts *s,
-                         bool is_known)
+static void write_series(struct metric_sink *m, const struct decision_counts *s, bool is_known)
 {
     const bool is_check = s->rule == series_checks;
 
     for (int o = 0; o < OUTCOME_COUNT; o++)
         for (int k = 0; k < DECISION_COUNTS_SOURCES; k++) {
             const uint64_t n = count_of(&s->counts[o][k]);
-            struct sample sample;
 
             if (n == 0 && !(is_known && may_be(is_check, (enum outcome)o, (weir_source)k)))
                 continue;
-            sample = metric_name(out, name);
-            metric_label(&sample, "policy", s->policy);
+            metric_sample(m);
+            metric_label(m, "policy", s->policy);
             if (!is_check)
-                metric_label(&sample, "rule", s->rule);
-            metric_label(&sample, "outcome", outcome_names[o]);
-            metric_label(&sample, "source", weir_source_name((weir_source)k));
-            metric_value(&sample, n);
+                metric_label(m, "rule", s->rule);
+            metric_label(m, "outcome", outcome_names[o]);
+            metric_label(m, "source", weir_source_name((weir_source)k));
+            metric_value(m, n);
         }
 }
 
-static void write_table(struct buf *out, const char *name, const char *help,
+static void write_table(struct metric_sink *m, const char *name, const char *help,
                         const struct decision_counts_table *t)
 {
-    metric_begin(out, name, "counter", help);
+    metric_begin(m, METRIC_COUNTER, name, help);
     for (size_t i = 0; i < t->count; i++)
-        write_series(out, name, &t->all[i], i < t->known && !is_other(&t->all[i]));
+        write_series(m, &t->all[i], i < t->known && !is_other(&t->all[i]));
 }
 
-static void write_request(struct buf *out, const char *protocol, const char *status, uint64_t n)
+static void write_request(struct metric_sink *m, const char *protocol, const char *status,
+                          uint64_t n)
 {
-    struct sample sample;
-
     if (n == 0)
         return;
-    sample = metric_name(out, "weir_requests_total");
-    metric_label(&sample, "protocol", protocol);
-    metric_label(&sample, "status", status);
-    metric_value(&sample, n);
+    metric_sample(m);
+    metric_label(m, "protocol", protocol);
+    metric_label(m, "status", status);
+    metric_value(m, n);
 }
 
-static void write_requests(struct buf *out, const struct observer *o)
+static void write_requests(struct metric_sink *m, const struct observer *o)
 {
-    metric_begin(out, "weir_requests_total", "counter",
+    metric_begin(m, METRIC_COUNTER, "weir_requests_total",
                  "Requests answered, by protocol and HTTP status.");
     for (int status = 0; status < OBSERVED_STATUSES; status++) {
         char text[16];
 
         snprintf(text, sizeof text, "%d", status);
-        write_request(out, "http", text, count_of(&o->http[status]));
+        write_request(m, "http", text, count_of(&o->http[status]));
     }
-    write_request(out, "resp", "ok", count_of(&o->resp[0]));
-    write_request(out, "resp", "error", count_of(&o->resp[1]));
+    write_request(m, "resp", "ok", count_of(&o->resp[0]));
+    write_request(m, "resp", "error", count_of(&o->resp[1]));
 }
 
-static void write_errors(struct buf *out, const struct observer *o)
+static void write_errors(struct metric_sink *m, const struct observer *o)
 {
-    metric_begin(out, "weir_unanswered_checks_total", "counter",
+    metric_begin(m, METRIC_COUNTER, "weir_unanswered_checks_total",
                  "Checks without an answer, by error code.");
     for (int by = 0; by < ASKED_BY_COUNT; by++)
         for (int k = 0; k < PROBLEM_COUNT; k++) {
             const uint64_t n = count_of(&o->unanswered.counts[by][k]);
-            struct sample sample;
 
             if (n == 0 && !unanswered_may_be((enum problem)k))
                 continue;
-            sample = metric_name(out, "weir_unanswered_checks_total");
-            metric_label(&sample, "code", problem_code((enum problem)k));
-            metric_label(&sample, "protocol", asked_by_names[by]);
-            metric_value(&sample, n);
+            metric_sample(m);
+            metric_label(m, "code", problem_code((enum problem)k));
+            metric_label(m, "protocol", asked_by_names[by]);
+            metric_value(m, n);
         }
 }
 
 void observers_metrics(struct observer *const *all, size_t n, const struct policies *set,
-                       struct buf *out)
+                       struct metric_sink *m)
 {
     struct observer *sum = sum_of(all, n, set);
 
     if (!sum) {
-        out->failed = true;
+        m->out->failed = true;
         return;
     }
-    write_table(out, "weir_checks_total",
+    write_table(m, "weir_checks_total",
                 "Checks answered. shadow_denied passed, and would be denied without shadow.",
                 sum->checks);
-    write_table(out, "weir_decisions_total",
+    write_table(m, "weir_decisions_total",
                 "What each rule decided: of checks that passed, and of those that it denied.",
                 sum->rules);
-    metric_histogram(out, "weir_decision_seconds",
+    metric_histogram(m, "weir_decision_seconds",
                      "From decoding a check to its decision, including the write to the store.",
                      &sum->decision, 1000000000);
-    metric_histogram(out, "weir_store_batch_size", "Decisions that shared a commit.", &sum->batch,
-                     1);
-    metric_histogram(out, "weir_journal_sync_seconds",
+    metric_histogram(m, "weir_store_batch_size", "Decisions that shared a commit.", &sum->batch, 1);
+    metric_histogram(m, "weir_journal_sync_seconds",
                      "Duration of a commit, until all of it was written, and synced if configured.",
                      &sum->commit, 1000000000);
-    write_requests(out, sum);
-    write_errors(out, sum);
+    write_requests(m, sum);
+    write_errors(m, sum);
     observer_free(sum);
 }
 

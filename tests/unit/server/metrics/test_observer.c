@@ -132,11 +132,13 @@ static bool check_by(struct fixture *f, int loop, const char *policy, const char
 static struct prometheus metrics_of(struct fixture *f)
 {
     const weir_allocator usual = heap();
+    struct prometheus_sink sink;
     struct buf text;
     struct prometheus p;
 
     buf_init(&text, &usual);
-    metrics_write(&f->server, &text);
+    prometheus_sink_init(&sink, &text);
+    metrics_write(&f->server, &sink.sink);
     assert_false(text.failed);
     p = prometheus_read(text.at);
     buf_done(&text);
@@ -453,16 +455,19 @@ static void the_numbers_of_the_server_are_there(void **state)
 static void labels_are_escaped(void **state)
 {
     const weir_allocator usual = heap();
+    struct prometheus_sink p;
     struct buf text;
-    struct sample s;
 
     (void)state;
     buf_init(&text, &usual);
-    s = metric_name(&text, "m");
-    metric_label(&s, "a", "\\ \" \n.");
-    metric_label(&s, "b", "");
-    metric_value(&s, UINT64_MAX);
-    assert_string_equal(text.at, "m{a=\"\\\\ \\\" \\n.\",b=\"\"} 18446744073709551615\n");
+    prometheus_sink_init(&p, &text);
+    metric_begin(&p.sink, METRIC_GAUGE, "m", "Help.");
+    metric_sample(&p.sink);
+    metric_label(&p.sink, "a", "\\ \" \n.");
+    metric_label(&p.sink, "b", "");
+    metric_value(&p.sink, UINT64_MAX);
+    assert_string_equal(text.at, "# HELP m Help.\n# TYPE m gauge\n"
+                                 "m{a=\"\\\\ \\\" \\n.\",b=\"\"} 18446744073709551615\n");
     buf_done(&text);
 }
 
