@@ -27,7 +27,7 @@ bool client_open(struct client *c, const char *url, const char *token_file)
         trouble("%s: this command uses HTTP: give http:// or unix:PATH", c->url.text);
         return false;
     }
-    if (c->url.is_tls && tls_client_context_new(&c->tls_context, &diag)) {
+    if (c->url.is_tls && tls_client_context_new(NULL, &c->tls_context, &diag)) {
         trouble("%s", diag.text);
         return false;
     }

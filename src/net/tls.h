@@ -45,11 +45,14 @@ bool tls_has_client_certificate(const struct tls *t); /* one that a client_ca vo
 
 /* ---- clients: the same from the other side ---- */
 
-/* Trusts whom the system trusts, or $SSL_CERT_FILE. */
-WEIR_MUSTCHECK weir_err tls_client_context_new(struct tls_context **out, weir_diag *diag);
+/* Trusts the authorities of this PEM file; NULL: whom the system trusts, or $SSL_CERT_FILE. */
+WEIR_MUSTCHECK weir_err tls_client_context_new(const char *ca, struct tls_context **out,
+                                               weir_diag *diag);
 
 /* To a server whose certificate must be for this name or address. Receiving nothing begins the
  * handshake. NULL: out of memory. */
 struct tls *tls_new_client(struct tls_context *t, const char *host);
+
+bool tls_is_connected(const struct tls *t); /* the handshake has ended */
 
 #endif

@@ -66,6 +66,8 @@ static const char *read_header(struct span line, struct http_reply *out, struct 
             out->keep_alive = false;
         else if (is_word(value_of(line), "keep-alive"))
             out->keep_alive = true;
+    } else if (is_named(line, "retry-after")) {
+        out->retry_after = value_of(line);
     }
     return NULL;
 }

@@ -12,9 +12,10 @@ enum {
 
 struct http_reply {
     int status;
-    struct span body;   /* lives as long as the bytes; chunks are joined in place */
-    bool keep_alive;    /* another request may follow */
-    bool ends_at_close; /* the body is what comes until the connection ends; see below */
+    struct span body;        /* lives as long as the bytes; chunks are joined in place */
+    struct span retry_after; /* so does this; .at NULL: there is none */
+    bool keep_alive;         /* another request may follow */
+    bool ends_at_close;      /* the body is what comes until the connection ends; see below */
 };
 
 /* PARSE_MORE: call again with the same bytes and more behind them; they have not been changed.

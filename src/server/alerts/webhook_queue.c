@@ -11,7 +11,7 @@
 #include "base/clock.h"
 #include "base/diag.h"
 #include "base/worker.h"
-#include "server/alerts/webhook.h"
+#include "server/http_post.h"
 #include "server/log/event_log.h"
 
 enum { FIRST_WAIT_MS = 1000, MOST_WAIT_MS = 60 * 1000 };
@@ -83,9 +83,14 @@ static int64_t wait_after(const struct webhook_queue *c, int tries)
 /* The lock is not held. True: there is nothing more to do for it. */
 static bool deliver(struct webhook_queue *c, struct parcel *p, bool *is_sent)
 {
+    const struct http_post post = {
+        .url = p->url,
+        .body = { p->body, p->len },
+        .cancel = c->cancel,
+        .timeout_ms = WEBHOOK_QUEUE_TIMEOUT_MS,
+    };
     weir_diag diag;
-    weir_err err = webhook_post(p->url, (struct span){ p->body, p->len }, c->cancel,
-                                WEBHOOK_QUEUE_TIMEOUT_MS, &diag);
+    weir_err err = http_post_deliver(&post, &diag);
 
     *is_sent = !err;
     p->tries++;
