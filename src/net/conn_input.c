@@ -7,6 +7,7 @@
  * TIME a request must be whole request_timeout after its first byte. Between two requests, and
  *      while a reply is sent, idle_timeout may pass; for a stranger no more than
  *      request_timeout. */
+#include <assert.h>
 #include <string.h>
 
 #include "net/conn.h"
@@ -102,8 +103,10 @@ static void keep_arrived(struct conn *c, char *at, size_t len)
     }
     c->arrived_len += len;
     p->room_used += len;
-    if (p->room_used >= CONN_READ_TOGETHER)
-        p->events->gathered(p);
+    if (p->room_used < CONN_READ_TOGETHER)
+        return;
+    p->events->gathered(p);
+    assert(p->room_used == 0); /* else the next read could go beyond the room */
 }
 
 static void received(uv_stream_t *stream, ssize_t n, const uv_buf_t *bytes)
@@ -306,10 +309,12 @@ bool conn_input_next(struct conn_pool *p, struct conn_input *in)
 {
     struct conn *c;
 
-    while ((c = pop(&p->arrived)))
+    while ((c = pop(&p->arrived))) {
+        if (!p->arrived.first)
+            p->room_used = 0; /* the last of it is handed out: nothing is read before that is used */
         if (take_arrived(c, in))
             return true;
-    p->room_used = 0;
+    }
     while ((c = pop(&p->resumed)))
         if (take_rest(c, in))
             return true;

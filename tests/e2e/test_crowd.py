@@ -147,6 +147,31 @@ def five_hundred_slow_senders_delay_no_client_and_are_disconnected():
 
 
 @test
+def pipelines_longer_than_a_turn_are_answered_whole_on_many_connections_at_once():
+    """More checks than a turn holds, in bytes that end together with what was read."""
+    one, each, rounds = command("WEIR.LIMIT", "k", "token_bucket", "5", "60000"), 1000, 4
+    with Server(store="memory:", threads=1) as server:
+        crowd = [come(server.address, i) for i in range(50)]
+        senders = [threading.Thread(target=lambda s=s: [s.sendall(one * each) for _ in range(rounds)],
+                                    daemon=True) for s in crowd]
+        for sender in senders:
+            sender.start()
+        heard, deadline = dict.fromkeys(crowd, 0), time.monotonic() + PATIENCE
+        while any(n < each * rounds for n in heard.values()):
+            assert time.monotonic() < deadline, heard.values()
+            for s in select.select(crowd, [], [], 1)[0]:
+                data = s.recv(1 << 20)
+                assert data, server.log.other
+                heard[s] += data.count(b"*")
+        for sender in senders:
+            sender.join(PATIENCE)
+        assert set(heard.values()) == {each * rounds}, heard
+        for s in crowd:
+            s.close()
+        assert server.stop() == 0
+
+
+@test
 def resets_in_the_middle_of_requests_leave_nothing_behind():
     post = b"POST /v1/check HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9999\r\n\r\n{"
     halves = [HEALTH[:20], command("WEIR.CHECK", "login", "192.0.2.1")[:25], post + b" " * 5000,
