@@ -6,8 +6,8 @@
  * RULES
  *   T1  No byte of a reply is sent before the commit behind its checks.
  *   T2  One commit, and so one sync, serves all checks that were asked before it.
- *   T3  A turn sends at most MOST_PAGES pages and serves a client that pipelines at most
- *       MOST_ROUNDS times; then libuv looks at all other connections first.
+ *   T3  A turn sends at most MOST_PAGES pages, and serves a client that pipelines at most
+ *       MOST_ROUNDS times and about MOST_NS; then libuv looks at all other connections first.
  *
  * WHY NOT one request after the other: a system call drives code and data out of the processor's
  * caches. With one request a connection, changing between reading, deciding and sending for each
@@ -20,8 +20,10 @@
 #include "server/server.h"
 
 enum {
-    MOST_ROUNDS = 4, /* of a turn; then the other connections are read from */
-    MOST_PAGES = 8,  /* sent by a turn: for each, the kernel copies it while others wait */
+    MOST_ROUNDS = 4,      /* of a turn; then the other connections are read from */
+    MOST_PAGES = 8,       /* sent by a turn: for each, the kernel copies it while others wait */
+    TIMED = 16,           /* requests of one connection between two looks at the clock */
+    MOST_NS = 200 * 1000, /* that one connection may take longer than its first TIMED requests */
     SENT_TOGETHER = 64 * 1024, /* bytes that are encoded before the first is sent */
     KEPT_OUT = 1024 * 1024,    /* a larger buffer of encoded replies is given back */
 };
@@ -237,40 +239,68 @@ static bool has_work(const struct loop *loop)
     return conn_pool_has_input(&loop->conns) || loop->turn.is_asking || loop->turn.first;
 }
 
+/* Has this connection taken so long that others are read from first? */
+static bool has_taken_long(size_t served, uint64_t *since)
+{
+    if (served % TIMED != 0)
+        return false;
+    if (served == TIMED)
+        *since = clock_monotonic_ns();
+    return clock_monotonic_ns() - *since > MOST_NS;
+}
+
+enum served { SERVED, SERVED_TURN_FULL, SERVED_TOO_LONG };
+
+/* Decode and ask what one connection has sent. */
+static enum served serve_one(struct loop *loop, struct conn_input *in)
+{
+    struct session *s = session_of(in->conn);
+    struct request request;
+    enum served end = SERVED;
+    uint64_t since = 0;
+
+    for (size_t n = 1; end == SERVED && session_decode(s, in, &request); n++) { /* decode */
+        session_ask(s, &request);                                               /* ask */
+        if (has_asked_enough(loop))
+            end = SERVED_TURN_FULL;
+        else if (has_taken_long(n, &since))
+            end = SERVED_TOO_LONG;
+    }
+    conn_input_done(in, end != SERVED);
+    return end;
+}
+
 /* A round serves the connections that have bytes, and sends all replies that are ready. That may
  * resume paused connections, whose next requests are for the next round. With no round to go, what
- * has arrived is still taken, and is sent later unless the turn holds too much.
+ * has arrived is still taken, and is sent later unless the turn holds too much. After a connection
+ * that took too long there is no other round.
  * False: there is more to do. */
 static bool run_turn(struct loop *loop, size_t rounds, size_t pages)
 {
     struct turn *t = &loop->turn;
+    struct conn_pool *conns = &loop->conns;
     struct conn_input in;
-    struct request request;
-    bool is_full;
+    enum served end;
 
     t->pages_left = pages;
-    for (size_t n = 0; conn_pool_has_arrived(&loop->conns) || (n < rounds && has_work(loop)); n++) {
-        is_full = false;
-        while (!is_full && conn_input_next(&loop->conns, &in)) { /* read */
-            struct session *s = session_of(in.conn);
-
-            while (!is_full && session_decode(s, &in, &request)) { /* decode */
-                session_ask(s, &request);                          /* ask */
-                is_full = has_asked_enough(loop);
-            }
-            conn_input_done(&in, is_full);
+    for (size_t n = 0; conn_pool_has_arrived(conns) || (n < rounds && has_work(loop)); n++) {
+        end = SERVED;
+        while (end == SERVED && conn_input_next(conns, &in)) { /* read */
+            end = serve_one(loop, &in);
             if (is_worth_a_commit(loop)) {
                 commit(loop);
                 encode_early(t);
             }
         }
-        if (rounds == 0 && !is_full)
+        if (rounds == 0 && end == SERVED)
             break;
         commit(loop); /* commit */
         send_early(t);
         while (encode_some(t)) /* encode */
             send_encoded(t);   /* send */
         resume_sessions(t);
+        if (end == SERVED_TOO_LONG && rounds < SIZE_MAX)
+            rounds = 0;
     }
     return !has_work(loop);
 }
