@@ -658,8 +658,8 @@ def a_second_server_in_the_same_place_is_rejected():
 def public_addresses_need_a_token():
     with Folder() as folder:
         refused("other machines can reach 0.0.0.0:0 without a token: add one "
-                "(--token-file check:FILE, or `tokens` in the file), require client certificates "
-                "(--tls-client-ca), or listen on 127.0.0.1\n"
+                "(--token-file check:FILE, WEIR_TOKEN_FILE=FILE, or `tokens` in the file), require "
+                "client certificates (--tls-client-ca), or listen on 127.0.0.1\n"
                 "make a token:  (umask 077; head -c 32 /dev/urandom | base64 >weir.token)\n"
                 "and then:  weir serve --listen 0.0.0.0:0 --token-file "
                 "check,admin,metrics:weir.token", listen="0.0.0.0:0")
