@@ -11,18 +11,14 @@
  *       another connection would take what is left in it for its own. */
 #include "net/tls.h"
 
-#include <errno.h>
 #include <openssl/err.h>
-#include <openssl/pem.h>
 #include <openssl/ssl.h>
 #include <stdatomic.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <time.h>
 
 #include "base/diag.h"
+#include "base/pem.h"
 
 enum { RECORD = 16 * 1024 }; /* the most plain text that one record has */
 
@@ -30,7 +26,7 @@ struct tls_context {
     atomic_long references;
     SSL_CTX *ssl;
     BIO_METHOD *bio;
-    char warning[320];
+    char warnings[PEM_WARNINGS];
 };
 
 struct tls {
@@ -96,127 +92,16 @@ static BIO_METHOD *new_bio_method(void)
 
 /* ---- contexts -------------------------------------------------------------------------- */
 
-/* The first thing that OpenSSL complained of. */
-static const char *reason(void)
-{
-    const char *text = ERR_reason_error_string(ERR_peek_error());
-
-    return text ? text : "unknown reason";
-}
-
-static bool is_not_pem(void)
-{
-    unsigned long e = ERR_peek_last_error(), first = ERR_peek_error();
-
-    return (ERR_GET_LIB(e) == ERR_LIB_PEM && ERR_GET_REASON(e) == PEM_R_NO_START_LINE) ||
-           (ERR_GET_LIB(first) == ERR_LIB_PEM && ERR_GET_REASON(first) == PEM_R_NO_START_LINE) ||
-           ERR_GET_LIB(first) == ERR_LIB_OSSL_DECODER;
-}
-
-static weir_err can_read(const char *what, const char *file, weir_diag *diag)
-{
-    FILE *f = fopen(file, "re");
-    struct stat st;
-    bool is_file;
-
-    if (!f)
-        return diag_fail(diag, WEIR_EOPTION, "TLS: cannot read the %s %s: %s", what, file,
-                         strerror(errno));
-    is_file = fstat(fileno(f), &st) == 0 && !S_ISDIR(st.st_mode);
-    fclose(f);
-    return is_file ? WEIR_OK
-                   : diag_fail(diag, WEIR_EOPTION, "TLS: the %s %s is not a file", what, file);
-}
-
-/* A server cannot ask for a passphrase. */
-static int no_passphrase(char *into, int room, int is_writing, void *was_asked)
-{
-    (void)is_writing;
-    if (room > 0)
-        into[0] = '\0';
-    *(bool *)was_asked = true;
-    return -1;
-}
-
-static void warn(struct tls_context *t, const char *file, const char *what)
-{
-    size_t len = strlen(t->warning);
-
-    snprintf(t->warning + len, sizeof t->warning - len, "%s%s %s", len > 0 ? "; " : "", file, what);
-}
-
-static weir_err load_certificate(struct tls_context *t, const char *file, weir_diag *diag)
-{
-    const ASN1_TIME *begins, *ends;
-    X509 *certificate;
-    weir_err err = can_read("certificate", file, diag);
-
-    if (err)
-        return err;
-    if (SSL_CTX_use_certificate_chain_file(t->ssl, file) != 1)
-        return diag_fail(diag, WEIR_EOPTION,
-                         is_not_pem() ? "TLS: %s has no certificate in PEM: it should begin with "
-                                        "-----BEGIN CERTIFICATE-----"
-                                      : "TLS: the certificate %s cannot be used: %s",
-                         file, reason());
-    certificate = SSL_CTX_get0_certificate(t->ssl);
-    begins = X509_get0_notBefore(certificate);
-    ends = X509_get0_notAfter(certificate);
-    if (X509_cmp_current_time(ends) < 0)
-        warn(t, file, "has expired: clients will reject it");
-    else if (X509_cmp_current_time(begins) > 0)
-        warn(t, file, "is not valid yet: clients will reject it");
-    return WEIR_OK;
-}
-
-static weir_err load_key(struct tls_context *t, const char *file, const char *cert, weir_diag *diag)
-{
-    bool has_passphrase = false;
-    weir_err err = can_read("key", file, diag);
-    struct stat st;
-    int loaded;
-
-    if (err)
-        return err;
-    SSL_CTX_set_default_passwd_cb(t->ssl, no_passphrase);
-    SSL_CTX_set_default_passwd_cb_userdata(t->ssl, &has_passphrase);
-    loaded = SSL_CTX_use_PrivateKey_file(t->ssl, file, SSL_FILETYPE_PEM);
-    SSL_CTX_set_default_passwd_cb_userdata(t->ssl, NULL);
-    SSL_CTX_set_default_passwd_cb(t->ssl, NULL);
-    if (has_passphrase)
-        return diag_fail(
-            diag, WEIR_EOPTION,
-            "TLS: the key %s has a passphrase; remove it: `openssl pkey -in KEY -out NEW`", file);
-    if (loaded != 1 && ERR_GET_REASON(ERR_peek_last_error()) == X509_R_KEY_VALUES_MISMATCH)
-        return diag_fail(diag, WEIR_EOPTION,
-                         "TLS: the key %s does not belong to the certificate %s", file, cert);
-    if (loaded != 1)
-        return diag_fail(diag, WEIR_EOPTION,
-                         is_not_pem() ? "TLS: %s has no private key in PEM: it should begin with "
-                                        "-----BEGIN PRIVATE KEY-----"
-                                      : "TLS: the key %s cannot be used: %s",
-                         file, reason());
-    if (SSL_CTX_check_private_key(t->ssl) != 1)
-        return diag_fail(diag, WEIR_EOPTION,
-                         "TLS: the key %s does not belong to the certificate %s", file, cert);
-    if (stat(file, &st) == 0 && (st.st_mode & S_IRWXO) != 0)
-        warn(t, file, "can be read by every user of this machine: `chmod o= FILE`");
-    return WEIR_OK;
-}
-
 static weir_err load_client_ca(struct tls_context *t, const char *file, weir_diag *diag)
 {
-    weir_err err = can_read("client CA", file, diag);
-    STACK_OF(X509_NAME) * names;
+    const weir_err err = pem_load_authorities(t->ssl, "client CA", file, diag);
+    STACK_OF(X509_NAME) *names = err ? NULL : SSL_load_client_CA_file(file);
 
     if (err)
         return err;
-    names = SSL_load_client_CA_file(file);
-    if (!names || SSL_CTX_load_verify_file(t->ssl, file) != 1) {
-        sk_X509_NAME_pop_free(names, X509_NAME_free);
-        return diag_fail(diag, WEIR_EOPTION, "TLS: the client CA %s has no certificates in PEM: %s",
-                         file, reason());
-    }
+    if (!names)
+        return diag_fail(diag, WEIR_EOPTION, "TLS: the client CA %s has no certificates in PEM",
+                         file);
     SSL_CTX_set_client_CA_list(t->ssl, names); /* takes them over */
     SSL_CTX_set_verify(t->ssl, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, NULL);
     return WEIR_OK;
@@ -263,9 +148,9 @@ weir_err tls_context_new(const char *cert, const char *key, const char *client_c
     t->ssl = SSL_CTX_new(TLS_server_method());
     if (!t->bio || !t->ssl || !set_up(t->ssl))
         goto out;
-    err = load_certificate(t, cert, diag);
+    err = pem_load_certificate(t->ssl, cert, "clients", t->warnings, diag);
     if (!err)
-        err = load_key(t, key, cert, diag);
+        err = pem_load_key(t->ssl, key, cert, t->warnings, diag);
     if (!err && client_ca)
         err = load_client_ca(t, client_ca, diag);
 out:
@@ -297,7 +182,7 @@ void tls_context_unref(struct tls_context *t)
 
 const char *tls_context_warning(const struct tls_context *t)
 {
-    return t->warning[0] ? t->warning : NULL;
+    return t->warnings[0] ? t->warnings : NULL;
 }
 
 /* ---- connections ----------------------------------------------------------------------- */

@@ -1,6 +1,6 @@
 /* tls.h - TLS over bytes: ciphertext in, plain text out, and the other way. No sockets.
  *
- * The only file that knows OpenSSL. A connection is used by one thread at a time; contexts are
+ * A connection is used by one thread at a time; contexts are
  * shared by all. */
 #ifndef WEIR_NET_TLS_H
 #define WEIR_NET_TLS_H

@@ -30,10 +30,12 @@ static const struct {
     { "postgres:", POSTGRES, "libpq" },
     { "postgresql:", POSTGRES, "libpq" },
     { "redis:", REDIS, "hiredis" },
-    { "rediss:", REDIS, "hiredis" }, /* refused, with what to do instead */
     { "redis+unix:", REDIS, "hiredis" },
     { "redis+sentinel:", REDIS, "hiredis" },
     { "redis+cluster:", REDIS, "hiredis" },
+    { "rediss:", REDIS, "hiredis" },
+    { "rediss+sentinel:", REDIS, "hiredis" },
+    { "rediss+cluster:", REDIS, "hiredis" },
     /* clang-format on */
 };
 enum { STORE_COUNT = sizeof stores / sizeof stores[0] };

@@ -5,13 +5,16 @@
 
     with Cluster() as cluster: ...         three masters
     with Watched() as watched: ...         a master, its replica, and a Sentinel for them
+    with Redis(tls=certs) as server: ...   by TLS alone; Cluster and Watched likewise
 
+`tls` is a folder that make_certs() has filled.
 A server has a folder and a port of its own. It is asked until it is ready, and stopped by its pid.
 What is started is `redis-server`, or what the environment has in WEIR_TEST_REDIS.
 """
 import os
 import shutil
 import socket
+import ssl
 import subprocess
 import time
 
@@ -31,9 +34,13 @@ class Refused(Exception):
 class Client:
     """One connection, RESP2. Errors are raised, also those inside of what many() returns."""
 
-    def __init__(self, address):
+    def __init__(self, address, tls=None):
         if isinstance(address, tuple):
             self.socket = socket.create_connection(address, timeout=PATIENCE)
+            if tls:
+                context = ssl.create_default_context(cafile=tls / "ca.pem")
+                context.load_cert_chain(tls / "client.pem", tls / "client.key")
+                self.socket = context.wrap_socket(self.socket, server_hostname=address[0])
         else:
             self.socket = socket.socket(socket.AF_UNIX)
             self.socket.settimeout(PATIENCE)
@@ -84,7 +91,8 @@ class Client:
 class Redis:
     """One server; options as in redis.conf: appendonly="yes", replicaof="127.0.0.1 6379"."""
 
-    def __init__(self, wait=True, **options):
+    def __init__(self, wait=True, tls=None, **options):
+        self.tls = tls
         self.folder = Folder()
         self.path = self.folder.path
         self.options = {"save": '""', "appendfsync": "everysec", "repl_diskless_sync_delay": 0,
@@ -109,7 +117,18 @@ class Redis:
 
     @property
     def url(self):
-        return f"redis://127.0.0.1:{self.port}"
+        return f"rediss://127.0.0.1:{self.port}?tls_ca={self.tls}/ca.pem" if self.tls else \
+            f"redis://127.0.0.1:{self.port}"
+
+    def listening(self):
+        """The lines of redis.conf that say where it listens."""
+        if not self.tls:
+            return [f"port {self.port}", "bind 127.0.0.1"]
+        auth = [] if "tls_auth_clients" in self.options else ["tls-auth-clients no"]
+        return ["port 0", f"tls-port {self.port}", "bind 127.0.0.1", "tls-replication yes", *auth,
+                f"tls-cert-file {self.tls}/server.pem", f"tls-key-file {self.tls}/server.key",
+                f"tls-ca-cert-file {self.tls}/ca.pem", f"tls-client-cert-file {self.tls}/client.pem",
+                f"tls-client-key-file {self.tls}/client.key"]
 
     def start(self, wait=True):
         """Start it, or start it again with its folder and port."""
@@ -137,7 +156,7 @@ class Redis:
                                     stderr=log, stdin=subprocess.DEVNULL)
 
     def write_configuration(self):
-        lines = [f"port {self.port}", "bind 127.0.0.1", f"dir {self.path}", "daemonize no",
+        lines = [*self.listening(), f"dir {self.path}", "daemonize no",
                  f"unixsocket {self.socket_path}", 'logfile ""',
                  *(f"{name.replace('_', '-')} {value}" for name, value in self.options.items())]
         (self.path / "redis.conf").write_text("\n".join(lines) + "\n")
@@ -154,7 +173,7 @@ class Redis:
             return False
 
     def client(self):
-        return Client(self.address)
+        return Client(self.address, self.tls)
 
     def __call__(self, *words):
         """One command on a connection of its own."""
@@ -181,7 +200,7 @@ class Redis:
 
     def replica(self, **options):
         """Another one that follows this one, and is sent what is written from now on."""
-        other = Redis(replicaof=f"127.0.0.1 {self.port}", **options)
+        other = Redis(replicaof=f"127.0.0.1 {self.port}", tls=self.tls, **options)
         try:
             with other.client() as ask:
                 wait_until(lambda: ask.info("replication").get("master_link_status") == "up",
@@ -201,7 +220,7 @@ class Sentinel(Redis):
 
     def __init__(self, master, down_after=500):
         self.master, self.down_after = master, down_after
-        super().__init__()
+        super().__init__(tls=master.tls)
 
     def spawn(self):
         with open(self.path / "log", "ab") as log:
@@ -210,7 +229,7 @@ class Sentinel(Redis):
 
     def write_configuration(self):
         (self.path / "redis.conf").write_text("\n".join([
-            f"port {self.port}", "bind 127.0.0.1", f"dir {self.path}", 'logfile ""',
+            *self.listening(), f"dir {self.path}", 'logfile ""',
             f"sentinel monitor main 127.0.0.1 {self.master.port} 1",
             f"sentinel down-after-milliseconds main {self.down_after}",
             "sentinel failover-timeout main 5000", ""]))
@@ -252,9 +271,9 @@ class Group:
 class Watched(Group):
     """A master, a replica and a Sentinel that knows both."""
 
-    def __init__(self, **options):
+    def __init__(self, tls=None, **options):
         super().__init__()
-        self.master = self.add(lambda: Redis(**options))
+        self.master = self.add(lambda: Redis(tls=tls, **options))
         self.replica = self.add(lambda: self.master.replica(**options))
         self.sentinel = self.add(lambda: Sentinel(self.master))
         wait_until(self.knows_replica, "the Sentinel to find the replica")
@@ -277,6 +296,8 @@ class Cluster(Group):
         super().__init__()
         options = {"cluster_enabled": "yes", "cluster_node_timeout": 5000,
                    "cluster_replica_validity_factor": 0, **options}
+        if options.get("tls"):
+            options["tls_cluster"] = "yes"
         self.nodes = [self.add(lambda: Redis(**options))
                       for _ in range(masters * (1 + replicas))]
         self.masters, followers = self.nodes[:masters], self.nodes[masters:]

@@ -317,8 +317,12 @@ static void read_connection(void *connection)
         return;
     c->is_reading = true;
     is_there = read_all(c);
-    if (!c->is_closed && (!is_there || !flush(c)))
-        lose(c, errno ? strerror(errno) : "the server has closed the connection");
+    if (!c->is_closed && (!is_there || !flush(c))) {
+        const char *why;
+
+        (void)redis_stream_problem(&c->stream, &why);
+        lose(c, why);
+    }
     c->is_reading = false;
     if (c->is_closed)
         free_connection(c);

@@ -16,17 +16,63 @@ enum { ROOM = 16 * 1024 };
 
 /* ---- asking ---------------------------------------------------------------------------------- */
 
-static weir_err lose(const struct redis_session *s, const char *why, weir_diag *diag)
+static weir_err fail(const struct redis_session *s, weir_err err, const char *why, weir_diag *diag)
 {
     char shown[REDIS_SHOWN];
 
     redis_address_show(&s->address, shown);
-    return diag_fail(diag, WEIR_EIO, "%s: %s", shown, why);
+    return diag_fail(diag, err, "%s: %s", shown, why);
 }
 
-static const char *why_lost(void)
+static weir_err lose(const struct redis_session *s, const char *why, weir_diag *diag)
 {
-    return errno ? strerror(errno) : "the server has closed the connection";
+    return fail(s, WEIR_EIO, why, diag);
+}
+
+/* The stream has ended. A server that expects TLS hangs up without a word on a client that does
+ * not speak it. */
+static weir_err lose_stream(const struct redis_session *s, weir_diag *diag)
+{
+    const char *why;
+    const weir_err err = redis_stream_problem(&s->stream, &why);
+
+    if (!s->has_heard && !s->stream.tls && s->address.port)
+        return fail(s, err,
+                    "the server closes the connection at once: if it uses TLS on this port, use "
+                    "rediss:// instead of redis://",
+                    diag);
+    return fail(s, err, why, diag);
+}
+
+/* False: this is no server, or out of memory. */
+static bool feed(struct redis_session *s, struct span bytes)
+{
+    s->has_heard = s->has_heard || bytes.len > 0;
+    return bytes.len == 0 || redis_reader_feed(s->reader, bytes);
+}
+
+/* The first byte of a TLS alert, which no reply begins with. */
+static bool is_tls_alert(const struct redis_session *s, struct span bytes)
+{
+    return !s->has_heard && bytes.len > 0 && bytes.at[0] == 0x15;
+}
+
+/* One look at the stream; *is_empty: there was nothing. */
+static weir_err take_input(struct redis_session *s, bool *is_empty, weir_diag *diag)
+{
+    char room[ROOM];
+    ssize_t n;
+
+    errno = 0;
+    n = redis_stream_read(&s->stream, room, sizeof room);
+    *is_empty = n == 0;
+    if (n < 0)
+        return lose_stream(s, diag);
+    if (is_tls_alert(s, (struct span){ room, (size_t)n }))
+        return fail(s, WEIR_EOPTION,
+                    "the server uses TLS on this port: use rediss:// instead of redis://", diag);
+    return feed(s, (struct span){ room, (size_t)n }) ? WEIR_OK
+                                                     : lose(s, "this is not a Redis server", diag);
 }
 
 /* False: not before `end`. */
@@ -49,7 +95,7 @@ static weir_err send_all(struct redis_session *s, struct span bytes, int64_t end
         const ssize_t n = redis_stream_write(&s->stream, bytes);
 
         if (n < 0)
-            return lose(s, why_lost(), diag);
+            return lose_stream(s, diag);
         if (n == 0 && !wait_for(s, POLLOUT, end))
             return lose(s, "no answer in time", diag);
         bytes.at += n;
@@ -61,22 +107,19 @@ static weir_err send_all(struct redis_session *s, struct span bytes, int64_t end
 static weir_err read_reply(struct redis_session *s, int64_t end, struct redis_reply **out,
                            weir_diag *diag)
 {
-    char room[ROOM];
-
     for (;;) {
-        ssize_t n;
+        bool is_empty;
+        weir_err err;
 
         if (!redis_reader_next(s->reader, out))
             return lose(s, "this is not a Redis server", diag);
         if (*out)
             return WEIR_OK;
-        n = redis_stream_read(&s->stream, room, sizeof room);
-        if (n < 0)
-            return lose(s, why_lost(), diag);
-        if (n == 0 && !wait_for(s, POLLIN, end))
+        err = take_input(s, &is_empty, diag);
+        if (err)
+            return err;
+        if (is_empty && !wait_for(s, POLLIN, end))
             return lose(s, "no answer in time", diag);
-        if (!redis_reader_feed(s->reader, (struct span){ room, (size_t)n }))
-            return lose(s, "this is not a Redis server", diag);
     }
 }
 
@@ -140,20 +183,18 @@ weir_err redis_session_listen(struct redis_session *s, int end_fd, int64_t ms,
                               struct redis_reply **out, weir_diag *diag)
 {
     const int64_t end = clock_steady_ms() + ms;
-    char room[ROOM];
-
     for (;;) {
-        ssize_t n;
+        bool is_empty;
+        weir_err err;
 
         if (!redis_reader_next(s->reader, out))
             return lose(s, "this is not a Redis server", diag);
-        if (*out || !wait_for_input(s, end_fd, end))
+        if (*out)
             return WEIR_OK;
-        n = redis_stream_read(&s->stream, room, sizeof room);
-        if (n < 0)
-            return lose(s, why_lost(), diag);
-        if (!redis_reader_feed(s->reader, (struct span){ room, (size_t)n }))
-            return lose(s, "this is not a Redis server", diag);
+        err = take_input(s, &is_empty, diag);
+        /* With TLS there may be plain text although the socket has nothing: so look first. */
+        if (err || (is_empty && !wait_for_input(s, end_fd, end)))
+            return err;
     }
 }
 
@@ -245,7 +286,7 @@ weir_err redis_session_open(struct redis_session **out, const struct redis_uri *
     s->patience = uri->patience;
     s->stream.fd = -1;
     s->reader = redis_reader_new();
-    err = s->reader ? redis_stream_open(&s->stream, address, uri->patience, diag)
+    err = s->reader ? redis_stream_open(&s->stream, address, uri->tls_context, uri->patience, diag)
                     : diag_fail(diag, WEIR_ENOMEM, "%s", weir_err_text(WEIR_ENOMEM));
     if (!err)
         err = log_in(s, login, diag);
@@ -271,7 +312,7 @@ struct redis_stream redis_session_leave(struct redis_session *s)
 {
     const struct redis_stream stream = s->stream;
 
-    s->stream.fd = -1;
+    s->stream = (struct redis_stream){ .fd = -1 };
     redis_session_close(s);
     return stream;
 }

@@ -14,6 +14,7 @@ struct redis_session {
     struct redis_reader *reader;
     struct redis_address address;
     int64_t patience; /* ms, for each answer */
+    bool has_heard;   /* anything */
 };
 
 /* Connects and logs in; with a database, chooses it. WEIR_EIO: the server cannot be reached, or not

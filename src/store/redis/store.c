@@ -151,7 +151,8 @@ static bool aim(void *node, struct question *probe)
     return split_aim(&r->slots, node, probe);
 }
 
-static void init(struct redis *r, const struct store_options *options, const struct redis_uri *uri)
+/* The URI is the store's from here on. */
+static void init(struct redis *r, const struct store_options *options, struct redis_uri *uri)
 {
     r->store.ops = &redis_store_ops;
     r->common = (struct redis_common){
@@ -180,6 +181,18 @@ static void init(struct redis *r, const struct store_options *options, const str
     redis_slots_init(&r->slots, &r->common, options->log, options->log_ctx);
     redis_upkeep_init(&r->upkeep, &r->common, &r->slots, options);
     redis_ledger_init(&r->ledger, &r->common.uri);
+    explicit_bzero(uri, sizeof *uri);
+}
+
+static void warn_of_tls(const struct redis *r)
+{
+    const char *warning = redis_tls_context_warning(r->common.uri.tls_context);
+    char line[CONNECTOR_WHY + 160];
+
+    if (!warning || !r->upkeep.log)
+        return;
+    snprintf(line, sizeof line, "TLS to Redis: %s", warning);
+    r->upkeep.log(r->upkeep.log_ctx, line);
 }
 
 static weir_err open_redis(struct store **out, const struct store_options *options, weir_diag *diag)
@@ -197,7 +210,7 @@ static weir_err open_redis(struct store **out, const struct store_options *optio
         return diag_fail(diag, WEIR_ENOMEM, "%s", weir_err_text(WEIR_ENOMEM));
     }
     init(r, options, &uri);
-    redis_uri_done(&uri);
+    warn_of_tls(r);
     if (!options->lacks_secret)
         err = try_server(r, diag ? diag : &ignored);
     if (!err && options->heard && !redis_is_cluster(&r->common))

@@ -15,6 +15,8 @@
 
 #include "base/diag.h"
 
+enum { PLAIN_PATIENCE_MS = 250 };
+
 /* 0, or why not. */
 static int wait_until_connected(int fd, int64_t patience)
 {
@@ -85,16 +87,58 @@ static weir_err connect_host(int *out, const struct redis_address *a, int64_t pa
     return why ? diag_fail(diag, WEIR_EIO, "%s: %s", shown, strerror(why)) : WEIR_OK;
 }
 
-weir_err redis_stream_open(struct redis_stream *out, const struct redis_address *address,
-                           int64_t patience, weir_diag *diag)
+/* Redis without TLS takes a handshake for the beginning of a command, and waits for the rest. So
+ * ask it for something that is no secret, on a connection of its own. */
+static bool answers_plain_text(const struct redis_address *address)
 {
-    out->fd = -1;
-    return address->port ? connect_host(&out->fd, address, patience, diag)
-                         : connect_socket(&out->fd, address->host, patience, diag);
+    static const char ping[] = "PING\r\n";
+    struct pollfd p = { .fd = -1, .events = POLLIN };
+    char first = '\0';
+
+    if (connect_host(&p.fd, address, PLAIN_PATIENCE_MS, NULL))
+        return false;
+    if (send(p.fd, ping, sizeof ping - 1, MSG_NOSIGNAL) > 0 && poll(&p, 1, PLAIN_PATIENCE_MS) > 0 &&
+        recv(p.fd, &first, 1, 0) < 1)
+        first = '\0';
+    close(p.fd);
+    return first == '+' || first == '-';
+}
+
+static weir_err secure(struct redis_stream *s, const struct redis_address *address,
+                       struct redis_tls_context *tls, int64_t patience, weir_diag *diag)
+{
+    char shown[REDIS_SHOWN];
+    weir_diag why;
+    bool is_silent;
+    const weir_err err = redis_tls_open(&s->tls, tls, s->fd, address->host, patience, &is_silent,
+                                        &why);
+
+    redis_address_show(address, shown);
+    if (is_silent && answers_plain_text(address))
+        return diag_fail(diag, WEIR_EOPTION, "%s: " REDIS_TLS_NOT_SPOKEN, shown);
+    return err ? diag_fail(diag, err, "%s: %.300s", shown, why.text) : WEIR_OK;
+}
+
+weir_err redis_stream_open(struct redis_stream *out, const struct redis_address *address,
+                           struct redis_tls_context *tls, int64_t patience, weir_diag *diag)
+{
+    weir_err err;
+
+    *out = (struct redis_stream){ .fd = -1 };
+    if (!address->port)
+        return connect_socket(&out->fd, address->host, patience, diag);
+    err = connect_host(&out->fd, address, patience, diag);
+    if (!err && tls)
+        err = secure(out, address, tls, patience, diag);
+    if (err)
+        redis_stream_close(out);
+    return err;
 }
 
 void redis_stream_close(struct redis_stream *s)
 {
+    redis_tls_close(s->tls);
+    s->tls = NULL;
     if (s->fd >= 0)
         close(s->fd);
     s->fd = -1;
@@ -104,6 +148,8 @@ ssize_t redis_stream_read(struct redis_stream *s, char *into, size_t room)
 {
     ssize_t n;
 
+    if (s->tls)
+        return redis_tls_read(s->tls, into, room);
     do
         n = recv(s->fd, into, room, 0);
     while (n < 0 && errno == EINTR);
@@ -118,8 +164,20 @@ ssize_t redis_stream_write(struct redis_stream *s, struct span bytes)
 {
     ssize_t n;
 
+    if (s->tls)
+        return redis_tls_write(s->tls, bytes);
     do
         n = send(s->fd, bytes.at, bytes.len, MSG_NOSIGNAL);
     while (n < 0 && errno == EINTR);
     return n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK) ? 0 : n;
+}
+
+weir_err redis_stream_problem(const struct redis_stream *s, const char **why)
+{
+    const weir_err err = s->tls ? redis_tls_problem(s->tls, why) : WEIR_OK;
+
+    if (err)
+        return err;
+    *why = errno ? strerror(errno) : "the server has closed the connection";
+    return WEIR_EIO;
 }

@@ -5,6 +5,7 @@
  *     redis+sentinel://user:password@host1:26379,host2:26379/service/0
  *     redis+cluster://user:password@host1:6379,host2:6379
  *
+ * rediss://, rediss+sentinel:// and rediss+cluster:// are the same by TLS.
  * A user or password has what is special in a URI as %XX. */
 #include "store/redis/uri.h"
 
@@ -30,12 +31,15 @@ enum {
 static const struct scheme {
     const char *name;
     enum redis_kind kind;
-    bool is_unix;
+    bool is_unix, is_tls;
 } schemes[] = {
-    { "redis://", REDIS_SINGLE, false },
-    { "redis+unix://", REDIS_SINGLE, true },
-    { "redis+sentinel://", REDIS_SENTINEL, false },
-    { "redis+cluster://", REDIS_CLUSTER, false },
+    { "redis://", REDIS_SINGLE, false, false },
+    { "redis+unix://", REDIS_SINGLE, true, false },
+    { "redis+sentinel://", REDIS_SENTINEL, false, false },
+    { "redis+cluster://", REDIS_CLUSTER, false, false },
+    { "rediss://", REDIS_SINGLE, false, true },
+    { "rediss+sentinel://", REDIS_SENTINEL, false, true },
+    { "rediss+cluster://", REDIS_CLUSTER, false, true },
 };
 
 /* ---- small pieces ---------------------------------------------------------------------------- */
@@ -178,15 +182,70 @@ static weir_err read_sentinel_password(struct redis_uri *u, struct span value, w
     return WEIR_OK;
 }
 
+static weir_err read_tls_text(struct span value, char *out, size_t size, const char *what,
+                              weir_diag *diag)
+{
+    if (!decode(value, out, size) || out[0] == '\0')
+        return diag_fail(diag, WEIR_EOPTION,
+                         "%s in the store's URI must have 1 to %zu bytes, special characters as "
+                         "%%XX",
+                         what, size - 1);
+    return WEIR_OK;
+}
+
+static weir_err read_tls_ca(struct redis_uri *u, struct span value, weir_diag *diag)
+{
+    return read_tls_text(value, u->tls.ca, sizeof u->tls.ca, "tls_ca", diag);
+}
+
+static weir_err read_tls_cert(struct redis_uri *u, struct span value, weir_diag *diag)
+{
+    return read_tls_text(value, u->tls.cert, sizeof u->tls.cert, "tls_cert", diag);
+}
+
+static weir_err read_tls_key(struct redis_uri *u, struct span value, weir_diag *diag)
+{
+    return read_tls_text(value, u->tls.key, sizeof u->tls.key, "tls_key", diag);
+}
+
+static weir_err read_tls_server_name(struct redis_uri *u, struct span value, weir_diag *diag)
+{
+    return read_tls_text(value, u->tls.server_name, sizeof u->tls.server_name, "tls_server_name",
+                         diag);
+}
+
+static weir_err read_tls_verify(struct redis_uri *u, struct span value, weir_diag *diag)
+{
+    if (span_is(value, "full"))
+        u->tls.verify = REDIS_VERIFY_FULL;
+    else if (span_is(value, "ca"))
+        u->tls.verify = REDIS_VERIFY_CA;
+    else if (span_is(value, "none"))
+        u->tls.verify = REDIS_VERIFY_NONE;
+    else
+        return diag_fail(diag, WEIR_EOPTION,
+                         "tls_verify in the store's URI must be full, ca or none, not '%s'",
+                         printable(value).text);
+    return WEIR_OK;
+}
+
 static weir_err read_parameter(struct redis_uri *u, struct span text, weir_diag *diag)
 {
     static const struct {
         const char *name;
         weir_err (*read)(struct redis_uri *u, struct span value, weir_diag *diag);
     } known[] = {
-        { "deadline", read_deadline },           { "pool", read_pool },
-        { "wait_replicas", read_replicas },      { "db", read_db },
-        { "sentinel_user", read_sentinel_user }, { "sentinel_password", read_sentinel_password },
+        { "deadline", read_deadline },
+        { "pool", read_pool },
+        { "wait_replicas", read_replicas },
+        { "db", read_db },
+        { "sentinel_user", read_sentinel_user },
+        { "sentinel_password", read_sentinel_password },
+        { "tls_ca", read_tls_ca },
+        { "tls_cert", read_tls_cert },
+        { "tls_key", read_tls_key },
+        { "tls_server_name", read_tls_server_name },
+        { "tls_verify", read_tls_verify },
     };
     struct span value = text, name = until(&value, '=');
 
@@ -195,8 +254,27 @@ static weir_err read_parameter(struct redis_uri *u, struct span text, weir_diag 
             return known[i].read(u, value, diag);
     return diag_fail(diag, WEIR_EOPTION,
                      "the store's URI has no parameter '%s': deadline, pool, wait_replicas, db, "
-                     "sentinel_user and sentinel_password are known",
+                     "sentinel_user, sentinel_password, tls_ca, tls_cert, tls_key, "
+                     "tls_server_name and tls_verify are known",
                      printable(name).text);
+}
+
+/* What is there for TLS must be of use, and belong together. */
+static weir_err check_tls(const struct redis_uri *u, bool is_tls, weir_diag *diag)
+{
+    const struct redis_tls_options *o = &u->tls;
+
+    if (!is_tls && (o->ca[0] || o->cert[0] || o->key[0] || o->server_name[0] || o->verify))
+        return diag_fail(diag, WEIR_EOPTION,
+                         "the store's URI has parameters for TLS, but only rediss:// uses TLS");
+    if (!o->cert[0] != !o->key[0])
+        return diag_fail(diag, WEIR_EOPTION,
+                         "tls_cert and tls_key in the store's URI belong together: give both");
+    if (o->verify == REDIS_VERIFY_CA && !o->ca[0])
+        return diag_fail(diag, WEIR_EOPTION,
+                         "tls_verify=ca needs tls_ca: any host can have a certificate of a public "
+                         "CA");
+    return WEIR_OK;
 }
 
 /* ---- where it is ----------------------------------------------------------------------------- */
@@ -330,11 +408,6 @@ weir_err redis_uri_read(struct redis_uri *out, const char *uri, weir_diag *diag)
     weir_err err;
 
     *out = (struct redis_uri){ .patience = PATIENCE_MS, .deadline = DEADLINE_MS, .pool = 1 };
-    if (strncmp(uri, "rediss", strlen("rediss")) == 0)
-        return diag_fail(
-            diag, WEIR_EOPTION,
-            "weir does not support TLS to Redis: use a tunnel, such as stunnel, and give its "
-            "address as redis:// or redis+unix://");
     if (!s)
         return diag_fail(diag, WEIR_EOPTION, "name the server, as in redis://host:6379/0");
     out->kind = s->kind;
@@ -343,6 +416,10 @@ weir_err redis_uri_read(struct redis_uri *out, const char *uri, weir_diag *diag)
     err = read_place(out, s, place, diag);
     while (!err && query.len > 0)
         err = read_parameter(out, until(&query, '&'), diag);
+    if (!err)
+        err = check_tls(out, s->is_tls, diag);
+    if (!err && s->is_tls)
+        err = redis_tls_context_new(&out->tls_context, &out->tls, diag);
     if (err)
         redis_uri_done(out);
     return err;
@@ -352,6 +429,8 @@ void redis_uri_done(struct redis_uri *u)
 {
     explicit_bzero(u->login.password, sizeof u->login.password);
     explicit_bzero(u->sentinel_login.password, sizeof u->sentinel_login.password);
+    redis_tls_context_free(u->tls_context);
+    u->tls_context = NULL;
 }
 
 bool redis_address_equal(const struct redis_address *a, const struct redis_address *b)

@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "store/redis/tls.h"
 #include "weir.h"
 
 enum { REDIS_HOST = 256, REDIS_NAME = 128, REDIS_PASSWORD = 512, REDIS_ADDRESSES = 16 };
@@ -33,9 +34,12 @@ struct redis_uri {
     int64_t deadline;      /* ms that a question may wait */
     size_t pool;           /* connections of a thread to one server */
     int64_t wait_replicas; /* that must have a change before it is answered */
+    struct redis_tls_options tls;
+    struct redis_tls_context *tls_context; /* NULL: plain text */
 };
 
-/* On failure there is nothing to be done with it. No diag has the password. */
+/* With rediss:// the files of its certificates are read. On failure there is nothing to be done
+ * with it. No diag has the password. */
 WEIR_MUSTCHECK weir_err redis_uri_read(struct redis_uri *out, const char *uri, weir_diag *diag);
 void redis_uri_done(struct redis_uri *u);
 
