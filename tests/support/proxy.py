@@ -5,6 +5,8 @@
     proxy.mode = "cut"      drops all bytes, and keeps the connections open
     proxy.mode = "slow"     answers take `delay` seconds longer
     proxy.mode = "reset"    answers break off in the middle, and the connection is reset
+    proxy.mode = "half"     answers stop in the middle, and go on when the mode is another
+    proxy.mode = "drip"     answers come byte by byte
     proxy.mode = "pass"
 """
 import socket
@@ -20,7 +22,7 @@ class Proxy:
         self.target, self.delay, self.mode = target, delay, "pass"
         self.listener = socket.create_server(("127.0.0.1", 0), backlog=128)
         self.port = self.listener.getsockname()[1]
-        self.is_over = False
+        self.is_over, self.halves = False, 0
         self.sockets = set()
         threading.Thread(target=self.accept, daemon=True).start()
 
@@ -59,7 +61,15 @@ class Proxy:
                     to.sendall(data[:len(data) // 2])
                     to.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
                     break
-                to.sendall(data)
+                if is_answer and self.mode == "half":
+                    to.sendall(data[:len(data) // 2])
+                    data = data[len(data) // 2:]
+                    self.halves += 1
+                    while self.mode == "half" and not self.is_over:
+                        time.sleep(0.01)
+                for piece in ([data[i:i + 1] for i in range(len(data))]
+                              if is_answer and self.mode == "drip" else [data]):
+                    to.sendall(piece)
         except OSError:
             pass  # the one or the other is gone
         for one in (source, to):

@@ -46,11 +46,11 @@ static enum finding_level worst(const struct findings *f)
     return level;
 }
 
-static const char *const names[] = { "fine", "change", "wrong" };
+static const char *const names[] = { "fine", "unseen", "change", "wrong" };
 
 static void print_text(const struct findings *f)
 {
-    static const enum colour colours[] = { GREEN, YELLOW, RED };
+    static const enum colour colours[] = { GREEN, PLAIN, YELLOW, RED };
 
     for (size_t i = 0; i < f->count; i++) {
         const struct finding *one = &f->all[i];
@@ -70,7 +70,7 @@ static void print_json(const struct findings *f)
 
     buf_init(&out, &usual);
     json_open(&j, NULL, '{');
-    json_bool(&j, "healthy", worst(f) == FINDING_FINE);
+    json_bool(&j, "healthy", worst(f) <= FINDING_UNSEEN);
     json_open(&j, "findings", '[');
     for (size_t i = 0; i < f->count; i++) {
         json_open(&j, NULL, '{');
@@ -119,7 +119,7 @@ static bool look(const char *uri, const char *documents, struct findings *f, int
     }
     if (err)
         return !trouble("%s", diag.text);
-    *status = worst(f) == FINDING_FINE ? STATUS_YES : STATUS_NO;
+    *status = worst(f) <= FINDING_UNSEEN ? STATUS_YES : STATUS_NO;
     return true;
 }
 
@@ -165,7 +165,9 @@ const struct command doctor_command = {
     .notes = "Reads the settings of a Redis or Postgres, by the URI that 'weir serve' uses as\n"
              "its store, and changes nothing.\n"
              "\n"
-             "Exit status: 0 all is fine, 1 something should be changed, 2 it cannot be\n"
+             "What it may not ask for, as in many managed services, is 'unseen'.\n"
+             "\n"
+             "Exit status: 0 all is fine or unseen, 1 something should be changed, 2 it cannot be\n"
              "reached.\n",
     .run = run,
 };

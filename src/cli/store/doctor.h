@@ -7,11 +7,12 @@
 
 enum finding_level {
     FINDING_FINE,
+    FINDING_UNSEEN, /* it may not be asked for, as in many managed services */
     FINDING_CHANGE, /* it works, but should not stay so */
     FINDING_WRONG   /* it does not work */
 };
 
-enum { FINDINGS_MOST = 64, FINDING_TEXT = 240 };
+enum { FINDINGS_MOST = 96, FINDING_TEXT = 240 };
 
 struct finding {
     enum finding_level level;

@@ -8,9 +8,16 @@
 #include "base/diag.h"
 #include "cli/store/doctor.h"
 #include "store/redis/codec.h"
-#include "store/redis/connect.h"
+#include "store/redis/slots.h"
 
-enum { PINGS = 20, SLOW_US = 5000, SKEW_MS = 1000, MASTERS_MOST = 8, NODE_MOST = 64 };
+enum {
+    PINGS = 20,
+    SLOW_US = 5000,
+    SKEW_MS = 1000,
+    MASTERS_MOST = 8,
+    NODE_MOST = 64,
+    EXPIRES_DAYS = 14
+};
 
 /* One server that is looked at; `name` tells it from the others of a cluster. */
 struct patient {
@@ -35,16 +42,23 @@ static int64_t number(const struct patient *p, const char *name)
     return strtoll(text, NULL, 10);
 }
 
+static void not_seen(const struct patient *p, const char *about, const char *command,
+                     const char *what)
+{
+    find(p->f, FINDING_UNSEEN, about, NULL, "%s%s may not be asked for: %s", command, p->name,
+         what);
+}
+
 /* A setting; "" if it may not be asked for. */
 static weir_err setting(const struct patient *p, const char *name, char out[REDIS_FIELD],
                         weir_diag *diag)
 {
     struct redis_reply *reply;
-    const weir_err err = redis_session_ask(p->session, &reply, diag, "CONFIG", "GET", name,
-                                           (char *)NULL);
+    const weir_err err = redis_session_request(p->session, &reply, diag, "CONFIG", "GET", name,
+                                               (char *)NULL);
 
     out[0] = '\0';
-    if (err)
+    if (err || !reply)
         return err;
     if (redis_reply_count(reply) == 2) {
         const struct span value = redis_reply_text(redis_reply_at(reply, 1));
@@ -155,9 +169,12 @@ static weir_err look_at_persistence(struct patient *p, weir_diag *diag)
     if (strcmp(sync, "no") == 0)
         find(p->f, FINDING_CHANGE, "durability", "CONFIG SET appendfsync everysec.",
              "appendfsync%s is no: a power cut loses up to 30 s", p->name);
-    else
+    else if (sync[0])
         find(p->f, FINDING_FINE, "durability", NULL, "append-only file%s, appendfsync %s", p->name,
-             sync[0] ? sync : "(unknown)");
+             sync);
+    else
+        not_seen(p, "durability", "CONFIG",
+                 "there is an append-only file, but what a power cut loses is not known");
     return WEIR_OK;
 }
 
@@ -228,24 +245,58 @@ static weir_err look_at_clock(const struct patient *p, weir_diag *diag)
     return WEIR_OK;
 }
 
-static weir_err look_at_server(struct patient *p, weir_diag *diag)
+static void look_at_tls(const struct patient *p)
 {
-    weir_err err = redis_session_demand(p->session, &p->info, diag, "INFO", (char *)NULL);
+    const char *warning = redis_tls_context_warning(p->uri->tls_context);
+    struct redis_tls_facts facts;
+
+    if (!p->session->stream.tls)
+        return;
+    redis_tls_facts(p->session->stream.tls, &facts);
+    if (warning)
+        find(p->f, FINDING_CHANGE, "tls", NULL, "%.200s", warning);
+    if (facts.valid_days < EXPIRES_DAYS)
+        find(p->f, FINDING_CHANGE, "tls", "Renew it: connections are refused when it has expired.",
+             "the certificate%s is valid for %" PRId64 " more days", p->name, facts.valid_days);
+    else
+        find(p->f, FINDING_FINE, "tls", NULL,
+             "%s%s; the certificate is valid for %" PRId64 " more days", facts.version, p->name,
+             facts.valid_days);
+}
+
+static weir_err look_at_info(struct patient *p, weir_diag *diag)
+{
+    weir_err err = redis_session_request(p->session, &p->info, diag, "INFO", (char *)NULL);
 
     if (err)
         return err;
+    if (!p->info) {
+        not_seen(p, "server", "INFO",
+                 "version, role, memory, eviction, durability and replicas are not known");
+        return WEIR_OK;
+    }
     look_at_version(p);
     look_at_role(p);
     look_at_memory(p);
     look_at_replicas(p);
     err = look_at_persistence(p, diag);
+    redis_reply_free(p->info);
+    p->info = NULL;
+    return err;
+}
+
+static weir_err look_at_server(struct patient *p, weir_diag *diag)
+{
+    weir_err err;
+
+    look_at_tls(p);
+    err = look_at_info(p, diag);
     if (!err)
         err = look_at_script(p, diag);
     if (!err)
         err = look_at_clock(p, diag);
     if (!err)
         err = look_at_latency(p, diag);
-    redis_reply_free(p->info);
     return err;
 }
 
@@ -268,25 +319,21 @@ static void look_at_coverage(const struct patient *p, struct span info, const ch
              "when one master is lost, the others stop as well");
 }
 
-static weir_err look_at_node(const struct patient *first, struct span host, int64_t port,
+static weir_err look_at_node(const struct patient *first, const struct redis_address *address,
                              weir_diag *diag)
 {
-    struct redis_address address = first->session->address;
     struct patient p = { .uri = first->uri, .f = first->f };
     char shown[REDIS_SHOWN];
     weir_err err;
 
-    if (host.len > 0)
-        snprintf(address.host, sizeof address.host, "%.*s", (int)host.len, host.at);
-    address.port = (uint16_t)port;
-    redis_address_show(&address, shown);
+    redis_address_show(address, shown);
     snprintf(p.name, sizeof p.name, " at %.50s", shown);
-    err = redis_session_open(&p.session, p.uri, &address, &p.uri->login, 0, diag);
+    err = redis_session_open(&p.session, p.uri, address, &p.uri->login, 0, diag);
     if (!err)
         err = look_at_server(&p, diag);
     redis_session_close(p.session);
-    if (err == WEIR_EIO) {
-        find(first->f, FINDING_WRONG, "way", "Check that node.", "%.200s", diag->text);
+    if (redis_may_differ(err)) {
+        find(first->f, FINDING_WRONG, "way", "Check that node.", "%.230s", diag->text);
         err = WEIR_OK;
     }
     return err;
@@ -296,24 +343,22 @@ static weir_err look_at_node(const struct patient *first, struct span host, int6
 static weir_err look_at_masters(const struct patient *p, weir_diag *diag)
 {
     struct redis_reply *reply;
-    int64_t seen[MASTERS_MOST];
+    struct redis_address seen[MASTERS_MOST];
     size_t count = 0;
     weir_err err = redis_session_demand(p->session, &reply, diag, "CLUSTER", "SLOTS", (char *)NULL);
 
     for (size_t i = 0; !err && i < redis_reply_count(reply) && count < MASTERS_MOST; i++) {
-        const struct redis_reply *range = redis_reply_at(reply, i);
-        const struct redis_reply *master = redis_reply_count(range) > 2 ? redis_reply_at(range, 2)
-                                                                        : NULL;
+        struct redis_slot_range range;
         size_t j = 0;
 
-        if (!master || redis_reply_count(master) < 2)
+        if (!redis_slots_read_range(redis_reply_at(reply, i), &p->session->address, &range))
             continue;
-        seen[count] = redis_reply_number(redis_reply_at(master, 1));
-        while (seen[j] != seen[count])
+        while (j < count && !redis_address_equal(&seen[j], &range.master))
             j++;
         if (j < count)
             continue;
-        err = look_at_node(p, redis_reply_text(redis_reply_at(master, 0)), seen[count++], diag);
+        seen[count] = range.master;
+        err = look_at_node(p, &seen[count++], diag);
     }
     redis_reply_free(reply);
     return err;
@@ -323,13 +368,15 @@ static weir_err look_at_cluster(const struct patient *p, weir_diag *diag)
 {
     struct redis_reply *reply;
     char full[REDIS_FIELD];
-    weir_err err = redis_session_demand(p->session, &reply, diag, "CLUSTER", "INFO", (char *)NULL);
+    weir_err err = redis_session_request(p->session, &reply, diag, "CLUSTER", "INFO", (char *)NULL);
 
     if (err)
         return err;
     err = setting(p, "cluster-require-full-coverage", full, diag);
-    if (!err)
+    if (!err && reply)
         look_at_coverage(p, redis_reply_text(reply), full);
+    else if (!err)
+        not_seen(p, "cluster", "CLUSTER INFO", "whether all slots are served is not known");
     redis_reply_free(reply);
     return err ? err : look_at_masters(p, diag);
 }

@@ -81,12 +81,13 @@ static weir_err check_version(struct span info, weir_diag *diag)
     return WEIR_OK;
 }
 
+/* A user that may not ask for INFO can still count: then what is wrong shows when it is used. */
 static weir_err check_server(struct redis_session *s, const struct redis_uri *uri, weir_diag *diag)
 {
     struct redis_reply *info;
-    weir_err err = redis_session_demand(s, &info, diag, "INFO", (char *)NULL);
+    weir_err err = redis_session_request(s, &info, diag, "INFO", (char *)NULL);
 
-    if (err)
+    if (err || !info)
         return err;
     err = check_version(redis_reply_text(info), diag);
     if (!err)
@@ -168,7 +169,7 @@ weir_err redis_connect_any(struct redis_session **out, const struct redis_uri *u
     if (err || uri->kind != REDIS_CLUSTER)
         return err ? err : redis_session_open(out, uri, &master, &uri->login, uri->db, diag);
     err = WEIR_EIO;
-    for (size_t i = 0; i < uri->address_count && err == WEIR_EIO; i++)
+    for (size_t i = 0; i < uri->address_count && redis_may_differ(err); i++)
         err = redis_session_open(out, uri, &uri->addresses[i], &uri->login, 0, diag);
     return err;
 }
@@ -339,14 +340,21 @@ static weir_err load_script(struct redis_session *s, weir_diag *diag)
     return err;
 }
 
-/* For CLIENT LIST. An old proxy may not know the command. */
-static weir_err tell_name(struct redis_session *s, weir_diag *diag)
+/* For CLIENT LIST. SETINFO came with Redis 7.2, and a proxy may know neither. */
+weir_err redis_introduce(struct redis_session *s, weir_diag *diag)
 {
-    struct redis_reply *reply;
-    const weir_err err = redis_session_ask(s, &reply, diag, "CLIENT", "SETNAME", "weir",
-                                           (char *)NULL);
+    const char *const facts[][3] = { { "SETNAME", "weir", NULL },
+                                     { "SETINFO", "LIB-NAME", "weir" },
+                                     { "SETINFO", "LIB-VER", weir_version() } };
+    weir_err err = WEIR_OK;
 
-    redis_reply_free(reply);
+    for (size_t i = 0; i < sizeof facts / sizeof facts[0] && !err; i++) {
+        struct redis_reply *reply;
+
+        err = redis_session_ask(s, &reply, diag, "CLIENT", facts[i][0], facts[i][1], facts[i][2],
+                                (char *)NULL);
+        redis_reply_free(reply);
+    }
     return err;
 }
 
@@ -367,7 +375,7 @@ weir_err redis_connect(struct redis_session **out, const struct redis_uri *uri,
     if (!err)
         err = load_script(*out, diag);
     if (!err)
-        err = tell_name(*out, diag);
+        err = redis_introduce(*out, diag);
     if (err) {
         redis_session_close(*out);
         *out = NULL;

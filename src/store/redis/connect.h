@@ -12,6 +12,12 @@
 /* All of these block. WEIR_EIO: the server cannot be reached now, but may be later. Any other error
  * will stay. */
 
+/* Of several servers: whether the next one may do better. */
+static inline bool redis_may_differ(weir_err err)
+{
+    return err == WEIR_EIO || err == WEIR_EOPTION;
+}
+
 /* The address is asked of Sentinel, where the URI has one. */
 WEIR_MUSTCHECK weir_err redis_connect(struct redis_session **out, const struct redis_uri *uri,
                                       const struct redis_address *address,
@@ -20,6 +26,9 @@ WEIR_MUSTCHECK weir_err redis_connect(struct redis_session **out, const struct r
 /* To the first that can be reached of the URI's servers, to ask how things stand. */
 WEIR_MUSTCHECK weir_err redis_connect_any(struct redis_session **out, const struct redis_uri *uri,
                                           weir_diag *diag);
+
+/* Tell the server who we are, for those who look at its clients. */
+WEIR_MUSTCHECK weir_err redis_introduce(struct redis_session *s, weir_diag *diag);
 
 /* Where the master is now. */
 WEIR_MUSTCHECK weir_err redis_find_master(const struct redis_uri *uri, struct redis_address *out,

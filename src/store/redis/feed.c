@@ -47,6 +47,8 @@ static weir_err open_listener(void *backend, struct change_feed *feed, void **ou
     if (!err)
         err = redis_session_open(&l->subscribed, uri, &l->asking->address, &uri->login, 0, diag);
     if (!err)
+        err = redis_introduce(l->subscribed, diag);
+    if (!err)
         err = subscribe(l->subscribed, diag);
     if (err)
         close_listener(l);

@@ -57,6 +57,12 @@ ssize_t redis_tls_write(struct redis_tls *t, struct span bytes)
     return -1;
 }
 
+void redis_tls_facts(const struct redis_tls *t, struct redis_tls_facts *out)
+{
+    (void)t;
+    *out = (struct redis_tls_facts){ 0 };
+}
+
 weir_err redis_tls_problem(const struct redis_tls *t, const char **why)
 {
     (void)t;

@@ -33,6 +33,11 @@ void redis_node_init(struct redis_node *node, struct redis_common *common,
     };
 }
 
+void redis_node_done(struct redis_node *node)
+{
+    redis_session_close(node->upkeep);
+}
+
 weir_err redis_common_ready(struct redis_common *common, weir_diag *diag)
 {
     return atomic_load(&common->has_secret)

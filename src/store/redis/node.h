@@ -9,6 +9,7 @@
 #include "store/remote/remote.h"
 
 struct redis_node;
+struct redis_session;
 
 /* What all nodes of a store have in common. */
 struct redis_common {
@@ -39,6 +40,7 @@ struct redis_node {
     struct redis_address address; /* of no use where Sentinel knows it */
     char name[REDIS_SHOWN + 16];  /* for people */
     size_t number;                /* in a cluster, among its nodes */
+    struct redis_session *upkeep; /* of tick() alone, to look at it; NULL: none now */
 };
 
 /* WEIR_EIO: the secret is not known yet. */
@@ -47,6 +49,8 @@ WEIR_MUSTCHECK weir_err redis_common_ready(struct redis_common *common, weir_dia
 void redis_node_init(struct redis_node *node, struct redis_common *common,
                      const struct redis_address *address, void (*log)(void *ctx, const char *line),
                      void *log_ctx);
+
+void redis_node_done(struct redis_node *node);
 
 /* For the connector, whose targets are nodes. */
 weir_err redis_node_connect(void *target, void **out, weir_diag *diag);

@@ -209,38 +209,72 @@ weir_err redis_session_ask(struct redis_session *s, struct redis_reply **out, we
     return err;
 }
 
+static bool begins_with_any(struct span text, const char *const *codes, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (text.len >= strlen(codes[i]) && memcmp(text.at, codes[i], strlen(codes[i])) == 0)
+            return true;
+    return false;
+}
+
 /* What the server says is wrong now but need not be for long. */
 static bool will_pass(struct span error)
 {
     static const char *const codes[] = { "LOADING ", "MASTERDOWN ", "CLUSTERDOWN ",
                                          "BUSY ",    "TRYAGAIN ",   "ERR max number of clients" };
 
-    for (size_t i = 0; i < sizeof codes / sizeof codes[0]; i++)
-        if (error.len >= strlen(codes[i]) && memcmp(error.at, codes[i], strlen(codes[i])) == 0)
-            return true;
-    return false;
+    return begins_with_any(error, codes, sizeof codes / sizeof codes[0]);
+}
+
+static bool is_out_of_bounds(struct span error)
+{
+    static const char *const codes[] = { "NOPERM ", "ERR unknown ", "ERR Unknown " };
+
+    return begins_with_any(error, codes, sizeof codes / sizeof codes[0]);
+}
+
+/* A reply that is an error of the server's is an error of ours, and freed. */
+static weir_err settle(const struct redis_session *s, struct redis_reply **reply, bool is_optional,
+                       weir_diag *diag)
+{
+    char shown[REDIS_SHOWN];
+    struct span text;
+    weir_err err = WEIR_OK;
+
+    if (redis_reply_kind(*reply) != REPLY_ERROR)
+        return WEIR_OK;
+    text = redis_reply_text(*reply);
+    redis_address_show(&s->address, shown);
+    if (!is_optional || !is_out_of_bounds(text))
+        err = diag_fail(diag, will_pass(text) ? WEIR_EIO : WEIR_EOPTION, "%s: %.*s", shown,
+                        (int)(text.len < 256 ? text.len : 256), text.at);
+    redis_reply_free(*reply);
+    *reply = NULL;
+    return err;
 }
 
 weir_err redis_session_demand(struct redis_session *s, struct redis_reply **out, weir_diag *diag,
                               ...)
 {
-    char shown[REDIS_SHOWN];
     va_list words;
-    struct span text;
     weir_err err;
 
     va_start(words, diag);
     err = redis_session_ask_words(s, out, diag, words);
     va_end(words);
-    if (err || redis_reply_kind(*out) != REPLY_ERROR)
-        return err;
-    text = redis_reply_text(*out);
-    redis_address_show(&s->address, shown);
-    err = diag_fail(diag, will_pass(text) ? WEIR_EIO : WEIR_EOPTION, "%s: %.*s", shown,
-                    (int)(text.len < 256 ? text.len : 256), text.at);
-    redis_reply_free(*out);
-    *out = NULL;
-    return err;
+    return err ? err : settle(s, out, false, diag);
+}
+
+weir_err redis_session_request(struct redis_session *s, struct redis_reply **out, weir_diag *diag,
+                               ...)
+{
+    va_list words;
+    weir_err err;
+
+    va_start(words, diag);
+    err = redis_session_ask_words(s, out, diag, words);
+    va_end(words);
+    return err ? err : settle(s, out, true, diag);
 }
 
 /* ---- coming and going ------------------------------------------------------------------------ */

@@ -38,6 +38,10 @@ WEIR_MUSTCHECK weir_err redis_session_ask_words(struct redis_session *s, struct 
 WEIR_MUSTCHECK weir_err redis_session_demand(struct redis_session *s, struct redis_reply **out,
                                              weir_diag *diag, ...) __attribute__((sentinel));
 
+/* The same, but if the user may not use that command, or the server does not have it: NULL. */
+WEIR_MUSTCHECK weir_err redis_session_request(struct redis_session *s, struct redis_reply **out,
+                                              weir_diag *diag, ...) __attribute__((sentinel));
+
 /* Send, and look for no reply. */
 WEIR_MUSTCHECK weir_err redis_session_tell(struct redis_session *s, weir_diag *diag, ...)
     __attribute__((sentinel));

@@ -21,8 +21,10 @@ void redis_slots_init(struct redis_slots *s, struct redis_common *common,
 
 void redis_slots_done(struct redis_slots *s)
 {
-    for (size_t i = 0; i < s->node_count; i++)
+    for (size_t i = 0; i < s->node_count; i++) {
+        redis_node_done(s->nodes[i]);
         alloc_free(&s->common->allocator, s->nodes[i]);
+    }
     pthread_mutex_destroy(&s->lock);
 }
 
@@ -102,28 +104,37 @@ void redis_slots_doubt(struct redis_slots *s)
 
 /* ---- looking it up --------------------------------------------------------------------------- */
 
-/* first slot, last slot, [host, port, ...] of the master, those of its replicas */
-static void take_range(struct redis_slots *s, const struct redis_reply *range,
+/* first slot, last slot, [host, port, ...] of the master, those of its replicas. A host that is
+ * missing, empty or "?" is the one that answered: behind one endpoint, nodes differ by port. */
+bool redis_slots_read_range(const struct redis_reply *range, const struct redis_address *from,
+                            struct redis_slot_range *out)
+{
+    const struct redis_reply *master = redis_reply_count(range) < 3 ? NULL
+                                                                    : redis_reply_at(range, 2);
+    struct span host;
+
+    if (!master || redis_reply_count(master) < 2)
+        return false;
+    out->first = redis_reply_number(redis_reply_at(range, 0));
+    out->last = redis_reply_number(redis_reply_at(range, 1));
+    out->master = *from;
+    host = redis_reply_text(redis_reply_at(master, 0));
+    if (host.len > 0 && !span_is(host, "?"))
+        snprintf(out->master.host, sizeof out->master.host, "%.*s", (int)host.len, host.at);
+    out->master.port = (uint16_t)redis_reply_number(redis_reply_at(master, 1));
+    return out->first >= 0 && out->last < SLOTS;
+}
+
+static void take_range(struct redis_slots *s, const struct redis_reply *reply,
                        const struct redis_session *from)
 {
-    const struct redis_reply *master;
-    struct redis_address address = from->address;
+    struct redis_slot_range range;
     struct redis_node *node;
-    struct span host;
-    int64_t first, last, port;
 
-    if (redis_reply_count(range) < 3 || redis_reply_count(redis_reply_at(range, 2)) < 2)
+    if (!redis_slots_read_range(reply, &from->address, &range))
         return;
-    first = redis_reply_number(redis_reply_at(range, 0));
-    last = redis_reply_number(redis_reply_at(range, 1));
-    master = redis_reply_at(range, 2);
-    host = redis_reply_text(redis_reply_at(master, 0));
-    port = redis_reply_number(redis_reply_at(master, 1));
-    if (host.len > 0 && !span_is(host, "?")) /* else it is the one that answered */
-        snprintf(address.host, sizeof address.host, "%.*s", (int)host.len, host.at);
-    address.port = (uint16_t)port;
-    node = redis_slots_node(s, &address);
-    for (int64_t i = first; node && i >= 0 && i <= last && i < SLOTS; i++)
+    node = redis_slots_node(s, &range.master);
+    for (int64_t i = range.first; node && i <= range.last; i++)
         atomic_store(&s->owners[i], (uint16_t)(node->number + 1));
 }
 
@@ -178,10 +189,10 @@ weir_err redis_slots_look_up(struct redis_slots *s, weir_diag *diag)
     err = WEIR_EIO;
     s->looked_up_at = clock_steady_ms();
     atomic_store(&s->is_stale, false);
-    for (size_t i = 0; i < s->node_count && err == WEIR_EIO; i++)
+    for (size_t i = 0; i < s->node_count && redis_may_differ(err); i++)
         if (redis_slots_has(s, s->nodes[i]) && s->nodes[i]->remote.open_breakers == 0)
             err = look_up_at(s, &s->nodes[i]->address, diag);
-    for (size_t i = 0; i < uri->address_count && err == WEIR_EIO; i++)
+    for (size_t i = 0; i < uri->address_count && redis_may_differ(err); i++)
         err = look_up_at(s, &uri->addresses[i], diag);
     return err;
 }

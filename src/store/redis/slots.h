@@ -44,6 +44,15 @@ struct redis_node *redis_slots_node(struct redis_slots *s, const struct redis_ad
 void redis_slots_moved(struct redis_slots *s, uint16_t slot, const struct redis_node *to);
 void redis_slots_doubt(struct redis_slots *s); /* look it up anew, soon */
 
+/* An element of CLUSTER SLOTS: its slots, and its master as it is seen from the node that answered.
+ * False: it is none. */
+struct redis_slot_range {
+    int64_t first, last;
+    struct redis_address master;
+};
+bool redis_slots_read_range(const struct redis_reply *range, const struct redis_address *from,
+                            struct redis_slot_range *out);
+
 /* Look it up; blocks. Errors as of redis_connect(). */
 WEIR_MUSTCHECK weir_err redis_slots_look_up(struct redis_slots *s, weir_diag *diag);
 void redis_slots_tick(struct redis_slots *s); /* if it is doubted, or old; blocks */

@@ -106,6 +106,7 @@ static void close_redis(struct store *s)
     redis_ledger_done(&r->ledger);
     connector_done(&r->common.connector);
     redis_slots_done(&r->slots);
+    redis_node_done(&r->node);
     redis_uri_done(&r->common.uri);
     explicit_bzero(&r->common.secret, sizeof r->common.secret);
     alloc_free(&allocator, r);
@@ -179,7 +180,7 @@ static void init(struct redis *r, const struct store_options *options, struct re
     connector_init(&r->common.connector);
     redis_node_init(&r->node, &r->common, &uri->addresses[0], options->log, options->log_ctx);
     redis_slots_init(&r->slots, &r->common, options->log, options->log_ctx);
-    redis_upkeep_init(&r->upkeep, &r->common, &r->slots, options);
+    redis_upkeep_init(&r->upkeep, &r->node, &r->slots, options);
     redis_ledger_init(&r->ledger, &r->common.uri);
     explicit_bzero(uri, sizeof *uri);
 }

@@ -326,6 +326,17 @@ weir_err redis_tls_problem(const struct redis_tls *t, const char **why)
     return t->problem.err;
 }
 
+void redis_tls_facts(const struct redis_tls *t, struct redis_tls_facts *out)
+{
+    const X509 *certificate = SSL_get0_peer_certificate(t->ssl);
+    int days = 0, seconds;
+
+    *out = (struct redis_tls_facts){ 0 };
+    snprintf(out->version, sizeof out->version, "%s", SSL_get_version(t->ssl));
+    if (certificate && ASN1_TIME_diff(&days, &seconds, NULL, X509_get0_notAfter(certificate)) == 1)
+        out->valid_days = days;
+}
+
 /* ---- coming and going ------------------------------------------------------------------ */
 
 /* Names are sent, addresses never are. */

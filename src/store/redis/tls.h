@@ -60,4 +60,10 @@ ssize_t redis_tls_write(struct redis_tls *t, struct span bytes);
 /* After that: why. WEIR_OK: nothing has failed. */
 weir_err redis_tls_problem(const struct redis_tls *t, const char **why);
 
+struct redis_tls_facts {
+    char version[16];   /* "TLSv1.3" */
+    int64_t valid_days; /* of the server's certificate, from now on */
+};
+void redis_tls_facts(const struct redis_tls *t, struct redis_tls_facts *out);
+
 #endif

@@ -7,14 +7,16 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/diag.h"
 
 enum { LOOK_MS = 1000 }; /* between two looks */
 
-void redis_upkeep_init(struct redis_upkeep *u, const struct redis_common *common,
+void redis_upkeep_init(struct redis_upkeep *u, struct redis_node *node,
                        const struct redis_slots *slots, const struct store_options *options)
 {
     *u = (struct redis_upkeep){
-        .common = common,
+        .common = node->common,
+        .node = node,
         .slots = slots,
         .log = options->log,
         .log_ctx = options->log_ctx,
@@ -62,68 +64,116 @@ static void look_at_eviction(struct redis_upkeep *u, struct span info)
     memcpy(u->evicts_by, policy, sizeof policy);
 }
 
-/* Add what one server says. */
-static weir_err look_at_server(struct redis_upkeep *u, struct redis_session *s, int64_t *keys,
-                               int64_t *memory, weir_diag *diag)
+/* What the servers say, added up. */
+struct sums {
+    int64_t keys, memory;
+    bool is_unseen; /* one of them does not say it */
+};
+
+static weir_err look_at_server(struct redis_upkeep *u, struct redis_session *s, struct sums *sums,
+                               weir_diag *diag)
 {
     struct redis_reply *info;
-    const weir_err err = redis_session_demand(s, &info, diag, "INFO", (char *)NULL);
+    char role[REDIS_FIELD];
+    weir_err err = redis_session_request(s, &info, diag, "INFO", (char *)NULL);
 
     if (err)
         return err;
-    *keys += info_keys(redis_reply_text(info), u->common->uri.db);
-    *memory += info_number(redis_reply_text(info), "used_memory");
+    if (!info) {
+        sums->is_unseen = true;
+        return WEIR_OK;
+    }
+    sums->keys += info_keys(redis_reply_text(info), u->common->uri.db);
+    sums->memory += info_number(redis_reply_text(info), "used_memory");
     look_at_eviction(u, redis_reply_text(info));
+    redis_info_field(redis_reply_text(info), "role", role);
+    if (strcmp(role, "slave") == 0 && !redis_is_cluster(u->common))
+        err = diag_fail(diag, WEIR_EIO, "the server is a replica now; only a master can count");
     redis_reply_free(info);
-    return WEIR_OK;
-}
-
-static weir_err look_at_address(struct redis_upkeep *u, const struct redis_address *address,
-                                int64_t *keys, int64_t *memory, weir_diag *diag)
-{
-    const struct redis_uri *uri = &u->common->uri;
-    struct redis_session *s = NULL;
-    weir_err err = redis_session_open(&s, uri, address, &uri->login, uri->db, diag);
-
-    if (!err)
-        err = look_at_server(u, s, keys, memory, diag);
-    /* If the server has lost everything, the next process must find the secret in use. */
-    if (!err && !redis_is_cluster(u->common))
-        err = redis_keep_secret(&s, uri, &u->common->secret, diag);
-    redis_session_close(s);
     return err;
 }
 
-static weir_err look_at_all(struct redis_upkeep *u, weir_diag *diag)
+static weir_err open_session(struct redis_upkeep *u, struct redis_node *node, weir_diag *diag)
 {
-    int64_t keys = 0, memory = 0;
-    struct redis_address master;
+    const struct redis_uri *uri = &u->common->uri;
+    struct redis_address address = node->address;
     weir_err err = WEIR_OK;
 
-    if (redis_is_cluster(u->common)) {
-        for (size_t i = 0; i < u->slots->node_count && !err; i++)
-            if (redis_slots_has(u->slots, u->slots->nodes[i]))
-                err = look_at_address(u, &u->slots->nodes[i]->address, &keys, &memory, diag);
-    } else {
-        err = redis_find_master(&u->common->uri, &master, diag);
-        if (!err)
-            err = look_at_address(u, &master, &keys, &memory, diag);
-    }
+    if (!redis_is_cluster(u->common))
+        err = redis_find_master(uri, &address, diag);
+    return err ? err : redis_session_open(&node->upkeep, uri, &address, &uri->login, uri->db, diag);
+}
+
+static void leave(struct redis_node *node)
+{
+    redis_session_close(node->upkeep);
+    node->upkeep = NULL;
+}
+
+static weir_err try_node(struct redis_upkeep *u, struct redis_node *node, struct sums *sums,
+                         weir_diag *diag)
+{
+    weir_err err = node->upkeep ? WEIR_OK : open_session(u, node, diag);
+
+    if (!err)
+        err = look_at_server(u, node->upkeep, sums, diag);
+    /* If the server has lost everything, the next process must find the secret in use. */
+    if (!err && !redis_is_cluster(u->common))
+        err = redis_keep_secret(&node->upkeep, &u->common->uri, &u->common->secret, diag);
     if (err)
-        return err;
-    u->keys = keys;
-    u->memory = memory;
-    return WEIR_OK;
+        leave(node);
+    return err;
+}
+
+/* The session stays open: by TLS a new one each second would cost the server more than it tells. So
+ * it may have been closed meanwhile, which a second try finds out. */
+static weir_err look_at_node(struct redis_upkeep *u, struct redis_node *node, struct sums *sums,
+                             weir_diag *diag)
+{
+    const struct sums before = *sums;
+    const bool was_open = node->upkeep;
+    weir_err err = try_node(u, node, sums, diag);
+
+    if (err == WEIR_EIO && was_open) {
+        *sums = before;
+        err = try_node(u, node, sums, diag);
+    }
+    return err;
+}
+
+static weir_err look_at_all(struct redis_upkeep *u, struct sums *sums, weir_diag *diag)
+{
+    weir_err err = WEIR_OK;
+
+    if (!redis_is_cluster(u->common))
+        return look_at_node(u, u->node, sums, diag);
+    for (size_t i = 0; i < u->slots->node_count && !err; i++) {
+        struct redis_node *node = u->slots->nodes[i];
+
+        if (redis_slots_has(u->slots, node))
+            err = look_at_node(u, node, sums, diag);
+        else
+            leave(node);
+    }
+    return err;
 }
 
 void redis_upkeep_look(struct redis_upkeep *u)
 {
+    struct sums sums = { 0 };
     weir_diag diag;
-    const weir_err err = look_at_all(u, &diag);
+    const weir_err err = look_at_all(u, &sums, &diag);
 
     if (err && !u->has_failed)
         log_line(u, "cannot read statistics of Redis: ", diag.text);
+    if (sums.is_unseen && !u->is_unseen)
+        log_line(u, "cannot read statistics of Redis: ", "the user may not use INFO");
+    if (!err) {
+        u->keys = sums.is_unseen ? -1 : sums.keys;
+        u->memory = sums.is_unseen ? -1 : sums.memory;
+    }
     u->has_failed = err;
+    u->is_unseen = sums.is_unseen;
     u->look_at = clock_steady_ms() + LOOK_MS;
 }
 

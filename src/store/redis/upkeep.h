@@ -8,6 +8,7 @@
 
 struct redis_upkeep {
     const struct redis_common *common;
+    struct redis_node *node;         /* unless there is a cluster */
     const struct redis_slots *slots; /* of the cluster */
     void (*log)(void *ctx, const char *line);
     void *log_ctx;
@@ -15,11 +16,11 @@ struct redis_upkeep {
 
     /* Of tick() alone. */
     int64_t look_at;
-    bool has_failed;             /* and that has been logged */
+    bool has_failed, is_unseen;  /* and that has been logged */
     char evicts_by[REDIS_FIELD]; /* the same */
 };
 
-void redis_upkeep_init(struct redis_upkeep *u, const struct redis_common *common,
+void redis_upkeep_init(struct redis_upkeep *u, struct redis_node *node,
                        const struct redis_slots *slots, const struct store_options *options);
 
 void redis_upkeep_look(struct redis_upkeep *u); /* blocks */

@@ -24,6 +24,7 @@ static void is_at(const char *uri, const char *shown)
         strcat(all, one);
     }
     assert_string_equal(all, shown);
+    redis_uri_done(&u);
 }
 
 static void refuses(const char *uri, const char *text)
@@ -126,8 +127,53 @@ static void invalid_uris_are_rejected(void **state)
     refuses("redis://host?pool=17", "from 1 to 16");
     refuses("redis://host?wait_replicas=-1", "from 0 to 64");
     refuses("redis://host?nonsense=1", "no parameter 'nonsense'");
-    refuses("rediss://u:hunter2@host", "does not support TLS");
-    refuses("rediss+cluster://host", "does not support TLS");
+    refuses("rediss://u:hunter2@host:x", "host:port");
+    refuses("rediss+unix:///sock", "name the server");
+}
+
+static void tls_is_read(void **state)
+{
+    struct redis_uri u = read_uri("redis://host");
+
+    (void)state;
+    assert_null(u.tls_context);
+    is_at("rediss://host", "host:6379");
+    is_at("rediss+cluster://a,b:1,[::2]:3", "a:6379 b:1 [::2]:3");
+    is_at("rediss+sentinel://a,b:1/main", "a:26379 b:1");
+    u = read_uri("rediss://user:p%40@host/2?tls_server_name=redis.example&pool=2");
+    assert_non_null(u.tls_context);
+    assert_null(redis_tls_context_warning(u.tls_context));
+    assert_int_equal(u.tls.verify, REDIS_VERIFY_FULL);
+    assert_string_equal(u.tls.server_name, "redis.example");
+    assert_string_equal(u.login.password, "p@");
+    assert_int_equal(u.db, 2);
+    redis_uri_done(&u);
+    assert_null(u.tls_context);
+    u = read_uri("rediss://host?tls_verify=none");
+    assert_int_equal(u.tls.verify, REDIS_VERIFY_NONE);
+    assert_non_null(strstr(redis_tls_context_warning(u.tls_context), "tls_verify=none"));
+    redis_uri_done(&u);
+}
+
+static void tls_that_cannot_be_used_is_rejected(void **state)
+{
+    char long_path[700] = "rediss://host?tls_ca=/";
+
+    (void)state;
+    memset(long_path + strlen(long_path), 'x', sizeof long_path - strlen(long_path) - 1);
+    refuses(long_path, "1 to 511 bytes");
+    refuses("rediss://u:hunter2@host?tls_ca=", "1 to 511 bytes");
+    refuses("rediss://host?tls_ca=a%zz", "1 to 511 bytes");
+    refuses("rediss://host?tls_ca=/no/such/file", "cannot read the CA /no/such/file");
+    refuses("rediss://host?tls_ca=/", "is not a file");
+    refuses("rediss://host?tls_ca=/dev/null", "has no certificates in PEM");
+    refuses("rediss://host?tls_cert=/dev/null", "give both");
+    refuses("rediss://host?tls_key=/dev/null", "give both");
+    refuses("rediss://host?tls_verify=yes", "full, ca or none");
+    refuses("rediss://host?tls_verify=ca", "needs tls_ca");
+    refuses("redis://host?tls_verify=none", "only rediss:// uses TLS");
+    refuses("redis+cluster://host?tls_ca=/a", "only rediss:// uses TLS");
+    refuses("redis+unix:///sock?tls_server_name=a", "only rediss:// uses TLS");
 }
 
 int main(void)
@@ -137,6 +183,8 @@ int main(void)
         cmocka_unit_test(logins_are_read),
         cmocka_unit_test(parameters_are_read),
         cmocka_unit_test(invalid_uris_are_rejected),
+        cmocka_unit_test(tls_is_read),
+        cmocka_unit_test(tls_that_cannot_be_used_is_rejected),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
