@@ -14,7 +14,8 @@ import threading
 sys.path.insert(0, "tests/support")
 from redis import Redis, Watched  # noqa: E402
 from weir_server import TREE, command, run, test, wait_until  # noqa: E402
-from shared_store import (PATIENT, UNWELL, Gang, Fixture, asked, comes_back,  # noqa: E402
+from shared_store import (PATIENT, UNWELL, Gang, Fixture, a_promoted_replica_counts_on,  # noqa: E402
+                          asked, comes_back,
                           conforms, falls_back, library_and_server_share_a_limit,
                           never_half_charged, overrides_hold_everywhere, says, servers_share_a_cell,
                           several_policies_are_never_half_charged, used,
@@ -355,17 +356,7 @@ def a_full_server_is_on_errors_matter():
 def a_replica_that_sentinel_promotes():
     with Watched() as watched, Fixture(
             f"redis+sentinel://127.0.0.1:{watched.sentinel.port}/main?{UNWELL}") as fixture:
-        server = fixture.serve()
-        comes_back(server)
-        counted, unknown = witness(server)
-        watched.master("WAIT", 1, 5000)
-        wait_until(lambda: any(b":open:" in key for key in watched.replica("KEYS", "*")),
-                   "the replica to have it")
-        watched.master.kill()
-        falls_back(server)
-        watched.wait_for_promotion()
-        comes_back(server)
-        assert 0 < used(server, "open", "witness") <= counted + unknown
+        a_promoted_replica_counts_on(fixture, watched)
 
 
 # ---- what is kept of the secret --------------------------------------------------------------

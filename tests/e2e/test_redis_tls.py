@@ -13,11 +13,14 @@ sys.path.insert(0, "tests/support")
 from certificates import make_certs, openssl  # noqa: E402
 from proxy import Proxy  # noqa: E402
 from redis import Cluster, Redis, Watched  # noqa: E402
-from weir_server import PATIENCE, TREE, Folder, run, test, wait_until  # noqa: E402
-from shared_store import (PATIENT, UNWELL, Fixture, Gang, asked, comes_back, conforms,  # noqa: E402
-                          falls_back, library_and_server_share_a_limit, never_half_charged,
+from weir_server import TREE, Folder, run, test, wait_until  # noqa: E402
+from shared_store import (PATIENT, UNWELL, Fixture, Gang, a_promoted_replica_counts_on,  # noqa: E402
+                          asked, comes_back, conforms, falls_back,
+                          library_and_server_share_a_limit, never_half_charged,
                           overrides_hold_everywhere, says, used, weir, witness)
 
+# What takes long and adds nothing for a sanitizer is for plain builds.
+SANITIZED = "asan" in str(TREE) or "tsan" in str(TREE)
 FOLDER = Folder()
 CERTS, OTHER, ELSEWHERE, EXPIRED = (FOLDER.path / name for name in
                                     ("certs", "other", "elsewhere", "expired"))
@@ -91,7 +94,11 @@ def five_of_a_thousand(home):
 # ---- the contract ----------------------------------------------------------------------------
 
 
-@test
+def long_test(function):
+    return function if SANITIZED else test(function)
+
+
+@long_test
 def every_conformance_trace_matches():
     with Home() as home:
         conforms(TREE, home.url, "rediss:", os.environ)
@@ -127,7 +134,8 @@ def denials_are_cached_and_changes_of_operators_hold_on_all_servers():
 @test
 def a_cluster_by_tls():
     with Cluster(tls=CERTS) as cluster, Fixture(cluster_url(cluster)) as home:
-        conforms(TREE, home.url, "rediss+cluster:", os.environ)
+        if not SANITIZED:
+            conforms(TREE, home.url, "rediss+cluster:", os.environ)
         for node in cluster.masters:
             node("FLUSHALL")
         five_of_a_thousand(home)
@@ -143,17 +151,7 @@ def a_replica_that_sentinel_promotes():
     with Watched(tls=CERTS) as watched, Fixture(
             f"rediss+sentinel://127.0.0.1:{watched.sentinel.port}/main?"
             f"tls_ca={CERTS}/ca.pem&{UNWELL}") as home:
-        server = home.serve()
-        comes_back(server)
-        counted, unknown = witness(server)
-        watched.master("WAIT", 1, 5000)
-        wait_until(lambda: any(b":open:" in key for key in watched.replica("KEYS", "*")),
-                   "the replica to have it")
-        watched.master.kill()
-        falls_back(server)
-        watched.wait_for_promotion()
-        comes_back(server)
-        assert 0 < used(server, "open", "witness") <= counted + unknown
+        a_promoted_replica_counts_on(home, watched)
 
 
 # ---- whom to trust ---------------------------------------------------------------------------
@@ -216,7 +214,7 @@ def an_expired_certificate_is_refused():
         is_refused(home, redis.url, "has expired, on 20", "renew it")
 
 
-@test
+@long_test
 def a_server_without_tls_and_one_with_it_are_told_apart():
     with Redis() as plain, Home() as home:
         is_refused(home, f"rediss://127.0.0.1:{plain.port}", "does not use TLS on this port",
@@ -349,7 +347,7 @@ def one_endpoint(kind, **options):
         return hosts
 
 
-@test
+@long_test
 def a_cluster_that_gives_no_hosts():
     with Redis() as redis:
         if int(redis.client().info("server")["redis_version"].split(".")[0]) < 7:
@@ -378,7 +376,7 @@ def a_handshake_that_is_cut_or_slow():
         assert "it runs" in diagnosis(home.url)[1]
 
 
-@test
+@long_test
 def a_server_starts_while_no_handshake_ends():
     with Through() as home:
         home.proxy.mode = "half"

@@ -8,7 +8,7 @@ LARGEST=400 # KiB of the shared library, stripped
 # Only these libraries are there for it.
 lend() {
     mkdir "$scratch/pc" || return 1
-    for name in libsodium yaml-0.1 libxxhash; do
+    for name in libsodium yaml-0.1 libxxhash hiredis; do
         cp "$(pkg-config --variable=pcfiledir "$name")/$name.pc" "$scratch/pc/" || return 1
     done
 }
@@ -77,6 +77,31 @@ opened
 END
 }
 
+# The same with Redis, but without TLS to it, for which OpenSSL would be needed.
+builds_without_tls() {
+    PKG_CONFIG_LIBDIR=$scratch/pc PKG_CONFIG_PATH='' \
+        meson setup "$scratch/plain" -Dserver=false -Dpostgres=disabled -Dredis=enabled \
+        -Dtls=disabled --default-library static && ninja -C "$scratch/plain" &&
+        cat >"$scratch/tls.c" <<'END' &&
+#include <stdio.h>
+#include <weir.h>
+
+int main(void)
+{
+    weir_diag diag;
+    weir *w;
+
+    if (weir_open(&w, &(weir_options){ .store = "rediss://127.0.0.1" }, &diag))
+        puts(diag.text);
+}
+END
+        cc -Iinclude "$scratch/tls.c" -o "$scratch/tls" "$scratch/plain/libweir.a" -lsodium -lyaml \
+            -lxxhash -lhiredis -pthread && "$scratch/tls" >"$scratch/said" &&
+        diff - "$scratch/said" <<'END'
+this weir was built without OpenSSL and has no TLS to Redis, so no 'rediss:'
+END
+}
+
 refuses_tests_without_the_server() {
     ! meson setup "$scratch/other" -Dserver=false -Dtests=true >"$scratch/said" &&
         grep -F 'need the server: leave out -Dserver=false' "$scratch/said"
@@ -90,5 +115,6 @@ t it_needs_three_libraries_and_that_of_c needs_three_libraries_and_that_of_c
 t it_is_small is_small
 t it_runs_the_example runs_the_example
 t it_names_the_stores_it_was_built_without says_which_stores_it_has_not
+t it_builds_without_tls_to_redis_and_says_so builds_without_tls
 t it_refuses_to_build_tests_without_the_server refuses_tests_without_the_server
 finish

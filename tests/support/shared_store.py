@@ -262,6 +262,21 @@ def overrides_hold_everywhere(servers):
     wait_until(lambda: there.check("many", "ann")["source"] == "store", "the end of it")
 
 
+def a_promoted_replica_counts_on(fixture, watched):
+    """The master is lost, and Sentinel makes a replica the next one."""
+    server = fixture.serve()
+    comes_back(server)
+    counted, unknown = witness(server)
+    watched.master("WAIT", 1, 5000)
+    wait_until(lambda: any(b":open:" in key for key in watched.replica("KEYS", "*")),
+               "the replica to have it")
+    watched.master.kill()
+    falls_back(server)
+    watched.wait_for_promotion()
+    comes_back(server)
+    assert 0 < used(server, "open", "witness") <= counted + unknown
+
+
 def conforms(tree, url, name, env):
     done = subprocess.run([tree / "tests/conform_stores"], capture_output=True, text=True, check=False,
                           env={**env, "WEIR_TEST_STORE": url, "CMOCKA_MESSAGE_OUTPUT": "TAP"})

@@ -115,7 +115,7 @@ static bool look(const char *uri, const char *documents, struct findings *f, int
         return !trouble("this weir was built without hiredis");
 #endif
     } else {
-        return !trouble("give the URI of the store: postgres://... or redis://...");
+        return !trouble("give the URI of the store: postgres://..., redis://... or rediss://...");
     }
     if (err)
         return !trouble("%s", diag.text);
@@ -163,11 +163,11 @@ const struct command doctor_command = {
     .options = options,
     .option_count = OPTION_COUNT,
     .notes = "Reads the settings of a Redis or Postgres, by the URI that 'weir serve' uses as\n"
-             "its store, and changes nothing.\n"
+             "its store, and changes nothing. rediss:// is Redis by TLS.\n"
              "\n"
              "What it may not ask for, as in many managed services, is 'unseen'.\n"
              "\n"
-             "Exit status: 0 all is fine or unseen, 1 something should be changed, 2 it cannot be\n"
-             "reached.\n",
+             "Exit status: 0 all is fine or unseen, 1 something should be changed, 2 it\n"
+             "cannot be reached.\n",
     .run = run,
 };

@@ -115,18 +115,24 @@ static weir_err look_at_latency(const struct patient *p, weir_diag *diag)
 
 static void look_at_role(const struct patient *p)
 {
+    const bool is_tls = p->uri->tls_context;
     char role[REDIS_FIELD];
 
     field(p, "role", role);
     if (strcmp(role, "master") != 0 && p->uri->kind != REDIS_CLUSTER)
         find(p->f, FINDING_WRONG, "role",
-             "Name the master, or use redis+sentinel:// to have it found.",
+             is_tls ? "Name the master, or use rediss+sentinel:// to have it found."
+                    : "Name the master, or use redis+sentinel:// to have it found.",
              "the server is a replica; only a master can count");
     if (p->uri->kind == REDIS_SINGLE && number(p, "cluster_enabled") == 1)
-        find(p->f, FINDING_WRONG, "role", "Use redis+cluster:// instead of redis://.",
+        find(p->f, FINDING_WRONG, "role",
+             is_tls ? "Use rediss+cluster:// instead of rediss://."
+                    : "Use redis+cluster:// instead of redis://.",
              "the server is part of a cluster");
     if (p->uri->kind == REDIS_CLUSTER && number(p, "cluster_enabled") == 0)
-        find(p->f, FINDING_WRONG, "role", "Use redis:// instead of redis+cluster://.",
+        find(p->f, FINDING_WRONG, "role",
+             is_tls ? "Use rediss:// instead of rediss+cluster://."
+                    : "Use redis:// instead of redis+cluster://.",
              "the server is not part of a cluster");
 }
 

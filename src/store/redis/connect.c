@@ -55,14 +55,16 @@ void redis_evicts_by(struct span info, char out[REDIS_FIELD])
 
 static weir_err check_kind(const struct redis_uri *uri, struct span info, weir_diag *diag)
 {
+    const char *scheme = uri->tls_context ? "rediss" : "redis";
+
     if (uri->kind == REDIS_CLUSTER && info_is(info, "cluster_enabled", "0"))
         return diag_fail(diag, WEIR_EOPTION,
-                         "the server is not part of a cluster: use redis:// instead of "
-                         "redis+cluster://");
+                         "the server is not part of a cluster: use %s:// instead of %s+cluster://",
+                         scheme, scheme);
     if (uri->kind != REDIS_CLUSTER && info_is(info, "cluster_enabled", "1"))
         return diag_fail(diag, WEIR_EOPTION,
-                         "the server is part of a cluster: use redis+cluster:// instead of "
-                         "redis://");
+                         "the server is part of a cluster: use %s+cluster:// instead of %s://",
+                         scheme, scheme);
     if (uri->kind != REDIS_CLUSTER && info_is(info, "role", "slave"))
         return diag_fail(diag, WEIR_EIO, "the server is a replica; only a master can count");
     return WEIR_OK;

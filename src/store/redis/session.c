@@ -11,6 +11,7 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/diag.h"
+#include "store/redis/socket.h"
 
 enum { ROOM = 16 * 1024 };
 
@@ -75,20 +76,6 @@ static weir_err take_input(struct redis_session *s, bool *is_empty, weir_diag *d
                                                      : lose(s, "this is not a Redis server", diag);
 }
 
-/* False: not before `end`. */
-static bool wait_for(const struct redis_session *s, short events, int64_t end)
-{
-    struct pollfd p = { .fd = s->stream.fd, .events = events };
-    int n;
-
-    do {
-        const int64_t left = end - clock_steady_ms();
-
-        n = left > 0 ? poll(&p, 1, (int)left) : 0;
-    } while (n < 0 && errno == EINTR);
-    return n > 0;
-}
-
 static weir_err send_all(struct redis_session *s, struct span bytes, int64_t end, weir_diag *diag)
 {
     while (bytes.len > 0) {
@@ -96,7 +83,7 @@ static weir_err send_all(struct redis_session *s, struct span bytes, int64_t end
 
         if (n < 0)
             return lose_stream(s, diag);
-        if (n == 0 && !wait_for(s, POLLOUT, end))
+        if (n == 0 && !socket_wait(s->stream.fd, POLLOUT, end))
             return lose(s, "no answer in time", diag);
         bytes.at += n;
         bytes.len -= (size_t)n;
@@ -118,7 +105,7 @@ static weir_err read_reply(struct redis_session *s, int64_t end, struct redis_re
         err = take_input(s, &is_empty, diag);
         if (err)
             return err;
-        if (is_empty && !wait_for(s, POLLIN, end))
+        if (is_empty && !socket_wait(s->stream.fd, POLLIN, end))
             return lose(s, "no answer in time", diag);
     }
 }

@@ -13,25 +13,21 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/diag.h"
+#include "store/redis/socket.h"
 
 enum { PLAIN_PATIENCE_MS = 250 };
 
 /* 0, or why not. */
 static int wait_until_connected(int fd, int64_t patience)
 {
-    struct pollfd p = { .fd = fd, .events = POLLOUT };
-    int n, err = 0;
+    int err = 0;
     socklen_t size = sizeof err;
 
-    do
-        n = poll(&p, 1, (int)patience);
-    while (n < 0 && errno == EINTR);
-    if (n == 0)
+    if (!socket_wait(fd, POLLOUT, clock_steady_ms() + patience))
         return ETIMEDOUT;
-    if (n < 0 || getsockopt(fd, SOL_SOCKET, SO_ERROR, &err, &size) != 0)
-        return errno;
-    return err;
+    return getsockopt(fd, SOL_SOCKET, SO_ERROR, &err, &size) == 0 ? err : errno;
 }
 
 /* 0 and the socket, or why not. */
@@ -91,16 +87,15 @@ static weir_err connect_host(int *out, const struct redis_address *a, int64_t pa
  * ask it for something that is no secret, on a connection of its own. */
 static bool answers_plain_text(const struct redis_address *address)
 {
-    static const char ping[] = "PING\r\n";
-    struct pollfd p = { .fd = -1, .events = POLLIN };
     char first = '\0';
+    int fd;
 
-    if (connect_host(&p.fd, address, PLAIN_PATIENCE_MS, NULL))
+    if (connect_host(&fd, address, PLAIN_PATIENCE_MS, NULL))
         return false;
-    if (send(p.fd, ping, sizeof ping - 1, MSG_NOSIGNAL) > 0 && poll(&p, 1, PLAIN_PATIENCE_MS) > 0 &&
-        recv(p.fd, &first, 1, 0) < 1)
-        first = '\0';
-    close(p.fd);
+    if (socket_write(fd, span_of("PING\r\n")) > 0 &&
+        socket_wait(fd, POLLIN, clock_steady_ms() + PLAIN_PATIENCE_MS))
+        (void)socket_read(fd, &first, 1);
+    close(fd);
     return first == '+' || first == '-';
 }
 
@@ -146,30 +141,12 @@ void redis_stream_close(struct redis_stream *s)
 
 ssize_t redis_stream_read(struct redis_stream *s, char *into, size_t room)
 {
-    ssize_t n;
-
-    if (s->tls)
-        return redis_tls_read(s->tls, into, room);
-    do
-        n = recv(s->fd, into, room, 0);
-    while (n < 0 && errno == EINTR);
-    if (n == 0)
-        errno = 0;
-    if (n > 0)
-        return n;
-    return n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK) ? 0 : -1;
+    return s->tls ? redis_tls_read(s->tls, into, room) : socket_read(s->fd, into, room);
 }
 
 ssize_t redis_stream_write(struct redis_stream *s, struct span bytes)
 {
-    ssize_t n;
-
-    if (s->tls)
-        return redis_tls_write(s->tls, bytes);
-    do
-        n = send(s->fd, bytes.at, bytes.len, MSG_NOSIGNAL);
-    while (n < 0 && errno == EINTR);
-    return n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK) ? 0 : n;
+    return s->tls ? redis_tls_write(s->tls, bytes) : socket_write(s->fd, bytes);
 }
 
 weir_err redis_stream_problem(const struct redis_stream *s, const char **why)

@@ -1,8 +1,7 @@
 /* tls.c - TLS to Redis servers, by OpenSSL 3, over sockets that do not block.
  *
  * WHY NOT the socket BIO of OpenSSL: it writes by write(), so a server that has gone would end a
- * program that does not expect SIGPIPE. A BIO of our own calls send() with MSG_NOSIGNAL, and keeps
- * errno.
+ * program that does not expect SIGPIPE. A BIO of our own uses socket_write(), and keeps errno.
  *
  * RULES
  *   R1  No byte of a command is sent before the certificate of the server is verified.
@@ -21,12 +20,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
 
 #include "base/clock.h"
 #include "base/diag.h"
 #include "base/pem.h"
+#include "store/redis/socket.h"
 #include "store/redis/tls_problem.h"
 
 /* Tells whether a file is still the one that was read. */
@@ -63,35 +62,35 @@ struct redis_tls {
 static int bio_read(BIO *bio, char *into, int room)
 {
     struct redis_tls *t = BIO_get_data(bio);
-    ssize_t n;
+    const ssize_t n = socket_read(t->fd, into, (size_t)room);
 
     BIO_clear_retry_flags(bio);
-    do
-        n = recv(t->fd, into, (size_t)room, 0);
-    while (n < 0 && errno == EINTR);
-    if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
+    if (n > 0) {
+        t->has_heard = true;
+        return (int)n;
+    }
+    if (n == 0)
         BIO_set_retry_read(bio);
-    else if (n < 0)
+    else if (errno)
         t->error = errno;
-    t->is_eof = n == 0;
-    t->has_heard = t->has_heard || n > 0;
-    return (int)n;
+    else
+        t->is_eof = true;
+    return n < 0 && t->is_eof ? 0 : -1;
 }
 
 static int bio_write(BIO *bio, const char *bytes, int len)
 {
     struct redis_tls *t = BIO_get_data(bio);
-    ssize_t n;
+    const ssize_t n = socket_write(t->fd, (struct span){ bytes, (size_t)len });
 
     BIO_clear_retry_flags(bio);
-    do
-        n = send(t->fd, bytes, (size_t)len, MSG_NOSIGNAL);
-    while (n < 0 && errno == EINTR);
-    if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
+    if (n > 0)
+        return (int)n;
+    if (n == 0)
         BIO_set_retry_write(bio);
-    else if (n < 0)
+    else
         t->error = errno;
-    return (int)n;
+    return -1;
 }
 
 static long bio_control(BIO *bio, int command, long number, void *at)
@@ -385,20 +384,6 @@ static struct redis_tls *new_connection(struct redis_tls_context *context, int f
     return NULL;
 }
 
-/* False: not before `end`. */
-static bool wait_for(const struct redis_tls *t, int64_t end)
-{
-    struct pollfd p = { .fd = t->fd, .events = SSL_want_write(t->ssl) ? POLLOUT : POLLIN };
-    int n;
-
-    do {
-        const int64_t left = end - clock_steady_ms();
-
-        n = left > 0 ? poll(&p, 1, (int)left) : 0;
-    } while (n < 0 && errno == EINTR);
-    return n > 0;
-}
-
 /* False: not in time. */
 static bool shake_hands(struct redis_tls *t, int64_t patience)
 {
@@ -409,7 +394,7 @@ static bool shake_hands(struct redis_tls *t, int64_t patience)
         ERR_clear_error();
         if (SSL_do_handshake(t->ssl) == 1 || fail(t) < 0)
             return true;
-        goes_on = wait_for(t, end);
+        goes_on = socket_wait(t->fd, SSL_want_write(t->ssl) ? POLLOUT : POLLIN, end);
     }
     tls_problem_of_time(&t->problem, patience);
     return false;
