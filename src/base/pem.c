@@ -139,3 +139,12 @@ weir_err pem_load_authorities(SSL_CTX *ssl, const char *what, const char *file, 
                : diag_fail(diag, WEIR_EOPTION, "TLS: the %s %s has no certificates in PEM: %s",
                            what, file, reason());
 }
+
+weir_err pem_trust(SSL_CTX *ssl, const char *ca, weir_diag *diag)
+{
+    if (ca)
+        return pem_load_authorities(ssl, "CA", ca, diag);
+    return SSL_CTX_set_default_verify_paths(ssl) == 1
+               ? WEIR_OK
+               : diag_fail(diag, WEIR_ENOMEM, "TLS: %s", weir_err_text(WEIR_ENOMEM));
+}

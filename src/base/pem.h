@@ -26,4 +26,7 @@ WEIR_MUSTCHECK weir_err pem_load_key(struct ssl_ctx_st *ssl, const char *file, c
 WEIR_MUSTCHECK weir_err pem_load_authorities(struct ssl_ctx_st *ssl, const char *what,
                                              const char *file, weir_diag *diag);
 
+/* For a client: the authorities of this file, or NULL: those that the system trusts. */
+WEIR_MUSTCHECK weir_err pem_trust(struct ssl_ctx_st *ssl, const char *ca, weir_diag *diag);
+
 #endif

@@ -311,7 +311,8 @@ bool conn_input_next(struct conn_pool *p, struct conn_input *in)
 
     while ((c = pop(&p->arrived))) {
         if (!p->arrived.first)
-            p->room_used = 0; /* the last of it is handed out: nothing is read before that is used */
+            p->room_used =
+                0; /* the last of it is handed out: nothing is read before that is used */
         if (take_arrived(c, in))
             return true;
     }

@@ -340,21 +340,6 @@ bool tls_has_client_certificate(const struct tls *t)
 
 /* ---- clients --------------------------------------------------------------------------- */
 
-static weir_err trust(struct tls_context *t, const char *ca, weir_diag *diag)
-{
-    weir_err err;
-
-    if (!ca)
-        return SSL_CTX_set_default_verify_paths(t->ssl) == 1
-                   ? WEIR_OK
-                   : diag_fail(diag, WEIR_ENOMEM, "TLS: %s", weir_err_text(WEIR_ENOMEM));
-    err = can_read("CA", ca, diag);
-    if (!err && SSL_CTX_load_verify_locations(t->ssl, ca, NULL) != 1)
-        err = diag_fail(diag, WEIR_EOPTION, "TLS: cannot use the CA %s: %s", ca,
-                        is_not_pem() ? "it has no certificate in PEM" : reason());
-    return err;
-}
-
 weir_err tls_client_context_new(const char *ca, struct tls_context **out, weir_diag *diag)
 {
     struct tls_context *t = calloc(1, sizeof *t);
@@ -368,7 +353,7 @@ weir_err tls_client_context_new(const char *ca, struct tls_context **out, weir_d
     }
     if (t && t->bio && t->ssl && SSL_CTX_set_min_proto_version(t->ssl, TLS1_2_VERSION) == 1) {
         SSL_CTX_set_verify(t->ssl, SSL_VERIFY_PEER, NULL);
-        err = trust(t, ca, diag);
+        err = pem_trust(t->ssl, ca, diag);
     } else {
         diag_set(diag, "TLS: %s", weir_err_text(err));
     }

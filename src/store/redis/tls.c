@@ -147,12 +147,8 @@ static int verify(int is_fine, X509_STORE_CTX *store)
 static weir_err load_files(SSL_CTX *ssl, const struct redis_tls_options *o,
                            char warnings[PEM_WARNINGS], weir_diag *diag)
 {
-    weir_err err = WEIR_OK;
+    weir_err err = pem_trust(ssl, o->ca[0] ? o->ca : NULL, diag);
 
-    if (o->ca[0])
-        err = pem_load_authorities(ssl, "CA", o->ca, diag);
-    else if (SSL_CTX_set_default_verify_paths(ssl) != 1)
-        err = WEIR_ENOMEM;
     if (!err && o->cert[0])
         err = pem_load_certificate(ssl, o->cert, "Redis", warnings, diag);
     if (!err && o->key[0])
