@@ -17,6 +17,11 @@ int64_t clock_wall_ms(void)
     return clock_read(CLOCK_REALTIME, MS_IN_S);
 }
 
+uint64_t clock_wall_ns(void)
+{
+    return (uint64_t)clock_read(CLOCK_REALTIME, NS_IN_S);
+}
+
 int64_t clock_wall_coarse_s(void)
 {
     return clock_read(CLOCK_REALTIME_COARSE, 1);

@@ -10,7 +10,8 @@
 #include <stdint.h>
 #include <time.h>
 
-int64_t clock_wall_ms(void);       /* since 1970 */
+int64_t clock_wall_ms(void); /* since 1970 */
+uint64_t clock_wall_ns(void);
 int64_t clock_wall_coarse_s(void); /* the same in seconds: cheaper, some ms late */
 
 uint64_t clock_monotonic_ns(void);

@@ -8,6 +8,7 @@
 #include "cli/policy/file.h"
 #include "cli/terminal.h"
 #include "net/tls.h"
+#include "server/telemetry/telemetry_config.h"
 #include "server/tokens.h"
 #include "store/store.h"
 
@@ -36,6 +37,7 @@ static int check_files(const struct server_settings *s)
 {
     struct tls_context *tls = NULL;
     struct tokens *tokens = NULL;
+    struct telemetry_config *telemetry = NULL;
     int status = STATUS_YES;
     weir_diag diag;
 
@@ -50,6 +52,11 @@ static int check_files(const struct server_settings *s)
     else if (tls && tls_context_warning(tls))
         trouble("warning: %s", tls_context_warning(tls));
     tls_context_unref(tls);
+    if (telemetry_config_new(&s->telemetry, "", &telemetry, &diag))
+        status = trouble("%s", diag.text);
+    else if (diag.text[0])
+        trouble("warning: %s", diag.text);
+    telemetry_config_free(telemetry);
     return status;
 }
 

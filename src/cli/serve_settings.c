@@ -1,11 +1,13 @@
 /* serve_settings.c - the settings that a server would use, and where each comes from. */
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "cli/serve_check.h"
 #include "cli/serve_options.h"
 #include "cli/terminal.h"
+#include "policy/rate.h"
 
 static void print_scopes(unsigned scopes)
 {
@@ -139,6 +141,38 @@ static void print_others(const struct server_settings *s, const struct arguments
     }
 }
 
+static void print_share(int share, const char *of)
+{
+    char text[16];
+
+    if (share == 0)
+        return;
+    share_write(share, text);
+    printf(", traces of %s of %s", text, of);
+}
+
+/* Only if it is on. */
+static void print_telemetry(const struct server_settings *s)
+{
+    static const char variable[] = "OTEL_EXPORTER_OTLP_ENDPOINT";
+    const struct telemetry_settings *t = &s->telemetry;
+
+    if (!t->endpoint && !t->logs_traces)
+        return;
+    print_name("telemetry");
+    printf("%s", t->endpoint ? t->endpoint : "nothing is sent");
+    if (t->endpoint && t->sends_metrics)
+        printf(", metrics every %s", duration_text(t->interval_ms).text);
+    if (t->endpoint && t->follows_caller)
+        printf(", traces of callers");
+    if (t->endpoint) {
+        print_share(t->denied_share, "denied checks");
+        print_share(t->all_share, "all checks");
+    }
+    printf("%s (%s)\n", t->logs_traces ? ", trace ids in the log" : "",
+           t->endpoint && t->endpoint == getenv(variable) ? variable : "file");
+}
+
 void serve_print_settings(const struct server_settings *s, const struct arguments *a)
 {
     print_name("config");
@@ -164,5 +198,6 @@ void serve_print_settings(const struct server_settings *s, const struct argument
     printf("%s", s->log_file ? s->log_file : "stderr");
     print_origin(s, a, SERVE_LOG, "log");
     print_others(s, a);
+    print_telemetry(s);
     printf("%sok%s\n", colour(GREEN), colour(PLAIN));
 }

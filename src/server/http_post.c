@@ -295,16 +295,22 @@ weir_err http_post_send(const struct http_post *post, struct http_post_reply *re
     return err;
 }
 
-weir_err http_post_deliver(const struct http_post *post, weir_diag *diag)
+weir_err http_post_expect(const struct http_post *post, int status, weir_diag *diag)
 {
-    struct http_post_reply reply;
     struct url url;
-    weir_err err = http_post_send(post, &reply, NULL, diag);
 
-    if (err || (reply.status >= 200 && reply.status < 300))
-        return err;
+    if (status >= 200 && status < 300)
+        return WEIR_OK;
     if (url_read(span_of(post->url), &url))
         url = (struct url){ .is_tls = false };
     return diag_fail(diag, WEIR_EIO, "%s port %s: it answers with status %d", url.host, url.port,
-                     reply.status);
+                     status);
+}
+
+weir_err http_post_deliver(const struct http_post *post, weir_diag *diag)
+{
+    struct http_post_reply reply;
+    weir_err err = http_post_send(post, &reply, NULL, diag);
+
+    return err ? err : http_post_expect(post, reply.status, diag);
 }

@@ -32,7 +32,10 @@ enum { HTTP_POST_MOST_REPLY = 64 * 1024 };
 WEIR_MUSTCHECK weir_err http_post_send(const struct http_post *post, struct http_post_reply *reply,
                                        struct buf *body, weir_diag *diag);
 
-/* The same, where only a status of 2xx is success. */
+/* Is it a status of 2xx? If not, the diag says so. */
+WEIR_MUSTCHECK weir_err http_post_expect(const struct http_post *post, int status, weir_diag *diag);
+
+/* Both of these. */
 WEIR_MUSTCHECK weir_err http_post_deliver(const struct http_post *post, weir_diag *diag);
 
 /* Seconds, or a date as HTTP writes them, counted from `now_s`; -1: it is neither. In ms. */

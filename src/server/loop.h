@@ -7,6 +7,7 @@
 #include "net/listener.h"
 #include "server/loop_reactor.h"
 #include "server/session.h"
+#include "server/telemetry/tracing.h"
 #include "server/turn.h"
 
 struct server;
@@ -68,8 +69,9 @@ struct loop {
     struct call_block *call_blocks; /* where all calls are */
     struct reply *free_replies;
     size_t free_reply_count;
-    struct throttle throttle;  /* the last one */
-    struct observer *observer; /* of what is decided here */
+    struct throttle throttle;          /* the last one */
+    struct observer *observer;         /* of what is decided here */
+    _Atomic(struct tracing *) tracing; /* which of it become spans; NULL: nothing is traced */
 };
 
 /* Ready to run, with the listeners that fall to it. */
@@ -79,6 +81,11 @@ WEIR_MUSTCHECK weir_err loop_start(struct loop *loop, weir_diag *diag); /* in it
 void loop_wake(struct loop *loop); /* from any thread: the server's is_draining has changed */
 void loop_join(struct loop *loop);
 void loop_done(struct loop *loop);
+
+static inline struct tracing *loop_tracing(const struct loop *loop)
+{
+    return atomic_load_explicit(&loop->tracing, memory_order_acquire);
+}
 
 static inline struct engine *loop_engine(const struct loop *loop)
 {

@@ -65,6 +65,7 @@ struct reply *reply_begin(struct session *s, void (*encode)(struct reply *, stru
     r->deny_status = r->http_minor = 0;
     r->keep_alive = true;
     r->is_head_only = false;
+    r->trace.is_set = false;
     r->lasting = (struct span){ 0 };
     r->weight = 0;
     add_weight(r, ANY_REPLY);
@@ -182,11 +183,16 @@ static void answered(struct check *check)
 {
     struct call *call = check->ctx;
     struct loop *loop = call->reply->session->loop;
+    struct tracing *tracing = loop_tracing(loop);
+    const struct traceparent *trace = NULL;
 
+    if (tracing && !check->answer->err)
+        trace = tracing_answer(tracing, loop_engine(loop), check, &call->reply->trace,
+                               call->pin->began_ns);
     if (check->answer->err)
         count_unanswered(call);
     else
-        observer_answer(loop->observer, check, loop->turn.now);
+        observer_answer(loop->observer, check, trace, loop->turn.now);
     if (call->wants_tag && !check->answer->err)
         check_note_tags(loop_engine(loop), check);
     turn_answered(loop, call->pin);

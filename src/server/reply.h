@@ -13,6 +13,7 @@
 #include "base/buf.h"
 #include "engine/engine.h"
 #include "proto/parsed_request.h"
+#include "proto/traceparent.h"
 #include "server/http/problem.h"
 
 struct loop;
@@ -41,8 +42,9 @@ struct reply {
     int resp_version;
     int deny_status; /* gate: the status of a refusal */
     int http_minor;
-    bool keep_alive;   /* false: the connection ends behind this reply */
-    bool is_head_only; /* HEAD */
+    bool keep_alive;          /* false: the connection ends behind this reply */
+    bool is_head_only;        /* HEAD */
+    struct traceparent trace; /* the caller's, while the loop traces */
 
     struct buf text;     /* left alone if there is an encode() */
     struct span lasting; /* follows it, and is not copied: lives as long as the program */

@@ -20,6 +20,7 @@
 #include "server/control.h"
 #include "server/handover.h"
 #include "server/http/routes.h"
+#include "server/metrics/metrics.h"
 #include "server/reloader.h"
 #include "server/sd_notify.h"
 
@@ -211,6 +212,33 @@ static weir_err start_sampler(struct server *s, weir_diag *diag)
     return sampler_start(&s->sampler, &options, diag);
 }
 
+static void write_metrics(void *ctx, struct metric_sink *m)
+{
+    metrics_write(ctx, m);
+}
+
+static void set_tracing(void *ctx, size_t loop, struct tracing *tracing)
+{
+    struct server *s = ctx;
+
+    atomic_store_explicit(&s->loops[loop].tracing, tracing, memory_order_release);
+}
+
+static weir_err start_telemetry(struct server *s, weir_diag *diag)
+{
+    const struct telemetry_options options = {
+        .write_metrics = write_metrics,
+        .set_tracing = set_tracing,
+        .ctx = s,
+        .started_ms = s->started_ms,
+        .log = s->log,
+        .loop_count = s->loop_count,
+    };
+    weir_err err = telemetry_new(&s->telemetry, &options, diag);
+
+    return err ? err : server_load_telemetry(s, &s->settings, diag);
+}
+
 /* What runs here, so that nothing need be guessed: where it counts, and by which policies. */
 static void write_ready(struct server *s)
 {
@@ -307,14 +335,17 @@ static void close_shared(struct server *s, bool others_serve)
         weir_get_stats(s->weir, &stats);
     for (size_t i = 0; i < s->loop_count; i++)
         loop_done(&s->loops[i]);
+    telemetry_end(s->telemetry); /* while all that it tells of is there … */
     sampler_stop(s->sampler);
     alarms_free(s->alarms);
     webhook_queue_stop(s->webhook_queue);
     if (s->history_store)
         s->history_store->ops->close(s->history_store);
     weir_close(s->weir);
+    telemetry_flush(s->telemetry); /* … and when a successor has the store */
     if (s->has_served)
         tell_stopped(s, stats.has_failed);
+    telemetry_free(s->telemetry);
     for (size_t i = 0; i < s->loop_count; i++)
         observer_free(s->observers[i]);
     listeners_close(&s->listeners, !others_serve);
@@ -395,6 +426,8 @@ int server_run(const struct server_settings *settings, const struct settings_sou
         err = open_alarms(&s, &diag);
     if (!err)
         err = start_sampler(&s, &diag);
+    if (!err)
+        err = start_telemetry(&s, &diag);
     if (!err)
         err = reloader_start(&s.reloader, &s, &diag);
     if (!err)

@@ -15,6 +15,7 @@
 #include "server/loop.h"
 #include "server/metrics/observer.h"
 #include "server/settings.h"
+#include "server/telemetry/telemetry.h"
 #include "server/tokens.h"
 
 struct server {
@@ -34,6 +35,7 @@ struct server {
     struct alarms *alarms;
     struct sampler *sampler; /* writes the history, and wakes the alarms */
     struct reloader *reloader;
+    struct telemetry *telemetry; /* what is sent to a receiver of OpenTelemetry */
 
     int64_t most_connections; /* as many as may be, and as there can be files */
     atomic_long connections;
@@ -67,6 +69,10 @@ bool server_enabled(struct server *s);
 
 /* Counted; NULL: there is none. */
 struct tls_context *server_tls(struct server *s);
+
+/* Telemetry by these settings from now on; what is not quite right with them is logged. */
+WEIR_MUSTCHECK weir_err server_load_telemetry(struct server *s, const struct server_settings *o,
+                                              weir_diag *diag);
 
 /* ---- in server_reload.c, for the start ----------------------------------------------------- */
 

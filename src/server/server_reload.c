@@ -45,6 +45,15 @@ weir_err server_load_tls(struct server *s, const struct server_settings *o, weir
     return WEIR_OK;
 }
 
+weir_err server_load_telemetry(struct server *s, const struct server_settings *o, weir_diag *diag)
+{
+    const weir_err err = telemetry_configure(s->telemetry, &o->telemetry, diag);
+
+    if (!err && diag->text[0])
+        event_log_write(s->log, "warn", "telemetry", "%s", diag->text);
+    return err;
+}
+
 /* What settings_check() says of addresses, for sockets that another process opened. */
 weir_err server_check_listeners(const struct server *s, const struct server_settings *o,
                                 weir_diag *diag)
@@ -132,8 +141,8 @@ static weir_err read_settings_again(const struct server *s, struct server_settin
 }
 
 /* Each by itself: a mistake in one file must not keep the others from being read. */
-static void reload_credentials(struct server *s, const struct server_settings *o, weir_err *first,
-                               weir_diag *all)
+static void reload_others(struct server *s, const struct server_settings *o, weir_err *first,
+                          weir_diag *all)
 {
     weir_diag problem;
     weir_err err = tokens_reload(s->tokens, o, &problem);
@@ -143,6 +152,9 @@ static void reload_credentials(struct server *s, const struct server_settings *o
     else
         server_warn_of_tokens(s, &problem);
     err = s->settings.tls_cert ? server_load_tls(s, o, &problem) : WEIR_OK;
+    if (err)
+        add_problem(err, &problem, first, all);
+    err = server_load_telemetry(s, o, &problem);
     if (err)
         add_problem(err, &problem, first, all);
 }
@@ -164,7 +176,7 @@ static weir_err reload_parts(struct server *s, weir_diag *diag)
         err = weir_reload(s->weir, &problem);
     if (err)
         add_problem(err, &problem, &first, diag);
-    reload_credentials(s, &settings, &first, diag);
+    reload_others(s, &settings, &first, diag);
     settings_done(&settings);
     return first;
 }

@@ -6,6 +6,7 @@
 #include "base/suggest.h"
 #include "net/listener.h"
 #include "policy/reader.h"
+#include "server/settings_reading.h"
 #include "store/store.h"
 
 static const char *const scope_words[] = { "check", "admin", "metrics" };
@@ -138,6 +139,10 @@ static void set_defaults(struct server_settings *s)
         .idle_timeout_ms = 5 * 60 * 1000,
         .request_timeout_ms = 10 * 1000,
         .drain_timeout_ms = 10 * 1000,
+        .telemetry = { .interval_ms = 60 * 1000,
+                       .timeout_ms = 10 * 1000,
+                       .sends_metrics = true,
+                       .follows_caller = true },
     };
     arena_init(&s->texts, &usual);
 }
@@ -180,6 +185,15 @@ static weir_err read_config(struct server_settings *s, struct problems *problems
     return problems->count > 0 ? WEIR_EPOLICY : WEIR_OK;
 }
 
+static weir_err read_environment(struct server_settings *s, weir_diag *diag)
+{
+    const weir_err err = settings_telemetry_environment(s, diag);
+
+    if (err)
+        settings_done(s);
+    return err;
+}
+
 weir_err settings_load(struct server_settings *s, const char *config, weir_diag *diag)
 {
     struct problems problems;
@@ -187,7 +201,7 @@ weir_err settings_load(struct server_settings *s, const char *config, weir_diag 
 
     set_defaults(s);
     if (!config)
-        return WEIR_OK;
+        return read_environment(s, diag);
     problems_init(&problems, &s->texts.allocator);
     s->config = arena_text(&s->texts, span_of(config));
     err = s->config ? read_config(s, &problems) : WEIR_ENOMEM;
@@ -198,7 +212,7 @@ weir_err settings_load(struct server_settings *s, const char *config, weir_diag 
     problems_done(&problems);
     if (err)
         settings_done(s);
-    return err;
+    return err ? err : read_environment(s, diag);
 }
 
 void settings_done(struct server_settings *s)

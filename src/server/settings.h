@@ -19,6 +19,9 @@ enum {
     SETTINGS_MOST_PROXIES = 32,
     SETTINGS_MOST_ORIGINS = 16,
     SETTINGS_MOST_THREADS = 64,
+    SETTINGS_MOST_ATTRIBUTES = 32, /* of the resource that telemetry is about … */
+    SETTINGS_MOST_ATTRIBUTE_NAME = 255,
+    SETTINGS_MOST_ATTRIBUTE = 1024, /* … and bytes of each */
 };
 
 /* Who may do what. */
@@ -34,6 +37,27 @@ struct token_source {
     const char *path; /* NULL: it is the text */
     unsigned scopes;
     const char *text;
+};
+
+/* What is sent to a receiver of OpenTelemetry, and of which checks. */
+struct telemetry_settings {
+    const char *endpoint;     /* of OTLP by HTTP, without /v1/…; NULL: nothing is sent */
+    const char *headers_file; /* of more headers, such as an API key; NULL: none */
+    const char *headers;      /* the same as name=value,… from the environment; NULL: none */
+    const char *ca;           /* PEM file; NULL: whom the system trusts */
+    int64_t interval_ms;      /* between two looks at the metrics */
+    int64_t timeout_ms;       /* of a request */
+    bool sends_metrics;
+    bool follows_caller;         /* spans of checks whose caller records the trace … */
+    int denied_share, all_share; /* … and of a share of others; of SHARE_ALL */
+    bool logs_traces;            /* lines of the log have the ids of the caller's trace … */
+    bool logs_is_given;          /* … by the file; else if there is an endpoint */
+    const char *service_name;    /* NULL: weir */
+    struct resource_attribute {
+        const char *name, *value;
+    } attributes[SETTINGS_MOST_ATTRIBUTES];
+    size_t attribute_count;
+    const char *warning; /* about the environment; NULL: none */
 };
 
 struct server_settings {
@@ -68,6 +92,8 @@ struct server_settings {
     const char *log_file; /* NULL: stderr */
     enum log_level log_level;
     enum log_format log_format;
+
+    struct telemetry_settings telemetry;
 
     uint32_t in_file;     /* a bit for each key that `server:` has */
     const char *warnings; /* lines about the environment, for the log; NULL: there are none */
@@ -120,6 +146,11 @@ void settings_lint(const char *file, struct span text, struct problems *problems
 
 /* Is this key, such as "max_keys", under `server:` of the file? */
 bool settings_in_file(const struct server_settings *s, const char *key);
+
+/* Each of `name=value,name=value`, with %XX in values decoded; the text is changed. NULL, or what is
+ * wrong, by the text itself or by each(). */
+typedef const char *settings_pair(void *ctx, const char *name, const char *value);
+const char *settings_each_pair(char *list, settings_pair *each, void *ctx);
 
 /* ---- for settings.c and settings_read.c ---- */
 

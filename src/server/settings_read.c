@@ -1,8 +1,7 @@
 /* settings_read.c - the settings of a server, read from the tree of a policy file. */
 #include "base/diag.h"
 #include "policy/rate.h"
-#include "policy/reader.h"
-#include "server/settings.h"
+#include "server/settings_reading.h"
 #include "store/store.h"
 
 enum {
@@ -24,6 +23,7 @@ enum {
     LOG,
     LOG_LEVEL,
     LOG_FORMAT,
+    TELEMETRY,
     KEY_COUNT
 };
 
@@ -46,16 +46,8 @@ static const char *const words[KEY_COUNT] = {
     [LOG] = "log",
     [LOG_LEVEL] = "log_level",
     [LOG_FORMAT] = "log_format",
+    [TELEMETRY] = "telemetry",
 };
-
-struct reading {
-    struct reader reader;
-    struct server_settings *s;
-    struct span directory;
-    bool is_for_this_machine;
-};
-
-#define ALL(n) ((1u << (n)) - 1)
 
 /* `prefix`, the directory if `path` is relative, `path`. */
 static const char *put_path(struct reading *r, const char *prefix, struct span path)
@@ -76,8 +68,16 @@ static const char *put_path(struct reading *r, const char *prefix, struct span p
     return copy;
 }
 
-static bool read_text(struct reading *r, const struct yaml *node, const char *what,
-                      const char *example)
+const char *setting_put_text(struct reading *r, struct span text)
+{
+    const char *copy = arena_text(&r->s->texts, text);
+
+    r->reader.problems->lines.failed |= !copy;
+    return copy;
+}
+
+bool setting_is_text(struct reading *r, const struct yaml *node, const char *what,
+                     const char *example)
 {
     if (!wants(&r->reader, node, YAML_TEXT, what, example))
         return false;
@@ -88,10 +88,10 @@ static bool read_text(struct reading *r, const struct yaml *node, const char *wh
     return false;
 }
 
-static void read_path(struct reading *r, const struct yaml *key, const char *what,
-                      const char *example, const char **out)
+void setting_path(struct reading *r, const struct yaml *key, const char *what, const char *example,
+                  const char **out)
 {
-    if (key && read_text(r, key->value, what, example))
+    if (key && setting_is_text(r, key->value, what, example))
         *out = put_path(r, "", key->value->text);
 }
 
@@ -99,7 +99,7 @@ static void read_store(struct reading *r, const struct yaml *node)
 {
     const char *directory;
 
-    if (!read_text(r, node, "store", "file:weir-data"))
+    if (!setting_is_text(r, node, "store", "file:weir-data"))
         return;
     directory = store_directory(node->text.at);
     if (directory)
@@ -107,8 +107,7 @@ static void read_store(struct reading *r, const struct yaml *node)
     else if (span_is(node->text, "memory")) /* YAML wants quotes around a colon at the end */
         r->s->store = "memory:";
     else
-        r->s->store = arena_text(&r->s->texts, node->text);
-    r->reader.problems->lines.failed |= !r->s->store;
+        r->s->store = setting_put_text(r, node->text);
 }
 
 static void read_sync(struct reading *r, const struct yaml *node)
@@ -116,18 +115,17 @@ static void read_sync(struct reading *r, const struct yaml *node)
     weir_diag diag;
     int64_t ms;
 
-    if (!read_text(r, node, "sync", "50ms"))
+    if (!setting_is_text(r, node, "sync", "50ms"))
         return;
     if (!span_is(node->text, "always") && !span_is(node->text, "os") &&
         duration_read(node->text, &ms, &diag)) {
         complain(&r->reader, node, "sync is always, os, or a duration: %s", diag.text);
         return;
     }
-    r->s->sync = arena_text(&r->s->texts, node->text);
-    r->reader.problems->lines.failed |= !r->s->sync;
+    r->s->sync = setting_put_text(r, node->text);
 }
 
-static void read_bool(struct reading *r, const struct yaml *key, const char *what, bool *out)
+void setting_bool(struct reading *r, const struct yaml *key, const char *what, bool *out)
 {
     static const char *const values[] = { "false", "true" };
     size_t chosen;
@@ -143,7 +141,7 @@ static void read_number(struct reading *r, const struct yaml *key, const char *w
         read_whole(&r->reader, key->value, what, 1, most, out);
 }
 
-static void read_timeout(struct reading *r, const struct yaml *key, const char *what, int64_t *out)
+void setting_time(struct reading *r, const struct yaml *key, const char *what, int64_t *out)
 {
     weir_diag diag;
     int64_t ms;
@@ -167,7 +165,7 @@ static void read_each(struct reading *r, const struct yaml *node, const char *wh
 
     for (const struct yaml *item = is_list ? node->first : node; item;
          item = is_list ? item->next : NULL)
-        if (read_text(r, item, what, example))
+        if (setting_is_text(r, item, what, example))
             read(r, item);
 }
 
@@ -249,7 +247,7 @@ static void read_token(struct reading *r, const struct yaml *entry)
         scopes = read_scopes(r, keys[SCOPE]->value);
     else
         complain(&r->reader, entry, "a token needs a scope: scope: [check]");
-    read_path(r, keys[FILE_], "file", "check.token", &path);
+    setting_path(r, keys[FILE_], "file", "check.token", &path);
     if (path && settings_add_token(r->s, span_of(path), scopes, &diag))
         complain(&r->reader, entry, "%s", diag.text);
 }
@@ -272,10 +270,10 @@ static void read_tls(struct reading *r, const struct yaml *node)
     if (!wants(&r->reader, node, YAML_MAPPING, "tls", "{cert: server.pem, key: server.key}"))
         return;
     read_keys(&r->reader, node, "tls", tls_words, TLS_KEYS, ALL(TLS_KEYS), keys);
-    read_path(r, keys[CERT], "cert", "server.pem", &r->s->tls_cert);
-    read_path(r, keys[KEY], "key", "server.key", &r->s->tls_key);
-    read_path(r, keys[CLIENT_CA], "client_ca", "clients.pem", &r->s->tls_client_ca);
-    read_bool(r, keys[ALLOW_PLAIN], "allow_plain", &r->s->allows_plain);
+    setting_path(r, keys[CERT], "cert", "server.pem", &r->s->tls_cert);
+    setting_path(r, keys[KEY], "key", "server.key", &r->s->tls_key);
+    setting_path(r, keys[CLIENT_CA], "client_ca", "clients.pem", &r->s->tls_client_ca);
+    setting_bool(r, keys[ALLOW_PLAIN], "allow_plain", &r->s->allows_plain);
     for (int i = CERT; i <= KEY; i++)
         if (!keys[i])
             complain(&r->reader, node, "tls has no %s: it needs cert and key", tls_words[i]);
@@ -297,15 +295,15 @@ static void read_server(struct reading *r, const struct yaml *node)
         read_store(r, keys[STORE]->value);
     if (keys[SYNC])
         read_sync(r, keys[SYNC]->value);
-    read_path(r, keys[SECRET_FILE], "secret_file", "weir.secret", &s->secret_file);
+    setting_path(r, keys[SECRET_FILE], "secret_file", "weir.secret", &s->secret_file);
     read_number(r, keys[MAX_KEYS], "max_keys", WEIR_MAX_AMOUNT, &s->max_keys);
     read_number(r, keys[THREADS], "threads", SETTINGS_MOST_THREADS, &threads);
     s->threads = (int)threads;
-    read_bool(r, keys[TRUST_CLIENT_CLOCK], "trust_client_clock", &s->trusts_client_clock);
+    setting_bool(r, keys[TRUST_CLIENT_CLOCK], "trust_client_clock", &s->trusts_client_clock);
     read_number(r, keys[MAX_CONNECTIONS], "max_connections", 1 << 20, &s->max_connections);
-    read_timeout(r, keys[IDLE_TIMEOUT], "idle_timeout", &s->idle_timeout_ms);
-    read_timeout(r, keys[REQUEST_TIMEOUT], "request_timeout", &s->request_timeout_ms);
-    read_timeout(r, keys[DRAIN_TIMEOUT], "drain_timeout", &s->drain_timeout_ms);
+    setting_time(r, keys[IDLE_TIMEOUT], "idle_timeout", &s->idle_timeout_ms);
+    setting_time(r, keys[REQUEST_TIMEOUT], "request_timeout", &s->request_timeout_ms);
+    setting_time(r, keys[DRAIN_TIMEOUT], "drain_timeout", &s->drain_timeout_ms);
     if (keys[LISTEN]) {
         s->listen_count = 0;
         read_each(r, keys[LISTEN]->value, "listen", "127.0.0.1:7878", read_listener);
@@ -319,13 +317,15 @@ static void read_server(struct reading *r, const struct yaml *node)
         read_tokens(r, keys[TOKENS]->value);
     if (keys[TLS])
         read_tls(r, keys[TLS]->value);
-    read_path(r, keys[LOG], "log", "weir.log", &s->log_file);
+    setting_path(r, keys[LOG], "log", "weir.log", &s->log_file);
     if (keys[LOG_LEVEL] && read_choice(&r->reader, keys[LOG_LEVEL]->value, "log_level",
                                        log_level_names, LOG_LEVELS, &chosen))
         s->log_level = (enum log_level)chosen;
     if (keys[LOG_FORMAT] && read_choice(&r->reader, keys[LOG_FORMAT]->value, "log_format",
                                         log_format_names, LOG_FORMATS, &chosen))
         s->log_format = (enum log_format)chosen;
+    if (keys[TELEMETRY])
+        settings_read_telemetry(r, keys[TELEMETRY]->value);
 }
 
 void settings_read(struct server_settings *s, const struct yaml *root, struct span directory,

@@ -128,7 +128,11 @@ static void note_times(struct loop *loop, const struct pin *pin, size_t answered
 {
     const uint64_t now = clock_monotonic_ns();
 
+    struct tracing *tracing = loop_tracing(loop);
+
     observer_time(loop->observer, now - pin->began_ns, answered);
+    if (tracing)
+        tracing_decided(tracing, now);
     if (pin->answered == pin->asked)
         observer_commit(loop->observer, now - pin->committed_ns, pin->asked);
 }

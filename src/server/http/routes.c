@@ -107,6 +107,22 @@ enum { ROUTES = sizeof routes / sizeof *routes };
 
 /* ---- answers -------------------------------------------------------------------------------- */
 
+/* Two headers are as good as none: which of them is right? */
+static void read_trace(const struct http_request *request, struct traceparent *out)
+{
+    static const char name[] = "traceparent";
+    const size_t len = sizeof name - 1;
+    size_t found = 0;
+
+    for (size_t i = 0; i < request->header_count; i++) {
+        const struct http_header *h = &request->headers[i];
+
+        if (h->name.len == len && strncasecmp(h->name.at, name, len) == 0 &&
+            (found++ > 0 || !traceparent_read(h->value, out)))
+            out->is_set = false;
+    }
+}
+
 struct reply *exchange_reply(const struct exchange *x, void (*encode)(struct reply *, struct buf *))
 {
     struct reply *r = reply_begin(x->session, encode);
@@ -115,6 +131,8 @@ struct reply *exchange_reply(const struct exchange *x, void (*encode)(struct rep
         r->http_minor = x->request->minor;
         r->keep_alive = x->request->keep_alive;
         r->is_head_only = x->request->method == HTTP_HEAD;
+        if (loop_tracing(session_loop(x->session)) && x->is_check)
+            read_trace(x->request, &r->trace);
     }
     return r;
 }

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <time.h>
 
+#include "base/hex.h"
 #include "base/json.h"
 #include "server/log/event_log.h"
 #include "server/metrics/decision_counts.h"
@@ -58,8 +59,18 @@ static void put_stable(struct json *j, const weir_answer *answer, const char *ta
     json_int(j, "reset_at_ms", at);
 }
 
+static void put_trace(struct json *j, const struct traceparent *trace)
+{
+    char id[2 * TRACE_ID + 1];
+
+    *hex_write(id, trace->trace_id, TRACE_ID) = '\0';
+    json_text(j, "trace_id", id);
+    *hex_write(id, trace->span_id, SPAN_ID) = '\0';
+    json_text(j, "span_id", id);
+}
+
 void decision_log_write(struct decision_log *l, enum log_line kind, const weir_answer *answer,
-                        const char *tag, int64_t now)
+                        const char *tag, const struct traceparent *trace, int64_t now)
 {
     const weir_allocator usual = alloc_or_default((weir_allocator){ 0 });
     struct buf members;
@@ -79,6 +90,8 @@ void decision_log_write(struct decision_log *l, enum log_line kind, const weir_a
         json_int(&j, "retry_after_ms", answer->retry_after_ms);
     json_int(&j, "reset_after_ms", answer->reset_after_ms);
     json_text(&j, "source", weir_source_name(answer->source));
+    if (trace)
+        put_trace(&j, trace);
     if (kind == LINE_FIRST_DENIAL)
         json_bool(&j, "first", true);
     if (kind != LINE_FIRST_HIT)

@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "proto/traceparent.h"
 #include "server/metrics/unanswered.h"
 #include "weir.h"
 
@@ -30,9 +31,9 @@ struct decision_log {
 /* May one more line be written? If not, and it is a denial, it is counted. */
 bool decision_log_admit(struct decision_log *l, enum log_line kind, int64_t now);
 
-/* `tag` stands for the identity; NULL: there is none. */
+/* `tag` stands for the identity, `trace` is the caller's; NULL: there is none. */
 void decision_log_write(struct decision_log *l, enum log_line kind, const weir_answer *answer,
-                        const char *tag, int64_t now);
+                        const char *tag, const struct traceparent *trace, int64_t now);
 
 /* A check had no answer, and neither had so many before it. */
 void decision_log_write_unanswered(struct decision_log *l, enum asked_by by, enum problem problem,

@@ -21,6 +21,11 @@ enum {
 enum outcome { OUTCOME_ALLOWED, OUTCOME_DENIED, OUTCOME_SHADOW_DENIED, OUTCOME_COUNT };
 extern const char *const outcome_names[OUTCOME_COUNT];
 
+static inline enum outcome outcome_of(const weir_answer *a)
+{
+    return !a->allowed ? OUTCOME_DENIED : a->shadow ? OUTCOME_SHADOW_DENIED : OUTCOME_ALLOWED;
+}
+
 /* No policy's name: a parenthesis cannot stand in one. What there is no room for is counted under
  * named_other, as limits are whose names are not kept. */
 #define DECISION_COUNTS_UNNAMED                                                                    \

@@ -109,6 +109,34 @@ static void write_alarms(struct metric_sink *m, struct server *s)
                  (int64_t)counts.failed);
 }
 
+static void write_signal(struct metric_sink *m, enum telemetry_signal signal, const char *outcome,
+                         uint64_t n)
+{
+    metric_sample(m);
+    metric_label(m, "signal", telemetry_signal_names[signal]);
+    metric_label(m, "outcome", outcome);
+    metric_value(m, n);
+}
+
+static void write_telemetry(struct metric_sink *m, const struct server *s)
+{
+    const struct telemetry_counts counts = telemetry_counts(s->telemetry);
+
+    metric_begin(m, METRIC_COUNTER, "weir_telemetry_requests_total",
+                 "Requests to the receiver of telemetry.");
+    for (int i = 0; i < TELEMETRY_SIGNALS; i++) {
+        write_signal(m, (enum telemetry_signal)i, "sent", counts.sent[i]);
+        write_signal(m, (enum telemetry_signal)i, "failed", counts.failed[i]);
+    }
+    metric_alone(m, METRIC_COUNTER, "weir_telemetry_spans_total",
+                 "Spans that the receiver has accepted.", counts.spans);
+    metric_alone(m, METRIC_COUNTER, "weir_telemetry_dropped_spans_total",
+                 "Spans that did not fit, could not be sent, or were rejected.",
+                 counts.dropped_spans);
+    metric_alone(m, METRIC_COUNTER, "weir_telemetry_dropped_points_total",
+                 "Samples of metrics that did not fit or were rejected.", counts.dropped_points);
+}
+
 static void write_rulings(struct metric_sink *m, struct server *s)
 {
     const struct ledger_view_counts counts = ledger_view_counts(s->weir->ledger_view);
@@ -209,6 +237,7 @@ void metrics_write(struct server *s, struct metric_sink *m)
     write_process(m, s);
     incidents_metrics(&s->incidents, m);
     write_alarms(m, s);
+    write_telemetry(m, s);
 }
 
 /* ---- JSON ------------------------------------------------------------------------------ */

@@ -62,9 +62,7 @@ static void count(struct decision_counts_table *t, const weir_answer *a, const c
 static void count_check(struct observer *o, const struct check *check)
 {
     const weir_answer *a = check->answer;
-    const enum outcome outcome = !a->allowed ? OUTCOME_DENIED
-                                 : a->shadow ? OUTCOME_SHADOW_DENIED
-                                             : OUTCOME_ALLOWED;
+    const enum outcome outcome = outcome_of(a);
 
     if (check->policy_count <= 1)
         count(o->checks, a, a->policy, series_checks, outcome);
@@ -115,15 +113,16 @@ static bool count_denial(struct observer *o, const struct check *check, size_t i
 }
 
 static void log_line(struct observer *o, enum log_line line, const struct check *check,
-                     struct key tag, int64_t now)
+                     struct key tag, const struct traceparent *trace, int64_t now)
 {
     char text[TAG_HEX + 1];
 
     tag_write(tag, text);
-    decision_log_write(&o->lines, line, check->answer, text, now);
+    decision_log_write(&o->lines, line, check->answer, text, trace, now);
 }
 
-static void refused(struct observer *o, const struct check *check, int64_t now)
+static void refused(struct observer *o, const struct check *check, const struct traceparent *trace,
+                    int64_t now)
 {
     const int i = check_deciding(check);
     bool is_first = false, is_logged;
@@ -132,16 +131,16 @@ static void refused(struct observer *o, const struct check *check, int64_t now)
     if (i >= 0 && check->answer->source != WEIR_FROM_FALLBACK) {
         is_first = count_denial(o, check, (size_t)i, now, &tag, &is_logged);
         if (is_logged)
-            log_line(o, is_first ? LINE_FIRST_DENIAL : LINE_DENIAL, check, tag, now);
+            log_line(o, is_first ? LINE_FIRST_DENIAL : LINE_DENIAL, check, tag, trace, now);
         return;
     }
     /* That the store failed says nothing about who asked. */
     if (!decision_log_admit(&o->lines, LINE_DENIAL, now))
         return;
     if (i >= 0)
-        log_line(o, LINE_DENIAL, check, check_tag(o->engine, check, (size_t)i), now);
+        log_line(o, LINE_DENIAL, check, check_tag(o->engine, check, (size_t)i), trace, now);
     else
-        decision_log_write(&o->lines, LINE_DENIAL, check->answer, NULL, now);
+        decision_log_write(&o->lines, LINE_DENIAL, check->answer, NULL, trace, now);
 }
 
 /* Nothing was counted before it. What remains may be as much as a number holds; a burst is not, and
@@ -154,13 +153,15 @@ static bool is_first_hit(const struct check *check)
            check->answer->source == WEIR_FROM_STORE;
 }
 
-static void first_hit(struct observer *o, const struct check *check, int64_t now)
+static void first_hit(struct observer *o, const struct check *check,
+                      const struct traceparent *trace, int64_t now)
 {
     if (decision_log_admit(&o->lines, LINE_FIRST_HIT, now))
-        log_line(o, LINE_FIRST_HIT, check, check_tag(o->engine, check, 0), now);
+        log_line(o, LINE_FIRST_HIT, check, check_tag(o->engine, check, 0), trace, now);
 }
 
-void observer_answer(struct observer *o, const struct check *check, int64_t now)
+void observer_answer(struct observer *o, const struct check *check, const struct traceparent *trace,
+                     int64_t now)
 {
     const weir_answer *a = check->answer;
 
@@ -171,9 +172,9 @@ void observer_answer(struct observer *o, const struct check *check, int64_t now)
         count_rule(o, a, &a->rules[i]);
     shadow_stats_observe(o->shadow_stats, check, now);
     if (!a->allowed)
-        refused(o, check, now);
+        refused(o, check, trace, now);
     else if (o->lines.has_first_hits && check->live > 0 && is_first_hit(check))
-        first_hit(o, check, now);
+        first_hit(o, check, trace, now);
 }
 
 void observer_unanswered(struct observer *o, enum asked_by by, enum problem problem,

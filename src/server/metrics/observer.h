@@ -8,6 +8,7 @@
 
 #include "base/buf.h"
 #include "engine/engine.h"
+#include "proto/traceparent.h"
 #include "server/metrics/metric_sink.h"
 #include "server/metrics/unanswered.h"
 
@@ -23,8 +24,10 @@ void observer_free(struct observer *o);
  * check that passed as allowed or shadow_denied, of one that was refused as denied, if it was this
  * rule that refused: what another rule refused was neither allowed by it nor charged. Of a denial,
  * the identity goes to the top list and, sampled, to the log: as a tag. Peeks, refunds and resets
- * are no decisions and count for nothing; nor does an answer with an error. */
-void observer_answer(struct observer *o, const struct check *check, int64_t now);
+ * are no decisions and count for nothing; nor does an answer with an error. `trace` is the caller's,
+ * for the log; NULL: there is none. */
+void observer_answer(struct observer *o, const struct check *check, const struct traceparent *trace,
+                     int64_t now);
 
 /* A check has no answer, and its asker got this text. Counted; some go to the log. */
 void observer_unanswered(struct observer *o, enum asked_by by, enum problem problem,

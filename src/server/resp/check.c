@@ -18,6 +18,7 @@ struct reading {
     struct resp_command *command;
     size_t at; /* the next word */
     bool is_full;
+    struct span trace; /* .at NULL: it brings none */
     struct parsed_request asked;
 };
 
@@ -28,6 +29,7 @@ static void begin_reading(struct reading *in, struct session *s, struct resp_com
     in->command = c;
     in->at = at;
     in->is_full = false;
+    in->trace = (struct span){ 0 };
     in->asked.request = (weir_request){ .attributes = in->asked.attributes };
     in->asked.peek = in->asked.wants_tag = false;
 }
@@ -132,13 +134,15 @@ static void ask(const struct reading *in, enum verb verb)
 
     if (!r)
         return;
+    if (in->trace.at && loop_tracing(session_loop(in->session)))
+        traceparent_read(in->trace, &r->trace);
     reply_ask(r, verb, &in->asked);
     reply_end(r);
 }
 
 /* ---- options ----------------------------------------------------------------------------- */
 
-enum option_kind { NUMBER, NAME, FLAG, FULL, POLICY, ON_ERROR };
+enum option_kind { NUMBER, NAME, FLAG, FULL, POLICY, ON_ERROR, TRACE };
 
 /* Which commands take an option. */
 enum { OF_CHECK = 1, OF_LIMIT = 2, OF_PEEK = 4, OF_REFUND = 8, OF_RESET = 16 };
@@ -168,6 +172,7 @@ static const struct option options[] = {
     { "PRECISION", NUMBER, 1, IN_REQUEST(precision_ms), OF_LIMIT },
     { "NAME", NAME, 0, IN_REQUEST(name), OF_LIMIT },
     { "ON_ERROR", ON_ERROR, 0, IN_REQUEST(on_error), OF_LIMIT },
+    { "TRACEPARENT", TRACE, 0, 0, OF_CHECK | OF_LIMIT },
 };
 
 enum { OPTIONS = sizeof options / sizeof *options };
@@ -192,6 +197,10 @@ static bool read_word(struct reading *in, const struct option *option, void *pla
 {
     const struct span value = in->command->words[in->at];
 
+    if (option->kind == TRACE) { /* one that is not valid is as good as none, as in HTTP */
+        in->trace = value;
+        return true;
+    }
     if (option->kind == ON_ERROR) {
         if (parsed_request_on_error(value, place))
             return true;
@@ -267,6 +276,7 @@ static bool read_options(struct reading *in, unsigned of)
                              option->word,
                              option->kind == NUMBER     ? "number"
                              : option->kind == ON_ERROR ? "word"
+                             : option->kind == TRACE    ? "traceparent"
                                                         : "name");
             return false;
         }

@@ -112,7 +112,7 @@ static weir_answer ask(struct fixture *f, int loop, enum verb verb, bool peek,
         engine_ask(&w->engine, &pending, &check, at);
         engine_commit(&w->engine, &pending);
     }
-    observer_answer(f->observers[loop], &check, at);
+    observer_answer(f->observers[loop], &check, NULL, at);
     published_leave(&w->policies, visit);
     return answer;
 }
@@ -351,7 +351,7 @@ static void ever_new_names_end_in_one_series_for_all_others(void **state)
         snprintf(names[i], sizeof names[i], "p%d", i);
         answer.policy = answer.rules[0].policy = names[i];
         for (int loop = 0; loop < LOOPS; loop++)
-            observer_answer(f->observers[loop], &check, now);
+            observer_answer(f->observers[loop], &check, NULL, now);
     }
     p = metrics_of(f);
     assert_value(decisions(&p, "p0", "default", "allowed", "store"), LOOPS);
@@ -376,10 +376,10 @@ static void names_that_callers_make_up_leave_policies_their_series(void **state)
     for (int i = 0; i < NAMED_MOST; i++) {
         snprintf(names[i], sizeof names[i], "n%d", i);
         answer.policy = answer.rules[0].policy = names[i];
-        observer_answer(f->observers[0], &check, now);
+        observer_answer(f->observers[0], &check, NULL, now);
     }
     answer.policy = answer.rules[0].policy = "late";
-    observer_answer(f->observers[0], &check, now);
+    observer_answer(f->observers[0], &check, NULL, now);
     p = metrics_of(f);
     assert_value(decisions(&p, "late", "default", "allowed", "store"), 1);
     assert_value(checks(&p, "late", "allowed", "store"), 1);
@@ -674,7 +674,7 @@ static bool throttle(struct fixture *f, int64_t capacity, int64_t count, int64_t
                      WEIR_OK);
     engine_ask(&w->engine, &pending, &check, at);
     engine_commit(&w->engine, &pending);
-    observer_answer(f->observers[0], &check, at);
+    observer_answer(f->observers[0], &check, NULL, at);
     published_leave(&w->policies, visit);
     return answer.allowed;
 }
