@@ -77,6 +77,7 @@ MAY = [
     (r"blocked", r"sql/000[49]_\w+\.sql", r".", "the effect of an override"),
     (r"scope", r".*", r"\btokens?\b|x-scope|(?:the|a|no) scope|(?:insufficient|missing)_scope", "a token's"),
     (r"scope", r"src/server/(?:settings_read|log/decision_log)\.c", r'"scope"', "a token's; the log line's"),
+    (r"scope", r"src/server/telemetry/otlp\.c", r'"scope"', "OpenTelemetry's"),
     (r"scope", r"web/.*", r'scope(?:=|: )"(?:col|row)"', "HTML's"),
     (r"overrule", r"sql/(?:rollback/)?0009_overrule\.sql", r"VALUES \(9, 'overrule'\)", "the file's name"),
 ]

@@ -118,7 +118,7 @@ def target_of(path, item, operation, but=None):
             path = path.replace("{%s}" % parameter["name"], name)
         elif isinstance(example, dict):
             query.update(example)
-        elif example is not None:
+        elif example is not None and parameter["in"] == "query":
             query[parameter["name"]] = example
     query.update((name, value) for name, value in (but or {}).items()
                  if f"{{{name}}}" not in whole)

@@ -204,18 +204,24 @@ static enum result send_next(struct telemetry *t, enum telemetry_signal signal, 
 
 /* ---- the thread ------------------------------------------------------------------------ */
 
-/* Twice as long each time, and up to a quarter less, so that not all servers come at once. */
-static int64_t pause_after(struct telemetry *t, int failures, int64_t asked_ms)
+int64_t telemetry_pause(int64_t first_ms, int failures, int64_t asked_ms, uint64_t random)
 {
-    int64_t wait = t->options.first_wait_ms > 0 ? t->options.first_wait_ms : FIRST_WAIT_MS;
+    int64_t wait = first_ms;
 
     for (int i = 1; i < failures && wait < TELEMETRY_MOST_WAIT_MS; i++)
         wait *= 2;
     wait = wait < TELEMETRY_MOST_WAIT_MS ? wait : TELEMETRY_MOST_WAIT_MS;
-    t->random = t->random * UINT64_C(6364136223846793005) + 1442695040888963407;
-    wait -= (int64_t)((t->random >> 33) % (uint64_t)(wait / 4 + 1));
+    wait -= (int64_t)(random % (uint64_t)(wait / 4 + 1));
     asked_ms = asked_ms < TELEMETRY_MOST_RETRY_AFTER_MS ? asked_ms : TELEMETRY_MOST_RETRY_AFTER_MS;
     return asked_ms > wait ? asked_ms : wait;
+}
+
+static int64_t pause_after(struct telemetry *t, int failures, int64_t asked_ms)
+{
+    const int64_t first = t->options.first_wait_ms > 0 ? t->options.first_wait_ms : FIRST_WAIT_MS;
+
+    t->random = t->random * UINT64_C(6364136223846793005) + 1442695040888963407;
+    return telemetry_pause(first, failures, asked_ms, t->random >> 33);
 }
 
 /* The rest of a look at the metrics is of no use without its beginning: the next look has all. */
@@ -403,13 +409,9 @@ void telemetry_end(struct telemetry *t)
     if (!t)
         return;
     stop(t);
-    if (!t->config || !t->config->endpoint) {
-        drop_spans(t);
-        return;
-    }
-    if (t->config->sends_metrics)
+    if (t->config && t->config->sends_metrics)
         collect_metrics(t);
-    while (collect_spans(t))
+    while (t->config && t->config->endpoint && collect_spans(t))
         ;
     count_up(&t->dropped_spans, spans_waiting(t));
 }
@@ -424,7 +426,7 @@ void telemetry_flush(struct telemetry *t)
         return;
     dropped = count_of(&t->dropped_spans);
     for (int i = 0; i < TELEMETRY_SIGNALS; i++) {
-        enum result result = DELIVERED;
+        enum result result = t->config && t->config->endpoint ? DELIVERED : GIVEN_UP;
         int64_t left = deadline - clock_monotonic_ms(), wait_ms;
 
         while (result == DELIVERED && left > 0 && has_more(&t->streams[i])) {

@@ -52,6 +52,11 @@ void telemetry_end(struct telemetry *t);
 void telemetry_flush(struct telemetry *t);
 void telemetry_free(struct telemetry *t);
 
+/* How long to wait after so many failures in a row: twice as long each time, and up to a quarter
+ * less, so that not all servers come at once; or as long as the receiver asks for (-1: it does
+ * not). */
+int64_t telemetry_pause(int64_t first_ms, int failures, int64_t asked_ms, uint64_t random);
+
 enum telemetry_signal { SIGNAL_METRICS, SIGNAL_TRACES, TELEMETRY_SIGNALS };
 extern const char *const telemetry_signal_names[TELEMETRY_SIGNALS];
 

@@ -386,6 +386,184 @@ static void lists_end(void **state)
     settings_done(&s);
 }
 
+static void telemetry_is_off_and_then_as_the_file_says(void **state)
+{
+    struct config c = config_of("server: {}\n");
+    struct server_settings s = load(&c);
+
+    (void)state;
+    assert_null(s.telemetry.endpoint);
+    assert_false(s.telemetry.logs_traces);
+    settings_done(&s);
+    temp_dir_remove(&c.dir);
+    c = config_of("server:\n"
+                  "  telemetry:\n"
+                  "    endpoint: https://otlp.example:4318/base\n"
+                  "    headers_file: keys\n"
+                  "    ca: ca.pem\n"
+                  "    interval: 10s\n"
+                  "    timeout: 2s\n"
+                  "    metrics: false\n"
+                  "    traces: {caller: false, denied: 2.5%, all: 0.01%}\n"
+                  "    service_name: gate\n"
+                  "    attributes: {cloud.region: here, a: b}\n");
+    s = load(&c);
+    assert_string_equal(s.telemetry.endpoint, "https://otlp.example:4318/base");
+    assert_beside(&c, s.telemetry.headers_file, "", "keys");
+    assert_beside(&c, s.telemetry.ca, "", "ca.pem");
+    assert_int_equal(s.telemetry.interval_ms, 10000);
+    assert_int_equal(s.telemetry.timeout_ms, 2000);
+    assert_false(s.telemetry.sends_metrics);
+    assert_false(s.telemetry.follows_caller);
+    assert_int_equal(s.telemetry.denied_share, 250);
+    assert_int_equal(s.telemetry.all_share, 1);
+    assert_true(s.telemetry.logs_traces); /* as there is an endpoint */
+    assert_string_equal(s.telemetry.service_name, "gate");
+    assert_int_equal(s.telemetry.attribute_count, 2);
+    assert_string_equal(s.telemetry.attributes[0].name, "cloud.region");
+    assert_string_equal(s.telemetry.attributes[0].value, "here");
+    settings_done(&s);
+    temp_dir_remove(&c.dir);
+}
+
+static void problems_of_telemetry_are_reported_with_their_places(void **state)
+{
+    (void)state;
+    assert_refused("server:\n"
+                   "  telemetry:\n"
+                   "    endpoint: localhost:4318\n"
+                   "    interval: 1ms\n"
+                   "    traces: {denied: 101%, parent: true}\n"
+                   "    metrics: perhaps\n"
+                   "    attributes: [a]\n"
+                   "    ratio: 1\n",
+                   "5:15: the endpoint is no URL, such as http://localhost:4318: it must begin "
+                   "with http:// or https://\n"
+                   "6:15: interval must be from 10ms to 1d\n"
+                   "7:22: '101%' is not a share: write 10%, or 0.5%\n"
+                   "7:28: 'parent' is not allowed in traces, which may have caller, denied, all\n"
+                   "8:14: metrics 'perhaps' is unknown: it is one of false, true\n"
+                   "9:17: attributes must be a mapping, as in {deployment.environment.name: "
+                   "test}; this is a list\n"
+                   "10:5: 'ratio' is not allowed in telemetry, which may have endpoint, "
+                   "headers_file, ca, interval, timeout, metrics, traces, log_traces, "
+                   "service_name, attributes");
+    assert_refused("server: {telemetry: {endpoint: 'http://a?b'}}\n",
+                   "3:32: the endpoint is no URL, such as http://localhost:4318: it cannot have a "
+                   "query");
+}
+
+static void attributes_of_telemetry_are_bounded(void **state)
+{
+    char text[8192] = "server: {telemetry: {attributes: {";
+    const size_t begin = strlen(text);
+    struct config c;
+    struct server_settings s;
+    weir_diag diag;
+
+    (void)state;
+    for (int i = 0; i < SETTINGS_MOST_ATTRIBUTES; i++)
+        sprintf(text + strlen(text), "a%d: b, ", i);
+    strcat(text, "}}}\n");
+    c = config_of(text);
+    s = load(&c);
+    assert_int_equal(s.telemetry.attribute_count, SETTINGS_MOST_ATTRIBUTES);
+    settings_done(&s);
+    temp_dir_remove(&c.dir);
+    strcpy(strrchr(text, ','), ", more: b}}}\n");
+    c = config_of(text);
+    assert_int_equal(settings_load(&s, c.path, &diag), WEIR_EPOLICY);
+    assert_non_null(strstr(diag.text, "there are more than 32 attributes"));
+    temp_dir_remove(&c.dir);
+    for (int name = 0; name < 2; name++) {
+        const int most = name ? SETTINGS_MOST_ATTRIBUTE_NAME : SETTINGS_MOST_ATTRIBUTE;
+
+        for (int len = most; len <= most + 1; len++) {
+            const char *before = name ? "" : "a: ", *after = name ? ": b" : "";
+
+            sprintf(text + begin, "%s%0*d%s}}}\n", before, len, 0, after);
+            c = config_of(text);
+            assert_int_equal(settings_load(&s, c.path, &diag),
+                             len == most ? WEIR_OK : WEIR_EPOLICY);
+            if (len == most)
+                settings_done(&s);
+            temp_dir_remove(&c.dir);
+        }
+    }
+}
+
+static struct server_settings load_with(const struct config *c, const char *name, const char *value)
+{
+    struct server_settings s;
+
+    assert_int_equal(setenv(name, value, 1), 0);
+    s = load(c);
+    unsetenv(name);
+    return s;
+}
+
+static void variables_of_opentelemetry_go_over_the_file(void **state)
+{
+    struct config c = config_of("server: {telemetry: {endpoint: 'http://a:1', traces: {all: 1%}, "
+                                "attributes: {x: file, y: file}}}\n");
+    struct server_settings s = load_with(&c, "OTEL_EXPORTER_OTLP_ENDPOINT", "http://b:2");
+
+    (void)state;
+    assert_string_equal(s.telemetry.endpoint, "http://b:2");
+    settings_done(&s);
+    s = load_with(&c, "OTEL_EXPORTER_OTLP_ENDPOINT", ""); /* as if it were not set */
+    assert_string_equal(s.telemetry.endpoint, "http://a:1");
+    settings_done(&s);
+    s = load_with(&c, "OTEL_RESOURCE_ATTRIBUTES", "x=a%2Cb, z = 1");
+    assert_int_equal(s.telemetry.attribute_count, 3);
+    assert_string_equal(s.telemetry.attributes[0].value, "a,b");
+    assert_string_equal(s.telemetry.attributes[2].name, "z");
+    settings_done(&s);
+    s = load_with(&c, "OTEL_EXPORTER_OTLP_TIMEOUT", "250");
+    assert_int_equal(s.telemetry.timeout_ms, 250);
+    settings_done(&s);
+    s = load_with(&c, "OTEL_TRACES_EXPORTER", "none");
+    assert_false(s.telemetry.follows_caller || s.telemetry.all_share);
+    assert_true(s.telemetry.sends_metrics);
+    settings_done(&s);
+    s = load_with(&c, "OTEL_METRICS_EXPORTER", "none");
+    assert_false(s.telemetry.sends_metrics);
+    settings_done(&s);
+    s = load_with(&c, "OTEL_SDK_DISABLED", "True");
+    assert_null(s.telemetry.endpoint);
+    assert_false(s.telemetry.logs_traces);
+    settings_done(&s);
+    temp_dir_remove(&c.dir);
+}
+
+static void a_variable_that_is_wrong_is_told_and_ignored(void **state)
+{
+    static const struct {
+        const char *name, *value, *why;
+    } bad[] = {
+        { "OTEL_EXPORTER_OTLP_ENDPOINT", "grpc://b", "it must begin with http:// or https://" },
+        { "OTEL_METRIC_EXPORT_INTERVAL", "10s", "a number of milliseconds" },
+        { "OTEL_EXPORTER_OTLP_TIMEOUT", "9", "a number of milliseconds" },
+        { "OTEL_RESOURCE_ATTRIBUTES", "x", "a list of name=value" },
+        { "OTEL_RESOURCE_ATTRIBUTES", "x=%1", "two hex digits" },
+        { "OTEL_EXPORTER_OTLP_PROTOCOL", "grpc", "http/json" },
+    };
+    struct config c = config_of("server: {telemetry: {endpoint: 'http://a:1'}}\n");
+
+    (void)state;
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        struct server_settings s = load_with(&c, bad[i].name, bad[i].value);
+
+        assert_non_null(s.telemetry.warning);
+        assert_non_null(strstr(s.telemetry.warning, bad[i].name));
+        assert_non_null(strstr(s.telemetry.warning, bad[i].why));
+        assert_string_equal(s.telemetry.endpoint, "http://a:1");
+        assert_int_equal(s.telemetry.interval_ms, 60000);
+        settings_done(&s);
+    }
+    temp_dir_remove(&c.dir);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -401,6 +579,11 @@ int main(void)
         cmocka_unit_test(settings_that_do_not_go_together_are_rejected),
         cmocka_unit_test(an_origin_is_a_scheme_and_a_host),
         cmocka_unit_test(lists_end),
+        cmocka_unit_test(telemetry_is_off_and_then_as_the_file_says),
+        cmocka_unit_test(problems_of_telemetry_are_reported_with_their_places),
+        cmocka_unit_test(attributes_of_telemetry_are_bounded),
+        cmocka_unit_test(variables_of_opentelemetry_go_over_the_file),
+        cmocka_unit_test(a_variable_that_is_wrong_is_told_and_ignored),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
