@@ -9,6 +9,7 @@
 #include "cli/store/doctor.h"
 #include "cli/store/migrations.h"
 #include "store/postgres/policies.h"
+#include "store/postgres/pooler.h"
 #include "store/postgres/uri.h"
 
 enum { PATIENCE_MS = 10000, VALUE = 96, ASKED = 20, SLOW_MS = 5, SPARE_CONNECTIONS = 10 };
@@ -58,6 +59,27 @@ static void look_at_server(struct postgres_session *s, struct findings *f)
         find(f, FINDING_WRONG, "role",
              "Name the primary, or several hosts with target_session_attrs=read-write.",
              "the server is a standby; only a primary can count");
+}
+
+/* False: there is nothing that could be asked through it. */
+static bool look_at_pooler(struct postgres_session *s, enum postgres_pooler setting,
+                           struct findings *f)
+{
+    weir_diag diag = { "" };
+
+    if (postgres_pooler_find(s, setting, &diag)) {
+        find(f, FINDING_WRONG, "pooler", NULL, "%s", diag.text);
+        return false;
+    }
+    if (!postgres_session_kept(s).settings)
+        find(f, FINDING_FINE, "pooler",
+             "Where you can, name Postgres itself; if the pooler pools sessions, add "
+             "pooler=session to the URI.",
+             "between weir and Postgres, keeps %s: a check takes longer, changes by operators "
+             "are found within a second, and the deny cache is not used",
+             postgres_session_kept(s).statements ? "prepared statements, but no settings"
+                                                 : "no session");
+    return true;
 }
 
 static void look_at_way(struct postgres_session *s, struct findings *f)
@@ -176,7 +198,7 @@ weir_err doctor_postgres(const char *uri, const char *documents, struct findings
     if (err)
         return err;
     err = postgres_session_open(&s, u.conninfo, diag);
-    if (!err) {
+    if (!err && look_at_pooler(s, u.pooler, f)) {
         look_at_server(s, f);
         look_at_schema(s, f);
         look_at_durability(s, f);

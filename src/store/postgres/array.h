@@ -17,6 +17,7 @@ enum oid {
     OID_BOOL = 16,
     OID_INT8 = 20,
     OID_INT4 = 23,
+    OID_TEXT = 25,
     OID_UUID = 2950,
     OID_INT4S = 1007,
     OID_INT8S = 1016,

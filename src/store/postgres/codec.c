@@ -67,6 +67,11 @@ bool wire_read(struct wire *w, const struct span *columns, int count, struct bat
     return charge_many_read(columns, b, sent->slots, w->brings_now);
 }
 
+size_t wire_under_way(const struct wire *w)
+{
+    return w->written - w->read;
+}
+
 void wire_skip(struct wire *w)
 {
     if (w->read < w->written)

@@ -34,6 +34,8 @@ bool wire_write(struct wire *w, const struct batch *b);
  * is no answer to them. */
 bool wire_read(struct wire *w, const struct span *columns, int count, struct batch *b);
 
+size_t wire_under_way(const struct wire *w); /* batches that were written and not read */
+
 void wire_skip(struct wire *w); /* there will be no answer to the next one */
 
 #endif

@@ -1,13 +1,14 @@
 /* connect.c - a connection that the store can use. */
 #include "store/postgres/connect.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/diag.h"
 #include "base/hex.h"
 #include "store/postgres/codec.h"
+#include "store/postgres/pooler.h"
+#include "store/postgres/settings.h"
 
 enum { PATIENCE_MS = 2000, WHY = 512 }; /* with each statement; bytes of text */
 
@@ -82,20 +83,17 @@ static weir_err check_secret(struct postgres_session *s, const unsigned char sec
     return err;
 }
 
-/* One plan for all statements, made once. It uses the index, however small the table is now. */
-static const char plans[] = "SET plan_cache_mode = force_generic_plan;"
-                            "SET jit = off;"
-                            "SET enable_seqscan = off;"
-                            "SET enable_bitmapscan = off;"
-                            "SET enable_hashjoin = off;"
-                            "SET enable_mergejoin = off;";
-
 /* Make keys and charge them, one and two in a call, and roll back. A connection's first decisions
- * take a hundred times as long as later ones: functions are compiled and planned. */
+ * take a hundred times as long as later ones: functions are compiled and planned. Plans are made
+ * with the settings that they will be used with. */
 static weir_err warm_up(struct postgres_session *s, weir_diag *diag)
 {
     static const char decisions[] =
         "BEGIN;"
+        "SET LOCAL plan_cache_mode = force_generic_plan;"
+        "SET LOCAL jit = off;"
+        "SET LOCAL enable_seqscan = off;"
+        "SET LOCAL enable_bitmapscan = off;"
         "WITH fresh AS MATERIALIZED (SELECT array_agg(key ORDER BY key) AS keys"
         " FROM (SELECT gen_random_uuid() AS key FROM generate_series(1, 2)) AS two)"
         " SELECT weir.judge(keys, '{2}', '{9}', '{1000}', '{9}', '{1}', '{1,2}', '{1,1}')"
@@ -109,52 +107,73 @@ static weir_err warm_up(struct postgres_session *s, weir_diag *diag)
         " SELECT weir.charge_many(keys, algorithm, ARRAY[coalesce(algorithm, 1)], '{9}', '{1000}',"
         " '{9}', '{1}', NULL, NULL, NULL, NULL, NULL) FROM fresh, generate_series(1, 2);"
         "ROLLBACK";
-    weir_err err = postgres_session_run(s, plans, PATIENCE_MS, diag);
 
-    if (!err)
-        err = postgres_session_run(s, decisions, PATIENCE_MS, diag);
+    return explain(s, postgres_session_run(s, decisions, PATIENCE_MS, diag), diag);
+}
+
+static weir_err prepare(struct postgres_session *s, const struct statement *w, weir_diag *diag)
+{
+    return postgres_session_prepare(s, w->name, w->text, w->types, (size_t)w->parameter_count,
+                                    PATIENCE_MS, diag);
+}
+
+static weir_err prepare_all(struct postgres_session *s, weir_diag *diag)
+{
+    weir_err err = WEIR_OK;
+
+    for (const struct statement *const *w = wire_statements; *w && !err; w++)
+        err = prepare(s, *w, diag);
+    if (!err && !postgres_session_kept(s).settings)
+        err = prepare(s, &settings_statement, diag);
     return explain(s, err, diag);
 }
 
-/* Only the URI can turn off waiting for the disk (synchronous_commit), not a setting of the role or
- * the database. The server gives up a statement when its callers do. */
 static weir_err set_up(struct postgres_session *s, const struct postgres_uri *uri, weir_diag *diag)
 {
-    static const char statement[] =
-        "SELECT set_config('statement_timeout', $1, false),"
-        " set_config('synchronous_commit',"
-        "            coalesce($2, nullif(current_setting('synchronous_commit'), 'off'), 'on'), "
-        "false),"
-        " set_config('default_transaction_isolation', 'read committed', false)";
-    const char *const commit = uri->synchronous_commit[0] ? uri->synchronous_commit : NULL;
-    char deadline[24];
+    struct settings settings;
     struct postgres_rows *rows;
     weir_err err;
 
-    snprintf(deadline, sizeof deadline, "%" PRId64, uri->deadline);
-    err = postgres_session_ask(s, statement, (const char *[]){ deadline, commit }, 2, PATIENCE_MS,
-                               &rows, diag);
-    if (err)
-        return err;
-    postgres_rows_free(rows);
-    for (const struct statement *const *w = wire_statements; *w && !err; w++)
-        err = postgres_session_prepare(s, (*w)->name, (*w)->text, (*w)->types,
-                                       (size_t)(*w)->parameter_count, PATIENCE_MS, diag);
-    return explain(s, err, diag);
+    settings_init(&settings, uri, false);
+    err = postgres_session_ask(s, settings_statement.text, settings.values, SETTINGS_PARAMETERS,
+                               PATIENCE_MS, &rows, diag);
+    if (!err)
+        postgres_rows_free(rows);
+    return err;
+}
+
+/* A statement that another client has prepared shows that sessions are not kept apart, whatever
+ * the URI says. */
+static weir_err make_ready(struct postgres_session *s, const struct postgres_uri *uri,
+                           weir_diag *diag)
+{
+    const struct postgres_keeps kept = postgres_session_kept(s);
+    weir_err err = kept.settings ? set_up(s, uri, diag) : WEIR_OK;
+
+    if (!err && kept.statements)
+        err = prepare_all(s, diag);
+    if (err && postgres_pooler_shows(postgres_session_state(s))) {
+        postgres_session_keeps(s, (struct postgres_keeps){ false, false });
+        err = WEIR_OK;
+    }
+    return err;
 }
 
 weir_err postgres_connect(struct postgres_session **out, const struct postgres_uri *uri,
-                          const unsigned char secret_id[16], weir_diag *diag)
+                          enum postgres_pooler pooler, const unsigned char secret_id[16],
+                          weir_diag *diag)
 {
     weir_err err = postgres_session_open(out, uri->conninfo, diag);
 
     if (err)
         return err;
-    err = check_secret(*out, secret_id, diag);
+    err = postgres_pooler_find(*out, pooler, diag);
+    if (!err)
+        err = check_secret(*out, secret_id, diag);
     if (!err)
         err = warm_up(*out, diag);
     if (!err)
-        err = set_up(*out, uri, diag);
+        err = make_ready(*out, uri, diag);
     if (err) {
         postgres_session_close(*out);
         *out = NULL;

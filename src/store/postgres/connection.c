@@ -2,7 +2,10 @@
  *
  * The server is told to give up a statement at the deadline, as its callers do. So a statement that
  * waits for a lock does not keep the connection for long, and is seldom counted after its caller
- * was told that the store failed. */
+ * was told that the store failed.
+ *
+ * Through a pooler (pooler.h) a batch is two statements in one transaction: its settings, and the
+ * question. Batches take turns, so that the pooler can hand the connection on after each. */
 #include "store/postgres/connection.h"
 
 #include <libpq-fe.h>
@@ -12,6 +15,8 @@
 #include "base/diag.h"
 #include "store/postgres/codec.h"
 #include "store/postgres/connect.h"
+#include "store/postgres/pooler.h"
+#include "store/postgres/settings.h"
 
 struct connection {
     struct postgres_common *common;
@@ -21,6 +26,10 @@ struct connection {
     PGconn *pg;
     struct watch *watch;
     struct wire wire;
+    struct postgres_keeps keeps;
+    struct settings settings;   /* that each batch brings, if they are not kept */
+    size_t without_settings;    /* batches under way that were sent before that was known */
+    bool is_set;                /* the next result is not that of settings */
     bool is_reading, is_closed; /* closed while it was read from */
 };
 
@@ -67,25 +76,50 @@ static void take_answer(struct connection *c, const PGresult *r)
         link_down(c->link, "the weir schema gave an unexpected answer");
 }
 
+static void meet_pooler(struct connection *c)
+{
+    atomic_store(&c->common->is_pooled, true);
+    if (c->keeps.settings)
+        c->without_settings = wire_under_way(&c->wire);
+    c->keeps = (struct postgres_keeps){ false, false };
+    link_take_turns(c->link);
+}
+
+static void take_refusal(struct connection *c, const char *state, const char *text)
+{
+    const bool is_pooler = postgres_pooler_shows(state);
+
+    if (is_pooler && c->keeps.statements)
+        meet_pooler(c);
+    if (!link_next(c->link))
+        return;
+    wire_skip(&c->wire);
+    link_refused(c->link, is_pooler ? REFUSAL_UNDONE : refusal_of(state), text ? text : state);
+}
+
 /* False: the connection is lost, and what became of the batch is not known. */
 static bool take_result(struct connection *c, const PGresult *r)
 {
-    const char *state, *text;
+    const char *state;
 
     switch ((int)PQresultStatus(r)) { /* libpq's list, which grows */
     case PGRES_TUPLES_OK:
-        take_answer(c, r);
+        if (c->is_set)
+            take_answer(c, r);
+        c->is_set = true;
         return true;
     case PGRES_FATAL_ERROR:
         state = PQresultErrorField(r, PG_DIAG_SQLSTATE);
-        text = PQresultErrorField(r, PG_DIAG_MESSAGE_PRIMARY);
-        if (state && link_next(c->link)) {
-            wire_skip(&c->wire);
-            link_refused(c->link, refusal_of(state), text ? text : state);
-        }
+        if (state)
+            take_refusal(c, state, PQresultErrorField(r, PG_DIAG_MESSAGE_PRIMARY));
         return state;
+    case PGRES_PIPELINE_SYNC: /* the end of a batch */
+        if (c->without_settings > 0)
+            c->without_settings--;
+        c->is_set = c->keeps.settings || c->without_settings > 0;
+        return true;
     default:
-        return true; /* the end of a batch */
+        return true;
     }
 }
 
@@ -137,6 +171,16 @@ static void socket_ready(void *ctx, unsigned events)
     read_connection(ctx);
 }
 
+/* `formats` NULL: the parameters are text. */
+static bool send_statement(struct connection *c, const struct statement *s,
+                           const char *const *values, const int *lengths, const int *formats)
+{
+    return c->keeps.statements ? PQsendQueryPrepared(c->pg, s->name, s->parameter_count, values,
+                                                     lengths, formats, 1)
+                               : PQsendQueryParams(c->pg, s->text, s->parameter_count, s->types,
+                                                   values, lengths, formats, 1);
+}
+
 static bool send_batch(void *connection, const struct batch *batch)
 {
     static const int binary[PARAMETERS_MOST] = { 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1 };
@@ -144,9 +188,9 @@ static bool send_batch(void *connection, const struct batch *batch)
     const struct parameters *p = &c->wire.parameters;
 
     if (!wire_write(&c->wire, batch) ||
-        !PQsendQueryPrepared(c->pg, p->statement->name, p->count, p->values, p->lengths, binary,
-                             1) ||
-        !PQpipelineSync(c->pg))
+        (!c->keeps.settings &&
+         !send_statement(c, &settings_statement, c->settings.values, NULL, NULL)) ||
+        !send_statement(c, p->statement, p->values, p->lengths, binary) || !PQpipelineSync(c->pg))
         return false;
     flush(c);
     return true;
@@ -165,8 +209,13 @@ static void connected(void *ctx, void *session, const char *why)
     struct connection *c = ctx;
 
     c->request = NULL;
-    if (session)
+    if (session) {
+        c->keeps = postgres_session_kept(session);
+        c->is_set = c->keeps.settings;
         c->pg = postgres_session_leave(session);
+    }
+    if (session && !c->keeps.settings)
+        link_take_turns(c->link);
     if (session && begin_pipeline(c))
         link_up(c->link);
     else
@@ -198,6 +247,7 @@ static void *open_connection(void *backend, struct link *link, struct reactor *r
     c->link = link;
     c->reactor = reactor;
     wire_init(&c->wire, common->brings_now, &common->allocator);
+    settings_init(&c->settings, &common->uri, true);
     c->request = connect_request_new(&common->connector, common, reactor, connected, c);
     if (!c->request) {
         free_connection(c);
@@ -222,14 +272,22 @@ weir_err postgres_common_ready(const struct postgres_common *common, weir_diag *
                : diag_fail(diag, WEIR_EIO, "the secret is in the database, and not known yet");
 }
 
+enum postgres_pooler postgres_common_pooler(const struct postgres_common *common)
+{
+    return atomic_load(&common->is_pooled) ? POOLER_TRANSACTION : common->uri.pooler;
+}
+
 weir_err postgres_common_connect(void *target, void **out, weir_diag *diag)
 {
-    const struct postgres_common *common = target;
+    struct postgres_common *common = target;
     struct postgres_session *session = NULL;
     weir_err err = postgres_common_ready(common, diag);
 
     if (!err)
-        err = postgres_connect(&session, &common->uri, common->secret_id, diag);
+        err = postgres_connect(&session, &common->uri, postgres_common_pooler(common),
+                               common->secret_id, diag);
+    if (session && !postgres_session_kept(session).settings)
+        atomic_store(&common->is_pooled, true);
     *out = session;
     return err;
 }

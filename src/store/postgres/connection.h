@@ -16,6 +16,7 @@ struct postgres_common {
     struct postgres_uri uri;
     unsigned char secret_id[16];
     atomic_bool has_secret; /* until then no connection is made */
+    atomic_bool is_pooled;  /* a connection has met a pooler that pools transactions */
     struct connector connector;
     weir_allocator allocator;
     bool brings_now;
@@ -27,6 +28,9 @@ extern const struct backend_ops postgres_connection_ops;
 /* WEIR_EIO: the secret is not known yet. */
 WEIR_MUSTCHECK weir_err postgres_common_ready(const struct postgres_common *common,
                                               weir_diag *diag);
+
+/* What is known of a pooler, or what the URI says. */
+enum postgres_pooler postgres_common_pooler(const struct postgres_common *common);
 
 /* For the connector, whose target is the struct postgres_common. */
 weir_err postgres_common_connect(void *target, void **out, weir_diag *diag);

@@ -15,6 +15,7 @@
 struct postgres_session {
     PGconn *connection;
     char state[6];
+    struct postgres_keeps keeps;
 };
 
 static void ignore_notice(void *ctx, const char *text)
@@ -85,8 +86,24 @@ weir_err postgres_session_open(struct postgres_session **out, const char *connin
         return err;
     }
     PQsetNoticeProcessor(s->connection, ignore_notice, NULL);
+    s->keeps = (struct postgres_keeps){ true, true };
     *out = s;
     return WEIR_OK;
+}
+
+void postgres_session_keeps(struct postgres_session *s, struct postgres_keeps keeps)
+{
+    s->keeps = keeps;
+}
+
+struct postgres_keeps postgres_session_kept(const struct postgres_session *s)
+{
+    return s->keeps;
+}
+
+int postgres_session_pid(const struct postgres_session *s)
+{
+    return PQbackendPID(s->connection);
 }
 
 void *postgres_session_leave(struct postgres_session *s)
@@ -105,7 +122,8 @@ void postgres_session_close(struct postgres_session *s)
 
 /* ---- asking ---------------------------------------------------------------------------------- */
 
-/* Until a result is there. False: it takes too long, or the connection is lost. */
+/* Until a result is there; of a lost connection it is what was said last. False: it takes too
+ * long. */
 static bool wait_for_result(PGconn *c, int64_t until)
 {
     while (PQisBusy(c)) {
@@ -117,7 +135,7 @@ static bool wait_for_result(PGconn *c, int64_t until)
         if (poll(&fd, 1, (int)rest) < 0 && errno != EINTR)
             return false;
         if (fd.revents && !PQconsumeInput(c))
-            return false;
+            break;
     }
     return true;
 }

@@ -3,6 +3,7 @@
 #ifndef WEIR_STORE_POSTGRES_SESSION_H
 #define WEIR_STORE_POSTGRES_SESSION_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -16,6 +17,19 @@ struct postgres_rows;
 WEIR_MUSTCHECK weir_err postgres_session_open(struct postgres_session **out, const char *conninfo,
                                               weir_diag *diag);
 void postgres_session_close(struct postgres_session *s); /* NULL is fine */
+
+/* What of a session is still there in the next transaction. */
+struct postgres_keeps {
+    bool settings;   /* and LISTEN */
+    bool statements; /* prepared ones, by their names */
+};
+
+/* All is kept, unless this was told. */
+void postgres_session_keeps(struct postgres_session *s, struct postgres_keeps keeps);
+struct postgres_keeps postgres_session_kept(const struct postgres_session *s);
+
+/* The process that serves it, as the server said at the start. */
+int postgres_session_pid(const struct postgres_session *s);
 
 /* Ends the conversation, but not the connection: a PGconn. */
 void *postgres_session_leave(struct postgres_session *s);

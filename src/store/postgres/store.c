@@ -19,11 +19,24 @@ struct postgres {
     struct postgres_upkeep upkeep;
     struct postgres_ledger ledger;
     struct change_feed *feed; /* NULL: not wanted */
+    bool is_pooled;           /* and that has been logged */
 };
 
 static struct postgres *postgres_of(struct store *s)
 {
     return (struct postgres *)s;
+}
+
+static void log_pooler(struct postgres *p)
+{
+    if (p->is_pooled || !atomic_load(&p->common.is_pooled))
+        return;
+    p->is_pooled = true;
+    if (p->remote.log)
+        p->remote.log(p->remote.log_ctx,
+                      "a pooler is between this server and Postgres: settings are sent with each "
+                      "batch, changes are asked for twice a second, and the deny cache is not "
+                      "used. If it pools sessions, add pooler=session to the store's URI");
 }
 
 static void tick(struct store *s, int64_t now)
@@ -32,6 +45,7 @@ static void tick(struct store *s, int64_t now)
 
     (void)now; /* of a clock that may not be the database's */
     connector_work(&p->common.connector);
+    log_pooler(p);
     if (p->feed)
         change_feed_tick(p->feed);
     postgres_upkeep_tick(&p->upkeep);
@@ -119,6 +133,7 @@ static void init_common(struct postgres_common *common, const struct store_optio
     common->brings_now = options->callers_bring_now;
     memcpy(common->secret_id, options->secret_id, sizeof common->secret_id);
     atomic_init(&common->has_secret, !options->lacks_secret);
+    atomic_init(&common->is_pooled, uri->pooler == POOLER_TRANSACTION);
     common->connector = (struct connector){
         .connect = postgres_common_connect,
         .close = postgres_common_close,
@@ -169,7 +184,7 @@ static weir_err open_postgres(struct store **out, const struct store_options *op
     if (!options->lacks_secret)
         err = try_connection(p, diag ? diag : &ignored);
     if (!err && options->heard)
-        err = postgres_feed_new(&p->feed, p->common.uri.conninfo, options, diag);
+        err = postgres_feed_new(&p->feed, &p->common, options, diag);
     if (err) {
         close_postgres(&p->store);
         return err;

@@ -67,12 +67,29 @@ static weir_err read_synchronous_commit(struct postgres_uri *u, const char *valu
                      printable(span_of(value)).text);
 }
 
+static weir_err read_pooler(struct postgres_uri *u, const char *value, weir_diag *diag)
+{
+    static const char *const known[] = {
+        [POOLER_AUTO] = "auto", [POOLER_SESSION] = "session", [POOLER_TRANSACTION] = "transaction"
+    };
+
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
+        if (strcmp(value, known[i]) == 0) {
+            u->pooler = (enum postgres_pooler)i;
+            return WEIR_OK;
+        }
+    return diag_fail(diag, WEIR_EOPTION,
+                     "pooler in the store's URI must be auto, session or transaction, not '%s'",
+                     printable(span_of(value)).text);
+}
+
 static const struct parameter {
     const char *name;
     weir_err (*read)(struct postgres_uri *u, const char *value, weir_diag *diag);
 } parameters[] = {
     { "deadline=", read_deadline },
     { "pool=", read_pool },
+    { "pooler=", read_pooler },
     { "synchronous_commit=", read_synchronous_commit },
 };
 

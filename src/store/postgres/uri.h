@@ -5,11 +5,19 @@
 #include "base/alloc.h"
 #include "weir.h"
 
+/* What is between weir and the database; see pooler.h. */
+enum postgres_pooler {
+    POOLER_AUTO,       /* found out by weir */
+    POOLER_SESSION,    /* none, or one that hands out whole sessions */
+    POOLER_TRANSACTION /* one that hands out transactions */
+};
+
 struct postgres_uri {
     char *conninfo;              /* for libpq: the URI without what follows; has the password */
     int64_t deadline;            /* ms that a question may wait */
     size_t pool;                 /* connections of a thread */
     char synchronous_commit[16]; /* "": as the server is set */
+    enum postgres_pooler pooler;
     weir_allocator allocator;
 };
 

@@ -42,6 +42,9 @@ struct backend_ops {
 
 void link_up(struct link *link);
 
+/* From now on a batch is sent only when the one before it was answered. */
+void link_take_turns(struct link *link);
+
 /* It never came up, or is lost; it is closed in here. What was under way may have been decided. */
 void link_down(struct link *link, const char *why);
 

@@ -112,6 +112,11 @@ static void connect_again(struct change_feed *f)
     tell(f, STORE_EVENT_ALL, 0);
 }
 
+static bool is_asked(const struct change_feed *f)
+{
+    return f->o.ops->is_asked && f->o.ops->is_asked(f->connection);
+}
+
 static void beat(struct change_feed *f)
 {
     const int64_t asked = clock_steady_ms();
@@ -124,11 +129,14 @@ static void beat(struct change_feed *f)
     }
     if (clock_skew_has_changed(&f->skew, asked, clock_steady_ms(), theirs))
         tell(f, STORE_EVENT_ALL, 0);
-    tell(f, STORE_EVENT_UP_TO, asked);
-    f->beat_at = asked + CHANGE_FEED_BEAT_MS;
+    if (!is_asked(f))
+        tell(f, STORE_EVENT_UP_TO, asked);
+    f->beat_at = asked + (is_asked(f) ? CHANGE_FEED_POLL_MS : CHANGE_FEED_BEAT_MS);
     f->backoff = CHANGE_FEED_RETRY_MS;
     if (f->is_down_logged)
-        log_change(f, "sends change notifications again", NULL);
+        log_change(f,
+                   is_asked(f) ? "is asked for changes again" : "sends change notifications again",
+                   NULL);
     f->is_down_logged = false;
 }
 

@@ -4,11 +4,14 @@
  * the store's clock. The answer comes after all announcements before it, so nothing before is
  * missing. It also shows whether that clock was set.
  *
+ * Where a connection cannot be told of changes, it is asked every CHANGE_FEED_POLL_MS. Of a key that
+ * was refunded or reset it then knows nothing.
+ *
  * RULES (test_change_feed.c has tests of each)
  *   E1  What may have been missed is told as STORE_EVENT_ALL: first of all after each connect; when
  *       the connection is lost; when a clock is set.
  *   E2  STORE_EVENT_UP_TO is told only for a moment at which the connection was there and
- *       subscribed.
+ *       subscribed, never by one that is asked.
  *   E3  An announcement that is not understood is STORE_EVENT_ALL: a newer version may have sent
  *       it.
  *   E4  A lost connection is made again by itself, and losing it is logged once. */
@@ -20,6 +23,7 @@
 
 enum {
     CHANGE_FEED_BEAT_MS = 250,
+    CHANGE_FEED_POLL_MS = 500,
     CHANGE_FEED_PATIENCE_MS = 1000, /* for the answer to a beat */
     CHANGE_FEED_RETRY_MS = 250,     /* before the first try to connect again; then twice as long */
     CHANGE_FEED_RETRY_MOST_MS = 2000,
@@ -37,6 +41,9 @@ struct change_feed_ops {
 
     /* The store's clock, in ms; what was announced before is heard before this returns. */
     weir_err (*clock)(void *connection, int64_t patience, int64_t *out, weir_diag *diag);
+
+    /* Is it asked instead of told? NULL: no connection is. */
+    bool (*is_asked)(const void *connection);
 
     void (*close)(void *connection);
 };

@@ -149,7 +149,7 @@ void link_drop(struct link *link, struct question_list *lost)
     if (link->connection)
         link->lane->remote->ops->close(link->connection);
     link->connection = NULL;
-    link->is_up = link->is_leaving = false;
+    link->is_up = link->is_leaving = link->takes_turns = false;
     link->retry_at = now_of(link) + backoff(link);
 }
 
@@ -226,6 +226,11 @@ void link_up(struct link *link)
     if (!lane->breaker.has_timeout)
         breaker_count_success(&lane->breaker);
     server_lane_go_on(lane, NULL, NULL);
+}
+
+void link_take_turns(struct link *link)
+{
+    link->takes_turns = true;
 }
 
 void link_down(struct link *link, const char *why)

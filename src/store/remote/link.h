@@ -20,6 +20,7 @@ struct link {
     void *connection; /* NULL: none until retry_at */
     bool is_up;
     bool is_leaving;     /* nothing more goes over it */
+    bool takes_turns;    /* one batch at a time */
     bool is_down_logged; /* that it is down has been logged */
     int64_t retry_at;
     int64_t waits_since; /* when the next answer became the next */

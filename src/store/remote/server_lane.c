@@ -61,7 +61,7 @@ static struct link *find_room(struct server_lane *lane)
     for (size_t i = 0; i < lane->remote->link_count; i++) {
         struct link *link = &lane->links[i];
 
-        if (link->is_up && !link->is_leaving && link->under_way < room &&
+        if (link->is_up && !link->is_leaving && link->under_way < (link->takes_turns ? 1 : room) &&
             (!best || link->under_way < best->under_way))
             best = link;
     }

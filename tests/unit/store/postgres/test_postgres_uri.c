@@ -52,6 +52,7 @@ static void own_parameters_are_removed(void **state)
     reads("postgres://h/d?sslmode=require&pool=2", "postgres://h/d?sslmode=require");
     reads("postgres://h/d?a=1&pool=2&b=2&deadline=1s&c=3", "postgres://h/d?a=1&b=2&c=3");
     reads("postgres://h/d?synchronous_commit=off&pool=2&deadline=1s", "postgres://h/d");
+    reads("postgres://h/d?pooler=auto&pool=2", "postgres://h/d");
     reads("postgres://h/d?poolx=2", "postgres://h/d?poolx=2");
 }
 
@@ -68,6 +69,13 @@ static void own_parameters_are_read(void **state)
     assert_int_equal(u.deadline, 2000);
     assert_int_equal(u.pool, 16);
     assert_string_equal(u.synchronous_commit, "remote_apply");
+    assert_int_equal(u.pooler, POOLER_AUTO);
+    postgres_uri_done(&u);
+    u = read_uri("postgres://h/d?pooler=session");
+    assert_int_equal(u.pooler, POOLER_SESSION);
+    postgres_uri_done(&u);
+    u = read_uri("postgres://h/d?pooler=transaction");
+    assert_int_equal(u.pooler, POOLER_TRANSACTION);
     postgres_uri_done(&u);
     u = read_uri("postgres://h/d?deadline=1ms&deadline=60s");
     assert_int_equal(u.deadline, 60000);
@@ -95,6 +103,8 @@ static void meaningless_requests_are_rejected(void **state)
     refuses("postgres://h/d?synchronous_commit=yes",
             "synchronous_commit in the store's URI must be on, off, local, remote_write or "
             "remote_apply, not 'yes'");
+    refuses("postgres://h/d?pooler=statement",
+            "pooler in the store's URI must be auto, session or transaction, not 'statement'");
     refuses("postgres:h", "name the database, as in postgres://user@host/database");
     refuses("host=h user=u", "name the database, as in postgres://user@host/database");
 }

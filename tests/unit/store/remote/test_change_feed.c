@@ -11,7 +11,7 @@ enum { MOST_NEWS = 64 };
 
 static struct stage {
     bool is_away; /* the store: no connect succeeds, and no event is heard */
-    bool is_connected;
+    bool is_connected, is_asked;
     int connects, lines;
     int64_t clock;         /* the store's, beside ours */
     const char *announced; /* heard with the next beat */
@@ -61,8 +61,14 @@ static void close_played(void *connection)
     stage.is_connected = false;
 }
 
+static bool is_asked_played(const void *connection)
+{
+    assert_ptr_equal(connection, &stage);
+    return stage.is_asked;
+}
+
 static const struct change_feed_ops played = { open_played, listen_played, clock_played,
-                                               close_played };
+                                               is_asked_played, close_played };
 
 static void note(void *ctx, const struct store_event *event)
 {
@@ -160,6 +166,22 @@ static void it_is_up_to_date_only_while_it_is_connected(void **state)
         poll(NULL, 0, 5);
     }
     assert_int_equal(stage.count, 0);
+    change_feed_free(feed);
+}
+
+static void one_that_is_asked_is_never_up_to_date(void **state)
+{
+    struct change_feed *feed = begin();
+
+    (void)state;
+    stage.is_asked = true;
+    tick_until(feed, STORE_EVENT_ALL);
+    stage.announced = "ledger";
+    tick_until(feed, STORE_EVENT_LEDGER);
+    assert_int_equal(stage.count, 1);
+    stage.announced = "policies";
+    tick_until(feed, STORE_EVENT_ALL);
+    assert_int_equal(stage.count, 1);
     change_feed_free(feed);
 }
 
@@ -262,6 +284,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(possibly_missed_events_are_reported),
         cmocka_unit_test(it_is_up_to_date_only_while_it_is_connected),
+        cmocka_unit_test(one_that_is_asked_is_never_up_to_date),
         cmocka_unit_test(words_are_understood),
         cmocka_unit_test(an_unknown_announcement_may_mean_anything),
         cmocka_unit_test(losing_the_store_is_logged_once),

@@ -459,6 +459,22 @@ static void full_batches_go_without_waiting_for_earlier_ones(void **state)
     end();
 }
 
+static void a_link_that_takes_turns_has_one_batch_under_way(void **state)
+{
+    (void)state;
+    begin_up();
+    link_take_turns(newest()->link);
+    for (int i = 0; i < 3 * BATCH_MOST; i++)
+        submit();
+    lane_commit(&pending);
+    for (size_t i = 1; i <= 3; i++) {
+        assert_int_equal(newest()->sent_count, i);
+        answer(newest());
+    }
+    assert_int_equal(done_count, asked_count);
+    end();
+}
+
 static void waiting_questions_go_in_one_batch(void **state)
 {
     (void)state;
@@ -1123,6 +1139,7 @@ int main(void)
         cmocka_unit_test(a_silent_link_is_closed),
         cmocka_unit_test(a_turn_is_one_batch),
         cmocka_unit_test(full_batches_go_without_waiting_for_earlier_ones),
+        cmocka_unit_test(a_link_that_takes_turns_has_one_batch_under_way),
         cmocka_unit_test(waiting_questions_go_in_one_batch),
         cmocka_unit_test(a_large_turn_is_split),
         cmocka_unit_test(several_links_share_the_work),
