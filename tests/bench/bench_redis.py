@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
-"""bench_redis.py - weir in front of Redis, next to clients that call Redis directly.
+"""bench_redis.py - weir in front of Redis, by TLS and plain, next to clients of Redis itself.
 
     bench_redis.py TREE [--quick] [--rounds N] [--seconds S] [--realtime] [--out NAME]
 
-One Redis for all (AOF everysec), with everything on this machine. They take turns for several
+One Redis for all but weir tls (AOF everysec), with everything on this machine. They take turns for several
 rounds: a figure is the median of the rounds, a ratio the median of the rounds' ratios.
 
 evalsha    gcra.lua by EVALSHA, one call a check, asked by weir bench
 weir resp  weir serve with redis://, asked by the same weir bench: one request a check
+weir tls   the same with rediss://, to a second Redis that has TLS alone
 flexible   npm's rate-limiter-flexible with ioredis, in one node process; left out where npm
            cannot fetch it
 
@@ -32,6 +33,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "support"))
 
+from certificates import make_certs  # noqa: E402
 from redis import Redis  # noqa: E402
 from weir_server import Server  # noqa: E402
 
@@ -93,23 +95,28 @@ class Field:
         self.options = options
         self.folder = Path(tempfile.mkdtemp(prefix="bench-redis."))
         self.flexible, self.why = fetch_flexible(options.tree)
-        names = ["evalsha", "weir resp"] + (["flexible"] if self.flexible else [])
+        names = ["evalsha", "weir resp", "weir tls"] + (["flexible"] if self.flexible else [])
         self.cases = [Case(name, load, keys) for keys in (KEYS, HOT) for load in LOADS
                       for name in names]
         self.cases += [Case(name, load, HOT, True) for load in LOADS[1:] for name in names]
+        make_certs(self.folder / "certs")
         self.redis = Redis(appendonly="yes", auto_aof_rewrite_percentage=0)
-        self.server = None
+        self.secure = Redis(appendonly="yes", auto_aof_rewrite_percentage=0,
+                            tls=self.folder / "certs")
+        self.servers = {}  # of weir, by the name of the contestant
 
     def start(self):
         config = self.folder / "policies.yaml"
         config.write_text(POLICIES)
         self.redis("SCRIPT", "LOAD", LUA)
-        self.server = Server(store=f"{self.redis.url}?deadline=10s", config=config)
+        for name, store in (("weir resp", f"{self.redis.url}?"), ("weir tls", f"{self.secure.url}&")):
+            self.servers[name] = Server(store=f"{store}deadline=10s", config=config)
 
     def stop(self):
-        if self.server:
-            self.server.stop()
+        for server in self.servers.values():
+            server.stop()
         self.redis.__exit__()
+        self.secure.__exit__()
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def bench(self, port, case, *words):
@@ -129,8 +136,8 @@ class Field:
         if case.name == "evalsha":
             numbers = "0 1 31536000" if case.is_denied else "999999 1000000 1"
             return self.bench(self.redis.port, case, "--command", EVALSHA + numbers)
-        if case.name == "weir resp":
-            return self.bench(self.server.port, case, "--policy",
+        if case.name in self.servers:
+            return self.bench(self.servers[case.name].port, case, "--policy",
                               "denied" if case.is_denied else "wide")
         callers, under_way = case.load
         done = subprocess.run(
@@ -165,13 +172,20 @@ def print_tables(field):
               f"{c.median('p99'):10.0f}")
 
 
+def ratio(case, other):
+    return statistics.median(a["per_second"] / b["per_second"]
+                             for a, b in zip(case.rounds, other.rounds))
+
+
 def print_ratios(field):
     print()
     for ours in (c for c in field.cases if c.name == "weir resp" and c.load[0] == 64):
         least = 5 if ours.is_denied else 1.3 if ours.load[1] > 1 else 1
         for theirs in (c for c in field.cases if c.kind == ours.kind and c is not ours):
-            value = statistics.median(a["per_second"] / b["per_second"]
-                                      for a, b in zip(ours.rounds, theirs.rounds))
+            if theirs.name == "weir tls":
+                print(f"{'weir tls / weir resp: ' + ours.kind:72} {ratio(theirs, ours):6.2f}")
+                continue
+            value = ratio(ours, theirs)
             wanted = ""
             if theirs.name == "evalsha" and not (ours.is_denied and ours.load[1] == 1):
                 wanted = f"   wanted: {least:g} or more" + ("" if value >= least else "   MISSED")

@@ -27,16 +27,41 @@ CERTS, OTHER, ELSEWHERE, EXPIRED = (FOLDER.path / name for name in
 FEW = "version: 1\npolicies: {few: {limit: 5 per 1d, by: user}, open: {limit: 1000 per 1d, by: user, on_error: allow}}\n"
 
 
+AUTHORITY = """
+[ca]
+database = {folder}/issued
+new_certs_dir = {folder}
+certificate = {folder}/ca.pem
+private_key = {folder}/ca.key
+serial = {folder}/serial
+default_md = sha256
+policy = any
+x509_extensions = server
+[any]
+commonName = supplied
+[server]
+subjectAltName = IP:127.0.0.1
+keyUsage = critical, digitalSignature
+extendedKeyUsage = serverAuth
+authorityKeyIdentifier = keyid
+[req]
+distinguished_name = any
+"""
+
+
 def make_expired(folder):
-    """The same, but what the server has was valid until yesterday."""
+    """The same, but what the server has was valid in 2020."""
     shutil.copytree(CERTS, folder)
-    config = folder / "names"
-    config.write_text("subjectAltName = IP:127.0.0.1\nextendedKeyUsage = serverAuth\n")
-    openssl("req", "-new", "-key", folder / "server.key", "-subj", "/CN=old", "-out", folder / "csr")
-    said = openssl("x509", "-req", "-in", folder / "csr", "-CA", folder / "ca.pem", "-CAkey",
-                   folder / "ca.key", "-set_serial", "1", "-days", "-1", "-extfile", config, "-out",
-                   folder / "server.pem")
-    assert "BEGIN" in (folder / "server.pem").read_text(), said
+    config = folder / "config"
+    config.write_text(AUTHORITY.format(folder=folder))
+    (folder / "issued").touch()
+    (folder / "serial").write_text("1000\n")
+    openssl("req", "-new", "-config", config, "-key", folder / "server.key", "-subj", "/CN=old",
+            "-out", folder / "csr")
+    said = openssl("ca", "-batch", "-config", config, "-in", folder / "csr", "-notext", "-out",
+                   folder / "old.pem", "-startdate", "20200101000000Z", "-enddate", "20201231000000Z")
+    assert (folder / "old.pem").exists(), said
+    (folder / "old.pem").replace(folder / "server.pem")
 
 
 make_certs(CERTS)
@@ -211,7 +236,7 @@ def a_name_for_all_servers_and_less_to_verify():
 def an_expired_certificate_is_refused():
     with Redis(tls=EXPIRED, wait=False) as redis, Fixture("unused") as home:
         wait_until(lambda: not socket.socket().connect_ex(redis.address), "Redis")
-        is_refused(home, redis.url, "has expired, on 20", "renew it")
+        is_refused(home, redis.url, "has expired, on 2020-12-31 00:00 UTC", "renew it")
 
 
 @long_test
