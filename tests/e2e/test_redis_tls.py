@@ -351,7 +351,7 @@ def clients_say_who_they_are():
             clients = ask("CLIENT", "LIST").decode().splitlines()
             version = tuple(map(int, ask.info("server")["redis_version"].split(".")[:2]))
         named = [line for line in clients if " name=weir " in line]
-        assert len(named) >= 2, clients  # a link, and the feed
+        assert len(named) >= 4, clients  # a link, the feed, its clock, statistics
         if version >= (7, 2):
             assert all("lib-name=weir lib-ver=0." in line for line in named), named
 

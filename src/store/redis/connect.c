@@ -163,7 +163,25 @@ weir_err redis_find_master(const struct redis_uri *uri, struct redis_address *ou
     return err;
 }
 
-weir_err redis_connect_any(struct redis_session **out, const struct redis_uri *uri, weir_diag *diag)
+/* For CLIENT LIST. SETINFO came with Redis 7.2, and a proxy may know neither. */
+weir_err redis_introduce(struct redis_session *s, weir_diag *diag)
+{
+    const char *const facts[][3] = { { "SETNAME", "weir", NULL },
+                                     { "SETINFO", "LIB-NAME", "weir" },
+                                     { "SETINFO", "LIB-VER", weir_version() } };
+    weir_err err = WEIR_OK;
+
+    for (size_t i = 0; i < sizeof facts / sizeof facts[0] && !err; i++) {
+        struct redis_reply *reply;
+
+        err = redis_session_ask(s, &reply, diag, "CLIENT", facts[i][0], facts[i][1], facts[i][2],
+                                (char *)NULL);
+        redis_reply_free(reply);
+    }
+    return err;
+}
+
+static weir_err open_any(struct redis_session **out, const struct redis_uri *uri, weir_diag *diag)
 {
     struct redis_address master;
     weir_err err = redis_find_master(uri, &master, diag);
@@ -173,6 +191,21 @@ weir_err redis_connect_any(struct redis_session **out, const struct redis_uri *u
     err = WEIR_EIO;
     for (size_t i = 0; i < uri->address_count && redis_may_differ(err); i++)
         err = redis_session_open(out, uri, &uri->addresses[i], &uri->login, 0, diag);
+    return err;
+}
+
+weir_err redis_connect_any(struct redis_session **out, const struct redis_uri *uri, weir_diag *diag)
+{
+    weir_err err;
+
+    *out = NULL;
+    err = open_any(out, uri, diag);
+    if (!err)
+        err = redis_introduce(*out, diag);
+    if (err) {
+        redis_session_close(*out);
+        *out = NULL;
+    }
     return err;
 }
 
@@ -339,24 +372,6 @@ static weir_err load_script(struct redis_session *s, weir_diag *diag)
     if (!err && !span_is(redis_reply_text(reply), judge_sha))
         err = diag_fail(diag, WEIR_EOPTION, "the server has another name for the script");
     redis_reply_free(reply);
-    return err;
-}
-
-/* For CLIENT LIST. SETINFO came with Redis 7.2, and a proxy may know neither. */
-weir_err redis_introduce(struct redis_session *s, weir_diag *diag)
-{
-    const char *const facts[][3] = { { "SETNAME", "weir", NULL },
-                                     { "SETINFO", "LIB-NAME", "weir" },
-                                     { "SETINFO", "LIB-VER", weir_version() } };
-    weir_err err = WEIR_OK;
-
-    for (size_t i = 0; i < sizeof facts / sizeof facts[0] && !err; i++) {
-        struct redis_reply *reply;
-
-        err = redis_session_ask(s, &reply, diag, "CLIENT", facts[i][0], facts[i][1], facts[i][2],
-                                (char *)NULL);
-        redis_reply_free(reply);
-    }
     return err;
 }
 

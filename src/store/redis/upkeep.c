@@ -101,7 +101,9 @@ static weir_err open_session(struct redis_upkeep *u, struct redis_node *node, we
 
     if (!redis_is_cluster(u->common))
         err = redis_find_master(uri, &address, diag);
-    return err ? err : redis_session_open(&node->upkeep, uri, &address, &uri->login, uri->db, diag);
+    if (!err)
+        err = redis_session_open(&node->upkeep, uri, &address, &uri->login, uri->db, diag);
+    return err ? err : redis_introduce(node->upkeep, diag);
 }
 
 static void leave(struct redis_node *node)
