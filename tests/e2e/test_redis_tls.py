@@ -29,6 +29,7 @@ FEW = "version: 1\npolicies: {few: {limit: 5 per 1d, by: user}, open: {limit: 10
 
 AUTHORITY = """
 [ca]
+default_ca = ca
 database = {folder}/issued
 new_certs_dir = {folder}
 certificate = {folder}/ca.pem
