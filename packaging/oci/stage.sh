@@ -7,6 +7,7 @@
 # them, so that scanners can tell which versions the image has.
 set -eu
 tree=$1 root=$2
+. "$tree/packaging/libraries.sh"
 build=$(mktemp -d)
 trap 'rm -rf "$build"' EXIT
 
@@ -24,21 +25,16 @@ install -s "$build/weir" "$root/usr/bin/weir"
 install -m 644 "$tree/LICENSE" "$root/usr/share/doc/weir/copyright"
 install -m 644 "$tree/packaging/oci/weir.yaml" "$root/etc/weir/weir.yaml"
 
-# ldd names a library by the path at which the loader will look for it.
-ldd "$build/weir" | sed -n 's/.*=> \(\/[^ ]*\) .*/\1/p; s/^[[:space:]]*\(\/[^ ]*\) .*/\1/p' |
-    while read -r library; do
-        case $library in
-        /usr/*) to=$root$library ;;
-        *) to=$root/usr$library ;;
-        esac
-        install -D -m 755 "$(readlink -f "$library")" "$to"
-        readlink -f "$library"
-    done >"$build/libraries"
-[ -s "$build/libraries" ] || { echo "stage.sh: weir has no libraries?" >&2 && exit 1; }
+libraries_of "$build/weir" >"$build/libraries"
+while read -r library; do
+    case $library in
+    /usr/*) to=$root$library ;;
+    *) to=$root/usr$library ;;
+    esac
+    install -D -m 755 "$(readlink -f "$library")" "$to"
+done <"$build/libraries"
 
-# shellcheck disable=SC2016 # the inner shell expands it
-xargs -n 1 sh -c 'dpkg -S "$1" 2>/dev/null || dpkg -S "${1#/usr}"' sh <"$build/libraries" |
-    sed 's/:.*//' | sort -u >"$build/packages"
+packages_of_libraries <"$build/libraries" >"$build/packages"
 echo ca-certificates >>"$build/packages"
 while read -r package; do
     install -D -m 644 "/usr/share/doc/$package/copyright" "$root/usr/share/doc/$package/copyright"

@@ -5,7 +5,9 @@
 
 That packages can be built, installed and run is tested by `./dev package --test`, which takes longer.
 """
+import json
 import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -49,6 +51,29 @@ def what_the_build_reads_is_not_left_out_of_the_image():
     used |= set(re.findall(r'ROOT / "(\w+)', text("scripts/embed.py")))
     assert {"src", "docs", "lua", "sql", "web", "scripts"} <= used, used
     assert used <= kept, f".dockerignore leaves out {used - kept}"
+
+
+# ---- the package for npm --------------------------------------------------------------------
+
+@test
+def the_package_for_npm_has_the_version_of_the_program():
+    assert json.loads(text("packaging/npm/package.json"))["version"] == version()
+
+
+@test
+def the_package_for_npm_names_files_that_exist():
+    package, folder = json.loads(text("packaging/npm/package.json")), Path("packaging/npm")
+    for name in [package["main"], package["types"], *package["bin"].values()]:
+        assert (folder / name).is_file(), name
+    assert "linux-x64" in package["files"] and "/package/linux-x64" in text("packaging/npm/build.sh")
+
+
+@test
+def without_a_program_for_the_machine_the_package_says_so():
+    code = """Object.defineProperty(process, "arch", { value: "riscv" });
+              require("./packaging/npm").start().catch((e) => console.log(e.message))"""
+    said = subprocess.run(["node", "-e", code], check=True, capture_output=True, text=True, timeout=60).stdout
+    assert said == ("weir-server has a program for linux-x64 only, not for linux-riscv: run weir in a container\n"), said
 
 
 def main():

@@ -1,0 +1,3 @@
+#!/usr/bin/env node
+"use strict";
+require("../index.js").run(process.argv.slice(2));
