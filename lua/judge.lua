@@ -17,22 +17,23 @@
 -- ARGV[1] is a MessagePack array of integers:
 --
 --     count of rules, each: algorithm, limit, window, burst, precision
---     questions until the end: verb, cost, now, count of charges, each: key, rule
+--     questions until the end: verb, now, count of charges, each: key, rule, cost
 --
 -- with key and rule as numbers from 1. Verbs: 0 check, 1 peek, 2 refund, 3 reset, 4 undo. A now of
--- 0 is Redis's clock. Each charge of an undo has a third number, see below. Algorithms are those of
+-- 0 is Redis's clock. A charge of cost 0 passes and
+-- changes nothing. Each charge of an undo has a fourth number, see below. Algorithms are those of
 -- weir.h. A cell (15, src/limit/cell.c) has times beyond 2^53 ns, so each is two words, whole ms
 -- and the remaining ns from 0 to 999,999:
 --
 --     15, interval (2), interval * capacity (2), interval * cost (2), added to reset_after (2)
 --
--- A refund has a negative cost here. Of the cost of its question only "0 or not" is used.
+-- A refund has a negative cost here. Of the cost of its charge only "0 or not" is used.
 -- The reply is one string: little-endian, Redis's time in ms as a double, then for each charge a
 -- byte that is 1 if it is allowed, and the doubles remaining, retry_after, reset_after, delay. An
 -- infinite one stands for the largest integer.
 --
 -- A QUESTION OF SEVERAL SLOTS is one call for each slot, in parallel. If all allow, it is allowed.
--- If one denies, or does not answer, the others are undone: verb 4. Its third number is the time in
+-- If one denies, or does not answer, the others are undone: verb 4. Its fourth number is the time in
 -- the reply (or the question's now) plus the charge's reset_after. It says which charge is undone,
 -- not only how much. (A cell is always alone.)
 -- WHY NOT a refund: it takes back the latest admission, even one of the next window, and so could
@@ -385,20 +386,20 @@ local clock = time[1] * 1000 + (time[2] - time[2] % 1000) / 1000
 local reply, changed = { struct.pack('<d', clock) }, {}
 
 while at <= #asked do
-    local verb, cost, given, count = asked[at], asked[at + 1], asked[at + 2], asked[at + 3]
-    local now, charge, each = given > 0 and given or clock, verb == 0, verb == 4 and 3 or 2
-    local from, to = at + 4, at + 3 + count * each
+    local verb, given, count = asked[at], asked[at + 1], asked[at + 2]
+    local now, charge, each = given > 0 and given or clock, verb == 0, verb == 4 and 4 or 3
+    local from, to = at + 3, at + 2 + count * each
     if verb > 4 then -- never treat it as another verb: that would charge or refund
         return redis.error_reply('ERR there is no verb ' .. tostring(verb))
     end
     if verb <= 1 and count > 1 then -- check all charges, then charge all
         for i = from, to, each do
             local k, r = asked[i], rules[asked[i + 1]]
-            charge = r.take(states[k] or state_of(k, r), r, now, cost, charge) and charge
+            charge = r.take(states[k] or state_of(k, r), r, now, asked[i + 2], charge) and charge
         end
     end
     for i = from, to, each do
-        local k, r = asked[i], rules[asked[i + 1]]
+        local k, r, cost = asked[i], rules[asked[i + 1]], asked[i + 2]
         local s, is_changed = states[k] or state_of(k, r), false
         local allowed, remaining, retry, reset, delay, used_now, a, b, c, older
         if verb <= 1 or r.algorithm == 15 and verb == 2 and s.a then
@@ -410,7 +411,7 @@ while at <= #asked do
                 is_changed, s.a = s.a, nil
             elseif s.a and cost > 0 and r.refund then
                 is_changed = true
-                r.refund(s, r, now, cost, verb == 4 and asked[i + 2])
+                r.refund(s, r, now, cost, verb == 4 and asked[i + 3])
             end
             allowed, remaining, retry, reset, delay, used_now, a, b, c, older =
                 r.take(s, r, now, 0, false)

@@ -51,7 +51,7 @@ DROP FUNCTION IF EXISTS weir.guard(uuid); -- advisory locks were used once: ever
 --   slots, rules of each charge: index into `keys`, and index of its rule; from 1
 --   counts       of each question: its number of charges; NULL: one each
 --   verbs        of each question: 0 check, 1 peek, 2 refund, 3 reset; NULL: check
---   costs        of each question; NULL: 1
+--   costs        of each charge; NULL: 1. A charge of cost 0 passes and changes nothing
 --   nows         of each question, in ms; array or element NULL: the database clock
 --
 -- The answer has an element for each charge. retry_after -1: never. `clock` is the database time.
@@ -164,6 +164,7 @@ DECLARE
     lack bigint;
     ok boolean;
     writes boolean := true;
+    wrote boolean;          -- the question has changed a state
     rest bigint;
     wait bigint;
     reset bigint;
@@ -233,9 +234,6 @@ BEGIN
                     last := first + counts[question] - 1;
                 END IF;
                 CONTINUE WHEN pass = 2 AND settled[question];
-                IF costs IS NOT NULL THEN
-                    asked := costs[question];
-                END IF;
                 cost := asked;
                 IF verbs IS NOT NULL THEN
                     verb := verbs[question];
@@ -248,13 +246,19 @@ BEGIN
                     now := coalesce(nows[question], clock);
                 END IF;
                 -- Check several charges first, then charge all of them.
-                charging := verb = 0 AND cost <> 0 AND first = last;
+                charging := verb = 0 AND first = last;
                 writes := charging;
             END IF;
             passes := true;
+            wrote := false;
             i := first;
             LOOP
                 s := slots[i];
+                IF costs IS NOT NULL THEN
+                    asked := costs[i];
+                    cost := asked;
+                    writes := charging AND cost <> 0;
+                END IF;
                 IF rules[i] <> rule THEN
                     rule := rules[i];
                     kind := algorithms[rule];
@@ -397,7 +401,7 @@ BEGIN
                             END LOOP;
                             wait := ends + life - t;
                         END IF;
-                    ELSIF charging THEN
+                    ELSIF charging AND cost > 0 THEN
                         ends := t - t % width;
                         IF live = 0 THEN
                             at := ends;
@@ -493,6 +497,7 @@ BEGIN
                     allowed[i] := false;
                     retry_after[i] := wait;
                 ELSIF writes THEN
+                    wrote := true;
                     ats[s] := at;
                     useds[s] := used;
                     IF kind = 2 OR kind = 3 OR verb > 1 THEN
@@ -510,7 +515,7 @@ BEGIN
                 END IF;
                 IF i < last THEN
                     i := i + 1;
-                ELSIF charging OR verb > 0 OR cost = 0 OR NOT passes THEN
+                ELSIF charging OR verb > 0 OR NOT passes THEN
                     EXIT;
                 ELSE
                     charging := true;
@@ -519,8 +524,8 @@ BEGIN
                 END IF;
             END LOOP;
 
-            IF pass = 1 AND (is_hot OR NOT (passes AND writes) OR verb > 1) THEN
-                EXIT WHEN is_hot AND passes AND writes;
+            IF pass = 1 AND (is_hot OR NOT wrote OR verb > 1) THEN
+                EXIT WHEN is_hot AND wrote;
                 -- The answer is final if no question before this one writes its keys.
                 settled[question] := true;
                 FOR k IN first..last LOOP

@@ -240,7 +240,7 @@ BEGIN
                      || array_fill(1, ARRAY[cardinality(one.keys) - one.live]);
         counts := counts || questions;
         verbs := verbs || array_fill(one.verb, ARRAY[cardinality(questions)]);
-        costs := costs || array_fill(one.cost, ARRAY[cardinality(questions)]);
+        costs := costs || array_fill(one.cost, ARRAY[cardinality(one.keys)]);
     END LOOP;
     IF keys IS NULL THEN
         RETURN;

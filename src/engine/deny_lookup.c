@@ -13,7 +13,7 @@ static struct denial denial_of(const struct check *check, const struct question 
     return (struct denial){
         .rule = c->rule,
         .key = c->key,
-        .cost = q->ask.cost,
+        .cost = c->cost,
         .is_alone = q->count == 1,
         .is_varied = !rule || check->is_named || rule->plan_count > 0 || is_altered,
     };
@@ -26,13 +26,14 @@ bool deny_lookup_refuses(struct check *check, size_t at)
     uint32_t unknown = 0;
     size_t refused = 0;
 
-    if (!verb_decides(q->verb) || q->ask.peek || q->ask.cost <= 0)
+    if (!verb_decides(q->verb) || q->ask.peek)
         return false;
     for (size_t i = 0; i < q->count; i++) {
         const struct denial d = denial_of(check, q, i);
 
-        if (deny_cache_refuses(check->engine->denials, &d, check->asked_at,
-                               &q->charges[i].step.decision))
+        /* What costs nothing is never refused, full or not. */
+        if (d.cost > 0 && deny_cache_refuses(check->engine->denials, &d, check->asked_at,
+                                             &q->charges[i].step.decision))
             refused++;
         else
             unknown |= UINT32_C(1) << (first + i);
@@ -52,7 +53,7 @@ void deny_lookup_learn(const struct check *check, const struct question *q)
         const struct denial d = denial_of(check, q, i);
         const struct decision *said = &q->charges[i].step.decision;
 
-        if (!verb_decides(q->verb) || q->ask.cost < 0)
+        if (!verb_decides(q->verb) || d.cost < 0)
             deny_cache_forget(denials, d.key, clock_steady_ms());
         else if (!q->err && !said->allowed)
             deny_cache_learn(denials, &d, said, check->asked_at, clock_steady_ms());

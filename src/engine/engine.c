@@ -97,7 +97,7 @@ static void put_question(struct check *check, struct question *q, struct charge 
 {
     *q = (struct question){
         .verb = check->verb,
-        .ask = check->ask,
+        .ask = { check->ask.now, check->ask.peek },
         .charges = charges,
         .count = n,
         .decide_anyway = check->on_error == ON_ERROR_LOCAL &&

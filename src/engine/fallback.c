@@ -40,6 +40,7 @@ static void add_share(struct local *local, const struct charge *c, int64_t insta
     local->charges[local->question.count++] = (struct charge){
         .rule = share_of,
         .key = c->key,
+        .cost = c->cost,
         .class = c->class,
     };
 }
@@ -53,7 +54,7 @@ static bool ask(struct engine *e, const struct check *check, const struct questi
 
     local->question = (struct question){
         .verb = q->verb,
-        .ask = { check->ask.now, q->ask.cost, q->ask.peek },
+        .ask = { check->ask.now, q->ask.peek },
         .charges = local->charges,
         .done = ignore,
     };
@@ -79,7 +80,7 @@ void fallback_learn(struct engine *e, const struct check *check, const struct qu
 {
     struct local local;
 
-    if (verb_decides(q->verb) && (!q->allowed || q->ask.peek || q->ask.cost == 0))
+    if (verb_decides(q->verb) && (!q->allowed || !question_charges(q)))
         return;
     (void)ask(e, check, q, &local);
 }

@@ -49,16 +49,23 @@ struct charge_name {
 struct charge {
     const struct rule *rule;
     struct key key; /* keys of one question differ */
+    int64_t cost;   /* 0: it passes and changes nothing, whatever the others of its question do */
     uint8_t class;  /* which keys it shares a part of the table with; 0: those of no policy */
     struct charge_name name; /* for a shared store only */
     struct step step;        /* out: the decision, and what a store needs to keep it */
+};
+
+/* When, and whether it only looks. */
+struct asked {
+    int64_t now;
+    bool peek;
 };
 
 /* May these charges pass together? If one is refused, none is charged, and those that would
  * have passed are reported as they stand. Borrowed by the store until done(). */
 struct question {
     enum verb verb;
-    struct ask ask;
+    struct asked ask;
     struct charge *charges;
     size_t count;
     bool decide_anyway; /* if it cannot be kept, decide it all the same */
@@ -72,6 +79,21 @@ struct question {
     void *ctx;
     struct question *next; /* the store's, while the question is under way */
 };
+
+static inline struct ask charge_ask(const struct question *q, const struct charge *c)
+{
+    return (struct ask){ q->ask.now, c->cost, q->ask.peek };
+}
+
+/* Does a state change if it passes? A cost below 0 gives back: only a cell has one. */
+static inline bool question_charges(const struct question *q)
+{
+    bool charges = q->charges->cost != 0;
+
+    for (size_t i = 1; i < q->count && !charges; i++)
+        charges = q->charges[i].cost != 0;
+    return charges && !q->ask.peek;
+}
 
 /* The questions of one thread between two commits. */
 struct pending {

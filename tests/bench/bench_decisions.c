@@ -156,8 +156,8 @@ static struct decider decider_new(const char *algorithm, uint64_t keys)
 
 static void decide(struct decider *d, uint64_t n, int64_t now)
 {
-    struct charge c = { .rule = &d->rule };
-    struct question q = { .ask = { now, 1, false }, .charges = &c, .count = 1 };
+    struct charge c = { .rule = &d->rule, .cost = 1 };
+    struct question q = { .ask = { .now = now }, .charges = &c, .count = 1 };
     char text[KEY_LEN];
 
     write_key(n, text);

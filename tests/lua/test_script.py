@@ -143,6 +143,16 @@ def what_is_refused_peeked_at_or_free_writes_nothing(judge):
 
 
 @statement()
+def a_charge_of_cost_0_passes_beside_others_that_are_charged(judge):
+    judge([check(numbers, name, cost=10) for name, numbers in RULES.items()])
+    for name, numbers in RULES.items():
+        (full, other), = judge([check([(numbers, name), (numbers, "other " + name)], cost=[0, 3])])
+        assert (full.allowed, full.remaining, other.allowed, other.remaining) == (True, 0, True, 7)
+        (full, other), = judge([check([(numbers, name), (numbers, "other " + name)], cost=[1, 0])])
+        assert (full.allowed, other.allowed, other.remaining) == (False, True, 7)
+
+
+@statement()
 def a_key_is_written_once_a_call_however_often_it_was_charged(judge):
     judge([check(numbers, name) for numbers, name in 5 * [(RULES[n], n) for n in RULES]])
     assert changes(judge.client) == len(RULES)

@@ -9,8 +9,8 @@ import random
 import sys
 
 sys.path.insert(0, "tests/support")
-from sql_judge import CHECK, LISTS, NUMBERS, PEEK, REFUND, RESET, answers, ask, charge, complete, judge, key_of, \
-    padded
+from sql_judge import CHECK, LISTS, NUMBERS, PEEK, REFUND, RESET, answers, ask, charge, complete, costs_of, judge, \
+    key_of, padded
 from sql_model import Model  # noqa: E402
 from postgres import Postgres  # noqa: E402
 from weir_server import run, test  # noqa: E402
@@ -54,6 +54,8 @@ class Traffic:
         count = r.choices([1, 2, 3], [6, 2, 1])[0]
         charges = [(key, self.rule(algorithm, window))
                    for key, algorithm, window in r.sample(self.keys, count)]
+        if count > 1 and r.random() < 0.5: # a cost of 0 for some of them
+            cost = tuple(r.choice([0, cost]) for _ in charges)
         return verb, cost, now, charges
 
     def calls(self, count):
@@ -65,9 +67,9 @@ class Traffic:
         rules = {key: self.rule(algorithm, window) for key, algorithm, window in self.keys}
         questions = [self.question() for _ in range(self.random.choice([8, 20]))]
         alone = self.random.random() < 0.5
-        return [(PEEK if verb == PEEK else CHECK, cost, questions[0][2],
-                 [(key, rules[key]) for key, _ in charges[:1 if alone else None]])
-                for verb, cost, _, charges in questions]
+        return [(PEEK if q[0] == PEEK else CHECK, costs_of(q)[0] if alone else q[1], questions[0][2],
+                 [(key, rules[key]) for key, _ in q[3][:1 if alone else None]])
+                for q in questions]
 
     def batches(self, count):
         """And something else now and then."""
@@ -80,10 +82,10 @@ class Traffic:
         for _ in range(count):
             calls = [self.question() for _ in range(self.random.choice([1, 1, 2, 12, 30]))]
             of = {}
-            for _, cost, now, ((key, rule), *_) in calls:
+            for _, _, now, ((key, rule), *_) in calls:
                 of.setdefault(key, (now, rule))
-            yield [(CHECK, max(cost, 1), *of[key][:1], [(key, of[key][1])])
-                   for _, cost, _, ((key, _), *_) in calls]
+            yield [(CHECK, max(costs_of(call)[0], 1), *of[key][:1], [(key, of[key][1])])
+                   for call in calls for (key, _), *_ in call[3:]]
 
 
 def follows_the_model(algorithms, count=250, way=Traffic.calls):

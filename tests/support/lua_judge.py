@@ -40,6 +40,11 @@ def cell(interval, capacity, cost=1, added=0):
     return tuple(words)
 
 
+def costs_of(cost, charges):
+    """One for all charges, or a list of one for each."""
+    return [cost] * len(charges) if isinstance(cost, int) else cost
+
+
 def ask(verb, charges, key=None, cost=1, now=0):
     if key is not None:
         charges = [(charges, key)]
@@ -96,10 +101,11 @@ class Judge:
         """The command for these questions."""
         keys, rules, rest = {}, {}, []
         for question in questions:
-            rest += [question.verb, question.cost, question.now, len(question.charges)]
-            for numbers, key, *due in question.charges:
+            rest += [question.verb, question.now, len(question.charges)]
+            costs = costs_of(question.cost, question.charges)
+            for cost, (numbers, key, *due) in zip(costs, question.charges):
                 rest += [keys.setdefault(key, len(keys) + 1),
-                         rules.setdefault(tuple(numbers), len(rules) + 1), *due]
+                         rules.setdefault(tuple(numbers), len(rules) + 1), cost, *due]
         numbers = [len(rules), *(number for one in rules for number in one), *rest]
         return ["EVALSHA", SHA, len(keys), *keys, packed(numbers)]
 

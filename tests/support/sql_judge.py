@@ -1,6 +1,6 @@
 """sql_judge.py - for tests: questions to weir.judge() as SQL, and its answers as Python.
 
-A question is (verb, cost, now, charges), a charge (key, rule), a rule (algorithm, limit, window,
+A question is (verb, cost, now, charges) with one cost for all charges or a tuple of one for each, a charge (key, rule), a rule (algorithm, limit, window,
 burst, precision); an answer is, for each charge, (allowed, remaining, retry_after, reset_after,
 delay).
 """
@@ -37,6 +37,11 @@ def array(values):
     return "'{" + ",".join("NULL" if v is None else str(v) for v in values) + "}'"
 
 
+def costs_of(question):
+    _, cost, _, charges = question
+    return (cost,) * len(charges) if isinstance(cost, int) else cost
+
+
 def judge(questions):
     """One call, as one statement."""
     charges = [charge for question in questions for charge in question[3]]
@@ -49,7 +54,9 @@ def judge(questions):
     columns += [array(r[i] for r in rules) for i in range(1, 5)]
     columns += [array(slot[key] for key, _ in charges), array(place[rule] for _, rule in charges)]
     columns += ["NULL" if max(counts) == 1 else array(counts)]
-    columns += [array(question[i] for question in questions) for i in range(3)]
+    columns += [array(question[0] for question in questions),
+                array(cost for question in questions for cost in costs_of(question)),
+                array(question[2] for question in questions)]
     return ("SELECT array_to_json(array[allowed::int[]::bigint[], remaining, retry_after, "
             f"reset_after, delay]) FROM weir.judge({', '.join(columns)});")
 

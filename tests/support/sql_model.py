@@ -4,7 +4,7 @@ Differs from the SQL in all that could be wrong there: nothing is packed, batche
 """
 import copy
 
-from sql_judge import CHECK, PEEK, REFUND, RESET
+from sql_judge import CHECK, PEEK, REFUND, RESET, costs_of
 
 NS = 1000000
 
@@ -211,18 +211,20 @@ class Model:
         return copy.copy(self.state(key, rule)).look(rule, now, cost)
 
     def judge(self, question):
-        verb, cost, now, charges = question
+        verb, _, now, charges = question
+        costs = costs_of(question)
         if verb in (CHECK, PEEK):
-            before = [self.look(key, rule, now, cost) for key, rule in charges]
-            if verb == PEEK or cost == 0 or not all(answer[0] for answer in before):
+            before = [self.look(key, rule, now, cost) for cost, (key, rule) in zip(costs, charges)]
+            if verb == PEEK or not any(costs) or not all(answer[0] for answer in before):
                 return before
-            for key, rule in charges:
-                self.take(key, rule, now, cost)
+            for cost, (key, rule) in zip(costs, charges):
+                if cost:
+                    self.take(key, rule, now, cost)
             # What stands after it, and what it had to wait for before.
             after = [self.look(key, rule, now, 0) for key, rule in charges]
             return [(True, a[1], 0, a[3], b[4]) for a, b in zip(after, before)]
         answers = []
-        for key, rule in charges:
+        for cost, (key, rule) in zip(costs, charges):
             if verb == RESET:
                 self.states.pop(key, None)
             elif key in self.states and rule[1] > 0:

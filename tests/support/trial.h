@@ -25,7 +25,8 @@ enum {
 
 struct parsed_request {
     enum verb verb;
-    struct ask ask;
+    struct asked ask;
+    int64_t cost;
     size_t count, rules[TRIAL_MOST_CHARGES];
     int64_t identities[TRIAL_MOST_CHARGES];
     bool decide_anyway;
@@ -89,7 +90,8 @@ static inline struct parsed_request trial_make(struct trial *t)
         .verb = kind < 8    ? VERB_REFUND
                 : kind < 12 ? VERB_RESET
                             : VERB_CHECK,
-        .ask = { t->now, 1 + dice_below(&t->dice, 3), kind >= 92 },
+        .ask = { t->now, kind >= 92 },
+        .cost = 1 + dice_below(&t->dice, 3),
         .count = 1,
         .decide_anyway = dice_below(&t->dice, 2),
     };
@@ -123,6 +125,8 @@ static inline void trial_phrase(const struct trial *t, struct asking *to)
         to->charges[i] = (struct charge){
             .rule = &t->rules[a->rules[i]],
             .key = trial_key(a->rules[i], a->identities[i]),
+            /* Some rules of a question cost nothing. */
+            .cost = i > 0 && a->cost == 3 ? 0 : a->cost,
         };
 }
 

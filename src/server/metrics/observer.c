@@ -149,7 +149,7 @@ static bool is_first_hit(const struct check *check)
 {
     const struct charge *c = &check->charges[0];
 
-    return c->step.decision.remaining == c->rule->burst - check->ask.cost &&
+    return c->step.decision.remaining == c->rule->burst - c->cost &&
            check->answer->source == WEIR_FROM_STORE;
 }
 

@@ -177,6 +177,7 @@ static void overtake(const struct table *t, const struct shard *s, struct cell *
 static void keep(struct table *t, struct question *q)
 {
     struct record records[MOST_CHARGES];
+    size_t n = 0;
 
     if (!t->log)
         return;
@@ -185,13 +186,15 @@ static void keep(struct table *t, struct question *q)
         uint32_t at = shard_find(s, q->charges[i].key);
         struct cell *cell = shard_has(s, at, q->charges[i].key) ? &s->cells[at] : NULL;
 
+        if (verb_decides(q->verb) && q->charges[i].cost == 0)
+            continue;
         overtake(t, s, cell, NULL);
         if (cell)
-            table_record(cell, &records[i]);
+            table_record(cell, &records[n++]);
         else
-            records[i] = (struct record){ .key = q->charges[i].key };
+            records[n++] = (struct record){ .key = q->charges[i].key };
     }
-    q->mark = t->log->append(t->log, records, q->count);
+    q->mark = t->log->append(t->log, records, n);
 }
 
 /* Append the new value of one key, or put it into the write buffer. */
@@ -212,11 +215,6 @@ static void keep_one(struct table *t, const struct shard *s, struct cell *cell, 
 
 /* ---- judging ------------------------------------------------------------------------- */
 
-static bool charges_something(const struct question *q)
-{
-    return q->ask.cost != 0 && !q->ask.peek; /* below 0: CL.THROTTLE gives back */
-}
-
 /* Most questions have one rule. */
 static void judge_one(struct table *t, struct shard *s, struct question *q,
                       struct write_buffer *write_buffer)
@@ -224,10 +222,11 @@ static void judge_one(struct table *t, struct shard *s, struct question *q,
     struct charge *c = q->charges;
     uint32_t at = shard_find(s, c->key);
     struct cell *cell = shard_has(s, at, c->key) ? &s->cells[at] : NULL;
+    const struct ask ask = charge_ask(q, c);
 
-    state_take(cell ? &cell->state : &untouched, c->rule, &q->ask, &c->step);
+    state_take(cell ? &cell->state : &untouched, c->rule, &ask, &c->step);
     q->allowed = c->step.decision.allowed;
-    if (!q->allowed || !charges_something(q))
+    if (!q->allowed || ask.cost == 0 || ask.peek)
         return;
     if (!cell)
         purge_if_worth_it(t, s, q->ask.now);
@@ -245,35 +244,39 @@ static void judge_one(struct table *t, struct shard *s, struct question *q,
 /* All look before one is charged; all have room before one is changed. */
 static void judge_several(struct table *t, struct question *q)
 {
+    const bool charges = question_charges(q);
     struct cell *cell;
 
-    for (size_t i = 0; i < q->count && charges_something(q); i++)
+    for (size_t i = 0; i < q->count && charges; i++)
         purge_if_worth_it(t, shard_of(t, &q->charges[i]), q->ask.now);
     q->allowed = true;
     for (size_t i = 0; i < q->count; i++) {
         struct charge *c = &q->charges[i];
+        const struct ask ask = charge_ask(q, c);
 
-        state_take(look(shard_of(t, c), c->key), c->rule, &q->ask, &c->step);
+        state_take(look(shard_of(t, c), c->key), c->rule, &ask, &c->step);
         q->allowed = q->allowed && c->step.decision.allowed;
     }
     if (!q->allowed) {
-        const struct ask peek = { q->ask.now, q->ask.cost, true };
-
         for (size_t i = 0; i < q->count; i++) {
             struct charge *c = &q->charges[i];
+            const struct ask peek = { q->ask.now, c->cost, true };
 
             state_take(look(shard_of(t, c), c->key), c->rule, &peek, &c->step);
         }
         return;
     }
-    if (!charges_something(q))
+    if (!charges)
         return;
     for (size_t i = 0; i < q->count && !q->err; i++)
-        q->err = table_prepare(t, shard_of(t, &q->charges[i]), &q->charges[i], q, &cell);
+        if (q->charges[i].cost != 0)
+            q->err = table_prepare(t, shard_of(t, &q->charges[i]), &q->charges[i], q, &cell);
     for (size_t i = 0; i < q->count && !q->err; i++) {
         struct charge *c = &q->charges[i];
         struct shard *s = shard_of(t, c);
 
+        if (c->cost == 0)
+            continue;
         cell = &s->cells[shard_find(s, c->key)];
         state_apply(&cell->state, c->rule, &c->step);
         stamp(s, cell, c);
@@ -297,7 +300,9 @@ static void refund_or_reset(struct table *t, struct question *q)
         switch (q->verb) {
         case VERB_REFUND:
             if (c->rule->limit > 0) {
-                state_refund(&s->cells[at].state, c->rule, &q->ask, &c->step);
+                const struct ask back = charge_ask(q, c);
+
+                state_refund(&s->cells[at].state, c->rule, &back, &c->step);
                 stamp(s, &s->cells[at], c);
             }
             break;

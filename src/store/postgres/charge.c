@@ -73,7 +73,7 @@ bool is_plain(const struct layout *l, bool brings_now)
     for (size_t i = 0; i < b->count; i++) {
         const struct question *q = question_at(l, i), *last = question_at(l, i > 0 ? i - 1 : 0);
 
-        if (q->count != 1 || wire_verb_of(q) != WIRE_CHECK || q->ask.cost < 1)
+        if (q->count != 1 || wire_verb_of(q) != WIRE_CHECK || q->charges->cost < 1)
             return false;
         if (!layout_begins(l, i) && (!is_same_rule(q->charges->rule, last->charges->rule) ||
                                      (brings_now && q->ask.now != last->ask.now)))
@@ -97,7 +97,7 @@ bool charge_write(struct parameters *p, const struct batch *b, bool brings_now)
     const struct question *q = b->questions[0];
     const struct rule *r = q->charges->rule;
     const int64_t numbers[] = { r->limit, r->window, r->burst, r->precision,
-                                bounded(r, q->ask.cost) };
+                                bounded(r, q->charges->cost) };
     char *at = parameters_begin(p, &charge_statement, sizeof(struct key) + 4 + 6 * 8);
 
     if (!at)
@@ -133,7 +133,7 @@ static char *write_rules(char *to, const struct layout *l)
 static bool are_usual(const struct layout *l)
 {
     for (size_t i = 0; i < l->batch->count; i++)
-        if (question_at(l, i)->ask.cost != 1)
+        if (question_at(l, i)->charges->cost != 1)
             return false;
     return true;
 }
@@ -150,7 +150,7 @@ static char *write_amounts(char *to, const struct layout *l)
         int64_t amount = 0;
 
         do
-            amount = bounded(r, amount + bounded(r, question_at(l, i++)->ask.cost));
+            amount = bounded(r, amount + bounded(r, question_at(l, i++)->charges->cost));
         while (i < count && !layout_begins(l, i));
         to = array_int8(to, amount);
     }
@@ -181,7 +181,7 @@ static char *write_costs(char *to, const struct layout *l)
         return to;
     to = array_head(to, OID_INT8, l->batch->count, false);
     for (size_t i = 0; i < l->batch->count; i++)
-        to = array_int8(to, question_at(l, i)->ask.cost);
+        to = array_int8(to, question_at(l, i)->charges->cost);
     return to;
 }
 
@@ -316,7 +316,7 @@ static void answer_window(struct row *row, const struct rule *r, const struct as
 static bool answer(struct question *q, struct row *row, int64_t now)
 {
     const struct rule *r = q->charges->rule;
-    const struct ask ask = { .now = now, .cost = q->ask.cost };
+    const struct ask ask = { .now = now, .cost = q->charges->cost };
     struct step step;
 
     if (row->used < 0 || row->at < 0)

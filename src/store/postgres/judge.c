@@ -49,9 +49,7 @@ static char *write_numbers(char *to, const uint32_t *numbers, size_t count)
 
 static int64_t number_of(const struct question *q, enum parameter parameter)
 {
-    return parameter == COUNTS  ? (int64_t)q->count
-           : parameter == VERBS ? (int64_t)wire_verb_of(q)
-                                : q->ask.cost;
+    return parameter == COUNTS ? (int64_t)q->count : (int64_t)wire_verb_of(q);
 }
 
 static bool is_usual(const struct batch *b, enum parameter parameter)
@@ -64,16 +62,34 @@ static bool is_usual(const struct batch *b, enum parameter parameter)
     return true;
 }
 
-/* Nothing, if all is as usual: one charge, a check, a cost of 1. */
+/* Nothing, if all is as usual: one charge, a check. */
 static char *write_questions(char *to, const struct batch *b, enum parameter parameter)
 {
-    const bool is_long = parameter == COSTS;
-
     if (is_usual(b, parameter))
         return to;
-    to = array_head(to, is_long ? OID_INT8 : OID_INT4, b->count, false);
+    to = array_head(to, OID_INT4, b->count, false);
     for (size_t i = 0; i < b->count; i++)
-        to = (is_long ? array_int8 : array_int4)(to, number_of(b->questions[i], parameter));
+        to = array_int4(to, number_of(b->questions[i], parameter));
+    return to;
+}
+
+static bool cost_one_each(const struct batch *b)
+{
+    for (size_t i = 0; i < b->count; i++)
+        for (size_t j = 0; j < b->questions[i]->count; j++)
+            if (b->questions[i]->charges[j].cost != 1)
+                return false;
+    return true;
+}
+
+static char *write_costs(char *to, const struct batch *b)
+{
+    if (cost_one_each(b))
+        return to;
+    to = array_head(to, OID_INT8, b->charge_count, false);
+    for (size_t i = 0; i < b->count; i++)
+        for (size_t j = 0; j < b->questions[i]->count; j++)
+            to = array_int8(to, b->questions[i]->charges[j].cost);
     return to;
 }
 
@@ -112,8 +128,9 @@ static char *write_parameter(char *to, const struct layout *l, bool brings_now,
         return brings_now ? write_nows(to, l->batch) : to;
     case COUNTS:
     case VERBS:
-    case COSTS:
         return write_questions(to, l->batch, parameter);
+    case COSTS:
+        return write_costs(to, l->batch);
     }
     return to;
 }
@@ -122,8 +139,8 @@ bool judge_write(struct parameters *p, const struct layout *l, bool brings_now)
 {
     const struct batch *b = l->batch;
     const size_t most = sizeof types / sizeof types[0] * ARRAY_HEAD +
-                        b->charge_count * (8 * ARRAY_LENGTH + sizeof(struct key) + 3 * 4 + 4 * 8) +
-                        b->count * (4 * ARRAY_LENGTH + 2 * 4 + 2 * 8);
+                        b->charge_count * (9 * ARRAY_LENGTH + sizeof(struct key) + 3 * 4 + 5 * 8) +
+                        b->count * (3 * ARRAY_LENGTH + 2 * 4 + 8);
     char *at = parameters_begin(p, &judge_statement, most);
 
     if (!at)

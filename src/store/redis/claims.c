@@ -25,9 +25,9 @@ static struct claimed_key **find(struct claims *c, struct key key)
 }
 
 /* What it adds to the sum of a key, which cannot overflow. */
-static int64_t weight_of(const struct question *q)
+static int64_t weight_of(const struct charge *c)
 {
-    return q->ask.cost < 0 ? 0 : q->ask.cost < COST_MOST ? q->ask.cost : COST_MOST;
+    return c->cost < 0 ? 0 : c->cost < COST_MOST ? c->cost : COST_MOST;
 }
 
 static bool has_plenty(const struct claims *c, const struct claimed_key *k, int64_t cost)
@@ -43,7 +43,7 @@ bool claims_concern(struct claims *c, const struct question *q)
     for (size_t i = 0; c->open > 0 && i < q->count; i++) {
         const struct claimed_key *k = *find(c, q->charges[i].key);
 
-        if (k && !has_plenty(c, k, weight_of(q)))
+        if (k && !has_plenty(c, k, weight_of(&q->charges[i])))
             return true;
     }
     return false;
@@ -79,7 +79,7 @@ bool claims_take(struct claims *c, struct claimant *by, const struct question *q
 {
     by->count = by->waits_for = 0;
     for (size_t i = 0; i < q->count; i++)
-        if (!add_claim(c, by, q->charges[i].key, weight_of(q))) {
+        if (!add_claim(c, by, q->charges[i].key, weight_of(&q->charges[i]))) {
             claims_release(c, by, NULL); /* all that came before it are still there */
             return false;
         }

@@ -121,7 +121,7 @@ static bool lay_out(struct layout *l, const struct call *c, size_t n, struct buf
 
         for (size_t j = 0; j < q->count; j++, at++) {
             l->key_of[at] = number_key(l, &q->charges[j]);
-            l->rule_of[at] = number_rule(l, q->charges[j].rule, q->ask.cost);
+            l->rule_of[at] = number_rule(l, q->charges[j].rule, q->charges[j].cost);
         }
     }
     return true;
@@ -198,12 +198,12 @@ static void add_question(struct words *w, const struct layout *l, const struct q
                          size_t at, bool brings_now)
 {
     add(w, wire_verb_of(q));
-    add(w, q->ask.cost);
     add(w, brings_now ? q->ask.now : 0);
     add(w, (int64_t)q->count);
     for (size_t i = 0; i < q->count; i++) {
         add(w, l->key_of[at + i]);
         add(w, l->rule_of[at + i]);
+        add(w, q->charges[i].cost);
         if (q->verb == VERB_UNDO)
             add(w, q->charges[i].step.now);
     }
@@ -214,7 +214,7 @@ static bool write_words(struct buf *to, const struct layout *l, const struct cal
                         bool brings_now)
 {
     enum { HEAD = 5 };
-    const size_t most = HEAD + NUMBER * (1 + RULE * l->rule_count + 4 * c->count + 3 * n);
+    const size_t most = HEAD + NUMBER * (1 + RULE * l->rule_count + 3 * c->count + 4 * n);
     size_t at = 0;
     char *begin;
     struct words w;

@@ -121,7 +121,7 @@ bool split_takes_all_or_none(const struct split *s)
 {
     const struct question *q = s->whole;
 
-    return s->part_count > 1 && verb_decides(q->verb) && !q->ask.peek && q->ask.cost > 0;
+    return s->part_count > 1 && verb_decides(q->verb) && question_charges(q);
 }
 
 void split_gather(const struct split *s, struct question *whole)

@@ -26,6 +26,7 @@ struct probe *probe_new(const weir_allocator *allocator, size_t size)
                              .burst = PROBE_LIMIT };
     p->charge = (struct charge){ .rule = &p->rule,
                                  .key = { hash_salt(), hash_salt() },
+                                 .cost = 1,
                                  .name = { "-", "probe", 0 } };
     return p;
 }
@@ -43,7 +44,6 @@ struct question *probe_begin(struct probe *p, int64_t deadline)
     p->is_under_way = true;
     *p->question = (struct question){
         .verb = VERB_CHECK,
-        .ask = { .cost = 1 },
         .charges = &p->charge,
         .count = 1,
         .deadline = deadline,

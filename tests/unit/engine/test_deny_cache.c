@@ -275,10 +275,10 @@ static void ignore(struct question *q)
 
 static struct decision decide(const struct denial *d, enum verb verb, bool peek)
 {
-    struct charge charge = { .rule = d->rule, .key = d->key };
+    struct charge charge = { .rule = d->rule, .key = d->key, .cost = d->cost };
     struct question q = {
         .verb = verb,
-        .ask = { .now = store_now(), .cost = d->cost, .peek = peek },
+        .ask = { .now = store_now(), .peek = peek },
         .charges = &charge,
         .count = 1,
         .done = ignore,

@@ -53,12 +53,12 @@ static void ask(struct pool_job *l, struct dice *dice, uint64_t first)
         const uint64_t key = dice ? (uint64_t)dice_below(dice, KEYS) : first + i;
         struct dice mixed = { key };
 
-        charges[i] = (struct charge){ .rule = &rule };
+        charges[i] = (struct charge){ .rule = &rule, .cost = 1 };
         charges[i].key.high = dice_roll(&mixed);
         charges[i].key.low = dice_roll(&mixed);
         questions[i] = (struct question){
             .verb = VERB_CHECK,
-            .ask = { .now = clock_of_the_test(NULL), .cost = 1 },
+            .ask = { .now = clock_of_the_test(NULL) },
             .charges = &charges[i],
             .count = 1,
             .done = note,

@@ -217,9 +217,11 @@ static void *race(void *arg)
     struct dice d = { r->seed };
 
     for (int i = 0; i < r->times; i++) {
-        struct charge c = { .rule = r->rule, .key = trial_key(0, dice_below(&d, r->keys)) };
+        struct charge c = { .rule = r->rule,
+                            .key = trial_key(0, dice_below(&d, r->keys)),
+                            .cost = 1 };
         struct question q = {
-            .verb = VERB_CHECK, .ask = { 1000, 1, false }, .charges = &c, .count = 1
+            .verb = VERB_CHECK, .ask = { .now = 1000 }, .charges = &c, .count = 1
         };
 
         table_judge(r->table, &q);

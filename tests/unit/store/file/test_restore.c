@@ -19,8 +19,8 @@ static struct table *new_table(int64_t max_keys)
 
 static void take(struct table *t, const struct rule *r, int64_t key, int64_t now)
 {
-    struct charge c = { .rule = r, .key = trial_key(0, key) };
-    struct question q = { .verb = VERB_CHECK, .ask = { now, 1, false }, .charges = &c, .count = 1 };
+    struct charge c = { .rule = r, .key = trial_key(0, key), .cost = 1 };
+    struct question q = { .verb = VERB_CHECK, .ask = { .now = now }, .charges = &c, .count = 1 };
 
     table_judge(t, &q);
     assert_true(!q.err && q.allowed);
@@ -188,8 +188,8 @@ static void a_failing_disk_is_distinguished_from_damage_with_threads_too(void **
 
 static bool has_key(struct table *t, const struct rule *r, int64_t key, int64_t now)
 {
-    struct charge c = { .rule = r, .key = trial_key(0, key) };
-    struct question q = { .verb = VERB_CHECK, .ask = { now, 1, true }, .charges = &c, .count = 1 };
+    struct charge c = { .rule = r, .key = trial_key(0, key), .cost = 1 };
+    struct question q = { .verb = VERB_CHECK, .ask = { now, true }, .charges = &c, .count = 1 };
 
     table_judge(t, &q);
     return c.step.decision.remaining < r->limit;
@@ -246,10 +246,12 @@ static void records_of_a_key_are_replayed_in_order_by_threads(void **state)
     table_keep_log(t, journal_log(j));
     for (int i = 0; i < CHANGES; i++) {
         const int64_t place = dice_below(&dice, 2) ? 2 : dice_below(&dice, PLACES);
-        struct charge c = { .rule = &rules[place % TRIAL_RULES], .key = trial_key(0, place) };
+        struct charge c = { .rule = &rules[place % TRIAL_RULES],
+                            .key = trial_key(0, place),
+                            .cost = 1 };
         struct question q = {
             .verb = dice_below(&dice, 50) ? VERB_CHECK : VERB_RESET,
-            .ask = { NOW + i, 1, false },
+            .ask = { .now = NOW + i },
             .charges = &c,
             .count = 1,
         };

@@ -37,10 +37,8 @@ static void end(struct kept *k)
 
 static bool take(struct kept *k, const struct rule *r, int64_t key, int64_t now, int64_t cost)
 {
-    struct charge c = { .rule = r, .key = trial_key(0, key) };
-    struct question q = {
-        .verb = VERB_CHECK, .ask = { now, cost, false }, .charges = &c, .count = 1
-    };
+    struct charge c = { .rule = r, .key = trial_key(0, key), .cost = cost };
+    struct question q = { .verb = VERB_CHECK, .ask = { .now = now }, .charges = &c, .count = 1 };
 
     table_judge(k->table, &q);
     assert_int_equal(q.err, WEIR_OK);
@@ -533,10 +531,10 @@ static void assert_done(struct question *q)
 /* The keeper itself must not wait for a commit, but what is asked is to be synced all the same. */
 static void ask_store(struct meanwhile *m, int64_t key, bool commit)
 {
-    struct charge c = { .rule = &m->rule, .key = trial_key(0, key) };
+    struct charge c = { .rule = &m->rule, .key = trial_key(0, key), .cost = 1 };
     struct question q = {
         .verb = VERB_CHECK,
-        .ask = { 1700000000000, 1, false },
+        .ask = { .now = 1700000000000 },
         .charges = &c,
         .count = 1,
         .done = assert_done,

@@ -39,8 +39,12 @@ static struct key key_of(int64_t n)
 static struct question ask(struct table *t, enum verb verb, struct charge *charges, size_t n,
                            struct ask how)
 {
-    struct question q = { .verb = verb, .ask = how, .charges = charges, .count = n };
+    struct question q = {
+        .verb = verb, .ask = { how.now, how.peek }, .charges = charges, .count = n
+    };
 
+    for (size_t i = 0; i < n; i++)
+        charges[i].cost = how.cost;
     table_judge(t, &q);
     return q;
 }
@@ -411,6 +415,34 @@ static void a_max_keys_out_of_bounds_is_rejected(void **state)
     assert_string_equal(diag.text, "max_keys must be from 64 to 17179869184, not 63");
 }
 
+static void a_charge_of_cost_0_passes_beside_others_and_makes_no_key(void **state)
+{
+    struct rule r = { WEIR_FIXED_WINDOW, 5, 1000, 5, 0 };
+    struct table *t = new_table(1000, false, heap());
+    struct charge charges[] = {
+        { .rule = &r, .key = key_of(1), .cost = 0 },
+        { .rule = &r, .key = key_of(2), .cost = 3 },
+    };
+    struct question q = { .ask = { .now = EPOCH }, .charges = charges, .count = 2 };
+    weir_stats stats;
+
+    (void)state;
+    table_judge(t, &q);
+    assert_true(q.allowed);
+    table_stats(t, &stats);
+    assert_int_equal(stats.keys, 1);
+    assert_int_equal(remaining(t, &r, 2, EPOCH), 2);
+    assert_true(take(t, &r, 1, EPOCH, 5));
+    charges[1].cost = 1;
+    table_judge(t, &q); /* the first is used up, and not asked for anything */
+    assert_true(q.allowed);
+    charges[0].cost = 1;
+    table_judge(t, &q);
+    assert_false(q.allowed);
+    assert_int_equal(remaining(t, &r, 2, EPOCH), 1);
+    table_free(t);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -428,6 +460,7 @@ int main(void)
         cmocka_unit_test(callers_that_bring_the_time_lose_nothing_by_it),
         cmocka_unit_test(states_beside_the_cells_are_bounded_too),
         cmocka_unit_test(a_refund_and_a_reset_reach_every_charge),
+        cmocka_unit_test(a_charge_of_cost_0_passes_beside_others_and_makes_no_key),
         cmocka_unit_test(a_max_keys_out_of_bounds_is_rejected),
     };
 

@@ -34,11 +34,11 @@ static void submit(struct trial *t, struct asker *a, enum verb verb, int64_t key
     struct question *q = &a->questions[a->count];
 
     assert_true(a->count < MOST_TURN);
-    c[0] = (struct charge){ .rule = &counting, .key = key_of(key) };
-    c[1] = (struct charge){ .rule = &counting, .key = key_of(second) };
+    c[0] = (struct charge){ .rule = &counting, .key = key_of(key), .cost = 1 };
+    c[1] = (struct charge){ .rule = &counting, .key = key_of(second), .cost = 1 };
     *q = (struct question){
         .verb = verb,
-        .ask = { t->now, 1, false },
+        .ask = { .now = t->now },
         .charges = c,
         .count = second == key ? 1 : 2,
         .done = note_done,
@@ -188,9 +188,9 @@ static void a_turn_that_is_longer_than_a_write_buffer_is_kept_whole(void **state
     (void)state;
     begin(&t, "os", true);
     for (size_t i = 0; i < LONG; i++) {
-        charges[i] = (struct charge){ .rule = &counting, .key = key_of(3) };
+        charges[i] = (struct charge){ .rule = &counting, .key = key_of(3), .cost = 1 };
         questions[i] = (struct question){
-            .ask = { t.now, 1, false }, .charges = &charges[i], .count = 1, .done = note_done
+            .ask = { .now = t.now }, .charges = &charges[i], .count = 1, .done = note_done
         };
         t.store->ops->submit(t.store, &pending, &questions[i]);
     }

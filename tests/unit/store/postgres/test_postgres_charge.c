@@ -42,7 +42,7 @@ static struct question *ask(char key, const struct rule *rule, int64_t cost)
 
     q->charges = &charges[batch.count];
     q->count = 1;
-    q->ask.cost = cost;
+    q->charges->cost = cost;
     memcpy(&q->charges->key, &key, 1);
     q->charges->rule = rule;
     batch.charges[batch.count] = 1;
@@ -72,9 +72,9 @@ static void only_checks_that_cost_something_are_plain(void **state)
     questions[1].ask.peek = true;
     assert_false(plain(false));
     questions[1].ask.peek = false;
-    questions[1].ask.cost = 0;
+    questions[1].charges->cost = 0;
     assert_false(plain(false));
-    questions[1].ask.cost = 1;
+    questions[1].charges->cost = 1;
     questions[1].verb = VERB_REFUND;
     assert_false(plain(false));
     done();
@@ -347,7 +347,7 @@ static void is_told_the_same(struct dice *dice, weir_algorithm algorithm)
     for (size_t i = 0; i < n; i++) {
         struct question *q = ask('k', &r, 1);
 
-        take(&s, &r, now, q->ask.cost, &step);
+        take(&s, &r, now, q->charges->cost, &step);
         assert_true(step.decision.allowed);
         expected[i] = step.decision;
     }

@@ -69,9 +69,9 @@ static struct question *ask(size_t n, const struct rule *const *rules, const cha
 
     q->charges = &charges[batch.charge_count];
     q->count = n;
-    q->ask.cost = 1;
     for (size_t i = 0; i < n; i++) {
         q->charges[i].rule = rules[i];
+        q->charges[i].cost = 1;
         q->charges[i].key = key_of((unsigned char)keys[i]);
     }
     batch.charges[batch.count] = (uint16_t)n;
@@ -161,9 +161,9 @@ static void a_question_is_sent(void **state)
     ask(1, (const struct rule *[]){ &one }, "a")->ask.now = 1234;
     ask(1, (const struct rule *[]){ &one }, "b")->ask.peek = true;
     ask(1, (const struct rule *[]){ &one }, "c")->verb = VERB_REFUND;
-    questions[2].ask.cost = 1LL << 50;
+    questions[2].charges->cost = 1LL << 50;
     ask(1, (const struct rule *[]){ &one }, "d")->verb = VERB_RESET;
-    questions[3].ask.cost = -3;
+    questions[3].charges->cost = -3;
     assert_true(write_batch(true));
     HAS(VERBS, 0, 1, 2, 3);
     HAS(COSTS, 1, 1, 1LL << 50, -3);
@@ -184,8 +184,10 @@ static void many_rules_keep_their_numbers(void **state)
     begin();
     for (size_t i = 0; i < BATCH_MOST; i++) {
         many[i] = (struct rule){ WEIR_FIXED_WINDOW, 1 + dice_below(&dice, 40), 1000, 1, 0 };
-        own[i] = (struct charge){ .rule = &many[i], .key = { dice_roll(&dice) % 64, 7 } };
-        asked[i] = (struct question){ .charges = &own[i], .count = 1, .ask = { .cost = 1 } };
+        own[i] = (struct charge){ .rule = &many[i],
+                                  .key = { dice_roll(&dice) % 64, 7 },
+                                  .cost = 1 };
+        asked[i] = (struct question){ .charges = &own[i], .count = 1 };
         batch.questions[i] = &asked[i];
         batch.charges[i] = 1;
     }

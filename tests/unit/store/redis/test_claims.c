@@ -28,8 +28,9 @@ static void set_keys(struct asker *a, const unsigned *keys, size_t n, int64_t co
 {
     *a = (struct asker){ .claimant = { .claims = a->claims } };
     for (size_t i = 0; i < n; i++)
-        a->charges[i].key = (struct key){ .high = 7, .low = keys[i] * CLAIMS_BUCKETS };
-    a->question = (struct question){ .charges = a->charges, .count = n, .ask = { .cost = cost } };
+        a->charges[i] = (struct charge){ .key = { .high = 7, .low = keys[i] * CLAIMS_BUCKETS },
+                                         .cost = cost };
+    a->question = (struct question){ .charges = a->charges, .count = n };
 }
 
 static struct asker *come(size_t number, const unsigned *keys, size_t n)

@@ -46,7 +46,8 @@ static struct question *ask(const struct rule *rule, unsigned char key)
 
     q->charges = &charges[batch.charge_count++];
     q->count = 1;
-    q->ask = (struct ask){ .now = 77, .cost = 1 };
+    q->ask = (struct asked){ .now = 77 };
+    q->charges[0].cost = 1;
     q->charges[0].rule = rule;
     memcpy(&q->charges[0].key, &key, 1);
     q->charges[0].name = (struct charge_name){ "login", "ip", 0x3fa9 };
@@ -76,8 +77,8 @@ static void key_and_rule_are_written_once(void **state)
     static const unsigned char words[] = {
         0xdd, 0,    0,    0,    29,   2,    1,    5,    0xcd, 0x03, 0xe8, 5,    0, /* one */
         2,    0xcd, 0x01, 0x2c, 0xce, 0,    1,    0x11, 0x70, 0xcd, 0x01, 0x2c, 1, /* other */
-        0,    1,    0,    1,    1,    1,    0,    1,    0,    1,    1,    1,    0,
-        1,    0,    1,    2,    2,    '\r', '\n',
+        0,    0,    1,    1,    1,    1,    0,    0,    1,    1,    1,    1,    0,
+        0,    1,    2,    2,    1,    '\r', '\n',
     };
     char expected[512];
     int len;
@@ -108,24 +109,24 @@ static void verbs_and_times_are_written(void **state)
     struct question *q = ask(&one, 1);
 
     (void)state;
-    question_is(true, (const unsigned char[]){ 0, 1, 77, 1, 1, 1 }, 6);
+    question_is(true, (const unsigned char[]){ 0, 77, 1, 1, 1, 1 }, 6);
     q->ask.peek = true;
-    question_is(false, (const unsigned char[]){ 1, 1, 0, 1, 1, 1 }, 6);
+    question_is(false, (const unsigned char[]){ 1, 0, 1, 1, 1, 1 }, 6);
     q->verb = VERB_REFUND;
-    q->ask.cost = 200;
-    question_is(false, (const unsigned char[]){ 2, 0xcc, 200, 0, 1, 1, 1 }, 7);
+    q->charges->cost = 200;
+    question_is(false, (const unsigned char[]){ 2, 0, 1, 1, 1, 0xcc, 200 }, 7);
     q->verb = VERB_RESET;
-    question_is(false, (const unsigned char[]){ 3, 0xcc, 200, 0, 1, 1, 1 }, 7);
+    question_is(false, (const unsigned char[]){ 3, 0, 1, 1, 1, 0xcc, 200 }, 7);
     q->verb = VERB_UNDO;
     q->charges[0].step.now = 99;
-    question_is(false, (const unsigned char[]){ 4, 0xcc, 200, 0, 1, 1, 1, 99 }, 8);
+    question_is(false, (const unsigned char[]){ 4, 0, 1, 1, 1, 0xcc, 200, 99 }, 8);
 }
 
 static void a_cell_has_its_cost_in_its_rule(void **state)
 {
     (void)state;
     ask(&cell, 1);
-    ask(&cell, 1)->ask.cost = -1;
+    ask(&cell, 1)->charges->cost = -1;
     /* 1.5 ms, three of them, one; then minus one. */
     question_is(false,
                 (const unsigned char[]){
@@ -133,8 +134,8 @@ static void a_cell_has_its_cost_in_its_rule(void **state)
                     0xa1, 0x20, 1,    0xce, 0,    0x07, 0xa1, 0x20, 0,    0,    15,   1,
                     0xce, 0,    0x07, 0xa1, 0x20, 4,    0xce, 0,    0x07, 0xa1, 0x20, 0xd3,
                     0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xfe, 0xce, 0,    0x07, 0xa1,
-                    0x20, 0,    0,    0,    1,    0,    1,    1,    1,    0,    0xd3, 0xff,
-                    0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0,    1,    1,    2,
+                    0x20, 0,    0,    0,    0,    1,    1,    1,    1,    0,    0,    1,
+                    1,    2,    0xd3, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff,
                 },
                 71);
 }
