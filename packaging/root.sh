@@ -1,11 +1,12 @@
 #!/bin/sh
 # root.sh - runs a command on a bare Debian, in a root of its own that is thrown away afterwards.
 #
-#   packaging/root.sh [-p 'PACKAGE...'] SUITE COMMAND...
+#   packaging/root.sh [-p 'PACKAGE...'] [-b] SUITE COMMAND...
 #
 # SUITE is a release of Debian, such as bookworm. COMMAND runs as root in /srv/weir, which is this
 # tree and cannot be changed; what it writes to /srv/dist stays in dist/. It sees the network of
-# this machine, and no process of it survives its end. With -p, the packages are there.
+# this machine, and no process of it survives its end. With -p, the packages are there. With -b,
+# systemd runs there, and the network is one of its own, in which all ports are free.
 #
 # The bare roots, and those with packages, are kept in $WEIR_ROOTS (/var/tmp/weir-roots) between
 # runs. They come from the mirror that this machine's apt uses, or from $DEBIAN_MIRROR and
@@ -19,15 +20,18 @@ fail() {
     exit 2
 }
 
-packages=
-while getopts p: option; do
+usage="usage: packaging/root.sh [-p 'PACKAGE...'] [-b] SUITE COMMAND..."
+packages=''
+boots=
+while getopts bp: option; do
     case $option in
+    b) boots=yes ;;
     p) packages=$OPTARG ;;
-    *) fail "usage: packaging/root.sh [-p 'PACKAGE...'] SUITE COMMAND..." ;;
+    *) fail "$usage" ;;
     esac
 done
 shift $((OPTIND - 1))
-[ $# -gt 1 ] || fail "usage: packaging/root.sh [-p 'PACKAGE...'] SUITE COMMAND..."
+[ $# -gt 1 ] || fail "$usage"
 suite=$1
 shift
 [ "$(id -u)" = 0 ] || fail 'only root can make a root: use sudo'
@@ -55,6 +59,60 @@ inside() {
         exec chroot "$ROOT" env -i HOME=/root LANG=C.UTF-8 DEBIAN_FRONTEND=noninteractive \
             PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
             sh -c "cd /srv/weir && exec \"\$@\"" sh "$@"' sh "$@"
+}
+
+# booted ROOT COMMAND...: systemd is the first process of the namespaces, and starts what is enabled.
+booted() {
+    root=$1
+    shift
+    rm -f "$root/usr/sbin/policy-rc.d"
+    mkdir -p "$root/srv/weir" "$root/srv/dist" "$root/.outside"
+    # shellcheck disable=SC2016 # the inner shell expands them
+    ROOT=$root TREE=$tree unshare --mount --propagation private --pid --fork --kill-child \
+        --uts --ipc --net --cgroup sh -euc '
+        mount --bind "$ROOT" "$ROOT"
+        cd "$ROOT"
+        mount -t proc proc proc
+        mount -t sysfs sysfs sys -o ro
+        mount -t cgroup2 cgroup2 sys/fs/cgroup
+        mount -t tmpfs tmpfs run
+        mount -t tmpfs tmpfs dev -o mode=755
+        for name in null zero full random urandom tty; do
+            touch "dev/$name"
+            mount --bind "/dev/$name" "dev/$name"
+        done
+        mkdir dev/pts
+        mount -t devpts devpts dev/pts -o newinstance,ptmxmode=666
+        ln -s pts/ptmx dev/ptmx
+        mount --bind "$TREE" srv/weir
+        mount -o remount,bind,ro srv/weir
+        mount --bind "$TREE/dist" srv/dist
+        pivot_root . .outside
+        umount -l /.outside
+        exec env -i container=weir /lib/systemd/systemd --show-status=no' \
+        </dev/null >"$root.boot.log" 2>&1 &
+    starter=$!
+    trap 'kill -9 $starter 2>/dev/null || true; discard' EXIT
+    for _ in $(seq 100); do
+        first=$(cat "/proc/$starter/task/$starter/children" 2>/dev/null || true)
+        first=${first% }
+        [ -z "$first" ] || ! enter "$first" systemctl is-system-running >/dev/null 2>&1 || break
+        sleep 0.2
+    done
+    enter "$first" test -d /run/systemd/system || {
+        cat "$root.boot.log" >&2
+        fail 'systemd does not start here'
+    }
+    enter "$first" sh -c 'cd /srv/weir && exec "$@"' sh "$@"
+}
+
+# enter PROCESS COMMAND...: in its namespaces and its root.
+enter() {
+    process=$1
+    shift
+    nsenter --target "$process" --mount --pid --uts --ipc --net --cgroup --root \
+        env -i HOME=/root LANG=C.UTF-8 DEBIAN_FRONTEND=noninteractive \
+        PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin "$@"
 }
 
 # make_bare ROOT: nothing but what every Debian has.
@@ -116,7 +174,15 @@ fi
 exec 9>&-
 
 scratch=$(mktemp -d "$roots/run.XXXXXX")
-trap 'rm -rf --one-file-system "$scratch"' EXIT
+discard() {
+    rm -rf --one-file-system "$scratch" "$scratch.boot.log"
+}
+trap discard EXIT
 trap 'exit 130' INT TERM
 cp -a --reflink=auto "$kept/." "$scratch/"
-inside "$scratch" "$@"
+mkdir -p "$tree/dist"
+if [ -n "$boots" ]; then
+    booted "$scratch" "$@"
+else
+    inside "$scratch" "$@"
+fi
