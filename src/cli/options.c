@@ -174,6 +174,15 @@ void options_add_variables(struct arguments *args, size_t option_count)
     }
 }
 
+const char *options_operand(const struct arguments *args, const char *variable)
+{
+    const char *value = args->operand_count == 1   ? args->operands[0]
+                        : args->operand_count == 0 ? getenv(variable)
+                                                   : NULL;
+
+    return value && *value ? value : NULL;
+}
+
 struct option_label option_label(const struct arguments *args, int option)
 {
     const struct option *o = &args->options[option];

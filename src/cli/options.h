@@ -46,6 +46,9 @@ bool options_read(const struct command *command, char **words, struct arguments 
 /* Take what is not given from the variables of the table. One that is empty counts as not set. */
 void options_add_variables(struct arguments *args, size_t option_count);
 
+/* The only operand, or this variable if there is none; NULL: neither, or too many. */
+const char *options_operand(const struct arguments *args, const char *variable);
+
 /* "--store", or the variable that it came from: for messages. */
 struct option_label {
     char text[32];

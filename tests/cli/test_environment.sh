@@ -153,6 +153,22 @@ t a_server_runs_by_variables_alone only_variables
 t a_mistyped_variable_is_in_the_log grep -q '"level":"warn","event":"environment".*WEIR_LISTN.*: did you mean WEIR_LISTEN?' \
     "$scratch/served"
 
+# ---- the store of other commands --------------------------------------------------------------
+
+# So that a password need not be on the command line.
+store_of_the_environment() {
+    with WEIR_STORE=redis://127.0.0.1:1 -- run doctor
+    is status "$status" 2 && grep -q '127.0.0.1:1' "$scratch/err" || return 1
+    with WEIR_STORE=redis://127.0.0.1:1 -- run doctor postgres://127.0.0.1:2/weir
+    is status "$status" 2 && grep -q 'port 2' "$scratch/err" || return 1
+    with WEIR_STORE=postgres://127.0.0.1:1/weir -- run migrate
+    is status "$status" 2 && grep -q 'port 1' "$scratch/err" || return 1
+    run migrate
+    is stderr "$(cat "$scratch/err")" \
+        'weir: the database is missing, as in postgres://user@host/database'
+}
+t migrate_and_doctor_use_the_store_of_the_server store_of_the_environment
+
 # ---- typing errors ---------------------------------------------------------------------------
 
 warns() {

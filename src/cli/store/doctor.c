@@ -123,12 +123,12 @@ static bool look(const char *uri, const char *documents, struct findings *f, int
     return true;
 }
 
-static int look_and_print(const struct arguments *a, const char *documents)
+static int look_and_print(const struct arguments *a, const char *uri, const char *documents)
 {
     struct findings f = { .count = 0 };
     int status;
 
-    if (!look(a->operands[0], documents, &f, &status))
+    if (!look(uri, documents, &f, &status))
         return status;
     if (a->values[JSON])
         print_json(&f);
@@ -139,19 +139,20 @@ static int look_and_print(const struct arguments *a, const char *documents)
 
 static int run(const struct arguments *a)
 {
+    const char *uri = options_operand(a, "WEIR_STORE");
     struct buf documents;
     int status;
 
-    if (a->operand_count != 1)
+    if (!uri)
         return trouble(
             "the store is missing, as in redis://host:6379 or postgres://user@host/database");
     if (!a->values[CONFIG])
-        return look_and_print(a, NULL);
-    if (!begins(a->operands[0], "postgres"))
+        return look_and_print(a, uri, NULL);
+    if (!begins(uri, "postgres"))
         return trouble("--config is for Postgres: no other store has policies");
     status = policy_file_documents(a->values[CONFIG], &documents);
     if (status == STATUS_YES)
-        status = look_and_print(a, documents.at);
+        status = look_and_print(a, uri, documents.at);
     buf_done(&documents);
     return status;
 }
@@ -159,7 +160,7 @@ static int run(const struct arguments *a)
 const struct command doctor_command = {
     .name = "doctor",
     .summary = "Check the setup of Redis or Postgres, and give advice.",
-    .usage = "[OPTION]... STORE-URI",
+    .usage = "[OPTION]... [STORE-URI]",
     .options = options,
     .option_count = OPTION_COUNT,
     .notes = "Reads the settings of a Redis or Postgres, by the URI that 'weir serve' uses as\n"

@@ -247,6 +247,7 @@ static int migrate(struct postgres_session *s, const struct arguments *a, int64_
 static int run(const struct arguments *a)
 {
     const weir_allocator usual = alloc_or_default((weir_allocator){ 0 });
+    const char *database = options_operand(a, "WEIR_STORE");
     struct postgres_uri uri;
     struct postgres_session *s;
     weir_diag diag;
@@ -256,13 +257,13 @@ static int run(const struct arguments *a)
     if (a->values[PRINT])
         return a->operand_count > 0 ? trouble("--print needs no database: leave the URI out")
                                     : print();
-    if (a->operand_count != 1)
+    if (!database)
         return trouble("the database is missing, as in postgres://user@host/database");
     if (a->values[CHECK] && a->values[ROLLBACK])
         return trouble("give --check or --rollback, not both");
     if (!option_int(a, ROLLBACK, 0, &last))
         return STATUS_TROUBLE;
-    if (postgres_uri_read(&uri, a->operands[0], &usual, &diag))
+    if (postgres_uri_read(&uri, database, &usual, &diag))
         return trouble("%s", diag.text);
     if (postgres_session_open(&s, uri.conninfo, &diag)) {
         status = trouble("%s", diag.text);
@@ -277,13 +278,13 @@ static int run(const struct arguments *a)
 const struct command migrate_command = {
     .name = "migrate",
     .summary = "Create or upgrade weir's schema in Postgres.",
-    .usage = "[OPTION]... postgres://USER@HOST/DATABASE\n--print",
+    .usage = "[OPTION]... [postgres://USER@HOST/DATABASE]\n--print",
     .options = options,
     .option_count = OPTION_COUNT,
     .notes = "Creates the schema weir and changes nothing else. Each migration is a\n"
              "transaction; migrations that are already applied are skipped. The role must own\n"
              "the schema, or have the right to create it and some roles. --rollback loses all\n"
-             "counts.\n"
+             "counts. The database is $WEIR_STORE by default.\n"
              "\n"
              "Exit status: 0 all is applied, 1 --check found something to do, 2 error.\n",
     .run = run,
