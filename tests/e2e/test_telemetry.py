@@ -221,7 +221,8 @@ def what_is_left_at_the_end_is_sent():
         for _ in range(3):
             check(server, policy="open")
         assert server.stop() == 0
-        assert len(receiver.spans) == 3, receiver.spans
+        ids = {s["spanId"] for s in receiver.spans}  # one under way at the end is sent again
+        assert len(ids) == 3, receiver.spans
         assert receiver.value("weir_checks_total", policy="open", outcome="allowed",
                               source="store") == 3
         assert not server.log.events("telemetry"), server.log.events("telemetry")

@@ -30,7 +30,8 @@ struct telemetry {
     _Atomic(struct tracing *) *tracing; /* one a loop; NULL: it was never wanted */
     struct worker worker;
     bool is_running;
-    int cancel; /* an eventfd that ends a request under way */
+    int cancel;               /* an eventfd that ends a request under way … */
+    atomic_bool is_cancelled; /* … which then has not failed: it is sent again */
 
     struct stream {
         struct otlp_bodies bodies; /* to be sent */
@@ -191,7 +192,8 @@ static enum result send_next(struct telemetry *t, enum telemetry_signal signal, 
         result = is_temporary(reply.status) ? TRY_AGAIN : GIVEN_UP;
     else if (!err)
         result = DELIVERED;
-    tell(t, signal, result, diag.text);
+    if (!err || !atomic_load(&t->is_cancelled))
+        tell(t, signal, result, diag.text);
     if (result == DELIVERED) {
         count_rejected(t, signal, otlp_rejected(buf_span(&answer)), t->spans[s->next]);
         s->next++;
@@ -310,10 +312,12 @@ static void stop(struct telemetry *t)
 
     if (!t->is_running)
         return;
+    atomic_store(&t->is_cancelled, true);
     eventfd_write(t->cancel, 1);
     worker_stop(&t->worker);
     worker_done(&t->worker);
     eventfd_read(t->cancel, &ignored);
+    atomic_store(&t->is_cancelled, false);
     t->is_running = false;
 }
 
