@@ -271,6 +271,21 @@ def a_mounted_file_has_the_policies_and_another_port_is_still_checked(image, fol
 
 
 @test
+def with_tls_it_is_checked_by_a_socket(image, folder):
+    volume = folder / "tls"
+    volume.mkdir()
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-subj",
+                    "/CN=weir", "-days", "2", "-keyout", volume / "key", "-out", volume / "cert"], check=True, capture_output=True)
+    for name in "key", "cert":
+        os.chown(volume / name, 65532, 65532)
+    env = {"WEIR_TOKEN": TOKEN, "WEIR_TLS_CERT": "cert", "WEIR_TLS_KEY": "key",
+           "WEIR_LISTEN": "*:7878,unix:/var/lib/weir/weir.sock"}
+    with Container(image, volume, env) as c:
+        assert ask("GET", "/healthz")[0] == 400  # TLS only
+        assert c.stop()[0] == 0
+
+
+@test
 def all_stores_are_there(image, _):
     for store in "postgres://127.0.0.1:1/weir", "redis://127.0.0.1:1":
         status, out, err = image.run("doctor", store)
