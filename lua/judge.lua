@@ -19,9 +19,10 @@
 --     count of rules, each: algorithm, limit, window, burst, precision
 --     questions until the end: verb, now, count of charges, each: key, rule, cost
 --
--- with key and rule as numbers from 1. Verbs: 0 check, 1 peek, 2 refund, 3 reset, 4 undo. A now of
--- 0 is Redis's clock. A charge of cost 0 passes and
--- changes nothing. Each charge of an undo has a fourth number, see below. Algorithms are those of
+-- with key and rule as numbers from 1. A fixed window that begins with the first charge in it has
+-- the algorithm 17. Verbs: 0 check, 1 peek, 2 refund, 3 reset, 4 undo. A now of 0 is Redis's clock.
+-- A charge of cost 0 passes and changes nothing. Each charge of an undo has a fourth number, see
+-- below. Algorithms are those of
 -- weir.h. A cell (15, src/limit/cell.c) has times beyond 2^53 ns, so each is two words, whole ms
 -- and the remaining ns from 0 to 999,999:
 --
@@ -55,7 +56,7 @@
 --
 -- A refund, reset or undo is published on the channel rl:news, as 'key ' and the hash.
 --
--- FORMAT of values, little-endian doubles: fixed window: start, count; sliding counter: start,
+-- FORMAT of values, little-endian doubles: fixed window: start, count (17: and end); sliding counter: start,
 -- current, previous; buckets: used, at; cell: ms, ns. Sliding window: newest start, its count,
 -- total, then the older entries, oldest first, each 6 bytes of start and 7 of count.
 
@@ -87,6 +88,30 @@ local function take_fixed_window(s, r, now, cost, charge)
         count, left = count + cost, left - cost
     end
     return allowed, left > 0 and left or 0, retry, rest, 0, now, begin, count, 0
+end
+
+-- One that begins with the first charge: without a window in force there is no state.
+local function take_first_window(s, r, now, cost, charge)
+    local start, count, ends, limit, allowed, retry = s.a, s.b, s.c, r.limit, true, 0
+    if start and now < start then
+        now = start
+    end
+    if not start or now >= ends then
+        start, count, ends = nil, 0, 0
+    end
+    local left = limit - count
+    if cost > limit then
+        allowed, retry = false, -1
+    elseif cost > 0 and cost > left then
+        allowed, retry = false, ends - now
+    elseif charge and cost > 0 then
+        if not start then
+            start, ends = now, now + r.window
+        end
+        count, left = count + cost, left - cost
+    end
+    return allowed, left > 0 and left or 0, retry, start and ends - now or 0, 0, now, start, count,
+        ends
 end
 
 local function take_sliding_counter(s, r, now, cost, charge)
@@ -280,6 +305,15 @@ local function refund_windows(s, r, now, cost, due)
     s.a, s.b, s.c = begin, current - back, previous - before
 end
 
+local function refund_first_window(s, _, now, cost, due)
+    if now < s.c and (not due or due == s.c) then
+        s.b = s.b - math.min(cost, s.b)
+        if due and s.b == 0 then -- the charge that began the window never was
+            s.a = nil
+        end
+    end
+end
+
 local function refund_bucket(s, r, now, cost, due)
     local window, limit, was = r.window, r.limit, s.a
     if now < s.b then
@@ -343,6 +377,8 @@ for i = 1, asked[1] do
             take, refund, format = take_sliding_counter, refund_windows, '<ddd'
         elseif algorithm == 4 or algorithm == 5 then
             take, refund = take_bucket, refund_bucket
+        elseif algorithm == 17 then
+            take, refund, format = take_first_window, refund_first_window, '<ddd'
         else
             return redis.error_reply('ERR there is no algorithm ' .. tostring(algorithm))
         end

@@ -82,7 +82,8 @@ CREATE TABLE IF NOT EXISTS weir.migrations (
 -- The state of one key under one rule. What the columns hold depends on the rule's algorithm:
 --
 --                    at                    used               other              oldest
---   fixed_window     window start          count
+--   fixed_window     window start          count              end, if it began with the
+--                                                             first charge in it
 --   sliding_counter  window start          count              previous count
 --   token_bucket,
 --   leaky_bucket     time of `used`        request x ms

@@ -45,7 +45,8 @@ DROP FUNCTION IF EXISTS weir.guard(uuid); -- advisory locks were used once: ever
 --
 --   keys         distinct keys, ascending
 --   algorithms   of each rule: 1 fixed_window, 2 sliding_window, 3 sliding_counter,
---                4 token_bucket, 5 leaky_bucket, 15 cell
+--                4 token_bucket, 5 leaky_bucket, 15 cell; and
+--                17: a fixed window that begins with the first charge in it
 --   limits, windows, bursts, precisions
 --                of the same rules. Complete and within bounds, as rule_check() leaves them
 --   slots, rules of each charge: index into `keys`, and index of its rule; from 1
@@ -143,7 +144,7 @@ DECLARE
     i integer;
     s integer;
     rule integer := 0;
-    kind integer;           -- 0 a limit of 0, 1 fixed_window, 2 sliding_window,
+    kind integer;           -- 0 a limit of 0, 1 and 17 fixed_window, 2 sliding_window,
                             -- 3 sliding_counter, 4 one of the buckets, 15 cell
     is_leaky boolean;
     max bigint;
@@ -273,7 +274,7 @@ BEGIN
                 END IF;
                 at := ats[s];
                 used := useds[s];
-                IF kind = 2 OR kind = 3 OR verb > 1 THEN
+                IF kind = 2 OR kind = 3 OR kind = 17 OR verb > 1 THEN
                     other := others[s];
                     oldest := oldests[s];
                     IF kind = 2 AND logged <> s THEN
@@ -312,6 +313,10 @@ BEGIN
                         writes := false;
                     ELSIF kind = 1 THEN
                         IF now - now % win <= at THEN
+                            used := used - least(asked, used);
+                        END IF;
+                    ELSIF kind = 17 THEN
+                        IF now < other THEN
                             used := used - least(asked, used);
                         END IF;
                     ELSIF kind = 3 THEN
@@ -470,6 +475,26 @@ BEGIN
                     END IF;
                     rest := rest / win;
                     reset := CASE WHEN used > 0 THEN ends + win WHEN other > 0 THEN ends ELSE 0 END;
+                ELSIF kind = 17 THEN
+                    t := greatest(now, at);
+                    IF t >= other THEN -- no window is in force
+                        at := 0;
+                        used := 0;
+                        other := 0;
+                    END IF;
+                    ok := used + cost <= max OR cost = 0;
+                    reset := CASE WHEN other > 0 THEN other - t ELSE 0 END;
+                    IF NOT ok THEN
+                        wait := CASE WHEN cost > max THEN -1 ELSE reset END;
+                    ELSIF charging AND cost > 0 THEN
+                        IF other = 0 THEN
+                            at := t;
+                            other := t + win;
+                            reset := win;
+                        END IF;
+                        used := used + cost;
+                    END IF;
+                    rest := max - used;
                 ELSIF kind = 0 THEN
                     t := now;
                     ok := cost = 0;
@@ -500,7 +525,7 @@ BEGIN
                     wrote := true;
                     ats[s] := at;
                     useds[s] := used;
-                    IF kind = 2 OR kind = 3 OR verb > 1 THEN
+                    IF kind = 2 OR kind = 3 OR kind = 17 OR verb > 1 THEN
                         others[s] := other;
                         oldests[s] := oldest;
                         IF verb = 3 THEN

@@ -16,6 +16,7 @@
 --               "limit": 5, "window_ms": 900000,
 --               "burst": 5,           [token_bucket and leaky_bucket]
 --               "precision_ms": 1,    [sliding_window]
+--               "start": "first",     [fixed_window: it begins with the first charge in it]
 --               "by": ["ip"],         [none: all together]
 --               "ipv6_prefix": 64,    [64]
 --               "plans": {"paid": {"limit": 50, "window_ms": 900000}},  [with burst, precision_ms]
@@ -256,6 +257,21 @@ BEGIN
 END $$;
 
 -- ---- numbers ------------------------------------------------------------------------------------
+
+-- A rule's number for weir.judge() and the part of its key that says which windows it has.
+CREATE OR REPLACE FUNCTION weir.windows_of(
+    rule jsonb, INOUT number integer, window_ms bigint, OUT part text)
+LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+    part := window_ms::text;
+    IF rule->>'start' = 'first' THEN
+        IF number <> 1 THEN
+            PERFORM weir.reject('only fixed_window has a start');
+        END IF;
+        number := 17;
+        part := part || ' first';
+    END IF;
+END $$;
 
 -- Fill in the defaults of a limit and check its bounds, as rule_check() in src/limit/limit.c.
 CREATE OR REPLACE FUNCTION weir.complete(

@@ -118,6 +118,7 @@ DECLARE
     charge_of integer[] := '{}';
     shadow_of integer[] := '{}';
     complete record;
+    windowed record;
     answer weir.answer;
     blocked integer; -- the first rule with an operator's block
     decider integer;
@@ -167,10 +168,11 @@ BEGIN
             complete := weir.complete(rule->>'algorithm', (numbers->>'limit')::bigint,
                 (numbers->>'window_ms')::bigint, (numbers->>'burst')::bigint,
                 (numbers->>'precision_ms')::bigint);
+            windowed := weir.windows_of(rule, complete.number, complete.window_ms);
             keys := keys || weir.key_of(p_secret, ARRAY[p_policy, rule->>'name',
-                    rule->>'algorithm', complete.window_ms::text]
+                    rule->>'algorithm', windowed.part]
                 || CASE WHEN kind = 1 AND mode = 'enforce' THEN ARRAY['shadow'] END, identity);
-            algorithms := algorithms || complete.number;
+            algorithms := algorithms || windowed.number;
             limits := limits || complete."limit";
             windows := windows || complete.window_ms;
             bursts := bursts || complete.burst;

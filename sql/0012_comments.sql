@@ -158,6 +158,7 @@ COMMENT ON FUNCTION weir.unexpose IS 'Revert weir.expose(). For the owner.';
 COMMENT ON FUNCTION weir.upsert_rate_limit IS
     'The number of requests in this window, this one included. Returns one row. For weir_caller.';
 COMMENT ON FUNCTION weir.with_numbers IS 'A rule with other numbers. Internal.';
+COMMENT ON FUNCTION weir.windows_of IS 'Which windows a rule has. Internal.';
 COMMENT ON FUNCTION weir.write_ip IS 'Normalize an IP address. Internal.';
 
 INSERT INTO weir.migrations (number, name) VALUES (12, 'comments') ON CONFLICT DO NOTHING;

@@ -5,7 +5,8 @@ DROP FUNCTION IF EXISTS weir.reject(text), weir.hmac(bytea, bytea),
     weir.key_of(bytea, text[], bytea), weir.tag_of(bytea, text[], bytea), weir.read_ip(text),
     weir.write_ip(inet, integer), weir.normal_email(text), weir.sized(text, text),
     weir.identity_of(text, jsonb, jsonb), weir.is_exempt(jsonb, jsonb),
-    weir.complete(text, bigint, bigint, bigint, bigint), weir.check_cost(bigint);
+    weir.complete(text, bigint, bigint, bigint, bigint),
+    weir.windows_of(jsonb, integer, bigint), weir.check_cost(bigint);
 DROP TABLE IF EXISTS weir.tally, weir.policies;
 DROP TYPE IF EXISTS weir.answer;
 DO $$

@@ -108,8 +108,13 @@ weir_err charges_of_limit(struct engine *e, struct check *check, weir_diag *diag
 
     if (err)
         return err;
-    check->unnamed = (struct rule){ r->algorithm, r->limit, r->window_ms, r->burst,
-                                    r->precision_ms };
+    check->unnamed = (struct rule){
+        .algorithm = r->algorithm,
+        .limit = r->limit,
+        .window = r->window_ms,
+        .burst = r->burst,
+        .precision = r->precision_ms,
+    };
     err = rule_check(&check->unnamed, diag);
     if (!err && r->name)
         return charges_of_named(e, check, diag);

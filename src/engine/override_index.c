@@ -242,9 +242,11 @@ size_t override_index_plan_attributes(const struct override_index *o,
 weir_err override_numbers(int64_t limit, int64_t burst, const struct rule *own, struct rule *out,
                           weir_diag *diag)
 {
-    struct rule usual = { own->algorithm, own->limit, own->window, 0, 0 }, r = *own;
-    weir_err err = rule_check(&usual, NULL);
+    struct rule usual = *own, r = *own;
+    weir_err err;
 
+    usual.burst = usual.precision = 0;
+    err = rule_check(&usual, NULL);
     if (limit != LEDGER_UNCHANGED)
         r.limit = limit;
     if (err || !algorithm_has_burst(own->algorithm) || own->burst == usual.burst)

@@ -1,8 +1,9 @@
 /* fixed_window.c - the fixed window, as arithmetic.
  *
- * Windows are aligned to the epoch, so that every instance agrees on them. A time before the
- * window that the state records is taken as that window's start: a clock that steps back
- * must not open an old window again. */
+ * Windows are aligned to the epoch, so that every instance agrees on them. Or a window begins with
+ * the first thing that is counted in it: then the state has its end too, and before that first
+ * thing there is no window. A time before the window that the state records is taken as that
+ * window's start: a clock that steps back must not open an old window again. */
 #include "limit/algorithms.h"
 
 /* The state as it stands at the time of the ask, not charged. */
@@ -13,8 +14,36 @@ static void bring_up(const struct fixed_window *s, const struct rule *r, int64_t
 
     out->decision = (struct decision){ 0 };
     out->now = now > s->start ? now : s->start;
-    next->start = out->now - out->now % r->window;
-    next->count = s->start == next->start ? s->count : 0;
+    switch (r->start) {
+    case START_EPOCH:
+        next->start = out->now - out->now % r->window;
+        next->count = s->start == next->start ? s->count : 0;
+        next->end = 0;
+        break;
+    case START_FIRST:
+        *next = out->now < s->end ? *s : (struct fixed_window){ 0 };
+        break;
+    }
+}
+
+static int64_t until_end(const struct rule *r, const struct step *step)
+{
+    const struct fixed_window *s = &step->next.fixed_window;
+
+    if (r->start == START_EPOCH)
+        return s->start + r->window - step->now;
+    return s->end > 0 ? s->end - step->now : 0;
+}
+
+static void count(const struct rule *r, int64_t cost, struct step *out)
+{
+    struct fixed_window *next = &out->next.fixed_window;
+
+    if (r->start == START_FIRST && next->end == 0 && cost > 0) {
+        next->start = out->now;
+        next->end = out->now + r->window;
+    }
+    next->count += cost;
 }
 
 static void report(const struct rule *r, struct step *out)
@@ -23,7 +52,7 @@ static void report(const struct rule *r, struct step *out)
                    out->next.fixed_window.count; /* below 0 after the limit was lowered */
 
     out->decision.remaining = left > 0 ? left : 0;
-    out->decision.reset_after = out->next.fixed_window.start + r->window - out->now;
+    out->decision.reset_after = until_end(r, out);
 }
 
 void fixed_window_take(const struct fixed_window *s, const struct rule *r, const struct ask *ask,
@@ -35,11 +64,11 @@ void fixed_window_take(const struct fixed_window *s, const struct rule *r, const
     if (ask->cost > r->limit) {
         out->decision.retry_after = WEIR_NEVER;
     } else if (ask->cost > 0 && next->count + ask->cost > r->limit) {
-        out->decision.retry_after = next->start + r->window - out->now;
+        out->decision.retry_after = until_end(r, out);
     } else {
         out->decision.allowed = true;
         if (!ask->peek)
-            next->count += ask->cost;
+            count(r, ask->cost, out);
     }
     report(r, out);
 }

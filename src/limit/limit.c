@@ -105,6 +105,21 @@ static weir_err check_precision(struct rule *r, weir_diag *diag)
     return WEIR_OK;
 }
 
+static bool has_start(weir_algorithm algorithm)
+{
+    switch (algorithm) {
+    case WEIR_FIXED_WINDOW:
+        return true;
+    case WEIR_SLIDING_WINDOW:
+    case WEIR_SLIDING_COUNTER:
+    case WEIR_TOKEN_BUCKET:
+    case WEIR_LEAKY_BUCKET:
+    case WEIR_DEFAULT_ALGORITHM:
+        break;
+    }
+    return false;
+}
+
 weir_err rule_check(struct rule *r, weir_diag *diag)
 {
     weir_err err;
@@ -117,6 +132,9 @@ weir_err rule_check(struct rule *r, weir_diag *diag)
     if (r->limit < 0)
         return diag_fail(diag, WEIR_EREQUEST,
                          "limit must be at least 0 (0 always denies), not %" PRId64, r->limit);
+    if (r->start != START_EPOCH && !has_start(r->algorithm))
+        return diag_fail(diag, WEIR_EREQUEST, "%s has no start: only fixed_window does",
+                         weir_algorithm_name(r->algorithm));
     if (r->limit == 0) { /* the other numbers mean nothing then */
         r->burst = r->precision = 0;
         return WEIR_OK;

@@ -15,14 +15,33 @@
 #include "base/span.h"
 #include "weir.h"
 
+/* Where a fixed window begins: at a multiple of its length since the epoch, or with the first thing
+ * that is counted in it. */
+enum rule_start { START_EPOCH, START_FIRST };
+
 /* The numbers of one limit. */
 struct rule {
     weir_algorithm algorithm;
     int64_t limit;
     int64_t window;
-    int64_t burst;     /* token and leaky bucket: the capacity */
-    int64_t precision; /* sliding window: the width of a bucket */
+    int64_t burst;         /* token and leaky bucket: the capacity */
+    int64_t precision;     /* sliding window: the width of a bucket */
+    enum rule_start start; /* fixed window */
 };
+
+/* Do both decide the same? */
+static inline bool rule_is_same(const struct rule *a, const struct rule *b)
+{
+    return a == b ||
+           (a->algorithm == b->algorithm && a->limit == b->limit && a->window == b->window &&
+            a->burst == b->burst && a->precision == b->precision && a->start == b->start);
+}
+
+/* The algorithm and the start as one number, for the judges in Redis and in Postgres. */
+static inline int64_t rule_wire_algorithm(const struct rule *r)
+{
+    return (int64_t)r->algorithm + 16 * (int64_t)r->start;
+}
 
 /* Limits that a full store keeps from pushing each other out are of different classes, as far as
  * there are enough; 0 is for those that come with a request. */

@@ -27,10 +27,10 @@ void state_pack(const struct state *s, weir_algorithm algorithm, struct packed *
     case WEIR_SLIDING_WINDOW:
         *out = pack_log(&s->sliding_window);
         break;
+    case WEIR_FIXED_WINDOW:
     case WEIR_SLIDING_COUNTER:
         out->words[2] = s->words[2];
         break;
-    case WEIR_FIXED_WINDOW:
     case WEIR_TOKEN_BUCKET:
     case WEIR_LEAKY_BUCKET:
     case WEIR_DEFAULT_ALGORITHM:
@@ -76,7 +76,7 @@ bool state_unpack(struct state *s, weir_algorithm algorithm, const struct packed
         return unpack_arrival(&s->arrival, w);
     switch (algorithm) {
     case WEIR_FIXED_WINDOW:
-        s->fixed_window = (struct fixed_window){ w[0], w[1] };
+        s->fixed_window = (struct fixed_window){ w[0], w[1], w[2] };
         return true;
     case WEIR_SLIDING_COUNTER:
         s->sliding_counter = (struct sliding_counter){ w[0], w[1], w[2] };

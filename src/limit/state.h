@@ -11,6 +11,7 @@
 
 struct fixed_window {
     int64_t start, count;
+    int64_t end; /* of one that does not begin at a multiple of its length; 0: of none yet */
 };
 
 struct sliding_counter {

@@ -153,6 +153,8 @@ static void put_rule(struct writer *w, const struct policy_rule *r, const struct
     put_rollout(w, r);
     put_algorithm(w, &r->counted.rule);
     put_numbers(w, plan ? &plan->counted.rule : &r->counted.rule);
+    if (r->counted.rule.start == START_FIRST)
+        put_text(w, RULE_SETTING_START, "start", "first");
     put_by(w, r);
     put_plans(w, r);
     put_shadow_limit(w, r);

@@ -193,10 +193,11 @@ static size_t add_text(char *out, size_t len, struct span text)
 struct hash_key counted_hash_key(const struct secret *secret, struct span policy, struct span rule,
                                  const struct rule *numbers, bool shadow_limit)
 {
-    char scope[4 * (WEIR_MAX_NAME + 1) + sizeof "shadow"], window[24];
+    char scope[4 * (WEIR_MAX_NAME + 1) + sizeof "shadow"], window[32];
     size_t len = 0;
 
-    snprintf(window, sizeof window, "%" PRId64, numbers->window);
+    snprintf(window, sizeof window, "%" PRId64 "%s", numbers->window,
+             numbers->start == START_FIRST ? " first" : "");
     len = add_text(scope, len, policy);
     len = add_text(scope, len, rule);
     len = add_text(scope, len, span_of(weir_algorithm_name(numbers->algorithm)));

@@ -11,6 +11,7 @@ enum {
     LIMIT,
     BURST,
     PRECISION,
+    START,
     BY,
     ALGORITHM,
     PLANS,
@@ -29,6 +30,7 @@ static const char *const words[KEY_COUNT] = {
     [LIMIT] = "limit",
     [BURST] = "burst",
     [PRECISION] = "precision",
+    [START] = "start",
     [BY] = "by",
     [ALGORITHM] = "algorithm",
     [PLANS] = "plans",
@@ -45,10 +47,10 @@ static const char *const words[KEY_COUNT] = {
 #define BIT(key) (1u << (key))
 #define IN_LIMIT (BIT(LIMIT) | BIT(BURST) | BIT(PRECISION))
 #define IN_RULE                                                                                    \
-    (IN_LIMIT | BIT(BY) | BIT(ALGORITHM) | BIT(PLANS) | BIT(MODE) | BIT(IPV6_PREFIX) |             \
-     BIT(SHADOW_LIMIT) | BIT(ROLLOUT))
+    (IN_LIMIT | BIT(START) | BIT(BY) | BIT(ALGORITHM) | BIT(PLANS) | BIT(MODE) |                   \
+     BIT(IPV6_PREFIX) | BIT(SHADOW_LIMIT) | BIT(ROLLOUT))
 #define IN_POLICY (IN_RULE | BIT(ON_ERROR) | BIT(RETRY_AFTER) | BIT(EXEMPT) | BIT(RULES))
-#define BESIDE_RULES (IN_POLICY & ~(IN_LIMIT | BIT(PLANS) | BIT(SHADOW_LIMIT)))
+#define BESIDE_RULES (IN_POLICY & ~(IN_LIMIT | BIT(START) | BIT(PLANS) | BIT(SHADOW_LIMIT)))
 #define IN_DEFAULTS                                                                                \
     (BIT(ALGORITHM) | BIT(ON_ERROR) | BIT(MODE) | BIT(RETRY_AFTER) | BIT(IPV6_PREFIX))
 
@@ -231,14 +233,14 @@ static struct counted counted_of(struct loader *l, const char *policy, const cha
     return (struct counted){ *numbers, key, make_ready(l, &key) };
 }
 
-/* A limit on its own, as a text or as a mapping: a plan's, or the shadow_limit. */
+/* A limit on its own, as a text or as a mapping: a plan's, or the shadow_limit. What is not a
+ * number of its own it has from the rule: `out` comes with it. */
 static bool read_limit(struct loader *l, const struct yaml *node, const char *what,
-                       weir_algorithm algorithm, struct rule *out)
+                       struct rule *out)
 {
     const struct yaml *keys[KEY_COUNT] = { NULL };
     const struct yaml alone = { .kind = YAML_TEXT, .value = node };
 
-    *out = (struct rule){ .algorithm = algorithm };
     if (node->kind == YAML_MAPPING) {
         read_keys(&l->reader, node, what, words, KEY_COUNT, IN_LIMIT, keys);
         if (!keys[LIMIT]) {
@@ -258,7 +260,7 @@ static bool read_limit(struct loader *l, const struct yaml *node, const char *wh
 }
 
 static void read_plans(struct loader *l, const struct yaml *node, const char *policy,
-                       weir_algorithm algorithm, struct policy_rule *rule)
+                       const struct rule *usual, struct policy_rule *rule)
 {
     struct plan *plan;
 
@@ -270,13 +272,23 @@ static void read_plans(struct loader *l, const struct yaml *node, const char *po
     rule->plans = plan;
     rule->plan_count = node->count;
     for (const struct yaml *key = node->first; key; key = key->next, plan++) {
-        struct rule numbers;
+        struct rule numbers = *usual;
 
         plan->name = read_name(l, key, "a plan");
         plan->line = key->line;
-        if (read_limit(l, key->value, "a plan", algorithm, &numbers))
+        if (read_limit(l, key->value, "a plan", &numbers))
             plan->counted = counted_of(l, policy, rule->name, &numbers, false);
     }
+}
+
+static void read_start(struct loader *l, const struct yaml *key, struct rule *out)
+{
+    static const char *const starts[] = { "epoch", "first" };
+    size_t i;
+
+    if (read_choice(&l->reader, key->value, "start", starts, 2, &i) && i == START_FIRST &&
+        suits(l, key, (struct rule){ out->algorithm, 1, 1, .start = START_FIRST }))
+        out->start = START_FIRST;
 }
 
 /* The same at each start, unless the file changes much: what is kept of a key names its class. */
@@ -301,7 +313,7 @@ static void read_rule(struct loader *l, const struct yaml *at, const struct yaml
                       const char *policy, bool is_short, const struct settings *s,
                       struct policy_rule *out)
 {
-    struct rule numbers = { .algorithm = s->algorithm };
+    struct rule usual = { .algorithm = s->algorithm }, numbers;
     struct counted *shadow;
     const char *variable = NULL;
     bool overridden;
@@ -322,6 +334,9 @@ static void read_rule(struct loader *l, const struct yaml *at, const struct yaml
                  "out 'rollout'%s",
                  is_short ? "policy" : "rule", printable(at->text).text,
                  is_short ? "" : ", or write 'rollout: 100%' in the rule");
+    if (keys[START])
+        read_start(l, keys[START], &usual);
+    numbers = usual;
     overridden = environment_limit(l, policy, is_short ? NULL : out->name, &numbers, &variable);
     if (!keys[LIMIT]) {
         complain(&l->reader, at, "%s '%s' has no limit: add one, such as 'limit: 5 per 15m'",
@@ -339,9 +354,9 @@ static void read_rule(struct loader *l, const struct yaml *at, const struct yaml
     }
     out->counted = counted_of(l, policy, out->name, &numbers, false);
     if (keys[PLANS])
-        read_plans(l, keys[PLANS]->value, policy, s->algorithm, out);
-    if (keys[SHADOW_LIMIT] &&
-        read_limit(l, keys[SHADOW_LIMIT]->value, "shadow_limit", s->algorithm, &numbers)) {
+        read_plans(l, keys[PLANS]->value, policy, &usual, out);
+    numbers = usual;
+    if (keys[SHADOW_LIMIT] && read_limit(l, keys[SHADOW_LIMIT]->value, "shadow_limit", &numbers)) {
         shadow = loader_take(l, 1, sizeof *shadow);
         if (shadow)
             *shadow = counted_of(l, policy, out->name, &numbers, true);

@@ -41,6 +41,8 @@ static const struct origin *origin_of_setting(const struct explained_rule *r,
         return &limit->burst;
     case RULE_SETTING_PRECISION:
         return &limit->precision;
+    case RULE_SETTING_START:
+        return &r->start;
     case RULE_SETTING_BY:
         return &r->by;
     }

@@ -171,6 +171,8 @@ static void print_rule(const struct explained_rule *r, const char *asked_plan)
     print_limit(r, asked_plan);
     print_row("algorithm", weir_algorithm_name(r->live.numbers->algorithm),
               where(&r->algorithm).text);
+    if (r->live.numbers->start == START_FIRST)
+        print_row("start", "with the first request", where(&r->start).text);
     print_capacity(&r->live);
     print_identity(r);
     print_row("mode", mode_name(r->rule->mode), whose(&r->mode).text);

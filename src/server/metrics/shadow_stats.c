@@ -33,9 +33,7 @@ static bool has_changed(const struct shadow_stat *t, const struct policy_rule *r
 {
     const struct rule *r = numbers_of(rule, t->kind);
 
-    return t->numbers.algorithm != r->algorithm || t->numbers.limit != r->limit ||
-           t->numbers.window != r->window || t->numbers.burst != r->burst ||
-           t->numbers.precision != r->precision || t->rollout != rule->rollout;
+    return !rule_is_same(&t->numbers, r) || t->rollout != rule->rollout;
 }
 
 static void clear_side(struct shadow_side *s)

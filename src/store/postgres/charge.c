@@ -73,9 +73,10 @@ bool is_plain(const struct layout *l, bool brings_now)
     for (size_t i = 0; i < b->count; i++) {
         const struct question *q = question_at(l, i), *last = question_at(l, i > 0 ? i - 1 : 0);
 
-        if (q->count != 1 || wire_verb_of(q) != WIRE_CHECK || q->charges->cost < 1)
+        if (q->count != 1 || wire_verb_of(q) != WIRE_CHECK || q->charges->cost < 1 ||
+            q->charges->rule->start != START_EPOCH) /* weir.charge() does not know those */
             return false;
-        if (!layout_begins(l, i) && (!is_same_rule(q->charges->rule, last->charges->rule) ||
+        if (!layout_begins(l, i) && (!rule_is_same(q->charges->rule, last->charges->rule) ||
                                      (brings_now && q->ask.now != last->ask.now)))
             return false;
     }
@@ -262,7 +263,7 @@ static struct state state_before(const struct row *row, const struct rule *r, in
     }
     switch (r->algorithm) {
     case WEIR_FIXED_WINDOW:
-        s.fixed_window = (struct fixed_window){ row->at, row->used - cost };
+        s.fixed_window = (struct fixed_window){ row->at, row->used - cost, 0 };
         break;
     case WEIR_SLIDING_COUNTER:
         s.sliding_counter = (struct sliding_counter){ row->at, row->used - cost, row->other };

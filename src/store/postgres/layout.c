@@ -21,19 +21,12 @@ bool layout_begins(const struct layout *l, size_t i)
     return i == 0 || memcmp(&l->keyed[i].key, &l->keyed[i - 1].key, sizeof(struct key)) != 0;
 }
 
-bool is_same_rule(const struct rule *a, const struct rule *b)
-{
-    return a == b ||
-           (a->algorithm == b->algorithm && a->limit == b->limit && a->window == b->window &&
-            a->burst == b->burst && a->precision == b->precision);
-}
-
 static uint32_t number_rule(struct layout *l, const struct rule *r)
 {
     const size_t oldest = l->rule_count > RULES_TRIED ? l->rule_count - RULES_TRIED : 0;
 
     for (size_t i = l->rule_count; i > oldest; i--)
-        if (is_same_rule(l->rules[i - 1], r))
+        if (rule_is_same(l->rules[i - 1], r))
             return (uint32_t)i;
     l->rules[l->rule_count++] = r;
     return (uint32_t)l->rule_count;
@@ -93,7 +86,7 @@ char *layout_write_algorithms(char *to, const struct layout *l)
 {
     to = array_head(to, OID_INT4, l->rule_count, false);
     for (size_t i = 0; i < l->rule_count; i++)
-        to = array_int4(to, l->rules[i]->algorithm);
+        to = array_int4(to, rule_wire_algorithm(l->rules[i]));
     return to;
 }
 

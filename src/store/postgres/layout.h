@@ -25,8 +25,6 @@ bool lay_out(struct layout *l, const struct batch *b, struct buf *scratch);
 /* Does the i-th of `keyed` begin another key? */
 bool layout_begins(const struct layout *l, size_t i);
 
-bool is_same_rule(const struct rule *a, const struct rule *b);
-
 /* The arrays that say which keys and rules there are. Each returns the end. */
 char *layout_write_keys(char *to, const struct layout *l);
 char *layout_write_algorithms(char *to, const struct layout *l);

@@ -78,13 +78,7 @@ static uint16_t number_key(struct layout *l, const struct charge *c)
 
 static bool is_same_rule(const struct numbered *a, const struct rule *b, int64_t cost)
 {
-    const struct rule *r = a->rule;
-
-    if (b->algorithm == ALGORITHM_CELL && a->cost != cost)
-        return false;
-    return r == b ||
-           (r->algorithm == b->algorithm && r->limit == b->limit && r->window == b->window &&
-            r->burst == b->burst && r->precision == b->precision);
+    return (b->algorithm != ALGORITHM_CELL || a->cost == cost) && rule_is_same(a->rule, b);
 }
 
 static uint16_t number_rule(struct layout *l, const struct rule *r, int64_t cost)
@@ -180,7 +174,7 @@ static void add_rule(struct words *w, const struct numbered *n)
 {
     const struct rule *r = n->rule;
 
-    add(w, r->algorithm);
+    add(w, rule_wire_algorithm(r));
     if (r->algorithm == ALGORITHM_CELL) {
         add_ns(w, r->window);
         add_ns(w, r->window * r->limit);

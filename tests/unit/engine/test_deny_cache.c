@@ -3,9 +3,9 @@
 
 #include "engine/deny_cache.h"
 
-static const struct rule sliding = { WEIR_SLIDING_WINDOW, 5, 1000, 5, 1 };
-static const struct rule fixed = { WEIR_FIXED_WINDOW, 5, 1000, 5, 0 };
-static const struct rule bucket = { WEIR_TOKEN_BUCKET, 5, 1000, 8, 0 };
+static const struct rule sliding = { WEIR_SLIDING_WINDOW, 5, 1000, 5, .precision = 1 };
+static const struct rule fixed = { WEIR_FIXED_WINDOW, 5, 1000, 5, .precision = 0 };
+static const struct rule bucket = { WEIR_TOKEN_BUCKET, 5, 1000, 8, .precision = 0 };
 
 static struct deny_cache *open_cache(void)
 {

@@ -440,12 +440,32 @@ static void numbers_out_of_bounds_are_rejected_with_the_bounds(void **state)
                    "only token_bucket and leaky");
     assert_refused((struct rule){ .limit = 1, .window = 9, .precision = 10 },
                    "from 1 ms to the window");
-    assert_refused((struct rule){ WEIR_TOKEN_BUCKET, 1, 9, 0, 3 }, "only sliding_window");
-    assert_refused((struct rule){ WEIR_TOKEN_BUCKET, 1, third, 4, 0 }, "at most 3");
+    assert_refused((struct rule){ WEIR_TOKEN_BUCKET, 1, 9, 0, .precision = 3 },
+                   "only sliding_window");
+    assert_refused((struct rule){ WEIR_TOKEN_BUCKET, 1, third, 4, .precision = 0 }, "at most 3");
     assert_refused((struct rule){ .limit = 1 << 22, .window = 1 << 22, .precision = 1 },
                    "at least 5 ms");
+    assert_refused((struct rule){ .limit = 1, .window = 9, .start = START_FIRST },
+                   "sliding_window has no start: only fixed_window does");
     assert_refused((struct rule){ .algorithm = (weir_algorithm)9, .limit = 1, .window = 1 },
                    "number 9");
+}
+
+static void a_window_from_the_first_request_begins_and_ends_on_the_millisecond(void **state)
+{
+    const struct rule r = { WEIR_FIXED_WINDOW, 2, 100, 2, .start = START_FIRST };
+    struct state s = { 0 };
+
+    (void)state;
+    assert_int_equal(peek(&s, &r, EPOCH + 7, 1).reset_after, 0);
+    assert_int_equal(take(&s, &r, EPOCH + 7, 0).reset_after, 0); /* counts nothing */
+    assert_int_equal(take(&s, &r, EPOCH + 7, 1).reset_after, 100);
+    assert_int_equal(take(&s, &r, EPOCH + 100, 1).reset_after, 7);
+    assert_int_equal(take(&s, &r, EPOCH + 106, 1).retry_after, 1);
+    assert_int_equal(take(&s, &r, EPOCH + 1, 1).retry_after, 100); /* a clock that steps back */
+    assert_int_equal(take(&s, &r, EPOCH + 300, 1).reset_after, 100);
+    assert_int_equal(peek(&s, &r, EPOCH + 400, 1).reset_after, 0);
+    assert_int_equal(peek(&s, &r, EPOCH + 400, 1).remaining, 2);
 }
 
 static void the_default_precision_follows_the_limit(void **state)
@@ -497,6 +517,7 @@ int main(void)
         cmocka_unit_test(numbers_at_the_bound_do_not_overflow),
         cmocka_unit_test(numbers_out_of_bounds_are_rejected_with_the_bounds),
         cmocka_unit_test(a_log_whose_sum_is_no_amount_is_rejected),
+        cmocka_unit_test(a_window_from_the_first_request_begins_and_ends_on_the_millisecond),
         cmocka_unit_test(the_default_precision_follows_the_limit),
     };
 

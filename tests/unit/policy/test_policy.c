@@ -171,8 +171,8 @@ static void a_shadow_limit_is_counted_apart(void **state)
 static void the_hash_key_is_policy_rule_algorithm_and_window(void **state)
 {
     const struct secret secret = { "another secret" };
-    const struct rule numbers = { WEIR_FIXED_WINDOW, 5, 60000, 5, 0 };
-    const struct rule more = { WEIR_FIXED_WINDOW, 9, 60000, 9, 0 };
+    const struct rule numbers = { WEIR_FIXED_WINDOW, 5, 60000, 5, .precision = 0 };
+    const struct rule more = { WEIR_FIXED_WINDOW, 9, 60000, 9, .precision = 0 };
     static const char scope[] = "p\0r\0fixed_window\0"
                                 "60000";
     static const char shadow[] = "p\0r\0fixed_window\0"
@@ -252,7 +252,7 @@ static void an_unknown_key_is_rejected_with_its_place_and_a_suggestion(void **st
     expect_problems(
         FILE_OF("  p: {rules: {r: {limit: 1 per 1s, on_error: deny}}}\n"), NULL,
         HERE "3:36: 'on_error' is not allowed in a rule, which may have limit, burst, precision, "
-             "by, algorithm, plans, mode, ipv6_prefix, shadow_limit, rollout\n");
+             "start, by, algorithm, plans, mode, ipv6_prefix, shadow_limit, rollout\n");
 }
 
 static void all_problems_come_at_once_in_file_order(void **state)

@@ -119,7 +119,8 @@ static void a_table_of_another_size_has_the_same_keys(void **state)
 
         assert_true(digest(f.table) == expected);
         for (int64_t key = 0; key < 100; key++) /* it is a table as any other */
-            take(f.table, &(struct rule){ WEIR_FIXED_WINDOW, 9, 1000, 9, 0 }, KEYS + key, NOW);
+            take(f.table, &(struct rule){ WEIR_FIXED_WINDOW, 9, 1000, 9, .precision = 0 },
+                 KEYS + key, NOW);
         table_free(f.table);
     }
     table_free(t);

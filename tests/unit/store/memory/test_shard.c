@@ -89,7 +89,7 @@ static void a_purge_drops_what_has_expired_and_only_that(void **state)
 
 static void a_purge_frees_memory_beside_dropped_states(void **state)
 {
-    const struct rule r = { WEIR_SLIDING_WINDOW, 9, 100, 9, 1 };
+    const struct rule r = { WEIR_SLIDING_WINDOW, 9, 100, 9, .precision = 1 };
     struct shard *s = new_shard(FEW_HOMES);
     struct key key = { 5 | (uint64_t)5 << 60, 7 };
     struct state *log;

@@ -417,7 +417,7 @@ static void a_max_keys_out_of_bounds_is_rejected(void **state)
 
 static void a_charge_of_cost_0_passes_beside_others_and_makes_no_key(void **state)
 {
-    struct rule r = { WEIR_FIXED_WINDOW, 5, 1000, 5, 0 };
+    struct rule r = { WEIR_FIXED_WINDOW, 5, 1000, 5, .precision = 0 };
     struct table *t = new_table(1000, false, heap());
     struct charge charges[] = {
         { .rule = &r, .key = key_of(1), .cost = 0 },

@@ -8,8 +8,8 @@ enum { KEYS, ALGORITHM, ALGORITHMS, LIMITS, WINDOWS, BURSTS, PRECISIONS, RULES, 
 enum { COUNTS = NOWS + 1, COSTS };
 enum { COLUMNS = 10, MOST = 8, START = 1700000 };
 
-static const struct rule fixed = { WEIR_FIXED_WINDOW, 5, 1000, 5, 0 };
-static const struct rule sliding = { WEIR_SLIDING_WINDOW, 7, 2000, 7, 1 };
+static const struct rule fixed = { WEIR_FIXED_WINDOW, 5, 1000, 5, .precision = 0 };
+static const struct rule sliding = { WEIR_SLIDING_WINDOW, 7, 2000, 7, .precision = 1 };
 
 static struct batch batch;
 static struct question questions[MOST];
@@ -96,7 +96,7 @@ static void questions_of_several_charges_are_not_plain(void **state)
 
 static void questions_of_one_key_must_agree(void **state)
 {
-    static const struct rule other = { WEIR_FIXED_WINDOW, 6, 1000, 6, 0 };
+    static const struct rule other = { WEIR_FIXED_WINDOW, 6, 1000, 6, .precision = 0 };
 
     (void)state;
     begin();

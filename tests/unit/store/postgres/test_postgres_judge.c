@@ -19,9 +19,9 @@ enum {
 };
 enum { MOST = 8 };
 
-static const struct rule one = { WEIR_FIXED_WINDOW, 5, 1000, 5, 0 };
-static const struct rule same = { WEIR_FIXED_WINDOW, 5, 1000, 5, 0 };
-static const struct rule other = { WEIR_SLIDING_WINDOW, 7, 2000, 7, 1 };
+static const struct rule one = { WEIR_FIXED_WINDOW, 5, 1000, 5, .precision = 0 };
+static const struct rule same = { WEIR_FIXED_WINDOW, 5, 1000, 5, .precision = 0 };
+static const struct rule other = { WEIR_SLIDING_WINDOW, 7, 2000, 7, .precision = 1 };
 
 static struct batch batch;
 static struct question questions[MOST];
@@ -183,7 +183,8 @@ static void many_rules_keep_their_numbers(void **state)
     (void)state;
     begin();
     for (size_t i = 0; i < BATCH_MOST; i++) {
-        many[i] = (struct rule){ WEIR_FIXED_WINDOW, 1 + dice_below(&dice, 40), 1000, 1, 0 };
+        many[i] = (struct rule){ WEIR_FIXED_WINDOW, 1 + dice_below(&dice, 40), 1000, 1,
+                                 .precision = 0 };
         own[i] = (struct charge){ .rule = &many[i],
                                   .key = { dice_roll(&dice) % 64, 7 },
                                   .cost = 1 };

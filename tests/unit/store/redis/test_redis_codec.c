@@ -6,10 +6,10 @@
 
 enum { MOST = 4 };
 
-static const struct rule one = { WEIR_FIXED_WINDOW, 5, 1000, 5, 0 };
-static const struct rule same = { WEIR_FIXED_WINDOW, 5, 1000, 5, 0 };
-static const struct rule other = { WEIR_SLIDING_WINDOW, 300, 70000, 300, 1 };
-static const struct rule cell = { ALGORITHM_CELL, 3, 1500000, 3, 0 };
+static const struct rule one = { WEIR_FIXED_WINDOW, 5, 1000, 5, .precision = 0 };
+static const struct rule same = { WEIR_FIXED_WINDOW, 5, 1000, 5, .precision = 0 };
+static const struct rule other = { WEIR_SLIDING_WINDOW, 300, 70000, 300, .precision = 1 };
+static const struct rule cell = { ALGORITHM_CELL, 3, 1500000, 3, .precision = 0 };
 
 static struct batch batch;
 static struct question questions[MOST];

@@ -1,0 +1,97 @@
+#!/usr/bin/env python3
+"""test_budget_windows.py - windows from the first request, in every store, answer as the model does.
+
+    test_budget_windows.py BUILD      from the root of the source
+"""
+import os
+import random
+import sys
+import time
+
+sys.path.insert(0, "tests/support")
+from budget_store import compare  # noqa: E402
+from postgres_fixture import Fixture, close_cluster, weir  # noqa: E402
+from redis import Cluster, Redis  # noqa: E402
+from weir_server import run, test  # noqa: E402
+
+SEED = int(os.environ.get("SEED") or random.randrange(1 << 32))
+SCALE = int(os.environ.get("WEIR_TEST_SCALE", "100"))
+BEGIN = int(time.time()) // 3600 * 3600 * 1000
+print(f"# SEED={SEED}")
+
+
+def first_window(dice, name):
+    return {"name": name, "algorithm": "fixed_window", "limit": dice.randrange(1, 12),
+            "window_ms": dice.choice((1000, 61007, 3600000)), "start": "first"}
+
+
+def traces(make, count=24):
+    """Each one rule, or one of users beside one of everybody."""
+    dice = random.Random(SEED)
+    found = []
+    for _ in range(max(4, count * SCALE // 100)):
+        rules = [{**make(dice, "user"), "by": "user"}]
+        if dice.random() < 0.5:
+            rules.append(make(dice, "everybody"))
+        found.append(rules)
+    return found
+
+
+def in_every_store(make, steps=40):
+    what = make.__name__
+
+    def statement(name, store):
+        store.__name__ = f"{what}_{name}"
+        test(store)
+
+    def ask(url, **more):
+        compare(url, traces(make), SEED, steps, BEGIN, **more)
+
+    def in_postgres():
+        with Fixture() as fixture:
+            ask(fixture.url)
+
+    def in_redis():
+        with Redis() as server:
+            ask(f"redis://127.0.0.1:{server.port}")
+
+    def in_a_cluster():
+        with Cluster() as nodes:
+            ask("redis+cluster://" + ",".join(f"127.0.0.1:{s.port}" for s in nodes.masters))
+
+    statement("in_memory", lambda: ask("memory:"))
+    statement("in_a_file_store_over_a_restart", lambda: ask("file:", survives=True))
+    statement("in_postgres", in_postgres)
+    statement("in_redis", in_redis)
+    statement("in_a_redis_cluster", in_a_cluster)
+
+
+in_every_store(first_window)
+
+
+def sql_and_http_share(text):
+    """What is counted through one is seen by the other: a rule of 4 that lasts."""
+    with Fixture() as fixture:
+        fixture.config.write_text(f"version: 1\npolicies: {{p: {{{text}, by: user}}}}\n")
+        assert weir("policy", "push", fixture.config, fixture.owner).returncode == 0
+        server, heard = fixture.serve(), []
+        for n in range(6):
+            if n % 2:
+                heard.append(server.check("p", "ann")["remaining"])
+            else:
+                heard.append(int(fixture.value(
+                    "SELECT remaining FROM weir.check('p', p_key => 'ann')")))
+        assert heard == [3, 2, 1, 0, 0, 0], heard
+        by_sql = int(fixture.value("SELECT reset_after_ms FROM weir.peek('p', p_key => 'ann')"))
+        by_http = server.http("POST", "/v1/peek", {"policy": "p", "key": "ann"})[2]["reset_after_ms"]
+        assert by_http <= by_sql < by_http + 60000, (by_http, by_sql)
+
+
+@test
+def sql_and_http_share_a_window_from_the_first_request():
+    sql_and_http_share("limit: 4 per 1d, algorithm: fixed_window, start: first")
+
+try:
+    run()
+finally:
+    close_cluster()
