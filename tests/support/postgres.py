@@ -10,7 +10,8 @@
     Postgres(fsync="off", max_connections=20)   # extra settings
 
 It listens on a free port of 127.0.0.1 and on a socket in its folder, accepts every client (trust), and is
-stopped by its pid. Postgres refuses to run as root, so root hands it to the user `postgres`.
+stopped by its pid. Postgres refuses to run as root, so root hands it to the user `postgres`. The newest
+server of the machine is used, or that in the folder which the environment has in WEIR_TEST_POSTGRES.
 """
 import glob
 import os
@@ -96,7 +97,7 @@ class Postgres:
         self.folder.chmod(0o755)
         made = subprocess.run(
             self.as_user("initdb", "-D", self.data, "-A", "trust", "-U", "postgres", "-E", "UTF8",
-                         "--locale=C", "--no-sync", "--no-instructions"),
+                         "--locale=C", "--no-sync"),
             capture_output=True, text=True, check=False, cwd="/")
         if made.returncode:
             shutil.rmtree(self.folder, ignore_errors=True)
@@ -109,7 +110,8 @@ class Postgres:
 
     def as_user(self, program, *words):
         """The command line that runs this program as a user that Postgres accepts."""
-        command = [str(programs() / program), *(str(word) for word in words)]
+        folder = Path(os.environ.get("WEIR_TEST_POSTGRES") or programs())
+        command = [str(folder / program), *(str(word) for word in words)]
         return ["runuser", "-u", self.user, "--", *command] if os.geteuid() == 0 else command
 
     def start(self, **settings):

@@ -48,11 +48,11 @@ static bool is(struct postgres_session *s, const char *statement, const char *ex
 static void look_at_server(struct postgres_session *s, struct findings *f)
 {
     char version[VALUE];
+    weir_diag diag;
 
     ask(s, "SHOW server_version", version);
-    if (ask_number(s, "SHOW server_version_num") < 130000)
-        find(f, FINDING_WRONG, "version", "Use Postgres 13 or newer.", "Postgres %s is too old",
-             version);
+    if (postgres_session_check_version(s, &diag))
+        find(f, FINDING_WRONG, "version", NULL, "%s", diag.text);
     else
         find(f, FINDING_FINE, "version", NULL, "Postgres %s", version);
     if (is(s, "SELECT pg_is_in_recovery()", "t"))

@@ -265,12 +265,12 @@ static int run(const struct arguments *a)
         return STATUS_TROUBLE;
     if (postgres_uri_read(&uri, database, &usual, &diag))
         return trouble("%s", diag.text);
-    if (postgres_session_open(&s, uri.conninfo, &diag)) {
+    if (postgres_session_open(&s, uri.conninfo, &diag) ||
+        postgres_session_check_version(s, &diag))
         status = trouble("%s", diag.text);
-    } else {
+    else
         status = migrate(s, a, last);
-        postgres_session_close(s);
-    }
+    postgres_session_close(s);
     postgres_uri_done(&uri);
     return status;
 }

@@ -167,7 +167,9 @@ weir_err postgres_connect(struct postgres_session **out, const struct postgres_u
 
     if (err)
         return err;
-    err = postgres_pooler_find(*out, pooler, diag);
+    err = postgres_session_check_version(*out, diag);
+    if (!err)
+        err = postgres_pooler_find(*out, pooler, diag);
     if (!err)
         err = check_secret(*out, secret_id, diag);
     if (!err)
@@ -201,6 +203,8 @@ weir_err postgres_secret(const char *uri, const weir_allocator *allocator, struc
     else if (err)
         diag_set(diag, "%s", why.text);
     else
+        err = postgres_session_check_version(s, diag);
+    if (!err)
         err = ask_secret(s, out, diag);
     postgres_session_close(s);
     postgres_uri_done(&u);

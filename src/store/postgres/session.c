@@ -12,6 +12,8 @@
 
 #define CONNECT_TIMEOUT "2" /* seconds; libpq takes no less */
 
+enum { LEAST_VERSION = 13 }; /* gen_random_uuid() without an extension */
+
 struct postgres_session {
     PGconn *connection;
     char state[6];
@@ -99,6 +101,16 @@ void postgres_session_keeps(struct postgres_session *s, struct postgres_keeps ke
 struct postgres_keeps postgres_session_kept(const struct postgres_session *s)
 {
     return s->keeps;
+}
+
+weir_err postgres_session_check_version(const struct postgres_session *s, weir_diag *diag)
+{
+    const char *version = PQparameterStatus(s->connection, "server_version");
+
+    return PQserverVersion(s->connection) >= LEAST_VERSION * 10000
+               ? WEIR_OK
+               : diag_fail(diag, WEIR_EOPTION, "Postgres %.32s is too old: weir needs %d or newer",
+                           version ? version : "of this server", LEAST_VERSION);
 }
 
 int postgres_session_pid(const struct postgres_session *s)

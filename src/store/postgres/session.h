@@ -28,6 +28,10 @@ struct postgres_keeps {
 void postgres_session_keeps(struct postgres_session *s, struct postgres_keeps keeps);
 struct postgres_keeps postgres_session_kept(const struct postgres_session *s);
 
+/* WEIR_EOPTION: the server is older than weir's schema needs. */
+WEIR_MUSTCHECK weir_err postgres_session_check_version(const struct postgres_session *s,
+                                                       weir_diag *diag);
+
 /* The process that serves it, as the server said at the start. */
 int postgres_session_pid(const struct postgres_session *s);
 
