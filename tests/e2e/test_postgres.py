@@ -13,6 +13,8 @@ import os
 import random
 import re
 import signal
+import socket
+import struct
 import subprocess
 import sys
 import threading
@@ -550,6 +552,31 @@ def refused(fixture, *arguments, store=None):
 def a_database_without_the_schema_is_rejected():
     with Fixture(migrated=False) as fixture:
         assert "run 'weir migrate'" in refused(fixture)
+
+
+@test
+def a_server_that_is_too_old_is_rejected():
+    """One that says so when it greets; `./dev matrix` runs a real one."""
+    def message(kind, body):
+        return kind + struct.pack("!i", len(body) + 4) + body
+
+    def greet(listener):
+        for _ in range(3):
+            with listener.accept()[0] as client:
+                client.recv(4096)
+                client.sendall(message(b"R", struct.pack("!i", 0)) + message(b"S", b"server_version\x0012.22\0") +
+                               message(b"K", struct.pack("!ii", 1, 1)) + message(b"Z", b"I"))
+                client.recv(4096)
+
+    with Fixture(migrated=False) as fixture, socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=greet, args=(listener,))
+        thread.start()
+        url = f"postgres://limiter@127.0.0.1:{listener.getsockname()[1]}/app?sslmode=disable&gssencmode=disable"
+        text = "Postgres 12.22 is too old: weir needs 13 or newer"
+        assert text in refused(fixture, store=url)
+        assert text in weir("migrate", url).stderr
+        assert text in refused(fixture, "--secret-file", fixture.secret_file("ab" * 32), store=url)
+        thread.join()
 
 
 @test
