@@ -47,8 +47,11 @@ weir_err server_load_tls(struct server *s, const struct server_settings *o, weir
 
 weir_err server_load_telemetry(struct server *s, const struct server_settings *o, weir_diag *diag)
 {
-    const weir_err err = telemetry_configure(s->telemetry, &o->telemetry, diag);
+    weir_err err;
 
+    if (!s->telemetry) /* a server that runs one turn at a time */
+        return WEIR_OK;
+    err = telemetry_configure(s->telemetry, &o->telemetry, diag);
     if (!err && diag->text[0])
         event_log_write(s->log, "warn", "telemetry", "%s", diag->text);
     return err;

@@ -60,7 +60,7 @@ class Row:
         if self.kind == "pooler":
             self.cells = [f"{sum(words)} of {len(words)} tests pass"] + [""] * 2
         elif self.refused:
-            self.cells = ["refused at the start" if words == [True] else "**not refused**"] + [""] * 2
+            self.cells = ["rejected at the start" if words == [True] else "**not rejected**"] + [""] * 2
         else:
             self.cells = ["passes" if word else "**fails**" for word in words]
         if not is_whole or not all(words):

@@ -265,8 +265,7 @@ static int run(const struct arguments *a)
         return STATUS_TROUBLE;
     if (postgres_uri_read(&uri, database, &usual, &diag))
         return trouble("%s", diag.text);
-    if (postgres_session_open(&s, uri.conninfo, &diag) ||
-        postgres_session_check_version(s, &diag))
+    if (postgres_session_open(&s, uri.conninfo, &diag) || postgres_session_check_version(s, &diag))
         status = trouble("%s", diag.text);
     else
         status = migrate(s, a, last);
