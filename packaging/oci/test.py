@@ -21,7 +21,11 @@ import sys
 import tarfile
 import tempfile
 import time
+import traceback
 from pathlib import Path
+
+sys.path.insert(0, "tests/support")
+from postgres import Postgres  # noqa: E402  pylint: disable=wrong-import-position
 
 PATIENCE = 60
 PORT = 7878
@@ -60,7 +64,7 @@ class Image:
                 with tarfile.open(fileobj=read(layer)) as files:
                     files.extractall(self.root)
         self.size = sum(f.lstat().st_size for f in self.root.rglob("*") if f.is_file() and not f.is_symlink())
-        for name in "proc", "dev", "run":
+        for name in "proc", "dev", "run", "etc/weir/tokens":  # an engine makes the places of mounts
             (self.root / name).mkdir(exist_ok=True)
         mount("--bind", self.root, self.root)
         mount("--bind", "/dev", self.root / "dev")
@@ -101,8 +105,9 @@ class Container:
     """A server by the command of the image, until it is stopped by the signal of the image."""
 
     def __init__(self, image, volume, env):
-        volume.mkdir(exist_ok=True)
-        os.chown(volume, 65532, 65532)
+        if not volume.exists():
+            volume.mkdir()
+            os.chown(volume, 65532, 65532)
         self.image, self.env, self.place = image, env, image.root / "var/lib/weir"
         mount("--bind", volume, self.place)
         try:
@@ -215,6 +220,7 @@ def it_serves_with_one_variable(image, folder):
 def limits_on_the_volume_outlive_a_restart_and_a_crash(image, folder):
     secret = folder / "kept" / "token"
     secret.parent.mkdir()
+    os.chown(secret.parent, 65532, 65532)
     secret.write_text(TOKEN)
     secret.chmod(0o400)
     os.chown(secret, 65532, 65532)
@@ -274,6 +280,7 @@ def a_mounted_file_has_the_policies_and_another_port_is_still_checked(image, fol
 def with_tls_it_is_checked_by_a_socket(image, folder):
     volume = folder / "tls"
     volume.mkdir()
+    os.chown(volume, 65532, 65532)
     subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-subj",
                     "/CN=weir", "-days", "2", "-keyout", volume / "key", "-out", volume / "cert"], check=True, capture_output=True)
     for name in "key", "cert":
@@ -283,6 +290,55 @@ def with_tls_it_is_checked_by_a_socket(image, folder):
     with Container(image, volume, env) as c:
         assert ask("GET", "/healthz")[0] == 400  # TLS only
         assert c.stop()[0] == 0
+
+
+@test
+def it_runs_as_the_manifests_of_kubernetes_say(image, folder):
+    volume, tokens = folder / "claimed", folder / "tokens"
+    for path, mode in (volume, 0o2775), (tokens, 0o755):
+        path.mkdir()
+        os.chown(path, 0, 65532)  # fsGroup
+        path.chmod(mode)
+    for name in "check", "admin", "metrics":
+        (tokens / name).write_text(f"{name}-{TOKEN}")
+        os.chown(tokens / name, 0, 65532)
+        (tokens / name).chmod(0o440)
+    places = {"packaging/kubernetes/base/weir.yaml": "etc/weir/weir.yaml", tokens: "etc/weir/tokens"}
+    for source, place in places.items():
+        mount("--bind", source, image.root / place)
+    login = {"policy": "login", "key": "203.0.113.7"}
+    try:
+        for remaining in 4, 3:
+            with Container(image, volume, {"WEIR_THREADS": "2"}) as c:
+                status, answer = ask("POST", "/v1/check", login, token=f"check-{TOKEN}")
+                assert status == 200 and answer["remaining"] == remaining, answer
+                assert ask("GET", "/metrics", token=f"metrics-{TOKEN}")[0] == 200
+                assert ask("GET", "/v1/policies", token=f"check-{TOKEN}")[0] == 403
+                assert ask("GET", "/v1/policies", token=f"admin-{TOKEN}")[0] == 200
+                assert c.stop()[0] == 0
+        # What fsGroupChangePolicy: OnRootMismatch prevents.
+        subprocess.run(["chmod", "-R", "g+rwX", volume], check=True)
+        mount("--bind", volume, image.root / "var/lib/weir")
+        status, _, said = image.run(*image.config["Cmd"])
+        subprocess.run(["umount", image.root / "var/lib/weir"], check=True)
+        assert status == 2 and "chmod 600" in said, said
+    finally:
+        for place in places.values():
+            subprocess.run(["umount", image.root / place], check=True)
+
+
+@test
+def it_migrates_a_database_and_keeps_limits_there(image, folder):
+    with Postgres(fsync="off") as db:
+        env = {"WEIR_STORE": f"{db.url}?deadline=10s", "WEIR_TOKEN": TOKEN}  # however busy the machine is
+        status, out, err = image.run("migrate", env=env)
+        assert status == 0, out + err
+        for expected in (True, True, False), (False, False, False):
+            with Container(image, folder / "unused", env) as c:
+                answers = [ask("POST", "/v1/check", LIMIT) for _ in range(3)]
+                assert tuple(answer["allowed"] for _, answer in answers) == expected, answers
+                assert c.stop()[0] == 0
+        assert list((folder / "unused").iterdir()) == []
 
 
 @test
@@ -304,7 +360,8 @@ def main(path):
                 print(f"ok {number} - {function.__name__}")
             except Exception as problem:  # pylint: disable=broad-except
                 failed += 1
-                print(f"not ok {number} - {function.__name__}\n# {type(problem).__name__}: {problem}")
+                where = traceback.extract_tb(problem.__traceback__)[-1]
+                print(f"not ok {number} - {function.__name__}\n# {where.line}\n# {type(problem).__name__}: {problem}")
         subprocess.run(["umount", "-R", image.root], check=True)
         subprocess.run(["umount", scratch], check=True)
     print(f"1..{len(tests)}")
