@@ -4,7 +4,7 @@
 #   packaging/source.sh [FOLDER]      default: dist
 #
 # The files are those of the working tree that git knows or would add; without git, all but what
-# builds leave behind.
+# builds leave behind. $XZ_LEVEL is how well it is compressed.
 set -eu
 cd "$(dirname "$0")/.."
 # shellcheck source=packaging/version.sh
@@ -34,7 +34,7 @@ list >"$work/list"
 tar --no-recursion --null --files-from="$work/list" --transform "s|^|weir-$version/|" \
     --owner=0 --group=0 --numeric-owner --mode=u+rw,go+r-w,a-s --mtime="@$SOURCE_DATE_EPOCH" \
     --format=gnu -cf "$work/$tarball"
-xz -6 -T1 "$work/$tarball"
+xz "-${XZ_LEVEL:-6}" -T1 "$work/$tarball"
 chmod 644 "$work/$tarball.xz"
 mv "$work/$tarball.xz" "$folder/$tarball.xz"
 echo "$folder/$tarball.xz"

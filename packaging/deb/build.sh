@@ -32,8 +32,8 @@ build_here() {
     trap 'rm -rf "$work"' EXIT
     cp "$1" "$work/weir_$version.orig.tar.xz"
     tar -xf "$1" -C "$work"
-    cp -r packaging/deb/debian "$work/weir-$version/debian"
     cd "$work/weir-$version"
+    cp -r packaging/deb/debian debian
 
     # A release of Debian that comes later has a later version, so that it replaces this one.
     revision=$(sed -n '1s/.*(\(.*\)).*/\1/p' debian/changelog)
@@ -62,8 +62,8 @@ report() {
         while read -r file; do echo "built dist/deb/$file"; done)
 }
 
-if [ "${1:-}" = --here ]; then # on a root
-    build_here "$2" /srv/dist
+if [ "${1:-}" = --here ]; then # --here SOURCE FOLDER: on a root, or twice for a release
+    build_here "$2" "$3"
     exit
 fi
 source=$(packaging/source.sh dist)
@@ -75,7 +75,7 @@ fi
 for suite; do
     if [ "$(cat "dist/deb/$suite/.source" 2>/dev/null)" != "$(sha256sum <"$source")" ]; then
         packaging/root.sh -p "build-essential $(build_depends | xargs)" "$suite" \
-            packaging/deb/build.sh --here "/srv/$source"
+            packaging/deb/build.sh --here "/srv/$source" /srv/dist
     fi
     report "$suite"
 done
