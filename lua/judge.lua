@@ -16,7 +16,7 @@
 --
 -- ARGV[1] is a MessagePack array of integers:
 --
---     count of rules, each: algorithm, limit, window, burst, precision
+--     count of rules, each: algorithm, limit, window, burst, precision, block_for
 --     questions until the end: verb, now, count of charges, each: key, rule, cost
 --
 -- with key and rule as numbers from 1. A fixed window that begins with the first charge in it has
@@ -45,7 +45,8 @@
 --
 -- RULES (test_script and test_numbers in tests/lua/ have tests of each)
 --   L1  A question is charged whole or not at all, and sees the charges of those before it.
---   L2  Denied questions, peeks and questions of cost 0 write nothing.
+--   L2  Denied questions, peeks and questions of cost 0 write nothing, but that the denial by a rule
+--       with a block_for locks the rule's key out.
 --   L3  A key expires when its state is as new, and is deleted if that happens earlier. A key that
 --       was charged at a caller's own time stays an hour longer, because that clock may be slower.
 --   L4  Every number below 2^53 is exact. Products are: limit * window and burst * window are below
@@ -59,6 +60,9 @@
 -- FORMAT of values, little-endian doubles: fixed window: start, count (17: and end); sliding counter: start,
 -- current, previous; buckets: used, at; cell: ms, ns. Sliding window: newest start, its count,
 -- total, then the older entries, oldest first, each 6 bytes of start and 7 of count.
+
+-- Before the value of a key that is locked out are 'L' and when that ends, a double. So lengths tell
+-- it apart: without it they are 3 or 11 modulo 13. The state behind it counts no more.
 
 -- Upvalues cost more than they save in a script that Redis runs from the top each time, so these
 -- functions have none. A state `s` is new while it has no `a`.
@@ -384,8 +388,8 @@ for i = 1, asked[1] do
         end
         rules[i] = { algorithm = algorithm, take = limit > 0 and take or take_none,
             refund = limit > 0 and refund, format = format, limit = limit, window = asked[at + 2],
-            burst = asked[at + 3], precision = asked[at + 4] }
-        at = at + 5
+            burst = asked[at + 3], precision = asked[at + 4], block = asked[at + 5] }
+        at = at + 6
     end
 end
 
@@ -406,15 +410,28 @@ end
 
 local states = {}
 local function state_of(k, r) -- reads it once, on first use
-    local value, a, b, c, older = values[k], nil, 0, 0, ''
+    local value, a, b, c, older, locked = values[k], nil, 0, 0, '', false
+    if value and #value % 13 ~= 3 and #value % 13 ~= 11 then
+        locked, value = struct.unpack('<d', value, 2), nil
+    end
     if value then
         a, b, c = struct.unpack(r.format, value)
         older = r.algorithm == 2 and string.sub(value, 25) or ''
     end
-    local s = { key = KEYS[k], rule = r, a = a, b = b, c = c, older = older, stored = a,
-        expiry = false, is_given_back = false }
+    local s = { key = KEYS[k], rule = r, a = a, b = b, c = c, older = older,
+        stored = a or locked and true, locked = locked, expiry = false, is_given_back = false }
     states[k] = s
     return s
+end
+
+local function take(s, r, now, cost, charge)
+    if not s.locked or r.limit == 0 then
+        return r.take(s, r, now, cost, charge)
+    elseif now < s.locked then
+        local rest = s.locked - now
+        return cost == 0, 0, cost == 0 and 0 or rest, rest, 0, now
+    end -- it is over: the key is untouched
+    return r.take({ b = 0, c = 0, older = '' }, r, now, cost, charge)
 end
 
 local time = redis.call('TIME')
@@ -431,7 +448,7 @@ while at <= #asked do
     if verb <= 1 and count > 1 then -- check all charges, then charge all
         for i = from, to, each do
             local k, r = asked[i], rules[asked[i + 1]]
-            charge = r.take(states[k] or state_of(k, r), r, now, asked[i + 2], charge) and charge
+            charge = take(states[k] or state_of(k, r), r, now, asked[i + 2], charge) and charge
         end
     end
     for i = from, to, each do
@@ -440,17 +457,24 @@ while at <= #asked do
         local allowed, remaining, retry, reset, delay, used_now, a, b, c, older
         if verb <= 1 or r.algorithm == 15 and verb == 2 and s.a then
             allowed, remaining, retry, reset, delay, used_now, a, b, c, older =
-                r.take(s, r, now, cost, charge or verb == 2)
+                take(s, r, now, cost, charge or verb == 2)
             is_changed = allowed and cost ~= 0 and (charge or verb == 2)
+            if is_changed then
+                s.locked = false
+            elseif verb == 0 and not allowed and retry ~= -1 and r.block and r.block > 0
+                and not (s.locked and now < s.locked) then
+                s.locked, is_changed, used_now, a = now + r.block, true, now, nil
+                remaining, retry, reset = 0, r.block, r.block
+            end
         else
             if verb == 3 then
-                is_changed, s.a = s.a, nil
-            elseif s.a and cost > 0 and r.refund then
+                is_changed, s.a, s.locked = s.a or s.locked, nil, false
+            elseif s.a and not s.locked and cost > 0 and r.refund then
                 is_changed = true
                 r.refund(s, r, now, cost, verb == 4 and asked[i + 3])
             end
             allowed, remaining, retry, reset, delay, used_now, a, b, c, older =
-                r.take(s, r, now, 0, false)
+                take(s, r, now, 0, false)
             if reset == 0 or r.algorithm == 1 and b == 0 then
                 a = nil
             end
@@ -480,7 +504,10 @@ local expiry, text -- cached: many keys share it, and formatting is slow
 for i = 1, #changed do
     local s = changed[i]
     local r = s.rule
-    if s.a and r.algorithm == 1 and s.a == s.stored then -- in the same window
+    if s.locked then
+        redis.call('SET', s.key, struct.pack('<c1d', 'L', s.locked), 'PXAT',
+            string.format('%.0f', s.expiry))
+    elseif s.a and r.algorithm == 1 and s.a == s.stored then -- in the same window
         redis.call('SET', s.key, struct.pack(r.format, s.a, s.b), 'KEEPTTL')
     elseif s.a then
         if s.expiry ~= expiry then

@@ -120,6 +120,10 @@ ALTER TABLE weir.states ADD COLUMN IF NOT EXISTS room text DEFAULT repeat(' ', 5
 ALTER TABLE weir.states SET (fillfactor = 90);
 CREATE INDEX IF NOT EXISTS states_due ON weir.states (due);
 
+-- A key that a rule with a block_for has locked out: until then, as `expires`. Its state counts no
+-- more: from then on the key is untouched. NULL: it is not locked out.
+ALTER TABLE weir.states ADD COLUMN IF NOT EXISTS locked_until bigint;
+
 -- Postgres has no arrays of arrays of different lengths: a composite type around each log.
 DO $$
 BEGIN

@@ -36,6 +36,8 @@ BEGIN
     expires := CASE WHEN then_ns > now_ns THEN next_at + sign(next_used)::bigint ELSE now END;
 END $$;
 
+DROP FUNCTION IF EXISTS weir.judge(uuid[], integer[], bigint[], bigint[], bigint[], bigint[],
+    integer[], integer[], integer[], integer[], bigint[], bigint[]); -- without blocks
 DROP FUNCTION IF EXISTS weir.guard(uuid); -- advisory locks were used once: every role can take them
 
 -- Decide many questions in one call, in order: each sees what the ones before it charged.
@@ -54,6 +56,8 @@ DROP FUNCTION IF EXISTS weir.guard(uuid); -- advisory locks were used once: ever
 --   verbs        of each question: 0 check, 1 peek, 2 refund, 3 reset; NULL: check
 --   costs        of each charge; NULL: 1. A charge of cost 0 passes and changes nothing
 --   nows         of each question, in ms; array or element NULL: the database clock
+--
+--   blocks       of each rule: for how long a denial locks its key out; NULL: 0, it does not
 --
 -- The answer has an element for each charge. retry_after -1: never. `clock` is the database time.
 --
@@ -80,7 +84,7 @@ CREATE OR REPLACE FUNCTION weir.judge(
     algorithms integer[], limits bigint[], windows bigint[], bursts bigint[], precisions bigint[],
     slots integer[], rules integer[],
     counts integer[] DEFAULT NULL, verbs integer[] DEFAULT NULL, costs bigint[] DEFAULT NULL,
-    nows bigint[] DEFAULT NULL,
+    nows bigint[] DEFAULT NULL, blocks bigint[] DEFAULT NULL,
     OUT allowed boolean[], OUT remaining bigint[], OUT retry_after bigint[],
     OUT reset_after bigint[], OUT delay bigint[], OUT clock bigint)
 LANGUAGE plpgsql SECURITY DEFINER
@@ -109,6 +113,7 @@ DECLARE
     others bigint[];
     oldests bigint[];
     logs weir.log[];
+    untils bigint[];        -- locked out until then; NULL: not locked out
     first_end bigint;       -- the earliest expiry of the rows that were read
     expiries bigint[];      -- new expiry of rows to be written; NULL: not written
     involved boolean[];     -- not changed, but a written row may depend on it
@@ -159,6 +164,7 @@ DECLARE
     oldest bigint;
     live bigint;
     gone integer;           -- elements of the log
+    is_out boolean;         -- it is locked out
     -- the result
     t bigint;               -- the time used for the decision
     ends bigint;
@@ -180,9 +186,10 @@ BEGIN
     FOR pass IN 1..2 LOOP
         SELECT array_agg(q.key), array_agg(q.xmin), array_agg(q.ctid), array_agg(q.at),
                array_agg(q.used), array_agg(q.other), array_agg(q.oldest), array_agg(q.log),
-               min(q.expires)
-          INTO found, versions, places, ats, useds, others, oldests, logs, first_end
+               array_agg(q.locked_until), min(q.expires)
+          INTO found, versions, places, ats, useds, others, oldests, logs, untils, first_end
           FROM (SELECT r.key, r.xmin, r.ctid, r.at, r.used, r.other, r.oldest, r.expires,
+                       r.locked_until,
                        CASE WHEN r.log IS NOT NULL THEN ROW(r.log)::weir.log END AS log
                   FROM weir.states r WHERE r.key = ANY (keys) ORDER BY r.key) q;
         missing := 0;
@@ -203,6 +210,7 @@ BEGIN
                         others[k] := others[i];
                         oldests[k] := oldests[i];
                         logs[k] := logs[i];
+                        untils[k] := untils[i];
                     END IF;
                     i := i - 1;
                 ELSE
@@ -213,6 +221,7 @@ BEGIN
                     others[k] := 0;
                     oldests[k] := 0;
                     logs[k] := NULL;
+                    untils[k] := NULL;
                 END IF;
             END LOOP;
         END IF;
@@ -286,6 +295,20 @@ BEGIN
                         logged := s;
                     END IF;
                 END IF;
+                is_out := false;
+                IF untils[s] IS NOT NULL THEN
+                    is_out := now < untils[s] AND kind <> 0;
+                    IF now >= untils[s] THEN -- over: the key is untouched
+                        at := 0;
+                        used := 0;
+                        other := 0;
+                        oldest := 0;
+                        IF kind = 2 AND log IS NOT NULL THEN
+                            log := NULL;
+                            log_changed := true;
+                        END IF;
+                    END IF;
+                END IF;
                 IF pass = 2 THEN
                     allowed[i] := true;
                     retry_after[i] := 0;
@@ -295,10 +318,12 @@ BEGIN
                 IF verb > 1 THEN
                     -- Change the state here; the answer is computed below.
                     cost := 0;
-                    writes := at > 0 OR used > 0;
+                    writes := CASE WHEN verb = 3 THEN at > 0 OR used > 0 OR untils[s] IS NOT NULL
+                                   ELSE (at > 0 OR used > 0) AND NOT is_out END;
                     IF NOT writes THEN
                         NULL; -- nothing to refund or reset
                     ELSIF verb = 3 THEN
+                        is_out := false;
                         at := 0;
                         used := 0;
                         other := 0;
@@ -360,7 +385,13 @@ BEGIN
                     END IF;
                 END IF;
 
-                IF kind = 4 THEN
+                IF is_out THEN
+                    t := now;
+                    ok := cost = 0;
+                    wait := untils[s] - now;
+                    reset := wait;
+                    rest := 0;
+                ELSIF kind = 4 THEN
                     t := greatest(now, at);
                     used := CASE WHEN t - at > used / max THEN 0 ELSE used - (t - at) * max END;
                     at := t;
@@ -521,8 +552,24 @@ BEGIN
                     passes := false;
                     allowed[i] := false;
                     retry_after[i] := wait;
+                    IF blocks[rule] > 0 AND verb = 0 AND wait <> -1 AND NOT is_out THEN
+                        ats[s] := 0;
+                        useds[s] := 0;
+                        others[s] := 0;
+                        oldests[s] := 0;
+                        IF kind = 2 THEN
+                            log := NULL;
+                            log_changed := true;
+                        END IF;
+                        untils[s] := now + blocks[rule];
+                        expiries[s] := untils[s];
+                        remaining[i] := 0;
+                        retry_after[i] := blocks[rule];
+                        reset_after[i] := blocks[rule];
+                    END IF;
                 ELSIF writes THEN
                     wrote := true;
+                    untils[s] := NULL;
                     ats[s] := at;
                     useds[s] := used;
                     IF kind = 2 OR kind = 3 OR kind = 17 OR verb > 1 THEN
@@ -594,20 +641,22 @@ BEGIN
                     -- Rows that this call charges are inserted with their new state. Rows that it
                     -- only depends on, or has not judged yet, are inserted unused.
                     WITH locking AS (
-                        INSERT INTO weir.states AS r (key, at, used, other, oldest, expires, due, log)
+                        INSERT INTO weir.states AS r (key, at, used, other, oldest, expires, due, log,
+                                                     locked_until)
                         SELECT u.key, CASE WHEN u.stands THEN u.at ELSE 0 END,
                                CASE WHEN u.stands THEN u.used ELSE 0 END,
                                CASE WHEN u.stands THEN u.other ELSE 0 END,
                                CASE WHEN u.stands THEN u.oldest ELSE 0 END,
                                CASE WHEN u.stands THEN u.expires ELSE 0 END,
                                CASE WHEN u.stands THEN u.expires ELSE clock END + 60000,
-                               CASE WHEN u.stands THEN u.log END
+                               CASE WHEN u.stands THEN u.log END,
+                               CASE WHEN u.stands THEN u.until END
                           FROM (SELECT k.*, k.version IS NULL AND k.expires IS NOT NULL AND NOT is_hot
                                             AS stands
                                   FROM unnest(keys, versions, ats, useds, others, oldests, expiries,
-                                              logs, involved)
+                                              logs, untils, involved)
                                        AS k (key, version, at, used, other, oldest, expires, log,
-                                             involved)
+                                             until, involved)
                                  WHERE k.expires IS NOT NULL OR k.involved OR is_hot) AS u
                          ORDER BY u.key
                             ON CONFLICT (key) DO UPDATE SET room = NULL WHERE false -- locks it
@@ -621,7 +670,7 @@ BEGIN
                 IF locked IS DISTINCT FROM expected AND made <> '{}' AND NOT is_hot THEN
                     UPDATE weir.states r
                        SET at = 0, used = 0, other = 0, oldest = 0, expires = 0,
-                           due = clock + 60000, log = NULL
+                           due = clock + 60000, log = NULL, locked_until = NULL
                      WHERE r.key = ANY (made);
                 END IF;
                 EXIT WHEN locked IS DISTINCT FROM expected OR is_hot;
@@ -631,9 +680,9 @@ BEGIN
             END IF;
             UPDATE weir.states r
                SET at = u.at, used = u.used, other = u.other, oldest = u.oldest,
-                   expires = u.expires, log = u.log, room = NULL
-              FROM unnest(places, versions, ats, useds, others, oldests, expiries, logs)
-                   AS u (place, version, at, used, other, oldest, expires, log)
+                   expires = u.expires, log = u.log, locked_until = u.until, room = NULL
+              FROM unnest(places, versions, ats, useds, others, oldests, expiries, logs, untils)
+                   AS u (place, version, at, used, other, oldest, expires, log, until)
              WHERE r.ctid = u.place AND r.xmin = u.version AND u.expires IS NOT NULL;
             GET DIAGNOSTICS written = ROW_COUNT;
             IF written = to_write THEN
@@ -649,7 +698,7 @@ END $$;
 
 REVOKE ALL ON ALL FUNCTIONS IN SCHEMA weir FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION weir.judge(uuid[], integer[], bigint[], bigint[], bigint[], bigint[],
-    integer[], integer[], integer[], integer[], bigint[], bigint[]) TO weir_server;
+    integer[], integer[], integer[], integer[], bigint[], bigint[], bigint[]) TO weir_server;
 
 INSERT INTO weir.migrations (number, name) VALUES (2, 'judge') ON CONFLICT DO NOTHING;
 COMMIT;

@@ -16,6 +16,7 @@
 --               "limit": 5, "window_ms": 900000,
 --               "burst": 5,           [token_bucket and leaky_bucket]
 --               "precision_ms": 1,    [sliding_window]
+--               "block_for_ms": 900000, [a denial locks its key out for so long]
 --               "start": "first",     [fixed_window: it begins with the first charge in it]
 --               "by": ["ip"],         [none: all together]
 --               "ipv6_prefix": 64,    [64]

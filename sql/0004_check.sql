@@ -90,8 +90,12 @@ BEGIN
             bursts     bigint[],
             precisions bigint[],
             charge_of  integer[],  -- of each rule
-            shadow_of  integer[]   -- of each rule: the charge of its shadow limit
+            shadow_of  integer[],  -- of each rule: the charge of its shadow limit
+            blocks     bigint[]    -- of each charge
         );
+    ELSIF NOT EXISTS (SELECT FROM pg_catalog.pg_attribute
+                       WHERE attrelid = 'weir.prepared'::regclass AND attname = 'blocks') THEN
+        ALTER TYPE weir.prepared ADD ATTRIBUTE blocks bigint[] CASCADE;
     END IF;
 END $$;
 
@@ -115,6 +119,7 @@ DECLARE
     windows bigint[];
     bursts bigint[];
     precisions bigint[];
+    blocks bigint[];
     charge_of integer[] := '{}';
     shadow_of integer[] := '{}';
     complete record;
@@ -177,6 +182,7 @@ BEGIN
             windows := windows || complete.window_ms;
             bursts := bursts || complete.burst;
             precisions := precisions || complete.precision_ms;
+            blocks := blocks || coalesce((rule->>'block_for_ms')::bigint, 0);
             IF kind = 1 AND mode = 'enforce' THEN
                 shadow_of[r] := cardinality(keys);
             ELSE
@@ -206,7 +212,8 @@ BEGIN
         answer.remaining := coalesce((numbers->>'burst')::bigint, answer."limit");
     END IF;
     RETURN ROW(answer, blocked IS NOT NULL OR keys IS NULL, document, p_attributes, p_cost, p_verb,
-               live, keys, algorithms, limits, windows, bursts, precisions, charge_of, shadow_of);
+               live, keys, algorithms, limits, windows, bursts, precisions, charge_of, shadow_of,
+               blocks);
 END $$;
 
 -- 2. Judge all checks by one call, in key order, so that calls do not deadlock. The answer has an
@@ -225,6 +232,7 @@ DECLARE
     windows bigint[];
     bursts bigint[];
     precisions bigint[];
+    blocks bigint[];
     counts integer[];
     verbs integer[];
     costs bigint[];
@@ -238,6 +246,7 @@ BEGIN
         windows := windows || one.windows;
         bursts := bursts || one.bursts;
         precisions := precisions || one.precisions;
+        blocks := blocks || one.blocks;
         questions := CASE WHEN one.live > 0 THEN ARRAY[one.live] END
                      || array_fill(1, ARRAY[cardinality(one.keys) - one.live]);
         counts := counts || questions;
@@ -255,7 +264,7 @@ BEGIN
       FROM weir.judge(
         sorted, algorithms, limits, windows, bursts, precisions, slots,
         (SELECT array_agg(n) FROM generate_series(1, cardinality(keys)) AS n), counts, verbs,
-        costs) AS j;
+        costs, NULL, blocks) AS j;
 END $$;
 
 -- 3. Build the answer. p_before: the number of charges of the checks before this one.
@@ -524,7 +533,7 @@ BEGIN
                                                  p_window_ms::text],
                                  weir.sized('the key', coalesce(p_key, '')))],
                ARRAY[rule.number], ARRAY[rule."limit"], ARRAY[rule.window_ms], ARRAY[rule.burst],
-               ARRAY[rule.precision_ms], '{1}'::integer[], '{}'::integer[]);
+               ARRAY[rule.precision_ms], '{1}'::integer[], '{}'::integer[], '{0}'::bigint[]);
 END $$;
 
 CREATE OR REPLACE FUNCTION weir.prepare_json(p_check jsonb, p_secret bytea) RETURNS weir.prepared
@@ -630,6 +639,9 @@ BEGIN
         IF coalesce(rule->>'name' !~ is_name, true)
            OR coalesce(rule->>'mode', 'enforce') NOT IN ('enforce', 'shadow', 'off')
            OR coalesce((rule->>'ipv6_prefix')::integer, 64) NOT BETWEEN 1 AND 128
+           OR coalesce((rule->>'block_for_ms')::bigint, 1) NOT BETWEEN 1 AND 4398046511104
+           OR coalesce(rule->>'start', 'epoch') NOT IN ('epoch', 'first')
+           OR (rule->>'start' = 'first' AND rule->>'algorithm' <> 'fixed_window')
            OR coalesce(jsonb_typeof(rule->'by'), 'array') <> 'array'
            OR coalesce(jsonb_array_length(rule->'by'), 0) > 8
            OR coalesce(jsonb_typeof(rule->'plans'), 'object') <> 'object' THEN

@@ -225,7 +225,7 @@ DECLARE
                log = weir.next_log(@, life, bucket, clock, r.at, r.used, r.other, r.oldest, r.log),
                expires = weir.next_expires(@, max, win, life, bucket, amount, clock, r.at, r.used),
                room = NULL
-         WHERE r.key = charge.key
+         WHERE r.key = charge.key AND r.locked_until IS NULL
            AND weir.may_pass(@, max, win, burst, life, amount, clock, r.at, r.used, r.other,
                              r.oldest, r.log)
         RETURNING ARRAY[r.at, r.used, r.other, clock] INTO answer;
@@ -266,7 +266,7 @@ DECLARE
                                    AS k (key, rule, amount, now, slot)
                             OFFSET 0) AS w
                     OFFSET 0) AS u
-             WHERE r.key = u.key
+             WHERE r.key = u.key AND r.locked_until IS NULL
                AND weir.may_pass(@, u.max, u.win, u.burst, u.life, u.amount, u.now, r.at, r.used,
                                  r.other, r.oldest, r.log)
             RETURNING u.slot, r.at, r.used, r.other
@@ -283,7 +283,8 @@ DECLARE
                other = CASE WHEN r.at = bucket THEN r.other ELSE 0 END + amount,
                log = CASE WHEN r.at = bucket THEN r.log ELSE r.log || ARRAY[r.at, r.other] END,
                expires = bucket + life, room = NULL
-         WHERE r.key = charge.key AND r.at <= bucket AND r.oldest + life > clock
+         WHERE r.key = charge.key AND r.locked_until IS NULL AND r.at <= bucket
+           AND r.oldest + life > clock
            AND r.used > 0 AND r.used + amount <= max
         RETURNING ARRAY[r.at, r.used, r.other, clock] INTO answer;
         IF FOUND THEN

@@ -16,6 +16,7 @@ struct place {
     int64_t retry_at; /* let in at this at the latest; NEVER */
     int64_t reset_at;
     int64_t remaining;
+    bool is_lockout; /* of any cost, whatever the numbers are */
 };
 
 struct lock {
@@ -119,6 +120,8 @@ static bool applies(const struct place *p, const struct denial *d, int64_t now)
 {
     const bool is_frozen = d->is_alone && !d->is_varied && d->cost == 1 && p->cost == 1;
 
+    if (p->is_lockout)
+        return d->rule->limit > 0;
     if (!has_numbers(p, d->rule))
         return false;
     if (is_frozen)
@@ -130,7 +133,7 @@ static bool applies(const struct place *p, const struct denial *d, int64_t now)
 
 static void decide(const struct place *p, const struct denial *d, int64_t now, struct decision *out)
 {
-    const bool is_too_much = d->cost > p->cost && d->cost > capacity(d->rule);
+    const bool is_too_much = !p->is_lockout && d->cost > p->cost && d->cost > capacity(d->rule);
 
     *out = (struct decision){
         .remaining = p->remaining,
@@ -197,10 +200,15 @@ void deny_cache_learn(struct deny_cache *c, const struct denial *d, const struct
         .retry_at = is_never ? NEVER : answered + said->retry_after + 1,
         .reset_at = answered + said->reset_after + (said->reset_after > 0),
         .remaining = said->remaining,
+        .is_lockout = d->rule->block_for > 0,
     };
     struct lock *lock;
 
-    if ((d->is_varied && algorithm_has_burst(d->rule->algorithm)) || learnt.until <= answered)
+    /* The refusal of a peek locks nothing, and -1 does not: a check may be about to. */
+    if (learnt.is_lockout && (d->is_peek || is_never))
+        return;
+    if ((d->is_varied && !learnt.is_lockout && algorithm_has_burst(d->rule->algorithm)) ||
+        learnt.until <= answered)
         return;
     lock = enter(c, d->key);
     if (asked > lock->forgot_at && asked > atomic_load(&c->forgot_all_at))

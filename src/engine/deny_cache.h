@@ -40,6 +40,7 @@ struct denial {
     const struct rule *rule;
     struct key key;
     int64_t cost;
+    bool is_peek;
     bool is_alone;  /* it is the only charge of its question */
     bool is_varied; /* others may count under this key with other numbers */
 };

@@ -14,6 +14,7 @@ static struct denial denial_of(const struct check *check, const struct question 
         .rule = c->rule,
         .key = c->key,
         .cost = c->cost,
+        .is_peek = q->ask.peek,
         .is_alone = q->count == 1,
         .is_varied = !rule || check->is_named || rule->plan_count > 0 || is_altered,
     };
@@ -25,6 +26,7 @@ bool deny_lookup_refuses(struct check *check, size_t at)
     const size_t first = (size_t)(q->charges - check->charges);
     uint32_t unknown = 0;
     size_t refused = 0;
+    bool may_lock = false;
 
     if (!verb_decides(q->verb) || q->ask.peek)
         return false;
@@ -37,8 +39,9 @@ bool deny_lookup_refuses(struct check *check, size_t at)
             refused++;
         else
             unknown |= UINT32_C(1) << (first + i);
+        may_lock |= (unknown >> (first + i) & 1) && d.cost > 0 && d.rule->block_for > 0;
     }
-    if (refused == 0)
+    if (refused == 0 || may_lock) /* what only the store can begin */
         return false;
     check->remembered |= UINT32_C(1) << at;
     check->unknown |= unknown;

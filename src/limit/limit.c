@@ -135,6 +135,10 @@ weir_err rule_check(struct rule *r, weir_diag *diag)
     if (r->start != START_EPOCH && !has_start(r->algorithm))
         return diag_fail(diag, WEIR_EREQUEST, "%s has no start: only fixed_window does",
                          weir_algorithm_name(r->algorithm));
+    if (r->block_for < 0 || r->block_for > RULE_MOST_BLOCK_FOR)
+        return diag_fail(diag, WEIR_EREQUEST,
+                         "block_for must be from 1 ms to %" PRId64 " ms, not %" PRId64,
+                         RULE_MOST_BLOCK_FOR, r->block_for);
     if (r->limit == 0) { /* the other numbers mean nothing then */
         r->burst = r->precision = 0;
         return WEIR_OK;

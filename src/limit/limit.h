@@ -27,14 +27,19 @@ struct rule {
     int64_t burst;         /* token and leaky bucket: the capacity */
     int64_t precision;     /* sliding window: the width of a bucket */
     enum rule_start start; /* fixed window */
+    int64_t block_for;     /* a refusal locks its key out for so long; 0: it does not */
 };
+
+/* 139 years: a time now and this are below 2^48, which is what a store has for it. */
+#define RULE_MOST_BLOCK_FOR ((int64_t)1 << 42)
 
 /* Do both decide the same? */
 static inline bool rule_is_same(const struct rule *a, const struct rule *b)
 {
     return a == b ||
            (a->algorithm == b->algorithm && a->limit == b->limit && a->window == b->window &&
-            a->burst == b->burst && a->precision == b->precision && a->start == b->start);
+            a->burst == b->burst && a->precision == b->precision && a->start == b->start &&
+            a->block_for == b->block_for);
 }
 
 /* The algorithm and the start as one number, for the judges in Redis and in Postgres. */

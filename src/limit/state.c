@@ -38,6 +38,28 @@ void state_take(const struct state *s, const struct rule *r, const struct ask *a
     }
 }
 
+void lockout_take(int64_t until, const struct state *s, const struct rule *r, const struct ask *ask,
+                  struct step *out)
+{
+    static const struct state untouched;
+
+    out->locks = false;
+    if (until > ask->now && r->limit > 0) {
+        out->now = ask->now;
+        out->decision = (struct decision){ .allowed = ask->cost == 0,
+                                           .retry_after = ask->cost == 0 ? 0 : until - ask->now,
+                                           .reset_after = until - ask->now };
+        return;
+    }
+    state_take(until > 0 ? &untouched : s, r, ask, out);
+    if (r->block_for == 0 || out->decision.allowed || ask->peek ||
+        out->decision.retry_after == WEIR_NEVER)
+        return;
+    out->locks = true;
+    out->now = ask->now;
+    out->decision = (struct decision){ .retry_after = r->block_for, .reset_after = r->block_for };
+}
+
 bool state_reserve(struct state *s, const struct rule *r, const struct step *step,
                    const weir_allocator *allocator)
 {

@@ -84,6 +84,7 @@ static inline bool state_is_log(weir_algorithm algorithm)
 struct step {
     struct decision decision;
     int64_t now; /* the time that was used: never before what the state records */
+    bool locks;  /* refused, and from now on the key is locked out; lockout_take() alone says it */
     union {
         struct fixed_window fixed_window;
         struct sliding_counter sliding_counter;
@@ -98,6 +99,12 @@ void state_take(const struct state *s, const struct rule *r, const struct ask *a
 bool state_reserve(struct state *s, const struct rule *r, const struct step *step,
                    const weir_allocator *allocator); /* false: out of memory */
 void state_apply(struct state *s, const struct rule *r, const struct step *step);
+
+/* The same for a key that may be locked out, until this time; 0: it is not. Before it, all that has
+ * a cost is refused. From then on the key is untouched, whatever the state is. A refusal by a rule
+ * with a block_for begins a lockout: the state is to be forgotten. */
+void lockout_take(int64_t until, const struct state *s, const struct rule *r, const struct ask *ask,
+                  struct step *out);
 
 /* Give `ask->cost` back. The decision says how things stand then; it is always "allowed". */
 void state_refund(struct state *s, const struct rule *r, const struct ask *ask, struct step *out);

@@ -12,6 +12,7 @@ enum {
     BURST,
     PRECISION,
     START,
+    BLOCK_FOR,
     BY,
     ALGORITHM,
     PLANS,
@@ -31,6 +32,7 @@ static const char *const words[KEY_COUNT] = {
     [BURST] = "burst",
     [PRECISION] = "precision",
     [START] = "start",
+    [BLOCK_FOR] = "block_for",
     [BY] = "by",
     [ALGORITHM] = "algorithm",
     [PLANS] = "plans",
@@ -47,10 +49,11 @@ static const char *const words[KEY_COUNT] = {
 #define BIT(key) (1u << (key))
 #define IN_LIMIT (BIT(LIMIT) | BIT(BURST) | BIT(PRECISION))
 #define IN_RULE                                                                                    \
-    (IN_LIMIT | BIT(START) | BIT(BY) | BIT(ALGORITHM) | BIT(PLANS) | BIT(MODE) |                   \
+    (IN_LIMIT | BIT(START) | BIT(BLOCK_FOR) | BIT(BY) | BIT(ALGORITHM) | BIT(PLANS) | BIT(MODE) |  \
      BIT(IPV6_PREFIX) | BIT(SHADOW_LIMIT) | BIT(ROLLOUT))
 #define IN_POLICY (IN_RULE | BIT(ON_ERROR) | BIT(RETRY_AFTER) | BIT(EXEMPT) | BIT(RULES))
-#define BESIDE_RULES (IN_POLICY & ~(IN_LIMIT | BIT(START) | BIT(PLANS) | BIT(SHADOW_LIMIT)))
+#define BESIDE_RULES                                                                               \
+    (IN_POLICY & ~(IN_LIMIT | BIT(START) | BIT(BLOCK_FOR) | BIT(PLANS) | BIT(SHADOW_LIMIT)))
 #define IN_DEFAULTS                                                                                \
     (BIT(ALGORITHM) | BIT(ON_ERROR) | BIT(MODE) | BIT(RETRY_AFTER) | BIT(IPV6_PREFIX))
 
@@ -291,6 +294,19 @@ static void read_start(struct loader *l, const struct yaml *key, struct rule *ou
         out->start = START_FIRST;
 }
 
+static void read_block_for(struct loader *l, const struct yaml *key, struct rule *out)
+{
+    weir_diag diag;
+    int64_t ms;
+
+    if (!wants(&l->reader, key->value, YAML_TEXT, "block_for", "15m"))
+        return;
+    if (duration_read(key->value->text, &ms, &diag))
+        complain(&l->reader, key->value, "%s", diag.text);
+    else if (suits(l, key->value, (struct rule){ .limit = 1, .window = 1, .block_for = ms }))
+        out->block_for = ms;
+}
+
 /* The same at each start, unless the file changes much: what is kept of a key names its class. */
 static uint8_t class_of(struct loader *l, const struct hash_key *of)
 {
@@ -336,6 +352,8 @@ static void read_rule(struct loader *l, const struct yaml *at, const struct yaml
                  is_short ? "" : ", or write 'rollout: 100%' in the rule");
     if (keys[START])
         read_start(l, keys[START], &usual);
+    if (keys[BLOCK_FOR])
+        read_block_for(l, keys[BLOCK_FOR], &usual);
     numbers = usual;
     overridden = environment_limit(l, policy, is_short ? NULL : out->name, &numbers, &variable);
     if (!keys[LIMIT]) {

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""test_budget_windows.py - windows from the first request, in every store, answer as the model does.
+"""test_budget_windows.py - windows from the first request and lockouts answer as the model does, in every store.
 
     test_budget_windows.py BUILD      from the root of the source
 """
@@ -12,8 +12,9 @@ sys.path.insert(0, "tests/support")
 from budget_store import compare  # noqa: E402
 from postgres_fixture import Fixture, close_cluster, weir  # noqa: E402
 from redis import Cluster, Redis  # noqa: E402
-from weir_server import run, test  # noqa: E402
+from weir_server import Folder, Server, run, test  # noqa: E402
 
+ALGORITHMS = ("fixed_window", "sliding_window", "sliding_counter", "token_bucket", "leaky_bucket")
 SEED = int(os.environ.get("SEED") or random.randrange(1 << 32))
 SCALE = int(os.environ.get("WEIR_TEST_SCALE", "100"))
 BEGIN = int(time.time()) // 3600 * 3600 * 1000
@@ -23,6 +24,17 @@ print(f"# SEED={SEED}")
 def first_window(dice, name):
     return {"name": name, "algorithm": "fixed_window", "limit": dice.randrange(1, 12),
             "window_ms": dice.choice((1000, 61007, 3600000)), "start": "first"}
+
+
+def lockout(dice, name):
+    """Of any algorithm; shorter and longer than the window."""
+    rule = {"name": name, "algorithm": dice.choice(ALGORITHMS), "limit": dice.randrange(1, 8),
+            "window_ms": dice.choice((1000, 61007, 3600000))}
+    if "bucket" in rule["algorithm"]:
+        rule["burst"] = dice.randrange(1, 8)
+    if name == "user" or dice.random() < 0.5:
+        rule["block_for_ms"] = dice.choice((1, 700, 90000, 7200000))
+    return rule
 
 
 def traces(make, count=24):
@@ -67,6 +79,7 @@ def in_every_store(make, steps=40):
 
 
 in_every_store(first_window)
+in_every_store(lockout)
 
 
 def sql_and_http_share(text):
@@ -90,6 +103,37 @@ def sql_and_http_share(text):
 @test
 def sql_and_http_share_a_window_from_the_first_request():
     sql_and_http_share("limit: 4 per 1d, algorithm: fixed_window, start: first")
+
+@test
+def sql_and_http_share_a_lockout_and_a_reset_lifts_it():
+    with Fixture() as fixture:
+        fixture.config.write_text(
+            "version: 1\npolicies: {p: {limit: 1 per 1m, by: user, block_for: 1h}}\n")
+        assert weir("policy", "push", fixture.config, fixture.owner).returncode == 0
+        server = fixture.serve()
+        ask = "SELECT {} FROM weir.check('p', p_key => 'ann')"
+        assert fixture.value(ask.format("allowed")) == "t"
+        first = server.check("p", "ann")
+        assert first["retry_after_ms"] == first["reset_after_ms"] == 3600000, first
+        assert 3500000 < int(fixture.value(ask.format("retry_after_ms"))) <= 3600000
+        assert 3500000 < server.check("p", "ann", cost=9)["retry_after_ms"] <= 3600000
+        server.http("POST", "/v1/reset", {"policy": "p", "key": "ann"})
+        assert server.check("p", "ann")["allowed"]
+        assert fixture.value(ask.format("retry_after_ms")) == "3600000"
+        assert not server.check("p", "ann")["allowed"]
+
+
+@test
+def a_lockout_survives_a_killed_server():
+    with Folder() as folder:
+        config, store = folder / "policies.yaml", f"file:{folder / 'store'}"
+        config.write_text("version: 1\npolicies: {p: {limit: 1 per 1m, by: user, block_for: 1h}}\n")
+        with Server(store=store, config=config) as server:
+            assert [server.check("p", "ann")["allowed"] for _ in range(2)] == [True, False]
+            server.kill()
+        with Server(store=store, config=config) as server:
+            assert server.check("p", "ann")["retry_after_ms"] > 3500000
+            assert server.check("p", "bob")["allowed"]
 
 try:
     run()

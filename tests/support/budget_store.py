@@ -78,6 +78,7 @@ def compare_step(asked, number, model, step):
     body = {"policy": f"p{number}", "cost": cost, "now": step["now"],
             "attributes": {"user": step["key"]} if has_user else {}}
     want, got = model.step(step), asked.ask(step["op"], body)
+    assert got["source"] == "store", got
     have = {"allowed": got["allowed"], "rule": got["rule"],
             "retry_after_ms": got["retry_after_ms"], "rules": rules_in(got)}
     assert have == want, f"p{number} {model.rules}\n{step}\nwant {want}\nhave {have}"

@@ -23,7 +23,8 @@ CHECK, PEEK, REFUND, RESET, UNDO = map(LISTS.wire_verbs.get,
 
 Decision = namedtuple("Decision", "allowed remaining retry_after reset_after delay")
 Question = namedtuple("Question", "verb charges cost now")
-Rule = namedtuple("Rule", "algorithm limit window burst precision")
+Rule = namedtuple("Rule", "algorithm limit window burst precision block",
+                  defaults=(0,))
 
 
 def rule(algorithm, limit, window, burst=0, precision=0):

@@ -43,6 +43,8 @@ static const struct origin *origin_of_setting(const struct explained_rule *r,
         return &limit->precision;
     case RULE_SETTING_START:
         return &r->start;
+    case RULE_SETTING_BLOCK_FOR:
+        return &r->block_for;
     case RULE_SETTING_BY:
         return &r->by;
     }

@@ -173,6 +173,12 @@ static void print_rule(const struct explained_rule *r, const char *asked_plan)
               where(&r->algorithm).text);
     if (r->live.numbers->start == START_FIRST)
         print_row("start", "with the first request", where(&r->start).text);
+    if (r->live.numbers->block_for > 0) {
+        char text[32];
+
+        duration_write(r->live.numbers->block_for, text);
+        print_row("block_for", text, where(&r->block_for).text);
+    }
     print_capacity(&r->live);
     print_identity(r);
     print_row("mode", mode_name(r->rule->mode), whose(&r->mode).text);

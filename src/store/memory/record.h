@@ -13,7 +13,7 @@ struct record {
     struct key key;
     union {
         struct {
-            uint64_t expires : 48, algorithm : 4, level : 4, class : 6, unused : 2;
+            uint64_t expires : 48, algorithm : 4, level : 4, class : 6, is_locked : 1, unused : 1;
         };
         uint64_t stamp; /* all of it, as in the cell */
     };

@@ -23,7 +23,7 @@ struct cell {
     struct key key; /* all zero: empty */
     union {
         struct {
-            uint64_t expires : 48, algorithm : 4, level : 4, class : 6, unused : 2;
+            uint64_t expires : 48, algorithm : 4, level : 4, class : 6, is_locked : 1, unused : 1;
         };
         uint64_t stamp; /* all of it, as in a record */
     };
@@ -100,6 +100,12 @@ static inline uint32_t level_grade(uint32_t level)
 static inline uint8_t cell_mark(const struct cell *c)
 {
     return (uint8_t)(c->class * SHARD_GRADES + level_grade(c->level));
+}
+
+/* Until when the key is locked out; 0: it is not. A cell that is locked expires just then. */
+static inline int64_t cell_locked_until(const struct cell *c)
+{
+    return c->is_locked ? (int64_t)c->expires : 0;
 }
 
 /* The ticket of the write buffer that the last record of a key went to; 0: none. */

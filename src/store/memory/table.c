@@ -7,7 +7,8 @@
  * LOCK ORDER: the growth's lock, then shards by ascending index.
  *
  * RULES (test_table.c has a test by each name)
- *   T1  A refused question, a peek and a cost of 0 change nothing.
+ *   T1  A refused question, a peek and a cost of 0 change nothing, but that the refusal by a rule
+ *       with a block_for locks that rule's key out.
  *   T2  A question of several charges is charged whole or not at all, even out of memory.
  *   T3  No more than max_keys keys are held.
  *   T4  A key with nothing remaining is evicted only when all others that could be are like it;
@@ -121,11 +122,41 @@ static struct shard *shard_of(struct table *t, const struct charge *c)
     return &t->shards[shard_index(t, c->key)];
 }
 
-static const struct state *look(const struct shard *s, struct key key)
+static struct cell *cell_of(const struct shard *s, struct key key)
 {
     uint32_t at = shard_find(s, key);
 
-    return shard_has(s, at, key) ? &s->cells[at].state : &untouched;
+    return shard_has(s, at, key) ? &s->cells[at] : NULL;
+}
+
+static void take(const struct cell *cell, struct charge *c, const struct ask *ask)
+{
+    if (cell)
+        lockout_take(cell_locked_until(cell), &cell->state, c->rule, ask, &c->step);
+    else
+        lockout_take(0, &untouched, c->rule, ask, &c->step);
+}
+
+/* Make the state an untouched one; what the store has noted beside it stays. */
+static void forget_state(struct table *t, struct cell *cell)
+{
+    const size_t beside = state_heap_bytes(&cell->state, cell->algorithm);
+
+    if (beside > 0)
+        atomic_fetch_sub_explicit(&t->beside, (int64_t)beside, memory_order_relaxed);
+    if (state_is_log(cell->algorithm))
+        state_done(&cell->state, cell->algorithm, &t->allocator);
+    else
+        memset(cell->state.words, 0, sizeof cell->state.words);
+}
+
+/* A charge passes: a lockout that the cell has is over. */
+static void unlock(struct table *t, struct cell *cell)
+{
+    if (!cell || !cell->is_locked)
+        return;
+    forget_state(t, cell);
+    cell->is_locked = 0;
 }
 
 static void stamp(struct shard *s, struct cell *cell, const struct charge *c)
@@ -138,6 +169,17 @@ static void stamp(struct shard *s, struct cell *cell, const struct charge *c)
                                             : 0;
 
     shard_stamp(s, cell, expires, (uint32_t)level, c->class);
+}
+
+/* Only what counts can refuse and lock, so there is a cell. */
+static struct cell *lock_out(struct table *t, struct shard *s, const struct charge *c)
+{
+    struct cell *cell = cell_of(s, c->key);
+
+    forget_state(t, cell);
+    stamp(s, cell, c);
+    cell->is_locked = 1;
+    return cell;
 }
 
 /* Lazy expiry: a shard that fills up drops what has expired before it makes the table grow. Only
@@ -224,10 +266,16 @@ static void judge_one(struct table *t, struct shard *s, struct question *q,
     struct cell *cell = shard_has(s, at, c->key) ? &s->cells[at] : NULL;
     const struct ask ask = charge_ask(q, c);
 
-    state_take(cell ? &cell->state : &untouched, c->rule, &ask, &c->step);
+    take(cell, c, &ask);
     q->allowed = c->step.decision.allowed;
+    if (c->step.locks) {
+        lock_out(t, s, c);
+        if (t->log)
+            keep_one(t, s, cell, q, write_buffer);
+    }
     if (!q->allowed || ask.cost == 0 || ask.peek)
         return;
+    unlock(t, cell);
     if (!cell)
         purge_if_worth_it(t, s, q->ask.now);
     if (!cell || state_is_log(c->rule->algorithm)) {
@@ -239,6 +287,31 @@ static void judge_one(struct table *t, struct shard *s, struct question *q,
     stamp(s, cell, c);
     if (t->log)
         keep_one(t, s, cell, q, write_buffer);
+}
+
+/* Those that would have passed are as they stand; those that lock their keys do so. */
+static void refuse_several(struct table *t, struct question *q)
+{
+    struct record records[MOST_CHARGES];
+    size_t n = 0;
+
+    for (size_t i = 0; i < q->count; i++) {
+        struct charge *c = &q->charges[i];
+        struct shard *s = shard_of(t, c);
+
+        if (c->step.decision.allowed) {
+            take(cell_of(s, c->key), c, &(struct ask){ q->ask.now, c->cost, true });
+        } else if (c->step.locks) {
+            struct cell *cell = lock_out(t, s, c);
+
+            if (t->log) {
+                overtake(t, s, cell, NULL);
+                table_record(cell, &records[n++]);
+            }
+        }
+    }
+    if (n > 0)
+        q->mark = t->log->append(t->log, records, n);
 }
 
 /* All look before one is charged; all have room before one is changed. */
@@ -254,20 +327,18 @@ static void judge_several(struct table *t, struct question *q)
         struct charge *c = &q->charges[i];
         const struct ask ask = charge_ask(q, c);
 
-        state_take(look(shard_of(t, c), c->key), c->rule, &ask, &c->step);
+        take(cell_of(shard_of(t, c), c->key), c, &ask);
         q->allowed = q->allowed && c->step.decision.allowed;
     }
     if (!q->allowed) {
-        for (size_t i = 0; i < q->count; i++) {
-            struct charge *c = &q->charges[i];
-            const struct ask peek = { q->ask.now, c->cost, true };
-
-            state_take(look(shard_of(t, c), c->key), c->rule, &peek, &c->step);
-        }
+        refuse_several(t, q);
         return;
     }
     if (!charges)
         return;
+    for (size_t i = 0; i < q->count; i++)
+        if (q->charges[i].cost != 0)
+            unlock(t, cell_of(shard_of(t, &q->charges[i]), q->charges[i].key));
     for (size_t i = 0; i < q->count && !q->err; i++)
         if (q->charges[i].cost != 0)
             q->err = table_prepare(t, shard_of(t, &q->charges[i]), &q->charges[i], q, &cell);
@@ -299,7 +370,9 @@ static void refund_or_reset(struct table *t, struct question *q)
             continue;
         switch (q->verb) {
         case VERB_REFUND:
-            if (c->rule->limit > 0) {
+            if (s->cells[at].is_locked) { /* what is forgotten is not given back */
+                take(&s->cells[at], c, &look_only);
+            } else if (c->rule->limit > 0) {
                 const struct ask back = charge_ask(q, c);
 
                 state_refund(&s->cells[at].state, c->rule, &back, &c->step);

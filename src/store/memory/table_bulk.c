@@ -78,6 +78,7 @@ static bool set_cell(struct table *t, struct shard *s, struct cell *cell, const 
     if (after != before)
         atomic_fetch_add_explicit(&t->beside, (int64_t)(after - before), memory_order_relaxed);
     shard_stamp(s, cell, (int64_t)r->expires, r->level, r->class);
+    cell->is_locked = r->is_locked;
     return is_set;
 }
 

@@ -74,7 +74,8 @@ bool is_plain(const struct layout *l, bool brings_now)
         const struct question *q = question_at(l, i), *last = question_at(l, i > 0 ? i - 1 : 0);
 
         if (q->count != 1 || wire_verb_of(q) != WIRE_CHECK || q->charges->cost < 1 ||
-            q->charges->rule->start != START_EPOCH) /* weir.charge() does not know those */
+            q->charges->rule->start != START_EPOCH ||
+            q->charges->rule->block_for > 0) /* weir.charge() does not know those */
             return false;
         if (!layout_begins(l, i) && (!rule_is_same(q->charges->rule, last->charges->rule) ||
                                      (brings_now && q->ask.now != last->ask.now)))

@@ -121,3 +121,16 @@ char *layout_write_precisions(char *to, const struct layout *l)
 {
     return write_member(to, l, offsetof(struct rule, precision));
 }
+
+char *layout_write_blocks(char *to, const struct layout *l)
+{
+    return write_member(to, l, offsetof(struct rule, block_for));
+}
+
+bool layout_locks(const struct layout *l)
+{
+    for (size_t i = 0; i < l->rule_count; i++)
+        if (l->rules[i]->block_for > 0)
+            return true;
+    return false;
+}

@@ -32,5 +32,9 @@ char *layout_write_limits(char *to, const struct layout *l);
 char *layout_write_windows(char *to, const struct layout *l);
 char *layout_write_bursts(char *to, const struct layout *l);
 char *layout_write_precisions(char *to, const struct layout *l);
+char *layout_write_blocks(char *to, const struct layout *l);
+
+/* Has one of the rules a block_for? */
+bool layout_locks(const struct layout *l);
 
 #endif

@@ -186,6 +186,7 @@ static void add_rule(struct words *w, const struct numbered *n)
     add(w, r->window);
     add(w, r->burst);
     add(w, r->precision);
+    add(w, r->block_for);
 }
 
 static void add_question(struct words *w, const struct layout *l, const struct question *q,

@@ -37,6 +37,34 @@ static bool refuses(struct deny_cache *c, struct denial d, int64_t now)
 
 /* ---- the rules ---------------------------------------------------------------------------------- */
 
+static void a_lockout_denies_every_cost_until_it_ends(void **state)
+{
+    const struct rule locking = { WEIR_TOKEN_BUCKET, 5, 1000, 8, .block_for = 60000 };
+    const struct rule other_plan = { WEIR_TOKEN_BUCKET, 7, 1000, 9, .block_for = 60000 };
+    const struct decision locked = refusal(60000, 60000), never = refusal(WEIR_NEVER, 900);
+    struct deny_cache *c = open_cache();
+    struct denial d = one_of(&locking, 1, 3);
+    struct decision out;
+
+    (void)state;
+    d.is_peek = true; /* of a key that is full, and not locked */
+    deny_cache_learn(c, &d, &locked, 1000, 1000);
+    assert_false(refuses(c, one_of(&locking, 1, 3), 1001));
+    d.is_peek = false;
+    deny_cache_learn(c, &d, &never, 1000, 1000);
+    assert_false(refuses(c, one_of(&locking, 1, 3), 1001));
+
+    d.is_varied = true;
+    deny_cache_learn(c, &d, &locked, 1000, 1000);
+    assert_true(refuses(c, one_of(&locking, 1, 1), 60998));
+    assert_true(refuses(c, one_of(&other_plan, 1, 1), 60998));
+    d = one_of(&locking, 1, 99); /* it waits for the end, too */
+    assert_true(deny_cache_refuses(c, &d, 31000, &out));
+    assert_int_equal(out.retry_after, 30001);
+    assert_false(refuses(c, one_of(&locking, 1, 1), 60999));
+    deny_cache_free(c);
+}
+
 static void it_denies_for_as_long_as_the_store_would(void **state)
 {
     struct deny_cache *c = open_cache();
@@ -477,6 +505,7 @@ static void no_answer_from_memory_is_wrong(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_lockout_denies_every_cost_until_it_ends),
         cmocka_unit_test(it_denies_for_as_long_as_the_store_would),
         cmocka_unit_test(after_a_refund_or_reset_the_store_is_asked),
         cmocka_unit_test(it_pauses_while_store_events_may_be_missed),

@@ -447,6 +447,8 @@ static void numbers_out_of_bounds_are_rejected_with_the_bounds(void **state)
                    "at least 5 ms");
     assert_refused((struct rule){ .limit = 1, .window = 9, .start = START_FIRST },
                    "sliding_window has no start: only fixed_window does");
+    assert_refused((struct rule){ .limit = 1, .window = 9, .block_for = RULE_MOST_BLOCK_FOR + 1 },
+                   "block_for must be from 1 ms");
     assert_refused((struct rule){ .algorithm = (weir_algorithm)9, .limit = 1, .window = 1 },
                    "number 9");
 }

@@ -75,10 +75,10 @@ static void writes(bool brings_now, const char *expected, size_t size)
 static void key_and_rule_are_written_once(void **state)
 {
     static const unsigned char words[] = {
-        0xdd, 0,    0,    0,    29,   2,    1,    5,    0xcd, 0x03, 0xe8, 5,    0, /* one */
-        2,    0xcd, 0x01, 0x2c, 0xce, 0,    1,    0x11, 0x70, 0xcd, 0x01, 0x2c, 1, /* other */
-        0,    0,    1,    1,    1,    1,    0,    0,    1,    1,    1,    1,    0,
-        0,    1,    2,    2,    1,    '\r', '\n',
+        0xdd, 0,    0,    0,    31,   2,    1, 5,    0xcd, 0x03, 0xe8, 5,    0, 0, /* one */
+        2,    0xcd, 0x01, 0x2c, 0xce, 0,    1, 0x11, 0x70, 0xcd, 0x01, 0x2c, 1, 0, /* other */
+        0,    0,    1,    1,    1,    1,    0, 0,    1,    1,    1,    1,    0, 0,
+        1,    2,    2,    1,    '\r', '\n',
     };
     char expected[512];
     int len;
