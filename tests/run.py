@@ -9,6 +9,7 @@ exits with an error or runs another number of tests than it planned, that is one
 more. With NAMEs, only suites whose name contains one of them are run. The last line
 is always `N passed, M failed`; the exit status is 0 if M is 0 and N is not.
 """
+import collections
 import concurrent.futures
 import json
 import os
@@ -21,7 +22,7 @@ from pathlib import Path
 
 RESULT = re.compile(r"^(not )?ok\b\s*\d*\s*-?\s*(.*)$")
 PLAN = re.compile(r"^1\.\.(\d+)")
-DIRECTIVE = re.compile(r"#\s*(skip|todo)\b", re.IGNORECASE)
+DIRECTIVE = re.compile(r"#\s*(?:skip|todo)\b[\s:]*(.*)", re.IGNORECASE)
 
 
 class Suite:
@@ -33,7 +34,8 @@ class Suite:
         self.env = test["env"]
         self.timeout = test["timeout"]
         self.alone = not test["is_parallel"]
-        self.passed = self.failed = self.skipped = 0
+        self.passed = self.failed = 0
+        self.skipped = []  # the reason of each
         self.output = self.problem = ""
         self.seconds = 0.0
 
@@ -63,16 +65,16 @@ class Suite:
     def judge(self, status):
         planned = 0
         for line in self.output.splitlines():
-            plan, result = PLAN.match(line), RESULT.match(line)
+            plan, result, directive = PLAN.match(line), RESULT.match(line), DIRECTIVE.search(line)
             if plan:
                 planned += int(plan[1])
-            elif result and DIRECTIVE.search(line):
-                self.skipped += 1
+            elif result and directive:
+                self.skipped.append(directive[1] or "no reason is given")
             elif result and result[1]:
                 self.failed += 1
             elif result:
                 self.passed += 1
-        ran = self.passed + self.failed + self.skipped
+        ran = self.passed + self.failed + len(self.skipped)
         if self.problem:
             pass
         elif status < 0:
@@ -139,6 +141,13 @@ def run_all(suites):
         raise
 
 
+def report_skipped(suites):
+    """How many tests of each suite were not run, and why."""
+    for suite in suites:
+        for reason, count in collections.Counter(suite.skipped).items():
+            print(f"skip {suite.name:<40}{count:>5} {'tests' if count > 1 else 'test'}: {reason}")
+
+
 def main(arguments):
     cut = arguments.index("--") if "--" in arguments else len(arguments)
     trees, names = [Path(a) for a in arguments[:cut]], arguments[cut + 1:]
@@ -149,8 +158,9 @@ def main(arguments):
     begin = time.monotonic()
     run_all(suites)
 
-    passed, failed, skipped = (sum(getattr(s, what) for s in suites)
-                               for what in ("passed", "failed", "skipped"))
+    report_skipped(suites)
+    passed, failed = sum(s.passed for s in suites), sum(s.failed for s in suites)
+    skipped = sum(len(s.skipped) for s in suites)
     failing = [s.name for s in suites if s.failed]
     print(f"\n{len(suites)} suites in {time.monotonic() - begin:.0f} s"
           + (f", {skipped} tests skipped" if skipped else "")
