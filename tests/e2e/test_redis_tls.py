@@ -89,10 +89,10 @@ class Home(Fixture):
 class Through(Fixture):
     """The same, through a proxy."""
 
-    def __init__(self):
+    def __init__(self, parameters=UNWELL):
         self.redis = Redis(tls=CERTS)
         self.proxy = Proxy(self.redis.address)
-        super().__init__(f"rediss://127.0.0.1:{self.proxy.port}?tls_ca={CERTS}/ca.pem&{UNWELL}")
+        super().__init__(f"rediss://127.0.0.1:{self.proxy.port}?tls_ca={CERTS}/ca.pem&{parameters}")
 
     def __exit__(self, kind, *rest):
         self.proxy.mode = "pass"
@@ -248,6 +248,22 @@ def a_server_without_tls_and_one_with_it_are_told_apart():
         url = f"redis://127.0.0.1:{home.redis.port}"
         assert "use rediss:// instead of redis://" in diagnosis(url)[1]
         says(home.serve(store=url), "use rediss:// instead of redis://")
+
+
+@test
+def an_alert_of_a_server_that_expects_tls():
+    """Redis hangs up without a word, other servers say first that this is not TLS."""
+    def answer():
+        with listener.accept()[0] as asker:
+            asker.recv(100)
+            asker.sendall(b"\x15\x03\x01\x00\x02\x02\x46")
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=answer)
+        thread.start()
+        status, text = diagnosis(f"redis://127.0.0.1:{listener.getsockname()[1]}")
+        thread.join()
+    assert status == 2 and "the server uses TLS on this port: use rediss://" in text, text
 
 
 @test
@@ -449,6 +465,17 @@ def half_a_record_is_waited_for_without_a_spinning_loop():
         wait_until(lambda: all(asked(server, user="drip")[0] == "store" for _ in range(10)), "drops")
 
 
+@test
+def records_that_come_together_are_all_read():
+    """The reply to WAIT is a record of its own, which the socket no longer has when it is due."""
+    with Through("wait_replicas=1&deadline=5s") as home, home.redis.replica():
+        server = home.serve(threads=1)
+        comes_back(server)
+        home.proxy.mode = "join"
+        for _ in range(10):
+            assert asked(server, user="join")[0] == "store"  # long before the deadline
+
+
 def cpu_seconds(server):
     fields = open(f"/proc/{server.process.pid}/stat", encoding="ascii").read().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
@@ -458,8 +485,11 @@ def cpu_seconds(server):
 def answers_of_many_records():
     """One turn's answers are larger than a record, and larger than what is read at once."""
     with Home() as home:
+        home.config.write_text(
+            "version: 1\npolicies:\n  many: {limit: 1000 per 1d, by: user}\n  wide:\n    rules:\n" +
+            "".join(f"      r{n}: {{limit: {1000 + n} per 1d, by: user}}\n" for n in range(16)))
         server = home.serve(threads=1)
-        checks = [{"policy": "many", "key": f"u{n}"} for n in range(1000)]
+        checks = [{"policy": "wide", "key": f"u{n}"} for n in range(1000)]
         for _ in range(3):
             answers = server.http("POST", "/v1/check", {"checks": checks})[2]["answers"]
             assert {answer["source"] for answer in answers} == {"store"}, answers[0]

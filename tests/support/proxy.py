@@ -7,6 +7,7 @@
     proxy.mode = "reset"    answers break off in the middle, and the connection is reset
     proxy.mode = "half"     answers stop in the middle, and go on when the mode is another
     proxy.mode = "drip"     answers come byte by byte
+    proxy.mode = "join"     answers wait for those of the next 50 ms, and come in one piece
     proxy.mode = "pass"
 """
 import socket
@@ -61,6 +62,12 @@ class Proxy:
                     to.sendall(data[:len(data) // 2])
                     to.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
                     break
+                if is_answer and self.mode == "join":
+                    time.sleep(0.05)
+                    try:
+                        data += source.recv(1 << 16, socket.MSG_DONTWAIT)
+                    except BlockingIOError:
+                        pass
                 if is_answer and self.mode == "half":
                     to.sendall(data[:len(data) // 2])
                     data = data[len(data) // 2:]
