@@ -88,7 +88,7 @@ static weir_err connect_host(int *out, const struct redis_address *a, int64_t pa
 static bool answers_plain_text(const struct redis_address *address)
 {
     char first = '\0';
-    int fd;
+    int fd = -1;
 
     if (connect_host(&fd, address, PLAIN_PATIENCE_MS, NULL))
         return false;
