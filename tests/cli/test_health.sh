@@ -38,7 +38,8 @@ END
 
 mute_server() {
     listener || return 1
-    run health --timeout 50ms "unix:$scratch/mute"
+    timeout 8 "$weir" health --timeout 50ms "unix:$scratch/mute" >"$scratch/out" 2>"$scratch/err" # not 10 s
+    status=$?
     wait "$mute"
     rm -f "$scratch/mute"
     is status "$status" 1 && is stderr "$(cat "$scratch/err")" \
