@@ -6,6 +6,7 @@
 `./dev package --test deb` builds the packages and installs them on bare roots.
 """
 import fnmatch
+import json
 import re
 import subprocess
 import sys
@@ -25,12 +26,19 @@ def read(name):
     return (DEBIAN / name).read_text(encoding="utf-8")
 
 
+def libdir():
+    """Where meson puts libraries: without dpkg-dev it does not know the name of the architecture."""
+    options = json.loads(run("meson", "introspect", "--buildoptions", TREE))
+    return next(option["value"] for option in options if option["name"] == "libdir")
+
+
 def staged():
     """What `meson install` puts where, as it is seen by debian/*.install."""
     with tempfile.TemporaryDirectory() as folder:
         run("meson", "install", "--no-rebuild", "-C", TREE, "--destdir", folder)
         files = [str(path.relative_to(folder)) for path in Path(folder).rglob("*") if not path.is_dir()]
-    return [file.replace("usr/local/", "usr/", 1) for file in files]
+    libraries = f"usr/local/{libdir()}/"
+    return [file.replace(libraries, "usr/lib/any-linux-gnu/", 1).replace("usr/local/", "usr/", 1) for file in files]
 
 
 def patterns():
