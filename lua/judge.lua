@@ -20,7 +20,8 @@
 --     questions until the end: verb, now, count of charges, each: key, rule, cost
 --
 -- with key and rule as numbers from 1. A fixed window that begins with the first charge in it has
--- the algorithm 17. Verbs: 0 check, 1 peek, 2 refund, 3 reset, 4 undo. A now of 0 is Redis's clock.
+-- the algorithm 17; one of the calendar has 33, and behind the block_for five boundaries around now,
+-- of which the window is found by Redis's clock. Verbs: 0 check, 1 peek, 2 refund, 3 reset, 4 undo. A now of 0 is Redis's clock.
 -- A charge of cost 0 passes and changes nothing. Each charge of an undo has a fourth number, see
 -- below. Algorithms are those of
 -- weir.h. A cell (15, src/limit/cell.c) has times beyond 2^53 ns, so each is two words, whole ms
@@ -94,7 +95,8 @@ local function take_fixed_window(s, r, now, cost, charge)
     return allowed, left > 0 and left or 0, retry, rest, 0, now, begin, count, 0
 end
 
--- One that begins with the first charge: without a window in force there is no state.
+-- One that begins with the first charge: without a window in force there is no state. Or one of the
+-- calendar. A window that is in force keeps its end, whatever the boundaries say now.
 local function take_first_window(s, r, now, cost, charge)
     local start, count, ends, limit, allowed, retry = s.a, s.b, s.c, r.limit, true, 0
     if start and now < start then
@@ -102,6 +104,14 @@ local function take_first_window(s, r, now, cost, charge)
     end
     if not start or now >= ends then
         start, count, ends = nil, 0, 0
+        for i = 1, r.bounds and 4 or 0 do
+            if r.bounds[i] <= now and now < r.bounds[i + 1] then
+                start, ends = r.bounds[i], r.bounds[i + 1]
+            end
+        end
+        if r.bounds and not start then
+            error('the clocks of Redis and of weir differ by more than a window')
+        end
     end
     local left = limit - count
     if cost > limit then
@@ -381,7 +391,7 @@ for i = 1, asked[1] do
             take, refund, format = take_sliding_counter, refund_windows, '<ddd'
         elseif algorithm == 4 or algorithm == 5 then
             take, refund = take_bucket, refund_bucket
-        elseif algorithm == 17 then
+        elseif algorithm == 17 or algorithm == 33 then
             take, refund, format = take_first_window, refund_first_window, '<ddd'
         else
             return redis.error_reply('ERR there is no algorithm ' .. tostring(algorithm))
@@ -390,6 +400,10 @@ for i = 1, asked[1] do
             refund = limit > 0 and refund, format = format, limit = limit, window = asked[at + 2],
             burst = asked[at + 3], precision = asked[at + 4], block = asked[at + 5] }
         at = at + 6
+        if algorithm == 33 then
+            rules[i].bounds = { unpack(asked, at, at + 4) }
+            at = at + 5
+        end
     end
 end
 
@@ -475,7 +489,7 @@ while at <= #asked do
             end
             allowed, remaining, retry, reset, delay, used_now, a, b, c, older =
                 take(s, r, now, 0, false)
-            if reset == 0 or r.algorithm == 1 and b == 0 then
+            if reset == 0 or b == 0 and (r.algorithm == 1 or r.bounds) then
                 a = nil
             end
             delay = 0 -- only checks and peeks have a delay

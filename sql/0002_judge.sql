@@ -49,6 +49,7 @@ DROP FUNCTION IF EXISTS weir.guard(uuid); -- advisory locks were used once: ever
 --   algorithms   of each rule: 1 fixed_window, 2 sliding_window, 3 sliding_counter,
 --                4 token_bucket, 5 leaky_bucket, 15 cell; and
 --                17: a fixed window that begins with the first charge in it
+--                33: one of the calendar
 --   limits, windows, bursts, precisions
 --                of the same rules. Complete and within bounds, as rule_check() leaves them
 --   slots, rules of each charge: index into `keys`, and index of its rule; from 1
@@ -58,6 +59,8 @@ DROP FUNCTION IF EXISTS weir.guard(uuid); -- advisory locks were used once: ever
 --   nows         of each question, in ms; array or element NULL: the database clock
 --
 --   blocks       of each rule: for how long a denial locks its key out; NULL: 0, it does not
+--   bounds       of each rule: five boundaries around now, of a window of the calendar. Which
+--                window it is, the time says
 --
 -- The answer has an element for each charge. retry_after -1: never. `clock` is the database time.
 --
@@ -85,6 +88,7 @@ CREATE OR REPLACE FUNCTION weir.judge(
     slots integer[], rules integer[],
     counts integer[] DEFAULT NULL, verbs integer[] DEFAULT NULL, costs bigint[] DEFAULT NULL,
     nows bigint[] DEFAULT NULL, blocks bigint[] DEFAULT NULL,
+    bounds bigint[] DEFAULT NULL,
     OUT allowed boolean[], OUT remaining bigint[], OUT retry_after bigint[],
     OUT reset_after bigint[], OUT delay bigint[], OUT clock bigint)
 LANGUAGE plpgsql SECURITY DEFINER
@@ -149,7 +153,7 @@ DECLARE
     i integer;
     s integer;
     rule integer := 0;
-    kind integer;           -- 0 a limit of 0, 1 and 17 fixed_window, 2 sliding_window,
+    kind integer;           -- 0 a limit of 0, 1, 17 and 33 fixed_window, 2 sliding_window,
                             -- 3 sliding_counter, 4 one of the buckets, 15 cell
     is_leaky boolean;
     max bigint;
@@ -283,7 +287,7 @@ BEGIN
                 END IF;
                 at := ats[s];
                 used := useds[s];
-                IF kind = 2 OR kind = 3 OR kind = 17 OR verb > 1 THEN
+                IF kind = 2 OR kind = 3 OR kind > 15 OR verb > 1 THEN
                     other := others[s];
                     oldest := oldests[s];
                     IF kind = 2 AND logged <> s THEN
@@ -340,7 +344,7 @@ BEGIN
                         IF now - now % win <= at THEN
                             used := used - least(asked, used);
                         END IF;
-                    ELSIF kind = 17 THEN
+                    ELSIF kind = 17 OR kind = 33 THEN
                         IF now < other THEN
                             used := used - least(asked, used);
                         END IF;
@@ -506,12 +510,23 @@ BEGIN
                     END IF;
                     rest := rest / win;
                     reset := CASE WHEN used > 0 THEN ends + win WHEN other > 0 THEN ends ELSE 0 END;
-                ELSIF kind = 17 THEN
+                ELSIF kind = 17 OR kind = 33 THEN
                     t := greatest(now, at);
                     IF t >= other THEN -- no window is in force
                         at := 0;
                         used := 0;
                         other := 0;
+                        FOR k IN 5 * rule - 4..5 * rule - 1 LOOP
+                            EXIT WHEN kind = 17;
+                            IF bounds[k] <= t AND t < bounds[k + 1] THEN
+                                at := bounds[k];
+                                other := bounds[k + 1];
+                            END IF;
+                        END LOOP;
+                        IF kind = 33 AND other = 0 THEN
+                            RAISE EXCEPTION 'the clocks of the database and of weir differ by more '
+                                            'than a window';
+                        END IF;
                     END IF;
                     ok := used + cost <= max OR cost = 0;
                     reset := CASE WHEN other > 0 THEN other - t ELSE 0 END;
@@ -572,7 +587,7 @@ BEGIN
                     untils[s] := NULL;
                     ats[s] := at;
                     useds[s] := used;
-                    IF kind = 2 OR kind = 3 OR kind = 17 OR verb > 1 THEN
+                    IF kind = 2 OR kind = 3 OR kind > 15 OR verb > 1 THEN
                         others[s] := other;
                         oldests[s] := oldest;
                         IF verb = 3 THEN
@@ -698,7 +713,7 @@ END $$;
 
 REVOKE ALL ON ALL FUNCTIONS IN SCHEMA weir FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION weir.judge(uuid[], integer[], bigint[], bigint[], bigint[], bigint[],
-    integer[], integer[], integer[], integer[], bigint[], bigint[], bigint[]) TO weir_server;
+    integer[], integer[], integer[], integer[], bigint[], bigint[], bigint[], bigint[]) TO weir_server;
 
 INSERT INTO weir.migrations (number, name) VALUES (2, 'judge') ON CONFLICT DO NOTHING;
 COMMIT;

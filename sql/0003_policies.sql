@@ -14,6 +14,8 @@
 --               "mode": "enforce",    [its own or the policy's, whichever does less]
 --               "algorithm": "sliding_window",
 --               "limit": 5, "window_ms": 900000,
+--               "period": "month", "zone": "Europe/Berlin", "month_day": 15,
+--                                     [a window of the calendar; with plans and shadow_limit, too]
 --               "burst": 5,           [token_bucket and leaky_bucket]
 --               "precision_ms": 1,    [sliding_window]
 --               "block_for_ms": 900000, [a denial locks its key out for so long]
@@ -259,13 +261,82 @@ END $$;
 
 -- ---- numbers ------------------------------------------------------------------------------------
 
+-- The instant in ms of 0:00 of a day in a zone: the first whose local time is at or after it.
+CREATE OR REPLACE FUNCTION weir.midnight(day date, zone text) RETURNS bigint
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    civil CONSTANT timestamp := day;
+    guess CONSTANT timestamptz := civil AT TIME ZONE zone;
+    low timestamptz := guess - interval '26 hours';
+    high timestamptz := low;
+    middle timestamptz;
+BEGIN
+    IF (guess - interval '26 hours') AT TIME ZONE zone = civil - interval '26 hours'
+       AND (guess + interval '26 hours') AT TIME ZONE zone = civil + interval '26 hours' THEN
+        RETURN extract(epoch FROM guess)::bigint * 1000; -- no change of the offset is near
+    END IF;
+    -- Local time may step back over midnight: look from the left.
+    WHILE high AT TIME ZONE zone < civil LOOP
+        low := high;
+        high := high + interval '15 minutes';
+    END LOOP;
+    WHILE high - low > interval '1 second' LOOP
+        middle := date_trunc('second', low + (high - low) / 2);
+        IF middle AT TIME ZONE zone >= civil THEN
+            high := middle;
+        ELSE
+            low := middle;
+        END IF;
+    END LOOP;
+    RETURN extract(epoch FROM high)::bigint * 1000;
+END $$;
+
+-- Five boundaries around a time, as calendar_bounds() in src/limit/calendar.c.
+CREATE OR REPLACE FUNCTION weir.calendar_bounds(
+    period text, zone text, month_day integer, now_ms bigint) RETURNS bigint[]
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    today CONSTANT date := (to_timestamp(now_ms / 1000) AT TIME ZONE zone)::date;
+    first CONSTANT date := date_trunc(period, today::timestamp)::date;
+    step CONSTANT interval := CASE period WHEN 'quarter' THEN interval '3 months'
+                                          ELSE ('1 ' || period)::interval END;
+    day date;
+    at bigint;
+    found bigint[] := '{}';
+    i integer := 2;
+BEGIN
+    FOR k IN -4..6 LOOP
+        day := (first + k * step)::date;
+        IF period IN ('month', 'quarter', 'year') THEN
+            day := least(day + month_day - 1, (day + interval '1 month')::date - 1);
+        END IF;
+        at := weir.midnight(day, zone);
+        IF found = '{}' OR at > found[cardinality(found)] THEN
+            found := found || at;
+        END IF;
+    END LOOP;
+    WHILE found[i + 1] <= now_ms LOOP
+        i := i + 1;
+    END LOOP;
+    RETURN found[i - 1:i + 3];
+END $$;
+
 -- A rule's number for weir.judge() and the part of its key that says which windows it has.
 CREATE OR REPLACE FUNCTION weir.windows_of(
-    rule jsonb, INOUT number integer, window_ms bigint, OUT part text)
-LANGUAGE plpgsql IMMUTABLE AS $$
+    rule jsonb, numbers jsonb, INOUT number integer, window_ms bigint, OUT part text,
+    OUT bounds bigint[])
+LANGUAGE plpgsql STABLE AS $$
 BEGIN
     part := window_ms::text;
-    IF rule->>'start' = 'first' THEN
+    bounds := '{0,0,0,0,0}';
+    IF numbers ? 'period' THEN
+        number := 33;
+        part := format('%s %s %s', numbers->>'period', coalesce(numbers->>'month_day', '1'),
+                       numbers->>'zone');
+        bounds := weir.calendar_bounds(
+            numbers->>'period', numbers->>'zone', coalesce((numbers->>'month_day')::integer, 1),
+            floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
+    ELSIF rule->>'start' = 'first' THEN
         IF number <> 1 THEN
             PERFORM weir.reject('only fixed_window has a start');
         END IF;

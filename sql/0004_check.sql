@@ -91,11 +91,13 @@ BEGIN
             precisions bigint[],
             charge_of  integer[],  -- of each rule
             shadow_of  integer[],  -- of each rule: the charge of its shadow limit
-            blocks     bigint[]    -- of each charge
+            blocks     bigint[],   -- of each charge
+            bounds     bigint[]    -- of each charge, five
         );
     ELSIF NOT EXISTS (SELECT FROM pg_catalog.pg_attribute
-                       WHERE attrelid = 'weir.prepared'::regclass AND attname = 'blocks') THEN
-        ALTER TYPE weir.prepared ADD ATTRIBUTE blocks bigint[] CASCADE;
+                       WHERE attrelid = 'weir.prepared'::regclass AND attname = 'bounds') THEN
+        ALTER TYPE weir.prepared ADD ATTRIBUTE blocks bigint[] CASCADE,
+                                 ADD ATTRIBUTE bounds bigint[] CASCADE;
     END IF;
 END $$;
 
@@ -107,6 +109,7 @@ RETURNS weir.prepared LANGUAGE plpgsql AS $$
 DECLARE
     document jsonb := p_document;
     identity bytea;
+    algorithm text;
     mode text;
     rule jsonb;
     numbers jsonb;
@@ -120,6 +123,7 @@ DECLARE
     bursts bigint[];
     precisions bigint[];
     blocks bigint[];
+    bounds bigint[];
     charge_of integer[] := '{}';
     shadow_of integer[] := '{}';
     complete record;
@@ -170,18 +174,22 @@ BEGIN
                 numbers := jsonb_build_object('limit', 0, 'window_ms', numbers->'window_ms');
             END IF;
             identity := weir.identity_of(p_policy, rule, p_attributes);
-            complete := weir.complete(rule->>'algorithm', (numbers->>'limit')::bigint,
-                (numbers->>'window_ms')::bigint, (numbers->>'burst')::bigint,
+            algorithm := CASE WHEN numbers ? 'period' THEN 'fixed_window'
+                              ELSE rule->>'algorithm' END;
+            complete := weir.complete(algorithm, (numbers->>'limit')::bigint,
+                CASE WHEN numbers ? 'period' THEN 1 -- it multiplies nothing
+                     ELSE (numbers->>'window_ms')::bigint END, (numbers->>'burst')::bigint,
                 (numbers->>'precision_ms')::bigint);
-            windowed := weir.windows_of(rule, complete.number, complete.window_ms);
+            windowed := weir.windows_of(rule, numbers, complete.number, complete.window_ms);
             keys := keys || weir.key_of(p_secret, ARRAY[p_policy, rule->>'name',
-                    rule->>'algorithm', windowed.part]
+                    algorithm, windowed.part]
                 || CASE WHEN kind = 1 AND mode = 'enforce' THEN ARRAY['shadow'] END, identity);
             algorithms := algorithms || windowed.number;
             limits := limits || complete."limit";
             windows := windows || complete.window_ms;
             bursts := bursts || complete.burst;
             precisions := precisions || complete.precision_ms;
+            bounds := bounds || windowed.bounds;
             blocks := blocks || coalesce((rule->>'block_for_ms')::bigint, 0);
             IF kind = 1 AND mode = 'enforce' THEN
                 shadow_of[r] := cardinality(keys);
@@ -213,7 +221,7 @@ BEGIN
     END IF;
     RETURN ROW(answer, blocked IS NOT NULL OR keys IS NULL, document, p_attributes, p_cost, p_verb,
                live, keys, algorithms, limits, windows, bursts, precisions, charge_of, shadow_of,
-               blocks);
+               blocks, bounds);
 END $$;
 
 -- 2. Judge all checks by one call, in key order, so that calls do not deadlock. The answer has an
@@ -233,6 +241,7 @@ DECLARE
     bursts bigint[];
     precisions bigint[];
     blocks bigint[];
+    bounds bigint[];
     counts integer[];
     verbs integer[];
     costs bigint[];
@@ -247,6 +256,7 @@ BEGIN
         bursts := bursts || one.bursts;
         precisions := precisions || one.precisions;
         blocks := blocks || one.blocks;
+        bounds := bounds || one.bounds;
         questions := CASE WHEN one.live > 0 THEN ARRAY[one.live] END
                      || array_fill(1, ARRAY[cardinality(one.keys) - one.live]);
         counts := counts || questions;
@@ -264,7 +274,7 @@ BEGIN
       FROM weir.judge(
         sorted, algorithms, limits, windows, bursts, precisions, slots,
         (SELECT array_agg(n) FROM generate_series(1, cardinality(keys)) AS n), counts, verbs,
-        costs, NULL, blocks) AS j;
+        costs, NULL, blocks, bounds) AS j;
 END $$;
 
 -- 3. Build the answer. p_before: the number of charges of the checks before this one.
@@ -533,7 +543,8 @@ BEGIN
                                                  p_window_ms::text],
                                  weir.sized('the key', coalesce(p_key, '')))],
                ARRAY[rule.number], ARRAY[rule."limit"], ARRAY[rule.window_ms], ARRAY[rule.burst],
-               ARRAY[rule.precision_ms], '{1}'::integer[], '{}'::integer[], '{0}'::bigint[]);
+               ARRAY[rule.precision_ms], '{1}'::integer[], '{}'::integer[], '{0}'::bigint[],
+               '{0,0,0,0,0}'::bigint[]);
 END $$;
 
 CREATE OR REPLACE FUNCTION weir.prepare_json(p_check jsonb, p_secret bytea) RETURNS weir.prepared
@@ -621,7 +632,7 @@ END $$;
 -- ---- policies -----------------------------------------------------------------------------------
 
 CREATE OR REPLACE FUNCTION weir.check_document(name text, document jsonb) RETURNS void
-LANGUAGE plpgsql IMMUTABLE AS $$
+LANGUAGE plpgsql STABLE AS $$
 DECLARE
     is_name CONSTANT text := '\A[A-Za-z0-9_.:/-]{1,64}\Z';
     rule jsonb;
@@ -649,9 +660,19 @@ BEGIN
         END IF;
         FOR part IN SELECT rule UNION ALL SELECT rule->'shadow_limit' WHERE rule ? 'shadow_limit'
                     UNION ALL SELECT value FROM jsonb_each(rule->'plans') LOOP
-            PERFORM weir.complete(rule->>'algorithm', (part->>'limit')::bigint,
-                (part->>'window_ms')::bigint, (part->>'burst')::bigint,
+            PERFORM weir.complete(CASE WHEN part ? 'period' THEN 'fixed_window' ELSE rule->>'algorithm' END,
+                (part->>'limit')::bigint,
+                CASE WHEN part ? 'period' THEN 1 ELSE (part->>'window_ms')::bigint END,
+                (part->>'burst')::bigint,
                 (part->>'precision_ms')::bigint);
+            IF part ? 'period' THEN -- fails on an unknown zone
+                IF part->>'period' NOT IN ('day', 'week', 'month', 'quarter', 'year')
+                   OR coalesce((part->>'month_day')::integer, 1) NOT BETWEEN 1 AND 31 THEN
+                    PERFORM weir.reject(format('policy ''%s'': a rule is invalid', name));
+                END IF;
+                PERFORM weir.calendar_bounds(part->>'period', part->>'zone',
+                                             coalesce((part->>'month_day')::integer, 1), 0);
+            END IF;
         END LOOP;
     END LOOP;
     PERFORM weir.is_exempt(document->'exempt', '{"ip": "203.0.113.7"}'); -- fails on a bad network

@@ -63,13 +63,15 @@ CREATE OR REPLACE FUNCTION weir.with_numbers(
     p_rule jsonb, p_plan text, p_limit bigint, p_burst bigint)
 RETURNS jsonb LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
-    algorithm CONSTANT text := p_rule->>'algorithm';
     numbers CONSTANT jsonb := coalesce(p_rule->'plans'->p_plan, p_rule);
+    algorithm CONSTANT text := CASE WHEN numbers ? 'period' THEN 'fixed_window'
+                                    ELSE p_rule->>'algorithm' END;
     own record;
     usual record;
     next record;
 BEGIN
-    own := weir.complete(algorithm, (numbers->>'limit')::bigint, (numbers->>'window_ms')::bigint,
+    own := weir.complete(algorithm, (numbers->>'limit')::bigint,
+                         CASE WHEN numbers ? 'period' THEN 1 ELSE (numbers->>'window_ms')::bigint END,
                          (numbers->>'burst')::bigint, (numbers->>'precision_ms')::bigint);
     usual := weir.complete(algorithm, own."limit", own.window_ms, NULL, NULL);
     next := weir.complete(
@@ -77,7 +79,9 @@ BEGIN
         CASE WHEN p_burst <> -1 THEN p_burst
              WHEN own.burst <> usual.burst THEN own.burst END,
         CASE WHEN own.precision_ms <> usual.precision_ms THEN own.precision_ms END);
-    RETURN (p_rule - '{plans,limit,window_ms,burst,precision_ms}'::text[])
+    RETURN (p_rule - '{plans,limit,window_ms,burst,precision_ms,period,zone,month_day}'::text[])
+        || jsonb_strip_nulls(jsonb_build_object('period', numbers->'period', 'zone', numbers->'zone',
+                                                'month_day', numbers->'month_day'))
         || jsonb_build_object('limit', next."limit", 'window_ms', next.window_ms)
         || CASE WHEN algorithm IN ('token_bucket', 'leaky_bucket') AND next."limit" > 0
                 THEN jsonb_build_object('burst', next.burst) ELSE '{}' END

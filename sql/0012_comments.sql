@@ -71,6 +71,8 @@ COMMENT ON FUNCTION weir.clear_plan IS
     'Clear an assigned plan; NULL if there is none. For weir_operator.';
 COMMENT ON FUNCTION weir.compare_policies IS
     'What pushing these policies would change. For weir_server and weir_operator.';
+COMMENT ON FUNCTION weir.calendar_bounds IS
+    'Boundaries of windows of the calendar around a time. Internal.';
 COMMENT ON FUNCTION weir.complete IS
     'Fill in the defaults of a limit, and check its bounds. Internal.';
 COMMENT ON FUNCTION weir.conclude IS 'Build the answer to a judged check. Internal.';
@@ -106,6 +108,7 @@ COMMENT ON FUNCTION weir.next_log IS 'A column of a row after a charge. Internal
 COMMENT ON FUNCTION weir.next_oldest IS 'A column of a row after a charge. Internal.';
 COMMENT ON FUNCTION weir.next_other IS 'A column of a row after a charge. Internal.';
 COMMENT ON FUNCTION weir.next_used IS 'A column of a row after a charge. Internal.';
+COMMENT ON FUNCTION weir.midnight IS 'When a day begins in a time zone. Internal.';
 COMMENT ON FUNCTION weir.normal_email IS 'Normalize an e-mail address. Internal.';
 COMMENT ON FUNCTION weir.overridden IS 'The identity of an override. Internal.';
 COMMENT ON FUNCTION weir.apply_changes IS

@@ -6,7 +6,8 @@ DROP FUNCTION IF EXISTS weir.reject(text), weir.hmac(bytea, bytea),
     weir.write_ip(inet, integer), weir.normal_email(text), weir.sized(text, text),
     weir.identity_of(text, jsonb, jsonb), weir.is_exempt(jsonb, jsonb),
     weir.complete(text, bigint, bigint, bigint, bigint),
-    weir.windows_of(jsonb, integer, bigint), weir.check_cost(bigint);
+    weir.windows_of(jsonb, jsonb, integer, bigint), weir.midnight(date, text),
+    weir.calendar_bounds(text, text, integer, bigint), weir.check_cost(bigint);
 DROP TABLE IF EXISTS weir.tally, weir.policies;
 DROP TYPE IF EXISTS weir.answer;
 DO $$

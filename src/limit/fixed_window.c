@@ -2,9 +2,18 @@
  *
  * Windows are aligned to the epoch, so that every instance agrees on them. Or a window begins with
  * the first thing that is counted in it: then the state has its end too, and before that first
- * thing there is no window. A time before the window that the state records is taken as that
+ * thing there is no window. Or it is one of the calendar, whose end the state has too. A time before the window that the state records is taken as that
  * window's start: a clock that steps back must not open an old window again. */
 #include "limit/algorithms.h"
+#include "limit/calendar.h"
+
+static struct fixed_window window_at(struct calendar *c, int64_t now)
+{
+    struct calendar_bounds bounds;
+
+    calendar_bounds(c, now, &bounds);
+    return (struct fixed_window){ .start = bounds.at[1], .end = bounds.at[2] };
+}
 
 /* The state as it stands at the time of the ask, not charged. */
 static void bring_up(const struct fixed_window *s, const struct rule *r, int64_t now,
@@ -22,6 +31,9 @@ static void bring_up(const struct fixed_window *s, const struct rule *r, int64_t
         break;
     case START_FIRST:
         *next = out->now < s->end ? *s : (struct fixed_window){ 0 };
+        break;
+    case START_CALENDAR: /* one that is in force keeps its bounds, whatever zone data say now */
+        *next = out->now < s->end ? *s : window_at(r->calendar, out->now);
         break;
     }
 }

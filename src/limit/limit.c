@@ -132,6 +132,10 @@ weir_err rule_check(struct rule *r, weir_diag *diag)
     if (r->limit < 0)
         return diag_fail(diag, WEIR_EREQUEST,
                          "limit must be at least 0 (0 always denies), not %" PRId64, r->limit);
+    if (r->start == START_CALENDAR && !has_start(r->algorithm))
+        return diag_fail(diag, WEIR_EREQUEST,
+                         "%s has no windows of the calendar: only fixed_window does",
+                         weir_algorithm_name(r->algorithm));
     if (r->start != START_EPOCH && !has_start(r->algorithm))
         return diag_fail(diag, WEIR_EREQUEST, "%s has no start: only fixed_window does",
                          weir_algorithm_name(r->algorithm));
@@ -146,7 +150,8 @@ weir_err rule_check(struct rule *r, weir_diag *diag)
     if (r->window < 1)
         return diag_fail(diag, WEIR_EREQUEST, "the window must be at least 1 ms, not %" PRId64,
                          r->window);
-    err = check_product("limit", r->limit, r->window, diag);
+    err = r->start == START_CALENDAR ? WEIR_OK /* it multiplies nothing */
+                                     : check_product("limit", r->limit, r->window, diag);
     if (!err)
         err = check_burst(r, diag);
     if (!err)

@@ -15,19 +15,22 @@
 #include "base/span.h"
 #include "weir.h"
 
-/* Where a fixed window begins: at a multiple of its length since the epoch, or with the first thing
- * that is counted in it. */
-enum rule_start { START_EPOCH, START_FIRST };
+/* Where a fixed window begins: at a multiple of its length since the epoch, with the first thing that
+ * is counted in it, or with a day, week or month of the calendar. */
+enum rule_start { START_EPOCH, START_FIRST, START_CALENDAR };
+
+struct calendar;
 
 /* The numbers of one limit. */
 struct rule {
     weir_algorithm algorithm;
     int64_t limit;
     int64_t window;
-    int64_t burst;         /* token and leaky bucket: the capacity */
-    int64_t precision;     /* sliding window: the width of a bucket */
-    enum rule_start start; /* fixed window */
-    int64_t block_for;     /* a refusal locks its key out for so long; 0: it does not */
+    int64_t burst;             /* token and leaky bucket: the capacity */
+    int64_t precision;         /* sliding window: the width of a bucket */
+    enum rule_start start;     /* fixed window */
+    struct calendar *calendar; /* START_CALENDAR; `window` is the longest that one can be */
+    int64_t block_for;         /* a refusal locks its key out for so long; 0: it does not */
 };
 
 /* 139 years: a time now and this are below 2^48, which is what a store has for it. */
@@ -39,7 +42,7 @@ static inline bool rule_is_same(const struct rule *a, const struct rule *b)
     return a == b ||
            (a->algorithm == b->algorithm && a->limit == b->limit && a->window == b->window &&
             a->burst == b->burst && a->precision == b->precision && a->start == b->start &&
-            a->block_for == b->block_for);
+            a->block_for == b->block_for && a->calendar == b->calendar);
 }
 
 /* The algorithm and the start as one number, for the judges in Redis and in Postgres. */
@@ -96,6 +99,9 @@ weir_algorithm algorithm_by_name(struct span name);
 
 /* The algorithm that WEIR_DEFAULT_ALGORITHM means. */
 #define ALGORITHM_BY_DEFAULT WEIR_SLIDING_WINDOW
+
+/* What a limit of the calendar is, if its algorithm is not said. */
+#define ALGORITHM_OF_CALENDARS WEIR_FIXED_WINDOW
 
 /* Of the cell both are false: its numbers are not those of a policy. */
 static inline bool algorithm_has_burst(weir_algorithm algorithm)

@@ -5,6 +5,7 @@
 #ifndef WEIR_POLICY_LOADER_H
 #define WEIR_POLICY_LOADER_H
 
+#include "base/zone.h"
 #include "policy/reader.h"
 #include "policy/set.h"
 
@@ -15,6 +16,13 @@ struct loader {
     struct arena scratch; /* freed when the loading is over */
     struct environment *environment;
     uint64_t classes; /* of rules, that are taken, as bits */
+    struct {          /* of the rule that is being read */
+        const struct zone *zone;
+        const char *zone_name;
+        int month_day;
+        bool algorithm_is_said, is_used, has_months; /* by limits of the calendar */
+    } calendar;
+    struct loaded_zone *zones; /* each once */
     bool out_of_memory;
 };
 
@@ -28,6 +36,13 @@ struct settings {
     int rollout;
     const char *const *by;
     size_t by_count;
+    bool algorithm_is_said;
+};
+
+struct loaded_zone {
+    const char *name;
+    struct zone zone;
+    struct loaded_zone *next;
 };
 
 /* loader.c */
@@ -41,6 +56,15 @@ struct settings settings_default(void);
 void read_defaults(struct loader *l, const struct yaml *node, struct settings *s);
 void read_policy(struct loader *l, const struct yaml *key, const struct settings *defaults,
                  struct policy *out);
+
+/* calendar_rule.c */
+/* What the rule says of its windows of the calendar: the zone, and the day of the month. */
+void calendar_begin(struct loader *l, const struct yaml *zone, const struct yaml *month_day,
+                    const struct settings *s);
+/* "2000000 per month": then `r` has it. False: it is no limit of the calendar. */
+bool calendar_read_limit(struct loader *l, struct span text, struct rule *r);
+/* Complain of what no limit of the rule uses. */
+void calendar_end(struct loader *l, const struct yaml *zone, const struct yaml *month_day);
 
 /* environment.c */
 void environment_open(struct loader *l);

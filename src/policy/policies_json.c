@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 
+#include "limit/calendar.h"
 #include "policy/exemption.h"
 #include "policy/identity.h"
 #include "policy/set.h"
@@ -60,6 +61,12 @@ static void put_numbers(const struct writer *w, const struct rule *r)
 {
     json_int(w->j, open_setting(w, "limit"), r->limit);
     json_int(w->j, "window_ms", r->window);
+    if (r->start == START_CALENDAR) {
+        json_text(w->j, "period", period_names[r->calendar->period]);
+        json_text(w->j, "zone", r->calendar->zone_name);
+        if (period_has_month_day(r->calendar->period))
+            json_int(w->j, "month_day", r->calendar->month_day);
+    }
     close_setting(w, RULE_SETTING_LIMIT);
     if (r->limit > 0 && algorithm_has_burst(r->algorithm))
         put_int(w, RULE_SETTING_BURST, "burst", r->burst);

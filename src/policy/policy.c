@@ -1,5 +1,6 @@
 /* policy.c - which rules apply to a request: looking things up in a loaded set. */
 #include "policy/policy.h"
+#include "limit/calendar.h"
 
 #include <inttypes.h>
 #include <stdint.h>
@@ -193,11 +194,15 @@ static size_t add_text(char *out, size_t len, struct span text)
 struct hash_key counted_hash_key(const struct secret *secret, struct span policy, struct span rule,
                                  const struct rule *numbers, bool shadow_limit)
 {
-    char scope[4 * (WEIR_MAX_NAME + 1) + sizeof "shadow"], window[32];
+    char scope[5 * (WEIR_MAX_NAME + 1) + sizeof "shadow" + 32], window[WEIR_MAX_NAME + 32];
     size_t len = 0;
 
-    snprintf(window, sizeof window, "%" PRId64 "%s", numbers->window,
-             numbers->start == START_FIRST ? " first" : "");
+    if (numbers->start == START_CALENDAR)
+        snprintf(window, sizeof window, "%s %d %s", period_names[numbers->calendar->period],
+                 numbers->calendar->month_day, numbers->calendar->zone_name);
+    else
+        snprintf(window, sizeof window, "%" PRId64 "%s", numbers->window,
+                 numbers->start == START_FIRST ? " first" : "");
     len = add_text(scope, len, policy);
     len = add_text(scope, len, rule);
     len = add_text(scope, len, span_of(weir_algorithm_name(numbers->algorithm)));

@@ -180,6 +180,20 @@ weir_err rate_read(struct span text, int64_t *limit, int64_t *window, weir_diag 
     return WEIR_OK;
 }
 
+bool rate_read_word(struct span text, int64_t *limit, struct span *word)
+{
+    size_t digits;
+
+    text = trim(text);
+    digits = read_digits(text, limit);
+    text = skip_spaces(skip(text, digits));
+    if (digits == 0 || *limit >= WEIR_MAX_AMOUNT || text.len < 4 ||
+        memcmp(text.at, "per", 3) != 0 || !is_space(text.at[3]))
+        return false;
+    *word = skip_spaces(skip(text, 3));
+    return true;
+}
+
 void duration_write(int64_t ms, char out[32])
 {
     size_t i = 0;

@@ -2,6 +2,7 @@
 #ifndef WEIR_POLICY_RATE_H
 #define WEIR_POLICY_RATE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/span.h"
@@ -13,6 +14,9 @@ WEIR_MUSTCHECK weir_err duration_read(struct span text, int64_t *ms, weir_diag *
 /* "5 per 15m" (also "1 per h" = "1 per 1h"), or "0": always deny (window 0). */
 WEIR_MUSTCHECK weir_err rate_read(struct span text, int64_t *limit, int64_t *window,
                                   weir_diag *diag);
+
+/* The number and the word of "5 per month". False: it is not of that form, or too large. */
+bool rate_read_word(struct span text, int64_t *limit, struct span *word);
 
 enum { SHARE_ALL = 10000 }; /* 100% */
 

@@ -13,6 +13,8 @@ enum {
     PRECISION,
     START,
     BLOCK_FOR,
+    ZONE,
+    MONTH_DAY,
     BY,
     ALGORITHM,
     PLANS,
@@ -33,6 +35,8 @@ static const char *const words[KEY_COUNT] = {
     [PRECISION] = "precision",
     [START] = "start",
     [BLOCK_FOR] = "block_for",
+    [ZONE] = "zone",
+    [MONTH_DAY] = "month_day",
     [BY] = "by",
     [ALGORITHM] = "algorithm",
     [PLANS] = "plans",
@@ -47,13 +51,13 @@ static const char *const words[KEY_COUNT] = {
 };
 
 #define BIT(key) (1u << (key))
+#define OF_WINDOWS (BIT(START) | BIT(BLOCK_FOR) | BIT(ZONE) | BIT(MONTH_DAY))
 #define IN_LIMIT (BIT(LIMIT) | BIT(BURST) | BIT(PRECISION))
 #define IN_RULE                                                                                    \
-    (IN_LIMIT | BIT(START) | BIT(BLOCK_FOR) | BIT(BY) | BIT(ALGORITHM) | BIT(PLANS) | BIT(MODE) |  \
+    (IN_LIMIT | OF_WINDOWS | BIT(BY) | BIT(ALGORITHM) | BIT(PLANS) | BIT(MODE) |                   \
      BIT(IPV6_PREFIX) | BIT(SHADOW_LIMIT) | BIT(ROLLOUT))
 #define IN_POLICY (IN_RULE | BIT(ON_ERROR) | BIT(RETRY_AFTER) | BIT(EXEMPT) | BIT(RULES))
-#define BESIDE_RULES                                                                               \
-    (IN_POLICY & ~(IN_LIMIT | BIT(START) | BIT(BLOCK_FOR) | BIT(PLANS) | BIT(SHADOW_LIMIT)))
+#define BESIDE_RULES (IN_POLICY & ~(IN_LIMIT | OF_WINDOWS | BIT(PLANS) | BIT(SHADOW_LIMIT)))
 #define IN_DEFAULTS                                                                                \
     (BIT(ALGORITHM) | BIT(ON_ERROR) | BIT(MODE) | BIT(RETRY_AFTER) | BIT(IPV6_PREFIX))
 
@@ -127,6 +131,7 @@ static void read_settings(struct loader *l, const struct yaml *const *keys, stru
     if (keys[ALGORITHM] && read_choice(&l->reader, keys[ALGORITHM]->value, "algorithm",
                                        algorithm_names, ALGORITHM_COUNT, &i))
         s->algorithm = algorithm_by_name(span_of(algorithm_names[i]));
+    s->algorithm_is_said |= keys[ALGORITHM] != NULL;
     if (keys[MODE] &&
         read_choice(&l->reader, keys[MODE]->value, "mode", mode_names, MODE_COUNT, &i))
         s->mode = (enum mode)i;
@@ -173,7 +178,8 @@ static bool read_numbers(struct loader *l, const struct yaml *const *keys, struc
     weir_diag diag;
     bool good = wants(&l->reader, keys[LIMIT]->value, YAML_TEXT, "limit", "5 per 15m");
 
-    if (good && rate_read(keys[LIMIT]->value->text, &r->limit, &r->window, &diag)) {
+    if (good && !calendar_read_limit(l, keys[LIMIT]->value->text, r) &&
+        rate_read(keys[LIMIT]->value->text, &r->limit, &r->window, &diag)) {
         complain(&l->reader, keys[LIMIT]->value, "%s", diag.text);
         good = false;
     }
@@ -354,6 +360,7 @@ static void read_rule(struct loader *l, const struct yaml *at, const struct yaml
         read_start(l, keys[START], &usual);
     if (keys[BLOCK_FOR])
         read_block_for(l, keys[BLOCK_FOR], &usual);
+    calendar_begin(l, keys[ZONE], keys[MONTH_DAY], s);
     numbers = usual;
     overridden = environment_limit(l, policy, is_short ? NULL : out->name, &numbers, &variable);
     if (!keys[LIMIT]) {
@@ -366,6 +373,7 @@ static void read_rule(struct loader *l, const struct yaml *at, const struct yaml
             if (overridden) {
                 numbers.limit = limit;
                 numbers.window = window;
+                numbers.start = usual.start;
             }
             check_numbers(l, keys, variable, &numbers);
         }
@@ -380,6 +388,7 @@ static void read_rule(struct loader *l, const struct yaml *at, const struct yaml
             *shadow = counted_of(l, policy, out->name, &numbers, true);
         out->shadow_limit = shadow;
     }
+    calendar_end(l, keys[ZONE], keys[MONTH_DAY]);
 }
 
 static void read_rules(struct loader *l, const struct yaml *node, const struct settings *policy,

@@ -3,12 +3,15 @@
 
     test_budget_windows.py BUILD      from the root of the source
 """
+import datetime
 import os
 import random
 import sys
 import time
+from zoneinfo import ZoneInfo
 
 sys.path.insert(0, "tests/support")
+from budget_model import civil_instant  # noqa: E402
 from budget_store import compare  # noqa: E402
 from postgres_fixture import Fixture, close_cluster, weir  # noqa: E402
 from redis import Cluster, Redis  # noqa: E402
@@ -34,6 +37,17 @@ def lockout(dice, name):
         rule["burst"] = dice.randrange(1, 8)
     if name == "user" or dice.random() < 0.5:
         rule["block_for_ms"] = dice.choice((1, 700, 90000, 7200000))
+    return rule
+
+
+def calendar(dice, name):
+    """Of zones with odd offsets and odd changes; the times are those of the coming years."""
+    rule = {"name": name, "algorithm": "calendar", "limit": dice.randrange(1, 12),
+            "period": dice.choice(("day", "week", "month", "quarter", "year")),
+            "zone": dice.choice(("UTC", "Europe/Berlin", "Asia/Kathmandu", "Australia/Lord_Howe",
+                                 "America/New_York", "Pacific/Chatham", "Africa/Cairo"))}
+    if rule["period"] in ("month", "quarter", "year"):
+        rule["month_day"] = dice.choice((1, 15, 28, 29, 30, 31))
     return rule
 
 
@@ -80,6 +94,7 @@ def in_every_store(make, steps=40):
 
 in_every_store(first_window)
 in_every_store(lockout)
+in_every_store(calendar)
 
 
 def sql_and_http_share(text):
@@ -103,6 +118,27 @@ def sql_and_http_share(text):
 @test
 def sql_and_http_share_a_window_from_the_first_request():
     sql_and_http_share("limit: 4 per 1d, algorithm: fixed_window, start: first")
+
+@test
+def sql_and_http_share_a_window_of_the_calendar():
+    sql_and_http_share("limit: 4 per quarter, zone: Asia/Kathmandu, month_day: 31")
+
+
+@test
+def sql_finds_the_same_midnights_as_the_model():
+    days = {"America/Sao_Paulo": ("2018-11-03", "2018-11-04", "2018-11-05"),
+            "America/Havana": ("2026-03-08", "2026-11-01", "2026-11-02"),
+            "Pacific/Apia": ("2011-12-29", "2011-12-30", "2011-12-31", "2012-01-01"),
+            "Australia/Lord_Howe": ("2026-04-05", "2026-10-04"),
+            "Asia/Kathmandu": ("1985-12-31", "1986-01-01", "2026-02-28"),
+            "Europe/Berlin": ("2026-03-29", "2026-10-25", "2028-02-29")}
+    with Fixture() as fixture:
+        for zone, dates in days.items():
+            for day in dates:
+                want = civil_instant(ZoneInfo(zone), datetime.date.fromisoformat(day))
+                have = fixture.value(f"SELECT weir.midnight('{day}', '{zone}')")
+                assert int(have) == want, (zone, day, have, want)
+
 
 @test
 def sql_and_http_share_a_lockout_and_a_reset_lifts_it():

@@ -12,6 +12,10 @@ from budget_model import Model
 from weir_server import Folder, Server
 
 
+DAYS = {"day": 86400000, "week": 7 * 86400000, "month": 31 * 86400000, "quarter": 92 * 86400000,
+        "year": 366 * 86400000}
+
+
 def duration(ms):
     return f"{ms}ms"
 
@@ -85,7 +89,8 @@ def compare_step(asked, number, model, step):
 
 
 def random_step(dice, rules, now):
-    longest = max(rule.get("block_for_ms", rule.get("window_ms", 1000)) for rule in rules)
+    longest = max(rule.get("block_for_ms", rule.get("window_ms", DAYS[rule.get("period", "day")]))
+                  for rule in rules)
     most = max(rule["limit"] for rule in rules)
     now += dice.choice((0, 0, 1, dice.randrange(1000), dice.randrange(longest + 2),
                         dice.randrange(2 * longest + 2) if dice.random() < 0.2 else 3))

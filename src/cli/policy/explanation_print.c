@@ -3,9 +3,13 @@
 #include <stdio.h>
 #include <string.h>
 
+#include <time.h>
+
+#include "base/clock.h"
 #include "base/printable.h"
 #include "cli/policy/explanation.h"
 #include "cli/terminal.h"
+#include "limit/calendar.h"
 #include "policy/rate.h"
 
 enum { LABEL_WIDTH = 13, VALUE_WIDTH = 34, LINE_WIDTH = 78 };
@@ -84,9 +88,26 @@ static void print_rate(const char *label, const struct rule *r, const char *why)
         print_row(label, "0: always denies", why);
         return;
     }
-    duration_write(r->window, window);
+    if (r->start == START_CALENDAR)
+        snprintf(window, sizeof window, "%s", period_names[r->calendar->period]);
+    else
+        duration_write(r->window, window);
     snprintf(rate, sizeof rate, "%" PRId64 " per %s", r->limit, window);
     print_row(label, rate, why);
+}
+
+static void print_calendar(struct calendar *c)
+{
+    struct calendar_bounds bounds;
+    char next[64];
+    time_t second;
+    struct tm utc;
+
+    calendar_bounds(c, clock_wall_ms(), &bounds);
+    second = (time_t)(bounds.at[2] / 1000);
+    gmtime_r(&second, &utc);
+    strftime(next, sizeof next, "the next window begins at %Y-%m-%dT%H:%M:%SZ", &utc);
+    print_row("zone", c->zone_name, next);
 }
 
 static bool is_built_in(const struct origin *o)
@@ -173,6 +194,8 @@ static void print_rule(const struct explained_rule *r, const char *asked_plan)
               where(&r->algorithm).text);
     if (r->live.numbers->start == START_FIRST)
         print_row("start", "with the first request", where(&r->start).text);
+    if (r->live.numbers->start == START_CALENDAR)
+        print_calendar(r->live.numbers->calendar);
     if (r->live.numbers->block_for > 0) {
         char text[32];
 

@@ -21,19 +21,20 @@ enum parameter {
     COSTS,
     NOWS,
     BLOCKS,
+    BOUNDS,
 };
 
 static const unsigned types[] = {
     [KEYS] = OID_UUIDS,   [ALGORITHMS] = OID_INT4S, [LIMITS] = OID_INT8S, [WINDOWS] = OID_INT8S,
     [BURSTS] = OID_INT8S, [PRECISIONS] = OID_INT8S, [SLOTS] = OID_INT4S,  [RULES] = OID_INT4S,
     [COUNTS] = OID_INT4S, [VERBS] = OID_INT4S,      [COSTS] = OID_INT8S,  [NOWS] = OID_INT8S,
-    [BLOCKS] = OID_INT8S,
+    [BLOCKS] = OID_INT8S, [BOUNDS] = OID_INT8S,
 };
 
 const struct statement judge_statement = {
     .name = "weir_judge",
     .text = "SELECT allowed, remaining, retry_after, reset_after, delay "
-            "FROM weir.judge($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)",
+            "FROM weir.judge($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)",
     .types = types,
     .parameter_count = sizeof types / sizeof types[0],
     .column_count = COLUMNS,
@@ -130,6 +131,8 @@ static char *write_parameter(char *to, const struct layout *l, bool brings_now,
         return brings_now ? write_nows(to, l->batch) : to;
     case BLOCKS:
         return layout_locks(l) ? layout_write_blocks(to, l) : to;
+    case BOUNDS:
+        return layout_has_calendars(l) ? layout_write_bounds(to, l) : to;
     case COUNTS:
     case VERBS:
         return write_questions(to, l->batch, parameter);
@@ -143,7 +146,8 @@ bool judge_write(struct parameters *p, const struct layout *l, bool brings_now)
 {
     const struct batch *b = l->batch;
     const size_t most = sizeof types / sizeof types[0] * ARRAY_HEAD +
-                        b->charge_count * (10 * ARRAY_LENGTH + sizeof(struct key) + 3 * 4 + 6 * 8) +
+                        b->charge_count *
+                            (15 * ARRAY_LENGTH + sizeof(struct key) + 3 * 4 + 11 * 8) +
                         b->count * (3 * ARRAY_LENGTH + 2 * 4 + 8);
     char *at = parameters_begin(p, &judge_statement, most);
 

@@ -4,6 +4,8 @@
 #include <stddef.h>
 #include <stdlib.h>
 
+#include "base/clock.h"
+#include "limit/calendar.h"
 #include "store/postgres/array.h"
 
 enum { RULES_TRIED = 16 }; /* looking for one that is there already; it may be there twice */
@@ -21,13 +23,15 @@ bool layout_begins(const struct layout *l, size_t i)
     return i == 0 || memcmp(&l->keyed[i].key, &l->keyed[i - 1].key, sizeof(struct key)) != 0;
 }
 
-static uint32_t number_rule(struct layout *l, const struct rule *r)
+static uint32_t number_rule(struct layout *l, const struct rule *r, int64_t now)
 {
     const size_t oldest = l->rule_count > RULES_TRIED ? l->rule_count - RULES_TRIED : 0;
 
     for (size_t i = l->rule_count; i > oldest; i--)
-        if (rule_is_same(l->rules[i - 1], r))
+        if (rule_is_same(l->rules[i - 1], r) &&
+            (r->start != START_CALENDAR || l->nows[i - 1] == now))
             return (uint32_t)i;
+    l->nows[l->rule_count] = now;
     l->rules[l->rule_count++] = r;
     return (uint32_t)l->rule_count;
 }
@@ -42,7 +46,7 @@ static void number_charges(struct layout *l)
             const struct charge *c = &b->questions[i]->charges[j];
 
             l->keyed[at] = (struct keyed){ c->key, at };
-            l->rule_of[at] = number_rule(l, c->rule);
+            l->rule_of[at] = number_rule(l, c->rule, b->questions[i]->ask.now);
         }
     qsort(l->keyed, b->charge_count, sizeof l->keyed[0], compare_keyed);
     for (at = 0; at < b->charge_count; at++) {
@@ -57,12 +61,14 @@ bool lay_out(struct layout *l, const struct batch *b, struct buf *scratch)
     char *room;
 
     scratch->len = 0;
-    room = buf_room(scratch, n * (sizeof *l->keyed + sizeof *l->rules + 2 * sizeof *l->slot_of));
+    room = buf_room(scratch, n * (sizeof *l->keyed + sizeof *l->rules + sizeof *l->nows +
+                                  2 * sizeof *l->slot_of));
     if (!room)
         return false;
     *l = (struct layout){ .batch = b, .keyed = (struct keyed *)(void *)room };
     l->rules = (const struct rule **)(void *)(l->keyed + n);
-    l->slot_of = (uint32_t *)(void *)(l->rules + n);
+    l->nows = (int64_t *)(void *)(l->rules + n);
+    l->slot_of = (uint32_t *)(void *)(l->nows + n);
     l->rule_of = l->slot_of + n;
     number_charges(l);
     return true;
@@ -133,4 +139,28 @@ bool layout_locks(const struct layout *l)
         if (l->rules[i]->block_for > 0)
             return true;
     return false;
+}
+
+bool layout_has_calendars(const struct layout *l)
+{
+    for (size_t i = 0; i < l->rule_count; i++)
+        if (l->rules[i]->start == START_CALENDAR)
+            return true;
+    return false;
+}
+
+/* Of every rule as many, so that the i-th one's are found. */
+char *layout_write_bounds(char *to, const struct layout *l)
+{
+    to = array_head(to, OID_INT8, l->rule_count * CALENDAR_BOUNDS, false);
+    for (size_t i = 0; i < l->rule_count; i++) {
+        struct calendar_bounds bounds = { 0 };
+
+        if (l->rules[i]->start == START_CALENDAR)
+            calendar_bounds(l->rules[i]->calendar, l->nows[i] ? l->nows[i] : clock_wall_ms(),
+                            &bounds);
+        for (int k = 0; k < CALENDAR_BOUNDS; k++)
+            to = array_int8(to, bounds.at[k]);
+    }
+    return to;
 }

@@ -15,6 +15,7 @@ struct layout {
     const struct batch *batch;
     struct keyed *keyed;         /* of each charge: ascending, those of one key in their order */
     const struct rule **rules;   /* `rule_count` of them */
+    int64_t *nows;               /* of the question that brought each rule; 0: it brings none */
     uint32_t *slot_of, *rule_of; /* of each charge: the number of its key and of its rule; from 1 */
     size_t key_count, rule_count;
 };
@@ -33,6 +34,11 @@ char *layout_write_windows(char *to, const struct layout *l);
 char *layout_write_bursts(char *to, const struct layout *l);
 char *layout_write_precisions(char *to, const struct layout *l);
 char *layout_write_blocks(char *to, const struct layout *l);
+
+char *layout_write_bounds(char *to, const struct layout *l);
+
+/* Is one of the rules of the calendar? */
+bool layout_has_calendars(const struct layout *l);
 
 /* Has one of the rules a block_for? */
 bool layout_locks(const struct layout *l);

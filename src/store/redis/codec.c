@@ -4,13 +4,15 @@
 #include <endian.h>
 #include <stdio.h>
 
+#include "base/clock.h"
 #include "base/decimal.h"
 #include "base/hex.h"
+#include "limit/calendar.h"
 #include "store/remote/wire_verb.h"
 
 enum {
     NUMBER = 9,       /* bytes of a MessagePack integer, at most */
-    RULE = 9,         /* words of a rule, at most */
+    RULE = 12,        /* words of a rule, at most */
     RULES_TRIED = 16, /* looking for one that is there already; it may be there twice */
     NS_PER_MS = 1000000,
     REPLY_HEAD = 8,    /* bytes: the server's time */
@@ -50,6 +52,7 @@ static size_t count_charges(const struct call *c)
 struct numbered {
     const struct rule *rule;
     int64_t cost;
+    int64_t now; /* what boundaries of the calendar are around; 0: this machine's clock */
 };
 
 struct layout {
@@ -76,19 +79,20 @@ static uint16_t number_key(struct layout *l, const struct charge *c)
     return l->table[at];
 }
 
-static bool is_same_rule(const struct numbered *a, const struct rule *b, int64_t cost)
+static bool is_same_rule(const struct numbered *a, const struct rule *b, int64_t cost, int64_t now)
 {
-    return (b->algorithm != ALGORITHM_CELL || a->cost == cost) && rule_is_same(a->rule, b);
+    return (b->start != START_CALENDAR || a->now == now) &&
+           (b->algorithm != ALGORITHM_CELL || a->cost == cost) && rule_is_same(a->rule, b);
 }
 
-static uint16_t number_rule(struct layout *l, const struct rule *r, int64_t cost)
+static uint16_t number_rule(struct layout *l, const struct rule *r, int64_t cost, int64_t now)
 {
     const size_t oldest = l->rule_count > RULES_TRIED ? l->rule_count - RULES_TRIED : 0;
 
     for (size_t i = l->rule_count; i > oldest; i--)
-        if (is_same_rule(&l->rules[i - 1], r, cost))
+        if (is_same_rule(&l->rules[i - 1], r, cost, now))
             return (uint16_t)i;
-    l->rules[l->rule_count++] = (struct numbered){ r, cost };
+    l->rules[l->rule_count++] = (struct numbered){ r, cost, now };
     return (uint16_t)l->rule_count;
 }
 
@@ -115,7 +119,7 @@ static bool lay_out(struct layout *l, const struct call *c, size_t n, struct buf
 
         for (size_t j = 0; j < q->count; j++, at++) {
             l->key_of[at] = number_key(l, &q->charges[j]);
-            l->rule_of[at] = number_rule(l, q->charges[j].rule, q->charges[j].cost);
+            l->rule_of[at] = number_rule(l, q->charges[j].rule, q->charges[j].cost, q->ask.now);
         }
     }
     return true;
@@ -187,6 +191,13 @@ static void add_rule(struct words *w, const struct numbered *n)
     add(w, r->burst);
     add(w, r->precision);
     add(w, r->block_for);
+    if (r->start == START_CALENDAR) {
+        struct calendar_bounds bounds;
+
+        calendar_bounds(r->calendar, n->now ? n->now : clock_wall_ms(), &bounds);
+        for (int i = 0; i < CALENDAR_BOUNDS; i++)
+            add(w, bounds.at[i]);
+    }
 }
 
 static void add_question(struct words *w, const struct layout *l, const struct question *q,

@@ -251,8 +251,9 @@ static void an_unknown_key_is_rejected_with_its_place_and_a_suggestion(void **st
                     HERE "2:1: unknown key 'policis' in a policy file: did you mean 'policies'?\n");
     expect_problems(
         FILE_OF("  p: {rules: {r: {limit: 1 per 1s, on_error: deny}}}\n"), NULL,
-        HERE "3:36: 'on_error' is not allowed in a rule, which may have limit, burst, precision, "
-             "start, block_for, by, algorithm, plans, mode, ipv6_prefix, shadow_limit, rollout\n");
+        HERE
+        "3:36: 'on_error' is not allowed in a rule, which may have limit, burst, precision, "
+        "start, block_for, zone, month_day, by, algorithm, plans, mode, ipv6_prefix, shadow_limit, rollout\n");
 }
 
 static void all_problems_come_at_once_in_file_order(void **state)
