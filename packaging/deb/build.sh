@@ -28,6 +28,7 @@ build_here() {
     # shellcheck disable=SC1091
     number=$(. /etc/os-release && echo "${VERSION_ID:-}")
     [ -n "$suite" ] || fail 'this is no release of Debian'
+    umask 022 # the source of a package keeps the modes of its files
     work=$(mktemp -d)
     trap 'rm -rf "$work"' EXIT
     cp "$1" "$work/weir_$version.orig.tar.xz"
