@@ -35,7 +35,7 @@ while read -r library; do
 done <"$build/libraries"
 
 packages_of_libraries <"$build/libraries" >"$build/packages"
-echo ca-certificates >>"$build/packages"
+printf '%s\n' ca-certificates tzdata >>"$build/packages"
 while read -r package; do
     install -D -m 644 "/usr/share/doc/$package/copyright" "$root/usr/share/doc/$package/copyright"
     dpkg-query -s "$package" >"$root/var/lib/dpkg/status.d/$package"
@@ -45,6 +45,11 @@ done <"$build/packages"
 install -m 644 /etc/ssl/certs/ca-certificates.crt "$root/etc/ssl/certs/ca-certificates.crt"
 ln -s /etc/ssl/certs "$root/usr/lib/ssl/certs"
 ln -s /etc/ssl/certs/ca-certificates.crt "$root/usr/lib/ssl/cert.pem"
+
+# For limits per day, week, month, quarter and year.
+mkdir -p "$root/usr/share/zoneinfo"
+tar -C /usr/share/zoneinfo -c --exclude=./posix --exclude=./right --sort=name . |
+    tar -C "$root/usr/share/zoneinfo" -x
 
 printf 'root:x:0:0::/:/nonexistent\nweir:x:65532:65532::/var/lib/weir:/nonexistent\n' \
     >"$root/etc/passwd"
