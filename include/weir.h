@@ -225,6 +225,8 @@ typedef struct weir_rule_answer {
     int64_t retry_after_ms;
     int64_t reset_after_ms;
     int64_t delay_ms;
+    int64_t used; /* weir_charge: what is counted now, rounded up */
+    int64_t over; /* weir_charge: by how much that exceeds the limit, or the burst of a bucket */
     bool allowed;
     bool shadow;        /* judged and counted, but did not decide */
     bool shadow_denied; /* in shadow, or by its shadow limit, it would have denied */
@@ -243,6 +245,8 @@ typedef struct weir_answer {
     int64_t retry_after_ms; /* 0 if allowed; else exact; WEIR_NEVER */
     int64_t reset_after_ms; /* until untouched */
     int64_t delay_ms;       /* leaky bucket: wait this long before running */
+    int64_t used;           /* weir_charge: of the rule, the fullest */
+    int64_t over;           /* weir_charge: by how much that one is exceeded; 0: it is not */
     int64_t override_id;    /* of an operator's override that had a say; 0: none had */
     size_t rule_count;
     weir_rule_answer rules[WEIR_MAX_RULES]; /* in the order of the request, and of the file */
@@ -262,6 +266,11 @@ WEIR_API WEIR_MUSTCHECK weir_err weir_peek(weir *w, const weir_request *r, weir_
 
 /* Give back `cost` to every rule (what was admitted but did not happen), newest first. */
 WEIR_API WEIR_MUSTCHECK weir_err weir_refund(weir *w, const weir_request *r, weir_answer *a,
+                                             weir_diag *diag);
+
+/* It has happened: count it, whatever the limits say. What is counted may exceed a limit, which only
+ * makes others wait. Never denied; `over` says by how much. */
+WEIR_API WEIR_MUSTCHECK weir_err weir_charge(weir *w, const weir_request *r, weir_answer *a,
                                              weir_diag *diag);
 
 /* Forget all that is counted for this identity. */

@@ -21,7 +21,7 @@
 --
 -- with key and rule as numbers from 1. A fixed window that begins with the first charge in it has
 -- the algorithm 17; one of the calendar has 33, and behind the block_for five boundaries around now,
--- of which the window is found by Redis's clock. Verbs: 0 check, 1 peek, 2 refund, 3 reset, 4 undo. A now of 0 is Redis's clock.
+-- of which the window is found by its clock. Verbs: 0 check, 1 peek, 2 refund, 3 reset, 4 undo, 5 charge. A now of 0 is Redis's clock.
 -- A charge of cost 0 passes and changes nothing. Each charge of an undo has a fourth number, see
 -- below. Algorithms are those of
 -- weir.h. A cell (15, src/limit/cell.c) has times beyond 2^53 ns, so each is two words, whole ms
@@ -33,6 +33,9 @@
 -- The reply is one string: little-endian, Redis's time in ms as a double, then for each charge a
 -- byte that is 1 if it is allowed, and the doubles remaining, retry_after, reset_after, delay. An
 -- infinite one stands for the largest integer.
+--
+-- A charge (verb 5) has happened: it is counted whatever the limit says. Its `remaining` is below 0
+-- by how much the limit is exceeded. Counts stop where they would not be exact any more (L4).
 --
 -- A QUESTION OF SEVERAL SLOTS is one call for each slot, in parallel. If all allow, it is allowed.
 -- If one denies, or does not answer, the others are undone: verb 4. Its fourth number is the time in
@@ -51,7 +54,7 @@
 --   L3  A key expires when its state is as new, and is deleted if that happens earlier. A key that
 --       was charged at a caller's own time stays an hour longer, because that clock may be slower.
 --   L4  Every number below 2^53 is exact. Products are: limit * window and burst * window are below
---       it, also those of earlier limits. Sums that may exceed it are written as differences. A
+--       it, also those of earlier limits and of debts. Sums that may exceed it are written as differences. A
 --       cell is exact as long as its times are below 2^53 us, 285 years.
 --   L5  Keys are in KEYS. Nothing is written before all is decided. Then each key is written once,
 --       by SET with an absolute expiry or DEL: replicas and the append-only file get the result.
@@ -75,7 +78,7 @@ local function take_none(_, _, now, cost) -- a limit of 0: always denied, retry_
     return cost == 0, 0, cost == 0 and 0 or -1, 0, 0, now
 end
 
-local function take_fixed_window(s, r, now, cost, charge)
+local function take_fixed_window(s, r, now, cost, charge, forced)
     local start, limit, window, count, allowed, retry = s.a, r.limit, r.window, 0, true, 0
     if start and now < start then -- a clock that stepped back must not reopen an old window
         now = start
@@ -85,7 +88,10 @@ local function take_fixed_window(s, r, now, cost, charge)
         count = s.b
     end
     local left, rest = limit - count, window - (now - begin)
-    if cost > limit then
+    if forced then
+        count = math.max(count, math.min(count + cost, 2^53 - 1))
+        return true, limit - count, 0, rest, 0, now, begin, count, 0
+    elseif cost > limit then
         allowed, retry = false, -1
     elseif cost > 0 and cost > left then
         allowed, retry = false, rest
@@ -97,7 +103,7 @@ end
 
 -- One that begins with the first charge: without a window in force there is no state. Or one of the
 -- calendar. A window that is in force keeps its end, whatever the boundaries say now.
-local function take_first_window(s, r, now, cost, charge)
+local function take_first_window(s, r, now, cost, charge, forced)
     local start, count, ends, limit, allowed, retry = s.a, s.b, s.c, r.limit, true, 0
     if start and now < start then
         now = start
@@ -114,7 +120,13 @@ local function take_first_window(s, r, now, cost, charge)
         end
     end
     local left = limit - count
-    if cost > limit then
+    if forced then
+        if not start and cost > 0 then
+            start, ends = now, now + r.window
+        end
+        count = math.max(count, math.min(count + cost, 2^53 - 1))
+        return true, limit - count, 0, start and ends - now or 0, 0, now, start, count, ends
+    elseif cost > limit then
         allowed, retry = false, -1
     elseif cost > 0 and cost > left then
         allowed, retry = false, ends - now
@@ -128,7 +140,7 @@ local function take_first_window(s, r, now, cost, charge)
         ends
 end
 
-local function take_sliding_counter(s, r, now, cost, charge)
+local function take_sliding_counter(s, r, now, cost, charge, forced)
     local start, limit, window, current, previous = s.a, r.limit, r.window, 0, 0
     local allowed, retry = true, 0
     if start and now < start then
@@ -142,7 +154,15 @@ local function take_sliding_counter(s, r, now, cost, charge)
     end
     local rest = window - (now - begin)
     local room = (limit - current) * window - previous * rest -- inexact only far below 0
-    if cost > limit then
+    if forced then
+        local most = 2^53 - 1 - (2^53 - 1) % window
+        current = math.max(current, math.min(current + cost, most / window))
+        local fading = previous * rest
+        fading = (fading - fading % window) / window + (fading % window > 0 and 1 or 0)
+        return true, limit - current - fading, 0,
+            current > 0 and rest + window or previous > 0 and rest or 0, 0, now,
+            begin, current, previous
+    elseif cost > limit then
         allowed, retry = false, -1
     elseif cost > 0 and cost * window > room then
         local free = limit - current - cost
@@ -162,7 +182,7 @@ local function take_sliding_counter(s, r, now, cost, charge)
         begin, current, previous
 end
 
-local function take_bucket(s, r, now, cost, charge)
+local function take_bucket(s, r, now, cost, charge, forced)
     local used, at, limit, window, burst = s.a or 0, s.b or 0, r.limit, r.window, r.burst
     local allowed, retry, delay = true, 0, 0
     if now < at then -- a clock that stepped back must not mint tokens
@@ -173,7 +193,12 @@ local function take_bucket(s, r, now, cost, charge)
         used = 0
     end
     local over = used + (cost - burst) * window
-    if cost > burst then
+    if forced then -- a product beyond 2^53 is inexact, and too much in any case
+        used = math.max(used, math.min(used + cost * window, 2^53 - 1))
+        local ms, units = used % limit, used % window
+        return true, burst - (used - units) / window - (units > 0 and 1 or 0), 0,
+            (used - ms) / limit + (ms > 0 and 1 or 0), 0, now, used, now, 0
+    elseif cost > burst then
         allowed, retry = false, -1
     elseif over > 0 and cost > 0 then
         allowed, retry = false, (over - over % limit) / limit + (over % limit > 0 and 1 or 0)
@@ -191,7 +216,7 @@ local function take_bucket(s, r, now, cost, charge)
 end
 
 -- A bucket of the log counts until its end has left the window: `life` after its start.
-local function take_sliding_window(s, r, now, cost, charge)
+local function take_sliding_window(s, r, now, cost, charge, forced)
     local newest, count, total, older, limit = s.a, s.b, s.c, s.older, r.limit
     local life = r.window + (r.precision - 1)
     local allowed, retry, from = true, 0, 1
@@ -208,9 +233,12 @@ local function take_sliding_window(s, r, now, cost, charge)
         end
         total, from = total - counted, following
     end
-    if cost > limit then
+    if forced then
+        cost = math.max(0, math.min(cost, 2^53 - 1 - total))
+    end
+    if cost > limit and not forced then
         allowed, retry = false, -1
-    elseif cost > 0 and cost > limit - total then -- wait until enough units have expired
+    elseif cost > 0 and cost > limit - total and not forced then -- wait until enough units have expired
         local excess, at, start, counted = cost - (limit - total), from, newest, nil
         while excess > 0 and at < #older do
             start, counted, at = struct.unpack('<I6I7', older, at)
@@ -233,7 +261,8 @@ local function take_sliding_window(s, r, now, cost, charge)
         older = string.sub(older, from)
     end
     local left = limit - total
-    return allowed, left > 0 and left or 0, retry, total > 0 and newest - now + life or 0, 0, now,
+    return allowed, (left > 0 or forced) and left or 0, retry,
+        total > 0 and newest - now + life or 0, 0, now,
         newest, count, total, older
 end
 
@@ -438,14 +467,14 @@ local function state_of(k, r) -- reads it once, on first use
     return s
 end
 
-local function take(s, r, now, cost, charge)
+local function take(s, r, now, cost, charge, forced)
     if not s.locked or r.limit == 0 then
-        return r.take(s, r, now, cost, charge)
+        return r.take(s, r, now, cost, charge, forced)
     elseif now < s.locked then
         local rest = s.locked - now
         return cost == 0, 0, cost == 0 and 0 or rest, rest, 0, now
     end -- it is over: the key is untouched
-    return r.take({ b = 0, c = 0, older = '' }, r, now, cost, charge)
+    return r.take({ b = 0, c = 0, older = '' }, r, now, cost, charge, forced)
 end
 
 local time = redis.call('TIME')
@@ -454,9 +483,10 @@ local reply, changed = { struct.pack('<d', clock) }, {}
 
 while at <= #asked do
     local verb, given, count = asked[at], asked[at + 1], asked[at + 2]
-    local now, charge, each = given > 0 and given or clock, verb == 0, verb == 4 and 4 or 3
+    local forced, each = verb == 5, verb == 4 and 4 or 3
+    local now, charge = given > 0 and given or clock, verb == 0 or forced
     local from, to = at + 3, at + 2 + count * each
-    if verb > 4 then -- never treat it as another verb: that would charge or refund
+    if verb > 5 then -- never treat it as another verb: that would charge or refund
         return redis.error_reply('ERR there is no verb ' .. tostring(verb))
     end
     if verb <= 1 and count > 1 then -- check all charges, then charge all
@@ -468,10 +498,13 @@ while at <= #asked do
     for i = from, to, each do
         local k, r, cost = asked[i], rules[asked[i + 1]], asked[i + 2]
         local s, is_changed = states[k] or state_of(k, r), false
+        if forced and s.locked and now < s.locked then
+            cost = 0 -- what is charged meanwhile is forgotten with the rest
+        end
         local allowed, remaining, retry, reset, delay, used_now, a, b, c, older
-        if verb <= 1 or r.algorithm == 15 and verb == 2 and s.a then
+        if verb <= 1 or forced or r.algorithm == 15 and verb == 2 and s.a then
             allowed, remaining, retry, reset, delay, used_now, a, b, c, older =
-                take(s, r, now, cost, charge or verb == 2)
+                take(s, r, now, cost, charge or verb == 2, forced)
             is_changed = allowed and cost ~= 0 and (charge or verb == 2)
             if is_changed then
                 s.locked = false
@@ -499,7 +532,7 @@ while at <= #asked do
                 changed[#changed + 1] = s
             end
             s.a, s.b, s.c, s.older = a, b, c, older or ''
-            s.is_given_back = s.is_given_back or verb > 1 or r.cost_ms and r.cost_ms < 0
+            s.is_given_back = s.is_given_back or verb > 1 and not forced or r.cost_ms and r.cost_ms < 0
             s.expiry = given > 0 and clock + reset + 3600000 or used_now + reset
         end
         reply[#reply + 1] =

@@ -54,7 +54,7 @@ DROP FUNCTION IF EXISTS weir.guard(uuid); -- advisory locks were used once: ever
 --                of the same rules. Complete and within bounds, as rule_check() leaves them
 --   slots, rules of each charge: index into `keys`, and index of its rule; from 1
 --   counts       of each question: its number of charges; NULL: one each
---   verbs        of each question: 0 check, 1 peek, 2 refund, 3 reset; NULL: check
+--   verbs        of each question: 0 check, 1 peek, 2 refund, 3 reset, 5 charge; NULL: check
 --   costs        of each charge; NULL: 1. A charge of cost 0 passes and changes nothing
 --   nows         of each question, in ms; array or element NULL: the database clock
 --
@@ -63,6 +63,9 @@ DROP FUNCTION IF EXISTS weir.guard(uuid); -- advisory locks were used once: ever
 --                window it is, the time says
 --
 -- The answer has an element for each charge. retry_after -1: never. `clock` is the database time.
+--
+-- A charge (verb 5) has happened: it is counted whatever the limit says. Its `remaining` is below 0
+-- by how much the limit is exceeded. Counts stop below 2^53, as in src/limit/.
 --
 -- A refund or reset sends NOTIFY weir with 'key ' and the key.
 --
@@ -175,6 +178,8 @@ DECLARE
     lack bigint;
     ok boolean;
     writes boolean := true;
+    forced boolean := false; -- a charge
+    most CONSTANT bigint := (1::bigint << 53) - 1;
     wrote boolean;          -- the question has changed a state
     rest bigint;
     wait bigint;
@@ -251,16 +256,18 @@ BEGIN
                 cost := asked;
                 IF verbs IS NOT NULL THEN
                     verb := verbs[question];
-                    IF verb NOT BETWEEN 0 AND 3 THEN -- never as one of the others
+                    IF verb NOT BETWEEN 0 AND 3 AND verb <> 5 THEN -- never as one of the others
                         RAISE EXCEPTION 'there is no verb %', verb
                             USING ERRCODE = 'invalid_parameter_value';
                     END IF;
+                    forced := verb = 5;
+                    verb := CASE WHEN forced THEN 0 ELSE verb END;
                 END IF;
                 IF nows IS NOT NULL THEN
                     now := coalesce(nows[question], clock);
                 END IF;
                 -- Check several charges first, then charge all of them.
-                charging := verb = 0 AND first = last;
+                charging := verb = 0 AND (first = last OR forced);
                 writes := charging;
             END IF;
             passes := true;
@@ -391,7 +398,8 @@ BEGIN
 
                 IF is_out THEN
                     t := now;
-                    ok := cost = 0;
+                    ok := forced OR cost = 0;
+                    writes := writes AND NOT forced;
                     wait := untils[s] - now;
                     reset := wait;
                     rest := 0;
@@ -400,8 +408,11 @@ BEGIN
                     used := CASE WHEN t - at > used / max THEN 0 ELSE used - (t - at) * max END;
                     at := t;
                     rest := (burst * win - used) / win;
-                    ok := cost <= rest OR cost = 0;
-                    IF NOT ok THEN
+                    ok := forced OR cost <= rest OR cost = 0;
+                    IF forced THEN
+                        used := greatest(used, least(used + least(cost, most / win + 1) * win, most));
+                        rest := burst - (used + win - 1) / win;
+                    ELSIF NOT ok THEN
                         wait := CASE WHEN cost > burst THEN -1
                                      ELSE (used + (cost - burst) * win + max - 1) / max END;
                     ELSE
@@ -429,7 +440,10 @@ BEGIN
                             END LOOP;
                         END IF;
                     END IF;
-                    ok := live + cost <= max OR cost = 0;
+                    IF forced THEN
+                        cost := greatest(0, least(cost, most - live));
+                    END IF;
+                    ok := forced OR live + cost <= max OR cost = 0;
                     IF NOT ok THEN
                         wait := -1;
                         IF cost <= max THEN
@@ -479,7 +493,10 @@ BEGIN
                         at := t - t % win;
                         used := 0;
                     END IF;
-                    ok := used + cost <= max OR cost = 0;
+                    IF forced THEN
+                        cost := greatest(0, least(cost, most - used));
+                    END IF;
+                    ok := forced OR used + cost <= max OR cost = 0;
                     reset := at + win - t;
                     IF NOT ok THEN
                         wait := CASE WHEN cost > max THEN -1 ELSE reset END;
@@ -497,8 +514,11 @@ BEGIN
                     END IF;
                     ends := at + win - t;
                     rest := (max - used) * win - other * ends;
-                    ok := cost = 0 OR (cost <= max AND cost * win <= rest);
-                    IF NOT ok THEN
+                    ok := forced OR cost = 0 OR (cost <= max AND cost * win <= rest);
+                    IF forced THEN
+                        used := greatest(used, least(used + cost, most / win));
+                        rest := (max - used - (other * ends + win - 1) / win) * win;
+                    ELSIF NOT ok THEN
                         -- Until this window ends only the previous count decays, then this one.
                         lack := max - used - cost;
                         wait := CASE WHEN cost > max THEN -1
@@ -528,7 +548,10 @@ BEGIN
                                             'than a window';
                         END IF;
                     END IF;
-                    ok := used + cost <= max OR cost = 0;
+                    IF forced THEN
+                        cost := greatest(0, least(cost, most - used));
+                    END IF;
+                    ok := forced OR used + cost <= max OR cost = 0;
                     reset := CASE WHEN other > 0 THEN other - t ELSE 0 END;
                     IF NOT ok THEN
                         wait := CASE WHEN cost > max THEN -1 ELSE reset END;
@@ -543,7 +566,8 @@ BEGIN
                     rest := max - used;
                 ELSIF kind = 0 THEN
                     t := now;
-                    ok := cost = 0;
+                    ok := forced OR cost = 0;
+                    writes := writes AND NOT forced;
                     wait := -1;
                     rest := 0;
                     reset := 0;
@@ -561,7 +585,7 @@ BEGIN
                     END IF;
                 END IF;
 
-                remaining[i] := CASE WHEN rest > 0 OR kind = 15 THEN rest ELSE 0 END;
+                remaining[i] := CASE WHEN rest > 0 OR kind = 15 OR forced THEN rest ELSE 0 END;
                 reset_after[i] := reset;
                 IF NOT ok THEN
                     passes := false;

@@ -377,9 +377,14 @@ BEGIN
         RETURN;
     END IF;
     burst := coalesce(burst, "limit");
-    IF greatest("limit", burst) > most / window_ms THEN
+    -- These multiply a limit by the window.
+    IF (is_bucket OR algorithm = 'sliding_counter')
+       AND greatest("limit", burst) > most / window_ms THEN
         PERFORM weir.reject(format('limit and burst times a window of %s ms must be below 2^53: '
             'with this window they can be at most %s', window_ms, most / window_ms));
+    END IF;
+    IF "limit" > most OR window_ms > most THEN
+        PERFORM weir.reject('limit and window must be below 2^53');
     END IF;
     precision_ms := CASE WHEN NOT is_sliding THEN 0
                          WHEN precision_ms IS NOT NULL THEN precision_ms
@@ -388,6 +393,8 @@ BEGIN
     IF is_sliding AND precision_ms NOT BETWEEN 1 AND window_ms THEN
         PERFORM weir.reject(format('precision must be from 1 ms to the window of %s ms',
                                    window_ms));
+    ELSIF is_sliding AND precision_ms - 1 > most - window_ms THEN
+        PERFORM weir.reject('the window and its precision must be below 2^53 ms together');
     ELSIF is_sliding AND least(window_ms / precision_ms + 1, "limit") > 1048576 THEN
         PERFORM weir.reject('this precision makes more than 1048576 buckets a key: use a coarser '
                             'one');

@@ -305,11 +305,15 @@ BEGIN
         shadow_denied := CASE WHEN is_shadow THEN NOT allowed[k]
                            ELSE coalesce(NOT allowed[p_before + p.shadow_of[r]], false) END;
         any_shadow_denied := any_shadow_denied OR shadow_denied;
-        answer.rules := answer.rules || jsonb_build_object(
+        answer.rules := answer.rules || (jsonb_build_object(
             'rule', p.document->'rules'->(r - 1)->>'name', 'limit', p.limits[i],
-            'remaining', remaining[k], 'retry_after_ms', retry_after[k],
+            'remaining', greatest(remaining[k], 0), 'retry_after_ms', retry_after[k],
             'reset_after_ms', reset_after[k], 'delay_ms', delay[k],
-            'allowed', allowed[k], 'shadow', is_shadow, 'shadow_denied', shadow_denied);
+            'allowed', allowed[k], 'shadow', is_shadow, 'shadow_denied', shadow_denied)
+            || CASE WHEN p.verb = 5 THEN
+                   jsonb_build_object('used', p.bursts[i] - remaining[k],
+                                      'over', greatest(0, -remaining[k]))
+               ELSE '{}' END);
         IF NOT is_shadow THEN
             answer.delay_ms := greatest(answer.delay_ms, delay[k]);
         END IF;
@@ -329,7 +333,7 @@ BEGIN
     END LOOP;
     answer.allowed := allowed[b] OR best > p.live;
     answer."limit" := p.limits[best];
-    answer.remaining := remaining[b];
+    answer.remaining := greatest(remaining[b], 0);
     answer.retry_after_ms := CASE WHEN answer.allowed THEN 0 ELSE retry_after[b] END;
     answer.reset_after_ms := reset_after[b];
     IF NOT answer.allowed THEN
@@ -426,6 +430,15 @@ CREATE OR REPLACE FUNCTION weir.refund(
 RETURNS weir.answer
 LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     SELECT weir.ask(p_policy, p_attributes, p_key, p_cost, p_plan, 2)
+$$;
+
+-- It has happened: count it, whatever the limits say. Each of the rules has used and over.
+CREATE OR REPLACE FUNCTION weir.charge(
+    p_policy text, p_attributes jsonb DEFAULT '{}', p_cost bigint DEFAULT 1,
+    p_plan text DEFAULT NULL, p_key text DEFAULT NULL)
+RETURNS weir.answer
+LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    SELECT weir.ask(p_policy, p_attributes, p_key, p_cost, p_plan, 5)
 $$;
 
 -- Drop all counts of an identity.
@@ -720,6 +733,7 @@ GRANT EXECUTE ON FUNCTION
     weir.check(text, jsonb, bigint, text, boolean, text),
     weir.peek(text, jsonb, bigint, text, text),
     weir.refund(text, jsonb, bigint, text, text),
+    weir.charge(text, jsonb, bigint, text, text),
     weir.limit(text, bigint, bigint, text, bigint, bigint, bigint, boolean, text),
     weir.check_many(jsonb)
     TO weir_caller;

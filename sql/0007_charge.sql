@@ -15,7 +15,8 @@ SET LOCAL client_min_messages = warning;
 -- with expired buckets. The columns of the row are the last parameters.
 DROP FUNCTION IF EXISTS -- older versions with other parameters
     weir.live_log, weir.fresh, weir.may_pass, weir.next_at, weir.next_used, weir.next_other,
-    weir.next_oldest, weir.next_log, weir.next_expires;
+    weir.next_oldest, weir.next_log, weir.next_expires,
+    weir.charge(uuid, integer, bigint, bigint, bigint, bigint, bigint, bigint);
 
 -- The fill level of a bucket now.
 CREATE OR REPLACE FUNCTION weir.drained(max bigint, now bigint, at bigint, used bigint)
@@ -184,7 +185,7 @@ $$;
 
 -- ---- the functions -----------------------------------------------------------------------------
 
--- weir.charge() charges `amount`, at least 1, to one key. `now` NULL: the database clock. The rule
+-- weir.charge_one() charges `amount`, at least 1, to one key. `now` NULL: the database clock. The rule
 -- is given as in weir.judge().
 --
 -- If it passes, the answer is at, used and other of the row after the charge, and the time. If not,
@@ -225,12 +226,12 @@ DECLARE
                log = weir.next_log(@, life, bucket, clock, r.at, r.used, r.other, r.oldest, r.log),
                expires = weir.next_expires(@, max, win, life, bucket, amount, clock, r.at, r.used),
                room = NULL
-         WHERE r.key = charge.key AND r.locked_until IS NULL
+         WHERE r.key = charge_one.key AND r.locked_until IS NULL
            AND weir.may_pass(@, max, win, burst, life, amount, clock, r.at, r.used, r.other,
                              r.oldest, r.log)
         RETURNING ARRAY[r.at, r.used, r.other, clock] INTO answer;
         IF answer IS NULL THEN
-            IF NOT EXISTS (SELECT FROM weir.states r WHERE r.key = charge.key) THEN
+            IF NOT EXISTS (SELECT FROM weir.states r WHERE r.key = charge_one.key) THEN
                 INSERT INTO weir.states AS r (key, at, used, other, oldest, expires, due)
                 SELECT key, f.at, f.used, f.other, f.oldest, f.expires, f.expires + 60000
                   FROM weir.fresh(@, max, win, burst, life, bucket, amount, clock) AS f
@@ -283,7 +284,7 @@ DECLARE
                other = CASE WHEN r.at = bucket THEN r.other ELSE 0 END + amount,
                log = CASE WHEN r.at = bucket THEN r.log ELSE r.log || ARRAY[r.at, r.other] END,
                expires = bucket + life, room = NULL
-         WHERE r.key = charge.key AND r.locked_until IS NULL AND r.at <= bucket
+         WHERE r.key = charge_one.key AND r.locked_until IS NULL AND r.at <= bucket
            AND r.oldest + life > clock
            AND r.used > 0 AND r.used + amount <= max
         RETURNING ARRAY[r.at, r.used, r.other, clock] INTO answer;
@@ -311,7 +312,7 @@ BEGIN
     END LOOP;
 
     EXECUTE format($function$
-CREATE OR REPLACE FUNCTION weir.charge(
+CREATE OR REPLACE FUNCTION weir.charge_one(
     key uuid, algorithm integer, max bigint, win bigint, burst bigint, width bigint,
     amount bigint, now bigint) RETURNS bigint[]
 LANGUAGE plpgsql SECURITY DEFINER
@@ -445,7 +446,7 @@ END $make$;
 
 REVOKE ALL ON ALL FUNCTIONS IN SCHEMA weir FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION
-    weir.charge(uuid, integer, bigint, bigint, bigint, bigint, bigint, bigint),
+    weir.charge_one(uuid, integer, bigint, bigint, bigint, bigint, bigint, bigint),
     weir.charge_many(uuid[], integer, integer[], bigint[], bigint[], bigint[], bigint[], integer[],
                      bigint[], bigint[], integer[], bigint[])
     TO weir_server;

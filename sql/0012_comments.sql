@@ -45,7 +45,7 @@ COMMENT ON FUNCTION weir.ask_limit IS
 COMMENT ON FUNCTION weir.assigned_plan IS
     'The plan assigned to one of these attributes. Internal.';
 COMMENT ON FUNCTION weir.bucket IS 'The start of the bucket of a sliding window. Internal.';
-COMMENT ON FUNCTION weir.charge IS
+COMMENT ON FUNCTION weir.charge_one IS
     'Charge one key if it passes: the fast path. For weir_server.';
 COMMENT ON FUNCTION weir.charge_many IS
     'Charge many keys that pass: the fast path. For weir_server.';
@@ -129,6 +129,8 @@ COMMENT ON FUNCTION weir.read_entries IS 'Read new entries of the ledger. For we
 COMMENT ON FUNCTION weir.read_history IS
     'Decisions over time, in steps of p_step ms. For weir_server.';
 COMMENT ON FUNCTION weir.read_ip IS 'Parse an IP address. Internal.';
+COMMENT ON FUNCTION weir.charge IS
+    'Count what has happened, whatever the limits say. For weir_caller.';
 COMMENT ON FUNCTION weir.refund IS
     'Refund what was counted but did not happen. For weir_caller.';
 COMMENT ON FUNCTION weir.reject IS 'Raise 22023 with this text. Internal.';

@@ -5,6 +5,7 @@ DROP FUNCTION IF EXISTS
     weir.check(text, jsonb, bigint, text, boolean, text),
     weir.peek(text, jsonb, bigint, text, text),
     weir.refund(text, jsonb, bigint, text, text),
+    weir.charge(text, jsonb, bigint, text, text),
     weir.reset(text, jsonb, text, text),
     weir.limit(text, bigint, bigint, text, bigint, bigint, bigint, boolean),
     weir.limit(text, bigint, bigint, text, bigint, bigint, bigint, boolean, text),

@@ -2,7 +2,7 @@
 BEGIN;
 SET LOCAL client_min_messages = warning;
 DROP FUNCTION IF EXISTS
-    weir.charge(uuid, integer, bigint, bigint, bigint, bigint, bigint, bigint),
+    weir.charge_one(uuid, integer, bigint, bigint, bigint, bigint, bigint, bigint),
     weir.charge_many(uuid[], integer, integer[], bigint[], bigint[], bigint[], bigint[], integer[],
                      bigint[], bigint[], integer[], bigint[]),
     weir.fresh(integer, bigint, bigint, bigint, bigint, bigint, bigint, bigint),

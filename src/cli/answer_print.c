@@ -40,6 +40,21 @@ static void print_reset(int64_t reset_after, int64_t delay)
         printf(", resets in %s", duration_text(reset_after).text);
 }
 
+static void print_over(int64_t over)
+{
+    if (over > 0)
+        printf(", exceeded by %" PRId64, over);
+}
+
+/* Only a charge tells what is counted. */
+static void used_json(struct json *j, int64_t used, int64_t over)
+{
+    if (used == 0)
+        return;
+    json_int(j, "used", used);
+    json_int(j, "over", over);
+}
+
 /* Are its rules of more than one policy? A server tells whose they are only then. */
 static bool is_of_several(const weir_answer *a)
 {
@@ -79,6 +94,7 @@ static void print_rule(const weir_rule_answer *r, bool is_several, int name_widt
                14);
     printf("%-*s  ", name_width, name_of(r, is_several).text);
     print_left(r->remaining, r->limit);
+    print_over(r->over);
     if (!r->allowed)
         print_retry(r->retry_after_ms, r->limit);
     else
@@ -119,6 +135,7 @@ static void print_numbers(const weir_answer *a)
         return;
     }
     print_left(a->remaining, a->limit);
+    print_over(a->over);
     if (a->allowed)
         print_reset(a->reset_after_ms, a->delay_ms);
     else
@@ -166,6 +183,7 @@ static void rule_json(struct json *j, const weir_rule_answer *r, bool is_several
     json_int(j, "remaining", r->remaining);
     json_int(j, "retry_after_ms", r->retry_after_ms);
     json_int(j, "reset_after_ms", r->reset_after_ms);
+    used_json(j, r->used, r->over);
     if (r->shadow)
         json_bool(j, "shadow", true);
     if (r->shadow_denied)
@@ -189,6 +207,7 @@ void answer_print_json(const weir_answer *a)
     json_int(&j, "retry_after_ms", a->retry_after_ms);
     json_int(&j, "reset_after_ms", a->reset_after_ms);
     json_int(&j, "delay_ms", a->delay_ms);
+    used_json(&j, a->used, a->over);
     json_text(&j, "source", weir_source_name(a->source));
     json_bool(&j, "shadow", a->shadow);
     if (a->rule_count > 1) {

@@ -30,6 +30,7 @@ enum {
     PEEK,
     REFUND,
     RESET,
+    CHARGE,
     REPEAT,
     SERVER,
     TOKEN_FILE,
@@ -62,6 +63,7 @@ static const struct option options[OPTION_COUNT] = {
     [PEEK] = { "peek", 0, NULL, NULL },
     [REFUND] = { "refund", 0, NULL, NULL },
     [RESET] = { "reset", 0, NULL, "charge nothing; give back; clear the count" },
+    [CHARGE] = { "charge", 0, NULL, "it has happened: count it whatever the limits say" },
     [REPEAT] = { "repeat", 'n', "N", "check N times, one answer per line" },
     [SERVER] = { "server", 's', "URL", NULL },
     [TOKEN_FILE] = { "token-file", 0, "FILE", "default: $WEIR_SERVER" },
@@ -86,7 +88,8 @@ struct verb_of_check {
 static const struct verb_of_check check_verb = { "check", NULL, weir_check },
                                   peek_verb = { "peek", NULL, weir_peek },
                                   refund_verb = { "refund", "refunded", weir_refund },
-                                  reset_verb = { "reset", "reset", weir_reset };
+                                  reset_verb = { "reset", "reset", weir_reset },
+                                  charge_verb = { "charge", "charged", weir_charge };
 
 /* All that was asked for. */
 struct inquiry {
@@ -146,13 +149,14 @@ static bool read_numbers(const struct arguments *a, weir_request *r)
 
 static bool read_verb(const struct arguments *a, struct inquiry *q)
 {
-    if (!!a->values[PEEK] + !!a->values[REFUND] + !!a->values[RESET] > 1) {
-        trouble("--peek, --refund and --reset exclude each other: give one of them");
+    if (!!a->values[PEEK] + !!a->values[REFUND] + !!a->values[RESET] + !!a->values[CHARGE] > 1) {
+        trouble("--peek, --refund, --reset and --charge exclude each other: give one of them");
         return false;
     }
     q->verb = a->values[PEEK]     ? &peek_verb
               : a->values[REFUND] ? &refund_verb
               : a->values[RESET]  ? &reset_verb
+              : a->values[CHARGE] ? &charge_verb
                                   : &check_verb;
     return true;
 }

@@ -146,6 +146,8 @@ static bool read_rule(const json_t *object, weir_rule_answer *r)
         .retry_after_ms = int_of(object, "retry_after_ms"),
         .reset_after_ms = int_of(object, "reset_after_ms"),
         .delay_ms = int_of(object, "delay_ms"),
+        .used = int_of(object, "used"),
+        .over = int_of(object, "over"),
         .allowed = bool_of(object, "allowed"),
         .shadow = bool_of(object, "shadow"),
         .shadow_denied = bool_of(object, "shadow_denied"),
@@ -173,6 +175,8 @@ static bool read_answer(const json_t *object, weir_answer *a)
         .retry_after_ms = int_of(object, "retry_after_ms"),
         .reset_after_ms = int_of(object, "reset_after_ms"),
         .delay_ms = int_of(object, "delay_ms"),
+        .used = int_of(object, "used"),
+        .over = int_of(object, "over"),
         .rule_count = json_array_size(rules),
     };
     for (size_t i = 0; i < a->rule_count; i++)

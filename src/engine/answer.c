@@ -24,6 +24,7 @@ static void begin(struct check *check, weir_source source)
     a->policy = policy_name(check);
     a->rule = "default";
     a->limit = a->remaining = a->retry_after_ms = a->reset_after_ms = a->delay_ms = 0;
+    a->used = a->over = 0;
     a->rule_count = 0;
     a->override_id = check->override_id;
 }
@@ -74,9 +75,19 @@ static bool decides_over(const weir_rule_answer *r, const weir_rule_answer *best
     if (r->allowed != best->allowed)
         return best->allowed;
     if (r->allowed)
-        return r->remaining < best->remaining;
+        return r->remaining - r->over < best->remaining - best->over;
     return retry == RETRY_LONGEST ? waits_longer(r->retry_after_ms, best->retry_after_ms)
                                   : waits_longer(best->retry_after_ms, r->retry_after_ms);
+}
+
+/* What has happened is counted beyond the limit: what remains is below 0 then. */
+static void tell_used(const struct rule *r, weir_rule_answer *row)
+{
+    const int64_t used = r->burst - row->remaining;
+
+    row->used = used < AMOUNT_MOST ? used : AMOUNT_MOST;
+    row->over = row->used > r->burst ? row->used - r->burst : 0;
+    row->remaining = row->remaining > 0 ? row->remaining : 0;
 }
 
 static void fill_row(const struct check *check, size_t i, weir_rule_answer *row)
@@ -88,6 +99,9 @@ static void fill_row(const struct check *check, size_t i, weir_rule_answer *row)
     row->limit = check->charges[i].rule->limit;
     row->window_ms = check->charges[i].rule->window;
     row->remaining = d->remaining;
+    row->used = row->over = 0;
+    if (verb_forces(check->verb))
+        tell_used(check->charges[i].rule, row);
     row->retry_after_ms = d->retry_after;
     row->reset_after_ms = d->reset_after;
     row->delay_ms = d->delay;
@@ -181,6 +195,8 @@ static void decide_by(const weir_rule_answer *best, weir_answer *a)
     a->rule = best->rule;
     a->limit = best->limit;
     a->remaining = best->remaining;
+    a->used = best->used;
+    a->over = best->over;
     a->retry_after_ms = a->allowed ? 0 : best->retry_after_ms;
     a->reset_after_ms = best->reset_after_ms;
 }

@@ -95,9 +95,14 @@ void fallback_decide(struct engine *e, struct check *check, struct question *q)
     for (size_t i = 0; i < q->count; i++) {
         struct charge *c = &q->charges[i];
 
-        if (is_local(check, c))
-            c->step.decision = local.charges[next++].step.decision;
-        else
+        if (is_local(check, c)) {
+            const struct charge *decided = &local.charges[next++];
+
+            c->step.decision = decided->step.decision;
+            /* What is exceeded is the whole limit, not this instance's share. */
+            if (verb_forces(q->verb))
+                c->step.decision.remaining += c->rule->burst - decided->rule->burst;
+        } else
             check->unknown |= UINT32_C(1) << (c - check->charges);
     }
     q->allowed = local.question.allowed;

@@ -81,6 +81,7 @@ static bool is_dropped(const struct check *check, const struct override *o)
         return false;
     switch (check->verb) {
     case VERB_CHECK:
+    case VERB_CHARGE:
     case VERB_REFUND:
     case VERB_UNDO:
         break;

@@ -76,6 +76,11 @@ weir_err weir_refund(weir *w, const weir_request *r, weir_answer *a, weir_diag *
     return ask_one(w, VERB_REFUND, false, r, a, diag);
 }
 
+weir_err weir_charge(weir *w, const weir_request *r, weir_answer *a, weir_diag *diag)
+{
+    return ask_one(w, VERB_CHARGE, false, r, a, diag);
+}
+
 weir_err weir_reset(weir *w, const weir_request *r, weir_answer *a, weir_diag *diag)
 {
     return ask_one(w, VERB_RESET, false, r, a, diag);

@@ -25,11 +25,13 @@ static void bring_up(const struct bucket *s, const struct rule *r, int64_t now, 
         next->used = s->used - drained;
 }
 
-static void report(const struct rule *r, struct step *out)
+static void report(const struct rule *r, bool forced, struct step *out)
 {
     int64_t left = r->burst * r->window - out->next.bucket.used;
 
     out->decision.remaining = left > 0 ? left / r->window : 0;
+    if (forced) /* rounded down, also below 0 */
+        out->decision.remaining = r->burst - div_up(out->next.bucket.used, r->window);
     out->decision.reset_after = div_up(out->next.bucket.used, r->limit);
 }
 
@@ -40,9 +42,18 @@ void bucket_take(const struct bucket *s, const struct rule *r, const struct ask 
     int64_t over;
 
     bring_up(s, r, ask->now, out);
+    if (ask->forced) {
+        const int64_t most = AMOUNT_MOST / r->window + 1; /* its product cannot overflow */
+
+        out->decision.allowed = true;
+        next->used = add_amount(next->used, (ask->cost < most ? ask->cost : most) * r->window,
+                                AMOUNT_MOST);
+        report(r, true, out);
+        return;
+    }
     if (ask->cost > r->burst) {
         out->decision.retry_after = WEIR_NEVER;
-        report(r, out);
+        report(r, false, out);
         return;
     }
     over = next->used + (ask->cost - r->burst) * r->window;
@@ -55,7 +66,7 @@ void bucket_take(const struct bucket *s, const struct rule *r, const struct ask 
         if (!ask->peek)
             next->used += ask->cost * r->window;
     }
-    report(r, out);
+    report(r, false, out);
 }
 
 void bucket_refund(const struct bucket *s, const struct rule *r, const struct ask *ask,
@@ -69,5 +80,5 @@ void bucket_refund(const struct bucket *s, const struct rule *r, const struct as
     most = div_up(next->used, r->window);
     back = (ask->cost < most ? ask->cost : most) * r->window;
     next->used -= back < next->used ? back : next->used;
-    report(r, out);
+    report(r, false, out);
 }

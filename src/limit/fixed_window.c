@@ -58,12 +58,12 @@ static void count(const struct rule *r, int64_t cost, struct step *out)
     next->count += cost;
 }
 
-static void report(const struct rule *r, struct step *out)
+static void report(const struct rule *r, bool forced, struct step *out)
 {
     int64_t left = r->limit -
                    out->next.fixed_window.count; /* below 0 after the limit was lowered */
 
-    out->decision.remaining = left > 0 ? left : 0;
+    out->decision.remaining = left > 0 || forced ? left : 0;
     out->decision.reset_after = until_end(r, out);
 }
 
@@ -73,7 +73,10 @@ void fixed_window_take(const struct fixed_window *s, const struct rule *r, const
     struct fixed_window *next = &out->next.fixed_window;
 
     bring_up(s, r, ask->now, out);
-    if (ask->cost > r->limit) {
+    if (ask->forced) {
+        out->decision.allowed = true;
+        count(r, add_amount(next->count, ask->cost, AMOUNT_MOST) - next->count, out);
+    } else if (ask->cost > r->limit) {
         out->decision.retry_after = WEIR_NEVER;
     } else if (ask->cost > 0 && next->count + ask->cost > r->limit) {
         out->decision.retry_after = until_end(r, out);
@@ -82,7 +85,7 @@ void fixed_window_take(const struct fixed_window *s, const struct rule *r, const
         if (!ask->peek)
             count(r, ask->cost, out);
     }
-    report(r, out);
+    report(r, ask->forced, out);
 }
 
 void fixed_window_refund(const struct fixed_window *s, const struct rule *r, const struct ask *ask,
@@ -93,5 +96,5 @@ void fixed_window_refund(const struct fixed_window *s, const struct rule *r, con
     bring_up(s, r, ask->now, out);
     out->decision.allowed = true;
     next->count -= ask->cost < next->count ? ask->cost : next->count;
-    report(r, out);
+    report(r, ask->forced, out);
 }

@@ -52,6 +52,16 @@ static weir_err check_product(const char *what, int64_t amount, int64_t window, 
                      what, amount, window, (WEIR_MAX_AMOUNT - 1) / window);
 }
 
+static weir_err check_each(const struct rule *r, weir_diag *diag)
+{
+    if (r->limit > AMOUNT_MOST)
+        return diag_fail(diag, WEIR_EREQUEST, "limit must be below 2^53, not %" PRId64, r->limit);
+    if (r->window > AMOUNT_MOST)
+        return diag_fail(diag, WEIR_EREQUEST, "the window must be below 2^53 ms, not %" PRId64,
+                         r->window);
+    return WEIR_OK;
+}
+
 /* Checks and defaults of the numbers that only some algorithms have. */
 static weir_err check_burst(struct rule *r, weir_diag *diag)
 {
@@ -92,6 +102,11 @@ static weir_err check_precision(struct rule *r, weir_diag *diag)
         return diag_fail(diag, WEIR_EREQUEST,
                          "precision must be from 1 ms to the window of %" PRId64
                          " ms, not %" PRId64,
+                         r->window, r->precision);
+    if (r->precision - 1 > AMOUNT_MOST - r->window)
+        return diag_fail(diag, WEIR_EREQUEST,
+                         "the window and its precision must be below 2^53 ms together, not %" PRId64
+                         " and %" PRId64,
                          r->window, r->precision);
     buckets = r->window / r->precision + 1;
     if (buckets > r->limit)
@@ -150,8 +165,8 @@ weir_err rule_check(struct rule *r, weir_diag *diag)
     if (r->window < 1)
         return diag_fail(diag, WEIR_EREQUEST, "the window must be at least 1 ms, not %" PRId64,
                          r->window);
-    err = r->start == START_CALENDAR ? WEIR_OK /* it multiplies nothing */
-                                     : check_product("limit", r->limit, r->window, diag);
+    err = algorithm_multiplies(r->algorithm) ? check_product("limit", r->limit, r->window, diag)
+                                             : check_each(r, diag);
     if (!err)
         err = check_burst(r, diag);
     if (!err)

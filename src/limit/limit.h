@@ -3,9 +3,14 @@
  * Nothing in this directory reads a clock, takes a lock or does I/O. Every number is an
  * integer; SEMANTICS of each algorithm stand at the top of its file.
  *
- * Bounds, checked by rule_check(): 1 <= limit, burst, window; limit * window and
- * burst * window are below 2^53. So no product in here can overflow. limit 0 is "always
- * deny". A zeroed state is an untouched one, whatever the algorithm. */
+ * Bounds, checked by rule_check(): 1 <= limit, burst, window, and each is below 2^53. Where an
+ * algorithm multiplies (algorithm_multiplies()), limit * window and burst * window are below it,
+ * too. So no product in here can overflow. limit 0 is "always deny". A zeroed state is an untouched
+ * one, whatever the algorithm.
+ *
+ * WHAT HAS HAPPENED (an ask that is `forced`) is counted whatever the limit says: a state may exceed
+ * its limit, which only makes others wait. A count stops at AMOUNT_MOST, and one that is multiplied
+ * by the window where the product does. */
 #ifndef WEIR_LIMIT_LIMIT_H
 #define WEIR_LIMIT_LIMIT_H
 
@@ -60,6 +65,7 @@ struct ask {
     int64_t now;
     int64_t cost;
     bool peek;
+    bool forced; /* it has happened: `remaining` is then below 0 by how much it is exceeded */
 };
 
 struct decision {
@@ -111,12 +117,36 @@ static inline bool algorithm_has_burst(weir_algorithm algorithm)
 #undef X
 }
 
+/* Those that count time in units of requests, or requests in units of time. */
+static inline bool algorithm_multiplies(weir_algorithm algorithm)
+{
+    switch (algorithm) {
+    case WEIR_SLIDING_COUNTER:
+    case WEIR_TOKEN_BUCKET:
+    case WEIR_LEAKY_BUCKET:
+        return true;
+    case WEIR_FIXED_WINDOW:
+    case WEIR_SLIDING_WINDOW:
+    case WEIR_DEFAULT_ALGORITHM: /* sliding window */
+        break;
+    }
+    return false;
+}
+
 static inline bool algorithm_has_precision(weir_algorithm algorithm)
 {
 #define X(name, value, text, has_burst, has_precision)                                             \
     || ((has_precision) && algorithm == WEIR_##name)
     return false WEIR_ALGORITHMS(X);
 #undef X
+}
+
+#define AMOUNT_MOST (WEIR_MAX_AMOUNT - 1)
+
+/* a + b, of amounts; at most `most`, or what `a` was if that is more. */
+static inline int64_t add_amount(int64_t a, int64_t b, int64_t most)
+{
+    return b < most - a ? a + b : a > most ? a : most;
 }
 
 static inline int64_t div_up(int64_t a, int64_t b)

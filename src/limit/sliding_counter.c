@@ -1,8 +1,8 @@
 /* sliding_counter.c - the sliding counter, as arithmetic.
  *
  * The load is previous * (window - elapsed) / window + current. Everything is multiplied by
- * the window, so that nothing is rounded before it is compared. Each count is at most a limit
- * that was in force, so a product with the window is below 2^53 and a sum of three below 2^55. */
+ * the window, so that nothing is rounded before it is compared. A count times the window is below
+ * 2^53, also one that was charged beyond its limit, and so a sum of three below 2^55. */
 #include "limit/algorithms.h"
 
 /* The state as it stands at the time of the ask, not charged. */
@@ -36,11 +36,15 @@ static int64_t room(const struct rule *r, const struct step *step)
     return (r->limit - s->current) * r->window - s->previous * until_end(r, step);
 }
 
-static void report(const struct rule *r, struct step *out)
+static void report(const struct rule *r, bool forced, struct step *out)
 {
+    const struct sliding_counter *s = &out->next.sliding_counter;
     int64_t left = room(r, out);
 
     out->decision.remaining = left > 0 ? left / r->window : 0;
+    if (forced) /* rounded down, also below 0 */
+        out->decision.remaining = r->limit - s->current -
+                                  div_up(s->previous * until_end(r, out), r->window);
     if (out->next.sliding_counter.current > 0)
         out->decision.reset_after = until_end(r, out) + r->window;
     else if (out->next.sliding_counter.previous > 0)
@@ -63,7 +67,11 @@ void sliding_counter_take(const struct sliding_counter *s, const struct rule *r,
                           const struct ask *ask, struct step *out)
 {
     bring_up(s, r, ask->now, out);
-    if (ask->cost > r->limit) {
+    if (ask->forced) {
+        out->decision.allowed = true;
+        out->next.sliding_counter.current = add_amount(out->next.sliding_counter.current, ask->cost,
+                                                       AMOUNT_MOST / r->window);
+    } else if (ask->cost > r->limit) {
         out->decision.retry_after = WEIR_NEVER;
     } else if (ask->cost > 0 && ask->cost * r->window > room(r, out)) {
         out->decision.retry_after = wait_for(r, out, ask->cost);
@@ -72,7 +80,7 @@ void sliding_counter_take(const struct sliding_counter *s, const struct rule *r,
         if (!ask->peek)
             out->next.sliding_counter.current += ask->cost;
     }
-    report(r, out);
+    report(r, ask->forced, out);
 }
 
 void sliding_counter_refund(const struct sliding_counter *s, const struct rule *r,
@@ -87,5 +95,5 @@ void sliding_counter_refund(const struct sliding_counter *s, const struct rule *
     rest = ask->cost - newest;
     next->current -= newest;
     next->previous -= rest < next->previous ? rest : next->previous;
-    report(r, out);
+    report(r, ask->forced, out);
 }

@@ -66,11 +66,12 @@ static int64_t lifetime(const struct rule *r)
     return r->precision - 1 + r->window;
 }
 
-static void report(const struct rule *r, int64_t live, int64_t newest, struct step *out)
+static void report(const struct rule *r, bool forced, int64_t live, int64_t newest,
+                   struct step *out)
 {
     int64_t left = r->limit - live;
 
-    out->decision.remaining = left > 0 ? left : 0;
+    out->decision.remaining = left > 0 || forced ? left : 0;
     if (live > 0)
         out->decision.reset_after = newest + lifetime(r) - out->now;
 }
@@ -110,9 +111,9 @@ void sliding_window_take(const struct sliding_window *s, const struct rule *r,
         live -= e.count;
     }
 
-    if (ask->cost > r->limit) {
+    if (!ask->forced && ask->cost > r->limit) {
         out->decision.retry_after = WEIR_NEVER;
-    } else if (ask->cost > 0 && live + ask->cost > r->limit) {
+    } else if (!ask->forced && ask->cost > 0 && live + ask->cost > r->limit) {
         out->decision.retry_after = wait_for(s, r, live + ask->cost - r->limit, out);
     } else {
         out->decision.allowed = true;
@@ -122,11 +123,11 @@ void sliding_window_take(const struct sliding_window *s, const struct rule *r,
             /* After the precision was widened a bucket may start before the newest one. */
             newest = change->drop < s->count && newest > start ? newest : start;
             change->start = newest;
-            change->add = ask->cost;
-            live += ask->cost;
+            change->add = ask->forced ? add_amount(live, ask->cost, AMOUNT_MOST) - live : ask->cost;
+            live += change->add;
         }
     }
-    report(r, live, newest, out);
+    report(r, ask->forced, live, newest, out);
 }
 
 /* Is the newest entry that stays the bucket that the change adds to? */

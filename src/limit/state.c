@@ -94,7 +94,7 @@ void state_apply(struct state *s, const struct rule *r, const struct step *step)
 void state_refund(struct state *s, const struct rule *r, const struct ask *ask, struct step *out)
 {
     if (r->algorithm == ALGORITHM_CELL) { /* to give back is to take less than nothing */
-        const struct ask less = { ask->now, -ask->cost, ask->peek };
+        const struct ask less = { .now = ask->now, .cost = -ask->cost, .peek = ask->peek };
 
         cell_take(&s->arrival, r, &less, out);
         state_apply(s, r, out);

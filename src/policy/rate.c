@@ -154,8 +154,7 @@ weir_err rate_read(struct span text, int64_t *limit, int64_t *window, weir_diag 
     if (digits == 0)
         return refuse_rate(text, diag);
     if (number >= WEIR_MAX_AMOUNT)
-        return diag_fail(diag, WEIR_EPOLICY,
-                         "'%s' is too large: limit times window must be below 2^53",
+        return diag_fail(diag, WEIR_EPOLICY, "'%s' is too large: a limit must be below 2^53",
                          printable(text).text);
     if (rest.len == 0) {
         if (number != 0)

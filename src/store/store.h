@@ -14,29 +14,45 @@
 #include "store/ledger.h"
 #include "weir.h"
 
-/* What a question asks for: X(name, decides). Only a verb that decides can be denied; it alone is
- * counted in metrics, and its denials are kept in the deny cache.
+/* What a question asks for: X(name, decides, adds). Only a verb that decides can be denied; it alone
+ * is counted in metrics, and its denials are kept in the deny cache. One that adds and does not
+ * decide is counted whatever the limits say.
  *   check    may the charges pass? They are charged, unless the ask only peeks.
+ *   charge   it has happened. Each decision's `remaining` is below 0 by how much it is exceeded.
  *   refund   give back
  *   reset    forget
  *   undo     a store's own: take back what it has charged, due at each charge's step.now */
 #define STORE_VERBS(X)                                                                             \
-    X(CHECK, true)                                                                                 \
-    X(REFUND, false)                                                                               \
-    X(RESET, false)                                                                                \
-    X(UNDO, false)
+    X(CHECK, true, true)                                                                           \
+    X(REFUND, false, false)                                                                        \
+    X(RESET, false, false)                                                                         \
+    X(UNDO, false, false)                                                                          \
+    X(CHARGE, false, true)
 
 enum verb {
-#define X(name, decides) VERB_##name,
+#define X(name, decides, adds) VERB_##name,
     STORE_VERBS(X)
 #undef X
 };
 
 static inline bool verb_decides(enum verb verb)
 {
-#define X(name, decides) || ((decides) && verb == VERB_##name)
+#define X(name, decides, adds) || ((decides) && verb == VERB_##name)
     return false STORE_VERBS(X);
 #undef X
+}
+
+static inline bool verb_adds(enum verb verb)
+{
+#define X(name, decides, adds) || ((adds) && verb == VERB_##name)
+    return false STORE_VERBS(X);
+#undef X
+}
+
+/* It has happened: it is counted whatever the limits say. */
+static inline bool verb_forces(enum verb verb)
+{
+    return verb_adds(verb) && !verb_decides(verb);
 }
 
 /* What a shared store may tell people of a key, beside the key. */
@@ -82,7 +98,7 @@ struct question {
 
 static inline struct ask charge_ask(const struct question *q, const struct charge *c)
 {
-    return (struct ask){ q->ask.now, c->cost, q->ask.peek };
+    return (struct ask){ q->ask.now, c->cost, q->ask.peek, verb_forces(q->verb) };
 }
 
 /* Does a state change if it passes? A cost below 0 gives back: only a cell has one. */

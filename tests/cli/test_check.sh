@@ -79,6 +79,8 @@ t a_cost_beyond_the_limit_never_passes answers 1 \
 t a_cost_of_0_changes_nothing shows 0 'allowed 5 per 1m 5 of 5 left' \
     check --limit '5 per 1m' --cost 0 k -n 2
 t a_peek_changes_nothing shows 0 'allowed 5 per 1m 5 of 5 left' check --limit '5 per 1m' --peek k -n 2
+t a_charge_counts_beyond_the_limit shows 0 'charged 5 per 1m 0 of 5 left, exceeded by 2, resets in 1m' \
+    check --limit '5 per 1m' --charge --cost 7 k
 t a_refund_is_announced shows 0 'refunded 5 per 1m 5 of 5 left' check --limit '5 per 1m' --refund k
 t a_reset_is_announced shows 0 'reset 5 per 1m 5 of 5 left' check --limit '5 per 1m' --reset k
 t without_a_policy_a_word_is_the_key_whatever_is_in_it \
@@ -177,7 +179,7 @@ t a_config_beside_a_limit_is_rejected refuses \
     '--limit needs no policies: leave out --config, or name a policy instead' \
     check -c "$policies" --limit '5 per 1m' k
 t two_verbs_are_rejected refuses \
-    '--peek, --refund and --reset exclude each other: give one of them' \
+    '--peek, --refund, --reset and --charge exclude each other: give one of them' \
     check --limit '5 per 1m' --peek --reset k
 t an_unreadable_config_is_rejected refuses \
     "$scratch/none.yaml: cannot read it: No such file or directory: check the path" \

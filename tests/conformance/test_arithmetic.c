@@ -44,7 +44,7 @@ static void every_answer_of_every_trace_matches(void **state)
         assert_int_equal(rule_check(&r, NULL), WEIR_OK);
         for (size_t i = 0; i < traces[t].step_count; i++) {
             struct limit_step s = trace_limit_step(&traces[t], i);
-            struct ask ask = { s.now, s.cost, s.peek };
+            struct ask ask = { .now = s.now, .cost = s.cost, .peek = s.peek };
             struct state *at = find(table, s.key);
             struct step step;
 

@@ -29,7 +29,7 @@ DUMMY = {
     "algorithms": 'X(DUMMY, {next}, "dummy", true, true)',
     "sources": 'X(DUMMY, {next}, "dummy")',
     "on_errors": 'X(DUMMY, {next}, "dummy")',
-    "verbs": "X(DUMMY, false)",
+    "verbs": "X(DUMMY, false, false)",
     "wire_verbs": "X(DUMMY, {next})",
     "modes": 'X(DUMMY, "dummy")',
     "subjects": 'X(DUMMY_SUBJECT, "dummy")',

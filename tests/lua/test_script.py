@@ -9,7 +9,7 @@ import threading
 from pathlib import Path
 
 sys.path.insert(0, "tests/support")
-from lua_judge import ALGORITHMS, UNDO, Judge, ask, cell, check, peek, refund, reset, \
+from lua_judge import ALGORITHMS, CHARGE, Judge, ask, cell, check, peek, refund, reset, \
     rule  # noqa: E402
 from redis import Client, Cluster, Redis, Refused, Watched  # noqa: E402
 from weir_server import run, test, wait_until  # noqa: E402
@@ -81,8 +81,8 @@ def a_limit_of_none_refuses_all_and_keeps_nothing(judge):
 def a_verb_that_there_is_not_is_refused_and_changes_nothing(judge):
     judge([check(FIVE, "key")])
     before = judge.client("DUMP", "key")
-    said = refusal(judge, [check(FIVE, "key"), ask(UNDO + 1, FIVE, "key")])
-    assert f"there is no verb {UNDO + 1}" in said, said
+    said = refusal(judge, [check(FIVE, "key"), ask(CHARGE + 1, FIVE, "key")])
+    assert f"there is no verb {CHARGE + 1}" in said, said
     assert judge.client("DUMP", "key") == before
 
 

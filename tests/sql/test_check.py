@@ -104,6 +104,16 @@ def peek_refund_and_reset_do_what_they_say():
 
 
 @test
+def a_charge_counts_beyond_the_limit():
+    who = {"ip": "203.0.113.33"}
+    got = call("charge", "login", who, cost=5)
+    assert got["allowed"] and got["remaining"] == 0
+    assert (got["rules"][0]["used"], got["rules"][0]["over"]) == (5, 2)
+    assert not check("login", who)["allowed"]
+    assert call("refund", "login", who, cost=3)["remaining"] == 1
+
+
+@test
 def several_rules_are_charged_together_or_not_at_all():
     who = {"ip": "203.0.113.4", "email": "a@example.com"}
     for _ in range(3):
@@ -227,7 +237,7 @@ def errors_say_what_is_wrong_without_an_identity():
         refused(lambda: check("user", {str(i): secret_word for i in range(17)}), "at most 16"),
         refused("SELECT weir.limit('k', -1, 60000)", "limit must be at least 0"),
         refused("SELECT weir.limit('k', 1, 0)", "the window must be at least 1 ms"),
-        refused("SELECT weir.limit('k', 9007199254740991, 2)", "below 2^53"),
+        refused("SELECT weir.limit('k', 9007199254740991, 2, 'sliding_counter')", "below 2^53"),
         refused("SELECT weir.limit('k', 1, 1, 'no_such')", "there is no such algorithm"),
         refused("SELECT weir.limit('k', 1, 1000, p_burst => 5)", "burst"),
         refused("SELECT weir.limit('', 1, 1000)", "the key is empty"),
@@ -375,8 +385,8 @@ def a_window_counts_as_far_as_an_integer_and_has_an_end():
     for window in ("'2026-01-01', '2027-02-05 00:00:00.001'", "'2000-01-01', '2100-01-01'",
                    "'4713-01-01 BC', '294276-12-31'"):
         refused(f"SELECT weir.upsert_rate_limit('long', '/', {window})", "400 days at most")
-    refused("SELECT weir.check_rate_limit('long', 2147483647, 2147483647)", "must be below 2^53")
-    refused("SELECT weir.limit('long', 2, 9007199254740991)", "must be below 2^53")
+    refused("SELECT weir.limit('long', 61, 9007199254740991)", "must be below 2^53")
+    refused("SELECT weir.limit('long', 2, 9007199254740992, 'fixed_window')", "must be below 2^53")
     assert increment("long", 2147483647) == ["1", "t"]
     for window in ("'2026-01-01', 'infinity'", "'-infinity', '2026-01-01'", "NULL, '2026-01-01'",
                    "'2026-01-01', '2026-01-01'"):

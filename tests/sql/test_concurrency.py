@@ -106,7 +106,7 @@ def both_ways_at_once_share_a_limit():
               f"(:key + i) % 10) FROM generate_series(1, :n) i), 1, 100, {AGE});\n"
               "INSERT INTO test.admitted SELECT 'mixed', test.judge((SELECT array_agg('mixed ' || "
               f"(:key + i) % 10) FROM generate_series(1, :n) i), 1, 1, 100, {AGE});\n"
-              "INSERT INTO test.admitted SELECT 'mixed', 1 FROM weir.charge(test.key('mixed ' || "
+              "INSERT INTO test.admitted SELECT 'mixed', 1 FROM weir.charge_one(test.key('mixed ' || "
               f":key), 1, 100, {AGE}, 100, 1, 1, NULL) AS a WHERE cardinality(a) = 4 OR a[1] = 1;")
     db.pgbench(script, "-c", CLIENTS, "-j", 2, "-t", 20)
     used = int(db.value("SELECT sum(used) FROM weir.states WHERE key IN "
@@ -295,7 +295,7 @@ def a_batch_that_waited_for_a_row_in_vain_waits_for_no_guard():
     # the key that it has to make wants this row.
     for i in range(4):
         (old, _), keys = pair(f"in vain {i}")
-        use = f"SELECT weir.charge('{old}', 1, 2, {AGE}, 2, 0, 1, NULL)"
+        use = f"SELECT weir.charge_one('{old}', 1, 2, {AGE}, 2, 0, 1, NULL)"
         db.psql(use)
         holder = Holder(use)
         batch = waiting(f"SELECT weir.charge_many({keys}, 1, '{{1}}', '{{2}}', '{{{AGE}}}', '{{2}}', "
@@ -326,7 +326,7 @@ def a_call_whose_row_was_removed_while_it_waited_makes_it_again():
 def rows_inserted_for_a_discarded_decision_are_unused_again():
     # The first key is used up while the call waits for it: the second, which is new, is not charged.
     (old, new), keys = pair("untouched")
-    use = f"SELECT weir.charge('{old}', 1, 2, {AGE}, 2, 0, 1, NULL)"
+    use = f"SELECT weir.charge_one('{old}', 1, 2, {AGE}, 2, 0, 1, NULL)"
     db.psql(use)
     holder = Holder(use)
     asked = waiting(f"SELECT weir.judge({keys}, '{{1}}', '{{2}}', '{{{AGE}}}', '{{2}}', '{{0}}', "
@@ -343,7 +343,7 @@ def rows_inserted_for_a_discarded_decision_are_unused_again():
 def of_keys_that_a_transaction_makes_and_does_not_end_each_is_found_locked():
     keys = sorted(db.value(f"SELECT test.key('made {i}')") for i in range(5))
     all_of_them = "'{" + ",".join(keys) + "}'"
-    holder = Holder("".join(f"SELECT weir.charge('{key}', 1, 2, {AGE}, 2, 0, 1, NULL);"
+    holder = Holder("".join(f"SELECT weir.charge_one('{key}', 1, 2, {AGE}, 2, 0, 1, NULL);"
                             for key in (keys[1], keys[3])))
     assert db.rows(f"SELECT key FROM weir.locked_keys({all_of_them})") == [[keys[1]], [keys[3]]]
     assert db.rows(f"SELECT key FROM weir.locked_keys({all_of_them}, 1)") == [[keys[1]]]

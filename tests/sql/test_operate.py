@@ -182,7 +182,7 @@ def changes_without_effect_are_rejected():
     refused("name one of them", name="set_override", policy="three",
             attributes={"user": "u", "ip": ip}, limit=1)
     refused("not several", name="set_override", policy="login", key=ip, attributes={"ip": ip}, limit=1)
-    refused("below 2^53", name="set_override", policy="login", key=ip, limit=1 << 52)
+    refused("below 2^53", name="set_override", policy="login", key=ip, limit=1 << 53)
     refused("only token_bucket", name="set_override", policy="login", key=ip, burst=5)
     refused("end before it begins", name="set_override", policy="login", key=ip, effect="block",
             **{"for": "-1 s"})

@@ -44,7 +44,7 @@ class CLists:
         self.with_precision = {row[2] for row in algorithms if row[4] == "true"}
         self.sources = {text for _, _, text in read("sources")}
         self.on_errors = {text for _, _, text in read("on_errors")}
-        self.verbs = {name.lower() for name, _ in read("verbs")}
+        self.verbs = {name.lower() for name, *_ in read("verbs")}
         self.wire_verbs = {name.lower(): int(value) for name, value in read("wire_verbs")}
         self.modes = {text for _, text in read("modes")}
         self.subjects = {text for _, text in read("subjects")}

@@ -18,8 +18,8 @@ SCRIPT = Path("lua/judge.lua").read_bytes()
 SHA = hashlib.sha1(SCRIPT).hexdigest()
 LISTS = CLists(".")
 ALGORITHMS = LISTS.algorithms
-CHECK, PEEK, REFUND, RESET, UNDO = map(LISTS.wire_verbs.get,
-                                       ("check", "peek", "refund", "reset", "undo"))
+CHECK, PEEK, REFUND, RESET, UNDO, CHARGE = map(
+    LISTS.wire_verbs.get, ("check", "peek", "refund", "reset", "undo", "charge"))
 
 Decision = namedtuple("Decision", "allowed remaining retry_after reset_after delay")
 Question = namedtuple("Question", "verb charges cost now")

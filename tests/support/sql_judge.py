@@ -62,14 +62,14 @@ def judge(questions):
 
 
 def charge(questions):
-    """The same by weir.charge() or weir.charge_many(): plain checks, those of a key agree on rule and
+    """The same by weir.charge_one() or weir.charge_many(): plain checks, those of a key agree on rule and
     time. Whether each key's all pass, in the order of keys."""
     keys = sorted({question[3][0][0] for question in questions})
     of = {key: [q for q in questions if q[3][0][0] == key] for key in keys}
     if len(questions) == 1:
         (_, cost, now, ((key, rule),)), = questions
         numbers = ", ".join(str(number) for number in (NUMBERS[rule[0]], *rule[1:], cost, now))
-        return f"SELECT json_build_array(cardinality(weir.charge('{key}', {numbers})) = 4);"
+        return f"SELECT json_build_array(cardinality(weir.charge_one('{key}', {numbers})) = 4);"
     rules = list(dict.fromkeys(of[key][0][3][0][1] for key in keys))
     kinds = {NUMBERS[rule[0]] for rule in rules}
     columns = [array(keys), str(*kinds) if len(kinds) == 1 else "NULL"]

@@ -116,6 +116,8 @@ QUESTIONS = [
     ["query", "acme", "--cost", "0"],
     ["query", "acme", "--peek"],
     ["query", "acme", "--refund"],
+    ["query", "acme", "--charge", "--cost", "12000"],
+    ["pair", "ip=203.0.113.9", "user=ann", "--charge", "--cost", "100", "--json"],
     ["query", "acme", "--reset", "--json"],
     ["query", "--key", "a=b \u00e9\"\\"],
     ["pair", "ip=203.0.113.7", "user=ann", "--repeat", "3"],

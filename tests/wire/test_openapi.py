@@ -177,6 +177,7 @@ LEAST = {
     "check": {"policy": "login", "key": "203.0.113.7"},
     "peek": {"policy": "login", "key": "203.0.113.7"},
     "refund": {"policy": "login", "key": "203.0.113.7"},
+    "charge": {"policy": "login", "key": "203.0.113.7"},
     "reset": {"policy": "login", "key": "203.0.113.7"},
     "setOverride": {"policy": "login", "key": "203.0.113.7", "effect": "block"},
     "removeOverride": {"policy": "login", "key": "203.0.113.7"},

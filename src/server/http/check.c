@@ -1,4 +1,4 @@
-/* check.c - check, peek, refund and reset: what is asked for in a body or a query, and answers.
+/* check.c - check, peek, charge, refund and reset: what is asked for in a body or a query, and answers.
  *
  * The body of a POST is a request object or {"checks": [...]}; without a body, the query of the
  * URL says what a GET's would. */
@@ -60,6 +60,12 @@ static bool is_of_several(const weir_answer *a)
     return false;
 }
 
+static void add_used(struct buf *out, int64_t used, int64_t over)
+{
+    add_int(out, LITERAL(",\"used\":"), used);
+    add_int(out, LITERAL(",\"over\":"), over);
+}
+
 static void add_rule(struct buf *out, const struct call *call, size_t row, bool has_policy)
 {
     const weir_rule_answer *r = &call->answer.rules[row];
@@ -75,6 +81,8 @@ static void add_rule(struct buf *out, const struct call *call, size_t row, bool 
     add_int(out, LITERAL(",\"remaining\":"), r->remaining);
     add_int(out, LITERAL(",\"retry_after_ms\":"), r->retry_after_ms);
     add_int(out, LITERAL(",\"reset_after_ms\":"), r->reset_after_ms);
+    if (verb_forces(call->check.verb))
+        add_used(out, r->used, r->over);
     if (r->shadow)
         buf_text(out, ",\"shadow\":true");
     if (r->shadow_denied)
@@ -95,6 +103,8 @@ static void add_answer(struct buf *out, const struct call *call)
     add_int(out, LITERAL(",\"retry_after_ms\":"), a->retry_after_ms);
     add_int(out, LITERAL(",\"reset_after_ms\":"), a->reset_after_ms);
     add_int(out, LITERAL(",\"delay_ms\":"), a->delay_ms);
+    if (verb_forces(call->check.verb))
+        add_used(out, a->used, a->over);
     add_name(out, LITERAL(",\"source\":"), weir_source_name(a->source));
     add_bool(out, LITERAL(",\"shadow\":"), a->shadow);
     if (a->override_id > 0)
@@ -299,6 +309,11 @@ void api_peek(const struct exchange *x)
 void api_refund(const struct exchange *x)
 {
     serve(x, VERB_REFUND, false);
+}
+
+void api_charge(const struct exchange *x)
+{
+    serve(x, VERB_CHARGE, false);
 }
 
 void api_reset(const struct exchange *x)

@@ -47,6 +47,7 @@ void api_check(const struct exchange *x);
 void api_check_query(const struct exchange *x);
 void api_peek(const struct exchange *x);
 void api_refund(const struct exchange *x);
+void api_charge(const struct exchange *x);
 void api_reset(const struct exchange *x);
 
 void api_gate(const struct exchange *x);

@@ -1,4 +1,4 @@
-/* check.c - WEIR.CHECK, WEIR.LIMIT, WEIR.PEEK, WEIR.REFUND and WEIR.RESET.
+/* check.c - WEIR.CHECK, WEIR.LIMIT, WEIR.PEEK, WEIR.CHARGE, WEIR.REFUND and WEIR.RESET.
  *
  * HOW A KEY IS TOLD FROM ATTRIBUTES. What follows the policy is either one bare key or any number
  * of name=value words, and then options.
@@ -44,6 +44,14 @@ static void encode_answer(struct reply *r, struct buf *out)
     if (!resp_has_answer(r, call, NULL, out))
         return;
     a = &call->answer;
+    if (verb_forces(call->check.verb)) {
+        resp_numbers(
+            out, 7,
+            (const int64_t[]){ a->over, a->limit, a->remaining, a->used, a->reset_after_ms }, 5);
+        resp_bulk(out, span_of(a->rule));
+        resp_bulk(out, span_of(weir_source_name(a->source)));
+        return;
+    }
     resp_numbers(out, 7,
                  (const int64_t[]){ a->allowed, a->limit, a->remaining, a->retry_after_ms,
                                     a->reset_after_ms },
@@ -77,8 +85,9 @@ static void put_rule(struct buf *out, const struct call *call, size_t row, int v
     const weir_rule_answer *r = &call->answer.rules[row];
     char tag[TAG_HEX + 1];
     const bool has_tag = call_tag(call, 1 + row, tag);
+    const bool has_used = verb_forces(call->check.verb);
 
-    resp_map(out, 11 + has_tag, version);
+    resp_map(out, 11u + has_tag + 2u * has_used, version);
     put_text(out, "policy", r->policy, version);
     put_text(out, "rule", r->rule, version);
     put_number(out, "allowed", r->allowed);
@@ -88,6 +97,10 @@ static void put_rule(struct buf *out, const struct call *call, size_t row, int v
     put_number(out, "retry_after_ms", r->retry_after_ms);
     put_number(out, "reset_after_ms", r->reset_after_ms);
     put_number(out, "delay_ms", r->delay_ms);
+    if (has_used) {
+        put_number(out, "used", r->used);
+        put_number(out, "over", r->over);
+    }
     put_number(out, "shadow", r->shadow);
     put_number(out, "shadow_denied", r->shadow_denied);
     if (has_tag)
@@ -101,13 +114,14 @@ static void encode_full(struct reply *r, struct buf *out)
     const int version = r->resp_version;
     const weir_answer *a;
     char tag[TAG_HEX + 1];
-    bool has_tag;
+    bool has_tag, has_used;
 
     if (!resp_has_answer(r, call, NULL, out))
         return;
     a = &call->answer;
     has_tag = call_tag(call, 0, tag);
-    resp_map(out, 12 + has_tag, version);
+    has_used = verb_forces(call->check.verb);
+    resp_map(out, 12u + has_tag + 2u * has_used, version);
     put_number(out, "allowed", a->allowed);
     put_text(out, "policy", a->policy, version);
     put_text(out, "rule", a->rule, version);
@@ -116,6 +130,10 @@ static void encode_full(struct reply *r, struct buf *out)
     put_number(out, "retry_after_ms", a->retry_after_ms);
     put_number(out, "reset_after_ms", a->reset_after_ms);
     put_number(out, "delay_ms", a->delay_ms);
+    if (has_used) {
+        put_number(out, "used", a->used);
+        put_number(out, "over", a->over);
+    }
     put_text(out, "source", weir_source_name(a->source), version);
     put_number(out, "shadow", a->shadow);
     put_number(out, "override", a->override_id);
@@ -145,7 +163,7 @@ static void ask(const struct reading *in, enum verb verb)
 enum option_kind { NUMBER, NAME, FLAG, FULL, POLICY, ON_ERROR, TRACE };
 
 /* Which commands take an option. */
-enum { OF_CHECK = 1, OF_LIMIT = 2, OF_PEEK = 4, OF_REFUND = 8, OF_RESET = 16 };
+enum { OF_CHECK = 1, OF_LIMIT = 2, OF_PEEK = 4, OF_REFUND = 8, OF_RESET = 16, OF_CHARGE = 32 };
 
 struct option {
     const char *word;
@@ -159,15 +177,15 @@ struct option {
     (offsetof(struct parsed_request, request) + offsetof(weir_request, member))
 
 static const struct option options[] = {
-    { "COST", NUMBER, 0, IN_REQUEST(cost), OF_CHECK | OF_LIMIT | OF_PEEK | OF_REFUND },
-    { "PLAN", NAME, 0, IN_REQUEST(plan), OF_CHECK | OF_PEEK | OF_REFUND | OF_RESET },
+    { "COST", NUMBER, 0, IN_REQUEST(cost), OF_CHECK | OF_LIMIT | OF_PEEK | OF_REFUND | OF_CHARGE },
+    { "PLAN", NAME, 0, IN_REQUEST(plan), OF_CHECK | OF_PEEK | OF_REFUND | OF_RESET | OF_CHARGE },
     { "PEEK", FLAG, 0, offsetof(struct parsed_request, peek), OF_CHECK | OF_LIMIT },
-    { "NOW", NUMBER, 1, IN_REQUEST(now), OF_CHECK | OF_LIMIT | OF_PEEK | OF_REFUND },
-    { "FULL", FULL, 0, 0, OF_CHECK | OF_LIMIT | OF_PEEK | OF_REFUND | OF_RESET },
+    { "NOW", NUMBER, 1, IN_REQUEST(now), OF_CHECK | OF_LIMIT | OF_PEEK | OF_REFUND | OF_CHARGE },
+    { "FULL", FULL, 0, 0, OF_CHECK | OF_LIMIT | OF_PEEK | OF_REFUND | OF_RESET | OF_CHARGE },
     { "TAG", FLAG, 0, offsetof(struct parsed_request, wants_tag),
-      OF_CHECK | OF_LIMIT | OF_PEEK | OF_REFUND | OF_RESET },
+      OF_CHECK | OF_LIMIT | OF_PEEK | OF_REFUND | OF_RESET | OF_CHARGE },
     { "EXEMPT", FLAG, 0, IN_REQUEST(exempt), OF_CHECK | OF_LIMIT },
-    { "POLICY", POLICY, 0, 0, OF_CHECK | OF_PEEK | OF_REFUND | OF_RESET },
+    { "POLICY", POLICY, 0, 0, OF_CHECK | OF_PEEK | OF_REFUND | OF_RESET | OF_CHARGE },
     { "BURST", NUMBER, 1, IN_REQUEST(burst), OF_LIMIT },
     { "PRECISION", NUMBER, 1, IN_REQUEST(precision_ms), OF_LIMIT },
     { "NAME", NAME, 0, IN_REQUEST(name), OF_LIMIT },
@@ -403,6 +421,11 @@ void resp_serve_weir_peek(struct session *s, struct resp_command *c)
 void resp_serve_weir_refund(struct session *s, struct resp_command *c)
 {
     serve_policy(s, c, OF_REFUND, VERB_REFUND);
+}
+
+void resp_serve_weir_charge(struct session *s, struct resp_command *c)
+{
+    serve_policy(s, c, OF_CHARGE, VERB_CHARGE);
 }
 
 void resp_serve_weir_reset(struct session *s, struct resp_command *c)

@@ -56,6 +56,7 @@ void resp_serve_weir_check(struct session *s, struct resp_command *c); /* resp_c
 void resp_serve_weir_limit(struct session *s, struct resp_command *c);
 void resp_serve_weir_peek(struct session *s, struct resp_command *c);
 void resp_serve_weir_refund(struct session *s, struct resp_command *c);
+void resp_serve_weir_charge(struct session *s, struct resp_command *c);
 void resp_serve_weir_reset(struct session *s, struct resp_command *c);
 
 void resp_serve_cl_throttle(struct session *s, struct resp_command *c); /* resp_throttle.c */

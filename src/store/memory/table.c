@@ -131,10 +131,15 @@ static struct cell *cell_of(const struct shard *s, struct key key)
 
 static void take(const struct cell *cell, struct charge *c, const struct ask *ask)
 {
-    if (cell)
-        lockout_take(cell_locked_until(cell), &cell->state, c->rule, ask, &c->step);
-    else
-        lockout_take(0, &untouched, c->rule, ask, &c->step);
+    const int64_t until = cell ? cell_locked_until(cell) : 0;
+    struct ask nothing;
+
+    if (ask->forced && until > ask->now) { /* it would be forgotten with the rest */
+        nothing = *ask;
+        nothing.cost = c->cost = 0;
+        ask = &nothing;
+    }
+    lockout_take(until, cell ? &cell->state : &untouched, c->rule, ask, &c->step);
 }
 
 /* Make the state an untouched one; what the store has noted beside it stays. */
@@ -164,7 +169,7 @@ static void stamp(struct shard *s, struct cell *cell, const struct charge *c)
     const struct rule *r = c->rule;
     const struct decision *d = &c->step.decision;
     const int64_t expires = c->step.now + d->reset_after, used = r->burst - d->remaining;
-    const int64_t level = d->remaining == 0 ? SHARD_LEVELS - 1
+    const int64_t level = d->remaining <= 0 ? SHARD_LEVELS - 1
                           : used > 0        ? used * (SHARD_LEVELS - 1) / r->burst
                                             : 0;
 
@@ -228,7 +233,7 @@ static void keep(struct table *t, struct question *q)
         uint32_t at = shard_find(s, q->charges[i].key);
         struct cell *cell = shard_has(s, at, q->charges[i].key) ? &s->cells[at] : NULL;
 
-        if (verb_decides(q->verb) && q->charges[i].cost == 0)
+        if (verb_adds(q->verb) && q->charges[i].cost == 0)
             continue;
         overtake(t, s, cell, NULL);
         if (cell)
@@ -273,7 +278,7 @@ static void judge_one(struct table *t, struct shard *s, struct question *q,
         if (t->log)
             keep_one(t, s, cell, q, write_buffer);
     }
-    if (!q->allowed || ask.cost == 0 || ask.peek)
+    if (!q->allowed || c->cost == 0 || ask.peek)
         return;
     unlock(t, cell);
     if (!cell)
@@ -300,7 +305,8 @@ static void refuse_several(struct table *t, struct question *q)
         struct shard *s = shard_of(t, c);
 
         if (c->step.decision.allowed) {
-            take(cell_of(s, c->key), c, &(struct ask){ q->ask.now, c->cost, true });
+            take(cell_of(s, c->key), c,
+                 &(struct ask){ .now = q->ask.now, .cost = c->cost, .peek = true });
         } else if (c->step.locks) {
             struct cell *cell = lock_out(t, s, c);
 
@@ -358,7 +364,7 @@ static void judge_several(struct table *t, struct question *q)
 
 static void refund_or_reset(struct table *t, struct question *q)
 {
-    const struct ask look_only = { q->ask.now, 0, true };
+    const struct ask look_only = { .now = q->ask.now, .peek = true };
 
     for (size_t i = 0; i < q->count; i++) {
         struct charge *c = &q->charges[i];
@@ -383,7 +389,8 @@ static void refund_or_reset(struct table *t, struct question *q)
             table_erase(t, s, at);
             break;
         case VERB_CHECK: /* judge_one(), judge_several() */
-        case VERB_UNDO:  /* only Redis charges what must be undone */
+        case VERB_CHARGE:
+        case VERB_UNDO: /* only Redis charges what must be undone */
             break;
         }
     }
@@ -447,7 +454,7 @@ void table_judge(struct table *t, struct question *q)
 {
     size_t shards[MOST_CHARGES], n;
 
-    if (q->count == 1 && verb_decides(q->verb)) {
+    if (q->count == 1 && verb_adds(q->verb)) {
         table_judge_in(t, q, NULL);
         return;
     }
@@ -456,7 +463,7 @@ void table_judge(struct table *t, struct question *q)
     n = shards_of(t, q, shards);
     for (size_t i = 0; i < n; i++)
         pthread_mutex_lock(&t->shards[shards[i]].lock);
-    if (verb_decides(q->verb))
+    if (verb_adds(q->verb))
         judge_several(t, q);
     else
         refund_or_reset(t, q);

@@ -28,7 +28,7 @@ void table_judge(struct table *t, struct question *q); /* all but done() */
 void table_judge_in(struct table *t, struct question *q, struct write_buffer *write_buffer);
 static inline bool table_fits_buffer(const struct question *q)
 {
-    return q->count == 1 && verb_decides(q->verb) && !state_is_log(q->charges->rule->algorithm);
+    return q->count == 1 && verb_adds(q->verb) && !state_is_log(q->charges->rule->algorithm);
 }
 
 /* The write buffer of this question was overtaken: append what its key is by now (H2). */

@@ -1,4 +1,4 @@
-/* charge.c - a batch of plain checks as the parameters of weir.charge() and
+/* charge.c - a batch of plain checks as the parameters of weir.charge_one() and
  * weir.charge_many(), and what those answer as decisions.
  *
  * If all questions of a key have passed, the answer is the state that they left behind. We go back
@@ -11,7 +11,11 @@
 #include "store/postgres/judge.h"
 #include "store/remote/wire_verb.h"
 
-enum { STATE = 4, JUDGED = 5, NS_PER_MS = 1000000 }; /* how many numbers weir.charge() answers */
+enum {
+    STATE = 4,
+    JUDGED = 5,
+    NS_PER_MS = 1000000
+}; /* how many numbers weir.charge_one() answers */
 
 enum parameter {
     KEYS,
@@ -35,7 +39,7 @@ static const unsigned one_types[] = { OID_UUID, OID_INT4, OID_INT8, OID_INT8,
 
 const struct statement charge_statement = {
     .name = "weir_charge",
-    .text = "SELECT weir.charge($1, $2, $3, $4, $5, $6, $7, $8)",
+    .text = "SELECT weir.charge_one($1, $2, $3, $4, $5, $6, $7, $8)",
     .types = one_types,
     .parameter_count = sizeof one_types / sizeof one_types[0],
     .column_count = 1,

@@ -1,4 +1,4 @@
-/* charge.h - a batch of plain checks as the parameters of weir.charge() and
+/* charge.h - a batch of plain checks as the parameters of weir.charge_one() and
  * weir.charge_many(), and what those answer as decisions. See sql/0007_charge.sql. */
 #ifndef WEIR_STORE_POSTGRES_CHARGE_H
 #define WEIR_STORE_POSTGRES_CHARGE_H

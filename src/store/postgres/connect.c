@@ -100,7 +100,7 @@ static weir_err warm_up(struct postgres_session *s, weir_diag *diag)
         " FROM fresh, generate_series(1, 2);"
         "WITH fresh AS MATERIALIZED (SELECT gen_random_uuid() AS key, n AS algorithm"
         " FROM unnest('{1,2,3,4,15}'::int[]) AS n)"
-        " SELECT weir.charge(key, algorithm, 9, 1000, 9, 1, 1, NULL)"
+        " SELECT weir.charge_one(key, algorithm, 9, 1000, 9, 1, 1, NULL)"
         " FROM fresh, generate_series(1, 2);"
         "WITH fresh AS MATERIALIZED (SELECT ARRAY[gen_random_uuid()] AS keys, n AS algorithm"
         " FROM unnest('{1,2,3,4,15,NULL}'::int[]) AS n)"

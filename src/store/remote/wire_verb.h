@@ -15,7 +15,8 @@
     X(PEEK, 1)                                                                                     \
     X(REFUND, 2)                                                                                   \
     X(RESET, 3)                                                                                    \
-    X(UNDO, 4)
+    X(UNDO, 4)                                                                                     \
+    X(CHARGE, 5)
 
 enum wire_verb {
 #define X(name, value) WIRE_##name = (value),
@@ -34,6 +35,8 @@ static inline enum wire_verb wire_verb_of(const struct question *q)
         return WIRE_RESET;
     case VERB_UNDO:
         return WIRE_UNDO;
+    case VERB_CHARGE:
+        return WIRE_CHARGE;
     }
     abort(); /* no verb at all: better no answer than a wrong charge */
 }

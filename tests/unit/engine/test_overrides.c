@@ -557,8 +557,8 @@ static void changes_without_effect_are_rejected(void **state)
                    "give a limit, a burst or both");
     assert_refused(w, LEDGER_OVERRIDE, LEDGER_LIMIT, "cleanup ip=1.1.1.1", "burst=5", WEIR_EREQUEST,
                    "rule 'ip': sliding_window has no burst");
-    assert_refused(w, LEDGER_OVERRIDE, LEDGER_LIMIT, "cleanup ip=1.1.1.1", "limit=9007199254740991",
-                   WEIR_EREQUEST, "is not below 2^53");
+    assert_refused(w, LEDGER_OVERRIDE, LEDGER_LIMIT, "cleanup ip=1.1.1.1", "limit=9007199254740992",
+                   WEIR_EREQUEST, "must be below 2^53");
     assert_refused(w, LEDGER_OVERRIDE, LEDGER_BLOCK, "cleanup ip=1.1.1.1", "for=0", WEIR_EREQUEST,
                    "in the past");
     assert_refused(w, LEDGER_OVERRIDE, LEDGER_ON_PLAN, "query tenant=t", "plan=silver",

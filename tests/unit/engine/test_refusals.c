@@ -255,7 +255,14 @@ static void numbers_out_of_bounds(void **state)
             "limit must be at least 0 (0 always denies), not -1");
     refuses(w, LIMIT_IS(5, -1), WEIR_EREQUEST, "the window must be at least 1 ms, not -1");
     refuses(w, LIMIT_IS(WEIR_MAX_AMOUNT, 1000), WEIR_EREQUEST,
-            "limit 9007199254740992 times a window of 1000 ms is not below 2^53: with this window "
+            "limit must be below 2^53, not 9007199254740992");
+    refuses(w,
+            ((weir_request){ .key = "k",
+                             .algorithm = WEIR_SLIDING_COUNTER,
+                             .limit = WEIR_MAX_AMOUNT - 1,
+                             .window_ms = 1000 }),
+            WEIR_EREQUEST,
+            "limit 9007199254740991 times a window of 1000 ms is not below 2^53: with this window "
             "it can be at most 9007199254740");
     refuses(w, LIMIT(.burst = 7), WEIR_EREQUEST,
             "sliding_window has no burst: only token_bucket and leaky_bucket do");

@@ -69,6 +69,55 @@ static void another_key_window_or_algorithm_is_another_count(void **state)
     weir_close(w);
 }
 
+static void a_charge_counts_whatever_the_limit_says(void **state)
+{
+    weir *w = open_text(NULL);
+
+    (void)state;
+    for (weir_algorithm algorithm = 1; algorithm <= (weir_algorithm)ALGORITHM_COUNT; algorithm++) {
+        weir_request r = limit_of("k", algorithm, 10, 1000);
+        weir_answer a;
+
+        r.cost = 13;
+        a = ask(weir_charge, w, &r);
+        assert_true(a.allowed && a.used == 13 && a.over == 3 && a.remaining == 0);
+        assert_true(a.rules[0].used == 13 && a.rules[0].over == 3);
+        r.cost = 1;
+        assert_false(ask(weir_check, w, &r).allowed);
+        r.cost = 5;
+        a = ask(weir_refund, w, &r);
+        assert_true(a.remaining == 2 && a.over == 0);
+        r.cost = WEIR_COST_ZERO;
+        assert_int_equal(ask(weir_charge, w, &r).used, 8);
+    }
+    weir_close(w);
+}
+
+static void a_debt_stops_where_it_would_not_be_exact(void **state)
+{
+    weir *w = open_text(NULL);
+
+    (void)state;
+    for (weir_algorithm algorithm = 1; algorithm <= (weir_algorithm)ALGORITHM_COUNT; algorithm++) {
+        weir_request r = limit_of("k", algorithm, 10, 1000);
+        int64_t used = 0;
+
+        r.cost = WEIR_MAX_AMOUNT;
+        for (int i = 0; i < 3; i++) {
+            const weir_answer a = ask(weir_charge, w, &r);
+
+            assert_true(a.used < WEIR_MAX_AMOUNT && a.used >= WEIR_MAX_AMOUNT / 1000 - 1);
+            assert_true(a.reset_after_ms > 0 && (i == 0 || a.used == used));
+            used = a.used;
+        }
+        r.cost = 1;
+        assert_false(ask(weir_check, w, &r).allowed);
+        r = limit_of("none", algorithm, 0, 1000);
+        assert_int_equal(ask(weir_charge, w, &r).over, 0); /* a limit of 0 counts nothing */
+    }
+    weir_close(w);
+}
+
 static void changing_limit_burst_or_precision_keeps_what_is_counted(void **state)
 {
     weir *w = open_text(NULL);
@@ -376,6 +425,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_request_may_bring_its_limit_for_every_algorithm),
         cmocka_unit_test(another_key_window_or_algorithm_is_another_count),
+        cmocka_unit_test(a_charge_counts_whatever_the_limit_says),
+        cmocka_unit_test(a_debt_stops_where_it_would_not_be_exact),
         cmocka_unit_test(changing_limit_burst_or_precision_keeps_what_is_counted),
         cmocka_unit_test(a_limit_of_0_may_come_with_a_request_too),
         cmocka_unit_test(a_key_may_be_any_text_up_to_4096_bytes),

@@ -26,7 +26,7 @@ static struct decision take(struct state *s, const struct rule *r, int64_t now, 
 {
     struct step step;
 
-    state_take(s, r, &(struct ask){ now, quantity, false }, &step);
+    state_take(s, r, &(struct ask){ .now = now, .cost = quantity, .peek = false }, &step);
     if (step.decision.allowed && quantity != 0)
         state_apply(s, r, &step);
     return step.decision;

@@ -28,7 +28,7 @@ static struct decision peek(const struct state *s, const struct rule *r, int64_t
 {
     struct step step;
 
-    state_take(s, r, &(struct ask){ now, cost, true }, &step);
+    state_take(s, r, &(struct ask){ .now = now, .cost = cost, .peek = true }, &step);
     return step.decision;
 }
 
@@ -36,7 +36,7 @@ static struct decision take(struct state *s, const struct rule *r, int64_t now, 
 {
     struct step step;
 
-    state_take(s, r, &(struct ask){ now, cost, false }, &step);
+    state_take(s, r, &(struct ask){ .now = now, .cost = cost, .peek = false }, &step);
     if (step.decision.allowed && cost > 0) {
         assert_true(state_reserve(s, r, &step, &memory));
         state_apply(s, r, &step);
@@ -248,11 +248,12 @@ static void check_refund(const struct state *s, const struct rule *r, int64_t no
     struct step after;
 
     if (take(&copy, r, now, 1).allowed) {
-        state_refund(&copy, r, &(struct ask){ now, 1, false }, &after);
+        state_refund(&copy, r, &(struct ask){ .now = now, .cost = 1, .peek = false }, &after);
         assert_int_equal(after.decision.remaining, before.remaining);
         assert_int_equal(peek(&copy, r, now, 1).remaining, before.remaining);
     }
-    state_refund(&copy, r, &(struct ask){ now, WEIR_MAX_AMOUNT, false }, &after);
+    state_refund(&copy, r, &(struct ask){ .now = now, .cost = WEIR_MAX_AMOUNT, .peek = false },
+                 &after);
     assert_int_equal(peek(&copy, r, now, 1).remaining, r->burst); /* and no more than that */
     state_done(&copy, r->algorithm, &memory);
 }
@@ -355,7 +356,7 @@ static void a_log_that_cannot_grow_is_unchanged(void **state)
     for (int64_t i = 0; i < SLIDING_WINDOW_NEAR; i++)
         take(&s, &r, EPOCH + i, 1);
     before = s;
-    state_take(&s, &r, &(struct ask){ EPOCH + 50, 1, false }, &step);
+    state_take(&s, &r, &(struct ask){ .now = EPOCH + 50, .cost = 1, .peek = false }, &step);
     assert_true(step.decision.allowed);
     assert_false(state_reserve(&s, &r, &step, &none));
     assert_memory_equal(&s, &before, sizeof s);
@@ -434,7 +435,12 @@ static void numbers_out_of_bounds_are_rejected_with_the_bounds(void **state)
     (void)state;
     assert_refused((struct rule){ .limit = -1, .window = 1 }, "at least 0");
     assert_refused((struct rule){ .limit = 1, .window = 0 }, "at least 1 ms");
-    assert_refused((struct rule){ .limit = 4, .window = third }, "at most 3");
+    assert_refused((struct rule){ .algorithm = WEIR_SLIDING_COUNTER, .limit = 4, .window = third },
+                   "at most 3");
+    assert_refused(
+        (struct rule){ .algorithm = WEIR_FIXED_WINDOW, .limit = 1, .window = WEIR_MAX_AMOUNT },
+        "below 2^53 ms");
+    assert_refused((struct rule){ .limit = 61, .window = WEIR_MAX_AMOUNT - 1 }, "together");
     assert_refused((struct rule){ .limit = WEIR_MAX_AMOUNT, .window = 1 }, "below 2^53");
     assert_refused((struct rule){ .limit = 1, .window = 9, .burst = 2 },
                    "only token_bucket and leaky");

@@ -93,7 +93,7 @@ static void a_variable_that_has_no_effect_is_a_problem(void **state)
                                   "WEIR_POLICY_QQQQQQ_LIMIT=5 per 1s",
                                   "WEIR_POLICY_LIMIT=5 per 1s",
                                   "WEIR_POLICY_SEND_EMAIL_LIMIT=5/s",
-                                  "WEIR_POLICY_CLEANUP_IP_LIMIT=999999999 per 999w",
+                                  "WEIR_POLICY_CLEANUP_IP_LIMIT=999999999 per 14892811w",
                                   "WEIR_POLICY_FILE=is not ours",
                                   NULL };
 
@@ -102,8 +102,8 @@ static void a_variable_that_has_no_effect_is_a_problem(void **state)
         policies, environment,
         "environment: WEIR_POLICY_SEND_EMAIL_LIMIT: '5/s' is not a limit: write a whole number per "
         "duration, as in 5 per 15m, or 0 to always deny\n"
-        "environment: WEIR_POLICY_CLEANUP_IP_LIMIT: limit 999999999 times a window of 604195200000 "
-        "ms is not below 2^53: with this window it can be at most 14907\n"
+        "environment: WEIR_POLICY_CLEANUP_IP_LIMIT: the window and its "
+        "precision must be below 2^53 ms together, not 9007172092800000 and 150119534880000\n"
         "environment: WEIR_ENABLED: 'maybe' is neither true nor false (nor 1, 0, yes, no, on, "
         "off)\n"
         "environment: WEIR_ENABLED_POLICIES: there is no policy 'logn': did you mean 'login'?\n"

@@ -292,9 +292,11 @@ static void numbers_out_of_bounds_are_rejected_with_their_place(void **state)
 
     (void)state;
     expect_problems(FILE_OF("  p: {limit: 9007199254740992 per 1s}\n"), NULL,
-                    HERE "3:14: '9007199254740992 per 1s' is too large: limit times window must be "
+                    HERE "3:14: '9007199254740992 per 1s' is too large: a limit must be "
                          "below 2^53\n");
-    load_from(&l, NULL, FILE_OF("  p: {limit: 9007199254740991 per 2ms}\n"), NULL, -1);
+    load_from(&l, NULL,
+              FILE_OF("  p: {limit: 9007199254740991 per 2ms, algorithm: sliding_counter}\n"), NULL,
+              -1);
     assert_int_equal(l.err, WEIR_EPOLICY);
     assert_non_null(
         strstr(l.problems.lines.at, HERE "3:14: limit 9007199254740991 times a window"));

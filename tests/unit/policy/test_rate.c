@@ -108,7 +108,7 @@ static void invalid_rates_are_rejected_with_an_example(void **state)
         { "5 per 15 minutes", "'15 minutes' is not a duration: write 15m" },
         { "5 per 0s", "'0s' is too short: at least 1ms" },
         { "9007199254740992 per 1ms",
-          "'9007199254740992 per 1ms' is too large: limit times window must be below 2^53" },
+          "'9007199254740992 per 1ms' is too large: a limit must be below 2^53" },
     };
 
     (void)state;

@@ -100,7 +100,7 @@ static void a_purge_frees_memory_beside_dropped_states(void **state)
     for (int64_t now = 1; now < 8; now++) {
         struct step step;
 
-        state_take(log, &r, &(struct ask){ now, 1, false }, &step);
+        state_take(log, &r, &(struct ask){ .now = now, .cost = 1, .peek = false }, &step);
         assert_true(state_reserve(log, &r, &step, shard_memory()));
         state_apply(log, &r, &step);
     }

@@ -53,14 +53,15 @@ static bool take(struct table *t, const struct rule *r, int64_t key, int64_t now
 {
     struct charge c = { .rule = r, .key = key_of(key) };
 
-    return ask(t, VERB_CHECK, &c, 1, (struct ask){ now, cost, false }).allowed;
+    return ask(t, VERB_CHECK, &c, 1, (struct ask){ .now = now, .cost = cost, .peek = false })
+        .allowed;
 }
 
 static int64_t remaining(struct table *t, const struct rule *r, int64_t key, int64_t now)
 {
     struct charge c = { .rule = r, .key = key_of(key) };
 
-    ask(t, VERB_CHECK, &c, 1, (struct ask){ now, 1, true });
+    ask(t, VERB_CHECK, &c, 1, (struct ask){ .now = now, .cost = 1, .peek = true });
     return c.step.decision.remaining;
 }
 
@@ -86,7 +87,9 @@ static void T1_a_denied_question_a_peek_and_a_cost_of_0_change_nothing(void **st
     assert_int_equal(remaining(t, &r, 1, EPOCH), 3);
     assert_int_equal(stats_of(t).keys, 0);
 
-    assert_false(ask(t, VERB_CHECK, several, 2, (struct ask){ EPOCH, 3, false }).allowed);
+    assert_false(
+        ask(t, VERB_CHECK, several, 2, (struct ask){ .now = EPOCH, .cost = 3, .peek = false })
+            .allowed);
     assert_true(several[0].step.decision.allowed);
     assert_int_equal(several[0].step.decision.remaining, 3); /* as it stands */
     assert_int_equal(several[1].step.decision.retry_after, WEIR_NEVER);
@@ -127,7 +130,8 @@ static void T2_several_charges_are_charged_whole_or_not_at_all(void **state)
         struct question q;
 
         failing.left = i % 3; /* both logs grow, one does, none does */
-        q = ask(t, VERB_CHECK, charges, 3, (struct ask){ EPOCH + i, 1, false });
+        q = ask(t, VERB_CHECK, charges, 3,
+                (struct ask){ .now = EPOCH + i, .cost = 1, .peek = false });
         if (q.err)
             assert_int_equal(q.err, WEIR_ENOMEM);
         else
@@ -155,7 +159,9 @@ static void T2_making_room_drops_no_key_of_the_question(void **state)
 
         for (int64_t i = 0; i < filled; i++)
             assert_true(take(t, &r, i, EPOCH, 1));
-        assert_true(ask(t, VERB_CHECK, charges, 3, (struct ask){ EPOCH + 5000, 2, false }).allowed);
+        assert_true(ask(t, VERB_CHECK, charges, 3,
+                        (struct ask){ .now = EPOCH + 5000, .cost = 2, .peek = false })
+                        .allowed);
         assert_int_equal(remaining(t, &r, 1001, EPOCH + 5000), 3);
         assert_int_equal(remaining(t, &r, 0, EPOCH + 5000), 3);
         assert_int_equal(remaining(t, &r, 1002, EPOCH + 5000), 3);
@@ -221,7 +227,7 @@ static void T5_a_call_ends_when_all_keys_crowd_behind_the_last_home(void **state
         struct question q;
 
         expect_an_end();
-        q = ask(t, VERB_CHECK, &c, 1, (struct ask){ EPOCH, 1, false });
+        q = ask(t, VERB_CHECK, &c, 1, (struct ask){ .now = EPOCH, .cost = 1, .peek = false });
         assert_int_equal(q.err, WEIR_OK);
         assert_true(q.allowed);
         assert_true(stats_of(t).keys <= 2000);
@@ -245,8 +251,9 @@ static void T5_a_question_of_many_keys_ends_when_they_crowd(void **state)
                 .rule = &r, .key = { UINT64_MAX, (i * WEIR_MAX_RULES + k) * 48271 + 1 }
             };
         expect_an_end();
-        assert_true(
-            ask(t, VERB_CHECK, charges, WEIR_MAX_RULES, (struct ask){ EPOCH, 1, false }).allowed);
+        assert_true(ask(t, VERB_CHECK, charges, WEIR_MAX_RULES,
+                        (struct ask){ .now = EPOCH, .cost = 1, .peek = false })
+                        .allowed);
         for (uint64_t k = 0; k < WEIR_MAX_RULES; k++)
             assert_int_equal(charges[k].step.decision.remaining, 4);
     }
@@ -283,7 +290,9 @@ static void T5_a_flood_of_keys_that_come_once_ends(void **state)
                 now += 10;
                 table_sweep(t, now);
             }
-            assert_int_equal(ask(t, VERB_CHECK, &c, 1, (struct ask){ now, 1 + i % 3, false }).err,
+            assert_int_equal(ask(t, VERB_CHECK, &c, 1,
+                                 (struct ask){ .now = now, .cost = 1 + i % 3, .peek = false })
+                                 .err,
                              WEIR_OK);
         }
         alarm(0);
@@ -391,15 +400,20 @@ static void a_refund_and_a_reset_reach_every_charge(void **state)
                                 { .rule = &s, .key = key_of(2) } };
 
     (void)state;
-    ask(t, VERB_CHECK, charges, 2, (struct ask){ EPOCH, 6, false });
-    assert_true(ask(t, VERB_REFUND, charges, 2, (struct ask){ EPOCH, 2, false }).allowed);
+    ask(t, VERB_CHECK, charges, 2, (struct ask){ .now = EPOCH, .cost = 6, .peek = false });
+    assert_true(
+        ask(t, VERB_REFUND, charges, 2, (struct ask){ .now = EPOCH, .cost = 2, .peek = false })
+            .allowed);
     assert_int_equal(charges[0].step.decision.remaining, 6);
     assert_int_equal(charges[1].step.decision.remaining, 4);
-    assert_true(ask(t, VERB_RESET, charges, 2, (struct ask){ EPOCH, 1, false }).allowed);
+    assert_true(
+        ask(t, VERB_RESET, charges, 2, (struct ask){ .now = EPOCH, .cost = 1, .peek = false })
+            .allowed);
     assert_int_equal(charges[0].step.decision.remaining, 10);
     assert_int_equal(remaining(t, &s, 2, EPOCH), 8);
     assert_int_equal(stats_of(t).keys, 0);
-    ask(t, VERB_REFUND, charges, 2, (struct ask){ EPOCH, 2, false }); /* of an absent key */
+    ask(t, VERB_REFUND, charges, 2,
+        (struct ask){ .now = EPOCH, .cost = 2, .peek = false }); /* of an absent key */
     assert_int_equal(stats_of(t).keys, 0);
     table_free(t);
 }

@@ -1,4 +1,4 @@
-/* test_postgres_charge.c - plain checks as parameters of weir.charge() and weir.charge_many(), and
+/* test_postgres_charge.c - plain checks as parameters of weir.charge_one() and weir.charge_many(), and
  * rows that these leave behind as what each question was told. */
 #include "support/unit.h"
 
