@@ -118,15 +118,15 @@ static void a_window_in_force_keeps_its_bounds_when_zone_data_change(void **stat
     weir_diag diag;
 
     (void)state;
-    state_take(&s, &r, &(struct ask){ utc(2026, 5, 1, 12, 0), 2, false }, &step);
+    state_take(&s, &r, &(struct ask){ .now = utc(2026, 5, 1, 12, 0), .cost = 2 }, &step);
     state_apply(&s, &r, &step);
     assert_int_equal(step.decision.reset_after, 12 * 3600000);
     assert_int_equal(zone_load("Europe/Berlin", &moved, &diag), WEIR_OK);
     after = (struct calendar){ PERIOD_DAY, 1, "UTC", &moved, 0, { 0 } };
     r.calendar = &after;
-    state_take(&s, &r, &(struct ask){ utc(2026, 5, 1, 23, 0), 1, false }, &step);
+    state_take(&s, &r, &(struct ask){ .now = utc(2026, 5, 1, 23, 0), .cost = 1 }, &step);
     assert_int_equal(step.decision.retry_after, 3600000); /* not 22:00 */
-    state_take(&s, &r, &(struct ask){ utc(2026, 5, 2, 0, 0), 1, false }, &step);
+    state_take(&s, &r, &(struct ask){ .now = utc(2026, 5, 2, 0, 0), .cost = 1 }, &step);
     assert_true(step.decision.allowed);
     assert_int_equal(step.decision.reset_after, 22 * 3600000);
 }
