@@ -60,8 +60,8 @@ echo 'building once'
 build "$first" "$first.out"
 echo 'building again, as another user would'
 (
-    umask 077
-    export TZ=Pacific/Chatham LC_ALL=C HOME=/nonexistent
+    umask 077 && mkdir "$work/home"
+    export TZ=Pacific/Chatham LC_ALL=C HOME="$work/home"
     build "$second" "$work/second.out"
 )
 differing=

@@ -111,7 +111,7 @@ void test_server_turn(struct test_server *h)
 {
     struct loop *loop = &h->server.loops[0];
 
-    for (int i = 0; i < 3 || conn_pool_has_input(&loop->conns); i++)
+    for (int i = 0; i < 3 || conn_pool_has_input(&loop->conns) || loop->turn.first; i++)
         uv_run(&loop->uv, UV_RUN_NOWAIT);
 }
 
