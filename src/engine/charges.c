@@ -189,7 +189,7 @@ void charge_put(const struct engine *e, struct check *check, const struct policy
     check->rules[at] = rule;
     check->charges[at].rule = numbers;
     check->charges[at].key = key;
-    check->charges[at].cost = verb_forces(check->verb) && numbers->limit == 0 ? 0 : check->ask.cost;
+    check->charges[at].cost = check->ask.cost;
     check->charges[at].class = rule ? rule->class : 0;
     note_whose(e, rule, identity, &check->whose[at]);
 }

@@ -114,6 +114,14 @@ static void leave_time_to_store(struct check *check, size_t n)
         check->questions[i].ask.now = 0;
 }
 
+/* A limit of 0 holds nothing, nor a debt. Overrides and plans have had their say by now. */
+static void spare_limits_of_none(struct check *check)
+{
+    for (size_t i = 0; i < check->live + check->shadow; i++)
+        if (check->charges[i].rule->limit == 0)
+            check->charges[i].cost = 0;
+}
+
 void engine_ask(struct engine *e, struct pending *pending, struct check *check, int64_t now)
 {
     const bool brings_now = check->ask.now != 0;
@@ -134,6 +142,8 @@ void engine_ask(struct engine *e, struct pending *pending, struct check *check, 
         put_question(check, &check->questions[n++], &check->charges[check->live + i], 1);
     if (!brings_now && e->store->ops->is_shared)
         leave_time_to_store(check, n);
+    if (verb_forces(check->verb))
+        spare_limits_of_none(check);
     check->waiting = n;
     if (e->denials)
         check->asked_at = clock_steady_ms();

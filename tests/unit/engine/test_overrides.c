@@ -204,6 +204,18 @@ static void another_limit_keeps_what_is_counted(void **state)
     weir_close(w);
 }
 
+static void what_has_happened_is_no_denial_where_an_override_allows_nothing(void **state)
+{
+    weir *w = open_here(POLICIES(LOGIN));
+
+    (void)state;
+    set(w, LEDGER_LIMIT, "login ip=1.1.1.1", "limit=0");
+    assert_false(check(w, 0, "login ip=1.1.1.1").allowed);
+    assert_true(ask_words(weir_charge, w, 0, "login ip=1.1.1.1 cost=5").allowed);
+    assert_int_equal(ask_words(weir_charge, w, 0, "login ip=2.2.2.2 cost=5").over, 3);
+    weir_close(w);
+}
+
 static void a_limit_may_grow_by_far_and_its_burst_with_it(void **state)
 {
     weir *w = open_here(POLICIES("  window: {limit: 5 per 15m, by: user}\n"
@@ -581,6 +593,7 @@ int main(void)
         cmocka_unit_test(an_exempt_identity_is_allowed_and_not_counted),
         cmocka_unit_test(a_block_denies_until_it_expires_to_the_ms),
         cmocka_unit_test(another_limit_keeps_what_is_counted),
+        cmocka_unit_test(what_has_happened_is_no_denial_where_an_override_allows_nothing),
         cmocka_unit_test(a_limit_may_grow_by_far_and_its_burst_with_it),
         cmocka_unit_test(an_override_can_be_another_plan),
         cmocka_unit_test(a_plan_that_is_assigned_need_not_be_sent),
