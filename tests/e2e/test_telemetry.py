@@ -84,7 +84,8 @@ def a_receiver_gets_the_metrics_that_prometheus_would():
                         ["attributes"])
         assert resource["service.name"] == "weir" and resource["cloud.region"] == "here", resource
         assert resource["service.version"] and len(resource["service.instance.id"]) == 36, resource
-        assert counted(server, 'weir_telemetry_requests_total{signal="metrics",outcome="sent"}') > 0
+        wait_until(lambda: counted(
+            server, 'weir_telemetry_requests_total{signal="metrics",outcome="sent"}') > 0, "a count")
 
 
 @test
