@@ -195,7 +195,7 @@ def replicas_are_waited_for():
         falls_back(server)
         with home.redis.replica() as replica:
             comes_back(server)
-            server.check("many", "ann")
+            wait_until(lambda: server.check("many", "ann")["source"] == "store", "the store's answer")
             assert [key for key in replica("KEYS", "*") if b":many:" in key]
         falls_back(server)
 
