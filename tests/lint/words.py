@@ -37,9 +37,11 @@ SURFACES = {
     "web": (["web/*.js"], before("//")),
     "page": (["web/*.html"], whole),
     "examples": (["examples/**/*.yaml", "examples/**/*.json"], whole),
-    "docs": (["README.md", "docs/*.md"], whole),
+    "docs": (["README.md", "docs/*.md", "packaging/**/*.md"], whole),
 }
 NAMES = set(SURFACES) - {"docs"}  # the docs may also say in other words what something is
+PROSE = {"prose": (["*.md", "docs/*.md", "packaging/**/*.md", "tests/README.md", "src/**/*.c", "src/**/*.h",
+                    "include/*.h", "lua/*.lua", "sql/**/*.sql"], whole)}  # comments too
 
 # What was given up, what to say, and where.
 WORDS = [
@@ -54,6 +56,7 @@ WORDS = [
     (r"refused_by_\w+|refused_(?:percent|identities\w*)", "denied_…", set(SURFACES)),
     (r"\(?(?:limits )?in requests\)|'weir\.limit'", "(unnamed)", set(SURFACES)),
     (r"on trial", "in shadow", set(SURFACES)),
+    (r"(?:some|any|no|every)body|whoever", "who it is: a client, a thread, an operator, a key", set(PROSE)),
     (r"weir_rulings", "weir_ledger_in_force", set(SURFACES)),
     (r"trials?|tried", "shadow", NAMES),
     (r"rulings?|overrul\w*", "change, override", NAMES),
@@ -89,7 +92,7 @@ def may(word, file, line):
 
 
 def problems(root):
-    for surface, (patterns, seen) in SURFACES.items():
+    for surface, (patterns, seen) in {**SURFACES, **PROSE}.items():
         words = [(re.compile(rf"(?<![a-z0-9])(?:{word})(?![a-z0-9])", re.I), say) for word, say, where in WORDS
                  if surface in where]
         for path in sorted({path for pattern in patterns for path in root.glob(pattern)}):

@@ -93,6 +93,20 @@ static void a_charge_counts_whatever_the_limit_says(void **state)
     weir_close(w);
 }
 
+static void a_charge_begins_no_lockout_and_is_not_counted_during_one(void **state)
+{
+    weir *w = open_text(POLICIES("  login: {limit: 2 per 1h, by: user, block_for: 1m}\n"));
+
+    (void)state;
+    assert_int_equal(ask_words(weir_charge, w, NOW, "login user=u cost=5").over, 3);
+    assert_int_equal(peek(w, NOW, "login user=u").retry_after_ms, 3600000); /* no lockout */
+    assert_int_equal(check(w, NOW, "login user=u").retry_after_ms, 60000);
+    assert_int_equal(ask_words(weir_charge, w, NOW, "login user=u cost=5").over, 0);
+    assert_int_equal(peek(w, NOW + 59999, "login user=u").retry_after_ms, 1);
+    assert_int_equal(peek(w, NOW + 60000, "login user=u").remaining, 2);
+    weir_close(w);
+}
+
 static void a_debt_stops_where_it_would_not_be_exact(void **state)
 {
     weir *w = open_text(NULL);
@@ -426,6 +440,7 @@ int main(void)
         cmocka_unit_test(a_request_may_bring_its_limit_for_every_algorithm),
         cmocka_unit_test(another_key_window_or_algorithm_is_another_count),
         cmocka_unit_test(a_charge_counts_whatever_the_limit_says),
+        cmocka_unit_test(a_charge_begins_no_lockout_and_is_not_counted_during_one),
         cmocka_unit_test(a_debt_stops_where_it_would_not_be_exact),
         cmocka_unit_test(changing_limit_burst_or_precision_keeps_what_is_counted),
         cmocka_unit_test(a_limit_of_0_may_come_with_a_request_too),
