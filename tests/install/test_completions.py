@@ -17,8 +17,9 @@ import tempfile
 import time
 from pathlib import Path
 
-TREE = Path(sys.argv[1]).resolve()
-WEIR = TREE / "weir"
+sys.path.insert(0, "tests/support")
+from weir_server import TREE, WEIR, finds_nothing, run  # noqa: E402
+
 PATIENCE = 60
 FILES = {"bash": "weir", "zsh": "_weir", "fish": "weir.fish"}
 
@@ -133,11 +134,11 @@ def zsh(completion, lines, work):
 
 def helps():
     """The help of each command, by name."""
-    names = [c["name"] for c in json.loads(run("help", "--json"))["commands"]]
-    return {name: run("help", *name.split()) for name in names}
+    names = [c["name"] for c in json.loads(output("help", "--json"))["commands"]]
+    return {name: output("help", *name.split()) for name in names}
 
 
-def run(*args):
+def output(*args):
     return subprocess.run([WEIR, *args], check=True, stdout=subprocess.PIPE, text=True, timeout=PATIENCE).stdout
 
 
@@ -187,9 +188,15 @@ def differences(shell, completion, cases):
             yield f"{line!r}: offered {sorted(answer)}, not {sorted(words)}"
 
 
-def values_are_valid():
-    """A value that is completed is one that the program takes."""
-    table = json.loads(run("help", "--json"))
+@finds_nothing
+def completed_values_are_valid():
+    """The program takes them."""
+    with tempfile.TemporaryDirectory() as scratch:
+        yield from rejected_values(scratch)
+
+
+def rejected_values(scratch):
+    table = json.loads(output("help", "--json"))
     for command in table["commands"]:
         for option in command["options"]:
             for word in option["words"].split():
@@ -199,7 +206,7 @@ def values_are_valid():
                     rest = ["--burst", "2"] if word.endswith("bucket") else []
                     args = ["check", "--limit", "1 per 1m", f"--{option['name']}", word, *rest, "k"]
                     if option["name"] == "sync":
-                        args += ["--store", f"file:{tempfile.mkdtemp(dir=SCRATCH)}"]
+                        args += ["--store", f"file:{tempfile.mkdtemp(dir=scratch)}"]
                 else:
                     continue
                 done = subprocess.run([WEIR, *args], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
@@ -208,32 +215,12 @@ def values_are_valid():
                     yield f"{' '.join(args)}: {done.stdout}"
 
 
-def main():
-    global SCRATCH
-    cases, count, failed = list(expected()), 0, 0
-    checks = [(f"{name}_completes_what_the_help_shows",
-               lambda name=name, shell=shell: differences(shell, TREE / "docs" / FILES[name], cases))
-              for name, shell in (("bash", bash), ("zsh", zsh), ("fish", fish))]
-    checks += [(f"{name}_would_be_found_lagging",
-                lambda name=name, shell=shell: [] if list(differences(
-                    shell, TREE / "docs" / FILES[name], [("weir ", {"serve", "new"}, False)]))
-                else ["a command that is missing was not noticed"])
-               for name, shell in (("bash", bash), ("zsh", zsh), ("fish", fish))]
-    checks.append(("completed_values_are_valid", values_are_valid))
-    with tempfile.TemporaryDirectory() as SCRATCH:
-        for name, check in checks:
-            count += 1
-            try:
-                problems = list(check())
-            except (OSError, subprocess.SubprocessError, AssertionError) as error:
-                problems = [repr(error)]
-            print(f"{'not ' if problems else ''}ok {count} - {name}")
-            for problem in problems:
-                print(f"# {problem}")
-            failed += bool(problems)
-    print(f"1..{count}")
-    sys.exit(failed > 0)
-
-
-if __name__ == "__main__":
-    main()
+CASES = list(expected())
+for name, shell in ("bash", bash), ("zsh", zsh), ("fish", fish):
+    completion = TREE / "docs" / FILES[name]
+    finds_nothing(lambda shell=shell, completion=completion: differences(shell, completion, CASES),
+                  f"{name} completes what the help shows")
+    finds_nothing(lambda shell=shell, completion=completion: [] if list(differences(
+        shell, completion, [("weir ", {"serve", "new"}, False)])) else ["it was not noticed"],
+                  f"{name} would be found lagging")
+run()

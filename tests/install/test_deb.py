@@ -13,12 +13,14 @@ import sys
 import tempfile
 from pathlib import Path
 
-TREE = Path(sys.argv[1]).resolve()
+sys.path.insert(0, "tests/support")
+from weir_server import TREE, finds_nothing, run  # noqa: E402
+
 DEBIAN = Path("packaging/deb/debian")
 UNITS = Path("packaging/systemd")
 
 
-def run(*command, **options):
+def output(*command, **options):
     return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, timeout=60, **options).stdout
 
 
@@ -28,14 +30,14 @@ def read(name):
 
 def libdir():
     """Where meson puts libraries: without dpkg-dev it does not know the name of the architecture."""
-    options = json.loads(run("meson", "introspect", "--buildoptions", TREE))
+    options = json.loads(output("meson", "introspect", "--buildoptions", TREE))
     return next(option["value"] for option in options if option["name"] == "libdir")
 
 
 def staged():
     """What `meson install` puts where, as it is seen by debian/*.install."""
     with tempfile.TemporaryDirectory() as folder:
-        run("meson", "install", "--no-rebuild", "-C", TREE, "--destdir", folder)
+        output("meson", "install", "--no-rebuild", "-C", TREE, "--destdir", folder)
         files = [str(path.relative_to(folder)) for path in Path(folder).rglob("*") if not path.is_dir()]
     libraries = f"usr/local/{libdir()}/"
     return [file.replace(libraries, "usr/lib/any-linux-gnu/", 1).replace("usr/local/", "usr/", 1) for file in files]
@@ -50,12 +52,14 @@ def covers(pattern, file):
     return fnmatch.fnmatch(file, pattern) or fnmatch.fnmatch(file, pattern + "/*")
 
 
+@finds_nothing
 def the_version_is_that_of_the_program():
-    version = run(TREE / "weir", "--version").split()[1]
+    version = output(TREE / "weir", "--version").split()[1]
     said = re.match(r"weir \(([\d.]+)-\d+\)", read("changelog"))[1]
     return [] if said == version else [f"debian/changelog says {said}, the program {version}"]
 
 
+@finds_nothing
 def every_installed_file_is_in_one_package():
     problems = []
     for file in staged():
@@ -65,24 +69,28 @@ def every_installed_file_is_in_one_package():
     return problems
 
 
+@finds_nothing
 def every_pattern_has_a_file():
     files = [*staged(), "etc/weir/policies.yaml"]
     return [f"{name}: {pattern} matches nothing" for name, pattern in patterns()
             if not any(covers(pattern, file) for file in files)]
 
 
+@finds_nothing
 def the_symbols_are_those_of_the_library():
-    exported = {line.split()[2] for line in run("nm", "-D", "--defined-only", TREE / "libweir.so").splitlines()}
+    exported = {line.split()[2] for line in output("nm", "-D", "--defined-only", TREE / "libweir.so").splitlines()}
     said = set(re.findall(r"^ (\w+)@Base", read("libweir1.symbols"), re.MULTILINE))
     return [f"{name} is only in {'the library' if name in exported else 'debian/libweir1.symbols'}"
             for name in sorted(exported ^ said)]
 
 
+@finds_nothing
 def the_soname_is_in_the_name_of_the_package():
-    number = re.search(r"soname: \[libweir\.so\.(\d+)\]", run("readelf", "-d", TREE / "libweir.so"))[1]
+    number = re.search(r"soname: \[libweir\.so\.(\d+)\]", output("readelf", "-d", TREE / "libweir.so"))[1]
     return [] if f"Package: libweir{number}\n" in read("control") else [f"there is no package libweir{number}"]
 
 
+@finds_nothing
 def build_depends_are_those_of_the_build():
     """All libraries that `./dev build` installs, and no other."""
     listed = re.search(r"^build_packages='([^']*)'", Path("dev").read_text(encoding="utf-8"), re.MULTILINE)[1].split()
@@ -92,6 +100,7 @@ def build_depends_are_those_of_the_build():
     return [f"{name} is only in {'dev' if name in ours else 'debian/control'}" for name in sorted(ours ^ theirs)]
 
 
+@finds_nothing
 def the_default_configuration_is_valid():
     args = ["serve", "--check", "--config", str(UNITS / "policies.yaml")]
     done = subprocess.run([TREE / "weir", *args], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
@@ -101,6 +110,7 @@ def the_default_configuration_is_valid():
     return [] if is_right else [done.stdout]
 
 
+@finds_nothing
 def the_unit_starts_what_is_packaged():
     unit = (UNITS / "weir.service").read_text(encoding="utf-8")
     start = "ExecStart=/usr/local/bin/weir serve --config /etc/weir/policies.yaml\n"
@@ -108,6 +118,7 @@ def the_unit_starts_what_is_packaged():
     return [f"the unit lacks {w!r}" for w in wanted if w not in unit]
 
 
+@finds_nothing
 def a_new_symbol_is_noticed():
     name = "weir_check@Base"
     assert name in read("libweir1.symbols")
@@ -119,21 +130,4 @@ def a_new_symbol_is_noticed():
         globals()["read"] = original
 
 
-def main():
-    checks = [the_version_is_that_of_the_program, every_installed_file_is_in_one_package, every_pattern_has_a_file,
-              the_symbols_are_those_of_the_library, the_soname_is_in_the_name_of_the_package,
-              build_depends_are_those_of_the_build, the_default_configuration_is_valid,
-              the_unit_starts_what_is_packaged, a_new_symbol_is_noticed]
-    failed = 0
-    for number, check in enumerate(checks, 1):
-        problems = check()
-        print(f"{'not ' if problems else ''}ok {number} - {check.__name__}")
-        for problem in problems:
-            print(f"# {problem}")
-        failed += bool(problems)
-    print(f"1..{len(checks)}")
-    sys.exit(failed > 0)
-
-
-if __name__ == "__main__":
-    main()
+run()

@@ -12,22 +12,24 @@ import subprocess
 import sys
 from pathlib import Path
 
-TREE = Path(sys.argv[1]).resolve()
+sys.path.insert(0, "tests/support")
+from weir_server import TREE, finds_nothing, run  # noqa: E402
+
 PAGES = ["weir.1", "weir-serve.8", "weir-policies.5"]
 
 
-def run(*command):
+def output(*command):
     return subprocess.run(command, check=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                           timeout=60).stdout
 
 
 def weir(*args):
-    return run(TREE / "weir", *args)
+    return output(TREE / "weir", *args)
 
 
 def shown(page):
     """The page as text on a line, without line breaks, hyphenation and overstriking."""
-    text = re.sub(r".\x08", "", run("mandoc", "-T", "utf8", "-O", "width=200", TREE / "docs" / page))
+    text = re.sub(r".\x08", "", output("mandoc", "-T", "utf8", "-O", "width=200", TREE / "docs" / page))
     return re.sub(r"\s+", " ", text)
 
 
@@ -47,7 +49,7 @@ def missing(text, wanted):
 
 
 def is_well_formed(page):
-    return run("mandoc", "-T", "lint", TREE / "docs" / page).splitlines()
+    return output("mandoc", "-T", "lint", TREE / "docs" / page).splitlines()
 
 
 def has_no_markdown(page):
@@ -55,6 +57,7 @@ def has_no_markdown(page):
     return [f"{rest!r} is left" for rest in re.findall(r"\]\(|\*\*|```|^\|.*|^#.*", source, re.MULTILINE)]
 
 
+@finds_nothing
 def has_all_commands():
     text = shown("weir.1")
     wanted = []
@@ -64,6 +67,7 @@ def has_all_commands():
     return missing(text, wanted)
 
 
+@finds_nothing
 def serve_has_all_options():
     return missing(shown("weir-serve.8"), options("serve"))
 
@@ -77,34 +81,23 @@ def headings(page):
     return re.findall(r"^#{2,3} (.*)$", Path("docs", page).read_text(encoding="utf-8"), re.MULTILINE)
 
 
+@finds_nothing
 def serve_has_all_settings():
     return missing(shown("weir-serve.8"), rows("settings.md")) or ([] if len(rows("settings.md")) > 15 else ["too few"])
 
 
+@finds_nothing
 def policies_has_all_keys():
     text = shown("weir-policies.5")
     return missing(text, rows("policy.md")) + missing(text.upper(), [h.upper() for h in headings("policy.md")])
 
 
+@finds_nothing
 def a_missing_option_is_noticed():
     return [] if missing(shown("weir.1"), ["--no-such-option"]) else ["it was not"]
 
 
-def main():
-    checks = [(f"{page.replace('.', '_').replace('-', '_')}_{check.__name__}", lambda p=page, c=check: c(p))
-              for page in PAGES for check in (is_well_formed, has_no_markdown)]
-    checks += [(check.__name__, check) for check in (has_all_commands, serve_has_all_options, serve_has_all_settings,
-                                                     policies_has_all_keys, a_missing_option_is_noticed)]
-    failed = 0
-    for number, (name, check) in enumerate(checks, 1):
-        problems = check()
-        print(f"{'not ' if problems else ''}ok {number} - {name}")
-        for problem in problems:
-            print(f"# {problem}")
-        failed += bool(problems)
-    print(f"1..{len(checks)}")
-    sys.exit(failed > 0)
-
-
-if __name__ == "__main__":
-    main()
+for page in PAGES:
+    for check in is_well_formed, has_no_markdown:
+        finds_nothing(lambda page=page, check=check: check(page), f"{page} {check.__name__}")
+run()

@@ -13,15 +13,11 @@ from pathlib import Path
 
 import yaml
 
-TREE = Path(sys.argv[1]).resolve()
+sys.path.insert(0, "tests/support")
+from weir_server import TREE, run, test  # noqa: E402
+
 KUBERNETES = Path("packaging/kubernetes")
 LABEL = {"app.kubernetes.io/name": "weir"}
-tests = []
-
-
-def test(function):
-    tests.append(function)
-    return function
 
 
 def text(path):
@@ -190,18 +186,4 @@ def the_files_that_compose_mounts_exist():
             assert not volume.startswith(".") or (folder / volume.split(":")[0]).exists(), volume
 
 
-def main():
-    failed = 0
-    for number, function in enumerate(tests, 1):
-        try:
-            function()
-            print(f"ok {number} - {function.__name__}")
-        except Exception as problem:  # pylint: disable=broad-except
-            failed += 1
-            print(f"not ok {number} - {function.__name__}\n# {type(problem).__name__}: {problem}")
-    print(f"1..{len(tests)}")
-    return failed > 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+run()

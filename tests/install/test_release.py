@@ -14,17 +14,20 @@ import tarfile
 import tempfile
 from pathlib import Path
 
-TREE = Path(sys.argv[1]).resolve()
+sys.path.insert(0, "tests/support")
+from weir_server import TREE, finds_nothing, run  # noqa: E402
 
 
-def run(*command, **options):
+
+def output(*command, **options):
     return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, timeout=100, **options).stdout
 
 
 def source(folder, **env):
-    return Path(run("packaging/source.sh", folder, env={**os.environ, "XZ_LEVEL": "0", **env}).strip())
+    return Path(output("packaging/source.sh", folder, env={**os.environ, "XZ_LEVEL": "0", **env}).strip())
 
 
+@finds_nothing
 def the_source_is_the_same_bytes_twice():
     with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as two:
         first = source(one).read_bytes()
@@ -36,6 +39,7 @@ def the_source_is_the_same_bytes_twice():
     return [] if first == second else ["they differ"]
 
 
+@finds_nothing
 def the_source_can_be_built_and_has_no_more():
     with tempfile.TemporaryDirectory() as folder:
         path = source(folder)
@@ -50,28 +54,31 @@ def the_source_can_be_built_and_has_no_more():
 
 
 def materials(*files):
-    text = run("packaging/sbom.py", "1.2.3", *files, env={**os.environ, "SOURCE_DATE_EPOCH": "1700000000"})
+    text = output("packaging/sbom.py", "1.2.3", *files, env={**os.environ, "SOURCE_DATE_EPOCH": "1700000000"})
     return text, json.loads(text)
 
 
+@finds_nothing
 def the_materials_are_the_same_bytes_twice():
     return [] if materials(TREE / "weir")[0] == materials(TREE / "weir")[0] else ["they differ"]
 
 
+@finds_nothing
 def the_materials_have_every_library():
     """By what the linker was told, and what dpkg says of a name that programs are linked with."""
     _, document = materials(TREE / "weir")
     names = {p["name"] for p in document["packages"]}
-    needed = re.findall(r"\(NEEDED\).*\[(lib.*)\]", run("readelf", "-d", TREE / "weir"))
+    needed = re.findall(r"\(NEEDED\).*\[(lib.*)\]", output("readelf", "-d", TREE / "weir"))
     problems = []
     for library in needed:
-        found = run("sh", "-c", f"dpkg-query -S '*/{library}' | cut -d : -f 1").split()
+        found = output("sh", "-c", f"dpkg-query -S '*/{library}' | cut -d : -f 1").split()
         if not names & set(found):
             problems.append(f"{library} is in none of {sorted(names)}")
     linked = [r for r in document["relationships"] if r["relationshipType"] == "DYNAMIC_LINK"]
     return problems + ([] if len(linked) >= len(needed) - 2 else [f"only {len(linked)} are linked"])
 
 
+@finds_nothing
 def the_materials_are_whole():
     """What the specification of SPDX 2.3 requires of a document, and references that lead somewhere."""
     _, document = materials(TREE / "weir", "LICENSE")
@@ -88,19 +95,4 @@ def the_materials_are_whole():
     return problems
 
 
-def main():
-    checks = [the_source_is_the_same_bytes_twice, the_source_can_be_built_and_has_no_more,
-              the_materials_are_the_same_bytes_twice, the_materials_have_every_library, the_materials_are_whole]
-    failed = 0
-    for number, check in enumerate(checks, 1):
-        problems = check()
-        print(f"{'not ' if problems else ''}ok {number} - {check.__name__}")
-        for problem in problems:
-            print(f"# {problem}")
-        failed += bool(problems)
-    print(f"1..{len(checks)}")
-    sys.exit(failed > 0)
-
-
-if __name__ == "__main__":
-    main()
+run()

@@ -36,6 +36,16 @@ def test(function):
     return function
 
 
+def finds_nothing(check, name=None):
+    """A test of what lists the problems that it finds."""
+    def holds():
+        problems = list(check())
+        assert not problems, "\n".join(problems)
+    holds.__name__ = name or check.__name__
+    test(holds)
+    return check
+
+
 def run():
     """Run all tests; the plan comes last, so that a script that died has none."""
     failed = 0
