@@ -337,6 +337,31 @@ static int count_answers(int fd)
     return answers;
 }
 
+/* T3 of turn.c: libuv looks at all other connections in between. */
+static void a_pipeline_that_takes_long_is_served_in_several_turns(void **state)
+{
+    enum { CHECKS = 2000 };
+    const weir_allocator allocator = heap();
+    struct test_server h;
+    struct buf many;
+    int fd;
+
+    (void)state;
+    buf_init(&many, &allocator);
+    for (int i = 0; i < CHECKS; i++)
+        put_command(&many, "CL.THROTTLE k 9 9 1");
+    assert_true(many.len < 3 * 65536);
+    test_server_open(&h, policies, NULL);
+    fd = test_server_connect(&h);
+    assert_int_equal(write(fd, many.at, many.len), (ssize_t)many.len);
+    uv_run(&h.server.loops[0].uv, UV_RUN_NOWAIT); /* accepts */
+    uv_run(&h.server.loops[0].uv, UV_RUN_NOWAIT);
+    assert_in_range(count_answers(fd), 16, CHECKS - 1);
+    close(fd);
+    buf_done(&many);
+    test_server_close(&h);
+}
+
 /* More than may be owed to one connection, in one piece, while so much is to be sent that some of it
  * leaves early. It has to be gone on with although nothing more comes from it. */
 static void a_long_pipeline_behind_many_answers_is_answered_to_its_end(void **state)
@@ -482,6 +507,7 @@ int main(void)
         cmocka_unit_test(answers_keep_the_order_of_their_commands),
         cmocka_unit_test(numbers_that_differ_are_read_anew),
         cmocka_unit_test(connections_that_ask_at_once_each_hear_their_own),
+        cmocka_unit_test(a_pipeline_that_takes_long_is_served_in_several_turns),
         cmocka_unit_test(a_long_pipeline_behind_many_answers_is_answered_to_its_end),
         cmocka_unit_test(a_transaction_is_bounded),
         cmocka_unit_test(the_memory_of_all_transactions_is_bounded),
