@@ -1,9 +1,9 @@
 /* fixed_window.c - the fixed window, as arithmetic.
  *
  * Windows are aligned to the epoch, so that every instance agrees on them. Or a window begins with
- * the first thing that is counted in it: then the state has its end too, and before that first
- * thing there is no window. Or it is one of the calendar, whose end the state has too. A time before the window that the state records is taken as that
- * window's start: a clock that steps back must not open an old window again. */
+ * the first thing that is counted in it, and before that there is none; or it is one of the
+ * calendar. Then the state has its end, too. A time before the window that the state records is
+ * taken as that window's start: a clock that steps back must not open an old window again. */
 #include "limit/algorithms.h"
 #include "limit/calendar.h"
 
