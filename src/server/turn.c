@@ -22,8 +22,8 @@
 enum {
     MOST_ROUNDS = 4,      /* of a turn; then the other connections are read from */
     MOST_PAGES = 8,       /* sent by a turn: for each, the kernel copies it while others wait */
-    TIMED = 16,           /* requests of one connection between two looks at the clock */
-    MOST_NS = 200 * 1000, /* that one connection may take longer than its first TIMED requests */
+    TIMED = 8,            /* requests of one connection between two looks at the clock */
+    MOST_NS = 100 * 1000, /* that one connection may take longer than its first TIMED requests */
     SENT_TOGETHER = 64 * 1024, /* bytes that are encoded before the first is sent */
     KEPT_OUT = 1024 * 1024,    /* a larger buffer of encoded replies is given back */
 };
