@@ -128,6 +128,7 @@ typedef enum weir_on_error {
 /* Bounds that hold everywhere. */
 #define WEIR_MAX_RULES 16      /* rules in one policy, or in all that one request names */
 #define WEIR_MAX_ATTRIBUTES 16 /* attributes in one request */
+#define WEIR_MAX_COSTS 16      /* amounts in one request */
 #define WEIR_MAX_NAME 64       /* bytes in the name of a policy, rule, plan or attribute */
 #define WEIR_MAX_IDENTITY 4096 /* bytes of the values that one rule counts by, together */
 #define WEIR_MAX_AMOUNT ((int64_t)1 << 53) /* limit * window and burst * window stay below */
@@ -188,6 +189,12 @@ typedef struct weir_attribute {
     size_t value_len; /* 0: up to the NUL */
 } weir_attribute;
 
+/* What a request costs of an amount that rules count. */
+typedef struct weir_cost {
+    const char *name; /* as in `counts` of a rule; "requests" is what rules count by default */
+    int64_t amount;
+} weir_cost;
+
 #define WEIR_COST_ZERO INT64_MIN /* ask for nothing: changes nothing, says how things stand */
 
 typedef struct weir_request {
@@ -199,10 +206,12 @@ typedef struct weir_request {
     size_t key_len;              /* 0: up to the NUL */
     const weir_attribute *attributes;
     size_t attribute_count;
-    const char *plan; /* NULL: the rules' own numbers */
-    int64_t cost;     /* 0: 1 */
-    int64_t now;      /* 0: the clock; needs WEIR_TRUST_NOW */
-    bool exempt;      /* allow, count nothing */
+    const char *plan;       /* NULL: the rules' own numbers */
+    int64_t cost;           /* of requests; 0: 1 */
+    const weir_cost *costs; /* of these amounts, each once; requests not named: 1, others: 0 */
+    size_t cost_count;
+    int64_t now; /* 0: the clock; needs WEIR_TRUST_NOW */
+    bool exempt; /* allow, count nothing */
 
     /* Without a policy: */
     const char *name; /* as policies are named, but by none of the file's: the answer's policy.

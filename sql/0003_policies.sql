@@ -19,6 +19,7 @@
 --               "burst": 5,           [token_bucket and leaky_bucket]
 --               "precision_ms": 1,    [sliding_window]
 --               "block_for_ms": 900000, [a denial locks its key out for so long]
+--               "counts": "tokens",   [the amount of a request that it counts; requests]
 --               "start": "first",     [fixed_window: it begins with the first charge in it]
 --               "by": ["ip"],         [none: all together]
 --               "ipv6_prefix": 64,    [64]

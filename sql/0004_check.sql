@@ -74,37 +74,76 @@ END $$;
 -- question. Or its answer, if there is nothing to judge.
 DO $$
 BEGIN
-    IF to_regtype('weir.prepared') IS NULL THEN
+    IF NOT EXISTS (SELECT FROM pg_catalog.pg_attribute
+                    WHERE attrelid = to_regclass('weir.prepared') AND attname = 'costs') THEN
+        DROP TYPE IF EXISTS weir.prepared CASCADE; -- the functions that use it are made again below
         CREATE TYPE weir.prepared AS (
             answer     weir.answer,
             is_final   boolean,
             document   jsonb,      -- with the overrides of this identity
             attributes jsonb,
-            cost       bigint,
             verb       integer,
             live       integer,    -- charges of enforced rules
             keys       uuid[],     -- of each charge
+            costs      bigint[],
             algorithms integer[],
             limits     bigint[],
             windows    bigint[],
             bursts     bigint[],
             precisions bigint[],
+            blocks     bigint[],
+            bounds     bigint[],   -- of each charge, five
             charge_of  integer[],  -- of each rule
-            shadow_of  integer[],  -- of each rule: the charge of its shadow limit
-            blocks     bigint[],   -- of each charge
-            bounds     bigint[]    -- of each charge, five
+            shadow_of  integer[]   -- of each rule: the charge of its shadow limit
         );
-    ELSIF NOT EXISTS (SELECT FROM pg_catalog.pg_attribute
-                       WHERE attrelid = 'weir.prepared'::regclass AND attname = 'bounds') THEN
-        ALTER TYPE weir.prepared ADD ATTRIBUTE blocks bigint[] CASCADE,
-                                 ADD ATTRIBUTE bounds bigint[] CASCADE;
     END IF;
 END $$;
 
+-- What a request costs, by the names of the amounts that rules count. NULL: no such cost is given.
+CREATE OR REPLACE FUNCTION weir.costs_of(document jsonb, cost bigint, costs jsonb) RETURNS jsonb
+LANGUAGE plpgsql IMMUTABLE AS $$
+DECLARE
+    most CONSTANT integer := 16;
+    counted text[];
+    given CONSTANT jsonb := jsonb_strip_nulls(coalesce(costs, '{}'));
+    name text;
+    amount jsonb;
+BEGIN
+    IF cost IS NULL AND costs IS NULL THEN
+        RETURN '{"requests": 1}';
+    ELSIF cost IS NOT NULL THEN
+        PERFORM weir.check_cost(cost);
+    END IF;
+    IF jsonb_typeof(given) <> 'object' THEN
+        PERFORM weir.reject('costs must be an object, as in {"tokens": 1200}');
+    ELSIF cost IS NOT NULL AND given ? 'requests' THEN
+        PERFORM weir.reject('give a cost or the cost of requests, not both');
+    ELSIF (SELECT count(*) FROM jsonb_object_keys(given)) > most THEN
+        PERFORM weir.reject(format('there are too many costs: at most %s', most));
+    END IF;
+    counted := ARRAY(SELECT coalesce(rule->>'counts', 'requests')
+        FROM jsonb_array_elements(document->'rules') WITH ORDINALITY AS r (rule, n)
+        GROUP BY 1 ORDER BY min(n));
+    FOR name, amount IN
+        SELECT * FROM jsonb_each(given)
+        UNION ALL SELECT 'requests', to_jsonb(cost) WHERE cost IS NOT NULL LOOP
+        IF jsonb_typeof(amount) <> 'number' OR amount::text !~ '\A-?[0-9]+\Z' THEN
+            PERFORM weir.reject(format('the cost of %s must be a whole number', left(name, 64)));
+        ELSIF amount::numeric NOT BETWEEN 0 AND 9007199254740992 THEN
+            PERFORM weir.reject(format('the cost of %s must be from 0 to 2^53', left(name, 64)));
+        ELSIF name <> ALL (counted) THEN
+            PERFORM weir.reject(format('no rule counts %s: give the cost of %s', left(name, 64),
+                                       array_to_string(counted, ', ')));
+        END IF;
+    END LOOP;
+    RETURN jsonb_build_object('requests', coalesce(cost, 1)) || given;
+END $$;
+
 -- 1. Find the charges. The verbs are those of weir.judge().
+DROP FUNCTION IF EXISTS weir.prepare(text, jsonb, bytea, jsonb, bigint, text, integer);
 CREATE OR REPLACE FUNCTION weir.prepare(
     p_policy text, p_document jsonb, p_secret bytea, p_attributes jsonb, p_cost bigint, p_plan text,
-    p_verb integer)
+    p_verb integer, p_costs jsonb DEFAULT NULL)
 RETURNS weir.prepared LANGUAGE plpgsql AS $$
 DECLARE
     document jsonb := p_document;
@@ -115,6 +154,7 @@ DECLARE
     numbers jsonb;
     rule_count CONSTANT integer := jsonb_array_length(document->'rules');
     is_exempt CONSTANT boolean := weir.is_exempt(document->'exempt', p_attributes);
+    amounts CONSTANT jsonb := weir.costs_of(document, p_cost, p_costs);
     live integer := 0;
     keys uuid[];
     algorithms integer[];
@@ -124,6 +164,7 @@ DECLARE
     precisions bigint[];
     blocks bigint[];
     bounds bigint[];
+    costs bigint[];
     charge_of integer[] := '{}';
     shadow_of integer[] := '{}';
     complete record;
@@ -133,7 +174,6 @@ DECLARE
     decider integer;
     wait bigint;
 BEGIN
-    PERFORM weir.check_cost(p_cost);
     answer := ROW(true, p_policy, document->'rules'->0->>'name', 0, 0, 0, 0, 0, 'store', '[]');
     IF p_plan IS NOT NULL AND NOT jsonb_path_exists(document, '$.rules[*].plans.keyvalue() ? (@.key == $plan)',
                                                     jsonb_build_object('plan', p_plan)) THEN
@@ -183,6 +223,7 @@ BEGIN
             windowed := weir.windows_of(rule, numbers, complete.number, complete.window_ms);
             keys := keys || weir.key_of(p_secret, ARRAY[p_policy, rule->>'name',
                     algorithm, windowed.part]
+                || ('{counts ' || nullif(rule->>'counts', 'requests') || '}')::text[]
                 || CASE WHEN kind = 1 AND mode = 'enforce' THEN ARRAY['shadow'] END, identity);
             algorithms := algorithms || windowed.number;
             limits := limits || complete."limit";
@@ -191,6 +232,8 @@ BEGIN
             precisions := precisions || complete.precision_ms;
             bounds := bounds || windowed.bounds;
             blocks := blocks || coalesce((rule->>'block_for_ms')::bigint, 0);
+            costs := costs || coalesce(
+                (amounts->>coalesce(rule->>'counts', 'requests'))::bigint, 0);
             IF kind = 1 AND mode = 'enforce' THEN
                 shadow_of[r] := cardinality(keys);
             ELSE
@@ -219,9 +262,9 @@ BEGIN
         answer."limit" := (numbers->>'limit')::bigint;
         answer.remaining := coalesce((numbers->>'burst')::bigint, answer."limit");
     END IF;
-    RETURN ROW(answer, blocked IS NOT NULL OR keys IS NULL, document, p_attributes, p_cost, p_verb,
-               live, keys, algorithms, limits, windows, bursts, precisions, charge_of, shadow_of,
-               blocks, bounds);
+    RETURN ROW(answer, blocked IS NOT NULL OR keys IS NULL, document, p_attributes, p_verb, live,
+               keys, costs, algorithms, limits, windows, bursts, precisions, blocks, bounds,
+               charge_of, shadow_of);
 END $$;
 
 -- 2. Judge all checks by one call, in key order, so that calls do not deadlock. The answer has an
@@ -261,7 +304,7 @@ BEGIN
                      || array_fill(1, ARRAY[cardinality(one.keys) - one.live]);
         counts := counts || questions;
         verbs := verbs || array_fill(one.verb, ARRAY[cardinality(questions)]);
-        costs := costs || array_fill(one.cost, ARRAY[cardinality(one.keys)]);
+        costs := costs || one.costs;
     END LOOP;
     IF keys IS NULL THEN
         RETURN;
@@ -375,9 +418,11 @@ BEGIN
     RETURN found;
 END $$;
 
+DROP FUNCTION IF EXISTS
+    weir.prepare_policy(text, jsonb, text, bigint, text, integer, bytea);
 CREATE OR REPLACE FUNCTION weir.prepare_policy(
     p_policy text, p_attributes jsonb, p_key text, p_cost bigint, p_plan text, p_verb integer,
-    p_secret bytea)
+    p_secret bytea, p_costs jsonb)
 RETURNS weir.prepared LANGUAGE plpgsql AS $$
 DECLARE
     document CONSTANT jsonb := weir.document_of(p_policy);
@@ -390,55 +435,66 @@ BEGIN
         END IF;
         attributes := jsonb_build_object(weir.sole_attribute(p_policy, document), p_key);
     END IF;
-    RETURN weir.prepare(p_policy, document, p_secret, attributes, p_cost, p_plan, p_verb);
+    RETURN weir.prepare(p_policy, document, p_secret, attributes, p_cost, p_plan, p_verb, p_costs);
 END $$;
 
 -- Run one verb against a policy; the verbs are those of weir.judge().
+DROP FUNCTION IF EXISTS weir.ask(text, jsonb, text, bigint, text, integer);
 CREATE OR REPLACE FUNCTION weir.ask(
-    p_policy text, p_attributes jsonb, p_key text, p_cost bigint, p_plan text, p_verb integer)
+    p_policy text, p_attributes jsonb, p_key text, p_cost bigint, p_plan text, p_verb integer,
+    p_costs jsonb DEFAULT NULL)
 RETURNS weir.answer LANGUAGE plpgsql AS $$
 DECLARE
     secret CONSTANT bytea := (SELECT bytes FROM weir.secret);
 BEGIN
     RETURN weir.answer_prepared(
-        weir.prepare_policy(p_policy, p_attributes, p_key, p_cost, p_plan, p_verb, secret), secret);
+        weir.prepare_policy(p_policy, p_attributes, p_key, p_cost, p_plan, p_verb, secret, p_costs),
+        secret);
 END $$;
 
 -- Decide whether a request may pass, and count it if so.
+DROP FUNCTION IF EXISTS weir.check(text, jsonb, bigint, text, boolean, text);
 CREATE OR REPLACE FUNCTION weir.check(
-    p_policy text, p_attributes jsonb DEFAULT '{}', p_cost bigint DEFAULT 1,
-    p_plan text DEFAULT NULL, p_peek boolean DEFAULT false, p_key text DEFAULT NULL)
+    p_policy text, p_attributes jsonb DEFAULT '{}', p_cost bigint DEFAULT NULL,
+    p_plan text DEFAULT NULL, p_peek boolean DEFAULT false, p_key text DEFAULT NULL,
+    p_costs jsonb DEFAULT NULL)
 RETURNS weir.answer
 LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     SELECT weir.ask(p_policy, p_attributes, p_key, p_cost, p_plan,
-                    CASE WHEN p_peek THEN 1 ELSE 0 END)
+                    CASE WHEN p_peek THEN 1 ELSE 0 END, p_costs)
 $$;
 
 -- What a check would answer; counts nothing.
+DROP FUNCTION IF EXISTS weir.peek(text, jsonb, bigint, text, text);
 CREATE OR REPLACE FUNCTION weir.peek(
-    p_policy text, p_attributes jsonb DEFAULT '{}', p_cost bigint DEFAULT 1,
-    p_plan text DEFAULT NULL, p_key text DEFAULT NULL)
+    p_policy text, p_attributes jsonb DEFAULT '{}', p_cost bigint DEFAULT NULL,
+    p_plan text DEFAULT NULL, p_key text DEFAULT NULL,
+    p_costs jsonb DEFAULT NULL)
 RETURNS weir.answer
 LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-    SELECT weir.ask(p_policy, p_attributes, p_key, p_cost, p_plan, 1)
+    SELECT weir.ask(p_policy, p_attributes, p_key, p_cost, p_plan, 1, p_costs)
 $$;
 
 -- Refund what was counted but did not happen, newest first.
+DROP FUNCTION IF EXISTS weir.refund(text, jsonb, bigint, text, text);
 CREATE OR REPLACE FUNCTION weir.refund(
-    p_policy text, p_attributes jsonb DEFAULT '{}', p_cost bigint DEFAULT 1,
-    p_plan text DEFAULT NULL, p_key text DEFAULT NULL)
+    p_policy text, p_attributes jsonb DEFAULT '{}', p_cost bigint DEFAULT NULL,
+    p_plan text DEFAULT NULL, p_key text DEFAULT NULL,
+    p_costs jsonb DEFAULT NULL)
 RETURNS weir.answer
 LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-    SELECT weir.ask(p_policy, p_attributes, p_key, p_cost, p_plan, 2)
+    SELECT weir.ask(p_policy, p_attributes, p_key, p_cost, p_plan, 2, p_costs)
 $$;
 
 -- It has happened: count it, whatever the limits say. Each of the rules has used and over.
+DROP FUNCTION IF EXISTS weir.charge(text, jsonb, bigint, text, text);
 CREATE OR REPLACE FUNCTION weir.charge(
-    p_policy text, p_attributes jsonb DEFAULT '{}', p_cost bigint DEFAULT 1,
-    p_plan text DEFAULT NULL, p_key text DEFAULT NULL)
+    p_policy text, p_attributes jsonb DEFAULT '{}', p_cost bigint DEFAULT NULL,
+    p_plan text DEFAULT NULL, p_key text DEFAULT NULL,
+    p_costs jsonb DEFAULT NULL)
 RETURNS weir.answer
 LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-    SELECT weir.ask(p_policy, p_attributes, p_key, p_cost, p_plan, 5)
+    SELECT weir.ask(p_policy, p_attributes, p_key, p_cost, p_plan, 5, p_costs)
 $$;
 
 -- Drop all counts of an identity.
@@ -447,7 +503,7 @@ CREATE OR REPLACE FUNCTION weir.reset(
     p_key text DEFAULT NULL)
 RETURNS weir.answer
 LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-    SELECT weir.ask(p_policy, p_attributes, p_key, 1, p_plan, 3)
+    SELECT weir.ask(p_policy, p_attributes, p_key, NULL, p_plan, 3)
 $$;
 
 -- A limit given in the call, on a bare key; p_now is for callers with a clock of their own.
@@ -551,19 +607,19 @@ BEGIN
     rule := weir.complete(p_algorithm, p_limit, p_window_ms, p_burst, p_precision_ms);
     answer := ROW(true, '(unnamed)', 'default', 0, 0, 0, 0, 0, 'store', '[]');
     RETURN ROW(answer, false, '{"rules": [{"by": ["key"], "name": "default"}]}'::jsonb,
-               jsonb_build_object('key', p_key), p_cost, p_verb, 1,
+               jsonb_build_object('key', p_key), p_verb, 1,
                ARRAY[weir.key_of(p_secret, ARRAY['limits that come with a request', p_algorithm,
                                                  p_window_ms::text],
-                                 weir.sized('the key', coalesce(p_key, '')))],
+                                 weir.sized('the key', coalesce(p_key, '')))], ARRAY[p_cost],
                ARRAY[rule.number], ARRAY[rule."limit"], ARRAY[rule.window_ms], ARRAY[rule.burst],
-               ARRAY[rule.precision_ms], '{1}'::integer[], '{}'::integer[], '{0}'::bigint[],
-               '{0,0,0,0,0}'::bigint[]);
+               ARRAY[rule.precision_ms], '{0}'::bigint[], '{0,0,0,0,0}'::bigint[], '{1}'::integer[],
+               '{}'::integer[]);
 END $$;
 
 CREATE OR REPLACE FUNCTION weir.prepare_json(p_check jsonb, p_secret bytea) RETURNS weir.prepared
 LANGUAGE plpgsql AS $$
 DECLARE
-    known CONSTANT text[] := '{policy,attributes,key,cost,plan,peek,name,limit,window_ms,algorithm,burst,precision_ms}';
+    known CONSTANT text[] := '{policy,attributes,key,cost,costs,plan,peek,name,limit,window_ms,algorithm,burst,precision_ms}';
     asked record;
     verb integer;
     word text;
@@ -577,8 +633,9 @@ BEGIN
     END IF;
     BEGIN
         SELECT * INTO asked FROM jsonb_to_record(p_check) AS c (
-            policy text, attributes jsonb, key text, cost bigint, plan text, peek boolean, name text,
-            "limit" bigint, window_ms bigint, algorithm text, burst bigint, precision_ms bigint);
+            policy text, attributes jsonb, key text, cost bigint, costs jsonb, plan text,
+            peek boolean, name text, "limit" bigint, window_ms bigint, algorithm text, burst bigint,
+            precision_ms bigint);
     EXCEPTION WHEN data_exception THEN
         PERFORM weir.reject('cost, limit, window_ms, burst and precision_ms are whole numbers, and '
                             'peek is true or false');
@@ -588,9 +645,9 @@ BEGIN
         PERFORM weir.reject('give a policy, or a limit with its window_ms');
     ELSIF asked.policy IS NOT NULL THEN
         RETURN weir.prepare_policy(asked.policy, asked.attributes, asked.key,
-                                   coalesce(asked.cost, 1), asked.plan, verb, p_secret);
-    ELSIF p_check ?| '{attributes,plan}' THEN
-        PERFORM weir.reject('attributes and plans belong to a policy: name one');
+                                   asked.cost, asked.plan, verb, p_secret, asked.costs);
+    ELSIF p_check ?| '{attributes,plan,costs}' THEN
+        PERFORM weir.reject('attributes, plans and costs belong to a policy: name one');
     ELSIF asked.name IS NOT NULL THEN
         RETURN weir.prepare_named(asked.name, asked.key, asked."limit", asked.window_ms,
             coalesce(asked.algorithm, 'sliding_window'), coalesce(asked.cost, 1), asked.burst,
@@ -601,8 +658,8 @@ BEGIN
         asked.precision_ms, verb, p_secret);
 END $$;
 
--- Many checks, answered in order. An array of objects, each with policy, attributes or key, cost,
--- plan and peek; or with key, limit and window_ms, and optionally name, algorithm, burst and
+-- Many checks, answered in order. An array of objects, each with policy, attributes or key, cost or
+-- costs, plan and peek; or with key, limit and window_ms, and optionally name, algorithm, burst and
 -- precision_ms. Each check is charged wholly or not at all, and sees the charges of those before
 -- it. If one is invalid, none is charged.
 CREATE OR REPLACE FUNCTION weir.check_many(p_checks jsonb) RETURNS SETOF weir.answer
@@ -664,6 +721,7 @@ BEGIN
            OR coalesce(rule->>'mode', 'enforce') NOT IN ('enforce', 'shadow', 'off')
            OR coalesce((rule->>'ipv6_prefix')::integer, 64) NOT BETWEEN 1 AND 128
            OR coalesce((rule->>'block_for_ms')::bigint, 1) NOT BETWEEN 1 AND 4398046511104
+           OR coalesce(rule->>'counts', 'requests') !~ is_name
            OR coalesce(rule->>'start', 'epoch') NOT IN ('epoch', 'first')
            OR (rule->>'start' = 'first' AND rule->>'algorithm' <> 'fixed_window')
            OR coalesce(jsonb_typeof(rule->'by'), 'array') <> 'array'
@@ -730,10 +788,10 @@ $$;
 
 REVOKE ALL ON ALL FUNCTIONS IN SCHEMA weir FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION
-    weir.check(text, jsonb, bigint, text, boolean, text),
-    weir.peek(text, jsonb, bigint, text, text),
-    weir.refund(text, jsonb, bigint, text, text),
-    weir.charge(text, jsonb, bigint, text, text),
+    weir.check(text, jsonb, bigint, text, boolean, text, jsonb),
+    weir.peek(text, jsonb, bigint, text, text, jsonb),
+    weir.refund(text, jsonb, bigint, text, text, jsonb),
+    weir.charge(text, jsonb, bigint, text, text, jsonb),
     weir.limit(text, bigint, bigint, text, bigint, bigint, bigint, boolean, text),
     weir.check_many(jsonb)
     TO weir_caller;

@@ -52,6 +52,7 @@ COMMENT ON FUNCTION weir.charge_many IS
 COMMENT ON FUNCTION weir.check IS
     'Decide whether a request may pass, and count it if so. For weir_caller.';
 COMMENT ON FUNCTION weir.check_attributes IS 'Reject invalid attributes. Internal.';
+COMMENT ON FUNCTION weir.costs_of IS 'What a request costs, by the names of amounts. Internal.';
 COMMENT ON FUNCTION weir.check_cost IS 'Reject an invalid cost. Internal.';
 COMMENT ON FUNCTION weir.check_document IS 'Reject an invalid document of a policy. Internal.';
 COMMENT ON FUNCTION weir.check_line IS 'Reject what is not one line of text. Internal.';

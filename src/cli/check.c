@@ -1,4 +1,5 @@
 /* check.c - `weir check`: ask a limiter, and say what it answered. */
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -58,8 +59,8 @@ static const struct option options[OPTION_COUNT] = {
                  .is_list = true },
     [KEY] = { "key", 0, "KEY", NULL },
     [KEY_FILE] = { "key-file", 0, "FILE", "the key, also if it has a '='; or a file" },
-    [COST] = { "cost", 0, "N", NULL },
-    [PLAN] = { "plan", 0, "PLAN", "default cost: 1" },
+    [COST] = { "cost", 0, "COST", NULL },
+    [PLAN] = { "plan", 0, "PLAN", "COST: N, or tokens=N,requests=N; default: 1" },
     [PEEK] = { "peek", 0, NULL, NULL },
     [REFUND] = { "refund", 0, NULL, NULL },
     [RESET] = { "reset", 0, NULL, "count nothing; give back; clear the count" },
@@ -99,6 +100,7 @@ struct inquiry {
     struct subject subject;
     const struct verb_of_check *verb;
     const char *limit;
+    char costs[WEIR_MAX_COSTS * (WEIR_MAX_NAME + 24)];
     int64_t repeat;
     bool json, quiet;
 };
@@ -161,8 +163,38 @@ static bool read_verb(const struct arguments *a, struct inquiry *q)
     return true;
 }
 
-static bool read_cost(const struct arguments *a, weir_request *r)
+/* "tokens=1200,requests=1": the words are kept in `text`. */
+static bool read_costs(char *text, struct parsed_request *out)
 {
+    char *rest = NULL;
+
+    for (char *word = strtok_r(text, ",", &rest); word; word = strtok_r(NULL, ",", &rest)) {
+        char *equals = strchr(word, '='), *end;
+        long long amount;
+
+        if (!equals || equals == word || !equals[1])
+            return trouble("--cost must be N, or NAME=N,NAME=N: tokens=1200,requests=1"), false;
+        *equals = '\0';
+        errno = 0;
+        amount = strtoll(equals + 1, &end, 10);
+        if (*end || errno)
+            return trouble("--cost %s must be a whole number", word), false;
+        if (!parsed_request_add_cost(out, word, amount))
+            return trouble("--cost has more than %d amounts", WEIR_MAX_COSTS), false;
+    }
+    return true;
+}
+
+static bool read_cost(const struct arguments *a, struct inquiry *q)
+{
+    weir_request *r = &q->asked.request;
+
+    if (a->values[COST] && strchr(a->values[COST], '=')) {
+        if (strlen(a->values[COST]) >= sizeof q->costs)
+            return trouble("--cost is too long"), false;
+        strcpy(q->costs, a->values[COST]);
+        return read_costs(q->costs, &q->asked);
+    }
     if (!option_int(a, COST, 0, &r->cost))
         return false;
     if (a->values[COST] && r->cost == 0)
@@ -295,9 +327,8 @@ static bool read_inquiry(const struct arguments *a, struct inquiry *q)
     q->open.flags = a->values[NOW] ? WEIR_TRUST_NOW : 0u;
     q->asked.request.plan = a->values[PLAN];
     return read_server(a, q) && read_store(a, q) && option_int(a, REPEAT, 1, &q->repeat) &&
-           option_int(a, NOW, 1, &q->asked.request.now) && read_cost(a, &q->asked.request) &&
-           read_verb(a, q) && read_numbers(a, &q->asked.request) && read_subject(a, q) &&
-           read_config(a, q);
+           option_int(a, NOW, 1, &q->asked.request.now) && read_cost(a, q) && read_verb(a, q) &&
+           read_numbers(a, &q->asked.request) && read_subject(a, q) && read_config(a, q);
 }
 
 static int report(const struct inquiry *q, const weir_answer *answer)

@@ -96,6 +96,12 @@ static void write_request(struct buf *out, const weir_request *r)
         json_int(&j, "cost", 0);
     else
         add_int(&j, "cost", r->cost);
+    if (r->cost_count > 0) {
+        json_open(&j, "costs", '{');
+        for (size_t i = 0; i < r->cost_count; i++)
+            json_int(&j, r->costs[i].name, r->costs[i].amount);
+        json_close(&j, '}');
+    }
     add_int(&j, "now", r->now);
     if (r->name)
         json_text(&j, "name", r->name);

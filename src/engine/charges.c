@@ -9,6 +9,7 @@
 
 #include "base/diag.h"
 #include "base/printable.h"
+#include "engine/amounts.h"
 #include "engine/answer.h"
 #include "engine/override_apply.h"
 #include "engine/tag.h"
@@ -89,9 +90,12 @@ static bool is_one_of(struct span name, const char *const *words, size_t n)
 static bool is_option(struct span name)
 {
     static const char *const by_length[][4] = {
-        [3] = { "key", "now" },           [4] = { "cost", "plan", "peek", "name" },
-        [5] = { "limit", "burst" },       [6] = { "policy", "exempt" },
-        [8] = { "policies", "on_error" }, [9] = { "window_ms", "algorithm" },
+        [3] = { "key", "now" },
+        [4] = { "cost", "plan", "peek", "name" },
+        [5] = { "limit", "burst", "costs" },
+        [6] = { "policy", "exempt" },
+        [8] = { "policies", "on_error" },
+        [9] = { "window_ms", "algorithm" },
         [12] = { "precision_ms" },
     };
     size_t n = 0;
@@ -189,7 +193,8 @@ void charge_put(const struct engine *e, struct check *check, const struct policy
     check->rules[at] = rule;
     check->charges[at].rule = numbers;
     check->charges[at].key = key;
-    check->charges[at].cost = check->ask.cost;
+    check->charges[at].cost = rule && rule->counts ? amount_of(check->request, rule->counts)
+                                                   : check->ask.cost;
     check->charges[at].class = rule ? rule->class : 0;
     note_whose(e, rule, identity, &check->whose[at]);
 }
@@ -574,6 +579,10 @@ weir_err charges_of_policies(struct engine *e, struct check *check, weir_diag *d
         check->policy = check->like->policy;
     else
         err = find_policy(check, r->policy, &check->policy, diag);
+    if (!is_several)
+        check->policy_count = 1;
+    if (!err && (r->cost_count > 0 || r->cost != 0))
+        err = amounts_are_counted(check, diag);
     if (err)
         return err;
     if (r->limit || r->window_ms || r->burst || r->precision_ms || r->algorithm || r->name ||

@@ -145,7 +145,8 @@ static struct hash_key hash_key_for(struct named *n, struct entry *e, const stru
     if (found)
         return found->hash_key;
     made = (struct numbers){ secret, r->algorithm, r->window,
-                             counted_hash_key(secret, name, span_of(n->default_rule), r, false) };
+                             counted_hash_key(secret, name, span_of(n->default_rule), r, NULL,
+                                              false) };
     if (e && atomic_load_explicit(&e->count, memory_order_relaxed) < NAMED_NUMBERS)
         add_numbers(n, e, &made, r);
     return made.hash_key;

@@ -2,6 +2,7 @@
 #include <inttypes.h>
 
 #include "base/diag.h"
+#include "engine/amounts.h"
 #include "engine/charges.h"
 #include "engine/engine.h"
 
@@ -16,6 +17,12 @@ static weir_err read_ask(const struct engine *e, struct check *check, weir_diag 
         check->ask.cost = 0;
     else if (r->cost < 0 || r->cost > WEIR_MAX_AMOUNT)
         return diag_fail(diag, WEIR_ECOST, "cost must be from 0 to 2^53, not %" PRId64, r->cost);
+    if (r->cost_count > 0) {
+        const weir_err err = amounts_read(check, diag);
+
+        if (err)
+            return err;
+    }
     if (r->now == 0)
         return WEIR_OK;
     if (!e->trusts_now)

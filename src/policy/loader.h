@@ -34,6 +34,7 @@ struct settings {
     enum retry retry;
     int ipv6_prefix;
     int rollout;
+    const char *counts; /* NULL: requests */
     const char *const *by;
     size_t by_count;
     bool algorithm_is_said;

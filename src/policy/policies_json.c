@@ -164,6 +164,8 @@ static void put_rule(struct writer *w, const struct policy_rule *r, const struct
         put_text(w, RULE_SETTING_START, "start", "first");
     if (r->counted.rule.block_for > 0)
         put_int(w, RULE_SETTING_BLOCK_FOR, "block_for_ms", r->counted.rule.block_for);
+    if (r->counts)
+        put_text(w, RULE_SETTING_COUNTS, "counts", r->counts);
     put_by(w, r);
     put_plans(w, r);
     put_shadow_limit(w, r);

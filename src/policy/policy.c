@@ -192,9 +192,10 @@ static size_t add_text(char *out, size_t len, struct span text)
 }
 
 struct hash_key counted_hash_key(const struct secret *secret, struct span policy, struct span rule,
-                                 const struct rule *numbers, bool shadow_limit)
+                                 const struct rule *numbers, const char *counts, bool shadow_limit)
 {
-    char scope[5 * (WEIR_MAX_NAME + 1) + sizeof "shadow" + 32], window[WEIR_MAX_NAME + 32];
+    char scope[6 * (WEIR_MAX_NAME + 1) + sizeof "counts " + sizeof "shadow" + 32];
+    char window[WEIR_MAX_NAME + 32], amount[WEIR_MAX_NAME + sizeof "counts "];
     size_t len = 0;
 
     if (numbers->start == START_CALENDAR)
@@ -207,6 +208,10 @@ struct hash_key counted_hash_key(const struct secret *secret, struct span policy
     len = add_text(scope, len, rule);
     len = add_text(scope, len, span_of(weir_algorithm_name(numbers->algorithm)));
     len = add_text(scope, len, span_of(window));
+    if (counts) {
+        snprintf(amount, sizeof amount, "counts %s", counts);
+        len = add_text(scope, len, span_of(amount));
+    }
     if (shadow_limit)
         len = add_text(scope, len, span_of("shadow"));
     return hash_key_of(secret, (struct span){ scope, len - 1 }); /* no NUL at the end */

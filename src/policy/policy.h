@@ -45,6 +45,9 @@ enum retry { RETRY_LONGEST, RETRY_SOONEST };
  * a-z A-Z 0-9 _ . : / - */
 bool name_is_valid(struct span name);
 
+/* What a rule counts that does not say it. */
+#define COUNTS_REQUESTS "requests"
+
 /* A named fact about a request. */
 struct attribute {
     struct span name, value;
@@ -74,6 +77,7 @@ struct policy_rule {
     const struct policy *policy; /* whose it is */
     enum mode mode;              /* its own or the policy's: off beats shadow beats enforce */
     enum mode own_mode;
+    const char *counts; /* the amount of a request that it counts; NULL: requests */
     struct counted counted;
     const struct counted *shadow_limit; /* a second limit beside the live one, or NULL */
     int rollout; /* to this share of identities it is enforced, for the others it is in shadow */
@@ -177,10 +181,10 @@ bool policies_use(const struct policies *set, const struct policy *policy, struc
 /* The numbers this rule has under a plan: the plan's, or its own if it has no such plan. */
 const struct counted *policy_rule_under(const struct policy_rule *rule, struct span plan);
 
-/* The hash key of a rule's identities. Its name, its algorithm and its window are what it
- * is; limit, burst and precision are not, so that changing them keeps what is counted. */
+/* The hash key of a rule's identities. Its name, its algorithm, its window and what it counts are
+ * what it is; limit, burst and precision are not, so that changing them keeps what is counted. */
 struct hash_key counted_hash_key(const struct secret *secret, struct span policy, struct span rule,
-                                 const struct rule *numbers, bool shadow_limit);
+                                 const struct rule *numbers, const char *counts, bool shadow_limit);
 
 /* The same for tags: an identity is called the same under all rules of all policies that count by
  * the same. */

@@ -16,6 +16,7 @@ enum {
     ZONE,
     MONTH_DAY,
     BY,
+    COUNTS,
     ALGORITHM,
     PLANS,
     MODE,
@@ -38,6 +39,7 @@ static const char *const words[KEY_COUNT] = {
     [ZONE] = "zone",
     [MONTH_DAY] = "month_day",
     [BY] = "by",
+    [COUNTS] = "counts",
     [ALGORITHM] = "algorithm",
     [PLANS] = "plans",
     [MODE] = "mode",
@@ -54,7 +56,7 @@ static const char *const words[KEY_COUNT] = {
 #define OF_WINDOWS (BIT(START) | BIT(BLOCK_FOR) | BIT(ZONE) | BIT(MONTH_DAY))
 #define IN_LIMIT (BIT(LIMIT) | BIT(BURST) | BIT(PRECISION))
 #define IN_RULE                                                                                    \
-    (IN_LIMIT | OF_WINDOWS | BIT(BY) | BIT(ALGORITHM) | BIT(PLANS) | BIT(MODE) |                   \
+    (IN_LIMIT | OF_WINDOWS | BIT(BY) | BIT(COUNTS) | BIT(ALGORITHM) | BIT(PLANS) | BIT(MODE) |     \
      BIT(IPV6_PREFIX) | BIT(SHADOW_LIMIT) | BIT(ROLLOUT))
 #define IN_POLICY (IN_RULE | BIT(ON_ERROR) | BIT(RETRY_AFTER) | BIT(EXEMPT) | BIT(RULES))
 #define BESIDE_RULES (IN_POLICY & ~(IN_LIMIT | OF_WINDOWS | BIT(PLANS) | BIT(SHADOW_LIMIT)))
@@ -113,6 +115,16 @@ static void read_by(struct loader *l, const struct yaml *node, struct settings *
     s->by_count = kept;
 }
 
+static void read_counts(struct loader *l, const struct yaml *node, struct settings *s)
+{
+    const char *name;
+
+    if (!wants(&l->reader, node, YAML_TEXT, "counts", "tokens"))
+        return;
+    name = read_name(l, node, "what a rule counts");
+    s->counts = *name && strcmp(name, COUNTS_REQUESTS) != 0 ? name : NULL;
+}
+
 static void read_rollout(struct loader *l, const struct yaml *node, struct settings *s)
 {
     weir_diag diag;
@@ -146,6 +158,8 @@ static void read_settings(struct loader *l, const struct yaml *const *keys, stru
         s->ipv6_prefix = (int)bits;
     if (keys[BY])
         read_by(l, keys[BY]->value, s);
+    if (keys[COUNTS])
+        read_counts(l, keys[COUNTS]->value, s);
     if (keys[ROLLOUT])
         read_rollout(l, keys[ROLLOUT]->value, s);
 }
@@ -233,11 +247,13 @@ static const struct shared_key *make_ready(struct loader *l, const struct hash_k
     return ready;
 }
 
-static struct counted counted_of(struct loader *l, const char *policy, const char *rule,
-                                 const struct rule *numbers, bool shadow_limit)
+static struct counted counted_of(struct loader *l, const char *policy,
+                                 const struct policy_rule *rule, const struct rule *numbers,
+                                 bool shadow_limit)
 {
-    const struct hash_key key = counted_hash_key(l->source->secret, span_of(policy), span_of(rule),
-                                                 numbers, shadow_limit);
+    const struct hash_key key = counted_hash_key(l->source->secret, span_of(policy),
+                                                 span_of(rule->name), numbers, rule->counts,
+                                                 shadow_limit);
 
     return (struct counted){ *numbers, key, make_ready(l, &key) };
 }
@@ -286,7 +302,7 @@ static void read_plans(struct loader *l, const struct yaml *node, const char *po
         plan->name = read_name(l, key, "a plan");
         plan->line = key->line;
         if (read_limit(l, key->value, "a plan", &numbers))
-            plan->counted = counted_of(l, policy, rule->name, &numbers, false);
+            plan->counted = counted_of(l, policy, rule, &numbers, false);
     }
 }
 
@@ -341,6 +357,7 @@ static void read_rule(struct loader *l, const struct yaml *at, const struct yaml
     bool overridden;
 
     out->mode = s->mode;
+    out->counts = s->counts;
     out->by = s->by;
     out->by_count = s->by_count;
     out->ipv6_prefix = s->ipv6_prefix;
@@ -378,14 +395,14 @@ static void read_rule(struct loader *l, const struct yaml *at, const struct yaml
             check_numbers(l, keys, variable, &numbers);
         }
     }
-    out->counted = counted_of(l, policy, out->name, &numbers, false);
+    out->counted = counted_of(l, policy, out, &numbers, false);
     if (keys[PLANS])
         read_plans(l, keys[PLANS]->value, policy, &usual, out);
     numbers = usual;
     if (keys[SHADOW_LIMIT] && read_limit(l, keys[SHADOW_LIMIT]->value, "shadow_limit", &numbers)) {
         shadow = loader_take(l, 1, sizeof *shadow);
         if (shadow)
-            *shadow = counted_of(l, policy, out->name, &numbers, true);
+            *shadow = counted_of(l, policy, out, &numbers, true);
         out->shadow_limit = shadow;
     }
     calendar_end(l, keys[ZONE], keys[MONTH_DAY]);

@@ -145,6 +145,27 @@ static weir_err read_attributes(json_t *attributes, struct parsed_request *out, 
     return err;
 }
 
+static weir_err read_costs(json_t *costs, struct parsed_request *out, weir_diag *diag)
+{
+    if (!json_is_object(costs))
+        return diag_fail(diag, WEIR_EREQUEST,
+                         "'costs' must be an object, as in {\"tokens\": 1200}");
+    for (void *i = json_object_iter(costs); i; i = json_object_iter_next(costs, i)) {
+        const char *name = json_object_iter_key(i);
+        const json_t *amount = json_object_iter_value(i);
+
+        if (json_is_null(amount))
+            continue;
+        if (!json_is_integer(amount))
+            return diag_fail(diag, WEIR_EREQUEST, "the cost of %s must be a whole number",
+                             printable(span_of(name)).text);
+        if (!parsed_request_add_cost(out, name, json_integer_value(amount)))
+            return diag_fail(diag, WEIR_EREQUEST, "there are too many costs: at most %d",
+                             WEIR_MAX_COSTS);
+    }
+    return WEIR_OK;
+}
+
 static weir_err read_policies(const json_t *list, struct parsed_request *out, weir_diag *diag)
 {
     weir_err err = WEIR_OK;
@@ -197,6 +218,8 @@ static weir_err read_member(json_t *object, void *i, struct parsed_request *out,
         return WEIR_OK;
     case WANTS_ATTRIBUTES:
         return read_attributes(value, out, diag);
+    case WANTS_COSTS:
+        return read_costs(value, out, diag);
     case WANTS_NAMES:
         return read_policies(value, out, diag);
     }

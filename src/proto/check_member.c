@@ -11,6 +11,7 @@ static const char *const names[MEMBER_UNKNOWN] = {
     [MEMBER_KEY] = "key",
     [MEMBER_ATTRIBUTES] = "attributes",
     [MEMBER_COST] = "cost",
+    [MEMBER_COSTS] = "costs",
     [MEMBER_PLAN] = "plan",
     [MEMBER_PEEK] = "peek",
     [MEMBER_EXEMPT] = "exempt",
@@ -45,7 +46,10 @@ enum check_member check_member_of(struct span name)
                                             : MEMBER_PEEK,
                         name);
     case 5:
-        return if_named(name.at[0] == 'l' ? MEMBER_LIMIT : MEMBER_BURST, name);
+        return if_named(name.at[0] == 'l'   ? MEMBER_LIMIT
+                        : name.at[0] == 'c' ? MEMBER_COSTS
+                                            : MEMBER_BURST,
+                        name);
     case 6:
         return if_named(name.at[0] == 'p' ? MEMBER_POLICY : MEMBER_EXEMPT, name);
     case 8:
@@ -72,6 +76,8 @@ enum check_wants check_member_wants(enum check_member member)
         return WANTS_TEXT;
     case MEMBER_POLICIES:
         return WANTS_NAMES;
+    case MEMBER_COSTS:
+        return WANTS_COSTS;
     case MEMBER_KEY:
         return WANTS_IDENTITY;
     case MEMBER_ATTRIBUTES:
@@ -178,6 +184,7 @@ weir_err check_set_number(struct parsed_request *out, enum check_member member, 
     case MEMBER_POLICIES:
     case MEMBER_KEY:
     case MEMBER_ATTRIBUTES:
+    case MEMBER_COSTS:
     case MEMBER_PLAN:
     case MEMBER_PEEK:
     case MEMBER_EXEMPT:

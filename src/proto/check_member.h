@@ -11,6 +11,7 @@ enum check_member {
     MEMBER_KEY,
     MEMBER_ATTRIBUTES,
     MEMBER_COST,
+    MEMBER_COSTS,
     MEMBER_PLAN,
     MEMBER_PEEK,
     MEMBER_EXEMPT,
@@ -33,6 +34,7 @@ enum check_wants {
     WANTS_BOOL,
     WANTS_ATTRIBUTES, /* an object of identities */
     WANTS_NAMES,      /* a list of texts */
+    WANTS_COSTS,      /* an object of numbers */
 };
 
 enum check_member check_member_of(struct span name);

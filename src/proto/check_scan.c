@@ -80,6 +80,22 @@ static bool scan_identity(struct check_scan *s, char **at, char *end, struct spa
     return is_fine;
 }
 
+/* The name of the next member, which the `n` before it do not have, and its colon. */
+static bool scan_name(struct check_scan *s, char **at, char *end, struct span *names, size_t n)
+{
+    check_scan_blanks(at, end);
+    if (!check_scan_text(at, end, &names[n]))
+        return false;
+    end_here(s, names[n]);
+    for (size_t i = 0; i < n; i++)
+        if (span_equal(names[i], names[n]))
+            return false;
+    if (!check_scan_mark(at, end, ':'))
+        return false;
+    check_scan_blanks(at, end);
+    return true;
+}
+
 static bool scan_attributes(struct check_scan *s, char **at, char *end, struct parsed_request *out)
 {
     struct span names[WEIR_MAX_ATTRIBUTES], value;
@@ -90,20 +106,30 @@ static bool scan_attributes(struct check_scan *s, char **at, char *end, struct p
     if (check_scan_mark(at, end, '}'))
         return true;
     do {
-        check_scan_blanks(at, end);
-        if (n == WEIR_MAX_ATTRIBUTES || !check_scan_text(at, end, &names[n]))
-            return false;
-        end_here(s, names[n]);
-        for (size_t i = 0; i < n; i++)
-            if (span_equal(names[i], names[n]))
-                return false;
-        if (!check_scan_mark(at, end, ':'))
-            return false;
-        check_scan_blanks(at, end);
-        if (!scan_identity(s, at, end, &value) ||
+        if (n == WEIR_MAX_ATTRIBUTES || !scan_name(s, at, end, names, n) ||
+            !scan_identity(s, at, end, &value) ||
             check_add_attribute(out, names[n].at, value, NULL))
             return false;
         n++;
+    } while (check_scan_mark(at, end, ','));
+    return check_scan_mark(at, end, '}');
+}
+
+static bool scan_costs(struct check_scan *s, char **at, char *end, struct parsed_request *out)
+{
+    struct span names[WEIR_MAX_COSTS], digits;
+    int64_t amount;
+    size_t n = 0;
+
+    if (!check_scan_mark(at, end, '{'))
+        return false;
+    if (check_scan_mark(at, end, '}'))
+        return true;
+    do {
+        if (n == WEIR_MAX_COSTS || !scan_name(s, at, end, names, n) ||
+            !scan_number(at, end, &digits, &amount))
+            return false;
+        (void)parsed_request_add_cost(out, names[n++].at, amount);
     } while (check_scan_mark(at, end, ','));
     return check_scan_mark(at, end, '}');
 }
@@ -153,6 +179,8 @@ static bool scan_value(struct check_scan *s, enum check_member member, char **at
         return scan_attributes(s, at, end, out);
     case WANTS_NAMES:
         return scan_policies(s, at, end, out);
+    case WANTS_COSTS:
+        return scan_costs(s, at, end, out);
     }
     return false;
 }

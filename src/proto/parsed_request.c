@@ -5,6 +5,15 @@
 #include "base/printable.h"
 #include "base/suggest.h"
 
+bool parsed_request_add_cost(struct parsed_request *a, const char *name, int64_t amount)
+{
+    if (a->request.cost_count == WEIR_MAX_COSTS)
+        return false;
+    a->request.costs = a->costs;
+    a->costs[a->request.cost_count++] = (weir_cost){ name, amount };
+    return true;
+}
+
 bool parsed_request_add_policy(struct parsed_request *a, const char *name)
 {
     weir_request *r = &a->request;

@@ -7,12 +7,17 @@
 
 /* Texts end with a NUL and live in the bytes that were parsed, which the parser may change. */
 struct parsed_request {
-    weir_request request; /* .attributes and .policies point at the arrays below, or are NULL */
+    weir_request
+        request; /* .attributes, .policies and .costs point at the arrays below, or are NULL */
     weir_attribute attributes[WEIR_MAX_ATTRIBUTES];
     const char *policies[WEIR_MAX_RULES];
+    weir_cost costs[WEIR_MAX_COSTS];
     bool peek;
     bool wants_tag; /* the hash of the identity, in the answer */
 };
+
+/* One more cost; false: there are too many. */
+bool parsed_request_add_cost(struct parsed_request *a, const char *name, int64_t amount);
 
 /* One more policy: the only one is the request's `policy`, and several are its list. False: there
  * are too many. */

@@ -31,6 +31,8 @@ def rule(dice, algorithm, name):
         made["burst"] = dice.choice([1, 4, 50])
     if dice.random() < 0.7:
         made["by"] = "user"
+    if dice.random() < 0.5:
+        made["counts"] = dice.choice(["tokens", "money"])
     return made
 
 
@@ -52,16 +54,19 @@ def policy_file(made):
             text += f"        algorithm: {r['algorithm']}\n"
             text += f"        burst: {r['burst']}\n" if "burst" in r else ""
             text += "        by: [user]\n" if "by" in r else ""
+            text += f"        counts: {r['counts']}\n" if "counts" in r else ""
     return text
 
 
-def steps(dice, count):
+def steps(dice, count, rules):
+    names = sorted({r.get("counts", "requests") for r in rules})
     now = EPOCH
     for _ in range(count):
         now += dice.choice([0, 0, 1, 3, 400, 1000, 20_000, 100_000])
         yield {"now": now, "op": dice.choice(["check", "check", "check", "peek", "charge"]),
                "key": dice.choice("xy"),
-               "costs": {"requests": dice.choice([0, 1, 1, 2, 7, 60, 3000])}}
+               "costs": {name: dice.choice([0, 1, 1, 2, 7, 60, 3000]) for name in names
+                         if dice.random() < 0.8}}
 
 
 def answer_of(said, op, rules):
@@ -88,13 +93,13 @@ def conforms(serve, reopens=None):
             for policy, rules in made.items():
                 model = Model(rules)
                 by = any("by" in r for r in rules)
-                for i, step in enumerate(steps(dice, STEPS)):
+                for i, step in enumerate(steps(dice, STEPS, rules)):
                     if reopens and i % reopens == reopens - 1:
                         server.process.kill()
                         server.process.wait()
                         server = serve(config, folder)
                     body = {"policy": policy, "now": step["now"],
-                            "cost": step["costs"]["requests"]}
+                            "costs": step["costs"]}
                     if by:
                         body["attributes"] = {"user": step["key"]}
                     status, _, said = server.http("POST", f"/v1/{step['op']}", body)

@@ -4,6 +4,7 @@
     test_budget_windows.py BUILD      from the root of the source
 """
 import datetime
+import json
 import os
 import random
 import sys
@@ -13,6 +14,7 @@ from zoneinfo import ZoneInfo
 sys.path.insert(0, "tests/support")
 from budget_model import civil_instant  # noqa: E402
 from budget_store import compare  # noqa: E402
+from postgres import SqlError  # noqa: E402
 from postgres_fixture import Fixture, close_cluster, weir  # noqa: E402
 from redis import Cluster, Redis  # noqa: E402
 from weir_server import Folder, Server, run, test  # noqa: E402
@@ -122,6 +124,49 @@ def sql_and_http_share_a_window_from_the_first_request():
 @test
 def sql_and_http_share_a_window_of_the_calendar():
     sql_and_http_share("limit: 4 per quarter, zone: Asia/Kathmandu, month_day: 31")
+
+
+@test
+def sql_and_http_share_amounts_by_name():
+    with Fixture() as fixture:
+        fixture.config.write_text("version: 1\npolicies:\n  p:\n    by: user\n    rules:\n"
+                                  "      calls: {limit: 9 per 1d}\n"
+                                  "      tokens: {limit: 100 per 1d, counts: tokens, shadow_limit: 50 per 1d}\n")
+        assert weir("policy", "push", fixture.config, fixture.owner).returncode == 0
+        server = fixture.serve()
+
+        def by_sql(verb, costs="NULL", more=""):
+            answer = fixture.value(f"SELECT to_json(a) FROM weir.{verb}('p', p_key => 'ann', "
+                                   f"p_costs => {costs}{more}) AS a")
+            return [[r["remaining"], r["shadow_denied"]] for r in json.loads(answer)["rules"]]
+
+        def by_http(verb, costs):
+            answer = server.http("POST", f"/v1/{verb}", {"policy": "p", "key": "ann", "costs": costs})[2]
+            return [[r["remaining"], r.get("shadow_denied", False)] for r in answer["rules"]]
+        no, yes = False, True
+        assert by_sql("check", "'{\"tokens\": 40}'") == [[8, no], [60, no]]
+        assert by_http("check", {"tokens": 20, "requests": 2}) == [[6, no], [40, yes]]
+        assert by_sql("check", "'{\"tokens\": 41}'") == [[6, no], [40, yes]]
+        assert by_sql("charge", "'{\"tokens\": 41}'", ", p_cost => 2") == [[4, no], [0, no]]
+        assert by_sql("refund", "'{\"tokens\": 1, \"requests\": 0}'") == [[4, no], [0, no]]
+        assert by_sql("check") == by_http("peek", {}) == [[3, no], [0, no]]
+        many = """SELECT array_to_json(array_agg(a.remaining)) FROM weir.check_many('[
+            {"policy": "p", "key": "bob", "costs": {"tokens": 95}},
+            {"policy": "p", "key": "bob", "cost": 2}]') AS a"""
+        assert json.loads(fixture.value(many)) == [5, 5]
+        for asked, error in (
+                ("p_costs => '{\"rows\": 1}'", "no rule counts rows: give the cost of requests, tokens"),
+                ("p_costs => '{\"tokens\": -1}'", "the cost of tokens must be from 0 to 2^53"),
+                ("p_costs => '{\"tokens\": 1.5}'", "the cost of tokens must be a whole number"),
+                ("p_costs => '[]'", "costs must be an object"),
+                ("p_cost => 1, p_costs => '{\"requests\": 1}'", "give a cost or the cost of requests"),
+                ("p_costs => (SELECT json_object_agg(n, 1) FROM generate_series(1, 17) AS n)::jsonb",
+                 "there are too many costs: at most 16")):
+            try:
+                said = fixture.value(f"SELECT weir.check('p', p_key => 'ann', {asked})")
+            except SqlError as problem:
+                said = str(problem)
+            assert error in said, (asked, said)
 
 
 @test

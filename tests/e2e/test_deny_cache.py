@@ -22,6 +22,10 @@ policies:
     rules:
       all:  {limit: 1000 per 1d}
       user: {limit: 2 per 1d, by: user}
+  model:
+    rules:
+      calls:  {limit: 1000 per 1d, by: user}
+      tokens: {limit: 50 per 1d, by: user, counts: tokens}
   tried:  {limit: 2 per 1d, by: user, mode: shadow}
 """
 SECOND = 1.0
@@ -71,6 +75,26 @@ def an_attack_on_denied_keys_hardly_reaches_the_store():
         assert sources.count("store") * 10 <= len(sources)
         assert metric(server, "weir_deny_cache_hits_total") >= sources.count("cache")
         assert metric(server, "weir_deny_cache_entries") >= 900
+
+
+@test
+def what_costs_no_tokens_passes_while_those_are_used_up():
+    def ask(user, tokens):
+        return server.http("POST", "/v1/check", {"policy": "model", "key": user,
+                                                 "costs": {"tokens": tokens}})[2]
+    with Fixture() as fixture:
+        server = fixture.serve()
+        exhaust([server], "few", "ann")  # it listens
+        assert ask("bob", 40)["allowed"]
+        wait_until(lambda: ask("bob", 20)["source"] == "cache", "a refusal from memory")
+        denied = ask("bob", 20)
+        assert denied["rule"] == "tokens" and not denied["allowed"], denied
+        for remaining in (10, 3):  # less may fit, and the store decides that
+            answer = ask("bob", remaining)
+            assert answer["allowed"] == (remaining == 10), answer
+        answer = ask("bob", 0)
+        assert answer["allowed"] and answer["source"] == "store", answer
+        assert [r["remaining"] for r in answer["rules"]] == [997, 0], answer
 
 
 @test

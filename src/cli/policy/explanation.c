@@ -91,6 +91,7 @@ static weir_err explain_rule(struct explained_rule *out, const struct explanatio
     out->algorithm = origin_of(&place, "algorithm");
     out->start = origin_of(&place, "start");
     out->block_for = origin_of(&place, "block_for");
+    out->counts = origin_of(&place, "counts");
     out->by = origin_of(&place, "by");
     out->ipv6_prefix = origin_of(&place, "ipv6_prefix");
     out->rollout = origin_of(&place, "rollout");

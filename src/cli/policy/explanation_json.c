@@ -45,6 +45,8 @@ static const struct origin *origin_of_setting(const struct explained_rule *r,
         return &r->start;
     case RULE_SETTING_BLOCK_FOR:
         return &r->block_for;
+    case RULE_SETTING_COUNTS:
+        return &r->counts;
     case RULE_SETTING_BY:
         return &r->by;
     }

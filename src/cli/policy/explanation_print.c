@@ -202,6 +202,8 @@ static void print_rule(const struct explained_rule *r, const char *asked_plan)
         duration_write(r->live.numbers->block_for, text);
         print_row("block_for", text, where(&r->block_for).text);
     }
+    if (r->rule->counts)
+        print_row("counts", r->rule->counts, where(&r->counts).text);
     print_capacity(&r->live);
     print_identity(r);
     print_row("mode", mode_name(r->rule->mode), whose(&r->mode).text);

@@ -118,6 +118,27 @@ static weir_err read_parameter(enum parameter which, struct span value, struct p
     return WEIR_OK;
 }
 
+static const char cost_of[] = "cost.";
+
+/* `cost.tokens=1200` */
+static bool is_named_cost(struct span name)
+{
+    return name.len > sizeof cost_of - 1 && memcmp(name.at, cost_of, sizeof cost_of - 1) == 0;
+}
+
+static weir_err read_named_cost(struct span name, struct span value, struct parsed_request *out,
+                                weir_diag *diag)
+{
+    int64_t amount;
+    const weir_err err = check_query_int("a cost", value, &amount, diag);
+
+    if (err)
+        return err;
+    if (parsed_request_add_cost(out, name.at + sizeof cost_of - 1, amount))
+        return WEIR_OK;
+    return diag_fail(diag, WEIR_EREQUEST, "there are more than %d costs", WEIR_MAX_COSTS);
+}
+
 weir_err check_query_attribute(struct parsed_request *out, const char *name, struct span value,
                                weir_diag *diag)
 {
@@ -157,6 +178,10 @@ weir_err check_query_read(struct span query, const struct query_own *own,
             return diag_fail(diag, WEIR_EREQUEST, "the query has a value without a name");
         if (own && own->take(own->ctx, out, name, value, &err, diag))
             continue;
+        if (is_named_cost(name)) {
+            err = read_named_cost(name, value, out, diag);
+            continue;
+        }
         if (which == PARAMETERS) {
             err = check_query_attribute(out, name.at, value, diag);
             continue;

@@ -160,7 +160,7 @@ static void ask(const struct reading *in, enum verb verb)
 
 /* ---- options ----------------------------------------------------------------------------- */
 
-enum option_kind { NUMBER, NAME, FLAG, FULL, POLICY, ON_ERROR, TRACE };
+enum option_kind { NUMBER, COST, NAME, FLAG, FULL, POLICY, ON_ERROR, TRACE };
 
 /* Which commands take an option. */
 enum { OF_CHECK = 1, OF_LIMIT = 2, OF_PEEK = 4, OF_REFUND = 8, OF_RESET = 16, OF_CHARGE = 32 };
@@ -177,7 +177,7 @@ struct option {
     (offsetof(struct parsed_request, request) + offsetof(weir_request, member))
 
 static const struct option options[] = {
-    { "COST", NUMBER, 0, IN_REQUEST(cost), OF_CHECK | OF_LIMIT | OF_PEEK | OF_REFUND | OF_CHARGE },
+    { "COST", COST, 0, IN_REQUEST(cost), OF_CHECK | OF_LIMIT | OF_PEEK | OF_REFUND | OF_CHARGE },
     { "PLAN", NAME, 0, IN_REQUEST(plan), OF_CHECK | OF_PEEK | OF_REFUND | OF_RESET | OF_CHARGE },
     { "PEEK", FLAG, 0, offsetof(struct parsed_request, peek), OF_CHECK | OF_LIMIT },
     { "NOW", NUMBER, 1, IN_REQUEST(now), OF_CHECK | OF_LIMIT | OF_PEEK | OF_REFUND | OF_CHARGE },
@@ -241,6 +241,21 @@ static bool read_word(struct reading *in, const struct option *option, void *pla
     return true;
 }
 
+/* `COST tokens 1200` */
+static bool read_named_cost(struct reading *in, struct span name, int64_t amount)
+{
+    in->at++;
+    if (!resp_word_is_text(name) || name.len == 0) {
+        resp_reply_error(in->session, "INVALID_REQUEST COST must be followed by a number, or by a "
+                                      "name and a number");
+        return false;
+    }
+    if (parsed_request_add_cost(&in->asked, name.at, amount))
+        return true;
+    resp_reply_error(in->session, "INVALID_REQUEST there are more than %d costs", WEIR_MAX_COSTS);
+    return false;
+}
+
 /* What follows an option; false: an error was replied. */
 static bool read_value(struct reading *in, const struct option *option)
 {
@@ -248,12 +263,20 @@ static bool read_value(struct reading *in, const struct option *option)
     char *const place = (char *)&in->asked + option->place;
     int64_t number;
 
-    if (option->kind != NUMBER)
+    if (option->kind != NUMBER && option->kind != COST)
         return read_word(in, option, place);
+    if (option->kind == COST && in->at + 1 < in->command->count &&
+        !resp_word_number(value, &number) &&
+        resp_word_number(in->command->words[in->at + 1], &number))
+        return read_named_cost(in, value, number);
     if (!resp_word_number(value, &number) || number < option->least) {
         resp_reply_error(in->session,
                          "INVALID_REQUEST %s must be followed by a whole number from %d on",
                          option->word, (int)option->least);
+        return false;
+    }
+    if (option->kind == COST && in->asked.request.cost != 0) {
+        resp_reply_error(in->session, "INVALID_REQUEST %s is given twice", option->word);
         return false;
     }
     if (number == 0) /* only of a cost; in a request 0 means that there is none */
@@ -278,7 +301,7 @@ static bool read_options(struct reading *in, unsigned of)
             refuse_option(in, of);
             return false;
         }
-        if (given & 1U << (option - options) && option->kind != POLICY) {
+        if (given & 1U << (option - options) && option->kind != POLICY && option->kind != COST) {
             resp_reply_error(in->session, "INVALID_REQUEST %s is given twice", option->word);
             return false;
         }
@@ -292,10 +315,10 @@ static bool read_options(struct reading *in, unsigned of)
         if (++in->at == c->count) {
             resp_reply_error(in->session, "INVALID_REQUEST %s must be followed by a %s",
                              option->word,
-                             option->kind == NUMBER     ? "number"
-                             : option->kind == ON_ERROR ? "word"
-                             : option->kind == TRACE    ? "traceparent"
-                                                        : "name");
+                             option->kind == NUMBER || option->kind == COST ? "number"
+                             : option->kind == ON_ERROR                     ? "word"
+                             : option->kind == TRACE                        ? "traceparent"
+                                                                            : "name");
             return false;
         }
         if (!read_value(in, option))

@@ -79,6 +79,34 @@ static void it_knows_what_the_store_has_admitted(void **state)
     close_frail(w, &f);
 }
 
+static void each_amount_is_counted_here_too(void **state)
+{
+    struct frail f;
+    weir *w = open_frail(POLICIES("  model:\n"
+                                  "    rules:\n"
+                                  "      calls: {limit: 5 per 1h, by: user}\n"
+                                  "      tokens: {limit: 100 per 1h, by: user, counts: tokens}\n"),
+                         &f);
+    const weir_cost tokens = { "tokens", 30 };
+    weir_request r = {
+        .policy = "model", .key = "a", .now = NOW, .costs = &tokens, .cost_count = 1
+    };
+    weir_answer a;
+
+    (void)state;
+    assert_true(ask(weir_check, w, &r).allowed);
+    f.fails = true;
+    for (int i = 0; i < 2; i++)
+        assert_true(ask(weir_check, w, &r).allowed);
+    a = ask(weir_check, w, &r);
+    assert_true(!a.allowed && a.source == WEIR_FROM_FALLBACK && a.rules[0].allowed);
+    r.cost_count = 0;
+    for (int i = 0; i < 2; i++)
+        assert_true(ask(weir_check, w, &r).allowed);
+    assert_false(ask(weir_check, w, &r).allowed);
+    close_frail(w, &f);
+}
+
 static void instances_share_a_limit(void **state)
 {
     struct frail f;
@@ -260,6 +288,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(it_knows_what_the_store_has_admitted),
+        cmocka_unit_test(each_amount_is_counted_here_too),
         cmocka_unit_test(instances_share_a_limit),
         cmocka_unit_test(the_store_is_the_truth_again_afterwards),
         cmocka_unit_test(refunds_and_resets_clear_the_deny_cache),

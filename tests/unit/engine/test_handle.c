@@ -47,7 +47,7 @@ static void close_file(struct policy_file *f, weir *w)
     weir_close(w);
 }
 
-static void a_reload_keeps_what_is_counted_unless_algorithm_or_window_change(void **state)
+static void a_reload_keeps_what_is_counted_unless_algorithm_window_or_amount_change(void **state)
 {
     struct policy_file f;
     weir *w = open_file(&f, POLICIES("  p: {limit: 5 per 1m, by: user}\n"));
@@ -65,6 +65,9 @@ static void a_reload_keeps_what_is_counted_unless_algorithm_or_window_change(voi
     reload(w);
     assert_int_equal(peek(w, NOW, "p user=u").remaining, 10);
     write_policies(&f, POLICIES("  p: {limit: 10 per 1m, by: user, algorithm: token_bucket}\n"));
+    reload(w);
+    assert_int_equal(peek(w, NOW, "p user=u").remaining, 10);
+    write_policies(&f, POLICIES("  p: {limit: 10 per 1m, by: user, counts: tokens}\n"));
     reload(w);
     assert_int_equal(peek(w, NOW, "p user=u").remaining, 10);
     write_policies(&f, POLICIES("  p: {limit: 3 per 1m, by: user}\n"));
@@ -477,7 +480,7 @@ static void everything_has_a_name(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_reload_keeps_what_is_counted_unless_algorithm_or_window_change),
+        cmocka_unit_test(a_reload_keeps_what_is_counted_unless_algorithm_window_or_amount_change),
         cmocka_unit_test(a_failed_reload_keeps_the_old_policies_and_reports_all_problems),
         cmocka_unit_test(names_in_answers_live_until_the_handle_is_closed),
         cmocka_unit_test_setup_teardown(weir_enabled_false_allows_all_and_counts_nothing,

@@ -202,6 +202,8 @@ static void an_attribute_that_spells_an_option_is_rejected_unless_it_is_one(void
                         "give options beside the attributes, as in `COST 2`, `\"cost\": 2` or "
                         "`--cost 2`");
     attributes[1].name = "costs";
+    assert_int_equal(weir_check(w, &r, &a, &diag), WEIR_EATTRIBUTE);
+    attributes[1].name = "price";
     assert_int_equal(weir_check(w, &r, &a, &diag), WEIR_OK);
     attributes[1].name = "name"; /* an exemption looks at it */
     assert_int_equal(weir_check(w, &r, &a, &diag), WEIR_OK);

@@ -107,6 +107,117 @@ static void a_charge_begins_no_lockout_and_is_not_counted_during_one(void **stat
     weir_close(w);
 }
 
+static void each_rule_counts_its_own_amount(void **state)
+{
+    weir *w = open_text("version: 1\n"
+                        "policies:\n"
+                        "  model:\n"
+                        "    rules:\n"
+                        "      calls: {limit: 3 per 1m, by: user}\n"
+                        "      tokens: {limit: 100 per 1m, by: user, counts: tokens}\n"
+                        "  calls: {limit: 3 per 1m, by: user}\n");
+    weir_cost costs[] = { { "tokens", 60 }, { "requests", 2 } };
+    weir_request r = {
+        .policy = "model", .key = "ann", .now = NOW, .costs = costs, .cost_count = 1
+    };
+    weir_answer a;
+    weir_diag diag;
+
+    (void)state;
+    a = ask(weir_check, w, &r);
+    assert_true(a.allowed && a.rules[0].remaining == 2 && a.rules[1].remaining == 40);
+    a = ask(weir_check, w, &r);
+    assert_true(!a.allowed && a.rules[0].allowed && !a.rules[1].allowed);
+    r.cost_count = 0; /* no tokens: what is used up of them does not matter */
+    a = ask(weir_check, w, &r);
+    assert_true(a.allowed && a.rules[0].remaining == 1 && a.rules[1].remaining == 40);
+    r.cost_count = 2;
+    a = ask(weir_charge, w, &r);
+    assert_true(a.over == 20 && strcmp(a.rule, "tokens") == 0 && a.rules[0].over == 1);
+    a = ask(weir_refund, w, &r);
+    assert_true(a.rules[0].remaining == 1 && a.rules[1].remaining == 40);
+
+    costs[0].name = "rows";
+    assert_int_equal(weir_check(w, &r, &a, &diag), WEIR_ECOST);
+    assert_string_equal(diag.text, "no rule counts rows: give the cost of requests, tokens");
+    costs[0].name = "tokens";
+    costs[0].amount = -1;
+    assert_int_equal(weir_check(w, &r, &a, &diag), WEIR_ECOST);
+    costs[0].amount = 1;
+    r.cost = 1;
+    assert_int_equal(weir_check(w, &r, &a, &diag), WEIR_EREQUEST);
+    r.cost = 0;
+    r.cost_count = WEIR_MAX_COSTS + 1;
+    assert_int_equal(weir_check(w, &r, &a, &diag), WEIR_EREQUEST);
+    costs[1].name = "tokens";
+    r.cost_count = 2;
+    assert_int_equal(weir_check(w, &r, &a, &diag), WEIR_EREQUEST);
+    r = limit_of("k", WEIR_FIXED_WINDOW, 5, 1000);
+    costs[0].amount = 1;
+    r.costs = costs;
+    r.cost_count = 1;
+    assert_int_equal(weir_check(w, &r, &a, &diag), WEIR_ECOST);
+    weir_close(w);
+}
+
+static void plans_and_shadow_limits_count_their_rules_amount(void **state)
+{
+    weir *w = open_text("version: 1\n"
+                        "policies:\n"
+                        "  model:\n"
+                        "    by: user\n"
+                        "    counts: tokens\n"
+                        "    limit: 10 per 1m\n"
+                        "    plans: {paid: 100 per 1m}\n"
+                        "    shadow_limit: 5 per 1m\n");
+    const weir_cost tokens = { "tokens", 6 };
+    weir_request r = {
+        .policy = "model", .key = "ann", .now = NOW, .costs = &tokens, .cost_count = 1
+    };
+    weir_answer a;
+    weir_diag diag;
+
+    (void)state;
+    a = ask(weir_check, w, &r);
+    assert_true(a.allowed && a.remaining == 4 && a.shadow);
+    assert_false(ask(weir_check, w, &r).allowed);
+    r.plan = "paid";
+    a = ask(weir_check, w, &r);
+    assert_true(a.allowed && a.remaining == 88);
+    r.cost_count = 0; /* a request that has no tokens */
+    a = ask(weir_check, w, &r);
+    assert_true(a.allowed && a.remaining == 88 && !a.shadow);
+    r.cost = 1; /* which no rule counts */
+    assert_int_equal(weir_check(w, &r, &a, &diag), WEIR_ECOST);
+    assert_string_equal(diag.text, "no rule counts requests: give the cost of tokens");
+    weir_close(w);
+}
+
+static void what_several_policies_count_may_be_brought(void **state)
+{
+    weir *w = open_text(POLICIES("  calls: {limit: 5 per 1m, by: user}\n"
+                                 "  model: {limit: 10 per 1m, by: user, counts: tokens}\n"));
+    const weir_cost costs[] = { { "tokens", 4 }, { "requests", 2 } };
+    const weir_cost rows = { "rows", 4 };
+    weir_request r = { .policies = (const char *const[]){ "calls", "model" },
+                       .policy_count = 2,
+                       .key = "ann",
+                       .now = NOW,
+                       .costs = costs,
+                       .cost_count = 2 };
+    weir_answer a;
+    weir_diag diag;
+
+    (void)state;
+    a = ask(weir_check, w, &r);
+    assert_true(a.allowed && a.rules[0].remaining == 3 && a.rules[1].remaining == 6);
+    r.costs = &rows;
+    r.cost_count = 1;
+    assert_int_equal(weir_check(w, &r, &a, &diag), WEIR_ECOST);
+    assert_string_equal(diag.text, "no rule counts rows: give the cost of requests, tokens");
+    weir_close(w);
+}
+
 static void a_debt_stops_where_it_would_not_be_exact(void **state)
 {
     weir *w = open_text(NULL);
@@ -442,6 +553,9 @@ int main(void)
         cmocka_unit_test(a_charge_counts_whatever_the_limit_says),
         cmocka_unit_test(a_charge_begins_no_lockout_and_is_not_counted_during_one),
         cmocka_unit_test(a_debt_stops_where_it_would_not_be_exact),
+        cmocka_unit_test(each_rule_counts_its_own_amount),
+        cmocka_unit_test(plans_and_shadow_limits_count_their_rules_amount),
+        cmocka_unit_test(what_several_policies_count_may_be_brought),
         cmocka_unit_test(changing_limit_burst_or_precision_keeps_what_is_counted),
         cmocka_unit_test(a_limit_of_0_may_come_with_a_request_too),
         cmocka_unit_test(a_key_may_be_any_text_up_to_4096_bytes),

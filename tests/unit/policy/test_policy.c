@@ -168,7 +168,7 @@ static void a_shadow_limit_is_counted_apart(void **state)
     unload(&l);
 }
 
-static void the_hash_key_is_policy_rule_algorithm_and_window(void **state)
+static void the_hash_key_is_policy_rule_algorithm_window_and_amount(void **state)
 {
     const struct secret secret = { "another secret" };
     const struct rule numbers = { WEIR_FIXED_WINDOW, 5, 60000, 5, .precision = 0 };
@@ -177,18 +177,23 @@ static void the_hash_key_is_policy_rule_algorithm_and_window(void **state)
                                 "60000";
     static const char shadow[] = "p\0r\0fixed_window\0"
                                  "60000\0shadow";
+    static const char tokens[] = "p\0r\0fixed_window\0"
+                                 "60000\0counts shadow";
     struct span p = span_of("p"), r = span_of("r"), none = { NULL, 0 };
-    struct hash_key key = counted_hash_key(&secret, p, r, &numbers, false);
-    struct hash_key same = counted_hash_key(&secret, p, r, &more, false);
+    struct hash_key key = counted_hash_key(&secret, p, r, &numbers, NULL, false);
+    struct hash_key same = counted_hash_key(&secret, p, r, &more, NULL, false);
     struct hash_key expected = hash_key_of(&secret, (struct span){ scope, sizeof scope - 1 });
 
     (void)state;
     assert_memory_equal(&key, &expected, sizeof key);
     assert_memory_equal(&key, &same, sizeof key);
-    key = counted_hash_key(&secret, p, r, &numbers, true);
+    key = counted_hash_key(&secret, p, r, &numbers, "shadow", false);
+    expected = hash_key_of(&secret, (struct span){ tokens, sizeof tokens - 1 });
+    assert_memory_equal(&key, &expected, sizeof key);
+    key = counted_hash_key(&secret, p, r, &numbers, NULL, true);
     expected = hash_key_of(&secret, (struct span){ shadow, sizeof shadow - 1 });
     assert_memory_equal(&key, &expected, sizeof key);
-    key = counted_hash_key(&secret, none, none, &numbers, false);
+    key = counted_hash_key(&secret, none, none, &numbers, NULL, false);
     expected = hash_key_of(&secret, (struct span){ "\0\0fixed_window\0"
                                                    "60000",
                                                    20 });
@@ -253,7 +258,7 @@ static void an_unknown_key_is_rejected_with_its_place_and_a_suggestion(void **st
         FILE_OF("  p: {rules: {r: {limit: 1 per 1s, on_error: deny}}}\n"), NULL,
         HERE
         "3:36: 'on_error' is not allowed in a rule, which may have limit, burst, precision, "
-        "start, block_for, zone, month_day, by, algorithm, plans, mode, ipv6_prefix, shadow_limit, rollout\n");
+        "start, block_for, zone, month_day, by, counts, algorithm, plans, mode, ipv6_prefix, shadow_limit, rollout\n");
 }
 
 static void all_problems_come_at_once_in_file_order(void **state)
@@ -535,7 +540,7 @@ int main(void)
         cmocka_unit_test(a_plan_has_its_own_numbers_and_shares_what_is_counted),
         cmocka_unit_test(a_shadow_limit_is_counted_apart),
         cmocka_unit_test(a_rollout_is_handed_down_and_needs_identities),
-        cmocka_unit_test(the_hash_key_is_policy_rule_algorithm_and_window),
+        cmocka_unit_test(the_hash_key_is_policy_rule_algorithm_window_and_amount),
         cmocka_unit_test(limit_0_always_denies),
         cmocka_unit_test(names_outlive_the_set_they_came_from),
         cmocka_unit_test(an_unknown_key_is_rejected_with_its_place_and_a_suggestion),

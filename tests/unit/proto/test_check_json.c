@@ -36,6 +36,8 @@ static void tell(struct buf *to, const struct parsed_request *asked)
         buf_text(to, "cost=zero ");
     else
         tell_int(to, "cost", r->cost);
+    for (size_t i = 0; i < r->cost_count; i++)
+        buf_printf(to, "%s:%" PRId64 " ", r->costs[i].name, r->costs[i].amount);
     tell_int(to, "now", r->now);
     tell_int(to, "limit", r->limit);
     tell_int(to, "window", r->window_ms);
@@ -139,6 +141,20 @@ static void a_request_object_says_what_is_asked(void **state)
     expect("{\"key\":\"\",\"policy\":\"\",\"attributes\":{\"\":\"\"}}", "policy= key= = ");
     expect("{\"key\":\"\xc3\xa4\xe2\x82\xac\xf0\x9f\x98\x80\"}",
            "key=\xc3\xa4\xe2\x82\xac\xf0\x9f\x98\x80 ");
+}
+
+static void costs_are_amounts_by_name(void **state)
+{
+    (void)state;
+    expect("{\"costs\":{\"tokens\":1200,\"requests\":0},\"key\":\"k\"}",
+           "key=k tokens:1200 requests:0 ");
+    expect("{\"costs\": { \"tokens\" : -1 , \"rows\" : null } }", "tokens:-1 ");
+    expect("{\"costs\":{}}", "");
+    expect("{\"costs\":null}", "");
+    expect("{\"costs\":7}", "'costs' must be an object, as in {\"tokens\": 1200}");
+    expect("{\"costs\":{\"tokens\":\"7\"}}", "the cost of tokens must be a whole number");
+    expect("{\"costs\":{\"tokens\":1.5}}", "the cost of tokens must be a whole number");
+    expect("{\"cost\":2,\"costs\":{\"tokens\":1}}", "cost=2 tokens:1 ");
 }
 
 static void a_cost_of_nothing_is_not_the_default(void **state)
@@ -280,6 +296,7 @@ static void invalid_json_is_reported_with_its_place_and_never_quoted(void **stat
     expect_bad("{\"attributes\":{\"a\":\"secret\",\"a\":\"secret\"}}", "twice");
     expect_bad("{\"checks\":[],\"checks\":[]}", "twice");
     expect_bad("{\"cost\":99999999999999999999}", "too large");
+    expect_bad("{\"costs\":{\"tokens\":1,\"tokens\":2}}", "a member is given twice");
     expect_bad("secret", "syntax");
     expect_bad("POST / HTTP/1.1", "syntax");
     expect("{\"key\":[[[[[[[[\"secret\"]]]]]]]]}", "the body is nested more than 8 deep");
@@ -330,6 +347,16 @@ static void every_count_has_a_bound(void **state)
         assert_int_equal(strcmp(said.at, "there are too many attributes: at most 16") == 0, more);
         buf_done(&said);
         buf_done(&body);
+
+        buf_init(&body, &a);
+        buf_text(&body, "{\"costs\":{\"a\":1");
+        for (int i = 1; i < WEIR_MAX_COSTS + more; i++)
+            buf_printf(&body, ",\"a%d\":1", i);
+        buf_text(&body, "}}");
+        said = read_body(body.at, body.len);
+        assert_int_equal(strcmp(said.at, "there are too many costs: at most 16") == 0, more);
+        buf_done(&said);
+        buf_done(&body);
     }
 }
 
@@ -343,6 +370,7 @@ static void the_usual_bodies_are_read_by_the_scanner(void **state)
         "{\"key\":\"user:1\",\"limit\":1000,\"window_ms\":60000,\"algorithm\":\"sliding_window\","
         "\"precision_ms\":1000,\"now\":1700000000000}",
         "{\"policy\":\"login\",\"key\":\"\xc3\xa4\"}",
+        "{\"policy\":\"model\",\"key\":\"a\",\"costs\":{\"tokens\": 1200, \"requests\":1}}",
     };
 
     (void)state;
@@ -373,6 +401,7 @@ static void both_parsers_read_the_same(void **state)
         "\"key\"",
         "\"attributes\"",
         "\"cost\"",
+        "\"costs\"",
         "\"plan\"",
         "\"peek\"",
         "\"limit\"",
@@ -401,6 +430,7 @@ static void both_parsers_read_the_same(void **state)
         "\"attributes\":{\"a\":\"b\"}",
         "\"key\":7",
         "\"cost\":0",
+        "\"costs\":{\"a\":1,\"b\":0}",
         "\"x\":",
         "\n",
     };
@@ -419,8 +449,8 @@ static void both_parsers_read_the_same(void **state)
             int64_t kind = dice_below(&dice, 5);
 
             if (kind < 4) /* name and value */
-                buf_printf(&body, "%s:%s%s", pieces[7 + dice_below(&dice, 12)],
-                           pieces[19 + dice_below(&dice, 15)], i ? "," : "");
+                buf_printf(&body, "%s:%s%s", pieces[7 + dice_below(&dice, 13)],
+                           pieces[20 + dice_below(&dice, 15)], i ? "," : "");
             else
                 buf_text(&body, pieces[dice_below(&dice, (int64_t)n)]);
         }
@@ -446,6 +476,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_request_object_says_what_is_asked),
+        cmocka_unit_test(costs_are_amounts_by_name),
         cmocka_unit_test(a_cost_of_nothing_is_not_the_default),
         cmocka_unit_test(a_number_can_be_an_identity),
         cmocka_unit_test(null_is_as_if_it_were_not_there),

@@ -1,0 +1,16 @@
+/* amounts.h - what a request costs, by the names of the amounts that rules count. */
+#ifndef WEIR_ENGINE_AMOUNTS_H
+#define WEIR_ENGINE_AMOUNTS_H
+
+#include "engine/engine.h"
+
+/* The costs of the request by themselves; `requests` among them take the place of its cost. */
+WEIR_MUSTCHECK weir_err amounts_read(struct check *check, weir_diag *diag);
+
+/* … and by its policies: an amount that no rule counts would have no effect. */
+WEIR_MUSTCHECK weir_err amounts_are_counted(const struct check *check, weir_diag *diag);
+
+/* What the request costs of this amount, which is not `requests`. */
+int64_t amount_of(const weir_request *r, const char *counts);
+
+#endif
