@@ -29,6 +29,7 @@ extern const struct command store_repair_command;
 extern const struct command top_command;
 extern const struct command history_command;
 extern const struct command shadow_command;
+extern const struct command replay_command;
 extern const struct command alerts_command;
 extern const struct command override_set_command;
 extern const struct command override_list_command;

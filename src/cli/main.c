@@ -17,7 +17,7 @@ static const struct command *const commands[] = {
     &override_list_command, &override_rm_command, &plan_set_command,
     &plan_list_command,     &plan_rm_command,     &mode_command,
     &audit_command,         &shadow_command,      &alerts_command,
-    &bench_command,         &doctor_command,
+    &replay_command,        &bench_command,       &doctor_command,
 #ifdef WEIR_WITH_POSTGRES
     &migrate_command,       &policy_push_command,
 #endif

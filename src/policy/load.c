@@ -4,10 +4,11 @@
 #include "policy/exemption.h"
 #include "policy/loader.h"
 
-/* What is under `server` is for those who serve to read; here it may just be there. */
-enum { VERSION, DEFAULTS, POLICIES, EXEMPT, FALLBACK, SERVER, ALERTS, KEY_COUNT };
+/* What is under `server` and `replay` is for those who serve or replay to read; here it may just be
+ * there. */
+enum { VERSION, DEFAULTS, POLICIES, EXEMPT, FALLBACK, SERVER, ALERTS, REPLAY, KEY_COUNT };
 static const char *const words[KEY_COUNT] = { "version",  "defaults", "policies", "exempt",
-                                              "fallback", "server",   "alerts" };
+                                              "fallback", "server",   "alerts",   "replay" };
 
 static void read_version(struct loader *l, const struct yaml *root, const struct yaml *key)
 {

@@ -138,6 +138,7 @@ struct store_options {
     const char *uri;
     int64_t max_keys;
     bool callers_bring_now;  /* time may jump between questions: do not drop by it */
+    int64_t clock_slip;      /* … or it may step back so far; 0: by a second */
     void (*wake)(void *ctx); /* asks for a tick() soon; NULL: ticks come only when they come */
     void *wake_ctx;
     const char *sync;       /* "always", "os" or a duration; file stores only; NULL: "50ms" */

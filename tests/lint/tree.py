@@ -19,8 +19,9 @@ LAYERS = {
     "net": {"base"},
     "proto": {"base"},
     "server": {"base", "limit", "policy", "store", "engine", "net", "proto"},
+    "replay": {"base", "limit", "policy", "store", "engine"},
     # A client reads the bytes that a server writes, by TLS if need be.
-    "cli": {"base", "limit", "policy", "store", "engine", "net", "proto", "server"},
+    "cli": {"base", "limit", "policy", "store", "engine", "net", "proto", "server", "replay"},
 }
 
 # A library that others could replace is known to as few files as can be.
@@ -33,6 +34,8 @@ OWNERS = {
     "libpq-fe.h": {"src/store/postgres/connection.c", "src/store/postgres/session.c"},
     "sodium.h": {"src/base/hash.c", "src/base/secret.c"},
     "yaml.h": {"src/policy/yaml.c"},
+    "zlib.h": {"src/replay/gzip.c"},
+    "zstd.h": {"src/replay/zstd.c"},
 }
 
 CODE = {".c", ".h", ".cc"}

@@ -18,7 +18,7 @@
 #include "engine/engine.h"
 #include "engine/override_index.h"
 #include "server/metrics/histogram.h"
-#include "server/metrics/hyperloglog.h"
+#include "base/hyperloglog.h"
 
 enum { SHADOW_STATS_MOST = 128 };
 

@@ -57,6 +57,7 @@ weir_err table_new(struct table **out, const struct store_options *options, weir
     if (t->max_beside < LEAST_BESIDE)
         t->max_beside = LEAST_BESIDE;
     t->drop_by_time = !options->callers_bring_now;
+    t->clock_slip = options->clock_slip ? options->clock_slip : CLOCK_SLIP;
     t->wake = options->wake;
     t->wake_ctx = options->wake_ctx;
     t->shards_block = alloc_resize(&options->allocator, NULL,

@@ -39,7 +39,7 @@ void table_export(struct table *t, size_t shard, int64_t now,
                 continue;
             left--;
             last = c->key;
-            if (t->drop_by_time && (int64_t)c->expires <= now - CLOCK_SLIP)
+            if (t->drop_by_time && (int64_t)c->expires <= now - t->clock_slip)
                 continue;
             table_record(c, &r);
             each(ctx, &r, state_is_log(c->algorithm) ? &c->state.sliding_window : NULL);

@@ -17,6 +17,7 @@ struct table {
     uint32_t shard_bits;
     int64_t max_keys, max_beside;
     bool drop_by_time;
+    int64_t clock_slip;
     struct table_log *log; /* NULL: changes are not logged */
     void (*wake)(void *ctx);
     void *wake_ctx;

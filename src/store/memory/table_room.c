@@ -22,8 +22,8 @@ void table_erase(struct table *t, struct shard *s, uint32_t at)
 
 void table_purge(struct table *t, struct shard *s, int64_t now)
 {
-    if (now - CLOCK_SLIP >= s->soonest)
-        forget(t, shard_purge(s, now - CLOCK_SLIP, &t->allocator));
+    if (now - t->clock_slip >= s->soonest)
+        forget(t, shard_purge(s, now - t->clock_slip, &t->allocator));
 }
 
 /* Drop a cell. Its place among max_keys is the caller's to use or to return. */

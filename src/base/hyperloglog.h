@@ -2,8 +2,8 @@
  *
  * Up to some thousand it is off by one or two percent, beyond that by two or three. One thread
  * adds, any number of threads read. */
-#ifndef WEIR_SERVER_METRICS_HYPERLOGLOG_H
-#define WEIR_SERVER_METRICS_HYPERLOGLOG_H
+#ifndef WEIR_BASE_HYPERLOGLOG_H
+#define WEIR_BASE_HYPERLOGLOG_H
 
 #include <stdatomic.h>
 

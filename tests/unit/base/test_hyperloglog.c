@@ -1,7 +1,7 @@
 /* test_hyperloglog.c - counting different identities in little room. */
 #include "support/unit.h"
 
-#include "server/metrics/hyperloglog.h"
+#include "base/hyperloglog.h"
 
 static int64_t count_of(struct dice *d, int64_t identities)
 {

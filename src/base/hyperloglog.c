@@ -1,5 +1,5 @@
 /* hyperloglog.c - how many different identities there were, in two kilobytes: a HyperLogLog. */
-#include "server/metrics/hyperloglog.h"
+#include "base/hyperloglog.h"
 
 #include <math.h>
 

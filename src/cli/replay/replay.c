@@ -1,0 +1,282 @@
+/* replay.c - `weir replay`: what would these limits have done to the requests of a log? */
+#include "replay/replay.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "base/secret.h"
+#include "cli/command.h"
+#include "cli/replay/progress.h"
+#include "cli/replay/report_text.h"
+#include "cli/replay/trace.h"
+#include "cli/terminal.h"
+#include "replay/section.h"
+
+enum {
+    CONFIG,
+    LOG,
+    AGAINST,
+    MAP,
+    FORMAT,
+    FIELDS,
+    TIME_ZONE,
+    SKIP_STATUS,
+    TOP,
+    RAW,
+    TRACE,
+    MAX_KEYS,
+    SECRET_FILE,
+    JSON,
+    OPTION_COUNT
+};
+
+#define FORMATS "combined haproxy alb nginx-json caddy envoy json csv"
+
+static const struct option options[OPTION_COUNT] = {
+    [CONFIG] = { "config", 'c', "FILE", "the policies; default: $WEIR_CONFIG" },
+    [LOG] = { "log", 'l', "FILE", "a log, as the operands are; -: standard input" },
+    [AGAINST] = { "against", 0, "FILE", "other policies, to compare with" },
+    [MAP] = { "map", 'm', "LINE", "as \"POST /login => login\"; several times", .is_list = true },
+    [FORMAT] = { "format", 'f', "NAME", "default: seen from the first lines", .words = FORMATS },
+    [FIELDS] = { "fields", 0, "LIST", "names in JSON or CSV: \"time=ts ip=addr\"" },
+    [TIME_ZONE] = { "time-zone", 0, "NAME", "of times without one; default: UTC" },
+    [SKIP_STATUS] = { "skip-status", 0, "N", "leave out requests with status N and up" },
+    [TOP] = { "top", 'n', "N", "identities to list; default: 10" },
+    [RAW] = { "raw", 0, NULL, "list them as they are in the log, not as tags" },
+    [TRACE] = { "trace", 0, "FILE", "write each request and its answer, as JSON" },
+    [MAX_KEYS] = { "max-keys", 0, "N", NULL },
+    [SECRET_FILE] = { "secret-file", 0, "FILE", "most keys; secret of the tags" },
+    [JSON] = { "json", 'j', NULL, "the report as JSON" },
+};
+
+/* All that was asked for. */
+struct job {
+    struct replay_options options;
+    struct section section;
+    struct zone zone;
+    struct secret secret;
+    const char **logs;
+    int64_t top;
+    bool json;
+    struct progress progress;
+    struct trace trace;
+};
+
+static volatile sig_atomic_t is_interrupted;
+
+static void interrupt(int number)
+{
+    (void)number;
+    is_interrupted = 1;
+}
+
+/* A second ^C ends the program at once. */
+static void catch_interrupts(void)
+{
+    struct sigaction action = { .sa_handler = interrupt, .sa_flags = (int)SA_RESETHAND };
+
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+}
+
+static bool go_on(void *ctx, const struct replay *r)
+{
+    struct job *const job = ctx;
+
+    progress_show(&job->progress, r);
+    return !is_interrupted;
+}
+
+static void trace(void *ctx, const struct record *r, const weir_request *request,
+                  const weir_answer *answer)
+{
+    struct job *const job = ctx;
+
+    trace_write(&job->trace, r, request, answer);
+}
+
+/* ---- reading the options -------------------------------------------------------------------- */
+
+static bool read_config(const struct arguments *a, struct job *job)
+{
+    const char *config = a->values[CONFIG] ? a->values[CONFIG] : getenv("WEIR_CONFIG");
+    weir_diag diag;
+
+    if (!config || !*config) {
+        trouble("the policies are missing: give --config FILE or set WEIR_CONFIG");
+        return false;
+    }
+    job->options.policy_file = config;
+    job->options.against_file = a->values[AGAINST];
+    for (size_t i = 0; i < a->list_count; i++) /* before those of the file */
+        if (mapping_add(job->options.mapping, span_of(a->list[i]), &diag)) {
+            trouble("--map: %s", diag.text);
+            return false;
+        }
+    if (section_read(&job->section, config, &diag)) {
+        trouble("%s", diag.text);
+        return false;
+    }
+    if (a->values[FIELDS] && section_add_fields(&job->section, a->values[FIELDS], &diag)) {
+        trouble("--fields: %s", diag.text);
+        return false;
+    }
+    return true;
+}
+
+static bool read_logs(const struct arguments *a, struct job *job)
+{
+    const size_t count = a->operand_count + (a->values[LOG] != NULL);
+    size_t n = 0;
+
+    if (count == 0) {
+        trouble("the log is missing: give --log FILE, or - for standard input");
+        return false;
+    }
+    job->logs = calloc(count, sizeof *job->logs);
+    if (!job->logs) {
+        trouble("out of memory");
+        return false;
+    }
+    if (a->values[LOG])
+        job->logs[n++] = a->values[LOG];
+    for (size_t i = 0; i < a->operand_count; i++)
+        job->logs[n++] = a->operands[i];
+    job->options.logs = job->logs;
+    job->options.log_count = count;
+    return true;
+}
+
+static bool read_format(const struct arguments *a, struct job *job)
+{
+    const char *const format = a->values[FORMAT] ? a->values[FORMAT] : job->section.format;
+    const char *const zone = a->values[TIME_ZONE] ? a->values[TIME_ZONE] : job->section.time_zone;
+    struct log_options *const log = &job->options.log;
+    weir_diag diag;
+
+    if (format && !access_format_by_name(span_of(format), &log->format)) {
+        trouble("there is no format '%s': there are " FORMATS, format);
+        return false;
+    }
+    log->has_format = format;
+    log->aliases = job->section.aliases;
+    log->alias_count = job->section.alias_count;
+    if (!zone)
+        return true;
+    log->zone = &job->zone;
+    if (zone_load(zone, &job->zone, &diag)) {
+        trouble("%s", diag.text);
+        return false;
+    }
+    return true;
+}
+
+static bool read_secret(const struct arguments *a, struct job *job)
+{
+    weir_diag diag;
+    const weir_err err = a->values[SECRET_FILE]
+                             ? secret_load(a->values[SECRET_FILE], &job->secret, &diag)
+                             : secret_random(&job->secret, &diag);
+
+    if (err)
+        trouble("%s", diag.text);
+    job->options.secret = &job->secret;
+    return !err;
+}
+
+static bool read_job(const struct arguments *a, struct job *job)
+{
+    struct replay_options *const o = &job->options;
+
+    job->json = a->values[JSON];
+    o->keeps_raw = a->values[RAW];
+    o->go_on = go_on;
+    o->trace = a->values[TRACE] ? trace : NULL;
+    o->ctx = job;
+    return read_config(a, job) && read_logs(a, job) && read_format(a, job) &&
+           read_secret(a, job) && option_int(a, TOP, 0, &job->top) &&
+           option_int(a, MAX_KEYS, 1, &o->max_keys) &&
+           option_int(a, SKIP_STATUS, 100, &o->mapping->skip_status) &&
+           trace_open(&job->trace, a->values[TRACE]);
+}
+
+/* ---- running -------------------------------------------------------------------------------- */
+
+static int screen_width(void)
+{
+    struct winsize size;
+
+    return isatty(STDOUT_FILENO) && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0
+               ? size.ws_col
+               : 80;
+}
+
+static int print_report(const struct job *job, struct replay *r)
+{
+    const weir_allocator allocator = alloc_or_default((weir_allocator){ 0 });
+    struct report report;
+    struct buf bytes;
+
+    if (!report_init(&report, r, (size_t)job->top))
+        return trouble("out of memory");
+    if (job->json) {
+        buf_init(&bytes, &allocator);
+        report_write_json(&report, &bytes);
+        terminal_line(&bytes);
+    } else {
+        report_print(&report, screen_width());
+    }
+    report_done(&report);
+    return STATUS_YES;
+}
+
+static int replay(struct job *job)
+{
+    struct replay *r;
+    weir_diag diag;
+    int status;
+
+    if (replay_open(&r, &job->options, &diag))
+        return trouble("%s", diag.text);
+    catch_interrupts();
+    progress_begin(&job->progress);
+    replay_run(r);
+    progress_end(&job->progress);
+    status = print_report(job, r);
+    replay_close(r);
+    return status;
+}
+
+static int run(const struct arguments *a)
+{
+    struct job job = { .top = 10 };
+    int status = STATUS_TROUBLE;
+
+    job.options.mapping = mapping_new();
+    if (!job.options.mapping)
+        return trouble("out of memory");
+    section_init(&job.section, job.options.mapping);
+    if (read_job(a, &job))
+        status = replay(&job);
+    if (job.trace.line.allocator.resize && !trace_close(&job.trace, a->values[TRACE]))
+        status = STATUS_TROUBLE;
+    section_done(&job.section);
+    mapping_free(job.options.mapping);
+    free(job.logs);
+    return status;
+}
+
+const struct command replay_command = {
+    .name = "replay",
+    .summary = "Judge the requests of access logs, and say what would have been denied.",
+    .usage = "[OPTION]... LOG...",
+    .options = options,
+    .option_count = OPTION_COUNT,
+    .notes = "Logs may be compressed. ^C ends it with the report so far.\n",
+    .run = run,
+};
