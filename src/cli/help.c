@@ -64,7 +64,7 @@ static size_t overview_line(FILE *to, const struct command *const *commands, siz
     for (; joins && i < n && commands[i]->stands_with_last; i++)
         len += snprintf(name + len, sizeof name - (size_t)len, "|%s",
                         strchr(commands[i]->name, ' ') + 1);
-    fprintf(to, "  %-20s  %s\n", name,
+    fprintf(to, "  %-24s  %s\n", name,
             i > 1 && commands[0]->joint_summary ? commands[0]->joint_summary
                                                 : commands[0]->summary);
     return i;

@@ -4,7 +4,8 @@
 #include "replay/log_names.h"
 #include "replay/scan.h"
 
-_Static_assert((int)RECORD_MOST_FIELDS <= (int)LOG_NO_FIELD, "places of other meaning come behind them");
+_Static_assert((int)RECORD_MOST_FIELDS <= (int)LOG_NO_FIELD,
+               "places of other meaning come behind them");
 
 const char *const access_format_names[ACCESS_FORMAT_COUNT] = {
 #define X(name, text, aliases, parse) text,
@@ -22,8 +23,9 @@ bool access_format_by_name(struct span name, enum access_format *out)
     return false;
 }
 
-bool log_parser_init(struct log_parser *p, enum access_format format, const struct field_list *fields,
-                     const struct zone *zone, const struct log_alias *aliases, size_t alias_count)
+bool log_parser_init(struct log_parser *p, enum access_format format,
+                     const struct field_list *fields, const struct zone *zone,
+                     const struct log_alias *aliases, size_t alias_count)
 {
 #define X(name, text, aliases, parse) aliases,
     static const struct known_name *const known[ACCESS_FORMAT_COUNT] = { ACCESS_FORMATS(X) };
@@ -46,7 +48,7 @@ enum parsed_line log_parse(struct log_parser *p, struct span line, struct record
     memset(out->fields, 0, sizeof out->fields);
     switch (p->format) {
 #define X(name, text, aliases, parse)                                                              \
-    case ACCESS_##name:                                                                               \
+    case ACCESS_##name:                                                                            \
         return parse(p, line, out);
         ACCESS_FORMATS(X)
 #undef X
@@ -65,8 +67,7 @@ void record_set_uri(struct record *r, struct span uri)
     r->fields[RECORD_PATH] = uri;
     if (mark) {
         r->fields[RECORD_PATH].len = (size_t)(mark - uri.at);
-        r->fields[RECORD_QUERY] = (struct span){ mark + 1,
-                                                 (size_t)(uri.at + uri.len - mark) - 1 };
+        r->fields[RECORD_QUERY] = (struct span){ mark + 1, (size_t)(uri.at + uri.len - mark) - 1 };
     }
 }
 
@@ -112,9 +113,9 @@ static int64_t score_of(struct log_parser *p, struct span lines)
     return understood * 100000 + filled;
 }
 
-bool access_format_guess(struct span lines, const struct field_list *fields, const struct zone *zone,
-                      const struct log_alias *aliases, size_t alias_count, struct log_parser *room,
-                      enum access_format *out)
+bool access_format_guess(struct span lines, const struct field_list *fields,
+                         const struct zone *zone, const struct log_alias *aliases,
+                         size_t alias_count, struct log_parser *room, enum access_format *out)
 {
     int64_t best = 0;
 

@@ -10,7 +10,7 @@
 
 /* X(name, text, alias_table, parse). Of formats that understand the first lines equally well, the
  * first is taken. */
-#define ACCESS_FORMATS(X)                                                                             \
+#define ACCESS_FORMATS(X)                                                                          \
     X(COMBINED, "combined", NULL, clf_parse)                                                       \
     X(HAPROXY, "haproxy", NULL, haproxy_parse)                                                     \
     X(ALB, "alb", NULL, alb_parse)                                                                 \
@@ -74,17 +74,18 @@ struct log_parser {
 };
 
 /* False: more names than it has room for. `aliases` come before what the format knows itself. */
-bool log_parser_init(struct log_parser *p, enum access_format format, const struct field_list *fields,
-                     const struct zone *zone, const struct log_alias *aliases, size_t alias_count);
+bool log_parser_init(struct log_parser *p, enum access_format format,
+                     const struct field_list *fields, const struct zone *zone,
+                     const struct log_alias *aliases, size_t alias_count);
 
 /* Everything of the record but `line` and `source`. */
 enum parsed_line log_parse(struct log_parser *p, struct span line, struct record *out);
 
 /* The format that understands most of these lines, and most of what they have; what is left of the
  * last line may be cut off. False: none understands one. */
-bool access_format_guess(struct span lines, const struct field_list *fields, const struct zone *zone,
-                      const struct log_alias *aliases, size_t alias_count, struct log_parser *room,
-                      enum access_format *out);
+bool access_format_guess(struct span lines, const struct field_list *fields,
+                         const struct zone *zone, const struct log_alias *aliases,
+                         size_t alias_count, struct log_parser *room, enum access_format *out);
 
 bool access_format_by_name(struct span name, enum access_format *out);
 

@@ -26,14 +26,12 @@ struct byte_source {
     char buffer[READ_SIZE];
 };
 
+/* A signal ends the log: its handler has noted that the user does not want to wait. */
 static ssize_t read_some(int fd, char *to, size_t room)
 {
-    ssize_t got;
+    const ssize_t got = read(fd, to, room);
 
-    do
-        got = read(fd, to, room);
-    while (got < 0 && errno == EINTR);
-    return got;
+    return got < 0 && errno == EINTR ? 0 : got;
 }
 
 /* Enough to see what it is, unless it is shorter. */

@@ -28,8 +28,8 @@ enum bytes_read {
  * and comes again. */
 enum bytes_read byte_source_read(struct byte_source *s, char *to, size_t room, size_t *len);
 
-int64_t byte_source_taken(const struct byte_source *s); /* bytes of the file, compressed ones */
-int64_t byte_source_size(const struct byte_source *s);  /* -1: not known */
+int64_t byte_source_taken(const struct byte_source *s);    /* bytes of the file, compressed ones */
+int64_t byte_source_size(const struct byte_source *s);     /* -1: not known */
 const char *byte_source_kind(const struct byte_source *s); /* "gzip"; NULL: plain */
 
 #endif

@@ -10,7 +10,7 @@ enum { COMPARISON_MOST = 1 << 19 }; /* identities that are told apart; more are 
 
 /* An identity that one of them has denied, by the tag of the rule that decided. */
 struct compared {
-    struct key tag; /* zeros: free */
+    struct key tag;        /* zeros: free */
     int64_t first, second; /* requests that only this one has denied */
     int64_t both;
 };

@@ -51,8 +51,8 @@ enum parsed_line haproxy_parse(struct log_parser *p, struct span line, struct re
             return LINE_BROKEN;
         at = ++bracket;
         stop = scan_for(at, end, ']');
-    } while (stop && !log_time_haproxy(&p->clock, (struct span){ at, (size_t)(stop - at) },
-                                       &out->time));
+    } while (stop &&
+             !log_time_haproxy(&p->clock, (struct span){ at, (size_t)(stop - at) }, &out->time));
     if (!stop || at - line.at < 3 || at[-2] != ' ' || !read_client(line.at, at - 2, out))
         return LINE_BROKEN;
     at = stop + 1;

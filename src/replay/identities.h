@@ -14,13 +14,13 @@
 #include "replay/peaks.h"
 
 enum {
-    IDENTITIES_MOST = 3 << 19,          /* 1.5 million, in 80 MiB */
+    IDENTITIES_MOST = 3 << 19, /* 1.5 million, in 80 MiB */
     IDENTITIES_MOST_DENIED = 1 << 20,
 };
 
 /* One identity of one rule. */
 struct seen {
-    uint64_t key; /* 0: free */
+    uint64_t key;            /* 0: free */
     int64_t in_window, peak; /* what was asked for in its window, and the most in any */
     uint32_t window;         /* which, counted from 1970, as far as 32 bits tell */
     uint32_t requests;
@@ -31,10 +31,10 @@ struct seen {
 /* … that was denied. */
 struct denied_identity {
     struct key tag;
-    uint64_t key; /* of its `seen` */
-    int64_t requests; /* filled by identities_finish() */
+    uint64_t key;                 /* of its `seen` */
+    int64_t requests;             /* filled by identities_finish() */
     int64_t denied, longest_wait; /* longest: WEIR_NEVER is longest */
-    int64_t first, last; /* times of denials */
+    int64_t first, last;          /* times of denials */
     uint16_t row;
     uint16_t raw_len;
     uint32_t raw; /* where its value is in `raw` */
@@ -56,9 +56,9 @@ struct identities {
     size_t row_count;
     struct buf raw;
     bool keeps_raw;
-    bool is_estimated;       /* identities were forgotten: how many there were is an estimate */
-    bool is_denied_cut;      /* not all that were denied are in `denied` */
-    bool failed;             /* out of memory: what is new is not counted by identity */
+    bool is_estimated;  /* identities were forgotten: how many there were is an estimate */
+    bool is_denied_cut; /* not all that were denied are in `denied` */
+    bool failed;        /* out of memory: what is new is not counted by identity */
 };
 
 /* False: out of memory. */

@@ -4,9 +4,9 @@
 #ifndef WEIR_REPLAY_LOG_FILE_H
 #define WEIR_REPLAY_LOG_FILE_H
 
+#include "replay/access_format.h"
 #include "replay/byte_source.h"
 #include "replay/dirt.h"
-#include "replay/access_format.h"
 
 enum {
     LOG_MOST_LINE = 1024 * 1024, /* bytes; a longer line is passed over, and counted */

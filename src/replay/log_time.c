@@ -148,9 +148,8 @@ bool log_time_haproxy(struct log_clock *c, struct span text, int64_t *ms)
     if (!is_same_minute(c, text.at, 17, none) &&
         (!minute_of_clf(text.at, &local) || !keep_minute(c, text.at, 17, none, local)))
         return false;
-    return add_seconds(
-        c, text.at + 18,
-        text.len > 20 ? (struct span){ text.at + 21, text.len - 21 } : none, ms);
+    return add_seconds(c, text.at + 18,
+                       text.len > 20 ? (struct span){ text.at + 21, text.len - 21 } : none, ms);
 }
 
 bool log_time_iso(struct log_clock *c, struct span text, int64_t *ms)

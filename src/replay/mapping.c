@@ -51,8 +51,7 @@ static weir_err add_attribute(struct mapping *m, struct mapping_line *line, cons
     if (field < 0 || line->attribute_count == WEIR_MAX_ATTRIBUTES)
         return diag_fail(diag, WEIR_EOPTION, "policy '%s' needs too many fields of the log",
                          line->policies[0]);
-    line->attributes[line->attribute_count++] =
-        (struct mapped_attribute){ copy, field, NULL };
+    line->attributes[line->attribute_count++] = (struct mapped_attribute){ copy, field, NULL };
     return WEIR_OK;
 }
 
@@ -87,8 +86,9 @@ static weir_err complete_line(struct mapping *m, struct mapping_line *line,
             continue;
         }
         near = policies_suggest(set, span_of(name));
-        err = diag_fail(diag, WEIR_ENOPOLICY, "the mapping names policy '%s', which there is not%s%s%s",
-                        name, near ? ": did you mean '" : "", near ? near : "", near ? "'?" : "");
+        err = diag_fail(diag, WEIR_ENOPOLICY,
+                        "the mapping names policy '%s', which there is not%s%s%s", name,
+                        near ? ": did you mean '" : "", near ? near : "", near ? "'?" : "");
     }
     return err;
 }
@@ -99,8 +99,7 @@ weir_err mapping_complete(struct mapping *m, const struct policies *set, weir_di
 
     if (m->count == 0 && policies_count(set) == 1) {
         m->lines[0] = (struct mapping_line){ .policy_count = 1, .cost_field = -1 };
-        m->lines[0].policies[0] =
-            arena_text(&m->texts, span_of(policies_at(set, 0)->name));
+        m->lines[0].policies[0] = arena_text(&m->texts, span_of(policies_at(set, 0)->name));
         if (!m->lines[0].policies[0])
             return diag_fail(diag, WEIR_ENOMEM, "out of memory");
         m->count = 1;

@@ -32,7 +32,7 @@ struct condition {
 
 struct mapped_attribute {
     const char *name;
-    int field;              /* -1: it is always the same: */
+    int field; /* -1: it is always the same: */
     const char *constant;
 };
 

@@ -19,7 +19,8 @@ struct parsing {
     weir_diag *diag;
 };
 
-#define GRAMMAR "as in \"POST /login => login\" or \"/api/** status<400 => api tenant=header.x-tenant\""
+#define GRAMMAR                                                                                    \
+    "as in \"POST /login => login\" or \"/api/** status<400 => api tenant=header.x-tenant\""
 
 static weir_err out_of_memory(const struct parsing *p)
 {

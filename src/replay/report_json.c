@@ -46,7 +46,7 @@ static void put_worst_hours(struct json *j, const struct report_row *r)
     json_open(j, "worst_hours", '[');
     for (size_t i = 0; i < r->worst_count; i++) {
         json_open(j, NULL, '{');
-        json_int(j, "from_ms", r->worst[i].hour * 3600000);
+        json_int(j, "at_ms", r->worst[i].hour * 3600000);
         json_int(j, "requests", r->worst[i].requests);
         json_int(j, "denied", r->worst[i].denied);
         json_close(j, '}');
@@ -88,7 +88,7 @@ static void put_timeline(struct json *j, const struct timeline *t)
     while (count > 0 && t->points[count - 1].requests == 0)
         count--;
     json_open(j, "timeline", '{');
-    json_int(j, "from_ms", t->from);
+    json_int(j, "since_ms", t->from);
     json_int(j, "step_ms", t->width);
     json_open(j, "points", '[');
     for (size_t i = 0; i < count; i++) {
@@ -251,8 +251,8 @@ void report_write_json(const struct report *report, struct buf *to)
     json_int(&j, "requests", r->records);
     json_int(&j, "skipped", r->skipped);
     json_int(&j, "unmapped", r->unmapped);
-    json_int(&j, "from_ms", t->judged > 0 ? t->first : 0);
-    json_int(&j, "to_ms", t->last_time);
+    json_int(&j, "since_ms", t->judged > 0 ? t->first : 0);
+    json_int(&j, "until_ms", t->last_time);
     json_bool(&j, "ended_early", r->is_stopped);
     put_dirt(&j, &r->dirt);
     put_side(&j, &report->sides[0]);

@@ -44,8 +44,7 @@ static weir_err add_alias(struct section *s, struct span field, struct span name
     struct log_alias *const a = &s->aliases[s->alias_count];
 
     if (s->alias_count == SECTION_MOST_ALIASES)
-        return diag_fail(diag, WEIR_EOPTION, "more than %d fields are named",
-                         SECTION_MOST_ALIASES);
+        return diag_fail(diag, WEIR_EOPTION, "more than %d fields are named", SECTION_MOST_ALIASES);
     if (field.len == 0 || name.len == 0 || name.len >= LOG_MOST_NAME)
         return diag_fail(diag, WEIR_EOPTION,
                          "a field and its name in the log are of the form time=ts");

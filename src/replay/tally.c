@@ -96,7 +96,8 @@ void tally_done(struct tally *t)
 }
 
 /* The numbers of a charge are the first member of a `counted`. */
-_Static_assert(offsetof(struct counted, rule) == 0, "so a pointer to one is a pointer to the other");
+_Static_assert(offsetof(struct counted, rule) == 0,
+               "so a pointer to one is a pointer to the other");
 
 static struct tally_row *row_of(struct tally *t, const struct charge *c)
 {

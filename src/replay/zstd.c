@@ -28,8 +28,9 @@ static enum decoded run(void *state, struct span *in, char *to, size_t room, siz
     return result == 0 ? DECODED_WHOLE : DECODED_MORE;
 }
 
-const struct decoder zstd_decoder = { "zstd", { "\x28\xb5\x2f\xfd", 4 }, open_zstd, close_zstd,
-                                      run };
+const struct decoder zstd_decoder = {
+    "zstd", { "\x28\xb5\x2f\xfd", 4 }, open_zstd, close_zstd, run
+};
 #else
 const struct decoder zstd_decoder = { .name = "zstd", .magic = { "\x28\xb5\x2f\xfd", 4 } };
 #endif

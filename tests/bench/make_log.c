@@ -24,9 +24,19 @@ static uint64_t next_random(void)
 }
 
 static const char *const paths[] = {
-    "/", "/login", "/api/v1/items?page=2", "/api/v1/items/81723", "/static/app.4f2c9e.js",
-    "/static/app.4f2c9e.css", "/images/products/large/1200x800/front.webp", "/search?q=blue+shoes",
-    "/cart", "/checkout/payment", "/api/v1/users/me", "/favicon.ico", "/blog/2025/how-we-ship",
+    "/",
+    "/login",
+    "/api/v1/items?page=2",
+    "/api/v1/items/81723",
+    "/static/app.4f2c9e.js",
+    "/static/app.4f2c9e.css",
+    "/images/products/large/1200x800/front.webp",
+    "/search?q=blue+shoes",
+    "/cart",
+    "/checkout/payment",
+    "/api/v1/users/me",
+    "/favicon.ico",
+    "/blog/2025/how-we-ship",
 };
 static const char *const agents[] = {
     "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) "
@@ -63,7 +73,8 @@ int main(int argc, char **argv)
     }
     setvbuf(stdout, buffer, _IOFBF, sizeof buffer);
     for (int64_t i = 0; i < lines; i++) {
-        const uint64_t client = pick_client(CLIENTS + (uint64_t)(i / PER_ARRIVAL)), r = next_random();
+        const uint64_t client = pick_client(CLIENTS + (uint64_t)(i / PER_ARRIVAL)),
+                       r = next_random();
         const uint64_t address = client * 0x9e3779b97f4a7c15u >> 34;
         const int64_t now = FIRST_SECOND + i / PER_SECOND;
 

@@ -21,7 +21,7 @@ alike() {
 help_of_the_parts() {
     "$weir" help policy | grep -q 'policy lint' && "$weir" policy --help | grep -q 'policy explain' &&
         ! "$weir" help policy | grep -q '^  check' &&
-        "$weir" help | grep -q 'policy explain|diff .*or what a reload would change' &&
+        "$weir" help | grep -q 'policy explain|diff.*Show which rules apply, or compare' &&
         "$weir" help policy | grep -q 'policy explain  .*and why'
 }
 

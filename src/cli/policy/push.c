@@ -125,6 +125,7 @@ static int run(const struct arguments *a)
 const struct command policy_push_command = {
     .name = "policy push",
     .summary = "Put policies into Postgres, for checks by SQL.",
+    .stands_with_last = true,
     .usage = "[OPTION]... FILE postgres://USER@HOST/DATABASE\n--print FILE",
     .options = options,
     .option_count = OPTION_COUNT,

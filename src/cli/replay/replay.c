@@ -198,9 +198,8 @@ static bool read_job(const struct arguments *a, struct job *job)
     o->go_on = go_on;
     o->trace = a->values[TRACE] ? trace : NULL;
     o->ctx = job;
-    return read_config(a, job) && read_logs(a, job) && read_format(a, job) &&
-           read_secret(a, job) && option_int(a, TOP, 0, &job->top) &&
-           option_int(a, MAX_KEYS, 1, &o->max_keys) &&
+    return read_config(a, job) && read_logs(a, job) && read_format(a, job) && read_secret(a, job) &&
+           option_int(a, TOP, 0, &job->top) && option_int(a, MAX_KEYS, 1, &o->max_keys) &&
            option_int(a, SKIP_STATUS, 100, &o->mapping->skip_status) &&
            trace_open(&job->trace, a->values[TRACE]);
 }
@@ -273,7 +272,7 @@ static int run(const struct arguments *a)
 
 const struct command replay_command = {
     .name = "replay",
-    .summary = "Judge the requests of access logs, and say what would have been denied.",
+    .summary = "Show what limits would have denied of an access log.",
     .usage = "[OPTION]... LOG...",
     .options = options,
     .option_count = OPTION_COUNT,

@@ -41,9 +41,8 @@ static const char *bar(int64_t n, int64_t most)
 {
     static const char *const blocks[LEVELS] = { " ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█" };
     static const char *const letters[LEVELS] = { " ", ".", ".", ":", "-", "=", "+", "*", "#" };
-    const size_t level = n == 0
-                             ? 0
-                             : 1 + (size_t)((double)n / (double)most * ((double)LEVELS - 1.001));
+    const size_t level = n == 0 ? 0
+                                : 1 + (size_t)((double)n / (double)most * ((double)LEVELS - 1.001));
 
     return has_blocks() ? blocks[level] : letters[level];
 }
@@ -55,7 +54,7 @@ static void draw(const struct timeline *t, size_t points, size_t columns, bool d
 
     for (size_t i = 0; i < points; i++) {
         const int64_t n = denied ? t->points[i].denied : t->points[i].requests;
-        int64_t *const sum = &sums[i * columns / points];
+        int64_t *const sum = &sums[i / ((points + columns - 1) / columns)];
 
         *sum += n;
         most = *sum > most ? *sum : most;
@@ -77,7 +76,11 @@ static void draw_timeline(const struct timeline *t, int width)
 
     while (points > 1 && t->points[points - 1].requests == 0)
         points--;
-    columns = columns < points ? columns : points;
+    if (columns < points) /* all of them stand for as many points, but for the last */
+        columns = (points + (points + columns - 1) / columns - 1) /
+                  ((points + columns - 1) / columns);
+    else
+        columns = points;
     draw(t, points, columns, false);
     draw(t, points, columns, true);
     from = time_text(t->first, "%Y-%m-%d %H:%M");

@@ -105,7 +105,8 @@ static int run(const struct arguments *a)
 
 const struct command store_check_command = {
     .name = "store check",
-    .summary = "Verify the files of a store, and show what they contain.",
+    .summary = "Verify the files of a store; show what they contain.",
+    .joint_summary = "Verify or repair the files of a store.",
     .usage = "[OPTION]... DIR",
     .options = options,
     .option_count = OPTION_COUNT,

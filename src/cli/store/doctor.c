@@ -159,7 +159,7 @@ static int run(const struct arguments *a)
 
 const struct command doctor_command = {
     .name = "doctor",
-    .summary = "Check the setup of Redis or Postgres, and give advice.",
+    .summary = "Check the setup of Redis or Postgres; give advice.",
     .usage = "[OPTION]... [STORE-URI]",
     .options = options,
     .option_count = OPTION_COUNT,

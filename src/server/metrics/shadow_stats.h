@@ -14,11 +14,11 @@
 #ifndef WEIR_SERVER_METRICS_SHADOW_STATS_H
 #define WEIR_SERVER_METRICS_SHADOW_STATS_H
 
+#include "base/hyperloglog.h"
 #include "base/json.h"
 #include "engine/engine.h"
 #include "engine/override_index.h"
 #include "server/metrics/histogram.h"
-#include "base/hyperloglog.h"
 
 enum { SHADOW_STATS_MOST = 128 };
 

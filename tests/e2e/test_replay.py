@@ -1,0 +1,265 @@
+#!/usr/bin/env python3
+"""test_replay.py - a replay denies what a server denies, and says so; whatever the logs are like.
+
+    test_replay.py TREE
+"""
+import contextlib
+import gzip
+import json
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
+from weir_server import PATIENCE, WEIR, Folder, Server, run, test  # noqa: E402
+
+SCALE = int(os.environ.get("WEIR_TEST_SCALE", "100"))
+START = 1714550400  # 2024-05-01T08:00:00Z
+
+POLICIES = """version: 1
+policies:
+  login:
+    rules:
+      ip: {limit: 3 per 20s, by: ip}
+      all: {limit: 40 per 10s, algorithm: fixed_window}
+  api: {limit: 5 per 10s, burst: 8, by: [ip, user], algorithm: token_bucket}
+  site: {limit: 60 per 1m, by: ip, algorithm: sliding_counter, plans: {bot: 4 per 1m}, shadow_limit: 20 per 1m}
+  traffic: {limit: 900 per 30s, by: ip, mode: shadow}
+exempt: [{ip: 198.51.100.0/24}]
+replay:
+  map:
+    - POST /login => login
+    - /api/** => api
+    - GET agent=*bot* => site plan=bot
+    - GET /static/** => traffic cost=bytes/100
+    - GET => site
+"""
+
+
+def line(when, ip="203.0.113.1", user="-", request="GET / HTTP/1.1", status=200, size=100, agent="curl"):
+    stamp = time.strftime("%d/%b/%Y:%H:%M:%S +0000", time.gmtime(when))
+    return f'{ip} - {user} [{stamp}] "{request}" {status} {size} "-" "{agent}"\n'
+
+
+def traffic(count, seed):
+    """Requests of few clients, close to each other; some step back a little."""
+    dice = random.Random(seed)
+    when = START
+    for _ in range(count):
+        when += dice.choice([0, 0, 0, 1, 1, 2, -1])
+        yield line(when, ip=dice.choice(["203.0.113.1", "203.0.113.2", "2001:db8::1", "198.51.100.7", "192.0.2.44"]),
+                   user=dice.choice(["ann", "bob", "-"]), size=dice.randrange(9000),
+                   request=dice.choice(["POST /login", "GET /api/a/b", "PUT /api/c", "GET /static/x.js",
+                                        "GET /", "GET /?q=1", "DELETE /x"]) + " HTTP/1.1",
+                   agent=dice.choice(["curl", "a bot 1"]))
+
+
+class Here(Folder):
+    """A folder with policies, and `weir replay` in it."""
+
+    def __enter__(self):
+        self.write("policies.yaml", POLICIES)
+        return self
+
+    def write(self, name, content):
+        path = self.path / name
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        return path
+
+    def run(self, *args, config="policies.yaml", status=0, stdin=None):
+        done = subprocess.run([WEIR, "replay", "--config", self.path / config, *args], cwd=self.path, input=stdin,
+                              capture_output=True, timeout=PATIENCE, check=False)
+        assert done.returncode == status, (done.returncode, done.stderr)
+        return done.stdout if status == 0 else done.stderr.decode()
+
+    def json(self, *args, **named):
+        return json.loads(self.run("--json", *args, **named))
+
+
+@test
+def each_denial_is_the_servers():
+    """Request by request: the server is asked the same, with the same times."""
+    with Here() as here:
+        log = here.write("access.log", "".join(traffic(3000 * SCALE // 100, 4711)))
+        told = here.json("--trace", "trace.jsonl", log)
+        trace = [json.loads(entry) for entry in (here.path / "trace.jsonl").read_text().splitlines()]
+        assert told["judged"] == len(trace) > 1000 * SCALE // 100
+        with Server("--trust-client-clock", config=here.path / "policies.yaml") as s:
+            for first in range(0, len(trace), 500):
+                some = trace[first:first + 500]
+                answers = s.http("POST", "/v1/check", {"checks": [entry["request"] for entry in some]})[2]["answers"]
+                for entry, answer in zip(some, answers):
+                    for name, value in entry["answer"].items():
+                        assert answer[name] == value, (entry, answer)
+        denied = sum(not entry["answer"]["allowed"] for entry in trace)
+        assert told["denied"] == denied > 100 * SCALE // 100
+        assert told["exempt"] > 0 and told["unmapped"] > 0 and told["dirt"]["not_judged"]["count"] > 0
+
+
+@test
+def rows_add_up():
+    """The report says the same as counting the trace by hand."""
+    with Here() as here:
+        log = here.write("access.log", "".join(traffic(2000, 5)))
+        told = here.json("--map", "POST /login => login", "--trace", "trace.jsonl", log)
+        trace = [json.loads(entry) for entry in (here.path / "trace.jsonl").read_text().splitlines()]
+        judged = [e for e in trace if e["request"]["policy"] == "login" and e["answer"]["source"] == "store"]
+        row = next(r for r in told["rules"] if (r["policy"], r["rule"]) == ("login", "ip"))
+        denied = [e for e in judged if not e["answer"]["allowed"] and e["answer"]["rule"] == "ip"]
+        assert row["requests"] == len(judged)
+        assert row["identities"] == len({e["request"]["attributes"]["ip"] for e in judged})
+        assert row["denied"] >= len(denied) > 0  # both rules may deny, and one decides
+        assert row["longest_wait_ms"] >= max(e["answer"]["retry_after_ms"] for e in denied)
+        points = row["timeline"]["points"]
+        assert (sum(p[0] for p in points), sum(p[1] for p in points)) == (row["requests"], row["denied"])
+        assert sum(n for _, n in row["peaks"]) == row["identities"]
+        assert sum(i["denied"] for i in row["most_denied"]) == row["denied"]
+        assert sum(h["denied"] for h in row["worst_hours"]) == row["denied"]
+        assert all("identity" not in i and re.fullmatch("[0-9a-f]{32}", i["tag"]) for i in row["most_denied"])
+        raw = here.json("--map", "POST /login => login", "--raw", log)
+        row = next(r for r in raw["rules"] if (r["policy"], r["rule"]) == ("login", "ip"))
+        assert {i["identity"] for i in row["most_denied"]} <= {"203.0.113.1", "203.0.113.2", "2001:db8::/64", "192.0.2.44"}
+
+
+@test
+def tags_are_those_of_the_server():
+    with Here() as here:
+        log = here.write("access.log", "".join(line(START, request="POST /login HTTP/1.1") for _ in range(9)))
+        with Server("--trust-client-clock", "--secret-file", here.path / "secret",
+                    config=here.path / "policies.yaml") as s:
+            for _ in range(5):
+                s.http("POST", "/v1/check", {"policy": "login", "attributes": {"ip": "203.0.113.1"}, "now": START * 1000})
+            tag = s.http("GET", "/v1/top")[2]["top"][0]["tag"]
+        told = here.json("--secret-file", "secret", log)
+        assert [i["tag"] for i in told["rules"][0]["most_denied"]] == [tag]
+
+
+@test
+def logs_are_merged_by_time():
+    """However requests are spread over files, plain, gzip or zstd: the answers are the same."""
+    with Here() as here:
+        lines = [entry for entry in traffic(1500, 3)]
+        when = [time.mktime(time.strptime(re.search(r"\[(\S*) ", entry)[1], "%d/%b/%Y:%H:%M:%S")) for entry in lines]
+        lines = [entry for _, entry in sorted(zip(when, lines), key=lambda pair: pair[0])]
+        whole = here.json(here.write("whole.log", "".join(lines)))
+        parts = ["".join(lines[:500]), "".join(lines[500:900]), "".join(lines[900:])]
+        here.write("1.gz", gzip.compress(parts[0][:300].encode()) + gzip.compress(parts[0][300:].encode()))
+        here.write("2.log", parts[1])
+        here.write("3.zst", subprocess.run(["zstd", "-c"], input=parts[2].encode(), capture_output=True, check=True).stdout)
+        spread = here.json("3.zst", "1.gz", "--log", "2.log")
+        assert {entry["file"]: entry["compressed"] for entry in spread["logs"]} == {
+            "2.log": None, "3.zst": "zstd", "1.gz": "gzip"}
+        for name in ("judged", "denied", "rules", "since_ms", "until_ms"):
+            a, b = (json.dumps(told[name]) for told in (whole, spread))
+            assert re.sub('"tag":"[^"]*"', "", a) == re.sub('"tag": "[^"]*"', "", b) or \
+                re.sub('"tag": "[^"]*"', "", a) == re.sub('"tag": "[^"]*"', "", b), name
+        mixed = here.json("-", stdin="".join(lines).encode())
+        assert (mixed["judged"], mixed["denied"]) == (whole["judged"], whole["denied"])
+
+
+@test
+def dirty_logs_are_counted():
+    with Here() as here:
+        good = [line(START + i) for i in range(20)]
+        dirty = [good[0], "what?\n", *good[1:5], "\n", "x" * (1 << 20) + "y" * 10 + "\n", *good[5:9], good[2], "z" * 70000 + "\n",
+                 *good[9:], line(START - 7200), "\xff\xfe broken\n"]
+        path = here.write("dirty.log", "".join(dirty).encode("latin-1"))
+        told = here.json(path)
+        assert told["judged"] == 22, told
+        dirt = {name: value["count"] for name, value in told["dirt"].items() if isinstance(value, dict)}
+        assert dirt == {"broken_lines": 3, "too_long_lines": 1, "stepped_back": 2, "stepped_back_far": 1, "not_judged": 0,
+                        "cut_files": 0}, dirt
+        assert told["dirt"]["too_long_lines"]["first"] == [{"file": str(path), "line": 8}]
+        assert [place["line"] for place in told["dirt"]["broken_lines"]["first"]] == [2, 14, 27]
+        assert told["dirt"]["largest_step_ms"] == (7200 + 19) * 1000
+        text = here.run(path).decode()
+        assert "3 lines that are not of the format:" in text and f"{path}:14" in text
+        packed = gzip.compress("".join(good * 50).encode())
+        cut = here.json(here.write("cut.gz", packed[:len(packed) // 2]))
+        assert cut["dirt"]["cut_files"]["count"] == 1 and 0 < cut["judged"] < 1000
+        damaged = here.json(here.write("bad.gz", packed[:200] + b"\0" * 50 + packed[250:]))
+        assert damaged["dirt"]["cut_files"]["count"] == 1
+        assert here.json(here.write("empty.log", ""))["judged"] == 0
+        latin = here.json("--map", "=> api", here.write("latin.log", line(START, user="J\xf6rg").encode("latin-1")))
+        assert latin["dirt"]["not_judged"]["count"] == 1 and "UTF-8" in latin["dirt"]["why_not_judged"]
+        utf16 = here.run(here.write("utf16.log", "".join(good).encode("utf-16")), status=2)
+        assert "is UTF-16: convert it" in utf16
+        noise = here.run(here.write("noise.log", random.Random(1).randbytes(100000)), status=2)
+        assert "of no known format" in noise
+
+
+@test
+def two_policies_are_compared():
+    with Here() as here:
+        here.write("other.yaml", POLICIES.replace("3 per 20s", "5 per 20s").replace("burst: 8", "burst: 2"))
+        log = here.write("access.log", "".join(traffic(1000, 8)))
+        here.run("--against", "other.yaml", "--trace", "a.jsonl", log)
+        here.run("--trace", "b.jsonl", log, config="other.yaml")
+        sides = [[json.loads(e)["answer"]["allowed"] for e in (here.path / name).read_text().splitlines()]
+                 for name in ("a.jsonl", "b.jsonl")]
+        told = here.json("--against", "other.yaml", log)
+        pairs = list(zip(*sides))
+        comparison = told["comparison"]
+        assert comparison["requests"] == len(pairs)
+        assert comparison["only_config"]["requests"] == pairs.count((False, True)) > 0
+        assert comparison["only_against"]["requests"] == pairs.count((True, False)) > 0
+        assert comparison["both"]["requests"] == pairs.count((False, False)) > 0
+        assert told["against"]["denied"] == sides[1].count(False)
+        assert "only by" in here.run("--against", "other.yaml", log).decode()
+
+
+@test
+def requests_can_be_left_out_by_status():
+    with Here() as here:
+        log = here.write("access.log", "".join(line(START, status=s) for s in (200, 304, 399, 400, 404, 500)))
+        told = here.json("--skip-status", "400", log)
+        assert (told["judged"], told["skipped"], told["requests"]) == (3, 3, 6)
+
+
+@test
+def an_interrupt_gives_the_report_so_far():
+    with Here() as here:
+        read, write = os.pipe()
+        with subprocess.Popen([WEIR, "replay", "--json", "-c", here.path / "policies.yaml", "-"], stdin=read,
+                              stdout=subprocess.PIPE) as process:
+            os.close(read)
+            with contextlib.suppress(BrokenPipeError), os.fdopen(write, "wb") as pipe:
+                block = "".join(line(START + i) for i in range(1000)).encode()
+                for _ in range(40):  # more than the pipe holds: it is at work by now
+                    pipe.write(block)
+                process.send_signal(signal.SIGINT)
+                for _ in range(2000):
+                    pipe.write(block)
+            told = json.loads(process.communicate(timeout=PATIENCE)[0])
+        assert told["ended_early"] and 0 < told["judged"] < 2040000
+        assert process.returncode == 0
+
+
+@test
+def memory_is_for_live_keys():
+    """A hundred times the requests and identities: not even twice the memory."""
+    with Here() as here:
+        here.write("one.yaml", "version: 1\npolicies: {site: {limit: 5 per 1s, by: ip}}\n")
+
+        def peak(count):
+            path = here.path / f"{count}.log"
+            with path.open("w") as f:
+                for i in range(count):
+                    f.write(line(START + i * 2, ip=f"10.{i >> 16 & 255}.{i >> 8 & 255}.{i & 255}"))
+            with subprocess.Popen([WEIR, "replay", "-j", "-c", here.path / "one.yaml", path],
+                                  stdout=subprocess.PIPE) as process:
+                told = json.load(process.stdout)
+                _, process.returncode, used = os.wait4(process.pid, 0)
+            assert told["judged"] == count and process.returncode == 0
+            return used.ru_maxrss
+
+        small, large = peak(4000), peak(400000 * SCALE // 100)
+        assert large < small + 64 * 1024, (small, large)  # the table of identities; keys alone would be as much again
+
+
+run()
