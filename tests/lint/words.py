@@ -37,7 +37,7 @@ SURFACES = {
     "web": (["web/*.js"], before("//")),
     "page": (["web/*.html"], whole),
     "examples": (["examples/**/*.yaml", "examples/**/*.json"], whole),
-    "docs": (["README.md", "docs/*.md", "packaging/**/*.md"], whole),
+    "docs": (["README.md", "docs/*.md", "packaging/**/*.md", "clients/**/*.md"], whole),
 }
 NAMES = set(SURFACES) - {"docs"}  # the docs may also say in other words what something is
 PROSE = {"prose": (["*.md", "docs/*.md", "packaging/**/*.md", "tests/README.md", "src/**/*.c", "src/**/*.h",

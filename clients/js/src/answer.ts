@@ -1,0 +1,95 @@
+/* answer.ts - what weir answers, as this package hands it out, and the errors. */
+
+/** Where an answer is from. `fallback`: weir was not reached, and `onError` decided. */
+export type Source = 'store' | 'cache' | 'lease' | 'fallback' | 'exempt' | 'blocked' | 'off'
+
+/** How one rule of a policy stands. */
+export interface RuleAnswer {
+  policy?: string
+  rule: string
+  allowed: boolean
+  limit: number
+  remaining: number
+  retryAfterMs: number
+  resetAfterMs: number
+  used?: number
+  over?: number
+  shadow?: true
+  tag?: string
+}
+
+export interface Answer {
+  allowed: boolean
+  /** The name of the policy or of the limit; null: it has none. */
+  policy: string | null
+  /** The rule that decided. */
+  rule: string
+  limit: number
+  remaining: number
+  /** 0 if allowed, else exact; -1: waiting does not help. */
+  retryAfterMs: number
+  /** Until nothing is counted any more. */
+  resetAfterMs: number
+  /** Leaky bucket: how long to wait before the request goes on. */
+  delayMs: number
+  source: Source
+  /** Some rule in shadow would have denied. */
+  shadow: boolean
+  /** Of a charge: what is counted now. */
+  used?: number
+  /** Of a charge: by how much that exceeds the limit. */
+  over?: number
+  /** If the policy has several: in the order of the file. */
+  rules?: RuleAnswer[]
+  /** The id of the operator's override that took part. */
+  override?: number
+  tag?: string
+  /** With `source: 'fallback'`: why this client decided and not weir. */
+  error?: WeirError
+}
+
+/**
+ * weir rejected the request, or could not be asked. `code` is one of the codes of weir's HTTP interface, or
+ * `timeout`, `unreachable`, `bad_answer`.
+ */
+export class WeirError extends Error {
+  override name = 'WeirError'
+  constructor(
+    message: string,
+    readonly code: string,
+    readonly status = 0,
+    /** The request never left this process, so it can be sent again. */
+    readonly unsent = false,
+  ) {
+    super(message)
+  }
+}
+
+export const mistake = (message: string) => new WeirError(message, 'invalid_request')
+
+/** A denied check, thrown by `assert`. */
+export class RateLimitError extends Error {
+  override name = 'RateLimitError'
+  declare readonly policy: string | null
+  declare readonly rule: string
+  declare readonly limit: number
+  declare readonly remaining: number
+  declare readonly retryAfterMs: number
+  declare readonly resetAfterMs: number
+  constructor(readonly answer: Answer) {
+    super(`denied by ${answer.policy ?? 'a limit'}/${answer.rule}`)
+    Object.assign(this, answer)
+  }
+}
+
+/** An answer as it comes over the wire. */
+export type Raw = { allowed: boolean; error?: { code: string; detail: string } } & Record<string, unknown>
+
+/** The numbers of a wire answer under the names of this package. */
+export const fromWire = ({ retry_after_ms, reset_after_ms, delay_ms, rules, ...rest }: any): Answer => ({
+  ...rest,
+  retryAfterMs: retry_after_ms,
+  resetAfterMs: reset_after_ms,
+  delayMs: delay_ms ?? 0,
+  ...(rules && { rules: rules.map(fromWire) }),
+})

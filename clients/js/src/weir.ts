@@ -1,0 +1,230 @@
+/* weir.ts - the client: checks, and what is answered if weir cannot be asked. */
+import { type Answer, fromWire, mistake, RateLimitError, type Raw, WeirError } from './answer.js'
+import { denyCache, type DenyCacheOptions } from './deny_cache.js'
+import { clock, type Duration, ms } from './duration.js'
+import { lane, type Push } from './lane.js'
+import type { LocalLimiter } from './local.js'
+import { http, type HttpOptions, type Transport, type Verb, type WireRequest } from './transport.js'
+
+export type Algorithm = 'fixed_window' | 'sliding_window' | 'sliding_counter' | 'token_bucket' | 'leaky_bucket'
+
+/** A limit that comes with the request, instead of a policy of the server's file. */
+export interface Limit {
+  limit: number
+  window: Duration
+  /** Default: sliding_window. */
+  algorithm?: Algorithm
+  burst?: number
+  precision?: Duration
+  /** Separates it from other limits on the same keys, and names it in metrics and for operators. */
+  name?: string
+}
+
+/** What `weir policy types` writes: by name, the attributes and plans of each policy. */
+export type Policies = Record<string, { by: string; plan: string }>
+type Anything = Record<string, { by: any; plan: string }>
+type Name<P> = Extract<keyof P, string>
+
+/** Who is counted: the attributes of the policy, or the one value if it counts by only one. */
+export type Who<P, N> = N extends keyof P ? (P[N] extends { by: infer B extends string } ? string | { [K in B]: string | number } : Identity) : Identity
+
+export type Identity = string | Record<string, string | number>
+
+export interface CheckOptions<Plan = string> {
+  /** Default: 1. */
+  cost?: number
+  plan?: Plan
+  /** Allowed and not counted. */
+  exempt?: boolean
+  /** The answer has the tag of the identity. */
+  tag?: boolean
+  /** ms since 1970; only for servers with `--trust-client-clock`. */
+  now?: number
+  /** Instead of the client's. */
+  timeout?: number
+  /** Gives the call up: it rejects with the signal's reason. */
+  signal?: AbortSignal
+}
+
+export type Fallback = 'allow' | 'deny' | 'local'
+
+/** What decides while weir is not reached: one word, or another one after so many failed requests in a row. */
+export type OnError =
+  | Fallback
+  /** `before` is local if there is a local limiter, else allow; `then` is deny. */
+  | { before?: Fallback; after: number; then?: Fallback }
+  | ((error: WeirError, request: WireRequest) => Fallback)
+
+export interface WeirOptions extends Partial<HttpOptions> {
+  /** ms from the call to its answer, waiting included. Default: 250. */
+  timeout?: number
+  /** Default: deny. */
+  onError?: OnError
+  /** For `onError: 'local'`: `localLimiter({ login: { limit: 5, window: '15m' } })`. */
+  local?: LocalLimiter
+  /** false: one request for each check. Default: up to 500 checks in a request, 6 requests under way. */
+  batch?: false | { max?: number; inFlight?: number }
+  /** false: always ask. */
+  denyCache?: false | DenyCacheOptions
+  /** Instead of HTTP: see weir-client/socket and weir-client/postgres. */
+  transport?: Transport
+  on?: {
+    answer?(answer: Answer, request: WireRequest): void
+    /** Each failed request. Default: the first one of each code is logged. */
+    error?(error: WeirError): void
+  }
+}
+
+const MISTAKE = /^(invalid_(?!policy)|no_such_|clock_|needs_|id_|already_|reservation_)/
+
+const root = globalThis as any
+const env = (name: string) => root.process?.env?.[name] ?? root.Deno?.env.get(name)
+
+function toRequest(policy: unknown, who: unknown): WireRequest {
+  const request: WireRequest = {}
+  if (typeof policy === 'string') request.policy = policy
+  else if (Array.isArray(policy)) request.policies = policy
+  else {
+    const { window, precision, ...rest } = policy as Limit
+    Object.assign(request, rest, { window_ms: ms(window) }, precision && { precision_ms: ms(precision) })
+  }
+  if (typeof who === 'string') request.key = who
+  else if (who) {
+    const attributes: Record<string, string> = (request.attributes = {})
+    for (const name in who) attributes[name] = `${(who as any)[name]}`
+  }
+  return request
+}
+
+export class Weir<P = Anything> {
+  /** Checks a request, and counts it if it is allowed. */
+  declare readonly check: Ask<P>
+  /** What a check would answer; counts nothing. */
+  declare readonly peek: Ask<P>
+  /** Counts what has happened, whatever the limits say. The answer has `used` and `over`. */
+  declare readonly charge: Ask<P>
+  /** Gives back what was counted but did not happen. */
+  declare readonly refund: Ask<P>
+  /** Forgets everything counted for an identity. If `source` is `fallback`, it was not done: send it again. */
+  declare readonly reset: Ask<P>
+  /** A check that throws a RateLimitError if it is denied. */
+  declare readonly assert: Ask<P>
+  /** One policy or limit, with its verbs. */
+  declare readonly limit: <N extends Name<P>>(policy: N | Limit | Name<P>[]) => Limiter<Who<P, N>, PlanOf<P, N>>
+  /** Many checks in one request. Each is decided alone. */
+  declare readonly checkMany: (checks: { policy: Name<P> | Limit | Name<P>[]; who: Identity; options?: CheckOptions }[]) => Promise<Answer[]>
+  /** Closes what the transport keeps open. */
+  declare readonly close: () => void
+
+  constructor(options: WeirOptions = {}) {
+    const { url = env('WEIR_URL'), token = env('WEIR_TOKEN'), on = {}, local, onError = 'deny' } = options
+    if (!url && !options.transport) throw mistake('no url: set it, or WEIR_URL')
+    const transport = options.transport ?? http({ ...options, url, token })
+    const denials = options.denyCache !== false && denyCache(options.denyCache ?? {})
+    if (!local && /local/.test(JSON.stringify(onError))) throw mistake('no local: set it to localLimiter()')
+    const lanes: Record<string, Push> = {}
+    const logged = new Set<string>()
+    let failures = 0
+
+    const report = (error?: WeirError) => {
+      if (!error) failures = 0
+      else if (!MISTAKE.test(error.code)) {
+        failures++
+        if (on.error) on.error(error)
+        else if (logged.size < logged.add(error.code).size) console.error(`weir: ${error.message} (${error.code})`)
+      }
+    }
+
+    const { max = 500, inFlight = 6 } = options.batch === false ? { max: 1, inFlight: Infinity } : options.batch ?? {}
+    // A worker's request cannot wait for the fetch of another one.
+    const atOnce = /Cloudflare/.test(root.navigator?.userAgent) ? Infinity : inFlight
+    const push = (verb: Verb) => (lanes[verb] ??= lane(verb, transport, Math.min(max, 1000), atOnce, report))
+
+    const fallback = (verb: Verb, request: WireRequest, key: string, cost: number, error: WeirError): Answer => {
+      let word = typeof onError === 'function' ? onError(error, request) : onError
+      if (typeof word === 'object') word = failures < word.after ? word.before ?? (local ? 'local' : 'allow') : word.then ?? 'deny'
+      const allowed = word !== 'deny' || verb !== 'check'
+      return {
+        allowed, policy: ((request.policy ?? request.name) as string) ?? null, rule: 'default', limit: 0, remaining: 0,
+        retryAfterMs: allowed ? 0 : 1000, resetAfterMs: 0, delayMs: 0, source: 'fallback', shadow: false, error,
+        ...(word === 'local' && local?.(verb, request, key, cost)),
+      }
+    }
+
+    const ask = async (verb: Verb, policy: unknown, who: unknown, asked: CheckOptions = {}): Promise<Answer> => {
+      const { signal, timeout = options.timeout ?? 250, cost, ...more } = asked
+      signal?.throwIfAborted()
+      const request = Object.assign(toRequest(policy, who), more)
+      const cache = verb === 'check' && !more.plan && !more.now && !/bucket/.test(request.algorithm as string) && denials
+      const key = transport.encode('check', request)
+      const sent = clock()
+      let answer = cache && cache.find(key, cost ?? 1, sent)
+      if (!answer) {
+        const text = cost === undefined && verb === 'check' ? key : transport.encode(verb, { ...request, cost })
+        const result = await new Promise<Raw | WeirError>((resolve, reject) => {
+          const abort = () => (giveUp(), reject(signal!.reason))
+          const giveUp = push(verb)(text, /peek|reset/.test(verb) || cost === 0, timeout, (result) => {
+            signal?.removeEventListener('abort', abort)
+            resolve(result)
+          })
+          signal?.addEventListener('abort', abort)
+        })
+        if (denials && /ref|res/.test(verb)) denials.clear(clock())
+        const error = result instanceof WeirError ? result
+          : result.error ? new WeirError(result.error.detail, result.error.code)
+          : typeof result.allowed !== 'boolean' && new WeirError('not an answer', 'bad_answer')
+        if (!error) {
+          answer = fromWire(result)
+          if (cache) cache.keep(key, cost ?? 1, sent, answer)
+        } else if (MISTAKE.test(error.code)) throw error
+        else answer = fallback(verb, request, key, cost ?? 1, error)
+      }
+      on.answer?.(answer, request)
+      return answer
+    }
+
+    const assert = async (policy: unknown, who: unknown, asked?: CheckOptions) => {
+      const answer = await ask('check', policy, who, asked)
+      if (!answer.allowed) throw new RateLimitError(answer)
+      return answer
+    }
+    const verbs: Record<string, any> = { assert }
+    for (const verb of ['check', 'peek', 'charge', 'refund', 'reset'] as const)
+      verbs[verb] = (policy: unknown, who: unknown, asked?: CheckOptions) => ask(verb, policy, who, asked)
+
+    Object.assign(this, verbs, {
+      checkMany: (checks: any[]) => Promise.all(checks.map((c) => ask('check', c.policy, c.who, c.options))),
+      limit(policy: unknown) {
+        const limiter: Record<string, any> = {
+          async limit(who: any) {
+            const answer = await ask('check', policy, who.key ?? who)
+            const { allowed: success, limit, remaining, resetAfterMs } = answer
+            return { success, limit, remaining, reset: Date.now() + resetAfterMs, answer }
+          },
+        }
+        for (const verb in verbs) limiter[verb] = verbs[verb].bind(0, policy)
+        return limiter
+      },
+      close: () => transport.close?.(),
+    })
+  }
+}
+
+/** A verb: of a policy of the file, or of a limit that comes with the request, or of several policies at once. */
+export interface Ask<P> {
+  <N extends Name<P>>(policy: N, who: Who<P, N>, options?: CheckOptions<PlanOf<P, N>>): Promise<Answer>
+  (policy: Limit | Name<P>[], who: Identity, options?: CheckOptions): Promise<Answer>
+}
+
+type PlanOf<P, N> = N extends keyof P ? (P[N] extends { plan: infer L } ? L : string) : string
+
+export interface Limiter<W = Identity, Plan = string> {
+  check(who: W, options?: CheckOptions<Plan>): Promise<Answer>
+  peek(who: W, options?: CheckOptions<Plan>): Promise<Answer>
+  charge(who: W, options?: CheckOptions<Plan>): Promise<Answer>
+  refund(who: W, options?: CheckOptions<Plan>): Promise<Answer>
+  reset(who: W, options?: CheckOptions<Plan>): Promise<Answer>
+  assert(who: W, options?: CheckOptions<Plan>): Promise<Answer>
+  /** The shape of other limiters, and of the rate limit binding of Cloudflare. */
+  limit(who: string | { key: string }): Promise<{ success: boolean; limit: number; remaining: number; reset: number; answer: Answer }>
+}
