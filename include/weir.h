@@ -53,7 +53,14 @@ extern "C" {
     X(EATTRIBUTE, 10, "an attribute is missing or not valid")                                      \
     X(ECOST, 11, "the cost is not valid")                                                          \
     X(ENOW, 12, "the caller's clock is not trusted here")                                          \
-    X(EBUSY, 13, "another process has the store")
+    X(EBUSY, 13, "another process has the store")                                                  \
+    X(ENORESERVATION, 14, "there is no such reservation: it was never made, or is long over")      \
+    X(EREUSED, 15, "this id was used for another question: give each question an id of its own")   \
+    X(ESETTLED, 16, "the reservation is settled already, with other amounts")                      \
+    X(EEXPIRED, 17, "the reservation has expired")                                                 \
+    X(ENEEDSRESERVATION, 18, "a limit of what runs at once needs a reservation: use reserve")      \
+    X(ETTL, 19, "the time to live is not valid")                                                   \
+    X(ENOTHERE, 20, "reservations need the memory or file store in this version")
 
 typedef enum weir_err {
 #define WEIR_X(name, value, text) WEIR_##name = (value),
@@ -77,7 +84,8 @@ typedef struct weir_diag {
     X(SLIDING_WINDOW, 2, "sliding_window", false, true)                                            \
     X(SLIDING_COUNTER, 3, "sliding_counter", false, false)                                         \
     X(TOKEN_BUCKET, 4, "token_bucket", true, false)                                                \
-    X(LEAKY_BUCKET, 5, "leaky_bucket", true, false)
+    X(LEAKY_BUCKET, 5, "leaky_bucket", true, false)                                                \
+    X(CONCURRENCY, 6, "concurrency", false, false)
 
 typedef enum weir_algorithm {
     WEIR_DEFAULT_ALGORITHM = 0, /* sliding_window */
@@ -130,6 +138,8 @@ typedef enum weir_on_error {
 #define WEIR_MAX_ATTRIBUTES 16 /* attributes in one request */
 #define WEIR_MAX_COSTS 16      /* amounts in one request */
 #define WEIR_MAX_NAME 64       /* bytes in the name of a policy, rule, plan or attribute */
+#define WEIR_MAX_ID 64         /* bytes in the id of a reservation */
+#define WEIR_MAX_TTL_MS ((int64_t)86400000) /* of a reservation; a policy may allow less */
 #define WEIR_MAX_IDENTITY 4096 /* bytes of the values that one rule counts by, together */
 #define WEIR_MAX_AMOUNT ((int64_t)1 << 53) /* limit * window and burst * window stay below */
 #define WEIR_NEVER (-1)                    /* a retry_after_ms: waiting will not help */
@@ -213,6 +223,14 @@ typedef struct weir_request {
     int64_t now; /* 0: the clock; needs WEIR_TRUST_NOW */
     bool exempt; /* allow, count nothing */
 
+    /* weir_check(), weir_reserve(): asked again with the same id, it is charged once. 1 to
+     * WEIR_MAX_ID letters, digits and . _ - characters. NULL: a check has none, and a reservation
+     * gets one */
+    const char *id;
+    int64_t ttl_ms;          /* weir_reserve(), weir_extend(): how long it is held */
+    const char *reservation; /* weir_commit() and those after it: the answer's. NULL or "": what was
+                                exempt, and has none */
+
     /* Without a policy: */
     const char *name; /* as policies are named, but by none of the file's: the answer's policy.
                          NULL: the limit has no name */
@@ -250,13 +268,18 @@ typedef struct weir_answer {
                            weir_close() */
     const char *rule;   /* the rule that decided */
     int64_t limit;
-    int64_t remaining;      /* requests of cost 1 that would still pass */
-    int64_t retry_after_ms; /* 0 if allowed; else exact; WEIR_NEVER */
-    int64_t reset_after_ms; /* until untouched */
-    int64_t delay_ms;       /* leaky bucket: wait this long before running */
-    int64_t used;           /* weir_charge: of the rule, the fullest */
-    int64_t over;           /* weir_charge: by how much that one is exceeded; 0: it is not */
-    int64_t override_id;    /* of an operator's override that had a say; 0: none had */
+    int64_t remaining;                 /* requests of cost 1 that would still pass */
+    int64_t retry_after_ms;            /* 0 if allowed; else exact; WEIR_NEVER */
+    int64_t reset_after_ms;            /* until untouched */
+    int64_t delay_ms;                  /* leaky bucket: wait this long before running */
+    int64_t used;                      /* weir_charge(): of the rule, the fullest */
+    int64_t over;                      /* weir_charge(), weir_commit(): by how much that one is
+                                          exceeded; 0: it is not */
+    int64_t override_id;               /* of an operator's override that had a say; 0: none had */
+    char reservation[WEIR_MAX_ID + 1]; /* "": there is none */
+    int64_t expires_in_ms;             /* of the reservation */
+    bool repeated;                     /* it was done before, and nothing was charged again */
+    bool expired;                      /* weir_commit(): too late to give back */
     size_t rule_count;
     weir_rule_answer rules[WEIR_MAX_RULES]; /* in the order of the request, and of the file */
 } weir_answer;
@@ -280,6 +303,32 @@ WEIR_API WEIR_MUSTCHECK weir_err weir_refund(weir *w, const weir_request *r, wei
 /* It has happened: count it, whatever the limits say. What is counted may exceed a limit, which only
  * makes others wait. Never denied; `over` says by how much. */
 WEIR_API WEIR_MUSTCHECK weir_err weir_charge(weir *w, const weir_request *r, weir_answer *a,
+                                             weir_diag *diag);
+
+/* ---- reservations ------------------------------------------------------------------- *
+ *
+ * A check whose charges are held until it is known what was used. What is not settled before it
+ * expires counts as used. The slots of a limit of what runs at once are free again then. They need
+ * the memory or the file store. */
+
+/* As weir_check(); if it is allowed, the answer has a reservation. */
+WEIR_API WEIR_MUSTCHECK weir_err weir_reserve(weir *w, const weir_request *r, weir_answer *a,
+                                              weir_diag *diag);
+
+/* The costs of the request are what was used; what is not named was used as reserved. */
+WEIR_API WEIR_MUSTCHECK weir_err weir_commit(weir *w, const weir_request *r, weir_answer *a,
+                                             weir_diag *diag);
+
+/* Nothing was used. */
+WEIR_API WEIR_MUSTCHECK weir_err weir_release(weir *w, const weir_request *r, weir_answer *a,
+                                              weir_diag *diag);
+
+/* A check of more, onto the same reservation. Requests that are not named are 0. */
+WEIR_API WEIR_MUSTCHECK weir_err weir_grow(weir *w, const weir_request *r, weir_answer *a,
+                                           weir_diag *diag);
+
+/* Expire later: ttl_ms from now, if that is later. */
+WEIR_API WEIR_MUSTCHECK weir_err weir_extend(weir *w, const weir_request *r, weir_answer *a,
                                              weir_diag *diag);
 
 /* Forget all that is counted for this identity. */

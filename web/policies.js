@@ -5,7 +5,8 @@ import { by, duration, fill, row, time } from "./dom.js";
 function limit(rule) {
   if (rule.limit === 0) return "always denied";
   const burst = rule.burst && rule.burst !== rule.limit ? `, burst ${rule.burst}` : "";
-  return `${rule.limit} per ${duration(rule.window_ms)}${burst}, ${rule.algorithm.replace("_", " ")}`;
+  const per = rule.window_ms ? `per ${duration(rule.window_ms)}` : "at once";
+  return `${rule.limit} ${per}${burst}, ${rule.algorithm.replace("_", " ")}`;
 }
 
 function mode(policy, rule) {

@@ -6,6 +6,8 @@
  * that has no other. */
 #include "engine/answer.h"
 
+#include <string.h>
+
 enum { FALLBACK_RETRY_MS = 1000 }; /* nothing is known of the wait: ask again soon */
 
 static const char *policy_name(const struct check *check)
@@ -27,6 +29,9 @@ static void begin(struct check *check, weir_source source)
     a->used = a->over = 0;
     a->rule_count = 0;
     a->override_id = check->override_id;
+    a->reservation[0] = '\0';
+    a->expires_in_ms = a->over = 0;
+    a->repeated = a->expired = false;
 }
 
 static struct span plan_of(const struct check *check)
@@ -180,7 +185,7 @@ static bool excuse_shadows(struct check *check)
 {
     bool excused = false;
 
-    for (size_t i = 0; i < check->shadow; i++)
+    for (size_t i = 0; i < check->shadow && !verb_reserves(check->verb); i++)
         if (check->questions[(check->live > 0) + i].err) {
             check->charges[check->live + i].step.decision = (struct decision){ .allowed = true };
             excused = true;
@@ -253,4 +258,90 @@ void answer_from_charges(struct check *check)
     }
     decide_by(best, a);
     delay_by_longest(a);
+}
+
+/* ---- reservations ------------------------------------------------------------------------- */
+
+static const char *kept_name(const struct check *check, const char *name)
+{
+    const char *kept = intern_keep(check->engine->names, span_of(name));
+
+    return kept ? kept : "";
+}
+
+/* Has a row of this rule been filled? Then this is its shadow limit. */
+static bool has_row(const weir_answer *a, const struct charge_label *of)
+{
+    for (size_t i = 0; i < a->rule_count; i++)
+        if (strcmp(a->rules[i].rule, of->rule) == 0 &&
+            strcmp(a->rules[i].policy ? a->rules[i].policy : "", of->policy) == 0)
+            return true;
+    return false;
+}
+
+/* By what the record says: the policies may be others by now. */
+static void list_reserved(struct check *check, const struct question *q)
+{
+    const struct charge_label *labels = q->reserving->labels;
+    weir_answer *a = check->answer;
+
+    for (size_t i = 0; i < q->count && a->rule_count < WEIR_MAX_RULES; i++) {
+        const struct decision *d = &q->charges[i].step.decision;
+
+        if (has_row(a, &labels[i]))
+            continue;
+        a->rules[a->rule_count++] = (weir_rule_answer){
+            .policy = labels[i].policy[0] ? kept_name(check, labels[i].policy) : NULL,
+            .rule = kept_name(check, labels[i].rule),
+            .limit = q->charges[i].rule->limit,
+            .window_ms = q->charges[i].rule->window,
+            .remaining = d->remaining,
+            .retry_after_ms = d->retry_after,
+            .reset_after_ms = d->reset_after,
+            .delay_ms = d->delay,
+            .allowed = d->allowed,
+            .shadow = labels[i].is_shadow,
+            .shadow_denied = labels[i].is_shadow && !d->allowed,
+        };
+    }
+}
+
+static void answer_known(struct check *check, const struct question *q)
+{
+    weir_answer *a = check->answer;
+    const weir_rule_answer *best = &a->rules[0];
+
+    begin(check, q->is_unkept ? WEIR_FROM_FALLBACK : WEIR_FROM_STORE);
+    list_reserved(check, q);
+    if (a->rule_count == 0)
+        return;
+    for (size_t i = 1; i < a->rule_count; i++)
+        if (decides_over(&a->rules[i], best, RETRY_LONGEST))
+            best = &a->rules[i];
+    decide_by(best, a);
+}
+
+void answer_from_reservation(struct check *check)
+{
+    const struct question *q = &check->questions[0];
+    const struct reserving *of = q->reserving;
+    weir_answer *a = check->answer;
+
+    if (of->refusal || (q->err && check->verb != VERB_RESERVE)) {
+        a->err = of->refusal ? of->refusal : q->err;
+        a->allowed = false;
+        a->rule_count = 0;
+        return;
+    }
+    if (check->verb == VERB_RESERVE)
+        answer_from_charges(check);
+    else
+        answer_known(check, q);
+    if (q->err || !a->allowed)
+        return;
+    memcpy(a->reservation, check->room->reserving.id, sizeof a->reservation);
+    a->expires_in_ms = of->expires_in > 0 ? of->expires_in : 0;
+    a->over = of->over;
+    a->repeated = of->is_repeated;
+    a->expired = of->has_expired;
 }

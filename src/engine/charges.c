@@ -305,7 +305,7 @@ static weir_err add_shadows(const struct engine *e, struct check *check,
     return err;
 }
 
-static void make_room_for_many(struct check *check)
+void charges_make_room(struct check *check)
 {
     check->questions = check->room->questions;
     check->charges = check->room->charges;
@@ -356,7 +356,7 @@ ON_THE_WAY weir_err add_one(const struct engine *e, const struct override_index 
     if (o)
         override_apply_plan(e, o, check, attributes, n);
     if (check->policy->rule_count > 1 || check->policy->rules[0].shadow_limit)
-        make_room_for_many(check);
+        charges_make_room(check);
     err = add_live(e, check, attributes, n, modes, &has_shadows, diag);
     if (!err && has_shadows)
         err = add_shadows(e, check, attributes, n, modes, diag);
@@ -518,7 +518,7 @@ APART weir_err add_several(const struct engine *e, const struct override_index *
     size_t n = 0;
     weir_err err = read_attributes(check, o, attributes, &n, diag);
 
-    make_room_for_many(check);
+    charges_make_room(check);
     check->plan = check->request->plan;
     if (err)
         return err;

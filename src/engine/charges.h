@@ -20,6 +20,12 @@ WEIR_MUSTCHECK weir_err charges_of_policies(struct engine *e, struct check *chec
 /* The same for a limit that came with the request. */
 WEIR_MUSTCHECK weir_err charges_of_limit(struct engine *e, struct check *check, weir_diag *diag);
 
+/* Whichever it is. */
+WEIR_MUSTCHECK weir_err charges_of_request(struct engine *e, struct check *check, weir_diag *diag);
+
+/* The check may have more charges than one. */
+void charges_make_room(struct check *check);
+
 /* What they have in common: the charges of check->policy, whose attributes are known. */
 WEIR_MUSTCHECK weir_err charges_of_one(struct engine *e, struct check *check, weir_diag *diag);
 

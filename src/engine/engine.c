@@ -7,6 +7,7 @@
 #include "engine/deny_lookup.h"
 #include "engine/fallback.h"
 #include "engine/override_index.h"
+#include "engine/reserve.h"
 
 static struct engine_keys keys_of(const struct secret *secret)
 {
@@ -16,6 +17,7 @@ static struct engine_keys keys_of(const struct secret *secret)
         .secret = *secret,
         .unnamed = hash_key_of(secret, span_of(unnamed_scope)),
         .cell = hash_key_of(secret, span_of("cl.throttle")),
+        .reservation = hash_key_of(secret, span_of("reservations")),
         .called = { .hash_key = tag_hash_key(secret, &key, 1) },
         .place = hash_key_of(secret, span_of("tags")),
     };
@@ -68,7 +70,10 @@ static void settle(struct check *check)
 {
     if (--check->waiting > 0)
         return;
-    answer_from_charges(check);
+    if (verb_reserves(check->verb))
+        answer_from_reservation(check);
+    else
+        answer_from_charges(check);
     if (check->done)
         check->done(check);
 }
@@ -136,6 +141,13 @@ void engine_ask(struct engine *e, struct pending *pending, struct check *check, 
         check->ask.now = now;
     check->engine = e;
     check->remembered = check->unknown = 0;
+    if (verb_reserves(check->verb)) {
+        put_question(check, &check->questions[n++], check->charges, check->live + check->shadow);
+        check->questions[0].reserving = &check->room->reserving.reserving;
+        check->waiting = n;
+        e->store->ops->submit(e->store, pending, &check->questions[0]);
+        return;
+    }
     if (check->live > 0)
         put_question(check, &check->questions[n++], check->charges, check->live);
     for (size_t i = 0; i < check->shadow; i++)

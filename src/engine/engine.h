@@ -18,10 +18,11 @@
 /* What identities are hashed with, but for what is in the policies. */
 struct engine_keys {
     struct secret secret;
-    struct hash_key unnamed; /* for limits that come with a request */
-    struct hash_key cell;    /* for those of CL.THROTTLE */
-    struct tag_key called;   /* for the tags of both */
-    struct hash_key place;   /* for where all of an identity is, in a shared store */
+    struct hash_key unnamed;     /* for limits that come with a request */
+    struct hash_key cell;        /* for those of CL.THROTTLE */
+    struct hash_key reservation; /* for the ids of reservations */
+    struct tag_key called;       /* for the tags of both */
+    struct hash_key place;       /* for where all of an identity is, in a shared store */
 };
 
 struct engine {
@@ -29,6 +30,7 @@ struct engine {
     struct store *local;        /* beside a shared one: decides while that cannot; else NULL */
     struct deny_cache *denials; /* of a shared one; NULL: it is always asked */
     struct named *named;        /* names that requests bring */
+    struct intern *names;       /* all that answers point at */
     _Atomic(const struct engine_keys *) keys;
     struct engine_keys first, second; /* which these are: those it began with, or the others */
     bool trusts_now;
@@ -50,6 +52,16 @@ struct whose {
     char bytes[WHOSE_IDENTITY];
 };
 
+/* What a check needs that is about a reservation. */
+struct reserving_room {
+    struct reserving reserving;
+    struct amount amounts[WEIR_MAX_RULES];
+    struct charge_label labels[RESERVATION_MOST_CHARGES];
+    struct rule rules[RESERVATION_MOST_CHARGES];
+    char id[WEIR_MAX_ID + 1];
+    char text[RESERVATION_MOST_TEXT];
+};
+
 /* What a check needs beyond itself if it has more than one charge or policy, a name that came with
  * its limit, or an operator's numbers. */
 struct check_room {
@@ -61,6 +73,7 @@ struct check_room {
     const struct policy *policies[WEIR_MAX_RULES];
     struct named_limit named;
     struct key tags[1 + WEIR_MAX_RULES]; /* see check_note_tags() */
+    struct reserving_room reserving;
 };
 
 struct check {
@@ -68,6 +81,7 @@ struct check {
     const weir_request *request;
     enum verb verb;
     bool peek;
+    bool is_release; /* VERB_SETTLE: nothing was used */
     weir_answer *answer;
     void (*done)(struct check *check); /* may be NULL */
     void *ctx;

@@ -169,6 +169,7 @@ static weir_err open_store(weir *w, const weir_options *o, const struct secret *
     w->engine.clock = w->clock;
     w->engine.clock_ctx = w->clock_ctx;
     w->engine.named = w->named;
+    w->engine.names = w->names;
     if (!store->ops->is_shared)
         return WEIR_OK;
     options.uri = "memory:";

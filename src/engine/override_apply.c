@@ -84,6 +84,10 @@ static bool is_dropped(const struct check *check, const struct override *o)
     case VERB_CHARGE:
     case VERB_REFUND:
     case VERB_UNDO:
+    case VERB_RESERVE:
+    case VERB_SETTLE:
+    case VERB_GROW:
+    case VERB_EXTEND:
         break;
     case VERB_RESET:
         return false;

@@ -5,6 +5,7 @@
 #include "engine/amounts.h"
 #include "engine/charges.h"
 #include "engine/engine.h"
+#include "engine/reserve.h"
 
 static weir_err read_ask(const struct engine *e, struct check *check, weir_diag *diag)
 {
@@ -48,6 +49,25 @@ static void begin(struct check *check)
     check->whose = check->one.whose;
 }
 
+weir_err charges_of_request(struct engine *e, struct check *check, weir_diag *diag)
+{
+    return check->request->policy || check->request->policy_count > 0
+               ? charges_of_policies(e, check, diag)
+               : charges_of_limit(e, check, diag);
+}
+
+/* A slot is held until it is given back: what cannot be held has none. */
+static weir_err refuse_slots(const struct check *check, weir_diag *diag)
+{
+    if (verb_reserves(check->verb) && !check->room->reserving.reserving.is_used)
+        return WEIR_OK;
+    for (size_t i = 0; i < check->live + check->shadow; i++)
+        if (check->charges[i].rule->algorithm == WEIR_CONCURRENCY)
+            return diag_fail(diag, WEIR_ENEEDSRESERVATION, "%s",
+                             weir_err_text(WEIR_ENEEDSRESERVATION));
+    return WEIR_OK;
+}
+
 weir_err engine_prepare(struct engine *e, struct check *check, weir_diag *diag)
 {
     const weir_request *r = check->request;
@@ -55,9 +75,12 @@ weir_err engine_prepare(struct engine *e, struct check *check, weir_diag *diag)
 
     begin(check);
     err = read_ask(e, check, diag);
-    if (!err)
-        err = r->policy || r->policy_count > 0 ? charges_of_policies(e, check, diag)
-                                               : charges_of_limit(e, check, diag);
+    if (!err && (verb_reserves(check->verb) || r->id))
+        err = reserve_prepare(e, check, diag);
+    else if (!err)
+        err = charges_of_request(e, check, diag);
+    if (!err && !check->is_answered && !check->peek && check->verb != VERB_RESET)
+        err = refuse_slots(check, diag);
     check->answer->err = err;
     if (err) { /* for callers that look no further */
         check->answer->allowed = false;

@@ -23,6 +23,20 @@ void handle_log(const weir *w, const char *what, const char *why)
 
 /* ---- policies ------------------------------------------------------------------------------- */
 
+/* A limit of what runs at once is of no use where nothing can be held. */
+static weir_err refuse_slots(const struct policies *set, weir_diag *diag)
+{
+    for (size_t i = 0; i < policies_count(set); i++) {
+        const struct policy *p = policies_at(set, i);
+
+        for (size_t r = 0; r < p->rule_count; r++)
+            if (p->rules[r].counted.rule.algorithm == WEIR_CONCURRENCY)
+                return diag_fail(diag, WEIR_EPOLICY, "policy '%s', rule '%s': %s", p->name,
+                                 p->rules[r].name, weir_err_text(WEIR_ENOTHERE));
+    }
+    return WEIR_OK;
+}
+
 static weir_err load(const weir *w, struct policies **out, weir_diag *diag)
 {
     struct policy_source source = w->source;
@@ -39,6 +53,11 @@ static weir_err load(const weir *w, struct policies **out, weir_diag *diag)
     else if (err)
         problems_to_diag(&problems, diag);
     problems_done(&problems);
+    if (!err && !w->engine.store->ops->reserves) {
+        err = refuse_slots(*out, diag);
+        if (err)
+            policies_free(*out);
+    }
     return err;
 }
 

@@ -33,7 +33,12 @@ static void end_turn(weir *w, struct pending *pending, struct check *checks, siz
         caller_loop_leave(w->caller_loop, checks, n);
 }
 
-static weir_err ask_one(weir *w, enum verb verb, bool peek, const weir_request *r, weir_answer *a,
+struct asking {
+    enum verb verb;
+    bool peek, is_release;
+};
+
+static weir_err ask_one(weir *w, struct asking as, const weir_request *r, weir_answer *a,
                         weir_diag *diag)
 {
     struct published_visit visit = published_enter(&w->policies);
@@ -42,8 +47,9 @@ static weir_err ask_one(weir *w, enum verb verb, bool peek, const weir_request *
     weir_err err;
 
     check.request = r;
-    check.verb = verb;
-    check.peek = peek;
+    check.verb = as.verb;
+    check.peek = as.peek;
+    check.is_release = as.is_release;
     check.answer = a;
     check.done = NULL;
     check.room = &room;
@@ -56,6 +62,8 @@ static weir_err ask_one(weir *w, enum verb verb, bool peek, const weir_request *
         engine_prefetch(&w->engine, &check, PREFETCH_PLACE);
         engine_ask(&w->engine, &pending, &check, handle_now(w));
         end_turn(w, &pending, &check, 1);
+        if (verb_reserves(check.verb) && a->err)
+            err = diag_fail(diag, a->err, "%s", weir_err_text(a->err));
     }
     published_leave(&w->policies, visit);
     return err;
@@ -63,27 +71,52 @@ static weir_err ask_one(weir *w, enum verb verb, bool peek, const weir_request *
 
 weir_err weir_check(weir *w, const weir_request *r, weir_answer *a, weir_diag *diag)
 {
-    return ask_one(w, VERB_CHECK, false, r, a, diag);
+    return ask_one(w, (struct asking){ .verb = VERB_CHECK }, r, a, diag);
 }
 
 weir_err weir_peek(weir *w, const weir_request *r, weir_answer *a, weir_diag *diag)
 {
-    return ask_one(w, VERB_CHECK, true, r, a, diag);
+    return ask_one(w, (struct asking){ .verb = VERB_CHECK, .peek = true }, r, a, diag);
 }
 
 weir_err weir_refund(weir *w, const weir_request *r, weir_answer *a, weir_diag *diag)
 {
-    return ask_one(w, VERB_REFUND, false, r, a, diag);
+    return ask_one(w, (struct asking){ .verb = VERB_REFUND }, r, a, diag);
 }
 
 weir_err weir_charge(weir *w, const weir_request *r, weir_answer *a, weir_diag *diag)
 {
-    return ask_one(w, VERB_CHARGE, false, r, a, diag);
+    return ask_one(w, (struct asking){ .verb = VERB_CHARGE }, r, a, diag);
 }
 
 weir_err weir_reset(weir *w, const weir_request *r, weir_answer *a, weir_diag *diag)
 {
-    return ask_one(w, VERB_RESET, false, r, a, diag);
+    return ask_one(w, (struct asking){ .verb = VERB_RESET }, r, a, diag);
+}
+
+weir_err weir_reserve(weir *w, const weir_request *r, weir_answer *a, weir_diag *diag)
+{
+    return ask_one(w, (struct asking){ .verb = VERB_RESERVE }, r, a, diag);
+}
+
+weir_err weir_commit(weir *w, const weir_request *r, weir_answer *a, weir_diag *diag)
+{
+    return ask_one(w, (struct asking){ .verb = VERB_SETTLE }, r, a, diag);
+}
+
+weir_err weir_release(weir *w, const weir_request *r, weir_answer *a, weir_diag *diag)
+{
+    return ask_one(w, (struct asking){ .verb = VERB_SETTLE, .is_release = true }, r, a, diag);
+}
+
+weir_err weir_grow(weir *w, const weir_request *r, weir_answer *a, weir_diag *diag)
+{
+    return ask_one(w, (struct asking){ .verb = VERB_GROW }, r, a, diag);
+}
+
+weir_err weir_extend(weir *w, const weir_request *r, weir_answer *a, weir_diag *diag)
+{
+    return ask_one(w, (struct asking){ .verb = VERB_EXTEND }, r, a, diag);
 }
 
 /* A few at a time: find all their places in memory first, then go there. */
@@ -126,7 +159,7 @@ static weir_err check_group(weir *w, struct check *checks, struct check_room *ro
         for (size_t k = i; k < i + some; k++) {
             checks[k].request = &requests[k];
             checks[k].verb = VERB_CHECK;
-            checks[k].peek = false;
+            checks[k].peek = checks[k].is_release = false;
             checks[k].answer = &answers[k];
             checks[k].done = NULL;
             checks[k].room = &rooms[k];

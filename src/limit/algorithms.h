@@ -17,10 +17,26 @@ void sliding_counter_take(const struct sliding_counter *s, const struct rule *r,
 void sliding_counter_refund(const struct sliding_counter *s, const struct rule *r,
                             const struct ask *ask, struct step *out);
 
+/* The state is up to date. What is gone from it is not given back. */
+void fixed_window_give_back(struct fixed_window *s, int64_t mark, int64_t amount);
+void sliding_counter_give_back(struct sliding_counter *s, const struct rule *r, int64_t mark,
+                               int64_t amount);
+
 void bucket_take(const struct bucket *s, const struct rule *r, const struct ask *ask,
                  struct step *out);
 void bucket_refund(const struct bucket *s, const struct rule *r, const struct ask *ask,
                    struct step *out);
+
+/* What was taken is not used yet, but held. */
+void bucket_hold(const struct bucket *s, const struct rule *r, const struct hold *hold,
+                 struct step *out);
+void slots_hold(const struct hold *hold, struct step *out);
+bool bucket_settle(struct bucket *s, const struct rule *r, int64_t now, const struct hold *hold,
+                   int64_t used);
+int64_t bucket_lasts_until(const struct bucket *s, const struct rule *r);
+
+void slots_take(const struct slots *s, const struct rule *r, const struct ask *ask,
+                struct step *out);
 
 void cell_take(const struct arrival *s, const struct rule *r, const struct ask *ask,
                struct step *out);
@@ -34,6 +50,8 @@ bool sliding_window_reserve(struct sliding_window *s, const struct sliding_windo
 void sliding_window_apply(struct sliding_window *s, const struct sliding_window_change *change);
 /* Keep the first `keep` entries, and of those the ones that start at `first` or later. */
 void sliding_window_cut(struct sliding_window *s, int64_t first, uint32_t keep);
+/* Take so much out of the bucket that starts there, if it is counted still. */
+void sliding_window_give_back(struct sliding_window *s, int64_t start, int64_t amount);
 void sliding_window_done(struct sliding_window *s, const weir_allocator *allocator);
 size_t sliding_window_beside(const struct sliding_window *s);
 

@@ -98,3 +98,9 @@ void fixed_window_refund(const struct fixed_window *s, const struct rule *r, con
     next->count -= ask->cost < next->count ? ask->cost : next->count;
     report(r, ask->forced, out);
 }
+
+void fixed_window_give_back(struct fixed_window *s, int64_t mark, int64_t amount)
+{
+    if (s->start == mark)
+        s->count -= amount < s->count ? amount : s->count;
+}

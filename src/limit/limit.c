@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "base/diag.h"
+#include "limit/holds.h"
 
 /* A sliding window keeps at most this many buckets a key. */
 #define MOST_BUCKETS ((int64_t)1 << 20)
@@ -129,10 +130,27 @@ static bool has_start(weir_algorithm algorithm)
     case WEIR_SLIDING_COUNTER:
     case WEIR_TOKEN_BUCKET:
     case WEIR_LEAKY_BUCKET:
+    case WEIR_CONCURRENCY:
     case WEIR_DEFAULT_ALGORITHM:
         break;
     }
     return false;
+}
+
+/* What is held at once has no window. */
+static weir_err check_slots(struct rule *r, weir_diag *diag)
+{
+    if (r->burst != 0 || r->precision != 0)
+        return diag_fail(diag, WEIR_EREQUEST, "concurrency has no %s",
+                         r->burst != 0 ? "burst" : "precision");
+    if (r->window != 0)
+        return diag_fail(diag, WEIR_EREQUEST,
+                         "concurrency has no window: write '%" PRId64 " at once'", r->limit);
+    if (r->limit > HOLDS_MOST)
+        return diag_fail(diag, WEIR_EREQUEST, "at most %d can be held at once, not %" PRId64,
+                         HOLDS_MOST, r->limit);
+    r->burst = r->limit;
+    return WEIR_OK;
 }
 
 weir_err rule_check(struct rule *r, weir_diag *diag)
@@ -162,6 +180,8 @@ weir_err rule_check(struct rule *r, weir_diag *diag)
         r->burst = r->precision = 0;
         return WEIR_OK;
     }
+    if (r->algorithm == WEIR_CONCURRENCY)
+        return check_slots(r, diag);
     if (r->window < 1)
         return diag_fail(diag, WEIR_EREQUEST, "the window must be at least 1 ms, not %" PRId64,
                          r->window);

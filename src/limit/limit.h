@@ -85,6 +85,9 @@ WEIR_MUSTCHECK weir_err rule_check(struct rule *r, weir_diag *diag);
  * ones can become more. */
 #define ALGORITHM_CELL ((weir_algorithm)15)
 
+/* No algorithm: the place of a reservation among the keys of a store. */
+#define ALGORITHM_RESERVATION ((weir_algorithm)14)
+
 /* The rule of `count` per `period` seconds with room for `capacity`; rule_check() is not for it.
  * On failure the diag says what redis-cell would, or that it would have overflowed. */
 WEIR_MUSTCHECK weir_err cell_rule(int64_t capacity, int64_t count, int64_t period, struct rule *out,
@@ -127,6 +130,7 @@ static inline bool algorithm_multiplies(weir_algorithm algorithm)
         return true;
     case WEIR_FIXED_WINDOW:
     case WEIR_SLIDING_WINDOW:
+    case WEIR_CONCURRENCY:
     case WEIR_DEFAULT_ALGORITHM: /* sliding window */
         break;
     }

@@ -33,6 +33,11 @@ void state_pack(const struct state *s, weir_algorithm algorithm, struct packed *
         break;
     case WEIR_TOKEN_BUCKET:
     case WEIR_LEAKY_BUCKET:
+        out->words[2] = s->bucket.known;
+        break;
+    case WEIR_CONCURRENCY:
+        *out = (struct packed){ { s->slots.at, 0, 0 } };
+        break;
     case WEIR_DEFAULT_ALGORITHM:
         break; /* two words are all, as of a cell */
     }
@@ -65,6 +70,12 @@ static bool unpack_arrival(struct arrival *s, const int64_t *words)
     return true;
 }
 
+static void drop_expired(struct holds *h, int64_t now)
+{
+    if (h)
+        holds_drop(h, holds_expired(h, now));
+}
+
 bool state_unpack(struct state *s, weir_algorithm algorithm, const struct packed *packed,
                   const weir_allocator *allocator)
 {
@@ -83,7 +94,14 @@ bool state_unpack(struct state *s, weir_algorithm algorithm, const struct packed
         return true;
     case WEIR_TOKEN_BUCKET:
     case WEIR_LEAKY_BUCKET:
-        s->bucket = (struct bucket){ w[0], w[1] };
+        s->bucket.used = w[0];
+        s->bucket.at = w[1];
+        s->bucket.known = w[2];
+        drop_expired(s->bucket.holds, w[1]);
+        return true;
+    case WEIR_CONCURRENCY:
+        s->slots.at = w[0];
+        drop_expired(s->slots.holds, w[0]);
         return true;
     case WEIR_SLIDING_WINDOW:
         return unpack_log(&s->sliding_window, packed, allocator);
@@ -109,5 +127,28 @@ bool log_push(struct sliding_window *s, struct log_entry e, const weir_allocator
     if (!sliding_window_reserve(s, &change, allocator))
         return false;
     sliding_window_apply(s, &change);
+    return true;
+}
+
+bool state_unpack_hold(struct state *s, weir_algorithm algorithm, const struct packed *packed,
+                       const weir_allocator *allocator)
+{
+    const struct hold hold = { packed->words[0], (uint64_t)packed->words[1], packed->words[2] };
+
+    if (!is_amount(hold.expires) || !is_amount(hold.amount))
+        return false;
+    if (state_is_log(algorithm)) {
+        log_set(&s->sliding_window, (struct log_entry){ hold.expires, hold.amount });
+        return true;
+    }
+    if (!state_has_holds(algorithm))
+        return false;
+    if (s->bucket.holds)
+        (void)holds_remove(s->bucket.holds, hold.expires, hold.id);
+    if (hold.amount == 0)
+        return true;
+    if (holds_count(s->bucket.holds) > HOLDS_MOST || !holds_reserve(&s->bucket.holds, allocator))
+        return false;
+    holds_add(s->bucket.holds, &hold);
     return true;
 }

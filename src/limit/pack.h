@@ -20,6 +20,11 @@ void state_pack(const struct state *s, weir_algorithm algorithm, struct packed *
 bool state_unpack(struct state *s, weir_algorithm algorithm, const struct packed *packed,
                   const weir_allocator *allocator);
 
+/* The same for one hold: its expiry, its id and its amount, 0 if it is over. Of a log: the start of
+ * a bucket, and its count after something was given back; one that is gone stays so. */
+bool state_unpack_hold(struct state *s, weir_algorithm algorithm, const struct packed *packed,
+                       const weir_allocator *allocator);
+
 /* A log whole, for a snapshot. */
 struct log_entry {
     int64_t start, count;
@@ -28,6 +33,8 @@ struct log_entry {
 uint32_t log_length(const struct sliding_window *s);
 int64_t log_total(const struct sliding_window *s);
 struct log_entry log_at(const struct sliding_window *s, uint32_t i);
+int64_t log_count(const struct sliding_window *s, int64_t start); /* 0: there is no such bucket */
+void log_set(struct sliding_window *s, struct log_entry e);       /* … then nothing happens */
 bool log_push(struct sliding_window *s, struct log_entry e, const weir_allocator *allocator);
 
 #endif

@@ -97,3 +97,12 @@ void sliding_counter_refund(const struct sliding_counter *s, const struct rule *
     next->previous -= rest < next->previous ? rest : next->previous;
     report(r, ask->forced, out);
 }
+
+void sliding_counter_give_back(struct sliding_counter *s, const struct rule *r, int64_t mark,
+                               int64_t amount)
+{
+    if (mark == s->start)
+        s->current -= amount < s->current ? amount : s->current;
+    else if (mark == s->start - r->window)
+        s->previous -= amount < s->previous ? amount : s->previous;
+}

@@ -251,6 +251,59 @@ void sliding_window_refund(struct sliding_window *s, const struct rule *r, const
     sliding_window_take(s, r, &(struct ask){ .now = ask->now, .peek = true }, out);
 }
 
+static void remove_entry(struct sliding_window *s, uint32_t i)
+{
+    uint64_t *w = words(s) + ((size_t)i << s->wide);
+
+    memmove(w, w + ((size_t)1 << s->wide),
+            sizeof(uint64_t) * ((size_t)(s->count - i - 1) << s->wide));
+    s->count--;
+}
+
+/* Where the bucket that starts there is; `count`: there is none. */
+static uint32_t find_entry(const struct sliding_window *s, int64_t start)
+{
+    uint32_t low = 0, high = s->count;
+
+    while (low < high) {
+        const uint32_t middle = low + (high - low) / 2;
+
+        if (entry_at(s, middle).start < start)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < s->count && entry_at(s, low).start == start ? low : s->count;
+}
+
+int64_t log_count(const struct sliding_window *s, int64_t start)
+{
+    const uint32_t i = find_entry(s, start);
+
+    return i < s->count ? entry_at(s, i).count : 0;
+}
+
+void log_set(struct sliding_window *s, struct log_entry e)
+{
+    const uint32_t i = find_entry(s, e.start);
+
+    if (i == s->count || (!s->wide && e.count >= MOST_COUNT))
+        return;
+    if (s->room)
+        s->far->total += e.count - entry_at(s, i).count;
+    if (e.count > 0)
+        entry_put(s, i, e);
+    else
+        remove_entry(s, i);
+}
+
+void sliding_window_give_back(struct sliding_window *s, int64_t start, int64_t amount)
+{
+    const int64_t count = log_count(s, start);
+
+    log_set(s, (struct log_entry){ start, count - (amount < count ? amount : count) });
+}
+
 void sliding_window_done(struct sliding_window *s, const weir_allocator *allocator)
 {
     if (s->room)

@@ -12,6 +12,7 @@ static void take_none(int64_t now, int64_t cost, struct step *out)
 void state_take(const struct state *s, const struct rule *r, const struct ask *ask,
                 struct step *out)
 {
+    out->hold.amount = 0;
     if (r->algorithm == ALGORITHM_CELL) {
         cell_take(&s->arrival, r, ask, out);
         return;
@@ -30,6 +31,9 @@ void state_take(const struct state *s, const struct rule *r, const struct ask *a
     case WEIR_TOKEN_BUCKET:
     case WEIR_LEAKY_BUCKET:
         bucket_take(&s->bucket, r, ask, out);
+        break;
+    case WEIR_CONCURRENCY:
+        slots_take(&s->slots, r, ask, out);
         break;
     case WEIR_SLIDING_WINDOW:
     case WEIR_DEFAULT_ALGORITHM:
@@ -63,8 +67,31 @@ void lockout_take(int64_t until, const struct state *s, const struct rule *r, co
 bool state_reserve(struct state *s, const struct rule *r, const struct step *step,
                    const weir_allocator *allocator)
 {
-    return !state_is_log(r->algorithm) ||
-           sliding_window_reserve(&s->sliding_window, &step->next.sliding_window, allocator);
+    if (state_is_log(r->algorithm))
+        return sliding_window_reserve(&s->sliding_window, &step->next.sliding_window, allocator);
+    return step->hold.amount == 0 || holds_reserve(&s->bucket.holds, allocator);
+}
+
+static void apply_to_bucket(struct bucket *s, const struct step *step)
+{
+    const struct bucket_change *next = &step->next.bucket;
+
+    s->used = next->used;
+    s->at = next->at;
+    s->known = next->known;
+    if (s->holds)
+        holds_drop(s->holds, next->drop);
+    if (step->hold.amount > 0)
+        holds_add(s->holds, &step->hold);
+}
+
+static void apply_to_slots(struct slots *s, const struct step *step)
+{
+    s->at = step->next.slots.at;
+    if (s->holds)
+        holds_drop(s->holds, step->next.slots.drop);
+    if (step->hold.amount > 0)
+        holds_add(s->holds, &step->hold);
 }
 
 void state_apply(struct state *s, const struct rule *r, const struct step *step)
@@ -82,7 +109,10 @@ void state_apply(struct state *s, const struct rule *r, const struct step *step)
         break;
     case WEIR_TOKEN_BUCKET:
     case WEIR_LEAKY_BUCKET:
-        s->bucket = step->next.bucket;
+        apply_to_bucket(&s->bucket, step);
+        break;
+    case WEIR_CONCURRENCY:
+        apply_to_slots(&s->slots, step);
         break;
     case WEIR_SLIDING_WINDOW:
     case WEIR_DEFAULT_ALGORITHM:
@@ -93,6 +123,7 @@ void state_apply(struct state *s, const struct rule *r, const struct step *step)
 
 void state_refund(struct state *s, const struct rule *r, const struct ask *ask, struct step *out)
 {
+    out->hold.amount = 0;
     if (r->algorithm == ALGORITHM_CELL) { /* to give back is to take less than nothing */
         const struct ask less = { .now = ask->now, .cost = -ask->cost, .peek = ask->peek };
 
@@ -115,6 +146,9 @@ void state_refund(struct state *s, const struct rule *r, const struct ask *ask, 
     case WEIR_LEAKY_BUCKET:
         bucket_refund(&s->bucket, r, ask, out);
         break;
+    case WEIR_CONCURRENCY: /* a slot is given back by its reservation alone */
+        slots_take(&s->slots, r, &(struct ask){ .now = ask->now, .peek = true }, out);
+        break;
     case WEIR_SLIDING_WINDOW:
     case WEIR_DEFAULT_ALGORITHM:
         sliding_window_refund(&s->sliding_window, r, ask, out);
@@ -125,11 +159,120 @@ void state_refund(struct state *s, const struct rule *r, const struct ask *ask, 
 
 size_t state_heap_bytes(const struct state *s, weir_algorithm algorithm)
 {
-    return state_is_log(algorithm) ? sliding_window_beside(&s->sliding_window) : 0;
+    if (algorithm == ALGORITHM_RESERVATION)
+        return s->kept.block ? s->kept.block->size : 0;
+    return state_is_log(algorithm) ? sliding_window_beside(&s->sliding_window)
+                                   : holds_bytes(state_holds(s, algorithm));
 }
 
 void state_done(struct state *s, weir_algorithm algorithm, const weir_allocator *allocator)
 {
     if (state_is_log(algorithm))
         sliding_window_done(&s->sliding_window, allocator);
+    else if (algorithm == ALGORITHM_RESERVATION)
+        alloc_free(allocator, s->kept.block);
+    else if (state_has_holds(algorithm) && s->bucket.holds)
+        holds_done(&s->bucket.holds, allocator);
+}
+
+/* ---- holds ------------------------------------------------------------------------------- */
+
+void state_hold(const struct state *s, const struct rule *r, const struct ask *ask,
+                const struct hold *by, struct step *out)
+{
+    const struct hold hold = { by->expires, by->id, ask->cost };
+
+    if (!out->decision.allowed || ask->peek || ask->cost == 0)
+        return;
+    if (r->algorithm == WEIR_CONCURRENCY)
+        slots_hold(&hold, out);
+    else if (state_has_holds(r->algorithm))
+        bucket_hold(&s->bucket, r, &hold, out);
+}
+
+int64_t state_mark(const struct rule *r, const struct step *step)
+{
+    switch (r->algorithm) {
+    case WEIR_FIXED_WINDOW:
+        return step->next.fixed_window.start;
+    case WEIR_SLIDING_COUNTER:
+        return step->next.sliding_counter.start;
+    case WEIR_SLIDING_WINDOW:
+        return step->next.sliding_window.start;
+    case WEIR_TOKEN_BUCKET:
+    case WEIR_LEAKY_BUCKET:
+    case WEIR_CONCURRENCY:
+    case WEIR_DEFAULT_ALGORITHM:
+        break;
+    }
+    return 0;
+}
+
+void state_give_back(struct state *s, const struct rule *r, int64_t now, int64_t mark,
+                     int64_t amount)
+{
+    struct step step;
+
+    state_take(s, r, &(struct ask){ .now = now, .peek = true }, &step);
+    if (r->limit == 0)
+        return;
+    switch (r->algorithm) {
+    case WEIR_FIXED_WINDOW:
+        fixed_window_give_back(&step.next.fixed_window, mark, amount);
+        break;
+    case WEIR_SLIDING_COUNTER:
+        sliding_counter_give_back(&step.next.sliding_counter, r, mark, amount);
+        break;
+    case WEIR_SLIDING_WINDOW:
+        sliding_window_give_back(&s->sliding_window, mark, amount);
+        return;
+    case WEIR_TOKEN_BUCKET:
+    case WEIR_LEAKY_BUCKET:
+    case WEIR_CONCURRENCY:
+    case WEIR_DEFAULT_ALGORITHM:
+        return;
+    }
+    state_apply(s, r, &step);
+}
+
+bool state_hold_is_open(const struct state *s, weir_algorithm algorithm, int64_t now,
+                        const struct hold *hold)
+{
+    const int64_t at = algorithm == WEIR_CONCURRENCY ? s->slots.at : s->bucket.at;
+
+    return state_has_holds(algorithm) && hold->expires > (now > at ? now : at) &&
+           holds_find(s->bucket.holds, hold->expires, hold->id) > 0;
+}
+
+bool state_settle(struct state *s, const struct rule *r, int64_t now, const struct hold *hold,
+                  int64_t used)
+{
+    struct step step;
+
+    if (r->algorithm != WEIR_CONCURRENCY)
+        return r->limit > 0 && bucket_settle(&s->bucket, r, now, hold, used);
+    state_take(s, r, &(struct ask){ .now = now, .peek = true }, &step);
+    if (r->limit > 0)
+        apply_to_slots(&s->slots, &step);
+    return s->slots.holds && holds_remove(s->slots.holds, hold->expires, hold->id) > 0;
+}
+
+bool state_extend(struct state *s, weir_algorithm algorithm, const struct hold *hold,
+                  int64_t expires)
+{
+    struct holds *h = state_has_holds(algorithm) ? s->bucket.holds : NULL;
+    const int64_t amount = h ? holds_remove(h, hold->expires, hold->id) : 0;
+
+    if (amount == 0)
+        return false;
+    holds_add(h, &(struct hold){ expires, hold->id, amount });
+    return true;
+}
+
+int64_t state_lasts_until(const struct state *s, const struct rule *r)
+{
+    if (!state_has_holds(r->algorithm))
+        return 0;
+    return r->algorithm == WEIR_CONCURRENCY ? holds_last(s->slots.holds)
+                                            : bucket_lasts_until(&s->bucket, r);
 }

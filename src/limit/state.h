@@ -7,6 +7,7 @@
 #define WEIR_LIMIT_STATE_H
 
 #include "base/alloc.h"
+#include "limit/holds.h"
 #include "limit/limit.h"
 
 struct fixed_window {
@@ -20,8 +21,27 @@ struct sliding_counter {
 
 /* Token and leaky bucket. */
 struct bucket {
-    int64_t used; /* in units of request x ms */
-    int64_t at;   /* when it was that */
+    int64_t used;  /* in units of request x ms */
+    int64_t at;    /* when it was that */
+    int64_t known; /* of a key that has or had holds: used for certain; 0 without holds: `used` */
+    struct holds *holds;
+};
+
+struct bucket_change {
+    int64_t used, at, known;
+    uint32_t drop; /* holds that have expired */
+};
+
+/* Concurrency. */
+struct slots {
+    int64_t at; /* holds that expire until then are free */
+    int64_t unused[2];
+    struct holds *holds; /* at the same place as a bucket's */
+};
+
+struct slots_change {
+    int64_t at;
+    uint32_t drop;
 };
 
 /* GCRA: when the next one is due that keeps to the rate. */
@@ -49,12 +69,26 @@ struct sliding_window_change {
     int64_t add;   /* 0: nothing changes */
 };
 
+/* Not of a limit: what a store keeps of a reservation. */
+struct kept_state {
+    int64_t expires;
+    int64_t is_open;
+    int64_t unused;
+    struct kept_block *block; /* begins with its size */
+};
+
+struct kept_block {
+    uint64_t size;
+};
+
 struct state {
     union {
         struct fixed_window fixed_window;
         struct sliding_window sliding_window;
         struct sliding_counter sliding_counter;
         struct bucket bucket;
+        struct slots slots;
+        struct kept_state kept;
         struct arrival arrival;
         struct {
             int64_t words[4];
@@ -74,10 +108,33 @@ static inline bool state_is_log(weir_algorithm algorithm)
     case WEIR_SLIDING_COUNTER:
     case WEIR_TOKEN_BUCKET:
     case WEIR_LEAKY_BUCKET:
+    case WEIR_CONCURRENCY:
     case WEIR_DEFAULT_ALGORITHM: /* of no rule that was checked */
         break;
     }
     return false;
+}
+
+/* Can the state have open holds? */
+static inline bool state_has_holds(weir_algorithm algorithm)
+{
+    switch (algorithm) {
+    case WEIR_TOKEN_BUCKET:
+    case WEIR_LEAKY_BUCKET:
+    case WEIR_CONCURRENCY:
+        return true;
+    case WEIR_FIXED_WINDOW:
+    case WEIR_SLIDING_WINDOW:
+    case WEIR_SLIDING_COUNTER:
+    case WEIR_DEFAULT_ALGORITHM:
+        break;
+    }
+    return false;
+}
+
+static inline const struct holds *state_holds(const struct state *s, weir_algorithm algorithm)
+{
+    return state_has_holds(algorithm) ? s->bucket.holds : NULL;
 }
 
 /* What was decided, and what the state would become. */
@@ -88,10 +145,12 @@ struct step {
     union {
         struct fixed_window fixed_window;
         struct sliding_counter sliding_counter;
-        struct bucket bucket;
+        struct bucket_change bucket;
+        struct slots_change slots;
         struct arrival arrival;
         struct sliding_window_change sliding_window;
     } next;
+    struct hold hold; /* to be put, or added to */
 };
 
 void state_take(const struct state *s, const struct rule *r, const struct ask *ask,
@@ -108,6 +167,34 @@ void lockout_take(int64_t until, const struct state *s, const struct rule *r, co
 
 /* Give `ask->cost` back. The decision says how things stand then; it is always "allowed". */
 void state_refund(struct state *s, const struct rule *r, const struct ask *ask, struct step *out);
+
+/* ---- holds ------------------------------------------------------------------------------- */
+
+/* What state_take() has let pass is held, by this reservation until it expires. */
+void state_hold(const struct state *s, const struct rule *r, const struct ask *ask,
+                const struct hold *by, struct step *out);
+
+/* Where a charge lies that this step has made: to find it again, if it is given back. */
+int64_t state_mark(const struct rule *r, const struct step *step);
+
+/* Take `amount` out of what was charged with this mark. For algorithms without holds. */
+void state_give_back(struct state *s, const struct rule *r, int64_t now, int64_t mark,
+                     int64_t amount);
+
+bool state_hold_is_open(const struct state *s, weir_algorithm algorithm, int64_t now,
+                        const struct hold *hold);
+
+/* So much of a hold was used; it is over. False: it is not open (any more). For algorithms with
+ * holds. */
+bool state_settle(struct state *s, const struct rule *r, int64_t now, const struct hold *hold,
+                  int64_t used);
+
+/* The hold expires later. False: it is not open. Nothing is allocated. */
+bool state_extend(struct state *s, weir_algorithm algorithm, const struct hold *hold,
+                  int64_t expires);
+
+/* Until when a state with holds says more than that it is untouched; 0: it has and had none. */
+int64_t state_lasts_until(const struct state *s, const struct rule *r);
 
 /* Memory beside the state, for an algorithm that has some. */
 size_t state_heap_bytes(const struct state *s, weir_algorithm algorithm);

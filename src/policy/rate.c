@@ -137,9 +137,15 @@ weir_err duration_read(struct span text, int64_t *ms, weir_diag *diag)
 static weir_err refuse_rate(struct span text, weir_diag *diag)
 {
     return diag_fail(diag, WEIR_EPOLICY,
-                     "'%s' is not a limit: write a whole number per duration, as in 5 per 15m, or "
-                     "0 to always deny",
+                     "'%s' is not a limit: write a whole number per duration, as in 5 per 15m, of "
+                     "what runs at once, as in 10 at once, or 0 to always deny",
                      printable(text).text);
+}
+
+static bool is_at_once(struct span text)
+{
+    return text.len > 3 && memcmp(text.at, "at", 2) == 0 && is_space(text.at[2]) &&
+           span_is(skip_spaces(skip(text, 2)), "once");
 }
 
 weir_err rate_read(struct span text, int64_t *limit, int64_t *window, weir_diag *diag)
@@ -167,6 +173,11 @@ weir_err rate_read(struct span text, int64_t *limit, int64_t *window, weir_diag 
     if (!is_space(*rest.at))
         return refuse_rate(text, diag);
     rest = skip_spaces(rest);
+    if (is_at_once(rest)) {
+        *limit = number;
+        *window = 0;
+        return WEIR_OK;
+    }
     if (rest.len < 4 || memcmp(rest.at, "per", 3) != 0 || !is_space(rest.at[3]))
         return refuse_rate(text, diag);
     rest = skip_spaces(skip(rest, 3));

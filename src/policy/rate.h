@@ -11,7 +11,8 @@
 /* A whole number and one of ms s m h d w: "500ms", "15m". The diag says what would be right. */
 WEIR_MUSTCHECK weir_err duration_read(struct span text, int64_t *ms, weir_diag *diag);
 
-/* "5 per 15m" (also "1 per h" = "1 per 1h"), or "0": always deny (window 0). */
+/* "5 per 15m" (also "1 per h" = "1 per 1h"), or "0": always deny (window 0), or
+ * "10 at once": of concurrency (window 0). */
 WEIR_MUSTCHECK weir_err rate_read(struct span text, int64_t *limit, int64_t *window,
                                   weir_diag *diag);
 

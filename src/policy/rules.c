@@ -197,6 +197,8 @@ static bool read_numbers(struct loader *l, const struct yaml *const *keys, struc
         complain(&l->reader, keys[LIMIT]->value, "%s", diag.text);
         good = false;
     }
+    if (good && r->limit > 0 && r->window == 0) /* `at once` says it all */
+        r->algorithm = WEIR_CONCURRENCY;
     if (keys[BURST] && suits(l, keys[BURST], (struct rule){ r->algorithm, 1, 1, .burst = 1 }))
         good &= read_whole(&l->reader, keys[BURST]->value, "burst", 1, WEIR_MAX_AMOUNT - 1,
                            &r->burst);

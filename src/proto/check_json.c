@@ -234,7 +234,7 @@ static weir_err next_of_tree(struct check_json *j, struct parsed_request *out, w
     if (j->is_many)
         object = json_array_get(json_object_get(j->tree, "checks"), j->next++);
     out->request = (weir_request){ 0 };
-    out->peek = out->wants_tag = false;
+    out->peek = out->wants_tag = out->is_release = false;
     if (!json_is_object(object))
         return diag_fail(diag, WEIR_EREQUEST, "a check must be an object");
     for (void *i = json_object_iter(object); i && !err; i = json_object_iter_next(object, i))

@@ -24,6 +24,9 @@ static const char *const names[MEMBER_UNKNOWN] = {
     [MEMBER_ALGORITHM] = "algorithm",
     [MEMBER_TAG] = "tag",
     [MEMBER_ON_ERROR] = "on_error",
+    [MEMBER_ID] = "id",
+    [MEMBER_TTL_MS] = "ttl_ms",
+    [MEMBER_RESERVATION] = "reservation",
 };
 
 static enum check_member if_named(enum check_member member, struct span name)
@@ -34,6 +37,8 @@ static enum check_member if_named(enum check_member member, struct span name)
 enum check_member check_member_of(struct span name)
 {
     switch (name.len) {
+    case 2:
+        return if_named(MEMBER_ID, name);
     case 3:
         return if_named(name.at[0] == 'k'   ? MEMBER_KEY
                         : name.at[0] == 'n' ? MEMBER_NOW
@@ -51,13 +56,18 @@ enum check_member check_member_of(struct span name)
                                             : MEMBER_BURST,
                         name);
     case 6:
-        return if_named(name.at[0] == 'p' ? MEMBER_POLICY : MEMBER_EXEMPT, name);
+        return if_named(name.at[0] == 'p'   ? MEMBER_POLICY
+                        : name.at[0] == 't' ? MEMBER_TTL_MS
+                                            : MEMBER_EXEMPT,
+                        name);
     case 8:
         return if_named(name.at[0] == 'p' ? MEMBER_POLICIES : MEMBER_ON_ERROR, name);
     case 9:
         return if_named(name.at[0] == 'w' ? MEMBER_WINDOW_MS : MEMBER_ALGORITHM, name);
     case 10:
         return if_named(MEMBER_ATTRIBUTES, name);
+    case 11:
+        return if_named(MEMBER_RESERVATION, name);
     case 12:
         return if_named(MEMBER_PRECISION_MS, name);
     default:
@@ -73,6 +83,8 @@ enum check_wants check_member_wants(enum check_member member)
     case MEMBER_NAME:
     case MEMBER_ALGORITHM:
     case MEMBER_ON_ERROR:
+    case MEMBER_ID:
+    case MEMBER_RESERVATION:
         return WANTS_TEXT;
     case MEMBER_POLICIES:
         return WANTS_NAMES;
@@ -92,6 +104,7 @@ enum check_wants check_member_wants(enum check_member member)
     case MEMBER_WINDOW_MS:
     case MEMBER_BURST:
     case MEMBER_PRECISION_MS:
+    case MEMBER_TTL_MS:
     case MEMBER_UNKNOWN:
         break;
     }
@@ -105,7 +118,8 @@ const char *check_member_name(enum check_member member)
 
 weir_err check_unknown_member(struct span name, weir_diag *diag)
 {
-    const char *near = suggest(name, names, MEMBER_UNKNOWN);
+    /* Two letters are near any other two, and an attribute may be as short: `ip` is not `id`. */
+    const char *near = name.len > 2 ? suggest(name, names, MEMBER_UNKNOWN) : NULL;
 
     if (span_is(name, "checks"))
         return diag_fail(diag, WEIR_EREQUEST,
@@ -136,9 +150,11 @@ weir_err check_set_text(struct parsed_request *out, enum check_member member, st
             return WEIR_OK;
         return diag_fail(diag, WEIR_EREQUEST, "'on_error' must be local, allow or deny");
     }
-    *(member == MEMBER_POLICY ? &out->request.policy
-      : member == MEMBER_NAME ? &out->request.name
-                              : &out->request.plan) = text.at;
+    *(member == MEMBER_POLICY        ? &out->request.policy
+      : member == MEMBER_NAME        ? &out->request.name
+      : member == MEMBER_ID          ? &out->request.id
+      : member == MEMBER_RESERVATION ? &out->request.reservation
+                                     : &out->request.plan) = text.at;
     return WEIR_OK;
 }
 
@@ -174,6 +190,9 @@ weir_err check_set_number(struct parsed_request *out, enum check_member member, 
     case MEMBER_NOW:
         r->now = number;
         break;
+    case MEMBER_TTL_MS:
+        r->ttl_ms = number;
+        break;
     case MEMBER_BURST:
         r->burst = number;
         break;
@@ -192,6 +211,8 @@ weir_err check_set_number(struct parsed_request *out, enum check_member member, 
     case MEMBER_ALGORITHM:
     case MEMBER_TAG:
     case MEMBER_ON_ERROR:
+    case MEMBER_ID:
+    case MEMBER_RESERVATION:
     case MEMBER_UNKNOWN:
         return WEIR_OK; /* not numbers: check_member_wants() */
     }

@@ -24,6 +24,9 @@ enum check_member {
     MEMBER_ALGORITHM,
     MEMBER_TAG,
     MEMBER_ON_ERROR,
+    MEMBER_ID,
+    MEMBER_TTL_MS,
+    MEMBER_RESERVATION,
     MEMBER_UNKNOWN,
 };
 

@@ -191,7 +191,7 @@ bool check_scan_object(struct check_scan *s, char **at, char *end, struct parsed
 
     s->count = 0;
     out->request = (weir_request){ 0 };
-    out->peek = out->wants_tag = false;
+    out->peek = out->wants_tag = out->is_release = false;
     if (!check_scan_mark(at, end, '{'))
         return false;
     if (check_scan_mark(at, end, '}'))

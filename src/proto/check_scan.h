@@ -7,7 +7,7 @@
 
 /* Where the texts of a request end: a NUL goes there once nothing has to be read again. */
 struct check_scan {
-    char *ends[4 + 2 * WEIR_MAX_ATTRIBUTES + WEIR_MAX_COSTS + WEIR_MAX_RULES];
+    char *ends[6 + 2 * WEIR_MAX_ATTRIBUTES + WEIR_MAX_COSTS + WEIR_MAX_RULES];
     size_t count;
 };
 

@@ -13,7 +13,8 @@ struct parsed_request {
     const char *policies[WEIR_MAX_RULES];
     weir_cost costs[WEIR_MAX_COSTS];
     bool peek;
-    bool wants_tag; /* the hash of the identity, in the answer */
+    bool is_release; /* of a reservation: nothing was used */
+    bool wants_tag;  /* the hash of the identity, in the answer */
 };
 
 /* One more cost; false: there are too many. */

@@ -311,6 +311,7 @@ struct call *reply_ask(struct reply *r, enum verb verb, const struct parsed_requ
     call->check.request = &asked->request;
     call->check.verb = verb;
     call->check.peek = asked->peek;
+    call->check.is_release = asked->is_release;
     call->wants_tag = asked->wants_tag;
     ask_or_refuse(call, engine_prepare(loop_engine(r->session->loop), &call->check, &diag), &diag);
     return call;

@@ -12,6 +12,7 @@
 #include "base/reactor.h"
 #include "limit/state.h"
 #include "store/ledger.h"
+#include "store/reservation.h"
 #include "weir.h"
 
 /* What a question asks for: X(name, decides, adds). Only a verb that decides can be denied; it alone
@@ -29,16 +30,35 @@
     X(UNDO, false, false)                                                                          \
     X(CHARGE, false, true)
 
+/* The same for verbs about reservations, of stores that have them (store_ops.reserves):
+ *   reserve  a check whose charges are held until they are settled
+ *   settle   say what was used of a reservation, and give back the rest
+ *   grow     a check of more, onto a reservation
+ *   extend   let a reservation expire later */
+#define RESERVATION_VERBS(X)                                                                       \
+    X(RESERVE, true, true)                                                                         \
+    X(SETTLE, false, false)                                                                        \
+    X(GROW, false, false)                                                                          \
+    X(EXTEND, false, false)
+
 enum verb {
 #define X(name, decides, adds) VERB_##name,
-    STORE_VERBS(X)
+    STORE_VERBS(X) RESERVATION_VERBS(X)
 #undef X
 };
 
 static inline bool verb_decides(enum verb verb)
 {
 #define X(name, decides, adds) || ((decides) && verb == VERB_##name)
-    return false STORE_VERBS(X);
+    return false STORE_VERBS(X) RESERVATION_VERBS(X);
+#undef X
+}
+
+/* Is it about a reservation? Then the question has a `struct reserving`. */
+static inline bool verb_reserves(enum verb verb)
+{
+#define X(name, decides, adds) || verb == VERB_##name
+    return false RESERVATION_VERBS(X);
 #undef X
 }
 
@@ -84,13 +104,14 @@ struct question {
     struct asked ask;
     struct charge *charges;
     size_t count;
-    bool decide_anyway; /* if it cannot be kept, decide it all the same */
-    bool is_unkept;     /* out: decided, but may be forgotten in a crash */
-    bool allowed;       /* out: all of them are */
-    bool is_retried;    /* of a remote store: it has been sent again */
-    weir_err err;       /* out: not decided; nothing was answered as charged */
-    uint64_t mark;      /* out, of the file store: the journal position that a commit must reach */
-    int64_t deadline;   /* of a remote store, by its reactor's clock; 0: the store's own */
+    struct reserving *reserving; /* of the verbs about reservations; else NULL */
+    bool decide_anyway;          /* if it cannot be kept, decide it all the same */
+    bool is_unkept;              /* out: decided, but may be forgotten in a crash */
+    bool allowed;                /* out: all of them are */
+    bool is_retried;             /* of a remote store: it has been sent again */
+    weir_err err;                /* out: not decided; nothing was answered as charged */
+    uint64_t mark;    /* out, of the file store: the journal position that a commit must reach */
+    int64_t deadline; /* of a remote store, by its reactor's clock; 0: the store's own */
     void (*done)(struct question *q);
     void *ctx;
     struct question *next; /* the store's, while the question is under way */
@@ -98,7 +119,9 @@ struct question {
 
 static inline struct ask charge_ask(const struct question *q, const struct charge *c)
 {
-    return (struct ask){ q->ask.now, c->cost, q->ask.peek, verb_forces(q->verb) };
+    return (struct ask){
+        .now = q->ask.now, .cost = c->cost, .peek = q->ask.peek, .forced = verb_forces(q->verb)
+    };
 }
 
 /* Does a state change if it passes? A cost below 0 gives back: only a cell has one. */
@@ -174,6 +197,7 @@ struct history_store_options;
 struct store_ops {
     const char *scheme; /* "memory:" */
     bool is_shared;     /* by several processes: keys are hash_shared() */
+    bool reserves;      /* it knows the verbs about reservations */
     weir_err (*open)(struct store **out, const struct store_options *options, weir_diag *diag);
 
     /* The secret that is kept in the store itself; see secret.h. NULL: none is. */

@@ -176,8 +176,10 @@ struct trial_digesting {
 };
 
 static inline void trial_digest_key(void *ctx, const struct record *r,
-                                    const struct sliding_window *log)
+                                    const struct sliding_window *log,
+                                    const struct kept_block *block)
 {
+    (void)block;
     const struct trial_digesting *d = ctx;
     XXH3_state_t *digest = d->digest;
 

@@ -113,8 +113,10 @@ static void print_members(const json_t *was, const json_t *is)
 
 static void print_rule_numbers(const json_t *rule)
 {
-    printf(" (%" PRId64 " per %s)", (int64_t)json_integer_value(json_object_get(rule, "limit")),
-           duration_text(json_integer_value(json_object_get(rule, "window_ms"))).text);
+    const int64_t window = json_integer_value(json_object_get(rule, "window_ms"));
+
+    printf(" (%" PRId64 "%s%s)", (int64_t)json_integer_value(json_object_get(rule, "limit")),
+           window ? " per " : " at once", window ? duration_text(window).text : "");
 }
 
 static void print_change(const json_t *one)

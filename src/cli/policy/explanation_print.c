@@ -92,7 +92,8 @@ static void print_rate(const char *label, const struct rule *r, const char *why)
         snprintf(window, sizeof window, "%s", period_names[r->calendar->period]);
     else
         duration_write(r->window, window);
-    snprintf(rate, sizeof rate, "%" PRId64 " per %s", r->limit, window);
+    snprintf(rate, sizeof rate, "%" PRId64 "%s%s", r->limit, r->window ? " per " : " at once",
+             r->window ? window : "");
     print_row(label, rate, why);
 }
 

@@ -97,8 +97,10 @@ static weir_err make_table(struct store_files *f, weir_diag *diag)
     return err;
 }
 
-static void count_live(void *ctx, const struct record *r, const struct sliding_window *log)
+static void count_live(void *ctx, const struct record *r, const struct sliding_window *log,
+                       const struct kept_block *block)
 {
+    (void)block;
     struct store_files *f = ctx;
 
     (void)r;

@@ -48,8 +48,10 @@ static void print_trial(const json_t *trial)
     if (since > 0 && gmtime_r(&since, &tm))
         strftime(when, sizeof when, "since %Y-%m-%dT%H:%MZ", &tm);
     duration_write(told_int(trial, "window_ms"), window);
-    printf("%s%s %s%s: %" PRId64 " per %s%s%s, %s\n", colour(BOLD), told_text(trial, "policy"),
-           told_text(trial, "rule"), colour(PLAIN), told_int(trial, "limit"), window,
+    printf("%s%s %s%s: %" PRId64 " %s%s%s%s, %s\n", colour(BOLD), told_text(trial, "policy"),
+           told_text(trial, "rule"), colour(PLAIN), told_int(trial, "limit"),
+           told_int(trial, "window_ms") ? "per " : "at once",
+           told_int(trial, "window_ms") ? window : "",
            *told_text(trial, "rollout") ? ", rolled out to " : "", told_text(trial, "rollout"),
            when);
     printf("  %-22s %12s %12s %8s %12s %12s %8s\n", "", "checks", "denied", "", "identities",

@@ -91,6 +91,23 @@ static void add_rule(struct buf *out, const struct call *call, size_t row, bool 
     buf_byte(out, '}');
 }
 
+/* What only verbs about reservations answer. */
+static void add_reservation(struct buf *out, const struct call *call)
+{
+    const weir_answer *a = &call->answer;
+
+    if (!verb_reserves(call->check.verb))
+        return;
+    add_name(out, LITERAL(",\"reservation\":"), a->reservation[0] ? a->reservation : NULL);
+    if (a->reservation[0] && call->check.verb != VERB_SETTLE)
+        add_int(out, LITERAL(",\"expires_in_ms\":"), a->expires_in_ms);
+    add_bool(out, LITERAL(",\"repeated\":"), a->repeated);
+    if (call->check.verb == VERB_SETTLE) {
+        add_bool(out, LITERAL(",\"expired\":"), a->expired);
+        add_int(out, LITERAL(",\"over\":"), a->over);
+    }
+}
+
 static void add_answer(struct buf *out, const struct call *call)
 {
     const weir_answer *a = &call->answer;
@@ -110,6 +127,7 @@ static void add_answer(struct buf *out, const struct call *call)
     if (a->override_id > 0)
         add_int(out, LITERAL(",\"override\":"), a->override_id);
     add_tag(out, call, 0);
+    add_reservation(out, call);
     if (a->rule_count > 1) {
         const bool is_several = is_of_several(a);
 
@@ -182,11 +200,18 @@ int64_t answer_time(const struct call *call)
 
 /* ---- questions ------------------------------------------------------------------------------ */
 
-static weir_err set_peek(struct parsed_request *asked, enum verb verb, bool peeks, weir_diag *diag)
+/* What a route asks for. */
+struct way {
+    enum verb verb;
+    bool peeks, is_release;
+};
+
+static weir_err set_way(struct parsed_request *asked, struct way way, weir_diag *diag)
 {
-    if (!verb_decides(verb) && asked->peek)
+    if (way.verb != VERB_CHECK && asked->peek)
         return diag_fail(diag, WEIR_EREQUEST, "peek goes with a check only: leave it out");
-    asked->peek = asked->peek || peeks;
+    asked->peek = asked->peek || way.peeks;
+    asked->is_release = way.is_release;
     return WEIR_OK;
 }
 
@@ -211,7 +236,7 @@ static bool take_tag(void *ctx, struct parsed_request *out, struct span name, st
     return true;
 }
 
-static void serve_query(const struct exchange *x, enum verb verb, bool peeks)
+static void serve_query(const struct exchange *x, struct way way)
 {
     const struct query_own own = { take_tag, NULL };
     struct parsed_request asked;
@@ -219,14 +244,14 @@ static void serve_query(const struct exchange *x, enum verb verb, bool peeks)
     weir_err err = check_query_read(x->request->query, &own, &asked, &diag);
 
     if (!err)
-        err = set_peek(&asked, verb, peeks, &diag);
+        err = set_way(&asked, way, &diag);
     if (err)
         exchange_problem(x, problem_of(err), diag.text, NULL);
     else
-        ask_one(x, verb, &asked);
+        ask_one(x, way.verb, &asked);
 }
 
-static void serve_many(const struct exchange *x, struct check_json *j, enum verb verb, bool peeks)
+static void serve_many(const struct exchange *x, struct check_json *j, struct way way)
 {
     struct reply *r = exchange_reply(x, encode_many);
     struct parsed_request asked;
@@ -238,30 +263,30 @@ static void serve_many(const struct exchange *x, struct check_json *j, enum verb
         weir_err err = check_json_next(j, &asked, &diag);
 
         if (!err)
-            err = set_peek(&asked, verb, peeks, &diag);
+            err = set_way(&asked, way, &diag);
         if (err)
             reply_refuse(r, err, diag.text);
         else
-            reply_ask(r, verb, &asked);
+            reply_ask(r, way.verb, &asked);
     }
     reply_end(r);
 }
 
-static void serve_one(const struct exchange *x, struct check_json *j, enum verb verb, bool peeks)
+static void serve_one(const struct exchange *x, struct check_json *j, struct way way)
 {
     struct parsed_request asked;
     weir_diag diag;
     weir_err err = check_json_next(j, &asked, &diag);
 
     if (!err)
-        err = set_peek(&asked, verb, peeks, &diag);
+        err = set_way(&asked, way, &diag);
     if (err)
         exchange_problem(x, problem_of(err), diag.text, NULL);
     else
-        ask_one(x, verb, &asked);
+        ask_one(x, way.verb, &asked);
 }
 
-static void serve_body(const struct exchange *x, enum verb verb, bool peeks)
+static void serve_body(const struct exchange *x, struct way way)
 {
     const struct span body = x->request->body;
     struct check_json j;
@@ -274,49 +299,74 @@ static void serve_body(const struct exchange *x, enum verb verb, bool peeks)
         return;
     }
     if (j.is_many)
-        serve_many(x, &j, verb, peeks);
+        serve_many(x, &j, way);
     else
-        serve_one(x, &j, verb, peeks);
+        serve_one(x, &j, way);
     check_json_close(&j);
 }
 
-static void serve(const struct exchange *x, enum verb verb, bool peeks)
+static void serve(const struct exchange *x, struct way way)
 {
     if (x->request->body.len == 0)
-        serve_query(x, verb, peeks);
+        serve_query(x, way);
     else if (x->request->query.len > 0)
         exchange_problem(x, PROBLEM_INVALID_REQUEST, "there is a body and a query: use one of them",
                          NULL);
     else
-        serve_body(x, verb, peeks);
+        serve_body(x, way);
 }
 
 void api_check(const struct exchange *x)
 {
-    serve(x, VERB_CHECK, false);
+    serve(x, (struct way){ .verb = VERB_CHECK });
 }
 
 void api_check_query(const struct exchange *x)
 {
-    serve_query(x, VERB_CHECK, false);
+    serve_query(x, (struct way){ .verb = VERB_CHECK });
 }
 
 void api_peek(const struct exchange *x)
 {
-    serve(x, VERB_CHECK, true);
+    serve(x, (struct way){ .verb = VERB_CHECK, .peeks = true });
 }
 
 void api_refund(const struct exchange *x)
 {
-    serve(x, VERB_REFUND, false);
+    serve(x, (struct way){ .verb = VERB_REFUND });
 }
 
 void api_charge(const struct exchange *x)
 {
-    serve(x, VERB_CHARGE, false);
+    serve(x, (struct way){ .verb = VERB_CHARGE });
 }
 
 void api_reset(const struct exchange *x)
 {
-    serve(x, VERB_RESET, false);
+    serve(x, (struct way){ .verb = VERB_RESET });
+}
+
+void api_reserve(const struct exchange *x)
+{
+    serve(x, (struct way){ .verb = VERB_RESERVE });
+}
+
+void api_commit(const struct exchange *x)
+{
+    serve(x, (struct way){ .verb = VERB_SETTLE });
+}
+
+void api_release(const struct exchange *x)
+{
+    serve(x, (struct way){ .verb = VERB_SETTLE, .is_release = true });
+}
+
+void api_grow(const struct exchange *x)
+{
+    serve(x, (struct way){ .verb = VERB_GROW });
+}
+
+void api_extend(const struct exchange *x)
+{
+    serve(x, (struct way){ .verb = VERB_EXTEND });
 }

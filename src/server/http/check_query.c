@@ -170,7 +170,7 @@ weir_err check_query_read(struct span query, const struct query_own *own,
     weir_err err = WEIR_OK;
 
     out->request = (weir_request){ 0 };
-    out->peek = out->wants_tag = false;
+    out->peek = out->wants_tag = out->is_release = false;
     while (!err && http_query_next(&query, &name, &value, &is_bad)) {
         const enum parameter which = parameter_of(name);
 

@@ -23,6 +23,20 @@ enum problem problem_of(weir_err err)
         return PROBLEM_CLOCK_NOT_TRUSTED;
     case WEIR_ENOPOLICY:
         return PROBLEM_NO_SUCH_POLICY;
+    case WEIR_ENORESERVATION:
+        return PROBLEM_NO_SUCH_RESERVATION;
+    case WEIR_EREUSED:
+        return PROBLEM_ID_REUSED;
+    case WEIR_ESETTLED:
+        return PROBLEM_ALREADY_SETTLED;
+    case WEIR_EEXPIRED:
+        return PROBLEM_RESERVATION_EXPIRED;
+    case WEIR_ENEEDSRESERVATION:
+        return PROBLEM_NEEDS_RESERVATION;
+    case WEIR_ETTL:
+        return PROBLEM_INVALID_TTL;
+    case WEIR_ENOTHERE:
+        return PROBLEM_NOT_IMPLEMENTED;
     case WEIR_EPOLICY:
         return PROBLEM_INVALID_POLICY_FILE;
     case WEIR_EIO:

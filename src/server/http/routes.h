@@ -49,6 +49,11 @@ void api_peek(const struct exchange *x);
 void api_refund(const struct exchange *x);
 void api_charge(const struct exchange *x);
 void api_reset(const struct exchange *x);
+void api_reserve(const struct exchange *x);
+void api_commit(const struct exchange *x);
+void api_release(const struct exchange *x);
+void api_grow(const struct exchange *x);
+void api_extend(const struct exchange *x);
 
 void api_gate(const struct exchange *x);
 

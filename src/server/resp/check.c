@@ -31,7 +31,7 @@ static void begin_reading(struct reading *in, struct session *s, struct resp_com
     in->is_full = false;
     in->trace = (struct span){ 0 };
     in->asked.request = (weir_request){ .attributes = in->asked.attributes };
-    in->asked.peek = in->asked.wants_tag = false;
+    in->asked.peek = in->asked.wants_tag = in->asked.is_release = false;
 }
 
 /* ---- the reply --------------------------------------------------------------------------- */

@@ -293,6 +293,7 @@ static weir_err history_store(struct store *store, struct history_store **out,
 
 const struct store_ops file_store_ops = {
     .scheme = "file:",
+    .reserves = true,
     .open = open_file_store,
     .prefetch = prefetch,
     .submit = submit,

@@ -125,7 +125,7 @@ static enum journal_end read_header(struct image *f, const char *name,
     if (!bytes)
         return JOURNAL_EMPTY;
     memcpy(out, bytes, sizeof *out);
-    if (out->magic == JOURNAL_MAGIC && out->version != JOURNAL_VERSION &&
+    if (out->magic == JOURNAL_MAGIC && (out->version < 1 || out->version > JOURNAL_VERSION) &&
         out->checksum == journal_header_checksum(out)) {
         diag_set(diag,
                  "%s has format version %u, and this program writes version %d: open it with the "
@@ -160,9 +160,11 @@ static weir_err replay_batches(struct image *f, const char *name, uint64_t salt,
     while ((batch = batch_at(f, out->good, salt)) && batch->number == *number) {
         const struct record *records = (const struct record *)(batch + 1);
 
-        for (uint32_t i = 0; i < batch->count; i++)
-            if (!replay->each(replay->ctx, &records[i]))
+        for (size_t i = 0, more; i < batch->count; i += 1 + more) {
+            more = record_more(&records[i]);
+            if (more >= batch->count - i || !replay->each(replay->ctx, &records[i]))
                 return diag_fail(diag, WEIR_ENOMEM, "not enough memory to replay %s", name);
+        }
         out->good += sizeof *batch + batch->count * sizeof(struct record);
         out->records += batch->count;
         *number += batch->count;

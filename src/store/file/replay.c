@@ -32,7 +32,7 @@ static void restore_part(void *ctx, const struct pool_job *l)
 
     for (size_t i = 0; i < AHEAD && i < count; i++)
         table_prefetch(p->to->table, records[i].key, PREFETCH_PLACE);
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < count; i += 1 + record_more(&records[i])) {
         if (i + AHEAD < count)
             table_prefetch(p->to->table, records[i + AHEAD].key, PREFETCH_PLACE);
         if (!table_restore(p->to->table, &records[i], p->to->now)) {
@@ -56,15 +56,16 @@ static void end_round(struct replaying *p)
 
 bool replay_record(void *ctx, const struct record *r)
 {
+    const size_t size = (1 + record_more(r)) * sizeof *r;
     struct replaying *p = ctx;
     struct pool_job *l =
         &p->parts[p->round % 2][p->part_bits ? r->key.high >> (64 - p->part_bits) : 0];
 
-    if (l->room - l->len < sizeof *r && !pool_job_reserve(l, l->len / 2 + 4096, &p->allocator))
+    if (l->room - l->len < size && !pool_job_reserve(l, size + l->len / 2 + 4096, &p->allocator))
         return false;
-    memcpy(l->bytes + l->len, r, sizeof *r);
-    l->len += sizeof *r;
-    p->dealt += sizeof *r;
+    memcpy(l->bytes + l->len, r, size);
+    l->len += size;
+    p->dealt += size;
     if (p->dealt >= ROUND)
         end_round(p);
     return !p->has_failed;

@@ -31,7 +31,20 @@ struct writer {
     uint64_t salt, at, written_out, number;
 };
 
-static void add_item(void *ctx, const struct record *r, const struct sliding_window *log)
+static void add_block(struct writer *w, const struct record *r, const struct kept_block *block)
+{
+    const size_t room = record_more(r) * sizeof *r;
+    char *to = buf_room(&w->block, room);
+
+    if (!to)
+        return;
+    memset(to, 0, room);
+    memcpy(to, block, block->size);
+    buf_wrote(&w->block, room);
+}
+
+static void add_item(void *ctx, const struct record *r, const struct sliding_window *log,
+                     const struct kept_block *block)
 {
     struct writer *w = ctx;
     struct record item = *r;
@@ -39,6 +52,8 @@ static void add_item(void *ctx, const struct record *r, const struct sliding_win
     if (log)
         item.packed = (struct packed){ { log_length(log) } };
     buf_add(&w->block, (struct span){ (const char *)&item, sizeof item });
+    if (block)
+        add_block(w, r, block);
     for (uint32_t i = 0; log && i < log_length(log); i++) {
         struct log_entry e = log_at(log, i);
 

@@ -40,6 +40,7 @@ struct reader {
 
 static bool restore_item(struct table_filling *f, const char **at, const char *end)
 {
+    const struct record *whole = (const struct record *)(const void *)*at;
     struct record item;
     size_t entries;
 
@@ -47,7 +48,13 @@ static bool restore_item(struct table_filling *f, const char **at, const char *e
         return false;
     memcpy(&item, *at, sizeof item);
     *at += sizeof item;
-    if (!state_is_log(item.algorithm))
+    if (record_more(&item) > 0) {
+        if (record_more(&item) > (size_t)(end - *at) / sizeof item)
+            return false;
+        *at += record_more(&item) * sizeof item;
+        return table_fill(f, whole, NULL, 0);
+    }
+    if (!state_is_log(item.algorithm) || item.is_hold)
         return table_fill(f, &item, NULL, 0);
     entries = (size_t)item.packed.words[0];
     if (item.packed.words[0] < 0 || entries > (size_t)(end - *at) / sizeof(struct log_entry) ||
@@ -142,7 +149,7 @@ static enum snapshot_end read_header(struct reader *r, const unsigned char secre
                  r->dir->path);
         return SNAPSHOT_BAD;
     }
-    if (h->version != SNAPSHOT_VERSION) {
+    if (h->version < 1 || h->version > SNAPSHOT_VERSION) {
         diag_set(diag,
                  "%s/" SNAPSHOT_NAME " has format version %u, and this program writes version "
                  "%d: open it with the program that wrote it",

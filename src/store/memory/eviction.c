@@ -44,7 +44,8 @@ static bool is_spared(const struct cell *c, const struct eviction *e)
 
 static bool will_do(const struct cell *c, const struct eviction *e)
 {
-    return !is_spared(c, e) && (!e->beside || state_heap_bytes(&c->state, c->algorithm) > 0);
+    return !is_spared(c, e) && !cell_is_held(c, e->now) &&
+           (!e->beside || state_heap_bytes(&c->state, c->algorithm) > 0);
 }
 
 /* What is lost with a cell; to compare those of one class and grade. */
@@ -244,7 +245,7 @@ uint32_t eviction_obstacle(struct shard *s, uint32_t at, const struct eviction *
         shard_mark_all(s);
     of = count_classes(s);
     for (uint32_t i = at < s->homes ? at : s->homes; !cell_is_empty(&cells[i]); i++)
-        if (!is_spared(&cells[i], e) &&
+        if (!is_spared(&cells[i], e) && !cell_is_held(&cells[i], e->now) &&
             (found == EVICTION_NONE || goes_before(s, &of, &cells[i], &cells[found], e->now)))
             found = i;
     return found;

@@ -98,6 +98,7 @@ static void close_memory(struct store *s)
 
 const struct store_ops memory_store_ops = {
     .scheme = "memory:",
+    .reserves = true,
     .open = open_memory,
     .prefetch = prefetch,
     .submit = submit,

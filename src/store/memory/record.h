@@ -1,6 +1,9 @@
 /* record.h - one key's new value, as the journal and the snapshot keep it.
  *
- * Numbers are little-endian. A record without an algorithm says that the key is gone. */
+ * Numbers are little-endian. A record without an algorithm says that the key is gone. One with
+ * `is_hold` says what became of one hold of a key, or of one bucket of its log. One of a
+ * reservation says in its first word how many bytes the reservation has; these follow, in as many
+ * records as they need, and are no records of their own. */
 #ifndef WEIR_STORE_MEMORY_RECORD_H
 #define WEIR_STORE_MEMORY_RECORD_H
 
@@ -13,7 +16,7 @@ struct record {
     struct key key;
     union {
         struct {
-            uint64_t expires : 48, algorithm : 4, level : 4, class : 6, is_locked : 1, unused : 1;
+            uint64_t expires : 48, algorithm : 4, level : 4, class : 6, is_locked : 1, is_hold : 1;
         };
         uint64_t stamp; /* all of it, as in the cell */
     };
@@ -21,5 +24,17 @@ struct record {
 };
 
 _Static_assert(sizeof(struct record) == 48, "as in the files");
+
+/* How many records these bytes take. */
+static inline size_t record_bytes(uint64_t size)
+{
+    return size / sizeof(struct record) + (size % sizeof(struct record) > 0);
+}
+
+/* How many follow this one, and are bytes of it. */
+static inline size_t record_more(const struct record *r)
+{
+    return r->algorithm == ALGORITHM_RESERVATION ? record_bytes((uint64_t)r->packed.words[0]) : 0;
+}
 
 #endif

@@ -23,7 +23,7 @@ struct cell {
     struct key key; /* all zero: empty */
     union {
         struct {
-            uint64_t expires : 48, algorithm : 4, level : 4, class : 6, is_locked : 1, unused : 1;
+            uint64_t expires : 48, algorithm : 4, level : 4, class : 6, is_locked : 1, is_hold : 1;
         };
         uint64_t stamp; /* all of it, as in a record */
     };
@@ -112,6 +112,14 @@ static inline int64_t cell_locked_until(const struct cell *c)
 static inline uint64_t cell_tag(const struct cell *c)
 {
     return state_is_log(c->algorithm) ? 0 : c->state.tag;
+}
+
+/* Is something held of it? Then it is not given up. */
+static inline bool cell_is_held(const struct cell *c, int64_t now)
+{
+    if (c->algorithm == ALGORITHM_RESERVATION)
+        return c->state.kept.is_open && c->state.kept.expires > now;
+    return holds_last(state_holds(&c->state, c->algorithm)) > now;
 }
 
 /* `cells` are shard_room(), and zeroed. */

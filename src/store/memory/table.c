@@ -130,7 +130,7 @@ static struct cell *cell_of(const struct shard *s, struct key key)
     return shard_has(s, at, key) ? &s->cells[at] : NULL;
 }
 
-static void take(const struct cell *cell, struct charge *c, const struct ask *ask)
+void table_take(const struct cell *cell, struct charge *c, const struct ask *ask)
 {
     const int64_t until = cell ? cell_locked_until(cell) : 0;
     struct ask nothing;
@@ -150,14 +150,13 @@ static void forget_state(struct table *t, struct cell *cell)
 
     if (beside > 0)
         atomic_fetch_sub_explicit(&t->beside, (int64_t)beside, memory_order_relaxed);
-    if (state_is_log(cell->algorithm))
-        state_done(&cell->state, cell->algorithm, &t->allocator);
-    else
+    state_done(&cell->state, cell->algorithm, &t->allocator);
+    if (!state_is_log(cell->algorithm))
         memset(cell->state.words, 0, sizeof cell->state.words);
 }
 
 /* A charge passes: a lockout that the cell has is over. */
-static void unlock(struct table *t, struct cell *cell)
+void table_unlock(struct table *t, struct cell *cell)
 {
     if (!cell || !cell->is_locked)
         return;
@@ -165,11 +164,13 @@ static void unlock(struct table *t, struct cell *cell)
     cell->is_locked = 0;
 }
 
-static void stamp(struct shard *s, struct cell *cell, const struct charge *c)
+void table_stamp(struct shard *s, struct cell *cell, const struct charge *c)
 {
     const struct rule *r = c->rule;
     const struct decision *d = &c->step.decision;
-    const int64_t expires = c->step.now + d->reset_after, used = r->burst - d->remaining;
+    const int64_t until = c->step.now + d->reset_after, used = r->burst - d->remaining;
+    const int64_t held = state_lasts_until(&cell->state, r);
+    const int64_t expires = held > until ? held : until;
     const int64_t level = d->remaining <= 0 ? SHARD_LEVELS - 1
                           : used > 0        ? used * (SHARD_LEVELS - 1) / r->burst
                                             : 0;
@@ -178,19 +179,19 @@ static void stamp(struct shard *s, struct cell *cell, const struct charge *c)
 }
 
 /* Only what counts can refuse and lock, so there is a cell. */
-static struct cell *lock_out(struct table *t, struct shard *s, const struct charge *c)
+struct cell *table_lock_out(struct table *t, struct shard *s, const struct charge *c)
 {
     struct cell *cell = cell_of(s, c->key);
 
     forget_state(t, cell);
-    stamp(s, cell, c);
+    table_stamp(s, cell, c);
     cell->is_locked = 1;
     return cell;
 }
 
 /* Lazy expiry: a shard that fills up drops what has expired before it makes the table grow. Only
  * before a question looks at its keys: the key that it is about to charge may have expired, too. */
-static void purge_if_worth_it(struct table *t, struct shard *s, int64_t now)
+void table_purge_if_due(struct table *t, struct shard *s, int64_t now)
 {
     if (t->drop_by_time && s->count >= s->purge_at)
         table_purge(t, s, now);
@@ -202,7 +203,11 @@ void table_record(const struct cell *cell, struct record *out)
 {
     out->key = cell->key;
     out->stamp = cell->stamp;
-    state_pack(&cell->state, cell->algorithm, &out->packed);
+    if (cell->algorithm == ALGORITHM_RESERVATION)
+        out->packed = (struct packed){ { (int64_t)cell->state.kept.block->size,
+                                         cell->state.kept.expires, cell->state.kept.is_open } };
+    else
+        state_pack(&cell->state, cell->algorithm, &out->packed);
 }
 
 /* H1, and H3 for a key that may have been dropped: the record that follows now must come after the
@@ -219,6 +224,19 @@ static void overtake(const struct table *t, const struct shard *s, struct cell *
         write_buffers_overtake(t->log->write_buffers, write_buffer, tag, before);
     if (cell && !state_is_log(cell->algorithm))
         cell->state.tag = own;
+}
+
+struct cell *table_cell(struct table *t, struct key key)
+{
+    const struct shard *s = &t->shards[shard_index(t, key)];
+    const uint32_t at = shard_find(s, key);
+
+    return shard_has(s, at, key) ? &s->cells[at] : NULL;
+}
+
+void table_overtake(struct table *t, struct key key)
+{
+    overtake(t, &t->shards[shard_index(t, key)], table_cell(t, key), NULL);
 }
 
 /* Append the new values of the keys of a question. */
@@ -272,25 +290,25 @@ static void judge_one(struct table *t, struct shard *s, struct question *q,
     struct cell *cell = shard_has(s, at, c->key) ? &s->cells[at] : NULL;
     const struct ask ask = charge_ask(q, c);
 
-    take(cell, c, &ask);
+    table_take(cell, c, &ask);
     q->allowed = c->step.decision.allowed;
     if (c->step.locks) {
-        lock_out(t, s, c);
+        table_lock_out(t, s, c);
         if (t->log)
             keep_one(t, s, cell, q, write_buffer);
     }
     if (!q->allowed || c->cost == 0 || ask.peek)
         return;
-    unlock(t, cell);
+    table_unlock(t, cell);
     if (!cell)
-        purge_if_worth_it(t, s, q->ask.now);
+        table_purge_if_due(t, s, q->ask.now);
     if (!cell || state_is_log(c->rule->algorithm)) {
         q->err = table_prepare(t, s, c, q, &cell);
         if (q->err)
             return;
     }
     state_apply(&cell->state, c->rule, &c->step);
-    stamp(s, cell, c);
+    table_stamp(s, cell, c);
     if (t->log)
         keep_one(t, s, cell, q, write_buffer);
 }
@@ -306,10 +324,10 @@ static void refuse_several(struct table *t, struct question *q)
         struct shard *s = shard_of(t, c);
 
         if (c->step.decision.allowed) {
-            take(cell_of(s, c->key), c,
-                 &(struct ask){ .now = q->ask.now, .cost = c->cost, .peek = true });
+            table_take(cell_of(s, c->key), c,
+                       &(struct ask){ .now = q->ask.now, .cost = c->cost, .peek = true });
         } else if (c->step.locks) {
-            struct cell *cell = lock_out(t, s, c);
+            struct cell *cell = table_lock_out(t, s, c);
 
             if (t->log) {
                 overtake(t, s, cell, NULL);
@@ -328,13 +346,13 @@ static void judge_several(struct table *t, struct question *q)
     struct cell *cell;
 
     for (size_t i = 0; i < q->count && charges; i++)
-        purge_if_worth_it(t, shard_of(t, &q->charges[i]), q->ask.now);
+        table_purge_if_due(t, shard_of(t, &q->charges[i]), q->ask.now);
     q->allowed = true;
     for (size_t i = 0; i < q->count; i++) {
         struct charge *c = &q->charges[i];
         const struct ask ask = charge_ask(q, c);
 
-        take(cell_of(shard_of(t, c), c->key), c, &ask);
+        table_take(cell_of(shard_of(t, c), c->key), c, &ask);
         q->allowed = q->allowed && c->step.decision.allowed;
     }
     if (!q->allowed) {
@@ -345,7 +363,7 @@ static void judge_several(struct table *t, struct question *q)
         return;
     for (size_t i = 0; i < q->count; i++)
         if (q->charges[i].cost != 0)
-            unlock(t, cell_of(shard_of(t, &q->charges[i]), q->charges[i].key));
+            table_unlock(t, cell_of(shard_of(t, &q->charges[i]), q->charges[i].key));
     for (size_t i = 0; i < q->count && !q->err; i++)
         if (q->charges[i].cost != 0)
             q->err = table_prepare(t, shard_of(t, &q->charges[i]), &q->charges[i], q, &cell);
@@ -357,7 +375,7 @@ static void judge_several(struct table *t, struct question *q)
             continue;
         cell = &s->cells[shard_find(s, c->key)];
         state_apply(&cell->state, c->rule, &c->step);
-        stamp(s, cell, c);
+        table_stamp(s, cell, c);
     }
     if (!q->err)
         keep(t, q);
@@ -378,12 +396,12 @@ static void refund_or_reset(struct table *t, struct question *q)
         switch (q->verb) {
         case VERB_REFUND:
             if (s->cells[at].is_locked) { /* what is forgotten is not given back */
-                take(&s->cells[at], c, &look_only);
+                table_take(&s->cells[at], c, &look_only);
             } else if (c->rule->limit > 0) {
                 const struct ask back = charge_ask(q, c);
 
                 state_refund(&s->cells[at].state, c->rule, &back, &c->step);
-                stamp(s, &s->cells[at], c);
+                table_stamp(s, &s->cells[at], c);
             }
             break;
         case VERB_RESET:
@@ -391,6 +409,10 @@ static void refund_or_reset(struct table *t, struct question *q)
             break;
         case VERB_CHECK: /* judge_one(), judge_several() */
         case VERB_CHARGE:
+        case VERB_RESERVE: /* table_judge_reservation() */
+        case VERB_SETTLE:
+        case VERB_GROW:
+        case VERB_EXTEND:
         case VERB_UNDO: /* only Redis charges what must be undone */
             break;
         }
@@ -399,8 +421,7 @@ static void refund_or_reset(struct table *t, struct question *q)
     keep(t, q);
 }
 
-/* The shards of a question, ascending, each once. */
-static size_t shards_of(const struct table *t, const struct question *q, size_t *out)
+size_t table_shards_of(const struct table *t, const struct question *q, size_t out[MOST_KEYS])
 {
     size_t n = 0;
 
@@ -453,15 +474,19 @@ void table_keep_again(struct table *t, struct question *q)
 
 void table_judge(struct table *t, struct question *q)
 {
-    size_t shards[MOST_CHARGES], n;
+    size_t shards[MOST_KEYS], n;
 
+    if (verb_reserves(q->verb)) {
+        table_judge_reservation(t, q);
+        return;
+    }
     if (q->count == 1 && verb_adds(q->verb)) {
         table_judge_in(t, q, NULL);
         return;
     }
     q->err = WEIR_OK;
     q->mark = 0;
-    n = shards_of(t, q, shards);
+    n = table_shards_of(t, q, shards);
     for (size_t i = 0; i < n; i++)
         pthread_mutex_lock(&t->shards[shards[i]].lock);
     if (verb_adds(q->verb))

@@ -28,7 +28,8 @@ void table_judge(struct table *t, struct question *q); /* all but done() */
 void table_judge_in(struct table *t, struct question *q, struct write_buffer *write_buffer);
 static inline bool table_fits_buffer(const struct question *q)
 {
-    return q->count == 1 && verb_adds(q->verb) && !state_is_log(q->charges->rule->algorithm);
+    return q->count == 1 && !verb_reserves(q->verb) && verb_adds(q->verb) &&
+           !state_is_log(q->charges->rule->algorithm);
 }
 
 /* The write buffer of this question was overtaken: append what its key is by now (H2). */
@@ -41,11 +42,13 @@ void table_stats(struct table *t, weir_stats *stats);
 
 size_t table_shards(const struct table *t);
 
-/* Call each() for the live keys of one shard, in order, with the shard locked. `log` is the
- * whole log of a sliding window, else NULL. */
-void table_export(struct table *t, size_t shard, int64_t now,
-                  void (*each)(void *ctx, const struct record *r, const struct sliding_window *log),
-                  void *ctx);
+/* `log` is the whole log of a sliding window, `block` the bytes of a reservation; else NULL. */
+typedef void table_each(void *ctx, const struct record *r, const struct sliding_window *log,
+                        const struct kept_block *block);
+
+/* Call each() for the live keys of one shard, in order, with the shard locked. After a key come
+ * its holds. */
+void table_export(struct table *t, size_t shard, int64_t now, table_each *each, void *ctx);
 
 void table_expect(struct table *t, int64_t keys); /* so many are about to be restored */
 
@@ -56,7 +59,7 @@ struct restoring {
     unsigned hands; /* threads of the pool; 0 or 1: the caller does it alone */
 };
 
-/* Make a key what a record says. False: out of memory, or the record is not valid. */
+/* Make a key what a record says, and the bytes that follow it. False: out of memory, or the record is not valid. */
 bool table_restore(struct table *t, const struct record *r, int64_t now);
 
 /* The same for many at once: as fast as memory allows, if they are in order and the table is

@@ -3,6 +3,8 @@
  * A snapshot has keys in the order that a shard keeps them in. So an empty shard is filled by
  * writing cells one behind the other, without searching. All other keys are inserted as a
  * decision does it. */
+#include <string.h>
+
 #include "store/memory/table_internal.h"
 
 enum { SLICE = 256 }; /* keys copied under one lock: decisions wait so long */
@@ -17,9 +19,24 @@ static uint32_t behind(const struct shard *s, struct key key)
 
 /* Keys are in order. So after the lock was released it goes on behind the last key, wherever
  * cells have moved to since. */
-void table_export(struct table *t, size_t shard, int64_t now,
-                  void (*each)(void *ctx, const struct record *r, const struct sliding_window *log),
-                  void *ctx)
+static void export_cell(const struct cell *c, table_each *each, void *ctx)
+{
+    const struct holds *holds = state_holds(&c->state, c->algorithm);
+    struct record r;
+
+    table_record(c, &r);
+    each(ctx, &r, state_is_log(c->algorithm) ? &c->state.sliding_window : NULL,
+         c->algorithm == ALGORITHM_RESERVATION ? c->state.kept.block : NULL);
+    r.is_hold = 1;
+    for (uint32_t i = 0; i < holds_count(holds); i++) {
+        const struct hold *h = holds_at(holds, i);
+
+        r.packed = (struct packed){ { h->expires, (int64_t)h->id, h->amount } };
+        each(ctx, &r, NULL, NULL);
+    }
+}
+
+void table_export(struct table *t, size_t shard, int64_t now, table_each *each, void *ctx)
 {
     struct shard *s = &t->shards[shard];
     struct key last = { 0 };
@@ -33,16 +50,13 @@ void table_export(struct table *t, size_t shard, int64_t now,
         end = s->cells + shard_cells(s->homes);
         c = s->cells + (last.high | last.low ? behind(s, last) : 0);
         for (; c < end && left > 0; c++) {
-            struct record r;
-
             if (c->key.high == 0 && c->key.low == 0)
                 continue;
             left--;
             last = c->key;
             if (t->drop_by_time && (int64_t)c->expires <= now - t->clock_slip)
                 continue;
-            table_record(c, &r);
-            each(ctx, &r, state_is_log(c->algorithm) ? &c->state.sliding_window : NULL);
+            export_cell(c, each, ctx);
         }
         is_over = c >= end;
         pthread_mutex_unlock(&s->lock);
@@ -56,8 +70,26 @@ void table_expect(struct table *t, int64_t keys)
 
 static bool is_sound(const struct record *r)
 {
-    return (r->key.high != 0 || r->key.low != 0) && r->unused == 0 && r->class < LIMIT_CLASSES &&
-           (r->algorithm <= ALGORITHM_COUNT || r->algorithm == ALGORITHM_CELL);
+    return (r->key.high != 0 || r->key.low != 0) && r->class < LIMIT_CLASSES &&
+           (r->algorithm <= ALGORITHM_COUNT || r->algorithm == ALGORITHM_CELL ||
+            r->algorithm == ALGORITHM_RESERVATION);
+}
+
+/* Make a cell the reservation whose bytes follow the record. */
+static bool set_reservation(struct table *t, struct cell *cell, const struct record *r)
+{
+    const size_t size = (size_t)r->packed.words[0];
+    struct kept_state *kept = &cell->state.kept;
+    struct kept_block *block;
+
+    if (!reservation_is_sound(r + 1, size))
+        return false;
+    block = alloc_resize(&t->allocator, kept->block, size);
+    if (!block)
+        return false;
+    memcpy(block, r + 1, size);
+    *kept = (struct kept_state){ r->packed.words[1], r->packed.words[2], 0, block };
+    return true;
 }
 
 /* Make a new or an old cell what a record says. The caller has the shard locked. */
@@ -68,7 +100,11 @@ static bool set_cell(struct table *t, struct shard *s, struct cell *cell, const 
     bool is_set = true;
     size_t after;
 
-    if (entries) {
+    if (r->algorithm == ALGORITHM_RESERVATION) {
+        is_set = set_reservation(t, cell, r);
+    } else if (r->is_hold) {
+        is_set = state_unpack_hold(&cell->state, r->algorithm, &r->packed, &t->allocator);
+    } else if (entries) {
         for (size_t i = 0; i < n && is_set; i++)
             is_set = log_push(&cell->state.sliding_window, entries[i], &t->allocator);
     } else {
@@ -148,16 +184,28 @@ static bool is_behind(struct key a, struct key b)
     return a.high != b.high ? a.high > b.high : a.low > b.low;
 }
 
+static void return_reserved(struct table_filling *f)
+{
+    if (f->reserved == 0)
+        return;
+    f->reserved--;
+    atomic_fetch_sub_explicit(&f->table->keys, 1, memory_order_relaxed);
+}
+
 bool table_fill(struct table_filling *f, const struct record *r, const struct log_entry *entries,
                 size_t n)
 {
     struct shard *s = &f->table->shards[shard_index(f->table, r->key)];
 
     if (!is_sound(r) || r->algorithm == WEIR_DEFAULT_ALGORITHM ||
-        state_is_log(r->algorithm) != (entries != NULL))
+        (state_is_log(r->algorithm) && !r->is_hold) != (entries != NULL))
         return false;
     if (s != f->shard)
         enter_shard(f, s);
+    if (r->is_hold && table_cell(f->table, r->key)) { /* that of the last key, which has its cell */
+        return_reserved(f);
+        return set_cell(f->table, s, table_cell(f->table, r->key), r, NULL, 0);
+    }
     if (f->appends && f->reserved > 0 && is_behind(r->key, f->last)) {
         struct cell *cell = shard_append(s, &f->next, r->key, r->algorithm);
 
@@ -168,10 +216,7 @@ bool table_fill(struct table_filling *f, const struct record *r, const struct lo
         }
     }
     f->appends = false;
-    if (f->reserved > 0) { /* table_ensure() counts it */
-        f->reserved--;
-        atomic_fetch_sub_explicit(&f->table->keys, 1, memory_order_relaxed);
-    }
+    return_reserved(f); /* table_ensure() counts it */
     return set_key(f->table, s, r, entries, n, f->now);
 }
 

@@ -8,6 +8,7 @@
 enum {
     CLOCK_SLIP = 1000, /* ms; expired cells stay so long, for clocks that are set back a bit */
     MOST_CHARGES = 2 * WEIR_MAX_RULES,
+    MOST_KEYS = MOST_CHARGES + 1, /* of a question, with that of a reservation */
 };
 
 struct table {
@@ -34,6 +35,36 @@ static inline size_t shard_index(const struct table *t, struct key key)
 
 void table_record(const struct cell *cell, struct record *out);
 
+/* ---- table.c; the shards are locked ------------------------------------------------------ */
+
+/* What a charge would do to this cell, which may be locked out, or NULL. */
+void table_take(const struct cell *cell, struct charge *c, const struct ask *ask);
+
+/* A charge passes: a lockout that the cell has is over. NULL is fine. */
+void table_unlock(struct table *t, struct cell *cell);
+
+/* A charge was denied, and locks its key out. */
+struct cell *table_lock_out(struct table *t, struct shard *s, const struct charge *c);
+
+/* Note what a decision made of a cell. */
+void table_stamp(struct shard *s, struct cell *cell, const struct charge *c);
+
+/* The cell of a key; NULL: there is none. */
+struct cell *table_cell(struct table *t, struct key key);
+
+/* Drop what has expired, before a question looks at its keys. */
+void table_purge_if_due(struct table *t, struct shard *s, int64_t now);
+
+/* A record of this key, which may be gone, is about to be appended without a write buffer. */
+void table_overtake(struct table *t, struct key key);
+
+/* The shards of a question, ascending, each once. */
+size_t table_shards_of(const struct table *t, const struct question *q, size_t out[MOST_KEYS]);
+
+/* ---- table_reservation.c; nothing is locked ---------------------------------------------- */
+
+void table_judge_reservation(struct table *t, struct question *q);
+
 /* The housekeeper grows the table, if there is one and it keeps up. No shard may be locked. */
 void table_grow_if_due(struct table *t);
 
@@ -47,6 +78,10 @@ void table_erase(struct table *t, struct shard *s, uint32_t at);
 /* Everything in charging that can fail: a cell, and memory for its state. */
 WEIR_MUSTCHECK weir_err table_prepare(struct table *t, struct shard *s, const struct charge *c,
                                       const struct question *q, struct cell **out);
+
+/* So much more memory is beside the cells of this shard: evict others, if it is too much. False:
+ * there is none to evict. Cells may move. */
+bool table_allow_beside(struct table *t, struct shard *s, const struct question *q, int64_t more);
 
 /* Drop what has expired, if there can be any. */
 void table_purge(struct table *t, struct shard *s, int64_t now);

@@ -41,7 +41,7 @@ static bool give_up(struct table *t, struct shard *s, uint32_t victim, int64_t n
 
 /* A question never evicts its own keys. */
 struct wanted {
-    struct key spared[MOST_CHARGES];
+    struct key spared[MOST_KEYS];
     struct eviction eviction;
 };
 
@@ -106,6 +106,17 @@ struct cell *table_ensure(struct table *t, struct shard *s, const struct charge 
     return &s->cells[at];
 }
 
+bool table_allow_beside(struct table *t, struct shard *s, const struct question *q, int64_t more)
+{
+    atomic_fetch_add_explicit(&t->beside, more, memory_order_relaxed);
+    while (atomic_load_explicit(&t->beside, memory_order_relaxed) > t->max_beside) {
+        if (!evict(t, s, q, true))
+            return false;
+        atomic_fetch_sub_explicit(&t->keys, 1, memory_order_relaxed);
+    }
+    return true;
+}
+
 static weir_err try_prepare(struct table *t, struct shard *s, const struct charge *c,
                             const struct question *q, struct cell **out)
 {
@@ -122,12 +133,8 @@ static weir_err try_prepare(struct table *t, struct shard *s, const struct charg
     more = (int64_t)(state_heap_bytes(&cell->state, c->rule->algorithm) - before);
     if (more == 0)
         return WEIR_OK;
-    atomic_fetch_add_explicit(&t->beside, more, memory_order_relaxed);
-    while (atomic_load_explicit(&t->beside, memory_order_relaxed) > t->max_beside) {
-        if (!evict(t, s, q, true))
-            return WEIR_EFULL;
-        atomic_fetch_sub_explicit(&t->keys, 1, memory_order_relaxed);
-    }
+    if (!table_allow_beside(t, s, q, more))
+        return WEIR_EFULL;
     *out = &s->cells[shard_find(s, c->key)]; /* an eviction may have moved it */
     return WEIR_OK;
 }

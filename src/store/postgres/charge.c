@@ -278,6 +278,7 @@ static struct state state_before(const struct row *row, const struct rule *r, in
         s.bucket = (struct bucket){ .used = row->used - cost * r->window, .at = row->at };
         break;
     case WEIR_SLIDING_WINDOW: /* answer_window() */
+    case WEIR_CONCURRENCY:    /* not in a shared store */
     case WEIR_DEFAULT_ALGORITHM:
         break;
     }
@@ -298,6 +299,7 @@ static struct row row_of(const struct state *s, const struct rule *r)
     case WEIR_LEAKY_BUCKET:
         return (struct row){ s->bucket.at, s->bucket.used, 0 };
     case WEIR_SLIDING_WINDOW: /* answer_window() */
+    case WEIR_CONCURRENCY:    /* not in a shared store */
     case WEIR_DEFAULT_ALGORITHM:
         break;
     }

@@ -37,6 +37,11 @@ static inline enum wire_verb wire_verb_of(const struct question *q)
         return WIRE_UNDO;
     case VERB_CHARGE:
         return WIRE_CHARGE;
+    case VERB_RESERVE: /* the engine refuses these, where the store does not know them */
+    case VERB_SETTLE:
+    case VERB_GROW:
+    case VERB_EXTEND:
+        break;
     }
     abort(); /* no verb at all: better no answer than a wrong charge */
 }

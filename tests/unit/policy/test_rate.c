@@ -92,7 +92,9 @@ static void rates_are_a_number_per_duration(void **state)
 
 static void invalid_rates_are_rejected_with_an_example(void **state)
 {
-#define RATE_EXAMPLE "write a whole number per duration, as in 5 per 15m, or 0 to always deny"
+#define RATE_EXAMPLE                                                                               \
+    "write a whole number per duration, as in 5 per 15m, of what runs at once, as in 10 at once, " \
+    "or 0 to always deny"
     static const char *const cases[][2] = {
         { "", "'' is not a limit: " RATE_EXAMPLE },
         { "5/15m", "'5/15m' is not a limit: " RATE_EXAMPLE },

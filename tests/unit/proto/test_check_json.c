@@ -235,7 +235,7 @@ static void unknown_fields_are_named(void **state)
            "there is no algorithm 'tokenbucket': did you mean 'token_bucket'?");
     expect("{\"algorithm\":\"gcra\"}",
            "there is no algorithm 'gcra': it is one of fixed_window, sliding_window, "
-           "sliding_counter, token_bucket, leaky_bucket");
+           "sliding_counter, token_bucket, leaky_bucket, concurrency");
     expect("{\"policy\":\"a\",\"checks\":[]}",
            "'checks' must be the only member: put the others into the checks");
     expect("{\"checks\":[],\"policy\":\"a\"}",

@@ -630,14 +630,15 @@ struct key_digests {
     size_t count;
 };
 
-static void add_key_digest(void *ctx, const struct record *r, const struct sliding_window *log)
+static void add_key_digest(void *ctx, const struct record *r, const struct sliding_window *log,
+                           const struct kept_block *block)
 {
     struct key_digests *to = ctx;
     struct trial_digesting d = { XXH3_createState(), 0 };
 
     assert_non_null(d.digest);
     XXH3_64bits_reset(d.digest);
-    trial_digest_key(&d, r, log);
+    trial_digest_key(&d, r, log, block);
     assert_true(to->count < 256);
     to->at[to->count++] = XXH3_64bits_digest(d.digest);
     XXH3_freeState(d.digest);

@@ -58,8 +58,10 @@ struct found {
     int64_t counts[KEYS];
 };
 
-static void find_count(void *ctx, const struct record *r, const struct sliding_window *log)
+static void find_count(void *ctx, const struct record *r, const struct sliding_window *log,
+                       const struct kept_block *block)
 {
+    (void)block;
     struct found *f = ctx;
 
     (void)log;

@@ -300,6 +300,7 @@ static struct left row_of(const struct rule *r, const struct state *s, const str
     case WEIR_TOKEN_BUCKET:
     case WEIR_LEAKY_BUCKET:
         return (struct left){ 1, s->bucket.at, s->bucket.used, 0 };
+    case WEIR_CONCURRENCY:
     case WEIR_DEFAULT_ALGORITHM:
         break;
     }

@@ -1,0 +1,208 @@
+/* reserve.c - reservations: from a request to the question about one.
+ *
+ * THE FINGERPRINT tells one question from another that comes with the same id. It is of what the
+ * caller has sent: the policies, the key or the attributes, the plan and the amounts. So a reload
+ * does not change it. Amounts are added up, so that their order does not matter. */
+#include "engine/reserve.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/diag.h"
+#include "engine/charges.h"
+
+/* ---- ids ---------------------------------------------------------------------------------- */
+
+static bool is_name_character(char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' ||
+           c == '_' || c == '-';
+}
+
+static weir_err read_id(const char *what, const char *id, char out[WEIR_MAX_ID + 1],
+                        weir_diag *diag)
+{
+    size_t len = 0;
+
+    while (len <= WEIR_MAX_ID && is_name_character(id[len]))
+        len++;
+    if (len == 0 || len > WEIR_MAX_ID || id[len] != '\0')
+        return diag_fail(diag, WEIR_EREQUEST,
+                         "%s must be 1 to %d letters, digits and characters of '._-'", what,
+                         WEIR_MAX_ID);
+    memcpy(out, id, len + 1);
+    return WEIR_OK;
+}
+
+static void make_id(char out[WEIR_MAX_ID + 1])
+{
+    snprintf(out, WEIR_MAX_ID + 1, "%016" PRIx64 "%016" PRIx64, hash_salt(), hash_salt());
+}
+
+static const char *charge_counts(const struct check *check, size_t i)
+{
+    (void)check;
+    (void)i;
+    return "requests";
+}
+
+/* ---- the fingerprint ------------------------------------------------------------------------ */
+
+static uint64_t mix(const struct engine *e, uint64_t so_far, struct span text)
+{
+    const uint64_t odd = UINT64_C(0x9e3779b97f4a7c15);
+
+    return (so_far + odd) * (odd ^ 2) ^ hash_identity(&engine_keys(e)->reservation, text).low;
+}
+
+static struct span bytes_of(const void *at, size_t len)
+{
+    return (struct span){ at, len };
+}
+
+static uint64_t fingerprint_of(const struct engine *e, const struct check *check)
+{
+    const weir_request *r = check->request;
+    uint64_t print = mix(e, check->peek, span_of(r->policy ? r->policy : ""));
+    uint64_t sum = 0;
+
+    for (size_t i = 0; i < r->policy_count; i++)
+        print = mix(e, print, span_of(r->policies[i]));
+    print = mix(e, print, r->key ? request_key(r) : (struct span){ "", 0 });
+    print = mix(e, print, span_of(r->plan ? r->plan : ""));
+    for (size_t i = 0; i < r->attribute_count; i++) {
+        const weir_attribute *a = &r->attributes[i];
+        const struct span value = { a->value, a->value_len ? a->value_len : strlen(a->value) };
+
+        sum += mix(e, mix(e, 1, span_of(a->name)), value);
+    }
+    for (size_t i = 0; i < check->live + check->shadow; i++) {
+        const int64_t cost = check->charges[i].cost;
+
+        if (cost > 0)
+            sum += mix(e, mix(e, 2, bytes_of(&cost, sizeof cost)),
+                       span_of(charge_counts(check, i)));
+    }
+    return mix(e, print, bytes_of(&sum, sizeof sum));
+}
+
+/* What is said of amounts, by name. */
+static weir_err reserve_amounts(struct check *check, weir_diag *diag)
+{
+    struct reserving_room *room = &check->room->reserving;
+
+    (void)diag;
+    if (check->request->cost != 0)
+        room->amounts[room->reserving.amount_count++] = (struct amount){ span_of("requests"),
+                                                                         check->ask.cost };
+    return WEIR_OK;
+}
+
+/* ---- questions ------------------------------------------------------------------------------ */
+
+static void label(const struct check *check, struct charge_label *labels)
+{
+    for (size_t i = 0; i < check->live + check->shadow; i++) {
+        const struct policy_rule *rule = check->rules[i];
+
+        labels[i] = (struct charge_label){
+            .policy = rule ? rule->policy->name : "",
+            .rule = rule ? rule->name : "default",
+            .counts = charge_counts(check, i),
+            .is_shadow = i >= check->live,
+        };
+    }
+}
+
+static weir_err check_ttl(int64_t ttl, int64_t most, weir_diag *diag)
+{
+    if (ttl >= 1 && ttl <= most)
+        return WEIR_OK;
+    return diag_fail(diag, WEIR_ETTL, "ttl_ms must be from 1 to %" PRId64 " here, not %" PRId64,
+                     most, ttl);
+}
+
+static weir_err prepare_new(struct engine *e, struct check *check, weir_diag *diag)
+{
+    struct reserving_room *room = &check->room->reserving;
+    struct reserving *of = &room->reserving;
+    const weir_request *r = check->request;
+    const bool is_used = check->verb == VERB_CHECK;
+    weir_err err;
+
+    if (r->reservation)
+        return diag_fail(
+            diag, WEIR_EREQUEST,
+            "a reservation is given to commit, release, grow and extend: leave it out");
+    if (is_used && (check->peek || r->ttl_ms != 0))
+        return diag_fail(diag, WEIR_EREQUEST, "%s does not go with this: leave it out",
+                         check->peek ? "an id" : "ttl_ms");
+    err = r->id ? read_id("id", r->id, room->id, diag) : WEIR_OK;
+    if (!err)
+        err = charges_of_request(e, check, diag);
+    if (err || check->is_answered)
+        return err;
+    of->most_ttl = WEIR_MAX_TTL_MS;
+    err = is_used ? WEIR_OK : check_ttl(r->ttl_ms, of->most_ttl, diag);
+    if (err)
+        return err;
+    if (!r->id)
+        make_id(room->id);
+    check->verb = VERB_RESERVE;
+    of->ttl = is_used ? 0 : r->ttl_ms;
+    of->is_used = is_used;
+    of->fingerprint = fingerprint_of(e, check);
+    label(check, of->labels);
+    return WEIR_OK;
+}
+
+static weir_err prepare_known(struct check *check, weir_diag *diag)
+{
+    struct reserving_room *room = &check->room->reserving;
+    struct reserving *of = &room->reserving;
+    const weir_request *r = check->request;
+    weir_err err;
+
+    if (r->policy || r->policy_count > 0 || r->key || r->attribute_count > 0 || r->limit || r->id ||
+        r->plan || (r->ttl_ms != 0 && check->verb != VERB_EXTEND))
+        return diag_fail(diag, WEIR_EREQUEST,
+                         "a reservation knows what it is of: leave out all but %s",
+                         check->verb == VERB_EXTEND ? "`reservation` and `ttl_ms`"
+                                                    : "`reservation` and `costs`");
+    if (!r->reservation || r->reservation[0] == '\0') { /* of what was exempt, or off */
+        charges_are_none(check, WEIR_FROM_OFF);
+        return WEIR_OK;
+    }
+    err = read_id("reservation", r->reservation, room->id, diag);
+    if (!err && check->verb == VERB_EXTEND)
+        err = check_ttl(r->ttl_ms, WEIR_MAX_TTL_MS, diag);
+    if (!err)
+        err = reserve_amounts(check, diag);
+    if (err)
+        return err;
+    charges_make_room(check);
+    of->ttl = r->ttl_ms;
+    of->is_release = check->is_release;
+    return WEIR_OK;
+}
+
+weir_err reserve_prepare(struct engine *e, struct check *check, weir_diag *diag)
+{
+    struct reserving_room *room = &check->room->reserving;
+    weir_err err;
+
+    if (!e->store->ops->reserves)
+        return diag_fail(diag, WEIR_ENOTHERE, "%s", weir_err_text(WEIR_ENOTHERE));
+    room->reserving = (struct reserving){
+        .labels = room->labels,
+        .rules = room->rules,
+        .text = room->text,
+        .amounts = room->amounts,
+    };
+    err = check->verb == VERB_CHECK || check->verb == VERB_RESERVE ? prepare_new(e, check, diag)
+                                                                   : prepare_known(check, diag);
+    if (!err && !check->is_answered)
+        room->reserving.key = hash_identity(&engine_keys(e)->reservation, span_of(room->id));
+    return err;
+}

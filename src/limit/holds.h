@@ -1,0 +1,48 @@
+/* holds.h - the open holds of one key, in the order of their expiry.
+ *
+ * A hold is what a reservation has of a key until it is settled or expires. The list is one block
+ * of memory. Most holds are put at its end and leave at its start; the others move the shorter
+ * side of it. */
+#ifndef WEIR_LIMIT_HOLDS_H
+#define WEIR_LIMIT_HOLDS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/alloc.h"
+
+struct hold {
+    int64_t expires;
+    uint64_t id;    /* of its reservation */
+    int64_t amount; /* 0: no hold */
+};
+
+/* What one key can have open at once. */
+enum { HOLDS_MOST = 1 << 16 };
+
+struct holds; /* NULL: there are none */
+
+uint32_t holds_count(const struct holds *h);
+int64_t holds_sum(const struct holds *h); /* of all amounts */
+const struct hold *holds_at(const struct holds *h, uint32_t i);
+int64_t holds_last(const struct holds *h); /* expiry; 0: there are none */
+
+/* How many expire at `now` or before. */
+uint32_t holds_expired(const struct holds *h, int64_t now);
+
+/* Room for one more, which may make the block. False: out of memory. */
+bool holds_reserve(struct holds **h, const weir_allocator *allocator);
+
+/* Add to the hold with this expiry and id, or put it. There is room. */
+void holds_add(struct holds *h, const struct hold *hold);
+
+/* The amount of this hold; 0: there is none. */
+int64_t holds_find(const struct holds *h, int64_t expires, uint64_t id);
+int64_t holds_remove(struct holds *h, int64_t expires, uint64_t id);
+
+void holds_drop(struct holds *h, uint32_t n); /* the first n */
+
+size_t holds_bytes(const struct holds *h);
+void holds_done(struct holds **h, const weir_allocator *allocator);
+
+#endif

@@ -1,0 +1,76 @@
+/* table_reservation.h - what table_reservation.c and table_settle.c share. */
+#ifndef WEIR_STORE_MEMORY_TABLE_RESERVATION_H
+#define WEIR_STORE_MEMORY_TABLE_RESERVATION_H
+
+#include "store/memory/table_internal.h"
+
+enum {
+    /* A value of each key, its hold before and after, a give-back of each part, the record. */
+    MOST_LOGGED = 4 * MOST_CHARGES + RESERVATION_MOST_PARTS + 1024,
+};
+
+/* One question on its way. */
+struct deciding {
+    struct table *t;
+    struct question *q;
+    struct reserving *of;
+    int64_t now;
+    struct question all; /* its charges, and the record's key behind them */
+    struct charge charges[MOST_KEYS];
+    size_t shards[MOST_KEYS], shard_count;
+    struct record logged[MOST_LOGGED];
+    size_t logged_count;
+};
+
+static inline struct shard *deciding_shard(const struct deciding *d, struct key key)
+{
+    return &d->t->shards[shard_index(d->t, key)];
+}
+
+static inline struct reservation *reservation_in(const struct cell *record)
+{
+    return (struct reservation *)record->state.kept.block;
+}
+
+static inline bool deciding_is_shadow(const struct deciding *d, size_t i)
+{
+    return d->of->labels[i].is_shadow;
+}
+
+/* ---- table_reservation.c; all shards are locked -------------------------------------------- */
+
+const struct state *deciding_look(const struct deciding *d, struct key key);
+
+/* The hold of this reservation, without an amount. */
+struct hold deciding_hold(const struct deciding *d, int64_t expires);
+
+/* How each of them stands. */
+void deciding_look_at_all(struct deciding *d);
+
+/* May all pass? `hold` is NULL if they are used at once. Those in shadow are judged alone. */
+bool deciding_take_all(struct deciding *d, const struct hold *hold);
+
+/* Everything that can fail; then: charge what was taken, and note it. */
+WEIR_MUSTCHECK weir_err deciding_prepare_all(struct deciding *d);
+void deciding_apply_all(struct deciding *d, struct reservation *r);
+
+/* What goes to the log: the new value of a cell, what became of a hold or a part of it, and a
+ * record. */
+void deciding_log_cell(struct deciding *d, const struct cell *cell);
+void deciding_log_hold(struct deciding *d, const struct cell *cell, const struct hold *hold);
+void deciding_log_part(struct deciding *d, const struct cell *cell, int64_t first, int64_t second,
+                       int64_t third);
+void deciding_log_record(struct deciding *d, const struct cell *record);
+void deciding_append(struct deciding *d);
+
+/* Its block has become larger. */
+void deciding_note_growth(struct deciding *d, uint64_t before, const struct reservation *r);
+
+void deciding_stamp_record(struct deciding *d, struct cell *record);
+
+/* ---- table_settle.c ------------------------------------------------------------------------ */
+
+/* The record is there: settle, grow or extend. */
+void deciding_change(struct deciding *d, struct cell *record);
+
+#endif

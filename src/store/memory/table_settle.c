@@ -1,0 +1,262 @@
+/* table_settle.c - what becomes of a reservation: settled, grown or extended.
+ *
+ * What was not used is given back to where it lies, by the marks in the record, newest part first.
+ * What was used beyond is charged, whatever the limits say. */
+#include "store/memory/table_reservation.h"
+
+/* By how much a limit is exceeded. */
+static int64_t over(const struct deciding *d, const struct charge *c)
+{
+    const struct ask ask = { .now = d->now, .peek = true, .forced = true };
+    struct step step;
+
+    state_take(deciding_look(d, c->key), c->rule, &ask, &step);
+    return step.decision.remaining < 0 ? -step.decision.remaining : 0;
+}
+
+static void tell_how_it_stands(struct deciding *d)
+{
+    for (size_t i = 0; i < d->q->count; i++)
+        d->charges[i].cost = 0;
+    deciding_look_at_all(d);
+    d->q->allowed = true;
+}
+
+static bool is_same_settlement(const struct deciding *d, const struct reservation *r)
+{
+    for (size_t i = 0; i < r->charge_count; i++)
+        if (reservation_used(r, i, d->of) != r->charges[i].used)
+            return false;
+    return true;
+}
+
+/* The state of a charge after it was changed. */
+static void stamp_as_it_stands(struct deciding *d, size_t i, struct cell *cell)
+{
+    struct charge *c = &d->charges[i];
+    const struct ask peek = { .now = d->now, .peek = true };
+
+    state_take(&cell->state, c->rule, &peek, &c->step);
+    table_stamp(deciding_shard(d, c->key), cell, c);
+}
+
+/* Parts that were added last come back first. */
+static void give_back(struct deciding *d, const struct reservation *r, size_t i, struct cell *cell)
+{
+    const struct reserved_part *parts = reservation_parts(r);
+    int64_t back = r->charges[i].held - reservation_used(r, i, d->of);
+
+    for (size_t p = r->part_count; p > 0 && back > 0; p--) {
+        const struct reserved_part *part = &parts[p - 1];
+        const int64_t amount = part->amount < back ? part->amount : back;
+
+        if (part->charge != i)
+            continue;
+        back -= amount;
+        state_give_back(&cell->state, d->charges[i].rule, d->now, part->mark, amount);
+    }
+    stamp_as_it_stands(d, i, cell);
+    deciding_log_cell(d, cell);
+    for (size_t p = 0; p < r->part_count && state_is_log(cell->algorithm); p++)
+        if (parts[p].charge == i)
+            deciding_log_part(d, cell, parts[p].mark, 0,
+                              log_count(&cell->state.sliding_window, parts[p].mark));
+}
+
+/* If it is not any more, it is untouched. */
+static bool is_locked_out(struct deciding *d, struct key key)
+{
+    struct cell *cell = table_cell(d->t, key);
+
+    if (cell && cell_locked_until(cell) > d->now)
+        return true;
+    table_unlock(d->t, cell);
+    return false;
+}
+
+/* What was used beyond what was held, or of a hold that is over, is charged. */
+static weir_err prepare_excess(struct deciding *d, const struct reservation *r,
+                               const struct hold *hold)
+{
+    weir_err err = WEIR_OK;
+    struct cell *cell;
+
+    for (size_t i = 0; i < d->q->count && !err; i++) {
+        struct charge *c = &d->charges[i];
+        const int64_t excess = reservation_used(r, i, d->of) - r->charges[i].held;
+        const struct ask ask = { .now = d->now, .cost = excess, .forced = true };
+
+        c->cost = 0;
+        if (is_locked_out(d, c->key)) /* all of it is forgotten when that is over */
+            continue;
+        if (excess <= 0 || c->rule->algorithm == WEIR_CONCURRENCY || c->rule->limit == 0 ||
+            state_hold_is_open(deciding_look(d, c->key), c->rule->algorithm, d->now, hold))
+            continue;
+        c->cost = excess;
+        state_take(deciding_look(d, c->key), c->rule, &ask, &c->step);
+        err = table_prepare(d->t, deciding_shard(d, c->key), c, &d->all, &cell);
+    }
+    return err;
+}
+
+static void settle_charge(struct deciding *d, const struct reservation *r, size_t i,
+                          const struct hold *hold)
+{
+    struct charge *c = &d->charges[i];
+    struct cell *cell;
+
+    cell = table_cell(d->t, c->key);
+    if (c->cost > 0) {
+        state_apply(&cell->state, c->rule, &c->step);
+        stamp_as_it_stands(d, i, cell);
+        deciding_log_cell(d, cell);
+        return;
+    }
+    if (!cell || cell->is_locked || cell->algorithm != c->rule->algorithm)
+        return;
+    if (state_has_holds(c->rule->algorithm)) {
+        if (!state_settle(&cell->state, c->rule, d->now, hold, reservation_used(r, i, d->of)))
+            return;
+        stamp_as_it_stands(d, i, cell);
+        deciding_log_cell(d, cell);
+        deciding_log_hold(d, cell, hold);
+    } else if (!d->of->has_expired && r->charges[i].held > reservation_used(r, i, d->of)) {
+        give_back(d, r, i, cell);
+    }
+}
+
+static weir_err settle_open(struct deciding *d, struct cell *record)
+{
+    struct reservation *r = reservation_in(record);
+    const struct hold hold = deciding_hold(d, record->state.kept.expires);
+    weir_err err;
+
+    d->of->has_expired = d->now >= record->state.kept.expires;
+    err = prepare_excess(d, r, &hold);
+    if (err)
+        return err;
+    for (size_t i = 0; i < d->q->count; i++)
+        settle_charge(d, r, i, &hold);
+    for (size_t i = 0; i < d->q->count; i++)
+        r->charges[i].used = reservation_used(r, i, d->of);
+    r->is_settled = 1;
+    record = table_cell(d->t, d->of->key); /* it may have moved */
+    record->state.kept.is_open = 0;
+    deciding_stamp_record(d, record);
+    deciding_log_record(d, record);
+    for (size_t i = 0; i < d->q->count; i++) {
+        const int64_t more = over(d, &d->charges[i]);
+
+        d->of->over = more > d->of->over && !deciding_is_shadow(d, i) ? more : d->of->over;
+    }
+    return WEIR_OK;
+}
+
+static void settle(struct deciding *d, struct cell *record)
+{
+    const struct reservation *r = reservation_in(record);
+
+    if (r->is_settled && !is_same_settlement(d, r))
+        d->of->refusal = WEIR_ESETTLED;
+    else if (r->is_settled)
+        d->of->is_repeated = true;
+    else
+        d->q->err = settle_open(d, record);
+    if (!d->q->err && !d->of->refusal)
+        tell_how_it_stands(d);
+}
+
+/* ---- grow, extend -------------------------------------------------------------------------- */
+
+static bool is_over(struct deciding *d, const struct cell *record)
+{
+    if (reservation_in(record)->is_settled)
+        d->of->refusal = WEIR_ESETTLED;
+    else if (d->now >= record->state.kept.expires)
+        d->of->refusal = WEIR_EEXPIRED;
+    return d->of->refusal != WEIR_OK;
+}
+
+static void grow(struct deciding *d, struct cell *record)
+{
+    const struct hold hold = deciding_hold(d, record->state.kept.expires);
+    struct reservation *r = reservation_in(record);
+    uint64_t before;
+
+    for (size_t i = 0; i < d->q->count; i++)
+        d->charges[i].cost = reservation_named(d->of, i);
+    d->of->expires_in = hold.expires - d->now;
+    if (!deciding_take_all(d, &hold))
+        return;
+    if (!reservation_make_room(&r, &d->t->allocator)) {
+        d->q->err = WEIR_ENOMEM;
+        return;
+    }
+    record->state.kept.block = &r->block;
+    d->q->err = deciding_prepare_all(d);
+    if (d->q->err)
+        return;
+    before = r->block.size;
+    deciding_apply_all(d, r);
+    deciding_note_growth(d, before, r);
+    deciding_log_record(d, table_cell(d->t, d->of->key));
+}
+
+static void extend(struct deciding *d, struct cell *record)
+{
+    const struct hold hold = deciding_hold(d, record->state.kept.expires);
+    const int64_t asked = d->now + d->of->ttl;
+    const struct hold later = { asked > hold.expires ? asked : hold.expires, hold.id, 0 };
+
+    d->of->expires_in = later.expires - d->now;
+    for (size_t i = 0; i < d->q->count && later.expires > hold.expires; i++) {
+        struct cell *cell = table_cell(d->t, d->charges[i].key);
+
+        if (!cell || cell->is_locked || !state_has_holds(cell->algorithm) ||
+            cell->algorithm != d->charges[i].rule->algorithm ||
+            !state_extend(&cell->state, cell->algorithm, &hold, later.expires))
+            continue;
+        stamp_as_it_stands(d, i, cell);
+        deciding_log_cell(d, cell);
+        deciding_log_hold(d, cell, &hold);
+        deciding_log_hold(d, cell, &later);
+    }
+    record->state.kept.expires = later.expires;
+    deciding_stamp_record(d, record);
+    deciding_log_record(d, record);
+    tell_how_it_stands(d);
+}
+
+/* An amount that it does not count. */
+static bool counts_all(const struct deciding *d)
+{
+    for (size_t a = 0; a < d->of->amount_count; a++) {
+        size_t i = 0;
+
+        while (i < d->q->count && !span_is(d->of->amounts[a].name, d->of->labels[i].counts))
+            i++;
+        if (i == d->q->count)
+            return false;
+    }
+    return true;
+}
+
+void deciding_change(struct deciding *d, struct cell *record)
+{
+    if (!counts_all(d)) {
+        d->of->refusal = WEIR_ECOST;
+        return;
+    }
+    if (d->q->verb == VERB_SETTLE) {
+        settle(d, record);
+    } else if (!is_over(d, record)) {
+        if (d->q->verb == VERB_EXTEND && d->of->ttl > reservation_in(record)->most_ttl)
+            d->of->refusal = WEIR_ETTL;
+        else if (d->q->verb == VERB_EXTEND)
+            extend(d, record);
+        else
+            grow(d, record);
+    }
+    if (!d->q->err)
+        deciding_append(d);
+}

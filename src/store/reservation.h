@@ -1,0 +1,121 @@
+/* reservation.h - what is held by a reservation, and what a store is asked about it.
+ *
+ * A reservation is an admission at the instant at which it is made. Its record has all that is
+ * needed to settle it: the keys, the numbers, and where each amount lies. The policies are not
+ * looked at again.
+ *
+ * RULES (test_reservations.c has a test of each)
+ *   R1  The record is written in the same step as the charges: both are there, or none is.
+ *   R2  A record is known until RESERVATION_KNOWN_MS after its expiry, and not a ms longer.
+ *   R3  An open reservation is never evicted, nor is a key that it holds something of.
+ *   R4  The same question under the same id is charged once. */
+#ifndef WEIR_STORE_RESERVATION_H
+#define WEIR_STORE_RESERVATION_H
+
+#include "base/hash.h"
+#include "limit/state.h"
+
+enum {
+    RESERVATION_KNOWN_MS = 600000,
+    RESERVATION_MOST_CHARGES = 2 * WEIR_MAX_RULES,
+    RESERVATION_MOST_PARTS = 256, /* what is grown beyond can not be given back */
+    RESERVATION_MOST_TEXT = RESERVATION_MOST_CHARGES * 3 * (WEIR_MAX_NAME + 1),
+};
+
+/* An amount by its name. */
+struct amount {
+    struct span name;
+    int64_t amount;
+};
+
+/* What a charge is called, beside its key. */
+struct charge_label {
+    const char *policy, *rule, *counts;
+    bool is_shadow; /* judged alone; decides nothing */
+};
+
+/* What a question about a reservation has beside its charges. */
+struct reserving {
+    struct key key;               /* of its record: a hash of the id */
+    uint64_t fingerprint;         /* reserve: of what is asked */
+    int64_t ttl;                  /* reserve, extend */
+    int64_t most_ttl;             /* reserve: that an extension may have */
+    bool is_used;                 /* reserve: settled at once, as asked */
+    bool is_release;              /* settle: nothing was used */
+    const struct amount *amounts; /* settle, grow: by name */
+    size_t amount_count;
+
+    /* Reserve: given. All others: filled in by the store, as are the charges and their count; the
+     * charges have room for RESERVATION_MOST_CHARGES, and so have these. */
+    struct charge_label *labels;
+    struct rule *rules; /* the charges point at these then */
+    char *text;         /* … and the labels here: RESERVATION_MOST_TEXT bytes */
+
+    weir_err refusal;   /* out: why nothing was done: no such reservation, … */
+    int64_t expires_in; /* out: ms; below 0: it has */
+    bool is_repeated;   /* out: it was done before; the charges say how things stand */
+    bool has_expired;   /* out, settle: it came too late to give back */
+    int64_t over;       /* out, settle: by how much the fullest limit is exceeded */
+};
+
+/* ---- the record ----------------------------------------------------------------------------
+ *
+ * FORMAT, in memory and in files: the head, `charge_count` charges, `part_count` parts, then the
+ * text: policy, rule and what it counts of each charge, each with a NUL. Parts are in the order in
+ * which they were added. */
+struct reserved_charge {
+    struct key key;
+    int64_t limit, window, burst, precision, block_for;
+    int64_t held, used; /* used: once it is settled */
+    uint8_t algorithm, class, is_shadow, start, unused[4];
+};
+
+struct reserved_part {
+    int64_t amount, mark;
+    uint64_t charge; /* whose */
+};
+
+struct reservation {
+    struct kept_block block; /* its size: all of it */
+    uint64_t fingerprint;
+    int64_t most_ttl;
+    uint16_t charge_count, part_count, is_settled, unused;
+    struct reserved_charge charges[];
+};
+
+#define RESERVED_LOST (-1) /* the mark of a part that cannot be given back */
+
+static inline struct reserved_part *reservation_parts(const struct reservation *r)
+{
+    return (struct reserved_part *)(r->charges + r->charge_count);
+}
+
+static inline const char *reservation_text(const struct reservation *r)
+{
+    return (const char *)(reservation_parts(r) + r->part_count);
+}
+
+/* Are these bytes one? Files are read by this. */
+bool reservation_is_sound(const void *bytes, size_t size);
+
+/* What a question holds, without parts; NULL: out of memory. */
+struct charge;
+struct reservation *reservation_new(const struct reserving *of, const struct charge *charges,
+                                    size_t n, const weir_allocator *allocator);
+
+/* Room for a part of each charge. False: out of memory, and nothing has changed. */
+bool reservation_make_room(struct reservation **r, const weir_allocator *allocator);
+
+/* Note what was charged. There is room. */
+void reservation_add(struct reservation *r, size_t charge, int64_t amount, int64_t mark);
+
+/* Fill in the charges and labels of a question. */
+void reservation_read(const struct reservation *r, struct reserving *to, struct charge *charges);
+
+/* What the question says of this charge; 0: nothing. */
+int64_t reservation_named(const struct reserving *by, size_t charge);
+
+/* What was used of this charge, by the question's amounts. */
+int64_t reservation_used(const struct reservation *r, size_t charge, const struct reserving *by);
+
+#endif

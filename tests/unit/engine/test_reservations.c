@@ -1,0 +1,442 @@
+/* test_reservations.c - holding now, settling later, through the library: the rules of
+ * reservation.h. The traces of budgets have the numbers. */
+#include <pthread.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "support/limiter.h"
+
+#define JOBS                                                                                       \
+    POLICIES("  jobs:\n    by: user\n    rules:\n      running: {limit: 2 at once}\n"              \
+             "      units: {limit: 10 per 1m, algorithm: fixed_window}\n"                          \
+             "  bucket: {limit: 10 per 1m, algorithm: token_bucket, by: user}\n"                   \
+             "  free: {limit: 1 per 1m, by: user, exempt: [{user: root}]}\n")
+
+enum { TTL = 5000, KNOWN = 600000 };
+
+static weir_request held(const char *policy, const char *key, const char *id, int64_t now)
+{
+    return (weir_request){ .policy = policy, .key = key, .id = id, .ttl_ms = TTL, .now = now };
+}
+
+static weir_request of(const char *id, int64_t now)
+{
+    return (weir_request){ .reservation = id, .now = now };
+}
+
+static weir_err err_of(ask_fn *how, weir *w, const weir_request *r)
+{
+    weir_answer a;
+
+    return how(w, r, &a, NULL);
+}
+
+static void R1_a_denial_by_one_rule_keeps_nothing_of_the_others(void **state)
+{
+    weir *w = open_text(JOBS);
+    weir_request r = held("jobs", "ann", NULL, NOW);
+    weir_answer a;
+
+    (void)state;
+    assert_true(ask(weir_reserve, w, &r).allowed);
+    assert_true(ask(weir_reserve, w, &r).allowed);
+    a = ask(weir_reserve, w, &r);
+    assert_false(a.allowed);
+    assert_string_equal(a.rule, "running");
+    assert_string_equal(a.reservation, "");
+    assert_int_equal(a.retry_after_ms, TTL);
+    assert_int_equal(rule_of(&a, "units")->remaining, 8);
+    r = held("jobs", "bob", "b", NOW);
+    r.cost = 11; /* more than two slots, and more than all units */
+    assert_false(ask(weir_reserve, w, &r).allowed);
+    a = peek(w, NOW, "jobs user=bob");
+    assert_int_equal(rule_of(&a, "running")->remaining, 2);
+    assert_int_equal(rule_of(&a, "units")->remaining, 10);
+    r.cost = 1; /* a denial is not remembered: another question may have the id */
+    assert_false(ask(weir_reserve, w, &r).repeated);
+    weir_close(w);
+}
+
+static void R2_a_record_is_known_ten_minutes_after_its_expiry_and_no_longer(void **state)
+{
+    weir *w = open_text(JOBS);
+    const weir_request r = held("bucket", "ann", "x", NOW);
+    weir_request late = of("x", NOW + TTL + KNOWN - 1);
+
+    (void)state;
+    assert_true(ask(weir_reserve, w, &r).allowed);
+    assert_true(ask(weir_commit, w, &late).expired);
+    late.now++;
+    assert_int_equal(err_of(weir_commit, w, &late), WEIR_ENORESERVATION);
+    weir_close(w);
+}
+
+static void R3_what_is_held_is_not_evicted(void **state)
+{
+    weir *w = open_with(&(weir_options){
+        .policy_text = JOBS,
+        .max_keys = 200,
+        .flags = WEIR_TRUST_NOW | WEIR_NO_THREAD | WEIR_IGNORE_ENVIRONMENT,
+    });
+    const weir_request r = held("jobs", "ann", "a", NOW);
+    weir_request done = of("a", NOW + 1);
+    weir_answer a;
+    char key[32];
+
+    (void)state;
+    assert_true(ask(weir_reserve, w, &r).allowed);
+    for (int i = 0; i < 2000; i++) {
+        weir_request other = { .policy = "bucket", .key = key, .cost = 10, .now = NOW };
+
+        snprintf(key, sizeof key, "user-%d", i);
+        assert_true(ask(weir_check, w, &other).allowed);
+    }
+    assert_true(stats_of(w).evicted_keys > 1000);
+    a = peek(w, NOW, "jobs user=ann");
+    assert_int_equal(rule_of(&a, "running")->remaining, 1);
+    assert_false(ask(weir_commit, w, &done).repeated);
+    weir_close(w);
+}
+
+static void R3_a_table_that_is_full_of_what_is_held_admits_nothing_new(void **state)
+{
+    weir *w = open_with(&(weir_options){
+        .policy_text = POLICIES("  some: {limit: 5 at once, by: user, on_error: deny}\n"),
+        .max_keys = 100,
+        .flags = WEIR_TRUST_NOW | WEIR_NO_THREAD | WEIR_IGNORE_ENVIRONMENT,
+    });
+    int allowed = 0;
+    char key[32];
+
+    (void)state;
+    for (int i = 0; i < 300; i++) {
+        const weir_request r = held("some", key, NULL, NOW);
+
+        snprintf(key, sizeof key, "user-%d", i);
+        allowed += ask(weir_reserve, w, &r).allowed;
+    }
+    assert_int_equal(allowed, 50); /* each has a record and a key */
+    assert_int_equal(stats_of(w).evicted_keys, 0);
+    weir_close(w);
+}
+
+static void R4_the_same_question_under_the_same_id_is_charged_once(void **state)
+{
+    weir *w = open_text(JOBS);
+    weir_request r = held("bucket", "ann", "x", NOW);
+    weir_answer a = ask(weir_reserve, w, &r);
+
+    (void)state;
+    assert_false(a.repeated);
+    assert_int_equal(a.remaining, 9);
+    a = ask(weir_reserve, w, &r);
+    assert_true(a.repeated);
+    assert_int_equal(a.remaining, 9);
+    r.cost = 2;
+    assert_int_equal(err_of(weir_reserve, w, &r), WEIR_EREUSED);
+    r = held("bucket", "bob", "x", NOW);
+    assert_int_equal(err_of(weir_reserve, w, &r), WEIR_EREUSED);
+    weir_close(w);
+}
+
+static void a_check_with_an_id_is_charged_once(void **state)
+{
+    weir *w = open_text(JOBS);
+    weir_request r = { .policy = "bucket", .key = "ann", .id = "once", .now = NOW };
+
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        const weir_answer a = ask(weir_check, w, &r);
+
+        assert_int_equal(a.repeated, i > 0);
+        assert_int_equal(a.remaining, 9);
+    }
+    r.cost = 2;
+    assert_int_equal(err_of(weir_check, w, &r), WEIR_EREUSED);
+    weir_close(w);
+}
+
+static void a_slot_is_free_at_the_instant_of_its_expiry(void **state)
+{
+    weir *w = open_text(JOBS);
+    weir_request r = held("jobs", "ann", NULL, NOW);
+
+    (void)state;
+    assert_true(ask(weir_reserve, w, &r).allowed);
+    assert_true(ask(weir_reserve, w, &r).allowed);
+    r.now = NOW + TTL - 1;
+    assert_int_equal(ask(weir_reserve, w, &r).retry_after_ms, 1);
+    r.now++;
+    assert_true(ask(weir_reserve, w, &r).allowed);
+    weir_close(w);
+}
+
+static void what_is_settled_stays_so(void **state)
+{
+    weir *w = open_text(JOBS);
+    const weir_request r = held("jobs", "ann", "x", NOW);
+    weir_request done = of("x", NOW + 1);
+    weir_answer a;
+
+    (void)state;
+    assert_true(ask(weir_reserve, w, &r).allowed);
+    assert_false(ask(weir_release, w, &done).repeated);
+    assert_true(ask(weir_release, w, &done).repeated);
+    a = peek(w, NOW + 1, "jobs user=ann");
+    assert_int_equal(rule_of(&a, "running")->remaining, 2);
+    assert_int_equal(rule_of(&a, "units")->remaining, 10);
+    done.cost = 1;
+    assert_int_equal(err_of(weir_commit, w, &done), WEIR_ESETTLED);
+    done.cost = 0;
+    assert_int_equal(err_of(weir_grow, w, &done), WEIR_ESETTLED);
+    done.ttl_ms = TTL;
+    assert_int_equal(err_of(weir_extend, w, &done), WEIR_ESETTLED);
+    weir_close(w);
+}
+
+static void what_is_not_valid_is_refused(void **state)
+{
+    weir *w = open_text(JOBS);
+    weir_request r = held("bucket", "ann", "x", NOW), check_jobs = held("jobs", "ann", NULL, NOW);
+
+    (void)state;
+    r.ttl_ms = 0;
+    assert_int_equal(err_of(weir_reserve, w, &r), WEIR_ETTL);
+    r.ttl_ms = WEIR_MAX_TTL_MS + 1;
+    assert_int_equal(err_of(weir_reserve, w, &r), WEIR_ETTL);
+    r.ttl_ms = TTL;
+    for (size_t i = 0; i < 4; i++) {
+        static const char *const odd[] = { "", "a b", "a/b", "\xc3\xa4" };
+
+        r.id = odd[i];
+        assert_int_equal(err_of(weir_reserve, w, &r), WEIR_EREQUEST);
+    }
+    r.id = "0123456789012345678901234567890123456789012345678901234567890123";
+    assert_true(ask(weir_reserve, w, &r).allowed);
+    r.id = "01234567890123456789012345678901234567890123456789012345678901234";
+    assert_int_equal(err_of(weir_reserve, w, &r), WEIR_EREQUEST);
+    r = of("x", NOW);
+    assert_int_equal(err_of(weir_commit, w, &r), WEIR_ENORESERVATION);
+    check_jobs.ttl_ms = 0;
+    assert_int_equal(err_of(weir_check, w, &check_jobs), WEIR_ENEEDSRESERVATION);
+    check_jobs.id = "x";
+    assert_int_equal(err_of(weir_check, w, &check_jobs), WEIR_ENEEDSRESERVATION);
+    assert_int_equal(stats_of(w).keys, 2);
+    weir_close(w);
+}
+
+static void what_is_exempt_has_no_reservation_and_none_is_fine(void **state)
+{
+    weir *w = open_text(JOBS);
+    const weir_request r = held("free", "root", "x", NOW), none = of(NULL, NOW),
+                       empty = of("", NOW);
+    const weir_answer a = ask(weir_reserve, w, &r);
+
+    (void)state;
+    assert_true(a.allowed);
+    assert_int_equal(a.source, WEIR_FROM_EXEMPT);
+    assert_string_equal(a.reservation, "");
+    assert_true(ask(weir_commit, w, &none).allowed);
+    assert_true(ask(weir_release, w, &empty).allowed);
+    weir_close(w);
+}
+
+static void a_reload_in_between_changes_nothing(void **state)
+{
+    char directory[] = "/tmp/weir-reserve-XXXXXX", path[64];
+    const weir_request r = held("p", "ann", "x", NOW), done = of("x", NOW + 1);
+    weir_diag diag;
+    weir_answer a;
+    weir *w = NULL;
+
+    (void)state;
+    assert_non_null(mkdtemp(directory));
+    snprintf(path, sizeof path, "%s/p.yaml", directory);
+    for (int i = 0; i < 2; i++) {
+        FILE *f = fopen(path, "w");
+
+        assert_non_null(f);
+        fputs(i ? POLICIES("  q: {limit: 1 per 1m, by: user}\n")
+                : POLICIES("  p: {limit: 10 per 1m, by: user, algorithm: fixed_window}\n"),
+              f);
+        fclose(f);
+        if (i == 0) {
+            w = open_with(&(weir_options){
+                .policy_file = path,
+                .flags = WEIR_TRUST_NOW | WEIR_NO_THREAD | WEIR_IGNORE_ENVIRONMENT,
+            });
+            assert_true(ask(weir_reserve, w, &r).allowed);
+        }
+    }
+    assert_int_equal(weir_reload(w, &diag), WEIR_OK);
+    a = ask(weir_release, w, &done);
+    assert_int_equal(a.remaining, 10);
+    assert_string_equal(a.policy, "p");
+    weir_close(w);
+    remove(path);
+    rmdir(directory);
+}
+
+/* ---- what was used would have been admitted -------------------------------------------------- */
+
+struct event {
+    int64_t at, amount;
+};
+
+static int by_time(const void *a, const void *b)
+{
+    const int64_t x = ((const struct event *)a)->at, y = ((const struct event *)b)->at;
+
+    return (x > y) - (x < y);
+}
+
+struct open_hold {
+    char id[24];
+    int64_t at, expires, amount;
+    bool is_open;
+};
+
+enum { OPEN = 12, BURST = 10 };
+
+/* What was used counts from when it was reserved. */
+static void used_amounts_pass_a_fresh_limiter(const char *algorithm, int steps, struct dice *dice)
+{
+    char text[256];
+    struct open_hold holds[OPEN] = { 0 };
+    struct event *events = calloc((size_t)steps * 2 + OPEN, sizeof *events);
+    size_t count = 0;
+    int64_t now = NOW, made = 0;
+    weir *w;
+
+    assert_non_null(events);
+    snprintf(text, sizeof text, POLICIES("  p: {limit: %d per 1s, by: user, algorithm: %s}\n"),
+             BURST, algorithm);
+    w = open_text(text);
+    for (int i = 0; i < steps; i++) {
+        struct open_hold *h = &holds[dice_below(dice, OPEN)];
+
+        now += dice_below(dice, 4) ? dice_below(dice, 60) : dice_below(dice, 1500);
+        for (size_t k = 0; k < OPEN; k++)
+            if (holds[k].is_open && holds[k].expires <= now) {
+                holds[k].is_open = false;
+                events[count++] = (struct event){ holds[k].at, holds[k].amount };
+            }
+        if (h->is_open) {
+            const int64_t used = dice_below(dice, h->amount + 1);
+            weir_request done = { .reservation = h->id, .now = now };
+
+            done.cost = used ? used : WEIR_COST_ZERO;
+            assert_false(ask(weir_commit, w, &done).expired);
+            h->is_open = false;
+            if (used)
+                events[count++] = (struct event){ h->at, used };
+        } else {
+            weir_request r = { .policy = "p", .key = "ann", .now = now, .id = h->id };
+
+            r.cost = 1 + dice_below(dice, BURST);
+            r.ttl_ms = 1 + dice_below(dice, 3000);
+            snprintf(h->id, sizeof h->id, "r%lld", (long long)made++);
+            if (ask(weir_reserve, w, &r).allowed) {
+                h->is_open = true;
+                h->at = now;
+                h->expires = now + r.ttl_ms;
+                h->amount = r.cost;
+            }
+        }
+    }
+    weir_close(w);
+    qsort(events, count, sizeof *events, by_time);
+    w = open_text(text);
+    for (size_t i = 0; i < count; i++) {
+        const weir_request r = {
+            .policy = "p", .key = "ann", .now = events[i].at, .cost = events[i].amount
+        };
+
+        if (!ask(weir_check, w, &r).allowed)
+            fail_msg("%s: %lld at %lld would not have passed", algorithm,
+                     (long long)events[i].amount, (long long)events[i].at);
+    }
+    assert_true(count > (size_t)steps / 10);
+    weir_close(w);
+    free(events);
+}
+
+static void what_was_used_would_have_been_admitted(void **state)
+{
+    struct dice dice = dice_new();
+
+    (void)state;
+    used_amounts_pass_a_fresh_limiter("token_bucket", 20000, &dice);
+    used_amounts_pass_a_fresh_limiter("leaky_bucket", 20000, &dice);
+    used_amounts_pass_a_fresh_limiter("fixed_window", 20000, &dice);
+    used_amounts_pass_a_fresh_limiter("sliding_window", 20000, &dice);
+    used_amounts_pass_a_fresh_limiter("sliding_counter", 20000, &dice);
+}
+
+/* ---- threads --------------------------------------------------------------------------------- */
+
+enum { THREADS = 4, ROUNDS = 2000, SLOTS = 3 };
+
+struct crowd {
+    weir *w;
+    _Atomic int running, most;
+};
+
+static void *run_jobs(void *ctx)
+{
+    struct crowd *c = ctx;
+
+    for (int i = 0; i < ROUNDS; i++) {
+        const weir_request r = held("slots", "all", NULL, NOW);
+        const weir_answer a = ask(weir_reserve, c->w, &r);
+        const weir_request done = of(a.reservation, NOW);
+        int running;
+
+        if (!a.allowed)
+            continue;
+        running = ++c->running;
+        if (running > c->most)
+            c->most = running;
+        c->running--;
+        assert_false(ask(weir_commit, c->w, &done).repeated);
+    }
+    return NULL;
+}
+
+static void never_more_run_at_once_than_the_limit(void **state)
+{
+    struct crowd c = { .w = open_text(POLICIES("  slots: {limit: 3 at once, by: user}\n")) };
+    pthread_t threads[THREADS];
+    weir_answer a;
+
+    (void)state;
+    for (int i = 0; i < THREADS; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, run_jobs, &c), 0);
+    for (int i = 0; i < THREADS; i++)
+        pthread_join(threads[i], NULL);
+    assert_true(c.most >= 1 && c.most <= SLOTS);
+    a = peek(c.w, NOW, "slots user=all");
+    assert_int_equal(a.remaining, SLOTS);
+    weir_close(c.w);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(R1_a_denial_by_one_rule_keeps_nothing_of_the_others),
+        cmocka_unit_test(R2_a_record_is_known_ten_minutes_after_its_expiry_and_no_longer),
+        cmocka_unit_test(R3_what_is_held_is_not_evicted),
+        cmocka_unit_test(R3_a_table_that_is_full_of_what_is_held_admits_nothing_new),
+        cmocka_unit_test(R4_the_same_question_under_the_same_id_is_charged_once),
+        cmocka_unit_test(a_check_with_an_id_is_charged_once),
+        cmocka_unit_test(a_slot_is_free_at_the_instant_of_its_expiry),
+        cmocka_unit_test(what_is_settled_stays_so),
+        cmocka_unit_test(what_is_not_valid_is_refused),
+        cmocka_unit_test(what_is_exempt_has_no_reservation_and_none_is_fine),
+        cmocka_unit_test(a_reload_in_between_changes_nothing),
+        cmocka_unit_test(what_was_used_would_have_been_admitted),
+        cmocka_unit_test(never_more_run_at_once_than_the_limit),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
