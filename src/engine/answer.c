@@ -327,13 +327,13 @@ void answer_from_reservation(struct check *check)
     const struct reserving *of = q->reserving;
     weir_answer *a = check->answer;
 
-    if (of->refusal || (q->err && check->verb != VERB_RESERVE)) {
+    if (of->refusal || (q->err && !verb_makes_reservation(check->verb))) {
         a->err = of->refusal ? of->refusal : q->err;
         a->allowed = false;
         a->rule_count = 0;
         return;
     }
-    if (check->verb == VERB_RESERVE)
+    if (verb_makes_reservation(check->verb))
         answer_from_charges(check);
     else
         answer_known(check, q);

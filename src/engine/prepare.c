@@ -56,13 +56,32 @@ weir_err charges_of_request(struct engine *e, struct check *check, weir_diag *di
                : charges_of_limit(e, check, diag);
 }
 
+static bool is_fine_with_slots(const struct check *check)
+{
+    switch (check->verb) {
+    case VERB_RESERVE:
+        return !check->room->reserving.reserving.is_used;
+    case VERB_SETTLE:
+    case VERB_GROW:
+    case VERB_EXTEND:
+    case VERB_RESET:
+        return true;
+    case VERB_CHECK:
+    case VERB_REFUND:
+    case VERB_UNDO:
+    case VERB_CHARGE:
+        break;
+    }
+    return false;
+}
+
 /* A slot is held until it is given back: what cannot be held has none. */
 static weir_err refuse_slots(const struct check *check, weir_diag *diag)
 {
-    if (verb_reserves(check->verb) && !check->room->reserving.reserving.is_used)
+    if (check->peek || is_fine_with_slots(check))
         return WEIR_OK;
     for (size_t i = 0; i < check->live + check->shadow; i++)
-        if (check->charges[i].rule->algorithm == WEIR_CONCURRENCY)
+        if (algorithm_counts_slots(check->charges[i].rule->algorithm))
             return diag_fail(diag, WEIR_ENEEDSRESERVATION, "%s",
                              weir_err_text(WEIR_ENEEDSRESERVATION));
     return WEIR_OK;
@@ -79,7 +98,7 @@ weir_err engine_prepare(struct engine *e, struct check *check, weir_diag *diag)
         err = reserve_prepare(e, check, diag);
     else if (!err)
         err = charges_of_request(e, check, diag);
-    if (!err && !check->is_answered && !check->peek && check->verb != VERB_RESET)
+    if (!err && !check->is_answered)
         err = refuse_slots(check, diag);
     check->answer->err = err;
     if (err) { /* for callers that look no further */

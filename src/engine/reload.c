@@ -30,7 +30,7 @@ static weir_err refuse_slots(const struct policies *set, weir_diag *diag)
         const struct policy *p = policies_at(set, i);
 
         for (size_t r = 0; r < p->rule_count; r++)
-            if (p->rules[r].counted.rule.algorithm == WEIR_CONCURRENCY)
+            if (algorithm_counts_slots(p->rules[r].counted.rule.algorithm))
                 return diag_fail(diag, WEIR_EPOLICY, "policy '%s', rule '%s': %s", p->name,
                                  p->rules[r].name, weir_err_text(WEIR_ENOTHERE));
     }

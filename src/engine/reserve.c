@@ -128,7 +128,7 @@ static weir_err prepare_new(struct engine *e, struct check *check, weir_diag *di
     struct reserving_room *room = &check->room->reserving;
     struct reserving *of = &room->reserving;
     const weir_request *r = check->request;
-    const bool is_used = check->verb == VERB_CHECK;
+    const bool is_used = !verb_reserves(check->verb);
     weir_err err;
 
     if (r->reservation)
@@ -157,7 +157,7 @@ static weir_err prepare_new(struct engine *e, struct check *check, weir_diag *di
     return WEIR_OK;
 }
 
-static weir_err prepare_known(struct check *check, weir_diag *diag)
+static weir_err prepare_known(struct check *check, bool extends, weir_diag *diag)
 {
     struct reserving_room *room = &check->room->reserving;
     struct reserving *of = &room->reserving;
@@ -165,17 +165,16 @@ static weir_err prepare_known(struct check *check, weir_diag *diag)
     weir_err err;
 
     if (r->policy || r->policy_count > 0 || r->key || r->attribute_count > 0 || r->limit || r->id ||
-        r->plan || (r->ttl_ms != 0 && check->verb != VERB_EXTEND))
+        r->plan || (r->ttl_ms != 0 && !extends))
         return diag_fail(diag, WEIR_EREQUEST,
                          "a reservation knows what it is of: leave out all but %s",
-                         check->verb == VERB_EXTEND ? "`reservation` and `ttl_ms`"
-                                                    : "`reservation` and `costs`");
+                         extends ? "`reservation` and `ttl_ms`" : "`reservation` and `costs`");
     if (!r->reservation || r->reservation[0] == '\0') { /* of what was exempt, or off */
         charges_are_none(check, WEIR_FROM_OFF);
         return WEIR_OK;
     }
     err = read_id("reservation", r->reservation, room->id, diag);
-    if (!err && check->verb == VERB_EXTEND)
+    if (!err && extends)
         err = check_ttl(r->ttl_ms, WEIR_MAX_TTL_MS, diag);
     if (!err)
         err = reserve_amounts(check, diag);
@@ -190,7 +189,7 @@ static weir_err prepare_known(struct check *check, weir_diag *diag)
 weir_err reserve_prepare(struct engine *e, struct check *check, weir_diag *diag)
 {
     struct reserving_room *room = &check->room->reserving;
-    weir_err err;
+    weir_err err = WEIR_EREQUEST;
 
     if (!e->store->ops->reserves)
         return diag_fail(diag, WEIR_ENOTHERE, "%s", weir_err_text(WEIR_ENOTHERE));
@@ -200,8 +199,26 @@ weir_err reserve_prepare(struct engine *e, struct check *check, weir_diag *diag)
         .text = room->text,
         .amounts = room->amounts,
     };
-    err = check->verb == VERB_CHECK || check->verb == VERB_RESERVE ? prepare_new(e, check, diag)
-                                                                   : prepare_known(check, diag);
+    switch (check->verb) {
+    case VERB_CHECK:
+    case VERB_RESERVE:
+        err = prepare_new(e, check, diag);
+        break;
+    case VERB_SETTLE:
+    case VERB_GROW:
+        err = prepare_known(check, false, diag);
+        break;
+    case VERB_EXTEND:
+        err = prepare_known(check, true, diag);
+        break;
+    case VERB_REFUND:
+    case VERB_RESET:
+    case VERB_UNDO:
+    case VERB_CHARGE:
+        err = diag_fail(diag, WEIR_EREQUEST,
+                        "an id goes with a check or a reservation: leave it out");
+        break;
+    }
     if (!err && !check->is_answered)
         room->reserving.key = hash_identity(&engine_keys(e)->reservation, span_of(room->id));
     return err;

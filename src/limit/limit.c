@@ -180,7 +180,7 @@ weir_err rule_check(struct rule *r, weir_diag *diag)
         r->burst = r->precision = 0;
         return WEIR_OK;
     }
-    if (r->algorithm == WEIR_CONCURRENCY)
+    if (algorithm_counts_slots(r->algorithm))
         return check_slots(r, diag);
     if (r->window < 1)
         return diag_fail(diag, WEIR_EREQUEST, "the window must be at least 1 ms, not %" PRId64,

@@ -98,8 +98,9 @@ WEIR_MUSTCHECK weir_err cell_check_quantity(const struct rule *r, int64_t quanti
 /* Values are 1 to ALGORITHM_COUNT, without a gap. */
 enum {
 #define X(name, value, text, has_burst, has_precision) ALGORITHM_INDEX_##name,
-    WEIR_ALGORITHMS(X) ALGORITHM_COUNT
+    WEIR_ALGORITHMS(X) ALGORITHM_COUNT,
 #undef X
+    ALGORITHM_COUNTED = ALGORITHM_INDEX_CONCURRENCY, /* of those before it a check is enough */
 };
 extern const char *const algorithm_names[ALGORITHM_COUNT]; /* that of value 1 is the first */
 
@@ -108,6 +109,9 @@ weir_algorithm algorithm_by_name(struct span name);
 
 /* The algorithm that WEIR_DEFAULT_ALGORITHM means. */
 #define ALGORITHM_BY_DEFAULT WEIR_SLIDING_WINDOW
+
+/* What a limit of so many at once is. */
+#define ALGORITHM_OF_SLOTS WEIR_CONCURRENCY
 
 /* What a limit of the calendar is, if its algorithm is not said. */
 #define ALGORITHM_OF_CALENDARS WEIR_FIXED_WINDOW
@@ -132,6 +136,23 @@ static inline bool algorithm_multiplies(weir_algorithm algorithm)
     case WEIR_SLIDING_WINDOW:
     case WEIR_CONCURRENCY:
     case WEIR_DEFAULT_ALGORITHM: /* sliding window */
+        break;
+    }
+    return false;
+}
+
+/* Does it count what is held at once, and nothing over time? */
+static inline bool algorithm_counts_slots(weir_algorithm algorithm)
+{
+    switch (algorithm) {
+    case WEIR_CONCURRENCY:
+        return true;
+    case WEIR_FIXED_WINDOW:
+    case WEIR_SLIDING_WINDOW:
+    case WEIR_SLIDING_COUNTER:
+    case WEIR_TOKEN_BUCKET:
+    case WEIR_LEAKY_BUCKET:
+    case WEIR_DEFAULT_ALGORITHM:
         break;
     }
     return false;

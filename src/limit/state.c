@@ -184,7 +184,7 @@ void state_hold(const struct state *s, const struct rule *r, const struct ask *a
 
     if (!out->decision.allowed || ask->peek || ask->cost == 0)
         return;
-    if (r->algorithm == WEIR_CONCURRENCY)
+    if (algorithm_counts_slots(r->algorithm))
         slots_hold(&hold, out);
     else if (state_has_holds(r->algorithm))
         bucket_hold(&s->bucket, r, &hold, out);
@@ -238,7 +238,7 @@ void state_give_back(struct state *s, const struct rule *r, int64_t now, int64_t
 bool state_hold_is_open(const struct state *s, weir_algorithm algorithm, int64_t now,
                         const struct hold *hold)
 {
-    const int64_t at = algorithm == WEIR_CONCURRENCY ? s->slots.at : s->bucket.at;
+    const int64_t at = algorithm_counts_slots(algorithm) ? s->slots.at : s->bucket.at;
 
     return state_has_holds(algorithm) && hold->expires > (now > at ? now : at) &&
            holds_find(s->bucket.holds, hold->expires, hold->id) > 0;
@@ -249,7 +249,7 @@ bool state_settle(struct state *s, const struct rule *r, int64_t now, const stru
 {
     struct step step;
 
-    if (r->algorithm != WEIR_CONCURRENCY)
+    if (!algorithm_counts_slots(r->algorithm))
         return r->limit > 0 && bucket_settle(&s->bucket, r, now, hold, used);
     state_take(s, r, &(struct ask){ .now = now, .peek = true }, &step);
     if (r->limit > 0)
@@ -273,6 +273,6 @@ int64_t state_lasts_until(const struct state *s, const struct rule *r)
 {
     if (!state_has_holds(r->algorithm))
         return 0;
-    return r->algorithm == WEIR_CONCURRENCY ? holds_last(s->slots.holds)
-                                            : bucket_lasts_until(&s->bucket, r);
+    return algorithm_counts_slots(r->algorithm) ? holds_last(s->slots.holds)
+                                                : bucket_lasts_until(&s->bucket, r);
 }

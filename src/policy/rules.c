@@ -186,8 +186,21 @@ static bool suits(struct loader *l, const struct yaml *key, struct rule least)
     return false;
 }
 
+/* `10 at once`: that says the algorithm, too. Plans and shadow limits have that of their rule. */
+static bool read_slots(struct loader *l, const struct yaml *limit, bool is_said, struct rule *r)
+{
+    if (is_said && !algorithm_counts_slots(r->algorithm)) {
+        complain(&l->reader, limit, "%s has a window: write a limit such as '%" PRId64 " per 1m'",
+                 weir_algorithm_name(r->algorithm), r->limit);
+        return false;
+    }
+    r->algorithm = ALGORITHM_OF_SLOTS;
+    return true;
+}
+
 /* The numbers of a limit as written: bounds are not yet checked. */
-static bool read_numbers(struct loader *l, const struct yaml *const *keys, struct rule *r)
+static bool read_numbers(struct loader *l, const struct yaml *const *keys, bool algorithm_is_said,
+                         struct rule *r)
 {
     weir_diag diag;
     bool good = wants(&l->reader, keys[LIMIT]->value, YAML_TEXT, "limit", "5 per 15m");
@@ -197,8 +210,8 @@ static bool read_numbers(struct loader *l, const struct yaml *const *keys, struc
         complain(&l->reader, keys[LIMIT]->value, "%s", diag.text);
         good = false;
     }
-    if (good && r->limit > 0 && r->window == 0) /* `at once` says it all */
-        r->algorithm = WEIR_CONCURRENCY;
+    if (good && r->limit > 0 && r->window == 0)
+        good = read_slots(l, keys[LIMIT]->value, algorithm_is_said, r);
     if (keys[BURST] && suits(l, keys[BURST], (struct rule){ r->algorithm, 1, 1, .burst = 1 }))
         good &= read_whole(&l->reader, keys[BURST]->value, "burst", 1, WEIR_MAX_AMOUNT - 1,
                            &r->burst);
@@ -280,7 +293,7 @@ static bool read_limit(struct loader *l, const struct yaml *node, const char *wh
             return false;
         keys[LIMIT] = &alone;
     }
-    if (!read_numbers(l, keys, out))
+    if (!read_numbers(l, keys, true, out))
         return false;
     check_numbers(l, keys, NULL, out);
     return true;
@@ -388,7 +401,7 @@ static void read_rule(struct loader *l, const struct yaml *at, const struct yaml
     } else {
         const int64_t limit = numbers.limit, window = numbers.window;
 
-        if (read_numbers(l, keys, &numbers)) {
+        if (read_numbers(l, keys, keys[ALGORITHM] != NULL, &numbers)) {
             if (overridden) {
                 numbers.limit = limit;
                 numbers.window = window;
@@ -397,6 +410,8 @@ static void read_rule(struct loader *l, const struct yaml *at, const struct yaml
             check_numbers(l, keys, variable, &numbers);
         }
     }
+    if (algorithm_counts_slots(numbers.algorithm))
+        usual.algorithm = numbers.algorithm;
     out->counted = counted_of(l, policy, out, &numbers, false);
     if (keys[PLANS])
         read_plans(l, keys[PLANS]->value, policy, &usual, out);

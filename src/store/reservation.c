@@ -35,7 +35,7 @@ bool reservation_is_sound(const void *bytes, size_t size)
 
         if (c->algorithm == WEIR_DEFAULT_ALGORITHM || c->algorithm > ALGORITHM_COUNT ||
             c->class >= LIMIT_CLASSES || c->start > START_FIRST || c->held < 0 || c->used < 0 ||
-            c->limit < 0 || (c->limit > 0 && c->window < (c->algorithm != WEIR_CONCURRENCY)))
+            c->limit < 0 || (c->limit > 0 && c->window < !algorithm_counts_slots(c->algorithm)))
             return false;
     }
     return names >= 3u * r->charge_count && text_size(r) <= RESERVATION_MOST_TEXT + 8;

@@ -62,11 +62,36 @@ static inline bool verb_reserves(enum verb verb)
 #undef X
 }
 
+/* Does it end a reservation? */
+static inline bool verb_settles(enum verb verb)
+{
+    switch (verb) {
+    case VERB_SETTLE:
+        return true;
+    case VERB_CHECK:
+    case VERB_REFUND:
+    case VERB_RESET:
+    case VERB_UNDO:
+    case VERB_CHARGE:
+    case VERB_RESERVE:
+    case VERB_GROW:
+    case VERB_EXTEND:
+        break;
+    }
+    return false;
+}
+
 static inline bool verb_adds(enum verb verb)
 {
 #define X(name, decides, adds) || ((adds) && verb == VERB_##name)
-    return false STORE_VERBS(X);
+    return false STORE_VERBS(X) RESERVATION_VERBS(X);
 #undef X
+}
+
+/* Does it make a reservation? Other verbs about one are about one that there is. */
+static inline bool verb_makes_reservation(enum verb verb)
+{
+    return verb_reserves(verb) && verb_adds(verb);
 }
 
 /* It has happened: it is counted whatever the limits say. */

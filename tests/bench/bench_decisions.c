@@ -32,18 +32,21 @@ enum { ROUNDS = 7, BATCH = 64, KEY_LEN = 16, HOT = 1, WARM = 100000 };
 
 /* With one hot key nothing is ever refused; with many, none is back to untouched so soon
  * that the table could drop it. */
-#define POLICY(text, limit) "  " text ": {limit: " limit ", by: user, algorithm: " text "}\n"
-
-#define X(name, value, text, has_burst, has_precision) POLICY(text, "1000000000 per 1h")
-static const char hot_policies[] = "version: 1\npolicies:\n" WEIR_ALGORITHMS(X);
-#undef X
-#define X(name, value, text, has_burst, has_precision) POLICY(text, "100000 per 52w")
-static const char many_policies[] = "version: 1\npolicies:\n" WEIR_ALGORITHMS(X);
-#undef X
+static const char hot_limit[] = "1000000000 per 1h", many_limit[] = "100000 per 52w";
 
 #define X(name, value, text, has_burst, has_precision) text,
 static const char *const algorithms[] = { WEIR_ALGORITHMS(X) };
 #undef X
+
+static void write_policies(const char *limit, char *out, size_t room)
+{
+    size_t len = (size_t)snprintf(out, room, "version: 1\npolicies:\n");
+
+    for (size_t a = 0; a < ALGORITHM_COUNTED && len < room; a++)
+        len += (size_t)snprintf(out + len, room - len,
+                                "  %s: {limit: %s, by: user, algorithm: %s}\n", algorithms[a],
+                                limit, algorithms[a]);
+}
 
 static double seconds_now(void)
 {
@@ -214,14 +217,16 @@ static double many_round(weir *w, const char *policy, uint64_t keys, uint64_t co
 
 static weir *open_weir(uint64_t keys)
 {
+    char policies[1024];
     weir_options o = {
-        .policy_text = keys == HOT ? hot_policies : many_policies,
+        .policy_text = policies,
         .max_keys = keys < 1000 ? 1000 : (int64_t)keys,
         .flags = WEIR_IGNORE_ENVIRONMENT,
     };
     weir_diag diag;
     weir *w;
 
+    write_policies(keys == HOT ? hot_limit : many_limit, policies, sizeof policies);
     if (weir_open(&w, &o, &diag))
         errx(1, "%s", diag.text);
     return w;
@@ -414,13 +419,13 @@ int main(int argc, char **argv)
         uint64_t keys = sizes[s] ? sizes[s] : most;
         struct floor_table f = floor_new(keys);
 
-        for (size_t a = 0; a < sizeof algorithms / sizeof *algorithms; a++)
+        for (size_t a = 0; a < ALGORITHM_COUNTED; a++)
             if (!only || !strcmp(only, algorithms[a]))
                 compare(algorithms[a], keys, count, &f);
         floor_free(&f);
     }
     printf("\ninstructions a decision (callgrind, 100 keys):\n");
-    for (size_t a = 0; a < sizeof algorithms / sizeof *algorithms; a++) {
+    for (size_t a = 0; a < ALGORITHM_COUNTED; a++) {
         double n = only && strcmp(only, algorithms[a]) ? 0 : instructions(argv[0], algorithms[a]);
 
         printf(n > 0 ? "%-16s %6.0f\n" : "%-16s no valgrind\n", algorithms[a], n);

@@ -136,10 +136,10 @@ static const struct verb {
     ask *ask;
     bool is_of_known; /* a reservation */
 } verbs[] = {
-    { "check", weir_check, false },     { "peek", weir_peek, false },
-    { "reserve", weir_reserve, false }, { "commit", weir_commit, true },
-    { "release", weir_release, true },  { "grow", weir_grow, true },
-    { "extend", weir_extend, true },
+    { "check", weir_check, false },   { "peek", weir_peek, false },
+    { "charge", weir_charge, false }, { "reserve", weir_reserve, false },
+    { "commit", weir_commit, true },  { "release", weir_release, true },
+    { "grow", weir_grow, true },      { "extend", weir_extend, true },
 };
 
 static const struct verb *verb_named(const char *name)
@@ -281,7 +281,7 @@ static bool run_trace(struct run *run, const json_t *trace)
     open_store(run);
     json_array_foreach(steps, run->step, step)
     {
-        if (!is_step_known(step)) /* up to a charge, what came before it holds */
+        if (!is_step_known(step)) /* what came before it holds */
             break;
         if (survives && run->step % REOPENED_EVERY == REOPENED_EVERY - 1)
             open_again(run);

@@ -99,10 +99,10 @@ static void add_reservation(struct buf *out, const struct call *call)
     if (!verb_reserves(call->check.verb))
         return;
     add_name(out, LITERAL(",\"reservation\":"), a->reservation[0] ? a->reservation : NULL);
-    if (a->reservation[0] && call->check.verb != VERB_SETTLE)
+    if (a->reservation[0] && !verb_settles(call->check.verb))
         add_int(out, LITERAL(",\"expires_in_ms\":"), a->expires_in_ms);
     add_bool(out, LITERAL(",\"repeated\":"), a->repeated);
-    if (call->check.verb == VERB_SETTLE) {
+    if (verb_settles(call->check.verb)) {
         add_bool(out, LITERAL(",\"expired\":"), a->expired);
         add_int(out, LITERAL(",\"over\":"), a->over);
     }
@@ -203,12 +203,12 @@ int64_t answer_time(const struct call *call)
 /* What a route asks for. */
 struct way {
     enum verb verb;
-    bool peeks, is_release;
+    bool may_peek, peeks, is_release;
 };
 
 static weir_err set_way(struct parsed_request *asked, struct way way, weir_diag *diag)
 {
-    if (way.verb != VERB_CHECK && asked->peek)
+    if (!way.may_peek && asked->peek)
         return diag_fail(diag, WEIR_EREQUEST, "peek goes with a check only: leave it out");
     asked->peek = asked->peek || way.peeks;
     asked->is_release = way.is_release;
@@ -318,17 +318,17 @@ static void serve(const struct exchange *x, struct way way)
 
 void api_check(const struct exchange *x)
 {
-    serve(x, (struct way){ .verb = VERB_CHECK });
+    serve(x, (struct way){ .verb = VERB_CHECK, .may_peek = true });
 }
 
 void api_check_query(const struct exchange *x)
 {
-    serve_query(x, (struct way){ .verb = VERB_CHECK });
+    serve_query(x, (struct way){ .verb = VERB_CHECK, .may_peek = true });
 }
 
 void api_peek(const struct exchange *x)
 {
-    serve(x, (struct way){ .verb = VERB_CHECK, .peeks = true });
+    serve(x, (struct way){ .verb = VERB_CHECK, .may_peek = true, .peeks = true });
 }
 
 void api_refund(const struct exchange *x)

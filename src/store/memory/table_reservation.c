@@ -375,7 +375,7 @@ void table_judge_reservation(struct table *t, struct question *q)
     d.of->refusal = WEIR_OK;
     d.of->is_repeated = d.of->has_expired = false;
     d.of->over = d.of->expires_in = 0;
-    if (q->verb == VERB_RESERVE)
+    if (verb_makes_reservation(q->verb))
         reserve(&d);
     else
         change_found(&d);

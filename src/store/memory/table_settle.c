@@ -89,7 +89,7 @@ static weir_err prepare_excess(struct deciding *d, const struct reservation *r,
         c->cost = 0;
         if (is_locked_out(d, c->key)) /* all of it is forgotten when that is over */
             continue;
-        if (excess <= 0 || c->rule->algorithm == WEIR_CONCURRENCY || c->rule->limit == 0 ||
+        if (excess <= 0 || algorithm_counts_slots(c->rule->algorithm) || c->rule->limit == 0 ||
             state_hold_is_open(deciding_look(d, c->key), c->rule->algorithm, d->now, hold))
             continue;
         c->cost = excess;
@@ -208,6 +208,10 @@ static void extend(struct deciding *d, struct cell *record)
     const int64_t asked = d->now + d->of->ttl;
     const struct hold later = { asked > hold.expires ? asked : hold.expires, hold.id, 0 };
 
+    if (d->of->ttl > reservation_in(record)->most_ttl) {
+        d->of->refusal = WEIR_ETTL;
+        return;
+    }
     d->of->expires_in = later.expires - d->now;
     for (size_t i = 0; i < d->q->count && later.expires > hold.expires; i++) {
         struct cell *cell = table_cell(d->t, d->charges[i].key);
@@ -247,15 +251,25 @@ void deciding_change(struct deciding *d, struct cell *record)
         d->of->refusal = WEIR_ECOST;
         return;
     }
-    if (d->q->verb == VERB_SETTLE) {
+    switch (d->q->verb) {
+    case VERB_SETTLE:
         settle(d, record);
-    } else if (!is_over(d, record)) {
-        if (d->q->verb == VERB_EXTEND && d->of->ttl > reservation_in(record)->most_ttl)
-            d->of->refusal = WEIR_ETTL;
-        else if (d->q->verb == VERB_EXTEND)
-            extend(d, record);
-        else
+        break;
+    case VERB_GROW:
+        if (!is_over(d, record))
             grow(d, record);
+        break;
+    case VERB_EXTEND:
+        if (!is_over(d, record))
+            extend(d, record);
+        break;
+    case VERB_CHECK: /* of no reservation that there is */
+    case VERB_REFUND:
+    case VERB_RESET:
+    case VERB_UNDO:
+    case VERB_CHARGE:
+    case VERB_RESERVE:
+        break;
     }
     if (!d->q->err)
         deciding_append(d);

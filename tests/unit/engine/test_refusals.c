@@ -249,8 +249,8 @@ static void numbers_out_of_bounds(void **state)
 {
     weir *w = *state;
 
-    refuses(w, LIMIT(.algorithm = (weir_algorithm)6), WEIR_EREQUEST,
-            "there is no algorithm number 6: use 0 to 5");
+    refuses(w, LIMIT(.algorithm = (weir_algorithm)7), WEIR_EREQUEST,
+            "there is no algorithm number 7: use 0 to 6");
     refuses(w, LIMIT_IS(-1, 1000), WEIR_EREQUEST,
             "limit must be at least 0 (0 always denies), not -1");
     refuses(w, LIMIT_IS(5, -1), WEIR_EREQUEST, "the window must be at least 1 ms, not -1");

@@ -126,7 +126,7 @@ static void sixteen_threads_on_one_key_get_exactly_its_limit_every_time(void **s
             .key = key,
             .limit = LIMIT,
             .window_ms = FOREVER,
-            .algorithm = (weir_algorithm)(1 + run % ALGORITHM_COUNT),
+            .algorithm = (weir_algorithm)(1 + run % ALGORITHM_COUNTED),
         };
         thread_pool_run(&thread_pool, hammer, &h);
         for (int i = 0; i < CREW; i++) {
@@ -177,7 +177,7 @@ static char *text_of_cases(void)
             for (int r = 0; r < 3; r++)
                 fprintf(f, "      %s: {limit: %d per 52w, algorithm: %s, by: [run%s%s]}\n",
                         names[r], limits[r],
-                        weir_algorithm_name((weir_algorithm)(1 + (a + r) % ALGORITHM_COUNT)),
+                        weir_algorithm_name((weir_algorithm)(1 + (a + r) % ALGORITHM_COUNTED)),
                         r ? ", " : "", r ? names[r] : "");
         }
     fclose(f);

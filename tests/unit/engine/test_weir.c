@@ -23,7 +23,7 @@ static void a_request_may_bring_its_limit_for_every_algorithm(void **state)
 
     (void)state;
     for (weir_algorithm algorithm = WEIR_DEFAULT_ALGORITHM;
-         algorithm <= (weir_algorithm)ALGORITHM_COUNT; algorithm++) {
+         algorithm <= (weir_algorithm)ALGORITHM_COUNTED; algorithm++) {
         weir_request r = limit_of(weir_algorithm_name(algorithm), algorithm, 3, 1000);
         weir_answer a;
 
@@ -74,7 +74,8 @@ static void a_charge_counts_whatever_the_limit_says(void **state)
     weir *w = open_text(NULL);
 
     (void)state;
-    for (weir_algorithm algorithm = 1; algorithm <= (weir_algorithm)ALGORITHM_COUNT; algorithm++) {
+    for (weir_algorithm algorithm = 1; algorithm <= (weir_algorithm)ALGORITHM_COUNTED;
+         algorithm++) {
         weir_request r = limit_of("k", algorithm, 10, 1000);
         weir_answer a;
 
@@ -223,7 +224,8 @@ static void a_debt_stops_where_it_would_not_be_exact(void **state)
     weir *w = open_text(NULL);
 
     (void)state;
-    for (weir_algorithm algorithm = 1; algorithm <= (weir_algorithm)ALGORITHM_COUNT; algorithm++) {
+    for (weir_algorithm algorithm = 1; algorithm <= (weir_algorithm)ALGORITHM_COUNTED;
+         algorithm++) {
         weir_request r = limit_of("k", algorithm, 10, 1000);
         int64_t used = 0;
 
@@ -249,7 +251,8 @@ static void changing_limit_burst_or_precision_keeps_what_is_counted(void **state
     weir_request r;
 
     (void)state;
-    for (weir_algorithm algorithm = 1; algorithm <= (weir_algorithm)ALGORITHM_COUNT; algorithm++) {
+    for (weir_algorithm algorithm = 1; algorithm <= (weir_algorithm)ALGORITHM_COUNTED;
+         algorithm++) {
         r = limit_of("k", algorithm, 10, 1000);
         r.cost = 6;
         ask(weir_check, w, &r);
@@ -358,7 +361,8 @@ static void a_cost_beyond_the_limit_never_passes(void **state)
     weir *w = open_text(NULL);
 
     (void)state;
-    for (weir_algorithm algorithm = 1; algorithm <= (weir_algorithm)ALGORITHM_COUNT; algorithm++) {
+    for (weir_algorithm algorithm = 1; algorithm <= (weir_algorithm)ALGORITHM_COUNTED;
+         algorithm++) {
         weir_request r = limit_of("k", algorithm, 5, 1000);
         weir_answer a;
 
@@ -400,7 +404,8 @@ static void after_a_refund_a_denied_request_is_allowed_at_once(void **state)
     weir *w = open_text(NULL);
 
     (void)state;
-    for (weir_algorithm algorithm = 1; algorithm <= (weir_algorithm)ALGORITHM_COUNT; algorithm++) {
+    for (weir_algorithm algorithm = 1; algorithm <= (weir_algorithm)ALGORITHM_COUNTED;
+         algorithm++) {
         weir_request r = limit_of("k", algorithm, 5, 1000);
 
         for (int i = 0; i < 5; i++)
@@ -437,7 +442,8 @@ static void a_clock_that_steps_back_mints_nothing(void **state)
     weir *w = open_text(NULL);
 
     (void)state;
-    for (weir_algorithm algorithm = 1; algorithm <= (weir_algorithm)ALGORITHM_COUNT; algorithm++) {
+    for (weir_algorithm algorithm = 1; algorithm <= (weir_algorithm)ALGORITHM_COUNTED;
+         algorithm++) {
         weir_request r = limit_of("k", algorithm, 5, 1000);
 
         r.cost = 5;

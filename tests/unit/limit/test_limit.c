@@ -50,7 +50,7 @@ static void walk(int steps, void (*check)(const struct state *, const struct rul
 {
     struct dice dice = dice_new();
 
-    for (size_t a = 0; a < sizeof algorithms / sizeof *algorithms; a++)
+    for (size_t a = 0; a < ALGORITHM_COUNTED; a++)
         for (int64_t limit = 1; limit <= 5; limit += 2)
             for (int64_t window = 1; window <= 13; window += 3)
                 for (int64_t extra = 1; extra <= 7; extra += 3) {
@@ -367,7 +367,7 @@ static void a_log_that_cannot_grow_is_unchanged(void **state)
 static void a_lowered_limit_keeps_what_is_counted(void **state)
 {
     (void)state;
-    for (size_t a = 0; a < sizeof algorithms / sizeof *algorithms; a++) {
+    for (size_t a = 0; a < ALGORITHM_COUNTED; a++) {
         struct rule r = { .algorithm = algorithms[a], .limit = 10, .window = 1000 }, lower = r,
                     higher = r;
         struct state s = { 0 };
@@ -403,7 +403,7 @@ static void numbers_at_the_bound_do_not_overflow(void **state)
     const int64_t most = WEIR_MAX_AMOUNT - 1;
 
     (void)state;
-    for (size_t a = 0; a < sizeof algorithms / sizeof *algorithms; a++) {
+    for (size_t a = 0; a < ALGORITHM_COUNTED; a++) {
         struct rule tall = make_rule(algorithms[a], most, 1, 0),
                     wide = make_rule(algorithms[a], 1, most, 0);
         struct state s = { 0 }, w = { 0 };

@@ -101,7 +101,7 @@ static void a_variable_that_has_no_effect_is_a_problem(void **state)
     expect_problems(
         policies, environment,
         "environment: WEIR_POLICY_SEND_EMAIL_LIMIT: '5/s' is not a limit: write a whole number per "
-        "duration, as in 5 per 15m, or 0 to always deny\n"
+        "duration, as in 5 per 15m, of what runs at once, as in 10 at once, or 0 to always deny\n"
         "environment: WEIR_POLICY_CLEANUP_IP_LIMIT: the window and its "
         "precision must be below 2^53 ms together, not 9007172092800000 and 150119534880000\n"
         "environment: WEIR_ENABLED: 'maybe' is neither true nor false (nor 1, 0, yes, no, on, "

@@ -142,7 +142,7 @@ static void meaningless_requests_are_rejected(void **state)
     refuses("peek=yes", WEIR_EREQUEST, "peek must be true or false");
     refuses("algorithm=gcra", WEIR_EREQUEST,
             "there is no algorithm 'gcra': it is one of fixed_window, sliding_window, "
-            "sliding_counter, token_bucket, leaky_bucket");
+            "sliding_counter, token_bucket, leaky_bucket, concurrency");
     refuses("ip=%4", WEIR_EREQUEST, "the query has a % without two hex digits after it, or %00");
     refuses("ip=%00", WEIR_EREQUEST, "the query has a % without two hex digits after it, or %00");
     reads("a=1&b=1&c=1&d=1&e=1&f=1&g=1&h=1&i=1&j=1&k=1&l=1&m=1&n=1&o=1&p=1");

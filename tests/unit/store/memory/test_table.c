@@ -279,7 +279,7 @@ static void T5_a_flood_of_keys_that_come_once_ends(void **state)
 
         for (size_t i = 0; i < 10; i++)
             /* but the last, concurrency, which counts nothing that is not held */
-            rules[i] = make_rule(algorithms[i % (ALGORITHM_COUNT - 1)], i < 5 ? 5 : 100,
+            rules[i] = make_rule(algorithms[i % ALGORITHM_COUNTED], i < 5 ? 5 : 100,
                                  i % 2 ? 3600000 : 20000);
         for (int64_t i = 0; i < scaled(300000); i++) {
             const size_t which = i / 50000 % 2 ? (size_t)dice_below(&dice, 10) : i % 2 ? 1 : 8;

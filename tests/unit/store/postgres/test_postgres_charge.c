@@ -370,13 +370,13 @@ static void is_told_the_same(struct dice *dice, weir_algorithm algorithm)
 static void each_question_gets_its_own_answer(void **state)
 {
 #define X(name, value, text, has_burst, has_precision) WEIR_##name,
-    static const weir_algorithm algorithms[] = { WEIR_ALGORITHMS(X) ALGORITHM_CELL };
+    static const weir_algorithm algorithms[] = { ALGORITHM_CELL, WEIR_ALGORITHMS(X) };
 #undef X
     struct dice dice = dice_new();
 
     (void)state;
     for (int i = 0; i < scaled(5000); i++)
-        is_told_the_same(&dice, algorithms[dice_below(&dice, ALGORITHM_COUNT + 1)]);
+        is_told_the_same(&dice, algorithms[dice_below(&dice, ALGORITHM_COUNTED + 1)]);
 }
 
 static void questions_that_did_not_pass_get_the_answer_of_judge(void **state)
