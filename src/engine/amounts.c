@@ -28,7 +28,7 @@ static weir_err read_cost(const struct check *check, size_t i, weir_diag *diag)
 weir_err amounts_read(struct check *check, weir_diag *diag)
 {
     const weir_request *r = check->request;
-    const bool has_policy = r->policy || r->policy_count > 0;
+    const bool has_policy = r->policy || r->policy_count > 0 || r->reservation;
 
     if (r->cost_count > WEIR_MAX_COSTS)
         return diag_fail(diag, WEIR_EREQUEST, "%zu costs are too many: at most %d", r->cost_count,
@@ -102,7 +102,8 @@ weir_err amounts_are_counted(const struct check *check, weir_diag *diag)
     if (r->cost != 0 && !is_counted(check, COUNTS_REQUESTS, WEIR_MAX_RULES))
         return refuse(check, COUNTS_REQUESTS, diag);
     for (size_t i = 0; i < r->cost_count; i++)
-        if (!is_counted(check, r->costs[i].name, WEIR_MAX_RULES))
+        if (strcmp(r->costs[i].name, COUNTS_REQUESTS) != 0 && /* everything is so many requests */
+            !is_counted(check, r->costs[i].name, WEIR_MAX_RULES))
             return refuse(check, r->costs[i].name, diag);
     return WEIR_OK;
 }

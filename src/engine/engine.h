@@ -55,9 +55,11 @@ struct whose {
 /* What a check needs that is about a reservation. */
 struct reserving_room {
     struct reserving reserving;
-    struct amount amounts[WEIR_MAX_RULES];
+    struct amount amounts[1 + WEIR_MAX_COSTS];
+    char amount_names[WEIR_MAX_COSTS][WEIR_MAX_NAME];
     struct charge_label labels[RESERVATION_MOST_CHARGES];
     struct rule rules[RESERVATION_MOST_CHARGES];
+    struct calendar calendars[RESERVATION_MOST_CHARGES];
     char id[WEIR_MAX_ID + 1];
     char text[RESERVATION_MOST_TEXT];
 };

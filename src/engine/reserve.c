@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/diag.h"
+#include "base/printable.h"
 #include "engine/charges.h"
 
 /* ---- ids ---------------------------------------------------------------------------------- */
@@ -42,9 +43,9 @@ static void make_id(char out[WEIR_MAX_ID + 1])
 
 static const char *charge_counts(const struct check *check, size_t i)
 {
-    (void)check;
-    (void)i;
-    return "requests";
+    const struct policy_rule *rule = check->rules[i];
+
+    return rule && rule->counts ? rule->counts : COUNTS_REQUESTS;
 }
 
 /* ---- the fingerprint ------------------------------------------------------------------------ */
@@ -87,15 +88,24 @@ static uint64_t fingerprint_of(const struct engine *e, const struct check *check
     return mix(e, print, bytes_of(&sum, sizeof sum));
 }
 
-/* What is said of amounts, by name. */
-static weir_err reserve_amounts(struct check *check, weir_diag *diag)
+/* What is said of amounts, by name: the request may be gone when the store is asked. */
+static weir_err put_amounts(struct check *check, weir_diag *diag)
 {
     struct reserving_room *room = &check->room->reserving;
+    const weir_request *r = check->request;
+    struct amount *to = room->amounts;
 
-    (void)diag;
-    if (check->request->cost != 0)
-        room->amounts[room->reserving.amount_count++] = (struct amount){ span_of("requests"),
-                                                                         check->ask.cost };
+    if (r->cost != 0)
+        *to++ = (struct amount){ span_of(COUNTS_REQUESTS), check->ask.cost };
+    for (size_t i = 0; i < r->cost_count; i++) {
+        const struct span name = span_of(r->costs[i].name);
+
+        if (name.len > WEIR_MAX_NAME)
+            return diag_fail(diag, WEIR_ECOST, "no rule counts %s", printable(name).text);
+        memcpy(room->amount_names[i], name.at, name.len);
+        *to++ = (struct amount){ { room->amount_names[i], name.len }, r->costs[i].amount };
+    }
+    room->reserving.amount_count = (size_t)(to - room->amounts);
     return WEIR_OK;
 }
 
@@ -177,7 +187,7 @@ static weir_err prepare_known(struct check *check, bool extends, weir_diag *diag
     if (!err && extends)
         err = check_ttl(r->ttl_ms, WEIR_MAX_TTL_MS, diag);
     if (!err)
-        err = reserve_amounts(check, diag);
+        err = put_amounts(check, diag);
     if (err)
         return err;
     charges_make_room(check);
@@ -196,6 +206,7 @@ weir_err reserve_prepare(struct engine *e, struct check *check, weir_diag *diag)
     room->reserving = (struct reserving){
         .labels = room->labels,
         .rules = room->rules,
+        .calendars = room->calendars,
         .text = room->text,
         .amounts = room->amounts,
     };

@@ -1,6 +1,8 @@
 /* calendar.c - windows of the calendar: days, weeks, months, quarters and years of a time zone. */
 #include "limit/calendar.h"
 
+#include <string.h>
+
 enum { BEFORE = 4, AFTER = 6, ALL = BEFORE + 1 + AFTER, DAY_S = 86400 };
 
 #define X(name, text, days) [PERIOD_##name] = (text),
@@ -65,6 +67,30 @@ static void compute(const struct calendar *c, int64_t now, struct calendar_bound
         out->at[i] = all[at - 1 + i];
 }
 
+void calendar_given(struct calendar *c, const int64_t bounds[CALENDAR_BOUNDS])
+{
+    c->zone = NULL;
+    atomic_init(&c->version, 0);
+    for (int i = 0; i < CALENDAR_BOUNDS; i++)
+        atomic_init(&c->known[i], bounds[i]);
+}
+
+/* From bounds that were computed for another time to those of this one. */
+static void go_on(int64_t now, struct calendar_bounds *of)
+{
+    const int last = CALENDAR_BOUNDS - 1;
+    const int64_t length = of->at[last] - of->at[last - 1];
+    const int64_t end = of->at[last] +
+                        (now > of->at[last] ? (now - of->at[last]) / length * length : 0);
+
+    for (int i = 0; i < CALENDAR_BOUNDS && end > of->at[last]; i++)
+        of->at[i] = end - (last - i) * length;
+    while (now >= of->at[2]) {
+        memmove(of->at, of->at + 1, sizeof *of->at * (size_t)last);
+        of->at[last] = of->at[last - 1] + length;
+    }
+}
+
 void calendar_bounds(struct calendar *c, int64_t now, struct calendar_bounds *out)
 {
     uint32_t version = atomic_load_explicit(&c->version, memory_order_acquire);
@@ -74,6 +100,10 @@ void calendar_bounds(struct calendar *c, int64_t now, struct calendar_bounds *ou
     if (version % 2 == 0 && out->at[1] <= now && now < out->at[2] &&
         atomic_load_explicit(&c->version, memory_order_relaxed) == version)
         return;
+    if (!c->zone) {
+        go_on(now, out);
+        return;
+    }
     compute(c, now, out);
     if (version % 2 != 0 ||
         !atomic_compare_exchange_strong_explicit(&c->version, &version, version + 1,

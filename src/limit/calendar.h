@@ -40,7 +40,7 @@ struct calendar {
     enum period period;
     int month_day; /* 29 to 31: the last day of a shorter month */
     const char *zone_name;
-    const struct zone *zone;
+    const struct zone *zone; /* NULL: of a reservation, which has the bounds and no more */
     /* The last bounds that were computed: even and unchanged while they are read, they are good. */
     _Atomic uint32_t version;
     _Atomic int64_t known[CALENDAR_BOUNDS];
@@ -48,5 +48,8 @@ struct calendar {
 
 /* By any number of threads; it computes only when the window of the last call does not have `now`. */
 void calendar_bounds(struct calendar *c, int64_t now, struct calendar_bounds *out);
+
+/* One that has bounds alone. Beyond the last of them, windows are as long as the last. */
+void calendar_given(struct calendar *c, const int64_t bounds[CALENDAR_BOUNDS]);
 
 #endif

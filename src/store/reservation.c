@@ -16,6 +16,15 @@ static size_t text_size(const struct reservation *r)
     return r->block.size - (size_t)(reservation_text(r) - (const char *)r);
 }
 
+static bool has_sound_bounds(const struct reserved_charge *c)
+{
+    for (int i = 1; i < CALENDAR_BOUNDS && c->start == START_CALENDAR; i++)
+        if (c->bounds[i - 1] < 0 || c->bounds[i] <= c->bounds[i - 1] ||
+            c->bounds[i] >= INT64_C(1) << 48)
+            return false;
+    return true;
+}
+
 bool reservation_is_sound(const void *bytes, size_t size)
 {
     const struct reservation *r = bytes;
@@ -34,11 +43,20 @@ bool reservation_is_sound(const void *bytes, size_t size)
         const struct reserved_charge *c = &r->charges[i];
 
         if (c->algorithm == WEIR_DEFAULT_ALGORITHM || c->algorithm > ALGORITHM_COUNT ||
-            c->class >= LIMIT_CLASSES || c->start > START_FIRST || c->held < 0 || c->used < 0 ||
-            c->limit < 0 || (c->limit > 0 && c->window < !algorithm_counts_slots(c->algorithm)))
+            c->class >= LIMIT_CLASSES || c->start > START_CALENDAR || !has_sound_bounds(c) ||
+            c->held < 0 || c->used < 0 || c->limit < 0 ||
+            (c->limit > 0 && c->window < !algorithm_counts_slots(c->algorithm)))
             return false;
     }
     return names >= 3u * r->charge_count && text_size(r) <= RESERVATION_MOST_TEXT + 8;
+}
+
+static void note_bounds(struct calendar *calendar, int64_t now, struct reserved_charge *out)
+{
+    struct calendar_bounds bounds;
+
+    calendar_bounds(calendar, now, &bounds);
+    memcpy(out->bounds, bounds.at, sizeof out->bounds);
 }
 
 struct reservation *reservation_new(const struct reserving *of, const struct charge *charges,
@@ -75,6 +93,8 @@ struct reservation *reservation_new(const struct reserving *of, const struct cha
             .is_shadow = l->is_shadow,
             .start = (uint8_t)rule->start,
         };
+        if (rule->start == START_CALENDAR)
+            note_bounds(rule->calendar, charges[i].step.now, &r->charges[i]);
         to = stpcpy(to, l->policy) + 1;
         to = stpcpy(to, l->rule) + 1;
         to = stpcpy(to, l->counts) + 1;
@@ -149,6 +169,10 @@ void reservation_read(const struct reservation *r, struct reserving *to, struct 
             .block_for = c->block_for,
             .start = (enum rule_start)c->start,
         };
+        if (c->start == START_CALENDAR) {
+            calendar_given(&to->calendars[i], c->bounds);
+            to->rules[i].calendar = &to->calendars[i];
+        }
         charges[i].rule = &to->rules[i];
         charges[i].key = c->key;
         charges[i].class = c->class;

@@ -13,6 +13,7 @@
 #define WEIR_STORE_RESERVATION_H
 
 #include "base/hash.h"
+#include "limit/calendar.h"
 #include "limit/state.h"
 
 enum {
@@ -48,8 +49,9 @@ struct reserving {
     /* Reserve: given. All others: filled in by the store, as are the charges and their count; the
      * charges have room for RESERVATION_MOST_CHARGES, and so have these. */
     struct charge_label *labels;
-    struct rule *rules; /* the charges point at these then */
-    char *text;         /* … and the labels here: RESERVATION_MOST_TEXT bytes */
+    struct rule *rules;         /* the charges point at these then */
+    struct calendar *calendars; /* … and they at these */
+    char *text;                 /* … and the labels here: RESERVATION_MOST_TEXT bytes */
 
     weir_err refusal;   /* out: why nothing was done: no such reservation, … */
     int64_t expires_in; /* out: ms; below 0: it has */
@@ -66,7 +68,8 @@ struct reserving {
 struct reserved_charge {
     struct key key;
     int64_t limit, window, burst, precision, block_for;
-    int64_t held, used; /* used: once it is settled */
+    int64_t held, used;              /* used: once it is settled */
+    int64_t bounds[CALENDAR_BOUNDS]; /* of START_CALENDAR */
     uint8_t algorithm, class, is_shadow, start, unused[4];
 };
 

@@ -22,7 +22,6 @@ struct run {
     const char *kind;
     int line; /* of the file */
     size_t step;
-    const char *unit; /* what all of its rules count */
     char directory[64], policy[POLICY_TEXT];
     weir *w;
 };
@@ -49,59 +48,49 @@ static int64_t number(const json_t *object, const char *name)
 
 /* ---- policies ------------------------------------------------------------------------------ */
 
-static const char *counts_of(const json_t *rule)
+static char *write_limit(char *at, const char *end, const json_t *rule)
 {
-    const char *counts = text(rule, "counts");
+    const char *algorithm = text(rule, "algorithm");
 
-    return *counts ? counts : "requests";
+    at += snprintf(at, (size_t)(end - at), "        limit: %" PRId64, number(rule, "limit"));
+    if (strcmp(algorithm, "concurrency") == 0)
+        return at + snprintf(at, (size_t)(end - at), " at once\n");
+    if (strcmp(algorithm, "calendar") == 0)
+        return at + snprintf(at, (size_t)(end - at), " per %s\n", text(rule, "period"));
+    return at + snprintf(at, (size_t)(end - at), " per %" PRId64 "ms\n        algorithm: %s\n",
+                         number(rule, "window_ms"), algorithm);
 }
 
-/* All rules of a trace count the same: then that is its cost, whatever it is called. */
-static bool is_known(struct run *run, const json_t *rule)
+static char *write_number(char *at, const char *end, const json_t *rule, const char *name,
+                          const char *as, const char *unit)
 {
-    if (!run->unit)
-        run->unit = counts_of(rule);
-    return strcmp(text(rule, "algorithm"), "calendar") != 0 &&
-           strcmp(counts_of(rule), run->unit) == 0;
+    if (number(rule, name) <= 0)
+        return at;
+    return at + snprintf(at, (size_t)(end - at), "        %s: %" PRId64 "%s\n", as,
+                         number(rule, name), unit);
 }
 
-static bool write_policy(struct run *run, const json_t *rules)
+static void write_policy(struct run *run, const json_t *rules)
 {
+    static const char *const words[] = { "counts", "start", "zone", "by" };
     char *at = run->policy, *const end = at + sizeof run->policy;
     const json_t *rule;
     size_t i;
 
-    run->unit = NULL;
     at += snprintf(at, (size_t)(end - at), "version: 1\npolicies:\n  budget:\n    rules:\n");
     json_array_foreach(rules, i, rule)
     {
-        const char *algorithm = text(rule, "algorithm");
-
-        if (!is_known(run, rule))
-            return false;
         at += snprintf(at, (size_t)(end - at), "      %s:\n", text(rule, "name"));
-        if (strcmp(algorithm, "concurrency") == 0)
-            at += snprintf(at, (size_t)(end - at), "        limit: %" PRId64 " at once\n",
-                           number(rule, "limit"));
-        else
-            at += snprintf(at, (size_t)(end - at),
-                           "        limit: %" PRId64 " per %" PRId64 "ms\n        algorithm: %s\n",
-                           number(rule, "limit"), number(rule, "window_ms"), algorithm);
-        if (number(rule, "burst") > 0)
-            at += snprintf(at, (size_t)(end - at), "        burst: %" PRId64 "\n",
-                           number(rule, "burst"));
-        if (number(rule, "precision_ms") > 0)
-            at += snprintf(at, (size_t)(end - at), "        precision: %" PRId64 "ms\n",
-                           number(rule, "precision_ms"));
-        if (number(rule, "block_for_ms") > 0)
-            at += snprintf(at, (size_t)(end - at), "        block_for: %" PRId64 "ms\n",
-                           number(rule, "block_for_ms"));
-        if (*text(rule, "start"))
-            at += snprintf(at, (size_t)(end - at), "        start: %s\n", text(rule, "start"));
-        if (*text(rule, "by"))
-            at += snprintf(at, (size_t)(end - at), "        by: %s\n", text(rule, "by"));
+        at = write_limit(at, end, rule);
+        at = write_number(at, end, rule, "burst", "burst", "");
+        at = write_number(at, end, rule, "precision_ms", "precision", "ms");
+        at = write_number(at, end, rule, "block_for_ms", "block_for", "ms");
+        at = write_number(at, end, rule, "month_day", "month_day", "");
+        for (size_t k = 0; k < sizeof words / sizeof *words; k++)
+            if (*text(rule, words[k]))
+                at += snprintf(at, (size_t)(end - at), "        %s: %s\n", words[k],
+                               text(rule, words[k]));
     }
-    return true;
 }
 
 /* ---- stores -------------------------------------------------------------------------------- */
@@ -214,8 +203,10 @@ static void compare(const struct run *run, const json_t *want, const weir_answer
             same(run, name, a->repeated, json_is_true(member));
         else if (strcmp(name, "expired") == 0)
             same(run, name, a->expired, json_is_true(member));
-        else if (strcmp(name, "over") == 0)
+        else if (strcmp(name, "over") == 0 && a->reservation[0])
             same(run, name, a->over, json_integer_value(member));
+        else if (strcmp(name, "over") == 0)
+            continue;
         else if (strcmp(name, "retry_after_ms") == 0)
             same(run, name, a->retry_after_ms, json_integer_value(member));
         else if (strcmp(name, "expires_in_ms") == 0)
@@ -229,16 +220,21 @@ static void compare(const struct run *run, const json_t *want, const weir_answer
 
 static void take_step(struct run *run, const json_t *step)
 {
-    const json_t *want = json_object_get(step, "want"), *costs = json_object_get(step, "costs");
+    const json_t *want = json_object_get(step, "want"), *amount;
+    json_t *costs = json_object_get(step, "costs");
     const struct verb *verb = verb_named(text(step, "op"));
     const char *id = text(step, "id");
     weir_attribute user = { "user", text(step, "key"), 0 };
     weir_request r = { .now = number(step, "now"), .ttl_ms = number(step, "ttl_ms") };
+    weir_cost named[WEIR_MAX_COSTS];
     weir_err expected = WEIR_OK, err;
+    const char *name;
     weir_answer a;
     weir_diag diag = { "" };
 
-    assert_non_null(verb);
+    if (!verb)
+        fail_msg("nothing asks for %s", text(step, "op"));
+    r.costs = named;
     if (verb->is_of_known) {
         r.reservation = id;
     } else {
@@ -247,10 +243,11 @@ static void take_step(struct run *run, const json_t *step)
         r.attribute_count = 1;
         r.id = *id ? id : NULL;
     }
-    if (json_object_get(costs, run->unit))
-        r.cost = number(costs, run->unit) ? number(costs, run->unit) : WEIR_COST_ZERO;
-    else if (!verb->is_of_known && strcmp(run->unit, "requests") != 0)
-        r.cost = WEIR_COST_ZERO; /* only requests that are not named are 1 */
+    json_object_foreach(costs, name, amount)
+    {
+        assert_true(r.cost_count < WEIR_MAX_COSTS);
+        named[r.cost_count++] = (weir_cost){ name, json_integer_value(amount) };
+    }
     if (json_object_get(want, "error"))
         expected = err_of(text(want, "error"));
     err = verb->ask(run->w, &r, &a, &diag);
@@ -261,18 +258,12 @@ static void take_step(struct run *run, const json_t *step)
         compare(run, want, &a);
 }
 
-static bool is_step_known(const json_t *step)
-{
-    return verb_named(text(step, "op")) != NULL;
-}
-
-static bool run_trace(struct run *run, const json_t *trace)
+static void run_trace(struct run *run, const json_t *trace)
 {
     const json_t *steps = json_object_get(trace, "steps"), *step;
     const bool survives = strcmp(run->kind, "file:") == 0;
 
-    if (!write_policy(run, json_object_get(trace, "rules")))
-        return false;
+    write_policy(run, json_object_get(trace, "rules"));
     run->directory[0] = '\0';
     if (survives) {
         strcpy(run->directory, "/tmp/weir-budgets-XXXXXX");
@@ -281,8 +272,6 @@ static bool run_trace(struct run *run, const json_t *trace)
     open_store(run);
     json_array_foreach(steps, run->step, step)
     {
-        if (!is_step_known(step)) /* what came before it holds */
-            break;
         if (survives && run->step % REOPENED_EVERY == REOPENED_EVERY - 1)
             open_again(run);
         take_step(run, step);
@@ -290,7 +279,6 @@ static bool run_trace(struct run *run, const json_t *trace)
     weir_close(run->w);
     if (survives)
         nftw(run->directory, remove_one, 8, FTW_DEPTH | FTW_PHYS);
-    return true;
 }
 
 static void run_all(const char *kind)
@@ -298,18 +286,17 @@ static void run_all(const char *kind)
     struct run run = { .kind = kind };
     FILE *f = fopen("tests/conformance/budgets.jsonl", "r");
     char *line = NULL;
-    size_t room = 0, taken = 0;
+    size_t room = 0;
 
     assert_non_null(f);
     for (run.line = 1; getline(&line, &room, f) > 0; run.line++) {
         json_t *trace = json_loads(line, 0, NULL);
 
         assert_non_null(trace);
-        taken += run_trace(&run, trace);
+        run_trace(&run, trace);
         json_decref(trace);
     }
-    print_message("%s %zu of %d traces\n", kind, taken, run.line - 1);
-    assert_true(taken > 0);
+    assert_true(run.line > 100);
     free(line);
     fclose(f);
 }

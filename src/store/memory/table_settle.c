@@ -237,6 +237,8 @@ static bool counts_all(const struct deciding *d)
     for (size_t a = 0; a < d->of->amount_count; a++) {
         size_t i = 0;
 
+        if (span_is(d->of->amounts[a].name, "requests")) /* everything is so many */
+            continue;
         while (i < d->q->count && !span_is(d->of->amounts[a].name, d->of->labels[i].counts))
             i++;
         if (i == d->q->count)
