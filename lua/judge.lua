@@ -66,7 +66,7 @@
 -- total, then the older entries, oldest first, each 6 bytes of start and 7 of count.
 
 -- Before the value of a key that is locked out are 'L' and when that ends, a double. So lengths tell
--- it apart: without it they are 3 or 11 modulo 13. The state behind it counts no more.
+-- it apart: without it they are 3 or 11 modulo 13. The state behind it is what was charged meanwhile.
 
 -- Upvalues cost more than they save in a script that Redis runs from the top each time, so these
 -- functions have none. A state `s` is new while it has no `a`.
@@ -455,14 +455,14 @@ local states = {}
 local function state_of(k, r) -- reads it once, on first use
     local value, a, b, c, older, locked = values[k], nil, 0, 0, '', false
     if value and #value % 13 ~= 3 and #value % 13 ~= 11 then
-        locked, value = struct.unpack('<d', value, 2), nil
+        locked, value = struct.unpack('<d', value, 2), #value > 9 and string.sub(value, 10)
     end
     if value then
         a, b, c = struct.unpack(r.format, value)
         older = r.algorithm == 2 and string.sub(value, 25) or ''
     end
     local s = { key = KEYS[k], rule = r, a = a, b = b, c = c, older = older,
-        stored = a or locked and true, locked = locked, expiry = false, is_given_back = false }
+        stored = locked and true or a, locked = locked, expiry = false, is_given_back = false }
     states[k] = s
     return s
 end
@@ -472,6 +472,10 @@ local function take(s, r, now, cost, charge, forced)
         return r.take(s, r, now, cost, charge, forced)
     elseif now < s.locked then
         local rest = s.locked - now
+        if forced then -- counted, and forgotten when the lockout ends
+            local _, remaining, _, _, _, _, a, b, c, older = r.take(s, r, now, cost, charge, true)
+            return true, math.min(remaining, 0), 0, rest, 0, now, a, b, c, older
+        end
         return cost == 0, 0, cost == 0 and 0 or rest, rest, 0, now
     end -- it is over: the key is untouched
     return r.take({ b = 0, c = 0, older = '' }, r, now, cost, charge, forced)
@@ -498,16 +502,13 @@ while at <= #asked do
     for i = from, to, each do
         local k, r, cost = asked[i], rules[asked[i + 1]], asked[i + 2]
         local s, is_changed = states[k] or state_of(k, r), false
-        if forced and s.locked and now < s.locked then
-            cost = 0 -- what is charged meanwhile is forgotten with the rest
-        end
         local allowed, remaining, retry, reset, delay, used_now, a, b, c, older
         if verb <= 1 or forced or r.algorithm == 15 and verb == 2 and s.a then
             allowed, remaining, retry, reset, delay, used_now, a, b, c, older =
                 take(s, r, now, cost, charge or verb == 2, forced)
             is_changed = allowed and cost ~= 0 and (charge or verb == 2)
             if is_changed then
-                s.locked = false
+                s.locked = forced and s.locked and now < s.locked and s.locked
             elseif verb == 0 and not allowed and retry ~= -1 and r.block and r.block > 0
                 and not (s.locked and now < s.locked) then
                 s.locked, is_changed, used_now, a = now + r.block, true, now, nil
@@ -552,7 +553,8 @@ for i = 1, #changed do
     local s = changed[i]
     local r = s.rule
     if s.locked then
-        redis.call('SET', s.key, struct.pack('<c1d', 'L', s.locked), 'PXAT',
+        local state = s.a and struct.pack(r.format, s.a, s.b, s.c) .. s.older or ''
+        redis.call('SET', s.key, struct.pack('<c1d', 'L', s.locked) .. state, 'PXAT',
             string.format('%.0f', s.expiry))
     elseif s.a and r.algorithm == 1 and s.a == s.stored then -- in the same window
         redis.call('SET', s.key, struct.pack(r.format, s.a, s.b), 'KEEPTTL')

@@ -396,10 +396,9 @@ BEGIN
                     END IF;
                 END IF;
 
-                IF is_out THEN
+                IF is_out AND NOT forced THEN
                     t := now;
-                    ok := forced OR cost = 0;
-                    writes := writes AND NOT forced;
+                    ok := cost = 0;
                     wait := untils[s] - now;
                     reset := wait;
                     rest := 0;
@@ -585,6 +584,12 @@ BEGIN
                     END IF;
                 END IF;
 
+                IF is_out AND forced THEN -- counted, and forgotten when the lockout ends
+                    t := now;
+                    rest := least(rest, 0);
+                    reset := untils[s] - now;
+                    delay[i] := 0;
+                END IF;
                 remaining[i] := CASE WHEN rest > 0 OR kind = 15 OR forced THEN rest ELSE 0 END;
                 reset_after[i] := reset;
                 IF NOT ok THEN
@@ -608,7 +613,7 @@ BEGIN
                     END IF;
                 ELSIF writes THEN
                     wrote := true;
-                    untils[s] := NULL;
+                    untils[s] := CASE WHEN is_out AND forced THEN untils[s] END;
                     ats[s] := at;
                     useds[s] := used;
                     IF kind = 2 OR kind = 3 OR kind > 15 OR verb > 1 THEN

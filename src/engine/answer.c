@@ -8,6 +8,8 @@
 
 #include <string.h>
 
+#include "limit/calendar.h"
+
 enum { FALLBACK_RETRY_MS = 1000 }; /* nothing is known of the wait: ask again soon */
 
 static const char *policy_name(const struct check *check)
@@ -95,6 +97,17 @@ static void tell_used(const struct rule *r, weir_rule_answer *row)
     row->remaining = row->remaining > 0 ? row->remaining : 0;
 }
 
+/* How long the window is; one of the calendar: that of now. */
+static int64_t window_of(const struct check *check, const struct rule *r)
+{
+    struct calendar_bounds bounds;
+
+    if (r->start != START_CALENDAR)
+        return r->window;
+    calendar_bounds(r->calendar, check->ask.now, &bounds);
+    return bounds.at[2] - bounds.at[1];
+}
+
 static void fill_row(const struct check *check, size_t i, weir_rule_answer *row)
 {
     const struct decision *d = &check->charges[i].step.decision;
@@ -102,7 +115,7 @@ static void fill_row(const struct check *check, size_t i, weir_rule_answer *row)
     row->policy = check->policy_count > 1 ? check->rules[i]->policy->name : check->answer->policy;
     row->rule = check->rules[i] ? check->rules[i]->name : "default";
     row->limit = check->charges[i].rule->limit;
-    row->window_ms = check->charges[i].rule->window;
+    row->window_ms = window_of(check, check->charges[i].rule);
     row->remaining = d->remaining;
     row->used = row->over = 0;
     if (verb_forces(check->verb))

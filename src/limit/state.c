@@ -48,6 +48,16 @@ void lockout_take(int64_t until, const struct state *s, const struct rule *r, co
     static const struct state untouched;
 
     out->locks = false;
+    if (until > ask->now && r->limit > 0 && ask->forced) { /* counted, and forgotten at the end */
+        state_take(s, r, ask, out);
+        out->now = ask->now;
+        out->decision = (struct decision){
+            .allowed = true,
+            .remaining = out->decision.remaining < 0 ? out->decision.remaining : 0,
+            .reset_after = until - ask->now,
+        };
+        return;
+    }
     if (until > ask->now && r->limit > 0) {
         out->now = ask->now;
         out->decision = (struct decision){ .allowed = ask->cost == 0,

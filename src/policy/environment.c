@@ -175,7 +175,8 @@ bool environment_limit(struct loader *l, const char *policy, const char *rule, s
     }
     v->policy = policy;
     v->rule = rule;
-    if (rate_read(span_of(v->value), &numbers->limit, &numbers->window, &diag)) {
+    if (!calendar_read_limit(l, span_of(v->value), numbers) &&
+        rate_read(span_of(v->value), &numbers->limit, &numbers->window, &diag)) {
         environment_complain(l, v->name, "%s", diag.text);
         return false;
     }

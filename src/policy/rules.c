@@ -399,13 +399,17 @@ static void read_rule(struct loader *l, const struct yaml *at, const struct yaml
         complain(&l->reader, at, "%s '%s' has no limit: add one, such as 'limit: 5 per 15m'",
                  is_short ? "policy" : "rule", printable(at->text).text);
     } else {
-        const int64_t limit = numbers.limit, window = numbers.window;
+        const struct rule set = numbers;
 
+        numbers = usual;
         if (read_numbers(l, keys, keys[ALGORITHM] != NULL, &numbers)) {
             if (overridden) {
-                numbers.limit = limit;
-                numbers.window = window;
-                numbers.start = usual.start;
+                numbers.limit = set.limit;
+                numbers.window = set.window;
+                numbers.start = set.start;
+                numbers.calendar = set.calendar;
+                if (set.start == START_CALENDAR)
+                    numbers.algorithm = set.algorithm;
             }
             check_numbers(l, keys, variable, &numbers);
         }

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""test_budget_windows.py - windows from the first request and lockouts answer as the model does, in every store.
+"""test_budget_windows.py - charges, amounts, lockouts and windows of budgets are answered as the model does, in every store.
 
     test_budget_windows.py BUILD      from the root of the source
 """
@@ -24,6 +24,17 @@ SEED = int(os.environ.get("SEED") or random.randrange(1 << 32))
 SCALE = int(os.environ.get("WEIR_TEST_SCALE", "100"))
 BEGIN = int(time.time()) // 3600 * 3600 * 1000
 print(f"# SEED={SEED}")
+
+
+def charged(dice, name):
+    """Of any algorithm, and of several amounts."""
+    rule = {"name": name, "algorithm": dice.choice(ALGORITHMS),
+            "limit": dice.choice((1, 5, 10, 1000)), "window_ms": dice.choice((1000, 60000))}
+    if "bucket" in rule["algorithm"] and dice.random() < 0.5:
+        rule["burst"] = dice.choice((1, 4, 50))
+    if dice.random() < 0.5:
+        rule["counts"] = dice.choice(("tokens", "money"))
+    return rule
 
 
 def first_window(dice, name):
@@ -53,6 +64,36 @@ def calendar(dice, name):
     return rule
 
 
+ODD_DAYS = (  # and what is odd about them: the days around them are tried
+    ("Europe/Berlin", "2023-03-26"),  # 23 hours
+    ("Europe/Berlin", "2023-10-29"),  # 25 hours
+    ("America/Sao_Paulo", "2018-11-04"),  # its midnight does not exist
+    ("America/Sao_Paulo", "2018-02-17"),  # the hour before midnight comes twice
+    ("America/Havana", "2021-11-07"),  # the hour after midnight comes twice
+    ("Pacific/Apia", "2011-12-30"),  # a day that was left out
+    ("Australia/Lord_Howe", "2022-04-03"),  # half an hour
+    ("Asia/Pyongyang", "2015-08-15"),  # another offset, for good
+    ("America/Caracas", "2016-05-01"),  # likewise
+    ("Europe/Istanbul", "2016-09-07"),  # the rule of winter time ends
+    ("Asia/Kathmandu", "1986-01-01"),  # a quarter of an hour
+    ("UTC", "2000-02-29"), ("UTC", "1972-02-29"), ("UTC", "2023-02-28"), ("UTC", "2024-12-31"))
+
+
+def past_calendar(dice, name):
+    return {**calendar(dice, name), "odd": dice.randrange(len(ODD_DAYS))}
+
+
+def begin_of(dice, rules):
+    """Now, or some days before an odd day: all rules of the trace then have its zone."""
+    if "odd" not in rules[0]:
+        return BEGIN
+    zone, day = ODD_DAYS[rules[0]["odd"]]
+    for rule in rules:
+        rule["zone"] = zone
+    odd = civil_instant(ZoneInfo(zone), datetime.date.fromisoformat(day))
+    return odd - dice.randrange(60) * 3600000 - dice.randrange(3600000)
+
+
 def traces(make, count=24):
     """Each one rule, or one of users beside one of everybody."""
     dice = random.Random(SEED)
@@ -61,8 +102,8 @@ def traces(make, count=24):
         rules = [{**make(dice, "user"), "by": "user"}]
         if dice.random() < 0.5:
             rules.append(make(dice, "everybody"))
-        found.append(rules)
-    return found
+        found.append((rules, begin_of(dice, rules)))
+    return zip(*found)
 
 
 def in_every_store(make, steps=40):
@@ -73,7 +114,8 @@ def in_every_store(make, steps=40):
         test(store)
 
     def ask(url, **more):
-        compare(url, traces(make), SEED, steps, BEGIN, **more)
+        rules, begins = traces(make)
+        compare(url, rules, SEED, steps, begins, **more)
 
     def in_postgres():
         with Fixture() as fixture:
@@ -94,9 +136,11 @@ def in_every_store(make, steps=40):
     statement("in_a_redis_cluster", in_a_cluster)
 
 
+in_every_store(charged)
 in_every_store(first_window)
 in_every_store(lockout)
 in_every_store(calendar)
+in_every_store(past_calendar)
 
 
 def sql_and_http_share(text):

@@ -3,7 +3,7 @@
     compare("memory:", make_rules, steps=50)
 
 The rules of each trace are one policy. Traces go on in turn, so that their times mix. A store that
-survives is closed and opened again on the way.
+survives is closed and opened again on the way, and once its server is killed.
 """
 import random
 
@@ -29,8 +29,8 @@ def rule_text(rule):
     words = [f"limit: {limit_of(rule)}"]
     if rule["algorithm"] != "calendar":
         words.append(f"algorithm: {rule['algorithm']}")
-    words += [f"{name}: {rule[name]}" for name in ("burst", "start", "zone", "month_day")
-              if name in rule]
+    words += [f"{name}: {rule[name]}"
+              for name in ("burst", "start", "zone", "month_day", "counts") if name in rule]
     if "block_for_ms" in rule:
         words.append(f"block_for: {duration(rule['block_for_ms'])}")
     if rule.get("by"):
@@ -57,6 +57,12 @@ class Asked:
         self.server = Server("--trust-client-clock", store=self.store, config=self.config)
         self.asker = Asker(self.server.address, "http")
 
+    def kill(self):
+        self.asker.leave()
+        self.server.process.kill()
+        self.server.process.wait()
+        self.server.__exit__()
+
     def close(self):
         self.asker.leave()
         try:
@@ -76,16 +82,27 @@ def rules_in(answer):
     return [[r["allowed"], r["remaining"], r["retry_after_ms"], r["reset_after_ms"]] for r in rules]
 
 
+def answer_of(said, op):
+    """As the model writes it."""
+    rows = said.get("rules") or [said]
+    if op == "charge":
+        assert all(r["over"] <= r["used"] for r in rows), said
+        return {"over": said["over"], "rules": [[r["remaining"], r["reset_after_ms"]] for r in rows]}
+    return {"allowed": said["allowed"], "rule": said["rule"],
+            "retry_after_ms": said["retry_after_ms"], "rules": rules_in(said)}
+
+
 def compare_step(asked, number, model, step):
-    cost = step["costs"]["requests"]
     has_user = any(rule.get("by") for rule in model.rules)
-    body = {"policy": f"p{number}", "cost": cost, "now": step["now"],
+    body = {"policy": f"p{number}", "costs": step["costs"], "now": step["now"],
             "attributes": {"user": step["key"]} if has_user else {}}
     want, got = model.step(step), asked.ask(step["op"], body)
     assert got["source"] == "store", got
-    have = {"allowed": got["allowed"], "rule": got["rule"],
-            "retry_after_ms": got["retry_after_ms"], "rules": rules_in(got)}
+    have = answer_of(got, step["op"])
     assert have == want, f"p{number} {model.rules}\n{step}\nwant {want}\nhave {have}"
+    key = model.key_of(0, step["key"])
+    if step["op"] == "charge" and len(model.rules) == 1 and not key.is_blocked(step["now"]):
+        assert got["used"] == key.state.used(step["now"]), (model.rules, step, got)
 
 
 def random_step(dice, rules, now):
@@ -94,14 +111,17 @@ def random_step(dice, rules, now):
     most = max(rule["limit"] for rule in rules)
     now += dice.choice((0, 0, 1, dice.randrange(1000), dice.randrange(longest + 2),
                         dice.randrange(2 * longest + 2) if dice.random() < 0.2 else 3))
-    cost = dice.choice((0, 1, 1, 1, 2, dice.randrange(most + 2)))
-    return {"now": now, "op": dice.choice(("check", "check", "check", "peek")),
-            "key": dice.choice("ab"), "costs": {"requests": cost}}
+    costs = {name: dice.choice((0, 1, 1, 1, 2, dice.randrange(most + 2)))
+             for name in sorted({rule.get("counts", "requests") for rule in rules})
+             if dice.random() < 0.9}
+    return {"now": now, "op": dice.choice(("check", "check", "check", "peek", "charge")),
+            "key": dice.choice("ab"), "costs": costs}
 
 
-def compare(store, traces, seed, steps, begin, survives=False):
+def compare(store, traces, seed, steps, begins, survives=False):
+    """`begins` has the time at which each of the traces begins."""
     dice = random.Random(seed)
-    models, nows = [Model(rules) for rules in traces], [begin] * len(traces)
+    models, nows = [Model(rules) for rules in traces], list(begins)
     with Folder() as folder:
         config = folder / "policies.yaml"
         config.write_text(policies_text(traces))
@@ -110,8 +130,8 @@ def compare(store, traces, seed, steps, begin, survives=False):
         asked = Asked(store, config)
         try:
             for i in range(steps):
-                if survives and i == steps // 2:
-                    asked.close()
+                if survives and i in (steps // 3, steps // 2):
+                    (asked.kill if i == steps // 2 else asked.close)()
                     asked.open()
                 for number, model in enumerate(models):
                     step = random_step(dice, model.rules, nows[number])

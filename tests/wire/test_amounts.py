@@ -77,6 +77,16 @@ def the_body_the_query_and_the_batch_bring_costs():
 
 
 @test
+def the_headers_have_the_length_of_the_month_that_is_in_force():
+    with Served() as s:
+        for now, days in ((1707000000000, 29), (1710000000000, 31), (1738500000000, 28)):
+            asked = {"policy": "spend", "key": "a", "now": now, "costs": {"micro-dollars": 1}}
+            _, headers, answer = s.post(asked)
+            assert headers["ratelimit-policy"] == f'"spend";q=1000000000000;w={days * 86400}', headers
+            assert answer["reset_after_ms"] <= days * 86400000
+
+
+@test
 def each_mistake_is_named():
     with Served() as s:
         for costs, code, detail in (

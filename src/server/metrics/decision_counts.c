@@ -96,5 +96,10 @@ void decision_counts_merge(struct decision_counts_table *into,
         for (size_t o = 0; o < OUTCOME_COUNT; o++)
             for (size_t k = 0; k < DECISION_COUNTS_SOURCES; k++)
                 count_up(&sum->counts[o][k], count_of(&s->counts[o][k]));
+        for (size_t k = 0; k < DECISION_COUNTS_SOURCES; k++)
+            count_up(&sum->charges[k], count_of(&s->charges[k]));
+        count_up(&sum->used, count_of(&s->used));
+        if (count_of(&s->used) > 0)
+            decision_counts_set_unit(sum, decision_counts_unit(s));
     }
 }

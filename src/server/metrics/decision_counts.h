@@ -1,5 +1,5 @@
 /* decision_counts.h - checks counted by policy, and what rules decided by policy and rule; both by
- * outcome and source.
+ * outcome and source. Beside them charges, and what rules were charged.
  *
  * Keyed by the pointers of names, which the handle keeps once each until it closes. One thread
  * counts, any number of threads read; none of them waits. Bounded: reloads that bring ever new
@@ -34,6 +34,9 @@ static inline enum outcome outcome_of(const weir_answer *a)
 struct decision_counts {
     const char *policy, *rule;
     atomic_uint_fast64_t counts[OUTCOME_COUNT][DECISION_COUNTS_SOURCES];
+    atomic_uint_fast64_t charges[DECISION_COUNTS_SOURCES]; /* of checks' series */
+    atomic_uint_fast64_t used;  /* of a rule's: the costs that it was charged */
+    _Atomic(const char *) unit; /* … and of what; NULL: requests */
 };
 
 struct decision_counts_table {
@@ -55,6 +58,15 @@ void decision_counts_free(struct decision_counts_table *t);
 /* `policy` NULL: a limit that came with its request. */
 struct decision_counts *decision_counts_find(struct decision_counts_table *t, const char *policy,
                                              const char *rule);
+static inline const char *decision_counts_unit(const struct decision_counts *s)
+{
+    return atomic_load_explicit(&s->unit, memory_order_relaxed);
+}
+static inline void decision_counts_set_unit(struct decision_counts *s, const char *unit)
+{
+    atomic_store_explicit(&s->unit, unit, memory_order_relaxed);
+}
+
 void decision_counts_merge(struct decision_counts_table *into,
                            const struct decision_counts_table *from);
 

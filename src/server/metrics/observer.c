@@ -79,6 +79,43 @@ static void count_rule(struct observer *o, const weir_answer *a, const weir_rule
         count(o->rules, a, r->policy, r->rule, OUTCOME_DENIED);
 }
 
+static void count_charge(struct observer *o, const struct check *check)
+{
+    const weir_answer *a = check->answer;
+
+    if (check->policy_count <= 1)
+        count_up(&decision_counts_find(o->checks, a->policy, series_checks)->charges[a->source], 1);
+    for (size_t i = 0; check->policy_count > 1 && i < check->policy_count; i++)
+        count_up(&decision_counts_find(o->checks, check->room->policies[i]->name, series_checks)
+                      ->charges[a->source],
+                 1);
+}
+
+static bool is_counted(const struct check *check)
+{
+    return check->answer->source == WEIR_FROM_STORE ||
+           (check->answer->source == WEIR_FROM_FALLBACK && check->on_error == ON_ERROR_LOCAL);
+}
+
+/* What rules were charged, if they were. Those in shadow hold up nothing: they are left out. */
+static void count_used(struct observer *o, const struct check *check)
+{
+    const weir_answer *a = check->answer;
+
+    for (size_t i = 0; i < check->live; i++) {
+        const struct policy_rule *rule = check->rules[i];
+        struct decision_counts *s;
+
+        if (check->charges[i].cost <= 0)
+            continue;
+        s = decision_counts_find(o->rules, check->policy_count > 1 ? rule->policy->name : a->policy,
+                                 rule ? rule->name : NULL);
+        count_up(&s->used, (uint64_t)check->charges[i].cost);
+        if (rule && decision_counts_unit(s) != rule->counts)
+            decision_counts_set_unit(s, rule->counts);
+    }
+}
+
 /* When the window of a denial at `now` is over. The numbers of a limit that came with its request
  * are not all bounded: one of 0 may have any window, and a cell's is that of one unit, in ns. */
 static int64_t window_end(const struct rule *r, int64_t now)
@@ -165,7 +202,13 @@ void observer_answer(struct observer *o, const struct check *check, const struct
 {
     const weir_answer *a = check->answer;
 
-    if (!verb_decides(check->verb) || check->peek || a->err)
+    if (check->peek || a->err)
+        return;
+    if (verb_forces(check->verb))
+        count_charge(o, check);
+    if (a->allowed && verb_adds(check->verb) && is_counted(check))
+        count_used(o, check);
+    if (!verb_decides(check->verb))
         return;
     count_check(o, check);
     for (size_t i = 0; i < a->rule_count; i++)

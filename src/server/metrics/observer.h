@@ -23,8 +23,9 @@ void observer_free(struct observer *o);
  * passed, and a limit in shadow would have refused. Each rule that judged is counted as well: of a
  * check that passed as allowed or shadow_denied, of one that was refused as denied, if it was this
  * rule that refused: what another rule refused was neither allowed by it nor charged. Of a denial,
- * the identity goes to the top list and, sampled, to the log: as a tag. Peeks, refunds and resets
- * are no decisions and count for nothing; nor does an answer with an error. `trace` is the caller's,
+ * the identity goes to the top list and, sampled, to the log: as a tag. What rules
+ * were charged is added up. Charges are counted apart. Peeks, refunds and resets are no decisions and
+ * count for nothing; nor does an answer with an error. `trace` is the caller's,
  * for the log; NULL: there is none. */
 void observer_answer(struct observer *o, const struct check *check, const struct traceparent *trace,
                      int64_t now);

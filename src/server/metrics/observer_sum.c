@@ -17,7 +17,8 @@ static void name_all(struct observer *sum, const struct policies *set)
 
         decision_counts_find(sum->checks, p->name, series_checks);
         for (size_t k = 0; k < p->rule_count; k++)
-            decision_counts_find(sum->rules, p->name, p->rules[k].name);
+            decision_counts_set_unit(decision_counts_find(sum->rules, p->name, p->rules[k].name),
+                                     p->rules[k].counts);
     }
     sum->checks->known = sum->checks->count;
     sum->rules->known = sum->rules->count;
@@ -58,9 +59,18 @@ static uint64_t total(const struct decision_counts *s, enum outcome outcome)
     return n;
 }
 
-static bool is_used(const struct decision_counts *s)
+static uint64_t charges_of(const struct decision_counts *s)
 {
     uint64_t n = 0;
+
+    for (size_t k = 0; k < DECISION_COUNTS_SOURCES; k++)
+        n += count_of(&s->charges[k]);
+    return n;
+}
+
+static bool is_used(const struct decision_counts *s)
+{
+    uint64_t n = charges_of(s) + count_of(&s->used);
 
     for (int o = 0; o < OUTCOME_COUNT; o++)
         n += total(s, (enum outcome)o);
@@ -120,6 +130,41 @@ static void write_table(struct metric_sink *m, const char *name, const char *hel
         write_series(m, &t->all[i], i < t->known && !is_other(&t->all[i]));
 }
 
+static void write_charges(struct metric_sink *m, const struct decision_counts_table *t)
+{
+    metric_begin(m, METRIC_COUNTER, "weir_charges_total",
+                 "Charges: what has happened, and was counted whatever the limits say.");
+    for (size_t i = 0; i < t->count; i++)
+        for (int k = 0; k < DECISION_COUNTS_SOURCES; k++) {
+            const uint64_t n = count_of(&t->all[i].charges[k]);
+
+            if (n == 0 && (k != WEIR_FROM_STORE || i >= t->known || is_other(&t->all[i])))
+                continue;
+            metric_sample(m);
+            metric_label(m, "policy", t->all[i].policy);
+            metric_label(m, "source", weir_source_name((weir_source)k));
+            metric_value(m, n);
+        }
+}
+
+static void write_used(struct metric_sink *m, const struct decision_counts_table *t)
+{
+    metric_begin(m, METRIC_COUNTER, "weir_used_total",
+                 "What rules were charged: the costs of allowed checks, and of charges.");
+    for (size_t i = 0; i < t->count; i++) {
+        const char *unit = decision_counts_unit(&t->all[i]);
+        const uint64_t n = count_of(&t->all[i].used);
+
+        if (n == 0 && (i >= t->known || is_other(&t->all[i])))
+            continue;
+        metric_sample(m);
+        metric_label(m, "policy", t->all[i].policy);
+        metric_label(m, "rule", t->all[i].rule);
+        metric_label(m, "counts", unit ? unit : COUNTS_REQUESTS);
+        metric_value(m, n);
+    }
+}
+
 static void write_request(struct metric_sink *m, const char *protocol, const char *status,
                           uint64_t n)
 {
@@ -177,6 +222,8 @@ void observers_metrics(struct observer *const *all, size_t n, const struct polic
     write_table(m, "weir_decisions_total",
                 "What each rule decided: of checks that passed, and of those that it denied.",
                 sum->rules);
+    write_charges(m, sum->checks);
+    write_used(m, sum->rules);
     metric_histogram(m, "weir_decision_seconds",
                      "From decoding a check to its decision, including the write to the store.",
                      &sum->decision, 1000000000);
@@ -205,6 +252,10 @@ static void put_series(struct json *j, const struct decision_counts *s)
     json_int(j, "allowed", (int64_t)(total(s, OUTCOME_ALLOWED) + total(s, OUTCOME_SHADOW_DENIED)));
     json_int(j, "denied", (int64_t)total(s, OUTCOME_DENIED));
     json_int(j, "shadow_denied", (int64_t)total(s, OUTCOME_SHADOW_DENIED));
+    if (s->rule == series_checks)
+        json_int(j, "charges", (int64_t)charges_of(s));
+    else
+        json_int(j, "used", (int64_t)count_of(&s->used));
     json_close(j, '}');
 }
 

@@ -132,15 +132,8 @@ static struct cell *cell_of(const struct shard *s, struct key key)
 
 void table_take(const struct cell *cell, struct charge *c, const struct ask *ask)
 {
-    const int64_t until = cell ? cell_locked_until(cell) : 0;
-    struct ask nothing;
-
-    if (ask->forced && until > ask->now) { /* it would be forgotten with the rest */
-        nothing = *ask;
-        nothing.cost = c->cost = 0;
-        ask = &nothing;
-    }
-    lockout_take(until, cell ? &cell->state : &untouched, c->rule, ask, &c->step);
+    lockout_take(cell ? cell_locked_until(cell) : 0, cell ? &cell->state : &untouched, c->rule, ask,
+                 &c->step);
 }
 
 /* Make the state an untouched one; what the store has noted beside it stays. */
@@ -155,10 +148,10 @@ static void forget_state(struct table *t, struct cell *cell)
         memset(cell->state.words, 0, sizeof cell->state.words);
 }
 
-/* A charge passes: a lockout that the cell has is over. */
-void table_unlock(struct table *t, struct cell *cell)
+/* A charge passes: a lockout that the cell has is over, or goes on if the charge is forced. */
+void table_unlock(struct table *t, struct cell *cell, int64_t now)
 {
-    if (!cell || !cell->is_locked)
+    if (!cell || !cell->is_locked || cell_locked_until(cell) > now)
         return;
     forget_state(t, cell);
     cell->is_locked = 0;
@@ -299,7 +292,7 @@ static void judge_one(struct table *t, struct shard *s, struct question *q,
     }
     if (!q->allowed || c->cost == 0 || ask.peek)
         return;
-    table_unlock(t, cell);
+    table_unlock(t, cell, q->ask.now);
     if (!cell)
         table_purge_if_due(t, s, q->ask.now);
     if (!cell || state_is_log(c->rule->algorithm)) {
@@ -363,7 +356,7 @@ static void judge_several(struct table *t, struct question *q)
         return;
     for (size_t i = 0; i < q->count; i++)
         if (q->charges[i].cost != 0)
-            table_unlock(t, cell_of(shard_of(t, &q->charges[i]), q->charges[i].key));
+            table_unlock(t, cell_of(shard_of(t, &q->charges[i]), q->charges[i].key), q->ask.now);
     for (size_t i = 0; i < q->count && !q->err; i++)
         if (q->charges[i].cost != 0)
             q->err = table_prepare(t, shard_of(t, &q->charges[i]), &q->charges[i], q, &cell);

@@ -41,7 +41,7 @@ void table_record(const struct cell *cell, struct record *out);
 void table_take(const struct cell *cell, struct charge *c, const struct ask *ask);
 
 /* A charge passes: a lockout that the cell has is over. NULL is fine. */
-void table_unlock(struct table *t, struct cell *cell);
+void table_unlock(struct table *t, struct cell *cell, int64_t now);
 
 /* A charge was denied, and locks its key out. */
 struct cell *table_lock_out(struct table *t, struct shard *s, const struct charge *c);

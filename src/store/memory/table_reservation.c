@@ -164,7 +164,7 @@ bool deciding_take_all(struct deciding *d, const struct hold *hold)
         refuse(d);
     for (size_t i = 0; i < d->q->count && allowed; i++)
         if (takes(&d->charges[i]))
-            table_unlock(d->t, table_cell(d->t, d->charges[i].key));
+            table_unlock(d->t, table_cell(d->t, d->charges[i].key), d->now);
     d->q->allowed = allowed;
     return allowed;
 }

@@ -36,7 +36,7 @@ static void stamp_as_it_stands(struct deciding *d, size_t i, struct cell *cell)
     struct charge *c = &d->charges[i];
     const struct ask peek = { .now = d->now, .peek = true };
 
-    state_take(&cell->state, c->rule, &peek, &c->step);
+    table_take(cell, c, &peek);
     table_stamp(deciding_shard(d, c->key), cell, c);
 }
 
@@ -63,18 +63,8 @@ static void give_back(struct deciding *d, const struct reservation *r, size_t i,
                               log_count(&cell->state.sliding_window, parts[p].mark));
 }
 
-/* If it is not any more, it is untouched. */
-static bool is_locked_out(struct deciding *d, struct key key)
-{
-    struct cell *cell = table_cell(d->t, key);
-
-    if (cell && cell_locked_until(cell) > d->now)
-        return true;
-    table_unlock(d->t, cell);
-    return false;
-}
-
-/* What was used beyond what was held, or of a hold that is over, is charged. */
+/* What was used beyond what was held, or of a hold that is over, is charged: also to a key that is
+ * locked out. */
 static weir_err prepare_excess(struct deciding *d, const struct reservation *r,
                                const struct hold *hold)
 {
@@ -87,8 +77,7 @@ static weir_err prepare_excess(struct deciding *d, const struct reservation *r,
         const struct ask ask = { .now = d->now, .cost = excess, .forced = true };
 
         c->cost = 0;
-        if (is_locked_out(d, c->key)) /* all of it is forgotten when that is over */
-            continue;
+        table_unlock(d->t, table_cell(d->t, c->key), d->now);
         if (excess <= 0 || algorithm_counts_slots(c->rule->algorithm) || c->rule->limit == 0 ||
             state_hold_is_open(deciding_look(d, c->key), c->rule->algorithm, d->now, hold))
             continue;

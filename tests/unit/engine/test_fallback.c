@@ -107,6 +107,28 @@ static void each_amount_is_counted_here_too(void **state)
     close_frail(w, &f);
 }
 
+static void lockouts_are_begun_here_and_end_with_the_store(void **state)
+{
+    struct frail f;
+    weir *w = open_frail(POLICIES("  login: {limit: 1 per 1s, by: user, block_for: 1m}\n"), &f);
+    weir_answer a;
+
+    (void)state;
+    f.fails = true;
+    assert_int_equal(admitted(w, "login user=a", 3), 1);
+    a = check(w, NOW + 2000, "login user=a");
+    assert_true(!a.allowed && a.retry_after_ms == 58000 && a.source == WEIR_FROM_FALLBACK);
+    f.fails = false;
+    a = check(w, NOW + 2000, "login user=a"); /* which the store knows nothing of */
+    assert_true(a.allowed && a.source == WEIR_FROM_STORE);
+    assert_false(check(w, NOW + 2000, "login user=a").allowed);
+    f.fails = true;
+    assert_false(check(w, NOW + 4000, "login user=a").allowed);
+    a = check(w, NOW + 62000, "login user=a");
+    assert_true(a.allowed && a.source == WEIR_FROM_FALLBACK);
+    close_frail(w, &f);
+}
+
 static void instances_share_a_limit(void **state)
 {
     struct frail f;
@@ -289,6 +311,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(it_knows_what_the_store_has_admitted),
         cmocka_unit_test(each_amount_is_counted_here_too),
+        cmocka_unit_test(lockouts_are_begun_here_and_end_with_the_store),
         cmocka_unit_test(instances_share_a_limit),
         cmocka_unit_test(the_store_is_the_truth_again_afterwards),
         cmocka_unit_test(refunds_and_resets_clear_the_deny_cache),

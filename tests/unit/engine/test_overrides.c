@@ -204,6 +204,32 @@ static void another_limit_keeps_what_is_counted(void **state)
     weir_close(w);
 }
 
+static void a_lockout_outlasts_another_limit_and_spares_the_exempt(void **state)
+{
+    weir *w = open_here(POLICIES("  login: {limit: 1 per 1s, by: ip, block_for: 1m}\n"));
+    weir_answer a;
+
+    (void)state;
+    set(w, LEDGER_LIMIT, "login ip=1.1.1.1", "limit=2");
+    for (int i = 0; i < 3; i++)
+        a = check(w, 0, "login ip=1.1.1.1");
+    assert_int_equal(a.retry_after_ms, 60000); /* numbers of an operator lock, too */
+    set(w, LEDGER_LIMIT, "login ip=1.1.1.1", "limit=9");
+    now += 1000;
+    assert_int_equal(check(w, 0, "login ip=1.1.1.1").retry_after_ms, 59000);
+    set(w, LEDGER_EXEMPT, "login ip=1.1.1.1", "");
+    assert_true(check(w, 0, "login ip=1.1.1.1").allowed);
+    make(w, LEDGER_OVERRIDE, LEDGER_REMOVED, "login ip=1.1.1.1", "");
+    assert_int_equal(check(w, 0, "login ip=1.1.1.1").retry_after_ms, 59000);
+    set(w, LEDGER_BLOCK, "login ip=2.2.2.2", "for=1000");
+    assert_int_equal(check(w, 0, "login ip=2.2.2.2").retry_after_ms, 1000);
+    now += 1000;
+    assert_true(check(w, 0, "login ip=2.2.2.2").allowed); /* a block begins no lockout */
+    now = NOW + 60000;
+    assert_true(check(w, 0, "login ip=1.1.1.1").allowed);
+    weir_close(w);
+}
+
 static void what_has_happened_is_no_denial_where_an_override_allows_nothing(void **state)
 {
     weir *w = open_here(POLICIES(LOGIN));
@@ -593,6 +619,7 @@ int main(void)
         cmocka_unit_test(an_exempt_identity_is_allowed_and_not_counted),
         cmocka_unit_test(a_block_denies_until_it_expires_to_the_ms),
         cmocka_unit_test(another_limit_keeps_what_is_counted),
+        cmocka_unit_test(a_lockout_outlasts_another_limit_and_spares_the_exempt),
         cmocka_unit_test(what_has_happened_is_no_denial_where_an_override_allows_nothing),
         cmocka_unit_test(a_limit_may_grow_by_far_and_its_burst_with_it),
         cmocka_unit_test(an_override_can_be_another_plan),

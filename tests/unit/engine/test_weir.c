@@ -94,7 +94,7 @@ static void a_charge_counts_whatever_the_limit_says(void **state)
     weir_close(w);
 }
 
-static void a_charge_begins_no_lockout_and_is_not_counted_during_one(void **state)
+static void a_charge_begins_no_lockout_and_is_forgotten_with_one(void **state)
 {
     weir *w = open_text(POLICIES("  login: {limit: 2 per 1h, by: user, block_for: 1m}\n"));
 
@@ -102,9 +102,59 @@ static void a_charge_begins_no_lockout_and_is_not_counted_during_one(void **stat
     assert_int_equal(ask_words(weir_charge, w, NOW, "login user=u cost=5").over, 3);
     assert_int_equal(peek(w, NOW, "login user=u").retry_after_ms, 3600000); /* no lockout */
     assert_int_equal(check(w, NOW, "login user=u").retry_after_ms, 60000);
-    assert_int_equal(ask_words(weir_charge, w, NOW, "login user=u cost=5").over, 0);
+    assert_int_equal(ask_words(weir_charge, w, NOW, "login user=u").over, 0);
+    assert_int_equal(ask_words(weir_charge, w, NOW + 1000, "login user=u cost=5").over, 4);
     assert_int_equal(peek(w, NOW + 59999, "login user=u").retry_after_ms, 1);
     assert_int_equal(peek(w, NOW + 60000, "login user=u").remaining, 2);
+    weir_close(w);
+}
+
+static void a_lockout_in_shadow_is_only_reported(void **state)
+{
+    weir *w = open_text(
+        POLICIES("  try: {limit: 1 per 1s, by: user, block_for: 1m, mode: shadow}\n"
+                 "  beside: {limit: 9 per 1s, by: user, block_for: 1m, shadow_limit: 1 per 1s}\n"));
+    static const char *const words[] = { "try user=u", "beside user=u" };
+
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        weir_answer a = check(w, NOW, words[i]);
+
+        assert_true(a.allowed && !a.shadow);
+        a = check(w, NOW, words[i]); /* this locks */
+        assert_true(a.allowed && a.shadow);
+        a = check(w, NOW + 2000, words[i]); /* its window is over */
+        assert_true(a.allowed && a.shadow);
+        a = check(w, NOW + 59999, words[i]);
+        assert_true(a.allowed && a.shadow);
+        a = check(w, NOW + 60000, words[i]);
+        assert_true(a.allowed && !a.shadow);
+    }
+    weir_close(w);
+}
+
+static void a_lockout_is_rolled_out_with_its_rule(void **state)
+{
+    weir *w = open_text(
+        POLICIES("  login: {limit: 1 per 1s, by: user, block_for: 1m, rollout: 50%}\n"));
+    int locked = 0;
+
+    (void)state;
+    for (int i = 0; i < 40; i++) {
+        char words[32];
+        weir_answer a;
+        bool is_reached;
+
+        snprintf(words, sizeof words, "login user=u%d", i);
+        assert_true(check(w, NOW, words).allowed);
+        is_reached = !check(w, NOW, words).allowed;
+        a = check(w, NOW + 2000, words);
+        assert_int_equal(a.allowed, !is_reached);
+        assert_int_equal(a.retry_after_ms, is_reached ? 58000 : 0);
+        assert_int_equal(a.shadow, !is_reached);
+        locked += is_reached;
+    }
+    assert_true(locked > 0 && locked < 40);
     weir_close(w);
 }
 
@@ -557,8 +607,10 @@ int main(void)
         cmocka_unit_test(a_request_may_bring_its_limit_for_every_algorithm),
         cmocka_unit_test(another_key_window_or_algorithm_is_another_count),
         cmocka_unit_test(a_charge_counts_whatever_the_limit_says),
-        cmocka_unit_test(a_charge_begins_no_lockout_and_is_not_counted_during_one),
+        cmocka_unit_test(a_charge_begins_no_lockout_and_is_forgotten_with_one),
         cmocka_unit_test(a_debt_stops_where_it_would_not_be_exact),
+        cmocka_unit_test(a_lockout_in_shadow_is_only_reported),
+        cmocka_unit_test(a_lockout_is_rolled_out_with_its_rule),
         cmocka_unit_test(each_rule_counts_its_own_amount),
         cmocka_unit_test(plans_and_shadow_limits_count_their_rules_amount),
         cmocka_unit_test(what_several_policies_count_may_be_brought),

@@ -113,6 +113,38 @@ static void without_zone_data_utc_is_known_and_the_rest_says_what_to_install(voi
     unsetenv("TZDIR");
 }
 
+static void the_environment_may_set_limits_of_the_calendar(void **state)
+{
+    const char *const environment[] = { "WEIR_POLICY_A_LIMIT=10 per month",
+                                        "WEIR_POLICY_B_LIMIT=20 per week",
+                                        "WEIR_POLICY_C_LIMIT=30 per 1h", NULL };
+    const char *const wrong[] = { "WEIR_POLICY_A_LIMIT=10 per month", NULL };
+    const struct rule *r;
+    struct loaded l;
+
+    (void)state;
+    load_from(&l, NULL,
+              FILE_OF("  a: {limit: 5 per 1h, by: ip, plans: {paid: 9 per 1h}}\n"
+                      "  b: {limit: 5 per month, by: ip, zone: Europe/Berlin, month_day: 15}\n"
+                      "  c: {limit: 5 per day, by: ip, zone: Europe/Berlin}\n"),
+              environment, -1);
+    assert_int_equal(l.err, WEIR_OK);
+    r = &find(&l, "a")->rules[0].counted.rule;
+    assert_true(r->limit == 10 && r->start == START_CALENDAR && r->algorithm == WEIR_FIXED_WINDOW &&
+                r->calendar->period == PERIOD_MONTH);
+    assert_string_equal(r->calendar->zone_name, "UTC");
+    assert_int_equal(find(&l, "a")->rules[0].plans[0].counted.rule.start, START_EPOCH);
+    r = &find(&l, "b")->rules[0].counted.rule;
+    assert_true(r->limit == 20 && r->calendar->period == PERIOD_WEEK);
+    assert_string_equal(r->calendar->zone_name, "Europe/Berlin");
+    r = &find(&l, "c")->rules[0].counted.rule;
+    assert_true(r->limit == 30 && r->start == START_EPOCH && r->window == 3600000 && !r->calendar);
+    unload(&l);
+    expect_problems(FILE_OF("  a: {limit: 5 per 1h, algorithm: token_bucket}\n"), wrong,
+                    "environment: WEIR_POLICY_A_LIMIT: token_bucket has no windows of the "
+                    "calendar: only fixed_window does\n");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -122,6 +154,7 @@ int main(void)
         cmocka_unit_test(limits_of_the_calendar_are_fixed_windows),
         cmocka_unit_test(a_wrong_zone_or_day_is_rejected_with_its_place),
         cmocka_unit_test(without_zone_data_utc_is_known_and_the_rest_says_what_to_install),
+        cmocka_unit_test(the_environment_may_set_limits_of_the_calendar),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

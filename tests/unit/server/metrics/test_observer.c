@@ -224,6 +224,57 @@ static void a_check_denied_by_one_of_many_rules_is_one_denied_check(void **state
     fixture_free(f);
 }
 
+static void charges_and_what_was_used_are_counted(void **state)
+{
+    struct fixture *f = fixture_of("version: 1\n"
+                                   "policies:\n"
+                                   "  model:\n"
+                                   "    by: ip\n"
+                                   "    rules:\n"
+                                   "      calls: {limit: 3 per 1h}\n"
+                                   "      tokens: {limit: 100 per 1h, counts: tokens}\n"
+                                   "      try: {limit: 1 per 1h, counts: tokens, mode: shadow}\n"
+                                   "exempt: [{ip: 10.0.0.0/8}]\n");
+    const weir_cost tokens = { "tokens", 40 };
+    weir_attribute ip = { "ip", "192.0.2.1", 0 };
+    const weir_request request = { .policy = "model",
+                                   .attributes = &ip,
+                                   .attribute_count = 1,
+                                   .costs = &tokens,
+                                   .cost_count = 1 };
+    struct prometheus p;
+
+    (void)state;
+    p = metrics_of(f);
+    assert_value(prometheus_value(&p, "weir_charges_total{policy=\"model\",source=\"store\"}"), 0);
+    assert_value(
+        prometheus_value(&p, "weir_used_total{policy=\"model\",rule=\"tokens\",counts=\"tokens\"}"),
+        0);
+    prometheus_done(&p);
+    for (int i = 0; i < 3; i++) /* the third is denied */
+        ask(f, i % LOOPS, VERB_CHECK, false, &request, now);
+    ask(f, 0, VERB_CHARGE, false, &request, now);
+    ask(f, 0, VERB_CHECK, true, &request, now);
+    ask(f, 0, VERB_REFUND, false, &request, now);
+    ip.value = "10.0.0.1";
+    ask(f, 0, VERB_CHARGE, false, &request, now);
+    p = metrics_of(f);
+    assert_value(checks(&p, "model", "shadow_denied", "store"), 2);
+    assert_value(prometheus_value(&p, "weir_charges_total{policy=\"model\",source=\"store\"}"), 1);
+    assert_value(prometheus_value(&p, "weir_charges_total{policy=\"model\",source=\"exempt\"}"), 1);
+    assert_value(
+        prometheus_value(&p, "weir_used_total{policy=\"model\",rule=\"tokens\",counts=\"tokens\"}"),
+        120);
+    assert_value(prometheus_value(
+                     &p, "weir_used_total{policy=\"model\",rule=\"calls\",counts=\"requests\"}"),
+                 3);
+    assert_value(
+        prometheus_value(&p, "weir_used_total{policy=\"model\",rule=\"try\",counts=\"tokens\"}"),
+        0);
+    prometheus_done(&p);
+    fixture_free(f);
+}
+
 static void a_check_of_several_policies_is_one_of_each(void **state)
 {
     static const char *const names[] = { "login", "beside" };
@@ -802,6 +853,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_rule_of_an_answer_is_counted_over_all_loops),
         cmocka_unit_test(a_check_denied_by_one_of_many_rules_is_one_denied_check),
+        cmocka_unit_test(charges_and_what_was_used_are_counted),
         cmocka_unit_test(a_check_of_several_policies_is_one_of_each),
         cmocka_unit_test(unused_policies_are_reported_with_zero),
         cmocka_unit_test(decisions_without_a_rule_are_counted_by_source),
