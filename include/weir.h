@@ -60,7 +60,7 @@ extern "C" {
     X(EEXPIRED, 17, "the reservation has expired")                                                 \
     X(ENEEDSRESERVATION, 18, "a limit of what runs at once needs a reservation: use reserve")      \
     X(ETTL, 19, "the time to live is not valid")                                                   \
-    X(ENOTHERE, 20, "reservations need the memory or file store in this version")
+    X(ENOTHERE, 20, "reservations need the memory, file or Postgres store in this version")
 
 typedef enum weir_err {
 #define WEIR_X(name, value, text) WEIR_##name = (value),

@@ -88,7 +88,11 @@ CREATE TABLE IF NOT EXISTS weir.migrations (
 --   token_bucket,
 --   leaky_bucket     time of `used`        request x ms
 --   sliding_window   newest bucket         total count        newest count       oldest bucket
+--   concurrency      time of `used`        slots held
 --   cell             ms                    ns beyond
+--
+-- A bucket with holds, see weir.holds, has two more: `other` is what is known to be used at `at`, in
+-- request x ms, and `oldest` the sum of the holds that expire after it.
 --
 -- The log of a sliding window has the buckets before the newest, oldest first: start, count, ...
 --
@@ -121,8 +125,61 @@ ALTER TABLE weir.states SET (fillfactor = 90);
 CREATE INDEX IF NOT EXISTS states_due ON weir.states (due);
 
 -- A key that a rule with a block_for has locked out: until then, as `expires`. Its state counts no
--- more: from then on the key is untouched. NULL: it is not locked out.
+-- more: from then on the key is untouched. NULL: it is not locked out. 0: nor is that, but it is a
+-- bucket with holds. So a plain check has one column to look at, and leaves both to weir.judge().
 ALTER TABLE weir.states ADD COLUMN IF NOT EXISTS locked_until bigint;
+
+-- The records of reservations: all that is needed to settle them, whatever the policies say then. The
+-- arrays have an element for each charge. A record is known until 10 minutes after `expires`. `due`
+-- is when upkeep looks at it; it is indexed instead of `expires`, so that updates are HOT.
+CREATE TABLE IF NOT EXISTS weir.reservations (
+    id          uuid PRIMARY KEY,  -- 16 bytes of HMAC-SHA256 of the caller's id
+    fingerprint bigint NOT NULL,   -- of what was asked
+    expires     bigint NOT NULL,   -- ms since the epoch
+    most_ttl    bigint NOT NULL,   -- ms that an extension may have
+    is_settled  boolean NOT NULL,
+    part_count  integer NOT NULL,  -- of the rows in weir.holds that it has had
+    due         bigint NOT NULL,
+    keys        uuid[],            -- NULL while the question is judged
+    algorithms  integer[],         -- these six as in weir.judge()
+    limits      bigint[],
+    windows     bigint[],
+    bursts      bigint[],
+    precisions  bigint[],
+    blocks      bigint[],
+    bounds      bigint[],          -- five of each charge
+    calendars   text[],            -- period, month_day and zone; NULL: not of the calendar
+    held        bigint[],
+    used        bigint[],          -- once it is settled
+    policies    text[],
+    rules       text[],
+    counts      text[],            -- the name of the amount
+    shadows     boolean[]          -- judged alone, decides nothing
+) WITH (
+    fillfactor = 70,
+    autovacuum_vacuum_scale_factor = 0.02,
+    autovacuum_vacuum_threshold = 1000,
+    autovacuum_vacuum_cost_delay = 1
+);
+CREATE INDEX IF NOT EXISTS reservations_due ON weir.reservations (due);
+
+-- What reservations hold of a key, in parts: where an amount lies, so that it can be given back. A
+-- row that is missing was forgotten with the rest, by a reset or a lockout. Only a session that has
+-- locked the key's row in weir.states changes these; upkeep removes them with their record.
+CREATE TABLE IF NOT EXISTS weir.holds (
+    key         uuid NOT NULL,
+    expires     bigint NOT NULL,   -- of its reservation
+    reservation uuid NOT NULL,
+    part        integer NOT NULL,  -- in the order in which they were added
+    mark        bigint NOT NULL,   -- the window or bucket that it is counted in
+    amount      bigint NOT NULL,
+    PRIMARY KEY (key, expires, reservation, part)
+) WITH (
+    fillfactor = 90,
+    autovacuum_vacuum_scale_factor = 0.02,
+    autovacuum_vacuum_threshold = 1000,
+    autovacuum_vacuum_cost_delay = 1
+);
 
 -- Postgres has no arrays of arrays of different lengths: a composite type around each log.
 DO $$
@@ -146,6 +203,8 @@ ON CONFLICT DO NOTHING;
 ALTER TABLE weir.migrations ENABLE ROW LEVEL SECURITY;
 ALTER TABLE weir.states ENABLE ROW LEVEL SECURITY;
 ALTER TABLE weir.secret ENABLE ROW LEVEL SECURITY;
+ALTER TABLE weir.reservations ENABLE ROW LEVEL SECURITY;
+ALTER TABLE weir.holds ENABLE ROW LEVEL SECURITY;
 
 -- The HMAC secret of the server. It lets its reader link a key to an identity.
 CREATE OR REPLACE FUNCTION weir.server_secret() RETURNS bytea
@@ -160,7 +219,7 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     UPDATE weir.secret s SET bytes = replace_secret.bytes WHERE s.bytes <> replace_secret.bytes;
     IF FOUND THEN
-        TRUNCATE weir.states;
+        TRUNCATE weir.states, weir.holds, weir.reservations;
     END IF;
     RETURN FOUND;
 END $$;

@@ -36,8 +36,66 @@ BEGIN
     expires := CASE WHEN then_ns > now_ns THEN next_at + sign(next_used)::bigint ELSE now END;
 END $$;
 
+-- A bucket with holds at a later time: what is known to be used, and the sum of the holds that are
+-- still open. Holds that expire on the way become known one after the other, each at its instant.
+-- `last` is the last expiry of a hold. As src/limit/bucket.c.
+CREATE OR REPLACE FUNCTION weir.bring_up(
+    p_key uuid, max bigint, win bigint, at bigint, later bigint,
+    INOUT known bigint, INOUT held bigint, OUT last bigint)
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    most CONSTANT bigint := 1::bigint << 60;
+    expired record;
+BEGIN
+    FOR expired IN SELECT h.expires, sum(h.amount)::bigint AS amount FROM weir.holds h
+                    WHERE h.key = p_key AND h.expires > at AND h.expires <= later
+                    GROUP BY h.expires ORDER BY h.expires LOOP
+        known := CASE WHEN expired.expires - at > known / max THEN 0
+                      ELSE known - (expired.expires - at) * max END;
+        known := least(known + least(expired.amount, most / win) * win, most);
+        held := held - expired.amount;
+        at := expired.expires;
+    END LOOP;
+    known := CASE WHEN later - at > known / max THEN 0 ELSE known - (later - at) * max END;
+    last := coalesce((SELECT h.expires FROM weir.holds h WHERE h.key = p_key
+                       ORDER BY h.expires DESC LIMIT 1), 0);
+END $$;
+
+-- The slots of a key at a later time: how many are taken, the last expiry, and when so many more
+-- than `room` are free again. As src/limit/slots.c.
+CREATE OR REPLACE FUNCTION weir.taken(
+    p_key uuid, at bigint, later bigint, room bigint, INOUT used bigint, OUT last bigint,
+    OUT free_at bigint)
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    open record;
+    excess bigint;
+BEGIN
+    used := greatest(0, used - coalesce((
+        SELECT sum(h.amount) FROM weir.holds h
+         WHERE h.key = p_key AND h.expires > at AND h.expires <= later), 0));
+    last := later;
+    free_at := later;
+    IF used = 0 THEN
+        RETURN;
+    END IF;
+    last := coalesce((SELECT h.expires FROM weir.holds h WHERE h.key = p_key AND h.expires > later
+                       ORDER BY h.expires DESC LIMIT 1), later);
+    excess := used - room;
+    IF excess > 0 THEN
+        FOR open IN SELECT h.expires, h.amount FROM weir.holds h
+                     WHERE h.key = p_key AND h.expires > later ORDER BY h.expires LOOP
+            free_at := open.expires;
+            excess := excess - open.amount;
+            EXIT WHEN excess <= 0;
+        END LOOP;
+    END IF;
+END $$;
+
 DROP FUNCTION IF EXISTS weir.judge(uuid[], integer[], bigint[], bigint[], bigint[], bigint[],
     integer[], integer[], integer[], integer[], bigint[], bigint[]); -- without blocks
+DROP FUNCTION IF EXISTS weir.judge(uuid[], integer[], bigint[], bigint[], bigint[], bigint[],
+    integer[], integer[], integer[], integer[], bigint[], bigint[], bigint[], bigint[]); -- or holds
 DROP FUNCTION IF EXISTS weir.guard(uuid); -- advisory locks were used once: every role can take them
 
 -- Decide many questions in one call, in order: each sees what the ones before it charged.
@@ -47,25 +105,31 @@ DROP FUNCTION IF EXISTS weir.guard(uuid); -- advisory locks were used once: ever
 --
 --   keys         distinct keys, ascending
 --   algorithms   of each rule: 1 fixed_window, 2 sliding_window, 3 sliding_counter,
---                4 token_bucket, 5 leaky_bucket, 15 cell; and
+--                4 token_bucket, 5 leaky_bucket, 6 concurrency, 15 cell; and
 --                17: a fixed window that begins with the first charge in it
 --                33: one of the calendar
 --   limits, windows, bursts, precisions
 --                of the same rules. Complete and within bounds, as rule_check() leaves them
 --   slots, rules of each charge: index into `keys`, and index of its rule; from 1
 --   counts       of each question: its number of charges; NULL: one each
---   verbs        of each question: 0 check, 1 peek, 2 refund, 3 reset, 5 charge; NULL: check
+--   verbs        of each question: 0 check, 1 peek, 2 refund, 3 reset, 5 charge; NULL: check. Or a
+--                reserve: 6
 --   costs        of each charge; NULL: 1. A charge of cost 0 passes and changes nothing
 --   nows         of each question, in ms; array or element NULL: the database clock
 --
 --   blocks       of each rule: for how long a denial locks its key out; NULL: 0, it does not
 --   bounds       of each rule: five boundaries around now, of a window of the calendar. Which
 --                window it is, the time says
+--   held_until   when a reserve's holds expire
 --
 -- The answer has an element for each charge. retry_after -1: never. `clock` is the database time.
 --
 -- A charge (verb 5) has happened: it is counted whatever the limit says. Its `remaining` is below 0
 -- by how much the limit is exceeded. Counts stop below 2^53, as in src/limit/.
+--
+-- A reserve (verb 6) is a check; what passes is held. weir.judge_reservations() asks for it, one
+-- question in a call, and adds the holds to weir.holds. Only a reserve takes slots of `concurrency`.
+-- A bucket with holds goes on keeping what is known to be used, until that has drained.
 --
 -- A refund or reset sends NOTIFY weir with 'key ' and the key.
 --
@@ -91,7 +155,7 @@ CREATE OR REPLACE FUNCTION weir.judge(
     slots integer[], rules integer[],
     counts integer[] DEFAULT NULL, verbs integer[] DEFAULT NULL, costs bigint[] DEFAULT NULL,
     nows bigint[] DEFAULT NULL, blocks bigint[] DEFAULT NULL,
-    bounds bigint[] DEFAULT NULL,
+    bounds bigint[] DEFAULT NULL, held_until bigint DEFAULT NULL,
     OUT allowed boolean[], OUT remaining bigint[], OUT retry_after bigint[],
     OUT reset_after bigint[], OUT delay bigint[], OUT clock bigint)
 LANGUAGE plpgsql SECURITY DEFINER
@@ -120,13 +184,14 @@ DECLARE
     others bigint[];
     oldests bigint[];
     logs weir.log[];
-    untils bigint[];        -- locked out until then; NULL: not locked out
+    untils bigint[];        -- locked out until then; NULL: not locked out; 0: a bucket with holds
     first_end bigint;       -- the earliest expiry of the rows that were read
     expiries bigint[];      -- new expiry of rows to be written; NULL: not written
     involved boolean[];     -- not changed, but a written row may depend on it
     found uuid[];           -- the keys that have a row
     missing integer;        -- how many keys have no row
     changed integer;        -- slots
+    forgotten uuid[];       -- the keys whose holds are over: reset, or locked out
     none CONSTANT bigint[] := array_fill(NULL::bigint, ARRAY[key_count]);
     log bigint[];           -- log of the slot `logged`
     logged integer;
@@ -157,7 +222,7 @@ DECLARE
     s integer;
     rule integer := 0;
     kind integer;           -- 0 a limit of 0, 1, 17 and 33 fixed_window, 2 sliding_window,
-                            -- 3 sliding_counter, 4 one of the buckets, 15 cell
+                            -- 3 sliding_counter, 4 one of the buckets, 6 concurrency, 15 cell
     is_leaky boolean;
     max bigint;
     win bigint;
@@ -171,7 +236,9 @@ DECLARE
     oldest bigint;
     live bigint;
     gone integer;           -- elements of the log
-    is_out boolean;         -- it is locked out
+    is_out boolean := false; -- it is locked out
+    is_held boolean := false; -- a bucket with holds: `other` is known to be used, `oldest` is held
+    last_hold bigint;       -- when the last of them expires
     -- the result
     t bigint;               -- the time used for the decision
     ends bigint;
@@ -179,6 +246,7 @@ DECLARE
     ok boolean;
     writes boolean := true;
     forced boolean := false; -- a charge
+    holds boolean := false; -- a reserve
     most CONSTANT bigint := (1::bigint << 53) - 1;
     wrote boolean;          -- the question has changed a state
     rest bigint;
@@ -239,6 +307,7 @@ BEGIN
         expiries := none;
         logged := 0;
         log_changed := false;
+        forgotten := NULL;
         last := 0;
 
         FOR question IN 1..question_count LOOP
@@ -256,12 +325,14 @@ BEGIN
                 cost := asked;
                 IF verbs IS NOT NULL THEN
                     verb := verbs[question];
-                    IF verb NOT BETWEEN 0 AND 3 AND verb <> 5 THEN -- never as one of the others
+                    IF verb NOT BETWEEN 0 AND 3 AND verb NOT BETWEEN 5 AND 6 THEN
+                        -- never as one of the others
                         RAISE EXCEPTION 'there is no verb %', verb
                             USING ERRCODE = 'invalid_parameter_value';
                     END IF;
                     forced := verb = 5;
-                    verb := CASE WHEN forced THEN 0 ELSE verb END;
+                    holds := verb = 6;
+                    verb := CASE WHEN verb > 3 THEN 0 ELSE verb END;
                 END IF;
                 IF nows IS NOT NULL THEN
                     now := coalesce(nows[question], clock);
@@ -306,10 +377,14 @@ BEGIN
                         logged := s;
                     END IF;
                 END IF;
-                is_out := false;
                 IF untils[s] IS NOT NULL THEN
                     is_out := now < untils[s] AND kind <> 0;
-                    IF now >= untils[s] THEN -- over: the key is untouched
+                    is_held := untils[s] = 0 AND kind = 4;
+                    IF is_held THEN
+                        SELECT u.known, u.held, u.last INTO other, oldest, last_hold
+                          FROM weir.bring_up(keys[s], max, win, at, greatest(now, at), others[s],
+                                             oldests[s]) AS u;
+                    ELSIF now >= untils[s] AND untils[s] > 0 THEN -- over: the key is untouched
                         at := 0;
                         used := 0;
                         other := 0;
@@ -319,6 +394,9 @@ BEGIN
                             log_changed := true;
                         END IF;
                     END IF;
+                ELSIF is_out OR is_held THEN
+                    is_out := false;
+                    is_held := false;
                 END IF;
                 IF pass = 2 THEN
                     allowed[i] := true;
@@ -345,6 +423,8 @@ BEGIN
                         ELSIF kind = 0 THEN
                             logs[s] := NULL;
                         END IF;
+                        is_held := false;
+                        forgotten := forgotten || keys[s];
                     ELSIF max = 0 THEN
                         writes := false;
                     ELSIF kind = 1 THEN
@@ -391,8 +471,8 @@ BEGIN
                             log := NULL;
                             log_changed := true;
                         END IF;
-                    ELSE
-                        cost := -asked; -- cell: a refund is a negative cost
+                    ELSIF kind = 15 THEN
+                        cost := -asked; -- a refund is a negative cost
                     END IF;
                 END IF;
 
@@ -408,6 +488,10 @@ BEGIN
                     at := t;
                     rest := (burst * win - used) / win;
                     ok := forced OR cost <= rest OR cost = 0;
+                    IF is_held AND (charging OR forced) AND NOT holds THEN
+                        other := greatest(other, least(other + least(cost, most / win + 1) * win,
+                                                       1::bigint << 60));
+                    END IF;
                     IF forced THEN
                         used := greatest(used, least(used + least(cost, most / win + 1) * win, most));
                         rest := burst - (used + win - 1) / win;
@@ -419,6 +503,13 @@ BEGIN
                             delay[i] := (used + max - 1) / max;
                         END IF;
                         IF charging THEN
+                            IF holds AND cost > 0 THEN
+                                other := CASE WHEN is_held THEN other ELSE used END;
+                                oldest := CASE WHEN is_held THEN oldest ELSE 0 END + cost;
+                                last_hold := greatest(held_until,
+                                                      CASE WHEN is_held THEN last_hold END);
+                                is_held := true;
+                            END IF;
                             used := used + cost * win;
                             rest := rest - cost;
                         END IF;
@@ -563,6 +654,30 @@ BEGIN
                         used := used + cost;
                     END IF;
                     rest := max - used;
+                ELSIF kind = 6 THEN
+                    IF verb = 2 OR (verb = 0 AND cost > 0 AND NOT holds) THEN
+                        RAISE EXCEPTION 'a limit of what runs at once needs a reservation: reserve'
+                            USING ERRCODE = 'invalid_parameter_value';
+                    END IF;
+                    t := greatest(now, at);
+                    live := 0;
+                    ends := t;
+                    lack := t;
+                    IF used > 0 THEN
+                        SELECT u.used, u.last, u.free_at INTO live, ends, lack
+                          FROM weir.taken(keys[s], at, t, max - cost, used) AS u;
+                    END IF;
+                    ok := live + cost <= max OR cost = 0;
+                    IF NOT ok THEN
+                        wait := CASE WHEN cost > max THEN -1 ELSE lack - t END;
+                    ELSIF charging AND cost > 0 THEN
+                        live := live + cost;
+                        ends := greatest(ends, held_until);
+                    END IF;
+                    at := t;
+                    used := live;
+                    rest := max - live;
+                    reset := ends - t;
                 ELSIF kind = 0 THEN
                     t := now;
                     ok := forced OR cost = 0;
@@ -607,6 +722,7 @@ BEGIN
                         END IF;
                         untils[s] := now + blocks[rule];
                         expiries[s] := untils[s];
+                        forgotten := forgotten || keys[s];
                         remaining[i] := 0;
                         retry_after[i] := blocks[rule];
                         reset_after[i] := blocks[rule];
@@ -616,7 +732,7 @@ BEGIN
                     untils[s] := CASE WHEN is_out AND forced THEN untils[s] END;
                     ats[s] := at;
                     useds[s] := used;
-                    IF kind = 2 OR kind = 3 OR kind > 15 OR verb > 1 THEN
+                    IF kind = 2 OR kind = 3 OR kind > 15 OR verb > 1 OR is_held THEN
                         others[s] := other;
                         oldests[s] := oldest;
                         IF verb = 3 THEN
@@ -624,6 +740,11 @@ BEGIN
                         END IF;
                     END IF;
                     expiries[s] := t + reset;
+                    IF is_held AND (other > 0 OR oldest > 0) THEN
+                        untils[s] := 0;
+                        expiries[s] := greatest(t, last_hold)
+                            + (greatest(used, other) + oldest * win + max - 1) / max;
+                    END IF;
                     IF verb > 1 OR cost < 0 THEN
                         -- Deny caches of servers must forget this key.
                         PERFORM pg_notify('weir', 'key ' || keys[s]);
@@ -730,6 +851,9 @@ BEGIN
              WHERE r.ctid = u.place AND r.xmin = u.version AND u.expires IS NOT NULL;
             GET DIAGNOSTICS written = ROW_COUNT;
             IF written = to_write THEN
+                IF forgotten IS NOT NULL THEN
+                    DELETE FROM weir.holds h WHERE h.key = ANY (forgotten);
+                END IF;
                 RETURN;
             ELSIF NOT is_bold THEN
                 RAISE EXCEPTION 'a locked row was changed: try again'
@@ -742,7 +866,8 @@ END $$;
 
 REVOKE ALL ON ALL FUNCTIONS IN SCHEMA weir FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION weir.judge(uuid[], integer[], bigint[], bigint[], bigint[], bigint[],
-    integer[], integer[], integer[], integer[], bigint[], bigint[], bigint[], bigint[]) TO weir_server;
+    integer[], integer[], integer[], integer[], bigint[], bigint[], bigint[], bigint[], bigint)
+    TO weir_server;
 
 INSERT INTO weir.migrations (number, name) VALUES (2, 'judge') ON CONFLICT DO NOTHING;
 COMMIT;

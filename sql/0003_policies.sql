@@ -12,7 +12,7 @@
 --    "exempt": [{"ip": ["10.0.0.0/8"], "user": ["cron"]}],  [the file's and the policy's]
 --    "rules": [{"name": "default",
 --               "mode": "enforce",    [its own or the policy's, whichever does less]
---               "algorithm": "sliding_window",
+--               "algorithm": "sliding_window", [concurrency has a window_ms of 0]
 --               "limit": 5, "window_ms": 900000,
 --               "period": "month", "zone": "Europe/Berlin", "month_day": 15,
 --                                     [a window of the calendar; with plans and shadow_limit, too]
@@ -357,12 +357,21 @@ DECLARE
     is_sliding CONSTANT boolean := algorithm = 'sliding_window';
 BEGIN
     number := array_position(ARRAY['fixed_window', 'sliding_window', 'sliding_counter',
-                                   'token_bucket', 'leaky_bucket'], algorithm);
+                                   'token_bucket', 'leaky_bucket', 'concurrency'], algorithm);
     IF number IS NULL THEN
         PERFORM weir.reject('there is no such algorithm: use fixed_window, sliding_window, '
-                            'sliding_counter, token_bucket or leaky_bucket');
+                            'sliding_counter, token_bucket, leaky_bucket or concurrency');
     ELSIF "limit" IS NULL OR "limit" < 0 THEN
         PERFORM weir.reject('limit must be at least 0 (0 always denies)');
+    ELSIF algorithm = 'concurrency' THEN
+        IF "limit" > 65536 OR coalesce(window_ms, 0) <> 0 OR burst IS NOT NULL
+           OR precision_ms IS NOT NULL THEN
+            PERFORM weir.reject('a limit of what runs at once is at most 65536, and has no window');
+        END IF;
+        window_ms := 0;
+        burst := "limit";
+        precision_ms := 0;
+        RETURN;
     ELSIF "limit" > 0 AND coalesce(window_ms, 0) < 1 THEN
         PERFORM weir.reject('the window must be at least 1 ms');
     ELSIF burst IS NOT NULL AND (burst < 1 OR NOT is_bucket) THEN

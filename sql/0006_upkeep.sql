@@ -178,6 +178,42 @@ BEGIN
     UPDATE weir.states SET due = expires + slip WHERE key = ANY (kept);
 END $$;
 
+-- Read up to p_most records of reservations that are due, oldest first, and remove those that are not
+-- known any more. Returns how many it read. A record is left for later if it is locked, or one of its
+-- keys: upkeep waits for no lock.
+CREATE OR REPLACE FUNCTION weir.tidy_reservations(p_most integer) RETURNS integer
+LANGUAGE plpgsql
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+AS $$
+DECLARE
+    clock CONSTANT bigint := floor(extract(epoch FROM clock_timestamp()) * 1000);
+    known_for CONSTANT bigint := 600000 + 60000; -- ms after expiry, and by which a clock may step back
+    r weir.reservations;
+    locked uuid[];
+    looked_at integer := 0;
+BEGIN
+    FOR r IN SELECT * FROM weir.reservations w WHERE w.due <= clock ORDER BY w.due LIMIT p_most
+                FOR UPDATE SKIP LOCKED LOOP
+        looked_at := looked_at + 1;
+        IF r.expires + known_for > clock THEN
+            UPDATE weir.reservations w SET due = r.expires + known_for WHERE w.id = r.id;
+            CONTINUE;
+        END IF;
+        SELECT array_agg(l.key) INTO locked
+          FROM (SELECT s.key FROM weir.states s WHERE s.key = ANY (r.keys)
+                 ORDER BY s.key FOR UPDATE SKIP LOCKED) AS l;
+        IF NOT EXISTS (SELECT FROM weir.states s WHERE s.key = ANY (r.keys)
+                          AND s.key <> ALL (coalesce(locked, '{}'))) THEN
+            PERFORM weir.drop_expired(r);
+            DELETE FROM weir.reservations w WHERE w.id = r.id;
+        END IF;
+    END LOOP;
+    RETURN looked_at;
+END $$;
+
 -- One round of upkeep, small enough not to disturb checks; one session at a time does it. Returns
 -- the amount of work, in rows; p_most means that there may be more.
 CREATE OR REPLACE FUNCTION weir.tidy(p_most integer DEFAULT 500) RETURNS integer
@@ -185,6 +221,7 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     per_state CONSTANT bigint := 20; -- rows of the tally that cost as much as one state
     done record;
+    records integer;
     summed_up bigint := 0;
 BEGIN
     PERFORM FROM weir.turns WHERE what = 'upkeep' FOR UPDATE SKIP LOCKED;
@@ -194,6 +231,7 @@ BEGIN
     -- After a crash a removed row may be back; it is then removed again.
     PERFORM set_config('synchronous_commit', 'off', true);
     done := weir.tidy_states(p_most);
+    records := weir.tidy_reservations(p_most);
     IF done.looked_at < p_most THEN -- expired states come first
         summed_up := weir.sum_up(per_state * p_most);
         DELETE FROM weir.history WHERE ctid = ANY (ARRAY(
@@ -204,7 +242,7 @@ BEGIN
         DELETE FROM weir.denials WHERE ctid = ANY (ARRAY(
             SELECT ctid FROM weir.denials WHERE minute < now() - interval '7 days' LIMIT p_most));
     END IF;
-    RETURN greatest(done.looked_at, summed_up / per_state);
+    RETURN greatest(done.looked_at, records, summed_up / per_state);
 END $$;
 
 -- All upkeep that is due, one transaction for each round: for pg_cron or another scheduler.
@@ -231,6 +269,9 @@ BEGIN
         done := weir.tidy_states(500);
         total := total + done.removed;
         EXIT WHEN done.looked_at < 500;
+    END LOOP;
+    FOR round IN 1..20 LOOP
+        EXIT WHEN weir.tidy_reservations(500) < 500;
     END LOOP;
     FOR round IN 1..10 LOOP
         EXIT WHEN weir.sum_up(10000) < 10000;

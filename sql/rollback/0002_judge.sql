@@ -3,7 +3,9 @@ BEGIN;
 SET LOCAL client_min_messages = warning;
 DROP FUNCTION IF EXISTS
     weir.judge(uuid[], integer[], bigint[], bigint[], bigint[], bigint[], integer[], integer[],
-               integer[], integer[], bigint[], bigint[], bigint[], bigint[]),
+               integer[], integer[], bigint[], bigint[], bigint[], bigint[], bigint),
+    weir.bring_up(uuid, bigint, bigint, bigint, bigint, bigint, bigint),
+    weir.taken(uuid, bigint, bigint, bigint, bigint),
     weir.take_cell(bigint, bigint, bigint, bigint, bigint, bigint, bigint, boolean),
     weir.guard(uuid);
 DO $$

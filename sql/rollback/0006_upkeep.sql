@@ -13,7 +13,7 @@ END $$;
 DROP VIEW IF EXISTS weir.deny_rate, weir.most_denied, weir.denied_minutes, weir.checks;
 DROP PROCEDURE IF EXISTS weir.upkeep();
 DROP FUNCTION IF EXISTS weir.cleanup_old_rate_limit_buckets(), weir.tidy(integer),
-    weir.tidy_states(integer), weir.sum_up(), weir.sum_up(bigint), weir.report(jsonb),
+    weir.tidy_states(integer), weir.tidy_reservations(integer), weir.sum_up(), weir.sum_up(bigint), weir.report(jsonb),
     weir.read_history(text, text, bigint, bigint, bigint);
 DROP TABLE IF EXISTS weir.history, weir.history_hours, weir.denials, weir.turns;
 DO $$

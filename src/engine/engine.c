@@ -59,6 +59,8 @@ void engine_prefetch(struct engine *e, const struct check *check, enum prefetch 
 
 static void fall_back(struct check *check, struct question *q)
 {
+    if (q->reserving)
+        return;
     if (!q->err)
         fallback_learn(check->engine, check, q);
     else if (check->on_error == ON_ERROR_LOCAL &&
@@ -144,6 +146,8 @@ void engine_ask(struct engine *e, struct pending *pending, struct check *check, 
     if (verb_reserves(check->verb)) {
         put_question(check, &check->questions[n++], check->charges, check->live + check->shadow);
         check->questions[0].reserving = &check->room->reserving.reserving;
+        if (!brings_now && e->store->ops->is_shared)
+            leave_time_to_store(check, n);
         check->waiting = n;
         e->store->ops->submit(e->store, pending, &check->questions[0]);
         return;

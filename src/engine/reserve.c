@@ -41,6 +41,15 @@ static void make_id(char out[WEIR_MAX_ID + 1])
     snprintf(out, WEIR_MAX_ID + 1, "%016" PRIx64 "%016" PRIx64, hash_salt(), hash_salt());
 }
 
+/* SQL callers find the record, too: weir.reservation_key(). */
+static struct key key_of(const struct engine *e, const char *id)
+{
+    const struct hash_key *key = &engine_keys(e)->reservation;
+
+    return e->store->ops->is_shared ? hash_shared(key, span_of(id))
+                                    : hash_identity(key, span_of(id));
+}
+
 static const char *charge_counts(const struct check *check, size_t i)
 {
     const struct policy_rule *rule = check->rules[i];
@@ -231,6 +240,6 @@ weir_err reserve_prepare(struct engine *e, struct check *check, weir_diag *diag)
         break;
     }
     if (!err && !check->is_answered)
-        room->reserving.key = hash_identity(&engine_keys(e)->reservation, span_of(room->id));
+        room->reserving.key = key_of(e, room->id);
     return err;
 }

@@ -9,7 +9,7 @@ import random
 import sys
 
 sys.path.insert(0, "tests/support")
-from sql_judge import CHECK, LISTS, NUMBERS, PEEK, REFUND, RESET, answers, ask, charge, complete, costs_of, judge, \
+from sql_judge import CHECK, COUNTED, NUMBERS, PEEK, REFUND, RESET, answers, ask, charge, complete, costs_of, judge, \
     key_of, padded
 from sql_model import Model  # noqa: E402
 from postgres import Postgres  # noqa: E402
@@ -137,7 +137,7 @@ def all_together_follow_the_model():
 
 @test
 def batches_of_one_time_follow_the_model():
-    algorithms = list(LISTS.algorithms)
+    algorithms = list(COUNTED)
     for algorithm in algorithms:
         follows_the_model([algorithm], 100, Traffic.batches)
     follows_the_model(algorithms, 250, Traffic.batches)
@@ -217,7 +217,7 @@ def lone_and_judged(rule, case, history):
 def the_largest_numbers_do_not_overflow():
     late = (1 << 48) - 1
     calls = []
-    for algorithm in LISTS.algorithms:
+    for algorithm in COUNTED:
         for limit, window in ((BIG, 1), (1, BIG), (94906265, 94906265)):
             rule = complete(algorithm, limit, window, 0,
                             window if algorithm == "sliding_window" else 0)

@@ -19,7 +19,9 @@ enum oid {
     OID_INT4 = 23,
     OID_TEXT = 25,
     OID_UUID = 2950,
+    OID_BOOLS = 1000,
     OID_INT4S = 1007,
+    OID_TEXTS = 1009,
     OID_INT8S = 1016,
     OID_UUIDS = 2951,
 };
@@ -60,6 +62,20 @@ static inline char *array_int8(char *to, int64_t number)
     return put_64(put_32(to, 8), number);
 }
 
+static inline char *array_bool(char *to, bool is)
+{
+    to = put_32(to, 1);
+    *to = is;
+    return to + 1;
+}
+
+static inline char *array_bytes(char *to, const void *bytes, size_t len)
+{
+    to = put_32(to, (uint32_t)len);
+    memcpy(to, bytes, len);
+    return to + len;
+}
+
 static inline char *array_null(char *to)
 {
     return put_32(to, UINT32_MAX);
@@ -93,6 +109,23 @@ static inline bool is_array(struct span column, enum oid type, size_t size, size
         if (get_32(column.at + ARRAY_HEAD + i * (ARRAY_LENGTH + size)) != size)
             return false;
     return true;
+}
+
+/* The same of texts, each of at most `most` bytes. */
+static inline bool is_array_of_texts(struct span column, size_t most, size_t count)
+{
+    const char *at = column.at + ARRAY_HEAD, *end = column.at + column.len;
+
+    if (column.len < ARRAY_HEAD || get_32(column.at) != 1 || get_32(column.at + 8) != OID_TEXT ||
+        get_32(column.at + 12) != count)
+        return false;
+    for (size_t i = 0; i < count; i++) {
+        if (end - at < ARRAY_LENGTH || get_32(at) > most ||
+            get_32(at) > (size_t)(end - at - ARRAY_LENGTH))
+            return false;
+        at += ARRAY_LENGTH + get_32(at);
+    }
+    return at == end;
 }
 
 static inline const char *array_element(struct span column, size_t size, size_t i)

@@ -3,9 +3,11 @@
 
 #include "store/postgres/charge.h"
 #include "store/postgres/judge.h"
+#include "store/postgres/reservations.h"
 
 const struct statement *const wire_statements[] = { &judge_statement, &charge_statement,
-                                                    &charge_many_statement, NULL };
+                                                    &charge_many_statement, &reservations_statement,
+                                                    NULL };
 
 void wire_init(struct wire *w, bool brings_now, const weir_allocator *allocator)
 {
@@ -33,6 +35,8 @@ static bool write_batch(struct wire *w, const struct batch *b, struct sent *sent
     struct parameters *p = &w->parameters;
     struct layout l;
 
+    if (verb_reserves(b->questions[0]->verb))
+        return reservations_write(p, b, w->brings_now);
     if (!lay_out(&l, b, &w->scratch))
         return false;
     if (b->is_retried || !is_plain(&l, w->brings_now))
@@ -62,6 +66,8 @@ bool wire_read(struct wire *w, const struct span *columns, int count, struct bat
     w->read++;
     if (sent->statement == &judge_statement)
         return judge_read(columns, b);
+    if (sent->statement == &reservations_statement)
+        return reservations_read(columns, b);
     if (sent->statement == &charge_statement)
         return charge_read(columns, b, w->brings_now);
     return charge_many_read(columns, b, sent->slots, w->brings_now);

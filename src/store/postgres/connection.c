@@ -183,7 +183,8 @@ static bool send_statement(struct connection *c, const struct statement *s,
 
 static bool send_batch(void *connection, const struct batch *batch)
 {
-    static const int binary[PARAMETERS_MOST] = { 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1 };
+    static const int binary[PARAMETERS_MOST] = { 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1,
+                                                 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1 };
     struct connection *c = connection;
     const struct parameters *p = &c->wire.parameters;
 

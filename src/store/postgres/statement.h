@@ -4,7 +4,7 @@
 
 #include "base/buf.h"
 
-enum { PARAMETERS_MOST = 14, COLUMNS_MOST = 10 };
+enum { PARAMETERS_MOST = 25, COLUMNS_MOST = 23 };
 
 struct statement {
     const char *name, *text;

@@ -204,6 +204,7 @@ static void take_secret(struct store *s, const struct secret *secret)
 const struct store_ops postgres_store_ops = {
     .scheme = "postgres:",
     .is_shared = true,
+    .reserves = true,
     .open = open_postgres,
     .secret = postgres_secret,
     .take_secret = take_secret,

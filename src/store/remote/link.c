@@ -58,9 +58,12 @@ static void empty_batch(struct link *link, struct batch *b, struct question_list
     link->spare = b;
 }
 
+/* Questions about reservations travel apart from others. */
 static void fill_batch(struct batch *b, struct question_list *from)
 {
-    while (from->first && b->count < BATCH_MOST) {
+    const bool reserves = verb_reserves(from->first->verb);
+
+    while (from->first && b->count < BATCH_MOST && verb_reserves(from->first->verb) == reserves) {
         struct question *q = question_list_take(from);
 
         b->charges[b->count] = (uint16_t)q->count;

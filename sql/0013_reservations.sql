@@ -1,0 +1,568 @@
+-- 0013_reservations.sql - what is held until it is known what was used: reserve, commit, grow, extend.
+--
+-- A reservation is an admission at the instant at which it is made, and a record of it in
+-- weir.reservations. weir.judge() charges it, like a check. What it has charged is noted in weir.holds
+-- with a mark that says where: the start of the window or of the bucket of a log. So a settlement
+-- gives back that charge, and never another one.
+--
+-- RULES (tests/sql/test_reservations.py has tests of each)
+--   H1  The record, the holds and the charges are written by one statement: all of them or none.
+--   H2  Calls never deadlock: records are locked first, in the order of their ids, then the rows of
+--       all keys, in key order. Upkeep skips what is locked.
+--   H3  The same id at the same time from many sessions is charged once: the others wait until the
+--       row with this id is there, or is not.
+--   H4  A record is known until 10 minutes after its expiry, to the ms, whether upkeep ran or not.
+BEGIN;
+SET LOCAL client_min_messages = warning;
+
+-- ---- giving back ---------------------------------------------------------------------------------
+
+-- Take an amount out of the window, or the bucket of a log, with this mark, if it is still counted.
+CREATE OR REPLACE FUNCTION weir.give_back(
+    p_key uuid, p_algorithm integer, p_window bigint, p_mark bigint, p_amount bigint)
+RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    s record;
+    entries bigint[];
+    place integer;
+    gone bigint;
+BEGIN
+    IF p_algorithm <> 2 THEN -- one of the fixed windows, or a sliding counter
+        UPDATE weir.states r
+           SET used = r.used - CASE WHEN r.at = p_mark THEN least(p_amount, r.used) ELSE 0 END,
+               other = r.other - CASE WHEN p_algorithm = 3 AND r.at - p_window = p_mark
+                                      THEN least(p_amount, r.other) ELSE 0 END,
+               room = NULL
+         WHERE r.key = p_key AND p_mark IN (r.at, r.at - p_window);
+        RETURN;
+    END IF;
+    SELECT r.at, r.used, r.other, r.log INTO s FROM weir.states r WHERE r.key = p_key;
+    entries := s.log;
+    IF s.at = p_mark THEN
+        gone := least(p_amount, s.other);
+        s.other := s.other - gone;
+        WHILE s.other = 0 AND entries IS NOT NULL LOOP -- the newest bucket is never empty
+            place := cardinality(entries);
+            s.at := entries[place - 1];
+            s.other := entries[place];
+            entries := CASE WHEN place > 2 THEN entries[:place - 2] END;
+        END LOOP;
+    ELSE
+        FOR i IN 1..coalesce(cardinality(entries), 0) / 2 LOOP
+            place := CASE WHEN entries[2 * i - 1] = p_mark THEN 2 * i ELSE place END;
+        END LOOP;
+        IF place IS NULL THEN
+            RETURN;
+        END IF;
+        gone := least(p_amount, entries[place]);
+        entries[place] := entries[place] - gone;
+        IF entries[place] = 0 THEN
+            entries := nullif(entries[:place - 2] || entries[place + 1:], '{}');
+        END IF;
+    END IF;
+    UPDATE weir.states r
+       SET at = s.at, used = greatest(0, s.used - gone), other = s.other,
+           oldest = coalesce(entries[1], s.at), log = entries, room = NULL
+     WHERE r.key = p_key;
+END $$;
+
+-- So much of a bucket's hold was used, and it is over. What is given back is bounded: the level goes
+-- down to what is known to be used and what is still held, and no further. So no burst of what was
+-- really used exceeds the limit. False: the hold is not open.
+CREATE OR REPLACE FUNCTION weir.settle_bucket(
+    p_key uuid, max bigint, win bigint, now bigint, p_expires bigint, p_id uuid, p_used bigint)
+RETURNS boolean LANGUAGE plpgsql AS $$
+DECLARE
+    most CONSTANT bigint := (1::bigint << 53) - 1;
+    s record;
+    up record;
+    held bigint;
+    t bigint;
+    level bigint;
+    known bigint;
+BEGIN
+    SELECT r.at, r.used, r.other, r.oldest, r.locked_until INTO s
+      FROM weir.states r WHERE r.key = p_key;
+    t := greatest(now, s.at);
+    held := (SELECT sum(h.amount) FROM weir.holds h
+              WHERE h.key = p_key AND h.expires = p_expires AND h.reservation = p_id);
+    IF held IS NULL OR p_expires <= t OR s.locked_until IS DISTINCT FROM 0 THEN
+        RETURN false;
+    END IF;
+    up := weir.bring_up(p_key, max, win, s.at, t, s.other, s.oldest);
+    known := up.known + least(p_used, most / win + 1) * win;
+    level := CASE WHEN t - s.at > s.used / max THEN 0 ELSE s.used - (t - s.at) * max END;
+    level := level + greatest(0, least(p_used - held, most / win + 1)) * win;
+    level := least(level, known + (up.held - held) * win);
+    UPDATE weir.states r
+       SET at = t, used = level, other = known, oldest = up.held - held,
+           locked_until = CASE WHEN known > 0 OR up.held > held THEN 0 END,
+           expires = greatest(t, up.last)
+                     + (greatest(level, known) + (up.held - held) * win + max - 1) / max,
+           room = NULL
+     WHERE r.key = p_key;
+    RETURN true;
+END $$;
+
+-- The holds of a reservation have expired and are forgotten. A bucket must know of them first, and
+-- slots must be free. The rows of the keys are locked.
+CREATE OR REPLACE FUNCTION weir.drop_expired(r weir.reservations) RETURNS void
+LANGUAGE plpgsql AS $$
+DECLARE
+    s record;
+    up record;
+BEGIN
+    FOR i IN 1..cardinality(r.keys) LOOP
+        CONTINUE WHEN r.algorithms[i] NOT IN (4, 5, 6);
+        SELECT w.at, w.used, w.other, w.oldest, w.locked_until INTO s FROM weir.states w
+         WHERE w.key = r.keys[i] AND w.at < r.expires;
+        IF r.algorithms[i] = 6 AND s.used > 0 THEN
+            UPDATE weir.states w
+               SET at = r.expires, used = (weir.taken(r.keys[i], s.at, r.expires, s.used,
+                                                      s.used)).used
+             WHERE w.key = r.keys[i];
+        ELSIF s.locked_until = 0 THEN
+            up := weir.bring_up(r.keys[i], r.limits[i], r.windows[i], s.at, r.expires, s.other,
+                                s.oldest);
+            UPDATE weir.states w
+               SET at = r.expires, other = up.known, oldest = up.held,
+                   used = CASE WHEN r.expires - s.at > s.used / r.limits[i] THEN 0
+                               ELSE s.used - (r.expires - s.at) * r.limits[i] END
+             WHERE w.key = r.keys[i];
+        END IF;
+    END LOOP;
+    DELETE FROM weir.holds h
+     WHERE h.key = ANY (r.keys) AND h.expires = r.expires AND h.reservation = r.id;
+END $$;
+
+-- The slots of a reservation are free, if it has not expired.
+CREATE OR REPLACE FUNCTION weir.free_slots(p_key uuid, now bigint, p_expires bigint, p_id uuid)
+RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    s record;
+    t bigint;
+    taken bigint;
+    held bigint;
+BEGIN
+    SELECT r.at, r.used INTO s FROM weir.states r WHERE r.key = p_key;
+    t := greatest(now, s.at);
+    held := (SELECT sum(h.amount) FROM weir.holds h
+              WHERE h.key = p_key AND h.expires = p_expires AND h.reservation = p_id);
+    IF held IS NULL OR p_expires <= t THEN
+        RETURN;
+    END IF;
+    taken := (weir.taken(p_key, s.at, t, s.used, s.used)).used;
+    UPDATE weir.states r SET at = t, used = greatest(0, taken - held), room = NULL
+     WHERE r.key = p_key;
+END $$;
+
+-- ---- questions -------------------------------------------------------------------------------------
+
+-- Ask weir.judge() about the charges of a record: as one question, but those in shadow, which come
+-- last, alone. If the others are denied, the shadow charges are only looked at.
+CREATE OR REPLACE FUNCTION weir.judge_record(
+    r weir.reservations, p_verb integer, p_costs bigint[], p_now bigint,
+    OUT allowed boolean[], OUT remaining bigint[], OUT retry_after bigint[],
+    OUT reset_after bigint[], OUT delay bigint[])
+LANGUAGE plpgsql AS $$
+DECLARE
+    charge_count CONSTANT integer := cardinality(r.keys);
+    live CONSTANT integer := coalesce(array_position(r.shadows, true) - 1, cardinality(r.keys));
+    questions CONSTANT integer[] := array_remove(ARRAY[live], 0)
+                                    || array_fill(1, ARRAY[charge_count - live]);
+    sorted uuid[] := r.keys;
+    slots integer[] := '{1}';
+    places integer[];
+    verbs integer[];
+    said record;
+BEGIN
+    IF charge_count > 1 THEN
+        SELECT array_agg(u.key ORDER BY u.key) INTO sorted FROM unnest(r.keys) AS u (key);
+        SELECT array_agg(array_position(sorted, u.key) ORDER BY u.n) INTO slots
+          FROM unnest(r.keys) WITH ORDINALITY AS u (key, n);
+    END IF;
+    places := ARRAY(SELECT n FROM generate_series(1, charge_count) AS n);
+    verbs := array_fill(p_verb, ARRAY[cardinality(questions)]);
+    IF p_verb <> 5 AND live BETWEEN 1 AND charge_count - 1 THEN
+        said := weir.judge(sorted, r.algorithms, r.limits, r.windows, r.bursts, r.precisions,
+                           slots, places, questions,
+                           array_fill(1, ARRAY[cardinality(questions)]), p_costs,
+                           array_fill(p_now, ARRAY[cardinality(questions)]), r.blocks, r.bounds);
+        IF false = ANY (said.allowed[:live]) THEN
+            verbs := ARRAY[p_verb] || array_fill(1, ARRAY[charge_count - live]);
+        END IF;
+    END IF;
+    SELECT j.allowed, j.remaining, j.retry_after, j.reset_after, j.delay
+      INTO allowed, remaining, retry_after, reset_after, delay
+      FROM weir.judge(sorted, r.algorithms, r.limits, r.windows, r.bursts, r.precisions, slots,
+                      places, questions, verbs, p_costs,
+                      array_fill(p_now, ARRAY[cardinality(questions)]), r.blocks, r.bounds,
+                      r.expires) AS j;
+END $$;
+
+-- The bounds of a record's windows of the calendar around a time. Those that were known when it was
+-- made are good for a while.
+CREATE OR REPLACE FUNCTION weir.bounds_of(r weir.reservations, p_now bigint) RETURNS bigint[]
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    bounds bigint[] := r.bounds;
+    words text[];
+BEGIN
+    IF array_position(r.algorithms, 33) IS NULL THEN
+        RETURN bounds;
+    END IF;
+    FOR i IN 1..cardinality(r.keys) LOOP
+        IF r.algorithms[i] = 33
+           AND NOT (bounds[5 * i - 4] <= p_now AND p_now < bounds[5 * i]) THEN
+            words := string_to_array(r.calendars[i], ' ');
+            bounds := bounds[:5 * i - 5]
+                      || weir.calendar_bounds(words[1], words[3], words[2]::integer, p_now)
+                      || bounds[5 * i + 1:];
+        END IF;
+    END LOOP;
+    RETURN bounds;
+END $$;
+
+-- Note what was charged: a part of each charge with a cost that passed. A bucket and slots have one
+-- hold a reservation; of the others a part has one mark. Beyond 256 parts an amount is held, but
+-- nothing of it comes back.
+CREATE OR REPLACE FUNCTION weir.add_parts(
+    r weir.reservations, p_costs bigint[], p_allowed boolean[], OUT part_count integer)
+LANGUAGE plpgsql AS $$
+DECLARE
+    most CONSTANT integer := 256;
+    charged_at bigint;
+    last_part integer;
+    last_mark bigint;
+BEGIN
+    part_count := r.part_count;
+    FOR i IN 1..cardinality(r.keys) LOOP
+        CONTINUE WHEN p_costs[i] = 0 OR NOT p_allowed[i];
+        charged_at := 0;
+        IF r.algorithms[i] NOT IN (4, 5, 6) THEN
+            SELECT s.at INTO charged_at FROM weir.states s WHERE s.key = r.keys[i];
+        END IF;
+        last_mark := NULL;
+        IF r.part_count > 0 THEN
+            SELECT h.part, h.mark INTO last_part, last_mark FROM weir.holds h
+             WHERE h.key = r.keys[i] AND h.expires = r.expires AND h.reservation = r.id
+             ORDER BY h.part DESC LIMIT 1;
+        END IF;
+        IF last_mark = charged_at THEN
+            UPDATE weir.holds h SET amount = h.amount + p_costs[i]
+             WHERE h.key = r.keys[i] AND h.expires = r.expires AND h.reservation = r.id
+               AND h.part = last_part;
+        ELSIF part_count < most OR r.algorithms[i] IN (4, 5, 6) THEN
+            part_count := part_count + 1;
+            INSERT INTO weir.holds (key, expires, reservation, part, mark, amount)
+            VALUES (r.keys[i], r.expires, r.id, part_count, charged_at, p_costs[i]);
+        END IF;
+    END LOOP;
+END $$;
+
+-- Give back what was not used, newest part first, and free what is held. The answer is what is
+-- still to be charged, because it was used beyond what was held.
+CREATE OR REPLACE FUNCTION weir.settle_holds(r weir.reservations, p_used bigint[], p_now bigint)
+RETURNS bigint[] LANGUAGE plpgsql AS $$
+DECLARE
+    excess bigint[] := array_fill(0::bigint, ARRAY[cardinality(r.keys)]);
+    back bigint;
+    part record;
+BEGIN
+    FOR i IN 1..cardinality(r.keys) LOOP
+        back := r.held[i] - p_used[i];
+        IF r.algorithms[i] = 6 THEN
+            PERFORM weir.free_slots(r.keys[i], p_now, r.expires, r.id);
+            CONTINUE;
+        ELSIF r.algorithms[i] IN (4, 5) AND r.held[i] > 0
+              AND weir.settle_bucket(r.keys[i], r.limits[i], r.windows[i], p_now, r.expires, r.id,
+                                     p_used[i]) THEN
+            NULL;
+        ELSIF back < 0 THEN
+            excess[i] := -back;
+        ELSIF p_now < r.expires AND r.algorithms[i] NOT IN (4, 5) THEN
+            FOR part IN SELECT h.mark, h.amount FROM weir.holds h
+                         WHERE h.key = r.keys[i] AND h.expires = r.expires
+                           AND h.reservation = r.id
+                         ORDER BY h.part DESC LOOP
+                EXIT WHEN back = 0;
+                PERFORM weir.give_back(r.keys[i], r.algorithms[i], r.windows[i], part.mark,
+                                       least(part.amount, back));
+                back := back - least(part.amount, back);
+            END LOOP;
+        END IF;
+        IF r.held[i] > p_used[i] AND p_now < r.expires THEN
+            PERFORM pg_notify('weir', 'key ' || r.keys[i]); -- deny caches must forget it
+        END IF;
+    END LOOP;
+    IF p_now < r.expires THEN -- of those that have expired, a bucket may yet have to know
+        DELETE FROM weir.holds h
+         WHERE h.key = ANY (r.keys) AND h.expires = r.expires AND h.reservation = r.id;
+    END IF;
+    RETURN excess;
+END $$;
+
+-- Answer many questions about reservations in one call, in order. For instances of the server; SQL
+-- callers have weir.reserve() and the like.
+--
+-- Of each question:
+--   verbs        6 reserve, 7 settle, 8 grow, 9 extend
+--   ids          16 bytes of HMAC-SHA256 of the caller's id
+--   fingerprints, most_ttls
+--                of a reserve: of what is asked; what an extension may have, in ms
+--   ttls         of a reserve and an extend, in ms
+--   flags        of a reserve: it is used at once, as a check with an id. Of a settle: nothing was
+--                used
+--   nows         in ms; array or element NULL: the database clock
+--   name_counts  how many names and amounts it has: what was used, or what is to be added
+--   counts       how many charges it has; only a reserve has some
+-- Of each charge:
+--   keys, algorithms, limits, windows, bursts, precisions, blocks, bounds, costs
+--                as in weir.judge(). The keys of one question differ. Those in shadow come last
+--   calendars    'month 1 Europe/Berlin': period, month_day and zone; NULL: none of the calendar
+--   policies, rules, counted, shadows
+--                what it is called, the name of what it counts, and whether it is in shadow
+--
+-- The answer has of each question
+--   errors     0; or, with nothing done: 11 it does not count one of the names, 14 there is no such
+--                reservation, 15 the id was used for another question, 16 it is settled, 17 it has
+--                expired, 19 its ttl is too long; as in include/weir.h
+--   repeated     it was done before; the charges are as they stand now
+--   expired      a settle: it came too late to give back
+--   expires_in   in ms
+--   over         a settle: by how much the fullest limit is exceeded
+--   charge_counts, record_counts
+--                its charges, and those of its record that are told
+-- and of each charge the columns of weir.judge(). Of all but reserves the record's charges are told.
+CREATE OR REPLACE FUNCTION weir.judge_reservations(
+    verbs integer[], ids uuid[], fingerprints bigint[], ttls bigint[], most_ttls bigint[],
+    flags boolean[], nows bigint[], name_counts integer[], names text[], amounts bigint[],
+    counts integer[], keys uuid[], algorithms integer[], limits bigint[], windows bigint[],
+    bursts bigint[], precisions bigint[], blocks bigint[], bounds bigint[], calendars text[],
+    costs bigint[], policies text[], rules text[], counted text[], shadows boolean[],
+    OUT errors integer[], OUT repeated boolean[], OUT expired boolean[], OUT expires_in bigint[],
+    OUT over bigint[], OUT charge_counts integer[], OUT record_counts integer[],
+    OUT allowed boolean[], OUT remaining bigint[], OUT retry_after bigint[],
+    OUT reset_after bigint[], OUT delay bigint[],
+    OUT known_keys uuid[], OUT known_algorithms integer[], OUT known_limits bigint[],
+    OUT known_windows bigint[], OUT known_bursts bigint[], OUT known_precisions bigint[],
+    OUT known_blocks bigint[], OUT known_policies text[], OUT known_rules text[],
+    OUT known_counts text[], OUT known_shadows boolean[], OUT clock bigint)
+LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+AS $$
+DECLARE
+    known_for CONSTANT bigint := 600000; -- ms after its expiry
+    question_count CONSTANT integer := cardinality(verbs);
+    made uuid[];
+    first integer;
+    last integer := 0;
+    first_name integer;
+    last_name integer := 0;
+    r weir.reservations;
+    asked weir.reservations;
+    said record;
+    now bigint;
+    error integer;
+    is_repeated boolean;
+    ends bigint;
+    named bigint[];
+    zeros bigint[];
+    more bigint;
+BEGIN
+    clock := floor(extract(epoch FROM clock_timestamp()) * 1000);
+    -- H2, H3. The rows of new ids are there, or are being judged elsewhere: then this waits.
+    WITH making AS (
+        INSERT INTO weir.reservations AS w (id, fingerprint, expires, most_ttl, is_settled,
+                                            part_count, due)
+        SELECT u.id, 0, 0, 0, false, 0, clock + max(u.ttl) + known_for
+          FROM unnest(ids, verbs, ttls) AS u (id, verb, ttl)
+         WHERE u.verb = 6 GROUP BY u.id ORDER BY u.id
+            ON CONFLICT (id) DO UPDATE SET due = 0 WHERE false -- locks it
+        RETURNING w.id
+    )
+    SELECT array_agg(m.id) INTO made FROM making m;
+    IF cardinality(made) IS DISTINCT FROM question_count THEN
+        PERFORM FROM weir.reservations w WHERE w.id = ANY (ids) ORDER BY w.id FOR UPDATE;
+    END IF;
+    INSERT INTO weir.states AS s (key, at, used, other, oldest, expires, due)
+    SELECT u.key, 0, 0, 0, 0, 0, clock + 60000
+      FROM (SELECT unnest(judge_reservations.keys) AS key
+             UNION
+            SELECT unnest(w.keys) FROM weir.reservations w WHERE w.id = ANY (ids)) AS u
+     ORDER BY u.key
+        ON CONFLICT (key) DO UPDATE SET room = NULL WHERE false;
+    clock := floor(extract(epoch FROM clock_timestamp()) * 1000);
+
+    FOR q IN 1..question_count LOOP
+        now := coalesce(nows[q], clock);
+        first := last + 1;
+        last := last + counts[q];
+        first_name := last_name + 1;
+        last_name := last_name + name_counts[q];
+        error := 0;
+        is_repeated := false;
+        expired[q] := false;
+        over[q] := 0;
+        ends := now;
+        charge_counts[q] := 0;
+        record_counts[q] := 0;
+        SELECT * INTO r FROM weir.reservations w WHERE w.id = ids[q];
+        IF r.keys IS NOT NULL AND now >= r.expires + known_for THEN -- H4
+            PERFORM weir.drop_expired(r);
+            r.keys := NULL;
+        END IF;
+
+        IF verbs[q] = 6 THEN
+            asked := ROW(ids[q], fingerprints[q], now + ttls[q], most_ttls[q], flags[q], 0, 0,
+                         keys[first:last], algorithms[first:last], limits[first:last],
+                         windows[first:last], bursts[first:last], precisions[first:last],
+                         blocks[first:last], bounds[5 * first - 4:5 * last], calendars[first:last],
+                         NULL, NULL, policies[first:last], rules[first:last], counted[first:last],
+                         shadows[first:last])::weir.reservations;
+            IF r.keys IS NULL THEN
+                said := weir.judge_record(asked, CASE WHEN flags[q] THEN 0 ELSE 6 END,
+                                          costs[first:last], now);
+                IF NOT EXISTS (SELECT FROM unnest(said.allowed, asked.shadows)
+                                           AS u (allowed, is_shadow)
+                                WHERE NOT u.allowed AND NOT u.is_shadow) THEN
+                    ends := asked.expires;
+                    asked.held := ARRAY(SELECT CASE WHEN u.allowed THEN u.cost ELSE 0 END
+                                          FROM unnest(said.allowed, costs[first:last])
+                                               WITH ORDINALITY AS u (allowed, cost, n)
+                                         ORDER BY u.n);
+                    IF flags[q] THEN
+                        asked.used := asked.held;
+                    ELSE
+                        asked.part_count := weir.add_parts(asked, costs[first:last], said.allowed);
+                    END IF;
+                    UPDATE weir.reservations w
+                       SET fingerprint = asked.fingerprint, expires = asked.expires,
+                           most_ttl = asked.most_ttl, is_settled = asked.is_settled,
+                           part_count = asked.part_count, keys = asked.keys,
+                           algorithms = asked.algorithms, limits = asked.limits,
+                           windows = asked.windows, bursts = asked.bursts,
+                           precisions = asked.precisions, blocks = asked.blocks,
+                           bounds = asked.bounds, calendars = asked.calendars, held = asked.held,
+                           used = asked.used, policies = asked.policies, rules = asked.rules,
+                           counts = asked.counts, shadows = asked.shadows
+                     WHERE w.id = ids[q];
+                END IF;
+            ELSIF r.fingerprint <> fingerprints[q] THEN
+                error := 15;
+            ELSE
+                ends := r.expires;
+                is_repeated := true;
+                said := weir.judge_record(asked, 5, array_fill(0::bigint, ARRAY[counts[q]]), now);
+            END IF;
+        ELSIF r.keys IS NULL THEN
+            error := 14;
+        ELSIF NOT coalesce(names[first_name:last_name], '{}') <@ r.counts THEN
+            error := 11;
+        ELSE
+            r.bounds := weir.bounds_of(r, now);
+            zeros := array_fill(0::bigint, ARRAY[cardinality(r.keys)]);
+            named := ARRAY(SELECT (amounts[first_name:last_name])
+                                  [array_position(names[first_name:last_name], c.name)]
+                             FROM unnest(r.counts) WITH ORDINALITY AS c (name, n) ORDER BY c.n);
+            IF verbs[q] = 7 THEN
+                named := ARRAY(SELECT CASE WHEN flags[q] THEN 0 ELSE coalesce(u.named, u.held) END
+                                 FROM unnest(named, r.held) WITH ORDINALITY AS u (named, held, n)
+                                ORDER BY u.n);
+                expired[q] := now >= r.expires;
+                IF NOT r.is_settled THEN
+                    said := weir.judge_record(r, 5, weir.settle_holds(r, named, now), now);
+                    UPDATE weir.reservations w SET is_settled = true, used = named
+                     WHERE w.id = ids[q];
+                    SELECT greatest(0, max(-u.rest)) INTO more
+                      FROM unnest(said.remaining, r.shadows) AS u (rest, is_shadow)
+                     WHERE NOT u.is_shadow;
+                    over[q] := coalesce(more, 0);
+                ELSIF r.used = named THEN
+                    is_repeated := true;
+                    expired[q] := false;
+                    said := weir.judge_record(r, 5, zeros, now);
+                ELSE
+                    error := 16;
+                END IF;
+            ELSIF r.is_settled THEN
+                error := 16;
+            ELSIF now >= r.expires THEN
+                error := 17;
+            ELSIF verbs[q] = 8 THEN
+                ends := r.expires;
+                named := ARRAY(SELECT coalesce(u.named, 0)
+                                 FROM unnest(named) WITH ORDINALITY AS u (named, n) ORDER BY u.n);
+                said := weir.judge_record(r, 6, named, now);
+                IF NOT EXISTS (SELECT FROM unnest(said.allowed, r.shadows)
+                                           AS u (allowed, is_shadow)
+                                WHERE NOT u.allowed AND NOT u.is_shadow) THEN
+                    UPDATE weir.reservations w
+                       SET held = ARRAY(SELECT u.held + CASE WHEN u.allowed THEN u.cost ELSE 0 END
+                                          FROM unnest(r.held, said.allowed, named)
+                                               WITH ORDINALITY AS u (held, allowed, cost, n)
+                                         ORDER BY u.n),
+                           part_count = weir.add_parts(r, named, said.allowed)
+                     WHERE w.id = ids[q];
+                END IF;
+            ELSIF ttls[q] > r.most_ttl THEN
+                error := 19;
+            ELSE
+                ends := greatest(r.expires, now + ttls[q]);
+                IF ends > r.expires THEN
+                    UPDATE weir.holds h SET expires = ends
+                     WHERE h.key = ANY (r.keys) AND h.expires = r.expires
+                       AND h.reservation = r.id;
+                    UPDATE weir.states s SET expires = s.expires + ends - r.expires, room = NULL
+                      FROM unnest(r.keys, r.algorithms) AS u (key, algorithm)
+                     WHERE s.key = u.key AND u.algorithm IN (4, 5, 6);
+                    UPDATE weir.reservations w SET expires = ends WHERE w.id = ids[q];
+                END IF;
+                said := weir.judge_record(r, 5, zeros, now);
+            END IF;
+        END IF;
+
+        errors[q] := error;
+        repeated[q] := is_repeated;
+        expires_in[q] := ends - now;
+        IF error = 0 THEN
+            charge_counts[q] := cardinality(said.allowed);
+            allowed := allowed || said.allowed;
+            remaining := remaining || said.remaining;
+            retry_after := retry_after || said.retry_after;
+            reset_after := reset_after || said.reset_after;
+            delay := delay || said.delay;
+        END IF;
+        IF error = 0 AND verbs[q] <> 6 THEN
+            record_counts[q] := cardinality(r.keys);
+            known_keys := known_keys || r.keys;
+            known_algorithms := known_algorithms || r.algorithms;
+            known_limits := known_limits || r.limits;
+            known_windows := known_windows || r.windows;
+            known_bursts := known_bursts || r.bursts;
+            known_precisions := known_precisions || r.precisions;
+            known_blocks := known_blocks || r.blocks;
+            known_policies := known_policies || r.policies;
+            known_rules := known_rules || r.rules;
+            known_counts := known_counts || r.counts;
+            known_shadows := known_shadows || r.shadows;
+        END IF;
+    END LOOP;
+    -- A denial keeps nothing.
+    IF made IS NOT NULL THEN
+        DELETE FROM weir.reservations w WHERE w.id = ANY (made) AND w.keys IS NULL;
+    END IF;
+END $$;
+
+REVOKE ALL ON ALL FUNCTIONS IN SCHEMA weir FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION weir.judge_reservations(
+    integer[], uuid[], bigint[], bigint[], bigint[], boolean[], bigint[], integer[], text[],
+    bigint[], integer[], uuid[], integer[], bigint[], bigint[], bigint[], bigint[], bigint[],
+    bigint[], text[], bigint[], text[], text[], text[], boolean[]) TO weir_server;
+INSERT INTO weir.migrations (number, name) VALUES (13, 'reservations') ON CONFLICT DO NOTHING;
+COMMIT;
