@@ -193,6 +193,42 @@ def tables_with_old_names_are_renamed_and_keep_their_rows():
 
 
 @test
+def a_database_from_before_reservations_gets_them_and_keeps_its_counts():
+    base = fresh("unreserved")
+    db.migrate(database=base)
+    whole = everything(base)
+    for file in reversed(BACK[12:]):
+        db.psql(file.read_bytes(), database=base)
+    db.psql("DROP TABLE weir.holds, weir.reservations CASCADE; DROP FUNCTION weir.judge, "
+            "weir.tidy_reservations, weir.bring_up, weir.taken; CREATE FUNCTION weir.judge(uuid[], "
+            "integer[], bigint[], bigint[], bigint[], bigint[], integer[], integer[], integer[], "
+            "integer[], bigint[], bigint[], bigint[], bigint[]) RETURNS integer LANGUAGE sql AS "
+            "'SELECT 1'; INSERT INTO weir.states (key, at, used, other, oldest, expires, due) "
+            "VALUES (md5('kept')::uuid, 5, 3, 0, 0, 9, 9)", database=base)
+    db.migrate(database=base)
+    assert everything(base) == whole
+    assert db.value("SELECT used FROM weir.states", database=base) == "3"
+    db.psql("SELECT weir.push_policies('" '{"p": {"rules": [{"name": "r", "algorithm": "token_bucket", '
+            '"limit": 5, "window_ms": 1000}]}}' "')", database=base)
+    assert db.value("SELECT remaining FROM weir.reserve('p', p_cost => 2, p_ttl_ms => 1000)",
+                    database=base) == "3"
+
+
+@test
+def a_rollback_leaves_what_was_held_used():
+    base = fresh("held")
+    db.migrate(database=base)
+    db.psql("SELECT weir.push_policies('" '{"p": {"rules": [{"name": "r", "algorithm": "token_bucket", '
+            '"limit": 5, "window_ms": 1000000000}]}}' "')", database=base)
+    db.psql("SELECT weir.reserve('p', p_cost => 2, p_ttl_ms => 60000)", database=base)
+    for file in reversed(BACK[12:]):
+        db.psql(file.read_bytes(), database=base)
+    assert db.value("SELECT remaining FROM weir.check('p')", database=base) == "2"
+    db.migrate(database=base)
+    assert db.value("SELECT remaining FROM weir.check('p')", database=base) == "1"
+
+
+@test
 def a_migration_that_fails_changes_nothing():
     base = fresh("failing")
     for file in FILES:
