@@ -46,8 +46,13 @@ static weir_err load_policies(struct judge *j, const struct judge_options *o, we
     struct problems problems;
     weir_err err;
 
+    if (o->policies) {
+        j->policies = o->policies;
+        return WEIR_OK;
+    }
     problems_init(&problems, &allocator);
-    err = policies_load(&source, &j->policies, &problems);
+    err = policies_load(&source, &j->loaded, &problems);
+    j->policies = j->loaded;
     if (err == WEIR_ENOMEM)
         diag_set(diag, "%s", weir_err_text(err));
     else if (err)
@@ -85,7 +90,7 @@ void judge_close(struct judge *j)
         engine_done(&j->engine);
         j->store->ops->close(j->store);
     }
-    policies_free(j->policies);
+    policies_free(j->loaded);
     intern_free(j->names);
     free(j);
 }

@@ -15,7 +15,8 @@ enum {
 };
 
 struct judge_options {
-    const char *policy_file; /* NULL: the text */
+    const struct policies *policies; /* borrowed; NULL: the file */
+    const char *policy_file;         /* NULL: the text */
     const char *policy_text;
     const struct secret *secret;
     int64_t max_keys; /* 0: as a server */
@@ -25,7 +26,8 @@ struct judge {
     struct store *store;
     struct engine engine;
     struct intern *names;
-    struct policies *policies;
+    const struct policies *policies;
+    struct policies *loaded; /* its own; NULL: they are borrowed */
     struct pending pending;
     int64_t latest;     /* time that was asked about */
     int64_t since_tick; /* requests */

@@ -98,7 +98,7 @@ weir_err mapping_complete(struct mapping *m, const struct policies *set, weir_di
     weir_err err = WEIR_OK;
 
     if (m->count == 0 && policies_count(set) == 1) {
-        m->lines[0] = (struct mapping_line){ .policy_count = 1, .cost_field = -1 };
+        m->lines[0] = (struct mapping_line){ .policy_count = 1 };
         m->lines[0].policies[0] = arena_text(&m->texts, span_of(policies_at(set, 0)->name));
         if (!m->lines[0].policies[0])
             return diag_fail(diag, WEIR_ENOMEM, "out of memory");
@@ -193,17 +193,26 @@ static const struct mapping_line *find_line(const struct mapping *m, const struc
     return NULL;
 }
 
-static bool set_cost(const struct mapping_line *line, const struct record *r, weir_request *out)
+/* False: a field is no number. */
+static bool set_costs(const struct mapping_line *line, const struct record *r, struct mapped *out)
 {
-    int64_t amount;
+    weir_request *const q = &out->request;
 
-    out->cost = 1;
-    if (line->cost_field < 0)
-        return true;
-    if (!read_number(r->fields[line->cost_field], &amount))
-        return false;
-    amount = amount / line->cost_unit + (amount % line->cost_unit > 0);
-    out->cost = amount > 0 ? amount : WEIR_COST_ZERO;
+    q->cost = 0; /* that is 1, for rules that count requests */
+    q->costs = out->costs;
+    q->cost_count = 0;
+    for (size_t i = 0; i < line->cost_count; i++) {
+        const struct mapped_cost *const c = &line->costs[i];
+        int64_t amount;
+
+        if (!read_number(r->fields[c->field], &amount))
+            return false;
+        amount = amount / c->unit + (amount % c->unit > 0);
+        if (c->amount)
+            out->costs[q->cost_count++] = (weir_cost){ .name = c->amount, .amount = amount };
+        else
+            q->cost = amount > 0 ? amount : WEIR_COST_ZERO;
+    }
     return true;
 }
 
@@ -220,7 +229,7 @@ enum mapped_as mapping_apply(const struct mapping *m, const struct record *r, st
     line = find_line(m, r);
     if (!line)
         return MAPPED_TO_NONE;
-    if (!set_cost(line, r, q))
+    if (!set_costs(line, r, out))
         return MAPPED_BADLY;
     for (size_t i = 0; i < line->attribute_count; i++) {
         const struct mapped_attribute *const a = &line->attributes[i];

@@ -17,6 +17,7 @@
 enum {
     MAPPING_MOST_LINES = 256,
     MAPPING_MOST_CONDITIONS = 8, /* of one line */
+    MAPPING_MOST_COSTS = 4,      /* … and amounts that it costs */
     MAPPING_MOST_TEXT = 1024,    /* bytes of one line */
 };
 
@@ -36,6 +37,13 @@ struct mapped_attribute {
     const char *constant;
 };
 
+/* What a request costs: a field, divided and rounded up. */
+struct mapped_cost {
+    const char *amount; /* that it is of; NULL: of what rules count that do not say it */
+    int field;
+    int64_t unit;
+};
+
 struct mapping_line {
     struct condition conditions[MAPPING_MOST_CONDITIONS];
     size_t condition_count;
@@ -43,8 +51,8 @@ struct mapping_line {
     size_t policy_count;
     struct mapped_attribute attributes[WEIR_MAX_ATTRIBUTES];
     size_t attribute_count;
-    int cost_field; /* -1: each costs 1 */
-    int64_t cost_unit;
+    struct mapped_cost costs[MAPPING_MOST_COSTS];
+    size_t cost_count; /* 0: each costs 1 */
     const char *plan;
 };
 
@@ -72,6 +80,7 @@ WEIR_MUSTCHECK weir_err mapping_complete(struct mapping *m, const struct policie
 struct mapped {
     weir_request request;
     weir_attribute attributes[WEIR_MAX_ATTRIBUTES];
+    weir_cost costs[MAPPING_MOST_COSTS];
 };
 
 enum mapped_as {

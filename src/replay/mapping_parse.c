@@ -3,7 +3,7 @@
  *     line       = { condition } "=>" policy { "," policy } { setting }
  *     condition  = methods | path pattern | field ( "=" | "!=" ) patterns
  *                | field ( "<" | "<=" | ">" | ">=" ) number
- *     setting    = attribute "=" ( field | "'" constant "'" ) | "cost=" field [ "/" number ]
+ *     setting    = attribute "=" ( field | "'" constant "'" ) | "cost" [ "." amount ] "=" field [ "/" number ]
  *                | "plan=" name
  *
  * Between words are blanks; within quotation marks blanks are part of a word. */
@@ -219,19 +219,28 @@ static weir_err read_policies(struct parsing *p, struct span word)
     return err;
 }
 
-static weir_err read_cost(struct parsing *p, struct span value)
+/* cost=bytes/1024, or cost.tokens=tokens of an amount with a name. */
+static weir_err read_cost(struct parsing *p, struct span amount, struct span value)
 {
+    struct mapped_cost *const c = &p->line->costs[p->line->cost_count];
     const char *const slash = memchr(value.at, '/', value.len);
     struct span field = value;
     weir_err err = WEIR_OK;
 
-    p->line->cost_unit = 1;
-    if (slash) {
+    if (p->line->cost_count == MAPPING_MOST_COSTS)
+        return diag_fail(p->diag, WEIR_EOPTION, "a line has more than %d costs",
+                         MAPPING_MOST_COSTS);
+    *c = (struct mapped_cost){ .unit = 1 };
+    if (amount.len > 0)
+        err = keep_name(p, amount, "an amount", &c->amount);
+    if (!err && slash) {
         field.len = (size_t)(slash - value.at);
-        err = read_whole(p, (struct span){ slash + 1, value.len - field.len - 1 }, 1,
-                         &p->line->cost_unit);
+        err = read_whole(p, (struct span){ slash + 1, value.len - field.len - 1 }, 1, &c->unit);
     }
-    return err ? err : want_field(p, field, &p->line->cost_field);
+    if (!err)
+        err = want_field(p, field, &c->field);
+    p->line->cost_count++;
+    return err;
 }
 
 static weir_err read_attribute(struct parsing *p, struct span name, struct span value)
@@ -268,7 +277,9 @@ static weir_err read_setting(struct parsing *p, struct span word)
     name = (struct span){ word.at, (size_t)(equal - word.at) };
     value = (struct span){ equal + 1, word.len - name.len - 1 };
     if (span_is(name, "cost"))
-        return read_cost(p, value);
+        return read_cost(p, (struct span){ "", 0 }, value);
+    if (name.len > 5 && memcmp(name.at, "cost.", 5) == 0)
+        return read_cost(p, (struct span){ name.at + 5, name.len - 5 }, value);
     if (span_is(name, "plan"))
         return keep_name(p, value, "a plan", &p->line->plan);
     return read_attribute(p, name, value);
@@ -301,7 +312,7 @@ weir_err mapping_add(struct mapping *m, struct span text, weir_diag *diag)
         return diag_fail(diag, WEIR_EOPTION, "there are more than %d lines", MAPPING_MOST_LINES);
     if (text.len > MAPPING_MOST_TEXT)
         return diag_fail(diag, WEIR_EOPTION, "a line has more than %d bytes", MAPPING_MOST_TEXT);
-    *p.line = (struct mapping_line){ .cost_field = -1, .cost_unit = 1 };
+    *p.line = (struct mapping_line){ 0 };
     err = parse_line(&p);
     if (!err)
         m->count++;

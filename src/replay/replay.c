@@ -12,6 +12,7 @@ static weir_err open_side(struct replay *r, size_t i, const char *policy_file, w
 {
     struct replay_side *const side = &r->sides[i];
     const struct judge_options options = {
+        .policies = i == 0 ? r->options.policies : NULL,
         .policy_file = policy_file,
         .secret = r->options.secret,
         .max_keys = r->options.max_keys,

@@ -16,7 +16,8 @@ struct replay;
 
 struct replay_options {
     const char *policy_file;
-    const char *against_file; /* NULL: there is no second set */
+    const struct policies *policies; /* borrowed, in place of the file; NULL: the file */
+    const char *against_file;        /* NULL: there is no second set */
     const char *const *logs;
     size_t log_count;
     struct mapping *mapping; /* borrowed; completed by replay_open() */

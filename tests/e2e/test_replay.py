@@ -30,6 +30,7 @@ policies:
   api: {limit: 5 per 10s, burst: 8, by: [ip, user], algorithm: token_bucket}
   site: {limit: 60 per 1m, by: ip, algorithm: sliding_counter, plans: {bot: 4 per 1m}, shadow_limit: 20 per 1m}
   traffic: {limit: 900 per 30s, by: ip, mode: shadow}
+  volume: {rules: {kilobytes: {limit: 400 per 30s, by: ip, counts: kilobytes}, calls: {limit: 50 per 10s, by: ip}}}
 exempt: [{ip: 198.51.100.0/24}]
 replay:
   map:
@@ -37,6 +38,7 @@ replay:
     - /api/** => api
     - GET agent=*bot* => site plan=bot
     - GET /static/** => traffic cost=bytes/100
+    - GET /big => volume cost.kilobytes=bytes/1000
     - GET => site
 """
 
@@ -55,7 +57,7 @@ def traffic(count, seed):
         yield line(when, ip=dice.choice(["203.0.113.1", "203.0.113.2", "2001:db8::1", "198.51.100.7", "192.0.2.44"]),
                    user=dice.choice(["ann", "bob", "-"]), size=dice.randrange(9000),
                    request=dice.choice(["POST /login", "GET /api/a/b", "PUT /api/c", "GET /static/x.js",
-                                        "GET /", "GET /?q=1", "DELETE /x"]) + " HTTP/1.1",
+                                        "GET /", "GET /?q=1", "GET /big", "GET /big", "DELETE /x"]) + " HTTP/1.1",
                    agent=dice.choice(["curl", "a bot 1"]))
 
 
@@ -196,7 +198,7 @@ def dirty_logs_are_counted():
 @test
 def two_policies_are_compared():
     with Here() as here:
-        here.write("other.yaml", POLICIES.replace("3 per 20s", "5 per 20s").replace("burst: 8", "burst: 2"))
+        here.write("other.yaml", POLICIES.replace("3 per 20s", "5 per 20s").replace("5 per 10s, burst: 8", "1 per 10s, burst: 1"))
         log = here.write("access.log", "".join(traffic(1000, 8)))
         here.run("--against", "other.yaml", "--trace", "a.jsonl", log)
         here.run("--trace", "b.jsonl", log, config="other.yaml")
@@ -211,6 +213,52 @@ def two_policies_are_compared():
         assert comparison["both"]["requests"] == pairs.count((False, False)) > 0
         assert told["against"]["denied"] == sides[1].count(False)
         assert "only by" in here.run("--against", "other.yaml", log).decode()
+
+
+def passes(here, log, share, of_identities, policy, text):
+    """Does this share of the log pass with this limit?"""
+    here.write("try.yaml", f"version: 1\npolicies: {{{policy}: {text}}}\n")
+    row = here.json(log, config="try.yaml")["rules"][0]
+    denied, whole = (row["denied_identities"], row["identities"]) if of_identities else (row["denied"], row["requests"])
+    return (whole - denied) * 100 >= share * whole
+
+
+@test
+def a_suggested_limit_is_the_least():
+    """For all algorithms and windows: it passes when it is replayed, and one less does not."""
+    with Here() as here:
+        dice = random.Random(77)
+        when, lines = START, []
+        for _ in range(1500):
+            when += dice.choice([0, 0, 1, 1, 3])
+            client = min(dice.randrange(30) for _ in range(3))
+            lines.append(line(when, ip=f"192.0.2.{client}", size=dice.randrange(500, 4000)))
+        log = here.write("access.log", "".join(lines))
+        for algorithm in ("sliding_window", "fixed_window", "sliding_counter", "token_bucket", "leaky_bucket"):
+            here.write("one.yaml", f"version: 1\npolicies: {{site: {{limit: 4 per 20s, by: ip, algorithm: {algorithm}}}}}\n")
+            for share, of_identities in ((99.5, False), (60, True)):
+                words = ["--suggest", f"{share}%"] + ["--of-identities"] * of_identities
+                told = here.json(*words, log, config="one.yaml")["suggestions"]
+                assert len(told) == 6 if "bucket" in algorithm else 5, told
+                assert sum(s["own_window"] for s in told) == 2 if "bucket" in algorithm else 1, told
+                for number, s in enumerate(told):
+                    is_burst = "bucket" in algorithm and number == 1
+                    for less in (0, 1):
+                        limit, burst = s["limit"] - less * (not is_burst), s["limit"] - less
+                        if is_burst:
+                            burst = s["burst"] - less
+                        if burst == 0:
+                            continue
+                        more = f", burst: {burst}" if is_burst else ""
+                        text = f"{{limit: {limit} per {s['window_ms']}ms, by: ip, algorithm: {algorithm}{more}}}"
+                        assert passes(here, log, share, of_identities, "site", text) == (less == 0), (s, less)
+        yaml = here.run("--suggest", "99.5%", log, config="one.yaml").decode()
+        assert passes(here, log, 99.5, False, "site", re.search(r"^  site: (.*)$", yaml, re.M)[1]), yaml
+        assert "in other windows: " in yaml and ", burst: " in yaml
+        costly = here.json("--suggest", "90%", "--map", "=> site cost=bytes/100", log, config="one.yaml")["suggestions"][0]
+        assert costly["passed_percent"] >= 90 > costly["one_less_percent"] and costly["limit"] > 40
+        wrong = here.run("--suggest", "90%", "-", config="one.yaml", status=2)
+        assert "give files, not standard input" in wrong
 
 
 @test

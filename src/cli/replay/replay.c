@@ -15,6 +15,7 @@
 #include "cli/replay/trace.h"
 #include "cli/terminal.h"
 #include "replay/section.h"
+#include "replay/suggest.h"
 
 enum {
     CONFIG,
@@ -25,6 +26,8 @@ enum {
     FIELDS,
     TIME_ZONE,
     SKIP_STATUS,
+    SUGGEST,
+    OF_IDENTITIES,
     TOP,
     RAW,
     TRACE,
@@ -45,6 +48,8 @@ static const struct option options[OPTION_COUNT] = {
     [FIELDS] = { "fields", 0, "LIST", "names in JSON or CSV: \"time=ts ip=addr\"" },
     [TIME_ZONE] = { "time-zone", 0, "NAME", "of times without one; default: UTC" },
     [SKIP_STATUS] = { "skip-status", 0, "N", "leave out requests with status N and up" },
+    [SUGGEST] = { "suggest", 0, "SHARE", NULL },
+    [OF_IDENTITIES] = { "of-identities", 0, NULL, "least limits for a share" },
     [TOP] = { "top", 'n', "N", "identities to list; default: 10" },
     [RAW] = { "raw", 0, NULL, "list them as they are in the log, not as tags" },
     [TRACE] = { "trace", 0, "FILE", "write each request and its answer, as JSON" },
@@ -62,6 +67,8 @@ struct job {
     const char **logs;
     int64_t top;
     bool json;
+    bool suggests, of_identities;
+    int share; /* in hundredths of a percent */
     struct progress progress;
     struct trace trace;
 };
@@ -189,6 +196,35 @@ static bool read_secret(const struct arguments *a, struct job *job)
     return !err;
 }
 
+/* The logs are read several times. */
+static bool read_suggest(const struct arguments *a, struct job *job)
+{
+    weir_diag diag;
+
+    job->suggests = a->values[SUGGEST];
+    job->of_identities = a->values[OF_IDENTITIES];
+    if (!job->suggests) {
+        if (job->of_identities)
+            trouble("--of-identities needs a share: add --suggest 99.9%%");
+        return !job->of_identities;
+    }
+    if (share_read(span_of(a->values[SUGGEST]), &job->share, &diag)) {
+        trouble("--suggest: %s", diag.text);
+        return false;
+    }
+    if (a->values[AGAINST] || a->values[TRACE]) {
+        trouble("--suggest and --%s exclude each other: leave one out",
+                options[a->values[AGAINST] ? AGAINST : TRACE].name);
+        return false;
+    }
+    for (size_t i = 0; i < job->options.log_count; i++)
+        if (strcmp(job->logs[i], "-") == 0) {
+            trouble("--suggest reads the logs several times: give files, not standard input");
+            return false;
+        }
+    return true;
+}
+
 static bool read_job(const struct arguments *a, struct job *job)
 {
     struct replay_options *const o = &job->options;
@@ -198,8 +234,9 @@ static bool read_job(const struct arguments *a, struct job *job)
     o->go_on = go_on;
     o->trace = a->values[TRACE] ? trace : NULL;
     o->ctx = job;
-    return read_config(a, job) && read_logs(a, job) && read_format(a, job) && read_secret(a, job) &&
-           option_int(a, TOP, 0, &job->top) && option_int(a, MAX_KEYS, 1, &o->max_keys) &&
+    return read_config(a, job) && read_logs(a, job) && read_format(a, job) &&
+           read_suggest(a, job) && read_secret(a, job) && option_int(a, TOP, 0, &job->top) &&
+           option_int(a, MAX_KEYS, 1, &o->max_keys) &&
            option_int(a, SKIP_STATUS, 100, &o->mapping->skip_status) &&
            trace_open(&job->trace, a->values[TRACE]);
 }
@@ -234,6 +271,37 @@ static int print_report(const struct job *job, struct replay *r)
     return STATUS_YES;
 }
 
+static int suggest(struct job *job)
+{
+    const weir_allocator allocator = alloc_or_default((weir_allocator){ 0 });
+    struct suggest s;
+    struct buf bytes;
+    weir_diag diag;
+    weir_err err;
+
+    catch_interrupts();
+    progress_begin(&job->progress);
+    err = suggest_run(&s, &job->options, job->share, job->of_identities, &diag);
+    progress_end(&job->progress);
+    if (err)
+        return trouble("%s", diag.text);
+    buf_init(&bytes, &allocator);
+    if (job->json) {
+        suggest_write_json(&s, &bytes);
+        buf_byte(&bytes, '\n');
+    } else {
+        suggest_write_yaml(&s, &bytes);
+    }
+    if (bytes.failed)
+        trouble("out of memory");
+    else
+        fwrite(bytes.at, 1, bytes.len, stdout);
+    err = bytes.failed ? WEIR_ENOMEM : WEIR_OK;
+    buf_done(&bytes);
+    suggest_done(&s);
+    return err ? STATUS_TROUBLE : STATUS_YES;
+}
+
 static int replay(struct job *job)
 {
     struct replay *r;
@@ -261,7 +329,7 @@ static int run(const struct arguments *a)
         return trouble("out of memory");
     section_init(&job.section, job.options.mapping);
     if (read_job(a, &job))
-        status = replay(&job);
+        status = job.suggests ? suggest(&job) : replay(&job);
     if (job.trace.line.allocator.resize && !trace_close(&job.trace, a->values[TRACE]))
         status = STATUS_TROUBLE;
     section_done(&job.section);

@@ -37,7 +37,14 @@ static void put_request(struct json *j, const struct record *r, const weir_reque
         json_span(j, q->attributes[i].name,
                   (struct span){ q->attributes[i].value, q->attributes[i].value_len });
     json_close(j, '}');
-    json_int(j, "cost", q->cost == WEIR_COST_ZERO ? 0 : q->cost);
+    if (q->cost != 0)
+        json_int(j, "cost", q->cost == WEIR_COST_ZERO ? 0 : q->cost);
+    if (q->cost_count > 0) {
+        json_open(j, "costs", '{');
+        for (size_t i = 0; i < q->cost_count; i++)
+            json_int(j, q->costs[i].name, q->costs[i].amount);
+        json_close(j, '}');
+    }
     if (q->plan)
         json_text(j, "plan", q->plan);
     json_int(j, "now", r->time);
