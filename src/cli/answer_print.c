@@ -11,7 +11,9 @@
 /* "allowed  ", in its colour. */
 static void print_word(const char *word, enum colour as, int width)
 {
-    printf("%s%s%s%*s", colour(as), word, colour(PLAIN), width - (int)strlen(word), "");
+    const int blanks = width - (int)strlen(word);
+
+    printf("%s%s%s%*s", colour(as), word, colour(PLAIN), blanks > 0 ? blanks : 1, "");
 }
 
 static void print_left(int64_t remaining, int64_t limit)
@@ -46,10 +48,9 @@ static void print_over(int64_t over)
         printf(", exceeded by %" PRId64, over);
 }
 
-/* Only a charge tells what is counted. */
-static void used_json(struct json *j, int64_t used, int64_t over)
+static void used_json(struct json *j, enum answer_kind kind, int64_t used, int64_t over)
 {
-    if (used == 0)
+    if (kind != ANSWER_CHARGED)
         return;
     json_int(j, "used", used);
     json_int(j, "over", over);
@@ -142,7 +143,21 @@ static void print_numbers(const weir_answer *a)
         print_retry(a->retry_after_ms, a->limit);
 }
 
-void answer_print_text(const weir_answer *a, const char *done, const char *label)
+static void print_reservation(const weir_answer *a, enum answer_kind kind)
+{
+    if (kind == ANSWER_HELD && a->reservation[0]) {
+        printf(", reservation %s", a->reservation);
+        if (a->expires_in_ms > 0)
+            printf(" expires in %s", duration_text(a->expires_in_ms).text);
+    }
+    if (a->expired)
+        printf(", it had expired: nothing is given back");
+    if (a->repeated)
+        printf(", repeated: nothing was counted again");
+}
+
+void answer_print_text(const weir_answer *a, enum answer_kind kind, const char *done,
+                       const char *label)
 {
     const bool is_several = is_of_several(a);
     int width = 0;
@@ -162,6 +177,7 @@ void answer_print_text(const weir_answer *a, const char *done, const char *label
                : a->rules[0].shadow ? "this rule, which is in shadow"
                                     : "its shadow limit",
                colour(PLAIN));
+    print_reservation(a, kind);
     printf("\n");
     if (a->rule_count < 2)
         return;
@@ -172,7 +188,8 @@ void answer_print_text(const weir_answer *a, const char *done, const char *label
         print_rule(&a->rules[i], is_several, width);
 }
 
-static void rule_json(struct json *j, const weir_rule_answer *r, bool is_several)
+static void rule_json(struct json *j, const weir_rule_answer *r, enum answer_kind kind,
+                      bool is_several)
 {
     json_open(j, NULL, '{');
     if (is_several)
@@ -183,7 +200,7 @@ static void rule_json(struct json *j, const weir_rule_answer *r, bool is_several
     json_int(j, "remaining", r->remaining);
     json_int(j, "retry_after_ms", r->retry_after_ms);
     json_int(j, "reset_after_ms", r->reset_after_ms);
-    used_json(j, r->used, r->over);
+    used_json(j, kind, r->used, r->over);
     if (r->shadow)
         json_bool(j, "shadow", true);
     if (r->shadow_denied)
@@ -191,7 +208,21 @@ static void rule_json(struct json *j, const weir_rule_answer *r, bool is_several
     json_close(j, '}');
 }
 
-void answer_print_json(const weir_answer *a)
+static void reservation_json(struct json *j, const weir_answer *a, enum answer_kind kind)
+{
+    if (kind != ANSWER_HELD && kind != ANSWER_SETTLED)
+        return;
+    json_text(j, "reservation", a->reservation[0] ? a->reservation : NULL);
+    if (kind == ANSWER_SETTLED) {
+        json_bool(j, "expired", a->expired);
+        json_int(j, "over", a->over);
+    } else if (a->reservation[0]) {
+        json_int(j, "expires_in_ms", a->expires_in_ms);
+    }
+    json_bool(j, "repeated", a->repeated);
+}
+
+void answer_print_json(const weir_answer *a, enum answer_kind kind)
 {
     const weir_allocator usual = alloc_or_default((weir_allocator){ 0 });
     struct buf out;
@@ -207,13 +238,14 @@ void answer_print_json(const weir_answer *a)
     json_int(&j, "retry_after_ms", a->retry_after_ms);
     json_int(&j, "reset_after_ms", a->reset_after_ms);
     json_int(&j, "delay_ms", a->delay_ms);
-    used_json(&j, a->used, a->over);
+    used_json(&j, kind, a->used, a->over);
     json_text(&j, "source", weir_source_name(a->source));
     json_bool(&j, "shadow", a->shadow);
+    reservation_json(&j, a, kind);
     if (a->rule_count > 1) {
         json_open(&j, "rules", '[');
         for (size_t i = 0; i < a->rule_count; i++)
-            rule_json(&j, &a->rules[i], is_of_several(a));
+            rule_json(&j, &a->rules[i], kind, is_of_several(a));
         json_close(&j, ']');
     }
     json_close(&j, '}');

@@ -103,9 +103,14 @@ static void write_request(struct buf *out, const weir_request *r)
         json_close(&j, '}');
     }
     add_int(&j, "now", r->now);
+    add_int(&j, "ttl_ms", r->ttl_ms);
+    if (r->id)
+        json_text(&j, "id", r->id);
+    if (r->reservation)
+        json_text(&j, "reservation", r->reservation[0] ? r->reservation : NULL);
     if (r->name)
         json_text(&j, "name", r->name);
-    if (!r->policy && r->policy_count == 0) {
+    if (!r->policy && r->policy_count == 0 && !r->reservation) {
         json_int(&j, "limit", r->limit);
         json_int(&j, "window_ms", r->window_ms);
         add_int(&j, "burst", r->burst);
@@ -183,8 +188,12 @@ static bool read_answer(const json_t *object, weir_answer *a)
         .delay_ms = int_of(object, "delay_ms"),
         .used = int_of(object, "used"),
         .over = int_of(object, "over"),
+        .expires_in_ms = int_of(object, "expires_in_ms"),
+        .repeated = bool_of(object, "repeated"),
+        .expired = bool_of(object, "expired"),
         .rule_count = json_array_size(rules),
     };
+    snprintf(a->reservation, sizeof a->reservation, "%s", told_text(object, "reservation"));
     for (size_t i = 0; i < a->rule_count; i++)
         if (!read_rule(json_array_get(rules, i), &a->rules[i]))
             return false;

@@ -14,7 +14,7 @@ struct check_server {
 bool check_server_open(struct check_server *s, const char *url, const char *token_file);
 void check_server_close(struct check_server *s);
 
-/* `verb` is check, peek, refund or reset. False: there is no answer, and it was said why. */
+/* `verb` is the name of a route: check, commit. False: there is no answer, and it was said why. */
 bool check_server_ask(struct check_server *s, const char *verb, const weir_request *r,
                       weir_answer *a);
 

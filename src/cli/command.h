@@ -18,6 +18,11 @@ struct command {
 
 extern const struct command serve_command;
 extern const struct command check_command;
+extern const struct command reserve_command;
+extern const struct command commit_command;
+extern const struct command release_command;
+extern const struct command grow_command;
+extern const struct command extend_command;
 extern const struct command policy_lint_command;
 extern const struct command policy_explain_command;
 extern const struct command policy_diff_command;

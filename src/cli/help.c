@@ -54,6 +54,13 @@ void help_command(FILE *to, const struct command *command)
         fprintf(to, "\n%s", command->notes);
 }
 
+static const char *last_word(const char *name)
+{
+    const char *blank = strchr(name, ' ');
+
+    return blank ? blank + 1 : name;
+}
+
 /* "override set|list|rm": those that stand with the first have its line. */
 static size_t overview_line(FILE *to, const struct command *const *commands, size_t n, bool joins)
 {
@@ -62,8 +69,7 @@ static size_t overview_line(FILE *to, const struct command *const *commands, siz
     int len = snprintf(name, sizeof name, "%s", commands[0]->name);
 
     for (; joins && i < n && commands[i]->stands_with_last; i++)
-        len += snprintf(name + len, sizeof name - (size_t)len, "|%s",
-                        strchr(commands[i]->name, ' ') + 1);
+        len += snprintf(name + len, sizeof name - (size_t)len, "|%s", last_word(commands[i]->name));
     fprintf(to, "  %-24s  %s\n", name,
             i > 1 && commands[0]->joint_summary ? commands[0]->joint_summary
                                                 : commands[0]->summary);

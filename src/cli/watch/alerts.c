@@ -98,5 +98,6 @@ const struct command alerts_command = {
     .options = options,
     .option_count = OPTION_COUNT,
     .notes = "Exit status: 0 none is firing, 1 some are, 2 error.\n",
+    .stands_with_last = true,
     .run = run,
 };

@@ -114,5 +114,6 @@ const struct command shadow_command = {
     .notes = "In shadow are rules with 'mode: shadow' or a 'rollout', every 'shadow_limit', and\n"
              "policies and named limits that operators have put into shadow: see weir mode.\n"
              "The numbers are those of one server: ask each server that shares a store.\n",
+    .joint_summary = "Compare limits in shadow; list the alerts.",
     .run = run,
 };
