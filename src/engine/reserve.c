@@ -150,7 +150,7 @@ static weir_err prepare_new(struct engine *e, struct check *check, weir_diag *di
     const bool is_used = !verb_reserves(check->verb);
     weir_err err;
 
-    if (r->reservation)
+    if (r->reservation && r->reservation[0])
         return diag_fail(
             diag, WEIR_EREQUEST,
             "a reservation is given to commit, release, grow and extend: leave it out");

@@ -192,8 +192,11 @@ static weir_err read_member(json_t *object, void *i, struct parsed_request *out,
 
     if (member == MEMBER_UNKNOWN)
         return check_unknown_member(span_of(json_object_iter_key(i)), diag);
-    if (json_is_null(value))
+    if (json_is_null(value)) {
+        if (member == MEMBER_RESERVATION) /* of what was not counted: it is there, and empty */
+            out->request.reservation = "";
         return WEIR_OK;
+    }
     switch (check_member_wants(member)) {
     case WANTS_TEXT:
         if (!json_is_string(value))

@@ -216,6 +216,8 @@ weir_err check_set_number(struct parsed_request *out, enum check_member member, 
     case MEMBER_UNKNOWN:
         return WEIR_OK; /* not numbers: check_member_wants() */
     }
+    if (number == 0 && member == MEMBER_TTL_MS)
+        return diag_fail(diag, WEIR_ETTL, "'ttl_ms' must be at least 1");
     if (number == 0) /* which would mean that it was left out */
         return diag_fail(diag, WEIR_EREQUEST, "'%s' must be at least 1, if it is given",
                          names[member]);

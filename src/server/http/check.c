@@ -203,13 +203,22 @@ int64_t answer_time(const struct call *call)
 /* What a route asks for. */
 struct way {
     enum verb verb;
-    bool may_peek, peeks, is_release;
+    bool may_peek, peeks;
+    bool is_of_reservation; /* that was made before */
+    bool is_release;
 };
 
 static weir_err set_way(struct parsed_request *asked, struct way way, weir_diag *diag)
 {
-    if (!way.may_peek && asked->peek)
+    if (asked->peek && !way.may_peek)
         return diag_fail(diag, WEIR_EREQUEST, "peek goes with a check only: leave it out");
+    /* null says that there is none; to leave it out would look as if it were settled. */
+    if (way.is_of_reservation && !asked->request.reservation)
+        return diag_fail(diag, WEIR_EREQUEST,
+                         "the reservation is missing: give the one that was answered, or null");
+    if (way.is_release && (asked->request.cost != 0 || asked->request.cost_count > 0))
+        return diag_fail(diag, WEIR_EREQUEST,
+                         "a release says that nothing was used: leave out the cost, or commit");
     asked->peek = asked->peek || way.peeks;
     asked->is_release = way.is_release;
     return WEIR_OK;
@@ -225,20 +234,31 @@ static void ask_one(const struct exchange *x, enum verb verb, const struct parse
     reply_end(r);
 }
 
-/* `tag=1`. At a gate it is an attribute, as there is no place for an answer. */
-static bool take_tag(void *ctx, struct parsed_request *out, struct span name, struct span value,
+/* Names that are attributes in the queries of other routes: `tag=1` at a gate, which has no place for
+ * it in its answer, and what is about reservations in a check. */
+static bool take_own(void *ctx, struct parsed_request *out, struct span name, struct span value,
                      weir_err *err, weir_diag *diag)
 {
-    (void)ctx;
-    if (!span_is(name, "tag"))
+    const struct way *way = ctx;
+
+    if (span_is(name, "tag"))
+        *err = check_query_bool("tag", value, &out->wants_tag, diag);
+    else if (!verb_reserves(way->verb))
         return false;
-    *err = check_query_bool("tag", value, &out->wants_tag, diag);
+    else if (span_is(name, "id"))
+        out->request.id = value.at;
+    else if (span_is(name, "reservation"))
+        out->request.reservation = value.at;
+    else if (span_is(name, "ttl_ms"))
+        *err = check_query_int("ttl_ms", value, &out->request.ttl_ms, diag);
+    else
+        return false;
     return true;
 }
 
 static void serve_query(const struct exchange *x, struct way way)
 {
-    const struct query_own own = { take_tag, NULL };
+    const struct query_own own = { take_own, &way };
     struct parsed_request asked;
     weir_diag diag;
     weir_err err = check_query_read(x->request->query, &own, &asked, &diag);
@@ -316,14 +336,16 @@ static void serve(const struct exchange *x, struct way way)
         serve_body(x, way);
 }
 
+static const struct way checks = { .verb = VERB_CHECK, .may_peek = true };
+
 void api_check(const struct exchange *x)
 {
-    serve(x, (struct way){ .verb = VERB_CHECK, .may_peek = true });
+    serve(x, checks);
 }
 
 void api_check_query(const struct exchange *x)
 {
-    serve_query(x, (struct way){ .verb = VERB_CHECK, .may_peek = true });
+    serve_query(x, checks);
 }
 
 void api_peek(const struct exchange *x)
@@ -353,20 +375,20 @@ void api_reserve(const struct exchange *x)
 
 void api_commit(const struct exchange *x)
 {
-    serve(x, (struct way){ .verb = VERB_SETTLE });
+    serve(x, (struct way){ .verb = VERB_SETTLE, .is_of_reservation = true });
 }
 
 void api_release(const struct exchange *x)
 {
-    serve(x, (struct way){ .verb = VERB_SETTLE, .is_release = true });
+    serve(x, (struct way){ .verb = VERB_SETTLE, .is_of_reservation = true, .is_release = true });
 }
 
 void api_grow(const struct exchange *x)
 {
-    serve(x, (struct way){ .verb = VERB_GROW });
+    serve(x, (struct way){ .verb = VERB_GROW, .is_of_reservation = true });
 }
 
 void api_extend(const struct exchange *x)
 {
-    serve(x, (struct way){ .verb = VERB_EXTEND });
+    serve(x, (struct way){ .verb = VERB_EXTEND, .is_of_reservation = true });
 }

@@ -1,64 +1,7 @@
-/* check.c - WEIR.CHECK, WEIR.LIMIT, WEIR.PEEK, WEIR.CHARGE, WEIR.REFUND and WEIR.RESET.
- *
- * HOW A KEY IS TOLD FROM ATTRIBUTES. What follows the policy is either one bare key or any number
- * of name=value words, and then options.
- *   - Several words with an '=' behind a valid name are attributes.
- *   - One such word is an attribute, unless there is one policy and it counts by a single attribute
- *     of another name: then it is that attribute's value (`c29tZQ==` is a key).
- *   - Every other first word is the key, even if it spells an option. An empty one stands for none,
- *     for a policy that counts everyone together and an option behind it.
- * So a value that comes from outside is given by its name, `user=…`: only the first '=' counts, and
- * it cannot be taken for anything else. */
-#include "base/suggest.h"
-#include "server/resp/commands.h"
-
-/* A command whose words are being read. */
-struct reading {
-    struct session *session;
-    struct resp_command *command;
-    size_t at; /* the next word */
-    bool is_full;
-    struct span trace; /* .at NULL: it brings none */
-    struct parsed_request asked;
-};
-
-/* The attributes are left as they are: most commands have few of them. */
-static void begin_reading(struct reading *in, struct session *s, struct resp_command *c, size_t at)
-{
-    in->session = s;
-    in->command = c;
-    in->at = at;
-    in->is_full = false;
-    in->trace = (struct span){ 0 };
-    in->asked.request = (weir_request){ .attributes = in->asked.attributes };
-    in->asked.peek = in->asked.wants_tag = in->asked.is_release = false;
-}
+/* check.c - the commands that ask: checks, charges, refunds, resets and reservations. */
+#include "server/resp/reading.h"
 
 /* ---- the reply --------------------------------------------------------------------------- */
-
-static void encode_answer(struct reply *r, struct buf *out)
-{
-    const struct call *call = r->first;
-    const weir_answer *a;
-
-    if (!resp_has_answer(r, call, NULL, out))
-        return;
-    a = &call->answer;
-    if (verb_forces(call->check.verb)) {
-        resp_numbers(
-            out, 7,
-            (const int64_t[]){ a->over, a->limit, a->remaining, a->used, a->reset_after_ms }, 5);
-        resp_bulk(out, span_of(a->rule));
-        resp_bulk(out, span_of(weir_source_name(a->source)));
-        return;
-    }
-    resp_numbers(out, 7,
-                 (const int64_t[]){ a->allowed, a->limit, a->remaining, a->retry_after_ms,
-                                    a->reset_after_ms },
-                 5);
-    resp_bulk(out, span_of(a->rule));
-    resp_bulk(out, span_of(weir_source_name(a->source)));
-}
 
 static void put_name(struct buf *out, const char *name, int version)
 {
@@ -66,6 +9,76 @@ static void put_name(struct buf *out, const char *name, int version)
         resp_bulk(out, span_of(name));
     else
         resp_null(out, version);
+}
+
+/* Of `count` values the first ones: these numbers, the rule and the source. */
+static void put_short(struct buf *out, size_t count, const struct reply *r, const int64_t *numbers,
+                      size_t n)
+{
+    const weir_answer *a = &r->first->answer;
+
+    resp_numbers(out, count, numbers, n);
+    put_name(out, a->rule, r->resp_version);
+    resp_bulk(out, span_of(weir_source_name(a->source)));
+}
+
+static void put_decision(struct buf *out, size_t count, const struct reply *r)
+{
+    const weir_answer *a = &r->first->answer;
+
+    put_short(out, count, r,
+              (const int64_t[]){ a->allowed, a->limit, a->remaining, a->retry_after_ms,
+                                 a->reset_after_ms },
+              5);
+}
+
+static void encode_answer(struct reply *r, struct buf *out)
+{
+    if (resp_has_answer(r, r->first, NULL, out))
+        put_decision(out, 7, r);
+}
+
+static void encode_charged(struct reply *r, struct buf *out)
+{
+    const weir_answer *a;
+
+    if (!resp_has_answer(r, r->first, NULL, out))
+        return;
+    a = &r->first->answer;
+    put_short(out, 7, r,
+              (const int64_t[]){ a->over, a->limit, a->remaining, a->used, a->reset_after_ms }, 5);
+}
+
+static const char *reservation_of(const weir_answer *a)
+{
+    return a->reservation[0] ? a->reservation : NULL;
+}
+
+/* One that is held: reserved, grown or extended. */
+static void encode_held(struct reply *r, struct buf *out)
+{
+    const weir_answer *a;
+
+    if (!resp_has_answer(r, r->first, NULL, out))
+        return;
+    a = &r->first->answer;
+    put_decision(out, 10, r);
+    put_name(out, reservation_of(a), r->resp_version);
+    resp_int(out, a->expires_in_ms);
+    resp_int(out, a->repeated);
+}
+
+static void encode_settled(struct reply *r, struct buf *out)
+{
+    const weir_answer *a;
+
+    if (!resp_has_answer(r, r->first, NULL, out))
+        return;
+    a = &r->first->answer;
+    put_short(out, 8, r, (const int64_t[]){ a->over, a->limit, a->remaining, a->reset_after_ms },
+              4);
+    resp_int(out, a->expired);
+    resp_int(out, a->repeated);
 }
 
 static void put_number(struct buf *out, const char *name, int64_t number)
@@ -107,6 +120,28 @@ static void put_rule(struct buf *out, const struct call *call, size_t row, int v
         put_text(out, "tag", tag, version);
 }
 
+/* What only verbs about reservations answer. */
+static unsigned count_reserved(const struct call *call)
+{
+    return !verb_reserves(call->check.verb) ? 0 : verb_settles(call->check.verb) ? 4 : 3;
+}
+
+static void put_reserved(struct buf *out, const struct call *call, int version)
+{
+    const weir_answer *a = &call->answer;
+
+    if (!verb_reserves(call->check.verb))
+        return;
+    put_text(out, "reservation", reservation_of(a), version);
+    put_number(out, "repeated", a->repeated);
+    if (verb_settles(call->check.verb)) {
+        put_number(out, "expired", a->expired);
+        put_number(out, "over", a->over);
+    } else {
+        put_number(out, "expires_in_ms", a->expires_in_ms);
+    }
+}
+
 /* All that is known, by its name: new names may come, and none goes. */
 static void encode_full(struct reply *r, struct buf *out)
 {
@@ -121,7 +156,7 @@ static void encode_full(struct reply *r, struct buf *out)
     a = &call->answer;
     has_tag = call_tag(call, 0, tag);
     has_used = verb_forces(call->check.verb);
-    resp_map(out, 12u + has_tag + 2u * has_used, version);
+    resp_map(out, 12u + has_tag + 2u * has_used + count_reserved(call), version);
     put_number(out, "allowed", a->allowed);
     put_text(out, "policy", a->policy, version);
     put_text(out, "rule", a->rule, version);
@@ -139,16 +174,19 @@ static void encode_full(struct reply *r, struct buf *out)
     put_number(out, "override", a->override_id);
     if (has_tag)
         put_text(out, "tag", tag, version);
+    put_reserved(out, call, version);
     resp_bulk(out, span_of("rules"));
     resp_array(out, a->rule_count);
     for (size_t i = 0; i < a->rule_count; i++)
         put_rule(out, call, i, version);
 }
 
-static void ask(const struct reading *in, enum verb verb)
+typedef void encode(struct reply *r, struct buf *out);
+
+static void ask(const struct reading *in, enum verb verb, encode *encode_short)
 {
     const bool is_full = in->is_full || in->asked.wants_tag; /* the short one has no place for it */
-    struct reply *r = reply_begin(in->session, is_full ? encode_full : encode_answer);
+    struct reply *r = reply_begin(in->session, is_full ? encode_full : encode_short);
 
     if (!r)
         return;
@@ -158,302 +196,45 @@ static void ask(const struct reading *in, enum verb verb)
     reply_end(r);
 }
 
-/* ---- options ----------------------------------------------------------------------------- */
-
-enum option_kind { NUMBER, COST, NAME, FLAG, FULL, POLICY, ON_ERROR, TRACE };
-
-/* Which commands take an option. */
-enum { OF_CHECK = 1, OF_LIMIT = 2, OF_PEEK = 4, OF_REFUND = 8, OF_RESET = 16, OF_CHARGE = 32 };
-
-struct option {
-    const char *word;
-    enum option_kind kind;
-    int64_t least; /* of a number */
-    size_t place;  /* in struct parsed_request */
-    unsigned of;
-};
-
-#define IN_REQUEST(member)                                                                         \
-    (offsetof(struct parsed_request, request) + offsetof(weir_request, member))
-
-static const struct option options[] = {
-    { "COST", COST, 0, IN_REQUEST(cost), OF_CHECK | OF_LIMIT | OF_PEEK | OF_REFUND | OF_CHARGE },
-    { "PLAN", NAME, 0, IN_REQUEST(plan), OF_CHECK | OF_PEEK | OF_REFUND | OF_RESET | OF_CHARGE },
-    { "PEEK", FLAG, 0, offsetof(struct parsed_request, peek), OF_CHECK | OF_LIMIT },
-    { "NOW", NUMBER, 1, IN_REQUEST(now), OF_CHECK | OF_LIMIT | OF_PEEK | OF_REFUND | OF_CHARGE },
-    { "FULL", FULL, 0, 0, OF_CHECK | OF_LIMIT | OF_PEEK | OF_REFUND | OF_RESET | OF_CHARGE },
-    { "TAG", FLAG, 0, offsetof(struct parsed_request, wants_tag),
-      OF_CHECK | OF_LIMIT | OF_PEEK | OF_REFUND | OF_RESET | OF_CHARGE },
-    { "EXEMPT", FLAG, 0, IN_REQUEST(exempt), OF_CHECK | OF_LIMIT },
-    { "POLICY", POLICY, 0, 0, OF_CHECK | OF_PEEK | OF_REFUND | OF_RESET | OF_CHARGE },
-    { "BURST", NUMBER, 1, IN_REQUEST(burst), OF_LIMIT },
-    { "PRECISION", NUMBER, 1, IN_REQUEST(precision_ms), OF_LIMIT },
-    { "NAME", NAME, 0, IN_REQUEST(name), OF_LIMIT },
-    { "ON_ERROR", ON_ERROR, 0, IN_REQUEST(on_error), OF_LIMIT },
-    { "TRACEPARENT", TRACE, 0, 0, OF_CHECK | OF_LIMIT },
-};
-
-enum { OPTIONS = sizeof options / sizeof *options };
-
-/* A word may be an identity in the wrong place: error texts do not repeat it. */
-static void refuse_option(const struct reading *in, unsigned of)
-{
-    const char *known[OPTIONS], *near;
-    size_t n = 0;
-
-    for (size_t i = 0; i < OPTIONS; i++)
-        if (options[i].of & of)
-            known[n++] = options[i].word;
-    near = suggest(in->command->words[in->at], known, n);
-    resp_reply_error(in->session, "INVALID_REQUEST word %zu is not an option of %s%s%s%s",
-                     in->at + 1, resp_find(in->command->words[0])->name,
-                     near ? ": did you mean '" : "", near ? near : "", near ? "'?" : "");
-}
-
-/* … that is a name, or another word. */
-static bool read_word(struct reading *in, const struct option *option, void *place)
-{
-    const struct span value = in->command->words[in->at];
-
-    if (option->kind == TRACE) { /* one that is not valid is as good as none, as in HTTP */
-        in->trace = value;
-        return true;
-    }
-    if (option->kind == ON_ERROR) {
-        if (parsed_request_on_error(value, place))
-            return true;
-        resp_reply_error(in->session,
-                         "INVALID_REQUEST ON_ERROR must be followed by local, allow or deny");
-        return false;
-    }
-    if (!resp_word_is_text(value) || value.len == 0) {
-        resp_reply_error(in->session, "INVALID_REQUEST %s must be followed by a name",
-                         option->word);
-        return false;
-    }
-    if (option->kind == NAME) {
-        *(const char **)place = value.at;
-    } else if (!parsed_request_add_policy(&in->asked, value.at)) {
-        resp_reply_error(in->session, "INVALID_REQUEST there are more than %d policies",
-                         WEIR_MAX_RULES);
-        return false;
-    }
-    return true;
-}
-
-/* `COST tokens 1200` */
-static bool read_named_cost(struct reading *in, struct span name, int64_t amount)
-{
-    in->at++;
-    if (!resp_word_is_text(name) || name.len == 0) {
-        resp_reply_error(in->session, "INVALID_REQUEST COST must be followed by a number, or by a "
-                                      "name and a number");
-        return false;
-    }
-    if (parsed_request_add_cost(&in->asked, name.at, amount))
-        return true;
-    resp_reply_error(in->session, "INVALID_REQUEST there are more than %d costs", WEIR_MAX_COSTS);
-    return false;
-}
-
-/* What follows an option; false: an error was replied. */
-static bool read_value(struct reading *in, const struct option *option)
-{
-    const struct span value = in->command->words[in->at];
-    char *const place = (char *)&in->asked + option->place;
-    int64_t number;
-
-    if (option->kind != NUMBER && option->kind != COST)
-        return read_word(in, option, place);
-    if (option->kind == COST && in->at + 1 < in->command->count &&
-        !resp_word_number(value, &number) &&
-        resp_word_number(in->command->words[in->at + 1], &number))
-        return read_named_cost(in, value, number);
-    if (!resp_word_number(value, &number) || number < option->least) {
-        resp_reply_error(in->session,
-                         "INVALID_REQUEST %s must be followed by a whole number from %d on",
-                         option->word, (int)option->least);
-        return false;
-    }
-    if (option->kind == COST && in->asked.request.cost != 0) {
-        resp_reply_error(in->session, "INVALID_REQUEST %s is given twice", option->word);
-        return false;
-    }
-    if (number == 0) /* only of a cost; in a request 0 means that there is none */
-        number = WEIR_COST_ZERO;
-    *(int64_t *)place = number;
-    return true;
-}
-
-/* All that is left; false: an error was replied. */
-static bool read_options(struct reading *in, unsigned of)
-{
-    const struct resp_command *c = in->command;
-    unsigned given = 0;
-
-    for (; in->at < c->count; in->at++) {
-        const struct option *option = options;
-
-        while (option < options + OPTIONS &&
-               !(option->of & of && resp_word_is(c->words[in->at], option->word)))
-            option++;
-        if (option == options + OPTIONS) {
-            refuse_option(in, of);
-            return false;
-        }
-        if (given & 1U << (option - options) && option->kind != POLICY && option->kind != COST) {
-            resp_reply_error(in->session, "INVALID_REQUEST %s is given twice", option->word);
-            return false;
-        }
-        given |= 1U << (option - options);
-        if (option->kind == FULL)
-            in->is_full = true;
-        if (option->kind == FLAG)
-            *(bool *)((char *)&in->asked + option->place) = true;
-        if (option->kind == FLAG || option->kind == FULL)
-            continue;
-        if (++in->at == c->count) {
-            resp_reply_error(in->session, "INVALID_REQUEST %s must be followed by a %s",
-                             option->word,
-                             option->kind == NUMBER || option->kind == COST ? "number"
-                             : option->kind == ON_ERROR                     ? "word"
-                             : option->kind == TRACE                        ? "traceparent"
-                                                                            : "name");
-            return false;
-        }
-        if (!read_value(in, option))
-            return false;
-    }
-    return true;
-}
-
 /* ---- policies ---------------------------------------------------------------------------- */
 
-static bool is_in_name(char c)
-{
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-           (c && strchr("_.:/-", c));
-}
-
-/* The '=' of name=value, or NULL: it is something else. */
-static char *equals_of(struct span word)
-{
-    const size_t most = word.len < WEIR_MAX_NAME + 1 ? word.len : WEIR_MAX_NAME + 1;
-    const char *equals = memchr(word.at, '=', most);
-
-    if (!equals || equals == word.at)
-        return NULL;
-    for (const char *at = word.at; at < equals; at++)
-        if (!is_in_name(*at))
-            return NULL;
-    return (char *)equals;
-}
-
-/* The only word that looks like an attribute: is it the key of this policy? */
-static bool is_key_all_the_same(const struct reading *in, struct span word)
-{
-    struct loop *loop = session_loop(in->session);
-    const struct policy *policy;
-
-    if (!turn_begin_asking(loop))
-        return false;
-    policy = policies_find(loop->turn.pin->visit.current, span_of(in->asked.request.policy));
-    return policy && policy->sole_attribute &&
-           !span_equal(span_of(policy->sole_attribute),
-                       (struct span){ word.at, (size_t)(equals_of(word) - word.at) });
-}
-
-static void add_attribute(struct reading *in, struct span word)
-{
-    char *equals = equals_of(word);
-
-    *equals = '\0';
-    in->asked.attributes[in->asked.request.attribute_count++] = (weir_attribute){
-        .name = word.at,
-        .value = equals + 1,
-        .value_len = (size_t)(word.at + word.len - equals) - 1,
-    };
-}
-
-static void set_key(struct reading *in, struct span key)
-{
-    if (key.len == 0)
-        return;
-    in->asked.request.key = key.at;
-    in->asked.request.key_len = key.len;
-}
-
-/* The identity and the options; false: an error was replied. */
-static bool read_identity(struct reading *in, unsigned of)
-{
-    const struct resp_command *c = in->command;
-    const size_t first = in->at;
-    size_t n = 0;
-
-    if (in->at == c->count)
-        return true;
-    while (first + n < c->count && equals_of(c->words[first + n]))
-        n++;
-    if (n == 0) {
-        set_key(in, c->words[in->at++]);
-        if (in->at < c->count && equals_of(c->words[in->at])) {
-            resp_reply_error(in->session, "INVALID_REQUEST give a key or attributes, not both");
-            return false;
-        }
-        return read_options(in, of);
-    }
-    if (n > WEIR_MAX_ATTRIBUTES) {
-        resp_reply_error(in->session, "INVALID_REQUEST %zu attributes are too many: at most %d", n,
-                         WEIR_MAX_ATTRIBUTES);
-        return false;
-    }
-    in->at += n;
-    if (!read_options(in, of))
-        return false;
-    if (n == 1 && in->asked.request.policy && is_key_all_the_same(in, c->words[first]))
-        set_key(in, c->words[first]);
-    else
-        for (size_t i = 0; i < n; i++)
-            add_attribute(in, c->words[first + i]);
-    return true;
-}
-
-static void serve_policy(struct session *s, struct resp_command *c, unsigned of, enum verb verb)
+static void serve_policy(struct session *s, struct resp_command *c, unsigned of, enum verb verb,
+                         encode *encode_short)
 {
     struct reading in;
 
-    begin_reading(&in, s, c, 2);
+    reading_begin(&in, s, c, 2);
     in.asked.request.policy = c->words[1].at;
     in.asked.peek = of == OF_PEEK;
     if (!resp_word_is_text(c->words[1]))
         resp_reply_error(s, "INVALID_REQUEST the name of a policy cannot contain a NUL byte");
-    else if (read_identity(&in, of))
-        ask(&in, verb);
+    else if (reading_identity(&in, of))
+        ask(&in, verb, encode_short);
 }
 
 void resp_serve_weir_check(struct session *s, struct resp_command *c)
 {
-    serve_policy(s, c, OF_CHECK, VERB_CHECK);
+    serve_policy(s, c, OF_CHECK, VERB_CHECK, encode_answer);
 }
 
 void resp_serve_weir_peek(struct session *s, struct resp_command *c)
 {
-    serve_policy(s, c, OF_PEEK, VERB_CHECK);
+    serve_policy(s, c, OF_PEEK, VERB_CHECK, encode_answer);
 }
 
 void resp_serve_weir_refund(struct session *s, struct resp_command *c)
 {
-    serve_policy(s, c, OF_REFUND, VERB_REFUND);
+    serve_policy(s, c, OF_REFUND, VERB_REFUND, encode_answer);
 }
 
 void resp_serve_weir_charge(struct session *s, struct resp_command *c)
 {
-    serve_policy(s, c, OF_CHARGE, VERB_CHARGE);
+    serve_policy(s, c, OF_CHARGE, VERB_CHARGE, encode_charged);
 }
 
 void resp_serve_weir_reset(struct session *s, struct resp_command *c)
 {
-    serve_policy(s, c, OF_RESET, VERB_RESET);
+    serve_policy(s, c, OF_RESET, VERB_RESET, encode_answer);
 }
 
 /* ---- limits that come with the request --------------------------------------------------- */
@@ -464,7 +245,7 @@ void resp_serve_weir_limit(struct session *s, struct resp_command *c)
     weir_request *request = &in.asked.request;
     weir_diag hint;
 
-    begin_reading(&in, s, c, 5);
+    reading_begin(&in, s, c, 5);
     request->key = c->words[1].at;
     request->key_len = c->words[1].len;
     if (!parsed_request_algorithm(c->words[2], &request->algorithm, &hint)) {
@@ -473,7 +254,49 @@ void resp_serve_weir_limit(struct session *s, struct resp_command *c)
         resp_reply_error(s, "INVALID_REQUEST limit must be a whole number");
     } else if (!resp_word_number(c->words[4], &request->window_ms)) {
         resp_reply_error(s, "INVALID_REQUEST window_ms must be a whole number");
-    } else if (read_options(&in, OF_LIMIT)) {
-        ask(&in, VERB_CHECK);
+    } else if (reading_options(&in, OF_LIMIT)) {
+        ask(&in, VERB_CHECK, encode_answer);
     }
+}
+
+/* ---- reservations ------------------------------------------------------------------------ */
+
+void resp_serve_weir_reserve(struct session *s, struct resp_command *c)
+{
+    serve_policy(s, c, OF_RESERVE, VERB_RESERVE, encode_held);
+}
+
+/* "" is the reservation of what was not counted, and has none. */
+static void serve_reservation(struct session *s, struct resp_command *c, unsigned of,
+                              enum verb verb, encode *encode_short)
+{
+    struct reading in;
+
+    reading_begin(&in, s, c, 2);
+    in.asked.request.reservation = c->words[1].at;
+    in.asked.is_release = of == OF_RELEASE;
+    if (!resp_word_is_text(c->words[1]))
+        resp_reply_error(s, "INVALID_REQUEST a reservation cannot contain a NUL byte");
+    else if (reading_options(&in, of))
+        ask(&in, verb, encode_short);
+}
+
+void resp_serve_weir_commit(struct session *s, struct resp_command *c)
+{
+    serve_reservation(s, c, OF_COMMIT, VERB_SETTLE, encode_settled);
+}
+
+void resp_serve_weir_release(struct session *s, struct resp_command *c)
+{
+    serve_reservation(s, c, OF_RELEASE, VERB_SETTLE, encode_settled);
+}
+
+void resp_serve_weir_grow(struct session *s, struct resp_command *c)
+{
+    serve_reservation(s, c, OF_GROW, VERB_GROW, encode_held);
+}
+
+void resp_serve_weir_extend(struct session *s, struct resp_command *c)
+{
+    serve_reservation(s, c, OF_EXTEND, VERB_EXTEND, encode_held);
 }

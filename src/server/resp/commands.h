@@ -58,6 +58,11 @@ void resp_serve_weir_peek(struct session *s, struct resp_command *c);
 void resp_serve_weir_refund(struct session *s, struct resp_command *c);
 void resp_serve_weir_charge(struct session *s, struct resp_command *c);
 void resp_serve_weir_reset(struct session *s, struct resp_command *c);
+void resp_serve_weir_reserve(struct session *s, struct resp_command *c);
+void resp_serve_weir_commit(struct session *s, struct resp_command *c);
+void resp_serve_weir_release(struct session *s, struct resp_command *c);
+void resp_serve_weir_grow(struct session *s, struct resp_command *c);
+void resp_serve_weir_extend(struct session *s, struct resp_command *c);
 
 void resp_serve_cl_throttle(struct session *s, struct resp_command *c); /* resp_throttle.c */
 void resp_serve_throttle(struct session *s, struct resp_command *c);
