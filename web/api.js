@@ -33,6 +33,7 @@ async function call(method, path, body) {
 }
 
 export const get = (path) => call("GET", path);
+export const post = (path, body) => call("POST", path, body);
 export const put = (path, body) => call("PUT", path, body);
 export const remove = (path, body) => call("DELETE", path, body);
 

@@ -1,6 +1,7 @@
 // app.js - the dashboard: polls the server, each part at its own interval.
 import { showAlerts } from "./alerts.js";
 import { get, useToken } from "./api.js";
+import { listenToUsage, offerUsage, showHeld } from "./budgets.js";
 import { by } from "./dom.js";
 import { showHistory } from "./history.js";
 import { look } from "./live.js";
@@ -31,6 +32,7 @@ async function lookAtAll() {
   const stats = await get("/v1/stats");
   lock(false);
   await look(stats);
+  showHeld(stats);
   if (looks % SLOW_LOOKS === 0) {
     let policies = null;
     try {
@@ -38,6 +40,7 @@ async function lookAtAll() {
     } catch (problem) {
       if (problem.status !== 403) throw problem; // scope metrics may read numbers only
     }
+    offerUsage(policies);
     await showHistory(policies?.map((p) => p.policy));
     await showOverrides(policies);
     await showShadow();
@@ -72,4 +75,5 @@ by("token-form").addEventListener("submit", (event) => {
 by("history-form").addEventListener("change", () => showHistory().catch(tell));
 document.addEventListener("visibilitychange", again);
 listenToOverrides();
+listenToUsage();
 again();

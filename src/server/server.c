@@ -197,6 +197,12 @@ static weir_err open_alarms(struct server *s, weir_diag *diag)
     return s->alarms ? WEIR_OK : diag_fail(diag, WEIR_ENOMEM, "%s", weir_err_text(WEIR_ENOMEM));
 }
 
+static weir_err make_holdings(struct server *s, weir_diag *diag)
+{
+    s->holdings = holdings_new();
+    return s->holdings ? WEIR_OK : diag_fail(diag, WEIR_ENOMEM, "%s", weir_err_text(WEIR_ENOMEM));
+}
+
 static weir_err start_sampler(struct server *s, weir_diag *diag)
 {
     const struct sampler_options options = {
@@ -204,6 +210,8 @@ static weir_err start_sampler(struct server *s, weir_diag *diag)
         .observer_count = s->loop_count,
         .history_store = s->history_store,
         .alarms = s->alarms,
+        .holdings = s->holdings,
+        .store = s->weir->engine.store,
         .log = s->log,
         .clock = s->weir->clock,
         .clock_ctx = s->weir->clock_ctx,
@@ -337,6 +345,7 @@ static void close_shared(struct server *s, bool others_serve)
         loop_done(&s->loops[i]);
     telemetry_end(s->telemetry); /* while all that it tells of is there … */
     sampler_stop(s->sampler);
+    holdings_free(s->holdings);
     alarms_free(s->alarms);
     webhook_queue_stop(s->webhook_queue);
     if (s->history_store)
@@ -424,6 +433,8 @@ int server_run(const struct server_settings *settings, const struct settings_sou
         err = make_loops(&s, &diag);
     if (!err)
         err = open_alarms(&s, &diag);
+    if (!err)
+        err = make_holdings(&s, &diag);
     if (!err)
         err = start_sampler(&s, &diag);
     if (!err)

@@ -13,6 +13,7 @@
 #include "server/log/event_log.h"
 #include "server/log/incidents.h"
 #include "server/loop.h"
+#include "server/metrics/holdings.h"
 #include "server/metrics/observer.h"
 #include "server/settings.h"
 #include "server/telemetry/telemetry.h"
@@ -33,6 +34,7 @@ struct server {
     struct history_store *history_store; /* the history of what they have seen */
     struct webhook_queue *webhook_queue; /* of alarms */
     struct alarms *alarms;
+    struct holdings *holdings;
     struct sampler *sampler; /* writes the history, and wakes the alarms */
     struct reloader *reloader;
     struct telemetry *telemetry; /* what is sent to a receiver of OpenTelemetry */

@@ -60,6 +60,16 @@ struct reserving {
     int64_t over;       /* out, settle: by how much the fullest limit is exceeded */
 };
 
+/* What a reservation that is not settled has of one key: for people. */
+struct held_charge {
+    const struct charge_label *label;
+    struct key key;
+    int64_t amount, expires;
+    bool is_new;   /* the first of its reservation */
+    bool is_first; /* … of its policy in it */
+};
+typedef void held_visit(void *ctx, const struct held_charge *c);
+
 /* ---- the record ----------------------------------------------------------------------------
  *
  * FORMAT, in memory and in files: the head, `charge_count` charges, `part_count` parts, then the

@@ -269,6 +269,12 @@ struct store_ops {
 
     void (*stats)(struct store *s, weir_stats *stats);
 
+    /* Visit what reservations hold, and what those had that have expired unsettled and are still
+     * known; one reservation after the other. Waits: never from a loop's turn. NULL: it cannot
+     * tell. */
+    weir_err (*visit_held)(struct store *s, int64_t now, held_visit *visit, void *ctx,
+                           weir_diag *diag);
+
     /* Where the history of decisions is kept, beside the store and closed before it; see
      * history_store.h. NULL: nowhere but in memory. */
     weir_err (*history_store)(struct store *s, struct history_store **out,

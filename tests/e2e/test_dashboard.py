@@ -39,6 +39,12 @@ alerts:
     login-attack: {deny_rate: 20% per 5m, policy: login}
     store-away: {breaker_open: 10s}
 """
+BUDGETS = POLICIES.replace("alerts:", """  model:
+    by: tenant
+    rules:
+      running: {limit: 4 at once}
+      tokens: {limit: 100000 per 1d, algorithm: fixed_window, counts: tokens}
+alerts:""")
 
 
 def week():
@@ -64,17 +70,18 @@ def drive():
     with Folder() as folder, Redis() as redis:
         subprocess.run([TREE / "tests/seed_history", folder / "data"], input="\n".join(week()) + "\n",
                        text=True, check=True)
-        with serve(folder, f"file:{folder}/data") as server, \
-                serve(folder, redis.url) as other:
+        with serve(folder, f"file:{folder}/data", BUDGETS) as server, \
+                serve(folder, redis.url, POLICIES) as other:
             return talk(redis, server, other, modules), None
 
 
-def serve(folder, store):
-    (folder / "policies.yaml").write_text(POLICIES)
+def serve(folder, store, policies):
+    config = folder / f"policies{len(policies)}.yaml"
+    config.write_text(policies)
     (folder / "token").write_text(TOKEN)
     (folder / "token").chmod(0o600)
     return Server("--token-file", f"check,admin,metrics:{folder}/token", threads=2,
-                  config=folder / "policies.yaml", store=store)
+                  config=config, store=store)
 
 
 def talk(redis, server, other, modules):

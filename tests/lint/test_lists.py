@@ -191,7 +191,7 @@ NAMES_ONE = {
         "src/store/remote/probe.c": "the same",
     },
     "verbs": {
-        "src/engine/prepare.c": "asks", "src/engine/weir.c": "asks", "src/server/reply.c": "asks",
+        "src/engine/prepare.c": "asks", "src/engine/usage.c": "asks", "src/engine/weir.c": "asks", "src/server/reply.c": "asks",
         "src/server/http/check.c": "asks", "src/server/http/gate.c": "asks",
         "src/server/resp/check.c": "asks", "src/store/remote/probe.c": "asks",
         "src/replay/judge.c": "asks",

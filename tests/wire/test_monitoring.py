@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 
 sys.path.insert(0, "tests/support")
-from weir_server import Folder, Server, run, test  # noqa: E402
+from weir_server import Folder, Server, run, test, wait_until  # noqa: E402
 
 RULES = Path("examples/prometheus/alerts.yaml")
 DASHBOARD = Path("examples/grafana/weir.json")
@@ -23,6 +23,7 @@ version: 1
 policies:
   login:  {limit: 1 per 15m, by: ip}
   shadow: {limit: 1 per 15m, by: ip, mode: shadow}
+  jobs:   {limit: 1 at once, by: ip}
 """
 SAMPLE = re.compile(r"^([a-zA-Z_:]+)(?:\{(.*)\})? \S+$", re.M)
 LABEL = re.compile(r'(\w+)="([^"]*)"')
@@ -40,7 +41,9 @@ def exposed():
         with Server(config=config) as server:
             for policy in "login", "login", "shadow", "shadow", "none":
                 server.check(policy, "192.0.2.1")
-            text = server.http("GET", "/metrics")[2].decode()
+            server.http("POST", "/v1/reserve", {"policy": "jobs", "key": "192.0.2.1", "ttl_ms": 60_000})
+            text = wait_until(lambda: (said := server.http("GET", "/metrics")[2].decode())
+                              and "weir_held_amount{" in said and said, "a look at what is held")
     found = {}
     for name, labels in SAMPLE.findall(text):
         metric = found.setdefault(name, {})
@@ -138,7 +141,7 @@ def prometheus_takes_the_rules():
         return "there is no promtool"
     done = subprocess.run(["promtool", "check", "rules", RULES], capture_output=True, text=True,
                           check=False)
-    assert done.returncode == 0 and "11 rules found" in done.stdout, done
+    assert done.returncode == 0 and "12 rules found" in done.stdout, done
     return None
 
 

@@ -79,6 +79,9 @@ def check_word(word, wanted, value, schema, at):
         if isinstance(value, (list, dict)) and (len(value) < wanted if word == "minItems"
                                                 else len(value) > wanted):
             yield f"{at} has {len(value)}: {word} is {wanted}"
+    elif word in ("minLength", "maxLength"):
+        if isinstance(value, str) and (len(value) < wanted if word == "minLength" else len(value) > wanted):
+            yield f"{at} has {len(value)} characters: {word} is {wanted}"
     elif word == "oneOf":
         if sum(not list(problems(value, choice, at)) for choice in wanted) != 1:
             yield f"{at} is not exactly one of the {len(wanted)} that it may be: {value!r}"
@@ -163,6 +166,16 @@ def expect(reply, operation, status, what):
             assert there != has_no_rate, f"{what}: {name} in {headers}"
 
 
+def reserve(server, operation, body, headers=None):
+    """The example, about reservations that there are, and that no other operation has settled."""
+    body = json.loads(json.dumps(body).replace("job-", operation["operationId"] + "-"))
+    for asked in (body or {}).get("checks", [body or {}]):
+        if asked.get("reservation"):
+            made = {"policy": "query", "key": "acme", "ttl_ms": 60_000, "id": asked["reservation"], "cost": 3}
+            assert server.http("POST", "/v1/reserve", made, headers)[0] == 200, made
+    return body
+
+
 def serve():
     return Server(config="examples/policies.yaml")
 
@@ -187,7 +200,8 @@ LEAST = {
     "commit": {"reservation": None},
     "release": {"reservation": None},
     "grow": {"reservation": None},
-    "extend": {"reservation": None},
+    "extend": {"reservation": None, "ttl_ms": 1000},
+    "usage": {"policy": "login", "key": "203.0.113.7"},
     "setOverride": {"policy": "login", "key": "203.0.113.7", "effect": "block"},
     "removeOverride": {"policy": "login", "key": "203.0.113.7"},
     "setPlan": {"attributes": {"tenant": "acme"}, "plan": "paid"},
@@ -235,8 +249,8 @@ def every_operation_answers_its_examples_as_described():
         for path, method, item, operation in operations():
             for name, body in bodies_of(operation):
                 target = target_of(path, item, operation)
-                expect(server.http(method, target, body), operation, 200,
-                       f"{method} {target} {name}")
+                body = reserve(server, operation, body)
+                expect(server.http(method, target, body), operation, 200, f"{method} {target} {name}")
 
 
 @test
@@ -296,12 +310,14 @@ def error_answers_match_their_description():
                        what)
             elif "404" in operation["responses"]:
                 example = next((body for _, body in bodies_of(operation) if "checks" not in (body or ())), None)
-                reply = (server.http(method, path, {**example, "policy": "logn"})
+                reply = (server.http(method, path, example) if "reservation" in (example or ()) else
+                         server.http(method, path, {**example, "policy": "logn"})
                          if "requestBody" in operation and "{" not in path else
                          server.http(method, target_of(path, item, operation, {"policy": "logn"}),
                                      example))
                 expect(reply, operation, 404, what)
-                assert "'login'" in reply[2]["detail"], reply
+                wanted = "no such reservation" if "reservation" in (example or ()) else "'login'"
+                assert wanted in reply[2]["detail"], reply
             if "requestBody" in operation:
                 expect(server.http(method, target, "{"), operation, 400, what)
                 expect(server.http(method, target, {"policy": 1}), operation, 400, what)
@@ -344,6 +360,7 @@ def a_token_of_one_of_the_scopes_is_needed_and_enough():
                 expect(server.http(method, target, body), operation, 401, target)
                 expect(server.http(method, target, body, {"Authorization": "Bearer " + "x" * 20}),
                        operation, 401, target)
+                body = reserve(server, operation, body, {"Authorization": f"Bearer {TOKEN['check']}"})
                 for scope, token in TOKEN.items():
                     shown = {"Authorization": f"Bearer {token}"}
                     expect(server.http(method, target, body, shown), operation,

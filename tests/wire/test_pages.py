@@ -24,7 +24,9 @@ def refused(reply):
 
 
 CHANGES = [("POST", "/v1/check"), ("GET", "/v1/check?policy=login&ip=192.0.2.1"),
-           ("POST", "/v1/refund"), ("POST", "/v1/charge"), ("POST", "/v1/reset"), ("PUT", "/v1/overrides"),
+           ("POST", "/v1/refund"), ("POST", "/v1/charge"), ("POST", "/v1/reset"),
+           ("POST", "/v1/reserve"), ("POST", "/v1/commit"), ("POST", "/v1/release"), ("POST", "/v1/grow"),
+           ("POST", "/v1/extend"), ("POST", "/v1/usage"), ("PUT", "/v1/overrides"),
            ("DELETE", "/v1/overrides"), ("POST", "/v1/policies/login/mode"), ("PUT", "/v1/plans"),
            ("POST", "/v1/reload")]
 

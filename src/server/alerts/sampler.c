@@ -15,6 +15,7 @@
 #include "server/alerts/alarms.h"
 #include "server/alerts/denied_minutes.h"
 #include "server/log/event_log.h"
+#include "server/metrics/holdings.h"
 #include "server/metrics/observer_internal.h"
 
 enum {
@@ -255,6 +256,9 @@ static int64_t look(void *ctx)
     const int64_t now = clock_now(s);
 
     sampler_take(s, now);
+    if (s->options.holdings)
+        holdings_look(s->options.holdings, s->options.store,
+                      observers_made(s->options.observers, s->options.observer_count), now);
     if (now - s->kept_at >= KEEP_MS || now < s->kept_at) {
         sampler_keep(s);
         s->kept_at = now;

@@ -10,6 +10,7 @@
 
 struct sampler;
 struct alarms;
+struct holdings;
 struct event_log;
 
 struct sampler_options {
@@ -17,7 +18,9 @@ struct sampler_options {
     size_t observer_count;
     struct history_store *history_store; /* outlives the sampler */
     struct event_log *log;
-    struct alarms *alarms; /* NULL: none; outlives the sampler */
+    struct alarms *alarms;     /* NULL: none; outlives the sampler */
+    struct holdings *holdings; /* what is held in `store`; NULL: it is not looked at; outlives it */
+    struct store *store;
     int64_t (*clock)(void *ctx);
     void *clock_ctx;
 };

@@ -55,6 +55,8 @@ void api_release(const struct exchange *x);
 void api_grow(const struct exchange *x);
 void api_extend(const struct exchange *x);
 
+void api_usage(const struct exchange *x);
+
 void api_gate(const struct exchange *x);
 
 void api_policies(const struct exchange *x);

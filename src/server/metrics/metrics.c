@@ -231,6 +231,7 @@ void metrics_write(struct server *s, struct metric_sink *m)
     visit = published_enter(&s->weir->policies);
     observers_metrics(s->observers, s->loop_count, visit.current, m);
     published_leave(&s->weir->policies, visit);
+    holdings_metrics(s->holdings, m);
     write_store(m, &stats);
     write_rulings(m, s);
     write_server(m, s);
@@ -317,6 +318,7 @@ void stats_write(struct server *s, struct buf *out)
     put_server(&j, s);
     put_store(&j, &stats);
     put_rulings(&j, s);
+    holdings_write(s->holdings, &j);
     buf_text(out, ",");
     visit = published_enter(&s->weir->policies);
     observers_stats(s->observers, s->loop_count, visit.current, server_now(s), out);

@@ -11,6 +11,12 @@
 #include "server/metrics/observer_internal.h"
 #include "server/session.h"
 
+const char *const reservation_event_names[RESERVATION_EVENT_COUNT] = {
+#define X(name, text) [RESERVATION_##name] = (text),
+    RESERVATION_EVENTS(X)
+#undef X
+};
+
 struct observer *observer_new(const struct engine *engine, struct event_log *log)
 {
     struct observer *o = calloc(1, sizeof *o);
@@ -19,9 +25,11 @@ struct observer *observer_new(const struct engine *engine, struct event_log *log
         return NULL;
     o->checks = decision_counts_new(series_checks);
     o->rules = decision_counts_new("default");
+    o->reservations = decision_counts_new(reservation_event_names[0]);
     o->shadow_stats = shadow_stats_new();
-    if (!o->checks || !o->rules || !o->shadow_stats) {
+    if (!o->checks || !o->rules || !o->reservations || !o->shadow_stats) {
         shadow_stats_free(o->shadow_stats);
+        decision_counts_free(o->reservations);
         decision_counts_free(o->rules);
         decision_counts_free(o->checks);
         free(o);
@@ -44,6 +52,7 @@ void observer_free(struct observer *o)
         return;
     decision_log_done(&o->lines);
     pthread_mutex_destroy(&o->lock);
+    decision_counts_free(o->reservations);
     decision_counts_free(o->rules);
     decision_counts_free(o->checks);
     shadow_stats_free(o->shadow_stats);
@@ -197,12 +206,87 @@ static void first_hit(struct observer *o, const struct check *check,
         log_line(o, LINE_FIRST_HIT, check, check_tag(o->engine, check, 0), trace, now);
 }
 
+/* ---- reservations ----------------------------------------------------------------------- */
+
+/* Not the pointer that decision_counts_find() knows: limits without a name have series by event. */
+static const char unnamed[] = DECISION_COUNTS_UNNAMED;
+
+/* Each policy of the answer once. */
+static void count_event(struct observer *o, const weir_answer *a, enum reservation_event event)
+{
+    for (size_t i = 0; i < a->rule_count; i++) {
+        size_t before = 0;
+
+        while (before < i && a->rules[before].policy != a->rules[i].policy)
+            before++;
+        if (before == i)
+            count(o->reservations, a, a->rules[i].policy ? a->rules[i].policy : unnamed,
+                  reservation_event_names[event], OUTCOME_ALLOWED);
+    }
+}
+
+static void count_reservation(struct observer *o, const struct check *check)
+{
+    const weir_answer *a = check->answer;
+
+    if (a->repeated) {
+        count_event(o, a, RESERVATION_REPEATED);
+        return;
+    }
+    if (a->expired)
+        count_event(o, a, RESERVATION_LATE);
+    switch (check->verb) {
+    case VERB_RESERVE:
+        if (a->reservation[0] && a->expires_in_ms > 0) /* not one that is used at once */
+            count_event(o, a, RESERVATION_RESERVED);
+        break;
+    case VERB_GROW:
+        count_event(o, a, a->allowed ? RESERVATION_GROWN : RESERVATION_NOT_GROWN);
+        break;
+    case VERB_EXTEND:
+        count_event(o, a, RESERVATION_EXTENDED);
+        break;
+    case VERB_SETTLE:
+        count_event(o, a, check->is_release ? RESERVATION_RELEASED : RESERVATION_COMMITTED);
+        if (a->over > 0)
+            count_event(o, a, RESERVATION_EXCEEDED);
+        break;
+    case VERB_CHECK:
+    case VERB_REFUND:
+    case VERB_RESET:
+    case VERB_UNDO:
+    case VERB_CHARGE:
+        break;
+    }
+}
+
+uint64_t observers_made(struct observer *const *all, size_t n)
+{
+    uint64_t made = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        const struct decision_counts_table *t = all[i]->reservations;
+        const size_t count = atomic_load_explicit(&t->count, memory_order_acquire);
+
+        for (size_t k = 0; k < count; k++)
+            for (int source = 0; source < DECISION_COUNTS_SOURCES; source++)
+                made += count_of(&t->all[k].counts[OUTCOME_ALLOWED][source]);
+    }
+    return made;
+}
+
+/* ---- all of them ------------------------------------------------------------------------ */
+
 void observer_answer(struct observer *o, const struct check *check, const struct traceparent *trace,
                      int64_t now)
 {
     const weir_answer *a = check->answer;
 
     if (check->peek || a->err)
+        return;
+    if (verb_reserves(check->verb))
+        count_reservation(o, check);
+    if (a->repeated)
         return;
     if (verb_forces(check->verb))
         count_charge(o, check);

@@ -15,11 +15,30 @@
 struct observer;
 struct event_log; /* see event_log.h */
 
+/* What becomes of reservations. The last three are told beside one of the others. */
+#define RESERVATION_EVENTS(X)                                                                      \
+    X(RESERVED, "reserved")                                                                        \
+    X(GROWN, "grown")                                                                              \
+    X(NOT_GROWN, "growth_denied")                                                                  \
+    X(EXTENDED, "extended")                                                                        \
+    X(COMMITTED, "committed")                                                                      \
+    X(RELEASED, "released")                                                                        \
+    X(LATE, "late")         /* settled after its expiry */                                         \
+    X(EXCEEDED, "exceeded") /* settled, and a limit is exceeded */                                 \
+    X(REPEATED, "repeated") /* it was done before */
+
+enum reservation_event {
+#define X(name, text) RESERVATION_##name,
+    RESERVATION_EVENTS(X) RESERVATION_EVENT_COUNT
+#undef X
+};
+extern const char *const reservation_event_names[RESERVATION_EVENT_COUNT];
+
 /* The engine's secret makes the tags. NULL: out of memory. */
 struct observer *observer_new(const struct engine *engine, struct event_log *log);
 void observer_free(struct observer *o);
 
-/* One check was answered. It is counted for its policy as allowed, denied, or shadow_denied: it
+/* One check was answered, or something was done with a reservation. A check is counted for its policy as allowed, denied, or shadow_denied: it
  * passed, and a limit in shadow would have refused. Each rule that judged is counted as well: of a
  * check that passed as allowed or shadow_denied, of one that was refused as denied, if it was this
  * rule that refused: what another rule refused was neither allowed by it nor charged. Of a denial,
@@ -42,6 +61,9 @@ void observer_commit(struct observer *o, uint64_t ns, size_t batch); /* one comm
 void observer_request(struct observer *o, int protocol, int status);
 
 /* ---- read from any thread ---- */
+
+/* How many events there were: while it is the same, nothing was reserved. */
+uint64_t observers_made(struct observer *const *all, size_t n);
 
 /* The sums over all loops, as metrics and as members of JSON. What has not been asked yet is
  * there with 0, for all policies and rules of the set (NULL: none), so that the first time is seen

@@ -19,6 +19,7 @@ struct observer {
 
     /* Counted by the loop, read by any thread. */
     struct decision_counts_table *checks, *rules;
+    struct decision_counts_table *reservations; /* by policy and the name of an event */
     struct shadow_stats *shadow_stats;
     struct histogram decision, commit, batch;
     atomic_uint_fast64_t http[OBSERVED_STATUSES]; /* requests by status */

@@ -36,6 +36,7 @@ static struct observer *sum_of(struct observer *const *all, size_t n, const stru
 
         decision_counts_merge(sum->checks, o->checks);
         decision_counts_merge(sum->rules, o->rules);
+        decision_counts_merge(sum->reservations, o->reservations);
         histogram_merge(&sum->decision, &o->decision);
         histogram_merge(&sum->commit, &o->commit);
         histogram_merge(&sum->batch, &o->batch);
@@ -80,6 +81,26 @@ static bool is_used(const struct decision_counts *s)
 static bool is_other(const struct decision_counts *s)
 {
     return s->policy == named_other;
+}
+
+/* ---- what became of reservations ---------------------------------------------------------- */
+
+static uint64_t events_of(const struct decision_counts_table *t, const char *policy,
+                          const char *event)
+{
+    for (size_t i = 0; i < t->count; i++)
+        if (t->all[i].policy == policy && t->all[i].rule == event)
+            return total(&t->all[i], OUTCOME_ALLOWED);
+    return 0;
+}
+
+/* A policy without events has no series. */
+static bool is_first_of_policy(const struct decision_counts_table *t, size_t i)
+{
+    for (size_t k = 0; k < i; k++)
+        if (t->all[k].policy == t->all[i].policy && is_used(&t->all[k]))
+            return false;
+    return is_used(&t->all[i]);
 }
 
 /* ---- metrics --------------------------------------------------------------------------- */
@@ -165,6 +186,20 @@ static void write_used(struct metric_sink *m, const struct decision_counts_table
     }
 }
 
+static void write_reservations(struct metric_sink *m, const struct decision_counts_table *t)
+{
+    metric_begin(
+        m, METRIC_COUNTER, "weir_reservation_events_total",
+        "What became of reservations. late, exceeded and repeated are told beside others.");
+    for (size_t i = 0; i < t->count; i++)
+        for (int event = 0; is_first_of_policy(t, i) && event < RESERVATION_EVENT_COUNT; event++) {
+            metric_sample(m);
+            metric_label(m, "policy", t->all[i].policy);
+            metric_label(m, "event", reservation_event_names[event]);
+            metric_value(m, events_of(t, t->all[i].policy, reservation_event_names[event]));
+        }
+}
+
 static void write_request(struct metric_sink *m, const char *protocol, const char *status,
                           uint64_t n)
 {
@@ -224,6 +259,7 @@ void observers_metrics(struct observer *const *all, size_t n, const struct polic
                 sum->rules);
     write_charges(m, sum->checks);
     write_used(m, sum->rules);
+    write_reservations(m, sum->reservations);
     metric_histogram(m, "weir_decision_seconds",
                      "From decoding a check to its decision, including the write to the store.",
                      &sum->decision, 1000000000);
@@ -266,6 +302,26 @@ static void put_table(struct json *j, const char *name, const struct decision_co
         if (is_used(&t->all[i]) ||
             (i < t->known && !is_other(&t->all[i]) && !is_unnamed(&t->all[i])))
             put_series(j, &t->all[i]);
+    json_close(j, ']');
+}
+
+/* One object a policy, with all its events. */
+static void put_events(struct json *j, const struct decision_counts_table *t, const char *policy)
+{
+    json_open(j, NULL, '{');
+    json_text(j, "policy", policy);
+    for (int event = 0; event < RESERVATION_EVENT_COUNT; event++)
+        json_int(j, reservation_event_names[event],
+                 (int64_t)events_of(t, policy, reservation_event_names[event]));
+    json_close(j, '}');
+}
+
+static void put_reservations(struct json *j, const struct decision_counts_table *t)
+{
+    json_open(j, "reservations", '[');
+    for (size_t i = 0; i < t->count; i++)
+        if (is_first_of_policy(t, i))
+            put_events(j, t, t->all[i].policy);
     json_close(j, ']');
 }
 
@@ -324,6 +380,7 @@ void observers_stats(struct observer *const *all, size_t n, const struct policie
     }
     put_table(&j, "checks", sum->checks);
     put_table(&j, "rules", sum->rules);
+    put_reservations(&j, sum->reservations);
     put_unanswered(&j, all, n, now);
     put_requests(&j, sum);
     put_histogram(&j, "decision_ns", &sum->decision);

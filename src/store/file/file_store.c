@@ -271,6 +271,14 @@ static weir_err audit_entries(struct store *store, uint64_t after, ledger_visit 
     return ledger_file_audit(((struct file_store *)store)->ledger, after, visit, ctx, diag);
 }
 
+static weir_err visit_held(struct store *store, int64_t now, held_visit *visit, void *ctx,
+                           weir_diag *diag)
+{
+    (void)diag;
+    table_visit_held(((struct file_store *)store)->table, now, visit, ctx);
+    return WEIR_OK;
+}
+
 static void stats(struct store *store, weir_stats *out)
 {
     struct file_store *s = (struct file_store *)store;
@@ -303,6 +311,7 @@ const struct store_ops file_store_ops = {
     .read_entries = read_entries,
     .audit_entries = audit_entries,
     .stats = stats,
+    .visit_held = visit_held,
     .history_store = history_store,
     .close = close_file_store,
 };

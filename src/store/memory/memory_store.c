@@ -86,6 +86,14 @@ static void stats(struct store *s, weir_stats *out)
     table_stats(table_of(s), out);
 }
 
+static weir_err visit_held(struct store *s, int64_t now, held_visit *visit, void *ctx,
+                           weir_diag *diag)
+{
+    (void)diag;
+    table_visit_held(table_of(s), now, visit, ctx);
+    return WEIR_OK;
+}
+
 static void close_memory(struct store *s)
 {
     struct memory_store *m = (struct memory_store *)s;
@@ -107,5 +115,6 @@ const struct store_ops memory_store_ops = {
     .append_entry = append_entry,
     .read_entries = read_entries,
     .stats = stats,
+    .visit_held = visit_held,
     .close = close_memory,
 };

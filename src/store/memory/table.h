@@ -38,6 +38,9 @@ void table_keep_again(struct table *t, struct question *q);
 void table_sweep(struct table *t, int64_t now); /* a hundredth of the table; grows it if due */
 void table_stats(struct table *t, weir_stats *stats);
 
+/* See store_ops; a slice of a shard is locked at a time. */
+void table_visit_held(struct table *t, int64_t now, held_visit *visit, void *ctx);
+
 /* ---- as a whole: for snapshots and recovery ---------------------------------------------- */
 
 size_t table_shards(const struct table *t);

@@ -294,6 +294,36 @@ scenario("limits in shadow stand beside what is enforced", async (browser) => {
 
 // ---- how it behaves -------------------------------------------------------------------------------
 
+scenario("what is used and what is held stand apart", async (browser) => {
+  const page = await open(browser);
+  await signIn(page);
+  assert.equal(await page.locator("#budgets-panel").isVisible(), false);
+  const of = { policy: "model", attributes: { tenant: "acme" } };
+  const made = (await ask("POST", "/v1/reserve", { ...of, costs: { tokens: 30000 }, ttl_ms: 3600000 })).body;
+  await ask("POST", "/v1/commit", { reservation: made.reservation, costs: { tokens: 12000 } });
+  await ask("POST", "/v1/reserve", { ...of, costs: { tokens: 25000 }, ttl_ms: 3600000 });
+  await ask("POST", "/v1/reserve", { ...of, costs: { tokens: 5000 }, ttl_ms: 1 });
+  await page.locator("#budgets-panel").waitFor();
+  const row = await until(async () => (await cells(page, "#reservations")).find((r) => r[1] === "1" && r[5] === "1"),
+    "one that is held and one that has expired");
+  assert.deepEqual(row, ["model", "1", "3", "1", "0", "1", "0", "0"]);
+  assert.deepEqual(await cells(page, "#held"), [["model", "running", "requests", "1"], ["model", "tokens", "tokens", "25,000"]]);
+  await page.getByLabel("Usage of").selectOption("model");
+  await page.locator("#usage-form").getByLabel("tenant").fill("acme");
+  await page.getByRole("button", { name: "Look up" }).click();
+  await page.locator("#usage tr").first().waitFor();
+  const usage = await cells(page, "#usage");
+  assert.deepEqual(usage.map((r) => r.slice(0, 6)), [["model/running", "requests", "4", "0", "1", "3"],
+    ["model/tokens", "tokens", "100,000", "17,000", "25,000", "58,000"]]);
+  assert.equal(await page.locator("#usage svg.bar").nth(1).getAttribute("aria-label"), "17,000 used, 25,000 held, 58,000 left");
+  assert.match(await page.locator("#usage-told").textContent(), /^1 reservation held/);
+  assert.deepEqual(page.complaints, []);
+  await page.locator("#usage-form").getByLabel("tenant").fill("");
+  await page.getByRole("button", { name: "Look up" }).click();
+  await page.locator("#usage-told.bad").waitFor();
+  assert.match(await page.locator("#usage-told").textContent(), /tenant/);
+});
+
 scenario("it loads nothing from other hosts and breaks no rule of its CSP", async (browser) => {
   const page = await open(browser);
   await signIn(page);

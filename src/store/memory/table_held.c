@@ -1,0 +1,62 @@
+/* table_held.c - what reservations hold, found by a walk over the whole table. */
+#include <string.h>
+
+#include "store/memory/table_internal.h"
+
+struct walk {
+    int64_t now;
+    held_visit *visit;
+    void *ctx;
+};
+
+/* Is the policy of this charge that of none before it? `text` are the names of all. */
+static bool is_first_of_policy(const char *text, size_t charge, const char *policy)
+{
+    for (size_t i = 0; i < charge; i++) {
+        if (strcmp(text, policy) == 0)
+            return false;
+        for (int names = 0; names < 3; names++)
+            text += strlen(text) + 1;
+    }
+    return true;
+}
+
+static void visit_reservation(const struct walk *w, const struct reservation *r, int64_t expires)
+{
+    const char *text = reservation_text(r);
+
+    for (size_t i = 0; i < r->charge_count; i++) {
+        struct charge_label label = { .policy = text, .is_shadow = r->charges[i].is_shadow };
+
+        label.rule = text += strlen(text) + 1;
+        label.counts = text += strlen(text) + 1;
+        text += strlen(text) + 1;
+        w->visit(w->ctx, &(struct held_charge){ .label = &label,
+                                                .key = r->charges[i].key,
+                                                .amount = r->charges[i].held,
+                                                .expires = expires,
+                                                .is_new = i == 0,
+                                                .is_first = is_first_of_policy(reservation_text(r),
+                                                                               i, label.policy) });
+    }
+}
+
+static void visit_cell(void *ctx, const struct record *record, const struct sliding_window *log,
+                       const struct kept_block *block)
+{
+    const struct walk *w = ctx;
+    const struct reservation *r = (const struct reservation *)block;
+    const int64_t expires = record->packed.words[1];
+
+    (void)log;
+    if (r && !r->is_settled && w->now < expires + RESERVATION_KNOWN_MS)
+        visit_reservation(w, r, expires);
+}
+
+void table_visit_held(struct table *t, int64_t now, held_visit *visit, void *ctx)
+{
+    struct walk w = { now, visit, ctx };
+
+    for (size_t i = 0; i < table_shards(t); i++)
+        table_export(t, i, now, visit_cell, &w);
+}
