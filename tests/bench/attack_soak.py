@@ -3,6 +3,8 @@
 
     attack_soak.py TREE [SECONDS [ATTACK...]]      PACE=N: attackers pause N times shorter
 
+With `chrt -r 1` before it, server and callers come before all other work of the machine.
+
 TREE is best one with a sanitizer, as `./dev bench attacks` has it: what is wrong in memory ends the
 server. It has a file store with few keys, tokens, and policies that operators change. For a quarter of
 the time there is no attack; then all of these run, or those that are named, each at a bounded rate, until
@@ -235,7 +237,8 @@ CHOSEN = list(ATTACKS) if ATTACK else sys.argv[3:] or list(ATTACKS)
 def attack(name, port):
     """Begins again after an error: a server may well refuse. Takes no processor from the server and its
     callers, as an attacker has a machine of its own."""
-    os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+    comes_first = os.sched_getscheduler(0) == os.SCHED_RR
+    os.sched_setscheduler(0, os.SCHED_OTHER if comes_first else os.SCHED_IDLE, os.sched_param(0))
     dice = random.Random(name)
     while True:
         try:
