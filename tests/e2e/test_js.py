@@ -9,19 +9,44 @@ or where it reaches no registry, the tests are skipped.
 import os
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 
 sys.path.insert(0, "tests/support")
 from npm import fetched  # noqa: E402
-from weir_server import TREE, WEIR  # noqa: E402
+from postgres import Postgres  # noqa: E402
+from weir_server import TREE, WEIR, Folder  # noqa: E402
 
 CLIENT, KEPT = Path("clients/js").resolve(), TREE / "js"
+SQL_POLICIES = "version: 1\npolicies: {word: {limit: 5 per 15m, by: user}}\n"
 
 
 def skip(names, why):
     for number, name in enumerate(names, 1):
         print(f"ok {number} - {name} # skip {why}")
     print(f"1..{len(names)}", flush=True)
+
+
+def peers():
+    """What the client is tested with: frameworks, and other limiters."""
+    modules, why = fetched(CLIENT / "test/peers", TREE / "js_peers")
+    return {"PEERS": str(modules)} if modules else {"WHY_NO_PEERS": why}
+
+
+def database(stack):
+    """A Postgres with the functions of weir and a pushed policy, and npm's pg."""
+    modules, why = fetched(Path("tests/e2e/sql_clients"), TREE / "js_pg")
+    if not modules:
+        return {"WHY_NO_POSTGRES": why}
+    db = Postgres(fsync="off")
+    stack.callback(db.close)
+    config = stack.enter_context(Folder()) / "policies.yaml"
+    config.write_text(SQL_POLICIES)
+    db.psql("CREATE ROLE edge LOGIN")
+    db.psql(subprocess.run([WEIR, "migrate", "--print"], capture_output=True, text=True, check=True).stdout)
+    subprocess.run([WEIR, "policy", "push", config, db.url], stdout=subprocess.DEVNULL, check=True)
+    db.psql("GRANT weir_caller TO edge")
+    return {"DATABASE_URL": db.url_of("postgres", "edge"), "PG": str(modules)}
 
 
 def main(names):
@@ -32,9 +57,12 @@ def main(names):
         return 0
     env = {**os.environ, "WEIR": str(WEIR), "PACKAGE": str(KEPT / "dist"), "NODE_MODULES": str(modules)}
     subprocess.run(["node", CLIENT / "build.mjs", KEPT / "dist"], env=env, check=True)
-    # Each prints TAP with a plan of its own.
-    return max(subprocess.run(["node", "--test-reporter=tap", CLIENT / f"test/{name}.test.mjs"], env=env,
-                              check=False).returncode for name in names)
+    with ExitStack() as stack:
+        env.update(peers() if {"middleware", "stores"} & set(names) else {})
+        env.update(database(stack) if "postgres" in names else {})
+        # Each prints TAP with a plan of its own.
+        return max(subprocess.run(["node", "--test-reporter=tap", CLIENT / f"test/{name}.test.mjs"], env=env,
+                                  check=False).returncode for name in names)
 
 
 if __name__ == "__main__":

@@ -35,10 +35,10 @@ policies:
 let servers = 0
 
 /** `weir serve`; resolves when it is ready. */
-export async function serve({ policies = POLICIES, args = [], port = 0, store = 'memory:', threads = 1 } = {}) {
+export async function serve({ policies = POLICIES, args = [], port = 0, store = 'memory:', threads = 1, listen = `127.0.0.1:${port}` } = {}) {
   const config = scratch(`policies-${servers++}.yaml`)
   writeFileSync(config, policies)
-  const child = spawn(process.env.WEIR, ['serve', '--store', store, '--config', config, '--listen', `127.0.0.1:${port}`,
+  const child = spawn(process.env.WEIR, ['serve', '--store', store, '--config', config, '--listen', listen,
     '--threads', String(threads), '--log-format', 'json', ...args], { stdio: ['ignore', 'ignore', 'pipe'] })
   const kill = () => child.kill('SIGKILL')
   process.once('exit', kill)
