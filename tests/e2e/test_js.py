@@ -27,10 +27,10 @@ def skip(names, why):
     print(f"1..{len(names)}", flush=True)
 
 
-def peers():
-    """What the client is tested with: frameworks, and other limiters."""
-    modules, why = fetched(CLIENT / "test/peers", TREE / "js_peers")
-    return {"PEERS": str(modules)} if modules else {"WHY_NO_PEERS": why}
+def more(name, variable):
+    """What the client is tested with, of the lock file in this folder: a variable with its place, or with why it is not there."""
+    modules, why = fetched(CLIENT / "test" / name, TREE / f"js_{name}")
+    return {variable: str(modules)} if modules else {f"WHY_NO_{variable}": why}
 
 
 def database(stack):
@@ -58,7 +58,8 @@ def main(names):
     env = {**os.environ, "WEIR": str(WEIR), "PACKAGE": str(KEPT / "dist"), "NODE_MODULES": str(modules)}
     subprocess.run(["node", CLIENT / "build.mjs", KEPT / "dist"], env=env, check=True)
     with ExitStack() as stack:
-        env.update(peers() if {"middleware", "stores"} & set(names) else {})
+        env.update(more("peers", "PEERS") if {"middleware", "stores"} & set(names) else {})
+        env.update(more("runtimes", "RUNTIMES") if "runtimes" in names else {})
         env.update(database(stack) if "postgres" in names else {})
         # Each prints TAP with a plan of its own.
         return max(subprocess.run(["node", "--test-reporter=tap", CLIENT / f"test/{name}.test.mjs"], env=env,

@@ -1,0 +1,53 @@
+/* counter.ts - what the stores of other limiters have in common: every hit counts, and the middleware compares.
+ *
+ * A hit is a charge, which is never denied, so a hit that the middleware denies and then takes back was counted before. A store that
+ * decides instead, and gives back what was never taken, lets more pass than the limit. */
+import { type Answer, WeirError } from '../answer.js'
+import type { Weir } from '../weir.js'
+
+export interface StoreOptions {
+  /** Default: a client with the settings of the environment. */
+  weir?: Weir<any>
+  /**
+   * A policy of the server's file, by one attribute: then weir counts in its windows. Name one with `start: first` where windows must begin with
+   * the first request. Without it, windows of the length that the middleware names begin at multiples of it.
+   */
+  policy?: string
+  /** Separates the keys of this limiter from those of others. */
+  prefix?: string
+}
+
+export interface Count {
+  used: number
+  /** ms until the window ends. */
+  left: number
+}
+
+export class Counter {
+  readonly #weir: Weir<any>
+  constructor(weir: Weir<any>, private readonly policy?: string, private readonly name?: string) {
+    this.#weir = weir
+  }
+
+  #limit(window: number, limit: number): any {
+    return this.policy ?? { limit, window, algorithm: 'fixed_window', ...(this.name && { name: this.name }) }
+  }
+
+  async add(key: string, window: number, limit: number, cost = 1): Promise<Count> {
+    const answer = await this.#weir.charge(this.#limit(window, limit), key, { cost })
+    if (answer.used === undefined) throw answer.error ?? new WeirError('the limit counts nothing: is it off?', 'bad_answer')
+    return { used: answer.used, left: answer.resetAfterMs }
+  }
+
+  async giveBack(key: string, window: number, limit: number, cost = 1): Promise<void> {
+    done(await this.#weir.refund(this.#limit(window, limit), key, { cost }))
+  }
+
+  async forget(key: string, window: number, limit: number): Promise<void> {
+    done(await this.#weir.reset(this.#limit(window, limit), key))
+  }
+}
+
+function done({ source, error }: Answer) {
+  if (source === 'fallback' && error) throw error
+}

@@ -1,0 +1,37 @@
+/* elysia_rate_limit.ts - the context of elysia-rate-limit: `rateLimit({ context: new WeirContext() })`. */
+import { Weir } from '../weir.js'
+import { Counter, type StoreOptions } from './counter.js'
+
+export class WeirContext {
+  #counter: Counter
+  #prefix: string
+  #window = 60_000
+  #limit = 10
+
+  constructor({ weir = new Weir(), policy, prefix = 'elysia:' }: StoreOptions = {}) {
+    this.#counter = new Counter(weir, policy)
+    this.#prefix = prefix
+  }
+
+  init({ duration, max }: { duration?: number; max?: unknown }): void {
+    this.#window = duration ?? this.#window
+    if (typeof max === 'number') this.#limit = max
+  }
+
+  async increment(key: string, duration = this.#window) {
+    const { used, left } = await this.#counter.add(this.#prefix + key, duration, this.#limit)
+    const now = Date.now()
+    return { count: used, nextReset: new Date(now + left), start: now + left - duration }
+  }
+
+  async decrement(key: string): Promise<void> {
+    await this.#counter.giveBack(this.#prefix + key, this.#window, this.#limit)
+  }
+
+  /** Of one key; all keys at once are not forgotten. */
+  async reset(key?: string): Promise<void> {
+    if (key !== undefined) await this.#counter.forget(this.#prefix + key, this.#window, this.#limit)
+  }
+
+  kill(): void {}
+}
