@@ -21,6 +21,7 @@ struct byte_source {
     const struct decoder *decoder; /* NULL: plain */
     void *state;
     int64_t taken, size;
+    int64_t at;            /* in the file, which may not be the first of its name */
     enum bytes_read ended; /* BYTES_MORE: not yet */
     struct span raw;       /* read, and not handed out or decoded */
     char buffer[READ_SIZE];
@@ -47,6 +48,7 @@ static bool read_magic(struct byte_source *s)
             break;
         s->raw.len += (size_t)got;
         s->taken += got;
+        s->at += got;
     }
     return true;
 }
@@ -137,6 +139,7 @@ static enum bytes_read read_plain(struct byte_source *s, char *to, size_t room, 
     if (got == 0)
         return BYTES_END;
     s->taken += got;
+    s->at += got;
     *len = (size_t)got;
     return BYTES_MORE;
 }
@@ -186,6 +189,29 @@ enum bytes_read byte_source_read(struct byte_source *s, char *to, size_t room, s
     if (s->ended != BYTES_MORE)
         return s->ended;
     return s->decoder ? decode(s, to, room, len) : read_plain(s, to, room, len);
+}
+
+/* As logrotate does it: the file is renamed and a new one has its name; or it is copied and cut. */
+bool byte_source_renew(struct byte_source *s, const char *path)
+{
+    struct stat now, ours;
+    int fd;
+
+    if (s->decoder || !s->owns_fd || stat(path, &now) != 0 || fstat(s->fd, &ours) != 0)
+        return false;
+    if (now.st_ino == ours.st_ino && now.st_dev == ours.st_dev) {
+        if (ours.st_size >= s->at)
+            return false;
+        s->at = 0;
+        return lseek(s->fd, 0, SEEK_SET) == 0;
+    }
+    fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return false;
+    close(s->fd);
+    s->fd = fd;
+    s->at = 0;
+    return true;
 }
 
 int64_t byte_source_taken(const struct byte_source *s)

@@ -29,6 +29,18 @@ static bool make_room(struct log_file *f)
     return true;
 }
 
+/* The end of a log that is followed: it may have been rotated. What was begun of a line is none. */
+static bool begin_again(struct log_file *f)
+{
+    if (!byte_source_renew(f->source, f->name))
+        return false;
+    f->from = f->to = 0;
+    f->is_skipping = false;
+    f->earlier_lines += f->lines;
+    f->lines = 0;
+    return true;
+}
+
 /* False: there is nothing more, for now or at all. */
 static bool read_more(struct log_file *f)
 {
@@ -42,7 +54,7 @@ static bool read_more(struct log_file *f)
         return true;
     case BYTES_END:
         f->has_ended = !f->options->follows;
-        return false;
+        return !f->has_ended && begin_again(f);
     case BYTES_CUT:
     case BYTES_BROKEN:
     case BYTES_FAILED:
@@ -98,10 +110,31 @@ static bool next_line(struct log_file *f, struct span *line)
             f->lines++;
             return true;
         }
+        if (looked > f->to) /* it has begun again */
+            looked = f->from;
     }
 }
 
 /* ---- records -------------------------------------------------------------------------------- */
+
+/* A log that is empty so far is guessed by the first line that is of a format: without a diag. */
+static weir_err find_format(struct log_file *f, struct span lines, weir_diag *diag)
+{
+    const struct log_options *const o = f->options;
+    enum access_format format = o->has_format ? o->format : ACCESS_COMBINED;
+
+    f->is_unguessed = !o->has_format && !access_format_guess(lines, o->fields, o->zone, o->aliases,
+                                                             o->alias_count, f->parser, &format);
+    if (f->is_unguessed && lines.len > 0 && diag)
+        return diag_fail(diag, WEIR_EOPTION,
+                         "%s: the first lines are of no known format: say which with --format, or "
+                         "name the fields of JSON or CSV with --fields \"time=ts ip=addr\"",
+                         f->name);
+    if (!log_parser_init(f->parser, format, o->fields, o->zone, o->aliases, o->alias_count))
+        return diag_fail(diag, WEIR_EOPTION, "there are too many names of fields: at most %d",
+                         LOG_MOST_NAMES);
+    return WEIR_OK;
+}
 
 static void note_time(struct log_file *f)
 {
@@ -123,7 +156,9 @@ bool log_file_next(struct log_file *f)
         while (!skip_line(f))
             if (!read_more(f))
                 return false;
-    while (next_line(f, &line))
+    while (next_line(f, &line)) {
+        if (f->is_unguessed)
+            (void)find_format(f, line, NULL);
         switch (log_parse(f->parser, line, &f->record)) {
         case LINE_RECORD:
             f->record.line = f->lines;
@@ -135,6 +170,7 @@ bool log_file_next(struct log_file *f)
             dirt_add(f->dirt, DIRT_BROKEN, f->name, f->lines);
             break;
         }
+    }
     return false;
 }
 
@@ -156,30 +192,9 @@ static weir_err look_at_encoding(struct log_file *f, weir_diag *diag)
     return WEIR_OK;
 }
 
-static weir_err find_format(struct log_file *f, enum access_format *out, weir_diag *diag)
-{
-    const struct log_options *const o = f->options;
-    const struct span lines = { f->bytes + f->from, f->to - f->from };
-
-    *out = o->format;
-    if (o->has_format)
-        return WEIR_OK;
-    if (lines.len == 0) { /* then it does not matter */
-        *out = ACCESS_COMBINED;
-        return WEIR_OK;
-    }
-    if (!access_format_guess(lines, o->fields, o->zone, o->aliases, o->alias_count, f->parser, out))
-        return diag_fail(diag, WEIR_EOPTION,
-                         "%s: the first lines are of no known format: say which with --format, or "
-                         "name the fields of JSON or CSV with --fields \"time=ts ip=addr\"",
-                         f->name);
-    return WEIR_OK;
-}
-
 weir_err log_file_open(struct log_file *f, const char *path, const struct log_options *options,
                        struct dirt *dirt, weir_diag *diag)
 {
-    enum access_format format = ACCESS_COMBINED;
     weir_err err;
 
     *f = (struct log_file){ .options = options, .dirt = dirt, .room = LOG_FIRST_ROOM };
@@ -196,11 +211,7 @@ weir_err log_file_open(struct log_file *f, const char *path, const struct log_op
             break;
     err = look_at_encoding(f, diag);
     if (!err)
-        err = find_format(f, &format, diag);
-    if (!err && !log_parser_init(f->parser, format, options->fields, options->zone,
-                                 options->aliases, options->alias_count))
-        err = diag_fail(diag, WEIR_EOPTION, "there are too many names of fields: at most %d",
-                        LOG_MOST_NAMES);
+        err = find_format(f, (struct span){ f->bytes + f->from, f->to - f->from }, diag);
     f->record.source = f->name;
     return err;
 }

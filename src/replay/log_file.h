@@ -34,8 +34,10 @@ struct log_file {
     size_t room, from, to; /* what is read and not parsed is from..to */
     bool is_skipping;      /* the rest of a line that is too long */
     bool has_ended;
-    int64_t lines;  /* begun */
-    int64_t latest; /* time of the last record */
+    bool is_unguessed;     /* it is empty so far */
+    int64_t lines;         /* begun */
+    int64_t earlier_lines; /* … of files that had the name before */
+    int64_t latest;        /* time of the last record */
     struct record record;
 };
 

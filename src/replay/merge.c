@@ -89,7 +89,7 @@ int64_t merge_lines(const struct merge *m)
     int64_t lines = 0;
 
     for (size_t i = 0; i < m->count; i++)
-        lines += m->logs[i].lines;
+        lines += m->logs[i].lines + m->logs[i].earlier_lines;
     return lines;
 }
 

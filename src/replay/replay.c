@@ -199,7 +199,8 @@ void replay_run(struct replay *r)
                 break;
         }
         ask(r);
-        (void)goes_on(r);
+        if (!r->options.log.follows)
+            (void)goes_on(r);
     } while (!r->is_stopped && r->options.log.follows && r->options.wait &&
              r->options.wait(r->options.ctx, r));
 }

@@ -32,7 +32,7 @@ struct replay_options {
     void (*trace)(void *ctx, const struct record *r, const weir_request *request,
                   const weir_answer *answer);
     /* At the end of logs that are followed: wait for more. False: it is the end. */
-    bool (*wait)(void *ctx, const struct replay *r);
+    bool (*wait)(void *ctx, struct replay *r);
     void *ctx;
 };
 

@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
-from weir_server import PATIENCE, WEIR, Folder, Server, run, test  # noqa: E402
+from weir_server import PATIENCE, WEIR, Folder, Log, Server, run, test, wait_until  # noqa: E402
 
 SCALE = int(os.environ.get("WEIR_TEST_SCALE", "100"))
 START = 1714550400  # 2024-05-01T08:00:00Z
@@ -286,6 +286,52 @@ def an_interrupt_gives_the_report_so_far():
             told = json.loads(process.communicate(timeout=PATIENCE)[0])
         assert told["ended_early"] and 0 < told["judged"] < 2040000
         assert process.returncode == 0
+
+
+class Following:
+    """`weir replay --follow`, and what it has told last."""
+
+    def __init__(self, here, *logs):
+        self.process = subprocess.Popen([WEIR, "replay", "--json", "--follow", "-c", here.path / "policies.yaml", *logs],
+                                        stdout=subprocess.PIPE)
+        self.log = Log(self.process.stdout)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+
+    def has_judged(self, count):
+        wait_until(lambda: self.log.lines and self.log.lines[-1]["judged"] == count, f"{count} to be judged")
+
+
+@test
+def a_log_is_followed():
+    """What is added is judged, over a rotation by renaming and one by cutting, and half a line is waited for."""
+    with Here() as here:
+        path = here.write("access.log", "".join(line(START + i) for i in range(5)))
+        with Following(here, path) as live:
+            live.has_judged(5)
+            half = line(START + 9)
+            with path.open("a") as f:
+                f.write(half[:40])
+                f.flush()
+                f.write(half[40:] + line(START + 9))
+            live.has_judged(7)
+            path.rename(here.path / "access.log.1")
+            here.write("access.log", line(START + 10) * 3)
+            live.has_judged(10)
+            path.write_text(line(START + 11))
+            live.has_judged(11)
+            live.process.send_signal(signal.SIGINT)
+            assert live.process.wait(PATIENCE) == 0
+            wait_until(lambda: live.log.ended)
+            last = live.log.lines[-1]
+            assert last["judged"] == 11 and last["lines"] == 11 and not last["ended_early"], last
+        assert "give files, not standard input" in here.run("--follow", "-", status=2)
 
 
 @test

@@ -1,13 +1,14 @@
 /* replay.c - `weir replay`: what would these limits have done to the requests of a log? */
 #include "replay/replay.h"
 
-#include <errno.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/secret.h"
 #include "cli/command.h"
 #include "cli/replay/progress.h"
@@ -16,6 +17,8 @@
 #include "cli/terminal.h"
 #include "replay/section.h"
 #include "replay/suggest.h"
+
+enum { WAIT_MS = 100, SHOW_MS = 2000 }; /* of a log that is followed */
 
 enum {
     CONFIG,
@@ -31,6 +34,7 @@ enum {
     TOP,
     RAW,
     TRACE,
+    FOLLOW,
     MAX_KEYS,
     SECRET_FILE,
     JSON,
@@ -53,6 +57,7 @@ static const struct option options[OPTION_COUNT] = {
     [TOP] = { "top", 'n', "N", "identities to list; default: 10" },
     [RAW] = { "raw", 0, NULL, "list them as they are in the log, not as tags" },
     [TRACE] = { "trace", 0, "FILE", "write each request and its answer, as JSON" },
+    [FOLLOW] = { "follow", 'F', NULL, "go on with what is added to the logs, until ^C" },
     [MAX_KEYS] = { "max-keys", 0, "N", NULL },
     [SECRET_FILE] = { "secret-file", 0, "FILE", "most keys; secret of the tags" },
     [JSON] = { "json", 'j', NULL, "the report as JSON" },
@@ -70,6 +75,7 @@ struct job {
     bool suggests, of_identities;
     int share; /* in hundredths of a percent */
     struct progress progress;
+    int64_t shown_at, shown_records; /* of a log that is followed */
     struct trace trace;
 };
 
@@ -90,6 +96,8 @@ static void catch_interrupts(void)
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
 }
+
+static bool wait_for_more(void *ctx, struct replay *r);
 
 static bool go_on(void *ctx, const struct replay *r)
 {
@@ -196,9 +204,19 @@ static bool read_secret(const struct arguments *a, struct job *job)
     return !err;
 }
 
-/* The logs are read several times. */
+static bool are_files(const struct job *job, const char *why)
+{
+    for (size_t i = 0; i < job->options.log_count; i++)
+        if (strcmp(job->logs[i], "-") == 0) {
+            trouble("%s: give files, not standard input", why);
+            return false;
+        }
+    return true;
+}
+
 static bool read_suggest(const struct arguments *a, struct job *job)
 {
+    static const int excluded[] = { AGAINST, TRACE, FOLLOW };
     weir_diag diag;
 
     job->suggests = a->values[SUGGEST];
@@ -212,17 +230,13 @@ static bool read_suggest(const struct arguments *a, struct job *job)
         trouble("--suggest: %s", diag.text);
         return false;
     }
-    if (a->values[AGAINST] || a->values[TRACE]) {
-        trouble("--suggest and --%s exclude each other: leave one out",
-                options[a->values[AGAINST] ? AGAINST : TRACE].name);
-        return false;
-    }
-    for (size_t i = 0; i < job->options.log_count; i++)
-        if (strcmp(job->logs[i], "-") == 0) {
-            trouble("--suggest reads the logs several times: give files, not standard input");
+    for (size_t i = 0; i < sizeof excluded / sizeof *excluded; i++)
+        if (a->values[excluded[i]]) {
+            trouble("--suggest and --%s exclude each other: leave one out",
+                    options[excluded[i]].name);
             return false;
         }
-    return true;
+    return are_files(job, "--suggest reads the logs several times");
 }
 
 static bool read_job(const struct arguments *a, struct job *job)
@@ -232,10 +246,14 @@ static bool read_job(const struct arguments *a, struct job *job)
     job->json = a->values[JSON];
     o->keeps_raw = a->values[RAW];
     o->go_on = go_on;
+    o->wait = wait_for_more;
+    o->log.follows = a->values[FOLLOW];
     o->trace = a->values[TRACE] ? trace : NULL;
     o->ctx = job;
     return read_config(a, job) && read_logs(a, job) && read_format(a, job) &&
-           read_suggest(a, job) && read_secret(a, job) && option_int(a, TOP, 0, &job->top) &&
+           read_suggest(a, job) &&
+           (!o->log.follows || are_files(job, "--follow waits for what is added")) &&
+           read_secret(a, job) && option_int(a, TOP, 0, &job->top) &&
            option_int(a, MAX_KEYS, 1, &o->max_keys) &&
            option_int(a, SKIP_STATUS, 100, &o->mapping->skip_status) &&
            trace_open(&job->trace, a->values[TRACE]);
@@ -300,6 +318,33 @@ static int suggest(struct job *job)
     buf_done(&bytes);
     suggest_done(&s);
     return err ? STATUS_TROUBLE : STATUS_YES;
+}
+
+/* A picture of now on a terminal, an object a line in JSON; other readers get the last report only. */
+static void show(struct job *job, struct replay *r)
+{
+    const int64_t now = clock_monotonic_ms();
+
+    if (r->records == job->shown_records || now - job->shown_at < SHOW_MS ||
+        (!job->json && !isatty(STDOUT_FILENO)))
+        return;
+    job->shown_records = r->records;
+    job->shown_at = now;
+    progress_end(&job->progress);
+    if (!job->json)
+        fputs("\033[H\033[2J", stdout);
+    print_report(job, r);
+    fflush(stdout);
+}
+
+static bool wait_for_more(void *ctx, struct replay *r)
+{
+    struct job *const job = ctx;
+
+    show(job, r);
+    if (!is_interrupted)
+        poll(NULL, 0, WAIT_MS);
+    return !is_interrupted && !terminal_failed();
 }
 
 static int replay(struct job *job)
