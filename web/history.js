@@ -43,6 +43,7 @@ export async function showHistory(names) {
   const total = sums(told.checks.flatMap((s) => s.points));
   const label = `${policy || "all policies"}, last ${since}: ${total.allowed} allowed, ${total.denied} denied`;
   by("history-chart").replaceChildren(bars(together(told.checks), told.since_ms, told.until_ms, told.step_ms, label));
+  by("history-replay").textContent = told.replay;
   by("history-text").replaceChildren(...legend(total), ` (${duration(told.step_ms)} a bar)`);
   fill(by("history-rows"), told.checks.map((s) => {
     const t = sums(s.points);

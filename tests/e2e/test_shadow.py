@@ -216,6 +216,12 @@ def peeks_and_other_policies_are_not_counted():
         server.check("plain", "u")
         assert all(side(trial, "shadow")[0] == 0 for trial in report(server).values())
         assert list(report(server, "/v1/shadow?policy=tight")) == [("tight", "shadow_limit")]
+        for query, command in (("", "weir replay --config FILE LOG"),
+                               ("?policy=tight", 'weir replay --config FILE --map "* => tight" LOG'),
+                               ("?policy=$(x)", "weir replay --config FILE LOG")):
+            assert server.http("GET", "/v1/shadow" + query)[2]["replay"] == command
+        assert server.http("GET", "/v1/history?policy=tight")[2]["replay"] == \
+            'weir replay --config FILE --map "* => tight" LOG'
         assert server.http("GET", "/v1/shadow?n=3")[0] == 400
 
 

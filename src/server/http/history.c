@@ -8,6 +8,7 @@
 #include "policy/rate.h"
 #include "server/errand.h"
 #include "server/http/check_query.h"
+#include "server/http/replay_hint.h"
 #include "server/http/routes.h"
 
 enum {
@@ -201,6 +202,7 @@ static void write_body(struct history_job *job)
     json_int(&j, "since_ms", job->query.since);
     json_int(&j, "until_ms", job->query.until);
     json_int(&j, "step_ms", job->query.step);
+    replay_hint(&j, job->query.policy);
     json_open(&j, "columns", '[');
     json_text(&j, NULL, "at_ms");
     for (int i = 0; i < HISTORY_COUNTS; i++)

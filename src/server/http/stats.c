@@ -3,6 +3,7 @@
 #include "base/diag.h"
 #include "base/json.h"
 #include "server/http/check_query.h"
+#include "server/http/replay_hint.h"
 #include "server/http/routes.h"
 #include "server/metrics/metrics.h"
 #include "server/metrics/prometheus.h"
@@ -117,6 +118,7 @@ void api_shadow(const struct exchange *x)
     view = (struct shadow_stats_view){ .now = s->weir->clock(s->weir->clock_ctx),
                                        .policy = policy };
     json_int(&r.json, "now_ms", view.now);
+    replay_hint(&r.json, policy);
     visit = published_enter(&s->weir->policies);
     changed = published_enter(&s->weir->engine.overrides);
     view.set = visit.current;
