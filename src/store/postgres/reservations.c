@@ -432,7 +432,8 @@ static bool are_records(const struct span *columns, size_t count)
     for (int i = RECORD_LIMITS; i <= RECORD_BLOCKS; i++)
         are = are && is_array_or_none(columns[i], OID_INT8, 8, count);
     for (int i = RECORD_POLICIES; i <= RECORD_COUNTED; i++)
-        are = are && (count == 0 || is_array_of_texts(columns[i], WEIR_MAX_NAME, count));
+        are = are && (count == 0 ? columns[i].len == 0
+                                 : is_array_of_texts(columns[i], WEIR_MAX_NAME, count));
     return are;
 }
 
@@ -453,8 +454,8 @@ static bool is_answer(const struct span *columns, const struct batch *b)
         const size_t told = count_at(columns[CHARGE_COUNTS], i),
                      of_record = count_at(columns[RECORD_COUNTS], i);
 
-        if (told > RESERVATION_MOST_CHARGES ||
-            (told > 0 && told != (of_record > 0 ? of_record : b->charges[i])))
+        if (told > RESERVATION_MOST_CHARGES || (of_record > 0 && of_record != told) ||
+            (of_record == 0 && told > 0 && told != b->charges[i]))
             return false;
         charges += told;
         known += of_record;
@@ -462,11 +463,15 @@ static bool is_answer(const struct span *columns, const struct batch *b)
     return are_decisions(columns, charges) && are_records(columns, known);
 }
 
+static const char *first_of(struct span column)
+{
+    return column.len > 0 ? column.at + ARRAY_HEAD : NULL;
+}
+
 bool reservations_read(const struct span *columns, struct batch *b)
 {
-    struct texts texts = { columns[RECORD_POLICIES].at + ARRAY_HEAD,
-                           columns[RECORD_RULES].at + ARRAY_HEAD,
-                           columns[RECORD_COUNTED].at + ARRAY_HEAD };
+    struct texts texts = { first_of(columns[RECORD_POLICIES]), first_of(columns[RECORD_RULES]),
+                           first_of(columns[RECORD_COUNTED]) };
     size_t charge = 0, known = 0;
 
     if (!is_answer(columns, b))
