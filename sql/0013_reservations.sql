@@ -302,6 +302,13 @@ BEGIN
     RETURN excess;
 END $$;
 
+-- Is a charge denied that decides?
+CREATE OR REPLACE FUNCTION weir.is_denied(allowed boolean[], shadows boolean[]) RETURNS boolean
+LANGUAGE sql IMMUTABLE AS $$
+    SELECT EXISTS (SELECT FROM unnest(allowed, shadows) AS u (allowed, is_shadow)
+                    WHERE NOT u.allowed AND NOT u.is_shadow)
+$$;
+
 -- Answer many questions about reservations in one call, in order. For instances of the server; SQL
 -- callers have weir.reserve() and the like.
 --
@@ -376,6 +383,33 @@ DECLARE
     more bigint;
 BEGIN
     clock := floor(extract(epoch FROM clock_timestamp()) * 1000);
+    -- No server keeps in mind that all slots are taken, so this is asked for over and over: a denial of
+    -- a lone reserve locks and writes nothing.
+    IF question_count = 1 AND 6 = ANY (algorithms) AND EXISTS (
+           SELECT FROM unnest(judge_reservations.keys, algorithms, limits, costs)
+                       AS u (key, algorithm, max, cost), weir.states s
+            WHERE u.algorithm = 6 AND s.key = u.key AND s.used + u.cost > u.max)
+       AND NOT EXISTS (SELECT FROM weir.reservations w WHERE w.id = ids[1]) THEN
+        asked := ROW(ids[1], 0, 0, 0, false, 0, 0, keys, algorithms, limits, windows, bursts,
+                     precisions, blocks, bounds, calendars, NULL, NULL, policies, rules, counted,
+                     shadows)::weir.reservations;
+        said := weir.judge_record(asked, 1, costs, coalesce(nows[1], clock));
+        IF weir.is_denied(said.allowed, shadows) AND 0 = ALL (blocks) THEN
+            errors := '{0}';
+            repeated := '{f}';
+            expired := '{f}';
+            expires_in := '{0}';
+            over := '{0}';
+            charge_counts := counts;
+            record_counts := '{0}';
+            allowed := said.allowed;
+            remaining := said.remaining;
+            retry_after := said.retry_after;
+            reset_after := said.reset_after;
+            delay := said.delay;
+            RETURN;
+        END IF;
+    END IF;
     -- H2, H3. The rows of new ids are there, or are being judged elsewhere: then this waits.
     WITH making AS (
         INSERT INTO weir.reservations AS w (id, fingerprint, expires, most_ttl, is_settled,
@@ -428,9 +462,7 @@ BEGIN
             IF r.keys IS NULL THEN
                 said := weir.judge_record(asked, CASE WHEN flags[q] THEN 0 ELSE 6 END,
                                           costs[first:last], now);
-                IF NOT EXISTS (SELECT FROM unnest(said.allowed, asked.shadows)
-                                           AS u (allowed, is_shadow)
-                                WHERE NOT u.allowed AND NOT u.is_shadow) THEN
+                IF NOT weir.is_denied(said.allowed, asked.shadows) THEN
                     ends := asked.expires;
                     asked.held := ARRAY(SELECT CASE WHEN u.allowed THEN u.cost ELSE 0 END
                                           FROM unnest(said.allowed, costs[first:last])
@@ -499,9 +531,7 @@ BEGIN
                 named := ARRAY(SELECT coalesce(u.named, 0)
                                  FROM unnest(named) WITH ORDINALITY AS u (named, n) ORDER BY u.n);
                 said := weir.judge_record(r, 6, named, now);
-                IF NOT EXISTS (SELECT FROM unnest(said.allowed, r.shadows)
-                                           AS u (allowed, is_shadow)
-                                WHERE NOT u.allowed AND NOT u.is_shadow) THEN
+                IF NOT weir.is_denied(said.allowed, r.shadows) THEN
                     UPDATE weir.reservations w
                        SET held = ARRAY(SELECT u.held + CASE WHEN u.allowed THEN u.cost ELSE 0 END
                                           FROM unnest(r.held, said.allowed, named)

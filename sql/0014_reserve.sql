@@ -292,6 +292,7 @@ COMMENT ON FUNCTION weir.extend IS 'Let a reservation expire later. For weir_cal
 COMMENT ON FUNCTION weir.free_slots IS 'Free the slots of a reservation. Internal.';
 COMMENT ON FUNCTION weir.give_back IS 'Take an amount out of where it was charged. Internal.';
 COMMENT ON FUNCTION weir.grow IS 'A check of more, onto a reservation. For weir_caller.';
+COMMENT ON FUNCTION weir.is_denied IS 'Is a charge denied that decides? Internal.';
 COMMENT ON FUNCTION weir.judge_record IS 'Judge the charges of a record. Internal.';
 COMMENT ON FUNCTION weir.judge_reservations IS
     'Answer many questions about reservations in one call. For weir_server.';

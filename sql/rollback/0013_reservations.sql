@@ -9,7 +9,7 @@ BEGIN
     FOR made IN SELECT p.oid::regprocedure FROM pg_catalog.pg_proc p
                  WHERE p.pronamespace = to_regnamespace('weir')
                    AND p.proname IN ('give_back', 'settle_bucket', 'free_slots', 'judge_record',
-                                     'bounds_of', 'add_parts', 'settle_holds',
+                                     'bounds_of', 'is_denied', 'drop_expired', 'add_parts', 'settle_holds',
                                      'judge_reservations') LOOP
         EXECUTE 'DROP FUNCTION ' || made;
     END LOOP;

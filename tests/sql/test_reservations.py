@@ -408,6 +408,19 @@ def a_slot_is_held_by_two_and_not_by_three():
 
 
 @test
+def a_denial_for_want_of_a_slot_writes_nothing():
+    for i in range(2):
+        call(f"""reserve('llm', '{{"user": "cy"}}', NULL, 60000, 'cy-{i}')""")
+    before = db.rows("SELECT key, xmin, xmax FROM weir.states ORDER BY 1")
+    denied = "BEGIN READ ONLY; SELECT allowed FROM weir.reserve('llm', '{\"user\": \"cy\"}', NULL, " \
+             "60000); COMMIT"
+    assert db.value(denied, role="caller") == "f"
+    assert db.rows("SELECT key, xmin, xmax FROM weir.states ORDER BY 1") == before
+    again = call("""reserve('llm', '{"user": "cy"}', NULL, 60000, 'cy-0')""")
+    assert again["repeated"] and again["allowed"]
+
+
+@test
 def a_check_with_an_id_is_counted_once():
     for _ in range(3):
         said = call("""check_once('q', 'plain', '{"user": "ann"}', p_cost => 2)""")
