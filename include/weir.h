@@ -354,10 +354,12 @@ typedef struct weir_stats {
     bool has_failed;        /* it has, and is not back yet */
 
     /* shared stores only */
-    int64_t deny_cache_entries; /* denials that are known to hold, and given without asking */
-    int64_t deny_cache_hits;    /* how often */
-    int64_t breakers;           /* threads that ask it */
-    int64_t breakers_open;      /* those that do not wait for it, as it has failed */
+    int64_t deny_cache_entries;  /* denials that are known to hold, and given without asking */
+    int64_t deny_cache_hits;     /* how often */
+    int64_t breakers;            /* threads that ask it */
+    int64_t breakers_open;       /* those that do not wait for it, as it has failed */
+    int64_t settlements_waiting; /* of reservations, until the store is back */
+    int64_t settlements_dropped; /* that it was never told */
 } weir_stats;
 
 WEIR_API void weir_get_stats(weir *w, weir_stats *stats);

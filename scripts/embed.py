@@ -3,7 +3,7 @@
 
     scripts/embed.py lua|sql|web OUTPUT.c DEPFILE
 
-    lua   lua/judge.lua and its SHA-1, by which Redis knows a script
+    lua   the scripts of lua/, and their SHA-1, by which Redis knows them
     sql   the migrations of sql/ and sql/rollback/, each with a checksum
     web   the files of the dashboard, each with its media type
 """
@@ -27,11 +27,15 @@ def text(declaration, data):
 
 
 def lua():
-    file = ROOT / "lua/judge.lua"
-    script = file.read_bytes()
-    code = text("const char judge_script", script)
-    code += f'const char judge_sha[] = "{hashlib.sha1(script).hexdigest()}";\n'
-    return "store/redis/codec.h", code, [file]
+    """Each script is the algorithms and one file."""
+    code, files = "", [ROOT / "lua" / f"{name}.lua" for name in ("limits", "judge", "reserve")]
+    for file in files[1:]:
+        script = files[0].read_bytes() + file.read_bytes()
+        code += text(f"const char {file.stem}_script", script)
+        code += f'const char {file.stem}_sha[] = "{hashlib.sha1(script).hexdigest()}";\n'
+    declared = "".join(f"extern const char {file.stem}_script[], {file.stem}_sha[];\n"
+                       for file in files[1:])
+    return "store/redis/codec.h", declared + "\n" + code, files
 
 
 def without_transaction(file):

@@ -340,6 +340,11 @@ void answer_from_reservation(struct check *check)
     const struct reserving *of = q->reserving;
     weir_answer *a = check->answer;
 
+    if (check->is_settled_later) {
+        begin(check, WEIR_FROM_FALLBACK);
+        memcpy(a->reservation, check->room->reserving.id, sizeof a->reservation);
+        return;
+    }
     if (of->refusal || (q->err && !verb_makes_reservation(check->verb))) {
         a->err = of->refusal ? of->refusal : q->err;
         a->allowed = false;

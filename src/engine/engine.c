@@ -39,6 +39,7 @@ void engine_init(struct engine *e, struct store *store, struct store *local,
         .trusts_now = trusts_now,
     };
     atomic_init(&e->keys, &e->first);
+    settle_later_init(&e->later);
     published_init(&e->overrides, NULL);
 }
 
@@ -46,6 +47,7 @@ void engine_done(struct engine *e)
 {
     override_index_free((struct override_index *)published_replace(&e->overrides, NULL));
     published_done(&e->overrides);
+    settle_later_done(&e->later);
 }
 
 void engine_prefetch(struct engine *e, const struct check *check, enum prefetch what)
@@ -63,6 +65,8 @@ static void fall_back(struct check *check, struct question *q)
         return;
     if (!q->err)
         fallback_learn(check->engine, check, q);
+    else if (verb_settles(q->verb))
+        check->is_settled_later = settle_later_add(&check->engine->later, q);
     else if (check->on_error == ON_ERROR_LOCAL &&
              !fallback_is_exhausted(check->engine, check->policies))
         fallback_decide(check->engine, check, q);
@@ -100,6 +104,13 @@ static void question_done(struct question *q)
     settle(check);
 }
 
+/* It was asked of the store in this process. */
+static void local_done(struct question *q)
+{
+    q->is_unkept = true;
+    settle(q->ctx);
+}
+
 static void put_question(struct check *check, struct question *q, struct charge *charges, size_t n)
 {
     *q = (struct question){
@@ -129,6 +140,24 @@ static void spare_limits_of_none(struct check *check)
             check->charges[i].cost = 0;
 }
 
+static void ask_about_reservation(struct engine *e, struct pending *pending, struct check *check,
+                                  bool brings_now)
+{
+    struct question *q = &check->questions[0];
+    struct pending local = { 0 };
+
+    if (e->local && !verb_makes_reservation(check->verb) &&
+        reserve_is_local(check->room->reserving.id)) {
+        q->done = local_done;
+        e->local->ops->submit(e->local, &local, q);
+        e->local->ops->commit(e->local, &local);
+        return;
+    }
+    if (!brings_now && e->store->ops->is_shared)
+        leave_time_to_store(check, 1);
+    e->store->ops->submit(e->store, pending, q);
+}
+
 void engine_ask(struct engine *e, struct pending *pending, struct check *check, int64_t now)
 {
     const bool brings_now = check->ask.now != 0;
@@ -143,13 +172,16 @@ void engine_ask(struct engine *e, struct pending *pending, struct check *check, 
         check->ask.now = now;
     check->engine = e;
     check->remembered = check->unknown = 0;
+    if (settle_later_has_some(&e->later))
+        settle_later_send(&e->later, e->store, pending);
     if (verb_reserves(check->verb)) {
         put_question(check, &check->questions[n++], check->charges, check->live + check->shadow);
         check->questions[0].reserving = &check->room->reserving.reserving;
         if (!brings_now && e->store->ops->is_shared)
             leave_time_to_store(check, n);
         check->waiting = n;
-        e->store->ops->submit(e->store, pending, &check->questions[0]);
+        check->is_settled_later = false;
+        ask_about_reservation(e, pending, check, brings_now);
         return;
     }
     if (check->live > 0)

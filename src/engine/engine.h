@@ -11,6 +11,7 @@
 #include "base/published.h"
 #include "engine/deny_cache.h"
 #include "engine/named.h"
+#include "engine/settle_later.h"
 #include "policy/ip.h"
 #include "policy/policy.h"
 #include "store/store.h"
@@ -36,6 +37,7 @@ struct engine {
     bool trusts_now;
     const struct cidr *proxies; /* what they write into lists of addresses is believed */
     size_t proxy_count;
+    struct settle_later later;       /* commits that a shared store did not take */
     _Atomic int64_t errors_in_a_row; /* questions that the store did not decide and keep */
     struct published overrides; /* a struct override_index; NULL: operators have changed nothing */
     weir_clock clock;           /* by which they expire */
@@ -102,6 +104,7 @@ struct check {
     uint8_t policy_count;       /* if there are several, they are in the room */
     bool is_named;              /* the policy is the room's: the limit came with the request */
     bool is_answered;           /* without the store */
+    bool is_settled_later;      /* the store is away: what it was to be told waits */
     bool has_mode;              /* an operator's, for the policy's */
     enum mode mode;             /* … which is this */
     enum on_error on_error;     /* the strictest that its live rules have */

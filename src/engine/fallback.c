@@ -1,11 +1,15 @@
 /* fallback.c - the limiter in this process that decides while the shared store cannot. */
 #include "engine/fallback.h"
 
+#include "engine/reserve.h"
+
 /* A question to the local store: the same keys, under this instance's share of the limits. */
 struct local {
     struct question question;
     struct charge charges[WEIR_MAX_RULES];
     struct rule shares[WEIR_MAX_RULES];
+    struct reserving reserving; /* of a reservation that is held here */
+    struct charge_label labels[WEIR_MAX_RULES];
 };
 
 /* No share is less than one: a limit of 1 for three instances may admit three, not none. */
@@ -45,26 +49,76 @@ static void add_share(struct local *local, const struct charge *c, int64_t insta
     };
 }
 
+/* Does it go to the local store? Shadows of a reservation do not; slots only if they are held. */
+static bool is_wanted(const struct check *check, const struct question *q, const struct charge *c,
+                      bool holds)
+{
+    const size_t i = (size_t)(c - check->charges);
+
+    if (q->reserving &&
+        (i >= check->live || (!holds && algorithm_counts_slots(c->rule->algorithm))))
+        return false;
+    return is_local(check, c);
+}
+
+static void add_wanted(const struct check *check, const struct question *q, struct local *local,
+                       bool holds)
+{
+    const int64_t instances = policies_fallback(check->policies).instances;
+
+    for (size_t i = 0; i < q->count; i++)
+        if (is_wanted(check, q, &q->charges[i], holds)) {
+            if (holds)
+                local->labels[local->question.count] = q->reserving->labels[i];
+            add_share(local, &q->charges[i], instances);
+        }
+}
+
+static void submit(struct engine *e, struct local *local)
+{
+    struct pending pending = { 0 };
+
+    e->local->ops->submit(e->local, &pending, &local->question);
+    e->local->ops->commit(e->local, &pending);
+}
+
 /* False: there is nothing in it to decide here. */
 static bool ask(struct engine *e, const struct check *check, const struct question *q,
                 struct local *local)
 {
-    const int64_t instances = policies_fallback(check->policies).instances;
-    struct pending pending = { 0 };
-
     local->question = (struct question){
-        .verb = q->verb,
+        .verb = q->reserving ? VERB_CHECK
+                             : q->verb, /* what is held in the store is learnt as used */
         .ask = { check->ask.now, q->ask.peek },
         .charges = local->charges,
         .done = ignore,
     };
-    for (size_t i = 0; i < q->count; i++)
-        if (is_local(check, &q->charges[i]))
-            add_share(local, &q->charges[i], instances);
+    add_wanted(check, q, local, false);
+    if (local->question.count > 0)
+        submit(e, local);
+    return local->question.count > 0;
+}
+
+/* Held by this process, which settles it too. */
+static bool reserve(struct engine *e, struct check *check, struct question *q, struct local *local)
+{
+    local->reserving = *q->reserving;
+    local->reserving.labels = local->labels;
+    local->question = (struct question){
+        .verb = q->verb,
+        .ask = { check->ask.now, false },
+        .charges = local->charges,
+        .reserving = &local->reserving,
+        .done = ignore,
+    };
+    add_wanted(check, q, local, true);
     if (local->question.count == 0)
         return false;
-    e->local->ops->submit(e->local, &pending, &local->question);
-    e->local->ops->commit(e->local, &pending);
+    reserve_make_local(e, check, &local->reserving.key);
+    submit(e, local);
+    q->reserving->refusal = local->reserving.refusal;
+    q->reserving->is_repeated = local->reserving.is_repeated;
+    q->reserving->expires_in = local->reserving.expires_in;
     return true;
 }
 
@@ -80,6 +134,8 @@ void fallback_learn(struct engine *e, const struct check *check, const struct qu
 {
     struct local local;
 
+    if (q->reserving && (!verb_makes_reservation(q->verb) || q->reserving->is_repeated))
+        return;
     if (verb_decides(q->verb) && (!q->allowed || !question_charges(q)))
         return;
     (void)ask(e, check, q, &local);
@@ -90,12 +146,15 @@ void fallback_decide(struct engine *e, struct check *check, struct question *q)
     struct local local;
     size_t next = 0;
 
-    if (!ask(e, check, q, &local) || local.question.err)
+    if (q->reserving && !verb_makes_reservation(q->verb))
+        return; /* of one that is in the store */
+    if (!(q->reserving ? reserve(e, check, q, &local) : ask(e, check, q, &local)) ||
+        local.question.err)
         return;
     for (size_t i = 0; i < q->count; i++) {
         struct charge *c = &q->charges[i];
 
-        if (is_local(check, c)) {
+        if (is_wanted(check, q, c, true)) {
             const struct charge *decided = &local.charges[next++];
 
             c->step.decision = decided->step.decision;

@@ -7,6 +7,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/diag.h"
@@ -36,9 +37,16 @@ static weir_err read_id(const char *what, const char *id, char out[WEIR_MAX_ID +
     return WEIR_OK;
 }
 
-static void make_id(char out[WEIR_MAX_ID + 1])
+enum { ID_HEX = 32, ID_TAG_HEX = 4 };
+
+/* In a shared store it ends with the tag of its first charge: the record is there. */
+static void make_id(const struct engine *e, const struct check *check, char out[WEIR_MAX_ID + 1])
 {
-    snprintf(out, WEIR_MAX_ID + 1, "%016" PRIx64 "%016" PRIx64, hash_salt(), hash_salt());
+    const int len = snprintf(out, WEIR_MAX_ID + 1, "%016" PRIx64 "%016" PRIx64, hash_salt(),
+                             hash_salt());
+
+    if (e->store->ops->is_shared)
+        snprintf(out + len, (size_t)(WEIR_MAX_ID + 1 - len), "%04x", check->charges[0].name.tag);
 }
 
 /* SQL callers find the record, too: weir.reservation_key(). */
@@ -48,6 +56,31 @@ static struct key key_of(const struct engine *e, const char *id)
 
     return e->store->ops->is_shared ? hash_shared(key, span_of(id))
                                     : hash_identity(key, span_of(id));
+}
+
+#define LOCAL_ID "local." /* what such ids begin with */
+
+bool reserve_is_local(const char *id)
+{
+    return strncmp(id, LOCAL_ID, strlen(LOCAL_ID)) == 0;
+}
+
+/* It follows from the id that the question has: the same question again finds the same record. */
+void reserve_make_local(const struct engine *e, struct check *check, struct key *key)
+{
+    struct reserving_room *room = &check->room->reserving;
+
+    snprintf(room->id, sizeof room->id, LOCAL_ID "%016" PRIx64 "%016" PRIx64,
+             room->reserving.key.high, room->reserving.key.low);
+    *key = key_of(e, room->id);
+}
+
+/* By which a record is found: of an id that was made here, its end; of others, a hash. */
+static uint16_t tag_of_id(const char *id, struct key hashed)
+{
+    if (strlen(id) != ID_HEX + ID_TAG_HEX || strspn(id, "0123456789abcdef") != strlen(id))
+        return (uint16_t)hashed.low;
+    return (uint16_t)strtoul(id + ID_HEX, NULL, 16);
 }
 
 static const char *charge_counts(const struct check *check, size_t i)
@@ -158,6 +191,9 @@ static weir_err prepare_new(struct engine *e, struct check *check, weir_diag *di
         return diag_fail(diag, WEIR_EREQUEST, "%s does not go with this: leave it out",
                          check->peek ? "an id" : "ttl_ms");
     err = r->id ? read_id("id", r->id, room->id, diag) : WEIR_OK;
+    if (!err && r->id && reserve_is_local(r->id))
+        return diag_fail(diag, WEIR_EREQUEST,
+                         "ids that begin with " LOCAL_ID " are made by the server: choose another");
     if (!err)
         err = charges_of_request(e, check, diag);
     if (err || check->is_answered)
@@ -167,7 +203,7 @@ static weir_err prepare_new(struct engine *e, struct check *check, weir_diag *di
     if (err)
         return err;
     if (!r->id)
-        make_id(room->id);
+        make_id(e, check, room->id);
     check->verb = VERB_RESERVE;
     of->ttl = is_used ? 0 : r->ttl_ms;
     of->is_used = is_used;
@@ -239,7 +275,9 @@ weir_err reserve_prepare(struct engine *e, struct check *check, weir_diag *diag)
                         "an id goes with a check or a reservation: leave it out");
         break;
     }
-    if (!err && !check->is_answered)
+    if (!err && !check->is_answered) {
         room->reserving.key = key_of(e, room->id);
+        room->reserving.tag = tag_of_id(room->id, room->reserving.key);
+    }
     return err;
 }

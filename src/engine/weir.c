@@ -215,6 +215,8 @@ void weir_get_stats(weir *w, weir_stats *stats)
     struct deny_cache_stats denials;
 
     w->engine.store->ops->stats(w->engine.store, stats);
+    stats->settlements_waiting = atomic_load(&w->engine.later.count);
+    stats->settlements_dropped = atomic_load(&w->engine.later.dropped);
     if (!w->engine.denials)
         return;
     deny_cache_get_stats(w->engine.denials, clock_steady_ms(), &denials);

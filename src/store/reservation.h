@@ -38,6 +38,8 @@ struct charge_label {
 /* What a question about a reservation has beside its charges. */
 struct reserving {
     struct key key;               /* of its record: a hash of the id */
+    uint16_t tag;                 /* of a shared store: by which its record is found */
+    struct reserving_part *part;  /* a store's own; NULL: this is the whole question */
     uint64_t fingerprint;         /* reserve: of what is asked */
     int64_t ttl;                  /* reserve, extend */
     int64_t most_ttl;             /* reserve: that an extension may have */

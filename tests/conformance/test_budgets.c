@@ -1,7 +1,10 @@
 /* test_budgets.c - the traces of budgets through the library, in every store that reserves.
  *
- * Each trace has a policy of its own. A store that survives is closed and opened again every few
- * steps, so that each kind of state is read back from its files in the middle of a trace. */
+ * Each trace has a policy of its own, and its ids. A store that survives is closed and opened again
+ * every few steps, so that each kind of state is read back from its files in the middle of a trace.
+ *
+ * WEIR_TEST_STORE may be the URI of one on another machine that has no counters yet: then that is
+ * the one. */
 #include <ftw.h>
 #include <inttypes.h>
 #include <jansson.h>
@@ -77,7 +80,8 @@ static void write_policy(struct run *run, const json_t *rules)
     const json_t *rule;
     size_t i;
 
-    at += snprintf(at, (size_t)(end - at), "version: 1\npolicies:\n  budget:\n    rules:\n");
+    at += snprintf(at, (size_t)(end - at), "version: 1\npolicies:\n  budget%d:\n    rules:\n",
+                   run->line);
     json_array_foreach(rules, i, rule)
     {
         at += snprintf(at, (size_t)(end - at), "      %s:\n", text(rule, "name"));
@@ -97,7 +101,7 @@ static void write_policy(struct run *run, const json_t *rules)
 
 static void open_store(struct run *run)
 {
-    char uri[80];
+    char uri[512];
     const weir_options options = {
         .store = uri,
         .policy_text = run->policy,
@@ -223,7 +227,7 @@ static void take_step(struct run *run, const json_t *step)
     const json_t *want = json_object_get(step, "want"), *amount;
     json_t *costs = json_object_get(step, "costs");
     const struct verb *verb = verb_named(text(step, "op"));
-    const char *id = text(step, "id");
+    char id[64] = "", policy[32];
     weir_attribute user = { "user", text(step, "key"), 0 };
     weir_request r = { .now = number(step, "now"), .ttl_ms = number(step, "ttl_ms") };
     weir_cost named[WEIR_MAX_COSTS];
@@ -235,10 +239,13 @@ static void take_step(struct run *run, const json_t *step)
     if (!verb)
         fail_msg("nothing asks for %s", text(step, "op"));
     r.costs = named;
+    snprintf(policy, sizeof policy, "budget%d", run->line);
+    if (*text(step, "id"))
+        snprintf(id, sizeof id, "%d.%s", run->line, text(step, "id"));
     if (verb->is_of_known) {
         r.reservation = id;
     } else {
-        r.policy = "budget";
+        r.policy = policy;
         r.attributes = &user;
         r.attribute_count = 1;
         r.id = *id ? id : NULL;
@@ -313,12 +320,23 @@ static void traces_hold_in_files_that_are_opened_again(void **ctx)
     run_all("file:");
 }
 
+static void traces_hold_in_the_store_that_is_named(void **ctx)
+{
+    (void)ctx;
+    run_all(getenv("WEIR_TEST_STORE"));
+}
+
 int main(void)
 {
+    const struct CMUnitTest remote[] = {
+        cmocka_unit_test(traces_hold_in_the_store_that_is_named),
+    };
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(traces_hold_in_memory),
         cmocka_unit_test(traces_hold_in_files_that_are_opened_again),
     };
 
+    if (getenv("WEIR_TEST_STORE"))
+        return cmocka_run_group_tests(remote, NULL, NULL);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

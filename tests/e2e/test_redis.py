@@ -185,6 +185,11 @@ def a_user_with_only_the_documented_rights_is_enough():
         for verb in ("check", "refund", "reset", "peek"):
             answer = server.http("POST", f"/v1/{verb}", {"policy": "many", "key": "ann"})[2]
             assert answer["source"] == "store", (verb, answer)
+        held = server.http("POST", "/v1/reserve", {"policy": "bucket", "key": "ann", "ttl_ms": 9000})[2]
+        for verb, more in (("grow", {"cost": 2}), ("extend", {"ttl_ms": 9000}), ("commit", {})):
+            answer = server.http("POST", f"/v1/{verb}",
+                                 {"reservation": held["reservation"], **more})[2]
+            assert answer["source"] == "store", (verb, answer)
         assert not [line for line in server.log.lines if "NOPERM" in str(line)], server.log.lines
 
 

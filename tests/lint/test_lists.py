@@ -76,7 +76,9 @@ def counted(c):
 # A name, the list, the file, and whether the file has all of it and nothing else.
 EXACT = [
     ("the script's algorithms", "algorithms", "lua/judge.lua",
-     lambda text, c: lua_algorithms(text) == set(counted(c).values())),
+     lambda text, c: lua_algorithms(text) == set(c.algorithms.values())),
+    ("the algorithms that a script holds by", "algorithms", "lua/reserve.lua",
+     lambda text, c: lua_algorithms(text.replace("~=", "==")) == set(c.algorithms.values())),
     ("the script's verbs", "wire_verbs", "lua/judge.lua",
      lambda text, c: numbered(text, "Verbs:") == c.wire_verbs),
     ("the numbers of weir.judge()", "algorithms", "sql/0002_judge.sql",
@@ -191,6 +193,7 @@ NAMES_ONE = {
         "src/store/remote/probe.c": "the same",
     },
     "verbs": {
+        "src/engine/fallback.c": "asks",
         "src/engine/prepare.c": "asks", "src/engine/usage.c": "asks", "src/engine/weir.c": "asks", "src/server/reply.c": "asks",
         "src/server/http/check.c": "asks", "src/server/http/gate.c": "asks",
         "src/server/resp/check.c": "asks", "src/store/remote/probe.c": "asks",

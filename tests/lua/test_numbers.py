@@ -5,6 +5,7 @@
 """
 import http.client
 import json
+import itertools
 import random
 import sys
 
@@ -179,9 +180,9 @@ def an_undo_admits_nothing_that_would_be_denied_without_the_charge():
             charged = judge.one(check(numbers, with_it, cost=cost, now=now))
             if not charged.allowed:
                 continue
-            due = now + charged.reset_after
+            due, charged_at = now + charged.reset_after, now
             others(dice.randrange(5))
-            judge([undo([(numbers, with_it, due)], cost=cost, now=now)])
+            judge([undo([(numbers, with_it, due, charged_at)], cost=cost, now=now)])
             for _ in range(5):
                 now += dice.choice([0, 1, dice.randrange(700)])
                 left = [judge.one(peek(numbers, key, now=now)).remaining
@@ -195,12 +196,13 @@ def an_undo_admits_nothing_that_would_be_denied_without_the_charge():
 def an_immediate_undo_leaves_nothing_behind():
     with Redis() as redis, redis.client() as client:
         judge = Judge(client)
-        for name in ALGORITHMS:
-            numbers = rule(name, 10, 60000)
+        for name, limit in itertools.product(ALGORITHMS, (10, 100_000)): # one lasts less than a ms
+            numbers = rule(name, limit, 60000)
             charged = judge.one(check(numbers, name, now=EPOCH))
-            (after,), = judge([undo([(numbers, name, EPOCH + charged.reset_after)], now=EPOCH)])
-            assert after.remaining == 10, name
-            assert judge.one(peek(numbers, name, now=EPOCH + 1)).remaining == 10, name
+            (after,), = judge([undo([(numbers, name, EPOCH + charged.reset_after, EPOCH)],
+                                    now=EPOCH)])
+            assert after.remaining == limit, name
+            assert judge.one(peek(numbers, name, now=EPOCH + 1)).remaining == limit, name
             assert client("EXISTS", name) == 0, name
 
 

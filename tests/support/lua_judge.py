@@ -14,10 +14,10 @@ from pathlib import Path
 from c_lists import CLists
 from redis import Refused
 
-SCRIPT = Path("lua/judge.lua").read_bytes()
+SCRIPT = b"".join(Path("lua", name).read_bytes() for name in ("limits.lua", "judge.lua"))
 SHA = hashlib.sha1(SCRIPT).hexdigest()
 LISTS = CLists(".")
-ALGORITHMS = LISTS.algorithms
+ALGORITHMS = {name: n for name, n in LISTS.algorithms.items() if name != "concurrency"} # is held
 CHECK, PEEK, REFUND, RESET, UNDO, CHARGE = map(
     LISTS.wire_verbs.get, ("check", "peek", "refund", "reset", "undo", "charge"))
 
@@ -69,7 +69,8 @@ def reset(*words, **named):
 
 
 def undo(charges, cost=1, now=0):
-    """Each charge has a third: when what is undone would have been untouched again."""
+    """Each charge has more: when what is undone would have been untouched again, and when it was
+    charged."""
     return Question(UNDO, tuple(charges), cost, now)
 
 

@@ -210,15 +210,15 @@ static weir_err look_at_script(const struct patient *p, weir_diag *diag)
 {
     static const char no_questions[] = { (char)0x91, (char)0xff, '\0' };
     struct redis_reply *reply;
-    weir_err err = redis_session_ask(p->session, &reply, diag, "SCRIPT", "LOAD", judge_script,
-                                     (char *)NULL);
+    weir_err err = redis_session_ask(p->session, &reply, diag, "SCRIPT", "LOAD",
+                                     scripts[SCRIPT_JUDGE].text, (char *)NULL);
 
     if (err)
         return err;
     if (redis_reply_kind(reply) != REPLY_ERROR) {
         redis_reply_free(reply);
-        err = redis_session_ask(p->session, &reply, diag, "EVALSHA", judge_sha, "1", "rl:doctor",
-                                no_questions, (char *)NULL);
+        err = redis_session_ask(p->session, &reply, diag, "EVALSHA", scripts[SCRIPT_JUDGE].sha, "1",
+                                "rl:doctor", no_questions, (char *)NULL);
     }
     if (err)
         return err;

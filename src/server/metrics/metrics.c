@@ -85,6 +85,12 @@ static void write_store(struct metric_sink *m, const weir_stats *st)
                  st->deny_cache_entries);
     write_number(m, METRIC_COUNTER, "weir_deny_cache_hits_total",
                  "How often a rule denied from memory, without the store.", st->deny_cache_hits);
+    write_number(m, METRIC_GAUGE, "weir_settlements_waiting",
+                 "Commits and releases that wait for a shared store that is away.",
+                 st->settlements_waiting);
+    write_number(m, METRIC_COUNTER, "weir_settlements_dropped_total",
+                 "Commits and releases that a shared store was never told.",
+                 st->settlements_dropped);
     write_number(m, METRIC_GAUGE, "weir_journal_bytes", "Journal to be replayed at the next start.",
                  st->journal_bytes);
     write_number(m, METRIC_COUNTER, "weir_journal_batches_total",

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "store/redis/split.h"
+#include "store/redis/split_reserve.h"
 #include "store/remote/server_lane.h"
 
 enum {
@@ -100,7 +100,8 @@ static bool begins(struct span text, const char *with)
 static bool will_pass(struct span error)
 {
     return begins(error, "CLUSTERDOWN") || begins(error, "LOADING") || begins(error, "BUSY ") ||
-           begins(error, "MASTERDOWN") || memmem(error.at, error.len, "READONLY ", 9);
+           begins(error, "MASTERDOWN") || memmem(error.at, error.len, "READONLY ", 9) ||
+           memmem(error.at, error.len, "non local key", 13); /* of a slot that moves */
 }
 
 static void redirect(struct redis_node *node, struct part *p, struct span error)
@@ -223,7 +224,9 @@ static void finish(struct split *s, weir_err err)
     s->whole = NULL;
     q->err = err;
     q->allowed = false;
-    if (!err) /* else not all parts are decided */
+    if (!err && s->held)
+        split_gather_held(s, q);
+    else if (!err) /* else not all parts are decided */
         split_gather(s, q);
     if (s->is_undoing)
         q->allowed = false;
@@ -236,16 +239,18 @@ static void finish(struct split *s, weir_err err)
 
 static bool has_charged(const struct part *p)
 {
-    return p->outcome == DECIDED && p->question.allowed;
+    return p->outcome == DECIDED && p->question.allowed && !split_only_looked(p);
 }
 
 /* The charge of that time is undone, if it has not left the window by itself. */
-static void begin_undoing(struct part *p, bool brings_now)
+static void begin_undoing(struct part *p, bool brings_now, bool is_over)
 {
     struct question *q = &p->question;
 
     q->verb = VERB_UNDO;
-    for (size_t i = 0; i < q->count; i++) {
+    if (q->reserving)
+        split_undo_held(p, is_over);
+    for (size_t i = 0; i < q->count && !q->reserving; i++) {
         struct step *step = &q->charges[i].step;
 
         step->now = (brings_now && q->ask.now ? q->ask.now : step->now) +
@@ -260,7 +265,7 @@ static void begin_undoing(struct part *p, bool brings_now)
 static void undo(struct split *s, weir_err err)
 {
     struct cluster_lane *lane = s->lane;
-    struct part *charged[WEIR_MAX_RULES];
+    struct part *charged[PARTS_MOST];
     size_t n = 0;
 
     for (size_t i = 0; i < s->part_count; i++)
@@ -273,7 +278,7 @@ static void undo(struct split *s, weir_err err)
     s->is_undoing = true;
     s->open = n;
     for (size_t i = 0; i < n; i++)
-        begin_undoing(charged[i], lane->slots->common->brings_now);
+        begin_undoing(charged[i], lane->slots->common->brings_now, err != WEIR_OK);
     if (err) {
         s->deadline = lane_now(&lane->base) + lane->slots->common->uri.deadline;
         finish(s, err);
@@ -282,10 +287,24 @@ static void undo(struct split *s, weir_err err)
         send_on(lane, charged[i]);
 }
 
+/* The records that the main one knows of. */
+static bool ask_rest(struct split *s)
+{
+    const size_t n = s->held ? split_add_rest(s, part_done) : 0;
+
+    s->open = n;
+    for (size_t i = 0; i < n; i++)
+        send_on(s->lane, &s->parts[s->part_count - n + i]);
+    return n > 0;
+}
+
 static void conclude(struct split *s)
 {
     bool allowed = true;
     weir_err err = WEIR_OK;
+
+    if (ask_rest(s))
+        return;
 
     for (size_t i = 0; i < s->part_count; i++) {
         if (s->parts[i].outcome == FAILED)
@@ -305,6 +324,8 @@ static void part_done(struct question *q)
 
     if (q->err)
         p->outcome = FAILED;
+    if (p->outcome == DECIDED && split_follow(p))
+        p->outcome = SENT_ON;
     if (p->outcome == SENT_ON && ++p->hops > HOPS_AT_ONCE)
         p->outcome = PUT_OFF;
     if (p->outcome == SENT_ON && !s->lane->is_closing) {
@@ -331,10 +352,13 @@ static void part_done(struct question *q)
 
 static struct split *split(struct cluster_lane *lane, struct question *q)
 {
-    uint16_t slots[WEIR_MAX_RULES];
+    uint16_t slots[RESERVATION_MOST_CHARGES];
     const size_t n = split_find_slots(q, slots);
-    const bool has_claims = n > 1 || claims_concern(&lane->claims, q);
-    struct split *s = split_new(&lane->pool, q, slots, n, has_claims, part_done);
+    const bool has_claims = n > 1 || verb_makes_reservation(q->verb) ||
+                            claims_concern(&lane->claims, q);
+    struct split *s = q->reserving
+                          ? split_new_reservation(&lane->pool, q, slots, n, has_claims, part_done)
+                          : split_new(&lane->pool, q, slots, n, has_claims, part_done);
 
     if (!s)
         return NULL;

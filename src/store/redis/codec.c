@@ -8,16 +8,22 @@
 #include "base/decimal.h"
 #include "base/hex.h"
 #include "limit/calendar.h"
+#include "store/redis/msgpack.h"
 #include "store/remote/wire_verb.h"
 
 enum {
-    NUMBER = 9,       /* bytes of a MessagePack integer, at most */
-    RULE = 12,        /* words of a rule, at most */
     RULES_TRIED = 16, /* looking for one that is there already; it may be there twice */
     NS_PER_MS = 1000000,
     REPLY_HEAD = 8,    /* bytes: the server's time */
     REPLY_CHARGE = 33, /* bytes of each charge */
     KEY_TEXT = 2 * WEIR_MAX_NAME + 64,
+};
+
+extern const char judge_script[], judge_sha[], reserve_script[], reserve_sha[];
+
+const struct script scripts[SCRIPT_COUNT] = {
+    [SCRIPT_JUDGE] = { judge_script, judge_sha },
+    [SCRIPT_RESERVE] = { reserve_script, reserve_sha },
 };
 
 void call_writer_init(struct call_writer *w, const weir_allocator *allocator)
@@ -125,33 +131,6 @@ static bool lay_out(struct layout *l, const struct call *c, size_t n, struct buf
     return true;
 }
 
-/* ---- MessagePack ----------------------------------------------------------------------------- */
-
-static char *put_big_endian(char *to, unsigned char code, uint64_t number, int bytes)
-{
-    *to++ = (char)code;
-    for (int i = bytes - 1; i >= 0; i--)
-        *to++ = (char)(number >> 8 * i);
-    return to;
-}
-
-static char *put_number(char *to, int64_t number)
-{
-    if (number >= 0 && number < 128) {
-        *to = (char)number;
-        return to + 1;
-    }
-    if (number < 0)
-        return put_big_endian(to, 0xd3, (uint64_t)number, 8);
-    if (number <= UINT8_MAX)
-        return put_big_endian(to, 0xcc, (uint64_t)number, 1);
-    if (number <= UINT16_MAX)
-        return put_big_endian(to, 0xcd, (uint64_t)number, 2);
-    if (number <= UINT32_MAX)
-        return put_big_endian(to, 0xce, (uint64_t)number, 4);
-    return put_big_endian(to, 0xcf, (uint64_t)number, 8);
-}
-
 /* ---- the numbers of a call ------------------------------------------------------------------- */
 
 struct words {
@@ -161,43 +140,54 @@ struct words {
 
 static void add(struct words *w, int64_t number)
 {
-    w->at = put_number(w->at, number);
+    w->at = msgpack_put_number(w->at, number);
     w->count++;
 }
 
 /* As whole ms, and the ns from 0 to 999,999 above them. */
-static void add_ns(struct words *w, int64_t ns)
+static int64_t *put_ns(int64_t *to, int64_t ns)
 {
     const int64_t above = (ns % NS_PER_MS + NS_PER_MS) % NS_PER_MS;
 
-    add(w, (ns - above) / NS_PER_MS);
-    add(w, above);
+    *to++ = (ns - above) / NS_PER_MS;
+    *to++ = above;
+    return to;
+}
+
+size_t call_rule_words(const struct rule *r, int64_t cost, int64_t now,
+                       int64_t words[CALL_RULE_WORDS])
+{
+    int64_t *to = words;
+
+    *to++ = rule_wire_algorithm(r);
+    if (r->algorithm == ALGORITHM_CELL) {
+        to = put_ns(to, r->window);
+        to = put_ns(to, r->window * r->limit);
+        to = put_ns(to, r->window * cost);
+        return (size_t)(put_ns(to, r->precision) - words);
+    }
+    *to++ = r->limit;
+    *to++ = r->window;
+    *to++ = r->burst;
+    *to++ = r->precision;
+    *to++ = r->block_for;
+    if (r->start == START_CALENDAR) {
+        struct calendar_bounds bounds;
+
+        calendar_bounds(r->calendar, now ? now : clock_wall_ms(), &bounds);
+        for (int i = 0; i < CALENDAR_BOUNDS; i++)
+            *to++ = bounds.at[i];
+    }
+    return (size_t)(to - words);
 }
 
 static void add_rule(struct words *w, const struct numbered *n)
 {
-    const struct rule *r = n->rule;
+    int64_t words[CALL_RULE_WORDS];
+    const size_t count = call_rule_words(n->rule, n->cost, n->now, words);
 
-    add(w, rule_wire_algorithm(r));
-    if (r->algorithm == ALGORITHM_CELL) {
-        add_ns(w, r->window);
-        add_ns(w, r->window * r->limit);
-        add_ns(w, r->window * n->cost);
-        add_ns(w, r->precision);
-        return;
-    }
-    add(w, r->limit);
-    add(w, r->window);
-    add(w, r->burst);
-    add(w, r->precision);
-    add(w, r->block_for);
-    if (r->start == START_CALENDAR) {
-        struct calendar_bounds bounds;
-
-        calendar_bounds(r->calendar, n->now ? n->now : clock_wall_ms(), &bounds);
-        for (int i = 0; i < CALENDAR_BOUNDS; i++)
-            add(w, bounds.at[i]);
-    }
+    for (size_t i = 0; i < count; i++)
+        add(w, words[i]);
 }
 
 static void add_question(struct words *w, const struct layout *l, const struct question *q,
@@ -210,8 +200,12 @@ static void add_question(struct words *w, const struct layout *l, const struct q
         add(w, l->key_of[at + i]);
         add(w, l->rule_of[at + i]);
         add(w, q->charges[i].cost);
-        if (q->verb == VERB_UNDO)
-            add(w, q->charges[i].step.now);
+        if (q->verb == VERB_UNDO) {
+            const struct step *charged = &q->charges[i].step;
+
+            add(w, charged->now);
+            add(w, charged->now - charged->decision.reset_after);
+        }
     }
 }
 
@@ -219,8 +213,8 @@ static void add_question(struct words *w, const struct layout *l, const struct q
 static bool write_words(struct buf *to, const struct layout *l, const struct call *c, size_t n,
                         bool brings_now)
 {
-    enum { HEAD = 5 };
-    const size_t most = HEAD + NUMBER * (1 + RULE * l->rule_count + 3 * c->count + 4 * n);
+    const size_t most = MSGPACK_HEAD + MSGPACK_NUMBER * (1 + CALL_RULE_WORDS * l->rule_count +
+                                                         3 * c->count + 5 * n);
     size_t at = 0;
     char *begin;
     struct words w;
@@ -229,7 +223,7 @@ static bool write_words(struct buf *to, const struct layout *l, const struct cal
     begin = buf_room(to, most);
     if (!begin)
         return false;
-    w = (struct words){ .at = begin + HEAD };
+    w = (struct words){ .at = begin + MSGPACK_HEAD };
     add(&w, (int64_t)l->rule_count);
     for (size_t i = 0; i < l->rule_count; i++)
         add_rule(&w, &l->rules[i]);
@@ -237,28 +231,30 @@ static bool write_words(struct buf *to, const struct layout *l, const struct cal
         add_question(&w, l, question_at(c, i), at, brings_now);
         at += question_at(c, i)->count;
     }
-    put_big_endian(begin, 0xdd, w.count, 4);
+    msgpack_put(begin, MSGPACK_ARRAY, w.count, 4);
     buf_wrote(to, (size_t)(w.at - begin));
     return true;
 }
 
 /* ---- the command ----------------------------------------------------------------------------- */
 
-static char *put_key(char *to, const struct charge *c)
+static char *put_key(char *to, const struct charge_name *name, struct key key)
 {
-    const unsigned char tag[2] = { (unsigned char)(c->name.tag >> 8), (unsigned char)c->name.tag };
+    const unsigned char tag[2] = { (unsigned char)(name->tag >> 8), (unsigned char)name->tag };
 
     to = stpcpy(to, "rl:{");
     to = hex_write(to, tag, sizeof tag);
     to = stpcpy(to, "}:");
-    to = stpcpy(to, c->name.policy);
+    to = stpcpy(to, name->policy);
+    if (*name->rule) {
+        *to++ = ':';
+        to = stpcpy(to, name->rule);
+    }
     *to++ = ':';
-    to = stpcpy(to, c->name.rule);
-    *to++ = ':';
-    return hex_write(to, (const unsigned char *)&c->key, sizeof c->key);
+    return hex_write(to, (const unsigned char *)&key, sizeof key);
 }
 
-static void add_word(struct buf *out, struct span word)
+void call_add_word(struct buf *out, struct span word)
 {
     char head[DECIMAL_MOST + 4], *end = decimal_write(head + 1, (int64_t)word.len);
 
@@ -269,32 +265,38 @@ static void add_word(struct buf *out, struct span word)
     buf_add(out, (struct span){ "\r\n", 2 });
 }
 
-static void add_key(struct buf *out, const struct charge *c)
+void call_add_key(struct buf *out, const struct charge_name *name, struct key key)
 {
     char text[KEY_TEXT];
 
-    add_word(out, (struct span){ text, (size_t)(put_key(text, c) - text) });
+    call_add_word(out, (struct span){ text, (size_t)(put_key(text, name, key) - text) });
+}
+
+void call_begin(struct buf *out, const struct script *script, bool has_script, size_t key_count)
+{
+    char count[DECIMAL_MOST];
+
+    buf_byte(out, '*');
+    buf_int(out, (int64_t)key_count + 4);
+    buf_text(out, has_script ? "\r\n$4\r\nEVAL\r\n" : "\r\n$7\r\nEVALSHA\r\n");
+    call_add_word(out, span_of(has_script ? script->text : script->sha));
+    call_add_word(
+        out, (struct span){ count, (size_t)(decimal_write(count, (int64_t)key_count) - count) });
 }
 
 bool call_write(struct call_writer *w, const struct call *call, struct call_options options,
                 struct buf *out)
 {
     const size_t n = count_charges(call);
-    char count[DECIMAL_MOST];
     struct layout l;
 
     if (!lay_out(&l, call, n, &w->scratch) ||
         !write_words(&w->words, &l, call, n, options.brings_now))
         return false;
-    buf_byte(out, '*');
-    buf_int(out, (int64_t)l.key_count + 4);
-    buf_text(out, options.has_script ? "\r\n$4\r\nEVAL\r\n" : "\r\n$7\r\nEVALSHA\r\n");
-    add_word(out, span_of(options.has_script ? judge_script : judge_sha));
-    add_word(out,
-             (struct span){ count, (size_t)(decimal_write(count, (int64_t)l.key_count) - count) });
+    call_begin(out, &scripts[SCRIPT_JUDGE], options.has_script, l.key_count);
     for (size_t i = 0; i < l.key_count; i++)
-        add_key(out, l.keys[i]);
-    add_word(out, buf_span(&w->words));
+        call_add_key(out, &l.keys[i]->name, l.keys[i]->key);
+    call_add_word(out, buf_span(&w->words));
     return !out->failed;
 }
 
@@ -304,12 +306,12 @@ void redis_command(struct buf *out, const char *const *words, size_t count)
     buf_int(out, (int64_t)count);
     buf_text(out, "\r\n");
     for (size_t i = 0; i < count; i++)
-        add_word(out, span_of(words[i]));
+        call_add_word(out, span_of(words[i]));
 }
 
 /* ---- the reply ------------------------------------------------------------------------------- */
 
-static int64_t get_number(const char *at)
+int64_t call_get_number(const char *at)
 {
     uint64_t bits;
     double d;
@@ -320,14 +322,14 @@ static int64_t get_number(const char *at)
     return d >= 0x1p63 ? INT64_MAX : d < -0x1p63 ? INT64_MIN : (int64_t)d;
 }
 
-static void read_decision(const char *at, struct decision *out)
+void call_read_decision(const char *at, struct decision *out)
 {
     *out = (struct decision){
         .allowed = *at != 0,
-        .remaining = get_number(at + 1),
-        .retry_after = get_number(at + 9),
-        .reset_after = get_number(at + 17),
-        .delay = get_number(at + 25),
+        .remaining = call_get_number(at + 1),
+        .retry_after = call_get_number(at + 9),
+        .reset_after = call_get_number(at + 17),
+        .delay = call_get_number(at + 25),
     };
 }
 
@@ -337,7 +339,7 @@ static void read_question(const char *at, int64_t clock, struct question *q)
     for (size_t i = 0; i < q->count; i++) {
         struct step *step = &q->charges[i].step;
 
-        read_decision(at + i * REPLY_CHARGE, &step->decision);
+        call_read_decision(at + i * REPLY_CHARGE, &step->decision);
         step->now = clock;
         q->allowed = q->allowed && step->decision.allowed;
     }
@@ -353,7 +355,7 @@ bool call_read(struct span reply, const struct call *call)
         const size_t number = call->numbers[i];
 
         if (number >= call->batch->first)
-            read_question(at, get_number(reply.at), call->batch->questions[number]);
+            read_question(at, call_get_number(reply.at), call->batch->questions[number]);
         at += call->batch->charges[number] * REPLY_CHARGE;
     }
     return true;

@@ -6,7 +6,13 @@
 #include "base/buf.h"
 #include "store/remote/remote.h"
 
-extern const char judge_script[], judge_sha[]; /* lua/judge.lua, and its SHA-1 in hex */
+/* Of lua/, and their SHA-1 in hex. What has `reserving` is decided by the second. */
+enum script_name { SCRIPT_JUDGE, SCRIPT_RESERVE, SCRIPT_COUNT };
+
+struct script {
+    const char *text, *sha;
+};
+extern const struct script scripts[SCRIPT_COUNT];
 
 /* Some questions of a batch, by their numbers. In a cluster all of them are of one slot. */
 struct call {
@@ -28,6 +34,8 @@ struct call_options {
     bool has_script; /* the script goes with it: the server may not have it */
 };
 
+/* ---- judge.lua ------------------------------------------------------------------------------ */
+
 /* Append it to `out`. False: out of memory. */
 bool call_write(struct call_writer *w, const struct call *call, struct call_options options,
                 struct buf *out);
@@ -35,6 +43,22 @@ bool call_write(struct call_writer *w, const struct call *call, struct call_opti
 /* Fill in the questions that are still open, and the time that they were decided at as step.now.
  * False: that is no answer to them. */
 bool call_read(struct span reply, const struct call *call);
+
+/* ---- what both scripts share ----------------------------------------------------------------- */
+
+enum { CALL_RULE_WORDS = 12 }; /* at most */
+
+/* A rule as numbers. A cell's has the cost in it; boundaries of the calendar are around `now`. */
+size_t call_rule_words(const struct rule *r, int64_t cost, int64_t now,
+                       int64_t words[CALL_RULE_WORDS]);
+
+/* The command up to its keys, then each of these; the questions are its last word. */
+void call_begin(struct buf *out, const struct script *script, bool has_script, size_t key_count);
+void call_add_key(struct buf *out, const struct charge_name *name, struct key key);
+void call_add_word(struct buf *out, struct span word);
+
+int64_t call_get_number(const char *at);
+void call_read_decision(const char *at, struct decision *out);
 
 /* A command, as a string of words. */
 void redis_command(struct buf *out, const char *const *words, size_t count);

@@ -363,15 +363,24 @@ weir_err redis_secret(const char *uri, const weir_allocator *allocator, struct s
 
 /* ---- a connection ---------------------------------------------------------------------------- */
 
-static weir_err load_script(struct redis_session *s, weir_diag *diag)
+static weir_err load_script(struct redis_session *s, const struct script *script, weir_diag *diag)
 {
     struct redis_reply *reply = NULL;
-    weir_err err = redis_session_demand(s, &reply, diag, "SCRIPT", "LOAD", judge_script,
+    weir_err err = redis_session_demand(s, &reply, diag, "SCRIPT", "LOAD", script->text,
                                         (char *)NULL);
 
-    if (!err && !span_is(redis_reply_text(reply), judge_sha))
+    if (!err && !span_is(redis_reply_text(reply), script->sha))
         err = diag_fail(diag, WEIR_EOPTION, "the server has another name for the script");
     redis_reply_free(reply);
+    return err;
+}
+
+static weir_err load_scripts(struct redis_session *s, weir_diag *diag)
+{
+    weir_err err = WEIR_OK;
+
+    for (size_t i = 0; i < SCRIPT_COUNT && !err; i++)
+        err = load_script(s, &scripts[i], diag);
     return err;
 }
 
@@ -390,7 +399,7 @@ weir_err redis_connect(struct redis_session **out, const struct redis_uri *uri,
     if (!err && uri->kind != REDIS_CLUSTER)
         err = redis_keep_secret(out, uri, secret, diag);
     if (!err)
-        err = load_script(*out, diag);
+        err = load_scripts(*out, diag);
     if (!err)
         err = redis_introduce(*out, diag);
     if (err) {

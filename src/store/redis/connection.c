@@ -1,8 +1,8 @@
 /* connection.c - a lane's connection to a Redis server, and what goes over it.
  *
- * A batch is one call of the script, or in a cluster one for each slot. They go in a pipeline with
- * what else is to be said: ASKING before a call, WAIT after the last. Replies come in the same
- * order. */
+ * A batch is one call of a script, or in a cluster one for each slot. Questions about reservations
+ * are of another script: so each run of them is a call of its own. They go in a pipeline with what
+ * else is to be said: ASKING before a call, WAIT after the last. Replies come in the same order. */
 #include "store/redis/connection.h"
 
 #include <errno.h>
@@ -10,15 +10,15 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "store/redis/codec.h"
 #include "store/redis/node.h"
+#include "store/redis/reserve_codec.h"
 #include "store/redis/session.h"
 #include "store/redis/split.h"
 
 enum { ROOM = 64 * 1024 };
 
 /* What a reply will be to. */
-enum expectation { OF_CALL, OF_WAIT, OF_NOTHING };
+enum expectation { OF_CALL, OF_RESERVATIONS, OF_WAIT, OF_NOTHING };
 
 struct expected {
     enum expectation what;
@@ -49,8 +49,8 @@ struct connection {
     size_t met;
     struct envelope envelopes[BATCHES_ON_LINK]; /* the oldest is at `oldest` */
     size_t oldest, envelope_count;
-    bool sends_script;          /* with the next call, as the server does not have it */
-    bool is_reading, is_closed; /* closed while it was read from */
+    bool sends_script[SCRIPT_COUNT]; /* with its next call, as the server does not have it */
+    bool is_reading, is_closed;      /* closed while it was read from */
 };
 
 /* ---- sending --------------------------------------------------------------------------------- */
@@ -93,12 +93,15 @@ static bool write_call(struct connection *c, struct envelope *e, struct batch *b
                        size_t count)
 {
     const struct call call = { b, e->numbers + from, count };
-    const struct call_options options = { c->node->common->brings_now, c->sends_script };
+    const bool reserves = b->questions[e->numbers[from]]->reserving;
+    const enum script_name script = reserves ? SCRIPT_RESERVE : SCRIPT_JUDGE;
+    const struct call_options options = { c->node->common->brings_now, c->sends_script[script] };
 
-    c->sends_script = false;
+    c->sends_script[script] = false;
     e->open++;
-    expect(c, OF_CALL, from, count);
-    return call_write(&c->writer, &call, options, &c->out);
+    expect(c, reserves ? OF_RESERVATIONS : OF_CALL, from, count);
+    return reserves ? reserve_call_write(&c->writer, &call, options, &c->out)
+                    : call_write(&c->writer, &call, options, &c->out);
 }
 
 /* One call for those of one slot; see split_order(). */
@@ -116,11 +119,19 @@ static bool write_calls(struct connection *c, struct envelope *e, struct batch *
     return is_written;
 }
 
-static bool write_one_call(struct connection *c, struct envelope *e, struct batch *b)
+/* One call for all, but for a change of the script. */
+static bool write_few_calls(struct connection *c, struct envelope *e, struct batch *b)
 {
+    bool is_written = true;
+
     for (size_t i = 0; i < b->count; i++)
         e->numbers[i] = (uint16_t)i;
-    return write_call(c, e, b, 0, b->count);
+    for (size_t from = 0, to = 0; from < b->count && is_written; from = to) {
+        while (to < b->count && !b->questions[to]->reserving == !b->questions[from]->reserving)
+            to++;
+        is_written = write_call(c, e, b, from, to - from);
+    }
+    return is_written;
 }
 
 static void write_wait(struct connection *c, struct envelope *e)
@@ -144,7 +155,7 @@ static bool send_batch(void *connection, const struct batch *batch)
 
     e->open = 0;
     e->is_refused = false;
-    is_written = c->node->common->refused ? write_calls(c, e, b) : write_one_call(c, e, b);
+    is_written = c->node->common->refused ? write_calls(c, e, b) : write_few_calls(c, e, b);
     if (c->node->common->uri.wait_replicas > 0)
         write_wait(c, e);
     return is_written && !c->out.failed && !c->expected.failed && flush(c);
@@ -181,10 +192,10 @@ static void refuse(struct envelope *e, enum refusal refusal, struct span why)
 
 /* In a cluster each question has an outcome of its own; else the batch has. */
 static void refuse_call(struct connection *c, struct envelope *e, const struct call *call,
-                        struct span error)
+                        enum script_name script, struct span error)
 {
     if (begins(error, "NOSCRIPT"))
-        c->sends_script = true;
+        c->sends_script[script] = true;
     if (!c->node->common->refused) {
         refuse(e, refusal_of(error), error);
         return;
@@ -198,11 +209,15 @@ static void take_call(struct connection *c, struct envelope *e, struct batch *b,
                       const struct expected *met, const struct redis_reply *r)
 {
     const struct call call = { b, e->numbers + met->from, met->count };
+    const bool reserves = met->what == OF_RESERVATIONS;
+    const enum script_name script = reserves ? SCRIPT_RESERVE : SCRIPT_JUDGE;
+    const struct span text = redis_reply_text(r);
 
     if (redis_reply_kind(r) == REPLY_ERROR)
-        refuse_call(c, e, &call, redis_reply_text(r));
-    else if (!call_read(redis_reply_text(r), &call))
-        refuse_call(c, e, &call, span_of("the script gave an unexpected answer"));
+        refuse_call(c, e, &call, script, text);
+    else if (!(reserves ? reserve_call_read(text, &call, &c->node->common->allocator)
+                        : call_read(text, &call)))
+        refuse_call(c, e, &call, script, span_of("the script gave an unexpected answer"));
 }
 
 static void take_wait(struct connection *c, struct envelope *e, struct batch *b,
@@ -211,9 +226,10 @@ static void take_wait(struct connection *c, struct envelope *e, struct batch *b,
     const struct call all = { b, e->numbers, b->count };
 
     if (redis_reply_kind(r) != REPLY_NUMBER)
-        refuse_call(c, e, &all, span_of("WAIT is not available"));
+        refuse_call(c, e, &all, SCRIPT_JUDGE, span_of("WAIT is not available"));
     else if (redis_reply_number(r) < c->node->common->uri.wait_replicas)
-        refuse_call(c, e, &all, span_of("fewer replicas have it than wait_replicas asks for"));
+        refuse_call(c, e, &all, SCRIPT_JUDGE,
+                    span_of("fewer replicas have it than wait_replicas asks for"));
 }
 
 static void end_batch(struct connection *c, struct envelope *e)

@@ -1,11 +1,11 @@
 /* split.c - a question to a Redis cluster, split into parts. */
-#include "store/redis/split.h"
+#include "store/redis/split_reserve.h"
 
 #include <stdlib.h>
 
 /* ---- making them ----------------------------------------------------------------------------- */
 
-size_t split_find_slots(const struct question *q, uint16_t slots[WEIR_MAX_RULES])
+size_t split_find_slots(const struct question *q, uint16_t slots[RESERVATION_MOST_CHARGES])
 {
     size_t different = 0;
 
@@ -20,8 +20,8 @@ size_t split_find_slots(const struct question *q, uint16_t slots[WEIR_MAX_RULES]
     return different;
 }
 
-static void put_part(struct part *p, struct split *s, uint16_t slot, struct charge *charges,
-                     size_t count, void (*done)(struct question *part))
+void split_put_part(struct part *p, struct split *s, uint16_t slot, struct charge *charges,
+                    size_t count, void (*done)(struct question *part))
 {
     const struct question *q = s->whole;
 
@@ -37,10 +37,10 @@ static void put_part(struct part *p, struct split *s, uint16_t slot, struct char
 }
 
 /* The charges of each slot, one after the other. */
-static void divide(struct split *s, const uint16_t *slots, void (*done)(struct question *part))
+size_t split_divide(struct split *s, const uint16_t *slots, void (*done)(struct question *part))
 {
     const struct question *q = s->whole;
-    bool is_taken[WEIR_MAX_RULES] = { false };
+    bool is_taken[RESERVATION_MOST_CHARGES] = { false };
     size_t at = 0, parts = 0;
 
     for (size_t i = 0; i < q->count; i++) {
@@ -53,51 +53,57 @@ static void divide(struct split *s, const uint16_t *slots, void (*done)(struct q
                 s->places[at++] = (uint8_t)j;
             }
         if (at > begin)
-            put_part(&s->parts[parts++], s, slots[i], s->charges + begin, at - begin, done);
+            split_put_part(&s->parts[parts++], s, slots[i], s->charges + begin, at - begin, done);
     }
+    return parts;
 }
 
-/* Parts, charges and claims are in one allocation. */
-static struct split *allocate(struct split_pool *pool, size_t part_count, size_t charge_count,
-                              size_t claim_count)
+/* All of it is in one allocation. */
+struct split *split_allocate(struct split_pool *pool, size_t part_count, size_t charge_count,
+                             size_t claim_count, size_t held_count)
 {
     const size_t size = offsetof(struct split, parts) + part_count * sizeof(struct part);
     const size_t charges = charge_count * sizeof(struct charge);
-    struct split *s = part_count == 1 && claim_count == 0 ? pool->spare : NULL;
+    const size_t claims = claim_count * sizeof(struct claim);
+    const bool is_small = part_count == 1 && claim_count == 0 && held_count == 0;
+    struct split *s = is_small ? pool->spare : NULL;
 
     if (s) {
         pool->spare = s->next;
         *s = (struct split){ 0 };
     } else {
-        s = alloc_zeroed(&pool->allocator, size + charges + claim_count * sizeof(struct claim));
+        s = alloc_zeroed(&pool->allocator,
+                         size + charges + claims + held_count * sizeof(struct held_part));
     }
     if (s && charge_count > 0)
         s->charges = (struct charge *)(void *)((char *)s + size);
     if (s && claim_count > 0)
         s->claimant.claims = (struct claim *)(void *)((char *)s + size + charges);
+    if (s && held_count > 0)
+        s->held = (struct held_part *)(void *)((char *)s + size + charges + claims);
     return s;
 }
 
 struct split *split_new(struct split_pool *pool, struct question *q, const uint16_t *slots,
                         size_t part_count, bool has_claims, void (*done)(struct question *part))
 {
-    struct split *s = allocate(pool, part_count, part_count > 1 ? q->count : 0,
-                               has_claims ? q->count : 0);
+    struct split *s = split_allocate(pool, part_count, part_count > 1 ? q->count : 0,
+                                     has_claims ? q->count : 0, 0);
 
     if (!s)
         return NULL;
     s->whole = q;
     s->part_count = s->open = part_count;
     if (part_count == 1)
-        put_part(&s->parts[0], s, slots[0], q->charges, q->count, done);
+        split_put_part(&s->parts[0], s, slots[0], q->charges, q->count, done);
     else
-        divide(s, slots, done);
+        (void)split_divide(s, slots, done);
     return s;
 }
 
 void split_free(struct split_pool *pool, struct split *s)
 {
-    if (s->part_count == 1 && !s->claimant.claims) {
+    if (s->part_count == 1 && !s->claimant.claims && !s->held) {
         s->next = pool->spare;
         pool->spare = s;
     } else {
@@ -121,6 +127,8 @@ bool split_takes_all_or_none(const struct split *s)
 {
     const struct question *q = s->whole;
 
+    if (s->held)
+        return split_reserves_all_or_none(s);
     return s->part_count > 1 && verb_decides(q->verb) && question_charges(q);
 }
 
@@ -172,7 +180,8 @@ size_t split_group_end(const struct batch *b, const uint16_t *numbers, size_t fr
     for (; to < b->count; to++) {
         const struct part *p = part_of(b->questions[numbers[to]]);
 
-        if (p->slot != first->slot || p->is_asking != first->is_asking || p->is_alone)
+        if (p->slot != first->slot || p->is_asking != first->is_asking || p->is_alone ||
+            !p->question.reserving != !first->question.reserving)
             break;
     }
     return to;

@@ -5,7 +5,10 @@
 #define WEIR_STORE_REDIS_SPLIT_H
 
 #include "store/redis/claims.h"
+#include "store/redis/reserve_codec.h"
 #include "store/redis/slots.h"
+
+enum { PARTS_MOST = RESERVATION_MOST_CHARGES + 1 }; /* of a question: with a pointer */
 
 /* What became of a part. */
 enum outcome {
@@ -35,8 +38,10 @@ struct split {
     bool is_undoing;
     size_t part_count;
     struct charge *charges; /* of several parts, one after the other; NULL: one has them all */
-    uint8_t places[WEIR_MAX_RULES]; /* of these, among those of the whole */
-    struct split *next, *previous;  /* of those that wait, or are kept for the next question */
+    uint8_t places[RESERVATION_MOST_CHARGES]; /* of these, among those of the whole */
+    bool has_rest;                 /* about a reservation: all records that it has are asked */
+    struct held_part *held;        /* about a reservation: one for each part */
+    struct split *next, *previous; /* of those that wait, or are kept for the next question */
     struct part parts[];
 };
 
@@ -48,12 +53,20 @@ struct split_pool {
 };
 
 /* The slot of each charge. Returns how many differ: so many parts there are. */
-size_t split_find_slots(const struct question *q, uint16_t slots[WEIR_MAX_RULES]);
+size_t split_find_slots(const struct question *q, uint16_t slots[RESERVATION_MOST_CHARGES]);
 
 /* Each part is a question with this done(). With `has_claims` there is room for a claim on each
  * key. NULL: out of memory. */
 struct split *split_new(struct split_pool *pool, struct question *q, const uint16_t *slots,
                         size_t part_count, bool has_claims, void (*done)(struct question *part));
+
+/* What it is made of, for split_reserve.c too. Dividing returns how many parts there are. */
+struct split *split_allocate(struct split_pool *pool, size_t part_count, size_t charge_count,
+                             size_t claim_count, size_t held_count);
+void split_put_part(struct part *p, struct split *s, uint16_t slot, struct charge *charges,
+                    size_t count, void (*done)(struct question *part));
+size_t split_divide(struct split *s, const uint16_t *slots, void (*done)(struct question *part));
+
 void split_free(struct split_pool *pool, struct split *s);
 void split_pool_done(struct split_pool *pool);
 

@@ -233,6 +233,7 @@ static weir_err history_store(struct store *s, struct history_store **out,
 const struct store_ops redis_store_ops = {
     .scheme = "redis:",
     .is_shared = true,
+    .reserves = true,
     .open = open_redis,
     .history_store = history_store,
     .secret = redis_secret,

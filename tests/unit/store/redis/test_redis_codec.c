@@ -89,7 +89,7 @@ static void key_and_rule_are_written_once(void **state)
     ask(&other, 0x01);
     len = snprintf(expected, sizeof expected,
                    "*6\r\n$7\r\nEVALSHA\r\n$40\r\n%s\r\n$1\r\n2\r\n" KEY("ab") KEY("01") "$%zu\r\n",
-                   judge_sha, sizeof words - 2);
+                   scripts[SCRIPT_JUDGE].sha, sizeof words - 2);
     memcpy(expected + len, words, sizeof words);
     writes(false, expected, (size_t)len + sizeof words);
 }
@@ -119,7 +119,8 @@ static void verbs_and_times_are_written(void **state)
     question_is(false, (const unsigned char[]){ 3, 0, 1, 1, 1, 0xcc, 200 }, 7);
     q->verb = VERB_UNDO;
     q->charges[0].step.now = 99;
-    question_is(false, (const unsigned char[]){ 4, 0, 1, 1, 1, 0xcc, 200, 99 }, 8);
+    q->charges[0].step.decision.reset_after = 9;
+    question_is(false, (const unsigned char[]){ 4, 0, 1, 1, 1, 0xcc, 200, 99, 90 }, 9);
 }
 
 static void a_cell_has_its_cost_in_its_rule(void **state)
