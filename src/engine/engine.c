@@ -61,8 +61,6 @@ void engine_prefetch(struct engine *e, const struct check *check, enum prefetch 
 
 static void fall_back(struct check *check, struct question *q)
 {
-    if (q->reserving)
-        return;
     if (!q->err)
         fallback_learn(check->engine, check, q);
     else if (verb_settles(q->verb))

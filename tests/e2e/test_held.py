@@ -13,34 +13,19 @@ import threading
 sys.path.insert(0, "tests/support")
 import held  # noqa: E402
 from redis import Cluster, Redis  # noqa: E402
-from shared_store import PATIENT, UNWELL, Fixture  # noqa: E402
+from shared_store import PATIENT, UNWELL, RedisFixture  # noqa: E402
 from weir_server import TREE, run, test, wait_until  # noqa: E402
 
 
-class Home(Fixture):
+def redis_home(parameters=PATIENT):
     """A Redis of its own, and servers that share it."""
-
-    def __init__(self, parameters=PATIENT):
-        self.redis = Redis()
-        super().__init__(f"{self.redis.url}?{parameters}")
-
-    def __exit__(self, kind, *rest):
-        try:
-            super().__exit__(kind, *rest)
-        finally:
-            self.redis.__exit__()
+    redis = Redis()
+    return RedisFixture(redis, redis.url, parameters)
 
 
-class ClusterHome(Fixture):
-    def __init__(self):
-        self.redis = Cluster()
-        super().__init__(f"redis+cluster://127.0.0.1:{self.redis.nodes[0].port}?{PATIENT}")
-
-    def __exit__(self, kind, *rest):
-        try:
-            super().__exit__(kind, *rest)
-        finally:
-            self.redis.__exit__()
+def cluster_home():
+    cluster = Cluster()
+    return RedisFixture(cluster, f"redis+cluster://127.0.0.1:{cluster.nodes[0].port}")
 
 
 def ask(server, verb, **body):
@@ -104,43 +89,43 @@ def traces_hold(url):
 
 @test
 def every_trace_of_budgets_holds_in_redis():
-    with Home() as home:
+    with redis_home() as home:
         traces_hold(home.url)
 
 
 @test
 def every_trace_of_budgets_holds_in_a_cluster():
-    with ClusterHome() as home:
+    with cluster_home() as home:
         traces_hold(home.url)
 
 
 @test
 def a_lost_answer_is_charged_once_in_redis():
-    with Home() as home:
+    with redis_home() as home:
         held.a_lost_answer_is_charged_once(home)
 
 
 @test
 def a_lost_answer_is_charged_once_in_a_cluster():
-    with ClusterHome() as home:
+    with cluster_home() as home:
         held.a_lost_answer_is_charged_once(home)
 
 
 @test
 def never_more_than_seven_at_once():
-    with Home() as home:
+    with redis_home() as home:
         held.never_more_than_seven_at_once(home, lambda: monitor(home.redis))
 
 
 @test
 def what_was_used_would_have_been_admitted():
-    with Home() as home:
+    with redis_home() as home:
         held.what_was_used_would_have_been_admitted(home)
 
 
 @test
 def keys_of_reservations_expire_by_themselves():
-    with Home() as home:
+    with redis_home() as home:
         home.config.write_text(held.POLICIES)
         server = home.serve()
         held_by = server.http("POST", "/v1/reserve", {"policy": "slots",
@@ -158,7 +143,7 @@ def keys_of_reservations_expire_by_themselves():
 
 @test
 def what_was_held_before_a_reset_is_not_given_back():
-    with Home() as home:
+    with redis_home() as home:
         home.config.write_text("version: 1\npolicies:\n" + "".join(
             f"  {kind}: {{limit: 100 per 1d, by: user, algorithm: {kind}}}\n"
             for kind in held.KINDS))
@@ -177,7 +162,7 @@ def what_was_held_before_a_reset_is_not_given_back():
 
 @test
 def a_record_is_known_for_ten_minutes_to_the_ms():
-    with Home() as home, ClusterHome() as cluster:
+    with redis_home() as home, cluster_home() as cluster:
         for fixture in (home, cluster):
             fixture.config.write_text(held.POLICIES)
             server = fixture.serve("--trust-client-clock")
@@ -193,7 +178,7 @@ def a_record_is_known_for_ten_minutes_to_the_ms():
 
 @test
 def a_server_that_lost_its_scripts_is_sent_them_again():
-    with Home() as home:
+    with redis_home() as home:
         home.config.write_text(held.POLICIES)
         server = home.serve()
         for i in range(3):
@@ -214,7 +199,7 @@ def cost_of_a_slot(home, server, times=200):
 
 @test
 def a_thousand_open_slots_are_not_much_slower_than_ten():
-    with Home() as home:
+    with redis_home() as home:
         home.config.write_text("version: 1\npolicies:\n  many: {limit: 2000 at once}\n")
         server = home.serve(threads=1)
         costs = []
@@ -240,7 +225,7 @@ def metric(server, name):
 
 @test
 def a_commit_waits_for_a_store_that_is_away():
-    with Home(UNWELL) as home:
+    with redis_home(UNWELL) as home:
         home.config.write_text(held.POLICIES)
         server = home.serve(threads=1)
         wait_until(lambda: used(server) == 0, "the store")
@@ -259,7 +244,7 @@ def a_commit_waits_for_a_store_that_is_away():
 
 @test
 def without_the_store_it_is_held_and_settled_by_the_process():
-    with Home(UNWELL) as home:
+    with redis_home(UNWELL) as home:
         home.config.write_text(held.POLICIES)
         server = home.serve(threads=1)
         wait_until(lambda: used(server) == 0, "the store")
@@ -269,6 +254,8 @@ def without_the_store_it_is_held_and_settled_by_the_process():
         assert [a["source"] for a in answers] == ["fallback"] * 2, answers
         assert [a["repeated"] for a in answers] == [False, True], answers
         assert [a["remaining"] for a in answers] == [6, 6], answers
+        both = ask(server, "reserve", policy="jobs", attributes={"user": "ann"}, ttl_ms=60_000)
+        assert both["reservation"].startswith("local.") and len(both["rules"]) == 2, both
         local = answers[0]["reservation"]
         assert local.startswith("local.") and answers[1]["reservation"] == local, answers
         home.redis.process.send_signal(signal.SIGCONT)

@@ -14,7 +14,7 @@ import threading
 sys.path.insert(0, "tests/support")
 from redis import Redis, Watched  # noqa: E402
 from weir_server import TREE, command, run, test, wait_until  # noqa: E402
-from shared_store import (PATIENT, UNWELL, Gang, Fixture, a_promoted_replica_counts_on,  # noqa: E402
+from shared_store import (PATIENT, UNWELL, Gang, Fixture, RedisFixture, a_promoted_replica_counts_on,  # noqa: E402
                           asked, comes_back,
                           conforms, falls_back, library_and_server_share_a_limit,
                           never_half_charged, overrides_hold_everywhere, says, servers_share_a_cell,
@@ -22,18 +22,12 @@ from shared_store import (PATIENT, UNWELL, Gang, Fixture, a_promoted_replica_cou
                           verbs_do_what_they_do_elsewhere, weir, witness)
 
 
-class Home(Fixture):
+class Home(RedisFixture):
     """A Redis of its own, and servers that share it."""
 
     def __init__(self, parameters=PATIENT, **options):
-        self.redis = Redis(**options)
-        super().__init__(f"{self.redis.url}?{parameters}")
-
-    def __exit__(self, kind, *rest):
-        try:
-            super().__exit__(kind, *rest)
-        finally:
-            self.redis.__exit__()
+        redis = Redis(**options)
+        super().__init__(redis, redis.url, parameters)
 
     def secret(self):
         return self.redis("GET", "rl:secret").decode()

@@ -77,6 +77,20 @@ class Fixture:
         return path
 
 
+class RedisFixture(Fixture):
+    """Servers that share a Redis or a cluster, which ends with them."""
+
+    def __init__(self, redis, url, parameters=PATIENT):
+        self.redis = redis
+        super().__init__(f"{url}?{parameters}")
+
+    def __exit__(self, kind, *rest):
+        try:
+            super().__exit__(kind, *rest)
+        finally:
+            self.redis.__exit__()
+
+
 def weir(*words, **more):
     return subprocess.run([WEIR, *words], capture_output=True, text=True, check=False,
                           timeout=PATIENCE, **more)
