@@ -12,7 +12,7 @@ import time
 from zoneinfo import ZoneInfo
 
 sys.path.insert(0, "tests/support")
-from budget_model import civil_instant  # noqa: E402
+from budget_model import calendar_window, civil_instant  # noqa: E402
 from budget_store import compare  # noqa: E402
 from postgres import SqlError  # noqa: E402
 from postgres_fixture import Fixture, close_cluster, weir  # noqa: E402
@@ -227,6 +227,23 @@ def sql_finds_the_same_midnights_as_the_model():
                 want = civil_instant(ZoneInfo(zone), datetime.date.fromisoformat(day))
                 have = fixture.value(f"SELECT weir.midnight('{day}', '{zone}')")
                 assert int(have) == want, (zone, day, have, want)
+
+
+@test
+def sql_finds_the_same_windows_as_the_model_around_odd_days():
+    dice = random.Random(SEED)
+    asked = []
+    for _ in range(300):
+        rule = past_calendar(dice, "r")
+        asked.append((rule, begin_of(dice, [rule]) + dice.randrange(120) * 3600000))
+    rows = ", ".join(f"({i}, '{r['period']}', '{r['zone']}', {r.get('month_day', 1)}, {now})"
+                     for i, (r, now) in enumerate(asked))
+    with Fixture() as fixture:
+        found = json.loads(fixture.value(
+            f"""SELECT jsonb_agg((weir.calendar_bounds(period, zone, day, now::bigint))[2:3] ORDER BY i)
+                  FROM (VALUES {rows}) AS v (i, period, zone, day, now)""".replace("\n", " ")))
+    for (rule, now), have in zip(asked, found):
+        assert tuple(have) == calendar_window(rule, now), (rule, now, have)
 
 
 @test
