@@ -22,7 +22,13 @@ const char *__asan_default_options(void)
 static const char policies[] = "version: 1\n"
                                "policies:\n"
                                "  login: {limit: 5 per 15m, by: ip}\n"
-                               "  api: {limit: 10 per 1s, by: [tenant, route]}\n";
+                               "  api: {limit: 10 per 1s, by: [tenant, route]}\n"
+                               "  jobs:\n"
+                               "    by: user\n"
+                               "    rules:\n"
+                               "      running: {limit: 2 at once}\n"
+                               "      rows: {limit: 100 per 1m, algorithm: token_bucket, "
+                               "counts: rows}\n";
 
 static struct test_server test_server;
 
