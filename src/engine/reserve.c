@@ -225,6 +225,7 @@ static weir_err prepare_known(struct check *check, bool extends, weir_diag *diag
                          "a reservation knows what it is of: leave out all but %s",
                          extends ? "`reservation` and `ttl_ms`" : "`reservation` and `costs`");
     if (!r->reservation || r->reservation[0] == '\0') { /* of what was exempt, or off */
+        check->unnamed = (struct rule){ 0 };            /* else that of the check before */
         charges_are_none(check, WEIR_FROM_OFF);
         return WEIR_OK;
     }

@@ -119,7 +119,9 @@ const char *check_member_name(enum check_member member)
 weir_err check_unknown_member(struct span name, weir_diag *diag)
 {
     /* Two letters are near any other two, and an attribute may be as short: `ip` is not `id`. */
-    const char *near = name.len > 2 ? suggest(name, names, MEMBER_UNKNOWN) : NULL;
+    const char *near = span_is(name, "ttl") ? names[MEMBER_TTL_MS]
+                       : name.len > 2       ? suggest(name, names, MEMBER_UNKNOWN)
+                                            : NULL;
 
     if (span_is(name, "checks"))
         return diag_fail(diag, WEIR_EREQUEST,

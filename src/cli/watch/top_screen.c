@@ -142,6 +142,10 @@ static void draw_head(const struct top_page *p, const struct top_stats *s, struc
     put_coloured(&l, s->has_failed ? RED : GREEN, s->has_failed ? "has failed" : "well");
     if (s->journal_bytes > 0)
         put(&l, ", journal %s", bytes(s->journal_bytes).text);
+    if (s->held + s->expired > 0)
+        put(&l, "   reservations %" PRId64 " held", s->held);
+    if (s->expired > 0)
+        put(&l, ", %" PRId64 " expired", s->expired);
     if (s->reload_failures > 0) {
         put(&l, "   ");
         put_coloured(&l, YELLOW, "a reload has failed: see /v1/policies");

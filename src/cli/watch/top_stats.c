@@ -46,6 +46,16 @@ static void read_numbers(struct top_stats *s, const json_t *root)
     s->commit_p99_ns = told_int(json_object_get(root, "commit_ns"), "p99");
 }
 
+static void read_held(struct top_stats *s, const json_t *object)
+{
+    const json_t *list = json_object_get(object, "reservations");
+
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        s->held += told_int(json_array_get(list, i), "held");
+        s->expired += told_int(json_array_get(list, i), "expired");
+    }
+}
+
 static void read_unanswered(struct top_stats *s, const json_t *object)
 {
     const json_t *reasons = json_object_get(object, "reasons"), *last = json_array_get(reasons, 0);
@@ -174,6 +184,7 @@ bool top_stats_read(struct top_stats *s, const struct top_stats *before, struct 
         return false;
     }
     read_numbers(s, root);
+    read_held(s, json_object_get(root, "held"));
     read_unanswered(s, json_object_get(root, "unanswered"));
     if (before && before->started_ms != s->started_ms)
         before = NULL;

@@ -215,7 +215,7 @@ static weir_err set_way(struct parsed_request *asked, struct way way, weir_diag 
     /* null says that there is none; to leave it out would look as if it were settled. */
     if (way.is_of_reservation && !asked->request.reservation)
         return diag_fail(diag, WEIR_EREQUEST,
-                         "the reservation is missing: give the one that was answered, or null");
+                         "'reservation' is missing: give the one that was answered, or null");
     if (way.is_release && (asked->request.cost != 0 || asked->request.cost_count > 0))
         return diag_fail(diag, WEIR_EREQUEST,
                          "a release says that nothing was used: leave out the cost, or commit");
