@@ -45,7 +45,7 @@ def database(stack):
     db.psql("CREATE ROLE edge LOGIN")
     db.psql(subprocess.run([WEIR, "migrate", "--print"], capture_output=True, text=True, check=True).stdout)
     subprocess.run([WEIR, "policy", "push", config, db.url], stdout=subprocess.DEVNULL, check=True)
-    db.psql("GRANT weir_caller TO edge")
+    db.psql("SELECT weir.expose('public'); GRANT weir_caller TO edge")
     return {"DATABASE_URL": db.url_of("postgres", "edge"), "PG": str(modules)}
 
 
@@ -60,7 +60,7 @@ def main(names):
     with ExitStack() as stack:
         env.update(more("peers", "PEERS") if {"middleware", "stores"} & set(names) else {})
         env.update(more("runtimes", "RUNTIMES") if "runtimes" in names else {})
-        env.update(database(stack) if "postgres" in names else {})
+        env.update(database(stack) if {"postgres", "seeds"} & set(names) else {})
         # Each prints TAP with a plan of its own.
         return max(subprocess.run(["node", "--test-reporter=tap", CLIENT / f"test/{name}.test.mjs"], env=env,
                                   check=False).returncode for name in names)

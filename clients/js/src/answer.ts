@@ -44,6 +44,12 @@ export interface Answer {
   /** The id of the operator's override that took part. */
   override?: number
   tag?: string
+  /** Of a reservation: its id; null: nothing was counted. */
+  reservation?: string | null
+  /** The same was asked before, and is counted once. */
+  repeated?: boolean
+  /** Of a commit: it came after the end. */
+  expired?: boolean
   /** With `source: 'fallback'`: why this client decided and not weir. */
   error?: WeirError
 }
@@ -77,7 +83,7 @@ export class RateLimitError extends Error {
   declare readonly retryAfterMs: number
   declare readonly resetAfterMs: number
   constructor(readonly answer: Answer) {
-    super(`denied by ${answer.policy ?? 'a limit'}/${answer.rule}`)
+    super(`denied by ${answer.policy ?? ''}/${answer.rule}`)
     Object.assign(this, answer)
   }
 }

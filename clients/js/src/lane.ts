@@ -70,7 +70,7 @@ export function lane(verb: Verb, transport: Transport, max: number, inFlight: nu
     underWay++
     try {
       const results = await transport.send(verb, batch.map((call) => call.text), controller.signal)
-      if (results?.length !== batch.length) throw new WeirError('an answer is missing', 'bad_answer')
+      if (results?.length !== batch.length) throw new WeirError('not an answer', 'bad_answer')
       group.end = report
       batch.forEach((call, i) => settle(call, results[i] ?? ({} as Raw)))
     } catch (error) {

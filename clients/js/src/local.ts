@@ -25,7 +25,7 @@ export function localLimiter(numbers: Record<string, LocalNumbers> = {}): LocalL
 
   return (verb, request, key, cost) => {
     const given = request.window_ms ? { ...request, window: request.window_ms } : numbers[request.policy as string] ?? numbers['*']
-    if (!given) return
+    if (!given || /commit|release|grow|extend/.test(verb)) return
     const { limit, algorithm = '', burst = limit } = given as LocalNumbers
     const window = ms((given as LocalNumbers).window)
     const now = clock()

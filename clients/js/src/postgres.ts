@@ -38,6 +38,7 @@ export function postgres(database: Queries | Unsafe | Rpc): Transport {
       const checks = requests.map((request) => (verb === 'peek' ? { ...request, peek: true } : request))
       return (await call('check_many', { p_checks: checks })).map(tidy)
     }
+    if (!/charge|refund|reset/.test(verb)) throw new WeirError(`${verb} is by HTTP or RESP`, 'invalid_request')
     const answers = []
     for (const request of requests) {
       if (request.window_ms || request.policies)

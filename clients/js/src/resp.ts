@@ -28,13 +28,14 @@ const bulk = (word: unknown) => {
 const command = (words: unknown[]) => `*${words.length}\r\n${words.map(bulk).join('')}`
 
 const OPTIONS: [member: string, word: string][] = [['cost', 'COST'], ['plan', 'PLAN'], ['burst', 'BURST'],
-  ['precision_ms', 'PRECISION'], ['name', 'NAME'], ['on_error', 'ON_ERROR'], ['now', 'NOW']]
+  ['precision_ms', 'PRECISION'], ['name', 'NAME'], ['on_error', 'ON_ERROR'], ['now', 'NOW'], ['id', 'ID'], ['ttl_ms', 'TTL']]
 
 /** The words of a request. Those that RESP has no command for are an error. */
 export function words(verb: Verb, request: WireRequest): unknown[] {
-  const { policy, policies, key, attributes, limit, window_ms, algorithm = 'sliding_window', peek, exempt, tag } = request as any
+  const { policy, policies, key, attributes, limit, window_ms, algorithm = 'sliding_window', peek, exempt, tag, reservation, costs } = request as any
   const out: unknown[] = []
-  if (window_ms !== undefined) {
+  if (reservation) out.push(`WEIR.${verb.toUpperCase()}`, reservation)
+  else if (window_ms !== undefined) {
     if (!/check|peek/.test(verb)) throw new WeirError(`${verb} of a limit that comes with the request is by HTTP`, 'invalid_request')
     out.push('WEIR.LIMIT', key ?? '', algorithm, limit, window_ms)
     if (verb === 'peek') out.push('PEEK')
@@ -48,6 +49,7 @@ export function words(verb: Verb, request: WireRequest): unknown[] {
   if (peek) out.push('PEEK')
   if (exempt) out.push('EXEMPT')
   for (const [member, word] of OPTIONS) if (request[member] !== undefined) out.push(word, request[member])
+  for (const name in costs) out.push('COST', name, costs[name])
   out.push(tag ? 'TAG' : 'FULL')
   return out
 }
@@ -93,7 +95,7 @@ export function parse(text: string, at: number): [value: any, next: number] | un
   }
 }
 
-const FLAGS = /^(allowed|shadow|shadow_denied)$/
+const FLAGS = /^(allowed|shadow|shadow_denied|repeated|expired)$/
 
 /** Names and values in turn, as the JSON of HTTP has them: of rules, false flags and the name of the only policy are left out. */
 function toRaw(list: any): any {

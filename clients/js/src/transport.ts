@@ -1,7 +1,7 @@
 /* transport.ts - the way to weir: HTTP by fetch. Other ways implement the same interface. */
 import { type Raw, WeirError } from './answer.js'
 
-export type Verb = 'check' | 'peek' | 'charge' | 'refund' | 'reset'
+export type Verb = 'check' | 'peek' | 'charge' | 'refund' | 'reset' | 'reserve' | 'commit' | 'release' | 'grow' | 'extend'
 
 /** A request in the words of weir's JSON. */
 export type WireRequest = Record<string, unknown>

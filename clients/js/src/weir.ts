@@ -33,6 +33,10 @@ export type Identity = string | Record<string, string | number>
 export interface CheckOptions<Plan = string> {
   /** Default: 1. */
   cost?: number
+  /** By name, for policies that count other things than requests. */
+  costs?: Record<string, number>
+  /** The same check with the same id is counted once, so it is sent again if the answer was lost. */
+  id?: string
   plan?: Plan
   /** Allowed and not counted. */
   exempt?: boolean
@@ -75,7 +79,10 @@ export interface WeirOptions extends Partial<HttpOptions> {
   }
 }
 
-const MISTAKE = /^(invalid_(?!policy)|no_such_|clock_|needs_|id_|already_|reservation_)/
+const MISTAKE = /^(invalid_|no_such_|clock_|needs_|id_|already_|reservation_)/
+
+/** Done twice, these change nothing more. */
+const SAFE = /peek|reset|commit|release|ext/
 
 const root = globalThis as any
 const env = (name: string) => root.process?.env?.[name] ?? root.Deno?.env.get(name)
@@ -84,7 +91,7 @@ function toRequest(policy: unknown, who: unknown): WireRequest {
   const request: WireRequest = {}
   if (typeof policy === 'string') request.policy = policy
   else if (Array.isArray(policy)) request.policies = policy
-  else {
+  else if (policy) {
     const { window, precision, ...rest } = policy as Limit
     Object.assign(request, rest, { window_ms: ms(window) }, precision && { precision_ms: ms(precision) })
   }
@@ -113,15 +120,17 @@ export class Weir<P = Anything> {
   declare readonly limit: <N extends Name<P>>(policy: N | Limit | Name<P>[]) => Limiter<Who<P, N>, PlanOf<P, N>>
   /** Many checks in one request. Each is decided alone. */
   declare readonly checkMany: (checks: { policy: Name<P> | Limit | Name<P>[]; who: Identity; options?: CheckOptions }[]) => Promise<Answer[]>
+  /** Any verb: those of reservations are in weir-client/reserve. */
+  declare readonly ask: (verb: Verb, policy: unknown, who?: unknown, options?: CheckOptions) => Promise<Answer>
   /** Closes what the transport keeps open. */
   declare readonly close: () => void
 
   constructor(options: WeirOptions = {}) {
     const { url = env('WEIR_URL'), token = env('WEIR_TOKEN'), on = {}, local, onError = 'deny' } = options
-    if (!url && !options.transport) throw mistake('no url: set it, or WEIR_URL')
+    if (!url && !options.transport) throw mistake('no url, no WEIR_URL')
     const transport = options.transport ?? http({ ...options, url, token })
     const denials = options.denyCache !== false && denyCache(options.denyCache ?? {})
-    if (!local && /local/.test(JSON.stringify(onError))) throw mistake('no local: set it to localLimiter()')
+    if (!local && /local/.test(JSON.stringify(onError))) throw mistake('no local: localLimiter()')
     const lanes: Record<string, Push> = {}
     const logged = new Set<string>()
     let failures = 0
@@ -143,7 +152,7 @@ export class Weir<P = Anything> {
     const fallback = (verb: Verb, request: WireRequest, key: string, cost: number, error: WeirError): Answer => {
       let word = typeof onError === 'function' ? onError(error, request) : onError
       if (typeof word === 'object') word = failures < word.after ? word.before ?? (local ? 'local' : 'allow') : word.then ?? 'deny'
-      const allowed = word !== 'deny' || verb !== 'check'
+      const allowed = word !== 'deny' || !/check|serve|grow/.test(verb)
       return {
         allowed, policy: ((request.policy ?? request.name) as string) ?? null, rule: 'default', limit: 0, remaining: 0,
         retryAfterMs: allowed ? 0 : 1000, resetAfterMs: 0, delayMs: 0, source: 'fallback', shadow: false, error,
@@ -155,7 +164,7 @@ export class Weir<P = Anything> {
       const { signal, timeout = options.timeout ?? 250, cost, ...more } = asked
       signal?.throwIfAborted()
       const request = Object.assign(toRequest(policy, who), more)
-      const cache = verb === 'check' && !more.plan && !more.now && !/bucket/.test(request.algorithm as string) && denials
+      const cache = verb === 'check' && !more.plan && !more.now && !more.id && !/bucket/.test(request.algorithm as string) && denials
       const key = transport.encode('check', request)
       const sent = clock()
       let answer = cache && cache.find(key, cost ?? 1, sent)
@@ -163,13 +172,13 @@ export class Weir<P = Anything> {
         const text = cost === undefined && verb === 'check' ? key : transport.encode(verb, { ...request, cost })
         const result = await new Promise<Raw | WeirError>((resolve, reject) => {
           const abort = () => (giveUp(), reject(signal!.reason))
-          const giveUp = push(verb)(text, /peek|reset/.test(verb) || cost === 0, timeout, (result) => {
+          const giveUp = push(verb)(text, SAFE.test(verb) || cost === 0 || !!more.id, timeout, (result) => {
             signal?.removeEventListener('abort', abort)
             resolve(result)
           })
           signal?.addEventListener('abort', abort)
         })
-        if (denials && /ref|res/.test(verb)) denials.clear(clock())
+        if (denials && /re|com/.test(verb)) denials.clear(clock())
         const error = result instanceof WeirError ? result
           : result.error ? new WeirError(result.error.detail, result.error.code)
           : typeof result.allowed !== 'boolean' && new WeirError('not an answer', 'bad_answer')
@@ -193,6 +202,7 @@ export class Weir<P = Anything> {
       verbs[verb] = (policy: unknown, who: unknown, asked?: CheckOptions) => ask(verb, policy, who, asked)
 
     Object.assign(this, verbs, {
+      ask,
       checkMany: (checks: any[]) => Promise.all(checks.map((c) => ask('check', c.policy, c.who, c.options))),
       limit(policy: unknown) {
         const limiter: Record<string, any> = {
