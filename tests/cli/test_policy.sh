@@ -1,5 +1,5 @@
 #!/bin/sh
-# test_policy.sh - `weir policy`: lint and explain.
+# test_policy.sh - `weir policy`: lint, explain and types.
 #
 #   test_policy.sh TREE      from the root of the source
 . tests/support/cli.sh
@@ -168,4 +168,33 @@ t explain_has_json json 'a["outcome"] == "counted" and a["rules"][1]["limit"] ==
     len(a["rules"][1]["tag"]) == 32 and a["rules"][0]["tag"] is None and
     a["rules"][1]["normalised"] == {"ip": "IPv4"}' \
     policy explain "$policies" multi ip=203.0.113.7 user=u --json
+
+# ---- policy types -------------------------------------------------------------------------
+
+cat >"$scratch/typed.yaml" <<'END'
+version: 1
+policies:
+  a/b: {limit: 3 per 1h}
+  several:
+    rules:
+      one: {limit: 3 per 1h, by: [ip, user], plans: {paid: 4 per 1h, big: 5 per 1h}}
+      two: {limit: 3 per 1h, by: [user, tenant], plans: {paid: 4 per 1h}}
+END
+
+types() {
+    run policy types "$scratch/typed.yaml"
+    is status "$status" 0 && is stdout "$(sed -n '2,$p' "$scratch/out")" 'export interface Policies {
+  "a/b": { by: never; key: never; plan: never }
+  "several": { by: "ip" | "user" | "tenant"; key: never; plan: "paid" | "big" }
+}'
+}
+
+untyped() {
+    run policy types "$scratch/bad.yaml"
+    is status "$status" 1 && is stdout "$(cat "$scratch/out")" '' && grep -q 'bad.yaml:3:24' "$scratch/err"
+}
+
+t types_has_each_name_once types
+t types_shows_problems_instead untyped
+t types_needs_one_file refuses "name one policy file, or '-' for standard input" policy types
 finish

@@ -21,12 +21,16 @@ export interface Limit {
 }
 
 /** What `weir policy types` writes: by name, the attributes and plans of each policy. */
-export type Policies = Record<string, { by: string; plan: string }>
+export type Policies = Record<string, { by: string; key: string; plan: string }>
 type Anything = Record<string, { by: any; plan: string }>
 type Name<P> = Extract<keyof P, string>
 
 /** Who is counted: the attributes of the policy, or the one value if it counts by only one. */
-export type Who<P, N> = N extends keyof P ? (P[N] extends { by: infer B extends string } ? string | { [K in B]: string | number } : Identity) : Identity
+export type Who<P, N> = N extends keyof P
+  ? P[N] extends { by: infer B extends string; key: infer K }
+    ? K | { [A in B]: string | number }
+    : Identity
+  : Identity
 
 export type Identity = string | Record<string, string | number>
 

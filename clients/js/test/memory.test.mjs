@@ -8,7 +8,7 @@ import { load, serve } from './support.mjs'
 const { Weir, localLimiter } = await load('index.js')
 v8.setFlagsFromString('--expose-gc')
 const gc = vm.runInNewContext('gc')
-const ROUNDS = Math.ceil((Number(process.env.WEIR_TEST_SCALE ?? 100) * 400) / 100)
+const ROUNDS = Math.ceil((Number(process.env.WEIR_TEST_SCALE ?? 100) * 200) / 100)
 
 /** Bytes in use after each of two halves. */
 async function halves(weir) {
@@ -22,7 +22,7 @@ async function halves(weir) {
   return used
 }
 
-test('200000 checks of as many keys leave nothing behind but what is bounded', async () => {
+test('100000 checks of as many keys leave nothing behind but what is bounded', async () => {
   const server = await serve()
   const weir = new Weir({ url: server.url, timeout: 20_000, denyCache: { max: 1000 } })
   const [first, second] = await halves(weir)

@@ -72,7 +72,7 @@ test('express-rate-limit: get, decrement, resetKey, and a store that is away', a
   assert.equal((await store.get('a')).totalHits, 1)
   await store.resetKey('a')
   assert.equal(await store.get('a'), undefined)
-  const away = new WeirStore({ weir: new Weir({ url: `http://127.0.0.1:${await freePort()}`, on: { error() {} } }) })
+  const away = new WeirStore({ weir: new Weir({ url: `http://127.0.0.1:${await freePort()}`, timeout: 10_000, on: { error() {} } }) })
   await assert.rejects(away.increment('a'), { code: 'unreachable' })
 })
 
