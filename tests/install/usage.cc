@@ -36,5 +36,18 @@ int main()
         }
         std::printf("%s\n", answer.allowed ? "allowed" : "refused");
     }
+
+    weir_request held = request, settled = {};
+
+    held.key = "another";
+    held.cost = 2;
+    held.ttl_ms = 60000;
+    if (weir_reserve(limiter.get(), &held, &answer, &diag) != WEIR_OK || !answer.allowed)
+        return 2;
+    settled.reservation = answer.reservation;
+    settled.cost = 1;
+    weir_answer after = {};
+    if (weir_commit(limiter.get(), &settled, &after, &diag) != WEIR_OK || after.remaining != 1)
+        return 2;
     return 0;
 }

@@ -404,7 +404,8 @@ static route_action *admit(struct exchange *x, size_t body_len, size_t *most_bod
 
     if (!action && route && request->method == HTTP_OPTIONS)
         action = api_options;
-    x->is_check = action == api_check || action == api_check_query || action == api_gate;
+    x->is_check = action == api_check || action == api_check_query || action == api_gate ||
+                  action == api_reserve;
     *most_body = route && route->most_body ? route->most_body : HTTP_MAX_SHORT_BODY;
     if (!route)
         refuse_path(x);

@@ -168,7 +168,8 @@ void resp_reply_end(struct reply *r)
 static bool is_check(const struct resp_spec *spec)
 {
     return spec->serve == resp_serve_weir_check || spec->serve == resp_serve_weir_limit ||
-           spec->serve == resp_serve_cl_throttle || spec->serve == resp_serve_throttle;
+           spec->serve == resp_serve_cl_throttle || spec->serve == resp_serve_throttle ||
+           spec->serve == resp_serve_weir_reserve;
 }
 
 /* Behind the word in capitals that an error begins with. */
