@@ -11,6 +11,7 @@ import sys
 
 sys.path.insert(0, "tests/support")
 from postgres import Postgres  # noqa: E402
+from redis import Redis  # noqa: E402
 from weir_server import TREE, run, test  # noqa: E402
 
 # A test, and what is said of a failure.
@@ -31,7 +32,13 @@ def play(name, url):
         test(has_passed)
 
 
+def patient(url):
+    return url + ("&" if "?" in url else "?") + "deadline=20s"
+
+
 with Postgres() as db:
     db.migrate()
-    play("postgres", db.url + ("&" if "?" in db.url else "?") + "deadline=20s")
+    play("postgres", patient(db.url))
+with Redis() as redis:
+    play("redis", patient(redis.url))
 run()
