@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """embed.py - writes files of this tree as C arrays, so that the program contains them.
 
-    scripts/embed.py lua|sql|web OUTPUT.c DEPFILE
+    scripts/embed.py lua|sql|style|web OUTPUT.c DEPFILE
 
     lua   the scripts of lua/, and their SHA-1, by which Redis knows them
     sql   the migrations of sql/ and sql/rollback/, each with a checksum
+    style the style of the page that `weir replay` writes
     web   the files of the dashboard, each with its media type
 """
 import hashlib
@@ -62,6 +63,11 @@ def sql():
     return "cli/store/migrations.h", code, used
 
 
+def style():
+    file = ROOT / "src/cli/replay/report.css"
+    return "cli/replay/report_html.h", text("const char report_style", file.read_bytes()), [file]
+
+
 def web():
     folder = ROOT / "web"
     files = sorted(file for file in folder.iterdir() if file.suffix in TYPES)
@@ -76,8 +82,8 @@ def web():
 
 
 def main(what, output, depfile):
-    header, code, used = {"lua": lua, "sql": sql, "web": web}[what]()
-    Path(output).write_text(f"/* {Path(output).name} - of {what}/, by scripts/embed.py. */\n"
+    header, code, used = {"lua": lua, "sql": sql, "style": style, "web": web}[what]()
+    Path(output).write_text(f"/* {Path(output).name} - of {what}, by scripts/embed.py. */\n"
                             f'#include "{header}"\n\n{code}')
     used = " ".join(str(path) for path in [Path(__file__).resolve(), *used])
     Path(depfile).write_text(f"{output}: {used}\n")

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/printable.h"
@@ -116,4 +117,15 @@ struct duration_text duration_text(int64_t ms)
     else if (ms > 0)
         snprintf(d.text + len, sizeof d.text - (size_t)len, "%" PRId64 "s", ms / 1000);
     return d;
+}
+
+struct moment_text moment_text(int64_t ms, const char *format)
+{
+    const time_t seconds = (time_t)(ms / 1000);
+    struct moment_text t = { "-" };
+    struct tm tm;
+
+    if (gmtime_r(&seconds, &tm))
+        strftime(t.text, sizeof t.text, format, &tm);
+    return t;
 }

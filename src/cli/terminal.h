@@ -32,4 +32,11 @@ struct duration_text {
 };
 struct duration_text duration_text(int64_t ms);
 
+/* A time since 1970 in UTC, as strftime(3) writes it. */
+struct moment_text {
+    char text[48];
+};
+struct moment_text moment_text(int64_t ms, const char *format)
+    __attribute__((format(strftime, 2, 0)));
+
 #endif

@@ -174,8 +174,12 @@ void identities_finish(struct identities *t, struct peaks *peaks)
     for (size_t i = 0; i < t->room; i++)
         if (t->slots[i].key != 0)
             peaks_add(&peaks[t->slots[i].row], t->slots[i].peak);
-    for (size_t i = 0; i < t->denied_count; i++)
-        t->denied[i].requests = find(t->slots, t->room, t->denied[i].key)->requests;
+    for (size_t i = 0; i < t->denied_count; i++) {
+        const struct seen *const s = find(t->slots, t->room, t->denied[i].key);
+
+        t->denied[i].requests = s->requests;
+        t->denied[i].peak = s->peak;
+    }
 }
 
 int64_t identities_of_row(const struct identities *t, size_t row)

@@ -32,7 +32,7 @@ struct seen {
 struct denied_identity {
     struct key tag;
     uint64_t key;                 /* of its `seen` */
-    int64_t requests;             /* filled by identities_finish() */
+    int64_t requests, peak;       /* filled by identities_finish() */
     int64_t denied, longest_wait; /* longest: WEIR_NEVER is longest */
     int64_t first, last;          /* times of denials */
     uint16_t row;

@@ -3,6 +3,8 @@
 
 #include <stdlib.h>
 
+#include "limit/calendar.h"
+#include "policy/rate.h"
 #include "replay/scan.h"
 
 static int by_row_and_denied(const void *a, const void *b)
@@ -84,6 +86,34 @@ void report_done(struct report *report)
         free(report->sides[i].rows);
     }
     *report = (struct report){ 0 };
+}
+
+void report_write_limit(const struct tally_row *row, struct buf *to)
+{
+    const struct rule *const r = &row->counted->rule;
+    char window[32];
+
+    buf_int(to, r->limit);
+    if (r->start == START_CALENDAR) {
+        buf_printf(to, " per %s", period_names[r->calendar->period]);
+    } else if (r->limit > 0 && r->window > 0) {
+        duration_write(r->window, window);
+        buf_printf(to, " per %s", window);
+    } else if (r->limit > 0) {
+        buf_text(to, " at once");
+    }
+    if (algorithm_has_burst(r->algorithm) && r->burst != r->limit)
+        buf_printf(to, ", burst %lld", (long long)r->burst);
+    buf_printf(to, ", %s", weir_algorithm_name(r->algorithm));
+    for (size_t i = 0; i < row->rule->by_count; i++)
+        buf_printf(to, "%s%s", i == 0 ? ", by " : ", ", row->rule->by[i]);
+}
+
+const char *report_in_shadow(const struct tally_row *row)
+{
+    if (row->is_shadow_limit)
+        return " (shadow_limit)";
+    return row->rule->mode == MODE_SHADOW ? " (in shadow)" : "";
 }
 
 /* An identity is "length:value" for each attribute. */

@@ -47,6 +47,10 @@ static inline double report_percent(int64_t part, int64_t whole)
     return whole > 0 ? 100 * (double)part / (double)whole : 0;
 }
 
+/* "5 per 15m, burst 8, token_bucket, by ip, user". */
+void report_write_limit(const struct tally_row *row, struct buf *to);
+const char *report_in_shadow(const struct tally_row *row); /* " (in shadow)", or "" */
+
 /* The values of an identity as a server would be given them, with blanks between them; of one that
  * was not kept: nothing. */
 void report_write_raw(const struct identities *t, const struct denied_identity *d, struct buf *to);

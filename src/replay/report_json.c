@@ -71,6 +71,7 @@ static void put_identities(struct json *j, const struct report_row *r, const str
             json_span(j, "identity", buf_span(&raw));
         json_int(j, "requests", d->requests);
         json_int(j, "denied", d->denied);
+        json_int(j, "peak", d->peak);
         json_int(j, "longest_wait_ms", d->longest_wait);
         json_int(j, "first_ms", d->first);
         json_int(j, "last_ms", d->last);

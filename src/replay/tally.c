@@ -4,6 +4,9 @@
 #include <stdlib.h>
 
 #include "engine/tag.h"
+#include "limit/calendar.h"
+
+enum { MINUTE = 60000 };
 
 /* ---- rows ----------------------------------------------------------------------------------- */
 
@@ -117,16 +120,29 @@ void tally_prefetch(const struct tally *t, const struct check *check)
             identities_prefetch(&t->identities, check->charges[i].key.low);
 }
 
-/* Which window of the rule a time is in, counted from 1970. */
-static uint32_t window_of(struct tally_row *row, int64_t time)
+static void find_window(struct tally_row *row, int64_t time)
 {
-    if (time < row->window_from || time >= row->window_to) {
-        const int64_t width = row->counted->rule.window > 0 ? row->counted->rule.window : 1;
+    const struct rule *const r = &row->counted->rule;
+    const int64_t width = r->window > 0 ? r->window : 1;
+    struct calendar_bounds bounds;
 
+    if (r->start == START_CALENDAR) {
+        calendar_bounds(r->calendar, time, &bounds);
+        row->window_from = bounds.at[1];
+        row->window_to = bounds.at[2];
+        row->window = (uint32_t)(bounds.at[1] / MINUTE);
+    } else {
         row->window = (uint32_t)(time / width);
         row->window_from = time / width * width;
         row->window_to = row->window_from + width;
     }
+}
+
+/* Which window of the rule a time is in: a number that no other window has. */
+static uint32_t window_of(struct tally_row *row, int64_t time)
+{
+    if (time < row->window_from || time >= row->window_to)
+        find_window(row, time);
     return row->window;
 }
 

@@ -12,8 +12,10 @@
 #include "base/secret.h"
 #include "cli/command.h"
 #include "cli/replay/progress.h"
+#include "cli/replay/report_html.h"
 #include "cli/replay/report_text.h"
 #include "cli/replay/trace.h"
+#include "cli/replay/whole_file.h"
 #include "cli/terminal.h"
 #include "replay/section.h"
 #include "replay/suggest.h"
@@ -38,6 +40,7 @@ enum {
     MAX_KEYS,
     SECRET_FILE,
     JSON,
+    HTML,
     OPTION_COUNT
 };
 
@@ -61,6 +64,7 @@ static const struct option options[OPTION_COUNT] = {
     [MAX_KEYS] = { "max-keys", 0, "N", NULL },
     [SECRET_FILE] = { "secret-file", 0, "FILE", "most keys; secret of the tags" },
     [JSON] = { "json", 'j', NULL, "the report as JSON" },
+    [HTML] = { "html", 0, "FILE", "write the report as a page, too; -: instead" },
 };
 
 /* All that was asked for. */
@@ -73,7 +77,8 @@ struct job {
     int64_t top;
     bool json;
     bool suggests, of_identities;
-    int share; /* in hundredths of a percent */
+    int share;        /* in hundredths of a percent */
+    const char *html; /* NULL: there is no page */
     struct progress progress;
     int64_t shown_at, shown_records; /* of a log that is followed */
     struct trace trace;
@@ -216,7 +221,7 @@ static bool are_files(const struct job *job, const char *why)
 
 static bool read_suggest(const struct arguments *a, struct job *job)
 {
-    static const int excluded[] = { AGAINST, TRACE, FOLLOW };
+    static const int excluded[] = { AGAINST, TRACE, FOLLOW, HTML };
     weir_diag diag;
 
     job->suggests = a->values[SUGGEST];
@@ -239,6 +244,24 @@ static bool read_suggest(const struct arguments *a, struct job *job)
     return are_files(job, "--suggest reads the logs several times");
 }
 
+/* A path that is wrong is told before the work. The work is done nevertheless. */
+static bool read_html(const struct arguments *a, struct job *job)
+{
+    weir_diag diag;
+
+    job->html = a->values[HTML];
+    if (!job->html)
+        return true;
+    if (strcmp(job->html, "-") == 0) {
+        if (job->json)
+            trouble("--json and --html - exclude each other: give --html a file");
+        return !job->json;
+    }
+    if (whole_file_try(job->html, &diag))
+        trouble("%s; it is tried again at the end", diag.text);
+    return true;
+}
+
 static bool read_job(const struct arguments *a, struct job *job)
 {
     struct replay_options *const o = &job->options;
@@ -251,7 +274,7 @@ static bool read_job(const struct arguments *a, struct job *job)
     o->trace = a->values[TRACE] ? trace : NULL;
     o->ctx = job;
     return read_config(a, job) && read_logs(a, job) && read_format(a, job) &&
-           read_suggest(a, job) &&
+           read_suggest(a, job) && read_html(a, job) &&
            (!o->log.follows || are_files(job, "--follow waits for what is added")) &&
            read_secret(a, job) && option_int(a, TOP, 0, &job->top) &&
            option_int(a, MAX_KEYS, 1, &o->max_keys) &&
@@ -270,23 +293,51 @@ static int screen_width(void)
                : 80;
 }
 
-static int print_report(const struct job *job, struct replay *r)
+static bool write_page(const struct job *job, const struct report *report)
 {
     const weir_allocator allocator = alloc_or_default((weir_allocator){ 0 });
-    struct report report;
     struct buf bytes;
+    weir_diag diag;
+    bool written = false;
+
+    buf_init(&bytes, &allocator);
+    if (!report_write_html(report, &bytes))
+        trouble("cannot write %s: out of memory", job->html);
+    else if (strcmp(job->html, "-") == 0)
+        written = fwrite(bytes.at, 1, bytes.len, stdout) == bytes.len;
+    else if (whole_file_write(job->html, buf_span(&bytes), &diag))
+        trouble("%s", diag.text);
+    else
+        written = true;
+    buf_done(&bytes);
+    return written;
+}
+
+static void print_json(const struct report *report)
+{
+    const weir_allocator allocator = alloc_or_default((weir_allocator){ 0 });
+    struct buf bytes;
+
+    buf_init(&bytes, &allocator);
+    report_write_json(report, &bytes);
+    terminal_line(&bytes);
+}
+
+static int print_report(const struct job *job, struct replay *r)
+{
+    int status = STATUS_YES;
+    struct report report;
 
     if (!report_init(&report, r, (size_t)job->top))
         return trouble("out of memory");
-    if (job->json) {
-        buf_init(&bytes, &allocator);
-        report_write_json(&report, &bytes);
-        terminal_line(&bytes);
-    } else {
+    if (job->json)
+        print_json(&report);
+    else if (!job->html || strcmp(job->html, "-") != 0)
         report_print(&report, screen_width());
-    }
+    if (job->html && !write_page(job, &report))
+        status = STATUS_TROUBLE;
     report_done(&report);
-    return STATUS_YES;
+    return status;
 }
 
 static int suggest(struct job *job)

@@ -4,28 +4,11 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 
 #include "base/printable.h"
 #include "cli/terminal.h"
-#include "policy/rate.h"
 
 enum { LEFT = 4, LEAST_COLUMNS = 10, MOST_COLUMNS = 120, LEVELS = 9 };
-
-struct time_text {
-    char text[32];
-};
-
-static struct time_text time_text(int64_t ms, const char *format)
-{
-    const time_t seconds = (time_t)(ms / 1000);
-    struct time_text t = { "-" };
-    struct tm tm;
-
-    if (gmtime_r(&seconds, &tm))
-        strftime(t.text, sizeof t.text, format, &tm);
-    return t;
-}
 
 /* ---- drawing -------------------------------------------------------------------------------- */
 
@@ -72,7 +55,7 @@ static void draw_timeline(const struct timeline *t, int width)
                      : room > MOST_COLUMNS ? MOST_COLUMNS
                                            : (size_t)room;
     size_t points = TIMELINE_POINTS;
-    struct time_text from, to;
+    struct moment_text from, to;
 
     while (points > 1 && t->points[points - 1].requests == 0)
         points--;
@@ -83,8 +66,8 @@ static void draw_timeline(const struct timeline *t, int width)
         columns = points;
     draw(t, points, columns, false);
     draw(t, points, columns, true);
-    from = time_text(t->first, "%Y-%m-%d %H:%M");
-    to = time_text(t->last, "%Y-%m-%d %H:%M");
+    from = moment_text(t->first, "%Y-%m-%d %H:%M");
+    to = moment_text(t->last, "%Y-%m-%d %H:%M");
     printf("%*s%s%s to %s UTC%s\n", LEFT, "", colour(FAINT), from.text, to.text, colour(PLAIN));
 }
 
@@ -92,25 +75,14 @@ static void draw_timeline(const struct timeline *t, int width)
 
 static void print_heading(const struct tally_row *row)
 {
-    const struct rule *const r = &row->counted->rule;
-    char window[32];
+    const weir_allocator allocator = alloc_or_default((weir_allocator){ 0 });
+    struct buf limit;
 
-    duration_write(r->window, window);
-    printf("\n%s%s %s%s: ", colour(BOLD), row->rule->policy->name, row->rule->name, colour(PLAIN));
-    if (r->limit == 0)
-        printf("0");
-    else
-        printf("%" PRId64 " per %s", r->limit, window);
-    if (algorithm_has_burst(r->algorithm) && r->burst != r->limit)
-        printf(", burst %" PRId64, r->burst);
-    printf(", %s", weir_algorithm_name(r->algorithm));
-    for (size_t i = 0; i < row->rule->by_count; i++)
-        printf("%s%s", i == 0 ? ", by " : ", ", row->rule->by[i]);
-    if (row->is_shadow_limit)
-        printf(" (shadow_limit)");
-    else if (row->rule->mode == MODE_SHADOW)
-        printf(" (in shadow)");
-    printf("\n");
+    buf_init(&limit, &allocator);
+    report_write_limit(row, &limit);
+    printf("\n%s%s %s%s: %s%s\n", colour(BOLD), row->rule->policy->name, row->rule->name,
+           colour(PLAIN), limit.failed ? "" : limit.at, report_in_shadow(row));
+    buf_done(&limit);
 }
 
 static void print_wait(int64_t wait)
@@ -125,8 +97,8 @@ static void print_worst(const struct report_row *r)
     printf("  worst hours%20s %12s\n", "requests", "denied");
     for (size_t i = 0; i < r->worst_count; i++)
         printf("    %s %12" PRId64 " %12" PRId64 "\n",
-               time_text(r->worst[i].hour * 3600000, "%Y-%m-%d %H:%MZ").text, r->worst[i].requests,
-               r->worst[i].denied);
+               moment_text(r->worst[i].hour * 3600000, "%Y-%m-%d %H:%MZ").text,
+               r->worst[i].requests, r->worst[i].denied);
 }
 
 static void print_identities(const struct report_row *r, const struct identities *t)

@@ -1,0 +1,25 @@
+/* plot.h - the drawings of a page: SVG that is as wide as there is room, and labels beside it.
+ *
+ * The SVG has no letters: it is stretched, and they would be, too. */
+#ifndef WEIR_CLI_REPLAY_PLOT_H
+#define WEIR_CLI_REPLAY_PLOT_H
+
+#include "replay/report.h"
+
+enum {
+    PLOT_MOST_BARS = 120, /* over time; each stands for some points of a timeline */
+    PLOT_MOST_BINS = 64,  /* of a histogram */
+};
+
+/* A rule as one set of policies has it, and as the other has it; either may be NULL. */
+struct rule_pair {
+    const struct report_row *of[2];
+};
+
+/* Requests and what was denied of them over time: by one set, or by both in the same scale. */
+void plot_timeline(struct buf *to, const struct rule_pair *pair);
+
+/* How many identities asked for how much in a window at most, and where the limits are. */
+void plot_peaks(struct buf *to, const struct rule_pair *pair);
+
+#endif
