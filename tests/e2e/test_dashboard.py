@@ -7,24 +7,21 @@ What npm has to fetch is kept in TREE/dashboard, and a picture of the page is TR
 WEIR_TEST_PICTURE=docs/dashboard.png makes that of the documentation. Without npm or Chromium, or
 where npm reaches no registry, the browser's part is skipped.
 """
-import json
 import math
 import os
-import shutil
 import subprocess
 import sys
 import time
 from pathlib import Path
 
 sys.path.insert(0, "tests/support")
-from npm import fetched  # noqa: E402
+from npm import browser, drive, scenarios  # noqa: E402
 from redis import Redis  # noqa: E402
 from weir_server import Folder, Server, TREE, run, test  # noqa: E402
 
-HERE = Path("tests/e2e/dashboard").resolve()
+SCRIPT = Path("tests/e2e/dashboard/drive.js").resolve()
 TOKEN = "a-token-of-the-operator"
 PICTURE = os.environ.get("WEIR_TEST_PICTURE") or str(TREE / "dashboard.png")
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 POLICIES = """version: 1
 policies:
   login:  {limit: 5 per 15m, by: ip}
@@ -58,13 +55,9 @@ def week():
         yield f"{at} search (check) {int(1200 * busy) + 50} 2 {int(150 * busy)} 0"
 
 
-def drive():
+def drive_all():
     """{scenario: what went wrong, or None}; or why there is none."""
-    if not CHROMIUM:
-        return None, "there is no Chromium"
-    if not shutil.which("node"):
-        return None, "node is not installed"
-    modules, why = fetched(HERE, TREE / "dashboard")
+    modules, why = browser(TREE)
     if why:
         return None, why
     with Folder() as folder, Redis() as redis:
@@ -72,7 +65,7 @@ def drive():
                        text=True, check=True)
         with serve(folder, f"file:{folder}/data", BUDGETS) as server, \
                 serve(folder, redis.url, POLICIES) as other:
-            return talk(redis, server, other, modules), None
+            return drive(SCRIPT, modules, server.url, other.url, TOKEN, PICTURE, asked=redis.kill), None
 
 
 def serve(folder, store, policies):
@@ -84,42 +77,8 @@ def serve(folder, store, policies):
                   config=config, store=store)
 
 
-def talk(redis, server, other, modules):
-    found = {}
-    with subprocess.Popen(["node", HERE / "drive.js", CHROMIUM, server.url, other.url, TOKEN, PICTURE],
-                          env={**os.environ, "NODE_PATH": str(modules)}, text=True,
-                          stdin=subprocess.PIPE, stdout=subprocess.PIPE) as node:
-        try:
-            for line in node.stdout:
-                said = json.loads(line)
-                if "wants" in said:
-                    redis.kill()
-                    node.stdin.write("done\n")
-                    node.stdin.flush()
-                else:
-                    found[said["name"]] = said.get("error")
-        finally:
-            node.kill()
-    return found
-
-
-RESULTS, SKIPPED = drive()
-
-
-def scenario(name):
-    def has_passed():
-        if SKIPPED:
-            return SKIPPED
-        assert name in RESULTS, f"it was not run: {list(RESULTS)}"
-        assert RESULTS[name] is None, RESULTS[name]
-        return None
-    has_passed.__name__ = name
-    test(has_passed)
-
-
-for line in (HERE / "drive.js").read_text().splitlines():
-    if line.startswith('scenario("'):
-        scenario(line.split('"')[1])
+RESULTS, SKIPPED = drive_all()
+scenarios(test, SCRIPT, RESULTS, SKIPPED)
 
 
 @test

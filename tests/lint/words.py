@@ -81,7 +81,7 @@ MAY = [
     (r"scope", r".*", r"\btokens?\b|x-scope|(?:the|a|no) scope|(?:insufficient|missing)_scope", "a token's"),
     (r"scope", r"src/server/(?:settings_read|log/decision_log)\.c", r'"scope"', "a token's; the log line's"),
     (r"scope", r"src/server/telemetry/otlp\.c", r'"scope"', "OpenTelemetry's"),
-    (r"scope", r"web/.*", r'scope(?:=|: )"(?:col|row)"', "HTML's"),
+    (r"scope", r"web/.*|src/cli/replay/.*", r'scope(?:=|: )\\?"(?:col|row)', "HTML's"),
     (r"overrule", r"sql/(?:rollback/)?0009_overrule\.sql", r"VALUES \(9, 'overrule'\)", "the file's name"),
 ]
 

@@ -2,9 +2,16 @@
 #include "cli/replay/page.h"
 #include "cli/terminal.h"
 
+/* Two units of it at most, rounded up: "29d13h", "2h5m". */
 static void put_wait(struct buf *to, int64_t wait)
 {
-    buf_text(to, wait == WEIR_NEVER ? "never" : duration_text(wait).text);
+    const int64_t second = 1000, hour = 3600 * second, day = 24 * hour;
+    const int64_t unit = wait >= day ? hour : wait >= hour ? 60 * second : second;
+
+    if (wait == WEIR_NEVER)
+        buf_text(to, "never");
+    else
+        buf_text(to, duration_text((wait + unit - 1) / unit * unit).text);
 }
 
 enum fact { LIMIT, REQUESTS, DENIED, IDENTITIES, EVER_DENIED, LARGEST, LONGEST, FACT_COUNT };
@@ -102,19 +109,19 @@ static void put_identity(struct buf *to, const struct identities *t,
     buf_init(&raw, &to->allocator);
     report_write_raw(t, d, &raw);
     tag_write(d->tag, tag);
-    buf_text(to, "<tr><th scope=\"row\"><code>");
+    buf_text(to, "<tbody><tr><th scope=\"rowgroup\" colspan=\"4\"><code>");
     html_name(to, raw.len > 0 ? buf_span(&raw) : span_of(tag));
     buf_text(to, "</code> <small>");
     html_minute(to, d->first);
     buf_text(to, " to ");
     html_minute(to, d->last);
-    buf_text(to, "</small></th>");
+    buf_text(to, "</small></th></tr>\n<tr>");
     html_count_cell(to, d->requests);
     html_count_cell(to, d->denied);
     html_count_cell(to, d->peak);
     buf_text(to, "<td class=\"n\">");
     put_wait(to, d->longest_wait);
-    buf_text(to, "</td></tr>\n");
+    buf_text(to, "</td></tr></tbody>\n");
     to->failed |= raw.failed;
     buf_done(&raw);
 }
@@ -127,15 +134,17 @@ static void put_identities(struct page *p, const struct report_row *r, size_t se
 
     if (shown == 0)
         return;
-    buf_printf(p->to,
-               "<h3>Identities denied most%s</h3><table><thead><tr><th scope=\"col\">Identity, "
-               "first and last denial</th><th scope=\"col\" class=\"n\">Requests</th>"
-               "<th scope=\"col\" class=\"n\">Denied</th><th scope=\"col\" class=\"n\">Peak</th>"
-               "<th scope=\"col\" class=\"n\">Longest wait</th></tr></thead><tbody>\n",
-               by);
+    buf_printf(
+        p->to,
+        "<h3>Identities denied most%s</h3><p class=\"scale\">With the times of the first and "
+        "the last denial</p><table class=\"identities\"><thead><tr>"
+        "<th scope=\"col\" class=\"n\">Requests</th><th scope=\"col\" class=\"n\">Denied"
+        "</th><th scope=\"col\" class=\"n\">Peak</th><th scope=\"col\" class=\"n\">Longest "
+        "wait</th></tr></thead>\n",
+        by);
     for (size_t i = 0; i < shown; i++)
         put_identity(p->to, t, r->top[i]);
-    buf_text(p->to, "</tbody></table>\n");
+    buf_text(p->to, "</table>\n");
     if ((int64_t)shown < r->denied_identities) {
         buf_text(p->to, "<p class=\"faint\">Denied in all: ");
         html_count(p->to, r->denied_identities);

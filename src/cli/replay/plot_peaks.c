@@ -58,8 +58,21 @@ static int64_t bin_width(int64_t from, int64_t up_to, int64_t parts)
     return width;
 }
 
+/* The last value of a bin: bins begin at multiples of their width, and none goes across a limit. */
+static int64_t bin_end(int64_t from, int64_t width, const struct marks *marks)
+{
+    int64_t to = from - from % width + (width - 1);
+
+    for (size_t i = 0; i < marks->count; i++) {
+        const int64_t end = peaks_upper(peaks_bucket(marks->at[i].value));
+
+        to = end >= from && end < to ? end : to;
+    }
+    return to;
+}
+
 /* `parts` of each doubling. False: these are too many. */
-static bool fill(struct histogram *h, int64_t up_to, int64_t parts)
+static bool fill(struct histogram *h, const struct marks *marks, int64_t up_to, int64_t parts)
 {
     const struct peaks *const p = h->row->peaks;
     int64_t from = p->buckets[0] > 0 ? 0 : 1, to;
@@ -71,7 +84,7 @@ static bool fill(struct histogram *h, int64_t up_to, int64_t parts)
 
         if (h->count == PLOT_MOST_BINS)
             return false;
-        to = from + (bin_width(from, up_to, parts) - 1);
+        to = bin_end(from, bin_width(from, up_to, parts), marks);
         *bin = (struct bin){ .from = from, .to = to };
         for (size_t i = peaks_bucket(from); i <= peaks_bucket(to); i++)
             bin->identities += p->buckets[i];
@@ -89,7 +102,7 @@ static void make_bins(struct histogram *h, const struct marks *marks)
 
     for (size_t i = 0; i < marks->count; i++)
         up_to = marks->at[i].value > up_to ? marks->at[i].value : up_to;
-    for (int64_t parts = 4; !fill(h, up_to, parts) && parts > 1; parts /= 2)
+    for (int64_t parts = 4; !fill(h, marks, up_to, parts) && parts > 1; parts /= 2)
         continue;
 }
 

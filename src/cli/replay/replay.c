@@ -258,7 +258,7 @@ static bool read_html(const struct arguments *a, struct job *job)
         return !job->json;
     }
     if (whole_file_try(job->html, &diag))
-        trouble("%s; it is tried again at the end", diag.text);
+        trouble("%s; there is another attempt at the end", diag.text);
     return true;
 }
 
@@ -300,6 +300,7 @@ static bool write_page(const struct job *job, const struct report *report)
     weir_diag diag;
     bool written = false;
 
+    fflush(stdout); /* the page may be written there by its name */
     buf_init(&bytes, &allocator);
     if (!report_write_html(report, &bytes))
         trouble("cannot write %s: out of memory", job->html);

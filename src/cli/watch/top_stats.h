@@ -30,7 +30,7 @@ struct top_stats {
     int64_t evicted_keys, journal_bytes;
     int64_t requests, failed_requests;
     double request_rate;
-    int64_t held, expired; /* reservations: now, and unsettled in the last minutes */
+    int64_t held, expired;             /* reservations: now, and unsettled in the last minutes */
     int64_t unanswered, unanswered_ms; /* checks without an answer, and in how long */
     char unanswered_why[256];          /* the last reason; "": there is none */
     int64_t decision_p50_ns, decision_p99_ns, commit_p99_ns;

@@ -5,7 +5,7 @@
 // OTHER_URL is a server whose store can be stopped. Prints one JSON object a scenario: {"name": …}
 // and, if it failed, "error". Reads a line from stdin when it needs that store to be stopped, having
 // said so.
-const { chromium } = require("playwright-core");
+const { contrasts, runAll } = require("./browser.js");
 const assert = require("node:assert");
 const readline = require("node:readline");
 
@@ -342,29 +342,6 @@ scenario("it fits a phone", async (browser) => {
   assert(wide <= room, `${wide} px on a screen of ${room}`);
 });
 
-// The ratio of WCAG, of every text on the page against what is behind it.
-const contrasts = () => {
-  const light = (colour) => {
-    const [r, g, b] = colour.match(/[\d.]+/g).map((n) => n / 255).map((n) => (n <= 0.03928 ? n / 12.92 : ((n + 0.055) / 1.055) ** 2.4));
-    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
-  };
-  const behind = (at) => {
-    for (; at; at = at.parentElement) {
-      const colour = getComputedStyle(at).backgroundColor;
-      if (!/, 0\)$/.test(colour)) return colour;
-    }
-    return "rgb(255, 255, 255)";
-  };
-  const found = [];
-  for (const at of document.querySelectorAll("body *")) {
-    const has = [...at.childNodes].some((node) => node.nodeType === 3 && node.textContent.trim());
-    if (!has || !at.checkVisibility() || at.closest("svg, .hidden, .skip, option")) continue;
-    const [a, b] = [light(getComputedStyle(at).color), light(behind(at))].sort((x, y) => y - x);
-    if ((a + 0.05) / (b + 0.05) < 4.5) found.push(`${at.tagName} ${at.textContent.slice(0, 20)}`);
-  }
-  return found;
-};
-
 scenario("it can be read by light and in the dark", async (browser) => {
   const backs = [];
   for (const colorScheme of ["light", "dark"]) {
@@ -435,18 +412,4 @@ scenario("a store that cannot be asked is shown", async (browser) => {
   assert.match(await page.locator("#state").textContent(), /store failed/);
 });
 
-(async () => {
-  const browser = await chromium.launch({ executablePath, args: ["--no-sandbox", "--disable-gpu"] });
-  for (const { name, run } of scenarios) {
-    let error;
-    try {
-      await run(browser);
-    } catch (problem) {
-      error = problem.stack || String(problem);
-    }
-    for (const context of browser.contexts()) await context.close();
-    console.log(JSON.stringify({ name, error }));
-  }
-  await browser.close();
-  process.exit(0);
-})();
+runAll(scenarios, executablePath);
