@@ -60,6 +60,8 @@ function showStore(stats, ready) {
     : element("span", { class: "good" }, "well");
   const facts = [["State", state], ["Keys", known(s.keys, count) + (s.max_keys === null ? "" : ` of ${count(s.max_keys)}`)],
     ["Memory for keys", known(s.memory_bytes, bytes)], ["Failures", count(s.failures)],
+    ...(s.settlements_waiting + s.settlements_dropped
+      ? [["Settlements", `${count(s.settlements_waiting)} waiting, ${count(s.settlements_dropped)} dropped`]] : []),
     ["Evicted keys", known(s.evicted_keys, count)], ["Journal", bytes(s.journal_bytes)], ["Snapshots", count(s.snapshots)],
     ["Connections", `${count(stats.connections.open)} of ${count(stats.connections.max)}`],
     ["Decision, p99", `${(stats.decision_ns.p99 / 1000).toFixed(0)} µs`], ["Memory", bytes(stats.memory_bytes)]];

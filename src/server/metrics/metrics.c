@@ -272,6 +272,8 @@ static void put_store(struct json *j, const weir_stats *st)
     json_int(j, "snapshots", st->snapshots);
     json_int(j, "failures", st->store_failures);
     json_bool(j, "has_failed", st->has_failed);
+    json_int(j, "settlements_waiting", st->settlements_waiting);
+    json_int(j, "settlements_dropped", st->settlements_dropped);
     json_int(j, "deny_cache_entries", st->deny_cache_entries);
     json_int(j, "deny_cache_hits", st->deny_cache_hits);
     json_close(j, '}');
