@@ -7,6 +7,7 @@ import datetime
 import json
 import os
 import random
+import subprocess
 import sys
 import time
 from zoneinfo import ZoneInfo
@@ -17,7 +18,7 @@ from budget_store import compare  # noqa: E402
 from postgres import SqlError  # noqa: E402
 from postgres_fixture import Fixture, close_cluster, weir  # noqa: E402
 from redis import Cluster, Redis  # noqa: E402
-from weir_server import Folder, Server, run, test  # noqa: E402
+from weir_server import Folder, Server, TREE, run, test  # noqa: E402
 
 ALGORITHMS = ("fixed_window", "sliding_window", "sliding_counter", "token_bucket", "leaky_bucket")
 SEED = int(os.environ.get("SEED") or random.randrange(1 << 32))
@@ -94,7 +95,7 @@ def begin_of(dice, rules):
     return odd - dice.randrange(60) * 3600000 - dice.randrange(3600000)
 
 
-def traces(make, count=24):
+def traces(make, count=16):
     """Each one rule, or one of users beside one of everybody."""
     dice = random.Random(SEED)
     found = []
@@ -168,6 +169,14 @@ def sql_and_http_share_a_window_from_the_first_request():
 @test
 def sql_and_http_share_a_window_of_the_calendar():
     sql_and_http_share("limit: 4 per quarter, zone: Asia/Kathmandu, month_day: 31")
+
+
+@test
+def every_trace_of_budgets_holds_in_postgres():
+    with Fixture() as fixture:
+        done = subprocess.run([TREE / "tests/conform_budgets"], capture_output=True, text=True,
+                              check=False, env={**os.environ, "WEIR_TEST_STORE": fixture.url})
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 @test
