@@ -275,9 +275,10 @@ void answer_from_charges(struct check *check)
 
 /* ---- reservations ------------------------------------------------------------------------- */
 
-static const char *kept_name(const struct check *check, const char *name)
+static const char *kept_name(const struct check *check, const struct charge_label *of,
+                             const char *name)
 {
-    const char *kept = intern_keep(check->engine->names, span_of(name));
+    const char *kept = of->is_kept ? name : intern_keep(check->engine->names, span_of(name));
 
     return kept ? kept : "";
 }
@@ -304,8 +305,8 @@ static void list_reserved(struct check *check, const struct question *q)
         if (has_row(a, &labels[i]))
             continue;
         a->rules[a->rule_count++] = (weir_rule_answer){
-            .policy = labels[i].policy[0] ? kept_name(check, labels[i].policy) : NULL,
-            .rule = kept_name(check, labels[i].rule),
+            .policy = labels[i].policy[0] ? kept_name(check, &labels[i], labels[i].policy) : NULL,
+            .rule = kept_name(check, &labels[i], labels[i].rule),
             .limit = q->charges[i].rule->limit,
             .window_ms = q->charges[i].rule->window,
             .remaining = d->remaining,

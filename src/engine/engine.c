@@ -38,6 +38,11 @@ void engine_init(struct engine *e, struct store *store, struct store *local,
         .first = keys_of(secret),
         .trusts_now = trusts_now,
     };
+    for (size_t i = 0; i < sizeof e->id_key.bytes; i += sizeof(uint64_t)) {
+        const uint64_t salt = hash_salt();
+
+        memcpy(e->id_key.bytes + i, &salt, sizeof salt);
+    }
     atomic_init(&e->keys, &e->first);
     settle_later_init(&e->later);
     published_init(&e->overrides, NULL);

@@ -34,6 +34,8 @@ struct engine {
     struct intern *names;       /* all that answers point at */
     _Atomic(const struct engine_keys *) keys;
     struct engine_keys first, second; /* which these are: those it began with, or the others */
+    struct hash_key id_key;           /* for the ids of reservations that bring none: random */
+    _Atomic uint64_t ids_made;
     bool trusts_now;
     const struct cidr *proxies; /* what they write into lists of addresses is believed */
     size_t proxy_count;

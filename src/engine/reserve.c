@@ -12,14 +12,17 @@
 
 #include "base/diag.h"
 #include "base/printable.h"
+#include "base/xxh.h"
 #include "engine/charges.h"
 
 /* ---- ids ---------------------------------------------------------------------------------- */
 
-static bool is_name_character(char c)
+/* Letters, digits and . _ - characters, as bits. */
+static bool is_name_character(unsigned char c)
 {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' ||
-           c == '_' || c == '-';
+    static const uint64_t names[4] = { UINT64_C(0x03ff600000000000), UINT64_C(0x07fffffe87fffffe) };
+
+    return names[c >> 6] >> (c & 63) & 1;
 }
 
 static weir_err read_id(const char *what, const char *id, char out[WEIR_MAX_ID + 1],
@@ -27,7 +30,7 @@ static weir_err read_id(const char *what, const char *id, char out[WEIR_MAX_ID +
 {
     size_t len = 0;
 
-    while (len <= WEIR_MAX_ID && is_name_character(id[len]))
+    while (len <= WEIR_MAX_ID && is_name_character((unsigned char)id[len]))
         len++;
     if (len == 0 || len > WEIR_MAX_ID || id[len] != '\0')
         return diag_fail(diag, WEIR_EREQUEST,
@@ -39,14 +42,16 @@ static weir_err read_id(const char *what, const char *id, char out[WEIR_MAX_ID +
 
 enum { ID_HEX = 32, ID_TAG_HEX = 4 };
 
-/* In a shared store it ends with the tag of its first charge: the record is there. */
-static void make_id(const struct engine *e, const struct check *check, char out[WEIR_MAX_ID + 1])
+/* 128 bits that no caller can guess: a counter, hashed with a key that this handle alone has. In a
+ * shared store it ends with the tag of its first charge: the record is there. */
+static void make_id(struct engine *e, const struct check *check, char out[WEIR_MAX_ID + 1])
 {
-    const int len = snprintf(out, WEIR_MAX_ID + 1, "%016" PRIx64 "%016" PRIx64, hash_salt(),
-                             hash_salt());
+    const uint64_t n = atomic_fetch_add_explicit(&e->ids_made, 1, memory_order_relaxed);
+    const struct key id = hash_identity(&e->id_key, (struct span){ (const char *)&n, sizeof n });
 
+    tag_write(id, out);
     if (e->store->ops->is_shared)
-        snprintf(out + len, (size_t)(WEIR_MAX_ID + 1 - len), "%04x", check->charges[0].name.tag);
+        snprintf(out + ID_HEX, WEIR_MAX_ID + 1 - ID_HEX, "%04x", check->charges[0].name.tag);
 }
 
 /* SQL callers find the record, too: weir.reservation_key(). */
@@ -92,42 +97,47 @@ static const char *charge_counts(const struct check *check, size_t i)
 
 /* ---- the fingerprint ------------------------------------------------------------------------ */
 
-static uint64_t mix(const struct engine *e, uint64_t so_far, struct span text)
+static uint64_t mix(uint64_t so_far, struct span text)
 {
-    const uint64_t odd = UINT64_C(0x9e3779b97f4a7c15);
-
-    return (so_far + odd) * (odd ^ 2) ^ hash_identity(&engine_keys(e)->reservation, text).low;
+    return XXH3_64bits_withSeed(text.at, text.len, so_far);
 }
 
-static struct span bytes_of(const void *at, size_t len)
+static uint64_t mix_number(uint64_t so_far, int64_t n)
 {
-    return (struct span){ at, len };
+    return mix(so_far, (struct span){ (const char *)&n, sizeof n });
+}
+
+static uint64_t mix_text(uint64_t so_far, const char *text)
+{
+    return text ? mix(so_far, span_of(text)) : mix_number(so_far, 0);
+}
+
+static uint64_t mix_attribute(uint64_t so_far, const weir_attribute *a)
+{
+    const struct span value = { a->value, a->value_len ? a->value_len : strlen(a->value) };
+
+    return mix(mix_text(so_far, a->name), value);
 }
 
 static uint64_t fingerprint_of(const struct engine *e, const struct check *check)
 {
     const weir_request *r = check->request;
-    uint64_t print = mix(e, check->peek, span_of(r->policy ? r->policy : ""));
-    uint64_t sum = 0;
+    uint64_t print, sum = 0, first;
 
+    memcpy(&first, engine_keys(e)->reservation.bytes, sizeof first);
+    print = mix_text(mix_text(first, r->policy), r->plan);
     for (size_t i = 0; i < r->policy_count; i++)
-        print = mix(e, print, span_of(r->policies[i]));
-    print = mix(e, print, r->key ? request_key(r) : (struct span){ "", 0 });
-    print = mix(e, print, span_of(r->plan ? r->plan : ""));
-    for (size_t i = 0; i < r->attribute_count; i++) {
-        const weir_attribute *a = &r->attributes[i];
-        const struct span value = { a->value, a->value_len ? a->value_len : strlen(a->value) };
-
-        sum += mix(e, mix(e, 1, span_of(a->name)), value);
-    }
-    for (size_t i = 0; i < check->live + check->shadow; i++) {
-        const int64_t cost = check->charges[i].cost;
-
-        if (cost > 0)
-            sum += mix(e, mix(e, 2, bytes_of(&cost, sizeof cost)),
-                       span_of(charge_counts(check, i)));
-    }
-    return mix(e, print, bytes_of(&sum, sizeof sum));
+        print = mix_text(print, r->policies[i]);
+    if (r->key)
+        print = mix(print, request_key(r));
+    if (check->policy_count == 0) /* the limit comes with the request */
+        print = mix_number(mix_number(mix_text(print, r->name), r->limit), r->window_ms);
+    for (size_t i = 0; i < r->attribute_count; i++)
+        sum += mix_attribute(print, &r->attributes[i]);
+    for (size_t i = 0; i < check->live + check->shadow; i++)
+        if (check->charges[i].cost > 0)
+            sum += mix_number(mix_text(print, charge_counts(check, i)), check->charges[i].cost);
+    return mix_number(print, (int64_t)sum);
 }
 
 /* What is said of amounts, by name: the request may be gone when the store is asked. */
@@ -163,6 +173,7 @@ static void label(const struct check *check, struct charge_label *labels)
             .rule = rule ? rule->name : "default",
             .counts = charge_counts(check, i),
             .is_shadow = i >= check->live,
+            .is_kept = true,
         };
     }
 }

@@ -47,6 +47,9 @@ void sliding_window_refund(struct sliding_window *s, const struct rule *r, const
                            struct step *out);
 bool sliding_window_reserve(struct sliding_window *s, const struct sliding_window_change *change,
                             const weir_allocator *allocator);
+/* Only a log in a block of its own has a place for when it was born. */
+bool sliding_window_make_far(struct sliding_window *s, const weir_allocator *allocator);
+void sliding_window_bear(struct sliding_window *s, uint32_t born);
 void sliding_window_apply(struct sliding_window *s, const struct sliding_window_change *change);
 /* Keep the first `keep` entries, and of those the ones that start at `first` or later. */
 void sliding_window_cut(struct sliding_window *s, int64_t first, uint32_t keep);

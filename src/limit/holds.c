@@ -66,6 +66,11 @@ uint32_t holds_expired(const struct holds *h, int64_t now)
     return place_of(h, now + 1, 0);
 }
 
+bool holds_has_room(const struct holds *h)
+{
+    return h && h->count < h->room;
+}
+
 bool holds_reserve(struct holds **h, const weir_allocator *allocator)
 {
     const uint32_t count = holds_count(*h), old = *h ? (*h)->room : 0;

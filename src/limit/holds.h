@@ -30,6 +30,8 @@ int64_t holds_last(const struct holds *h); /* expiry; 0: there are none */
 /* How many expire at `now` or before. */
 uint32_t holds_expired(const struct holds *h, int64_t now);
 
+bool holds_has_room(const struct holds *h); /* for one more */
+
 /* Room for one more, which may make the block. False: out of memory. */
 bool holds_reserve(struct holds **h, const weir_allocator *allocator);
 

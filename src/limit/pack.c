@@ -8,7 +8,27 @@ static bool is_amount(int64_t n)
     return n >= 0 && n < (int64_t)1 << 62;
 }
 
-enum { NS_PER_MS = 1000000 };
+enum { NS_PER_MS = 1000000, TIME_BITS = 48, AMOUNT_BITS = 56 };
+
+/* When a state was born, in the bits that its words do not need: 16, 8 and 8. */
+static void pack_born(uint32_t born, struct packed *p)
+{
+    p->words[0] |= (int64_t)((uint64_t)(born & 0xffff) << TIME_BITS);
+    p->words[1] |= (int64_t)((uint64_t)(born >> 16 & 0xff) << AMOUNT_BITS);
+    p->words[2] |= (int64_t)((uint64_t)(born >> 24) << AMOUNT_BITS);
+}
+
+static uint32_t unpack_born(struct packed *p)
+{
+    const uint64_t *w = (const uint64_t *)p->words;
+    const uint32_t born = (uint32_t)(w[0] >> TIME_BITS | w[1] >> AMOUNT_BITS << 16 |
+                                     w[2] >> AMOUNT_BITS << 24);
+
+    p->words[0] &= ((int64_t)1 << TIME_BITS) - 1;
+    p->words[1] &= ((int64_t)1 << AMOUNT_BITS) - 1;
+    p->words[2] &= ((int64_t)1 << AMOUNT_BITS) - 1;
+    return born;
+}
 
 static struct packed pack_log(const struct sliding_window *s)
 {
@@ -18,6 +38,22 @@ static struct packed pack_log(const struct sliding_window *s)
         return (struct packed){ 0 };
     newest = log_at(s, s->count - 1);
     return (struct packed){ { log_at(s, 0).start, newest.start, newest.count } };
+}
+
+static bool has_born(weir_algorithm algorithm)
+{
+    switch (algorithm) {
+    case WEIR_FIXED_WINDOW:
+    case WEIR_SLIDING_WINDOW:
+    case WEIR_SLIDING_COUNTER:
+        return true;
+    case WEIR_TOKEN_BUCKET:
+    case WEIR_LEAKY_BUCKET:
+    case WEIR_CONCURRENCY:
+    case WEIR_DEFAULT_ALGORITHM:
+        break;
+    }
+    return false;
 }
 
 void state_pack(const struct state *s, weir_algorithm algorithm, struct packed *out)
@@ -41,6 +77,8 @@ void state_pack(const struct state *s, weir_algorithm algorithm, struct packed *
     case WEIR_DEFAULT_ALGORITHM:
         break; /* two words are all, as of a cell */
     }
+    if (has_born(algorithm) && state_born(s, algorithm) != 0)
+        pack_born(state_born(s, algorithm), out);
 }
 
 /* Entries before `first` go, entries from `newest` on go, and the newest is put. */
@@ -76,8 +114,8 @@ static void drop_expired(struct holds *h, int64_t now)
         holds_drop(h, holds_expired(h, now));
 }
 
-bool state_unpack(struct state *s, weir_algorithm algorithm, const struct packed *packed,
-                  const weir_allocator *allocator)
+static bool unpack(struct state *s, weir_algorithm algorithm, const struct packed *packed,
+                   const weir_allocator *allocator)
 {
     const int64_t *w = packed->words;
 
@@ -109,6 +147,15 @@ bool state_unpack(struct state *s, weir_algorithm algorithm, const struct packed
         break;
     }
     return false;
+}
+
+bool state_unpack(struct state *s, weir_algorithm algorithm, const struct packed *packed,
+                  const weir_allocator *allocator)
+{
+    struct packed plain = *packed;
+    const uint32_t born = has_born(algorithm) ? unpack_born(&plain) : 0;
+
+    return unpack(s, algorithm, &plain, allocator) && state_bear(s, algorithm, born, allocator);
 }
 
 uint32_t log_length(const struct sliding_window *s)

@@ -3,7 +3,10 @@
  * Every state is three words but the log of a sliding window. Of a log the three words tell
  * what a step changes: from which start on entries are kept, and the newest entry. Applied in
  * order, over any later state of the same log, they end in the same log: a bucket that is not
- * in them is told again by a word that follows. */
+ * in them is told again by a word that follows.
+ *
+ * Times are below 2^48 and amounts below 2^56: of an algorithm without holds the upper bits have
+ * when the state was born (state_born()). */
 #ifndef WEIR_LIMIT_PACK_H
 #define WEIR_LIMIT_PACK_H
 
@@ -30,6 +33,7 @@ struct log_entry {
     int64_t start, count;
 };
 
+uint32_t log_born(const struct sliding_window *s);
 uint32_t log_length(const struct sliding_window *s);
 int64_t log_total(const struct sliding_window *s);
 struct log_entry log_at(const struct sliding_window *s, uint32_t i);

@@ -18,13 +18,14 @@ enum { COUNT_BITS = 24, LEAST_ROOM = 6 };
 
 struct sliding_window_block {
     int64_t total;  /* of all entries */
-    uint64_t first; /* index of the oldest entry */
+    uint32_t first; /* index of the oldest entry */
+    uint32_t born;  /* see state_born() */
     uint64_t words[];
 };
 
 static uint64_t *words(const struct sliding_window *s)
 {
-    return s->room ? s->far->words + (s->far->first << s->wide) : (uint64_t *)s->near;
+    return s->room ? s->far->words + ((size_t)s->far->first << s->wide) : (uint64_t *)s->near;
 }
 
 static struct log_entry entry_at(const struct sliding_window *s, uint32_t i)
@@ -58,6 +59,11 @@ int64_t log_total(const struct sliding_window *s)
     for (uint32_t i = 0; i < s->count; i++)
         sum += entry_at(s, i).count;
     return sum;
+}
+
+uint32_t log_born(const struct sliding_window *s)
+{
+    return s->room ? s->far->born : 0;
 }
 
 /* How long after its start a bucket counts. */
@@ -160,7 +166,7 @@ static bool move_far(struct sliding_window *s, uint32_t room, bool wide,
     moved.far = alloc_resize(allocator, NULL, size);
     if (!moved.far)
         return false;
-    *moved.far = (struct sliding_window_block){ .total = log_total(s) };
+    *moved.far = (struct sliding_window_block){ .total = log_total(s), .born = log_born(s) };
     for (uint32_t i = 0; i < s->count; i++)
         entry_put(&moved, i, entry_at(s, i));
     sliding_window_done(s, allocator);
@@ -186,6 +192,17 @@ bool sliding_window_reserve(struct sliding_window *s, const struct sliding_windo
     while (room < s->count + s->count / 4 + 1) /* blocks of a power of two: 64, 128, 256 … bytes */
         room = room * 2 + 2;
     return move_far(s, room, wide, allocator);
+}
+
+bool sliding_window_make_far(struct sliding_window *s, const weir_allocator *allocator)
+{
+    return s->room || move_far(s, LEAST_ROOM, s->wide, allocator);
+}
+
+void sliding_window_bear(struct sliding_window *s, uint32_t born)
+{
+    if (s->room)
+        s->far->born = born;
 }
 
 static void drop_oldest(struct sliding_window *s, uint32_t n)

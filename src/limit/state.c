@@ -1,5 +1,6 @@
 /* state.c - the state of one key under one rule, whatever its algorithm. */
 #include "limit/algorithms.h"
+#include "limit/pack.h"
 
 /* A limit of 0 holds nothing: it has no state, and waiting does not help. */
 static void take_none(int64_t now, int64_t cost, struct step *out)
@@ -78,8 +79,18 @@ bool state_reserve(struct state *s, const struct rule *r, const struct step *ste
                    const weir_allocator *allocator)
 {
     if (state_is_log(r->algorithm))
-        return sliding_window_reserve(&s->sliding_window, &step->next.sliding_window, allocator);
-    return step->hold.amount == 0 || holds_reserve(&s->bucket.holds, allocator);
+        return sliding_window_reserve(&s->sliding_window, &step->next.sliding_window, allocator) &&
+               (step->hold.amount == 0 || sliding_window_make_far(&s->sliding_window, allocator));
+    return step->hold.amount == 0 || !state_has_holds(r->algorithm) ||
+           holds_reserve(&s->bucket.holds, allocator);
+}
+
+bool state_has_room(const struct state *s, const struct rule *r, const struct step *step)
+{
+    if (state_is_log(r->algorithm))
+        return false;
+    return step->hold.amount == 0 || !state_has_holds(r->algorithm) ||
+           holds_has_room(s->bucket.holds);
 }
 
 static void apply_to_bucket(struct bucket *s, const struct step *step)
@@ -102,6 +113,38 @@ static void apply_to_slots(struct slots *s, const struct step *step)
         holds_drop(s->holds, step->next.slots.drop);
     if (step->hold.amount > 0)
         holds_add(s->holds, &step->hold);
+}
+
+uint32_t state_born(const struct state *s, weir_algorithm algorithm)
+{
+    if (state_is_log(algorithm))
+        return log_born(&s->sliding_window);
+    return state_has_holds(algorithm) ? 0 : (uint32_t)s->words[3];
+}
+
+bool state_bear(struct state *s, weir_algorithm algorithm, uint32_t born,
+                const weir_allocator *allocator)
+{
+    if (state_is_log(algorithm)) {
+        if (born != 0 && !sliding_window_make_far(&s->sliding_window, allocator))
+            return false;
+        sliding_window_bear(&s->sliding_window, born);
+    } else if (!state_has_holds(algorithm)) {
+        s->words[3] = born;
+    }
+    return true;
+}
+
+/* By the first that holds something of it. */
+static void bear(struct state *s, weir_algorithm algorithm, const struct hold *by)
+{
+    const uint64_t mixed = (by->id ^ (uint64_t)by->expires) * UINT64_C(0x9e3779b97f4a7c15);
+    const uint32_t born = (uint32_t)(mixed >> 32);
+
+    if (state_is_log(algorithm))
+        sliding_window_bear(&s->sliding_window, born ? born : 1);
+    else if (!state_has_holds(algorithm))
+        s->words[3] = born ? born : 1;
 }
 
 void state_apply(struct state *s, const struct rule *r, const struct step *step)
@@ -129,6 +172,8 @@ void state_apply(struct state *s, const struct rule *r, const struct step *step)
         sliding_window_apply(&s->sliding_window, &step->next.sliding_window);
         break;
     }
+    if (step->hold.amount > 0 && state_born(s, r->algorithm) == 0)
+        bear(s, r->algorithm, &step->hold);
 }
 
 void state_refund(struct state *s, const struct rule *r, const struct ask *ask, struct step *out)
@@ -198,6 +243,8 @@ void state_hold(const struct state *s, const struct rule *r, const struct ask *a
         slots_hold(&hold, out);
     else if (state_has_holds(r->algorithm))
         bucket_hold(&s->bucket, r, &hold, out);
+    else
+        out->hold = hold;
 }
 
 int64_t state_mark(const struct rule *r, const struct step *step)

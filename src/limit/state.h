@@ -159,6 +159,9 @@ bool state_reserve(struct state *s, const struct rule *r, const struct step *ste
                    const weir_allocator *allocator); /* false: out of memory */
 void state_apply(struct state *s, const struct rule *r, const struct step *step);
 
+/* Has it all the memory that the step needs? False: ask state_reserve(). */
+bool state_has_room(const struct state *s, const struct rule *r, const struct step *step);
+
 /* The same for a key that may be locked out, until this time; 0: it is not. Before it, all that has
  * a cost is refused. From then on the key is untouched, whatever the state is. A refusal by a rule
  * with a block_for begins a lockout: the state is to be forgotten. */
@@ -174,10 +177,18 @@ void state_refund(struct state *s, const struct rule *r, const struct ask *ask, 
 void state_hold(const struct state *s, const struct rule *r, const struct ask *ask,
                 const struct hold *by, struct step *out);
 
+/* Tells a state from one that the same key had before it was reset, evicted or locked out: what was
+ * held of that one is gone, and cannot be given back. Only what is held needs to know, so it is 0
+ * until then. Algorithms with holds have none: their holds are gone with the state. */
+uint32_t state_born(const struct state *s, weir_algorithm algorithm);
+bool state_bear(struct state *s, weir_algorithm algorithm, uint32_t born,
+                const weir_allocator *allocator); /* false: out of memory */
+
 /* Where a charge lies that this step has made: to find it again, if it is given back. */
 int64_t state_mark(const struct rule *r, const struct step *step);
 
-/* Take `amount` out of what was charged with this mark. For algorithms without holds. */
+/* Take `amount` out of what was charged with this mark, of the state of that birth. For algorithms
+ * without holds. */
 void state_give_back(struct state *s, const struct rule *r, int64_t now, int64_t mark,
                      int64_t amount);
 

@@ -5,10 +5,11 @@
 
 #include "store/store.h"
 
-static size_t size_of(size_t charges, size_t parts, size_t text)
+static size_t size_of(size_t charges, size_t bounds, size_t parts, size_t text)
 {
     return sizeof(struct reservation) + charges * sizeof(struct reserved_charge) +
-           parts * sizeof(struct reserved_part) + (text + 7) / 8 * 8;
+           bounds * sizeof(struct calendar_bounds) + parts * sizeof(struct reserved_part) +
+           (text + 7) / 8 * 8;
 }
 
 static size_t text_size(const struct reservation *r)
@@ -16,89 +17,153 @@ static size_t text_size(const struct reservation *r)
     return r->block.size - (size_t)(reservation_text(r) - (const char *)r);
 }
 
-static bool has_sound_bounds(const struct reserved_charge *c)
+/* ---- from files ---------------------------------------------------------------------------- */
+
+static bool has_name(const struct reservation *r, size_t at)
 {
-    for (int i = 1; i < CALENDAR_BOUNDS && c->start == START_CALENDAR; i++)
-        if (c->bounds[i - 1] < 0 || c->bounds[i] <= c->bounds[i - 1] ||
-            c->bounds[i] >= INT64_C(1) << 48)
+    return at < text_size(r) && memchr(reservation_text(r) + at, '\0', text_size(r) - at) <=
+                                    (const void *)(reservation_text(r) + at + WEIR_MAX_NAME);
+}
+
+static bool has_sound_bounds(const struct reservation *r, const struct reserved_charge *c)
+{
+    const int64_t *at;
+
+    if (c->start != START_CALENDAR)
+        return true;
+    if (c->bounds_at >= r->bounds_count)
+        return false;
+    at = reservation_bounds(r)[c->bounds_at].at;
+    for (int i = 1; i < CALENDAR_BOUNDS; i++)
+        if (at[i - 1] < 0 || at[i] <= at[i - 1] || at[i] >= INT64_C(1) << 48)
             return false;
     return true;
+}
+
+static bool is_sound_charge(const struct reservation *r, const struct reserved_charge *c)
+{
+    return c->algorithm != WEIR_DEFAULT_ALGORITHM && c->algorithm <= ALGORITHM_COUNT &&
+           c->class < LIMIT_CLASSES && c->start <= START_CALENDAR && c->held >= 0 &&
+           c->used >= RESERVED_OPEN && c->limit >= 0 &&
+           (c->limit == 0 || c->window >= !algorithm_counts_slots(c->algorithm)) &&
+           has_sound_bounds(r, c) && has_name(r, c->policy_at) && has_name(r, c->rule_at) &&
+           has_name(r, c->counts_at);
 }
 
 bool reservation_is_sound(const void *bytes, size_t size)
 {
     const struct reservation *r = bytes;
-    size_t names = 0;
 
     if (size < sizeof *r || r->block.size != size || r->charge_count > RESERVATION_MOST_CHARGES ||
+        r->bounds_count > r->charge_count ||
         r->part_count > RESERVATION_MOST_PARTS + RESERVATION_MOST_CHARGES ||
-        size_of(r->charge_count, r->part_count, 0) > size)
+        size_of(r->charge_count, r->bounds_count, r->part_count, 0) > size ||
+        text_size(r) > RESERVATION_MOST_TEXT + 8)
         return false;
-    for (size_t i = 0; i < text_size(r); i++)
-        names += reservation_text(r)[i] == '\0';
     for (size_t i = 0; i < r->part_count; i++)
         if (reservation_parts(r)[i].charge >= r->charge_count || reservation_parts(r)[i].amount < 0)
             return false;
-    for (size_t i = 0; i < r->charge_count; i++) {
-        const struct reserved_charge *c = &r->charges[i];
-
-        if (c->algorithm == WEIR_DEFAULT_ALGORITHM || c->algorithm > ALGORITHM_COUNT ||
-            c->class >= LIMIT_CLASSES || c->start > START_CALENDAR || !has_sound_bounds(c) ||
-            c->held < 0 || c->used < 0 || c->limit < 0 ||
-            (c->limit > 0 && c->window < !algorithm_counts_slots(c->algorithm)))
+    for (size_t i = 0; i < r->charge_count; i++)
+        if (!is_sound_charge(r, &r->charges[i]))
             return false;
-    }
-    return names >= 3u * r->charge_count && text_size(r) <= RESERVATION_MOST_TEXT + 8;
+    return true;
 }
 
-static void note_bounds(struct calendar *calendar, int64_t now, struct reserved_charge *out)
+void reservation_forget_names(struct reservation *r)
 {
-    struct calendar_bounds bounds;
+    for (size_t i = 0; i < r->charge_count; i++)
+        r->charges[i].policy = r->charges[i].rule = NULL;
+}
 
-    calendar_bounds(calendar, now, &bounds);
-    memcpy(out->bounds, bounds.at, sizeof out->bounds);
+/* ---- making one ---------------------------------------------------------------------------- */
+
+/* Where the names of a charge are in the text. A name that the last charge has too is there once. */
+struct names {
+    size_t policy, rule, counts, end;
+};
+
+static struct names place_names(const struct charge_label *labels, size_t i,
+                                const struct names *last)
+{
+    struct names n;
+    size_t end = last->end;
+
+    n.policy = last->policy;
+    if (i == 0 || labels[i].policy != labels[i - 1].policy) {
+        n.policy = end;
+        end += strlen(labels[i].policy) + 1;
+    }
+    n.rule = end;
+    end += strlen(labels[i].rule) + 1;
+    n.counts = last->counts;
+    if (i == 0 || labels[i].counts != labels[i - 1].counts) {
+        n.counts = end;
+        end += strlen(labels[i].counts) + 1;
+    }
+    n.end = end;
+    return n;
+}
+
+static void put_charge(struct reservation *r, size_t i, const struct charge *from,
+                       const struct charge_label *label, const struct names *n, size_t *bounds)
+{
+    const struct rule *rule = from->rule;
+    struct reserved_charge *c = &r->charges[i];
+    char *text = (char *)reservation_text(r);
+
+    *c = (struct reserved_charge){
+        .key = from->key,
+        .limit = rule->limit,
+        .window = rule->window,
+        .burst = rule->burst,
+        .precision = rule->precision,
+        .block_for = rule->block_for,
+        .used = RESERVED_OPEN,
+        .policy = label->is_kept ? label->policy : NULL,
+        .rule = label->is_kept ? label->rule : NULL,
+        .policy_at = (uint16_t)n->policy,
+        .rule_at = (uint16_t)n->rule,
+        .counts_at = (uint16_t)n->counts,
+        .algorithm = (uint8_t)rule->algorithm,
+        .class = from->class,
+        .is_shadow = label->is_shadow,
+        .start = (uint8_t)rule->start,
+    };
+    strcpy(text + n->policy, label->policy);
+    strcpy(text + n->rule, label->rule);
+    strcpy(text + n->counts, label->counts);
+    if (rule->start == START_CALENDAR) {
+        calendar_bounds(rule->calendar, from->step.now, reservation_bounds(r) + *bounds);
+        c->bounds_at = (uint16_t)(*bounds)++;
+    }
 }
 
 struct reservation *reservation_new(const struct reserving *of, const struct charge *charges,
                                     size_t n, const weir_allocator *allocator)
 {
+    struct names names[RESERVATION_MOST_CHARGES + 1];
     struct reservation *r;
-    size_t text = 0;
-    char *to;
+    size_t bounds = 0, put = 0, size;
 
-    for (size_t i = 0; i < n; i++)
-        text += strlen(of->labels[i].policy) + strlen(of->labels[i].rule) +
-                strlen(of->labels[i].counts) + 3;
-    r = alloc_zeroed(allocator, size_of(n, n, text));
+    names[0] = (struct names){ 0 };
+    for (size_t i = 0; i < n; i++) {
+        names[i + 1] = place_names(of->labels, i, &names[i]);
+        bounds += charges[i].rule->start == START_CALENDAR;
+    }
+    size = size_of(n, bounds, 0, names[n].end);
+    r = alloc_resize(allocator, NULL, size + n * sizeof(struct reserved_part));
     if (!r)
         return NULL;
-    r->block.size = size_of(n, 0, text);
-    r->fingerprint = of->fingerprint;
-    r->most_ttl = of->most_ttl;
-    r->charge_count = (uint16_t)n;
-    to = (char *)reservation_text(r);
-    for (size_t i = 0; i < n; i++) {
-        const struct rule *rule = charges[i].rule;
-        const struct charge_label *l = &of->labels[i];
-
-        r->charges[i] = (struct reserved_charge){
-            .key = charges[i].key,
-            .limit = rule->limit,
-            .window = rule->window,
-            .burst = rule->burst,
-            .precision = rule->precision,
-            .block_for = rule->block_for,
-            .algorithm = (uint8_t)rule->algorithm,
-            .class = charges[i].class,
-            .is_shadow = l->is_shadow,
-            .start = (uint8_t)rule->start,
-        };
-        if (rule->start == START_CALENDAR)
-            note_bounds(rule->calendar, charges[i].step.now, &r->charges[i]);
-        to = stpcpy(to, l->policy) + 1;
-        to = stpcpy(to, l->rule) + 1;
-        to = stpcpy(to, l->counts) + 1;
-    }
+    memset((char *)r + size - 8, 0, 8); /* the last of the text need not be full */
+    *r = (struct reservation){
+        .block = { size },
+        .fingerprint = of->fingerprint,
+        .most_ttl = of->most_ttl,
+        .charge_count = (uint16_t)n,
+        .bounds_count = (uint16_t)bounds,
+    };
+    for (size_t i = 0; i < n; i++)
+        put_charge(r, i, &charges[i], &of->labels[i], &names[i + 1], &put);
     return r;
 }
 
@@ -113,52 +178,54 @@ bool reservation_make_room(struct reservation **r, const weir_allocator *allocat
     return more != NULL;
 }
 
-/* The last part of this charge, if it has this mark, or if there may be no more parts. */
-static struct reserved_part *part_for(const struct reservation *r, size_t charge, int64_t mark)
+/* The last part of this charge, if it lies at the same place. */
+static struct reserved_part *part_beside(const struct reservation *r, const struct reserved_part *p)
 {
     struct reserved_part *parts = reservation_parts(r);
 
-    for (size_t i = r->part_count; i > 0; i--) {
-        if (parts[i - 1].charge != charge)
-            continue;
-        if (parts[i - 1].mark == mark)
-            return &parts[i - 1];
-        break;
-    }
+    for (size_t i = r->part_count; i > 0; i--)
+        if (parts[i - 1].charge == p->charge)
+            return parts[i - 1].mark == p->mark && parts[i - 1].born == p->born ? &parts[i - 1]
+                                                                                : NULL;
     return NULL;
 }
 
-void reservation_add(struct reservation *r, size_t charge, int64_t amount, int64_t mark)
+void reservation_add(struct reservation *r, size_t charge, const struct reserved_part *part)
 {
-    struct reserved_part *part = part_for(r, charge, mark);
+    struct reserved_part *same = part_beside(r, part);
     char *text;
-    size_t size;
 
-    r->charges[charge].held += amount;
-    if (part) {
-        part->amount += amount;
+    r->charges[charge].held += part->amount;
+    if (same) {
+        same->amount += part->amount;
         return;
     }
-    if (r->part_count >= RESERVATION_MOST_PARTS) { /* held, but nothing of it comes back */
+    if (r->part_count >= RESERVATION_MOST_PARTS) /* held, but nothing of it comes back */
         return;
-    }
     text = (char *)reservation_text(r);
-    size = text_size(r);
-    memmove(text + sizeof *part, text, size);
-    part = reservation_parts(r) + r->part_count++;
-    *part = (struct reserved_part){ amount, mark, charge };
+    memmove(text + sizeof *part, text, text_size(r));
+    reservation_parts(r)[r->part_count++] = *part;
     r->block.size += sizeof *part;
+}
+
+/* ---- reading ------------------------------------------------------------------------------- */
+
+static const char *name_at(const struct reservation *r, size_t at, struct reserving *to,
+                           size_t *len)
+{
+    const char *name = reservation_text(r) + at;
+    char *copy = to->text + *len;
+
+    *len += strlen(name) + 1;
+    return strcpy(copy, name);
 }
 
 void reservation_read(const struct reservation *r, struct reserving *to, struct charge *charges)
 {
-    const char *text = to->text;
+    size_t text = 0;
 
-    memcpy(to->text, reservation_text(r),
-           text_size(r) < RESERVATION_MOST_TEXT ? text_size(r) : RESERVATION_MOST_TEXT);
     for (size_t i = 0; i < r->charge_count; i++) {
         const struct reserved_charge *c = &r->charges[i];
-        struct charge_label *l = &to->labels[i];
 
         to->rules[i] = (struct rule){
             .algorithm = c->algorithm,
@@ -170,18 +237,20 @@ void reservation_read(const struct reservation *r, struct reserving *to, struct 
             .start = (enum rule_start)c->start,
         };
         if (c->start == START_CALENDAR) {
-            calendar_given(&to->calendars[i], c->bounds);
+            calendar_given(&to->calendars[i], reservation_bounds(r)[c->bounds_at].at);
             to->rules[i].calendar = &to->calendars[i];
         }
         charges[i].rule = &to->rules[i];
         charges[i].key = c->key;
         charges[i].class = c->class;
         charges[i].cost = 0;
-        l->policy = text;
-        l->rule = text += strlen(text) + 1;
-        l->counts = text += strlen(text) + 1;
-        text += strlen(text) + 1;
-        l->is_shadow = c->is_shadow;
+        to->labels[i] = (struct charge_label){
+            .policy = c->policy ? c->policy : name_at(r, c->policy_at, to, &text),
+            .rule = c->rule ? c->rule : name_at(r, c->rule_at, to, &text),
+            .counts = reservation_text(r) + c->counts_at,
+            .is_shadow = c->is_shadow,
+            .is_kept = c->policy != NULL,
+        };
     }
 }
 
@@ -202,9 +271,10 @@ int64_t reservation_named(const struct reserving *by, size_t charge)
 
 int64_t reservation_used(const struct reservation *r, size_t charge, const struct reserving *by)
 {
-    const int64_t *named = amount_named(by, by->labels[charge].counts);
+    const int64_t *named;
 
     if (by->is_release)
         return 0;
+    named = amount_named(by, by->labels[charge].counts);
     return named ? *named : r->charges[charge].held;
 }

@@ -33,6 +33,7 @@ struct amount {
 struct charge_label {
     const char *policy, *rule, *counts;
     bool is_shadow; /* judged alone; decides nothing */
+    bool is_kept;   /* policy and rule stay as long as the handle */
 };
 
 /* What a question about a reservation has beside its charges. */
@@ -74,35 +75,44 @@ typedef void held_visit(void *ctx, const struct held_charge *c);
 
 /* ---- the record ----------------------------------------------------------------------------
  *
- * FORMAT, in memory and in files: the head, `charge_count` charges, `part_count` parts, then the
- * text: policy, rule and what it counts of each charge, each with a NUL. Parts are in the order in
- * which they were added. */
+ * FORMAT, in memory and in files: the head, `charge_count` charges, `bounds_count` bounds of
+ * calendars, `part_count` parts, then the text: names, each with a NUL. Parts are in the order in
+ * which they were added. Only memory has the kept names: in files they are 0. */
 struct reserved_charge {
     struct key key;
     int64_t limit, window, burst, precision, block_for;
-    int64_t held, used;              /* used: once it is settled */
-    int64_t bounds[CALENDAR_BOUNDS]; /* of START_CALENDAR */
-    uint8_t algorithm, class, is_shadow, start, unused[4];
+    int64_t held, used;                     /* used: RESERVED_OPEN until it is settled */
+    const char *policy, *rule;              /* kept names; NULL: those of the text */
+    uint16_t policy_at, rule_at, counts_at; /* in the text */
+    uint16_t bounds_at;                     /* of START_CALENDAR: which bounds */
+    uint8_t algorithm, class, is_shadow, start;
+    uint32_t unused;
 };
 
 struct reserved_part {
     int64_t amount, mark;
-    uint64_t charge; /* whose */
+    uint32_t charge; /* whose */
+    uint32_t born;   /* of which state */
 };
 
 struct reservation {
     struct kept_block block; /* its size: all of it */
     uint64_t fingerprint;
     int64_t most_ttl;
-    uint16_t charge_count, part_count, is_settled, unused;
+    uint16_t charge_count, bounds_count, part_count, is_settled;
     struct reserved_charge charges[];
 };
 
-#define RESERVED_LOST (-1) /* the mark of a part that cannot be given back */
+#define RESERVED_OPEN (-1)
+
+static inline struct calendar_bounds *reservation_bounds(const struct reservation *r)
+{
+    return (struct calendar_bounds *)(r->charges + r->charge_count);
+}
 
 static inline struct reserved_part *reservation_parts(const struct reservation *r)
 {
-    return (struct reserved_part *)(r->charges + r->charge_count);
+    return (struct reserved_part *)(reservation_bounds(r) + r->bounds_count);
 }
 
 static inline const char *reservation_text(const struct reservation *r)
@@ -122,9 +132,9 @@ struct reservation *reservation_new(const struct reserving *of, const struct cha
 bool reservation_make_room(struct reservation **r, const weir_allocator *allocator);
 
 /* Note what was charged. There is room. */
-void reservation_add(struct reservation *r, size_t charge, int64_t amount, int64_t mark);
+void reservation_add(struct reservation *r, size_t charge, const struct reserved_part *part);
 
-/* Fill in the charges and labels of a question. */
+/* Fill in the charges and labels of a question. What they count stays in the record. */
 void reservation_read(const struct reservation *r, struct reserving *to, struct charge *charges);
 
 /* What the question says of this charge; 0: nothing. */
@@ -132,5 +142,8 @@ int64_t reservation_named(const struct reserving *by, size_t charge);
 
 /* What was used of this charge, by the question's amounts. */
 int64_t reservation_used(const struct reservation *r, size_t charge, const struct reserving *by);
+
+/* In a file, kept names are none. */
+void reservation_forget_names(struct reservation *r);
 
 #endif

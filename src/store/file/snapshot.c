@@ -40,6 +40,7 @@ static void add_block(struct writer *w, const struct record *r, const struct kep
         return;
     memset(to, 0, room);
     memcpy(to, block, block->size);
+    reservation_forget_names((struct reservation *)(void *)to);
     buf_wrote(&w->block, room);
 }
 
@@ -50,7 +51,7 @@ static void add_item(void *ctx, const struct record *r, const struct sliding_win
     struct record item = *r;
 
     if (log)
-        item.packed = (struct packed){ { log_length(log) } };
+        item.packed = (struct packed){ { log_length(log), log_born(log) } };
     buf_add(&w->block, (struct span){ (const char *)&item, sizeof item });
     if (block)
         add_block(w, r, block);

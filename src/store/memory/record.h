@@ -3,7 +3,8 @@
  * Numbers are little-endian. A record without an algorithm says that the key is gone. One with
  * `is_hold` says what became of one hold of a key, or of one bucket of its log. One of a
  * reservation says in its first word how many bytes the reservation has; these follow, in as many
- * records as they need, and are no records of their own. */
+ * records as they need, and are no records of their own. With `is_hold` it says what became of the
+ * reservation: its words are its expiry, a change and an amount. */
 #ifndef WEIR_STORE_MEMORY_RECORD_H
 #define WEIR_STORE_MEMORY_RECORD_H
 
@@ -34,7 +35,16 @@ static inline size_t record_bytes(uint64_t size)
 /* How many follow this one, and are bytes of it. */
 static inline size_t record_more(const struct record *r)
 {
-    return r->algorithm == ALGORITHM_RESERVATION ? record_bytes((uint64_t)r->packed.words[0]) : 0;
+    return r->algorithm == ALGORITHM_RESERVATION && !r->is_hold
+               ? record_bytes((uint64_t)r->packed.words[0])
+               : 0;
 }
+
+/* What became of a reservation. */
+enum record_change {
+    RECORD_EXTENDED, /* it expires at another time */
+    RECORD_SETTLED,  /* what is not said by those before was used as it was held */
+    RECORD_USED,     /* of the first charge so much was used; of the next: this + 1, … */
+};
 
 #endif

@@ -227,9 +227,9 @@ struct cell *table_cell(struct table *t, struct key key)
     return shard_has(s, at, key) ? &s->cells[at] : NULL;
 }
 
-void table_overtake(struct table *t, struct key key)
+void table_overtake(struct table *t, struct cell *cell)
 {
-    overtake(t, &t->shards[shard_index(t, key)], table_cell(t, key), NULL);
+    overtake(t, &t->shards[shard_index(t, cell->key)], cell, NULL);
 }
 
 /* Append the new values of the keys of a question. */

@@ -88,8 +88,29 @@ static bool set_reservation(struct table *t, struct cell *cell, const struct rec
     if (!block)
         return false;
     memcpy(block, r + 1, size);
+    reservation_forget_names((struct reservation *)(void *)block);
     *kept = (struct kept_state){ r->packed.words[1], r->packed.words[2], 0, block };
     return true;
+}
+
+/* What became of a reservation. One that is not there has been forgotten since. */
+static void change_reservation(struct cell *cell, const struct record *r)
+{
+    const int64_t change = r->packed.words[1], amount = r->packed.words[2];
+    struct reservation *of = (struct reservation *)(void *)cell->state.kept.block;
+
+    if (!of)
+        return;
+    cell->state.kept.expires = r->packed.words[0];
+    if (change >= RECORD_USED && change - RECORD_USED < of->charge_count && amount >= 0)
+        of->charges[change - RECORD_USED].used = amount;
+    if (change != RECORD_SETTLED)
+        return;
+    cell->state.kept.is_open = 0;
+    of->is_settled = 1;
+    for (size_t i = 0; i < of->charge_count; i++)
+        if (of->charges[i].used == RESERVED_OPEN)
+            of->charges[i].used = of->charges[i].held;
 }
 
 /* Make a new or an old cell what a record says. The caller has the shard locked. */
@@ -100,13 +121,17 @@ static bool set_cell(struct table *t, struct shard *s, struct cell *cell, const 
     bool is_set = true;
     size_t after;
 
-    if (r->algorithm == ALGORITHM_RESERVATION) {
+    if (r->algorithm == ALGORITHM_RESERVATION && r->is_hold) {
+        change_reservation(cell, r);
+    } else if (r->algorithm == ALGORITHM_RESERVATION) {
         is_set = set_reservation(t, cell, r);
     } else if (r->is_hold) {
         is_set = state_unpack_hold(&cell->state, r->algorithm, &r->packed, &t->allocator);
     } else if (entries) {
         for (size_t i = 0; i < n && is_set; i++)
             is_set = log_push(&cell->state.sliding_window, entries[i], &t->allocator);
+        is_set = is_set && state_bear(&cell->state, r->algorithm, (uint32_t)r->packed.words[1],
+                                      &t->allocator);
     } else {
         is_set = state_unpack(&cell->state, r->algorithm, &r->packed, &t->allocator);
     }
@@ -126,8 +151,11 @@ static bool set_key(struct table *t, struct shard *s, const struct record *r,
     const struct question q = { .ask = { .now = t->drop_by_time ? now : 0 },
                                 .charges = &c,
                                 .count = 1 };
-    struct cell *cell = table_ensure(t, s, &c, &q);
+    struct cell *cell;
 
+    if (r->algorithm == ALGORITHM_RESERVATION && r->is_hold && !table_cell(t, r->key))
+        return true; /* evicted since */
+    cell = table_ensure(t, s, &c, &q);
     if (cell &&
         cell->algorithm != r->algorithm) { /* no key changes its algorithm, but a file may say so */
         table_erase(t, s, (uint32_t)(cell - s->cells));

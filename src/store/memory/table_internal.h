@@ -55,8 +55,8 @@ struct cell *table_cell(struct table *t, struct key key);
 /* Drop what has expired, before a question looks at its keys. */
 void table_purge_if_due(struct table *t, struct shard *s, int64_t now);
 
-/* A record of this key, which may be gone, is about to be appended without a write buffer. */
-void table_overtake(struct table *t, struct key key);
+/* A record of this cell is about to be appended without a write buffer. */
+void table_overtake(struct table *t, struct cell *cell);
 
 /* The shards of a question, ascending, each once. */
 size_t table_shards_of(const struct table *t, const struct question *q, size_t out[MOST_KEYS]);

@@ -2,8 +2,9 @@
  *
  * The record of a reservation is a cell like others, under a hash of its id. Its block has all
  * that is needed to settle it. A question locks the shards of all its keys and of the record, in
- * ascending order. To settle, the keys are first read from the record; then all are locked, and
- * the record is looked at again.
+ * ascending order. To settle, the record is found first, and says which keys there are: their
+ * shards are then locked if that needs no waiting. If it does, all are let go, locked in order,
+ * and the record is looked at again.
  *
  * What is changed is appended to the log as one: the new values of the keys, what became of the
  * holds, and the record. */
@@ -24,51 +25,87 @@ struct hold deciding_hold(const struct deciding *d, int64_t expires)
     return (struct hold){ .expires = expires, .id = d->of->key.low ? d->of->key.low : 1 };
 }
 
-const struct state *deciding_look(const struct deciding *d, struct key key)
-{
-    const struct cell *cell = table_cell(d->t, key);
+/* ---- finding ------------------------------------------------------------------------------- */
 
-    return cell ? &cell->state : &untouched;
+static void find_all(struct deciding *d)
+{
+    for (size_t i = 0; i < d->q->count; i++)
+        d->cells[i] = table_cell(d->t, d->charges[i].key);
+}
+
+void deciding_find_again(struct deciding *d, const struct shard *s)
+{
+    for (size_t i = 0; i <= d->q->count; i++)
+        if (deciding_shard(d, d->charges[i].key) == s)
+            d->cells[i] = table_cell(d->t, d->charges[i].key);
 }
 
 /* R2 */
-static struct cell *find_record(struct table *t, struct key key, int64_t now)
+static struct cell *find_record(const struct deciding *d)
 {
-    struct cell *cell = table_cell(t, key);
+    struct cell *cell = table_cell(d->t, d->of->key);
 
     return cell && cell->algorithm == ALGORITHM_RESERVATION &&
-                   now < cell->state.kept.expires + RESERVATION_KNOWN_MS
+                   d->now < cell->state.kept.expires + RESERVATION_KNOWN_MS
                ? cell
                : NULL;
 }
 
 /* ---- locks --------------------------------------------------------------------------------- */
 
-static void lock_all(struct deciding *d, size_t n)
+static void list_keys(struct deciding *d, size_t n)
 {
-    d->all = *d->q;
+    d->all.verb = d->q->verb;
+    d->all.ask = d->q->ask;
     d->all.charges = d->charges;
     d->all.count = n + 1;
     d->charges[n].key = d->of->key;
     d->charges[n].rule = &record_rule;
     d->shard_count = table_shards_of(d->t, &d->all, d->shards);
+}
+
+static void lock_all(struct deciding *d)
+{
     for (size_t i = 0; i < d->shard_count; i++)
         pthread_mutex_lock(&d->t->shards[d->shards[i]].lock);
 }
 
+static void unlock_some(struct deciding *d, size_t n, size_t but)
+{
+    for (; n > 0; n--)
+        if (d->shards[n - 1] != but)
+            pthread_mutex_unlock(&d->t->shards[d->shards[n - 1]].lock);
+}
+
 static void unlock_all(struct deciding *d)
 {
-    for (size_t i = d->shard_count; i > 0; i--)
-        pthread_mutex_unlock(&d->t->shards[d->shards[i - 1]].lock);
+    unlock_some(d, d->shard_count, SIZE_MAX);
+}
+
+/* One shard is locked already: the others, without waiting for one that comes before it. False: none
+ * of them is locked. */
+static bool lock_others(struct deciding *d, size_t locked)
+{
+    for (size_t i = 0; i < d->shard_count; i++) {
+        pthread_mutex_t *lock = &d->t->shards[d->shards[i]].lock;
+
+        if (d->shards[i] > locked) {
+            pthread_mutex_lock(lock);
+        } else if (d->shards[i] < locked && pthread_mutex_trylock(lock) != 0) {
+            unlock_some(d, i, locked);
+            return false;
+        }
+    }
+    return true;
 }
 
 /* ---- the log ------------------------------------------------------------------------------- */
 
-void deciding_log_cell(struct deciding *d, const struct cell *cell)
+void deciding_log_cell(struct deciding *d, struct cell *cell)
 {
     if (!d->t->log)
         return;
-    table_overtake(d->t, cell->key);
+    table_overtake(d->t, cell);
     table_record(cell, &d->logged[d->logged_count++]);
 }
 
@@ -89,23 +126,36 @@ void deciding_log_part(struct deciding *d, const struct cell *cell, int64_t firs
 /* What the hold is now; 0, if it is none any more. */
 void deciding_log_hold(struct deciding *d, const struct cell *cell, const struct hold *hold)
 {
-    deciding_log_part(
-        d, cell, hold->expires, (int64_t)hold->id,
-        holds_find(state_holds(&cell->state, cell->algorithm), hold->expires, hold->id));
+    if (d->t->log)
+        deciding_log_part(
+            d, cell, hold->expires, (int64_t)hold->id,
+            holds_find(state_holds(&cell->state, cell->algorithm), hold->expires, hold->id));
 }
 
-void deciding_log_record(struct deciding *d, const struct cell *record)
+void deciding_log_record(struct deciding *d)
 {
+    struct cell *record = deciding_record(d);
     const struct kept_block *block = record->state.kept.block;
     struct record *r = &d->logged[d->logged_count];
 
     if (!d->t->log)
         return;
-    table_overtake(d->t, record->key);
+    table_overtake(d->t, record);
     table_record(record, r);
     memset(r + record_more(r), 0, sizeof *r); /* the last need not be full */
     memcpy(r + 1, block, block->size);
+    reservation_forget_names((struct reservation *)(void *)(r + 1));
     d->logged_count += 1 + record_more(r);
+}
+
+void deciding_log_change(struct deciding *d, enum record_change change, int64_t amount)
+{
+    struct cell *record = deciding_record(d);
+
+    if (!d->t->log)
+        return;
+    table_overtake(d->t, record);
+    deciding_log_part(d, record, record->state.kept.expires, (int64_t)change, amount);
 }
 
 void deciding_append(struct deciding *d)
@@ -127,7 +177,7 @@ void deciding_look_at_all(struct deciding *d)
         struct charge *c = &d->charges[i];
         const struct ask ask = { .now = d->now, .cost = c->cost, .peek = true };
 
-        table_take(table_cell(d->t, c->key), c, &ask);
+        table_take(d->cells[i], c, &ask);
     }
 }
 
@@ -139,7 +189,7 @@ static void refuse(struct deciding *d)
         const struct ask peek = { .now = d->now, .cost = c->cost, .peek = true };
 
         if (c->step.decision.allowed)
-            table_take(table_cell(d->t, c->key), c, &peek);
+            table_take(d->cells[i], c, &peek);
         else if (c->step.locks)
             deciding_log_cell(d, table_lock_out(d->t, deciding_shard(d, c->key), c));
     }
@@ -151,11 +201,11 @@ bool deciding_take_all(struct deciding *d, const struct hold *hold)
 
     for (size_t i = 0; i < d->q->count; i++) {
         struct charge *c = &d->charges[i];
-        const struct cell *cell = table_cell(d->t, c->key);
+        const struct cell *cell = d->cells[i];
         const struct ask ask = { .now = d->now, .cost = c->cost };
 
         table_take(cell, c, &ask);
-        if (hold)
+        if (hold && takes(c))
             state_hold(cell && !cell->is_locked ? &cell->state : &untouched, c->rule, &ask, hold,
                        &c->step);
         allowed = allowed && (c->step.decision.allowed || deciding_is_shadow(d, i));
@@ -164,32 +214,44 @@ bool deciding_take_all(struct deciding *d, const struct hold *hold)
         refuse(d);
     for (size_t i = 0; i < d->q->count && allowed; i++)
         if (takes(&d->charges[i]))
-            table_unlock(d->t, table_cell(d->t, d->charges[i].key), d->now);
+            table_unlock(d->t, d->cells[i], d->now);
     d->q->allowed = allowed;
     return allowed;
+}
+
+weir_err deciding_prepare(struct deciding *d, size_t i)
+{
+    const struct charge *c = &d->charges[i];
+    struct shard *s = deciding_shard(d, c->key);
+    struct cell *cell = d->cells[i];
+    weir_err err;
+
+    if (cell && state_has_room(&cell->state, c->rule, &c->step))
+        return WEIR_OK;
+    err = table_prepare(d->t, s, c, &d->all, &cell);
+    deciding_find_again(d, s);
+    return err;
 }
 
 weir_err deciding_prepare_all(struct deciding *d)
 {
     weir_err err = WEIR_OK;
-    struct cell *cell;
 
     for (size_t i = 0; i < d->q->count && !err; i++)
         if (takes(&d->charges[i]))
-            err = table_prepare(d->t, deciding_shard(d, d->charges[i].key), &d->charges[i], &d->all,
-                                &cell);
+            err = deciding_prepare(d, i);
     return err;
 }
 
 static void apply(struct deciding *d, size_t i)
 {
     struct charge *c = &d->charges[i];
-    struct cell *cell = table_cell(d->t, c->key);
+    struct cell *cell = d->cells[i];
 
     state_apply(&cell->state, c->rule, &c->step);
     table_stamp(deciding_shard(d, c->key), cell, c);
     deciding_log_cell(d, cell);
-    if (c->step.hold.amount > 0)
+    if (c->step.hold.amount > 0 && state_has_holds(cell->algorithm))
         deciding_log_hold(d, cell, &c->step.hold);
 }
 
@@ -197,16 +259,24 @@ void deciding_apply_all(struct deciding *d, struct reservation *r)
 {
     for (size_t i = 0; i < d->q->count; i++)
         if (takes(&d->charges[i])) {
+            const struct charge *c = &d->charges[i];
+
             apply(d, i);
-            reservation_add(r, i, d->charges[i].cost,
-                            state_mark(d->charges[i].rule, &d->charges[i].step));
+            reservation_add(r, i,
+                            &(struct reserved_part){
+                                .amount = c->cost,
+                                .mark = state_mark(c->rule, &c->step),
+                                .charge = (uint32_t)i,
+                                .born = state_born(&d->cells[i]->state, c->rule->algorithm),
+                            });
         }
 }
 
 /* ---- the record ---------------------------------------------------------------------------- */
 
-void deciding_stamp_record(struct deciding *d, struct cell *record)
+void deciding_stamp_record(struct deciding *d)
 {
+    struct cell *record = deciding_record(d);
     const struct kept_state *kept = &record->state.kept;
 
     shard_stamp(deciding_shard(d, record->key), record, kept->expires + RESERVATION_KNOWN_MS,
@@ -214,28 +284,39 @@ void deciding_stamp_record(struct deciding *d, struct cell *record)
                 d->q->count > 0 ? d->charges[0].class : 0);
 }
 
+static void erase_record(struct deciding *d)
+{
+    struct shard *s = deciding_shard(d, d->of->key);
+    struct cell *cell = table_cell(d->t, d->of->key);
+
+    table_erase(d->t, s, (uint32_t)(cell - s->cells));
+    deciding_find_again(d, s);
+}
+
 /* A cell with this block. On failure the block is freed. */
 static weir_err make_record(struct deciding *d, struct reservation *r)
 {
     struct table *t = d->t;
     struct shard *s = deciding_shard(d, d->of->key);
-    struct cell *cell = table_cell(t, d->of->key);
+    struct cell *cell;
 
-    if (cell) /* one that is not known any more */
-        table_erase(t, s, (uint32_t)(cell - s->cells));
+    if (table_cell(t, d->of->key)) /* one that is not known any more */
+        erase_record(d);
     cell = table_ensure(t, s, &d->charges[d->q->count], &d->all);
     if (!cell) {
         alloc_free(&t->allocator, r);
+        deciding_find_again(d, s);
         return WEIR_EFULL;
     }
     cell->state.kept.block = &r->block;
     cell->state.kept.expires = d->now + d->of->ttl;
     cell->state.kept.is_open = !d->of->is_used;
-    if (table_allow_beside(t, s, &d->all, (int64_t)r->block.size))
-        return WEIR_OK;
-    cell = table_cell(t, d->of->key);
-    table_erase(t, s, (uint32_t)(cell - s->cells));
-    return WEIR_EFULL;
+    if (!table_allow_beside(t, s, &d->all, (int64_t)r->block.size)) {
+        erase_record(d);
+        return WEIR_EFULL;
+    }
+    deciding_find_again(d, s);
+    return WEIR_OK;
 }
 
 void deciding_note_growth(struct deciding *d, uint64_t before, const struct reservation *r)
@@ -250,6 +331,7 @@ static void repeat(struct deciding *d, const struct cell *record)
 {
     for (size_t i = 0; i < d->q->count; i++)
         d->charges[i].cost = 0;
+    find_all(d);
     deciding_look_at_all(d);
     d->of->is_repeated = true;
     d->of->expires_in = record->state.kept.expires - d->now;
@@ -266,16 +348,13 @@ static void settle_at_once(struct reservation *r)
 static weir_err make_reservation(struct deciding *d)
 {
     struct reservation *r = reservation_new(d->of, d->charges, d->q->count, &d->t->allocator);
-    struct cell *record;
     weir_err err = r ? make_record(d, r) : WEIR_ENOMEM;
     uint64_t before;
 
     if (!err) {
         err = deciding_prepare_all(d);
-        record = table_cell(d->t, d->of->key);
         if (err)
-            table_erase(d->t, deciding_shard(d, d->of->key),
-                        (uint32_t)(record - deciding_shard(d, d->of->key)->cells));
+            erase_record(d);
     }
     if (err)
         return err;
@@ -284,9 +363,8 @@ static weir_err make_reservation(struct deciding *d)
     deciding_note_growth(d, before, r);
     if (d->of->is_used)
         settle_at_once(r);
-    record = table_cell(d->t, d->of->key);
-    deciding_stamp_record(d, record);
-    deciding_log_record(d, record);
+    deciding_stamp_record(d);
+    deciding_log_record(d);
     d->of->expires_in = d->of->ttl;
     return WEIR_OK;
 }
@@ -297,15 +375,17 @@ static void reserve(struct deciding *d)
     const struct cell *record;
 
     memcpy(d->charges, d->q->charges, d->q->count * sizeof *d->charges);
-    lock_all(d, d->q->count);
-    record = find_record(d->t, d->of->key, d->now);
+    list_keys(d, d->q->count);
+    lock_all(d);
+    record = find_record(d);
     if (record && reservation_in(record)->fingerprint != d->of->fingerprint) {
         d->of->refusal = WEIR_EREUSED;
     } else if (record) {
         repeat(d, record);
     } else {
-        for (size_t i = 0; i < d->all.count; i++)
-            table_purge_if_due(d->t, deciding_shard(d, d->charges[i].key), d->now);
+        for (size_t i = 0; i < d->shard_count; i++)
+            table_purge_if_due(d->t, &d->t->shards[d->shards[i]], d->now);
+        find_all(d);
         if (deciding_take_all(d, d->of->is_used ? NULL : &hold))
             d->q->err = make_reservation(d);
         if (!d->q->err)
@@ -315,49 +395,71 @@ static void reserve(struct deciding *d)
     memcpy(d->q->charges, d->charges, d->q->count * sizeof *d->charges);
 }
 
-/* What the record says of its keys: read, to know what to lock. False: there is no record. */
-static bool read_record(struct deciding *d, uint64_t *fingerprint)
+/* ---- all others ---------------------------------------------------------------------------- */
+
+/* The record, with its shard locked; what it says of its keys is read. NULL: there is none, and
+ * nothing is locked. */
+static struct cell *lock_record(struct deciding *d)
 {
     struct shard *s = deciding_shard(d, d->of->key);
-    const struct cell *record;
+    struct cell *record;
 
     pthread_mutex_lock(&s->lock);
-    record = find_record(d->t, d->of->key, d->now);
-    if (record) {
-        const struct reservation *r = reservation_in(record);
-
-        *fingerprint = r->fingerprint;
-        d->q->count = r->charge_count;
-        reservation_read(r, d->of, d->charges);
+    record = find_record(d);
+    if (!record) {
+        pthread_mutex_unlock(&s->lock);
+        return NULL;
     }
-    pthread_mutex_unlock(&s->lock);
-    return record != NULL;
+    d->q->count = reservation_in(record)->charge_count;
+    reservation_read(reservation_in(record), d->of, d->charges);
+    list_keys(d, d->q->count);
+    return record;
+}
+
+/* The record, with all shards locked. */
+static struct cell *lock_all_of_record(struct deciding *d)
+{
+    const size_t own = shard_index(d->t, d->of->key);
+    struct cell *record = NULL;
+
+    for (int tries = 0; tries < TRIES && !record; tries++) {
+        uint64_t fingerprint;
+
+        record = lock_record(d);
+        if (!record) {
+            d->of->refusal = WEIR_ENORESERVATION;
+            return NULL;
+        }
+        if (lock_others(d, own))
+            return record;
+        fingerprint = reservation_in(record)->fingerprint;
+        pthread_mutex_unlock(&d->t->shards[own].lock);
+        lock_all(d);
+        record = find_record(d);
+        if (record && (reservation_in(record)->fingerprint != fingerprint ||
+                       reservation_in(record)->charge_count != d->q->count))
+            record = NULL;
+        if (record) /* it may lie elsewhere now */
+            reservation_read(reservation_in(record), d->of, d->charges);
+        else
+            unlock_all(d);
+    }
+    if (!record)
+        d->q->err = WEIR_EIO;
+    return record;
 }
 
 static void change_found(struct deciding *d)
 {
-    for (int tries = 0; tries < TRIES; tries++) {
-        uint64_t fingerprint;
-        struct cell *record;
-        bool is_same;
+    struct cell *record = lock_all_of_record(d);
 
-        if (!read_record(d, &fingerprint)) {
-            d->of->refusal = WEIR_ENORESERVATION;
-            return;
-        }
-        lock_all(d, d->q->count);
-        record = find_record(d->t, d->of->key, d->now);
-        is_same = record && reservation_in(record)->fingerprint == fingerprint &&
-                  reservation_in(record)->charge_count == d->q->count;
-        if (is_same)
-            deciding_change(d, record);
-        unlock_all(d);
-        if (is_same) {
-            memcpy(d->q->charges, d->charges, d->q->count * sizeof *d->charges);
-            return;
-        }
-    }
-    d->q->err = WEIR_EIO;
+    if (!record)
+        return;
+    find_all(d);
+    d->cells[d->q->count] = record;
+    deciding_change(d);
+    unlock_all(d);
+    memcpy(d->q->charges, d->charges, d->q->count * sizeof *d->charges);
 }
 
 void table_judge_reservation(struct table *t, struct question *q)

@@ -17,9 +17,11 @@ struct deciding {
     int64_t now;
     struct question all; /* its charges, and the record's key behind them */
     struct charge charges[MOST_KEYS];
+    struct cell *cells[MOST_KEYS]; /* NULL: there is none. The record's is the last */
+    int64_t used[MOST_CHARGES];    /* settle */
     size_t shards[MOST_KEYS], shard_count;
-    struct record logged[MOST_LOGGED];
     size_t logged_count;
+    struct record logged[MOST_LOGGED];
 };
 
 static inline struct shard *deciding_shard(const struct deciding *d, struct key key)
@@ -37,9 +39,15 @@ static inline bool deciding_is_shadow(const struct deciding *d, size_t i)
     return d->of->labels[i].is_shadow;
 }
 
+static inline struct cell *deciding_record(const struct deciding *d)
+{
+    return d->cells[d->q->count];
+}
+
 /* ---- table_reservation.c; all shards are locked -------------------------------------------- */
 
-const struct state *deciding_look(const struct deciding *d, struct key key);
+/* Cells of this shard may have moved: find them again. */
+void deciding_find_again(struct deciding *d, const struct shard *s);
 
 /* The hold of this reservation, without an amount. */
 struct hold deciding_hold(const struct deciding *d, int64_t expires);
@@ -50,27 +58,31 @@ void deciding_look_at_all(struct deciding *d);
 /* May all pass? `hold` is NULL if they are used at once. Those in shadow are judged alone. */
 bool deciding_take_all(struct deciding *d, const struct hold *hold);
 
-/* Everything that can fail; then: charge what was taken, and note it. */
+/* Room for the state of a charge that was taken: all that can fail. */
+WEIR_MUSTCHECK weir_err deciding_prepare(struct deciding *d, size_t i);
 WEIR_MUSTCHECK weir_err deciding_prepare_all(struct deciding *d);
+
+/* Charge what was taken, and note it. */
 void deciding_apply_all(struct deciding *d, struct reservation *r);
 
-/* What goes to the log: the new value of a cell, what became of a hold or a part of it, and a
- * record. */
-void deciding_log_cell(struct deciding *d, const struct cell *cell);
+/* What goes to the log: the new value of a cell, what became of a hold or a part of it, the record,
+ * and what became of the record. */
+void deciding_log_cell(struct deciding *d, struct cell *cell);
 void deciding_log_hold(struct deciding *d, const struct cell *cell, const struct hold *hold);
 void deciding_log_part(struct deciding *d, const struct cell *cell, int64_t first, int64_t second,
                        int64_t third);
-void deciding_log_record(struct deciding *d, const struct cell *record);
+void deciding_log_record(struct deciding *d);
+void deciding_log_change(struct deciding *d, enum record_change change, int64_t amount);
 void deciding_append(struct deciding *d);
 
 /* Its block has become larger. */
 void deciding_note_growth(struct deciding *d, uint64_t before, const struct reservation *r);
 
-void deciding_stamp_record(struct deciding *d, struct cell *record);
+void deciding_stamp_record(struct deciding *d);
 
 /* ---- table_settle.c ------------------------------------------------------------------------ */
 
 /* The record is there: settle, grow or extend. */
-void deciding_change(struct deciding *d, struct cell *record);
+void deciding_change(struct deciding *d);
 
 #endif

@@ -5,12 +5,14 @@
 #include "store/memory/table_reservation.h"
 
 /* By how much a limit is exceeded. */
-static int64_t over(const struct deciding *d, const struct charge *c)
+static int64_t over(const struct cell *cell, const struct rule *rule, int64_t now)
 {
-    const struct ask ask = { .now = d->now, .peek = true, .forced = true };
+    const struct ask ask = { .now = now, .peek = true, .forced = true };
     struct step step;
 
-    state_take(deciding_look(d, c->key), c->rule, &ask, &step);
+    if (!cell)
+        return 0;
+    state_take(&cell->state, rule, &ask, &step);
     return step.decision.remaining < 0 ? -step.decision.remaining : 0;
 }
 
@@ -22,29 +24,25 @@ static void tell_how_it_stands(struct deciding *d)
     d->q->allowed = true;
 }
 
-static bool is_same_settlement(const struct deciding *d, const struct reservation *r)
-{
-    for (size_t i = 0; i < r->charge_count; i++)
-        if (reservation_used(r, i, d->of) != r->charges[i].used)
-            return false;
-    return true;
-}
-
 /* The state of a charge after it was changed. */
-static void stamp_as_it_stands(struct deciding *d, size_t i, struct cell *cell)
+static void stamp_as_it_stands(struct deciding *d, size_t i)
 {
     struct charge *c = &d->charges[i];
     const struct ask peek = { .now = d->now, .peek = true };
 
-    table_take(cell, c, &peek);
-    table_stamp(deciding_shard(d, c->key), cell, c);
+    table_take(d->cells[i], c, &peek);
+    table_stamp(deciding_shard(d, c->key), d->cells[i], c);
 }
 
+/* ---- settle -------------------------------------------------------------------------------- */
+
 /* Parts that were added last come back first. */
-static void give_back(struct deciding *d, const struct reservation *r, size_t i, struct cell *cell)
+static void give_back(struct deciding *d, const struct reservation *r, size_t i)
 {
     const struct reserved_part *parts = reservation_parts(r);
-    int64_t back = r->charges[i].held - reservation_used(r, i, d->of);
+    struct cell *cell = d->cells[i];
+    const uint32_t born = state_born(&cell->state, cell->algorithm);
+    int64_t back = r->charges[i].held - d->used[i];
 
     for (size_t p = r->part_count; p > 0 && back > 0; p--) {
         const struct reserved_part *part = &parts[p - 1];
@@ -53,9 +51,10 @@ static void give_back(struct deciding *d, const struct reservation *r, size_t i,
         if (part->charge != i)
             continue;
         back -= amount;
-        state_give_back(&cell->state, d->charges[i].rule, d->now, part->mark, amount);
+        if (part->born == born)
+            state_give_back(&cell->state, d->charges[i].rule, d->now, part->mark, amount);
     }
-    stamp_as_it_stands(d, i, cell);
+    stamp_as_it_stands(d, i);
     deciding_log_cell(d, cell);
     for (size_t p = 0; p < r->part_count && state_is_log(cell->algorithm); p++)
         if (parts[p].charge == i)
@@ -69,21 +68,21 @@ static weir_err prepare_excess(struct deciding *d, const struct reservation *r,
                                const struct hold *hold)
 {
     weir_err err = WEIR_OK;
-    struct cell *cell;
 
     for (size_t i = 0; i < d->q->count && !err; i++) {
         struct charge *c = &d->charges[i];
-        const int64_t excess = reservation_used(r, i, d->of) - r->charges[i].held;
+        const int64_t excess = d->used[i] - r->charges[i].held;
+        struct cell *cell = d->cells[i];
         const struct ask ask = { .now = d->now, .cost = excess, .forced = true };
 
         c->cost = 0;
-        table_unlock(d->t, table_cell(d->t, c->key), d->now);
+        table_unlock(d->t, cell, d->now);
         if (excess <= 0 || algorithm_counts_slots(c->rule->algorithm) || c->rule->limit == 0 ||
-            state_hold_is_open(deciding_look(d, c->key), c->rule->algorithm, d->now, hold))
+            (cell && state_hold_is_open(&cell->state, c->rule->algorithm, d->now, hold)))
             continue;
         c->cost = excess;
-        state_take(deciding_look(d, c->key), c->rule, &ask, &c->step);
-        err = table_prepare(d->t, deciding_shard(d, c->key), c, &d->all, &cell);
+        table_take(cell, c, &ask);
+        err = deciding_prepare(d, i);
     }
     return err;
 }
@@ -92,73 +91,88 @@ static void settle_charge(struct deciding *d, const struct reservation *r, size_
                           const struct hold *hold)
 {
     struct charge *c = &d->charges[i];
-    struct cell *cell;
+    struct cell *cell = d->cells[i];
 
-    cell = table_cell(d->t, c->key);
     if (c->cost > 0) {
         state_apply(&cell->state, c->rule, &c->step);
-        stamp_as_it_stands(d, i, cell);
+        stamp_as_it_stands(d, i);
         deciding_log_cell(d, cell);
         return;
     }
     if (!cell || cell->is_locked || cell->algorithm != c->rule->algorithm)
         return;
     if (state_has_holds(c->rule->algorithm)) {
-        if (!state_settle(&cell->state, c->rule, d->now, hold, reservation_used(r, i, d->of)))
+        if (!state_settle(&cell->state, c->rule, d->now, hold, d->used[i]))
             return;
-        stamp_as_it_stands(d, i, cell);
+        stamp_as_it_stands(d, i);
         deciding_log_cell(d, cell);
         deciding_log_hold(d, cell, hold);
-    } else if (!d->of->has_expired && r->charges[i].held > reservation_used(r, i, d->of)) {
-        give_back(d, r, i, cell);
+    } else if (!d->of->has_expired && r->charges[i].held > d->used[i]) {
+        give_back(d, r, i);
     }
 }
 
-static weir_err settle_open(struct deciding *d, struct cell *record)
+static void note_settled(struct deciding *d, struct reservation *r)
 {
-    struct reservation *r = reservation_in(record);
-    const struct hold hold = deciding_hold(d, record->state.kept.expires);
+    for (size_t i = 0; i < d->q->count; i++) {
+        r->charges[i].used = d->used[i];
+        if (d->used[i] != r->charges[i].held)
+            deciding_log_change(d, RECORD_USED + i, d->used[i]);
+    }
+    r->is_settled = 1;
+    deciding_record(d)->state.kept.is_open = 0;
+    deciding_stamp_record(d);
+    deciding_log_change(d, RECORD_SETTLED, 0);
+}
+
+static weir_err settle_open(struct deciding *d)
+{
+    const int64_t expires = deciding_record(d)->state.kept.expires;
+    const struct hold hold = deciding_hold(d, expires);
+    struct reservation *r = reservation_in(deciding_record(d));
     weir_err err;
 
-    d->of->has_expired = d->now >= record->state.kept.expires;
+    d->of->has_expired = d->now >= expires;
     err = prepare_excess(d, r, &hold);
     if (err)
         return err;
     for (size_t i = 0; i < d->q->count; i++)
         settle_charge(d, r, i, &hold);
+    note_settled(d, r);
     for (size_t i = 0; i < d->q->count; i++)
-        r->charges[i].used = reservation_used(r, i, d->of);
-    r->is_settled = 1;
-    record = table_cell(d->t, d->of->key); /* it may have moved */
-    record->state.kept.is_open = 0;
-    deciding_stamp_record(d, record);
-    deciding_log_record(d, record);
-    for (size_t i = 0; i < d->q->count; i++) {
-        const int64_t more = over(d, &d->charges[i]);
+        if (!deciding_is_shadow(d, i)) {
+            const int64_t more = over(d->cells[i], d->charges[i].rule, d->now);
 
-        d->of->over = more > d->of->over && !deciding_is_shadow(d, i) ? more : d->of->over;
-    }
+            d->of->over = more > d->of->over ? more : d->of->over;
+        }
     return WEIR_OK;
 }
 
-static void settle(struct deciding *d, struct cell *record)
+static void settle(struct deciding *d)
 {
-    const struct reservation *r = reservation_in(record);
+    const struct reservation *r = reservation_in(deciding_record(d));
+    bool is_same = true;
 
-    if (r->is_settled && !is_same_settlement(d, r))
+    for (size_t i = 0; i < d->q->count; i++) {
+        d->used[i] = reservation_used(r, i, d->of);
+        is_same = is_same && d->used[i] == r->charges[i].used;
+    }
+    if (r->is_settled && !is_same)
         d->of->refusal = WEIR_ESETTLED;
     else if (r->is_settled)
         d->of->is_repeated = true;
     else
-        d->q->err = settle_open(d, record);
+        d->q->err = settle_open(d);
     if (!d->q->err && !d->of->refusal)
         tell_how_it_stands(d);
 }
 
 /* ---- grow, extend -------------------------------------------------------------------------- */
 
-static bool is_over(struct deciding *d, const struct cell *record)
+static bool is_over(struct deciding *d)
 {
+    const struct cell *record = deciding_record(d);
+
     if (reservation_in(record)->is_settled)
         d->of->refusal = WEIR_ESETTLED;
     else if (d->now >= record->state.kept.expires)
@@ -166,8 +180,9 @@ static bool is_over(struct deciding *d, const struct cell *record)
     return d->of->refusal != WEIR_OK;
 }
 
-static void grow(struct deciding *d, struct cell *record)
+static void grow(struct deciding *d)
 {
+    struct cell *record = deciding_record(d);
     const struct hold hold = deciding_hold(d, record->state.kept.expires);
     struct reservation *r = reservation_in(record);
     uint64_t before;
@@ -188,11 +203,12 @@ static void grow(struct deciding *d, struct cell *record)
     before = r->block.size;
     deciding_apply_all(d, r);
     deciding_note_growth(d, before, r);
-    deciding_log_record(d, table_cell(d->t, d->of->key));
+    deciding_log_record(d);
 }
 
-static void extend(struct deciding *d, struct cell *record)
+static void extend(struct deciding *d)
 {
+    struct cell *record = deciding_record(d);
     const struct hold hold = deciding_hold(d, record->state.kept.expires);
     const int64_t asked = d->now + d->of->ttl;
     const struct hold later = { asked > hold.expires ? asked : hold.expires, hold.id, 0 };
@@ -203,20 +219,20 @@ static void extend(struct deciding *d, struct cell *record)
     }
     d->of->expires_in = later.expires - d->now;
     for (size_t i = 0; i < d->q->count && later.expires > hold.expires; i++) {
-        struct cell *cell = table_cell(d->t, d->charges[i].key);
+        struct cell *cell = d->cells[i];
 
         if (!cell || cell->is_locked || !state_has_holds(cell->algorithm) ||
             cell->algorithm != d->charges[i].rule->algorithm ||
             !state_extend(&cell->state, cell->algorithm, &hold, later.expires))
             continue;
-        stamp_as_it_stands(d, i, cell);
+        stamp_as_it_stands(d, i);
         deciding_log_cell(d, cell);
         deciding_log_hold(d, cell, &hold);
         deciding_log_hold(d, cell, &later);
     }
     record->state.kept.expires = later.expires;
-    deciding_stamp_record(d, record);
-    deciding_log_record(d, record);
+    deciding_stamp_record(d);
+    deciding_log_change(d, RECORD_EXTENDED, 0);
     tell_how_it_stands(d);
 }
 
@@ -236,7 +252,7 @@ static bool counts_all(const struct deciding *d)
     return true;
 }
 
-void deciding_change(struct deciding *d, struct cell *record)
+void deciding_change(struct deciding *d)
 {
     if (!counts_all(d)) {
         d->of->refusal = WEIR_ECOST;
@@ -244,15 +260,15 @@ void deciding_change(struct deciding *d, struct cell *record)
     }
     switch (d->q->verb) {
     case VERB_SETTLE:
-        settle(d, record);
+        settle(d);
         break;
     case VERB_GROW:
-        if (!is_over(d, record))
-            grow(d, record);
+        if (!is_over(d))
+            grow(d);
         break;
     case VERB_EXTEND:
-        if (!is_over(d, record))
-            extend(d, record);
+        if (!is_over(d))
+            extend(d);
         break;
     case VERB_CHECK: /* of no reservation that there is */
     case VERB_REFUND:
