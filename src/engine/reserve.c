@@ -18,11 +18,11 @@
 /* ---- ids ---------------------------------------------------------------------------------- */
 
 /* Letters, digits and . _ - characters, as bits. */
-static bool is_name_character(unsigned char c)
+static bool is_name_character(char c)
 {
-    static const uint64_t names[4] = { UINT64_C(0x03ff600000000000), UINT64_C(0x07fffffe87fffffe) };
+    const uint64_t low = UINT64_C(0x03ff600000000000), high = UINT64_C(0x07fffffe87fffffe);
 
-    return names[c >> 6] >> (c & 63) & 1;
+    return c >= 0 && ((c < 64 ? low : high) >> (c & 63) & 1);
 }
 
 static weir_err read_id(const char *what, const char *id, char out[WEIR_MAX_ID + 1],
@@ -30,7 +30,7 @@ static weir_err read_id(const char *what, const char *id, char out[WEIR_MAX_ID +
 {
     size_t len = 0;
 
-    while (len <= WEIR_MAX_ID && is_name_character((unsigned char)id[len]))
+    while (len <= WEIR_MAX_ID && is_name_character(id[len]))
         len++;
     if (len == 0 || len > WEIR_MAX_ID || id[len] != '\0')
         return diag_fail(diag, WEIR_EREQUEST,

@@ -40,15 +40,32 @@ void deciding_find_again(struct deciding *d, const struct shard *s)
             d->cells[i] = table_cell(d->t, d->charges[i].key);
 }
 
+static bool has_key(const struct cell *cell, struct key key)
+{
+    return cell->key.high == key.high && cell->key.low == key.low;
+}
+
+/* Cells of this shard have come and gone; those of the question are still there. */
+static void find_moved(struct deciding *d, const struct shard *s)
+{
+    for (size_t i = 0; i <= d->q->count; i++)
+        if (d->cells[i] && deciding_shard(d, d->charges[i].key) == s &&
+            !has_key(d->cells[i], d->charges[i].key))
+            d->cells[i] = table_cell(d->t, d->charges[i].key);
+}
+
 /* R2 */
+static bool is_known(const struct cell *cell, int64_t now)
+{
+    return cell && cell->algorithm == ALGORITHM_RESERVATION &&
+           now < cell->state.kept.expires + RESERVATION_KNOWN_MS;
+}
+
 static struct cell *find_record(const struct deciding *d)
 {
     struct cell *cell = table_cell(d->t, d->of->key);
 
-    return cell && cell->algorithm == ALGORITHM_RESERVATION &&
-                   d->now < cell->state.kept.expires + RESERVATION_KNOWN_MS
-               ? cell
-               : NULL;
+    return is_known(cell, d->now) ? cell : NULL;
 }
 
 /* ---- locks --------------------------------------------------------------------------------- */
@@ -300,7 +317,7 @@ static weir_err make_record(struct deciding *d, struct reservation *r)
     struct shard *s = deciding_shard(d, d->of->key);
     struct cell *cell;
 
-    if (table_cell(t, d->of->key)) /* one that is not known any more */
+    if (deciding_record(d)) /* one that is not known any more */
         erase_record(d);
     cell = table_ensure(t, s, &d->charges[d->q->count], &d->all);
     if (!cell) {
@@ -311,11 +328,12 @@ static weir_err make_record(struct deciding *d, struct reservation *r)
     cell->state.kept.block = &r->block;
     cell->state.kept.expires = d->now + d->of->ttl;
     cell->state.kept.is_open = !d->of->is_used;
+    d->cells[d->q->count] = cell;
     if (!table_allow_beside(t, s, &d->all, (int64_t)r->block.size)) {
         erase_record(d);
         return WEIR_EFULL;
     }
-    deciding_find_again(d, s);
+    find_moved(d, s);
     return WEIR_OK;
 }
 
@@ -377,14 +395,15 @@ static void reserve(struct deciding *d)
     memcpy(d->charges, d->q->charges, d->q->count * sizeof *d->charges);
     list_keys(d, d->q->count);
     lock_all(d);
-    record = find_record(d);
+    for (size_t i = 0; i < d->shard_count; i++)
+        table_purge_if_due(d->t, &d->t->shards[d->shards[i]], d->now);
+    d->cells[d->q->count] = table_cell(d->t, d->of->key);
+    record = is_known(deciding_record(d), d->now) ? deciding_record(d) : NULL;
     if (record && reservation_in(record)->fingerprint != d->of->fingerprint) {
         d->of->refusal = WEIR_EREUSED;
     } else if (record) {
         repeat(d, record);
     } else {
-        for (size_t i = 0; i < d->shard_count; i++)
-            table_purge_if_due(d->t, &d->t->shards[d->shards[i]], d->now);
         find_all(d);
         if (deciding_take_all(d, d->of->is_used ? NULL : &hold))
             d->q->err = make_reservation(d);

@@ -139,13 +139,20 @@ static weir_err settle_open(struct deciding *d)
     for (size_t i = 0; i < d->q->count; i++)
         settle_charge(d, r, i, &hold);
     note_settled(d, r);
+    tell_how_it_stands(d);
     for (size_t i = 0; i < d->q->count; i++)
-        if (!deciding_is_shadow(d, i)) {
+        if (!deciding_is_shadow(d, i) && d->charges[i].step.decision.remaining == 0) {
             const int64_t more = over(d->cells[i], d->charges[i].rule, d->now);
 
             d->of->over = more > d->of->over ? more : d->of->over;
         }
     return WEIR_OK;
+}
+
+static void repeat(struct deciding *d)
+{
+    d->of->is_repeated = true;
+    tell_how_it_stands(d);
 }
 
 static void settle(struct deciding *d)
@@ -159,12 +166,10 @@ static void settle(struct deciding *d)
     }
     if (r->is_settled && !is_same)
         d->of->refusal = WEIR_ESETTLED;
-    else if (r->is_settled)
-        d->of->is_repeated = true;
-    else
+    else if (!r->is_settled)
         d->q->err = settle_open(d);
-    if (!d->q->err && !d->of->refusal)
-        tell_how_it_stands(d);
+    else
+        repeat(d);
 }
 
 /* ---- grow, extend -------------------------------------------------------------------------- */
