@@ -186,8 +186,30 @@ static weir_err check_ttl(int64_t ttl, int64_t most, weir_diag *diag)
                      most, ttl);
 }
 
+/* What its policies say: the shorter times, and `release` if all do. */
+static struct policy_reserve terms_of(const struct check *check)
+{
+    struct policy_reserve terms = { .max_ttl = WEIR_MAX_TTL_MS,
+                                    .releases = check->policy_count > 0 };
+
+    for (size_t i = 0; i < check->policy_count; i++) {
+        const struct policy *p = check->policy_count > 1 ? check->room->policies[i] : check->policy;
+        const struct policy_reserve *own = &p->reserve;
+
+        if (own->ttl > 0 && (terms.ttl == 0 || own->ttl < terms.ttl))
+            terms.ttl = own->ttl;
+        if (own->max_ttl > 0 && own->max_ttl < terms.max_ttl)
+            terms.max_ttl = own->max_ttl;
+        terms.releases = terms.releases && own->releases;
+    }
+    if (terms.ttl > terms.max_ttl)
+        terms.ttl = terms.max_ttl;
+    return terms;
+}
+
 static weir_err prepare_new(struct engine *e, struct check *check, weir_diag *diag)
 {
+    struct policy_reserve terms;
     struct reserving_room *room = &check->room->reserving;
     struct reserving *of = &room->reserving;
     const weir_request *r = check->request;
@@ -209,14 +231,16 @@ static weir_err prepare_new(struct engine *e, struct check *check, weir_diag *di
         err = charges_of_request(e, check, diag);
     if (err || check->is_answered)
         return err;
-    of->most_ttl = WEIR_MAX_TTL_MS;
-    err = is_used ? WEIR_OK : check_ttl(r->ttl_ms, of->most_ttl, diag);
+    terms = terms_of(check);
+    of->most_ttl = terms.max_ttl;
+    of->gives_back = terms.releases;
+    err = is_used ? WEIR_OK : check_ttl(r->ttl_ms ? r->ttl_ms : terms.ttl, of->most_ttl, diag);
     if (err)
         return err;
     if (!r->id)
         make_id(e, check, room->id);
     check->verb = VERB_RESERVE;
-    of->ttl = is_used ? 0 : r->ttl_ms;
+    of->ttl = is_used ? 0 : r->ttl_ms ? r->ttl_ms : terms.ttl;
     of->is_used = is_used;
     of->fingerprint = fingerprint_of(e, check);
     label(check, of->labels);

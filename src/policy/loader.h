@@ -67,6 +67,9 @@ bool calendar_read_limit(struct loader *l, struct span text, struct rule *r);
 /* Complain of what no limit of the rule uses. */
 void calendar_end(struct loader *l, const struct yaml *zone, const struct yaml *month_day);
 
+/* reserve_settings.c */
+void read_reserve(struct loader *l, const struct yaml *node, struct policy_reserve *out);
+
 /* environment.c */
 void environment_open(struct loader *l);
 

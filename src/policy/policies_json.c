@@ -187,6 +187,15 @@ static void put_ways(struct json *j, const struct policy *p)
 {
     json_text(j, "on_error", on_error_name(p->on_error));
     json_text(j, "retry_after", retry_name(p->retry));
+    if (p->reserve.ttl > 0 || p->reserve.max_ttl > 0 || p->reserve.releases) {
+        json_open(j, "reserve", '{');
+        if (p->reserve.ttl > 0)
+            json_int(j, "ttl_ms", p->reserve.ttl);
+        if (p->reserve.max_ttl > 0)
+            json_int(j, "max_ttl_ms", p->reserve.max_ttl);
+        json_text(j, "on_expiry", expiry_names[p->reserve.releases]);
+        json_close(j, '}');
+    }
 }
 
 static void put_rules(struct json *j, const struct policy *p, enum form form)

@@ -92,11 +92,20 @@ struct policy_rule {
     int line;
 };
 
+/* How its reservations are held. */
+struct policy_reserve {
+    int64_t ttl;     /* ms, of one that brings none; 0: each must */
+    int64_t max_ttl; /* 0: WEIR_MAX_TTL_MS */
+    bool releases;   /* what is not settled in time is given back, and not used */
+};
+extern const char *const expiry_names[2]; /* what `releases` is called */
+
 struct policy {
     const char *name;
     enum mode mode;
     enum on_error on_error;
     enum retry retry;
+    struct policy_reserve reserve;
     const struct policy_rule *rules; /* in file order */
     size_t rule_count;
     const char *sole_attribute;     /* what a bare `key` stands for; NULL: there is no such one */

@@ -24,6 +24,7 @@ enum {
     SHADOW_LIMIT,
     ROLLOUT,
     ON_ERROR,
+    RESERVE,
     RETRY_AFTER,
     EXEMPT,
     RULES,
@@ -47,6 +48,7 @@ static const char *const words[KEY_COUNT] = {
     [SHADOW_LIMIT] = "shadow_limit",
     [ROLLOUT] = "rollout",
     [ON_ERROR] = "on_error",
+    [RESERVE] = "reserve",
     [RETRY_AFTER] = "retry_after",
     [EXEMPT] = "exempt",
     [RULES] = "rules",
@@ -58,7 +60,8 @@ static const char *const words[KEY_COUNT] = {
 #define IN_RULE                                                                                    \
     (IN_LIMIT | OF_WINDOWS | BIT(BY) | BIT(COUNTS) | BIT(ALGORITHM) | BIT(PLANS) | BIT(MODE) |     \
      BIT(IPV6_PREFIX) | BIT(SHADOW_LIMIT) | BIT(ROLLOUT))
-#define IN_POLICY (IN_RULE | BIT(ON_ERROR) | BIT(RETRY_AFTER) | BIT(EXEMPT) | BIT(RULES))
+#define IN_POLICY                                                                                  \
+    (IN_RULE | BIT(ON_ERROR) | BIT(RESERVE) | BIT(RETRY_AFTER) | BIT(EXEMPT) | BIT(RULES))
 #define BESIDE_RULES (IN_POLICY & ~(IN_LIMIT | OF_WINDOWS | BIT(PLANS) | BIT(SHADOW_LIMIT)))
 #define IN_DEFAULTS                                                                                \
     (BIT(ALGORITHM) | BIT(ON_ERROR) | BIT(MODE) | BIT(RETRY_AFTER) | BIT(IPV6_PREFIX))
@@ -513,6 +516,8 @@ void read_policy(struct loader *l, const struct yaml *key, const struct settings
     out->mode = s.mode;
     out->on_error = s.on_error;
     out->retry = s.retry;
+    if (keys[RESERVE])
+        read_reserve(l, keys[RESERVE]->value, &out->reserve);
     if (keys[RULES]) {
         for (int i = 0; i < KEY_COUNT; i++)
             if (keys[i] && !(BESIDE_RULES & BIT(i)))

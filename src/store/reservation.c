@@ -159,6 +159,7 @@ struct reservation *reservation_new(const struct reserving *of, const struct cha
         .block = { size },
         .fingerprint = of->fingerprint,
         .most_ttl = of->most_ttl,
+        .gives_back = of->gives_back && !of->is_used,
         .charge_count = (uint16_t)n,
         .bounds_count = (uint16_t)bounds,
     };

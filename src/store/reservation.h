@@ -18,6 +18,7 @@
 
 enum {
     RESERVATION_KNOWN_MS = 600000,
+    RESERVATION_RELEASED_MS = 1000, /* after its expiry it is given back within this */
     RESERVATION_MOST_CHARGES = 2 * WEIR_MAX_RULES,
     RESERVATION_MOST_PARTS = 256, /* what is grown beyond can not be given back */
     RESERVATION_MOST_TEXT = RESERVATION_MOST_CHARGES * 3 * (WEIR_MAX_NAME + 1),
@@ -44,6 +45,8 @@ struct reserving {
     uint64_t fingerprint;         /* reserve: of what is asked */
     int64_t ttl;                  /* reserve, extend */
     int64_t most_ttl;             /* reserve: that an extension may have */
+    bool gives_back;              /* reserve: what is not settled in time is given back */
+    bool is_expiry;               /* settle: by the store itself, as it was not settled in time */
     bool is_used;                 /* reserve: settled at once, as asked */
     bool is_release;              /* settle: nothing was used */
     const struct amount *amounts; /* settle, grow: by name */
@@ -99,7 +102,10 @@ struct reservation {
     struct kept_block block; /* its size: all of it */
     uint64_t fingerprint;
     int64_t most_ttl;
-    uint16_t charge_count, bounds_count, part_count, is_settled;
+    uint16_t charge_count, bounds_count, part_count;
+    uint8_t is_settled;
+    uint8_t gives_back : 1;  /* once it has expired */
+    uint8_t is_released : 1; /* … and that was done: what is committed later is all added */
     struct reserved_charge charges[];
 };
 

@@ -44,6 +44,7 @@ static inline size_t record_more(const struct record *r)
 enum record_change {
     RECORD_EXTENDED, /* it expires at another time */
     RECORD_SETTLED,  /* what is not said by those before was used as it was held */
+    RECORD_RELEASED, /* it has expired, and was given back */
     RECORD_USED,     /* of the first charge so much was used; of the next: this + 1, … */
 };
 

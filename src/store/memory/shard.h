@@ -52,9 +52,10 @@ struct shard {
 
     alignas(64) int64_t soonest; /* no cell expires before */
     int64_t evicted, expired;
-    uint64_t dropped_tag; /* the largest of a cell that is gone */
-    uint32_t look;        /* cells before were looked at, for what has expired, */
-    int64_t look_soonest; /* … and none of them, nor any that came since, expires before */
+    uint64_t dropped_tag;       /* the largest of a cell that is gone */
+    uint32_t look;              /* cells before were looked at, for what has expired, */
+    int64_t look_soonest;       /* … and none of them, nor any that came since, expires before */
+    _Atomic int64_t release_at; /* no reservation is to be given back before; 0: none is */
 };
 
 _Static_assert(sizeof(struct shard) == 128, "a shard is two cache lines");

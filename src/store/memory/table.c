@@ -497,6 +497,8 @@ void table_sweep(struct table *t, int64_t now)
 {
     const size_t shards = table_shards(t), part = shards / SWEEP_PARTS + 1;
 
+    if (t->drop_by_time)
+        table_release_due(t, now);
     for (size_t i = 0; i < part && t->drop_by_time; i++) {
         struct shard *s = &t->shards[t->swept];
 

@@ -104,9 +104,12 @@ static void change_reservation(struct cell *cell, const struct record *r)
     cell->state.kept.expires = r->packed.words[0];
     if (change >= RECORD_USED && change - RECORD_USED < of->charge_count && amount >= 0)
         of->charges[change - RECORD_USED].used = amount;
+    if (change == RECORD_SETTLED || change == RECORD_RELEASED)
+        cell->state.kept.is_open = 0;
+    if (change == RECORD_RELEASED)
+        of->is_released = 1;
     if (change != RECORD_SETTLED)
         return;
-    cell->state.kept.is_open = 0;
     of->is_settled = 1;
     for (size_t i = 0; i < of->charge_count; i++)
         if (of->charges[i].used == RESERVED_OPEN)
@@ -125,6 +128,8 @@ static bool set_cell(struct table *t, struct shard *s, struct cell *cell, const 
         change_reservation(cell, r);
     } else if (r->algorithm == ALGORITHM_RESERVATION) {
         is_set = set_reservation(t, cell, r);
+        if (is_set)
+            table_expect_release(s, cell);
     } else if (r->is_hold) {
         is_set = state_unpack_hold(&cell->state, r->algorithm, &r->packed, &t->allocator);
     } else if (entries) {

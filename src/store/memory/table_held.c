@@ -9,15 +9,14 @@ struct walk {
     void *ctx;
 };
 
-/* Is the policy of this charge that of none before it? `text` are the names of all. */
-static bool is_first_of_policy(const char *text, size_t charge, const char *policy)
+/* Is the policy of this charge that of none before it? */
+static bool is_first_of_policy(const struct reservation *r, size_t charge)
 {
-    for (size_t i = 0; i < charge; i++) {
-        if (strcmp(text, policy) == 0)
+    const char *text = reservation_text(r);
+
+    for (size_t i = 0; i < charge; i++)
+        if (strcmp(text + r->charges[i].policy_at, text + r->charges[charge].policy_at) == 0)
             return false;
-        for (int names = 0; names < 3; names++)
-            text += strlen(text) + 1;
-    }
     return true;
 }
 
@@ -26,18 +25,20 @@ static void visit_reservation(const struct walk *w, const struct reservation *r,
     const char *text = reservation_text(r);
 
     for (size_t i = 0; i < r->charge_count; i++) {
-        struct charge_label label = { .policy = text, .is_shadow = r->charges[i].is_shadow };
+        const struct reserved_charge *c = &r->charges[i];
+        const struct charge_label label = {
+            .policy = text + c->policy_at,
+            .rule = text + c->rule_at,
+            .counts = text + c->counts_at,
+            .is_shadow = c->is_shadow,
+        };
 
-        label.rule = text += strlen(text) + 1;
-        label.counts = text += strlen(text) + 1;
-        text += strlen(text) + 1;
         w->visit(w->ctx, &(struct held_charge){ .label = &label,
-                                                .key = r->charges[i].key,
-                                                .amount = r->charges[i].held,
+                                                .key = c->key,
+                                                .amount = c->held,
                                                 .expires = expires,
                                                 .is_new = i == 0,
-                                                .is_first = is_first_of_policy(reservation_text(r),
-                                                                               i, label.policy) });
+                                                .is_first = is_first_of_policy(r, i) });
     }
 }
 
@@ -49,7 +50,7 @@ static void visit_cell(void *ctx, const struct record *record, const struct slid
     const int64_t expires = record->packed.words[1];
 
     (void)log;
-    if (r && !r->is_settled && w->now < expires + RESERVATION_KNOWN_MS)
+    if (r && !r->is_settled && !r->is_released && w->now < expires + RESERVATION_KNOWN_MS)
         visit_reservation(w, r, expires);
 }
 

@@ -65,6 +65,14 @@ size_t table_shards_of(const struct table *t, const struct question *q, size_t o
 
 void table_judge_reservation(struct table *t, struct question *q);
 
+/* ---- table_release.c --------------------------------------------------------------------- */
+
+/* A reservation that may have to be given back when it expires; its shard is locked. */
+void table_expect_release(struct shard *s, const struct cell *record);
+
+/* Give back what has expired. Nothing is locked. */
+void table_release_due(struct table *t, int64_t now);
+
 /* The housekeeper grows the table, if there is one and it keeps up. No shard may be locked. */
 void table_grow_if_due(struct table *t);
 

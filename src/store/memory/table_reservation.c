@@ -20,9 +20,14 @@ enum {
 static const struct state untouched;
 static const struct rule record_rule = { .algorithm = ALGORITHM_RESERVATION };
 
-struct hold deciding_hold(const struct deciding *d, int64_t expires)
+/* What is to be given back stays held until that is done: else it would count as used. A slot is
+ * free at the instant. */
+struct hold deciding_hold(const struct deciding *d, size_t i, int64_t expires, bool gives_back)
 {
-    return (struct hold){ .expires = expires, .id = d->of->key.low ? d->of->key.low : 1 };
+    const bool waits = gives_back && !algorithm_counts_slots(d->charges[i].rule->algorithm);
+
+    return (struct hold){ .expires = expires + (waits ? RESERVATION_RELEASED_MS : 0),
+                          .id = d->of->key.low ? d->of->key.low : 1 };
 }
 
 /* ---- finding ------------------------------------------------------------------------------- */
@@ -212,7 +217,7 @@ static void refuse(struct deciding *d)
     }
 }
 
-bool deciding_take_all(struct deciding *d, const struct hold *hold)
+bool deciding_take_all(struct deciding *d, int64_t expires, bool gives_back)
 {
     bool allowed = true;
 
@@ -222,9 +227,12 @@ bool deciding_take_all(struct deciding *d, const struct hold *hold)
         const struct ask ask = { .now = d->now, .cost = c->cost };
 
         table_take(cell, c, &ask);
-        if (hold && takes(c))
-            state_hold(cell && !cell->is_locked ? &cell->state : &untouched, c->rule, &ask, hold,
+        if (expires > 0 && takes(c)) {
+            const struct hold hold = deciding_hold(d, i, expires, gives_back);
+
+            state_hold(cell && !cell->is_locked ? &cell->state : &untouched, c->rule, &ask, &hold,
                        &c->step);
+        }
         allowed = allowed && (c->step.decision.allowed || deciding_is_shadow(d, i));
     }
     if (!allowed)
@@ -382,6 +390,7 @@ static weir_err make_reservation(struct deciding *d)
     if (d->of->is_used)
         settle_at_once(r);
     deciding_stamp_record(d);
+    table_expect_release(deciding_shard(d, d->of->key), deciding_record(d));
     deciding_log_record(d);
     d->of->expires_in = d->of->ttl;
     return WEIR_OK;
@@ -389,7 +398,6 @@ static weir_err make_reservation(struct deciding *d)
 
 static void reserve(struct deciding *d)
 {
-    const struct hold hold = deciding_hold(d, d->now + d->of->ttl);
     const struct cell *record;
 
     memcpy(d->charges, d->q->charges, d->q->count * sizeof *d->charges);
@@ -405,7 +413,7 @@ static void reserve(struct deciding *d)
         repeat(d, record);
     } else {
         find_all(d);
-        if (deciding_take_all(d, d->of->is_used ? NULL : &hold))
+        if (deciding_take_all(d, d->of->is_used ? 0 : d->now + d->of->ttl, d->of->gives_back))
             d->q->err = make_reservation(d);
         if (!d->q->err)
             deciding_append(d);

@@ -49,14 +49,15 @@ static inline struct cell *deciding_record(const struct deciding *d)
 /* Cells of this shard may have moved: find them again. */
 void deciding_find_again(struct deciding *d, const struct shard *s);
 
-/* The hold of this reservation, without an amount. */
-struct hold deciding_hold(const struct deciding *d, int64_t expires);
+/* The hold of this reservation by one of its charges, without an amount. */
+struct hold deciding_hold(const struct deciding *d, size_t i, int64_t expires, bool gives_back);
 
 /* How each of them stands. */
 void deciding_look_at_all(struct deciding *d);
 
-/* May all pass? `hold` is NULL if they are used at once. Those in shadow are judged alone. */
-bool deciding_take_all(struct deciding *d, const struct hold *hold);
+/* May all pass? They are held until they expire; 0: they are used at once. Those in shadow are
+ * judged alone. */
+bool deciding_take_all(struct deciding *d, int64_t expires, bool gives_back);
 
 /* Room for the state of a charge that was taken: all that can fail. */
 WEIR_MUSTCHECK weir_err deciding_prepare(struct deciding *d, size_t i);

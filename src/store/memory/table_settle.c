@@ -64,21 +64,21 @@ static void give_back(struct deciding *d, const struct reservation *r, size_t i)
 
 /* What was used beyond what was held, or of a hold that is over, is charged: also to a key that is
  * locked out. */
-static weir_err prepare_excess(struct deciding *d, const struct reservation *r,
-                               const struct hold *hold)
+static weir_err prepare_excess(struct deciding *d, const struct reservation *r, int64_t expires)
 {
     weir_err err = WEIR_OK;
 
     for (size_t i = 0; i < d->q->count && !err; i++) {
         struct charge *c = &d->charges[i];
-        const int64_t excess = d->used[i] - r->charges[i].held;
+        const int64_t excess = d->used[i] - (r->is_released ? 0 : r->charges[i].held);
+        const struct hold hold = deciding_hold(d, i, expires, r->gives_back);
         struct cell *cell = d->cells[i];
         const struct ask ask = { .now = d->now, .cost = excess, .forced = true };
 
         c->cost = 0;
         table_unlock(d->t, cell, d->now);
         if (excess <= 0 || algorithm_counts_slots(c->rule->algorithm) || c->rule->limit == 0 ||
-            (cell && state_hold_is_open(&cell->state, c->rule->algorithm, d->now, hold)))
+            (cell && state_hold_is_open(&cell->state, c->rule->algorithm, d->now, &hold)))
             continue;
         c->cost = excess;
         table_take(cell, c, &ask);
@@ -88,8 +88,9 @@ static weir_err prepare_excess(struct deciding *d, const struct reservation *r,
 }
 
 static void settle_charge(struct deciding *d, const struct reservation *r, size_t i,
-                          const struct hold *hold)
+                          int64_t expires)
 {
+    const struct hold hold = deciding_hold(d, i, expires, r->gives_back);
     struct charge *c = &d->charges[i];
     struct cell *cell = d->cells[i];
 
@@ -102,14 +103,24 @@ static void settle_charge(struct deciding *d, const struct reservation *r, size_
     if (!cell || cell->is_locked || cell->algorithm != c->rule->algorithm)
         return;
     if (state_has_holds(c->rule->algorithm)) {
-        if (!state_settle(&cell->state, c->rule, d->now, hold, d->used[i]))
+        if (!state_settle(&cell->state, c->rule, d->now, &hold, d->used[i]))
             return;
         stamp_as_it_stands(d, i);
         deciding_log_cell(d, cell);
-        deciding_log_hold(d, cell, hold);
-    } else if (!d->of->has_expired && r->charges[i].held > d->used[i]) {
+        deciding_log_hold(d, cell, &hold);
+    } else if (!r->is_released && (!d->of->has_expired || r->gives_back) &&
+               r->charges[i].held > d->used[i]) {
         give_back(d, r, i);
     }
+}
+
+/* It may be committed still: that adds. */
+static void note_released(struct deciding *d, struct reservation *r)
+{
+    r->is_released = 1;
+    deciding_record(d)->state.kept.is_open = 0;
+    deciding_stamp_record(d);
+    deciding_log_change(d, RECORD_RELEASED, 0);
 }
 
 static void note_settled(struct deciding *d, struct reservation *r)
@@ -128,17 +139,19 @@ static void note_settled(struct deciding *d, struct reservation *r)
 static weir_err settle_open(struct deciding *d)
 {
     const int64_t expires = deciding_record(d)->state.kept.expires;
-    const struct hold hold = deciding_hold(d, expires);
     struct reservation *r = reservation_in(deciding_record(d));
     weir_err err;
 
     d->of->has_expired = d->now >= expires;
-    err = prepare_excess(d, r, &hold);
+    err = prepare_excess(d, r, expires);
     if (err)
         return err;
     for (size_t i = 0; i < d->q->count; i++)
-        settle_charge(d, r, i, &hold);
-    note_settled(d, r);
+        settle_charge(d, r, i, expires);
+    if (d->of->is_expiry)
+        note_released(d, r);
+    else
+        note_settled(d, r);
     tell_how_it_stands(d);
     for (size_t i = 0; i < d->q->count; i++)
         if (!deciding_is_shadow(d, i) && d->charges[i].step.decision.remaining == 0) {
@@ -188,14 +201,14 @@ static bool is_over(struct deciding *d)
 static void grow(struct deciding *d)
 {
     struct cell *record = deciding_record(d);
-    const struct hold hold = deciding_hold(d, record->state.kept.expires);
+    const int64_t expires = record->state.kept.expires;
     struct reservation *r = reservation_in(record);
     uint64_t before;
 
     for (size_t i = 0; i < d->q->count; i++)
         d->charges[i].cost = reservation_named(d->of, i);
-    d->of->expires_in = hold.expires - d->now;
-    if (!deciding_take_all(d, &hold))
+    d->of->expires_in = expires - d->now;
+    if (!deciding_take_all(d, expires, r->gives_back))
         return;
     if (!reservation_make_room(&r, &d->t->allocator)) {
         d->q->err = WEIR_ENOMEM;
@@ -211,31 +224,37 @@ static void grow(struct deciding *d)
     deciding_log_record(d);
 }
 
+static void extend_hold(struct deciding *d, size_t i, int64_t expires, int64_t later)
+{
+    const bool gives_back = reservation_in(deciding_record(d))->gives_back;
+    const struct hold was = deciding_hold(d, i, expires, gives_back),
+                      is = deciding_hold(d, i, later, gives_back);
+    struct cell *cell = d->cells[i];
+
+    if (!cell || cell->is_locked || !state_has_holds(cell->algorithm) ||
+        cell->algorithm != d->charges[i].rule->algorithm ||
+        !state_extend(&cell->state, cell->algorithm, &was, is.expires))
+        return;
+    stamp_as_it_stands(d, i);
+    deciding_log_cell(d, cell);
+    deciding_log_hold(d, cell, &was);
+    deciding_log_hold(d, cell, &is);
+}
+
 static void extend(struct deciding *d)
 {
-    struct cell *record = deciding_record(d);
-    const struct hold hold = deciding_hold(d, record->state.kept.expires);
-    const int64_t asked = d->now + d->of->ttl;
-    const struct hold later = { asked > hold.expires ? asked : hold.expires, hold.id, 0 };
+    struct kept_state *kept = &deciding_record(d)->state.kept;
+    const int64_t was = kept->expires, asked = d->now + d->of->ttl;
 
-    if (d->of->ttl > reservation_in(record)->most_ttl) {
+    if (d->of->ttl > reservation_in(deciding_record(d))->most_ttl) {
         d->of->refusal = WEIR_ETTL;
         return;
     }
-    d->of->expires_in = later.expires - d->now;
-    for (size_t i = 0; i < d->q->count && later.expires > hold.expires; i++) {
-        struct cell *cell = d->cells[i];
-
-        if (!cell || cell->is_locked || !state_has_holds(cell->algorithm) ||
-            cell->algorithm != d->charges[i].rule->algorithm ||
-            !state_extend(&cell->state, cell->algorithm, &hold, later.expires))
-            continue;
-        stamp_as_it_stands(d, i);
-        deciding_log_cell(d, cell);
-        deciding_log_hold(d, cell, &hold);
-        deciding_log_hold(d, cell, &later);
-    }
-    record->state.kept.expires = later.expires;
+    if (asked > was)
+        kept->expires = asked;
+    d->of->expires_in = kept->expires - d->now;
+    for (size_t i = 0; i < d->q->count && kept->expires > was; i++)
+        extend_hold(d, i, was, kept->expires);
     deciding_stamp_record(d);
     deciding_log_change(d, RECORD_EXTENDED, 0);
     tell_how_it_stands(d);
