@@ -40,9 +40,15 @@ static int64_t drained(int64_t level, int64_t ms, const struct rule *r)
     return __builtin_mul_overflow(ms, r->limit, &out) || out >= level ? 0 : level - out;
 }
 
+/* Is what is known kept apart? Without holds and debts of holds it is what is used. */
+static bool is_tracked(const struct bucket *s)
+{
+    return s->known != 0 || holds_count(s->holds) > 0;
+}
+
 static int64_t known_of(const struct bucket *s)
 {
-    return s->known == 0 && holds_count(s->holds) == 0 ? s->used : s->known;
+    return is_tracked(s) ? s->known : s->used;
 }
 
 /* Holds that expire on the way become known one after the other, each at its instant. */
@@ -75,7 +81,7 @@ static void bring_up(const struct bucket *s, const struct rule *r, int64_t now, 
     next->used = drained(s->used, out->now - s->at, r);
     next->known = 0;
     next->drop = 0;
-    if (s->known != 0 || s->holds)
+    if (is_tracked(s))
         bring_up_known(s, r, out);
 }
 
@@ -94,7 +100,7 @@ static void count(const struct bucket *s, const struct rule *r, int64_t cost, st
 {
     struct bucket_change *next = &out->next.bucket;
 
-    if (s->known != 0 || s->holds)
+    if (is_tracked(s))
         next->known = sum_of(next->known, units(cost, r));
     next->used = sum_of(next->used, units(cost, r));
 }
@@ -113,7 +119,7 @@ void bucket_take(const struct bucket *s, const struct rule *r, const struct ask 
 
         out->decision.allowed = true;
         next->used = add_amount(next->used, cost, AMOUNT_MOST);
-        if (s->known != 0 || s->holds)
+        if (is_tracked(s))
             next->known = sum_of(next->known, cost);
         report(r, true, out);
         return;
@@ -154,7 +160,7 @@ void bucket_hold(const struct bucket *s, const struct rule *r, const struct hold
                  struct step *out)
 {
     struct bucket_change *next = &out->next.bucket;
-    const int64_t all = s->known != 0 || s->holds ? next->known : next->used;
+    const int64_t all = is_tracked(s) ? next->known : next->used;
     const int64_t held = units(hold->amount, r);
 
     if (holds_count(s->holds) >= HOLDS_MOST)
@@ -171,20 +177,19 @@ bool bucket_settle(struct bucket *s, const struct rule *r, int64_t now, const st
     int64_t held, most;
 
     bring_up(s, r, now, &step);
-    if (s->holds)
-        holds_drop(s->holds, next->drop);
-    held = s->holds ? holds_remove(s->holds, hold->expires, hold->id) : 0;
-    if (held > 0) {
-        next->known = sum_of(next->known, units(used, r));
-        if (used > held)
-            next->used = sum_of(next->used, units(used - held, r));
-        most = sum_of(next->known, units(holds_sum(s->holds), r));
-        next->used = next->used < most ? next->used : most;
-    }
+    if (hold->expires <= step.now || holds_find(s->holds, hold->expires, hold->id) == 0)
+        return false;
+    holds_drop(s->holds, next->drop);
+    held = holds_remove(s->holds, hold->expires, hold->id);
+    next->known = sum_of(next->known, units(used, r));
+    if (used > held)
+        next->used = sum_of(next->used, units(used - held, r));
+    most = sum_of(next->known, units(holds_sum(s->holds), r));
+    next->used = next->used < most ? next->used : most;
     s->used = next->used;
     s->at = next->at;
     s->known = next->known;
-    return held > 0;
+    return true;
 }
 
 /* At the latest: when all holds have expired, and all of them has drained. */

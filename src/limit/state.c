@@ -104,6 +104,8 @@ static void apply_to_bucket(struct bucket *s, const struct step *step)
         holds_drop(s->holds, next->drop);
     if (step->hold.amount > 0)
         holds_add(s->holds, &step->hold);
+    else if (s->known != 0 && s->known == s->used && holds_count(s->holds) == 0)
+        s->known = 0; /* nothing is left to tell apart */
 }
 
 static void apply_to_slots(struct slots *s, const struct step *step)
@@ -308,10 +310,11 @@ bool state_settle(struct state *s, const struct rule *r, int64_t now, const stru
 
     if (!algorithm_counts_slots(r->algorithm))
         return r->limit > 0 && bucket_settle(&s->bucket, r, now, hold, used);
+    if (r->limit == 0 || !state_hold_is_open(s, r->algorithm, now, hold))
+        return false;
     state_take(s, r, &(struct ask){ .now = now, .peek = true }, &step);
-    if (r->limit > 0)
-        apply_to_slots(&s->slots, &step);
-    return s->slots.holds && holds_remove(s->slots.holds, hold->expires, hold->id) > 0;
+    apply_to_slots(&s->slots, &step);
+    return holds_remove(s->slots.holds, hold->expires, hold->id) > 0;
 }
 
 bool state_extend(struct state *s, weir_algorithm algorithm, const struct hold *hold,

@@ -19,6 +19,7 @@ enum {
     TRIAL_IDENTITIES = 12,
     TRIAL_KEYS = 1000,
     TRIAL_MOST_CHARGES = 3,
+    TRIAL_IDS = 15, /* of reservations */
     TRIAL_MOST_TURN = 5,
     TRIAL_JOURNAL = 4096, /* bytes: several snapshots in a hundred questions */
 };
@@ -29,14 +30,21 @@ struct parsed_request {
     int64_t cost;
     size_t count, rules[TRIAL_MOST_CHARGES];
     int64_t identities[TRIAL_MOST_CHARGES];
-    bool decide_anyway;
+    int64_t id, ttl;
+    bool decide_anyway, is_release;
 };
 
 /* A question on its way. */
 struct asking {
     struct parsed_request asked;
-    struct charge charges[TRIAL_MOST_CHARGES];
+    struct charge charges[RESERVATION_MOST_CHARGES];
     struct question question;
+    struct reserving reserving;
+    struct amount amount;
+    struct charge_label labels[RESERVATION_MOST_CHARGES];
+    struct rule rules[RESERVATION_MOST_CHARGES];
+    struct calendar calendars[RESERVATION_MOST_CHARGES];
+    char text[RESERVATION_MOST_TEXT];
     bool is_done;
 };
 
@@ -89,7 +97,14 @@ static inline struct parsed_request trial_make(struct trial *t)
     struct parsed_request a = {
         .verb = kind < 8    ? VERB_REFUND
                 : kind < 12 ? VERB_RESET
+                : kind < 26 ? VERB_RESERVE
+                : kind < 38 ? VERB_SETTLE
+                : kind < 42 ? VERB_GROW
+                : kind < 46 ? VERB_EXTEND
                             : VERB_CHECK,
+        .id = dice_below(&t->dice, TRIAL_IDS),
+        .ttl = 1 + dice_below(&t->dice, 2000),
+        .is_release = dice_below(&t->dice, 4) == 0,
         .ask = { t->now, kind >= 92 },
         .cost = 1 + dice_below(&t->dice, 3),
         .count = 1,
@@ -110,6 +125,34 @@ static inline struct parsed_request trial_make(struct trial *t)
     return a;
 }
 
+/* The same id comes back with the same question, and with others. */
+static inline void trial_phrase_reservation(struct asking *to)
+{
+    const struct parsed_request *a = &to->asked;
+
+    to->amount = (struct amount){ { "units", 5 }, a->cost - 1 };
+    to->reserving = (struct reserving){
+        .key = trial_key(0, 1000 + a->id),
+        .fingerprint = (uint64_t)a->cost,
+        .ttl = a->ttl,
+        .most_ttl = 1500,
+        .is_release = a->is_release,
+        .amounts = &to->amount,
+        .amount_count = a->cost > 2,
+        .labels = to->labels,
+        .rules = to->rules,
+        .calendars = to->calendars,
+        .text = to->text,
+    };
+    for (size_t i = 0; i < a->count; i++)
+        to->labels[i] = (struct charge_label){ .policy = "trial",
+                                               .rule = "rule",
+                                               .counts = "units" };
+    if (!verb_makes_reservation(a->verb))
+        to->question.count = 0;
+    to->question.reserving = &to->reserving;
+}
+
 static inline void trial_phrase(const struct trial *t, struct asking *to)
 {
     const struct parsed_request *a = &to->asked;
@@ -128,6 +171,8 @@ static inline void trial_phrase(const struct trial *t, struct asking *to)
             /* Some rules of a question cost nothing. */
             .cost = i > 0 && a->cost == 3 ? 0 : a->cost,
         };
+    if (verb_reserves(a->verb))
+        trial_phrase_reservation(to);
 }
 
 /* ---- the model ------------------------------------------------------------------------------- */
@@ -175,19 +220,41 @@ struct trial_digesting {
     int64_t now;
 };
 
+/* All but when the states of its parts were born. */
+static inline void trial_digest_block(XXH3_state_t *digest, const struct kept_block *block)
+{
+    struct reservation *copy = malloc(block->size);
+
+    assert_non_null(copy);
+    memcpy(copy, block, block->size);
+    for (size_t i = 0; i < copy->part_count; i++)
+        reservation_parts(copy)[i].born = 0;
+    XXH3_64bits_update(digest, copy, block->size);
+    free(copy);
+}
+
 static inline void trial_digest_key(void *ctx, const struct record *r,
                                     const struct sliding_window *log,
                                     const struct kept_block *block)
 {
-    (void)block;
     const struct trial_digesting *d = ctx;
     XXH3_state_t *digest = d->digest;
+    struct record same;
 
     if ((int64_t)r->expires <= d->now) /* it may be forgotten any time */
         return;
-    if (r->algorithm == WEIR_FIXED_WINDOW && r->packed.words[1] == 0) /* the same as none */
+    if (r->algorithm == WEIR_FIXED_WINDOW && r->packed.words[1] << 8 == 0) /* the same as none */
         return;
-    XXH3_64bits_update(digest, r, sizeof *r);
+    same = *r;
+    if (!state_has_holds(r->algorithm) && !r->is_hold &&
+        !block) {                                       /* when it was born: a sweep may */
+        same.packed.words[0] &= ((int64_t)1 << 48) - 1; /* have begun it anew */
+        same.packed.words[1] &= ((int64_t)1 << 56) - 1;
+        same.packed.words[2] &= ((int64_t)1 << 56) - 1;
+    }
+    XXH3_64bits_update(digest, &same, sizeof same);
+    if (block)
+        trial_digest_block(digest, block);
     for (uint32_t i = 0; log && i < log_length(log); i++) {
         const struct log_entry e = log_at(log, i);
 
@@ -318,7 +385,9 @@ static inline void trial_ask_model(struct trial *t, struct asking *a)
     table_judge(t->model, &same.question);
     assert_int_equal(same.question.err, WEIR_OK);
     assert_int_equal(same.question.allowed, a->question.allowed);
-    for (size_t i = 0; i < a->asked.count; i++)
+    assert_int_equal(same.reserving.refusal, a->reserving.refusal);
+    assert_int_equal(same.question.count, a->question.count);
+    for (size_t i = 0; i < a->question.count && !a->reserving.refusal; i++)
         assert_memory_equal(&same.charges[i].step.decision, &a->charges[i].step.decision,
                             sizeof(struct decision));
     trial_note(t, &a->asked);

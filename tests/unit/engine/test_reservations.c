@@ -1,6 +1,5 @@
 /* test_reservations.c - holding now, settling later, through the library: the rules of
  * reservation.h. The traces of budgets have the numbers. */
-#include <pthread.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -277,149 +276,6 @@ static void a_reload_in_between_changes_nothing(void **state)
     rmdir(directory);
 }
 
-/* ---- what was used would have been admitted -------------------------------------------------- */
-
-struct event {
-    int64_t at, amount;
-};
-
-static int by_time(const void *a, const void *b)
-{
-    const int64_t x = ((const struct event *)a)->at, y = ((const struct event *)b)->at;
-
-    return (x > y) - (x < y);
-}
-
-struct open_hold {
-    char id[24];
-    int64_t at, expires, amount;
-    bool is_open;
-};
-
-enum { OPEN = 12, BURST = 10 };
-
-/* What was used counts from when it was reserved. */
-static void used_amounts_pass_a_fresh_limiter(const char *algorithm, int steps, struct dice *dice)
-{
-    char text[256];
-    struct open_hold holds[OPEN] = { 0 };
-    struct event *events = calloc((size_t)steps * 2 + OPEN, sizeof *events);
-    size_t count = 0;
-    int64_t now = NOW, made = 0;
-    weir *w;
-
-    assert_non_null(events);
-    snprintf(text, sizeof text, POLICIES("  p: {limit: %d per 1s, by: user, algorithm: %s}\n"),
-             BURST, algorithm);
-    w = open_text(text);
-    for (int i = 0; i < steps; i++) {
-        struct open_hold *h = &holds[dice_below(dice, OPEN)];
-
-        now += dice_below(dice, 4) ? dice_below(dice, 60) : dice_below(dice, 1500);
-        for (size_t k = 0; k < OPEN; k++)
-            if (holds[k].is_open && holds[k].expires <= now) {
-                holds[k].is_open = false;
-                events[count++] = (struct event){ holds[k].at, holds[k].amount };
-            }
-        if (h->is_open) {
-            const int64_t used = dice_below(dice, h->amount + 1);
-            weir_request done = { .reservation = h->id, .now = now };
-
-            done.cost = used ? used : WEIR_COST_ZERO;
-            assert_false(ask(weir_commit, w, &done).expired);
-            h->is_open = false;
-            if (used)
-                events[count++] = (struct event){ h->at, used };
-        } else {
-            weir_request r = { .policy = "p", .key = "ann", .now = now, .id = h->id };
-
-            r.cost = 1 + dice_below(dice, BURST);
-            r.ttl_ms = 1 + dice_below(dice, 3000);
-            snprintf(h->id, sizeof h->id, "r%lld", (long long)made++);
-            if (ask(weir_reserve, w, &r).allowed) {
-                h->is_open = true;
-                h->at = now;
-                h->expires = now + r.ttl_ms;
-                h->amount = r.cost;
-            }
-        }
-    }
-    weir_close(w);
-    qsort(events, count, sizeof *events, by_time);
-    w = open_text(text);
-    for (size_t i = 0; i < count; i++) {
-        const weir_request r = {
-            .policy = "p", .key = "ann", .now = events[i].at, .cost = events[i].amount
-        };
-
-        if (!ask(weir_check, w, &r).allowed)
-            fail_msg("%s: %lld at %lld would not have passed", algorithm,
-                     (long long)events[i].amount, (long long)events[i].at);
-    }
-    assert_true(count > (size_t)steps / 10);
-    weir_close(w);
-    free(events);
-}
-
-static void what_was_used_would_have_been_admitted(void **state)
-{
-    struct dice dice = dice_new();
-
-    (void)state;
-    used_amounts_pass_a_fresh_limiter("token_bucket", 20000, &dice);
-    used_amounts_pass_a_fresh_limiter("leaky_bucket", 20000, &dice);
-    used_amounts_pass_a_fresh_limiter("fixed_window", 20000, &dice);
-    used_amounts_pass_a_fresh_limiter("sliding_window", 20000, &dice);
-    used_amounts_pass_a_fresh_limiter("sliding_counter", 20000, &dice);
-}
-
-/* ---- threads --------------------------------------------------------------------------------- */
-
-enum { THREADS = 4, ROUNDS = 2000, SLOTS = 3 };
-
-struct crowd {
-    weir *w;
-    _Atomic int running, most;
-};
-
-static void *run_jobs(void *ctx)
-{
-    struct crowd *c = ctx;
-
-    for (int i = 0; i < ROUNDS; i++) {
-        const weir_request r = held("slots", "all", NULL, NOW);
-        const weir_answer a = ask(weir_reserve, c->w, &r);
-        const weir_request done = of(a.reservation, NOW);
-        int running;
-
-        if (!a.allowed)
-            continue;
-        running = ++c->running;
-        if (running > c->most)
-            c->most = running;
-        c->running--;
-        assert_false(ask(weir_commit, c->w, &done).repeated);
-    }
-    return NULL;
-}
-
-static void never_more_run_at_once_than_the_limit(void **state)
-{
-    struct crowd c = { .w = open_text(POLICIES("  slots: {limit: 3 at once, by: user}\n")) };
-    pthread_t threads[THREADS];
-    weir_answer a;
-
-    (void)state;
-    for (int i = 0; i < THREADS; i++)
-        assert_int_equal(pthread_create(&threads[i], NULL, run_jobs, &c), 0);
-    for (int i = 0; i < THREADS; i++)
-        pthread_join(threads[i], NULL);
-    assert_true(c.most >= 1 && c.most <= SLOTS);
-    a = peek(c.w, NOW, "slots user=all");
-    assert_int_equal(a.remaining, SLOTS);
-    weir_close(c.w);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -434,8 +290,6 @@ int main(void)
         cmocka_unit_test(what_is_not_valid_is_refused),
         cmocka_unit_test(what_is_exempt_has_no_reservation_and_none_is_fine),
         cmocka_unit_test(a_reload_in_between_changes_nothing),
-        cmocka_unit_test(what_was_used_would_have_been_admitted),
-        cmocka_unit_test(never_more_run_at_once_than_the_limit),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -61,8 +61,10 @@ static bool collect(void *ctx, const struct record *r)
 {
     struct read *to = ctx;
 
-    assert_true(to->count < MOST_READ);
-    to->records[to->count++] = *r;
+    for (size_t i = 0; i <= record_more(r); i++) {
+        assert_true(to->count < MOST_READ);
+        to->records[to->count++] = r[i];
+    }
     return true;
 }
 
