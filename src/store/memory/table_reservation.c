@@ -45,20 +45,6 @@ void deciding_find_again(struct deciding *d, const struct shard *s)
             d->cells[i] = table_cell(d->t, d->charges[i].key);
 }
 
-static bool has_key(const struct cell *cell, struct key key)
-{
-    return cell->key.high == key.high && cell->key.low == key.low;
-}
-
-/* Cells of this shard have come and gone; those of the question are still there. */
-static void find_moved(struct deciding *d, const struct shard *s)
-{
-    for (size_t i = 0; i <= d->q->count; i++)
-        if (d->cells[i] && deciding_shard(d, d->charges[i].key) == s &&
-            !has_key(d->cells[i], d->charges[i].key))
-            d->cells[i] = table_cell(d->t, d->charges[i].key);
-}
-
 /* R2 */
 static bool is_known(const struct cell *cell, int64_t now)
 {
@@ -341,7 +327,7 @@ static weir_err make_record(struct deciding *d, struct reservation *r)
         erase_record(d);
         return WEIR_EFULL;
     }
-    find_moved(d, s);
+    deciding_find_again(d, s); /* cells of the shard may have moved */
     return WEIR_OK;
 }
 

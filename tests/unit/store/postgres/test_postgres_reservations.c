@@ -50,8 +50,12 @@ static void begin(void)
     charges[RESERVED][1].rule = &slots;
     charges[RESERVED][0].cost = 3;
     charges[RESERVED][1].cost = 1;
-    labels[RESERVED][0] = (struct charge_label){ "jobs", "units", "tokens", false };
-    labels[RESERVED][1] = (struct charge_label){ "jobs", "running", "requests", true };
+    labels[RESERVED][0] = (struct charge_label){ .policy = "jobs",
+                                                 .rule = "units",
+                                                 .counts = "tokens" };
+    labels[RESERVED][1] = (struct charge_label){
+        .policy = "jobs", .rule = "running", .counts = "requests", .is_shadow = true
+    };
     reserving[SETTLED].amounts = used;
     reserving[SETTLED].amount_count = 2;
     reserving[UNKNOWN].is_release = true;
