@@ -152,6 +152,27 @@ def a_pooler_of_transactions_changes_nothing():
             assert rests(done) == [2, 100, 1000], done
 
 
+@test
+def a_commit_while_the_database_is_away_waits_for_it():
+    with Fixture(parameters="deadline=500ms") as fixture:
+        fixture.config.write_text(JOBS)
+        server = fixture.serve()
+        ask(server, "reserve", policy="jobs", key="ann", cost=2, ttl_ms=600_000, id="one")
+        fixture.db.stop()
+        try:
+            away = ask(server, "reserve", policy="jobs", key="ann", cost=1, ttl_ms=600_000)
+            assert away["source"] == "fallback" and away["reservation"].startswith("local."), away
+            assert ask(server, "release", reservation=away["reservation"])["source"] == "fallback"
+            assert ask(server, "commit", reservation="one", cost=0)["source"] == "fallback"
+        finally:
+            fixture.db.start()
+        wait_until(lambda: ask(server, "peek", policy="jobs", key="ann")["source"] == "store",
+                   "the database")
+        wait_until(lambda: rests(ask(server, "peek", policy="jobs", key="ann")) == [2, 100, 1000],
+                   "the commit that waited")
+        assert ask(server, "commit", reservation="one", cost=0)["repeated"]
+
+
 try:
     run()
 finally:
