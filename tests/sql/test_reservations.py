@@ -79,13 +79,13 @@ DECLARE
 BEGIN
     FOR i IN 1..n LOOP
         mine := gen_random_uuid();
-        ttl := 1 + floor(random() * 60)::bigint;
+        ttl := 20 + floor(random() * 200)::bigint;
         said := test.reserve(mine, '{slots}', 6, most, 0, ttl);
         IF said.allowed THEN
             INSERT INTO test.slots VALUES (mine, said.clock, said.clock + ttl);
         END IF;
         COMMIT;
-        IF said.allowed AND random() < 0.6 THEN
+        IF said.allowed AND random() < 0.4 THEN
             said := test.settle(mine, 0);
             UPDATE test.slots s SET until = least(s.until, said.clock) WHERE s.id = mine;
             COMMIT;
@@ -273,9 +273,9 @@ def sessions_that_are_terminated_never_hold_more_slots_than_there_are():
     stop = threading.Event()
 
     def terminate():
-        while not stop.wait(0.01):
+        while not stop.wait(0.05):
             db.psql("SELECT pg_terminate_backend(pid) FROM (SELECT pid FROM pg_stat_activity WHERE "
-                    "query LIKE 'CALL test.work%' ORDER BY random() LIMIT 2) AS a")
+                    "query LIKE 'CALL test.work%' ORDER BY random() LIMIT 1) AS a")
 
     ending = threading.Thread(target=terminate)
     ending.start()
@@ -290,7 +290,7 @@ def sessions_that_are_terminated_never_hold_more_slots_than_there_are():
         stop.set()
         ending.join(PATIENCE)
     assert terminated > 0 and int(db.value("SELECT count(*) FROM test.slots")) > 50
-    assert 0 < most_at_once() <= 7, most_at_once()
+    assert most_at_once() == 7, most_at_once()
 
 
 @test
