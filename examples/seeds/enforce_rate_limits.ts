@@ -1,4 +1,5 @@
-// enforce_rate_limits.ts - three tiers decided as one: enforceRateLimits(email, ipAddress). null if the request may pass. The policy:
+// enforce_rate_limits.ts - three tiers decided as one: enforceRateLimits(email, ipAddress). null if
+// the request may pass. The policy:
 //
 //   cleanup:
 //     retry_after: soonest
@@ -9,7 +10,13 @@
 import { Weir } from 'weir-client'
 import { rateLimitHeaders } from 'weir-client/http'
 
-export interface RateLimitResult { allowed: boolean; limit: number; currentCount: number; retryAfter: number; headers: Record<string, string> }
+export interface RateLimitResult {
+  allowed: boolean
+  limit: number
+  currentCount: number
+  retryAfter: number
+  headers: Record<string, string>
+}
 
 async function hash(text: string): Promise<string> {
   const digest = await crypto.subtle.digest('SHA-256', new TextEncoder().encode(text))
@@ -18,18 +25,33 @@ async function hash(text: string): Promise<string> {
 
 let weir: Weir | undefined
 
-export async function enforceRateLimits(email: string, ipAddress: string): Promise<RateLimitResult | null> {
+export async function enforceRateLimits(
+  email: string,
+  ipAddress: string,
+): Promise<RateLimitResult | null> {
   weir ??= new Weir({ onError: 'allow' })
-  const [email_hash, ip_hash] = await Promise.all([hash(email.trim().toLowerCase()), hash(ipAddress.trim())])
+  const [email_hash, ip_hash] = await Promise.all([
+    hash(email.trim().toLowerCase()),
+    hash(ipAddress.trim()),
+  ])
   const answer = await weir.check('cleanup', { email_hash, ip_hash })
   if (answer.allowed) return null
   const { limit, remaining, retryAfterMs } = answer
-  return { allowed: false, limit, currentCount: limit - remaining, retryAfter: Math.ceil(retryAfterMs / 1000), headers: rateLimitHeaders(answer) }
+  return {
+    allowed: false,
+    limit,
+    currentCount: limit - remaining,
+    retryAfter: Math.ceil(retryAfterMs / 1000),
+    headers: rateLimitHeaders(answer),
+  }
 }
 
 export async function cleanup(email: string, ipAddress: string): Promise<Response> {
   const denied = await enforceRateLimits(email, ipAddress)
   if (!denied) return new Response('a code is on its way')
-  const error = { code: 'ORPHAN_CLEANUP_003', message: 'Rate limit exceeded. Please try again later.' }
+  const error = {
+    code: 'ORPHAN_CLEANUP_003',
+    message: 'Rate limit exceeded. Please try again later.',
+  }
   return Response.json({ error }, { status: 429, headers: denied.headers })
 }

@@ -3,8 +3,8 @@
 
     test_js.py TREE [NAME...]      from the root of the source; only tests of these names
 
-The tests are clients/js/test/NAME.test.mjs. What npm has to fetch is kept in TREE/js, and the compiled package too. Without npm,
-or where it reaches no registry, the tests are skipped.
+The tests are clients/js/test/NAME.test.mjs. What npm has to fetch is kept in TREE/js, and the
+compiled package too. Without npm, or where it reaches no registry, the tests are skipped.
 """
 import os
 import subprocess
@@ -28,7 +28,7 @@ def skip(names, why):
 
 
 def more(name, variable):
-    """What the client is tested with, of the lock file in this folder: a variable with its place, or with why it is not there."""
+    """What the lock file in this folder has: a variable with its place, or with why it is missing."""
     modules, why = fetched(CLIENT / "test" / name, TREE / f"js_{name}")
     return {variable: str(modules)} if modules else {f"WHY_NO_{variable}": why}
 

@@ -55,8 +55,8 @@ export interface Answer {
 }
 
 /**
- * weir rejected the request, or could not be asked. `code` is one of the codes of weir's HTTP interface, or
- * `timeout`, `unreachable`, `bad_answer`.
+ * weir rejected the request, or could not be asked. `code` is one of the codes of weir's HTTP
+ * interface, or `timeout`, `unreachable`, `bad_answer`.
  */
 export class WeirError extends Error {
   override name = 'WeirError'
@@ -89,10 +89,19 @@ export class RateLimitError extends Error {
 }
 
 /** An answer as it comes over the wire. */
-export type Raw = { allowed: boolean; error?: { code: string; detail: string } } & Record<string, unknown>
+export type Raw = { allowed: boolean; error?: { code: string; detail: string } } & Record<
+  string,
+  unknown
+>
 
 /** The numbers of a wire answer under the names of this package. */
-export const fromWire = ({ retry_after_ms, reset_after_ms, delay_ms, rules, ...rest }: any): Answer => ({
+export const fromWire = ({
+  retry_after_ms,
+  reset_after_ms,
+  delay_ms,
+  rules,
+  ...rest
+}: any): Answer => ({
   ...rest,
   retryAfterMs: retry_after_ms,
   resetAfterMs: reset_after_ms,

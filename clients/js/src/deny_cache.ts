@@ -1,12 +1,14 @@
 /* deny_cache.ts - denials that cannot have ended yet.
  *
  * RULES
- *   D1  A denial is kept from before its request was sent, by a monotonic clock, for `retryAfterMs`: weir decided later, so it
- *       would deny for longer. It says the same of every cost that is as high, and nothing of lower ones.
- *   D2  A refund, a reset, an override or a new policy can end a denial early, and a client does not hear of it. So none is kept
- *       for more than `maxMs`. Refunds and resets by this client end all of them at once.
- *   D3  Not kept: answers of fallbacks and operators' blocks, requests with a plan or a time, and buckets whose numbers come
- *       with the request. A peek always asks. */
+ *   D1  A denial is kept from before its request was sent, by a monotonic clock, for
+ *       `retryAfterMs`: weir decided later, so it would deny for longer. It says the same of every
+ *       cost that is as high, and nothing of lower ones.
+ *   D2  A refund, a reset, an override or a new policy can end a denial early, and a client does
+ *       not hear of it. So none is kept for more than `maxMs`. Refunds and resets by this client
+ *       end all of them at once.
+ *   D3  Not kept: answers of fallbacks and operators' blocks, requests with a plan or a time, and
+ *       buckets whose numbers come with the request. A peek always asks. */
 import type { Answer } from './answer.js'
 
 export interface DenyCacheOptions {
@@ -26,13 +28,26 @@ export function denyCache({ maxMs = 1000, max = 10_000 }: DenyCacheOptions) {
       if (!found || cost < found.cost || now >= found.until) return
       const later = (ms: number) => Math.ceil(Math.max(0, ms - now + found.sent))
       const { answer } = found
-      return { ...answer, retryAfterMs: later(answer.retryAfterMs), resetAfterMs: later(answer.resetAfterMs), source: 'cache' }
+      return {
+        ...answer,
+        retryAfterMs: later(answer.retryAfterMs),
+        resetAfterMs: later(answer.resetAfterMs),
+        source: 'cache',
+      }
     },
     keep(key: string, cost: number, sent: number, answer: Answer) {
-      if (answer.allowed || answer.retryAfterMs <= 0 || !/store|cache/.test(answer.source) || sent <= cleared) return
+      if (
+        answer.allowed ||
+        answer.retryAfterMs <= 0 ||
+        !/store|cache/.test(answer.source) ||
+        sent <= cleared
+      )
+        return
       denials.delete(key)
       denials.set(key, { cost, sent, until: sent + Math.min(answer.retryAfterMs, maxMs), answer })
-      for (const [oldest] of denials) if (denials.size > max) denials.delete(oldest); else break
+      for (const [oldest] of denials)
+        if (denials.size > max) denials.delete(oldest)
+        else break
     },
     clear(now: number) {
       cleared = now

@@ -1,12 +1,16 @@
 /* lane.ts - checks on their way: those of one tick leave in one request.
  *
  * RULES
- *   L1  What is pushed in one turn of the event loop leaves in one request, at most `max` of them and 256 Ki characters.
- *   L2  At most `inFlight` requests are under way; what comes meanwhile leaves together when one returns.
+ *   L1  What is pushed in one turn of the event loop leaves in one request, at most `max` of them
+ *       and 256 Ki characters.
+ *   L2  At most `inFlight` requests are under way; what comes meanwhile leaves together when one
+ *       returns.
  *   L3  Each call is settled once: by its answer, or by its deadline, which runs from the push.
- *   L4  What may have been sent is sent again only if it is safe: it changes nothing when done twice. Once, after 20 ms.
+ *   L4  What may have been sent is sent again only if it is safe: it changes nothing when done
+ *       twice. Once, after 20 ms.
  *
- * WHY NOT one timer for each call: a timer costs as much as the rest of a call. Those of one tick share one. */
+ * WHY NOT one timer for each call: a timer costs as much as the rest of a call. Those of one tick
+ * share one. */
 import { type Raw, WeirError } from './answer.js'
 import type { Transport, Verb } from './transport.js'
 
@@ -33,7 +37,13 @@ interface Call {
 export type Push = (text: string, safe: boolean, timeout: number, settle: Settle) => () => void
 
 /** `report` hears of each request that fails, once, and of each that does not. */
-export function lane(verb: Verb, transport: Transport, max: number, inFlight: number, report: (error?: WeirError) => void): Push {
+export function lane(
+  verb: Verb,
+  transport: Transport,
+  max: number,
+  inFlight: number,
+  report: (error?: WeirError) => void,
+): Push {
   let queue: Call[] = []
   let tick: (Group & { timeout: number; calls: Call[] }) | undefined
   let scheduled = false
@@ -58,7 +68,9 @@ export function lane(verb: Verb, transport: Transport, max: number, inFlight: nu
     while (underWay < inFlight && (queue = open(queue))[0]) {
       let size = 0
       let taken = 0
-      for (const { text } of queue) if (taken === max || ((size += text.length) > MOST_CHARACTERS && taken)) break; else taken++
+      for (const { text } of queue)
+        if (taken === max || ((size += text.length) > MOST_CHARACTERS && taken)) break
+        else taken++
       void send(queue.splice(0, taken))
     }
   }
@@ -69,7 +81,11 @@ export function lane(verb: Verb, transport: Transport, max: number, inFlight: nu
     for (const call of batch) call.groups[1] = group
     underWay++
     try {
-      const results = await transport.send(verb, batch.map((call) => call.text), controller.signal)
+      const results = await transport.send(
+        verb,
+        batch.map((call) => call.text),
+        controller.signal,
+      )
       if (results?.length !== batch.length) throw new WeirError('not an answer', 'bad_answer')
       group.end = report
       batch.forEach((call, i) => settle(call, results[i] ?? ({} as Raw)))
@@ -94,7 +110,10 @@ export function lane(verb: Verb, transport: Transport, max: number, inFlight: nu
     }
     if (tick?.timeout !== timeout) {
       const calls: Call[] = []
-      const timer = setTimeout(() => fail(calls, new WeirError(`no answer in ${timeout} ms`, 'timeout')), timeout)
+      const timer = setTimeout(
+        () => fail(calls, new WeirError(`no answer in ${timeout} ms`, 'timeout')),
+        timeout,
+      )
       tick = { timeout, calls, open: 0, end: () => clearTimeout(timer) }
     }
     const call = { text, safe, settle: settled, groups: [tick!] }

@@ -1,4 +1,5 @@
-/* postgres.ts - limits by plain SQL, for those with no server: pg, postgres.js or supabase-js calls the functions of schema weir. */
+/* postgres.ts - limits by plain SQL, for those with no server: pg, postgres.js or supabase-js calls
+ * the functions of schema weir. */
 import { type Raw, WeirError } from './answer.js'
 import type { Transport, Verb } from './transport.js'
 
@@ -12,11 +13,18 @@ export interface Unsafe {
 }
 /** A client of supabase-js; the schema weir must be exposed. */
 export interface Rpc {
-  schema(name: string): { rpc(name: string, parameters: any): PromiseLike<{ data: any; error: any }> }
+  schema(name: string): {
+    rpc(name: string, parameters: any): PromiseLike<{ data: any; error: any }>
+  }
 }
 
-const LIMIT: [parameter: string, member: string][] = [['p_policy', 'policy'], ['p_attributes', 'attributes'], ['p_key', 'key'],
-  ['p_cost', 'cost'], ['p_plan', 'plan']]
+const LIMIT: [parameter: string, member: string][] = [
+  ['p_policy', 'policy'],
+  ['p_attributes', 'attributes'],
+  ['p_key', 'key'],
+  ['p_cost', 'cost'],
+  ['p_plan', 'plan'],
+]
 
 /** For `new Weir({ transport: postgres(pool) })`. The policies are those of `weir policy push`. */
 export function postgres(database: Queries | Unsafe | Rpc): Transport {
@@ -26,25 +34,39 @@ export function postgres(database: Queries | Unsafe | Rpc): Transport {
       if (error) throw error
       return Array.isArray(data) ? data : [data]
     }
-    const named = Object.keys(parameters).map((parameter, i) => `${parameter} => $${i + 1}${/check|attr/.test(parameter) ? '::text::jsonb' : ''}`)
+    const named = Object.keys(parameters).map(
+      (parameter, i) =>
+        `${parameter} => $${i + 1}${/check|attr/.test(parameter) ? '::text::jsonb' : ''}`,
+    )
     const text = `SELECT to_jsonb(a) AS answer FROM weir.${name}(${named}) a`
-    const values = Object.values(parameters).map((value) => (typeof value === 'object' ? JSON.stringify(value) : value))
-    const rows = 'unsafe' in database ? await database.unsafe(text, values) : (await database.query(text, values)).rows
+    const values = Object.values(parameters).map((value) =>
+      typeof value === 'object' ? JSON.stringify(value) : value,
+    )
+    const rows =
+      'unsafe' in database
+        ? await database.unsafe(text, values)
+        : (await database.query(text, values)).rows
     return rows.map((row: any) => row.answer)
   }
 
   async function ask(verb: Verb, requests: any[]): Promise<Raw[]> {
     if (/check|peek/.test(verb)) {
-      const checks = requests.map((request) => (verb === 'peek' ? { ...request, peek: true } : request))
+      const checks = requests.map((request) =>
+        verb === 'peek' ? { ...request, peek: true } : request,
+      )
       return (await call('check_many', { p_checks: checks })).map(tidy)
     }
-    if (!/charge|refund|reset/.test(verb)) throw new WeirError(`${verb} is by HTTP or RESP`, 'invalid_request')
+    if (!/charge|refund|reset/.test(verb))
+      throw new WeirError(`${verb} is by HTTP or RESP`, 'invalid_request')
     const answers = []
     for (const request of requests) {
       if (request.window_ms || request.policies)
         throw new WeirError(`by SQL, ${verb} is for one policy`, 'invalid_request')
-      const parameters = Object.fromEntries(LIMIT.filter(([, member]) => request[member] !== undefined && (member !== 'cost' || verb !== 'reset'))
-        .map(([parameter, member]) => [parameter, request[member]]))
+      const parameters = Object.fromEntries(
+        LIMIT.filter(
+          ([, member]) => request[member] !== undefined && (member !== 'cost' || verb !== 'reset'),
+        ).map(([parameter, member]) => [parameter, request[member]]),
+      )
       answers.push(tidy((await call(verb, parameters))[0]))
     }
     return answers
@@ -53,7 +75,9 @@ export function postgres(database: Queries | Unsafe | Rpc): Transport {
   return {
     encode: (_, request) => JSON.stringify(request),
     async send(verb, texts, signal) {
-      const given = new Promise<never>((_, reject) => signal.addEventListener('abort', () => reject(signal.reason)))
+      const given = new Promise<never>((_, reject) =>
+        signal.addEventListener('abort', () => reject(signal.reason)),
+      )
       const requests = texts.map((text) => JSON.parse(text))
       const one = async (request: any): Promise<Raw> => {
         try {
@@ -88,7 +112,12 @@ function explain(error: any): WeirError {
   const { code = '', message = String(error) } = error ?? {}
   if (code === '42704') return new WeirError(message, 'no_such_policy', 404)
   if (code === '22023') return new WeirError(message, 'invalid_request', 400)
-  return new WeirError(`${message} ${code}`, 'unreachable', 0, /ECONNREFUSED/.test(`${code} ${message}`))
+  return new WeirError(
+    `${message} ${code}`,
+    'unreachable',
+    0,
+    /ECONNREFUSED/.test(`${code} ${message}`),
+  )
 }
 
 /** A row as the JSON of HTTP has it. */

@@ -10,7 +10,10 @@ export interface ReserveOptions extends CheckOptions {
 
 type Costs = Pick<CheckOptions, 'cost' | 'costs' | 'timeout' | 'signal'>
 
-/** The answer, and what can be done with what is held. A denied one holds nothing, and all of this does nothing. */
+/**
+ * The answer, and what can be done with what is held. A denied one holds nothing, and all of this
+ * does nothing.
+ */
 export interface Reservation extends Answer {
   /** So much was used; without costs, what was held. */
   commit(costs?: Costs): Promise<Answer>
@@ -27,24 +30,36 @@ export interface Reservation extends Answer {
 const hex = () => Math.random().toString(16).slice(2)
 
 /**
- * Reserves. With an id, which is random if there is none, a lost answer is no matter: the same is asked again, and counted once.
+ * Reserves. With an id, which is random if there is none, a lost answer is no matter: the same is
+ * asked again, and counted once.
  *
- *     await using held = await reserve(weir, 'tokens', { user }, { costs: { tokens: 4000 }, ttl: '2m' })
- *     if (!held.allowed) return tooManyRequests(held)
+ *     await using held = await reserve(weir, 'tokens', { user }, { costs: { tokens: 4000 }, ttl:
+ *     '2m' }) if (!held.allowed) return tooManyRequests(held)
  *     await held.commit({ costs: { tokens: used } })
  */
 export async function reserve(
   weir: Weir<any>,
   policy: string | string[] | Limit,
   who: Identity,
-  { ttl, id = globalThis.crypto?.randomUUID?.() ?? `${hex()}-${hex()}-${hex()}`, ...options }: ReserveOptions,
+  {
+    ttl,
+    id = globalThis.crypto?.randomUUID?.() ?? `${hex()}-${hex()}-${hex()}`,
+    ...options
+  }: ReserveOptions,
 ): Promise<Reservation> {
-  const answer = await weir.ask('reserve', policy, who, { ...options, id, ttl_ms: ms(ttl) } as CheckOptions)
+  const answer = await weir.ask('reserve', policy, who, {
+    ...options,
+    id,
+    ttl_ms: ms(ttl),
+  } as CheckOptions)
   const { reservation, allowed } = answer
   let settled = false
   const ask = async (verb: 'commit' | 'release' | 'grow' | 'extend', more: object = {}) => {
     if (!reservation || !allowed) return answer
-    const heard = await weir.ask(verb, undefined, undefined, { ...more, reservation } as CheckOptions)
+    const heard = await weir.ask(verb, undefined, undefined, {
+      ...more,
+      reservation,
+    } as CheckOptions)
     if (/commit|release/.test(verb) && heard.source !== 'fallback') settled = true
     return heard
   }

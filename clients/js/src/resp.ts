@@ -18,7 +18,8 @@ export interface ConnectionOptions {
 type Open = (heard: (text: string) => void, ended: (error: Error) => void) => Wire
 
 const encoder = new TextEncoder()
-const size = (text: string) => (/^[\x00-\x7f]*$/.test(text) ? text.length : encoder.encode(text).length)
+const size = (text: string) =>
+  /^[\x00-\x7f]*$/.test(text) ? text.length : encoder.encode(text).length
 
 const bulk = (word: unknown) => {
   const text = `${word}`
@@ -27,16 +28,42 @@ const bulk = (word: unknown) => {
 
 const command = (words: unknown[]) => `*${words.length}\r\n${words.map(bulk).join('')}`
 
-const OPTIONS: [member: string, word: string][] = [['cost', 'COST'], ['plan', 'PLAN'], ['burst', 'BURST'],
-  ['precision_ms', 'PRECISION'], ['name', 'NAME'], ['on_error', 'ON_ERROR'], ['now', 'NOW'], ['id', 'ID'], ['ttl_ms', 'TTL']]
+const OPTIONS: [member: string, word: string][] = [
+  ['cost', 'COST'],
+  ['plan', 'PLAN'],
+  ['burst', 'BURST'],
+  ['precision_ms', 'PRECISION'],
+  ['name', 'NAME'],
+  ['on_error', 'ON_ERROR'],
+  ['now', 'NOW'],
+  ['id', 'ID'],
+  ['ttl_ms', 'TTL'],
+]
 
 /** The words of a request. Those that RESP has no command for are an error. */
 export function words(verb: Verb, request: WireRequest): unknown[] {
-  const { policy, policies, key, attributes, limit, window_ms, algorithm = 'sliding_window', peek, exempt, tag, reservation, costs } = request as any
+  const {
+    policy,
+    policies,
+    key,
+    attributes,
+    limit,
+    window_ms,
+    algorithm = 'sliding_window',
+    peek,
+    exempt,
+    tag,
+    reservation,
+    costs,
+  } = request as any
   const out: unknown[] = []
   if (reservation) out.push(`WEIR.${verb.toUpperCase()}`, reservation)
   else if (window_ms !== undefined) {
-    if (!/check|peek/.test(verb)) throw new WeirError(`${verb} of a limit that comes with the request is by HTTP`, 'invalid_request')
+    if (!/check|peek/.test(verb))
+      throw new WeirError(
+        `${verb} of a limit that comes with the request is by HTTP`,
+        'invalid_request',
+      )
     out.push('WEIR.LIMIT', key ?? '', algorithm, limit, window_ms)
     if (verb === 'peek') out.push('PEEK')
   } else {
@@ -48,7 +75,8 @@ export function words(verb: Verb, request: WireRequest): unknown[] {
   }
   if (peek) out.push('PEEK')
   if (exempt) out.push('EXEMPT')
-  for (const [member, word] of OPTIONS) if (request[member] !== undefined) out.push(word, request[member])
+  for (const [member, word] of OPTIONS)
+    if (request[member] !== undefined) out.push(word, request[member])
   for (const name in costs) out.push('COST', name, costs[name])
   out.push(tag ? 'TAG' : 'FULL')
   return out
@@ -60,9 +88,12 @@ export function parse(text: string, at: number): [value: any, next: number] | un
   if (end < 0) return
   const head = text.slice(at + 1, end)
   switch (text[at]) {
-    case '+': return [head, end + 2]
-    case '-': return [new WeirError(head.replace(/^\S+ /, ''), head.split(' ')[0]!.toLowerCase()), end + 2]
-    case ':': return [Number(head), end + 2]
+    case '+':
+      return [head, end + 2]
+    case '-':
+      return [new WeirError(head.replace(/^\S+ /, ''), head.split(' ')[0]!.toLowerCase()), end + 2]
+    case ':':
+      return [Number(head), end + 2]
     case '$': {
       if (head === '-1') return [null, end + 2]
       // Lengths are of bytes; names of policies may have other characters.
@@ -91,13 +122,17 @@ export function parse(text: string, at: number): [value: any, next: number] | un
       }
       return [values, next]
     }
-    default: throw new WeirError('not RESP', 'bad_answer')
+    default:
+      throw new WeirError('not RESP', 'bad_answer')
   }
 }
 
 const FLAGS = /^(allowed|shadow|shadow_denied|repeated|expired)$/
 
-/** Names and values in turn, as the JSON of HTTP has them: of rules, false flags and the name of the only policy are left out. */
+/**
+ * Names and values in turn, as the JSON of HTTP has them: of rules, false flags and the name of the
+ * only policy are left out.
+ */
 function toRaw(list: any): any {
   if (list instanceof WeirError) return { error: { code: list.code, detail: list.message } }
   const raw: Record<string, any> = {}
@@ -110,7 +145,10 @@ function toRaw(list: any): any {
   if (rules.length < 2) return raw
   const several = rules.some((rule) => rule.policy !== rules[0].policy)
   raw.rules = rules.map(({ policy, window_ms, shadow, shadow_denied, ...rest }) => ({
-    ...(several && { policy }), ...rest, ...(shadow && { shadow }), ...(shadow_denied && { shadow_denied }),
+    ...(several && { policy }),
+    ...rest,
+    ...(shadow && { shadow }),
+    ...(shadow_denied && { shadow_denied }),
   }))
   return raw
 }
@@ -134,8 +172,10 @@ export function connection(open: Open, { token }: ConnectionOptions): Transport 
     let failure: WeirError | undefined
     const ended = (error: Error) => {
       if (failure) return
-      failure = error instanceof WeirError ? error
-        : new WeirError(`cannot reach weir: ${error.message}`, 'unreachable', 0, !isOpen)
+      failure =
+        error instanceof WeirError
+          ? error
+          : new WeirError(`cannot reach weir: ${error.message}`, 'unreachable', 0, !isOpen)
       if (wire === own) wire = undefined
       own?.close()
       for (const waiting of queue) waiting.fail(failure)
@@ -180,7 +220,8 @@ export function connection(open: Open, { token }: ConnectionOptions): Transport 
       own.ask([command(['AUTH', token])], {
         left: 1,
         answers: [],
-        done: ([answer]) => answer?.error && ended(new WeirError(answer.error.detail, 'unauthorized', 401)),
+        done: ([answer]) =>
+          answer?.error && ended(new WeirError(answer.error.detail, 'unauthorized', 401)),
         fail() {},
       })
     wire = own

@@ -1,8 +1,10 @@
-/* socket.ts - RESP over one kept socket: the fastest way from a process that lives long. Node.js, Bun and Deno.
+/* socket.ts - RESP over one kept socket: the fastest way from a process that lives long. Node.js,
+ * Bun and Deno.
  *
  * RULES
  *   S1  Commands are pipelined: all of a batch in one write, answers in order.
- *   S2  A connection that fails ends all that waits for it. What was not written yet never left, and may be sent again.
+ *   S2  A connection that fails ends all that waits for it. What was not written yet never left,
+ *       and may be sent again.
  *   S3  The token is sent first on each connection. */
 import { connect, isIP } from 'node:net'
 import { connect as connectSecurely, type ConnectionOptions as TlsOptions } from 'node:tls'
@@ -19,13 +21,17 @@ export interface SocketOptions extends ConnectionOptions {
 /** For `new Weir({ transport: socket({ url, token }) })`. */
 export function socket({ url, tls: more, ...options }: SocketOptions): Transport {
   const unix = /^unix:(.*)$/.exec(url)?.[1]
-  const { protocol, hostname, port } = unix ? { protocol: '', hostname: '', port: '' } : new URL(url)
+  const { protocol, hostname, port } = unix
+    ? { protocol: '', hostname: '', port: '' }
+    : new URL(url)
   const host = hostname.replace(/^\[|\]$/g, '')
   const place = unix ? { path: unix } : { host, port: Number(port || 7878) }
 
   return connection((heard, ended): Wire => {
     const secure = /^(weirs|rediss|https):$/.test(protocol)
-    const kept = secure ? connectSecurely({ ...place, servername: isIP(host) ? undefined : host, ...more } as any) : connect(place as any)
+    const kept = secure
+      ? connectSecurely({ ...place, servername: isIP(host) ? undefined : host, ...more } as any)
+      : connect(place as any)
     kept.setNoDelay(true)
     kept.setKeepAlive(true, 30_000)
     kept.unref()
@@ -38,7 +44,9 @@ export function socket({ url, tls: more, ...options }: SocketOptions): Transport
       close: () => void kept.destroy(),
       // Only a connection that is waited for keeps the process alive.
       wait: (waiting) => void (waiting ? kept.ref() : kept.unref()),
-      opened: new Promise((resolve) => kept.once(secure ? 'secureConnect' : 'connect', () => resolve())),
+      opened: new Promise((resolve) =>
+        kept.once(secure ? 'secureConnect' : 'connect', () => resolve()),
+      ),
     }
   }, options)
 }

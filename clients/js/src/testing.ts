@@ -29,7 +29,8 @@ interface Server {
 }
 
 /**
- * Starts the server of the package `weir-server`, which must be installed; or `start`, such as one that runs another program.
+ * Starts the server of the package `weir-server`, which must be installed; or `start`, such as one
+ * that runs another program.
  *
  *     await using own = await startWeir({ config: 'policies.yaml' })
  *     own.clock.now = Date.parse('2026-01-01')
@@ -43,7 +44,10 @@ export async function startWeir(
   if (!start) {
     const name = 'weir-server'
     const found = await import(name).catch((error) => {
-      throw new WeirError(`install weir-server as a dev dependency: ${error.message}`, 'unreachable')
+      throw new WeirError(
+        `install weir-server as a dev dependency: ${error.message}`,
+        'unreachable',
+      )
     })
     start = (found.start ?? found.default.start) as NonNullable<typeof start>
   }
@@ -54,16 +58,30 @@ export async function startWeir(
       clock.now += ms
     },
   }
-  // The time goes into each request on its way out; none is answered from what was denied at another time.
+  // The time goes into each request on its way out; none is answered from what was denied at
+  // another time.
   const own = (url: string, init: RequestInit) => {
     const body = JSON.parse(init.body as string)
-    if (clock.now && !/reset|commit|release|extend/.test(url)) for (const request of body.checks ?? [body]) request.now ??= clock.now
+    if (clock.now && !/reset|commit|release|extend/.test(url))
+      for (const request of body.checks ?? [body]) request.now ??= clock.now
     return (client?.fetch ?? fetch)(url, { ...init, body: JSON.stringify(body) })
   }
-  const weir = new Weir({ timeout: 10_000, denyCache: false, ...client, url: server.url, fetch: own })
+  const weir = new Weir({
+    timeout: 10_000,
+    denyCache: false,
+    ...client,
+    url: server.url,
+    fetch: own,
+  })
   const stop = async () => {
     weir.close()
     return server.stop()
   }
-  return { url: server.url, weir, clock, stop, [Symbol.asyncDispose ?? Symbol.for('Symbol.asyncDispose')]: stop } as TestWeir
+  return {
+    url: server.url,
+    weir,
+    clock,
+    stop,
+    [Symbol.asyncDispose ?? Symbol.for('Symbol.asyncDispose')]: stop,
+  } as TestWeir
 }

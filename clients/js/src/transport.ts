@@ -1,7 +1,17 @@
 /* transport.ts - the way to weir: HTTP by fetch. Other ways implement the same interface. */
 import { type Raw, WeirError } from './answer.js'
 
-export type Verb = 'check' | 'peek' | 'charge' | 'refund' | 'reset' | 'reserve' | 'commit' | 'release' | 'grow' | 'extend'
+export type Verb =
+  | 'check'
+  | 'peek'
+  | 'charge'
+  | 'refund'
+  | 'reset'
+  | 'reserve'
+  | 'commit'
+  | 'release'
+  | 'grow'
+  | 'extend'
 
 /** A request in the words of weir's JSON. */
 export type WireRequest = Record<string, unknown>
@@ -9,7 +19,9 @@ export type WireRequest = Record<string, unknown>
 export interface Transport {
   /** One request as text. The texts of a batch are handed to `send` together. */
   encode(verb: Verb, request: WireRequest): string
-  /** An answer for each, in order. Throws if there are none; gives up when the signal is aborted. */
+  /**
+   * An answer for each, in order. Throws if there are none; gives up when the signal is aborted.
+   */
   send(verb: Verb, texts: string[], signal: AbortSignal): Promise<Raw[]>
   close?(): void
 }
@@ -50,7 +62,12 @@ export function http({ url, token, fetch: ask, headers }: HttpOptions): Transpor
       } catch (error: any) {
         if (error.status && error.code) throw error
         const why = [base, error, error.code, error.cause?.code].join(' ')
-        throw new WeirError(why, status ? 'bad_answer' : 'unreachable', status, !status && /refused/i.test(why))
+        throw new WeirError(
+          why,
+          status ? 'bad_answer' : 'unreachable',
+          status,
+          !status && /refused/i.test(why),
+        )
       }
     },
   }

@@ -1,13 +1,17 @@
 /* upstash.ts - the shape of @upstash/ratelimit: change the import, keep the code.
  *
- * Differences: weir's clock counts; a denied request costs nothing; a bucket gains its tokens one by one; the cache of denials is exact and
- * bounded. Regions, deny lists and dynamic limits are not here: weir has overrides. */
+ * Differences: weir's clock counts; a denied request costs nothing; a bucket gains its tokens one
+ * by one; the cache of denials is exact and bounded. Regions, deny lists and dynamic limits are
+ * not here: weir has overrides. */
 import type { Duration } from './duration.js'
 import { type Limit, Weir } from './weir.js'
 
 export interface RatelimitConfig {
   limiter: Limit
-  /** Default: a client with the settings of the environment, that allows if weir does not answer in time. */
+  /**
+   * Default: a client with the settings of the environment, that allows if weir does not answer in
+   * time.
+   */
   weir?: Weir<any>
   prefix?: string
   /** Default: 5000, then allowed, with the reason `timeout`. */
@@ -55,12 +59,32 @@ export class Ratelimit {
 
   static cachedFixedWindow = Ratelimit.fixedWindow
 
-  async limit(identifier: string, { rate = 1 }: { rate?: number } = {}): Promise<RatelimitResponse> {
-    const answer = await this.#weir.check(this.#limit, this.#key(identifier), { cost: rate, timeout: this.#timeout })
+  async limit(
+    identifier: string,
+    { rate = 1 }: { rate?: number } = {},
+  ): Promise<RatelimitResponse> {
+    const answer = await this.#weir.check(this.#limit, this.#key(identifier), {
+      cost: rate,
+      timeout: this.#timeout,
+    })
     const pending = Promise.resolve()
-    if (answer.error?.code === 'timeout') return { success: answer.allowed, limit: 0, remaining: 0, reset: 0, pending, reason: 'timeout' }
+    if (answer.error?.code === 'timeout')
+      return {
+        success: answer.allowed,
+        limit: 0,
+        remaining: 0,
+        reset: 0,
+        pending,
+        reason: 'timeout',
+      }
     const wait = answer.allowed ? answer.resetAfterMs : answer.retryAfterMs
-    return { success: answer.allowed, limit: this.#most, remaining: answer.remaining, reset: Date.now() + wait, pending }
+    return {
+      success: answer.allowed,
+      limit: this.#most,
+      remaining: answer.remaining,
+      reset: Date.now() + wait,
+      pending,
+    }
   }
 
   /** Waits until a request is allowed, at most so many ms. */
@@ -77,7 +101,9 @@ export class Ratelimit {
     }
   }
 
-  async getRemaining(identifier: string): Promise<{ remaining: number; reset: number; limit: number }> {
+  async getRemaining(
+    identifier: string,
+  ): Promise<{ remaining: number; reset: number; limit: number }> {
     const { remaining, resetAfterMs } = await this.#weir.peek(this.#limit, this.#key(identifier))
     return { remaining, reset: Date.now() + resetAfterMs, limit: this.#most }
   }
@@ -96,4 +122,3 @@ export class Ratelimit {
     return `${this.#prefix}:${identifier}`
   }
 }
-

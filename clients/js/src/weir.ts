@@ -6,7 +6,8 @@ import { lane, type Push } from './lane.js'
 import type { LocalLimiter } from './local.js'
 import { http, type HttpOptions, type Transport, type Verb, type WireRequest } from './transport.js'
 
-export type Algorithm = 'fixed_window' | 'sliding_window' | 'sliding_counter' | 'token_bucket' | 'leaky_bucket'
+export type Algorithm =
+  'fixed_window' | 'sliding_window' | 'sliding_counter' | 'token_bucket' | 'leaky_bucket'
 
 /** A limit that comes with the request, instead of a policy of the server's file. */
 export interface Limit {
@@ -39,7 +40,9 @@ export interface CheckOptions<Plan = string> {
   cost?: number
   /** By name, for policies that count other things than requests. */
   costs?: Record<string, number>
-  /** The same check with the same id is counted once, so it is sent again if the answer was lost. */
+  /**
+   * The same check with the same id is counted once, so it is sent again if the answer was lost.
+   */
   id?: string
   plan?: Plan
   /** Allowed and not counted. */
@@ -56,7 +59,10 @@ export interface CheckOptions<Plan = string> {
 
 export type Fallback = 'allow' | 'deny' | 'local'
 
-/** What decides while weir is not reached: one word, or another one after so many failed requests in a row. */
+/**
+ * What decides while weir is not reached: one word, or another one after so many failed requests in
+ * a row.
+ */
 export type OnError =
   | Fallback
   /** `before` is local if there is a local limiter, else allow; `then` is deny. */
@@ -70,7 +76,10 @@ export interface WeirOptions extends Partial<HttpOptions> {
   onError?: OnError
   /** For `onError: 'local'`: `localLimiter({ login: { limit: 5, window: '15m' } })`. */
   local?: LocalLimiter
-  /** false: one request for each check. Default: up to 500 checks in a request, 6 requests under way. */
+  /**
+   * false: one request for each check. Default: up to 500 checks in a request, 6 requests under
+   * way.
+   */
   batch?: false | { max?: number; inFlight?: number }
   /** false: always ask. */
   denyCache?: false | DenyCacheOptions
@@ -97,7 +106,12 @@ function toRequest(policy: unknown, who: unknown): WireRequest {
   else if (Array.isArray(policy)) request.policies = policy
   else if (policy) {
     const { window, precision, ...rest } = policy as Limit
-    Object.assign(request, rest, { window_ms: ms(window) }, precision && { precision_ms: ms(precision) })
+    Object.assign(
+      request,
+      rest,
+      { window_ms: ms(window) },
+      precision && { precision_ms: ms(precision) },
+    )
   }
   if (typeof who === 'string') request.key = who
   else if (who) {
@@ -116,21 +130,39 @@ export class Weir<P = Anything> {
   declare readonly charge: Ask<P>
   /** Gives back what was counted but did not happen. */
   declare readonly refund: Ask<P>
-  /** Forgets everything counted for an identity. If `source` is `fallback`, it was not done: send it again. */
+  /**
+   * Forgets everything counted for an identity. If `source` is `fallback`, it was not done: send it
+   * again.
+   */
   declare readonly reset: Ask<P>
   /** A check that throws a RateLimitError if it is denied. */
   declare readonly assert: Ask<P>
   /** One policy or limit, with its verbs. */
-  declare readonly limit: <N extends Name<P>>(policy: N | Limit | Name<P>[]) => Limiter<Who<P, N>, PlanOf<P, N>>
+  declare readonly limit: <N extends Name<P>>(
+    policy: N | Limit | Name<P>[],
+  ) => Limiter<Who<P, N>, PlanOf<P, N>>
   /** Many checks in one request. Each is decided alone. */
-  declare readonly checkMany: (checks: { policy: Name<P> | Limit | Name<P>[]; who: Identity; options?: CheckOptions }[]) => Promise<Answer[]>
+  declare readonly checkMany: (
+    checks: { policy: Name<P> | Limit | Name<P>[]; who: Identity; options?: CheckOptions }[],
+  ) => Promise<Answer[]>
   /** Any verb: those of reservations are in weir-client/reserve. */
-  declare readonly ask: (verb: Verb, policy: unknown, who?: unknown, options?: CheckOptions) => Promise<Answer>
+  declare readonly ask: (
+    verb: Verb,
+    policy: unknown,
+    who?: unknown,
+    options?: CheckOptions,
+  ) => Promise<Answer>
   /** Closes what the transport keeps open. */
   declare readonly close: () => void
 
   constructor(options: WeirOptions = {}) {
-    const { url = env('WEIR_URL'), token = env('WEIR_TOKEN'), on = {}, local, onError = 'deny' } = options
+    const {
+      url = env('WEIR_URL'),
+      token = env('WEIR_TOKEN'),
+      on = {},
+      local,
+      onError = 'deny',
+    } = options
     if (!url && !options.transport) throw mistake('no url, no WEIR_URL')
     const transport = options.transport ?? http({ ...options, url, token })
     const denials = options.denyCache !== false && denyCache(options.denyCache ?? {})
@@ -144,48 +176,92 @@ export class Weir<P = Anything> {
       else if (!MISTAKE.test(error.code)) {
         failures++
         if (on.error) on.error(error)
-        else if (logged.size < logged.add(error.code).size) console.error(`weir: ${error.message} (${error.code})`)
+        else if (logged.size < logged.add(error.code).size)
+          console.error(`weir: ${error.message} (${error.code})`)
       }
     }
 
-    const { max = 500, inFlight = 6 } = options.batch === false ? { max: 1, inFlight: Infinity } : options.batch ?? {}
+    const { max = 500, inFlight = 6 } =
+      options.batch === false ? { max: 1, inFlight: Infinity } : (options.batch ?? {})
     // A worker's request cannot wait for the fetch of another one.
     const atOnce = /Cloudflare/.test(root.navigator?.userAgent) ? Infinity : inFlight
-    const push = (verb: Verb) => (lanes[verb] ??= lane(verb, transport, Math.min(max, 1000), atOnce, report))
+    const push = (verb: Verb) =>
+      (lanes[verb] ??= lane(verb, transport, Math.min(max, 1000), atOnce, report))
 
-    const fallback = (verb: Verb, request: WireRequest, key: string, cost: number, error: WeirError): Answer => {
+    const fallback = (
+      verb: Verb,
+      request: WireRequest,
+      key: string,
+      cost: number,
+      error: WeirError,
+    ): Answer => {
       let word = typeof onError === 'function' ? onError(error, request) : onError
-      if (typeof word === 'object') word = failures < word.after ? word.before ?? (local ? 'local' : 'allow') : word.then ?? 'deny'
+      if (typeof word === 'object')
+        word =
+          failures < word.after
+            ? (word.before ?? (local ? 'local' : 'allow'))
+            : (word.then ?? 'deny')
       const allowed = word !== 'deny' || !/check|serve|grow/.test(verb)
       return {
-        allowed, policy: ((request.policy ?? request.name) as string) ?? null, rule: 'default', limit: 0, remaining: 0,
-        retryAfterMs: allowed ? 0 : 1000, resetAfterMs: 0, delayMs: 0, source: 'fallback', shadow: false, error,
+        allowed,
+        policy: ((request.policy ?? request.name) as string) ?? null,
+        rule: 'default',
+        limit: 0,
+        remaining: 0,
+        retryAfterMs: allowed ? 0 : 1000,
+        resetAfterMs: 0,
+        delayMs: 0,
+        source: 'fallback',
+        shadow: false,
+        error,
         ...(word === 'local' && local?.(verb, request, key, cost)),
       }
     }
 
-    const ask = async (verb: Verb, policy: unknown, who: unknown, asked: CheckOptions = {}): Promise<Answer> => {
+    const ask = async (
+      verb: Verb,
+      policy: unknown,
+      who: unknown,
+      asked: CheckOptions = {},
+    ): Promise<Answer> => {
       const { signal, timeout = options.timeout ?? 250, cost, ...more } = asked
       signal?.throwIfAborted()
       const request = Object.assign(toRequest(policy, who), more)
-      const cache = verb === 'check' && !more.plan && !more.now && !more.id && !/bucket/.test(request.algorithm as string) && denials
+      const cache =
+        verb === 'check' &&
+        !more.plan &&
+        !more.now &&
+        !more.id &&
+        !/bucket/.test(request.algorithm as string) &&
+        denials
       const key = transport.encode('check', request)
       const sent = clock()
       let answer = cache && cache.find(key, cost ?? 1, sent)
       if (!answer) {
-        const text = cost === undefined && verb === 'check' ? key : transport.encode(verb, { ...request, cost })
+        const text =
+          cost === undefined && verb === 'check'
+            ? key
+            : transport.encode(verb, { ...request, cost })
         const result = await new Promise<Raw | WeirError>((resolve, reject) => {
           const abort = () => (giveUp(), reject(signal!.reason))
-          const giveUp = push(verb)(text, SAFE.test(verb) || cost === 0 || !!more.id, timeout, (result) => {
-            signal?.removeEventListener('abort', abort)
-            resolve(result)
-          })
+          const giveUp = push(verb)(
+            text,
+            SAFE.test(verb) || cost === 0 || !!more.id,
+            timeout,
+            (result) => {
+              signal?.removeEventListener('abort', abort)
+              resolve(result)
+            },
+          )
           signal?.addEventListener('abort', abort)
         })
         if (denials && /re|com/.test(verb)) denials.clear(clock())
-        const error = result instanceof WeirError ? result
-          : result.error ? new WeirError(result.error.detail, result.error.code)
-          : typeof result.allowed !== 'boolean' && new WeirError('not an answer', 'bad_answer')
+        const error =
+          result instanceof WeirError
+            ? result
+            : result.error
+              ? new WeirError(result.error.detail, result.error.code)
+              : typeof result.allowed !== 'boolean' && new WeirError('not an answer', 'bad_answer')
         if (!error) {
           answer = fromWire(result)
           if (cache) cache.keep(key, cost ?? 1, sent, answer)
@@ -203,11 +279,13 @@ export class Weir<P = Anything> {
     }
     const verbs: Record<string, any> = { assert }
     for (const verb of ['check', 'peek', 'charge', 'refund', 'reset'] as const)
-      verbs[verb] = (policy: unknown, who: unknown, asked?: CheckOptions) => ask(verb, policy, who, asked)
+      verbs[verb] = (policy: unknown, who: unknown, asked?: CheckOptions) =>
+        ask(verb, policy, who, asked)
 
     Object.assign(this, verbs, {
       ask,
-      checkMany: (checks: any[]) => Promise.all(checks.map((c) => ask('check', c.policy, c.who, c.options))),
+      checkMany: (checks: any[]) =>
+        Promise.all(checks.map((c) => ask('check', c.policy, c.who, c.options))),
       limit(policy: unknown) {
         const limiter: Record<string, any> = {
           async limit(who: any) {
@@ -224,9 +302,16 @@ export class Weir<P = Anything> {
   }
 }
 
-/** A verb: of a policy of the file, or of a limit that comes with the request, or of several policies at once. */
+/**
+ * A verb: of a policy of the file, or of a limit that comes with the request, or of several
+ * policies at once.
+ */
 export interface Ask<P> {
-  <N extends Name<P>>(policy: N, who: Who<P, N>, options?: CheckOptions<PlanOf<P, N>>): Promise<Answer>
+  <N extends Name<P>>(
+    policy: N,
+    who: Who<P, N>,
+    options?: CheckOptions<PlanOf<P, N>>,
+  ): Promise<Answer>
   (policy: Limit | Name<P>[], who: Identity, options?: CheckOptions): Promise<Answer>
 }
 
@@ -240,5 +325,7 @@ export interface Limiter<W = Identity, Plan = string> {
   reset(who: W, options?: CheckOptions<Plan>): Promise<Answer>
   assert(who: W, options?: CheckOptions<Plan>): Promise<Answer>
   /** The shape of other limiters, and of the rate limit binding of Cloudflare. */
-  limit(who: string | { key: string }): Promise<{ success: boolean; limit: number; remaining: number; reset: number; answer: Answer }>
+  limit(
+    who: string | { key: string },
+  ): Promise<{ success: boolean; limit: number; remaining: number; reset: number; answer: Answer }>
 }

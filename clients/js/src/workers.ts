@@ -1,4 +1,5 @@
-/* workers.ts - RESP over `connect()` of Cloudflare Workers. A socket belongs to one request: make a client in each. */
+/* workers.ts - RESP over `connect()` of Cloudflare Workers. A socket belongs to one request: make a
+ * client in each. */
 import { connection, type ConnectionOptions, type Wire } from './resp.js'
 import type { Transport } from './transport.js'
 
@@ -11,15 +12,27 @@ interface WorkerSocket {
 
 export interface WorkerSocketOptions extends ConnectionOptions {
   /** That of `cloudflare:sockets`. */
-  connect(address: { hostname: string; port: number }, options?: { secureTransport: 'on' | 'off'; allowHalfOpen: boolean }): WorkerSocket
+  connect(
+    address: { hostname: string; port: number },
+    options?: { secureTransport: 'on' | 'off'; allowHalfOpen: boolean },
+  ): WorkerSocket
   hostname: string
   port?: number
   tls?: boolean
 }
 
-export function socket({ connect, hostname, port = 7878, tls, ...options }: WorkerSocketOptions): Transport {
+export function socket({
+  connect,
+  hostname,
+  port = 7878,
+  tls,
+  ...options
+}: WorkerSocketOptions): Transport {
   return connection((heard, ended): Wire => {
-    const own = connect({ hostname, port }, { secureTransport: tls ? 'on' : 'off', allowHalfOpen: false })
+    const own = connect(
+      { hostname, port },
+      { secureTransport: tls ? 'on' : 'off', allowHalfOpen: false },
+    )
     const writer = own.writable.getWriter()
     const encoder = new TextEncoder()
     const decoder = new TextDecoder()

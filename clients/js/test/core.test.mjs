@@ -17,17 +17,32 @@ after(async () => {
 test('a check says how the limit stands', async () => {
   const answer = await weir.check('login', { ip: '203.0.113.7' })
   assert.deepEqual(answer, {
-    allowed: true, policy: 'login', rule: 'default', limit: 5, remaining: 4, retryAfterMs: 0, resetAfterMs: 900_000, delayMs: 0,
-    source: 'store', shadow: false,
+    allowed: true,
+    policy: 'login',
+    rule: 'default',
+    limit: 5,
+    remaining: 4,
+    retryAfterMs: 0,
+    resetAfterMs: 900_000,
+    delayMs: 0,
+    source: 'store',
+    shadow: false,
   })
-  for (const left of [3, 2, 1, 0]) assert.equal((await weir.check('login', '203.0.113.7')).remaining, left)
+  for (const left of [3, 2, 1, 0])
+    assert.equal((await weir.check('login', '203.0.113.7')).remaining, left)
   const denied = await weir.check('login', '203.0.113.7')
-  assert.ok(!denied.allowed && denied.retryAfterMs > 890_000 && denied.retryAfterMs <= 900_000, JSON.stringify(denied))
+  assert.ok(
+    !denied.allowed && denied.retryAfterMs > 890_000 && denied.retryAfterMs <= 900_000,
+    JSON.stringify(denied),
+  )
 })
 
 test('cost, plan, exemption and tag are passed on', async () => {
   assert.equal((await weir.check('query', { tenant: 'a' }, { cost: 4 })).remaining, 6)
-  assert.equal((await weir.check('query', { tenant: 'a' }, { cost: 4, plan: 'paid' })).remaining, 12)
+  assert.equal(
+    (await weir.check('query', { tenant: 'a' }, { cost: 4, plan: 'paid' })).remaining,
+    12,
+  )
   assert.equal((await weir.check('query', { tenant: 'a' }, { exempt: true })).source, 'exempt')
   assert.match((await weir.check('query', { tenant: 'a' }, { tag: true })).tag, /^[0-9a-f]{32}$/)
 })
@@ -37,7 +52,14 @@ test('all rules are charged, or none', async () => {
   for (let i = 0; i < 3; i++) assert.ok((await weir.check('cleanup', who)).allowed)
   const denied = await weir.check('cleanup', who)
   assert.equal(denied.rule, 'email')
-  assert.deepEqual(denied.rules.map((r) => [r.rule, r.allowed, r.remaining]), [['global', true, 997], ['ip', true, 2], ['email', false, 0]])
+  assert.deepEqual(
+    denied.rules.map((r) => [r.rule, r.allowed, r.remaining]),
+    [
+      ['global', true, 997],
+      ['ip', true, 2],
+      ['email', false, 0],
+    ],
+  )
   assert.ok(denied.rules[2].retryAfterMs > 3_500_000)
 })
 
@@ -101,13 +123,24 @@ test('a mistake is an error, and says what would be right', async () => {
 })
 
 test('checks of one tick leave in one request, bounded', async () => {
-  for (const [batch, wanted] of [[undefined, [250, 1]], [{ max: 100 }, [100, 100, 50, 1]], [false, Array(251).fill(1)]]) {
+  for (const [batch, wanted] of [
+    [undefined, [250, 1]],
+    [{ max: 100 }, [100, 100, 50, 1]],
+    [false, Array(251).fill(1)],
+  ]) {
     const sizes = []
     const counted = new Weir({
-      url: server.url, timeout: 20_000, batch,
-      fetch: (url, init) => (sizes.push((init.body.match(/"policy"/g) ?? []).length), fetch(url, init)),
+      url: server.url,
+      timeout: 20_000,
+      batch,
+      fetch: (url, init) => (
+        sizes.push((init.body.match(/"policy"/g) ?? []).length),
+        fetch(url, init)
+      ),
     })
-    const answers = await Promise.all(Array.from({ length: 250 }, (_, i) => counted.check('wide', `tick${wanted.length}${i}`)))
+    const answers = await Promise.all(
+      Array.from({ length: 250 }, (_, i) => counted.check('wide', `tick${wanted.length}${i}`)),
+    )
     assert.ok(answers.every((a) => a.allowed && a.remaining === 999_999))
     await counted.check('wide', 'alone')
     assert.deepEqual(sizes, wanted)
@@ -116,7 +149,9 @@ test('checks of one tick leave in one request, bounded', async () => {
 
 test('a batch is bounded in bytes too', async () => {
   const long = 'x'.repeat(4000)
-  const answers = await Promise.all(Array.from({ length: 300 }, (_, i) => weir.check('wide', long + i)))
+  const answers = await Promise.all(
+    Array.from({ length: 300 }, (_, i) => weir.check('wide', long + i)),
+  )
   assert.ok(answers.every((a) => a.source === 'store' && a.allowed))
 })
 
@@ -124,7 +159,9 @@ test('no more requests are under way than stated', async () => {
   let underWay = 0
   let most = 0
   const counted = new Weir({
-    url: server.url, timeout: 20_000, batch: { max: 1, inFlight: 3 },
+    url: server.url,
+    timeout: 20_000,
+    batch: { max: 1, inFlight: 3 },
     fetch: async (url, init) => {
       most = Math.max(most, ++underWay)
       const response = await fetch(url, init)
@@ -142,12 +179,17 @@ test('checkMany answers in order', async () => {
     { policy: 'query', who: 'many', options: { cost: 3 } },
     { policy: 'query', who: 'many', options: { cost: 2 } },
   ])
-  assert.deepEqual(answers.map((a) => a.allowed), [true, false, true])
+  assert.deepEqual(
+    answers.map((a) => a.allowed),
+    [true, false, true],
+  )
 })
 
 test('of 1000 at once, exactly as many are allowed as the limit says', async () => {
   const clients = [1, 2, 3].map(() => new Weir({ url: server.url, timeout: 20_000 }))
-  const answers = await Promise.all(Array.from({ length: 1000 }, (_, i) => clients[i % 3].check('login', '198.51.100.1')))
+  const answers = await Promise.all(
+    Array.from({ length: 1000 }, (_, i) => clients[i % 3].check('login', '198.51.100.1')),
+  )
   assert.equal(answers.filter((a) => a.allowed).length, 5)
 })
 
@@ -160,10 +202,18 @@ test('a token is sent, and a wrong one is logged and left to onError', async (t)
   const logged = t.mock.method(console, 'error', () => {})
   for (const onError of ['allow', 'deny']) {
     logged.mock.resetCalls()
-    const wrong = new Weir({ url: guarded.url, token: 'nonsense-nonsense-nonsense', onError, timeout: 10_000 })
+    const wrong = new Weir({
+      url: guarded.url,
+      token: 'nonsense-nonsense-nonsense',
+      onError,
+      timeout: 10_000,
+    })
     for (let i = 0; i < 3; i++) {
       const answer = await wrong.check('login', '203.0.113.7')
-      assert.deepEqual([answer.allowed, answer.source, answer.error.status], [onError === 'allow', 'fallback', 401])
+      assert.deepEqual(
+        [answer.allowed, answer.source, answer.error.status],
+        [onError === 'allow', 'fallback', 401],
+      )
     }
     assert.equal(logged.mock.callCount(), 1)
     assert.match(logged.mock.calls[0].arguments[0], /unauthorized/)
@@ -180,14 +230,23 @@ test('url and token come from the environment', async () => {
 
 test('what a check brings and gets is told to hooks', async () => {
   const told = []
-  const hooked = new Weir({ url: server.url, timeout: 10_000, on: { answer: (answer, request) => told.push([request.policy, answer.allowed]) } })
+  const hooked = new Weir({
+    url: server.url,
+    timeout: 10_000,
+    on: { answer: (answer, request) => told.push([request.policy, answer.allowed]) },
+  })
   await hooked.check('wide', 'hook')
   assert.deepEqual(told, [['wide', true]])
 })
 
 test('the deny cache denies until weir would allow, not longer', async () => {
   let asked = 0
-  const cached = new Weir({ url: server.url, timeout: 10_000, denyCache: { maxMs: 60_000 }, fetch: (u, i) => (asked++, fetch(u, i)) })
+  const cached = new Weir({
+    url: server.url,
+    timeout: 10_000,
+    denyCache: { maxMs: 60_000 },
+    fetch: (u, i) => (asked++, fetch(u, i)),
+  })
   const limit = { limit: 2, window: 300, name: 'cached' }
   await cached.check(limit, 'a', { cost: 2 })
   let answer = await cached.check(limit, 'a')
@@ -248,7 +307,8 @@ test('buckets that come with requests, plans and a cache turned off always ask',
   await weir.check(bucket, 'a')
   for (let i = 0; i < 2; i++) assert.equal((await weir.check(bucket, 'a')).source, 'store')
   await weir.check('query', 'planned', { cost: 10, plan: 'paid' })
-  for (let i = 0; i < 2; i++) assert.equal((await weir.check('query', 'planned', { cost: 11, plan: 'paid' })).source, 'store')
+  for (let i = 0; i < 2; i++)
+    assert.equal((await weir.check('query', 'planned', { cost: 11, plan: 'paid' })).source, 'store')
   const off = new Weir({ url: server.url, timeout: 10_000, denyCache: false })
   await off.check({ limit: 0, window: '1h' }, 'a')
   assert.equal((await off.check({ limit: 0, window: '1h' }, 'a')).source, 'store')
@@ -261,6 +321,9 @@ test('a caller can give a check up', async () => {
   const given = waiting.check('login', 'x', { signal: controller.signal })
   controller.abort(new Error('the user left'))
   await assert.rejects(given, /the user left/)
-  await assert.rejects(waiting.check('login', 'x', { signal: AbortSignal.abort(new Error('before')) }), /before/)
+  await assert.rejects(
+    waiting.check('login', 'x', { signal: AbortSignal.abort(new Error('before')) }),
+    /before/,
+  )
   silent.close()
 })

@@ -13,10 +13,11 @@ after(() => assert.deepEqual(unhandled, []))
 const FAULTS = {
   away: async () => ({ url: `http://127.0.0.1:${await freePort()}`, close() {} }),
   silent: () => misbehaving(() => new Promise(() => {})),
-  dripping: () => misbehaving((_, response) => {
-    response.writeHead(200, { 'content-type': 'application/json' })
-    response.write('{"allowed":')
-  }),
+  dripping: () =>
+    misbehaving((_, response) => {
+      response.writeHead(200, { 'content-type': 'application/json' })
+      response.write('{"allowed":')
+    }),
   garbage: () => misbehaving((_, response) => void response.end('<html>It works!</html>')),
   'of another shape': () => misbehaving((_, response) => void response.end('{"ok":true}')),
   'too few': () => misbehaving((_, response) => void response.end('{"answers":[]}')),
@@ -24,16 +25,30 @@ const FAULTS = {
   null: () => misbehaving((_, response) => void response.end('null')),
   empty: () => misbehaving((_, response) => void response.end()),
   'failing with 500': () => misbehaving((_, response) => void response.writeHead(500).end('oops')),
-  'failing with 503': () => misbehaving((_, response) => void response.writeHead(503).end('{"code":"store_failed","detail":"away"}')),
-  'a page that is not found': () => misbehaving((_, response) => void response.writeHead(404).end('{"error":"not found"}')),
+  'failing with 503': () =>
+    misbehaving(
+      (_, response) => void response.writeHead(503).end('{"code":"store_failed","detail":"away"}'),
+    ),
+  'a page that is not found': () =>
+    misbehaving((_, response) => void response.writeHead(404).end('{"error":"not found"}')),
   cutting: () => misbehaving((request) => void request.socket.destroy()),
 }
 
 for (const [name, make] of Object.entries(FAULTS)) {
   test(`a server that is ${name}: each word of onError is kept within the deadline`, async () => {
     const server = await make()
-    for (const [onError, wants] of [['allow', [true, true, true]], ['deny', [false, false, false]], ['local', [true, true, false]]]) {
-      const weir = new Weir({ url: server.url, timeout: 100, onError, local: localLimiter({ login: { limit: 2, window: '1h' } }), on: quiet })
+    for (const [onError, wants] of [
+      ['allow', [true, true, true]],
+      ['deny', [false, false, false]],
+      ['local', [true, true, false]],
+    ]) {
+      const weir = new Weir({
+        url: server.url,
+        timeout: 100,
+        onError,
+        local: localLimiter({ login: { limit: 2, window: '1h' } }),
+        on: quiet,
+      })
       for (const want of wants) {
         const begin = performance.now()
         const answer = await weir.check('login', '203.0.113.7')
@@ -43,9 +58,12 @@ for (const [name, make] of Object.entries(FAULTS)) {
         assert.equal(answer.allowed || answer.retryAfterMs > 0, true)
       }
       // Many at once, and what is not a decision.
-      const many = await Promise.all(Array.from({ length: 20 }, (_, i) => weir.check('login', `10.0.0.${i}`)))
+      const many = await Promise.all(
+        Array.from({ length: 20 }, (_, i) => weir.check('login', `10.0.0.${i}`)),
+      )
       assert.ok(many.every((a) => a.source === 'fallback' && a.allowed === (onError !== 'deny')))
-      for (const verb of ['peek', 'charge', 'refund', 'reset']) assert.equal((await weir[verb]('login', 'x')).source, 'fallback', verb)
+      for (const verb of ['peek', 'charge', 'refund', 'reset'])
+        assert.equal((await weir[verb]('login', 'x')).source, 'fallback', verb)
     }
     server.close()
   })
@@ -53,10 +71,20 @@ for (const [name, make] of Object.entries(FAULTS)) {
 
 test('after so many failures in a row another word holds, until weir answers again', async () => {
   let broken = true
-  const server = await misbehaving((_, response) => void (broken
-    ? response.writeHead(500).end()
-    : response.end('{"allowed":true,"policy":"login","rule":"default","limit":5,"remaining":4,"retry_after_ms":0,"reset_after_ms":0,"source":"store"}')))
-  const weir = new Weir({ url: server.url, timeout: 10_000, onError: { before: 'allow', after: 3 }, on: quiet })
+  const server = await misbehaving(
+    (_, response) =>
+      void (broken
+        ? response.writeHead(500).end()
+        : response.end(
+            '{"allowed":true,"policy":"login","rule":"default","limit":5,"remaining":4,"retry_after_ms":0,"reset_after_ms":0,"source":"store"}',
+          )),
+  )
+  const weir = new Weir({
+    url: server.url,
+    timeout: 10_000,
+    onError: { before: 'allow', after: 3 },
+    on: quiet,
+  })
   const ask = async () => (await weir.check('login', 'x')).allowed
   assert.deepEqual([await ask(), await ask(), await ask(), await ask()], [true, true, false, false])
   broken = false
@@ -68,12 +96,20 @@ test('after so many failures in a row another word holds, until weir answers aga
 
 test('a word that needs a limiter of its own says so at once', () => {
   assert.throws(() => new Weir({ url: 'http://127.0.0.1:1', onError: 'local' }), /localLimiter/)
-  assert.throws(() => new Weir({ url: 'http://127.0.0.1:1', onError: { after: 3, before: 'local' } }), /localLimiter/)
+  assert.throws(
+    () => new Weir({ url: 'http://127.0.0.1:1', onError: { after: 3, before: 'local' } }),
+    /localLimiter/,
+  )
 })
 
 test('a function decides by the error', async () => {
   const url = `http://127.0.0.1:${await freePort()}`
-  const weir = new Weir({ url, onError: (error, request) => (error.code === 'unreachable' && request.policy === 'login' ? 'deny' : 'allow'), on: quiet })
+  const weir = new Weir({
+    url,
+    onError: (error, request) =>
+      error.code === 'unreachable' && request.policy === 'login' ? 'deny' : 'allow',
+    on: quiet,
+  })
   assert.equal((await weir.check('login', 'x')).allowed, false)
   assert.equal((await weir.check('api', 'x')).allowed, true)
 })
@@ -82,7 +118,9 @@ test('one slow answer does not delay the deadline of another call', async () => 
   const server = await misbehaving(() => new Promise(() => {}))
   const weir = new Weir({ url: server.url, onError: 'allow', batch: { inFlight: 1 }, on: quiet })
   const controller = new AbortController()
-  const long = weir.check('login', 'a', { timeout: 60_000, signal: controller.signal }).catch(() => 'given up')
+  const long = weir
+    .check('login', 'a', { timeout: 60_000, signal: controller.signal })
+    .catch(() => 'given up')
   await new Promise(setImmediate)
   const begin = performance.now()
   assert.equal((await weir.check('login', 'b', { timeout: 50 })).source, 'fallback')
@@ -97,7 +135,9 @@ test('what never left is sent again: a server that starts meanwhile is found', a
   let tries = 0
   let server
   const weir = new Weir({
-    url: `http://127.0.0.1:${port}`, timeout: 20_000, on: quiet,
+    url: `http://127.0.0.1:${port}`,
+    timeout: 20_000,
+    on: quiet,
     fetch: async (url, init) => {
       if (++tries === 2) server = await serve({ port })
       return fetch(url, init)
@@ -116,28 +156,51 @@ test('what may have been counted is not sent again, a peek and a reset are', asy
   })
   const weir = new Weir({ url: server.url, timeout: 10_000, onError: 'allow', on: quiet })
   for (const verb of ['check', 'charge', 'refund', 'peek', 'reset']) await weir[verb]('login', 'x')
-  assert.deepEqual(asked, ['/v1/check', '/v1/charge', '/v1/refund', '/v1/peek', '/v1/peek', '/v1/reset', '/v1/reset'])
+  assert.deepEqual(asked, [
+    '/v1/check',
+    '/v1/charge',
+    '/v1/refund',
+    '/v1/peek',
+    '/v1/peek',
+    '/v1/reset',
+    '/v1/reset',
+  ])
   server.close()
 })
 
 test('a local token bucket refills, and a local window ends', async () => {
   const url = `http://127.0.0.1:${await freePort()}`
   for (const algorithm of ['token_bucket', 'fixed_window']) {
-    const weir = new Weir({ url, onError: 'local', local: localLimiter(), timeout: 10_000, on: quiet })
+    const weir = new Weir({
+      url,
+      onError: 'local',
+      local: localLimiter(),
+      timeout: 10_000,
+      on: quiet,
+    })
     const limit = weir.limit({ limit: 3, window: 400, algorithm })
     const words = []
     for (let i = 0; i < 3; i++) words.push((await limit.check('a')).allowed)
     assert.deepEqual(words, [true, true, true])
     let answer
     const begin = performance.now()
-    await until(async () => (answer = await limit.check('a')).allowed || (assert.ok(answer.retryAfterMs > 0 && answer.retryAfterMs <= 400), false))
+    await until(
+      async () =>
+        (answer = await limit.check('a')).allowed ||
+        (assert.ok(answer.retryAfterMs > 0 && answer.retryAfterMs <= 400), false),
+    )
     assert.ok(performance.now() - begin < 20_000)
     assert.equal((await limit.check('b', { cost: 4 })).retryAfterMs, -1)
   }
 })
 
 test('charges, refunds and resets are kept by the local limiter too', async () => {
-  const weir = new Weir({ url: `http://127.0.0.1:${await freePort()}`, onError: 'local', local: localLimiter({ '*': { limit: 2, window: '1h' } }), on: quiet })
+  const weir = new Weir({
+    url: `http://127.0.0.1:${await freePort()}`,
+    onError: 'local',
+    local: localLimiter({ '*': { limit: 2, window: '1h' } }),
+    on: quiet,
+  })
   const limit = weir.limit('any')
   await limit.charge('a', { cost: 2 })
   assert.equal((await limit.check('a')).allowed, false)
@@ -151,7 +214,12 @@ test('charges, refunds and resets are kept by the local limiter too', async () =
 test('a clock that jumps changes nothing', async (t) => {
   const server = await serve()
   const weir = new Weir({ url: server.url, timeout: 10_000 })
-  const away = new Weir({ url: `http://127.0.0.1:${await freePort()}`, onError: 'local', local: localLimiter(), on: quiet })
+  const away = new Weir({
+    url: `http://127.0.0.1:${await freePort()}`,
+    onError: 'local',
+    local: localLimiter(),
+    on: quiet,
+  })
   const limit = { limit: 1, window: '1h', name: 'jump' }
   const real = Date.now
   for (const client of [weir, away]) {
@@ -160,7 +228,10 @@ test('a clock that jumps changes nothing', async (t) => {
     for (const jump of [864e5, -864e5]) {
       t.mock.method(Date, 'now', () => real() + jump)
       const answer = await client.check(limit, 'a')
-      assert.ok(!answer.allowed && answer.retryAfterMs > 3_000_000 && answer.retryAfterMs <= 3_600_000, JSON.stringify(answer))
+      assert.ok(
+        !answer.allowed && answer.retryAfterMs > 3_000_000 && answer.retryAfterMs <= 3_600_000,
+        JSON.stringify(answer),
+      )
       Date.now.mock.restore()
     }
   }
@@ -172,15 +243,20 @@ test('a server that is killed and started again on its files goes on where it wa
   const store = `file:${scratch('data')}`
   let server = await serve({ store, args: ['--sync', 'always'] })
   const { port } = server
-  const clients = [1, 2, 3].map(() => new Weir({ url: server.url, timeout: 20_000, onError: 'deny', denyCache: false, on: quiet }))
+  const clients = [1, 2, 3].map(
+    () =>
+      new Weir({ url: server.url, timeout: 20_000, onError: 'deny', denyCache: false, on: quiet }),
+  )
   const limit = { limit: 300, window: '1h', algorithm: 'fixed_window' }
-  const ask = () => Promise.all(Array.from({ length: 200 }, (_, i) => clients[i % 3].check(limit, 'all')))
+  const ask = () =>
+    Promise.all(Array.from({ length: 200 }, (_, i) => clients[i % 3].check(limit, 'all')))
   let allowed = (await ask()).filter((a) => a.allowed).length
   const under = ask()
   await server.kill()
   allowed += (await under).filter((a) => a.allowed).length
   server = await serve({ store, port, args: ['--sync', 'always'] })
-  for (let i = 0; i < 3; i++) allowed += (await ask()).filter((a) => a.allowed && a.source === 'store').length
+  for (let i = 0; i < 3; i++)
+    allowed += (await ask()).filter((a) => a.allowed && a.source === 'store').length
   const left = (await clients[0].peek(limit, 'all')).remaining
   // What was counted and not heard of is lost to callers, and none is allowed twice.
   assert.equal(left, 0)
@@ -191,14 +267,25 @@ test('a server that is killed and started again on its files goes on where it wa
 test('connections that die while a client is frozen are not noticed by callers', async () => {
   const server = await serve()
   const sockets = new Set()
-  const between = net.createServer((client) => {
-    const there = net.connect(server.port, '127.0.0.1')
-    sockets.add(client)
-    client.pipe(there).pipe(client)
-    for (const s of [client, there]) s.on('error', () => {}).on('close', () => (client.destroy(), there.destroy(), sockets.delete(client)))
-  }).listen(0, '127.0.0.1')
+  const between = net
+    .createServer((client) => {
+      const there = net.connect(server.port, '127.0.0.1')
+      sockets.add(client)
+      client.pipe(there).pipe(client)
+      for (const s of [client, there])
+        s.on('error', () => {}).on(
+          'close',
+          () => (client.destroy(), there.destroy(), sockets.delete(client)),
+        )
+    })
+    .listen(0, '127.0.0.1')
   await until(() => between.listening)
-  const weir = new Weir({ url: `http://127.0.0.1:${between.address().port}`, timeout: 10_000, onError: 'deny', on: quiet })
+  const weir = new Weir({
+    url: `http://127.0.0.1:${between.address().port}`,
+    timeout: 10_000,
+    onError: 'deny',
+    on: quiet,
+  })
   for (let i = 0; i < 5; i++) {
     assert.equal((await weir.check('wide', 'frozen')).source, 'store')
     const closed = [...sockets].map((s) => new Promise((resolve) => s.once('close', resolve)))

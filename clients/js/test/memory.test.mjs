@@ -15,8 +15,12 @@ async function halves(weir) {
   const used = []
   for (const half of [0, 1]) {
     for (let round = 0; round < ROUNDS / 2; round++)
-      await Promise.all(Array.from({ length: 500 }, (_, i) => weir.check({ limit: i % 2, window: '1h' }, `${half}:${round}:${i}`)))
-    for (let i = 0; i < 3; i++) gc(), await new Promise(setImmediate)
+      await Promise.all(
+        Array.from({ length: 500 }, (_, i) =>
+          weir.check({ limit: i % 2, window: '1h' }, `${half}:${round}:${i}`),
+        ),
+      )
+    for (let i = 0; i < 3; i++) (gc(), await new Promise(setImmediate))
     used.push(process.memoryUsage().heapUsed)
   }
   return used
@@ -26,14 +30,26 @@ test('100000 checks of as many keys leave nothing behind but what is bounded', a
   const server = await serve()
   const weir = new Weir({ url: server.url, timeout: 20_000, denyCache: { max: 1000 } })
   const [first, second] = await halves(weir)
-  console.log(`# ${ROUNDS * 500} checks: ${first} bytes after the first half, ${second} after the second`)
+  console.log(
+    `# ${ROUNDS * 500} checks: ${first} bytes after the first half, ${second} after the second`,
+  )
   assert.ok(second - first < 2 << 20)
   await server.stop()
 })
 
 test('nor while weir is away', async () => {
-  const away = { encode: (_, request) => JSON.stringify(request), send: async () => { throw new Error('away') } }
-  const weir = new Weir({ transport: away, onError: 'local', local: localLimiter(), on: { error() {} } })
+  const away = {
+    encode: (_, request) => JSON.stringify(request),
+    send: async () => {
+      throw new Error('away')
+    },
+  }
+  const weir = new Weir({
+    transport: away,
+    onError: 'local',
+    local: localLimiter(),
+    on: { error() {} },
+  })
   const [first, second] = await halves(weir)
   assert.ok(second - first < 2 << 20, `${first} ${second}`)
 })

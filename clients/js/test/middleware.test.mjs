@@ -10,12 +10,19 @@ import { load, serve } from './support.mjs'
 
 const { PEERS, WHY_NO_PEERS } = process.env
 const require = PEERS && createRequire(pathToFileURL(path.join(PEERS, 'x')))
-const skip = PEERS ? (Number(process.versions.node.split('.')[0]) < 20 ? 'this framework needs Node.js 20' : false) : (WHY_NO_PEERS ?? 'no PEERS')
+const skip = PEERS
+  ? Number(process.versions.node.split('.')[0]) < 20
+    ? 'this framework needs Node.js 20'
+    : false
+  : (WHY_NO_PEERS ?? 'no PEERS')
 const { Weir, RateLimitError } = await load('index.js')
 const middleware = (name) => load(`middleware/${name}.js`)
 let server, weir
 before(async () => {
-  server = await serve({ policies: 'version: 1\npolicies: {api: {limit: 2 per 1h, by: ip}, user: {limit: 2 per 1h, by: user}}\n' })
+  server = await serve({
+    policies:
+      'version: 1\npolicies: {api: {limit: 2 per 1h, by: ip}, user: {limit: 2 per 1h, by: user}}\n',
+  })
   weir = new Weir({ url: server.url, timeout: 10_000 })
 })
 after(() => server.stop())
@@ -42,15 +49,27 @@ async function denies({ statuses, response, body }) {
 async function listening(listener) {
   const own = http.createServer(listener).listen(0, '127.0.0.1')
   await once(own, 'listening')
-  return { url: `http://127.0.0.1:${own.address().port}`, close: () => (own.closeAllConnections(), own.close()) }
+  return {
+    url: `http://127.0.0.1:${own.address().port}`,
+    close: () => (own.closeAllConnections(), own.close()),
+  }
 }
 
 test('handlers of fetch: headers on what is allowed, 429 on what is denied', async () => {
   const { limited } = await middleware('fetch')
-  const handler = limited(weir, 'api', { address: { hops: 1 } }, async (request, extra) => new Response(`hello ${extra.x}`))
-  const request = (address) => new Request('http://example.com/', { headers: { 'x-forwarded-for': `6.6.6.6, ${address}` } })
+  const handler = limited(
+    weir,
+    'api',
+    { address: { hops: 1 } },
+    async (request, extra) => new Response(`hello ${extra.x}`),
+  )
+  const request = (address) =>
+    new Request('http://example.com/', { headers: { 'x-forwarded-for': `6.6.6.6, ${address}` } })
   const first = await handler(request('192.0.2.1'), { x: 1 })
-  assert.deepEqual([first.status, await first.text(), first.headers.get('x-ratelimit-remaining')], [200, 'hello 1', '1'])
+  assert.deepEqual(
+    [first.status, await first.text(), first.headers.get('x-ratelimit-remaining')],
+    [200, 'hello 1', '1'],
+  )
   await handler(request('192.0.2.1'), {})
   const denied = await handler(request('192.0.2.1'), {})
   assert.equal(denied.status, 429)
@@ -64,7 +83,8 @@ test('handlers of fetch find the connection that Deno.serve and Bun.serve tell',
   const deno = { remoteAddr: { hostname: '192.0.2.10' } }
   const bun = { requestIP: () => ({ address: '192.0.2.10' }) }
   const statuses = []
-  for (const info of [deno, bun, deno]) statuses.push((await handler(new Request('http://example.com/'), info)).status)
+  for (const info of [deno, bun, deno])
+    statuses.push((await handler(new Request('http://example.com/'), info)).status)
   assert.deepEqual(statuses, [200, 200, 429])
 })
 
@@ -76,7 +96,8 @@ test('a middleware does not guess who is counted', async () => {
 test('Next.js: a proxy passes on or answers, a route is limited', async () => {
   const { limit, route } = await middleware('next')
   const check = limit(weir, 'api', { address: { header: 'x-real-ip' } })
-  const request = () => new Request('http://example.com/', { headers: { 'x-real-ip': '192.0.2.20' } })
+  const request = () =>
+    new Request('http://example.com/', { headers: { 'x-real-ip': '192.0.2.20' } })
   assert.equal(await check(request()), undefined)
   assert.equal(await check(request()), undefined)
   assert.equal((await check(request())).status, 429)
@@ -86,10 +107,23 @@ test('Next.js: a proxy passes on or answers, a route is limited', async () => {
 
 test('who is counted, what it costs, and what is not counted', async () => {
   const { limited } = await middleware('fetch')
-  const handler = limited(weir, 'user', {
-    who: (request) => request.headers.get('x-user'), cost: (request) => Number(request.headers.get('x-cost') ?? 1), status: 503, headers: 'legacy',
-  }, () => new Response('hello'))
-  const as = (user, cost) => handler(new Request('http://example.com/', { headers: { ...(user && { 'x-user': user }), ...(cost && { 'x-cost': cost }) } }))
+  const handler = limited(
+    weir,
+    'user',
+    {
+      who: (request) => request.headers.get('x-user'),
+      cost: (request) => Number(request.headers.get('x-cost') ?? 1),
+      status: 503,
+      headers: 'legacy',
+    },
+    () => new Response('hello'),
+  )
+  const as = (user, cost) =>
+    handler(
+      new Request('http://example.com/', {
+        headers: { ...(user && { 'x-user': user }), ...(cost && { 'x-cost': cost }) },
+      }),
+    )
   assert.equal((await as('ann', '2')).status, 200)
   const denied = await as('ann')
   assert.deepEqual([denied.status, denied.headers.get('ratelimit')], [503, null])
@@ -154,19 +188,34 @@ test('tRPC', { skip }, async () => {
   const { initTRPC, TRPCError } = require('@trpc/server')
   const { limit } = await middleware('trpc')
   const t = initTRPC.context().create()
-  const procedure = t.procedure.use(limit(weir, 'user', {
-    who: ({ ctx }) => ctx.user, error: (cause) => new TRPCError({ code: 'TOO_MANY_REQUESTS', cause }),
-  }))
+  const procedure = t.procedure.use(
+    limit(weir, 'user', {
+      who: ({ ctx }) => ctx.user,
+      error: (cause) => new TRPCError({ code: 'TOO_MANY_REQUESTS', cause }),
+    }),
+  )
   const caller = t.router({ hello: procedure.query(() => 'hello') }).createCaller({ user: 'trpc' })
   assert.equal(await caller.hello(), 'hello')
   assert.equal(await caller.hello(), 'hello')
-  await assert.rejects(caller.hello(), (error) => error.code === 'TOO_MANY_REQUESTS' && error.cause instanceof RateLimitError)
+  await assert.rejects(
+    caller.hello(),
+    (error) => error.code === 'TOO_MANY_REQUESTS' && error.cause instanceof RateLimitError,
+  )
 })
 
 test('Convex: an action throws what its client understands', async () => {
   const { limited } = await middleware('convex')
-  const handler = limited(weir, 'user', (ctx, args) => args.user, async (_, args) => args.user, { error: (data) => Object.assign(new Error('denied'), { data }) })
+  const handler = limited(
+    weir,
+    'user',
+    (ctx, args) => args.user,
+    async (_, args) => args.user,
+    { error: (data) => Object.assign(new Error('denied'), { data }) },
+  )
   assert.equal(await handler({}, { user: 'convex' }), 'convex')
   await handler({}, { user: 'convex' })
-  await assert.rejects(handler({}, { user: 'convex' }), (error) => error.data.code === 'denied' && error.data.retryAfterMs > 3_500_000)
+  await assert.rejects(
+    handler({}, { user: 'convex' }),
+    (error) => error.data.code === 'denied' && error.data.retryAfterMs > 3_500_000,
+  )
 })

@@ -1,4 +1,5 @@
-/* postgres.test.mjs - the client by plain SQL, with npm's pg, and as postgres.js and supabase-js are called. */
+/* postgres.test.mjs - the client by plain SQL, with npm's pg, and as postgres.js and supabase-js
+ * are called. */
 import assert from 'node:assert/strict'
 import { createRequire } from 'node:module'
 import path from 'node:path'
@@ -22,9 +23,14 @@ const supabase = {
   schema: (schema) => ({
     async rpc(name, parameters) {
       const named = Object.keys(parameters).map((n, i) => `${n} => $${i + 1}`)
-      const values = Object.values(parameters).map((v) => (typeof v === 'object' ? JSON.stringify(v) : v))
+      const values = Object.values(parameters).map((v) =>
+        typeof v === 'object' ? JSON.stringify(v) : v,
+      )
       try {
-        const { rows } = await pool.query(`SELECT coalesce(jsonb_agg(to_jsonb(r)), '[]') AS body FROM ${schema}.${name}(${named}) r`, values)
+        const { rows } = await pool.query(
+          `SELECT coalesce(jsonb_agg(to_jsonb(r)), '[]') AS body FROM ${schema}.${name}(${named}) r`,
+          values,
+        )
         return { data: rows[0].body, error: null }
       } catch ({ code, message }) {
         return { data: null, error: { code, message } }
@@ -32,7 +38,11 @@ const supabase = {
     },
   }),
 }
-const WAYS = { pg: () => pool, 'postgres.js': () => ({ unsafe: async (text, values) => (await pool.query(text, values)).rows }), 'supabase-js': () => supabase }
+const WAYS = {
+  pg: () => pool,
+  'postgres.js': () => ({ unsafe: async (text, values) => (await pool.query(text, values)).rows }),
+  'supabase-js': () => supabase,
+}
 
 for (const [name, make] of Object.entries(WAYS)) {
   const client = (options) => new Weir({ transport: postgres(make()), timeout: 20_000, ...options })
@@ -40,10 +50,15 @@ for (const [name, make] of Object.entries(WAYS)) {
 
   test(`${name}: exactly as many are allowed as the limit says`, { skip }, async () => {
     const clients = [client(), client(), client({ batch: { max: 7 } })]
-    const answers = await Promise.all(Array.from({ length: 60 }, (_, i) => clients[i % 3].check('word', key('all'))))
+    const answers = await Promise.all(
+      Array.from({ length: 60 }, (_, i) => clients[i % 3].check('word', key('all'))),
+    )
     assert.equal(answers.filter((a) => a.allowed).length, 5)
     const denied = answers.find((a) => !a.allowed)
-    assert.ok(denied.retryAfterMs > 800_000 && denied.limit === 5 && denied.source === 'store', JSON.stringify(denied))
+    assert.ok(
+      denied.retryAfterMs > 800_000 && denied.limit === 5 && denied.source === 'store',
+      JSON.stringify(denied),
+    )
   })
 
   test(`${name}: all verbs, and limits that come with requests`, { skip }, async () => {
@@ -55,20 +70,43 @@ for (const [name, make] of Object.entries(WAYS)) {
     assert.deepEqual([charged.used, charged.over], [6, 1])
     assert.equal((await word.refund(key('a'), { cost: 4 })).remaining, 3)
     const own = { limit: 1, window: '1h', name: 'own', algorithm: 'fixed_window' }
-    assert.deepEqual([(await weir.check(own, key('b'))).allowed, (await weir.check(own, key('b'))).allowed], [true, false])
+    assert.deepEqual(
+      [(await weir.check(own, key('b'))).allowed, (await weir.check(own, key('b'))).allowed],
+      [true, false],
+    )
   })
 
   test(`${name}: a mistake is an error for its caller alone`, { skip }, async () => {
     const weir = client()
-    const [good, bad, other] = await Promise.allSettled([weir.check('word', key('c')), weir.check('wrd', 'x'), weir.check('word', key('c'))])
-    assert.deepEqual([good.value.remaining + other.value.remaining, bad.reason.code], [7, 'no_such_policy'])
+    const [good, bad, other] = await Promise.allSettled([
+      weir.check('word', key('c')),
+      weir.check('wrd', 'x'),
+      weir.check('word', key('c')),
+    ])
+    assert.deepEqual(
+      [good.value.remaining + other.value.remaining, bad.reason.code],
+      [7, 'no_such_policy'],
+    )
   })
 }
 
 test('a database that is away or hangs is left to onError', { skip }, async () => {
   const on = { error() {} }
-  const away = new Weir({ transport: postgres({ query: async () => { throw Object.assign(new Error('connect ECONNREFUSED'), { code: 'ECONNREFUSED' }) } }), onError: 'allow', on })
+  const away = new Weir({
+    transport: postgres({
+      query: async () => {
+        throw Object.assign(new Error('connect ECONNREFUSED'), { code: 'ECONNREFUSED' })
+      },
+    }),
+    onError: 'allow',
+    on,
+  })
   assert.equal((await away.check('word', 'x')).source, 'fallback')
-  const hung = new Weir({ transport: postgres({ query: () => new Promise(() => {}) }), onError: 'deny', timeout: 50, on })
+  const hung = new Weir({
+    transport: postgres({ query: () => new Promise(() => {}) }),
+    onError: 'deny',
+    timeout: 50,
+    on,
+  })
   for (let i = 0; i < 10; i++) assert.equal((await hung.check('word', 'x')).allowed, false)
 })

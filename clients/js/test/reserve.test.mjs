@@ -35,7 +35,10 @@ test('what was not used is given back', async () => {
 })
 
 test('by a socket too', async () => {
-  const kept = new Weir({ transport: socket({ url: `weir://127.0.0.1:${server.port}` }), timeout: 10_000 })
+  const kept = new Weir({
+    transport: socket({ url: `weir://127.0.0.1:${server.port}` }),
+    timeout: 10_000,
+  })
   const held = await reserve(kept, 'units', { user: 'socket' }, { cost: 8, ttl: '1m' })
   assert.ok(held.allowed && held.reservation && held.repeated === false, JSON.stringify(held))
   assert.equal((await held.grow({ cost: 1 })).allowed, true)
@@ -63,7 +66,8 @@ test('a lost answer is asked for again, and counted once', async () => {
   for (const verb of ['reserve', 'check']) {
     let lost = true
     const unlucky = new Weir({
-      url: server.url, timeout: 10_000,
+      url: server.url,
+      timeout: 10_000,
       fetch: async (url, init) => {
         const response = await fetch(url, init)
         if (lost) {
@@ -73,9 +77,10 @@ test('a lost answer is asked for again, and counted once', async () => {
         return response
       },
     })
-    const answer = verb === 'check'
-      ? await unlucky.check('units', { user: verb }, { cost: 4, id: 'once' })
-      : await reserve(unlucky, 'units', { user: verb }, { cost: 4, ttl: '1m' })
+    const answer =
+      verb === 'check'
+        ? await unlucky.check('units', { user: verb }, { cost: 4, id: 'once' })
+        : await reserve(unlucky, 'units', { user: verb }, { cost: 4, ttl: '1m' })
     assert.deepEqual([answer.allowed, answer.repeated, answer.source], [true, true, 'store'])
     assert.equal(await left(verb), 6)
   }

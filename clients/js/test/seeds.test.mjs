@@ -1,4 +1,5 @@
-/* seeds.test.mjs - examples/seeds: functions that teams had before weir, each a few lines on top of the client. */
+/* seeds.test.mjs - examples/seeds: functions that teams had before weir, each a few lines on top of
+ * the client. */
 import assert from 'node:assert/strict'
 import { createRequire } from 'node:module'
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs'
@@ -28,28 +29,53 @@ after(() => server.stop())
 /** A new instance of an example, as another isolate has it. */
 let made = 0
 async function example(name) {
-  const { transformSync } = createRequire(pathToFileURL(path.join(NODE_MODULES, 'x')))('esbuild-wasm')
-  const { code } = transformSync(readFileSync(`examples/seeds/${name}.ts`, 'utf8'), { loader: 'ts', format: 'esm' })
+  const { transformSync } = createRequire(pathToFileURL(path.join(NODE_MODULES, 'x')))(
+    'esbuild-wasm',
+  )
+  const { code } = transformSync(readFileSync(`examples/seeds/${name}.ts`, 'utf8'), {
+    loader: 'ts',
+    format: 'esm',
+  })
   const own = scratch(`${name}-${made++}.mjs`)
   const at = (file) => `'${pathToFileURL(path.resolve(PACKAGE, file))}'`
   // The deadline of a test is longer than that of an edge function.
-  const local = code.replaceAll(/["']weir-client["']/g, at('index.js')).replaceAll(/["']weir-client\/http["']/g, at('http.js'))
+  const local = code
+    .replaceAll(/["']weir-client["']/g, at('index.js'))
+    .replaceAll(/["']weir-client\/http["']/g, at('http.js'))
     .replaceAll('new Weir({', 'new Weir({ timeout: 10_000,')
   writeFileSync(own, local)
   return import(pathToFileURL(own))
 }
 
 test('each of them is run here', () => {
-  assert.deepEqual(readdirSync('examples/seeds').sort(),
-    ['assert_rate_limit.ts', 'check_rate_limit.ts', 'durable_rate_limit.ts', 'enforce_rate_limits.ts', 'hybrid_limiter.ts'])
+  assert.deepEqual(readdirSync('examples/seeds').sort(), [
+    'assert_rate_limit.ts',
+    'check_rate_limit.ts',
+    'durable_rate_limit.ts',
+    'enforce_rate_limits.ts',
+    'hybrid_limiter.ts',
+  ])
 })
 
 test('durableRateLimit: instances share one limit, in a window of any time', async () => {
   const [one, two] = [await example('durable_rate_limit'), await example('durable_rate_limit')]
   const now = 1_700_000_000_000
-  const ask = (of, at) => of.durableRateLimit('rl:calculate-apo:user-1', { max: 3, windowMs: 60_000, now: at })
-  assert.deepEqual([(await ask(one, now)).allowed, (await ask(two, now)).allowed, (await ask(one, now)).remaining, (await ask(two, now)).allowed], [true, true, 0, false])
-  assert.deepEqual(await ask(two, now + 60_000), { allowed: true, remaining: 2, resetMs: now + 120_000 })
+  const ask = (of, at) =>
+    of.durableRateLimit('rl:calculate-apo:user-1', { max: 3, windowMs: 60_000, now: at })
+  assert.deepEqual(
+    [
+      (await ask(one, now)).allowed,
+      (await ask(two, now)).allowed,
+      (await ask(one, now)).remaining,
+      (await ask(two, now)).allowed,
+    ],
+    [true, true, 0, false],
+  )
+  assert.deepEqual(await ask(two, now + 60_000), {
+    allowed: true,
+    remaining: 2,
+    resetMs: now + 120_000,
+  })
 })
 
 test('durableRateLimit: denies after five failures in a row', async () => {
@@ -57,47 +83,82 @@ test('durableRateLimit: denies after five failures in a row', async () => {
   process.env.WEIR_URL = `http://127.0.0.1:${await freePort()}`
   const { durableRateLimit } = await example('durable_rate_limit')
   const words = []
-  for (let i = 0; i < 6; i++) words.push((await durableRateLimit('a', { max: 3, windowMs: 60_000 })).allowed)
+  for (let i = 0; i < 6; i++)
+    words.push((await durableRateLimit('a', { max: 3, windowMs: 60_000 })).allowed)
   assert.deepEqual(words, [true, true, true, true, false, false])
   process.env.WEIR_URL = WEIR_URL
 })
 
 const skip = DATABASE_URL && PG ? false : (WHY_NO_POSTGRES ?? 'no DATABASE_URL')
-test('checkRateLimit: of requests at once in three instances, exactly as many are allowed as the limit says', { skip }, async () => {
-  const { Pool } = createRequire(pathToFileURL(path.join(PG, 'x')))('pg')
-  const pool = new Pool({ connectionString: DATABASE_URL, max: 4 })
-  const supabase = {
-    async rpc(name, parameters) {
-      const named = Object.keys(parameters).map((n, i) => `${n} => $${i + 1}`)
-      try {
-        return { data: (await pool.query(`SELECT * FROM public.${name}(${named})`, Object.values(parameters))).rows, error: null }
-      } catch (error) {
-        return { data: null, error }
-      }
-    },
-  }
-  const instances = [await example('check_rate_limit'), await example('check_rate_limit'), await example('check_rate_limit')]
-  const answers = await Promise.all(Array.from({ length: 30 }, (_, i) => instances[i % 3].checkRateLimit(supabase, '203.0.113.7', '/api/login', 5, 864e5)))
-  assert.equal(answers.filter((a) => a.isAllowed).length, 5)
-  assert.ok(answers.every((a) => a.limit === 5 && a.resetAt > new Date()))
-  await pool.end()
-})
+test(
+  'checkRateLimit: of requests at once in three instances, exactly as many are allowed as the limit says',
+  { skip },
+  async () => {
+    const { Pool } = createRequire(pathToFileURL(path.join(PG, 'x')))('pg')
+    const pool = new Pool({ connectionString: DATABASE_URL, max: 4 })
+    const supabase = {
+      async rpc(name, parameters) {
+        const named = Object.keys(parameters).map((n, i) => `${n} => $${i + 1}`)
+        try {
+          return {
+            data: (
+              await pool.query(`SELECT * FROM public.${name}(${named})`, Object.values(parameters))
+            ).rows,
+            error: null,
+          }
+        } catch (error) {
+          return { data: null, error }
+        }
+      },
+    }
+    const instances = [
+      await example('check_rate_limit'),
+      await example('check_rate_limit'),
+      await example('check_rate_limit'),
+    ]
+    const answers = await Promise.all(
+      Array.from({ length: 30 }, (_, i) =>
+        instances[i % 3].checkRateLimit(supabase, '203.0.113.7', '/api/login', 5, 864e5),
+      ),
+    )
+    assert.equal(answers.filter((a) => a.isAllowed).length, 5)
+    assert.ok(answers.every((a) => a.limit === 5 && a.resetAt > new Date()))
+    await pool.end()
+  },
+)
 
 test('checkContributionLimit: says where the answer is from, and counts', async () => {
   const { checkContributionLimit, getRateLimitStats } = await example('hybrid_limiter')
   const answers = []
   for (let i = 0; i < 5; i++) answers.push(await checkContributionLimit('a7f9', 'template_view', 3))
-  assert.deepEqual(answers.map((a) => a.allowed), [true, true, true, false, false])
-  assert.deepEqual(answers.map((a) => a.source), ['db', 'db', 'db', 'db', 'cache'])
-  assert.deepEqual(getRateLimitStats(), { checks: 5, denied: 2, fromCache: 1, fallbacks: 0, implementation: 'weir' })
+  assert.deepEqual(
+    answers.map((a) => a.allowed),
+    [true, true, true, false, false],
+  )
+  assert.deepEqual(
+    answers.map((a) => a.source),
+    ['db', 'db', 'db', 'db', 'cache'],
+  )
+  assert.deepEqual(getRateLimitStats(), {
+    checks: 5,
+    denied: 2,
+    fromCache: 1,
+    fallbacks: 0,
+    implementation: 'weir',
+  })
 })
 
 test('enforceRateLimits: three tiers, the soonest time to retry, and the response', async () => {
   const { cleanup, enforceRateLimits } = await example('enforce_rate_limits')
-  for (let i = 0; i < 3; i++) assert.equal(await enforceRateLimits('A@example.com ', '203.0.113.7'), null)
+  for (let i = 0; i < 3; i++)
+    assert.equal(await enforceRateLimits('A@example.com ', '203.0.113.7'), null)
   const denied = await enforceRateLimits('a@example.com', '203.0.113.7')
-  assert.ok(denied.limit === 3 && denied.currentCount === 3 && denied.retryAfter > 3500, JSON.stringify(denied))
-  for (let i = 0; i < 2; i++) assert.equal(await enforceRateLimits(`${i}@example.com`, '203.0.113.7'), null)
+  assert.ok(
+    denied.limit === 3 && denied.currentCount === 3 && denied.retryAfter > 3500,
+    JSON.stringify(denied),
+  )
+  for (let i = 0; i < 2; i++)
+    assert.equal(await enforceRateLimits(`${i}@example.com`, '203.0.113.7'), null)
   // Both its tiers deny: the address may try again before the email may.
   for (let i = 0; i < 3; i++) await enforceRateLimits('b@example.com', `198.51.100.${i}`)
   const response = await cleanup('b@example.com', '203.0.113.7')
@@ -110,13 +171,27 @@ test('assertRateLimit: throws, leaves a breadcrumb without the user, and spares 
   const { assertRateLimit, getLimits, RateLimitError } = await example('assert_rate_limit')
   const limits = getLimits({ RATE_LIMIT_REPORTS_PER_DAY: '2' })
   assert.deepEqual(limits['aiReport:onDemand'], { limit: 2, windowMs: 864e5 })
-  assert.deepEqual(Object.keys(getLimits({ RATE_LIMIT_ENABLED_SCOPES: 'exercise:create' })), ['exercise:create'])
+  assert.deepEqual(Object.keys(getLimits({ RATE_LIMIT_ENABLED_SCOPES: 'exercise:create' })), [
+    'exercise:create',
+  ])
   const breadcrumbs = []
   const ctx = { addBreadcrumb: (b) => breadcrumbs.push(b) }
-  const ask = (exempt) => assertRateLimit(ctx, 'user-17', { scope: 'aiReport:onDemand', ...limits['aiReport:onDemand'], exempt })
+  const ask = (exempt) =>
+    assertRateLimit(ctx, 'user-17', {
+      scope: 'aiReport:onDemand',
+      ...limits['aiReport:onDemand'],
+      exempt,
+    })
   assert.equal((await ask()).remaining, 1)
   await ask()
-  await assert.rejects(ask(), (error) => error instanceof RateLimitError && error.limit === 2 && error.retryAfterMs > 0 && error.scope === 'aiReport:onDemand')
+  await assert.rejects(
+    ask(),
+    (error) =>
+      error instanceof RateLimitError &&
+      error.limit === 2 &&
+      error.retryAfterMs > 0 &&
+      error.scope === 'aiReport:onDemand',
+  )
   assert.equal((await ask(true)).remaining, Infinity)
   assert.equal(breadcrumbs.length, 1)
   assert.match(breadcrumbs[0].data.userHash, /^[0-9a-f]{32}$/)
@@ -127,7 +202,10 @@ test('startWeir: a real server whose clock the test sets', async () => {
   const own = await startWeir({ args: [] }, ({ args }) => serve({ policies: POLICIES, args }))
   const limit = { limit: 1, window: '15m' }
   own.clock.now = Date.parse('2026-01-01T00:00:00Z')
-  assert.deepEqual([(await own.weir.check(limit, 'a')).allowed, (await own.weir.check(limit, 'a')).allowed], [true, false])
+  assert.deepEqual(
+    [(await own.weir.check(limit, 'a')).allowed, (await own.weir.check(limit, 'a')).allowed],
+    [true, false],
+  )
   own.clock.tick(15 * 60_000 - 1)
   assert.equal((await own.weir.check(limit, 'a')).retryAfterMs, 1)
   own.clock.tick(1)

@@ -14,7 +14,15 @@ const require = createRequire(pathToFileURL(path.join(process.env.NODE_MODULES, 
 test('the core is at most 3 kB, minified and compressed', async () => {
   const { build } = require('esbuild-wasm')
   const { outputFiles } = await build({
-    stdin: { contents: "export { Weir, RateLimitError } from './index.js'", resolveDir: process.env.PACKAGE }, bundle: true, minify: true, format: 'esm', target: 'es2022', write: false,
+    stdin: {
+      contents: "export { Weir, RateLimitError } from './index.js'",
+      resolveDir: process.env.PACKAGE,
+    },
+    bundle: true,
+    minify: true,
+    format: 'esm',
+    target: 'es2022',
+    write: false,
   })
   const size = gzipSync(outputFiles[0].contents, { level: 9 }).length
   console.log(`# core: ${outputFiles[0].contents.length} bytes, ${size} compressed`)
@@ -27,7 +35,7 @@ test('there are no dependencies', () => {
   assert.equal(own.sideEffects, false)
 })
 
-test('the version is the server\'s', () => {
+test("the version is the server's", () => {
   const [, version] = /^  version: '(.*)',$/m.exec(readFileSync('meson.build', 'utf8'))
   assert.equal(JSON.parse(readFileSync('clients/js/package.json', 'utf8')).version, version)
 })
@@ -38,6 +46,12 @@ test('every entry can be imported and required', async () => {
     if (typeof places === 'string') continue
     const module = await load(places.import.replace('./dist/', ''))
     const common = require(path.join(process.env.PACKAGE, places.require.replace('./dist/', '')))
-    assert.deepEqual(Object.keys(common).filter((key) => key !== '__esModule').sort(), Object.keys(module).sort(), name)
+    assert.deepEqual(
+      Object.keys(common)
+        .filter((key) => key !== '__esModule')
+        .sort(),
+      Object.keys(module).sort(),
+      name,
+    )
   }
 })

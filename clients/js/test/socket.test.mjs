@@ -13,7 +13,10 @@ const on = { error() {} }
 let server, weir, byHttp
 before(async () => {
   server = await serve({ args: ['--trust-client-clock'] })
-  weir = new Weir({ transport: socket({ url: `weir://127.0.0.1:${server.port}` }), timeout: 10_000 })
+  weir = new Weir({
+    transport: socket({ url: `weir://127.0.0.1:${server.port}` }),
+    timeout: 10_000,
+  })
   byHttp = new Weir({ url: server.url, timeout: 10_000 })
 })
 after(async () => {
@@ -25,20 +28,37 @@ after(async () => {
 test('answers are those of HTTP', async () => {
   const now = 1_700_000_000_000
   const asked = [
-    ['check', 'login', { ip: '203.0.113.7' }], ['check', 'login', '203.0.113.7'], ['check', 'query', { tenant: 'a' }, { cost: 4, plan: 'paid' }],
-    ['check', 'cleanup', { ip: '203.0.113.7', email: 'a@b.c' }, { cost: 4 }], ['peek', 'login', '203.0.113.7'],
-    ['charge', 'query', 'a', { cost: 30 }], ['check', 'query', 'a'], ['refund', 'query', 'a', { cost: 5 }], ['reset', 'query', 'a'],
-    ['check', ['login', 'wide'], { ip: '203.0.113.7', user: 'b' }], ['check', { limit: 2, window: '1m', name: 'n', algorithm: 'token_bucket', burst: 5 }, 'c', { cost: 3 }],
-    ['check', 'query', 'a', { exempt: true }], ['peek', { limit: 2, window: '1m' }, 'd'], ['check', 'wide', 'x=y ü €\r\n😀'],
+    ['check', 'login', { ip: '203.0.113.7' }],
+    ['check', 'login', '203.0.113.7'],
+    ['check', 'query', { tenant: 'a' }, { cost: 4, plan: 'paid' }],
+    ['check', 'cleanup', { ip: '203.0.113.7', email: 'a@b.c' }, { cost: 4 }],
+    ['peek', 'login', '203.0.113.7'],
+    ['charge', 'query', 'a', { cost: 30 }],
+    ['check', 'query', 'a'],
+    ['refund', 'query', 'a', { cost: 5 }],
+    ['reset', 'query', 'a'],
+    ['check', ['login', 'wide'], { ip: '203.0.113.7', user: 'b' }],
+    [
+      'check',
+      { limit: 2, window: '1m', name: 'n', algorithm: 'token_bucket', burst: 5 },
+      'c',
+      { cost: 3 },
+    ],
+    ['check', 'query', 'a', { exempt: true }],
+    ['peek', { limit: 2, window: '1m' }, 'd'],
+    ['check', 'wide', 'x=y ü €\r\n😀'],
   ]
   for (const [verb, policy, who, options] of asked) {
     const answers = []
     for (const client of [byHttp, weir]) {
-      for (const name of ['login', 'query', 'wide']) await byHttp.reset(name, name === 'login' ? '203.0.113.7' : 'a')
+      for (const name of ['login', 'query', 'wide'])
+        await byHttp.reset(name, name === 'login' ? '203.0.113.7' : 'a')
       await byHttp.reset('cleanup', { ip: '203.0.113.7', email: 'a@b.c' })
       await byHttp.reset({ limit: 2, window: '1m', name: 'n', algorithm: 'token_bucket' }, 'c')
       for (const user of ['b', 'x=y ü €\r\n😀']) await byHttp.reset('wide', user)
-      answers.push(await client[verb](policy, who, { ...options, ...(verb === 'reset' ? {} : { now }) }))
+      answers.push(
+        await client[verb](policy, who, { ...options, ...(verb === 'reset' ? {} : { now }) }),
+      )
     }
     assert.deepEqual(answers[1], answers[0], JSON.stringify([verb, policy, who]))
   }
@@ -52,8 +72,13 @@ test('a mistake is an error for its caller alone', async () => {
 })
 
 test('of 1000 at once over three sockets, exactly as many are allowed as the limit says', async () => {
-  const clients = [1, 2, 3].map(() => new Weir({ transport: socket({ url: `weir://127.0.0.1:${server.port}` }), timeout: 20_000 }))
-  const answers = await Promise.all(Array.from({ length: 1000 }, (_, i) => clients[i % 3].check('login', '198.51.100.1')))
+  const clients = [1, 2, 3].map(
+    () =>
+      new Weir({ transport: socket({ url: `weir://127.0.0.1:${server.port}` }), timeout: 20_000 }),
+  )
+  const answers = await Promise.all(
+    Array.from({ length: 1000 }, (_, i) => clients[i % 3].check('login', '198.51.100.1')),
+  )
   assert.equal(answers.filter((a) => a.allowed).length, 5)
   for (const client of clients) client.close()
 })
@@ -61,10 +86,19 @@ test('of 1000 at once over three sockets, exactly as many are allowed as the lim
 test('a token is sent first, and a wrong one is left to onError', async () => {
   writeFileSync(scratch('token'), '0123456789abcdef0123\n')
   const guarded = await serve({ args: ['--token-file', `check:${scratch('token')}`] })
-  const client = (token, onError) => new Weir({ transport: socket({ url: `weir://127.0.0.1:${guarded.port}`, token }), timeout: 10_000, onError, on })
+  const client = (token, onError) =>
+    new Weir({
+      transport: socket({ url: `weir://127.0.0.1:${guarded.port}`, token }),
+      timeout: 10_000,
+      onError,
+      on,
+    })
   const good = client('0123456789abcdef0123')
   assert.equal((await good.check('wide', 'a')).source, 'store')
-  for (const [token, onError] of [['wrong-wrong-wrong', 'allow'], [undefined, 'deny']]) {
+  for (const [token, onError] of [
+    ['wrong-wrong-wrong', 'allow'],
+    [undefined, 'deny'],
+  ]) {
     const wrong = client(token, onError)
     for (let i = 0; i < 3; i++) {
       const answer = await wrong.check('login', '203.0.113.1')
@@ -77,8 +111,15 @@ test('a token is sent first, and a wrong one is left to onError', async () => {
 })
 
 test('away, silent, cutting, talking nonsense: onError decides within the deadline', async () => {
-  const behaviours = [(s) => s.on('data', () => {}), (s) => s.destroy(), (s) => s.once('data', () => s.end()), (s) => s.write('HTTP/1.1 400\r\n\r\n'),
-    (s) => s.on('data', () => s.write('*1\r\n')), (s) => s.on('data', () => s.write('$-1\r\n')), (s) => s.on('data', () => s.write('+OK\r\n+OK\r\n'))]
+  const behaviours = [
+    (s) => s.on('data', () => {}),
+    (s) => s.destroy(),
+    (s) => s.once('data', () => s.end()),
+    (s) => s.write('HTTP/1.1 400\r\n\r\n'),
+    (s) => s.on('data', () => s.write('*1\r\n')),
+    (s) => s.on('data', () => s.write('$-1\r\n')),
+    (s) => s.on('data', () => s.write('+OK\r\n+OK\r\n')),
+  ]
   const places = [{ port: await freePort(), close() {} }]
   for (const behave of behaviours) {
     const own = net.createServer((s) => behave(s.on('error', () => {}))).listen(0, '127.0.0.1')
@@ -86,11 +127,19 @@ test('away, silent, cutting, talking nonsense: onError decides within the deadli
     places.push({ port: own.address().port, close: () => own.close() })
   }
   for (const { port, close } of places) {
-    const client = new Weir({ transport: socket({ url: `weir://127.0.0.1:${port}` }), timeout: 100, onError: 'allow', on })
+    const client = new Weir({
+      transport: socket({ url: `weir://127.0.0.1:${port}` }),
+      timeout: 100,
+      onError: 'allow',
+      on,
+    })
     for (let i = 0; i < 3; i++) {
       const begin = performance.now()
       const answers = await Promise.all([client.check('login', 'a'), client.check('login', 'b')])
-      assert.ok(answers.every((a) => a.source === 'fallback' && a.allowed), JSON.stringify(answers))
+      assert.ok(
+        answers.every((a) => a.source === 'fallback' && a.allowed),
+        JSON.stringify(answers),
+      )
       assert.ok(performance.now() - begin < 2_100)
     }
     client.close()
@@ -100,7 +149,12 @@ test('away, silent, cutting, talking nonsense: onError decides within the deadli
 
 test('a server that comes back is used again', async () => {
   const first = await serve()
-  const client = new Weir({ transport: socket({ url: `weir://127.0.0.1:${first.port}` }), timeout: 5_000, onError: 'allow', on })
+  const client = new Weir({
+    transport: socket({ url: `weir://127.0.0.1:${first.port}` }),
+    timeout: 5_000,
+    onError: 'allow',
+    on,
+  })
   assert.equal((await client.check('wide', 'a')).source, 'store')
   await first.kill()
   assert.equal((await client.check('wide', 'a')).source, 'fallback')
@@ -120,8 +174,12 @@ test('by a unix socket', async () => {
 })
 
 test('an answer may be cut anywhere', () => {
-  const whole = '*4\r\n:1\r\n$3\r\nfoo\r\n$8\r\nü€😀x\r\n-NO_SUCH_POLICY there is none\r\n'.replace('$8', `$${Buffer.byteLength('ü€😀x')}`)
-  for (let cut = 0; cut < whole.length; cut++) assert.equal(parse(whole.slice(0, cut), 0), undefined, `${cut}`)
+  const whole = '*4\r\n:1\r\n$3\r\nfoo\r\n$8\r\nü€😀x\r\n-NO_SUCH_POLICY there is none\r\n'.replace(
+    '$8',
+    `$${Buffer.byteLength('ü€😀x')}`,
+  )
+  for (let cut = 0; cut < whole.length; cut++)
+    assert.equal(parse(whole.slice(0, cut), 0), undefined, `${cut}`)
   const [values, next] = parse(whole, 0)
   assert.equal(next, whole.length)
   assert.deepEqual(values.slice(0, 3), [1, 'foo', 'ü€😀x'])

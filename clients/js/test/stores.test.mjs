@@ -1,4 +1,5 @@
-/* stores.test.mjs - other limiters on top of weir: the real middlewares with our stores, against a real server. */
+/* stores.test.mjs - other limiters on top of weir: the real middlewares with our stores, against a
+ * real server. */
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
 import http from 'node:http'
@@ -10,12 +11,19 @@ import { freePort, load, serve, until } from './support.mjs'
 
 const { PEERS, WHY_NO_PEERS } = process.env
 const require = PEERS && createRequire(pathToFileURL(path.join(PEERS, 'x')))
-const skip = PEERS ? (Number(process.versions.node.split('.')[0]) < 20 ? 'this middleware needs Node.js 20' : false) : (WHY_NO_PEERS ?? 'no PEERS')
+const skip = PEERS
+  ? Number(process.versions.node.split('.')[0]) < 20
+    ? 'this middleware needs Node.js 20'
+    : false
+  : (WHY_NO_PEERS ?? 'no PEERS')
 const { Weir } = await load('index.js')
 const stores = (name) => load(`stores/${name}.js`)
 let server, weir
 before(async () => {
-  server = await serve({ policies: 'version: 1\npolicies: {first: {limit: 5 per 1h, by: who, algorithm: fixed_window, start: first}}\n' })
+  server = await serve({
+    policies:
+      'version: 1\npolicies: {first: {limit: 5 per 1h, by: who, algorithm: fixed_window, start: first}}\n',
+  })
   weir = new Weir({ url: server.url, timeout: 10_000 })
 })
 after(() => server.stop())
@@ -23,10 +31,14 @@ after(() => server.stop())
 async function listening(listener) {
   const own = http.createServer(listener).listen(0, '127.0.0.1')
   await once(own, 'listening')
-  return { url: `http://127.0.0.1:${own.address().port}`, close: () => (own.closeAllConnections(), own.close()) }
+  return {
+    url: `http://127.0.0.1:${own.address().port}`,
+    close: () => (own.closeAllConnections(), own.close()),
+  }
 }
 
-const statuses = (answers) => answers.reduce((counts, { status }) => ({ ...counts, [status]: (counts[status] ?? 0) + 1 }), {})
+const statuses = (answers) =>
+  answers.reduce((counts, { status }) => ({ ...counts, [status]: (counts[status] ?? 0) + 1 }), {})
 
 test('express-rate-limit: three instances share one limit', { skip }, async () => {
   const express = require('express')
@@ -35,11 +47,21 @@ test('express-rate-limit: three instances share one limit', { skip }, async () =
   const instances = []
   for (let i = 0; i < 3; i++) {
     const app = express()
-    app.use(rateLimit({ windowMs: 3_600_000, limit: 5, store: new WeirStore({ weir, policy: 'first' }), keyGenerator: () => 'all', standardHeaders: 'draft-8' }))
+    app.use(
+      rateLimit({
+        windowMs: 3_600_000,
+        limit: 5,
+        store: new WeirStore({ weir, policy: 'first' }),
+        keyGenerator: () => 'all',
+        standardHeaders: 'draft-8',
+      }),
+    )
     app.get('/', (_, response) => response.send('hello'))
     instances.push(await listening(app))
   }
-  const answers = await Promise.all(Array.from({ length: 60 }, (_, i) => fetch(instances[i % 3].url)))
+  const answers = await Promise.all(
+    Array.from({ length: 60 }, (_, i) => fetch(instances[i % 3].url)),
+  )
   assert.deepEqual(statuses(answers), { 200: 5, 429: 55 })
   assert.ok(Number(answers.find((a) => a.status === 429).headers.get('retry-after')) > 3500)
   for (const own of instances) own.close()
@@ -51,7 +73,15 @@ test('express-rate-limit: what fails is given back, and no more than that', { sk
   const { WeirStore } = await stores('express_rate_limit')
   const app = express()
   let allowed = 0
-  app.use(rateLimit({ windowMs: 3_600_000, limit: 5, skipFailedRequests: true, store: new WeirStore({ weir, prefix: 'skip:' }), keyGenerator: () => 'all' }))
+  app.use(
+    rateLimit({
+      windowMs: 3_600_000,
+      limit: 5,
+      skipFailedRequests: true,
+      store: new WeirStore({ weir, prefix: 'skip:' }),
+      keyGenerator: () => 'all',
+    }),
+  )
   app.get('/', (_, response) => (allowed++, response.send('hello')))
   const own = await listening(app)
   for (let i = 0; i < 20; i++) await (await fetch(own.url)).text()
@@ -72,38 +102,74 @@ test('express-rate-limit: get, decrement, resetKey, and a store that is away', a
   assert.equal((await store.get('a')).totalHits, 1)
   await store.resetKey('a')
   assert.equal(await store.get('a'), undefined)
-  const away = new WeirStore({ weir: new Weir({ url: `http://127.0.0.1:${await freePort()}`, timeout: 10_000, on: { error() {} } }) })
+  const away = new WeirStore({
+    weir: new Weir({
+      url: `http://127.0.0.1:${await freePort()}`,
+      timeout: 10_000,
+      on: { error() {} },
+    }),
+  })
   await assert.rejects(away.increment('a'), { code: 'unreachable' })
 })
 
 test('@fastify/rate-limit: routes have their own counters, and a ban', { skip }, async () => {
   const { store } = await stores('fastify_rate_limit')
   const app = require('fastify')()
-  await app.register(require('@fastify/rate-limit'), { max: 2, timeWindow: 3_600_000, ban: 1, store: store({ weir }) })
+  await app.register(require('@fastify/rate-limit'), {
+    max: 2,
+    timeWindow: 3_600_000,
+    ban: 1,
+    store: store({ weir }),
+  })
   app.get('/', async () => 'hello')
-  app.get('/other', { config: { rateLimit: { max: 1, timeWindow: 3_600_000 } } }, async () => 'hello')
+  app.get(
+    '/other',
+    { config: { rateLimit: { max: 1, timeWindow: 3_600_000 } } },
+    async () => 'hello',
+  )
   const url = await app.listen({ port: 0, host: '127.0.0.1' })
   const answers = []
   for (let i = 0; i < 4; i++) answers.push((await fetch(url)).status)
   assert.deepEqual(answers, [200, 200, 429, 403])
-  assert.deepEqual([(await fetch(`${url}/other`)).status, (await fetch(`${url}/other`)).status], [200, 429])
+  assert.deepEqual(
+    [(await fetch(`${url}/other`)).status, (await fetch(`${url}/other`)).status],
+    [200, 429],
+  )
   await app.close()
 })
 
-test('hono-rate-limiter: its store, and a limiter in the place of its binding', { skip }, async () => {
-  const { Hono } = require('hono')
-  const { rateLimiter } = require('hono-rate-limiter')
-  const { WeirStore } = await stores('express_rate_limit')
-  const app = new Hono()
-  app.use('/store', rateLimiter({ windowMs: 3_600_000, limit: 2, keyGenerator: () => 'a', store: new WeirStore({ weir, prefix: 'hono:' }) }))
-  app.use('/binding', rateLimiter({ binding: weir.limit({ limit: 2, window: '1h', name: 'hono' }), keyGenerator: () => 'a' }))
-  app.get('*', (c) => c.text('hello'))
-  for (const route of ['/store', '/binding']) {
-    const answers = []
-    for (let i = 0; i < 3; i++) answers.push((await app.request(route)).status)
-    assert.deepEqual(answers, [200, 200, 429], route)
-  }
-})
+test(
+  'hono-rate-limiter: its store, and a limiter in the place of its binding',
+  { skip },
+  async () => {
+    const { Hono } = require('hono')
+    const { rateLimiter } = require('hono-rate-limiter')
+    const { WeirStore } = await stores('express_rate_limit')
+    const app = new Hono()
+    app.use(
+      '/store',
+      rateLimiter({
+        windowMs: 3_600_000,
+        limit: 2,
+        keyGenerator: () => 'a',
+        store: new WeirStore({ weir, prefix: 'hono:' }),
+      }),
+    )
+    app.use(
+      '/binding',
+      rateLimiter({
+        binding: weir.limit({ limit: 2, window: '1h', name: 'hono' }),
+        keyGenerator: () => 'a',
+      }),
+    )
+    app.get('*', (c) => c.text('hello'))
+    for (const route of ['/store', '/binding']) {
+      const answers = []
+      for (let i = 0; i < 3; i++) answers.push((await app.request(route)).status)
+      assert.deepEqual(answers, [200, 200, 429], route)
+    }
+  },
+)
 
 test('@nestjs/throttler: hits, and what is left of the window', async () => {
   const { WeirStorage } = await stores('nestjs_throttler')
@@ -111,7 +177,10 @@ test('@nestjs/throttler: hits, and what is left of the window', async () => {
   for (let hit = 1; hit <= 6; hit++) {
     const record = await storage.increment('a', 3_600_000, 5, 3_600_000, 'default')
     assert.deepEqual([record.totalHits, record.isBlocked], [hit, hit > 5])
-    assert.ok(record.timeToExpire > 3590 && record.timeToBlockExpire === (hit > 5 ? record.timeToExpire : 0))
+    assert.ok(
+      record.timeToExpire > 3590 &&
+        record.timeToBlockExpire === (hit > 5 ? record.timeToExpire : 0),
+    )
   }
 })
 
@@ -131,20 +200,32 @@ test('elysia-rate-limit: its context', async () => {
 test('better-auth: consume is atomic', async () => {
   const { storage } = await stores('better_auth')
   const { consume } = storage({ weir })
-  const answers = await Promise.all(Array.from({ length: 50 }, () => consume('sign-in:a', { window: 3600, max: 3 })))
+  const answers = await Promise.all(
+    Array.from({ length: 50 }, () => consume('sign-in:a', { window: 3600, max: 3 })),
+  )
   assert.equal(answers.filter((a) => a.allowed && a.retryAfter === null).length, 3)
-  assert.ok(answers.filter((a) => !a.allowed).every((a) => a.retryAfter > 3500 && a.retryAfter <= 3600))
+  assert.ok(
+    answers.filter((a) => !a.allowed).every((a) => a.retryAfter > 3500 && a.retryAfter <= 3600),
+  )
 })
 
 test('rate-limiter-flexible: the same numbers as its limiter in memory', { skip }, async () => {
   const { RateLimiterMemory } = require('rate-limiter-flexible')
   const { RateLimiterWeir } = await stores('rate_limiter_flexible')
   const options = { points: 3, duration: 3600 }
-  const numbers = (result) => result && [result.remainingPoints, result.consumedPoints, result.isFirstInDuration]
+  const numbers = (result) =>
+    result && [result.remainingPoints, result.consumedPoints, result.isFirstInDuration]
   const heard = []
-  for (const limiter of [new RateLimiterMemory(options), new RateLimiterWeir({ ...options, weir, policy: undefined })]) {
+  for (const limiter of [
+    new RateLimiterMemory(options),
+    new RateLimiterWeir({ ...options, weir, policy: undefined }),
+  ]) {
     const list = []
-    const note = (promise) => promise.then((r) => list.push(['ok', typeof r === 'boolean' ? r : numbers(r)]), (r) => list.push(['denied', numbers(r)]))
+    const note = (promise) =>
+      promise.then(
+        (r) => list.push(['ok', typeof r === 'boolean' ? r : numbers(r)]),
+        (r) => list.push(['denied', numbers(r)]),
+      )
     await note(limiter.get('a'))
     for (let i = 0; i < 4; i++) await note(limiter.consume('a'))
     await note(limiter.reward('a', 2))
@@ -159,7 +240,12 @@ test('rate-limiter-flexible: the same numbers as its limiter in memory', { skip 
 
 test('@upstash/ratelimit: the shape, the algorithms, and waiting', async () => {
   const { Ratelimit } = await load('upstash.js')
-  const fixed = new Ratelimit({ weir, limiter: Ratelimit.fixedWindow(2, '1 h'), prefix: 'fixed', redis: {} })
+  const fixed = new Ratelimit({
+    weir,
+    limiter: Ratelimit.fixedWindow(2, '1 h'),
+    prefix: 'fixed',
+    redis: {},
+  })
   const first = await fixed.limit('a')
   assert.deepEqual([first.success, first.limit, first.remaining], [true, 2, 1])
   assert.ok(first.reset > Date.now() && first.pending instanceof Promise)
@@ -176,11 +262,27 @@ test('@upstash/ratelimit: the shape, the algorithms, and waiting', async () => {
   const bucket = new Ratelimit({ weir, limiter: Ratelimit.tokenBucket(10, '1 s', 1) })
   await bucket.limit('c')
   assert.equal((await bucket.blockUntilReady('c', 20_000)).success, true)
-  assert.equal((await new Ratelimit({ weir, limiter: Ratelimit.fixedWindow(0, '1 h') }).blockUntilReady('d', 20)).success, false)
+  assert.equal(
+    (
+      await new Ratelimit({ weir, limiter: Ratelimit.fixedWindow(0, '1 h') }).blockUntilReady(
+        'd',
+        20,
+      )
+    ).success,
+    false,
+  )
   const silent = http.createServer(() => {}).listen(0, '127.0.0.1')
   await until(() => silent.listening)
-  const hung = new Weir({ url: `http://127.0.0.1:${silent.address().port}`, onError: 'allow', on: { error() {} } })
-  const late = await new Ratelimit({ weir: hung, limiter: Ratelimit.fixedWindow(1, '1 h'), timeout: 50 }).limit('e')
+  const hung = new Weir({
+    url: `http://127.0.0.1:${silent.address().port}`,
+    onError: 'allow',
+    on: { error() {} },
+  })
+  const late = await new Ratelimit({
+    weir: hung,
+    limiter: Ratelimit.fixedWindow(1, '1 h'),
+    timeout: 50,
+  }).limit('e')
   assert.deepEqual([late.success, late.reason], [true, 'timeout'])
   silent.closeAllConnections()
   silent.close()

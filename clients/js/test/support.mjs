@@ -1,6 +1,7 @@
 /* support.mjs - for the tests: a real weir server, and servers that misbehave.
  *
- * WEIR is the program, PACKAGE the folder of the compiled package. A server has a port of its own and counts in memory. */
+ * WEIR is the program, PACKAGE the folder of the compiled package. A server has a port of its own
+ * and counts in memory. */
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
@@ -35,11 +36,34 @@ policies:
 let servers = 0
 
 /** `weir serve`; resolves when it is ready. */
-export async function serve({ policies = POLICIES, args = [], port = 0, store = 'memory:', threads = 1, listen = `127.0.0.1:${port}` } = {}) {
+export async function serve({
+  policies = POLICIES,
+  args = [],
+  port = 0,
+  store = 'memory:',
+  threads = 1,
+  listen = `127.0.0.1:${port}`,
+} = {}) {
   const config = scratch(`policies-${servers++}.yaml`)
   writeFileSync(config, policies)
-  const child = spawn(process.env.WEIR, ['serve', '--store', store, '--config', config, '--listen', listen,
-    '--threads', String(threads), '--log-format', 'json', ...args], { stdio: ['ignore', 'ignore', 'pipe'] })
+  const child = spawn(
+    process.env.WEIR,
+    [
+      'serve',
+      '--store',
+      store,
+      '--config',
+      config,
+      '--listen',
+      listen,
+      '--threads',
+      String(threads),
+      '--log-format',
+      'json',
+      ...args,
+    ],
+    { stdio: ['ignore', 'ignore', 'pipe'] },
+  )
   const kill = () => child.kill('SIGKILL')
   process.once('exit', kill)
   const ended = once(child, 'close').then(([status, signal]) => {
@@ -59,8 +83,14 @@ export async function serve({ policies = POLICIES, args = [], port = 0, store = 
   if ((await Promise.race([ready, ended])) !== true) throw new Error(said.join('\n'))
   const end = (signal) => () => (child.kill(signal), ended)
   return {
-    url: `http://${address}`, port: Number(address.split(':').at(-1)), pid: child.pid, config, ended,
-    stop: end('SIGTERM'), kill: end('SIGKILL'), signal: (name) => child.kill(name),
+    url: `http://${address}`,
+    port: Number(address.split(':').at(-1)),
+    pid: child.pid,
+    config,
+    ended,
+    stop: end('SIGTERM'),
+    kill: end('SIGKILL'),
+    signal: (name) => child.kill(name),
   }
 }
 
@@ -92,7 +122,7 @@ export async function freePort() {
 }
 
 export async function until(condition, what = 'it') {
-  for (const end = Date.now() + PATIENCE; Date.now() < end; ) {
+  for (const end = Date.now() + PATIENCE; Date.now() < end;) {
     const result = await condition()
     if (result) return result
     await new Promise((resolve) => setTimeout(resolve, 5))

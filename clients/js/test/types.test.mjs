@@ -41,14 +41,37 @@ export const bad = [
 test('right uses compile, and each wrong one does not, as ESM and as CommonJS', () => {
   const folder = scratch('typed')
   mkdirSync(path.join(folder, 'node_modules/weir-client'), { recursive: true })
-  symlinkSync(path.resolve('clients/js/package.json'), path.join(folder, 'node_modules/weir-client/package.json'))
+  symlinkSync(
+    path.resolve('clients/js/package.json'),
+    path.join(folder, 'node_modules/weir-client/package.json'),
+  )
   symlinkSync(path.resolve(PACKAGE), path.join(folder, 'node_modules/weir-client/dist'))
   writeFileSync(path.join(folder, 'policies.yaml'), POLICIES)
-  writeFileSync(path.join(folder, 'policies.d.ts'), execFileSync(WEIR, ['policy', 'types', path.join(folder, 'policies.yaml')]))
+  writeFileSync(
+    path.join(folder, 'policies.d.ts'),
+    execFileSync(WEIR, ['policy', 'types', path.join(folder, 'policies.yaml')]),
+  )
   writeFileSync(path.join(folder, 'uses.mts'), USES.replace("'./policies'", "'./policies.js'"))
   writeFileSync(path.join(folder, 'uses.cts'), USES)
-  const compiled = spawnSync(process.execPath, [path.join(NODE_MODULES, 'typescript/bin/tsc'), '--noEmit', '--strict', '--skipLibCheck', '--preserveSymlinks',
-    '--target', 'es2022', '--lib', 'es2022,dom,esnext.disposable', '--module', 'nodenext', 'uses.mts', 'uses.cts'], { cwd: folder, encoding: 'utf8' })
+  const compiled = spawnSync(
+    process.execPath,
+    [
+      path.join(NODE_MODULES, 'typescript/bin/tsc'),
+      '--noEmit',
+      '--strict',
+      '--skipLibCheck',
+      '--preserveSymlinks',
+      '--target',
+      'es2022',
+      '--lib',
+      'es2022,dom,esnext.disposable',
+      '--module',
+      'nodenext',
+      'uses.mts',
+      'uses.cts',
+    ],
+    { cwd: folder, encoding: 'utf8' },
+  )
   assert.equal(compiled.stdout, '')
   assert.equal(compiled.status, 0)
 })

@@ -73,8 +73,9 @@ static int run(const struct arguments *a)
     if (status == STATUS_NO)
         policy_file_print_problems(&f);
     if (status == STATUS_YES) {
-        printf("// Policies, their attributes and their plans: `new Weir<Policies>()` of weir-client.\n"
-               "export interface Policies {\n");
+        printf(
+            "// Policies, their attributes and their plans: `new Weir<Policies>()` of weir-client.\n"
+            "export interface Policies {\n");
         for (size_t i = 0; i < policies_count(f.set); i++)
             print_policy(policies_at(f.set, i));
         printf("}\n");

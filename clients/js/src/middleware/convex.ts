@@ -1,4 +1,5 @@
-/* convex.ts - for actions and HTTP actions of Convex, which have fetch; queries and mutations have none. */
+/* convex.ts - for actions and HTTP actions of Convex, which have fetch; queries and mutations have
+ * none. */
 import { RateLimitError } from '../answer.js'
 import type { Policy } from '../guard.js'
 import type { CheckOptions, Identity, Weir } from '../weir.js'
@@ -6,11 +7,23 @@ import type { CheckOptions, Identity, Weir } from '../weir.js'
 export { limited as httpAction } from './fetch.js'
 
 export interface ConvexOptions extends CheckOptions {
-  /** `(data) => new ConvexError(data)`: what reaches the client of the action. Default: a RateLimitError. */
-  error?(data: { code: 'denied'; policy: string | null; rule: string; limit: number; retryAfterMs: number }): unknown
+  /**
+   * `(data) => new ConvexError(data)`: what reaches the client of the action. Default: a
+   * RateLimitError.
+   */
+  error?(data: {
+    code: 'denied'
+    policy: string | null
+    rule: string
+    limit: number
+    retryAfterMs: number
+  }): unknown
 }
 
-/** Wraps the handler of an action: `action({ args, handler: limited(weir, 'report', (ctx, args) => args.user, handler) })`. */
+/**
+ * Wraps the handler of an action: `action({ args, handler: limited(weir, 'report', (ctx, args) =>
+ * args.user, handler) })`.
+ */
 export function limited<Ctx, Args, Result>(
   weir: Weir<any>,
   policy: Policy,
@@ -23,7 +36,9 @@ export function limited<Ctx, Args, Result>(
     const answer = whom === null ? undefined : await weir.check(policy as any, whom, asked)
     if (answer && !answer.allowed) {
       const { policy: name, rule, limit, retryAfterMs } = answer
-      throw error ? error({ code: 'denied', policy: name, rule, limit, retryAfterMs }) : new RateLimitError(answer)
+      throw error
+        ? error({ code: 'denied', policy: name, rule, limit, retryAfterMs })
+        : new RateLimitError(answer)
     }
     return handler(ctx, args)
   }

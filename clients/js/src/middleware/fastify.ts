@@ -1,4 +1,5 @@
-/* fastify.ts - a hook for Fastify: `fastify.addHook('onRequest', limit(weir, 'api'))`, or `onRequest` of a route. */
+/* fastify.ts - a hook for Fastify: `fastify.addHook('onRequest', limit(weir, 'api'))`, or
+ * `onRequest` of a route. */
 import { guard, type GuardOptions, type Policy } from '../guard.js'
 import type { Weir } from '../weir.js'
 
@@ -12,9 +13,22 @@ interface FastifyReplyLike {
   send(body: string): unknown
 }
 
-/** `request.ip` is counted: set `trustProxy` of Fastify to the number of your proxies, never to true. */
-export function limit<R extends FastifyRequestLike = any>(weir: Weir<any>, policy: Policy, options: GuardOptions<R> = {}) {
-  const check = guard<R>(weir, policy, options, (request) => request.headers, (request) => request.ip)
+/**
+ * `request.ip` is counted: set `trustProxy` of Fastify to the number of your proxies, never to
+ * true.
+ */
+export function limit<R extends FastifyRequestLike = any>(
+  weir: Weir<any>,
+  policy: Policy,
+  options: GuardOptions<R> = {},
+) {
+  const check = guard<R>(
+    weir,
+    policy,
+    options,
+    (request) => request.headers,
+    (request) => request.ip,
+  )
   return async (request: R, reply: FastifyReplyLike): Promise<unknown> => {
     const { denied, headers } = await check(request)
     if (!denied) return void reply.headers(headers)

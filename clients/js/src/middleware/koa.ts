@@ -10,9 +10,22 @@ interface ContextLike {
   body: unknown
 }
 
-/** Without `who` and `address`, the address of the connection is counted: `ctx.ip` trusts what clients write. */
-export function limit<C extends ContextLike = any>(weir: Weir<any>, policy: Policy, options: GuardOptions<C> = {}) {
-  const check = guard<C>(weir, policy, options, (context) => context.headers, (context) => context.req.socket.remoteAddress)
+/**
+ * Without `who` and `address`, the address of the connection is counted: `ctx.ip` trusts what
+ * clients write.
+ */
+export function limit<C extends ContextLike = any>(
+  weir: Weir<any>,
+  policy: Policy,
+  options: GuardOptions<C> = {},
+) {
+  const check = guard<C>(
+    weir,
+    policy,
+    options,
+    (context) => context.headers,
+    (context) => context.req.socket.remoteAddress,
+  )
   return async (context: C, next: () => Promise<unknown>): Promise<void> => {
     const { denied, headers } = await check(context)
     if (!denied) {

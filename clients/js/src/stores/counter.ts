@@ -1,7 +1,9 @@
-/* counter.ts - what the stores of other limiters have in common: every hit counts, and the middleware compares.
+/* counter.ts - what the stores of other limiters have in common: every hit counts, and the
+ * middleware compares.
  *
- * A hit is a charge, which is never denied, so a hit that the middleware denies and then takes back was counted before. A store that
- * decides instead, and gives back what was never taken, lets more pass than the limit. */
+ * A hit is a charge, which is never denied, so a hit that the middleware denies and then takes back
+ * was counted before. A store that decides instead, and gives back what was never taken, lets
+ * more pass than the limit. */
 import { type Answer, WeirError } from '../answer.js'
 import type { Weir } from '../weir.js'
 
@@ -9,8 +11,9 @@ export interface StoreOptions {
   /** Default: a client with the settings of the environment. */
   weir?: Weir<any>
   /**
-   * A policy of the server's file, by one attribute: then weir counts in its windows. Name one with `start: first` where windows must begin with
-   * the first request. Without it, windows of the length that the middleware names begin at multiples of it.
+   * A policy of the server's file, by one attribute: then weir counts in its windows. Name one with
+   * `start: first` where windows must begin with the first request. Without it, windows of the
+   * length that the middleware names begin at multiples of it.
    */
   policy?: string
   /** Separates the keys of this limiter from those of others. */
@@ -25,17 +28,29 @@ export interface Count {
 
 export class Counter {
   readonly #weir: Weir<any>
-  constructor(weir: Weir<any>, private readonly policy?: string, private readonly name?: string) {
+  constructor(
+    weir: Weir<any>,
+    private readonly policy?: string,
+    private readonly name?: string,
+  ) {
     this.#weir = weir
   }
 
   #limit(window: number, limit: number): any {
-    return this.policy ?? { limit, window, algorithm: 'fixed_window', ...(this.name && { name: this.name }) }
+    return (
+      this.policy ?? {
+        limit,
+        window,
+        algorithm: 'fixed_window',
+        ...(this.name && { name: this.name }),
+      }
+    )
   }
 
   async add(key: string, window: number, limit: number, cost = 1): Promise<Count> {
     const answer = await this.#weir.charge(this.#limit(window, limit), key, { cost })
-    if (answer.used === undefined) throw answer.error ?? new WeirError('the limit counts nothing: is it off?', 'bad_answer')
+    if (answer.used === undefined)
+      throw answer.error ?? new WeirError('the limit counts nothing: is it off?', 'bad_answer')
     return { used: answer.used, left: answer.resetAfterMs }
   }
 

@@ -1,4 +1,5 @@
-/* elysia_rate_limit.ts - the context of elysia-rate-limit: `rateLimit({ context: new WeirContext() })`. */
+/* elysia_rate_limit.ts - the context of elysia-rate-limit: `rateLimit({ context: new WeirContext()
+ * })`. */
 import { Weir } from '../weir.js'
 import { Counter, type StoreOptions } from './counter.js'
 

@@ -1,4 +1,5 @@
-/* express_rate_limit.ts - a store for express-rate-limit, and for hono-rate-limiter, whose stores are the same. */
+/* express_rate_limit.ts - a store for express-rate-limit, and for hono-rate-limiter, whose stores
+ * are the same. */
 import { Weir } from '../weir.js'
 import { Counter, type StoreOptions } from './counter.js'
 
@@ -38,7 +39,12 @@ export class WeirStore {
   }
 
   async #read(key: string, cost: number) {
-    const { used, left } = await this.#counter.add(this.prefix + key, this.#window, this.#limit, cost)
+    const { used, left } = await this.#counter.add(
+      this.prefix + key,
+      this.#window,
+      this.#limit,
+      cost,
+    )
     return { totalHits: used, resetTime: new Date(Date.now() + left) }
   }
 }

@@ -1,4 +1,5 @@
-/* fastify_rate_limit.ts - a store for @fastify/rate-limit: `register(rateLimit, { store: store({ weir }) })`. */
+/* fastify_rate_limit.ts - a store for @fastify/rate-limit: `register(rateLimit, { store: store({
+ * weir }) })`. */
 import { Weir } from '../weir.js'
 import { Counter, type StoreOptions } from './counter.js'
 
@@ -14,7 +15,10 @@ export function store({ weir = new Weir(), policy, prefix = 'fastify:' }: StoreO
   const counter = new Counter(weir, policy)
 
   return class WeirStore {
-    constructor(readonly parameters: Parameters = {}, readonly own = prefix) {}
+    constructor(
+      readonly parameters: Parameters = {},
+      readonly own = prefix,
+    ) {}
 
     incr(key: string, done: Done, timeWindow = 60_000, max = 1000): void {
       this.ask(key, 1, timeWindow, max).then((result) => done(null, result), done)
@@ -26,12 +30,16 @@ export function store({ weir = new Weir(), policy, prefix = 'fastify:' }: StoreO
 
     child(parameters: Parameters) {
       const { method, url } = parameters.routeInfo ?? {}
-      return new WeirStore({ ...this.parameters, ...parameters }, `${prefix}${method ?? ''}${url ?? ''}:`)
+      return new WeirStore(
+        { ...this.parameters, ...parameters },
+        `${prefix}${method ?? ''}${url ?? ''}:`,
+      )
     }
 
     async ask(key: string, cost: number, timeWindow: number, max: number) {
       const { used, left } = await counter.add(this.own + key, timeWindow, max, cost)
-      const longer = this.parameters.exponentialBackoff && used > max ? timeWindow * 2 ** (used - max - 1) : left
+      const longer =
+        this.parameters.exponentialBackoff && used > max ? timeWindow * 2 ** (used - max - 1) : left
       return { current: used, ttl: Math.min(longer, Number.MAX_SAFE_INTEGER) }
     }
   }

@@ -1,4 +1,5 @@
-/* rate_limiter_flexible.ts - a limiter of the shape of rate-limiter-flexible: consume, penalty, reward, get, delete. */
+/* rate_limiter_flexible.ts - a limiter of the shape of rate-limiter-flexible: consume, penalty,
+ * reward, get, delete. */
 import { Weir } from '../weir.js'
 import { Counter, type StoreOptions } from './counter.js'
 
@@ -18,14 +19,21 @@ export interface FlexibleOptions extends StoreOptions {
   keyPrefix?: string
 }
 
-/** Every point counts, also of what is denied. `consume` rejects with a RateLimiterRes if there are too few, or with an Error. */
+/**
+ * Every point counts, also of what is denied. `consume` rejects with a RateLimiterRes if there are
+ * too few, or with an Error.
+ */
 export class RateLimiterWeir {
   #counter: Counter
   constructor(readonly options: FlexibleOptions) {
     this.#counter = new Counter(options.weir ?? new Weir(), options.policy)
   }
 
-  async consume(key: string | number, points = 1, { customDuration }: { customDuration?: number } = {}): Promise<RateLimiterRes> {
+  async consume(
+    key: string | number,
+    points = 1,
+    { customDuration }: { customDuration?: number } = {},
+  ): Promise<RateLimiterRes> {
     const result = await this.#add(key, points, customDuration)
     if (result.consumedPoints > this.options.points) throw result
     return result
@@ -36,7 +44,12 @@ export class RateLimiterWeir {
   }
 
   async reward(key: string | number, points = 1): Promise<RateLimiterRes> {
-    await this.#counter.giveBack(this.#key(key), this.options.duration * 1000, this.options.points, points)
+    await this.#counter.giveBack(
+      this.#key(key),
+      this.options.duration * 1000,
+      this.options.points,
+      points,
+    )
     return this.#add(key, 0)
   }
 

@@ -11,15 +11,27 @@ export default {
     weir ??= new Weir({ url: env.WEIR_URL, timeout: 20_000 })
     if (pathname === '/socket') {
       const { hostname, port } = new URL(env.WEIR_URL)
-      const own = new Weir({ transport: socket({ connect, hostname, port: Number(port) }), timeout: 20_000 })
-      const answers = await Promise.all(Array.from({ length: 20 }, (_, i) => own.check('wide', `w${i}`)))
+      const own = new Weir({
+        transport: socket({ connect, hostname, port: Number(port) }),
+        timeout: 20_000,
+      })
+      const answers = await Promise.all(
+        Array.from({ length: 20 }, (_, i) => own.check('wide', `w${i}`)),
+      )
       own.close()
       return Response.json(answers.map((answer) => answer.source))
     }
     if (pathname === '/many') {
-      const answers = await weir.checkMany(Array.from({ length: 50 }, (_, i) => ({ policy: 'wide', who: `m${i}` })))
+      const answers = await weir.checkMany(
+        Array.from({ length: 50 }, (_, i) => ({ policy: 'wide', who: `m${i}` })),
+      )
       return Response.json(answers.map((answer) => answer.source))
     }
-    return limited(weir, 'login', { address: { header: 'cf-connecting-ip' } }, () => new Response('hello'))(request, env, context)
+    return limited(
+      weir,
+      'login',
+      { address: { header: 'cf-connecting-ip' } },
+      () => new Response('hello'),
+    )(request, env, context)
   },
 }
