@@ -88,23 +88,5 @@ export class RateLimitError extends Error {
   }
 }
 
-/** An answer as it comes over the wire. */
-export type Raw = { allowed: boolean; error?: { code: string; detail: string } } & Record<
-  string,
-  unknown
->
-
-/** The numbers of a wire answer under the names of this package. */
-export const fromWire = ({
-  retry_after_ms,
-  reset_after_ms,
-  delay_ms,
-  rules,
-  ...rest
-}: any): Answer => ({
-  ...rest,
-  retryAfterMs: retry_after_ms,
-  resetAfterMs: reset_after_ms,
-  delayMs: delay_ms ?? 0,
-  ...(rules && { rules: rules.map(fromWire) }),
-})
+/** What a transport hands out for one request: an answer, or what is wrong with the request. */
+export type Raw = Omit<Partial<Answer>, 'error'> & { error?: { code: string; detail: string } }

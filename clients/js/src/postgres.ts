@@ -126,7 +126,17 @@ function tidy(row: any): Raw {
   const one = rules.length === 1 ? { used: rules[0].used, over: rules[0].over } : {}
   return {
     shadow: rules.some((rule: any) => rule.shadow_denied),
-    ...rest,
-    ...(rules.length > 1 ? { rules } : one.used === undefined ? {} : one),
+    ...renamed(rest),
+    ...(rules.length > 1 ? { rules: rules.map(renamed) } : one.used === undefined ? {} : one),
   } as Raw
+}
+
+function renamed({ retry_after_ms, reset_after_ms, delay_ms, ...rest }: any) {
+  const [retryAfterMs, resetAfterMs] = [retry_after_ms, reset_after_ms]
+  return {
+    ...rest,
+    retryAfterMs,
+    resetAfterMs,
+    ...(delay_ms !== undefined && { delayMs: delay_ms }),
+  }
 }

@@ -127,6 +127,11 @@ export function parse(text: string, at: number): [value: any, next: number] | un
   }
 }
 
+const NAMES: Record<string, string> = {
+  retry_after_ms: 'retryAfterMs',
+  reset_after_ms: 'resetAfterMs',
+  delay_ms: 'delayMs',
+}
 const FLAGS = /^(allowed|shadow|shadow_denied|repeated|expired)$/
 
 /**
@@ -136,15 +141,18 @@ const FLAGS = /^(allowed|shadow|shadow_denied|repeated|expired)$/
 function toRaw(list: any): any {
   if (list instanceof WeirError) return { error: { code: list.code, detail: list.message } }
   const raw: Record<string, any> = {}
+  let rules: any[] = []
   for (let i = 0; i + 1 < (list?.length ?? 0); i += 2) {
-    const [name, value] = [list[i], list[i + 1]]
-    if (name !== 'override' || value) raw[name] = FLAGS.test(name) ? value === 1 : value
+    const name = list[i]
+    const value = list[i + 1]
+    if (name === 'rules') rules = value
+    else if (name !== 'override' || value)
+      raw[NAMES[name] ?? name] = FLAGS.test(name) ? value === 1 : value
   }
-  const rules: any[] = (raw.rules ?? []).map(toRaw)
-  delete raw.rules
   if (rules.length < 2) return raw
+  rules = rules.map(toRaw)
   const several = rules.some((rule) => rule.policy !== rules[0].policy)
-  raw.rules = rules.map(({ policy, window_ms, shadow, shadow_denied, ...rest }) => ({
+  raw.rules = rules.map(({ policy, window_ms, delayMs, shadow, shadow_denied, ...rest }) => ({
     ...(several && { policy }),
     ...rest,
     ...(shadow && { shadow }),

@@ -56,7 +56,9 @@ export function http({ url, token, fetch: ask, headers }: HttpOptions): Transpor
           signal,
         })
         status = response.status
-        const body = JSON.parse(await response.text())
+        // Only names of members are followed by a colon.
+        const text = (await response.text()).replace(/_after_ms":/g, 'AfterMs":')
+        const body = JSON.parse(text.replace(/delay_ms":/g, 'delayMs":'))
         if (status !== 200) throw new WeirError(body.detail, body.code, status)
         return alone ? [body] : body.answers
       } catch (error: any) {

@@ -1,5 +1,5 @@
 /* weir.ts - the client: checks, and what is answered if weir cannot be asked. */
-import { type Answer, fromWire, mistake, RateLimitError, type Raw, WeirError } from './answer.js'
+import { type Answer, mistake, RateLimitError, type Raw, WeirError } from './answer.js'
 import { denyCache, type DenyCacheOptions } from './deny_cache.js'
 import { clock, type Duration, ms } from './duration.js'
 import { lane, type Push } from './lane.js'
@@ -263,7 +263,7 @@ export class Weir<P = Anything> {
               ? new WeirError(result.error.detail, result.error.code)
               : typeof result.allowed !== 'boolean' && new WeirError('not an answer', 'bad_answer')
         if (!error) {
-          answer = fromWire(result)
+          answer = result as Answer
           if (cache) cache.keep(key, cost ?? 1, sent, answer)
         } else if (MISTAKE.test(error.code)) throw error
         else answer = fallback(verb, request, key, cost ?? 1, error)
