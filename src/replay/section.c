@@ -3,6 +3,7 @@
 
 #include "base/buf.h"
 #include "base/diag.h"
+#include "base/printable.h"
 #include "policy/reader.h"
 
 enum { MAP, SKIP_STATUS, FIELDS, FORMAT, TIME_ZONE, KEY_COUNT };
@@ -96,6 +97,7 @@ static const char *read_text(struct reading *r, const struct yaml *key, const ch
 static void read_section(struct reading *r, const struct yaml *node)
 {
     const struct yaml *keys[KEY_COUNT];
+    enum access_format format;
 
     if (yaml_is_null(node) ||
         !wants(&r->reader, node, YAML_MAPPING, "replay", "{map: ['POST /login => login']}"))
@@ -109,7 +111,45 @@ static void read_section(struct reading *r, const struct yaml *node)
     if (keys[FIELDS])
         read_fields(r, keys[FIELDS]->value);
     r->section->format = read_text(r, keys[FORMAT], "combined");
+    if (r->section->format && !access_format_by_name(span_of(r->section->format), &format))
+        complain(&r->reader, keys[FORMAT]->value,
+                 "there is no format '%s': say combined, haproxy, alb, nginx-json, caddy, envoy, "
+                 "json or csv",
+                 printable(span_of(r->section->format)).text);
     r->section->time_zone = read_text(r, keys[TIME_ZONE], "Europe/Berlin");
+}
+
+/* What the tree has of it. */
+static void read_root(struct reading *r, const struct yaml *root)
+{
+    if (root->kind != YAML_MAPPING)
+        return;
+    for (const struct yaml *key = root->first; key; key = key->next)
+        if (span_is(key->text, "replay"))
+            read_section(r, key->value);
+}
+
+void section_lint(const char *file, struct span text, struct problems *problems)
+{
+    const weir_allocator allocator = alloc_or_default((weir_allocator){ 0 });
+    struct mapping *mapping = mapping_new();
+    struct problems others; /* of the YAML itself: those are told already */
+    struct section s;
+    struct reading r = { { file, problems }, &s };
+    struct arena tree;
+    struct yaml *root = NULL;
+
+    if (!mapping)
+        return;
+    section_init(&s, mapping);
+    problems_init(&others, &allocator);
+    arena_init(&tree, &allocator);
+    if (!yaml_read(file, text, &tree, &others, &root))
+        read_root(&r, root);
+    arena_done(&tree);
+    problems_done(&others);
+    section_done(&s);
+    mapping_free(mapping);
 }
 
 weir_err section_read(struct section *s, const char *policy_file, weir_diag *diag)
@@ -128,10 +168,8 @@ weir_err section_read(struct section *s, const char *policy_file, weir_diag *dia
     err = reader_read_file(&r.reader, policy_file, &bytes);
     if (!err)
         err = yaml_read(policy_file, buf_span(&bytes), &tree, &problems, &root);
-    if (!err && root->kind == YAML_MAPPING)
-        for (const struct yaml *key = root->first; key; key = key->next)
-            if (span_is(key->text, "replay"))
-                read_section(&r, key->value);
+    if (!err)
+        read_root(&r, root);
     if (!err && problems.count > 0)
         err = WEIR_EPOLICY;
     if (err == WEIR_ENOMEM || problems.lines.failed)

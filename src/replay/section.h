@@ -23,6 +23,9 @@ void section_done(struct section *s);
  * others. */
 WEIR_MUSTCHECK weir_err section_read(struct section *s, const char *policy_file, weir_diag *diag);
 
+/* Only what is wrong with it in this text. */
+void section_lint(const char *file, struct span text, struct problems *problems);
+
 /* "time=ts ip=client.addr" */
 WEIR_MUSTCHECK weir_err section_add_fields(struct section *s, const char *text, weir_diag *diag);
 

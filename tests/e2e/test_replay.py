@@ -262,6 +262,26 @@ def a_suggested_limit_is_the_least():
 
 
 @test
+def mistakes_in_the_section_are_listed_with_their_places():
+    with Here() as here:
+        bad = here.write("bad.yaml", """version: 1
+policies: {a: {limit: 1 per 1s}}
+replay:
+  format: nope
+  mapp: 3
+  skip_status: 7
+  map: ["POST /login login"]
+""")
+        places = {"4:11": "there is no format 'nope'", "5:3": "unknown key 'mapp' in replay: did you mean 'map'?",
+                  "6:16": "skip_status must be", "7:9": "'login' is no method, path or comparison"}
+        lint = subprocess.run([WEIR, "policy", "lint", bad], capture_output=True, text=True, timeout=PATIENCE, check=False)
+        assert lint.returncode == 1
+        for said in (lint.stderr, here.run("x.log", config="bad.yaml", status=2)):
+            for place, text in places.items():
+                assert f"{bad}:{place}: {text}" in said, (place, said)
+
+
+@test
 def requests_can_be_left_out_by_status():
     with Here() as here:
         log = here.write("access.log", "".join(line(START, status=s) for s in (200, 304, 399, 400, 404, 500)))

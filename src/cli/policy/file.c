@@ -15,6 +15,7 @@
 #include "cli/input.h"
 #include "cli/terminal.h"
 #include "policy/policies_json.h"
+#include "replay/section.h"
 #include "server/settings.h"
 
 enum { MOST = 1 << 20 }; /* the loader refuses what is larger */
@@ -69,6 +70,7 @@ int policy_file_lint(struct policy_file *f, bool with_environment)
     if (status == STATUS_TROUBLE)
         return status;
     settings_lint(POLICY_FILE_TEXT, buf_span(&f->text), &f->problems);
+    section_lint(POLICY_FILE_TEXT, buf_span(&f->text), &f->problems);
     problems_order(&f->problems, 0);
     return f->problems.count > 0 ? STATUS_NO : STATUS_YES;
 }

@@ -23,7 +23,7 @@ struct policy_file {
 int policy_file_load(struct policy_file *f, bool with_environment);
 void policy_file_done(struct policy_file *f);
 
-/* The same, and what is wrong with the settings of a server in it. */
+/* The same, and what is wrong with the settings of a server and of a replay in it. */
 int policy_file_lint(struct policy_file *f, bool with_environment);
 size_t policy_file_rules(const struct policy_file *f); /* how many */
 
