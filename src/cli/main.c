@@ -10,20 +10,20 @@
 #include "weir.h"
 
 static const struct command *const commands[] = {
-    &serve_command,       &reload_command,         &health_command,
-    &check_command,       &reserve_command,        &commit_command,
-    &release_command,     &grow_command,           &extend_command,
-    &policy_lint_command, &policy_explain_command, &policy_diff_command,
+    &serve_command,        &reload_command,         &health_command,
+    &check_command,        &reserve_command,        &commit_command,
+    &release_command,      &grow_command,           &extend_command,
+    &policy_lint_command,  &policy_explain_command, &policy_diff_command,
     &policy_types_command,
 #ifdef WEIR_WITH_POSTGRES
     &policy_push_command,
 #endif
-    &store_check_command, &store_repair_command,   &top_command,
-    &history_command,     &override_set_command,   &override_list_command,
-    &override_rm_command, &plan_set_command,       &plan_list_command,
-    &plan_rm_command,     &mode_command,           &audit_command,
-    &shadow_command,      &alerts_command,         &replay_command,
-    &bench_command,       &doctor_command,
+    &store_check_command,  &store_repair_command,   &top_command,
+    &history_command,      &override_set_command,   &override_list_command,
+    &override_rm_command,  &plan_set_command,       &plan_list_command,
+    &plan_rm_command,      &mode_command,           &audit_command,
+    &shadow_command,       &alerts_command,         &replay_command,
+    &bench_command,        &doctor_command,
 #ifdef WEIR_WITH_POSTGRES
     &migrate_command,
 #endif

@@ -2,7 +2,7 @@
  *
  * FORMAT  fields between blanks, some in quotation marks: type, time, balancer, client:port,
  *         target:port, three durations, status, target's status, bytes received, bytes sent,
- *         "GET https://host:443/path?query HTTP/1.1", "agent", ... and the host name as the 19th. */
+ *         "GET https://host:443/path?query HTTP/1.1", "agent", ... and as the 19th the host. */
 #include "replay/access_format.h"
 
 enum { TYPE, TIME, CLIENT = 3, STATUS = 8, BYTES = 11, REQUEST, AGENT, HOST = 18 };

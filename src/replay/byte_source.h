@@ -28,8 +28,8 @@ enum bytes_read {
  * and comes again. */
 enum bytes_read byte_source_read(struct byte_source *s, char *to, size_t room, size_t *len);
 
-/* At the end of a plain file that is written to by others: if another file has its name by now, or if
- * it was emptied, go on with its beginning. False: there is nothing new. */
+/* At the end of a plain file that is written to by others: if another file has its name by now, or
+ * if it was emptied, go on with its beginning. False: there is nothing new. */
 bool byte_source_renew(struct byte_source *s, const char *path);
 
 int64_t byte_source_taken(const struct byte_source *s);    /* bytes of the file, compressed ones */

@@ -1,7 +1,7 @@
 /* candidates.h - a set of policies with limits to be tried in place of those of another set.
  *
- * Candidates are rules in shadow: each is judged and counted alone, whatever the others say. What the
- * set has besides, as exemptions, is that of the other set, which it borrows. */
+ * Candidates are rules in shadow: each is judged and counted alone, whatever the others say. What
+ * the set has besides, as exemptions, is that of the other set, which it borrows. */
 #ifndef WEIR_REPLAY_CANDIDATES_H
 #define WEIR_REPLAY_CANDIDATES_H
 

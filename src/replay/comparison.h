@@ -35,8 +35,8 @@ void comparison_add(struct comparison *c, bool first_denied, struct key first_ta
 void comparison_identities(const struct comparison *c, int64_t *first, int64_t *second,
                            int64_t *both);
 
-/* Those that one of them has denied more often, by how much: of the first, or of the second. Returns
- * how many. */
+/* Those that one of them has denied more often, by how much: of the first, or of the second.
+ * Returns how many. */
 size_t comparison_worst(const struct comparison *c, bool of_second, struct compared *out,
                         size_t most);
 

@@ -1,10 +1,10 @@
 /* haproxy.c - the HTTP log of HAProxy, with or without what syslog writes before it.
  *
- * FORMAT  203.0.113.7:4711 [06/Feb/2009:12:14:14.655] frontend backend/server 10/0/30/69/109 200 2750
- *         - - ---- 1/1/1/1/0 0/0 {captured|headers} {of the answer} "GET /a?b HTTP/1.1"
+ * FORMAT  203.0.113.7:4711 [06/Feb/2009:12:14:14.655] frontend backend/server 10/0/30/69/109 200
+ *         2750 - - ---- 1/1/1/1/0 0/0 {captured|headers} {of the answer} "GET /a?b HTTP/1.1"
  *
- * The time has no offset: it is that of --time-zone, or UTC. Captured headers of the request are the
- * fields capture.1, capture.2 and so on. */
+ * The time has no offset: it is that of --time-zone, or UTC. Captured headers of the request are
+ * the fields capture.1, capture.2 and so on. */
 #include "replay/access_format.h"
 #include "replay/scan.h"
 

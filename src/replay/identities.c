@@ -2,6 +2,7 @@
 #include "replay/identities.h"
 
 #include <stdlib.h>
+#include <sys/mman.h>
 
 #include "weir.h"
 
@@ -11,13 +12,34 @@ enum { FIRST_ROOM = 1 << 12, MOST_ROOM = 1 << 21 };
 
 _Static_assert(IDENTITIES_MOST <= MOST_ROOM / 4 * 3, "some slots stay free");
 
+enum { LARGE_PAGE = 2 * 1024 * 1024 };
+
+static size_t round_up(size_t bytes)
+{
+    return (bytes + LARGE_PAGE - 1) / LARGE_PAGE * LARGE_PAGE;
+}
+
+/* Slots are found in any order: with large pages the way to them is shorter. */
+static struct seen *new_slots(size_t room)
+{
+    const size_t bytes = room * sizeof(struct seen);
+    struct seen *slots = bytes < LARGE_PAGE ? malloc(bytes)
+                                            : aligned_alloc(LARGE_PAGE, round_up(bytes));
+
+    if (slots && bytes >= LARGE_PAGE)
+        (void)madvise(slots, round_up(bytes), MADV_HUGEPAGE);
+    if (slots)
+        memset(slots, 0, bytes);
+    return slots;
+}
+
 bool identities_init(struct identities *t, size_t rows, bool keeps_raw)
 {
     const weir_allocator allocator = alloc_or_default((weir_allocator){ 0 });
 
     *t = (struct identities){ .room = FIRST_ROOM, .row_count = rows, .keeps_raw = keeps_raw };
     buf_init(&t->raw, &allocator);
-    t->slots = calloc(t->room, sizeof *t->slots);
+    t->slots = new_slots(t->room);
     t->rows = calloc(rows > 0 ? rows : 1, sizeof *t->rows);
     return t->slots && t->rows;
 }
@@ -46,7 +68,7 @@ static struct seen *find(struct seen *slots, size_t room, uint64_t key)
 static bool rebuild(struct identities *t, size_t room, bool forget_idle, uint16_t row,
                     uint32_t window)
 {
-    struct seen *slots = calloc(room, sizeof *slots);
+    struct seen *slots = new_slots(room);
     size_t count = 0;
 
     if (!slots)

@@ -2,9 +2,9 @@
  *
  * All counts are exact while there is room for all identities. The table is bounded. If it is full,
  * identities that were never denied and have not been seen in their current window are forgotten
- * (their peaks stay in the histogram); then how many there were is an estimate of a HyperLogLog. What
- * is known of identities that were denied is never forgotten, but no new ones are added once there
- * are IDENTITIES_MOST_DENIED: they are only counted. */
+ * (their peaks stay in the histogram); then how many there were is an estimate of a HyperLogLog.
+ * What is known of identities that were denied is never forgotten, but no new ones are added once
+ * there are IDENTITIES_MOST_DENIED: they are only counted. */
 #ifndef WEIR_REPLAY_IDENTITIES_H
 #define WEIR_REPLAY_IDENTITIES_H
 
@@ -80,8 +80,8 @@ struct denied_identity *identities_deny(struct identities *t, struct seen *s, in
                                         int64_t wait);
 void identities_keep_raw(struct identities *t, struct denied_identity *d, struct span value);
 
-/* At the end, and as often as wanted: peaks of all, and requests of the denied. `peaks` has room for
- * one of each row. */
+/* At the end, and as often as wanted: peaks of all, and requests of the denied. `peaks` has room
+ * for one of each row. */
 void identities_finish(struct identities *t, struct peaks *peaks);
 
 int64_t identities_of_row(const struct identities *t, size_t row);

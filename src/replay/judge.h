@@ -41,12 +41,12 @@ WEIR_MUSTCHECK weir_err judge_open(struct judge **out, const struct judge_option
                                    weir_diag *diag);
 void judge_close(struct judge *j); /* NULL is fine */
 
-/* Find what is to be asked, for place `i`, in ascending order. The request is borrowed until all are
- * asked; what it points at is not. An error: it cannot be judged. */
+/* Find what is to be asked, for place `i`, in ascending order. The request is borrowed until all
+ * are asked; what it points at is not. An error: it cannot be judged. */
 weir_err judge_prepare(struct judge *j, size_t i, const weir_request *request, weir_diag *diag);
 
-/* Ask for the places before `n` that are prepared, each at its time. Their answers are in `answers`,
- * and what each rule said is in their checks' charges. */
+/* Ask for the places before `n` that are prepared, each at its time. Their answers are in
+ * `answers`, and what each rule said is in their checks' charges. */
 void judge_ask(struct judge *j, const int64_t *times, size_t n);
 
 #endif

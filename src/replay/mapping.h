@@ -70,9 +70,9 @@ void mapping_free(struct mapping *m);
 /* Add one line. */
 WEIR_MUSTCHECK weir_err mapping_add(struct mapping *m, struct span text, weir_diag *diag);
 
-/* The policies that it names are of this set. Attributes that their rules count by, and that no line
- * says, are the fields of the same name. A mapping without lines is for the one policy of the set.
- * For several sets, call it with each. */
+/* The policies that it names are of this set. Attributes that their rules count by, and that no
+ * line says, are the fields of the same name. A mapping without lines is for the one policy of the
+ * set. For several sets, call it with each. */
 WEIR_MUSTCHECK weir_err mapping_complete(struct mapping *m, const struct policies *set,
                                          weir_diag *diag);
 
@@ -90,7 +90,7 @@ enum mapped_as {
     MAPPED_BADLY,   /* what it costs is no number */
 };
 
-/* The request borrows from the record and the mapping. `out` is one that was used before, or zero. */
+/* The request borrows from the record and the mapping. `out` was used before, or is zero. */
 enum mapped_as mapping_apply(const struct mapping *m, const struct record *r, struct mapped *out);
 
 #endif

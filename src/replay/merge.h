@@ -1,7 +1,7 @@
 /* merge.h - several logs as one, in the order of their times.
  *
- * The next record is the one with the earliest time among the next ones of all logs. A log whose own
- * times step back keeps its order: it is the order that a server was asked in. */
+ * The next record is the one with the earliest time among the next ones of all logs. A log whose
+ * own times step back keeps its order: it is the order that a server was asked in. */
 #ifndef WEIR_REPLAY_MERGE_H
 #define WEIR_REPLAY_MERGE_H
 

@@ -1,7 +1,7 @@
 /* peaks.h - how many identities had which peak: a histogram with bounded error.
  *
- * Up to 31 each number is its own; above, one of 16 for each doubling, so that a number is off by at
- * most a sixteenth. */
+ * Up to 31 each number is its own; above, one of 16 for each doubling, so that a number is off by
+ * at most a sixteenth. */
 #ifndef WEIR_REPLAY_PEAKS_H
 #define WEIR_REPLAY_PEAKS_H
 

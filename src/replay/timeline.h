@@ -1,7 +1,7 @@
 /* timeline.h - how many requests there were and how many were denied, over the time of the log.
  *
- * A fixed number of points, whatever the log spans: if a time does not fit, points are made twice as
- * wide. The hours are counted beside them, each by itself. */
+ * A fixed number of points, whatever the log spans: if a time does not fit, points are made twice
+ * as wide. The hours are counted beside them, each by itself. */
 #ifndef WEIR_REPLAY_TIMELINE_H
 #define WEIR_REPLAY_TIMELINE_H
 

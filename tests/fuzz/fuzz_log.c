@@ -1,7 +1,7 @@
 /* fuzz_log.c - whatever the bytes of a log are, its records are of its bytes.
  *
- * The first byte says which format the log is said to have, or that it is to be guessed. The rest is
- * the log, which may be compressed. It is read as `weir replay` reads it. */
+ * The first byte says which format the log is said to have, or that it is to be guessed. The rest
+ * is the log, which may be compressed. It is read as `weir replay` reads it. */
 #include <assert.h>
 #include <stdint.h>
 #include <stdio.h>

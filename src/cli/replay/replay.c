@@ -372,7 +372,8 @@ static int suggest(struct job *job)
     return err ? STATUS_TROUBLE : STATUS_YES;
 }
 
-/* A picture of now on a terminal, an object a line in JSON; other readers get the last report only. */
+/* A picture of now on a terminal, an object a line in JSON; other readers get the last report
+ * only. */
 static void show(struct job *job, struct replay *r)
 {
     const int64_t now = clock_monotonic_ms();

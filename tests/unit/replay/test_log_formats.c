@@ -1,4 +1,5 @@
-/* test_log_formats.c - lines of access logs become records, and what is no line of the format does not. */
+/* test_log_formats.c - lines of access logs become records, and what is no line of the format does
+ * not. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
