@@ -48,14 +48,24 @@ bool deny_lookup_refuses(struct check *check, size_t at)
     return true;
 }
 
+/* The charges of a reservation that is settled are of its record: their rules may be gone. */
+static bool is_of_record(const struct question *q)
+{
+    return q->reserving && !verb_makes_reservation(q->verb);
+}
+
 void deny_lookup_learn(const struct check *check, const struct question *q)
 {
     struct deny_cache *denials = check->engine->denials;
 
-    for (size_t i = 0; i < q->count; i++) {
+    for (size_t i = 0; i < q->count && is_of_record(q); i++)
+        deny_cache_forget(denials, q->charges[i].key, clock_steady_ms());
+    for (size_t i = 0; i < q->count && !is_of_record(q); i++) {
         const struct denial d = denial_of(check, q, i);
         const struct decision *said = &q->charges[i].step.decision;
 
+        if (algorithm_counts_slots(d.rule->algorithm)) /* one may be free at any time */
+            continue;
         if (!verb_decides(q->verb) || d.cost < 0)
             deny_cache_forget(denials, d.key, clock_steady_ms());
         else if (!q->err && !said->allowed)

@@ -160,6 +160,8 @@ static void ask_about_reservation(struct engine *e, struct pending *pending, str
     }
     if (!brings_now && e->store->ops->is_shared)
         leave_time_to_store(check, 1);
+    if (e->denials)
+        check->asked_at = clock_steady_ms();
     e->store->ops->submit(e->store, pending, q);
 }
 
@@ -182,8 +184,6 @@ void engine_ask(struct engine *e, struct pending *pending, struct check *check, 
     if (verb_reserves(check->verb)) {
         put_question(check, &check->questions[n++], check->charges, check->live + check->shadow);
         check->questions[0].reserving = &check->room->reserving.reserving;
-        if (!brings_now && e->store->ops->is_shared)
-            leave_time_to_store(check, n);
         check->waiting = n;
         check->is_settled_later = false;
         ask_about_reservation(e, pending, check, brings_now);

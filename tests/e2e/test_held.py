@@ -161,6 +161,22 @@ def what_was_held_before_a_reset_is_not_given_back():
 
 
 @test
+def what_is_given_back_is_not_denied_from_memory():
+    with redis_home() as home:
+        home.config.write_text("version: 1\npolicies:\n"
+                               "  ten: {limit: 10 per 1d, by: user, algorithm: fixed_window}\n")
+        server = home.serve(threads=1)
+        for i in range(20):
+            who = {"policy": "ten", "key": f"u{i}"}
+            held_by = ask(server, "reserve", **who, cost=10, ttl_ms=60_000)["reservation"]
+            assert not ask(server, "check", **who)["allowed"]
+            assert ask(server, "check", **who)["source"] == "cache"
+            assert not ask(server, "reserve", **who, ttl_ms=1000)["allowed"]
+            assert ask(server, "commit", reservation=held_by, cost=9)["remaining"] == 1
+            assert ask(server, "check", **who)["allowed"]
+
+
+@test
 def a_record_is_known_for_ten_minutes_to_the_ms():
     with redis_home() as home, cluster_home() as cluster:
         for fixture in (home, cluster):
@@ -263,6 +279,20 @@ def without_the_store_it_is_held_and_settled_by_the_process():
         answer = ask(server, "release", reservation=local)
         assert answer["remaining"] == 7 and answer["source"] == "fallback", answer
         assert ask(server, "release", reservation=local)["repeated"]
+
+
+@test
+def what_the_process_holds_expires_there():
+    with redis_home(UNWELL) as home:
+        home.config.write_text(held.POLICIES)
+        server = home.serve(threads=1)
+        wait_until(lambda: used(server) == 0, "the store")
+        home.redis.process.send_signal(signal.SIGSTOP)
+        answer = ask(server, "reserve", policy="slots", ttl_ms=1)
+        assert answer["reservation"].startswith("local."), answer
+        wait_until(lambda: ask(server, "peek", policy="slots")["remaining"] == 7, "its expiry")
+        assert ask(server, "release", reservation=answer["reservation"])["expired"]
+        home.redis.process.send_signal(signal.SIGCONT)
 
 
 run()
