@@ -406,7 +406,7 @@ local function need_holds()
     -- Brings what is known to be used of a bucket up to now: holds that expire on the way become known
     -- one after the other, each at its instant. A bucket without holds knows what it has used.
     function holds.bring_up(s, r, now)
-        local known, at = s.known, s.known_at
+        local known, at, lost = s.known, s.known_at, 0
         if s.sum > 0 and s.first <= now then
             local key, to = s.key .. ':h', string.format('%.0f', now)
             local expired = redis.call('ZRANGEBYSCORE', key, s.gone and '(' .. s.gone or '-inf', to,
@@ -422,11 +422,12 @@ local function need_holds()
             local following = redis.call('ZRANGEBYSCORE', key, '(' .. to, '+inf', 'WITHSCORES', 'LIMIT',
                 0, 1)
             s.gone, s.first = to, tonumber(following[2] or s.last)
-            if not following[2] then -- also if they were evicted
-                s.sum = 0
+            if not following[2] then -- what is not found there was evicted, or is about to be moved
+                lost, s.sum = s.sum, 0
             end
         end
-        s.known, s.known_at = math.max(0, known - (now - at) * r.limit), now
+        known = math.max(0, known - (now - at) * r.limit)
+        s.known, s.known_at = math.min(known + lost * r.window, 2^53 - 1), now
     end
 
     -- Until when a bucket with holds says more than that it is untouched.

@@ -33,7 +33,8 @@
 --   V2  What is given back comes out of the charge that was made, by its mark in the record, and only
 --       if its key is the one that was charged: after a reset, an eviction or a lockout nothing is.
 --   V3  Slots are free at the instant at which they expire.
---   V4  Each question is decided and written before the next.
+--   V4  Each question is decided and written before the next. All of its keys are looked for before
+--       the first is written.
 --
 -- A RESERVATION OF SEVERAL SLOTS has a record in each, with the charges there. That of the first
 -- charge is the main one: it has `about`, what a client is told of all charges, and the tags of the
@@ -252,6 +253,19 @@ local function look_at_all(charges)
         decision(c, allowed, remaining, retry, reset, delay)
     end
     return over
+end
+
+-- Nothing must be written before it is known that all keys can be read: while a slot of a cluster
+-- moves, a key that is not here is an error.
+local function look_for_all(charges)
+    for i = 1, #charges do
+        local c = charges[i]
+        if c.rule[1] >= 4 and c.rule[1] <= 6 then
+            redis.call('EXISTS', c.key, c.key .. ':h')
+        else
+            redis.call('EXISTS', c.key)
+        end
+    end
 end
 
 -- What was charged, as parts of the record; `token` says by which question.
@@ -633,6 +647,7 @@ while at <= #asked do
         outcome, bits, expires_in, over = point()
     elseif verb >= 7 and verb <= 10 then
         record = read_record()
+        look_for_all(record and record.charges or {})
         if not record then
             outcome = 2
         elseif record.tag and verb < 10 then

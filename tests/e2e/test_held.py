@@ -112,6 +112,28 @@ def a_lost_answer_is_charged_once_in_a_cluster():
 
 
 @test
+def what_is_held_is_settled_exactly_while_its_slots_move():
+    with cluster_home() as home:
+        home.config.write_text(held.POLICIES)
+        cluster, moved = home.redis, []
+
+        def keys():
+            return [key for node in cluster.masters for key in node("KEYS", "rl:{*")]
+
+        def move():
+            wait_until(lambda: len(keys()) > 5, "something to be counted")
+            slots = {cluster.nodes[0]("CLUSTER", "KEYSLOT", key): key for key in keys()}
+            for slot, key in sorted(slots.items())[:8]:
+                source = cluster.owner(key)
+                target = next(node for node in cluster.masters if node is not source)
+                for step in cluster.move(slot, source, target):
+                    moved.append(step)
+        held.settled_exactly([home.serve(), home.serve()], steps=15 * held.LENGTH // 100,
+                             meanwhile=move)
+        assert moved
+
+
+@test
 def never_more_than_seven_at_once():
     with redis_home() as home:
         held.never_more_than_seven_at_once(home, lambda: monitor(home.redis))

@@ -97,6 +97,51 @@ def a_lost_answer_is_charged_once(fixture):
         assert used[1] <= counted, (used, counted)
 
 
+# ---- slots of a cluster that move ----------------------------------------------------------------
+
+def settled_exactly(servers, steps, meanwhile):
+    """Reserve, grow and settle at random while something else goes on. In the end each rule has
+    counted what was used, no more and no less."""
+    dice = dice_of("moves")
+    users, problems, lock = {}, [], threading.Lock()
+
+    def work(server, seed):
+        dice, caller = random.Random(seed), Caller(server.address)
+
+        def ask(verb, **body):
+            status, answer = caller.ask(verb, body)
+            assert status == 200 and answer["source"] == "store", (verb, answer)
+            return answer
+        try:
+            for _ in range(steps):
+                user, used = f"u{dice.randrange(6)}", dice.randrange(12)
+                one = ask("reserve", policy="jobs", attributes={"user": user}, cost=5,
+                          ttl_ms=600_000)["reservation"]
+                if dice.random() < 0.3:
+                    ask("grow", reservation=one, cost=3)
+                ask("commit", reservation=one, cost=used)
+                with lock:
+                    users[user] = users.get(user, 0) + used
+        except Exception as problem:  # pylint: disable=broad-except
+            problems.append(problem)
+        finally:
+            caller.close()
+    threads = [threading.Thread(target=work, args=(server, dice.randrange(1 << 32)))
+               for server in servers for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    meanwhile()
+    for thread in threads:
+        thread.join()
+    assert not problems, problems
+    for user, used in users.items():
+        rules = servers[0].http("POST", "/v1/peek", {"policy": "jobs",
+                                                     "attributes": {"user": user}})[2]["rules"]
+        counted = [1_000_000 - rule["remaining"] for rule in rules]
+        assert counted[0] == sum(users.values()), (counted, users)
+        assert counted[1] <= used, (counted, used)
+
+
 # ---- slots ---------------------------------------------------------------------------------------
 
 WORKER = """

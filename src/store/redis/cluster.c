@@ -104,11 +104,22 @@ static bool will_pass(struct span error)
            memmem(error.at, error.len, "non local key", 13); /* of a slot that moves */
 }
 
+/* Where its slot moves to, there may be only a part of what its record names. */
+static bool awaits_whole_slot(const struct part *p)
+{
+    return p->question.reserving && !verb_makes_reservation(p->question.verb);
+}
+
 static void redirect(struct redis_node *node, struct part *p, struct span error)
 {
     struct redis_slots *slots = p->split->lane->slots;
     struct redis_address address;
 
+    if (begins(error, "ASK ") && awaits_whole_slot(p)) {
+        p->outcome = PUT_OFF;
+        p->there = NULL;
+        return;
+    }
     p->there = redis_read_redirection(error, &node->address, &address)
                    ? redis_slots_node(slots, &address)
                    : NULL;
