@@ -1,9 +1,11 @@
 /* test_reservation_rules.c - what a reservation must never do, in memory and in files: give back
  * what is not its own, let more pass than a limit allows, be forgotten while it is open. */
+#include <dirent.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 
+#include "store/file/journal_format.h"
 #include "support/limiter.h"
 #include "support/temp_dir.h"
 
@@ -297,6 +299,53 @@ static void R6_records_are_among_max_keys(void **state)
     leave_place(&p);
 }
 
+/* ---- files from before reservations ------------------------------------------------------------------ */
+
+/* They are as those of today, but for their version. */
+static size_t make_old(const char *folder)
+{
+    DIR *d = opendir(folder);
+    size_t made = 0;
+
+    assert_non_null(d);
+    for (struct dirent *e; (e = readdir(d));) {
+        struct journal_header h;
+        char path[PATH_MAX + 256];
+        FILE *file;
+
+        if (strncmp(e->d_name, "journal.", 8) != 0)
+            continue;
+        snprintf(path, sizeof path, "%s/%s", folder, e->d_name);
+        file = fopen(path, "r+");
+        assert_non_null(file);
+        if (fread(&h, sizeof h, 1, file) == 1 && h.magic == JOURNAL_MAGIC) {
+            assert_int_equal(h.version, JOURNAL_VERSION);
+            h.version = 1;
+            h.checksum = journal_header_checksum(&h);
+            rewind(file);
+            assert_int_equal(fwrite(&h, sizeof h, 1, file), 1);
+            made++;
+        }
+        fclose(file);
+    }
+    closedir(d);
+    return made;
+}
+
+static void a_journal_of_version_1_is_read(void **state)
+{
+    struct place p = { 0 };
+
+    (void)state;
+    make_place(&p, true, POLICIES("  p: {limit: 10 per 1m, by: user, algorithm: token_bucket}\n"));
+    assert_true(check(p.w, NOW, "p user=ann cost=4").allowed);
+    weir_close(p.w);
+    assert_true(make_old(p.folder.path) > 0);
+    open_place(&p);
+    assert_int_equal(peek(p.w, NOW, "p user=ann").remaining, 6);
+    leave_place(&p);
+}
+
 /* ---- R8: shadows, and what is not counted ---------------------------------------------------------- */
 
 static void R8_shadows_are_held_and_settled_alone(void **state)
@@ -547,6 +596,7 @@ int main(void)
         cmocka_unit_test(a_policy_says_how_long_it_is_held),
         cmocka_unit_test(R6_a_record_is_known_until_ten_minutes_after_its_expiry_over_restarts),
         cmocka_unit_test(R6_records_are_among_max_keys),
+        cmocka_unit_test(a_journal_of_version_1_is_read),
         cmocka_unit_test(R8_shadows_are_held_and_settled_alone),
         cmocka_unit_test(what_was_used_would_have_been_admitted),
         cmocka_unit_test(never_more_than_seven_run_at_once_and_all_are_free_after_expiry),
