@@ -92,5 +92,6 @@ const struct command policy_types_command = {
              "and their plans. FILE '-' is standard input.\n"
              "\n"
              "Exit status: 0 it is written, 1 the file has problems, 2 it cannot be read.\n",
+    .stands_with_last = true,
     .run = run,
 };
