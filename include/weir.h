@@ -224,8 +224,7 @@ typedef struct weir_request {
     bool exempt; /* allow, count nothing */
 
     /* weir_check(), weir_reserve(): asked again with the same id, it is charged once. 1 to
-     * WEIR_MAX_ID letters, digits and . _ - characters. NULL: a check has none, and a reservation
-     * gets one */
+     * WEIR_MAX_ID of a-z A-Z 0-9 _ . : / -. NULL: a check has none, and a reservation gets one */
     const char *id;
     int64_t ttl_ms;          /* weir_reserve(), weir_extend(): how long it is held */
     const char *reservation; /* weir_commit() and those after it: the answer's. NULL or "": what was

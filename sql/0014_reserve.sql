@@ -34,8 +34,8 @@ END $$;
 CREATE OR REPLACE FUNCTION weir.check_id(what text, id text) RETURNS text
 LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
-    IF id !~ '\A[A-Za-z0-9._-]{1,64}\Z' THEN
-        PERFORM weir.reject(what || ' must be 1 to 64 letters, digits and characters of ''._-''');
+    IF id !~ '\A[A-Za-z0-9_.:/-]{1,64}\Z' THEN
+        PERFORM weir.reject(what || ' must be 1 to 64 of a-z A-Z 0-9 _ . : / -');
     END IF;
     RETURN id;
 END $$;

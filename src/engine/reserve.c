@@ -17,24 +17,13 @@
 
 /* ---- ids ---------------------------------------------------------------------------------- */
 
-/* Letters, digits and . _ - characters, as bits. */
-static bool is_name_character(char c)
-{
-    const uint64_t low = UINT64_C(0x03ff600000000000), high = UINT64_C(0x07fffffe87fffffe);
-
-    return c >= 0 && ((c < 64 ? low : high) >> (c & 63) & 1);
-}
-
 static weir_err read_id(const char *what, const char *id, char out[WEIR_MAX_ID + 1],
                         weir_diag *diag)
 {
-    size_t len = 0;
+    const size_t len = strnlen(id, WEIR_MAX_ID + 1);
 
-    while (len <= WEIR_MAX_ID && is_name_character(id[len]))
-        len++;
-    if (len == 0 || len > WEIR_MAX_ID || id[len] != '\0')
-        return diag_fail(diag, WEIR_EREQUEST,
-                         "%s must be 1 to %d letters, digits and characters of '._-'", what,
+    if (!name_is_valid((struct span){ id, len }))
+        return diag_fail(diag, WEIR_EREQUEST, "%s must be 1 to %d of a-z A-Z 0-9 _ . : / -", what,
                          WEIR_MAX_ID);
     memcpy(out, id, len + 1);
     return WEIR_OK;

@@ -107,15 +107,19 @@ bool policies_index(struct policies *set)
     return true;
 }
 
+/* a-z A-Z 0-9 _ . : / - as bits. */
+static bool is_name_character(unsigned char c)
+{
+    static const uint64_t names[4] = { UINT64_C(0x07ffe00000000000), UINT64_C(0x07fffffe87fffffe) };
+
+    return names[c >> 6] >> (c & 63) & 1;
+}
+
 bool name_is_valid(struct span text)
 {
-    for (size_t i = 0; i < text.len; i++) {
-        char c = text.at[i];
-
-        if (!(c >= 'a' && c <= 'z') && !(c >= 'A' && c <= 'Z') && !(c >= '0' && c <= '9') &&
-            (c == '\0' || !strchr("_.:/-", c)))
+    for (size_t i = 0; i < text.len; i++)
+        if (!is_name_character((unsigned char)text.at[i]))
             return false;
-    }
     return text.len > 0 && text.len <= WEIR_MAX_NAME;
 }
 

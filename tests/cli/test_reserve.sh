@@ -47,27 +47,27 @@ says() {
 all() {
     asked "$1"
     t "a_reservation_is_held_$1" says 0 \
-        'allowed  jobs/running  1 of 2 left, resets in 1m, reservation job-1 expires in 1m
+        'allowed  jobs/running  1 of 2 left, resets in 1m, reservation a:B/job_1.0-x expires in 1m
   allowed       running  1 of 2 left, resets in 1m
   allowed       rows     600 of 1000 left, resets in 46m40s' \
-        ask reserve --ttl 1m --id job-1 --cost rows=400 jobs ann
+        ask reserve --ttl 1m --id a:B/job_1.0-x --cost rows=400 jobs ann
     t "more_is_checked_onto_it_$1" shows_line 0 'allowed rows 500 of 1000 left, resets in 46m40s' \
-        grow job-1 --cost rows=100
+        grow a:B/job_1.0-x --cost rows=100
     t "more_may_be_denied_$1" shows_line 1 'denied rows 500 of 1000 left, retry in 46m40s' \
-        grow job-1 --cost rows=501
+        grow a:B/job_1.0-x --cost rows=501
     t "it_expires_later_$1" shows_line 0 \
-        'extended jobs/running 1 of 2 left, resets in 5m, reservation job-1 expires in 5m' \
-        extend job-1 --ttl 5m
+        'extended jobs/running 1 of 2 left, resets in 5m, reservation a:B/job_1.0-x expires in 5m' \
+        extend a:B/job_1.0-x --ttl 5m
     t "what_was_not_used_is_given_back_$1" says 0 \
         'committed jobs/running  2 of 2 left
   allowed       running  2 of 2 left
   allowed       rows     950 of 1000 left, resets in 46m40s' \
-        ask commit job-1 --cost rows=50
+        ask commit a:B/job_1.0-x --cost rows=50
     t "the_same_commit_is_repeated_$1" shows_line 0 \
         'committed jobs/running 2 of 2 left, repeated: nothing was counted again' \
-        commit job-1 --cost rows=50
+        commit a:B/job_1.0-x --cost rows=50
     t "another_commit_is_an_error_$1" says 2 \
-        'weir: the reservation is settled already, with other amounts' ask commit job-1 --cost rows=51
+        'weir: the reservation is settled already, with other amounts' ask commit a:B/job_1.0-x --cost rows=51
     t "an_unknown_one_is_an_error_$1" says 2 \
         'weir: there is no such reservation: it was never made, or is long over' ask release nothing
     t "all_is_given_back_$1" says 0 \
@@ -125,14 +125,14 @@ t a_reservation_in_memory_would_be_lost refuses \
     'a reservation in memory ends with this command: give --server URL or --store file:DIR' \
     reserve -c "$policies" --ttl 1m quota ann
 t so_would_its_commit refuses \
-    'a reservation in memory ends with this command: give --server URL or --store file:DIR' commit job-1
+    'a reservation in memory ends with this command: give --server URL or --store file:DIR' commit a:B/job_1.0-x
 t a_time_to_live_is_needed refuses 'the time to live is missing: give --ttl TIME, such as 30s' \
     reserve -c "$policies" quota ann
 t it_has_bounds refuses 'ttl_ms must be from 1 to 86400000 here, not 86400001' \
     reserve -c "$policies" --store "file:$scratch/data" --ttl 86400001ms quota ann
 t a_reservation_is_needed refuses 'the reservation is missing: give its id' commit
 t only_one_is_settled_at_a_time refuses 'there is more than one reservation: give one' release a b
-t an_odd_id_is_rejected refuses "id must be 1 to 64 letters, digits and characters of '._-'" \
+t an_odd_id_is_rejected refuses "id must be 1 to 64 of a-z A-Z 0-9 _ . : / -" \
     reserve -c "$policies" --store "file:$scratch/data" --ttl 1m --id 'a b' quota ann
 t a_policy_is_needed refuses 'the policy is missing: name it before the key' \
     reserve -c "$policies" --ttl 1m

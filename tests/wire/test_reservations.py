@@ -209,7 +209,7 @@ def each_problem_has_its_code_and_says_what_to_do():
         held = dict(policy="quota", key="ann", ttl_ms=1000)
         s.problem("commit", 404, "no_such_reservation", reservation="nothing")
         s.problem("commit", 400, "invalid_request", "'reservation' is missing", costs={"requests": 1})
-        for bad in ("", "a b", "a/b", "a" * 65, "ä", "a\0b"):
+        for bad in ("", "a b", "a+b", "a" * 65, "ä", "a\0b"):
             s.problem("reserve", 400, "invalid_request", "id", id=bad, **held)
         for bad in ("a b", "a" * 65, "ä", "a\0b"):
             s.problem("commit", 400, "invalid_request", "reservation", reservation=bad)
