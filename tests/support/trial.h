@@ -243,7 +243,8 @@ static inline void trial_digest_key(void *ctx, const struct record *r,
 
     if ((int64_t)r->expires <= d->now) /* it may be forgotten any time */
         return;
-    if (r->algorithm == WEIR_FIXED_WINDOW && r->packed.words[1] << 8 == 0) /* the same as none */
+    if (r->algorithm == WEIR_FIXED_WINDOW &&
+        (uint64_t)r->packed.words[1] << 8 == 0) /* the same as none */
         return;
     same = *r;
     if (!state_has_holds(r->algorithm) && !r->is_hold &&
