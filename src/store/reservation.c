@@ -248,7 +248,8 @@ void reservation_read(const struct reservation *r, struct reserving *to, struct 
         to->labels[i] = (struct charge_label){
             .policy = c->policy ? c->policy : name_at(r, c->policy_at, to, &text),
             .rule = c->rule ? c->rule : name_at(r, c->rule_at, to, &text),
-            .counts = reservation_text(r) + c->counts_at,
+            .counts = c->policy ? reservation_text(r) + c->counts_at
+                                : name_at(r, c->counts_at, to, &text),
             .is_shadow = c->is_shadow,
             .is_kept = c->policy != NULL,
         };

@@ -140,7 +140,8 @@ bool reservation_make_room(struct reservation **r, const weir_allocator *allocat
 /* Note what was charged. There is room. */
 void reservation_add(struct reservation *r, size_t charge, const struct reserved_part *part);
 
-/* Fill in the charges and labels of a question. What they count stays in the record. */
+/* Fill in the charges and labels of a question. With kept names, what they count stays in the
+ * record. */
 void reservation_read(const struct reservation *r, struct reserving *to, struct charge *charges);
 
 /* What the question says of this charge; 0: nothing. */
@@ -149,7 +150,7 @@ int64_t reservation_named(const struct reserving *by, size_t charge);
 /* What was used of this charge, by the question's amounts. */
 int64_t reservation_used(const struct reservation *r, size_t charge, const struct reserving *by);
 
-/* In a file, kept names are none. */
+/* They are of this process alone: no file, journal or shared store has them. */
 void reservation_forget_names(struct reservation *r);
 
 #endif

@@ -331,6 +331,7 @@ static void read_label(struct texts *texts, struct charge_label *label, char **t
     label->policy = keep_text(&texts->policy, to);
     label->rule = keep_text(&texts->rule, to);
     label->counts = keep_text(&texts->counted, to);
+    label->is_kept = false;
 }
 
 static void skip_label(struct texts *texts)

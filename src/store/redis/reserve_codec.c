@@ -126,6 +126,7 @@ static bool add_about(struct words *w, const struct question *q, int64_t now)
     r = reservation_new(q->reserving, whole->charges, whole->count, &w->to->allocator);
     if (!r)
         return false;
+    reservation_forget_names(r);
     add_text(w, (struct span){ (const char *)r, r->block.size });
     alloc_free(&w->to->allocator, r);
     return true;
@@ -340,6 +341,7 @@ static bool read_about(const struct answered *a, struct question *q,
     memcpy(r, a->about.at, a->about.len);
     is_sound = reservation_is_sound(r, a->about.len);
     if (is_sound) {
+        reservation_forget_names(r);
         q->count = r->charge_count;
         reservation_read(r, q->reserving, q->charges);
     }
