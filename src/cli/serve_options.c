@@ -1,6 +1,7 @@
 /* serve_options.c - the settings of a server, from its command line and from the environment. */
 #include "cli/serve_options.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -142,19 +143,27 @@ static bool read_time(const struct arguments *a, int option, int64_t *out)
     return true;
 }
 
+static bool read_up_to(const struct arguments *a, int option, int64_t most, int64_t *out)
+{
+    int64_t number = *out;
+
+    if (!option_int(a, option, 1, &number))
+        return false;
+    if (number > most) {
+        trouble("%s must be at most %" PRId64, option_label(a, option).text, most);
+        return false;
+    }
+    *out = number;
+    return true;
+}
+
 static bool read_threads(const struct arguments *a, struct server_settings *s)
 {
     int64_t threads = s->threads;
+    const bool is_read = read_up_to(a, SERVE_THREADS, SETTINGS_MOST_THREADS, &threads);
 
-    if (!option_int(a, SERVE_THREADS, 1, &threads))
-        return false;
-    if (threads > SETTINGS_MOST_THREADS) {
-        trouble("%s must be at most %d", option_label(a, SERVE_THREADS).text,
-                SETTINGS_MOST_THREADS);
-        return false;
-    }
     s->threads = (int)threads;
-    return true;
+    return is_read;
 }
 
 /* One of these words; `out` is its number, and stays as it is without the flag. */
@@ -233,8 +242,8 @@ bool serve_options_read(const struct arguments *a, struct server_settings *s)
     return option_flag(a, SERVE_ALLOW_PLAIN, &s->allows_plain) &&
            option_flag(a, SERVE_TRUST_CLIENT_CLOCK, &s->trusts_client_clock) &&
            option_int(a, SERVE_MAX_KEYS, 1, &s->max_keys) &&
-           option_int(a, SERVE_MAX_CONNECTIONS, 1, &s->max_connections) && read_threads(a, s) &&
-           read_time(a, SERVE_IDLE_TIMEOUT, &s->idle_timeout_ms) &&
+           read_up_to(a, SERVE_MAX_CONNECTIONS, SETTINGS_MOST_CONNECTIONS, &s->max_connections) &&
+           read_threads(a, s) && read_time(a, SERVE_IDLE_TIMEOUT, &s->idle_timeout_ms) &&
            read_time(a, SERVE_REQUEST_TIMEOUT, &s->request_timeout_ms) &&
            read_time(a, SERVE_DRAIN_TIMEOUT, &s->drain_timeout_ms) && read_log(a, s) &&
            read_lists(a, s) && read_token_variable(s);

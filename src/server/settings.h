@@ -19,6 +19,7 @@ enum {
     SETTINGS_MOST_PROXIES = 32,
     SETTINGS_MOST_ORIGINS = 16,
     SETTINGS_MOST_THREADS = 64,
+    SETTINGS_MOST_CONNECTIONS = 1 << 20,
     SETTINGS_MOST_ATTRIBUTES = 32, /* of the resource that telemetry is about … */
     SETTINGS_MOST_ATTRIBUTE_NAME = 255,
     SETTINGS_MOST_ATTRIBUTE = 1024, /* … and bytes of each */

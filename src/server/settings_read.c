@@ -300,7 +300,8 @@ static void read_server(struct reading *r, const struct yaml *node)
     read_number(r, keys[THREADS], "threads", SETTINGS_MOST_THREADS, &threads);
     s->threads = (int)threads;
     setting_bool(r, keys[TRUST_CLIENT_CLOCK], "trust_client_clock", &s->trusts_client_clock);
-    read_number(r, keys[MAX_CONNECTIONS], "max_connections", 1 << 20, &s->max_connections);
+    read_number(r, keys[MAX_CONNECTIONS], "max_connections", SETTINGS_MOST_CONNECTIONS,
+                &s->max_connections);
     setting_time(r, keys[IDLE_TIMEOUT], "idle_timeout", &s->idle_timeout_ms);
     setting_time(r, keys[REQUEST_TIMEOUT], "request_timeout", &s->request_timeout_ms);
     setting_time(r, keys[DRAIN_TIMEOUT], "drain_timeout", &s->drain_timeout_ms);

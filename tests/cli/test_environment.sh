@@ -87,6 +87,8 @@ t an_empty_variable_is_not_set origin 'store memory: (file)' WEIR_STORE= --
 t defaults_are_named origin 'listen 127.0.0.1:7878 (default)' --
 t a_list_is_replaced origin 'listen 127.0.0.1:1 (WEIR_LISTEN)' WEIR_LISTEN=127.0.0.1:1 --
 t numbers_have_an_origin origin 'max_connections 7 (WEIR_MAX_CONNECTIONS)' WEIR_MAX_CONNECTIONS=7 --
+t numbers_have_a_bound with WEIR_MAX_CONNECTIONS=1048577 -- \
+    refuses "WEIR_MAX_CONNECTIONS must be at most 1048576" serve -c "$scratch/weir.yaml"
 t times_have_an_origin origin 'idle_timeout 1m (file)' WEIR_DRAIN_TIMEOUT=3s --
 t a_flag_can_be_true origin 'trust_client_clock true (WEIR_TRUST_CLIENT_CLOCK)' \
     WEIR_TRUST_CLIENT_CLOCK=yes --

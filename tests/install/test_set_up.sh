@@ -64,6 +64,15 @@ asks_for_nothing() {
     asked_with gcc_provided && [ ! -s "$scratch/asked" ]
 }
 
+explains() {
+    : >"$scratch/asked"
+    for verb in test build install uninstall package release matrix fuzz; do
+        "$scratch/tree/dev" "$verb" --help >"$scratch/said" && grep -q '^usage: ./dev VERB' "$scratch/said" || return 1
+    done
+    [ ! -s "$scratch/asked" ]
+}
+
+t 'a verb with --help explains itself, and does nothing' explains
 t 'a package that is missing is installed, alone' asks_for_gcc all_but_gcc
 t 'a package that was removed is installed again' asks_for_gcc gcc_removed
 t 'a package that another provides is not installed' asks_for_nothing
