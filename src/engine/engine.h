@@ -64,6 +64,7 @@ struct reserving_room {
     struct charge_label labels[RESERVATION_MOST_CHARGES];
     struct rule rules[RESERVATION_MOST_CHARGES];
     struct calendar calendars[RESERVATION_MOST_CHARGES];
+    size_t id_len;
     char id[WEIR_MAX_ID + 1];
     char text[RESERVATION_MOST_TEXT];
 };

@@ -17,15 +17,16 @@
 
 /* ---- ids ---------------------------------------------------------------------------------- */
 
-static weir_err read_id(const char *what, const char *id, char out[WEIR_MAX_ID + 1],
+static weir_err read_id(const char *what, const char *id, struct reserving_room *room,
                         weir_diag *diag)
 {
-    const size_t len = strnlen(id, WEIR_MAX_ID + 1);
+    const size_t len = name_length(id);
 
-    if (!name_is_valid((struct span){ id, len }))
+    if (len == 0 || len > WEIR_MAX_ID || id[len] != '\0')
         return diag_fail(diag, WEIR_EREQUEST, "%s must be 1 to %d of a-z A-Z 0-9 _ . : / -", what,
                          WEIR_MAX_ID);
-    memcpy(out, id, len + 1);
+    memcpy(room->id, id, len + 1);
+    room->id_len = len;
     return WEIR_OK;
 }
 
@@ -33,23 +34,25 @@ enum { ID_HEX = 32, ID_TAG_HEX = 4 };
 
 /* 128 bits that no caller can guess: a counter, hashed with a key that this handle alone has. In a
  * shared store it ends with the tag of its first charge: the record is there. */
-static void make_id(struct engine *e, const struct check *check, char out[WEIR_MAX_ID + 1])
+static void make_id(struct engine *e, const struct check *check, struct reserving_room *room)
 {
     const uint64_t n = atomic_fetch_add_explicit(&e->ids_made, 1, memory_order_relaxed);
     const struct key id = hash_identity(&e->id_key, (struct span){ (const char *)&n, sizeof n });
 
-    tag_write(id, out);
-    if (e->store->ops->is_shared)
-        snprintf(out + ID_HEX, WEIR_MAX_ID + 1 - ID_HEX, "%04x", check->charges[0].name.tag);
+    tag_write(id, room->id);
+    room->id_len = ID_HEX;
+    if (!e->store->ops->is_shared)
+        return;
+    snprintf(room->id + ID_HEX, sizeof room->id - ID_HEX, "%04x", check->charges[0].name.tag);
+    room->id_len += ID_TAG_HEX;
 }
 
 /* SQL callers find the record, too: weir.reservation_key(). */
-static struct key key_of(const struct engine *e, const char *id)
+static struct key key_of(const struct engine *e, struct span id)
 {
     const struct hash_key *key = &engine_keys(e)->reservation;
 
-    return e->store->ops->is_shared ? hash_shared(key, span_of(id))
-                                    : hash_identity(key, span_of(id));
+    return e->store->ops->is_shared ? hash_shared(key, id) : hash_identity(key, id);
 }
 
 #define LOCAL_ID "local." /* what such ids begin with */
@@ -66,7 +69,8 @@ void reserve_make_local(const struct engine *e, struct check *check, struct key 
 
     snprintf(room->id, sizeof room->id, LOCAL_ID "%016" PRIx64 "%016" PRIx64,
              room->reserving.key.high, room->reserving.key.low);
-    *key = key_of(e, room->id);
+    room->id_len = strlen(room->id);
+    *key = key_of(e, (struct span){ room->id, room->id_len });
 }
 
 /* By which a record is found: of an id that was made here, its end; of others, a hash. */
@@ -86,47 +90,99 @@ static const char *charge_counts(const struct check *check, size_t i)
 
 /* ---- the fingerprint ------------------------------------------------------------------------ */
 
-static uint64_t mix(uint64_t so_far, struct span text)
+/* What is to be hashed, gathered: one hash of all is faster than one of each. */
+struct print {
+    uint64_t so_far;
+    size_t len;
+    char bytes[256];
+};
+
+static void fold(struct print *p)
 {
-    return XXH3_64bits_withSeed(text.at, text.len, so_far);
+    p->so_far = XXH3_64bits_withSeed(p->bytes, p->len, p->so_far);
+    p->len = 0;
 }
 
-static uint64_t mix_number(uint64_t so_far, int64_t n)
+static inline void add_number(struct print *p, uint64_t n)
 {
-    return mix(so_far, (struct span){ (const char *)&n, sizeof n });
+    if (p->len + sizeof n > sizeof p->bytes)
+        fold(p);
+    memcpy(p->bytes + p->len, &n, sizeof n);
+    p->len += sizeof n;
 }
 
-static uint64_t mix_text(uint64_t so_far, const char *text)
+/* With its length: what follows cannot be taken for a part of it. */
+static inline void add(struct print *p, struct span text)
 {
-    return text ? mix(so_far, span_of(text)) : mix_number(so_far, 0);
+    add_number(p, text.len);
+    if (p->len + text.len > sizeof p->bytes)
+        fold(p);
+    if (text.len > sizeof p->bytes) {
+        p->so_far = XXH3_64bits_withSeed(text.at, text.len, p->so_far);
+        return;
+    }
+    memcpy(p->bytes + p->len, text.at, text.len);
+    p->len += text.len;
 }
 
-static uint64_t mix_attribute(uint64_t so_far, const weir_attribute *a)
+static inline void add_text(struct print *p, const char *text)
 {
-    const struct span value = { a->value, a->value_len ? a->value_len : strlen(a->value) };
+    if (text)
+        add(p, span_of(text));
+    else
+        add_number(p, UINT64_MAX);
+}
 
-    return mix(mix_text(so_far, a->name), value);
+static uint64_t print_attribute(uint64_t seed, const weir_attribute *a)
+{
+    const size_t len = a->value_len ? a->value_len : strlen(a->value);
+
+    return XXH3_64bits_withSeed(a->value, len,
+                                XXH3_64bits_withSeed(a->name, strlen(a->name), seed));
+}
+
+static uint64_t print_amount(uint64_t seed, const char *counts, int64_t amount)
+{
+    const uint64_t name = strcmp(counts, COUNTS_REQUESTS) == 0
+                              ? 1
+                              : XXH3_64bits_withSeed(counts, strlen(counts), seed);
+    const uint64_t mixed = (name ^ (uint64_t)amount * UINT64_C(0x9e3779b97f4a7c15)) *
+                           UINT64_C(0xff51afd7ed558ccd);
+
+    return mixed ^ mixed >> 32;
 }
 
 static uint64_t fingerprint_of(const struct engine *e, const struct check *check)
 {
     const weir_request *r = check->request;
-    uint64_t print, sum = 0, first;
+    uint64_t first, attributes = 0, amounts = 0;
+    struct print p;
 
     memcpy(&first, engine_keys(e)->reservation.bytes, sizeof first);
-    print = mix_text(mix_text(first, r->policy), r->plan);
+    p.so_far = first;
+    p.len = 0;
+    add_text(&p, r->policy);
+    add_text(&p, r->plan);
     for (size_t i = 0; i < r->policy_count; i++)
-        print = mix_text(print, r->policies[i]);
+        add_text(&p, r->policies[i]);
     if (r->key)
-        print = mix(print, request_key(r));
-    if (check->policy_count == 0) /* the limit comes with the request */
-        print = mix_number(mix_number(mix_text(print, r->name), r->limit), r->window_ms);
+        add(&p, request_key(r));
+    else
+        add_text(&p, NULL);
+    if (check->policy_count == 0) { /* the limit comes with the request */
+        add_text(&p, r->name);
+        add_number(&p, (uint64_t)r->limit);
+        add_number(&p, (uint64_t)r->window_ms);
+    }
     for (size_t i = 0; i < r->attribute_count; i++)
-        sum += mix_attribute(print, &r->attributes[i]);
+        attributes += print_attribute(first, &r->attributes[i]);
     for (size_t i = 0; i < check->live + check->shadow; i++)
         if (check->charges[i].cost > 0)
-            sum += mix_number(mix_text(print, charge_counts(check, i)), check->charges[i].cost);
-    return mix_number(print, (int64_t)sum);
+            amounts += print_amount(first, charge_counts(check, i), check->charges[i].cost);
+    add_number(&p, attributes);
+    add_number(&p, amounts);
+    fold(&p);
+    return p.so_far;
 }
 
 /* What is said of amounts, by name: the request may be gone when the store is asked. */
@@ -212,7 +268,7 @@ static weir_err prepare_new(struct engine *e, struct check *check, weir_diag *di
     if (is_used && (check->peek || r->ttl_ms != 0))
         return diag_fail(diag, WEIR_EREQUEST, "%s does not go with this: leave it out",
                          check->peek ? "an id" : "ttl_ms");
-    err = r->id ? read_id("id", r->id, room->id, diag) : WEIR_OK;
+    err = r->id ? read_id("id", r->id, room, diag) : WEIR_OK;
     if (!err && r->id && reserve_is_local(r->id))
         return diag_fail(diag, WEIR_EREQUEST,
                          "ids that begin with " LOCAL_ID " are made by the server: choose another");
@@ -227,7 +283,7 @@ static weir_err prepare_new(struct engine *e, struct check *check, weir_diag *di
     if (err)
         return err;
     if (!r->id)
-        make_id(e, check, room->id);
+        make_id(e, check, room);
     check->verb = VERB_RESERVE;
     of->ttl = is_used ? 0 : r->ttl_ms ? r->ttl_ms : terms.ttl;
     of->is_used = is_used;
@@ -253,7 +309,7 @@ static weir_err prepare_known(struct check *check, bool extends, weir_diag *diag
         charges_are_none(check, WEIR_FROM_OFF);
         return WEIR_OK;
     }
-    err = read_id("reservation", r->reservation, room->id, diag);
+    err = read_id("reservation", r->reservation, room, diag);
     if (!err && extends)
         err = check_ttl(r->ttl_ms, WEIR_MAX_TTL_MS, diag);
     if (!err)
@@ -301,8 +357,9 @@ weir_err reserve_prepare(struct engine *e, struct check *check, weir_diag *diag)
         break;
     }
     if (!err && !check->is_answered) {
-        room->reserving.key = key_of(e, room->id);
-        room->reserving.tag = tag_of_id(room->id, room->reserving.key);
+        room->reserving.key = key_of(e, (struct span){ room->id, room->id_len });
+        if (e->store->ops->is_shared)
+            room->reserving.tag = tag_of_id(room->id, room->reserving.key);
     }
     return err;
 }

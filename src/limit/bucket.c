@@ -177,10 +177,10 @@ bool bucket_settle(struct bucket *s, const struct rule *r, int64_t now, const st
     int64_t held, most;
 
     bring_up(s, r, now, &step);
-    if (hold->expires <= step.now || holds_find(s->holds, hold->expires, hold->id) == 0)
+    held = hold->expires > step.now ? holds_remove(s->holds, hold->expires, hold->id) : 0;
+    if (held == 0)
         return false;
-    holds_drop(s->holds, next->drop);
-    held = holds_remove(s->holds, hold->expires, hold->id);
+    holds_drop(s->holds, next->drop); /* those stood before it */
     next->known = sum_of(next->known, units(used, r));
     if (used > held)
         next->used = sum_of(next->used, units(used - held, r));

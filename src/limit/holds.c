@@ -5,32 +5,6 @@
 
 enum { FIRST_ROOM = 4 };
 
-struct holds {
-    int64_t sum;
-    uint32_t first, count, room;
-    struct hold at[];
-};
-
-uint32_t holds_count(const struct holds *h)
-{
-    return h ? h->count : 0;
-}
-
-int64_t holds_sum(const struct holds *h)
-{
-    return h ? h->sum : 0;
-}
-
-const struct hold *holds_at(const struct holds *h, uint32_t i)
-{
-    return &h->at[h->first + i];
-}
-
-int64_t holds_last(const struct holds *h)
-{
-    return holds_count(h) > 0 ? holds_at(h, h->count - 1)->expires : 0;
-}
-
 static bool stands_before(const struct hold *a, int64_t expires, uint64_t id)
 {
     return a->expires != expires ? a->expires < expires : a->id < id;

@@ -20,12 +20,33 @@ struct hold {
 /* What one key can have open at once. */
 enum { HOLDS_MOST = 1 << 16 };
 
-struct holds; /* NULL: there are none */
+/* NULL: there are none. */
+struct holds {
+    int64_t sum; /* of all amounts */
+    uint32_t first, count, room;
+    struct hold at[];
+};
 
-uint32_t holds_count(const struct holds *h);
-int64_t holds_sum(const struct holds *h); /* of all amounts */
-const struct hold *holds_at(const struct holds *h, uint32_t i);
-int64_t holds_last(const struct holds *h); /* expiry; 0: there are none */
+static inline uint32_t holds_count(const struct holds *h)
+{
+    return h ? h->count : 0;
+}
+
+static inline int64_t holds_sum(const struct holds *h)
+{
+    return h ? h->sum : 0;
+}
+
+static inline const struct hold *holds_at(const struct holds *h, uint32_t i)
+{
+    return &h->at[h->first + i];
+}
+
+/* Expiry; 0: there are none. */
+static inline int64_t holds_last(const struct holds *h)
+{
+    return holds_count(h) > 0 ? holds_at(h, h->count - 1)->expires : 0;
+}
 
 /* How many expire at `now` or before. */
 uint32_t holds_expired(const struct holds *h, int64_t now);

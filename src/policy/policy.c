@@ -107,12 +107,30 @@ bool policies_index(struct policies *set)
     return true;
 }
 
-/* a-z A-Z 0-9 _ . : / - as bits. */
+/* a-z A-Z 0-9 _ . : / - */
+#define X(c) [c] = 1
+static const char name_characters[256] = {
+    X('a'), X('b'), X('c'), X('d'), X('e'), X('f'), X('g'), X('h'), X('i'), X('j'), X('k'), X('l'),
+    X('m'), X('n'), X('o'), X('p'), X('q'), X('r'), X('s'), X('t'), X('u'), X('v'), X('w'), X('x'),
+    X('y'), X('z'), X('A'), X('B'), X('C'), X('D'), X('E'), X('F'), X('G'), X('H'), X('I'), X('J'),
+    X('K'), X('L'), X('M'), X('N'), X('O'), X('P'), X('Q'), X('R'), X('S'), X('T'), X('U'), X('V'),
+    X('W'), X('X'), X('Y'), X('Z'), X('0'), X('1'), X('2'), X('3'), X('4'), X('5'), X('6'), X('7'),
+    X('8'), X('9'), X('_'), X('.'), X(':'), X('/'), X('-'),
+};
+#undef X
+
 static bool is_name_character(unsigned char c)
 {
-    static const uint64_t names[4] = { UINT64_C(0x07ffe00000000000), UINT64_C(0x07fffffe87fffffe) };
+    return name_characters[c];
+}
 
-    return names[c >> 6] >> (c & 63) & 1;
+size_t name_length(const char *text)
+{
+    size_t len = 0;
+
+    while (len <= WEIR_MAX_NAME && is_name_character((unsigned char)text[len]))
+        len++;
+    return len;
 }
 
 bool name_is_valid(struct span text)

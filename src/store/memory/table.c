@@ -414,22 +414,27 @@ static void refund_or_reset(struct table *t, struct question *q)
     keep(t, q);
 }
 
+static size_t put_shard(size_t shard, size_t n, size_t out[MOST_KEYS])
+{
+    size_t place = n;
+
+    while (place > 0 && out[place - 1] >= shard)
+        place--;
+    if (place < n && out[place] == shard)
+        return n;
+    for (size_t i = n; i > place; i--)
+        out[i] = out[i - 1];
+    out[place] = shard;
+    return n + 1;
+}
+
 size_t table_shards_of(const struct table *t, const struct question *q, size_t out[MOST_KEYS])
 {
     size_t n = 0;
 
-    for (size_t i = 0; i < q->count; i++) {
-        size_t shard = shard_index(t, q->charges[i].key), place = n;
-
-        while (place > 0 && out[place - 1] >= shard)
-            place--;
-        if (place < n && out[place] == shard)
-            continue;
-        memmove(out + place + 1, out + place, sizeof *out * (n - place));
-        out[place] = shard;
-        n++;
-    }
-    return n;
+    for (size_t i = 0; i < q->count; i++)
+        n = put_shard(shard_index(t, q->charges[i].key), n, out);
+    return q->reserving ? put_shard(shard_index(t, q->reserving->key), n, out) : n;
 }
 
 void table_grow_if_due(struct table *t)

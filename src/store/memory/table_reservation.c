@@ -38,11 +38,18 @@ static void find_all(struct deciding *d)
         d->cells[i] = table_cell(d->t, d->charges[i].key);
 }
 
-void deciding_find_again(struct deciding *d, const struct shard *s)
+static void find_charges_again(struct deciding *d, const struct shard *s)
 {
-    for (size_t i = 0; i <= d->q->count; i++)
+    for (size_t i = 0; i < d->q->count; i++)
         if (deciding_shard(d, d->charges[i].key) == s)
             d->cells[i] = table_cell(d->t, d->charges[i].key);
+}
+
+void deciding_find_again(struct deciding *d, const struct shard *s)
+{
+    find_charges_again(d, s);
+    if (deciding_shard(d, d->of->key) == s)
+        d->cells[d->q->count] = table_cell(d->t, d->of->key);
 }
 
 /* R2 */
@@ -60,17 +67,6 @@ static struct cell *find_record(const struct deciding *d)
 }
 
 /* ---- locks --------------------------------------------------------------------------------- */
-
-static void list_keys(struct deciding *d, size_t n)
-{
-    d->all.verb = d->q->verb;
-    d->all.ask = d->q->ask;
-    d->all.charges = d->charges;
-    d->all.count = n + 1;
-    d->charges[n].key = d->of->key;
-    d->charges[n].rule = &record_rule;
-    d->shard_count = table_shards_of(d->t, &d->all, d->shards);
-}
 
 static void lock_all(struct deciding *d)
 {
@@ -239,7 +235,7 @@ weir_err deciding_prepare(struct deciding *d, size_t i)
 
     if (cell && state_has_room(&cell->state, c->rule, &c->step))
         return WEIR_OK;
-    err = table_prepare(d->t, s, c, &d->all, &cell);
+    err = table_prepare(d->t, s, c, d->q, &cell);
     deciding_find_again(d, s);
     return err;
 }
@@ -309,11 +305,15 @@ static weir_err make_record(struct deciding *d, struct reservation *r)
 {
     struct table *t = d->t;
     struct shard *s = deciding_shard(d, d->of->key);
+    struct charge of;
     struct cell *cell;
+    uint32_t count;
 
+    of.key = d->of->key;
+    of.rule = &record_rule;
     if (deciding_record(d)) /* one that is not known any more */
         erase_record(d);
-    cell = table_ensure(t, s, &d->charges[d->q->count], &d->all);
+    cell = table_ensure(t, s, &of, d->q);
     if (!cell) {
         alloc_free(&t->allocator, r);
         deciding_find_again(d, s);
@@ -323,11 +323,14 @@ static weir_err make_record(struct deciding *d, struct reservation *r)
     cell->state.kept.expires = d->now + d->of->ttl;
     cell->state.kept.is_open = !d->of->is_used;
     d->cells[d->q->count] = cell;
-    if (!table_allow_beside(t, s, &d->all, (int64_t)r->block.size)) {
+    count = s->count;
+    if (!table_allow_beside(t, s, d->q, (int64_t)r->block.size)) {
         erase_record(d);
         return WEIR_EFULL;
     }
-    deciding_find_again(d, s); /* cells of the shard may have moved */
+    find_charges_again(d, s); /* cells of the shard may have moved */
+    if (s->count != count)
+        d->cells[d->q->count] = table_cell(t, d->of->key);
     return WEIR_OK;
 }
 
@@ -386,8 +389,7 @@ static void reserve(struct deciding *d)
 {
     const struct cell *record;
 
-    memcpy(d->charges, d->q->charges, d->q->count * sizeof *d->charges);
-    list_keys(d, d->q->count);
+    d->shard_count = table_shards_of(d->t, d->q, d->shards);
     lock_all(d);
     for (size_t i = 0; i < d->shard_count; i++)
         table_purge_if_due(d->t, &d->t->shards[d->shards[i]], d->now);
@@ -405,7 +407,6 @@ static void reserve(struct deciding *d)
             deciding_append(d);
     }
     unlock_all(d);
-    memcpy(d->q->charges, d->charges, d->q->count * sizeof *d->charges);
 }
 
 /* ---- all others ---------------------------------------------------------------------------- */
@@ -425,7 +426,7 @@ static struct cell *lock_record(struct deciding *d)
     }
     d->q->count = reservation_in(record)->charge_count;
     reservation_read(reservation_in(record), d->of, d->charges);
-    list_keys(d, d->q->count);
+    d->shard_count = table_shards_of(d->t, d->q, d->shards);
     return record;
 }
 
@@ -472,7 +473,6 @@ static void change_found(struct deciding *d)
     d->cells[d->q->count] = record;
     deciding_change(d);
     unlock_all(d);
-    memcpy(d->q->charges, d->charges, d->q->count * sizeof *d->charges);
 }
 
 void table_judge_reservation(struct table *t, struct question *q)
@@ -483,6 +483,8 @@ void table_judge_reservation(struct table *t, struct question *q)
     d.q = q;
     d.of = q->reserving;
     d.now = q->ask.now;
+    d.charges = q->charges;
+    d.stands = 0;
     d.logged_count = 0;
     q->err = WEIR_OK;
     q->mark = 0;

@@ -15,14 +15,16 @@ struct deciding {
     struct question *q;
     struct reserving *of;
     int64_t now;
-    struct question all; /* its charges, and the record's key behind them */
-    struct charge charges[MOST_KEYS];
+    struct charge *charges; /* the question's */
     struct cell *cells[MOST_KEYS]; /* NULL: there is none. The record's is the last */
     int64_t used[MOST_CHARGES];    /* settle */
+    uint64_t stands;               /* charges whose step says how they stand, as bits */
     size_t shards[MOST_KEYS], shard_count;
     size_t logged_count;
     struct record logged[MOST_LOGGED];
 };
+
+_Static_assert(MOST_CHARGES <= 64, "a bit for each");
 
 static inline struct shard *deciding_shard(const struct deciding *d, struct key key)
 {

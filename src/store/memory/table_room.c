@@ -47,9 +47,15 @@ struct wanted {
 
 static const struct eviction *for_question(struct wanted *w, const struct question *q, bool beside)
 {
-    for (size_t i = 0; i < q->count; i++)
-        w->spared[i] = q->charges[i].key;
-    w->eviction = (struct eviction){ q->ask.now, beside, w->spared, q->count };
+    size_t n = 0;
+
+    while (n < q->count) {
+        w->spared[n] = q->charges[n].key;
+        n++;
+    }
+    if (q->reserving)
+        w->spared[n++] = q->reserving->key;
+    w->eviction = (struct eviction){ q->ask.now, beside, w->spared, n };
     return &w->eviction;
 }
 
@@ -62,11 +68,13 @@ static bool evict(struct table *t, struct shard *s, const struct question *q, bo
 
 /* One of max_keys places: a free one, or that of an evicted key. The latter is handed over and
  * never free in between, so that no other thread can take it first (T5). */
-static bool claim_place(struct table *t, struct shard *s, const struct question *q)
+static bool claim_place(struct table *t, struct shard *s, const struct question *q, bool *moved)
 {
+    *moved = false;
     if (atomic_fetch_add_explicit(&t->keys, 1, memory_order_relaxed) < t->max_keys)
         return true;
     atomic_fetch_sub_explicit(&t->keys, 1, memory_order_relaxed);
+    *moved = true;
     return evict(t, s, q, false);
 }
 
@@ -88,12 +96,14 @@ struct cell *table_ensure(struct table *t, struct shard *s, const struct charge 
                           const struct question *q)
 {
     uint32_t at = shard_find(s, c->key);
+    bool moved;
 
     if (shard_has(s, at, c->key))
         return &s->cells[at];
-    if (!claim_place(t, s, q))
+    if (!claim_place(t, s, q, &moved))
         return NULL;
-    at = shard_find(s, c->key);
+    if (moved)
+        at = shard_find(s, c->key);
     if (!shard_insert(s, at, c->key, c->rule->algorithm)) {
         const bool has_gap = make_gap(t, s, at, q);
 

@@ -18,9 +18,13 @@ static int64_t over(const struct cell *cell, const struct rule *rule, int64_t no
 
 static void tell_how_it_stands(struct deciding *d)
 {
-    for (size_t i = 0; i < d->q->count; i++)
+    const struct ask peek = { .now = d->now, .peek = true };
+
+    for (size_t i = 0; i < d->q->count; i++) {
         d->charges[i].cost = 0;
-    deciding_look_at_all(d);
+        if (!(d->stands >> i & 1))
+            table_take(d->cells[i], &d->charges[i], &peek);
+    }
     d->q->allowed = true;
 }
 
@@ -32,6 +36,7 @@ static void stamp_as_it_stands(struct deciding *d, size_t i)
 
     table_take(d->cells[i], c, &peek);
     table_stamp(deciding_shard(d, c->key), d->cells[i], c);
+    d->stands |= UINT64_C(1) << i;
 }
 
 /* ---- settle -------------------------------------------------------------------------------- */
