@@ -11,7 +11,7 @@ static void *resize_by_malloc(void *ctx, void *block, size_t size)
         free(block);
         return NULL;
     }
-    return realloc(block, size);
+    return block ? realloc(block, size) : malloc(size);
 }
 
 weir_allocator alloc_or_default(weir_allocator brought)

@@ -301,22 +301,23 @@ static void list_reserved(struct check *check, const struct question *q)
 
     for (size_t i = 0; i < q->count && a->rule_count < WEIR_MAX_RULES; i++) {
         const struct decision *d = &q->charges[i].step.decision;
+        weir_rule_answer *row = &a->rules[a->rule_count];
 
         if (has_row(a, &labels[i]))
             continue;
-        a->rules[a->rule_count++] = (weir_rule_answer){
-            .policy = labels[i].policy[0] ? kept_name(check, &labels[i], labels[i].policy) : NULL,
-            .rule = kept_name(check, &labels[i], labels[i].rule),
-            .limit = q->charges[i].rule->limit,
-            .window_ms = q->charges[i].rule->window,
-            .remaining = d->remaining,
-            .retry_after_ms = d->retry_after,
-            .reset_after_ms = d->reset_after,
-            .delay_ms = d->delay,
-            .allowed = d->allowed,
-            .shadow = labels[i].is_shadow,
-            .shadow_denied = labels[i].is_shadow && !d->allowed,
-        };
+        memset(row, 0, sizeof *row);
+        row->policy = labels[i].policy[0] ? kept_name(check, &labels[i], labels[i].policy) : NULL;
+        row->rule = kept_name(check, &labels[i], labels[i].rule);
+        row->limit = q->charges[i].rule->limit;
+        row->window_ms = q->charges[i].rule->window;
+        row->remaining = d->remaining;
+        row->retry_after_ms = d->retry_after;
+        row->reset_after_ms = d->reset_after;
+        row->delay_ms = d->delay;
+        row->allowed = d->allowed;
+        row->shadow = labels[i].is_shadow;
+        row->shadow_denied = labels[i].is_shadow && !d->allowed;
+        a->rule_count++;
     }
 }
 

@@ -59,7 +59,7 @@ static struct key key_of(const struct engine *e, struct span id)
 
 bool reserve_is_local(const char *id)
 {
-    return strncmp(id, LOCAL_ID, strlen(LOCAL_ID)) == 0;
+    return id[0] == LOCAL_ID[0] && strncmp(id, LOCAL_ID, strlen(LOCAL_ID)) == 0;
 }
 
 /* It follows from the id that the question has: the same question again finds the same record. */
@@ -79,6 +79,18 @@ static uint16_t tag_of_id(const char *id, struct key hashed)
     if (strlen(id) != ID_HEX + ID_TAG_HEX || strspn(id, "0123456789abcdef") != strlen(id))
         return (uint16_t)hashed.low;
     return (uint16_t)strtoul(id + ID_HEX, NULL, 16);
+}
+
+/* Where the record is or will be: known early, so that memory has time to be fetched. */
+static void find_place(const struct engine *e, struct reserving_room *room)
+{
+    struct reserving *of = &room->reserving;
+
+    of->key = key_of(e, (struct span){ room->id, room->id_len });
+    if (e->store->ops->is_shared)
+        of->tag = tag_of_id(room->id, of->key);
+    else if (e->store->ops->prefetch)
+        e->store->ops->prefetch(e->store, of->key, PREFETCH_PLACE);
 }
 
 static const char *charge_counts(const struct check *check, size_t i)
@@ -272,8 +284,11 @@ static weir_err prepare_new(struct engine *e, struct check *check, weir_diag *di
     if (!err && r->id && reserve_is_local(r->id))
         return diag_fail(diag, WEIR_EREQUEST,
                          "ids that begin with " LOCAL_ID " are made by the server: choose another");
-    if (!err)
-        err = charges_of_request(e, check, diag);
+    if (err)
+        return err;
+    if (r->id)
+        find_place(e, room);
+    err = charges_of_request(e, check, diag);
     if (err || check->is_answered)
         return err;
     terms = terms_of(check);
@@ -282,8 +297,10 @@ static weir_err prepare_new(struct engine *e, struct check *check, weir_diag *di
     err = is_used ? WEIR_OK : check_ttl(r->ttl_ms ? r->ttl_ms : terms.ttl, of->most_ttl, diag);
     if (err)
         return err;
-    if (!r->id)
+    if (!r->id) {
         make_id(e, check, room);
+        find_place(e, room);
+    }
     check->verb = VERB_RESERVE;
     of->ttl = is_used ? 0 : r->ttl_ms ? r->ttl_ms : terms.ttl;
     of->is_used = is_used;
@@ -292,7 +309,7 @@ static weir_err prepare_new(struct engine *e, struct check *check, weir_diag *di
     return WEIR_OK;
 }
 
-static weir_err prepare_known(struct check *check, bool extends, weir_diag *diag)
+static weir_err prepare_known(const struct engine *e, struct check *check, bool extends, weir_diag *diag)
 {
     struct reserving_room *room = &check->room->reserving;
     struct reserving *of = &room->reserving;
@@ -316,6 +333,7 @@ static weir_err prepare_known(struct check *check, bool extends, weir_diag *diag
         err = put_amounts(check, diag);
     if (err)
         return err;
+    find_place(e, room);
     charges_make_room(check);
     of->ttl = r->ttl_ms;
     of->is_release = check->is_release;
@@ -343,10 +361,10 @@ weir_err reserve_prepare(struct engine *e, struct check *check, weir_diag *diag)
         break;
     case VERB_SETTLE:
     case VERB_GROW:
-        err = prepare_known(check, false, diag);
+        err = prepare_known(e, check, false, diag);
         break;
     case VERB_EXTEND:
-        err = prepare_known(check, true, diag);
+        err = prepare_known(e, check, true, diag);
         break;
     case VERB_REFUND:
     case VERB_RESET:
@@ -355,11 +373,6 @@ weir_err reserve_prepare(struct engine *e, struct check *check, weir_diag *diag)
         err = diag_fail(diag, WEIR_EREQUEST,
                         "an id goes with a check or a reservation: leave it out");
         break;
-    }
-    if (!err && !check->is_answered) {
-        room->reserving.key = key_of(e, (struct span){ room->id, room->id_len });
-        if (e->store->ops->is_shared)
-            room->reserving.tag = tag_of_id(room->id, room->reserving.key);
     }
     return err;
 }

@@ -82,25 +82,26 @@ struct names {
     size_t policy, rule, counts, end;
 };
 
-static struct names place_names(const struct charge_label *labels, size_t i,
-                                const struct names *last)
+static size_t put_name(char *text, size_t at, const char *name)
 {
-    struct names n;
-    size_t end = last->end;
+    return (size_t)(stpcpy(text + at, name) - text) + 1;
+}
 
-    n.policy = last->policy;
+static struct names place_names(const struct charge_label *labels, size_t i,
+                                const struct names *last, char *text)
+{
+    struct names n = *last;
+
     if (i == 0 || labels[i].policy != labels[i - 1].policy) {
-        n.policy = end;
-        end += strlen(labels[i].policy) + 1;
+        n.policy = n.end;
+        n.end = put_name(text, n.end, labels[i].policy);
     }
-    n.rule = end;
-    end += strlen(labels[i].rule) + 1;
-    n.counts = last->counts;
+    n.rule = n.end;
+    n.end = put_name(text, n.end, labels[i].rule);
     if (i == 0 || labels[i].counts != labels[i - 1].counts) {
-        n.counts = end;
-        end += strlen(labels[i].counts) + 1;
+        n.counts = n.end;
+        n.end = put_name(text, n.end, labels[i].counts);
     }
-    n.end = end;
     return n;
 }
 
@@ -109,7 +110,6 @@ static void put_charge(struct reservation *r, size_t i, const struct charge *fro
 {
     const struct rule *rule = from->rule;
     struct reserved_charge *c = &r->charges[i];
-    char *text = (char *)reservation_text(r);
 
     *c = (struct reserved_charge){
         .key = from->key,
@@ -129,9 +129,6 @@ static void put_charge(struct reservation *r, size_t i, const struct charge *fro
         .is_shadow = label->is_shadow,
         .start = (uint8_t)rule->start,
     };
-    strcpy(text + n->policy, label->policy);
-    strcpy(text + n->rule, label->rule);
-    strcpy(text + n->counts, label->counts);
     if (rule->start == START_CALENDAR) {
         calendar_bounds(rule->calendar, from->step.now, reservation_bounds(r) + *bounds);
         c->bounds_at = (uint16_t)(*bounds)++;
@@ -142,12 +139,13 @@ struct reservation *reservation_new(const struct reserving *of, const struct cha
                                     size_t n, const weir_allocator *allocator)
 {
     struct names names[RESERVATION_MOST_CHARGES + 1];
+    char text[RESERVATION_MOST_TEXT];
     struct reservation *r;
     size_t bounds = 0, put = 0, size;
 
     names[0] = (struct names){ 0 };
     for (size_t i = 0; i < n; i++) {
-        names[i + 1] = place_names(of->labels, i, &names[i]);
+        names[i + 1] = place_names(of->labels, i, &names[i], text);
         bounds += charges[i].rule->start == START_CALENDAR;
     }
     size = size_of(n, bounds, 0, names[n].end);
@@ -165,6 +163,7 @@ struct reservation *reservation_new(const struct reserving *of, const struct cha
     };
     for (size_t i = 0; i < n; i++)
         put_charge(r, i, &charges[i], &of->labels[i], &names[i + 1], &put);
+    memcpy((char *)reservation_text(r), text, names[n].end);
     return r;
 }
 
@@ -277,6 +276,8 @@ int64_t reservation_used(const struct reservation *r, size_t charge, const struc
 
     if (by->is_release)
         return 0;
+    if (by->amount_count == 0)
+        return r->charges[charge].held;
     named = amount_named(by, by->labels[charge].counts);
     return named ? *named : r->charges[charge].held;
 }

@@ -25,32 +25,6 @@
 enum { SPARE_CELLS = 8 };
 #define MOST_EXPIRES (((int64_t)1 << 48) - 1)
 
-static bool key_less(struct key a, struct key b)
-{
-    return a.high != b.high ? a.high < b.high : a.low < b.low;
-}
-
-static bool key_equal(struct key a, struct key b)
-{
-    return a.high == b.high && a.low == b.low;
-}
-
-static uint32_t home_of(struct key key, uint32_t skip_bits, uint32_t homes)
-{
-    return (uint32_t)((key.high << skip_bits >> 32) * homes >> 32);
-}
-
-/* Both are only written with the lock held; they are atomic for shard_prefetch(). */
-static uint32_t homes_of(const struct shard *s)
-{
-    return atomic_load_explicit(&s->homes, memory_order_relaxed);
-}
-
-static struct cell *cells_of(const struct shard *s)
-{
-    return atomic_load_explicit(&s->cells, memory_order_relaxed);
-}
-
 void shard_init(struct shard *s, struct cell *cells, uint32_t homes, uint32_t skip_bits)
 {
     pthread_mutexattr_t adaptive;
@@ -77,21 +51,6 @@ void shard_done(struct shard *s, const weir_allocator *allocator)
             s->count--;
         }
     pthread_mutex_destroy(&s->lock);
-}
-
-uint32_t shard_find(const struct shard *s, struct key key)
-{
-    const struct cell *cells = cells_of(s);
-    uint32_t i = home_of(key, s->skip_bits, homes_of(s));
-
-    while (!cell_is_empty(&cells[i]) && key_less(cells[i].key, key))
-        i++;
-    return i;
-}
-
-bool shard_has(const struct shard *s, uint32_t at, struct key key)
-{
-    return key_equal(cells_of(s)[at].key, key);
 }
 
 void shard_prefetch(const struct shard *s, struct key key)

@@ -127,9 +127,53 @@ static inline bool cell_is_held(const struct cell *c, int64_t now)
 void shard_init(struct shard *s, struct cell *cells, uint32_t homes, uint32_t skip_bits);
 void shard_done(struct shard *s, const weir_allocator *allocator);
 
+static inline uint32_t home_of(struct key key, uint32_t skip_bits, uint32_t homes)
+{
+    return (uint32_t)((key.high << skip_bits >> 32) * homes >> 32);
+}
+
+/* Both are only written with the lock held; they are atomic for shard_prefetch(). */
+static inline uint32_t homes_of(const struct shard *s)
+{
+    return atomic_load_explicit(&s->homes, memory_order_relaxed);
+}
+
+static inline struct cell *cells_of(const struct shard *s)
+{
+    return atomic_load_explicit(&s->cells, memory_order_relaxed);
+}
+
+static inline bool key_less(struct key a, struct key b)
+{
+    return a.high != b.high ? a.high < b.high : a.low < b.low;
+}
+
 /* Where the key is or would be inserted. */
-uint32_t shard_find(const struct shard *s, struct key key);
-bool shard_has(const struct shard *s, uint32_t at, struct key key);
+static inline uint32_t shard_find(const struct shard *s, struct key key)
+{
+    const struct cell *cells = cells_of(s);
+    uint32_t i = home_of(key, s->skip_bits, homes_of(s));
+
+    while (!cell_is_empty(&cells[i]) && key_less(cells[i].key, key))
+        i++;
+    return i;
+}
+
+static inline bool shard_has(const struct shard *s, uint32_t at, struct key key)
+{
+    const struct cell *cell = &cells_of(s)[at];
+
+    return cell->key.high == key.high && cell->key.low == key.low;
+}
+
+/* NULL: there is none. */
+static inline struct cell *shard_cell(const struct shard *s, struct key key)
+{
+    const uint32_t at = shard_find(s, key);
+
+    return shard_has(s, at, key) ? &cells_of(s)[at] : NULL;
+}
+
 void shard_prefetch(const struct shard *s, struct key key);
 
 /* Insert an untouched cell at `at`, as shard_find() gave it. False: no empty cell behind it. */

@@ -123,13 +123,6 @@ static struct shard *shard_of(struct table *t, const struct charge *c)
     return &t->shards[shard_index(t, c->key)];
 }
 
-static struct cell *cell_of(const struct shard *s, struct key key)
-{
-    uint32_t at = shard_find(s, key);
-
-    return shard_has(s, at, key) ? &s->cells[at] : NULL;
-}
-
 void table_take(const struct cell *cell, struct charge *c, const struct ask *ask)
 {
     lockout_take(cell ? cell_locked_until(cell) : 0, cell ? &cell->state : &untouched, c->rule, ask,
@@ -174,7 +167,7 @@ void table_stamp(struct shard *s, struct cell *cell, const struct charge *c)
 /* Only what counts can refuse and lock, so there is a cell. */
 struct cell *table_lock_out(struct table *t, struct shard *s, const struct charge *c)
 {
-    struct cell *cell = cell_of(s, c->key);
+    struct cell *cell = shard_cell(s, c->key);
 
     forget_state(t, cell);
     table_stamp(s, cell, c);
@@ -217,14 +210,6 @@ static void overtake(const struct table *t, const struct shard *s, struct cell *
         write_buffers_overtake(t->log->write_buffers, write_buffer, tag, before);
     if (cell && !state_is_log(cell->algorithm))
         cell->state.tag = own;
-}
-
-struct cell *table_cell(struct table *t, struct key key)
-{
-    const struct shard *s = &t->shards[shard_index(t, key)];
-    const uint32_t at = shard_find(s, key);
-
-    return shard_has(s, at, key) ? &s->cells[at] : NULL;
 }
 
 void table_overtake(struct table *t, struct cell *cell)
@@ -317,7 +302,7 @@ static void refuse_several(struct table *t, struct question *q)
         struct shard *s = shard_of(t, c);
 
         if (c->step.decision.allowed) {
-            table_take(cell_of(s, c->key), c,
+            table_take(shard_cell(s, c->key), c,
                        &(struct ask){ .now = q->ask.now, .cost = c->cost, .peek = true });
         } else if (c->step.locks) {
             struct cell *cell = table_lock_out(t, s, c);
@@ -345,7 +330,7 @@ static void judge_several(struct table *t, struct question *q)
         struct charge *c = &q->charges[i];
         const struct ask ask = charge_ask(q, c);
 
-        table_take(cell_of(shard_of(t, c), c->key), c, &ask);
+        table_take(shard_cell(shard_of(t, c), c->key), c, &ask);
         q->allowed = q->allowed && c->step.decision.allowed;
     }
     if (!q->allowed) {
@@ -356,7 +341,7 @@ static void judge_several(struct table *t, struct question *q)
         return;
     for (size_t i = 0; i < q->count; i++)
         if (q->charges[i].cost != 0)
-            table_unlock(t, cell_of(shard_of(t, &q->charges[i]), q->charges[i].key), q->ask.now);
+            table_unlock(t, shard_cell(shard_of(t, &q->charges[i]), q->charges[i].key), q->ask.now);
     for (size_t i = 0; i < q->count && !q->err; i++)
         if (q->charges[i].cost != 0)
             q->err = table_prepare(t, shard_of(t, &q->charges[i]), &q->charges[i], q, &cell);

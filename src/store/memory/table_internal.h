@@ -33,6 +33,12 @@ static inline size_t shard_index(const struct table *t, struct key key)
     return t->shard_bits ? key.high >> (64 - t->shard_bits) : 0;
 }
 
+/* The cell of a key, whose shard is locked; NULL: there is none. */
+static inline struct cell *table_cell(const struct table *t, struct key key)
+{
+    return shard_cell(&t->shards[shard_index(t, key)], key);
+}
+
 void table_record(const struct cell *cell, struct record *out);
 
 /* ---- table.c; the shards are locked ------------------------------------------------------ */
@@ -48,9 +54,6 @@ struct cell *table_lock_out(struct table *t, struct shard *s, const struct charg
 
 /* Note what a decision made of a cell. */
 void table_stamp(struct shard *s, struct cell *cell, const struct charge *c);
-
-/* The cell of a key; NULL: there is none. */
-struct cell *table_cell(struct table *t, struct key key);
 
 /* Drop what has expired, before a question looks at its keys. */
 void table_purge_if_due(struct table *t, struct shard *s, int64_t now);

@@ -68,6 +68,22 @@ static struct cell *find_record(const struct deciding *d)
 
 /* ---- locks --------------------------------------------------------------------------------- */
 
+/* Most have one charge. */
+static void list_shards(struct deciding *d)
+{
+    const size_t record = shard_index(d->t, d->of->key);
+    size_t first;
+
+    if (d->q->count != 1) {
+        d->shard_count = table_shards_of(d->t, d->q, d->shards);
+        return;
+    }
+    first = shard_index(d->t, d->charges[0].key);
+    d->shards[0] = first < record ? first : record;
+    d->shards[1] = first < record ? record : first;
+    d->shard_count = first == record ? 1 : 2;
+}
+
 static void lock_all(struct deciding *d)
 {
     for (size_t i = 0; i < d->shard_count; i++)
@@ -389,7 +405,7 @@ static void reserve(struct deciding *d)
 {
     const struct cell *record;
 
-    d->shard_count = table_shards_of(d->t, d->q, d->shards);
+    list_shards(d);
     lock_all(d);
     for (size_t i = 0; i < d->shard_count; i++)
         table_purge_if_due(d->t, &d->t->shards[d->shards[i]], d->now);
@@ -426,7 +442,7 @@ static struct cell *lock_record(struct deciding *d)
     }
     d->q->count = reservation_in(record)->charge_count;
     reservation_read(reservation_in(record), d->of, d->charges);
-    d->shard_count = table_shards_of(d->t, d->q, d->shards);
+    list_shards(d);
     return record;
 }
 

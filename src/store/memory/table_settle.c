@@ -67,6 +67,15 @@ static void give_back(struct deciding *d, const struct reservation *r, size_t i)
                               log_count(&cell->state.sliding_window, parts[p].mark));
 }
 
+static bool is_held(const struct deciding *d, size_t i, int64_t expires, bool gives_back)
+{
+    const struct hold hold = deciding_hold(d, i, expires, gives_back);
+    const struct cell *cell = d->cells[i];
+
+    return cell &&
+           state_hold_is_open(&cell->state, d->charges[i].rule->algorithm, d->now, &hold);
+}
+
 /* What was used beyond what was held, or of a hold that is over, is charged: also to a key that is
  * locked out. */
 static weir_err prepare_excess(struct deciding *d, const struct reservation *r, int64_t expires)
@@ -76,14 +85,14 @@ static weir_err prepare_excess(struct deciding *d, const struct reservation *r, 
     for (size_t i = 0; i < d->q->count && !err; i++) {
         struct charge *c = &d->charges[i];
         const int64_t excess = d->used[i] - (r->is_released ? 0 : r->charges[i].held);
-        const struct hold hold = deciding_hold(d, i, expires, r->gives_back);
         struct cell *cell = d->cells[i];
         const struct ask ask = { .now = d->now, .cost = excess, .forced = true };
 
         c->cost = 0;
-        table_unlock(d->t, cell, d->now);
+        if (cell && cell->is_locked)
+            table_unlock(d->t, cell, d->now);
         if (excess <= 0 || algorithm_counts_slots(c->rule->algorithm) || c->rule->limit == 0 ||
-            (cell && state_hold_is_open(&cell->state, c->rule->algorithm, d->now, &hold)))
+            is_held(d, i, expires, r->gives_back))
             continue;
         c->cost = excess;
         table_take(cell, c, &ask);
