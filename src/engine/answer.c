@@ -305,7 +305,6 @@ static void list_reserved(struct check *check, const struct question *q)
 
         if (has_row(a, &labels[i]))
             continue;
-        memset(row, 0, sizeof *row);
         row->policy = labels[i].policy[0] ? kept_name(check, &labels[i], labels[i].policy) : NULL;
         row->rule = kept_name(check, &labels[i], labels[i].rule);
         row->limit = q->charges[i].rule->limit;
@@ -313,6 +312,7 @@ static void list_reserved(struct check *check, const struct question *q)
         row->remaining = d->remaining;
         row->retry_after_ms = d->retry_after;
         row->reset_after_ms = d->reset_after;
+        row->used = row->over = 0;
         row->delay_ms = d->delay;
         row->allowed = d->allowed;
         row->shadow = labels[i].is_shadow;

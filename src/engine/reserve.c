@@ -17,16 +17,15 @@
 
 /* ---- ids ---------------------------------------------------------------------------------- */
 
+_Static_assert(WEIR_MAX_ID == WEIR_MAX_NAME, "an id is a name");
+
 static weir_err read_id(const char *what, const char *id, struct reserving_room *room,
                         weir_diag *diag)
 {
-    const size_t len = name_length(id);
-
-    if (len == 0 || len > WEIR_MAX_ID || id[len] != '\0')
+    room->id_len = name_copy(room->id, id);
+    if (room->id_len == 0)
         return diag_fail(diag, WEIR_EREQUEST, "%s must be 1 to %d of a-z A-Z 0-9 _ . : / -", what,
                          WEIR_MAX_ID);
-    memcpy(room->id, id, len + 1);
-    room->id_len = len;
     return WEIR_OK;
 }
 
@@ -309,7 +308,8 @@ static weir_err prepare_new(struct engine *e, struct check *check, weir_diag *di
     return WEIR_OK;
 }
 
-static weir_err prepare_known(const struct engine *e, struct check *check, bool extends, weir_diag *diag)
+static weir_err prepare_known(const struct engine *e, struct check *check, bool extends,
+                              weir_diag *diag)
 {
     struct reserving_room *room = &check->room->reserving;
     struct reserving *of = &room->reserving;
@@ -340,6 +340,34 @@ static weir_err prepare_known(const struct engine *e, struct check *check, bool 
     return WEIR_OK;
 }
 
+/* All are named: else all would be zeroed first. */
+static void begin(struct reserving_room *room)
+{
+    room->reserving = (struct reserving){
+        .key = { 0 },
+        .tag = 0,
+        .part = NULL,
+        .fingerprint = 0,
+        .ttl = 0,
+        .most_ttl = 0,
+        .gives_back = false,
+        .is_expiry = false,
+        .is_used = false,
+        .is_release = false,
+        .amounts = room->amounts,
+        .amount_count = 0,
+        .labels = room->labels,
+        .rules = room->rules,
+        .calendars = room->calendars,
+        .text = room->text,
+        .refusal = WEIR_OK,
+        .expires_in = 0,
+        .is_repeated = false,
+        .has_expired = false,
+        .over = 0,
+    };
+}
+
 weir_err reserve_prepare(struct engine *e, struct check *check, weir_diag *diag)
 {
     struct reserving_room *room = &check->room->reserving;
@@ -347,13 +375,7 @@ weir_err reserve_prepare(struct engine *e, struct check *check, weir_diag *diag)
 
     if (!e->store->ops->reserves)
         return diag_fail(diag, WEIR_ENOTHERE, "%s", weir_err_text(WEIR_ENOTHERE));
-    room->reserving = (struct reserving){
-        .labels = room->labels,
-        .rules = room->rules,
-        .calendars = room->calendars,
-        .text = room->text,
-        .amounts = room->amounts,
-    };
+    begin(room);
     switch (check->verb) {
     case VERB_CHECK:
     case VERB_RESERVE:

@@ -124,13 +124,16 @@ static bool is_name_character(unsigned char c)
     return name_characters[c];
 }
 
-size_t name_length(const char *text)
+size_t name_copy(char out[WEIR_MAX_NAME + 1], const char *text)
 {
     size_t len = 0;
 
-    while (len <= WEIR_MAX_NAME && is_name_character((unsigned char)text[len]))
+    while (len < WEIR_MAX_NAME && is_name_character((unsigned char)text[len])) {
+        out[len] = text[len];
         len++;
-    return len;
+    }
+    out[len] = '\0';
+    return text[len] == '\0' ? len : 0;
 }
 
 bool name_is_valid(struct span text)

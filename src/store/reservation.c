@@ -118,16 +118,19 @@ static void put_charge(struct reservation *r, size_t i, const struct charge *fro
         .burst = rule->burst,
         .precision = rule->precision,
         .block_for = rule->block_for,
+        .held = 0, /* all are named: else all would be zeroed first */
         .used = RESERVED_OPEN,
         .policy = label->is_kept ? label->policy : NULL,
         .rule = label->is_kept ? label->rule : NULL,
         .policy_at = (uint16_t)n->policy,
         .rule_at = (uint16_t)n->rule,
         .counts_at = (uint16_t)n->counts,
+        .bounds_at = 0,
         .algorithm = (uint8_t)rule->algorithm,
         .class = from->class,
         .is_shadow = label->is_shadow,
         .start = (uint8_t)rule->start,
+        .unused = 0,
     };
     if (rule->start == START_CALENDAR) {
         calendar_bounds(rule->calendar, from->step.now, reservation_bounds(r) + *bounds);

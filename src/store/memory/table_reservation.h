@@ -15,7 +15,7 @@ struct deciding {
     struct question *q;
     struct reserving *of;
     int64_t now;
-    struct charge *charges; /* the question's */
+    struct charge *charges;        /* the question's */
     struct cell *cells[MOST_KEYS]; /* NULL: there is none. The record's is the last */
     int64_t used[MOST_CHARGES];    /* settle */
     uint64_t stands;               /* charges whose step says how they stand, as bits */

@@ -72,8 +72,7 @@ static bool is_held(const struct deciding *d, size_t i, int64_t expires, bool gi
     const struct hold hold = deciding_hold(d, i, expires, gives_back);
     const struct cell *cell = d->cells[i];
 
-    return cell &&
-           state_hold_is_open(&cell->state, d->charges[i].rule->algorithm, d->now, &hold);
+    return cell && state_hold_is_open(&cell->state, d->charges[i].rule->algorithm, d->now, &hold);
 }
 
 /* What was used beyond what was held, or of a hold that is over, is charged: also to a key that is
