@@ -404,6 +404,40 @@ def bench_sends_keys_of_its_format():
         assert len(seen) == 200 and all(re.fullmatch(rb"user-[01]\d\d", key) for key in seen), seen
 
 
+@test
+def bench_sends_an_id_that_no_other_request_has():
+    seen = []
+
+    def answer(connection, data):
+        seen.extend(re.findall(rb"\$18\r\na-([0-9a-f]{16})\r\n.*?\$18\r\nb-([0-9a-f]{16})\r\n", data,
+                               re.S))
+        connection.sendall(resp_replies(data))
+
+    with Feigned(answer) as server:
+        for _ in range(2):
+            r = bench("-s", f"resp://{server.address}", "--command",
+                      "raw:SET a-{id} {key} ; DEL b-{id}", "-n", "1000", "-c", "2", "-t", "2")
+            equal((r["allowed"], r["errors"]), (1000, 0))
+        assert len(seen) >= 2000 and all(a == b for a, b in seen), seen[:10]
+        equal(len(set(seen)), len(seen))
+
+
+@test
+def bench_measures_reservations():
+    with Folder() as folder:
+        policies = folder / "policies.yaml"
+        policies.write_text("version: 1\npolicies: {jobs: {limit: 100000 per 1h, by: user}}\n")
+        server = Server(config=policies)
+    with server:
+        r = bench("-s", f"resp://127.0.0.1:{server.port}", "--command",
+                  "raw:WEIR.RESERVE jobs {key} TTL 60000 ID {id} COST 3 ; WEIR.COMMIT {id} COST 2",
+                  "--key", "ann", "-k", "1", "-n", "500", "-c", "4", "-P", "4")
+        equal((r["allowed"], r["errors"]), (500, 0))
+        peek = server.http("POST", "/v1/peek", {"policy": "jobs", "key": "ann"})[2]
+        # One more was sent before all others.
+        equal(peek["remaining"], 100000 - 501 * 2)
+
+
 # A server stops for a while. A generator that waits for it would send one slow request, and none
 # of those that should have come meanwhile: here they are late, and seen to be.
 @test

@@ -401,8 +401,8 @@ const struct command bench_command = {
     .usage = "[OPTION]...",
     .options = options,
     .option_count = OPTION_COUNT,
-    .notes = "Commands: cl.throttle, weir.check, weir.limit, ping, or 'raw:INCR {key}',\n"
-             "where a ';' between blanks separates two commands that make one request.\n"
+    .notes = "Commands: cl.throttle, weir.check, weir.limit, ping, or 'raw:INCR {key}';\n"
+             "{id} is new in each request, which may be several commands: 'raw:A ; B'.\n"
              "Exit status: 0 all were answered, 1 there were errors, 2 error.\n",
     .run = run,
 };

@@ -89,7 +89,7 @@ void bench_conn_write(struct run *r, struct bench_conn *c, size_t n)
         c->out_sent = 0;
     }
     for (size_t i = 0; i < n; i++, c->out_len += request->bytes.len)
-        bench_request_write(request, random_key(r), c->out + c->out_len);
+        bench_request_write(request, random_key(r), r->written++, c->out + c->out_len);
 }
 
 /* Requests that the server did not take on the last connection go out again. */

@@ -33,6 +33,7 @@ struct run {
     uint64_t in_flight;
     uint64_t interval_ns, offset_ns; /* open loop */
     uint64_t random;
+    uint64_t written; /* requests, from a number of this worker's own */
     uint64_t cpu_from;
     bool is_measuring;
     int epoll, timer;

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/random.h>
 
 #include "base/json.h"
 #include "base/printable.h"
@@ -12,15 +13,34 @@
 #include "proto/resp_reply_parser.h"
 
 #define KEY "{key}"
+#define ID "{id}"
 
-enum { MOST_WORDS = 64 };
+enum { MOST_WORDS = 64, ID_DIGITS = 16 };
 
 /* ---- writing ------------------------------------------------------------------------------- */
 
-/* Append the text with the key in place of each "{key}", zeros in place of its digits. */
+static bool expand_id(struct bench_request *r, struct buf *to)
+{
+    if (r->id_count == BENCH_MOST_IDS) {
+        trouble("a request may have at most %d ids", BENCH_MOST_IDS);
+        return false;
+    }
+    r->ids[r->id_count++] = to->len;
+    buf_printf(to, "%0*llx", ID_DIGITS, (unsigned long long)r->first_id);
+    return true;
+}
+
+/* Append the text with an id in place of each "{id}", and with the key in place of each "{key}",
+ * zeros in place of its digits. */
 static bool expand(struct bench_request *r, struct buf *to, const char *text, const char *key)
 {
     for (const char *at = text; *at;) {
+        if (strncmp(at, ID, strlen(ID)) == 0) {
+            if (!expand_id(r, to))
+                return false;
+            at += strlen(ID);
+            continue;
+        }
         if (strncmp(at, KEY, strlen(KEY)) != 0) {
             buf_byte(to, *at++);
             continue;
@@ -47,13 +67,15 @@ static bool expand(struct bench_request *r, struct buf *to, const char *text, co
     return true;
 }
 
-/* How long a word is when its keys are in it. */
+/* How long a word is when its keys and ids are in it. */
 static size_t expanded_len(const char *word, const char *key)
 {
     size_t len = strlen(word);
 
     for (const char *at = word; (at = strstr(at, KEY)); at += strlen(KEY))
         len += strlen(key) - strlen(KEY);
+    for (const char *at = word; (at = strstr(at, ID)); at += strlen(ID))
+        len += ID_DIGITS - strlen(ID);
     return len;
 }
 
@@ -253,6 +275,10 @@ bool bench_request_init(struct bench_request *r, const struct bench_question *q)
     buf_init(&r->greeting, &usual);
     for (const char *c = q->key; *c; c++)
         r->places += *c == '#';
+    if (getrandom(&r->first_id, sizeof r->first_id, 0) != sizeof r->first_id) {
+        trouble("there are no random bytes");
+        return false;
+    }
     if (!write_request(r, q))
         return false;
     if (r->bytes.failed || r->greeting.failed)
@@ -266,11 +292,19 @@ void bench_request_done(struct bench_request *r)
     buf_done(&r->greeting);
 }
 
-void bench_request_write(const struct bench_request *r, uint64_t number, char *to)
+static void write_id(char *to, uint64_t id)
+{
+    for (int i = ID_DIGITS; i-- > 0; id >>= 4)
+        to[i] = "0123456789abcdef"[id & 15];
+}
+
+void bench_request_write(const struct bench_request *r, uint64_t number, uint64_t count, char *to)
 {
     char places[20];
 
     memcpy(to, r->bytes.at, r->bytes.len);
+    for (size_t i = 0; i < r->id_count; i++)
+        write_id(to + r->ids[i], r->first_id + count);
     if (number == 0)
         return;
     for (size_t i = 0; i < sizeof places; i++, number /= 10)

@@ -2,14 +2,15 @@
  * its answers mean.
  *
  * A key is a text with digits in it: each '#' of its format becomes one. So all requests are
- * equally long, and the next one is a copy with other digits. */
+ * equally long, and the next one is a copy with other digits. An id is a number of 16 digits that no
+ * other request has, of this run or another: runs begin at random. */
 #ifndef WEIR_CLI_BENCH_REQUEST_H
 #define WEIR_CLI_BENCH_REQUEST_H
 
 #include "base/buf.h"
 #include "cli/server_url.h"
 
-enum { BENCH_MOST_DIGITS = 64 };
+enum { BENCH_MOST_DIGITS = 64, BENCH_MOST_IDS = 8 };
 
 struct bench_request {
     struct buf bytes; /* one request; its key has zeros */
@@ -18,7 +19,10 @@ struct bench_request {
         unsigned place; /* 0: the last digit of the key's number */
     } digits[BENCH_MOST_DIGITS];
     size_t digit_count;
-    unsigned places; /* digits in a key */
+    unsigned places;            /* digits in a key */
+    size_t ids[BENCH_MOST_IDS]; /* where they are in bytes */
+    size_t id_count;
+    uint64_t first_id;
     bool is_resp;
     size_t replies; /* that answer one request */
     enum { JUDGES_NOTHING, JUDGES_STATUS, JUDGES_CHECK, ZERO_ALLOWS, ONE_ALLOWS } judges;
@@ -44,8 +48,8 @@ struct bench_question {
 bool bench_request_init(struct bench_request *r, const struct bench_question *q);
 void bench_request_done(struct bench_request *r);
 
-/* The request for the key with this number; `to` has room for r->bytes.len bytes. */
-void bench_request_write(const struct bench_request *r, uint64_t number, char *to);
+/* The count-th request, for the key with this number; `to` has room for r->bytes.len bytes. */
+void bench_request_write(const struct bench_request *r, uint64_t number, uint64_t count, char *to);
 
 enum bench_outcome {
     OUTCOME_INCOMPLETE, /* more bytes are needed; or, at the end of a connection, something else */

@@ -230,6 +230,7 @@ static bool prepare(struct run *r)
     r->quota = plan->requests > 0 ? share_of(plan->requests, plan->threads, r->w->index)
                                   : UINT64_MAX;
     r->random = 0x9e3779b97f4a7c15 * (r->w->index + 1);
+    r->written = (uint64_t)r->w->index << 40;
     if (plan->rate > 0) {
         r->interval_ns = (uint64_t)SECOND * plan->threads / (uint64_t)plan->rate;
         r->offset_ns = r->interval_ns * r->w->index / plan->threads;
