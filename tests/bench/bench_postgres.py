@@ -31,7 +31,6 @@ import json
 import os
 import re
 import shutil
-import signal
 import socket
 import statistics
 import subprocess
@@ -44,6 +43,7 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "support"))
 
 from postgres import Postgres, programs  # noqa: E402
+from rounds import add_options, parse_options, print_value, run_rounds  # noqa: E402
 from weir_server import free_port  # noqa: E402
 
 KEYS, HOT = 100_000, 1
@@ -231,15 +231,8 @@ class Field:
     def run(self):
         alone = [case for case in self.cases if case.name in ALONE]
         turns = alone * (OFTEN - 1) + self.cases
-        for r in range(self.options.rounds):
-            for i, case in enumerate(turns):
-                if sys.stderr.isatty():
-                    print(f"\rround {r + 1} of {self.options.rounds}: {i + 1} of "
-                          f"{len(turns)} {case.name:20}", end="", file=sys.stderr)
-                measure = self.measure_weir if case.name.startswith("weir") else self.measure_sql
-                case.rounds.append(measure(case))
-        if sys.stderr.isatty():
-            print("\r" + " " * 60 + "\r", end="", file=sys.stderr)
+        run_rounds(self.options.rounds, turns, lambda case: (
+            self.measure_weir if case.name.startswith("weir") else self.measure_sql)(case))
 
     def admitted(self, name):
         """How many of 1000 checks by 100 callers pass a limit of 5."""
@@ -283,15 +276,7 @@ def best(field, names, keys, commit, r):
 
 
 def print_ratio(label, values, least=None, most=None):
-    value = statistics.median(values)
-    if least is None and most is None:
-        print(f"{label:62} {value:6.2f}")
-        return
-    if least is not None:
-        wanted = f"{least:g} or more" + ("" if value >= least else "   MISSED")
-    else:
-        wanted = f"{most:g} or less" + ("" if value <= most else "   MISSED")
-    print(f"{label:62} {value:6.2f}   wanted: {wanted}")
+    print_value(label, statistics.median(values), least, most, width=62)
 
 
 def print_ratios(field):
@@ -343,17 +328,10 @@ def write_csv(field, path):
 
 def read_options():
     parser = argparse.ArgumentParser(description="weir's Postgres store, next to others.")
-    parser.add_argument("tree", type=Path, help="where weir is built")
+    add_options(parser)
     parser.add_argument("--quick", action="store_true", help="synchronous_commit on, short rounds")
-    parser.add_argument("--rounds", type=int, help="how often each is asked")
-    parser.add_argument("--seconds", type=int, help="how long, each time")
     parser.add_argument("--rows", type=int, default=1_000_000, help="in each table, before")
-    parser.add_argument("--realtime", action="store_true",
-                        help="before all other work of this machine; for root")
-    parser.add_argument("--out", type=Path, help="where results go: OUT.csv")
-    options = parser.parse_args()
-    options.tree = options.tree.resolve()
-    options.out = options.out or options.tree / "postgres"
+    options = parse_options(parser, "postgres")
     options.rounds = options.rounds or (1 if options.quick else 9)
     options.seconds = options.seconds or 1
     return options
@@ -361,9 +339,6 @@ def read_options():
 
 def main():
     options = read_options()
-    if options.realtime:
-        os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(5))  # and so do all it starts
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # in order: Postgres must not stay
     field = Field(options)
     try:
         field.start()

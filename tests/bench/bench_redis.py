@@ -18,12 +18,10 @@ denied, except in the last case: one key that always is.
 Results go to NAME.csv, by default TREE/redis.
 """
 import argparse
-import csv
 import hashlib
 import json
 import os
 import shutil
-import signal
 import statistics
 import subprocess
 import sys
@@ -35,6 +33,8 @@ sys.path.insert(0, str(HERE.parent / "support"))
 
 from certificates import make_certs  # noqa: E402
 from redis import Redis  # noqa: E402
+from rounds import (add_options, parse_options, print_tables, print_value, ratio,  # noqa: E402
+                    run_rounds, write_csv)
 from weir_server import Server  # noqa: E402
 
 KEYS, HOT = 100_000, 1
@@ -46,6 +46,7 @@ policies:
   wide:   {limit: 1000000 per 1s, by: key, algorithm: token_bucket}
   denied: {limit: 1 per 52w, by: key, algorithm: fixed_window}
 """
+COLUMNS = {"per_second": "checks/s", "p50": "p50 us", "p99": "p99 us"}
 LOADS = (8, 1), (64, 1), (64, 16)  # callers, and what each has under way
 
 
@@ -150,32 +151,10 @@ class Field:
         return json.loads(done.stdout)
 
     def run(self):
-        for r in range(self.options.rounds):
-            for i, case in enumerate(self.cases):
-                if sys.stderr.isatty():
-                    print(f"\rround {r + 1} of {self.options.rounds}: {i + 1} of "
-                          f"{len(self.cases)} {case.name:20}", end="", file=sys.stderr)
-                case.rounds.append(self.measure(case))
-        if sys.stderr.isatty():
-            print("\r" + " " * 60 + "\r", end="", file=sys.stderr)
+        run_rounds(self.options.rounds, self.cases, self.measure)
 
 
 # ---- what came of it ----------------------------------------------------------------------------
-
-def print_tables(field):
-    kind = None
-    for c in field.cases:
-        if c.kind != kind:
-            kind = c.kind
-            print(f"\n{kind}\n{'':10}   checks/s     p50 us     p99 us")
-        print(f"{c.name:10} {c.median('per_second'):10.0f} {c.median('p50'):10.0f} "
-              f"{c.median('p99'):10.0f}")
-
-
-def ratio(case, other):
-    return statistics.median(a["per_second"] / b["per_second"]
-                             for a, b in zip(case.rounds, other.rounds))
-
 
 def print_ratios(field):
     print()
@@ -183,37 +162,18 @@ def print_ratios(field):
         least = 5 if ours.is_denied else 1.3 if ours.load[1] > 1 else 1
         for theirs in (c for c in field.cases if c.kind == ours.kind and c is not ours):
             if theirs.name == "weir tls":
-                print(f"{'weir tls / weir resp: ' + ours.kind:72} {ratio(theirs, ours):6.2f}")
+                print_value("weir tls / weir resp: " + ours.kind, ratio(theirs, ours))
                 continue
-            value = ratio(ours, theirs)
-            wanted = ""
-            if theirs.name == "evalsha" and not (ours.is_denied and ours.load[1] == 1):
-                wanted = f"   wanted: {least:g} or more" + ("" if value >= least else "   MISSED")
-            print(f"{'weir resp / ' + theirs.name + ': ' + ours.kind:72} {value:6.2f}{wanted}")
-
-
-def write_csv(field, path):
-    with open(path, "w", newline="", encoding="utf-8") as file:
-        out = csv.writer(file)
-        out.writerow(["contestant", "load", "round", "per_second", "p50", "p99"])
-        for c in field.cases:
-            for number, r in enumerate(c.rounds, 1):
-                out.writerow([c.name, c.kind, number] +
-                             [f"{r[column]:.6g}" for column in ("per_second", "p50", "p99")])
+            is_wanted = theirs.name == "evalsha" and not (ours.is_denied and ours.load[1] == 1)
+            print_value(f"weir resp / {theirs.name}: {ours.kind}", ratio(ours, theirs),
+                        least=least if is_wanted else None)
 
 
 def read_options():
     parser = argparse.ArgumentParser(description="weir in front of Redis, next to others.")
-    parser.add_argument("tree", type=Path, help="where weir is built")
+    add_options(parser)
     parser.add_argument("--quick", action="store_true", help="one short round")
-    parser.add_argument("--rounds", type=int, help="how often each is asked")
-    parser.add_argument("--seconds", type=int, help="how long, each time")
-    parser.add_argument("--realtime", action="store_true",
-                        help="before all other work of this machine; for root")
-    parser.add_argument("--out", type=Path, help="where results go: OUT.csv")
-    options = parser.parse_args()
-    options.tree = options.tree.resolve()
-    options.out = options.out or options.tree / "redis"
+    options = parse_options(parser, "redis")
     options.rounds = options.rounds or (1 if options.quick else 5)
     options.seconds = options.seconds or (1 if options.quick else 3)
     return options
@@ -221,9 +181,6 @@ def read_options():
 
 def main():
     options = read_options()
-    if options.realtime:
-        os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(5))  # and so do all it starts
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # in order: Redis must not stay
     field = Field(options)
     try:
         field.start()
@@ -231,11 +188,11 @@ def main():
               "callers, weir and Redis" + (f"; no flexible: {field.why}" if field.why else ""),
               flush=True)
         field.run()
-        print_tables(field)
+        print_tables(field.cases, COLUMNS)
         print_ratios(field)
     finally:
         field.stop()
-    write_csv(field, options.out.with_suffix(".csv"))
+    write_csv(field.cases, COLUMNS, options.out.with_suffix(".csv"))
     print(f"\nsee {options.out.with_suffix('.csv')}")
 
 

@@ -45,6 +45,7 @@ from collections import Counter
 from pathlib import Path
 
 from picture import bars
+from rounds import cpu_seconds, print_value
 
 HERE = Path(__file__).resolve().parent
 LIMIT = 10_000_000  # a minute
@@ -107,11 +108,7 @@ class Server:
                 time.sleep(0.01)
 
     def cpu_seconds(self):
-        ticks = 0
-        for pid in [self.process.pid] + children(self.process.pid):
-            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-            ticks += int(fields[11]) + int(fields[12])
-        return ticks / os.sysconf("SC_CLK_TCK")
+        return cpu_seconds([self.process.pid] + children(self.process.pid))
 
     def ask_once(self, *words):
         """One command of RESP, to get a server ready."""
@@ -354,12 +351,7 @@ def print_ratio(field, a, b, threads, pipeline, keys, least=None, most=None, rat
     load = f"{rate}/s" if rate else f"pipeline {pipeline}, {threads} thread{'s'[:threads - 1]}"
     label = f"{a} / {b}: {load}{', hot key' if keys == HOT else ''}"
     label += {"per_second": "", "cpu_us": ", CPU"}.get(what, f", {what}")
-    wanted = ""
-    if least is not None:
-        wanted = f"   wanted: {least:g} or more" + ("" if value >= least else "   MISSED")
-    elif most is not None:
-        wanted = f"   wanted: {most:g} or less" + ("" if value <= most else "   MISSED")
-    print(f"{label:62} {value:6.2f}{wanted}")
+    print_value(label, value, least, most, width=62)
 
 
 def print_ratios(field):

@@ -9,6 +9,7 @@
     proxy.mode = "drip"     answers come byte by byte
     proxy.mode = "join"     answers wait for those of the next 50 ms, and come in one piece
     proxy.mode = "pass"
+    proxy.round_trips       for each connection, so often something was sent after an answer
 """
 import socket
 import struct
@@ -23,8 +24,9 @@ class Proxy:
         self.target, self.delay, self.mode = target, delay, "pass"
         self.listener = socket.create_server(("127.0.0.1", 0), backlog=128)
         self.port = self.listener.getsockname()[1]
-        self.is_over, self.halves = False, 0
+        self.is_over, self.halves, self.round_trips = False, 0, []
         self.sockets = set()
+        self.lock = threading.Lock()
         threading.Thread(target=self.accept, daemon=True).start()
 
     def accept(self):
@@ -45,16 +47,21 @@ class Proxy:
         for one in (near, far):
             one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self.sockets.add(one)
-        threading.Thread(target=self.pump, args=(near, far, False), daemon=True).start()
-        self.pump(far, near, True)
+        with self.lock:
+            talk = {"number": len(self.round_trips), "is_answered": True}
+            self.round_trips.append(0)
+        threading.Thread(target=self.pump, args=(near, far, False, talk), daemon=True).start()
+        self.pump(far, near, True, talk)
 
     def wait_while_cut(self):
         while self.mode == "cut" and not self.is_over:
             time.sleep(0.01)
 
-    def pump(self, source, to, is_answer):
+    def pump(self, source, to, is_answer, talk):
         try:
             while data := source.recv(1 << 16):
+                self.round_trips[talk["number"]] += talk["is_answered"] and not is_answer
+                talk["is_answered"] = is_answer
                 self.wait_while_cut()
                 if is_answer and self.mode == "slow":
                     time.sleep(self.delay)
