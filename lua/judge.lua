@@ -119,6 +119,9 @@ end
 local states = {}
 local function state_of(k, r) -- reads it once, on first use
     local s = read_state(KEYS[k], values[k], r)
+    if s.was_held then -- an error, before all that is written, if its slot moves and one is not here
+        redis.call('EXISTS', s.key, s.key .. ':h')
+    end
     states[k] = s
     return s
 end
@@ -232,10 +235,10 @@ for i = 1, #changed do
     if s.was_held and (s.locked or not s.a or not s.is_held) then
         redis.call('DEL', s.key .. ':h')
     elseif s.was_held then
-        if s.gone then
+        redis.call('PEXPIREAT', s.key .. ':h', text)
+        if s.gone then -- last: it may have been all of them
             redis.call('ZREMRANGEBYSCORE', s.key .. ':h', '-inf', s.gone)
         end
-        redis.call('PEXPIREAT', s.key .. ':h', text)
     end
 end
 return table.concat(reply)

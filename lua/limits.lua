@@ -422,7 +422,7 @@ local function need_holds()
             local following = redis.call('ZRANGEBYSCORE', key, '(' .. to, '+inf', 'WITHSCORES', 'LIMIT',
                 0, 1)
             s.gone, s.first = to, tonumber(following[2] or s.last)
-            if not following[2] then -- what is not found there was evicted, or is about to be moved
+            if not following[2] then -- what is not found there was evicted
                 lost, s.sum = s.sum, 0
             end
         end

@@ -27,14 +27,13 @@
 --     4 it is settled already   5 it has expired   6 its record is in the slot of the tag `over`
 --     7 an amount that it does not count   8 a ttl that is too long
 --
--- RULES (test_reserve.py has tests of each)
+-- RULES (test_held.py in tests/e2e/ has tests of each)
 --   V1  A record is written in the same call as its charges, and known for 10 minutes after it
 --       expires, to the ms.
 --   V2  What is given back comes out of the charge that was made, by its mark in the record, and only
 --       if its key is the one that was charged: after a reset, an eviction or a lockout nothing is.
 --   V3  Slots are free at the instant at which they expire.
---   V4  Each question is decided and written before the next. All of its keys are looked for before
---       the first is written.
+--   V4  Each question is decided and written before the next. None is while its slot moves.
 --
 -- A RESERVATION OF SEVERAL SLOTS has a record in each, with the charges there. That of the first
 -- charge is the main one: it has `about`, what a client is told of all charges, and the tags of the
@@ -253,19 +252,6 @@ local function look_at_all(charges)
         decision(c, allowed, remaining, retry, reset, delay)
     end
     return over
-end
-
--- Nothing must be written before it is known that all keys can be read: while a slot of a cluster
--- moves, a key that is not here is an error.
-local function look_for_all(charges)
-    for i = 1, #charges do
-        local c = charges[i]
-        if c.rule[1] >= 4 and c.rule[1] <= 6 then
-            redis.call('EXISTS', c.key, c.key .. ':h')
-        else
-            redis.call('EXISTS', c.key)
-        end
-    end
 end
 
 -- What was charged, as parts of the record; `token` says by which question.
@@ -631,6 +617,8 @@ local function skip(verb)
     at = at + (count and count + 1 + 2 * asked[at + count] or 1)
 end
 
+local is_at_rest = false
+
 while at <= #asked do
     local verb, begin = asked[at], nil
     given, record_key = asked[at + 1], KEYS[asked[at + 2]]
@@ -641,13 +629,20 @@ while at <= #asked do
     at = at + 3
     begin = at
     local outcome, bits, expires_in, over, record
+    -- While a slot of a cluster moves, it is an error to ask for a key that is not here, even for one
+    -- that this call has just deleted. A call that ends half way is asked again, and would do that
+    -- half twice. So none begins: two keys that are nowhere are an error on both of the slot's nodes.
+    -- A pointer is one key alone, and may be written twice.
+    if verb ~= 11 and not is_at_rest then
+        redis.call('EXISTS', record_key .. ':none', record_key .. ':neither')
+        is_at_rest = true
+    end
     if verb == 6 then
         outcome, bits, expires_in, over, record = reserve()
     elseif verb == 11 then
         outcome, bits, expires_in, over = point()
     elseif verb >= 7 and verb <= 10 then
         record = read_record()
-        look_for_all(record and record.charges or {})
         if not record then
             outcome = 2
         elseif record.tag and verb < 10 then

@@ -4,7 +4,9 @@ really used.
 
     test_held.py TREE      from the root of the source
 """
+import contextlib
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -23,8 +25,8 @@ def redis_home(parameters=PATIENT):
     return RedisFixture(redis, redis.url, parameters)
 
 
-def cluster_home():
-    cluster = Cluster()
+def cluster_home(**options):
+    cluster = Cluster(**options)
     return RedisFixture(cluster, f"redis+cluster://127.0.0.1:{cluster.nodes[0].port}")
 
 
@@ -111,18 +113,17 @@ def a_lost_answer_is_charged_once_in_a_cluster():
         held.a_lost_answer_is_charged_once(home)
 
 
+# ---- slots of a cluster that move ----------------------------------------------------------------
+
 @test
 def what_is_held_is_settled_exactly_while_its_slots_move():
     with cluster_home() as home:
         home.config.write_text(held.POLICIES)
         cluster, moved = home.redis, []
 
-        def keys():
-            return [key for node in cluster.masters for key in node("KEYS", "rl:{*")]
-
         def move():
-            wait_until(lambda: len(keys()) > 5, "something to be counted")
-            slots = {cluster.nodes[0]("CLUSTER", "KEYSLOT", key): key for key in keys()}
+            wait_until(lambda: len(cluster.keys()) > 5, "something to be counted")
+            slots = {cluster.nodes[0]("CLUSTER", "KEYSLOT", key): key for key in cluster.keys()}
             for slot, key in sorted(slots.items())[:8]:
                 source = cluster.owner(key)
                 target = next(node for node in cluster.masters if node is not source)
@@ -132,6 +133,171 @@ def what_is_held_is_settled_exactly_while_its_slots_move():
                              meanwhile=move)
         assert moved
 
+
+class Road:
+    """From the first of two masters to the second: slots move on it, one after the other. There is
+    no way back: if both got slots, nodes that tell each other of it might lose one."""
+
+    def __init__(self, cluster):
+        self.nodes = self.source, self.target = [node.client() for node in cluster.masters]
+        self.ids = {node: node("CLUSTER", "MYID") for node in self.nodes}
+        self.port = cluster.masters[1].port
+        self.seen = set()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        for node in self.nodes:
+            node.close()
+
+    def new_keys(self):
+        """Those of the first master, the records of reservations last."""
+        keys = set(self.source("KEYS", "rl:{????}:*")) - self.seen
+        self.seen |= keys
+        return sorted(keys, key=lambda key: (b":reservation:" in key, key))
+
+    def migrate(self, keys):
+        if keys:
+            self.source("MIGRATE", "127.0.0.1", self.port, "", 0, 5000, "KEYS", *keys)
+
+    @contextlib.contextmanager
+    def moving(self, key, gone):
+        """The slot of this key is on its way, and `gone` are there already. It arrives in the end."""
+        slot = self.source("CLUSTER", "KEYSLOT", key)
+        self.target("CLUSTER", "SETSLOT", slot, "IMPORTING", self.ids[self.source])
+        self.source("CLUSTER", "SETSLOT", slot, "MIGRATING", self.ids[self.target])
+        self.migrate(gone)
+        yield
+        self.migrate(self.source("CLUSTER", "GETKEYSINSLOT", slot, 100))
+        for node in (self.target, self.source):
+            node("CLUSTER", "SETSLOT", slot, "NODE", self.ids[self.target])
+
+    def calls(self):
+        """Of scripts, on both: done, failed and rejected."""
+        return sum(int(n) for node in self.nodes
+                   for n in re.findall(r"calls=(\d+)",
+                                       node.info("commandstats").get("cmdstat_evalsha", "")))
+
+    def wait_for_calls(self, begin=lambda: None, until=lambda: False):
+        """What is put off is asked again and again."""
+        before = self.calls()
+        begin()
+        wait_until(lambda: until() or self.calls() > before + 3, "what was put off")
+
+
+MOVED_POLICIES = """
+version: 1
+policies:
+  jobs:
+    rules:
+      calls: {limit: 1000 per 1d, by: user, algorithm: fixed_window}
+      units: {limit: 1000 per 1d, by: user, algorithm: token_bucket}
+  calls:
+    rules:
+      calls: {limit: 1000 per 1d, by: user, algorithm: fixed_window}
+      units: {limit: 1000 per 1d, by: user, algorithm: token_bucket}
+      few:   {limit: 9 per 1d, by: team, algorithm: fixed_window}
+      more:  {limit: 10 per 1d, by: team, algorithm: fixed_window}
+"""
+# What is asked while the slot moves, and what is counted when 4 of the 9 that are held were used.
+ASKED = {"commit": ({"cost": 4}, 4), "release": ({}, 0), "grow": ({"cost": 3}, 4),
+         "extend": ({"ttl_ms": 600_000}, 4), "check": ({"cost": 2}, 6), "charge": ({"cost": 2}, 6),
+         "reserve": ({"cost": 2, "ttl_ms": 60_000}, 6)}
+
+
+def reserve_on(road, server, users):
+    """(who, the reservation, its keys), of a user whose slot can move."""
+    while True:
+        who = {"policy": "jobs", "attributes": {"user": next(users)}}
+        one = ask(server, "reserve", **who, cost=9, ttl_ms=60_000)["reservation"]
+        keys = road.new_keys()
+        if keys:
+            assert len(keys) == 4, keys
+            return who, one, keys
+
+
+def ask_while_it_moves(road, server, verb, users, gone):
+    """Returns what is counted afterwards. `gone` says which of the keys have moved."""
+    who, one, keys = reserve_on(road, server, users)
+    about, answers = who if verb in ("check", "charge", "reserve") else {"reservation": one}, []
+    thread = threading.Thread(target=lambda: answers.append(
+        server.http("POST", f"/v1/{verb}", {**about, **ASKED[verb][0]})))
+    with road.moving(keys[0], [key for i, key in enumerate(keys) if gone(i)]):
+        road.wait_for_calls(thread.start, lambda: answers)
+    thread.join()
+    (status, _, answer), = answers
+    if status != 200 or answer["source"] != "store" or answer.get("repeated"):
+        return answer
+    if verb not in ("commit", "release"):
+        ask(server, "commit", reservation=one, cost=4)
+    return [1000 - rule["remaining"] for rule in ask(server, "peek", **who)["rules"]]
+
+
+@test
+def what_is_asked_while_a_slot_moves_is_done_once_and_whole():
+    """With no key moved, with each of them moved, and with all but one."""
+    moves = [lambda _: False] + [lambda i, n=n: i == n for n in range(4)] + \
+        [lambda i, n=n: i != n for n in range(4)]
+    users, wrong = (f"u{n}" for n in range(1000)), {}
+    with cluster_home(masters=2) as home, Road(home.redis) as road:
+        home.config.write_text(MOVED_POLICIES)
+        server = home.serve(threads=1)
+        for verb, (_, expected) in ASKED.items():
+            for i, gone in enumerate(moves):
+                counted = ask_while_it_moves(road, server, verb, users, gone)
+                if counted != [expected] * 2:
+                    wrong[verb, i] = counted
+        assert not wrong, wrong
+
+
+def reserve_of_team(road, server, names, rule, cost):
+    """(who, the reservation, the keys of this rule), once these are in a slot that can move."""
+    while True:
+        name = next(names)
+        who = {"policy": "calls", "attributes": {"user": name, "team": name}}
+        one = ask(server, "reserve", **who, cost=cost, ttl_ms=60_000)["reservation"]
+        keys = [key for key in road.new_keys() if b":" + rule + b":" in key]
+        if keys:
+            return who, one, keys
+
+
+def undo_while_it_moves(road, server, names, verb):
+    """A question takes 2 of a user, and waits until the slot of a team has moved. That denies it. So
+    the 2 are undone while the user's slot moves. Returns what is counted: 3, as before."""
+    who, one, (units, units_held) = reserve_of_team(road, server, names, b"units", 3)
+    team, _, (few,) = reserve_of_team(road, server, names, b"few", 9)
+    who["attributes"]["team"] = team["attributes"]["team"]
+    body, answers = {**who, "cost": 2, **({"ttl_ms": 60_000} if verb == "reserve" else {})}, []
+    if verb == "reserve": # so that it is the only one that holds something
+        ask(server, "commit", reservation=one)
+    thread = threading.Thread(
+        target=lambda: answers.append(server.http("POST", f"/v1/{verb}", body)))
+    with contextlib.ExitStack() as own:
+        with road.moving(few, [few]):
+            road.wait_for_calls(thread.start, lambda: answers)
+            assert not answers, answers
+            own.enter_context(road.moving(units, [units_held] if verb == "check" else []))
+        road.wait_for_calls(until=lambda: answers)
+    thread.join()
+    (status, _, answer), = answers
+    assert status == 200 and not answer["allowed"] and answer["source"] == "store", answer
+    if verb == "check":
+        ask(server, "commit", reservation=one)
+    return [1000 - rule["remaining"] for rule in ask(server, "peek", **who)["rules"][:2]]
+
+
+@test
+def what_is_undone_while_a_slot_moves_is_undone_once_and_whole():
+    with cluster_home(masters=2) as home, Road(home.redis) as road:
+        home.config.write_text(MOVED_POLICIES)
+        server, names = home.serve(threads=1), (f"n{n}" for n in range(1000))
+        counted = {verb: undo_while_it_moves(road, server, names, verb)
+                   for verb in ("reserve", "check")}
+        assert counted == {"reserve": [3, 3], "check": [3, 3]}, counted
+
+
+# ---- slots, and what was used --------------------------------------------------------------------
 
 @test
 def never_more_than_seven_at_once():

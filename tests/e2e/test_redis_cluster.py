@@ -35,7 +35,7 @@ class Home(Fixture):
         super().__init__(url(self.cluster.masters[:seeds], parameters))
 
     def keys(self, pattern="rl:{*"):
-        return [key for node in self.cluster.masters for key in node("KEYS", pattern)]
+        return self.cluster.keys(pattern)
 
 
 def url(nodes, parameters):

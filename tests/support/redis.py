@@ -357,6 +357,9 @@ class Cluster(Group):
                     if first <= slot <= last)
         return next(node for node in self.nodes if node.port == port)
 
+    def keys(self, pattern="rl:{*"):
+        return [key for node in self.masters for key in node("KEYS", pattern)]
+
     def epochs(self):
         return {line for node in self.nodes for line in node("CLUSTER", "INFO").splitlines()
                 if line.startswith(b"cluster_current_epoch")}
