@@ -222,6 +222,16 @@ size_t state_heap_bytes(const struct state *s, weir_algorithm algorithm)
                                    : holds_bytes(state_holds(s, algorithm));
 }
 
+void state_prefetch(const struct state *s, weir_algorithm algorithm)
+{
+    const size_t line = 64, most = 4 * line; /* what a decision reads of a log, mostly */
+
+    if (!state_is_log(algorithm) || !s->sliding_window.room)
+        return;
+    for (size_t at = 0; at < most && at < sliding_window_beside(&s->sliding_window); at += line)
+        __builtin_prefetch((const char *)s->sliding_window.far + at, 1);
+}
+
 void state_done(struct state *s, weir_algorithm algorithm, const weir_allocator *allocator)
 {
     if (state_is_log(algorithm))

@@ -209,6 +209,7 @@ int64_t state_lasts_until(const struct state *s, const struct rule *r);
 
 /* Memory beside the state, for an algorithm that has some. */
 size_t state_heap_bytes(const struct state *s, weir_algorithm algorithm);
+void state_prefetch(const struct state *s, weir_algorithm algorithm); /* that memory */
 void state_done(struct state *s, weir_algorithm algorithm, const weir_allocator *allocator);
 
 #endif

@@ -45,7 +45,7 @@ enum parsed_line log_parse(struct log_parser *p, struct span line, struct record
         line.len--;
     if (line.len == 0 || *line.at == '#')
         return LINE_NONE;
-    memset(out->fields, 0, sizeof out->fields);
+    memset(out->fields, 0, sizeof *out->fields * (RECORD_FIELD_COUNT + p->fields->extra_count));
     switch (p->format) {
 #define X(name, text, aliases, parse)                                                              \
     case ACCESS_##name:                                                                            \

@@ -67,7 +67,10 @@ void identities_done(struct identities *t);
 
 static inline void identities_prefetch(const struct identities *t, uint64_t key)
 {
-    __builtin_prefetch(&t->slots[key & (t->room - 1)], 1);
+    const struct seen *const home = &t->slots[key & (t->room - 1)];
+
+    __builtin_prefetch(home, 1);
+    __builtin_prefetch(home + 1, 1); /* a slot may lie across two cache lines */
 }
 
 /* Count a request of an identity. The place is valid until the next call; NULL: out of memory. */

@@ -6,6 +6,7 @@
 #include "base/diag.h"
 
 enum { DEFAULT_MAX_KEYS = 1 << 24, TICK_AFTER = 16384 };
+enum { AHEAD = 8 }; /* requests, from one step of bringing near what they look at to the next */
 
 static int64_t no_clock(void *ctx)
 {
@@ -95,6 +96,13 @@ void judge_close(struct judge *j)
     free(j);
 }
 
+/* Nothing, for a place that is not prepared. */
+static void bring_near(struct judge *j, size_t i, enum prefetch what)
+{
+    if (j->is_prepared[i])
+        engine_prefetch(&j->engine, &j->checks[i], what);
+}
+
 weir_err judge_prepare(struct judge *j, size_t i, const weir_request *request, weir_diag *diag)
 {
     struct check *const check = &j->checks[i];
@@ -110,21 +118,26 @@ weir_err judge_prepare(struct judge *j, size_t i, const weir_request *request, w
     check->like = i > 0 && j->is_prepared[i - 1] ? &j->checks[i - 1] : NULL;
     err = engine_prepare(&j->engine, check, diag);
     j->is_prepared[i] = !err;
-    if (!err)
-        engine_prefetch(&j->engine, check, PREFETCH_WAY);
+    bring_near(j, i, PREFETCH_WAY);
+    if (i >= AHEAD)
+        bring_near(j, i - AHEAD, PREFETCH_PLACE);
     return err;
 }
 
 void judge_ask(struct judge *j, const int64_t *times, size_t n)
 {
-    for (size_t i = 0; i < n; i++)
-        if (j->is_prepared[i])
-            engine_prefetch(&j->engine, &j->checks[i], PREFETCH_PLACE);
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = n > AHEAD ? n - AHEAD : 0; i < n; i++)
+        bring_near(j, i, PREFETCH_PLACE);
+    for (size_t i = 0; i < n && i < AHEAD; i++)
+        bring_near(j, i, PREFETCH_BESIDE);
+    for (size_t i = 0; i < n; i++) {
+        if (i + AHEAD < n)
+            bring_near(j, i + AHEAD, PREFETCH_BESIDE);
         if (j->is_prepared[i]) {
             engine_ask(&j->engine, &j->pending, &j->checks[i], times[i]);
             j->latest = times[i] > j->latest ? times[i] : j->latest;
         }
+    }
     engine_commit(&j->engine, &j->pending);
     j->since_tick += (int64_t)n;
     if (j->since_tick >= TICK_AFTER) {

@@ -132,8 +132,9 @@ static bool prepare(struct replay *r, const struct record *record)
 {
     const size_t i = r->prepared;
     const bool wants_why = r->dirt.of[DIRT_NO_VALUE].count == 0;
-    weir_diag diag = { "" };
+    weir_diag diag; /* large: not cleared for each request */
 
+    diag.text[0] = '\0';
     for (size_t k = 0; k < 2 && r->sides[k].judge; k++) {
         struct replay_side *const side = &r->sides[k];
 

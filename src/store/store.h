@@ -213,8 +213,9 @@ struct store {
     bool commits_at_once; /* a commit waits for no disk and no network: a turn may have many */
 };
 
-/* What leads to the place of a key in memory, or the place itself. */
-enum prefetch { PREFETCH_WAY, PREFETCH_PLACE };
+/* What leads to the place of a key in memory, the place itself, or what the state has beside it. That
+ * is read from the place without a lock: only where one thread alone uses the store. */
+enum prefetch { PREFETCH_WAY, PREFETCH_PLACE, PREFETCH_BESIDE };
 
 struct history_store;
 struct history_store_options;
@@ -233,7 +234,7 @@ struct store_ops {
      * opened without. */
     void (*take_secret)(struct store *s, const struct secret *secret);
 
-    /* Questions with this key come soon: bring near what they will look at, best in two steps with
+    /* Questions with this key come soon: bring near what they will look at, best in steps with
      * something else between them. May be NULL. */
     void (*prefetch)(struct store *s, struct key key, enum prefetch what);
 

@@ -105,13 +105,22 @@ void table_free(struct table *t)
 void table_prefetch(struct table *t, struct key key, enum prefetch what)
 {
     struct shard *s = &t->shards[shard_index(t, key)];
+    uint32_t at;
 
-    if (what == PREFETCH_PLACE) {
+    switch (what) {
+    case PREFETCH_WAY:
+        __builtin_prefetch(s, 1);
+        __builtin_prefetch(&s->soonest, 1);
+        break;
+    case PREFETCH_PLACE:
         shard_prefetch(s, key);
-        return;
+        break;
+    case PREFETCH_BESIDE:
+        at = shard_find(s, key);
+        if (shard_has(s, at, key))
+            state_prefetch(&s->cells[at].state, s->cells[at].algorithm);
+        break;
     }
-    __builtin_prefetch(s, 1);
-    __builtin_prefetch(&s->soonest, 1);
 }
 
 /* ---- deciding ------------------------------------------------------------------------ */
