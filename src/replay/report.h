@@ -28,8 +28,11 @@ struct report_side {
     size_t silent_rows; /* rules without a request */
 };
 
+struct suggest;
+
 struct report {
     const struct replay *replay;
+    const struct suggest *suggest; /* set by the caller; NULL: nothing is suggested */
     struct report_side sides[2];
     size_t top; /* identities to be listed for each rule */
 };

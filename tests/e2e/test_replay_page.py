@@ -100,7 +100,7 @@ class Here(Folder):
     def pages(self):
         """What the browser looks at."""
         log = self.write("week.log", week())
-        self.run("--html", "week.html", "--top", "4", log)
+        self.run("--html", "week.html", "--top", "2", "--suggest", "99%", log)
         self.run("--html", "compared.html", "--against", "other.yaml", log)
         self.hostile("--html", "hostile.html")
 
@@ -215,6 +215,44 @@ def drawings_say_what_the_numbers_say():
 
 
 @test
+def what_is_suggested_is_in_the_page():
+    """In its rule's section, with the windows that were tried, and as a mark among the peaks."""
+    with Here() as here:
+        log = here.write("week.log", week())
+        told = here.run("--html", "page.html", "--suggest", "99%", "--json", log)[0]
+        all_of = json.loads(told)["suggestions"]
+        page = (here.path / "page.html").read_text()
+        Parsed(page)
+        plain = here.page(log)
+        assert "uggested" not in re.sub(r"<style>.*?</style>", "", plain, flags=re.S)
+        for section in re.findall(r'<section id="rule-\d+">.*?</section>', page, re.S):
+            policy = re.search(r"<h2><bdi>(.*?)</bdi>", section)[1]
+            wanted = [s for s in all_of if s["policy"] == policy]
+            shown = re.search(r'<table class="suggested">.*?</table>', section, re.S)
+            assert bool(shown) == bool(wanted) == (policy != "/static/files"), policy  # no limits of the calendar
+            if not wanted:
+                continue
+            rows = re.findall(r'<tr><th scope="row">([\d,]+) per (\w+)(?:, burst ([\d,]+))?</th>(.*?)</tr>', shown[0])
+            assert len(rows) == len(wanted), (rows, wanted)
+            for (limit, window, burst, shares), s in zip(rows, wanted):
+                assert int(limit.replace(",", "")) == s["limit"], (policy, limit, s)
+                assert window == {1000: "1s", 60000: "1m", 900000: "15m", 3600000: "1h", 86400000: "1d"}[s["window_ms"]]
+                assert not burst or int(burst.replace(",", "")) == s["burst"] != s["limit"]
+                passes, *less = (float(n) for n in re.findall(r">([\d.]+)&nbsp;%<", shares))
+                assert abs(passes - s["passed_percent"]) < 0.01 and passes >= 99
+                assert less == [] or (less[0] < 99 and abs(less[0] - s["one_less_percent"]) < 0.01)
+            own = f'{wanted[0]["limit"]:,}'
+            marks = re.findall(r'<div class="mark">.*?>(\w+) ([\d,]+)</span>', section)
+            assert policy == "all" or ("suggested", own) in marks, marks
+            assert section.count("<line ") == len(marks)
+        assert here.run("--suggest", "99%", "--html", "page.html", log)[0] == here.run("--suggest", "99%", log)[0]
+        shown = here.run("--suggest", "60%", "--of-identities", "--html", "-", log)[0]
+        assert shown.startswith("<!doctype html>") and shown.count("that let 60% of identities pass") == 3
+        text, said = here.run("--suggest", "99%", "--html", "no/such/page.html", log, status=2)
+        assert "login: {limit: " in text and said.count("cannot write no/such/page.html") == 2
+
+
+@test
 def peaks_of_the_calendar_are_of_its_windows():
     """Two months, and no window of 32 days that is filled by both."""
     with Here() as here:
@@ -319,7 +357,7 @@ def a_path_that_is_wrong_is_told_and_the_text_is_printed():
             assert f"cannot write {path}: {why}" in said and "1 judged" in text, (path, said)
             assert said.count("cannot write") == 2 and "another attempt" in said.splitlines()[0]
         assert "exclude each other" in here.run("--html", "-", "--json", log, status=2)[1]
-        assert "exclude each other" in here.run("--html", "a.html", "--suggest", "99%", log, status=2)[1]
+        assert "exclude each other" in here.run("--against", "other.yaml", "--suggest", "99%", log, status=2)[1]
 
 
 @test

@@ -22,6 +22,11 @@ const struct tally_row *page_row_of(const struct rule_pair *pair); /* of either 
 
 void page_put_rule(struct page *p, size_t i); /* page_rule.c */
 void page_put_comparison(struct page *p);     /* page_comparison.c */
-void page_put_logs(const struct page *p);     /* page_logs.c */
+
+/* page_suggested.c: finds what is suggested for a rule, and puts it into the rule's section. */
+void page_find_suggested(const struct page *p, struct rule_pair *pair);
+void page_put_suggested(struct page *p, const struct rule_pair *pair);
+
+void page_put_logs(const struct page *p); /* page_logs.c */
 
 #endif

@@ -164,6 +164,7 @@ void page_put_rule(struct page *p, size_t i)
     if (page_row_of(pair)->rule->plan_count > 0 && !page_row_of(pair)->is_shadow_limit)
         buf_text(p->to, "<p class=\"faint\">Identities with a plan have the limit of their "
                         "plan.</p>\n");
+    page_put_suggested(p, pair);
     plot_timeline(p->to, pair);
     plot_peaks(p->to, pair);
     for (size_t k = 0; k < 2; k++)

@@ -5,6 +5,7 @@
 #define WEIR_CLI_REPLAY_PLOT_H
 
 #include "replay/report.h"
+#include "replay/suggest.h"
 
 enum {
     PLOT_MOST_BARS = 120, /* over time; each stands for some points of a timeline */
@@ -14,6 +15,8 @@ enum {
 /* A rule as one set of policies has it, and as the other has it; either may be NULL. */
 struct rule_pair {
     const struct report_row *of[2];
+    const struct suggestion *suggested; /* for its own window, then for others; of a sole set */
+    size_t suggested_count;
 };
 
 /* Requests and what was denied of them over time: by one set, or by both in the same scale. */

@@ -25,7 +25,7 @@ struct histogram {
     int64_t most;
 };
 
-/* A limit, or what a bucket holds. */
+/* A limit, what a bucket holds, or a limit that is suggested: of two sets, or of one. */
 struct mark {
     int64_t value;
     const char *what;
@@ -265,6 +265,9 @@ void plot_peaks(struct buf *to, const struct rule_pair *pair)
         if (pair->of[i] && pair->of[i]->row->rule->by_count > 0) {
             marks.count = 0;
             add_marks(&marks, pair->of[i], a && b ? i + 1 : 0);
+            if (pair->suggested_count > 0 && pair->suggested->is_found)
+                marks.at[marks.count++] = (struct mark){ pair->suggested->passes.value, "suggested",
+                                                         0 };
             put_histogram(to, pair->of[i], &marks);
         }
 }

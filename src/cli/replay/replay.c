@@ -221,7 +221,7 @@ static bool are_files(const struct job *job, const char *why)
 
 static bool read_suggest(const struct arguments *a, struct job *job)
 {
-    static const int excluded[] = { AGAINST, TRACE, FOLLOW, HTML };
+    static const int excluded[] = { AGAINST, TRACE, FOLLOW };
     weir_diag diag;
 
     job->suggests = a->values[SUGGEST];
@@ -244,6 +244,11 @@ static bool read_suggest(const struct arguments *a, struct job *job)
     return are_files(job, "--suggest reads the logs several times");
 }
 
+static bool prints_page(const struct job *job)
+{
+    return job->html && strcmp(job->html, "-") == 0;
+}
+
 /* A path that is wrong is told before the work. The work is done nevertheless. */
 static bool read_html(const struct arguments *a, struct job *job)
 {
@@ -252,7 +257,7 @@ static bool read_html(const struct arguments *a, struct job *job)
     job->html = a->values[HTML];
     if (!job->html)
         return true;
-    if (strcmp(job->html, "-") == 0) {
+    if (prints_page(job)) {
         if (job->json)
             trouble("--json and --html - exclude each other: give --html a file");
         return !job->json;
@@ -304,7 +309,7 @@ static bool write_page(const struct job *job, const struct report *report)
     buf_init(&bytes, &allocator);
     if (!report_write_html(report, &bytes))
         trouble("cannot write %s: out of memory", job->html);
-    else if (strcmp(job->html, "-") == 0)
+    else if (prints_page(job))
         written = fwrite(bytes.at, 1, bytes.len, stdout) == bytes.len;
     else if (whole_file_write(job->html, buf_span(&bytes), &diag))
         trouble("%s", diag.text);
@@ -333,7 +338,7 @@ static int print_report(const struct job *job, struct replay *r)
         return trouble("out of memory");
     if (job->json)
         print_json(&report);
-    else if (!job->html || strcmp(job->html, "-") != 0)
+    else if (!prints_page(job))
         report_print(&report, screen_width());
     if (job->html && !write_page(job, &report))
         status = STATUS_TROUBLE;
@@ -341,35 +346,62 @@ static int print_report(const struct job *job, struct replay *r)
     return status;
 }
 
-static int suggest(struct job *job)
+/* What is suggested, and the page of a replay that has it, too. `r` may be NULL. */
+static int print_suggested(const struct job *job, const struct suggest *s, struct replay *r)
 {
     const weir_allocator allocator = alloc_or_default((weir_allocator){ 0 });
-    struct suggest s;
+    int status = STATUS_YES;
+    struct report report;
     struct buf bytes;
-    weir_diag diag;
-    weir_err err;
 
-    catch_interrupts();
-    progress_begin(&job->progress);
-    err = suggest_run(&s, &job->options, job->share, job->of_identities, &diag);
-    progress_end(&job->progress);
-    if (err)
-        return trouble("%s", diag.text);
     buf_init(&bytes, &allocator);
     if (job->json) {
-        suggest_write_json(&s, &bytes);
+        suggest_write_json(s, &bytes);
         buf_byte(&bytes, '\n');
-    } else {
-        suggest_write_yaml(&s, &bytes);
+    } else if (!prints_page(job)) {
+        suggest_write_yaml(s, &bytes);
     }
     if (bytes.failed)
-        trouble("out of memory");
-    else
+        status = trouble("out of memory");
+    else if (bytes.len > 0)
         fwrite(bytes.at, 1, bytes.len, stdout);
-    err = bytes.failed ? WEIR_ENOMEM : WEIR_OK;
     buf_done(&bytes);
-    suggest_done(&s);
-    return err ? STATUS_TROUBLE : STATUS_YES;
+    if (!r)
+        return status;
+    if (!report_init(&report, r, (size_t)job->top))
+        return trouble("out of memory");
+    report.suggest = s;
+    if (!write_page(job, &report))
+        status = STATUS_TROUBLE;
+    report_done(&report);
+    return status;
+}
+
+/* The page is of the limits as they are: they are replayed first. */
+static int suggest(struct job *job)
+{
+    struct replay *r = NULL;
+    int status = STATUS_TROUBLE;
+    struct suggest s;
+    weir_diag diag;
+    weir_err err = job->html ? replay_open(&r, &job->options, &diag) : WEIR_OK;
+
+    if (!err) {
+        catch_interrupts();
+        progress_begin(&job->progress);
+        if (r)
+            replay_run(r);
+        err = suggest_run(&s, &job->options, job->share, job->of_identities, &diag);
+        progress_end(&job->progress);
+    }
+    if (err) {
+        trouble("%s", diag.text);
+    } else {
+        status = print_suggested(job, &s, r);
+        suggest_done(&s);
+    }
+    replay_close(r);
+    return status;
 }
 
 /* A picture of now on a terminal, an object a line in JSON; other readers get the last report

@@ -50,8 +50,10 @@ static bool find_pairs(struct page *p)
     p->pairs = calloc(a->row_count + b->row_count + 1, sizeof *p->pairs);
     if (!p->pairs)
         return false;
-    for (size_t i = 0; i < a->row_count; i++)
-        p->pairs[p->pair_count++].of[0] = &a->rows[i];
+    for (size_t i = 0; i < a->row_count; i++) {
+        p->pairs[p->pair_count].of[0] = &a->rows[i];
+        page_find_suggested(p, &p->pairs[p->pair_count++]);
+    }
     for (size_t i = 0, next = 0; i < b->row_count; i++) { /* most are in the same order */
         size_t tried = 0;
 
@@ -103,6 +105,9 @@ static void put_head(struct page *p)
     if (p->report->replay->is_stopped)
         buf_text(p->to, "<p class=\"note\">Stopped before the end of the logs: this is the report "
                         "so far.</p>\n");
+    if (p->report->suggest && p->report->suggest->is_stopped)
+        buf_text(p->to, "<p class=\"note\">Stopped while limits were searched: suggestions are "
+                        "missing, or may be too large.</p>\n");
 }
 
 static void put_sum(struct buf *to, const char *name, int64_t n)
@@ -234,8 +239,11 @@ bool report_write_html(const struct report *report, struct buf *to)
         "<li>A peak is the most that an identity asked for in one window of the rule, whether "
         "it was denied or not. Windows begin at multiples of their length. Identities to the "
         "right of a limit asked for more in one window.</li>\n"
-        "<li>The longest wait is the longest time that a denied request was told to wait.</li>\n"
-        "</ul></section>\n");
+        "<li>The longest wait is the longest time that a denied request was told to wait.</li>\n");
+    if (report->suggest)
+        buf_text(to, "<li>The logs were replayed with a suggested limit, and with one less. Each "
+                     "rule was judged alone.</li>\n");
+    buf_text(to, "</ul></section>\n");
     buf_printf(to, "</main>\n<footer class=\"faint\">weir %s</footer>\n</body>\n</html>\n",
                weir_version());
     free(page.pairs);
