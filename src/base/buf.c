@@ -49,6 +49,27 @@ void buf_int(struct buf *b, int64_t number)
         buf_wrote(b, (size_t)(decimal_write(to, number) - to));
 }
 
+size_t buf_int_later(struct buf *b)
+{
+    const size_t at = b->len;
+
+    buf_add(b, (struct span){ "         ", BUF_LATER });
+    return at;
+}
+
+size_t buf_int_known(struct buf *b, size_t at, size_t number)
+{
+    char *const room = b->at + at;
+    size_t left = number, digit = BUF_LATER;
+
+    do
+        room[--digit] = (char)('0' + left % 10);
+    while ((left /= 10) > 0);
+    b->len -= digit;
+    memmove(room, room + digit, b->len - at + 1); /* with the NUL behind it */
+    return digit;
+}
+
 void buf_printf(struct buf *b, const char *format, ...)
 {
     va_list args, again;

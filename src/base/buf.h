@@ -60,6 +60,13 @@ static inline void buf_byte(struct buf *b, char byte)
 }
 
 void buf_int(struct buf *b, int64_t number);
+
+/* Blanks for a length that is not known yet; returns where they are. The number goes there later,
+ * and what is too much of them goes: returns how many bytes. Not after a failure. */
+enum { BUF_LATER = 9 };
+size_t buf_int_later(struct buf *b);
+size_t buf_int_known(struct buf *b, size_t at, size_t number);
+
 void buf_printf(struct buf *b, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 static inline struct span buf_span(const struct buf *b)

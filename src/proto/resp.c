@@ -221,6 +221,25 @@ void resp_bulk(struct buf *out, struct span bytes)
     buf_add(out, (struct span){ "\r\n", 2 });
 }
 
+size_t resp_bulk_begin(struct buf *out)
+{
+    size_t begin;
+
+    buf_byte(out, '$');
+    begin = buf_int_later(out);
+    buf_text(out, "\r\n");
+    return begin;
+}
+
+void resp_bulk_end(struct buf *out, size_t begin)
+{
+    const size_t body = begin + BUF_LATER + 2;
+
+    if (!out->failed)
+        buf_int_known(out, begin, out->len - body);
+    buf_text(out, "\r\n");
+}
+
 void resp_array(struct buf *out, size_t count)
 {
     put_header(out, '*', (int64_t)count);

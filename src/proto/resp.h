@@ -32,6 +32,10 @@ void resp_int(struct buf *out, int64_t number);
 void resp_bulk(struct buf *out, struct span bytes);
 void resp_array(struct buf *out, size_t count);
 
+/* A bulk string that is written in between. */
+size_t resp_bulk_begin(struct buf *out);
+void resp_bulk_end(struct buf *out, size_t begin); /* what that returned */
+
 /* The beginning of an array: its first n elements are these numbers. */
 void resp_numbers(struct buf *out, size_t count, const int64_t *numbers, size_t n);
 

@@ -1,18 +1,22 @@
 /* bench_js.mjs - how many checks a second one process makes, and how long one takes. See bench_js.py. */
+import { createHash } from 'node:crypto'
 import { createRequire } from 'node:module'
 import path from 'node:path'
 import { pathToFileURL } from 'node:url'
 
-const { PACKAGE, PEERS, REDIS_CLIENTS, REDIS_PORT, SECONDS, WEIR_PORT } = process.env
-const from = (folder) => createRequire(pathToFileURL(path.join(folder, 'x')))
+const { PACKAGE, PEERS, REDIS_PORT, ROUNDS, SECONDS, WEIR_PORT } = process.env
+const peer = createRequire(pathToFileURL(path.join(PEERS, 'x')))
 const own = (file) => import(pathToFileURL(path.join(PACKAGE, file)))
 const { Weir } = await own('index.js')
 const { socket } = await own('socket.js')
-const { RateLimiterRedis } = from(PEERS)('rate-limiter-flexible')
-const Redis = from(REDIS_CLIENTS)('ioredis')
-const { createClient } = from(REDIS_CLIENTS)('redis')
+const { RateLimiterRedis } = peer('rate-limiter-flexible')
+const { RedisStore } = peer('rate-limit-redis')
+const { Ratelimit } = peer('@upstash/ratelimit')
+const Redis = peer('ioredis')
+const { createClient } = peer('redis')
 
 const LIMIT = { limit: 1e6, window: '1h', algorithm: 'fixed_window' }
+const SLIDING = { limit: 1e6, window: '1h', algorithm: 'sliding_counter' }
 const KEYS = 100_000
 const IN_FLIGHT = [1, 16, 128, 256]
 const url = `http://127.0.0.1:${WEIR_PORT}`
@@ -20,31 +24,65 @@ const options = { timeout: 60_000, onError: 'deny' }
 
 const ioredis = new Redis(Number(REDIS_PORT))
 const nodeRedis = await createClient({ url: `redis://127.0.0.1:${REDIS_PORT}` }).connect()
-const flexible = { points: 1e6, duration: 3600 }
-const byIoredis = new RateLimiterRedis({ ...flexible, storeClient: ioredis, keyPrefix: 'a' })
-const byNodeRedis = new RateLimiterRedis({
-  ...flexible, storeClient: nodeRedis, useRedisPackage: true, keyPrefix: 'b',
-})
-const alone = new Weir({ url, batch: false, ...options })
-const batched = new Weir({ url, ...options })
+
+const flexible = (storeClient, keyPrefix, more) => {
+  const limiter = new RateLimiterRedis({ points: 1e6, duration: 3600, storeClient, keyPrefix, ...more })
+  return (key) => limiter.consume(key)
+}
+
+/** What express-rate-limit asks its store for each request. */
+const express = (prefix, sendCommand) => {
+  const store = new RedisStore({ prefix, sendCommand })
+  store.init({ windowMs: 3_600_000 })
+  return (key) => store.increment(key)
+}
+
+/** Its scripts name a flag that only Upstash's own servers know: without that line they run on Redis. */
+const upstash = () => {
+  const loaded = new Map()
+  const redis = {
+    async evalsha(hash, keys, args) {
+      if (!loaded.has(hash)) throw new Error('NOSCRIPT')
+      return nodeRedis.evalSha(loaded.get(hash), { keys, arguments: args.map(String) })
+    },
+    async eval(script, keys, args) {
+      const hash = createHash('sha1').update(script).digest('hex')
+      loaded.set(hash, await nodeRedis.scriptLoad(script.replace(/^\s*#!.*\n/, '')))
+      return this.evalsha(hash, keys, args)
+    },
+  }
+  const limiter = new Ratelimit({
+    redis, limiter: Ratelimit.slidingWindow(1e6, '1 h'), ephemeralCache: false, prefix: 'u',
+  })
+  return async (key) => {
+    if (!(await limiter.limit(key)).success) throw new Error('denied')
+  }
+}
+
 const kept = new Weir({ transport: socket({ url: `weir://127.0.0.1:${WEIR_PORT}` }), ...options })
-const check = (weir) => async (key) => {
-  const { source, error } = await weir.check(LIMIT, key)
+const check = (weir, limit = LIMIT) => async (key) => {
+  const { source, error } = await weir.check(limit, key)
   if (source !== 'store') throw error
 }
 
+const BASE = 'rate-limiter-flexible, ioredis'
 const WAYS = {
-  'rate-limiter-flexible, ioredis': (key) => byIoredis.consume(key),
-  'rate-limiter-flexible, node-redis': (key) => byNodeRedis.consume(key),
-  'weir by fetch, one check a request': check(alone),
-  'weir by fetch': check(batched),
+  [BASE]: flexible(ioredis, 'a'),
+  'rate-limiter-flexible, node-redis': flexible(nodeRedis, 'b', { useRedisPackage: true }),
+  'express-rate-limit, ioredis': express('c', (...words) => ioredis.call(...words)),
+  'express-rate-limit, node-redis': express('d', (...words) => nodeRedis.sendCommand(words)),
+  '@upstash/ratelimit, node-redis': upstash(),
+  'weir by fetch, one check a request': check(new Weir({ url, batch: false, ...options })),
+  'weir by fetch': check(new Weir({ url, ...options })),
   'weir by a socket': check(kept),
+  'weir by a socket, sliding': check(kept, SLIDING),
 }
 
-/** Callers that each ask again when they have an answer. */
+/** Callers that each ask again when they have an answer: a second's checks, and the time of each. */
 async function measure(ask, callers, seconds) {
   const times = []
-  const end = performance.now() + seconds * 1000
+  const start = performance.now()
+  const end = start + seconds * 1000
   let n = 0
   await Promise.all(Array.from({ length: callers }, async () => {
     for (let begin = performance.now(); begin < end; ) {
@@ -54,26 +92,42 @@ async function measure(ask, callers, seconds) {
       begin = now
     }
   }))
-  times.sort((a, b) => a - b)
-  return { rate: times.length / seconds, p50: times[times.length >> 1], p99: times[Math.floor(times.length * 0.99)] }
+  return { rate: (times.length * 1000) / (performance.now() - start), times }
 }
 
-console.log(`checks a second from one process, and p50/p99 in ms; Node.js ${process.version}`)
+const middle = (numbers, part = 0.5) =>
+  numbers.sort((a, b) => a - b)[Math.min(numbers.length - 1, Math.floor(numbers.length * part))]
+
+/* Ways in turn, in each round: what else the machine does falls on all of them. */
+const results = {}
+for (let round = -1; round < Number(ROUNDS); round++)
+  for (const callers of IN_FLIGHT)
+    for (const [name, ask] of Object.entries(WAYS)) {
+      const found = await measure(ask, callers, Number(SECONDS))
+      if (round < 0) continue // what is compiled first is slow
+      const cell = ((results[name] ??= {})[callers] ??= { rates: [], times: [] })
+      cell.rates.push(found.rate)
+      for (const time of found.times) cell.times.push(time)
+    }
+
+console.log(`checks a second from one process (the middle of ${ROUNDS} rounds), and p50/p99 in ms; Node.js ${process.version}`)
 console.log(['in flight'.padEnd(36), ...IN_FLIGHT.map((n) => `${n}`.padStart(22))].join(''))
-const rates = {}
-for (const [name, ask] of Object.entries(WAYS)) {
-  const cells = []
-  for (const callers of IN_FLIGHT) {
-    await measure(ask, callers, Number(SECONDS) / 4)
-    const { rate, p50, p99 } = await measure(ask, callers, Number(SECONDS))
-    ;(rates[name] ??= {})[callers] = rate
-    cells.push(`${Math.round(rate)}  ${p50.toFixed(2)}/${p99.toFixed(2)}`.padStart(22))
-  }
-  console.log(name.padEnd(36) + cells.join(''))
+for (const [name, cells] of Object.entries(results)) {
+  const row = IN_FLIGHT.map((callers) => {
+    const { rates, times } = cells[callers]
+    return `${Math.round(middle([...rates]))}  ${middle(times).toFixed(2)}/${middle(times, 0.99).toFixed(2)}`.padStart(22)
+  })
+  console.log(name.padEnd(36) + row.join(''))
 }
-const base = rates['rate-limiter-flexible, ioredis']
-for (const name of ['weir by fetch', 'weir by a socket'])
-  console.log(`${name}, times rate-limiter-flexible with ioredis: ${IN_FLIGHT.map((n) => `${(rates[name][n] / base[n]).toFixed(2)} (${n})`).join(', ')}`)
+console.log(`times ${BASE}, in the same round`)
+for (const [name, cells] of Object.entries(results)) {
+  if (name === BASE) continue
+  const row = IN_FLIGHT.map((callers) => {
+    const ratios = cells[callers].rates.map((rate, i) => rate / results[BASE][callers].rates[i])
+    return middle(ratios).toFixed(2).padStart(22)
+  })
+  console.log(name.padEnd(36) + row.join(''))
+}
 kept.close()
 ioredis.disconnect()
 nodeRedis.destroy()

@@ -16,8 +16,7 @@ from redis import Redis  # noqa: E402
 from weir_server import TREE, Server  # noqa: E402
 
 CLIENT = Path("clients/js")
-NEEDS = {"NODE_MODULES": (CLIENT, "js"), "PEERS": (CLIENT / "test/peers", "js_peers"),
-         "REDIS_CLIENTS": (Path("tests/e2e/clients"), "clients")}
+NEEDS = {"NODE_MODULES": (CLIENT, "js"), "PEERS": (Path("tests/bench/js"), "js_bench")}
 
 
 def main(arguments):
@@ -30,7 +29,8 @@ def main(arguments):
     subprocess.run(["node", CLIENT / "build.mjs", TREE / "js/dist"], env=env, check=True)
     with Server() as server, Redis() as redis:
         env.update({"WEIR_PORT": str(server.port), "REDIS_PORT": str(redis.port),
-                    "SECONDS": "0.3" if "--quick" in arguments else "2"})
+                    "SECONDS": "0.1" if "--quick" in arguments else "0.4",
+                    "ROUNDS": "1" if "--quick" in arguments else "7"})
         return subprocess.run(["node", "tests/bench/bench_js.mjs"], env=env, check=False).returncode
 
 

@@ -60,6 +60,7 @@ def main(names):
     with ExitStack() as stack:
         env.update(more("peers", "PEERS") if {"middleware", "stores"} & set(names) else {})
         env.update(more("runtimes", "RUNTIMES") if "runtimes" in names else {})
+        env.update(more("published", "PUBLISHED") if "published" in names else {})
         env.update(database(stack) if {"postgres", "seeds"} & set(names) else {})
         # Each prints TAP with a plan of its own.
         return max(subprocess.run(["node", "--test-reporter=tap", CLIENT / f"test/{name}.test.mjs"], env=env,

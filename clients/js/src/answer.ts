@@ -83,7 +83,7 @@ export class RateLimitError extends Error {
   declare readonly retryAfterMs: number
   declare readonly resetAfterMs: number
   constructor(readonly answer: Answer) {
-    super(`denied by ${answer.policy ?? ''}/${answer.rule}`)
+    super(`denied by rule ${answer.rule}`)
     Object.assign(this, answer)
   }
 }

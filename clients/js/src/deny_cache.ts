@@ -19,35 +19,30 @@ export interface DenyCacheOptions {
 }
 
 export function denyCache({ maxMs = 1000, max = 10_000 }: DenyCacheOptions) {
-  const denials = new Map<string, { cost: number; sent: number; until: number; answer: Answer }>()
+  const denials = new Map<string, [cost: number, sent: number, until: number, answer: Answer]>()
   let cleared = -1
 
   return {
     find(key: string, cost: number, now: number): Answer | undefined {
-      const found = denials.get(key)
-      if (!found || cost < found.cost || now >= found.until) return
-      const later = (ms: number) => Math.ceil(Math.max(0, ms - now + found.sent))
-      const { answer } = found
+      if (!denials.size) return
+      const [least, sent, until, answer] = denials.get(key) ?? [Infinity]
+      if (cost < least || now >= until!) return
+      const later = (ms: number) => Math.ceil(Math.max(0, ms - now + sent!))
       return {
-        ...answer,
-        retryAfterMs: later(answer.retryAfterMs),
-        resetAfterMs: later(answer.resetAfterMs),
+        ...answer!,
+        retryAfterMs: later(answer!.retryAfterMs),
+        resetAfterMs: later(answer!.resetAfterMs),
         source: 'cache',
       }
     },
     keep(key: string, cost: number, sent: number, answer: Answer) {
-      if (
-        answer.allowed ||
-        answer.retryAfterMs <= 0 ||
-        !/store|cache/.test(answer.source) ||
-        sent <= cleared
-      )
-        return
-      denials.delete(key)
-      denials.set(key, { cost, sent, until: sent + Math.min(answer.retryAfterMs, maxMs), answer })
-      for (const [oldest] of denials)
-        if (denials.size > max) denials.delete(oldest)
-        else break
+      if (answer.retryAfterMs > 0 && /store|cache/.test(answer.source) && sent > cleared) {
+        denials.delete(key)
+        denials.set(key, [cost, sent, sent + Math.min(answer.retryAfterMs, maxMs), answer])
+        for (const [oldest] of denials)
+          if (denials.size > max) denials.delete(oldest)
+          else break
+      }
     },
     clear(now: number) {
       cleared = now

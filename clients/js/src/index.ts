@@ -3,7 +3,14 @@ export { type Answer, RateLimitError, type RuleAnswer, type Source, WeirError } 
 export type { DenyCacheOptions } from './deny_cache.js'
 export { type Duration, ms } from './duration.js'
 export { type LocalLimiter, localLimiter, type LocalNumbers } from './local.js'
-export { http, type HttpOptions, type Transport, type Verb, type WireRequest } from './transport.js'
+export {
+  http,
+  type HttpOptions,
+  type Transport,
+  type Underway,
+  type Verb,
+  type WireRequest,
+} from './transport.js'
 export {
   type Algorithm,
   type Ask,

@@ -3,8 +3,8 @@
  * RULES
  *   L1  What is pushed in one turn of the event loop leaves in one request, at most `max` of them
  *       and 256 Ki characters.
- *   L2  At most `inFlight` requests are under way; what comes meanwhile leaves together when one
- *       returns.
+ *   L2  What comes while a request is under way leaves together when it returns, or after 2 ms, or
+ *       when there are `max`; at once if requests cost little. At most `inFlight` are under way.
  *   L3  Each call is settled once: by its answer, or by its deadline, which runs from the push.
  *   L4  What may have been sent is sent again only if it is safe: it changes nothing when done
  *       twice. Once, after 20 ms.
@@ -12,29 +12,33 @@
  * WHY NOT one timer for each call: a timer costs as much as the rest of a call. Those of one tick
  * share one. */
 import { type Raw, WeirError } from './answer.js'
-import type { Transport, Verb } from './transport.js'
+import type { Transport, Underway, Verb } from './transport.js'
 
 const MOST_CHARACTERS = 1 << 18
+const GATHER_MS = 2
 const RETRY_MS = 20
 
 export type Settle = (result: Raw | WeirError) => void
 
 /** Calls with one end: of a deadline, or of a request. */
-interface Group {
+interface Group extends Underway {
   open: number
-  end(): void
 }
 
-interface Call {
+export interface Call {
   text: string
+  /** It changes nothing when done twice. */
   safe: boolean
-  settle: Settle
-  done?: boolean
-  groups: Group[]
+  /** Taken away when it is settled. */
+  settle?: Settle
+  /** The lane's own. */
+  groups?: Group[]
 }
 
 /** Returns what gives the call up, without an answer. */
-export type Push = (text: string, safe: boolean, timeout: number, settle: Settle) => () => void
+export type Push = (call: Call, timeout: number) => () => void
+
+const isAnswer = (raw?: Raw) => raw?.error || typeof raw?.allowed === 'boolean'
 
 /** `report` hears of each request that fails, once, and of each that does not. */
 export function lane(
@@ -44,19 +48,21 @@ export function lane(
   inFlight: number,
   report: (error?: WeirError) => void,
 ): Push {
+  const eager = transport.eager || inFlight === Infinity
   let queue: Call[] = []
   let tick: (Group & { timeout: number; calls: Call[] }) | undefined
-  let scheduled = false
+  let gathering: any
   let underWay = 0
 
   function settle(call: Call, result?: Raw | WeirError) {
-    if (call.done) return
-    call.done = true
-    if (result) call.settle(result)
-    for (const group of call.groups) if (!--group.open) group.end()
+    const { settle } = call
+    if (!settle) return
+    call.settle = undefined
+    for (const group of call.groups!) if (!--group.open) group.drop?.()
+    if (result) settle(result)
   }
 
-  const open = (calls: Call[]) => calls.filter((call) => !call.done)
+  const open = (calls: Call[]) => calls.filter((call) => call.settle)
 
   function fail(calls: Call[], error: WeirError) {
     calls = open(calls)
@@ -64,8 +70,12 @@ export function lane(
     for (const call of calls) settle(call, error)
   }
 
-  function flush() {
-    while (underWay < inFlight && (queue = open(queue))[0]) {
+  function flush(late?: boolean) {
+    while (
+      underWay < inFlight &&
+      (late || eager || !underWay || queue.length >= max) &&
+      (queue = open(queue))[0]
+    ) {
       let size = 0
       let taken = 0
       for (const { text } of queue)
@@ -73,22 +83,25 @@ export function lane(
         else taken++
       void send(queue.splice(0, taken))
     }
+    if (!queue[0]) gathering = clearTimeout(gathering)
+    else gathering ??= setTimeout(() => ((gathering = void 0), flush(true)), GATHER_MS)
   }
 
   async function send(batch: Call[], again?: boolean) {
-    const controller = new AbortController()
-    const group = { open: batch.length, end: () => controller.abort() }
-    for (const call of batch) call.groups[1] = group
+    const under: Group = { open: batch.length }
+    for (const call of batch) call.groups![1] = under
     underWay++
     try {
       const results = await transport.send(
         verb,
         batch.map((call) => call.text),
-        controller.signal,
+        under,
       )
-      if (results?.length !== batch.length) throw new WeirError('not an answer', 'bad_answer')
-      group.end = report
-      batch.forEach((call, i) => settle(call, results[i] ?? ({} as Raw)))
+      if (results?.length !== batch.length || !results.every(isAnswer))
+        throw new WeirError('not an answer', 'bad_answer')
+      under.drop = undefined
+      report()
+      batch.forEach((call, i) => settle(call, results[i]))
     } catch (error) {
       const failure = error instanceof WeirError ? error : new WeirError(`${error}`, 'unreachable')
       const left = open(batch)
@@ -100,23 +113,21 @@ export function lane(
     flush()
   }
 
-  return (text, safe, timeout, settled) => {
-    if (!scheduled) {
-      scheduled = true
-      queueMicrotask(() => {
-        tick = void (scheduled = false)
-        flush()
-      })
-    }
+  return (call, timeout) => {
     if (tick?.timeout !== timeout) {
+      if (!tick)
+        queueMicrotask(() => {
+          tick = undefined
+          flush()
+        })
       const calls: Call[] = []
       const timer = setTimeout(
         () => fail(calls, new WeirError(`no answer in ${timeout} ms`, 'timeout')),
         timeout,
       )
-      tick = { timeout, calls, open: 0, end: () => clearTimeout(timer) }
+      tick = { timeout, calls, open: 0, drop: () => clearTimeout(timer) }
     }
-    const call = { text, safe, settle: settled, groups: [tick!] }
+    call.groups = [tick!]
     tick!.open++
     tick!.calls.push(call)
     queue.push(call)

@@ -73,11 +73,10 @@ export function postgres(database: Queries | Unsafe | Rpc): Transport {
   }
 
   return {
-    encode: (_, request) => JSON.stringify(request),
-    async send(verb, texts, signal) {
-      const given = new Promise<never>((_, reject) =>
-        signal.addEventListener('abort', () => reject(signal.reason)),
-      )
+    async send(verb, texts, underway) {
+      const given = new Promise<never>((_, reject) => {
+        underway.drop = () => reject(new WeirError('given up', 'timeout'))
+      })
       const requests = texts.map((text) => JSON.parse(text))
       const one = async (request: any): Promise<Raw> => {
         try {

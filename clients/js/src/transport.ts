@@ -1,5 +1,5 @@
 /* transport.ts - the way to weir: HTTP by fetch. Other ways implement the same interface. */
-import { type Raw, WeirError } from './answer.js'
+import { mistake, type Raw, WeirError } from './answer.js'
 
 export type Verb =
   | 'check'
@@ -16,13 +16,17 @@ export type Verb =
 /** A request in the words of weir's JSON. */
 export type WireRequest = Record<string, unknown>
 
+/** A request while it is under way. */
+export interface Underway {
+  /** Set by a transport: called when no call waits for the request any more. */
+  drop?(): void
+}
+
 export interface Transport {
-  /** One request as text. The texts of a batch are handed to `send` together. */
-  encode(verb: Verb, request: WireRequest): string
-  /**
-   * An answer for each, in order. Throws if there are none; gives up when the signal is aborted.
-   */
-  send(verb: Verb, texts: string[], signal: AbortSignal): Promise<Raw[]>
+  /** An answer for each request, which are JSON, in order. Throws if there are none. */
+  send(verb: Verb, requests: string[], underway: Underway): Promise<Raw[]>
+  /** A request costs little: one check does not wait for others. */
+  eager?: boolean
   close?(): void
 }
 
@@ -36,7 +40,14 @@ export interface HttpOptions {
   headers?: Record<string, string>
 }
 
+export const many = (requests: string[]) => `{"checks":[${requests}]}`
+
+/** What weir answers, with names as in JavaScript. Only names of members are followed by a colon. */
+export const parse = (text: string): any =>
+  JSON.parse(text.replace(/_after_ms":/g, 'AfterMs":').replace(/y_ms":/g, 'yMs":'))
+
 export function http({ url, token, fetch: ask, headers }: HttpOptions): Transport {
+  if (!url) throw mistake('no url, no WEIR_URL')
   const base = url.replace(/\/+$/, '') + '/v1/'
   const sent = {
     'content-type': 'application/json',
@@ -44,21 +55,20 @@ export function http({ url, token, fetch: ask, headers }: HttpOptions): Transpor
     ...headers,
   }
   return {
-    encode: (_, request) => JSON.stringify(request),
-    async send(verb, texts, signal) {
-      const alone = texts.length < 2
+    async send(verb, requests, underway) {
+      const alone = requests.length < 2
+      const controller = new AbortController()
+      underway.drop = () => controller.abort()
       let status = 0
       try {
         const response = await (ask ?? fetch)(base + verb, {
           method: 'POST',
           headers: sent,
-          body: alone ? texts[0]! : `{"checks":[${texts}]}`,
-          signal,
+          body: alone ? requests[0]! : many(requests),
+          signal: controller.signal,
         })
         status = response.status
-        // Only names of members are followed by a colon.
-        const text = (await response.text()).replace(/_after_ms":/g, 'AfterMs":')
-        const body = JSON.parse(text.replace(/delay_ms":/g, 'delayMs":'))
+        const body = parse(await response.text())
         if (status !== 200) throw new WeirError(body.detail, body.code, status)
         return alone ? [body] : body.answers
       } catch (error: any) {

@@ -1,7 +1,7 @@
 /* weir.ts - the client: checks, and what is answered if weir cannot be asked. */
-import { type Answer, mistake, RateLimitError, type Raw, WeirError } from './answer.js'
+import { type Answer, mistake, RateLimitError, WeirError } from './answer.js'
 import { denyCache, type DenyCacheOptions } from './deny_cache.js'
-import { clock, type Duration, ms } from './duration.js'
+import { clock, type Duration, ms, root } from './duration.js'
 import { lane, type Push } from './lane.js'
 import type { LocalLimiter } from './local.js'
 import { http, type HttpOptions, type Transport, type Verb, type WireRequest } from './transport.js'
@@ -92,31 +92,35 @@ export interface WeirOptions extends Partial<HttpOptions> {
   }
 }
 
-const MISTAKE = /^(invalid_|no_such_|clock_|needs_|id_|already_|reservation_)/
+/** invalid_…, no_such_…, clock_…, needs_…, id_reused, already_settled, reservation_expired. */
+const MISTAKE = /^(inv|no_s|cloc|need|id_|alr|rese)/
 
-/** Done twice, these change nothing more. */
-const SAFE = /peek|reset|commit|release|ext/
+/** Done twice, these change nothing more: peek, reset, commit, release, extend. */
+const SAFE = /pe|set|com|rel|ext/
 
-const root = globalThis as any
-const env = (name: string) => root.process?.env?.[name] ?? root.Deno?.env.get(name)
+/** Deno may forbid to read it. */
+const env = (name: string) => {
+  try {
+    return root.process.env[name]
+  } catch {}
+}
 
-function toRequest(policy: unknown, who: unknown): WireRequest {
-  const request: WireRequest = {}
-  if (typeof policy === 'string') request.policy = policy
-  else if (Array.isArray(policy)) request.policies = policy
-  else if (policy) {
-    const { window, precision, ...rest } = policy as Limit
-    Object.assign(
-      request,
-      rest,
-      { window_ms: ms(window) },
-      precision && { precision_ms: ms(precision) },
-    )
-  }
+const numbers = ({ window, precision, ...rest }: Limit) => ({
+  ...rest,
+  window_ms: ms(window),
+  precision_ms: precision && ms(precision),
+})
+
+function toRequest(policy: any, who: any): WireRequest {
+  const request: WireRequest = policy?.window
+    ? numbers(policy)
+    : typeof policy === 'string'
+      ? { policy }
+      : { policies: policy }
   if (typeof who === 'string') request.key = who
   else if (who) {
     const attributes: Record<string, string> = (request.attributes = {})
-    for (const name in who) attributes[name] = `${(who as any)[name]}`
+    for (const name in who) attributes[name] = `${who[name]}`
   }
   return request
 }
@@ -159,14 +163,16 @@ export class Weir<P = Anything> {
     const {
       url = env('WEIR_URL'),
       token = env('WEIR_TOKEN'),
+      transport = http({ ...options, url, token }),
       on = {},
       local,
       onError = 'deny',
+      timeout: patience = 250,
+      batch = {},
+      denyCache: cached = {},
     } = options
-    if (!url && !options.transport) throw mistake('no url, no WEIR_URL')
-    const transport = options.transport ?? http({ ...options, url, token })
-    const denials = options.denyCache !== false && denyCache(options.denyCache ?? {})
-    if (!local && /local/.test(JSON.stringify(onError))) throw mistake('no local: localLimiter()')
+    if (!local && /local/.test(JSON.stringify(onError))) throw mistake('no localLimiter()')
+    const denials = cached && denyCache(cached)
     const lanes: Record<string, Push> = {}
     const logged = new Set<string>()
     let failures = 0
@@ -177,100 +183,88 @@ export class Weir<P = Anything> {
         failures++
         if (on.error) on.error(error)
         else if (logged.size < logged.add(error.code).size)
-          console.error(`weir: ${error.message} (${error.code})`)
+          console.error(`weir: ${error.code} ${error.message}`)
       }
     }
 
-    const { max = 500, inFlight = 6 } =
-      options.batch === false ? { max: 1, inFlight: Infinity } : (options.batch ?? {})
+    const { max = 500, inFlight = 6 } = batch || { max: 1, inFlight: Infinity }
     // A worker's request cannot wait for the fetch of another one.
     const atOnce = /Cloudflare/.test(root.navigator?.userAgent) ? Infinity : inFlight
     const push = (verb: Verb) =>
-      (lanes[verb] ??= lane(verb, transport, Math.min(max, 1000), atOnce, report))
+      (lanes[verb] ??= lane(verb, transport, max, atOnce, report))
 
-    const fallback = (
-      verb: Verb,
-      request: WireRequest,
-      key: string,
-      cost: number,
-      error: WeirError,
-    ): Answer => {
-      let word = typeof onError === 'function' ? onError(error, request) : onError
-      if (typeof word === 'object')
-        word =
-          failures < word.after
-            ? (word.before ?? (local ? 'local' : 'allow'))
-            : (word.then ?? 'deny')
-      const allowed = word !== 'deny' || !/check|serve|grow/.test(verb)
-      return {
-        allowed,
-        policy: ((request.policy ?? request.name) as string) ?? null,
-        rule: 'default',
-        limit: 0,
-        remaining: 0,
-        retryAfterMs: allowed ? 0 : 1000,
-        resetAfterMs: 0,
-        delayMs: 0,
-        source: 'fallback',
-        shadow: false,
-        error,
-        ...(word === 'local' && local?.(verb, request, key, cost)),
-      }
-    }
-
-    const ask = async (
+    const ask = (
       verb: Verb,
       policy: unknown,
       who: unknown,
-      asked: CheckOptions = {},
-    ): Promise<Answer> => {
-      const { signal, timeout = options.timeout ?? 250, cost, ...more } = asked
-      signal?.throwIfAborted()
-      const request = Object.assign(toRequest(policy, who), more)
-      const cache =
-        verb === 'check' &&
-        !more.plan &&
-        !more.now &&
-        !more.id &&
-        !/bucket/.test(request.algorithm as string) &&
-        denials
-      const key = transport.encode('check', request)
-      const sent = clock()
-      let answer = cache && cache.find(key, cost ?? 1, sent)
-      if (!answer) {
-        const text =
-          cost === undefined && verb === 'check'
-            ? key
-            : transport.encode(verb, { ...request, cost })
-        const result = await new Promise<Raw | WeirError>((resolve, reject) => {
-          const abort = () => (giveUp(), reject(signal!.reason))
-          const giveUp = push(verb)(
-            text,
-            SAFE.test(verb) || cost === 0 || !!more.id,
-            timeout,
-            (result) => {
-              signal?.removeEventListener('abort', abort)
-              resolve(result)
-            },
-          )
-          signal?.addEventListener('abort', abort)
-        })
-        if (denials && /re|com/.test(verb)) denials.clear(clock())
-        const error =
-          result instanceof WeirError
-            ? result
-            : result.error
-              ? new WeirError(result.error.detail, result.error.code)
-              : typeof result.allowed !== 'boolean' && new WeirError('not an answer', 'bad_answer')
-        if (!error) {
-          answer = result as Answer
-          if (cache) cache.keep(key, cost ?? 1, sent, answer)
-        } else if (MISTAKE.test(error.code)) throw error
-        else answer = fallback(verb, request, key, cost ?? 1, error)
-      }
-      on.answer?.(answer, request)
-      return answer
-    }
+      { signal, timeout = patience, cost, ...more }: CheckOptions = {},
+    ) =>
+      new Promise<Answer>((resolve, reject) => {
+        signal?.throwIfAborted()
+        const request = Object.assign(toRequest(policy, who), more)
+        const cache =
+          verb === 'check' &&
+          !more.plan &&
+          !more.now &&
+          !more.id &&
+          !/bucket/.test(request.algorithm as string) &&
+          denials
+        const key = JSON.stringify(request)
+        const sent = clock()
+        const answered = (answer: Answer) => {
+          on.answer?.(answer, request)
+          resolve(answer)
+        }
+        const price = cost ?? 1
+        const kept = cache && cache.find(key, price, sent)
+        if (kept) return answered(kept)
+        const settled = (result: any) => {
+          signal?.removeEventListener('abort', abort)
+          if (denials && /re|com/.test(verb)) denials.clear(clock())
+          const { code, detail } = result.error ?? result
+          const error =
+            result instanceof WeirError ? result : code && new WeirError(detail, code)
+          try {
+            if (error) {
+              if (MISTAKE.test(code)) throw error
+              let word = typeof onError === 'function' ? onError(error, request) : onError
+              if (typeof word === 'object')
+                word =
+                  failures < word.after
+                    ? (word.before ?? (local ? 'local' : 'allow'))
+                    : (word.then ?? 'deny')
+              const allowed = word !== 'deny' || !/check|serve|grow/.test(verb)
+              result = {
+                allowed,
+                policy: request.policy ?? request.name ?? null,
+                rule: 'default',
+                limit: 0,
+                remaining: 0,
+                retryAfterMs: allowed ? 0 : 1000,
+                resetAfterMs: 0,
+                delayMs: 0,
+                source: 'fallback',
+                shadow: false,
+                error,
+                ...(word === 'local' && local?.(verb, request, key, price)),
+              }
+            } else if (cache) cache.keep(key, price, sent, result)
+            answered(result)
+          } catch (thrown) {
+            reject(thrown)
+          }
+        }
+        const giveUp = push(verb)(
+          {
+            text: cost === undefined ? key : JSON.stringify({ ...request, cost }),
+            safe: SAFE.test(verb) || cost === 0 || !!more.id,
+            settle: settled,
+          },
+          timeout,
+        )
+        const abort = () => (giveUp(), reject(signal!.reason))
+        signal?.addEventListener('abort', abort)
+      })
 
     const assert = async (policy: unknown, who: unknown, asked?: CheckOptions) => {
       const answer = await ask('check', policy, who, asked)
@@ -279,8 +273,7 @@ export class Weir<P = Anything> {
     }
     const verbs: Record<string, any> = { assert }
     for (const verb of ['check', 'peek', 'charge', 'refund', 'reset'] as const)
-      verbs[verb] = (policy: unknown, who: unknown, asked?: CheckOptions) =>
-        ask(verb, policy, who, asked)
+      verbs[verb] = ask.bind(0, verb)
 
     Object.assign(this, verbs, {
       ask,
@@ -290,8 +283,12 @@ export class Weir<P = Anything> {
         const limiter: Record<string, any> = {
           async limit(who: any) {
             const answer = await ask('check', policy, who.key ?? who)
-            const { allowed: success, limit, remaining, resetAfterMs } = answer
-            return { success, limit, remaining, reset: Date.now() + resetAfterMs, answer }
+            return {
+              ...answer,
+              success: answer.allowed,
+              reset: Date.now() + answer.resetAfterMs,
+              answer,
+            }
           },
         }
         for (const verb in verbs) limiter[verb] = verbs[verb].bind(0, policy)

@@ -39,7 +39,6 @@ test('100000 checks of as many keys leave nothing behind but what is bounded', a
 
 test('nor while weir is away', async () => {
   const away = {
-    encode: (_, request) => JSON.stringify(request),
     send: async () => {
       throw new Error('away')
     },

@@ -8,7 +8,7 @@ import { freePort, load, scratch, serve, unhandled, until } from './support.mjs'
 
 const { Weir } = await load('index.js')
 const { socket } = await load('socket.js')
-const { parse } = await load('resp.js')
+const { connection } = await load('resp.js')
 const on = { error() {} }
 let server, weir, byHttp
 before(async () => {
@@ -173,15 +173,34 @@ test('by a unix socket', async () => {
   await own.stop()
 })
 
-test('an answer may be cut anywhere', () => {
-  const whole = '*4\r\n:1\r\n$3\r\nfoo\r\n$8\r\nü€😀x\r\n-NO_SUCH_POLICY there is none\r\n'.replace(
-    '$8',
-    `$${Buffer.byteLength('ü€😀x')}`,
+test('answers may be cut anywhere, and several commands may be answered at once', async () => {
+  const answer = (rule) => JSON.stringify({ allowed: true, rule, source: 'store', limit: 1 })
+  const bulk = (text) => `$${Buffer.byteLength(text)}\r\n${text}\r\n`
+  const whole = `${bulk(answer('ü€😀'))}-NO_SUCH_POLICY there is none\r\n${bulk(`{"answers":[${answer('b')},${answer('c')}]}`)}`
+  for (let cut = 0; cut <= whole.length; cut++) {
+    let hear
+    const transport = connection(
+      (heard) => ((hear = heard), { write() {}, close() {}, opened: Promise.resolve() }),
+      {},
+    )
+    const asked = [['{}'], ['{}'], ['{}', '{}']].map((requests) =>
+      transport.send('check', requests, {}),
+    )
+    hear(whole.slice(0, cut))
+    hear(whole.slice(cut))
+    const [[first], [second], [third, fourth]] = await Promise.all(asked)
+    assert.deepEqual(
+      [first.rule, second.error.code, second.error.detail, third.rule, fourth.rule],
+      ['ü€😀', 'no_such_policy', 'there is none', 'b', 'c'],
+    )
+  }
+})
+
+test('a batch that is too long for one command goes in several', async () => {
+  const who = (i) => `${i}${'€'.repeat(200)}`
+  const answers = await Promise.all(
+    Array.from({ length: 400 }, (_, i) => weir.check('wide', who(i))),
   )
-  for (let cut = 0; cut < whole.length; cut++)
-    assert.equal(parse(whole.slice(0, cut), 0), undefined, `${cut}`)
-  const [values, next] = parse(whole, 0)
-  assert.equal(next, whole.length)
-  assert.deepEqual(values.slice(0, 3), [1, 'foo', 'ü€😀x'])
-  assert.equal(values[3].code, 'no_such_policy')
+  assert.ok(answers.every((a) => a.source === 'store'))
+  assert.equal((await weir.peek('wide', who(7))).remaining, 999_999)
 })

@@ -12,8 +12,6 @@
 #include "server/metrics/observer.h"
 #include "server/server.h"
 
-enum { LENGTH_DIGITS = 9 };
-
 const char json_type[] = "application/json", problem_type[] = "application/problem+json";
 
 /* A loop is a thread, and its responses of one second have one date. */
@@ -66,8 +64,8 @@ struct response response_begin(const struct reply *reply, struct buf *out, int s
         buf_text(out, "Content-Type: ");
         buf_text(out, type);
         buf_text(out, "\r\nContent-Length: ");
-        w.length_at = out->len;
-        buf_add(out, (struct span){ "         \r\n", LENGTH_DIGITS + 2 });
+        w.length_at = buf_int_later(out);
+        buf_text(out, "\r\n");
     } else if (status != 204) {
         buf_text(out, "Content-Length: 0\r\n");
     }
@@ -80,20 +78,6 @@ void response_body(struct response *w)
     w->body_at = w->out->len;
 }
 
-/* In the room that was left for it; what is too much of that goes. */
-static void put_length(struct response *w, size_t lasting)
-{
-    char *const room = w->out->at + w->length_at;
-    size_t left = w->out->len - w->body_at + lasting, at = LENGTH_DIGITS;
-
-    do
-        room[--at] = (char)('0' + left % 10);
-    while ((left /= 10) > 0);
-    w->out->len -= at;
-    w->body_at -= at;
-    memmove(room, room + at, w->out->len - w->length_at + 1); /* with the NUL behind it */
-}
-
 static void end(struct response *w, size_t lasting)
 {
     struct loop *loop = session_loop(w->reply->session);
@@ -103,7 +87,7 @@ static void end(struct response *w, size_t lasting)
     observer_request(loop->observer, PROTOCOL_HTTP, w->status);
     if (w->out->failed || w->length_at == 0)
         return;
-    put_length(w, lasting);
+    w->body_at -= buf_int_known(w->out, w->length_at, w->out->len - w->body_at + lasting);
     if (w->reply->is_head_only) {
         w->out->len = w->body_at;
         w->out->at[w->body_at] = '\0';

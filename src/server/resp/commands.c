@@ -19,6 +19,8 @@
 const struct resp_spec resp_specs[] = {
     { NAMED("WEIR.CHECK"), -2, SCOPE_CHECK, resp_serve_weir_check, "write fast", 0, 0, CHECK_SYNTAX,
       "Checks a request, and counts it if it is allowed" },
+    { NAMED("WEIR.JSON"), 3, SCOPE_ALL, resp_serve_weir_json, "write fast", 0, 0, "verb body",
+      "Asks with the JSON of HTTP, and answers with it" },
     { NAMED("CL.THROTTLE"), -1, SCOPE_CHECK, resp_serve_cl_throttle, "write", 1, 1,
       "key max_burst count period [quantity]", "Counts as redis-cell does and answers as it does" },
     { NAMED("WEIR.LIMIT"), -5, SCOPE_CHECK, resp_serve_weir_limit, "write fast", 1, 1,
@@ -135,14 +137,14 @@ bool resp_word_is_text(struct span word)
 
 /* ---- replies ----------------------------------------------------------------------------- */
 
-static void count_request(const struct reply *r, bool is_error)
+void resp_count_request(const struct reply *r, bool is_error)
 {
     observer_request(session_loop(r->session)->observer, PROTOCOL_RESP, is_error);
 }
 
 static void encode_ok(struct reply *r, struct buf *out)
 {
-    count_request(r, false);
+    resp_count_request(r, false);
     resp_simple(out, "OK");
 }
 
@@ -161,7 +163,7 @@ struct reply *resp_reply_begin(struct session *s)
 
 void resp_reply_end(struct reply *r)
 {
-    count_request(r, r->text.len > 0 && r->text.at[0] == '-');
+    resp_count_request(r, r->text.len > 0 && r->text.at[0] == '-');
     reply_end(r);
 }
 
@@ -236,7 +238,7 @@ bool resp_has_answer(const struct reply *r, const struct call *call, const char 
 
     if (!call) /* out of memory: the session is being ended */
         return false;
-    count_request(r, call->answer.err != WEIR_OK);
+    resp_count_request(r, call->answer.err != WEIR_OK);
     if (!call->answer.err)
         return true;
     if (prefix)
@@ -297,6 +299,14 @@ static void refuse_caller(struct session *s, const struct resp_spec *spec)
                     "NOAUTH Authentication required: send AUTH with a token first");
     else
         reply_error(s, PROBLEM_FORBIDDEN, text);
+}
+
+bool resp_admits(struct session *s, const struct resp_spec *spec)
+{
+    if (resp_may(s, spec->scopes))
+        return true;
+    refuse_caller(s, spec);
+    return false;
 }
 
 void resp_serve(struct session *s, struct resp_command *c)

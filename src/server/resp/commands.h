@@ -45,10 +45,15 @@ void resp_reply_no_subcommand(struct session *s, const char *command, struct spa
 struct reply *resp_reply_begin(struct session *s);
 void resp_reply_end(struct reply *r);
 
+void resp_count_request(const struct reply *r, bool is_error); /* for encoders */
+
 /* For encoders: did the call get an answer? If not, its error is written, behind this prefix or, if
  * it is NULL, behind its code in capitals. Counts the request. */
 bool resp_has_answer(const struct reply *r, const struct call *call, const char *prefix,
                      struct buf *out);
+
+/* May it send this command? If not, an error is replied. */
+bool resp_admits(struct session *s, const struct resp_spec *spec);
 
 /* ---- commands ------------------------------------------------------------------------------ */
 
@@ -63,6 +68,8 @@ void resp_serve_weir_commit(struct session *s, struct resp_command *c);
 void resp_serve_weir_release(struct session *s, struct resp_command *c);
 void resp_serve_weir_grow(struct session *s, struct resp_command *c);
 void resp_serve_weir_extend(struct session *s, struct resp_command *c);
+
+void resp_serve_weir_json(struct session *s, struct resp_command *c); /* resp_json.c */
 
 void resp_serve_cl_throttle(struct session *s, struct resp_command *c); /* resp_throttle.c */
 void resp_serve_throttle(struct session *s, struct resp_command *c);
