@@ -195,7 +195,7 @@ NAMES_ONE = {
     "verbs": {
         "src/engine/fallback.c": "asks",
         "src/engine/prepare.c": "asks", "src/engine/usage.c": "asks", "src/engine/weir.c": "asks", "src/server/reply.c": "asks",
-        "src/server/http/check.c": "asks", "src/server/http/gate.c": "asks",
+        "src/server/way.c": "asks", "src/server/http/gate.c": "asks",
         "src/server/resp/check.c": "asks", "src/store/remote/probe.c": "asks",
         "src/replay/judge.c": "asks",
         "src/store/redis/cluster.c": "asks for an undo",
