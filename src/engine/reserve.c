@@ -22,10 +22,13 @@ _Static_assert(WEIR_MAX_ID == WEIR_MAX_NAME, "an id is a name");
 static weir_err read_id(const char *what, const char *id, struct reserving_room *room,
                         weir_diag *diag)
 {
-    room->id_len = name_copy(room->id, id);
-    if (room->id_len == 0)
+    const size_t len = strnlen(id, WEIR_MAX_ID + 1);
+
+    if (!name_is_valid((struct span){ id, len }))
         return diag_fail(diag, WEIR_EREQUEST, "%s must be 1 to %d of a-z A-Z 0-9 _ . : / -", what,
                          WEIR_MAX_ID);
+    memcpy(room->id, id, len + 1);
+    room->id_len = len;
     return WEIR_OK;
 }
 
@@ -101,99 +104,56 @@ static const char *charge_counts(const struct check *check, size_t i)
 
 /* ---- the fingerprint ------------------------------------------------------------------------ */
 
-/* What is to be hashed, gathered: one hash of all is faster than one of each. */
-struct print {
-    uint64_t so_far;
-    size_t len;
-    char bytes[256];
-};
-
-static void fold(struct print *p)
+static uint64_t mix(uint64_t so_far, uint64_t n)
 {
-    p->so_far = XXH3_64bits_withSeed(p->bytes, p->len, p->so_far);
-    p->len = 0;
-}
-
-static inline void add_number(struct print *p, uint64_t n)
-{
-    if (p->len + sizeof n > sizeof p->bytes)
-        fold(p);
-    memcpy(p->bytes + p->len, &n, sizeof n);
-    p->len += sizeof n;
-}
-
-/* With its length: what follows cannot be taken for a part of it. */
-static inline void add(struct print *p, struct span text)
-{
-    add_number(p, text.len);
-    if (p->len + text.len > sizeof p->bytes)
-        fold(p);
-    if (text.len > sizeof p->bytes) {
-        p->so_far = XXH3_64bits_withSeed(text.at, text.len, p->so_far);
-        return;
-    }
-    memcpy(p->bytes + p->len, text.at, text.len);
-    p->len += text.len;
-}
-
-static inline void add_text(struct print *p, const char *text)
-{
-    if (text)
-        add(p, span_of(text));
-    else
-        add_number(p, UINT64_MAX);
-}
-
-static uint64_t print_attribute(uint64_t seed, const weir_attribute *a)
-{
-    const size_t len = a->value_len ? a->value_len : strlen(a->value);
-
-    return XXH3_64bits_withSeed(a->value, len,
-                                XXH3_64bits_withSeed(a->name, strlen(a->name), seed));
-}
-
-static uint64_t print_amount(uint64_t seed, const char *counts, int64_t amount)
-{
-    const uint64_t name = strcmp(counts, COUNTS_REQUESTS) == 0
-                              ? 1
-                              : XXH3_64bits_withSeed(counts, strlen(counts), seed);
-    const uint64_t mixed = (name ^ (uint64_t)amount * UINT64_C(0x9e3779b97f4a7c15)) *
-                           UINT64_C(0xff51afd7ed558ccd);
+    const uint64_t mixed = (so_far ^ n) * UINT64_C(0x9e3779b97f4a7c15);
 
     return mixed ^ mixed >> 32;
+}
+
+static uint64_t hash_text(uint64_t seed, struct span text)
+{
+    return XXH3_64bits_withSeed(text.at, text.len, seed);
+}
+
+/* One that is not there is another than an empty one. */
+static uint64_t mix_text(uint64_t so_far, const char *text)
+{
+    return mix(so_far, text ? hash_text(so_far, span_of(text)) : 1);
+}
+
+static uint64_t print_of_attribute(uint64_t seed, const weir_attribute *a)
+{
+    const struct span value = { a->value, a->value_len ? a->value_len : strlen(a->value) };
+
+    return hash_text(hash_text(seed, span_of(a->name)), value);
+}
+
+static uint64_t print_of_amount(uint64_t seed, const char *counts, int64_t amount)
+{
+    const bool is_of_requests = strcmp(counts, COUNTS_REQUESTS) == 0;
+
+    return mix(is_of_requests ? seed : hash_text(seed, span_of(counts)), (uint64_t)amount);
 }
 
 static uint64_t fingerprint_of(const struct engine *e, const struct check *check)
 {
     const weir_request *r = check->request;
-    uint64_t first, attributes = 0, amounts = 0;
-    struct print p;
+    uint64_t first, print, sum = 0;
 
     memcpy(&first, engine_keys(e)->reservation.bytes, sizeof first);
-    p.so_far = first;
-    p.len = 0;
-    add_text(&p, r->policy);
-    add_text(&p, r->plan);
+    print = mix_text(mix_text(first, r->policy), r->plan);
     for (size_t i = 0; i < r->policy_count; i++)
-        add_text(&p, r->policies[i]);
-    if (r->key)
-        add(&p, request_key(r));
-    else
-        add_text(&p, NULL);
-    if (check->policy_count == 0) { /* the limit comes with the request */
-        add_text(&p, r->name);
-        add_number(&p, (uint64_t)r->limit);
-        add_number(&p, (uint64_t)r->window_ms);
-    }
+        print = mix_text(print, r->policies[i]);
+    print = mix(print, r->key ? hash_text(print, request_key(r)) : 1);
+    if (check->policy_count == 0) /* the limit comes with the request */
+        print = mix(mix(mix_text(print, r->name), (uint64_t)r->limit), (uint64_t)r->window_ms);
     for (size_t i = 0; i < r->attribute_count; i++)
-        attributes += print_attribute(first, &r->attributes[i]);
+        sum += print_of_attribute(print, &r->attributes[i]);
     for (size_t i = 0; i < check->live + check->shadow; i++)
         if (check->charges[i].cost > 0)
-            amounts += print_amount(first, charge_counts(check, i), check->charges[i].cost);
-    add_number(&p, attributes);
-    add_number(&p, amounts);
-    fold(&p);
-    return p.so_far;
+            sum += print_of_amount(print, charge_counts(check, i), check->charges[i].cost);
+    return mix(print, sum);
 }
 
 /* What is said of amounts, by name: the request may be gone when the store is asked. */

@@ -107,41 +107,36 @@ bool policies_index(struct policies *set)
     return true;
 }
 
-/* a-z A-Z 0-9 _ . : / - */
-#define X(c) [c] = 1
-static const char name_characters[256] = {
-    X('a'), X('b'), X('c'), X('d'), X('e'), X('f'), X('g'), X('h'), X('i'), X('j'), X('k'), X('l'),
-    X('m'), X('n'), X('o'), X('p'), X('q'), X('r'), X('s'), X('t'), X('u'), X('v'), X('w'), X('x'),
-    X('y'), X('z'), X('A'), X('B'), X('C'), X('D'), X('E'), X('F'), X('G'), X('H'), X('I'), X('J'),
-    X('K'), X('L'), X('M'), X('N'), X('O'), X('P'), X('Q'), X('R'), X('S'), X('T'), X('U'), X('V'),
-    X('W'), X('X'), X('Y'), X('Z'), X('0'), X('1'), X('2'), X('3'), X('4'), X('5'), X('6'), X('7'),
-    X('8'), X('9'), X('_'), X('.'), X(':'), X('/'), X('-'),
-};
-#undef X
-
-static bool is_name_character(unsigned char c)
+/* In the high bit of each byte: is it one of a-z A-Z 0-9 _ . : / - ? What is between '-' and ':' all
+ * is. A byte that is no ASCII makes the bits of its neighbours wrong, and its own is 0. */
+static uint64_t name_characters(uint64_t eight)
 {
-    return name_characters[c];
+#define EACH(byte) (UINT64_C(0x0101010101010101) * (byte))
+#define AT_LEAST(bytes, c) ((bytes) + EACH(0x80 - (c)))
+#define BETWEEN(bytes, c, last) (AT_LEAST(bytes, c) & ~AT_LEAST(bytes, (last) + 1))
+    const uint64_t lower = eight | EACH(0x20);
+
+    return (BETWEEN(lower, 'a', 'z') | BETWEEN(eight, '-', ':') | BETWEEN(eight, '_', '_')) &
+           ~eight & EACH(0x80);
 }
 
-size_t name_copy(char out[WEIR_MAX_NAME + 1], const char *text)
-{
-    size_t len = 0;
-
-    while (len < WEIR_MAX_NAME && is_name_character((unsigned char)text[len])) {
-        out[len] = text[len];
-        len++;
-    }
-    out[len] = '\0';
-    return text[len] == '\0' ? len : 0;
-}
-
+/* Eight at once: ids of reservations are names, and come with each. */
 bool name_is_valid(struct span text)
 {
-    for (size_t i = 0; i < text.len; i++)
-        if (!is_name_character((unsigned char)text.at[i]))
-            return false;
-    return text.len > 0 && text.len <= WEIR_MAX_NAME;
+    uint64_t all = EACH(0x80), eight = EACH('a');
+
+    if (text.len == 0 || text.len > WEIR_MAX_NAME)
+        return false;
+    if (text.len < sizeof eight) {
+        memcpy(&eight, text.at, text.len);
+        return name_characters(eight) == all;
+    }
+    for (size_t i = 0; i + sizeof eight < text.len; i += sizeof eight) {
+        memcpy(&eight, text.at + i, sizeof eight);
+        all &= name_characters(eight);
+    }
+    memcpy(&eight, text.at + text.len - sizeof eight, sizeof eight);
+    return (all & name_characters(eight)) == EACH(0x80);
 }
 
 const struct policy *policies_find(const struct policies *set, struct span name)

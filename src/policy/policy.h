@@ -45,9 +45,6 @@ enum retry { RETRY_LONGEST, RETRY_SOONEST };
  * a-z A-Z 0-9 _ . : / - */
 bool name_is_valid(struct span name);
 
-/* The same, and copy it: its length; 0: it is none. */
-size_t name_copy(char out[WEIR_MAX_NAME + 1], const char *text);
-
 /* What a rule counts that does not say it. */
 #define COUNTS_REQUESTS "requests"
 

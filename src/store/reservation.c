@@ -139,7 +139,7 @@ static void put_charge(struct reservation *r, size_t i, const struct charge *fro
 }
 
 struct reservation *reservation_new(const struct reserving *of, const struct charge *charges,
-                                    size_t n, const weir_allocator *allocator)
+                                    size_t n, size_t parts, const weir_allocator *allocator)
 {
     struct names names[RESERVATION_MOST_CHARGES + 1];
     char text[RESERVATION_MOST_TEXT];
@@ -151,8 +151,8 @@ struct reservation *reservation_new(const struct reserving *of, const struct cha
         names[i + 1] = place_names(of->labels, i, &names[i], text);
         bounds += charges[i].rule->start == START_CALENDAR;
     }
-    size = size_of(n, bounds, 0, names[n].end);
-    r = alloc_resize(allocator, NULL, size + n * sizeof(struct reserved_part));
+    size = size_of(n, bounds, parts, names[n].end);
+    r = alloc_resize(allocator, NULL, size);
     if (!r)
         return NULL;
     memset((char *)r + size - 8, 0, 8); /* the last of the text need not be full */
@@ -163,6 +163,7 @@ struct reservation *reservation_new(const struct reserving *of, const struct cha
         .gives_back = of->gives_back && !of->is_used,
         .charge_count = (uint16_t)n,
         .bounds_count = (uint16_t)bounds,
+        .part_count = (uint16_t)parts,
     };
     for (size_t i = 0; i < n; i++)
         put_charge(r, i, &charges[i], &of->labels[i], &names[i + 1], &put);

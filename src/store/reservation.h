@@ -129,10 +129,10 @@ static inline const char *reservation_text(const struct reservation *r)
 /* Are these bytes one? Files are read by this. */
 bool reservation_is_sound(const void *bytes, size_t size);
 
-/* What a question holds, without parts; NULL: out of memory. */
+/* What a question holds; its parts are left to be filled in. NULL: out of memory. */
 struct charge;
 struct reservation *reservation_new(const struct reserving *of, const struct charge *charges,
-                                    size_t n, const weir_allocator *allocator);
+                                    size_t n, size_t parts, const weir_allocator *allocator);
 
 /* Room for a part of each charge. False: out of memory, and nothing has changed. */
 bool reservation_make_room(struct reservation **r, const weir_allocator *allocator);

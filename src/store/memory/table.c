@@ -104,7 +104,7 @@ void table_free(struct table *t)
 
 void table_prefetch(struct table *t, struct key key, enum prefetch what)
 {
-    struct shard *s = &t->shards[shard_index(t, key)];
+    struct shard *s = table_shard(t, key);
     uint32_t at;
 
     switch (what) {
@@ -129,7 +129,7 @@ static const struct state untouched;
 
 static struct shard *shard_of(struct table *t, const struct charge *c)
 {
-    return &t->shards[shard_index(t, c->key)];
+    return table_shard(t, c->key);
 }
 
 void table_take(const struct cell *cell, struct charge *c, const struct ask *ask)
@@ -223,7 +223,7 @@ static void overtake(const struct table *t, const struct shard *s, struct cell *
 
 void table_overtake(struct table *t, struct cell *cell)
 {
-    overtake(t, &t->shards[shard_index(t, cell->key)], cell, NULL);
+    overtake(t, table_shard(t, cell->key), cell, NULL);
 }
 
 /* Append the new values of the keys of a question. */
@@ -235,7 +235,7 @@ static void keep(struct table *t, struct question *q)
     if (!t->log)
         return;
     for (size_t i = 0; i < q->count; i++) {
-        const struct shard *s = &t->shards[shard_index(t, q->charges[i].key)];
+        const struct shard *s = table_shard(t, q->charges[i].key);
         uint32_t at = shard_find(s, q->charges[i].key);
         struct cell *cell = shard_has(s, at, q->charges[i].key) ? &s->cells[at] : NULL;
 
@@ -408,29 +408,6 @@ static void refund_or_reset(struct table *t, struct question *q)
     keep(t, q);
 }
 
-static size_t put_shard(size_t shard, size_t n, size_t out[MOST_KEYS])
-{
-    size_t place = n;
-
-    while (place > 0 && out[place - 1] >= shard)
-        place--;
-    if (place < n && out[place] == shard)
-        return n;
-    for (size_t i = n; i > place; i--)
-        out[i] = out[i - 1];
-    out[place] = shard;
-    return n + 1;
-}
-
-size_t table_shards_of(const struct table *t, const struct question *q, size_t out[MOST_KEYS])
-{
-    size_t n = 0;
-
-    for (size_t i = 0; i < q->count; i++)
-        n = put_shard(shard_index(t, q->charges[i].key), n, out);
-    return q->reserving ? put_shard(shard_index(t, q->reserving->key), n, out) : n;
-}
-
 void table_grow_if_due(struct table *t)
 {
     const int64_t keys = atomic_load_explicit(&t->keys, memory_order_relaxed);
@@ -466,7 +443,8 @@ void table_keep_again(struct table *t, struct question *q)
 
 void table_judge(struct table *t, struct question *q)
 {
-    size_t shards[MOST_KEYS], n;
+    struct shard *shards[MOST_KEYS];
+    size_t n = 0;
 
     if (verb_reserves(q->verb)) {
         table_judge_reservation(t, q);
@@ -478,15 +456,16 @@ void table_judge(struct table *t, struct question *q)
     }
     q->err = WEIR_OK;
     q->mark = 0;
-    n = table_shards_of(t, q, shards);
+    for (size_t i = 0; i < q->count; i++)
+        n = table_order_shard(shard_of(t, &q->charges[i]), n, shards);
     for (size_t i = 0; i < n; i++)
-        pthread_mutex_lock(&t->shards[shards[i]].lock);
+        pthread_mutex_lock(&shards[i]->lock);
     if (verb_adds(q->verb))
         judge_several(t, q);
     else
         refund_or_reset(t, q);
     for (size_t i = n; i > 0; i--)
-        pthread_mutex_unlock(&t->shards[shards[i - 1]].lock);
+        pthread_mutex_unlock(&shards[i - 1]->lock);
     table_grow_if_due(t);
 }
 

@@ -171,7 +171,7 @@ static bool set_key(struct table *t, struct shard *s, const struct record *r,
 
 bool table_restore(struct table *t, const struct record *r, int64_t now)
 {
-    struct shard *s = &t->shards[shard_index(t, r->key)];
+    struct shard *s = table_shard(t, r->key);
     bool is_restored = true;
 
     if (!is_sound(r))
@@ -228,7 +228,7 @@ static void return_reserved(struct table_filling *f)
 bool table_fill(struct table_filling *f, const struct record *r, const struct log_entry *entries,
                 size_t n)
 {
-    struct shard *s = &f->table->shards[shard_index(f->table, r->key)];
+    struct shard *s = table_shard(f->table, r->key);
 
     if (!is_sound(r) || r->algorithm == WEIR_DEFAULT_ALGORITHM ||
         (state_is_log(r->algorithm) && !r->is_hold) != (entries != NULL))

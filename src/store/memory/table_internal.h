@@ -33,10 +33,31 @@ static inline size_t shard_index(const struct table *t, struct key key)
     return t->shard_bits ? key.high >> (64 - t->shard_bits) : 0;
 }
 
+static inline struct shard *table_shard(const struct table *t, struct key key)
+{
+    return &t->shards[shard_index(t, key)];
+}
+
+/* Put a shard among n that are in ascending order, which is that of their locks. How many are there
+ * now: each is there once. */
+static inline size_t table_order_shard(struct shard *s, size_t n, struct shard *shards[MOST_KEYS])
+{
+    size_t place = n;
+
+    while (place > 0 && shards[place - 1] > s)
+        place--;
+    if (place > 0 && shards[place - 1] == s)
+        return n;
+    for (size_t i = n; i > place; i--)
+        shards[i] = shards[i - 1];
+    shards[place] = s;
+    return n + 1;
+}
+
 /* The cell of a key, whose shard is locked; NULL: there is none. */
 static inline struct cell *table_cell(const struct table *t, struct key key)
 {
-    return shard_cell(&t->shards[shard_index(t, key)], key);
+    return shard_cell(table_shard(t, key), key);
 }
 
 void table_record(const struct cell *cell, struct record *out);
@@ -60,9 +81,6 @@ void table_purge_if_due(struct table *t, struct shard *s, int64_t now);
 
 /* A record of this cell is about to be appended without a write buffer. */
 void table_overtake(struct table *t, struct cell *cell);
-
-/* The shards of a question, ascending, each once. */
-size_t table_shards_of(const struct table *t, const struct question *q, size_t out[MOST_KEYS]);
 
 /* ---- table_reservation.c; nothing is locked ---------------------------------------------- */
 

@@ -35,21 +35,21 @@ struct hold deciding_hold(const struct deciding *d, size_t i, int64_t expires, b
 static void find_all(struct deciding *d)
 {
     for (size_t i = 0; i < d->q->count; i++)
-        d->cells[i] = table_cell(d->t, d->charges[i].key);
+        d->cells[i] = shard_cell(d->homes[i], d->charges[i].key);
 }
 
 static void find_charges_again(struct deciding *d, const struct shard *s)
 {
     for (size_t i = 0; i < d->q->count; i++)
-        if (deciding_shard(d, d->charges[i].key) == s)
-            d->cells[i] = table_cell(d->t, d->charges[i].key);
+        if (d->homes[i] == s)
+            d->cells[i] = shard_cell(s, d->charges[i].key);
 }
 
 void deciding_find_again(struct deciding *d, const struct shard *s)
 {
     find_charges_again(d, s);
-    if (deciding_shard(d, d->of->key) == s)
-        d->cells[d->q->count] = table_cell(d->t, d->of->key);
+    if (deciding_home_of_record(d) == s)
+        d->cells[d->q->count] = shard_cell(s, d->of->key);
 }
 
 /* R2 */
@@ -59,55 +59,51 @@ static bool is_known(const struct cell *cell, int64_t now)
            now < cell->state.kept.expires + RESERVATION_KNOWN_MS;
 }
 
-static struct cell *find_record(const struct deciding *d)
+static struct cell *find_record(const struct deciding *d, const struct shard *s)
 {
-    struct cell *cell = table_cell(d->t, d->of->key);
+    struct cell *cell = shard_cell(s, d->of->key);
 
     return is_known(cell, d->now) ? cell : NULL;
 }
 
 /* ---- locks --------------------------------------------------------------------------------- */
 
-/* Most have one charge. */
-static void list_shards(struct deciding *d)
+static void list_shards(struct deciding *d, struct shard *record)
 {
-    const size_t record = shard_index(d->t, d->of->key);
-    size_t first;
+    size_t n = 1;
 
-    if (d->q->count != 1) {
-        d->shard_count = table_shards_of(d->t, d->q, d->shards);
-        return;
+    d->homes[d->q->count] = d->shards[0] = record;
+    for (size_t i = 0; i < d->q->count; i++) {
+        d->homes[i] = table_shard(d->t, d->charges[i].key);
+        n = table_order_shard(d->homes[i], n, d->shards);
     }
-    first = shard_index(d->t, d->charges[0].key);
-    d->shards[0] = first < record ? first : record;
-    d->shards[1] = first < record ? record : first;
-    d->shard_count = first == record ? 1 : 2;
+    d->shard_count = n;
 }
 
 static void lock_all(struct deciding *d)
 {
     for (size_t i = 0; i < d->shard_count; i++)
-        pthread_mutex_lock(&d->t->shards[d->shards[i]].lock);
+        pthread_mutex_lock(&d->shards[i]->lock);
 }
 
-static void unlock_some(struct deciding *d, size_t n, size_t but)
+static void unlock_some(struct deciding *d, size_t n, const struct shard *but)
 {
     for (; n > 0; n--)
         if (d->shards[n - 1] != but)
-            pthread_mutex_unlock(&d->t->shards[d->shards[n - 1]].lock);
+            pthread_mutex_unlock(&d->shards[n - 1]->lock);
 }
 
 static void unlock_all(struct deciding *d)
 {
-    unlock_some(d, d->shard_count, SIZE_MAX);
+    unlock_some(d, d->shard_count, NULL);
 }
 
 /* One shard is locked already: the others, without waiting for one that comes before it. False: none
  * of them is locked. */
-static bool lock_others(struct deciding *d, size_t locked)
+static bool lock_others(struct deciding *d, const struct shard *locked)
 {
     for (size_t i = 0; i < d->shard_count; i++) {
-        pthread_mutex_t *lock = &d->t->shards[d->shards[i]].lock;
+        pthread_mutex_t *lock = &d->shards[i]->lock;
 
         if (d->shards[i] > locked) {
             pthread_mutex_lock(lock);
@@ -211,7 +207,7 @@ static void refuse(struct deciding *d)
         if (c->step.decision.allowed)
             table_take(d->cells[i], c, &peek);
         else if (c->step.locks)
-            deciding_log_cell(d, table_lock_out(d->t, deciding_shard(d, c->key), c));
+            deciding_log_cell(d, table_lock_out(d->t, d->homes[i], c));
     }
 }
 
@@ -245,7 +241,7 @@ bool deciding_take_all(struct deciding *d, int64_t expires, bool gives_back)
 weir_err deciding_prepare(struct deciding *d, size_t i)
 {
     const struct charge *c = &d->charges[i];
-    struct shard *s = deciding_shard(d, c->key);
+    struct shard *s = d->homes[i];
     struct cell *cell = d->cells[i];
     weir_err err;
 
@@ -272,27 +268,56 @@ static void apply(struct deciding *d, size_t i)
     struct cell *cell = d->cells[i];
 
     state_apply(&cell->state, c->rule, &c->step);
-    table_stamp(deciding_shard(d, c->key), cell, c);
+    table_stamp(d->homes[i], cell, c);
     deciding_log_cell(d, cell);
     if (c->step.hold.amount > 0 && state_has_holds(cell->algorithm))
         deciding_log_hold(d, cell, &c->step.hold);
 }
 
-void deciding_apply_all(struct deciding *d, struct reservation *r)
+static struct reserved_part part_of(const struct deciding *d, size_t i)
+{
+    const struct charge *c = &d->charges[i];
+
+    return (struct reserved_part){
+        .amount = c->cost,
+        .mark = state_mark(c->rule, &c->step),
+        .charge = (uint32_t)i,
+        .born = state_born(&d->cells[i]->state, c->rule->algorithm),
+    };
+}
+
+void deciding_apply_more(struct deciding *d, struct reservation *r)
 {
     for (size_t i = 0; i < d->q->count; i++)
         if (takes(&d->charges[i])) {
-            const struct charge *c = &d->charges[i];
+            struct reserved_part part;
 
             apply(d, i);
-            reservation_add(r, i,
-                            &(struct reserved_part){
-                                .amount = c->cost,
-                                .mark = state_mark(c->rule, &c->step),
-                                .charge = (uint32_t)i,
-                                .born = state_born(&d->cells[i]->state, c->rule->algorithm),
-                            });
+            part = part_of(d, i);
+            reservation_add(r, i, &part);
         }
+}
+
+/* A new record has its parts already: they are filled in. */
+static void apply_all(struct deciding *d, struct reservation *r)
+{
+    struct reserved_part *part = reservation_parts(r);
+
+    for (size_t i = 0; i < d->q->count; i++)
+        if (takes(&d->charges[i])) {
+            apply(d, i);
+            r->charges[i].held = d->charges[i].cost;
+            *part++ = part_of(d, i);
+        }
+}
+
+static size_t count_parts(const struct deciding *d)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < d->q->count; i++)
+        n += takes(&d->charges[i]);
+    return n;
 }
 
 /* ---- the record ---------------------------------------------------------------------------- */
@@ -302,15 +327,15 @@ void deciding_stamp_record(struct deciding *d)
     struct cell *record = deciding_record(d);
     const struct kept_state *kept = &record->state.kept;
 
-    shard_stamp(deciding_shard(d, record->key), record, kept->expires + RESERVATION_KNOWN_MS,
+    shard_stamp(deciding_home_of_record(d), record, kept->expires + RESERVATION_KNOWN_MS,
                 kept->is_open ? SHARD_LEVELS - 1 : RECORD_LEVEL,
                 d->q->count > 0 ? d->charges[0].class : 0);
 }
 
 static void erase_record(struct deciding *d)
 {
-    struct shard *s = deciding_shard(d, d->of->key);
-    struct cell *cell = table_cell(d->t, d->of->key);
+    struct shard *s = deciding_home_of_record(d);
+    const struct cell *cell = shard_cell(s, d->of->key);
 
     table_erase(d->t, s, (uint32_t)(cell - s->cells));
     deciding_find_again(d, s);
@@ -320,7 +345,7 @@ static void erase_record(struct deciding *d)
 static weir_err make_record(struct deciding *d, struct reservation *r)
 {
     struct table *t = d->t;
-    struct shard *s = deciding_shard(d, d->of->key);
+    struct shard *s = deciding_home_of_record(d);
     struct charge of;
     struct cell *cell;
     uint32_t count;
@@ -346,14 +371,8 @@ static weir_err make_record(struct deciding *d, struct reservation *r)
     }
     find_charges_again(d, s); /* cells of the shard may have moved */
     if (s->count != count)
-        d->cells[d->q->count] = table_cell(t, d->of->key);
+        d->cells[d->q->count] = shard_cell(s, d->of->key);
     return WEIR_OK;
-}
-
-void deciding_note_growth(struct deciding *d, uint64_t before, const struct reservation *r)
-{
-    atomic_fetch_add_explicit(&d->t->beside, (int64_t)(r->block.size - before),
-                              memory_order_relaxed);
 }
 
 /* ---- reserve ------------------------------------------------------------------------------- */
@@ -378,9 +397,9 @@ static void settle_at_once(struct reservation *r)
 
 static weir_err make_reservation(struct deciding *d)
 {
-    struct reservation *r = reservation_new(d->of, d->charges, d->q->count, &d->t->allocator);
+    struct reservation *r = reservation_new(d->of, d->charges, d->q->count, count_parts(d),
+                                            &d->t->allocator);
     weir_err err = r ? make_record(d, r) : WEIR_ENOMEM;
-    uint64_t before;
 
     if (!err) {
         err = deciding_prepare_all(d);
@@ -389,13 +408,11 @@ static weir_err make_reservation(struct deciding *d)
     }
     if (err)
         return err;
-    before = r->block.size;
-    deciding_apply_all(d, r);
-    deciding_note_growth(d, before, r);
+    apply_all(d, r);
     if (d->of->is_used)
         settle_at_once(r);
     deciding_stamp_record(d);
-    table_expect_release(deciding_shard(d, d->of->key), deciding_record(d));
+    table_expect_release(deciding_home_of_record(d), deciding_record(d));
     deciding_log_record(d);
     d->of->expires_in = d->of->ttl;
     return WEIR_OK;
@@ -405,11 +422,11 @@ static void reserve(struct deciding *d)
 {
     const struct cell *record;
 
-    list_shards(d);
+    list_shards(d, table_shard(d->t, d->of->key));
     lock_all(d);
     for (size_t i = 0; i < d->shard_count; i++)
-        table_purge_if_due(d->t, &d->t->shards[d->shards[i]], d->now);
-    d->cells[d->q->count] = table_cell(d->t, d->of->key);
+        table_purge_if_due(d->t, d->shards[i], d->now);
+    d->cells[d->q->count] = shard_cell(deciding_home_of_record(d), d->of->key);
     record = is_known(deciding_record(d), d->now) ? deciding_record(d) : NULL;
     if (record && reservation_in(record)->fingerprint != d->of->fingerprint) {
         d->of->refusal = WEIR_EREUSED;
@@ -429,33 +446,32 @@ static void reserve(struct deciding *d)
 
 /* The record, with its shard locked; what it says of its keys is read. NULL: there is none, and
  * nothing is locked. */
-static struct cell *lock_record(struct deciding *d)
+static struct cell *lock_record(struct deciding *d, struct shard *s)
 {
-    struct shard *s = deciding_shard(d, d->of->key);
     struct cell *record;
 
     pthread_mutex_lock(&s->lock);
-    record = find_record(d);
+    record = find_record(d, s);
     if (!record) {
         pthread_mutex_unlock(&s->lock);
         return NULL;
     }
     d->q->count = reservation_in(record)->charge_count;
     reservation_read(reservation_in(record), d->of, d->charges);
-    list_shards(d);
+    list_shards(d, s);
     return record;
 }
 
 /* The record, with all shards locked. */
 static struct cell *lock_all_of_record(struct deciding *d)
 {
-    const size_t own = shard_index(d->t, d->of->key);
+    struct shard *own = table_shard(d->t, d->of->key);
     struct cell *record = NULL;
 
     for (int tries = 0; tries < TRIES && !record; tries++) {
         uint64_t fingerprint;
 
-        record = lock_record(d);
+        record = lock_record(d, own);
         if (!record) {
             d->of->refusal = WEIR_ENORESERVATION;
             return NULL;
@@ -463,9 +479,9 @@ static struct cell *lock_all_of_record(struct deciding *d)
         if (lock_others(d, own))
             return record;
         fingerprint = reservation_in(record)->fingerprint;
-        pthread_mutex_unlock(&d->t->shards[own].lock);
+        pthread_mutex_unlock(&own->lock);
         lock_all(d);
-        record = find_record(d);
+        record = find_record(d, own);
         if (record && (reservation_in(record)->fingerprint != fingerprint ||
                        reservation_in(record)->charge_count != d->q->count))
             record = NULL;

@@ -15,20 +15,22 @@ struct deciding {
     struct question *q;
     struct reserving *of;
     int64_t now;
-    struct charge *charges;        /* the question's */
-    struct cell *cells[MOST_KEYS]; /* NULL: there is none. The record's is the last */
-    int64_t used[MOST_CHARGES];    /* settle */
-    uint64_t stands;               /* charges whose step says how they stand, as bits */
-    size_t shards[MOST_KEYS], shard_count;
+    struct charge *charges;          /* the question's */
+    struct cell *cells[MOST_KEYS];   /* NULL: there is none. The record's is the last */
+    int64_t used[MOST_CHARGES];      /* settle */
+    uint64_t stands;                 /* charges whose step says how they stand, as bits */
+    struct shard *homes[MOST_KEYS];  /* where each key is, and the record */
+    struct shard *shards[MOST_KEYS]; /* the same, each once and in ascending order */
+    size_t shard_count;
     size_t logged_count;
     struct record logged[MOST_LOGGED];
 };
 
 _Static_assert(MOST_CHARGES <= 64, "a bit for each");
 
-static inline struct shard *deciding_shard(const struct deciding *d, struct key key)
+static inline struct shard *deciding_home_of_record(const struct deciding *d)
 {
-    return &d->t->shards[shard_index(d->t, key)];
+    return d->homes[d->q->count];
 }
 
 static inline struct reservation *reservation_in(const struct cell *record)
@@ -65,8 +67,8 @@ bool deciding_take_all(struct deciding *d, int64_t expires, bool gives_back);
 WEIR_MUSTCHECK weir_err deciding_prepare(struct deciding *d, size_t i);
 WEIR_MUSTCHECK weir_err deciding_prepare_all(struct deciding *d);
 
-/* Charge what was taken, and note it. */
-void deciding_apply_all(struct deciding *d, struct reservation *r);
+/* Charge what was taken, and note it in a record that there was before. */
+void deciding_apply_more(struct deciding *d, struct reservation *r);
 
 /* What goes to the log: the new value of a cell, what became of a hold or a part of it, the record,
  * and what became of the record. */
@@ -77,9 +79,6 @@ void deciding_log_part(struct deciding *d, const struct cell *cell, int64_t firs
 void deciding_log_record(struct deciding *d);
 void deciding_log_change(struct deciding *d, enum record_change change, int64_t amount);
 void deciding_append(struct deciding *d);
-
-/* Its block has become larger. */
-void deciding_note_growth(struct deciding *d, uint64_t before, const struct reservation *r);
 
 void deciding_stamp_record(struct deciding *d);
 

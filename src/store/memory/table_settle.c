@@ -35,7 +35,7 @@ static void stamp_as_it_stands(struct deciding *d, size_t i)
     const struct ask peek = { .now = d->now, .peek = true };
 
     table_take(d->cells[i], c, &peek);
-    table_stamp(deciding_shard(d, c->key), d->cells[i], c);
+    table_stamp(d->homes[i], d->cells[i], c);
     d->stands |= UINT64_C(1) << i;
 }
 
@@ -232,8 +232,9 @@ static void grow(struct deciding *d)
     if (d->q->err)
         return;
     before = r->block.size;
-    deciding_apply_all(d, r);
-    deciding_note_growth(d, before, r);
+    deciding_apply_more(d, r);
+    atomic_fetch_add_explicit(&d->t->beside, (int64_t)(r->block.size - before),
+                              memory_order_relaxed);
     deciding_log_record(d);
 }
 

@@ -349,6 +349,25 @@ static void too_many_of_anything_is_rejected(void **state)
                          "that many\n");
 }
 
+/* At each place of names of several lengths. */
+static void each_byte_is_one_of_a_name_or_none(void **state)
+{
+    const char all[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.:/-";
+
+    (void)state;
+    for (size_t len = 1; len <= 20; len++)
+        for (size_t at = 0; at < len; at++)
+            for (int c = 0; c < 256; c++) {
+                char name[20];
+
+                memset(name, c % 2 ? 'z' : '/', len);
+                name[at] = (char)c;
+                assert_int_equal(name_is_valid((struct span){ name, len }),
+                                 c != 0 && strchr(all, c) != NULL);
+            }
+    assert_false(name_is_valid((struct span){ all, 0 }));
+}
+
 static void names_are_checked(void **state)
 {
     (void)state;
@@ -549,6 +568,7 @@ int main(void)
         cmocka_unit_test(numbers_out_of_bounds_are_rejected_with_their_place),
         cmocka_unit_test(limit_beside_rules_is_rejected),
         cmocka_unit_test(too_many_of_anything_is_rejected),
+        cmocka_unit_test(each_byte_is_one_of_a_name_or_none),
         cmocka_unit_test(names_are_checked),
         cmocka_unit_test(a_missing_limit_version_or_policies_is_reported),
         cmocka_unit_test(yaml_bombs_are_rejected),
