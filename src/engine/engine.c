@@ -57,9 +57,12 @@ void engine_done(struct engine *e)
 
 void engine_prefetch(struct engine *e, const struct check *check, enum prefetch what)
 {
-    if (!check->is_answered && e->store->ops->prefetch)
-        for (size_t i = 0; i < check->live + check->shadow; i++)
-            e->store->ops->prefetch(e->store, check->charges[i].key, what);
+    if (check->is_answered || !e->store->ops->prefetch)
+        return;
+    for (size_t i = 0; i < check->live + check->shadow; i++)
+        e->store->ops->prefetch(e->store, check->charges[i].key, what);
+    if (verb_reserves(check->verb))
+        e->store->ops->prefetch(e->store, check->room->reserving.reserving.key, what);
 }
 
 /* ---- asking --------------------------------------------------------------------------- */

@@ -83,18 +83,6 @@ static uint16_t tag_of_id(const char *id, struct key hashed)
     return (uint16_t)strtoul(id + ID_HEX, NULL, 16);
 }
 
-/* Where the record is or will be: known early, so that memory has time to be fetched. */
-static void find_place(const struct engine *e, struct reserving_room *room)
-{
-    struct reserving *of = &room->reserving;
-
-    of->key = key_of(e, (struct span){ room->id, room->id_len });
-    if (e->store->ops->is_shared)
-        of->tag = tag_of_id(room->id, of->key);
-    else if (e->store->ops->prefetch)
-        e->store->ops->prefetch(e->store, of->key, PREFETCH_PLACE);
-}
-
 static const char *charge_counts(const struct check *check, size_t i)
 {
     const struct policy_rule *rule = check->rules[i];
@@ -245,8 +233,6 @@ static weir_err prepare_new(struct engine *e, struct check *check, weir_diag *di
                          "ids that begin with " LOCAL_ID " are made by the server: choose another");
     if (err)
         return err;
-    if (r->id)
-        find_place(e, room);
     err = charges_of_request(e, check, diag);
     if (err || check->is_answered)
         return err;
@@ -256,10 +242,8 @@ static weir_err prepare_new(struct engine *e, struct check *check, weir_diag *di
     err = is_used ? WEIR_OK : check_ttl(r->ttl_ms ? r->ttl_ms : terms.ttl, of->most_ttl, diag);
     if (err)
         return err;
-    if (!r->id) {
+    if (!r->id)
         make_id(e, check, room);
-        find_place(e, room);
-    }
     check->verb = VERB_RESERVE;
     of->ttl = is_used ? 0 : r->ttl_ms ? r->ttl_ms : terms.ttl;
     of->is_used = is_used;
@@ -268,8 +252,7 @@ static weir_err prepare_new(struct engine *e, struct check *check, weir_diag *di
     return WEIR_OK;
 }
 
-static weir_err prepare_known(const struct engine *e, struct check *check, bool extends,
-                              weir_diag *diag)
+static weir_err prepare_known(struct check *check, bool extends, weir_diag *diag)
 {
     struct reserving_room *room = &check->room->reserving;
     struct reserving *of = &room->reserving;
@@ -293,7 +276,6 @@ static weir_err prepare_known(const struct engine *e, struct check *check, bool 
         err = put_amounts(check, diag);
     if (err)
         return err;
-    find_place(e, room);
     charges_make_room(check);
     of->ttl = r->ttl_ms;
     of->is_release = check->is_release;
@@ -343,10 +325,10 @@ weir_err reserve_prepare(struct engine *e, struct check *check, weir_diag *diag)
         break;
     case VERB_SETTLE:
     case VERB_GROW:
-        err = prepare_known(e, check, false, diag);
+        err = prepare_known(check, false, diag);
         break;
     case VERB_EXTEND:
-        err = prepare_known(e, check, true, diag);
+        err = prepare_known(check, true, diag);
         break;
     case VERB_REFUND:
     case VERB_RESET:
@@ -355,6 +337,11 @@ weir_err reserve_prepare(struct engine *e, struct check *check, weir_diag *diag)
         err = diag_fail(diag, WEIR_EREQUEST,
                         "an id goes with a check or a reservation: leave it out");
         break;
+    }
+    if (!err && !check->is_answered) {
+        room->reserving.key = key_of(e, (struct span){ room->id, room->id_len });
+        if (e->store->ops->is_shared)
+            room->reserving.tag = tag_of_id(room->id, room->reserving.key);
     }
     return err;
 }

@@ -2,6 +2,8 @@
 #ifndef WEIR_STORE_MEMORY_TABLE_INTERNAL_H
 #define WEIR_STORE_MEMORY_TABLE_INTERNAL_H
 
+#include <string.h>
+
 #include "store/memory/growth.h"
 #include "store/memory/table.h"
 
@@ -48,8 +50,8 @@ static inline size_t table_order_shard(struct shard *s, size_t n, struct shard *
         place--;
     if (place > 0 && shards[place - 1] == s)
         return n;
-    for (size_t i = n; i > place; i--)
-        shards[i] = shards[i - 1];
+    if (place < n)
+        memmove(shards + place + 1, shards + place, sizeof *shards * (n - place));
     shards[place] = s;
     return n + 1;
 }
