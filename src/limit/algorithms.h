@@ -32,7 +32,9 @@ void bucket_hold(const struct bucket *s, const struct rule *r, const struct hold
                  struct step *out);
 void slots_hold(const struct hold *hold, struct step *out);
 bool bucket_settle(struct bucket *s, const struct rule *r, int64_t now, const struct hold *hold,
-                   int64_t used);
+                   int64_t used, struct step *out);
+bool slots_settle(struct slots *s, const struct rule *r, int64_t now, const struct hold *hold,
+                  struct step *out);
 int64_t bucket_lasts_until(const struct bucket *s, const struct rule *r);
 
 void slots_take(const struct slots *s, const struct rule *r, const struct ask *ask,

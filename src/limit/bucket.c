@@ -95,6 +95,13 @@ static void report(const struct rule *r, bool forced, struct step *out)
     out->decision.reset_after = div_up(out->next.bucket.used, r->limit);
 }
 
+static void admit(const struct rule *r, struct step *out)
+{
+    out->decision.allowed = true;
+    if (r->algorithm == WEIR_LEAKY_BUCKET)
+        out->decision.delay = div_up(out->next.bucket.used, r->limit);
+}
+
 /* A key without holds has no need to know. */
 static void count(const struct bucket *s, const struct rule *r, int64_t cost, struct step *out)
 {
@@ -133,9 +140,7 @@ void bucket_take(const struct bucket *s, const struct rule *r, const struct ask 
     if (over > 0 && ask->cost > 0) {
         out->decision.retry_after = div_up(over, r->limit);
     } else {
-        out->decision.allowed = true;
-        if (r->algorithm == WEIR_LEAKY_BUCKET)
-            out->decision.delay = div_up(next->used, r->limit);
+        admit(r, out);
         if (!ask->peek)
             count(s, r, ask->cost, out);
     }
@@ -170,14 +175,13 @@ void bucket_hold(const struct bucket *s, const struct rule *r, const struct hold
 }
 
 bool bucket_settle(struct bucket *s, const struct rule *r, int64_t now, const struct hold *hold,
-                   int64_t used)
+                   int64_t used, struct step *out)
 {
-    struct step step;
-    struct bucket_change *next = &step.next.bucket;
+    struct bucket_change *next = &out->next.bucket;
     int64_t held, most;
 
-    bring_up(s, r, now, &step);
-    held = hold->expires > step.now ? holds_remove(s->holds, hold->expires, hold->id) : 0;
+    bring_up(s, r, now, out);
+    held = hold->expires > out->now ? holds_remove(s->holds, hold->expires, hold->id) : 0;
     if (held == 0)
         return false;
     holds_drop(s->holds, next->drop); /* those stood before it */
@@ -189,6 +193,8 @@ bool bucket_settle(struct bucket *s, const struct rule *r, int64_t now, const st
     s->used = next->used;
     s->at = next->at;
     s->known = next->known;
+    admit(r, out);
+    report(r, false, out);
     return true;
 }
 

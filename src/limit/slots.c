@@ -48,3 +48,16 @@ void slots_hold(const struct hold *hold, struct step *out)
     if (hold->expires - out->now > out->decision.reset_after)
         out->decision.reset_after = hold->expires - out->now;
 }
+
+bool slots_settle(struct slots *s, const struct rule *r, int64_t now, const struct hold *hold,
+                  struct step *out)
+{
+    const struct ask peek = { .now = now > s->at ? now : s->at, .peek = true };
+
+    if (hold->expires <= peek.now || holds_remove(s->holds, hold->expires, hold->id) == 0)
+        return false;
+    holds_drop(s->holds, holds_expired(s->holds, peek.now));
+    s->at = peek.now;
+    slots_take(s, r, &peek, out);
+    return true;
+}

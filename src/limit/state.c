@@ -314,17 +314,13 @@ bool state_hold_is_open(const struct state *s, weir_algorithm algorithm, int64_t
 }
 
 bool state_settle(struct state *s, const struct rule *r, int64_t now, const struct hold *hold,
-                  int64_t used)
+                  int64_t used, struct step *out)
 {
-    struct step step;
-
-    if (!algorithm_counts_slots(r->algorithm))
-        return r->limit > 0 && bucket_settle(&s->bucket, r, now, hold, used);
-    if (r->limit == 0 || !state_hold_is_open(s, r->algorithm, now, hold))
+    if (r->limit == 0)
         return false;
-    state_take(s, r, &(struct ask){ .now = now, .peek = true }, &step);
-    apply_to_slots(&s->slots, &step);
-    return holds_remove(s->slots.holds, hold->expires, hold->id) > 0;
+    return algorithm_counts_slots(r->algorithm)
+               ? slots_settle(&s->slots, r, now, hold, out)
+               : bucket_settle(&s->bucket, r, now, hold, used, out);
 }
 
 bool state_extend(struct state *s, weir_algorithm algorithm, const struct hold *hold,

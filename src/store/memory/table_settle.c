@@ -28,15 +28,19 @@ static void tell_how_it_stands(struct deciding *d)
     d->q->allowed = true;
 }
 
-/* The state of a charge after it was changed. */
+/* The state of a charge was changed, and its step says how it stands. */
+static void stamp(struct deciding *d, size_t i)
+{
+    table_stamp(d->homes[i], d->cells[i], &d->charges[i]);
+    d->stands |= UINT64_C(1) << i;
+}
+
 static void stamp_as_it_stands(struct deciding *d, size_t i)
 {
-    struct charge *c = &d->charges[i];
     const struct ask peek = { .now = d->now, .peek = true };
 
-    table_take(d->cells[i], c, &peek);
-    table_stamp(d->homes[i], d->cells[i], c);
-    d->stands |= UINT64_C(1) << i;
+    table_take(d->cells[i], &d->charges[i], &peek);
+    stamp(d, i);
 }
 
 /* ---- settle -------------------------------------------------------------------------------- */
@@ -116,9 +120,9 @@ static void settle_charge(struct deciding *d, const struct reservation *r, size_
     if (!cell || cell->is_locked || cell->algorithm != c->rule->algorithm)
         return;
     if (state_has_holds(c->rule->algorithm)) {
-        if (!state_settle(&cell->state, c->rule, d->now, &hold, d->used[i]))
+        if (!state_settle(&cell->state, c->rule, d->now, &hold, d->used[i], &c->step))
             return;
-        stamp_as_it_stands(d, i);
+        stamp(d, i);
         deciding_log_cell(d, cell);
         deciding_log_hold(d, cell, &hold);
     } else if (!r->is_released && (!d->of->has_expired || r->gives_back) &&
