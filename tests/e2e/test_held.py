@@ -300,6 +300,20 @@ def what_is_undone_while_a_slot_moves_is_undone_once_and_whole():
 # ---- slots, and what was used --------------------------------------------------------------------
 
 @test
+def a_reservation_is_settled_by_a_server_that_did_not_make_it():
+    with redis_home() as home:
+        home.config.write_text(held.POLICIES)
+        maker, other = home.serve(), home.serve()
+        made = ask(maker, "reserve", policy="jobs", attributes={"user": "ann"}, cost=5, ttl_ms=60_000)
+        names = [rule["rule"] for rule in made["rules"]]
+        for verb, more in (("grow", {"cost": 2}), ("extend", {"ttl_ms": 90_000}),
+                           ("commit", {"cost": 3})):
+            said = ask(other, verb, reservation=made["reservation"], **more)
+            assert said["policy"] == "jobs", said
+            assert [rule["rule"] for rule in said["rules"]] == names, said
+
+
+@test
 def never_more_than_seven_at_once():
     with redis_home() as home:
         held.never_more_than_seven_at_once(home, lambda: monitor(home.redis))
