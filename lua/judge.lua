@@ -170,6 +170,9 @@ while at <= #asked do
                 end
             elseif s.a and not s.locked and cost > 0 and r.refund then
                 is_changed = true
+                if s.releases then
+                    holds.give_back_expired(s, r, now)
+                end
                 r.refund(s, r, now, cost, verb == 4 and asked[i + 3], asked[i + 4])
             end
             allowed, remaining, retry, reset, delay, used_now, a, b, c, older =
@@ -187,7 +190,7 @@ while at <= #asked do
                 changed[#changed + 1] = s
             end
             if s.born and (not a or a ~= s.a and (r.algorithm == 1 or r.algorithm > 15)) then
-                s.born = false -- what was held of it is over
+                s.born, s.releases = false, nil -- what was held of it is over
             end
             s.a, s.b, s.c, s.older = a, b, c, older or ''
             if s.is_held and a then
@@ -232,10 +235,10 @@ for i = 1, #changed do
     elseif s.stored then
         redis.call('DEL', s.key)
     end
-    if s.was_held and (s.locked or not s.a or not s.is_held) then
+    if s.was_held and (s.locked or not s.a or not (s.is_held or s.releases)) then
         redis.call('DEL', s.key .. ':h')
     elseif s.was_held then
-        redis.call('PEXPIREAT', s.key .. ':h', text)
+        redis.call('PEXPIREAT', s.key .. ':h', string.format('%.0f', s.expiry))
         if s.gone then -- last: it may have been all of them
             redis.call('ZREMRANGEBYSCORE', s.key .. ':h', '-inf', s.gone)
         end

@@ -14,6 +14,13 @@
 -- reservation's hash and its amount. A bucket is one without holds again when it has none, and what
 -- is known is all that is used.
 --
+-- GIVEN BACK WHEN THEY EXPIRE. Such holds of a bucket have an 'R' behind the amount, and the bucket
+-- ends with 'R' instead of 'H'. Such holds of a window are in a sorted set too: each 16 bytes of the
+-- hash, then of each part its amount, its mark, and the 8 bytes that the window ended with. In these
+-- the first byte is odd while there may be such a set. What has expired is given back by the next
+-- call that looks at the key, as of then: no server has to be there when it expires. Until when a
+-- denial holds is at most until the next of them expires, so that no deny cache knows it for longer.
+--
 -- Before the value of a key that is locked out are 'L' and when that ends, a double. So lengths tell
 -- it apart: without it they are 3, 6, 10 or 11 modulo 13. The state behind it is what was charged
 -- meanwhile.
@@ -405,8 +412,9 @@ local function need_holds()
 
     -- Brings what is known to be used of a bucket up to now: holds that expire on the way become known
     -- one after the other, each at its instant. A bucket without holds knows what it has used.
-    function holds.bring_up(s, r, now)
-        local known, at, lost = s.known, s.known_at, 0
+    -- With `is_level`, so is what it has used.
+    function holds.bring_up(s, r, now, is_level)
+        local known, at, lost, used, used_at = s.known, s.known_at, 0, s.a, s.b
         if s.sum > 0 and s.first <= now then
             local key, to = s.key .. ':h', string.format('%.0f', now)
             local expired = redis.call('ZRANGEBYSCORE', key, s.gone and '(' .. s.gone or '-inf', to,
@@ -416,8 +424,15 @@ local function need_holds()
                 if expires > at then
                     known, at = math.max(0, known - (expires - at) * r.limit), expires
                 end
-                known = math.min(known + amount * r.window, 2^53 - 1)
                 s.sum = s.sum - amount
+                if #expired[i] == 24 then
+                    known = math.min(known + amount * r.window, 2^53 - 1)
+                elseif is_level then -- as if it were released
+                    if expires > used_at then
+                        used, used_at = math.max(0, used - (expires - used_at) * r.limit), expires
+                    end
+                    used = math.min(used, known + s.sum * r.window)
+                end
             end
             local following = redis.call('ZRANGEBYSCORE', key, '(' .. to, '+inf', 'WITHSCORES', 'LIMIT',
                 0, 1)
@@ -428,6 +443,66 @@ local function need_holds()
         end
         known = math.max(0, known - (now - at) * r.limit)
         s.known, s.known_at = math.min(known + lost * r.window, 2^53 - 1), now
+        if is_level then
+            s.a, s.b = math.max(0, used - (now - used_at) * r.limit), now
+        end
+    end
+
+    -- Takes a part of a reservation out of the window that it was charged to.
+    function holds.take_out(s, r, now, amount, mark, born)
+        if not s.a or s.born ~= born or not r.refund then -- it is gone, with the rest
+        elseif r.algorithm > 15 then
+            if mark == s.a and now < s.c then
+                s.b = s.b - math.min(amount, s.b)
+            end
+        else
+            local life = r.algorithm == 1 and r.window or r.algorithm == 3 and 2 * r.window
+                or r.window + (r.precision - 1)
+            r.refund(s, r, now, amount, mark + life)
+        end
+    end
+
+    -- Gives back what has expired by now.
+    function holds.give_back_expired(s, r, now)
+        if s.locked or not s.a then
+            return
+        elseif s.is_held then
+            holds.bring_up(s, r, math.max(now, s.b), true)
+            s.next_expiry = s.sum > 0 and s.first or nil
+            return
+        elseif s.next_expiry and now < s.next_expiry then
+            return
+        end
+        local set, to = s.key .. ':h', string.format('%.0f', now)
+        local expired = redis.call('ZRANGEBYSCORE', set, s.gone and '(' .. s.gone or '-inf', to)
+        for i = 1, #expired do
+            for at = 17, #expired[i], 24 do
+                local amount, mark = struct.unpack('<dd', expired[i], at)
+                holds.take_out(s, r, now, amount, mark, string.sub(expired[i], at + 16, at + 23))
+            end
+        end
+        local following = redis.call('ZRANGEBYSCORE', set, '(' .. to, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
+        s.gone, s.next_expiry = to, tonumber(following[2] or nil)
+        s.releases = following[2] and s.releases
+    end
+
+    function holds.take_released(s, r, now, cost, charge, forced)
+        holds.give_back_expired(s, r, now)
+        local releases, next_expiry = s.releases, s.next_expiry
+        s.releases = nil
+        local allowed, remaining, retry, reset, delay, used_now, a, b, c, older =
+            holds.take(s, r, now, cost, charge, forced)
+        s.releases = releases
+        if retry > 0 and next_expiry and not (s.locked and now < s.locked) then
+            retry = math.min(retry, math.max(1, next_expiry - now))
+        end
+        return allowed, remaining, retry, reset, delay, used_now, a, b, c, older
+    end
+
+    -- What the end of a window says of it.
+    function holds.born_with(born, is_odd)
+        local first = string.byte(born)
+        return string.char(first - first % 2 + (is_odd and 1 or 0)) .. string.sub(born, 2)
     end
 
     -- Until when a bucket with holds says more than that it is untouched.
@@ -441,9 +516,11 @@ local function need_holds()
         if r.algorithm == 6 then
             return struct.pack('<dddd', s.a, s.b, s.first, s.last)
         elseif s.is_held then
-            return struct.pack('<ddddddc1', s.a, s.b, s.known, s.sum, s.first, s.last, 'H')
+            return struct.pack('<ddddddc1', s.a, s.b, s.known, s.sum, s.first, s.last,
+                s.releases and s.sum > 0 and 'R' or 'H')
         end
-        return struct.pack(r.format, s.a, s.b, s.c) .. s.older .. (s.born or '')
+        return struct.pack(r.format, s.a, s.b, s.c) .. s.older
+            .. (s.born and holds.born_with(s.born, s.releases) or '')
     end
 end
 
@@ -471,6 +548,10 @@ local function read_state(key, value, r)
             elseif #value > size then
                 need_holds()
                 s.older, s.born = string.sub(value, size + 1, -9), string.sub(value, -8)
+                if string.byte(s.born) % 2 == 1 then
+                    s.born, s.was_held = holds.born_with(s.born, false), true
+                    s.releases = holds.take_released
+                end
             end
         end
         s.stored = s.a
@@ -478,6 +559,7 @@ local function read_state(key, value, r)
         need_holds()
         s.a, s.b, s.known, s.sum, s.first, s.last = struct.unpack('<dddddd', value)
         s.known_at, s.is_held, s.was_held, s.stored = s.b, true, true, s.a
+        s.releases = string.sub(value, -1) == 'R' and holds.take_released or nil
     elseif value then
         s.locked, s.stored = struct.unpack('<d', value, 2), true
         if #value > 9 then
@@ -489,7 +571,10 @@ local function read_state(key, value, r)
 end
 
 local function take(s, r, now, cost, charge, forced)
-    if not s.locked or r.limit == 0 then
+    if s.releases then
+        holds.take = take
+        return s.releases(s, r, now, cost, charge, forced)
+    elseif not s.locked or r.limit == 0 then
         return r.take(s, r, now, cost, charge, forced)
     elseif now < s.locked then
         local rest = s.locked - now

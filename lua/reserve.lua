@@ -7,8 +7,8 @@
 -- clock) and the number of its record's key in KEYS. Amounts are their count, then name and amount
 -- of each. Verbs:
 --
---     6 reserve: fingerprint, ttl, longest ttl, used at once (0 or 1), token, about, tags, names,
---                count of charges, each: key, place, shadow (0 or 1), what it counts, cost, rule
+--     6 reserve: fingerprint, ttl, longest ttl, bits (1: used at once, 2: given back when it
+--                expires), token, about, tags, names, count of charges, each: key, place, shadow (0 or 1), what it counts, cost, rule
 --     7 settle:  nothing was used (0 or 1), amounts
 --     8 grow:    token, amounts; with a token below 0 only what it would say
 --     9 extend:  ttl
@@ -53,6 +53,7 @@ local time = redis.call('TIME')
 local clock = time[1] * 1000 + (time[2] - time[2] % 1000) / 1000
 local reply = { struct.pack('<d', clock) }
 local now, given, record_key, hold_name -- of the question at hand
+local hold_end -- 'R' if what is held is given back when it expires
 
 local function text_of(number)
     return string.format('%.0f', number)
@@ -98,6 +99,7 @@ end
 local function read_record()
     local value = redis.call('GET', record_key)
     local record = value and cmsgpack.unpack(value)
+    hold_end = record and record.gives_back and 'R' or ''
     local most = record and record.expires + KNOWN + (record.tag and POINTED or 0)
     return record and now < most and record or nil
 end
@@ -130,6 +132,9 @@ local function state_of(c)
     if s.locked and now >= s.locked then -- it is over: the key is untouched
         s.locked, s.a, s.b, s.c, s.older = false, nil, 0, 0, ''
     end
+    if s.releases then
+        holds.give_back_expired(s, r, now)
+    end
     return s, r
 end
 
@@ -144,9 +149,12 @@ local function write_state(s, ends)
     else
         redis.call('SET', s.key, holds.value_of(s), 'PXAT', expiry_of(ends))
     end
-    if s.was_held and not (s.a and s.is_held) then
+    if s.was_held and not (s.a and (s.is_held or s.releases)) then
         redis.call('DEL', set)
-    elseif s.is_held then
+    elseif s.was_held then
+        if s.gone then
+            redis.call('ZREMRANGEBYSCORE', set, '-inf', s.gone)
+        end
         redis.call('PEXPIREAT', set, expiry_of(ends))
     end
 end
@@ -158,7 +166,31 @@ end
 -- ---- holds ---------------------------------------------------------------------------------------
 
 local function holds_member(amount)
-    return hold_name .. struct.pack('<d', amount)
+    return hold_name .. struct.pack('<d', amount) .. hold_end
+end
+
+-- What is to be given back of a window: false if this is none, or nothing is.
+local function window_member(record, i)
+    local algorithm, words = record.charges[i].rule[1], {}
+    if not record.gives_back or record.settled or algorithm >= 4 and algorithm <= 6 then
+        return false
+    end
+    for p = 1, #record.parts do
+        local part = record.parts[p]
+        if part[1] == i then
+            words[#words + 1] = struct.pack('<dd', part[2], part[3]) .. part[5]
+        end
+    end
+    return #words > 0 and hold_name .. table.concat(words)
+end
+
+local function replace_member(key, was, is, expires)
+    if was then
+        redis.call('ZREM', key .. ':h', was)
+    end
+    if is then
+        redis.call('ZADD', key .. ':h', text_of(expires), is)
+    end
 end
 
 -- Bring slots or a bucket up to now, and forget the holds that have expired.
@@ -200,6 +232,7 @@ local function write_holds(s, r)
         return
     end
     s.is_held = s.sum > 0 or s.known > 0 and s.known ~= s.a
+    s.releases = s.releases or hold_end == 'R' and holds.take_released
     if s.a == 0 and not s.is_held then
         s.a = nil
     end
@@ -297,10 +330,19 @@ local function charge(record, i, took, token)
     if not s.a or s.a ~= took.a and (r.algorithm == 1 or r.algorithm > 15) then
         born = false
     end
-    born = born or not record.settled and string.sub(hold_name, 1, 8)
+    if not born then
+        born = not record.settled and holds.born_with(string.sub(hold_name, 1, 8), false)
+        s.releases = nil
+    end
     s.a, s.b, s.c, s.older, s.born = took.a, took.b, took.c, took.older or '', born
-    write_state(s, took.used_now + took.reset)
+    local was = window_member(record, i)
     note(record, i, c.cost, took.a, token, born or '')
+    local is = window_member(record, i)
+    if is then
+        replace_member(s.key, was, is, record.expires)
+        s.releases, s.was_held = holds.take_released, true
+    end
+    write_state(s, took.used_now + took.reset)
 end
 
 -- May all pass? Those in shadow are judged alone. Then they are charged, and noted in the record.
@@ -340,18 +382,9 @@ local function give_back(record, i, s, r, back, token)
     for p = #parts, 1, -1 do
         local part = parts[p]
         if part[1] == i and back > 0 and (not token or part[4] == token) then
-            local amount, mark = math.min(back, part[2]), part[3]
+            local amount = math.min(back, part[2])
             back = back - amount
-            if not s.a or s.born ~= part[5] then -- V2
-            elseif r.algorithm > 15 then
-                if mark == s.a and now < s.c then
-                    s.b = s.b - math.min(amount, s.b)
-                end
-            else
-                local life = r.algorithm == 1 and r.window or r.algorithm == 3 and 2 * r.window
-                    or r.window + (r.precision - 1)
-                r.refund(s, r, now, amount, mark + life)
-            end
+            holds.take_out(s, r, now, amount, part[3], part[5]) -- V2
         end
     end
     local _, _, _, reset, _, used_now, a, b, c, older = take(s, r, now, 0, false)
@@ -397,15 +430,21 @@ end
 local function settle_charge(record, i, used)
     local c = record.charges[i]
     local s, r = state_of(c)
+    local held = c.held
     c.used = used
-    if r.limit == 0 or s.locked and used <= c.held then
+    if record.gives_back and now >= record.expires then -- it was given back
+        held = 0
+    else
+        replace_member(c.key, window_member(record, i))
+    end
+    if r.limit == 0 or s.locked and used <= held then
         return
     elseif (r.algorithm == 6 or r.algorithm == 4 or r.algorithm == 5)
         and now < record.expires and has_hold(s, c.held) then
         settle_hold(c, s, r, used)
-    elseif used > c.held then
+    elseif used > held then
         if r.algorithm ~= 6 then
-            charge_excess(s, r, used - c.held)
+            charge_excess(s, r, used - held)
         end
     elseif used < c.held and now < record.expires and r.refund and s.a
         and r.algorithm ~= 4 and r.algorithm ~= 5 then
@@ -434,10 +473,11 @@ end
 -- Each returns what became of it, bits, expires_in, over, and the record whose charges are told.
 
 local function reserve()
-    local fingerprint, ttl, most_ttl, is_used, token, about, tags, names =
+    local fingerprint, ttl, most_ttl, bits, token, about, tags, names =
         unpack(asked, at, at + 7)
     local record = { print = fingerprint, expires = now + ttl, most_ttl = most_ttl, about = about,
-        tags = tags, names = {}, charges = {}, parts = {}, settled = is_used == 1, token = token }
+        tags = tags, names = {}, charges = {}, parts = {}, settled = bits % 2 == 1, token = token,
+        gives_back = bits == 2 or nil }
     local known = read_record()
     at = at + 8
     if known and now >= known.expires + KNOWN then
@@ -454,6 +494,9 @@ local function reserve()
         local r, after = new_rule(asked, at + 5)
         c.rule, c.r = { unpack(asked, at + 5, after - 1) }, r
         record.charges[i], at = c, after
+    end
+    if not known then
+        hold_end = record.gives_back and 'R' or ''
     end
     if known and (known.print ~= fingerprint or known.tag) then
         return 3, 0, 0, 0
@@ -537,6 +580,8 @@ local function extend(record)
             drop_expired(s, r)
             hold(s, 0, c.held, is)
             write_holds(s, r)
+        elseif not s.locked and s.a then
+            replace_member(c.key, nil, window_member(record, i), is)
         end
     end
     write_record(record)
@@ -547,7 +592,7 @@ end
 -- Takes back what was charged by the question with this token: the whole reservation, or what it
 -- was grown by.
 local function undo(record)
-    local token, parts, left = asked[at], record.parts, {}
+    local token, parts, left, gone = asked[at], record.parts, {}, {}
     for i = 1, #record.charges do
         local c, back, mark = record.charges[i], 0, nil
         for p = 1, #parts do
@@ -571,9 +616,11 @@ local function undo(record)
             end
             write_holds(s, r)
         elseif r.algorithm < 4 or r.algorithm > 15 then
+            replace_member(c.key, window_member(record, i))
             give_back(record, i, s, r, back, token)
         end
         c.held = c.held - back
+        gone[i] = back > 0
         s, r = state_of(c)
         decision(c, take(s, r, now, back, false))
     end
@@ -583,6 +630,11 @@ local function undo(record)
         end
     end
     record.parts = left
+    for i = 1, record.token ~= token and #record.charges or 0 do
+        if gone[i] then
+            replace_member(record.charges[i].key, nil, window_member(record, i), record.expires)
+        end
+    end
     if record.token == token then
         redis.call('DEL', record_key)
     else

@@ -162,6 +162,17 @@ CREATE TABLE IF NOT EXISTS weir.reservations (
     autovacuum_vacuum_cost_delay = 1
 );
 CREATE INDEX IF NOT EXISTS reservations_due ON weir.reservations (due);
+-- What it holds is given back when it expires; and that was done.
+ALTER TABLE weir.reservations ADD COLUMN IF NOT EXISTS gives_back boolean NOT NULL DEFAULT false;
+ALTER TABLE weir.reservations ADD COLUMN IF NOT EXISTS is_released boolean NOT NULL DEFAULT false;
+
+-- When reservations expire whose holds are then given back. A table of its own, so that updates of the
+-- others are HOT.
+CREATE TABLE IF NOT EXISTS weir.releases (
+    expires     bigint NOT NULL,
+    reservation uuid NOT NULL,
+    PRIMARY KEY (expires, reservation)
+) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 1);
 
 -- What reservations hold of a key, in parts: where an amount lies, so that it can be given back. A
 -- row that is missing was forgotten with the rest, by a reset or a lockout. Only a session that has
@@ -205,6 +216,7 @@ ALTER TABLE weir.states ENABLE ROW LEVEL SECURITY;
 ALTER TABLE weir.secret ENABLE ROW LEVEL SECURITY;
 ALTER TABLE weir.reservations ENABLE ROW LEVEL SECURITY;
 ALTER TABLE weir.holds ENABLE ROW LEVEL SECURITY;
+ALTER TABLE weir.releases ENABLE ROW LEVEL SECURITY;
 
 -- The HMAC secret of the server. It lets its reader link a key to an identity.
 CREATE OR REPLACE FUNCTION weir.server_secret() RETURNS bytea
@@ -219,7 +231,7 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     UPDATE weir.secret s SET bytes = replace_secret.bytes WHERE s.bytes <> replace_secret.bytes;
     IF FOUND THEN
-        TRUNCATE weir.states, weir.holds, weir.reservations;
+        TRUNCATE weir.states, weir.holds, weir.reservations, weir.releases;
     END IF;
     RETURN FOUND;
 END $$;

@@ -231,7 +231,7 @@ BEGIN
     -- After a crash a removed row may be back; it is then removed again.
     PERFORM set_config('synchronous_commit', 'off', true);
     done := weir.tidy_states(p_most);
-    records := weir.tidy_reservations(p_most);
+    records := greatest(weir.release_due(p_most), weir.tidy_reservations(p_most));
     IF done.looked_at < p_most THEN -- expired states come first
         summed_up := weir.sum_up(per_state * p_most);
         DELETE FROM weir.history WHERE ctid = ANY (ARRAY(

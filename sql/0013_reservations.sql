@@ -12,6 +12,9 @@
 --   H3  The same id at the same time from many sessions is charged once: the others wait until the
 --       row with this id is there, or is not.
 --   H4  A record is known until 10 minutes after its expiry, to the ms, whether upkeep ran or not.
+--   H5  What is to be given back when it expires is given back by the next upkeep of any server, by
+--       weir.tidy(), or by a settlement, and never before it expires. Until then it stays held: a bucket
+--       counts it as used only when its record is no longer known.
 BEGIN;
 SET LOCAL client_min_messages = warning;
 
@@ -104,6 +107,12 @@ BEGIN
     RETURN true;
 END $$;
 
+-- When a hold of a reservation ends by itself. One of a bucket that is to be given back waits for that.
+CREATE OR REPLACE FUNCTION weir.hold_until(r weir.reservations, p_algorithm integer) RETURNS bigint
+LANGUAGE sql IMMUTABLE AS $$
+    SELECT r.expires + CASE WHEN r.gives_back AND p_algorithm IN (4, 5) THEN 600000 ELSE 0 END
+$$;
+
 -- The holds of a reservation have expired and are forgotten. A bucket must know of them first, and
 -- slots must be free. The rows of the keys are locked.
 CREATE OR REPLACE FUNCTION weir.drop_expired(r weir.reservations) RETURNS void
@@ -111,28 +120,35 @@ LANGUAGE plpgsql AS $$
 DECLARE
     s record;
     up record;
+    ends bigint;
 BEGIN
     FOR i IN 1..cardinality(r.keys) LOOP
-        CONTINUE WHEN r.algorithms[i] NOT IN (4, 5, 6);
+        CONTINUE WHEN r.algorithms[i] NOT IN (4, 5, 6)
+                      OR r.is_released AND r.algorithms[i] <> 6;
+        ends := weir.hold_until(r, r.algorithms[i]);
         SELECT w.at, w.used, w.other, w.oldest, w.locked_until INTO s FROM weir.states w
-         WHERE w.key = r.keys[i] AND w.at < r.expires;
+         WHERE w.key = r.keys[i] AND w.at < ends;
         IF r.algorithms[i] = 6 AND s.used > 0 THEN
             UPDATE weir.states w
                SET at = r.expires, used = (weir.taken(r.keys[i], s.at, r.expires, s.used,
                                                       s.used)).used
              WHERE w.key = r.keys[i];
         ELSIF s.locked_until = 0 THEN
-            up := weir.bring_up(r.keys[i], r.limits[i], r.windows[i], s.at, r.expires, s.other,
+            up := weir.bring_up(r.keys[i], r.limits[i], r.windows[i], s.at, ends, s.other,
                                 s.oldest);
             UPDATE weir.states w
-               SET at = r.expires, other = up.known, oldest = up.held,
-                   used = CASE WHEN r.expires - s.at > s.used / r.limits[i] THEN 0
-                               ELSE s.used - (r.expires - s.at) * r.limits[i] END
+               SET at = ends, other = up.known, oldest = up.held,
+                   used = CASE WHEN ends - s.at > s.used / r.limits[i] THEN 0
+                               ELSE s.used - (ends - s.at) * r.limits[i] END
              WHERE w.key = r.keys[i];
         END IF;
     END LOOP;
     DELETE FROM weir.holds h
-     WHERE h.key = ANY (r.keys) AND h.expires = r.expires AND h.reservation = r.id;
+     WHERE h.key = ANY (r.keys) AND h.expires IN (r.expires, weir.hold_until(r, 4))
+       AND h.reservation = r.id;
+    IF r.gives_back THEN
+        DELETE FROM weir.releases e WHERE e.expires = r.expires AND e.reservation = r.id;
+    END IF;
 END $$;
 
 -- The slots of a reservation are free, if it has not expired.
@@ -197,7 +213,7 @@ BEGIN
       FROM weir.judge(sorted, r.algorithms, r.limits, r.windows, r.bursts, r.precisions, slots,
                       places, questions, verbs, p_costs,
                       array_fill(p_now, ARRAY[cardinality(questions)]), r.blocks, r.bounds,
-                      r.expires) AS j;
+                      weir.hold_until(r, 4)) AS j;
 END $$;
 
 -- The bounds of a record's windows of the calendar around a time. Those that were known when it was
@@ -234,28 +250,30 @@ DECLARE
     charged_at bigint;
     last_part integer;
     last_mark bigint;
+    ends bigint;
 BEGIN
     part_count := r.part_count;
     FOR i IN 1..cardinality(r.keys) LOOP
         CONTINUE WHEN p_costs[i] = 0 OR NOT p_allowed[i];
         charged_at := 0;
+        ends := weir.hold_until(r, r.algorithms[i]);
         IF r.algorithms[i] NOT IN (4, 5, 6) THEN
             SELECT s.at INTO charged_at FROM weir.states s WHERE s.key = r.keys[i];
         END IF;
         last_mark := NULL;
         IF r.part_count > 0 THEN
             SELECT h.part, h.mark INTO last_part, last_mark FROM weir.holds h
-             WHERE h.key = r.keys[i] AND h.expires = r.expires AND h.reservation = r.id
+             WHERE h.key = r.keys[i] AND h.expires = ends AND h.reservation = r.id
              ORDER BY h.part DESC LIMIT 1;
         END IF;
         IF last_mark = charged_at THEN
             UPDATE weir.holds h SET amount = h.amount + p_costs[i]
-             WHERE h.key = r.keys[i] AND h.expires = r.expires AND h.reservation = r.id
+             WHERE h.key = r.keys[i] AND h.expires = ends AND h.reservation = r.id
                AND h.part = last_part;
         ELSIF part_count < most OR r.algorithms[i] IN (4, 5, 6) THEN
             part_count := part_count + 1;
             INSERT INTO weir.holds (key, expires, reservation, part, mark, amount)
-            VALUES (r.keys[i], r.expires, r.id, part_count, charged_at, p_costs[i]);
+            VALUES (r.keys[i], ends, r.id, part_count, charged_at, p_costs[i]);
         END IF;
     END LOOP;
 END $$;
@@ -266,21 +284,22 @@ CREATE OR REPLACE FUNCTION weir.settle_holds(r weir.reservations, p_used bigint[
 RETURNS bigint[] LANGUAGE plpgsql AS $$
 DECLARE
     excess bigint[] := array_fill(0::bigint, ARRAY[cardinality(r.keys)]);
+    is_open CONSTANT boolean := p_now < r.expires OR r.gives_back AND NOT r.is_released;
     back bigint;
     part record;
 BEGIN
     FOR i IN 1..cardinality(r.keys) LOOP
-        back := r.held[i] - p_used[i];
+        back := CASE WHEN r.is_released THEN 0 ELSE r.held[i] END - p_used[i];
         IF r.algorithms[i] = 6 THEN
             PERFORM weir.free_slots(r.keys[i], p_now, r.expires, r.id);
             CONTINUE;
         ELSIF r.algorithms[i] IN (4, 5) AND r.held[i] > 0
-              AND weir.settle_bucket(r.keys[i], r.limits[i], r.windows[i], p_now, r.expires, r.id,
-                                     p_used[i]) THEN
+              AND weir.settle_bucket(r.keys[i], r.limits[i], r.windows[i], p_now,
+                                     weir.hold_until(r, 4), r.id, p_used[i]) THEN
             NULL;
         ELSIF back < 0 THEN
             excess[i] := -back;
-        ELSIF p_now < r.expires AND r.algorithms[i] NOT IN (4, 5) THEN
+        ELSIF is_open AND r.algorithms[i] NOT IN (4, 5) THEN
             FOR part IN SELECT h.mark, h.amount FROM weir.holds h
                          WHERE h.key = r.keys[i] AND h.expires = r.expires
                            AND h.reservation = r.id
@@ -291,15 +310,48 @@ BEGIN
                 back := back - least(part.amount, back);
             END LOOP;
         END IF;
-        IF r.held[i] > p_used[i] AND p_now < r.expires THEN
+        IF r.held[i] > p_used[i] AND is_open THEN
             PERFORM pg_notify('weir', 'key ' || r.keys[i]); -- deny caches must forget it
         END IF;
     END LOOP;
-    IF p_now < r.expires THEN -- of those that have expired, a bucket may yet have to know
-        DELETE FROM weir.holds h
-         WHERE h.key = ANY (r.keys) AND h.expires = r.expires AND h.reservation = r.id;
+    IF is_open THEN -- of those that have expired, a bucket or slots may yet have to know
+        DELETE FROM weir.holds h USING unnest(r.keys, r.algorithms) AS u (key, algorithm)
+         WHERE h.key = u.key AND h.expires = weir.hold_until(r, u.algorithm)
+           AND h.reservation = r.id AND (p_now < r.expires OR u.algorithm <> 6);
+    END IF;
+    IF r.gives_back AND NOT r.is_released THEN
+        DELETE FROM weir.releases e WHERE e.expires = r.expires AND e.reservation = r.id;
     END IF;
     RETURN excess;
+END $$;
+
+-- H5: give back what has expired of reservations that say so. Returns how many it looked at. What is
+-- locked is for the next call.
+CREATE OR REPLACE FUNCTION weir.release_due(p_most integer DEFAULT 500) RETURNS integer
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    clock CONSTANT bigint := floor(extract(epoch FROM clock_timestamp()) * 1000);
+    looked_at integer := 0;
+    locked uuid[];
+    r weir.reservations;
+BEGIN
+    FOR r IN SELECT w.* FROM (SELECT e.reservation FROM weir.releases e WHERE e.expires <= clock
+                               ORDER BY e.expires LIMIT p_most) AS due
+               JOIN weir.reservations w ON w.id = due.reservation
+              ORDER BY w.id FOR UPDATE OF w SKIP LOCKED LOOP
+        looked_at := looked_at + 1;
+        -- It may have been settled or extended before it was locked.
+        CONTINUE WHEN r.keys IS NULL OR r.is_settled OR r.is_released OR r.expires > clock;
+        SELECT array_agg(l.key) INTO locked
+          FROM (SELECT s.key FROM weir.states s WHERE s.key = ANY (r.keys)
+                 ORDER BY s.key FOR UPDATE SKIP LOCKED) AS l;
+        IF NOT EXISTS (SELECT FROM weir.states s WHERE s.key = ANY (r.keys)
+                          AND s.key <> ALL (coalesce(locked, '{}'))) THEN
+            PERFORM weir.settle_holds(r, array_fill(0::bigint, ARRAY[cardinality(r.keys)]), clock);
+            UPDATE weir.reservations w SET is_released = true WHERE w.id = r.id;
+        END IF;
+    END LOOP;
+    RETURN looked_at;
 END $$;
 
 -- Is a charge denied that decides?
@@ -313,7 +365,7 @@ $$;
 -- callers have weir.reserve() and the like.
 --
 -- Of each question:
---   verbs        6 reserve, 7 settle, 8 grow, 9 extend
+--   verbs        6 reserve, 7 settle, 8 grow, 9 extend, 10 reserve what is given back when it expires
 --   ids          16 bytes of HMAC-SHA256 of the caller's id
 --   fingerprints, most_ttls
 --                of a reserve: of what is asked; what an extension may have, in ms
@@ -392,7 +444,7 @@ BEGIN
        AND NOT EXISTS (SELECT FROM weir.reservations w WHERE w.id = ids[1]) THEN
         asked := ROW(ids[1], 0, 0, 0, false, 0, 0, keys, algorithms, limits, windows, bursts,
                      precisions, blocks, bounds, calendars, NULL, NULL, policies, rules, counted,
-                     shadows)::weir.reservations;
+                     shadows, false, false)::weir.reservations;
         said := weir.judge_record(asked, 1, costs, coalesce(nows[1], clock));
         IF weir.is_denied(said.allowed, shadows) AND 0 = ALL (blocks) THEN
             errors := '{0}';
@@ -416,7 +468,7 @@ BEGIN
                                             part_count, due)
         SELECT u.id, 0, 0, 0, false, 0, clock + max(u.ttl) + known_for
           FROM unnest(ids, verbs, ttls) AS u (id, verb, ttl)
-         WHERE u.verb = 6 GROUP BY u.id ORDER BY u.id
+         WHERE u.verb IN (6, 10) GROUP BY u.id ORDER BY u.id
             ON CONFLICT (id) DO UPDATE SET due = 0 WHERE false -- locks it
         RETURNING w.id
     )
@@ -452,13 +504,13 @@ BEGIN
             r.keys := NULL;
         END IF;
 
-        IF verbs[q] = 6 THEN
+        IF verbs[q] IN (6, 10) THEN
             asked := ROW(ids[q], fingerprints[q], now + ttls[q], most_ttls[q], flags[q], 0, 0,
                          keys[first:last], algorithms[first:last], limits[first:last],
                          windows[first:last], bursts[first:last], precisions[first:last],
                          blocks[first:last], bounds[5 * first - 4:5 * last], calendars[first:last],
                          NULL, NULL, policies[first:last], rules[first:last], counted[first:last],
-                         shadows[first:last])::weir.reservations;
+                         shadows[first:last], verbs[q] = 10, false)::weir.reservations;
             IF r.keys IS NULL THEN
                 said := weir.judge_record(asked, CASE WHEN flags[q] THEN 0 ELSE 6 END,
                                           costs[first:last], now);
@@ -482,8 +534,13 @@ BEGIN
                            precisions = asked.precisions, blocks = asked.blocks,
                            bounds = asked.bounds, calendars = asked.calendars, held = asked.held,
                            used = asked.used, policies = asked.policies, rules = asked.rules,
-                           counts = asked.counts, shadows = asked.shadows
+                           counts = asked.counts, shadows = asked.shadows,
+                           gives_back = asked.gives_back, is_released = false
                      WHERE w.id = ids[q];
+                    IF asked.gives_back THEN
+                        INSERT INTO weir.releases (expires, reservation)
+                        VALUES (asked.expires, ids[q]);
+                    END IF;
                 END IF;
             ELSIF r.fingerprint <> fingerprints[q] THEN
                 error := 15;
@@ -545,9 +602,14 @@ BEGIN
             ELSE
                 ends := greatest(r.expires, now + ttls[q]);
                 IF ends > r.expires THEN
-                    UPDATE weir.holds h SET expires = ends
-                     WHERE h.key = ANY (r.keys) AND h.expires = r.expires
+                    UPDATE weir.holds h SET expires = h.expires + ends - r.expires
+                     WHERE h.key = ANY (r.keys)
+                       AND h.expires IN (r.expires, weir.hold_until(r, 4))
                        AND h.reservation = r.id;
+                    IF r.gives_back THEN
+                        UPDATE weir.releases e SET expires = ends
+                         WHERE e.expires = r.expires AND e.reservation = r.id;
+                    END IF;
                     UPDATE weir.states s SET expires = s.expires + ends - r.expires, room = NULL
                       FROM unnest(r.keys, r.algorithms) AS u (key, algorithm)
                      WHERE s.key = u.key AND u.algorithm IN (4, 5, 6);
@@ -568,7 +630,7 @@ BEGIN
             reset_after := reset_after || said.reset_after;
             delay := delay || said.delay;
         END IF;
-        IF error = 0 AND verbs[q] <> 6 THEN
+        IF error = 0 AND verbs[q] NOT IN (6, 10) THEN
             record_counts[q] := cardinality(r.keys);
             known_keys := known_keys || r.keys;
             known_algorithms := known_algorithms || r.algorithms;
@@ -594,5 +656,6 @@ GRANT EXECUTE ON FUNCTION weir.judge_reservations(
     integer[], uuid[], bigint[], bigint[], bigint[], boolean[], bigint[], integer[], text[],
     bigint[], integer[], uuid[], integer[], bigint[], bigint[], bigint[], bigint[], bigint[],
     bigint[], text[], bigint[], text[], text[], text[], boolean[]) TO weir_server;
+GRANT EXECUTE ON FUNCTION weir.release_due(integer) TO weir_server;
 INSERT INTO weir.migrations (number, name) VALUES (13, 'reservations') ON CONFLICT DO NOTHING;
 COMMIT;

@@ -40,11 +40,16 @@ BEGIN
     RETURN id;
 END $$;
 
-CREATE OR REPLACE FUNCTION weir.check_ttl(ttl bigint) RETURNS bigint
+DROP FUNCTION IF EXISTS weir.check_ttl(bigint); -- without the policy's longest
+CREATE OR REPLACE FUNCTION weir.check_ttl(ttl bigint, most bigint DEFAULT 86400000) RETURNS bigint
 LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
-    IF ttl IS NULL OR ttl NOT BETWEEN 1 AND 86400000 THEN
-        PERFORM weir.reject('p_ttl_ms must be from 1 to 86400000, which is a day');
+    IF ttl IS NULL THEN
+        PERFORM weir.reject('p_ttl_ms is missing');
+    ELSIF ttl NOT BETWEEN 1 AND most THEN
+        PERFORM weir.reject(format('p_ttl_ms must be from 1 to %s%s', most,
+            CASE WHEN most < 86400000 THEN ' here: the policy says max_ttl'
+                 ELSE ', which is a day' END));
     END IF;
     RETURN ttl;
 END $$;
@@ -114,6 +119,9 @@ DECLARE
     counted text[] := '{}';
     calendars text[] := '{}';
     fingerprint bigint;
+    terms jsonb;
+    most_ttl bigint;
+    ttl bigint := 0;
 BEGIN
     PERFORM weir.check_id('p_id', id);
     prepared := weir.prepare_policy(p_policy, p_attributes, p_key, p_cost, p_plan, 0, secret,
@@ -121,6 +129,17 @@ BEGIN
     IF prepared.is_final THEN
         answer := prepared.answer;
         RETURN (answer.*, NULL, NULL, false, false, 0)::weir.reserved;
+    END IF;
+    terms := coalesce(prepared.document->'reserve', '{}');
+    most_ttl := coalesce((terms->>'max_ttl_ms')::bigint, 86400000);
+    IF NOT p_is_used THEN
+        ttl := coalesce(p_ttl, (terms->>'ttl_ms')::bigint);
+        IF ttl IS NULL THEN
+            PERFORM weir.reject(format('p_ttl_ms is missing, and policy ''%s'' has no `reserve: '
+                                       '{ttl: …}`', p_policy));
+        END IF;
+        ttl := weir.check_ttl(CASE WHEN p_ttl IS NULL THEN least(ttl, most_ttl) ELSE ttl END,
+                              most_ttl);
     END IF;
     FOR i IN 1..cardinality(prepared.keys) LOOP
         rule := prepared.document->'rules'
@@ -140,8 +159,10 @@ BEGIN
     fingerprint := ('x' || left(replace(weir.key_of(secret, '{"reservations by SQL"}', convert_to(
         jsonb_build_array(p_policy, p_attributes, p_cost, p_costs, p_plan, p_key, p_is_used)::text,
         'UTF8'))::text, '-', ''), 16))::bit(64)::bigint;
-    SELECT * INTO said FROM weir.judge_reservations('{6}', ARRAY[weir.reservation_key(id)],
-        ARRAY[fingerprint], ARRAY[p_ttl], '{86400000}', ARRAY[p_is_used], NULL, '{0}', NULL, NULL,
+    SELECT * INTO said FROM weir.judge_reservations(
+        ARRAY[CASE WHEN NOT p_is_used AND terms->>'on_expiry' = 'release' THEN 10 ELSE 6 END],
+        ARRAY[weir.reservation_key(id)], ARRAY[fingerprint], ARRAY[ttl], ARRAY[most_ttl],
+        ARRAY[p_is_used], NULL, '{0}', NULL, NULL,
         ARRAY[cardinality(prepared.keys)], prepared.keys, prepared.algorithms, prepared.limits,
         prepared.windows, prepared.bursts, prepared.precisions, prepared.blocks, prepared.bounds,
         calendars, prepared.costs, array_fill(p_policy, ARRAY[cardinality(names)]), names, counted,
@@ -216,15 +237,16 @@ BEGIN
     RETURN answer;
 END $$;
 
--- Check, and hold what it costs for p_ttl_ms, until it is known what was used.
+-- Check, and hold what it costs for p_ttl_ms, until it is known what was used. NULL: as long as the
+-- policy says.
 CREATE OR REPLACE FUNCTION weir.reserve(
     p_policy text, p_attributes jsonb DEFAULT '{}', p_costs jsonb DEFAULT NULL,
     p_ttl_ms bigint DEFAULT NULL, p_id text DEFAULT NULL, p_plan text DEFAULT NULL,
     p_key text DEFAULT NULL, p_cost bigint DEFAULT NULL)
 RETURNS weir.reserved
 LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-    SELECT weir.make_reservation(p_policy, p_attributes, p_cost, p_costs, weir.check_ttl(p_ttl_ms),
-                                 p_id, p_plan, p_key, false)
+    SELECT weir.make_reservation(p_policy, p_attributes, p_cost, p_costs, p_ttl_ms, p_id,
+                                 p_plan, p_key, false)
 $$;
 
 -- A check that is charged once, however often it is asked with this id: a reservation and its commit
@@ -299,6 +321,10 @@ COMMENT ON FUNCTION weir.judge_reservations IS
 COMMENT ON FUNCTION weir.make_reservation IS 'Make a reservation. Internal.';
 COMMENT ON FUNCTION weir.read_amounts IS 'The names and amounts of costs. Internal.';
 COMMENT ON FUNCTION weir.reject_reservation IS 'Raise why nothing was done. Internal.';
+COMMENT ON FUNCTION weir.hold_until IS 'When a hold of a reservation ends by itself. Internal.';
+COMMENT ON TABLE weir.releases IS 'When reservations expire whose holds are then given back.';
+COMMENT ON FUNCTION weir.release_due IS
+    'Give back what has expired of reservations that say so. For weir_server.';
 COMMENT ON FUNCTION weir.release IS 'Nothing was used of a reservation. For weir_caller.';
 COMMENT ON FUNCTION weir.reservation_key IS 'The key of a record. Internal.';
 COMMENT ON FUNCTION weir.reserve IS

@@ -10,12 +10,13 @@ BEGIN
                  WHERE p.pronamespace = to_regnamespace('weir')
                    AND p.proname IN ('give_back', 'settle_bucket', 'free_slots', 'judge_record',
                                      'bounds_of', 'is_denied', 'drop_expired', 'add_parts', 'settle_holds',
-                                     'judge_reservations') LOOP
+                                     'hold_until', 'release_due', 'judge_reservations') LOOP
         EXECUTE 'DROP FUNCTION ' || made;
     END LOOP;
     IF to_regclass('weir.holds') IS NOT NULL THEN
         UPDATE weir.states SET locked_until = NULL, other = 0, oldest = 0 WHERE locked_until = 0;
         TRUNCATE weir.holds, weir.reservations;
+        TRUNCATE weir.releases;
     END IF;
     IF to_regclass('weir.migrations') IS NOT NULL THEN
         DELETE FROM weir.migrations WHERE number >= 13;

@@ -23,17 +23,6 @@ void handle_log(const weir *w, const char *what, const char *why)
 
 /* ---- policies ------------------------------------------------------------------------------- */
 
-/* A shared store keeps no watch over what expires. */
-static weir_err refuse_releases(const struct policies *set, weir_diag *diag)
-{
-    for (size_t i = 0; i < policies_count(set); i++)
-        if (policies_at(set, i)->reserve.releases)
-            return diag_fail(diag, WEIR_EPOLICY,
-                             "policy '%s': on_expiry: release needs the memory or the file store",
-                             policies_at(set, i)->name);
-    return WEIR_OK;
-}
-
 /* A limit of what runs at once is of no use where nothing can be held. */
 static weir_err refuse_slots(const struct policies *set, weir_diag *diag)
 {
@@ -68,8 +57,6 @@ static weir_err load(const weir *w, struct policies **out, weir_diag *diag)
         return err;
     if (!w->engine.store->ops->reserves)
         err = refuse_slots(*out, diag);
-    if (!err && w->engine.store->ops->is_shared)
-        err = refuse_releases(*out, diag);
     if (err)
         policies_free(*out);
     return err;

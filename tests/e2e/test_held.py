@@ -300,6 +300,18 @@ def what_is_undone_while_a_slot_moves_is_undone_once_and_whole():
 # ---- slots, and what was used --------------------------------------------------------------------
 
 @test
+def what_expires_is_given_back_in_redis():
+    with redis_home() as home:
+        held.given_back_when_it_expires(home)
+
+
+@test
+def what_expires_is_given_back_in_a_cluster():
+    with cluster_home() as home:
+        held.given_back_when_it_expires(home)
+
+
+@test
 def a_reservation_is_settled_by_a_server_that_did_not_make_it():
     with redis_home() as home:
         home.config.write_text(held.POLICIES)

@@ -66,6 +66,12 @@ def a_lost_answer_is_charged_once():
 
 
 @test
+def what_expires_is_given_back():
+    with Fixture() as fixture:
+        held.given_back_when_it_expires(fixture)
+
+
+@test
 def never_more_than_seven_at_once():
     with Fixture() as fixture:
         held.never_more_than_seven_at_once(fixture, lambda: watch(fixture))

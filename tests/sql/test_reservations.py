@@ -359,7 +359,14 @@ POLICIES = {"llm": {"rules": [
      "shadow_limit": {"limit": 10, "period": "month", "zone": "Europe/Berlin", "window_ms": 1}}]},
     "plain": {"rules": [{"name": "default", "algorithm": "fixed_window", "limit": 5,
                          "window_ms": 1_000_000_000_000, "by": ["user"]}],
-              "exempt": [{"user": ["cron"]}]}}
+              "exempt": [{"user": ["cron"]}]},
+    "brief": {"rules": [{"name": "default", "algorithm": "fixed_window", "limit": 5,
+                         "window_ms": 1_000_000_000_000, "by": ["user"]}],
+              "reserve": {"ttl_ms": 2000, "max_ttl_ms": 3000}},
+    **{name: {"rules": [{"name": "default", "algorithm": algorithm, "limit": 10,
+                         "window_ms": 100_000_000, "by": ["user"]}],
+              "reserve": {"on_expiry": "release"}}
+       for name, algorithm in (("tokens", "token_bucket"), ("window", "sliding_window"))}}
 
 
 def call(text, role="caller"):
@@ -476,6 +483,46 @@ def a_reservation_that_has_expired_cannot_grow_and_its_commit_says_so():
 
 
 @test
+def a_policy_says_how_long_it_is_held():
+    said = call("""reserve('brief', '{"user": "ann"}', NULL, NULL, 'held')""")
+    assert said["allowed"] and said["expires_in_ms"] == 2000
+    refused("extend('held', 3001)", "22023", "longer than this reservation may have")
+    assert call("extend('held', 3000)")["expires_in_ms"] > 2000
+    refused("""reserve('brief', '{"user": "ann"}', NULL, 3001)""", "22023", "from 1 to 3000 here")
+    refused("""reserve('plain', '{"user": "ann"}')""", "22023", "policy 'plain' has no")
+    assert call("""check_once('at-once', 'brief', '{"user": "ann"}')""")["allowed"]
+
+
+@test
+def what_expires_is_given_back_if_its_policy_says_so():
+    for what in ("tokens", "window"):
+        user = f'{{"user": "{what}"}}'
+        call(f"reserve('{what}', '{user}', NULL, 1, '{what}-1', p_cost => 8)")
+        call(f"reserve('{what}', '{user}', NULL, 60000, '{what}-2', p_cost => 1)")
+        expires = db.value("SELECT expires FROM weir.reservations WHERE id = "
+                           f"weir.reservation_key('{what}-1')")
+        while db.value(CLOCK) <= expires:
+            pass
+        assert call(f"peek('{what}', '{user}')")["remaining"] == 1
+        assert not call(f"check('{what}', '{user}', p_cost => 2)")["allowed"]
+        db.psql("SELECT weir.tidy()", role="server")
+        assert call(f"peek('{what}', '{user}')")["remaining"] == 9, what
+        late = call(f"commit('{what}-1', p_cost => 3)")
+        assert late["expired"] and late["remaining"] == 6, late
+        assert call(f"release('{what}-2')")["remaining"] == 7
+        # A settlement that comes before upkeep gives back what was not used, and no more.
+        call(f"reserve('{what}', '{user}', NULL, 1, '{what}-3', p_cost => 4)")
+        expires = db.value("SELECT expires FROM weir.reservations WHERE id = "
+                           f"weir.reservation_key('{what}-3')")
+        while db.value(CLOCK) <= expires:
+            pass
+        assert call(f"commit('{what}-3', p_cost => 1)")["remaining"] == 6
+        db.psql("SELECT weir.tidy()", role="server")
+        assert call(f"peek('{what}', '{user}')")["remaining"] == 6
+    assert db.value("SELECT count(*) FROM weir.releases") == "0"
+
+
+@test
 def only_callers_reserve_and_only_servers_judge():
     refused("""reserve('plain', '{"user": "x"}', NULL, 1000)""", "42501", "permission", "stranger")
     nulls = ", ".join(["'{}'"] * 25)
@@ -485,7 +532,7 @@ def only_callers_reserve_and_only_servers_judge():
             assert may
         except SqlError as error:
             assert not may and error.code == "42501", error
-    for table in ("reservations", "holds"):
+    for table in ("reservations", "holds", "releases"):
         for role in ("caller", "server"):
             try:
                 db.psql(f"SELECT * FROM weir.{table}", role=role)

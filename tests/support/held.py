@@ -299,3 +299,65 @@ def what_was_used_would_have_been_admitted(fixture):
     for caller in callers:
         caller.close()
     assert not problems, problems
+
+
+# ---- given back when it expires ------------------------------------------------------------------
+
+RELEASED_KINDS = {
+    **{kind: f"{{limit: 10 per 10h, algorithm: {kind}" for kind in KINDS},
+    "first": "{limit: 10 per 10h, algorithm: fixed_window, start: first",
+    "calendar": "{limit: 10 per year, zone: Europe/Berlin",
+}
+RELEASED_TTL = 1500  # ms
+
+
+def released_policies():
+    return "version: 1\npolicies:\n" + "".join(
+        f"  {name}: {rule}, by: user, reserve: {{on_expiry: release}}}}\n"
+        for name, rule in RELEASED_KINDS.items())
+
+
+def given_back_when_it_expires(fixture):
+    """Of each kind of limit: what was held comes back after it has expired, though the server that
+    was asked for it is dead; not before; and a denial that a server has in mind does not outlast
+    it. What was settled in time stays as it was settled. A later commit adds."""
+    fixture.config.write_text(released_policies())
+    maker, other = fixture.serve(), fixture.serve()
+
+    def ask(server, verb, kind, user="ann", **more):
+        body = more if "reservation" in more else {"policy": kind, "attributes": {"user": user},
+                                                   **more}
+        status, _, answer = server.http("POST", f"/v1/{verb}", body)
+        assert status in (200, 429), (kind, verb, answer)
+        return answer
+
+    def left(kind, user="ann"):
+        return ask(other, "peek", kind, user)["remaining"]
+
+    begin = {}
+    for kind in RELEASED_KINDS:
+        begin[kind] = time.time()
+        assert ask(maker, "reserve", kind, cost=5, ttl_ms=RELEASED_TTL, id=f"{kind}-ann")["allowed"]
+        assert ask(maker, "grow", kind, reservation=f"{kind}-ann", cost=3)["allowed"]
+        assert ask(maker, "reserve", kind, "bob", cost=8, ttl_ms=RELEASED_TTL,
+                   id=f"{kind}-bob")["allowed"]
+        assert ask(maker, "commit", kind, reservation=f"{kind}-bob", cost=6)["remaining"] == 4
+        assert ask(maker, "reserve", kind, "cid", cost=8, ttl_ms=RELEASED_TTL,
+                   id=f"{kind}-cid")["allowed"]
+        assert ask(maker, "extend", kind, reservation=f"{kind}-cid", ttl_ms=600_000)["expires_in_ms"]
+        denied = ask(other, "check", kind, cost=3)
+        assert not denied["allowed"] and denied["remaining"] == 2, denied
+    maker.kill()
+    fixture.servers.remove(maker)
+    for kind in RELEASED_KINDS:
+        wait_until(lambda k=kind: ask(other, "check", k, cost=3)["allowed"],
+                   f"{kind}: what expired to come back")
+        assert time.time() - begin[kind] >= RELEASED_TTL / 1000, kind
+        assert left(kind) == 7, (kind, left(kind))
+        late = ask(other, "commit", kind, reservation=f"{kind}-ann", cost=4)
+        assert late["expired"] and left(kind) == 3, (kind, late)
+        assert ask(other, "commit", kind, reservation=f"{kind}-ann", cost=4)["repeated"]
+        assert left(kind) == 3, kind
+        assert left(kind, "bob") == 4, kind
+        assert left(kind, "cid") == 2, kind
+        assert ask(other, "release", kind, reservation=f"{kind}-cid")["remaining"] == 10, kind

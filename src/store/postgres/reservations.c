@@ -109,11 +109,11 @@ static char *write_text(char *to, const char *text)
 }
 
 /* As weir.judge_reservations() numbers them. */
-static int number_of(enum verb verb)
+static int number_of(const struct question *q)
 {
-    switch (verb) {
+    switch (q->verb) {
     case VERB_RESERVE:
-        return 6;
+        return q->reserving->gives_back && !q->reserving->is_used ? 10 : 6;
     case VERB_SETTLE:
         return 7;
     case VERB_GROW:
@@ -136,7 +136,7 @@ static char *write_question(char *to, const struct question *q, enum parameter p
 
     switch ((int)parameter) { /* those that are of one */
     case VERBS:
-        return array_int4(to, number_of(q->verb));
+        return array_int4(to, number_of(q));
     case IDS:
         return array_bytes(to, &of->key, sizeof of->key);
     case FINGERPRINTS:

@@ -1,5 +1,5 @@
-/* upkeep.c - what the thread of tick() does for a Postgres store: remove expired rows, and find the
- * keys that outside transactions have locked. */
+/* upkeep.c - what the thread of tick() does for a Postgres store: remove expired rows, give back what
+ * reservations held, and find the keys that outside transactions have locked. */
 #include "store/postgres/upkeep.h"
 
 #include <stdio.h>
@@ -14,6 +14,7 @@ enum {
     TIDY_MS = 1000,  /* between two looks at what has expired */
     TIDY_MOST = 500, /* rows that one statement looks at */
     TIDY_PATIENCE_MS = 5000,
+    RELEASE_MS = 300, /* between two looks at what is given back: a second is the most */
     LOOK_PATIENCE_MS = 250, /* lost connections wait to be made again meanwhile */
 };
 
@@ -46,7 +47,8 @@ static weir_err ask(struct postgres_upkeep *u, const char *statement, const char
 /* ---- expired rows ---------------------------------------------------------------------------- */
 
 /* How many rows were looked at: as many as asked for means that there are more. */
-static weir_err ask_to_tidy(struct postgres_upkeep *u, int *looked_at, weir_diag *diag)
+static weir_err ask_to_tidy(struct postgres_upkeep *u, const char *statement, int *looked_at,
+                            weir_diag *diag)
 {
     char most[16];
     struct postgres_rows *rows;
@@ -54,7 +56,7 @@ static weir_err ask_to_tidy(struct postgres_upkeep *u, int *looked_at, weir_diag
     weir_err err;
 
     snprintf(most, sizeof most, "%d", TIDY_MOST);
-    err = ask(u, "SELECT weir.tidy($1::int)", most, TIDY_PATIENCE_MS, &rows, diag);
+    err = ask(u, statement, most, TIDY_PATIENCE_MS, &rows, diag);
     if (err)
         return err;
     count = postgres_rows_value(rows, 0, 0);
@@ -68,7 +70,7 @@ static void tidy(struct postgres_upkeep *u)
     char line[CONNECTOR_WHY + 64];
     int looked_at = 0;
     weir_diag diag;
-    const weir_err err = ask_to_tidy(u, &looked_at, &diag);
+    const weir_err err = ask_to_tidy(u, "SELECT weir.tidy($1::int)", &looked_at, &diag);
 
     if (err && !u->has_failed) {
         snprintf(line, sizeof line, "expired keys cannot be removed from Postgres: %.*s",
@@ -77,6 +79,18 @@ static void tidy(struct postgres_upkeep *u)
     }
     u->has_failed = err;
     u->tidy_at = clock_monotonic_ms() + (looked_at < TIDY_MOST ? TIDY_MS : 0);
+}
+
+/* What fails is told of by tidy(). */
+static void release_due(struct postgres_upkeep *u)
+{
+    int looked_at = 0;
+    weir_diag ignored;
+    const weir_err err =
+        ask_to_tidy(u, "SELECT weir.release_due($1::int)", &looked_at, &ignored);
+
+    u->release_at =
+        clock_monotonic_ms() + (err ? TIDY_MS : looked_at < TIDY_MOST ? RELEASE_MS : 0);
 }
 
 /* ---- locked keys ----------------------------------------------------------------------------- */
@@ -149,4 +163,7 @@ void postgres_upkeep_tick(struct postgres_upkeep *u)
     if (!u->common->brings_now && clock_monotonic_ms() >= u->tidy_at &&
         atomic_load(&u->remote->open_breakers) == 0)
         tidy(u);
+    if (!u->common->brings_now && clock_monotonic_ms() >= u->release_at &&
+        atomic_load(&u->remote->open_breakers) == 0)
+        release_due(u);
 }

@@ -12,7 +12,7 @@ struct postgres_upkeep {
 
     /* Of tick() alone. */
     struct postgres_session *session; /* NULL: none yet, or the last one failed */
-    int64_t tidy_at, look_at;
+    int64_t tidy_at, release_at, look_at;
     bool are_keys_locked; /* and that has been logged */
     bool has_failed;      /* to remove rows, and that has been logged */
 };

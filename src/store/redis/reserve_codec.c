@@ -22,6 +22,7 @@ enum {
     OUTCOMES
 };
 enum { REPEATED = 1, HAD_EXPIRED = 2 };
+enum { USED_AT_ONCE = 1, GIVES_BACK = 2 };
 
 enum {
     CLOCK = 8, /* bytes of a reply before the first question */
@@ -179,7 +180,7 @@ static bool add_reserve(struct words *w, const struct question *q, int64_t key, 
     add_fingerprint(w, of->fingerprint);
     add(w, of->ttl);
     add(w, of->most_ttl);
-    add(w, of->is_used);
+    add(w, of->is_used ? USED_AT_ONCE : of->gives_back ? GIVES_BACK : 0);
     add(w, of->part ? of->part->token : 0);
     if (!add_about(w, q, now))
         return false;
