@@ -9,6 +9,8 @@
 --   {"mode": "enforce",               [enforce, shadow, off]
 --    "on_error": "local",             [for the server: local, allow, deny]
 --    "retry_after": "longest",        [longest, soonest]
+--    "reserve": {"ttl_ms": 60000, "max_ttl_ms": 600000, "on_expiry": "release"},
+--                                     [each of them, too; charge, release]
 --    "exempt": [{"ip": ["10.0.0.0/8"], "user": ["cron"]}],  [the file's and the policy's]
 --    "rules": [{"name": "default",
 --               "mode": "enforce",    [its own or the policy's, whichever does less]

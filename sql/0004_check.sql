@@ -713,7 +713,12 @@ BEGIN
        OR coalesce(document->>'mode', 'enforce') NOT IN ('enforce', 'shadow', 'off')
        OR coalesce(document->>'on_error', 'local') NOT IN ('local', 'allow', 'deny')
        OR coalesce(document->>'retry_after', 'longest') NOT IN ('longest', 'soonest')
-       OR coalesce(jsonb_typeof(document->'exempt'), 'array') <> 'array' THEN
+       OR coalesce(jsonb_typeof(document->'exempt'), 'array') <> 'array'
+       OR coalesce(jsonb_typeof(document->'reserve'), 'object') <> 'object'
+       OR coalesce(document->'reserve'->>'on_expiry', 'charge') NOT IN ('charge', 'release')
+       OR EXISTS (SELECT FROM unnest(ARRAY['ttl_ms', 'max_ttl_ms']) AS u (ttl)
+                   WHERE CASE WHEN document->'reserve'->>u.ttl !~ '\A[1-9][0-9]{0,7}\Z' THEN true
+                              ELSE (document->'reserve'->>u.ttl)::bigint > 86400000 END) THEN
         PERFORM weir.reject(format('policy ''%s'': the document is invalid', left(name, 64)));
     END IF;
     FOR rule IN SELECT jsonb_array_elements(document->'rules') LOOP

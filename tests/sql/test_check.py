@@ -480,6 +480,10 @@ def policies_are_pushed_whole_or_not_at_all():
     before = db.value("SELECT weir.pushed_policies()", role="server")
     for bad in ({"x": {}}, {"x": {"rules": []}}, {"x y": {"rules": [rule()]}},
                 {"x": {"rules": [rule(algorithm="none")]}}, {"x": {"rules": [rule(limit=-1)]}},
+                {"x": {"rules": [rule()], "reserve": {"on_expiry": "never"}}},
+                {"x": {"rules": [rule()], "reserve": {"ttl_ms": 86400001}}},
+                {"x": {"rules": [rule()], "reserve": {"max_ttl_ms": "1s"}}},
+                {"x": {"rules": [rule()], "reserve": [1]}},
                 {"x": {"rules": [rule(burst=4)]}}, {"x": {"rules": [rule(mode="on")]}},
                 {"x": {"rules": [rule(shadow_limit={"limit": 1, "window_ms": 0})]}},
                 {"x": {"rules": [rule(plans={"p": {"limit": 1 << 60, "window_ms": 9}})]}}):
