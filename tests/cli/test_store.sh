@@ -375,6 +375,29 @@ counted_more() {
     ask -q more-1 && ask -q more-2
 }
 
+# What one reservation has written verifies whole or not at all: its record, and what it holds.
+repaired_reservations() {
+    fresh
+    for user in ann bob cid; do
+        "$weir" reserve --store "file:$dir" -c "$scratch/held.yaml" --ttl 1h --id "$user" --cost 4 \
+            held "$user" || return
+    done
+    flip "$dir/journal.2" 400
+    "$weir" store repair "$dir" && shows 0 "$dir: sound" store check "$dir" &&
+        shows 0 'committed held/default  9 of 10 left' commit --store "file:$dir" ann --cost 1 &&
+        shows 0 'committed held/default  9 of 10 left' commit --store "file:$dir" cid --cost 1 &&
+        "$weir" check --peek --store "file:$dir" -c "$scratch/held.yaml" held bob >"$scratch/out" &&
+        grep -q '10 of 10 left' "$scratch/out" || return
+    run commit --store "file:$dir" bob --cost 1
+    is status "$status" 2 && grep -q 'there is no such reservation' "$scratch/err"
+}
+
+cat >"$scratch/held.yaml" <<'END'
+version: 1
+policies:
+  held: {limit: 10 per 1h, by: user, algorithm: token_bucket}
+END
+t repair_keeps_reservations_whole_or_not_at_all repaired_reservations
 t repair_keeps_what_verifies_and_the_old_files repaired
 t repair_of_a_snapshot_keeps_what_the_journals_have repaired_snapshot
 t repair_without_a_header_keeps_the_journals repaired_without_a_header

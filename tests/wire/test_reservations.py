@@ -6,6 +6,7 @@
 STORE is the URI of an empty store that others share; without it, each test has one of its own.
 """
 import re
+import signal
 import subprocess
 import sys
 
@@ -66,6 +67,12 @@ class Served:
         said = self.post(verb, want=status, **body)
         assert said["code"] == code and words in said["detail"], (verb, body, said)
         return said["detail"]
+
+    def reload(self, policy):
+        """Until the policies of the file are in force."""
+        self.server.process.send_signal(signal.SIGHUP)
+        wait_until(lambda: self.server.http("POST", "/v1/peek", {"policy": policy, "key": "x"})[0] == 200,
+                   "the new policies")
 
     def redis(self, *commands):
         """These commands in one write; their answers, as Python values."""
@@ -466,6 +473,126 @@ def the_usage_of_an_identity_tells_used_held_and_left_apart():
         s.problem("usage", 404, "no_such_policy", policy="jbs", key="ann")
         s.problem("usage", 400, "invalid_request", "one identity", whole={"checks": [{"policy": "jobs", "key": "ann"}]})
     return None
+
+
+# ---- what operators and policies change meanwhile --------------------------------------------------
+
+CHANGING = """version: 1
+policies:
+  plans: {limit: 10 per 1h, by: user, algorithm: fixed_window, plans: {paid: 30 per 1h}}
+  shy:
+    by: user
+    rules:
+      seen: {limit: 3 per 1h, algorithm: fixed_window, mode: shadow}
+      hard: {limit: 10 per 1h, algorithm: token_bucket, shadow_limit: 4 per 1h}
+  some: {limit: 5 per 1h, by: user, algorithm: fixed_window, rollout: 50%}
+"""
+OWN_STORES = ("",) if STORE else ("memory:", "file:{folder}/data")
+
+
+def override(s, method="PUT", policy="quota", key="ann", **what):
+    status, _, said = s.server.http(method, "/v1/overrides", {
+        "policy": policy, "key": key, "who": "ops", "reason": "a test", **what})
+    assert status in (200, 201, 204), said
+
+
+def left(s, policy="quota", **more):
+    return s.post("peek", policy=policy, key="ann", **more)["remaining"]
+
+
+@test
+def a_limit_that_an_operator_changes_holds_for_what_is_held_already():
+    for store in OWN_STORES:
+        with Served(store=store) as s:
+            s.post("reserve", policy="quota", key="ann", id="o1", cost=4, ttl_ms=60_000)
+            override(s, limit=6)
+            wait_until(lambda s=s: left(s) == 2, "the lower limit")
+            assert not s.post("reserve", policy="quota", key="ann", cost=3, ttl_ms=60_000)["allowed"]
+            assert not s.post("grow", want=200, reservation="o1", cost=7)["allowed"]
+            assert s.post("reserve", policy="quota", key="ann", id="o2", cost=2, ttl_ms=60_000)["allowed"]
+            assert not s.post("check", policy="quota", key="ann")["allowed"]
+            s.post("commit", reservation="o1", cost=1)
+            assert left(s) == 3
+            override(s, "DELETE")
+            wait_until(lambda s=s: left(s) == 7, "the end of it")
+            s.post("release", reservation="o2")
+            assert left(s) == 9
+
+
+@test
+def what_is_held_is_settled_while_its_identity_is_blocked_or_exempt():
+    for store in OWN_STORES:
+        with Served(store=store) as s:
+            s.post("reserve", policy="quota", key="ann", id="b1", cost=4, ttl_ms=60_000)
+            s.post("reserve", policy="quota", key="ann", id="b2", cost=4, ttl_ms=60_000)
+            override(s, effect="block")
+            wait_until(lambda s=s: s.post("peek", policy="quota", key="ann")["source"] == "blocked",
+                       "the block")
+            denied = s.post("reserve", policy="quota", key="ann", cost=1, ttl_ms=60_000)
+            assert not denied["allowed"] and denied["reservation"] is None, denied
+            assert s.post("commit", reservation="b1", cost=1)["remaining"] == 5
+            override(s, effect="exempt")
+            wait_until(lambda s=s: s.post("peek", policy="quota", key="ann")["source"] == "exempt",
+                       "the exemption")
+            free = s.post("reserve", policy="quota", key="ann", cost=99, ttl_ms=60_000)
+            assert free["allowed"] and free["reservation"] is None, free
+            s.post("release", reservation="b2")
+            override(s, "DELETE")
+            wait_until(lambda s=s: left(s) == 9, "what was settled meanwhile")
+
+
+@test
+def a_reservation_of_a_larger_plan_counts_for_the_smaller_one():
+    for store in OWN_STORES:
+        with Served(store=store) as s:
+            s.config.write_text(CHANGING)
+            s.reload("plans")
+            said = s.post("reserve", policy="plans", key="ann", plan="paid", id="p1", cost=15,
+                          ttl_ms=60_000)
+            assert said["allowed"] and said["remaining"] == 15, said
+            assert not s.post("check", policy="plans", key="ann")["allowed"]
+            assert not s.post("grow", reservation="p1", cost=16)["allowed"]
+            assert s.post("grow", reservation="p1", cost=1)["remaining"] == 14  # by its own numbers
+            assert s.post("commit", reservation="p1", cost=6)["remaining"] == 24
+            assert left(s, "plans") == 4 and left(s, "plans", plan="paid") == 24
+            s.problem("reserve", 422, "id_reused", policy="plans", key="ann", id="p1", cost=15,
+                      ttl_ms=60_000)
+
+
+@test
+def shadows_and_shadow_limits_never_deny_and_are_settled():
+    for store in OWN_STORES:
+        with Served(store=store) as s:
+            s.config.write_text(CHANGING)
+            s.reload("shy")
+            assert s.post("reserve", policy="shy", key="ann", id="s1", cost=6, ttl_ms=60_000)["allowed"]
+            assert s.post("reserve", policy="shy", key="ann", id="s2", cost=4, ttl_ms=60_000)["allowed"]
+            assert not s.post("reserve", policy="shy", key="ann", cost=1, ttl_ms=60_000)["allowed"]
+            s.post("release", reservation="s1")
+            s.post("release", reservation="s2")
+            said = s.post("peek", policy="shy", key="ann")
+            assert rules(said) == {"seen": 3, "hard": 10}, said
+            shadows = [s.post("check", policy="shy", key="ann")["shadow"] for _ in range(5)]
+            assert shadows == [False] * 3 + [True] * 2, shadows  # shadows were untouched, too
+
+
+@test
+def identities_outside_of_a_rollout_hold_and_are_never_denied():
+    for store in OWN_STORES:
+        with Served(store=store) as s:
+            s.config.write_text(CHANGING)
+            s.reload("some")
+            kinds = set()
+            for i in range(40):
+                made = s.post("reserve", policy="some", key=f"u{i}", id=f"r{i}", cost=5, ttl_ms=60_000)
+                more = s.post("reserve", policy="some", key=f"u{i}", id=f"m{i}", cost=5, ttl_ms=60_000)
+                assert made["allowed"] and more["shadow"] == more["allowed"], (made, more)
+                kinds.add(more["allowed"])
+                s.post("release", reservation=f"r{i}")
+                again = s.post("check", policy="some", key=f"u{i}", cost=5)
+                assert again["allowed"], again
+                assert s.post("check", policy="some", key=f"u{i}")["allowed"] == more["allowed"]
+            assert kinds == {False, True}
 
 
 # ---- stores ----------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "store/file/journal_format.h"
+#include "store/file/snapshot_format.h"
 #include "support/limiter.h"
 #include "support/temp_dir.h"
 
@@ -301,33 +302,49 @@ static void R6_records_are_among_max_keys(void **state)
 
 /* ---- files from before reservations ------------------------------------------------------------------ */
 
-/* They are as those of today, but for their version. */
-static size_t make_old(const char *folder)
+/* They are as those of today, but for their version. The first bytes of both kinds are alike: a
+ * magic number, then the version. */
+static bool make_file_old(const char *folder, const char *name)
+{
+    union {
+        struct journal_header journal;
+        struct snapshot_header snapshot;
+    } h;
+    const bool is_snapshot = strcmp(name, "snapshot") == 0;
+    const size_t size = is_snapshot ? sizeof h.snapshot : sizeof h.journal;
+    char path[PATH_MAX + 256];
+    FILE *file;
+    bool is_made;
+
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    file = fopen(path, "r+");
+    assert_non_null(file);
+    is_made = fread(&h, size, 1, file) == 1 &&
+              (is_snapshot ? h.snapshot.magic == SNAPSHOT_MAGIC : h.journal.magic == JOURNAL_MAGIC);
+    if (is_made && is_snapshot) {
+        assert_int_equal(h.snapshot.version, SNAPSHOT_VERSION);
+        h.snapshot.version = 1;
+        h.snapshot.checksum = snapshot_header_checksum(&h.snapshot);
+    } else if (is_made) {
+        assert_int_equal(h.journal.version, JOURNAL_VERSION);
+        h.journal.version = 1;
+        h.journal.checksum = journal_header_checksum(&h.journal);
+    }
+    rewind(file);
+    assert_true(!is_made || fwrite(&h, size, 1, file) == 1);
+    fclose(file);
+    return is_made;
+}
+
+static size_t make_old(const char *folder, const char *begin)
 {
     DIR *d = opendir(folder);
     size_t made = 0;
 
     assert_non_null(d);
-    for (struct dirent *e; (e = readdir(d));) {
-        struct journal_header h;
-        char path[PATH_MAX + 256];
-        FILE *file;
-
-        if (strncmp(e->d_name, "journal.", 8) != 0)
-            continue;
-        snprintf(path, sizeof path, "%s/%s", folder, e->d_name);
-        file = fopen(path, "r+");
-        assert_non_null(file);
-        if (fread(&h, sizeof h, 1, file) == 1 && h.magic == JOURNAL_MAGIC) {
-            assert_int_equal(h.version, JOURNAL_VERSION);
-            h.version = 1;
-            h.checksum = journal_header_checksum(&h);
-            rewind(file);
-            assert_int_equal(fwrite(&h, sizeof h, 1, file), 1);
-            made++;
-        }
-        fclose(file);
-    }
+    for (struct dirent *e; (e = readdir(d));)
+        if (strncmp(e->d_name, begin, strlen(begin)) == 0)
+            made += make_file_old(folder, e->d_name);
     closedir(d);
     return made;
 }
@@ -340,9 +357,35 @@ static void a_journal_of_version_1_is_read(void **state)
     make_place(&p, true, POLICIES("  p: {limit: 10 per 1m, by: user, algorithm: token_bucket}\n"));
     assert_true(check(p.w, NOW, "p user=ann cost=4").allowed);
     weir_close(p.w);
-    assert_true(make_old(p.folder.path) > 0);
+    assert_true(make_old(p.folder.path, "journal.") > 0);
     open_place(&p);
     assert_int_equal(peek(p.w, NOW, "p user=ann").remaining, 6);
+    leave_place(&p);
+}
+
+static void a_snapshot_of_version_1_is_read_and_goes_on_with_reservations(void **state)
+{
+    const weir_request r = held("ann", "x", 3, NOW), done = of("x", NOW);
+    struct place p = { 0 };
+    size_t made = 0;
+
+    (void)state;
+    make_place(&p, true, POLICIES("  p: {limit: 10 per 1m, by: user, algorithm: token_bucket}\n"));
+    assert_true(check(p.w, NOW, "p user=ann cost=4").allowed);
+    for (int i = 0; i < 100 && made == 0; i++) { /* a snapshot follows some journals */
+        assert_int_equal(check(p.w, NOW, "p user=bob").limit, 10);
+        weir_tick(p.w);
+        weir_close(p.w);
+        made = make_old(p.folder.path, "snapshot");
+        if (made > 0)
+            make_old(p.folder.path, "journal.");
+        open_place(&p);
+    }
+    assert_int_equal(made, 1);
+    assert_int_equal(peek(p.w, NOW, "p user=ann").remaining, 6);
+    assert_int_equal(ask(weir_reserve, p.w, &r).remaining, 3);
+    open_again(&p);
+    assert_int_equal(ask(weir_release, p.w, &done).remaining, 6);
     leave_place(&p);
 }
 
@@ -597,6 +640,7 @@ int main(void)
         cmocka_unit_test(R6_a_record_is_known_until_ten_minutes_after_its_expiry_over_restarts),
         cmocka_unit_test(R6_records_are_among_max_keys),
         cmocka_unit_test(a_journal_of_version_1_is_read),
+        cmocka_unit_test(a_snapshot_of_version_1_is_read_and_goes_on_with_reservations),
         cmocka_unit_test(R8_shadows_are_held_and_settled_alone),
         cmocka_unit_test(what_was_used_would_have_been_admitted),
         cmocka_unit_test(never_more_than_seven_run_at_once_and_all_are_free_after_expiry),
