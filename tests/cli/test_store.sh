@@ -384,8 +384,8 @@ repaired_reservations() {
     done
     flip "$dir/journal.2" 400
     "$weir" store repair "$dir" && shows 0 "$dir: sound" store check "$dir" &&
-        shows 0 'committed held/default  9 of 10 left' commit --store "file:$dir" ann --cost 1 &&
-        shows 0 'committed held/default  9 of 10 left' commit --store "file:$dir" cid --cost 1 &&
+        shows 0 'committed held/default 9 of 10 left, resets in 6m' commit --store "file:$dir" ann --cost 1 &&
+        shows 0 'committed held/default 9 of 10 left, resets in 6m' commit --store "file:$dir" cid --cost 1 &&
         "$weir" check --peek --store "file:$dir" -c "$scratch/held.yaml" held bob >"$scratch/out" &&
         grep -q '10 of 10 left' "$scratch/out" || return
     run commit --store "file:$dir" bob --cost 1
