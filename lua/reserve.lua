@@ -8,7 +8,8 @@
 -- of each. Verbs:
 --
 --     6 reserve: fingerprint, ttl, longest ttl, bits (1: used at once, 2: given back when it
---                expires), token, about, tags, names, count of charges, each: key, place, shadow (0 or 1), what it counts, cost, rule
+--                expires), token, about, tags, names, count of charges, each: key, place, shadow
+--                (0 or 1), what it counts, cost, rule
 --     7 settle:  nothing was used (0 or 1), amounts
 --     8 grow:    token, amounts; with a token below 0 only what it would say
 --     9 extend:  ttl
@@ -190,6 +191,10 @@ local function replace_member(key, was, is, expires)
     end
     if is then
         redis.call('ZADD', key .. ':h', text_of(expires), is)
+        local left = redis.call('PTTL', key) -- write_state() comes after the first charge
+        if left > 0 then
+            redis.call('PEXPIRE', key .. ':h', left)
+        end
     end
 end
 
