@@ -22,7 +22,8 @@
 -- The reply is one string: little-endian, Redis's time in ms as a double, then for each question:
 -- what became of it (below), bits (1: it was done before, 2: it had expired), the doubles expires_in
 -- and over, the number of charges and the lengths of `about` and `tags`, 2 bytes each, then for each
--- charge its place, as a byte, and its decision as in judge.lua, then `about` and `tags`.
+-- charge its place, as a byte, its decision as in judge.lua, and what is held of it or was until it
+-- was settled, then `about` and `tags`.
 --
 --     0 done   1 denied   2 no such reservation   3 its id is of another question
 --     4 it is settled already   5 it has expired   6 its record is in the slot of the tag `over`
@@ -263,7 +264,8 @@ end
 -- ---- charging ------------------------------------------------------------------------------------
 
 local function decision(c, allowed, remaining, retry, reset, delay)
-    c.told = struct.pack('<BBdddd', c.place, allowed and 1 or 0, remaining, retry, reset, delay)
+    c.told = struct.pack('<BBddddd', c.place, allowed and 1 or 0, remaining, retry, reset, delay,
+        c.held)
 end
 
 local function lock_out(c, s, r)

@@ -393,6 +393,10 @@ $$;
 --   charge_counts, record_counts
 --                its charges, and those of its record that are told
 -- and of each charge the columns of weir.judge(). Of all but reserves the record's charges are told.
+DROP FUNCTION IF EXISTS weir.judge_reservations( -- it did not tell what was held
+    integer[], uuid[], bigint[], bigint[], bigint[], boolean[], bigint[], integer[], text[],
+    bigint[], integer[], uuid[], integer[], bigint[], bigint[], bigint[], bigint[], bigint[],
+    bigint[], text[], bigint[], text[], text[], text[], boolean[]);
 CREATE OR REPLACE FUNCTION weir.judge_reservations(
     verbs integer[], ids uuid[], fingerprints bigint[], ttls bigint[], most_ttls bigint[],
     flags boolean[], nows bigint[], name_counts integer[], names text[], amounts bigint[],
@@ -406,7 +410,7 @@ CREATE OR REPLACE FUNCTION weir.judge_reservations(
     OUT known_keys uuid[], OUT known_algorithms integer[], OUT known_limits bigint[],
     OUT known_windows bigint[], OUT known_bursts bigint[], OUT known_precisions bigint[],
     OUT known_blocks bigint[], OUT known_policies text[], OUT known_rules text[],
-    OUT known_counts text[], OUT known_shadows boolean[], OUT clock bigint)
+    OUT known_counts text[], OUT known_shadows boolean[], OUT known_held bigint[], OUT clock bigint)
 LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 SET plan_cache_mode = force_generic_plan
@@ -643,6 +647,7 @@ BEGIN
             known_rules := known_rules || r.rules;
             known_counts := known_counts || r.counts;
             known_shadows := known_shadows || r.shadows;
+            known_held := known_held || r.held;
         END IF;
     END LOOP;
     -- A denial keeps nothing.

@@ -255,6 +255,7 @@ void reservation_read(const struct reservation *r, struct reserving *to, struct 
                                 : name_at(r, c->counts_at, to, &text),
             .is_shadow = c->is_shadow,
             .is_kept = c->policy != NULL,
+            .held = c->held,
         };
     }
 }
@@ -274,7 +275,7 @@ int64_t reservation_named(const struct reserving *by, size_t charge)
     return named ? *named : 0;
 }
 
-int64_t reservation_used(const struct reservation *r, size_t charge, const struct reserving *by)
+int64_t reservation_used(const struct reserving *by, size_t charge)
 {
     const int64_t *named;
 
@@ -283,5 +284,5 @@ int64_t reservation_used(const struct reservation *r, size_t charge, const struc
     if (by->amount_count == 0)
         return r->charges[charge].held;
     named = amount_named(by, by->labels[charge].counts);
-    return named ? *named : r->charges[charge].held;
+    return named ? *named : by->labels[charge].held;
 }

@@ -35,6 +35,7 @@ struct charge_label {
     const char *policy, *rule, *counts;
     bool is_shadow; /* judged alone; decides nothing */
     bool is_kept;   /* policy and rule stay as long as the handle */
+    int64_t held;   /* out, settle: what was held of it until then */
 };
 
 /* What a question about a reservation has beside its charges. */
@@ -147,8 +148,8 @@ void reservation_read(const struct reservation *r, struct reserving *to, struct 
 /* What the question says of this charge; 0: nothing. */
 int64_t reservation_named(const struct reserving *by, size_t charge);
 
-/* What was used of this charge, by the question's amounts. */
-int64_t reservation_used(const struct reservation *r, size_t charge, const struct reserving *by);
+/* What was used of this charge, by the question's amounts and what was held. */
+int64_t reservation_used(const struct reserving *by, size_t charge);
 
 /* They are of this process alone: no file, journal or shared store has them. */
 void reservation_forget_names(struct reservation *r);

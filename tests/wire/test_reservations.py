@@ -429,6 +429,12 @@ def metrics_tell_what_is_held_and_what_became_of_it():
         events = {event: n for (policy, event), n in metrics(s, "weir_reservation_events_total").items() if policy == "model"}
         assert events == {"reserved": 3, "repeated": 1, "grown": 1, "growth_denied": 1, "extended": 1, "committed": 2,
                           "released": 1, "late": 1, "exceeded": 2}, events
+        # 300 each, 100 more, then 2000 instead of 400, nothing instead of 300.
+        for name, tokens, calls in (("used", 900 + 100 + 1600, 3), ("given_back", 300, 1), ("overrun", 1600, 0)):
+            amounts = metrics(s, f"weir_{name}_total")
+            assert amounts["model", "tokens", "tokens"] == tokens, (name, amounts)
+            assert amounts["model", "calls", "requests"] == calls, (name, amounts)
+            assert amounts["jobs", "running", "requests"] == (name == "used"), (name, amounts)
         checks = metrics(s, "weir_checks_total")
         assert checks["model", "allowed", "store"] == 3 and checks["model", "denied", "store"] == 1, checks
         said = subprocess.run([WEIR, "top", "--server", s.server.url], capture_output=True, text=True, check=True).stdout
@@ -440,6 +446,8 @@ def metrics_tell_what_is_held_and_what_became_of_it():
         assert unanswered == {("no_such_policy", "http"): 1, ("no_such_policy", "resp"): 1,
                               ("invalid_request", "resp"): 1}, unanswered
         stats = s.server.http("GET", "/v1/stats")[2]
+        tokens = next(r for r in stats["rules"] if r["rule"] == "tokens")
+        assert (tokens["used"], tokens["given_back"], tokens["overrun"]) == (2600, 300, 1600), tokens
         assert next(r for r in stats["reservations"] if r["policy"] == "model") == {"policy": "model", **events}, stats
         assert stats["held"]["reservations"] == [{"policy": "jobs", "held": 1, "expired": 0}], stats["held"]
         assert {"policy": "jobs", "rule": "units", "counts": "requests", "held": 1} in stats["held"]["amounts"], stats

@@ -99,7 +99,9 @@ void decision_counts_merge(struct decision_counts_table *into,
         for (size_t k = 0; k < DECISION_COUNTS_SOURCES; k++)
             count_up(&sum->charges[k], count_of(&s->charges[k]));
         count_up(&sum->used, count_of(&s->used));
-        if (count_of(&s->used) > 0)
+        count_up(&sum->given_back, count_of(&s->given_back));
+        count_up(&sum->overrun, count_of(&s->overrun));
+        if (count_of(&s->used) + count_of(&s->given_back) > 0)
             decision_counts_set_unit(sum, decision_counts_unit(s));
     }
 }

@@ -35,8 +35,10 @@ struct decision_counts {
     const char *policy, *rule;
     atomic_uint_fast64_t counts[OUTCOME_COUNT][DECISION_COUNTS_SOURCES];
     atomic_uint_fast64_t charges[DECISION_COUNTS_SOURCES]; /* of checks' series */
-    atomic_uint_fast64_t used;  /* of a rule's: the costs that it was charged */
-    _Atomic(const char *) unit; /* … and of what; NULL: requests */
+    atomic_uint_fast64_t used;       /* of a rule's: the costs that it was charged */
+    atomic_uint_fast64_t given_back; /* … of them, what commits gave back */
+    atomic_uint_fast64_t overrun;    /* … of them, what commits had used beyond what was held */
+    _Atomic(const char *) unit;      /* … and of what; NULL: requests */
 };
 
 struct decision_counts_table {

@@ -5,6 +5,7 @@
 #include "server/metrics/observer.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "engine/tag.h"
 #include "server/log/event_log.h"
@@ -225,6 +226,58 @@ static void count_event(struct observer *o, const weir_answer *a, enum reservati
     }
 }
 
+/* The series of a rule that the answer tells of; NULL: it does not. */
+static struct decision_counts *series_of(struct observer *o, const weir_answer *a,
+                                         const struct charge_label *label)
+{
+    for (size_t i = 0; i < a->rule_count; i++) {
+        const weir_rule_answer *r = &a->rules[i];
+
+        if (strcmp(r->rule, label->rule) == 0 &&
+            strcmp(r->policy ? r->policy : "", label->policy) == 0)
+            return decision_counts_find(o->rules, r->policy, r->rule);
+    }
+    return NULL;
+}
+
+static void name_unit(const struct observer *o, struct decision_counts *s, const char *counts)
+{
+    const char *unit = decision_counts_unit(s), *kept;
+
+    if (strcmp(unit ? unit : COUNTS_REQUESTS, counts) == 0)
+        return;
+    kept = intern_keep(o->engine->names, span_of(counts)); /* a record's own is not kept */
+    if (kept)
+        decision_counts_set_unit(s, kept);
+}
+
+/* What a commit adds to the costs that were counted when it was reserved, and what it gives back; and
+ * what a reservation was grown by. Slots are taken and free again: nothing of them is used. */
+static void count_used_later(struct observer *o, const struct check *check)
+{
+    const struct question *q = &check->questions[0];
+    const bool settles = verb_settles(check->verb);
+
+    for (size_t i = 0; i < q->count; i++) {
+        const struct charge_label *label = &q->reserving->labels[i];
+        const int64_t more = settles ? reservation_used(q->reserving, i) - label->held
+                                     : reservation_named(q->reserving, i);
+        struct decision_counts *s = NULL;
+
+        if (!label->is_shadow && more != 0 && q->charges[i].rule->algorithm != WEIR_CONCURRENCY)
+            s = series_of(o, check->answer, label);
+        if (!s)
+            continue;
+        name_unit(o, s, label->counts);
+        if (more > 0)
+            count_up(&s->used, (uint64_t)more);
+        else if (!check->answer->expired)
+            count_up(&s->given_back, (uint64_t)-more);
+        if (settles && more > 0)
+            count_up(&s->overrun, (uint64_t)more);
+    }
+}
+
 static void count_reservation(struct observer *o, const struct check *check)
 {
     const weir_answer *a = check->answer;
@@ -242,6 +295,8 @@ static void count_reservation(struct observer *o, const struct check *check)
         break;
     case VERB_GROW:
         count_event(o, a, a->allowed ? RESERVATION_GROWN : RESERVATION_NOT_GROWN);
+        if (a->allowed)
+            count_used_later(o, check);
         break;
     case VERB_EXTEND:
         count_event(o, a, RESERVATION_EXTENDED);
@@ -250,6 +305,7 @@ static void count_reservation(struct observer *o, const struct check *check)
         count_event(o, a, check->is_release ? RESERVATION_RELEASED : RESERVATION_COMMITTED);
         if (a->over > 0)
             count_event(o, a, RESERVATION_EXCEEDED);
+        count_used_later(o, check);
         break;
     case VERB_CHECK:
     case VERB_REFUND:

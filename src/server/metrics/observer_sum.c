@@ -71,7 +71,7 @@ static uint64_t charges_of(const struct decision_counts *s)
 
 static bool is_used(const struct decision_counts *s)
 {
-    uint64_t n = charges_of(s) + count_of(&s->used);
+    uint64_t n = charges_of(s) + count_of(&s->used) + count_of(&s->given_back);
 
     for (int o = 0; o < OUTCOME_COUNT; o++)
         n += total(s, (enum outcome)o);
@@ -168,13 +168,28 @@ static void write_charges(struct metric_sink *m, const struct decision_counts_ta
         }
 }
 
-static void write_used(struct metric_sink *m, const struct decision_counts_table *t)
+enum rule_amount { AMOUNT_USED, AMOUNT_GIVEN_BACK, AMOUNT_OVERRUN };
+
+static uint64_t amount_of(const struct decision_counts *s, enum rule_amount what)
 {
-    metric_begin(m, METRIC_COUNTER, "weir_used_total",
-                 "What rules were charged: the costs of allowed checks, and of charges.");
+    switch (what) {
+    case AMOUNT_USED:
+        return count_of(&s->used);
+    case AMOUNT_GIVEN_BACK:
+        return count_of(&s->given_back);
+    case AMOUNT_OVERRUN:
+        return count_of(&s->overrun);
+    }
+    return 0;
+}
+
+static void write_amounts(struct metric_sink *m, const char *name, const char *help,
+                          const struct decision_counts_table *t, enum rule_amount what)
+{
+    metric_begin(m, METRIC_COUNTER, name, help);
     for (size_t i = 0; i < t->count; i++) {
         const char *unit = decision_counts_unit(&t->all[i]);
-        const uint64_t n = count_of(&t->all[i].used);
+        const uint64_t n = amount_of(&t->all[i], what);
 
         if (n == 0 && (i >= t->known || is_other(&t->all[i])))
             continue;
@@ -258,7 +273,15 @@ void observers_metrics(struct observer *const *all, size_t n, const struct polic
                 "What each rule decided: of checks that passed, and of those that it denied.",
                 sum->rules);
     write_charges(m, sum->checks);
-    write_used(m, sum->rules);
+    write_amounts(m, "weir_used_total",
+                  "What rules were charged: the costs of allowed checks, and of charges.",
+                  sum->rules, AMOUNT_USED);
+    write_amounts(m, "weir_given_back_total",
+                  "What commits and releases gave back of what rules were charged.", sum->rules,
+                  AMOUNT_GIVEN_BACK);
+    write_amounts(m, "weir_overrun_total",
+                  "What commits had used beyond what was held. weir_used_total has it, too.",
+                  sum->rules, AMOUNT_OVERRUN);
     write_reservations(m, sum->reservations);
     metric_histogram(m, "weir_decision_seconds",
                      "From decoding a check to its decision, including the write to the store.",
@@ -288,10 +311,13 @@ static void put_series(struct json *j, const struct decision_counts *s)
     json_int(j, "allowed", (int64_t)(total(s, OUTCOME_ALLOWED) + total(s, OUTCOME_SHADOW_DENIED)));
     json_int(j, "denied", (int64_t)total(s, OUTCOME_DENIED));
     json_int(j, "shadow_denied", (int64_t)total(s, OUTCOME_SHADOW_DENIED));
-    if (s->rule == series_checks)
+    if (s->rule == series_checks) {
         json_int(j, "charges", (int64_t)charges_of(s));
-    else
+    } else {
         json_int(j, "used", (int64_t)count_of(&s->used));
+        json_int(j, "given_back", (int64_t)count_of(&s->given_back));
+        json_int(j, "overrun", (int64_t)count_of(&s->overrun));
+    }
     json_close(j, '}');
 }
 

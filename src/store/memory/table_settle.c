@@ -191,7 +191,7 @@ static void settle(struct deciding *d)
     bool is_same = true;
 
     for (size_t i = 0; i < d->q->count; i++) {
-        d->used[i] = reservation_used(r, i, d->of);
+        d->used[i] = reservation_used(d->of, i);
         is_same = is_same && d->used[i] == r->charges[i].used;
     }
     if (r->is_settled && !is_same)

@@ -75,6 +75,7 @@ enum column {
     RECORD_RULES,
     RECORD_COUNTED,
     RECORD_SHADOWS,
+    RECORD_HELD,
     COLUMNS,
 };
 
@@ -83,7 +84,7 @@ const struct statement reservations_statement = {
     .text = "SELECT errors, repeated, expired, expires_in, over, charge_counts, record_counts,"
             " allowed, remaining, retry_after, reset_after, delay, known_keys, known_algorithms,"
             " known_limits, known_windows, known_bursts, known_precisions, known_blocks,"
-            " known_policies, known_rules, known_counts, known_shadows"
+            " known_policies, known_rules, known_counts, known_shadows, known_held"
             " FROM weir.judge_reservations($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13,"
             " $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25)",
     .types = types,
@@ -379,6 +380,7 @@ static void read_record(const struct span *columns, size_t i, size_t count, stru
         q->charges[k].cost = 0;
         q->charges[k].class = 0;
         of->labels[k].is_shadow = *array_element(columns[RECORD_SHADOWS], 1, i + k) != 0;
+        of->labels[k].held = number_at(columns, RECORD_HELD, i + k);
         read_label(texts, &of->labels[k], &text);
     }
 }
@@ -428,7 +430,8 @@ static bool are_records(const struct span *columns, size_t count)
 {
     bool are = is_array_or_none(columns[RECORD_KEYS], OID_UUID, sizeof(struct key), count) &&
                is_array_or_none(columns[RECORD_ALGORITHMS], OID_INT4, 4, count) &&
-               is_array_or_none(columns[RECORD_SHADOWS], OID_BOOL, 1, count);
+               is_array_or_none(columns[RECORD_SHADOWS], OID_BOOL, 1, count) &&
+               is_array_or_none(columns[RECORD_HELD], OID_INT8, 8, count);
 
     for (int i = RECORD_LIMITS; i <= RECORD_BLOCKS; i++)
         are = are && is_array_or_none(columns[i], OID_INT8, 8, count);

@@ -4,7 +4,7 @@
 
 #include "base/buf.h"
 
-enum { PARAMETERS_MOST = 25, COLUMNS_MOST = 23 };
+enum { PARAMETERS_MOST = 25, COLUMNS_MOST = 24 };
 
 struct statement {
     const char *name, *text;

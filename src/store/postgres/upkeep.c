@@ -14,7 +14,7 @@ enum {
     TIDY_MS = 1000,  /* between two looks at what has expired */
     TIDY_MOST = 500, /* rows that one statement looks at */
     TIDY_PATIENCE_MS = 5000,
-    RELEASE_MS = 300, /* between two looks at what is given back: a second is the most */
+    RELEASE_MS = 300,       /* between two looks at what is given back: a second is the most */
     LOOK_PATIENCE_MS = 250, /* lost connections wait to be made again meanwhile */
 };
 
@@ -86,11 +86,9 @@ static void release_due(struct postgres_upkeep *u)
 {
     int looked_at = 0;
     weir_diag ignored;
-    const weir_err err =
-        ask_to_tidy(u, "SELECT weir.release_due($1::int)", &looked_at, &ignored);
+    const weir_err err = ask_to_tidy(u, "SELECT weir.release_due($1::int)", &looked_at, &ignored);
 
-    u->release_at =
-        clock_monotonic_ms() + (err ? TIDY_MS : looked_at < TIDY_MOST ? RELEASE_MS : 0);
+    u->release_at = clock_monotonic_ms() + (err ? TIDY_MS : looked_at < TIDY_MOST ? RELEASE_MS : 0);
 }
 
 /* ---- locked keys ----------------------------------------------------------------------------- */

@@ -27,7 +27,8 @@ enum { USED_AT_ONCE = 1, GIVES_BACK = 2 };
 enum {
     CLOCK = 8, /* bytes of a reply before the first question */
     HEAD = 24, /* of each question */
-    ROW = 34,  /* of each charge */
+    HELD = 34, /* of each charge: where its held amount is */
+    ROW = 42,  /* … and all of it */
     TAG = 2,   /* of each tag, the high byte first */
 };
 
@@ -324,6 +325,8 @@ static void read_rows(const struct answered *a, struct question *q)
             continue;
         call_read_decision(row + 1, &q->charges[place].step.decision);
         q->charges[place].step.now = a->clock;
+        if (!has_own_charges(q))
+            q->reserving->labels[place].held = call_get_number(row + HELD);
     }
 }
 

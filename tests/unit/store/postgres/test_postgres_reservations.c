@@ -128,7 +128,7 @@ static void a_settlement_alone_has_no_charges(void **state)
 
 /* ---- answers ---------------------------------------------------------------------------------- */
 
-enum { COLUMNS = 23, FIRST_DECISION = 7, FIRST_OF_RECORD = 12, FIRST_TEXT = 19, LAST_TEXT = 21 };
+enum { COLUMNS = 24, FIRST_DECISION = 7, FIRST_OF_RECORD = 12, FIRST_TEXT = 19, LAST_TEXT = 21 };
 
 struct column {
     char bytes[256];
@@ -205,6 +205,7 @@ static void answer(struct column *columns, struct span *spans)
     put_texts(&columns[c++], "units", "running");
     put_texts(&columns[c++], "tokens", "requests");
     put_numbers(&columns[c++], boolean, 1, CHARGES, 0);
+    put_numbers(&columns[c++], int8, 8, CHARGES, 70);
     assert_int_equal(c, COLUMNS);
     for (int i = 0; i < COLUMNS; i++)
         spans[i] = (struct span){ columns[i].bytes, columns[i].len };
@@ -231,6 +232,7 @@ static void an_answer_is_read(void **state)
     assert_int_equal(settled->charges[1].step.decision.reset_after, 1003);
     assert_string_equal(labels[SETTLED][1].rule, "running");
     assert_string_equal(labels[SETTLED][0].counts, "tokens");
+    assert_int_equal(labels[SETTLED][1].held, 71);
     assert_int_equal(reserving[SETTLED].over, 31);
     assert_int_equal(reserving[UNKNOWN].refusal, WEIR_ENORESERVATION);
     assert_false(questions[UNKNOWN].allowed);
