@@ -354,6 +354,23 @@ BEGIN
     RETURN looked_at;
 END $$;
 
+-- What reservations hold, and what those had that expired unsettled and are still known: a row for each
+-- charge, those of a reservation together. Of one reservation more than p_most: there are more.
+CREATE OR REPLACE FUNCTION weir.held(p_most integer)
+RETURNS TABLE (is_new boolean, is_first boolean, key uuid, policy text, rule text, counts text,
+               is_shadow boolean, held bigint, expires bigint)
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    SELECT c.n = 1, array_position(r.policies, c.policy) = c.n, c.key, c.policy, c.rule, c.counts,
+           c.is_shadow, c.held, r.expires
+      FROM (SELECT w.* FROM weir.reservations w
+             WHERE w.keys IS NOT NULL AND NOT w.is_settled AND NOT w.is_released
+               AND w.expires > extract(epoch FROM clock_timestamp()) * 1000 - 600000
+             LIMIT p_most + 1) AS r
+     CROSS JOIN LATERAL unnest(r.keys, r.policies, r.rules, r.counts, r.shadows, r.held)
+           WITH ORDINALITY AS c (key, policy, rule, counts, is_shadow, held, n)
+     ORDER BY r.id, c.n
+$$;
+
 -- Is a charge denied that decides?
 CREATE OR REPLACE FUNCTION weir.is_denied(allowed boolean[], shadows boolean[]) RETURNS boolean
 LANGUAGE sql IMMUTABLE AS $$
@@ -661,6 +678,6 @@ GRANT EXECUTE ON FUNCTION weir.judge_reservations(
     integer[], uuid[], bigint[], bigint[], bigint[], boolean[], bigint[], integer[], text[],
     bigint[], integer[], uuid[], integer[], bigint[], bigint[], bigint[], bigint[], bigint[],
     bigint[], text[], bigint[], text[], text[], text[], boolean[]) TO weir_server;
-GRANT EXECUTE ON FUNCTION weir.release_due(integer) TO weir_server;
+GRANT EXECUTE ON FUNCTION weir.release_due(integer), weir.held(integer) TO weir_server;
 INSERT INTO weir.migrations (number, name) VALUES (13, 'reservations') ON CONFLICT DO NOTHING;
 COMMIT;

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "base/diag.h"
 #include "store/store.h"
 
 static size_t size_of(size_t charges, size_t bounds, size_t parts, size_t text)
@@ -258,6 +259,44 @@ void reservation_read(const struct reservation *r, struct reserving *to, struct 
             .held = c->held,
         };
     }
+}
+
+/* Is the policy of this charge that of none before it? */
+static bool is_first_of_policy(const struct reservation *r, size_t charge)
+{
+    const char *text = reservation_text(r);
+
+    for (size_t i = 0; i < charge; i++)
+        if (strcmp(text + r->charges[i].policy_at, text + r->charges[charge].policy_at) == 0)
+            return false;
+    return true;
+}
+
+void reservation_visit(const struct reservation *r, int64_t expires, held_visit *visit, void *ctx)
+{
+    const char *text = reservation_text(r);
+
+    for (size_t i = 0; i < r->charge_count; i++) {
+        const struct reserved_charge *c = &r->charges[i];
+        const struct charge_label label = {
+            .policy = text + c->policy_at,
+            .rule = text + c->rule_at,
+            .counts = text + c->counts_at,
+            .is_shadow = c->is_shadow,
+        };
+
+        visit(ctx, &(struct held_charge){ .label = &label,
+                                          .key = c->key,
+                                          .amount = c->held,
+                                          .expires = expires,
+                                          .is_new = i == 0,
+                                          .is_first = is_first_of_policy(r, i) });
+    }
+}
+
+weir_err held_fail(weir_diag *diag)
+{
+    return diag_fail(diag, WEIR_EIO, "the store has too many to look at all of them");
 }
 
 static const int64_t *amount_named(const struct reserving *by, const char *counts)

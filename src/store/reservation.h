@@ -21,6 +21,7 @@ enum {
     RESERVATION_RELEASED_MS = 1000, /* after its expiry it is given back within this */
     RESERVATION_MOST_CHARGES = 2 * WEIR_MAX_RULES,
     RESERVATION_MOST_PARTS = 256, /* what is grown beyond can not be given back */
+    HELD_MOST = 50000,            /* reservations that are told of in a shared store */
     RESERVATION_MOST_TEXT = RESERVATION_MOST_CHARGES * 3 * (WEIR_MAX_NAME + 1),
 };
 
@@ -76,6 +77,9 @@ struct held_charge {
     bool is_first; /* … of its policy in it */
 };
 typedef void held_visit(void *ctx, const struct held_charge *c);
+
+/* A shared store has more than HELD_MOST, or cannot look at all of them in time. */
+WEIR_MUSTCHECK weir_err held_fail(weir_diag *diag);
 
 /* ---- the record ----------------------------------------------------------------------------
  *
@@ -144,6 +148,9 @@ void reservation_add(struct reservation *r, size_t charge, const struct reserved
 /* Fill in the charges and labels of a question. With kept names, what they count stays in the
  * record. */
 void reservation_read(const struct reservation *r, struct reserving *to, struct charge *charges);
+
+/* What it holds of each charge. */
+void reservation_visit(const struct reservation *r, int64_t expires, held_visit *visit, void *ctx);
 
 /* What the question says of this charge; 0: nothing. */
 int64_t reservation_named(const struct reserving *by, size_t charge);

@@ -312,6 +312,18 @@ def what_expires_is_given_back_in_a_cluster():
 
 
 @test
+def gauges_tell_what_is_held_in_redis():
+    with redis_home() as home:
+        held.gauges_tell_what_is_held(home, home.redis.stop)
+
+
+@test
+def gauges_tell_what_is_held_in_a_cluster():
+    with cluster_home() as home:
+        held.gauges_tell_what_is_held(home, home.redis.nodes[0].stop)
+
+
+@test
 def a_reservation_is_settled_by_a_server_that_did_not_make_it():
     with redis_home() as home:
         home.config.write_text(held.POLICIES)

@@ -72,6 +72,13 @@ def what_expires_is_given_back():
 
 
 @test
+def gauges_tell_what_is_held():
+    with Fixture() as fixture:
+        held.gauges_tell_what_is_held(fixture, lambda: fixture.sql(
+            "ALTER FUNCTION weir.held(integer) RENAME TO gone"))
+
+
+@test
 def never_more_than_seven_at_once():
     with Fixture() as fixture:
         held.never_more_than_seven_at_once(fixture, lambda: watch(fixture))

@@ -7,6 +7,7 @@ import http.client
 import json
 import os
 import random
+import re
 import socket
 import subprocess
 import sys
@@ -361,3 +362,65 @@ def given_back_when_it_expires(fixture):
         assert left(kind, "bob") == 4, kind
         assert left(kind, "cid") == 2, kind
         assert ask(other, "release", kind, reservation=f"{kind}-cid")["remaining"] == 10, kind
+
+
+# ---- what operators see --------------------------------------------------------------------------
+
+def gauge(server, name):
+    """{values of its labels: value}; None: the server does not tell it."""
+    text = server.http("GET", "/metrics")[2].decode()
+    if f"# TYPE {name} " not in text:
+        return None
+    return {tuple(re.findall(r'="([^"]*)"', labels)): int(value)
+            for labels, value in re.findall(rf"^{name}\{{(.*)\}} (\d+)$", text, re.M)}
+
+
+def gauges_tell_what_is_held(fixture, stop):
+    """All servers tell what is held in the store they share, whichever has made it, and which
+    expired unsettled; so does the usage of an identity. `stop` takes the store away: then they tell
+    nothing."""
+    fixture.config.write_text(POLICIES)
+    maker, other = fixture.serve(), fixture.serve()
+
+    def told():
+        return gauge(other, "weir_reservations"), gauge(other, "weir_held_amount")
+
+    def ask(server, verb, **body):
+        status, _, answer = server.http("POST", f"/v1/{verb}", body)
+        assert status == 200, answer
+        return answer
+
+    for i in range(6):
+        ask(maker, "reserve", policy="jobs", attributes={"user": f"u{i}"}, cost=5 + i, id=f"j{i}",
+            ttl_ms=600_000 if i else 1)
+    ask(maker, "reserve", policy="slots", id="s", ttl_ms=600_000)
+    ask(maker, "grow", reservation="j1", cost=100)
+    want = ({("jobs", "held"): 5, ("jobs", "expired"): 1, ("slots", "held"): 1, ("slots", "expired"): 0},
+            {("jobs", "all", "requests"): 140, ("jobs", "each", "requests"): 140,
+             ("slots", "default", "requests"): 1})
+    try:
+        wait_until(lambda: told() == want, "all that is held")
+    except AssertionError as error:
+        raise AssertionError(f"{told()} instead of {want}") from error
+    usage = ask(other, "usage", policy="jobs", attributes={"user": "u1"})
+    held_of = {rule["rule"]: rule["held"] for rule in usage["rules"]}
+    assert held_of == {"all": 140, "each": 106} and usage["reservations"] == 5, usage
+    stats = other.http("GET", "/v1/stats")[2]["held"]
+    assert {"policy": "jobs", "held": 5, "expired": 1} in stats["reservations"], stats
+
+    ask(other, "commit", reservation="j0", cost=5)  # late: it was used in full
+    ask(other, "commit", reservation="j1", cost=6)
+    ask(other, "commit", reservation="j2", cost=9)
+    ask(other, "release", reservation="s")
+    wait_until(lambda: told() == ({("jobs", "held"): 3, ("jobs", "expired"): 0},
+                                  {("jobs", "all", "requests"): 27, ("jobs", "each", "requests"): 27}),
+               "what is still held")
+    # One has made them, the other has settled them: together they know what was used.
+    sums = {}
+    for name in "used", "given_back", "overrun":
+        both = [gauge(server, f"weir_{name}_total") for server in (maker, other)]
+        sums[name] = [sum(one["jobs", rule, "requests"] for one in both) for rule in ("all", "each")]
+    used = 5 + 6 + 7 + 8 + 9 + 10 + 100 + 2
+    assert sums == {"used": [used] * 2, "given_back": [100] * 2, "overrun": [2] * 2}, sums
+    stop()
+    wait_until(lambda: told() == (None, None), "that nothing is told")

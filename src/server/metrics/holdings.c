@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
+
 /* Of one rule; with an empty rule, of its policy. */
 struct holding {
     char policy[WEIR_MAX_NAME + 1], rule[WEIR_MAX_NAME + 1], counts[WEIR_MAX_NAME + 1];
@@ -25,7 +27,7 @@ struct holdings {
 
     struct seen next; /* of the look that is under way */
     uint64_t made;
-    int64_t looked_at;
+    int64_t looked_at, pause; /* ms until the next */
 };
 
 struct holdings *holdings_new(void)
@@ -95,23 +97,36 @@ static void visit(void *ctx, const struct held_charge *c)
         add(s, c, c->label->rule, c->label->counts);
 }
 
-void holdings_look(struct holdings *h, struct store *store, uint64_t made, int64_t now)
+static bool is_time(const struct holdings *h, const struct store *store, uint64_t made, int64_t now)
 {
     const bool is_idle = h->is_known && h->seen.count == 0 && made == h->made;
-    weir_diag diag;
+    const int64_t pause = is_idle && h->pause < HOLDINGS_IDLE_MS ? HOLDINGS_IDLE_MS : h->pause;
 
-    if (!store->ops->visit_held || is_idle ||
-        (now - h->looked_at < HOLDINGS_LOOK_MS && now >= h->looked_at))
+    if (!store->ops->visit_held || (is_idle && !store->ops->is_shared))
+        return false;
+    return now - h->looked_at >= pause || now < h->looked_at;
+}
+
+void holdings_look(struct holdings *h, struct store *store, uint64_t made, int64_t now)
+{
+    const int64_t begin = clock_monotonic_ms();
+    weir_diag diag;
+    bool is_known;
+
+    if (!is_time(h, store, made, now))
         return;
-    h->looked_at = now;
     h->made = made;
     memset(&h->next, 0, sizeof h->next);
     h->next.now = now;
-    if (store->ops->visit_held(store, now, visit, &h->next, &diag))
-        return;
+    is_known = store->ops->visit_held(store, now, visit, &h->next, &diag) == WEIR_OK;
+    h->looked_at = now;
+    h->pause = HOLDINGS_SHARE * (clock_monotonic_ms() - begin);
+    if (h->pause < HOLDINGS_LOOK_MS)
+        h->pause = HOLDINGS_LOOK_MS;
     pthread_mutex_lock(&h->lock);
-    h->seen = h->next;
-    h->is_known = true;
+    h->is_known = is_known;
+    if (is_known)
+        h->seen = h->next;
     pthread_mutex_unlock(&h->lock);
 }
 

@@ -11,7 +11,9 @@
 
 enum {
     HOLDINGS_MOST = 1024,
-    HOLDINGS_LOOK_MS = 2000, /* between two looks */
+    HOLDINGS_LOOK_MS = 2000,  /* between two looks */
+    HOLDINGS_IDLE_MS = 10000, /* … if this server has made none, but others may have */
+    HOLDINGS_SHARE = 20,      /* a look takes at most one part in so many of the time */
 };
 
 struct holdings;
@@ -20,7 +22,8 @@ struct holdings *holdings_new(void); /* NULL: out of memory */
 void holdings_free(struct holdings *h);
 
 /* Look, if it is time. `made` is how many reservations the server has made and grown since it
- * started: while none is held and none was made, there is nothing to look at. */
+ * started: while none is held and none was made, there is nothing to look at, unless other servers
+ * share the store. If a look fails, nothing is known. */
 void holdings_look(struct holdings *h, struct store *store, uint64_t made, int64_t now);
 
 /* NULL is fine: nothing is known. */

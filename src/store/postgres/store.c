@@ -7,6 +7,7 @@
 #include "store/postgres/connect.h"
 #include "store/postgres/connection.h"
 #include "store/postgres/feed.h"
+#include "store/postgres/held.h"
 #include "store/postgres/ledger.h"
 #include "store/postgres/policies.h"
 #include "store/postgres/upkeep.h"
@@ -18,6 +19,7 @@ struct postgres {
     struct remote remote;
     struct postgres_upkeep upkeep;
     struct postgres_ledger ledger;
+    struct postgres_held held;
     struct change_feed *feed; /* NULL: not wanted */
     bool is_pooled;           /* and that has been logged */
 };
@@ -80,6 +82,16 @@ static weir_err read_entries(struct store *s, uint64_t after, ledger_visit *visi
     return err ? err : postgres_ledger_read(&p->ledger, after, visit, ctx, diag);
 }
 
+static weir_err visit_held(struct store *s, int64_t now, held_visit *visit, void *ctx,
+                           weir_diag *diag)
+{
+    struct postgres *p = postgres_of(s);
+    const weir_err err = postgres_common_ready(&p->common, diag);
+
+    (void)now; /* the database knows which are too old */
+    return err ? err : postgres_held_visit(&p->held, visit, ctx, diag);
+}
+
 static weir_err compare_policies(struct store *s, const char *documents,
                                  void (*each)(void *ctx, const char *name), void *ctx,
                                  weir_diag *diag)
@@ -103,6 +115,7 @@ static void close_postgres(struct store *s)
 
     change_feed_free(p->feed);
     postgres_ledger_done(&p->ledger);
+    postgres_held_done(&p->held);
     postgres_upkeep_done(&p->upkeep);
     connector_done(&p->common.connector);
     postgres_uri_done(&p->common.uri);
@@ -163,6 +176,7 @@ static void init(struct postgres *p, const struct store_options *options,
     };
     postgres_upkeep_init(&p->upkeep, &p->common, &p->remote);
     postgres_ledger_init(&p->ledger, p->common.uri.conninfo);
+    postgres_held_init(&p->held, p->common.uri.conninfo);
 }
 
 static weir_err open_postgres(struct store **out, const struct store_options *options,
@@ -217,6 +231,7 @@ const struct store_ops postgres_store_ops = {
     .read_entries = read_entries,
     .compare_policies = compare_policies,
     .stats = stats,
+    .visit_held = visit_held,
     .history_store = history_store,
     .close = close_postgres,
 };

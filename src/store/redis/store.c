@@ -8,6 +8,7 @@
 #include "store/redis/cluster.h"
 #include "store/redis/connect.h"
 #include "store/redis/feed.h"
+#include "store/redis/held.h"
 #include "store/redis/ledger.h"
 #include "store/redis/split.h"
 #include "store/redis/upkeep.h"
@@ -83,6 +84,15 @@ static weir_err read_entries(struct store *s, uint64_t after, ledger_visit *visi
     const weir_err err = redis_common_ready(&r->common, diag);
 
     return err ? err : redis_ledger_read(&r->ledger, after, visit, ctx, diag);
+}
+
+static weir_err visit_held(struct store *s, int64_t now, held_visit *visit, void *ctx,
+                           weir_diag *diag)
+{
+    struct redis *r = redis_of(s);
+    const weir_err err = redis_common_ready(&r->common, diag);
+
+    return err ? err : redis_held_visit(&r->common, &r->slots, now, visit, ctx, diag);
 }
 
 /* ---- lanes ----------------------------------------------------------------------------------- */
@@ -246,5 +256,6 @@ const struct store_ops redis_store_ops = {
     .append_entry = append_entry,
     .read_entries = read_entries,
     .stats = stats,
+    .visit_held = visit_held,
     .close = close_redis,
 };
