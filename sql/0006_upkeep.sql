@@ -15,6 +15,8 @@ CREATE TABLE IF NOT EXISTS weir.history (
 );
 -- Of all decisions, those that a server made while Postgres was unreachable.
 ALTER TABLE weir.history ADD COLUMN IF NOT EXISTS fallback bigint NOT NULL DEFAULT 0;
+-- Beside decisions: what has happened, and was counted whatever the limits say. Of whole policies.
+ALTER TABLE weir.history ADD COLUMN IF NOT EXISTS charges bigint NOT NULL DEFAULT 0;
 -- The same by the hour, kept longer. Both are written at once, so there is no later rollup.
 CREATE TABLE IF NOT EXISTS weir.history_hours (
     hour       timestamptz NOT NULL,
@@ -26,6 +28,7 @@ CREATE TABLE IF NOT EXISTS weir.history_hours (
     fallback   bigint NOT NULL,
     PRIMARY KEY (hour, policy, rule)
 );
+ALTER TABLE weir.history_hours ADD COLUMN IF NOT EXISTS charges bigint NOT NULL DEFAULT 0;
 -- Denials by tag, which logs have too.
 CREATE TABLE IF NOT EXISTS weir.denials (
     minute timestamptz NOT NULL,
@@ -47,32 +50,36 @@ INSERT INTO weir.turns (what) VALUES ('upkeep') ON CONFLICT DO NOTHING;
 ALTER TABLE weir.turns ENABLE ROW LEVEL SECURITY;
 
 -- Add a report to both:
---   {"decisions": [{"minute_ms", "policy", "rule", "allowed", "denied", "shadow_denied", "fallback"}],
+--   {"decisions": [{"minute_ms", "policy", "rule", "allowed", "denied", "shadow_denied", "fallback", "charges"}],
 --    "denials": [{"minute_ms", "policy", "rule", "tag", "denied"}]}
 CREATE OR REPLACE FUNCTION weir.report(p_report jsonb) RETURNS void
 LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-    INSERT INTO weir.history AS h (minute, policy, rule, allowed, denied, shadow_denied, fallback)
+    INSERT INTO weir.history AS h (minute, policy, rule, allowed, denied, shadow_denied, fallback,
+                 charges)
     SELECT to_timestamp(d.minute_ms / 60000 * 60), d.policy, d.rule,
            sum(coalesce(d.allowed, 0)), sum(coalesce(d.denied, 0)), sum(coalesce(d.shadow_denied, 0)),
-           sum(coalesce(d.fallback, 0))
+           sum(coalesce(d.fallback, 0)), sum(coalesce(d.charges, 0))
       FROM jsonb_to_recordset(p_report->'decisions') AS d (minute_ms bigint, policy text, rule text,
-               allowed bigint, denied bigint, shadow_denied bigint, fallback bigint)
+               allowed bigint, denied bigint, shadow_denied bigint, fallback bigint, charges bigint)
      GROUP BY 1, 2, 3 ORDER BY 1, 2, 3
         ON CONFLICT (minute, policy, rule) DO UPDATE
            SET allowed = h.allowed + excluded.allowed, denied = h.denied + excluded.denied,
                shadow_denied = h.shadow_denied + excluded.shadow_denied,
-               fallback = h.fallback + excluded.fallback;
-    INSERT INTO weir.history_hours AS h (hour, policy, rule, allowed, denied, shadow_denied, fallback)
+               fallback = h.fallback + excluded.fallback,
+               charges = h.charges + excluded.charges;
+    INSERT INTO weir.history_hours AS h (hour, policy, rule, allowed, denied, shadow_denied, fallback,
+                 charges)
     SELECT to_timestamp(d.minute_ms / 3600000 * 3600), d.policy, d.rule,
            sum(coalesce(d.allowed, 0)), sum(coalesce(d.denied, 0)), sum(coalesce(d.shadow_denied, 0)),
-           sum(coalesce(d.fallback, 0))
+           sum(coalesce(d.fallback, 0)), sum(coalesce(d.charges, 0))
       FROM jsonb_to_recordset(p_report->'decisions') AS d (minute_ms bigint, policy text, rule text,
-               allowed bigint, denied bigint, shadow_denied bigint, fallback bigint)
+               allowed bigint, denied bigint, shadow_denied bigint, fallback bigint, charges bigint)
      GROUP BY 1, 2, 3 ORDER BY 1, 2, 3
         ON CONFLICT (hour, policy, rule) DO UPDATE
            SET allowed = h.allowed + excluded.allowed, denied = h.denied + excluded.denied,
                shadow_denied = h.shadow_denied + excluded.shadow_denied,
-               fallback = h.fallback + excluded.fallback;
+               fallback = h.fallback + excluded.fallback,
+               charges = h.charges + excluded.charges;
     INSERT INTO weir.denials AS l (minute, policy, rule, tag, denied)
     SELECT date_trunc('minute', to_timestamp(d.minute_ms / 1000)), d.policy, d.rule, d.tag,
            sum(d.denied)
@@ -84,27 +91,30 @@ $$;
 
 -- The decisions from p_since until before p_until, in steps of p_step, all in ms. Minutes are read
 -- as far back as they are kept, hours before that. NULL: any policy, any rule.
+DROP FUNCTION IF EXISTS weir.read_history(text, text, bigint, bigint, bigint); -- without charges
 CREATE OR REPLACE FUNCTION weir.read_history(
     p_policy text, p_rule text, p_since bigint, p_until bigint, p_step bigint)
 RETURNS TABLE (policy text, rule text, at_ms bigint, allowed bigint, denied bigint,
-               shadow_denied bigint, fallback bigint)
+               shadow_denied bigint, fallback bigint, charges bigint)
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     WITH minutes_from AS (
         SELECT date_trunc('hour', now() - interval '7 days', 'UTC') + interval '1 hour' AS at
     ), counted AS (
-        SELECT h.minute AS at, h.policy, h.rule, h.allowed, h.denied, h.shadow_denied, h.fallback
+        SELECT h.minute AS at, h.policy, h.rule, h.allowed, h.denied, h.shadow_denied, h.fallback,
+               h.charges
           FROM weir.history h, minutes_from m
          WHERE h.minute >= greatest(m.at, to_timestamp(p_since / 1000.0))
            AND h.minute < to_timestamp(p_until / 1000.0)
          UNION ALL
-        SELECT h.hour, h.policy, h.rule, h.allowed, h.denied, h.shadow_denied, h.fallback
+        SELECT h.hour, h.policy, h.rule, h.allowed, h.denied, h.shadow_denied, h.fallback,
+               h.charges
           FROM weir.history_hours h, minutes_from m
          WHERE h.hour >= to_timestamp(p_since / 1000.0)
            AND h.hour < least(m.at, to_timestamp(p_until / 1000.0))
     )
     SELECT c.policy, c.rule, (extract(epoch FROM c.at)::bigint * 1000) / p_step * p_step,
            sum(c.allowed)::bigint, sum(c.denied)::bigint, sum(c.shadow_denied)::bigint,
-           sum(c.fallback)::bigint
+           sum(c.fallback)::bigint, sum(c.charges)::bigint
       FROM counted c
      WHERE (p_policy IS NULL OR c.policy = p_policy) AND (p_rule IS NULL OR c.rule = p_rule)
      GROUP BY 1, 2, 3 ORDER BY 1, 2, 3

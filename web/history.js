@@ -3,7 +3,7 @@ import { get } from "./api.js";
 import { bars, legend } from "./chart.js";
 import { by, duration, element, fill, numeric, percent, row } from "./dom.js";
 
-const KINDS = ["allowed", "denied", "shadow_denied", "fallback"];
+const KINDS = ["allowed", "denied", "shadow_denied", "fallback", "charges"];
 
 function sums(points) {
   const total = Object.fromEntries(KINDS.map((kind) => [kind, 0]));
@@ -47,7 +47,7 @@ export async function showHistory(names) {
   by("history-text").replaceChildren(...legend(total), ` (${duration(told.step_ms)} a bar)`);
   fill(by("history-rows"), told.checks.map((s) => {
     const t = sums(s.points);
-    return row(s.policy, t.allowed, t.denied, numeric(percent(t.denied, t.allowed + t.denied)), t.shadow_denied, t.fallback);
+    return row(s.policy, t.allowed, t.denied, numeric(percent(t.denied, t.allowed + t.denied)), t.shadow_denied, t.fallback, t.charges);
   }));
   fill(by("history-rules"), told.rules.map((s) => {
     const t = sums(s.points);

@@ -14,7 +14,7 @@
 #include "store/varint.h"
 
 const char *const history_count_names[HISTORY_COUNTS] = { "allowed", "denied", "shadow_denied",
-                                                          "fallback" };
+                                                          "fallback", "charges" };
 
 enum { MOST_STEPPED_BACK = 24 }; /* hours */
 static const int64_t units[STREAMS] = { HISTORY_MINUTE, HISTORY_HOUR };

@@ -19,6 +19,7 @@ enum history_count {
     HISTORY_DENIED,        /* a check that was refused; of a rule: one that this rule refused */
     HISTORY_SHADOW_DENIED, /* of those allowed: would have been refused */
     HISTORY_FALLBACK,      /* of all: the store could not be asked, and on_error decided */
+    HISTORY_CHARGES,       /* beside these: what has happened, and was counted; of whole policies */
     HISTORY_COUNTS
 };
 extern const char *const history_count_names[HISTORY_COUNTS];

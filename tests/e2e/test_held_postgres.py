@@ -167,10 +167,11 @@ def a_pooler_of_transactions_changes_nothing():
 
 @test
 def a_commit_while_the_database_is_away_waits_for_it():
-    with Fixture(parameters="deadline=500ms") as fixture:
+    with Fixture() as fixture:
         fixture.config.write_text(JOBS)
         server = fixture.serve()
-        ask(server, "reserve", policy="jobs", key="ann", cost=2, ttl_ms=600_000, id="one")
+        made = ask(server, "reserve", policy="jobs", key="ann", cost=2, ttl_ms=600_000, id="one")
+        assert made["source"] == "store", made
         fixture.db.stop()
         try:
             away = ask(server, "reserve", policy="jobs", key="ann", cost=1, ttl_ms=600_000)

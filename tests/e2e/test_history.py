@@ -37,16 +37,18 @@ def serve(folder, store=None, **more):
 
 
 def sums(server, query="since=1h"):
-    """{policy: [allowed, denied, shadow_denied, fallback]} of all that the server tells."""
+    """{policy: [allowed, denied, shadow_denied, fallback]} of all that the server tells; charges
+    behind them, if there are some."""
     status, _, body = server.http("GET", f"/v1/history?{query}")
     assert status == 200, body
-    assert body["columns"] == ["at_ms", "allowed", "denied", "shadow_denied", "fallback"], body
+    assert body["columns"] == ["at_ms", "allowed", "denied", "shadow_denied", "fallback",
+                               "charges"], body
     found = {}
     for series in body["rules" if "rule=" in query else "checks"]:
-        total = found.setdefault(series["policy"], [0, 0, 0, 0])
+        total = found.setdefault(series["policy"], [0, 0, 0, 0, 0])
         for _, *counts in series["points"]:
-            total[:] = [a + b for a, b in zip(total, counts)]
-    return found
+            total[:] = [a + b for a, b in zip(total, counts, strict=True)]
+    return {policy: total if total[4] else total[:4] for policy, total in found.items()}
 
 
 def told(server, expected):
@@ -88,6 +90,39 @@ def decisions_are_reported_by_policy_and_outcome():
         assert sums(server, "policy=login&rule=default&step=1m&since=1h") == {"login": [2, 3, 0, 0]}
         assert not sums(server, "policy=login&rule=other")
         assert not sums(server, "since=3h&until=2h")
+
+
+def charge(server, times):
+    for _ in range(times):
+        status, _, said = server.http("POST", "/v1/charge", {"policy": "login", "key": "192.0.2.1"})
+        assert status == 200, said
+
+
+@test
+def charges_are_told_apart_from_checks():
+    with Folder() as folder:
+        with serve(folder) as server:
+            server.check("login", "192.0.2.1")
+            charge(server, 3)
+            told(server, {"login": [1, 0, 0, 0, 3]})
+            assert sums(server, "rule=default") == {"login": [1, 0, 0, 0]}
+            charge(server, 2)
+            assert server.stop() == 0
+        with serve(folder) as server:
+            assert sums(server) == {"login": [1, 0, 0, 0, 5]}
+            rows = history("--server", server.url, "login", "--step", "1h").stdout.splitlines()
+            assert sum(int(row.split()[7]) for row in rows[1:]) == 5, rows
+
+
+@test
+def charges_of_servers_that_share_a_store_are_one_history():
+    with Database() as db, Redis() as redis, Folder() as folder:
+        for url in db.url, redis.url:
+            with serve(folder, url + "?deadline=20s") as one, serve(folder, url + "?deadline=20s") as two:
+                charge(one, 2)
+                told(two, {"login": [0, 0, 0, 0, 2]})
+                charge(two, 1)
+                told(one, {"login": [0, 0, 0, 0, 3]})
 
 
 @test
@@ -184,7 +219,7 @@ def the_tool_prints_a_table_or_draws():
         table = history("--server", server.url, "login", "--since", "7d", "--step", "1h")
         head, *rows = table.stdout.splitlines()
         assert head.split() == ["time", "policy", "rule", "allowed", "denied", "shadow-denied",
-                                "fallback"], table
+                                "fallback", "charges"], table
         assert [row.split()[1:3] for row in rows] == [["login", "(check)"]] * len(rows), table
         assert [sum(int(row.split()[i]) for row in rows) for i in (3, 4)] == [2, 3], table
         drawn = history("--server", server.url, "login", "--since", "7d", tty=True)
@@ -326,8 +361,8 @@ def redis_forgets_minutes_after_a_day_and_hours_after_ninety():
             ask("HSET", f"rl:{{history}}:h:{then}", "7 old (check)", "10 5 0 1", "9 old (check)", "1 0 0 0")
         assert sums(server, "since=60d&policy=old") == {"old": [11, 5, 0, 1]}
         body = server.http("GET", "/v1/history?since=60d&policy=old&step=1h")[2]
-        assert body["checks"][0]["points"] == [[(then * 24 + 7) * 3600000, 10, 5, 0, 1],
-                                               [(then * 24 + 9) * 3600000, 1, 0, 0, 0]], body
+        assert body["checks"][0]["points"] == [[(then * 24 + 7) * 3600000, 10, 5, 0, 1, 0],
+                                               [(then * 24 + 9) * 3600000, 1, 0, 0, 0, 0]], body
 
 
 def url_of(nodes):

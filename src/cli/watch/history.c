@@ -76,8 +76,8 @@ static void print_table(const json_t *list)
     const json_t *series, *point;
     size_t i, k;
 
-    printf("%-17s  %-20s  %-12s  %10s  %10s  %13s  %10s\n", "time", "policy", "rule", "allowed",
-           "denied", "shadow-denied", "fallback");
+    printf("%-17s  %-20s  %-12s  %10s  %10s  %13s  %10s  %10s\n", "time", "policy", "rule",
+           "allowed", "denied", "shadow-denied", "fallback", "charges");
     json_array_foreach(list, i, series)
         json_array_foreach(json_object_get(series, "points"), k, point)
             print_row(json_string_value(json_object_get(series, "policy")),

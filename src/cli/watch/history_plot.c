@@ -13,8 +13,8 @@
 enum { LEFT = 16, RIGHT = 26, LEAST_COLUMNS = 10, LEVELS = 9 };
 
 static const char *const names[HISTORY_PLOT_COUNTS] = { "allowed", "denied", "shadow-denied",
-                                                        "fallback" };
-static const enum colour colours[HISTORY_PLOT_COUNTS] = { GREEN, RED, YELLOW, YELLOW };
+                                                        "fallback", "charges" };
+static const enum colour colours[HISTORY_PLOT_COUNTS] = { GREEN, RED, YELLOW, YELLOW, PLAIN };
 
 /* The time that is drawn, and how it is cut into columns. */
 struct frame {

@@ -4,7 +4,7 @@
 
 #include <jansson.h>
 
-enum { HISTORY_PLOT_COUNTS = 4 }; /* numbers of a point, behind its time */
+enum { HISTORY_PLOT_COUNTS = 5 }; /* numbers of a point, behind its time */
 
 /* What GET /v1/history answers, and which series of it, for a screen of so many columns. */
 void history_plot(const json_t *root, const json_t *list, int width);

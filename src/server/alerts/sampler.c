@@ -68,6 +68,7 @@ static struct counts counts_of(const struct decision_counts *s)
         c.of[HISTORY_ALLOWED] += allowed;
         c.of[HISTORY_DENIED] += denied;
         c.of[HISTORY_SHADOW_DENIED] += shadow;
+        c.of[HISTORY_CHARGES] += count_of(&s->charges[k]);
         if (k == WEIR_FROM_FALLBACK)
             c.of[HISTORY_FALLBACK] = allowed + denied;
     }
@@ -82,8 +83,12 @@ static size_t count_series(const struct watch *w)
 static void add_up(struct sampler *s)
 {
     for (int i = 0; i < WATCHES; i++)
-        for (size_t k = 0; k < count_series(&s->watches[i]); k++)
-            memset(s->watches[i].sum->all[k].counts, 0, sizeof s->watches[i].sum->all[k].counts);
+        for (size_t k = 0; k < count_series(&s->watches[i]); k++) {
+            struct decision_counts *one = &s->watches[i].sum->all[k];
+
+            memset(one->counts, 0, sizeof one->counts);
+            memset(one->charges, 0, sizeof one->charges);
+        }
     for (size_t i = 0; i < s->options.observer_count; i++) {
         decision_counts_merge(s->watches[CHECKS].sum, s->options.observers[i]->checks);
         decision_counts_merge(s->watches[RULES].sum, s->options.observers[i]->rules);

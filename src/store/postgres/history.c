@@ -65,6 +65,7 @@ static void put_decided(struct json *j, const void *entry)
     json_int(j, "denied", (int64_t)e->counts[HISTORY_DENIED]);
     json_int(j, "shadow_denied", (int64_t)e->counts[HISTORY_SHADOW_DENIED]);
     json_int(j, "fallback", (int64_t)e->counts[HISTORY_FALLBACK]);
+    json_int(j, "charges", (int64_t)e->counts[HISTORY_CHARGES]);
     json_close(j, '}');
 }
 
@@ -104,7 +105,7 @@ static weir_err read_rows(struct history_store *a, const struct history_query *q
                           history_each *each, void *ctx, weir_diag *diag)
 {
     static const char statement[] =
-        "SELECT policy, rule, at_ms, allowed, denied, shadow_denied, fallback"
+        "SELECT policy, rule, at_ms, allowed, denied, shadow_denied, fallback, charges"
         " FROM weir.read_history($1, $2, $3::bigint, $4::bigint, $5::bigint)";
     struct postgres_history *r = (struct postgres_history *)a;
     struct postgres_rows *rows = NULL;

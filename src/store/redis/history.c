@@ -2,7 +2,7 @@
  *
  * FORMAT: a hash for each hour, rl:{history}:m:HOUR, with a field for each minute and rule, and one
  * for each day, rl:{history}:h:DAY, with a field for each hour and rule: "MINUTE POLICY RULE" is
- * "ALLOWED DENIED SHADOW_DENIED FALLBACK". Both are counted at once. Redis expires them: minutes
+ * "ALLOWED DENIED SHADOW_DENIED FALLBACK CHARGES". Both are counted at once. Redis expires them: minutes
  * after a day, to save memory, hours after ninety. All are in one slot, so that one script adds to
  * all of them, or to none. */
 #include <inttypes.h>
@@ -27,17 +27,18 @@ static const char script[] =
     "  local had = redis.call('HGET', key, field)\n"
     "  if had then\n"
     "    local i = 0\n"
-    "    sum = {}\n"
+    "    sum = { unpack(more) }\n"
     "    for n in had:gmatch('%d+') do i = i + 1; sum[i] = n + more[i] end\n"
     "  end\n"
-    "  redis.call('HSET', key, field, string.format('%.0f %.0f %.0f %.0f', unpack(sum)))\n"
+    "  redis.call('HSET', key, field, string.format('%.0f %.0f %.0f %.0f %.0f', unpack(sum)))\n"
     "  redis.call('PEXPIREAT', key, expires)\n"
     "end\n"
     "for line in ARGV[1]:gmatch('[^\\n]+') do\n"
     "  local w = {}\n"
     "  for word in line:gmatch('%S+') do w[#w + 1] = word end\n"
     "  local who = ' ' .. w[7] .. ' ' .. w[8]\n"
-    "  local more = { tonumber(w[9]), tonumber(w[10]), tonumber(w[11]), tonumber(w[12]) }\n"
+    "  local more = {}\n"
+    "  for i = 9, #w do more[i - 8] = tonumber(w[i]) end\n"
     "  add(KEYS[1] .. ':m:' .. w[1], w[2] .. who, more, w[5])\n"
     "  add(KEYS[1] .. ':h:' .. w[3], w[4] .. who, more, w[6])\n"
     "end\n"
@@ -114,13 +115,14 @@ static void gather(struct gathering *g, int64_t begin, int64_t unit, struct span
 {
     struct history_names names;
     struct history_entry e = { .policy = names.policy, .rule = names.rule };
-    char text[32 + sizeof names + 4 * 24];
+    char text[32 + sizeof names + HISTORY_COUNTS * 24];
     int64_t number;
 
     snprintf(text, sizeof text, "%.*s %.*s", (int)field.len, field.at, (int)value.len, value.at);
-    if (sscanf(text, "%" SCNd64 " %64s %64s %" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNu64, &number,
-               names.policy, names.rule, &e.counts[0], &e.counts[1], &e.counts[2],
-               &e.counts[3]) != 7)
+    if (sscanf(text,
+               "%" SCNd64 " %64s %64s %" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNu64,
+               &number, names.policy, names.rule, &e.counts[0], &e.counts[1], &e.counts[2],
+               &e.counts[3], &e.counts[4]) < 7) /* those of before charges were counted have none */
         return;
     e.at = begin + number * unit;
     if (!is_wanted(g, &e))
