@@ -356,7 +356,7 @@ END $$;
 
 -- What reservations hold, and what those had that expired unsettled and are still known: a row for each
 -- charge, those of a reservation together. Of one reservation more than p_most: there are more.
-CREATE OR REPLACE FUNCTION weir.held(p_most integer)
+CREATE OR REPLACE FUNCTION weir.held_charges(p_most integer)
 RETURNS TABLE (is_new boolean, is_first boolean, key uuid, policy text, rule text, counts text,
                is_shadow boolean, held bigint, expires bigint)
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -678,6 +678,6 @@ GRANT EXECUTE ON FUNCTION weir.judge_reservations(
     integer[], uuid[], bigint[], bigint[], bigint[], boolean[], bigint[], integer[], text[],
     bigint[], integer[], uuid[], integer[], bigint[], bigint[], bigint[], bigint[], bigint[],
     bigint[], text[], bigint[], text[], text[], text[], boolean[]) TO weir_server;
-GRANT EXECUTE ON FUNCTION weir.release_due(integer), weir.held(integer) TO weir_server;
+GRANT EXECUTE ON FUNCTION weir.release_due(integer), weir.held_charges(integer) TO weir_server;
 INSERT INTO weir.migrations (number, name) VALUES (13, 'reservations') ON CONFLICT DO NOTHING;
 COMMIT;

@@ -321,7 +321,7 @@ COMMENT ON FUNCTION weir.judge_reservations IS
 COMMENT ON FUNCTION weir.make_reservation IS 'Make a reservation. Internal.';
 COMMENT ON FUNCTION weir.read_amounts IS 'The names and amounts of costs. Internal.';
 COMMENT ON FUNCTION weir.reject_reservation IS 'Raise why nothing was done. Internal.';
-COMMENT ON FUNCTION weir.held IS 'What reservations hold. For weir_server.';
+COMMENT ON FUNCTION weir.held_charges IS 'What reservations hold. For weir_server.';
 COMMENT ON FUNCTION weir.hold_until IS 'When a hold of a reservation ends by itself. Internal.';
 COMMENT ON TABLE weir.releases IS 'When reservations expire whose holds are then given back.';
 COMMENT ON FUNCTION weir.release_due IS

@@ -10,7 +10,7 @@ BEGIN
                  WHERE p.pronamespace = to_regnamespace('weir')
                    AND p.proname IN ('give_back', 'settle_bucket', 'free_slots', 'judge_record',
                                      'bounds_of', 'is_denied', 'drop_expired', 'add_parts', 'settle_holds',
-                                     'hold_until', 'release_due', 'held', 'judge_reservations') LOOP
+                                     'hold_until', 'release_due', 'held_charges', 'judge_reservations') LOOP
         EXECUTE 'DROP FUNCTION ' || made;
     END LOOP;
     IF to_regclass('weir.holds') IS NOT NULL THEN

@@ -75,7 +75,7 @@ def what_expires_is_given_back():
 def gauges_tell_what_is_held():
     with Fixture() as fixture:
         held.gauges_tell_what_is_held(fixture, lambda: fixture.sql(
-            "ALTER FUNCTION weir.held(integer) RENAME TO gone"))
+            "ALTER FUNCTION weir.held_charges(integer) RENAME TO gone"))
 
 
 @test

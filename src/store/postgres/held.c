@@ -13,7 +13,7 @@ enum { PATIENCE_MS = 2000 };
 enum { IS_NEW, IS_FIRST, KEY, POLICY, RULE, COUNTS, IS_SHADOW, AMOUNT, EXPIRES };
 static const char statement[] =
     "SELECT is_new, is_first, encode(uuid_send(key), 'hex'), policy, rule, counts, is_shadow, held,"
-    " expires FROM weir.held($1::int)";
+    " expires FROM weir.held_charges($1::int)";
 
 void postgres_held_init(struct postgres_held *h, const char *conninfo)
 {
