@@ -256,7 +256,6 @@ void reservation_read(const struct reservation *r, struct reserving *to, struct 
                                 : name_at(r, c->counts_at, to, &text),
             .is_shadow = c->is_shadow,
             .is_kept = c->policy != NULL,
-            .held = c->held,
         };
     }
 }
@@ -314,14 +313,21 @@ int64_t reservation_named(const struct reserving *by, size_t charge)
     return named ? *named : 0;
 }
 
-int64_t reservation_used(const struct reserving *by, size_t charge)
+int64_t reservation_used(const struct reserving *by, size_t charge, int64_t held)
 {
     const int64_t *named;
 
     if (by->is_release)
         return 0;
     if (by->amount_count == 0)
-        return r->charges[charge].held;
+        return held;
     named = amount_named(by, by->labels[charge].counts);
-    return named ? *named : by->labels[charge].held;
+    return named ? *named : held;
+}
+
+int64_t reservation_added(const struct question *q, size_t charge, int64_t held)
+{
+    if (verb_settles(q->verb))
+        return reservation_used(q->reserving, charge, held) - held;
+    return reservation_named(q->reserving, charge);
 }

@@ -36,7 +36,6 @@ struct charge_label {
     const char *policy, *rule, *counts;
     bool is_shadow; /* judged alone; decides nothing */
     bool is_kept;   /* policy and rule stay as long as the handle */
-    int64_t held;   /* out, settle: what was held of it until then */
 };
 
 /* What a question about a reservation has beside its charges. */
@@ -155,8 +154,12 @@ void reservation_visit(const struct reservation *r, int64_t expires, held_visit 
 /* What the question says of this charge; 0: nothing. */
 int64_t reservation_named(const struct reserving *by, size_t charge);
 
-/* What was used of this charge, by the question's amounts and what was held. */
-int64_t reservation_used(const struct reserving *by, size_t charge);
+/* What was used of this charge, of which so much was held, by the question's amounts. */
+int64_t reservation_used(const struct reserving *by, size_t charge, int64_t held);
+
+/* What a settle or a grow that is done has added to what was held of this charge. */
+struct question;
+int64_t reservation_added(const struct question *q, size_t charge, int64_t held);
 
 /* They are of this process alone: no file, journal or shared store has them. */
 void reservation_forget_names(struct reservation *r);

@@ -110,8 +110,10 @@ struct charge_name {
 struct charge {
     const struct rule *rule;
     struct key key; /* keys of one question differ */
-    int64_t cost;   /* 0: it passes and changes nothing, whatever the others of its question do */
-    uint8_t class;  /* which keys it shares a part of the table with; 0: those of no policy */
+    int64_t
+        cost; /* 0: it passes and changes nothing, whatever the others of its question do. Out, of
+                     * settle and grow: what was added to what is held; below 0: given back */
+    uint8_t class; /* which keys it shares a part of the table with; 0: those of no policy */
     struct charge_name name; /* for a shared store only */
     struct step step;        /* out: the decision, and what a store needs to keep it */
 };

@@ -101,7 +101,7 @@ void decision_counts_merge(struct decision_counts_table *into,
         count_up(&sum->used, count_of(&s->used));
         count_up(&sum->given_back, count_of(&s->given_back));
         count_up(&sum->overrun, count_of(&s->overrun));
-        if (count_of(&s->used) + count_of(&s->given_back) > 0)
+        if (decision_counts_unit(s))
             decision_counts_set_unit(sum, decision_counts_unit(s));
     }
 }

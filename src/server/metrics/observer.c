@@ -260,15 +260,15 @@ static void count_used_later(struct observer *o, const struct check *check)
 
     for (size_t i = 0; i < q->count; i++) {
         const struct charge_label *label = &q->reserving->labels[i];
-        const int64_t more = settles ? reservation_used(q->reserving, i) - label->held
-                                     : reservation_named(q->reserving, i);
+        const int64_t more = q->charges[i].cost;
         struct decision_counts *s = NULL;
 
         if (!label->is_shadow && more != 0 && q->charges[i].rule->algorithm != WEIR_CONCURRENCY)
             s = series_of(o, check->answer, label);
         if (!s)
             continue;
-        name_unit(o, s, label->counts);
+        if (!label->is_kept) /* else it was named when it was reserved */
+            name_unit(o, s, label->counts);
         if (more > 0)
             count_up(&s->used, (uint64_t)more);
         else if (!check->answer->expired)

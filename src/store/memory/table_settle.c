@@ -171,6 +171,8 @@ static weir_err settle_open(struct deciding *d)
         note_settled(d, r);
     tell_how_it_stands(d);
     for (size_t i = 0; i < d->q->count; i++)
+        d->charges[i].cost = d->used[i] - r->charges[i].held;
+    for (size_t i = 0; i < d->q->count; i++)
         if (!deciding_is_shadow(d, i) && d->charges[i].step.decision.remaining == 0) {
             const int64_t more = over(d->cells[i], d->charges[i].rule, d->now);
 
@@ -191,7 +193,7 @@ static void settle(struct deciding *d)
     bool is_same = true;
 
     for (size_t i = 0; i < d->q->count; i++) {
-        d->used[i] = reservation_used(d->of, i);
+        d->used[i] = reservation_used(d->of, i, r->charges[i].held);
         is_same = is_same && d->used[i] == r->charges[i].used;
     }
     if (r->is_settled && !is_same)

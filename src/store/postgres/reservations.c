@@ -377,11 +377,10 @@ static void read_record(const struct span *columns, size_t i, size_t count, stru
         q->charges[k].rule = &of->rules[k];
         memcpy(&q->charges[k].key, array_element(columns[RECORD_KEYS], sizeof(struct key), i + k),
                sizeof(struct key));
-        q->charges[k].cost = 0;
         q->charges[k].class = 0;
         of->labels[k].is_shadow = *array_element(columns[RECORD_SHADOWS], 1, i + k) != 0;
-        of->labels[k].held = number_at(columns, RECORD_HELD, i + k);
         read_label(texts, &of->labels[k], &text);
+        q->charges[k].cost = reservation_added(q, k, number_at(columns, RECORD_HELD, i + k));
     }
 }
 

@@ -326,7 +326,7 @@ static void read_rows(const struct answered *a, struct question *q)
         call_read_decision(row + 1, &q->charges[place].step.decision);
         q->charges[place].step.now = a->clock;
         if (!has_own_charges(q))
-            q->reserving->labels[place].held = call_get_number(row + HELD);
+            q->charges[place].cost = reservation_added(q, place, call_get_number(row + HELD));
     }
 }
 
