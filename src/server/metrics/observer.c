@@ -263,7 +263,8 @@ static void count_used_later(struct observer *o, const struct check *check)
         const int64_t more = q->charges[i].cost;
         struct decision_counts *s = NULL;
 
-        if (!label->is_shadow && more != 0 && q->charges[i].rule->algorithm != WEIR_CONCURRENCY)
+        if (!label->is_shadow && more != 0 &&
+            !algorithm_counts_slots(q->charges[i].rule->algorithm))
             s = series_of(o, check->answer, label);
         if (!s)
             continue;
