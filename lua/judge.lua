@@ -22,7 +22,7 @@
 --
 -- with key and rule as numbers from 1. A fixed window that begins with the first charge in it has
 -- the algorithm 17; one of the calendar has 33, and behind the block_for five boundaries around now,
--- of which the window is found by its clock. Verbs: 0 check, 1 peek, 2 refund, 3 reset, 4 undo, 5 charge. A now of 0 is Redis's clock.
+-- of which the window is found by its clock. 49, 65 and 81 are as 17, but that charges move their end. Verbs: 0 check, 1 peek, 2 refund, 3 reset, 4 undo, 5 charge. A now of 0 is Redis's clock.
 -- A charge of cost 0 passes and changes nothing. Each charge of an undo has two more numbers, see
 -- below. Algorithms are those of weir.h. A cell (15, src/limit/cell.c) has times beyond 2^53 ns, so each is two words, whole ms
 -- and the remaining ns from 0 to 999,999:
@@ -85,7 +85,7 @@ for i = 1, asked[1] do
         elseif algorithm == 6 then
             need_holds()
             take = holds.take_slots
-        elseif algorithm == 17 or algorithm == 33 then
+        elseif starts_with_first[algorithm] then
             take, refund, format = take_first_window, refund_first_window, '<ddd'
         else
             return redis.error_reply('ERR there is no algorithm ' .. tostring(algorithm))

@@ -35,6 +35,9 @@ local function take_none(_, _, now, cost) -- a limit of 0: always denied, retry_
     return cost == 0, 0, cost == 0 and 0 or -1, 0, 0, now
 end
 
+-- Fixed windows that begin with the first charge in them, or with the calendar (33).
+local starts_with_first = { [17] = true, [33] = true, [49] = true, [65] = true, [81] = true }
+
 local function take_fixed_window(s, r, now, cost, charge, forced)
     local start, limit, window, count, allowed, retry = s.a, r.limit, r.window, 0, true, 0
     if start and now < start then -- a clock that stepped back must not reopen an old window
@@ -59,7 +62,18 @@ local function take_fixed_window(s, r, now, cost, charge, forced)
 end
 
 -- One that begins with the first charge: without a window in force there is no state. Or one of the
--- calendar. A window that is in force keeps its end, whatever the boundaries say now.
+-- calendar. A window that is in force keeps its end, whatever the boundaries say now. Of 49, 65 and
+-- 81 a charge moves it: each one; each that leaves more than the limit; or so, twice as far each time.
+local function end_of(r, now, count, ends)
+    local kind, window, over = r.algorithm, r.window, count - r.limit
+    if ends ~= 0 and kind ~= 49 and (kind < 49 or over <= 0) then
+        return ends
+    elseif kind == 81 and over > 0 then
+        window = over > 53 and 2^53 - 1 or math.min(window * 2 ^ (over - 1), 2^53 - 1)
+    end
+    return now + window
+end
+
 local function take_first_window(s, r, now, cost, charge, forced)
     local start, count, ends, limit, allowed, retry = s.a, s.b, s.c, r.limit, true, 0
     if start and now < start then
@@ -78,20 +92,18 @@ local function take_first_window(s, r, now, cost, charge, forced)
     end
     local left = limit - count
     if forced then
-        if not start and cost > 0 then
-            start, ends = now, now + r.window
-        end
         count = math.max(count, math.min(count + cost, 2^53 - 1))
+        if cost > 0 then
+            start, ends = start or now, end_of(r, now, count, ends)
+        end
         return true, limit - count, 0, start and ends - now or 0, 0, now, start, count, ends
     elseif cost > limit then
         allowed, retry = false, -1
     elseif cost > 0 and cost > left then
         allowed, retry = false, ends - now
     elseif charge and cost > 0 then
-        if not start then
-            start, ends = now, now + r.window
-        end
         count, left = count + cost, left - cost
+        start, ends = start or now, end_of(r, now, count, ends)
     end
     return allowed, left > 0 and left or 0, retry, start and ends - now or 0, 0, now, start, count,
         ends

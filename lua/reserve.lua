@@ -82,7 +82,7 @@ local function new_rule(words, from)
         r.take, r.refund, r.format = take_sliding_counter, refund_windows, '<ddd'
     elseif algorithm == 6 then
         r.take, r.refund = holds.take_slots, nil
-    elseif algorithm == 17 or algorithm == 33 then
+    elseif starts_with_first[algorithm] then
         r.take, r.refund, r.format = take_first_window, refund_first_window, '<ddd'
     elseif algorithm ~= 4 and algorithm ~= 5 then
         error('there is no algorithm ' .. tostring(algorithm))
@@ -396,7 +396,7 @@ local function give_back(record, i, s, r, back, token)
     end
     local _, _, _, reset, _, used_now, a, b, c, older = take(s, r, now, 0, false)
     local is_new = reset == 0 or b == 0 and (r.algorithm == 1 or r.bounds
-        or r.algorithm == 17 and token) -- the charge that began the window never was
+        or r.algorithm > 15 and not r.bounds and token) -- the charge that began the window never was
     s.a, s.b, s.c, s.older = a, b, c, older or ''
     if is_new then
         s.a = nil

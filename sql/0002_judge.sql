@@ -108,6 +108,8 @@ DROP FUNCTION IF EXISTS weir.guard(uuid); -- advisory locks were used once: ever
 --                4 token_bucket, 5 leaky_bucket, 6 concurrency, 15 cell; and
 --                17: a fixed window that begins with the first charge in it
 --                33: one of the calendar
+--                49, 65, 81: as 17, and a charge moves its end: each one; each that leaves more
+--                than the limit; or so, and twice as far each time
 --   limits, windows, bursts, precisions
 --                of the same rules. Complete and within bounds, as rule_check() leaves them
 --   slots, rules of each charge: index into `keys`, and index of its rule; from 1
@@ -221,7 +223,7 @@ DECLARE
     i integer;
     s integer;
     rule integer := 0;
-    kind integer;           -- 0 a limit of 0, 1, 17 and 33 fixed_window, 2 sliding_window,
+    kind integer;           -- 0 a limit of 0, 1 and from 17 fixed_window, 2 sliding_window,
                             -- 3 sliding_counter, 4 one of the buckets, 6 concurrency, 15 cell
     is_leaky boolean;
     max bigint;
@@ -431,7 +433,7 @@ BEGIN
                         IF now - now % win <= at THEN
                             used := used - least(asked, used);
                         END IF;
-                    ELSIF kind = 17 OR kind = 33 THEN
+                    ELSIF kind > 15 THEN
                         IF now < other THEN
                             used := used - least(asked, used);
                         END IF;
@@ -620,14 +622,14 @@ BEGIN
                     END IF;
                     rest := rest / win;
                     reset := CASE WHEN used > 0 THEN ends + win WHEN other > 0 THEN ends ELSE 0 END;
-                ELSIF kind = 17 OR kind = 33 THEN
+                ELSIF kind > 15 THEN
                     t := greatest(now, at);
                     IF t >= other THEN -- no window is in force
                         at := 0;
                         used := 0;
                         other := 0;
                         FOR k IN 5 * rule - 4..5 * rule - 1 LOOP
-                            EXIT WHEN kind = 17;
+                            EXIT WHEN kind <> 33;
                             IF bounds[k] <= t AND t < bounds[k + 1] THEN
                                 at := bounds[k];
                                 other := bounds[k + 1];
@@ -646,12 +648,14 @@ BEGIN
                     IF NOT ok THEN
                         wait := CASE WHEN cost > max THEN -1 ELSE reset END;
                     ELSIF charging AND cost > 0 THEN
-                        IF other = 0 THEN
-                            at := t;
-                            other := t + win;
-                            reset := win;
-                        END IF;
+                        at := CASE WHEN other = 0 THEN t ELSE at END;
                         used := used + cost;
+                        IF other = 0 OR kind = 49 OR (kind > 49 AND used > max) THEN
+                            gone := CASE WHEN kind = 81 AND used > max THEN least(used - max - 1, 53)
+                                         ELSE 0 END;
+                            reset := CASE WHEN win <= most >> gone THEN win << gone ELSE most END;
+                            other := t + reset;
+                        END IF;
                     END IF;
                     rest := max - used;
                 ELSIF kind = 6 THEN

@@ -22,7 +22,7 @@ const struct option serve_options[SERVE_OPTION_COUNT] = {
                        .only_once = true, .variable = "WEIR_LISTEN" },
     [SERVE_THREADS] = { "threads", 0, "N", "event loops; default: one per core",
                         .variable = "WEIR_THREADS" },
-    [SERVE_TOKEN_FILE] = { "token-file", 0, "SCOPES:FILE", "SCOPES: check,admin,metrics",
+    [SERVE_TOKEN_FILE] = { "token-file", 0, "SCOPES:FILE", "SCOPES: check,admin,metrics,reset",
                            .only_once = true },
     [SERVE_TRUSTED_PROXIES] = { "trusted-proxies", 0, "NET,...",
                                 "networks whose X-Forwarded-For is trusted", .only_once = true,

@@ -15,7 +15,10 @@ static void print_scopes(unsigned scopes)
     static const struct {
         unsigned scope;
         const char *name;
-    } all[] = { { SCOPE_CHECK, "check" }, { SCOPE_ADMIN, "admin" }, { SCOPE_METRICS, "metrics" } };
+    } all[] = { { SCOPE_CHECK, "check" },
+                { SCOPE_ADMIN, "admin" },
+                { SCOPE_METRICS, "metrics" },
+                { SCOPE_RESET, "reset" } };
 
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         if (scopes & all[i].scope) {

@@ -17,6 +17,7 @@ static struct engine_keys keys_of(const struct secret *secret)
         .secret = *secret,
         .unnamed = hash_key_of(secret, span_of(unnamed_scope)),
         .cell = hash_key_of(secret, span_of("cl.throttle")),
+        .counter = hash_key_of(secret, span_of("counter")),
         .reservation = hash_key_of(secret, span_of("reservations")),
         .called = { .hash_key = tag_hash_key(secret, &key, 1) },
         .place = hash_key_of(secret, span_of("tags")),

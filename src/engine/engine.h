@@ -21,6 +21,7 @@ struct engine_keys {
     struct secret secret;
     struct hash_key unnamed;     /* for limits that come with a request */
     struct hash_key cell;        /* for those of CL.THROTTLE */
+    struct hash_key counter;     /* for counters of Redis's clients */
     struct hash_key reservation; /* for the ids of reservations */
     struct tag_key called;       /* for the tags of both */
     struct hash_key place;       /* for where all of an identity is, in a shared store */
@@ -167,6 +168,17 @@ WEIR_MUSTCHECK weir_err engine_prepare(struct engine *e, struct check *check, we
 WEIR_MUSTCHECK weir_err engine_prepare_cell(struct engine *e, struct check *check, struct span key,
                                             const struct rule *rule, int64_t quantity,
                                             weir_diag *diag);
+
+/* The same for a counter as clients of Redis have them: a fixed window that begins with the first
+ * hit, and ends when the counter expires. A charge adds the amount, a refund takes it back, a reset
+ * forgets the key, and a check is a peek. The key alone is what is counted under. */
+WEIR_MUSTCHECK weir_err engine_prepare_counter(struct engine *e, struct check *check,
+                                               struct span key, const struct rule *rule,
+                                               enum verb verb, int64_t amount, weir_diag *diag);
+
+/* The same for the key of another check, which is answered, and was of a counter. */
+void engine_prepare_again(struct check *check, const struct check *of, enum verb verb,
+                          int64_t amount);
 
 /* Fetch what the store will look at, to be there when it is asked: memory is slow, and other
  * things can be done meanwhile. The way first, then the place. */

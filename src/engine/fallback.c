@@ -37,7 +37,7 @@ static void add_share(struct local *local, const struct charge *c, int64_t insta
     struct rule *share_of = &local->shares[local->question.count];
 
     *share_of = *c->rule;
-    if (share_of->algorithm != ALGORITHM_CELL) {
+    if (share_of->algorithm != ALGORITHM_CELL && share_of->limit < AMOUNT_MOST) {
         share_of->limit = share(share_of->limit, instances);
         share_of->burst = share(share_of->burst, instances);
     }

@@ -108,6 +108,36 @@ weir_err engine_prepare(struct engine *e, struct check *check, weir_diag *diag)
     return err;
 }
 
+/* ---- what commands ask for, without a request ------------------------------------------------ */
+
+static weir_err check_key(struct span key, weir_diag *diag)
+{
+    if (key.len <= WEIR_MAX_IDENTITY)
+        return WEIR_OK;
+    return diag_fail(diag, WEIR_EREQUEST, "the key is too long: at most %d bytes",
+                     WEIR_MAX_IDENTITY);
+}
+
+/* check->unnamed on this key, unless there is an error or nothing is limited. */
+static weir_err charge_key(struct engine *e, struct check *check, weir_err err,
+                           const struct hash_key *hash_key, const char *name, struct span key)
+{
+    check->answer->err = err;
+    if (err) {
+        check->answer->allowed = false;
+        check->answer->rule_count = 0;
+        return err;
+    }
+    if (!policies_enabled(check->policies)) {
+        charges_are_none(check, WEIR_FROM_OFF);
+        return WEIR_OK;
+    }
+    charge_put(e, check, NULL, &check->unnamed, engine_key(e, hash_key, NULL, key), key);
+    charge_name(e, check, "-", name, key);
+    check->live = 1;
+    return WEIR_OK;
+}
+
 weir_err engine_prepare_cell(struct engine *e, struct check *check, struct span key,
                              const struct rule *rule, int64_t quantity, weir_diag *diag)
 {
@@ -123,22 +153,50 @@ weir_err engine_prepare_cell(struct engine *e, struct check *check, struct span 
         err = cell_rule(1, 1, 1, &check->unnamed, diag);
     if (!err)
         err = cell_check_quantity(&check->unnamed, quantity, diag);
-    if (!err && key.len > WEIR_MAX_IDENTITY)
-        err = diag_fail(diag, WEIR_EREQUEST, "the key is too long: at most %d bytes",
-                        WEIR_MAX_IDENTITY);
-    check->answer->err = err;
-    if (err) {
-        check->answer->allowed = false;
-        check->answer->rule_count = 0;
-        return err;
-    }
-    if (!policies_enabled(check->policies)) {
+    if (!err)
+        err = check_key(key, diag);
+    return charge_key(e, check, err, &engine_keys(e)->cell, "cl.throttle", key);
+}
+
+static void begin_counting(struct check *check, const struct rule *rule, enum verb verb,
+                           int64_t amount)
+{
+    begin(check);
+    check->verb = verb;
+    check->peek = verb_decides(verb);
+    check->ask = (struct ask){ .cost = amount, .peek = check->peek };
+    check->unnamed = *rule;
+}
+
+weir_err engine_prepare_counter(struct engine *e, struct check *check, struct span key,
+                                const struct rule *rule, enum verb verb, int64_t amount,
+                                weir_diag *diag)
+{
+    weir_err err;
+
+    begin_counting(check, rule, verb, amount);
+    err = rule_check(&check->unnamed, diag);
+    if (!err)
+        err = check_key(key, diag);
+    return charge_key(e, check, err, &engine_keys(e)->counter, "counter", key);
+}
+
+void engine_prepare_again(struct check *check, const struct check *of, enum verb verb,
+                          int64_t amount)
+{
+    begin_counting(check, &of->unnamed, verb, amount);
+    check->answer->err = WEIR_OK;
+    if (of->is_answered) {
         charges_are_none(check, WEIR_FROM_OFF);
-        return WEIR_OK;
+        return;
     }
-    charge_put(e, check, NULL, &check->unnamed, engine_key(e, &engine_keys(e)->cell, NULL, key),
-               key);
-    charge_name(e, check, "-", "cl.throttle", key);
+    check->rules[0] = NULL;
+    check->whose[0] = of->whose[0];
+    check->charges[0] = (struct charge){
+        .rule = &check->unnamed,
+        .key = of->charges[0].key,
+        .name = of->charges[0].name,
+        .cost = amount,
+    };
     check->live = 1;
-    return WEIR_OK;
 }

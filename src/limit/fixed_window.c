@@ -3,7 +3,9 @@
  * Windows are aligned to the epoch, so that every instance agrees on them. Or a window begins with
  * the first thing that is counted in it, and before that there is none; or it is one of the
  * calendar. Then the state has its end, too. A time before the window that the state records is
- * taken as that window's start: a clock that steps back must not open an old window again. */
+ * taken as that window's start: a clock that steps back must not open an old window again.
+ *
+ * A window whose end is moved by charges keeps its start, which is what holds are found by. */
 #include "limit/algorithms.h"
 #include "limit/calendar.h"
 
@@ -30,6 +32,9 @@ static void bring_up(const struct fixed_window *s, const struct rule *r, int64_t
         next->end = 0;
         break;
     case START_FIRST:
+    case START_EACH:
+    case START_OVER:
+    case START_BACKOFF:
         *next = out->now < s->end ? *s : (struct fixed_window){ 0 };
         break;
     case START_CALENDAR: /* one that is in force keeps its bounds, whatever zone data say now */
@@ -47,15 +52,31 @@ static int64_t until_end(const struct rule *r, const struct step *step)
     return s->end > 0 ? s->end - step->now : 0;
 }
 
+/* Doubled so many times, at most AMOUNT_MOST. */
+static int64_t doubled(int64_t window, int64_t times)
+{
+    return times < 53 && window <= AMOUNT_MOST >> times ? window << times : AMOUNT_MOST;
+}
+
+/* Of what is counted now: does it begin a window, or move the end of one? */
+static bool moves_end(const struct rule *r, const struct fixed_window *s)
+{
+    return s->end == 0 || r->start == START_EACH || (r->start > START_EACH && s->count > r->limit);
+}
+
 static void count(const struct rule *r, int64_t cost, struct step *out)
 {
     struct fixed_window *next = &out->next.fixed_window;
+    const bool is_first = next->end == 0;
 
-    if (r->start == START_FIRST && next->end == 0 && cost > 0) {
-        next->start = out->now;
-        next->end = out->now + r->window;
-    }
     next->count += cost;
+    if (r->start == START_EPOCH || cost == 0 || !moves_end(r, next))
+        return;
+    if (is_first)
+        next->start = out->now;
+    next->end = out->now + (r->start == START_BACKOFF && next->count > r->limit
+                                ? doubled(r->window, next->count - r->limit - 1)
+                                : r->window);
 }
 
 static void report(const struct rule *r, bool forced, struct step *out)

@@ -21,8 +21,17 @@
 #include "weir.h"
 
 /* Where a fixed window begins: at a multiple of its length since the epoch, with the first thing that
- * is counted in it, or with a day, week or month of the calendar. */
-enum rule_start { START_EPOCH, START_FIRST, START_CALENDAR };
+ * is counted in it, or with a day, week or month of the calendar. The last three begin with the
+ * first, too, and a charge moves their end: each one; each that leaves more than the limit; or so,
+ * and twice as far with each. */
+enum rule_start {
+    START_EPOCH,
+    START_FIRST,
+    START_CALENDAR,
+    START_EACH,
+    START_OVER,
+    START_BACKOFF,
+};
 
 struct calendar;
 

@@ -46,6 +46,15 @@ struct throttle {
     char text[96]; /* as they came */
 };
 
+struct known_script;
+
+/* A script that came as a text, and which one it is: the next is mostly the same. */
+struct last_script {
+    const struct known_script *script; /* NULL: nothing is remembered */
+    size_t len;
+    char text[2048];
+};
+
 struct loop {
     struct server *server;
     struct engine *engine; /* the server's */
@@ -70,6 +79,7 @@ struct loop {
     struct reply *free_replies;
     size_t free_reply_count;
     struct throttle throttle;          /* the last one */
+    struct last_script script;         /* the last one, too */
     struct observer *observer;         /* of what is decided here */
     _Atomic(struct tracing *) tracing; /* which of it become spans; NULL: nothing is traced */
 };

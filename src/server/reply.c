@@ -333,6 +333,35 @@ struct call *reply_ask_cell(struct reply *r, struct span key, const struct rule 
     return call;
 }
 
+struct call *reply_ask_counter(struct reply *r, struct span key, const struct rule *rule,
+                               enum verb verb, int64_t amount)
+{
+    struct call *call = begin_call(r);
+    weir_diag diag;
+
+    if (!call)
+        return NULL;
+    call->check.request = NULL;
+    ask_or_refuse(call,
+                  engine_prepare_counter(loop_engine(r->session->loop), &call->check, key, rule,
+                                         verb, amount, &diag),
+                  &diag);
+    return call;
+}
+
+struct call *reply_ask_counter_again(struct reply *r, const struct call *of, enum verb verb,
+                                     int64_t amount)
+{
+    struct call *call = begin_call(r);
+
+    if (!call)
+        return NULL;
+    call->check.request = NULL;
+    engine_prepare_again(&call->check, &of->check, verb, amount);
+    turn_ask(r->session->loop, call);
+    return call;
+}
+
 void calls_free(struct loop *loop)
 {
     while (loop->call_blocks) {

@@ -6,7 +6,10 @@
  * replies before it have left, encode() writes its bytes.
  *
  * All of this happens on the session's loop. Work that another thread does for a reply ends with
- * reply_end() on the loop; until then the reply stays, even if its session is gone. */
+ * reply_end() on the loop; until then the reply stays, even if its session is gone.
+ *
+ * encode() may ask again instead of writing, if what it was answered makes that necessary. It is then
+ * called once more, when that has its answer. */
 #ifndef WEIR_SERVER_REPLY_H
 #define WEIR_SERVER_REPLY_H
 
@@ -45,6 +48,7 @@ struct reply {
     bool keep_alive;          /* false: the connection ends behind this reply */
     bool is_head_only;        /* HEAD */
     struct traceparent trace; /* the caller's, while the loop traces */
+    int64_t numbers[2];       /* of a script: its limits */
 
     struct buf text;     /* left alone if there is an encode() */
     struct span lasting; /* follows it, and is not copied: lives as long as the program */
@@ -72,6 +76,14 @@ struct call *reply_ask(struct reply *r, enum verb verb, const struct parsed_requ
 /* The same for a limit as redis-cell counts. */
 struct call *reply_ask_cell(struct reply *r, struct span key, const struct rule *rule,
                             int64_t quantity);
+
+/* The same for a counter; see engine_prepare_counter(). */
+struct call *reply_ask_counter(struct reply *r, struct span key, const struct rule *rule,
+                               enum verb verb, int64_t amount);
+
+/* The same on the key of another call of the same reply. */
+struct call *reply_ask_counter_again(struct reply *r, const struct call *of, enum verb verb,
+                                     int64_t amount);
 
 /* A call that could not even be asked. */
 struct call *reply_refuse(struct reply *r, weir_err err, const char *problem);

@@ -145,6 +145,8 @@ static void encode_first(struct session *s, struct buf *out)
         buf_add(out, buf_span(&r->text));
         out->failed = out->failed || r->text.failed;
     }
+    if (r->waiting > 0) /* it has asked again */
+        return;
     if (!r->keep_alive)
         s->is_ending = true;
     reply_drop_first(s);

@@ -9,7 +9,7 @@
 #include "server/settings_reading.h"
 #include "store/store.h"
 
-static const char *const scope_words[] = { "check", "admin", "metrics" };
+static const char *const scope_words[] = { "check", "admin", "metrics", "reset" };
 enum { SCOPE_COUNT = sizeof scope_words / sizeof *scope_words };
 
 /* ---- the lists ------------------------------------------------------------------------ */
@@ -26,7 +26,18 @@ weir_err scope_read(struct span word, unsigned *scopes, weir_diag *diag)
     near = suggest(word, scope_words, SCOPE_COUNT);
     return diag_fail(diag, WEIR_EOPTION, "there is no scope '%s': %s%s%s", printable(word).text,
                      near ? "did you mean '" : "it is one of ",
-                     near ? near : "check, admin, metrics", near ? "'?" : "");
+                     near ? near : "check, admin, metrics, reset", near ? "'?" : "");
+}
+
+const char *scopes_text(unsigned scopes)
+{
+    if (scopes & SCOPE_CHECK)
+        return "check";
+    if (scopes & SCOPE_RESET)
+        return "admin or reset";
+    if (scopes & SCOPE_ADMIN)
+        return scopes & SCOPE_METRICS ? "admin or metrics" : "admin";
+    return "metrics";
 }
 
 weir_err settings_add_listener(struct server_settings *s, struct span address, weir_diag *diag)

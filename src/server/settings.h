@@ -30,8 +30,12 @@ enum scope {
     SCOPE_CHECK = 1 << 0,   /* check, peek, refund, gate, RESP */
     SCOPE_ADMIN = 1 << 1,   /* reset, reload, policies, top, stats */
     SCOPE_METRICS = 1 << 2, /* /metrics, /v1/stats */
-    SCOPE_ALL = SCOPE_CHECK | SCOPE_ADMIN | SCOPE_METRICS,
+    SCOPE_RESET = 1 << 3,   /* reset: for a limiter that clears a client's counter */
+    SCOPE_ALL = SCOPE_CHECK | SCOPE_ADMIN | SCOPE_METRICS | SCOPE_RESET,
 };
+
+/* Which of them would do, for people: "admin or reset". */
+const char *scopes_text(unsigned scopes);
 
 /* Where a token is: in a file, or in a text of which the caller keeps the bytes. */
 struct token_source {

@@ -221,7 +221,7 @@ def certificates_of_the_example_are_taken_by_the_strictest_readers():
 
 # ---- tokens -----------------------------------------------------------------------------------
 
-TOKENS = {scope: scope * 4 for scope in ("check", "admin", "metrics")}
+TOKENS = {scope: scope * 4 for scope in ("check", "admin", "metrics", "reset")}
 
 # What each scope is for; the rest is refused.
 ROUTES = {
@@ -229,22 +229,27 @@ ROUTES = {
     ("GET", "/v1/gate?policy=login&ip=192.0.2.2"): {"check"},
     ("POST", "/v1/peek"): {"check"},
     ("POST", "/v1/refund"): {"check"},
-    ("POST", "/v1/reset"): {"admin"},
+    ("POST", "/v1/reset"): {"admin", "reset"},
     ("POST", "/v1/reload"): {"admin"},
     ("GET", "/v1/policies"): {"admin"},
     ("GET", "/v1/top"): {"admin"},
     ("GET", "/v1/stats"): {"admin", "metrics"},
     ("GET", "/metrics"): {"metrics"},
-    ("GET", "/healthz"): {"check", "admin", "metrics", None, "unknown"},
-    ("GET", "/readyz"): {"check", "admin", "metrics", None, "unknown"},
+    ("GET", "/healthz"): {*TOKENS, None, "unknown"},
+    ("GET", "/readyz"): {*TOKENS, None, "unknown"},
 }
 COMMANDS = {
     ("WEIR.CHECK", "login", "192.0.2.3"): {"check"},
     ("WEIR.PEEK", "login", "192.0.2.3"): {"check"},
     ("WEIR.LIMIT", "k", "token_bucket", "5", "1000"): {"check"},
     ("CL.THROTTLE", "k", "15", "30", "60"): {"check"},
-    ("WEIR.RESET", "login", "192.0.2.3"): {"admin"},
-    ("PING",): {"check", "admin", "metrics"},
+    ("WEIR.RESET", "login", "192.0.2.3"): {"admin", "reset"},
+    ("EVALSHA", "a1de965f42e177aa339706bd580f049065eca79a", "1", "k", "1", "60"): {"check"},
+    ("GET", "k"): {"check"},
+    ("DECR", "k"): {"check"},
+    ("SET", "k", "1"): {"admin", "reset"},
+    ("DEL", "k"): {"admin", "reset"},
+    ("PING",): {*TOKENS},
 }
 
 

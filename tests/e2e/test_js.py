@@ -15,8 +15,10 @@ from pathlib import Path
 sys.path.insert(0, "tests/support")
 from npm import fetched  # noqa: E402
 from postgres import Postgres  # noqa: E402
+from redis import Redis  # noqa: E402
 from weir_server import TREE, WEIR, Folder  # noqa: E402
 
+PATIENT = "deadline=20s"  # for a store on a busy machine
 CLIENT, KEPT = Path("clients/js").resolve(), TREE / "js"
 SQL_POLICIES = "version: 1\npolicies: {word: {limit: 5 per 15m, by: user}}\n"
 
@@ -33,6 +35,10 @@ def more(name, variable):
     return {variable: str(modules)} if modules else {f"WHY_NO_{variable}": why}
 
 
+def migrate(db):
+    db.psql(subprocess.run([WEIR, "migrate", "--print"], capture_output=True, text=True, check=True).stdout)
+
+
 def database(stack):
     """A Postgres with the functions of weir and a pushed policy, and npm's pg."""
     modules, why = fetched(Path("tests/e2e/sql_clients"), TREE / "js_pg")
@@ -43,10 +49,22 @@ def database(stack):
     config = stack.enter_context(Folder()) / "policies.yaml"
     config.write_text(SQL_POLICIES)
     db.psql("CREATE ROLE edge LOGIN")
-    db.psql(subprocess.run([WEIR, "migrate", "--print"], capture_output=True, text=True, check=True).stdout)
+    migrate(db)
     subprocess.run([WEIR, "policy", "push", config, db.url], stdout=subprocess.DEVNULL, check=True)
     db.psql("SELECT weir.expose('public'); GRANT weir_caller TO edge")
     return {"DATABASE_URL": db.url_of("postgres", "edge"), "PG": str(modules)}
+
+
+def redis(stack):
+    """A Redis, npm's limiters that keep their counters in one, and stores to keep them in instead."""
+    found = more("redis_url", "REDIS_PEERS")
+    if "REDIS_PEERS" not in found:
+        return found
+    server, store = stack.enter_context(Redis()), stack.enter_context(Redis())
+    db = stack.enter_context(Postgres(fsync="off"))
+    migrate(db)
+    stores = [f"file:{stack.enter_context(Folder())}/data", f"{store.url}?{PATIENT}", f"{db.url}?{PATIENT}"]
+    return {"REDIS_URL": server.url, "STORES": " ".join(["memory:", *stores]), **found}
 
 
 def main(names):
@@ -61,6 +79,7 @@ def main(names):
         env.update(more("peers", "PEERS") if {"middleware", "stores"} & set(names) else {})
         env.update(more("runtimes", "RUNTIMES") if "runtimes" in names else {})
         env.update(more("published", "PUBLISHED") if "published" in names else {})
+        env.update(redis(stack) if "redis_url" in names else {})
         env.update(database(stack) if {"postgres", "seeds"} & set(names) else {})
         # Each prints TAP with a plan of its own.
         return max(subprocess.run(["node", "--test-reporter=tap", CLIENT / f"test/{name}.test.mjs"], env=env,

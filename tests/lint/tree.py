@@ -29,6 +29,7 @@ OPENSSL = {"src/base/pem.c", "src/net/tls.c", "src/store/redis/tls.c",
            "src/store/redis/tls_problem.c"}
 OWNERS = {
     "hiredis/hiredis.h": {"src/store/redis/reply.c"},
+    "openssl/evp.h": {"src/server/resp/known_scripts.c"},
     "openssl/err.h": OPENSSL,
     "openssl/ssl.h": OPENSSL,
     "libpq-fe.h": {"src/store/postgres/connection.c", "src/store/postgres/session.c"},

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "server/resp/known_scripts.h"
 #include "support/temp_dir.h"
 #include "support/test_server.h"
 #include "support/unit.h"
@@ -12,12 +13,12 @@ static const char policies[] = "version: 1\n"
                                "  user: {limit: 100 per 1m, by: user}\n";
 
 static const char checks[] = "a-token-that-may-check", runs[] = "a-token-that-may-all";
-static const char observes[] = "a-token-that-may-look";
+static const char observes[] = "a-token-that-may-look", resets[] = "a-token-that-may-reset";
 
 struct guarded {
     struct test_server test_server;
     struct temp_dir temp;
-    char paths[3][PATH_MAX + 16];
+    char paths[4][PATH_MAX + 16];
 };
 
 static void write_token(const char *path, const char *token)
@@ -32,12 +33,12 @@ static void write_token(const char *path, const char *token)
 
 static void open_guarded(struct guarded *g)
 {
-    static const char *const tokens[] = { checks, runs, observes };
-    static const unsigned scopes[] = { SCOPE_CHECK, SCOPE_ALL, SCOPE_METRICS };
-    struct server_settings settings = { .token_count = 3 };
+    static const char *const tokens[] = { checks, runs, observes, resets };
+    static const unsigned scopes[] = { SCOPE_CHECK, SCOPE_ALL, SCOPE_METRICS, SCOPE_RESET };
+    struct server_settings settings = { .token_count = 4 };
 
     g->temp = temp_dir_make();
-    for (size_t i = 0; i < 3; i++) {
+    for (size_t i = 0; i < 4; i++) {
         snprintf(g->paths[i], sizeof g->paths[i], "%s/token%zu", g->temp.path, i);
         write_token(g->paths[i], tokens[i]);
         settings.tokens[i] = (struct token_source){ .path = g->paths[i], .scopes = scopes[i] };
@@ -88,6 +89,8 @@ static void without_a_token_nothing_is_answered_but_how_to_show_one(void **state
         "WEIR.CHECK login 203.0.113.7",
         "CL.THROTTLE k 1 1 1",
         "DEL k",
+        "GET k",
+        "EVALSHA a1de965f42e177aa339706bd580f049065eca79a 1 k 1 60",
         "INFO",
         "COMMAND DOCS",
         "CLIENT ID",
@@ -122,14 +125,25 @@ static void a_token_grants_only_its_scope(void **state)
     assert_answer(&g.test_server, fd, "AUTH a-token-that-may-check", "+OK\r\n");
     assert_answer(&g.test_server, fd, "WEIR.CHECK login 203.0.113.7", "*7\r\n:1\r\n");
     assert_answer(&g.test_server, fd, "CL.THROTTLE k 1 1 10", "*5\r\n:0\r\n");
-    assert_answer(&g.test_server, fd, "WEIR.RESET login 203.0.113.7",
-                  "-NOPERM this token may not send 'WEIR.RESET': it needs the scope admin");
+    assert_answer(
+        &g.test_server, fd, "WEIR.RESET login 203.0.113.7",
+        "-NOPERM this token may not send 'WEIR.RESET': it needs the scope admin or reset");
     assert_answer(&g.test_server, fd, "DEL k", "-NOPERM ");
+    assert_answer(&g.test_server, fd, "SET k 1", "-NOPERM ");
     assert_answer(&g.test_server, fd, "CL.THROTTLE k 1 1 10 0", "*5\r\n:0\r\n:2\r\n:1\r\n");
 
     assert_answer(&g.test_server, fd, "AUTH ann a-token-that-may-all", "+OK\r\n");
     assert_answer(&g.test_server, fd, "DEL k", ":1\r\n");
     assert_answer(&g.test_server, fd, "WEIR.RESET login 203.0.113.7", "*7\r\n:1\r\n");
+
+    assert_answer(&g.test_server, fd, "AUTH a-token-that-may-reset", "+OK\r\n");
+    assert_answer(&g.test_server, fd, "SET k 1", "+OK\r\n");
+    assert_answer(&g.test_server, fd, "DEL k", ":1\r\n");
+    assert_answer(&g.test_server, fd, "WEIR.RESET login 203.0.113.7", "*7\r\n:1\r\n");
+    assert_answer(&g.test_server, fd, "GET k",
+                  "-NOPERM this token may not send 'GET': it needs the scope check");
+    assert_answer(&g.test_server, fd, "WEIR.CHECK login 203.0.113.7", "-NOPERM ");
+    assert_answer(&g.test_server, fd, "AUTH a-token-that-may-all", "+OK\r\n");
 
     /* A wrong one takes nothing away, and another one's rights replace the first's. */
     assert_answer(&g.test_server, fd, "AUTH wrong", "-WRONGPASS ");
@@ -496,6 +510,30 @@ static void a_transaction_is_bounded(void **state)
     test_server_close(&h);
 }
 
+static void a_script_may_be_as_long_as_the_limit(void **state)
+{
+    static char line[SCRIPT_MOST_TEXT + 16];
+    struct test_server h;
+    int fd;
+
+    (void)state;
+    test_server_open(&h, policies, NULL);
+    fd = test_server_connect(&h);
+    memset(line, 'x', sizeof line);
+    memcpy(line, "EVAL ", 5);
+    memcpy(line + 5 + SCRIPT_MOST_TEXT, " 0", 3);
+    assert_answer(&h, fd, line, "-ERR weir does not run scripts. It does what those of ");
+    memcpy(line + 5 + SCRIPT_MOST_TEXT, "x 0", 4);
+    assert_answer(&h, fd, line,
+                  "-ERR the script is too long: at most 16384 bytes are looked at\r\n");
+    memset(line, 'x', sizeof line);
+    memcpy(line, "SCRIPT LOAD ", 12);
+    memcpy(line + 12 + SCRIPT_MOST_TEXT, "x", 2);
+    assert_answer(&h, fd, line, "-ERR the script is too long");
+    close(fd);
+    test_server_close(&h);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -511,6 +549,7 @@ int main(void)
         cmocka_unit_test(a_long_pipeline_behind_many_answers_is_answered_to_its_end),
         cmocka_unit_test(a_transaction_is_bounded),
         cmocka_unit_test(the_memory_of_all_transactions_is_bounded),
+        cmocka_unit_test(a_script_may_be_as_long_as_the_limit),
         cmocka_unit_test(a_long_name_is_cut),
     };
 

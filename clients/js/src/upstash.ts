@@ -108,7 +108,7 @@ export class Ratelimit {
     return { remaining, reset: Date.now() + resetAfterMs, limit: this.#most }
   }
 
-  /** Needs a token with the scope admin. */
+  /** Needs a token with the scope reset. */
   async resetUsedTokens(identifier: string): Promise<void> {
     const { source, error } = await this.#weir.reset(this.#limit, this.#key(identifier))
     if (source === 'fallback' && error) throw error

@@ -17,19 +17,12 @@ static struct span bearer_token(const struct http_request *request)
     return value;
 }
 
-static const char *scope_names(unsigned scopes)
-{
-    if (scopes & SCOPE_ADMIN)
-        return scopes & SCOPE_METRICS ? "admin or metrics" : "admin";
-    return scopes & SCOPE_METRICS ? "metrics" : "check";
-}
-
 static void refuse_scope(const struct exchange *x, unsigned scopes)
 {
     char detail[96];
 
     snprintf(detail, sizeof detail, "this needs the scope %s, which the token does not have",
-             scope_names(scopes));
+             scopes_text(scopes));
     exchange_problem(x, PROBLEM_FORBIDDEN, detail,
                      "WWW-Authenticate: Bearer realm=\"weir\", error=\"insufficient_scope\"\r\n");
 }

@@ -79,7 +79,7 @@ static const struct route {
       .about = "how an identity stands: used, held, left" },
     { .path = "/v1/reset",
       .post = api_reset,
-      .scopes = SCOPE_ADMIN,
+      .scopes = SCOPE_ADMIN | SCOPE_RESET,
       .most_body = HTTP_MAX_BODY,
       .about = "clear what is counted for an identity" },
     { .path = "/v1/policies",

@@ -60,7 +60,8 @@ static void put_pair(struct buf *out, const char *name, const char *value)
 static void put_docs(struct buf *out, const struct resp_spec *spec, int version)
 {
     const bool has_arguments = spec->syntax[0] != '\0';
-    const bool is_ours = strchr(spec->name, '.') || strstr(spec->name, "THROTTLE");
+    const bool is_ours = strchr(spec->name, '.') ||
+                         (spec->scopes != 0 && spec->scopes != SCOPE_ALL);
 
     put_lower(out, spec->name);
     resp_map(out, 3 + has_arguments, version);

@@ -31,6 +31,10 @@ const struct resp_spec resp_specs[] = {
     { NAMED("THROTTLE"), -1, SCOPE_CHECK, resp_serve_throttle, "write", 1, 1,
       "key max_burst count_per_period period [quantity]",
       "Counts as CL.THROTTLE does and answers as throttlecrab does" },
+    { NAMED("EVALSHA"), -3, SCOPE_CHECK, resp_serve_evalsha, "write movablekeys", 0, 0,
+      "sha1 numkeys key [key ...] [arg ...]", "Does what a script of another limiter does" },
+    { NAMED("EVAL"), -3, SCOPE_CHECK, resp_serve_eval, "write movablekeys", 0, 0,
+      "script numkeys key [key ...] [arg ...]", "The same for a script that comes as a text" },
     { NAMED("WEIR.PEEK"), -2, SCOPE_CHECK, resp_serve_weir_peek, "readonly fast", 0, 0,
       POLICY_SYNTAX " [POLICY policy ...] [COST n] [PLAN name] [NOW ms] [FULL] [TAG]",
       "The answer of WEIR.CHECK, without counting" },
@@ -54,10 +58,22 @@ const struct resp_spec resp_specs[] = {
       "Checks more, onto the same reservation" },
     { NAMED("WEIR.EXTEND"), -2, SCOPE_CHECK, resp_serve_weir_extend, "write fast", 0, 0,
       "reservation TTL ms [NOW ms] [FULL]", "Lets a reservation expire later" },
-    { NAMED("WEIR.RESET"), -2, SCOPE_ADMIN, resp_serve_weir_reset, "write fast", 0, 0,
+    { NAMED("WEIR.RESET"), -2, SCOPE_ADMIN | SCOPE_RESET, resp_serve_weir_reset, "write fast", 0, 0,
       POLICY_SYNTAX " [POLICY policy ...] [PLAN name] [FULL] [TAG]", "Clears what is counted" },
-    { NAMED("DEL"), -2, SCOPE_ADMIN, resp_serve_del, "write", 1, -1, "key [key ...]",
-      "Clears what CL.THROTTLE and THROTTLE have counted" },
+    { NAMED("GET"), 2, SCOPE_CHECK, resp_serve_get, "readonly fast", 1, 1, "key",
+      "The value of a counter" },
+    { NAMED("PTTL"), 2, SCOPE_CHECK, resp_serve_pttl, "readonly fast", 1, 1, "key",
+      "In how many ms a counter expires" },
+    { NAMED("INCRBY"), 3, SCOPE_CHECK, resp_serve_incrby, "write fast", 1, 1, "key increment",
+      "Adds to a counter" },
+    { NAMED("DECR"), 2, SCOPE_CHECK, resp_serve_decr, "write fast", 1, 1, "key",
+      "Takes one back from a counter" },
+    { NAMED("SET"), -3, SCOPE_ADMIN | SCOPE_RESET, resp_serve_set, "write", 1, 1,
+      "key value [EX seconds | PX ms]", "Sets a counter" },
+    { NAMED("DEL"), -2, SCOPE_ADMIN | SCOPE_RESET, resp_serve_del, "write", 1, -1, "key [key ...]",
+      "Clears counters, and what CL.THROTTLE and THROTTLE have counted" },
+    { NAMED("SCRIPT"), -2, SCOPE_CHECK, resp_serve_script, "", 0, 0,
+      "LOAD script | EXISTS sha1 [sha1 ...] | FLUSH", "Which scripts are known" },
     { NAMED("PING"), -1, SCOPE_ALL, resp_serve_ping, "fast", 0, 0, "[message]",
       "Answers PONG, or the message" },
     { NAMED("ECHO"), 2, SCOPE_ALL, resp_serve_echo, "fast", 0, 0, "message",
@@ -171,7 +187,8 @@ static bool is_check(const struct resp_spec *spec)
 {
     return spec->serve == resp_serve_weir_check || spec->serve == resp_serve_weir_limit ||
            spec->serve == resp_serve_cl_throttle || spec->serve == resp_serve_throttle ||
-           spec->serve == resp_serve_weir_reserve;
+           spec->serve == resp_serve_weir_reserve || spec->serve == resp_serve_eval ||
+           spec->serve == resp_serve_evalsha;
 }
 
 /* Behind the word in capitals that an error begins with. */
@@ -292,7 +309,7 @@ static void refuse_caller(struct session *s, const struct resp_spec *spec)
     char text[128];
 
     snprintf(text, sizeof text, "NOPERM this token may not send '%s': it needs the scope %s",
-             spec->name, spec->scopes & SCOPE_CHECK ? "check" : "admin");
+             spec->name, scopes_text(spec->scopes));
     session_note(s, s->scopes == 0 ? INCIDENT_NO_TOKEN : INCIDENT_MISSING_SCOPE);
     if (s->scopes == 0)
         reply_error(s, PROBLEM_UNAUTHORIZED,

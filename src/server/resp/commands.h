@@ -75,6 +75,16 @@ void resp_serve_cl_throttle(struct session *s, struct resp_command *c); /* resp_
 void resp_serve_throttle(struct session *s, struct resp_command *c);
 void resp_serve_del(struct session *s, struct resp_command *c);
 
+void resp_serve_get(struct session *s, struct resp_command *c); /* counters.c */
+void resp_serve_pttl(struct session *s, struct resp_command *c);
+void resp_serve_incrby(struct session *s, struct resp_command *c);
+void resp_serve_decr(struct session *s, struct resp_command *c);
+void resp_serve_set(struct session *s, struct resp_command *c);
+
+void resp_serve_eval(struct session *s, struct resp_command *c); /* scripts.c */
+void resp_serve_evalsha(struct session *s, struct resp_command *c);
+void resp_serve_script(struct session *s, struct resp_command *c);
+
 void resp_serve_ping(struct session *s, struct resp_command *c); /* resp_handshake.c */
 void resp_serve_echo(struct session *s, struct resp_command *c);
 void resp_serve_auth(struct session *s, struct resp_command *c);

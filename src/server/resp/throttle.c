@@ -6,7 +6,7 @@
  * max_burst - 2 intervals. What it does not differ in here is that it lets up to twice the burst
  * pass after a rest: no limit is exceeded here. */
 #include "base/printable.h"
-#include "server/resp/commands.h"
+#include "server/resp/counters.h"
 
 enum { FEWEST_WORDS = 5, MOST_WORDS = 6, FIRST_NUMBER = 2, NUMBERS = 4, ANSWERS = 5 };
 
@@ -180,17 +180,25 @@ void resp_serve_throttle(struct session *s, struct resp_command *c)
 
 /* ---- DEL ----------------------------------------------------------------------------------- */
 
-/* For each key two calls: is something counted, and forget it. */
+/* For each key four calls: is something counted, and forget it; once for each way of counting. */
+enum { CALLS_OF_A_KEY = 4 };
+
 static void encode_del(struct reply *r, struct buf *out)
 {
     int64_t deleted = 0;
+    bool is_there = false;
+    size_t n = 0;
 
     for (const struct call *call = r->first; call; call = call->next) {
         if (call->answer.err) {
             resp_has_answer(r, call, "ERR ", out);
             return;
         }
-        deleted += verb_decides(call->check.verb) && call->answer.reset_after_ms > 0;
+        is_there = is_there || (verb_decides(call->check.verb) && call->answer.reset_after_ms > 0);
+        if (++n % CALLS_OF_A_KEY > 0)
+            continue;
+        deleted += is_there;
+        is_there = false;
     }
     if (resp_has_answer(r, r->first, "ERR ", out))
         resp_int(out, deleted);
@@ -207,7 +215,8 @@ void resp_serve_del(struct session *s, struct resp_command *c)
     if (!r)
         return;
     for (size_t i = 1; i < c->count; i++)
-        if (!reply_ask_cell(r, c->words[i], &any, 0) || !reply_ask_cell(r, c->words[i], NULL, 0))
+        if (!reply_ask_cell(r, c->words[i], &any, 0) || !reply_ask_cell(r, c->words[i], NULL, 0) ||
+            !counter_peek(r, c->words[i]) || !counter_forget(r, c->words[i]))
             break;
     reply_end(r);
 }

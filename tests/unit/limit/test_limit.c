@@ -459,6 +459,43 @@ static void numbers_out_of_bounds_are_rejected_with_the_bounds(void **state)
                    "number 9");
 }
 
+/* Charged one by one, 10 ms apart: when each is answered to end. */
+static void assert_ends(enum rule_start start, const int64_t *wanted, size_t n)
+{
+    const struct rule r = { WEIR_FIXED_WINDOW, 2, 100, 2, .start = start };
+    struct state s = { 0 };
+    struct step step;
+
+    for (size_t i = 0; i < n; i++) {
+        state_take(&s, &r, &(struct ask){ 1000 + 10 * (int64_t)i, 1, .forced = true }, &step);
+        state_apply(&s, &r, &step);
+        assert_int_equal(step.decision.remaining, 1 - (int64_t)i);
+        assert_int_equal(step.decision.reset_after, wanted[i]);
+        assert_int_equal(s.fixed_window.start, 1000);
+    }
+}
+
+static void charges_move_the_end_of_a_window_as_its_start_says(void **state)
+{
+    struct state s = { .fixed_window = { 1000, 80, 1100 } };
+    const struct rule r = { WEIR_FIXED_WINDOW, 2, 100, 2, .start = START_BACKOFF };
+    struct step step;
+
+    (void)state;
+    assert_ends(START_FIRST, (const int64_t[]){ 100, 90, 80, 70, 60 }, 5);
+    assert_ends(START_EACH, (const int64_t[]){ 100, 100, 100, 100, 100 }, 5);
+    assert_ends(START_OVER, (const int64_t[]){ 100, 90, 100, 100, 100 }, 5);
+    assert_ends(START_BACKOFF, (const int64_t[]){ 100, 90, 100, 200, 400 }, 5);
+
+    state_take(&s, &r, &(struct ask){ 1050, 1, .forced = true }, &step);
+    assert_int_equal(step.decision.reset_after, AMOUNT_MOST); /* and no further */
+    state_take(&s, &r, &(struct ask){ 1050, 0, .forced = true }, &step);
+    assert_int_equal(step.decision.reset_after, 50);
+    state_take(&s, &r, &(struct ask){ 1100, 1, .forced = true }, &step);
+    assert_int_equal(step.decision.remaining, 1); /* over: the next begins */
+    assert_int_equal(step.decision.reset_after, 100);
+}
+
 static void a_window_from_the_first_request_begins_and_ends_on_the_millisecond(void **state)
 {
     const struct rule r = { WEIR_FIXED_WINDOW, 2, 100, 2, .start = START_FIRST };
@@ -526,6 +563,7 @@ int main(void)
         cmocka_unit_test(numbers_out_of_bounds_are_rejected_with_the_bounds),
         cmocka_unit_test(a_log_whose_sum_is_no_amount_is_rejected),
         cmocka_unit_test(a_window_from_the_first_request_begins_and_ends_on_the_millisecond),
+        cmocka_unit_test(charges_move_the_end_of_a_window_as_its_start_says),
         cmocka_unit_test(the_default_precision_follows_the_limit),
     };
 

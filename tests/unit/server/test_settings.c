@@ -117,7 +117,7 @@ static void a_file_may_say_everything(void **state)
                                 "  request_timeout: 3s\n"
                                 "  drain_timeout: 400ms\n"
                                 "  tokens:\n"
-                                "    - {file: all.token, scope: [check, admin, metrics]}\n"
+                                "    - {file: all.token, scope: [check, admin, metrics, reset]}\n"
                                 "    - {file: /etc/weir/m, scope: metrics}\n"
                                 "  trusted_proxies: [10.0.0.0/8, '2001:db8::/32', 192.0.2.1]\n"
                                 "  allowed_origins: ['https://weir.example', 'http://a:81']\n"
@@ -210,7 +210,7 @@ static void problems_are_reported_with_their_places(void **state)
                    "  tls: {cert: x}\n"
                    "  trusted_proxies: 10.0.0.1/8\n",
                    "5:25: there is no scope 'chek': did you mean 'check'?\n"
-                   "5:31: there is no scope 'root': it is one of check, admin, metrics\n"
+                   "5:31: there is no scope 'root': it is one of check, admin, metrics, reset\n"
                    "6:7: a token needs a file\n"
                    "6:8: unknown key 'scopes' in a token: did you mean 'scope'?\n"
                    "7:24: a token without a scope allows nothing: write [check]\n"

@@ -33,7 +33,7 @@ export class WeirStore {
     await this.#counter.giveBack(this.prefix + key, this.#window, this.#limit)
   }
 
-  /** Needs a token with the scope admin. */
+  /** Needs a token with the scope reset. */
   async resetKey(key: string): Promise<void> {
     await this.#counter.forget(this.prefix + key, this.#window, this.#limit)
   }

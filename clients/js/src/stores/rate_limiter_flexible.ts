@@ -58,7 +58,7 @@ export class RateLimiterWeir {
     return result.consumedPoints ? result : null
   }
 
-  /** Needs a token with the scope admin. */
+  /** Needs a token with the scope reset. */
   async delete(key: string | number): Promise<boolean> {
     const known = await this.get(key)
     await this.#counter.forget(this.#key(key), this.options.duration * 1000, this.options.points)
