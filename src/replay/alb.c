@@ -46,7 +46,7 @@ static void read_request(struct record *out, struct span request)
         record_set_request(out, request);
         return;
     }
-    out->fields[RECORD_METHOD] = (struct span){ request.at, (size_t)(blank - request.at) };
+    out->fields[RECORD_METHOD] = record_value(request.at, blank);
     slash = memchr(scheme + 3, '/', (size_t)(end - scheme - 3));
     blank = memrchr(scheme, ' ', (size_t)(end - scheme));
     if (slash && (!blank || slash < blank))

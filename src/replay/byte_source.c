@@ -58,9 +58,7 @@ static weir_err find_decoder(struct byte_source *s, const char *path, weir_diag 
     static const struct decoder *const all[] = { &gzip_decoder, &zstd_decoder };
 
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
-        const struct span magic = all[i]->magic;
-
-        if (s->raw.len < magic.len || memcmp(s->raw.at, magic.at, magic.len) != 0)
+        if (!all[i]->is_for(s->raw))
             continue;
         if (!all[i]->open)
             return diag_fail(diag, WEIR_EOPTION,

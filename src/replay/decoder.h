@@ -14,8 +14,8 @@ enum decoded {
 
 struct decoder {
     const char *name;
-    struct span magic;   /* what its files begin with */
-    void *(*open)(void); /* NULL: out of memory */
+    bool (*is_for)(struct span first); /* the first bytes of a file, or all of a shorter one */
+    void *(*open)(void);               /* NULL: out of memory */
     void (*close)(void *state);
     /* Takes from `in` and writes to `to`; *wrote says how much. */
     enum decoded (*run)(void *state, struct span *in, char *to, size_t room, size_t *wrote);

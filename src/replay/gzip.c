@@ -1,6 +1,11 @@
 /* gzip.c - files of gzip, also several behind each other. */
 #include "replay/decoder.h"
 
+static bool is_gzip(struct span first)
+{
+    return first.len >= 2 && memcmp(first.at, "\x1f\x8b", 2) == 0;
+}
+
 #ifdef WEIR_WITH_ZLIB
 #include <limits.h>
 #include <stdint.h>
@@ -45,7 +50,7 @@ static enum decoded run(void *state, struct span *in, char *to, size_t room, siz
     return result == Z_OK || result == Z_BUF_ERROR ? DECODED_MORE : DECODED_BROKEN;
 }
 
-const struct decoder gzip_decoder = { "gzip", { "\x1f\x8b", 2 }, open_gzip, close_gzip, run };
+const struct decoder gzip_decoder = { "gzip", is_gzip, open_gzip, close_gzip, run };
 #else
-const struct decoder gzip_decoder = { .name = "gzip", .magic = { "\x1f\x8b", 2 } };
+const struct decoder gzip_decoder = { .name = "gzip", .is_for = is_gzip };
 #endif

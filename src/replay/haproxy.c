@@ -2,6 +2,7 @@
  *
  * FORMAT  203.0.113.7:4711 [06/Feb/2009:12:14:14.655] frontend backend/server 10/0/30/69/109 200
  *         2750 - - ---- 1/1/1/1/0 0/0 {captured|headers} {of the answer} "GET /a?b HTTP/1.1"
+ *         and what `option httpslog` writes behind that, which is passed over.
  *
  * The time has no offset: it is that of --time-zone, or UTC. Captured headers of the request are
  * the fields capture.1, capture.2 and so on. */
@@ -43,7 +44,7 @@ static void read_captures(const struct log_parser *p, const char *at, const char
 
 enum parsed_line haproxy_parse(struct log_parser *p, struct span line, struct record *out)
 {
-    const char *const end = line.at + line.len, *bracket = line.at, *at, *stop = NULL;
+    const char *const end = line.at + line.len, *bracket = line.at, *at, *stop = NULL, *close;
 
     do { /* syslog may write "haproxy[123]:" */
         bracket = scan_for(bracket, end, '[');
@@ -69,9 +70,10 @@ enum parsed_line haproxy_parse(struct log_parser *p, struct span line, struct re
         at = stop;
     }
     stop = scan_for(at, end, '"');
-    if (!stop || end[-1] != '"' || stop == end - 1)
+    close = stop ? memrchr(stop, '"', (size_t)(end - stop)) : NULL;
+    if (!stop || close == stop)
         return LINE_BROKEN;
-    record_set_request(out, (struct span){ stop + 1, (size_t)(end - stop - 2) });
+    record_set_request(out, (struct span){ stop + 1, (size_t)(close - stop - 1) });
     at = scan_for(at, stop, '{');
     if (at && scan_for(at, stop, '}'))
         read_captures(p, at + 1, scan_for(at, stop, '}'), out);

@@ -14,9 +14,14 @@ struct reading {
     uint8_t ranks[64];
 };
 
+static bool is_blank(char c)
+{
+    return c == ' ' || c == '\t' || c == '\r';
+}
+
 static void skip_blanks(struct reading *r)
 {
-    while (r->at < r->end && (*r->at == ' ' || *r->at == '\t' || *r->at == '\r'))
+    while (r->at < r->end && is_blank(*r->at))
         r->at++;
 }
 
@@ -231,7 +236,8 @@ static bool read_value(struct reading *r, int depth)
         return read_text(r, &value) && put(r, value, true);
     default:
         value.at = r->at;
-        while (r->at < r->end && *r->at != ',' && *r->at != '}' && *r->at != ']' && *r->at != ' ')
+        while (r->at < r->end && *r->at != ',' && *r->at != '}' && *r->at != ']' &&
+               !is_blank(*r->at))
             r->at++;
         value.len = (size_t)(r->at - value.at);
         return value.len > 0 && put(r, value, false);

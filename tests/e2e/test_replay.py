@@ -152,7 +152,10 @@ def logs_are_merged_by_time():
         parts = ["".join(lines[:500]), "".join(lines[500:900]), "".join(lines[900:])]
         here.write("1.gz", gzip.compress(parts[0][:300].encode()) + gzip.compress(parts[0][300:].encode()))
         here.write("2.log", parts[1])
-        here.write("3.zst", subprocess.run(["zstd", "-c"], input=parts[2].encode(), capture_output=True, check=True).stdout)
+        packed = [subprocess.run(["zstd", "-c"], input=part.encode(), capture_output=True, check=True).stdout
+                  for part in (parts[2][:5000], parts[2][5000:])]
+        to_pass_over = b"\x50\x2a\x4d\x18\x04\0\0\0" + b"1234"  # a frame without content
+        here.write("3.zst", to_pass_over + packed[0] + packed[1])
         spread = here.json("3.zst", "1.gz", "--log", "2.log")
         assert {entry["file"]: entry["compressed"] for entry in spread["logs"]} == {
             "2.log": None, "3.zst": "zstd", "1.gz": "gzip"}

@@ -125,13 +125,34 @@ static void haproxy_has_captures_and_local_time(void **state)
     parse("2001:db8::1:443 [06/Feb/2009:12:14:15.001] f b/s 0/0/0/0/0 503 0 - - ---- 1/1/1/1/0 0/0 "
           "\"GET / HTTP/1.1\"");
     has(RECORD_IP, "2001:db8::1");
+    parse("::ffff:10.0.1.2:3 [06/Feb/2009:12:14:16.655] f f/<NOSRV> -1/-1/-1/-1/0 400 0 - - PR-- "
+          "1/1/1/1/0 0/0 \"<BADREQ>\"");
+    has(RECORD_IP, "::ffff:10.0.1.2");
+    has(RECORD_STATUS, "400");
+    has(RECORD_METHOD, "");
     is_broken("10.0.1.2:33317 [06/Feb/2009:12:14:14.655] f b/s 1/1/1/1/1 200 12 - -");
+    is_broken("10.0.1.2:33317 [06/Feb/2009:12:14:14.655] f b/s 1/1/1/1/1 200 12 - - ---- 1/1/1/1/0 "
+              "0/0 \"GET /cut");
     assert_int_equal(zone_load("Europe/Berlin", &berlin, NULL), WEIR_OK);
     assert_true(log_parser_init(&parser, ACCESS_HAPROXY, all_fields(), &berlin, NULL, 0));
     parse(
         "1.2.3.4:1 [06/Jul/2009:12:00:00.000] f b/s 0/0/0/0/0 200 0 - - ---- 1/1/1/1/0 0/0 \"GET / "
         "HTTP/1.1\"");
     assert_int_equal(record.time, 1246874400000); /* 10:00 UTC */
+}
+
+static void haproxy_by_tls_has_more_behind_the_request(void **state)
+{
+    (void)state;
+    begin(ACCESS_HAPROXY);
+    parse("<134>Jan  2 03:04:05 haproxy[9]: 192.0.2.8:61234 [02/Jan/2024:03:04:05.006] tls~ "
+          "app/s1 0/0/1/2/3 302 77 - - --NI 2/2/0/0/0 0/0 {acme} \"GET /a?b=%22 HTTP/2.0\" "
+          "0/0000000000000000/0/0/0 shop.example/TLSv1.3/TLS_AES_256_GCM_SHA384");
+    assert_int_equal(record.time, 1704164645006);
+    has(RECORD_IP, "192.0.2.8");
+    has(RECORD_STATUS, "302");
+    has(RECORD_PATH, "/a");
+    has(RECORD_QUERY, "b=%22");
 }
 
 static void alb_has_the_path_of_a_url(void **state)
@@ -149,6 +170,15 @@ static void alb_has_the_path_of_a_url(void **state)
     has(RECORD_BYTES, "366");
     has(RECORD_AGENT, "curl/7");
     has(RECORD_HOST, "www.example.com");
+    parse("https 2024-03-04T05:06:07.5Z app/lb/1 [2001:db8::7]:443 - -1 -1 -1 460 - 0 0 \"- "
+          "https://[2001:db8::1]:443- -\" \"-\" - - - \"-\" \"-\" \"-\" - 2024-03-04T05:06:07Z "
+          "\"-\"");
+    assert_int_equal(record.time, 1709528767500);
+    has(RECORD_IP, "[2001:db8::7]");
+    has(RECORD_STATUS, "460");
+    has(RECORD_METHOD, "");
+    has(RECORD_PATH, "");
+    has(RECORD_AGENT, "");
     is_broken("h2 2018-07-02T22:23:00.186641Z app/lb/50dc6c 192.0.2.39:2817");
 }
 
@@ -174,7 +204,19 @@ static void json_is_known_by_its_names(void **state)
     has(RECORD_PATH, "/a");
     has(RECORD_USER, "");
     extra_has("header.x-tenant", "t");
+    parse("{\"msec\":\"1704067200.250\",\"remote_addr\":\"2001:db8::3\",\"request\":\"GET "
+          "/\\u0061\\\"b?\\\\ HTTP/1.1\",\"status\":404,\"body_bytes_sent\":12}");
+    assert_int_equal(record.time, 1704067200250);
+    has(RECORD_IP, "2001:db8::3");
+    has(RECORD_PATH, "/a\"b");
+    has(RECORD_QUERY, "\\");
+    has(RECORD_BYTES, "12");
     begin(ACCESS_ENVOY);
+    parse("{\"start_time\":\"2024-01-01T05:30:00.001+05:30\",\"downstream_remote_address\":\"[2001:"
+          "db8::4]:99\",\"method\":\"GET\",\"path\":\"/\",\"x_forwarded_for\":\"-\"}");
+    assert_int_equal(record.time, 1704067200001);
+    has(RECORD_IP, "[2001:db8::4]:99");
+    has(RECORD_FORWARDED, "");
     parse("{\"start_time\":\"2024-01-01T00:00:00.250Z\",\"downstream_remote_address\":\"192.0.2.4:"
           "99\",\"method\":\"PUT\",\"path\":\"/b\",\"response_code\":204,\"bytes_sent\":null}");
     assert_int_equal(record.time, 1704067200250);
@@ -190,6 +232,7 @@ static void broken_json_is_broken(void **state)
     (void)state;
     begin(ACCESS_JSON);
     parse(" { \"time\" : 1 , \"ip\" : \"a\" } ");
+    parse("{\"time\":\t1\t,\t\"ip\":\t\"a\"\t}");
     is_broken("{\"ip\":\"a\"}"); /* there is no time */
     is_broken("{\"time\":1");
     is_broken("{\"time\":1}}");
@@ -330,6 +373,7 @@ int main(void)
         cmocka_unit_test(a_common_line_has_no_texts),
         cmocka_unit_test(what_is_not_combined_is_broken),
         cmocka_unit_test(haproxy_has_captures_and_local_time),
+        cmocka_unit_test(haproxy_by_tls_has_more_behind_the_request),
         cmocka_unit_test(alb_has_the_path_of_a_url),
         cmocka_unit_test(json_is_known_by_its_names),
         cmocka_unit_test(broken_json_is_broken),
