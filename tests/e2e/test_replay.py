@@ -83,24 +83,86 @@ class Here(Folder):
         return json.loads(self.run("--json", *args, **named))
 
 
+def compared_with_a_server(here, log, config):
+    """What a replay told, and its trace, of which a server with the same policies has said each answer."""
+    secret = ["--secret-file", here.path / "secret"]  # whom a rollout reaches depends on it
+    with Server("--trust-client-clock", *secret, config=here.path / config) as s:
+        told = here.json("--trace", "trace.jsonl", *secret, log, config=config)
+        trace = [json.loads(entry) for entry in (here.path / "trace.jsonl").read_text().splitlines()]
+        for first in range(0, len(trace), 500):
+            some = trace[first:first + 500]
+            answers = s.http("POST", "/v1/check", {"checks": [entry["request"] for entry in some]})[2]["answers"]
+            for entry, answer in zip(some, answers):
+                for name, value in entry["answer"].items():
+                    assert answer[name] == value, (entry, answer)
+    assert told["judged"] == len(trace)
+    assert told["denied"] == sum(not entry["answer"]["allowed"] for entry in trace)
+    return told, trace
+
+
 @test
 def each_denial_is_the_servers():
     """Request by request: the server is asked the same, with the same times."""
     with Here() as here:
         log = here.write("access.log", "".join(traffic(3000 * SCALE // 100, 4711)))
-        told = here.json("--trace", "trace.jsonl", log)
-        trace = [json.loads(entry) for entry in (here.path / "trace.jsonl").read_text().splitlines()]
-        assert told["judged"] == len(trace) > 1000 * SCALE // 100
-        with Server("--trust-client-clock", config=here.path / "policies.yaml") as s:
-            for first in range(0, len(trace), 500):
-                some = trace[first:first + 500]
-                answers = s.http("POST", "/v1/check", {"checks": [entry["request"] for entry in some]})[2]["answers"]
-                for entry, answer in zip(some, answers):
-                    for name, value in entry["answer"].items():
-                        assert answer[name] == value, (entry, answer)
-        denied = sum(not entry["answer"]["allowed"] for entry in trace)
-        assert told["denied"] == denied > 100 * SCALE // 100
+        told, trace = compared_with_a_server(here, log, "policies.yaml")
+        assert len(trace) > 1000 * SCALE // 100 and told["denied"] > 100 * SCALE // 100
         assert told["exempt"] > 0 and told["unmapped"] > 0 and told["dirt"]["not_judged"]["count"] > 0
+
+
+BUDGETS = """version: 1
+policies:
+  day: {limit: 12 per day, by: user, zone: Europe/Berlin}
+  month: {rules: {spend: {limit: 6000 per month, counts: tokens, by: user, month_day: 31, zone: America/New_York},
+                  calls: {limit: 5 per week, by: user}}}
+  own: {limit: 6 per 1h, by: user, algorithm: fixed_window, start: first}
+  locked: {limit: 2 per 10m, by: user, block_for: 2h}
+  slow: {limit: 5 per 1h, by: user, algorithm: leaky_bucket, burst: 4}
+  tiers: {limit: 3 per 1h, by: user, plans: {pro: 6 per 1h}}
+  part: {limit: 1 per 1h, by: user, rollout: 50%}
+  off: {limit: 1 per day, by: user, mode: 'off'}
+replay:
+  map:
+    - /day => day cost=tokens/100
+    - /month => month cost.tokens=tokens
+    - /own => own
+    - /locked => locked
+    - /slow => slow
+    - /tiers tier=pro => tiers plan=pro
+    - /tiers => tiers
+    - /part => part
+    - /both => own,slow,day cost=tokens/1000
+    - /off => off
+"""
+
+
+def months(count):
+    """JSON lines of few users over two changes of clocks and three ends of months; some step back by up to an hour."""
+    dice = random.Random(31)
+    when = 1729900800  # 2024-10-26, the day before clocks change in Berlin
+    for _ in range(count):
+        when += dice.choice([0, 0, 0, 1, 1, 5, 20, 60]) if dice.random() < 0.995 else 3 * 86400
+        path = dice.choice("day month own locked slow tiers part both off".split())
+        yield json.dumps({"time": (when - dice.choice([0, 0, 0, 0, 30, 3500])) * 1000 + dice.randrange(1000), "path": "/" + path,
+                          "user": f"u{dice.randrange(40 if path == 'part' else 4)}", "tokens": dice.randrange(900),
+                          "tier": dice.choice(["pro", "free"])}) + "\n"
+
+
+@test
+def budgets_are_those_of_the_server():
+    """Windows of the calendar and of the first request, lockouts, amounts, plans, shares, and several policies at once."""
+    with Here() as here:
+        here.write("budgets.yaml", BUDGETS)
+        log = here.write("access.json", "".join(months(max(2500, 6000 * SCALE // 100))))
+        told, trace = compared_with_a_server(here, log, "budgets.yaml")
+        assert told["off"] > 0 and told["dirt"]["stepped_back"]["count"] > 0 and told["dirt"]["stepped_back_far"]["count"] == 0
+        assert told["until_ms"] - told["since_ms"] > 86400000 * 20
+        denied = {(rule["policy"], rule["rule"]) for rule in told["rules"] if rule["denied"] > 0}
+        assert denied == {("day", "default"), ("month", "spend"), ("month", "calls"), ("own", "default"), ("locked", "default"),
+                          ("slow", "default"), ("tiers", "default"), ("part", "default")}, denied
+        assert any(len(entry["request"].get("policies", [])) == 3 for entry in trace)
+        assert {entry["request"].get("plan") for entry in trace} == {None, "pro"}
+        assert told["shadow_denied"] > 0  # those whom the rollout has not reached
 
 
 @test
