@@ -347,6 +347,35 @@ replay:
 
 
 @test
+def the_section_says_how_logs_are_read():
+    """And options of the command say it before it does."""
+    with Here() as here:
+        here.write("section.yaml", """version: 1
+policies: {a: {limit: 100 per 1h, by: client}, b: {limit: 100 per 1h, by: client}}
+replay:
+  format: json
+  fields: {time: when, status: result.code, user: who}
+  time_zone: America/New_York
+  skip_status: 400
+  map:
+    - POST path=/x header.x-plan=gold* => a client=user
+    - status>=300 => b client='all'
+""")
+        log = here.write("a.json", "".join(json.dumps(entry) + "\n" for entry in (
+            {"when": "2024-07-01 08:00:00", "who": "ann", "method": "POST", "path": "/x", "x-plan": "golden", "result": {"code": 200}},
+            {"when": "2024-07-01 08:00:01", "who": "ann", "method": "POST", "path": "/x", "x-plan": "lead", "result": {"code": 200}},
+            {"when": "2024-07-01 08:00:02", "who": "bob", "method": "GET", "path": "/y", "result": {"code": 302}},
+            {"when": "2024-07-01 08:00:03", "who": "bob", "method": "GET", "path": "/y", "result": {"code": 404}})))
+        told = here.json("--trace", "trace.jsonl", log, config="section.yaml")
+        assert (told["requests"], told["judged"], told["skipped"], told["unmapped"]) == (4, 2, 1, 1), told
+        asked = [json.loads(entry)["request"] for entry in (here.path / "trace.jsonl").read_text().splitlines()]
+        assert asked == [{"policy": "a", "attributes": {"client": "ann"}, "now": 1719835200000},
+                         {"policy": "b", "attributes": {"client": "all"}, "now": 1719835202000}], asked
+        told = here.json("--skip-status", "500", "--time-zone", "UTC", "--map", "GET => a client=user", log, config="section.yaml")
+        assert (told["judged"], told["skipped"], told["since_ms"]) == (3, 0, 1719820800000), told
+
+
+@test
 def requests_can_be_left_out_by_status():
     with Here() as here:
         log = here.write("access.log", "".join(line(START, status=s) for s in (200, 304, 399, 400, 404, 500)))
@@ -421,23 +450,28 @@ def a_log_is_followed():
 
 @test
 def memory_is_for_live_keys():
-    """A hundred times the requests and identities: not even twice the memory."""
+    """A hundred times the requests and identities: the statistics grow, and no keys. A hundred times the requests of the same
+    identities: nothing grows."""
     with Here() as here:
         here.write("one.yaml", "version: 1\npolicies: {site: {limit: 5 per 1s, by: ip}}\n")
 
-        def peak(count):
+        def peak(count, identities):
             path = here.path / f"{count}.log"
             with path.open("w") as f:
-                for i in range(count):
-                    f.write(line(START + i * 2, ip=f"10.{i >> 16 & 255}.{i >> 8 & 255}.{i & 255}"))
+                for number in range(count):
+                    i = number % identities
+                    f.write(line(START + number * 2, ip=f"10.{i >> 16 & 255}.{i >> 8 & 255}.{i & 255}"))
             with subprocess.Popen([WEIR, "replay", "-j", "-c", here.path / "one.yaml", path],
                                   stdout=subprocess.PIPE) as process:
                 told = json.load(process.stdout)
                 _, process.returncode, used = os.wait4(process.pid, 0)
             assert told["judged"] == count and process.returncode == 0
+            assert told["rules"][0]["identities"] == min(count, identities)
             return used.ru_maxrss
 
-        small, large = peak(4000), peak(400000 * SCALE // 100)
+        many = 400000 * SCALE // 100
+        small, large = peak(4000, 4000), peak(many, many)
+        assert peak(many, 4000) < small + 4 * 1024
         assert large < small + 64 * 1024, (small, large)  # the table of identities; keys alone would be as much again
 
 
