@@ -237,6 +237,7 @@ static void put_comparison(struct json *j, const struct comparison *c, size_t to
     json_int(j, "requests", c->both);
     json_int(j, "identities", both);
     json_close(j, '}');
+    json_bool(j, "identities_exact", !c->is_cut);
     json_close(j, '}');
 }
 

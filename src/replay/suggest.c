@@ -86,11 +86,13 @@ static weir_err list_rules(struct suggest *s, weir_diag *diag)
     for (size_t i = 0, rules = 0; i < policies_count(set); i++) {
         const struct policy *const p = policies_at(set, i);
 
-        for (size_t k = 0; k < p->rule_count && rules < SUGGEST_MOST_RULES; k++)
-            if (can_suggest(&p->rules[k])) {
+        for (size_t k = 0; k < p->rule_count; k++) {
+            if (!can_suggest(&p->rules[k]))
+                continue;
+            s->is_cut = rules++ >= SUGGEST_MOST_RULES;
+            if (!s->is_cut)
                 add_rule(s, &p->rules[k]);
-                rules++;
-            }
+        }
     }
     return WEIR_OK;
 }

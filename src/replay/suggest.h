@@ -35,6 +35,7 @@ struct suggest {
     bool of_identities;
     struct suggestion *all; /* in the order of the file; those of a rule stand together */
     size_t count;
+    bool is_cut;     /* there are more rules than are suggested for */
     int passes;      /* over the logs */
     bool is_stopped; /* before the end: what is not found is missing */
 };

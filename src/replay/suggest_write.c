@@ -111,6 +111,9 @@ void suggest_write_yaml(const struct suggest *s, struct buf *to)
                s->of_identities ? "identities" : "requests");
     if (s->is_stopped)
         buf_text(to, "# Stopped before the end: some of them may be too large.\n");
+    if (s->is_cut)
+        buf_printf(to, "# There are more than %d rules: these are the first.\n",
+                   SUGGEST_MOST_RULES);
     buf_text(to, "policies:\n");
     for (size_t i = 0; i < s->count; i++) {
         const struct suggestion *const own = &s->all[i];
@@ -170,6 +173,7 @@ void suggest_write_json(const struct suggest *s, struct buf *to)
     put_percent(&j, "share_percent", (double)s->share / (SHARE_ALL / 100));
     json_text(&j, "of", s->of_identities ? "identities" : "requests");
     json_bool(&j, "ended_early", s->is_stopped);
+    json_bool(&j, "all_rules", !s->is_cut);
     json_open(&j, "suggestions", '[');
     for (size_t i = 0; i < s->count; i++)
         if (s->all[i].is_found)

@@ -217,7 +217,7 @@ def steady(line, is_served):
 
 def unlisted_limits(text):
     """Limits of what strangers send that a page does not have."""
-    for layer in ("net", "proto", "server"):
+    for layer in ("net", "proto", "server", "replay", "cli/replay"):
         for header in sorted((ROOT / "src" / layer).glob("*.h")):
             for name in LIMIT.findall(header.read_text()):
                 if f"`{name}`" not in text:

@@ -225,6 +225,8 @@ def logs_are_merged_by_time():
             a, b = (json.dumps(told[name]) for told in (whole, spread))
             assert re.sub('"tag":"[^"]*"', "", a) == re.sub('"tag": "[^"]*"', "", b) or \
                 re.sub('"tag": "[^"]*"', "", a) == re.sub('"tag": "[^"]*"', "", b), name
+        many = here.run(*["2.log"] * 513, status=2)
+        assert "513 logs are too many: at most 512" in many
         mixed = here.json("-", stdin="".join(lines).encode())
         assert (mixed["judged"], mixed["denied"]) == (whole["judged"], whole["denied"])
 
@@ -324,6 +326,32 @@ def a_suggested_limit_is_the_least():
         assert costly["passed_percent"] >= 90 > costly["one_less_percent"] and costly["limit"] > 40
         wrong = here.run("--suggest", "90%", "-", config="one.yaml", status=2)
         assert "give files, not standard input" in wrong
+
+
+@test
+def suggestions_and_names_of_fields_are_bounded():
+    with Here() as here:
+        log = here.write("access.log", line(START) * 3)
+        for rules in (16, 17):  # of 16 rules each
+            here.write("many.yaml", "version: 1\npolicies:\n" + "".join(
+                f"  p{i}: {{by: ip, rules: {{{', '.join(f'r{k}: {{limit: {k + 1} per 1d}}' for k in range(16))}}}}}\n"
+                for i in range(rules)) + "replay: {map: [" + ", ".join(f"'/x{i} => p{i}'" for i in range(rules)) + "]}\n")
+            told = here.json("--suggest", "99%", "--map", f"=> p{rules - 1}", log, config="many.yaml")
+            assert told["all_rules"] == (rules == 16), told
+            assert len(told["suggestions"]) == (16 if rules == 16 else 0), told  # only the last policy has requests
+            text = here.run("--suggest", "99%", log, config="many.yaml").decode()
+            assert ("# There are more than 256 rules: these are the first." in text) == (rules == 17), text
+        aliases = ' '.join(f"f{i}=n{i}" for i in range(33))
+        assert "more than 32 fields are named" in here.run("--fields", aliases, log, status=2)
+
+
+@test
+def a_list_of_identities_is_bounded():
+    with Here() as here:
+        here.write("one.yaml", "version: 1\npolicies: {site: {limit: 1 per 1h, by: ip}}\n")
+        log = here.write("access.log", "".join(line(START, ip=f"10.0.{i >> 8}.{i & 255}") * 2 for i in range(1100)))
+        row = here.json("--top", "5000", log, config="one.yaml")["rules"][0]
+        assert len(row["most_denied"]) == 1000 and row["denied_identities"] == 1100
 
 
 @test

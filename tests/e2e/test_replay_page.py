@@ -264,6 +264,20 @@ def peaks_of_the_calendar_are_of_its_windows():
 
 
 @test
+def peaks_of_all_sizes_fit_into_a_drawing():
+    """From 1 to 2^40, in at most 64 bars."""
+    with Here() as here:
+        here.write("one.yaml", "version: 1\npolicies: {p: {limit: 1000 per 1s, by: user, algorithm: fixed_window}}\n"
+                               "replay: {map: ['=> p cost=bytes']}\n")
+        log = here.write("a.json", "".join(json.dumps({"time": START + i, "user": f"u{i}", "bytes": 1 << i // 8 | i % 8}) + "\n"
+                                           for i in range(8 * 41)))
+        page = here.page(log, config="one.yaml")
+        drawn = re.search(r'<svg class="peaks".*?</svg>', page, re.S)[0]
+        counts = [int(n) for n in re.findall(r": ([\d,]+) identities", drawn)]
+        assert 20 < len(counts) <= 64 and sum(counts) == 8 * 41, counts
+
+
+@test
 def hostile_logs_make_no_elements():
     with Here() as here:
         here.hostile("--html", "page.html", "--top", "100")

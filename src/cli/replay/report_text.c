@@ -240,6 +240,9 @@ static void print_comparison(const struct report *report)
     printf("  denied by both: %" PRId64 " requests, %" PRId64 " identities\n", c->both, both);
     print_only(report->sides[0].config, c, false, c->first, first, report->top);
     print_only(report->sides[1].config, c, true, c->second, second, report->top);
+    if (c->is_cut)
+        printf("  there were more than %d denied identities: further ones are not counted here\n",
+               COMPARISON_MOST);
 }
 
 static void print_side(const struct report_side *s, int width)
@@ -252,6 +255,11 @@ static void print_side(const struct report_side *s, int width)
         printf("\nthere were more than %d identities: how many is an estimate, within some "
                "percent\n",
                IDENTITIES_MOST);
+    if (s->tally->identities.is_denied_cut)
+        printf("\nthere were more than %d denied identities: further ones are only counted\n",
+               IDENTITIES_MOST_DENIED);
+    if (s->tally->identities.failed)
+        printf("\nout of memory: not all identities are counted\n");
 }
 
 void report_print(const struct report *report, int width)

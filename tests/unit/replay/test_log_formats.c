@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include <cmocka.h>
@@ -245,6 +246,65 @@ static void broken_json_is_broken(void **state)
     is_broken(deep);
 }
 
+/* `count` times `text` behind what is there. */
+static void repeat(char *to, size_t room, const char *text, size_t count)
+{
+    size_t len = strlen(to);
+
+    while (count-- > 0) {
+        assert_true(len + strlen(text) < room);
+        memcpy(to + len, text, strlen(text) + 1);
+        len += strlen(text);
+    }
+}
+
+static void what_is_unescaped_is_bounded(void **state)
+{
+    static char line[2 * LOG_MOST_SCRATCH];
+
+    (void)state;
+    for (size_t more = 0; more < 2; more++) {
+        begin(ACCESS_JSON);
+        snprintf(line, sizeof line, "{\"time\":1,\"user\":\"");
+        repeat(line, sizeof line, "\\n", LOG_MOST_SCRATCH / 2 + more);
+        repeat(line, sizeof line, "\"}", 1);
+        assert_int_equal(log_parse(&parser, span_of(line), &record),
+                         more ? LINE_BROKEN : LINE_RECORD);
+        begin(ACCESS_CSV);
+        assert_int_equal(log_parse(&parser, span_of("time,user"), &record), LINE_NONE);
+        snprintf(line, sizeof line, "1,\"\"\"");
+        repeat(line, sizeof line, "x", LOG_MOST_SCRATCH - 1 + more);
+        repeat(line, sizeof line, "\"", 1);
+        assert_int_equal(log_parse(&parser, span_of(line), &record),
+                         more ? LINE_BROKEN : LINE_RECORD);
+    }
+}
+
+/* Columns behind the last that there is room for are passed over. */
+static void names_are_bounded(void **state)
+{
+    static char line[2 * LOG_MOST_NAMES * LOG_MOST_NAME];
+
+    (void)state;
+    begin(ACCESS_CSV);
+    snprintf(line, sizeof line, "time");
+    repeat(line, sizeof line, ",x", LOG_MOST_NAMES - 2);
+    repeat(line, sizeof line, ",ip,user", 1);
+    assert_int_equal(log_parse(&parser, span_of(line), &record), LINE_NONE);
+    snprintf(line, sizeof line, "1");
+    repeat(line, sizeof line, ",1", LOG_MOST_NAMES - 2);
+    repeat(line, sizeof line, ",192.0.2.1,ann", 1);
+    parse(line);
+    has(RECORD_IP, "192.0.2.1");
+    has(RECORD_USER, "");
+    begin(ACCESS_JSON);
+    snprintf(line, sizeof line, "{\"time\":1,\"");
+    repeat(line, sizeof line, "n", LOG_MOST_NAME + 1);
+    repeat(line, sizeof line, "\":{\"ip\":\"no\"},\"ip\":\"192.0.2.2\"}", 1);
+    parse(line);
+    has(RECORD_IP, "192.0.2.2");
+}
+
 static void the_user_may_name_fields(void **state)
 {
     static const struct log_alias aliases[] = { { "time", "When" }, { "ip", "who.addr" } };
@@ -377,6 +437,8 @@ int main(void)
         cmocka_unit_test(alb_has_the_path_of_a_url),
         cmocka_unit_test(json_is_known_by_its_names),
         cmocka_unit_test(broken_json_is_broken),
+        cmocka_unit_test(what_is_unescaped_is_bounded),
+        cmocka_unit_test(names_are_bounded),
         cmocka_unit_test(the_user_may_name_fields),
         cmocka_unit_test(csv_has_a_head_and_quotation_marks),
         cmocka_unit_test(the_format_is_guessed),

@@ -3,6 +3,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include <cmocka.h>
@@ -235,6 +236,41 @@ static void what_is_no_line_is_told(void **state)
     mapping_free(mapping);
 }
 
+static void refuses(const char *text, const char *why)
+{
+    weir_diag diag = { "" };
+
+    assert_int_equal(mapping_add(mapping, span_of(text), &diag), WEIR_EOPTION);
+    if (!strstr(diag.text, why))
+        fail_msg("%s: %s", text, diag.text);
+}
+
+static void a_mapping_is_bounded(void **state)
+{
+    char text[MAPPING_MOST_TEXT + 2];
+    weir_diag diag;
+
+    (void)state;
+    mapping = mapping_new();
+    snprintf(text, sizeof text, "%*s", MAPPING_MOST_TEXT, "=> all");
+    assert_int_equal(mapping_add(mapping, span_of(text), &diag), WEIR_OK);
+    snprintf(text, sizeof text, "%*s", MAPPING_MOST_TEXT + 1, "=> all");
+    refuses(text, "a line has more than 1024 bytes");
+    assert_int_equal(
+        mapping_add(mapping, span_of("=> all cost=bytes cost.a=a cost.b=b cost.c=c"), &diag),
+        WEIR_OK);
+    refuses("=> all cost=bytes cost.a=a cost.b=b cost.c=c cost.d=d", "more than 4 ");
+    for (size_t i = mapping->fields.extra_count; i < RECORD_MOST_EXTRA; i++) {
+        snprintf(text, sizeof text, "field%zu=1 => all", i);
+        assert_int_equal(mapping_add(mapping, span_of(text), &diag), WEIR_OK);
+    }
+    refuses("another=1 => all", "too many fields: at most 20");
+    while (mapping->count < MAPPING_MOST_LINES)
+        assert_int_equal(mapping_add(mapping, span_of("=> all"), &diag), WEIR_OK);
+    refuses("=> all", "there are more than 256 lines");
+    mapping_free(mapping);
+}
+
 static void a_policy_that_there_is_not_is_told(void **state)
 {
     static const struct secret secret;
@@ -263,6 +299,7 @@ int main(void)
         cmocka_unit_test(without_lines_all_is_for_the_one_policy),
         cmocka_unit_test(several_policies_are_asked_together),
         cmocka_unit_test(what_is_no_line_is_told),
+        cmocka_unit_test(a_mapping_is_bounded),
         cmocka_unit_test(a_policy_that_there_is_not_is_told),
     };
 

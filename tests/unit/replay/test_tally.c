@@ -152,6 +152,62 @@ static void more_identities_than_there_is_room_for_are_estimated(void **state)
     free(peaks);
 }
 
+/* Further ones are counted, and have no entry: neither now nor when they are denied again. */
+static void the_list_of_the_denied_is_bounded(void **state)
+{
+    struct identities t;
+
+    (void)state;
+    assert_true(identities_init(&t, 1, false));
+    for (uint64_t i = 0; i < IDENTITIES_MOST_DENIED + 2; i++) {
+        struct seen *s = identities_count(&t, 0, key_of(i), 1, 1);
+        const bool has_room = i < IDENTITIES_MOST_DENIED;
+
+        assert_non_null(s);
+        assert_int_equal(identities_deny(&t, s, 1, 1) != NULL, has_room);
+        if (!has_room)
+            assert_null(identities_deny(&t, s, 2, 1));
+    }
+    assert_true(t.is_denied_cut);
+    assert_int_equal(t.denied_count, IDENTITIES_MOST_DENIED);
+    assert_int_equal(t.rows[0].denied_identities, IDENTITIES_MOST_DENIED + 2);
+    identities_done(&t);
+}
+
+static void the_hours_of_a_timeline_are_bounded(void **state)
+{
+    struct timeline t;
+
+    (void)state;
+    timeline_init(&t);
+    for (int64_t hour = 0; hour < 3 * TIMELINE_MOST_HOURS; hour++)
+        timeline_add(&t, hour * 3600000, true);
+    assert_true(t.hour_room <= 2 * TIMELINE_MOST_HOURS);
+    assert_true(t.hour_count <= TIMELINE_MOST_HOURS);
+    assert_int_equal(sum_of(&t, true), 3 * TIMELINE_MOST_HOURS);
+    timeline_done(&t);
+}
+
+static void the_identities_of_a_comparison_are_bounded(void **state)
+{
+    const struct key none = { 0, 0 };
+    struct comparison c;
+    int64_t first, second, both;
+
+    (void)state;
+    assert_true(comparison_init(&c));
+    for (uint64_t i = 0; i < COMPARISON_MOST; i++)
+        comparison_add(&c, true, key_of(i), false, none);
+    assert_false(c.is_cut);
+    for (uint64_t i = 0; i < 3; i++)
+        comparison_add(&c, true, key_of(COMPARISON_MOST + i), false, none);
+    assert_true(c.is_cut);
+    comparison_identities(&c, &first, &second, &both);
+    assert_int_equal(first, COMPARISON_MOST);
+    assert_int_equal(c.first, COMPARISON_MOST + 3);
+    comparison_done(&c);
+}
+
 static void a_comparison_tells_who_is_denied_by_one_alone(void **state)
 {
     const struct key none = { 0, 0 };
@@ -192,6 +248,9 @@ int main(void)
         cmocka_unit_test(peaks_are_off_by_a_sixteenth_at_most),
         cmocka_unit_test(an_identity_has_its_peak_and_its_denials),
         cmocka_unit_test(more_identities_than_there_is_room_for_are_estimated),
+        cmocka_unit_test(the_list_of_the_denied_is_bounded),
+        cmocka_unit_test(the_hours_of_a_timeline_are_bounded),
+        cmocka_unit_test(the_identities_of_a_comparison_are_bounded),
         cmocka_unit_test(a_comparison_tells_who_is_denied_by_one_alone),
     };
 
