@@ -14,8 +14,8 @@ import threading
 
 sys.path.insert(0, "tests/support")
 import held  # noqa: E402
-from redis import Cluster, Redis  # noqa: E402
-from shared_store import PATIENT, UNWELL, RedisFixture  # noqa: E402
+from redis import Cluster, Redis, Watched  # noqa: E402
+from shared_store import PATIENT, UNWELL, Fixture, RedisFixture  # noqa: E402
 from weir_server import TREE, run, test, wait_until  # noqa: E402
 
 
@@ -400,6 +400,44 @@ def what_is_given_back_is_not_denied_from_memory():
             assert not ask(server, "reserve", **who, ttl_ms=1000)["allowed"]
             assert ask(server, "commit", reservation=held_by, cost=9)["remaining"] == 1
             assert ask(server, "check", **who)["allowed"]
+
+
+@test
+def no_slot_is_denied_from_memory():
+    """It may be free at any time, without a word."""
+    with redis_home() as home:
+        home.config.write_text(held.POLICIES)
+        servers = [home.serve(threads=1) for _ in range(2)]
+        made = [ask(servers[0], "reserve", policy="slots", ttl_ms=600_000)["reservation"]
+                for _ in range(7)]
+        for one in made:
+            for server in servers * 3:
+                denied = ask(server, "reserve", policy="slots", ttl_ms=600_000)
+                assert not denied["allowed"] and denied["source"] == "store", denied
+            ask(servers[0], "release", reservation=one)
+            assert ask(servers[1], "reserve", policy="slots", ttl_ms=600_000)["allowed"]
+
+
+@test
+def a_replica_that_sentinel_promotes_knows_what_is_held():
+    with Watched() as watched, Fixture(
+            f"redis+sentinel://127.0.0.1:{watched.sentinel.port}/main?{UNWELL}") as home:
+        home.config.write_text(held.POLICIES)
+        server = home.serve(threads=1)
+        wait_until(lambda: used(server) == 0, "the store")
+        for name in "ab":
+            made = ask(server, "reserve", policy="jobs", attributes={"user": "ann"}, cost=10, id=name,
+                       ttl_ms=600_000)
+            assert made["source"] == "store", made
+        assert ask(server, "commit", reservation="a", cost=3)["source"] == "store"
+        wait_until(lambda: watched.master("WAIT", 1, 5000) == 1, "the replica to have it")
+        watched.master.kill()
+        watched.wait_for_promotion()
+        wait_until(lambda: used(server) == 13, "the new master")
+        again = ask(server, "commit", reservation="a", cost=3)
+        assert again["repeated"] and again["source"] == "store", again
+        wait_until(lambda: ask(server, "release", reservation="b")["source"] == "store", "the release")
+        assert used(server) == 3
 
 
 @test

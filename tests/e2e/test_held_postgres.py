@@ -12,6 +12,7 @@ import sys
 sys.path.insert(0, "tests/support")
 import held  # noqa: E402
 from pgbouncer import Pgbouncer  # noqa: E402
+from postgres import SqlError  # noqa: E402
 from postgres_fixture import PATIENT, Fixture, close_cluster  # noqa: E402
 from weir_server import TREE, run, test, wait_until  # noqa: E402
 
@@ -122,6 +123,17 @@ def servers_and_sql_callers_settle_what_the_others_have_reserved():
         assert rests(ask(one, "peek", policy="jobs", key="ann"))[0] == 1
         assert rests(ask(one, "extend", reservation=by_sql, ttl_ms=70_000)) == [1]
         assert rests(ask(one, "release", reservation=by_sql)) == [2]
+        # The same question by the other way is another one: it is not repeated, and charges nothing.
+        question = {"policy": "jobs", "key": "ann", "cost": 1, "ttl_ms": 60_000, "id": "mine"}
+        assert ask(other, "reserve", **question)["allowed"]
+        try:
+            fixture.sql("SELECT weir.reserve('jobs', p_key => 'ann', p_cost => 1, p_ttl_ms => 60000, "
+                        "p_id => 'mine')")
+            raise AssertionError("it was taken for the same question")
+        except SqlError as error:
+            assert error.code == "WR422", error
+        assert ask(one, "reserve", **question)["repeated"]
+        assert rests(ask(one, "peek", policy="jobs", key="ann"))[0] == 1
 
 
 @test

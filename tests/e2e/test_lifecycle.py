@@ -487,6 +487,31 @@ def the_successor_is_what_has_the_name_now_and_serves_the_same_addresses():
 
 
 @test
+def the_successor_settles_what_the_predecessor_has_reserved():
+    with Folder() as folder:
+        config = folder / "policies.yaml"
+        config.write_text("version: 1\npolicies:\n  jobs:\n    rules:\n      all: {limit: 10 per 1d}\n"
+                          "      running: {limit: 2 at once}\n")
+
+        def ask(verb, **body):
+            status, _, said = server.http("POST", f"/v1/{verb}", body)
+            assert status == 200, said
+            return said, [rule["remaining"] for rule in said["rules"]]
+
+        with Server(config=config, store=f"file:{folder}/data", threads=2) as server:
+            for name in "ab":
+                ask("reserve", policy="jobs", id=name, ttl_ms=600_000)
+            ask("commit", reservation="a")
+            with handed_over(server) as successor:
+                server.wait_for("ready", 2)
+                assert ask("reserve", policy="jobs", id="b", ttl_ms=600_000)[0]["repeated"]
+                assert ask("peek", policy="jobs")[1] == [8, 1]
+                assert ask("commit", reservation="a")[0]["repeated"]
+                assert ask("release", reservation="b")[1] == [9, 2]
+                assert successor.stop() == 0
+
+
+@test
 def systemd_is_notified_of_the_new_main_pid():
     with Folder() as folder, Manager(folder) as manager, \
             Server(store=f"file:{folder}/data", env={"NOTIFY_SOCKET": manager.path}) as server:

@@ -5,12 +5,15 @@
 
 STORE is the URI of an empty store that others share; without it, each test has one of its own.
 """
+import os
+import random
 import re
 import signal
 import subprocess
 import sys
 
 sys.path.insert(0, "tests/support")
+import held  # noqa: E402
 from weir_server import WEIR, Folder, Server, command, run, test, wait_until  # noqa: E402
 
 POLICIES = """version: 1
@@ -35,6 +38,15 @@ NOW = 1_800_000_000_000
 MONTH = 30 * 86_400_000
 STORE = sys.argv[2] if len(sys.argv) > 2 else None
 MOST_TTL = 86_400_000
+SCALE = int(os.environ.get("WEIR_TEST_SCALE", "100"))
+MANY = """version: 1
+policies:
+  many:
+    by: user
+    rules:
+      units: {limit: 1000000 per month}
+      slots: {limit: 60000 at once}
+"""
 
 
 class Served:
@@ -609,6 +621,40 @@ def reservations_are_known_after_a_restart():
         s.server = Server("--trust-client-clock", config=s.config, store=store)
         assert s.post("commit", reservation="kept", cost=2)["repeated"]
         s.problem("commit", 409, "already_settled", reservation="kept", cost=3)
+
+
+@test
+def a_lost_answer_is_charged_once_over_kills():
+    """The server is killed between charge and answer, and asked again under the same id. 200 kills at
+    a WEIR_TEST_SCALE of 2000."""
+    if STORE:
+        return "held.py does it with two servers"
+    kills, found = max(4, 10 * SCALE // 100), 0
+    seed = int(os.environ.get("WEIR_TEST_SEED", 0)) or random.SystemRandom().randrange(1 << 32)
+    print(f"# kills: WEIR_TEST_SEED={seed}")
+    dice = random.Random(seed)
+    with Served(store="file:{folder}/data") as s:
+        store = f"file:{s.folder.path}/data"
+        s.config.write_text(MANY)
+        s.server.kill()
+        for i in range(kills):
+            body = {"policy": "many", "key": "ann", "id": f"r{i}", "cost": 2, "ttl_ms": MOST_TTL}
+            with Server(config=s.config, store=store, threads=1) as server:
+                held.ask_and_kill(server, body, dice.choice((0, 0.0005, 0.001, 0.002, 0.005)))
+            s.server = Server(config=s.config, store=store, threads=1)
+            said = s.post("reserve", whole=body)
+            assert said["allowed"], said
+            found += said["repeated"]
+            if i % 2:
+                assert not s.post("commit", whole={"reservation": f"r{i}", "cost": 1})["repeated"]
+            s.server.kill()
+        s.server = Server(config=s.config, store=store)
+        print(f"# {kills} kills: {found} had been charged")
+        said = s.post("peek", whole={"policy": "many", "key": "ann"})
+        # Of every other one a unit is used, of the rest two are held.
+        assert rules(said) == {"units": 1_000_000 - kills // 2 - 2 * (kills - kills // 2),
+                               "slots": 60_000 - 2 * (kills - kills // 2)}, (said, kills)
+    return None
 
 
 run()

@@ -97,6 +97,47 @@ static void R3_what_is_held_is_not_evicted(void **state)
     weir_close(w);
 }
 
+static void R3_what_is_held_of_any_limit_is_not_evicted(void **state)
+{
+    static const char *const kinds[] = { "fixed", "sliding", "counter", "token", "leaky", "month" };
+    weir *w = open_with(&(weir_options){
+        .policy_text = POLICIES(
+            "  fixed: {limit: 10 per 1h, by: user, algorithm: fixed_window}\n"
+            "  sliding: {limit: 10 per 1h, by: user, algorithm: sliding_window}\n"
+            "  counter: {limit: 10 per 1h, by: user, algorithm: sliding_counter}\n"
+            "  token: {limit: 10 per 1h, by: user, algorithm: token_bucket}\n"
+            "  leaky: {limit: 10 per 1h, by: user, algorithm: leaky_bucket}\n"
+            "  month: {limit: 10 per month, by: user}\n"
+            "  flood: {limit: 10 per 1m, by: user}\n"),
+        .max_keys = 200,
+        .flags = WEIR_TRUST_NOW | WEIR_NO_THREAD | WEIR_IGNORE_ENVIRONMENT,
+    });
+    char key[32];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
+        weir_request r = held(kinds[i], "ann", kinds[i], NOW);
+
+        r.cost = 4;
+        assert_int_equal(ask(weir_reserve, w, &r).remaining, 6);
+    }
+    for (int i = 0; i < 2000; i++) {
+        weir_request other = { .policy = "flood", .key = key, .cost = 10, .now = NOW };
+
+        snprintf(key, sizeof key, "user-%d", i);
+        assert_true(ask(weir_check, w, &other).allowed);
+    }
+    assert_true(stats_of(w).evicted_keys > 1000);
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
+        const weir_request look = { .policy = kinds[i], .key = "ann", .now = NOW },
+                           done = of(kinds[i], NOW);
+
+        assert_int_equal(ask(weir_peek, w, &look).remaining, 6);
+        assert_int_equal(ask(weir_release, w, &done).remaining, 10);
+    }
+    weir_close(w);
+}
+
 static void R3_a_table_that_is_full_of_what_is_held_admits_nothing_new(void **state)
 {
     weir *w = open_with(&(weir_options){
@@ -282,6 +323,7 @@ int main(void)
         cmocka_unit_test(R1_a_denial_by_one_rule_keeps_nothing_of_the_others),
         cmocka_unit_test(R2_a_record_is_known_ten_minutes_after_its_expiry_and_no_longer),
         cmocka_unit_test(R3_what_is_held_is_not_evicted),
+        cmocka_unit_test(R3_what_is_held_of_any_limit_is_not_evicted),
         cmocka_unit_test(R3_a_table_that_is_full_of_what_is_held_admits_nothing_new),
         cmocka_unit_test(R4_the_same_question_under_the_same_id_is_charged_once),
         cmocka_unit_test(a_check_with_an_id_is_charged_once),
