@@ -174,16 +174,22 @@ def a_user_with_only_the_documented_rights_is_enough():
     rule = manual[manual.index("ACL SETUSER weir"):].split("\n\n")[0].split()[3:]
     with Home() as home:
         home.redis("ACL", "SETUSER", "weir", *rule)
+        home.config.write_text(home.config.read_text() + "".join(
+            f"  {name}: {{limit: 9 per 1d, by: user, algorithm: {name}, reserve: {{on_expiry: release}}}}\n"
+            for name in ("fixed_window", "token_bucket")))
         home.url = f"redis://weir:secret@127.0.0.1:{home.redis.port}?{PATIENT}"
         server = home.serve()
         for verb in ("check", "refund", "reset", "peek"):
             answer = server.http("POST", f"/v1/{verb}", {"policy": "many", "key": "ann"})[2]
             assert answer["source"] == "store", (verb, answer)
-        held = server.http("POST", "/v1/reserve", {"policy": "bucket", "key": "ann", "ttl_ms": 9000})[2]
-        for verb, more in (("grow", {"cost": 2}), ("extend", {"ttl_ms": 9000}), ("commit", {})):
-            answer = server.http("POST", f"/v1/{verb}",
-                                 {"reservation": held["reservation"], **more})[2]
-            assert answer["source"] == "store", (verb, answer)
+        for policy in "bucket", "fixed_window", "token_bucket":
+            held = server.http("POST", "/v1/reserve", {"policy": policy, "key": "ann", "ttl_ms": 90_000})[2]
+            for verb, more in (("grow", {"cost": 2}), ("extend", {"ttl_ms": 99_000}), ("commit", {})):
+                answer = server.http("POST", f"/v1/{verb}",
+                                     {"reservation": held["reservation"], **more})[2]
+                assert answer["source"] == "store", (policy, verb, answer)
+        wait_until(lambda: b"# TYPE weir_reservations " in server.http("GET", "/metrics")[2],
+                   "a look at what is held")
         assert not [line for line in server.log.lines if "NOPERM" in str(line)], server.log.lines
 
 
