@@ -258,6 +258,8 @@ static void count_used_later(struct observer *o, const struct check *check)
     const struct question *q = &check->questions[0];
     const bool settles = verb_settles(check->verb);
 
+    if (check->is_answered || check->is_settled_later)
+        return;
     for (size_t i = 0; i < q->count; i++) {
         const struct charge_label *label = &q->reserving->labels[i];
         const int64_t more = q->charges[i].cost;
