@@ -14,7 +14,7 @@
  * Memory, and a file that is synced meanwhile, are measured in CPU time, which other work of the
  * machine changes little; where each answer waits for a sync, by the clock on the wall. They take
  * turns, SLICE_S each. A figure is the median of the rounds, a ratio the median of the rounds'
- * ratios. */
+ * ratios. A long run also counts instructions, by callgrind and with COUNTED_KEYS keys. */
 #include <err.h>
 #include <ftw.h>
 #include <signal.h>
@@ -26,9 +26,10 @@
 #include <unistd.h>
 
 #include "askers.h"
+#include "counted.h"
 #include "weir.h"
 
-enum { KEYS = 100000, ROUNDS = 21, STEP = 64, ID_ROOM = 32, DAY_MS = 86400000 };
+enum { KEYS = 100000, COUNTED_KEYS = 500, ROUNDS = 21, STEP = 64, ID_ROOM = 32, DAY_MS = 86400000 };
 
 #define SLICE_S 0.03
 
@@ -137,6 +138,16 @@ static void check(weir *w, const struct load *l, const char *key)
         errx(1, "a check is denied");
 }
 
+static void ask(weir *w, const struct load *l, const char *key, const char *id)
+{
+    if (!l->is_pair) {
+        check(w, l, key);
+        return;
+    }
+    reserve(w, l, key, id, 60000);
+    commit(w, l, id);
+}
+
 static double time_of(const struct contest *c)
 {
     struct timespec t;
@@ -157,14 +168,8 @@ static double run_step(struct contest *c, const struct load *l, int n)
         snprintf(ids[i], ID_ROOM, "id-%012llu", c->ids++);
     }
     begin = time_of(c);
-    for (int i = 0; i < n; i++) {
-        if (!l->is_pair) {
-            check(c->w, l, keys[i]);
-            continue;
-        }
-        reserve(c->w, l, keys[i], ids[i], 60000);
-        commit(c->w, l, ids[i]);
-    }
+    for (int i = 0; i < n; i++)
+        ask(c->w, l, keys[i], ids[i]);
     return time_of(c) - begin;
 }
 
@@ -233,17 +238,22 @@ static void run_place(struct contest *c, const struct place *p)
     weir_close(c->w);
 }
 
-static void print_ratio(const struct contest *c, const struct place *p, int a, int b, double most)
+static void print_against(const struct place *p, int a, int b, double ratio, double most)
 {
-    double ratios[ROUNDS], ratio;
     char what[64];
 
-    for (int r = 0; r < rounds; r++)
-        ratios[r] = c->ns[a][r] / c->ns[b][r];
-    ratio = median(ratios, (size_t)rounds);
     snprintf(what, sizeof what, "%s: %s / %s", p->name, loads[a].name, loads[b].name);
     printf("%-58s %6.2f", what, ratio);
     printf("   wanted: %g or less%s\n", most, ratio <= most ? "" : "   MISSED");
+}
+
+static void print_ratio(const struct contest *c, const struct place *p, int a, int b, double most)
+{
+    double ratios[ROUNDS];
+
+    for (int r = 0; r < rounds; r++)
+        ratios[r] = c->ns[a][r] / c->ns[b][r];
+    print_against(p, a, b, median(ratios, (size_t)rounds), most);
 }
 
 static void print_place(const struct contest *c, const struct place *p)
@@ -254,6 +264,43 @@ static void print_place(const struct contest *c, const struct place *p)
     print_ratio(c, p, PAIR, CHECK, 2.5);
     print_ratio(c, p, PAIR_OF_THREE, CHECK_OF_THREE, 2.5);
     print_ratio(c, p, MANY_SLOTS, FEW_SLOTS, 3);
+    fflush(stdout);
+}
+
+/* ---- instructions ------------------------------------------------------------------------- */
+
+/* Of few keys; names are written for all, so that they are counted as often in each run. */
+static void run_counted(const char *what, int n)
+{
+    static char keys[COUNTED_MOST][ID_ROOM], ids[COUNTED_MOST][ID_ROOM];
+    const struct load *l = &loads[atoi(strchr(what, '/') + 1)];
+    struct contest c = { 0 };
+
+    for (int i = 0; i < COUNTED_MOST; i++) {
+        key_of(l, (unsigned long long)i % COUNTED_KEYS, keys[i], ID_ROOM);
+        snprintf(ids[i], ID_ROOM, "id-%012d", i);
+    }
+    open_store(&c, &places[atoi(what)], places[atoi(what)].sync);
+    for (int i = 0; i < n; i++)
+        ask(c.w, l, keys[i], ids[i]);
+    weir_close(c.w);
+}
+
+static void count_place(const char *self, int p)
+{
+    double found[LOADS];
+
+    printf("\n%s, instructions\n", places[p].name);
+    for (int l = CHECK; l <= PAIR_OF_FOUR; l++) {
+        char what[32];
+
+        snprintf(what, sizeof what, "%d/%d", p, l);
+        found[l] = counted_instructions(self, what);
+        printf(found[l] > 0 ? "%-20s %10.0f\n" : "%-20s no valgrind\n", loads[l].name, found[l]);
+    }
+    print_against(&places[p], PAIR, CHECK, found[PAIR] / found[CHECK], 2.5);
+    print_against(&places[p], PAIR_OF_THREE, CHECK_OF_THREE,
+                  found[PAIR_OF_THREE] / found[CHECK_OF_THREE], 2.5);
     fflush(stdout);
 }
 
@@ -279,13 +326,17 @@ static void stop_early(int number)
 
 int main(int argc, char **argv)
 {
-    const char *parent = access("build-bench", W_OK) == 0 ? "build-bench" : ".";
+    const char *parent = access("build-bench", W_OK) == 0 ? "build-bench" : ".", *counted = NULL;
+    bool is_quick = false;
+    int count = 0;
 
     for (int i = 1; i < argc; i++) {
         if (!strcmp(argv[i], "--quick"))
-            rounds = 5;
+            is_quick = true;
         else if (!strcmp(argv[i], "--dir") && i + 1 < argc)
             parent = argv[++i];
+        else if (!strcmp(argv[i], "--counted") && i + 2 < argc)
+            counted = argv[i + 1], count = atoi(argv[i + 2]), i += 2;
         else
             errx(2, "usage: %s [--quick] [--dir DIR]", argv[0]);
     }
@@ -295,6 +346,9 @@ int main(int argc, char **argv)
     atexit(remove_files);
     signal(SIGINT, stop_early);
     signal(SIGTERM, stop_early);
+    if (counted)
+        return run_counted(counted, count), 0;
+    rounds = is_quick ? 5 : ROUNDS;
     printf("by the library: %d rounds, %d keys\n", rounds, KEYS);
     for (int i = 0; i < PLACES; i++) {
         struct contest *c = calloc(1, sizeof *c);
@@ -305,5 +359,8 @@ int main(int argc, char **argv)
         print_place(c, &places[i]);
         free(c);
     }
+    for (int i = 0; i < PLACES && !is_quick; i++)
+        if (!places[i].sync || strcmp(places[i].sync, "always") != 0)
+            count_place(argv[0], i);
     return 0;
 }

@@ -25,6 +25,7 @@
 #include <unistd.h>
 
 #include "base/hash.h"
+#include "counted.h"
 #include "store/memory/table.h"
 #include "weir.h"
 
@@ -312,35 +313,6 @@ static void run_counted(const char *policy, uint64_t count)
     weir_close(w);
 }
 
-/* Instructions that callgrind counts in a run of `count` decisions; 0: no valgrind. */
-static double collected(const char *self, const char *policy, uint64_t count)
-{
-    char command[4096], line[256];
-    double found = 0;
-    FILE *p;
-
-    snprintf(command, sizeof command,
-             "valgrind --tool=callgrind --callgrind-out-file=/dev/null %s --counted %s %llu 2>&1",
-             self, policy, (unsigned long long)count);
-    p = popen(command, "r");
-    while (p && fgets(line, sizeof line, p)) {
-        char *at = strstr(line, "Collected : ");
-
-        if (at)
-            found = atof(at + strlen("Collected : "));
-    }
-    if (p)
-        pclose(p);
-    return found;
-}
-
-static double instructions(const char *self, const char *policy)
-{
-    double few = collected(self, policy, 2000), more = collected(self, policy, 12000);
-
-    return few > 0 ? (more - few) / 10000 : 0;
-}
-
 /* ---- the table --------------------------------------------------------------------------- */
 
 /* Time of one thing over time of another, round by round. */
@@ -426,7 +398,9 @@ int main(int argc, char **argv)
     }
     printf("\ninstructions a decision (callgrind, 100 keys):\n");
     for (size_t a = 0; a < ALGORITHM_COUNTED; a++) {
-        double n = only && strcmp(only, algorithms[a]) ? 0 : instructions(argv[0], algorithms[a]);
+        double n = only && strcmp(only, algorithms[a])
+                       ? 0
+                       : counted_instructions(argv[0], algorithms[a]);
 
         printf(n > 0 ? "%-16s %6.0f\n" : "%-16s no valgrind\n", algorithms[a], n);
     }

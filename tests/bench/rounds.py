@@ -27,9 +27,10 @@ def parse_options(parser, name):
 
 
 def run_rounds(rounds, cases, measure):
-    """All take turns, for several rounds."""
+    """All take turns, every second round backwards: what one leaves behind is not always the same
+    other's to bear."""
     for r in range(rounds):
-        for i, case in enumerate(cases):
+        for i, case in enumerate(cases[::-1] if r % 2 else cases):
             if sys.stderr.isatty():
                 print(f"\rround {r + 1} of {rounds}: {i + 1} of {len(cases)} {case.name:20}", end="",
                       file=sys.stderr)
