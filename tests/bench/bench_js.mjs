@@ -24,6 +24,9 @@ const options = { timeout: 60_000, onError: 'deny' }
 
 const ioredis = new Redis(Number(REDIS_PORT))
 const nodeRedis = await createClient({ url: `redis://127.0.0.1:${REDIS_PORT}` }).connect()
+/* The same limiters on weir, which recognises their scripts. */
+const ioredisOnWeir = new Redis(Number(WEIR_PORT))
+const nodeRedisOnWeir = await createClient({ url: `redis://127.0.0.1:${WEIR_PORT}` }).connect()
 
 const flexible = (storeClient, keyPrefix, more) => {
   const limiter = new RateLimiterRedis({ points: 1e6, duration: 3600, storeClient, keyPrefix, ...more })
@@ -71,6 +74,10 @@ const WAYS = {
   'rate-limiter-flexible, node-redis': flexible(nodeRedis, 'b', { useRedisPackage: true }),
   'express-rate-limit, ioredis': express('c', (...words) => ioredis.call(...words)),
   'express-rate-limit, node-redis': express('d', (...words) => nodeRedis.sendCommand(words)),
+  'rate-limiter-flexible, ioredis, on weir': flexible(ioredisOnWeir, 'a'),
+  'rate-limiter-flexible, node-redis, on weir': flexible(nodeRedisOnWeir, 'b', { useRedisPackage: true }),
+  'express-rate-limit, ioredis, on weir': express('c', (...words) => ioredisOnWeir.call(...words)),
+  'express-rate-limit, node-redis, on weir': express('d', (...words) => nodeRedisOnWeir.sendCommand(words)),
   '@upstash/ratelimit, node-redis': upstash(),
   'weir by fetch, one check a request': check(new Weir({ url, batch: false, ...options })),
   'weir by fetch': check(new Weir({ url, ...options })),
@@ -111,13 +118,13 @@ for (let round = -1; round < Number(ROUNDS); round++)
     }
 
 console.log(`checks a second from one process (the middle of ${ROUNDS} rounds), and p50/p99 in ms; Node.js ${process.version}`)
-console.log(['in flight'.padEnd(36), ...IN_FLIGHT.map((n) => `${n}`.padStart(22))].join(''))
+console.log(['in flight'.padEnd(44), ...IN_FLIGHT.map((n) => `${n}`.padStart(22))].join(''))
 for (const [name, cells] of Object.entries(results)) {
   const row = IN_FLIGHT.map((callers) => {
     const { rates, times } = cells[callers]
     return `${Math.round(middle([...rates]))}  ${middle(times).toFixed(2)}/${middle(times, 0.99).toFixed(2)}`.padStart(22)
   })
-  console.log(name.padEnd(36) + row.join(''))
+  console.log(name.padEnd(44) + row.join(''))
 }
 console.log(`times ${BASE}, in the same round`)
 for (const [name, cells] of Object.entries(results)) {
@@ -126,8 +133,10 @@ for (const [name, cells] of Object.entries(results)) {
     const ratios = cells[callers].rates.map((rate, i) => rate / results[BASE][callers].rates[i])
     return middle(ratios).toFixed(2).padStart(22)
   })
-  console.log(name.padEnd(36) + row.join(''))
+  console.log(name.padEnd(44) + row.join(''))
 }
 kept.close()
 ioredis.disconnect()
 nodeRedis.destroy()
+ioredisOnWeir.disconnect()
+nodeRedisOnWeir.destroy()

@@ -1,6 +1,7 @@
 /* redis_url.test.mjs - limiters that keep their counters in Redis, on weir instead: the same
  * operations on a real Redis and on a real weir server, and the answers must be the same. */
 import assert from 'node:assert/strict'
+import { spawn } from 'node:child_process'
 import { writeFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import path from 'node:path'
@@ -341,6 +342,23 @@ test('the store of @fastify/rate-limit', { skip }, async () => {
       return pair.same(`${by} ${key}`, key, ask, (at) => at === 'ttl')
     })
   }
+})
+
+/* They sleep, and compare seconds: only on a machine that has nothing else to do. */
+const unlessAsked = skip || (process.env.SUITES ? false : './dev peers runs it')
+test('the tests of @fastify/rate-limit with Redis pass, unchanged', { skip: unlessAsked }, async () => {
+  const suite = path.join(REDIS_PEERS, '@fastify/rate-limit/test/redis-rate-limit.test.js')
+  const own = await serve()
+  const node = spawn(
+    process.execPath,
+    ['--require', new URL('redis_url/weir_for_redis.cjs', import.meta.url).pathname, '--test-reporter=tap', suite],
+    { env: { ...process.env, NODE_TEST_CONTEXT: '', WEIR_PORT: String(own.port) } },
+  )
+  let said = ''
+  for await (const piece of node.stdout) said += piece
+  await own.stop()
+  assert.match(said, /^# pass 16$/m, said)
+  assert.match(said, /^# fail 0$/m, said)
 })
 
 test('the store of hono-rate-limiter', { skip }, async () => {
