@@ -18,13 +18,18 @@ export interface Rpc {
   }
 }
 
-const LIMIT: [parameter: string, member: string][] = [
-  ['p_policy', 'policy'],
-  ['p_attributes', 'attributes'],
-  ['p_key', 'key'],
-  ['p_cost', 'cost'],
-  ['p_plan', 'plan'],
-]
+/** What the functions take; a check with an id is `check_once`. */
+const PARAMETERS: Record<string, string[]> = {
+  charge: ['policy', 'attributes', 'key', 'cost', 'plan'],
+  refund: ['policy', 'attributes', 'key', 'cost', 'plan'],
+  reset: ['policy', 'attributes', 'key', 'plan'],
+  reserve: ['policy', 'attributes', 'key', 'cost', 'costs', 'plan', 'ttl_ms', 'id'],
+  check_once: ['id', 'policy', 'attributes', 'key', 'cost', 'costs', 'plan'],
+  commit: ['reservation', 'cost', 'costs'],
+  release: ['reservation'],
+  grow: ['reservation', 'cost', 'costs'],
+  extend: ['reservation', 'ttl_ms'],
+}
 
 /** For `new Weir({ transport: postgres(pool) })`. The policies are those of `weir policy push`. */
 export function postgres(database: Queries | Unsafe | Rpc): Transport {
@@ -36,11 +41,11 @@ export function postgres(database: Queries | Unsafe | Rpc): Transport {
     }
     const named = Object.keys(parameters).map(
       (parameter, i) =>
-        `${parameter} => $${i + 1}${/check|attr/.test(parameter) ? '::text::jsonb' : ''}`,
+        `${parameter} => $${i + 1}${/checks|attr|costs/.test(parameter) ? '::text::jsonb' : ''}`,
     )
     const text = `SELECT to_jsonb(a) AS answer FROM weir.${name}(${named}) a`
     const values = Object.values(parameters).map((value) =>
-      typeof value === 'object' ? JSON.stringify(value) : value,
+      value && typeof value === 'object' ? JSON.stringify(value) : value,
     )
     const rows =
       'unsafe' in database
@@ -50,24 +55,23 @@ export function postgres(database: Queries | Unsafe | Rpc): Transport {
   }
 
   async function ask(verb: Verb, requests: any[]): Promise<Raw[]> {
-    if (/check|peek/.test(verb)) {
+    const once = verb === 'check' && requests.length === 1 && requests[0].id !== undefined
+    if (/check|peek/.test(verb) && !once) {
       const checks = requests.map((request) =>
         verb === 'peek' ? { ...request, peek: true } : request,
       )
       return (await call('check_many', { p_checks: checks })).map(tidy)
     }
-    if (!/charge|refund|reset/.test(verb))
-      throw new WeirError(`${verb} is by HTTP or RESP`, 'invalid_request')
+    const name = once ? 'check_once' : verb
     const answers = []
     for (const request of requests) {
-      if (request.window_ms || request.policies)
-        throw new WeirError(`by SQL, ${verb} is for one policy`, 'invalid_request')
-      const parameters = Object.fromEntries(
-        LIMIT.filter(
-          ([, member]) => request[member] !== undefined && (member !== 'cost' || verb !== 'reset'),
-        ).map(([parameter, member]) => [parameter, request[member]]),
-      )
-      answers.push(tidy((await call(verb, parameters))[0]))
+      const parameters: Record<string, unknown> = {}
+      for (const member in request) {
+        if (!PARAMETERS[name]!.includes(member))
+          throw new WeirError(`by SQL, ${verb} has no ${member}`, 'invalid_request')
+        parameters[`p_${member}`] = request[member]
+      }
+      answers.push(tidy((await call(name, parameters))[0]))
     }
     return answers
   }
@@ -88,7 +92,8 @@ export function postgres(database: Queries | Unsafe | Rpc): Transport {
         }
       }
       const all = async () => {
-        if (requests.length < 2 || !/check|peek/.test(verb)) return Promise.all(requests.map(one))
+        const alone = !/check|peek/.test(verb) || requests.some((request) => request.id !== undefined)
+        if (requests.length < 2 || alone) return Promise.all(requests.map(one))
         try {
           return await ask(verb, requests)
         } catch (error) {
@@ -105,12 +110,21 @@ export function postgres(database: Queries | Unsafe | Rpc): Transport {
   }
 }
 
+const RESERVATIONS: Record<number, string> = {
+  404: 'no_such_reservation',
+  409: 'already_settled',
+  410: 'reservation_expired',
+  422: 'id_reused',
+}
+
 /** SQLSTATEs of weir's own mistakes have a status, as by HTTP. */
 function explain(error: any): WeirError {
   if (error instanceof WeirError) return error
   const { code = '', message = String(error) } = error ?? {}
   if (code === '42704') return new WeirError(message, 'no_such_policy', 404)
   if (code === '22023') return new WeirError(message, 'invalid_request', 400)
+  const status = Number(/^WR(4\d\d)$/.exec(code)?.[1])
+  if (RESERVATIONS[status]) return new WeirError(message, RESERVATIONS[status]!, status)
   return new WeirError(
     `${message} ${code}`,
     'unreachable',
@@ -121,7 +135,11 @@ function explain(error: any): WeirError {
 
 /** A row as the JSON of HTTP has it. */
 function tidy(row: any): Raw {
-  const { rules = [], ...rest } = row ?? {}
+  const { rules: all, ...rest } = row ?? {}
+  const rules = all ?? []
+  // Columns that this verb has nothing to say in.
+  for (const name of ['expires_in_ms', 'repeated', 'expired', 'over'])
+    if (rest[name] === null) delete rest[name]
   const one = rules.length === 1 ? { used: rules[0].used, over: rules[0].over } : {}
   return {
     shadow: rules.some((rule: any) => rule.shadow_denied),

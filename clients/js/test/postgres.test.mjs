@@ -11,6 +11,7 @@ const { DATABASE_URL, PG, WHY_NO_POSTGRES } = process.env
 const skip = DATABASE_URL && PG ? false : (WHY_NO_POSTGRES ?? 'no DATABASE_URL')
 const { Weir } = await load('index.js')
 const { postgres } = await load('postgres.js')
+const { reserve } = await load('reserve.js')
 const { Pool } = skip ? {} : createRequire(pathToFileURL(path.join(PG, 'x')))('pg')
 const pool = skip ? undefined : new Pool({ connectionString: DATABASE_URL, max: 4 })
 after(async () => {
@@ -74,6 +75,33 @@ for (const [name, make] of Object.entries(WAYS)) {
       [(await weir.check(own, key('b'))).allowed, (await weir.check(own, key('b'))).allowed],
       [true, false],
     )
+  })
+
+  test(`${name}: reservations, and checks that are counted once`, { skip }, async () => {
+    const weir = client()
+    const left = async (user) => (await weir.peek('word', user)).remaining
+    const held = await reserve(weir, 'word', { user: key('r') }, { cost: 3, ttl: '1m' })
+    assert.ok(held.allowed && held.reservation && held.repeated === false, JSON.stringify(held))
+    assert.equal(await left(key('r')), 2)
+    assert.equal((await held.grow({ cost: 1 })).allowed, true)
+    assert.equal((await held.grow({ cost: 2 })).allowed, false)
+    assert.ok((await held.extend('5m')).expires_in_ms > 60_000)
+    const done = await held.commit({ cost: 2 })
+    assert.deepEqual([done.over, done.expired, done.repeated], [0, false, false])
+    assert.equal(await left(key('r')), 3)
+    assert.equal((await held.commit({ cost: 2 })).repeated, true)
+    await assert.rejects(held.commit({ cost: 1 }), { code: 'already_settled' })
+    const given = await reserve(weir, 'word', key('r'), { costs: { requests: 3 }, ttl: 60_000 })
+    await given.release()
+    assert.equal(await left(key('r')), 3)
+    const id = key('once').replace(/[^a-z:]/g, '')
+    const twice = await Promise.all([1, 2].map(() => weir.check('word', key('o'), { id })))
+    assert.deepEqual(twice.map((a) => a.repeated).sort(), [false, true])
+    assert.equal(await left(key('o')), 4)
+    await assert.rejects(weir.check('word', key('p'), { id }), { code: 'id_reused' })
+    await assert.rejects(weir.ask('release', undefined, undefined, { reservation: 'none' }), {
+      code: 'no_such_reservation',
+    })
   })
 
   test(`${name}: a mistake is an error for its caller alone`, { skip }, async () => {
