@@ -6,9 +6,12 @@ import { once } from 'node:events'
 import { mkdirSync, writeFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import path from 'node:path'
+import readline from 'node:readline'
 import { test } from 'node:test'
 import { fileURLToPath, pathToFileURL } from 'node:url'
 import { promisify } from 'node:util'
+import { LIMIT } from './runtimes/limit.mjs'
+import { storm } from './runtimes/storm.mjs'
 import { freePort, scratch, serve, until } from './support.mjs'
 
 const { NODE_MODULES, PACKAGE, RUNTIMES, WHY_NO_RUNTIMES } = process.env
@@ -16,9 +19,11 @@ const here = path.dirname(fileURLToPath(import.meta.url))
 const run = promisify(execFile)
 const skip = RUNTIMES && process.arch === 'x64' ? false : (WHY_NO_RUNTIMES ?? 'no RUNTIMES')
 
+const QUIET = { ...process.env, DENO_NO_UPDATE_CHECK: '1', DENO_DIR: scratch('deno') }
+
 const COMMANDS = {
   'Node.js': [process.execPath],
-  Deno: [`${RUNTIMES}/@deno/linux-x64-glibc/deno`, 'run', '-A', '--no-config', '--no-lock'],
+  Deno: [`${RUNTIMES}/@deno/linux-x64-glibc/deno`, 'run', '--allow-net', '--allow-read', '--no-prompt', '--no-config', '--no-lock'],
   Bun: [`${RUNTIMES}/@oven/bun-linux-x64/bin/bun`],
 }
 
@@ -40,7 +45,7 @@ for (const [name, [program, ...words]] of Object.entries(COMMANDS)) {
               server.url,
               away,
             ],
-            { env: { ...process.env, DENO_NO_UPDATE_CHECK: '1', DENO_DIR: scratch('deno') } },
+            { env: QUIET },
           )
           return JSON.parse(stdout)
         }),
@@ -91,43 +96,51 @@ async function bundle() {
   return outputFiles[0].text
 }
 
-test(
-  'workerd: three workers share one exact limit, with one client for all requests of each',
-  { skip },
-  async () => {
-    const server = await serve()
-    mkdirSync(scratch('workerd'), { recursive: true })
-    writeFileSync(scratch('workerd/worker.js'), await bundle())
-    const workers = []
-    for (let i = 0; i < 3; i++) {
-      const port = await freePort()
-      writeFileSync(
-        scratch(`workerd/${i}.capnp`),
-        `using Workerd = import "/workerd/workerd.capnp";
+/** So many of them, each a process with a port of its own. */
+async function startWorkers(count, server) {
+  mkdirSync(scratch('workerd'), { recursive: true })
+  writeFileSync(scratch('workerd/worker.js'), await bundle())
+  const start = async (i) => {
+    const port = await freePort()
+    writeFileSync(
+      scratch(`workerd/${i}.capnp`),
+      `using Workerd = import "/workerd/workerd.capnp";
 const config :Workerd.Config = (
   services = [(name = "main", worker = .own), (name = "internet", network = (allow = ["private", "public"]))],
   sockets = [(name = "http", address = "127.0.0.1:${port}", http = (), service = "main")]);
 const own :Workerd.Worker = (modules = [(name = "worker", esModule = embed "worker.js")], compatibilityDate = "2026-01-01",
   bindings = [(name = "WEIR_URL", text = "${server.url}")]);
 `,
-      )
-      const child = spawn(
-        `${RUNTIMES}/@cloudflare/workerd-linux-64/bin/workerd`,
-        ['serve', scratch(`workerd/${i}.capnp`)],
-        { stdio: ['ignore', 'inherit', 'inherit'] },
-      )
-      process.once('exit', () => child.kill('SIGKILL'))
-      const url = `http://127.0.0.1:${port}`
-      await until(
-        () =>
-          fetch(`${url}/many`).then(
-            (r) => r.ok,
-            () => false,
-          ),
-        'workerd',
-      )
-      workers.push({ url, child })
-    }
+    )
+    const child = spawn(
+      `${RUNTIMES}/@cloudflare/workerd-linux-64/bin/workerd`,
+      ['serve', scratch(`workerd/${i}.capnp`)],
+      { stdio: ['ignore', 'inherit', 'inherit'] },
+    )
+    const kill = () => child.kill('SIGKILL')
+    process.once('exit', kill)
+    const url = `http://127.0.0.1:${port}`
+    const ask = (where) => fetch(`${url}${where}`)
+    await until(
+      () =>
+        ask('/many').then(
+          (r) => r.ok,
+          () => false,
+        ),
+      'workerd',
+    )
+    const stop = () => (kill(), process.removeListener('exit', kill), once(child, 'close'))
+    return { url, stop }
+  }
+  return Promise.all(Array.from({ length: count }, (_, i) => start(i)))
+}
+
+test(
+  'workerd: three workers share one exact limit, with one client for all requests of each',
+  { skip },
+  async () => {
+    const server = await serve()
+    const workers = await startWorkers(3, server)
     const headers = { 'cf-connecting-ip': '198.51.100.9' }
     const answers = await Promise.all(
       Array.from({ length: 300 }, async (_, i) => {
@@ -140,12 +153,95 @@ const own :Workerd.Worker = (modules = [(name = "worker", esModule = embed "work
       [answers.filter((s) => s === 200).length, answers.filter((s) => s === 429).length],
       [5, 295],
     )
-    for (const { url, child } of workers) {
+    for (const { url, stop } of workers) {
       assert.deepEqual(new Set(await (await fetch(`${url}/many`)).json()), new Set(['store']))
       assert.deepEqual(await (await fetch(`${url}/socket`)).json(), Array(20).fill('store'))
-      child.kill('SIGKILL')
-      await once(child, 'close')
+      await stop()
     }
     await server.stop()
   },
 )
+
+/** Three instances that go on asking: what they say, how they are stopped, what they have found. */
+function processes([program, ...words], server) {
+  const urls = [server.url, server.url, server.url.replace('http', 'weir')]
+  return urls.map((url, i) => {
+    const child = spawn(
+      program,
+      [...words, path.join(here, 'runtimes/storm.mjs'), path.resolve(PACKAGE), url, `i${i}`],
+      { stdio: ['pipe', 'pipe', 'inherit'], env: QUIET },
+    )
+    const said = []
+    let isEnded = false
+    readline.createInterface({ input: child.stdout }).on('line', (line) => said.push(line))
+    child.once('close', () => (isEnded = true))
+    return {
+      said,
+      async stop() {
+        child.stdin.end()
+        await until(() => isEnded, 'the end of an instance')
+        return JSON.parse(said.at(-1))
+      },
+    }
+  })
+}
+
+async function workers(server) {
+  return (await startWorkers(3, server)).map(({ url, stop }, i) => {
+    const said = []
+    let isOver = false
+    const found = storm(
+      async (id) =>
+        (await fetch(`${url}/storm?id=w${i}-${id}`).then((r) => r.json())),
+      () => isOver,
+      (word) => said.push(word),
+    )
+    found.catch(() => {})
+    return {
+      said,
+      async stop() {
+        isOver = true
+        const heard = await found
+        await stop()
+        return heard
+      },
+    }
+  })
+}
+
+const EVENTS = {
+  'while the server is handed over': (server) => server.handover(),
+  'while the server is killed and started again on its files': async (server, instances, again) => {
+    await server.kill()
+    for (const { said } of instances)
+      await until(() => said.includes('lost'), 'an answer that is lost')
+    return again()
+  },
+}
+
+for (const [event, happen] of Object.entries(EVENTS))
+  for (const name of ['Node.js', 'Deno', 'Bun', 'workerd'])
+    test(
+      `${name}: three instances are allowed exactly what the limit says, ${event}`,
+      { skip: name !== 'Node.js' && skip },
+      async () => {
+        const settings = {
+          store: `file:${scratch(`${name} ${event}`.replace(/\W/g, ''))}`,
+          args: ['--sync', 'always'],
+        }
+        let server = await serve(settings)
+        const { port } = server
+        const instances =
+          name === 'workerd' ? await workers(server) : processes(COMMANDS[name], server)
+        for (const { said } of instances) await until(() => said.includes('began'), name)
+        server = (await happen(server, instances, () => serve({ ...settings, port }))) ?? server
+        const found = await Promise.all(instances.map((instance) => instance.stop()))
+        assert.equal(
+          found.reduce((sum, { allowed }) => sum + allowed, 0),
+          LIMIT.limit,
+          JSON.stringify(found),
+        )
+        assert.ok(found.every(({ asked }) => asked >= 334))
+        await server.stop()
+      },
+    )

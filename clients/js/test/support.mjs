@@ -64,13 +64,16 @@ export async function serve({
     ],
     { stdio: ['ignore', 'ignore', 'pipe'] },
   )
-  const kill = () => child.kill('SIGKILL')
+  let { pid } = child // that of its successor, after a handover
+  const signal = (name) => process.kill(pid, name)
+  const kill = () => signal('SIGKILL')
   process.once('exit', kill)
   const ended = once(child, 'close').then(([status, signal]) => {
     process.removeListener('exit', kill)
     return status ?? signal
   })
   const said = []
+  const events = (name) => said.filter((line) => line.includes(`"event":"${name}"`)).map(JSON.parse)
   let address
   const ready = new Promise((resolve) => {
     readline.createInterface({ input: child.stderr }).on('line', (line) => {
@@ -81,16 +84,22 @@ export async function serve({
     })
   })
   if ((await Promise.race([ready, ended])) !== true) throw new Error(said.join('\n'))
-  const end = (signal) => () => (child.kill(signal), ended)
+  const end = (name) => () => (signal(name), ended)
   return {
     url: `http://${address}`,
     port: Number(address.split(':').at(-1)),
-    pid: child.pid,
+    pid,
     config,
     ended,
     stop: end('SIGTERM'),
     kill: end('SIGKILL'),
-    signal: (name) => child.kill(name),
+    signal,
+    /** To a process of the same program; resolves when that serves. */
+    async handover() {
+      signal('SIGUSR2')
+      await until(() => events('ready').length === 2, 'the successor')
+      pid = Number(events('handover')[0].message.split(' ')[1])
+    },
   }
 }
 

@@ -3,6 +3,7 @@ import { connect } from 'cloudflare:sockets'
 import { Weir } from 'weir-client'
 import { limited } from 'weir-client/fetch'
 import { socket } from 'weir-client/workers'
+import { LIMIT } from './limit.mjs'
 
 let weir
 export default {
@@ -20,6 +21,10 @@ export default {
       )
       own.close()
       return Response.json(answers.map((answer) => answer.source))
+    }
+    if (pathname === '/storm') {
+      const id = new URL(request.url).searchParams.get('id')
+      return Response.json(await weir.check(LIMIT, 'all', { id }))
     }
     if (pathname === '/many') {
       const answers = await weir.checkMany(
