@@ -6,6 +6,7 @@
 The tests are clients/js/test/NAME.test.mjs. What npm has to fetch is kept in TREE/js, and the
 compiled package too. Without npm, or where it reaches no registry, the tests are skipped.
 """
+import json
 import os
 import subprocess
 import sys
@@ -16,11 +17,12 @@ sys.path.insert(0, "tests/support")
 from npm import fetched  # noqa: E402
 from postgres import Postgres  # noqa: E402
 from redis import Redis  # noqa: E402
+from vectors import TABLE  # noqa: E402
 from weir_server import TREE, WEIR, Folder  # noqa: E402
 
 PATIENT = "deadline=20s"  # for a store on a busy machine
 CLIENT, KEPT = Path("clients/js").resolve(), TREE / "js"
-SQL_POLICIES = "version: 1\npolicies: {word: {limit: 5 per 15m, by: user}}\n"
+SQL_POLICIES = {**TABLE["policies"]["policies"], "word": {"limit": "5 per 15m", "by": "user"}}
 
 
 def skip(names, why):
@@ -47,12 +49,12 @@ def database(stack):
     db = Postgres(fsync="off")
     stack.callback(db.close)
     config = stack.enter_context(Folder()) / "policies.yaml"
-    config.write_text(SQL_POLICIES)
+    config.write_text(json.dumps({**TABLE["policies"], "policies": SQL_POLICIES}))
     db.psql("CREATE ROLE edge LOGIN")
     migrate(db)
     subprocess.run([WEIR, "policy", "push", config, db.url], stdout=subprocess.DEVNULL, check=True)
     db.psql("SELECT weir.expose('public'); GRANT weir_caller TO edge")
-    return {"DATABASE_URL": db.url_of("postgres", "edge"), "PG": str(modules)}
+    return {"DATABASE_URL": db.url_of("postgres", "edge"), "OPERATOR_URL": db.url, "PG": str(modules)}
 
 
 def redis(stack):
@@ -80,7 +82,7 @@ def main(names):
         env.update(more("runtimes", "RUNTIMES") if "runtimes" in names else {})
         env.update(more("published", "PUBLISHED") if "published" in names else {})
         env.update(redis(stack) if "redis_url" in names else {})
-        env.update(database(stack) if {"postgres", "seeds"} & set(names) else {})
+        env.update(database(stack) if {"postgres", "seeds", "vectors"} & set(names) else {})
         # Each prints TAP with a plan of its own.
         return max(subprocess.run(["node", "--test-reporter=tap", CLIENT / f"test/{name}.test.mjs"], env=env,
                                   check=False).returncode for name in names)

@@ -20,8 +20,8 @@ export interface Rpc {
 
 /** What the functions take; a check with an id is `check_once`. */
 const PARAMETERS: Record<string, string[]> = {
-  charge: ['policy', 'attributes', 'key', 'cost', 'plan'],
-  refund: ['policy', 'attributes', 'key', 'cost', 'plan'],
+  charge: ['policy', 'attributes', 'key', 'cost', 'costs', 'plan'],
+  refund: ['policy', 'attributes', 'key', 'cost', 'costs', 'plan'],
   reset: ['policy', 'attributes', 'key', 'plan'],
   reserve: ['policy', 'attributes', 'key', 'cost', 'costs', 'plan', 'ttl_ms', 'id'],
   check_once: ['id', 'policy', 'attributes', 'key', 'cost', 'costs', 'plan'],
@@ -123,6 +123,7 @@ function explain(error: any): WeirError {
   const { code = '', message = String(error) } = error ?? {}
   if (code === '42704') return new WeirError(message, 'no_such_policy', 404)
   if (code === '22023') return new WeirError(message, 'invalid_request', 400)
+  if (code === '42501') return new WeirError(message, 'forbidden', 403)
   const status = Number(/^WR(4\d\d)$/.exec(code)?.[1])
   if (RESERVATIONS[status]) return new WeirError(message, RESERVATIONS[status]!, status)
   return new WeirError(
