@@ -175,6 +175,8 @@ static weir_err read_condition(struct parsing *p, struct span word)
                          MAPPING_MOST_CONDITIONS);
     if (span_is(word, "*"))
         return WEIR_OK;
+    if (span_is(word, "->"))
+        return diag_fail(p->diag, WEIR_EOPTION, "write '=>' before the policy, not '->'");
     c = &p->line->conditions[p->line->condition_count++];
     c->relation = IS;
     if (is_methods(word)) {

@@ -10,6 +10,7 @@
  * there may be more than one limit that passes while one less does not; this finds one of them. */
 #include "replay/suggest.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 #include "base/diag.h"
@@ -327,5 +328,6 @@ double suggest_percent(const struct suggest *s, const struct trial_result *r)
     const int64_t whole = s->of_identities ? r->identities : r->requests;
     const int64_t part = s->of_identities ? r->denied_identities : r->denied;
 
-    return whole > 0 ? 100 * (double)(whole - part) / (double)whole : 100;
+    return whole > 0 ? floor((double)(whole - part) * SHARE_ALL / (double)whole) / (SHARE_ALL / 100)
+                     : 100;
 }

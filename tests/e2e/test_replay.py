@@ -324,6 +324,11 @@ def a_suggested_limit_is_the_least():
         assert "in other windows: " in yaml and ", burst: " in yaml
         costly = here.json("--suggest", "90%", "--map", "=> site cost=bytes/100", log, config="one.yaml")["suggestions"][0]
         assert costly["passed_percent"] >= 90 > costly["one_less_percent"] and costly["limit"] > 40
+        # What is just below the share must not look like the share: 99.8966% of 1934.
+        here.write("one.yaml", "version: 1\npolicies: {site: {limit: 1 per 1s, by: ip, algorithm: fixed_window}}\n")
+        near = here.write("near.log", "".join(line(START + i) for i in range(1930)) + line(START + 2000) * 4)
+        yaml = here.run("--suggest", "99.9%", near, config="one.yaml").decode()
+        assert "# 99.94% of 1934 requests pass; with 2 it is 99.89%. Now: 1" in yaml, yaml
         wrong = here.run("--suggest", "90%", "-", config="one.yaml", status=2)
         assert "give files, not standard input" in wrong
 

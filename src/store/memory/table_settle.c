@@ -145,7 +145,7 @@ static void note_settled(struct deciding *d, struct reservation *r)
     for (size_t i = 0; i < d->q->count; i++) {
         r->charges[i].used = d->used[i];
         if (d->used[i] != r->charges[i].held)
-            deciding_log_change(d, RECORD_USED + i, d->used[i]);
+            deciding_log_change(d, (enum record_change)(RECORD_USED + i), d->used[i]);
     }
     r->is_settled = 1;
     deciding_record(d)->state.kept.is_open = 0;

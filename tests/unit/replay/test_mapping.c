@@ -211,6 +211,7 @@ static void what_is_no_line_is_told(void **state)
 {
     static const char *const cases[][2] = {
         { "POST /login login", "'login' is no method, path or comparison" },
+        { "POST /login -> login", "write '=>' before the policy, not '->'" },
         { "POST /login =>", "the policy is missing" },
         { "", "the policy is missing" },
         { "status<many => all", "'many' is not a whole number" },
