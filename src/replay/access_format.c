@@ -4,8 +4,7 @@
 #include "replay/log_names.h"
 #include "replay/scan.h"
 
-_Static_assert((int)RECORD_MOST_FIELDS <= (int)LOG_NO_FIELD,
-               "places of other meaning come behind them");
+_Static_assert((int)RECORD_PLACES <= (int)LOG_NO_FIELD, "places of other meaning come behind them");
 
 const char *const access_format_names[ACCESS_FORMAT_COUNT] = {
 #define X(name, text, aliases, parse) text,

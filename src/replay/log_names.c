@@ -203,7 +203,7 @@ bool log_names_put(struct log_parser *p, const struct log_name *name, struct spa
         record_set_request(out, value);
     else if (name->field == LOG_URI_FIELD)
         record_set_uri(out, value);
-    else if (name->field < RECORD_MOST_FIELDS)
+    else if (name->field < RECORD_PLACES)
         out->fields[name->field] = value;
     return true;
 }

@@ -1,7 +1,7 @@
 /* record.c - one request of a log, as far as replay looks at it. */
 #include "replay/record.h"
 
-_Static_assert(RECORD_MOST_FIELDS <= 32, "there is a bit for each");
+_Static_assert(RECORD_PLACES <= 32, "there is a bit for each");
 
 const char *const record_field_names[RECORD_FIELD_COUNT] = {
 #define X(name, text) text,

@@ -33,14 +33,14 @@ extern const char *const record_field_names[RECORD_FIELD_COUNT];
 
 enum {
     RECORD_MOST_EXTRA = 20, /* fields of other names: those of JSON and CSV, and headers */
-    RECORD_MOST_FIELDS = RECORD_FIELD_COUNT + RECORD_MOST_EXTRA
+    RECORD_PLACES = RECORD_FIELD_COUNT + RECORD_MOST_EXTRA
 };
 
 struct record {
     int64_t time;       /* ms since 1970 */
     int64_t line;       /* of its file, from 1 */
     const char *source; /* the file's name */
-    struct span fields[RECORD_MOST_FIELDS];
+    struct span fields[RECORD_PLACES];
 };
 
 /* Which fields are looked at, and what the extra ones are called. */

@@ -27,7 +27,7 @@ static void look_at(const struct log_file *f)
 
     assert(r->time > 0 && r->time < (int64_t)1 << 48);
     assert(r->line == f->lines);
-    for (size_t i = 0; i < RECORD_MOST_FIELDS; i++) {
+    for (size_t i = 0; i < RECORD_PLACES; i++) {
         const struct span value = r->fields[i];
 
         if (value.len == 0)

@@ -75,7 +75,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
         assert((err == WEIR_OK) == (diag.text[0] == '\0'));
     }
-    for (size_t i = 0; i < RECORD_MOST_FIELDS && values.len > 0; i++)
+    for (size_t i = 0; i < RECORD_PLACES && values.len > 0; i++)
         r.fields[i] = next_line(&values);
     if (mapping_apply(m, &r, &mapped) == MAPPED) {
         assert(mapped.request.policy || mapped.request.policy_count > 1);
