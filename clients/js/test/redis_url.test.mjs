@@ -8,7 +8,7 @@ import path from 'node:path'
 import { after, before, test } from 'node:test'
 import { pathToFileURL } from 'node:url'
 import { recognised, scriptsIn, sha1 } from '../../../scripts/known_scripts.mjs'
-import { scratch, serve, until } from './support.mjs'
+import { freePort, scratch, serve, until } from './support.mjs'
 
 const { REDIS_URL, REDIS_PEERS, WHY_NO_REDIS_PEERS, STORES = '' } = process.env
 const SCALE = Number(process.env.WEIR_TEST_SCALE ?? 100) / 100
@@ -38,12 +38,17 @@ const LONG = 600_000
 
 let server
 const opened = []
+const started = []
+async function start(options) {
+  started.push(await serve(options))
+  return started.at(-1)
+}
 before(async () => {
-  if (!skip) server = await serve({ threads: 2 })
+  if (!skip) server = await start({ threads: 2 })
 })
 after(async () => {
   for (const client of opened) client.disconnect?.() ?? client.destroy?.()
-  await server?.stop()
+  for (const one of started) await one.kill()
 })
 
 const urls = (port = server.port) => [REDIS_URL, `redis://127.0.0.1:${port}`]
@@ -176,7 +181,7 @@ async function playScript(clients, text, kind, count, prefix) {
 for (const store of STORES.split(' '))
   test(`each script answers what it answers in Redis: ${store.split(':')[0]}`, { skip }, async () => {
     const known = recognised()
-    const own = await serve({ store, threads: 2 })
+    const own = await start({ store, threads: 2 })
     const clients = byIoredis(own.port)
     const texts = new Set(PACKAGES.flatMap((name) => scriptsIn(path.join(REDIS_PEERS, name))))
     try {
@@ -207,7 +212,7 @@ test('a counter ends when it does in Redis, and the next begins anew', { skip },
 test('counters are there after the server was killed', { skip }, async () => {
   const [text] = scriptsIn(path.join(REDIS_PEERS, 'rate-limiter-flexible'))
   const folder = `file:${scratch('killed')}`
-  let own = await serve({ store: folder })
+  let own = await start({ store: folder })
   for (let hits = 1; hits < 4; hits++) {
     const [, weir] = byIoredis(own.port)
     const [value, left] = await weir.eval(text, 1, 'kept', 1, 600)
@@ -215,8 +220,21 @@ test('counters are there after the server was killed', { skip }, async () => {
     assert.ok(hits === 1 ? left === 600_000 : left < 600_000, String(left))
     weir.disconnect()
     await own.kill()
-    own = await serve({ store: folder })
+    own = await start({ store: folder })
   }
+  await own.stop()
+})
+
+test('while the store is away, this process counts', { skip }, async () => {
+  const store = `redis://127.0.0.1:${await freePort()}?deadline=200ms`
+  const own = await start({ store, policies: 'version: 1\nfallback: {instances: 3}\npolicies: {}\n' })
+  const [, weir] = byIoredis(own.port)
+  const [text] = scriptsIn(path.join(REDIS_PEERS, 'rate-limiter-flexible'))
+  assert.deepEqual(await weir.eval(text, 1, 'away', 2, 600), [2, 600_000])
+  assert.equal((await weir.eval(text, 1, 'away', 2, 600))[0], 4)
+  assert.equal(await weir.decr('away'), 3)
+  assert.equal(await weir.get('away'), '3')
+  weir.disconnect()
   await own.stop()
 })
 
@@ -227,7 +245,7 @@ test('a token needs the scope reset to forget a key', { skip }, async () => {
     ['check', false],
     ['check,reset', true],
   ]) {
-    const own = await serve({ args: ['--token-file', `${scopes}:${scratch('token')}`] })
+    const own = await start({ args: ['--token-file', `${scopes}:${scratch('token')}`] })
     const { Redis } = require('ioredis')
     const { RateLimiterRedis } = require('rate-limiter-flexible')
     const storeClient = new Redis(`redis://:${token}@127.0.0.1:${own.port}`)
@@ -348,7 +366,7 @@ test('the store of @fastify/rate-limit', { skip }, async () => {
 const unlessAsked = skip || (process.env.SUITES ? false : './dev peers runs it')
 test('the tests of @fastify/rate-limit with Redis pass, unchanged', { skip: unlessAsked }, async () => {
   const suite = path.join(REDIS_PEERS, '@fastify/rate-limit/test/redis-rate-limit.test.js')
-  const own = await serve()
+  const own = await start()
   const node = spawn(
     process.execPath,
     ['--require', new URL('redis_url/weir_for_redis.cjs', import.meta.url).pathname, '--test-reporter=tap', suite],
