@@ -25,7 +25,7 @@
 -- charge its place, as a byte, its decision as in judge.lua, and what is held of it or was until it
 -- was settled, then `about` and `tags`.
 --
---     0 done   1 denied   2 no such reservation   3 its id is of another question
+--     0 done   1 denied   2 no such reservation   3 its id is of another question, or of no record
 --     4 it is settled already   5 it has expired   6 its record is in the slot of the tag `over`
 --     7 an amount that it does not count   8 a ttl that is too long
 --
@@ -98,12 +98,84 @@ end
 
 -- ---- records -------------------------------------------------------------------------------------
 
+-- Other programs may write to Redis, too, or another version of this. What comes behind trusts a record,
+-- and an error would fail all questions of the call.
+local function is_whole(n, least)
+    return type(n) == 'number' and n >= least and n <= 2^53 and n % 1 == 0
+end
+
+local function is_list(list, most)
+    return type(list) == 'table' and #list <= most
+end
+
+local function is_text(text) -- its length goes into 2 bytes of the reply
+    return type(text) == 'string' and #text < 65536
+end
+
+local function is_sound_rule(rule)
+    if not is_list(rule, 11) then
+        return false
+    end
+    for i = 1, 11 do
+        if rule[i] == nil and i > 6 and rule[1] ~= 33 then
+            break
+        elseif not is_whole(rule[i], 0) or i > 7 and rule[i] - rule[i - 1] < 3600000 then
+            return false
+        end
+    end
+    local algorithm, limit, window, burst, precision = unpack(rule)
+    local is_level = algorithm >= 3 and algorithm <= 5
+    return (algorithm >= 1 and algorithm <= 6 or algorithm == 17 or algorithm == 33)
+        and (window > 0 or algorithm == 6 or limit == 0) and (precision > 0 or algorithm ~= 2)
+        and (not is_level or limit * window <= 2^53 and burst * window <= 2^53)
+end
+
+local function is_sound_charge(c)
+    return type(c) == 'table' and type(c.key) == 'string' and type(c.counts) == 'string'
+        and string.find(c.key, '^rl:{%x%x%x%x}:') and is_sound_rule(c.rule)
+        and is_whole(c.place, 0) and c.place < 256 and is_whole(c.held, 0) and is_whole(c.used, 0)
+end
+
+local function is_sound(record)
+    if type(record) ~= 'table' or type(record.print) ~= 'string' or not is_whole(record.expires, 0)
+        or not is_whole(record.most_ttl, 0) or not is_list(record.names, 32)
+        or not is_list(record.charges, 32) or not is_list(record.parts, 256)
+        or not is_text(record.about or '') or not is_text(record.tags or '')
+        or record.tag and not is_whole(record.tag, 0) then
+        return false
+    end
+    for i = 1, #record.charges do
+        if not is_sound_charge(record.charges[i]) then
+            return false
+        end
+    end
+    for i = 1, #record.parts do
+        local part = record.parts[i]
+        if not is_list(part, 5) or not record.charges[part[1]] or not is_whole(part[2], 0)
+            or not is_whole(part[3], 0) or not is_whole(part[4], 0) then
+            return false
+        end
+    end
+    return true
+end
+
+-- nil: there is none. false: there is something else, which stays as it is.
 local function read_record()
-    local value = redis.call('GET', record_key)
-    local record = value and cmsgpack.unpack(value)
-    hold_end = record and record.gives_back and 'R' or ''
-    local most = record and record.expires + KNOWN + (record.tag and POINTED or 0)
-    return record and now < most and record or nil
+    local value = redis.pcall('GET', record_key)
+    local is_read, record
+    hold_end = ''
+    if not value then
+        return nil
+    elseif not value.err then
+        is_read, record = pcall(cmsgpack.unpack, value)
+    elseif not string.find(value.err, 'WRONGTYPE', 1, true) then
+        error(value.err)
+    end
+    if not is_read or not is_sound(record) then
+        return false
+    end
+    hold_end = record.gives_back and 'R' or ''
+    return now < record.expires + KNOWN + (record.tag and POINTED or 0) and record or nil
 end
 
 local function write_record(record)
@@ -505,7 +577,7 @@ local function reserve()
     if not known then
         hold_end = record.gives_back and 'R' or ''
     end
-    if known and (known.print ~= fingerprint or known.tag) then
+    if known == false or known and (known.print ~= fingerprint or known.tag) then
         return 3, 0, 0, 0
     elseif known then
         look_at_all(known.charges)
@@ -658,7 +730,7 @@ local function point()
     if known and now >= known.expires + KNOWN then
         known = nil
     end
-    if known and (known.print ~= fingerprint or not known.tag) then
+    if known == false or known and (known.print ~= fingerprint or not known.tag) then
         return 3, 0, 0, 0
     elseif not known then
         write_record({ print = fingerprint, expires = expires, tag = tag, token = token,

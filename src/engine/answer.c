@@ -328,12 +328,12 @@ static void answer_known(struct check *check, const struct question *q)
 
     begin(check, q->is_unkept ? WEIR_FROM_FALLBACK : WEIR_FROM_STORE);
     list_reserved(check, q);
-    if (a->rule_count == 0)
-        return;
     for (size_t i = 1; i < a->rule_count; i++)
         if (decides_over(&a->rules[i], best, RETRY_LONGEST))
             best = &a->rules[i];
-    decide_by(best, a);
+    if (a->rule_count > 0) /* else the record does not say what they were */
+        decide_by(best, a);
+    a->allowed = a->allowed && q->allowed;
 }
 
 void answer_from_reservation(struct check *check)

@@ -20,10 +20,20 @@ static size_t text_size(const struct reservation *r)
 
 /* ---- from files ---------------------------------------------------------------------------- */
 
+static bool may_be_in_name(char c) /* as policies have them: from - to : are . / and digits */
+{
+    return (c >= '-' && c <= ':') || (c >= 'A' && c <= 'Z') || c == '_' || (c >= 'a' && c <= 'z');
+}
+
+/* Answers are told by these names, and nothing in them needs to be escaped. */
 static bool has_name(const struct reservation *r, size_t at)
 {
-    return at < text_size(r) && memchr(reservation_text(r) + at, '\0', text_size(r) - at) <=
-                                    (const void *)(reservation_text(r) + at + WEIR_MAX_NAME);
+    const char *text = reservation_text(r);
+    const size_t size = text_size(r), begin = at;
+
+    while (at < size && at - begin < WEIR_MAX_NAME && may_be_in_name(text[at]))
+        at++;
+    return at < size && text[at] == '\0';
 }
 
 static bool has_sound_bounds(const struct reservation *r, const struct reserved_charge *c)

@@ -2,6 +2,7 @@
 #include "store/redis/codec.h"
 
 #include <endian.h>
+#include <math.h>
 #include <stdio.h>
 
 #include "base/clock.h"
@@ -319,7 +320,7 @@ int64_t call_get_number(const char *at)
     memcpy(&bits, at, sizeof bits);
     bits = le64toh(bits);
     memcpy(&d, &bits, sizeof d);
-    return d >= 0x1p63 ? INT64_MAX : d < -0x1p63 ? INT64_MIN : (int64_t)d;
+    return isnan(d) ? 0 : d >= 0x1p63 ? INT64_MAX : d < -0x1p63 ? INT64_MIN : (int64_t)d;
 }
 
 void call_read_decision(const char *at, struct decision *out)

@@ -330,12 +330,12 @@ static void read_rows(const struct answered *a, struct question *q)
     }
 }
 
-/* What the record says of its charges. */
+/* What the record says of its charges. One that another version or another kind of machine has written
+ * says nothing: what was asked is done all the same. False: out of memory. */
 static bool read_about(const struct answered *a, struct question *q,
                        const weir_allocator *allocator)
 {
     struct reservation *r;
-    bool is_sound;
 
     if (a->about.len == 0 || has_own_charges(q) || !q->charges)
         return true;
@@ -343,14 +343,14 @@ static bool read_about(const struct answered *a, struct question *q,
     if (!r)
         return false;
     memcpy(r, a->about.at, a->about.len);
-    is_sound = reservation_is_sound(r, a->about.len);
-    if (is_sound) {
+    q->count = 0;
+    if (reservation_is_sound(r, a->about.len)) {
         reservation_forget_names(r);
         q->count = r->charge_count;
         reservation_read(r, q->reserving, q->charges);
     }
     alloc_free(allocator, r);
-    return is_sound;
+    return true;
 }
 
 static void read_part(const struct answered *a, const struct question *q)

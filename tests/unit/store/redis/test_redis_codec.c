@@ -164,7 +164,7 @@ static void replies_are_read(void **state)
     memcpy(reply, &clock, sizeof clock);
     at = put(at, false, 0, 5, 6, 0);
     at = put(at, true, 4, 0, 1e15, 7);
-    at = put(at, false, __builtin_inf(), -1, 3, 0);
+    at = put(at, false, __builtin_inf(), -1, 3, __builtin_nan(""));
     call = all();
     assert_true(call_read((struct span){ reply, (size_t)(at - reply) }, &call));
     assert_true(questions[0].allowed);
@@ -176,6 +176,7 @@ static void replies_are_read(void **state)
     assert_false(questions[2].allowed);
     assert_int_equal(charges[2].step.decision.remaining, INT64_MAX);
     assert_int_equal(charges[2].step.decision.retry_after, WEIR_NEVER);
+    assert_int_equal(charges[2].step.decision.delay, 0);
     assert_false(call_read((struct span){ reply, (size_t)(at - reply) - 1 }, &call));
     assert_false(call_read((struct span){ reply, 0 }, &call));
 }

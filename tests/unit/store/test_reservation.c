@@ -1,0 +1,119 @@
+/* test_reservation.c - records of reservations: which bytes are one. */
+#include "support/unit.h"
+
+#include "store/store.h"
+
+static const struct rule rules[] = {
+    { WEIR_TOKEN_BUCKET, 5, 1000, 5, .precision = 0 },
+    { WEIR_FIXED_WINDOW, 9, 70000, 9, .precision = 1 },
+};
+static struct charge_label labels[] = {
+    { .policy = "login", .rule = "ip", .counts = "requests" },
+    { .policy = "a-policy/of.many:parts_9", .rule = "default", .counts = "tokens" },
+};
+
+static struct reservation *make(void)
+{
+    const weir_allocator allocator = heap();
+    const struct reserving of = { .labels = labels, .most_ttl = 1000 };
+    struct charge charges[2] = { { .rule = &rules[0] }, { .rule = &rules[1] } };
+    struct reservation *r = reservation_new(&of, charges, 2, 0, &allocator);
+
+    assert_non_null(r);
+    assert_true(reservation_is_sound(r, r->block.size));
+    return r;
+}
+
+static void drop(struct reservation *r)
+{
+    const weir_allocator allocator = heap();
+
+    alloc_free(&allocator, r);
+}
+
+static char *text_of(struct reservation *r)
+{
+    return (char *)reservation_text(r);
+}
+
+static char *end_of(struct reservation *r)
+{
+    return (char *)r + r->block.size;
+}
+
+static void a_name_ends_within_the_record(void **state)
+{
+    struct reservation *r = make();
+
+    (void)state;
+    for (char *c = text_of(r); c < end_of(r); c++)
+        *c = *c ? *c : 'x';
+    assert_false(reservation_is_sound(r, r->block.size));
+    for (size_t i = 0; i < 2; i++)
+        r->charges[i].policy_at = r->charges[i].rule_at = r->charges[i].counts_at =
+            (uint16_t)(end_of(r) - text_of(r) - 1);
+    assert_false(reservation_is_sound(r, r->block.size));
+    end_of(r)[-1] = '\0';
+    assert_true(reservation_is_sound(r, r->block.size));
+    r->charges[1].rule_at++;
+    assert_false(reservation_is_sound(r, r->block.size));
+    drop(r);
+}
+
+static void a_name_has_the_characters_of_names(void **state)
+{
+    struct reservation *r = make();
+    char *first = text_of(r);
+
+    (void)state;
+    for (int c = 1; c < 256; c++) {
+        const bool is_fine = strchr("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                                    "0123456789_.:/-",
+                                    c) != NULL;
+
+        *first = (char)c;
+        assert_int_equal(reservation_is_sound(r, r->block.size), is_fine);
+    }
+    drop(r);
+}
+
+/* Whatever byte is another: it is no record, or one that can be read. */
+static void a_changed_byte_does_no_harm(void **state)
+{
+    static const unsigned char others[] = { 0, 1, 0x7f, 0x80, 0xff };
+    struct reservation *r = make();
+    struct charge charges[RESERVATION_MOST_CHARGES];
+    struct charge_label told[RESERVATION_MOST_CHARGES];
+    struct rule read[RESERVATION_MOST_CHARGES];
+    struct calendar calendars[RESERVATION_MOST_CHARGES];
+    char text[RESERVATION_MOST_TEXT];
+    struct reserving to = { .labels = told, .rules = read, .calendars = calendars, .text = text };
+
+    (void)state;
+    for (unsigned char *at = (unsigned char *)r; at < (unsigned char *)end_of(r); at++)
+        for (size_t i = 0; i < sizeof others; i++) {
+            const unsigned char was = *at;
+            const size_t size = r->block.size;
+
+            *at = others[i];
+            if (reservation_is_sound(r, size)) {
+                reservation_forget_names(r);
+                reservation_read(r, &to, charges);
+                for (size_t k = 0; k < r->charge_count; k++)
+                    assert_in_range(strlen(told[k].policy), 0, WEIR_MAX_NAME);
+            }
+            *at = was;
+        }
+    drop(r);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_name_ends_within_the_record),
+        cmocka_unit_test(a_name_has_the_characters_of_names),
+        cmocka_unit_test(a_changed_byte_does_no_harm),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
