@@ -80,6 +80,7 @@ def main(names):
     with ExitStack() as stack:
         env.update(more("peers", "PEERS") if {"middleware", "stores"} & set(names) else {})
         env.update(more("runtimes", "RUNTIMES") if "runtimes" in names else {})
+        env.update(more("convex", "CONVEX") if "seeds" in names else {})
         env.update(more("published", "PUBLISHED") if "published" in names else {})
         env.update(redis(stack) if "redis_url" in names else {})
         env.update(database(stack) if {"postgres", "seeds", "vectors"} & set(names) else {})

@@ -8,7 +8,7 @@ import { after, before, test } from 'node:test'
 import { pathToFileURL } from 'node:url'
 import { freePort, load, scratch, serve } from './support.mjs'
 
-const { DATABASE_URL, NODE_MODULES, PACKAGE, PG, WHY_NO_POSTGRES } = process.env
+const { CONVEX, DATABASE_URL, NODE_MODULES, PACKAGE, PG, WHY_NO_CONVEX, WHY_NO_POSTGRES } = process.env
 const { startWeir } = await load('testing.js')
 const POLICIES = `version: 1
 policies:
@@ -197,6 +197,52 @@ test('assertRateLimit: throws, leaves a breadcrumb without the user, and spares 
   assert.match(breadcrumbs[0].data.userHash, /^[0-9a-f]{32}$/)
   assert.ok(!JSON.stringify(breadcrumbs).includes('user-17'))
 })
+
+test(
+  'assertRateLimit and limited, in actions of Convex',
+  { skip: CONVEX ? false : (WHY_NO_CONVEX ?? 'no CONVEX') },
+  async () => {
+    const module = (file) => import(pathToFileURL(path.join(CONVEX, file)))
+    const { convexTest } = await module('convex-test/dist/index.js')
+    const { actionGeneric, anyApi } = await module('convex/dist/esm/server/index.js')
+    const { ConvexError } = await module('convex/dist/esm/values/index.js')
+    const { Weir } = await load('index.js')
+    const { limited } = await load('middleware/convex.js')
+    const { assertRateLimit } = await example('assert_rate_limit')
+    const weir = new Weir({ timeout: 10_000 })
+    const user = async (ctx) => (await ctx.auth.getUserIdentity()).subject
+    const limit = { scope: 'convex:report', limit: 2, windowMs: 864e5 }
+    const reports = {
+      make: actionGeneric({
+        handler: async (ctx, { exempt }) =>
+          (await assertRateLimit(ctx, await user(ctx), { ...limit, exempt })).remaining,
+      }),
+      guarded: actionGeneric({
+        handler: limited(
+          weir,
+          { name: 'convex:guarded', limit: 1, window: '1d' },
+          user,
+          async () => 'done',
+          { error: (data) => new ConvexError(data) },
+        ),
+      }),
+    }
+    const own = convexTest({
+      modules: { './convex/_generated/api.js': async () => ({}), './convex/reports.js': async () => reports },
+    })
+    const [ann, bob] = ['ann', 'bob'].map((subject) => own.withIdentity({ subject }))
+    const make = (who, args = {}) => who.action(anyApi.reports.make, args)
+    assert.deepEqual([await make(ann), await make(ann), await make(bob)], [1, 0, 1])
+    await assert.rejects(make(ann), /too many requests for convex:report/)
+    assert.equal(await make(ann, { exempt: true }), Infinity)
+    assert.equal(await ann.action(anyApi.reports.guarded, {}), 'done')
+    await assert.rejects(
+      ann.action(anyApi.reports.guarded, {}),
+      (error) =>
+        error instanceof ConvexError && error.data.code === 'denied' && error.data.retryAfterMs > 0,
+    )
+  },
+)
 
 test('startWeir: a real server whose clock the test sets', async () => {
   const own = await startWeir({ args: [] }, ({ args }) => serve({ policies: POLICIES, args }))

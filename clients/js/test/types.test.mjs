@@ -1,7 +1,7 @@
 /* types.test.mjs - with what `weir policy types` writes, the compiler finds mistakes in checks. */
 import assert from 'node:assert/strict'
 import { execFileSync, spawnSync } from 'node:child_process'
-import { mkdirSync, symlinkSync, writeFileSync } from 'node:fs'
+import { mkdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs'
 import path from 'node:path'
 import { test } from 'node:test'
 import { POLICIES, scratch } from './support.mjs'
@@ -74,4 +74,11 @@ test('right uses compile, and each wrong one does not, as ESM and as CommonJS', 
   )
   assert.equal(compiled.stdout, '')
   assert.equal(compiled.status, 0)
+})
+
+test('the reference says what the types say', () => {
+  const written = execFileSync(process.execPath, ['clients/js/reference.mjs', process.env.PACKAGE], {
+    encoding: 'utf8',
+  })
+  assert.equal(readFileSync('docs/javascript-reference.md', 'utf8'), written)
 })
