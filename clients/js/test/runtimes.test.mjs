@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict'
 import { execFile, spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { mkdirSync, writeFileSync } from 'node:fs'
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import path from 'node:path'
 import readline from 'node:readline'
@@ -68,7 +68,7 @@ for (const [name, [program, ...words]] of Object.entries(COMMANDS)) {
 }
 
 /** The worker as one module, as bundlers make it. */
-async function bundle() {
+async function bundle(file = path.join(here, 'runtimes/worker.mjs')) {
   const { build } = createRequire(pathToFileURL(path.join(NODE_MODULES, 'x')))('esbuild-wasm')
   const names = {
     'weir-client': 'index.js',
@@ -79,7 +79,7 @@ async function bundle() {
     Object.entries(names).map(([from, to]) => [from, path.resolve(PACKAGE, to)]),
   )
   const { outputFiles } = await build({
-    entryPoints: [path.join(here, 'runtimes/worker.mjs')],
+    entryPoints: [file],
     bundle: true,
     format: 'esm',
     target: 'es2022',
@@ -97,9 +97,9 @@ async function bundle() {
 }
 
 /** So many of them, each a process with a port of its own. */
-async function startWorkers(count, server) {
+async function startWorkers(count, server, file) {
   mkdirSync(scratch('workerd'), { recursive: true })
-  writeFileSync(scratch('workerd/worker.js'), await bundle())
+  writeFileSync(scratch('workerd/worker.js'), await bundle(file))
   const start = async (i) => {
     const port = await freePort()
     writeFileSync(
@@ -124,7 +124,7 @@ const own :Workerd.Worker = (modules = [(name = "worker", esModule = embed "work
     await until(
       () =>
         ask('/many').then(
-          (r) => r.ok,
+          () => true,
           () => false,
         ),
       'workerd',
@@ -245,3 +245,58 @@ for (const [event, happen] of Object.entries(EVENTS))
         await server.stop()
       },
     )
+
+/** The program under a heading of the page, as a file that finds the package. */
+function program(heading) {
+  const page = readFileSync('docs/javascript-runtimes.md', 'utf8')
+  const [, code] = new RegExp(`## ${heading}\n.*?\`\`\`js\n(.*?)\`\`\``, 's').exec(page)
+  const file = scratch(`${heading.replace(/\W/g, '')}.mjs`)
+  const at = (name) => pathToFileURL(path.resolve(PACKAGE, name)).href
+  const found = code
+    .replaceAll("'weir-client'", `'${at('index.js')}'`)
+    .replaceAll("'weir-client/http'", `'${at('http.js')}'`)
+    .replaceAll("'weir-client/fetch'", `'${at('middleware/fetch.js')}'`)
+    // The deadline of a test is longer.
+    .replaceAll('new Weir({', 'new Weir({ timeout: 20_000,')
+  writeFileSync(file, heading === 'Cloudflare Workers' ? code : found)
+  return file
+}
+
+for (const name of ['Node.js', 'Deno', 'Bun', 'Cloudflare Workers'])
+  test(
+    `${name}: the program of the page allows five logins, and answers the sixth with 429`,
+    { skip: name !== 'Node.js' && skip },
+    async () => {
+      const server = await serve()
+      const port = await freePort()
+      const file = program(name)
+      const env = { ...QUIET, WEIR_URL: server.url, PORT: `${port}` }
+      const isWorker = name === 'Cloudflare Workers'
+      const [worker] = isWorker ? await startWorkers(1, server, file) : []
+      const [command, ...words] = COMMANDS[name] ?? []
+      const more = name === 'Deno' ? ['--allow-env'] : []
+      const child = isWorker
+        ? undefined
+        : spawn(command, [...words, ...more, file], { env, stdio: ['ignore', 'inherit', 'inherit'] })
+      const kill = () => child?.kill('SIGKILL')
+      process.once('exit', kill)
+      const url = worker?.url ?? `http://127.0.0.1:${port}`
+      const headers = { 'cf-connecting-ip': '198.51.100.9' }
+      const statuses = []
+      const ask = async () => statuses.push((await fetch(url, { headers })).status)
+      await until(
+        () =>
+          ask().then(
+            () => true,
+            () => false,
+          ),
+        name,
+      )
+      while (statuses.length < 6) await ask()
+      assert.deepEqual(statuses, [200, 200, 200, 200, 200, 429])
+      kill()
+      await worker?.stop()
+      process.removeListener('exit', kill)
+      await server.stop()
+    },
+  )
