@@ -6,8 +6,9 @@ import { lane, type Push } from './lane.js'
 import type { LocalLimiter } from './local.js'
 import { http, type HttpOptions, type Transport, type Verb, type WireRequest } from './transport.js'
 
+/** Of a limit that comes with a request; `concurrency` needs a policy. */
 export type Algorithm =
-  'fixed_window' | 'sliding_window' | 'sliding_counter' | 'token_bucket' | 'leaky_bucket'
+  `${'fixed' | 'sliding'}_window` | 'sliding_counter' | `${'token' | 'leaky'}_bucket`
 
 /** A limit that comes with the request, instead of a policy of the server's file. */
 export interface Limit {
