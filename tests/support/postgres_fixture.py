@@ -41,7 +41,8 @@ class Fixture(shared_store.Fixture):
         self.db.psql(f"CREATE DATABASE {self.name}")
         self.owner = self.db.url_of(self.name)
         if migrated:
-            assert weir("migrate", self.owner).returncode == 0
+            done = weir("migrate", self.owner)
+            assert done.returncode == 0, done
             self.sql("GRANT weir_server TO limiter")
 
     def sql(self, text):
