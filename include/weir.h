@@ -299,8 +299,8 @@ WEIR_API WEIR_MUSTCHECK weir_err weir_peek(weir *w, const weir_request *r, weir_
 WEIR_API WEIR_MUSTCHECK weir_err weir_refund(weir *w, const weir_request *r, weir_answer *a,
                                              weir_diag *diag);
 
-/* It has happened: count it, whatever the limits say. What is counted may exceed a limit, which only
- * makes others wait. Never denied; `over` says by how much. */
+/* It has happened: count it, whatever the limits say. What is counted may exceed a limit, which
+ * only makes others wait. Never denied; `over` says by how much. */
 WEIR_API WEIR_MUSTCHECK weir_err weir_charge(weir *w, const weir_request *r, weir_answer *a,
                                              weir_diag *diag);
 

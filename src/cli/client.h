@@ -20,7 +20,8 @@ struct client {
     struct http_reply reply;    /* to the last call; its body lives until the next one */
 };
 
-/* `url` NULL: server_url_usual(); `token_file` NULL: $WEIR_TOKEN_FILE, or $WEIR_TOKEN, or none. Connects when it must. False: it was said on stderr why. */
+/* `url` NULL: server_url_usual(); `token_file` NULL: $WEIR_TOKEN_FILE, or $WEIR_TOKEN, or none.
+ * Connects when it must. False: it was said on stderr why. */
 bool client_open(struct client *c, const char *url, const char *token_file);
 void client_close(struct client *c);
 

@@ -1,9 +1,9 @@
 /* settle_later.h - settlements that wait for a store that is away.
  *
- * What was used is known; that it cannot be said now must not lose it. So a commit or a release that
- * the store did not take is kept here, and sent again with the next question of any thread that
- * finds the store in order. It comes before that question: what it gives back is there for it. It
- * can be sent twice, as the record knows that it is settled.
+ * What was used is known; that it cannot be said now must not lose it. So a commit or a release
+ * that the store did not take is kept here, and sent again with the next question of any thread
+ * that finds the store in order. It comes before that question: what it gives back is there for it.
+ * It can be sent twice, as the record knows that it is settled.
  *
  * It waits for as long as a reservation can last. What is dropped is counted: of a full list, after
  * that time, of a reservation that the store does not know any more, and when the process ends. */

@@ -1,6 +1,7 @@
 /* calendar.h - windows of the calendar: days, weeks, months, quarters and years of a time zone.
  *
- * A boundary is 0:00 of a day there; its instant is the first whose local time is at or after it. */
+ * A boundary is 0:00 of a day there; its instant is the first whose local time is at or after
+ * it. */
 #ifndef WEIR_LIMIT_CALENDAR_H
 #define WEIR_LIMIT_CALENDAR_H
 
@@ -46,7 +47,8 @@ struct calendar {
     _Atomic int64_t known[CALENDAR_BOUNDS];
 };
 
-/* By any number of threads; it computes only when the window of the last call does not have `now`. */
+/* By any number of threads; it computes only when the window of the last call does not have
+ * `now`. */
 void calendar_bounds(struct calendar *c, int64_t now, struct calendar_bounds *out);
 
 /* One that has bounds alone. Beyond the last of them, windows are as long as the last. */

@@ -8,9 +8,9 @@
  * too. So no product in here can overflow. limit 0 is "always deny". A zeroed state is an untouched
  * one, whatever the algorithm.
  *
- * WHAT HAS HAPPENED (an ask that is `forced`) is counted whatever the limit says: a state may exceed
- * its limit, which only makes others wait. A count stops at AMOUNT_MOST, and one that is multiplied
- * by the window where the product does. */
+ * WHAT HAS HAPPENED (an ask that is `forced`) is counted whatever the limit says: a state may
+ * exceed its limit, which only makes others wait. A count stops at AMOUNT_MOST, and one that is
+ * multiplied by the window where the product does. */
 #ifndef WEIR_LIMIT_LIMIT_H
 #define WEIR_LIMIT_LIMIT_H
 
@@ -20,10 +20,10 @@
 #include "base/span.h"
 #include "weir.h"
 
-/* Where a fixed window begins: at a multiple of its length since the epoch, with the first thing that
- * is counted in it, or with a day, week or month of the calendar. The last three begin with the
- * first, too, and a charge moves their end: each one; each that leaves more than the limit; or so,
- * and twice as far with each. */
+/* Where a fixed window begins: at a multiple of its length since the epoch, with the first thing
+ * that is counted in it, or with a day, week or month of the calendar. The last three begin with
+ * the first, too, and a charge moves their end: each one; each that leaves more than the limit; or
+ * so, and twice as far with each. */
 enum rule_start {
     START_EPOCH,
     START_FIRST,

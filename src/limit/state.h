@@ -195,8 +195,8 @@ void state_give_back(struct state *s, const struct rule *r, int64_t now, int64_t
 bool state_hold_is_open(const struct state *s, weir_algorithm algorithm, int64_t now,
                         const struct hold *hold);
 
-/* So much of a hold was used; it is over. Then `out` says how the state stands, as a peek does. False:
- * it is not open (any more). For algorithms with holds. */
+/* So much of a hold was used; it is over. Then `out` says how the state stands, as a peek does.
+ * False: it is not open (any more). For algorithms with holds. */
 bool state_settle(struct state *s, const struct rule *r, int64_t now, const struct hold *hold,
                   int64_t used, struct step *out);
 

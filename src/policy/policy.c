@@ -107,8 +107,8 @@ bool policies_index(struct policies *set)
     return true;
 }
 
-/* In the high bit of each byte: is it one of a-z A-Z 0-9 _ . : / - ? What is between '-' and ':' all
- * is. A byte that is no ASCII makes the bits of its neighbours wrong, and its own is 0. */
+/* In the high bit of each byte: is it one of a-z A-Z 0-9 _ . : / - ? What is between '-' and ':'
+ * all is. A byte that is no ASCII makes the bits of its neighbours wrong, and its own is 0. */
 static uint64_t name_characters(uint64_t eight)
 {
 #define EACH(byte) (UINT64_C(0x0101010101010101) * (byte))

@@ -1,4 +1,5 @@
-/* traceparent.c - which trace a request belongs to: the header `traceparent` of W3C Trace Context. */
+/* traceparent.c - which trace a request belongs to: the header `traceparent` of W3C Trace
+ * Context. */
 #include "proto/traceparent.h"
 
 #include <string.h>

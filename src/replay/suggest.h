@@ -45,8 +45,8 @@ WEIR_MUSTCHECK weir_err suggest_run(struct suggest *s, const struct replay_optio
                                     int share, bool of_identities, weir_diag *diag);
 void suggest_done(struct suggest *s);
 
-/* The share that passed, in percent with two decimals. It is rounded down: what is less than the share
- * that is wanted looks less. */
+/* The share that passed, in percent with two decimals. It is rounded down: what is less than the
+ * share that is wanted looks less. */
 double suggest_percent(const struct suggest *s, const struct trial_result *r);
 
 /* A policy file's part, ready to be pasted; what else is known is in comments. */

@@ -1,4 +1,5 @@
-/* http_post.h - one POST of JSON to another server, waited for: alarms and telemetry are sent so. */
+/* http_post.h - one POST of JSON to another server, waited for: alarms and telemetry are sent
+ * so. */
 #ifndef WEIR_SERVER_HTTP_POST_H
 #define WEIR_SERVER_HTTP_POST_H
 

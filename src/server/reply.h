@@ -8,8 +8,8 @@
  * All of this happens on the session's loop. Work that another thread does for a reply ends with
  * reply_end() on the loop; until then the reply stays, even if its session is gone.
  *
- * encode() may ask again instead of writing, if what it was answered makes that necessary. It is then
- * called once more, when that has its answer. */
+ * encode() may ask again instead of writing, if what it was answered makes that necessary. It is
+ * then called once more, when that has its answer. */
 #ifndef WEIR_SERVER_REPLY_H
 #define WEIR_SERVER_REPLY_H
 

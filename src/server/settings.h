@@ -152,8 +152,8 @@ void settings_lint(const char *file, struct span text, struct problems *problems
 /* Is this key, such as "max_keys", under `server:` of the file? */
 bool settings_in_file(const struct server_settings *s, const char *key);
 
-/* Each of `name=value,name=value`, with %XX in values decoded; the text is changed. NULL, or what is
- * wrong, by the text itself or by each(). */
+/* Each of `name=value,name=value`, with %XX in values decoded; the text is changed. NULL, or what
+ * is wrong, by the text itself or by each(). */
 typedef const char *settings_pair(void *ctx, const char *name, const char *value);
 const char *settings_each_pair(char *list, settings_pair *each, void *ctx);
 

@@ -1,7 +1,8 @@
 /* tokens.h - secrets that callers show, and what each lets them do.
  *
- * A file has one token on its first line, in visible ASCII. One may come as a text, too. Tokens are kept as keyed hashes and
- * compared in constant time, all of them for every question, so that time tells nothing. */
+ * A file has one token on its first line, in visible ASCII. One may come as a text, too. Tokens are
+ * kept as keyed hashes and compared in constant time, all of them for every question, so that time
+ * tells nothing. */
 #ifndef WEIR_SERVER_TOKENS_H
 #define WEIR_SERVER_TOKENS_H
 

@@ -88,7 +88,8 @@ void reservation_forget_names(struct reservation *r)
 
 /* ---- making one ---------------------------------------------------------------------------- */
 
-/* Where the names of a charge are in the text. A name that the last charge has too is there once. */
+/* Where the names of a charge are in the text. A name that the last charge has too is there
+ * once. */
 struct names {
     size_t policy, rule, counts, end;
 };

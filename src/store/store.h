@@ -15,9 +15,9 @@
 #include "store/reservation.h"
 #include "weir.h"
 
-/* What a question asks for: X(name, decides, adds). Only a verb that decides can be denied; it alone
- * is counted in metrics, and its denials are kept in the deny cache. One that adds and does not
- * decide is counted whatever the limits say.
+/* What a question asks for: X(name, decides, adds). Only a verb that decides can be denied; it
+ * alone is counted in metrics, and its denials are kept in the deny cache. One that adds and does
+ * not decide is counted whatever the limits say.
  *   check    may the charges pass? They are charged, unless the ask only peeks.
  *   charge   it has happened. Each decision's `remaining` is below 0 by how much it is exceeded.
  *   refund   give back
@@ -215,8 +215,8 @@ struct store {
     bool commits_at_once; /* a commit waits for no disk and no network: a turn may have many */
 };
 
-/* What leads to the place of a key in memory, the place itself, or what the state has beside it. That
- * is read from the place without a lock: only where one thread alone uses the store. */
+/* What leads to the place of a key in memory, the place itself, or what the state has beside it.
+ * That is read from the place without a lock: only where one thread alone uses the store. */
 enum prefetch { PREFETCH_WAY, PREFETCH_PLACE, PREFETCH_BESIDE };
 
 struct history_store;

@@ -2,8 +2,8 @@
  * its answers mean.
  *
  * A key is a text with digits in it: each '#' of its format becomes one. So all requests are
- * equally long, and the next one is a copy with other digits. An id is a number of 16 digits that no
- * other request has, of this run or another: runs begin at random. */
+ * equally long, and the next one is a copy with other digits. An id is a number of 16 digits that
+ * no other request has, of this run or another: runs begin at random. */
 #ifndef WEIR_CLI_BENCH_REQUEST_H
 #define WEIR_CLI_BENCH_REQUEST_H
 

@@ -1,4 +1,5 @@
-/* page_comparison.c - two sets of policies side by side: what only one of them denies, and to whom. */
+/* page_comparison.c - two sets of policies side by side: what only one of them denies, and to
+ * whom. */
 #include "cli/replay/page.h"
 
 enum { WIDTH = 1000, HEIGHT = 10 };

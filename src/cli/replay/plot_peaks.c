@@ -1,7 +1,7 @@
 /* plot_peaks.c - how much identities asked for in a window at most: a histogram, with the limits.
  *
- * Most identities ask for little, and those that matter are few: heights are logarithmic, and so are
- * widths if there are large peaks. */
+ * Most identities ask for little, and those that matter are few: heights are logarithmic, and so
+ * are widths if there are large peaks. */
 #include <inttypes.h>
 #include <math.h>
 

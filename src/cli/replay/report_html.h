@@ -1,7 +1,7 @@
 /* report_html.h - what a replay has found, as one page that needs nothing beside it.
  *
- * It has no scripts, asks for nothing, and says so to the browser. Its size is bounded, whatever the
- * logs and the policies are. */
+ * It has no scripts, asks for nothing, and says so to the browser. Its size is bounded, whatever
+ * the logs and the policies are. */
 #ifndef WEIR_CLI_REPLAY_REPORT_HTML_H
 #define WEIR_CLI_REPLAY_REPORT_HTML_H
 

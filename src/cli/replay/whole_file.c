@@ -81,8 +81,8 @@ static int replace(const char *path, struct span bytes)
     why = write_all(fd, bytes);
     if (!why && fchmod(fd, mode_of(path)) != 0)
         why = errno;
-    /* Some file systems say only now that there was no room; and a name must not point at bytes that
-     * a power cut takes. */
+    /* Some file systems say only now that there was no room; and a name must not point at bytes
+     * that a power cut takes. */
     if (!why && fsync(fd) != 0)
         why = errno;
     if (close(fd) != 0 && !why)

@@ -1,4 +1,5 @@
-/* check.c - check, peek, charge, refund and reset: what is asked for in a body or a query, and answers.
+/* check.c - check, peek, charge, refund and reset: what is asked for in a body or a query, and
+ * answers.
  *
  * The body of a POST is a request object or {"checks": [...]}; without a body, the query of the
  * URL says what a GET's would. */
@@ -58,8 +59,8 @@ static void ask_one(const struct exchange *x, enum verb verb, const struct parse
     reply_end(r);
 }
 
-/* Names that are attributes in the queries of other routes: `tag=1` at a gate, which has no place for
- * it in its answer, and what is about reservations in a check. */
+/* Names that are attributes in the queries of other routes: `tag=1` at a gate, which has no place
+ * for it in its answer, and what is about reservations in a check. */
 static bool take_own(void *ctx, struct parsed_request *out, struct span name, struct span value,
                      weir_err *err, weir_diag *diag)
 {

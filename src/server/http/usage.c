@@ -1,4 +1,5 @@
-/* usage.c - for operators: how one identity stands, with what is used and what is held told apart. */
+/* usage.c - for operators: how one identity stands, with what is used and what is held told
+ * apart. */
 #include "server/http/routes.h"
 
 #include <stdlib.h>

@@ -251,8 +251,8 @@ static void name_unit(const struct observer *o, struct decision_counts *s, const
         decision_counts_set_unit(s, kept);
 }
 
-/* What a commit adds to the costs that were counted when it was reserved, and what it gives back; and
- * what a reservation was grown by. Slots are taken and free again: nothing of them is used. */
+/* What a commit adds to the costs that were counted when it was reserved, and what it gives back;
+ * and what a reservation was grown by. Slots are taken and free again: nothing of them is used. */
 static void count_used_later(struct observer *o, const struct check *check)
 {
     const struct question *q = &check->questions[0];

@@ -38,14 +38,14 @@ extern const char *const reservation_event_names[RESERVATION_EVENT_COUNT];
 struct observer *observer_new(const struct engine *engine, struct event_log *log);
 void observer_free(struct observer *o);
 
-/* One check was answered, or something was done with a reservation. A check is counted for its policy as allowed, denied, or shadow_denied: it
- * passed, and a limit in shadow would have refused. Each rule that judged is counted as well: of a
- * check that passed as allowed or shadow_denied, of one that was refused as denied, if it was this
- * rule that refused: what another rule refused was neither allowed by it nor charged. Of a denial,
- * the identity goes to the top list and, sampled, to the log: as a tag. What rules
- * were charged is added up. Charges are counted apart. Peeks, refunds and resets are no decisions and
- * count for nothing; nor does an answer with an error. `trace` is the caller's,
- * for the log; NULL: there is none. */
+/* One check was answered, or something was done with a reservation. A check is counted for its
+ * policy as allowed, denied, or shadow_denied: it passed, and a limit in shadow would have refused.
+ * Each rule that judged is counted as well: of a check that passed as allowed or shadow_denied, of
+ * one that was refused as denied, if it was this rule that refused: what another rule refused was
+ * neither allowed by it nor charged. Of a denial, the identity goes to the top list and, sampled,
+ * to the log: as a tag. What rules were charged is added up. Charges are counted apart. Peeks,
+ * refunds and resets are no decisions and count for nothing; nor does an answer with an error.
+ * `trace` is the caller's, for the log; NULL: there is none. */
 void observer_answer(struct observer *o, const struct check *check, const struct traceparent *trace,
                      int64_t now);
 

@@ -1,7 +1,7 @@
 /* known_scripts.c - the Lua scripts of other limiters that are recognised, by their SHA-1.
  *
- * The rows are made by scripts/known_scripts.mjs, which goes over the releases of these packages: run
- * it when one has a new release. What a new script does is then decided here, by its reader. */
+ * The rows are made by scripts/known_scripts.mjs, which goes over the releases of these packages:
+ * run it when one has a new release. What a new script does is then decided here, by its reader. */
 #include "server/resp/known_scripts.h"
 
 #include <openssl/evp.h>

@@ -1,8 +1,8 @@
 /* scripts.c - SCRIPT, EVAL and EVALSHA: the scripts of other limiters, done without Lua.
  *
- * A script is recognised by its SHA-1, and the engine does what it does: counted as everything else,
- * in every store. So a limiter that keeps its counters in Redis keeps them here, once it is told to
- * connect to this port. Any other script is refused. */
+ * A script is recognised by its SHA-1, and the engine does what it does: counted as everything
+ * else, in every store. So a limiter that keeps its counters in Redis keeps them here, once it is
+ * told to connect to this port. Any other script is refused. */
 #include "base/printable.h"
 #include "server/resp/counters.h"
 #include "server/resp/known_scripts.h"
@@ -69,9 +69,9 @@ static void encode_banned(struct reply *r, struct buf *out)
         resp_null(out, r->resp_version);
 }
 
-/* The calls are the hit, how the block stands, and the block if it begins now: when the hit is known
- * to be one too many. Other hits may come in between. They find no block either and ask for it, and
- * it begins once. */
+/* The calls are the hit, how the block stands, and the block if it begins now: when the hit is
+ * known to be one too many. Other hits may come in between. They find no block either and ask for
+ * it, and it begins once. */
 static void encode_blocked(struct reply *r, struct buf *out)
 {
     const struct call *hit = r->first, *block = hit ? hit->next : NULL;

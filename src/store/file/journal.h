@@ -105,8 +105,9 @@ struct journal_reading {
     struct damage damage; /* JOURNAL_BAD */
 };
 
-/* Hand each record of each whole batch to `each`, with those behind it that are its bytes (false: stop, out of memory), but none of a
- * restarted journal unless its epoch is `base`. With `salvage`, damaged parts are passed over. */
+/* Hand each record of each whole batch to `each`, with those behind it that are its bytes (false:
+ * stop, out of memory), but none of a restarted journal unless its epoch is `base`. With `salvage`,
+ * damaged parts are passed over. */
 WEIR_MUSTCHECK weir_err journal_read(struct dir *dir, const char *name,
                                      const unsigned char secret_id[16], uint64_t base, bool salvage,
                                      const weir_allocator *allocator,

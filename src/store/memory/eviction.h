@@ -1,8 +1,9 @@
 /* eviction.h - which key of a full shard goes when a new one comes.
  *
  * Expired keys go first. Then the key goes whose loss costs least: how much of its limit is
- * consumed, and for how long still. A class is the keys of one limit of a policy, or of all
- * limits that have no policy. A key that is held by a reservation never goes. Each class has a part of the shard that no other class can take. */
+ * consumed, and for how long still. A class is the keys of one limit of a policy, or of all limits
+ * that have no policy. A key that is held by a reservation never goes. Each class has a part of the
+ * shard that no other class can take. */
 #ifndef WEIR_STORE_MEMORY_EVICTION_H
 #define WEIR_STORE_MEMORY_EVICTION_H
 

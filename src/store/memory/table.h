@@ -62,7 +62,8 @@ struct restoring {
     unsigned hands; /* threads of the pool; 0 or 1: the caller does it alone */
 };
 
-/* Make a key what a record says, and the bytes that follow it. False: out of memory, or the record is not valid. */
+/* Make a key what a record says, and the bytes that follow it. False: out of memory, or the record
+ * is not valid. */
 bool table_restore(struct table *t, const struct record *r, int64_t now);
 
 /* The same for many at once: as fast as memory allows, if they are in order and the table is

@@ -98,8 +98,8 @@ static void unlock_all(struct deciding *d)
     unlock_some(d, d->shard_count, NULL);
 }
 
-/* One shard is locked already: the others, without waiting for one that comes before it. False: none
- * of them is locked. */
+/* One shard is locked already: the others, without waiting for one that comes before it. False:
+ * none of them is locked. */
 static bool lock_others(struct deciding *d, const struct shard *locked)
 {
     for (size_t i = 0; i < d->shard_count; i++) {

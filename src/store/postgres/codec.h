@@ -1,7 +1,7 @@
 /* codec.h - a batch as a statement and its parameters, and what comes back as decisions.
  *
- * There are four statements: for a plain check, for many, for reservations, and for all else. Batches
- * are written and read in the same order. */
+ * There are four statements: for a plain check, for many, for reservations, and for all else.
+ * Batches are written and read in the same order. */
 #ifndef WEIR_STORE_POSTGRES_CODEC_H
 #define WEIR_STORE_POSTGRES_CODEC_H
 

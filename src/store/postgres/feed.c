@@ -1,5 +1,5 @@
-/* feed.c - the change feed of a Postgres store: a connection that has said LISTEN weir, or that asks
- * where a pooler keeps no LISTEN.
+/* feed.c - the change feed of a Postgres store: a connection that has said LISTEN weir, or that
+ * asks where a pooler keeps no LISTEN.
  *
  * The server sends a notification no later than with its next answer on the connection, and only
  * after its transaction was committed. The one that asks looks at the policies alone: the ledger

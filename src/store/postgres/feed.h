@@ -1,5 +1,5 @@
-/* feed.h - the change feed of a Postgres store: a connection that has said LISTEN weir, or that asks
- * where a pooler keeps no LISTEN. */
+/* feed.h - the change feed of a Postgres store: a connection that has said LISTEN weir, or that
+ * asks where a pooler keeps no LISTEN. */
 #ifndef WEIR_STORE_POSTGRES_FEED_H
 #define WEIR_STORE_POSTGRES_FEED_H
 

@@ -1,8 +1,8 @@
 /* reservations.c - questions about reservations as the parameters of weir.judge_reservations(), and
  * its row as decisions.
  *
- * Only a reserve brings charges. Of all others the row has the charges of the record: they are filled
- * into the question. */
+ * Only a reserve brings charges. Of all others the row has the charges of the record: they are
+ * filled into the question. */
 #include "store/postgres/reservations.h"
 
 #include <stdio.h>

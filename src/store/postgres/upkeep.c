@@ -1,5 +1,5 @@
-/* upkeep.c - what the thread of tick() does for a Postgres store: remove expired rows, give back what
- * reservations held, and find the keys that outside transactions have locked. */
+/* upkeep.c - what the thread of tick() does for a Postgres store: remove expired rows, give back
+ * what reservations held, and find the keys that outside transactions have locked. */
 #include "store/postgres/upkeep.h"
 
 #include <stdio.h>

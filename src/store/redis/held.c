@@ -1,8 +1,9 @@
 /* held.c - what reservations hold in a Redis store: a walk over the keys of all masters.
  *
- * A script looks at some keys at a time, and answers with the open records among them. In a cluster a
- * reservation has a record in each of its slots: the main one says what its charges are called, each
- * says what it holds of those in its slot. So they are gathered, and put together by their ids. */
+ * A script looks at some keys at a time, and answers with the open records among them. In a cluster
+ * a reservation has a record in each of its slots: the main one says what its charges are called,
+ * each says what it holds of those in its slot. So they are gathered, and put together by their
+ * ids. */
 #include "store/redis/held.h"
 
 #include <stdio.h>

@@ -5,8 +5,8 @@
 #include "store/redis/slots.h"
 #include "store/reservation.h"
 
-/* As a store's; see store.h. `slots` are of a cluster. It fails if there are more than HELD_MOST, or
- * if it takes too long, as nothing is told then. */
+/* As a store's; see store.h. `slots` are of a cluster. It fails if there are more than HELD_MOST,
+ * or if it takes too long, as nothing is told then. */
 WEIR_MUSTCHECK weir_err redis_held_visit(struct redis_common *common, struct redis_slots *slots,
                                          int64_t now, held_visit *visit, void *ctx,
                                          weir_diag *diag);

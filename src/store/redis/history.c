@@ -2,9 +2,9 @@
  *
  * FORMAT: a hash for each hour, rl:{history}:m:HOUR, with a field for each minute and rule, and one
  * for each day, rl:{history}:h:DAY, with a field for each hour and rule: "MINUTE POLICY RULE" is
- * "ALLOWED DENIED SHADOW_DENIED FALLBACK CHARGES". Both are counted at once. Redis expires them: minutes
- * after a day, to save memory, hours after ninety. All are in one slot, so that one script adds to
- * all of them, or to none. */
+ * "ALLOWED DENIED SHADOW_DENIED FALLBACK CHARGES". Both are counted at once. Redis expires them:
+ * minutes after a day, to save memory, hours after ninety. All are in one slot, so that one script
+ * adds to all of them, or to none. */
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdio.h>

@@ -330,8 +330,8 @@ static void read_rows(const struct answered *a, struct question *q)
     }
 }
 
-/* What the record says of its charges. One that another version or another kind of machine has written
- * says nothing: what was asked is done all the same. False: out of memory. */
+/* What the record says of its charges. One that another version or another kind of machine has
+ * written says nothing: what was asked is done all the same. False: out of memory. */
 static bool read_about(const struct answered *a, struct question *q,
                        const weir_allocator *allocator)
 {

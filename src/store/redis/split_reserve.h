@@ -24,8 +24,8 @@ bool split_reserves_all_or_none(const struct split *s);
 /* The part was told that the record is elsewhere: it is aimed there. */
 bool split_follow(struct part *p);
 
-/* The main record is decided: how many others there are. They are parts now, still to be sent. If it
- * has denied, these only tell how they stand. */
+/* The main record is decided: how many others there are. They are parts now, still to be sent. If
+ * it has denied, these only tell how they stand. */
 size_t split_add_rest(struct split *s, void (*done)(struct question *part));
 bool split_only_looked(const struct part *p);
 

@@ -4,8 +4,8 @@
  * the store's clock. The answer comes after all announcements before it, so nothing before is
  * missing. It also shows whether that clock was set.
  *
- * Where a connection cannot be told of changes, it is asked every CHANGE_FEED_POLL_MS. Of a key that
- * was refunded or reset it then knows nothing.
+ * Where a connection cannot be told of changes, it is asked every CHANGE_FEED_POLL_MS. Of a key
+ * that was refunded or reset it then knows nothing.
  *
  * RULES (test_change_feed.c has tests of each)
  *   E1  What may have been missed is told as STORE_EVENT_ALL: first of all after each connect; when
