@@ -49,7 +49,7 @@ class Suite:
                 try:
                     output, _ = process.communicate(timeout=self.timeout)
                 except subprocess.TimeoutExpired:
-                    kill_group(process)
+                    interrupt(process)
                     output, _ = process.communicate()
                     self.problem = f"took more than {self.timeout} s"
                 finally:
@@ -94,6 +94,16 @@ class Suite:
             if self.problem:
                 print(f"    {self.name} {self.problem}")
             print(f"    again: {' '.join(self.command)}", flush=True)
+
+
+def interrupt(process):
+    """Servers of a test may be in sessions of their own: it can stop them, before it is killed."""
+    process.send_signal(signal.SIGINT)
+    try:
+        process.wait(10)
+    except subprocess.TimeoutExpired:
+        pass
+    kill_group(process)
 
 
 def kill_group(process):

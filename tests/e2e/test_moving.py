@@ -184,7 +184,7 @@ def a_sliding_window_of_upstash_is_a_sliding_counter_but_for_rounding():
     with Folder() as folder, Weir(folder) as weir:
         seed, denied = random.randrange(1 << 30), 0
         current, previous, window = 0, 0, NOW // 60000
-        for now in arrivals(seed, 900, [0, 100, 500, 900, 1500]):
+        for now in arrivals(seed, 900, [0, 100, 300, 500, 900]):
             while window < now // 60000:
                 current, previous, window = 0, current, window + 1
                 if window < now // 60000:
