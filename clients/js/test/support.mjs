@@ -68,7 +68,9 @@ export async function serve({
   const signal = (name) => process.kill(pid, name)
   const kill = () => signal('SIGKILL')
   process.once('exit', kill)
+  let hasEnded = false
   const ended = once(child, 'close').then(([status, signal]) => {
+    hasEnded = true
     process.removeListener('exit', kill)
     return status ?? signal
   })
@@ -84,7 +86,10 @@ export async function serve({
     })
   })
   if ((await Promise.race([ready, ended])) !== true) throw new Error(said.join('\n'))
-  const end = (name) => () => (signal(name), ended)
+  const end = (name) => () => {
+    if (!hasEnded) signal(name)
+    return ended
+  }
   return {
     url: `http://${address}`,
     port: Number(address.split(':').at(-1)),
