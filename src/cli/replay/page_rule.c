@@ -74,7 +74,7 @@ static void put_facts(struct page *p, const struct rule_pair *pair)
     for (int fact = 0; fact < FACT_COUNT; fact++) {
         buf_printf(p->to, "<tr><th scope=\"row\">%s</th>", names[fact]);
         for (size_t k = 0; k < p->sets; k++)
-            put_fact(p->to, pair->of[k], fact);
+            put_fact(p->to, pair->of[k], (enum fact)fact);
         buf_text(p->to, "</tr>\n");
     }
     buf_text(p->to, "</tbody></table>\n");
