@@ -16,7 +16,7 @@ sys.path.insert(0, "tests/support")
 from budget_model import calendar_window, civil_instant  # noqa: E402
 from budget_store import compare  # noqa: E402
 from postgres import SqlError  # noqa: E402
-from postgres_fixture import Fixture, close_cluster, weir  # noqa: E402
+from postgres_fixture import PATIENT, Fixture, close_cluster, weir  # noqa: E402
 from redis import Cluster, Redis  # noqa: E402
 from weir_server import Folder, Server, TREE, run, test  # noqa: E402
 
@@ -124,11 +124,12 @@ def in_every_store(make, steps=40):
 
     def in_redis():
         with Redis() as server:
-            ask(f"redis://127.0.0.1:{server.port}")
+            ask(f"{server.url}?{PATIENT}")
 
     def in_a_cluster():
         with Cluster() as nodes:
-            ask("redis+cluster://" + ",".join(f"127.0.0.1:{s.port}" for s in nodes.masters))
+            seeds = ",".join(f"127.0.0.1:{s.port}" for s in nodes.masters)
+            ask(f"redis+cluster://{seeds}?{PATIENT}")
 
     statement("in_memory", lambda: ask("memory:"))
     statement("in_a_file_store_over_a_restart", lambda: ask("file:", survives=True))
