@@ -236,8 +236,6 @@ void state_done(struct state *s, weir_algorithm algorithm, const weir_allocator 
 {
     if (state_is_log(algorithm))
         sliding_window_done(&s->sliding_window, allocator);
-    else if (algorithm == ALGORITHM_RESERVATION)
-        alloc_free(allocator, s->kept.block);
     else if (state_has_holds(algorithm) && s->bucket.holds)
         holds_done(&s->bucket.holds, allocator);
 }

@@ -207,7 +207,7 @@ bool state_extend(struct state *s, weir_algorithm algorithm, const struct hold *
 /* Until when a state with holds says more than that it is untouched; 0: it has and had none. */
 int64_t state_lasts_until(const struct state *s, const struct rule *r);
 
-/* Memory beside the state, for an algorithm that has some. */
+/* Memory beside the state, for an algorithm that has some. That of a reservation is its owner's. */
 size_t state_heap_bytes(const struct state *s, weir_algorithm algorithm);
 void state_prefetch(const struct state *s, weir_algorithm algorithm); /* that memory */
 void state_done(struct state *s, weir_algorithm algorithm, const weir_allocator *allocator);

@@ -88,37 +88,103 @@ void reservation_forget_names(struct reservation *r)
 
 /* ---- making one ---------------------------------------------------------------------------- */
 
+static bool keeps_names(const struct reservation *r)
+{
+    return r->charge_count > 0 && r->charges[0].policy;
+}
+
+/* What each charge counts, of one that keeps names. */
+static const char **kept_counts(const struct reservation *r)
+{
+    return (const char **)(void *)reservation_text(r);
+}
+
+static struct charge_label label_of(const struct reservation *r, size_t i)
+{
+    const struct reserved_charge *c = &r->charges[i];
+    const char *text = reservation_text(r);
+    const bool is_kept = keeps_names(r);
+
+    return (struct charge_label){
+        .policy = is_kept ? c->policy : text + c->policy_at,
+        .rule = is_kept ? c->rule : text + c->rule_at,
+        .counts = is_kept ? kept_counts(r)[i] : text + c->counts_at,
+        .is_shadow = c->is_shadow,
+        .is_kept = is_kept,
+    };
+}
+
 /* Where the names of a charge are in the text. A name that the last charge has too is there
  * once. */
 struct names {
     size_t policy, rule, counts, end;
 };
 
+/* Without a text they are only counted. */
 static size_t put_name(char *text, size_t at, const char *name)
 {
-    return (size_t)(stpcpy(text + at, name) - text) + 1;
+    const size_t size = strlen(name) + 1;
+
+    if (text)
+        memcpy(text + at, name, size);
+    return at + size;
 }
 
-static struct names place_names(const struct charge_label *labels, size_t i,
-                                const struct names *last, char *text)
+static void place_names(const struct charge_label *label, const struct charge_label *last,
+                        struct names *n, char *text)
 {
-    struct names n = *last;
-
-    if (i == 0 || labels[i].policy != labels[i - 1].policy) {
-        n.policy = n.end;
-        n.end = put_name(text, n.end, labels[i].policy);
+    if (!last || label->policy != last->policy) {
+        n->policy = n->end;
+        n->end = put_name(text, n->end, label->policy);
     }
-    n.rule = n.end;
-    n.end = put_name(text, n.end, labels[i].rule);
-    if (i == 0 || labels[i].counts != labels[i - 1].counts) {
-        n.counts = n.end;
-        n.end = put_name(text, n.end, labels[i].counts);
+    n->rule = n->end;
+    n->end = put_name(text, n->end, label->rule);
+    if (!last || label->counts != last->counts) {
+        n->counts = n->end;
+        n->end = put_name(text, n->end, label->counts);
     }
-    return n;
 }
 
-static void put_charge(struct reservation *r, size_t i, const struct charge *from,
-                       const struct charge_label *label, const struct names *n, size_t *bounds)
+static size_t size_of_names(const struct charge_label *labels, size_t count)
+{
+    struct names n = { 0 };
+
+    for (size_t i = 0; i < count; i++)
+        place_names(&labels[i], i > 0 ? &labels[i - 1] : NULL, &n, NULL);
+    return n.end;
+}
+
+/* The text, behind the parts. */
+static void put_text(struct reservation *r, const struct charge_label *labels)
+{
+    char *text = (char *)reservation_text(r);
+    struct names n = { 0 };
+
+    for (size_t i = 0; i < r->charge_count; i++) {
+        struct reserved_charge *c = &r->charges[i];
+
+        place_names(&labels[i], i > 0 ? &labels[i - 1] : NULL, &n, text);
+        c->policy = c->rule = NULL;
+        c->policy_at = (uint16_t)n.policy;
+        c->rule_at = (uint16_t)n.rule;
+        c->counts_at = (uint16_t)n.counts;
+    }
+}
+
+static void put_kept_names(struct reservation *r, const struct charge_label *labels)
+{
+    const char **counts = kept_counts(r);
+
+    for (size_t i = 0; i < r->charge_count; i++) {
+        r->charges[i].policy = labels[i].policy;
+        r->charges[i].rule = labels[i].rule;
+        counts[i] = labels[i].counts;
+    }
+}
+
+/* But for its names. */
+static void put_charge(struct reservation *r, size_t i, const struct charge *from, bool is_shadow,
+                       size_t *bounds)
 {
     const struct rule *rule = from->rule;
     struct reserved_charge *c = &r->charges[i];
@@ -132,15 +198,15 @@ static void put_charge(struct reservation *r, size_t i, const struct charge *fro
         .block_for = rule->block_for,
         .held = 0, /* all are named: else all would be zeroed first */
         .used = RESERVED_OPEN,
-        .policy = label->is_kept ? label->policy : NULL,
-        .rule = label->is_kept ? label->rule : NULL,
-        .policy_at = (uint16_t)n->policy,
-        .rule_at = (uint16_t)n->rule,
-        .counts_at = (uint16_t)n->counts,
+        .policy = NULL,
+        .rule = NULL,
+        .policy_at = 0,
+        .rule_at = 0,
+        .counts_at = 0,
         .bounds_at = 0,
         .algorithm = (uint8_t)rule->algorithm,
         .class = from->class,
-        .is_shadow = label->is_shadow,
+        .is_shadow = is_shadow,
         .start = (uint8_t)rule->start,
         .unused = 0,
     };
@@ -151,19 +217,19 @@ static void put_charge(struct reservation *r, size_t i, const struct charge *fro
 }
 
 struct reservation *reservation_new(const struct reserving *of, const struct charge *charges,
-                                    size_t n, size_t parts, const weir_allocator *allocator)
+                                    size_t n, size_t parts, enum reservation_names names,
+                                    const weir_allocator *allocator)
 {
-    struct names names[RESERVATION_MOST_CHARGES + 1];
-    char text[RESERVATION_MOST_TEXT];
+    bool keeps = names == RESERVATION_KEEPS_NAMES;
     struct reservation *r;
     size_t bounds = 0, put = 0, size;
 
-    names[0] = (struct names){ 0 };
     for (size_t i = 0; i < n; i++) {
-        names[i + 1] = place_names(of->labels, i, &names[i], text);
+        keeps = keeps && of->labels[i].is_kept;
         bounds += charges[i].rule->start == START_CALENDAR;
     }
-    size = size_of(n, bounds, parts, names[n].end);
+    size = size_of(n, bounds, parts,
+                   keeps ? n * sizeof(const char *) : size_of_names(of->labels, n));
     r = alloc_resize(allocator, NULL, size);
     if (!r)
         return NULL;
@@ -178,9 +244,42 @@ struct reservation *reservation_new(const struct reserving *of, const struct cha
         .part_count = (uint16_t)parts,
     };
     for (size_t i = 0; i < n; i++)
-        put_charge(r, i, &charges[i], &of->labels[i], &names[i + 1], &put);
-    memcpy((char *)reservation_text(r), text, names[n].end);
+        put_charge(r, i, &charges[i], of->labels[i].is_shadow, &put);
+    if (keeps)
+        put_kept_names(r, of->labels);
+    else
+        put_text(r, of->labels);
     return r;
+}
+
+size_t reservation_file_size(const struct reservation *r)
+{
+    struct charge_label labels[RESERVATION_MOST_CHARGES];
+
+    if (!keeps_names(r))
+        return r->block.size;
+    for (size_t i = 0; i < r->charge_count; i++)
+        labels[i] = label_of(r, i);
+    return size_of(r->charge_count, r->bounds_count, r->part_count,
+                   size_of_names(labels, r->charge_count));
+}
+
+void reservation_write(const struct reservation *r, size_t size, void *to)
+{
+    struct charge_label labels[RESERVATION_MOST_CHARGES];
+    const size_t without_names = (size_t)(reservation_text(r) - (const char *)r);
+    struct reservation *out = to;
+
+    if (!keeps_names(r)) {
+        memcpy(to, r, size);
+        return;
+    }
+    for (size_t i = 0; i < r->charge_count; i++)
+        labels[i] = label_of(r, i);
+    memset((char *)to + size - 8, 0, 8);
+    memcpy(to, r, without_names);
+    out->block.size = size;
+    put_text(out, labels);
 }
 
 bool reservation_make_room(struct reservation **r, const weir_allocator *allocator)
@@ -238,6 +337,7 @@ static const char *name_at(const struct reservation *r, size_t at, struct reserv
 
 void reservation_read(const struct reservation *r, struct reserving *to, struct charge *charges)
 {
+    const bool is_kept = keeps_names(r);
     size_t text = 0;
 
     for (size_t i = 0; i < r->charge_count; i++) {
@@ -261,12 +361,11 @@ void reservation_read(const struct reservation *r, struct reserving *to, struct 
         charges[i].class = c->class;
         charges[i].cost = 0;
         to->labels[i] = (struct charge_label){
-            .policy = c->policy ? c->policy : name_at(r, c->policy_at, to, &text),
-            .rule = c->rule ? c->rule : name_at(r, c->rule_at, to, &text),
-            .counts = c->policy ? reservation_text(r) + c->counts_at
-                                : name_at(r, c->counts_at, to, &text),
+            .policy = is_kept ? c->policy : name_at(r, c->policy_at, to, &text),
+            .rule = is_kept ? c->rule : name_at(r, c->rule_at, to, &text),
+            .counts = is_kept ? kept_counts(r)[i] : name_at(r, c->counts_at, to, &text),
             .is_shadow = c->is_shadow,
-            .is_kept = c->policy != NULL,
+            .is_kept = is_kept,
         };
     }
 }
@@ -274,26 +373,17 @@ void reservation_read(const struct reservation *r, struct reserving *to, struct 
 /* Is the policy of this charge that of none before it? */
 static bool is_first_of_policy(const struct reservation *r, size_t charge)
 {
-    const char *text = reservation_text(r);
-
     for (size_t i = 0; i < charge; i++)
-        if (strcmp(text + r->charges[i].policy_at, text + r->charges[charge].policy_at) == 0)
+        if (strcmp(label_of(r, i).policy, label_of(r, charge).policy) == 0)
             return false;
     return true;
 }
 
 void reservation_visit(const struct reservation *r, int64_t expires, held_visit *visit, void *ctx)
 {
-    const char *text = reservation_text(r);
-
     for (size_t i = 0; i < r->charge_count; i++) {
+        const struct charge_label label = label_of(r, i);
         const struct reserved_charge *c = &r->charges[i];
-        const struct charge_label label = {
-            .policy = text + c->policy_at,
-            .rule = text + c->rule_at,
-            .counts = text + c->counts_at,
-            .is_shadow = c->is_shadow,
-        };
 
         visit(ctx, &(struct held_charge){ .label = &label,
                                           .key = c->key,

@@ -84,12 +84,13 @@ WEIR_MUSTCHECK weir_err held_fail(weir_diag *diag);
  *
  * FORMAT, in memory and in files: the head, `charge_count` charges, `bounds_count` bounds of
  * calendars, `part_count` parts, then the text: names, each with a NUL. Parts are in the order in
- * which they were added. Only memory has the kept names: in files they are 0. */
+ * which they were added. Only memory has kept names: these are pointers, and that of what a charge
+ * counts stands where files have the text. */
 struct reserved_charge {
     struct key key;
     int64_t limit, window, burst, precision, block_for;
     int64_t held, used;                     /* used: RESERVED_OPEN until it is settled */
-    const char *policy, *rule;              /* kept names; NULL: those of the text */
+    const char *policy, *rule;              /* kept names; NULL: there is text */
     uint16_t policy_at, rule_at, counts_at; /* in the text */
     uint16_t bounds_at;                     /* of START_CALENDAR: which bounds */
     uint8_t algorithm, class, is_shadow, start;
@@ -133,10 +134,17 @@ static inline const char *reservation_text(const struct reservation *r)
 /* Are these bytes one? Files are read by this. */
 bool reservation_is_sound(const void *bytes, size_t size);
 
-/* What a question holds; its parts are left to be filled in. NULL: out of memory. */
+/* What a question holds; its parts are left to be filled in. NULL: out of memory. Only labels that
+ * are kept can be kept by it. */
+enum reservation_names { RESERVATION_HAS_TEXT, RESERVATION_KEEPS_NAMES };
 struct charge;
 struct reservation *reservation_new(const struct reserving *of, const struct charge *charges,
-                                    size_t n, size_t parts, const weir_allocator *allocator);
+                                    size_t n, size_t parts, enum reservation_names names,
+                                    const weir_allocator *allocator);
+
+/* As it is in files: with text. `size` is that of reservation_file_size(). */
+size_t reservation_file_size(const struct reservation *r);
+void reservation_write(const struct reservation *r, size_t size, void *to);
 
 /* Room for a part of each charge. False: out of memory, and nothing has changed. */
 bool reservation_make_room(struct reservation **r, const weir_allocator *allocator);
@@ -144,8 +152,7 @@ bool reservation_make_room(struct reservation **r, const weir_allocator *allocat
 /* Note what was charged. There is room. */
 void reservation_add(struct reservation *r, size_t charge, const struct reserved_part *part);
 
-/* Fill in the charges and labels of a question. With kept names, what they count stays in the
- * record. */
+/* Fill in the charges and labels of a question. */
 void reservation_read(const struct reservation *r, struct reserving *to, struct charge *charges);
 
 /* What it holds of each charge. */
@@ -161,7 +168,7 @@ int64_t reservation_used(const struct reserving *by, size_t charge, int64_t held
 struct question;
 int64_t reservation_added(const struct question *q, size_t charge, int64_t held);
 
-/* They are of this process alone: no file, journal or shared store has them. */
+/* Of one that was read from a file or a shared store: pointers in it are of no process. */
 void reservation_forget_names(struct reservation *r);
 
 #endif

@@ -39,8 +39,7 @@ static void add_block(struct writer *w, const struct record *r, const struct kep
     if (!to)
         return;
     memset(to, 0, room);
-    memcpy(to, block, block->size);
-    reservation_forget_names((struct reservation *)(void *)to);
+    reservation_write((const struct reservation *)block, (size_t)r->packed.words[0], to);
     buf_wrote(&w->block, room);
 }
 

@@ -41,15 +41,25 @@ void shard_init(struct shard *s, struct cell *cells, uint32_t homes, uint32_t sk
     pthread_mutexattr_destroy(&adaptive);
 }
 
+/* Memory beside a cell. */
+static void free_beside(struct shard *s, struct cell *c, const weir_allocator *allocator)
+{
+    if (c->algorithm == ALGORITHM_RESERVATION)
+        pool_free(&s->records, c->state.kept.block, allocator);
+    else
+        state_done(&c->state, c->algorithm, allocator);
+}
+
 void shard_done(struct shard *s, const weir_allocator *allocator)
 {
     struct cell *c = cells_of(s);
 
     for (; s->count > 0; c++)
         if (!cell_is_empty(c)) {
-            state_done(&c->state, c->algorithm, allocator);
+            free_beside(s, c, allocator);
             s->count--;
         }
+    pool_done(&s->records, allocator);
     pthread_mutex_destroy(&s->lock);
 }
 
@@ -153,7 +163,7 @@ size_t shard_erase(struct shard *s, uint32_t at, const weir_allocator *allocator
 
     if (cell_tag(c) > s->dropped_tag)
         s->dropped_tag = cell_tag(c);
-    state_done(&c->state, c->algorithm, allocator);
+    free_beside(s, c, allocator);
     s->count--;
     while (!cell_is_empty(&cells[next]) &&
            home_of(cells[next].key, s->skip_bits, homes_of(s)) < next)

@@ -11,6 +11,7 @@
 
 #include "base/hash.h"
 #include "limit/state.h"
+#include "store/memory/pool.h"
 
 enum {
     SHARD_LEVELS = 16, /* how much is consumed, in steps; the last is "nothing remains" */
@@ -56,6 +57,7 @@ struct shard {
     uint32_t look;              /* cells before were looked at, for what has expired, */
     int64_t look_soonest;       /* … and none of them, nor any that came since, expires before */
     _Atomic int64_t release_at; /* no reservation is to be given back before; 0: none is */
+    struct pool records;        /* memory of the reservations */
 };
 
 _Static_assert(sizeof(struct shard) == 128, "a shard is two cache lines");

@@ -76,15 +76,18 @@ static bool is_sound(const struct record *r)
 }
 
 /* Make a cell the reservation whose bytes follow the record. */
-static bool set_reservation(struct table *t, struct cell *cell, const struct record *r)
+static bool set_reservation(struct table *t, struct shard *s, struct cell *cell,
+                            const struct record *r)
 {
+    struct pool_source source = table_pool(t, s);
+    const weir_allocator pool = pool_allocator(&source);
     const size_t size = (size_t)r->packed.words[0];
     struct kept_state *kept = &cell->state.kept;
     struct kept_block *block;
 
     if (!reservation_is_sound(r + 1, size))
         return false;
-    block = alloc_resize(&t->allocator, kept->block, size);
+    block = alloc_resize(&pool, kept->block, size);
     if (!block)
         return false;
     memcpy(block, r + 1, size);
@@ -127,7 +130,7 @@ static bool set_cell(struct table *t, struct shard *s, struct cell *cell, const 
     if (r->algorithm == ALGORITHM_RESERVATION && r->is_hold) {
         change_reservation(cell, r);
     } else if (r->algorithm == ALGORITHM_RESERVATION) {
-        is_set = set_reservation(t, cell, r);
+        is_set = set_reservation(t, s, cell, r);
         if (is_set)
             table_expect_release(s, cell);
     } else if (r->is_hold) {

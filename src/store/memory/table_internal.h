@@ -62,6 +62,12 @@ static inline struct cell *table_cell(const struct table *t, struct key key)
     return shard_cell(table_shard(t, key), key);
 }
 
+/* Where the records of reservations of a shard come from. */
+static inline struct pool_source table_pool(const struct table *t, struct shard *s)
+{
+    return (struct pool_source){ &s->records, &t->allocator };
+}
+
 void table_record(const struct cell *cell, struct record *out);
 
 /* ---- table.c; the shards are locked ------------------------------------------------------ */

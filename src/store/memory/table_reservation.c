@@ -151,7 +151,6 @@ void deciding_log_hold(struct deciding *d, const struct cell *cell, const struct
 void deciding_log_record(struct deciding *d)
 {
     struct cell *record = deciding_record(d);
-    const struct kept_block *block = record->state.kept.block;
     struct record *r = &d->logged[d->logged_count];
 
     if (!d->t->log)
@@ -159,8 +158,7 @@ void deciding_log_record(struct deciding *d)
     table_overtake(d->t, record);
     table_record(record, r);
     memset(r + record_more(r), 0, sizeof *r); /* the last need not be full */
-    memcpy(r + 1, block, block->size);
-    reservation_forget_names((struct reservation *)(void *)(r + 1));
+    reservation_write(reservation_in(record), (size_t)r->packed.words[0], r + 1);
     d->logged_count += 1 + record_more(r);
 }
 
@@ -356,7 +354,7 @@ static weir_err make_record(struct deciding *d, struct reservation *r)
         erase_record(d);
     cell = table_ensure(t, s, &of, d->q);
     if (!cell) {
-        alloc_free(&t->allocator, r);
+        pool_free(&s->records, r, &t->allocator);
         deciding_find_again(d, s);
         return WEIR_EFULL;
     }
@@ -397,8 +395,10 @@ static void settle_at_once(struct reservation *r)
 
 static weir_err make_reservation(struct deciding *d)
 {
+    struct pool_source source = table_pool(d->t, deciding_home_of_record(d));
+    const weir_allocator pool = pool_allocator(&source);
     struct reservation *r = reservation_new(d->of, d->charges, d->q->count, count_parts(d),
-                                            &d->t->allocator);
+                                            RESERVATION_KEEPS_NAMES, &pool);
     weir_err err = r ? make_record(d, r) : WEIR_ENOMEM;
 
     if (!err) {

@@ -221,6 +221,8 @@ static void grow(struct deciding *d)
 {
     struct cell *record = deciding_record(d);
     const int64_t expires = record->state.kept.expires;
+    struct pool_source source = table_pool(d->t, deciding_home_of_record(d));
+    const weir_allocator pool = pool_allocator(&source);
     struct reservation *r = reservation_in(record);
     uint64_t before;
 
@@ -229,7 +231,7 @@ static void grow(struct deciding *d)
     d->of->expires_in = expires - d->now;
     if (!deciding_take_all(d, expires, r->gives_back))
         return;
-    if (!reservation_make_room(&r, &d->t->allocator)) {
+    if (!reservation_make_room(&r, &pool)) {
         d->q->err = WEIR_ENOMEM;
         return;
     }

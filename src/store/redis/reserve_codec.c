@@ -125,10 +125,10 @@ static bool add_about(struct words *w, const struct question *q, int64_t now)
     }
     for (size_t i = 0; i < whole->count; i++) /* boundaries of the calendar are around it */
         whole->charges[i].step.now = now ? now : clock_wall_ms();
-    r = reservation_new(q->reserving, whole->charges, whole->count, 0, &w->to->allocator);
+    r = reservation_new(q->reserving, whole->charges, whole->count, 0, RESERVATION_HAS_TEXT,
+                        &w->to->allocator);
     if (!r)
         return false;
-    reservation_forget_names(r);
     add_text(w, (struct span){ (const char *)r, r->block.size });
     alloc_free(&w->to->allocator, r);
     return true;

@@ -17,7 +17,7 @@ static struct reservation *make(void)
     const weir_allocator allocator = heap();
     const struct reserving of = { .labels = labels, .most_ttl = 1000 };
     struct charge charges[2] = { { .rule = &rules[0] }, { .rule = &rules[1] } };
-    struct reservation *r = reservation_new(&of, charges, 2, 0, &allocator);
+    struct reservation *r = reservation_new(&of, charges, 2, 0, RESERVATION_HAS_TEXT, &allocator);
 
     assert_non_null(r);
     assert_true(reservation_is_sound(r, r->block.size));
@@ -107,12 +107,58 @@ static void a_changed_byte_does_no_harm(void **state)
     drop(r);
 }
 
+static void note_label(void *ctx, const struct held_charge *c)
+{
+    struct charge_label **to = ctx;
+
+    *(*to)++ = *c->label;
+}
+
+/* Kept names are those of this process; a file has the same text with them and without. */
+static void kept_names_are_text_in_files(void **state)
+{
+    struct charge_label kept[] = { labels[0], labels[1], labels[1] }, told[3], *to = told;
+    const weir_allocator allocator = heap();
+    const struct reserving of = { .labels = kept, .most_ttl = 1000 };
+    struct charge charges[3] = { { .rule = &rules[0] },
+                                 { .rule = &rules[1] },
+                                 { .rule = &rules[1] } };
+    struct reservation *with_text = reservation_new(&of, charges, 3, 0, RESERVATION_KEEPS_NAMES,
+                                                    &allocator),
+                       *r;
+    char file[1024];
+
+    (void)state;
+    for (size_t i = 0; i < 3; i++) {
+        assert_null(with_text->charges[i].policy); /* what does not stay cannot be kept */
+        kept[i].is_kept = true;
+    }
+    r = reservation_new(&of, charges, 3, 0, RESERVATION_KEEPS_NAMES, &allocator);
+    assert_ptr_equal(r->charges[1].policy, labels[1].policy);
+    assert_true(r->block.size < with_text->block.size);
+    assert_int_equal(reservation_file_size(with_text), with_text->block.size);
+    assert_int_equal(reservation_file_size(r), with_text->block.size);
+    memset(file, 'x', sizeof file);
+    reservation_write(r, with_text->block.size, file);
+    assert_memory_equal(file, with_text, with_text->block.size);
+    assert_true(reservation_is_sound(file, with_text->block.size));
+    reservation_visit(r, 0, note_label, &to);
+    for (size_t i = 0; i < 3; i++) {
+        assert_ptr_equal(told[i].policy, kept[i].policy);
+        assert_ptr_equal(told[i].rule, kept[i].rule);
+        assert_ptr_equal(told[i].counts, kept[i].counts);
+    }
+    drop(with_text);
+    drop(r);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_name_ends_within_the_record),
         cmocka_unit_test(a_name_has_the_characters_of_names),
         cmocka_unit_test(a_changed_byte_does_no_harm),
+        cmocka_unit_test(kept_names_are_text_in_files),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,114 @@
+/* test_pool.c - blocks of records: what is given out, given back and grown. */
+#include "support/unit.h"
+
+#include "store/memory/pool.h"
+
+enum { SMALL = 168, LARGE = 440, MANY = 200 };
+
+/* Counts blocks that are out, and fails on demand. */
+struct counted {
+    int out;
+    bool fails;
+};
+
+static void *resize(void *ctx, void *block, size_t size)
+{
+    const weir_allocator from = heap();
+    struct counted *c = ctx;
+
+    if (size > 0 && c->fails)
+        return NULL;
+    c->out += block == NULL ? 1 : size == 0 ? -1 : 0;
+    return from.resize(from.ctx, block, size);
+}
+
+static void blocks_are_apart_and_all_go_back(void **state)
+{
+    struct counted counted = { 0 };
+    const weir_allocator beyond = { resize, &counted };
+    struct pool p = { 0 };
+    struct pool_source source = { &p, &beyond };
+    const weir_allocator pool = pool_allocator(&source);
+    unsigned char *blocks[MANY];
+
+    (void)state;
+    for (int i = 0; i < MANY; i++) {
+        blocks[i] = alloc_resize(&pool, NULL, i % 8 ? SMALL : LARGE);
+        memset(blocks[i], i, i % 8 ? SMALL : LARGE);
+    }
+    assert_in_range(counted.out, MANY / 8 + 2, MANY / 3); /* small ones share chunks */
+    for (int i = 0; i < MANY; i++)
+        for (int k = 0; k < (i % 8 ? SMALL : LARGE); k++)
+            assert_int_equal(blocks[i][k], (unsigned char)i);
+    for (int i = 0; i < MANY; i += 8)
+        pool_free(&p, blocks[i], &beyond);
+    pool_done(&p, &beyond);
+    assert_int_equal(counted.out, 0);
+}
+
+static void what_was_given_back_is_used_again(void **state)
+{
+    struct counted counted = { 0 };
+    const weir_allocator beyond = { resize, &counted };
+    struct pool p = { 0 };
+    struct pool_source source = { &p, &beyond };
+    const weir_allocator pool = pool_allocator(&source);
+    void *blocks[MANY];
+    int before;
+
+    (void)state;
+    for (int i = 0; i < MANY; i++)
+        blocks[i] = alloc_resize(&pool, NULL, SMALL);
+    before = counted.out;
+    for (int round = 0; round < 3; round++) {
+        for (int i = 0; i < MANY; i++)
+            alloc_free(&pool, blocks[i]);
+        for (int i = 0; i < MANY; i++)
+            blocks[i] = alloc_resize(&pool, NULL, SMALL);
+    }
+    assert_int_equal(counted.out, before);
+    pool_done(&p, &beyond);
+    assert_int_equal(counted.out, 0);
+}
+
+static void a_block_that_grows_keeps_its_bytes(void **state)
+{
+    struct counted counted = { 0 };
+    const weir_allocator beyond = { resize, &counted };
+    struct pool p = { 0 };
+    struct pool_source source = { &p, &beyond };
+    const weir_allocator pool = pool_allocator(&source);
+    unsigned char *block = alloc_resize(&pool, NULL, SMALL), *more;
+
+    (void)state;
+    memset(block, 7, SMALL);
+    counted.fails = true; /* then it is as it was */
+    assert_null(alloc_resize(&pool, block, LARGE));
+    assert_null(alloc_resize(&pool, NULL, LARGE));
+    assert_int_equal(block[SMALL - 1], 7);
+    counted.fails = false;
+    more = alloc_resize(&pool, block, LARGE);
+    for (int i = 0; i < SMALL; i++)
+        assert_int_equal(more[i], 7);
+    memset(more, 8, LARGE);
+    counted.fails = true;
+    assert_null(alloc_resize(&pool, more, 2 * LARGE));
+    counted.fails = false;
+    more = alloc_resize(&pool, more, 2 * LARGE);
+    assert_int_equal(more[LARGE - 1], 8);
+    assert_ptr_equal(alloc_resize(&pool, NULL, SMALL), block);
+    alloc_free(&pool, more);
+    pool_done(&p, &beyond);
+    assert_int_equal(counted.out, 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(blocks_are_apart_and_all_go_back),
+        cmocka_unit_test(what_was_given_back_is_used_again),
+        cmocka_unit_test(a_block_that_grows_keeps_its_bytes),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
