@@ -79,7 +79,8 @@ void holds_add(struct holds *h, const struct hold *hold)
         memmove(to, to + 1, sizeof *to * i);
     } else if (h->first + h->count < h->room) {
         to = &h->at[h->first + i];
-        memmove(to + 1, to, sizeof *to * (h->count - i));
+        if (i < h->count) /* most are the last */
+            memmove(to + 1, to, sizeof *to * (h->count - i));
     }
     h->at[h->first + i] = *hold;
     h->count++;
@@ -107,7 +108,7 @@ int64_t holds_remove(struct holds *h, int64_t expires, uint64_t id)
     if (i < h->count / 2) {
         memmove(&h->at[h->first + 1], &h->at[h->first], sizeof *from * i);
         h->first++;
-    } else {
+    } else if (i < h->count) {
         memmove(from, from + 1, sizeof *from * (h->count - i));
     }
     if (h->count == 0)

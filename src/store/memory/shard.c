@@ -129,7 +129,8 @@ bool shard_insert(struct shard *s, uint32_t at, struct key key, weir_algorithm a
         gap++;
     if (gap + 1 >= shard_cells(homes_of(s)))
         return false;
-    memmove(&cells[at + 1], &cells[at], sizeof *cells * (gap - at));
+    if (gap > at)
+        memmove(&cells[at + 1], &cells[at], sizeof *cells * (gap - at));
     cells[at] = (struct cell){ .key = key, .algorithm = algorithm & 15u };
     s->count++;
     if (s->is_marked) {
@@ -181,16 +182,20 @@ void shard_stamp(struct shard *s, struct cell *cell, int64_t expires, uint32_t l
                  uint32_t class)
 {
     const bool is_new = cell->expires == 0;
-    const bool falls = level_grade(level) < level_grade(cell->level) || cell->class != class;
+    const bool marks = s->is_marked && (is_new || cell->class != class ||
+                                        level_grade(level) < level_grade(cell->level));
+    struct cell next; /* put together first: the cell is written once */
 
     if (is_new || expires < (int64_t)cell->expires) {
         s->soonest = expires < s->soonest ? expires : s->soonest;
         s->look_soonest = expires < s->look_soonest ? expires : s->look_soonest;
     }
-    cell->expires = (uint64_t)(expires < MOST_EXPIRES ? expires : MOST_EXPIRES) & MOST_EXPIRES;
-    cell->level = level & 15u;
-    cell->class = class & 63u;
-    if (s->is_marked && (is_new || falls))
+    next.stamp = cell->stamp;
+    next.expires = (uint64_t)(expires < MOST_EXPIRES ? expires : MOST_EXPIRES) & MOST_EXPIRES;
+    next.level = level & 15u;
+    next.class = class & 63u;
+    cell->stamp = next.stamp;
+    if (marks)
         shard_mark(s, (uint32_t)(cell - cells_of(s)));
 }
 

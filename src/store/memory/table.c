@@ -184,14 +184,6 @@ struct cell *table_lock_out(struct table *t, struct shard *s, const struct charg
     return cell;
 }
 
-/* Lazy expiry: a shard that fills up drops what has expired before it makes the table grow. Only
- * before a question looks at its keys: the key that it is about to charge may have expired, too. */
-void table_purge_if_due(struct table *t, struct shard *s, int64_t now)
-{
-    if (t->drop_by_time && s->count >= s->purge_at)
-        table_purge(t, s, now);
-}
-
 /* ---- logging ------------------------------------------------------------------------- */
 
 void table_record(const struct cell *cell, struct record *out)

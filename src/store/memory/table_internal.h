@@ -84,9 +84,6 @@ struct cell *table_lock_out(struct table *t, struct shard *s, const struct charg
 /* Note what a decision made of a cell. */
 void table_stamp(struct shard *s, struct cell *cell, const struct charge *c);
 
-/* Drop what has expired, before a question looks at its keys. */
-void table_purge_if_due(struct table *t, struct shard *s, int64_t now);
-
 /* A record of this cell is about to be appended without a write buffer. */
 void table_overtake(struct table *t, struct cell *cell);
 
@@ -122,5 +119,13 @@ bool table_allow_beside(struct table *t, struct shard *s, const struct question 
 
 /* Drop what has expired, if there can be any. */
 void table_purge(struct table *t, struct shard *s, int64_t now);
+
+/* Lazy expiry: a shard that fills up drops what has expired before it makes the table grow. Only
+ * before a question looks at its keys: the key that it is about to charge may have expired, too. */
+static inline void table_purge_if_due(struct table *t, struct shard *s, int64_t now)
+{
+    if (t->drop_by_time && s->count >= s->purge_at)
+        table_purge(t, s, now);
+}
 
 #endif

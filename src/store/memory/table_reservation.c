@@ -68,7 +68,17 @@ static struct cell *find_record(const struct deciding *d, const struct shard *s)
 
 /* ---- locks --------------------------------------------------------------------------------- */
 
-static void list_shards(struct deciding *d, struct shard *record)
+/* Most have one key. */
+static void list_two(struct deciding *d, struct shard *key, struct shard *record)
+{
+    d->homes[0] = key;
+    d->homes[1] = record;
+    d->shards[0] = key < record ? key : record;
+    d->shards[1] = key < record ? record : key;
+    d->shard_count = key == record ? 1 : 2;
+}
+
+__attribute__((noinline)) static void list_several(struct deciding *d, struct shard *record)
 {
     size_t n = 1;
 
@@ -78,6 +88,14 @@ static void list_shards(struct deciding *d, struct shard *record)
         n = table_order_shard(d->homes[i], n, d->shards);
     }
     d->shard_count = n;
+}
+
+static void list_shards(struct deciding *d, struct shard *record)
+{
+    if (d->q->count == 1)
+        list_two(d, table_shard(d->t, d->charges[0].key), record);
+    else
+        list_several(d, record);
 }
 
 static void lock_all(struct deciding *d)
@@ -267,6 +285,8 @@ static void apply(struct deciding *d, size_t i)
 
     state_apply(&cell->state, c->rule, &c->step);
     table_stamp(d->homes[i], cell, c);
+    if (!d->t->log)
+        return;
     deciding_log_cell(d, cell);
     if (c->step.hold.amount > 0 && state_has_holds(cell->algorithm))
         deciding_log_hold(d, cell, &c->step.hold);

@@ -170,14 +170,14 @@ static weir_err settle_open(struct deciding *d)
     else
         note_settled(d, r);
     tell_how_it_stands(d);
-    for (size_t i = 0; i < d->q->count; i++)
+    for (size_t i = 0; i < d->q->count; i++) {
         d->charges[i].cost = d->used[i] - r->charges[i].held;
-    for (size_t i = 0; i < d->q->count; i++)
         if (!deciding_is_shadow(d, i) && d->charges[i].step.decision.remaining == 0) {
             const int64_t more = over(d->cells[i], d->charges[i].rule, d->now);
 
             d->of->over = more > d->of->over ? more : d->of->over;
         }
+    }
     return WEIR_OK;
 }
 
