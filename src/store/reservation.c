@@ -154,9 +154,10 @@ static size_t size_of_names(const struct charge_label *labels, size_t count)
     return n.end;
 }
 
-/* The text, behind the parts. */
-static void put_text(struct reservation *r, const struct charge_label *labels)
+/* The text, behind the parts. How long it is, with the zeros behind it. */
+static size_t put_text(struct reservation *r, const struct charge_label *labels)
 {
+    const uint64_t zeros = 0;
     char *text = (char *)reservation_text(r);
     struct names n = { 0 };
 
@@ -169,6 +170,8 @@ static void put_text(struct reservation *r, const struct charge_label *labels)
         c->rule_at = (uint16_t)n.rule;
         c->counts_at = (uint16_t)n.counts;
     }
+    memcpy(text + n.end, &zeros, -n.end & 7);
+    return (n.end + 7) / 8 * 8;
 }
 
 static void put_kept_names(struct reservation *r, const struct charge_label *labels)
@@ -233,7 +236,6 @@ struct reservation *reservation_new(const struct reserving *of, const struct cha
     r = alloc_resize(allocator, NULL, size);
     if (!r)
         return NULL;
-    memset((char *)r + size - 8, 0, 8); /* the last of the text need not be full */
     *r = (struct reservation){
         .block = { size },
         .fingerprint = of->fingerprint,
@@ -264,22 +266,21 @@ size_t reservation_file_size(const struct reservation *r)
                    size_of_names(labels, r->charge_count));
 }
 
-void reservation_write(const struct reservation *r, size_t size, void *to)
+size_t reservation_write(const struct reservation *r, void *to)
 {
-    struct charge_label labels[RESERVATION_MOST_CHARGES];
     const size_t without_names = (size_t)(reservation_text(r) - (const char *)r);
+    struct charge_label labels[RESERVATION_MOST_CHARGES];
     struct reservation *out = to;
 
     if (!keeps_names(r)) {
-        memcpy(to, r, size);
-        return;
+        memcpy(to, r, r->block.size);
+        return r->block.size;
     }
     for (size_t i = 0; i < r->charge_count; i++)
         labels[i] = label_of(r, i);
-    memset((char *)to + size - 8, 0, 8);
     memcpy(to, r, without_names);
-    out->block.size = size;
-    put_text(out, labels);
+    out->block.size = without_names + put_text(out, labels);
+    return out->block.size;
 }
 
 bool reservation_make_room(struct reservation **r, const weir_allocator *allocator)

@@ -142,9 +142,9 @@ struct reservation *reservation_new(const struct reserving *of, const struct cha
                                     size_t n, size_t parts, enum reservation_names names,
                                     const weir_allocator *allocator);
 
-/* As it is in files: with text. `size` is that of reservation_file_size(). */
+/* As it is in files: with text. Writing it returns its size, too. */
 size_t reservation_file_size(const struct reservation *r);
-void reservation_write(const struct reservation *r, size_t size, void *to);
+size_t reservation_write(const struct reservation *r, void *to);
 
 /* Room for a part of each charge. False: out of memory, and nothing has changed. */
 bool reservation_make_room(struct reservation **r, const weir_allocator *allocator);

@@ -39,7 +39,7 @@ static void add_block(struct writer *w, const struct record *r, const struct kep
     if (!to)
         return;
     memset(to, 0, room);
-    reservation_write((const struct reservation *)block, (size_t)r->packed.words[0], to);
+    reservation_write((const struct reservation *)block, to);
     buf_wrote(&w->block, room);
 }
 

@@ -169,14 +169,19 @@ void deciding_log_hold(struct deciding *d, const struct cell *cell, const struct
 void deciding_log_record(struct deciding *d)
 {
     struct cell *record = deciding_record(d);
+    const struct kept_state *kept = &record->state.kept;
     struct record *r = &d->logged[d->logged_count];
+    size_t size, room;
 
     if (!d->t->log)
         return;
     table_overtake(d->t, record);
-    table_record(record, r);
-    memset(r + record_more(r), 0, sizeof *r); /* the last need not be full */
-    reservation_write(reservation_in(record), (size_t)r->packed.words[0], r + 1);
+    size = reservation_write(reservation_in(record), r + 1);
+    r->key = record->key;
+    r->stamp = record->stamp;
+    r->packed = (struct packed){ { (int64_t)size, kept->expires, kept->is_open } };
+    room = record_more(r) * sizeof *r;
+    memset((char *)(r + 1) + size, 0, room - size); /* the last need not be full */
     d->logged_count += 1 + record_more(r);
 }
 

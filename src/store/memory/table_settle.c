@@ -124,7 +124,7 @@ static void settle_charge(struct deciding *d, const struct reservation *r, size_
             return;
         stamp(d, i);
         deciding_log_cell(d, cell);
-        deciding_log_hold(d, cell, &hold);
+        deciding_log_part(d, cell, hold.expires, (int64_t)hold.id, 0); /* it is none any more */
     } else if (!r->is_released && (!d->of->has_expired || r->gives_back) &&
                r->charges[i].held > d->used[i]) {
         give_back(d, r, i);

@@ -139,7 +139,9 @@ static void kept_names_are_text_in_files(void **state)
     assert_int_equal(reservation_file_size(with_text), with_text->block.size);
     assert_int_equal(reservation_file_size(r), with_text->block.size);
     memset(file, 'x', sizeof file);
-    reservation_write(r, with_text->block.size, file);
+    assert_int_equal(reservation_write(with_text, file), with_text->block.size);
+    memset(file, 'x', sizeof file);
+    assert_int_equal(reservation_write(r, file), with_text->block.size);
     assert_memory_equal(file, with_text, with_text->block.size);
     assert_true(reservation_is_sound(file, with_text->block.size));
     reservation_visit(r, 0, note_label, &to);
