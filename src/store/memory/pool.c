@@ -1,10 +1,11 @@
-/* pool.c - memory for the records of one shard: blocks of one size, cut from larger ones. */
+/* pool.c - memory for the records of reservations: blocks of one size, cut from larger ones. */
 #include "store/memory/pool.h"
 
+#include <stdalign.h>
 #include <stdint.h>
 #include <string.h>
 
-enum { BLOCK = 192, CHUNK = 4096 - 64 };
+enum { BLOCK = 192, CHUNK = 64 << 10 };
 
 /* Before each block, also before those of the allocator. */
 struct head {
@@ -18,13 +19,13 @@ struct free_block {
     struct free_block *next;
 };
 
-/* The list of free blocks is the newest chunk's: a new one is made when it is empty. */
 struct pool_chunk {
     struct pool_chunk *older;
-    struct free_block *free;
-    uint64_t cut; /* bytes of it that were blocks */
-    char bytes[];
+    _Atomic size_t cut; /* bytes that are blocks; beyond its end, once it is full */
+    alignas(uint64_t) char bytes[];
 };
+
+enum { CHUNK_BYTES = CHUNK - sizeof(struct pool_chunk) };
 
 static struct head *head_of(void *block)
 {
@@ -39,34 +40,44 @@ static void *marked(struct head *h, bool is_pooled)
     return h + 1;
 }
 
-static struct head *cut_block(struct pool *p, const weir_allocator *beyond)
+/* Two threads may add one each at the same time: then what is left of the older one is lost. */
+static struct head *add_chunk(struct pool *p, const weir_allocator *beyond)
 {
-    struct pool_chunk *c = p->newest;
+    struct pool_chunk *c = alloc_resize(beyond, NULL, CHUNK);
 
-    if (!c || sizeof *c + c->cut + BLOCK > CHUNK) {
-        c = alloc_resize(beyond, NULL, CHUNK);
-        if (!c)
-            return NULL;
-        *c = (struct pool_chunk){ .older = p->newest };
-        p->newest = c;
-    }
-    c->cut += BLOCK;
-    return (struct head *)(void *)(c->bytes + c->cut - BLOCK);
+    if (!c)
+        return NULL;
+    atomic_init(&c->cut, BLOCK);
+    c->older = atomic_load_explicit(&p->newest, memory_order_relaxed);
+    while (!atomic_compare_exchange_weak_explicit(&p->newest, &c->older, c, memory_order_acq_rel,
+                                                  memory_order_relaxed))
+        ;
+    return (struct head *)(void *)c->bytes;
 }
 
-static void *take(struct pool *p, size_t size, const weir_allocator *beyond)
+static struct head *cut_block(struct pool *p, const weir_allocator *beyond)
 {
-    struct free_block *b = p->newest ? p->newest->free : NULL;
+    struct pool_chunk *c = atomic_load_explicit(&p->newest, memory_order_acquire);
+    const size_t at = c ? atomic_fetch_add_explicit(&c->cut, BLOCK, memory_order_relaxed) : CHUNK;
+
+    if (at + BLOCK > CHUNK_BYTES)
+        return add_chunk(p, beyond);
+    return (struct head *)(void *)(c->bytes + at);
+}
+
+static void *take(const struct pool_source *s, size_t size)
+{
+    struct free_block *b = s->list->first;
 
     if (size > ROOM)
-        return marked(alloc_resize(beyond, NULL, sizeof(struct head) + size), false);
+        return marked(alloc_resize(s->beyond, NULL, sizeof(struct head) + size), false);
     if (!b)
-        return marked(cut_block(p, beyond), true);
-    p->newest->free = b->next;
+        return marked(cut_block(s->pool, s->beyond), true);
+    s->list->first = b->next;
     return marked(&b->head, true);
 }
 
-void pool_free(struct pool *p, void *block, const weir_allocator *beyond)
+void pool_free(struct pool_list *list, void *block, const weir_allocator *beyond)
 {
     struct free_block *b;
 
@@ -77,8 +88,8 @@ void pool_free(struct pool *p, void *block, const weir_allocator *beyond)
         return;
     }
     b = (struct free_block *)(void *)head_of(block);
-    b->next = p->newest->free;
-    p->newest->free = b;
+    b->next = list->first;
+    list->first = b;
 }
 
 static void *resize(void *ctx, void *block, size_t size)
@@ -87,19 +98,19 @@ static void *resize(void *ctx, void *block, size_t size)
     void *more;
 
     if (!block)
-        return take(s->pool, size, s->beyond);
+        return take(s, size);
     if (size == 0) {
-        pool_free(s->pool, block, s->beyond);
+        pool_free(s->list, block, s->beyond);
         return NULL;
     }
     if (!head_of(block)->is_pooled)
         return marked(alloc_resize(s->beyond, head_of(block), sizeof(struct head) + size), false);
     if (size <= ROOM)
         return block;
-    more = take(s->pool, size, s->beyond);
+    more = take(s, size);
     if (more) {
         memcpy(more, block, ROOM);
-        pool_free(s->pool, block, s->beyond);
+        pool_free(s->list, block, s->beyond);
     }
     return more;
 }
@@ -111,10 +122,13 @@ weir_allocator pool_allocator(struct pool_source *source)
 
 void pool_done(struct pool *p, const weir_allocator *beyond)
 {
-    while (p->newest) {
-        struct pool_chunk *older = p->newest->older;
+    struct pool_chunk *c = atomic_load_explicit(&p->newest, memory_order_acquire);
 
-        alloc_free(beyond, p->newest);
-        p->newest = older;
+    while (c) {
+        struct pool_chunk *older = c->older;
+
+        alloc_free(beyond, c);
+        c = older;
     }
+    atomic_init(&p->newest, NULL);
 }

@@ -1,29 +1,36 @@
-/* pool.h - memory for the records of one shard: blocks of one size, cut from larger ones.
+/* pool.h - memory for the records of reservations: blocks of one size, cut from larger ones.
  *
  * A record is made with each reservation and stays for minutes, so there are many, and most are of
- * one rule. Those come from here; larger ones come from the allocator. Blocks that are given back
- * are used again by this pool, and go back to the allocator with it. There is one size only: else
- * each would keep what it had at its peak. The lock of the shard must be held. */
+ * one rule. Those come from here; larger ones come from the allocator. New blocks of all shards are
+ * cut one behind the other, as memory is fastest. Those that are given back are used again by their
+ * shard, and go back to the allocator with the table. There is one size only: else each would keep
+ * what it had at its peak. */
 #ifndef WEIR_STORE_MEMORY_POOL_H
 #define WEIR_STORE_MEMORY_POOL_H
 
+#include <stdatomic.h>
+
 #include "base/alloc.h"
 
-struct pool_chunk;
-
-/* Zeroed, it is an empty one. */
+/* The table's, for all threads. Zeroed, it is an empty one. */
 struct pool {
-    struct pool_chunk *newest;
+    _Atomic(struct pool_chunk *) newest;
 };
 
-/* As an allocator: both must stay in place as long as it is used. */
+/* Blocks that a shard has to use again; its lock must be held. Zeroed, there are none. */
+struct pool_list {
+    struct free_block *first;
+};
+
+/* As an allocator: all must stay in place as long as it is used. */
 struct pool_source {
     struct pool *pool;
+    struct pool_list *list;
     const weir_allocator *beyond; /* for what the pool does not have */
 };
 
 weir_allocator pool_allocator(struct pool_source *source);
-void pool_free(struct pool *p, void *block, const weir_allocator *beyond);
+void pool_free(struct pool_list *list, void *block, const weir_allocator *beyond);
 
 /* All blocks are gone with it but those of the allocator: give these back before. */
 void pool_done(struct pool *p, const weir_allocator *beyond);

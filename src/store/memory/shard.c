@@ -59,7 +59,6 @@ void shard_done(struct shard *s, const weir_allocator *allocator)
             free_beside(s, c, allocator);
             s->count--;
         }
-    pool_done(&s->records, allocator);
     pthread_mutex_destroy(&s->lock);
 }
 

@@ -57,7 +57,7 @@ struct shard {
     uint32_t look;              /* cells before were looked at, for what has expired, */
     int64_t look_soonest;       /* … and none of them, nor any that came since, expires before */
     _Atomic int64_t release_at; /* no reservation is to be given back before; 0: none is */
-    struct pool records;        /* memory of the reservations */
+    struct pool_list records;   /* memory for more reservations */
 };
 
 _Static_assert(sizeof(struct shard) == 128, "a shard is two cache lines");

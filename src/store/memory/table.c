@@ -96,6 +96,7 @@ void table_free(struct table *t)
         return;
     for (size_t i = 0; i < table_shards(t); i++)
         shard_done(&t->shards[i], &t->allocator);
+    pool_done(&t->records, &t->allocator);
     growth_done(&t->growth);
     allocator = t->allocator;
     alloc_free(&allocator, t->shards_block);

@@ -28,6 +28,7 @@ struct table {
     struct growth growth;
     char apart[64]; /* fields above are mostly read, those below are written: no false sharing */
     _Atomic int64_t keys, beside;
+    struct pool records;
 };
 
 static inline size_t shard_index(const struct table *t, struct key key)
@@ -63,9 +64,9 @@ static inline struct cell *table_cell(const struct table *t, struct key key)
 }
 
 /* Where the records of reservations of a shard come from. */
-static inline struct pool_source table_pool(const struct table *t, struct shard *s)
+static inline struct pool_source table_pool(struct table *t, struct shard *s)
 {
-    return (struct pool_source){ &s->records, &t->allocator };
+    return (struct pool_source){ &t->records, &s->records, &t->allocator };
 }
 
 void table_record(const struct cell *cell, struct record *out);
