@@ -96,6 +96,19 @@ typedef enum weir_algorithm {
 
 WEIR_API const char *weir_algorithm_name(weir_algorithm algorithm); /* "sliding_window" */
 
+/* Where a fixed window begins: X(name, value, text).
+ *   epoch      at a multiple of its length since 1970
+ *   first      with the first thing that is counted in it */
+#define WEIR_STARTS(X)                                                                             \
+    X(EPOCH, 0, "epoch")                                                                           \
+    X(FIRST, 1, "first")
+
+typedef enum weir_start {
+#define WEIR_X(name, value, text) WEIR_START_##name = (value),
+    WEIR_STARTS(WEIR_X)
+#undef WEIR_X
+} weir_start;
+
 /* What decided: X(name, value, text).
  *   store      counted and decided
  *   cache      denied from memory: it is known to be denied until later
@@ -240,6 +253,8 @@ typedef struct weir_request {
                              sliding window only */
     weir_algorithm algorithm;
     weir_on_error on_error;
+    weir_start start;     /* fixed window only */
+    int64_t block_for_ms; /* a denied check locks the key out for so long; 0: it does not */
 } weir_request;
 
 typedef struct weir_rule_answer {

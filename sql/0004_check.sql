@@ -506,14 +506,36 @@ LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     SELECT weir.ask(p_policy, p_attributes, p_key, NULL, p_plan, 3)
 $$;
 
+-- The start and the lockout of a limit given in the call: its number for weir.judge(), and the part
+-- of its key that says which windows it has.
+CREATE OR REPLACE FUNCTION weir.windows_of_limit(
+    p_start text, p_block_for_ms bigint, INOUT number integer, p_window_ms bigint, OUT part text)
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    windowed record;
+BEGIN
+    IF coalesce(p_start, 'epoch') NOT IN ('epoch', 'first') THEN
+        PERFORM weir.reject('start must be epoch or first');
+    ELSIF p_block_for_ms NOT BETWEEN 1 AND 4398046511104 THEN
+        PERFORM weir.reject('block_for must be from 1 ms to 4398046511104 ms');
+    END IF;
+    windowed := weir.windows_of(jsonb_build_object('start', p_start), '{}', number, p_window_ms);
+    number := windowed.number;
+    part := windowed.part || coalesce(' block ' || p_block_for_ms, '');
+END $$;
+
 -- A limit given in the call, on a bare key; p_now is for callers with a clock of their own.
+DROP FUNCTION IF EXISTS
+    weir.ask_limit(text, bytea, bigint, bigint, text, bigint, bigint, bigint, integer, bigint);
 CREATE OR REPLACE FUNCTION weir.ask_limit(
     p_who text, p_key bytea, p_limit bigint, p_window_ms bigint, p_algorithm text, p_cost bigint,
-    p_burst bigint, p_precision_ms bigint, p_verb integer, p_now bigint)
+    p_burst bigint, p_precision_ms bigint, p_verb integer, p_now bigint,
+    p_start text DEFAULT NULL, p_block_for_ms bigint DEFAULT NULL)
 RETURNS weir.answer LANGUAGE plpgsql AS $$
 DECLARE
     secret CONSTANT bytea := (SELECT bytes FROM weir.secret);
     rule record;
+    windowed record;
     key uuid;
     said record;
     answer weir.answer;
@@ -523,11 +545,12 @@ BEGIN
         PERFORM weir.reject('the window must be at least 1 ms');
     END IF;
     rule := weir.complete(p_algorithm, p_limit, p_window_ms, p_burst, p_precision_ms);
+    windowed := weir.windows_of_limit(p_start, p_block_for_ms, rule.number, p_window_ms);
     key := weir.key_of(secret, ARRAY['limits that come with a request', p_algorithm,
-                                     p_window_ms::text], p_key);
-    SELECT * INTO said FROM weir.judge(ARRAY[key], ARRAY[rule.number], ARRAY[rule."limit"],
+                                     windowed.part], p_key);
+    SELECT * INTO said FROM weir.judge(ARRAY[key], ARRAY[windowed.number], ARRAY[rule."limit"],
         ARRAY[rule.window_ms], ARRAY[rule.burst], ARRAY[rule.precision_ms], ARRAY[1], ARRAY[1],
-        NULL, ARRAY[p_verb], ARRAY[p_cost], ARRAY[p_now]);
+        NULL, ARRAY[p_verb], ARRAY[p_cost], ARRAY[p_now], ARRAY[coalesce(p_block_for_ms, 0)]);
     answer := ROW(said.allowed[1], p_who, 'default', p_limit, said.remaining[1],
                   said.retry_after[1], said.reset_after[1], said.delay[1], 'store', '[]');
     IF p_verb = 0 AND p_who IS NOT NULL THEN
@@ -541,10 +564,15 @@ END $$;
 -- A named limit given in the call. It is counted like a policy of that name with one rule, default,
 -- that counts by one attribute. So operators can override it by name, and its counts stay when it
 -- becomes a policy.
+DROP FUNCTION IF EXISTS
+    weir.prepare_named(text, text, bigint, bigint, text, bigint, bigint, bigint, integer, bytea);
 CREATE OR REPLACE FUNCTION weir.prepare_named(
     p_name text, p_key text, p_limit bigint, p_window_ms bigint, p_algorithm text, p_cost bigint,
-    p_burst bigint, p_precision_ms bigint, p_verb integer, p_secret bytea)
+    p_burst bigint, p_precision_ms bigint, p_verb integer, p_secret bytea, p_start text,
+    p_block_for_ms bigint)
 RETURNS weir.prepared LANGUAGE plpgsql AS $$
+DECLARE
+    rule record;
 BEGIN
     IF p_name !~ '\A[A-Za-z0-9_.:/-]{1,64}\Z' THEN
         PERFORM weir.reject('a name is 1 to 64 of a-z A-Z 0-9 _ . : / -');
@@ -554,22 +582,26 @@ BEGIN
     ELSIF coalesce(p_window_ms, 0) = 0 THEN
         PERFORM weir.reject('the window must be at least 1 ms');
     END IF;
-    PERFORM weir.complete(p_algorithm, p_limit, p_window_ms, p_burst, p_precision_ms);
+    rule := weir.complete(p_algorithm, p_limit, p_window_ms, p_burst, p_precision_ms);
+    PERFORM weir.windows_of_limit(p_start, p_block_for_ms, rule.number, p_window_ms);
     RETURN weir.prepare(p_name, jsonb_build_object('rules', jsonb_build_array(jsonb_strip_nulls(
         jsonb_build_object('name', 'default', 'algorithm', p_algorithm, 'limit', p_limit,
                            'window_ms', p_window_ms, 'burst', p_burst,
-                           'precision_ms', p_precision_ms, 'by', jsonb_build_array('key'))))),
+                           'precision_ms', p_precision_ms, 'start', p_start,
+                           'block_for_ms', p_block_for_ms, 'by', jsonb_build_array('key'))))),
         p_secret, jsonb_build_object('key', coalesce(p_key, '')), p_cost, NULL, p_verb);
 END $$;
 
 -- Without a policy: the same as a request to a server with key, limit and window_ms, and optionally
 -- a name.
 DROP FUNCTION IF EXISTS
-    weir.limit(text, bigint, bigint, text, bigint, bigint, bigint, boolean);
+    weir.limit(text, bigint, bigint, text, bigint, bigint, bigint, boolean),
+    weir.limit(text, bigint, bigint, text, bigint, bigint, bigint, boolean, text);
 CREATE OR REPLACE FUNCTION weir.limit(
     p_key text, p_limit bigint, p_window_ms bigint, p_algorithm text DEFAULT 'sliding_window',
     p_cost bigint DEFAULT 1, p_burst bigint DEFAULT NULL, p_precision_ms bigint DEFAULT NULL,
-    p_peek boolean DEFAULT false, p_name text DEFAULT NULL)
+    p_peek boolean DEFAULT false, p_name text DEFAULT NULL, p_start text DEFAULT NULL,
+    p_block_for_ms bigint DEFAULT NULL)
 RETURNS weir.answer
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -581,10 +613,11 @@ BEGIN
         secret := (SELECT bytes FROM weir.secret);
         RETURN weir.answer_prepared(
             weir.prepare_named(p_name, p_key, p_limit, p_window_ms, p_algorithm, p_cost, p_burst,
-                               p_precision_ms, verb, secret), secret);
+                               p_precision_ms, verb, secret, p_start, p_block_for_ms), secret);
     END IF;
     answer := weir.ask_limit('(unnamed)', weir.sized('the key', coalesce(p_key, '')), p_limit,
-        p_window_ms, p_algorithm, p_cost, p_burst, p_precision_ms, verb, NULL);
+        p_window_ms, p_algorithm, p_cost, p_burst, p_precision_ms, verb, NULL, p_start,
+        p_block_for_ms);
     answer.policy := NULL;
     RETURN answer;
 END $$;
@@ -592,12 +625,15 @@ END $$;
 -- ---- many at once ---------------------------------------------------------------------------------
 
 -- A limit without a name, in the form of a prepared check.
+DROP FUNCTION IF EXISTS
+    weir.prepare_nameless(text, bigint, bigint, text, bigint, bigint, bigint, integer, bytea);
 CREATE OR REPLACE FUNCTION weir.prepare_nameless(
     p_key text, p_limit bigint, p_window_ms bigint, p_algorithm text, p_cost bigint, p_burst bigint,
-    p_precision_ms bigint, p_verb integer, p_secret bytea)
+    p_precision_ms bigint, p_verb integer, p_secret bytea, p_start text, p_block_for_ms bigint)
 RETURNS weir.prepared LANGUAGE plpgsql AS $$
 DECLARE
     rule record;
+    windowed record;
     answer weir.answer;
 BEGIN
     PERFORM weir.check_cost(p_cost);
@@ -605,21 +641,22 @@ BEGIN
         PERFORM weir.reject('the window must be at least 1 ms');
     END IF;
     rule := weir.complete(p_algorithm, p_limit, p_window_ms, p_burst, p_precision_ms);
+    windowed := weir.windows_of_limit(p_start, p_block_for_ms, rule.number, p_window_ms);
     answer := ROW(true, '(unnamed)', 'default', 0, 0, 0, 0, 0, 'store', '[]');
     RETURN ROW(answer, false, '{"rules": [{"by": ["key"], "name": "default"}]}'::jsonb,
                jsonb_build_object('key', p_key), p_verb, 1,
                ARRAY[weir.key_of(p_secret, ARRAY['limits that come with a request', p_algorithm,
-                                                 p_window_ms::text],
+                                                 windowed.part],
                                  weir.sized('the key', coalesce(p_key, '')))], ARRAY[p_cost],
-               ARRAY[rule.number], ARRAY[rule."limit"], ARRAY[rule.window_ms], ARRAY[rule.burst],
-               ARRAY[rule.precision_ms], '{0}'::bigint[], '{0,0,0,0,0}'::bigint[], '{1}'::integer[],
+               ARRAY[windowed.number], ARRAY[rule."limit"], ARRAY[rule.window_ms], ARRAY[rule.burst],
+               ARRAY[rule.precision_ms], ARRAY[coalesce(p_block_for_ms, 0)], '{0,0,0,0,0}'::bigint[], '{1}'::integer[],
                '{}'::integer[]);
 END $$;
 
 CREATE OR REPLACE FUNCTION weir.prepare_json(p_check jsonb, p_secret bytea) RETURNS weir.prepared
 LANGUAGE plpgsql AS $$
 DECLARE
-    known CONSTANT text[] := '{policy,attributes,key,cost,costs,plan,peek,name,limit,window_ms,algorithm,burst,precision_ms}';
+    known CONSTANT text[] := '{policy,attributes,key,cost,costs,plan,peek,name,limit,window_ms,algorithm,burst,precision_ms,start,block_for_ms}';
     asked record;
     verb integer;
     word text;
@@ -635,13 +672,13 @@ BEGIN
         SELECT * INTO asked FROM jsonb_to_record(p_check) AS c (
             policy text, attributes jsonb, key text, cost bigint, costs jsonb, plan text,
             peek boolean, name text, "limit" bigint, window_ms bigint, algorithm text, burst bigint,
-            precision_ms bigint);
+            precision_ms bigint, start text, block_for_ms bigint);
     EXCEPTION WHEN data_exception THEN
-        PERFORM weir.reject('cost, limit, window_ms, burst and precision_ms are whole numbers, and '
-                            'peek is true or false');
+        PERFORM weir.reject('cost, limit, window_ms, burst, precision_ms and block_for_ms are whole '
+                            'numbers, and peek is true or false');
     END;
     verb := CASE WHEN asked.peek THEN 1 ELSE 0 END;
-    IF asked.policy IS NOT NULL AND p_check ?| '{name,limit,window_ms,algorithm,burst,precision_ms}' THEN
+    IF asked.policy IS NOT NULL AND p_check ?| '{name,limit,window_ms,algorithm,burst,precision_ms,start,block_for_ms}' THEN
         PERFORM weir.reject('give a policy, or a limit with its window_ms');
     ELSIF asked.policy IS NOT NULL THEN
         RETURN weir.prepare_policy(asked.policy, asked.attributes, asked.key,
@@ -651,16 +688,16 @@ BEGIN
     ELSIF asked.name IS NOT NULL THEN
         RETURN weir.prepare_named(asked.name, asked.key, asked."limit", asked.window_ms,
             coalesce(asked.algorithm, 'sliding_window'), coalesce(asked.cost, 1), asked.burst,
-            asked.precision_ms, verb, p_secret);
+            asked.precision_ms, verb, p_secret, asked.start, asked.block_for_ms);
     END IF;
     RETURN weir.prepare_nameless(asked.key, asked."limit", asked.window_ms,
         coalesce(asked.algorithm, 'sliding_window'), coalesce(asked.cost, 1), asked.burst,
-        asked.precision_ms, verb, p_secret);
+        asked.precision_ms, verb, p_secret, asked.start, asked.block_for_ms);
 END $$;
 
 -- Many checks, answered in order. An array of objects, each with policy, attributes or key, cost or
--- costs, plan and peek; or with key, limit and window_ms, and optionally name, algorithm, burst and
--- precision_ms. Each check is charged wholly or not at all, and sees the charges of those before
+-- costs, plan and peek; or with key, limit and window_ms, and optionally name, algorithm, burst,
+-- precision_ms, start and block_for_ms. Each check is charged wholly or not at all, and sees the charges of those before
 -- it. If one is invalid, none is charged.
 CREATE OR REPLACE FUNCTION weir.check_many(p_checks jsonb) RETURNS SETOF weir.answer
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -797,7 +834,7 @@ GRANT EXECUTE ON FUNCTION
     weir.peek(text, jsonb, bigint, text, text, jsonb),
     weir.refund(text, jsonb, bigint, text, text, jsonb),
     weir.charge(text, jsonb, bigint, text, text, jsonb),
-    weir.limit(text, bigint, bigint, text, bigint, bigint, bigint, boolean, text),
+    weir.limit(text, bigint, bigint, text, bigint, bigint, bigint, boolean, text, text, bigint),
     weir.check_many(jsonb)
     TO weir_caller;
 GRANT EXECUTE ON FUNCTION

@@ -121,6 +121,8 @@ COMMENT ON FUNCTION weir.prepare IS 'Prepare a check. Internal.';
 COMMENT ON FUNCTION weir.prepare_json IS 'Prepare one of many checks. Internal.';
 COMMENT ON FUNCTION weir.prepare_named IS 'Prepare a check with a named limit. Internal.';
 COMMENT ON FUNCTION weir.prepare_nameless IS 'Prepare a check with an unnamed limit. Internal.';
+COMMENT ON FUNCTION weir.windows_of_limit IS
+    'The windows of a limit given in the call, with its start and lockout. Internal.';
 COMMENT ON FUNCTION weir.prepare_policy IS 'Prepare a check against a policy. Internal.';
 COMMENT ON FUNCTION weir.push_policies IS
     'Replace all policies: an object of documents by name. For weir_server and weir_operator.';

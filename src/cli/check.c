@@ -10,6 +10,8 @@ enum {
     ALGORITHM,
     BURST,
     PRECISION,
+    START,
+    BLOCK_FOR,
     NAME,
     ON_ERROR,
     POLICY,
@@ -34,6 +36,8 @@ static const struct option options[OPTION_COUNT] = {
                     .words = OPTION_ALGORITHMS },
     [BURST] = { "burst", 0, "N", NULL },
     [PRECISION] = { "precision", 0, "TIME", "of --limit" },
+    [START] = { "start", 0, "WORD", NULL, .words = "epoch first" },
+    [BLOCK_FOR] = { "block-for", 0, "TIME", "of --limit; WORD: epoch or first" },
     [NAME] = { "name", 0, "NAME", NULL },
     [ON_ERROR] = { "on-error", 0, "WORD", "of --limit; WORD: local, allow or deny",
                    .words = "local allow deny" },
@@ -72,7 +76,7 @@ static bool read_algorithm(const char *name, weir_algorithm *out)
 
 static bool read_numbers(const struct arguments *a, weir_request *r)
 {
-    const char *limit = a->values[LIMIT], *precision = a->values[PRECISION];
+    const char *limit = a->values[LIMIT];
     weir_diag diag;
 
     if (!limit) {
@@ -90,8 +94,8 @@ static bool read_numbers(const struct arguments *a, weir_request *r)
     }
     if (r->limit == 0) /* any window will do, but there must be one */
         r->window_ms = 1;
-    if (precision && duration_read(span_of(precision), &r->precision_ms, &diag)) {
-        trouble("--precision: %s", diag.text);
+    if (a->values[START] && !parsed_request_start(span_of(a->values[START]), &r->start)) {
+        trouble("--start must be epoch or first");
         return false;
     }
     r->name = a->values[NAME];
@@ -101,7 +105,8 @@ static bool read_numbers(const struct arguments *a, weir_request *r)
         return false;
     }
     return read_algorithm(a->values[ALGORITHM], &r->algorithm) &&
-           option_int(a, BURST, 1, &r->burst);
+           option_int(a, BURST, 1, &r->burst) && option_time(a, PRECISION, &r->precision_ms) &&
+           option_time(a, BLOCK_FOR, &r->block_for_ms);
 }
 
 static bool read_verb(const struct arguments *a, struct inquiry *q)

@@ -117,6 +117,9 @@ static void write_request(struct buf *out, const weir_request *r)
         add_int(&j, "precision_ms", r->precision_ms);
         if (r->algorithm != WEIR_DEFAULT_ALGORITHM)
             json_text(&j, "algorithm", weir_algorithm_name(r->algorithm));
+        if (r->start == WEIR_START_FIRST)
+            json_text(&j, "start", "first");
+        add_int(&j, "block_for_ms", r->block_for_ms);
         if (r->on_error != WEIR_DEFAULT_ON_ERROR)
             json_text(&j, "on_error", on_error_name(r->on_error));
     }

@@ -1,8 +1,8 @@
 /* brought.c - limits that come with a request: with a name, without one, and as redis-cell counts.
  *
- * The key of one without a name has its algorithm and its window in it; what one with a name counts
- * under, named.h says. The limit, the burst and the precision are in no key: they may change from
- * call to call, and what is counted stays. */
+ * The key of one without a name has its algorithm, its window, its start and its lockout in it; what
+ * one with a name counts under, named.h says. The limit, the burst and the precision are in no key:
+ * they may change from call to call, and what is counted stays. */
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -31,6 +31,8 @@ static weir_err check_request(const weir_request *r, weir_diag *diag)
                          "window_ms");
     if ((unsigned)r->on_error > ON_ERROR_COUNT)
         return diag_fail(diag, WEIR_EREQUEST, "on_error must be local, allow or deny");
+    if (r->start != WEIR_START_EPOCH && r->start != WEIR_START_FIRST)
+        return diag_fail(diag, WEIR_EREQUEST, "start must be epoch or first");
     return WEIR_OK;
 }
 
@@ -75,26 +77,32 @@ static weir_err charges_of_named(struct engine *e, struct check *check, weir_dia
 /* ---- without one ---------------------------------------------------------------------- */
 
 struct scoped {
-    int64_t algorithm, window;
+    int64_t algorithm, window; /* the start and the lockout are beside the algorithm */
     struct identity identity;
 };
+
+enum { ABOVE_WIRE_ALGORITHMS = 8 }; /* bits */
+_Static_assert(RULE_MOST_BLOCK_FOR <= INT64_MAX >> ABOVE_WIRE_ALGORITHMS, "a lockout has room");
 
 static struct key unnamed_key(const struct engine *e, struct scoped *scoped, const struct rule *r)
 {
     struct hash_key key;
-    char scope[128];
+    char scope[128], block[32] = "";
     int len;
 
     if (!e->store->ops->is_shared) {
-        scoped->algorithm = r->algorithm;
+        scoped->algorithm = rule_wire_algorithm(r) + (r->block_for << ABOVE_WIRE_ALGORITHMS);
         scoped->window = r->window;
         return hash_identity(
             &engine_keys(e)->unnamed,
             (struct span){ (const char *)scoped,
                            offsetof(struct scoped, identity.bytes) + scoped->identity.len });
     }
-    len = snprintf(scope, sizeof scope, "%s%c%s%c%" PRId64, unnamed_scope, 0,
-                   weir_algorithm_name(r->algorithm), 0, r->window);
+    if (r->block_for > 0)
+        snprintf(block, sizeof block, " block %" PRId64, r->block_for);
+    len = snprintf(scope, sizeof scope, "%s%c%s%c%" PRId64 "%s%s", unnamed_scope, 0,
+                   weir_algorithm_name(r->algorithm), 0, r->window,
+                   r->start == START_FIRST ? " first" : "", block);
     key = hash_key_of(engine_secret(e), (struct span){ scope, (size_t)len });
     return hash_shared(&key, (struct span){ scoped->identity.bytes, scoped->identity.len });
 }
@@ -114,6 +122,8 @@ weir_err charges_of_limit(struct engine *e, struct check *check, weir_diag *diag
         .window = r->window_ms,
         .burst = r->burst,
         .precision = r->precision_ms,
+        .start = r->start == WEIR_START_FIRST ? START_FIRST : START_EPOCH,
+        .block_for = r->block_for_ms,
     };
     err = rule_check(&check->unnamed, diag);
     if (!err && r->name)

@@ -92,11 +92,11 @@ static bool is_option(struct span name)
     static const char *const by_length[][4] = {
         [3] = { "key", "now" },
         [4] = { "cost", "plan", "peek", "name" },
-        [5] = { "limit", "burst", "costs" },
+        [5] = { "limit", "burst", "costs", "start" },
         [6] = { "policy", "exempt" },
         [8] = { "policies", "on_error" },
         [9] = { "window_ms", "algorithm" },
-        [12] = { "precision_ms" },
+        [12] = { "precision_ms", "block_for_ms" },
     };
     size_t n = 0;
 
@@ -564,7 +564,7 @@ APART weir_err refuse_numbers(const weir_request *r, weir_diag *diag)
                          "on_error is set by the policy: leave out on_error, or the policy");
     return diag_fail(diag, WEIR_EREQUEST,
                      "the request names a policy and has a limit: leave out limit, window, burst, "
-                     "precision and algorithm, or the policy");
+                     "precision, algorithm, start and block_for, or the policy");
 }
 
 weir_err charges_of_policies(struct engine *e, struct check *check, weir_diag *diag)
@@ -586,7 +586,7 @@ weir_err charges_of_policies(struct engine *e, struct check *check, weir_diag *d
     if (err)
         return err;
     if (r->limit || r->window_ms || r->burst || r->precision_ms || r->algorithm || r->name ||
-        r->on_error)
+        r->on_error || r->start || r->block_for_ms)
         return refuse_numbers(r, diag);
     return is_several ? with_overrides(e, check, add_several, diag) : ask_one(e, check, diag);
 }

@@ -10,7 +10,7 @@
 
 struct place {
     struct key key; /* zero: free */
-    int64_t limit, window, burst, precision, cost;
+    int64_t limit, window, burst, precision, block_for, cost;
     int64_t asked;
     int64_t until;    /* it is refused before this, */
     int64_t retry_at; /* let in at this at the latest; NEVER */
@@ -100,7 +100,7 @@ static bool is_key(const struct place *p, struct key key)
 static bool has_numbers(const struct place *p, const struct rule *r)
 {
     return p->limit == r->limit && p->window == r->window && p->burst == r->burst &&
-           p->precision == r->precision;
+           p->precision == r->precision && p->block_for == r->block_for;
 }
 
 static bool holds(const struct deny_cache *c, const struct place *p, int64_t now)
@@ -193,6 +193,7 @@ void deny_cache_learn(struct deny_cache *c, const struct denial *d, const struct
         .window = d->rule->window,
         .burst = d->rule->burst,
         .precision = d->rule->precision,
+        .block_for = d->rule->block_for,
         .cost = d->cost,
         .asked = asked,
         /* Clocks in whole ms: the store's may have been about to turn, or ours. */

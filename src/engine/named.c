@@ -16,6 +16,7 @@ static const char *const by_key[] = { "key" };
 struct numbers {
     const struct secret *secret;
     weir_algorithm algorithm;
+    enum rule_start start;
     int64_t window;
     struct hash_key hash_key;
 };
@@ -117,7 +118,7 @@ static const struct numbers *find_numbers(const struct entry *e, const struct se
 
     for (size_t i = 0; i < count; i++)
         if (e->numbers[i].window == r->window && e->numbers[i].algorithm == r->algorithm &&
-            e->numbers[i].secret == secret)
+            e->numbers[i].start == r->start && e->numbers[i].secret == secret)
             return &e->numbers[i];
     return NULL;
 }
@@ -144,7 +145,7 @@ static struct hash_key hash_key_for(struct named *n, struct entry *e, const stru
 
     if (found)
         return found->hash_key;
-    made = (struct numbers){ secret, r->algorithm, r->window,
+    made = (struct numbers){ secret, r->algorithm, r->start, r->window,
                              counted_hash_key(secret, name, span_of(n->default_rule), r, NULL,
                                               false) };
     if (e && atomic_load_explicit(&e->count, memory_order_relaxed) < NAMED_NUMBERS)

@@ -124,6 +124,13 @@ static uint64_t print_of_amount(uint64_t seed, const char *counts, int64_t amoun
     return mix(is_of_requests ? seed : hash_text(seed, span_of(counts)), (uint64_t)amount);
 }
 
+static uint64_t print_of_limit(uint64_t seed, const struct rule *r)
+{
+    const uint64_t numbers = mix(mix(seed, (uint64_t)r->limit), (uint64_t)r->window);
+
+    return mix(mix(numbers, (uint64_t)rule_wire_algorithm(r)), (uint64_t)r->block_for);
+}
+
 static uint64_t fingerprint_of(const struct engine *e, const struct check *check)
 {
     const weir_request *r = check->request;
@@ -134,8 +141,8 @@ static uint64_t fingerprint_of(const struct engine *e, const struct check *check
     for (size_t i = 0; i < r->policy_count; i++)
         print = mix_text(print, r->policies[i]);
     print = mix(print, r->key ? hash_text(print, request_key(r)) : 1);
-    if (check->policy_count == 0) /* the limit comes with the request */
-        print = mix(mix(mix_text(print, r->name), (uint64_t)r->limit), (uint64_t)r->window_ms);
+    if (!r->policy && r->policy_count == 0) /* the limit comes with the request */
+        print = print_of_limit(mix_text(print, r->name), &check->unnamed);
     for (size_t i = 0; i < r->attribute_count; i++)
         sum += print_of_attribute(print, &r->attributes[i]);
     for (size_t i = 0; i < check->live + check->shadow; i++)

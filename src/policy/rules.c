@@ -326,10 +326,13 @@ static void read_plans(struct loader *l, const struct yaml *node, const char *po
 
 static void read_start(struct loader *l, const struct yaml *key, struct rule *out)
 {
-    static const char *const starts[] = { "epoch", "first" };
+#define X(name, value, text) [value] = text,
+    static const char *const starts[] = { WEIR_STARTS(X) };
+#undef X
     size_t i;
 
-    if (read_choice(&l->reader, key->value, "start", starts, 2, &i) && i == START_FIRST &&
+    if (read_choice(&l->reader, key->value, "start", starts, sizeof starts / sizeof *starts, &i) &&
+        i == START_FIRST &&
         suits(l, key, (struct rule){ out->algorithm, 1, 1, .start = START_FIRST }))
         out->start = START_FIRST;
 }

@@ -22,6 +22,8 @@ static const char *const names[MEMBER_UNKNOWN] = {
     [MEMBER_BURST] = "burst",
     [MEMBER_PRECISION_MS] = "precision_ms",
     [MEMBER_ALGORITHM] = "algorithm",
+    [MEMBER_START] = "start",
+    [MEMBER_BLOCK_FOR_MS] = "block_for_ms",
     [MEMBER_TAG] = "tag",
     [MEMBER_ON_ERROR] = "on_error",
     [MEMBER_ID] = "id",
@@ -53,6 +55,7 @@ enum check_member check_member_of(struct span name)
     case 5:
         return if_named(name.at[0] == 'l'   ? MEMBER_LIMIT
                         : name.at[0] == 'c' ? MEMBER_COSTS
+                        : name.at[0] == 's' ? MEMBER_START
                                             : MEMBER_BURST,
                         name);
     case 6:
@@ -69,7 +72,7 @@ enum check_member check_member_of(struct span name)
     case 11:
         return if_named(MEMBER_RESERVATION, name);
     case 12:
-        return if_named(MEMBER_PRECISION_MS, name);
+        return if_named(name.at[0] == 'p' ? MEMBER_PRECISION_MS : MEMBER_BLOCK_FOR_MS, name);
     default:
         return MEMBER_UNKNOWN;
     }
@@ -82,6 +85,7 @@ enum check_wants check_member_wants(enum check_member member)
     case MEMBER_PLAN:
     case MEMBER_NAME:
     case MEMBER_ALGORITHM:
+    case MEMBER_START:
     case MEMBER_ON_ERROR:
     case MEMBER_ID:
     case MEMBER_RESERVATION:
@@ -104,6 +108,7 @@ enum check_wants check_member_wants(enum check_member member)
     case MEMBER_WINDOW_MS:
     case MEMBER_BURST:
     case MEMBER_PRECISION_MS:
+    case MEMBER_BLOCK_FOR_MS:
     case MEMBER_TTL_MS:
     case MEMBER_UNKNOWN:
         break;
@@ -147,6 +152,11 @@ weir_err check_set_text(struct parsed_request *out, enum check_member member, st
                          names[member]);
     if (member == MEMBER_ALGORITHM)
         return parsed_request_named_algorithm(text, &out->request.algorithm, diag);
+    if (member == MEMBER_START) {
+        if (parsed_request_start(text, &out->request.start))
+            return WEIR_OK;
+        return diag_fail(diag, WEIR_EREQUEST, "'start' must be epoch or first");
+    }
     if (member == MEMBER_ON_ERROR) {
         if (parsed_request_on_error(text, &out->request.on_error))
             return WEIR_OK;
@@ -201,6 +211,9 @@ weir_err check_set_number(struct parsed_request *out, enum check_member member, 
     case MEMBER_PRECISION_MS:
         r->precision_ms = number;
         break;
+    case MEMBER_BLOCK_FOR_MS:
+        r->block_for_ms = number;
+        break;
     case MEMBER_POLICY:
     case MEMBER_POLICIES:
     case MEMBER_KEY:
@@ -211,6 +224,7 @@ weir_err check_set_number(struct parsed_request *out, enum check_member member, 
     case MEMBER_EXEMPT:
     case MEMBER_NAME:
     case MEMBER_ALGORITHM:
+    case MEMBER_START:
     case MEMBER_TAG:
     case MEMBER_ON_ERROR:
     case MEMBER_ID:

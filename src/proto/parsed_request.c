@@ -67,6 +67,18 @@ weir_err parsed_request_named_algorithm(struct span word, weir_algorithm *out, w
                      hint.text);
 }
 
+bool parsed_request_start(struct span word, weir_start *out)
+{
+#define X(name, value, text)                                                                       \
+    if (span_is(word, text)) {                                                                     \
+        *out = WEIR_START_##name;                                                                  \
+        return true;                                                                               \
+    }
+    WEIR_STARTS(X)
+#undef X
+    return false;
+}
+
 bool parsed_request_on_error(struct span word, weir_on_error *out)
 {
     *out = WEIR_DEFAULT_ON_ERROR;

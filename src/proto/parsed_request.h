@@ -33,5 +33,6 @@ WEIR_MUSTCHECK weir_err parsed_request_named_algorithm(struct span word, weir_al
 
 /* False: there is no such word. */
 bool parsed_request_on_error(struct span word, weir_on_error *out);
+bool parsed_request_start(struct span word, weir_start *out);
 
 #endif

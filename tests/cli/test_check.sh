@@ -73,6 +73,10 @@ t a_leaky_bucket_says_how_long_to_wait shows 0 \
     check --limit '10 per 1s' --algorithm=leaky_bucket k -n2 --now "$now"
 t precision_widens_the_buckets shows 0 'allowed 5 per 1m 4 of 5 left, resets in 1m0.999s' \
     check --limit '5 per 1m' --precision 1s k --now "$now"
+t a_window_may_begin_with_the_first_hit shows 0 'allowed 5 per 1m 4 of 5 left, resets in 1m' \
+    check --limit '5 per 1m' --algorithm fixed_window --start first k --now "$now"
+t a_denial_may_lock_out shows 1 'denied 1 per 1m 0 of 1 left, retry in 2h' \
+    check --limit '1 per 1m' --block-for 2h k -n 2 --now "$now"
 t a_cost_beyond_the_limit_never_passes answers 1 \
     'denied   5 per 1m  5 of 5 left, retry never: the cost is more than the limit can hold' \
     check --limit '5 per 1m' --cost 6 k
@@ -166,6 +170,10 @@ t a_limit_without_a_time_is_rejected refuses \
     "--limit: '5' has no time: write 5 per 1m, or another duration" check --limit 5 k
 t a_bad_precision_is_rejected refuses "--precision: '3 secs' is not a duration: write 3s" \
     check --limit '5 per 1m' --precision '3 secs' k
+t a_bad_lockout_is_rejected refuses "--block-for: '3 secs' is not a duration: write 3s" \
+    check --limit '5 per 1m' --block-for '3 secs' k
+t a_bad_start_is_rejected refuses '--start must be epoch or first' \
+    check --limit '5 per 1m' --start last k
 t a_mistyped_algorithm_is_answered_with_a_suggestion refuses \
     "there is no algorithm 'token_bukcet': did you mean 'token_bucket'?" \
     check --limit '5 per 1m' --algorithm token_bukcet k

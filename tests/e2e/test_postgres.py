@@ -184,6 +184,34 @@ def sql_and_http_share_a_limit():
 
 
 @test
+def sql_and_http_share_limits_that_begin_with_the_first_hit_and_lock_out():
+    hour, lockout = 3600000, 7200000
+    with Fixture() as fixture:
+        server = fixture.serve()
+        for name in (None, "strict"):
+            limit = {"key": "ann", "limit": 2, "window_ms": hour, "algorithm": "fixed_window", "start": "first",
+                     "block_for_ms": lockout, **({"name": name} if name else {})}
+            words = ("'ann', 2, 3600000, 'fixed_window', p_start => 'first', p_block_for_ms => 7200000"
+                     + (f", p_name => '{name}'" if name else ""))
+
+            def by_http(asked):
+                return server.http("POST", "/v1/check", asked)[2]
+
+            first = by_http(limit)
+            assert (first["remaining"], first["reset_after_ms"]) == (1, hour), first
+            assert fixture.value(f"SELECT remaining FROM weir.limit({words})") == "0"
+            many = json.dumps([limit]).replace("'", "''")
+            wait = int(fixture.value(f"SELECT retry_after_ms FROM weir.check_many('{many}')"))
+            assert wait == lockout, wait
+            denied = by_http(limit)
+            assert not denied["allowed"] and hour < denied["retry_after_ms"] <= lockout, denied
+            assert int(fixture.value(f"SELECT retry_after_ms FROM weir.limit({words})")) > hour
+        # Without a name, another start and another lockout are other limits.
+        for other in ({"start": "epoch"}, {"block_for_ms": 1}):
+            assert by_http({**limit, "name": None, **other})["allowed"], other
+
+
+@test
 def sql_and_http_share_a_named_limit_of_requests():
     def by_http(server, key="ann", **more):
         return server.http("POST", "/v1/check", {"name": "sign-in", "key": key, "limit": 5,

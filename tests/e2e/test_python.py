@@ -28,6 +28,9 @@ from weir_server import Folder, free_port, run, test, wait_until  # noqa: E402
 PATIENT = {"timeout": 30}
 
 
+OF_LIMITS = ("limit", "window_ms", "algorithm", "name", "start", "block_for_ms")
+
+
 @test
 def the_answers_that_all_clients_share():
     with Served() as server:
@@ -37,7 +40,7 @@ def the_answers_that_all_clients_share():
             request = dict(request)
             policy = request.pop("policy", None) or request.pop("policies", None)
             if "window_ms" in request:
-                policy = {name: request.pop(name) for name in ("limit", "window_ms", "algorithm", "name")}
+                policy = {name: request.pop(name) for name in OF_LIMITS if name in request}
             who = request.pop("attributes", None) or request.pop("key", None)
             try:
                 return weir.ask(verb, policy, who, **request)

@@ -66,6 +66,7 @@ static void check_same(const struct parsed_request *a, const struct parsed_reque
     assert(r->cost == s->cost && r->now == s->now && r->exempt == s->exempt && a->peek == b->peek);
     assert(r->limit == s->limit && r->window_ms == s->window_ms && r->burst == s->burst);
     assert(r->precision_ms == s->precision_ms && r->algorithm == s->algorithm);
+    assert(r->start == s->start && r->block_for_ms == s->block_for_ms);
 }
 
 static void check_diag(weir_err err, const weir_diag *diag)

@@ -241,6 +241,9 @@ def errors_say_what_is_wrong_without_an_identity():
         refused("SELECT weir.limit('k', 1, 1, 'no_such')", "there is no such algorithm"),
         refused("SELECT weir.limit('k', 1, 1000, p_burst => 5)", "burst"),
         refused("SELECT weir.limit('', 1, 1000)", "the key is empty"),
+        refused("SELECT weir.limit('k', 1, 1000, p_start => 'last')", "start must be epoch or first"),
+        refused("SELECT weir.limit('k', 1, 1000, p_start => 'first')", "only fixed_window has a start"),
+        refused("SELECT weir.limit('k', 1, 1000, p_block_for_ms => 0)", "block_for must be from 1 ms"),
         refused("SELECT weir.check_rate_limit('k', NULL, 60)", "limit must be"),
     ]
     for text in said:

@@ -12,7 +12,8 @@ from redis import Client, Refused  # noqa: E402
 from vectors import Served, play  # noqa: E402
 from weir_server import run, test  # noqa: E402
 
-OPTIONS = {"cost": "COST", "plan": "PLAN", "name": "NAME", "id": "ID", "ttl_ms": "TTL"}
+OPTIONS = {"cost": "COST", "plan": "PLAN", "name": "NAME", "id": "ID", "ttl_ms": "TTL",
+           "start": "START", "block_for_ms": "BLOCK_FOR"}
 FLAGS = {"allowed", "shadow", "repeated", "expired"}
 
 

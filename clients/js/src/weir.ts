@@ -18,6 +18,10 @@ export interface Limit {
   algorithm?: Algorithm
   burst?: number
   precision?: Duration
+  /** Of a fixed_window: `first` begins it with the first thing that is counted in it. */
+  start?: 'epoch' | 'first'
+  /** A denied check locks the key out for so long. */
+  blockFor?: Duration
   /** Separates it from other limits on the same keys, and names it in metrics and for operators. */
   name?: string
 }
@@ -106,10 +110,11 @@ const env = (name: string) => {
   } catch {}
 }
 
-const numbers = ({ window, precision, ...rest }: Limit) => ({
+const numbers = ({ window, precision, blockFor, ...rest }: Limit) => ({
   ...rest,
   window_ms: ms(window),
   precision_ms: precision && ms(precision),
+  block_for_ms: blockFor && ms(blockFor),
 })
 
 function toRequest(policy: any, who: any): WireRequest {

@@ -29,9 +29,16 @@ async function play(options, by) {
   const weir = new Weir({ timeout: 30_000, denyCache: false, ...options })
   for (const { name, verb, request, answer, error, not_by } of vectors) {
     if (not_by?.includes(by)) continue
-    const { policy, policies, key, attributes, limit, window_ms, algorithm, ...more } = request
-    const own = window_ms && { limit, window: window_ms, algorithm, name: more.name }
-    if (own) delete more.name
+    const { policy, policies, key, attributes, ...others } = request
+    const { limit, window_ms, algorithm, start, block_for_ms, name: called, ...more } = others
+    const own = window_ms && {
+      limit,
+      window: window_ms,
+      algorithm,
+      start,
+      blockFor: block_for_ms,
+      name: called,
+    }
     const heard = await weir
       .ask(verb, own || (policy ?? policies), attributes ?? key, more)
       .catch(({ code }) => code)

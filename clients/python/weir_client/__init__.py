@@ -101,7 +101,8 @@ class Weir:
         return self._post("check", {"checks": list(checks)}, False)["answers"]
 
     def ask(self, verb, policy=None, who=None, **more):
-        """Any verb. `policy` is a name, a list of names, or a dict with limit, window_ms, algorithm, name."""
+        """Any verb. `policy` is a name, a list of names, or a dict with the members of a limit:
+        limit, window_ms, algorithm, burst, precision_ms, start, block_for_ms, name."""
         request = {name: value for name, value in more.items() if value is not None or name == "reservation"}
         if isinstance(policy, dict):
             request.update(policy)

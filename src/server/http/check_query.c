@@ -17,6 +17,8 @@ enum parameter {
     ALGORITHM,
     BURST,
     PRECISION,
+    START,
+    BLOCK_FOR,
     NAME,
     ON_ERROR,
     PARAMETERS,
@@ -29,6 +31,7 @@ static const char *const names[PARAMETERS] = {
     [NOW] = "now",          [LIMIT] = "limit",
     [WINDOW] = "window_ms", [ALGORITHM] = "algorithm",
     [BURST] = "burst",      [PRECISION] = "precision_ms",
+    [START] = "start",      [BLOCK_FOR] = "block_for_ms",
     [NAME] = "name",        [ON_ERROR] = "on_error",
 };
 
@@ -112,6 +115,12 @@ static weir_err read_parameter(enum parameter which, struct span value, struct p
         return check_query_int(names[which], value, &r->burst, diag);
     case PRECISION:
         return check_query_int(names[which], value, &r->precision_ms, diag);
+    case START:
+        if (parsed_request_start(value, &r->start))
+            return WEIR_OK;
+        return diag_fail(diag, WEIR_EREQUEST, "start must be epoch or first");
+    case BLOCK_FOR:
+        return check_query_int(names[which], value, &r->block_for_ms, diag);
     case PARAMETERS:
         break;
     }

@@ -24,8 +24,8 @@ const struct resp_spec resp_specs[] = {
     { NAMED("CL.THROTTLE"), -1, SCOPE_CHECK, resp_serve_cl_throttle, "write", 1, 1,
       "key max_burst count period [quantity]", "Counts as redis-cell does and answers as it does" },
     { NAMED("WEIR.LIMIT"), -5, SCOPE_CHECK, resp_serve_weir_limit, "write fast", 1, 1,
-      "key algorithm limit window_ms [NAME name] [BURST n] [PRECISION ms] [ON_ERROR "
-      "local|allow|deny] "
+      "key algorithm limit window_ms [NAME name] [BURST n] [PRECISION ms] "
+      "[START epoch|first] [BLOCK_FOR ms] [ON_ERROR local|allow|deny] "
       "[COST n] [PEEK] [NOW ms] [EXEMPT] [FULL] [TAG]",
       "Checks a request by a limit that comes with it" },
     { NAMED("THROTTLE"), -1, SCOPE_CHECK, resp_serve_throttle, "write", 1, 1,

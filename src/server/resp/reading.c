@@ -27,7 +27,7 @@ void reading_begin(struct reading *in, struct session *s, struct resp_command *c
 
 /* ---- options ----------------------------------------------------------------------------- */
 
-enum option_kind { NUMBER, COST, NAME, FLAG, FULL, POLICY, ON_ERROR, TRACE };
+enum option_kind { NUMBER, COST, NAME, FLAG, FULL, POLICY, ON_ERROR, START, TRACE };
 
 struct option {
     const char *word;
@@ -53,6 +53,8 @@ static const struct option options[] = {
     { "POLICY", POLICY, 0, 0, OF_POLICY },
     { "BURST", NUMBER, 1, IN_REQUEST(burst), OF_LIMIT },
     { "PRECISION", NUMBER, 1, IN_REQUEST(precision_ms), OF_LIMIT },
+    { "START", START, 0, IN_REQUEST(start), OF_LIMIT },
+    { "BLOCK_FOR", NUMBER, 1, IN_REQUEST(block_for_ms), OF_LIMIT },
     { "NAME", NAME, 0, IN_REQUEST(name), OF_LIMIT },
     { "ON_ERROR", ON_ERROR, 0, IN_REQUEST(on_error), OF_LIMIT },
     { "TRACEPARENT", TRACE, 0, 0, OF_CHECK | OF_LIMIT | OF_RESERVE },
@@ -83,6 +85,12 @@ static bool read_word(struct reading *in, const struct option *option, void *pla
     if (option->kind == TRACE) { /* one that is not valid is as good as none, as in HTTP */
         in->trace = value;
         return true;
+    }
+    if (option->kind == START) {
+        if (parsed_request_start(value, place))
+            return true;
+        resp_reply_error(in->session, "INVALID_REQUEST START must be followed by epoch or first");
+        return false;
     }
     if (option->kind == ON_ERROR) {
         if (parsed_request_on_error(value, place))
@@ -179,10 +187,10 @@ bool reading_options(struct reading *in, unsigned of)
         if (++in->at == c->count) {
             resp_reply_error(in->session, "INVALID_REQUEST %s must be followed by a %s",
                              option->word,
-                             option->kind == NUMBER || option->kind == COST ? "number"
-                             : option->kind == ON_ERROR                     ? "word"
-                             : option->kind == TRACE                        ? "traceparent"
-                                                                            : "name");
+                             option->kind == NUMBER || option->kind == COST      ? "number"
+                             : option->kind == ON_ERROR || option->kind == START ? "word"
+                             : option->kind == TRACE                             ? "traceparent"
+                                                                                 : "name");
             return false;
         }
         if (!read_value(in, option))

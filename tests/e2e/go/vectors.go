@@ -37,7 +37,8 @@ func words(verb string, request object) []interface{} {
 			out = append(out, "POLICY", policy)
 		}
 	}
-	for member, word := range map[string]string{"cost": "COST", "plan": "PLAN", "name": "NAME", "id": "ID", "ttl_ms": "TTL"} {
+	for member, word := range map[string]string{"cost": "COST", "plan": "PLAN", "name": "NAME", "id": "ID", "ttl_ms": "TTL",
+		"start": "START", "block_for_ms": "BLOCK_FOR"} {
 		if request[member] != nil {
 			out = append(out, word, request[member])
 		}

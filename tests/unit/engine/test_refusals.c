@@ -286,12 +286,14 @@ static void neither_a_policy_nor_a_limit_or_both(void **state)
     refuses(w, LIMIT_IS(5, 0), WEIR_EREQUEST,
             "the request has no policy: name one, or give limit and window_ms, "
             "which is at least 1");
-    refuses(w, LOGIN(.limit = 5, .window_ms = 1000), WEIR_EREQUEST,
-            "the request names a policy and has a limit: leave out limit, window, burst, precision "
-            "and algorithm, or the policy");
-    refuses(w, LOGIN(.algorithm = WEIR_TOKEN_BUCKET), WEIR_EREQUEST,
-            "the request names a policy and has a limit: leave out limit, window, burst, precision "
-            "and algorithm, or the policy");
+    refuses(
+        w, LOGIN(.limit = 5, .window_ms = 1000), WEIR_EREQUEST,
+        "the request names a policy and has a limit: leave out limit, window, burst, precision, "
+        "algorithm, start and block_for, or the policy");
+    refuses(
+        w, LOGIN(.algorithm = WEIR_TOKEN_BUCKET), WEIR_EREQUEST,
+        "the request names a policy and has a limit: leave out limit, window, burst, precision, "
+        "algorithm, start and block_for, or the policy");
 }
 
 static void a_time_that_is_none_or_is_not_trusted(void **state)

@@ -43,6 +43,8 @@ static void tell(struct buf *to, const struct parsed_request *asked)
     tell_int(to, "window", r->window_ms);
     tell_int(to, "burst", r->burst);
     tell_int(to, "precision", r->precision_ms);
+    tell_int(to, "start", r->start);
+    tell_int(to, "block_for", r->block_for_ms);
     if (r->algorithm)
         tell_text(to, "algorithm", weir_algorithm_name(r->algorithm), 0);
     if (r->exempt)
@@ -134,6 +136,10 @@ static void a_request_object_says_what_is_asked(void **state)
     expect(
         "{\"precision_ms\":1000,\"algorithm\":\"sliding_window\",\"exempt\":false,\"peek\":false}",
         "precision=1000 algorithm=sliding_window ");
+    expect("{\"start\":\"first\",\"block_for_ms\":900000}", "start=1 block_for=900000 ");
+    expect("{\"start\":\"epoch\"}", "");
+    expect("{\"start\":\"last\"}", "'start' must be epoch or first");
+    expect("{\"block_for_ms\":0}", "'block_for_ms' must be at least 1, if it is given");
     expect("{}", "");
     expect(" { } ", "");
     expect("{\"attributes\":{}}", "");

@@ -45,6 +45,10 @@ static void every_field_of_a_request_can_be_set(void **state)
     assert_string_equal(asked.attributes[1].value, "/v1 x");
     assert_int_equal(asked.attributes[1].value_len, 5);
 
+    reads("key=k&limit=10&window_ms=1000&start=first&block_for_ms=900000");
+    assert_int_equal(r->start, WEIR_START_FIRST);
+    assert_int_equal(r->block_for_ms, 900000);
+
     reads("key=k&limit=10&window_ms=1000&algorithm=leaky_bucket&burst=20&precision_ms=5");
     assert_string_equal(r->key, "k");
     assert_int_equal(r->limit, 10);
