@@ -78,7 +78,7 @@ def main(names):
     env = {**os.environ, "WEIR": str(WEIR), "PACKAGE": str(KEPT / "dist"), "NODE_MODULES": str(modules)}
     subprocess.run(["node", CLIENT / "build.mjs", KEPT / "dist"], env=env, check=True)
     with ExitStack() as stack:
-        env.update(more("peers", "PEERS") if {"middleware", "stores"} & set(names) else {})
+        env.update(more("peers", "PEERS") if {"middleware", "stores", "suites"} & set(names) else {})
         env.update(more("runtimes", "RUNTIMES") if "runtimes" in names else {})
         env.update(more("convex", "CONVEX") if "seeds" in names else {})
         env.update(more("published", "PUBLISHED") if "published" in names else {})

@@ -20,8 +20,8 @@ export interface Limit {
   precision?: Duration
   /** Of a fixed_window: `first` begins it with the first thing that is counted in it. */
   start?: 'epoch' | 'first'
-  /** A denied check locks the key out for so long. */
-  blockFor?: Duration
+  /** A denied check locks the key out for so many ms. */
+  block_for_ms?: number
   /** Separates it from other limits on the same keys, and names it in metrics and for operators. */
   name?: string
 }
@@ -110,11 +110,10 @@ const env = (name: string) => {
   } catch {}
 }
 
-const numbers = ({ window, precision, blockFor, ...rest }: Limit) => ({
+const numbers = ({ window, precision, ...rest }: Limit) => ({
   ...rest,
   window_ms: ms(window),
   precision_ms: precision && ms(precision),
-  block_for_ms: blockFor && ms(blockFor),
 })
 
 function toRequest(policy: any, who: any): WireRequest {

@@ -23,6 +23,7 @@ before(async () => {
   server = await serve({
     policies:
       'version: 1\npolicies: {first: {limit: 5 per 1h, by: who, algorithm: fixed_window, start: first}}\n',
+    args: ['--trust-client-clock'],
   })
   weir = new Weir({ url: server.url, timeout: 10_000 })
 })
@@ -51,7 +52,7 @@ test('express-rate-limit: three instances share one limit', { skip }, async () =
       rateLimit({
         windowMs: 3_600_000,
         limit: 5,
-        store: new WeirStore({ weir, policy: 'first' }),
+        store: new WeirStore({ weir, prefix: 'three:' }),
         keyGenerator: () => 'all',
         standardHeaders: 'draft-8',
       }),
@@ -91,17 +92,7 @@ test('express-rate-limit: what fails is given back, and no more than that', { sk
 
 test('express-rate-limit: get, decrement, resetKey, and a store that is away', async () => {
   const { WeirStore } = await stores('express_rate_limit')
-  const store = new WeirStore({ weir, prefix: 'verbs:', policy: 'first' })
-  store.init({ windowMs: 3_600_000, limit: 5 })
-  assert.equal(await store.get('a'), undefined)
-  const { totalHits, resetTime } = await store.increment('a')
-  assert.equal(totalHits, 1)
-  assert.ok(Math.abs(resetTime - Date.now() - 3_600_000) < 5_000)
-  assert.equal((await store.increment('a')).totalHits, 2)
-  await store.decrement('a')
-  assert.equal((await store.get('a')).totalHits, 1)
-  await store.resetKey('a')
-  assert.equal(await store.get('a'), undefined)
+  for (const policy of ['first', undefined]) await verbs(new WeirStore({ weir, prefix: 'verbs:', policy }))
   const away = new WeirStore({
     weir: new Weir({
       url: `http://127.0.0.1:${await freePort()}`,
@@ -111,6 +102,21 @@ test('express-rate-limit: get, decrement, resetKey, and a store that is away', a
   })
   await assert.rejects(away.increment('a'), { code: 'unreachable' })
 })
+
+async function verbs(store) {
+  store.init({ windowMs: 3_600_000, limit: 5 })
+  assert.equal(await store.get('a'), undefined)
+  const { totalHits, resetTime } = await store.increment('a')
+  assert.equal(totalHits, 1)
+  assert.ok(Math.abs(resetTime - Date.now() - 3_600_000) < 5_000)
+  assert.equal((await store.increment('a')).totalHits, 2)
+  await store.decrement('a')
+  assert.equal((await store.get('a')).totalHits, 1)
+  await store.decrement('a')
+  assert.equal((await store.get('a')).totalHits, 0) // its window is still there
+  await store.resetKey('a')
+  assert.equal(await store.get('a'), undefined)
+}
 
 test('@fastify/rate-limit: routes have their own counters, and a ban', { skip }, async () => {
   const { store } = await stores('fastify_rate_limit')
@@ -171,17 +177,54 @@ test(
   },
 )
 
-test('@nestjs/throttler: hits, and what is left of the window', async () => {
+/** Asks at the time of `clock.now`. */
+function timed(clock) {
+  const at = (verb) => (limit, key, options) =>
+    weir[verb](limit, key, { ...options, now: clock.now })
+  return { check: at('check'), charge: at('charge'), refund: at('refund'), reset: at('reset') }
+}
+
+test('@nestjs/throttler: hits, a block as long as it says, and a new beginning', async () => {
   const { WeirStorage } = await stores('nestjs_throttler')
-  const storage = new WeirStorage({ weir, policy: 'first' })
-  for (let hit = 1; hit <= 6; hit++) {
-    const record = await storage.increment('a', 3_600_000, 5, 3_600_000, 'default')
-    assert.deepEqual([record.totalHits, record.isBlocked], [hit, hit > 5])
-    assert.ok(
-      record.timeToExpire > 3590 &&
-        record.timeToBlockExpire === (hit > 5 ? record.timeToExpire : 0),
-    )
+  for (const [window, block] of [
+    [60_000, 5_000],
+    [60_000, 600_000],
+    [60_000, 0], // as long as the window
+  ]) {
+    const clock = { now: Date.now() }
+    const storage = new WeirStorage({ weir: timed(clock), prefix: `nest${block}:` })
+    const hit = () => storage.increment('a', window, 2, block, 'default')
+    const seconds = (block || window) / 1000
+    for (const hits of [1, 2]) {
+      const { totalHits, isBlocked, timeToExpire, timeToBlockExpire } = await hit()
+      assert.deepEqual([totalHits, isBlocked, timeToExpire, timeToBlockExpire], [hits, false, 60, 0])
+    }
+    for (const later of [0, seconds / 2]) {
+      clock.now += later * 1000
+      const { totalHits, isBlocked, timeToBlockExpire } = await hit()
+      assert.deepEqual([totalHits, isBlocked, timeToBlockExpire], [3, true, Math.ceil(seconds - later)])
+    }
+    clock.now += seconds * 500
+    const { totalHits, isBlocked } = await hit()
+    assert.deepEqual([totalHits, isBlocked], [1, false])
   }
+})
+
+test('windows begin with the first hit', async () => {
+  const { WeirStore } = await stores('express_rate_limit')
+  const { WeirContext } = await stores('elysia_rate_limit')
+  const clock = { now: Math.floor(Date.now() / 60_000) * 60_000 + 59_999 } // a ms before those of the clock end
+  const store = new WeirStore({ weir: timed(clock), prefix: 'begin:' })
+  const context = new WeirContext({ weir: timed(clock), prefix: 'begin2:' })
+  store.init({ windowMs: 60_000, limit: 5 })
+  context.init({ duration: 60_000, max: 5 })
+  for (const hits of [1, 2]) {
+    assert.equal((await store.increment('a')).totalHits, hits)
+    assert.equal((await context.increment('a')).count, hits)
+    clock.now += 59_999
+  }
+  assert.equal((await store.increment('a')).totalHits, 1)
+  assert.equal((await context.increment('a')).count, 1)
 })
 
 test('elysia-rate-limit: its context', async () => {

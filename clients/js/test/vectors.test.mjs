@@ -36,7 +36,7 @@ async function play(options, by) {
       window: window_ms,
       algorithm,
       start,
-      blockFor: block_for_ms,
+      block_for_ms,
       name: called,
     }
     const heard = await weir

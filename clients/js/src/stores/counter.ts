@@ -11,9 +11,8 @@ export interface StoreOptions {
   /** Default: a client with the settings of the environment. */
   weir?: Weir<any>
   /**
-   * A policy of the server's file, by one attribute: then weir counts in its windows. Name one with
-   * `start: first` where windows must begin with the first request. Without it, windows of the
-   * length that the middleware names begin at multiples of it.
+   * A policy of the server's file, by one attribute: then weir counts in its windows. Without it,
+   * windows have the length that the middleware names, and begin with the first request.
    */
   policy?: string
   /** Separates the keys of this limiter from those of others. */
@@ -26,23 +25,28 @@ export interface Count {
   left: number
 }
 
+export interface Taken extends Count {
+  /** ms until the key is let in again; 0: it is now. */
+  blocked: number
+}
+
 export class Counter {
   readonly #weir: Weir<any>
   constructor(
     weir: Weir<any>,
     private readonly policy?: string,
-    private readonly name?: string,
   ) {
     this.#weir = weir
   }
 
-  #limit(window: number, limit: number): any {
+  #limit(window: number, limit: number, blockFor?: number): any {
     return (
       this.policy ?? {
         limit,
-        window,
+        window: Math.min(window, Number.MAX_SAFE_INTEGER),
         algorithm: 'fixed_window',
-        ...(this.name && { name: this.name }),
+        start: 'first',
+        ...(blockFor && { block_for_ms: blockFor }),
       }
     )
   }
@@ -52,6 +56,21 @@ export class Counter {
     if (answer.used === undefined)
       throw answer.error ?? new WeirError('the limit counts nothing: is it off?', 'bad_answer')
     return { used: answer.used, left: answer.resetAfterMs }
+  }
+
+  /**
+   * For limiters with lockouts: what is too much is not counted, but shuts the key out for
+   * `blockFor`, and then it begins anew.
+   */
+  async take(key: string, window: number, limit: number, blockFor: number): Promise<Taken> {
+    const answer = await this.#weir.check(this.#limit(window, limit, blockFor), key)
+    done(answer)
+    const { allowed, remaining, retryAfterMs, resetAfterMs } = answer
+    return {
+      used: allowed ? answer.limit - remaining : limit + 1,
+      left: resetAfterMs,
+      blocked: allowed ? 0 : retryAfterMs < 0 ? blockFor : retryAfterMs,
+    }
   }
 
   async giveBack(key: string, window: number, limit: number, cost = 1): Promise<void> {

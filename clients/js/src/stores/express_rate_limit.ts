@@ -26,7 +26,7 @@ export class WeirStore {
 
   async get(key: string): Promise<{ totalHits: number; resetTime: Date } | undefined> {
     const found = await this.#read(key, 0)
-    return found.totalHits ? found : undefined
+    return found.totalHits || found.resetTime.getTime() > Date.now() ? found : undefined
   }
 
   async decrement(key: string): Promise<void> {

@@ -12,29 +12,25 @@ export class WeirStorage {
     this.#prefix = prefix
   }
 
-  /**
-   * A client that is over the limit is shut out until the window ends; `blockDuration` of a policy
-   * is its `block_for`.
-   */
+  /** A client that is over the limit is shut out for `blockDuration`, and then begins anew. */
   async increment(
     key: string,
     ttl: number,
     limit: number,
-    _blockDuration: number,
+    blockDuration: number,
     throttlerName: string,
   ) {
-    const { used, left } = await this.#counter.add(
+    const { used, left, blocked } = await this.#counter.take(
       `${this.#prefix}${throttlerName}:${key}`,
       ttl,
       limit,
+      blockDuration || ttl,
     )
-    const isBlocked = used > limit
-    const seconds = Math.ceil(left / 1000)
     return {
       totalHits: used,
-      timeToExpire: seconds,
-      isBlocked,
-      timeToBlockExpire: isBlocked ? seconds : 0,
+      timeToExpire: Math.ceil(left / 1000),
+      isBlocked: blocked > 0,
+      timeToBlockExpire: Math.ceil(blocked / 1000),
     }
   }
 }
