@@ -1,6 +1,7 @@
 /* load.c - a policy file becomes a set of policies, or a list of all that is wrong with it. */
 #include "base/printable.h"
 #include "policy/alert.h"
+#include "policy/envoy.h"
 #include "policy/exemption.h"
 #include "policy/loader.h"
 
@@ -43,7 +44,7 @@ static void read_policies(struct loader *l, const struct yaml *node, const struc
     if (yaml_is_null(node) ||
         !wants(&l->reader, node, YAML_MAPPING, "policies", "{login: {limit: 5 per 15m, by: ip}}"))
         return;
-    policy = loader_take(l, node->count, sizeof *policy);
+    policy = loader_take(l, node->count + envoy_limits_count(l->set), sizeof *policy);
     if (!policy)
         return;
     l->set->all = policy;
@@ -54,19 +55,18 @@ static void read_policies(struct loader *l, const struct yaml *node, const struc
     }
 }
 
-static void read_root(struct loader *l, const struct yaml *root)
+static void read_root(struct loader *l, const struct yaml *root, struct settings *s)
 {
     const struct yaml *keys[KEY_COUNT];
-    struct settings s = settings_default();
 
     if (!wants(&l->reader, root, YAML_MAPPING, "a policy file", "'version: 1'"))
         return;
     read_keys(&l->reader, root, "a policy file", words, KEY_COUNT, (1u << KEY_COUNT) - 1, keys);
     read_version(l, root, keys[VERSION]);
     if (keys[DEFAULTS])
-        read_defaults(l, keys[DEFAULTS]->value, &s);
+        read_defaults(l, keys[DEFAULTS]->value, s);
     if (keys[POLICIES])
-        read_policies(l, keys[POLICIES]->value, &s);
+        read_policies(l, keys[POLICIES]->value, s);
     else
         complain(&l->reader, root, "there are no policies: add 'policies:'");
     if (keys[FALLBACK])
@@ -79,11 +79,14 @@ static void read_root(struct loader *l, const struct yaml *root)
 
 static weir_err fill_set(struct loader *l, struct buf *bytes)
 {
+    struct settings s = settings_default();
     struct yaml *root = NULL;
     struct span text = { "", 0 };
     weir_err err = WEIR_OK;
 
     environment_open(l);
+    envoy_read(l);
+    l->own_problems = l->reader.problems->count;
     if (l->source->file) {
         err = reader_read_file(&l->reader, l->source->file, bytes);
         text = buf_span(bytes);
@@ -94,10 +97,11 @@ static weir_err fill_set(struct loader *l, struct buf *bytes)
     if (!err && (l->source->file || l->source->text)) {
         err = yaml_read(l->reader.file, text, &l->scratch, l->reader.problems, &root);
         if (!err)
-            read_root(l, root);
+            read_root(l, root, &s);
     }
     if (err)
         return err;
+    envoy_make_policies(l, &s);
     if (!policies_index(l->set))
         return WEIR_ENOMEM;
     environment_apply(l);
@@ -111,6 +115,7 @@ weir_err policies_load(const struct policy_source *source, struct policies **out
     struct loader l = {
         .source = source,
         .reader = { source->file ? source->file : "policy_text", problems },
+        .own_problems = problems_before,
     };
     const weir_allocator allocator = alloc_or_default(source->allocator);
     struct arena arena;
@@ -130,7 +135,7 @@ weir_err policies_load(const struct policy_source *source, struct policies **out
     }
     buf_done(&bytes);
     arena_done(&l.scratch);
-    problems_order(problems, problems_before);
+    problems_order(problems, l.own_problems);
     if (l.out_of_memory || problems->lines.failed)
         err = WEIR_ENOMEM;
     else if (!err && problems->count > problems_before)

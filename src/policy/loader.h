@@ -23,6 +23,7 @@ struct loader {
         bool algorithm_is_said, is_used, has_months; /* by limits of the calendar */
     } calendar;
     struct loaded_zone *zones; /* each once */
+    size_t own_problems; /* the first that is of the policy file: those before it are of others */
     bool out_of_memory;
 };
 
@@ -57,6 +58,10 @@ struct settings settings_default(void);
 void read_defaults(struct loader *l, const struct yaml *node, struct settings *s);
 void read_policy(struct loader *l, const struct yaml *key, const struct settings *defaults,
                  struct policy *out);
+
+/* Its class, and what it counts with; `numbers` are complete. */
+void rule_finish(struct loader *l, const char *policy, const struct rule *numbers,
+                 struct policy_rule *rule);
 
 /* calendar_rule.c */
 /* What the rule says of its windows of the calendar: the zone, and the day of the month. */

@@ -111,6 +111,7 @@ struct policy {
     const char *sole_attribute;     /* what a bare `key` stands for; NULL: there is no such one */
     const struct exemption *exempt; /* its own, beside the file's */
     size_t exempt_count;
+    const struct envoy_limit *envoy; /* that it is made of, see envoy.h; NULL: it is of the file */
     int line;
 };
 
@@ -163,6 +164,8 @@ struct policy_source {
     const struct secret *secret;
     struct intern *names;
     weir_allocator allocator;
+    const char *envoy;   /* a file for envoyproxy/ratelimit, or a directory of them; NULL: none */
+    bool merges_domains; /* … of which several may have the same domain */
 };
 
 /* Load everything or nothing. On failure `problems` has all that is wrong, in file order,

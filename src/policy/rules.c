@@ -367,6 +367,16 @@ static uint8_t class_of(struct loader *l, const struct hash_key *of)
     return (uint8_t)(first + 1);
 }
 
+void rule_finish(struct loader *l, const char *policy, const struct rule *numbers,
+                 struct policy_rule *rule)
+{
+    rule->tag_key.hash_key = tag_hash_key(l->source->secret, rule->by, rule->by_count);
+    rule->tag_key.shared_key = make_ready(l, &rule->tag_key.hash_key);
+    rule->rollout_key = rollout_hash_key(l->source->secret, span_of(policy), span_of(rule->name));
+    rule->class = class_of(l, &rule->rollout_key);
+    rule->counted = counted_of(l, policy, rule, numbers, false);
+}
+
 /* `at` is where the rule is named; `is_short`: it is its policy's only one. */
 static void read_rule(struct loader *l, const struct yaml *at, const struct yaml *const *keys,
                       const char *policy, bool is_short, const struct settings *s,
@@ -382,12 +392,8 @@ static void read_rule(struct loader *l, const struct yaml *at, const struct yaml
     out->by = s->by;
     out->by_count = s->by_count;
     out->ipv6_prefix = s->ipv6_prefix;
-    out->tag_key.hash_key = tag_hash_key(l->source->secret, s->by, s->by_count);
-    out->tag_key.shared_key = make_ready(l, &out->tag_key.hash_key);
     out->line = at->line;
     out->rollout = s->rollout;
-    out->rollout_key = rollout_hash_key(l->source->secret, span_of(policy), span_of(out->name));
-    out->class = class_of(l, &out->rollout_key);
     if (s->rollout < SHARE_ALL && s->by_count == 0)
         complain(&l->reader, keys[ROLLOUT] ? keys[ROLLOUT] : at,
                  "%s '%s' counts everyone together, so a rollout to a share is not possible: leave "
@@ -422,7 +428,7 @@ static void read_rule(struct loader *l, const struct yaml *at, const struct yaml
     }
     if (algorithm_counts_slots(numbers.algorithm))
         usual.algorithm = numbers.algorithm;
-    out->counted = counted_of(l, policy, out, &numbers, false);
+    rule_finish(l, policy, &numbers, out);
     if (keys[PLANS])
         read_plans(l, keys[PLANS]->value, policy, &usual, out);
     numbers = usual;

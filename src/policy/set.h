@@ -23,6 +23,8 @@ struct policies {
     size_t exempt_count;
     const struct alert *alerts;
     size_t alert_count;
+    struct envoy_domain *domains; /* of the files for Envoy, in their order */
+    size_t envoy_limits;          /* in them; their policies are the last of `all` */
 };
 
 /* Make the policies findable by name; false: out of memory. */

@@ -9,7 +9,16 @@
 
 #include "base/printable.h"
 
-enum { MAX_DEPTH = 16 };
+enum {
+    MAX_DEPTH = 16,
+    MAX_ENVOY_DEPTH = 64, /* a list and a mapping for each level of descriptors */
+};
+
+struct anchor {
+    const char *name;
+    const struct yaml *node;
+    const struct anchor *next;
+};
 
 struct reader {
     yaml_parser_t parser;
@@ -17,6 +26,10 @@ struct reader {
     struct span text;
     struct arena *arena;
     struct problems *problems;
+    bool is_envoy;
+    const struct anchor *anchors; /* the newest first */
+    size_t anchor_count;
+    size_t merged; /* keys, by `<<` */
 };
 
 bool yaml_is_null(const struct yaml *node)
@@ -61,7 +74,8 @@ static void complain_of_bytes(struct reader *r)
             mark.column = 0;
         }
     }
-    COMPLAIN(r, mark, "not YAML text: %s", r->parser.problem);
+    COMPLAIN(r, mark, r->is_envoy ? "error loading config file: yaml: %s" : "not YAML text: %s",
+             r->parser.problem);
 }
 
 static weir_err next_event(struct reader *r, yaml_event_t *event)
@@ -74,6 +88,9 @@ static weir_err next_event(struct reader *r, yaml_event_t *event)
         return WEIR_ENOMEM;
     if (p->error == YAML_READER_ERROR)
         complain_of_bytes(r);
+    else if (r->is_envoy)
+        COMPLAIN(r, p->problem_mark, "error loading config file: yaml: line %d: %s",
+                 from_one(p->problem_mark.line), p->problem);
     else if (p->context)
         COMPLAIN(r, p->problem_mark, "not valid YAML: %s %s (from line %d on)", p->problem,
                  p->context, from_one(p->context_mark.line));
@@ -130,8 +147,127 @@ static weir_err drop_duplicates(struct reader *r, struct yaml *mapping)
     return WEIR_OK;
 }
 
+/* ---- of files that were written for envoyproxy/ratelimit ----------------------------------- */
+
+static weir_err keep_anchor(struct reader *r, const yaml_event_t *event, const yaml_char_t *name,
+                            const struct yaml *node)
+{
+    struct anchor *a;
+
+    if (!name || !r->is_envoy)
+        return WEIR_OK;
+    if (++r->anchor_count > YAML_MOST_ANCHORS) {
+        COMPLAIN(r, event->start_mark, "there are more than %d anchors", YAML_MOST_ANCHORS);
+        return WEIR_EPOLICY;
+    }
+    a = arena_take(r->arena, sizeof *a);
+    if (!a)
+        return WEIR_ENOMEM;
+    a->name = arena_text(r->arena, span_of((const char *)name));
+    a->node = node;
+    a->next = r->anchors;
+    r->anchors = a;
+    return a->name ? WEIR_OK : WEIR_ENOMEM;
+}
+
+/* A node of its own, with the text or the children of the other. */
+static void resolve_alias(struct reader *r, const yaml_event_t *event, struct yaml *node)
+{
+    const char *name = (const char *)event->data.alias.anchor;
+    const struct anchor *a = r->anchors;
+    const int line = node->line, column = node->column;
+
+    while (a && strcmp(a->name, name) != 0)
+        a = a->next;
+    if (!a) {
+        COMPLAIN(r, event->start_mark,
+                 "error loading config file: yaml: unknown anchor '%s' referenced",
+                 printable(span_of(name)).text);
+        node->kind = YAML_BROKEN;
+        return;
+    }
+    *node = *a->node;
+    node->line = line;
+    node->column = column;
+    node->next = NULL;
+    node->value = NULL;
+}
+
+static bool has_key(const struct yaml *mapping, struct span text)
+{
+    for (const struct yaml *key = mapping->first; key; key = key->next)
+        if (span_equal(key->text, text))
+            return true;
+    return false;
+}
+
+/* What the mapping has itself stays; of several that are merged, the first has a say. */
+static weir_err merge_one(struct reader *r, struct yaml *into, const struct yaml *from)
+{
+    struct yaml **end = &into->first;
+
+    if (from->kind != YAML_MAPPING) {
+        if (from->kind != YAML_BROKEN)
+            problems_add(r->problems, r->file, from->line, from->column,
+                         "error loading config file: yaml: map merge requires map or sequence of "
+                         "maps as the value");
+        return WEIR_OK;
+    }
+    while (*end)
+        end = &(*end)->next;
+    for (const struct yaml *key = from->first; key; key = key->next) {
+        struct yaml *copy;
+
+        if (has_key(into, key->text))
+            continue;
+        if (++r->merged > YAML_MOST_MERGED) {
+            problems_add(r->problems, r->file, into->line, into->column,
+                         "more than %d keys are merged by '<<'", YAML_MOST_MERGED);
+            return WEIR_EPOLICY;
+        }
+        copy = arena_take(r->arena, sizeof *copy);
+        if (!copy)
+            return WEIR_ENOMEM;
+        *copy = *key;
+        copy->next = NULL;
+        *end = copy;
+        end = &copy->next;
+        into->count++;
+    }
+    return WEIR_OK;
+}
+
+static weir_err merge_keys(struct reader *r, struct yaml *mapping)
+{
+    struct yaml **link = &mapping->first;
+    const struct yaml *from;
+    weir_err err = WEIR_OK;
+
+    while (*link && ((*link)->quoted || !span_is((*link)->text, "<<")))
+        link = &(*link)->next;
+    if (!*link)
+        return WEIR_OK;
+    from = (*link)->value;
+    *link = (*link)->next;
+    mapping->count--;
+    if (from->kind != YAML_LIST)
+        return merge_one(r, mapping, from);
+    for (const struct yaml *item = from->first; item && !err; item = item->next)
+        err = merge_one(r, mapping, item);
+    return err;
+}
+
+/* -------------------------------------------------------------------------------------------- */
+
 static weir_err read_node(struct reader *r, const yaml_event_t *event, int depth,
                           struct yaml **out);
+
+static weir_err end_mapping(struct reader *r, struct yaml *mapping)
+{
+    const weir_err err = drop_duplicates(r, mapping);
+
+    return err || !r->is_envoy ? err : merge_keys(r, mapping);
+}
 
 /* Items up to the end of a list; or keys, each with its value, up to the end of a mapping. */
 static weir_err read_children(struct reader *r, struct yaml *parent, yaml_event_type_t end,
@@ -152,7 +288,7 @@ static weir_err read_children(struct reader *r, struct yaml *parent, yaml_event_
             err = read_node(r, &event, depth + 1, &child);
         yaml_event_delete(&event);
         if (ended)
-            return end == YAML_MAPPING_END_EVENT ? drop_duplicates(r, parent) : WEIR_OK;
+            return end == YAML_MAPPING_END_EVENT ? end_mapping(r, parent) : WEIR_OK;
         if (!err && end == YAML_MAPPING_END_EVENT) {
             err = next_event(r, &event);
             if (err)
@@ -179,7 +315,7 @@ static weir_err read_children(struct reader *r, struct yaml *parent, yaml_event_
 static void refuse_extras(struct reader *r, const yaml_event_t *event, const yaml_char_t *anchor,
                           const yaml_char_t *tag)
 {
-    if (anchor)
+    if (anchor && !r->is_envoy)
         COMPLAIN(r, event->start_mark,
                  "anchors (&%s) are not supported: write out the value each time",
                  printable(span_of((const char *)anchor)).text);
@@ -190,15 +326,17 @@ static void refuse_extras(struct reader *r, const yaml_event_t *event, const yam
 
 static weir_err read_node(struct reader *r, const yaml_event_t *event, int depth, struct yaml **out)
 {
+    const int max_depth = r->is_envoy ? MAX_ENVOY_DEPTH : MAX_DEPTH;
     struct yaml *node = arena_take(r->arena, sizeof *node);
+    weir_err err;
 
     *out = node;
     if (!node)
         return WEIR_ENOMEM;
     node->line = from_one(event->start_mark.line);
     node->column = from_one(event->start_mark.column);
-    if (depth > MAX_DEPTH) {
-        COMPLAIN(r, event->start_mark, "nested more than %d deep", MAX_DEPTH);
+    if (depth > max_depth) {
+        COMPLAIN(r, event->start_mark, "nested more than %d deep", max_depth);
         return WEIR_EPOLICY;
     }
     switch ((int)event->type) { /* libyaml's list; most of it cannot stand here */
@@ -209,16 +347,22 @@ static weir_err read_node(struct reader *r, const yaml_event_t *event, int depth
         node->text = (struct span){ (const char *)event->data.scalar.value,
                                     event->data.scalar.length };
         node->text.at = arena_text(r->arena, node->text);
-        return node->text.at ? WEIR_OK : WEIR_ENOMEM;
+        return node->text.at ? keep_anchor(r, event, event->data.scalar.anchor, node) : WEIR_ENOMEM;
     case YAML_SEQUENCE_START_EVENT:
         refuse_extras(r, event, event->data.sequence_start.anchor, event->data.sequence_start.tag);
         node->kind = YAML_LIST;
-        return read_children(r, node, YAML_SEQUENCE_END_EVENT, depth);
+        err = read_children(r, node, YAML_SEQUENCE_END_EVENT, depth);
+        return err ? err : keep_anchor(r, event, event->data.sequence_start.anchor, node);
     case YAML_MAPPING_START_EVENT:
         refuse_extras(r, event, event->data.mapping_start.anchor, event->data.mapping_start.tag);
         node->kind = YAML_MAPPING;
-        return read_children(r, node, YAML_MAPPING_END_EVENT, depth);
+        err = read_children(r, node, YAML_MAPPING_END_EVENT, depth);
+        return err ? err : keep_anchor(r, event, event->data.mapping_start.anchor, node);
     default:
+        if (r->is_envoy) {
+            resolve_alias(r, event, node);
+            return WEIR_OK;
+        }
         COMPLAIN(r, event->start_mark, "aliases (*%s) are not supported: write out the value",
                  printable(span_of((const char *)event->data.alias.anchor)).text);
         node->kind = YAML_BROKEN;
@@ -257,21 +401,38 @@ static weir_err read_stream(struct reader *r, struct yaml **out)
     return err;
 }
 
+static weir_err read_text(struct reader *r, struct yaml **out)
+{
+    weir_err err;
+
+    *out = NULL;
+    if (!yaml_parser_initialize(&r->parser))
+        return WEIR_ENOMEM;
+    yaml_parser_set_input_string(&r->parser, (const unsigned char *)r->text.at, r->text.len);
+    err = read_stream(r, out);
+    yaml_parser_delete(&r->parser);
+    return err;
+}
+
 weir_err yaml_read(const char *file, struct span text, struct arena *arena,
                    struct problems *problems, struct yaml **out)
 {
     struct reader r = { .file = file, .text = text, .arena = arena, .problems = problems };
-    weir_err err;
+    weir_err err = read_text(&r, out);
 
-    *out = NULL;
-    if (!yaml_parser_initialize(&r.parser))
-        return WEIR_ENOMEM;
-    yaml_parser_set_input_string(&r.parser, (const unsigned char *)text.at, text.len);
-    err = read_stream(&r, out);
-    yaml_parser_delete(&r.parser);
     if (!err && !*out) {
         problems_add(problems, file, 1, 1, "the file is empty: it must begin with 'version: 1'");
         err = WEIR_EPOLICY;
     }
     return err;
+}
+
+weir_err yaml_read_envoy(const char *file, struct span text, struct arena *arena,
+                         struct problems *problems, struct yaml **out)
+{
+    struct reader r = {
+        .file = file, .text = text, .arena = arena, .problems = problems, .is_envoy = true
+    };
+
+    return read_text(&r, out);
 }

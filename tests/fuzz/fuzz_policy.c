@@ -82,9 +82,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     }
     for (int i = 0; i < 2; i++) {
         problems_init(&problems[i], &allocator);
-        err[i] = policies_load(
-            &(struct policy_source){ NULL, text, environment, &secret, names, allocator }, &sets[i],
-            &problems[i]);
+        err[i] = policies_load(&(struct policy_source){ .text = text,
+                                                        .environment = environment,
+                                                        .secret = &secret,
+                                                        .names = names,
+                                                        .allocator = allocator },
+                               &sets[i], &problems[i]);
         if (err[i] == WEIR_OK) {
             assert(problems[i].count == 0);
             for (size_t k = 0; k < policies_count(sets[i]); k++)

@@ -47,9 +47,7 @@ struct loaded {
     weir_err err;
 };
 
-/* A file, or else a text. */
-static inline void load_from(struct loaded *l, const char *file, const char *text,
-                             const char *const *environment, long until_failure)
+static inline void load_source(struct loaded *l, struct policy_source source, long until_failure)
 {
     weir_allocator allocator = { memory_resize, &l->memory };
 
@@ -59,15 +57,24 @@ static inline void load_from(struct loaded *l, const char *file, const char *tex
     assert_non_null(l->names);
     l->memory.until_failure = until_failure;
     problems_init(&l->problems, &allocator);
-    l->err = policies_load(
-        &(struct policy_source){ file, text, environment, &l->secret, l->names, allocator },
-        &l->set, &l->problems);
+    source.secret = &l->secret;
+    source.names = l->names;
+    source.allocator = allocator;
+    l->err = policies_load(&source, &l->set, &l->problems);
     if (l->err == WEIR_OK)
         assert_int_equal(l->problems.count, 0);
     else
         assert_null(l->set);
     if (l->err == WEIR_EPOLICY)
         assert_true(l->problems.count > 0);
+}
+
+/* A file, or else a text. */
+static inline void load_from(struct loaded *l, const char *file, const char *text,
+                             const char *const *environment, long until_failure)
+{
+    load_source(l, (struct policy_source){ .file = file, .text = text, .environment = environment },
+                until_failure);
 }
 
 static inline void unload(struct loaded *l)
