@@ -108,11 +108,23 @@ static int64_t window_of(const struct check *check, const struct rule *r)
     return bounds.at[2] - bounds.at[1];
 }
 
+/* It has been charged: was it too much? Then the decision of the charge is a denial, too. */
+static void judge_row(const struct check *check, size_t i, weir_rule_answer *row)
+{
+    row->allowed = check->has_no_limit ? row->used == 0 : row->over == 0;
+    check->charges[i].step.decision.allowed = row->allowed;
+    row->retry_after_ms = row->allowed ? 0 : row->reset_after_ms;
+    if (check->has_no_limit)
+        row->limit = row->remaining = 0;
+}
+
 static void fill_row(const struct check *check, size_t i, weir_rule_answer *row)
 {
     const struct decision *d = &check->charges[i].step.decision;
 
-    row->policy = check->policy_count > 1 ? check->rules[i]->policy->name : check->answer->policy;
+    row->policy = check->lists_charges      ? check->room->called[i]
+                  : check->policy_count > 1 ? check->rules[i]->policy->name
+                                            : check->answer->policy;
     row->rule = check->rules[i] ? check->rules[i]->name : "default";
     row->limit = check->charges[i].rule->limit;
     row->window_ms = window_of(check, check->charges[i].rule);
@@ -124,6 +136,8 @@ static void fill_row(const struct check *check, size_t i, weir_rule_answer *row)
     row->reset_after_ms = d->reset_after;
     row->delay_ms = d->delay;
     row->allowed = d->allowed;
+    if (check->is_judged)
+        judge_row(check, i, row);
     row->shadow = i >= check->live;
     row->shadow_denied = row->shadow && !row->allowed;
 }
@@ -163,6 +177,16 @@ static void list_rules(struct check *check)
             a->rule_count++;
         }
         a->shadow = a->shadow || shadow_denied || (next_is_shadow && row->shadow_denied);
+    }
+}
+
+static void list_charges(struct check *check)
+{
+    weir_answer *a = check->answer;
+
+    for (; a->rule_count < check->live + check->shadow; a->rule_count++) {
+        fill_row(check, a->rule_count, &a->rules[a->rule_count]);
+        a->shadow |= a->rules[a->rule_count].shadow_denied;
     }
 }
 
@@ -264,7 +288,10 @@ void answer_from_charges(struct check *check)
     } else {
         const enum retry retry = retry_of(check);
 
-        list_rules(check);
+        if (check->lists_charges)
+            list_charges(check);
+        else
+            list_rules(check);
         for (size_t i = 1; i < a->rule_count; i++)
             if (decides_over(&a->rules[i], best, retry))
                 best = &a->rules[i];

@@ -369,11 +369,11 @@ ON_THE_WAY weir_err add_one(const struct engine *e, const struct override_index 
     return err;
 }
 
-/* Have it done with what operators have changed, if they have. */
-APART weir_err with_overrides(struct engine *e, struct check *check,
-                              weir_err (*add)(const struct engine *, const struct override_index *,
-                                              struct check *, weir_diag *),
-                              weir_diag *diag)
+weir_err charges_with_overrides(struct engine *e, struct check *check,
+                                weir_err (*add)(const struct engine *,
+                                                const struct override_index *, struct check *,
+                                                weir_diag *),
+                                weir_diag *diag)
 {
     struct published_visit visit;
     weir_err err;
@@ -394,7 +394,7 @@ ON_THE_WAY weir_err ask_one(struct engine *e, struct check *check, weir_diag *di
     check->on_error = check->policy->on_error;
     if (!published_is_set(&e->overrides))
         return add_one(e, NULL, check, diag);
-    return with_overrides(e, check, add_one, diag);
+    return charges_with_overrides(e, check, add_one, diag);
 }
 
 weir_err charges_of_one(struct engine *e, struct check *check, weir_diag *diag)
@@ -588,5 +588,6 @@ weir_err charges_of_policies(struct engine *e, struct check *check, weir_diag *d
     if (r->limit || r->window_ms || r->burst || r->precision_ms || r->algorithm || r->name ||
         r->on_error || r->start || r->block_for_ms)
         return refuse_numbers(r, diag);
-    return is_several ? with_overrides(e, check, add_several, diag) : ask_one(e, check, diag);
+    return is_several ? charges_with_overrides(e, check, add_several, diag)
+                      : ask_one(e, check, diag);
 }

@@ -7,6 +7,8 @@
 #include "engine/engine.h"
 #include "policy/identity.h"
 
+struct override_index;
+
 extern const char unnamed_scope[]; /* what limits without a name are hashed under */
 
 static inline struct span request_key(const weir_request *r)
@@ -22,6 +24,16 @@ WEIR_MUSTCHECK weir_err charges_of_limit(struct engine *e, struct check *check, 
 
 /* Whichever it is. */
 WEIR_MUSTCHECK weir_err charges_of_request(struct engine *e, struct check *check, weir_diag *diag);
+
+/* Nothing is known of the check yet but what the caller gives. */
+void charges_begin(struct check *check);
+
+/* Have charges added with what operators have changed; the index is NULL if they have not. */
+WEIR_MUSTCHECK weir_err charges_with_overrides(struct engine *e, struct check *check,
+                                               weir_err (*add)(const struct engine *,
+                                                               const struct override_index *,
+                                                               struct check *, weir_diag *),
+                                               weir_diag *diag);
 
 /* The check may have more charges than one. */
 void charges_make_room(struct check *check);

@@ -8,7 +8,9 @@ static struct denial denial_of(const struct check *check, const struct question 
     const struct charge *c = &q->charges[i];
     const struct policy_rule *rule = check->rules[c - check->charges];
     const struct rule *altered = check->room->altered;
-    const bool is_altered = c->rule >= altered && c->rule < altered + WEIR_MAX_RULES;
+    const struct rule *brought = check->room->brought;
+    const bool is_altered = (c->rule >= altered && c->rule < altered + WEIR_MAX_RULES) ||
+                            (c->rule >= brought && c->rule < brought + WEIR_MAX_RULES);
 
     return (struct denial){
         .rule = c->rule,
@@ -42,6 +44,8 @@ bool deny_lookup_refuses(struct check *check, size_t at)
         may_lock |= (unknown >> (first + i) & 1) && d.cost > 0 && d.rule->block_for > 0;
     }
     if (refused == 0 || may_lock) /* what only the store can begin */
+        return false;
+    if (check->lists_charges && refused < q->count) /* each has a status */
         return false;
     check->remembered |= UINT32_C(1) << at;
     check->unknown |= unknown;

@@ -81,6 +81,8 @@ struct check_room {
     const struct policy *policies[WEIR_MAX_RULES];
     struct named_limit named;
     struct key tags[1 + WEIR_MAX_RULES]; /* see check_note_tags() */
+    struct rule brought[WEIR_MAX_RULES]; /* numbers that came with descriptors … */
+    const char *called[WEIR_MAX_RULES];  /* … and what metrics call each charge */
     struct reserving_room reserving;
 };
 
@@ -97,22 +99,27 @@ struct check {
     struct check_room *room;         /* apart from it; nothing need be there */
     const struct policies *policies; /* kept in place until then, too */
     const struct check *like;        /* prepared before from the same set; NULL: none */
+    bool is_judged;    /* VERB_CHARGE: it is charged, and denied if it exceeds a limit … */
+    bool has_no_limit; /* … which is 0: a limit of 1 counts for it */
 
     /* The engine's. */
     struct engine *engine;
     const struct policy *policy; /* the first; NULL: the limit came with the request, unnamed */
     struct rule unnamed;         /* … and is this, named or not */
     struct ask ask;
-    size_t live, shadow;        /* charges of each kind: live ones first */
-    size_t waiting;             /* questions under way */
-    uint8_t policy_count;       /* if there are several, they are in the room */
-    bool is_named;              /* the policy is the room's: the limit came with the request */
-    bool is_answered;           /* without the store */
-    bool is_settled_later;      /* the store is away: what it was to be told waits */
-    bool has_mode;              /* an operator's, for the policy's */
-    enum mode mode;             /* … which is this */
-    enum on_error on_error;     /* the strictest that its live rules have */
-    const char *plan;           /* the request's, or else an assigned one */
+    size_t live, shadow;    /* charges of each kind: live ones first */
+    size_t waiting;         /* questions under way */
+    uint8_t policy_count;   /* if there are several, they are in the room */
+    bool is_named;          /* the policy is the room's: the limit came with the request */
+    bool is_answered;       /* without the store */
+    bool is_settled_later;  /* the store is away: what it was to be told waits */
+    bool lists_charges;     /* the rows of its answer are its charges, see descriptors.h */
+    bool has_mode;          /* an operator's, for the policy's */
+    enum mode mode;         /* … which is this */
+    enum on_error on_error; /* the strictest that its live rules have */
+    const char *plan;       /* the request's, or else an assigned one */
+    struct limit_ask *asks; /* while they are prepared */
+    size_t ask_count;
     int64_t override_id;        /* that had a say; 0: none */
     uint32_t remembered;        /* questions that were not asked, as bits */
     uint32_t unknown;           /* charges that nothing is said of, as bits */

@@ -185,6 +185,13 @@ void named_fill(struct named *n, const struct secret *secret, struct span name,
     out->rule.counted.hash_key = hash_key_for(n, e, secret, name, numbers);
 }
 
+const char *named_keep(struct named *n, struct span name)
+{
+    const struct entry *e = find_or_add(n, name);
+
+    return e ? e->name : NULL;
+}
+
 /* Names that operators have used are kept, whether or not there is room for more. */
 void named_overrule(struct named *n, struct named_limit *limit)
 {

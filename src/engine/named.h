@@ -35,6 +35,9 @@ void named_free(struct named *n);                         /* NULL is fine */
 void named_fill(struct named *n, const struct secret *secret, struct span name,
                 const struct rule *numbers, struct named_limit *out);
 
+/* The name as it is kept, for what is counted under another; NULL: there is no room for it. */
+const char *named_keep(struct named *n, struct span name);
+
 /* Operators have changed something, and know it by the name. */
 void named_overrule(struct named *n, struct named_limit *limit);
 

@@ -42,6 +42,9 @@ static weir_err keep_options(weir *w, const weir_options *o)
 
     if (!err)
         err = keep_text(w, o->policy_text, &w->source.text);
+    if (!err)
+        err = keep_text(w, o->envoy_config, &w->source.envoy);
+    w->source.merges_domains = o->flags & WEIR_MERGE_DOMAINS;
     w->clock = o->clock ? o->clock : system_clock;
     w->clock_ctx = o->clock_ctx;
     w->log = o->log;
@@ -266,5 +269,6 @@ void weir_close(weir *w)
     alloc_free(&allocator, w->secret_uri);
     alloc_free(&allocator, (void *)w->source.file);
     alloc_free(&allocator, (void *)w->source.text);
+    alloc_free(&allocator, (void *)w->source.envoy);
     alloc_free(&allocator, w);
 }

@@ -35,11 +35,12 @@ static weir_err read_ask(const struct engine *e, struct check *check, weir_diag 
     return WEIR_OK;
 }
 
-static void begin(struct check *check)
+void charges_begin(struct check *check)
 {
     check->policy = NULL;
     check->live = check->shadow = check->waiting = 0;
     check->is_answered = check->is_named = false;
+    check->is_judged = check->has_no_limit = check->lists_charges = false;
     check->policy_count = 0;
     check->on_error = ON_ERROR_LOCAL;
     check->override_id = 0;
@@ -92,7 +93,7 @@ weir_err engine_prepare(struct engine *e, struct check *check, weir_diag *diag)
     const weir_request *r = check->request;
     weir_err err;
 
-    begin(check);
+    charges_begin(check);
     err = read_ask(e, check, diag);
     if (!err && (verb_reserves(check->verb) || r->id))
         err = reserve_prepare(e, check, diag);
@@ -143,7 +144,7 @@ weir_err engine_prepare_cell(struct engine *e, struct check *check, struct span 
 {
     weir_err err = WEIR_OK;
 
-    begin(check);
+    charges_begin(check);
     check->verb = rule ? VERB_CHECK : VERB_RESET;
     check->peek = quantity == 0;
     check->ask = (struct ask){ .cost = quantity, .peek = check->peek };
@@ -161,7 +162,7 @@ weir_err engine_prepare_cell(struct engine *e, struct check *check, struct span 
 static void begin_counting(struct check *check, const struct rule *rule, enum verb verb,
                            int64_t amount)
 {
-    begin(check);
+    charges_begin(check);
     check->verb = verb;
     check->peek = verb_decides(verb);
     check->ask = (struct ask){ .cost = amount, .peek = check->peek };

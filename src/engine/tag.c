@@ -31,8 +31,22 @@ static int charge_of(const struct check *check, const char *policy, const char *
     return -1;
 }
 
+/* A limit may have been asked for several identities: the one that was denied has decided. */
+static int denied_charge(const struct check *check)
+{
+    const weir_answer *a = check->answer;
+
+    for (size_t i = 0; i < a->rule_count; i++)
+        if (!a->rules[i].shadow && !a->rules[i].allowed && a->rules[i].policy == a->policy &&
+            a->rules[i].rule == a->rule)
+            return (int)i;
+    return -1;
+}
+
 int check_deciding(const struct check *check)
 {
+    if (check->lists_charges && !check->answer->allowed && check->answer->rule_count > 0)
+        return denied_charge(check);
     return charge_of(check, check->answer->policy, check->answer->rule);
 }
 

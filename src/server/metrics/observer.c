@@ -68,12 +68,29 @@ static void count(struct decision_counts_table *t, const weir_answer *a, const c
     count_up(&decision_counts_find(t, policy, rule)->counts[outcome][a->source], 1);
 }
 
+/* Limits of Envoy may be called by what they are asked for: each name once. */
+static void count_called(struct observer *o, const weir_answer *a, enum outcome outcome)
+{
+    for (size_t i = 0; i < a->rule_count; i++) {
+        size_t before = 0;
+
+        while (a->rules[before].policy != a->rules[i].policy)
+            before++;
+        if (before == i)
+            count(o->checks, a, a->rules[i].policy, series_checks, outcome);
+    }
+}
+
 /* One that asks several policies is one of each of them, and ends for all alike. */
 static void count_check(struct observer *o, const struct check *check)
 {
     const weir_answer *a = check->answer;
     const enum outcome outcome = outcome_of(a);
 
+    if (check->lists_charges && a->rule_count > 0) {
+        count_called(o, a, outcome);
+        return;
+    }
     if (check->policy_count <= 1)
         count(o->checks, a, a->policy, series_checks, outcome);
     for (size_t i = 0; check->policy_count > 1 && i < check->policy_count; i++)
@@ -118,7 +135,10 @@ static void count_used(struct observer *o, const struct check *check)
 
         if (check->charges[i].cost <= 0)
             continue;
-        s = decision_counts_find(o->rules, check->policy_count > 1 ? rule->policy->name : a->policy,
+        s = decision_counts_find(o->rules,
+                                 check->lists_charges      ? check->room->called[i]
+                                 : check->policy_count > 1 ? rule->policy->name
+                                                           : a->policy,
                                  rule ? rule->name : NULL);
         count_up(&s->used, (uint64_t)check->charges[i].cost);
         if (rule && decision_counts_unit(s) != rule->counts)
@@ -347,11 +367,11 @@ void observer_answer(struct observer *o, const struct check *check, const struct
         count_reservation(o, check);
     if (a->repeated)
         return;
-    if (verb_forces(check->verb))
+    if (verb_forces(check->verb) && !check->is_judged)
         count_charge(o, check);
-    if (a->allowed && verb_adds(check->verb) && is_counted(check))
+    if ((a->allowed || check->is_judged) && verb_adds(check->verb) && is_counted(check))
         count_used(o, check);
-    if (!verb_decides(check->verb))
+    if (!verb_decides(check->verb) && !check->is_judged)
         return;
     count_check(o, check);
     for (size_t i = 0; i < a->rule_count; i++)
