@@ -27,6 +27,7 @@ extern const struct command policy_lint_command;
 extern const struct command policy_explain_command;
 extern const struct command policy_diff_command;
 extern const struct command policy_types_command;
+extern const struct command policy_import_command;
 extern const struct command reload_command;
 extern const struct command health_command;
 extern const struct command policy_push_command;

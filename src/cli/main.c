@@ -14,7 +14,7 @@ static const struct command *const commands[] = {
     &check_command,        &reserve_command,        &commit_command,
     &release_command,      &grow_command,           &extend_command,
     &policy_lint_command,  &policy_explain_command, &policy_diff_command,
-    &policy_types_command,
+    &policy_types_command, &policy_import_command,
 #ifdef WEIR_WITH_POSTGRES
     &policy_push_command,
 #endif

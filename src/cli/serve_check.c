@@ -60,6 +60,23 @@ static int check_files(const struct server_settings *s)
     return status;
 }
 
+/* What a server would count by, without the file that is linted apart. */
+static int check_envoy(const struct envoy_settings *e)
+{
+    const weir_options options = { .envoy_config = e->config,
+                                   .flags = WEIR_NO_THREAD | WEIR_IGNORE_ENVIRONMENT |
+                                            (e->merges_domains ? WEIR_MERGE_DOMAINS : 0u) };
+    weir_diag diag;
+    weir *w;
+
+    if (!e->config)
+        return STATUS_YES;
+    if (weir_open(&w, &options, &diag))
+        return trouble("%s", diag.text);
+    weir_close(w);
+    return STATUS_YES;
+}
+
 int serve_check_settings(struct server_settings *s)
 {
     int status = STATUS_YES;
@@ -71,5 +88,7 @@ int serve_check_settings(struct server_settings *s)
         status = trouble("%s", diag.text);
     if (store_check_uri(s->store, &diag))
         status = trouble("%s", diag.text);
+    if (check_envoy(&s->envoy) != STATUS_YES)
+        status = STATUS_TROUBLE;
     return check_files(s) == STATUS_YES ? status : STATUS_TROUBLE;
 }

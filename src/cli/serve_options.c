@@ -12,6 +12,9 @@
 const struct option serve_options[SERVE_OPTION_COUNT] = {
     [SERVE_CONFIG] = { "config", 'c', "FILE", "policies and settings; default: $WEIR_CONFIG",
                        .variable = "WEIR_CONFIG" },
+    [SERVE_ENVOY_CONFIG] = { "envoy-config", 0, "PATH",
+                             "YAML for envoyproxy/ratelimit: a file or a directory",
+                             .variable = "WEIR_ENVOY_CONFIG" },
     [SERVE_STORE] = { "store", 0, "URI", "where counters live; default: file:weir-data",
                       .words = OPTION_STORES, .variable = "WEIR_STORE" },
     [SERVE_SYNC] = { "sync", 0, "MODE", "of file:DIR; always, os or a time; default: 50ms",
@@ -234,6 +237,7 @@ bool serve_options_read(const struct arguments *a, struct server_settings *s)
 {
     read_text(a, SERVE_STORE, &s->store);
     read_text(a, SERVE_SYNC, &s->sync);
+    read_text(a, SERVE_ENVOY_CONFIG, &s->envoy.config);
     read_text(a, SERVE_SECRET_FILE, &s->secret_file);
     read_text(a, SERVE_TLS_CERT, &s->tls_cert);
     read_text(a, SERVE_TLS_KEY, &s->tls_key);

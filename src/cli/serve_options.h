@@ -12,6 +12,7 @@
 
 enum serve_option {
     SERVE_CONFIG,
+    SERVE_ENVOY_CONFIG,
     SERVE_STORE,
     SERVE_SYNC,
     SERVE_SECRET_FILE,

@@ -185,6 +185,11 @@ void serve_print_settings(const struct server_settings *s, const struct argument
         printf("%s, found in the working directory\n", s->config);
     else
         printf("%s (%s)\n", s->config, option_label(a, SERVE_CONFIG).text);
+    if (s->envoy.config) {
+        print_name("envoy");
+        printf("%s%s", s->envoy.config, s->envoy.counts_refused ? ", denied requests count" : "");
+        print_origin(s, a, SERVE_ENVOY_CONFIG, "envoy");
+    }
     print_name("store");
     print_store(s->store);
     print_origin(s, a, SERVE_STORE, "store");

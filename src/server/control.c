@@ -3,7 +3,10 @@
  * Editors and configuration managers replace a file as often as they write to it, so the directory
  * is watched; and they do it in several steps, so a reload waits until nothing has happened for a
  * moment. Where the name is a link, as to a volume of Kubernetes, what changes is some other name
- * on the way: then the file that is found has become another one. */
+ * on the way: then the file that is found has become another one.
+ *
+ * The files for Envoy are looked at from time to time instead: any name on the way to them may be a
+ * link that is replaced, and they may come and go. */
 #include "server/control.h"
 
 #include <libgen.h>
@@ -13,11 +16,13 @@
 #include <sys/stat.h>
 
 #include "base/diag.h"
+#include "base/xxh.h"
+#include "policy/envoy.h"
 #include "server/handover.h"
 #include "server/reloader.h"
 #include "server/sd_notify.h"
 
-enum { SETTLE_MS = 100, SUCCESSOR_MS = 30000 };
+enum { SETTLE_MS = 100, ENVOY_MS = 500, SUCCESSOR_MS = 30000 };
 
 struct control {
     struct server *server;
@@ -28,6 +33,8 @@ struct control {
     uv_timer_t settle;
     char *config_name; /* within its directory */
     struct stat config;
+    uv_timer_t look;           /* at the files for Envoy … */
+    uint64_t envoy, reloading; /* … as they are, and as they were when a reload was asked for */
     int watch_error;
     uv_timer_t watchdog;
 
@@ -96,6 +103,49 @@ static int watch_config(struct control *c)
     }
     free(directory);
     return err;
+}
+
+static void add_file(void *ctx, const char *path)
+{
+    uint64_t *seen = ctx;
+    struct stat found;
+    struct {
+        uint64_t inode, device, size;
+        struct timespec modified;
+    } facts = { 0 };
+
+    if (stat(path, &found) == 0) {
+        facts.inode = found.st_ino;
+        facts.device = found.st_dev;
+        facts.size = (uint64_t)found.st_size;
+        facts.modified = found.st_mtim;
+    }
+    *seen = XXH3_64bits_withSeed(path, strlen(path), *seen);
+    *seen = XXH3_64bits_withSeed(&facts, sizeof facts, *seen);
+}
+
+/* What tells these files from what they were: which they are, and when each was changed. */
+static uint64_t look_at_envoy(const struct control *c)
+{
+    uint64_t seen = 0;
+    weir_diag ignored;
+
+    if (!envoy_each_file(c->server->settings.envoy.config, add_file, &seen, &ignored))
+        seen = 1;
+    return seen;
+}
+
+/* Reload when they have changed, and then have stayed as they are. */
+static void look(uv_timer_t *timer)
+{
+    struct control *c = timer->data;
+    const uint64_t seen = look_at_envoy(c);
+
+    if (seen == c->envoy && seen != c->reloading) {
+        c->reloading = seen;
+        reloader_wake(c->server->reloader, "the files for Envoy have changed");
+    }
+    c->envoy = seen;
 }
 
 /* ---- being replaced ------------------------------------------------------------------------- */
@@ -220,13 +270,18 @@ weir_err control_open(struct control **out, struct server *s, char *const argv[]
     uv_timer_init(&c->uv, &c->settle);
     uv_timer_init(&c->uv, &c->patience);
     uv_timer_init(&c->uv, &c->watchdog);
-    c->watch.data = c->settle.data = c->patience.data = c;
+    uv_timer_init(&c->uv, &c->look);
+    c->watch.data = c->settle.data = c->patience.data = c->look.data = c;
     sigemptyset(&c->caught);
     catch_signal(c, &c->terminate, terminate, SIGTERM);
     catch_signal(c, &c->interrupt, terminate, SIGINT);
     catch_signal(c, &c->hang_up, hang_up, SIGHUP);
     catch_signal(c, &c->replace, replace, SIGUSR2);
     c->watch_error = watch_config(c);
+    if (s->settings.envoy.config) {
+        c->envoy = c->reloading = look_at_envoy(c);
+        uv_timer_start(&c->look, look, ENVOY_MS, ENVOY_MS);
+    }
     *out = c;
     return WEIR_OK;
 }

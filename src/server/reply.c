@@ -4,7 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/descriptors.h"
 #include "engine/tag.h"
+#include "server/envoy/ruling.h"
 #include "server/server.h"
 
 enum {
@@ -66,6 +68,7 @@ struct reply *reply_begin(struct session *s, void (*encode)(struct reply *, stru
     r->keep_alive = true;
     r->is_head_only = false;
     r->trace.is_set = false;
+    r->ruling = NULL;
     r->lasting = (struct span){ 0 };
     r->weight = 0;
     add_weight(r, ANY_REPLY);
@@ -128,6 +131,7 @@ void reply_drop_first(struct session *s)
     }
     if (!r->encode)
         reuse_text(&r->text);
+    ruling_free(r->ruling);
     if (loop->free_reply_count >= KEPT_REPLIES) {
         free_reply(r);
         return;
@@ -359,6 +363,26 @@ struct call *reply_ask_counter_again(struct reply *r, const struct call *of, enu
     call->check.request = NULL;
     engine_prepare_again(&call->check, &of->check, verb, amount);
     turn_ask(r->session->loop, call);
+    return call;
+}
+
+struct call *reply_ask_limits(struct reply *r, const struct limits_way *way, struct limit_ask *asks,
+                              size_t n)
+{
+    struct call *call = begin_call(r);
+    weir_diag diag;
+
+    if (!call)
+        return NULL;
+    call->check.request = NULL;
+    call->check.verb = way->verb;
+    call->check.peek = way->peek;
+    call->check.is_judged = way->is_judged;
+    call->check.has_no_limit = way->has_no_limit;
+    call->check.is_release = false;
+    ask_or_refuse(
+        call, engine_prepare_limits(loop_engine(r->session->loop), &call->check, asks, n, &diag),
+        &diag);
     return call;
 }
 

@@ -19,7 +19,9 @@
 #include "proto/traceparent.h"
 #include "server/http/problem.h"
 
+struct limit_ask;
 struct loop;
+struct ruling;
 struct session;
 
 /* One check. */
@@ -49,6 +51,7 @@ struct reply {
     bool is_head_only;        /* HEAD */
     struct traceparent trace; /* the caller's, while the loop traces */
     int64_t numbers[2];       /* of a script: its limits */
+    struct ruling *ruling;    /* of a request of Envoy; else NULL */
 
     struct buf text;     /* left alone if there is an encode() */
     struct span lasting; /* follows it, and is not copied: lives as long as the program */
@@ -84,6 +87,14 @@ struct call *reply_ask_counter(struct reply *r, struct span key, const struct ru
 /* The same on the key of another call of the same reply. */
 struct call *reply_ask_counter_again(struct reply *r, const struct call *of, enum verb verb,
                                      int64_t amount);
+
+/* The same for limits of Envoy. See struct check for what it is about. */
+struct limits_way {
+    enum verb verb;
+    bool peek, is_judged, has_no_limit;
+};
+struct call *reply_ask_limits(struct reply *r, const struct limits_way *way, struct limit_ask *asks,
+                              size_t n);
 
 /* A call that could not even be asked. */
 struct call *reply_refuse(struct reply *r, weir_err err, const char *problem);

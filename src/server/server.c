@@ -42,11 +42,13 @@ static weir_err open_weir(struct server *s, weir_diag *diag)
     const struct server_settings *o = &s->settings;
     const weir_options options = {
         .policy_file = o->config,
+        .envoy_config = o->envoy.config,
         .store = o->store,
         .sync = o->sync,
         .secret_file = o->secret_file,
         .max_keys = o->max_keys,
-        .flags = o->trusts_client_clock ? WEIR_TRUST_NOW : 0,
+        .flags = (o->trusts_client_clock ? WEIR_TRUST_NOW : 0u) |
+                 (o->envoy.merges_domains ? WEIR_MERGE_DOMAINS : 0u),
         .log = log_store,
         .log_ctx = s,
     };
@@ -73,9 +75,15 @@ static weir_err check_policies(const struct server *s, weir_diag *diag)
     weir *tried;
     weir_err err;
 
-    if (!s->settings.config || !handover_is_successor())
+    if ((!s->settings.config && !s->settings.envoy.config) || !handover_is_successor())
         return WEIR_OK;
-    err = weir_open(&tried, &(weir_options){ .policy_file = s->settings.config }, diag);
+    err = weir_open(&tried,
+                    &(weir_options){
+                        .policy_file = s->settings.config,
+                        .envoy_config = s->settings.envoy.config,
+                        .flags = s->settings.envoy.merges_domains ? WEIR_MERGE_DOMAINS : 0,
+                    },
+                    diag);
     if (!err)
         weir_close(tried);
     return err;

@@ -43,6 +43,7 @@ struct server {
     atomic_long connections;
     atomic_long unwelcome; /* of these, those that only wait to be refused */
     atomic_long refused_connections;
+    atomic_long unknown_domains; /* that Envoy asked for */
     struct incidents incidents;
     atomic_bool is_draining;
     bool has_served;

@@ -175,7 +175,7 @@ static weir_err reload_parts(struct server *s, weir_diag *diag)
         add_problem(err, &problem, &first, diag);
         return first;
     }
-    if (s->settings.config)
+    if (s->settings.config || s->settings.envoy.config)
         err = weir_reload(s->weir, &problem);
     if (err)
         add_problem(err, &problem, &first, diag);

@@ -154,6 +154,9 @@ static void set_defaults(struct server_settings *s)
                        .timeout_ms = 10 * 1000,
                        .sends_metrics = true,
                        .follows_caller = true },
+        .envoy = { .limit_header = "RateLimit-Limit",
+                   .remaining_header = "RateLimit-Remaining",
+                   .reset_header = "RateLimit-Reset" },
     };
     arena_init(&s->texts, &usual);
 }
@@ -349,6 +352,18 @@ static bool trust_alike(const struct server_settings *a, const struct server_set
     return is_alike;
 }
 
+static bool are_envoys_alike(const struct envoy_settings *a, const struct envoy_settings *b)
+{
+    return is_same_text(a->config, b->config) && a->counts_refused == b->counts_refused &&
+           a->denies_unknown_domains == b->denies_unknown_domains &&
+           a->denies_at_limit == b->denies_at_limit && a->is_shadow == b->is_shadow &&
+           a->is_quota == b->is_quota && a->merges_domains == b->merges_domains &&
+           a->sends_metadata == b->sends_metadata && a->sends_headers == b->sends_headers &&
+           is_same_text(a->limit_header, b->limit_header) &&
+           is_same_text(a->remaining_header, b->remaining_header) &&
+           is_same_text(a->reset_header, b->reset_header);
+}
+
 const char *settings_fixed_difference(const struct server_settings *a,
                                       const struct server_settings *b)
 {
@@ -375,6 +390,7 @@ const char *settings_fixed_difference(const struct server_settings *a,
         { "log", is_same_text(a->log_file, b->log_file) },
         { "log_level", a->log_level == b->log_level },
         { "log_format", a->log_format == b->log_format },
+        { "envoy", are_envoys_alike(&a->envoy, &b->envoy) },
     };
 
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)

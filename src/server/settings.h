@@ -65,6 +65,19 @@ struct telemetry_settings {
     const char *warning; /* about the environment; NULL: none */
 };
 
+/* Envoy's rate limit service. */
+struct envoy_settings {
+    const char *config;          /* for envoyproxy/ratelimit: a file or a directory; NULL: none */
+    bool counts_refused;         /* each descriptor is charged, whatever the others say */
+    bool denies_unknown_domains; /* default: they are not limited */
+    bool denies_at_limit;        /* what only looks is over the limit where nothing remains */
+    bool is_shadow, is_quota;    /* all limits are */
+    bool merges_domains;         /* several files may have the same */
+    bool sends_metadata;
+    bool sends_headers;
+    const char *limit_header, *remaining_header, *reset_header; /* their names */
+};
+
 struct server_settings {
     const char *config;      /* the policy file; NULL: only limits that come with requests */
     bool config_is_found;    /* where it was looked for, as none was named */
@@ -99,6 +112,7 @@ struct server_settings {
     enum log_format log_format;
 
     struct telemetry_settings telemetry;
+    struct envoy_settings envoy;
 
     uint32_t in_file;     /* a bit for each key that `server:` has */
     const char *warnings; /* lines about the environment, for the log; NULL: there are none */

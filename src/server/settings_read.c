@@ -24,6 +24,7 @@ enum {
     LOG_LEVEL,
     LOG_FORMAT,
     TELEMETRY,
+    ENVOY,
     KEY_COUNT
 };
 
@@ -47,6 +48,7 @@ static const char *const words[KEY_COUNT] = {
     [LOG_LEVEL] = "log_level",
     [LOG_FORMAT] = "log_format",
     [TELEMETRY] = "telemetry",
+    [ENVOY] = "envoy",
 };
 
 /* `prefix`, the directory if `path` is relative, `path`. */
@@ -327,6 +329,8 @@ static void read_server(struct reading *r, const struct yaml *node)
         s->log_format = (enum log_format)chosen;
     if (keys[TELEMETRY])
         settings_read_telemetry(r, keys[TELEMETRY]->value);
+    if (keys[ENVOY])
+        settings_read_envoy(r, keys[ENVOY]->value);
 }
 
 void settings_read(struct server_settings *s, const struct yaml *root, struct span directory,

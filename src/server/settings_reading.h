@@ -26,6 +26,9 @@ void setting_time(struct reading *r, const struct yaml *key, const char *what, i
 /* In settings_telemetry.c. */
 void settings_read_telemetry(struct reading *r, const struct yaml *node);
 
+/* In settings_envoy.c. */
+void settings_read_envoy(struct reading *r, const struct yaml *node);
+
 /* What the variables of OpenTelemetry say goes over the file. What is wrong with one is told by
  * `warning` of the settings, and the variable is left out: other programs may have set it. */
 WEIR_MUSTCHECK weir_err settings_telemetry_environment(struct server_settings *s, weir_diag *diag);

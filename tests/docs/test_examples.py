@@ -7,7 +7,8 @@ Each page has a folder of its own, in which `build` is TREE, `weir` is on the pa
 pkg-config finds the library of TREE. There,
 
   yaml      blocks must be valid. One that begins with `version:` is a whole file, and the first
-            such is policies.yaml; the others are policies, or what begins with `exempt:`.
+            such is policies.yaml. One that begins with `domain:` is for envoyproxy/ratelimit, and the
+            first such is envoy.yaml. The others are policies, or what begins with `exempt:`.
   c         blocks that begin with /* NAME.c - are written to that file. All others are run, one
             after the other, as parts of a program that has a `weir *w` with that policies.yaml,
             or that of examples/.
@@ -101,6 +102,8 @@ class Page:
                 (self.folder / "policies.yaml").write_text(text)
                 self.policies = "policies.yaml"
                 break
+        for text in reversed([text for text in self.all("yaml") if text.startswith("domain:")]):
+            (self.folder / "envoy.yaml").write_text(text)
         self.fragments = []
         for text in self.all("c"):
             named = re.match(r"/\* (\w+\.c) - ", text)
@@ -142,10 +145,11 @@ class Page:
         for text in self.all("yaml"):
             if text.startswith("exempt:"):
                 text = f"version: 1\npolicies: {{some: {{limit: 0}}}}\n{text}"
-            elif not text.startswith("version:"):
+            elif not text.startswith(("version:", "domain:")):
                 text = "version: 1\npolicies:\n" + "".join(f"  {line}\n" for line in text.splitlines())
             (self.folder / "block.yaml").write_text(text)
-            status, output = self.run("weir policy lint block.yaml")
+            status, output = self.run("weir policy lint block.yaml" if not text.startswith("domain:")
+                                      else "weir policy import envoy block.yaml")
             if status:
                 yield f"{output}{text}"
 

@@ -177,7 +177,7 @@ def reserve(server, operation, body, headers=None):
 
 
 def serve():
-    return Server(config="examples/policies.yaml")
+    return Server("--envoy-config", "examples/envoy.yaml", config="examples/policies.yaml")
 
 
 @test
@@ -202,6 +202,7 @@ LEAST = {
     "grow": {"reservation": None},
     "extend": {"reservation": None, "ttl_ms": 1000},
     "usage": {"policy": "login", "key": "203.0.113.7"},
+    "envoy": {"domain": "shop", "descriptors": [{}]},
     "setOverride": {"policy": "login", "key": "203.0.113.7", "effect": "block"},
     "removeOverride": {"policy": "login", "key": "203.0.113.7"},
     "setPlan": {"attributes": {"tenant": "acme"}, "plan": "paid"},

@@ -5,6 +5,7 @@
 
 #include "base/json.h"
 #include "base/suggest.h"
+#include "proto/rls.h"
 #include "server/http/access.h"
 #include "server/http/dashboard.h"
 
@@ -132,6 +133,14 @@ static const struct route {
       .scopes = SCOPE_ADMIN | SCOPE_METRICS,
       .about = "the alerts of the policy file and their states" },
     { .path = "/metrics", .get = api_metrics, .scopes = SCOPE_METRICS, .about = "for Prometheus" },
+    { .path = "/json",
+      .post = api_envoy_json,
+      .scopes = SCOPE_CHECK,
+      .most_body = RLS_MAX_BODY,
+      .about = "Envoy's rate limit service, as JSON" },
+    { .path = "/healthcheck",
+      .get = api_envoy_health,
+      .about = "the same as /healthz, for probes of envoyproxy/ratelimit" },
     { .path = "/healthz", .get = api_alive, .about = "is the server alive?" },
     { .path = "/readyz", .get = api_ready, .about = "is the server ready for requests?" },
     { .path = "/", .get = api_welcome, .about = "this list; for a browser, the dashboard" },
@@ -405,7 +414,7 @@ static route_action *admit(struct exchange *x, size_t body_len, size_t *most_bod
     if (!action && route && request->method == HTTP_OPTIONS)
         action = api_options;
     x->is_check = action == api_check || action == api_check_query || action == api_gate ||
-                  action == api_reserve;
+                  action == api_reserve || action == api_envoy_json;
     *most_body = route && route->most_body ? route->most_body : HTTP_MAX_SHORT_BODY;
     if (!route)
         refuse_path(x);

@@ -41,7 +41,7 @@ static inline struct server *exchange_server(const struct exchange *x)
     return session_loop(x->session)->server;
 }
 
-/* ---- routes: check.c, gate.c, policies.c, overrides.c, stats.c, history.c, health.c ---------- */
+/* ---- routes: check.c, gate.c, envoy.c, policies.c, overrides.c, stats.c, history.c, health.c ---------- */
 
 void api_check(const struct exchange *x);
 void api_check_query(const struct exchange *x);
@@ -58,6 +58,9 @@ void api_extend(const struct exchange *x);
 void api_usage(const struct exchange *x);
 
 void api_gate(const struct exchange *x);
+
+void api_envoy_json(const struct exchange *x);
+void api_envoy_health(const struct exchange *x);
 
 void api_policies(const struct exchange *x);
 void api_overrides(const struct exchange *x);

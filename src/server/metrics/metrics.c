@@ -186,6 +186,9 @@ static void write_server(struct metric_sink *m, struct server *s)
     write_number(m, METRIC_COUNTER, "weir_dropped_connections_total",
                  "Connections closed to make room for others, or because they left answers unread.",
                  dropped_connections(s));
+    write_number(m, METRIC_COUNTER, "weir_envoy_unknown_domains_total",
+                 "Requests of Envoy for a domain that is not configured.",
+                 atomic_load(&s->unknown_domains));
     write_number(m, METRIC_COUNTER, "weir_policy_reloads_total",
                  "How often the policies were reloaded.", atomic_load(&s->reloads));
     write_number(m, METRIC_COUNTER, "weir_policy_reload_failures_total",
