@@ -351,7 +351,7 @@ def a_token_of_one_of_the_scopes_is_needed_and_enough():
         for scope, token in TOKEN.items():
             (folder / scope).write_text(token + "\n")
             (folder / scope).chmod(0o600)
-        with Server(config=config) as server:
+        with Server("--envoy-config", "examples/envoy.yaml", config=config) as server:
             for path, method, item, operation in operations():
                 body = bodies_of(operation)[0][1]
                 target = target_of(path, item, operation)

@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/diag.h"
 #include "server/server.h"
@@ -298,8 +299,11 @@ static void describe_one(struct ruling *ruling, const struct rls_descriptor *d, 
             value_add_text(arena, entries, none, buf_span(&both));
         buf_done(&both);
     }
-    if (d->has_limit) {
-        snprintf(text, sizeof text, "requests_per_unit:%" PRIu32 " unit:%s", d->requests_per_unit,
+    if (d->has_limit) { /* as protobuf writes it: what is 0 is left out */
+        text[0] = '\0';
+        if (d->requests_per_unit > 0)
+            snprintf(text, sizeof text, "requests_per_unit:%" PRIu32 " ", d->requests_per_unit);
+        snprintf(text + strlen(text), sizeof text - strlen(text), "unit:%s",
                  rls_unit_names[d->unit]);
         value_add_text(arena, about, span_of("limit"), span_of(text));
     }
