@@ -10,10 +10,8 @@
 #include "cli/terminal.h"
 
 const struct option serve_options[SERVE_OPTION_COUNT] = {
-    [SERVE_CONFIG] = { "config", 'c', "FILE", "policies and settings; default: $WEIR_CONFIG",
-                       .variable = "WEIR_CONFIG" },
-    [SERVE_ENVOY_CONFIG] = { "envoy-config", 0, "PATH",
-                             "YAML for envoyproxy/ratelimit: a file or a directory",
+    [SERVE_CONFIG] = { "config", 'c', "FILE", NULL, .variable = "WEIR_CONFIG" },
+    [SERVE_ENVOY_CONFIG] = { "envoy-config", 0, "PATH", "policies, settings; limits for Envoy",
                              .variable = "WEIR_ENVOY_CONFIG" },
     [SERVE_STORE] = { "store", 0, "URI", "where counters live; default: file:weir-data",
                       .words = OPTION_STORES, .variable = "WEIR_STORE" },

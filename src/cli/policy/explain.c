@@ -139,7 +139,7 @@ static int run(const struct arguments *a)
 const struct command policy_explain_command = {
     .name = "policy explain",
     .summary = "Show which rules apply to a request, and why.",
-    .joint_summary = "Show which rules apply, or compare them.",
+    .joint_summary = "Show which rules apply, or compare.",
     .usage = "[OPTION]... FILE POLICY [KEY | NAME=VALUE...]",
     .options = options,
     .option_count = OPTION_COUNT,
