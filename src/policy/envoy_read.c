@@ -56,14 +56,6 @@ static const char *const words[KEY_COUNT] = {
 
 /* ---- keys and values ------------------------------------------------------------------------ */
 
-static struct span kept(struct loader *l, struct span text)
-{
-    const char *copy = arena_text(&l->set->arena, text);
-
-    l->out_of_memory |= !copy;
-    return copy ? (struct span){ copy, text.len } : (struct span){ "", 0 };
-}
-
 /* The keys of a mapping, by their place in `words`. */
 static void sort_keys(struct loader *l, const struct yaml *mapping, const struct yaml **keys)
 {
@@ -383,8 +375,8 @@ static void read_descriptor(struct envoy_reading *r, const struct yaml *item,
         return;
     sort_keys(l, item, keys);
     *node = (struct envoy_node){
-        .key = kept(l, text_of(l, keys[KEY])),
-        .value = kept(l, text_of(l, keys[VALUE])),
+        .key = loader_text(l, text_of(l, keys[KEY])),
+        .value = loader_text(l, text_of(l, keys[VALUE])),
         .parent = parent,
         .level = level,
         .line = item->line,
@@ -446,7 +438,7 @@ static struct envoy_domain *add_domain(struct loader *l, struct span name)
 
     if (!d)
         return NULL;
-    d->name = kept(l, name);
+    d->name = loader_text(l, name);
     while (*end)
         end = &(*end)->next;
     *end = d;

@@ -79,14 +79,6 @@ static double number_of(struct span text)
     return isfinite(number) ? number : 0;
 }
 
-static struct span kept(struct loader *l, struct span text)
-{
-    const char *copy = arena_text(&l->set->arena, text);
-
-    l->out_of_memory |= !copy;
-    return copy ? (struct span){ copy, text.len } : (struct span){ "", 0 };
-}
-
 enum { MOST_VALUES = 65536 }; /* of a file: aliases can make many */
 
 static struct value *read_value(struct loader *l, const struct yaml *node, size_t *left);
@@ -102,7 +94,7 @@ static void read_inside(struct loader *l, const struct yaml *node, struct value 
         if (!*end)
             return;
         if (is_key)
-            (*end)->key = kept(l, child->text);
+            (*end)->key = loader_text(l, child->text);
         end = &(*end)->next;
     }
 }
@@ -129,7 +121,7 @@ static struct value *read_value(struct loader *l, const struct yaml *node, size_
     case YAML_TEXT:
         out->kind = envoy_scalar_kind(node);
         if (out->kind == VALUE_TEXT)
-            out->text = kept(l, node->text);
+            out->text = loader_text(l, node->text);
         else if (out->kind == VALUE_NUMBER)
             out->number = number_of(node->text);
         else if (out->kind == VALUE_BOOL)

@@ -11,6 +11,14 @@ void *loader_take(struct loader *l, size_t n, size_t size)
     return taken;
 }
 
+struct span loader_text(struct loader *l, struct span text)
+{
+    const char *copy = arena_text(&l->set->arena, text);
+
+    l->out_of_memory |= !copy;
+    return copy ? (struct span){ copy, text.len } : (struct span){ "", 0 };
+}
+
 const char *read_name(struct loader *l, const struct yaml *node, const char *what)
 {
     const char *name;

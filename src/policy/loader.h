@@ -50,6 +50,8 @@ struct loaded_zone {
 /* loader.c */
 void *loader_take(struct loader *l, size_t n, size_t size); /* part of the set; NULL: no memory */
 
+struct span loader_text(struct loader *l, struct span text); /* a copy, as part of the set */
+
 /* The name as it is kept; "" if it is not one. `what` has the name, for the complaint. */
 const char *read_name(struct loader *l, const struct yaml *node, const char *what);
 
