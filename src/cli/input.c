@@ -20,6 +20,11 @@ static bool refuse(const char *path)
     return false;
 }
 
+bool input_is_there(const char *path)
+{
+    return access(path, R_OK) == 0 || refuse(path);
+}
+
 bool input_read(const char *path, size_t most, struct buf *into)
 {
     const bool is_stdin = strcmp(path, "-") == 0;

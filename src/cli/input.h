@@ -11,4 +11,7 @@
  * bytes of it. False: it was said on stderr why not. */
 bool input_read(const char *path, size_t most, struct buf *into);
 
+/* Can the file or the directory be read? False: it was said on stderr why not. */
+bool input_is_there(const char *path);
+
 #endif

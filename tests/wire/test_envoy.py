@@ -617,8 +617,33 @@ def what_is_wrong_is_told_by_the_tool_and_at_the_start():
             made = tool(*words, "--store", "memory:", "--listen", "127.0.0.1:0", "--envoy-config", bad)
             assert made.returncode == 2 and all(line in made.stderr for line in said), made
         assert tool("policy", "import", "envoy").returncode == 2
-        made = tool("policy", "import", "envoy", folder / "none")
-        assert made.returncode == 1 and "No such file" in made.stderr, made
+        for words in (("import", "envoy"), ("lint", "--envoy")):
+            made = tool("policy", *words, folder / "none")
+            assert made.returncode == 2 and "No such file" in made.stderr, made
+
+
+@test
+def files_are_linted_alone_and_in_directories():
+    with Folder() as folder:
+        odd = folder / "odd:1:1"
+        odd.mkdir()
+        (odd / "a.yaml").write_text(ANOTHER)
+        (odd / "b.yml").write_text(ANOTHER.replace("key: key4", "kee: key4"))
+        both = tool("policy", "lint", "--envoy", odd, odd / "a.yaml")
+        assert both.returncode == 1 and both.stdout == f"{odd}/a.yaml: ok (3 policies, 3 rules)\n", both
+        assert both.stderr.splitlines() == [
+            f"{odd}/b.yml:2:9: duplicate domain 'another' in config file",
+            f"{odd}/b.yml:6:5: descriptor has empty key",
+            f"{odd}/b.yml:6:6: config error, unknown key 'kee'"], both
+        merged = tool("policy", "lint", "--envoy", "--merge-domains", "--json", odd)
+        told = json.loads(merged.stdout)
+        assert (told["file"], told["ok"]) == (str(odd), False), told
+        assert {p["text"] for p in told["problems"]} == {
+            "descriptor has empty key", "config error, unknown key 'kee'",
+            "duplicate descriptor composite key 'another.key2'",
+            "duplicate descriptor composite key 'another.key3'"}, told
+        assert {"file": f"{odd}/b.yml", "line": 6, "column": 6,
+                "text": "config error, unknown key 'kee'"} in told["problems"], told
 
 
 run()

@@ -37,11 +37,28 @@ static bool complain_of_nul(struct policy_file *f)
     return true;
 }
 
+/* Files for envoyproxy/ratelimit are read by the loader: there may be several. */
+static int read_text(struct policy_file *f, struct policy_source *source)
+{
+    if (f->is_envoy) {
+        source->envoy = f->path;
+        source->merges_domains = f->merges_domains;
+        return input_is_there(f->path) ? STATUS_YES : STATUS_TROUBLE;
+    }
+    if (!input_read(f->path, MOST, &f->text))
+        return STATUS_TROUBLE;
+    if (complain_of_nul(f))
+        return STATUS_NO;
+    source->text = buf_span(&f->text).at;
+    return STATUS_YES;
+}
+
 int policy_file_load(struct policy_file *f, bool with_environment)
 {
     const weir_allocator usual = alloc_or_default((weir_allocator){ 0 });
     struct policy_source source = { .secret = &f->secret, .allocator = usual };
     weir_err err;
+    int status;
 
     f->set = NULL;
     buf_init(&f->text, &usual);
@@ -49,11 +66,9 @@ int policy_file_load(struct policy_file *f, bool with_environment)
     f->names = intern_new(&usual);
     if (!f->names)
         return trouble("%s", weir_err_text(WEIR_ENOMEM));
-    if (!input_read(f->path, MOST, &f->text))
-        return STATUS_TROUBLE;
-    if (complain_of_nul(f))
-        return STATUS_NO;
-    source.text = buf_span(&f->text).at;
+    status = read_text(f, &source);
+    if (status != STATUS_YES)
+        return status;
     source.environment = with_environment ? (const char *const *)environ : NULL;
     source.names = f->names;
     err = policies_load(&source, &f->set, &f->problems);
@@ -67,7 +82,7 @@ int policy_file_lint(struct policy_file *f, bool with_environment)
 {
     const int status = policy_file_load(f, with_environment);
 
-    if (status == STATUS_TROUBLE)
+    if (status == STATUS_TROUBLE || f->is_envoy)
         return status;
     settings_lint(POLICY_FILE_TEXT, buf_span(&f->text), &f->problems);
     section_lint(POLICY_FILE_TEXT, buf_span(&f->text), &f->problems);
@@ -92,41 +107,66 @@ void policy_file_done(struct policy_file *f)
     buf_done(&f->text);
 }
 
-/* "12:5: what is wrong" */
-static void read_place(struct problem_line *p)
+/* "12:5: what is wrong"; false: it is another text. */
+static bool read_place(struct problem_line *p)
 {
     char *end;
     long line, column;
 
     line = strtol(p->text.at, &end, 10);
     if (end == p->text.at || *end != ':')
-        return;
+        return false;
     column = strtol(end + 1, &end, 10);
     if (strncmp(end, ": ", 2) != 0)
-        return;
+        return false;
     p->line = (int)line;
     p->column = (int)column;
     p->text.len -= (size_t)(end + 1 - p->text.at);
     p->text.at = end + 1;
+    return true;
+}
+
+/* The file is what stands before this colon. */
+static void cut_file(struct problem_line *p, struct span line, const char *colon)
+{
+    p->file = (struct span){ line.at, (size_t)(colon - line.at) };
+    p->text = (struct span){ colon + 1, line.len - p->file.len - 1 };
+}
+
+/* A path may have colons: the file ends where a place follows, if there is one. */
+static void find_file(struct problem_line *p, struct span line)
+{
+    const char *end = line.at + line.len;
+
+    for (const char *c = line.at; (c = memchr(c, ':', (size_t)(end - c))); c++) {
+        cut_file(p, line, c);
+        if (read_place(p))
+            return;
+    }
+    cut_file(p, line, strstr(line.at, ": "));
 }
 
 bool policy_file_problem(const struct policy_file *f, size_t *offset, struct problem_line *out)
 {
     const struct span all = buf_span(&f->problems.lines);
-    const char *line = all.at + *offset;
-    size_t len;
+    struct span line = { all.at + *offset, 0 };
 
     if (*offset >= all.len)
         return false;
-    len = strcspn(line, "\n");
-    *offset += len + 1;
-    *out = (struct problem_line){ .file = "environment", .text = { line, len } };
-    if (strncmp(line, POLICY_FILE_TEXT ":", sizeof POLICY_FILE_TEXT) == 0)
-        out->file = f->path;
-    out->text.at = strchr(line, ':') + 1;
-    out->text.len -= (size_t)(out->text.at - line);
-    if (out->file == f->path)
-        read_place(out);
+    line.len = strcspn(line.at, "\n");
+    *offset += line.len + 1;
+    *out = (struct problem_line){ 0 };
+    if (f->is_envoy) {
+        find_file(out, line);
+    } else {
+        cut_file(out, line, strchr(line.at, ':'));
+        if (span_is(out->file, POLICY_FILE_TEXT)) {
+            out->file = span_of(f->path);
+            (void)read_place(out);
+        } else {
+            out->file = span_of("environment");
+        }
+    }
     if (out->text.len > 0 && *out->text.at == ' ') {
         out->text.at++;
         out->text.len--;
@@ -141,7 +181,7 @@ void policy_file_print_problems(const struct policy_file *f)
 
     fflush(stdout);
     while (policy_file_problem(f, &offset, &p)) {
-        fprintf(stderr, "%s:", p.file);
+        fprintf(stderr, "%.*s:", (int)p.file.len, p.file.at);
         if (p.line > 0)
             fprintf(stderr, "%d:%d:", p.line, p.column);
         fprintf(stderr, " %.*s\n", (int)p.text.len, p.text.at);

@@ -10,7 +10,9 @@
 #define POLICY_FILE_TEXT "policy_text" /* what problems call the file */
 
 struct policy_file {
-    const char *path; /* as it was given; "-" is standard input */
+    const char *path;    /* as it was given; "-" is standard input */
+    bool is_envoy;       /* it is a file for envoyproxy/ratelimit, or a directory of them … */
+    bool merges_domains; /* … of which several may have the same domain */
     struct buf text;
     struct problems problems;
     struct policies *set; /* NULL: there are problems */
@@ -18,7 +20,7 @@ struct policy_file {
     struct secret secret;
 };
 
-/* The caller has set `path` and `secret`. Returns STATUS_YES; STATUS_NO: it has problems;
+/* The caller has set `path` and `secret`, and the truths. Returns STATUS_YES; STATUS_NO: it has problems;
  * STATUS_TROUBLE: it was said on stderr why it cannot be read. */
 int policy_file_load(struct policy_file *f, bool with_environment);
 void policy_file_done(struct policy_file *f);
@@ -33,7 +35,7 @@ int policy_file_documents(const char *path, struct buf *out);
 
 /* One problem. */
 struct problem_line {
-    const char *file; /* or "environment" */
+    struct span file; /* or "environment" */
     int line, column; /* 0: it has no place */
     struct span text;
 };

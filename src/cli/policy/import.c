@@ -9,6 +9,7 @@
 
 #include "base/secret.h"
 #include "cli/command.h"
+#include "cli/policy/file.h"
 #include "cli/terminal.h"
 #include "policy/envoy.h"
 #include "policy/rate.h"
@@ -67,32 +68,21 @@ static void print_policy(const struct policy *p)
 
 static int import(const char *path, bool merges)
 {
-    const weir_allocator usual = alloc_or_default((weir_allocator){ 0 });
-    struct policy_source source = { .envoy = path, .merges_domains = merges, .allocator = usual };
-    struct problems problems;
-    struct policies *set = NULL;
-    struct secret secret;
+    struct policy_file f = { .path = path, .is_envoy = true, .merges_domains = merges };
     weir_diag diag;
-    weir_err err;
+    int status;
 
-    if (secret_random(&secret, &diag)) /* no hash is shown */
+    if (secret_random(&f.secret, &diag)) /* no hash is shown */
         return trouble("%s", diag.text);
-    source.secret = &secret;
-    source.names = intern_new(&usual);
-    problems_init(&problems, &usual);
-    err = source.names ? policies_load(&source, &set, &problems) : WEIR_ENOMEM;
-    if (err == WEIR_EPOLICY)
-        fprintf(stderr, "%s", buf_span(&problems.lines).at);
-    else if (err)
-        trouble("%s: %s", path, weir_err_text(err));
-    if (!err)
+    status = policy_file_load(&f, false);
+    if (status == STATUS_YES)
         printf("version: 1\npolicies:\n");
-    for (size_t i = 0; !err && i < policies_count(set); i++)
-        print_policy(policies_at(set, i));
-    policies_free(set);
-    problems_done(&problems);
-    intern_free(source.names);
-    return !err ? STATUS_YES : err == WEIR_EPOLICY ? STATUS_NO : STATUS_TROUBLE;
+    else if (status == STATUS_NO)
+        policy_file_print_problems(&f);
+    for (size_t i = 0; status == STATUS_YES && i < policies_count(f.set); i++)
+        print_policy(policies_at(f.set, i));
+    policy_file_done(&f);
+    return status;
 }
 
 static int run(const struct arguments *a)

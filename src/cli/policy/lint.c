@@ -7,11 +7,13 @@
 #include "cli/policy/file.h"
 #include "cli/terminal.h"
 
-enum { ENV, JSON, OPTION_COUNT };
+enum { ENV, JSON, ENVOY, MERGE, OPTION_COUNT };
 
 static const struct option options[OPTION_COUNT] = {
     [ENV] = { "env", 'e', NULL, "apply the overrides of the environment too" },
     [JSON] = { "json", 'j', NULL, "one JSON object per file, with its problems" },
+    [ENVOY] = { "envoy", 0, NULL, "files for envoyproxy/ratelimit, or directories" },
+    [MERGE] = { "merge-domains", 0, NULL, "several of these may have the same domain" },
 };
 
 static void print_text(const struct policy_file *f, int status)
@@ -47,7 +49,7 @@ static void print_json(const struct policy_file *f, int status)
     json_open(&j, "problems", '[');
     while (policy_file_problem(f, &offset, &p)) {
         json_open(&j, NULL, '{');
-        json_text(&j, "file", p.file);
+        json_span(&j, "file", p.file);
         if (p.line > 0) {
             json_int(&j, "line", p.line);
             json_int(&j, "column", p.column);
@@ -70,6 +72,8 @@ static int run(const struct arguments *a)
         return trouble("the files are missing: name them, or '-' for standard input");
     if (secret_random(&f.secret, &diag)) /* no hash is shown */
         return trouble("%s", diag.text);
+    f.is_envoy = a->values[ENVOY];
+    f.merges_domains = a->values[MERGE];
     for (size_t i = 0; i < a->operand_count; i++) {
         int status;
 
