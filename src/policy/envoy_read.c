@@ -252,13 +252,16 @@ static void find_varying(struct loader *l, const struct yaml *at, struct envoy_l
 
     for (const struct envoy_node *n = out->node; n->parent; n = n->parent) {
         const bool is_pattern = n->is_pattern || n->value.len == 0;
+        const uint16_t bit = (uint16_t)(1u << n->level);
 
         out->is_shared |= n->is_shared;
-        out->shown |= (uint16_t)(n->shows_value && !n->is_shared) << n->level;
+        if (n->shows_value && !n->is_shared)
+            out->shown |= bit;
         if (!is_pattern || n->is_shared)
             continue;
-        out->varies |= (uint16_t)(1 << n->level);
-        out->is_wild |= (uint16_t)(has_star(n->key) << n->level);
+        out->varies |= bit;
+        if (has_star(n->key))
+            out->is_wild |= bit;
         count++;
     }
     if (count > POLICY_MAX_BY)
