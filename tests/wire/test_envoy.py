@@ -227,6 +227,9 @@ def a_shared_pattern_is_one_count():
 # limit, hits that were counted before, hits, and: is it over, what remains.
 NUMBERS = [(5, 2, 5, True, 0), (10, 2, 4, False, 4), (20, 19, 3, True, 0), (20, 15, 7, True, 0),
            (10, 27, 3, True, 0), (10, 0, 10, False, 0), (10, 0, 11, True, 0), (1, 0, 1, False, 0),
+           (10, 4, 1, False, 5), (10, 10, 1, True, 0), (10, 12, 1, True, 0), (10, 11, 0, True, 0),
+           (15, 10, 1, False, 4), (15, 12, 1, False, 2), (15, 15, 1, True, 0), (20, 2, 3, False, 15),
+           (8, 5, 2, False, 1), (20, 16, 3, False, 1), (5, 4, 2, True, 0),
            (0, 0, 1, True, 0), (4294967295, 0, 1, False, 4294967294), (3, 3, 0, False, 0),
            (3, 4, 0, True, 0), (0, 0, 0, False, 0), (0, 1, 0, True, 0)]
 
@@ -243,6 +246,54 @@ def the_numbers_are_those_of_the_reference():
             got = brief(s.ask("n", (f"k{i}=a", {"hitsAddend": hits})))
             assert got == ("over" if is_over else "ok", [("over" if is_over else "ok", left)]), \
                 (NUMBERS[i], got)
+
+
+@test
+def the_numbers_are_those_of_the_reference_that_stops_at_the_limit():
+    files = ["domain: n\ndescriptors:\n" + "".join(
+        f"  - {{key: k{limit}, rate_limit: {{unit: year, requests_per_unit: {limit}}}}}\n"
+        for limit in (14, 15))]
+    with Served(files) as s:
+        s.ask("n", *[(f"k{limit}=a", {"hitsAddend": 10}) for limit in (15, 14)])
+        for hits, want in ((1, ("ok", [("ok", 4), ("ok", 3)])), (2, ("ok", [("ok", 2), ("ok", 1)])),
+                           (2, ("over", [("ok", 2), ("over", 0)]))):
+            assert brief(s.ask("n", "k15=a", "k14=a", hitsAddend=hits)) == want, want
+
+
+# The modes of limits and whether each is over, then the code of all; `!` is all limits in shadow, `%` all
+# of them quotas. A limit is plain, in (s)hadow, a (q)uota, (n)one or (u)nlimited; a capital letter is over.
+MIXES = [("P n", "over"), ("n P", "over"), ("p n", "ok"), ("! P n", "ok"), ("S n", "ok"), ("S P", "over"),
+         ("p n u", "ok"), ("P q", "over"), ("p Q", "over"), ("p q", "ok"), ("Q Q", "over"), ("Q q", "ok"),
+         ("q Q n", "ok"), ("! Q Q", "ok"), ("! P Q", "ok"), ("% P P", "over"), ("% P p", "ok"), ("Q u", "over"),
+         ("S Q", "over"), ("S q", "ok")]
+
+
+@test
+def all_mixes_of_modes_have_the_code_of_the_reference():
+    flags = {"p": "", "s": "shadow_mode: true, ", "q": "quota_mode: true, "}
+    text = "domain: m\ndescriptors:\n  - {key: u, rate_limit: {unlimited: true}}\n" + "".join(
+        f"  - {{key: {key}, {flag}rate_limit: {{unit: year, requests_per_unit: 9}}}}\n"
+        for key, flag in flags.items())
+    for mode in MODES:
+        for settings, mark in (({}, ""), ({"shadow_mode": True}, "!"), ({"quota_mode": True}, "%")):
+            with Served([text], denied=mode, **settings) as s:
+                for row, (mix, want) in enumerate(MIXES):
+                    if (mix[0] if mix[0] in "!%" else "") != mark:
+                        continue
+                    words = mix.strip("!% ").split()
+                    asked = [f"{word.lower()}={row}.{i}" for i, word in enumerate(words)]
+                    for one, word in zip(asked, words):
+                        if word.isupper():
+                            s.ask("m", (one, {"hitsAddend": 10}))
+                    got = brief(s.ask("m", *asked))
+                    statuses = [{"n": ("ok", 0), "u": ("ok", 4294967295), "S": ("ok", 0)}.get(
+                        word, ("over", 0) if word.isupper() else ("ok", 8)) for word in words]
+                    if "over" in (want, *[code for code, _ in statuses]) and mode == "nothing":
+                        # What is not charged has one more left.
+                        assert [code for code, _ in got[1]] == [code for code, _ in statuses], (mix, got)
+                    else:
+                        assert got[1] == statuses, (mode, mix, got)
+                    assert got[0] == want, (mode, mix, got)
 
 
 @test
@@ -473,7 +524,21 @@ def equal_descriptors_are_told_in_order():
 
 
 @test
-def other_algorithms_are_one_key_away():
+def every_algorithm_is_one_key_away():
+    names = ("fixed_window", "sliding_window", "sliding_counter", "token_bucket", "leaky_bucket")
+    files = ["domain: d\ndescriptors:\n" + "".join(
+        f"  - {{key: {name}, rate_limit: {{unit: day, requests_per_unit: 3, algorithm: {name}}}}}\n"
+        for name in names)]
+    with Served(files) as s:
+        told = {p["policy"]: p for p in s.server.http("GET", "/v1/policies")[2]["policies"]}
+        for name in names:
+            assert told[f"d.{name}"]["rules"][0]["algorithm"] == name, told[f"d.{name}"]
+            got = [brief(s.ask("d", f"{name}=a"))[0] for _ in range(4)]
+            assert got == ["ok"] * 3 + ["over"], (name, got)
+
+
+@test
+def a_bucket_says_when_it_is_worth_to_ask_again():
     files = ["domain: d\ndescriptors: [{key: k, rate_limit: {unit: hour, requests_per_unit: 2, "
              "algorithm: token_bucket}}]\n"]
     with Served(files) as s:
@@ -520,6 +585,22 @@ def limits_are_policies_to_metrics_checks_overrides_and_modes():
                      'weir_checks_total{policy="another.key3",outcome="shadow_denied",source="store"} 2'):
             assert f"\n{line}\n" in metrics, (line, metrics)
         assert "\nweir_envoy_unknown_domains_total 1\n" in metrics
+
+
+@test
+def limits_are_known_to_the_log_the_top_list_and_the_history():
+    with Served([ANOTHER], store="memory:") as s:
+        s.ask("another", ("key3=bad", {"hitsAddend": 10}))
+        for _ in range(3):
+            assert brief(s.ask("another", "key3=bad"))[0] == "over"
+        denied = s.server.wait_for("denied")
+        assert denied["policy"] == "another.key3", denied
+        top = s.server.http("GET", "/v1/top")[2]["top"]
+        assert [(row["policy"], row["denied"]) for row in top] == [("another.key3", 3)], top
+        wait_until(lambda: s.server.http("GET", "/v1/history?policy=another.key3")[2]["checks"])
+        told = s.server.http("GET", "/v1/history?policy=another.key3")[2]
+        assert told["checks"][0]["policy"] == "another.key3", told
+        assert sum(row[told["columns"].index("denied")] for row in told["checks"][0]["points"]) == 3, told
 
 
 @test
@@ -571,6 +652,30 @@ def a_link_that_is_swapped_anywhere_on_the_way_is_seen():
             (folder / "next").symlink_to("two")
             os.replace(folder / "next", folder / "current")
             wait_until(lambda: limit() == 2)
+
+
+@test
+def a_config_map_of_kubernetes_is_seen_when_it_is_swapped():
+    def limit_of(server):
+        asked = {"domain": "d", "descriptors": [{"entries": [{"key": "k"}], "hitsAddend": 0}]}
+        status = server.http("POST", "/json", asked)[2]["statuses"][0]
+        return status.get("currentLimit", {}).get("requestsPerUnit")
+
+    with Folder() as folder:
+        def version(name, limit):
+            (folder / name).mkdir()
+            (folder / name / "limits.yaml").write_text(
+                f"domain: d\ndescriptors: [{{key: k, rate_limit: {{unit: day, requests_per_unit: {limit}}}}}]\n")
+        version("..2026_01_01", 1)
+        (folder / "..data").symlink_to("..2026_01_01")
+        (folder / "limits.yaml").symlink_to("..data/limits.yaml")
+        with Server("--envoy-config", folder) as server:
+            assert limit_of(server) == 1
+            for n in (2, 3):
+                version(f"..2026_01_0{n}", n)
+                (folder / "..data_tmp").symlink_to(f"..2026_01_0{n}")
+                os.replace(folder / "..data_tmp", folder / "..data")
+                wait_until(lambda n=n: limit_of(server) == n)
 
 
 # ---- the tool -------------------------------------------------------------------------------
