@@ -6,8 +6,10 @@
     lua   the scripts of lua/, and their SHA-1, by which Redis knows them
     sql   the migrations of sql/ and sql/rollback/, each with a checksum
     style the style of the page that `weir replay` writes
-    web   the files of the dashboard, each with its media type
+    web   the files of the dashboard: each with its media type, its checksum, and compressed. The page
+          names the others with the checksum of all in their path, so that browsers may keep them for ever
 """
+import gzip
 import hashlib
 import sys
 from pathlib import Path
@@ -68,14 +70,23 @@ def style():
     return "cli/replay/report_html.h", text("const char report_style", file.read_bytes()), [file]
 
 
+def checksum(data):
+    return hashlib.sha256(data).hexdigest()[:16]
+
+
 def web():
     folder = ROOT / "web"
     files = sorted(file for file in folder.iterdir() if file.suffix in TYPES)
-    code, rows = "", []
+    edition = checksum(b"".join(file.read_bytes() for file in files))
+    code, rows = f'const char dashboard_edition[] = "{edition}";\n', []
     for file in files:
-        name = file.name.replace(".", "_")
-        code += array(f"static const char {name}", file.read_bytes())
-        rows.append(f'    {{ "{file.name}", "{TYPES[file.suffix]}", {name}, sizeof {name} }},\n')
+        name, data = file.name.replace(".", "_"), file.read_bytes()
+        if file.suffix == ".html":
+            data = data.replace(b'"/ui/', f'"/ui/{edition}/'.encode())
+        code += array(f"static const char {name}", data)
+        code += array(f"static const char {name}_gz", gzip.compress(data, 9, mtime=0))
+        rows.append(f'    {{ "{file.name}", "{TYPES[file.suffix]}", "\\"{checksum(data)}\\"",\n'
+                    f'      {{ {name}, sizeof {name} }}, {{ {name}_gz, sizeof {name}_gz }} }},\n')
     code += "\nconst struct dashboard_file dashboard_files[] = {\n" + "".join(rows) + "};\n"
     code += f"const size_t dashboard_file_count = {len(files)};\n"
     return "server/http/dashboard.h", code, [folder, *files]

@@ -23,7 +23,7 @@ const struct option serve_options[SERVE_OPTION_COUNT] = {
                        .only_once = true, .variable = "WEIR_LISTEN" },
     [SERVE_THREADS] = { "threads", 0, "N", "event loops; default: one per core",
                         .variable = "WEIR_THREADS" },
-    [SERVE_TOKEN_FILE] = { "token-file", 0, "SCOPES:FILE", "SCOPES: check,admin,metrics,reset",
+    [SERVE_TOKEN_FILE] = { "token-file", 0, "SCOPES:FILE", "SCOPES: check,admin,metrics,reset,view",
                            .only_once = true },
     [SERVE_TRUSTED_PROXIES] = { "trusted-proxies", 0, "NET,...",
                                 "networks whose X-Forwarded-For is trusted", .only_once = true,
@@ -97,7 +97,7 @@ static bool read_token(const char *value, struct server_settings *s)
         i += word.len;
     }
     s->token_count = 0;
-    if (settings_add_token(s, span_of(value + scopes_len + 1), scopes, &diag)) {
+    if (settings_add_token(s, span_of(value + scopes_len + 1), scopes, span_of(""), &diag)) {
         trouble("--token-file: %s", diag.text);
         return false;
     }
@@ -223,7 +223,7 @@ static bool read_token_variable(struct server_settings *s)
         return true;
     s->token_variable = name;
     if (strcmp(name, "WEIR_TOKEN_FILE") == 0)
-        err = settings_add_token(s, span_of(value), SCOPE_ALL, &diag);
+        err = settings_add_token(s, span_of(value), SCOPE_ALL, span_of(name), &diag);
     else
         err = settings_add_token_text(s, value, SCOPE_ALL, &diag);
     if (err)

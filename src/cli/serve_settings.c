@@ -12,17 +12,10 @@
 static void print_scopes(unsigned scopes)
 {
     const char *between = "";
-    static const struct {
-        unsigned scope;
-        const char *name;
-    } all[] = { { SCOPE_CHECK, "check" },
-                { SCOPE_ADMIN, "admin" },
-                { SCOPE_METRICS, "metrics" },
-                { SCOPE_RESET, "reset" } };
 
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-        if (scopes & all[i].scope) {
-            printf("%s%s", between, all[i].name);
+    for (size_t i = 0; i < SCOPE_COUNT; i++)
+        if (scopes & 1u << i) {
+            printf("%s%s", between, scope_words[i]);
             between = ",";
         }
 }

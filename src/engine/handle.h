@@ -50,4 +50,7 @@ void handle_log(const weir *w, const char *what, const char *why); /* why: NULL,
 /* Read the policies and publish them; if they cannot be read, those in force stay. */
 WEIR_MUSTCHECK weir_err handle_load_policies(weir *w, weir_diag *diag);
 
+/* Only read them: those in force stay. The caller frees what it gets. */
+WEIR_MUSTCHECK weir_err handle_preview_policies(weir *w, struct policies **out, weir_diag *diag);
+
 #endif

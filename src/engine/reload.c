@@ -89,6 +89,16 @@ weir_err handle_load_policies(weir *w, weir_diag *diag)
     return err;
 }
 
+weir_err handle_preview_policies(weir *w, struct policies **out, weir_diag *diag)
+{
+    weir_err err;
+
+    pthread_mutex_lock(&w->reloading); /* the secret may be replaced */
+    err = load(w, out, diag);
+    pthread_mutex_unlock(&w->reloading);
+    return err;
+}
+
 weir_err weir_reload(weir *w, weir_diag *diag)
 {
     weir_err err;

@@ -1,8 +1,7 @@
 /* tag.c - what identities are called outside: in logs, top lists, answers, and by operators. */
 #include "engine/tag.h"
 
-static struct key tag_of(const struct engine *e, const struct policy_rule *rule,
-                         struct span identity)
+struct key rule_tag(const struct engine *e, const struct policy_rule *rule, struct span identity)
 {
     const struct tag_key *key = rule ? &rule->tag_key : &engine_keys(e)->called;
 
@@ -15,7 +14,7 @@ struct key check_tag(const struct engine *e, const struct check *check, size_t i
     struct key tag;
 
     if (w->len != WHOSE_TAG)
-        return tag_of(e, check->rules[i], (struct span){ w->bytes, w->len });
+        return rule_tag(e, check->rules[i], (struct span){ w->bytes, w->len });
     memcpy(&tag, w->bytes, sizeof tag);
     return tag;
 }
@@ -70,7 +69,7 @@ void check_note_tags(const struct engine *e, struct check *check)
 void note_tag(const struct engine *e, const struct policy_rule *rule, struct span identity,
               struct whose *out)
 {
-    const struct key tag = tag_of(e, rule, identity);
+    const struct key tag = rule_tag(e, rule, identity);
 
     out->len = WHOSE_TAG;
     memcpy(out->bytes, &tag, sizeof tag);

@@ -12,6 +12,9 @@
 /* Whom the i-th charge of a prepared check is for; while its policies are in place. */
 struct key check_tag(const struct engine *e, const struct check *check, size_t i);
 
+/* What an identity is called under a rule; while the rule's policies are in place. */
+struct key rule_tag(const struct engine *e, const struct policy_rule *rule, struct span identity);
+
 /* The charge of the rule that has decided; -1: nothing was charged. */
 int check_deciding(const struct check *check);
 

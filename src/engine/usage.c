@@ -72,40 +72,44 @@ static void list_rules(const weir_answer *a, bool is_peek, struct usage *u)
 }
 
 struct visiting {
-    struct usage *usage;
+    struct usage *all;
+    size_t count;
     int64_t now;
-    bool is_counted; /* the reservation that is being visited */
 };
+
+static void add_to(struct usage *u, const struct held_charge *c)
+{
+    for (size_t i = 0; i < u->count; i++) {
+        struct usage_rule *row = &u->rules[i];
+
+        if (row->key.high != c->key.high || row->key.low != c->key.low)
+            continue;
+        row->held += c->amount;
+        u->reservations += !u->is_counted;
+        u->is_counted = true;
+    }
+}
 
 static void add_held(void *ctx, const struct held_charge *c)
 {
     struct visiting *v = ctx;
 
-    if (c->is_new)
-        v->is_counted = false;
-    if (c->expires <= v->now)
-        return;
-    for (size_t i = 0; i < v->usage->count; i++) {
-        struct usage_rule *row = &v->usage->rules[i];
-
-        if (row->key.high != c->key.high || row->key.low != c->key.low)
-            continue;
-        row->held += c->amount;
-        v->usage->reservations += !v->is_counted;
-        v->is_counted = true;
+    for (size_t i = 0; i < v->count; i++) {
+        if (c->is_new)
+            v->all[i].is_counted = false;
+        if (c->expires > v->now)
+            add_to(&v->all[i], c);
     }
 }
 
-weir_err usage_read(weir *w, const weir_request *r, struct usage *out, weir_diag *diag)
+weir_err usage_counted(weir *w, const weir_request *r, struct usage *out, weir_diag *diag)
 {
-    struct store *store = w->engine.store;
-    struct visiting v = { out, r->now ? r->now : handle_now(w), false };
     weir_request none = *r; /* what it costs does not matter */
     weir_answer a;
     bool is_peek;
     weir_err err;
 
-    *out = (struct usage){ .is_held_known = store->ops->visit_held };
+    *out = (struct usage){ 0 };
     none.cost = WEIR_COST_ZERO;
     none.cost_count = 0;
     err = weir_charge(w, &none, &a, diag); /* of nothing: it tells what is counted */
@@ -115,8 +119,23 @@ weir_err usage_read(weir *w, const weir_request *r, struct usage *out, weir_diag
     if (err)
         return err;
     list_rules(&a, is_peek, out);
-    err = note_keys(w, &none, out, diag);
-    if (!err && out->is_held_known)
-        err = store->ops->visit_held(store, v.now, add_held, &v, diag);
-    return err;
+    return note_keys(w, &none, out, diag);
+}
+
+weir_err usage_held(weir *w, int64_t now, struct usage *all, size_t n, weir_diag *diag)
+{
+    struct store *store = w->engine.store;
+    struct visiting v = { all, n, now };
+
+    for (size_t i = 0; i < n; i++)
+        all[i].is_held_known = store->ops->visit_held;
+    return store->ops->visit_held ? store->ops->visit_held(store, now, add_held, &v, diag)
+                                  : WEIR_OK;
+}
+
+weir_err usage_read(weir *w, const weir_request *r, struct usage *out, weir_diag *diag)
+{
+    weir_err err = usage_counted(w, r, out, diag);
+
+    return err ? err : usage_held(w, r->now ? r->now : handle_now(w), out, 1, diag);
 }

@@ -19,9 +19,18 @@ struct usage {
     int64_t reservations;
     size_t count;
     struct usage_rule rules[WEIR_MAX_RULES];
+    bool is_counted; /* the reservation that is being looked at is among the `reservations` */
 };
 
-/* Looks at all that is held: never from a loop's turn. */
+/* What is counted and what is left; what is held is not known yet. */
+WEIR_MUSTCHECK weir_err usage_counted(weir *w, const weir_request *r, struct usage *out,
+                                      weir_diag *diag);
+
+/* Add what is held to n of them. Looks at all that is held: never from a loop's turn. */
+WEIR_MUSTCHECK weir_err usage_held(weir *w, int64_t now, struct usage *all, size_t n,
+                                   weir_diag *diag);
+
+/* Both, of one. */
 WEIR_MUSTCHECK weir_err usage_read(weir *w, const weir_request *r, struct usage *out,
                                    weir_diag *diag);
 

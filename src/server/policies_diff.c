@@ -178,13 +178,21 @@ void policies_diff_sentence(const json_t *diff, struct buf *out)
     buf_done(&text);
 }
 
-void policies_diff_texts(struct span before, struct span after, struct buf *out)
+static int add_text(const char *text, size_t len, void *out)
+{
+    buf_add(out, (struct span){ text, len });
+    return 0;
+}
+
+void policies_diff_texts(struct span before, struct span after, struct buf *out, struct buf *list)
 {
     json_t *was = json_loadb(before.at, before.len, 0, NULL);
     json_t *is = json_loadb(after.at, after.len, 0, NULL), *diff = policies_diff(was, is);
 
     if (diff)
         policies_diff_sentence(diff, out);
+    if (diff && list && json_dump_callback(diff, add_text, list, JSON_COMPACT) != 0)
+        list->failed = true;
     json_decref(diff);
     json_decref(is);
     json_decref(was);

@@ -17,7 +17,8 @@ struct json_t *policies_diff(const struct json_t *before, const struct json_t *a
 /* "added a, b; removed c; changed d/e", or "nothing has changed". */
 void policies_diff_sentence(const struct json_t *diff, struct buf *out);
 
-/* The same of two texts; nothing, if there is no memory for it. */
-void policies_diff_texts(struct span before, struct span after, struct buf *out);
+/* The same of two texts; nothing, if there is no memory for it. `list` gets the list as JSON; NULL:
+ * it is not wanted. */
+void policies_diff_texts(struct span before, struct span after, struct buf *out, struct buf *list);
 
 #endif

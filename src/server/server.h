@@ -67,6 +67,11 @@ int server_run(const struct server_settings *settings, const struct settings_sou
  * it is the reloader's to call. */
 WEIR_MUSTCHECK weir_err server_reload(struct server *s, const char *why, weir_diag *diag);
 
+/* What a reload would change in the policies, as a sentence and as a list in JSON. Not from a loop's
+ * turn. */
+WEIR_MUSTCHECK weir_err server_preview(struct server *s, struct buf *sentence, struct buf *list,
+                                       weir_diag *diag);
+
 /* False: WEIR_ENABLED=false, and everything is allowed. */
 bool server_enabled(struct server *s);
 

@@ -192,6 +192,30 @@ static void list_policies(struct server *s, struct buf *out)
     published_leave(&s->weir->policies, visit);
 }
 
+weir_err server_preview(struct server *s, struct buf *sentence, struct buf *list, weir_diag *diag)
+{
+    struct policies *next = NULL;
+    struct buf before, after;
+    weir_err err;
+
+    if (!s->settings.config)
+        return diag_fail(diag, WEIR_EREQUEST, "there is no policy file to reload");
+    err = handle_preview_policies(s->weir, &next, diag);
+    if (err)
+        return err;
+    buf_init(&before, &sentence->allocator);
+    buf_init(&after, &sentence->allocator);
+    list_policies(s, &before);
+    policies_json(&after, next);
+    policies_diff_texts(buf_span(&before), buf_span(&after), sentence, list);
+    if (list->len == 0 || list->failed || sentence->failed)
+        err = diag_fail(diag, WEIR_ENOMEM, "%s", weir_err_text(WEIR_ENOMEM));
+    buf_done(&before);
+    buf_done(&after);
+    policies_free(next);
+    return err;
+}
+
 weir_err server_reload(struct server *s, const char *why, weir_diag *diag)
 {
     const weir_allocator usual = alloc_or_default((weir_allocator){ 0 });
@@ -206,7 +230,7 @@ weir_err server_reload(struct server *s, const char *why, weir_diag *diag)
     list_policies(s, &before);
     err = reload_parts(s, diag);
     list_policies(s, &after);
-    policies_diff_texts(buf_span(&before), buf_span(&after), &change);
+    policies_diff_texts(buf_span(&before), buf_span(&after), &change, NULL);
     if (!err)
         diag_set(diag, "%s", change.failed ? "" : buf_span(&change).at);
     pthread_mutex_lock(&s->lock);

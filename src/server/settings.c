@@ -9,8 +9,7 @@
 #include "server/settings_reading.h"
 #include "store/store.h"
 
-static const char *const scope_words[] = { "check", "admin", "metrics", "reset" };
-enum { SCOPE_COUNT = sizeof scope_words / sizeof *scope_words };
+const char *const scope_words[SCOPE_COUNT] = { "check", "admin", "metrics", "reset", "view" };
 
 /* ---- the lists ------------------------------------------------------------------------ */
 
@@ -26,7 +25,7 @@ weir_err scope_read(struct span word, unsigned *scopes, weir_diag *diag)
     near = suggest(word, scope_words, SCOPE_COUNT);
     return diag_fail(diag, WEIR_EOPTION, "there is no scope '%s': %s%s%s", printable(word).text,
                      near ? "did you mean '" : "it is one of ",
-                     near ? near : "check, admin, metrics, reset", near ? "'?" : "");
+                     near ? near : "check, admin, metrics, reset, view", near ? "'?" : "");
 }
 
 const char *scopes_text(unsigned scopes)
@@ -35,8 +34,11 @@ const char *scopes_text(unsigned scopes)
         return "check";
     if (scopes & SCOPE_RESET)
         return "admin or reset";
-    if (scopes & SCOPE_ADMIN)
-        return scopes & SCOPE_METRICS ? "admin or metrics" : "admin";
+    if (scopes & SCOPE_ADMIN) {
+        if (scopes & SCOPE_VIEW)
+            return scopes & SCOPE_METRICS ? "admin, metrics or view" : "admin or view";
+        return "admin";
+    }
     return "metrics";
 }
 
@@ -67,16 +69,23 @@ static weir_err add_token(struct server_settings *s, struct token_source token, 
 }
 
 weir_err settings_add_token(struct server_settings *s, struct span path, unsigned scopes,
-                            weir_diag *diag)
+                            struct span name, weir_diag *diag)
 {
-    char *copy;
+    char *copy, *name_copy;
 
     if (path.len == 0)
         return diag_fail(diag, WEIR_EOPTION, "a token needs a file");
+    if (name.len > SETTINGS_MOST_TOKEN_NAME)
+        return diag_fail(diag, WEIR_EOPTION, "the name of a token has at most %d bytes",
+                         SETTINGS_MOST_TOKEN_NAME);
     copy = arena_text(&s->texts, path);
-    if (!copy)
+    name_copy = arena_text(&s->texts, name);
+    if (!copy || !name_copy)
         return diag_fail(diag, WEIR_ENOMEM, "%s", weir_err_text(WEIR_ENOMEM));
-    return add_token(s, (struct token_source){ .path = copy, .scopes = scopes }, diag);
+    return add_token(s,
+                     (struct token_source){
+                         .path = copy, .scopes = scopes, .name = name.len > 0 ? name_copy : NULL },
+                     diag);
 }
 
 weir_err settings_add_token_text(struct server_settings *s, const char *text, unsigned scopes,

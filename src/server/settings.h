@@ -16,6 +16,7 @@
 enum {
     SETTINGS_MOST_LISTENERS = 8,
     SETTINGS_MOST_TOKENS = 16,
+    SETTINGS_MOST_TOKEN_NAME = 64, /* bytes */
     SETTINGS_MOST_PROXIES = 32,
     SETTINGS_MOST_ORIGINS = 16,
     SETTINGS_MOST_THREADS = 64,
@@ -31,8 +32,12 @@ enum scope {
     SCOPE_ADMIN = 1 << 1,   /* reset, reload, policies, top, stats */
     SCOPE_METRICS = 1 << 2, /* /metrics, /v1/stats */
     SCOPE_RESET = 1 << 3,   /* reset: for a limiter that clears a client's counter */
-    SCOPE_ALL = SCOPE_CHECK | SCOPE_ADMIN | SCOPE_METRICS | SCOPE_RESET,
+    SCOPE_VIEW = 1 << 4,    /* all that admin may read, and nothing that changes */
+    SCOPE_ALL = SCOPE_CHECK | SCOPE_ADMIN | SCOPE_METRICS | SCOPE_RESET | SCOPE_VIEW,
 };
+
+enum { SCOPE_COUNT = 5 };
+extern const char *const scope_words[SCOPE_COUNT]; /* by their bits */
 
 /* Which of them would do, for people: "admin or reset". */
 const char *scopes_text(unsigned scopes);
@@ -42,6 +47,7 @@ struct token_source {
     const char *path; /* NULL: it is the text */
     unsigned scopes;
     const char *text;
+    const char *name; /* of whom it is, for the audit log; NULL: as its file is called */
 };
 
 /* What is sent to a receiver of OpenTelemetry, and of which checks. */
@@ -149,7 +155,7 @@ void settings_done(struct server_settings *s);
 WEIR_MUSTCHECK weir_err settings_add_listener(struct server_settings *s, struct span address,
                                               weir_diag *diag);
 WEIR_MUSTCHECK weir_err settings_add_token(struct server_settings *s, struct span path,
-                                           unsigned scopes, weir_diag *diag);
+                                           unsigned scopes, struct span name, weir_diag *diag);
 
 /* The token itself, for a server that can be given no file; `text` must outlive the settings. */
 WEIR_MUSTCHECK weir_err settings_add_token_text(struct server_settings *s, const char *text,

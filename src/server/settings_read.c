@@ -233,8 +233,9 @@ static unsigned read_scopes(struct reading *r, const struct yaml *node)
 
 static void read_token(struct reading *r, const struct yaml *entry)
 {
-    enum { FILE_, SCOPE, TOKEN_KEYS };
-    static const char *const token_words[TOKEN_KEYS] = { "file", "scope" };
+    enum { FILE_, SCOPE, NAME, TOKEN_KEYS };
+    static const char *const token_words[TOKEN_KEYS] = { "file", "scope", "name" };
+    struct span name = { "", 0 };
     const struct yaml *keys[TOKEN_KEYS];
     const char *path = NULL;
     unsigned scopes = 0;
@@ -249,8 +250,10 @@ static void read_token(struct reading *r, const struct yaml *entry)
         scopes = read_scopes(r, keys[SCOPE]->value);
     else
         complain(&r->reader, entry, "a token needs a scope: scope: [check]");
+    if (keys[NAME] && wants(&r->reader, keys[NAME]->value, YAML_TEXT, "name", "ann"))
+        name = keys[NAME]->value->text;
     setting_path(r, keys[FILE_], "file", "check.token", &path);
-    if (path && settings_add_token(r->s, span_of(path), scopes, &diag))
+    if (path && settings_add_token(r->s, span_of(path), scopes, name, &diag))
         complain(&r->reader, entry, "%s", diag.text);
 }
 

@@ -20,6 +20,7 @@ struct token_set {
     struct {
         struct digest digest;
         unsigned scopes;
+        char name[SETTINGS_MOST_TOKEN_NAME + 1];
     } all[SETTINGS_MOST_TOKENS];
 };
 
@@ -131,6 +132,21 @@ static weir_err read_text(const struct server_settings *settings, const char *te
     return err;
 }
 
+/* As it is called in the settings, or as its file is, without the end of that. */
+static void name_token(const struct token_source *from, const struct server_settings *settings,
+                       char out[SETTINGS_MOST_TOKEN_NAME + 1])
+{
+    const char *slash = from->path ? strrchr(from->path, '/') : NULL;
+    const char *file = slash ? slash + 1 : from->path, *dot = file ? strrchr(file, '.') : NULL;
+    size_t len;
+
+    if (from->name || !file)
+        file = from->name ? from->name : settings->token_variable ? settings->token_variable : "";
+    len = !from->name && dot && dot > file ? (size_t)(dot - file) : strlen(file);
+    snprintf(out, SETTINGS_MOST_TOKEN_NAME + 1, "%.*s",
+             len > SETTINGS_MOST_TOKEN_NAME ? SETTINGS_MOST_TOKEN_NAME : (int)len, file);
+}
+
 static weir_err read_set(const struct tokens *t, const struct server_settings *settings,
                          struct token_set **out, weir_diag *diag)
 {
@@ -149,6 +165,7 @@ static weir_err read_set(const struct tokens *t, const struct server_settings *s
                   ? read_token(from->path, &t->key, &set->all[i].digest, &is_open_to_others, diag)
                   : read_text(settings, from->text, &t->key, &set->all[i].digest, diag);
         set->all[i].scopes = from->scopes;
+        name_token(from, settings, set->all[i].name);
         set->count++;
         if (!err && is_open_to_others)
             snprintf(warning.text + len, sizeof warning.text - len,
@@ -232,6 +249,22 @@ unsigned tokens_scopes(const struct tokens *t, struct span token)
         scopes |= digest_equal(&set->all[i].digest, &shown) ? set->all[i].scopes : 0;
     published_leave(published_in(t), visit);
     return scopes;
+}
+
+bool tokens_name(const struct tokens *t, struct span token, char out[SETTINGS_MOST_TOKEN_NAME + 1])
+{
+    const struct digest shown = hash_digest(&t->key, token);
+    const struct published_visit visit = published_enter(published_in(t));
+    const struct token_set *set = visit.current;
+    bool is_found = false;
+
+    for (size_t i = 0; i < set->count; i++)
+        if (digest_equal(&set->all[i].digest, &shown) && !is_found) {
+            memcpy(out, set->all[i].name, sizeof set->all[i].name);
+            is_found = true;
+        }
+    published_leave(published_in(t), visit);
+    return is_found;
 }
 
 unsigned tokens_edition(const struct tokens *t)

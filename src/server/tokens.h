@@ -25,6 +25,9 @@ WEIR_MUSTCHECK weir_err tokens_reload(struct tokens *t, const struct server_sett
 
 unsigned tokens_scopes(const struct tokens *t, struct span token); /* 0: there is no such token */
 
+/* What the first such token is called. False: there is none. */
+bool tokens_name(const struct tokens *t, struct span token, char out[SETTINGS_MOST_TOKEN_NAME + 1]);
+
 /* Another number when other tokens were read: what was shown before must be shown again. */
 unsigned tokens_edition(const struct tokens *t);
 unsigned tokens_without(const struct tokens *t); /* what a client without a token may do */

@@ -106,10 +106,10 @@ server: {store: 'memory:', tokens: [{file: $scratch/token, scope: check}]}
 END
 
 t a_token_file_by_a_variable_has_all_scopes with "WEIR_TOKEN_FILE=$scratch/token" -- \
-    shows 0 "token check,admin,metrics,reset:$scratch/token (WEIR_TOKEN_FILE)" \
+    shows 0 "token check,admin,metrics,reset,view:$scratch/token (WEIR_TOKEN_FILE)" \
     serve --check --listen 0.0.0.0:0 --store memory:
 t a_token_by_a_variable_is_not_printed with "WEIR_TOKEN=$token" -- \
-    shows 0 'token check,admin,metrics,reset:*** (WEIR_TOKEN)' serve --check --listen 0.0.0.0:0 --store memory:
+    shows 0 'token check,admin,metrics,reset,view:*** (WEIR_TOKEN)' serve --check --listen 0.0.0.0:0 --store memory:
 t tokens_of_the_file_are_kept with "WEIR_TOKEN=$token" -- \
     shows 0 "token check:$scratch/token (file)" serve --check -c "$scratch/tokens.yaml"
 t a_variable_that_is_not_used_is_told with WEIR_TOKEN_FILE=/none -- \

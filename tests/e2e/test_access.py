@@ -221,7 +221,7 @@ def certificates_of_the_example_are_taken_by_the_strictest_readers():
 
 # ---- tokens -----------------------------------------------------------------------------------
 
-TOKENS = {scope: scope * 4 for scope in ("check", "admin", "metrics", "reset")}
+TOKENS = {scope: scope * 4 for scope in ("check", "admin", "metrics", "reset", "view")}
 
 # What each scope is for; the rest is refused.
 ROUTES = {
@@ -231,9 +231,9 @@ ROUTES = {
     ("POST", "/v1/refund"): {"check"},
     ("POST", "/v1/reset"): {"admin", "reset"},
     ("POST", "/v1/reload"): {"admin"},
-    ("GET", "/v1/policies"): {"admin"},
-    ("GET", "/v1/top"): {"admin"},
-    ("GET", "/v1/stats"): {"admin", "metrics"},
+    ("GET", "/v1/policies"): {"admin", "view"},
+    ("GET", "/v1/top"): {"admin", "view"},
+    ("GET", "/v1/stats"): {"admin", "metrics", "view"},
     ("GET", "/metrics"): {"metrics"},
     ("GET", "/healthz"): {*TOKENS, None, "unknown"},
     ("GET", "/readyz"): {*TOKENS, None, "unknown"},
@@ -302,7 +302,8 @@ def each_route_is_for_its_scope_alone():
                 if scope in scopes:
                     assert status == 200, (path, scope, status, answer)
                     continue
-                needed = " or ".join(sorted(scopes))
+                *some, last = sorted(scopes)
+                needed = f"{', '.join(some)} or {last}" if some else last
                 assert status == 403, (path, scope, status, answer)
                 assert answer["detail"] == (f"this needs the scope {needed}, which the token does "
                                             "not have"), answer
@@ -337,7 +338,8 @@ def each_command_is_for_its_scope_alone():
                 if scope in scopes:
                     assert not reply.startswith(b"-"), (words, scope, reply)
                 else:
-                    needed = " or ".join(sorted(scopes))
+                    *some, last = sorted(scopes)
+                needed = f"{', '.join(some)} or {last}" if some else last
                     assert reply.decode() == (f"-NOPERM this token may not send '{words[0]}': it "
                                               f"needs the scope {needed}"), reply
 

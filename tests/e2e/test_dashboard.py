@@ -111,7 +111,7 @@ def all_files_are_there_and_ask_for_no_others():
     with Server() as server:
         for file in Path("web").iterdir():
             status, _, body = server.http("GET", f"/ui/{file.name}")
-            assert (status, body) == (200, file.read_bytes()), file
+            assert status == 200 and (body == file.read_bytes() or file.suffix == ".html"), file
             text = body.decode().replace("http://www.w3.org/2000/svg", "")
             assert "http:" not in text and "https:" not in text and "//cdn" not in text, file
         assert server.http("GET", "/ui/embed.py")[0] == 404

@@ -122,10 +122,13 @@ def changes_reach_three_instances(kind):
             took.append(h.everywhere(began, "its end",
                                      lambda s, k=key: s.check("login", k)["source"] != "blocked"))
             began = time.monotonic()
-            h.call(number, "POST", "/v1/policies/login/mode", {"mode": "off", **who})
+            mode = h.call(number, "POST", "/v1/policies/login/mode", {"mode": "off", **who})
             took.append(h.everywhere(began, "a mode",
                                      lambda s, k=key: s.check("login", k)["source"] == "off"))
-            h.call(number, "DELETE", "/v1/policies/login/mode", who)
+            began = time.monotonic()
+            h.call((number + 1) % 3, "POST", "/v1/undo", {"id": mode["id"], **who})
+            took.append(h.everywhere(began, "an undo",
+                                     lambda s, k=key: s.check("login", k)["source"] != "off"))
             began = time.monotonic()
             h.call(number, "PUT", "/v1/plans",
                    {"attributes": {"tenant": f"t{number}"}, "plan": "paid", **who})

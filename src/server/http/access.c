@@ -17,6 +17,36 @@ static struct span bearer_token(const struct http_request *request)
     return value;
 }
 
+bool http_token_name(const struct exchange *x, char out[SETTINGS_MOST_TOKEN_NAME + 1])
+{
+    const struct span token = bearer_token(x->request);
+
+    return token.at && tokens_name(exchange_server(x)->tokens, token, out);
+}
+
+/* For clients that show or hide what they offer. */
+void api_token(const struct exchange *x)
+{
+    const struct tokens *tokens = exchange_server(x)->tokens;
+    const struct span token = bearer_token(x->request);
+    const unsigned free = tokens_without(tokens);
+    const unsigned scopes = x->session->scopes | free |
+                            (token.at ? tokens_scopes(tokens, token) : 0);
+    char name[SETTINGS_MOST_TOKEN_NAME + 1];
+    struct json_reply r;
+
+    if (!json_reply_begin(x, 200, &r))
+        return;
+    json_text(&r.json, "name", http_token_name(x, name) ? name : NULL);
+    json_open(&r.json, "scopes", '[');
+    for (size_t i = 0; i < SCOPE_COUNT; i++)
+        if (scopes & 1u << i)
+            json_text(&r.json, NULL, scope_words[i]);
+    json_close(&r.json, ']');
+    json_bool(&r.json, "is_needed", free == 0);
+    json_reply_end(&r);
+}
+
 static void refuse_scope(const struct exchange *x, unsigned scopes)
 {
     char detail[96];

@@ -8,4 +8,7 @@
  * why not. A gate is asked in the name of others, whose headers it may show. */
 bool http_access(const struct exchange *x, unsigned scopes, bool is_gate);
 
+/* The name of the token that the request shows. False: it shows none that is known. */
+bool http_token_name(const struct exchange *x, char out[SETTINGS_MOST_TOKEN_NAME + 1]);
+
 #endif

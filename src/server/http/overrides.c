@@ -8,7 +8,9 @@
 
 #include "base/diag.h"
 #include "base/json.h"
+#include "engine/undo.h"
 #include "server/errand.h"
+#include "server/http/access.h"
 #include "server/http/check_query.h"
 #include "server/http/ledger_json.h"
 #include "server/http/override_json.h"
@@ -26,7 +28,9 @@ struct operator_job {
     bool has_tag;
     struct override_request request;
     struct override_json json_of_request; /* … which points into it */
-    int64_t after, most;                  /* of the audit log */
+    char who[LEDGER_MAX_WHO + SETTINGS_MOST_TOKEN_NAME + 16];
+    int64_t after, most; /* of the audit log … */
+    int64_t newest;      /* … or so many at its end; 0: not so */
     struct buf body;
     struct json json;
     uint64_t last;
@@ -129,6 +133,25 @@ static void remove_now(struct operator_job *job)
     buf_done(&f.bytes);
 }
 
+static void undo_now(struct operator_job *job)
+{
+    struct weir *w = job->server->weir;
+    struct ledger_entry e;
+    struct buf room;
+    char why[64];
+
+    buf_init(&room, &job->body.allocator);
+    job->err = undo_entry(w->ledger_view, (uint64_t)(job->request.id > 0 ? job->request.id : 0),
+                          w->clock(w->clock_ctx), &room, &e, &job->diag);
+    if (!job->err) {
+        snprintf(why, sizeof why, "undo of %" PRId64, job->request.id);
+        e.who = job->request.who;
+        e.reason = job->request.reason[0] ? job->request.reason : why;
+        append(job, &e);
+    }
+    buf_done(&room);
+}
+
 static bool is_asked_for(const struct operator_job *job, const struct ledger_entry *e)
 {
     return (!job->policy[0] || strcmp(job->policy, e->policy) == 0) &&
@@ -172,8 +195,22 @@ static bool audit_entry(void *ctx, const struct ledger_entry *e)
     return true;
 }
 
+/* Ids have no gaps. */
+static void skip_to_newest(struct operator_job *job)
+{
+    struct ledger_view *view = job->server->weir->ledger_view;
+    weir_err ignored = ledger_view_refresh(view, NULL);
+    const int64_t seq = ledger_view_counts(view).seq;
+
+    (void)ignored; /* the audit log itself will say so */
+    job->after = seq > job->newest ? seq - job->newest : 0;
+    job->most = job->newest;
+}
+
 static void audit_now(struct operator_job *job)
 {
+    if (job->newest > 0)
+        skip_to_newest(job);
     job->last = (uint64_t)job->after;
     json_open(&job->json, NULL, '{');
     json_open(&job->json, "entries", '[');
@@ -275,9 +312,25 @@ static const char *default_who(const struct server *s)
                                                    : "a holder of the admin token";
 }
 
+/* Any name can be claimed, but a token is shown: so the token's name is behind the claim. */
+static void name_who(const struct exchange *x, struct operator_job *job)
+{
+    char token[SETTINGS_MOST_TOKEN_NAME + 1];
+    const char *claimed = job->request.who;
+
+    if (!http_token_name(x, token) || strlen(claimed) > LEDGER_MAX_WHO)
+        return;
+    if (claimed == default_who(job->server))
+        snprintf(job->who, sizeof job->who, "token %s", token);
+    else
+        snprintf(job->who, sizeof job->who, "%s (token %s)", claimed, token);
+    job->request.who = job->who;
+}
+
 static weir_err read_body(const struct exchange *x, struct operator_job *job, bool removes)
 {
     const weir *w = job->server->weir;
+    weir_err err;
 
     job->request = (struct override_request){
         .subject = job->subject,
@@ -285,8 +338,11 @@ static weir_err read_body(const struct exchange *x, struct operator_job *job, bo
         .policy = job->policy[0] ? job->policy : NULL,
         .who = default_who(job->server),
     };
-    return override_json_open(&job->json_of_request, x->request->body, w->clock(w->clock_ctx),
-                              &job->request, &job->diag);
+    err = override_json_open(&job->json_of_request, x->request->body, w->clock(w->clock_ctx),
+                             &job->request, &job->diag);
+    if (!err)
+        name_who(x, job);
+    return err;
 }
 
 static weir_err read_policy(struct operator_job *job, struct span value)
@@ -320,15 +376,18 @@ static weir_err read_query(const struct exchange *x, struct operator_job *job, b
             err = check_query_int("after", value, &job->after, &job->diag);
         else if (is_audit && span_is(name, "n"))
             err = check_query_int("n", value, &job->most, &job->diag);
+        else if (is_audit && span_is(name, "newest"))
+            err = check_query_int("newest", value, &job->newest, &job->diag);
         else
             err = diag_fail(&job->diag, WEIR_EREQUEST, "the query may have %s only",
-                            is_audit ? "after, n, policy and tag" : "policy and tag");
+                            is_audit ? "after, n, newest, policy and tag" : "policy and tag");
     }
     if (!err && is_bad)
         err = diag_fail(&job->diag, WEIR_EREQUEST, "the query is not well encoded");
-    if (!err && (job->after < 0 || job->most < 1 || job->most > AUDIT_MOST))
-        err = diag_fail(&job->diag, WEIR_EREQUEST, "n must be from 1 to %d, and after at least 0",
-                        AUDIT_MOST);
+    if (!err && (job->after < 0 || job->most < 1 || job->most > AUDIT_MOST || job->newest < 0 ||
+                 job->newest > AUDIT_MOST))
+        err = diag_fail(&job->diag, WEIR_EREQUEST,
+                        "n and newest must be from 1 to %d, and after at least 0", AUDIT_MOST);
     return err;
 }
 
@@ -420,6 +479,15 @@ void api_mode_set(const struct exchange *x)
 void api_mode_remove(const struct exchange *x)
 {
     serve_mode(x, remove_now);
+}
+
+/* It takes what the removal of a mode does: an id, who and why. */
+void api_undo(const struct exchange *x)
+{
+    struct operator_job *job = new_job(x, LEDGER_MODE);
+
+    if (job)
+        start(x, job, undo_now, read_body(x, job, true));
 }
 
 void api_audit(const struct exchange *x)

@@ -4,6 +4,7 @@
 #include "base/json.h"
 #include "engine/override_index.h"
 #include "policy/policies_json.h"
+#include "server/errand.h"
 #include "server/http/routes.h"
 #include "server/reloader.h"
 
@@ -160,4 +161,73 @@ void api_reload(const struct exchange *x)
     job->done.data = job;
     job->request = (struct reload){ .why = "POST /v1/reload", .done = tell_loop };
     reloader_ask(exchange_server(x)->reloader, &job->request);
+}
+
+/* ---- what one would change -------------------------------------------------------------------- */
+
+struct preview_job {
+    struct errand errand; /* first */
+    struct server *server;
+    struct buf sentence, list;
+    weir_err err;
+    weir_diag diag;
+};
+
+static void preview(struct errand *errand)
+{
+    struct preview_job *job = (struct preview_job *)errand;
+
+    job->err = server_preview(job->server, &job->sentence, &job->list, &job->diag);
+}
+
+static void write_preview(struct reply *r, const struct preview_job *job)
+{
+    struct response w = response_begin(r, &r->text, 200, json_type);
+    struct json j = { .to = &r->text };
+
+    response_body(&w);
+    json_open(&j, NULL, '{');
+    json_span(&j, "changes", buf_span(&job->sentence));
+    json_raw(&j, "diff", buf_span(&job->list));
+    json_close(&j, '}');
+    buf_byte(&r->text, '\n');
+    response_end(&w);
+}
+
+static void previewed(struct errand *errand, bool is_dropped)
+{
+    struct preview_job *job = (struct preview_job *)errand;
+    struct reply *r = errand->reply;
+
+    if (is_dropped)
+        problem_unavailable(r);
+    else if (job->err)
+        problem_write(r, &r->text, problem_of(job->err), job->diag.text, NULL);
+    else
+        write_preview(r, job);
+    buf_done(&job->sentence);
+    buf_done(&job->list);
+    free(job);
+}
+
+void api_reload_preview(const struct exchange *x)
+{
+    const weir_allocator usual = alloc_or_default((weir_allocator){ 0 });
+    struct preview_job *job = calloc(1, sizeof *job);
+    struct reply *r;
+
+    if (!job) {
+        exchange_problem(x, PROBLEM_OUT_OF_MEMORY, weir_err_text(WEIR_ENOMEM), NULL);
+        return;
+    }
+    r = exchange_reply(x, NULL);
+    if (!r) {
+        free(job);
+        return;
+    }
+    buf_init(&job->sentence, &usual);
+    buf_init(&job->list, &usual);
+    job->server = exchange_server(x);
+    job->errand = (struct errand){ .run = preview, .done = previewed };
+    errand_send(&job->errand, r);
 }

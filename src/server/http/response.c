@@ -48,14 +48,16 @@ static void add_status(struct buf *out, int status)
     buf_text(out, "\r\n");
 }
 
-struct response response_begin(const struct reply *reply, struct buf *out, int status,
-                               const char *type)
+struct response response_begin_kept(const struct reply *reply, struct buf *out, int status,
+                                    const char *type, const char *cache)
 {
     struct response w = { .out = out, .reply = reply, .status = status };
 
     add_status(out, status);
     buf_add(out, date_line());
-    buf_text(out, "Cache-Control: no-store\r\n");
+    buf_text(out, "Cache-Control: ");
+    buf_text(out, cache);
+    buf_text(out, "\r\n");
     if (!reply->keep_alive)
         buf_text(out, "Connection: close\r\n");
     else if (reply->http_minor == 0)
@@ -66,10 +68,16 @@ struct response response_begin(const struct reply *reply, struct buf *out, int s
         buf_text(out, "\r\nContent-Length: ");
         w.length_at = buf_int_later(out);
         buf_text(out, "\r\n");
-    } else if (status != 204) {
+    } else if (status != 204 && status != 304) {
         buf_text(out, "Content-Length: 0\r\n");
     }
     return w;
+}
+
+struct response response_begin(const struct reply *reply, struct buf *out, int status,
+                               const char *type)
+{
+    return response_begin_kept(reply, out, status, type, "no-store");
 }
 
 void response_body(struct response *w)

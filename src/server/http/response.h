@@ -18,6 +18,10 @@ struct response {
 /* `type` NULL: it has no body, and is ended by response_end() like any other. */
 struct response response_begin(const struct reply *reply, struct buf *out, int status,
                                const char *type);
+
+/* The same of what may be kept by those who get it, as this Cache-Control says. */
+struct response response_begin_kept(const struct reply *reply, struct buf *out, int status,
+                                    const char *type, const char *cache);
 void response_body(struct response *w);
 void response_end(struct response *w); /* HEAD: drops the body, but not its length */
 

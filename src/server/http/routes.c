@@ -20,6 +20,7 @@ static const struct route {
     const char *path;
     route_action *get, *post, *put, *remove, *any;
     unsigned scopes;  /* one of them is needed; 0: none is needed */
+    unsigned readers; /* … or one of these, to GET */
     size_t most_body; /* bytes; 0: HTTP_MAX_SHORT_BODY */
     const char *about;
 } routes[] = {
@@ -78,6 +79,10 @@ static const struct route {
       .post = api_usage,
       .scopes = SCOPE_ADMIN,
       .about = "how an identity stands: used, held, left" },
+    { .path = "/v1/lookup",
+      .post = api_lookup,
+      .scopes = SCOPE_ADMIN,
+      .about = "whom a value stands for: its tags, and how it stands in every policy" },
     { .path = "/v1/reset",
       .post = api_reset,
       .scopes = SCOPE_ADMIN | SCOPE_RESET,
@@ -86,6 +91,7 @@ static const struct route {
     { .path = "/v1/policies",
       .get = api_policies,
       .scopes = SCOPE_ADMIN,
+      .readers = SCOPE_VIEW,
       .about = "the policies in force, and how the last reload went" },
     { .path = MODE_PATH,
       .post = api_mode_set,
@@ -97,41 +103,59 @@ static const struct route {
       .put = api_override_set,
       .remove = api_override_remove,
       .scopes = SCOPE_ADMIN,
+      .readers = SCOPE_VIEW,
       .about = "exempt or block an identity, or change its limit" },
     { .path = "/v1/plans",
       .get = api_plans,
       .put = api_plan_set,
       .remove = api_plan_remove,
       .scopes = SCOPE_ADMIN,
+      .readers = SCOPE_VIEW,
       .about = "assigned plans" },
     { .path = "/v1/audit",
       .get = api_audit,
       .scopes = SCOPE_ADMIN,
+      .readers = SCOPE_VIEW,
       .about = "changes by operators: when, who and why" },
+    { .path = "/v1/undo",
+      .post = api_undo,
+      .scopes = SCOPE_ADMIN,
+      .about = "take back a change of the audit log" },
     { .path = "/v1/reload",
+      .get = api_reload_preview,
       .post = api_reload,
       .scopes = SCOPE_ADMIN,
-      .about = "read the policy file again" },
+      .readers = SCOPE_VIEW,
+      .about = "read the policy file again; by GET, what that would change" },
     { .path = "/v1/stats",
       .get = api_stats,
       .scopes = SCOPE_ADMIN | SCOPE_METRICS,
+      .readers = SCOPE_VIEW,
       .about = "counters of decisions, store and server" },
     { .path = "/v1/top",
       .get = api_top,
       .scopes = SCOPE_ADMIN,
+      .readers = SCOPE_VIEW,
       .about = "which identities are denied most, by hash" },
     { .path = "/v1/shadow",
       .get = api_shadow,
       .scopes = SCOPE_ADMIN | SCOPE_METRICS,
+      .readers = SCOPE_VIEW,
       .about = "what limits in shadow would have denied" },
     { .path = "/v1/history",
       .get = api_history,
       .scopes = SCOPE_ADMIN | SCOPE_METRICS,
+      .readers = SCOPE_VIEW,
       .about = "what was decided in the last 90 days, by policy and rule" },
     { .path = "/v1/alerts",
       .get = api_alerts,
       .scopes = SCOPE_ADMIN | SCOPE_METRICS,
+      .readers = SCOPE_VIEW,
       .about = "the alerts of the policy file and their states" },
+    { .path = "/v1/token",
+      .get = api_token,
+      .scopes = SCOPE_ALL,
+      .about = "the name and the scopes of the token that the request shows" },
     { .path = "/metrics", .get = api_metrics, .scopes = SCOPE_METRICS, .about = "for Prometheus" },
     { .path = "/json",
       .post = api_envoy_json,
@@ -403,6 +427,13 @@ static bool is_compressed(const struct http_request *request, size_t body_len)
            !(coding.len == 8 && strncasecmp(coding.at, "identity", 8) == 0);
 }
 
+static unsigned scopes_for(const struct route *route, enum http_method method)
+{
+    const bool reads = method == HTTP_GET || method == HTTP_HEAD;
+
+    return route->scopes | (reads ? route->readers : 0);
+}
+
 /* What is to be done, and how long a body it takes. NULL: it was refused. If it has a long body,
  * the connection ends then, whether that has come or not. */
 static route_action *admit(struct exchange *x, size_t body_len, size_t *most_body)
@@ -420,7 +451,8 @@ static route_action *admit(struct exchange *x, size_t body_len, size_t *most_bod
         refuse_path(x);
     else if (!action)
         refuse_method(x, route);
-    else if (action != api_options && !http_access(x, route->scopes, route->any != NULL))
+    else if (action != api_options &&
+             !http_access(x, scopes_for(route, request->method), route->any != NULL))
         return NULL;
     else if (route->any == NULL && is_compressed(request, body_len))
         exchange_problem(x, PROBLEM_UNSUPPORTED_MEDIA_TYPE,

@@ -56,6 +56,7 @@ void api_grow(const struct exchange *x);
 void api_extend(const struct exchange *x);
 
 void api_usage(const struct exchange *x);
+void api_lookup(const struct exchange *x);
 
 void api_gate(const struct exchange *x);
 
@@ -71,8 +72,11 @@ void api_plan_set(const struct exchange *x);
 void api_plan_remove(const struct exchange *x);
 void api_mode_set(const struct exchange *x);
 void api_mode_remove(const struct exchange *x);
+void api_undo(const struct exchange *x);
 void api_audit(const struct exchange *x);
 void api_reload(const struct exchange *x);
+void api_reload_preview(const struct exchange *x);
+void api_token(const struct exchange *x);
 void api_stats(const struct exchange *x);
 void api_top(const struct exchange *x);
 void api_shadow(const struct exchange *x);

@@ -105,25 +105,26 @@ static void a_file_without_a_server_section_leaves_the_defaults(void **state)
 
 static void a_file_may_say_everything(void **state)
 {
-    struct config c = config_of("server:\n"
-                                "  store: memory\n"
-                                "  secret_file: keys/secret\n"
-                                "  max_keys: 1000\n"
-                                "  listen: ['127.0.0.1:1', '[::1]:2', 'unix:weir.sock']\n"
-                                "  threads: 3\n"
-                                "  trust_client_clock: true\n"
-                                "  max_connections: 77\n"
-                                "  idle_timeout: 2m\n"
-                                "  request_timeout: 3s\n"
-                                "  drain_timeout: 400ms\n"
-                                "  tokens:\n"
-                                "    - {file: all.token, scope: [check, admin, metrics, reset]}\n"
-                                "    - {file: /etc/weir/m, scope: metrics}\n"
-                                "  trusted_proxies: [10.0.0.0/8, '2001:db8::/32', 192.0.2.1]\n"
-                                "  allowed_origins: ['https://weir.example', 'http://a:81']\n"
-                                "  tls: {cert: s.pem, key: s.key, client_ca: ca.pem,\n"
-                                "        allow_plain: true}\n"
-                                "  log: weir.log\n");
+    struct config c = config_of(
+        "server:\n"
+        "  store: memory\n"
+        "  secret_file: keys/secret\n"
+        "  max_keys: 1000\n"
+        "  listen: ['127.0.0.1:1', '[::1]:2', 'unix:weir.sock']\n"
+        "  threads: 3\n"
+        "  trust_client_clock: true\n"
+        "  max_connections: 77\n"
+        "  idle_timeout: 2m\n"
+        "  request_timeout: 3s\n"
+        "  drain_timeout: 400ms\n"
+        "  tokens:\n"
+        "    - {file: all.token, scope: [check, admin, metrics, reset, view]}\n"
+        "    - {file: /etc/weir/m, scope: metrics}\n"
+        "  trusted_proxies: [10.0.0.0/8, '2001:db8::/32', 192.0.2.1]\n"
+        "  allowed_origins: ['https://weir.example', 'http://a:81']\n"
+        "  tls: {cert: s.pem, key: s.key, client_ca: ca.pem,\n"
+        "        allow_plain: true}\n"
+        "  log: weir.log\n");
     struct server_settings s = load(&c);
     weir_diag diag;
 
@@ -202,20 +203,21 @@ static void problems_are_reported_with_their_places(void **state)
                    "9:9: sync is always, os, or a duration: 'never' is not a duration: write a "
                    "whole number and one of ms, s, m, h, d, w, as in 15m\n"
                    "10:10: store is empty: write it as in file:weir-data");
-    assert_refused("server:\n"
-                   "  tokens:\n"
-                   "    - {file: a, scope: [chek, root]}\n"
-                   "    - {scopes: [check]}\n"
-                   "    - {file: b, scope: []}\n"
-                   "  tls: {cert: x}\n"
-                   "  trusted_proxies: 10.0.0.1/8\n",
-                   "5:25: there is no scope 'chek': did you mean 'check'?\n"
-                   "5:31: there is no scope 'root': it is one of check, admin, metrics, reset\n"
-                   "6:7: a token needs a file\n"
-                   "6:8: unknown key 'scopes' in a token: did you mean 'scope'?\n"
-                   "7:24: a token without a scope allows nothing: write [check]\n"
-                   "8:8: tls has no key: it needs cert and key\n"
-                   "9:20: '10.0.0.1/8' has bits set beyond its prefix: write 10.0.0.0/8");
+    assert_refused(
+        "server:\n"
+        "  tokens:\n"
+        "    - {file: a, scope: [chek, root]}\n"
+        "    - {scopes: [check]}\n"
+        "    - {file: b, scope: []}\n"
+        "  tls: {cert: x}\n"
+        "  trusted_proxies: 10.0.0.1/8\n",
+        "5:25: there is no scope 'chek': did you mean 'check'?\n"
+        "5:31: there is no scope 'root': it is one of check, admin, metrics, reset, view\n"
+        "6:7: a token needs a file\n"
+        "6:8: unknown key 'scopes' in a token: did you mean 'scope'?\n"
+        "7:24: a token without a scope allows nothing: write [check]\n"
+        "8:8: tls has no key: it needs cert and key\n"
+        "9:20: '10.0.0.1/8' has bits set beyond its prefix: write 10.0.0.0/8");
 }
 
 static void an_invalid_address_is_reported_with_its_place(void **state)
@@ -309,7 +311,8 @@ static void public_addresses_need_a_token_or_a_certificate(void **state)
         assert_check(&s, NULL);
         s.allows_plain = true; /* which needs no certificate */
         assert_check(&s, "--token-file");
-        assert_int_equal(settings_add_token(&s, span_of("t"), SCOPE_CHECK, &diag), WEIR_OK);
+        assert_int_equal(settings_add_token(&s, span_of("t"), SCOPE_CHECK, span_of(""), &diag),
+                         WEIR_OK);
         assert_check(&s, NULL);
         settings_done(&s);
     }
@@ -365,6 +368,26 @@ static void an_origin_is_a_scheme_and_a_host(void **state)
     settings_done(&s);
 }
 
+static void a_token_has_a_name(void **state)
+{
+    struct server_settings s = listening_on("127.0.0.1:0");
+    char name[SETTINGS_MOST_TOKEN_NAME + 2];
+    weir_diag diag;
+
+    (void)state;
+    memset(name, 'n', sizeof name);
+    assert_int_equal(settings_add_token(&s, span_of("a"), SCOPE_VIEW,
+                                        (struct span){ name, SETTINGS_MOST_TOKEN_NAME }, &diag),
+                     WEIR_OK);
+    assert_int_equal(strlen(s.tokens[0].name), SETTINGS_MOST_TOKEN_NAME);
+    assert_int_equal(settings_add_token(&s, span_of("a"), SCOPE_VIEW,
+                                        (struct span){ name, SETTINGS_MOST_TOKEN_NAME + 1 }, &diag),
+                     WEIR_EOPTION);
+    assert_string_equal(diag.text, "the name of a token has at most 64 bytes");
+    assert_int_equal(s.token_count, 1);
+    settings_done(&s);
+}
+
 static void lists_end(void **state)
 {
     struct server_settings s = listening_on("127.0.0.1:0");
@@ -375,8 +398,10 @@ static void lists_end(void **state)
         assert_int_equal(settings_add_listener(&s, span_of("[::1]:0"), &diag), WEIR_OK);
     assert_int_equal(settings_add_listener(&s, span_of("[::1]:0"), &diag), WEIR_EOPTION);
     for (size_t i = 0; i < SETTINGS_MOST_TOKENS; i++)
-        assert_int_equal(settings_add_token(&s, span_of("f"), SCOPE_CHECK, &diag), WEIR_OK);
-    assert_int_equal(settings_add_token(&s, span_of("f"), SCOPE_CHECK, &diag), WEIR_EOPTION);
+        assert_int_equal(settings_add_token(&s, span_of("f"), SCOPE_CHECK, span_of(""), &diag),
+                         WEIR_OK);
+    assert_int_equal(settings_add_token(&s, span_of("f"), SCOPE_CHECK, span_of(""), &diag),
+                     WEIR_EOPTION);
     for (size_t i = 0; i < SETTINGS_MOST_PROXIES; i++)
         assert_int_equal(settings_add_proxy(&s, span_of("10.0.0.1"), &diag), WEIR_OK);
     assert_int_equal(settings_add_proxy(&s, span_of("10.0.0.1"), &diag), WEIR_EOPTION);
@@ -578,6 +603,7 @@ int main(void)
         cmocka_unit_test(public_addresses_need_a_token_or_a_certificate),
         cmocka_unit_test(settings_that_do_not_go_together_are_rejected),
         cmocka_unit_test(an_origin_is_a_scheme_and_a_host),
+        cmocka_unit_test(a_token_has_a_name),
         cmocka_unit_test(lists_end),
         cmocka_unit_test(telemetry_is_off_and_then_as_the_file_says),
         cmocka_unit_test(problems_of_telemetry_are_reported_with_their_places),
