@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/hex.h"
+#include "base/siphash.h"
 
 _Static_assert(sizeof(struct hash_key) == crypto_shorthash_siphashx24_KEYBYTES, "SipHash key");
 _Static_assert(sizeof(struct key) == crypto_shorthash_siphashx24_BYTES, "SipHash result");
@@ -27,15 +28,25 @@ struct hash_key hash_key_of(const struct secret *secret, struct span scope)
     return key;
 }
 
+static struct key never_zero(struct key hashed)
+{
+    if (hashed.high == 0 && hashed.low == 0)
+        hashed.low = 1;
+    return hashed;
+}
+
 struct key hash_identity(const struct hash_key *key, struct span identity)
 {
     struct key hashed;
 
     crypto_shorthash_siphashx24((unsigned char *)&hashed, (const unsigned char *)identity.at,
                                 identity.len, key->bytes);
-    if (hashed.high == 0 && hashed.low == 0)
-        hashed.low = 1;
-    return hashed;
+    return never_zero(hashed);
+}
+
+struct key hash_id(const struct hash_key *key, struct span id)
+{
+    return never_zero(siphash(key, id, 1, 3));
 }
 
 static struct key finish_shared(crypto_auth_hmacsha256_state *state, struct span identity)

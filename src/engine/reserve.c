@@ -54,7 +54,7 @@ static struct key key_of(const struct engine *e, struct span id)
 {
     const struct hash_key *key = &engine_keys(e)->reservation;
 
-    return e->store->ops->is_shared ? hash_shared(key, id) : hash_identity(key, id);
+    return e->store->ops->is_shared ? hash_shared(key, id) : hash_id(key, id);
 }
 
 #define LOCAL_ID "local." /* what such ids begin with */
@@ -137,7 +137,7 @@ static uint64_t fingerprint_of(const struct engine *e, const struct check *check
     uint64_t first, print, sum = 0;
 
     memcpy(&first, engine_keys(e)->reservation.bytes, sizeof first);
-    print = mix_text(mix_text(first, r->policy), r->plan);
+    print = mix_text(mix(first, r->policy ? check->policy->name_hash : 1), r->plan);
     for (size_t i = 0; i < r->policy_count; i++)
         print = mix_text(print, r->policies[i]);
     print = mix(print, r->key ? hash_text(print, request_key(r)) : 1);

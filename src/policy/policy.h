@@ -102,6 +102,7 @@ extern const char *const expiry_names[2]; /* what `releases` is called */
 
 struct policy {
     const char *name;
+    uint64_t name_hash; /* XXH3, of 64 bits */
     enum mode mode;
     enum on_error on_error;
     enum retry retry;

@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "base/printable.h"
+#include "base/xxh.h"
 #include "policy/exemption.h"
 #include "policy/loader.h"
 #include "policy/rate.h"
@@ -517,6 +518,7 @@ void read_policy(struct loader *l, const struct yaml *key, const struct settings
     const struct yaml *node = key->value;
 
     out->name = read_name(l, key, "a policy");
+    out->name_hash = XXH3_64bits(out->name, strlen(out->name));
     out->line = key->line;
     if (!wants(&l->reader, node, YAML_MAPPING, "a policy", "{limit: 5 per 15m, by: ip}"))
         return;

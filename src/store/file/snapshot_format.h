@@ -16,7 +16,7 @@
 
 #include "base/xxh.h"
 
-enum { SNAPSHOT_VERSION = 2 }; /* 1 has no holds and no reservations */
+enum { SNAPSHOT_VERSION = 3 }; /* those before are as in journal_format.h */
 
 #define SNAPSHOT_MAGIC 0x50414e5352494557u /* "WEIRSNAP" */
 #define BLOCK_MAGIC 0x4b434c42u            /* "BLCK" */

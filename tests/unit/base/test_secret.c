@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "base/secret.h"
+#include "base/siphash.h"
 
 struct place {
     char dir[64];
@@ -336,6 +337,26 @@ static void identities_are_hashed_with_siphash(void **state)
     assert_memory_equal(&hashed, zero, sizeof hashed);
 }
 
+/* With as many rounds as libsodium has they must be the same; ids have fewer. */
+static void ids_are_hashed_with_siphash_of_fewer_rounds(void **state)
+{
+    const struct hash_key key = { { 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 255 } };
+    char bytes[80];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof bytes; i++)
+        bytes[i] = (char)(i * 37 + 200);
+    for (size_t len = 0; len <= sizeof bytes; len++) {
+        const struct span span = { bytes + sizeof bytes - len, len };
+        struct key expected = hash_identity(&key, span), hashed = siphash(&key, span, 2, 4);
+
+        assert_memory_equal(&hashed, &expected, sizeof hashed);
+        expected = siphash(&key, span, 1, 3);
+        hashed = hash_id(&key, span);
+        assert_memory_equal(&hashed, &expected, sizeof hashed);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -358,6 +379,7 @@ int main(void)
         cmocka_unit_test(a_shared_key_can_be_computed_by_other_programs),
         cmocka_unit_test(a_hash_key_depends_on_secret_and_scope),
         cmocka_unit_test(identities_are_hashed_with_siphash),
+        cmocka_unit_test(ids_are_hashed_with_siphash_of_fewer_rounds),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -300,11 +300,11 @@ static void R6_records_are_among_max_keys(void **state)
     leave_place(&p);
 }
 
-/* ---- files from before reservations ------------------------------------------------------------------ */
+/* ---- files of older versions ------------------------------------------------------------------------ */
 
 /* They are as those of today, but for their version. The first bytes of both kinds are alike: a
  * magic number, then the version. */
-static bool make_file_old(const char *folder, const char *name)
+static bool make_file_old(const char *folder, const char *name, uint32_t version)
 {
     union {
         struct journal_header journal;
@@ -323,11 +323,11 @@ static bool make_file_old(const char *folder, const char *name)
               (is_snapshot ? h.snapshot.magic == SNAPSHOT_MAGIC : h.journal.magic == JOURNAL_MAGIC);
     if (is_made && is_snapshot) {
         assert_int_equal(h.snapshot.version, SNAPSHOT_VERSION);
-        h.snapshot.version = 1;
+        h.snapshot.version = version;
         h.snapshot.checksum = snapshot_header_checksum(&h.snapshot);
     } else if (is_made) {
         assert_int_equal(h.journal.version, JOURNAL_VERSION);
-        h.journal.version = 1;
+        h.journal.version = version;
         h.journal.checksum = journal_header_checksum(&h.journal);
     }
     rewind(file);
@@ -336,7 +336,7 @@ static bool make_file_old(const char *folder, const char *name)
     return is_made;
 }
 
-static size_t make_old(const char *folder, const char *begin)
+static size_t make_old(const char *folder, const char *begin, uint32_t version)
 {
     DIR *d = opendir(folder);
     size_t made = 0;
@@ -344,23 +344,26 @@ static size_t make_old(const char *folder, const char *begin)
     assert_non_null(d);
     for (struct dirent *e; (e = readdir(d));)
         if (strncmp(e->d_name, begin, strlen(begin)) == 0)
-            made += make_file_old(folder, e->d_name);
+            made += make_file_old(folder, e->d_name, version);
     closedir(d);
     return made;
 }
 
-static void a_journal_of_version_1_is_read(void **state)
+static void a_journal_of_an_older_version_is_read(void **state)
 {
-    struct place p = { 0 };
-
     (void)state;
-    make_place(&p, true, POLICIES("  p: {limit: 10 per 1m, by: user, algorithm: token_bucket}\n"));
-    assert_true(check(p.w, NOW, "p user=ann cost=4").allowed);
-    weir_close(p.w);
-    assert_true(make_old(p.folder.path, "journal.") > 0);
-    open_place(&p);
-    assert_int_equal(peek(p.w, NOW, "p user=ann").remaining, 6);
-    leave_place(&p);
+    for (uint32_t version = 1; version < JOURNAL_VERSION; version++) {
+        struct place p = { 0 };
+
+        make_place(&p, true,
+                   POLICIES("  p: {limit: 10 per 1m, by: user, algorithm: token_bucket}\n"));
+        assert_true(check(p.w, NOW, "p user=ann cost=4").allowed);
+        weir_close(p.w);
+        assert_true(make_old(p.folder.path, "journal.", version) > 0);
+        open_place(&p);
+        assert_int_equal(peek(p.w, NOW, "p user=ann").remaining, 6);
+        leave_place(&p);
+    }
 }
 
 static void a_snapshot_of_version_1_is_read_and_goes_on_with_reservations(void **state)
@@ -376,9 +379,9 @@ static void a_snapshot_of_version_1_is_read_and_goes_on_with_reservations(void *
         assert_int_equal(check(p.w, NOW, "p user=bob").limit, 10);
         weir_tick(p.w);
         weir_close(p.w);
-        made = make_old(p.folder.path, "snapshot");
+        made = make_old(p.folder.path, "snapshot", 1);
         if (made > 0)
-            make_old(p.folder.path, "journal.");
+            make_old(p.folder.path, "journal.", 1);
         open_place(&p);
     }
     assert_int_equal(made, 1);
@@ -639,7 +642,7 @@ int main(void)
         cmocka_unit_test(a_policy_says_how_long_it_is_held),
         cmocka_unit_test(R6_a_record_is_known_until_ten_minutes_after_its_expiry_over_restarts),
         cmocka_unit_test(R6_records_are_among_max_keys),
-        cmocka_unit_test(a_journal_of_version_1_is_read),
+        cmocka_unit_test(a_journal_of_an_older_version_is_read),
         cmocka_unit_test(a_snapshot_of_version_1_is_read_and_goes_on_with_reservations),
         cmocka_unit_test(R8_shadows_are_held_and_settled_alone),
         cmocka_unit_test(what_was_used_would_have_been_admitted),

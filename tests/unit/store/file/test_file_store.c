@@ -217,7 +217,7 @@ static void an_unknown_format_is_refused_with_what_to_do(void **state)
     raise_version(path);
     assert_refused(
         p, NULL,
-        "journal.1 has format version 3, and this program writes version 2: open it with "
+        "journal.1 has format version 4, and this program writes version 3: open it with "
         "the program that wrote it");
 }
 
@@ -230,7 +230,7 @@ static void an_unknown_format_of_a_snapshot_is_refused_too(void **state)
         take(p, 1);
     path_of(p, "snapshot", path);
     raise_version(path);
-    assert_refused(p, NULL, "snapshot has format version 3, and this program writes version 2");
+    assert_refused(p, NULL, "snapshot has format version 4, and this program writes version 3");
 }
 
 static void journals_that_changed_places_are_refused(void **state)
