@@ -7,7 +7,10 @@
 
 #include "store/memory/table_internal.h"
 
-enum { SLICE = 256 }; /* keys copied under one lock: decisions wait so long */
+enum {
+    SLICE = 256, /* keys copied under one lock: decisions wait so long */
+    AHEAD = 8,   /* cells */
+};
 
 /* Where the keys behind this one begin. */
 static uint32_t behind(const struct shard *s, struct key key)
@@ -17,8 +20,6 @@ static uint32_t behind(const struct shard *s, struct key key)
     return at + shard_has(s, at, key);
 }
 
-/* Keys are in order. So after the lock was released it goes on behind the last key, wherever
- * cells have moved to since. */
 static void export_cell(const struct cell *c, table_each *each, void *ctx)
 {
     const struct holds *holds = state_holds(&c->state, c->algorithm);
@@ -36,6 +37,19 @@ static void export_cell(const struct cell *c, table_each *each, void *ctx)
     }
 }
 
+/* Records of reservations lie anywhere in memory. */
+static void prefetch_record(const struct cell *c, const struct cell *end)
+{
+    const size_t lines = 3, line = 64;
+
+    if (c >= end || c->algorithm != ALGORITHM_RESERVATION)
+        return;
+    for (size_t i = 0; i < lines; i++)
+        __builtin_prefetch((const char *)c->state.kept.block + i * line);
+}
+
+/* Keys are in order. So after the lock was released it goes on behind the last key, wherever
+ * cells have moved to since. */
 void table_export(struct table *t, size_t shard, int64_t now, table_each *each, void *ctx)
 {
     struct shard *s = &t->shards[shard];
@@ -50,6 +64,7 @@ void table_export(struct table *t, size_t shard, int64_t now, table_each *each, 
         end = s->cells + shard_cells(s->homes);
         c = s->cells + (last.high | last.low ? behind(s, last) : 0);
         for (; c < end && left > 0; c++) {
+            prefetch_record(c + AHEAD, end);
             if (c->key.high == 0 && c->key.low == 0)
                 continue;
             left--;
