@@ -305,8 +305,11 @@ void answer_from_charges(struct check *check)
 static const char *kept_name(const struct check *check, const struct charge_label *of,
                              const char *name)
 {
-    const char *kept = of->is_kept ? name : intern_keep(check->engine->names, span_of(name));
+    const char *kept;
 
+    if (of->is_kept)
+        return name;
+    kept = intern_keep(check->engine->names, span_of(name));
     return kept ? kept : "";
 }
 

@@ -57,12 +57,14 @@ static weir_err ask_one(weir *w, struct asking as, const weir_request *r, weir_a
     check.like = NULL;
     err = engine_prepare(&w->engine, &check, diag);
     if (!err) {
+        const bool reserves = verb_reserves(check.verb);
         struct pending pending = begin_turn(w);
 
-        engine_prefetch(&w->engine, &check, PREFETCH_PLACE);
+        if (!reserves) /* else tables do it by themselves */
+            engine_prefetch(&w->engine, &check, PREFETCH_PLACE);
         engine_ask(&w->engine, &pending, &check, handle_now(w));
         end_turn(w, &pending, &check, 1);
-        if (verb_reserves(check.verb) && a->err)
+        if (reserves && a->err)
             err = diag_fail(diag, a->err, "%s", weir_err_text(a->err));
     }
     published_leave(&w->policies, visit);

@@ -226,6 +226,8 @@ void state_prefetch(const struct state *s, weir_algorithm algorithm)
 {
     const size_t line = 64, most = 4 * line; /* what a decision reads of a log, mostly */
 
+    if (state_has_holds(algorithm))
+        __builtin_prefetch(s->bucket.holds, 1);
     if (!state_is_log(algorithm) || !s->sliding_window.room)
         return;
     for (size_t at = 0; at < most && at < sliding_window_beside(&s->sliding_window); at += line)

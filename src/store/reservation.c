@@ -88,11 +88,6 @@ void reservation_forget_names(struct reservation *r)
 
 /* ---- making one ---------------------------------------------------------------------------- */
 
-static bool keeps_names(const struct reservation *r)
-{
-    return r->charge_count > 0 && r->charges[0].policy;
-}
-
 /* What each charge counts, of one that keeps names. */
 static const char **kept_counts(const struct reservation *r)
 {
@@ -103,7 +98,7 @@ static struct charge_label label_of(const struct reservation *r, size_t i)
 {
     const struct reserved_charge *c = &r->charges[i];
     const char *text = reservation_text(r);
-    const bool is_kept = keeps_names(r);
+    const bool is_kept = reservation_keeps_names(r);
 
     return (struct charge_label){
         .policy = is_kept ? c->policy : text + c->policy_at,
@@ -254,11 +249,37 @@ struct reservation *reservation_new(const struct reserving *of, const struct cha
     return r;
 }
 
+void reservation_put_one(struct reservation *r, const struct reserving *of, const struct charge *c,
+                         uint32_t born)
+{
+    struct reserved_part *part = (struct reserved_part *)(r->charges + 1);
+    size_t no_bounds = 0;
+
+    *r = (struct reservation){
+        .block = { RESERVATION_OF_ONE },
+        .fingerprint = of->fingerprint,
+        .most_ttl = of->most_ttl,
+        .charge_count = 1,
+        .part_count = 1,
+        .gives_back = of->gives_back,
+    };
+    put_charge(r, 0, c, false, &no_bounds);
+    r->charges[0].held = c->cost;
+    r->charges[0].policy = of->labels[0].policy;
+    r->charges[0].rule = of->labels[0].rule;
+    *part = (struct reserved_part){
+        .amount = c->cost,
+        .mark = state_mark(c->rule, &c->step),
+        .born = born,
+    };
+    *(const char **)(part + 1) = of->labels[0].counts;
+}
+
 size_t reservation_file_size(const struct reservation *r)
 {
     struct charge_label labels[RESERVATION_MOST_CHARGES];
 
-    if (!keeps_names(r))
+    if (!reservation_keeps_names(r))
         return r->block.size;
     for (size_t i = 0; i < r->charge_count; i++)
         labels[i] = label_of(r, i);
@@ -272,7 +293,7 @@ size_t reservation_write(const struct reservation *r, void *to)
     struct charge_label labels[RESERVATION_MOST_CHARGES];
     struct reservation *out = to;
 
-    if (!keeps_names(r)) {
+    if (!reservation_keeps_names(r)) {
         memcpy(to, r, r->block.size);
         return r->block.size;
     }
@@ -338,7 +359,7 @@ static const char *name_at(const struct reservation *r, size_t at, struct reserv
 
 void reservation_read(const struct reservation *r, struct reserving *to, struct charge *charges)
 {
-    const bool is_kept = keeps_names(r);
+    const bool is_kept = reservation_keeps_names(r);
     size_t text = 0;
 
     for (size_t i = 0; i < r->charge_count; i++) {

@@ -116,6 +116,17 @@ struct reservation {
 
 #define RESERVED_OPEN (-1)
 
+enum {
+    /* The size of one that keeps the names of its only charge, and has no bounds. */
+    RESERVATION_OF_ONE = sizeof(struct reservation) + sizeof(struct reserved_charge) +
+                         sizeof(struct reserved_part) + sizeof(const char *),
+};
+
+static inline bool reservation_keeps_names(const struct reservation *r)
+{
+    return r->charge_count > 0 && r->charges[0].policy;
+}
+
 static inline struct calendar_bounds *reservation_bounds(const struct reservation *r)
 {
     return (struct calendar_bounds *)(r->charges + r->charge_count);
@@ -142,6 +153,11 @@ struct reservation *reservation_new(const struct reserving *of, const struct cha
                                     size_t n, size_t parts, enum reservation_names names,
                                     const weir_allocator *allocator);
 
+/* The same in RESERVATION_OF_ONE bytes that there are, with what was held: of one charge that is no
+ * calendar's, with names that are kept. `born` is its state. */
+void reservation_put_one(struct reservation *r, const struct reserving *of, const struct charge *c,
+                         uint32_t born);
+
 /* As it is in files: with text. Writing it returns its size, too. */
 size_t reservation_file_size(const struct reservation *r);
 size_t reservation_write(const struct reservation *r, void *to);
@@ -157,6 +173,17 @@ void reservation_read(const struct reservation *r, struct reserving *to, struct 
 
 /* What it holds of each charge. */
 void reservation_visit(const struct reservation *r, int64_t expires, held_visit *visit, void *ctx);
+
+/* The hold of this reservation by a charge of this algorithm, without an amount. What is to be given
+ * back stays held until that is done: else it would count as used. A slot is free at the instant. */
+static inline struct hold reservation_hold(const struct reserving *of, weir_algorithm algorithm,
+                                           int64_t expires, bool gives_back)
+{
+    const bool waits = gives_back && !algorithm_counts_slots(algorithm);
+
+    return (struct hold){ .expires = expires + (waits ? RESERVATION_RELEASED_MS : 0),
+                          .id = of->key.low ? of->key.low : 1 };
+}
 
 /* What the question says of this charge; 0: nothing. */
 int64_t reservation_named(const struct reserving *by, size_t charge);

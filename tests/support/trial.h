@@ -220,16 +220,18 @@ struct trial_digesting {
     int64_t now;
 };
 
-/* All but when the states of its parts were born. */
+/* All but when the states of its parts were born, and with its names as text. */
 static inline void trial_digest_block(XXH3_state_t *digest, const struct kept_block *block)
 {
-    struct reservation *copy = malloc(block->size);
+    const struct reservation *r = (const struct reservation *)block;
+    const size_t size = reservation_file_size(r);
+    struct reservation *copy = malloc(size);
 
     assert_non_null(copy);
-    memcpy(copy, block, block->size);
+    assert_int_equal(reservation_write(r, copy), size);
     for (size_t i = 0; i < copy->part_count; i++)
         reservation_parts(copy)[i].born = 0;
-    XXH3_64bits_update(digest, copy, block->size);
+    XXH3_64bits_update(digest, copy, size);
     free(copy);
 }
 
@@ -378,6 +380,14 @@ static inline void trial_question_done(struct question *q)
     a->is_done = true;
 }
 
+/* The store can take the short way with it, and the model, whose names are not kept, takes the long
+ * one: both must be the same. */
+static inline void trial_keep_names(struct asking *a)
+{
+    for (size_t i = 0; i < a->question.count && a->question.reserving; i++)
+        a->labels[i].is_kept = true;
+}
+
 static inline void trial_ask_model(struct trial *t, struct asking *a)
 {
     struct asking same = { .asked = a->asked };
@@ -387,10 +397,16 @@ static inline void trial_ask_model(struct trial *t, struct asking *a)
     assert_int_equal(same.question.err, WEIR_OK);
     assert_int_equal(same.question.allowed, a->question.allowed);
     assert_int_equal(same.reserving.refusal, a->reserving.refusal);
+    assert_int_equal(same.reserving.expires_in, a->reserving.expires_in);
+    assert_int_equal(same.reserving.is_repeated, a->reserving.is_repeated);
+    assert_int_equal(same.reserving.has_expired, a->reserving.has_expired);
+    assert_int_equal(same.reserving.over, a->reserving.over);
     assert_int_equal(same.question.count, a->question.count);
-    for (size_t i = 0; i < a->question.count && !a->reserving.refusal; i++)
+    for (size_t i = 0; i < a->question.count && !a->reserving.refusal; i++) {
+        assert_int_equal(same.charges[i].cost, a->charges[i].cost);
         assert_memory_equal(&same.charges[i].step.decision, &a->charges[i].step.decision,
                             sizeof(struct decision));
+    }
     trial_note(t, &a->asked);
 }
 
@@ -406,6 +422,7 @@ static inline void trial_turn(struct trial *t)
     for (size_t i = 0; i < n; i++) {
         asking[i].asked = trial_make(t);
         trial_phrase(t, &asking[i]);
+        trial_keep_names(&asking[i]);
         asking[i].question.done = trial_question_done;
         asking[i].question.ctx = &asking[i];
         t->store->ops->submit(t->store, &pending, &asking[i].question);

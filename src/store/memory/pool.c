@@ -65,7 +65,7 @@ static struct head *cut_block(struct pool *p, const weir_allocator *beyond)
     return (struct head *)(void *)(c->bytes + at);
 }
 
-static void *take(const struct pool_source *s, size_t size)
+void *pool_take(const struct pool_source *s, size_t size)
 {
     struct free_block *b = s->list->first;
 
@@ -98,7 +98,7 @@ static void *resize(void *ctx, void *block, size_t size)
     void *more;
 
     if (!block)
-        return take(s, size);
+        return pool_take(s, size);
     if (size == 0) {
         pool_free(s->list, block, s->beyond);
         return NULL;
@@ -107,7 +107,7 @@ static void *resize(void *ctx, void *block, size_t size)
         return marked(alloc_resize(s->beyond, head_of(block), sizeof(struct head) + size), false);
     if (size <= ROOM)
         return block;
-    more = take(s, size);
+    more = pool_take(s, size);
     if (more) {
         memcpy(more, block, ROOM);
         pool_free(s->list, block, s->beyond);

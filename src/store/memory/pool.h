@@ -30,6 +30,7 @@ struct pool_source {
 };
 
 weir_allocator pool_allocator(struct pool_source *source);
+void *pool_take(const struct pool_source *source, size_t size); /* NULL: out of memory */
 void pool_free(struct pool_list *list, void *block, const weir_allocator *beyond);
 
 /* All blocks are gone with it but those of the allocator: give these back before. */

@@ -12,22 +12,14 @@
 
 #include "store/memory/table_reservation.h"
 
-enum {
-    RECORD_LEVEL = 8, /* of one that is settled: it goes before keys that are nearly used up */
-    TRIES = 4,
-};
+enum { TRIES = 4 };
 
 static const struct state untouched;
 static const struct rule record_rule = { .algorithm = ALGORITHM_RESERVATION };
 
-/* What is to be given back stays held until that is done: else it would count as used. A slot is
- * free at the instant. */
 struct hold deciding_hold(const struct deciding *d, size_t i, int64_t expires, bool gives_back)
 {
-    const bool waits = gives_back && !algorithm_counts_slots(d->charges[i].rule->algorithm);
-
-    return (struct hold){ .expires = expires + (waits ? RESERVATION_RELEASED_MS : 0),
-                          .id = d->of->key.low ? d->of->key.low : 1 };
+    return reservation_hold(d->of, d->charges[i].rule->algorithm, expires, gives_back);
 }
 
 /* ---- finding ------------------------------------------------------------------------------- */
@@ -137,24 +129,15 @@ static bool lock_others(struct deciding *d, const struct shard *locked)
 
 void deciding_log_cell(struct deciding *d, struct cell *cell)
 {
-    if (!d->t->log)
-        return;
-    table_overtake(d->t, cell);
-    table_record(cell, &d->logged[d->logged_count++]);
+    if (d->t->log)
+        table_log_cell(d->t, cell, &d->logged[d->logged_count++]);
 }
 
 void deciding_log_part(struct deciding *d, const struct cell *cell, int64_t first, int64_t second,
                        int64_t third)
 {
-    struct record *r;
-
-    if (!d->t->log)
-        return;
-    r = &d->logged[d->logged_count++];
-    r->key = cell->key;
-    r->stamp = cell->stamp;
-    r->is_hold = 1;
-    r->packed = (struct packed){ { first, second, third } };
+    if (d->t->log)
+        table_log_part(cell, first, second, third, &d->logged[d->logged_count++]);
 }
 
 /* What the hold is now; 0, if it is none any more. */
@@ -166,33 +149,39 @@ void deciding_log_hold(struct deciding *d, const struct cell *cell, const struct
             holds_find(state_holds(&cell->state, cell->algorithm), hold->expires, hold->id));
 }
 
-void deciding_log_record(struct deciding *d)
+size_t table_log_reservation(struct table *t, struct cell *record, struct record *to)
 {
-    struct cell *record = deciding_record(d);
     const struct kept_state *kept = &record->state.kept;
-    struct record *r = &d->logged[d->logged_count];
     size_t size, room;
 
-    if (!d->t->log)
-        return;
-    table_overtake(d->t, record);
-    size = reservation_write(reservation_in(record), r + 1);
-    r->key = record->key;
-    r->stamp = record->stamp;
-    r->packed = (struct packed){ { (int64_t)size, kept->expires, kept->is_open } };
-    room = record_more(r) * sizeof *r;
-    memset((char *)(r + 1) + size, 0, room - size); /* the last need not be full */
-    d->logged_count += 1 + record_more(r);
+    table_overtake(t, record);
+    size = reservation_write(reservation_in(record), to + 1);
+    to->key = record->key;
+    to->stamp = record->stamp;
+    to->packed = (struct packed){ { (int64_t)size, kept->expires, kept->is_open } };
+    room = record_more(to) * sizeof *to;
+    memset((char *)(to + 1) + size, 0, room - size); /* the last need not be full */
+    return 1 + record_more(to);
+}
+
+void deciding_log_record(struct deciding *d)
+{
+    if (d->t->log)
+        d->logged_count += table_log_reservation(d->t, deciding_record(d),
+                                                 &d->logged[d->logged_count]);
+}
+
+void table_log_change(struct table *t, struct cell *record, enum record_change change,
+                      int64_t amount, struct record *to)
+{
+    table_overtake(t, record);
+    table_log_part(record, record->state.kept.expires, (int64_t)change, amount, to);
 }
 
 void deciding_log_change(struct deciding *d, enum record_change change, int64_t amount)
 {
-    struct cell *record = deciding_record(d);
-
-    if (!d->t->log)
-        return;
-    table_overtake(d->t, record);
-    deciding_log_part(d, record, record->state.kept.expires, (int64_t)change, amount);
+    if (d->t->log)
+        table_log_change(d->t, deciding_record(d), change, amount, &d->logged[d->logged_count++]);
 }
 
 void deciding_append(struct deciding *d)
@@ -532,7 +521,7 @@ static void change_found(struct deciding *d)
     unlock_all(d);
 }
 
-void table_judge_reservation(struct table *t, struct question *q)
+__attribute__((noinline)) static void judge(struct table *t, struct question *q)
 {
     struct deciding d;
 
@@ -543,15 +532,23 @@ void table_judge_reservation(struct table *t, struct question *q)
     d.charges = q->charges;
     d.stands = 0;
     d.logged_count = 0;
-    q->err = WEIR_OK;
-    q->mark = 0;
-    q->allowed = false;
-    d.of->refusal = WEIR_OK;
-    d.of->is_repeated = d.of->has_expired = false;
-    d.of->over = d.of->expires_in = 0;
     if (verb_makes_reservation(q->verb))
         reserve(&d);
     else
         change_found(&d);
+}
+
+void table_judge_reservation(struct table *t, struct question *q)
+{
+    struct reserving *of = q->reserving;
+
+    q->err = WEIR_OK;
+    q->mark = 0;
+    q->allowed = false;
+    of->refusal = WEIR_OK;
+    of->is_repeated = of->has_expired = false;
+    of->over = of->expires_in = 0;
+    if (!table_judge_plainly(t, q))
+        judge(t, q);
     table_grow_if_due(t);
 }

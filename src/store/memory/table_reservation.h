@@ -1,4 +1,4 @@
-/* table_reservation.h - what table_reservation.c and table_settle.c share. */
+/* table_reservation.h - what table_reservation.c, table_settle.c and table_plain.c share. */
 #ifndef WEIR_STORE_MEMORY_TABLE_RESERVATION_H
 #define WEIR_STORE_MEMORY_TABLE_RESERVATION_H
 
@@ -7,6 +7,8 @@
 enum {
     /* A value of each key, its hold before and after, a give-back of each part, the record. */
     MOST_LOGGED = 4 * MOST_CHARGES + RESERVATION_MOST_PARTS + 1024,
+    RECORD_OF_ONE = 1 + (RESERVATION_OF_ONE + 3 * (WEIR_MAX_NAME + 1)) / sizeof(struct record) + 1,
+    RECORD_LEVEL = 8, /* of one that is settled: it goes before keys that are nearly used up */
 };
 
 /* One question on its way. */
@@ -48,6 +50,32 @@ static inline struct cell *deciding_record(const struct deciding *d)
     return d->cells[d->q->count];
 }
 
+/* ---- for the log: each fills in one record, or says how many ------------------------------- */
+
+static inline void table_log_cell(struct table *t, struct cell *cell, struct record *to)
+{
+    table_overtake(t, cell);
+    table_record(cell, to);
+}
+
+static inline void table_log_part(const struct cell *cell, int64_t first, int64_t second,
+                                  int64_t third, struct record *to)
+{
+    to->key = cell->key;
+    to->stamp = cell->stamp;
+    to->is_hold = 1;
+    to->packed = (struct packed){ { first, second, third } };
+}
+
+size_t table_log_reservation(struct table *t, struct cell *record, struct record *to);
+void table_log_change(struct table *t, struct cell *record, enum record_change change,
+                      int64_t amount, struct record *to);
+
+/* ---- table_plain.c; nothing is locked ------------------------------------------------------ */
+
+/* Answer a question that is as most are. False: it is not, and nothing has changed. */
+bool table_judge_plainly(struct table *t, struct question *q);
+
 /* ---- table_reservation.c; all shards are locked -------------------------------------------- */
 
 /* Cells of this shard may have moved: find them again. */
@@ -86,5 +114,8 @@ void deciding_stamp_record(struct deciding *d);
 
 /* The record is there: settle, grow or extend. */
 void deciding_change(struct deciding *d);
+
+/* By how much the limit of a cell is exceeded. */
+int64_t cell_over(const struct cell *cell, const struct rule *rule, int64_t now);
 
 #endif

@@ -4,8 +4,7 @@
  * What was used beyond is charged, whatever the limits say. */
 #include "store/memory/table_reservation.h"
 
-/* By how much a limit is exceeded. */
-static int64_t over(const struct cell *cell, const struct rule *rule, int64_t now)
+int64_t cell_over(const struct cell *cell, const struct rule *rule, int64_t now)
 {
     const struct ask ask = { .now = now, .peek = true, .forced = true };
     struct step step;
@@ -173,7 +172,7 @@ static weir_err settle_open(struct deciding *d)
     for (size_t i = 0; i < d->q->count; i++) {
         d->charges[i].cost = d->used[i] - r->charges[i].held;
         if (!deciding_is_shadow(d, i) && d->charges[i].step.decision.remaining == 0) {
-            const int64_t more = over(d->cells[i], d->charges[i].rule, d->now);
+            const int64_t more = cell_over(d->cells[i], d->charges[i].rule, d->now);
 
             d->of->over = more > d->of->over ? more : d->of->over;
         }

@@ -1,0 +1,242 @@
+/* table_plain.c - the way of most reservations: of one rule, made once and settled as it was held.
+ *
+ * Here this is done in a straight line. What is not so plain goes the way of all others, from its
+ * beginning: an id that is known, a key that is new, full, locked out or a log, a table without
+ * room. Nothing has been changed by then, so the same question has the same answer either way. */
+#include "store/memory/table_reservation.h"
+
+/* ---- locks --------------------------------------------------------------------------------- */
+
+static void lock_both(struct shard *a, struct shard *b)
+{
+    pthread_mutex_lock(a < b ? &a->lock : &b->lock);
+    if (a != b)
+        pthread_mutex_lock(a < b ? &b->lock : &a->lock);
+}
+
+/* One is locked already. False: that would be to wait for one that comes before it. */
+static bool lock_other(struct shard *locked, struct shard *other)
+{
+    if (other < locked)
+        return pthread_mutex_trylock(&other->lock) == 0;
+    if (other > locked)
+        pthread_mutex_lock(&other->lock);
+    return true;
+}
+
+static void unlock_both(struct shard *a, struct shard *b)
+{
+    pthread_mutex_unlock(&a->lock);
+    if (a != b)
+        pthread_mutex_unlock(&b->lock);
+}
+
+/* ---- reserve ------------------------------------------------------------------------------- */
+
+/* The cell of a record, and its block. NULL: there is not room for both, or not at once. */
+static struct cell *add_record(struct table *t, struct shard *s, uint32_t at, struct key key)
+{
+    struct pool_source source = table_pool(t, s);
+    const int64_t keys = atomic_fetch_add_explicit(&t->keys, 1, memory_order_relaxed);
+    const int64_t beside = atomic_fetch_add_explicit(&t->beside, RESERVATION_OF_ONE,
+                                                     memory_order_relaxed);
+    const bool has_room = keys < t->max_keys && beside < t->max_beside - RESERVATION_OF_ONE;
+    struct reservation *r = has_room ? pool_take(&source, RESERVATION_OF_ONE) : NULL;
+
+    if (r && shard_insert(s, at, key, ALGORITHM_RESERVATION)) {
+        s->cells[at].state.kept.block = &r->block;
+        return &s->cells[at];
+    }
+    pool_free(&s->records, r, &t->allocator);
+    atomic_fetch_sub_explicit(&t->beside, RESERVATION_OF_ONE, memory_order_relaxed);
+    atomic_fetch_sub_explicit(&t->keys, 1, memory_order_relaxed);
+    return NULL;
+}
+
+static void log_reserved(struct table *t, struct question *q, struct cell *cell,
+                         struct cell *record)
+{
+    const struct hold *hold = &q->charges->step.hold;
+    struct record logged[2 + RECORD_OF_ONE];
+    size_t n = 0;
+
+    table_log_cell(t, cell, &logged[n++]);
+    if (state_has_holds(cell->algorithm))
+        table_log_part(cell, hold->expires, (int64_t)hold->id, hold->amount, &logged[n++]);
+    n += table_log_reservation(t, record, &logged[n]);
+    q->mark = t->log->append(t->log, logged, n);
+}
+
+/* Both shards are locked, and the record belongs at `at`. */
+static bool reserve(struct table *t, struct question *q, struct shard *home, struct shard *own,
+                    struct cell *cell, uint32_t at)
+{
+    struct reserving *of = q->reserving;
+    struct charge *c = q->charges;
+    const struct ask ask = { .now = q->ask.now, .cost = c->cost };
+    const int64_t expires = ask.now + of->ttl;
+    const struct hold hold = reservation_hold(of, c->rule->algorithm, expires, of->gives_back);
+    struct cell *record;
+
+    table_take(cell, c, &ask);
+    if (!c->step.decision.allowed)
+        return !c->step.locks; /* it is answered */
+    state_hold(&cell->state, c->rule, &ask, &hold, &c->step);
+    record = state_has_room(&cell->state, c->rule, &c->step) ? add_record(t, own, at, of->key)
+                                                             : NULL;
+    if (!record)
+        return false;
+    if (home == own) /* it may have moved */
+        cell = shard_cell(home, c->key);
+    state_apply(&cell->state, c->rule, &c->step);
+    table_stamp(home, cell, c);
+    reservation_put_one(reservation_in(record), of, c, state_born(&cell->state, cell->algorithm));
+    record->state.kept.expires = expires;
+    record->state.kept.is_open = true;
+    shard_stamp(own, record, expires + RESERVATION_KNOWN_MS, SHARD_LEVELS - 1, c->class);
+    if (of->gives_back)
+        table_expect_release(own, record);
+    if (t->log)
+        log_reserved(t, q, cell, record);
+    of->expires_in = of->ttl;
+    q->allowed = true;
+    return true;
+}
+
+static bool is_plain(const struct question *q)
+{
+    const struct charge_label *label = q->reserving->labels;
+    const struct rule *rule = q->charges->rule;
+
+    return q->count == 1 && q->charges->cost > 0 && label->is_kept && !label->is_shadow &&
+           !q->reserving->is_used && !state_is_log(rule->algorithm) &&
+           rule->start != START_CALENDAR;
+}
+
+static bool reserve_plainly(struct table *t, struct question *q)
+{
+    const struct key key = q->charges->key, id = q->reserving->key;
+    struct shard *home = table_shard(t, key), *own = table_shard(t, id);
+    struct cell *cell;
+    uint32_t at;
+    bool done;
+
+    if (!is_plain(q))
+        return false;
+    shard_prefetch(home, key);
+    shard_prefetch(own, id);
+    lock_both(home, own);
+    table_purge_if_due(t, home, q->ask.now);
+    table_purge_if_due(t, own, q->ask.now);
+    cell = shard_cell(home, key);
+    if (cell)
+        state_prefetch(&cell->state, cell->algorithm);
+    at = shard_find(own, id);
+    done = cell && !cell->is_locked && !shard_has(own, at, id) &&
+           reserve(t, q, home, own, cell, at);
+    unlock_both(home, own);
+    return done;
+}
+
+/* ---- settle -------------------------------------------------------------------------------- */
+
+/* Open, of one rule, and of names that are kept? */
+static bool is_open_and_plain(const struct cell *record, int64_t now)
+{
+    const struct reservation *r;
+
+    if (!record || record->algorithm != ALGORITHM_RESERVATION || !record->state.kept.is_open ||
+        record->state.kept.expires <= now)
+        return false;
+    r = reservation_in(record);
+    return reservation_keeps_names(r) && r->charge_count == 1 && !r->is_settled &&
+           !r->charges[0].is_shadow && r->charges[0].start != START_CALENDAR &&
+           !state_is_log(r->charges[0].algorithm);
+}
+
+static void log_settled(struct table *t, struct question *q, struct cell *cell, struct cell *record,
+                        const struct hold *hold)
+{
+    const struct reserved_charge *of = reservation_in(record)->charges;
+    struct record logged[4];
+    size_t n = 0;
+
+    if (state_has_holds(cell->algorithm)) {
+        table_log_cell(t, cell, &logged[n++]);
+        table_log_part(cell, hold->expires, (int64_t)hold->id, 0, &logged[n++]);
+    }
+    if (of->used != of->held)
+        table_log_change(t, record, RECORD_USED, of->used, &logged[n++]);
+    table_log_change(t, record, RECORD_SETTLED, 0, &logged[n++]);
+    q->mark = t->log->append(t->log, logged, n);
+}
+
+/* Both shards are locked. What is held in a window, and used so, stays there as it is. */
+static bool settle(struct table *t, struct question *q, struct shard *home, struct shard *own,
+                   struct cell *cell, struct cell *record)
+{
+    struct reserving *of = q->reserving;
+    struct reservation *r = reservation_in(record);
+    struct charge *c = q->charges;
+    const int64_t held = r->charges[0].held, used = of->is_release ? 0 : held;
+    const struct hold hold = reservation_hold(of, cell->algorithm, record->state.kept.expires,
+                                              r->gives_back);
+
+    if (!state_has_holds(cell->algorithm) && used != held)
+        return false;
+    reservation_read(r, of, c);
+    if (!state_has_holds(cell->algorithm)) {
+        table_take(cell, c, &(struct ask){ .now = q->ask.now, .peek = true });
+    } else {
+        if (!state_settle(&cell->state, c->rule, q->ask.now, &hold, used, &c->step))
+            return false;
+        table_stamp(home, cell, c);
+    }
+    r->charges[0].used = used;
+    r->is_settled = 1;
+    record->state.kept.is_open = false;
+    shard_stamp(own, record, record->state.kept.expires + RESERVATION_KNOWN_MS, RECORD_LEVEL,
+                c->class);
+    if (t->log)
+        log_settled(t, q, cell, record, &hold);
+    c->cost = used - held;
+    if (c->step.decision.remaining == 0)
+        of->over = cell_over(cell, c->rule, q->ask.now);
+    q->count = 1;
+    q->allowed = true;
+    return true;
+}
+
+static bool settle_plainly(struct table *t, struct question *q)
+{
+    struct shard *own = table_shard(t, q->reserving->key), *home = own;
+    struct cell *record, *cell;
+    bool done = false;
+
+    if (q->reserving->amount_count > 0 || q->reserving->is_expiry)
+        return false;
+    shard_prefetch(own, q->reserving->key);
+    pthread_mutex_lock(&own->lock);
+    record = shard_cell(own, q->reserving->key);
+    if (is_open_and_plain(record, q->ask.now)) {
+        const struct reserved_charge *of = reservation_in(record)->charges;
+
+        home = table_shard(t, of->key);
+        if (lock_other(own, home)) {
+            cell = shard_cell(home, of->key);
+            done = cell && !cell->is_locked && cell->algorithm == of->algorithm &&
+                   settle(t, q, home, own, cell, record);
+        } else {
+            home = own;
+        }
+    }
+    unlock_both(own, home);
+    return done;
+}
+
+bool table_judge_plainly(struct table *t, struct question *q)
+{
+    if (verb_makes_reservation(q->verb))
+        return reserve_plainly(t, q);
+    return verb_settles(q->verb) && settle_plainly(t, q);
+}
