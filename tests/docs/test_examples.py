@@ -43,6 +43,7 @@ NAMED_FILE = re.compile(rf"(?<![\w./-])(?:{FOLDERS})/[\w./*-]*[\w*]|`[a-z_0-9]+\
 NAMED_FUNCTION = re.compile(r"`([a-z][a-z0-9_]*)\(\)`")
 NAMED_CONSTANT = re.compile(r"^\| `([A-Z][A-Z0-9_]+)` \| ([\d,]+) ?(KiB|MiB|ms|s|min|bytes|)", re.MULTILINE)
 LIMIT = re.compile(r"\b[A-Z]+(?:_[A-Z]+)*_(?:MAX|MOST)_[A-Z_]+(?= =)")
+DEFINITION = re.compile(r"\b([A-Z][A-Z0-9_]+) =(?!=)\s*(?=([^,}]+))|#define ([A-Z][A-Z0-9_]+) ([^/\n]+)")
 PORT = re.compile(r"\b7878\b")
 UNITS = {"": 1, "bytes": 1, "KiB": 1 << 10, "MiB": 1 << 20, "ms": 1, "s": 1000, "min": 60000}
 
@@ -237,7 +238,7 @@ class Setup:
     """What all pages share."""
 
     def __init__(self, tree, sanitizers, compiler, scratch):
-        self.tree = Path(tree).resolve()
+        self.tree, self.defined = Path(tree).resolve(), {}
         self.code = "".join(path.read_text() for folder in ("src", "include", "tests")
                             for path in (ROOT / folder).rglob("*.[ch]"))
         self.code += "".join(path.read_text() for suite in ("cli", "crash", "e2e", "wire")
@@ -261,10 +262,13 @@ class Setup:
 
     def definitions(self, name):
         """What stands behind the name in an enum, or behind a #define of it."""
-        return re.findall(rf"\b{name} =(?!=)\s*([^,}}]+)|#define {name} ([^/\n]+)", self.code)
+        if not self.defined:  # all of them at once: the code is long
+            for found in DEFINITION.finditer(self.code):
+                self.defined.setdefault(found[1] or found[3], []).append(found[2] or found[4])
+        return self.defined.get(name, [])
 
     def value_of(self, definition):
-        text = re.sub(r"/\*.*?\*/|\(int64_t\)", "", "".join(definition), flags=re.DOTALL).strip()
+        text = re.sub(r"/\*.*?\*/|\(int64_t\)", "", definition, flags=re.DOTALL).strip()
         for name in set(re.findall(r"[A-Z][A-Z0-9_]+", text)):
             text = re.sub(rf"\b{name}\b", str(self.value_of(self.definitions(name)[0])), text)
         return eval(text)  # pylint: disable=eval-used
