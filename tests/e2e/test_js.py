@@ -8,6 +8,7 @@ compiled package too. Without npm, or where it reaches no registry, the tests ar
 """
 import json
 import os
+import shutil
 import subprocess
 import sys
 from contextlib import ExitStack
@@ -69,6 +70,28 @@ def redis(stack):
     return {"REDIS_URL": server.url, "STORES": " ".join(["memory:", *stores]), **found}
 
 
+def checked_out():
+    """The tests of other limiters that npm does not have: for each its folder, or why it is missing."""
+    found = {}
+    for name, suite in json.loads((CLIENT / "test/suites/suites.json").read_text()).items():
+        if "repository" not in suite:
+            continue
+        folder = TREE / "js_checkouts" / f"{name.replace('/', '+')}-{suite['commit']}"
+        part = folder.with_name(folder.name + ".part")
+        if not folder.exists():
+            shutil.rmtree(part, ignore_errors=True)
+            for words in (["clone", "--quiet", f"https://github.com/{suite['repository']}", part],
+                          ["-C", part, "checkout", "--quiet", suite["commit"]]):
+                done = subprocess.run(["git", *words], capture_output=True, text=True, check=False)
+                if done.returncode:
+                    break
+            else:
+                part.rename(folder)
+        found[name] = {"folder": str(folder.resolve())} if folder.exists() else \
+            {"why": "git cannot fetch it: " + done.stderr.strip().splitlines()[-1]}
+    return {"CHECKOUTS": json.dumps(found)}
+
+
 def main(names):
     names = names or sorted(path.name.removesuffix(".test.mjs") for path in CLIENT.glob("test/*.test.mjs"))
     modules, why = fetched(CLIENT, KEPT)
@@ -79,6 +102,7 @@ def main(names):
     subprocess.run(["node", CLIENT / "build.mjs", KEPT / "dist"], env=env, check=True)
     with ExitStack() as stack:
         env.update(more("peers", "PEERS") if {"middleware", "stores", "suites"} & set(names) else {})
+        env.update({**more("suites", "SUITE_MODULES"), **checked_out()} if os.environ.get("SUITES") else {})
         env.update(more("runtimes", "RUNTIMES") if "runtimes" in names else {})
         env.update(more("convex", "CONVEX") if "seeds" in names else {})
         env.update(more("published", "PUBLISHED") if "published" in names else {})

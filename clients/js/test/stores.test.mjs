@@ -93,6 +93,9 @@ test('express-rate-limit: what fails is given back, and no more than that', { sk
 test('express-rate-limit: get, decrement, resetKey, and a store that is away', async () => {
   const { WeirStore } = await stores('express_rate_limit')
   for (const policy of ['first', undefined]) await verbs(new WeirStore({ weir, prefix: 'verbs:', policy }))
+  const closed = new WeirStore({ weir, prefix: 'closed:' })
+  closed.init({ windowMs: 3_600_000, limit: 0 })
+  for (const hits of [1, 2]) assert.equal((await closed.increment('a')).totalHits, hits)
   const away = new WeirStore({
     weir: new Weir({
       url: `http://127.0.0.1:${await freePort()}`,
@@ -240,6 +243,19 @@ test('elysia-rate-limit: its context', async () => {
   assert.equal((await context.increment('a')).count, 1)
 })
 
+test('better-auth: every request counts, in a window that begins with the first', async () => {
+  const { storage } = await stores('better_auth')
+  const clock = { now: Math.floor(Date.now() / 60_000) * 60_000 + 59_999 }
+  const { consume } = storage({ weir: timed(clock) })
+  const allowed = async () => (await consume('sign-in:b', { window: 60, max: 2 })).allowed
+  assert.deepEqual([await allowed(), await allowed(), await allowed()], [true, true, false])
+  clock.now += 30_000
+  assert.deepEqual(await consume('sign-in:b', { window: 60, max: 2 }), { allowed: false, retryAfter: 30 })
+  assert.equal(await consume('sign-in:b', { window: 60, max: 4 }).then((a) => a.allowed), false)
+  clock.now += 30_000
+  assert.deepEqual([await allowed(), await allowed(), await allowed()], [true, true, false])
+})
+
 test('better-auth: consume is atomic', async () => {
   const { storage } = await stores('better_auth')
   const { consume } = storage({ weir })
@@ -279,6 +295,38 @@ test('rate-limiter-flexible: the same numbers as its limiter in memory', { skip 
     heard.push(list)
   }
   assert.deepEqual(heard[1], heard[0])
+})
+
+test('rate-limiter-flexible: a block as long as it says, and a new beginning', async () => {
+  const { RateLimiterWeir, RateLimiterRes } = await stores('rate_limiter_flexible')
+  const clock = { now: Date.now() }
+  const limiter = new RateLimiterWeir({
+    weir: timed(clock),
+    keyPrefix: 'blocks',
+    points: 3,
+    duration: 60,
+    blockDuration: 600,
+  })
+  const denied = async (points, left) => {
+    const result = await limiter.consume('a', points).then(assert.fail, (thrown) => thrown)
+    assert.ok(result instanceof RateLimiterRes, result)
+    assert.deepEqual([result.remainingPoints, result.msBeforeNext], [0, left])
+    assert.ok(result.consumedPoints > 3)
+  }
+  assert.equal((await limiter.consume('a', 2)).remainingPoints, 1)
+  assert.equal((await limiter.get('a')).consumedPoints, 2)
+  await limiter.reward('a')
+  await limiter.penalty('a')
+  await denied(2, 600_000)
+  clock.now += 60_000 // the window would be over
+  await denied(1, 540_000)
+  await limiter.reward('a', 3) // what was denied was not counted
+  await denied(1, 540_000)
+  clock.now += 540_000
+  assert.equal((await limiter.consume('a')).remainingPoints, 2)
+  await denied(3, 600_000)
+  assert.equal(await limiter.delete('a'), true)
+  assert.equal((await limiter.consume('a')).remainingPoints, 2)
 })
 
 test('@upstash/ratelimit: the shape, the algorithms, and waiting', async () => {

@@ -19,6 +19,14 @@ export interface StoreOptions {
   prefix?: string
 }
 
+/** What the middleware says of its limit; ms. */
+export interface Numbers {
+  window: number
+  limit: number
+  /** How long a denial shuts a key out. */
+  blockFor?: number
+}
+
 export interface Count {
   used: number
   /** ms until the window ends. */
@@ -39,7 +47,7 @@ export class Counter {
     this.#weir = weir
   }
 
-  #limit(window: number, limit: number, blockFor?: number): any {
+  #limit({ window, limit, blockFor }: Numbers): any {
     return (
       this.policy ?? {
         limit,
@@ -51,8 +59,10 @@ export class Counter {
     )
   }
 
-  async add(key: string, window: number, limit: number, cost = 1): Promise<Count> {
-    const answer = await this.#weir.charge(this.#limit(window, limit), key, { cost })
+  async add(key: string, numbers: Numbers, cost = 1): Promise<Count> {
+    // Nothing is counted by a limit of 0, and what the limit is does not matter to a charge.
+    const limit = numbers.limit > 1 ? numbers.limit : 1
+    const answer = await this.#weir.charge(this.#limit({ ...numbers, limit }), key, { cost })
     if (answer.used === undefined)
       throw answer.error ?? new WeirError('the limit counts nothing: is it off?', 'bad_answer')
     return { used: answer.used, left: answer.resetAfterMs }
@@ -62,23 +72,23 @@ export class Counter {
    * For limiters with lockouts: what is too much is not counted, but shuts the key out for
    * `blockFor`, and then it begins anew.
    */
-  async take(key: string, window: number, limit: number, blockFor: number): Promise<Taken> {
-    const answer = await this.#weir.check(this.#limit(window, limit, blockFor), key)
+  async take(key: string, numbers: Numbers, cost = 1): Promise<Taken> {
+    const answer = await this.#weir.check(this.#limit(numbers), key, { cost })
     done(answer)
-    const { allowed, remaining, retryAfterMs, resetAfterMs } = answer
+    const { allowed, limit, remaining, retryAfterMs, resetAfterMs } = answer
     return {
-      used: allowed ? answer.limit - remaining : limit + 1,
+      used: allowed ? limit - remaining : limit + cost,
       left: resetAfterMs,
-      blocked: allowed ? 0 : retryAfterMs < 0 ? blockFor : retryAfterMs,
+      blocked: allowed ? 0 : retryAfterMs < 0 ? numbers.blockFor! : retryAfterMs,
     }
   }
 
-  async giveBack(key: string, window: number, limit: number, cost = 1): Promise<void> {
-    done(await this.#weir.refund(this.#limit(window, limit), key, { cost }))
+  async giveBack(key: string, numbers: Numbers, cost = 1): Promise<void> {
+    done(await this.#weir.refund(this.#limit(numbers), key, { cost }))
   }
 
-  async forget(key: string, window: number, limit: number): Promise<void> {
-    done(await this.#weir.reset(this.#limit(window, limit), key))
+  async forget(key: string, numbers: Numbers): Promise<void> {
+    done(await this.#weir.reset(this.#limit(numbers), key))
   }
 }
 

@@ -7,8 +7,7 @@ export class WeirStore {
   readonly localKeys = false
   readonly prefix: string
   #counter: Counter
-  #window = 60_000
-  #limit = 5
+  #numbers = { window: 60_000, limit: 5 }
 
   constructor({ weir = new Weir(), policy, prefix = 'rl:' }: StoreOptions = {}) {
     this.prefix = prefix
@@ -16,8 +15,8 @@ export class WeirStore {
   }
 
   init({ windowMs, limit }: { windowMs: number; limit?: unknown }): void {
-    this.#window = windowMs
-    if (typeof limit === 'number') this.#limit = limit
+    this.#numbers.window = windowMs
+    if (typeof limit === 'number') this.#numbers.limit = limit
   }
 
   async increment(key: string): Promise<{ totalHits: number; resetTime: Date }> {
@@ -30,21 +29,16 @@ export class WeirStore {
   }
 
   async decrement(key: string): Promise<void> {
-    await this.#counter.giveBack(this.prefix + key, this.#window, this.#limit)
+    await this.#counter.giveBack(this.prefix + key, this.#numbers)
   }
 
   /** Needs a token with the scope reset. */
   async resetKey(key: string): Promise<void> {
-    await this.#counter.forget(this.prefix + key, this.#window, this.#limit)
+    await this.#counter.forget(this.prefix + key, this.#numbers)
   }
 
   async #read(key: string, cost: number) {
-    const { used, left } = await this.#counter.add(
-      this.prefix + key,
-      this.#window,
-      this.#limit,
-      cost,
-    )
+    const { used, left } = await this.#counter.add(this.prefix + key, this.#numbers, cost)
     return { totalHits: used, resetTime: new Date(Date.now() + left) }
   }
 }

@@ -37,7 +37,8 @@ export function store({ weir = new Weir(), policy, prefix = 'fastify:' }: StoreO
     }
 
     async ask(key: string, cost: number, timeWindow: number, max: number) {
-      const { used, left } = await counter.add(this.own + key, timeWindow, max, cost)
+      const numbers = { window: timeWindow, limit: max }
+      const { used, left } = await counter.add(this.own + key, numbers, cost)
       const longer =
         this.parameters.exponentialBackoff && used > max ? timeWindow * 2 ** (used - max - 1) : left
       return { current: used, ttl: Math.min(longer, Number.MAX_SAFE_INTEGER) }

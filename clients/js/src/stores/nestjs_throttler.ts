@@ -22,9 +22,7 @@ export class WeirStorage {
   ) {
     const { used, left, blocked } = await this.#counter.take(
       `${this.#prefix}${throttlerName}:${key}`,
-      ttl,
-      limit,
-      blockDuration || ttl,
+      { window: ttl, limit, blockFor: blockDuration || ttl },
     )
     return {
       totalHits: used,

@@ -1,7 +1,7 @@
 /* rate_limiter_flexible.ts - a limiter of the shape of rate-limiter-flexible: consume, penalty,
  * reward, get, delete. */
 import { Weir } from '../weir.js'
-import { Counter, type StoreOptions } from './counter.js'
+import { type Count, Counter, type Numbers, type StoreOptions } from './counter.js'
 
 export class RateLimiterRes {
   constructor(
@@ -17,11 +17,13 @@ export interface FlexibleOptions extends StoreOptions {
   /** Seconds. */
   duration: number
   keyPrefix?: string
+  /** Seconds for which a key is shut out that was denied; then it begins anew. */
+  blockDuration?: number
 }
 
 /**
- * Every point counts, also of what is denied. `consume` rejects with a RateLimiterRes if there are
- * too few, or with an Error.
+ * Every point counts, also of what is denied, except while a key is shut out. `consume` rejects with
+ * a RateLimiterRes if there are too few, or with an Error.
  */
 export class RateLimiterWeir {
   #counter: Counter
@@ -34,7 +36,10 @@ export class RateLimiterWeir {
     points = 1,
     { customDuration }: { customDuration?: number } = {},
   ): Promise<RateLimiterRes> {
-    const result = await this.#add(key, points, customDuration)
+    const numbers = this.#numbers(customDuration)
+    const result = numbers.blockFor
+      ? this.#result(await this.#counter.take(this.#key(key), numbers, points), points)
+      : await this.#add(key, points, numbers)
     if (result.consumedPoints > this.options.points) throw result
     return result
   }
@@ -44,12 +49,7 @@ export class RateLimiterWeir {
   }
 
   async reward(key: string | number, points = 1): Promise<RateLimiterRes> {
-    await this.#counter.giveBack(
-      this.#key(key),
-      this.options.duration * 1000,
-      this.options.points,
-      points,
-    )
+    await this.#counter.giveBack(this.#key(key), this.#numbers(), points)
     return this.#add(key, 0)
   }
 
@@ -61,7 +61,7 @@ export class RateLimiterWeir {
   /** Needs a token with the scope reset. */
   async delete(key: string | number): Promise<boolean> {
     const known = await this.get(key)
-    await this.#counter.forget(this.#key(key), this.options.duration * 1000, this.options.points)
+    await this.#counter.forget(this.#key(key), this.#numbers())
     return known !== null
   }
 
@@ -69,9 +69,16 @@ export class RateLimiterWeir {
     return `${this.options.keyPrefix ?? this.options.prefix ?? 'rlflx'}:${key}`
   }
 
-  async #add(key: string | number, cost: number, seconds = this.options.duration) {
-    const { points } = this.options
-    const { used, left } = await this.#counter.add(this.#key(key), seconds * 1000, points, cost)
-    return new RateLimiterRes(Math.max(0, points - used), left, used, used === cost)
+  #numbers(seconds = this.options.duration): Numbers {
+    const { points, blockDuration = 0 } = this.options
+    return { window: seconds * 1000, limit: points, blockFor: blockDuration * 1000 }
+  }
+
+  async #add(key: string | number, cost: number, numbers = this.#numbers()) {
+    return this.#result(await this.#counter.add(this.#key(key), numbers, cost), cost)
+  }
+
+  #result({ used, left }: Count, cost: number) {
+    return new RateLimiterRes(Math.max(0, this.options.points - used), left, used, used === cost)
   }
 }
