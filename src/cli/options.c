@@ -1,6 +1,7 @@
 /* options.c - options and operands of a command, read by a table. */
 #include "cli/options.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -144,6 +145,7 @@ bool options_read(const struct command *command, char **words, struct arguments 
 {
     bool only_operands = false;
 
+    assert(command->option_count <= OPTIONS_MOST);
     *out = (struct arguments){ .options = command->options, .operands = words };
     for (char **at = words; *at; at++) {
         const char *word = *at;

@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { OPTIONS_MOST = 27, OPTIONS_LISTED = 16 };
+enum { OPTIONS_MOST = 32, OPTIONS_LISTED = 16 };
 
 struct option {
     const char *name;     /* without its dashes */

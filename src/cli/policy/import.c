@@ -94,7 +94,7 @@ static int run(const struct arguments *a)
 
 const struct command policy_import_command = {
     .name = "policy import",
-    .summary = "Print limits of envoyproxy/ratelimit as a policy file.",
+    .summary = "Print limits of envoyproxy/ratelimit as policies.",
     .usage = "envoy PATH",
     .options = options,
     .option_count = OPTION_COUNT,
