@@ -33,7 +33,7 @@ static const struct option options[OPTION_COUNT] = {
     [CONFIG] = { "config", 'c', "FILE", "the policies; default: $WEIR_CONFIG" },
     [LIMIT] = { "limit", 'l', "RATE", "a limit instead of a policy: \"5 per 1m\"" },
     [ALGORITHM] = { "algorithm", 0, "NAME", NULL, .words = OPTION_ALGORITHMS },
-    [START] = { "start", 0, "epoch|first", "of --limit; default: sliding_window",
+    [START] = { "start", 0, "WORD", "of --limit; WORD: epoch or first",
                 .words = "epoch first" },
     [BURST] = { "burst", 0, "N", NULL },
     [PRECISION] = { "precision", 0, "TIME", NULL },

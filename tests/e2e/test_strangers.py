@@ -140,7 +140,7 @@ def a_page_in_pieces_is_the_page():
     with Folder() as folder, serve(folder) as server:
         wanted = {path: server.http("GET", path.decode(), None, {"Accept": "text/html"})[2]
                   for path in files}
-        assert wanted[b"/"] == Path("web/index.html").read_bytes()
+        assert wanted[b"/ui/style.css"] == Path("web/style.css").read_bytes()
         with socket.socket() as one:
             one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
             one.settimeout(PATIENCE)

@@ -205,6 +205,8 @@ def rejected_values(scratch):
                 elif command["name"] == "check" and option["name"] not in ("store",):
                     rest = ["--burst", "2"] if word.endswith("bucket") else []
                     args = ["check", "--limit", "1 per 1m", f"--{option['name']}", word, *rest, "k"]
+                    if option["name"] == "start":
+                        args += ["--algorithm", "fixed_window"]
                     if option["name"] == "sync":
                         args += ["--store", f"file:{tempfile.mkdtemp(dir=scratch)}"]
                 else:
