@@ -74,7 +74,7 @@ lines_to_try_work() {
 
 t it_prints_its_version answers 0 '^weir [0-9]*\.[0-9]*\.[0-9]*$' --version
 t without_a_command_it_explains_itself_and_fails says 2
-for command in '' serve check policy 'policy lint' 'policy explain' 'policy push' store \
+for command in '' serve check policy 'policy lint' 'policy explain' 'policy import' 'policy push' store \
     'store check' 'store repair' migrate doctor top bench; do
     # shellcheck disable=SC2086 # two words are two arguments
     t "help_fits_a_screen_$(echo "${command:-overview}" | tr ' ' _)" fits_a_screen $command --help

@@ -98,8 +98,9 @@ const struct command policy_import_command = {
     .usage = "envoy PATH",
     .options = options,
     .option_count = OPTION_COUNT,
-    .notes = "PATH is a file for envoyproxy/ratelimit, or a directory of them. The policies count\n"
-             "under the same names as with `weir serve --envoy-config PATH`, so the counts stay.\n"
+    .notes = "PATH is a file for envoyproxy/ratelimit, or a directory of them. The policies\n"
+             "count under the same names as with `weir serve --envoy-config PATH`, so the\n"
+             "counts stay.\n"
              "\n"
              "Exit status: 0 it is written, 1 a file has problems, 2 it cannot be read.\n",
     .stands_with_last = true,
