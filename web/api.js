@@ -1,13 +1,18 @@
-// api.js - requests to the page's own server, with the token from the form.
+// api.js - requests to the page's own server, and the token that they show.
+//
+// The token is in memory only, and gone with the page, unless its holder asks to keep it until the
+// tab is closed. It is sent in a header and never in a cookie, so no other site can use it.
 
 const KEPT = "weir-token";
 let token = sessionStorage.getItem(KEPT) || "";
 
-export function useToken(text) {
+export function useToken(text, isKept) {
   token = text.trim();
-  if (token) sessionStorage.setItem(KEPT, token);
+  if (token && isKept) sessionStorage.setItem(KEPT, token);
   else sessionStorage.removeItem(KEPT);
 }
+
+export const hasToken = () => token !== "";
 
 // An error answer of the server; `status` is 0 if the server is unreachable.
 export class Problem extends Error {
@@ -37,12 +42,12 @@ export const post = (path, body) => call("POST", path, body);
 export const put = (path, body) => call("PUT", path, body);
 export const remove = (path, body) => call("DELETE", path, body);
 
-// 403 and 404 are not errors here: null.
+// What the token does not permit, or a store that is away cannot tell, is not there: null.
 export async function getIfAllowed(path) {
   try {
     return await get(path);
   } catch (problem) {
-    if ([401, 403, 404].includes(problem.status)) return null;
+    if ([403, 404, 503].includes(problem.status)) return null;
     throw problem;
   }
 }

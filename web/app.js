@@ -1,79 +1,111 @@
-// app.js - the dashboard: polls the server, each part at its own interval.
-import { showAlerts } from "./alerts.js";
-import { get, useToken } from "./api.js";
-import { listenToUsage, offerUsage, showHeld } from "./budgets.js";
-import { by } from "./dom.js";
-import { showHistory } from "./history.js";
-import { look } from "./live.js";
-import { listenToOverrides, showOverrides } from "./overrides.js";
-import { showPolicies } from "./policies.js";
-import { showShadow } from "./shadow.js";
+// app.js - the console: one view at a time, by the address, and a poll that keeps it fresh.
+import { get } from "./api.js";
+import { by, element, link } from "./dom.js";
+import { duration, plural, zone } from "./format.js";
+import { address, where } from "./router.js";
+import { isOpen, learn, maySee, mayRead, showSession, signInForm } from "./session.js";
+import { budgets } from "./budgets.js";
+import { changes } from "./changes.js";
+import { identities } from "./identities.js";
+import { overview } from "./overview.js";
+import { policies } from "./policies.js";
 
-const LOOK_MS = 2000, SLOW_LOOKS = 5; // slow parts are polled every SLOW_LOOKS polls
+const VIEWS = { overview, policies, identities, budgets, changes };
+const LOOK_MS = 2000, SLOWEST_MS = 30000, PART = 20; // of the time at most a 20th is spent on asking
 
-let looks = 0, timer, isLooking = false;
+let current = null, timer, isLooking = false, isLate = false;
 
-// Without a token nothing is known: show neither data nor "there is none".
-function lock(isLocked) {
-  by("locked").hidden = !isLocked;
-  document.querySelector("main").hidden = isLocked;
+function problem(text) {
+  by("problem").hidden = !text;
+  by("problem").textContent = text ?? "";
 }
 
-function tell(problem) {
-  const to = by("problem");
-  if (problem?.status === 401 || problem?.status === 403) lock(true);
-  to.hidden = !problem;
-  if (!problem) return;
-  to.textContent = problem.status === 401 || problem.status === 403
-    ? `${problem.message}. Type a token with scope admin above.` : problem.message;
+function showState(stats, ready) {
+  const word = stats.draining ? "ending" : stats.store.has_failed ? "store failed" : ready?.ready === false ? "not ready" : "well";
+  const alerts = stats.alerts_firing ? plural(stats.alerts_firing, "alert") : "";
+  by("state").replaceChildren(word, ...(alerts ? [", ", link(alerts, address("overview"))] : []));
+  by("state").className = word !== "well" ? "bad" : alerts ? "warn" : "good";
+  by("about").textContent = `weir ${stats.version}, up ${duration(stats.now_ms - stats.started_ms)}, ${plural(stats.threads, "thread")}.`;
+  by("zone").textContent = `Times are in ${zone()}.`;
 }
 
-async function lookAtAll() {
-  const stats = await get("/v1/stats");
-  lock(false);
-  await look(stats);
-  showHeld(stats);
-  if (looks % SLOW_LOOKS === 0) {
-    let policies = null;
-    try {
-      policies = await showPolicies();
-    } catch (problem) {
-      if (problem.status !== 403) throw problem; // scope metrics may read numbers only
-    }
-    offerUsage(policies);
-    await showHistory(policies?.map((p) => p.policy));
-    await showOverrides(policies);
-    await showShadow();
-    await showAlerts();
+function showViews(chosen) {
+  const offered = Object.entries(VIEWS).filter(([, view]) => mayRead() || view.isForNumbers);
+  by("views").hidden = !maySee();
+  by("views").replaceChildren(...offered.map(([name, view]) =>
+    link(view.title, address(name), name === chosen ? { "aria-current": "page" } : {})));
+}
+
+// The view that the address names, or the first that there is.
+function enter() {
+  const place = where(), name = VIEWS[place.view] && (mayRead() || VIEWS[place.view].isForNumbers) ? place.view : "overview";
+  if (!maySee()) return;
+  const next = VIEWS[name];
+  if (next !== current) {
+    by("main").replaceChildren(next.page);
+    if (current) by("main").focus();
+    current = next;
   }
-  looks++;
+  document.title = `${place.name || next.title} · weir`;
+  showViews(name);
+  next.enter(place);
+  isLate = true;
+  again();
 }
 
+async function look() {
+  const stats = await get("/v1/stats"), ready = await get("/readyz");
+  showState(stats, ready);
+  await current.look({ stats, ready, isLate });
+  isLate = false;
+}
+
+// A server that takes long to answer is asked less often, and none while the page is hidden.
 async function again() {
   clearTimeout(timer);
-  if (!isLooking && !document.hidden) {
+  if (isLooking || !maySee() || !current) return;
+  const began = performance.now();
+  if (!document.hidden) {
     isLooking = true;
     try {
-      await lookAtAll();
-      tell(null);
-    } catch (problem) {
-      tell(problem);
-      looks = 0;
+      const wanted = current;
+      await look();
+      problem(null);
+      if (current !== wanted) isLate = true;
+    } catch (found) {
+      if (found.status === 401) start();
+      else problem(found.message);
+      isLate = true;
     }
     isLooking = false;
   }
-  timer = setTimeout(again, LOOK_MS);
+  timer = setTimeout(again, isLate && !by("problem").textContent ? 0 : Math.min(SLOWEST_MS, Math.max(LOOK_MS, PART * (performance.now() - began))));
 }
 
-by("token-form").addEventListener("submit", (event) => {
-  event.preventDefault();
-  useToken(by("token").value);
-  by("token").value = "";
-  looks = 0;
+async function start() {
+  current = null;
+  by("main").replaceChildren();
+  let why;
+  try {
+    why = await learn();
+  } catch (found) {
+    problem(found.message);
+    timer = setTimeout(start, LOOK_MS);
+    return;
+  }
+  problem(why);
+  showSession(start);
+  showViews();
+  by("state").replaceChildren();
+  if (maySee()) enter();
+  else if (!isOpen() || why) by("main").replaceChildren(signInForm(start));
+}
+
+addEventListener("hashchange", enter);
+addEventListener("weir-changed", () => {
+  isLate = true;
   again();
 });
-by("history-form").addEventListener("change", () => showHistory().catch(tell));
 document.addEventListener("visibilitychange", again);
-listenToOverrides();
-listenToUsage();
-again();
+by("main").append(element("p", { class: "faint" }, "Loading …"));
+start();

@@ -1,44 +1,148 @@
-// chart.js - bar charts over time as SVG, and sparklines in a table.
-import { drawn, element, time } from "./dom.js";
+// chart.js - a bar chart over time on a canvas, and sparklines.
+//
+// Written by hand: stacked bars with marks, a cursor and a range to drag are what is needed, and no
+// library is to be fetched when the page is built. The canvas has as many columns as it has pixels at
+// most, so the time for a frame does not grow with the history.
+import { drawn, element } from "./dom.js";
+import { count, time } from "./format.js";
 
 const KINDS = ["denied", "fallback", "shadow_denied", "allowed"]; // from the bottom
-const WIDTH = 720, HEIGHT = 200, LEFT = 44, BOTTOM = 18, TOP = 6;
+const COLOURS = { denied: "--bad", fallback: "--blue", shadow_denied: "--warn", allowed: "--good", axis: "--line", tick: "--faint", mark: "--text" };
+const HEIGHT = 200, LEFT = 44, BOTTOM = 20, TOP = 14;
 
 function short(n) {
   if (n >= 1e6) return `${+(n / 1e6).toFixed(1)}M`;
   return n >= 1e3 ? `${+(n / 1e3).toFixed(1)}k` : `${+n.toFixed(1)}`;
 }
 
-// `steps`: one {at, allowed, denied, shadow_denied, fallback} for each bar. shadow_denied and fallback
-// are parts of allowed and denied, and are drawn inside their bars.
-export function bars(steps, since, until, step, label) {
-  const split = (s) => {
-    const denied = s.denied, fallback = Math.min(s.fallback, s.allowed), shadow = Math.min(s.shadow_denied, s.allowed - fallback);
-    return { denied, fallback, shadow_denied: shadow, allowed: s.allowed - fallback - shadow };
-  };
-  const most = Math.max(1, ...steps.map((s) => s.allowed + s.denied));
-  const height = HEIGHT - BOTTOM - TOP, scale = height / most;
-  const columns = Math.max(1, Math.ceil((until - since) / step)), width = (WIDTH - LEFT) / columns;
-  const svg = drawn("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": label });
-  for (const share of [0, 0.5, 1]) {
-    const y = TOP + height * (1 - share);
-    svg.append(drawn("line", { x1: LEFT, x2: WIDTH, y1: y, y2: y, class: "axis" }),
-      drawn("text", { x: LEFT - 6, y: y + 4, "text-anchor": "end", class: "tick" }, short(most * share)));
-  }
+// shadow_denied and fallback are parts of allowed and denied, and are drawn inside their bars.
+function parts(s) {
+  const fallback = Math.min(s.fallback, s.allowed), shadow = Math.min(s.shadow_denied, s.allowed - fallback);
+  return { denied: s.denied, fallback, shadow_denied: shadow, allowed: s.allowed - fallback - shadow };
+}
+
+// Bars that would share a pixel become one.
+export function columns(steps, since, until, step, most) {
+  const wide = Math.max(1, Math.ceil((until - since) / step / most)) * step, found = new Map();
   for (const s of steps) {
-    const parts = split(s), x = LEFT + ((s.at - since) / step) * width;
-    let y = TOP + height;
-    for (const kind of KINDS) {
-      const tall = parts[kind] * scale;
-      if (tall <= 0) continue;
-      y -= tall;
-      svg.append(drawn("rect", { x: x.toFixed(2), y: y.toFixed(2), width: Math.max(width - 0.5, 0.5).toFixed(2), height: tall.toFixed(2), class: kind },
-        drawn("title", {}, `${time(s.at)}: ${s.allowed} allowed, ${s.denied} denied`)));
-    }
+    const at = since + Math.floor((s.at - since) / wide) * wide;
+    const sum = found.get(at);
+    if (!sum) found.set(at, { ...s, at });
+    else for (const kind of ["allowed", "denied", "shadow_denied", "fallback"]) sum[kind] += s[kind];
   }
-  svg.append(drawn("text", { x: LEFT, y: HEIGHT - 4, class: "tick" }, time(since)),
-    drawn("text", { x: WIDTH, y: HEIGHT - 4, "text-anchor": "end", class: "tick" }, time(until)));
-  return svg;
+  return { bars: [...found.values()], wide };
+}
+
+// draw() takes {steps, since, until, step, label, marks: [{at, text}]}. chosen(since, until) is called
+// with a range that was dragged.
+export function chart(chosen) {
+  const canvas = element("canvas", { tabindex: "0", role: "img", class: "chart", "aria-label": "History" }), said = element("output", { class: "faint readout" });
+  const whole = element("div", { class: "chart-box" }, canvas, said);
+  let shown = null, bars = [], wide = 0, cursor = -1, from = null, to = null;
+
+  const at = (px) => shown.since + ((px - LEFT) / (canvas.clientWidth - LEFT)) * (shown.until - shown.since);
+
+  function paint() {
+    if (!shown || canvas.clientWidth === 0) return;
+    const began = performance.now(), style = getComputedStyle(canvas), colour = (name) => style.getPropertyValue(COLOURS[name]);
+    const scale = window.devicePixelRatio || 1, width = canvas.clientWidth, context = canvas.getContext("2d");
+    const x = (when) => LEFT + ((when - shown.since) / (shown.until - shown.since)) * (width - LEFT);
+    canvas.width = width * scale;
+    canvas.height = HEIGHT * scale;
+    context.scale(scale, scale);
+    context.font = "11px system-ui, sans-serif";
+    ({ bars, wide } = columns(shown.steps, shown.since, shown.until, shown.step, width - LEFT));
+    const most = Math.max(1, ...bars.map((s) => s.allowed + s.denied)), tall = HEIGHT - BOTTOM - TOP;
+    for (const share of [0, 0.5, 1]) {
+      const y = TOP + tall * (1 - share);
+      context.fillStyle = colour("axis");
+      context.fillRect(LEFT, Math.round(y), width - LEFT, 1);
+      context.fillStyle = colour("tick");
+      context.textAlign = "right";
+      context.fillText(short(most * share), LEFT - 6, y + 4);
+    }
+    const bar = Math.max(1, ((width - LEFT) * wide) / (shown.until - shown.since) - 0.5);
+    const tops = bars.map(() => TOP + tall), split = bars.map(parts);
+    for (const kind of KINDS) {
+      context.fillStyle = colour(kind);
+      for (let i = 0; i < bars.length; i++) {
+        const high = (split[i][kind] * tall) / most;
+        tops[i] -= high;
+        if (high > 0) context.fillRect(x(bars[i].at), tops[i], bar, high);
+      }
+    }
+    context.fillStyle = colour("mark");
+    for (const mark of shown.marks ?? []) {
+      context.fillRect(x(mark.at), TOP, 1, tall);
+      context.beginPath();
+      context.moveTo(x(mark.at) - 4, TOP - 8);
+      context.lineTo(x(mark.at) + 5, TOP - 8);
+      context.lineTo(x(mark.at) + 0.5, TOP);
+      context.fill();
+    }
+    context.fillStyle = colour("tick");
+    context.textAlign = "left";
+    context.fillText(time(shown.since), LEFT, HEIGHT - 4);
+    context.textAlign = "right";
+    context.fillText(time(shown.until), width, HEIGHT - 4);
+    if (bars[cursor]) context.strokeRect(x(bars[cursor].at) - 0.5, TOP, bar + 1, tall);
+    if (from !== null && to !== null) {
+      context.globalAlpha = 0.2;
+      context.fillRect(Math.min(from, to), TOP, Math.abs(to - from), tall);
+      context.globalAlpha = 1;
+    }
+    canvas.dataset.frame = (performance.now() - began).toFixed(1);
+    canvas.dataset.bars = bars.length;
+    canvas.dataset.marks = shown.marks?.length ?? 0;
+  }
+
+  function point(i) {
+    cursor = Math.max(-1, Math.min(bars.length - 1, i));
+    const s = bars[cursor];
+    if (!s) said.textContent = "";
+    else {
+      const near = (shown.marks ?? []).filter((m) => m.at >= s.at && m.at < s.at + wide).map((m) => m.text);
+      said.textContent = `${time(s.at)}: ${count(s.allowed)} allowed, ${count(s.denied)} denied` +
+        (s.shadow_denied ? `, ${count(s.shadow_denied)} shadow-denied` : "") + (s.fallback ? `, ${count(s.fallback)} by fallback` : "") +
+        (near.length ? `. ${near.join("; ")}` : "");
+    }
+    paint();
+  }
+
+  const nearest = (px) => bars.findLastIndex((s) => s.at <= at(px));
+
+  canvas.addEventListener("pointermove", (event) => {
+    if (from !== null) to = event.offsetX;
+    point(nearest(event.offsetX));
+  });
+  canvas.addEventListener("pointerleave", () => from === null && point(-1));
+  canvas.addEventListener("pointerdown", (event) => {
+    from = event.offsetX;
+    canvas.setPointerCapture(event.pointerId);
+  });
+  canvas.addEventListener("pointerup", (event) => {
+    const [low, high] = [from, event.offsetX].sort((a, b) => a - b);
+    from = to = null;
+    if (high - low > 8 && at(high) - at(low) >= 2 * 60000) chosen(Math.round(at(Math.max(low, LEFT))), Math.round(at(high)));
+    else point(nearest(event.offsetX));
+  });
+  canvas.addEventListener("keydown", (event) => {
+    const steps = { ArrowLeft: -1, ArrowRight: 1, PageUp: -10, PageDown: 10, Home: -Infinity, End: Infinity }[event.key];
+    if (event.key === "Escape") point(-1);
+    if (steps === undefined) return;
+    event.preventDefault();
+    point(Math.max(0, cursor < 0 && Number.isFinite(steps) ? bars.length - 1 : cursor + steps));
+  });
+  new ResizeObserver(paint).observe(canvas);
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", paint);
+  return {
+    whole,
+    draw(next) {
+      shown = next;
+      canvas.setAttribute("aria-label", next.label);
+      paint();
+    },
+  };
 }
 
 export function legend(totals) {
@@ -47,14 +151,10 @@ export function legend(totals) {
     .flatMap(([kind, name]) => [element("span", { class: `key ${kind}` }), `${name} ${totals[kind].toLocaleString("en")}`]);
 }
 
-// The sparkline of a rule: denied below, allowed above.
-export function spark(points, most) {
-  const svg = drawn("svg", { viewBox: `0 0 ${most} 20`, class: "spark", preserveAspectRatio: "none", "aria-hidden": "true" });
-  const top = Math.max(1, ...points.map((p) => p.allowed + p.denied));
-  points.forEach((p, i) => {
-    const x = most - points.length + i, denied = (20 * p.denied) / top, allowed = (20 * p.allowed) / top;
-    if (denied > 0) svg.append(drawn("rect", { x, y: 20 - denied, width: 0.9, height: denied, class: "denied" }));
-    if (allowed > 0) svg.append(drawn("rect", { x, y: 20 - denied - allowed, width: 0.9, height: allowed, class: "allowed" }));
-  });
-  return svg;
+// A line over `most` places, the newest at the right.
+export function spark(values, most, kind = "line") {
+  const top = Math.max(1e-9, ...values), first = most - values.length;
+  const points = values.map((v, i) => `${first + i},${(19 - (18 * v) / top).toFixed(1)}`);
+  return drawn("svg", { viewBox: `0 0 ${most} 20`, class: "spark", preserveAspectRatio: "none", "aria-hidden": "true" },
+    points.length > 1 ? drawn("polyline", { points: points.join(" "), class: kind }) : null);
 }

@@ -1,63 +1,79 @@
-// dom.js - elements, and the format of numbers and times. Texts are never parsed as HTML.
+// dom.js - elements and tables. Texts are never parsed as HTML.
+import { count } from "./format.js";
 
 export const by = (id) => document.getElementById(id);
 
-export function element(name, attributes = {}, ...children) {
-  const made = document.createElement(name);
-  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
-  made.append(...children);
+function build(made, attributes, children) {
+  for (const [key, value] of Object.entries(attributes)) if (value !== null && value !== undefined) made.setAttribute(key, value);
+  made.append(...children.filter((child) => child !== null && child !== undefined && child !== ""));
   return made;
 }
 
-export function drawn(name, attributes = {}, ...children) {
-  const made = document.createElementNS("http://www.w3.org/2000/svg", name);
-  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
-  made.append(...children);
+export const element = (name, attributes = {}, ...children) => build(document.createElement(name), attributes, children);
+
+export const drawn = (name, attributes = {}, ...children) =>
+  build(document.createElementNS("http://www.w3.org/2000/svg", name), attributes, children);
+
+export function button(text, act, attributes = {}) {
+  const made = element("button", { type: "button", ...attributes }, text);
+  made.addEventListener("click", act);
   return made;
 }
 
-// A table row of texts and elements; numbers are right-aligned.
-export function row(...cells) {
-  return element("tr", {}, ...cells.map((cell, i) => {
-    const isNumber = typeof cell === "number" || cell?.isNumber;
-    const content = isNumber ? (cell.text ?? count(cell)) : cell;
-    return element(i ? "td" : "th", i ? (isNumber ? { class: "number" } : {}) : { scope: "row" }, content);
-  }));
+export const link = (text, href, attributes = {}) => element("a", { href, ...attributes }, text);
+
+// A tag is shortened; its title has all of it.
+export const tag = (text) => element("code", { title: text }, text.slice(0, 12));
+
+export function section(title, ...children) {
+  const heading = element("h2", { id: `s${++sections}` }, title);
+  return element("section", { "aria-labelledby": heading.id }, heading, ...children);
 }
+let sections = 0;
+
+// An input and its label beside it.
+export function labelled(text, input) {
+  input.id ||= `f${++fields}`;
+  return element("div", { class: "field" }, element("label", { for: input.id }, text), input);
+}
+let fields = 0;
 
 export const numeric = (text) => ({ isNumber: true, text });
 
-// Without rows the table is hidden, and the element `none` is shown.
-export function fill(body, rows, none) {
-  body.replaceChildren(...rows);
-  if (none) none.hidden = rows.length > 0;
-  body.closest("table").hidden = rows.length === 0;
+// ---- tables ---------------------------------------------------------------------------------------
+
+function cell(content, column, isFirst) {
+  const isNumber = typeof content === "number" || content?.isNumber;
+  const inside = isNumber ? (content.text ?? count(content)) : content ?? "";
+  return element(isFirst ? "th" : "td", { ...(isFirst && { scope: "row" }), class: isNumber ? "number" : null, "data-label": column.title }, inside);
 }
 
-export function count(n) {
-  return Number.isInteger(n) ? n.toLocaleString("en") : n.toFixed(n < 10 ? 1 : 0);
+// Only what differs is replaced, so that a button that is being pressed stays where it is.
+function update(old, next) {
+  const cells = [...old.children];
+  [...next.children].forEach((made, i) => {
+    if (!cells[i].isEqualNode(made)) cells[i].replaceWith(made);
+  });
 }
 
-export const percent = (part, whole) => (whole ? `${((100 * part) / whole).toFixed(1)} %` : "–");
-
-export function bytes(n) {
-  const units = ["B", "kB", "MB", "GB", "TB"];
-  let unit = 0;
-  for (; n >= 1000 && unit < units.length - 1; unit++) n /= 1000;
-  return `${unit ? n.toFixed(1) : n} ${units[unit]}`;
-}
-
-export function duration(ms) {
-  for (const [size, unit] of [[86400000, "d"], [3600000, "h"], [60000, "m"], [1000, "s"]]) {
-    if (ms >= size && (ms % size === 0 || ms >= 10 * size)) return `${Math.floor(ms / size)}${unit}`;
-    if (ms >= 2 * size) return `${Math.floor(ms / size)}${unit}`;
-  }
-  return `${Math.round(ms)}ms`;
-}
-
-export const time = (ms) => new Date(ms).toLocaleString([], { dateStyle: "short", timeStyle: "short" });
-
-// A hash is shortened; its title has all of it.
-export function tag(text) {
-  return element("code", { title: text }, text.slice(0, 12));
+// `columns`: titles, or {title, number, hidden}. fill() takes rows of texts, numbers and elements.
+export function table(caption, columns, none, attributes = {}) {
+  const heads = columns.map((c) => (typeof c === "string" ? { title: c } : c));
+  const body = element("tbody", attributes);
+  const made = element("table", {}, element("caption", {}, caption),
+    element("thead", {}, element("tr", {}, ...heads.map((h) => element("th", { scope: "col", class: h.number ? "number" : null },
+      h.hidden ? element("span", { class: "hidden" }, h.title) : h.title)))), body);
+  const empty = element("p", { class: "faint" }, none);
+  const whole = element("div", { class: "scroll" }, made, empty);
+  return {
+    whole, caption,
+    texts: () => [heads.map((h) => h.title), ...[...body.rows].map((row) => [...row.cells].map((c) => c.textContent))],
+    fill(rows) {
+      const old = [...body.rows], next = rows.map((cells) => element("tr", {}, ...cells.map((content, i) => cell(content, heads[i], i === 0))));
+      next.forEach((row, i) => (old[i] ? update(old[i], row) : body.append(row)));
+      old.slice(next.length).forEach((row) => row.remove());
+      made.hidden = rows.length === 0;
+      empty.hidden = rows.length > 0;
+    },
+  };
 }

@@ -1,9 +1,13 @@
-// history.js - the decisions of the last hours or days.
+// history.js - a panel with what was decided over time: of one policy or of all.
 import { get } from "./api.js";
-import { bars, legend } from "./chart.js";
-import { by, duration, element, fill, numeric, percent, row } from "./dom.js";
+import { chart, legend } from "./chart.js";
+import { button, element, section, table, numeric } from "./dom.js";
+import { duration, effect, percent, time } from "./format.js";
+import { csvButton } from "./csv.js";
+import { go, where } from "./router.js";
 
 const KINDS = ["allowed", "denied", "shadow_denied", "fallback", "charges"];
+const RANGES = ["1h", "24h", "7d", "30d", "90d"];
 
 function sums(points) {
   const total = Object.fromEntries(KINDS.map((kind) => [kind, 0]));
@@ -12,7 +16,7 @@ function sums(points) {
 }
 
 // The sum of all policies, for each step.
-function together(series) {
+export function together(series) {
   const steps = new Map();
   for (const { points } of series)
     for (const [at, ...counts] of points) {
@@ -23,34 +27,49 @@ function together(series) {
   return [...steps.values()].sort((a, b) => a.at - b.at);
 }
 
-function policies(names) {
-  const select = by("history-policy"), chosen = select.value;
-  const wanted = ["", ...names];
-  if (wanted.join("\n") === [...select.options].map((o) => o.value).join("\n")) return;
-  select.replaceChildren(...wanted.map((name) => element("option", { value: name }, name || "all")));
-  select.value = wanted.includes(chosen) ? chosen : "";
+export function marksOf(entries, reloaded) {
+  const marks = entries.map((e) => ({ at: e.at_ms, text: `${e.kind === "mode" ? "" : `${e.kind}: `}${effect(e)}${e.policy ? ` in ${e.policy}` : ""}, by ${e.who}` }));
+  return reloaded ? [...marks, { at: reloaded, text: "the policies were reloaded" }] : marks;
 }
 
-let asks = 0;
-
-// An answer is dropped if a newer request was sent meanwhile.
-export async function showHistory(names) {
-  if (names) policies(names);
-  const ask = ++asks;
-  const since = new FormData(by("history-form")).get("since"), policy = by("history-policy").value;
-  const told = await get(`/v1/history?since=${since}` + (policy ? `&policy=${encodeURIComponent(policy)}` : ""));
-  if (ask !== asks) return;
-  const total = sums(told.checks.flatMap((s) => s.points));
-  const label = `${policy || "all policies"}, last ${since}: ${total.allowed} allowed, ${total.denied} denied`;
-  by("history-chart").replaceChildren(bars(together(told.checks), told.since_ms, told.until_ms, told.step_ms, label));
-  by("history-replay").textContent = told.replay;
-  by("history-text").replaceChildren(...legend(total), ` (${duration(told.step_ms)} a bar)`);
-  fill(by("history-rows"), told.checks.map((s) => {
-    const t = sums(s.points);
-    return row(s.policy, t.allowed, t.denied, numeric(percent(t.denied, t.allowed + t.denied)), t.shadow_denied, t.fallback, t.charges);
-  }));
-  fill(by("history-rules"), told.rules.map((s) => {
-    const t = sums(s.points);
-    return row(s.policy, s.rule, t.denied, t.shadow_denied);
-  }));
+// The range is in the address, so that a link shows the same.
+export function historyPanel(title) {
+  const range = () => {
+    const { query } = where();
+    return query.get("from") ? { since: query.get("from"), until: query.get("to") } : { since: query.get("since") ?? "24h", until: "" };
+  };
+  const use = (next) => go(where().view, where().name, { ...Object.fromEntries([...where().query].filter(([name]) => !["since", "from", "to"].includes(name))), ...next });
+  const drawing = chart((from, to) => use({ from, to }));
+  const choices = element("div", { class: "choices", role: "group", "aria-label": "Range" },
+    ...RANGES.map((since) => button(since.replace(/(\d+)/, "$1 "), () => use({ since }), { "data-since": since })));
+  const key = element("figcaption", { class: "faint" });
+  const totals = table("Checks", ["Policy", { title: "Allowed", number: true }, { title: "Denied", number: true },
+    { title: "Share", number: true }, { title: "Shadow-denied", number: true }, { title: "By fallback", number: true }, { title: "Charges", number: true }], "Nothing was checked.");
+  const byRule = table("Denied by rule", ["Rule", { title: "Denied", number: true }, { title: "Shadow-denied", number: true }], "Nothing was denied.");
+  const whole = section(title, choices, element("figure", {}, drawing.whole, key),
+    element("details", {}, element("summary", {}, "As a table"), csvButton("history", totals), totals.whole, byRule.whole));
+  let asks = 0;
+  return {
+    whole,
+    // An answer is dropped if a newer request was sent meanwhile.
+    async look(policy, marks) {
+      const ask = ++asks, { since, until } = range();
+      for (const choice of choices.children) choice.setAttribute("aria-pressed", String(choice.dataset.since === since));
+      const said = await get(`/v1/history?since=${since}` + (until ? `&until=${until}` : "") + (policy ? `&policy=${encodeURIComponent(policy)}` : ""));
+      if (ask !== asks) return;
+      const total = sums(said.checks.flatMap((s) => s.points)), span = until ? `${time(said.since_ms)} to ${time(said.until_ms)}` : `last ${since}`;
+      drawing.draw({ steps: together(said.checks), since: said.since_ms, until: said.until_ms, step: said.step_ms,
+        marks: marks.filter((m) => m.at >= said.since_ms && m.at <= said.until_ms),
+        label: `${policy || "all policies"}, ${span}: ${total.allowed} allowed, ${total.denied} denied` });
+      key.replaceChildren(...legend(total), ` (${duration(said.step_ms)} a bar; drag to choose a range)`);
+      totals.fill(said.checks.map((s) => {
+        const t = sums(s.points);
+        return [s.policy, t.allowed, t.denied, numeric(percent(t.denied, t.allowed + t.denied)), t.shadow_denied, t.fallback, t.charges];
+      }));
+      byRule.fill(said.rules.map((s) => {
+        const t = sums(s.points);
+        return [`${s.policy}/${s.rule}`, t.denied, t.shadow_denied];
+      }));
+    },
+  };
 }

@@ -210,7 +210,7 @@ def it_serves_with_one_variable(image, folder):
     with Container(image, folder / "one", {"WEIR_TOKEN": TOKEN}) as c:
         assert [allowed() for _ in range(3)] == [True, True, False]
         assert ask("POST", "/v1/check", LIMIT, token="0" * 32)[0] == 401
-        assert ask("GET", "/")[0] == 200  # the dashboard
+        assert ask("GET", "/")[0] == 200  # the console
         assert "no override" in image.run("override", "list", env=c.env)[1]
         status, said = c.stop()
         assert status == 0 and TOKEN not in said, said

@@ -29,6 +29,8 @@ class Fixture:
     def __init__(self, policies=POLICIES):
         self.folder = Folder()
         self.config = self.folder.path / "policies.yaml"
+        (self.folder.path / "linked").mkdir()
+        self.config.symlink_to("linked/policies.yaml")  # a change of it waits for a reload
         tokens = "server:\n  tokens:\n"
         for scope in ("check", "admin", "metrics", "reset", "view"):
             self.secret(scope)

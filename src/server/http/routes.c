@@ -167,7 +167,7 @@ static const struct route {
       .about = "the same as /healthz, for probes of envoyproxy/ratelimit" },
     { .path = "/healthz", .get = api_alive, .about = "is the server alive?" },
     { .path = "/readyz", .get = api_ready, .about = "is the server ready for requests?" },
-    { .path = "/", .get = api_welcome, .about = "this list; for a browser, the dashboard" },
+    { .path = "/", .get = api_welcome, .about = "this list; for a browser, the console" },
 };
 
 enum { ROUTES = sizeof routes / sizeof *routes };

@@ -1,0 +1,145 @@
+// overview.js - is it well? What needs attention, the main numbers, and where to look next.
+import { getIfAllowed } from "./api.js";
+import { spark } from "./chart.js";
+import { element, link, numeric, section, table } from "./dom.js";
+import { bytes, count, duration, percent, time } from "./format.js";
+import { historyPanel, marksOf, together } from "./history.js";
+import { note, POINTS, ratesOf } from "./rates.js";
+import { address } from "./router.js";
+import { mayRead } from "./session.js";
+
+const MINUTE = 60000, MOST_ROWS = 20, SLOW_LOOKS = 5;
+const attention = element("ul", { id: "attention" }), calm = element("p", { class: "good" }, "Nothing needs attention.");
+const tiles = element("dl", { id: "tiles" }), words = element("p", { id: "health" });
+const rates = table("Decisions per second, by policy", ["Policy", { title: "Allowed/s", number: true }, { title: "Denied/s", number: true },
+  { title: "Share", number: true }, { title: "Shadow-denied/s", number: true }, { title: "Denied in all", number: true }, "Last two minutes"], "No checks yet.", { id: "checks" });
+const rest = element("p", { class: "faint" }), panel = historyPanel("History");
+const store = element("dl", { id: "store" });
+
+const page = element("div", {}, section("Now", words, attention, calm, tiles), panel.whole, section("Policies", rates.whole, rest), section("Store and server", store));
+
+// ---- what needs attention -------------------------------------------------------------------------
+
+// [what, what to do, where]
+function concerns({ stats, ready, alerts, policies }) {
+  const found = [], { recent, recent_ms, reasons } = stats.unanswered;
+  if (stats.store.has_failed) found.push(["The store cannot be reached, so on_error decides.", "Look at the store and at the network to it; weir tries again by itself.", null]);
+  else if (ready?.breaker?.state === "partly_open") found.push([`${ready.breaker.open} of ${ready.breaker.threads} threads do not wait for the store.`, "The store is slow or fails now and then.", null]);
+  if (recent) {
+    const why = reasons.slice(0, 3).map((r) => `${r.detail} (${r.code}, by ${r.protocol}, ${count(r.recent)} times)`);
+    found.push([`${count(recent)} check${recent === 1 ? "" : "s"} without an answer in the last ${duration(recent_ms)}: ${why.join("; ")}.`, "These clients may let every request pass: correct what they send.", null]);
+  }
+  for (const a of (alerts ?? []).filter((one) => one.state === "firing")) {
+    const of = a.firing.map((one) => one.code ?? [one.policy, one.rule, one.tag?.slice(0, 12)].filter(Boolean).join(" ")).slice(0, 3).join(", ");
+    const policy = a.firing[0]?.policy;
+    found.push([`Alert ${a.alert} since ${time(a.since_ms)}: ${a.condition.replace("_", " ")} ${count(a.value)} over ${count(a.over)}${of ? `, of ${of}` : ""}.`,
+      a.firing[0]?.tag ? "See who it is, and block it if it must stop." : "See what the policy denies, and whom.",
+      a.firing[0]?.tag ? address("identities", "", { tag: a.firing[0].tag }) : policy ? address("policies", policy) : null]);
+  }
+  if (ready?.ledger_stale) found.push(["Changes of operators cannot be read from the store.", "Those that were read last stay in force.", address("changes")]);
+  if (policies?.reload.problem) found.push([`The last reload failed: ${policies.reload.problem}`, "Correct the file and reload; the old policies stay in force.", address("changes")]);
+  if (policies?.differs_in_database?.length) found.push([`The file and the database differ in ${policies.differs_in_database.join(", ")}.`, "Run weir policy push, so that checks by SQL use the same limits.", address("policies")]);
+  if (stats.enabled === false) found.push(["WEIR_ENABLED is off: everything is allowed, and nothing is counted.", "Start the server without it to enforce limits.", null]);
+  if (stats.store.settlements_dropped) found.push([`${count(stats.store.settlements_dropped)} settlements were dropped.`, "What they would have given back stays used until it resets.", address("budgets")]);
+  return found;
+}
+
+function showAttention(context) {
+  const found = concerns(context);
+  attention.replaceChildren(...found.map(([what, act, where]) => element("li", {}, element("strong", {}, what), ` ${act} `, where ? link("Go there", where, { "aria-label": `Go there: ${what}` }) : null)));
+  calm.hidden = found.length > 0;
+}
+
+// ---- tiles ----------------------------------------------------------------------------------------
+
+const noted = { p99: [], keys: [], memory: [] };
+let minutes = [];
+
+function keep(name, value) {
+  noted[name] = [...noted[name], value].slice(-POINTS);
+  return noted[name];
+}
+
+function tile(title, value, points, kind) {
+  return element("div", { class: "tile" }, element("dt", {}, title), element("dd", {}, value, spark(points, POINTS, kind)));
+}
+
+// Called once a look: what has no history is noted as it goes.
+function showTiles(stats) {
+  const now = stats.checks.map((c) => ratesOf(c.policy).now), sum = (kind) => now.reduce((total, one) => total + one[kind], 0);
+  const allowed = sum("allowed"), denied = sum("denied"), shadow = sum("shadow_denied"), s = stats.store;
+  const share = (kind) => minutes.map((m) => (m.allowed + m.denied ? m[kind] / (m.allowed + m.denied) : 0));
+  tiles.replaceChildren(
+    tile("Checks a second", count(allowed + denied), minutes.map((m) => (m.allowed + m.denied) / 60)),
+    tile("Denied", percent(denied, allowed + denied), share("denied"), "line denied"),
+    tile("Shadow-denied", percent(shadow, allowed + denied), share("shadow_denied"), "line shadow"),
+    tile("Decision, p99", `${(stats.decision_ns.p99 / 1000).toFixed(0)} µs`, keep("p99", stats.decision_ns.p99)),
+    tile("Keys", s.keys === null ? "unknown" : count(s.keys), keep("keys", s.keys ?? 0)),
+    tile("Memory", bytes(stats.memory_bytes), keep("memory", stats.memory_bytes)));
+}
+
+function showHealth({ stats, ready }) {
+  const s = stats.store, breaker = ready?.breaker;
+  const server = stats.draining ? "The server is ending" : ready?.ready === false ? "The server is not ready" : "The server is ready";
+  const kept = s.has_failed ? "the store cannot be reached" : "the store answers";
+  const waits = breaker ? { closed: ", and all threads wait for it", partly_open: `, but ${breaker.open} of ${breaker.threads} threads do not wait for it`, open: ", and no thread waits for it" }[breaker.state] : "";
+  words.textContent = `${server}, ${kept}${waits}.`;
+  words.className = s.has_failed || ready?.ready === false ? "bad" : "good";
+}
+
+// ---- policies and store ---------------------------------------------------------------------------
+
+function showRates(stats) {
+  const busiest = [...stats.checks].sort((a, b) => ratesOf(b.policy).now.denied - ratesOf(a.policy).now.denied ||
+    ratesOf(b.policy).now.allowed - ratesOf(a.policy).now.allowed || b.denied - a.denied).slice(0, MOST_ROWS);
+  rates.fill(busiest.map((c) => {
+    const { now, points } = ratesOf(c.policy);
+    return [mayRead() ? link(c.policy, address("policies", c.policy)) : c.policy, numeric(count(now.allowed)), numeric(count(now.denied)),
+      numeric(percent(now.denied, now.allowed + now.denied)), numeric(count(now.shadow_denied)), c.denied, spark(points.map((p) => p.denied), POINTS, "line denied")];
+  }));
+  rest.textContent = stats.checks.length > MOST_ROWS ? `${stats.checks.length - MOST_ROWS} more are under Policies.` : "";
+}
+
+// A shared store does not report its size: null.
+const known = (n, write) => (n === null ? "unknown" : write(n));
+
+function showStore(stats) {
+  const s = stats.store;
+  const state = s.has_failed ? element("span", { class: "bad" }, "unreachable: on_error decides") : element("span", { class: "good" }, "well");
+  const facts = [["State", state], ["Keys", known(s.keys, count) + (s.max_keys === null ? "" : ` of ${count(s.max_keys)}`)],
+    ["Memory for keys", known(s.memory_bytes, bytes)], ["Failures", count(s.failures)],
+    ...(s.settlements_waiting + s.settlements_dropped ? [["Settlements", `${count(s.settlements_waiting)} waiting, ${count(s.settlements_dropped)} dropped`]] : []),
+    ["Evicted keys", known(s.evicted_keys, count)], ["Journal", bytes(s.journal_bytes)], ["Snapshots", count(s.snapshots)],
+    ["Connections", `${count(stats.connections.open)} of ${count(stats.connections.max)}`]];
+  store.replaceChildren(...facts.map(([title, value]) => element("div", {}, element("dt", {}, title), element("dd", {}, value))));
+}
+
+let looks = 0, slow = {};
+
+async function lookSlowly(now) {
+  const hour = await getIfAllowed(`/v1/history?since=${POINTS}m&step=1m`);
+  const filled = new Map(together(hour?.checks ?? []).map((m) => [m.at, m]));
+  const last = now - (now % MINUTE);
+  minutes = Array.from({ length: POINTS }, (_, i) => filled.get(last - (POINTS - i) * MINUTE) ?? { allowed: 0, denied: 0, shadow_denied: 0 });
+  slow = { policies: mayRead() ? await getIfAllowed("/v1/policies") : null, alerts: (await getIfAllowed("/v1/alerts"))?.alerts };
+  const audit = mayRead() ? await getIfAllowed("/v1/audit?newest=200") : null;
+  await panel.look("", marksOf((audit?.entries ?? []).filter((e) => e.kind === "mode"), slow.policies?.reload.last_ms));
+}
+
+export const overview = {
+  title: "Overview", isForNumbers: true, page,
+  enter() {
+    looks = 0;
+  },
+  async look({ stats, ready, isLate }) {
+    note(stats);
+    showHealth({ stats, ready });
+    showRates(stats);
+    showStore(stats);
+    showTiles(stats);
+    showAttention({ stats, ready, ...slow });
+    if (!isLate && looks++ % SLOW_LOOKS !== 0) return;
+    await lookSlowly(stats.now_ms);
+    showAttention({ stats, ready, ...slow });
+  },
+};
