@@ -9,7 +9,7 @@ const UNITS: Record<string, number> = { ms: 1, s: 1e3, m: 6e4, h: 36e5, d: 864e5
 /** Milliseconds of `15m`, `10 s`, 900000. */
 export function ms(duration: Duration): number {
   const [, amount, unit = 'ms'] = /^(\d+) ?(ms|[smhdw])?$/.exec(`${duration}`) ?? []
-  if (!amount) throw mistake(`'${duration}' is not a duration`)
+  if (!amount) throw mistake('not a duration: ' + duration)
   return +amount * UNITS[unit]!
 }
 

@@ -3,7 +3,7 @@
  * Differences: weir's clock counts; a denied request costs nothing; a bucket gains its tokens one
  * by one; the cache of denials is exact and bounded. Regions, deny lists and dynamic limits are
  * not here: weir has overrides. */
-import type { Duration } from './duration.js'
+import { type Duration, ms } from './duration.js'
 import { type Limit, Weir } from './weir.js'
 
 export interface RatelimitConfig {
@@ -59,12 +59,14 @@ export class Ratelimit {
 
   static cachedFixedWindow = Ratelimit.fixedWindow
 
+  /** A negative `rate` gives back what was counted, and no more than that. */
   async limit(
     identifier: string,
     { rate = 1 }: { rate?: number } = {},
   ): Promise<RatelimitResponse> {
-    const answer = await this.#weir.check(this.#limit, this.#key(identifier), {
-      cost: rate,
+    const verb = rate < 0 ? 'refund' : 'check'
+    const answer = await this.#weir[verb](this.#limit, this.#key(identifier), {
+      cost: Math.abs(rate),
       timeout: this.#timeout,
     })
     const pending = Promise.resolve()
@@ -77,12 +79,13 @@ export class Ratelimit {
         pending,
         reason: 'timeout',
       }
-    const wait = answer.allowed ? answer.resetAfterMs : answer.retryAfterMs
     return {
       success: answer.allowed,
       limit: this.#most,
       remaining: answer.remaining,
-      reset: Date.now() + wait,
+      reset: answer.allowed
+        ? this.#end(answer.resetAfterMs)
+        : Date.now() + answer.retryAfterMs,
       pending,
     }
   }
@@ -105,13 +108,19 @@ export class Ratelimit {
     identifier: string,
   ): Promise<{ remaining: number; reset: number; limit: number }> {
     const { remaining, resetAfterMs } = await this.#weir.peek(this.#limit, this.#key(identifier))
-    return { remaining, reset: Date.now() + resetAfterMs, limit: this.#most }
+    return { remaining, reset: this.#end(resetAfterMs), limit: this.#most }
   }
 
   /** Needs a token with the scope reset. */
   async resetUsedTokens(identifier: string): Promise<void> {
     const { source, error } = await this.#weir.reset(this.#limit, this.#key(identifier))
     if (source === 'fallback' && error) throw error
+  }
+
+  /** Windows of the clock end at multiples of their length: the way here took time. */
+  #end(after: number) {
+    const step = after > 0 && this.#limit.algorithm !== 'token_bucket' ? ms(this.#limit.window) : 1
+    return Math.round((Date.now() + after) / step) * step
   }
 
   get #most() {

@@ -92,7 +92,9 @@ export interface WeirOptions extends Partial<HttpOptions> {
   transport?: Transport
   on?: {
     answer?(answer: Answer, request: WireRequest): void
-    /** Each failed request. Default: the first one of each code is logged. */
+    /**
+     * Each failed request. Default: the first one of each code is logged. What it throws is logged.
+     */
     error?(error: WeirError): void
   }
 }
@@ -176,7 +178,7 @@ export class Weir<P = Anything> {
       batch = {},
       denyCache: cached = {},
     } = options
-    if (!local && /local/.test(JSON.stringify(onError))) throw mistake('no localLimiter()')
+    if (!local && /local/.test(JSON.stringify(onError))) throw mistake('no local')
     const denials = cached && denyCache(cached)
     const lanes: Record<string, Push> = {}
     const logged = new Set<string>()
@@ -186,7 +188,8 @@ export class Weir<P = Anything> {
       if (!error) failures = 0
       else if (!MISTAKE.test(error.code)) {
         failures++
-        if (on.error) on.error(error)
+        // What it throws, now or later, is no fault of the check.
+        if (on.error) (async () => on.error!(error))().catch(console.error)
         else if (logged.size < logged.add(error.code).size)
           console.error(`weir: ${error.code} ${error.message}`)
       }

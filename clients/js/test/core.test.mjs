@@ -77,7 +77,7 @@ test('a limit can come with the request', async () => {
   for (let i = 0; i < 3; i++) words.push((await weir.check(limit, 'bob', { now })).allowed)
   assert.deepEqual(words, [true, true, false])
   assert.equal((await weir.check({ ...limit, window: 60_000 }, 'bob', { now })).allowed, false)
-  await assert.rejects(weir.check({ limit: 2, window: 'soon' }, 'bob'), /'soon' is not a duration/)
+  await assert.rejects(weir.check({ limit: 2, window: 'soon' }, 'bob'), /not a duration: soon/)
 })
 
 test('peek counts nothing, charge counts always, refund gives back, reset forgets', async () => {

@@ -34,6 +34,25 @@ const FAULTS = {
   cutting: () => misbehaving((request) => void request.socket.destroy()),
 }
 
+test('an on.error that throws, now or later, changes no answer', async (t) => {
+  const logged = t.mock.method(console, 'error', () => {})
+  for (const [of, make] of Object.entries({ away: FAULTS.away, silent: FAULTS.silent }))
+    for (const error of [
+      () => assert.fail('now'),
+      async () => assert.fail('later'),
+    ]) {
+      logged.mock.resetCalls()
+      const server = await make()
+      const weir = new Weir({ url: server.url, timeout: 50, on: { error } })
+      for (let times = 1; times <= 2; times++) {
+        const answers = await Promise.all(['a', 'b'].map((ip) => weir.check('login', ip)))
+        assert.deepEqual(answers.map((a) => a.source), ['fallback', 'fallback'], of)
+        await until(() => logged.mock.callCount() === times, 'what it throws')
+      }
+      server.close()
+    }
+})
+
 for (const [name, make] of Object.entries(FAULTS)) {
   test(`a server that is ${name}: each word of onError is kept within the deadline`, async () => {
     const server = await make()
@@ -95,10 +114,10 @@ test('after so many failures in a row another word holds, until weir answers aga
 })
 
 test('a word that needs a limiter of its own says so at once', () => {
-  assert.throws(() => new Weir({ url: 'http://127.0.0.1:1', onError: 'local' }), /localLimiter/)
+  assert.throws(() => new Weir({ url: 'http://127.0.0.1:1', onError: 'local' }), /no local/)
   assert.throws(
     () => new Weir({ url: 'http://127.0.0.1:1', onError: { after: 3, before: 'local' } }),
-    /localLimiter/,
+    /no local/,
   )
 })
 

@@ -343,6 +343,16 @@ test('@upstash/ratelimit: the shape, the algorithms, and waiting', async () => {
   assert.equal((await fixed.limit('a', { rate: 2 })).success, false)
   assert.equal((await fixed.limit('a')).success, true)
   assert.deepEqual((await fixed.getRemaining('a')).remaining, 0)
+  assert.equal(first.reset % 3_600_000, 0) // the end of an hour
+  assert.equal((await fixed.getRemaining('a')).reset % 3_600_000, 0)
+  for (const [rate, remaining] of [
+    [-1, 1],
+    [-5, 2], // no more than was counted
+    [1, 1],
+  ]) {
+    const given = await fixed.limit('a', { rate })
+    assert.deepEqual([given.success, given.remaining], [true, remaining])
+  }
   await fixed.resetUsedTokens('a')
   assert.equal((await fixed.getRemaining('a')).remaining, 2)
   for (const limiter of [Ratelimit.slidingWindow(3, '10 s'), Ratelimit.tokenBucket(3, '1 d', 3)]) {
