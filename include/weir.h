@@ -122,7 +122,8 @@ typedef enum weir_start {
     X(FALLBACK, 2, "fallback")                                                                     \
     X(EXEMPT, 3, "exempt")                                                                         \
     X(BLOCKED, 4, "blocked")                                                                       \
-    X(OFF, 5, "off")
+    X(OFF, 5, "off")                                                                               \
+    X(LEASE, 6, "lease")
 
 typedef enum weir_source {
 #define WEIR_X(name, value, text) WEIR_FROM_##name = (value),
@@ -378,6 +379,13 @@ typedef struct weir_stats {
     int64_t breakers_open;       /* those that do not wait for it, as it has failed */
     int64_t settlements_waiting; /* of reservations, until the store is back */
     int64_t settlements_dropped; /* that it was never told */
+    int64_t leases;              /* chunks of limits that this process holds */
+    int64_t leases_granted;      /* units that the store has charged for them, … */
+    int64_t leases_spent;        /* that checks were answered from, */
+    int64_t leases_returned;     /* that were given back, */
+    int64_t leases_stranded;     /* and that the store takes for spent, as they were not in time */
+    int64_t lease_checks;        /* that the store was not asked for */
+    int64_t lease_requests;      /* for chunks, that it was asked for instead */
 } weir_stats;
 
 WEIR_API void weir_get_stats(weir *w, weir_stats *stats);

@@ -10,7 +10,7 @@
 --     6 reserve: fingerprint, ttl, longest ttl, bits (1: used at once, 2: given back when it
 --                expires), token, about, tags, names, count of charges, each: key, place, shadow
 --                (0 or 1), what it counts, cost, rule
---     7 settle:  nothing was used (0 or 1), amounts
+--     7 settle:  bits (1: nothing was used, 2: the record is forgotten), amounts
 --     8 grow:    token, amounts; with a token below 0 only what it would say
 --     9 extend:  ttl
 --     10 undo:   token: what was charged with it, as if it had never been
@@ -234,7 +234,7 @@ local function write_state(s, ends)
 end
 
 local function tell_given_back(s)
-    redis.call('PUBLISH', 'rl:news', 'key ' .. string.sub(s.key, -32))
+    redis.call('PUBLISH', 'rl:news', 'back ' .. string.sub(s.key, -32))
 end
 
 -- ---- holds ---------------------------------------------------------------------------------------
@@ -593,7 +593,7 @@ local function reserve()
 end
 
 local function settle(record)
-    local is_release, is_same, bits = asked[at] == 1, true, 0
+    local is_release, forgets, is_same, bits = asked[at] % 2 == 1, asked[at] > 1, true, 0
     at = at + 1
     local named = read_amounts(record)
     if not named then
@@ -616,7 +616,11 @@ local function settle(record)
         bits = 2
     end
     record.settled = true
-    write_record(record)
+    if forgets then
+        redis.call('DEL', record_key)
+    else
+        write_record(record)
+    end
     return 0, bits, record.expires - now, look_at_all(record.charges), record
 end
 

@@ -311,7 +311,7 @@ BEGIN
             END LOOP;
         END IF;
         IF r.held[i] > p_used[i] AND is_open THEN
-            PERFORM pg_notify('weir', 'key ' || r.keys[i]); -- deny caches must forget it
+            PERFORM pg_notify('weir', 'back ' || r.keys[i]); -- deny caches must forget it
         END IF;
     END LOOP;
     IF is_open THEN -- of those that have expired, a bucket or slots may yet have to know
@@ -382,7 +382,8 @@ $$;
 -- callers have weir.reserve() and the like.
 --
 -- Of each question:
---   verbs        6 reserve, 7 settle, 8 grow, 9 extend, 10 reserve what is given back when it expires
+--   verbs        6 reserve, 7 settle, 8 grow, 9 extend, 10 reserve what is given back when it expires,
+--                11 settle, and forget the record
 --   ids          16 bytes of HMAC-SHA256 of the caller's id
 --   fingerprints, most_ttls
 --                of a reserve: of what is asked; what an extension may have, in ms
@@ -580,15 +581,19 @@ BEGIN
             named := ARRAY(SELECT (amounts[first_name:last_name])
                                   [array_position(names[first_name:last_name], c.name)]
                              FROM unnest(r.counts) WITH ORDINALITY AS c (name, n) ORDER BY c.n);
-            IF verbs[q] = 7 THEN
+            IF verbs[q] IN (7, 11) THEN
                 named := ARRAY(SELECT CASE WHEN flags[q] THEN 0 ELSE coalesce(u.named, u.held) END
                                  FROM unnest(named, r.held) WITH ORDINALITY AS u (named, held, n)
                                 ORDER BY u.n);
                 expired[q] := now >= r.expires;
                 IF NOT r.is_settled THEN
                     said := weir.judge_record(r, 5, weir.settle_holds(r, named, now), now);
-                    UPDATE weir.reservations w SET is_settled = true, used = named
-                     WHERE w.id = ids[q];
+                    IF verbs[q] = 11 AND now < r.expires THEN
+                        DELETE FROM weir.reservations w WHERE w.id = ids[q];
+                    ELSE
+                        UPDATE weir.reservations w SET is_settled = true, used = named
+                         WHERE w.id = ids[q];
+                    END IF;
                     SELECT greatest(0, max(-u.rest)) INTO more
                       FROM unnest(said.remaining, r.shadows) AS u (rest, is_shadow)
                      WHERE NOT u.is_shadow;

@@ -120,6 +120,7 @@ static const char *why_uncounted(weir_source source)
         return "the store failed, on_error decided";
     case WEIR_FROM_STORE:
     case WEIR_FROM_CACHE:
+    case WEIR_FROM_LEASE:
         break;
     }
     return NULL;

@@ -256,6 +256,8 @@ static weir_source source_of(const struct check *check, bool has_excused)
 {
     const uint32_t shadows = (UINT32_C(1) << check->shadow) - 1;
 
+    if (check->is_leased)
+        return WEIR_FROM_LEASE;
     if (check->questions[0].is_unkept || (has_excused && check->live == 0))
         return WEIR_FROM_FALLBACK;
     if (check->live > 0 ? check->remembered & 1 : check->remembered == shadows)

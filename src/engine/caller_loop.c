@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "engine/leases.h"
 
 enum { MOST_SOCKETS = 64 };
 
@@ -33,6 +34,7 @@ struct caller_loop {
     struct engine *engine;
     weir_allocator allocator;
     struct lane *lane;
+    struct lease_lane leases;
     pthread_mutex_t lock; /* of all below, and of the lane */
     pthread_cond_t changed;
     struct watch *first;
@@ -232,14 +234,26 @@ weir_err caller_loop_new(struct engine *e, const weir_allocator *allocator,
     return room->interrupt < 0 ? WEIR_ESYSTEM : WEIR_OK;
 }
 
+/* What was taken of limits is for others, if the store answers in time. */
+static void end_leases(struct caller_loop *room)
+{
+    pthread_mutex_lock(&room->lock);
+    while (!lease_lane_end(&room->leases, NULL, NULL))
+        turn(room);
+    lease_lane_done(&room->leases);
+    pthread_mutex_unlock(&room->lock);
+}
+
 void caller_loop_free(struct caller_loop *room)
 {
     const weir_allocator *allocator;
 
     if (!room)
         return;
-    if (room->lane)
+    if (room->lane) {
+        end_leases(room);
         room->engine->store->ops->detach(room->engine->store, room->lane);
+    }
     allocator = &(weir_allocator){ room->allocator.resize, room->allocator.ctx };
     for (struct watch *w = room->first; w; w = w->next)
         w->is_dropped = true;
@@ -258,9 +272,13 @@ struct pending caller_loop_enter(struct caller_loop *room)
     struct store *store = room->engine->store;
 
     pthread_mutex_lock(&room->lock);
-    if (!room->lane)
+    if (!room->lane) {
         room->lane = store->ops->attach(store, &room->reactor);
-    return (struct pending){ .lane = room->lane };
+        if (room->lane)
+            lease_lane_begin(&room->leases, room->engine, room->lane, &room->reactor);
+    }
+    return (struct pending){ .lane = room->lane,
+                             .leases = room->leases.lane ? &room->leases : NULL };
 }
 
 static bool are_done(const struct check *checks, size_t n)

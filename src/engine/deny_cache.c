@@ -142,6 +142,11 @@ static void decide(const struct place *p, const struct denial *d, int64_t now, s
     };
 }
 
+bool deny_cache_is_certain(const struct deny_cache *c, int64_t now)
+{
+    return now < atomic_load_explicit(&c->certain_until, memory_order_acquire);
+}
+
 bool deny_cache_refuses(struct deny_cache *c, const struct denial *d, int64_t now,
                         struct decision *out)
 {
@@ -149,7 +154,7 @@ bool deny_cache_refuses(struct deny_cache *c, const struct denial *d, int64_t no
     bool is_refused = false;
     struct lock *lock;
 
-    if (now >= atomic_load_explicit(&c->certain_until, memory_order_acquire))
+    if (!deny_cache_is_certain(c, now))
         return false;
     lock = enter(c, d->key);
     for (size_t i = 0; i < DENIAL_WAYS && !is_refused; i++)
@@ -238,6 +243,7 @@ void deny_cache_hear(struct deny_cache *c, const struct store_event *event, int6
 {
     switch (event->kind) {
     case STORE_EVENT_KEY:
+    case STORE_EVENT_BACK:
         deny_cache_forget(c, event->key, now);
         break;
     case STORE_EVENT_ALL:

@@ -48,6 +48,9 @@ struct denial {
 struct deny_cache *deny_cache_new(const weir_allocator *allocator); /* NULL: out of memory */
 void deny_cache_free(struct deny_cache *c);                         /* NULL is fine */
 
+/* Has nothing been missed of what others have changed? */
+bool deny_cache_is_certain(const struct deny_cache *c, int64_t now);
+
 /* Is it refused? Then `out` is the decision. */
 bool deny_cache_refuses(struct deny_cache *c, const struct denial *d, int64_t now,
                         struct decision *out);

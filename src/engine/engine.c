@@ -6,6 +6,7 @@
 #include "engine/charges.h"
 #include "engine/deny_lookup.h"
 #include "engine/fallback.h"
+#include "engine/leases.h"
 #include "engine/override_index.h"
 #include "engine/reserve.h"
 
@@ -106,6 +107,8 @@ static void question_done(struct question *q)
     count_errors(check->engine, q);
     if (check->engine->denials)
         deny_lookup_learn(check, q);
+    if (check->wants_lease)
+        leases_learn(check, q);
     if (check->engine->local)
         fall_back(check, q);
     settle(check);
@@ -167,6 +170,21 @@ static void ask_about_reservation(struct engine *e, struct pending *pending, str
     e->store->ops->submit(e->store, pending, q);
 }
 
+/* Is it answered without the store, from what was taken there before? */
+static bool is_leased(struct engine *e, struct pending *pending, struct check *check)
+{
+    if (verb_gives_back(check->verb)) {
+        leases_recall(e, &check->questions[0]);
+        return false;
+    }
+    if (!leases_spend(e, pending, check))
+        return false;
+    if (e->local)
+        fallback_learn(e, check, &check->questions[0]);
+    settle(check);
+    return true;
+}
+
 void engine_ask(struct engine *e, struct pending *pending, struct check *check, int64_t now)
 {
     const bool brings_now = check->ask.now != 0;
@@ -181,6 +199,7 @@ void engine_ask(struct engine *e, struct pending *pending, struct check *check, 
         check->ask.now = now;
     check->engine = e;
     check->remembered = check->unknown = 0;
+    check->wants_lease = check->is_leased = false;
     if (settle_later_has_some(&e->later))
         settle_later_send(&e->later, e->store, pending);
     if (verb_reserves(check->verb)) {
@@ -200,6 +219,8 @@ void engine_ask(struct engine *e, struct pending *pending, struct check *check, 
     if (verb_forces(check->verb))
         spare_limits_of_none(check);
     check->waiting = n;
+    if (e->leases && !brings_now && is_leased(e, pending, check))
+        return;
     if (e->denials)
         check->asked_at = clock_steady_ms();
     for (size_t i = 0; i < n; i++) {

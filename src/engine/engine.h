@@ -31,6 +31,7 @@ struct engine {
     struct store *store;
     struct store *local;        /* beside a shared one: decides while that cannot; else NULL */
     struct deny_cache *denials; /* of a shared one; NULL: it is always asked */
+    struct leases *leases;      /* of a shared one; NULL: there are none */
     struct named *named;        /* names that requests bring */
     struct intern *names;       /* all that answers point at */
     _Atomic(const struct engine_keys *) keys;
@@ -114,6 +115,8 @@ struct check {
     bool is_answered;       /* without the store */
     bool is_settled_later;  /* the store is away: what it was to be told waits */
     bool lists_charges;     /* the rows of its answer are its charges, see descriptors.h */
+    bool wants_lease;       /* its rules lease chunks */
+    bool is_leased;         /* … and it was answered from these */
     bool has_mode;          /* an operator's, for the policy's */
     enum mode mode;         /* … which is this */
     enum on_error on_error; /* the strictest that its live rules have */

@@ -16,6 +16,7 @@ struct weir {
     struct engine engine;
     struct caller_loop *caller_loop; /* of a remote store; else NULL */
     struct deny_cache *denials;      /* the engine's, if it has one */
+    struct leases *leases;           /* the engine's, if it has some */
     _Atomic unsigned after_errors;   /* of the policies' fallback */
     struct published policies;       /* a struct policies, or NULL */
     struct ledger_view *ledger_view; /* what operators have changed */

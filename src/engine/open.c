@@ -10,6 +10,7 @@
 #include "base/secret.h"
 #include "engine/caller_loop.h"
 #include "engine/handle.h"
+#include "engine/leases.h"
 
 enum { DEFAULT_MAX_KEYS = 1 << 24, TICK_US = 100000 };
 
@@ -127,6 +128,7 @@ static void hear(void *handle, const struct store_event *event)
     weir *w = handle;
 
     deny_cache_hear(w->denials, event, clock_steady_ms());
+    leases_hear(w->leases, event, clock_steady_ms());
     if (event->kind != STORE_EVENT_LEDGER && event->kind != STORE_EVENT_ALL)
         return;
     atomic_store(&w->has_news, true);
@@ -159,7 +161,8 @@ static weir_err open_store(weir *w, const weir_options *o, const struct secret *
     hash_secret_id(secret, options.secret_id);
     if (store_is_shared(options.uri)) {
         w->denials = deny_cache_new(&w->allocator); /* before the first news */
-        if (!w->denials)
+        w->leases = leases_new(&w->allocator);
+        if (!w->denials || !w->leases)
             return WEIR_ENOMEM;
         options.after_errors = &w->after_errors;
         options.heard = hear;
@@ -182,6 +185,8 @@ static weir_err open_store(weir *w, const weir_options *o, const struct secret *
     w->engine.local = local;
     if (!trusts_now && !(o->flags & WEIR_NO_DENY_CACHE)) /* whose time is not that of the callers */
         w->engine.denials = w->denials;
+    if (w->engine.denials && store->ops->reserves)
+        w->engine.leases = w->leases;
     return caller_loop_new(&w->engine, &w->allocator, &w->caller_loop);
 }
 
@@ -259,6 +264,7 @@ void weir_close(weir *w)
     if (w->engine.local)
         w->engine.local->ops->close(w->engine.local);
     deny_cache_free(w->denials);
+    leases_free(w->leases, &w->allocator);
     policies_free((struct policies *)published_replace(&w->policies, NULL));
     published_done(&w->policies);
     worker_done(&w->housekeeper);

@@ -8,6 +8,7 @@
 #include "base/diag.h"
 #include "base/secret.h"
 #include "engine/handle.h"
+#include "engine/leases.h"
 
 enum { SECRET_MS = 500 }; /* from one look for the secret to the next */
 
@@ -111,6 +112,8 @@ weir_err weir_reload(weir *w, weir_diag *diag)
     pushed_want(w->pushed);
     if (w->engine.denials)
         deny_cache_forget_all(w->engine.denials, clock_steady_ms());
+    if (w->engine.leases)
+        lease_table_recall_all(w->engine.leases->table, clock_steady_ms());
     return WEIR_OK;
 }
 

@@ -303,6 +303,7 @@ static void begin(struct reserving_room *room)
         .is_expiry = false,
         .is_used = false,
         .is_release = false,
+        .forgets = false,
         .amounts = room->amounts,
         .amount_count = 0,
         .labels = room->labels,

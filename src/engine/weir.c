@@ -7,6 +7,7 @@
 #include "base/diag.h"
 #include "engine/caller_loop.h"
 #include "engine/handle.h"
+#include "engine/leases.h"
 
 enum {
     MANY = 8,   /* checks that are looked up together: enough to hide the latency of memory */
@@ -219,6 +220,8 @@ void weir_get_stats(weir *w, weir_stats *stats)
     w->engine.store->ops->stats(w->engine.store, stats);
     stats->settlements_waiting = atomic_load(&w->engine.later.count);
     stats->settlements_dropped = atomic_load(&w->engine.later.dropped);
+    if (w->engine.leases)
+        leases_get_stats(w->engine.leases, stats);
     if (!w->engine.denials)
         return;
     deny_cache_get_stats(w->engine.denials, clock_steady_ms(), &denials);

@@ -35,6 +35,7 @@ struct settings {
     enum retry retry;
     int ipv6_prefix;
     int rollout;
+    struct policy_lease lease;
     const char *counts; /* NULL: requests */
     const char *const *by;
     size_t by_count;
@@ -76,6 +77,10 @@ void calendar_end(struct loader *l, const struct yaml *zone, const struct yaml *
 
 /* reserve_settings.c */
 void read_reserve(struct loader *l, const struct yaml *node, struct policy_reserve *out);
+
+/* lease_settings.c */
+void read_lease(struct loader *l, const struct yaml *node, struct policy_lease *out);
+bool check_lease(struct loader *l, const struct yaml *at, const struct rule *r); /* false: none */
 
 /* environment.c */
 void environment_open(struct loader *l);

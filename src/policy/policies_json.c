@@ -146,6 +146,19 @@ static void put_shadow_limit(struct writer *w, const struct policy_rule *r)
     w->is_shadow = false;
 }
 
+/* Callers of the database have no leases. */
+static void put_lease(const struct writer *w, const struct policy_rule *r)
+{
+    if (r->lease.ttl == 0 || w->form == FORM_DOCUMENT)
+        return;
+    json_open(w->j, open_setting(w, "lease"), '{');
+    json_int(w->j, "ttl_ms", r->lease.ttl);
+    if (r->lease.most > 0)
+        json_int(w->j, "most", r->lease.most);
+    json_close(w->j, '}');
+    close_setting(w, RULE_SETTING_LEASE);
+}
+
 /* The one place that knows how a rule becomes JSON. */
 static void put_rule(struct writer *w, const struct policy_rule *r, const struct plan *plan)
 {
@@ -166,6 +179,7 @@ static void put_rule(struct writer *w, const struct policy_rule *r, const struct
         put_int(w, RULE_SETTING_BLOCK_FOR, "block_for_ms", r->counted.rule.block_for);
     if (r->counts)
         put_text(w, RULE_SETTING_COUNTS, "counts", r->counts);
+    put_lease(w, r);
     put_by(w, r);
     put_plans(w, r);
     put_shadow_limit(w, r);

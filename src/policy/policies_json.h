@@ -25,6 +25,7 @@ void policies_json_documents(const struct policies *set, struct buf *out);
 enum rule_setting {
     RULE_SETTING_MODE,
     RULE_SETTING_ROLLOUT,
+    RULE_SETTING_LEASE,
     RULE_SETTING_ALGORITHM,
     RULE_SETTING_LIMIT,
     RULE_SETTING_BURST,

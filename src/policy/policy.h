@@ -72,6 +72,17 @@ struct plan {
     int line;
 };
 
+/* Whether instances take chunks of its limit from a shared store, and answer from these. */
+struct policy_lease {
+    int64_t ttl;  /* ms that a chunk lasts; 0: none is taken */
+    int64_t most; /* of one chunk; 0: as much as is wanted */
+};
+enum {
+    LEASE_LEAST_TTL_MS = 500,
+    LEASE_MOST_TTL_MS = 60000,
+    LEASE_USUAL_TTL_MS = 1000,
+};
+
 struct policy_rule {
     const char *name;            /* "default" for the one rule of a short policy */
     const struct policy *policy; /* whose it is */
@@ -89,6 +100,7 @@ struct policy_rule {
     struct tag_key tag_key; /* what its identities are called by */
     const struct plan *plans;
     size_t plan_count;
+    struct policy_lease lease;
     int line;
 };
 

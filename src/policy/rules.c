@@ -24,6 +24,7 @@ enum {
     IPV6_PREFIX,
     SHADOW_LIMIT,
     ROLLOUT,
+    LEASE,
     ON_ERROR,
     RESERVE,
     RETRY_AFTER,
@@ -48,6 +49,7 @@ static const char *const words[KEY_COUNT] = {
     [IPV6_PREFIX] = "ipv6_prefix",
     [SHADOW_LIMIT] = "shadow_limit",
     [ROLLOUT] = "rollout",
+    [LEASE] = "lease",
     [ON_ERROR] = "on_error",
     [RESERVE] = "reserve",
     [RETRY_AFTER] = "retry_after",
@@ -60,7 +62,7 @@ static const char *const words[KEY_COUNT] = {
 #define IN_LIMIT (BIT(LIMIT) | BIT(BURST) | BIT(PRECISION))
 #define IN_RULE                                                                                    \
     (IN_LIMIT | OF_WINDOWS | BIT(BY) | BIT(COUNTS) | BIT(ALGORITHM) | BIT(PLANS) | BIT(MODE) |     \
-     BIT(IPV6_PREFIX) | BIT(SHADOW_LIMIT) | BIT(ROLLOUT))
+     BIT(IPV6_PREFIX) | BIT(SHADOW_LIMIT) | BIT(ROLLOUT) | BIT(LEASE))
 #define IN_POLICY                                                                                  \
     (IN_RULE | BIT(ON_ERROR) | BIT(RESERVE) | BIT(RETRY_AFTER) | BIT(EXEMPT) | BIT(RULES))
 #define BESIDE_RULES (IN_POLICY & ~(IN_LIMIT | OF_WINDOWS | BIT(PLANS) | BIT(SHADOW_LIMIT)))
@@ -166,6 +168,8 @@ static void read_settings(struct loader *l, const struct yaml *const *keys, stru
         read_counts(l, keys[COUNTS]->value, s);
     if (keys[ROLLOUT])
         read_rollout(l, keys[ROLLOUT]->value, s);
+    if (keys[LEASE])
+        read_lease(l, keys[LEASE]->value, &s->lease);
 }
 
 void read_defaults(struct loader *l, const struct yaml *node, struct settings *s)
@@ -429,6 +433,8 @@ static void read_rule(struct loader *l, const struct yaml *at, const struct yaml
     }
     if (algorithm_counts_slots(numbers.algorithm))
         usual.algorithm = numbers.algorithm;
+    if (s->lease.ttl > 0 && check_lease(l, keys[LEASE] ? keys[LEASE] : at, &numbers))
+        out->lease = s->lease;
     rule_finish(l, policy, &numbers, out);
     if (keys[PLANS])
         read_plans(l, keys[PLANS]->value, policy, &usual, out);

@@ -117,7 +117,16 @@ static weir_err attach(struct loop *loop, weir_diag *diag)
     loop->turn.pending.lane = store->ops->attach(store, &loop->reactor.reactor);
     if (!loop->turn.pending.lane)
         return diag_fail(diag, WEIR_ENOMEM, "%s", weir_err_text(WEIR_ENOMEM));
+    lease_lane_begin(&loop->leases, loop_engine(loop), loop->turn.pending.lane,
+                     &loop->reactor.reactor);
+    loop->turn.pending.leases = loop->leases.lane ? &loop->leases : NULL;
     return WEIR_OK;
+}
+
+/* A lane may not be detached by what it calls: so the loop is woken. */
+static void leases_ended(void *loop)
+{
+    loop_wake(loop);
 }
 
 /* Detaching answers all that is open; there is no connection left to send the replies to. */
@@ -126,6 +135,8 @@ static void detach(struct loop *loop)
     struct store *store = loop_engine(loop)->store;
 
     turn_finish(loop);
+    lease_lane_done(&loop->leases);
+    loop->turn.pending.leases = NULL;
     if (loop->turn.pending.lane)
         store->ops->detach(store, loop->turn.pending.lane);
     loop->turn.pending.lane = NULL;
@@ -134,7 +145,8 @@ static void detach(struct loop *loop)
 
 void loop_lost_one(struct loop *loop)
 {
-    if (!loop->is_draining || loop->conns.count > 0)
+    if (!loop->is_draining || loop->conns.count > 0 ||
+        !lease_lane_end(&loop->leases, leases_ended, loop))
         return;
     detach(loop);
     conn_pool_close(&loop->conns);
@@ -216,8 +228,13 @@ static void drain(struct loop *loop)
 
 static void woken(uv_async_t *wake)
 {
-    drop_wanted(wake->data);
-    drain(wake->data);
+    struct loop *loop = wake->data;
+
+    drop_wanted(loop);
+    if (loop->is_draining)
+        loop_lost_one(loop);
+    else
+        drain(loop);
 }
 
 /* Called by libuv when it has read from all sockets that were ready. */

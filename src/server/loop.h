@@ -4,6 +4,7 @@
 
 #include <uv.h>
 
+#include "engine/leases.h"
 #include "net/listener.h"
 #include "server/loop_reactor.h"
 #include "server/session.h"
@@ -62,13 +63,15 @@ struct loop {
     uv_loop_t uv;
     uv_thread_t thread;
     uv_check_t end_of_turn;
-    uv_async_t wake;     /* the server is draining, or connections are to be dropped … */
+    uv_async_t wake;     /* the server is draining, its leases are returned, or connections are to
+                            be dropped … */
     atomic_long to_drop; /* … so many, for those that came to other loops */
     uv_timer_t drain_deadline;
     struct loop_listener *listeners;
     size_t listener_count;
     struct conn_pool conns;
     struct loop_reactor reactor; /* what a remote store waits with */
+    struct lease_lane leases;
     uint64_t next_id;
     bool is_draining;
 

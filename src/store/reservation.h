@@ -50,6 +50,7 @@ struct reserving {
     bool is_expiry;               /* settle: by the store itself, as it was not settled in time */
     bool is_used;                 /* reserve: settled at once, as asked */
     bool is_release;              /* settle: nothing was used */
+    bool forgets;                 /* settle: no one asks for its record again */
     const struct amount *amounts; /* settle, grow: by name */
     size_t amount_count;
 

@@ -81,6 +81,25 @@ static inline bool verb_settles(enum verb verb)
     return false;
 }
 
+/* Does it take back what any question has charged? */
+static inline bool verb_gives_back(enum verb verb)
+{
+    switch (verb) {
+    case VERB_REFUND:
+    case VERB_RESET:
+        return true;
+    case VERB_CHECK:
+    case VERB_UNDO:
+    case VERB_CHARGE:
+    case VERB_RESERVE:
+    case VERB_SETTLE:
+    case VERB_GROW:
+    case VERB_EXTEND:
+        break;
+    }
+    return false;
+}
+
 static inline bool verb_adds(enum verb verb)
 {
 #define X(name, decides, adds) || ((adds) && verb == VERB_##name)
@@ -161,6 +180,8 @@ static inline bool question_charges(const struct question *q)
     return charges && !q->ask.peek;
 }
 
+struct lease_lane;
+
 /* The questions of one thread between two commits. */
 struct pending {
     struct question *first, *last; /* submitted, not yet done */
@@ -168,11 +189,13 @@ struct pending {
     struct lane *lane;             /* of a remote store: this thread's way to it */
     bool is_long;                  /* more than one question will come; need not be said */
     void *part;                    /* the store's own, until the commit */
+    struct lease_lane *leases;     /* the engine's, of the lane; NULL: chunks are not taken here */
 };
 
 /* What a shared store hears of changes to what it holds, made by any process. */
 enum store_event_kind {
     STORE_EVENT_KEY,    /* `key` was refunded or reset, or a charge was undone */
+    STORE_EVENT_BACK,   /* what was reserved of `key` and not used was given back */
     STORE_EVENT_LEDGER, /* the ledger was changed */
     STORE_EVENT_ALL,    /* anything may have changed: events were lost, or the clock was set */
     STORE_EVENT_UP_TO,  /* all that was changed before `at` has been told */

@@ -95,6 +95,7 @@ static weir_err explain_rule(struct explained_rule *out, const struct explanatio
     out->by = origin_of(&place, "by");
     out->ipv6_prefix = origin_of(&place, "ipv6_prefix");
     out->rollout = origin_of(&place, "rollout");
+    out->lease = origin_of(&place, "lease");
     out->mode = out->rule->mode > e->policy->mode ? origin_of(&place, "mode") : e->mode;
     for (size_t i = 0; i < out->rule->by_count; i++)
         describe(out->rule, out->rule->by[i], facts, out->how[i]);

@@ -16,7 +16,7 @@ struct explained_rule {
     const struct policy_rule *rule;
     const struct plan *plan; /* the one that was asked for, if the rule has it */
     struct explained_limit live, shadow;
-    struct origin algorithm, start, block_for, counts, by, ipv6_prefix, mode, rollout;
+    struct origin algorithm, start, block_for, counts, by, ipv6_prefix, mode, rollout, lease;
     bool is_reached;             /* by the rollout, if there is a request */
     char how[POLICY_MAX_BY][64]; /* each attribute of `by` is normalised */
     char tag[TAG_HEX + 1];       /* the hash of the identity; "": it has none */

@@ -33,6 +33,8 @@ static const struct origin *origin_of_setting(const struct explained_rule *r,
         return &r->mode;
     case RULE_SETTING_ROLLOUT:
         return &r->rollout;
+    case RULE_SETTING_LEASE:
+        return &r->lease;
     case RULE_SETTING_ALGORITHM:
         return &r->algorithm;
     case RULE_SETTING_LIMIT:

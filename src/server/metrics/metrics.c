@@ -60,6 +60,26 @@ static void write_known(struct metric_sink *m, enum metric_type type, const char
         write_number(m, type, name, help, value);
 }
 
+/* What was granted is spent, returned, stranded, or held now. */
+static void write_leases(struct metric_sink *m, const weir_stats *st)
+{
+    write_number(m, METRIC_GAUGE, "weir_leases", "Chunks of limits that this process holds.",
+                 st->leases);
+    write_number(m, METRIC_COUNTER, "weir_lease_units_granted_total",
+                 "Units that a shared store has charged for chunks.", st->leases_granted);
+    write_number(m, METRIC_COUNTER, "weir_lease_units_spent_total",
+                 "Units of chunks that checks were answered from.", st->leases_spent);
+    write_number(m, METRIC_COUNTER, "weir_lease_units_returned_total",
+                 "Units of chunks that were given back.", st->leases_returned);
+    write_number(m, METRIC_COUNTER, "weir_lease_units_stranded_total",
+                 "Units of chunks that were not given back in time: they count as used.",
+                 st->leases_stranded);
+    write_number(m, METRIC_COUNTER, "weir_lease_checks_total",
+                 "Checks that a shared store was not asked for.", st->lease_checks);
+    write_number(m, METRIC_COUNTER, "weir_lease_requests_total",
+                 "How often a shared store was asked for a chunk.", st->lease_requests);
+}
+
 static void write_store(struct metric_sink *m, const weir_stats *st)
 {
     write_known(m, METRIC_GAUGE, "weir_keys",
@@ -91,6 +111,7 @@ static void write_store(struct metric_sink *m, const weir_stats *st)
     write_number(m, METRIC_COUNTER, "weir_settlements_dropped_total",
                  "Commits and releases that a shared store was never told.",
                  st->settlements_dropped);
+    write_leases(m, st);
     write_number(m, METRIC_GAUGE, "weir_journal_bytes", "Journal to be replayed at the next start.",
                  st->journal_bytes);
     write_number(m, METRIC_COUNTER, "weir_journal_batches_total",
@@ -279,6 +300,13 @@ static void put_store(struct json *j, const weir_stats *st)
     json_int(j, "settlements_dropped", st->settlements_dropped);
     json_int(j, "deny_cache_entries", st->deny_cache_entries);
     json_int(j, "deny_cache_hits", st->deny_cache_hits);
+    json_int(j, "leases", st->leases);
+    json_int(j, "leases_granted", st->leases_granted);
+    json_int(j, "leases_spent", st->leases_spent);
+    json_int(j, "leases_returned", st->leases_returned);
+    json_int(j, "leases_stranded", st->leases_stranded);
+    json_int(j, "lease_checks", st->lease_checks);
+    json_int(j, "lease_requests", st->lease_requests);
     json_close(j, '}');
 }
 

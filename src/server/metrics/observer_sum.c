@@ -114,6 +114,8 @@ static bool may_be(bool is_check, enum outcome outcome, weir_source source)
         return true;
     case WEIR_FROM_CACHE:
         return outcome != OUTCOME_ALLOWED;
+    case WEIR_FROM_LEASE:
+        return outcome == OUTCOME_ALLOWED;
     case WEIR_FROM_EXEMPT:
     case WEIR_FROM_OFF:
         return is_check && outcome == OUTCOME_ALLOWED;

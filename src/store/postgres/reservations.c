@@ -116,7 +116,7 @@ static int number_of(const struct question *q)
     case VERB_RESERVE:
         return q->reserving->gives_back && !q->reserving->is_used ? 10 : 6;
     case VERB_SETTLE:
-        return 7;
+        return q->reserving->forgets ? 11 : 7;
     case VERB_GROW:
         return 8;
     case VERB_EXTEND:
@@ -335,13 +335,15 @@ static void read_label(struct texts *texts, struct charge_label *label, char **t
     label->is_kept = false;
 }
 
-static void skip_label(struct texts *texts)
+static void skip_labels(struct texts *texts, size_t count)
 {
     size_t len;
 
-    next_text(&texts->policy, &len);
-    next_text(&texts->rule, &len);
-    next_text(&texts->counted, &len);
+    for (size_t i = 0; i < count; i++) {
+        next_text(&texts->policy, &len);
+        next_text(&texts->rule, &len);
+        next_text(&texts->counted, &len);
+    }
 }
 
 static int64_t number_at(const struct span *columns, enum column column, size_t i)
@@ -371,6 +373,10 @@ static void read_record(const struct span *columns, size_t i, size_t count, stru
     struct reserving *of = q->reserving;
     char *text = of->text;
 
+    if (!q->charges) { /* it does not want to know */
+        skip_labels(texts, count);
+        return;
+    }
     q->count = count;
     for (size_t k = 0; k < count; k++) {
         read_rule(columns, i + k, &of->rules[k]);
@@ -490,8 +496,7 @@ bool reservations_read(const struct span *columns, struct batch *b)
             if (told > 0)
                 read_decisions(columns, charge, b->questions[i]);
         } else {
-            for (size_t k = 0; k < of_record; k++)
-                skip_label(&texts);
+            skip_labels(&texts, of_record);
         }
         charge += told;
         known += of_record;

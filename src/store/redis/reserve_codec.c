@@ -23,6 +23,7 @@ enum {
 };
 enum { REPEATED = 1, HAD_EXPIRED = 2 };
 enum { USED_AT_ONCE = 1, GIVES_BACK = 2 };
+enum { IS_RELEASE = 1, FORGETS = 2 };
 
 enum {
     CLOCK = 8, /* bytes of a reply before the first question */
@@ -202,6 +203,11 @@ static void add_amounts(struct words *w, const struct reserving *of)
     }
 }
 
+static int64_t settle_bits(const struct reserving *of)
+{
+    return (of->is_release ? IS_RELEASE : 0) | (of->forgets ? FORGETS : 0);
+}
+
 /* `key` is the number of its record's key; those of its charges follow. */
 static bool add_question(struct words *w, const struct question *q, int64_t key, int64_t now)
 {
@@ -223,7 +229,7 @@ static bool add_question(struct words *w, const struct question *q, int64_t key,
     } else if (verb == EXTEND) {
         add(w, of->ttl);
     } else {
-        add(w, verb == SETTLE ? of->is_release : of->part ? of->part->token : 0);
+        add(w, verb == SETTLE ? settle_bits(of) : of->part ? of->part->token : 0);
         add_amounts(w, of);
     }
     return true;

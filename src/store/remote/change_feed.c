@@ -56,17 +56,24 @@ static bool read_key(struct span text, struct key *out)
     return digits == 2 * sizeof bytes;
 }
 
+static bool is_about_key(struct span text, const char *word, struct key *out)
+{
+    const size_t n = strlen(word);
+
+    return text.len > n && memcmp(text.at, word, n) == 0 &&
+           read_key((struct span){ text.at + n, text.len - n }, out);
+}
+
 void change_feed_heard(struct change_feed *f, struct span text)
 {
-    static const char key[] = "key ";
-    const size_t n = sizeof key - 1;
     struct store_event event = { .kind = STORE_EVENT_ALL };
 
     if (span_is(text, "ledger"))
         event.kind = STORE_EVENT_LEDGER;
-    else if (text.len > n && memcmp(text.at, key, n) == 0 &&
-             read_key((struct span){ text.at + n, text.len - n }, &event.key))
+    else if (is_about_key(text, "key ", &event.key))
         event.kind = STORE_EVENT_KEY;
+    else if (is_about_key(text, "back ", &event.key))
+        event.kind = STORE_EVENT_BACK;
     f->o.heard(f->o.heard_ctx, &event);
 }
 

@@ -1,0 +1,62 @@
+/* lease_settings.c - what a rule says of leases: whether chunks of its limit are taken, and how. */
+#include "policy/loader.h"
+#include "policy/rate.h"
+
+enum { TTL, MOST, KEY_COUNT };
+
+static const char *const words[KEY_COUNT] = {
+    [TTL] = "ttl",
+    [MOST] = "most",
+};
+
+static void read_ttl(struct loader *l, const struct yaml *node, int64_t *out)
+{
+    weir_diag diag;
+
+    if (!wants(&l->reader, node, YAML_TEXT, "ttl", "1s"))
+        return;
+    if (duration_read(node->text, out, &diag))
+        complain(&l->reader, node, "%s", diag.text);
+    else if (*out < LEASE_LEAST_TTL_MS || *out > LEASE_MOST_TTL_MS)
+        complain(&l->reader, node, "ttl of a lease must be from %dms to %ds", LEASE_LEAST_TTL_MS,
+                 LEASE_MOST_TTL_MS / 1000);
+}
+
+void read_lease(struct loader *l, const struct yaml *node, struct policy_lease *out)
+{
+    static const char *const choices[] = { "off", "on" };
+    const struct yaml *keys[KEY_COUNT];
+    size_t i;
+
+    if (node->kind != YAML_MAPPING) {
+        if (read_choice(&l->reader, node, "lease", choices, 2, &i))
+            *out = (struct policy_lease){ .ttl = i == 1 ? LEASE_USUAL_TTL_MS : 0 };
+        return;
+    }
+    *out = (struct policy_lease){ .ttl = LEASE_USUAL_TTL_MS };
+    read_keys(&l->reader, node, "lease", words, KEY_COUNT, (1u << KEY_COUNT) - 1, keys);
+    if (keys[TTL])
+        read_ttl(l, keys[TTL]->value, &out->ttl);
+    if (keys[MOST])
+        (void)read_whole(&l->reader, keys[MOST]->value, "most", 1, WEIR_MAX_AMOUNT - 1, &out->most);
+}
+
+/* A chunk of a fixed window is counted until that window ends, whenever it is spent. What ages, as
+ * in a bucket or a log, would have to stand still while it is leased. */
+bool check_lease(struct loader *l, const struct yaml *at, const struct rule *r)
+{
+    if (r->algorithm != WEIR_FIXED_WINDOW) {
+        complain(&l->reader, at,
+                 "a lease is of a fixed window, not of a %s: leave out 'lease', or write "
+                 "'algorithm: fixed_window'",
+                 weir_algorithm_name(r->algorithm));
+        return false;
+    }
+    if (r->block_for > 0) {
+        complain(&l->reader, at,
+                 "a key that block_for shuts out must not be let in by a lease: leave out one of "
+                 "the two");
+        return false;
+    }
+    return true;
+}

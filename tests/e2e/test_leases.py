@@ -1,0 +1,318 @@
+#!/usr/bin/env python3
+"""test_leases.py - leased quotas: servers that answer from chunks of a shared limit, which is never
+exceeded, whatever happens to them.
+
+    test_leases.py TREE      from the root of the source
+"""
+import os
+import signal
+import sys
+import time
+
+sys.path.insert(0, "tests/support")
+import lease_trial  # noqa: E402
+from lease_trial import Callers, excess, usage  # noqa: E402
+from redis import Cluster, Redis  # noqa: E402
+from shared_store import PATIENT, Gang, RedisFixture, weir  # noqa: E402
+from weir_server import command, run, test, wait_until  # noqa: E402
+
+SCALE = int(os.environ.get("WEIR_TEST_SCALE", "100")) / 100
+LIMIT, WINDOW = 4000, 1000
+POLICIES = f"""
+version: 1
+policies:
+  year:   {{limit: 20000 per 52w, by: user, algorithm: fixed_window, lease: on}}
+  second: {{limit: {LIMIT} per {WINDOW}ms, by: user, algorithm: fixed_window, lease: on}}
+  month:  {{limit: 5000 per month, by: user, lease: {{ttl: 2s, most: 100}}}}
+  first:  {{limit: 5000 per 1h, by: user, algorithm: fixed_window, start: first, lease: on}}
+  tokens: {{limit: 9000 per 52w, by: user, algorithm: fixed_window, counts: tokens, lease: on}}
+  plain:  {{limit: 20000 per 52w, by: user, algorithm: fixed_window}}
+  plans:
+    limit: 5000 per 52w
+    by: user
+    algorithm: fixed_window
+    lease: on
+    plans: {{small: 3 per 52w}}
+  two:
+    algorithm: fixed_window
+    rules:
+      all:  {{limit: 6000 per 52w, lease: on}}
+      user: {{limit: 4000 per 52w, by: user, lease: on}}
+  half:
+    algorithm: fixed_window
+    rules:
+      all:  {{limit: 6000 per 52w, lease: on}}
+      user: {{limit: 4000 per 52w, by: user}}
+  tried:  {{limit: 5000 per 52w, by: user, algorithm: fixed_window, mode: shadow, lease: on}}
+  beside: {{limit: 5000 per 52w, by: user, algorithm: fixed_window, shadow_limit: 10 per 52w, lease: on}}
+"""
+
+
+class Home(RedisFixture):
+    """A Redis of its own, and servers that share it."""
+
+    policies = POLICIES
+
+    def __init__(self, parameters=PATIENT, **options):
+        redis = Redis(**options)
+        super().__init__(redis, redis.url, parameters)
+
+
+def metric(server, name):
+    text = server.http("GET", "/metrics")[2].decode()
+    return int(next(line for line in text.splitlines() if line.startswith(name + " ")).split()[1])
+
+
+def sources_of(server, policy, user, count, *words):
+    """Ask in a row: (allowed, by source)."""
+    with lease_trial.socket.create_connection(server.address, timeout=30) as sock, \
+            sock.makefile("rb") as stream:
+        sock.sendall(command("WEIR.CHECK", policy, user, *words) * count)
+        return lease_trial.read_answers(stream, count)
+
+
+def heat(server, policy="year", user="ann", *words):
+    """Ask until a chunk is there: how many were let in."""
+    total = 0
+
+    def is_leased():
+        nonlocal total
+        allowed, sources = sources_of(server, policy, user, 20, *words)
+        total += allowed
+        return sources["lease"] > 0
+    wait_until(is_leased, "a lease")
+    return total
+
+
+def returned(*servers):
+    for server in servers:
+        wait_until(lambda: metric(server, "weir_leases") == 0, "leases to be returned")
+
+
+def remaining(server, policy="year", user="ann"):
+    return server.http("POST", "/v1/peek", {"policy": policy, "key": user})[2]["remaining"]
+
+
+def drain(servers, policy, user, total):
+    """Ask until all are denied and nothing is leased: how many were let in, all in all."""
+    for _ in range(200):
+        returned(*servers)
+        some = [sources_of(server, policy, user, 100)[0] for server in servers]
+        total += sum(some)
+        if not any(some):
+            return total
+    raise AssertionError("it never ends")
+
+
+# ---- the contract ----------------------------------------------------------------------------
+
+
+@test
+def three_servers_admit_exactly_the_limit_and_most_of_it_from_leases():
+    with Home() as home:
+        servers = [home.serve() for _ in range(3)]
+        for server in servers:
+            heat(server, user="other")
+        callers = Callers([server.address for server in servers], ["year"], 60, most=5000)
+        told, sources = callers.finish()
+        assert excess(told, 20000, 1 << 60) <= 0
+        hot = sum(one.allowed for one in told if one.key == "hot")
+        print(f"# {sources}")
+        assert sources["lease"] > sources["store"], sources
+        assert drain(servers, "year", "hot", hot) == 20000
+        for server in servers:
+            assert metric(server, "weir_lease_units_stranded_total") == 0
+            assert metric(server, "weir_lease_units_granted_total") == \
+                metric(server, "weir_lease_units_spent_total") + \
+                metric(server, "weir_lease_units_returned_total")
+
+
+@test
+def steady_load_uses_the_limit_of_each_window_and_never_more():
+    with Home() as home:
+        servers = [home.serve() for _ in range(3)]
+        told, sources = Callers([server.address for server in servers], ["second"], 5).finish()
+        assert excess(told, LIMIT, WINDOW) <= 0, excess(told, LIMIT, WINDOW)
+        print(f"# {sources}, {[round(share, 3) for share in usage(told, 'second', 'hot', LIMIT, WINDOW)]}")
+        assert sources["lease"] > 0, sources
+
+
+@test
+def servers_that_are_killed_stopped_and_started_never_exceed_a_limit():
+    with Home() as home:
+        servers = [home.serve() for _ in range(3)]
+        callers = Callers([server.address for server in servers], ["second", "year"], 8)
+        time.sleep(1)
+        os.kill(servers[1].process.pid, signal.SIGSTOP)
+        time.sleep(2.5)
+        os.kill(servers[1].process.pid, signal.SIGCONT)
+        time.sleep(1)
+        servers[2].process.kill()
+        told, sources = callers.finish()
+        home.servers.remove(servers[2])
+        servers[2].__exit__()
+        assert sources["lease"] > 0, sources
+        assert excess([one for one in told if one.policy == "second"], LIMIT, WINDOW) <= 0
+        assert excess([one for one in told if one.policy == "year"], 20000, 1 << 60) <= 0
+
+
+@test
+def a_restarted_store_and_its_servers_never_exceed_a_limit():
+    with Home(appendonly="yes", appendfsync="always") as home:
+        servers = [home.serve() for _ in range(3)]
+        callers = Callers([server.address for server in servers], ["second", "year"], 7)
+        time.sleep(2)
+        home.redis.crash()
+        told, sources = callers.finish()
+        assert sources["lease"] > 0, sources
+        assert excess([one for one in told if one.policy == "second"], LIMIT, WINDOW) <= 0
+        assert excess([one for one in told if one.policy == "year"], 20000, 1 << 60) <= 0
+
+
+# ---- refusals, and what is told --------------------------------------------------------------
+
+
+@test
+def denials_and_their_waits_are_the_stores():
+    with Home() as home:
+        server = home.serve()
+        heat(server)
+        returned(server)
+        drain([server], "year", "ann", 0)
+        answer = server.check("year", "ann")
+        assert not answer["allowed"] and answer["source"] in ("store", "cache"), answer
+        wait = server.http("POST", "/v1/peek", {"policy": "year", "key": "ann"})[2]["retry_after_ms"]
+        assert 0 <= answer["retry_after_ms"] - wait < 30000, (answer, wait)
+
+
+@test
+def remaining_is_what_is_left_of_the_chunk_and_never_too_much():
+    with Home() as home:
+        server = home.serve()
+        heat(server)
+
+        def leased():
+            answer = server.check("year", "ann")
+            return answer if answer["source"] == "lease" else None
+        answer = wait_until(leased, "an answer from a lease")
+        assert answer["allowed"] and answer["limit"] == 20000, answer
+        returned(server)
+        assert 0 <= answer["remaining"] <= remaining(server), answer
+
+
+@test
+def every_kind_of_window_and_amount_is_leased_and_counted_exactly():
+    with Home() as home:
+        server = home.serve()
+        for policy, limit, words, cost in (("month", 5000, (), 1), ("first", 5000, (), 1),
+                                           ("tokens", 9000, ("COST", "tokens", "3"), 3),
+                                           ("two", 4000, (), 1)):
+            words = ("user=ann", *words) if policy == "two" else ("ann", *words)
+            total = heat(server, policy, *words)
+            while True:
+                returned(server)
+                allowed, _ = sources_of(server, policy, words[0], 500, *words[1:])
+                total += allowed
+                if allowed == 0:
+                    break
+            assert total * cost == limit, (policy, total)
+
+
+# ---- what recalls a chunk --------------------------------------------------------------------
+
+
+@test
+def refunds_and_resets_anywhere_recall_a_chunk():
+    with Home() as home:
+        servers = [home.serve() for _ in range(2)]
+        for verb in ("refund", "reset"):
+            heat(servers[0])
+            granted = metric(servers[0], "weir_leases")
+            servers[1].http("POST", f"/v1/{verb}", {"policy": "year", "key": "ann"})
+            returned(servers[0])
+            assert granted >= 0
+        servers[0].http("POST", "/v1/reset", {"policy": "year", "key": "ann"})
+        assert drain(servers, "year", "ann", 0) == 20000
+
+
+@test
+def a_reload_an_override_and_a_block_recall_chunks():
+    with Home() as home:
+        server = home.serve()
+        heat(server)
+        home.config.write_text(POLICIES.replace("20000 per 52w", "30 per 52w"))
+        assert server.http("POST", "/v1/reload", {})[0] == 200
+        assert not server.check("year", "ann")["allowed"]
+        home.config.write_text(POLICIES)
+        assert server.http("POST", "/v1/reload", {})[0] == 200
+        heat(server)
+        status = server.http("POST", "/v1/overrides", {
+            "policy": "year", "attributes": {"user": "ann"}, "effect": "block"})[0]
+        assert status in (200, 201), status
+        answer = wait_until(lambda: next((a for a in [server.check("year", "ann")]
+                                          if not a["allowed"]), None), "the block")
+        assert answer["source"] == "blocked", answer
+
+
+@test
+def a_server_that_stops_gives_its_chunks_back():
+    with Home() as home:
+        stopping, other = home.serve(), home.serve()
+        total = heat(stopping)
+        assert metric(stopping, "weir_leases") > 0 or total
+        home.servers.remove(stopping)
+        assert stopping.stop() == 0
+        assert remaining(other) == 20000 - total
+
+
+# ---- what has none ---------------------------------------------------------------------------
+
+
+@test
+def a_plan_shadows_and_rules_without_leases_are_asked_of_the_store():
+    with Home() as home:
+        server = home.serve()
+        for policy, words in (("plain", ("ann",)), ("half", ("user=ann",)), ("tried", ("ann",)),
+                              ("beside", ("ann",))):
+            _, sources = sources_of(server, policy, words[0], 500, *words[1:])
+            assert set(sources) == {"store"}, (policy, sources)
+        heat(server, "plans")
+        allowed, sources = sources_of(server, "plans", "ann", 50, "PLAN", "small")
+        assert allowed == 0 and "lease" not in sources, sources
+        for verb in ("peek", "charge"):
+            assert server.http("POST", f"/v1/{verb}", {"policy": "plans", "key": "ann"})[2]["source"] \
+                == "store"
+
+
+@test
+def what_cannot_be_leased_is_refused_when_the_policies_are_loaded():
+    with Home() as home:
+        for text, what in (("{limit: 5 per 1m, lease: on}", "a lease is of a fixed window, not of a sliding_window"),
+                           ("{limit: 5 per 1m, algorithm: token_bucket, lease: on}", "not of a token_bucket"),
+                           ("{limit: 5 at once, lease: on}", "not of a concurrency"),
+                           ("{limit: 5 per 1m, algorithm: fixed_window, block_for: 1m, lease: on}", "block_for"),
+                           ("{limit: 5 per 1m, algorithm: fixed_window, lease: {ttl: 1ms}}", "from 500ms to 60s"),
+                           ("{limit: 5 per 1m, algorithm: fixed_window, lease: maybe}", "lease")):
+            home.config.write_text(f"version: 1\npolicies:\n  p: {text}\n")
+            said = weir("policy", "lint", str(home.config))
+            assert said.returncode != 0 and what in said.stdout + said.stderr, (text, said)
+
+
+# ---- clusters --------------------------------------------------------------------------------
+
+
+@test
+def servers_of_a_cluster_admit_exactly_the_limit():
+    cluster = Cluster()
+    home = RedisFixture.__new__(RedisFixture)
+    home.policies = POLICIES
+    RedisFixture.__init__(home, cluster, cluster.url, PATIENT)
+    with home:
+        servers = [home.serve() for _ in range(2)]
+        total = sum(heat(server) for server in servers)
+        assert drain(servers, "year", "ann", total) == 20000
+        with Gang(servers, 4):
+            pass
+
+
+run()

@@ -1,0 +1,131 @@
+"""lease_trial.py - for tests of leased quotas: callers of many servers, what happens to these
+meanwhile, and whether what the callers were told keeps to the limits.
+
+Callers are processes: each asks one server, some checks at a time, and notes when it asked, when it
+had the answers, and how many were let in. A decision was made between the two. So the limits are
+kept if the decisions can be dated, each within its two times, with no window above its limit. For
+intervals that is so if, and only if, in each row of windows no more decisions lie wholly than the
+windows hold together (Hall's theorem). The windows are those of the store's clock, which is this
+machine's.
+"""
+import collections
+import multiprocessing
+import random
+import socket
+import time
+
+from weir_server import PATIENCE, command
+
+AT_ONCE = 32  # checks of a caller
+
+
+class Told(collections.namedtuple("Told", "policy key asked answered allowed")):
+    """So many checks were let in, at some time between the two, in ms."""
+
+
+def now_ms():
+    return time.time_ns() // 1_000_000
+
+
+def read_answers(stream, count):
+    """How many were allowed, denied, and by which source."""
+    sources = collections.Counter()
+    allowed = 0
+    for _ in range(count):
+        head = stream.readline()
+        if head != b"*7\r\n":
+            raise ConnectionError(head)
+        fields = [stream.readline() for _ in range(9)]  # 5 numbers, the rule, the source
+        source = fields[8][:-2].decode()
+        sources[source] += 1
+        allowed += fields[0] == b":1\r\n" and source != "fallback"
+    return allowed, sources
+
+
+def ask(stream, sock, policy, key, count):
+    sock.sendall(command("WEIR.CHECK", policy, key) * count)
+    return read_answers(stream, count)
+
+
+def call(address, seed, policies, keys, until, most, results):
+    """A caller: goes on until this time, or so many checks; a server that is away is asked again."""
+    dice = random.Random(seed)
+    told, sources, sock, stream, asked = [], collections.Counter(), None, None, 0
+    while time.time() < until and asked < most:
+        try:
+            if not sock:
+                sock = socket.create_connection(address, timeout=PATIENCE)
+                stream = sock.makefile("rb")
+            # One key is hot, the others are warm.
+            key = "hot" if dice.random() < 0.8 else f"warm-{dice.randrange(keys)}"
+            policy = dice.choice(policies)
+            began = now_ms()
+            allowed, from_ = ask(stream, sock, policy, key, AT_ONCE)
+            told.append(tuple(Told(policy, key, began, now_ms(), allowed)))
+            sources.update(from_)
+            asked += AT_ONCE
+        except (OSError, ValueError):  # what was not heard was not told
+            if sock:
+                sock.close()
+            sock = None
+            time.sleep(0.02)
+    results.put((told, sources))
+
+
+class Callers:
+    """Two for each server, from now on."""
+
+    def __init__(self, addresses, policies, seconds, most=1 << 40, keys=20, seed=None):
+        context = multiprocessing.get_context("fork")
+        seed = random.SystemRandom().randrange(1 << 32) if seed is None else seed
+        print(f"# seed {seed}")
+        self.results = context.Queue()
+        until = time.time() + seconds
+        self.processes = [context.Process(target=call, daemon=True, args=(
+            address, f"{seed}-{n}-{twin}", policies, keys, until, most, self.results))
+            for n, address in enumerate(addresses) for twin in range(2)]
+        for process in self.processes:
+            process.start()
+
+    def finish(self):
+        told, sources = [], collections.Counter()
+        for _ in self.processes:
+            some, from_ = self.results.get(timeout=600)
+            told += [Told(*one) for one in some]
+            sources.update(from_)
+        for process in self.processes:
+            process.join()
+        return told, sources
+
+
+def windows_of(told, window):
+    """Of each policy and key: how many were let in wholly within windows i to j."""
+    counts = collections.defaultdict(collections.Counter)
+    for one in told:
+        if one.allowed:
+            span = one.asked // window, one.answered // window
+            counts[one.policy, one.key][span] += one.allowed
+    return counts
+
+
+def excess(told, limit, window):
+    """The worst: by how much some row of windows of some key holds more than it may, or below 0."""
+    worst = -limit
+    for spans in windows_of(told, window).values():
+        begins = sorted({i for i, _ in spans})
+        ends = sorted({j for _, j in spans})
+        for i in begins:
+            for j in (j for j in ends if j >= i):
+                within = sum(n for (a, b), n in spans.items() if i <= a and b <= j)
+                worst = max(worst, within - (j - i + 1) * limit)
+    return worst
+
+
+def usage(told, policy, key, limit, window):
+    """The share of the limit that was used in each window between the first and the last."""
+    used = collections.Counter()
+    for one in told:
+        if (one.policy, one.key) == (policy, key):
+            used[one.answered // window] += one.allowed
+    inner = sorted(used)[1:-1]
+    return [used[number] / limit for number in inner]
