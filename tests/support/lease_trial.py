@@ -10,13 +10,26 @@ machine's.
 """
 import collections
 import multiprocessing
+import os
 import random
+import signal
 import socket
+import struct
+import threading
 import time
 
-from weir_server import PATIENCE, command
+from weir_server import PATIENCE, TREE, command
 
 AT_ONCE = 32  # checks of a caller
+LIMIT, WINDOW, YEAR = 4000, 1000, 20000
+TTL = 1.0
+HOUR_MS = 3600000
+POLICIES = f"""
+version: 1
+policies:
+  second: {{limit: {LIMIT} per {WINDOW}ms, by: user, algorithm: fixed_window, lease: on}}
+  year:   {{limit: {YEAR} per 52w, by: user, algorithm: fixed_window, lease: on}}
+"""
 
 
 class Told(collections.namedtuple("Told", "policy key asked answered allowed")):
@@ -129,3 +142,87 @@ def usage(told, policy, key, limit, window):
             used[one.answered // window] += one.allowed
     inner = sorted(used)[1:-1]
     return [used[number] / limit for number in inner]
+
+
+# ---- what happens to servers -------------------------------------------------------------------
+
+
+class Clock:
+    """The time of day of one server, which can be set."""
+
+    def __init__(self, folder, number):
+        self.path = folder / f"clock-{number}"
+        self.set(0)
+        self.env = {"LD_PRELOAD": str(TREE / "tests" / "libstepped_clock.so"),
+                    "WEIR_TEST_STEP": str(self.path)} if self.is_possible() else {}
+
+    @staticmethod
+    def is_possible():
+        """A sanitizer must be loaded before all else."""
+        return TREE.name == "build"
+
+    def set(self, ahead):
+        with open(self.path, "r+b" if self.path.exists() else "w+b") as file:
+            file.write(struct.pack("<q", ahead))
+
+
+class Trouble(threading.Thread):
+    """One thing after the other, each some time after the last."""
+
+    def __init__(self, home, clocks, kinds, seconds):
+        super().__init__(daemon=True)
+        self.home, self.clocks, self.kinds, self.seconds = home, clocks, kinds, seconds
+        self.done = collections.Counter()
+        self.start()
+
+    def run(self):
+        for turn, kind in enumerate(self.kinds):
+            time.sleep(self.seconds / (len(self.kinds) + 1) / 2)  # of load
+            getattr(self, kind)(turn % len(self.home.servers))
+            self.done[kind] += 1
+
+    def stop(self, number):
+        """For longer than any chunk lasts."""
+        process = self.home.servers[number].process
+        os.kill(process.pid, signal.SIGSTOP)
+        time.sleep(1.5 * TTL)
+        os.kill(process.pid, signal.SIGCONT)
+
+    def kill(self, number):
+        """kill -9, and another one in its place."""
+        server = self.home.servers[number]
+        server.process.kill()
+        server.process.wait()
+        self.home.servers[number] = self.home.serve(
+            listen="%s:%d" % server.address, env=self.clocks[number].env)
+        self.home.servers.pop()
+
+    def step(self, number):
+        """The time of day, by an hour."""
+        self.clocks[number].set(random.choice((-HOUR_MS, HOUR_MS)))
+
+    def store(self, _):
+        self.home.redis.crash()
+
+
+def trial(home, count, seconds, kinds, most=1 << 40):
+    """So many servers under load, and trouble of these kinds. No limit is exceeded; the answer is how
+    much of the hot key's limit was used in each window."""
+    clocks = [Clock(home.folder.path, number) for number in range(count)]
+    for clock in clocks:
+        home.serve(env=clock.env)
+    callers = Callers([server.address for server in home.servers], ["second", "year"], seconds, most)
+    trouble = Trouble(home, clocks, kinds, seconds)
+    told, sources = callers.finish()
+    trouble.join()
+    seconds_told = [one for one in told if one.policy == "second"]
+    shares = usage(told, "second", "hot", LIMIT, WINDOW)
+    print(f"# {sum(sources.values())} decisions {dict(sources)}, {dict(trouble.done)}, used of each "
+          f"window {[round(share, 3) for share in shares]}")
+    assert sources["lease"] > 0, sources
+    assert trouble.done.total() == len(kinds), trouble.done
+    over = excess(seconds_told, LIMIT, WINDOW)
+    assert over <= 0, f"{over} more than {LIMIT} in {WINDOW} ms"
+    over = excess([one for one in told if one.policy == "year"], YEAR, 1 << 60)
+    assert over <= 0, f"{over} more than {YEAR}"
+    return shares

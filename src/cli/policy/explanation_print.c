@@ -183,6 +183,19 @@ static void print_rollout(const struct explained_rule *r)
     print_row("rollout", share, where(&r->rollout).text);
 }
 
+static void print_lease(const struct explained_rule *r)
+{
+    const struct policy_lease *lease = &r->rule->lease;
+    char text[96], ttl[32];
+    int len;
+
+    duration_write(lease->ttl, ttl);
+    len = snprintf(text, sizeof text, "chunks for %s", ttl);
+    if (lease->most > 0)
+        snprintf(text + len, sizeof text - (size_t)len, ", of at most %" PRId64, lease->most);
+    print_row("lease", text, where(&r->lease).text);
+}
+
 static void print_rule(const struct explained_rule *r, const char *asked_plan)
 {
     char line[32];
@@ -210,6 +223,8 @@ static void print_rule(const struct explained_rule *r, const char *asked_plan)
     print_row("mode", mode_name(r->rule->mode), whose(&r->mode).text);
     if (r->rule->rollout < SHARE_ALL)
         print_rollout(r);
+    if (r->rule->lease.ttl > 0)
+        print_lease(r);
     if (r->shadow.numbers) {
         print_rate("shadow_limit", r->shadow.numbers, where(&r->shadow.limit).text);
         print_capacity(&r->shadow);

@@ -226,6 +226,7 @@ static weir_err open_redis(struct store **out, const struct store_options *optio
         err = try_server(r, diag ? diag : &ignored);
     if (!err && options->heard && !redis_is_cluster(&r->common))
         err = redis_feed_new(&r->feed, &r->common.uri, options, diag);
+    r->store.hears_changes = r->feed;
     if (err) {
         close_redis(&r->store);
         return err;
