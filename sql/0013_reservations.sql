@@ -364,6 +364,7 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
            c.is_shadow, c.held, r.expires
       FROM (SELECT w.* FROM weir.reservations w
              WHERE w.keys IS NOT NULL AND NOT w.is_settled AND NOT w.is_released
+               AND w.fingerprint <> 0 -- it is not a lease
                AND w.expires > extract(epoch FROM clock_timestamp()) * 1000 - 600000
              LIMIT p_most + 1) AS r
      CROSS JOIN LATERAL unnest(r.keys, r.policies, r.rules, r.counts, r.shadows, r.held)

@@ -108,6 +108,9 @@ function showStore(stats) {
   const state = s.has_failed ? element("span", { class: "bad" }, "unreachable: on_error decides") : element("span", { class: "good" }, "well");
   const facts = [["State", state], ["Keys", known(s.keys, count) + (s.max_keys === null ? "" : ` of ${count(s.max_keys)}`)],
     ["Memory for keys", known(s.memory_bytes, bytes)], ["Failures", count(s.failures)],
+    ...(s.leases_granted ? [["Leases", `${count(s.leases)} held; ${count(s.lease_checks)} checks by ${count(s.lease_requests)} requests`],
+      ["Leased units", `${count(s.leases_granted)} granted, ${count(s.leases_spent)} spent, ` +
+        `${count(s.leases_returned)} returned, ${count(s.leases_stranded)} stranded`]] : []),
     ...(s.settlements_waiting + s.settlements_dropped ? [["Settlements", `${count(s.settlements_waiting)} waiting, ${count(s.settlements_dropped)} dropped`]] : []),
     ["Evicted keys", known(s.evicted_keys, count)], ["Journal", bytes(s.journal_bytes)], ["Snapshots", count(s.snapshots)],
     ["Connections", `${count(stats.connections.open)} of ${count(stats.connections.max)}`]];

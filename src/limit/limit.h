@@ -150,6 +150,24 @@ static inline bool algorithm_multiplies(weir_algorithm algorithm)
     return false;
 }
 
+/* Can a chunk of its limit be leased? What is counted in a fixed window stays until the window ends,
+ * whenever it is spent. What ages, as in a bucket or a log, would have to stand still meanwhile. */
+static inline bool algorithm_is_leased(weir_algorithm algorithm)
+{
+    switch (algorithm) {
+    case WEIR_FIXED_WINDOW:
+        return true;
+    case WEIR_SLIDING_WINDOW:
+    case WEIR_SLIDING_COUNTER:
+    case WEIR_TOKEN_BUCKET:
+    case WEIR_LEAKY_BUCKET:
+    case WEIR_CONCURRENCY:
+    case WEIR_DEFAULT_ALGORITHM: /* sliding window */
+        break;
+    }
+    return false;
+}
+
 /* Does it count what is held at once, and nothing over time? */
 static inline bool algorithm_counts_slots(weir_algorithm algorithm)
 {

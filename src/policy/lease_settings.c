@@ -41,11 +41,9 @@ void read_lease(struct loader *l, const struct yaml *node, struct policy_lease *
         (void)read_whole(&l->reader, keys[MOST]->value, "most", 1, WEIR_MAX_AMOUNT - 1, &out->most);
 }
 
-/* A chunk of a fixed window is counted until that window ends, whenever it is spent. What ages, as
- * in a bucket or a log, would have to stand still while it is leased. */
 bool check_lease(struct loader *l, const struct yaml *at, const struct rule *r)
 {
-    if (r->algorithm != WEIR_FIXED_WINDOW) {
+    if (!algorithm_is_leased(r->algorithm)) {
         complain(&l->reader, at,
                  "a lease is of a fixed window, not of a %s: leave out 'lease', or write "
                  "'algorithm: fixed_window'",

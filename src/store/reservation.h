@@ -43,7 +43,7 @@ struct reserving {
     struct key key;               /* of its record: a hash of the id */
     uint16_t tag;                 /* of a shared store: by which its record is found */
     struct reserving_part *part;  /* a store's own; NULL: this is the whole question */
-    uint64_t fingerprint;         /* reserve: of what is asked */
+    uint64_t fingerprint;         /* reserve: of what is asked; 0: a lease, which people are not told of */
     int64_t ttl;                  /* reserve, extend */
     int64_t most_ttl;             /* reserve: that an extension may have */
     bool gives_back;              /* reserve: what is not settled in time is given back */

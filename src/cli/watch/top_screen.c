@@ -146,6 +146,9 @@ static void draw_head(const struct top_page *p, const struct top_stats *s, struc
         put(&l, "   reservations %" PRId64 " held", s->held);
     if (s->expired > 0)
         put(&l, ", %" PRId64 " expired", s->expired);
+    if (s->lease_checks > 0)
+        put(&l, "   leases %" PRId64 " held, %" PRId64 " checks by %" PRId64 " requests", s->leases,
+            s->lease_checks, s->lease_requests);
     if (s->reload_failures > 0) {
         put(&l, "   ");
         put_coloured(&l, YELLOW, "a reload has failed: see /v1/policies");

@@ -38,6 +38,9 @@ static void read_numbers(struct top_stats *s, const json_t *root)
     s->max_keys = known_in(store, "max_keys");
     s->evicted_keys = told_int(store, "evicted_keys");
     s->journal_bytes = told_int(store, "journal_bytes");
+    s->leases = told_int(store, "leases");
+    s->lease_checks = told_int(store, "lease_checks");
+    s->lease_requests = told_int(store, "lease_requests");
     s->has_failed = json_is_true(json_object_get(store, "has_failed"));
     s->requests = told_int(requests, "http") + told_int(requests, "resp");
     s->failed_requests = told_int(requests, "http_5xx") + told_int(requests, "resp_errors");

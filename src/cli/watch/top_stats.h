@@ -28,6 +28,7 @@ struct top_stats {
     int64_t connections, max_connections, refused_connections, reload_failures;
     int64_t keys, max_keys; /* -1: it is not known */
     int64_t evicted_keys, journal_bytes;
+    int64_t leases, lease_checks, lease_requests;
     int64_t requests, failed_requests;
     double request_rate;
     int64_t held, expired;             /* reservations: now, and unsettled in the last minutes */

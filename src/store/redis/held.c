@@ -30,7 +30,7 @@ static const char script[] =
     "for _, key in ipairs(found[2]) do\n"
     "  local value = redis.pcall('GET', key)\n" /* not if its slot moves */
     "  local r = type(value) == 'string' and cmsgpack.unpack(value)\n"
-    "  if r and not r.settled and not r.tag then\n"
+    "  if r and not r.settled and not r.tag and r.print ~= string.rep('\\0', 8) then\n" /* a lease */
     "    local held = {}\n"
     "    for i = 1, #r.charges do\n"
     "      held[i] = struct.pack('<Bd', r.charges[i].place, r.charges[i].held)\n"
