@@ -215,7 +215,9 @@ static void count(struct place *p, int64_t cost, int64_t now)
     if (past >= p->ttl) {
         const bool is_stale = past >= 2 * p->ttl;
 
-        p->asked = is_stale ? 0 : least(p->asked, WEIR_MAX_AMOUNT / LEASE_MOST_TTL_MS) * (p->ttl / 2) / past;
+        p->asked = is_stale
+                       ? 0
+                       : least(p->asked, WEIR_MAX_AMOUNT / LEASE_MOST_TTL_MS) * (p->ttl / 2) / past;
         p->since = is_stale ? now : now - p->ttl / 2;
     }
     p->asked += least(cost, WEIR_MAX_AMOUNT);

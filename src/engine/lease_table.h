@@ -31,11 +31,11 @@ enum {
     LEASE_SETS = 4096,
     LEASE_WAYS = 4,
     LEASE_LOCKS = 64,
-    LEASE_HOT = 8,          /* so many units asked for within a ttl make a key hot */
-    LEASE_LEAST = 4,        /* units: less is not worth a request */
-    LEASE_FIRST = 32,       /* units at most of the first chunk of a key, … */
-    LEASE_GROWTH = 8,       /* … and of the next, so many times that of the last */
-    LEASE_PARTS = 4,        /* of what remains: a chunk is at most one for each instance */
+    LEASE_HOT = 8,            /* so many units asked for within a ttl make a key hot */
+    LEASE_LEAST = 4,          /* units: less is not worth a request */
+    LEASE_FIRST = 32,         /* units at most of the first chunk of a key, … */
+    LEASE_GROWTH = 8,         /* … and of the next, so many times that of the last */
+    LEASE_PARTS = 4,          /* of what remains: a chunk is at most one for each instance */
     LEASE_LEAST_LIFE_MS = 10, /* a window that ends sooner is not worth a chunk */
 };
 
@@ -68,12 +68,12 @@ struct lease_found {
 
 /* A chunk that the store has granted. */
 struct lease_grant {
-    struct key id;      /* of its record in the store */
+    struct key id; /* of its record in the store */
     int64_t amount;
     int64_t ttl;
-    int64_t asked;      /* when the request began, */
-    int64_t answered;   /* and when the answer came */
-    int64_t remaining;  /* what the store has beside it */
+    int64_t asked;     /* when the request began, */
+    int64_t answered;  /* and when the answer came */
+    int64_t remaining; /* what the store has beside it */
     int64_t reset_after;
     uint16_t tag;       /* by which its record is found */
     const char *counts; /* what the units are called */
@@ -110,7 +110,7 @@ size_t lease_table_take_ended(struct lease_table *t, int64_t now, bool all, stru
 bool lease_table_is_empty(const struct lease_table *t);
 
 struct lease_stats {
-    int64_t chunks;                              /* held now */
+    int64_t chunks;                             /* held now */
     int64_t granted, spent, returned, stranded; /* units since the start */
 };
 void lease_table_get_stats(struct lease_table *t, struct lease_stats *out);

@@ -224,9 +224,8 @@ static void keep_calendar(struct lease_request *r)
 /* 128 bits that no caller can guess, and that no id of a reservation leads to. */
 static struct key new_id(struct engine *e)
 {
-    const uint64_t numbers[2] = {
-        atomic_fetch_add_explicit(&e->ids_made, 1, memory_order_relaxed), UINT64_MAX
-    };
+    const uint64_t numbers[2] = { atomic_fetch_add_explicit(&e->ids_made, 1, memory_order_relaxed),
+                                  UINT64_MAX };
 
     return hash_identity(&e->id_key, (struct span){ (const char *)numbers, sizeof numbers });
 }

@@ -40,17 +40,17 @@ struct charge_label {
 
 /* What a question about a reservation has beside its charges. */
 struct reserving {
-    struct key key;               /* of its record: a hash of the id */
-    uint16_t tag;                 /* of a shared store: by which its record is found */
-    struct reserving_part *part;  /* a store's own; NULL: this is the whole question */
-    uint64_t fingerprint;         /* reserve: of what is asked; 0: a lease, which people are not told of */
-    int64_t ttl;                  /* reserve, extend */
-    int64_t most_ttl;             /* reserve: that an extension may have */
-    bool gives_back;              /* reserve: what is not settled in time is given back */
-    bool is_expiry;               /* settle: by the store itself, as it was not settled in time */
-    bool is_used;                 /* reserve: settled at once, as asked */
-    bool is_release;              /* settle: nothing was used */
-    bool forgets;                 /* settle: no one asks for its record again */
+    struct key key;              /* of its record: a hash of the id */
+    uint16_t tag;                /* of a shared store: by which its record is found */
+    struct reserving_part *part; /* a store's own; NULL: this is the whole question */
+    uint64_t fingerprint; /* reserve: of what is asked; 0: a lease, which people are not told of */
+    int64_t ttl;          /* reserve, extend */
+    int64_t most_ttl;     /* reserve: that an extension may have */
+    bool gives_back;      /* reserve: what is not settled in time is given back */
+    bool is_expiry;       /* settle: by the store itself, as it was not settled in time */
+    bool is_used;         /* reserve: settled at once, as asked */
+    bool is_release;      /* settle: nothing was used */
+    bool forgets;         /* settle: no one asks for its record again */
     const struct amount *amounts; /* settle, grow: by name */
     size_t amount_count;
 

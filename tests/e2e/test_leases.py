@@ -141,7 +141,7 @@ def steady_load_uses_the_limit_of_each_window_and_never_more():
 @test
 def servers_that_are_killed_stopped_or_set_never_exceed_a_limit():
     with Home() as home:
-        trial(home, 3, 6, ["stop", "kill", "step"])
+        trial(home, 3, 7, ["step", "stop", "kill"])
 
 
 @test

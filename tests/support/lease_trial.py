@@ -20,7 +20,7 @@ import time
 
 from weir_server import PATIENCE, TREE, command
 
-AT_ONCE = 32  # checks of a caller
+AT_ONCE, FEW = 32, 2  # checks of a caller at a time
 LIMIT, WINDOW, YEAR = 4000, 1000, 20000
 TTL = 1.0
 HOUR_MS = 3600000
@@ -61,7 +61,13 @@ def ask(stream, sock, policy, key, count):
     return read_answers(stream, count)
 
 
-def call(address, seed, policies, keys, until, most, results):
+def is_calm(now):
+    """Every second window, if there are waves: less is asked for than the limit, so that servers have
+    chunks when it ends, and when they are stopped. In the next, far more is."""
+    return now // WINDOW % 2 == 0
+
+
+def call(address, seed, policies, keys, until, most, has_waves, results):
     """A caller: goes on until this time, or so many checks; a server that is away is asked again."""
     dice = random.Random(seed)
     told, sources, sock, stream, asked = [], collections.Counter(), None, None, 0
@@ -74,10 +80,13 @@ def call(address, seed, policies, keys, until, most, results):
             key = "hot" if dice.random() < 0.8 else f"warm-{dice.randrange(keys)}"
             policy = dice.choice(policies)
             began = now_ms()
-            allowed, from_ = ask(stream, sock, policy, key, AT_ONCE)
+            count = FEW if has_waves and is_calm(began) else AT_ONCE
+            allowed, from_ = ask(stream, sock, policy, key, count)
             told.append(tuple(Told(policy, key, began, now_ms(), allowed)))
             sources.update(from_)
-            asked += AT_ONCE
+            asked += count
+            if count == FEW:
+                time.sleep(0.002)
         except (OSError, ValueError):  # what was not heard was not told
             if sock:
                 sock.close()
@@ -89,14 +98,15 @@ def call(address, seed, policies, keys, until, most, results):
 class Callers:
     """Two for each server, from now on."""
 
-    def __init__(self, addresses, policies, seconds, most=1 << 40, keys=20, seed=None):
+    def __init__(self, addresses, policies, seconds, most=1 << 40, keys=20, has_waves=False):
         context = multiprocessing.get_context("fork")
-        seed = random.SystemRandom().randrange(1 << 32) if seed is None else seed
+        seed = random.SystemRandom().randrange(1 << 32)
         print(f"# seed {seed}")
         self.results = context.Queue()
         until = time.time() + seconds
         self.processes = [context.Process(target=call, daemon=True, args=(
-            address, f"{seed}-{n}-{twin}", policies, keys, until, most, self.results))
+            address, f"{seed}-{n}-{twin}", policies, keys, until, most, has_waves,
+            self.results))
             for n, address in enumerate(addresses) for twin in range(2)]
         for process in self.processes:
             process.start()
@@ -178,15 +188,16 @@ class Trouble(threading.Thread):
 
     def run(self):
         for turn, kind in enumerate(self.kinds):
-            time.sleep(self.seconds / (len(self.kinds) + 1) / 2)  # of load
+            time.sleep(self.seconds / (len(self.kinds) + 1) / 4)  # of load
             getattr(self, kind)(turn % len(self.home.servers))
             self.done[kind] += 1
 
     def stop(self, number):
-        """For longer than any chunk lasts."""
+        """For longer than any chunk lasts, from a calm window into one that is not."""
         process = self.home.servers[number].process
+        time.sleep((2 * WINDOW - now_ms() % (2 * WINDOW) + 0.5 * WINDOW) / 1000)
         os.kill(process.pid, signal.SIGSTOP)
-        time.sleep(1.5 * TTL)
+        time.sleep(1.2 * TTL)
         os.kill(process.pid, signal.SIGCONT)
 
     def kill(self, number):
@@ -199,8 +210,9 @@ class Trouble(threading.Thread):
         self.home.servers.pop()
 
     def step(self, number):
-        """The time of day, by an hour."""
-        self.clocks[number].set(random.choice((-HOUR_MS, HOUR_MS)))
+        """The time of day, by an hour: back, or ahead the next time."""
+        time.sleep((2 * WINDOW - now_ms() % (2 * WINDOW) + 0.5 * WINDOW) / 1000)
+        self.clocks[number].set(HOUR_MS if self.done["step"] % 2 else -HOUR_MS)
 
     def store(self, _):
         self.home.redis.crash()
@@ -217,7 +229,8 @@ def trial(home, count, seconds, kinds):
     clocks = [Clock(home.folder.path, number) for number in range(count)]
     for clock in clocks:
         home.serve(env=clock.env)
-    callers = Callers([server.address for server in home.servers], ["second", "year"], seconds)
+    callers = Callers([server.address for server in home.servers], ["second", "year"], seconds,
+                      has_waves=bool(kinds))
     trouble = Trouble(home, clocks, kinds, seconds)
     told, sources = callers.finish()
     trouble.join()

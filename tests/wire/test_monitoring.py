@@ -30,7 +30,7 @@ LABEL = re.compile(r'(\w+)="([^"]*)"')
 NAME = re.compile(r"\b((?:weir|process)_[a-z_]+)\b(?:\{([^}]*)\})?")
 BY = re.compile(r"\bby \(([^)]*)\)")
 OUTCOMES = {"allowed", "denied", "shadow_denied"}
-SOURCES = {"store", "cache", "fallback", "exempt", "blocked", "off"}
+SOURCES = {"store", "cache", "fallback", "exempt", "blocked", "off", "lease"}
 
 
 def exposed():

@@ -286,7 +286,8 @@ static void chunks_are_a_part_of_what_remains_and_none_near_the_limit(void **sta
 {
     struct lease_table *t = open_table();
     struct lease_wish wish = one_of(1, 1000);
-    struct decision said = { .allowed = true, .remaining = 4 * LEASE_LEAST - 1,
+    struct decision said = { .allowed = true,
+                             .remaining = 4 * LEASE_LEAST - 1,
                              .reset_after = 86400000 };
     struct lease_found found;
 

@@ -247,6 +247,41 @@ static void a_rollout_is_handed_down_and_needs_identities(void **state)
                          "not possible: leave out 'rollout'\n");
 }
 
+static void a_lease_is_handed_down_and_needs_a_fixed_window(void **state)
+{
+    struct loaded l;
+
+    (void)state;
+    load(&l, FILE_OF("  a: {limit: 10 per 1h, algorithm: fixed_window, lease: on}\n"
+                     "  b: {algorithm: fixed_window, lease: {ttl: 5s, most: 70},\n"
+                     "      rules: {x: {limit: 1 per 1h}, y: {limit: 1 per 1h, lease: off}}}\n"
+                     "  c: {limit: 5 per month, lease: {}}\n"
+                     "  d: {limit: 5 per month}\n"));
+    assert_int_equal(find(&l, "a")->rules[0].lease.ttl, LEASE_USUAL_TTL_MS);
+    assert_int_equal(find(&l, "a")->rules[0].lease.most, 0);
+    assert_int_equal(find(&l, "b")->rules[0].lease.ttl, 5000);
+    assert_int_equal(find(&l, "b")->rules[0].lease.most, 70);
+    assert_int_equal(find(&l, "b")->rules[1].lease.ttl, 0);
+    assert_int_equal(find(&l, "c")->rules[0].lease.ttl, LEASE_USUAL_TTL_MS);
+    assert_int_equal(find(&l, "d")->rules[0].lease.ttl, 0);
+    unload(&l);
+    expect_problems(FILE_OF("  a: {limit: 1 per 1h, lease: on}\n"), NULL,
+                    HERE "3:24: a lease is of a fixed window, not of a sliding_window: leave out "
+                         "'lease', or write 'algorithm: fixed_window'\n");
+    expect_problems(
+        FILE_OF("  a: {limit: 1 per month, block_for: 1m, lease: on}\n"), NULL,
+        HERE "3:42: a key that block_for shuts out must not be let in by a lease: leave out one "
+             "of the two\n");
+    expect_problems(FILE_OF("  a: {limit: 1 per month, lease: {ttl: 499ms}}\n"), NULL,
+                    HERE "3:40: ttl of a lease must be from 500ms to 60s\n");
+    expect_problems(FILE_OF("  a: {limit: 1 per month, lease: {ttl: 61s}}\n"), NULL,
+                    HERE "3:40: ttl of a lease must be from 500ms to 60s\n");
+    expect_problems(FILE_OF("  a: {limit: 1 per month, lease: {most: 0}}\n"), NULL,
+                    HERE "3:41: most must be a whole number from 1 to 9007199254740991, not '0'\n");
+    expect_problems(FILE_OF("  a: {limit: 1 per month, lease: maybe}\n"), NULL,
+                    HERE "3:34: lease 'maybe' is unknown: it is one of off, on\n");
+}
+
 static void an_unknown_key_is_rejected_with_its_place_and_a_suggestion(void **state)
 {
     (void)state;
@@ -258,7 +293,8 @@ static void an_unknown_key_is_rejected_with_its_place_and_a_suggestion(void **st
         FILE_OF("  p: {rules: {r: {limit: 1 per 1s, on_error: deny}}}\n"), NULL,
         HERE
         "3:36: 'on_error' is not allowed in a rule, which may have limit, burst, precision, "
-        "start, block_for, zone, month_day, by, counts, algorithm, plans, mode, ipv6_prefix, shadow_limit, rollout\n");
+        "start, block_for, zone, month_day, by, counts, algorithm, plans, mode, ipv6_prefix, shadow_limit, rollout, "
+        "lease\n");
 }
 
 static void all_problems_come_at_once_in_file_order(void **state)
@@ -562,6 +598,7 @@ int main(void)
         cmocka_unit_test(the_hash_key_is_policy_rule_algorithm_window_and_amount),
         cmocka_unit_test(limit_0_always_denies),
         cmocka_unit_test(names_outlive_the_set_they_came_from),
+        cmocka_unit_test(a_lease_is_handed_down_and_needs_a_fixed_window),
         cmocka_unit_test(an_unknown_key_is_rejected_with_its_place_and_a_suggestion),
         cmocka_unit_test(all_problems_come_at_once_in_file_order),
         cmocka_unit_test(a_duplicate_rule_says_where_the_first_is),
