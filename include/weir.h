@@ -381,7 +381,7 @@ typedef struct weir_stats {
     int64_t settlements_dropped; /* that it was never told */
     int64_t leases;              /* chunks of limits that this process holds */
     int64_t leases_granted;      /* units that the store has charged for them, … */
-    int64_t leases_spent;        /* that checks were answered from, */
+    int64_t leases_spent;        /* of chunks that are over: that checks were answered from, */
     int64_t leases_returned;     /* that were given back, */
     int64_t leases_stranded;     /* and that the store takes for spent, as they were not in time */
     int64_t lease_checks;        /* that the store was not asked for */

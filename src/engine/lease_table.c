@@ -196,6 +196,7 @@ static bool end(struct lease_table *t, struct lock *lock, struct place *p, size_
     const struct chunk c = p->chunks[i];
     const bool is_lost = now >= c.lost_at;
 
+    lock->stats.spent += c.spent; /* not before: it may have been put back */
     *(is_lost ? &lock->stats.stranded : &lock->stats.returned) += left_of(&c);
     *out = (struct lease_end){ c.id, c.tag, c.counts, c.amount, c.spent };
     for (; i + 1 < CHUNKS; i++)
@@ -302,7 +303,6 @@ bool lease_table_spend(struct lease_table *t, const struct lease_wish *wish, int
         if (c) {
             c->spent += wish->cost;
             p->used_at = now;
-            lock->stats.spent += wish->cost;
             out->id = c->id;
             out->decision = (struct decision){
                 .allowed = true,
@@ -331,7 +331,6 @@ void lease_table_unspend(struct lease_table *t, struct key key, struct key id, i
     for (size_t i = 0; p && i < CHUNKS; i++)
         if (p->chunks[i].amount > 0 && is_same(p->chunks[i].id, id)) {
             p->chunks[i].spent -= cost;
-            lock->stats.spent -= cost;
             break;
         }
     leave(lock);

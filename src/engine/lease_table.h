@@ -110,8 +110,9 @@ size_t lease_table_take_ended(struct lease_table *t, int64_t now, bool all, stru
 bool lease_table_is_empty(const struct lease_table *t);
 
 struct lease_stats {
-    int64_t chunks;                             /* held now */
-    int64_t granted, spent, returned, stranded; /* units since the start */
+    int64_t chunks;                    /* held now */
+    int64_t granted;                   /* units since the start */
+    int64_t spent, returned, stranded; /* … of chunks that are over */
 };
 void lease_table_get_stats(struct lease_table *t, struct lease_stats *out);
 

@@ -198,7 +198,7 @@ static void request_done(struct question *q)
         l->engine->store->ops->commit(l->engine->store, &pending);
     }
     free(r);
-    if (l->is_ending)
+    if (l->is_ending && l->lane)
         give_back_ended(l, true);
     set_timer(l);
     question_ended(l);

@@ -5,6 +5,7 @@ exceeded, whatever happens to them.
     test_leases.py TREE      from the root of the source
 """
 import socket
+import subprocess
 import sys
 
 sys.path.insert(0, "tests/support")
@@ -12,7 +13,7 @@ import postgres_fixture  # noqa: E402
 from lease_trial import (POLICIES as TRIED, YEAR, Callers, excess, read_answers, trial)  # noqa: E402
 from redis import Cluster, Redis  # noqa: E402
 from shared_store import PATIENT, RedisFixture, weir  # noqa: E402
-from weir_server import PATIENCE, command, run, test, wait_until  # noqa: E402
+from weir_server import PATIENCE, TREE, command, run, test, wait_until  # noqa: E402
 
 POLICIES = TRIED + """\
   month:  {limit: 5000 per month, by: user, lease: {ttl: 2s, most: 100}}
@@ -249,6 +250,23 @@ def a_server_that_stops_gives_its_chunks_back():
         home.servers.remove(stopping)
         assert stopping.stop() == 0
         assert remaining(other) == YEAR - total
+
+
+@test
+def a_program_with_the_library_leases_and_gives_back_when_it_closes():
+    with Home() as home:
+        server = home.serve()
+        total = leased = 0
+
+        def is_leased():
+            nonlocal total, leased
+            done = subprocess.run([TREE / "tests" / "library_caller", home.config, home.url, "year",
+                                   "ann", "1500"], capture_output=True, text=True, check=True,
+                                  timeout=PATIENCE)
+            total, leased = (a + int(b) for a, b in zip((total, leased), done.stdout.split()))
+            return leased > 0
+        wait_until(is_leased, "an answer from a lease")
+        assert remaining(server) == YEAR - total
 
 
 # ---- what has none ---------------------------------------------------------------------------
