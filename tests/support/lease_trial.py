@@ -33,8 +33,8 @@ policies:
 """
 
 
-class Told(collections.namedtuple("Told", "policy key asked answered allowed")):
-    """So many checks were let in, at some time between the two, in ms."""
+class Told(collections.namedtuple("Told", "policy key asked answered allowed denied")):
+    """So many checks were let in and denied, at some time between the two, in ms."""
 
 
 def now_ms():
@@ -67,11 +67,13 @@ def is_calm(now):
     return now // WINDOW % 2 == 0
 
 
-def call(address, seed, policies, keys, until, most, has_waves, results):
-    """A caller: goes on until this time, or so many checks; a server that is away is asked again."""
+def call(address, seed, policies, keys, until, most, has_waves, leased, results):
+    """A caller: goes on until this time, and until one of them had an answer from a lease, or for so many
+    checks; a server that is away is asked again."""
     dice = random.Random(seed)
     told, sources, sock, stream, asked = [], collections.Counter(), None, None, 0
-    while time.time() < until and asked < most:
+    while asked < most and (time.time() < until or not leased.value and
+                            time.time() < until + PATIENCE):
         try:
             if not sock:
                 sock = socket.create_connection(address, timeout=PATIENCE)
@@ -82,8 +84,9 @@ def call(address, seed, policies, keys, until, most, has_waves, results):
             began = now_ms()
             count = FEW if has_waves and is_calm(began) else AT_ONCE
             allowed, from_ = ask(stream, sock, policy, key, count)
-            told.append(tuple(Told(policy, key, began, now_ms(), allowed)))
+            told.append(tuple(Told(policy, key, began, now_ms(), allowed, count - allowed)))
             sources.update(from_)
+            leased.value = leased.value or from_["lease"] > 0
             asked += count
             if count == FEW:
                 time.sleep(0.002)
@@ -104,9 +107,10 @@ class Callers:
         print(f"# seed {seed}")
         self.results = context.Queue()
         until = time.time() + seconds
+        leased = context.Value("b", False, lock=False)
         self.processes = [context.Process(target=call, daemon=True, args=(
             address, f"{seed}-{n}-{twin}", policies, keys, until, most, has_waves,
-            self.results))
+            leased, self.results))
             for n, address in enumerate(addresses) for twin in range(2)]
         for process in self.processes:
             process.start()
@@ -146,13 +150,16 @@ def excess(told, limit, window):
 
 
 def usage(told, policy, key, limit, window):
-    """The share of the limit that was used in each window between the first and the last."""
-    used = collections.Counter()
+    """The share of the limit that was used in each window between the first and the last in which some
+    were denied: in the others less was asked for."""
+    used, denied = collections.Counter(), set()
     for one in told:
         if (one.policy, one.key) == (policy, key):
             used[one.answered // window] += one.allowed
+            if one.denied and one.asked // window == one.answered // window:
+                denied.add(one.answered // window)
     inner = sorted(used)[1:-1]
-    return [used[number] / limit for number in inner]
+    return [used[number] / limit for number in inner if number in denied]
 
 
 # ---- what happens to servers -------------------------------------------------------------------
@@ -223,7 +230,7 @@ Trial = collections.namedtuple("Trial", "decisions shares")
 
 def trial(home, count, seconds, kinds):
     """So many servers under load, and trouble of these kinds. No limit is exceeded. The answer has
-    how many decisions there were, and how much of the hot key's limit was used in each window."""
+    how many decisions there were, and how much of the hot key's limit was used in each window that was full."""
     if not Clock.is_possible():
         kinds = [kind for kind in kinds if kind != "step"]
     clocks = [Clock(home.folder.path, number) for number in range(count)]
@@ -237,7 +244,7 @@ def trial(home, count, seconds, kinds):
     seconds_told = [one for one in told if one.policy == "second"]
     shares = usage(told, "second", "hot", LIMIT, WINDOW)
     print(f"# {sum(sources.values())} decisions {dict(sources)}, {dict(trouble.done)}, used of each "
-          f"window {[round(share, 3) for share in shares]}")
+          f"full window {[round(share, 3) for share in shares]}")
     assert sources["lease"] > 0, sources
     assert trouble.done.total() == len(kinds), trouble.done
     over = excess(seconds_told, LIMIT, WINDOW)
