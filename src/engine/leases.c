@@ -317,7 +317,7 @@ static bool spend_of(struct engine *e, struct pending *pending, const struct che
 
 bool leases_spend(struct engine *e, struct pending *pending, struct check *check)
 {
-    struct lease_found found[WEIR_MAX_RULES];
+    struct lease_found found[CHECK_MOST_CHARGES];
     size_t spent = 0;
     int64_t now;
 
