@@ -14,7 +14,7 @@ import { LIMIT } from './runtimes/limit.mjs'
 import { storm } from './runtimes/storm.mjs'
 import { freePort, scratch, serve, until } from './support.mjs'
 
-const { NODE_MODULES, PACKAGE, RUNTIMES, WHY_NO_RUNTIMES } = process.env
+const { CONVEX, NODE_MODULES, PACKAGE, RUNTIMES, WHY_NO_CONVEX, WHY_NO_RUNTIMES } = process.env
 const here = path.dirname(fileURLToPath(import.meta.url))
 const run = promisify(execFile)
 const skip = RUNTIMES && process.arch === 'x64' ? false : (WHY_NO_RUNTIMES ?? 'no RUNTIMES')
@@ -246,6 +246,8 @@ for (const [event, happen] of Object.entries(EVENTS))
       },
     )
 
+const convex = (name) => pathToFileURL(path.join(CONVEX ?? '', name)).href
+
 /** The program under a heading of the page, as a file that finds the package. */
 function program(heading) {
   const page = readFileSync('docs/javascript-runtimes.md', 'utf8')
@@ -255,7 +257,8 @@ function program(heading) {
   const found = code
     .replaceAll("'weir-client'", `'${at('index.js')}'`)
     .replaceAll("'weir-client/http'", `'${at('http.js')}'`)
-    .replaceAll("'weir-client/fetch'", `'${at('middleware/fetch.js')}'`)
+    .replaceAll(/'weir-client\/(fetch|next|convex)'/g, (_, name) => `'${at(`middleware/${name}.js`)}'`)
+    .replaceAll("'convex/server'", `'${convex('convex/dist/esm/server/index.js')}'`)
     // The deadline of a test is longer.
     .replaceAll('new Weir({', 'new Weir({ timeout: 20_000,')
   writeFileSync(file, heading === 'Cloudflare Workers' ? code : found)
@@ -297,6 +300,35 @@ for (const name of ['Node.js', 'Deno', 'Bun', 'Cloudflare Workers'])
       kill()
       await worker?.stop()
       process.removeListener('exit', kill)
+      await server.stop()
+    },
+  )
+
+/** What the module of the page answers to a request, called as its framework does. */
+const CALLED = {
+  'Next.js': (module) => module.GET,
+  async Convex(module) {
+    const { convexTest } = await import(convex('convex-test/dist/index.js'))
+    const own = convexTest({
+      modules: { './convex/_generated/api.js': async () => ({}), './convex/http.js': async () => module },
+    })
+    return ({ headers }) => own.fetch('/login', { headers })
+  },
+}
+
+for (const [name, calledIn] of Object.entries(CALLED))
+  test(
+    `${name}: the module of the page allows five logins, and answers the sixth with 429`,
+    { skip: name === 'Convex' && !CONVEX && (WHY_NO_CONVEX ?? 'no CONVEX') },
+    async () => {
+      const server = await serve()
+      process.env.WEIR_URL = server.url
+      const answer = await calledIn(await import(pathToFileURL(program(name)).href))
+      const headers = { 'x-forwarded-for': '203.0.113.99, 198.51.100.9' }
+      const statuses = []
+      for (let i = 0; i < 6; i++)
+        statuses.push((await answer(new Request('http://127.0.0.1/login', { headers }))).status)
+      assert.deepEqual(statuses, [200, 200, 200, 200, 200, 429])
       await server.stop()
     },
   )

@@ -1,10 +1,9 @@
 /* convex.ts - for actions and HTTP actions of Convex, which have fetch; queries and mutations have
  * none. */
 import { RateLimitError } from '../answer.js'
-import type { Policy } from '../guard.js'
+import type { GuardOptions, Policy } from '../guard.js'
 import type { CheckOptions, Identity, Weir } from '../weir.js'
-
-export { limited as httpAction } from './fetch.js'
+import { limited as limitedFetch } from './fetch.js'
 
 export interface ConvexOptions extends CheckOptions {
   /**
@@ -42,4 +41,15 @@ export function limited<Ctx, Args, Result>(
     }
     return handler(ctx, args)
   }
+}
+
+/** Wraps the handler of an HTTP action: `httpAction(limitedHttp(weir, 'api', options, handler))`. */
+export function limitedHttp<Ctx>(
+  weir: Weir<any>,
+  policy: Policy,
+  options: GuardOptions<Request>,
+  handler: (ctx: Ctx, request: Request) => Promise<Response>,
+): (ctx: Ctx, request: Request) => Promise<Response> {
+  const check = limitedFetch<[Ctx]>(weir, policy, options, (request, ctx) => handler(ctx, request))
+  return async (ctx, request) => check(request, ctx)
 }
