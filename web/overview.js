@@ -8,7 +8,7 @@ import { note, POINTS, ratesOf } from "./rates.js";
 import { address } from "./router.js";
 import { mayRead } from "./session.js";
 
-const MINUTE = 60000, MOST_ROWS = 20, SLOW_LOOKS = 5;
+const MINUTE = 60000, SOON = 21 * 86400000, MOST_ROWS = 20, SLOW_LOOKS = 5;
 const attention = element("ul", { id: "attention" }), calm = element("p", { class: "good" }, "Nothing needs attention.");
 const tiles = element("dl", { id: "tiles" }), words = element("p", { id: "health" });
 const rates = table("Decisions per second, by policy", ["Policy", { title: "Allowed/s", number: true }, { title: "Denied/s", number: true },
@@ -39,6 +39,8 @@ function concerns({ stats, ready, alerts, policies }) {
   if (ready?.ledger_stale) found.push(["Changes of operators cannot be read from the store.", "Those that were read last stay in force.", address("changes")]);
   if (policies?.reload.problem) found.push([`The last reload failed: ${policies.reload.problem}`, "Correct the file and reload; the old policies stay in force.", address("changes")]);
   if (policies?.differs_in_database?.length) found.push([`The file and the database differ in ${policies.differs_in_database.join(", ")}.`, "Run weir policy push, so that checks by SQL use the same limits.", address("policies")]);
+  if (stats.certificate_expires_ms && stats.certificate_expires_ms < stats.now_ms + SOON)
+    found.push([`The certificate ${stats.certificate_expires_ms < stats.now_ms ? "has expired" : "expires"} ${time(stats.certificate_expires_ms)}.`, "Replace its file and reload: open connections stay.", address("changes")]);
   if (stats.enabled === false) found.push(["WEIR_ENABLED is off: everything is allowed, and nothing is counted.", "Start the server without it to enforce limits.", null]);
   if (stats.store.settlements_dropped) found.push([`${count(stats.store.settlements_dropped)} settlements were dropped.`, "What they would have given back stays used until it resets.", address("budgets")]);
   return found;

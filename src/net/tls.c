@@ -16,6 +16,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/diag.h"
 #include "base/pem.h"
@@ -183,6 +184,16 @@ void tls_context_unref(struct tls_context *t)
 const char *tls_context_warning(const struct tls_context *t)
 {
     return t->warnings[0] ? t->warnings : NULL;
+}
+
+int64_t tls_context_expires_ms(const struct tls_context *t)
+{
+    const X509 *certificate = SSL_CTX_get0_certificate(t->ssl);
+    struct tm end;
+
+    if (!certificate || ASN1_TIME_to_tm(X509_get0_notAfter(certificate), &end) != 1)
+        return 0;
+    return (int64_t)timegm(&end) * 1000;
 }
 
 /* ---- connections ----------------------------------------------------------------------- */

@@ -22,6 +22,9 @@ void tls_context_unref(struct tls_context *t); /* NULL is fine */
  * NULL: for the log. */
 const char *tls_context_warning(const struct tls_context *t);
 
+/* When its certificate ends, in ms since the epoch; 0: that cannot be told. */
+int64_t tls_context_expires_ms(const struct tls_context *t);
+
 struct tls *tls_new(struct tls_context *t); /* NULL: out of memory */
 void tls_free(struct tls *t);               /* NULL is fine */
 

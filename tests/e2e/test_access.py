@@ -219,6 +219,19 @@ def certificates_of_the_example_are_taken_by_the_strictest_readers():
             assert said.stdout == heard, (host, said)
 
 
+@test
+def the_stats_tell_when_the_certificate_ends():
+    with Secured() as it:
+        connection = it.connect()
+        connection.request("GET", "/v1/stats")
+        told = json.load(connection.getresponse())["certificate_expires_ms"]
+        connection.close()
+        end = openssl("x509", "-in", it.path / "server.pem", "-noout", "-enddate").strip().partition("=")[2]
+        assert told == ssl.cert_time_to_seconds(end) * 1000, (told, end)
+    with Server() as plain:
+        assert "certificate_expires_ms" not in plain.http("GET", "/v1/stats")[2]
+
+
 # ---- tokens -----------------------------------------------------------------------------------
 
 TOKENS = {scope: scope * 4 for scope in ("check", "admin", "metrics", "reset", "view")}
@@ -338,8 +351,7 @@ def each_command_is_for_its_scope_alone():
                 if scope in scopes:
                     assert not reply.startswith(b"-"), (words, scope, reply)
                 else:
-                    *some, last = sorted(scopes)
-                needed = f"{', '.join(some)} or {last}" if some else last
+                    needed = " or ".join(sorted(scopes))
                     assert reply.decode() == (f"-NOPERM this token may not send '{words[0]}': it "
                                               f"needs the scope {needed}"), reply
 

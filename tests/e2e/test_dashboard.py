@@ -15,6 +15,7 @@ import time
 from pathlib import Path
 
 sys.path.insert(0, "tests/support")
+from certificates import openssl  # noqa: E402
 from npm import browser, drive, scenarios  # noqa: E402
 from redis import Redis  # noqa: E402
 from weir_server import Folder, Server, TREE, run, test  # noqa: E402
@@ -58,7 +59,15 @@ def week():
         yield f"{at} search (check) {int(1200 * busy) + 50} 2 {int(150 * busy)} 0"
 
 
-def serve(folder, store, policies):
+def certify(folder):
+    """A certificate that ends in five days."""
+    folder.mkdir()
+    openssl("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "5",
+            "-subj", "/CN=localhost", "-keyout", folder / "key.pem", "-out", folder / "cert.pem")
+    return "--tls-cert", folder / "cert.pem", "--tls-key", folder / "key.pem"
+
+
+def serve(folder, store, policies, *words):
     """A server with a token for each scope. Its policy file is a link, so that changes wait for a reload."""
     (folder / "linked").mkdir(parents=True)
     (folder / "policies.yaml").symlink_to("linked/policies.yaml")
@@ -68,7 +77,7 @@ def serve(folder, store, policies):
         (folder / f"{name}.token").chmod(0o600)
         tokens += f"    - {{file: {name}.token, scope: [{scopes}]}}\n"
     (folder / "policies.yaml").write_text(policies + tokens)
-    return Server(threads=2, config=folder / "policies.yaml", store=store)
+    return Server(*words, threads=2, config=folder / "policies.yaml", store=store)
 
 
 def drive_all():
@@ -81,8 +90,10 @@ def drive_all():
                        text=True, check=True)
         with serve(folder / "main", f"file:{folder}/data", BUDGETS) as server, \
                 serve(folder / "a", redis.url, POLICIES) as a, serve(folder / "b", redis.url, POLICIES) as b, \
-                serve(folder / "c", redis.url, POLICIES) as c:
-            found = drive(SCRIPT, modules, str(folder / "main"), server.url, a.url, b.url, c.url, asked=redis.kill)
+                serve(folder / "c", redis.url, POLICIES) as c, \
+                serve(folder / "d", "memory:", POLICIES, *certify(folder / "tls")) as secured:
+            found = drive(SCRIPT, modules, str(folder / "main"), server.url, f"https://localhost:{secured.port}",
+                          a.url, b.url, c.url, asked=redis.kill)
         for name in PICTURES:
             picture = folder / "main" / f"{name}.png"
             if picture.exists():

@@ -324,6 +324,15 @@ static void put_rulings(struct json *j, struct server *s)
     json_bool(j, "enabled", server_enabled(s));
 }
 
+static void put_certificate(struct json *j, struct server *s)
+{
+    struct tls_context *tls = server_tls(s);
+
+    if (tls)
+        json_int(j, "certificate_expires_ms", tls_context_expires_ms(tls));
+    tls_context_unref(tls);
+}
+
 static void put_server(struct json *j, struct server *s)
 {
     json_text(j, "version", weir_version());
@@ -331,6 +340,7 @@ static void put_server(struct json *j, struct server *s)
     json_int(j, "started_ms", s->started_ms);
     json_int(j, "threads", (int64_t)s->loop_count);
     json_bool(j, "draining", atomic_load(&s->is_draining));
+    put_certificate(j, s);
     json_int(j, "memory_bytes", (int64_t)memory_now().resident);
     json_open(j, "connections", '{');
     json_int(j, "open", atomic_load(&s->connections));
