@@ -107,7 +107,7 @@ def main(names):
         env.update(more("convex", "CONVEX") if {"runtimes", "seeds"} & set(names) else {})
         env.update(more("published", "PUBLISHED") if "published" in names else {})
         env.update(redis(stack) if "redis_url" in names else {})
-        env.update(database(stack) if {"postgres", "seeds", "vectors"} & set(names) else {})
+        env.update(database(stack) if {"memory", "postgres", "seeds", "vectors"} & set(names) else {})
         # Each prints TAP with a plan of its own.
         return max(subprocess.run(["node", "--test-reporter=tap", CLIENT / f"test/{name}.test.mjs"], env=env,
                                   check=False).returncode for name in names)

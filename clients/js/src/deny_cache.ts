@@ -25,8 +25,8 @@ export function denyCache({ maxMs = 1000, max = 10_000 }: DenyCacheOptions) {
   return {
     find(key: string, cost: number, now: number): Answer | undefined {
       if (!denials.size) return
-      const [least, sent, until, answer] = denials.get(key) ?? [Infinity]
-      if (cost < least || now >= until!) return
+      const [least, sent, until, answer] = denials.get(key) ?? []
+      if (!(cost >= least! && now < until!)) return
       const later = (ms: number) => Math.ceil(Math.max(0, ms - now + sent!))
       return {
         ...answer!,
@@ -37,11 +37,8 @@ export function denyCache({ maxMs = 1000, max = 10_000 }: DenyCacheOptions) {
     },
     keep(key: string, cost: number, sent: number, answer: Answer) {
       if (answer.retryAfterMs > 0 && /store|cache/.test(answer.source) && sent > cleared) {
-        denials.delete(key)
         denials.set(key, [cost, sent, sent + Math.min(answer.retryAfterMs, maxMs), answer])
-        for (const [oldest] of denials)
-          if (denials.size > max) denials.delete(oldest)
-          else break
+        if (denials.size > max) denials.delete(denials.keys().next().value!)
       }
     },
     clear(now: number) {

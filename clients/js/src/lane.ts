@@ -2,7 +2,8 @@
  *
  * RULES
  *   L1  What is pushed in one turn of the event loop leaves in one request, at most `max` of them
- *       and 256 Ki characters.
+ *       and 256 Ki characters. If requests cost little, the first ones leave when they are enough
+ *       for one, so that weir decides them while this process asks the rest.
  *   L2  What comes while a request is under way leaves together when it returns, or after 2 ms, or
  *       when there are `max`; at once if requests cost little. At most `inFlight` are under way.
  *   L3  Each call is settled once: by its answer, or by its deadline, which runs from the push.
@@ -11,14 +12,14 @@
  *
  * WHY NOT one timer for each call: a timer costs as much as the rest of a call. Those of one tick
  * share one. */
-import { type Raw, WeirError } from './answer.js'
+import { type Answer, type Raw, WeirError } from './answer.js'
 import type { Transport, Underway, Verb } from './transport.js'
 
 const MOST_CHARACTERS = 1 << 18
 const GATHER_MS = 2
 const RETRY_MS = 20
 
-export type Settle = (result: Raw | WeirError) => void
+export type Settle = (result: Answer | WeirError) => void
 
 /** Calls with one end: of a deadline, or of a request. */
 interface Group extends Underway {
@@ -28,7 +29,7 @@ interface Group extends Underway {
 export interface Call {
   text: string
   /** It changes nothing when done twice. */
-  safe: boolean
+  safe: unknown
   /** Taken away when it is settled. */
   settle?: Settle
   /** The lane's own. */
@@ -54,7 +55,7 @@ export function lane(
   let gathering: any
   let underWay = 0
 
-  function settle(call: Call, result?: Raw | WeirError) {
+  function settle(call: Call, result?: Answer | WeirError) {
     const { settle } = call
     if (!settle) return
     call.settle = undefined
@@ -76,12 +77,10 @@ export function lane(
       (late || eager || !underWay || queue.length >= max) &&
       (queue = open(queue))[0]
     ) {
-      let size = 0
+      let left = MOST_CHARACTERS
       let taken = 0
-      for (const { text } of queue)
-        if (taken === max || ((size += text.length) > MOST_CHARACTERS && taken)) break
-        else taken++
-      void send(queue.splice(0, taken))
+      while (taken < max && (left -= queue[taken]?.text.length!) > 0) taken++
+      void send(queue.splice(0, taken || 1))
     }
     if (!queue[0]) gathering = clearTimeout(gathering)
     else gathering ??= setTimeout(() => ((gathering = void 0), flush(true)), GATHER_MS)
@@ -101,13 +100,18 @@ export function lane(
         throw new WeirError('not an answer', 'bad_answer')
       under.drop = undefined
       report()
-      batch.forEach((call, i) => settle(call, results[i]))
+      results.forEach((raw, i) =>
+        settle(
+          batch[i]!,
+          raw.error ? new WeirError(raw.error.detail, raw.error.code) : (raw as Answer),
+        ),
+      )
     } catch (error) {
       const failure = error instanceof WeirError ? error : new WeirError(`${error}`, 'unreachable')
-      const left = open(batch)
-      if (!again && (failure.unsent || (!failure.status && left.every((call) => call.safe))))
-        setTimeout(() => (batch = open(left))[0] && send(batch, true), RETRY_MS)
-      else fail(left, failure)
+      batch = open(batch)
+      if (!again && (failure.unsent || (!failure.status && batch.every((call) => call.safe))))
+        setTimeout(() => (batch = open(batch))[0] && send(batch, true), RETRY_MS)
+      else fail(batch, failure)
     }
     underWay--
     flush()
@@ -130,7 +134,7 @@ export function lane(
     call.groups = [tick!]
     tick!.open++
     tick!.calls.push(call)
-    queue.push(call)
+    if (queue.push(call) >= (transport.eager ?? max)) flush()
     return () => settle(call)
   }
 }

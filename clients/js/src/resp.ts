@@ -24,6 +24,9 @@ type Open = (heard: (text: string) => void, ended: (error: Error) => void) => Wi
 /** Of one command: with 3 bytes each, below what weir takes from a client that it does not know. */
 const MOST_CHARACTERS = 5000
 
+/** Requests of one write: weir decides them while this process asks the next ones. */
+const ENOUGH = 64
+
 const encoder = new TextEncoder()
 const size = (text: string) =>
   /^[\x00-\x7f]*$/.test(text) ? text.length : encoder.encode(text).length
@@ -146,7 +149,7 @@ export function connection(open: Open, { token }: ConnectionOptions): Transport 
   }
 
   return {
-    eager: true,
+    eager: ENOUGH,
     send(verb, requests, underway) {
       const own = (wire as ReturnType<typeof connect> | undefined) ?? connect()
       const [text, counts] = commands(verb, requests)

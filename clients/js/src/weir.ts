@@ -112,18 +112,16 @@ const env = (name: string) => {
   } catch {}
 }
 
-const numbers = ({ window, precision, ...rest }: Limit) => ({
-  ...rest,
-  window_ms: ms(window),
-  precision_ms: precision && ms(precision),
-})
-
-function toRequest(policy: any, who: any): WireRequest {
-  const request: WireRequest = policy?.window
-    ? numbers(policy)
-    : typeof policy === 'string'
-      ? { policy }
-      : { policies: policy }
+/** Adds who is asked for, and under which limit. */
+function toRequest(request: WireRequest, policy: any, who: any): WireRequest {
+  if (typeof policy === 'string') request.policy = policy
+  else if (!policy?.window) request.policies = policy
+  // The lengths of time of a limit are its window and its precision.
+  else
+    for (const name in policy)
+      if (/^[wp]/.test(name) && policy[name] !== undefined)
+        request[name + '_ms'] = ms(policy[name])
+      else request[name] = policy[name]
   if (typeof who === 'string') request.key = who
   else if (who) {
     const attributes: Record<string, string> = (request.attributes = {})
@@ -181,7 +179,7 @@ export class Weir<P = Anything> {
     if (!local && /local/.test(JSON.stringify(onError))) throw mistake('no local')
     const denials = cached && denyCache(cached)
     const lanes: Record<string, Push> = {}
-    const logged = new Set<string>()
+    const logged: Record<string, unknown> = {}
     let failures = 0
 
     const report = (error?: WeirError) => {
@@ -190,52 +188,45 @@ export class Weir<P = Anything> {
         failures++
         // What it throws, now or later, is no fault of the check.
         if (on.error) (async () => on.error!(error))().catch(console.error)
-        else if (logged.size < logged.add(error.code).size)
-          console.error(`weir: ${error.code} ${error.message}`)
+        else logged[error.code] ??= console.error(`weir: ${error.code} ${error.message}`) ?? 1
       }
     }
 
     const { max = 500, inFlight = 6 } = batch || { max: 1, inFlight: Infinity }
-    // A worker's request cannot wait for the fetch of another one.
-    const atOnce = /Cloudflare/.test(root.navigator?.userAgent) ? Infinity : inFlight
-    const push = (verb: Verb) =>
-      (lanes[verb] ??= lane(verb, transport, max, atOnce, report))
 
-    const ask = (
-      verb: Verb,
-      policy: unknown,
-      who: unknown,
-      { signal, timeout = patience, cost, ...more }: CheckOptions = {},
-    ) =>
+    const ask = (verb: Verb, policy: any, who: unknown, options?: CheckOptions) =>
       new Promise<Answer>((resolve, reject) => {
+        const { signal, timeout = patience, cost, ...more } = options ?? {}
         signal?.throwIfAborted()
-        const request = Object.assign(toRequest(policy, who), more)
+        const request = (also?: object) => toRequest({ ...more, ...also }, policy, who)
         const cache =
           verb === 'check' &&
           !more.plan &&
           !more.now &&
           !more.id &&
-          !/bucket/.test(request.algorithm as string) &&
+          !/bucket/.test(policy?.algorithm) &&
           denials
-        const key = JSON.stringify(request)
+        // What most ask: objects take an engine of JavaScript twice as long.
+        const key =
+          options || typeof policy !== 'string' || typeof who !== 'string'
+            ? JSON.stringify(request())
+            : `{"policy":${JSON.stringify(policy)},"key":${JSON.stringify(who)}}`
         const sent = clock()
         const answered = (answer: Answer) => {
-          on.answer?.(answer, request)
+          on.answer?.(answer, request())
           resolve(answer)
         }
         const price = cost ?? 1
         const kept = cache && cache.find(key, price, sent)
         if (kept) return answered(kept)
-        const settled = (result: any) => {
+        const settle = (result: any) => {
           signal?.removeEventListener('abort', abort)
           if (denials && /re|com/.test(verb)) denials.clear(clock())
-          const { code, detail } = result.error ?? result
-          const error =
-            result instanceof WeirError ? result : code && new WeirError(detail, code)
           try {
-            if (error) {
-              if (MISTAKE.test(code)) throw error
-              let word = typeof onError === 'function' ? onError(error, request) : onError
+            if (result.code) {
+              if (MISTAKE.test(result.code)) throw result
+              const asked = request()
+              let word = typeof onError === 'function' ? onError(result, asked) : onError
               if (typeof word === 'object')
                 word =
                   failures < word.after
@@ -244,7 +235,7 @@ export class Weir<P = Anything> {
               const allowed = word !== 'deny' || !/check|serve|grow/.test(verb)
               result = {
                 allowed,
-                policy: request.policy ?? request.name ?? null,
+                policy: asked.policy ?? asked.name ?? null,
                 rule: 'default',
                 limit: 0,
                 remaining: 0,
@@ -253,8 +244,8 @@ export class Weir<P = Anything> {
                 delayMs: 0,
                 source: 'fallback',
                 shadow: false,
-                error,
-                ...(word === 'local' && local?.(verb, request, key, price)),
+                error: result,
+                ...(word === 'local' && local?.(verb, asked, key, price)),
               }
             } else if (cache) cache.keep(key, price, sent, result)
             answered(result)
@@ -262,11 +253,18 @@ export class Weir<P = Anything> {
             reject(thrown)
           }
         }
-        const giveUp = push(verb)(
+        const giveUp = (lanes[verb] ??= lane(
+          verb,
+          transport,
+          max,
+          // A worker of Cloudflare cannot wait in one request for the fetch of another one.
+          root.WebSocketPair ? Infinity : inFlight,
+          report,
+        ))(
           {
-            text: cost === undefined ? key : JSON.stringify({ ...request, cost }),
-            safe: SAFE.test(verb) || cost === 0 || !!more.id,
-            settle: settled,
+            text: cost === undefined ? key : JSON.stringify(request({ cost })),
+            safe: cost === 0 || SAFE.test(verb) || more.id,
+            settle,
           },
           timeout,
         )

@@ -80,6 +80,35 @@ test('a limit can come with the request', async () => {
   await assert.rejects(weir.check({ limit: 2, window: 'soon' }, 'bob'), /not a duration: soon/)
 })
 
+test('all members of a limit are passed on, its lengths of time in ms', async () => {
+  const sent = []
+  const client = new Weir({
+    url: server.url,
+    timeout: 10_000,
+    fetch: (url, init) => (sent.push(JSON.parse(init.body)), fetch(url, init)),
+  })
+  const limit = { limit: 4, window: '1m', algorithm: 'sliding_window', precision: '5s', name: 'all' }
+  assert.equal((await client.check(limit, 'bob')).remaining, 3)
+  assert.equal((await client.check({ ...limit, precision: undefined }, 'bob')).limit, 4)
+  const { precision, window, ...rest } = limit
+  assert.deepEqual(sent, [
+    { ...rest, window_ms: 60_000, precision_ms: 5_000, key: 'bob' },
+    { ...rest, window_ms: 60_000, key: 'bob' },
+  ])
+})
+
+test('a redirect is not followed', async () => {
+  const paths = []
+  const elsewhere = await misbehaving((request, response) => {
+    paths.push(request.url)
+    response.writeHead(307, { location: '/elsewhere' }).end()
+  })
+  const client = new Weir({ url: elsewhere.url, timeout: 10_000, on: { error() {} } })
+  const { source, error } = await client.check('login', 'x')
+  assert.deepEqual([source, error.code, paths], ['fallback', 'unreachable', ['/v1/check']])
+  elsewhere.close()
+})
+
 test('peek counts nothing, charge counts always, refund gives back, reset forgets', async () => {
   const bob = weir.limit('query')
   assert.equal((await bob.peek('bob')).remaining, 10)
@@ -145,6 +174,22 @@ test('checks of one tick leave in one request, bounded', async () => {
     await counted.check('wide', 'alone')
     assert.deepEqual(sizes, wanted)
   }
+})
+
+test('where requests cost little, so many leave before the rest of their turn is asked', async () => {
+  const sizes = []
+  const transport = {
+    eager: 3,
+    send: async (verb, requests) => {
+      sizes.push(requests.length)
+      return requests.map(() => ({ allowed: true }))
+    },
+  }
+  const client = new Weir({ transport, timeout: 10_000 })
+  const asked = ['a', 'b', 'c', 'd'].map((key) => client.check('login', key))
+  assert.deepEqual(sizes, [3])
+  await Promise.all(asked)
+  assert.deepEqual(sizes, [3, 1])
 })
 
 test('a batch is bounded in bytes too', async () => {

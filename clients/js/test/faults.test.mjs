@@ -5,6 +5,7 @@ import { after, test } from 'node:test'
 import { freePort, load, misbehaving, serve, unhandled, until } from './support.mjs'
 
 const { Weir, localLimiter } = await load('index.js')
+const { socket } = await load('socket.js')
 const quiet = { error() {} }
 const LATE = 2_000 // what a busy machine may add to a deadline
 
@@ -233,15 +234,19 @@ test('charges, refunds and resets are kept by the local limiter too', async () =
 test('a clock that jumps changes nothing', async (t) => {
   const server = await serve()
   const weir = new Weir({ url: server.url, timeout: 10_000 })
+  const bySocket = new Weir({
+    transport: socket({ url: `weir://127.0.0.1:${server.port}` }),
+    timeout: 10_000,
+  })
   const away = new Weir({
     url: `http://127.0.0.1:${await freePort()}`,
     onError: 'local',
     local: localLimiter(),
     on: quiet,
   })
-  const limit = { limit: 1, window: '1h', name: 'jump' }
   const real = Date.now
-  for (const client of [weir, away]) {
+  for (const [name, client] of Object.entries({ weir, bySocket, away })) {
+    const limit = { limit: 1, window: '1h', name }
     assert.equal((await client.check(limit, 'a')).allowed, true)
     assert.equal((await client.check(limit, 'a')).allowed, false)
     for (const jump of [864e5, -864e5]) {
@@ -254,6 +259,7 @@ test('a clock that jumps changes nothing', async (t) => {
       Date.now.mock.restore()
     }
   }
+  bySocket.close()
   await server.stop()
 })
 

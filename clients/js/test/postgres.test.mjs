@@ -1,11 +1,13 @@
 /* postgres.test.mjs - the client by plain SQL, with npm's pg, and as postgres.js and supabase-js
  * are called. */
 import assert from 'node:assert/strict'
+import { once } from 'node:events'
 import { createRequire } from 'node:module'
+import net from 'node:net'
 import path from 'node:path'
 import { after, test } from 'node:test'
 import { pathToFileURL } from 'node:url'
-import { load, unhandled } from './support.mjs'
+import { freePort, load, unhandled } from './support.mjs'
 
 const { DATABASE_URL, PG, WHY_NO_POSTGRES } = process.env
 const skip = DATABASE_URL && PG ? false : (WHY_NO_POSTGRES ?? 'no DATABASE_URL')
@@ -118,23 +120,58 @@ for (const [name, make] of Object.entries(WAYS)) {
   })
 }
 
-test('a database that is away or hangs is left to onError', { skip }, async () => {
-  const on = { error() {} }
-  const away = new Weir({
-    transport: postgres({
-      query: async () => {
-        throw Object.assign(new Error('connect ECONNREFUSED'), { code: 'ECONNREFUSED' })
-      },
-    }),
-    onError: 'allow',
-    on,
+/** A server that is no Postgres. */
+async function stranger(behave) {
+  const server = net.createServer((s) => behave(s.on('error', () => {}))).listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  return server
+}
+
+const FAULTS = {
+  away: async () => ({ port: await freePort() }),
+  silent: () => stranger(() => {}),
+  cutting: () => stranger((s) => s.once('data', () => s.destroy())),
+  'talking nonsense': () => stranger((s) => s.on('data', () => s.write('HTTP/1.1 400\r\n\r\n'))),
+}
+for (const [name, make] of Object.entries(FAULTS))
+  test(`a database that is ${name}: onError decides within the deadline`, { skip }, async () => {
+    const place = await make()
+    const port = place.port ?? place.address().port
+    for (const onError of ['allow', 'deny']) {
+      const own = new Pool({ host: '127.0.0.1', port, user: 'edge', database: 'x', max: 4 })
+      own.on('error', () => {})
+      const client = new Weir({ transport: postgres(own), timeout: 100, onError, on: { error() {} } })
+      for (let i = 0; i < 3; i++) {
+        const begin = performance.now()
+        const answers = await Promise.all([client.check('word', 'a'), client.check('word', 'b')])
+        for (const { source, allowed, error } of answers) {
+          assert.deepEqual([source, allowed], ['fallback', onError === 'allow'])
+          assert.ok(/unreachable|timeout/.test(error.code), error.code)
+        }
+        assert.ok(performance.now() - begin < 2_100)
+      }
+    }
+    place.close?.()
   })
-  assert.equal((await away.check('word', 'x')).source, 'fallback')
-  const hung = new Weir({
-    transport: postgres({ query: () => new Promise(() => {}) }),
-    onError: 'deny',
-    timeout: 50,
-    on,
-  })
-  for (let i = 0; i < 10; i++) assert.equal((await hung.check('word', 'x')).allowed, false)
+
+test('a database that lets this role not in, or answers something else', { skip }, async () => {
+  const stranger = new Pool({ connectionString: DATABASE_URL.replace('edge', 'stranger') })
+  const faults = [
+    stranger,
+    { query: (text, values) => pool.query(text.replace('weir.', 'absent.'), values) },
+    { query: () => pool.query("SELECT 'null'::jsonb AS answer") },
+    { query: () => pool.query('SELECT 1 AS answer') },
+    { query: () => pool.query('SELECT') },
+  ]
+  for (const [i, fault] of faults.entries()) {
+    const client = new Weir({
+      transport: postgres(fault),
+      timeout: 10_000,
+      onError: 'allow',
+      on: { error() {} },
+    })
+    const { source, allowed } = await client.check('word', 'x')
+    assert.deepEqual([source, allowed], ['fallback', true], `fault ${i}`)
+  }
+  await stranger.end()
 })

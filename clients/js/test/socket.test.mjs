@@ -119,6 +119,8 @@ test('away, silent, cutting, talking nonsense: onError decides within the deadli
     (s) => s.on('data', () => s.write('*1\r\n')),
     (s) => s.on('data', () => s.write('$-1\r\n')),
     (s) => s.on('data', () => s.write('+OK\r\n+OK\r\n')),
+    (s) => s.on('data', () => s.write('-STORE_FAILED the store is away\r\n')),
+    (s) => s.on('data', () => s.write('$4\r\nnull\r\n')),
   ]
   const places = [{ port: await freePort(), close() {} }]
   for (const behave of behaviours) {
@@ -127,22 +129,24 @@ test('away, silent, cutting, talking nonsense: onError decides within the deadli
     places.push({ port: own.address().port, close: () => own.close() })
   }
   for (const { port, close } of places) {
-    const client = new Weir({
-      transport: socket({ url: `weir://127.0.0.1:${port}` }),
-      timeout: 100,
-      onError: 'allow',
-      on,
-    })
-    for (let i = 0; i < 3; i++) {
-      const begin = performance.now()
-      const answers = await Promise.all([client.check('login', 'a'), client.check('login', 'b')])
-      assert.ok(
-        answers.every((a) => a.source === 'fallback' && a.allowed),
-        JSON.stringify(answers),
-      )
-      assert.ok(performance.now() - begin < 2_100)
+    for (const onError of ['allow', 'deny']) {
+      const client = new Weir({
+        transport: socket({ url: `weir://127.0.0.1:${port}` }),
+        timeout: 100,
+        onError,
+        on,
+      })
+      for (let i = 0; i < 3; i++) {
+        const begin = performance.now()
+        const answers = await Promise.all([client.check('login', 'a'), client.check('login', 'b')])
+        assert.ok(
+          answers.every((a) => a.source === 'fallback' && a.allowed === (onError === 'allow')),
+          JSON.stringify(answers),
+        )
+        assert.ok(performance.now() - begin < 2_100)
+      }
+      client.close()
     }
-    client.close()
     close()
   }
 })
