@@ -49,6 +49,23 @@ function commands(verb: Verb, requests: string[]): [text: string, counts: number
   return [text, counts]
 }
 
+/** Of one rule, and not of a charge: most are. */
+const isPlain = (answer: any) => Object.keys(answer ?? 0).length === 10 && 'shadow' in answer
+
+/** As `parse` names its members, in less time than it takes to replace them in the text. */
+const named = (answer: any): Raw => ({
+  allowed: answer.allowed,
+  policy: answer.policy,
+  rule: answer.rule,
+  limit: answer.limit,
+  remaining: answer.remaining,
+  retryAfterMs: answer.retry_after_ms,
+  resetAfterMs: answer.reset_after_ms,
+  delayMs: answer.delay_ms,
+  source: answer.source,
+  shadow: answer.shadow,
+})
+
 /** The answers of one command of so many requests. An error of all is one for each. */
 function answers(line: string, count: number): Raw[] {
   if (line[0] === '-') {
@@ -56,8 +73,9 @@ function answers(line: string, count: number): Raw[] {
     const error = { code, detail: line.slice(code.length + 2) }
     return Array(count).fill({ error })
   }
-  const heard = parse(line)
-  return count < 2 ? [heard] : heard.answers
+  const list = (heard: any) => (count < 2 ? [heard] : heard.answers)
+  const heard = list(JSON.parse(line))
+  return heard?.every?.(isPlain) ? heard.map(named) : list(parse(line))
 }
 
 /** A transport over connections that `open` makes, one at a time, when they are needed. */

@@ -1,6 +1,7 @@
 /* seeds.test.mjs - examples/seeds: functions that teams had before weir, each a few lines on top of
  * the client. */
 import assert from 'node:assert/strict'
+import { execFileSync } from 'node:child_process'
 import { createRequire } from 'node:module'
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import path from 'node:path'
@@ -29,13 +30,13 @@ after(() => server.stop())
 /** A new instance of an example, as another isolate has it. */
 let made = 0
 async function example(name) {
-  const { transformSync } = createRequire(pathToFileURL(path.join(NODE_MODULES, 'x')))(
-    'esbuild-wasm',
-  )
-  const { code } = transformSync(readFileSync(`examples/seeds/${name}.ts`, 'utf8'), {
-    loader: 'ts',
-    format: 'esm',
-  })
+  const source = readFileSync(`examples/seeds/${name}.ts`, 'utf8')
+  const code = NODE_MODULES
+    ? createRequire(pathToFileURL(path.join(NODE_MODULES, 'x')))('esbuild-wasm').transformSync(
+        source,
+        { loader: 'ts', format: 'esm' },
+      ).code
+    : execFileSync('esbuild', ['--loader=ts', '--format=esm'], { input: source, encoding: 'utf8' })
   const own = scratch(`${name}-${made++}.mjs`)
   const at = (file) => `'${pathToFileURL(path.resolve(PACKAGE, file))}'`
   // The deadline of a test is longer than that of an edge function.
