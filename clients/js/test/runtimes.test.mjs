@@ -162,6 +162,41 @@ test(
   },
 )
 
+const isOld = Number(process.versions.node.split('.')[0]) < 20
+const unlessNew = skip || (isOld && 'miniflare needs Node.js 20')
+test('miniflare: three workers share one exact limit', { skip: unlessNew }, async () => {
+  const { Miniflare } = createRequire(pathToFileURL(path.join(RUNTIMES, 'x')))('miniflare')
+  const server = await serve()
+  const script = await bundle()
+  const workers = [1, 2, 3].map(
+    () =>
+      new Miniflare({
+        modules: true,
+        script,
+        compatibilityDate: '2026-01-01',
+        bindings: { WEIR_URL: server.url },
+      }),
+  )
+  const headers = { 'cf-connecting-ip': '198.51.100.9' }
+  const statuses = await Promise.all(
+    Array.from({ length: 300 }, async (_, i) => {
+      const response = await workers[i % 3].dispatchFetch('http://own/', { headers })
+      await response.text()
+      return response.status
+    }),
+  )
+  assert.deepEqual(
+    [200, 429].map((status) => statuses.filter((s) => s === status).length),
+    [5, 295],
+  )
+  for (const worker of workers) {
+    const response = await worker.dispatchFetch('http://own/socket')
+    assert.deepEqual(await response.json(), Array(20).fill('store'))
+    await worker.dispose()
+  }
+  await server.stop()
+})
+
 /** Three instances that go on asking: what they say, how they are stopped, what they have found. */
 function processes([program, ...words], server) {
   const urls = [server.url, server.url, server.url.replace('http', 'weir')]
