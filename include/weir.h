@@ -176,15 +176,11 @@ enum {
     WEIR_IGNORE_ENVIRONMENT = 1 << 1, /* WEIR_ENABLED and the like have no effect */
     WEIR_NO_THREAD = 1 << 2,          /* no housekeeping thread: call weir_tick() instead */
     WEIR_NO_DENY_CACHE = 1 << 3,      /* deny nothing from memory: ask a shared store each time */
-    WEIR_MERGE_DOMAINS = 1 << 4,      /* several files of envoy_config may have the same domain */
 };
 
 typedef struct weir_options {
     const char *policy_file; /* NULL: no policies, only requests that bring their limit */
     const char *policy_text; /* instead of a file */
-    const char
-        *envoy_config;       /* YAML for envoyproxy/ratelimit, a file or a directory: its limits are
-                                 policies beside those of the file. NULL: there are none */
     const char *store;       /* "file:DIR" survives the process; NULL: "memory:" does not */
     const char *sync;        /* file: when an answer is on disk: "always", before it is given;
                                 "os", when the system likes; "50ms", at most so much later.

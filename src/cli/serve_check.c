@@ -7,7 +7,9 @@
 #include "base/secret.h"
 #include "cli/policy/file.h"
 #include "cli/terminal.h"
+#include "engine/handle.h"
 #include "net/tls.h"
+#include "policy/envoy.h"
 #include "server/telemetry/telemetry_config.h"
 #include "server/tokens.h"
 #include "store/store.h"
@@ -63,15 +65,14 @@ static int check_files(const struct server_settings *s)
 /* What a server would count by, without the file that is linted apart. */
 static int check_envoy(const struct envoy_settings *e)
 {
-    const weir_options options = { .envoy_config = e->config,
-                                   .flags = WEIR_NO_THREAD | WEIR_IGNORE_ENVIRONMENT |
-                                            (e->merges_domains ? WEIR_MERGE_DOMAINS : 0u) };
+    const weir_options options = { .flags = WEIR_NO_THREAD | WEIR_IGNORE_ENVIRONMENT };
+    const struct envoy_files files = envoy_files_at(e->config, e->merges_domains);
     weir_diag diag;
     weir *w;
 
     if (!e->config)
         return STATUS_YES;
-    if (weir_open(&w, &options, &diag))
+    if (handle_open(&w, &options, &files, &diag))
         return trouble("%s", diag.text);
     weir_close(w);
     return STATUS_YES;

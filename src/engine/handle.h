@@ -46,6 +46,10 @@ static inline int64_t handle_now(const weir *w)
     return w->clock(w->clock_ctx);
 }
 
+/* weir_open() with limits of envoyproxy/ratelimit beside the policies; NULL: without. */
+WEIR_MUSTCHECK weir_err handle_open(weir **out, const weir_options *options,
+                                    const struct envoy_files *envoy, weir_diag *diag);
+
 void handle_log(const weir *w, const char *what, const char *why); /* why: NULL, or the cause */
 
 /* Read the policies and publish them; if they cannot be read, those in force stay. */

@@ -43,9 +43,6 @@ static weir_err keep_options(weir *w, const weir_options *o)
 
     if (!err)
         err = keep_text(w, o->policy_text, &w->source.text);
-    if (!err)
-        err = keep_text(w, o->envoy_config, &w->source.envoy);
-    w->source.merges_domains = o->flags & WEIR_MERGE_DOMAINS;
     w->clock = o->clock ? o->clock : system_clock;
     w->clock_ctx = o->clock_ctx;
     w->log = o->log;
@@ -219,6 +216,12 @@ static weir_err open_parts(weir *w, const weir_options *o, weir_diag *diag)
 
 weir_err weir_open(weir **out, const weir_options *options, weir_diag *diag)
 {
+    return handle_open(out, options, NULL, diag);
+}
+
+weir_err handle_open(weir **out, const weir_options *options, const struct envoy_files *envoy,
+                     weir_diag *diag)
+{
     static const weir_options defaults;
     const weir_options *o = options ? options : &defaults;
     const weir_allocator allocator = alloc_or_default(o->allocator);
@@ -236,7 +239,11 @@ weir_err weir_open(weir **out, const weir_options *options, weir_diag *diag)
     published_init(&w->policies, NULL);
     pthread_mutex_init(&w->reloading, NULL);
     worker_init(&w->housekeeper);
-    err = open_parts(w, o, diag);
+    if (envoy)
+        w->source.envoy = *envoy;
+    err = envoy ? keep_text(w, envoy->path, &w->source.envoy.path) : WEIR_OK;
+    if (!err)
+        err = open_parts(w, o, diag);
     if (err) {
         weir_close(w);
         return err;
@@ -275,6 +282,6 @@ void weir_close(weir *w)
     alloc_free(&allocator, w->secret_uri);
     alloc_free(&allocator, (void *)w->source.file);
     alloc_free(&allocator, (void *)w->source.text);
-    alloc_free(&allocator, (void *)w->source.envoy);
+    alloc_free(&allocator, (void *)w->source.envoy.path);
     alloc_free(&allocator, w);
 }

@@ -123,7 +123,7 @@ weir_err weir_reload(weir *w, weir_diag *diag)
 {
     weir_err err;
 
-    if (!w->source.file && !w->source.text && !w->source.envoy)
+    if (!w->source.file && !w->source.text && !w->source.envoy.path)
         return diag_fail(diag, WEIR_EOPTION, "there is no policy file to reload");
     err = handle_load_policies(w, diag);
     if (err)

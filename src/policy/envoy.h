@@ -99,12 +99,17 @@ struct settings;
 typedef void envoy_file(void *ctx, const char *path);
 bool envoy_each_file(const char *path, envoy_file *each, void *ctx, weir_diag *problem);
 
-/* The trees, before the policies are read: how many limits there are is known then … */
-void envoy_read(struct loader *l);
-size_t envoy_limits_count(const struct policies *set);
+struct envoy_reader {
+    void (*read)(struct loader *l); /* the trees, before the policies are read */
+    void (*make_policies)(struct loader *l,
+                          const struct settings *defaults); /* behind the others */
+};
+extern const struct envoy_reader envoy_reader;
 
-/* … and the policies of the limits, behind them. */
-void envoy_make_policies(struct loader *l, const struct settings *defaults);
+static inline struct envoy_files envoy_files_at(const char *path, bool merges_domains)
+{
+    return (struct envoy_files){ path, merges_domains, &envoy_reader };
+}
 
 /* ---- of these files ------------------------------------------------------------------------- */
 

@@ -288,7 +288,7 @@ static void make_brought(struct loader *l, const struct settings *defaults, stru
     }
 }
 
-void envoy_make_policies(struct loader *l, const struct settings *defaults)
+static void make_policies(struct loader *l, const struct settings *defaults)
 {
     struct taken taken;
 
@@ -305,3 +305,5 @@ void envoy_make_policies(struct loader *l, const struct settings *defaults)
         make_brought(l, defaults, d);
     }
 }
+
+const struct envoy_reader envoy_reader = { envoy_read, make_policies };

@@ -467,7 +467,7 @@ static void read_root(struct envoy_reading *r, const struct yaml *root)
     if (name.len == 0)
         complain(&l->reader, root, "config file cannot have empty domain");
     r->domain = find_domain(l->set, name);
-    if (r->domain && name.len > 0 && !l->source->merges_domains) {
+    if (r->domain && name.len > 0 && !l->source->envoy.merges_domains) {
         complain(&l->reader, keys[DOMAIN]->value, "duplicate domain '%s' in config file",
                  printable(name).text);
         r->domain = NULL; /* what else is wrong is told as if it were another's */
@@ -567,16 +567,11 @@ bool envoy_each_file(const char *path, envoy_file *each, void *ctx, weir_diag *p
     return false;
 }
 
-size_t envoy_limits_count(const struct policies *set)
-{
-    return set->envoy_limits;
-}
-
 void envoy_read(struct loader *l)
 {
     struct envoy_reading r = { .loader = l };
     weir_diag problem;
 
-    if (l->source->envoy && !envoy_each_file(l->source->envoy, read_file, &r, &problem))
-        problems_add(l->reader.problems, l->source->envoy, 0, 0, "%s", problem.text);
+    if (!envoy_each_file(l->source->envoy.path, read_file, &r, &problem))
+        problems_add(l->reader.problems, l->source->envoy.path, 0, 0, "%s", problem.text);
 }

@@ -19,6 +19,9 @@ bool envoy_scalar_is_float(const struct yaml *node); /* a number that is not who
 /* Free values, which may be anything. NULL: there are none, or they were complained of. */
 const struct value *envoy_read_metadata(struct loader *l, const struct yaml *node);
 
+/* Into the trees of the set. */
+void envoy_read(struct loader *l);
+
 /* "domain.key_value.key": what envoyproxy/ratelimit calls it in metrics and messages. */
 void envoy_path(struct buf *out, const struct envoy_domain *domain, const struct envoy_node *node);
 

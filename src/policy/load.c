@@ -44,7 +44,7 @@ static void read_policies(struct loader *l, const struct yaml *node, const struc
     if (yaml_is_null(node) ||
         !wants(&l->reader, node, YAML_MAPPING, "policies", "{login: {limit: 5 per 15m, by: ip}}"))
         return;
-    policy = loader_take(l, node->count + envoy_limits_count(l->set), sizeof *policy);
+    policy = loader_take(l, node->count + l->set->envoy_limits, sizeof *policy);
     if (!policy)
         return;
     l->set->all = policy;
@@ -85,7 +85,8 @@ static weir_err fill_set(struct loader *l, struct buf *bytes)
     weir_err err = WEIR_OK;
 
     environment_open(l);
-    envoy_read(l);
+    if (l->envoy)
+        l->envoy->read(l);
     l->own_problems = l->reader.problems->count;
     if (l->source->file) {
         err = reader_read_file(&l->reader, l->source->file, bytes);
@@ -101,7 +102,8 @@ static weir_err fill_set(struct loader *l, struct buf *bytes)
     }
     if (err)
         return err;
-    envoy_make_policies(l, &s);
+    if (l->envoy)
+        l->envoy->make_policies(l, &s);
     if (!policies_index(l->set))
         return WEIR_ENOMEM;
     environment_apply(l);
@@ -114,6 +116,7 @@ weir_err policies_load(const struct policy_source *source, struct policies **out
     const size_t problems_before = problems->count;
     struct loader l = {
         .source = source,
+        .envoy = source->envoy.path ? source->envoy.reader : NULL,
         .reader = { source->file ? source->file : "policy_text", problems },
         .own_problems = problems_before,
     };

@@ -12,6 +12,7 @@
 struct loader {
     struct reader reader;
     const struct policy_source *source;
+    const struct envoy_reader *envoy; /* NULL: there are no such files */
     struct policies *set;
     struct arena scratch; /* freed when the loading is over */
     struct environment *environment;

@@ -170,6 +170,13 @@ struct fallback {
 struct policies; /* one loaded set */
 
 /* Where a set comes from. */
+/* For envoyproxy/ratelimit. Their reader is a pointer, so that the library is linked without it. */
+struct envoy_files {
+    const char *path;    /* a file, or a directory of them; NULL: there are none */
+    bool merges_domains; /* several may have the same domain */
+    const struct envoy_reader *reader;
+};
+
 struct policy_source {
     const char *file; /* NULL: `text` */
     const char *text;
@@ -177,8 +184,7 @@ struct policy_source {
     const struct secret *secret;
     struct intern *names;
     weir_allocator allocator;
-    const char *envoy;   /* a file for envoyproxy/ratelimit, or a directory of them; NULL: none */
-    bool merges_domains; /* … of which several may have the same domain */
+    struct envoy_files envoy;
 };
 
 /* Load everything or nothing. On failure `problems` has all that is wrong, in file order,

@@ -17,6 +17,7 @@
 #include "base/diag.h"
 #include "base/json.h"
 #include "base/url.h"
+#include "policy/envoy.h"
 #include "server/control.h"
 #include "server/handover.h"
 #include "server/http/routes.h"
@@ -42,25 +43,24 @@ static weir_err open_weir(struct server *s, weir_diag *diag)
     const struct server_settings *o = &s->settings;
     const weir_options options = {
         .policy_file = o->config,
-        .envoy_config = o->envoy.config,
         .store = o->store,
         .sync = o->sync,
         .secret_file = o->secret_file,
         .max_keys = o->max_keys,
-        .flags = (o->trusts_client_clock ? WEIR_TRUST_NOW : 0u) |
-                 (o->envoy.merges_domains ? WEIR_MERGE_DOMAINS : 0u),
+        .flags = o->trusts_client_clock ? WEIR_TRUST_NOW : 0u,
         .log = log_store,
         .log_ctx = s,
     };
+    const struct envoy_files envoy = envoy_files_at(o->envoy.config, o->envoy.merges_domains);
     int64_t patience = handover_is_successor() ? 2 * o->drain_timeout_ms : 0;
-    weir_err err = weir_open(&s->weir, &options, diag);
+    weir_err err = handle_open(&s->weir, &options, &envoy, diag);
 
     if (err && err != WEIR_EBUSY)
         return err;
     handover_tell_ready();
     for (; err == WEIR_EBUSY && patience > 0; patience -= LOCK_RETRY_MS) {
         nanosleep(&(struct timespec){ .tv_nsec = LOCK_RETRY_MS * 1000000L }, NULL);
-        err = weir_open(&s->weir, &options, diag);
+        err = handle_open(&s->weir, &options, &envoy, diag);
     }
     if (!err) {
         s->weir->engine.proxies = s->settings.trusted_proxies;
@@ -72,18 +72,14 @@ static weir_err open_weir(struct server *s, weir_diag *diag)
 /* A policy file with a mistake in it must be found before a predecessor is told to go. */
 static weir_err check_policies(const struct server *s, weir_diag *diag)
 {
+    const struct server_settings *o = &s->settings;
+    const struct envoy_files envoy = envoy_files_at(o->envoy.config, o->envoy.merges_domains);
     weir *tried;
     weir_err err;
 
-    if ((!s->settings.config && !s->settings.envoy.config) || !handover_is_successor())
+    if ((!o->config && !o->envoy.config) || !handover_is_successor())
         return WEIR_OK;
-    err = weir_open(&tried,
-                    &(weir_options){
-                        .policy_file = s->settings.config,
-                        .envoy_config = s->settings.envoy.config,
-                        .flags = s->settings.envoy.merges_domains ? WEIR_MERGE_DOMAINS : 0,
-                    },
-                    diag);
+    err = handle_open(&tried, &(weir_options){ .policy_file = o->config }, &envoy, diag);
     if (!err)
         weir_close(tried);
     return err;

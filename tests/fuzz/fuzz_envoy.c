@@ -55,10 +55,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
     for (int i = 0; i < 2; i++) {
         problems_init(&problems[i], &allocator);
-        err[i] = policies_load(
-            &(struct policy_source){
-                .secret = &secret, .names = names, .allocator = allocator, .envoy = path },
-            &sets[i], &problems[i]);
+        err[i] = policies_load(&(struct policy_source){ .secret = &secret,
+                                                        .names = names,
+                                                        .allocator = allocator,
+                                                        .envoy = envoy_files_at(path, false) },
+                               &sets[i], &problems[i]);
         assert(err[i] == WEIR_OK ? problems[i].count == 0
                                  : err[i] == WEIR_EPOLICY && problems[i].count > 0 && !sets[i]);
         for (size_t k = 0; !err[i] && k < policies_count(sets[i]); k++) {

@@ -14,6 +14,7 @@
 #include "cli/command.h"
 #include "cli/input.h"
 #include "cli/terminal.h"
+#include "policy/envoy.h"
 #include "policy/policies_json.h"
 #include "replay/section.h"
 #include "server/settings.h"
@@ -41,8 +42,7 @@ static bool complain_of_nul(struct policy_file *f)
 static int read_text(struct policy_file *f, struct policy_source *source)
 {
     if (f->is_envoy) {
-        source->envoy = f->path;
-        source->merges_domains = f->merges_domains;
+        source->envoy = envoy_files_at(f->path, f->merges_domains);
         return input_is_there(f->path) ? STATUS_YES : STATUS_TROUBLE;
     }
     if (!input_read(f->path, MOST, &f->text))

@@ -31,7 +31,7 @@ static void load_files(struct loaded *l, const char *const *files, bool merges, 
     const struct temp_dir d = temp_dir_make();
 
     write_files(&d, files);
-    load_source(l, (struct policy_source){ .envoy = d.path, .merges_domains = merges },
+    load_source(l, (struct policy_source){ .envoy = envoy_files_at(d.path, merges) },
                 until_failure);
     temp_dir_remove(&d);
 }
@@ -126,7 +126,7 @@ static void each_limit_is_a_policy_beside_those_of_the_file(void **state)
                 (struct policy_source){ .text = "version: 1\n"
                                                 "defaults: {on_error: deny}\n"
                                                 "policies: {d.own: {limit: 5 per 1h}}\n",
-                                        .envoy = d.path },
+                                        .envoy = envoy_files_at(d.path, false) },
                 -1);
     temp_dir_remove(&d);
     assert_int_equal(l.err, WEIR_OK);
@@ -367,7 +367,7 @@ static void files_are_bounded(void **state)
     struct loaded l;
 
     (void)state;
-    load_source(&l, (struct policy_source){ .envoy = d.path }, -1);
+    load_source(&l, (struct policy_source){ .envoy = envoy_files_at(d.path, false) }, -1);
     assert_non_null(strstr(l.problems.lines.at, "there is no file *.yaml in this directory"));
     unload(&l);
     for (int i = 0; i <= ENVOY_MOST_FILES; i++) {
@@ -376,7 +376,7 @@ static void files_are_bounded(void **state)
         snprintf(name, sizeof name, "%d.yml", i);
         write_files(&d, (const char * [2 * MOST_FILES]){ name, "domain: d\n" });
     }
-    load_source(&l, (struct policy_source){ .envoy = d.path }, -1);
+    load_source(&l, (struct policy_source){ .envoy = envoy_files_at(d.path, false) }, -1);
     assert_non_null(strstr(l.problems.lines.at, "there are more than 256 files"));
     unload(&l);
     temp_dir_remove(&d);
@@ -395,7 +395,7 @@ static void without_memory_nothing_is_loaded_and_nothing_leaks(void **state)
         for (long n = 0; !is_loaded; n++) {
             struct loaded l;
 
-            load_source(&l, (struct policy_source){ .envoy = files[i] }, n);
+            load_source(&l, (struct policy_source){ .envoy = envoy_files_at(files[i], false) }, n);
             is_loaded = l.err == WEIR_OK;
             if (!is_loaded)
                 assert_int_equal(l.err, WEIR_ENOMEM);

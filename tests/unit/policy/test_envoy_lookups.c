@@ -153,7 +153,7 @@ static size_t check_file(const char *path)
     size_t facts = 0;
     FILE *f;
 
-    load_source(&l, (struct policy_source){ .envoy = path }, -1);
+    load_source(&l, (struct policy_source){ .envoy = envoy_files_at(path, false) }, -1);
     if (l.err)
         fail_msg("%s", l.problems.lines.at);
     f = fopen(path, "r");
