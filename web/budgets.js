@@ -1,12 +1,11 @@
 // budgets.js - what reservations hold, and what of each amount is used, held and left.
-import { post } from "./api.js";
-import { get } from "./api.js";
+import { get, post } from "./api.js";
+import { bar } from "./chart.js";
 import { csvButton } from "./csv.js";
-import { drawn, element, labelled, section, table } from "./dom.js";
+import { element, labelled, section, table } from "./dom.js";
 import { count, duration } from "./format.js";
 import { mayAct } from "./session.js";
 
-const WIDTH = 120, HEIGHT = 12;
 const number = (title) => ({ title, number: true });
 const made = table("Reservations, by policy", ["Policy", number("Held"), number("Reserved"), number("Committed"), number("Released"), number("Expired, 10 min"),
   number("Settled late"), number("Exceeded")], "No reservations yet.", { id: "reservations" });
@@ -28,16 +27,6 @@ function showHeld({ reservations, held: now }) {
 }
 
 // ---- one identity -------------------------------------------------------------------------------
-
-// Used, then held, of what the rule can hold.
-function bar(rule) {
-  const all = Math.max(1, rule.used + (rule.held ?? 0) + rule.left), part = (n) => (WIDTH * n) / all;
-  const text = `${count(rule.used)} used, ${rule.held === null ? "held unknown" : `${count(rule.held)} held`}, ${count(rule.left)} left`;
-  return drawn("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, class: "bar", role: "img", "aria-label": text },
-    drawn("rect", { width: WIDTH, height: HEIGHT, class: "left" }),
-    drawn("rect", { width: part(rule.used), height: HEIGHT, class: "used" }),
-    drawn("rect", { x: part(rule.used), width: part(rule.held ?? 0), height: HEIGHT, class: "held" }));
-}
 
 function showUsage(said) {
   usage.whole.hidden = false;

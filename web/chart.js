@@ -1,4 +1,4 @@
-// chart.js - a bar chart over time on a canvas, and sparklines.
+// chart.js - a bar chart over time on a canvas, sparklines, and what is used of a limit.
 //
 // Written by hand: stacked bars with marks, a cursor and a range to drag are what is needed, and no
 // library is to be fetched when the page is built. The canvas has as many columns as it has pixels at
@@ -22,7 +22,7 @@ function parts(s) {
 }
 
 // Bars that would share a pixel become one.
-export function columns(steps, since, until, step, most) {
+function columns(steps, since, until, step, most) {
   const wide = Math.max(1, Math.ceil((until - since) / step / most)) * step, found = new Map();
   for (const s of steps) {
     const at = since + Math.floor((s.at - since) / wide) * wide;
@@ -44,7 +44,7 @@ export function chart(chosen) {
 
   function paint() {
     if (!shown || canvas.clientWidth === 0) return;
-    const began = performance.now(), style = getComputedStyle(canvas), colour = (name) => style.getPropertyValue(COLOURS[name]);
+    const style = getComputedStyle(canvas), colour = (name) => style.getPropertyValue(COLOURS[name]);
     const scale = window.devicePixelRatio || 1, width = canvas.clientWidth, context = canvas.getContext("2d");
     const x = (when) => LEFT + ((when - shown.since) / (shown.until - shown.since)) * (width - LEFT);
     canvas.width = width * scale;
@@ -91,7 +91,6 @@ export function chart(chosen) {
       context.fillRect(Math.min(from, to), TOP, Math.abs(to - from), tall);
       context.globalAlpha = 1;
     }
-    canvas.dataset.frame = (performance.now() - began).toFixed(1);
     canvas.dataset.bars = bars.length;
     canvas.dataset.marks = shown.marks?.length ?? 0;
   }
@@ -149,6 +148,18 @@ export function legend(totals) {
   const names = { allowed: "allowed", denied: "denied", shadow_denied: "shadow-denied", fallback: "by fallback" };
   return Object.entries(names).filter(([kind]) => kind === "allowed" || kind === "denied" || totals[kind] > 0)
     .flatMap(([kind, name]) => [element("span", { class: `key ${kind}` }), `${name} ${totals[kind].toLocaleString("en")}`]);
+}
+
+const BAR_WIDTH = 120, BAR_HEIGHT = 12;
+
+// Used, then held, of what the rule can hold.
+export function bar(rule) {
+  const all = Math.max(1, rule.used + (rule.held ?? 0) + rule.left), part = (n) => (BAR_WIDTH * n) / all;
+  const text = `${count(rule.used)} used, ${rule.held === null ? "held unknown" : `${count(rule.held)} held`}, ${count(rule.left)} left`;
+  return drawn("svg", { viewBox: `0 0 ${BAR_WIDTH} ${BAR_HEIGHT}`, class: "bar", role: "img", "aria-label": text },
+    drawn("rect", { width: BAR_WIDTH, height: BAR_HEIGHT, class: "left" }),
+    drawn("rect", { width: part(rule.used), height: BAR_HEIGHT, class: "used" }),
+    drawn("rect", { x: part(rule.used), width: part(rule.held ?? 0), height: BAR_HEIGHT, class: "held" }));
 }
 
 // A line over `most` places, the newest at the right.

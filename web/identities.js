@@ -1,13 +1,14 @@
 // identities.js - who is limited: a lookup by value or tag, the most denied, and what is overridden.
 import { get, getIfAllowed, post } from "./api.js";
 import { assignPlan, override, refund, removeChange, reset } from "./actions.js";
-import { button, drawn, element, labelled, link, numeric, section, table, tag } from "./dom.js";
+import { bar } from "./chart.js";
+import { button, element, labelled, link, numeric, section, table, tag } from "./dom.js";
 import { count, duration, effect, time, until } from "./format.js";
 import { csvButton } from "./csv.js";
 import { address, go, where } from "./router.js";
 import { may, mayAct } from "./session.js";
 
-const SLOW_LOOKS = 5, WIDTH = 120, HEIGHT = 12;
+const SLOW_LOOKS = 5;
 const UNNAMED = "(unnamed)"; // unnamed limits given in requests
 const IS_TAG = /^[0-9a-fA-F]{32}$/;
 let policies = [], overrides = [], assigned = [];
@@ -43,13 +44,6 @@ const lookup = section("Look up", form, told, found);
 const standing = table("How it stands", ["Policy and rule", "Counted by", { title: "Limit", number: true }, { title: "Used", number: true }, { title: "Left", number: true },
   "Of the limit", "Resets", "Override", { title: "Act", hidden: true }], "No policy counts by it.", { id: "standing" });
 
-function bar(r) {
-  const whole = Math.max(1, r.used + (r.held ?? 0) + r.left), part = (n) => (WIDTH * n) / whole;
-  return drawn("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, class: "bar", role: "img", "aria-label": `${count(r.used)} used, ${count(r.held ?? 0)} held, ${count(r.left)} left` },
-    drawn("rect", { width: WIDTH, height: HEIGHT, class: "left" }), drawn("rect", { width: part(r.used), height: HEIGHT, class: "used" }),
-    drawn("rect", { x: part(r.used), width: part(r.held ?? 0), height: HEIGHT, class: "held" }));
-}
-
 let looked = null; // {value, attributes, said} or {tag}
 
 const attributesOf = (rule) => Object.fromEntries(rule.by.map((name) => [name, looked.attributes[name] ?? looked.value]));
@@ -82,7 +76,7 @@ function showFound() {
   const { said } = looked, known = said.policies.filter((p) => p.rules);
   const rows = known.flatMap((p) => {
     const attributes = Object.assign({}, ...p.rules.map(attributesOf)), used = p.rules.filter((r) => r.used !== undefined).map((r) => r.used);
-    return p.rules.map((r) => ({ used: r.used ?? -1, left: r.left ?? 0, cells: rowOf(p.policy, r, attributes, used) }));
+    return p.rules.map((r) => ({ used: r.used ?? -1, cells: rowOf(p.policy, r, attributes, used) }));
   }).sort((a, b) => b.used - a.used);
   standing.fill(rows.map((r) => r.cells));
   const tags = [...tagsOf(said)].map(([by, t]) => {
