@@ -10,9 +10,6 @@ import os
 import subprocess
 import sys
 import time
-from pathlib import Path
-
-import yaml
 
 sys.path.insert(0, "tests/support")
 from weir_server import Folder, PATIENCE, WEIR, Server, run, test, wait_until  # noqa: E402
@@ -692,48 +689,6 @@ def a_config_map_of_kubernetes_is_seen_when_it_is_swapped():
                 (folder / "..data_tmp").symlink_to(f"..2026_01_0{n}")
                 os.replace(folder / "..data_tmp", folder / "..data")
                 wait_until(lambda n=n: limit_of(server) == n)
-
-
-# ---- the example for Envoy ------------------------------------------------------------------
-
-def descriptors_of(actions_of_limits, path, address, headers):
-    """What Envoy makes of its actions: no descriptor if one of them finds nothing."""
-    for limit in actions_of_limits:
-        words = []
-        for action in limit["actions"]:
-            if "remote_address" in action:
-                words.append(f"remote_address={address}")
-            else:
-                of = action["request_headers"]
-                value = path if of["header_name"] == ":path" else headers.get(of["header_name"])
-                words.append(value and f"{of['descriptor_key']}={value}")
-        if all(words):
-            yield " ".join(words)
-
-
-@test
-@within_a_window
-def the_example_for_envoy_asks_for_the_limits_of_the_example():
-    envoy = yaml.safe_load(Path("examples/proxies/envoy.yaml").read_text())["static_resources"]
-    manager = envoy["listeners"][0]["filter_chains"][0]["filters"][0]["typed_config"]
-    asks, forwards = [f["typed_config"] for f in manager["http_filters"]]
-    host = manager["route_config"]["virtual_hosts"][0]
-    clusters = {c["name"]: c for c in envoy["clusters"]}
-    service = clusters[asks["rate_limit_service"]["grpc_service"]["envoy_grpc"]["cluster_name"]]
-    assert "http2_protocol_options" in json.dumps(service), service
-    assert service["load_assignment"]["cluster_name"] == service["name"], service
-    assert host["routes"][0]["route"]["cluster"] in clusters and "Router" in forwards["@type"]
-    with Served([Path("examples/envoy.yaml").read_text()]) as s:
-        def ask(path, **headers):
-            asked = list(descriptors_of(host["rate_limits"], path, "192.0.2.1", headers))
-            body = s.ask(asks["domain"], *asked)
-            return body["overallCode"], [status.get("currentLimit", {}).get("requestsPerUnit", status.get(
-                "limitRemaining")) for status in body["statuses"]]
-        assert ask("/") == ("OK", [100, None])
-        for _ in range(3):
-            assert ask("/login") == ("OK", [100, 3])
-        assert ask("/login") == ("OVER_LIMIT", [100, 3])
-        assert ask("/", **{"x-tenant": "internal-1"}) == ("OK", [100, None, 4294967295])
 
 
 # ---- the tool -------------------------------------------------------------------------------
