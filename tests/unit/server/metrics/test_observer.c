@@ -317,7 +317,7 @@ static void unused_policies_are_reported_with_zero(void **state)
     assert_value(checks(&p, "(other)", "allowed", "store"), -1);
     for (size_t i = 0; i < p.series_count; i++)
         count += strstr(p.series[i], "weir_checks_total{") != NULL;
-    assert_int_equal(count, (4 + 1) * 11);
+    assert_int_equal(count, (4 + 1) * 12);
     prometheus_done(&p);
     fixture_free(f);
 }
