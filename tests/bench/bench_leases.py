@@ -196,8 +196,7 @@ def try_limits(options):
         with Home() as home:
             trial = lease_trial.trial(home, count, 30, CHAOS * 3)
         made += trial.decisions
-        print(f"{made} decisions, {count} servers; of full windows at least "
-              f"{min(trial.shares, default=1):.1%} were used", flush=True)
+        print(f"{made} decisions, {count} servers", flush=True)
         if made >= options.trial:
             return
 

@@ -545,6 +545,17 @@ scenario("by light and in the dark axe finds nothing", async (browser) => {
   assert.notEqual(backs[0], backs[1]);
 });
 
+scenario("nothing moves, and on paper there is nothing to press", async (browser) => {
+  const page = await enter(browser, "");
+  const moving = () => page.evaluate(() => [...document.querySelectorAll("body *")]
+    .filter((at) => getComputedStyle(at).transitionDuration !== "0s" || getComputedStyle(at).animationName !== "none").map((at) => at.outerHTML.slice(0, 120)));
+  none(await moving(), "moving");
+  assert(await page.locator("nav").isVisible());
+  await page.emulateMedia({ media: "print" });
+  assert.equal(await page.locator("nav, button, form").filter({ visible: true }).count(), 0);
+  assert(await page.locator("section").first().isVisible());
+});
+
 scenario("it can be used by keyboard alone", async (browser) => {
   await attack();
   const page = await enter(browser, "identities"), wanted = /^Block .* in login$/;
