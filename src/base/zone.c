@@ -13,7 +13,9 @@
 
 enum { HEAD = 44, MOST_BYTES = 1 << 16, MOST_OFFSET = 26 * 3600, DAY = 86400 };
 
-const struct zone zone_utc;
+/* Not const: so many zeros are then no part of the file. */
+static struct zone utc;
+const struct zone *const zone_utc = &utc;
 
 /* ---- the calendar ----------------------------------------------------------------------- */
 

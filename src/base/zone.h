@@ -16,7 +16,7 @@ struct zone {
     int32_t offset[ZONE_MOST_CHANGES + 1]; /* in seconds: before at[0], from at[0] on, ... */
 };
 
-extern const struct zone zone_utc;
+extern const struct zone *const zone_utc;
 
 /* The bytes of a TZif file (RFC 9636). False: they are none that can be used. */
 bool zone_parse(struct span bytes, struct zone *out);

@@ -8,7 +8,7 @@ static const struct zone *find_zone(struct loader *l, const struct yaml *node, c
     weir_diag diag;
 
     if (!wants(&l->reader, node, YAML_TEXT, "zone", "Europe/Berlin"))
-        return &zone_utc;
+        return zone_utc;
     for (z = l->zones; z; z = z->next)
         if (span_is(node->text, z->name)) {
             *name = z->name;
@@ -16,14 +16,14 @@ static const struct zone *find_zone(struct loader *l, const struct yaml *node, c
         }
     z = loader_take(l, 1, sizeof *z);
     if (!z)
-        return &zone_utc;
+        return zone_utc;
     z->name = intern_keep(l->source->names, node->text);
     l->out_of_memory |= !z->name;
     if (!z->name)
-        return &zone_utc;
+        return zone_utc;
     if (zone_load(z->name, &z->zone, &diag)) {
         complain(&l->reader, node, "%s", diag.text);
-        return &zone_utc;
+        return zone_utc;
     }
     z->next = l->zones;
     l->zones = z;
@@ -36,7 +36,7 @@ void calendar_begin(struct loader *l, const struct yaml *zone, const struct yaml
 {
     int64_t day = 1;
 
-    l->calendar.zone = &zone_utc;
+    l->calendar.zone = zone_utc;
     l->calendar.zone_name = "UTC";
     if (zone)
         l->calendar.zone = find_zone(l, zone->value, &l->calendar.zone_name);
