@@ -2,6 +2,7 @@
  * the client. */
 import assert from 'node:assert/strict'
 import { execFileSync } from 'node:child_process'
+import { webcrypto } from 'node:crypto'
 import { createRequire } from 'node:module'
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import path from 'node:path'
@@ -11,6 +12,8 @@ import { freePort, load, scratch, serve } from './support.mjs'
 
 const { CONVEX, DATABASE_URL, NODE_MODULES, PACKAGE, PG, WHY_NO_CONVEX, WHY_NO_POSTGRES } = process.env
 const { startWeir } = await load('testing.js')
+// As in Deno and edge functions. Node.js 18 has it in a module alone.
+globalThis.crypto ??= webcrypto
 const POLICIES = `version: 1
 policies:
   cleanup:
