@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """embed.py - writes files of this tree as C arrays, so that the program contains them.
 
-    scripts/embed.py lua|sql|style|web OUTPUT.c DEPFILE
+    scripts/embed.py lua|proto|sql|style|web OUTPUT.c DEPFILE
 
     lua   the scripts of lua/, and their SHA-1, by which Redis knows them
+    proto the descriptors of proto/, for clients that ask by reflection what is served
     sql   the migrations of sql/ and sql/rollback/, each with a checksum
     style the style of the page that `weir replay` writes
     web   the files of the dashboard: each with its media type, its checksum, and compressed. The page
@@ -13,6 +14,8 @@ import gzip
 import hashlib
 import sys
 from pathlib import Path
+
+import descriptors
 
 ROOT = Path(__file__).resolve().parent.parent
 TYPES = {".css": "text/css; charset=utf-8", ".html": "text/html; charset=utf-8",
@@ -39,6 +42,25 @@ def lua():
     declared = "".join(f"extern const char {file.stem}_script[], {file.stem}_sha[];\n"
                        for file in files[1:])
     return "store/redis/codec.h", declared + "\n" + code, files
+
+
+def proto():
+    folder = ROOT / "proto"
+    code, rows, symbols, services = "", "", [], []
+    for i, (file, descriptor, needed) in enumerate(descriptors.read(folder)):
+        code += array(f"static const char file_{i}", descriptor)
+        code += f"static const unsigned char needs_{i}[] = {{ {', '.join(map(str, needed))} }};\n"
+        rows += f'    {{ "{file.name}", {{ file_{i}, sizeof file_{i} }}, needs_{i}, sizeof needs_{i} }},\n'
+        symbols += [f'    {{ "{name}", {i} }},\n' for name in file.symbols()]
+        services += [f'    "{file.package}.{name}",\n' for name, _ in file.services]
+    code += f"\nconst struct descriptor_file descriptor_files[] = {{\n{rows}}};\n"
+    code += f"const size_t descriptor_file_count = {i + 1};\n"
+    code += f"\nconst struct descriptor_symbol descriptor_symbols[] = {{\n{''.join(symbols)}}};\n"
+    code += f"const size_t descriptor_symbol_count = {len(symbols)};\n"
+    code += f"\nconst char *const descriptor_services[] = {{\n{''.join(services)}}};\n"
+    code += f"const size_t descriptor_service_count = {len(services)};\n"
+    folders = sorted({folder, *(path.parent for path in folder.rglob("*.proto"))})
+    return "proto/reflection.h", code, [Path(descriptors.__file__), *folders, *sorted(folder.rglob("*.proto"))]
 
 
 def without_transaction(file):
@@ -93,7 +115,7 @@ def web():
 
 
 def main(what, output, depfile):
-    header, code, used = {"lua": lua, "sql": sql, "style": style, "web": web}[what]()
+    header, code, used = {"lua": lua, "proto": proto, "sql": sql, "style": style, "web": web}[what]()
     Path(output).write_text(f"/* {Path(output).name} - of {what}, by scripts/embed.py. */\n"
                             f'#include "{header}"\n\n{code}')
     used = " ".join(str(path) for path in [Path(__file__).resolve(), *used])

@@ -41,15 +41,6 @@ static void add_tag(struct buf *out, const struct call *call, size_t i)
         add_name(out, LITERAL(",\"tag\":"), tag);
 }
 
-/* Are its rules of more than one policy? */
-static bool is_of_several(const weir_answer *a)
-{
-    for (size_t i = 1; i < a->rule_count; i++)
-        if (a->rules[i].policy != a->rules[0].policy)
-            return true;
-    return false;
-}
-
 static void add_used(struct buf *out, int64_t used, int64_t over)
 {
     add_int(out, LITERAL(",\"used\":"), used);
@@ -119,7 +110,7 @@ void answer_json(struct buf *out, const struct call *call)
     add_tag(out, call, 0);
     add_reservation(out, call);
     if (a->rule_count > 1) {
-        const bool is_several = is_of_several(a);
+        const bool is_several = answer_is_of_several(a);
 
         buf_text(out, ",\"rules\":[");
         for (size_t i = 0; i < a->rule_count; i++) {

@@ -162,6 +162,14 @@ void session_unanswered(struct session *s, enum problem problem, const char *tex
                         w->clock(w->clock_ctx));
 }
 
+bool answer_is_of_several(const weir_answer *a)
+{
+    for (size_t i = 1; i < a->rule_count; i++)
+        if (a->rules[i].policy != a->rules[0].policy)
+            return true;
+    return false;
+}
+
 const char *call_problem(const struct call *call)
 {
     return call->problem ? call->problem : weir_err_text(call->answer.err);

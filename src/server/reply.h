@@ -64,6 +64,8 @@ struct reply *reply_begin(struct session *s, void (*encode)(struct reply *, stru
 /* A check of this session has no answer but this text. */
 void session_unanswered(struct session *s, enum problem problem, const char *text);
 
+bool answer_is_of_several(const weir_answer *a); /* policies, by its rules */
+
 /* What is wrong with a call whose answer has an error. */
 const char *call_problem(const struct call *call);
 
