@@ -86,7 +86,7 @@ def statement_about(algorithm):
                     answers += judge([question for question, _ in story[at:at + size]])
                 for (question, request), (got,) in zip(story, answers, strict=True):
                     expected = weir(question.verb, request)
-                    most = -(MOST - max(request["limit"], request.get("burst", 0))) # a server says no more
+                    most = -(MOST - request.get("burst", request["limit"])) # a server says no more
                     if question.verb == CHARGE and got.remaining < most:
                         got = got._replace(remaining=most)
                     if expected.reset_after < MOST: # what is more is not exact in Redis
