@@ -94,10 +94,13 @@ static void all_sent(struct conn *c)
     conn_pool_account(c);
     if (c->closes_when_sent) {
         close_politely(c);
-    } else if (c->is_choked) {
+        return;
+    }
+    if (c->is_choked) {
         c->is_choked = false;
         conn_input_resume(c);
     }
+    c->pool->events->emptied(c);
 }
 
 static void sent(uv_write_t *write, int status)

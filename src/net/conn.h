@@ -12,8 +12,10 @@ struct conn_events {
     /* CONN_READ_TOGETHER bytes have arrived: the next ones need the room. Take all of them by
      * conn_input_next(). */
     void (*gathered)(struct conn_pool *pool);
+    void (*emptied)(struct conn *c); /* what the socket did not take at once is sent */
     void (*ended)(struct conn *c);   /* the other side will send no more */
-    void (*expired)(struct conn *c); /* it took too long, and is closed when this returns */
+    bool (*expired)(struct conn *c); /* it took too long. False: it is closed. True: it stays, and
+                                        has another deadline */
     void (*closed)(struct conn *c);  /* the last event: its memory may be freed */
 };
 
@@ -27,6 +29,7 @@ struct conn {
     struct conn_pool *pool;
     struct tls *tls;
     uint64_t deadline; /* in ms of the loop's clock */
+    uint64_t due;      /* the session's own, which bytes that come do not put off; 0: none */
     char *arrived;     /* in the pool's room, to be taken by conn_input_next() */
     size_t arrived_len;
     struct conn *next_input; /* in the pool's list of those that arrived, or were resumed */

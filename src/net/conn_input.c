@@ -208,6 +208,8 @@ static void set_deadline(struct conn *c, bool has_begun_anew)
         conn_expire_in(c, c->pool->idle_timeout_ms);
     else if (c->rest.len == 0 || has_begun_anew)
         conn_expire_in(c, c->pool->request_timeout_ms);
+    if (c->due > 0 && c->due < c->deadline)
+        c->deadline = c->due;
 }
 
 static void cut_rest(struct conn *c, size_t used)

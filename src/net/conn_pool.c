@@ -196,8 +196,8 @@ static void look_for_late_ones(uv_timer_t *timer)
         next = conn_pool_next(c);
         if (now < c->deadline || c->is_closing)
             continue;
-        p->events->expired(c);
-        conn_close(c);
+        if (!p->events->expired(c))
+            conn_close(c);
     }
     if (p->held > p->most_held)
         relieve(p);

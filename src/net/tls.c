@@ -108,11 +108,11 @@ static weir_err load_client_ca(struct tls_context *t, const char *file, weir_dia
     return WEIR_OK;
 }
 
-/* ALPN: clients that ask for a protocol get HTTP/1.1 or nothing. RESP has no name there. */
+/* ALPN: clients that ask for a protocol get HTTP/2, HTTP/1.1 or nothing. RESP has no name there. */
 static int select_protocol(SSL *ssl, const unsigned char **out, unsigned char *out_len,
                            const unsigned char *offered, unsigned offered_len, void *ctx)
 {
-    static const unsigned char spoken[] = "\x08http/1.1";
+    static const unsigned char spoken[] = "\x02h2\x08http/1.1";
 
     (void)ssl;
     (void)ctx;

@@ -191,6 +191,14 @@ static bool judge(const struct marks *m, struct http_request *out, struct http_f
     return true;
 }
 
+bool http_request_line(struct span method, struct span target, struct http_request *out,
+                       struct http_framing *framing)
+{
+    if (!read_method(method, &out->method))
+        return refuse(framing, 501, "unknown method");
+    return read_target(target, out, framing);
+}
+
 bool http_head_read(const char *head, size_t len, struct http_request *out,
                     struct http_framing *framing)
 {
@@ -200,11 +208,9 @@ bool http_head_read(const char *head, size_t len, struct http_request *out,
     *framing = (struct http_framing){ 0 };
     if (!http_lines_split(&lines, head, len))
         return refuse(framing, lines.status, lines.why);
-    if (!read_method(lines.method, &out->method))
-        return refuse(framing, 501, "unknown method");
     out->minor = lines.minor;
     out->header_count = lines.count;
-    if (!read_target(lines.target, out, framing))
+    if (!http_request_line(lines.method, lines.target, out, framing))
         return false;
     for (size_t i = 0; i < out->header_count; i++)
         if (!read_header(&out->headers[i], &marks, framing))

@@ -18,6 +18,11 @@ struct http_framing {
 bool http_head_read(const char *head, size_t len, struct http_request *out,
                     struct http_framing *framing);
 
+/* The method, the path and the query of a request, from what its first line says. The target is not
+ * empty. False: it is refused. */
+bool http_request_line(struct span method, struct span target, struct http_request *out,
+                       struct http_framing *framing);
+
 /* Put a NUL behind the path, the query and each value: over the delimiter that is there. */
 void http_head_seal(char *head, const struct http_request *r);
 

@@ -12,6 +12,8 @@
 #include "base/clock.h"
 #include "base/diag.h"
 #include "server/errand.h"
+#include "server/http2/http2.h"
+#include "server/http2/stream.h"
 #include "server/server.h"
 
 enum {
@@ -176,7 +178,7 @@ static void end_idle_ones(uv_timer_t *timer)
     for (struct conn *c = conn_pool_first(&loop->conns); c; c = conn_pool_next(c)) {
         struct session *s = session_of(c);
 
-        if (c->rest.len > 0)
+        if (c->rest.len > 0 || s->http2)
             continue;
         if (s->was_served || now - c->came >= DRAIN_SILENT_MS)
             session_end(s);
@@ -212,6 +214,14 @@ static void drop_wanted(struct loop *loop)
         conn_pool_drop_one(&loop->conns);
 }
 
+/* Those that speak HTTP/2 are told at once, and answer. */
+static void say_goaway(struct loop *loop)
+{
+    for (struct conn *c = conn_pool_first(&loop->conns); c; c = conn_pool_next(c))
+        if (session_of(c)->http2)
+            http2_drain(session_of(c));
+}
+
 /* Stop accepting, end those that have nothing under way, and let the others finish. What is on its
  * way to us when we decide to go gets here first. */
 static void drain(struct loop *loop)
@@ -222,6 +232,7 @@ static void drain(struct loop *loop)
     for (size_t i = 0; i < loop->listener_count; i++)
         close_handle(&loop->listeners[i]);
     conn_pool_hurry(&loop->conns); /* a successor may be waiting */
+    say_goaway(loop);
     uv_timer_start(&loop->drain_deadline, end_idle_ones, DRAIN_LINGER_MS, 0);
     loop_lost_one(loop); /* there may be none to wait for */
 }
@@ -324,6 +335,7 @@ void loop_done(struct loop *loop)
     uv_loop_close(&loop->uv);
     conn_pool_done(&loop->conns);
     calls_free(loop);
+    streams_free(loop);
     turn_done(&loop->turn);
     free(loop->listeners);
 }

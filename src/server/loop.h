@@ -81,6 +81,8 @@ struct loop {
     struct call_block *call_blocks; /* where all calls are */
     struct reply *free_replies;
     size_t free_reply_count;
+    struct http2_stream *free_streams;
+    size_t free_stream_count;
     struct throttle throttle;          /* the last one */
     struct last_script script;         /* the last one, too */
     struct observer *observer;         /* of what is decided here */

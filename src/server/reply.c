@@ -7,6 +7,7 @@
 #include "engine/descriptors.h"
 #include "engine/tag.h"
 #include "server/envoy/ruling.h"
+#include "server/http2/http2.h"
 #include "server/server.h"
 
 enum {
@@ -50,6 +51,16 @@ static void add_weight(struct reply *r, size_t bytes)
     r->session->owed += bytes;
 }
 
+static void put_last(struct session *s, struct reply *r)
+{
+    r->next = NULL;
+    if (s->last)
+        s->last->next = r;
+    else
+        s->first = r;
+    s->last = r;
+}
+
 struct reply *reply_begin(struct session *s, void (*encode)(struct reply *, struct buf *))
 {
     struct reply *r = new_reply(s->loop);
@@ -59,7 +70,6 @@ struct reply *reply_begin(struct session *s, void (*encode)(struct reply *, stru
         return NULL;
     }
     r->session = s;
-    r->next = NULL;
     r->first = r->last = NULL;
     r->waiting = 1;
     r->encode = encode;
@@ -72,11 +82,10 @@ struct reply *reply_begin(struct session *s, void (*encode)(struct reply *, stru
     r->lasting = (struct span){ 0 };
     r->weight = 0;
     add_weight(r, ANY_REPLY);
-    if (s->last)
-        s->last->next = r;
+    if (s->http2)
+        http2_replied(r);
     else
-        s->first = r;
-    s->last = r;
+        put_last(s, r);
     s->reply_count++;
     s->was_served = true;
     return r;
@@ -84,8 +93,11 @@ struct reply *reply_begin(struct session *s, void (*encode)(struct reply *, stru
 
 static void waits_for_one_less(struct reply *r)
 {
-    if (--r->waiting == 0)
-        turn_send_later(r->session->loop, r->session);
+    if (--r->waiting > 0)
+        return;
+    if (r->session->protocol == PROTOCOL_HTTP2)
+        put_last(r->session, r);
+    turn_send_later(r->session->loop, r->session);
 }
 
 void reply_end(struct reply *r)
@@ -110,14 +122,19 @@ static void free_reply(struct reply *r)
     free(r);
 }
 
+void reply_take_first(struct session *s)
+{
+    s->first = s->first->next;
+    if (!s->first)
+        s->last = NULL;
+}
+
 void reply_drop_first(struct session *s)
 {
     struct reply *r = s->first;
     struct loop *loop = s->loop;
 
-    s->first = r->next;
-    if (!s->first)
-        s->last = NULL;
+    reply_take_first(s);
     s->reply_count--;
     s->owed -= r->weight;
     while (r->first) {
@@ -260,7 +277,7 @@ static struct call *new_call(struct reply *r)
         r->first = call;
     r->last = call;
     r->waiting++;
-    add_weight(r, r->session->protocol == PROTOCOL_HTTP ? HTTP_CALL : RESP_CALL);
+    add_weight(r, r->session->protocol == PROTOCOL_RESP ? RESP_CALL : HTTP_CALL);
     return call;
 }
 

@@ -19,6 +19,7 @@
 #include "proto/traceparent.h"
 #include "server/http/problem.h"
 
+struct http2_stream;
 struct limit_ask;
 struct loop;
 struct ruling;
@@ -47,11 +48,12 @@ struct reply {
     int resp_version;
     int deny_status; /* gate: the status of a refusal */
     int http_minor;
-    bool keep_alive;          /* false: the connection ends behind this reply */
-    bool is_head_only;        /* HEAD */
-    struct traceparent trace; /* the caller's, while the loop traces */
-    int64_t numbers[2];       /* of a script: its limits */
-    struct ruling *ruling;    /* of a request of Envoy; else NULL */
+    bool keep_alive;             /* false: the connection ends behind this reply */
+    bool is_head_only;           /* HEAD */
+    struct traceparent trace;    /* the caller's, while the loop traces */
+    int64_t numbers[2];          /* of a script: its limits */
+    struct ruling *ruling;       /* of a request of Envoy; else NULL */
+    struct http2_stream *stream; /* that it answers; NULL: it has none, or lost it */
 
     struct buf text;     /* left alone if there is an encode() */
     struct span lasting; /* follows it, and is not copied: lives as long as the program */
@@ -105,6 +107,7 @@ void reply_end(struct reply *r); /* nothing more will be asked for it */
 
 /* The session's: take the first reply out of the queue and give it and its calls back. */
 void reply_drop_first(struct session *s);
+void reply_take_first(struct session *s); /* HTTP/2: … it comes again when it is ready */
 
 void calls_free(struct loop *loop); /* all of them, and the replies that are kept for reuse */
 

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "server/http2/http2.h"
 #include "server/server.h"
 
 enum {
@@ -75,14 +76,35 @@ static void refuse(struct session *s, int status, const char *why)
 {
     if (s->protocol == PROTOCOL_HTTP)
         http_refuse(s, status, why);
+    else if (s->protocol == PROTOCOL_HTTP2)
+        http2_refuse(s, status, why);
     else
         resp_refuse(s, why);
 }
 
-/* The first byte tells the protocol. */
-static void meet(struct session *s, char first)
+static void meet_http2(struct session *s)
 {
-    s->protocol = first == '*' ? PROTOCOL_RESP : PROTOCOL_HTTP;
+    s->protocol = PROTOCOL_HTTP2;
+    s->http2 = http2_new(s);
+    if (!s->http2)
+        session_abort(s);
+    else if (s->loop->is_draining)
+        http2_drain(s);
+}
+
+/* The first byte tells the protocol, or the first three. */
+static void meet(struct session *s, const char *first, size_t len)
+{
+    const enum parse http2 = http2_meet(first, len);
+
+    if (http2 == PARSE_MORE)
+        return;
+    if (http2 == PARSE_DONE)
+        meet_http2(s);
+    else
+        s->protocol = first[0] == '*' ? PROTOCOL_RESP : PROTOCOL_HTTP;
+    if (s->conn.is_closing)
+        return;
     if (s->is_unwelcome)
         refuse(s, 503, "there are too many connections: try again later");
     else if (!s->conn.tls && !s->conn.is_local && loop_requires_tls(s->loop))
@@ -105,7 +127,7 @@ static bool is_owed_enough(const struct session *s)
                                                        : SESSION_MOST_UNKNOWN_OWED;
 
     return s->reply_count >= SESSION_MOST_REPLIES || s->owed >= most || ends_in_a_long_one(s) ||
-           (s->first && s->loop->turn.in_flight >= LOOP_MOST_IN_FLIGHT);
+           (s->reply_count > 0 && s->loop->turn.in_flight >= LOOP_MOST_IN_FLIGHT);
 }
 
 bool session_decode_next(struct session *s, struct conn_input *in, struct request *out)
@@ -114,8 +136,13 @@ bool session_decode_next(struct session *s, struct conn_input *in, struct reques
     const size_t left = in->len - in->used;
     size_t used = 0;
 
-    if (s->protocol == PROTOCOL_UNKNOWN)
-        meet(s, at[0]);
+    if (s->protocol == PROTOCOL_UNKNOWN) {
+        meet(s, at, left);
+        if (s->protocol == PROTOCOL_UNKNOWN)
+            return false;
+    }
+    if (s->protocol == PROTOCOL_HTTP2 && !s->is_ending && !s->conn.is_closing)
+        return !s->conn.is_paused && http2_decode(s, in, &out->stream);
     if (!s->is_ending && !s->conn.is_closing && !s->conn.is_paused)
         used = s->protocol == PROTOCOL_RESP ? decode_resp(s, at, left, &out->resp)
                                             : decode_http(s, at, left, &out->http);
@@ -127,6 +154,8 @@ void session_ask(struct session *s, struct request *request)
 {
     if (s->protocol == PROTOCOL_RESP)
         resp_serve(s, &request->resp);
+    else if (s->protocol == PROTOCOL_HTTP2)
+        http2_ask(s, request->stream);
     else
         http_serve(s, &request->http);
     if (is_owed_enough(s))
@@ -173,6 +202,8 @@ static struct span encoded_bytes(const struct session *s, const struct buf *out)
 void session_encode(struct session *s, struct buf *out)
 {
     s->encoded_from = out->len;
+    if (s->http2 && !s->is_gone)
+        http2_encode(s, out);
     while (may_encode(s)) {
         const struct span lasting = s->first->lasting;
 
@@ -203,10 +234,15 @@ static void forget(struct session *s)
 {
     while (s->first && s->first->waiting == 0)
         reply_drop_first(s);
-    if (s->first)
+    if (s->reply_count > 0)
         return;
     multi_free(s->multi);
     free(s);
+}
+
+static bool has_more(const struct session *s)
+{
+    return s->http2 && http2_has_more(s);
 }
 
 void session_resume(struct session *s)
@@ -216,11 +252,11 @@ void session_resume(struct session *s)
         forget(s);
         return;
     }
-    if (is_ready(s)) /* a page that was too many for this turn */
+    if (is_ready(s) || has_more(s)) /* a page that was too many for this turn */
         turn_send_later(s->loop, s);
-    if (s->loop->is_draining)
+    if (s->loop->is_draining && (!s->http2 || http2_is_drained(s)))
         s->is_ending = true;
-    if (s->is_ending && !s->first)
+    if (s->is_ending && s->reply_count == 0 && !has_more(s))
         conn_close_when_sent(&s->conn);
     else if (s->conn.is_paused && !is_owed_enough(s))
         conn_resume(&s->conn);
@@ -259,14 +295,26 @@ static void ended(struct conn *c)
     session_end(session_of(c));
 }
 
-static void expired(struct conn *c)
+static bool expired(struct conn *c)
 {
     struct session *s = session_of(c);
 
+    if (s->http2)
+        return http2_expired(s);
     if (s->protocol != PROTOCOL_HTTP || c->rest.len == 0 || s->first || s->is_ending)
-        return;
+        return false;
     http_refuse(s, 408, "the request took too long to arrive");
     turn_finish(s->loop);
+    return false;
+}
+
+/* There is room for more of what waits to be sent. */
+static void emptied(struct conn *c)
+{
+    struct session *s = session_of(c);
+
+    if (s->http2)
+        turn_send_later(s->loop, s);
 }
 
 static void closed(struct conn *c)
@@ -278,12 +326,14 @@ static void closed(struct conn *c)
     if (s->is_unwelcome)
         atomic_fetch_sub(&loop->server->unwelcome, 1);
     s->is_gone = true;
+    http2_free(s->http2);
+    s->http2 = NULL;
     if (!s->will_send)
         forget(s);
     loop_lost_one(loop);
 }
 
-const struct conn_events session_events = { turn_gathered, ended, expired, closed };
+const struct conn_events session_events = { turn_gathered, emptied, ended, expired, closed };
 
 /* It must not be dropped as if it had a place that another could have. */
 static void be_unwelcome(struct session *s, uv_stream_t *listener)

@@ -10,10 +10,12 @@
 #include "server/log/incidents.h"
 #include "server/reply.h"
 
+struct http2;
+struct http2_stream;
 struct loop;
 struct multi;
 
-enum protocol { PROTOCOL_UNKNOWN, PROTOCOL_HTTP, PROTOCOL_RESP };
+enum protocol { PROTOCOL_UNKNOWN, PROTOCOL_HTTP, PROTOCOL_RESP, PROTOCOL_HTTP2 };
 
 enum {
     SESSION_MOST_REPLIES = 1024,           /* requests of one connection that may be on their way */
@@ -32,7 +34,7 @@ struct session {
     int resp_version;           /* 2 until HELLO 3 */
     unsigned tokens_edition;    /* when that was; see tokens.h */
     unsigned scopes;            /* what AUTH gave it; see tokens.h */
-    struct reply *first, *last; /* in the order of the requests */
+    struct reply *first, *last; /* in the order of the requests; HTTP/2: those that are ready */
     size_t reply_count;
     size_t owed;       /* about how many bytes they are */
     bool was_served;   /* at least one request came */
@@ -43,6 +45,7 @@ struct session {
     struct session *next_to_send;
     size_t encoded_from, encoded; /* bytes in the turn's buffer that are to be sent */
     struct http_parser http;
+    struct http2 *http2;                   /* see http2/http2.h; NULL: it speaks another protocol */
     struct multi *multi;                   /* RESP: commands that wait for EXEC; NULL: no MULTI */
     uint64_t id;                           /* RESP: CLIENT ID */
     const struct resp_spec *command;       /* RESP: being served; NULL: none, or an unknown one */
@@ -54,6 +57,7 @@ struct request {
     union {
         struct http_request http;
         struct resp_command resp;
+        struct http2_stream *stream;
     };
 };
 

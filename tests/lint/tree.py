@@ -32,6 +32,7 @@ OWNERS = {
     "openssl/evp.h": {"src/server/resp/known_scripts.c"},
     "openssl/err.h": OPENSSL,
     "openssl/ssl.h": OPENSSL,
+    "nghttp2/nghttp2.h": {"src/server/http2/connection.h"},
     "libpq-fe.h": {"src/store/postgres/connection.c", "src/store/postgres/session.c"},
     "sodium.h": {"src/base/hash.c", "src/base/secret.c"},
     "yaml.h": {"src/policy/yaml.c"},

@@ -469,10 +469,22 @@ static bool is_draining(const struct session *s)
     return atomic_load_explicit(&session_loop(s)->server->is_draining, memory_order_relaxed);
 }
 
+/* The requests of HTTP/2 are independent of each other: none of them ends the connection. */
+static bool is_stream(const struct session *s)
+{
+    return s->protocol == PROTOCOL_HTTP2;
+}
+
+static void end_session(struct session *s)
+{
+    if (!is_stream(s))
+        session_end(s);
+}
+
 void http_serve(struct session *s, struct http_request *request)
 {
     struct exchange x = { .session = s, .request = request };
-    const bool keeps_alive = request->keep_alive && !is_draining(s);
+    const bool keeps_alive = is_stream(s) || (request->keep_alive && !is_draining(s));
     route_action *action;
     size_t most_body;
 
@@ -483,17 +495,17 @@ void http_serve(struct session *s, struct http_request *request)
         act(&x, action);
     }
     if (!request->keep_alive)
-        session_end(s);
+        end_session(s);
 }
 
 bool http_admit(struct session *s, struct http_request *head, size_t body_len, size_t *most_body)
 {
     struct exchange x = { .session = s, .request = head };
 
-    head->keep_alive = false;
+    head->keep_alive = is_stream(s);
     if (admit(&x, body_len, most_body))
         return true;
-    session_end(s);
+    end_session(s);
     return false;
 }
 
@@ -504,8 +516,8 @@ void http_refuse(struct session *s, int status, const char *why)
     if (!r)
         return;
     r->http_minor = 1;
-    r->keep_alive = false;
+    r->keep_alive = is_stream(s);
     problem_write(r, &r->text, problem_of_status(status), why, NULL);
     reply_end(r);
-    session_end(s);
+    end_session(s);
 }

@@ -550,7 +550,8 @@ static void a_close_before_the_handshake_sends_nothing(void **state)
 
 static void alpn_selects_http(void **state)
 {
-    static const unsigned char both[] = "\x02h2\x08http/1.1", h2[] = "\x02h2";
+    static const unsigned char both[] = "\x08http/1.1\x02h2", h3[] = "\x02h3",
+                               old[] = "\x08http/1.1";
     struct tls_context *context = new_context("server", NULL);
     const unsigned char *chosen;
     struct talk k;
@@ -561,12 +562,20 @@ static void alpn_selects_http(void **state)
     SSL_set_alpn_protos(k.client, both, sizeof both - 1);
     assert_true(shake_hands(&k, 0, SIZE_MAX));
     SSL_get0_alpn_selected(k.client, &chosen, &len);
+    assert_int_equal(len, 2);
+    assert_memory_equal(chosen, "h2", 2);
+    talk_end(&k);
+
+    talk_begin(&k, context, TLS1_3_VERSION);
+    SSL_set_alpn_protos(k.client, old, sizeof old - 1);
+    assert_true(shake_hands(&k, 0, SIZE_MAX));
+    SSL_get0_alpn_selected(k.client, &chosen, &len);
     assert_int_equal(len, 8);
     assert_memory_equal(chosen, "http/1.1", 8);
     talk_end(&k);
 
     talk_begin(&k, context, TLS1_3_VERSION);
-    SSL_set_alpn_protos(k.client, h2, sizeof h2 - 1);
+    SSL_set_alpn_protos(k.client, h3, sizeof h3 - 1);
     assert_false(shake_hands(&k, 0, SIZE_MAX));
     talk_end(&k);
     tls_context_unref(context);
