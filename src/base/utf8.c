@@ -37,13 +37,29 @@ static size_t sequence_len(const unsigned char *s, size_t left)
 }
 
 /* Eight bytes of ASCII, and no NUL among them? */
-static bool is_plain(const unsigned char *at)
+static bool are_plain(uint64_t eight)
 {
     const uint64_t ones = 0x0101010101010101, highs = 0x8080808080808080;
+
+    return ((eight | (eight - ones)) & highs) == 0;
+}
+
+static bool is_plain(const unsigned char *at)
+{
     uint64_t eight;
 
     memcpy(&eight, at, 8);
-    return ((eight | (eight - ones)) & highs) == 0;
+    return are_plain(eight);
+}
+
+/* The same of four to seven bytes: the first four, and the last four, some of which are both. */
+static bool is_short_plain(const unsigned char *at, size_t len)
+{
+    uint32_t first, last;
+
+    memcpy(&first, at, 4);
+    memcpy(&last, at + len - 4, 4);
+    return are_plain((uint64_t)first << 32 | last);
 }
 
 bool utf8_is_text(struct span bytes)
@@ -51,6 +67,8 @@ bool utf8_is_text(struct span bytes)
     const unsigned char *at = (const unsigned char *)bytes.at, *end;
 
     if (bytes.len == 0) /* then the pointer may be NULL */
+        return true;
+    if (bytes.len >= 4 && bytes.len < 8 && is_short_plain(at, bytes.len))
         return true;
     end = at + bytes.len;
     while (at < end) {

@@ -192,13 +192,9 @@ enum { HEADER_MOST = DECIMAL_MOST + 3 };
 static char *write_header(char *at, char type, int64_t number)
 {
     *at++ = type;
-    if (number >= 0 && number < 10) /* most are */
-        *at++ = (char)('0' + number);
-    else
-        at = decimal_write(at, number);
-    *at++ = '\r';
-    *at++ = '\n';
-    return at;
+    at = decimal_write(at, number);
+    memcpy(at, "\r\n", 2);
+    return at + 2;
 }
 
 static void put_header(struct buf *out, char type, int64_t number)
@@ -216,9 +212,15 @@ void resp_int(struct buf *out, int64_t number)
 
 void resp_bulk(struct buf *out, struct span bytes)
 {
-    put_header(out, '$', (int64_t)bytes.len);
-    buf_add(out, bytes);
-    buf_add(out, (struct span){ "\r\n", 2 });
+    char *to = buf_room(out, HEADER_MOST + bytes.len + 2), *at = to;
+
+    if (!to)
+        return;
+    at = write_header(at, '$', (int64_t)bytes.len);
+    if (bytes.len > 0)
+        memcpy(at, bytes.at, bytes.len);
+    memcpy(at + bytes.len, "\r\n", 2);
+    buf_wrote(out, (size_t)(at - to) + bytes.len + 2);
 }
 
 size_t resp_bulk_begin(struct buf *out)

@@ -47,6 +47,14 @@ struct throttle {
     char text[96]; /* as they came */
 };
 
+/* How RESP tells which rule has decided, and where from. The next is mostly the same. */
+struct last_source {
+    const char *rule; /* NULL: nothing is remembered */
+    weir_source source;
+    size_t len;
+    char text[WEIR_MAX_NAME + 48];
+};
+
 struct known_script;
 
 /* A script that came as a text, and which one it is: the next is mostly the same. */
@@ -85,6 +93,7 @@ struct loop {
     size_t free_stream_count;
     struct throttle throttle;          /* the last one */
     struct last_script script;         /* the last one, too */
+    struct last_source source;         /* of the last short answer */
     struct observer *observer;         /* of what is decided here */
     _Atomic(struct tracing *) tracing; /* which of it become spans; NULL: nothing is traced */
 };

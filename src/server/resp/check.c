@@ -11,6 +11,28 @@ static void put_name(struct buf *out, const char *name, int version)
         resp_null(out, version);
 }
 
+/* The rule and the source, which are mostly those of the answer before. The names of rules stay where
+ * they are: the pointer tells them. */
+static void put_source(struct buf *out, const struct reply *r, const weir_answer *a)
+{
+    struct last_source *last = &session_loop(r->session)->source;
+    const size_t before = out->len;
+
+    if (a->rule && a->rule == last->rule && a->source == last->source) {
+        buf_add(out, (struct span){ last->text, last->len });
+        return;
+    }
+    put_name(out, a->rule, r->resp_version);
+    resp_bulk(out, span_of(weir_source_name(a->source)));
+    last->rule = NULL;
+    if (!a->rule || out->failed || out->len - before > sizeof last->text)
+        return;
+    last->rule = a->rule;
+    last->source = a->source;
+    last->len = out->len - before;
+    memcpy(last->text, out->at + before, last->len);
+}
+
 /* Of `count` values the first ones: these numbers, the rule and the source. */
 static void put_short(struct buf *out, size_t count, const struct reply *r, const int64_t *numbers,
                       size_t n)
@@ -18,8 +40,7 @@ static void put_short(struct buf *out, size_t count, const struct reply *r, cons
     const weir_answer *a = &r->first->answer;
 
     resp_numbers(out, count, numbers, n);
-    put_name(out, a->rule, r->resp_version);
-    resp_bulk(out, span_of(weir_source_name(a->source)));
+    put_source(out, r, a);
 }
 
 static void put_decision(struct buf *out, size_t count, const struct reply *r)

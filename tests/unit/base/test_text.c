@@ -1,4 +1,4 @@
-/* test_text.c - suggestions, UTF-8, kept names and shown texts. */
+/* test_text.c - suggestions, UTF-8, numbers, kept names and shown texts. */
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "base/decimal.h"
 #include "base/intern.h"
 #include "base/printable.h"
 #include "base/suggest.h"
@@ -113,6 +114,38 @@ static void a_nul_is_found_anywhere(void **state)
         }
 }
 
+static void is_written_as_printf_does(int64_t number)
+{
+    char expected[32], written[DECIMAL_MOST + 1];
+    char *end = decimal_write(written, number);
+
+    snprintf(expected, sizeof expected, "%lld", (long long)number);
+    *end = '\0';
+    assert_string_equal(written, expected);
+}
+
+/* All short ones, and around each power of ten and of two. */
+static void numbers_are_written_in_all_their_digits(void **state)
+{
+    (void)state;
+    for (int64_t i = -20000; i < 20000; i++)
+        is_written_as_printf_does(i);
+    for (int64_t power = 10; power < INT64_MAX / 10; power *= 10)
+        for (int64_t by = -11; by <= 11; by++) {
+            is_written_as_printf_does(power + by);
+            is_written_as_printf_does(power * 9 + by);
+            is_written_as_printf_does(-power + by);
+        }
+    for (uint64_t power = 1; power <= INT64_MAX; power *= 2) {
+        is_written_as_printf_does((int64_t)(power - 1));
+        is_written_as_printf_does(-(int64_t)power);
+    }
+    is_written_as_printf_does(INT64_MAX);
+    is_written_as_printf_does(INT64_MIN);
+    for (uint32_t i = 0, number = 1; i < 200000; i++, number = number * 1664525 + 1013904223)
+        is_written_as_printf_does(number % DECIMAL_EIGHT);
+}
+
 static void all_of_a_text_can_be_shown(void **state)
 {
     char text[] = "a\nb\x1b[31m \xc2\x9b J\xc3\xb6rg \x7f", bad[] = "J\xf6rg \xc2";
@@ -199,6 +232,7 @@ int main(void)
         cmocka_unit_test(dissimilar_names_are_not_suggested),
         cmocka_unit_test(utf8_is_judged_as_the_rfc_says),
         cmocka_unit_test(a_nul_is_found_anywhere),
+        cmocka_unit_test(numbers_are_written_in_all_their_digits),
         cmocka_unit_test(all_of_a_text_can_be_shown),
         cmocka_unit_test(shown_text_is_short_and_printable),
         cmocka_unit_test(equal_names_are_interned_once),
