@@ -44,6 +44,23 @@ struct key hash_identity(const struct hash_key *key, struct span identity)
     return never_zero(hashed);
 }
 
+struct hash_start hash_start_of(const struct hash_key *key, struct span first)
+{
+    struct sip s = sip_begin(key);
+
+    for (size_t i = 0; i < first.len; i += 8)
+        sip_word(&s, word_at(first.at + i), 2);
+    return (struct hash_start){ { s.a, s.b, s.c, s.d }, first.len };
+}
+
+struct key hash_identity_from(const struct hash_start *start, struct span rest)
+{
+    const uint64_t *at = start->state;
+
+    return never_zero(
+        sip_finish((struct sip){ at[0], at[1], at[2], at[3] }, start->len, rest, 2, 4));
+}
+
 struct key hash_id(const struct hash_key *key, struct span id)
 {
     return never_zero(siphash(key, id, 1, 3));

@@ -31,6 +31,15 @@ struct hash_key {
 struct hash_key hash_key_of(const struct secret *secret, struct span scope);
 struct key hash_identity(const struct hash_key *key, struct span identity);
 
+/* The same, begun with bytes that many identities have before them: whole words of eight, which may
+ * be none. hash_identity_from(start, rest) is hash_identity() of those and the rest. */
+struct hash_start {
+    uint64_t state[4];
+    size_t len;
+};
+struct hash_start hash_start_of(const struct hash_key *key, struct span first);
+struct key hash_identity_from(const struct hash_start *start, struct span rest);
+
 /* The same for ids, which are hashed twice for one reservation: SipHash-1-3-128. It has fewer rounds,
  * enough to keep callers from aiming at a place of the table. */
 struct key hash_id(const struct hash_key *key, struct span id);

@@ -84,6 +84,21 @@ struct scoped {
 enum { ABOVE_WIRE_ALGORITHMS = 8 }; /* bits */
 _Static_assert(RULE_MOST_BLOCK_FOR <= INT64_MAX >> ABOVE_WIRE_ALGORITHMS, "a lockout has room");
 
+static void put_scope(const struct rule *r, struct scoped *out)
+{
+    out->algorithm = rule_wire_algorithm(r) + (r->block_for << ABOVE_WIRE_ALGORITHMS);
+    out->window = r->window;
+}
+
+struct hash_start unnamed_start(const struct engine *e, const struct rule *r)
+{
+    struct scoped scoped;
+
+    put_scope(r, &scoped);
+    return hash_start_of(&engine_keys(e)->unnamed,
+                         (struct span){ (const char *)&scoped, offsetof(struct scoped, identity) });
+}
+
 static struct key unnamed_key(const struct engine *e, struct scoped *scoped, const struct rule *r)
 {
     struct hash_key key;
@@ -91,8 +106,7 @@ static struct key unnamed_key(const struct engine *e, struct scoped *scoped, con
     int len;
 
     if (!e->store->ops->is_shared) {
-        scoped->algorithm = rule_wire_algorithm(r) + (r->block_for << ABOVE_WIRE_ALGORITHMS);
-        scoped->window = r->window;
+        put_scope(r, scoped);
         return hash_identity(
             &engine_keys(e)->unnamed,
             (struct span){ (const char *)scoped,

@@ -174,8 +174,8 @@ ON_THE_WAY weir_err read_attributes(const struct check *check, const struct over
 
 /* ---- charges -------------------------------------------------------------------------- */
 
-static void note_whose(const struct engine *e, const struct policy_rule *rule, struct span identity,
-                       struct whose *out)
+void charge_whose(const struct engine *e, const struct policy_rule *rule, struct span identity,
+                  struct whose *out)
 {
     if (identity.len > sizeof out->bytes) {
         note_tag(e, rule, identity, out);
@@ -196,7 +196,7 @@ void charge_put(const struct engine *e, struct check *check, const struct policy
     check->charges[at].cost = rule && rule->counts ? amount_of(check->request, rule->counts)
                                                    : check->ask.cost;
     check->charges[at].class = rule ? rule->class : 0;
-    note_whose(e, rule, identity, &check->whose[at]);
+    charge_whose(e, rule, identity, &check->whose[at]);
 }
 
 /* A rule that counts everyone together has no identity: it is told from others by its name, or all

@@ -11,6 +11,10 @@ struct override_index;
 
 extern const char unnamed_scope[]; /* what limits without a name are hashed under */
 
+/* What such a limit is hashed from on, without its identity: its length as a size_t and its bytes
+ * follow. Not for a shared store. */
+struct hash_start unnamed_start(const struct engine *e, const struct rule *r);
+
 static inline struct span request_key(const weir_request *r)
 {
     return (struct span){ r->key, r->key_len ? r->key_len : strlen(r->key) };
@@ -44,10 +48,15 @@ WEIR_MUSTCHECK weir_err charges_of_one(struct engine *e, struct check *check, we
 /* Nothing is to be asked: it is off, or exempt. */
 void charges_are_none(struct check *check, weir_source source);
 
+/* Is it too long, as that of a command? */
+WEIR_MUSTCHECK weir_err charge_check_key(struct span key, weir_diag *diag);
+
 /* The next charge; how many there are is not changed. `policy` and `rule` are what it is called in
  * a shared store. */
 void charge_put(const struct engine *e, struct check *check, const struct policy_rule *rule,
                 const struct rule *numbers, struct key key, struct span identity);
+void charge_whose(const struct engine *e, const struct policy_rule *rule, struct span identity,
+                  struct whose *out);
 void charge_name(const struct engine *e, struct check *check, const char *policy, const char *rule,
                  struct span identity);
 

@@ -19,6 +19,7 @@ struct weir {
     struct leases *leases;           /* the engine's, if it has some */
     _Atomic unsigned after_errors;   /* of the policies' fallback */
     struct published policies;       /* a struct policies, or NULL */
+    uint64_t editions;               /* of them, that were published; with `reloading` */
     struct ledger_view *ledger_view; /* what operators have changed */
     struct pushed *pushed;           /* what the store has of policies */
     atomic_bool has_news;            /* … and others may have changed more */

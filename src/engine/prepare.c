@@ -111,7 +111,7 @@ weir_err engine_prepare(struct engine *e, struct check *check, weir_diag *diag)
 
 /* ---- what commands ask for, without a request ------------------------------------------------ */
 
-static weir_err check_key(struct span key, weir_diag *diag)
+weir_err charge_check_key(struct span key, weir_diag *diag)
 {
     if (key.len <= WEIR_MAX_IDENTITY)
         return WEIR_OK;
@@ -155,7 +155,7 @@ weir_err engine_prepare_cell(struct engine *e, struct check *check, struct span 
     if (!err)
         err = cell_check_quantity(&check->unnamed, quantity, diag);
     if (!err)
-        err = check_key(key, diag);
+        err = charge_check_key(key, diag);
     return charge_key(e, check, err, &engine_keys(e)->cell, "cl.throttle", key);
 }
 
@@ -178,7 +178,7 @@ weir_err engine_prepare_counter(struct engine *e, struct check *check, struct sp
     begin_counting(check, rule, verb, amount);
     err = rule_check(&check->unnamed, diag);
     if (!err)
-        err = check_key(key, diag);
+        err = charge_check_key(key, diag);
     return charge_key(e, check, err, &engine_keys(e)->counter, "counter", key);
 }
 

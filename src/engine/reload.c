@@ -84,6 +84,7 @@ static weir_err load(const weir *w, struct policies **out, weir_diag *diag)
 
 static void publish(weir *w, struct policies *set)
 {
+    policies_set_edition(set, ++w->editions);
     atomic_store(&w->after_errors, (unsigned)policies_fallback(set).after_errors);
     policies_free((struct policies *)published_replace(&w->policies, set));
 }

@@ -47,6 +47,16 @@ struct fallback policies_fallback(const struct policies *set)
     return set->fallback;
 }
 
+void policies_set_edition(struct policies *set, uint64_t edition)
+{
+    set->edition = edition;
+}
+
+uint64_t policies_edition(const struct policies *set)
+{
+    return set->edition;
+}
+
 bool policies_enabled(const struct policies *set)
 {
     return set->enabled;
@@ -158,12 +168,17 @@ const char *policies_suggest(const struct policies *set, struct span name)
     return suggest(name, set->names, set->count);
 }
 
+bool policies_may_exempt(const struct policies *set, const struct policy *policy)
+{
+    return set->exempt_count > 0 || (policy && policy->exempt_count > 0);
+}
+
 bool policies_exempt(const struct policies *set, const struct policy *policy,
                      const struct attribute *attributes, size_t n)
 {
     struct exemption_facts facts;
 
-    if (set->exempt_count == 0 && (!policy || policy->exempt_count == 0))
+    if (!policies_may_exempt(set, policy))
         return false;
     facts = (struct exemption_facts){ .attributes = attributes, .count = n };
     if (set->exempt_count > 0 && exemptions_cover(set->exempt, set->exempt_count, &facts))

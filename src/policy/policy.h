@@ -193,6 +193,11 @@ WEIR_MUSTCHECK weir_err policies_load(const struct policy_source *source, struct
                                       struct problems *problems);
 void policies_free(struct policies *set);
 
+/* Tells a set from one that was before it, which may have had the same address. Set before it is
+ * published, and never 0 then. */
+void policies_set_edition(struct policies *set, uint64_t edition);
+uint64_t policies_edition(const struct policies *set);
+
 bool policies_enabled(const struct policies *set); /* false: WEIR_ENABLED=false */
 struct fallback policies_fallback(const struct policies *set);
 size_t policies_count(const struct policies *set);
@@ -205,6 +210,9 @@ const struct alert *policies_alerts(const struct policies *set, size_t *count);
 /* Does an exemption of the file or of this policy (may be NULL) cover these attributes? */
 bool policies_exempt(const struct policies *set, const struct policy *policy,
                      const struct attribute *attributes, size_t n);
+
+/* Can there be one that does? */
+bool policies_may_exempt(const struct policies *set, const struct policy *policy);
 
 /* Do its rules count by this attribute, or do exemptions that it is under look at it? */
 bool policies_use(const struct policies *set, const struct policy *policy, struct span attribute);

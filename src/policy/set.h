@@ -12,6 +12,7 @@ struct policy_slot {
 
 struct policies {
     struct arena arena; /* holds all of the set, this struct too */
+    uint64_t edition;   /* see policies_edition() */
     bool enabled;
     struct fallback fallback;
     struct policy *all; /* in file order */

@@ -157,6 +157,7 @@ enum parse resp_parse(char *bytes, size_t len, struct resp_command *out, size_t 
     /* Only now: what came in pieces is read again. */
     for (size_t i = 0; i < count; i++)
         bytes[(size_t)(out->words[i].at - bytes) + out->words[i].len] = '\0';
+    out->from = bytes;
     out->count = count;
     *consumed = r.at;
     return PARSE_DONE;

@@ -16,6 +16,7 @@ enum {
 
 /* A NUL follows each word. Lives as long as the bytes. */
 struct resp_command {
+    const char *from; /* its first byte; NULL: it is no longer as it came */
     struct span words[RESP_MAX_WORDS];
     size_t count; /* 0: an empty array or line, which asks for nothing and gets no reply */
 };

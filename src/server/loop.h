@@ -6,6 +6,7 @@
 
 #include "engine/leases.h"
 #include "net/listener.h"
+#include "server/again.h"
 #include "server/loop_reactor.h"
 #include "server/session.h"
 #include "server/telemetry/tracing.h"
@@ -93,6 +94,7 @@ struct loop {
     size_t free_stream_count;
     struct throttle throttle;          /* the last one */
     struct last_script script;         /* the last one, too */
+    struct agains agains;              /* the last requests that may come again */
     struct last_source source;         /* of the last short answer */
     struct observer *observer;         /* of what is decided here */
     _Atomic(struct tracing *) tracing; /* which of it become spans; NULL: nothing is traced */

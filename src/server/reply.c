@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "engine/descriptors.h"
+#include "engine/pattern.h"
 #include "engine/tag.h"
 #include "server/envoy/ruling.h"
 #include "server/http2/http2.h"
@@ -343,6 +344,19 @@ struct call *reply_ask(struct reply *r, enum verb verb, const struct parsed_requ
     call->check.is_release = asked->is_release;
     call->wants_tag = asked->wants_tag;
     ask_or_refuse(call, engine_prepare(loop_engine(r->session->loop), &call->check, &diag), &diag);
+    return call;
+}
+
+struct call *reply_ask_like(struct reply *r, const struct pattern *pattern, struct span key)
+{
+    struct call *call = begin_call(r);
+    weir_diag diag;
+
+    if (!call)
+        return NULL;
+    ask_or_refuse(
+        call, engine_prepare_like(loop_engine(r->session->loop), &call->check, pattern, key, &diag),
+        &diag);
     return call;
 }
 

@@ -53,12 +53,15 @@ static size_t decode_http(struct session *s, char *at, size_t len, struct http_r
     return 0;
 }
 
-static size_t decode_resp(struct session *s, char *at, size_t len, struct resp_command *out)
+static size_t decode_resp(struct session *s, char *at, size_t len, struct request *out)
 {
     const char *why;
     size_t used = 0;
 
-    switch (resp_parse(at, len, out, &used, &why)) {
+    out->again = again_find(s, at, len, &out->key, &used);
+    if (out->again)
+        return used;
+    switch (resp_parse(at, len, &out->resp, &used, &why)) {
     case PARSE_DONE:
         return used;
     case PARSE_BAD:
@@ -144,7 +147,7 @@ bool session_decode_next(struct session *s, struct conn_input *in, struct reques
     if (s->protocol == PROTOCOL_HTTP2 && !s->is_ending && !s->conn.is_closing)
         return !s->conn.is_paused && http2_decode(s, in, &out->stream);
     if (!s->is_ending && !s->conn.is_closing && !s->conn.is_paused)
-        used = s->protocol == PROTOCOL_RESP ? decode_resp(s, at, left, &out->resp)
+        used = s->protocol == PROTOCOL_RESP ? decode_resp(s, at, left, out)
                                             : decode_http(s, at, left, &out->http);
     in->used = s->is_ending ? in->len : in->used + used;
     return used > 0;
@@ -152,7 +155,9 @@ bool session_decode_next(struct session *s, struct conn_input *in, struct reques
 
 void session_ask(struct session *s, struct request *request)
 {
-    if (s->protocol == PROTOCOL_RESP)
+    if (s->protocol == PROTOCOL_RESP && request->again)
+        again_serve(s, request->again, request->key);
+    else if (s->protocol == PROTOCOL_RESP)
         resp_serve(s, &request->resp);
     else if (s->protocol == PROTOCOL_HTTP2)
         http2_ask(s, request->stream);

@@ -10,6 +10,7 @@
 #include "server/log/incidents.h"
 #include "server/reply.h"
 
+struct again;
 struct http2;
 struct http2_stream;
 struct loop;
@@ -54,6 +55,8 @@ struct session {
 
 /* One whole request, as it was decoded; points into the bytes. */
 struct request {
+    const struct again *again; /* RESP: one like it came before; else NULL */
+    struct span key;           /* … but for this */
     union {
         struct http_request http;
         struct resp_command resp;

@@ -204,20 +204,37 @@ static void encode_full(struct reply *r, struct buf *out)
 
 typedef void encode(struct reply *r, struct buf *out);
 
-static void ask(const struct reading *in, enum verb verb, encode *encode_short)
+/* One that may come again with another key, which is in this word; 0: there is none. */
+static void ask_again(const struct reading *in, enum verb verb, encode *encode_short, size_t word)
 {
     const bool is_full = in->is_full || in->asked.wants_tag; /* the short one has no place for it */
     struct reply *r = reply_begin(in->session, is_full ? encode_full : encode_short);
+    struct call *call;
 
     if (!r)
         return;
     if (in->trace.at && loop_tracing(session_loop(in->session)))
         traceparent_read(in->trace, &r->trace);
-    reply_ask(r, verb, &in->asked);
+    call = reply_ask(r, verb, &in->asked);
+    if (word > 0 && call && !is_full && !in->trace.at)
+        again_remember(in->session, in->command, word, call,
+                       in->asked.request.policy ? PATTERN_POLICY : PATTERN_LIMIT, encode_short);
     reply_end(r);
 }
 
+static void ask(const struct reading *in, enum verb verb, encode *encode_short)
+{
+    ask_again(in, verb, encode_short, 0);
+}
+
 /* ---- policies ---------------------------------------------------------------------------- */
+
+static bool is_about_one_value(const struct reading *in)
+{
+    const weir_request *r = &in->asked.request;
+
+    return r->policy && (r->key || r->attribute_count == 1);
+}
 
 static void serve_policy(struct session *s, struct resp_command *c, unsigned of, enum verb verb,
                          encode *encode_short)
@@ -230,7 +247,7 @@ static void serve_policy(struct session *s, struct resp_command *c, unsigned of,
     if (!resp_word_is_text(c->words[1]))
         resp_reply_error(s, "INVALID_REQUEST the name of a policy cannot contain a NUL byte");
     else if (reading_identity(&in, of))
-        ask(&in, verb, encode_short);
+        ask_again(&in, verb, encode_short, is_about_one_value(&in) ? 2 : 0);
 }
 
 void resp_serve_weir_check(struct session *s, struct resp_command *c)
@@ -276,7 +293,7 @@ void resp_serve_weir_limit(struct session *s, struct resp_command *c)
     } else if (!resp_word_number(c->words[4], &request->window_ms)) {
         resp_reply_error(s, "INVALID_REQUEST window_ms must be a whole number");
     } else if (reading_options(&in, OF_LIMIT)) {
-        ask(&in, VERB_CHECK, encode_answer);
+        ask_again(&in, VERB_CHECK, encode_answer, 1);
     }
 }
 

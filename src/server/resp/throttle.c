@@ -26,13 +26,16 @@ static size_t read_numbers(const struct resp_command *c, int64_t numbers[NUMBERS
     return NUMBERS;
 }
 
-static void ask(struct session *s, const struct throttle *t, struct span key)
+static void ask(struct session *s, const struct throttle *t, const struct resp_command *c)
 {
     struct reply *r = reply_begin(s, t->encode);
+    struct call *call;
 
     if (!r)
         return;
-    reply_ask_cell(r, key, &t->rule, t->quantity);
+    call = reply_ask_cell(r, c->words[1], &t->rule, t->quantity);
+    if (call)
+        again_remember(s, c, 1, call, PATTERN_CELL, t->encode);
     reply_end(r);
 }
 
@@ -109,7 +112,7 @@ void resp_serve_cl_throttle(struct session *s, struct resp_command *c)
         return;
     }
     if (is_as_before(last, c, encode_cl_throttle)) {
-        ask(s, last, c->words[1]);
+        ask(s, last, c);
         return;
     }
     bad = read_numbers(c, numbers);
@@ -122,7 +125,7 @@ void resp_serve_cl_throttle(struct session *s, struct resp_command *c)
         resp_reply_error(s, "Cell error: %s", diag.text);
     } else {
         remember(last, c, encode_cl_throttle, &rule, numbers[3]);
-        ask(s, last, c->words[1]);
+        ask(s, last, c);
     }
 }
 
@@ -159,7 +162,7 @@ void resp_serve_throttle(struct session *s, struct resp_command *c)
         return;
     }
     if (is_as_before(last, c, encode_throttle)) {
-        ask(s, last, c->words[1]);
+        ask(s, last, c);
         return;
     }
     bad = read_numbers(c, numbers);
@@ -174,7 +177,7 @@ void resp_serve_throttle(struct session *s, struct resp_command *c)
     } else {
         rule.precision = rule.window * (rule.limit - 2);
         remember(last, c, encode_throttle, &rule, numbers[3]);
-        ask(s, last, c->words[1]);
+        ask(s, last, c);
     }
 }
 

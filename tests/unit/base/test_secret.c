@@ -357,6 +357,28 @@ static void ids_are_hashed_with_siphash_of_fewer_rounds(void **state)
     }
 }
 
+/* Whatever is before, and whatever follows. */
+static void a_hash_can_be_begun_once_for_many(void **state)
+{
+    const struct hash_key key = { { 3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8, 9, 7, 9, 3 } };
+    char bytes[80];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof bytes; i++)
+        bytes[i] = (char)(i * 91 + 7);
+    for (size_t first = 0; first <= sizeof bytes; first += 8) {
+        const struct hash_start start = hash_start_of(&key, (struct span){ bytes, first });
+
+        for (size_t len = first; len <= sizeof bytes; len++) {
+            const struct key whole = hash_identity(&key, (struct span){ bytes, len }),
+                             begun = hash_identity_from(
+                                 &start, (struct span){ bytes + first, len - first });
+
+            assert_memory_equal(&begun, &whole, sizeof whole);
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -380,6 +402,7 @@ int main(void)
         cmocka_unit_test(a_hash_key_depends_on_secret_and_scope),
         cmocka_unit_test(identities_are_hashed_with_siphash),
         cmocka_unit_test(ids_are_hashed_with_siphash_of_fewer_rounds),
+        cmocka_unit_test(a_hash_can_be_begun_once_for_many),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,232 @@
+/* pattern.c - checks that differ from one before in their key alone: the rest is prepared once. */
+#include "engine/pattern.h"
+
+#include "base/utf8.h"
+#include "engine/charges.h"
+
+enum {
+    LENGTH_MOST = 3,                           /* of a short value: two digits and a colon */
+    SHORT_MOST = WHOSE_IDENTITY - LENGTH_MOST, /* bytes of a value whose identity is kept */
+};
+_Static_assert(SHORT_MOST < 100, "its length has two digits");
+
+/* ---- making one --------------------------------------------------------------------------- */
+
+/* Which rules apply, and with which numbers, must not depend on who asks. */
+static bool is_same_for_all(const struct engine *e, const struct check *check)
+{
+    const struct policy *p = check->policy;
+    const char *by;
+
+    if (!p)
+        return true;
+    if (policies_may_exempt(check->policies, p) || check->plan || check->has_mode)
+        return false;
+    if (check->rules[0]->by_count != 1)
+        return false;
+    by = check->rules[0]->by[0];
+    if (attribute_is_ip(by) && e->proxy_count > 0)
+        return false;
+    for (size_t i = 0; i < check->live; i++) {
+        const struct policy_rule *r = check->rules[i];
+
+        if (r->by_count != 1 || r->by[0] != by || r->rollout != SHARE_ALL ||
+            r->ipv6_prefix != check->rules[0]->ipv6_prefix)
+            return false;
+    }
+    return true;
+}
+
+/* A check of charges that are all enforced, with nothing of its own but its key. */
+static bool is_simple(const struct check *check)
+{
+    const weir_request *r = check->request;
+
+    if (!verb_decides(check->verb) || verb_reserves(check->verb) || check->is_answered ||
+        check->is_named || check->shadow > 0 || check->policy_count > 1 || check->lists_charges ||
+        check->live == 0 || check->live > PATTERN_MOST_CHARGES)
+        return false;
+    return !r || (!r->id && r->now == 0 && !r->plan && r->cost_count == 0 && !r->exempt);
+}
+
+static const struct counted *counted_of(const struct check *check, size_t i)
+{
+    return &check->rules[i]->counted;
+}
+
+static struct hash_start start_of(const struct engine *e, const struct check *check, size_t i,
+                                  enum pattern_kind kind)
+{
+    switch (kind) {
+    case PATTERN_LIMIT:
+        return unnamed_start(e, &check->unnamed);
+    case PATTERN_CELL:
+        return hash_start_of(&engine_keys(e)->cell, (struct span){ 0 });
+    case PATTERN_POLICY:
+    case PATTERN_NONE:
+        break;
+    }
+    return hash_start_of(&counted_of(check, i)->hash_key, (struct span){ 0 });
+}
+
+bool pattern_of(const struct engine *e, const struct check *check, enum pattern_kind kind,
+                struct pattern *out)
+{
+    if (e->store->ops->is_shared || published_is_set(&e->overrides) || !is_simple(check) ||
+        !is_same_for_all(e, check))
+        return false;
+    *out = (struct pattern){
+        .kind = kind,
+        .edition = policies_edition(check->policies),
+        .policy = check->policy,
+        .on_error = check->on_error,
+        .verb = check->verb,
+        .peek = check->peek,
+        .is_plain = !check->policy || !(attribute_is_ip(check->rules[0]->by[0]) ||
+                                        attribute_is_email(check->rules[0]->by[0])),
+        .count = check->live,
+        .cost = check->ask.cost,
+        .unnamed = check->policy ? (struct rule){ 0 } : check->unnamed,
+    };
+    for (size_t i = 0; i < check->live; i++) {
+        const struct charge *c = &check->charges[i];
+
+        out->charges[i].rule = check->rules[i];
+        out->charges[i].numbers = c->rule;
+        out->charges[i].start = start_of(e, check, i, kind);
+        out->charges[i].cost = c->cost;
+        out->charges[i].class = c->class;
+    }
+    return true;
+}
+
+/* ---- asking again -------------------------------------------------------------------------- */
+
+/* As struct identity is: its length, and then its bytes. */
+struct short_identity {
+    size_t len;
+    char bytes[WHOSE_IDENTITY];
+};
+_Static_assert(offsetof(struct short_identity, bytes) == sizeof(size_t) &&
+                   offsetof(struct identity, bytes) == sizeof(size_t),
+               "its bytes follow its length");
+
+static void write_short(struct span value, struct short_identity *out)
+{
+    char *at = out->bytes;
+
+    if (value.len >= 10)
+        *at++ = (char)('0' + value.len / 10);
+    *at++ = (char)('0' + value.len % 10);
+    *at++ = ':';
+    memcpy(at, value.at, value.len);
+    out->len = (size_t)(at - out->bytes) + value.len;
+}
+
+/* The bytes that are hashed of an identity: those of a limit that came with its request have its
+ * length before them. */
+static struct span hashed_of(const struct pattern *p, const void *identity, size_t len)
+{
+    const char *at = identity;
+
+    if (p->kind == PATTERN_LIMIT)
+        return (struct span){ at, sizeof(size_t) + len };
+    return (struct span){ at + sizeof(size_t), len };
+}
+
+static inline void begin(struct check *check, const struct pattern *p)
+{
+    charges_begin(check);
+    check->request = NULL;
+    check->verb = p->verb;
+    check->peek = p->peek;
+    check->is_release = false;
+    check->ask = (struct ask){ .cost = p->cost, .peek = p->peek };
+    check->policy = p->policy;
+    check->policy_count = p->policy ? 1 : 0;
+    check->on_error = p->on_error;
+    check->has_mode = false;
+    check->plan = NULL;
+    check->answer->err = WEIR_OK;
+    if (p->count > 1)
+        charges_make_room(check);
+    if (!p->policy)
+        check->unnamed = p->unnamed;
+}
+
+static void put_charges(struct check *check, const struct pattern *p, struct span hashed)
+{
+    for (size_t i = 0; i < p->count; i++) {
+        struct charge *c = &check->charges[i];
+
+        c->rule = p->policy ? p->charges[i].numbers : &check->unnamed;
+        c->key = hash_identity_from(&p->charges[i].start, hashed);
+        c->cost = p->charges[i].cost;
+        c->class = p->charges[i].class;
+        check->rules[i] = p->charges[i].rule;
+    }
+    check->live = p->count;
+}
+
+static weir_err fail(struct check *check, weir_err err)
+{
+    check->answer->err = err;
+    check->answer->allowed = false;
+    check->answer->rule_count = 0;
+    return err;
+}
+
+/* One whose identity is not short, or not the value as it came. */
+__attribute__((noinline)) static weir_err prepare_long(const struct engine *e, struct check *check,
+                                                       const struct pattern *p, struct span key,
+                                                       weir_diag *diag)
+{
+    const struct policy_rule *rule = p->charges[0].rule;
+    struct identity identity;
+    weir_err err;
+
+    if (rule)
+        err = identity_of(p->policy->name, rule,
+                          &(struct attribute){ .name = span_of(rule->by[0]), .value = key }, 1,
+                          &identity, diag);
+    else
+        err = identity_of_key(key, &identity, diag);
+    if (err)
+        return fail(check, err);
+    put_charges(check, p, hashed_of(p, &identity, identity.len));
+    for (size_t i = 0; i < p->count; i++)
+        charge_whose(e, p->charges[i].rule, (struct span){ identity.bytes, identity.len },
+                     &check->whose[i]);
+    return WEIR_OK;
+}
+
+static weir_err prepare_cell(const struct engine *e, struct check *check, const struct pattern *p,
+                             struct span key, weir_diag *diag)
+{
+    const weir_err err = charge_check_key(key, diag);
+
+    if (err)
+        return fail(check, err);
+    put_charges(check, p, key);
+    charge_whose(e, NULL, key, &check->whose[0]);
+    return WEIR_OK;
+}
+
+weir_err engine_prepare_like(const struct engine *e, struct check *check, const struct pattern *p,
+                             struct span key, weir_diag *diag)
+{
+    struct short_identity identity;
+
+    begin(check, p);
+    if (p->kind == PATTERN_CELL)
+        return prepare_cell(e, check, p, key, diag);
+    if (!p->is_plain || key.len == 0 || key.len > SHORT_MOST || !utf8_is_text(key))
+        return prepare_long(e, check, p, key, diag);
+    write_short(key, &identity);
+    put_charges(check, p, hashed_of(p, &identity, identity.len));
+    for (size_t i = 0; i < p->count; i++) {
+        check->whose[i].len = (uint8_t)identity.len;
+        memcpy(check->whose[i].bytes, identity.bytes, sizeof identity.bytes);
+    }
+    return WEIR_OK;
+}

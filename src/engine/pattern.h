@@ -1,0 +1,59 @@
+/* pattern.h - checks that differ from one before in their key alone: the rest is prepared once.
+ *
+ * Callers ask the same policy, or bring the same limit, for one key after the other. A pattern is
+ * what engine_prepare() has found for one of them: the rules, their numbers, how keys are hashed. It
+ * is good for the set of policies that it was made of, which the edition tells, and while operators
+ * have changed nothing. */
+#ifndef WEIR_ENGINE_PATTERN_H
+#define WEIR_ENGINE_PATTERN_H
+
+#include "engine/engine.h"
+
+enum { PATTERN_MOST_CHARGES = 4 };
+
+/* What of a request its key is. */
+enum pattern_kind {
+    PATTERN_NONE,
+    PATTERN_CELL,  /* redis-cell's: the bytes as they are */
+    PATTERN_LIMIT, /* that of a limit without a name, which came with the request */
+    PATTERN_POLICY /* the value of the one attribute that the rules of a policy count by */
+};
+
+struct pattern {
+    enum pattern_kind kind;
+    uint64_t edition; /* of the policies */
+    const struct policy *policy;
+    enum on_error on_error;
+    enum verb verb; /* that of a check */
+    bool peek;
+    bool is_plain; /* the value is the identity, as it is */
+    size_t count;
+    int64_t cost;        /* of requests */
+    struct rule unnamed; /* of a limit that came with the request */
+    struct {
+        const struct policy_rule *rule;
+        const struct rule *numbers;
+        struct hash_start start;
+        int64_t cost;
+        uint8_t class;
+    } charges[PATTERN_MOST_CHARGES];
+};
+
+/* Of a check that was prepared without an error, and not asked yet. False: a check like it with
+ * another key may be of other rules, or there is more to it than a key. */
+bool pattern_of(const struct engine *e, const struct check *check, enum pattern_kind kind,
+                struct pattern *out);
+
+/* Is it good for this set now? */
+static inline bool pattern_holds(const struct engine *e, const struct pattern *p,
+                                 const struct policies *set)
+{
+    return p->edition == policies_edition(set) && !published_is_set(&e->overrides);
+}
+
+/* As engine_prepare() and engine_prepare_cell() do, by a pattern that holds. */
+WEIR_MUSTCHECK weir_err engine_prepare_like(const struct engine *e, struct check *check,
+                                            const struct pattern *p, struct span key,
+                                            weir_diag *diag);
+
+#endif

@@ -1,0 +1,55 @@
+/* again.h - requests that are, byte by byte, one that came before, but for their key.
+ *
+ * Clients send the same command for one key after the other. The bytes before and behind the key are
+ * remembered with what was found in them, so that the next such request is neither parsed nor
+ * prepared again. A loop remembers a few, whichever connection they came on: what they mean does not
+ * depend on it, but for what a client may do. */
+#ifndef WEIR_SERVER_AGAIN_H
+#define WEIR_SERVER_AGAIN_H
+
+#include "engine/pattern.h"
+
+struct buf;
+struct call;
+struct loop;
+struct reply;
+struct resp_command;
+struct resp_spec;
+struct session;
+
+enum {
+    AGAIN_KEPT = 8,   /* requests of a loop */
+    AGAIN_TEXT = 160, /* bytes of one, before and behind its key together */
+};
+
+struct again {
+    struct pattern pattern; /* PATTERN_NONE: nothing is remembered */
+    const struct resp_spec *command;
+    void (*encode)(struct reply *reply, struct buf *out);
+    unsigned scopes;       /* any of these is enough */
+    size_t before;         /* bytes up to the length of the word that has the key … */
+    size_t behind;         /* … and behind the key, to the end */
+    size_t name;           /* bytes of that word before the key: `name=`; 0: it is the key */
+    char text[AGAIN_TEXT]; /* before, behind, name */
+};
+
+struct agains {
+    struct again all[AGAIN_KEPT];
+    size_t last;   /* that was found */
+    size_t next;   /* to be replaced */
+    size_t missed; /* since one was replaced */
+};
+
+/* A command at `at`, of which so many bytes have come. NULL: none of those that are remembered, or it
+ * must be looked at more closely. Else the turn is asking, and the key and the command's length are
+ * set. */
+const struct again *again_find(struct session *s, char *at, size_t len, struct span *key,
+                               size_t *used);
+void again_serve(struct session *s, const struct again *a, struct span key);
+
+/* A command was asked: this call, which is prepared. The key is in this word. */
+void again_remember(struct session *s, const struct resp_command *c, size_t word,
+                    const struct call *call, enum pattern_kind kind,
+                    void (*encode)(struct reply *, struct buf *));
+
+#endif

@@ -1,0 +1,250 @@
+#!/usr/bin/env python3
+"""test_again.py - requests like one before, but for their key, mean what they mean by themselves.
+
+    test_again.py TREE      from the root of the source
+
+Two servers are asked the same. One may remember; the other is asked in ever other letters, so that
+no request is like one before.
+"""
+import random
+import sys
+import time
+
+sys.path.insert(0, "tests/support")
+from weir_server import Folder, Server, command, run, test  # noqa: E402
+
+POLICIES = """
+version: 1
+policies:
+  user: {limit: 3 per 1d, by: user}
+  address: {limit: 3 per 1d, by: ip, ipv6_prefix: 64}
+  mail: {limit: 3 per 1d, by: email, algorithm: token_bucket}
+  key: {limit: 3 per 1d, by: key, algorithm: fixed_window}
+  all: {limit: 1000000 per 1d}
+  two: {limit: 3 per 1d, by: [user, ip]}
+  tried: {limit: 3 per 1d, by: user, mode: shadow}
+  spared: {limit: 3 per 1d, by: user, exempt: [{user: root}]}
+  several:
+    rules:
+      first: {limit: 5 per 1d, by: user}
+      second: {limit: 3 per 2d, by: user}
+      third: {limit: 4 per 3d, by: user, algorithm: token_bucket}
+"""
+VALUES = ["a", "ab", "abc", "alice", "bob", "root", "1.2.3.4", "::ffff:1.2.3.4", "2001:db8::1",
+          "2001:db8::2", "2001:db8:1::1", "Alice@Example.org", " alice@example.org ", "x=y", "user=z",
+          "ip=1.2.3.4", "COST", "c29tZQ==", "\u00e4\u00f6\u00fc", "k" * 43, "k" * 44, "k" * 45, "k" * 60,
+          "k" * 99, "k" * 100, "k" * 4096, "k" * 4097, "", b"\xff", b"a\0b", b"abcdefg\x80", b"a\r\n$1\r\n"]
+
+
+class Reader:
+    """Replies of RESP, as lists and texts."""
+
+    def __init__(self, socket):
+        self.file = socket.makefile("rb")
+
+    def next(self):
+        line = self.file.readline().removesuffix(b"\r\n")
+        kind, rest = line[:1], line[1:]
+        if kind == b"*":
+            return [self.next() for _ in range(int(rest))]
+        if kind == b"$":
+            return None if rest == b"-1" else self.file.read(int(rest) + 2)[:-2]
+        assert kind in b"+-:" and kind, line
+        return line
+
+
+def in_other_letters(word, number):
+    """One of many ways to write the name of a command."""
+    out, letters = "", 0
+    for letter in word:
+        if letter.isalpha():
+            letter = letter.lower() if number >> letters & 1 else letter.upper()
+            letters += 1
+        out += letter
+    return out
+
+
+def without_times(reply):
+    """How long is said in ms, and time goes on meanwhile; tags are made with a secret."""
+    if not isinstance(reply, list):
+        return reply
+    if isinstance(reply[0], list):
+        return [without_times(each) for each in reply]
+    if len(reply) in (5, 7):
+        return reply[:3] + reply[5:]
+    names = reply[::2]
+    if b"reset_after_ms" not in names:
+        return reply
+    return [(name, without_times(value) if name == b"rules" and value else value)
+            for name, value in zip(names, reply[1::2])
+            if name not in (b"retry_after_ms", b"reset_after_ms", b"tag")]
+
+
+def commands(chance):
+    """Runs of one command with several keys."""
+    ways = [("WEIR.CHECK", policy, None) for policy in
+            ("user", "address", "mail", "key", "all", "two", "tried", "spared", "several", "none")]
+    ways += [("WEIR.CHECK", "user", "user="), ("WEIR.CHECK", "address", "ip="),
+             ("WEIR.CHECK", "user", "ip="), ("WEIR.CHECK", "several", "user="),
+             ("WEIR.CHECK", "user", "no way="), ("WEIR.PEEK", "user", None)]
+    limits = [("token_bucket", "3", "86400000"), ("sliding_window", "3", "86400000"),
+              ("fixed_window", "3", "86400001", "START", "first"), ("no_such", "3", "86400000"),
+              ("token_bucket", "3", "86400000", "COST", "2"), ("token_bucket", "3", "86400000", "FULL"),
+              ("sliding_window", "3", "86400002", "NAME", "mine"), ("token_bucket", "x", "86400000"),
+              ("leaky_bucket", "3", "86400000", "EXEMPT"), ("token_bucket", "0", "86400000")]
+    cells = [("2", "3", "86400"), ("2", "3", "86400", "2"), ("2", "3", "86400", "0"), ("2", "3")]
+    while True:
+        kind = chance.randrange(3)
+        way = chance.choice((ways, limits, cells)[kind])
+        behind = chance.choice([[], [], ["COST", "2"], ["COST", "0"], ["FULL"], ["PLAN", "p"],
+                                ["EXEMPT"], ["b=c"], ["TAG"]]) if kind == 0 else []
+        for _ in range(chance.randrange(1, 6)):
+            value = chance.choice(VALUES)
+            value = value if isinstance(value, bytes) else value.encode()
+            if kind == 0:
+                yield [way[0], way[1], (way[2] or "").encode() + value, *behind]
+            elif kind == 1:
+                yield ["WEIR.LIMIT", value, *way]
+            else:
+                yield ["CL.THROTTLE", value, *way]
+
+
+def send_in_pieces(socket, data, chance):
+    """Mostly whole, sometimes cut anywhere."""
+    while data:
+        n = len(data) if chance.random() < 0.7 else chance.randrange(1, len(data) + 1)
+        socket.sendall(data[:n])
+        data = data[n:]
+
+
+class Both:
+    """The server that may remember, the one that cannot, and a connection to each."""
+
+    def __init__(self, *arguments, store=False):
+        self.folder = Folder()
+        self.config = self.folder.path / "policies.yaml"
+        self.config.write_text(POLICIES)
+        self.servers = [Server(*arguments, config=self.config, threads=1,
+                               store=f"file:{self.folder.path}/{name}" if store else "memory:")
+                        for name in ("a", "b")]
+        self.sockets = [server.connect() for server in self.servers]
+        self.readers = [Reader(socket) for socket in self.sockets]
+        self.asked = 0
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        for socket, server in zip(self.sockets, self.servers):
+            socket.close()
+            server.__exit__()
+        self.folder.__exit__()
+
+    def ask(self, words, chance=random.Random(1)):
+        """Some commands together; each has the same answer from both."""
+        plain, other = b"", b""
+        for line in words:
+            self.asked += 1
+            plain += command(*line)
+            other += command(in_other_letters(line[0], self.asked), *line[1:])
+        send_in_pieces(self.sockets[0], plain, chance)
+        self.sockets[1].sendall(other)
+        for line in words:
+            found, expected = [without_times(reader.next()) for reader in self.readers]
+            assert found == expected, (line, found, expected)
+
+    def one(self, *words):
+        """… of the server that remembers."""
+        self.sockets[0].sendall(command(*words))
+        return self.readers[0].next()
+
+    def counted(self):
+        """What metrics say of all checks, of both."""
+        return [sorted(line for line in server.http("GET", "/metrics")[2].decode().splitlines()
+                       if line.startswith(("weir_checks_total", "weir_decisions_total",
+                                           "weir_unanswered_checks_total", "weir_used_total")))
+                for server in self.servers]
+
+
+def compare(store, seed):
+    chance = random.Random(seed)
+    print(f"# seed {seed}")
+    with Both(store=store) as both:
+        source = commands(chance)
+        for _ in range(400):
+            both.ask([next(source) for _ in range(chance.randrange(1, 30))], chance)
+        counted = both.counted()
+        assert counted[0] == counted[1], counted
+        assert any("weir_checks_total" in line for line in counted[0]), counted
+
+
+@test
+def a_remembered_command_is_answered_and_counted_as_any_other():
+    compare(False, time.time_ns() % 1000000)
+
+
+@test
+def the_same_with_counters_in_a_file():
+    compare(True, time.time_ns() % 1000000)
+
+
+@test
+def other_policies_are_seen_at_once():
+    with Both() as both:
+        for _ in range(3):
+            assert both.one("WEIR.CHECK", "user", "a")[1] == b":3"
+        both.config.write_text(POLICIES.replace("user: {limit: 3", "user: {limit: 7"))
+        assert both.servers[0].http("POST", "/v1/reload")[0] == 200
+        assert both.one("WEIR.CHECK", "user", "a")[1:3] == [b":7", b":3"]
+        assert both.one("WEIR.CHECK", "user", "b")[1:3] == [b":7", b":6"]
+        both.config.write_text(POLICIES.replace("  user: {limit", "  person: {limit"))
+        assert both.servers[0].http("POST", "/v1/reload")[0] == 200
+        assert both.one("WEIR.CHECK", "user", "a").startswith(b"-NO_SUCH_POLICY"), \
+            both.one("WEIR.CHECK", "user", "a")
+
+
+@test
+def what_operators_change_is_seen_at_once():
+    with Both() as both:
+        for key in "a", "b":
+            assert both.one("WEIR.CHECK", "user", key)[0] == b":1"
+        blocked = {"policy": "user", "key": "a", "effect": "block"}
+        status, _, answer = both.servers[0].http("PUT", "/v1/overrides", blocked)
+        assert status == 200, answer
+        assert both.one("WEIR.CHECK", "user", "a")[0] == b":0"
+        assert both.one("WEIR.CHECK", "user", "b")[0] == b":1"
+
+
+@test
+def a_command_of_a_transaction_waits_for_exec():
+    with Both() as both:
+        for _ in range(2):
+            both.ask([("WEIR.LIMIT", "a", "token_bucket", "9", "86400000")])
+        both.ask([("MULTI",), ("WEIR.LIMIT", "a", "token_bucket", "9", "86400000"),
+                  ("WEIR.LIMIT", "b", "token_bucket", "9", "86400000"), ("EXEC",),
+                  ("WEIR.LIMIT", "a", "token_bucket", "9", "86400000")])
+
+
+@test
+def who_has_shown_no_token_may_not_repeat_what_others_may():
+    with Folder() as folder:
+        (folder / "token").write_text("a-token-of-this-test\n")
+        (folder / "token").chmod(0o600)
+        with Both("--token-file", f"check:{folder}/token") as both:
+            limit = ("WEIR.LIMIT", "a", "token_bucket", "9", "86400000")
+            assert both.one(*limit).startswith(b"-NOAUTH")
+            assert both.one("AUTH", "a-token-of-this-test") == b"+OK"
+            for _ in range(3):
+                assert both.one(*limit)[0] == b":1"
+            with both.servers[0].connect() as stranger:
+                stranger.sendall(command(*limit) * 2)
+                reader = Reader(stranger)
+                assert reader.next().startswith(b"-NOAUTH")
+                assert reader.next().startswith(b"-NOAUTH")
+            (folder / "token").write_text("another-token-of-this-test\n")
+            both.servers[0].signal(1)
+            both.servers[0].wait_for("reloaded")
+            assert both.one(*limit).startswith(b"-NOAUTH")
+
+
+run()
