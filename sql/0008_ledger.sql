@@ -11,9 +11,10 @@ SET LOCAL client_min_messages = warning;
 CREATE TABLE IF NOT EXISTS weir.ledger (
     seq     bigint PRIMARY KEY,
     at      bigint NOT NULL,  -- ms since the epoch, by the database clock
-    kind text NOT NULL CHECK (kind IN ('override', 'plan', 'mode')),
+    kind text NOT NULL CHECK (kind IN ('override', 'plan', 'mode', 'correction')),
     effect  text NOT NULL
-            CHECK (effect IN ('removed', 'exempt', 'block', 'limit', 'plan', 'mode')),
+            CHECK (effect IN ('removed', 'exempt', 'block', 'limit', 'plan', 'mode', 'reset',
+                              'refund', 'charge')),
     key     uuid NOT NULL,    -- tag of the identity; zero: for all
     "limit" bigint NOT NULL,  -- -1: that of the rule
     burst   bigint NOT NULL,  -- likewise
@@ -21,7 +22,7 @@ CREATE TABLE IF NOT EXISTS weir.ledger (
     policy  text NOT NULL,    -- '': all
     rule    text NOT NULL,    -- '': all rules that count by the same
     "by"    text NOT NULL,    -- names of attributes, comma-separated
-    value   text NOT NULL,    -- the plan's name, or the mode's
+    value   text NOT NULL,    -- the plan's name, or the mode's, or how much was corrected
     who     text NOT NULL,
     reason  text NOT NULL
 );

@@ -147,14 +147,18 @@ export function switchMode(policy, mode, fileMode) {
 
 // What was used of each rule is counted again by a charge. That is exact if all rules have counted the
 // same; otherwise there is no way back, and the question says so.
-export function reset({ policy, attributes, called }, used, mayCharge) {
-  const same = used.every((n) => n === used[0]), canUndo = same && used[0] > 0 && mayCharge;
+const correct = (policy, attributes, change) => post("/v1/corrections", { policy, attributes, ...change });
+
+const why = (values) => (values.reason ? { reason: values.reason } : {});
+
+export function reset({ policy, attributes, called }, used) {
+  const same = used.every((n) => n === used[0]), canUndo = same && used[0] > 0;
   ask({
-    title: `Reset ${called} in ${policy}`, label: "Reset", isBad: true,
+    title: `Reset ${called} in ${policy}`, label: "Reset", isBad: true, fields: [reason()],
     text: `What is counted is forgotten${canUndo ? "" : "; this cannot be undone"}.`,
-    async submit() {
-      await post("/v1/reset", { policy, attributes });
-      done(`${called} in ${policy} is reset.`, canUndo && (() => post("/v1/charge", { policy, attributes, cost: used[0] })));
+    async submit(values) {
+      await correct(policy, attributes, { effect: "reset", ...why(values) });
+      done(`${called} in ${policy} is reset.`, canUndo && (() => correct(policy, attributes, { effect: "charge", cost: used[0], reason: "undo of a reset" })));
     },
   });
 }
@@ -162,11 +166,11 @@ export function reset({ policy, attributes, called }, used, mayCharge) {
 export function refund({ policy, attributes, called }) {
   ask({
     title: `Refund ${called} in ${policy}`, label: "Refund", text: "Give back what was counted but did not happen.",
-    fields: [labelled("How much", element("input", { name: "cost", type: "number", min: "1", value: "1", required: "" }))],
+    fields: [labelled("How much", element("input", { name: "cost", type: "number", min: "1", value: "1", required: "" })), reason()],
     async submit(values) {
       const cost = Number(values.cost);
-      await post("/v1/refund", { policy, attributes, cost });
-      done(`${called} in ${policy}: ${cost} given back.`, () => post("/v1/charge", { policy, attributes, cost }));
+      await correct(policy, attributes, { effect: "refund", cost, ...why(values) });
+      done(`${called} in ${policy}: ${cost} given back.`, () => correct(policy, attributes, { effect: "charge", cost, reason: "undo of a refund" }));
     },
   });
 }

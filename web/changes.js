@@ -31,12 +31,12 @@ async function look() {
   }
 }
 
-// The last change of each override, plan or mode can be taken back, unless it is over.
+// The last change of what can hold can be taken back, unless it is over.
 function undoable(entries, now) {
   const seen = new Set(), can = new Set();
   for (const e of entries) {
     const about = [e.kind, e.policy, e.rule, e.tag].join("\n");
-    if (!seen.has(about) && (e.effect === "removed" || !e.expires_ms || e.expires_ms > now)) can.add(e.id);
+    if (!seen.has(about) && e.kind !== "correction" && (e.effect === "removed" || !e.expires_ms || e.expires_ms > now)) can.add(e.id);
     seen.add(about);
   }
   return can;
@@ -56,7 +56,7 @@ function showLog(entries, now) {
   const newest = entries.reverse(), can = undoable(newest, now);
   log.fill(newest.map((e) => [time(e.at_ms), e.who, e.kind === "override" || e.effect !== "removed" ? effect(e) : `${e.kind} removed`,
     e.policy ? link(e.policy, address("policies", e.policy)) : "all", e.tag ? link(tag(e.tag), address("identities", "", { tag: e.tag })) : "",
-    e.effect === "removed" ? "" : until(e.expires_ms), e.reason, mayAct() && can.has(e.id) ? undoButton(e) : ""]));
+    e.effect === "removed" || e.kind === "correction" ? "" : until(e.expires_ms), e.reason, mayAct() && can.has(e.id) ? undoButton(e) : ""]));
 }
 
 let looks = 0;

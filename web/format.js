@@ -37,5 +37,6 @@ export function limit(rule) {
 export function effect(o) {
   if (o.effect === "limit") return `limit ${o.limit ?? "unchanged"}${o.burst ? `, burst ${o.burst}` : ""}`;
   if (o.effect === "mode") return `mode ${o.mode}`;
+  if (o.cost) return `${o.effect} ${count(o.cost)}`;
   return o.effect === "plan" ? `plan ${o.plan}` : o.effect;
 }

@@ -6,7 +6,7 @@ import { button, element, labelled, link, numeric, section, table, tag } from ".
 import { count, duration, effect, time, until } from "./format.js";
 import { csvButton } from "./csv.js";
 import { address, go, where } from "./router.js";
-import { may, mayAct } from "./session.js";
+import { mayAct } from "./session.js";
 
 const SLOW_LOOKS = 5;
 const UNNAMED = "(unnamed)"; // unnamed limits given in requests
@@ -54,8 +54,8 @@ function rowOf(policy, r, attributes, used) {
     : [r.limit, numeric(count(r.used) + (r.held ? ` and ${count(r.held)} held` : "")), r.left, bar(r), r.reset_after_ms ? `in ${duration(r.reset_after_ms)}` : "–"];
   const all = { policy, attributes, called };
   return [link(`${policy}/${r.rule}`, address("policies", policy)), r.by.join(", ") || "all together", ...numbers, marked(overrideOf(policy, r.rule, r.tag), called),
-    acts([...(may("admin", "reset") && r.used > 0 ? [button("Reset", () => reset(all, used, may("check")), { class: "small", "aria-label": `Reset ${called} in ${policy}` })] : []),
-      ...(may("check") && r.used > 0 ? [button("Refund", () => refund(all), { class: "small", "aria-label": `Refund ${called} in ${policy}` })] : []),
+    acts([...(mayAct() && r.used > 0 ? [button("Reset", () => reset(all, used), { class: "small", "aria-label": `Reset ${called} in ${policy}` })] : []),
+      ...(mayAct() && r.used > 0 ? [button("Refund", () => refund(all), { class: "small", "aria-label": `Refund ${called} in ${policy}` })] : []),
       ...(r.by.length ? overrideButtons(whom) : [])])];
 }
 

@@ -176,3 +176,27 @@ void lookup_done(struct lookup *l)
     alloc_free(&l->allocator, l->usages);
     alloc_free(&l->allocator, l->policies);
 }
+
+weir_err lookup_policy(weir *w, const weir_request *r, struct lookup_policy *out, weir_diag *diag)
+{
+    struct lookup l = { .allocator = w->allocator };
+    struct published_visit visit = published_enter(&w->policies);
+    const struct policy *policy = visit.current ? policies_find(visit.current, span_of(r->policy))
+                                                : NULL;
+    weir_err err = policy ? WEIR_OK : diag_fail(diag, WEIR_ENOPOLICY, "there is no such policy");
+
+    *out = (struct lookup_policy){ .name = policy ? policy->name : NULL };
+    diag->text[0] = err ? diag->text[0] : '\0';
+    if (policy)
+        err = take_policy(w, r, policy, &l, diag);
+    published_leave(&w->policies, visit);
+    if (!err && l.count == 0 && diag->text[0])
+        err = WEIR_EATTRIBUTE;
+    else if (!err && l.count > 0 && l.policies[0].missing)
+        err = diag_fail(diag, WEIR_EATTRIBUTE, "policy '%s' counts by '%s', which was not given",
+                        out->name, l.policies[0].missing);
+    else if (!err && l.count > 0)
+        *out = l.policies[0];
+    lookup_done(&l);
+    return err;
+}

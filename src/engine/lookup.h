@@ -40,4 +40,9 @@ WEIR_MUSTCHECK weir_err lookup_read(weir *w, const weir_request *r, struct looku
                                     weir_diag *diag);
 void lookup_done(struct lookup *l);
 
+/* The same of the request's policy alone, without how it stands. One that counts by no attribute has
+ * no rules in here. */
+WEIR_MUSTCHECK weir_err lookup_policy(weir *w, const weir_request *r, struct lookup_policy *out,
+                                      weir_diag *diag);
+
 #endif

@@ -150,6 +150,9 @@ static weir_err alter(struct overruling *r, size_t i, const struct override *o, 
     case LEDGER_REMOVED:
     case LEDGER_EXEMPT:
     case LEDGER_IN_MODE:
+    case LEDGER_RESET:
+    case LEDGER_REFUND:
+    case LEDGER_CHARGE:
     case LEDGER_EFFECTS:
         break; /* none of them alters a charge */
     }

@@ -133,6 +133,7 @@ static void add(struct building *b, const struct ledger_entry *e)
             p->has_overrides = true;
         put(b, e);
         break;
+    case LEDGER_CORRECTION:
     case LEDGER_SUBJECTS:
         break;
     }

@@ -4,6 +4,7 @@
  * looked at as closely, as the policy may have changed since. */
 #include "engine/override_request.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 
 #include "base/diag.h"
@@ -426,6 +427,17 @@ static weir_err read_mode(struct reading *r)
     return WEIR_OK;
 }
 
+/* Whose it is, correction_make() finds out: the rules may count by different attributes. */
+static weir_err read_correction(struct reading *r)
+{
+    if (!r->policy || r->policy == &r->named.policy)
+        return diag_fail(r->diag, WEIR_EREQUEST, "the policy is missing: name one of the file");
+    snprintf(r->room->amount, sizeof r->room->amount, r->c->cost > 0 ? "%" PRId64 : "", r->c->cost);
+    r->room->by[0] = '\0';
+    r->out->value = r->room->amount;
+    return WEIR_OK;
+}
+
 /* --------------------------------------------------------------------------------------------- */
 
 static weir_err check_common(const struct reading *r)
@@ -476,6 +488,8 @@ weir_err override_request_entry(const struct engine *e, const struct policies *s
         return read_mode(&r);
     case LEDGER_OVERRIDE:
         return read_override(&r);
+    case LEDGER_CORRECTION:
+        return read_correction(&r);
     case LEDGER_SUBJECTS:
         break;
     }

@@ -20,6 +20,7 @@ struct override_request {
     size_t by_count;      /* 0: those of the rule, or of all rules if they are the same */
     int64_t limit, burst; /* or LEDGER_UNCHANGED */
     const char *plan, *mode;
+    int64_t cost;    /* of a correction; 0: a reset has none */
     int64_t expires; /* ms since the epoch; 0: never */
     const char *who, *reason;
     int64_t id; /* of the entry to remove; -1: the one for the identity above. Not read here */
@@ -28,6 +29,7 @@ struct override_request {
 /* The room that an entry's texts need. */
 struct override_request_room {
     char by[POLICY_MAX_BY * (WEIR_MAX_NAME + 1)];
+    char amount[24];
 };
 
 /* Borrows the change and the room. On failure the diag says what would be right. */

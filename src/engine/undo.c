@@ -58,6 +58,10 @@ static weir_err check_target(const struct history *h, int64_t now, weir_diag *di
 
     if (!h->has_target)
         return diag_fail(diag, WEIR_EREQUEST, "there is no change %" PRIu64, h->id);
+    if (!ledger_lasts(e->subject))
+        return diag_fail(diag, WEIR_EREQUEST,
+                         "change %" PRIu64 " has corrected what is counted: correct it once more",
+                         h->id);
     if (h->later > 0)
         return diag_fail(diag, WEIR_EREQUEST,
                          "change %" PRIu64 " was followed by change %" PRIu64

@@ -55,9 +55,14 @@ bool ledger_same_subject(const struct ledger_entry *a, const struct ledger_entry
            strcmp(a->policy, b->policy) == 0 && strcmp(a->rule, b->rule) == 0;
 }
 
+bool ledger_lasts(enum ledger_subject subject)
+{
+    return subject != LEDGER_CORRECTION;
+}
+
 bool ledger_is_in_force(const struct ledger_entry *e, int64_t now)
 {
-    return e->effect != LEDGER_REMOVED && (e->expires == 0 || now < e->expires);
+    return ledger_lasts(e->subject) && e->effect != LEDGER_REMOVED && (e->expires == 0 || now < e->expires);
 }
 
 void ledger_write(const struct ledger_entry *e, struct buf *into)

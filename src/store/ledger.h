@@ -3,7 +3,8 @@
  *
  * An entry says of a subject what holds from now on: an override of an identity, the plan of an
  * identity, the mode of a policy; or that nothing holds any more. The last entry of a
- * subject is in force, until it expires. All of them together are the audit log.
+ * subject is in force, until it expires. A correction of what is counted has happened, and holds for
+ * nothing. All of them together are the audit log.
  *
  * Identities are in here as keys only. */
 #ifndef WEIR_STORE_LEDGER_H
@@ -15,11 +16,13 @@
 /* What an entry is about: X(name, text). The order is part of the format.
  *   override   of an identity, as the rules of a policy count it
  *   plan       of the identities with this value of an attribute
- *   mode       of a policy */
+ *   mode       of a policy
+ *   correction of what is counted for an identity */
 #define LEDGER_SUBJECT_LIST(X)                                                                     \
     X(OVERRIDE, "override")                                                                        \
     X(PLAN, "plan")                                                                                \
-    X(MODE, "mode")
+    X(MODE, "mode")                                                                                \
+    X(CORRECTION, "correction")
 
 enum ledger_subject {
 #define X(name, text) LEDGER_##name,
@@ -36,7 +39,10 @@ enum ledger_subject {
     X(BLOCK, "block")                                                                              \
     X(LIMIT, "limit")                                                                              \
     X(ON_PLAN, "plan")                                                                             \
-    X(IN_MODE, "mode")
+    X(IN_MODE, "mode")                                                                             \
+    X(RESET, "reset")                                                                              \
+    X(REFUND, "refund")                                                                            \
+    X(CHARGE, "charge")
 
 enum ledger_effect {
 #define X(name, text) LEDGER_##name,
@@ -61,7 +67,7 @@ struct ledger_entry {
     const char *policy; /* LEDGER_PLAN: "" means all */
     const char *rule;   /* "": all rules that count by the same */
     const char *by;     /* names of attributes, a comma between two */
-    const char *value;  /* the plan's name, or the mode's */
+    const char *value;  /* the plan's name, or the mode's, or how much was corrected */
     const char *who, *reason;
 };
 
@@ -74,6 +80,9 @@ enum ledger_effect ledger_effect_of(struct span name);
 
 /* Are both about the same? Then the later one is what holds. */
 bool ledger_same_subject(const struct ledger_entry *a, const struct ledger_entry *b);
+
+/* Can it be in force? */
+bool ledger_lasts(enum ledger_subject subject);
 
 /* If nothing later is about the same. */
 bool ledger_is_in_force(const struct ledger_entry *e, int64_t now);

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 sys.path.insert(0, "tests/support")
 from postgres import Postgres, SqlError  # noqa: E402
@@ -180,6 +181,59 @@ def changes_at_once_are_all_kept_and_in_one_order(kind):
 def an_override_on_one_instance_holds_on_three_within_a_second_and_after_kill_9():
     for kind in KINDS:
         changes_reach_three_instances(kind)
+
+
+def corrections_are_made_once_and_known_to_all(kind):
+    with Fixture(kind) as h:
+        key = {"policy": "login", "key": "203.0.113.7"}
+        block = h.call(0, "PUT", "/v1/overrides", {"policy": "query", "key": "t0", "limit": 9})
+        for server in h.servers:
+            server.check("login", "203.0.113.7")
+        assert not h.servers[0].check("login", "203.0.113.7")["allowed"]
+        made, = h.call(1, "POST", "/v1/corrections", {**key, "effect": "reset", "who": "ann", "reason": "a test"})["entries"]
+        wait_until(lambda: h.servers[2].check("login", "203.0.113.7")["allowed"], "the reset")
+        h.call(2, "POST", "/v1/corrections", {**key, "effect": "charge", "cost": 2})
+        for server in h.servers:
+            assert not server.check("login", "203.0.113.7")["allowed"]
+        for number in range(3):
+            entries = h.call(number, "GET", "/v1/audit")["entries"]
+            assert [(e["kind"], e["effect"], e.get("cost")) for e in entries] == [
+                ("override", "limit", None), ("correction", "reset", None), ("correction", "charge", 2)], entries
+            assert entries[1] == made and made["who"] == "ann", entries
+            assert h.servers[number].check("query", "t0")["limit"] == 9  # what is in force stays
+            assert [o["id"] for o in h.call(number, "GET", "/v1/overrides")["overrides"]] == [block["id"]]
+
+
+@test
+def a_correction_on_one_instance_is_in_the_audit_log_of_all():
+    for kind in KINDS:
+        corrections_are_made_once_and_known_to_all(kind)
+
+
+@test
+def a_correction_without_its_store_is_an_error_and_not_written():
+    with Fixture("postgres") as h:
+        key = {"policy": "login", "key": "203.0.113.7"}
+        h.servers[0].check("login", "203.0.113.7")
+        database.stop()
+        try:
+            wait_until(lambda: h.servers[0].http("GET", "/readyz")[2]["ledger_stale"], "staleness")
+            h.call(0, "POST", "/v1/corrections", {**key, "effect": "reset"}, status=503)
+        finally:
+            database.start()
+        wait_until(lambda: not h.servers[0].http("GET", "/readyz")[2]["ledger_stale"], "its return")
+        assert h.call(0, "GET", "/v1/audit")["entries"] == []
+
+
+@test
+def a_ledger_from_before_there_were_corrections_takes_them():
+    with Fixture("postgres") as h:
+        name = h.url.split("?")[0].rsplit("/", 1)[1]
+        database.psql("ALTER TABLE weir.ledger DROP CONSTRAINT ledger_kind_check, ADD CONSTRAINT ledger_kind_check "
+                      "CHECK (kind IN ('override', 'plan', 'mode')); DELETE FROM weir.migrations WHERE number = 15", database=name)
+        database.psql(Path("sql/0015_corrections.sql").read_text(), database=name)
+        h.call(0, "POST", "/v1/corrections", {"policy": "login", "key": "203.0.113.7", "effect": "charge", "cost": 1})
+        assert "correction" in database.psql("SELECT kind FROM weir.audit", database=name)
 
 
 @test

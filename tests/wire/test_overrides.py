@@ -559,4 +559,91 @@ def the_command_line_does_the_same():
                                     status=2)
 
 
+# ---- corrections --------------------------------------------------------------------------------
+
+def left(h, policy, **whose):
+    return h.call("POST", "/v1/peek", {"policy": policy, **whose})["remaining"]
+
+
+@test
+def a_correction_changes_what_is_counted_and_stays_in_the_audit_log_over_kill_9():
+    with Fixture(kept=True) as h:
+        ann = {"policy": "login", "key": "203.0.113.7"}
+        h.server.check("login", "203.0.113.7")
+        h.server.check("login", "203.0.113.7")
+        made, = h.call("POST", "/v1/corrections", {**ann, "effect": "reset", "who": "ann", "reason": "called"})["entries"]
+        assert (made["kind"], made["effect"], made["policy"], made["by"], made["who"], made["reason"]) == (
+            "correction", "reset", "login", ["ip"], "ann", "called"), made
+        assert left(h, "login", key="203.0.113.7") == 2
+        h.call("POST", "/v1/corrections", {**ann, "effect": "charge", "cost": 2})
+        assert left(h, "login", key="203.0.113.7") == 0
+        refund, = h.call("POST", "/v1/corrections", {**ann, "effect": "refund", "cost": 1})["entries"]
+        assert left(h, "login", key="203.0.113.7") == 1 and refund["cost"] == 1, refund
+        tag = h.call("POST", "/v1/peek", {**ann, "tag": True})["tag"]
+        h.server.kill()
+        h.start()
+        entries = h.call("GET", f"/v1/audit?tag={tag}")["entries"]
+        assert [e["effect"] for e in entries] == ["reset", "charge", "refund"], entries
+        assert "refund 1" in h.weir("audit"), h.weir("audit")
+        assert h.call("GET", "/v1/stats")["ledger"]["override"] == 0
+        assert h.call("GET", "/v1/overrides")["overrides"] == []
+
+
+@test
+def a_correction_names_each_identity_that_the_rules_count_by():
+    with Fixture(policies=POLICIES + """
+  pair:
+    rules:
+      ip: {limit: 3 per 1h, by: ip}
+      again: {limit: 9 per 1d, by: ip}
+      user: {limit: 3 per 1h, by: user}
+  whole: {limit: 3 per 1h}
+""") as h:
+        whom = {"policy": "pair", "attributes": {"ip": "203.0.113.7", "user": "ann"}}
+        entries = h.call("POST", "/v1/corrections", {**whom, "effect": "charge", "cost": 3})["entries"]
+        assert [e["by"] for e in entries] == [["ip"], ["user"]], entries
+        assert not h.call("POST", "/v1/check", whom)["allowed"]
+        entry, = h.call("POST", "/v1/corrections", {"policy": "whole", "effect": "charge", "cost": 3})["entries"]
+        assert entry["by"] == [], entry
+        assert not h.call("POST", "/v1/check", {"policy": "whole"})["allowed"]
+
+
+@test
+def an_override_stands_beside_a_correction_and_cannot_be_undone_by_it():
+    with Fixture() as h:
+        h.put(policy="login", key="203.0.113.7", limit=50)
+        made, = h.call("POST", "/v1/corrections", {"policy": "login", "key": "203.0.113.7", "effect": "reset"})["entries"]
+        assert h.server.check("login", "203.0.113.7")["limit"] == 50
+        assert "correct it once more" in h.call("POST", "/v1/undo", {"id": made["id"]}, status=400)["detail"]
+        h.call("POST", "/v1/undo", {"id": 1})
+        assert h.server.check("login", "203.0.113.7")["limit"] == 2
+
+
+@test
+def a_correction_that_is_not_clear_is_rejected_and_changes_nothing():
+    with Fixture() as h:
+        good = {"policy": "login", "key": "203.0.113.7", "effect": "refund", "cost": 1}
+        h.server.check("login", "203.0.113.7")
+        for body, said in (({**good, "effect": "reset"}, "leave 'cost' out"), ({**good, "cost": 0}, "give 'cost'"),
+                           ({**good, "effect": "block"}, "reset, refund or charge"), ({**good, "for": "1h"}, "to a correction"),
+                           ({**good, "tag": "0" * 32}, "to a correction"), ({**good, "rule": "default"}, "to a correction"),
+                           ({**good, "limit": 3}, "to a correction"), ({**good, "key": "no address"}, "address"),
+                           ({"policy": "both", "effect": "reset"}, "not given"), ({"effect": "reset", "attributes": {"ip": "203.0.113.7"}}, "the policy is missing"),
+                           ({**good, "reason": "x" * 513}, "512"), ({**good, "cost": -1}, "whole number")):
+            found = h.call("POST", "/v1/corrections", body, status=400)
+            assert said in found["detail"], (body, found)
+        h.call("POST", "/v1/corrections", {**good, "policy": "logn"}, status=404)
+        h.call("PUT", "/v1/overrides", {"policy": "login", "key": "203.0.113.7", "effect": "reset"}, status=400)
+        h.call("PUT", "/v1/overrides", {"policy": "login", "key": "203.0.113.7", "effect": "block", "cost": 1}, status=400)
+        assert h.call("GET", "/v1/audit")["entries"] == [] and left(h, "login", key="203.0.113.7") == 1
+
+
+@test
+def what_applications_reset_and_refund_is_not_in_the_audit_log():
+    with Fixture() as h:
+        h.call("POST", "/v1/reset", {"policy": "login", "key": "203.0.113.7"})
+        h.call("POST", "/v1/refund", {"policy": "login", "key": "203.0.113.7"})
+        assert h.call("GET", "/v1/audit")["entries"] == []
+
+
 run()

@@ -40,6 +40,8 @@ static void add_effect(struct buf *out, const json_t *entry)
         buf_printf(out, "%s", "");
     else
         buf_text(out, told_text(entry, "effect"));
+    if (json_object_get(entry, "cost"))
+        buf_printf(out, " %" PRId64, told_int(entry, "cost"));
     if (limit)
         buf_printf(out, "limit %" PRId64, (int64_t)json_integer_value(limit));
     if (burst)
@@ -192,8 +194,7 @@ int override_command_list(const struct arguments *args, const char *path, const 
     return is_good ? STATUS_YES : STATUS_TROUBLE;
 }
 
-/* Whom the audit log shall name. */
-static const char *user_name(void)
+const char *override_command_user(void)
 {
     const char *name = getenv("SUDO_USER");
     const struct passwd *user;
@@ -214,7 +215,7 @@ void override_command_begin(struct override_command *r, const struct arguments *
     buf_init(&r->body, &usual);
     r->json = (struct json){ .to = &r->body };
     json_open(&r->json, NULL, '{');
-    json_text(&r->json, "who", who ? who : user_name());
+    json_text(&r->json, "who", who ? who : override_command_user());
     if (reason)
         json_text(&r->json, "reason", reason);
     if (has_end && args->values[OVERRIDE_COMMAND_FOR])

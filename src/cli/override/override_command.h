@@ -36,6 +36,9 @@ enum {
         [OVERRIDE_COMMAND_REASON] = { "reason", 0, "TEXT", "for the audit log" },                  \
         [OVERRIDE_COMMAND_WHO] = { "who", 0, "NAME", "for the audit log; default: the user" }
 
+/* Whom the audit log shall name if no other name is given. */
+const char *override_command_user(void);
+
 /* A change that is being asked for: members are added to `json`. */
 struct override_command {
     const struct arguments *args;

@@ -1,4 +1,4 @@
-/* top_screen.h - what `weir top` shows: a page of text, as wide and high as there is room. */
+/* top_screen.h - what `weir top` prints if it is not on a terminal, and the head of its screen. */
 #ifndef WEIR_CLI_WATCH_TOP_SCREEN_H
 #define WEIR_CLI_WATCH_TOP_SCREEN_H
 
@@ -6,13 +6,15 @@
 #include "cli/watch/top_stats.h"
 
 struct top_page {
-    const char *server;  /* its URL */
-    const char *problem; /* it could not be reached: the numbers are old; NULL: they are not */
-    int width, height;   /* height 0: as long as it takes */
+    const char *server; /* its URL */
+    int width;
     const char *line_end;
 };
 
-/* Append the page. `s` may be empty: then there is only a problem to tell. */
+/* Append the lines above the tables; the first has what matters most. */
+void top_screen_head(const struct top_page *p, const struct top_stats *s, struct buf *out);
+
+/* Append the page, of 80 columns. */
 void top_screen_draw(const struct top_page *p, const struct top_stats *s, struct buf *out);
 
 #endif

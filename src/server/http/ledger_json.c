@@ -1,6 +1,8 @@
 /* ledger_json.c - an entry of the ledger as JSON, with its identity hashed. */
 #include "server/http/ledger_json.h"
 
+#include <stdlib.h>
+
 static void write_names(struct json *j, const char *by)
 {
     json_open(j, "by", '[');
@@ -24,6 +26,8 @@ static void write_effect(struct json *j, const struct ledger_entry *e)
         json_text(j, "plan", e->value);
     if (e->effect == LEDGER_IN_MODE)
         json_text(j, "mode", e->value);
+    if (e->subject == LEDGER_CORRECTION && e->value[0])
+        json_int(j, "cost", strtoll(e->value, NULL, 10));
 }
 
 void ledger_entry_json(struct json *j, const struct ledger_entry *e)

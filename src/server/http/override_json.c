@@ -37,6 +37,7 @@ static const struct member {
     { "burst", WANTS_NUMBER, offsetof(struct reading, r.burst) },
     { "plan", WANTS_TEXT, offsetof(struct reading, r.plan) },
     { "mode", WANTS_TEXT, offsetof(struct reading, r.mode) },
+    { "cost", WANTS_NUMBER, offsetof(struct reading, r.cost) },
     { "for", WANTS_TEXT, offsetof(struct reading, duration) },
     { "expires_ms", WANTS_NUMBER, offsetof(struct reading, expires_ms) },
     { "who", WANTS_TEXT, offsetof(struct reading, r.who) },
@@ -190,12 +191,36 @@ static weir_err refuse_member(const char *name, const char *where, weir_diag *di
     return diag_fail(diag, WEIR_EREQUEST, "'%s' does not belong %s: leave it out", name, where);
 }
 
+/* A correction has its effect at once, in all rules of a policy, on what is counted. */
+static weir_err check_correction(const struct reading *c, weir_diag *diag)
+{
+    const struct override_request *r = &c->r;
+    const struct {
+        const char *name;
+        bool is_given;
+    } others[] = { { "rule", r->rule },        { "tag", r->tag },
+                   { "by", r->by_count > 0 },  { "limit", r->limit >= 0 },
+                   { "burst", r->burst >= 0 }, { "plan", r->plan },
+                   { "mode", r->mode },        { "named", r->is_named },
+                   { "for", c->duration },     { "expires_ms", c->expires_ms >= 0 },
+                   { "id", r->id >= 0 } };
+
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (others[i].is_given)
+            return refuse_member(others[i].name, "to a correction", diag);
+    return WEIR_OK;
+}
+
 /* What is not for this route would be taken for having had an effect. */
 static weir_err check_members(const struct reading *c, bool removes, weir_diag *diag)
 {
     const struct override_request *r = &c->r;
     const bool is_override = r->subject == LEDGER_OVERRIDE, is_mode = r->subject == LEDGER_MODE;
 
+    if (r->subject == LEDGER_CORRECTION && !removes)
+        return check_correction(c, diag);
+    if (r->cost > 0)
+        return refuse_member("cost", "here", diag);
     if (!removes && r->id >= 0)
         return refuse_member("id", "to what is set", diag);
     if (r->mode && (!is_mode || removes))
@@ -245,6 +270,21 @@ static weir_err read_effect(struct reading *c, weir_diag *diag)
     return WEIR_OK;
 }
 
+static weir_err read_correction(struct reading *c, weir_diag *diag)
+{
+    struct override_request *r = &c->r;
+
+    r->effect = c->effect ? ledger_effect_of(span_of(c->effect)) : LEDGER_EFFECTS;
+    if (r->effect != LEDGER_RESET && r->effect != LEDGER_REFUND && r->effect != LEDGER_CHARGE)
+        return diag_fail(diag, WEIR_EREQUEST,
+                         "the effect is missing: give effect: reset, refund or charge");
+    if ((r->effect == LEDGER_RESET) != (r->cost == 0))
+        return diag_fail(diag, WEIR_EREQUEST,
+                         r->cost > 0 ? "a reset is of all that is counted: leave 'cost' out"
+                                     : "how much is missing: give 'cost'");
+    return WEIR_OK;
+}
+
 /* What is set. */
 static weir_err read_purpose(struct reading *c, weir_diag *diag)
 {
@@ -260,6 +300,8 @@ static weir_err read_purpose(struct reading *c, weir_diag *diag)
         return c->r.mode ? WEIR_OK
                          : diag_fail(diag, WEIR_EREQUEST,
                                      "the mode is missing: give 'mode': enforce, shadow or off");
+    case LEDGER_CORRECTION:
+        return read_correction(c, diag);
     case LEDGER_SUBJECTS:
         break;
     }

@@ -8,6 +8,7 @@
 
 #include "base/diag.h"
 #include "base/json.h"
+#include "engine/correction.h"
 #include "engine/undo.h"
 #include "server/errand.h"
 #include "server/http/access.h"
@@ -150,6 +151,26 @@ static void undo_now(struct operator_job *job)
         append(job, &e);
     }
     buf_done(&room);
+}
+
+/* What is counted is changed before it is written down. */
+static void correct_now(struct operator_job *job)
+{
+    struct correction made;
+    weir_diag why;
+
+    job->err = correction_make(job->server->weir, &job->request, &made, &job->diag);
+    json_open(&job->json, NULL, '{');
+    json_open(&job->json, "entries", '[');
+    for (size_t i = 0; !job->err && i < made.count; i++) {
+        append(job, &made.entries[i]);
+        if (!job->err)
+            continue;
+        why = job->diag;
+        diag_set(&job->diag, "it is done, but not in the audit log: %s", why.text);
+    }
+    json_close(&job->json, ']');
+    json_close(&job->json, '}');
 }
 
 static bool is_asked_for(const struct operator_job *job, const struct ledger_entry *e)
@@ -488,6 +509,11 @@ void api_undo(const struct exchange *x)
 
     if (job)
         start(x, job, undo_now, read_body(x, job, true));
+}
+
+void api_correction(const struct exchange *x)
+{
+    serve_change(x, LEDGER_CORRECTION, correct_now);
 }
 
 void api_audit(const struct exchange *x)

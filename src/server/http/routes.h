@@ -65,6 +65,7 @@ void api_envoy_health(const struct exchange *x);
 
 void api_policies(const struct exchange *x);
 void api_overrides(const struct exchange *x);
+void api_correction(const struct exchange *x);
 void api_override_set(const struct exchange *x);
 void api_override_remove(const struct exchange *x);
 void api_plans(const struct exchange *x);

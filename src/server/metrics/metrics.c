@@ -171,6 +171,8 @@ static void write_rulings(struct metric_sink *m, struct server *s)
     metric_begin(m, METRIC_GAUGE, "weir_ledger_in_force",
                  "Changes by operators that are in force: overrides, assigned plans, modes.");
     for (size_t i = 0; i < LEDGER_SUBJECTS; i++) {
+        if (!ledger_lasts((enum ledger_subject)i))
+            continue;
         metric_sample(m);
         metric_label(m, "kind", ledger_subject_name((enum ledger_subject)i));
         metric_value(m, (uint64_t)counts.in_force[i]);
@@ -316,7 +318,8 @@ static void put_rulings(struct json *j, struct server *s)
 
     json_open(j, "ledger", '{');
     for (size_t i = 0; i < LEDGER_SUBJECTS; i++)
-        json_int(j, ledger_subject_name((enum ledger_subject)i), counts.in_force[i]);
+        if (ledger_lasts((enum ledger_subject)i))
+            json_int(j, ledger_subject_name((enum ledger_subject)i), counts.in_force[i]);
     json_int(j, "last_id", counts.seq);
     json_int(j, "read_failures", counts.failures);
     json_bool(j, "stale", counts.is_stale);
