@@ -302,6 +302,36 @@ void answer_from_charges(struct check *check)
     delay_by_longest(a);
 }
 
+void answer_plain(struct check *check)
+{
+    const struct charge *c = &check->one.charges[0];
+    const struct decision d = c->step.decision;
+    const struct policy_rule *rule = check->one.rules[0];
+    weir_answer *a = check->answer;
+    weir_rule_answer *row = &a->rules[0];
+
+    begin(check, check->one.questions[0].is_unkept ? WEIR_FROM_FALLBACK : WEIR_FROM_STORE);
+    a->allowed = d.allowed;
+    a->rule = rule ? rule->name : "default";
+    a->limit = c->rule->limit;
+    a->remaining = d.remaining;
+    a->retry_after_ms = d.allowed ? 0 : d.retry_after;
+    a->reset_after_ms = d.reset_after;
+    a->delay_ms = d.allowed && d.delay > 0 ? d.delay : 0;
+    a->rule_count = 1;
+    row->policy = a->policy;
+    row->rule = a->rule;
+    row->limit = a->limit;
+    row->window_ms = window_of(check, c->rule);
+    row->remaining = d.remaining;
+    row->used = row->over = 0;
+    row->retry_after_ms = d.retry_after;
+    row->reset_after_ms = d.reset_after;
+    row->delay_ms = d.delay;
+    row->allowed = d.allowed;
+    row->shadow = row->shadow_denied = false;
+}
+
 /* ---- reservations ------------------------------------------------------------------------- */
 
 static const char *kept_name(const struct check *check, const struct charge_label *of,

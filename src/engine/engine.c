@@ -59,6 +59,10 @@ void engine_done(struct engine *e)
 
 void engine_prefetch(struct engine *e, const struct check *check, enum prefetch what)
 {
+    if (check->is_plain) {
+        e->store->ops->prefetch(e->store, check->one.charges[0].key, what);
+        return;
+    }
     if (check->is_answered || !e->store->ops->prefetch)
         return;
     for (size_t i = 0; i < check->live + check->shadow; i++)
@@ -114,6 +118,20 @@ static void question_done(struct question *q)
     settle(check);
 }
 
+static void plain_done(struct question *q)
+{
+    struct check *check = q->ctx;
+
+    count_errors(check->engine, q);
+    check->waiting = 0;
+    if (q->err)
+        answer_from_charges(check);
+    else
+        answer_plain(check);
+    if (check->done)
+        check->done(check);
+}
+
 /* It was asked of the store in this process. */
 static void local_done(struct question *q)
 {
@@ -121,7 +139,8 @@ static void local_done(struct question *q)
     settle(q->ctx);
 }
 
-static void put_question(struct check *check, struct question *q, struct charge *charges, size_t n)
+static inline void put_question(struct check *check, struct question *q, struct charge *charges,
+                                size_t n)
 {
     *q = (struct question){
         .verb = check->verb,
@@ -185,11 +204,29 @@ static bool is_leased(struct engine *e, struct pending *pending, struct check *c
     return true;
 }
 
+static void ask_plain(struct engine *e, struct pending *pending, struct check *check, int64_t now)
+{
+    struct question *q = &check->one.questions[0];
+
+    check->ask.now = now;
+    check->engine = e;
+    check->remembered = check->unknown = 0;
+    check->wants_lease = check->is_leased = false;
+    check->waiting = 1;
+    put_question(check, q, check->one.charges, 1);
+    q->done = plain_done;
+    e->store->ops->submit(e->store, pending, q);
+}
+
 void engine_ask(struct engine *e, struct pending *pending, struct check *check, int64_t now)
 {
     const bool brings_now = check->ask.now != 0;
     size_t n = 0;
 
+    if (check->is_plain) {
+        ask_plain(e, pending, check, now);
+        return;
+    }
     if (check->is_answered) {
         if (check->done)
             check->done(check);

@@ -113,6 +113,8 @@ struct check {
     uint8_t policy_count;   /* if there are several, they are in the room */
     bool is_named;          /* the policy is the room's: the limit came with the request */
     bool is_answered;       /* without the store */
+    bool is_plain;          /* made by a pattern: a check of one charge, which counts, of a store in
+                               this process */
     bool is_settled_later;  /* the store is away: what it was to be told waits */
     bool lists_charges;     /* the rows of its answer are its charges, see descriptors.h */
     bool wants_lease;       /* its rules lease chunks */

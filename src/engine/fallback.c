@@ -122,11 +122,11 @@ static bool reserve(struct engine *e, struct check *check, struct question *q, s
     return true;
 }
 
-bool fallback_is_exhausted(const struct engine *e, const struct policies *set)
+bool fallback_has_exhausted(const struct engine *e, const struct policies *set)
 {
     const int64_t errors = atomic_load_explicit(&e->errors_in_a_row, memory_order_relaxed);
 
-    return errors > 0 && policies_fallback(set).deny_after_errors > 0 &&
+    return policies_fallback(set).deny_after_errors > 0 &&
            errors > policies_fallback(set).deny_after_errors;
 }
 

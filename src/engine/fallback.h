@@ -12,7 +12,12 @@
 void fallback_learn(struct engine *e, const struct check *check, const struct question *q);
 
 /* Has the store failed so often in a row that nothing is let through any more? */
-bool fallback_is_exhausted(const struct engine *e, const struct policies *set);
+bool fallback_has_exhausted(const struct engine *e, const struct policies *set);
+static inline bool fallback_is_exhausted(const struct engine *e, const struct policies *set)
+{
+    return atomic_load_explicit(&e->errors_in_a_row, memory_order_relaxed) > 0 &&
+           fallback_has_exhausted(e, set);
+}
 
 /* The store has failed: decide it here. */
 void fallback_decide(struct engine *e, struct check *check, struct question *q);

@@ -88,6 +88,8 @@ bool pattern_of(const struct engine *e, const struct check *check, enum pattern_
         .cost = check->ask.cost,
         .unnamed = check->policy ? (struct rule){ 0 } : check->unnamed,
     };
+    out->is_of_one = check->live == 1 && !check->peek && check->charges[0].cost > 0 && !e->local &&
+                     !e->denials && !e->leases;
     for (size_t i = 0; i < check->live; i++) {
         const struct charge *c = &check->charges[i];
 
@@ -152,6 +154,7 @@ static inline void begin(struct check *check, const struct pattern *p)
         charges_make_room(check);
     if (!p->policy)
         check->unnamed = p->unnamed;
+    check->is_plain = p->is_of_one;
 }
 
 static void put_charges(struct check *check, const struct pattern *p, struct span hashed)

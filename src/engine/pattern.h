@@ -26,7 +26,8 @@ struct pattern {
     enum on_error on_error;
     enum verb verb; /* that of a check */
     bool peek;
-    bool is_plain; /* the value is the identity, as it is */
+    bool is_plain;  /* the value is the identity, as it is */
+    bool is_of_one; /* its checks are plain, see struct check */
     size_t count;
     int64_t cost;        /* of requests */
     struct rule unnamed; /* of a limit that came with the request */

@@ -7,7 +7,6 @@
 
 #include <string.h>
 
-#include "base/decimal.h"
 
 enum { MOST_DIGITS = 6 }; /* of a length that can still be within the limits */
 
@@ -187,23 +186,14 @@ void resp_error(struct buf *out, const char *text)
     put_text(out, '-', text);
 }
 
-enum { HEADER_MOST = DECIMAL_MOST + 3 };
-
-/* The type, the digits and the end of the line. Returns the end. */
-static char *write_header(char *at, char type, int64_t number)
-{
-    *at++ = type;
-    at = decimal_write(at, number);
-    memcpy(at, "\r\n", 2);
-    return at + 2;
-}
+enum { HEADER_MOST = RESP_INT_MOST };
 
 static void put_header(struct buf *out, char type, int64_t number)
 {
     char *to = buf_room(out, HEADER_MOST);
 
     if (to)
-        buf_wrote(out, (size_t)(write_header(to, type, number) - to));
+        buf_wrote(out, (size_t)(resp_write_header(to, type, number) - to));
 }
 
 void resp_int(struct buf *out, int64_t number)
@@ -217,7 +207,7 @@ void resp_bulk(struct buf *out, struct span bytes)
 
     if (!to)
         return;
-    at = write_header(at, '$', (int64_t)bytes.len);
+    at = resp_write_header(at, '$', (int64_t)bytes.len);
     if (bytes.len > 0)
         memcpy(at, bytes.at, bytes.len);
     memcpy(at + bytes.len, "\r\n", 2);
@@ -254,9 +244,9 @@ void resp_numbers(struct buf *out, size_t count, const int64_t *numbers, size_t 
 
     if (!to)
         return;
-    at = write_header(at, '*', (int64_t)count);
+    at = resp_write_header(at, '*', (int64_t)count);
     for (size_t i = 0; i < n; i++)
-        at = write_header(at, ':', numbers[i]);
+        at = resp_write_header(at, ':', numbers[i]);
     buf_wrote(out, (size_t)(at - to));
 }
 

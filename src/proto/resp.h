@@ -6,6 +6,7 @@
 #define WEIR_PROTO_RESP_H
 
 #include "base/buf.h"
+#include "base/decimal.h"
 #include "base/span.h"
 #include "proto/parse.h"
 
@@ -32,6 +33,22 @@ void resp_error(struct buf *out, const char *text);  /* -ERR …; line breaks be
 void resp_int(struct buf *out, int64_t number);
 void resp_bulk(struct buf *out, struct span bytes);
 void resp_array(struct buf *out, size_t count);
+
+/* Into memory that is there: RESP_INT_MOST bytes, of which those behind the end may change. The type,
+ * the digits and the end of the line. Each returns the end. */
+enum { RESP_INT_MOST = DECIMAL_MOST + 3 };
+static inline char *resp_write_header(char *at, char type, int64_t number)
+{
+    *at++ = type;
+    at = decimal_write(at, number);
+    memcpy(at, "\r\n", 2);
+    return at + 2;
+}
+
+static inline char *resp_write_int(char *at, int64_t number)
+{
+    return resp_write_header(at, ':', number);
+}
 
 /* A bulk string that is written in between. */
 size_t resp_bulk_begin(struct buf *out);

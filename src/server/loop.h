@@ -48,12 +48,15 @@ struct throttle {
     char text[96]; /* as they came */
 };
 
-/* How RESP tells which rule has decided, and where from. The next is mostly the same. */
-struct last_source {
+/* How RESP tells what was decided, by which limit and where from. The next answer mostly differs in
+ * three numbers between the two texts. */
+struct last_answer {
     const char *rule; /* NULL: nothing is remembered */
     weir_source source;
-    size_t len;
-    char text[WEIR_MAX_NAME + 48];
+    int64_t limit;
+    size_t first_len, last_len;
+    char first[40];
+    char last[WEIR_MAX_NAME + 48];
 };
 
 struct known_script;
@@ -95,7 +98,7 @@ struct loop {
     struct throttle throttle;          /* the last one */
     struct last_script script;         /* the last one, too */
     struct agains agains;              /* the last requests that may come again */
-    struct last_source source;         /* of the last short answer */
+    struct last_answer answers[2];     /* the last short ones: a denial, and one that allows */
     struct observer *observer;         /* of what is decided here */
     _Atomic(struct tracing *) tracing; /* which of it become spans; NULL: nothing is traced */
 };

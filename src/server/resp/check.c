@@ -11,52 +11,97 @@ static void put_name(struct buf *out, const char *name, int version)
         resp_null(out, version);
 }
 
-/* The rule and the source, which are mostly those of the answer before. The names of rules stay where
- * they are: the pointer tells them. */
-static void put_source(struct buf *out, const struct reply *r, const weir_answer *a)
+static void put_source(struct buf *out, const struct reply *r)
 {
-    struct last_source *last = &session_loop(r->session)->source;
-    const size_t before = out->len;
+    const weir_answer *a = &r->first->answer;
 
-    if (a->rule && a->rule == last->rule && a->source == last->source) {
-        buf_add(out, (struct span){ last->text, last->len });
-        return;
-    }
     put_name(out, a->rule, r->resp_version);
     resp_bulk(out, span_of(weir_source_name(a->source)));
-    last->rule = NULL;
-    if (!a->rule || out->failed || out->len - before > sizeof last->text)
-        return;
-    last->rule = a->rule;
-    last->source = a->source;
-    last->len = out->len - before;
-    memcpy(last->text, out->at + before, last->len);
 }
 
 /* Of `count` values the first ones: these numbers, the rule and the source. */
 static void put_short(struct buf *out, size_t count, const struct reply *r, const int64_t *numbers,
                       size_t n)
 {
-    const weir_answer *a = &r->first->answer;
-
     resp_numbers(out, count, numbers, n);
-    put_source(out, r, a);
+    put_source(out, r);
 }
+
+enum { DECISION_NUMBERS = 5 };
+#define DECISION_OF(a)                                                                             \
+    (a)->allowed, (a)->limit, (a)->remaining, (a)->retry_after_ms, (a)->reset_after_ms
 
 static void put_decision(struct buf *out, size_t count, const struct reply *r)
 {
     const weir_answer *a = &r->first->answer;
 
-    put_short(out, count, r,
-              (const int64_t[]){ a->allowed, a->limit, a->remaining, a->retry_after_ms,
-                                 a->reset_after_ms },
-              5);
+    put_short(out, count, r, (const int64_t[DECISION_NUMBERS]){ DECISION_OF(a) }, DECISION_NUMBERS);
+}
+
+enum { ANSWER_VALUES = 7 };
+
+/* The names of rules stay where they are: the pointer tells them. */
+static bool is_as_before(const struct last_answer *last, const weir_answer *a)
+{
+    return a->rule == last->rule && a->rule && a->source == last->source && a->limit == last->limit;
+}
+
+/* What is encoded from `at` on is its rule and its source. */
+static void remember(struct last_answer *last, const weir_answer *a, const struct buf *out,
+                     size_t at)
+{
+    char *end;
+
+    last->rule = NULL;
+    if (out->failed || out->len - at > sizeof last->last)
+        return;
+    last->last_len = out->len - at;
+    memcpy(last->last, out->at + at, last->last_len);
+    end = resp_write_header(last->first, '*', ANSWER_VALUES);
+    end = resp_write_int(end, a->allowed);
+    last->first_len = (size_t)(resp_write_int(end, a->limit) - last->first);
+    last->rule = a->rule;
+    last->source = a->source;
+    last->limit = a->limit;
+}
+
+/* More bytes than the first text has are copied, as a copy of a known size is faster; the numbers
+ * follow over them. */
+static void put_as_before(struct buf *out, const struct last_answer *last, const weir_answer *a)
+{
+    char *const to = buf_room(out, sizeof last->first + 3 * RESP_INT_MOST + sizeof last->last),
+                *at = to;
+
+    if (!to)
+        return;
+    memcpy(at, last->first, sizeof last->first);
+    at += last->first_len;
+    at = resp_write_int(at, a->remaining);
+    at = resp_write_int(at, a->retry_after_ms);
+    at = resp_write_int(at, a->reset_after_ms);
+    memcpy(at, last->last, last->last_len);
+    buf_wrote(out, (size_t)(at - to) + last->last_len);
 }
 
 static void encode_answer(struct reply *r, struct buf *out)
 {
-    if (resp_has_answer(r, r->first, NULL, out))
-        put_decision(out, 7, r);
+    struct last_answer *last;
+    const weir_answer *a;
+    size_t at;
+
+    if (!resp_has_answer(r, r->first, NULL, out))
+        return;
+    a = &r->first->answer;
+    last = &session_loop(r->session)->answers[a->allowed];
+    if (is_as_before(last, a)) {
+        put_as_before(out, last, a);
+        return;
+    }
+    resp_numbers(out, ANSWER_VALUES, (const int64_t[DECISION_NUMBERS]){ DECISION_OF(a) },
+                 DECISION_NUMBERS);
+    at = out->len;
+    put_source(out, r);
+    remember(last, a, out, at);
 }
 
 static void encode_charged(struct reply *r, struct buf *out)
