@@ -89,7 +89,7 @@ bool pattern_of(const struct engine *e, const struct check *check, enum pattern_
         .unnamed = check->policy ? (struct rule){ 0 } : check->unnamed,
     };
     out->is_of_one = check->live == 1 && !check->peek && check->charges[0].cost > 0 && !e->local &&
-                     !e->denials && !e->leases;
+                     !e->denials && !e->leases && e->store->ops->prefetch;
     for (size_t i = 0; i < check->live; i++) {
         const struct charge *c = &check->charges[i];
 

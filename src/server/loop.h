@@ -8,6 +8,7 @@
 #include "net/listener.h"
 #include "server/again.h"
 #include "server/loop_reactor.h"
+#include "server/metrics/observer.h"
 #include "server/session.h"
 #include "server/telemetry/tracing.h"
 #include "server/turn.h"
@@ -100,6 +101,7 @@ struct loop {
     struct agains agains;              /* the last requests that may come again */
     struct last_answer answers[2];     /* the last short ones: a denial, and one that allows */
     struct observer *observer;         /* of what is decided here */
+    struct observer_run run;           /* … and is to be counted with the next commit */
     _Atomic(struct tracing *) tracing; /* which of it become spans; NULL: nothing is traced */
 };
 

@@ -222,7 +222,7 @@ static void answered(struct check *check)
     if (check->answer->err)
         count_unanswered(call);
     else
-        observer_answer(loop->observer, check, trace, loop->turn.now);
+        observer_run(loop->observer, &loop->run, check, trace, loop->turn.now);
     if (call->wants_tag && !check->answer->err)
         check_note_tags(loop_engine(loop), check);
     turn_answered(loop, call->pin);

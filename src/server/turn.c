@@ -161,6 +161,7 @@ static void commit(struct loop *loop)
     engine_commit(loop_engine(loop), &t->pending);
     pin->committed_ns = before;
     note_times(loop, pin, pin->answered);
+    observer_end_run(loop->observer, &loop->run);
     t->is_asking = false;
     turn_unpin(loop, pin);
 }

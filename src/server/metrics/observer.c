@@ -118,9 +118,14 @@ static void count_charge(struct observer *o, const struct check *check)
                  1);
 }
 
+static bool is_stored(const weir_answer *a)
+{
+    return a->source == WEIR_FROM_STORE;
+}
+
 static bool is_counted(const struct check *check)
 {
-    return check->answer->source == WEIR_FROM_STORE ||
+    return is_stored(check->answer) ||
            (check->answer->source == WEIR_FROM_FALLBACK && check->on_error == ON_ERROR_LOCAL);
 }
 
@@ -381,6 +386,49 @@ void observer_answer(struct observer *o, const struct check *check, const struct
         refused(o, check, trace, now);
     else if (o->lines.has_first_hits && check->live > 0 && is_first_hit(check))
         first_hit(o, check, trace, now);
+}
+
+/* ---- runs ------------------------------------------------------------------------------- */
+
+void observer_end_run(struct observer *o, struct observer_run *run)
+{
+    const struct policy_rule *rule = run->rule;
+    struct decision_counts *s;
+
+    if (run->checks == 0)
+        return;
+    s = decision_counts_find(o->checks, run->policy, series_checks);
+    count_up(&s->counts[OUTCOME_ALLOWED][WEIR_FROM_STORE], run->checks);
+    s = decision_counts_find(o->rules, run->policy, rule ? rule->name : NULL);
+    count_up(&s->counts[OUTCOME_ALLOWED][WEIR_FROM_STORE], run->checks);
+    count_up(&s->used, run->used);
+    if (rule && decision_counts_unit(s) != rule->counts)
+        decision_counts_set_unit(s, rule->counts);
+    run->checks = 0;
+}
+
+static bool can_run(const struct observer *o, const struct check *check)
+{
+    const struct policy_rule *rule = check->one.rules[0];
+
+    return check->is_plain && check->answer->allowed && is_stored(check->answer) &&
+           !o->lines.has_first_hits && (!rule || rule->rollout == SHARE_ALL);
+}
+
+void observer_begin_run(struct observer *o, struct observer_run *run, const struct check *check,
+                        const struct traceparent *trace, int64_t now)
+{
+    if (!can_run(o, check)) {
+        observer_answer(o, check, trace, now);
+        return;
+    }
+    observer_end_run(o, run);
+    *run = (struct observer_run){
+        .policy = check->answer->policy,
+        .rule = check->one.rules[0],
+        .checks = 1,
+        .used = (uint64_t)check->one.charges[0].cost,
+    };
 }
 
 void observer_unanswered(struct observer *o, enum asked_by by, enum problem problem,

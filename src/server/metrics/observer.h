@@ -49,6 +49,35 @@ void observer_free(struct observer *o);
 void observer_answer(struct observer *o, const struct check *check, const struct traceparent *trace,
                      int64_t now);
 
+/* Plain checks that passed, alike and one after the other: they are counted together, by
+ * observer_end_run() at the latest before a reply is sent. Of observer_answer() this has no more than
+ * the counts: what is logged and what is on trial begins no run. */
+struct observer_run {
+    const char *policy;
+    const struct policy_rule *rule;
+    uint64_t checks, used; /* no checks: there is no run */
+};
+
+void observer_begin_run(struct observer *o, struct observer_run *run, const struct check *check,
+                        const struct traceparent *trace, int64_t now);
+void observer_end_run(struct observer *o, struct observer_run *run);
+
+/* One that was answered without an error. */
+static inline void observer_run(struct observer *o, struct observer_run *run,
+                                const struct check *check, const struct traceparent *trace,
+                                int64_t now)
+{
+    const weir_answer *a = check->answer;
+
+    if (run->checks == 0 || !check->is_plain || !a->allowed || a->source != WEIR_FROM_STORE ||
+        a->policy != run->policy || check->one.rules[0] != run->rule) {
+        observer_begin_run(o, run, check, trace, now);
+        return;
+    }
+    run->checks++;
+    run->used += (uint64_t)check->one.charges[0].cost;
+}
+
 /* A check has no answer, and its asker got this text. Counted; some go to the log. */
 void observer_unanswered(struct observer *o, enum asked_by by, enum problem problem,
                          const char *text, int64_t now);
