@@ -45,11 +45,10 @@ struct pattern {
 bool pattern_of(const struct engine *e, const struct check *check, enum pattern_kind kind,
                 struct pattern *out);
 
-/* Is it good for this set now? */
-static inline bool pattern_holds(const struct engine *e, const struct pattern *p,
-                                 const struct policies *set)
+/* Is it good for this edition of the policies, now? */
+static inline bool pattern_holds(const struct engine *e, const struct pattern *p, uint64_t edition)
 {
-    return p->edition == policies_edition(set) && !published_is_set(&e->overrides);
+    return p->edition == edition && !published_is_set(&e->overrides);
 }
 
 /* As engine_prepare() and engine_prepare_cell() do, by a pattern that holds. */

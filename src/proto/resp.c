@@ -7,7 +7,6 @@
 
 #include <string.h>
 
-
 enum { MOST_DIGITS = 6 }; /* of a length that can still be within the limits */
 
 struct reader {

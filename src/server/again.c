@@ -82,9 +82,10 @@ static bool may_be_asked(struct session *s, struct again *a)
     struct loop *loop = session_loop(s);
 
     if (s->multi || !(s->scopes & a->scopes) ||
-        s->tokens_edition != tokens_edition(loop->server->tokens) || !turn_begin_asking(loop))
+        !(loop->turn.is_asking || turn_begin_asking(loop)) ||
+        s->tokens_edition != loop->turn.tokens)
         return false;
-    if (pattern_holds(loop_engine(loop), &a->pattern, loop->turn.pin->visit.current))
+    if (pattern_holds(loop_engine(loop), &a->pattern, loop->turn.pin->edition))
         return true;
     a->pattern.kind = PATTERN_NONE;
     return false;
@@ -108,13 +109,8 @@ const struct again *again_find(struct session *s, char *at, size_t len, struct s
 
 void again_serve(struct session *s, const struct again *a, struct span key)
 {
-    struct reply *r = reply_begin(s, a->encode);
-
     s->command = a->command;
-    if (!r)
-        return;
-    reply_ask_like(r, &a->pattern, key);
-    reply_end(r);
+    reply_serve_like(s, a->encode, &a->pattern, key);
 }
 
 /* ---- remembering --------------------------------------------------------------------------- */

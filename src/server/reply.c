@@ -20,6 +20,10 @@ enum {
     RESP_CALL = 128,
 };
 
+/* What every request comes through is one function, and what few do is apart from it. */
+#define ON_THE_WAY static inline __attribute__((always_inline))
+#define APART static __attribute__((noinline))
+
 struct call_block {
     struct call_block *next;
     struct call calls[CALLS_TOGETHER];
@@ -28,21 +32,26 @@ struct call_block {
 
 /* ---- replies ----------------------------------------------------------------------------- */
 
-static struct reply *new_reply(struct loop *loop)
+APART struct reply *make_reply(void)
 {
-    struct reply *r = loop->free_replies;
+    struct reply *r = malloc(sizeof *r);
     weir_allocator usual;
 
-    if (r) {
-        loop->free_replies = r->next;
-        loop->free_reply_count--;
-        return r;
-    }
-    r = malloc(sizeof *r);
     if (!r)
         return NULL;
     usual = alloc_or_default((weir_allocator){ 0 });
     buf_init(&r->text, &usual);
+    return r;
+}
+
+ON_THE_WAY struct reply *new_reply(struct loop *loop)
+{
+    struct reply *r = loop->free_replies;
+
+    if (!r)
+        return make_reply();
+    loop->free_replies = r->next;
+    loop->free_reply_count--;
     return r;
 }
 
@@ -62,7 +71,8 @@ static void put_last(struct session *s, struct reply *r)
     s->last = r;
 }
 
-struct reply *reply_begin(struct session *s, void (*encode)(struct reply *, struct buf *))
+ON_THE_WAY struct reply *begin_reply(struct session *s,
+                                     void (*encode)(struct reply *, struct buf *))
 {
     struct reply *r = new_reply(s->loop);
 
@@ -90,6 +100,11 @@ struct reply *reply_begin(struct session *s, void (*encode)(struct reply *, stru
     s->reply_count++;
     s->was_served = true;
     return r;
+}
+
+struct reply *reply_begin(struct session *s, void (*encode)(struct reply *, struct buf *))
+{
+    return begin_reply(s, encode);
 }
 
 static void waits_for_one_less(struct reply *r)
@@ -142,14 +157,16 @@ void reply_drop_first(struct session *s)
         struct call *call = r->first;
 
         r->first = call->next;
-        free(call->problem);
+        if (call->problem)
+            free(call->problem);
         loop->turn.in_flight--;
         call->next = loop->free_calls;
         loop->free_calls = call;
     }
     if (!r->encode)
         reuse_text(&r->text);
-    ruling_free(r->ruling);
+    if (r->ruling)
+        ruling_free(r->ruling);
     if (loop->free_reply_count >= KEPT_REPLIES) {
         free_reply(r);
         return;
@@ -232,7 +249,7 @@ static void answered(struct check *check)
 
 /* Calls are made many at a time, with the room that few of them need apart: those of a turn are
  * close together. */
-static void make_calls(struct loop *loop)
+APART void make_calls(struct loop *loop)
 {
     struct call_block *block = malloc(sizeof *block);
 
@@ -249,7 +266,7 @@ static void make_calls(struct loop *loop)
     }
 }
 
-static struct call *new_call(struct reply *r)
+ON_THE_WAY struct call *new_call(struct reply *r)
 {
     struct loop *loop = r->session->loop;
     struct call *call;
@@ -282,7 +299,7 @@ static struct call *new_call(struct reply *r)
     return call;
 }
 
-static void refuse(struct call *call, const char *problem)
+APART void refuse(struct call *call, const char *problem)
 {
     call->problem = strdup(problem);
     count_unanswered(call);
@@ -305,12 +322,12 @@ struct call *reply_refuse(struct reply *r, weir_err err, const char *problem)
 }
 
 /* A call for which the policies stand still; NULL: out of memory, the session is ended. */
-static struct call *begin_call(struct reply *r)
+ON_THE_WAY struct call *begin_call(struct reply *r)
 {
     struct loop *loop = r->session->loop;
     struct call *call;
 
-    if (!turn_begin_asking(loop)) {
+    if (!loop->turn.is_asking && !turn_begin_asking(loop)) {
         session_abort(r->session);
         return NULL;
     }
@@ -323,7 +340,7 @@ static struct call *begin_call(struct reply *r)
     return call;
 }
 
-static void ask_or_refuse(struct call *call, weir_err err, const weir_diag *diag)
+ON_THE_WAY void ask_or_refuse(struct call *call, weir_err err, const weir_diag *diag)
 {
     if (err)
         refuse(call, diag->text);
@@ -347,17 +364,19 @@ struct call *reply_ask(struct reply *r, enum verb verb, const struct parsed_requ
     return call;
 }
 
-struct call *reply_ask_like(struct reply *r, const struct pattern *pattern, struct span key)
+void reply_serve_like(struct session *s, void (*encode)(struct reply *, struct buf *),
+                      const struct pattern *pattern, struct span key)
 {
-    struct call *call = begin_call(r);
+    struct reply *r = begin_reply(s, encode);
+    struct call *call = r ? begin_call(r) : NULL;
     weir_diag diag;
+    weir_err err;
 
     if (!call)
-        return NULL;
-    ask_or_refuse(
-        call, engine_prepare_like(loop_engine(r->session->loop), &call->check, pattern, key, &diag),
-        &diag);
-    return call;
+        return;
+    err = engine_prepare_like(loop_engine(s->loop), &call->check, pattern, key, &diag);
+    ask_or_refuse(call, err, &diag);
+    waits_for_one_less(r);
 }
 
 struct call *reply_ask_cell(struct reply *r, struct span key, const struct rule *rule,

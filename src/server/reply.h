@@ -80,9 +80,11 @@ bool call_tag(const struct call *call, size_t i, char tag[TAG_HEX + 1]);
  * ended. */
 struct call *reply_ask(struct reply *r, enum verb verb, const struct parsed_request *asked);
 
-/* The same for one like another, but for its key; the turn is asking, and the pattern holds. */
+/* All of it, from reply_begin() to reply_end(), for one like another but for its key; the turn is
+ * asking, and the pattern holds. */
 struct pattern;
-struct call *reply_ask_like(struct reply *r, const struct pattern *pattern, struct span key);
+void reply_serve_like(struct session *s, void (*encode)(struct reply *, struct buf *),
+                      const struct pattern *pattern, struct span key);
 
 /* The same for a limit as redis-cell counts. */
 struct call *reply_ask_cell(struct reply *r, struct span key, const struct rule *rule,

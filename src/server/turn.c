@@ -63,6 +63,8 @@ static struct pin *new_pin(struct loop *loop)
         .calls = 1, /* the turn itself */
         .began_ns = clock_monotonic_ns(),
     };
+    if (pin->visit.current)
+        pin->edition = policies_edition(pin->visit.current);
     return pin;
 }
 
@@ -86,6 +88,7 @@ bool turn_begin_asking(struct loop *loop)
     if (!t->pin)
         return false;
     t->is_asking = true;
+    t->tokens = tokens_edition(loop->server->tokens);
     t->now = w->clock(w->clock_ctx);
     return true;
 }

@@ -20,6 +20,7 @@ struct session;
  * their answers, which may be turns later; so it also knows when they were asked. */
 struct pin {
     struct published_visit visit;
+    uint64_t edition; /* of the set */
     size_t calls;
     uint64_t began_ns;      /* when the first was asked */
     uint64_t committed_ns;  /* when they were committed; 0: not yet */
@@ -31,6 +32,7 @@ struct turn {
     struct pending pending;
     struct pin *pin; /* while is_asking */
     bool is_asking;  /* since the first check after a commit */
+    unsigned tokens; /* their edition then */
     int64_t now;     /* ms, read with that check */
     struct call *prepared[TURN_ASKED_TOGETHER];
     size_t prepared_count;

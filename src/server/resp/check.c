@@ -83,25 +83,32 @@ static void put_as_before(struct buf *out, const struct last_answer *last, const
     buf_wrote(out, (size_t)(at - to) + last->last_len);
 }
 
-static void encode_answer(struct reply *r, struct buf *out)
+__attribute__((noinline)) static void put_anew(struct buf *out, const struct reply *r,
+                                               struct last_answer *last)
 {
-    struct last_answer *last;
-    const weir_answer *a;
+    const weir_answer *a = &r->first->answer;
     size_t at;
 
-    if (!resp_has_answer(r, r->first, NULL, out))
-        return;
-    a = &r->first->answer;
-    last = &session_loop(r->session)->answers[a->allowed];
-    if (is_as_before(last, a)) {
-        put_as_before(out, last, a);
-        return;
-    }
     resp_numbers(out, ANSWER_VALUES, (const int64_t[DECISION_NUMBERS]){ DECISION_OF(a) },
                  DECISION_NUMBERS);
     at = out->len;
     put_source(out, r);
     remember(last, a, out, at);
+}
+
+static void encode_answer(struct reply *r, struct buf *out)
+{
+    struct last_answer *last;
+    const weir_answer *a;
+
+    if (!resp_has_answer(r, r->first, NULL, out))
+        return;
+    a = &r->first->answer;
+    last = &session_loop(r->session)->answers[a->allowed];
+    if (is_as_before(last, a))
+        put_as_before(out, last, a);
+    else
+        put_anew(out, r, last);
 }
 
 static void encode_charged(struct reply *r, struct buf *out)

@@ -153,11 +153,6 @@ bool resp_word_is_text(struct span word)
 
 /* ---- replies ----------------------------------------------------------------------------- */
 
-void resp_count_request(const struct reply *r, bool is_error)
-{
-    observer_request(session_loop(r->session)->observer, PROTOCOL_RESP, is_error);
-}
-
 static void encode_ok(struct reply *r, struct buf *out)
 {
     resp_count_request(r, false);
@@ -248,16 +243,14 @@ static void write_code(enum problem problem, const char *text, char *out, size_t
             out[i] = (char)(out[i] - 'a' + 'A');
 }
 
-bool resp_has_answer(const struct reply *r, const struct call *call, const char *prefix,
-                     struct buf *out)
+bool resp_put_problem(const struct reply *r, const struct call *call, const char *prefix,
+                      struct buf *out)
 {
     char text[1024];
 
     if (!call) /* out of memory: the session is being ended */
         return false;
-    resp_count_request(r, call->answer.err != WEIR_OK);
-    if (!call->answer.err)
-        return true;
+    resp_count_request(r, true);
     if (prefix)
         snprintf(text, sizeof text, "%s%s", prefix, call_problem(call));
     else

@@ -45,12 +45,23 @@ void resp_reply_no_subcommand(struct session *s, const char *command, struct spa
 struct reply *resp_reply_begin(struct session *s);
 void resp_reply_end(struct reply *r);
 
-void resp_count_request(const struct reply *r, bool is_error); /* for encoders */
+static inline void resp_count_request(const struct reply *r, bool is_error) /* for encoders */
+{
+    observer_request(session_loop(r->session)->observer, PROTOCOL_RESP, is_error);
+}
 
 /* For encoders: did the call get an answer? If not, its error is written, behind this prefix or, if
  * it is NULL, behind its code in capitals. Counts the request. */
-bool resp_has_answer(const struct reply *r, const struct call *call, const char *prefix,
-                     struct buf *out);
+bool resp_put_problem(const struct reply *r, const struct call *call, const char *prefix,
+                      struct buf *out); /* it did not: false */
+static inline bool resp_has_answer(const struct reply *r, const struct call *call,
+                                   const char *prefix, struct buf *out)
+{
+    if (!call || call->answer.err)
+        return resp_put_problem(r, call, prefix, out);
+    resp_count_request(r, false);
+    return true;
+}
 
 /* May it send this command? If not, an error is replied. */
 bool resp_admits(struct session *s, const struct resp_spec *spec);
