@@ -149,6 +149,7 @@ static inline void put_question(struct check *check, struct question *q, struct 
         .count = n,
         .decide_anyway = check->on_error == ON_ERROR_LOCAL &&
                          !fallback_is_exhausted(check->engine, check->policies),
+        .most_ms = check->most_ms,
         .done = question_done,
         .ctx = check,
     };

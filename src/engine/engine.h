@@ -101,6 +101,7 @@ struct check {
     const struct policies *policies; /* kept in place until then, too */
     const struct check *like;        /* prepared before from the same set; NULL: none */
     bool is_judged;    /* VERB_CHARGE: it is charged, and denied if it exceeds a limit … */
+    int32_t most_ms;   /* that a remote store may take for it; 0: as for any. Set when prepared */
     bool has_no_limit; /* … which is 0: a limit of 1 counts for it */
 
     /* The engine's. */

@@ -42,6 +42,7 @@ void charges_begin(struct check *check)
     check->is_answered = check->is_named = check->is_plain = false;
     check->is_judged = check->has_no_limit = check->lists_charges = false;
     check->policy_count = 0;
+    check->most_ms = 0;
     check->on_error = ON_ERROR_LOCAL;
     check->override_id = 0;
     check->questions = check->one.questions;

@@ -87,7 +87,8 @@ ON_THE_WAY struct reply *begin_reply(struct session *s,
     r->resp_version = s->resp_version;
     r->deny_status = r->http_minor = 0;
     r->keep_alive = true;
-    r->is_head_only = false;
+    r->is_head_only = r->is_grpc = false;
+    r->most_ms = 0;
     r->trace.is_set = false;
     r->ruling = NULL;
     r->lasting = (struct span){ 0 };
@@ -188,13 +189,19 @@ static void let_policies_go(struct call *call)
     call->pin = NULL;
 }
 
-void session_unanswered(struct session *s, enum problem problem, const char *text)
+static void note_unanswered(struct session *s, bool is_grpc, enum problem problem, const char *text)
 {
     const weir *w = s->loop->server->weir;
+    const enum asked_by by = is_grpc                        ? ASKED_BY_GRPC
+                             : s->protocol == PROTOCOL_RESP ? ASKED_BY_RESP
+                                                            : ASKED_BY_HTTP;
 
-    observer_unanswered(s->loop->observer,
-                        s->protocol == PROTOCOL_RESP ? ASKED_BY_RESP : ASKED_BY_HTTP, problem, text,
-                        w->clock(w->clock_ctx));
+    observer_unanswered(s->loop->observer, by, problem, text, w->clock(w->clock_ctx));
+}
+
+void session_unanswered(struct session *s, enum problem problem, const char *text)
+{
+    note_unanswered(s, s->is_grpc, problem, text);
 }
 
 bool answer_is_of_several(const weir_answer *a)
@@ -223,7 +230,8 @@ bool call_tag(const struct call *call, size_t i, char tag[TAG_HEX + 1])
 static void count_unanswered(const struct call *call)
 {
     if (verb_decides(call->check.verb) && !call->check.peek)
-        session_unanswered(call->reply->session, problem_of(call->answer.err), call_problem(call));
+        note_unanswered(call->reply->session, call->reply->is_grpc, problem_of(call->answer.err),
+                        call_problem(call));
 }
 
 static void answered(struct check *check)
@@ -342,6 +350,7 @@ ON_THE_WAY struct call *begin_call(struct reply *r)
 
 ON_THE_WAY void ask_or_refuse(struct call *call, weir_err err, const weir_diag *diag)
 {
+    call->check.most_ms = call->reply->most_ms;
     if (err)
         refuse(call, diag->text);
     else
@@ -420,6 +429,7 @@ struct call *reply_ask_counter_again(struct reply *r, const struct call *of, enu
         return NULL;
     call->check.request = NULL;
     engine_prepare_again(&call->check, &of->check, verb, amount);
+    call->check.most_ms = r->most_ms;
     turn_ask(r->session->loop, call);
     return call;
 }

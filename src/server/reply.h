@@ -50,6 +50,10 @@ struct reply {
     int http_minor;
     bool keep_alive;             /* false: the connection ends behind this reply */
     bool is_head_only;           /* HEAD */
+    bool is_grpc;                /* then: */
+    int grpc_status;             /* see grpc/grpc.h … */
+    const char *grpc_code;       /* … and what is wrong; NULL: nothing */
+    int32_t most_ms;             /* that a shared store may take for it; 0: as for any */
     struct traceparent trace;    /* the caller's, while the loop traces */
     int64_t numbers[2];          /* of a script: its limits */
     struct ruling *ruling;       /* of a request of Envoy; else NULL */

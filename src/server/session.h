@@ -16,7 +16,7 @@ struct http2_stream;
 struct loop;
 struct multi;
 
-enum protocol { PROTOCOL_UNKNOWN, PROTOCOL_HTTP, PROTOCOL_RESP, PROTOCOL_HTTP2 };
+enum protocol { PROTOCOL_UNKNOWN, PROTOCOL_HTTP, PROTOCOL_RESP, PROTOCOL_HTTP2, PROTOCOL_GRPC };
 
 enum {
     SESSION_MOST_REPLIES = 1024,           /* requests of one connection that may be on their way */
@@ -39,6 +39,7 @@ struct session {
     size_t reply_count;
     size_t owed;       /* about how many bytes they are */
     bool was_served;   /* at least one request came */
+    bool is_grpc;      /* what is being served is a call of gRPC */
     bool is_unwelcome; /* there are too many connections: one refusal, then it ends */
     bool is_ending;    /* no more requests are read; closed behind the last reply */
     bool is_gone;      /* the connection is closed; freed behind the last reply */

@@ -158,6 +158,7 @@ struct question {
     weir_err err;                /* out: not decided; nothing was answered as charged */
     uint64_t mark;    /* out, of the file store: the journal position that a commit must reach */
     int64_t deadline; /* of a remote store, by its reactor's clock; 0: the store's own */
+    int32_t most_ms;  /* … that it may take, if that is less; 0: it is not */
     void (*done)(struct question *q);
     void *ctx;
     struct question *next; /* the store's, while the question is under way */

@@ -6,6 +6,7 @@
 #include "base/json.h"
 #include "base/suggest.h"
 #include "proto/rls.h"
+#include "server/grpc/grpc.h"
 #include "server/http/access.h"
 #include "server/http/dashboard.h"
 
@@ -194,6 +195,13 @@ static void read_trace(const struct http_request *request, struct traceparent *o
     }
 }
 
+static void be_grpc(struct reply *r)
+{
+    r->is_grpc = true;
+    r->grpc_status = GRPC_OK;
+    r->grpc_code = NULL;
+}
+
 struct reply *exchange_reply(const struct exchange *x, void (*encode)(struct reply *, struct buf *))
 {
     struct reply *r = reply_begin(x->session, encode);
@@ -202,6 +210,9 @@ struct reply *exchange_reply(const struct exchange *x, void (*encode)(struct rep
         r->http_minor = x->request->minor;
         r->keep_alive = x->request->keep_alive;
         r->is_head_only = x->request->method == HTTP_HEAD;
+        r->most_ms = x->most_ms;
+        if (x->is_grpc)
+            be_grpc(r);
         if (loop_tracing(session_loop(x->session)) && x->is_check)
             read_trace(x->request, &r->trace);
     }
@@ -254,7 +265,10 @@ void exchange_problem(const struct exchange *x, enum problem problem, const char
         return;
     if (x->is_check)
         session_unanswered(x->session, problem, detail);
-    problem_write(r, &r->text, problem, detail, head);
+    if (x->is_grpc)
+        grpc_problem(r, problem, detail);
+    else
+        problem_write(r, &r->text, problem, detail, head);
     reply_end(r);
 }
 

@@ -12,6 +12,8 @@ struct exchange {
     struct http_request *request;
     struct span name; /* that the path has, decoded; .at NULL: it has none */
     bool is_check;    /* one that should have an answer */
+    bool is_grpc;     /* a call of gRPC */
+    int32_t most_ms;  /* that a shared store may take for it; 0: as for any */
 };
 
 /* A reply that knows its request; NULL: out of memory, and there is nothing left to do. */

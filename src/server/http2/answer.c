@@ -4,6 +4,7 @@
  * Nothing is copied: the texts stay where they are until the stream is closed. */
 #include <stdlib.h>
 
+#include "server/grpc/grpc.h"
 #include "server/http2/connection.h"
 
 enum {
@@ -52,6 +53,69 @@ static size_t read_lines(struct buf *text, nghttp2_nv *fields, size_t *body_at)
     return n;
 }
 
+/* ---- gRPC ------------------------------------------------------------------------------------ */
+
+static const nghttp2_nv grpc_head[] = { FIELD(":status", "200"),
+                                        FIELD("content-type", "application/grpc") };
+
+static nghttp2_nv status_field(int status)
+{
+    static const char numbers[][3] = { "0", "1",  "2",  "3",  "4",  "5",  "6",  "7", "8",
+                                       "9", "10", "11", "12", "13", "14", "15", "16" };
+
+    return field("grpc-status", 11, (char *)numbers[status], strlen(numbers[status]));
+}
+
+int http2_submit_head(struct http2 *h, const struct http2_stream *stream,
+                      const nghttp2_data_provider *body)
+{
+    return nghttp2_submit_response(h->frames, stream->id, grpc_head,
+                                   sizeof grpc_head / sizeof *grpc_head, body);
+}
+
+void http2_submit_status(nghttp2_session *frames, int32_t id, int status)
+{
+    const nghttp2_nv fields[] = { status_field(status) };
+
+    nghttp2_submit_trailer(frames, id, fields, 1);
+}
+
+/* All but what is plain text, and the sign for what is not. */
+static void escape(struct buf *out, struct span text)
+{
+    for (size_t i = 0; i < text.len; i++) {
+        const unsigned char c = (unsigned char)text.at[i];
+
+        if (c >= 0x20 && c <= 0x7e && c != '%')
+            buf_byte(out, (char)c);
+        else
+            buf_printf(out, "%%%02X", c);
+    }
+}
+
+/* An error is a head that is the end as well. */
+static int submit_error(struct http2 *h, struct http2_stream *stream)
+{
+    static const nghttp2_nv accepts = FIELD("grpc-accept-encoding", "identity");
+    nghttp2_nv fields[6] = { grpc_head[0], grpc_head[1], status_field(stream->grpc_status) };
+    struct buf message;
+    size_t n = 3;
+
+    buf_init(&message, &stream->text.allocator);
+    escape(&message, buf_span(&stream->text));
+    buf_done(&stream->text);
+    stream->text = message;
+    if (message.failed)
+        return -1;
+    fields[n++] = field("grpc-message", 12, stream->text.at ? stream->text.at : (char *)"",
+                        stream->text.len);
+    if (stream->grpc_code)
+        fields[n++] = field("weir-code", 9, (char *)stream->grpc_code, strlen(stream->grpc_code));
+    if (stream->grpc_status == GRPC_UNIMPLEMENTED)
+        fields[n++] = accepts;
+    return nghttp2_submit_response(h->frames, stream->id, fields, n, NULL);
+}
+
 /* ---- bodies -------------------------------------------------------------------------------- */
 
 static size_t left_of(const struct http2_stream *stream)
@@ -75,12 +139,14 @@ static ssize_t read_body(nghttp2_session *frames, int32_t id, uint8_t *into, siz
         memcpy(into + n, stream->lasting.at, more);
     stream->lasting = (struct span){ stream->lasting.at + (more > 0 ? more : 0),
                                      stream->lasting.len - more };
-    (void)frames;
-    (void)id;
-    if (left_of(stream) == 0)
-        *flags |= NGHTTP2_DATA_FLAG_EOF;
-    else
+    if (left_of(stream) > 0) {
         http2_waits(ctx, stream, true); /* from now on */
+    } else if (stream->is_grpc) {
+        *flags |= NGHTTP2_DATA_FLAG_EOF | NGHTTP2_DATA_FLAG_NO_END_STREAM;
+        http2_submit_status(frames, id, GRPC_OK);
+    } else {
+        *flags |= NGHTTP2_DATA_FLAG_EOF;
+    }
     return (ssize_t)(n + more);
 }
 
@@ -88,15 +154,24 @@ static void submit(struct http2 *h, struct http2_stream *stream)
 {
     nghttp2_data_provider body = { .source.ptr = stream, .read_callback = read_body };
     nghttp2_nv fields[MOST_FIELDS];
+    int failed;
     size_t n;
 
-    if (stream->text.failed || stream->text.len == 0) {
+    if (stream->text.failed || (stream->text.len == 0 && stream->grpc_status == GRPC_OK)) {
         nghttp2_submit_rst_stream(h->frames, NGHTTP2_FLAG_NONE, stream->id, NGHTTP2_INTERNAL_ERROR);
         return;
     }
-    n = read_lines(&stream->text, fields, &stream->body_at);
-    if (nghttp2_submit_response(h->frames, stream->id, fields, n,
-                                left_of(stream) > 0 ? &body : NULL))
+    if (stream->is_grpc && stream->grpc_status != GRPC_OK) {
+        failed = submit_error(h, stream);
+    } else if (stream->is_grpc) {
+        stream->body_at = 0;
+        failed = http2_submit_head(h, stream, &body);
+    } else {
+        n = read_lines(&stream->text, fields, &stream->body_at);
+        failed = nghttp2_submit_response(h->frames, stream->id, fields, n,
+                                         left_of(stream) > 0 ? &body : NULL);
+    }
+    if (failed)
         session_abort(h->session);
 }
 
@@ -123,6 +198,12 @@ void http2_answer(struct http2 *h, struct reply *r)
     if (r->waiting > 0) /* it has asked again */
         return;
     stream->lasting = r->lasting;
+    stream->is_grpc = r->is_grpc;
+    if (r->is_grpc) {
+        stream->grpc_status = r->grpc_status;
+        stream->grpc_code = r->grpc_code;
+        observer_request(h->session->loop->observer, PROTOCOL_GRPC, r->grpc_status);
+    }
     stream->reply = NULL;
     r->stream = NULL;
     if (!stream->has_ended) {

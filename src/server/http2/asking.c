@@ -1,4 +1,5 @@
 /* asking.c - requests of HTTP/2 on their way to the routes of HTTP. */
+#include "server/grpc/grpc.h"
 #include "server/http2/connection.h"
 #include "server/server.h"
 
@@ -13,30 +14,42 @@ void http2_replied(struct reply *r)
 
 /* ---- a long body --------------------------------------------------------------------------- */
 
-static bool admit(struct http2_stream *stream, struct session *s)
+static bool admit(struct http2_stream *stream, struct session *s, struct http_request *head)
 {
-    struct http_request head;
-    const char *why;
-    int status;
+    if (s->is_grpc)
+        return grpc_admit(s, head, &stream->most_body);
+    return http_admit(s, head, HTTP_MAX_SHORT_BODY + 1, &stream->most_body);
+}
 
-    if (!stream_request(stream, &head, &status, &why)) {
-        http_refuse(s, status, why);
-        return false;
-    }
-    return http_admit(s, &head, HTTP_MAX_SHORT_BODY + 1, &stream->most_body);
+static void refuse_long(struct session *s, struct http_request *head)
+{
+    if (s->is_grpc)
+        grpc_refuse_long(s, head);
+    else
+        http_refuse(s, 413, "the body is too large for this path");
 }
 
 /* The second time it comes here, it is longer than its path takes. */
 bool http2_admit(struct http2 *h, struct http2_stream *stream)
 {
     const bool is_known = stream->most_body != HTTP_MAX_SHORT_BODY;
+    struct session *s = h->session;
     bool is_admitted = false;
+    struct http_request head;
+    const char *why;
+    int status;
 
     h->asking = stream;
-    if (is_known)
-        http_refuse(h->session, 413, "the body is too large for this path");
-    else
-        is_admitted = admit(stream, h->session);
+    if (!stream_request(stream, &head, &status, &why)) {
+        http_refuse(s, status, why);
+    } else {
+        s->is_grpc = stream->is_grpc && grpc_is_call(&head);
+        if (is_known)
+            refuse_long(s, &head);
+        else
+            is_admitted = admit(stream, s, &head);
+        s->is_grpc = false;
+    }
     h->asking = NULL;
     stream->is_asked = !is_admitted;
     if (!is_admitted)
@@ -46,6 +59,19 @@ bool http2_admit(struct http2 *h, struct http2_stream *stream)
 
 /* ---- a whole request ----------------------------------------------------------------------- */
 
+static void serve(struct session *s, struct http2_stream *stream, struct http_request *request)
+{
+    if (stream->is_grpc && grpc_is_call(request)) {
+        s->is_grpc = true;
+        grpc_serve(s, request);
+        s->is_grpc = false;
+    } else if (grpc_has_path(request->path)) {
+        http_refuse(s, 415, "this is a method of gRPC: POST with Content-Type: application/grpc");
+    } else {
+        http_serve(s, request);
+    }
+}
+
 void http2_ask(struct session *s, struct http2_stream *stream)
 {
     struct http2 *h = s->http2;
@@ -53,6 +79,10 @@ void http2_ask(struct session *s, struct http2_stream *stream)
     const char *why = "the head of the request is too large";
     int status = 431;
 
+    if (stream->is_open) {
+        http2_go_on(h, stream);
+        return;
+    }
     stream->is_asked = true;
     if (http2_is_crowded(h)) { /* by answers that the client does not read */
         nghttp2_submit_rst_stream(h->frames, NGHTTP2_FLAG_NONE, stream->id, NGHTTP2_REFUSED_STREAM);
@@ -63,7 +93,7 @@ void http2_ask(struct session *s, struct http2_stream *stream)
     if (stream->is_too_large || !stream_request(stream, &request, &status, &why))
         http_refuse(s, status, why);
     else
-        http_serve(s, &request);
+        serve(s, stream, &request);
     h->asking = NULL;
     guard_earn(&h->guard, http2_is_known(h) ? GUARD_MOST : GUARD_MOST_UNKNOWN);
 }

@@ -105,7 +105,7 @@ void http2_free(struct http2 *h)
 
 void http2_account(struct http2 *h, struct http2_stream *stream)
 {
-    const size_t holds = sizeof *stream + stream->text.room;
+    const size_t holds = sizeof *stream + stream->text.room + stream->answers.room;
 
     h->held += holds - stream->held;
     stream->held = holds;
@@ -283,6 +283,7 @@ void http2_drain(struct session *s)
         return;
     h->goaways = 1;
     nghttp2_submit_shutdown_notice(h->frames);
+    http2_end_open_calls(h);
     ping(h);
 }
 

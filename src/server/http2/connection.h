@@ -65,6 +65,17 @@ void http2_answer(struct http2 *h, struct reply *r); /* in answer.c: submit it *
 /* In asking.c: what has come of a body that is not all there. False: it was refused. */
 bool http2_admit(struct http2 *h, struct http2_stream *stream);
 
+/* In open_call.c: its head is there, and more of it will come; a message of it may be; the server
+ * stops. */
+void http2_head_came(struct http2 *h, struct http2_stream *stream);
+void http2_go_on(struct http2 *h, struct http2_stream *stream);
+void http2_end_open_calls(struct http2 *h);
+
+/* In answer.c: the head of an answer by gRPC, false if there is no memory, and its trailers. */
+int http2_submit_head(struct http2 *h, const struct http2_stream *stream,
+                      const nghttp2_data_provider *body);
+void http2_submit_status(nghttp2_session *frames, int32_t id, int status);
+
 bool http2_take(struct http2 *h, int64_t cost); /* of what the guard lets it do; false: too much */
 bool http2_set_callbacks(nghttp2_session_callbacks *c); /* in receiving.c */
 

@@ -130,9 +130,12 @@ static int body_came(nghttp2_session *frames, uint8_t flags, int32_t id, const u
 
     (void)frames;
     (void)flags;
-    if (!stream || stream->is_asked || stream->is_too_large)
+    if (!stream || stream->is_asked || stream->is_too_large || stream->is_finished)
         return 0;
-    if (stream_body_len(stream) + len > stream->most_body && !http2_admit(h, stream))
+    if (stream->is_open)
+        http2_push_ready(h, stream);
+    if (stream_body_len(stream) + len > stream->most_body && !stream->is_open &&
+        !http2_admit(h, stream))
         return 0;
     if (http2_is_crowded(h) || !stream_add_body(stream, (struct span){ (const char *)bytes, len }))
         reset(h, stream, NGHTTP2_REFUSED_STREAM);
@@ -143,7 +146,7 @@ static int body_came(nghttp2_session *frames, uint8_t flags, int32_t id, const u
 static void end_request(struct http2 *h, struct http2_stream *stream)
 {
     stream->has_ended = true;
-    if (stream->is_asked)
+    if (stream->is_asked || stream->is_finished)
         return;
     http2_waits(h, stream, false);
     http2_push_ready(h, stream);
@@ -173,8 +176,13 @@ static int frame_came(nghttp2_session *frames, const nghttp2_frame *frame, void 
     switch ((int)frame->hd.type) {
     case NGHTTP2_HEADERS:
     case NGHTTP2_DATA:
-        stream = is_last ? http2_stream_of(h, frame->hd.stream_id) : NULL;
-        if (stream)
+        stream = is_last || frame->hd.type == NGHTTP2_HEADERS
+                     ? http2_stream_of(h, frame->hd.stream_id)
+                     : NULL;
+        if (stream && frame->hd.type == NGHTTP2_HEADERS &&
+            frame->headers.cat == NGHTTP2_HCAT_REQUEST)
+            http2_head_came(h, stream);
+        if (stream && is_last)
             end_request(h, stream);
         break;
     case NGHTTP2_PING:

@@ -29,6 +29,7 @@ struct http2_stream *stream_new(struct loop *loop, struct http2 *of, int32_t id)
             return NULL;
         usual = alloc_or_default((weir_allocator){ 0 });
         buf_init(&stream->text, &usual);
+        buf_init(&stream->answers, &usual);
     }
     stream->http2 = of;
     stream->next = stream->previous = stream->later = NULL;
@@ -44,12 +45,17 @@ struct http2_stream *stream_new(struct loop *loop, struct http2 *of, int32_t id)
     stream->grpc_status = 0;
     stream->has_host = stream->is_too_large = stream->has_ended = stream->is_ready = false;
     stream->is_asked = stream->is_early = stream->is_grpc = stream->is_closed = false;
+    stream->is_open = stream->has_head = stream->is_finished = false;
+    stream->answered = 0;
+    stream->grpc_code = NULL;
     stream->most_body = HTTP_MAX_SHORT_BODY;
     return stream;
 }
 
 void stream_free(struct loop *loop, struct http2_stream *stream)
 {
+    if (stream->answers.room > 0)
+        buf_done(&stream->answers);
     if (loop->free_stream_count >= KEPT_STREAMS) {
         buf_done(&stream->text);
         free(stream);
@@ -85,10 +91,18 @@ static uint32_t add_text(struct http2_stream *stream, struct span text)
     return (uint32_t)at;
 }
 
+static bool begins_with(struct span text, const char *with, size_t len)
+{
+    return text.len >= len && memcmp(text.at, with, len) == 0;
+}
+
 static void add_field(struct http2_stream *stream, struct span name, struct span value)
 {
+    static const char grpc[] = "application/grpc";
     struct http2_field *f = &stream->fields[stream->field_count++];
 
+    if (span_is(name, "content-type"))
+        stream->is_grpc = begins_with(value, grpc, sizeof grpc - 1);
     f->name_len = (uint32_t)name.len;
     f->value_len = (uint32_t)value.len;
     f->name = add_text(stream, name);
@@ -135,6 +149,16 @@ size_t stream_body_len(const struct http2_stream *stream)
     return stream->text.len - stream->body_at;
 }
 
+struct span stream_body(const struct http2_stream *stream)
+{
+    return (struct span){ stream->text.at + stream->body_at, stream_body_len(stream) };
+}
+
+struct span stream_target(const struct http2_stream *stream)
+{
+    return (struct span){ stream->text.at + stream->target.at, stream->target.len };
+}
+
 static struct span text_at(const struct http2_stream *stream, struct span_at at)
 {
     return (struct span){ stream->text.at + at.at, at.len };
@@ -158,13 +182,12 @@ bool stream_request(struct http2_stream *stream, struct http_request *out, int *
     out->minor = 1;
     out->keep_alive = true;
     out->has_long_body = false;
-    out->body = (struct span){ text + stream->body_at, stream_body_len(stream) };
+    out->body = stream_body(stream);
     *status = 400;
     *why = "there is no path";
     if (stream->target.len == 0) /* CONNECT has none */
         return false;
-    if (!http_request_line(text_at(stream, stream->method), text_at(stream, stream->target), out,
-                           &framing)) {
+    if (!http_request_line(text_at(stream, stream->method), stream_target(stream), out, &framing)) {
         *status = framing.status;
         *why = framing.why;
         return false;

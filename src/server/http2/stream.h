@@ -30,13 +30,14 @@ struct http2_stream {
     struct span_at {
         uint32_t at, len;
     } method, target;
-    uint32_t question;    /* where the query begins, and a NUL is; 0: nowhere */
-    size_t head_size;     /* as HPACK counts it */
-    size_t body_at;       /* in the buffer; of an answer, what is left to send begins here */
-    struct span lasting;  /* of an answer, behind what is in the buffer */
-    uint64_t waits_since; /* for the client, in ms; 0: it does not */
+    uint32_t question;     /* where the query begins, and a NUL is; 0: nowhere */
+    size_t head_size;      /* as HPACK counts it */
+    size_t body_at;        /* in the buffer; of an answer, what is left to send begins here */
+    const char *grpc_code; /* of an error, beside its status; NULL: none */
+    struct span lasting;   /* of an answer, behind what is in the buffer */
+    uint64_t waits_since;  /* for the client, in ms; 0: it does not */
     int32_t id;
-    int grpc_status;
+    int grpc_status; /* see grpc/grpc.h */
     bool has_host;
     bool is_too_large; /* its head */
     bool has_ended;    /* the client sends no more of it */
@@ -44,8 +45,15 @@ struct http2_stream {
     bool is_asked;
     bool is_early;    /* it was answered before its end came */
     size_t most_body; /* bytes that may come before it is looked at again */
-    bool is_grpc;
-    bool is_closed; /* freed when it leaves the list */
+    bool is_grpc;     /* by its Content-Type */
+
+    /* Of a call that stays open: */
+    bool is_open;
+    bool has_head;      /* that of its answer is sent */
+    bool is_finished;   /* nothing more is answered … */
+    struct buf answers; /* … but these … */
+    size_t answered;    /* … of which so much is sent */
+    bool is_closed;     /* freed when it leaves the list */
 };
 
 /* NULL: out of memory. */
@@ -57,6 +65,8 @@ void streams_free(struct loop *loop); /* those that are kept */
 bool stream_add_field(struct http2_stream *stream, struct span name, struct span value);
 bool stream_add_body(struct http2_stream *stream, struct span bytes); /* false: out of memory */
 size_t stream_body_len(const struct http2_stream *stream);
+struct span stream_body(const struct http2_stream *stream);
+struct span stream_target(const struct http2_stream *stream); /* with its query */
 
 /* The request; its spans point into the buffer. False: what is wrong is in *status and *why. */
 bool stream_request(struct http2_stream *stream, struct http_request *out, int *status,

@@ -464,4 +464,6 @@ void observer_request(struct observer *o, int protocol, int status)
         count_up(&o->resp[status != 0], 1);
     else if (protocol == PROTOCOL_HTTP && status >= 0 && status < OBSERVED_STATUSES)
         count_up(&o->http[status], 1);
+    else if (protocol == PROTOCOL_GRPC && status >= 0 && status < GRPC_STATUS_COUNT)
+        count_up(&o->grpc[status], 1);
 }

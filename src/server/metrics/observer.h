@@ -86,7 +86,7 @@ void observer_unanswered(struct observer *o, enum asked_by by, enum problem prob
 void observer_time(struct observer *o, uint64_t ns, size_t n);
 void observer_commit(struct observer *o, uint64_t ns, size_t batch); /* one commit of so many */
 
-/* HTTP: its status. RESP: 0, or 1 for an error. */
+/* HTTP, gRPC: its status. RESP: 0, or 1 for an error. */
 void observer_request(struct observer *o, int protocol, int status);
 
 /* ---- read from any thread ---- */

@@ -4,6 +4,7 @@
 
 #include <pthread.h>
 
+#include "server/grpc/statuses.h"
 #include "server/log/decision_log.h"
 #include "server/metrics/decision_counts.h"
 #include "server/metrics/observer.h"
@@ -24,6 +25,7 @@ struct observer {
     struct histogram decision, commit, batch;
     atomic_uint_fast64_t http[OBSERVED_STATUSES]; /* requests by status */
     atomic_uint_fast64_t resp[2];                 /* well answered, answered by an error */
+    atomic_uint_fast64_t grpc[GRPC_STATUS_COUNT]; /* calls by status */
 
     pthread_mutex_t lock;         /* of what follows */
     struct unanswered unanswered; /* but for its counts */

@@ -44,6 +44,8 @@ static struct observer *sum_of(struct observer *const *all, size_t n, const stru
             count_up(&sum->http[k], count_of(&o->http[k]));
         for (size_t k = 0; k < 2; k++)
             count_up(&sum->resp[k], count_of(&o->resp[k]));
+        for (size_t k = 0; k < GRPC_STATUS_COUNT; k++)
+            count_up(&sum->grpc[k], count_of(&o->grpc[k]));
         for (int by = 0; by < ASKED_BY_COUNT; by++)
             for (int k = 0; k < PROBLEM_COUNT; k++)
                 count_up(&sum->unanswered.counts[by][k], count_of(&o->unanswered.counts[by][k]));
@@ -231,7 +233,7 @@ static void write_request(struct metric_sink *m, const char *protocol, const cha
 static void write_requests(struct metric_sink *m, const struct observer *o)
 {
     metric_begin(m, METRIC_COUNTER, "weir_requests_total",
-                 "Requests answered, by protocol and HTTP status.");
+                 "Requests answered, by protocol and status of HTTP or gRPC.");
     for (int status = 0; status < OBSERVED_STATUSES; status++) {
         char text[16];
 
@@ -240,6 +242,12 @@ static void write_requests(struct metric_sink *m, const struct observer *o)
     }
     write_request(m, "resp", "ok", count_of(&o->resp[0]));
     write_request(m, "resp", "error", count_of(&o->resp[1]));
+    for (int status = 0; status < GRPC_STATUS_COUNT; status++) {
+        char text[16];
+
+        snprintf(text, sizeof text, "%d", status);
+        write_request(m, "grpc", text, count_of(&o->grpc[status]));
+    }
 }
 
 static void write_errors(struct metric_sink *m, const struct observer *o)
@@ -367,17 +375,21 @@ static void put_histogram(struct json *j, const char *name, const struct histogr
 
 static void put_requests(struct json *j, const struct observer *o)
 {
-    uint64_t http = 0, http_errors = 0;
+    uint64_t http = 0, http_errors = 0, grpc = 0;
 
     for (int status = 0; status < OBSERVED_STATUSES; status++) {
         http += count_of(&o->http[status]);
         http_errors += status >= 500 ? count_of(&o->http[status]) : 0;
     }
+    for (int status = 0; status < GRPC_STATUS_COUNT; status++)
+        grpc += count_of(&o->grpc[status]);
     json_open(j, "requests", '{');
     json_int(j, "http", (int64_t)http);
     json_int(j, "http_5xx", (int64_t)http_errors);
     json_int(j, "resp", (int64_t)(count_of(&o->resp[0]) + count_of(&o->resp[1])));
     json_int(j, "resp_errors", (int64_t)count_of(&o->resp[1]));
+    json_int(j, "grpc", (int64_t)grpc);
+    json_int(j, "grpc_errors", (int64_t)(grpc - count_of(&o->grpc[0])));
     json_close(j, '}');
 }
 

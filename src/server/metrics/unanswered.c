@@ -7,7 +7,7 @@
 
 enum { MINUTE = 60 * 1000 };
 
-const char *const asked_by_names[ASKED_BY_COUNT] = { "http", "resp" };
+const char *const asked_by_names[ASKED_BY_COUNT] = { "http", "resp", "grpc" };
 
 /* ---- the last minutes ------------------------------------------------------------------------ */
 

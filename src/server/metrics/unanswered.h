@@ -20,7 +20,7 @@ enum {
     UNANSWERED_LINE_MS = 10000 /* between two lines of the log about the same problem */
 };
 
-enum asked_by { ASKED_BY_HTTP, ASKED_BY_RESP, ASKED_BY_COUNT };
+enum asked_by { ASKED_BY_HTTP, ASKED_BY_RESP, ASKED_BY_GRPC, ASKED_BY_COUNT };
 extern const char *const asked_by_names[ASKED_BY_COUNT];
 
 /* How many in each of the last minutes; `minute` is the newest. */
@@ -57,7 +57,7 @@ void unanswered_merge(struct unanswered *into, const struct unanswered *from, in
 
 /* Can a check end so? */
 bool unanswered_may_be(enum problem problem);
-uint64_t unanswered_by(const struct unanswered *u, enum problem problem); /* both protocols */
+uint64_t unanswered_by(const struct unanswered *u, enum problem problem); /* all protocols */
 
 /* The member "unanswered"; see docs/openapi.json. */
 void unanswered_write(const struct unanswered *u, int64_t now, struct json *j);

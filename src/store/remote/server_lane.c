@@ -203,6 +203,13 @@ static bool fails_at_once(struct server_lane *lane, const struct question *q, in
            (lane->breaker.is_open && !is_probe(lane, now));
 }
 
+static int64_t patience_for(const struct server_lane *lane, const struct question *q)
+{
+    const int64_t own = lane->remote->deadline;
+
+    return q->most_ms > 0 && q->most_ms < own ? q->most_ms : own;
+}
+
 static void commit(struct lane *base, struct pending *pending)
 {
     struct server_lane *lane = server_lane_of(base);
@@ -217,7 +224,7 @@ static void commit(struct lane *base, struct pending *pending)
         struct question *q = question_list_take(&asked);
 
         if (q->deadline == 0)
-            q->deadline = now + lane->remote->deadline;
+            q->deadline = now + patience_for(lane, q);
         if (fails_at_once(lane, q, now))
             question_list_add(&refused, q);
         else
