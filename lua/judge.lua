@@ -121,6 +121,8 @@ local function state_of(k, r) -- reads it once, on first use
     local s = read_state(KEYS[k], values[k], r)
     if s.was_held then -- an error, before all that is written, if its slot moves and one is not here
         redis.call('EXISTS', s.key, s.key .. ':h')
+    elseif s.was_leased then
+        redis.call('EXISTS', s.key, s.key .. ':l')
     end
     states[k] = s
     return s
@@ -160,20 +162,27 @@ while at <= #asked do
             elseif verb == 0 and not allowed and retry ~= -1 and r.block and r.block > 0
                 and not (s.locked and now < s.locked) then
                 s.locked, is_changed, used_now, a, s.is_held = now + r.block, true, now, nil, false
+                s.leased = nil
                 remaining, retry, reset = 0, r.block, r.block
             end
         else
             if verb == 3 then
-                is_changed, s.a, s.locked, s.is_held = s.a or s.locked, nil, false, false
+                is_changed, s.a, s.locked, s.is_held = s.a or s.locked or s.leased, nil, false, false
+                s.leased = nil
                 if r.algorithm == 6 then
                     s.b, s.first, s.last = 0, 0, 0
                 end
-            elseif s.a and not s.locked and cost > 0 and r.refund then
+            elseif (s.a or s.leased) and not s.locked and cost > 0 and r.refund then
                 is_changed = true
                 if s.releases then
                     holds.give_back_expired(s, r, now)
                 end
-                r.refund(s, r, now, cost, verb == 4 and asked[i + 3], asked[i + 4])
+                if s.leased then
+                    holds.end_leases(s, r, now)
+                end
+                if s.a then
+                    r.refund(s, r, now, cost, verb == 4 and asked[i + 3], asked[i + 4])
+                end
             end
             allowed, remaining, retry, reset, delay, used_now, a, b, c, older =
                 take(s, r, now, 0, false)
@@ -226,11 +235,11 @@ for i = 1, #changed do
             string.format('%.0f', s.expiry))
     elseif s.a and r.algorithm == 1 and s.a == s.stored then -- in the same window
         redis.call('SET', s.key, s.born and holds.value_of(s) or struct.pack('<dd', s.a, s.b), 'KEEPTTL')
-    elseif s.a then
+    elseif s.a or s.leased then
         if s.expiry ~= expiry then
             expiry, text = s.expiry, string.format('%.0f', s.expiry)
         end
-        redis.call('SET', s.key, (s.born or s.is_held) and holds.value_of(s)
+        redis.call('SET', s.key, (s.born or s.is_held or s.leased) and holds.value_of(s)
             or struct.pack(r.format, s.a, s.b, s.c) .. s.older, 'PXAT', text)
     elseif s.stored then
         redis.call('DEL', s.key)
@@ -242,6 +251,9 @@ for i = 1, #changed do
         if s.gone then -- last: it may have been all of them
             redis.call('ZREMRANGEBYSCORE', s.key .. ':h', '-inf', s.gone)
         end
+    end
+    if s.was_leased then
+        holds.keep_leases(s, string.format('%.0f', s.expiry))
     end
 end
 return table.concat(reply)

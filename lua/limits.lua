@@ -21,8 +21,18 @@
 -- call that looks at the key, as of then: no server has to be there when it expires. Until when a
 -- denial holds is at most until the next of them expires, so that no deny cache knows it for longer.
 --
+-- LEASES. What is leased of a log, a counter or a bucket is beside its state and stands still: it is
+-- counted in full until it is settled, and counted as used from then on, or from the instant at which
+-- it expires. Such a value ends with three doubles, the sum of what is leased, the first and the last
+-- expiry, then zeros and how many: it is a multiple of 13 long. The leases are in a sorted set, the key
+-- and ':l', by expiry: each 16 bytes of its record's hash and its amount. This is why no limit is
+-- exceeded: of all that is let in within an interval, let T be when the last of it was granted. What is
+-- leased at T counts in full then. All else was settled since the interval began, and is dated after
+-- it was let in: so at T it counts for at least as much as if it were dated when it was. At T all that
+-- counts is no more than the limit.
+--
 -- Before the value of a key that is locked out are 'L' and when that ends, a double. So lengths tell
--- it apart: without it they are 3, 6, 10 or 11 modulo 13. The state behind it is what was charged
+-- it apart: without it they are 0, 3, 6, 10 or 11 modulo 13. The state behind it is what was charged
 -- meanwhile.
 
 -- Upvalues cost more than they save in a script that Redis runs from the top each time, so these
@@ -523,7 +533,180 @@ local function need_holds()
         return math.max(s.last, s.b) + (all - all % r.limit) / r.limit + 1
     end
 
+    -- ---- leases --------------------------------------------------------------------------------
+
+    -- A rule with so much less room.
+    function holds.less(r, sum)
+        local is_bucket = r.algorithm == 4 or r.algorithm == 5
+        return { algorithm = r.algorithm, limit = is_bucket and r.limit or r.limit - sum,
+            burst = r.burst - sum, window = r.window, precision = r.precision, take = r.take,
+            refund = r.refund }
+    end
+
+    -- So much was used at this time: it has happened.
+    function holds.spend(s, r, at, amount)
+        local _, a, b, c, older
+        if s.is_held then
+            holds.bring_up(s, r, math.max(at, s.b), s.releases)
+            s.known = math.min(s.known + amount * r.window, 2^53 - 1)
+        end
+        _, _, _, _, _, _, a, b, c, older = r.take(s, r, at, amount, true, true)
+        s.a, s.b, s.c, s.older = a, b, c, older or ''
+    end
+
+    -- Leases that have expired are used, each at its instant.
+    function holds.end_leases(s, r, now)
+        if s.leased == 0 or now < s.lease_first or r.limit == 0 then
+            return
+        end
+        local set, to = s.key .. ':l', string.format('%.0f', now)
+        local ended = redis.call('ZRANGEBYSCORE', set, s.lease_gone and '(' .. s.lease_gone or '-inf',
+            to, 'WITHSCORES')
+        for i = 1, #ended, 2 do
+            local amount = struct.unpack('<d', ended[i], 17)
+            s.leased = s.leased - amount
+            holds.spend(s, r, tonumber(ended[i + 1]), amount)
+        end
+        local following = redis.call('ZRANGEBYSCORE', set, '(' .. to, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
+        s.lease_gone, s.lease_first, s.ends = to, tonumber(following[2] or s.lease_last), nil
+        if not following[2] and s.leased > 0 then -- what is not found there was evicted
+            holds.spend(s, r, now, s.leased)
+            s.leased = 0
+        end
+    end
+
+    -- The open leases by their expiry: amount, expiry, ...
+    function holds.open_leases(s)
+        if s.ends then
+            return s.ends
+        end
+        local ends, evicted = {}, s.leased
+        local open = redis.call('ZRANGEBYSCORE', s.key .. ':l', s.lease_gone and '(' .. s.lease_gone
+            or '-inf', '+inf', 'WITHSCORES')
+        for i = 1, #open, 2 do
+            local amount = struct.unpack('<d', open[i], 17)
+            evicted = evicted - amount
+            ends[i], ends[i + 1] = amount, tonumber(open[i + 1])
+        end
+        if evicted > 0 then
+            ends[#ends + 1], ends[#ends + 2] = evicted, s.lease_last
+        end
+        s.ends = ends
+        return ends
+    end
+
+    -- In how many ms so much passes if nothing else happens, which is that leases are used when they
+    -- expire. Without a cost: in how many the key is untouched.
+    function holds.foresee(s, r, now, state, cost)
+        local ends, sum, time = holds.open_leases(s), s.leased, now
+        for i = 1, #ends + 1, 2 do
+            local amount, expires = ends[i], ends[i + 1]
+            if cost then
+                local passes, _, retry = r.take(state, holds.less(r, sum), time, cost, false)
+                if passes then
+                    return time - now
+                elseif retry ~= -1 and (not expires or time + retry < expires) then
+                    return time + retry - now
+                end
+            end
+            if expires then
+                local _, a, b, c, older
+                time, sum = math.max(time, expires), sum - amount
+                _, _, _, _, _, _, a, b, c, older = r.take(state, r, time, amount, true, true)
+                state = { a = a, b = b, c = c, older = older or '' }
+            end
+        end
+        return time - now + select(4, r.take(state, r, time, 0, false))
+    end
+
+    function holds.take_leased(s, r, now, cost, charge, forced)
+        if r.limit == 0 then
+            return r.take(s, r, now, cost, charge, forced)
+        end
+        holds.end_leases(s, r, now)
+        local sum, is_out = s.leased, s.locked and now < s.locked
+        s.leased = nil
+        local allowed, remaining, retry, reset, delay, used_now, a, b, c, older =
+            holds.take(s, sum > 0 and holds.less(r, sum) or r, now, cost, charge, forced)
+        s.leased = sum
+        if sum == 0 or is_out then
+            return allowed, remaining, retry, reset, delay, used_now, a, b, c, older
+        end
+        local most = (r.algorithm == 4 or r.algorithm == 5) and r.burst or r.limit
+        if not allowed and cost <= most then
+            retry = holds.foresee(s, r, used_now, { a = a, b = b, c = c, older = older or '' }, cost)
+            if s.releases and s.next_expiry then
+                retry = math.min(retry, math.max(1, s.next_expiry - now))
+            end
+        elseif allowed and not forced and r.algorithm == 5 then -- what is leased is in the queue, too
+            local before = a + (sum - (charge and cost or 0)) * r.window
+            delay = (before - before % r.limit) / r.limit + (before % r.limit > 0 and 1 or 0)
+        end
+        reset = holds.foresee(s, r, used_now, { a = a, b = b, c = c, older = older or '' })
+        return allowed, remaining, retry, reset, delay, used_now, a, b, c, older
+    end
+
+    -- A lease of so much, with this name.
+    function holds.lease(s, amount, expires, name)
+        local set = s.key .. ':l'
+        if not s.leased or s.leased == 0 then
+            redis.call('DEL', set) -- one that outlived its key
+            s.leased, s.lease_first, s.lease_last, s.lease_gone = 0, expires, expires, nil
+        end
+        redis.call('ZADD', set, string.format('%.0f', expires), name .. struct.pack('<d', amount))
+        s.leased, s.was_leased, s.ends = s.leased + amount, true, nil
+        s.lease_first = math.min(s.lease_first, expires)
+        s.lease_last = math.max(s.lease_last, expires)
+    end
+
+    -- False: it is not open.
+    function holds.settle_lease(s, r, now, held, used, name)
+        local set, member = s.key .. ':l', name .. struct.pack('<d', held)
+        local expires = s.leased and redis.call('ZSCORE', set, member)
+        if not expires or tonumber(expires) <= now then
+            return false
+        end
+        redis.call('ZREM', set, member)
+        s.leased, s.ends = s.leased - held, nil
+        if used > 0 then
+            holds.spend(s, r, now, used)
+        end
+        local ends = holds.open_leases(s)
+        s.lease_first, s.lease_last = ends[2] or 0, ends[#ends] or 0
+        return true
+    end
+
+    -- After the key was written: it and its leases last equally long.
+    function holds.keep_leases(s, expiry)
+        if s.locked or not s.leased or s.leased == 0 then
+            redis.call('DEL', s.key .. ':l')
+            return
+        end
+        redis.call('PEXPIREAT', s.key .. ':l', expiry)
+        if s.lease_gone then
+            redis.call('ZREMRANGEBYSCORE', s.key .. ':l', '-inf', s.lease_gone)
+        end
+    end
+
+    function holds.read_leased(key, value, r)
+        local size = #value - 25 - string.byte(value, -1)
+        local s = holds.read(key, size > 0 and string.sub(value, 1, size), r)
+        s.leased, s.lease_first, s.lease_last = struct.unpack('<ddd', value, size + 1)
+        s.stored, s.was_leased = true, true
+        return s
+    end
+
     function holds.value_of(s)
+        if not s.leased or s.leased == 0 then
+            return holds.value_without_leases(s)
+        end
+        local value = s.a and holds.value_without_leases(s) or ''
+        local zeros = -(#value + 25) % 13
+        return value .. struct.pack('<ddd', s.leased, s.lease_first, s.lease_last)
+            .. string.rep('\0', zeros) .. string.char(zeros)
+    end
+
+    function holds.value_without_leases(s)
         local r = s.rule
         if r.algorithm == 6 then
             return struct.pack('<dddd', s.a, s.b, s.first, s.last)
@@ -572,6 +755,10 @@ local function read_state(key, value, r)
         s.a, s.b, s.known, s.sum, s.first, s.last = struct.unpack('<dddddd', value)
         s.known_at, s.is_held, s.was_held, s.stored = s.b, true, true, s.a
         s.releases = string.sub(value, -1) == 'R' and holds.take_released or nil
+    elseif kind == 0 then
+        need_holds()
+        holds.read = read_state
+        return holds.read_leased(key, value, r)
     elseif value then
         s.locked, s.stored = struct.unpack('<d', value, 2), true
         if #value > 9 then
@@ -583,9 +770,9 @@ local function read_state(key, value, r)
 end
 
 local function take(s, r, now, cost, charge, forced)
-    if s.releases then
+    if s.releases or s.leased then
         holds.take = take
-        return s.releases(s, r, now, cost, charge, forced)
+        return (s.leased and holds.take_leased or s.releases)(s, r, now, cost, charge, forced)
     elseif not s.locked or r.limit == 0 then
         return r.take(s, r, now, cost, charge, forced)
     elseif now < s.locked then

@@ -7,7 +7,7 @@
 -- clock) and the number of its record's key in KEYS. Amounts are their count, then name and amount
 -- of each. Verbs:
 --
---     6 reserve: fingerprint, ttl, longest ttl, bits (1: used at once, 2: given back when it
+--     6 reserve: fingerprint (zeros: a lease), ttl, longest ttl, bits (1: used at once, 2: given back when it
 --                expires), token, about, tags, names, count of charges, each: key, place, shadow
 --                (0 or 1), what it counts, cost, rule
 --     7 settle:  bits (1: nothing was used, 2: the record is forgotten), amounts
@@ -48,6 +48,7 @@ need_holds()
 
 local KNOWN = 600000
 local POINTED = 60000 -- a pointer is known for longer: clocks of servers differ, the record decides
+local NO_PRINT = string.rep('\0', 8) -- of a lease
 local HOLDS_MOST = 65536 -- of a key; what is held beyond is known to be used at once
 
 local asked, at = cmsgpack.unpack(ARGV[1]), 1
@@ -209,19 +210,30 @@ local function state_of(c)
     if s.releases then
         holds.give_back_expired(s, r, now)
     end
+    if s.leased then
+        holds.end_leases(s, r, now)
+    end
     return s, r
 end
 
 -- What is left of it has `ends`; it is as new if it has no `a`.
 local function write_state(s, ends)
     local set = s.key .. ':h'
+    local is_leased = s.leased and s.leased > 0
+    if is_leased then
+        ends = math.max(ends or 0, now + holds.foresee(s, s.rule, now, { a = s.a, b = s.b, c = s.c,
+            older = s.older }))
+    end
     if s.locked then
         redis.call('SET', s.key, struct.pack('<c1d', 'L', s.locked) .. (s.a and holds.value_of(s) or ''),
             'PXAT', expiry_of(s.locked))
-    elseif not s.a then
+    elseif not s.a and not is_leased then
         redis.call('DEL', s.key)
     else
         redis.call('SET', s.key, holds.value_of(s), 'PXAT', expiry_of(ends))
+    end
+    if s.was_leased then
+        holds.keep_leases(s, is_leased and expiry_of(ends))
     end
     if s.was_held and not (s.a and (s.is_held or s.releases)) then
         redis.call('DEL', set)
@@ -343,7 +355,7 @@ end
 local function lock_out(c, s, r)
     s.locked = now + r.block
     redis.call('SET', s.key, struct.pack('<c1d', 'L', s.locked), 'PXAT', expiry_of(s.locked))
-    redis.call('DEL', s.key .. ':h')
+    redis.call('DEL', s.key .. ':h', s.key .. ':l')
     decision(c, false, 0, r.block, r.block, 0)
 end
 
@@ -384,9 +396,22 @@ local function note(record, i, amount, mark, token, born)
     end
 end
 
+-- Is it leased, and beside the state of its key? In a fixed window nothing ages before its end.
+local function stands(record, r)
+    return record.print == NO_PRINT and r.algorithm >= 2 and r.algorithm <= 5 and r.limit > 0
+end
+
 local function charge(record, i, took, token)
     local c, s, r = record.charges[i], took.s, took.r
     s.locked = false
+    if stands(record, r) then
+        holds.lease(s, c.cost, record.expires, hold_name)
+        c.held = c.held + c.cost
+        write_state(s)
+        local _, remaining, _, reset = take(s, r, now, 0, false)
+        decision(c, true, remaining, 0, reset, took.delay)
+        return
+    end
     if r.algorithm == 6 or r.algorithm == 4 or r.algorithm == 5 then
         drop_expired(s, r)
         if r.algorithm == 6 then
@@ -432,7 +457,7 @@ local function take_all(record, token)
         local s, r = state_of(c)
         local ok, remaining, retry, reset, delay, used_now, a, b, cc, older =
             take(s, r, now, c.cost, true)
-        taken[i] = { s = s, r = r, ok = ok, retry = retry, reset = reset, used_now = used_now,
+        taken[i] = { s = s, r = r, ok = ok, retry = retry, reset = reset, delay = delay, used_now = used_now,
             a = a, b = b, c = cc, older = older }
         if r.algorithm == 6 and c.cost > 0 and ok then
             reset = math.max(reset, record.expires - used_now)
@@ -518,6 +543,15 @@ local function settle_charge(record, i, used)
     end
     if r.limit == 0 or s.locked and used <= held then
         return
+    elseif stands(record, r) then
+        if holds.settle_lease(s, r, now, c.held, used, hold_name) then
+            local _, _, _, reset = take(s, r, now, 0, false)
+            if reset == 0 and not s.is_held then
+                s.a = nil
+            end
+            write_state(s, s.is_held and holds.lasts_until(s, r) or now + reset)
+            tell_given_back(s)
+        end
     elseif (r.algorithm == 6 or r.algorithm == 4 or r.algorithm == 5)
         and now < record.expires and has_hold(s, c.held) then
         settle_hold(c, s, r, used)

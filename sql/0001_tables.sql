@@ -126,7 +126,8 @@ CREATE INDEX IF NOT EXISTS states_due ON weir.states (due);
 
 -- A key that a rule with a block_for has locked out: until then, as `expires`. Its state counts no
 -- more: from then on the key is untouched. NULL: it is not locked out. 0: nor is that, but it is a
--- bucket with holds. So a plain check has one column to look at, and leaves both to weir.judge().
+-- bucket with holds. Below 0: it has leases (-1), or holds and leases (-2). So a plain check has one
+-- column to look at, and leaves these to weir.judge().
 ALTER TABLE weir.states ADD COLUMN IF NOT EXISTS locked_until bigint;
 
 -- The records of reservations: all that is needed to settle them, whatever the policies say then. The
@@ -182,7 +183,7 @@ CREATE TABLE IF NOT EXISTS weir.holds (
     expires     bigint NOT NULL,   -- of its reservation
     reservation uuid NOT NULL,
     part        integer NOT NULL,  -- in the order in which they were added
-    mark        bigint NOT NULL,   -- the window or bucket that it is counted in
+    mark        bigint NOT NULL,   -- the window or bucket that it is counted in; -1: leased, in none
     amount      bigint NOT NULL,
     PRIMARY KEY (key, expires, reservation, part)
 ) WITH (

@@ -49,6 +49,7 @@ DECLARE
 BEGIN
     FOR expired IN SELECT h.expires, sum(h.amount)::bigint AS amount FROM weir.holds h
                     WHERE h.key = p_key AND h.expires > at AND h.expires <= later
+                      AND h.mark <> -1
                     GROUP BY h.expires ORDER BY h.expires LOOP
         known := CASE WHEN expired.expires - at > known / max THEN 0
                       ELSE known - (expired.expires - at) * max END;
@@ -57,9 +58,208 @@ BEGIN
         at := expired.expires;
     END LOOP;
     known := CASE WHEN later - at > known / max THEN 0 ELSE known - (later - at) * max END;
-    last := coalesce((SELECT h.expires FROM weir.holds h WHERE h.key = p_key
+    last := coalesce((SELECT h.expires FROM weir.holds h WHERE h.key = p_key AND h.mark <> -1
                        ORDER BY h.expires DESC LIMIT 1), 0);
 END $$;
+
+-- LEASES. What is leased of a log, a counter or a bucket is beside its state and stands still: it is
+-- counted in full until it is settled, and counted as used from then on, or from the instant at which
+-- it expires. Why no limit is exceeded: see lua/limits.lua. A lease is a row of weir.holds with the
+-- mark -1; a key that has some has a `locked_until` below 0. Lists of leases are amount, expiry, ...,
+-- by expiry. They are ended in memory by each call that looks at the key, and removed when its row is written.
+
+-- A log (2), a counter (3) or a bucket (4) without holds, as weir.judge() has it: may so much pass? It
+-- is charged only if it has happened.
+CREATE OR REPLACE FUNCTION weir.take_plain(
+    kind integer, max bigint, win bigint, burst bigint, width bigint, now bigint, cost bigint,
+    forced boolean, INOUT at bigint, INOUT used bigint, INOUT other bigint, INOUT oldest bigint,
+    INOUT log bigint[], OUT ok boolean, OUT wait bigint, OUT reset bigint)
+LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    most CONSTANT bigint := (1::bigint << 53) - 1;
+    life CONSTANT bigint := width - 1 + win;
+    t bigint := greatest(now, at);
+    gone integer := 0;
+    live bigint;
+    lack bigint;
+    ends bigint;
+BEGIN
+    IF kind = 4 THEN
+        used := CASE WHEN t - at > used / max THEN 0 ELSE used - (t - at) * max END;
+        at := t;
+        ok := used + (cost - burst) * win <= 0 OR cost = 0;
+        wait := CASE WHEN ok THEN 0 WHEN cost > burst THEN -1
+                     ELSE (used + (cost - burst) * win + max - 1) / max END;
+        IF forced THEN
+            used := greatest(used, least(used + least(cost, most / win + 1) * win, most));
+        END IF;
+        reset := (used + max - 1) / max;
+    ELSIF kind = 3 THEN
+        ends := t - t % win;
+        IF at <> ends THEN
+            other := CASE WHEN at = ends - win THEN used ELSE 0 END;
+            used := 0;
+            at := ends;
+        END IF;
+        ends := at + win - t;
+        ok := cost = 0 OR cost <= max AND cost * win <= (max - used) * win - other * ends;
+        lack := max - used - cost;
+        wait := CASE WHEN ok THEN 0 WHEN cost > max THEN -1
+                     WHEN lack >= 0 THEN ends - lack * win / other
+                     ELSE ends + win - (max - cost) * win / used END;
+        IF forced THEN
+            used := greatest(used, least(used + cost, most / win));
+        END IF;
+        reset := CASE WHEN used > 0 THEN ends + win WHEN other > 0 THEN ends ELSE 0 END;
+    ELSE
+        IF used > 0 AND at + life <= t THEN
+            used := 0;
+        END IF;
+        IF used = 0 THEN
+            t := now;
+            log := NULL;
+            other := 0;
+        END IF;
+        WHILE log[gone + 1] + life <= t LOOP
+            used := used - log[gone + 2];
+            gone := gone + 2;
+        END LOOP;
+        IF gone > 0 THEN
+            log := CASE WHEN gone < cardinality(log) THEN log[gone + 1:] END;
+        END IF;
+        ok := cost = 0 OR used + cost <= max;
+        wait := CASE WHEN ok THEN 0 ELSE -1 END;
+        IF NOT ok AND cost <= max THEN
+            lack := used + cost - max;
+            gone := 0;
+            WHILE lack > 0 LOOP
+                ends := coalesce(log[gone + 1], at);
+                lack := lack - coalesce(log[gone + 2], lack);
+                gone := gone + 2;
+            END LOOP;
+            wait := ends + life - t;
+        END IF;
+        live := greatest(0, least(cost, most - used));
+        IF forced AND live > 0 THEN
+            ends := t - t % width;
+            IF used > 0 AND at >= ends THEN
+                other := other + live;
+            ELSE
+                log := CASE WHEN used > 0 THEN log || ARRAY[at, other] END;
+                at := ends;
+                other := live;
+            END IF;
+            used := used + live;
+        END IF;
+        oldest := coalesce(log[1], at);
+        reset := CASE WHEN used > 0 THEN at + life - t ELSE 0 END;
+    END IF;
+END $$;
+
+-- Leases that have expired by now are used, each at its instant. `leases` are those that are open then,
+-- `leased` is their sum. A bucket with holds has what is known to be used in `other`.
+CREATE OR REPLACE FUNCTION weir.end_leases(
+    p_key uuid, kind integer, max bigint, win bigint, burst bigint, width bigint, is_held boolean,
+    now bigint, INOUT at bigint, INOUT used bigint, INOUT other bigint, INOUT oldest bigint,
+    INOUT log bigint[], INOUT leases bigint[], OUT leased bigint)
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    up record;
+    said record;
+    ended integer := 0;
+BEGIN
+    leased := 0;
+    FOR i IN 1..coalesce(cardinality(leases), 0) / 2 LOOP
+        IF leases[2 * i] > now THEN
+            leased := leased + leases[2 * i - 1];
+            CONTINUE;
+        END IF;
+        ended := 2 * i;
+        IF is_held THEN
+            up := weir.bring_up(p_key, max, win, at, greatest(leases[2 * i], at), other, oldest);
+        END IF;
+        said := weir.take_plain(kind, max, win, burst, width, leases[2 * i], leases[2 * i - 1],
+                                true, at, used, other, oldest, log);
+        at := said.at;
+        used := said.used;
+        other := said.other;
+        oldest := said.oldest;
+        log := said.log;
+        IF is_held THEN
+            other := least(up.known + least(leases[2 * i - 1], (1::bigint << 53) / win) * win,
+                           1::bigint << 60);
+            oldest := up.held;
+        END IF;
+    END LOOP;
+    leases := leases[ended + 1:];
+END $$;
+
+-- In how many ms so much passes if nothing else happens, which is that leases are used when they
+-- expire. Without a cost: in how many the key is untouched.
+CREATE OR REPLACE FUNCTION weir.foresee(
+    kind integer, max bigint, win bigint, burst bigint, width bigint, now bigint, cost bigint,
+    at bigint, used bigint, other bigint, oldest bigint, log bigint[], leases bigint[])
+RETURNS bigint LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    count CONSTANT integer := coalesce(cardinality(leases), 0) / 2;
+    leased bigint := 0;
+    t bigint := now;
+    said record;
+BEGIN
+    FOR i IN 1..count LOOP
+        leased := leased + leases[2 * i - 1];
+    END LOOP;
+    FOR i IN 1..count + 1 LOOP
+        IF cost IS NOT NULL THEN
+            said := weir.take_plain(kind, CASE WHEN kind = 4 THEN max ELSE max - leased END, win,
+                                    burst - leased, width, t, cost, false, at, used, other, oldest,
+                                    log);
+            IF said.ok THEN
+                RETURN t - now;
+            ELSIF said.wait <> -1 AND (i > count OR t + said.wait < leases[2 * i]) THEN
+                RETURN t + said.wait - now;
+            END IF;
+        END IF;
+        IF i <= count THEN
+            t := greatest(t, leases[2 * i]);
+            leased := leased - leases[2 * i - 1];
+            said := weir.take_plain(kind, max, win, burst, width, t, leases[2 * i - 1], true, at,
+                                    used, other, oldest, log);
+            at := said.at;
+            used := said.used;
+            other := said.other;
+            oldest := said.oldest;
+            log := said.log;
+        END IF;
+    END LOOP;
+    said := weir.take_plain(kind, max, win, burst, width, t, 0, false, at, used, other, oldest, log);
+    RETURN t + said.reset - now;
+END $$;
+
+-- A list with one more lease.
+CREATE OR REPLACE FUNCTION weir.with_lease(leases bigint[], amount bigint, expires bigint)
+RETURNS bigint[] LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    place integer := 0;
+BEGIN
+    WHILE leases[place + 2] <= expires LOOP
+        place := place + 2;
+    END LOOP;
+    RETURN leases[:place] || ARRAY[amount, expires] || leases[place + 1:];
+END $$;
+
+-- The row of a key and its leases, of one instant.
+CREATE OR REPLACE FUNCTION weir.leased_state(
+    p_key uuid, OUT version xid, OUT place tid, OUT at bigint, OUT used bigint, OUT other bigint,
+    OUT oldest bigint, OUT log bigint[], OUT until bigint, OUT leases bigint[])
+LANGUAGE sql STABLE AS $$
+    SELECT r.xmin, r.ctid, r.at, r.used, r.other, r.oldest, r.log, r.locked_until,
+           (SELECT array_agg(u.number ORDER BY h.expires, h.reservation, h.part, u.n)
+              FROM weir.holds h
+             CROSS JOIN unnest(ARRAY[h.amount, h.expires]) WITH ORDINALITY AS u (number, n)
+             WHERE h.key = r.key AND h.mark = -1)
+      FROM weir.states r WHERE r.key = p_key
+$$;
 
 -- The slots of a key at a later time: how many are taken, the last expiry, and when so many more
 -- than `room` are free again. As src/limit/slots.c.
@@ -115,7 +315,7 @@ DROP FUNCTION IF EXISTS weir.guard(uuid); -- advisory locks were used once: ever
 --   slots, rules of each charge: index into `keys`, and index of its rule; from 1
 --   counts       of each question: its number of charges; NULL: one each
 --   verbs        of each question: 0 check, 1 peek, 2 refund, 3 reset, 5 charge; NULL: check. Or a
---                reserve: 6
+--                reserve: 6, or a lease: 7
 --   costs        of each charge; NULL: 1. A charge of cost 0 passes and changes nothing
 --   nows         of each question, in ms; array or element NULL: the database clock
 --
@@ -131,7 +331,8 @@ DROP FUNCTION IF EXISTS weir.guard(uuid); -- advisory locks were used once: ever
 --
 -- A reserve (verb 6) is a check; what passes is held. weir.judge_reservations() asks for it, one
 -- question in a call, and adds the holds to weir.holds. Only a reserve takes slots of `concurrency`.
--- A bucket with holds goes on keeping what is known to be used, until that has drained.
+-- A bucket with holds goes on keeping what is known to be used, until that has drained. A lease
+-- (verb 7) is a reserve, but that what is leased of a log, a counter or a bucket stands still, see above.
 --
 -- A refund or reset sends NOTIFY weir with 'key ' and the key.
 --
@@ -186,7 +387,10 @@ DECLARE
     others bigint[];
     oldests bigint[];
     logs weir.log[];
-    untils bigint[];        -- locked out until then; NULL: not locked out; 0: a bucket with holds
+    untils bigint[];        -- locked out until then; NULL: not locked out; 0: a bucket with holds;
+                            -- -1: leases; -2: both
+    leases weir.log[];      -- of those with leases
+    ended bigint[];         -- until when they have ended
     first_end bigint;       -- the earliest expiry of the rows that were read
     expiries bigint[];      -- new expiry of rows to be written; NULL: not written
     involved boolean[];     -- not changed, but a written row may depend on it
@@ -240,6 +444,9 @@ DECLARE
     gone integer;           -- elements of the log
     is_out boolean := false; -- it is locked out
     is_held boolean := false; -- a bucket with holds: `other` is known to be used, `oldest` is held
+    leased bigint := 0;     -- of it
+    open bigint[];          -- its leases
+    is_lease boolean := false; -- the question is for one, and the key's states age
     last_hold bigint;       -- when the last of them expires
     -- the result
     t bigint;               -- the time used for the decision
@@ -255,6 +462,7 @@ DECLARE
     wait bigint;
     reset bigint;
     cell record;
+    stood record;           -- a state with leases
 BEGIN
     allowed := array_fill(true, ARRAY[charge_count]);
     remaining := array_fill(0::bigint, ARRAY[charge_count]);
@@ -304,6 +512,24 @@ BEGIN
                 END IF;
             END LOOP;
         END IF;
+        IF 0 > ANY (untils) THEN -- some have leases
+            leases := array_fill(NULL::weir.log, ARRAY[key_count]);
+            ended := none;
+            FOR k IN 1..key_count LOOP
+                CONTINUE WHEN untils[k] IS NULL OR untils[k] >= 0;
+                SELECT * INTO stood FROM weir.leased_state(keys[k]);
+                versions[k] := stood.version;
+                places[k] := stood.place;
+                ats[k] := coalesce(stood.at, 0);
+                useds[k] := coalesce(stood.used, 0);
+                others[k] := coalesce(stood.other, 0);
+                oldests[k] := coalesce(stood.oldest, 0);
+                untils[k] := stood.until;
+                logs[k] := CASE WHEN stood.log IS NOT NULL THEN ROW(stood.log)::weir.log END;
+                leases[k] := ROW(stood.leases)::weir.log;
+                missing := missing + CASE WHEN stood.version IS NULL THEN 1 ELSE 0 END;
+            END LOOP;
+        END IF;
         clock := floor(extract(epoch FROM clock_timestamp()) * 1000);
         now := clock;
         expiries := none;
@@ -327,13 +553,13 @@ BEGIN
                 cost := asked;
                 IF verbs IS NOT NULL THEN
                     verb := verbs[question];
-                    IF verb NOT BETWEEN 0 AND 3 AND verb NOT BETWEEN 5 AND 6 THEN
+                    IF verb NOT BETWEEN 0 AND 3 AND verb NOT BETWEEN 5 AND 7 THEN
                         -- never as one of the others
                         RAISE EXCEPTION 'there is no verb %', verb
                             USING ERRCODE = 'invalid_parameter_value';
                     END IF;
                     forced := verb = 5;
-                    holds := verb = 6;
+                    holds := verb IN (6, 7);
                     verb := CASE WHEN verb > 3 THEN 0 ELSE verb END;
                 END IF;
                 IF nows IS NOT NULL THEN
@@ -379,9 +605,36 @@ BEGIN
                         logged := s;
                     END IF;
                 END IF;
+                leased := 0;
+                is_lease := holds AND verbs[question] = 7 AND kind BETWEEN 2 AND 4 AND cost > 0;
                 IF untils[s] IS NOT NULL THEN
                     is_out := now < untils[s] AND kind <> 0;
-                    is_held := untils[s] = 0 AND kind = 4;
+                    is_held := untils[s] IN (0, -2) AND kind = 4;
+                    IF untils[s] < 0 AND kind BETWEEN 2 AND 4 THEN
+                        other := others[s];
+                        oldest := oldests[s];
+                        stood := weir.end_leases(
+                            keys[s], kind, max, win, burst, width, is_held, now, at, used, other,
+                            oldest, CASE WHEN kind = 2 THEN log END, (leases[s]).entries);
+                        leased := stood.leased;
+                        open := stood.leases;
+                        IF cardinality(open) IS DISTINCT FROM cardinality((leases[s]).entries) THEN
+                            at := stood.at;
+                            used := stood.used;
+                            other := stood.other;
+                            oldest := stood.oldest;
+                            ats[s] := at;
+                            useds[s] := used;
+                            others[s] := other;
+                            oldests[s] := oldest;
+                            leases[s] := ROW(open)::weir.log;
+                            ended[s] := now;
+                            IF kind = 2 THEN
+                                log := stood.log;
+                                log_changed := true;
+                            END IF;
+                        END IF;
+                    END IF;
                     IF is_held THEN
                         SELECT u.known, u.held, u.last INTO other, oldest, last_hold
                           FROM weir.bring_up(keys[s], max, win, at, greatest(now, at), others[s],
@@ -410,7 +663,7 @@ BEGIN
                     -- Change the state here; the answer is computed below.
                     cost := 0;
                     writes := CASE WHEN verb = 3 THEN at > 0 OR used > 0 OR untils[s] IS NOT NULL
-                                   ELSE (at > 0 OR used > 0) AND NOT is_out END;
+                                   ELSE (at > 0 OR used > 0 OR leased > 0) AND NOT is_out END;
                     IF NOT writes THEN
                         NULL; -- nothing to refund or reset
                     ELSIF verb = 3 THEN
@@ -426,6 +679,8 @@ BEGIN
                             logs[s] := NULL;
                         END IF;
                         is_held := false;
+                        leased := 0;
+                        open := NULL;
                         forgotten := forgotten || keys[s];
                     ELSIF max = 0 THEN
                         writes := false;
@@ -478,6 +733,11 @@ BEGIN
                     END IF;
                 END IF;
 
+                IF leased > 0 THEN -- so much less room
+                    burst := burst - leased;
+                    max := max - CASE WHEN kind = 4 THEN 0 ELSE leased END;
+                END IF;
+                charging := charging AND NOT is_lease;
                 IF is_out AND NOT forced THEN
                     t := now;
                     ok := cost = 0;
@@ -703,6 +963,30 @@ BEGIN
                     END IF;
                 END IF;
 
+                IF leased > 0 THEN
+                    burst := burst + leased;
+                    max := max + CASE WHEN kind = 4 THEN 0 ELSE leased END;
+                    IF ok AND is_leaky AND NOT forced THEN -- what is leased is in the queue, too
+                        delay[i] := (used + (leased - CASE WHEN charging THEN cost ELSE 0 END) * win
+                                     + max - 1) / max;
+                    ELSIF NOT ok THEN
+                        wait := CASE WHEN cost > CASE WHEN kind = 4 THEN burst ELSE max END THEN -1
+                                     ELSE weir.foresee(kind, max, win, burst, width, t, cost, at,
+                                                       used, other, oldest, log, open) END;
+                    END IF;
+                END IF;
+                IF is_lease THEN
+                    charging := writes;
+                    IF charging AND ok THEN
+                        rest := rest - cost;
+                        open := weir.with_lease(CASE WHEN leased > 0 THEN open END, cost, held_until);
+                        leased := leased + cost;
+                    END IF;
+                END IF;
+                IF leased > 0 THEN
+                    reset := weir.foresee(kind, max, win, burst, width, t, NULL, at, used, other,
+                                          oldest, log, open);
+                END IF;
                 IF is_out AND forced THEN -- counted, and forgotten when the lockout ends
                     t := now;
                     rest := least(rest, 0);
@@ -725,6 +1009,7 @@ BEGIN
                             log_changed := true;
                         END IF;
                         untils[s] := now + blocks[rule];
+                        leases[s] := NULL;
                         expiries[s] := untils[s];
                         forgotten := forgotten || keys[s];
                         remaining[i] := 0;
@@ -748,6 +1033,11 @@ BEGIN
                         untils[s] := 0;
                         expiries[s] := greatest(t, last_hold)
                             + (greatest(used, other) + oldest * win + max - 1) / max;
+                    END IF;
+                    IF leased > 0 THEN
+                        untils[s] := CASE WHEN untils[s] = 0 THEN -2 ELSE -1 END;
+                        leases[s] := ROW(open)::weir.log;
+                        expiries[s] := greatest(expiries[s], t + reset);
                     END IF;
                     IF verb > 1 OR cost < 0 THEN
                         -- Deny caches of servers must forget this key.
@@ -857,6 +1147,11 @@ BEGIN
             IF written = to_write THEN
                 IF forgotten IS NOT NULL THEN
                     DELETE FROM weir.holds h WHERE h.key = ANY (forgotten);
+                END IF;
+                IF ended IS NOT NULL THEN
+                    DELETE FROM weir.holds h USING unnest(keys, ended, expiries) AS u (key, to_, expires)
+                     WHERE h.key = u.key AND h.expires <= u.to_ AND h.mark = -1
+                       AND u.expires IS NOT NULL;
                 END IF;
                 RETURN;
             ELSIF NOT is_bold THEN

@@ -107,6 +107,66 @@ BEGIN
     RETURN true;
 END $$;
 
+-- Is it a lease of this algorithm, and beside the state of its key?
+CREATE OR REPLACE FUNCTION weir.stands(r weir.reservations, p_algorithm integer) RETURNS boolean
+LANGUAGE sql IMMUTABLE AS $$
+    SELECT r.fingerprint = 0 AND p_algorithm BETWEEN 2 AND 5
+$$;
+
+-- Bring a key up to now: leases that have expired are used. With p_held, a lease of so much is over, and
+-- so much of it was used: false if it is not open.
+CREATE OR REPLACE FUNCTION weir.bring_up_leases(
+    r weir.reservations, i integer, p_now bigint, p_used bigint DEFAULT NULL)
+RETURNS boolean LANGUAGE plpgsql AS $$
+DECLARE
+    max CONSTANT bigint := r.limits[i];
+    win CONSTANT bigint := r.windows[i];
+    kind CONSTANT integer := CASE WHEN r.algorithms[i] = 5 THEN 4 ELSE r.algorithms[i] END;
+    s record;
+    now record;
+    up record;
+    t bigint;
+    is_held boolean;
+    is_leased boolean;
+BEGIN
+    IF p_used IS NOT NULL THEN
+        DELETE FROM weir.holds h
+         WHERE h.key = r.keys[i] AND h.expires = r.expires AND h.reservation = r.id
+           AND h.mark = -1 AND r.expires > p_now;
+        IF NOT FOUND THEN
+            RETURN false;
+        END IF;
+    END IF;
+    SELECT * INTO s FROM weir.leased_state(r.keys[i]);
+    IF s.until IS NULL OR s.until >= 0 THEN -- it was locked out, or forgotten
+        RETURN false;
+    END IF;
+    is_held := s.until = -2 AND kind = 4;
+    now := weir.end_leases(r.keys[i], kind, max, win, r.bursts[i], r.precisions[i], is_held,
+                           p_now, s.at, s.used, s.other, s.oldest, s.log, s.leases);
+    DELETE FROM weir.holds h WHERE h.key = r.keys[i] AND h.expires <= p_now AND h.mark = -1;
+    IF p_used > 0 THEN -- as if a lease of so much had expired now
+        now := weir.end_leases(r.keys[i], kind, max, win, r.bursts[i], r.precisions[i], is_held,
+                               p_now, now.at, now.used, now.other, now.oldest, now.log,
+                               ARRAY[p_used, p_now] || now.leases);
+    END IF;
+    is_leased := now.leased > 0;
+    t := p_now + weir.foresee(kind, max, win, r.bursts[i], r.precisions[i], p_now, NULL, now.at,
+                              now.used, now.other, now.oldest, now.log, now.leases);
+    IF is_held THEN
+        up := weir.bring_up(r.keys[i], max, win, now.at, now.at, now.other, now.oldest);
+        t := greatest(t, greatest(now.at, up.last)
+                         + (greatest(now.used, now.other) + now.oldest * win + max - 1) / max);
+    END IF;
+    UPDATE weir.states w
+       SET at = now.at, used = now.used, other = now.other, oldest = now.oldest, log = now.log,
+           locked_until = CASE WHEN is_held AND is_leased THEN -2 WHEN is_leased THEN -1
+                               WHEN is_held THEN 0 END,
+           expires = t, room = NULL
+     WHERE w.key = r.keys[i];
+    RETURN true;
+END $$;
+
 -- When a hold of a reservation ends by itself. One of a bucket that is to be given back waits for that.
 CREATE OR REPLACE FUNCTION weir.hold_until(r weir.reservations, p_algorithm integer) RETURNS bigint
 LANGUAGE sql IMMUTABLE AS $$
@@ -123,6 +183,10 @@ DECLARE
     ends bigint;
 BEGIN
     FOR i IN 1..cardinality(r.keys) LOOP
+        IF weir.stands(r, r.algorithms[i]) AND r.limits[i] > 0 THEN
+            PERFORM weir.bring_up_leases(r, i, r.expires);
+            CONTINUE;
+        END IF;
         CONTINUE WHEN r.algorithms[i] NOT IN (4, 5, 6)
                       OR r.is_released AND r.algorithms[i] <> 6;
         ends := weir.hold_until(r, r.algorithms[i]);
@@ -257,7 +321,9 @@ BEGIN
         CONTINUE WHEN p_costs[i] = 0 OR NOT p_allowed[i];
         charged_at := 0;
         ends := weir.hold_until(r, r.algorithms[i]);
-        IF r.algorithms[i] NOT IN (4, 5, 6) THEN
+        IF weir.stands(r, r.algorithms[i]) THEN
+            charged_at := -1;
+        ELSIF r.algorithms[i] NOT IN (4, 5, 6) THEN
             SELECT s.at INTO charged_at FROM weir.states s WHERE s.key = r.keys[i];
         END IF;
         last_mark := NULL;
@@ -293,6 +359,8 @@ BEGIN
         IF r.algorithms[i] = 6 THEN
             PERFORM weir.free_slots(r.keys[i], p_now, r.expires, r.id);
             CONTINUE;
+        ELSIF weir.stands(r, r.algorithms[i]) THEN
+            PERFORM weir.bring_up_leases(r, i, p_now, p_used[i]);
         ELSIF r.algorithms[i] IN (4, 5) AND r.held[i] > 0
               AND weir.settle_bucket(r.keys[i], r.limits[i], r.windows[i], p_now,
                                      weir.hold_until(r, 4), r.id, p_used[i]) THEN
@@ -310,7 +378,7 @@ BEGIN
                 back := back - least(part.amount, back);
             END LOOP;
         END IF;
-        IF r.held[i] > p_used[i] AND is_open THEN
+        IF is_open AND (r.held[i] > p_used[i] OR weir.stands(r, r.algorithms[i])) THEN
             PERFORM pg_notify('weir', 'back ' || r.keys[i]); -- deny caches must forget it
         END IF;
     END LOOP;
@@ -535,7 +603,8 @@ BEGIN
                          NULL, NULL, policies[first:last], rules[first:last], counted[first:last],
                          shadows[first:last], verbs[q] = 10, false)::weir.reservations;
             IF r.keys IS NULL THEN
-                said := weir.judge_record(asked, CASE WHEN flags[q] THEN 0 ELSE 6 END,
+                said := weir.judge_record(asked, CASE WHEN flags[q] THEN 0
+                                                       WHEN fingerprints[q] = 0 THEN 7 ELSE 6 END,
                                           costs[first:last], now);
                 IF NOT weir.is_denied(said.allowed, asked.shadows) THEN
                     ends := asked.expires;

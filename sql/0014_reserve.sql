@@ -302,6 +302,13 @@ COMMENT ON TYPE weir.reserved IS 'The answer about a reservation.';
 COMMENT ON FUNCTION weir.add_parts IS 'Note what a reservation has charged. Internal.';
 COMMENT ON FUNCTION weir.bounds_of IS 'The windows of the calendar of a record. Internal.';
 COMMENT ON FUNCTION weir.bring_up IS 'A bucket with holds at a later time. Internal.';
+COMMENT ON FUNCTION weir.bring_up_leases IS 'A key with leases at a later time. Internal.';
+COMMENT ON FUNCTION weir.end_leases IS 'Count leases that have expired as used. Internal.';
+COMMENT ON FUNCTION weir.foresee IS 'When a key with leases has room again. Internal.';
+COMMENT ON FUNCTION weir.leased_state IS 'The row of a key, and its leases. Internal.';
+COMMENT ON FUNCTION weir.stands IS 'Is it a lease of a state that ages? Internal.';
+COMMENT ON FUNCTION weir.take_plain IS 'A log, counter or bucket at a later time. Internal.';
+COMMENT ON FUNCTION weir.with_lease IS 'A list with one more lease. Internal.';
 COMMENT ON FUNCTION weir.change_reservation IS 'Settle, grow or extend a reservation. Internal.';
 COMMENT ON FUNCTION weir.check_id IS 'Reject an invalid id. Internal.';
 COMMENT ON FUNCTION weir.check_once IS

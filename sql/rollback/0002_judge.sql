@@ -7,6 +7,14 @@ DROP FUNCTION IF EXISTS
     weir.bring_up(uuid, bigint, bigint, bigint, bigint, bigint, bigint),
     weir.taken(uuid, bigint, bigint, bigint, bigint),
     weir.take_cell(bigint, bigint, bigint, bigint, bigint, bigint, bigint, boolean),
+    weir.foresee(integer, bigint, bigint, bigint, bigint, bigint, bigint, bigint, bigint, bigint,
+                 bigint, bigint[], bigint[]),
+    weir.end_leases(uuid, integer, bigint, bigint, bigint, bigint, boolean, bigint, bigint, bigint,
+                    bigint, bigint, bigint[], bigint[]),
+    weir.take_plain(integer, bigint, bigint, bigint, bigint, bigint, bigint, boolean, bigint,
+                    bigint, bigint, bigint, bigint[]),
+    weir.with_lease(bigint[], bigint, bigint),
+    weir.leased_state(uuid),
     weir.guard(uuid);
 DO $$
 BEGIN

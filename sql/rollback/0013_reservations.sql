@@ -10,11 +10,13 @@ BEGIN
                  WHERE p.pronamespace = to_regnamespace('weir')
                    AND p.proname IN ('give_back', 'settle_bucket', 'free_slots', 'judge_record',
                                      'bounds_of', 'is_denied', 'drop_expired', 'add_parts', 'settle_holds',
-                                     'hold_until', 'release_due', 'held_charges', 'judge_reservations') LOOP
+                                     'hold_until', 'stands', 'bring_up_leases', 'release_due', 'held_charges', 'judge_reservations') LOOP
         EXECUTE 'DROP FUNCTION ' || made;
     END LOOP;
     IF to_regclass('weir.holds') IS NOT NULL THEN
-        UPDATE weir.states SET locked_until = NULL, other = 0, oldest = 0 WHERE locked_until = 0;
+        UPDATE weir.states SET locked_until = NULL, other = 0, oldest = 0
+         WHERE locked_until IN (0, -2);
+        UPDATE weir.states SET locked_until = NULL WHERE locked_until = -1;
         TRUNCATE weir.holds, weir.reservations;
         TRUNCATE weir.releases;
     END IF;

@@ -17,6 +17,7 @@ struct chunk {
     int64_t until;         /* it may be spent before this */
     int64_t lost_at;       /* the store takes it for spent from about this on */
     int64_t reset_at;
+    int64_t runs_at; /* of a leaky bucket: when its first unit has its turn in the queue */
     uint16_t tag;
     const char *counts;
 };
@@ -31,6 +32,8 @@ struct place {
     int64_t last;         /* the amount of the last chunk */
     int64_t ttl;
     int64_t recalled_at;
+    int64_t queued,
+        queued_at; /* of a leaky bucket: what waits here, in units x ms, and since when */
     struct chunk chunks[CHUNKS];
     struct place *next; /* of those with chunks */
     bool is_listed;
@@ -225,17 +228,19 @@ static void count(struct place *p, int64_t cost, int64_t now)
 }
 
 /* What is expected to be asked for within a ttl, or until the window ends. */
-static int64_t expected(const struct place *p, int64_t now)
+static int64_t expected(const struct place *p, const struct rule *r, int64_t now)
 {
     const int64_t in = now > p->since ? now - p->since : 1;
-    const int64_t rest = p->reset_at > now ? least(p->ttl, p->reset_at - now) : p->ttl;
+    const bool has_end = !algorithm_ages(r->algorithm) && p->reset_at > now;
+    const int64_t rest = has_end ? least(p->ttl, p->reset_at - now) : p->ttl;
 
     return p->asked < WEIR_MAX_AMOUNT / LEASE_MOST_TTL_MS ? p->asked * rest / in : p->asked;
 }
 
 static int64_t chunk_for(const struct place *p, const struct lease_wish *wish, int64_t now)
 {
-    int64_t amount = least(expected(p, now), p->remaining / (LEASE_PARTS * wish->instances));
+    int64_t amount = least(expected(p, wish->rule, now),
+                           p->remaining / (LEASE_PARTS * wish->instances));
 
     amount = least(amount, p->last > 0 ? LEASE_GROWTH * p->last : LEASE_FIRST);
     if (wish->terms->most > 0)
@@ -262,6 +267,33 @@ static bool wants_next(const struct lease_table *t, const struct place *p, int64
 
 /* ---- spending ------------------------------------------------------------------------------- */
 
+/* What is leased of a sliding window counts from its grant until a window after it is settled. So that
+ * this takes little of the limit, it is held for a small part of the window. */
+int64_t lease_ttl(const struct rule *r, const struct policy_lease *terms)
+{
+    if (algorithm_leasing(r->algorithm) != LEASED_SLIDING)
+        return terms->ttl;
+    return least(terms->ttl, r->window / LEASE_SLIDING_PARTS);
+}
+
+/* How long a unit that is let in now waits: until its place in the queue, as that was when the chunk
+ * was granted; and so that this process by itself never lets them run faster than the bucket drains. */
+static int64_t queue_up(struct place *p, const struct chunk *c, const struct lease_wish *wish,
+                        int64_t now)
+{
+    const struct rule *r = wish->rule;
+    const int64_t turn = c->runs_at + c->spent * r->window / r->limit - now;
+    int64_t wait;
+
+    p->queued = now - p->queued_at > p->queued / r->limit
+                    ? 0
+                    : p->queued - (now - p->queued_at) * r->limit;
+    p->queued_at = now;
+    wait = div_up(p->queued, r->limit);
+    p->queued += wish->cost * r->window;
+    return turn > wait ? turn : wait;
+}
+
 static struct chunk *chunk_with(const struct lease_table *t, struct place *p, int64_t cost,
                                 int64_t now)
 {
@@ -284,8 +316,20 @@ static void count_under(struct place *p, const struct lease_wish *wish, int64_t 
         p->burst = wish->rule->burst;
         p->remaining = -1;
     }
-    p->ttl = wish->terms->ttl;
+    p->ttl = lease_ttl(wish->rule, wish->terms);
     count(p, wish->cost, now);
+}
+
+/* Is its first chunk to be given back now: with the request for the next; or, of one that ages only
+ * from then on, as soon as it is used up? */
+static bool is_due(const struct lease_table *t, const struct place *p,
+                   const struct lease_wish *wish, bool asks, int64_t now)
+{
+    const struct chunk *c = &p->chunks[0];
+
+    if (is_used_up(c))
+        return asks || (wish->is_alone && algorithm_ages(wish->rule->algorithm));
+    return asks && has_chunk(p) && !is_good(t, p, c, now);
 }
 
 bool lease_table_spend(struct lease_table *t, const struct lease_wish *wish, int64_t now,
@@ -301,23 +345,22 @@ bool lease_table_spend(struct lease_table *t, const struct lease_wish *wish, int
     if (p && is_for(p, wish->rule)) {
         c = chunk_with(t, p, wish->cost, now);
         if (c) {
+            out->decision.delay = algorithm_leasing(wish->rule->algorithm) == LEASED_IN_QUEUE
+                                      ? queue_up(p, c, wish, now)
+                                      : 0;
             c->spent += wish->cost;
             p->used_at = now;
             out->id = c->id;
-            out->decision = (struct decision){
-                .allowed = true,
-                .remaining = left_in(t, p, now),
-                .reset_after = c->reset_at > now ? c->reset_at - now : 0,
-            };
+            out->decision.allowed = true;
+            out->decision.retry_after = 0;
+            out->decision.remaining = left_in(t, p, now);
+            out->decision.reset_after = c->reset_at > now ? c->reset_at - now : 0;
         }
         if (wants_next(t, p, now))
             out->chunk = chunk_for(p, wish, now);
-        if (out->chunk > 0) {
-            p->is_asked_for = true;
-            if (has_chunk(p) && (is_used_up(&p->chunks[0]) || !is_good(t, p, &p->chunks[0], now)) &&
-                !end(t, lock, p, 0, now, &out->ended))
-                out->ended.amount = 0;
-        }
+        p->is_asked_for = p->is_asked_for || out->chunk > 0;
+        if (is_due(t, p, wish, out->chunk > 0, now) && !end(t, lock, p, 0, now, &out->ended))
+            out->ended.amount = 0;
     }
     leave(lock);
     return c;
@@ -352,9 +395,9 @@ void lease_table_learn(struct lease_table *t, struct key key, const struct decis
 /* ---- coming and going ----------------------------------------------------------------------- */
 
 /* L2. The store has decided at some moment after it was asked. */
-static int64_t end_of(const struct lease_grant *g)
+static int64_t end_of(const struct lease_grant *g, const struct rule *r)
 {
-    const int64_t life = least(g->ttl, g->reset_after);
+    const int64_t life = algorithm_ages(r->algorithm) ? g->ttl : least(g->ttl, g->reset_after);
 
     return g->asked + life - (life + 99) / 100 - 1;
 }
@@ -377,9 +420,10 @@ bool lease_table_granted(struct lease_table *t, const struct lease_wish *wish,
         .id = g->id,
         .amount = g->amount,
         .began = g->asked,
-        .until = end_of(g),
+        .until = end_of(g, wish->rule),
         .lost_at = g->asked + g->ttl,
         .reset_at = g->answered + g->reset_after,
+        .runs_at = g->answered + g->delay,
         .tag = g->tag,
         .counts = g->counts,
     };

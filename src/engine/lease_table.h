@@ -8,14 +8,15 @@
  *   L1  No more is ever spent of a chunk than was granted, by all threads together.
  *   L2  Nothing is spent of a chunk at or after its end: when the store was asked, by a clock that is
  *       never set and goes on while the machine sleeps, and what the chunk lasts, less 1 % and 1 ms.
- *       It lasts no longer than the window that it was charged to. The clock is read for each check.
+ *       It lasts no longer than the window that it was charged to, if that is one that ends: what is
+ *       leased of the others does not age in the store. The clock is read for each check.
  *   L3  A chunk that is recalled is not spent from any more. A key is recalled when it is refunded
  *       or reset, all keys when limits may have changed or news may have been missed. What was asked
  *       for before and comes after it is recalled, too.
  *   L4  A chunk is for requests with the numbers that it was granted for.
  *   L5  One request for a chunk of a key is under way at a time.
  *   L6  What is left is given back before the store takes it for spent: of a key that is not asked
- *       for, or whose next chunk is there. What was spent and what is given back are never more than
+ *       for, or whose next chunk is there; of one that ages when it is used up. What was spent and what is given back are never more than
  *       was granted.
  *   L7  All memory is allocated at the start. A key that has no chunk makes room for another; without
  *       room no chunk is taken.
@@ -48,6 +49,7 @@ struct lease_wish {
     const struct policy_lease *terms;
     int64_t instances; /* that share the limit, as far as is known */
     int64_t cost;
+    bool is_alone; /* it is spent for certain: the check wants nothing else */
 };
 
 /* A chunk that is over, and what was spent of it. */
@@ -63,7 +65,7 @@ struct lease_found {
     struct key id;            /* of the chunk that it was spent of */
     struct decision decision; /* `remaining` is what is left of the chunks here */
     int64_t chunk;            /* to be asked for now, by this caller; 0: none */
-    struct lease_end ended;   /* to be given back with it; an amount of 0: none */
+    struct lease_end ended;   /* to be given back; an amount of 0: none */
 };
 
 /* A chunk that the store has granted. */
@@ -75,9 +77,13 @@ struct lease_grant {
     int64_t answered;  /* and when the answer came */
     int64_t remaining; /* what the store has beside it */
     int64_t reset_after;
+    int64_t delay;      /* of a leaky bucket: of the first unit */
     uint16_t tag;       /* by which its record is found */
     const char *counts; /* what the units are called */
 };
+
+/* How long a chunk of this rule lasts. */
+int64_t lease_ttl(const struct rule *r, const struct policy_lease *terms);
 
 struct lease_table *lease_table_new(const weir_allocator *allocator); /* NULL: out of memory */
 void lease_table_free(struct lease_table *t);                         /* NULL is fine */

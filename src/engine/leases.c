@@ -182,6 +182,7 @@ static void request_done(struct question *q)
         .answered = clock_steady_ms(),
         .remaining = said->remaining,
         .reset_after = said->reset_after,
+        .delay = said->delay,
         .tag = r->reserving.tag,
         .counts = r->label.counts,
     };
@@ -261,7 +262,7 @@ static void ask_for_chunk(struct engine *e, struct pending *pending, const struc
     r->reserving = (struct reserving){
         .key = new_id(e),
         .tag = c->name.tag,
-        .ttl = rule->lease.ttl,
+        .ttl = lease_ttl(&r->rule, &rule->lease),
         .most_ttl = rule->lease.ttl,
         .labels = &r->label,
     };
@@ -287,7 +288,8 @@ static bool may_spend(const struct check *check)
         return false;
     for (size_t i = 0; i < check->live; i++)
         if (!check->rules[i] || check->rules[i]->lease.ttl == 0 || check->charges[i].cost < 0 ||
-            check->charges[i].rule->limit == 0)
+            check->charges[i].rule->limit == 0 ||
+            lease_ttl(check->charges[i].rule, &check->rules[i]->lease) < LEASE_LEAST_MS)
             return false;
     return check->live > 0;
 }
@@ -302,14 +304,14 @@ static bool spend_of(struct engine *e, struct pending *pending, const struct che
         .terms = &check->rules[i]->lease,
         .instances = policies_fallback(check->policies).instances,
         .cost = c->cost,
+        .is_alone = check->live == 1,
     };
     const bool is_spent = lease_table_spend(e->leases->table, &wish, now, found);
 
-    if (found->chunk > 0) {
-        if (found->ended.amount > 0)
-            give_back(pending->leases, pending, &found->ended);
+    if (found->ended.amount > 0)
+        give_back(pending->leases, pending, &found->ended);
+    if (found->chunk > 0)
         ask_for_chunk(e, pending, check, i, found->chunk, now);
-    }
     if (is_spent)
         c->step.decision = found->decision;
     return is_spent;

@@ -150,22 +150,38 @@ static inline bool algorithm_multiplies(weir_algorithm algorithm)
     return false;
 }
 
-/* Can a chunk of its limit be leased? What is counted in a fixed window stays until the window ends,
- * whenever it is spent. What ages, as in a bucket or a log, would have to stand still meanwhile. */
-static inline bool algorithm_is_leased(weir_algorithm algorithm)
+/* How a chunk of its limit is leased. */
+enum leasing {
+    LEASED_NEVER,
+    LEASED_WITH_WINDOW, /* what is counted stays until the window ends, whenever it is spent */
+    LEASED_STANDING,    /* what is counted ages, and has to stand still while it is leased */
+    LEASED_IN_QUEUE,    /* … and what is let in waits for its turn */
+    LEASED_SLIDING,     /* … and counts for a window more from when it is settled */
+};
+
+static inline enum leasing algorithm_leasing(weir_algorithm algorithm)
 {
     switch (algorithm) {
     case WEIR_FIXED_WINDOW:
-        return true;
+        return LEASED_WITH_WINDOW;
     case WEIR_SLIDING_WINDOW:
     case WEIR_SLIDING_COUNTER:
-    case WEIR_TOKEN_BUCKET:
-    case WEIR_LEAKY_BUCKET:
-    case WEIR_CONCURRENCY:
     case WEIR_DEFAULT_ALGORITHM: /* sliding window */
+        return LEASED_SLIDING;
+    case WEIR_TOKEN_BUCKET:
+        return LEASED_STANDING;
+    case WEIR_LEAKY_BUCKET:
+        return LEASED_IN_QUEUE;
+    case WEIR_CONCURRENCY:
         break;
     }
-    return false;
+    return LEASED_NEVER;
+}
+
+/* Does what it counts lose weight with time? */
+static inline bool algorithm_ages(weir_algorithm algorithm)
+{
+    return algorithm_leasing(algorithm) > LEASED_WITH_WINDOW;
 }
 
 /* Does it count what is held at once, and nothing over time? */

@@ -43,11 +43,19 @@ void read_lease(struct loader *l, const struct yaml *node, struct policy_lease *
 
 bool check_lease(struct loader *l, const struct yaml *at, const struct rule *r)
 {
-    if (!algorithm_is_leased(r->algorithm)) {
+    const enum leasing leasing = algorithm_leasing(r->algorithm);
+
+    if (leasing == LEASED_NEVER) {
         complain(&l->reader, at,
-                 "a lease is of a fixed window, not of a %s: leave out 'lease', or write "
-                 "'algorithm: fixed_window'",
+                 "a lease is of what is counted over time, not of a %s: leave out 'lease'",
                  weir_algorithm_name(r->algorithm));
+        return false;
+    }
+    if (leasing == LEASED_SLIDING && r->window < LEASE_LEAST_SLIDING_MS) {
+        complain(&l->reader, at,
+                 "a lease of a %s needs a window of %ds or more: leave out 'lease', or write "
+                 "'algorithm: token_bucket'",
+                 weir_algorithm_name(r->algorithm), LEASE_LEAST_SLIDING_MS / 1000);
         return false;
     }
     if (r->block_for > 0) {

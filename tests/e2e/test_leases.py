@@ -10,9 +10,10 @@ import sys
 
 sys.path.insert(0, "tests/support")
 import postgres_fixture  # noqa: E402
-from lease_trial import (POLICIES as TRIED, YEAR, Callers, excess, read_answers, trial)  # noqa: E402
-from redis import Cluster, Redis  # noqa: E402
-from shared_store import PATIENT, RedisFixture, weir  # noqa: E402
+from lease_trial import (LIMIT, POLICIES as TRIED, WINDOW, YEAR, Callers, excess, read_answers,  # noqa: E402
+                         steady_usage, trial)
+from redis import Cluster, Redis, Watched  # noqa: E402
+from shared_store import PATIENT, Fixture, RedisFixture, weir  # noqa: E402
 from weir_server import PATIENCE, TREE, command, run, test, wait_until  # noqa: E402
 
 POLICIES = TRIED + """\
@@ -27,6 +28,14 @@ POLICIES = TRIED + """\
     algorithm: fixed_window
     lease: on
     plans: {small: 3 per 52w}
+  drip:   {limit: 5000 per 52w, by: user, algorithm: token_bucket, lease: on}
+  queue:  {limit: 5000 per 52w, by: user, algorithm: leaky_bucket, lease: on}
+  slid:   {limit: 5000 per 52w, by: user, lease: on}
+  fading: {limit: 5000 per 52w, by: user, algorithm: sliding_counter, lease: on}
+  mixed:
+    rules:
+      all:  {limit: 6000 per 52w, algorithm: token_bucket, lease: on}
+      user: {limit: 4000 per 52w, by: user, lease: on}
   two:
     algorithm: fixed_window
     rules:
@@ -50,6 +59,23 @@ class Home(RedisFixture):
     def __init__(self, parameters=PATIENT, **options):
         redis = Redis(**options)
         super().__init__(redis, redis.url, parameters)
+
+
+class WatchedHome(Fixture):
+    """A master whose replica has all that was answered, and a Sentinel that promotes it."""
+
+    policies = POLICIES
+
+    def __init__(self):
+        self.watched = Watched()
+        super().__init__(f"redis+sentinel://127.0.0.1:{self.watched.sentinel.port}/main?"
+                         f"{PATIENT}&wait_replicas=1")
+
+    def __exit__(self, *raised):
+        try:
+            super().__exit__(*raised)
+        finally:
+            self.watched.__exit__()
 
 
 class PostgresHome(postgres_fixture.Fixture):
@@ -139,8 +165,11 @@ def servers_that_share_a_postgres_admit_exactly_the_limit():
 @test
 def steady_load_uses_the_limit_of_each_window_and_never_more():
     with Home() as home:
-        shares = trial(home, 3, 4, []).shares
-        assert min(shares, default=1) >= 0.97, shares
+        tried = trial(home, 3, 4, [])
+        assert min(tried.shares, default=1) >= 0.97, tried.shares
+        for policy in ("token", "leaky"):
+            share = steady_usage(tried.told, policy, "hot", LIMIT, WINDOW)
+            assert share >= 0.97, (policy, share)
 
 
 @test
@@ -150,9 +179,21 @@ def servers_that_are_killed_stopped_or_set_never_exceed_a_limit():
 
 
 @test
+def servers_of_a_postgres_that_are_killed_stopped_or_set_never_exceed_a_limit():
+    with PostgresHome() as home:
+        trial(home, 3, 7, ["step", "stop", "kill"])
+
+
+@test
 def no_limit_is_exceeded_when_the_store_is_restarted():
     with Home(appendonly="yes", appendfsync="always") as home:
         trial(home, 3, 4, ["store"])
+
+
+@test
+def no_limit_is_exceeded_when_a_replica_that_is_waited_for_is_promoted():
+    with WatchedHome() as home:
+        trial(home, 3, 8, ["failover"])
 
 
 # ---- refusals, and what is told --------------------------------------------------------------
@@ -190,8 +231,10 @@ def every_kind_of_window_and_amount_is_leased_and_counted_exactly():
         server = home.serve()
         for policy, limit, words, cost in (("month", 5000, (), 1), ("first", 5000, (), 1),
                                            ("tokens", 9000, ("COST", "tokens", "3"), 3),
-                                           ("two", 4000, (), 1)):
-            words = ("user=ann", *words) if policy == "two" else ("ann", *words)
+                                           ("drip", 5000, (), 1), ("queue", 5000, (), 1),
+                                           ("slid", 5000, (), 1), ("fading", 5000, (), 1),
+                                           ("two", 4000, (), 1), ("mixed", 4000, (), 1)):
+            words = ("user=ann", *words) if policy in ("two", "mixed") else ("ann", *words)
             total = heat(server, policy, *words)
             uses_all([server], limit, policy, words[0], total, *words[1:], cost=cost)
 
@@ -288,8 +331,8 @@ def a_plan_shadows_and_rules_without_leases_are_asked_of_the_store():
 @test
 def what_cannot_be_leased_is_refused_when_the_policies_are_loaded():
     with Home() as home:
-        for text, what in (("{limit: 5 per 1m, lease: on}", "a lease is of a fixed window, not of a sliding_window"),
-                           ("{limit: 5 per 1m, algorithm: token_bucket, lease: on}", "not of a token_bucket"),
+        for text, what in (("{limit: 5 per 9s, lease: on}", "a lease of a sliding_window needs a window of 10s or more"),
+                           ("{limit: 5 per 1s, algorithm: sliding_counter, lease: on}", "a lease of a sliding_counter needs"),
                            ("{limit: 5 at once, lease: on}", "not of a concurrency"),
                            ("{limit: 5 per 1m, algorithm: fixed_window, block_for: 1m, lease: on}", "block_for"),
                            ("{limit: 5 per 1m, algorithm: fixed_window, lease: {ttl: 1ms}}", "from 500ms to 60s"),

@@ -403,6 +403,102 @@ static void threads_spend_each_unit_once(void **state)
     lease_table_free(c.t);
 }
 
+/* ---- what ages ---------------------------------------------------------------------------------- */
+
+static const struct rule bucket = {
+    .algorithm = WEIR_TOKEN_BUCKET, .limit = 100000, .window = 86400000, .burst = 100000
+};
+
+static struct lease_wish one_of_bucket(void)
+{
+    struct lease_wish wish = one_of(1, 1);
+
+    wish.rule = &bucket;
+    wish.is_alone = true;
+    return wish;
+}
+
+/* L2: it stands still in the store, so it lasts as long as it was asked for. */
+static void a_chunk_that_ages_lasts_for_its_ttl_whenever_its_key_is_untouched(void **state)
+{
+    struct lease_table *t = open_table();
+    const struct lease_wish wish = one_of_bucket();
+    struct lease_grant g = grant_of(1, 50, ASKED);
+
+    (void)state;
+    g.reset_after = 3; /* an almost empty bucket */
+    assert_true(heat(t, &wish, ASKED) > 0);
+    assert_true(lease_table_granted(t, &wish, &g));
+    assert_true(spends(t, &wish, ASKED + usual.ttl - usual.ttl / 100 - 2));
+    assert_false(spends(t, &wish, ASKED + usual.ttl - usual.ttl / 100 - 1));
+    lease_table_free(t);
+}
+
+/* L6: it ages from then on. */
+static void a_chunk_that_ages_goes_back_as_soon_as_it_is_used_up(void **state)
+{
+    struct lease_table *t = open_table();
+    const struct lease_wish wish = one_of_bucket();
+    const struct lease_grant g = grant_of(7, 4, ASKED);
+    struct lease_found found;
+
+    (void)state;
+    assert_true(heat(t, &wish, ASKED) > 0);
+    assert_true(lease_table_granted(t, &wish, &g));
+    for (int i = 1; i <= 4; i++) {
+        assert_true(lease_table_spend(t, &wish, ASKED + 2, &found));
+        if (found.chunk > 0)
+            lease_table_refused(t, wish.key, -1);
+        assert_int_equal(found.ended.amount, i == 4 ? 4 : 0);
+    }
+    assert_int_equal(found.ended.spent, 4);
+    assert_true(lease_table_is_empty(t));
+    lease_table_free(t);
+}
+
+static void a_chunk_of_a_sliding_window_lasts_for_a_small_part_of_it(void **state)
+{
+    const struct rule log = { .algorithm = WEIR_SLIDING_WINDOW, .limit = 100, .window = 12000 };
+    const struct rule slow = { .algorithm = WEIR_SLIDING_COUNTER, .limit = 100, .window = 3600000 };
+
+    (void)state;
+    assert_int_equal(lease_ttl(&log, &usual), 300);
+    assert_int_equal(lease_ttl(&slow, &usual), usual.ttl);
+    assert_int_equal(lease_ttl(&bucket, &usual), usual.ttl);
+}
+
+/* 10 a second: the first has its turn 500 ms after the answer, as the store said. What is let in after
+ * its turn waits only for what was let in here before it. */
+static void units_of_a_leaky_bucket_wait_for_their_turn(void **state)
+{
+    const struct rule leaky = {
+        .algorithm = WEIR_LEAKY_BUCKET, .limit = 10, .window = 1000, .burst = 1000
+    };
+    struct lease_table *t = open_table();
+    struct lease_wish wish = one_of(1, 1);
+    struct lease_grant g = grant_of(1, 20, ASKED);
+    struct lease_found found;
+
+    (void)state;
+    wish.rule = &leaky;
+    g.delay = 500;
+    assert_true(heat(t, &wish, ASKED) > 0);
+    assert_true(lease_table_granted(t, &wish, &g));
+    for (int i = 0; i < 3; i++) {
+        assert_true(lease_table_spend(t, &wish, g.answered + 50, &found));
+        if (found.chunk > 0)
+            lease_table_refused(t, wish.key, -1);
+        assert_int_equal(found.decision.delay, 450 + 100 * i);
+    }
+    for (int i = 0; i < 3; i++) {
+        assert_true(lease_table_spend(t, &wish, g.answered + 960, &found));
+        if (found.chunk > 0)
+            lease_table_refused(t, wish.key, -1);
+        assert_int_equal(found.decision.delay, i == 0 ? 0 : i == 1 ? 100 : 200);
+    }
+    lease_table_free(t);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -420,6 +516,10 @@ int main(void)
         cmocka_unit_test(a_key_that_is_asked_for_seldom_has_no_chunk),
         cmocka_unit_test(without_room_no_chunk_is_taken),
         cmocka_unit_test(threads_spend_each_unit_once),
+        cmocka_unit_test(a_chunk_that_ages_lasts_for_its_ttl_whenever_its_key_is_untouched),
+        cmocka_unit_test(a_chunk_that_ages_goes_back_as_soon_as_it_is_used_up),
+        cmocka_unit_test(a_chunk_of_a_sliding_window_lasts_for_a_small_part_of_it),
+        cmocka_unit_test(units_of_a_leaky_bucket_wait_for_their_turn),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

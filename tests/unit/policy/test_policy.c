@@ -247,7 +247,7 @@ static void a_rollout_is_handed_down_and_needs_identities(void **state)
                          "not possible: leave out 'rollout'\n");
 }
 
-static void a_lease_is_handed_down_and_needs_a_fixed_window(void **state)
+static void a_lease_is_handed_down_and_has_its_bounds(void **state)
 {
     struct loaded l;
 
@@ -265,9 +265,17 @@ static void a_lease_is_handed_down_and_needs_a_fixed_window(void **state)
     assert_int_equal(find(&l, "c")->rules[0].lease.ttl, LEASE_USUAL_TTL_MS);
     assert_int_equal(find(&l, "d")->rules[0].lease.ttl, 0);
     unload(&l);
-    expect_problems(FILE_OF("  a: {limit: 1 per 1h, lease: on}\n"), NULL,
-                    HERE "3:24: a lease is of a fixed window, not of a sliding_window: leave out "
-                         "'lease', or write 'algorithm: fixed_window'\n");
+    load(&l, FILE_OF("  a: {limit: 1 per 10s, lease: on}\n"
+                     "  b: {limit: 1 per 1s, algorithm: leaky_bucket, lease: on}\n"));
+    assert_int_equal(find(&l, "a")->rules[0].lease.ttl, LEASE_USUAL_TTL_MS);
+    assert_int_equal(find(&l, "b")->rules[0].lease.ttl, LEASE_USUAL_TTL_MS);
+    unload(&l);
+    expect_problems(FILE_OF("  a: {limit: 1 per 9999ms, lease: on}\n"), NULL,
+                    HERE "3:28: a lease of a sliding_window needs a window of 10s or more: leave "
+                         "out 'lease', or write 'algorithm: token_bucket'\n");
+    expect_problems(FILE_OF("  a: {limit: 1 at once, lease: on}\n"), NULL,
+                    HERE "3:25: a lease is of what is counted over time, not of a concurrency: "
+                         "leave out 'lease'\n");
     expect_problems(
         FILE_OF("  a: {limit: 1 per month, block_for: 1m, lease: on}\n"), NULL,
         HERE "3:42: a key that block_for shuts out must not be let in by a lease: leave out one "
@@ -598,7 +606,7 @@ int main(void)
         cmocka_unit_test(the_hash_key_is_policy_rule_algorithm_window_and_amount),
         cmocka_unit_test(limit_0_always_denies),
         cmocka_unit_test(names_outlive_the_set_they_came_from),
-        cmocka_unit_test(a_lease_is_handed_down_and_needs_a_fixed_window),
+        cmocka_unit_test(a_lease_is_handed_down_and_has_its_bounds),
         cmocka_unit_test(an_unknown_key_is_rejected_with_its_place_and_a_suggestion),
         cmocka_unit_test(all_problems_come_at_once_in_file_order),
         cmocka_unit_test(a_duplicate_rule_says_where_the_first_is),
