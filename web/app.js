@@ -2,6 +2,7 @@
 import { get } from "./api.js";
 import { by, element, link } from "./dom.js";
 import { duration, plural, zone } from "./format.js";
+import { edition, hurry, noteLook, pause } from "./pace.js";
 import { address, where } from "./router.js";
 import { isOpen, learn, maySee, mayRead, showSession, signInForm } from "./session.js";
 import { budgets } from "./budgets.js";
@@ -11,9 +12,9 @@ import { overview } from "./overview.js";
 import { policies } from "./policies.js";
 
 const VIEWS = { overview, policies, identities, budgets, changes };
-const LOOK_MS = 2000, SLOWEST_MS = 30000, PART = 20; // of the time at most a 20th is spent on asking
+const RETRY_MS = 2000;
 
-let current = null, timer, isLooking = false, isLate = false;
+let current = null, timer, isLooking = false, isLate = false, known = "", title = "weir";
 
 function problem(text) {
   by("problem").hidden = !text;
@@ -24,6 +25,7 @@ function showState(stats, ready) {
   const word = stats.draining ? "ending" : stats.store.has_failed ? "store failed" : ready?.ready === false ? "not ready" : "well";
   const alerts = stats.alerts_firing ? plural(stats.alerts_firing, "alert") : "";
   by("state").replaceChildren(word, ...(alerts ? [", ", link(alerts, address("overview"))] : []));
+  document.title = (stats.alerts_firing ? `(${stats.alerts_firing}) ` : word === "well" ? "" : "(!) ") + title;
   by("state").className = word !== "well" ? "bad" : alerts ? "warn" : "good";
   by("about").textContent = `weir ${stats.version}, up ${duration(stats.now_ms - stats.started_ms)}, ${plural(stats.threads, "thread")}.`;
   by("zone").textContent = `Times are in ${zone()}.`;
@@ -46,40 +48,44 @@ function enter() {
     if (current) by("main").focus();
     current = next;
   }
-  document.title = `${place.name || next.title} · weir`;
+  title = `${place.name || next.title} · weir`;
+  document.title = title;
   showViews(name);
   next.enter(place);
   isLate = true;
   again();
 }
 
+// A hidden page only keeps its title true.
 async function look() {
   const stats = await get("/v1/stats"), ready = await get("/readyz");
+  noteLook(stats);
   showState(stats, ready);
-  await current.look({ stats, ready, isLate });
+  if (document.hidden) return;
+  const isChanged = isLate || known !== edition(stats);
+  await current.look({ stats, ready, isLate: isChanged });
+  known = edition(stats);
   isLate = false;
 }
 
-// A server that takes long to answer is asked less often, and none while the page is hidden.
 async function again() {
   clearTimeout(timer);
   if (isLooking || !maySee() || !current) return;
-  const began = performance.now();
-  if (!document.hidden) {
-    isLooking = true;
-    try {
-      const wanted = current;
-      await look();
-      problem(null);
-      if (current !== wanted) isLate = true;
-    } catch (found) {
-      if (found.status === 401) start();
-      else problem(found.message);
-      isLate = true;
-    }
-    isLooking = false;
+  const began = performance.now(), wanted = current;
+  isLooking = true;
+  try {
+    await look();
+    problem(null);
+    if (current !== wanted) isLate = true;
+  } catch (found) {
+    noteLook(null);
+    if (found.status === 401) start();
+    else problem(found.message);
+    isLate = true;
   }
-  timer = setTimeout(again, isLate && !by("problem").textContent ? 0 : Math.min(SLOWEST_MS, Math.max(LOOK_MS, PART * (performance.now() - began))));
+  isLooking = false;
+  const isWaitedFor = isLate && !by("problem").textContent && !document.hidden;
+  timer = setTimeout(again, isWaitedFor ? 0 : pause(performance.now() - began));
 }
 
 async function start() {
@@ -90,7 +96,7 @@ async function start() {
     why = await learn();
   } catch (found) {
     problem(found.message);
-    timer = setTimeout(start, LOOK_MS);
+    timer = setTimeout(start, RETRY_MS);
     return;
   }
   problem(why);
@@ -104,8 +110,13 @@ async function start() {
 addEventListener("hashchange", enter);
 addEventListener("weir-changed", () => {
   isLate = true;
+  hurry();
   again();
 });
-document.addEventListener("visibilitychange", again);
+document.addEventListener("visibilitychange", () => {
+  if (document.hidden) return;
+  isLate = true;
+  again();
+});
 by("main").append(element("p", { class: "faint" }, "Loading …"));
 start();

@@ -3,7 +3,7 @@ import { get, post } from "./api.js";
 import { bar } from "./chart.js";
 import { csvButton } from "./csv.js";
 import { element, labelled, section, table } from "./dom.js";
-import { count, duration } from "./format.js";
+import { count, duration, time } from "./format.js";
 import { mayAct } from "./session.js";
 
 const number = (title) => ({ title, number: true });
@@ -31,7 +31,7 @@ function showHeld({ reservations, held: now }) {
 function showUsage(said) {
   usage.whole.hidden = false;
   usage.fill(said.rules.map((r) => [`${r.policy}/${r.rule}`, r.counts, r.limit, r.used, r.held === null ? "unknown" : r.held, r.left, bar(r),
-    r.reset_after_ms ? `in ${duration(r.reset_after_ms)}` : "–"]));
+    r.reset_after_ms ? `in ${duration(r.reset_after_ms)}: ${time(Date.now() + r.reset_after_ms)}` : "–"]));
   return said.rules.length === 0 ? "Nothing is counted for it: it is exempt, or the policy is off."
     : said.reservations ? `${count(said.reservations)} reservation${said.reservations > 1 ? "s" : ""} held.` : "";
 }

@@ -7,7 +7,7 @@ import { csvButton } from "./csv.js";
 import { address } from "./router.js";
 import { mayAct } from "./session.js";
 
-const NEWEST = 200, SLOW_LOOKS = 5;
+const NEWEST = 200;
 const log = table("Changes by operators, newest first", ["When", "Who", "What", "Policy", "Whom", "Until", "Why", { title: "Act", hidden: true }], "No changes yet.", { id: "audit" });
 const last = element("p", { id: "reload-state" }), diff = table("A reload would change", ["Policy and rule", "Change", "Was", "Is"], "A reload would change no policy.", { id: "diff" });
 const preview = button("What would a reload change?", look), run = button("Reload …", () => reload(sentence), { class: "main" });
@@ -59,17 +59,14 @@ function showLog(entries, now) {
     e.effect === "removed" || e.kind === "correction" ? "" : until(e.expires_ms), e.reason, mayAct() && can.has(e.id) ? undoButton(e) : ""]));
 }
 
-let looks = 0;
-
 export const changes = {
   title: "Changes", page,
   enter() {
-    looks = 0;
     diff.whole.hidden = true;
     run.hidden = true;
   },
   async look({ stats, isLate }) {
-    if (!isLate && looks++ % SLOW_LOOKS !== 0) return;
+    if (!isLate) return;
     const told = await get("/v1/policies");
     last.className = told.reload.problem ? "bad" : "";
     last.textContent = told.reload.problem ? `The last reload failed: ${told.reload.problem}` :

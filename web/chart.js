@@ -15,6 +15,25 @@ function short(n) {
   return n >= 1e3 ? `${+(n / 1e3).toFixed(1)}k` : `${+n.toFixed(1)}`;
 }
 
+// The least of 1, 2, 5, 10, 20 … that is as much: so the half of it is a round number, too.
+function round(n) {
+  const size = 10 ** Math.floor(Math.log10(n));
+  return [1, 2, 4, 5, 10].map((step) => step * size).find((step) => step >= n);
+}
+
+// So many round times lie between both, at most.
+const STEPS = [1, 5, 15, 30, 60, 180, 360, 720, 1440, 2880, 10080, 20160].map((minutes) => minutes * 60000);
+
+function ticks(since, until, most) {
+  const step = STEPS.find((one) => (until - since) / one <= most) ?? (until - since) / most;
+  const zone = new Date(until).getTimezoneOffset() * 60000, found = [];
+  for (let at = Math.ceil((since - zone) / step) * step + zone; at < until; at += step) found.push(at);
+  return { step, found };
+}
+
+const tickText = (at, step) => (step < 86400000 ? new Date(at).toLocaleTimeString([], { timeStyle: "short" })
+  : new Date(at).toLocaleDateString([], { day: "numeric", month: "short" }));
+
 // shadow_denied and fallback are parts of allowed and denied, and are drawn inside their bars.
 function parts(s) {
   const fallback = Math.min(s.fallback, s.allowed), shadow = Math.min(s.shadow_denied, s.allowed - fallback);
@@ -52,7 +71,7 @@ export function chart(chosen) {
     context.scale(scale, scale);
     context.font = "11px system-ui, sans-serif";
     ({ bars, wide } = columns(shown.steps, shown.since, shown.until, shown.step, width - LEFT));
-    const most = Math.max(1, ...bars.map((s) => s.allowed + s.denied)), tall = HEIGHT - BOTTOM - TOP;
+    const most = round(Math.max(1, ...bars.map((s) => s.allowed + s.denied))), tall = HEIGHT - BOTTOM - TOP;
     for (const share of [0, 0.5, 1]) {
       const y = TOP + tall * (1 - share);
       context.fillStyle = colour("axis");
@@ -81,10 +100,12 @@ export function chart(chosen) {
       context.fill();
     }
     context.fillStyle = colour("tick");
-    context.textAlign = "left";
-    context.fillText(time(shown.since), LEFT, HEIGHT - 4);
-    context.textAlign = "right";
-    context.fillText(time(shown.until), width, HEIGHT - 4);
+    context.textAlign = "center";
+    const { step, found } = ticks(shown.since, shown.until, (width - LEFT) / 90);
+    for (const when of found.filter((one) => x(one) > LEFT + 20 && x(one) < width - 20)) {
+      context.fillRect(x(when), TOP + tall, 1, 4);
+      context.fillText(tickText(when, step), x(when), HEIGHT - 4);
+    }
     if (bars[cursor]) context.strokeRect(x(bars[cursor].at) - 0.5, TOP, bar + 1, tall);
     if (from !== null && to !== null) {
       context.globalAlpha = 0.2;
@@ -144,10 +165,11 @@ export function chart(chosen) {
   };
 }
 
-export function legend(totals) {
+export function legend(totals, marks) {
   const names = { allowed: "allowed", denied: "denied", shadow_denied: "shadow-denied", fallback: "by fallback" };
-  return Object.entries(names).filter(([kind]) => kind === "allowed" || kind === "denied" || totals[kind] > 0)
-    .flatMap(([kind, name]) => [element("span", { class: `key ${kind}` }), `${name} ${totals[kind].toLocaleString("en")}`]);
+  return [...Object.entries(names).filter(([kind]) => kind === "allowed" || kind === "denied" || totals[kind] > 0)
+    .flatMap(([kind, name]) => [element("span", { class: `key ${kind}` }), `${name} ${totals[kind].toLocaleString("en")}`]),
+  ...(marks ? [element("span", { class: "key change" }, "▼"), `${marks} change${marks === 1 ? "" : "s"}`] : [])];
 }
 
 const BAR_WIDTH = 120, BAR_HEIGHT = 12;

@@ -58,10 +58,10 @@ export function historyPanel(title) {
       const said = await get(`/v1/history?since=${since}` + (until ? `&until=${until}` : "") + (policy ? `&policy=${encodeURIComponent(policy)}` : ""));
       if (ask !== asks) return;
       const total = sums(said.checks.flatMap((s) => s.points)), span = until ? `${time(said.since_ms)} to ${time(said.until_ms)}` : `last ${since}`;
-      drawing.draw({ steps: together(said.checks), since: said.since_ms, until: said.until_ms, step: said.step_ms,
-        marks: marks.filter((m) => m.at >= said.since_ms && m.at <= said.until_ms),
+      const seen = marks.filter((m) => m.at >= said.since_ms && m.at <= said.until_ms);
+      drawing.draw({ steps: together(said.checks), since: said.since_ms, until: said.until_ms, step: said.step_ms, marks: seen,
         label: `${policy || "all policies"}, ${span}: ${total.allowed} allowed, ${total.denied} denied` });
-      key.replaceChildren(...legend(total), ` (${duration(said.step_ms)} a bar; drag to choose a range)`);
+      key.replaceChildren(...legend(total, seen.length), ` (${duration(said.step_ms)} a bar; drag to choose a range)`);
       totals.fill(said.checks.map((s) => {
         const t = sums(s.points);
         return [s.policy, t.allowed, t.denied, numeric(percent(t.denied, t.allowed + t.denied)), t.shadow_denied, t.fallback, t.charges];

@@ -8,7 +8,6 @@ import { csvButton } from "./csv.js";
 import { address, go, where } from "./router.js";
 import { mayAct } from "./session.js";
 
-const SLOW_LOOKS = 5;
 const UNNAMED = "(unnamed)"; // unnamed limits given in requests
 const IS_TAG = /^[0-9a-fA-F]{32}$/;
 let policies = [], overrides = [], assigned = [];
@@ -164,22 +163,19 @@ const linked = (t) => link(tag(t), address("identities", "", { tag: t }));
 const removal = (kind, o) => (mayAct() ? button("Remove", () => removeChange(kind, o, o.tag.slice(0, 12)), { class: "small", "aria-label": `Remove ${kind === "plans" ? "plan" : "override"} ${o.id} in force` }) : "");
 const whoAndWhy = (o) => [o.who, o.reason].filter(Boolean).join(": ");
 
-let looks = 0;
-
 export const identities = {
   title: "Identities", page,
   enter(place) {
-    looks = 0;
     lookup.hidden = !mayAct();
     byTag.hidden = !IS_TAG.test(place.query.get("tag") ?? "");
   },
   async look({ stats, isLate }) {
     const t = where().query.get("tag") ?? "";
-    if (isLate || looks++ % SLOW_LOOKS === 0) {
+    if (isLate) {
       policies = (await get("/v1/policies")).policies;
       overrides = (await get("/v1/overrides")).overrides;
       assigned = (await get("/v1/plans")).plans;
-      if (looked && mayAct() && isLate) await lookUp();
+      if (looked && mayAct()) await lookUp();
     }
     const { top } = await get("/v1/top?n=50");
     denied.fill(top.map((e) => [linked(e.tag), e.policy, ...deniedCells(e, stats.now_ms)]));

@@ -3,16 +3,16 @@ import { getIfAllowed } from "./api.js";
 import { spark } from "./chart.js";
 import { element, link, numeric, section, table } from "./dom.js";
 import { bytes, count, duration, percent, time } from "./format.js";
-import { historyPanel, marksOf, together } from "./history.js";
-import { note, POINTS, ratesOf } from "./rates.js";
+import { historyPanel, marksOf } from "./history.js";
+import { hourOf, hourOfAll, lookAtHour, note, POINTS, ratesOf } from "./rates.js";
 import { address } from "./router.js";
 import { mayRead } from "./session.js";
 
-const MINUTE = 60000, SOON = 21 * 86400000, MOST_ROWS = 20, SLOW_LOOKS = 5;
+const SOON = 21 * 86400000, MOST_ROWS = 20, SLOW_LOOKS = 5;
 const attention = element("ul", { id: "attention" }), calm = element("p", { class: "good" }, "Nothing needs attention.");
 const tiles = element("dl", { id: "tiles" }), words = element("p", { id: "health" });
 const rates = table("Decisions per second, by policy", ["Policy", { title: "Allowed/s", number: true }, { title: "Denied/s", number: true },
-  { title: "Share", number: true }, { title: "Shadow-denied/s", number: true }, { title: "Denied in all", number: true }, "Last two minutes"], "No checks yet.", { id: "checks" });
+  { title: "Share", number: true }, { title: "Shadow-denied/s", number: true }, { title: "Denied in all", number: true }, "Denied, last hour"], "No checks yet.", { id: "checks" });
 const rest = element("p", { class: "faint" }), panel = historyPanel("History");
 const store = element("dl", { id: "store" });
 
@@ -26,7 +26,7 @@ function concerns({ stats, ready, alerts, policies }) {
   if (stats.store.has_failed) found.push(["The store cannot be reached, so on_error decides.", "Look at the store and at the network to it; weir tries again by itself.", null]);
   else if (ready?.breaker?.state === "partly_open") found.push([`${ready.breaker.open} of ${ready.breaker.threads} threads do not wait for the store.`, "The store is slow or fails now and then.", null]);
   if (recent) {
-    const why = reasons.slice(0, 3).map((r) => `${r.detail} (${r.code}, by ${r.protocol}, ${count(r.recent)} times)`);
+    const why = reasons.slice(0, 3).map((r) => `${r.detail} (${r.code}, by ${r.protocol}, ${r.recent === 1 ? "once" : `${count(r.recent)} times`})`);
     found.push([`${count(recent)} check${recent === 1 ? "" : "s"} without an answer in the last ${duration(recent_ms)}: ${why.join("; ")}.`, "These clients may let every request pass: correct what they send.", null]);
   }
   for (const a of (alerts ?? []).filter((one) => one.state === "firing")) {
@@ -54,30 +54,35 @@ function showAttention(context) {
 
 // ---- tiles ----------------------------------------------------------------------------------------
 
-const noted = { p99: [], keys: [], memory: [] };
-let minutes = [];
+let vitals = []; // the last hour: [at_ms, decision_p99_ns, keys, memory_bytes]
 
-function keep(name, value) {
-  noted[name] = [...noted[name], value].slice(-POINTS);
-  return noted[name];
+const column = (n) => vitals.map((v) => v[n] ?? 0);
+
+// With the least and the most of the hour for those who point at it.
+function tile(title, value, points, kind, write) {
+  const range = points.length ? `last hour: ${write(Math.min(...points))} to ${write(Math.max(...points))}` : null;
+  return element("div", { class: "tile", title: range }, element("dt", {}, title), element("dd", {}, value, spark(points, POINTS, kind)));
 }
 
-function tile(title, value, points, kind) {
-  return element("div", { class: "tile" }, element("dt", {}, title), element("dd", {}, value, spark(points, POINTS, kind)));
-}
+const microseconds = (ns) => (ns < 1000000 ? `${count(Math.round(ns / 1000))} µs` : `${(ns / 1000000).toFixed(1)} ms`);
+const share = (part) => percent(part, 1);
 
-// Called once a look: what has no history is noted as it goes.
 function showTiles(stats) {
   const now = stats.checks.map((c) => ratesOf(c.policy).now), sum = (kind) => now.reduce((total, one) => total + one[kind], 0);
-  const allowed = sum("allowed"), denied = sum("denied"), shadow = sum("shadow_denied"), s = stats.store;
-  const share = (kind) => minutes.map((m) => (m.allowed + m.denied ? m[kind] / (m.allowed + m.denied) : 0));
-  tiles.replaceChildren(
-    tile("Checks a second", count(allowed + denied), minutes.map((m) => (m.allowed + m.denied) / 60)),
-    tile("Denied", percent(denied, allowed + denied), share("denied"), "line denied"),
-    tile("Shadow-denied", percent(shadow, allowed + denied), share("shadow_denied"), "line shadow"),
-    tile("Decision, p99", `${(stats.decision_ns.p99 / 1000).toFixed(0)} µs`, keep("p99", stats.decision_ns.p99)),
-    tile("Keys", s.keys === null ? "unknown" : count(s.keys), keep("keys", s.keys ?? 0)),
-    tile("Memory", bytes(stats.memory_bytes), keep("memory", stats.memory_bytes)));
+  const allowed = sum("allowed"), denied = sum("denied"), shadow = sum("shadow_denied"), s = stats.store, hour = hourOfAll();
+  const part = (kind) => hour.map((m) => (m.allowed + m.denied ? m[kind] / (m.allowed + m.denied) : 0));
+  const recent = vitals.at(-1)?.[1] ?? vitals.at(-2)?.[1] ?? stats.decision_ns.p99;
+  const next = [
+    tile("Checks/s", count(allowed + denied), hour.map((m) => (m.allowed + m.denied) / 60), "line", count),
+    tile("Denied", percent(denied, allowed + denied), part("denied"), "line denied", share),
+    tile("Shadow-denied", percent(shadow, allowed + denied), part("shadow_denied"), "line shadow", share),
+    tile("Decision, p99", microseconds(recent), column(1), "line", microseconds),
+    tile("Keys", s.keys === null ? "unknown" : count(s.keys), s.keys === null ? [] : column(2), "line", count),
+    tile("Memory", bytes(stats.memory_bytes), column(3), "line", bytes)];
+  next.forEach((made, i) => {
+    if (!tiles.children[i]) tiles.append(made);
+    else if (!tiles.children[i].isEqualNode(made)) tiles.children[i].replaceWith(made);
+  });
 }
 
 function showHealth({ stats, ready }) {
@@ -95,9 +100,9 @@ function showRates(stats) {
   const busiest = [...stats.checks].sort((a, b) => ratesOf(b.policy).now.denied - ratesOf(a.policy).now.denied ||
     ratesOf(b.policy).now.allowed - ratesOf(a.policy).now.allowed || b.denied - a.denied).slice(0, MOST_ROWS);
   rates.fill(busiest.map((c) => {
-    const { now, points } = ratesOf(c.policy);
+    const { now } = ratesOf(c.policy);
     return [mayRead() ? link(c.policy, address("policies", c.policy)) : c.policy, numeric(count(now.allowed)), numeric(count(now.denied)),
-      numeric(percent(now.denied, now.allowed + now.denied)), numeric(count(now.shadow_denied)), c.denied, spark(points.map((p) => p.denied), POINTS, "line denied")];
+      numeric(percent(now.denied, now.allowed + now.denied)), numeric(count(now.shadow_denied)), c.denied, spark(hourOf(c.policy).map((p) => p.denied), POINTS, "line denied")];
   }));
   rest.textContent = stats.checks.length > MOST_ROWS ? `${stats.checks.length - MOST_ROWS} more are under Policies.` : "";
 }
@@ -121,15 +126,13 @@ function showStore(stats) {
 
 let looks = 0, slow = {};
 
-async function lookSlowly(now) {
-  const hour = await getIfAllowed(`/v1/history?since=${POINTS}m&step=1m`);
-  const filled = new Map(together(hour?.checks ?? []).map((m) => [m.at, m]));
-  const last = now - (now % MINUTE);
-  minutes = Array.from({ length: POINTS }, (_, i) => filled.get(last - (POINTS - i) * MINUTE) ?? { allowed: 0, denied: 0, shadow_denied: 0 });
-  slow = { policies: mayRead() ? await getIfAllowed("/v1/policies") : null, alerts: (await getIfAllowed("/v1/alerts"))?.alerts };
-  const audit = mayRead() ? await getIfAllowed("/v1/audit?newest=200") : null;
-  await panel.look("", marksOf((audit?.entries ?? []).filter((e) => e.kind === "mode"), slow.policies?.reload.last_ms));
+// What operators and reloads change.
+async function lookAtChanges() {
+  slow = { policies: mayRead() ? await getIfAllowed("/v1/policies") : null, alerts: (await getIfAllowed("/v1/alerts"))?.alerts,
+    audit: mayRead() ? await getIfAllowed("/v1/audit?newest=200") : null };
 }
+
+const marks = () => marksOf((slow.audit?.entries ?? []).filter((e) => e.kind === "mode"), slow.policies?.reload.last_ms);
 
 export const overview = {
   title: "Overview", isForNumbers: true, page,
@@ -139,12 +142,16 @@ export const overview = {
   async look({ stats, ready, isLate }) {
     note(stats);
     showHealth({ stats, ready });
-    showRates(stats);
     showStore(stats);
+    const isSlow = isLate || looks++ % SLOW_LOOKS === 0;
+    if (isSlow) {
+      await lookAtHour(getIfAllowed, stats.now_ms);
+      vitals = (await getIfAllowed("/v1/vitals"))?.points ?? [];
+    }
+    showRates(stats);
     showTiles(stats);
+    if (isLate) await lookAtChanges();
     showAttention({ stats, ready, ...slow });
-    if (!isLate && looks++ % SLOW_LOOKS !== 0) return;
-    await lookSlowly(stats.now_ms);
-    showAttention({ stats, ready, ...slow });
+    if (isSlow) await panel.look("", marks());
   },
 };

@@ -6,7 +6,7 @@ import { button, element, link, numeric, section, table } from "./dom.js";
 import { count, duration, limit, percent, time } from "./format.js";
 import { csvButton } from "./csv.js";
 import { historyPanel, marksOf } from "./history.js";
-import { note, POINTS, ratesOf } from "./rates.js";
+import { hourOf, lookAtHour, note, POINTS, ratesOf } from "./rates.js";
 import { address } from "./router.js";
 import { mayAct } from "./session.js";
 
@@ -22,25 +22,25 @@ function modeText(policy) {
 
 const file = element("p", { id: "policy-file", class: "faint" });
 const filter = element("input", { type: "search", "aria-label": "Filter policies", placeholder: "filter" });
-const list = table("Policies", ["Policy", "Limits", "By", "Mode", ...NUMBERS, "Denied", { title: "Line", number: true }], "There is none: limits come with requests.", { id: "policies" });
+const list = table("Policies", ["Policy", "Limits", "By", "Mode", ...NUMBERS, "Denied, last hour", { title: "Line", number: true }], "There is none: limits come with requests.", { id: "policies" });
 const all = element("div", {}, section("Policies", file, element("div", { class: "tools" }, filter, csvButton("policies", list)), list.whole));
 
 function showAll(told) {
   file.textContent = told.file ? `${told.file}${told.enabled ? "" : ", switched off by WEIR_ENABLED"}` : "No policy file: limits come with requests.";
   const wanted = told.policies.filter((p) => p.policy.includes(filter.value.trim()));
   list.fill(wanted.map((p) => {
-    const { now, points } = ratesOf(p.policy);
+    const { now } = ratesOf(p.policy);
     return [link(p.policy, address("policies", p.policy)), p.rules.map((r) => limit(r)).join("; "),
       [...new Set(p.rules.flatMap((r) => r.by))].join(", ") || "all together",
       p.live_mode ? element("span", { class: "mark" }, modeText(p)) : modeText(p), numeric(count(now.allowed)), numeric(count(now.denied)),
-      numeric(percent(now.denied, now.allowed + now.denied)), spark(points.map((one) => one.denied), POINTS, "line denied"), p.line];
+      numeric(percent(now.denied, now.allowed + now.denied)), spark(hourOf(p.policy).map((one) => one.denied), POINTS, "line denied"), p.line];
   }));
 }
 
 // ---- one ------------------------------------------------------------------------------------------
 
 const back = link("All policies", address("policies"));
-const facts = element("p", { id: "policy-facts" }), modes = element("div", { id: "modes", class: "choices", role: "group", "aria-label": "Mode" });
+const facts = element("p", { id: "policy-facts" }), live = element("dl", { id: "policy-live" }), modes = element("div", { id: "modes", class: "choices", role: "group", "aria-label": "Mode" });
 const rules = table("Rules", ["Rule", "Limit", "By", "Mode", { title: "Denied/s", number: true }, { title: "Shadow-denied/s", number: true },
   { title: "Denied in all", number: true }, { title: "Line", number: true }], "It has no rules.", { id: "rules" });
 const plans = table("Plans", ["Rule", "Plan", "Limit", { title: "Line", number: true }], "It has no plans.", { id: "plans" });
@@ -48,7 +48,7 @@ const shadow = table("Limits in shadow, next to the enforced ones", ["Rule", "In
   { title: "Denied, enforced", number: true }, { title: "Identities hit", number: true }, { title: "Act", hidden: true }], "No limit of it is in shadow.", { id: "shadow" });
 const hint = element("p", { class: "faint" }), panel = historyPanel("History");
 const heading = element("h2", { id: "policy-name" });
-const one = element("div", {}, element("section", { "aria-labelledby": "policy-name" }, back, heading, facts, modes, rules.whole, plans.whole),
+const one = element("div", {}, element("section", { "aria-labelledby": "policy-name" }, back, heading, facts, modes, live, rules.whole, plans.whole),
   panel.whole, section("In shadow", shadow.whole, hint));
 const gone = element("section", { "aria-label": "No such policy" }, link("All policies", address("policies")), element("p", { class: "bad" }, "There is no such policy."));
 const page = element("div", {});
@@ -72,7 +72,10 @@ function enforce(policy, t) {
 
 function showOne(policy) {
   heading.textContent = policy.policy;
-  facts.textContent = `${modeText(policy)}; if the store fails: ${policy.on_error}; line ${policy.line} of the file.`;
+  const { now } = ratesOf(policy.policy), all = now.allowed + now.denied;
+  facts.textContent = `Mode: ${modeText(policy)}. If the store fails: ${policy.on_error}. Line ${policy.line} of ${told.file ?? "the file"}.`;
+  live.replaceChildren(...[["Checks/s", count(all)], ["Allowed/s", count(now.allowed)], ["Denied/s", count(now.denied)], ["Denied", percent(now.denied, all)],
+    ["Shadow-denied/s", count(now.shadow_denied)]].map(([title, value]) => element("div", { class: "tile" }, element("dt", {}, title), element("dd", {}, value))));
   facts.className = policy.live_mode ? "mark" : "";
   showModes(policy);
   rules.fill(policy.rules.map((r) => {
@@ -87,16 +90,17 @@ function showOne(policy) {
 
 function showShadow(policy, told) {
   hint.replaceChildren("What other limits would have done to an access log: ", element("code", {}, told.replay));
-  shadow.fill(told.limits.map((t) => [t.rule, `${t.limit} ${t.window_ms ? `per ${duration(t.window_ms)}` : "at once"}`, t.shadow.checks, share(t.shadow), share(t.enforced),
+  shadow.fill(told.limits.map((t) => [t.rule, `${count(t.limit)} ${t.window_ms ? `per ${duration(t.window_ms)}` : "at once"}`, t.shadow.checks, share(t.shadow), share(t.enforced),
     numeric(`${count(t.shadow.denied_identities)} of ${count(t.shadow.identities)}`), enforce(policy, t)]));
 }
 
-let name = "", looks = 0, told = null;
+let name = "", looks = 0, told = null, audit = null;
 
-async function lookAtOne(policy, isSlow) {
+async function lookAtOne(policy, isSlow, isLate) {
   showOne(policy);
   if (!isSlow) return;
-  const asked = encodeURIComponent(policy.policy), audit = await getIfAllowed(`/v1/audit?newest=1000&policy=${asked}`);
+  const asked = encodeURIComponent(policy.policy);
+  if (isLate) audit = await getIfAllowed(`/v1/audit?newest=1000&policy=${asked}`);
   await panel.look(policy.policy, marksOf(audit?.entries ?? [], told.reload.last_ms));
   const seen = await getIfAllowed(`/v1/shadow?policy=${asked}`);
   if (seen) showShadow(policy, seen);
@@ -115,11 +119,12 @@ export const policies = {
   async look({ stats, isLate }) {
     const wanted = name, isSlow = isLate || looks++ % SLOW_LOOKS === 0;
     note(stats);
-    if (isSlow || !told) told = await get("/v1/policies");
+    if (isLate || !told) told = await get("/v1/policies");
     if (wanted !== name) return;
+    if (!name && isSlow) await lookAtHour(getIfAllowed, stats.now_ms);
     if (!name) return showAll(told);
     const policy = told.policies.find((p) => p.policy === name);
     page.replaceChildren(policy ? one : gone);
-    if (policy) await lookAtOne(policy, isSlow);
+    if (policy) await lookAtOne(policy, isSlow, isLate);
   },
 };

@@ -1,4 +1,4 @@
-// rates.js - rates by policy and rule, from the counters of two looks.
+// rates.js - rates by policy and rule, from the counters of two looks; and their last hour, from the history.
 
 const POINTS = 60;
 const seen = new Map(); // by policy and rule: the last counts, and the rates
@@ -6,10 +6,9 @@ let before = null;
 
 function rate(counts, seconds) {
   const key = `${counts.policy}\n${counts.rule ?? ""}`;
-  const known = seen.get(key) ?? { last: seconds ? { allowed: 0, denied: 0, shadow_denied: 0 } : counts, points: [] };
+  const known = seen.get(key) ?? { last: seconds ? { allowed: 0, denied: 0, shadow_denied: 0 } : counts };
   const of = (kind) => (seconds ? Math.max(0, (counts[kind] ?? 0) - (known.last[kind] ?? 0)) / seconds : 0);
   known.now = { allowed: of("allowed"), denied: of("denied"), shadow_denied: of("shadow_denied") };
-  if (seconds) known.points = [...known.points, known.now].slice(-POINTS);
   known.last = counts;
   seen.set(key, known);
 }
@@ -27,5 +26,36 @@ export function note(stats) {
   before = stats;
 }
 
-export const ratesOf = (policy, rule = "") => seen.get(`${policy}\n${rule}`) ?? { now: { allowed: 0, denied: 0, shadow_denied: 0 }, points: [] };
+export const ratesOf = (policy, rule = "") => seen.get(`${policy}\n${rule}`) ?? { now: { allowed: 0, denied: 0, shadow_denied: 0 } };
+
+// ---- the last hour --------------------------------------------------------------------------------
+
+const MINUTE = 60000, EACH_MS = 10000;
+let hours = new Map(), all = [], askedAt = -Infinity;
+
+const empty = () => Array.from({ length: POINTS }, () => ({ allowed: 0, denied: 0, shadow_denied: 0 }));
+
+// Of each policy, and of all together, one entry a minute.
+export async function lookAtHour(get, now) {
+  if (performance.now() - askedAt < EACH_MS) return;
+  const said = await get(`/v1/history?since=${POINTS}m&step=1m`);
+  if (!said) return;
+  askedAt = performance.now();
+  const first = now - (now % MINUTE) - (POINTS - 1) * MINUTE;
+  hours = new Map();
+  all = empty();
+  for (const { policy, points } of said.checks) {
+    const own = empty();
+    for (const [at, allowed, denied, shadow] of points) {
+      const place = Math.round((at - first) / MINUTE);
+      if (place < 0 || place >= POINTS) continue;
+      own[place] = { allowed, denied, shadow_denied: shadow };
+      all[place] = { allowed: all[place].allowed + allowed, denied: all[place].denied + denied, shadow_denied: all[place].shadow_denied + shadow };
+    }
+    hours.set(policy, own);
+  }
+}
+
+export const hourOf = (policy) => hours.get(policy) ?? [];
+export const hourOfAll = () => all;
 export { POINTS };

@@ -204,7 +204,15 @@ static weir_err open_alarms(struct server *s, weir_diag *diag)
 static weir_err make_holdings(struct server *s, weir_diag *diag)
 {
     s->holdings = holdings_new();
-    return s->holdings ? WEIR_OK : diag_fail(diag, WEIR_ENOMEM, "%s", weir_err_text(WEIR_ENOMEM));
+    s->vitals = vitals_new();
+    return s->holdings && s->vitals
+               ? WEIR_OK
+               : diag_fail(diag, WEIR_ENOMEM, "%s", weir_err_text(WEIR_ENOMEM));
+}
+
+static void note_vitals(void *ctx, int64_t now)
+{
+    metrics_note_vitals(ctx, now);
 }
 
 static weir_err start_sampler(struct server *s, weir_diag *diag)
@@ -216,6 +224,8 @@ static weir_err start_sampler(struct server *s, weir_diag *diag)
         .alarms = s->alarms,
         .holdings = s->holdings,
         .store = s->weir->engine.store,
+        .each_second = note_vitals,
+        .each_second_ctx = s,
         .log = s->log,
         .clock = s->weir->clock,
         .clock_ctx = s->weir->clock_ctx,
@@ -350,6 +360,7 @@ static void close_shared(struct server *s, bool others_serve)
     telemetry_end(s->telemetry); /* while all that it tells of is there … */
     sampler_stop(s->sampler);
     holdings_free(s->holdings);
+    vitals_free(s->vitals);
     alarms_free(s->alarms);
     webhook_queue_stop(s->webhook_queue);
     if (s->history_store)

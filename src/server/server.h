@@ -14,6 +14,7 @@
 #include "server/log/incidents.h"
 #include "server/loop.h"
 #include "server/metrics/holdings.h"
+#include "server/metrics/vitals.h"
 #include "server/metrics/observer.h"
 #include "server/settings.h"
 #include "server/telemetry/telemetry.h"
@@ -35,6 +36,7 @@ struct server {
     struct webhook_queue *webhook_queue; /* of alarms */
     struct alarms *alarms;
     struct holdings *holdings;
+    struct vitals *vitals;
     struct sampler *sampler; /* writes the history, and wakes the alarms */
     struct reloader *reloader;
     struct telemetry *telemetry; /* what is sent to a receiver of OpenTelemetry */

@@ -145,4 +145,16 @@ def prometheus_takes_the_rules():
     return None
 
 
+@test
+def the_last_hour_is_told_by_the_minute():
+    with Server() as server:
+        server.http("POST", "/v1/check", {"key": "a", "limit": 5, "window_ms": 60000})
+
+        def told():
+            status, _, said = server.http("GET", "/v1/vitals")
+            assert status == 200 and said["columns"] == ["at_ms", "decision_p99_ns", "keys", "memory_bytes"], said
+            return [p for p in said["points"] if p[1] and p[2] == 1 and p[3] > 1000000 and p[0] % said["step_ms"] == 0]
+        wait_until(told, "a minute with a decision")
+
+
 run()

@@ -264,6 +264,8 @@ static int64_t look(void *ctx)
     if (s->options.holdings)
         holdings_look(s->options.holdings, s->options.store,
                       observers_made(s->options.observers, s->options.observer_count), now);
+    if (s->options.each_second)
+        s->options.each_second(s->options.each_second_ctx, now);
     if (now - s->kept_at >= KEEP_MS || now < s->kept_at) {
         sampler_keep(s);
         s->kept_at = now;

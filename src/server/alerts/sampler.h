@@ -21,6 +21,8 @@ struct sampler_options {
     struct alarms *alarms;     /* NULL: none; outlives the sampler */
     struct holdings *holdings; /* what is held in `store`; NULL: it is not looked at; outlives it */
     struct store *store;
+    void (*each_second)(void *ctx, int64_t now); /* is called by the thread; NULL: nothing is */
+    void *each_second_ctx;
     int64_t (*clock)(void *ctx);
     void *clock_ctx;
 };

@@ -66,6 +66,7 @@ void api_envoy_json(const struct exchange *x);
 void api_envoy_health(const struct exchange *x);
 
 void api_policies(const struct exchange *x);
+void api_vitals(const struct exchange *x);
 void api_overrides(const struct exchange *x);
 void api_correction(const struct exchange *x);
 void api_override_set(const struct exchange *x);

@@ -25,6 +25,18 @@ void api_stats(const struct exchange *x)
     exchange_end(r, &w);
 }
 
+void api_vitals(const struct exchange *x)
+{
+    struct response w;
+    struct reply *r = exchange_begin(x, 200, json_type, &w);
+
+    if (!r)
+        return;
+    vitals_write(exchange_server(x)->vitals, &r->text);
+    buf_byte(&r->text, '\n');
+    exchange_end(r, &w);
+}
+
 void api_metrics(const struct exchange *x)
 {
     struct prometheus_sink p;

@@ -377,3 +377,13 @@ void stats_write(struct server *s, struct buf *out)
     published_leave(&s->weir->policies, visit);
     json_close(&j, '}');
 }
+
+void metrics_note_vitals(struct server *s, int64_t now)
+{
+    const struct memory memory = memory_now();
+    weir_stats stats = { 0 };
+
+    weir_get_stats(s->weir, &stats);
+    vitals_look(s->vitals, s->observers, s->loop_count, stats.keys,
+                memory.resident > 0 ? (int64_t)memory.resident : -1, now);
+}

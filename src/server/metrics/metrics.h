@@ -11,4 +11,7 @@ struct server;
 void metrics_write(struct server *s, struct metric_sink *m);
 void stats_write(struct server *s, struct buf *out); /* one JSON object */
 
+/* For vitals_look(), by the thread that samples. */
+void metrics_note_vitals(struct server *s, int64_t now);
+
 #endif

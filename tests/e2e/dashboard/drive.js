@@ -151,11 +151,65 @@ scenario("rates and tiles change while one looks", async (browser) => {
   assert.match(await page.locator("#health").textContent(), /^The server is ready, the store answers/);
   const tiles = await page.locator("#tiles .tile").allTextContents();
   assert.equal(tiles.length, 6);
-  assert.match(tiles[0], /^Checks a second[\d.,]+$/);
+  assert.match(tiles[0], /^Checks\/s[\d.,]+$/);
   assert(await page.locator("#tiles svg polyline").count() >= 3, "sparklines from history");
   assert.match(await page.locator("#store").textContent(), /Statewell/);
   await page.locator("#checks").getByRole("link", { name: "login", exact: true }).click();
   await page.getByRole("heading", { name: "login" }).waitFor();
+});
+
+scenario("sparklines are there at the first look", async (browser) => {
+  await attack();
+  await until(async () => (await ask("GET", "/v1/history?since=10m&step=1m&policy=login")).body.checks.length > 0, "the attack in the history");
+  const page = await enter(browser, "overview"), lines = (where) => page.locator(`${where} polyline`).evaluateAll((all) =>
+    all.map((one) => one.getAttribute("points").split(" ").map((point) => Number(point.split(",")[1]))));
+  await page.locator("#checks tr").first().waitFor();
+  const tiles = await lines("#tiles");
+  assert(tiles.length >= 3 && tiles.slice(0, 3).every((line) => line.length === 60), JSON.stringify(tiles));
+  assert(tiles[0].some((y) => y < 19) && tiles[1].some((y) => y < 19), "the attack");
+  assert((await lines("#checks")).some((line) => line.length === 60 && line.some((y) => y < 19)), "the attack, by policy");
+  assert.match(await page.locator(".tile").first().getAttribute("title"), /^last hour: [\d.,]+ to [\d.,]+$/);
+  assert.equal(page.requests.filter((asked) => asked.endsWith("/v1/stats")).length, 1);
+  await goTo(page, "policies");
+  await page.locator("#policies tr").first().waitFor();
+  assert((await lines("#policies")).some((line) => line.length === 60), "of the list");
+});
+
+scenario("the poll hurries after a change, rests while nothing changes, and sleeps while hidden", async (browser) => {
+  const page = await enter(browser, "policies", { server: shared[1] }), asked = (what) => page.requests.filter((one) => one.includes(what)).length;
+  await page.locator("#policies tr").first().waitFor();
+  const looks = async (n) => {
+    const seen = asked("/v1/stats");
+    await until(() => asked("/v1/stats") >= seen + n, `${n} looks`);
+  };
+  await until(() => Date.now() % 60000 < 30000, "the first half of a minute"); // in which each is asked for once
+  await looks(1);
+  const before = asked("/v1/policies");
+  await looks(3);
+  assert.equal(asked("/v1/policies"), before, "policies that have not changed");
+  await ask("POST", "/v1/policies/query/mode", { mode: "shadow", for: "1h" }, shared[2]);
+  await until(() => asked("/v1/policies") === before + 1, "what has changed");
+  await until(async () => (await cells(page, "#policies")).some((row) => row[0] === "query" && /^shadow until/.test(row[3])), "the mode of another operator");
+  await goTo(page, "policies/query");
+  await page.getByRole("button", { name: "As in the file" }).click();
+  await confirm(page, "Switch back");
+  await message(page, "query has the mode of the file").waitFor();
+  const began = Date.now();
+  await looks(4); // twice a second, and not each two seconds
+  assert(Date.now() - began < 6000, `${Date.now() - began} ms`);
+  await page.evaluate(() => {
+    Object.defineProperty(document, "hidden", { configurable: true, get: () => true });
+    document.dispatchEvent(new Event("visibilitychange"));
+  });
+  await looks(1).catch(() => {}); // the look that was due
+  const asleep = asked("/v1/");
+  await new Promise((done) => setTimeout(done, 6000));
+  assert(asked("/v1/") <= asleep + 1, `${asked("/v1/") - asleep} requests of a hidden page`);
+  await page.evaluate(() => {
+    Object.defineProperty(document, "hidden", { configurable: true, get: () => false });
+    document.dispatchEvent(new Event("visibilitychange"));
+  });
+  await until(() => asked("/v1/policies") > before + 1, "a look at once");
 });
 
 scenario("what needs attention is said, with what to do", async (browser) => {
@@ -267,14 +321,14 @@ scenario("a mode is switched with an end and a reason, marked in the history, an
   await confirm(page, "Switch to off");
   await message(page, "query is in mode off").waitFor();
   assert.equal((await check("query", "acme")).source, "off");
-  await until(async () => /^off until .* \(file: enforce\)/.test(await page.locator("#policy-facts").textContent()), "the mode");
+  await until(async () => /^Mode: off until .* \(file: enforce\)/.test(await page.locator("#policy-facts").textContent()), "the mode");
   const live = (await ask("GET", "/v1/policies")).body.policies.find((p) => p.policy === "query").live_mode;
   assert(Math.abs(live.expires_ms - Date.now() - 4 * 3600000) < 120000);
   await until(async () => Number(await page.locator("canvas.chart").getAttribute("data-marks")) >= 1, "a mark");
   await undo(page);
   await message(page, "Undone").waitFor();
   assert.equal((await check("query", "acme")).source, "store");
-  await until(async () => /^enforce;/.test(await page.locator("#policy-facts").textContent()), "the mode of the file");
+  await until(async () => /^Mode: enforce\./.test(await page.locator("#policy-facts").textContent()), "the mode of the file");
   const { entries } = (await ask("GET", "/v1/audit?newest=2")).body;
   assert.deepEqual(entries.map((e) => [e.effect, e.who, e.reason]), [["mode", "token admin", "incident <b>42</b>"], ["removed", "token admin", `undo of ${entries[0].id}`]]);
 });
