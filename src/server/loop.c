@@ -155,6 +155,7 @@ void loop_lost_one(struct loop *loop)
     close_handle(&loop->wake);
     close_handle(&loop->drain_deadline);
     close_handle(&loop->end_of_turn);
+    close_handle(&loop->look_again.handle);
 }
 
 static void give_up_waiting(uv_timer_t *timer)
@@ -252,9 +253,14 @@ static void woken(uv_async_t *wake)
 static void end_turn(uv_check_t *check)
 {
     struct loop *loop = check->data;
+    const bool had_work = turn_has_work(loop), has_ended = turn_end(loop);
 
-    if (!turn_end(loop) && !uv_is_closing((uv_handle_t *)&loop->wake))
+    if (uv_is_closing((uv_handle_t *)&loop->wake)) /* it drains, and that was all */
+        return;
+    if (!has_ended)
         uv_async_send(&loop->wake); /* so that libuv does not wait before the next turn */
+    look_again_after(&loop->look_again, had_work, &loop->turn.work);
+    loop->turn.work = (struct turn_work){ 0 };
 }
 
 /* ---- life -------------------------------------------------------------------------------- */
@@ -275,6 +281,7 @@ weir_err loop_init(struct loop *loop, struct server *server, size_t index, weir_
     uv_check_init(&loop->uv, &loop->end_of_turn);
     uv_timer_init(&loop->uv, &loop->drain_deadline);
     uv_async_init(&loop->uv, &loop->wake, woken);
+    look_again_init(&loop->look_again, &loop->uv);
     loop->end_of_turn.data = loop->drain_deadline.data = loop->wake.data = loop;
     uv_check_start(&loop->end_of_turn, end_turn);
     loop->conns = (struct conn_pool){

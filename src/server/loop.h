@@ -7,6 +7,7 @@
 #include "engine/leases.h"
 #include "net/listener.h"
 #include "server/again.h"
+#include "server/look_again.h"
 #include "server/loop_reactor.h"
 #include "server/metrics/observer.h"
 #include "server/session.h"
@@ -76,6 +77,7 @@ struct loop {
     uv_loop_t uv;
     uv_thread_t thread;
     uv_check_t end_of_turn;
+    struct look_again look_again;
     uv_async_t wake;     /* the server is draining, its leases are returned, or connections are to
                             be dropped … */
     atomic_long to_drop; /* … so many, for those that came to other loops */

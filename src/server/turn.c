@@ -242,7 +242,7 @@ static void resume_sessions(struct turn *t)
 
 /* ---- the turn ------------------------------------------------------------------------------ */
 
-static bool has_work(const struct loop *loop)
+bool turn_has_work(const struct loop *loop)
 {
     return conn_pool_has_input(&loop->conns) || loop->turn.is_asking || loop->turn.first;
 }
@@ -266,15 +266,18 @@ static enum served serve_one(struct loop *loop, struct conn_input *in)
     struct request request;
     enum served end = SERVED;
     uint64_t since = 0;
+    size_t n = 1;
 
-    for (size_t n = 1; end == SERVED && session_decode(s, in, &request); n++) { /* decode */
-        session_ask(s, &request);                                               /* ask */
+    for (; end == SERVED && session_decode(s, in, &request); n++) { /* decode */
+        session_ask(s, &request);                                   /* ask */
         if (has_asked_enough(loop))
             end = SERVED_TURN_FULL;
         else if (has_taken_long(n, &since))
             end = SERVED_TOO_LONG;
     }
     conn_input_done(in, end != SERVED);
+    loop->turn.work.requests += n - 1;
+    loop->turn.work.connections++;
     return end;
 }
 
@@ -291,7 +294,7 @@ static bool run_turn(struct loop *loop, size_t rounds, size_t pages)
     enum served end;
 
     t->pages_left = pages;
-    for (size_t n = 0; conn_pool_has_arrived(conns) || (n < rounds && has_work(loop)); n++) {
+    for (size_t n = 0; conn_pool_has_arrived(conns) || (n < rounds && turn_has_work(loop)); n++) {
         end = SERVED;
         while (end == SERVED && conn_input_next(conns, &in)) { /* read */
             end = serve_one(loop, &in);
@@ -310,7 +313,7 @@ static bool run_turn(struct loop *loop, size_t rounds, size_t pages)
         if (end == SERVED_TOO_LONG && rounds < SIZE_MAX)
             rounds = 0;
     }
-    return !has_work(loop);
+    return !turn_has_work(loop);
 }
 
 void turn_gathered(struct conn_pool *pool)

@@ -7,6 +7,7 @@
 
 #include "base/buf.h"
 #include "base/published.h"
+#include "server/look_again.h"
 #include "store/store.h"
 
 enum { TURN_ASKED_TOGETHER = 8 }; /* checks whose places in memory are fetched at the same time */
@@ -40,6 +41,7 @@ struct turn {
     size_t in_flight;  /* calls that have no reply yet, of this turn and earlier ones */
     size_t texts;      /* bytes of replies that wait to be sent */
     size_t pages_left; /* that this turn may still send */
+    struct turn_work work;
 
     /* Sessions that may have replies: encoded and sent, encoded, neither. */
     struct session *first, *last;
@@ -55,6 +57,9 @@ void turn_done(struct turn *t);
 /* The two ways into a turn from libuv. */
 void turn_gathered(struct conn_pool *pool); /* the room for what is read is full */
 bool turn_end(struct loop *loop); /* libuv has read from all. False: there is more to do, soon */
+
+/* Has anything arrived, or is there a check to commit or a reply to send? */
+bool turn_has_work(const struct loop *loop);
 
 /* From a timer, after which libuv may wait long: answer and send all that can be now. */
 void turn_finish(struct loop *loop);

@@ -4,7 +4,7 @@ import { createRequire } from 'node:module'
 import path from 'node:path'
 import { pathToFileURL } from 'node:url'
 
-const { PACKAGE, PEERS, REDIS_PORT, ROUNDS, SECONDS, WEIR_PORT } = process.env
+const { ONLY, PACKAGE, PEERS, REDIS_PORT, ROUNDS, SECONDS, WEIR_PORT } = process.env
 const peer = createRequire(pathToFileURL(path.join(PEERS, 'x')))
 const own = (file) => import(pathToFileURL(path.join(PACKAGE, file)))
 const { Weir } = await own('index.js')
@@ -17,7 +17,7 @@ const { createClient } = peer('redis')
 
 const LIMIT = { limit: 1e6, window: '1h', algorithm: 'fixed_window' }
 const KEYS = 100_000
-const IN_FLIGHT = [1, 16, 128, 256]
+const IN_FLIGHT = process.env.IN_FLIGHT.split(',').map(Number)
 const WARM_UP = 3 // rounds: what is compiled first is slow
 const MOST_TIMES = 2000 // that are kept of a slice
 const url = `http://127.0.0.1:${WEIR_PORT}`
@@ -99,6 +99,9 @@ Object.assign(WAYS, {
   'weir by a socket, the limit in the request': check(kept, LIMIT),
 })
 
+const only = JSON.parse(ONLY)
+for (const name in WAYS) if (only[0] && !only.includes(name)) delete WAYS[name]
+
 const times = new Float64Array(1 << 20)
 const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms))
 
@@ -155,12 +158,14 @@ for (const name in WAYS)
 /** The middle of the rounds' ratios. */
 const ratio = (name, peer) => IN_FLIGHT.map((callers) =>
   middle(results[name][callers].rates.map((rate, i) => rate / results[peer][callers].rates[i])).toFixed(2))
+const peers = Object.keys(PEERS_OF).filter((peer) => peer in WAYS)
 for (const name of ['weir by fetch', 'weir by a socket']) {
+  if (!(name in WAYS)) continue
   console.log(`${name}, times`)
-  for (const peer in PEERS_OF) print(peer, ratio(name, peer))
+  for (const peer of peers) print(peer, ratio(name, peer))
 }
 console.log('on weir, which recognises the scripts, times on Redis')
-for (const peer in PEERS_OF) if (WAYS[onWeir(peer)]) print(peer, ratio(onWeir(peer), peer))
+for (const peer of peers) if (WAYS[onWeir(peer)]) print(peer, ratio(onWeir(peer), peer))
 kept.close()
 ioredis.disconnect()
 nodeRedis.destroy()

@@ -2,12 +2,14 @@
 """bench_js.py - checks from one process of Node.js: weir-client next to limiters of npm with Redis.
 
     bench_js.py TREE [--quick] [--realtime] [--rounds N]      from the root of the source
+                [--sync 1s|always] [--in-flight 16,128] [--only WORDS]...
 
 Both keep their counters in files on this machine, as safe as each other: with a sync each second, and
 with a sync before each answer. All peers take turns in one process, in each round. What npm has to
 fetch is kept in TREE.
 """
 import argparse
+import json
 import os
 import subprocess
 import sys
@@ -38,6 +40,9 @@ def read_options():
     parser.add_argument("--realtime", action="store_true",
                         help="before all other work of this machine; for root")
     parser.add_argument("--rounds", type=int, help="how often each is asked")
+    parser.add_argument("--sync", choices=[sync for sync, _ in DURABILITY.values()], help="only this one of weir's")
+    parser.add_argument("--in-flight", default="1,16,128,256", help="how many callers")
+    parser.add_argument("--only", action="append", default=[], help="ways whose whole name this is")
     return parser.parse_args()
 
 
@@ -45,7 +50,8 @@ def main():
     options = read_options()
     env = {**os.environ, "PACKAGE": str(TREE / "js/dist"),
            "SECONDS": "0.1" if options.quick else "0.15",
-           "ROUNDS": str(options.rounds or (2 if options.quick else 9))}
+           "ROUNDS": str(options.rounds or (2 if options.quick else 9)),
+           "IN_FLIGHT": options.in_flight, "ONLY": json.dumps(options.only)}
     for variable, (source, folder) in NEEDS.items():
         modules, why = fetched(source, TREE / folder)
         if not modules:
@@ -55,6 +61,8 @@ def main():
     if options.realtime:
         os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))  # and so do all it starts
     for name, (sync, appendfsync) in DURABILITY.items():
+        if options.sync not in (None, sync):
+            continue
         print(f"## {name}", flush=True)
         with Folder() as folder:
             (folder / "policies.yaml").write_text(POLICIES)

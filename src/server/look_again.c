@@ -1,0 +1,123 @@
+/* look_again.c - a loop that looks at its sockets again before it sleeps, while that pays.
+ *
+ * Many clients write each request by itself, and do not wait for the answer before they write the
+ * next one. weir has answered one before the next is written. If it sleeps then, each write also
+ * has to wake a thread. If it does not, each request still has its own read, and its own answer,
+ * which the client's side of the connection has to take in while it writes. That costs the client
+ * more than its requests do.
+ *
+ * RULES
+ *   A1  Looking pays while the pauses between turns with work are shorter than PAUSE_NS; a longer
+ *       one counts as much as several short ones. So a server with nothing to do, or with requests
+ *       now and then, sleeps at once. After a turn with work, a loop looks for PAUSE_NS at most.
+ *   A2  It takes only time of a processor that has nothing else to run. With one core it never
+ *       pays: clients run while the loop sleeps.
+ *   A3  Requests that come one by one, each soon after the turn of another one, may be of clients
+ *       that do not wait. Then the next look is GATHER_NS after the turn, and if it finds several
+ *       requests of one connection, that goes on for a while. If not, they were of clients that
+ *       wait, and the next attempt is twice as far away. Clients that send several requests at
+ *       once are never kept waiting. */
+#include "server/look_again.h"
+
+#include <sched.h>
+
+#include "base/clock.h"
+
+enum {
+    PAUSE_NS = 50 * 1000,
+    MOST_SHORT = 64,   /* pauses that are remembered */
+    ENOUGH_SHORT = 32, /* looking pays */
+    LONG_COUNTS = 8,
+    LONE_NS = 20 * 1000, /* a request comes soon after a turn */
+    LONE_MEAN = 16,      /* turns before the first attempt to gather … */
+    MOST_LONE = 16384,   /* … and before each after many in vain */
+    GATHER_NS = 40 * 1000,
+    GATHERED = 1024,  /* turns; then it has to show again that it pays */
+    FEW = 64,         /* of them are no proof that it pays */
+    FIRST_MISSED = 2, /* without a proof, so many in vain end it … */
+    MOST_MISSED = 8,  /* … and with one, so many */
+};
+
+/* libuv calls it before it looks. */
+static void wait_to_gather(uv_idle_t *handle)
+{
+    struct look_again *l = handle->data;
+
+    sched_yield();
+    if (l->gathered == 0 || l->has_waited)
+        return;
+    l->has_waited = true;
+    l->worked_ns += GATHER_NS;
+    while ((int64_t)(clock_monotonic_ns() - l->worked_ns) < 0)
+        sched_yield();
+}
+
+void look_again_init(struct look_again *l, uv_loop_t *uv)
+{
+    uv_idle_init(uv, &l->handle);
+    l->handle.data = l;
+    l->has_other_core = uv_available_parallelism() > 1;
+    l->lone_mean = LONE_MEAN;
+}
+
+static void note_pause(struct look_again *l, uint64_t pause)
+{
+    if (pause < PAUSE_NS)
+        l->short_pauses += l->short_pauses < MOST_SHORT;
+    else
+        l->short_pauses -= l->short_pauses < LONG_COUNTS ? l->short_pauses : LONG_COUNTS;
+}
+
+static void end_gathering(struct look_again *l, unsigned lone_mean)
+{
+    l->gathered = l->missed = l->lone = 0;
+    l->lone_mean = lone_mean < MOST_LONE ? lone_mean : MOST_LONE;
+}
+
+static void note_gathered(struct look_again *l, const struct turn_work *work)
+{
+    const bool is_proven = GATHERED - l->gathered >= FEW;
+
+    l->missed = work->requests > work->connections ? 0 : l->missed + 1;
+    if (l->missed == (is_proven ? MOST_MISSED : FIRST_MISSED))
+        end_gathering(l, is_proven ? LONE_MEAN : l->lone_mean * 2);
+    else if (--l->gathered == 0)
+        end_gathering(l, LONE_MEAN);
+}
+
+static void note_lone(struct look_again *l, uint64_t pause, const struct turn_work *work)
+{
+    l->lone = pause < LONE_NS && work->requests == work->connections ? l->lone + 1 : l->lone / 2;
+    if (l->lone >= l->lone_mean && uv_is_active((const uv_handle_t *)&l->handle))
+        l->gathered = GATHERED;
+}
+
+static void note_work(struct look_again *l, uint64_t now, const struct turn_work *work)
+{
+    const uint64_t pause = now - l->worked_ns;
+
+    l->worked_ns = now;
+    l->has_waited = false;
+    note_pause(l, pause);
+    if (l->gathered > 0)
+        note_gathered(l, work);
+    else
+        note_lone(l, pause, work);
+}
+
+void look_again_after(struct look_again *l, bool had_work, const struct turn_work *work)
+{
+    const bool is_looking = uv_is_active((const uv_handle_t *)&l->handle);
+    uint64_t now;
+
+    if (!l->has_other_core || (!had_work && !is_looking))
+        return;
+    now = clock_monotonic_ns();
+    if (had_work) {
+        note_work(l, now, work);
+        if (!is_looking && l->short_pauses >= ENOUGH_SHORT)
+            uv_idle_start(&l->handle, wait_to_gather);
+    } else if (now - l->worked_ns >= PAUSE_NS) {
+        uv_idle_stop(&l->handle);
+    }
+}

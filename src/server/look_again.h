@@ -1,0 +1,32 @@
+/* look_again.h - a loop that looks at its sockets again before it sleeps, while that pays. */
+#ifndef WEIR_SERVER_LOOK_AGAIN_H
+#define WEIR_SERVER_LOOK_AGAIN_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <uv.h>
+
+struct look_again {
+    uv_idle_t handle;      /* while it runs, libuv does not sleep */
+    uint64_t worked_ns;    /* the end of the last turn that had work */
+    unsigned short_pauses; /* of the last ones, a long one counts for several */
+    bool has_other_core;
+    bool has_waited;    /* since then, to gather; `worked_ns` is the end of that */
+    unsigned lone;      /* turns in a row whose requests came one by one, soon after each other */
+    unsigned lone_mean; /* when so many mean that they are worth gathering */
+    unsigned gathered;  /* turns left for which requests are gathered; 0: they are not */
+    unsigned missed;    /* turns in a row that gathered in vain */
+};
+
+/* What a turn had to do. */
+struct turn_work {
+    size_t requests, connections; /* so many requests, of so many connections */
+};
+
+void look_again_init(struct look_again *l, uv_loop_t *uv);
+
+/* After each turn. `had_work`: it had requests, or replies to send. */
+void look_again_after(struct look_again *l, bool had_work, const struct turn_work *work);
+
+#endif

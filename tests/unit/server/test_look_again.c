@@ -1,0 +1,166 @@
+/* test_look_again.c - when a loop looks again before it sleeps, and when it waits to gather. */
+#include "support/unit.h"
+
+#include "base/clock.h"
+#include "server/look_again.h"
+
+enum { MANY = 200 };
+
+static const struct turn_work lone = { 1, 1 }, several = { 5, 1 };
+
+struct looker {
+    uv_loop_t uv;
+    struct look_again l;
+};
+
+static void begin(struct looker *s)
+{
+    *s = (struct looker){ 0 };
+    assert_int_equal(uv_loop_init(&s->uv), 0);
+    look_again_init(&s->l, &s->uv);
+    s->l.has_other_core = true;
+}
+
+static void end(struct looker *s)
+{
+    uv_close((uv_handle_t *)&s->l.handle, NULL);
+    uv_run(&s->uv, UV_RUN_DEFAULT);
+    assert_int_equal(uv_loop_close(&s->uv), 0);
+}
+
+static bool is_looking(const struct looker *s)
+{
+    return uv_is_active((const uv_handle_t *)&s->l.handle);
+}
+
+/* A turn that ends `pause` after the last one. */
+static void work_after(struct looker *s, uint64_t pause, const struct turn_work *work)
+{
+    s->l.worked_ns = clock_monotonic_ns() - pause;
+    look_again_after(&s->l, true, work);
+}
+
+static void work_many(struct looker *s, size_t n, const struct turn_work *work)
+{
+    for (size_t i = 0; i < n; i++)
+        work_after(s, 1000, work);
+}
+
+static void a_loop_with_work_now_and_then_sleeps_at_once(void **state)
+{
+    struct looker s;
+
+    (void)state;
+    begin(&s);
+    for (size_t i = 0; i < MANY; i++) {
+        work_after(&s, 1000 * 1000, &lone);
+        assert_false(is_looking(&s));
+        work_many(&s, 4, &lone); /* a few together are not enough */
+        assert_false(is_looking(&s));
+    }
+    end(&s);
+}
+
+static void short_pauses_make_it_look_until_there_is_a_long_one(void **state)
+{
+    struct looker s;
+
+    (void)state;
+    begin(&s);
+    work_many(&s, MANY, &several);
+    assert_true(is_looking(&s));
+    s.l.worked_ns = clock_monotonic_ns();
+    look_again_after(&s.l, false, &(struct turn_work){ 0 });
+    assert_true(is_looking(&s));
+    s.l.worked_ns = clock_monotonic_ns() - 1000 * 1000;
+    look_again_after(&s.l, false, &(struct turn_work){ 0 });
+    assert_false(is_looking(&s));
+    end(&s);
+}
+
+static void with_one_core_it_never_looks(void **state)
+{
+    struct looker s;
+
+    (void)state;
+    begin(&s);
+    s.l.has_other_core = false;
+    work_many(&s, MANY, &several);
+    assert_false(is_looking(&s));
+    end(&s);
+}
+
+static void clients_that_send_several_at_once_are_not_kept_waiting(void **state)
+{
+    struct looker s;
+
+    (void)state;
+    begin(&s);
+    for (size_t i = 0; i < MANY; i++) {
+        work_many(&s, 1, &several);
+        assert_int_equal(s.l.gathered, 0);
+    }
+    end(&s);
+}
+
+static void requests_that_come_one_by_one_are_gathered_while_that_finds_several(void **state)
+{
+    struct looker s;
+
+    (void)state;
+    begin(&s);
+    work_many(&s, MANY, &lone);
+    while (s.l.gathered == 0)
+        work_many(&s, 1, &lone);
+    for (size_t i = 0; i < MANY; i++) {
+        work_many(&s, 1, &several);
+        assert_true(s.l.gathered > 0);
+        if (i % 8 == 0) { /* one in vain, as at the end of what a client sends at a time */
+            work_many(&s, 1, &lone);
+            assert_true(s.l.gathered > 0);
+        }
+    }
+    end(&s);
+}
+
+/* How many turns pass from the end of an attempt in vain to the next one? */
+static size_t turns_between_attempts(struct looker *s)
+{
+    size_t n = 0;
+
+    while (s->l.gathered > 0)
+        work_many(s, 1, &lone);
+    for (; s->l.gathered == 0; n++)
+        work_many(s, 1, &lone);
+    return n;
+}
+
+static void an_attempt_in_vain_doubles_the_time_to_the_next(void **state)
+{
+    struct looker s;
+    size_t before, n;
+
+    (void)state;
+    begin(&s);
+    work_many(&s, MANY, &several); /* it looks */
+    before = turns_between_attempts(&s);
+    for (size_t i = 0; i < 8; i++) {
+        n = turns_between_attempts(&s);
+        assert_int_equal(n, 2 * before);
+        before = n;
+    }
+    end(&s);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_loop_with_work_now_and_then_sleeps_at_once),
+        cmocka_unit_test(short_pauses_make_it_look_until_there_is_a_long_one),
+        cmocka_unit_test(with_one_core_it_never_looks),
+        cmocka_unit_test(clients_that_send_several_at_once_are_not_kept_waiting),
+        cmocka_unit_test(requests_that_come_one_by_one_are_gathered_while_that_finds_several),
+        cmocka_unit_test(an_attempt_in_vain_doubles_the_time_to_the_next),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
