@@ -350,7 +350,6 @@ static enum ruling_fault ask(struct asking *a, weir_diag *diag)
 {
     struct ruling *ruling = a->ruling;
 
-    ruling->count = a->request->descriptor_count;
     for (size_t i = 0; i < ruling->count; i++) {
         copy_entries(a, i);
         find_limit(a, i);
@@ -366,14 +365,17 @@ static enum ruling_fault ask(struct asking *a, weir_diag *diag)
     return ask_all(a) ? RULING_FINE : RULING_NO_MEMORY;
 }
 
-static struct ruling *new_ruling(void)
+/* As large as the request needs it: many are under way at the same time. */
+static struct ruling *new_ruling(size_t count)
 {
     const weir_allocator usual = alloc_or_default((weir_allocator){ 0 });
-    struct ruling *ruling = malloc(sizeof *ruling);
+    struct ruling *ruling = malloc(sizeof *ruling +
+                                   count * (sizeof *ruling->ruled + sizeof *ruling->statuses));
 
     if (!ruling)
         return NULL;
-    ruling->count = 0;
+    ruling->count = count;
+    ruling->statuses = (struct rls_status *)(ruling->ruled + count);
     ruling->about = NULL;
     ruling->denies = false;
     arena_init(&ruling->texts, &usual);
@@ -403,7 +405,7 @@ enum ruling_fault ruling_ask(struct reply *r, const struct rls_request *request,
     a.settings = &server->settings.envoy;
     a.joint_count = 0;
     a.domain = envoy_find_domain(set, request->domain);
-    a.ruling = r->ruling = new_ruling();
+    a.ruling = r->ruling = new_ruling(request->descriptor_count);
     if (!a.ruling) {
         session_abort(r->session);
         return RULING_NO_MEMORY;

@@ -54,10 +54,10 @@ struct ruling {
     size_t count;
     int64_t asked_ms;
     bool denies; /* the domain is unknown, and such are denied */
-    struct ruled ruled[RLS_MAX_DESCRIPTORS];
-    struct rls_status statuses[RLS_MAX_DESCRIPTORS];
     struct arena texts;
     struct value *about; /* what the request was, for the metadata; NULL: it is not wanted */
+    struct rls_status *statuses; /* behind those that are ruled */
+    struct ruled ruled[];
 };
 
 #endif
