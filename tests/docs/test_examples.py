@@ -3,7 +3,7 @@
 
     test_examples.py TREE SANITIZERS COMPILER...      from the root of the source
 
-Each page has a folder of its own, in which `build` is TREE, `weir` is on the path and
+Each page has a folder of its own, in which `build` is TREE, `proto` that of the source, `weir` is on the path and
 pkg-config finds the library of TREE. There,
 
   yaml      blocks must be valid. One that begins with `version:` is a whole file, and the first
@@ -97,6 +97,7 @@ class Page:
         self.folder.mkdir()
         (self.folder / "build").symlink_to(self.setup.tree)
         (self.folder / "examples").symlink_to(ROOT / "examples")
+        (self.folder / "proto").symlink_to(ROOT / "proto")
         self.policies = "examples/policies.yaml"
         for text in self.all("yaml"):
             if text.startswith("version:"):

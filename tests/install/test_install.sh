@@ -21,7 +21,9 @@ is_complete() {
         "$prefix/share/man/man5/weir-policies.5" \
         "$prefix/share/bash-completion/completions/weir" \
         "$prefix/share/zsh/site-functions/_weir" \
-        "$prefix/share/fish/vendor_completions.d/weir.fish"; do
+        "$prefix/share/fish/vendor_completions.d/weir.fish" \
+        "$prefix/share/weir/proto/weir/v1/weir.proto" \
+        "$prefix/share/weir/proto/envoy/service/ratelimit/v3/rls.proto"; do
         [ -s "$file" ] || { echo "$file is missing" && return 1; }
     done
     extra=$(find "$prefix" -type f | grep -v -e /weir -e /libweir -e /_weir)

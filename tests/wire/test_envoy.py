@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""test_envoy.py - Envoy's rate limit service by JSON: the facts of envoyproxy/ratelimit's own tests, in
-both ways of counting; reloads, overrides, metrics, and what `weir policy import envoy` makes of a file.
+"""test_envoy.py - Envoy's rate limit service: the facts of envoyproxy/ratelimit's own tests, in both ways of
+counting; reloads, overrides, metrics, and what `weir policy import envoy` makes of a file.
 
-    test_envoy.py TREE      from the root of the source
+    test_envoy.py TREE [grpc]      from the root of the source; by JSON, or by gRPC
 """
 import functools
 import json
@@ -12,7 +12,8 @@ import sys
 import time
 
 sys.path.insert(0, "tests/support")
-from weir_server import Folder, PATIENCE, WEIR, Server, run, test, wait_until  # noqa: E402
+from grpc_clients import CORE, Asked  # noqa: E402
+from weir_server import Folder, PATIENCE, WEIR, Server, run, test, tests, wait_until  # noqa: E402
 
 BASIC = """
 domain: basic
@@ -74,6 +75,14 @@ descriptors:
 MODES = ("nothing", "count")
 
 
+BY_GRPC = sys.argv[2:] == ["grpc"]
+
+
+def test_by_json(function):
+    """Of what is no call: the same whoever asks."""
+    return function if BY_GRPC else test(function)
+
+
 class Served:
     """A server with these files for Envoy."""
 
@@ -91,9 +100,12 @@ class Served:
         config.write_text("version: 1\npolicies: {own: {limit: 5 per 1h, by: user}}\n"
                           f"server: {{envoy: {json.dumps({'config': 'envoy', **self.settings})}}}\n")
         self.server = Server(config=config, store=self.store).__enter__()
+        self.client = Asked(CORE, self.server.port) if BY_GRPC else None
         return self
 
     def __exit__(self, *_):
+        if self.client:
+            self.client.__exit__()
         self.server.__exit__()
         self.folder.__exit__()
 
@@ -104,8 +116,12 @@ class Served:
             text, members = d if isinstance(d, tuple) else (d, {})
             entries = [dict(zip(("key", "value"), word.split("=", 1))) for word in text.split()]
             listed.append({"entries": entries, **members})
-        status, _, body = self.server.http("POST", "/json",
-                                           {"domain": domain, "descriptors": listed, **more})
+        request = {"domain": domain, "descriptors": listed, **more}
+        if self.client:
+            told = self.client.call("envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit", request)
+            assert told["code"] == 0, told
+            return told["response"]
+        status, _, body = self.server.http("POST", "/json", request)
         assert status == (429 if body["overallCode"] == "OVER_LIMIT" else 200), (status, body)
         return body
 
@@ -139,7 +155,7 @@ def within_a_window(function):
 
 # ---- what a request is ----------------------------------------------------------------------
 
-@test
+@test_by_json
 def json_has_the_statuses_and_bodies_of_envoyproxy_ratelimit():
     with Served([BASIC]) as s:
         for body in ("", "}", '{"domain": "foo"}', '{"domain": "", "descriptors": [{}]}',
@@ -163,7 +179,7 @@ def json_has_the_statuses_and_bodies_of_envoyproxy_ratelimit():
         in_one_minute(second)
 
 
-@test
+@test_by_json
 def both_forms_of_names_and_numbers_are_taken():
     with Served([ANOTHER]) as s:
         one = {"domain": "another", "hits_addend": "2", "descriptors": [
@@ -174,13 +190,13 @@ def both_forms_of_names_and_numbers_are_taken():
         assert body["statuses"][0]["currentLimit"] == {"requestsPerUnit": 7, "unit": "DAY"}
 
 
-@test
+@test_by_json
 def without_files_nothing_is_loaded():
     with Server() as server:
         assert server.http("POST", "/json", {"domain": "a", "descriptors": [{}]})[0] == 400
 
 
-@test
+@test_by_json
 def bounds_hold():
     with Served([ANOTHER]) as s:
         many = [{"entries": [{"key": "key4", "value": str(i)}]} for i in range(65)]
@@ -631,7 +647,7 @@ def values_in_metrics_are_bounded():
 
 # ---- files that change ----------------------------------------------------------------------
 
-@test
+@test_by_json
 def files_are_read_again_when_they_change_and_a_bad_one_changes_nothing():
     with Served([ANOTHER]) as s:
         assert "currentLimit" not in s.ask("basic", "key1=a")["statuses"][0]
@@ -646,7 +662,7 @@ def files_are_read_again_when_they_change_and_a_bad_one_changes_nothing():
         wait_until(lambda: "currentLimit" not in s.ask("basic", "key1=a")["statuses"][0])
 
 
-@test
+@test_by_json
 def a_link_that_is_swapped_anywhere_on_the_way_is_seen():
     with Folder() as folder:
         for name, limit in (("one", 1), ("two", 2)):
@@ -667,7 +683,7 @@ def a_link_that_is_swapped_anywhere_on_the_way_is_seen():
             wait_until(lambda: limit() == 2)
 
 
-@test
+@test_by_json
 def a_config_map_of_kubernetes_is_seen_when_it_is_swapped():
     def limit_of(server):
         asked = {"domain": "d", "descriptors": [{"entries": [{"key": "k"}], "hitsAddend": 0}]}
@@ -698,7 +714,7 @@ def tool(*words):
                           timeout=PATIENCE, check=False)
 
 
-@test
+@test_by_json
 def an_imported_file_counts_what_the_service_has_counted():
     with Folder() as folder:
         envoy, store = folder / "envoy.yaml", f"file:{folder}/data"
@@ -723,7 +739,7 @@ def an_imported_file_counts_what_the_service_has_counted():
             assert answer["remaining"] == 6, answer
 
 
-@test
+@test_by_json
 def what_is_wrong_is_told_by_the_tool_and_at_the_start():
     with Folder() as folder:
         bad = folder / "bad.yaml"
@@ -740,7 +756,7 @@ def what_is_wrong_is_told_by_the_tool_and_at_the_start():
             assert made.returncode == 2 and "No such file" in made.stderr, made
 
 
-@test
+@test_by_json
 def files_are_linted_alone_and_in_directories():
     with Folder() as folder:
         odd = folder / "odd:1:1"
@@ -764,4 +780,6 @@ def files_are_linted_alone_and_in_directories():
                 "text": "config error, unknown key 'kee'"} in told["problems"], told
 
 
+if BY_GRPC and CORE.why_not():
+    tests[:] = [CORE.why_not]
 run()
