@@ -38,23 +38,6 @@ static weir_err refuse_slots(const struct policies *set, weir_diag *diag)
     return WEIR_OK;
 }
 
-/* Where a reset by another server is not heard of, a chunk would be spent after it. */
-static weir_err refuse_leases(const struct policies *set, weir_diag *diag)
-{
-    for (size_t i = 0; i < policies_count(set); i++) {
-        const struct policy *p = policies_at(set, i);
-
-        for (size_t r = 0; r < p->rule_count; r++)
-            if (p->rules[r].lease.ttl > 0)
-                return diag_fail(diag, WEIR_EPOLICY,
-                                 "policy '%s', rule '%s': a Redis cluster does not announce what "
-                                 "other servers change, so nothing can be leased from it: leave "
-                                 "out 'lease'",
-                                 p->name, p->rules[r].name);
-    }
-    return WEIR_OK;
-}
-
 static weir_err load(const weir *w, struct policies **out, weir_diag *diag)
 {
     struct policy_source source = w->source;
@@ -75,8 +58,6 @@ static weir_err load(const weir *w, struct policies **out, weir_diag *diag)
         return err;
     if (!w->engine.store->ops->reserves)
         err = refuse_slots(*out, diag);
-    if (!err && w->engine.store->ops->is_shared && !w->engine.store->hears_changes)
-        err = refuse_leases(*out, diag);
     if (err)
         policies_free(*out);
     return err;

@@ -237,7 +237,6 @@ struct store_options {
 struct store {
     const struct store_ops *ops;
     bool commits_at_once; /* a commit waits for no disk and no network: a turn may have many */
-    bool hears_changes;   /* of a shared one: heard() is told what other processes change */
 };
 
 /* What leads to the place of a key in memory, the place itself, or what the state has beside it.

@@ -48,6 +48,7 @@ POLICIES = TRIED + """\
       user: {limit: 4000 per 52w, by: user}
   tried:  {limit: 5000 per 52w, by: user, algorithm: fixed_window, mode: shadow, lease: on}
   beside: {limit: 5000 per 52w, by: user, algorithm: fixed_window, shadow_limit: 10 per 52w, lease: on}
+  partly: {limit: 5000 per 52w, by: user, rollout: 1%, lease: on}
 """
 
 
@@ -76,6 +77,23 @@ class WatchedHome(Fixture):
             super().__exit__(*raised)
         finally:
             self.watched.__exit__()
+
+
+class ClusterHome(Fixture):
+    """Three masters, each with a replica, that have the keys of different users."""
+
+    policies = POLICIES
+
+    def __init__(self):
+        self.cluster = Cluster(replicas=1)
+        ports = ",".join(f"127.0.0.1:{node.port}" for node in self.cluster.masters)
+        super().__init__(f"redis+cluster://{ports}?{PATIENT}")
+
+    def __exit__(self, *raised):
+        try:
+            super().__exit__(*raised)
+        finally:
+            self.cluster.__exit__()
 
 
 class PostgresHome(postgres_fixture.Fixture):
@@ -158,6 +176,11 @@ def servers_that_share_a_redis_admit_exactly_the_limit():
 
 
 @test
+def servers_that_share_a_cluster_admit_exactly_the_limit():
+    admits_exactly_the_limit(ClusterHome())
+
+
+@test
 def servers_that_share_a_postgres_admit_exactly_the_limit():
     admits_exactly_the_limit(PostgresHome(), 2)
 
@@ -188,6 +211,12 @@ def servers_of_a_postgres_that_are_killed_stopped_or_set_never_exceed_a_limit():
 def no_limit_is_exceeded_when_the_store_is_restarted():
     with Home(appendonly="yes", appendfsync="always") as home:
         trial(home, 3, 4, ["store"])
+
+
+@test
+def no_limit_is_exceeded_in_a_cluster_whose_slots_move_and_whose_replicas_are_promoted():
+    with ClusterHome() as home:
+        trial(home, 3, 10, ["kill", "move", "promote"])
 
 
 @test
@@ -242,23 +271,78 @@ def every_kind_of_window_and_amount_is_leased_and_counted_exactly():
 # ---- what recalls a chunk --------------------------------------------------------------------
 
 
-def recalls(servers, verb):
+def recalls(servers, verb, policy):
     """Is a chunk given back by what the other server is told, before it would be for its age?"""
-    heat(servers[0])
-    servers[1].http("POST", f"/v1/{verb}", {"policy": "year", "key": "ann"})
+    heat(servers[0], policy)
+    servers[1].http("POST", f"/v1/{verb}", {"policy": policy, "key": "ann"})
     before = metric(servers[0], "weir_lease_requests_total")
-    answers = [servers[0].check("year", "ann")["source"] for _ in range(20)]
+    answers = [servers[0].check(policy, "ann")["source"] for _ in range(20)]
     return "store" in answers and metric(servers[0], "weir_lease_requests_total") > before
+
+
+def recalls_chunks(home, *policies):
+    with home:
+        servers = [home.serve() for _ in range(2)]
+        for policy, limit in policies:
+            for verb in ("refund", "reset"):
+                wait_until(lambda: recalls(servers, verb, policy),
+                           "a chunk that is recalled while it is used")
+            servers[0].http("POST", "/v1/reset", {"policy": policy, "key": "ann"})
+            uses_all(servers, limit, policy, "ann", 0)
 
 
 @test
 def refunds_and_resets_anywhere_recall_a_chunk():
-    with Home() as home:
-        servers = [home.serve() for _ in range(2)]
-        for verb in ("refund", "reset"):
-            wait_until(lambda: recalls(servers, verb), "a chunk that is recalled while it is used")
-        servers[0].http("POST", "/v1/reset", {"policy": "year", "key": "ann"})
-        uses_all(servers, YEAR, "year", "ann", 0)
+    recalls_chunks(Home(), ("year", YEAR), ("drip", 5000), ("slid", 5000))
+
+
+@test
+def refunds_and_resets_anywhere_recall_a_chunk_of_a_cluster():
+    recalls_chunks(ClusterHome(), ("drip", 5000))
+
+
+@test
+def refunds_and_resets_anywhere_recall_a_chunk_of_a_postgres():
+    recalls_chunks(PostgresHome(), ("slid", 5000))
+
+
+def holds_beside_leases(home):
+    """What is reserved and what is leased of one key add up, and so does what is charged."""
+    with home:
+        server = home.serve()
+        for policy in ("drip", "queue", "slid", "fading"):
+            total = heat(server, policy)
+            held = [server.http("POST", "/v1/reserve", {"policy": policy, "key": "ann", "ttl_ms": 600000,
+                                                        "costs": {"requests": 100}})[2]["reservation"]
+                    for _ in range(2)]
+            total += heat(server, policy)
+            server.http("POST", "/v1/commit", {"reservation": held[0], "costs": {"requests": 40}})
+            total += heat(server, policy)
+            server.http("POST", "/v1/charge", {"policy": policy, "key": "ann", "cost": 7})
+            server.http("POST", "/v1/release", {"reservation": held[1]})
+            uses_all([server], 5000, policy, "ann", total + 47)
+
+
+@test
+def reservations_and_charges_beside_leases_are_counted_exactly():
+    holds_beside_leases(Home())
+
+
+@test
+def reservations_and_charges_beside_leases_are_counted_exactly_in_a_postgres():
+    holds_beside_leases(PostgresHome())
+
+
+@test
+def without_the_store_nothing_is_spent_and_on_error_decides():
+    with Home("deadline=200ms") as home:
+        server = home.serve()
+        heat(server, "long")
+        home.redis.kill()
+        wait_until(lambda: server.check("long", "ann")["source"] == "fallback", "the fallback")
+        assert "lease" not in sources_of(server, "long", "ann", 50)[1]
+        home.redis.start()
+        heat(server, "long")
 
 
 @test
@@ -317,7 +401,7 @@ def a_plan_shadows_and_rules_without_leases_are_asked_of_the_store():
     with Home() as home:
         server = home.serve()
         for policy, words in (("plain", ("ann",)), ("half", ("user=ann",)), ("tried", ("ann",)),
-                              ("beside", ("ann",))):
+                              ("beside", ("ann",)), ("partly", ("ann",))):
             _, sources = sources_of(server, policy, words[0], 500, *words[1:])
             assert set(sources) == {"store"}, (policy, sources)
         heat(server, "plans")
@@ -340,13 +424,6 @@ def what_cannot_be_leased_is_refused_when_the_policies_are_loaded():
             home.config.write_text(f"version: 1\npolicies:\n  p: {text}\n")
             said = weir("policy", "lint", str(home.config))
             assert said.returncode != 0 and what in said.stdout + said.stderr, (text, said)
-
-
-@test
-def a_cluster_has_no_leases_and_says_so():
-    with Home() as home, Cluster() as cluster:
-        said = home.refused(store=f"redis+cluster://127.0.0.1:{cluster.masters[0].port}")
-        assert "nothing can be leased from it: leave out 'lease'" in said, said
 
 
 @test

@@ -77,14 +77,17 @@ def rules_in_several_slots_are_never_half_charged():
 def a_denial_by_one_slot_is_undone_in_the_others():
     with Home() as home:
         server = home.serve()
-        answers = [server.http("POST", "/v1/check", {
-            "policy": "three", "attributes": {"tenant": "t", "user": "u"}})[2] for _ in range(20)]
-        assert [answer["allowed"] for answer in answers] == [True] * 7 + [False] * 13
-        for answer in answers[7:]:
-            left = {rule["rule"]: rule["limit"] - rule["remaining"] for rule in answer["rules"]}
-            assert answer["rule"] == "user" and left == {"global": 7, "tenant": 7, "user": 7}, left
+        for n in range(13):  # another user each time: of one the server remembers the denial
+            answers = [server.http("POST", "/v1/check", {
+                "policy": "three", "attributes": {"tenant": f"t{n}", "user": f"u{n}"}})[2]
+                for _ in range(8)]
+            assert [answer["allowed"] for answer in answers] == [True] * 7 + [False]
+            left = {rule["rule"]: rule["limit"] - rule["remaining"]
+                    for rule in answers[7]["rules"]}
+            assert answers[7]["rule"] == "user", answers[7]
+            assert left == {"global": 7 * (n + 1), "tenant": 7, "user": 7}, left
         tags = {key.split(b"}")[0] for key in home.keys()}
-        assert len(tags) == 3, tags  # or nothing had to be undone
+        assert len(tags) >= 25, tags  # or nothing had to be undone
 
 
 def batches(dice, count):

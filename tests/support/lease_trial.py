@@ -361,6 +361,20 @@ class Trouble(threading.Thread):
     def store(self, _):
         self.home.redis.crash()
 
+    def move(self, _):
+        """The slot of a hot key, and all that is leased of it, to another master."""
+        cluster = self.home.cluster
+        key = next(key for key in cluster.keys() if key.endswith(b":l"))
+        source = cluster.owner(key)
+        target = next(node for node in cluster.masters if node is not source)
+        for _ in cluster.move(source("CLUSTER", "KEYSLOT", key), source, target):
+            time.sleep(0.05)
+
+    def promote(self, _):
+        """A failover in which the master takes part: nothing is lost."""
+        master, (replica, *_) = next(iter(self.home.cluster.followers.items()))
+        self.home.cluster.promote(replica)
+
     def failover(self, _):
         """The master is killed, its replica takes over, and what was the master follows it."""
         watched = self.home.watched

@@ -199,7 +199,6 @@ static weir_err open_postgres(struct store **out, const struct store_options *op
         err = try_connection(p, diag ? diag : &ignored);
     if (!err && options->heard)
         err = postgres_feed_new(&p->feed, &p->common, options, diag);
-    p->store.hears_changes = p->feed;
     if (err) {
         close_postgres(&p->store);
         return err;

@@ -21,7 +21,7 @@ struct redis {
     struct redis_slots slots; /* of the cluster */
     struct redis_upkeep upkeep;
     struct redis_ledger ledger;
-    struct change_feed *feed; /* NULL: not wanted, or it is a cluster */
+    struct change_feed *feed; /* NULL: not wanted */
 };
 
 static struct redis *redis_of(struct store *s)
@@ -224,9 +224,10 @@ static weir_err open_redis(struct store **out, const struct store_options *optio
     warn_of_tls(r);
     if (!options->lacks_secret)
         err = try_server(r, diag ? diag : &ignored);
-    if (!err && options->heard && !redis_is_cluster(&r->common))
-        err = redis_feed_new(&r->feed, &r->common.uri, options, diag);
-    r->store.hears_changes = r->feed;
+    if (!err && options->heard)
+        err = redis_is_cluster(&r->common)
+                  ? redis_cluster_feed_new(&r->feed, &r->slots, options, diag)
+                  : redis_feed_new(&r->feed, &r->common.uri, options, diag);
     if (err) {
         close_redis(&r->store);
         return err;
