@@ -89,7 +89,8 @@ BEGIN
     t := greatest(now, s.at);
     held := (SELECT sum(h.amount) FROM weir.holds h
               WHERE h.key = p_key AND h.expires = p_expires AND h.reservation = p_id);
-    IF held IS NULL OR p_expires <= t OR s.locked_until IS DISTINCT FROM 0 THEN
+    -- Leases beside it that have expired meanwhile count from `t` on, which is later.
+    IF held IS NULL OR p_expires <= t OR coalesce(s.locked_until, 1) NOT IN (0, -2) THEN
         RETURN false;
     END IF;
     up := weir.bring_up(p_key, max, win, s.at, t, s.other, s.oldest);
@@ -99,9 +100,10 @@ BEGIN
     level := least(level, known + (up.held - held) * win);
     UPDATE weir.states r
        SET at = t, used = level, other = known, oldest = up.held - held,
-           locked_until = CASE WHEN known > 0 OR up.held > held THEN 0 END,
-           expires = greatest(t, up.last)
-                     + (greatest(level, known) + (up.held - held) * win + max - 1) / max,
+           locked_until = CASE WHEN known > 0 OR up.held > held THEN s.locked_until
+                               WHEN s.locked_until = -2 THEN -1 END,
+           expires = greatest(CASE WHEN s.locked_until = -2 THEN r.expires END, greatest(t, up.last)
+                     + (greatest(level, known) + (up.held - held) * win + max - 1) / max),
            room = NULL
      WHERE r.key = p_key;
     RETURN true;
@@ -197,7 +199,7 @@ BEGIN
                SET at = r.expires, used = (weir.taken(r.keys[i], s.at, r.expires, s.used,
                                                       s.used)).used
              WHERE w.key = r.keys[i];
-        ELSIF s.locked_until = 0 THEN
+        ELSIF s.locked_until IN (0, -2) THEN
             up := weir.bring_up(r.keys[i], r.limits[i], r.windows[i], s.at, ends, s.other,
                                 s.oldest);
             UPDATE weir.states w
