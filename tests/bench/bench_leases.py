@@ -17,8 +17,9 @@ upsert                          one plain prepared upsert, by pgbench
 No request is denied. `store` is how often weir asked its store for 1000 decisions.
 
 With --trial no speed is measured: so many decisions are made by N servers (3 and 8) that are killed,
-stopped for longer than a chunk lasts and set by an hour, and whose Redis is restarted; it fails if
-callers were told more than the limits allow.
+stopped for longer than a chunk lasts and set by an hour, and whose store is restarted, fails over, or
+moves slots; it fails if callers were told more than the limits of any algorithm allow, or if under
+steady load less than 97 % of a limit is used.
 
 Results go to NAME.csv, by default TREE/leases.
 """
@@ -37,12 +38,13 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "support"))
 
+import lease_homes  # noqa: E402
 import lease_trial  # noqa: E402
+import postgres_fixture  # noqa: E402
 from postgres import Postgres, programs  # noqa: E402
 from redis import Redis  # noqa: E402
 from rounds import (add_options, parse_options, print_tables, print_value, ratio,  # noqa: E402
                     run_rounds, write_csv)
-from shared_store import PATIENT, RedisFixture  # noqa: E402
 from weir_server import Server  # noqa: E402
 
 KEYS, HOT = 100_000, 1
@@ -55,7 +57,8 @@ POLICY = "version: 1\npolicies:\n  wide: {limit: 1000000000000 per 52w, by: key,
 COLUMNS = {"per_second": "checks/s", "p50": "p50 us", "p99": "p99 us", "store": "store/1000"}
 LOADS = (1, 1), (8, 1), (64, 1), (64, 16)  # callers, and what each has under way
 WEIR = "leased redis", "asked redis", "leased postgres", "asked postgres", "memory"
-CHAOS = ["stop", "kill", "step", "store"]
+CHAOS = {"Home": ["stop", "kill", "step", "store"] * 3, "PostgresHome": ["stop", "kill", "step"] * 3,
+         "ClusterHome": ["stop", "kill", "move", "promote", "step"], "WatchedHome": ["kill", "failover"]}
 
 
 class Case:
@@ -180,25 +183,26 @@ def print_ratios(field):
                         most=20)
 
 
-class Home(RedisFixture):
-    policies = lease_trial.POLICIES
-
-    def __init__(self):
-        redis = Redis(appendonly="yes", appendfsync="always")
-        super().__init__(redis, redis.url, PATIENT)
-
-
 def try_limits(options):
-    """Decisions until there are enough, in trials of half a minute."""
-    made = 0
+    """Decisions until there are enough, in trials of half a minute: with each store in turn."""
+    made, homes = 0, list(CHAOS)
     for number in range(1000):
-        count = options.servers or (3, 8)[number % 2]
-        with Home() as home:
-            trial = lease_trial.trial(home, count, 30, CHAOS * 3)
-        made += trial.decisions
-        print(f"{made} decisions, {count} servers", flush=True)
-        if made >= options.trial:
-            return
+        count = options.servers or (3, 8)[number // len(homes) % 2]
+        name = homes[number % len(homes)]
+        with getattr(lease_homes, name)() as home:
+            tried = lease_trial.trial(home, count, 30, CHAOS[name])
+        made += tried.decisions
+        print(f"{made} decisions, {count} servers, {name}", flush=True)
+        if made >= options.trial and number + 1 >= 2 * len(homes):
+            break
+    with lease_homes.Home() as home:
+        tried = lease_trial.trial(home, 3, 40, [])
+    shares = {"second": min(tried.shares), **{
+        policy: lease_trial.steady_usage(tried.told, policy, "hot", *numbers)
+        for policy, numbers in lease_trial.STEADY.items()}}
+    print("used under steady load: " + ", ".join(f"{p} {share:.1%}" for p, share in shares.items()))
+    if min(shares.values()) < 0.97:
+        sys.exit("bench_leases: less than 97 % of a limit was used")
 
 
 def read_options():
@@ -216,7 +220,10 @@ def read_options():
 def main():
     options = read_options()
     if options.trial:
-        try_limits(options)
+        try:
+            try_limits(options)
+        finally:
+            postgres_fixture.close_cluster()
         return
     field = Field(options)
     try:

@@ -9,11 +9,12 @@ import subprocess
 import sys
 
 sys.path.insert(0, "tests/support")
+import lease_homes  # noqa: E402
 import postgres_fixture  # noqa: E402
 from lease_trial import (LIMIT, POLICIES as TRIED, WINDOW, YEAR, Callers, excess, read_answers,  # noqa: E402
                          steady_usage, trial)
-from redis import Cluster, Redis, Watched  # noqa: E402
-from shared_store import PATIENT, Fixture, RedisFixture, weir  # noqa: E402
+from redis import Redis  # noqa: E402
+from shared_store import PATIENT, RedisFixture, weir  # noqa: E402
 from weir_server import PATIENCE, TREE, command, run, test, wait_until  # noqa: E402
 
 POLICIES = TRIED + """\
@@ -62,38 +63,12 @@ class Home(RedisFixture):
         super().__init__(redis, redis.url, parameters)
 
 
-class WatchedHome(Fixture):
-    """A master whose replica has all that was answered, and a Sentinel that promotes it."""
-
+class WatchedHome(lease_homes.WatchedHome):
     policies = POLICIES
 
-    def __init__(self):
-        self.watched = Watched()
-        super().__init__(f"redis+sentinel://127.0.0.1:{self.watched.sentinel.port}/main?"
-                         f"{PATIENT}&wait_replicas=1")
 
-    def __exit__(self, *raised):
-        try:
-            super().__exit__(*raised)
-        finally:
-            self.watched.__exit__()
-
-
-class ClusterHome(Fixture):
-    """Three masters, each with a replica, that have the keys of different users."""
-
+class ClusterHome(lease_homes.ClusterHome):
     policies = POLICIES
-
-    def __init__(self):
-        self.cluster = Cluster(replicas=1)
-        ports = ",".join(f"127.0.0.1:{node.port}" for node in self.cluster.masters)
-        super().__init__(f"redis+cluster://{ports}?{PATIENT}")
-
-    def __exit__(self, *raised):
-        try:
-            super().__exit__(*raised)
-        finally:
-            self.cluster.__exit__()
 
 
 class PostgresHome(postgres_fixture.Fixture):

@@ -39,6 +39,8 @@ policies:
   log:    {{limit: {SLIDING} per {SLIDING_WINDOW}ms, by: user, algorithm: sliding_window, lease: on}}
   counter: {{limit: {SLIDING} per {SLIDING_WINDOW}ms, by: user, algorithm: sliding_counter, lease: on}}
 """
+STEADY = {"token": (LIMIT, WINDOW), "leaky": (LIMIT, WINDOW), "log": (SLIDING, SLIDING_WINDOW),
+          "counter": (SLIDING, SLIDING_WINDOW)}
 TRIED = "second", "year", "token", "leaky", "log", "counter"
 
 
