@@ -526,6 +526,16 @@ bool lease_table_is_empty(const struct lease_table *t)
     return atomic_load(&t->chunks) == 0;
 }
 
+void lease_table_came_late(struct lease_table *t, int64_t units)
+{
+    struct lock *lock = &t->locks[0]; /* any: they are summed up */
+
+    pthread_mutex_lock(&lock->mutex);
+    lock->stats.returned -= units;
+    lock->stats.stranded += units;
+    leave(lock);
+}
+
 void lease_table_get_stats(struct lease_table *t, struct lease_stats *out)
 {
     *out = (struct lease_stats){ .chunks = atomic_load(&t->chunks) };

@@ -115,6 +115,9 @@ size_t lease_table_take_ended(struct lease_table *t, int64_t now, bool all, stru
                               size_t most);
 bool lease_table_is_empty(const struct lease_table *t);
 
+/* So many units that were to be given back came too late, or never: the store takes them for spent. */
+void lease_table_came_late(struct lease_table *t, int64_t units);
+
 struct lease_stats {
     int64_t chunks;                    /* held now */
     int64_t granted;                   /* units since the start */

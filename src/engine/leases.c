@@ -26,6 +26,7 @@ struct lease_settlement {
     struct question question;
     struct reserving reserving;
     struct amount spent;
+    int64_t left; /* units that are given back */
 };
 
 struct leases *leases_new(const weir_allocator *allocator)
@@ -63,6 +64,8 @@ static void settlement_done(struct question *q)
     struct lease_lane *l = s->lane;
 
     /* One that was not taken is not sent again: what is not settled is spent. */
+    if (q->err || s->reserving.refusal || s->reserving.has_expired)
+        lease_table_came_late(l->engine->leases->table, s->left);
     free(s);
     question_ended(l);
 }
@@ -75,6 +78,7 @@ static void give_back(struct lease_lane *l, struct pending *pending, const struc
     if (!s)
         return;
     s->lane = l;
+    s->left = end->amount - end->spent;
     s->spent = (struct amount){ span_of(end->counts), end->spent };
     s->reserving = (struct reserving){
         .key = end->id,
