@@ -139,20 +139,25 @@ static void local_done(struct question *q)
     settle(q->ctx);
 }
 
+/* Field by field: else all would be zeroed first, by an instruction that is slow to begin. */
 static inline void put_question(struct check *check, struct question *q, struct charge *charges,
                                 size_t n)
 {
-    *q = (struct question){
-        .verb = check->verb,
-        .ask = { check->ask.now, check->ask.peek },
-        .charges = charges,
-        .count = n,
-        .decide_anyway = check->on_error == ON_ERROR_LOCAL &&
-                         !fallback_is_exhausted(check->engine, check->policies),
-        .most_ms = check->most_ms,
-        .done = question_done,
-        .ctx = check,
-    };
+    q->verb = check->verb;
+    q->ask = (struct asked){ check->ask.now, check->ask.peek };
+    q->charges = charges;
+    q->count = n;
+    q->reserving = NULL;
+    q->decide_anyway = check->on_error == ON_ERROR_LOCAL &&
+                       !fallback_is_exhausted(check->engine, check->policies);
+    q->is_unkept = q->allowed = q->is_retried = false;
+    q->err = WEIR_OK;
+    q->mark = 0;
+    q->deadline = 0;
+    q->most_ms = check->most_ms;
+    q->done = question_done;
+    q->ctx = check;
+    q->next = NULL;
 }
 
 /* A shared store has a clock of its own, for all who bring no time. */
@@ -170,17 +175,23 @@ static void spare_limits_of_none(struct check *check)
             check->charges[i].cost = 0;
 }
 
+static void ask_local(struct engine *e, struct question *q)
+{
+    struct pending local = { 0 };
+
+    q->done = local_done;
+    e->local->ops->submit(e->local, &local, q);
+    e->local->ops->commit(e->local, &local);
+}
+
 static void ask_about_reservation(struct engine *e, struct pending *pending, struct check *check,
                                   bool brings_now)
 {
     struct question *q = &check->questions[0];
-    struct pending local = { 0 };
 
     if (e->local && !verb_makes_reservation(check->verb) &&
         reserve_is_local(check->room->reserving.id)) {
-        q->done = local_done;
-        e->local->ops->submit(e->local, &local, q);
-        e->local->ops->commit(e->local, &local);
+        ask_local(e, q);
         return;
     }
     if (!brings_now && e->store->ops->is_shared)

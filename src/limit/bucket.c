@@ -71,7 +71,9 @@ static void bring_up_known(const struct bucket *s, const struct rule *r, struct 
 }
 
 /* The state as it stands at the time of the ask, not charged. */
-static void bring_up(const struct bucket *s, const struct rule *r, int64_t now, struct step *out)
+static inline __attribute__((always_inline)) void bring_up(const struct bucket *s,
+                                                           const struct rule *r, int64_t now,
+                                                           struct step *out)
 {
     struct bucket_change *next = &out->next.bucket;
 

@@ -33,10 +33,8 @@ static bool is_at(const struct holds *h, uint32_t i, int64_t expires, uint64_t i
     return i < holds_count(h) && holds_at(h, i)->expires == expires && holds_at(h, i)->id == id;
 }
 
-uint32_t holds_expired(const struct holds *h, int64_t now)
+uint32_t holds_count_expired(const struct holds *h, int64_t now)
 {
-    if (holds_count(h) == 0 || holds_at(h, 0)->expires > now)
-        return 0;
     return place_of(h, now + 1, 0);
 }
 
@@ -95,12 +93,16 @@ int64_t holds_find(const struct holds *h, int64_t expires, uint64_t id)
 
 int64_t holds_remove(struct holds *h, int64_t expires, uint64_t id)
 {
-    const uint32_t i = place_of(h, expires, id);
+    const uint32_t last = holds_count(h) - 1; /* of none: no place */
+    uint32_t i = last;
     struct hold *from;
     int64_t amount;
 
-    if (!is_at(h, i, expires, id))
-        return 0;
+    if (!is_at(h, last, expires, id)) { /* else it came last, or is the only one */
+        i = place_of(h, expires, id);
+        if (!is_at(h, i, expires, id))
+            return 0;
+    }
     from = &h->at[h->first + i];
     amount = from->amount;
     h->sum -= amount;

@@ -48,8 +48,14 @@ static inline int64_t holds_last(const struct holds *h)
     return holds_count(h) > 0 ? holds_at(h, h->count - 1)->expires : 0;
 }
 
-/* How many expire at `now` or before. */
-uint32_t holds_expired(const struct holds *h, int64_t now);
+/* How many expire at `now` or before: mostly none. */
+uint32_t holds_count_expired(const struct holds *h, int64_t now);
+static inline uint32_t holds_expired(const struct holds *h, int64_t now)
+{
+    if (holds_count(h) == 0 || holds_at(h, 0)->expires > now)
+        return 0;
+    return holds_count_expired(h, now);
+}
 
 bool holds_has_room(const struct holds *h); /* for one more */
 

@@ -264,6 +264,7 @@ const char *http_reason(int status)
         { 406, "Not Acceptable" },
         { 408, "Request Timeout" },
         { 409, "Conflict" },
+        { 410, "Gone" },
         { 411, "Length Required" },
         { 413, "Content Too Large" },
         { 414, "URI Too Long" },

@@ -392,6 +392,30 @@ void reservation_read(const struct reservation *r, struct reserving *to, struct 
     }
 }
 
+void reservation_read_one(const struct reservation *r, struct reserving *to, struct charge *charge)
+{
+    const struct reserved_charge *c = r->charges;
+    struct rule *rule = to->rules;
+    struct charge_label *label = to->labels;
+
+    rule->algorithm = c->algorithm;
+    rule->limit = c->limit;
+    rule->window = c->window;
+    rule->burst = c->burst;
+    rule->precision = c->precision;
+    rule->start = (enum rule_start)c->start;
+    rule->calendar = NULL;
+    rule->block_for = c->block_for;
+    charge->rule = rule;
+    charge->key = c->key;
+    charge->class = c->class;
+    label->policy = c->policy;
+    label->rule = c->rule;
+    label->counts = *kept_counts(r);
+    label->is_shadow = false;
+    label->is_kept = true;
+}
+
 /* Is the policy of this charge that of none before it? */
 static bool is_first_of_policy(const struct reservation *r, size_t charge)
 {

@@ -172,8 +172,17 @@ void reservation_add(struct reservation *r, size_t charge, const struct reserved
 /* Fill in the charges and labels of a question. */
 void reservation_read(const struct reservation *r, struct reserving *to, struct charge *charges);
 
+/* The same of one that is as reservation_put_one() made it; what it costs is left to the caller. */
+void reservation_read_one(const struct reservation *r, struct reserving *to, struct charge *charge);
+
 /* What it holds of each charge. */
 void reservation_visit(const struct reservation *r, int64_t expires, held_visit *visit, void *ctx);
+
+/* How the holds of a reservation are told from others. */
+static inline uint64_t reservation_hold_id(struct key record)
+{
+    return record.low ? record.low : 1;
+}
 
 /* The hold of this reservation by a charge of this algorithm, without an amount. What is to be given
  * back stays held until that is done: else it would count as used. A slot is free at the instant. */
@@ -183,7 +192,7 @@ static inline struct hold reservation_hold(const struct reserving *of, weir_algo
     const bool waits = gives_back && !algorithm_counts_slots(algorithm);
 
     return (struct hold){ .expires = expires + (waits ? RESERVATION_RELEASED_MS : 0),
-                          .id = of->key.low ? of->key.low : 1 };
+                          .id = reservation_hold_id(of->key) };
 }
 
 /* What the question says of this charge; 0: nothing. */

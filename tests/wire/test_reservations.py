@@ -76,7 +76,7 @@ class Served:
 
     def problem(self, verb, status, code, words="", **body):
         said = self.post(verb, want=status, **body)
-        assert said["code"] == code and words in said["detail"], (verb, body, said)
+        assert said["code"] == code and words in said["detail"] and said["title"] != "Unknown", (verb, body, said)
         return said["detail"]
 
     def reload(self, policy):

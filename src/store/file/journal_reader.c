@@ -15,6 +15,7 @@
 #include "store/file/journal.h"
 #include "store/file/journal_format.h"
 #include "store/file/ring.h"
+#include "store/memory/record_short.h"
 
 #define HINT ". `weir store check` shows more, and `weir store repair` keeps all that verifies"
 
@@ -150,6 +151,25 @@ struct replay {
     void *ctx;
 };
 
+/* One record, or what a short one means. `key` is the last of a key before it in the batch. */
+static bool replay_record_of(const struct replay *replay, const struct record *r,
+                             const struct record **key)
+{
+    struct record expanded[SHORT_EXPANDED];
+    size_t n;
+
+    if (!record_is_short(r)) {
+        if (r->algorithm != ALGORITHM_RESERVATION && !r->is_hold)
+            *key = r;
+        return replay->each(replay->ctx, r);
+    }
+    n = *key ? short_expand(r, *key, expanded) : 0;
+    for (size_t i = 0; i < n; i += 1 + record_more(&expanded[i]))
+        if (!replay->each(replay->ctx, &expanded[i]))
+            return false;
+    return n > 0;
+}
+
 /* Replay whole batches from out->good on, until one is missing. */
 static weir_err replay_batches(struct image *f, const char *name, uint64_t salt,
                                const struct replay *replay, uint64_t *number,
@@ -158,11 +178,11 @@ static weir_err replay_batches(struct image *f, const char *name, uint64_t salt,
     const struct batch_header *batch;
 
     while ((batch = batch_at(f, out->good, salt)) && batch->number == *number) {
-        const struct record *records = (const struct record *)(batch + 1);
+        const struct record *records = (const struct record *)(batch + 1), *key = NULL;
 
         for (size_t i = 0, more; i < batch->count; i += 1 + more) {
             more = record_more(&records[i]);
-            if (more >= batch->count - i || !replay->each(replay->ctx, &records[i]))
+            if (more >= batch->count - i || !replay_record_of(replay, &records[i], &key))
                 return diag_fail(diag, WEIR_ENOMEM, "not enough memory to replay %s", name);
         }
         out->good += sizeof *batch + batch->count * sizeof(struct record);

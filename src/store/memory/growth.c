@@ -46,7 +46,6 @@ void growth_expect(struct growth *g, int64_t keys)
     for (size_t i = 0; i < g->count; i++) {
         const uint32_t bits = g->shards[i].skip_bits;
 
-        pthread_mutex_destroy(&g->shards[i].lock);
         shard_init(&g->shards[i], region_slice(&g->now, i), (uint32_t)homes, bits);
     }
     publish(g);
@@ -112,7 +111,7 @@ static void move_next(struct growth *g)
     bool stays = false;
 
     touch(region_slice(&g->next, g->moved), g->next.homes);
-    pthread_mutex_lock(&s->lock);
+    lock_take(&s->lock);
     if (s->lives_apart) {
         struct cell *old = s->cells;
         const uint32_t homes = s->homes;
@@ -125,7 +124,7 @@ static void move_next(struct growth *g)
     } else if (!shard_move(s, region_slice(&g->next, g->moved), g->next.homes)) {
         stays = !growth_move_apart(s);
     }
-    pthread_mutex_unlock(&s->lock);
+    lock_drop(&s->lock);
     if (stays) /* no memory: try again with the next step */
         return;
     region_vacate(&g->now, g->moved);

@@ -6,6 +6,8 @@
 #ifndef WEIR_STORE_MEMORY_GROWTH_H
 #define WEIR_STORE_MEMORY_GROWTH_H
 
+#include <pthread.h>
+
 #include "store/memory/region.h"
 
 struct growth {

@@ -4,7 +4,8 @@
  * `is_hold` says what became of one hold of a key, or of one bucket of its log. One of a
  * reservation says in its first word how many bytes the reservation has; these follow, in as many
  * records as they need, and are no records of their own. With `is_hold` it says what became of the
- * reservation: its words are its expiry, a change and an amount. */
+ * reservation: its words are its expiry, a change and an amount. A reservation is never locked out:
+ * with `is_locked` either is a short form, which only journals have (record_short.h). */
 #ifndef WEIR_STORE_MEMORY_RECORD_H
 #define WEIR_STORE_MEMORY_RECORD_H
 
@@ -38,6 +39,11 @@ static inline size_t record_more(const struct record *r)
     return r->algorithm == ALGORITHM_RESERVATION && !r->is_hold
                ? record_bytes((uint64_t)r->packed.words[0])
                : 0;
+}
+
+static inline bool record_is_short(const struct record *r)
+{
+    return r->algorithm == ALGORITHM_RESERVATION && r->is_locked;
 }
 
 /* What became of a reservation. */

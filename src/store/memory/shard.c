@@ -23,22 +23,15 @@
 #include <string.h>
 
 enum { SPARE_CELLS = 8 };
-#define MOST_EXPIRES (((int64_t)1 << 48) - 1)
 
 void shard_init(struct shard *s, struct cell *cells, uint32_t homes, uint32_t skip_bits)
 {
-    pthread_mutexattr_t adaptive;
-
     *s = (struct shard){ .skip_bits = (uint8_t)skip_bits,
                          .soonest = INT64_MAX,
                          .look_soonest = INT64_MAX,
                          .purge_at = homes / 4 * 3 };
     atomic_init(&s->cells, cells);
     atomic_init(&s->homes, homes);
-    pthread_mutexattr_init(&adaptive);
-    pthread_mutexattr_settype(&adaptive, PTHREAD_MUTEX_ADAPTIVE_NP); /* held for one decision */
-    pthread_mutex_init(&s->lock, &adaptive);
-    pthread_mutexattr_destroy(&adaptive);
 }
 
 /* Memory beside a cell. */
@@ -59,15 +52,6 @@ void shard_done(struct shard *s, const weir_allocator *allocator)
             free_beside(s, c, allocator);
             s->count--;
         }
-    pthread_mutex_destroy(&s->lock);
-}
-
-void shard_prefetch(const struct shard *s, struct key key)
-{
-    const struct cell *home = cells_of(s) + home_of(key, s->skip_bits, homes_of(s));
-
-    for (int i = 0; i < 4; i++) /* most keys are no further from home */
-        __builtin_prefetch(home + i, 1);
 }
 
 /* ---- marks ------------------------------------------------------------------------------ */
@@ -175,27 +159,6 @@ size_t shard_erase(struct shard *s, uint32_t at, const weir_allocator *allocator
     if (at < s->look && s->look < next) /* the cell that it was about to look at */
         s->look--;
     return beside;
-}
-
-void shard_stamp(struct shard *s, struct cell *cell, int64_t expires, uint32_t level,
-                 uint32_t class)
-{
-    const bool is_new = cell->expires == 0;
-    const bool marks = s->is_marked && (is_new || cell->class != class ||
-                                        level_grade(level) < level_grade(cell->level));
-    struct cell next; /* put together first: the cell is written once */
-
-    if (is_new || expires < (int64_t)cell->expires) {
-        s->soonest = expires < s->soonest ? expires : s->soonest;
-        s->look_soonest = expires < s->look_soonest ? expires : s->look_soonest;
-    }
-    next.stamp = cell->stamp;
-    next.expires = (uint64_t)(expires < MOST_EXPIRES ? expires : MOST_EXPIRES) & MOST_EXPIRES;
-    next.level = level & 15u;
-    next.class = class & 63u;
-    cell->stamp = next.stamp;
-    if (marks)
-        shard_mark(s, (uint32_t)(cell - cells_of(s)));
 }
 
 struct shard_dropped shard_purge(struct shard *s, int64_t horizon, const weir_allocator *allocator)

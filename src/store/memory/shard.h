@@ -5,11 +5,11 @@
 #ifndef WEIR_STORE_MEMORY_SHARD_H
 #define WEIR_STORE_MEMORY_SHARD_H
 
-#include <pthread.h>
 #include <stdalign.h>
 #include <stdatomic.h>
 
 #include "base/hash.h"
+#include "base/lock.h"
 #include "limit/state.h"
 #include "store/memory/pool.h"
 
@@ -42,20 +42,21 @@ struct marks {
 };
 
 struct shard {
-    alignas(64) pthread_mutex_t lock; /* first line: what every check touches */
+    alignas(64) struct lock lock; /* first line: what every check touches */
+    _Atomic uint32_t homes;       /* cells that keys hash to */
     _Atomic(struct cell *) cells;
-    _Atomic uint32_t homes; /* cells that keys hash to */
-    uint32_t count;         /* keys */
-    uint32_t purge_at;      /* keys; looking for expired ones is worth it from here on */
-    uint8_t skip_bits;      /* of a key, the same in the whole shard */
-    bool lives_apart;       /* has outgrown its slice of the table's memory */
-    bool is_marked;         /* there are marks */
+    uint32_t count;       /* keys */
+    uint32_t purge_at;    /* keys; looking for expired ones is worth it from here on */
+    uint8_t skip_bits;    /* of a key, the same in the whole shard */
+    bool lives_apart;     /* has outgrown its slice of the table's memory */
+    bool is_marked;       /* there are marks */
+    uint32_t look;        /* cells before were looked at, for what has expired, */
+    int64_t look_soonest; /* … and none of them, nor any that came since, expires before */
+    int64_t soonest;      /* no cell expires before */
+    uint64_t dropped_tag; /* the largest of a cell that is gone */
 
-    alignas(64) int64_t soonest; /* no cell expires before */
-    int64_t evicted, expired;
-    uint64_t dropped_tag;       /* the largest of a cell that is gone */
-    uint32_t look;              /* cells before were looked at, for what has expired, */
-    int64_t look_soonest;       /* … and none of them, nor any that came since, expires before */
+    alignas(64) int64_t evicted;
+    int64_t expired;
     _Atomic int64_t release_at; /* no reservation is to be given back before; 0: none is */
     struct pool_list records;   /* memory for more reservations */
 };
@@ -176,7 +177,13 @@ static inline struct cell *shard_cell(const struct shard *s, struct key key)
     return shard_has(s, at, key) ? &cells_of(s)[at] : NULL;
 }
 
-void shard_prefetch(const struct shard *s, struct key key);
+static inline void shard_prefetch(const struct shard *s, struct key key)
+{
+    const struct cell *home = cells_of(s) + home_of(key, s->skip_bits, homes_of(s));
+
+    for (int i = 0; i < 4; i++) /* most keys are no further from home */
+        __builtin_prefetch(home + i, 1);
+}
 
 /* Insert an untouched cell at `at`, as shard_find() gave it. False: no empty cell behind it. */
 bool shard_insert(struct shard *s, uint32_t at, struct key key, weir_algorithm algorithm);
@@ -189,13 +196,41 @@ struct cell *shard_append(struct shard *s, uint32_t *next, struct key key,
 /* Take a cell out. The memory beside its state is freed; its size is returned. */
 size_t shard_erase(struct shard *s, uint32_t at, const weir_allocator *allocator);
 
-/* Note what a decision made of a cell. */
-void shard_stamp(struct shard *s, struct cell *cell, int64_t expires, uint32_t level,
-                 uint32_t class);
-
 /* Make marks, and keep them from now on. Then: correct the mark of one cell. */
 void shard_mark_all(struct shard *s);
 void shard_mark(struct shard *s, uint32_t at);
+
+#define STAMP_MOST_EXPIRES (((int64_t)1 << 48) - 1)
+#define STAMP_STAYS (UINT64_C(15) << 48 | UINT64_C(3) << 62) /* algorithm, is_locked, is_hold */
+
+/* Note what a decision made of a cell. */
+static inline void shard_stamp(struct shard *s, struct cell *cell, int64_t expires, uint32_t level,
+                               uint32_t class)
+{
+    const bool is_new = cell->expires == 0;
+    const bool marks = s->is_marked && (is_new || cell->class != class ||
+                                        level_grade(level) < level_grade(cell->level));
+    const int64_t until = expires < STAMP_MOST_EXPIRES ? expires : STAMP_MOST_EXPIRES;
+
+    if (is_new || expires < (int64_t)cell->expires) {
+        s->soonest = expires < s->soonest ? expires : s->soonest;
+        s->look_soonest = expires < s->look_soonest ? expires : s->look_soonest;
+    }
+    cell->stamp = (cell->stamp & STAMP_STAYS) | ((uint64_t)until & STAMP_MOST_EXPIRES) |
+                  (uint64_t)(level & 15) << 52 | (uint64_t)(class & 63) << 56;
+    if (marks)
+        shard_mark(s, (uint32_t)(cell - cells_of(s)));
+}
+
+/* The same of one that expires when it did before. */
+static inline void shard_relevel(struct shard *s, struct cell *cell, uint32_t level)
+{
+    const bool marks = s->is_marked && level_grade(level) < level_grade(cell->level);
+
+    cell->level = level & 15;
+    if (marks)
+        shard_mark(s, (uint32_t)(cell - cells_of(s)));
+}
 
 /* Drop what expired at `horizon` or before. */
 struct shard_dropped shard_purge(struct shard *s, int64_t horizon, const weir_allocator *allocator);

@@ -111,7 +111,6 @@ void table_prefetch(struct table *t, struct key key, enum prefetch what)
     switch (what) {
     case PREFETCH_WAY:
         __builtin_prefetch(s, 1);
-        __builtin_prefetch(&s->soonest, 1);
         break;
     case PREFETCH_PLACE:
         shard_prefetch(s, key);
@@ -160,20 +159,6 @@ void table_unlock(struct table *t, struct cell *cell, int64_t now)
     cell->is_locked = 0;
 }
 
-void table_stamp(struct shard *s, struct cell *cell, const struct charge *c)
-{
-    const struct rule *r = c->rule;
-    const struct decision *d = &c->step.decision;
-    const int64_t until = c->step.now + d->reset_after, used = r->burst - d->remaining;
-    const int64_t held = state_lasts_until(&cell->state, r);
-    const int64_t expires = held > until ? held : until;
-    const int64_t level = d->remaining <= 0 ? SHARD_LEVELS - 1
-                          : used > 0        ? used * (SHARD_LEVELS - 1) / r->burst
-                                            : 0;
-
-    shard_stamp(s, cell, expires, (uint32_t)level, c->class);
-}
-
 /* Only what counts can refuse and lock, so there is a cell. */
 struct cell *table_lock_out(struct table *t, struct shard *s, const struct charge *c)
 {
@@ -199,27 +184,6 @@ void table_record(const struct cell *cell, struct record *out)
         state_pack(&cell->state, cell->algorithm, &out->packed);
 }
 
-/* H1, and H3 for a key that may have been dropped: the record that follows now must come after the
- * key's last one in the log. */
-static void overtake(const struct table *t, const struct shard *s, struct cell *cell,
-                     const struct write_buffer *write_buffer)
-{
-    const uint64_t tag = cell ? cell_tag(cell) : 0, before = tag ? tag : s->dropped_tag;
-    const uint64_t own = write_buffer
-                             ? atomic_load_explicit(&write_buffer->ticket, memory_order_relaxed)
-                             : 0;
-
-    if (before >= write_buffers_settled(t->log->write_buffers, write_buffer) && before != own)
-        write_buffers_overtake(t->log->write_buffers, write_buffer, tag, before);
-    if (cell && !state_is_log(cell->algorithm))
-        cell->state.tag = own;
-}
-
-void table_overtake(struct table *t, struct cell *cell)
-{
-    overtake(t, table_shard(t, cell->key), cell, NULL);
-}
-
 /* Append the new values of the keys of a question. */
 static void keep(struct table *t, struct question *q)
 {
@@ -235,7 +199,7 @@ static void keep(struct table *t, struct question *q)
 
         if (verb_adds(q->verb) && q->charges[i].cost == 0)
             continue;
-        overtake(t, s, cell, NULL);
+        table_overtake(t, s, cell, NULL);
         if (cell)
             table_record(cell, &records[n++]);
         else
@@ -250,7 +214,7 @@ static void keep_one(struct table *t, const struct shard *s, struct cell *cell, 
 {
     struct record r;
 
-    overtake(t, s, cell, write_buffer);
+    table_overtake(t, s, cell, write_buffer);
     if (write_buffer) {
         table_record(cell, write_buffer_next(write_buffer));
         q->mark = MARK_IN_BUFFER;
@@ -311,7 +275,7 @@ static void refuse_several(struct table *t, struct question *q)
             struct cell *cell = table_lock_out(t, s, c);
 
             if (t->log) {
-                overtake(t, s, cell, NULL);
+                table_overtake(t, s, cell, NULL);
                 table_record(cell, &records[n++]);
             }
         }
@@ -420,9 +384,9 @@ void table_judge_in(struct table *t, struct question *q, struct write_buffer *wr
 
     q->err = WEIR_OK;
     q->mark = 0;
-    pthread_mutex_lock(&s->lock);
+    lock_take(&s->lock);
     judge_one(t, s, q, write_buffer);
-    pthread_mutex_unlock(&s->lock);
+    lock_drop(&s->lock);
     table_grow_if_due(t);
 }
 
@@ -430,37 +394,39 @@ void table_keep_again(struct table *t, struct question *q)
 {
     struct shard *s = shard_of(t, q->charges);
 
-    pthread_mutex_lock(&s->lock);
+    lock_take(&s->lock);
     keep(t, q);
-    pthread_mutex_unlock(&s->lock);
+    lock_drop(&s->lock);
 }
 
-void table_judge(struct table *t, struct question *q)
+__attribute__((noinline)) static void judge_all(struct table *t, struct question *q)
 {
     struct shard *shards[MOST_KEYS];
     size_t n = 0;
 
-    if (verb_reserves(q->verb)) {
-        table_judge_reservation(t, q);
-        return;
-    }
-    if (q->count == 1 && verb_adds(q->verb)) {
-        table_judge_in(t, q, NULL);
-        return;
-    }
     q->err = WEIR_OK;
     q->mark = 0;
     for (size_t i = 0; i < q->count; i++)
         n = table_order_shard(shard_of(t, &q->charges[i]), n, shards);
     for (size_t i = 0; i < n; i++)
-        pthread_mutex_lock(&shards[i]->lock);
+        lock_take(&shards[i]->lock);
     if (verb_adds(q->verb))
         judge_several(t, q);
     else
         refund_or_reset(t, q);
     for (size_t i = n; i > 0; i--)
-        pthread_mutex_unlock(&shards[i - 1]->lock);
+        lock_drop(&shards[i - 1]->lock);
     table_grow_if_due(t);
+}
+
+void table_judge(struct table *t, struct question *q)
+{
+    if (verb_reserves(q->verb))
+        table_judge_reservation(t, q);
+    else if (q->count == 1 && verb_adds(q->verb))
+        table_judge_in(t, q, NULL);
+    else
+        judge_all(t, q);
 }
 
 /* ---- looking after ------------------------------------------------------------------- */
@@ -475,9 +441,9 @@ void table_sweep(struct table *t, int64_t now)
         struct shard *s = &t->shards[t->swept];
 
         t->swept = (t->swept + 1) % shards;
-        pthread_mutex_lock(&s->lock);
+        lock_take(&s->lock);
         table_purge(t, s, now);
-        pthread_mutex_unlock(&s->lock);
+        lock_drop(&s->lock);
     }
     growth_run(&t->growth, atomic_load_explicit(&t->keys, memory_order_relaxed), part);
 }
@@ -492,11 +458,11 @@ void table_stats(struct table *t, weir_stats *stats)
     for (size_t i = 0; i < table_shards(t); i++) {
         struct shard *s = &t->shards[i];
 
-        pthread_mutex_lock(&s->lock);
+        lock_take(&s->lock);
         stats->evicted_keys += s->evicted;
         stats->expired_keys += s->expired;
         if (s->count > 0)
             stats->memory_bytes += (int64_t)(s->homes * sizeof(struct cell));
-        pthread_mutex_unlock(&s->lock);
+        lock_drop(&s->lock);
     }
 }

@@ -60,7 +60,7 @@ void table_export(struct table *t, size_t shard, int64_t now, table_each *each, 
         const struct cell *c, *end;
         uint32_t left = SLICE;
 
-        pthread_mutex_lock(&s->lock);
+        lock_take(&s->lock);
         end = s->cells + shard_cells(s->homes);
         c = s->cells + (last.high | last.low ? behind(s, last) : 0);
         for (; c < end && left > 0; c++) {
@@ -74,7 +74,7 @@ void table_export(struct table *t, size_t shard, int64_t now, table_each *each, 
             export_cell(c, each, ctx);
         }
         is_over = c >= end;
-        pthread_mutex_unlock(&s->lock);
+        lock_drop(&s->lock);
     } while (!is_over);
 }
 
@@ -194,7 +194,7 @@ bool table_restore(struct table *t, const struct record *r, int64_t now)
 
     if (!is_sound(r))
         return false;
-    pthread_mutex_lock(&s->lock);
+    lock_take(&s->lock);
     if (r->algorithm == WEIR_DEFAULT_ALGORITHM) {
         uint32_t at = shard_find(s, r->key);
 
@@ -203,7 +203,7 @@ bool table_restore(struct table *t, const struct record *r, int64_t now)
     } else {
         is_restored = set_key(t, s, r, NULL, 0, now);
     }
-    pthread_mutex_unlock(&s->lock);
+    lock_drop(&s->lock);
     table_grow_if_due(t);
     return is_restored;
 }
@@ -222,9 +222,9 @@ void table_fill_begin(struct table_filling *f, struct table *t, uint32_t keys, i
 static void enter_shard(struct table_filling *f, struct shard *s)
 {
     if (f->shard)
-        pthread_mutex_unlock(&f->shard->lock);
+        lock_drop(&f->shard->lock);
     f->shard = s;
-    pthread_mutex_lock(&s->lock);
+    lock_take(&s->lock);
     f->appends = s->count == 0;
     f->next = 0;
     f->last = (struct key){ 0 };
@@ -274,7 +274,7 @@ bool table_fill(struct table_filling *f, const struct record *r, const struct lo
 void table_fill_end(struct table_filling *f)
 {
     if (f->shard)
-        pthread_mutex_unlock(&f->shard->lock);
+        lock_drop(&f->shard->lock);
     if (f->reserved > 0)
         atomic_fetch_sub_explicit(&f->table->keys, f->reserved, memory_order_relaxed);
     table_grow_if_due(f->table);

@@ -83,10 +83,35 @@ void table_unlock(struct table *t, struct cell *cell, int64_t now);
 struct cell *table_lock_out(struct table *t, struct shard *s, const struct charge *c);
 
 /* Note what a decision made of a cell. */
-void table_stamp(struct shard *s, struct cell *cell, const struct charge *c);
+static inline void table_stamp(struct shard *s, struct cell *cell, const struct charge *c)
+{
+    const struct rule *r = c->rule;
+    const struct decision *d = &c->step.decision;
+    const int64_t until = c->step.now + d->reset_after, used = r->burst - d->remaining;
+    const int64_t held = state_lasts_until(&cell->state, r);
+    const int64_t expires = held > until ? held : until;
+    const int64_t level = d->remaining <= 0 ? SHARD_LEVELS - 1
+                          : used > 0        ? used * (SHARD_LEVELS - 1) / r->burst
+                                            : 0;
 
-/* A record of this cell is about to be appended without a write buffer. */
-void table_overtake(struct table *t, struct cell *cell);
+    shard_stamp(s, cell, expires, (uint32_t)level, c->class);
+}
+
+/* A record of this cell, or of none, is about to be appended: it must come after the key's last one in
+ * the log. H1, and H3 for a key that may have been dropped. NULL: without a write buffer. */
+static inline void table_overtake(const struct table *t, const struct shard *s, struct cell *cell,
+                                  const struct write_buffer *write_buffer)
+{
+    const uint64_t tag = cell ? cell_tag(cell) : 0, before = tag ? tag : s->dropped_tag;
+    const uint64_t own = write_buffer
+                             ? atomic_load_explicit(&write_buffer->ticket, memory_order_relaxed)
+                             : 0;
+
+    if (before >= write_buffers_settled(t->log->write_buffers, write_buffer) && before != own)
+        write_buffers_overtake(t->log->write_buffers, write_buffer, tag, before);
+    if (cell && !state_is_log(cell->algorithm))
+        cell->state.tag = own;
+}
 
 /* ---- table_reservation.c; nothing is locked ---------------------------------------------- */
 

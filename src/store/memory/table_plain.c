@@ -1,34 +1,35 @@
 /* table_plain.c - the way of most reservations: of one rule, made once and settled as it was held.
  *
  * Here this is done in a straight line. What is not so plain goes the way of all others, from its
- * beginning: an id that is known, a key that is new, full, locked out or a log, a table without
- * room. Nothing has been changed by then, so the same question has the same answer either way. */
+ * beginning: an id that is known, a key that is new, full, a log, locked out or about to be, a table
+ * without room. Nothing has been changed by then, so the same question has the same answer either way. */
+#include "store/memory/record_short.h"
 #include "store/memory/table_reservation.h"
 
 /* ---- locks --------------------------------------------------------------------------------- */
 
 static void lock_both(struct shard *a, struct shard *b)
 {
-    pthread_mutex_lock(a < b ? &a->lock : &b->lock);
+    lock_take(a < b ? &a->lock : &b->lock);
     if (a != b)
-        pthread_mutex_lock(a < b ? &b->lock : &a->lock);
+        lock_take(a < b ? &b->lock : &a->lock);
 }
 
 /* One is locked already. False: that would be to wait for one that comes before it. */
 static bool lock_other(struct shard *locked, struct shard *other)
 {
     if (other < locked)
-        return pthread_mutex_trylock(&other->lock) == 0;
+        return lock_try(&other->lock);
     if (other > locked)
-        pthread_mutex_lock(&other->lock);
+        lock_take(&other->lock);
     return true;
 }
 
 static void unlock_both(struct shard *a, struct shard *b)
 {
-    pthread_mutex_unlock(&a->lock);
+    lock_drop(&a->lock);
     if (a != b)
-        pthread_mutex_unlock(&b->lock);
+        lock_drop(&b->lock);
 }
 
 /* ---- reserve ------------------------------------------------------------------------------- */
@@ -53,18 +54,18 @@ static struct cell *add_record(struct table *t, struct shard *s, uint32_t at, st
     return NULL;
 }
 
-static void log_reserved(struct table *t, struct question *q, struct cell *cell,
-                         struct cell *record)
+/* Short: all else that a reader needs is in the record of the key. */
+static void log_reserved(struct table *t, struct question *q, const struct shard *home,
+                         struct cell *cell, const struct shard *own, struct cell *record)
 {
-    const struct hold *hold = &q->charges->step.hold;
-    struct record logged[2 + RECORD_OF_ONE];
-    size_t n = 0;
+    struct record logged[1 + SHORT_MOST];
 
-    table_log_cell(t, cell, &logged[n++]);
-    if (state_has_holds(cell->algorithm))
-        table_log_part(cell, hold->expires, (int64_t)hold->id, hold->amount, &logged[n++]);
-    n += table_log_reservation(t, record, &logged[n]);
-    q->mark = t->log->append(t->log, logged, n);
+    table_overtake(t, home, cell, NULL);
+    table_overtake(t, own, record, NULL);
+    state_pack(&cell->state, cell->algorithm, &logged[0].packed);
+    logged[0].key = cell->key;
+    logged[0].stamp = cell->stamp;
+    q->mark = t->log->append(t->log, logged, 1 + short_write(record, &logged[1]));
 }
 
 /* Both shards are locked, and the record belongs at `at`. */
@@ -78,9 +79,10 @@ static bool reserve(struct table *t, struct question *q, struct shard *home, str
     const struct hold hold = reservation_hold(of, c->rule->algorithm, expires, of->gives_back);
     struct cell *record;
 
-    table_take(cell, c, &ask);
+    c->step.locks = false;
+    state_take(&cell->state, c->rule, &ask, &c->step);
     if (!c->step.decision.allowed)
-        return !c->step.locks; /* it is answered */
+        return true; /* it is answered */
     state_hold(&cell->state, c->rule, &ask, &hold, &c->step);
     record = state_has_room(&cell->state, c->rule, &c->step) ? add_record(t, own, at, of->key)
                                                              : NULL;
@@ -97,7 +99,7 @@ static bool reserve(struct table *t, struct question *q, struct shard *home, str
     if (of->gives_back)
         table_expect_release(own, record);
     if (t->log)
-        log_reserved(t, q, cell, record);
+        log_reserved(t, q, home, cell, own, record);
     of->expires_in = of->ttl;
     q->allowed = true;
     return true;
@@ -110,7 +112,7 @@ static bool is_plain(const struct question *q)
 
     return q->count == 1 && q->charges->cost > 0 && label->is_kept && !label->is_shadow &&
            !q->reserving->is_used && !state_is_log(rule->algorithm) &&
-           rule->start != START_CALENDAR;
+           rule->start != START_CALENDAR && rule->block_for == 0;
 }
 
 static bool reserve_plainly(struct table *t, struct question *q)
@@ -123,11 +125,9 @@ static bool reserve_plainly(struct table *t, struct question *q)
 
     if (!is_plain(q))
         return false;
-    shard_prefetch(home, key);
     shard_prefetch(own, id);
     lock_both(home, own);
-    table_purge_if_due(t, home, q->ask.now);
-    table_purge_if_due(t, own, q->ask.now);
+    table_purge_if_due(t, own, q->ask.now); /* which gets one more */
     cell = shard_cell(home, key);
     if (cell)
         state_prefetch(&cell->state, cell->algorithm);
@@ -154,20 +154,26 @@ static bool is_open_and_plain(const struct cell *record, int64_t now)
            !state_is_log(r->charges[0].algorithm);
 }
 
-static void log_settled(struct table *t, struct question *q, struct cell *cell, struct cell *record,
+static void log_settled(struct table *t, struct question *q, const struct shard *home,
+                        struct cell *cell, const struct shard *own, struct cell *record,
                         const struct hold *hold)
 {
     const struct reserved_charge *of = reservation_in(record)->charges;
-    struct record logged[4];
+    struct record logged[3];
     size_t n = 0;
 
-    if (state_has_holds(cell->algorithm)) {
-        table_log_cell(t, cell, &logged[n++]);
-        table_log_part(cell, hold->expires, (int64_t)hold->id, 0, &logged[n++]);
-    }
+    table_overtake(t, own, record, NULL);
     if (of->used != of->held)
-        table_log_change(t, record, RECORD_USED, of->used, &logged[n++]);
-    table_log_change(t, record, RECORD_SETTLED, 0, &logged[n++]);
+        table_log_part(record, record->state.kept.expires, RECORD_USED, of->used, &logged[n++]);
+    if (state_has_holds(cell->algorithm)) {
+        table_overtake(t, home, cell, NULL);
+        state_pack(&cell->state, cell->algorithm, &logged[n].packed);
+        logged[n].key = cell->key;
+        logged[n++].stamp = cell->stamp;
+        short_write_settled(record, hold->expires, &logged[n++]);
+    } else {
+        table_log_part(record, record->state.kept.expires, RECORD_SETTLED, 0, &logged[n++]);
+    }
     q->mark = t->log->append(t->log, logged, n);
 }
 
@@ -184,7 +190,7 @@ static bool settle(struct table *t, struct question *q, struct shard *home, stru
 
     if (!state_has_holds(cell->algorithm) && used != held)
         return false;
-    reservation_read(r, of, c);
+    reservation_read_one(r, of, c);
     if (!state_has_holds(cell->algorithm)) {
         table_take(cell, c, &(struct ask){ .now = q->ask.now, .peek = true });
     } else {
@@ -195,10 +201,9 @@ static bool settle(struct table *t, struct question *q, struct shard *home, stru
     r->charges[0].used = used;
     r->is_settled = 1;
     record->state.kept.is_open = false;
-    shard_stamp(own, record, record->state.kept.expires + RESERVATION_KNOWN_MS, RECORD_LEVEL,
-                c->class);
+    shard_relevel(own, record, RECORD_LEVEL);
     if (t->log)
-        log_settled(t, q, cell, record, &hold);
+        log_settled(t, q, home, cell, own, record, &hold);
     c->cost = used - held;
     if (c->step.decision.remaining == 0)
         of->over = cell_over(cell, c->rule, q->ask.now);
@@ -215,8 +220,7 @@ static bool settle_plainly(struct table *t, struct question *q)
 
     if (q->reserving->amount_count > 0 || q->reserving->is_expiry)
         return false;
-    shard_prefetch(own, q->reserving->key);
-    pthread_mutex_lock(&own->lock);
+    lock_take(&own->lock);
     record = shard_cell(own, q->reserving->key);
     if (is_open_and_plain(record, q->ask.now)) {
         const struct reserved_charge *of = reservation_in(record)->charges;

@@ -26,7 +26,7 @@ static size_t find_due(struct shard *s, int64_t now, struct key due[SOME])
 {
     size_t n = 0;
 
-    pthread_mutex_lock(&s->lock);
+    lock_take(&s->lock);
     atomic_store_explicit(&s->release_at, 0, memory_order_relaxed);
     for (const struct cell *c = s->cells, *end = c + shard_cells(s->homes); c < end; c++) {
         if (cell_is_empty(c) || !is_to_be_released(c))
@@ -36,7 +36,7 @@ static size_t find_due(struct shard *s, int64_t now, struct key due[SOME])
         else
             table_expect_release(s, c);
     }
-    pthread_mutex_unlock(&s->lock);
+    lock_drop(&s->lock);
     return n;
 }
 

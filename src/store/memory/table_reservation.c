@@ -93,14 +93,14 @@ static void list_shards(struct deciding *d, struct shard *record)
 static void lock_all(struct deciding *d)
 {
     for (size_t i = 0; i < d->shard_count; i++)
-        pthread_mutex_lock(&d->shards[i]->lock);
+        lock_take(&d->shards[i]->lock);
 }
 
 static void unlock_some(struct deciding *d, size_t n, const struct shard *but)
 {
     for (; n > 0; n--)
         if (d->shards[n - 1] != but)
-            pthread_mutex_unlock(&d->shards[n - 1]->lock);
+            lock_drop(&d->shards[n - 1]->lock);
 }
 
 static void unlock_all(struct deciding *d)
@@ -113,11 +113,11 @@ static void unlock_all(struct deciding *d)
 static bool lock_others(struct deciding *d, const struct shard *locked)
 {
     for (size_t i = 0; i < d->shard_count; i++) {
-        pthread_mutex_t *lock = &d->shards[i]->lock;
+        struct lock *lock = &d->shards[i]->lock;
 
         if (d->shards[i] > locked) {
-            pthread_mutex_lock(lock);
-        } else if (d->shards[i] < locked && pthread_mutex_trylock(lock) != 0) {
+            lock_take(lock);
+        } else if (d->shards[i] < locked && !lock_try(lock)) {
             unlock_some(d, i, locked);
             return false;
         }
@@ -154,7 +154,7 @@ size_t table_log_reservation(struct table *t, struct cell *record, struct record
     const struct kept_state *kept = &record->state.kept;
     size_t size, room;
 
-    table_overtake(t, record);
+    table_overtake(t, table_shard(t, record->key), record, NULL);
     size = reservation_write(reservation_in(record), to + 1);
     to->key = record->key;
     to->stamp = record->stamp;
@@ -174,7 +174,7 @@ void deciding_log_record(struct deciding *d)
 void table_log_change(struct table *t, struct cell *record, enum record_change change,
                       int64_t amount, struct record *to)
 {
-    table_overtake(t, record);
+    table_overtake(t, table_shard(t, record->key), record, NULL);
     table_log_part(record, record->state.kept.expires, (int64_t)change, amount, to);
 }
 
@@ -464,10 +464,10 @@ static struct cell *lock_record(struct deciding *d, struct shard *s)
 {
     struct cell *record;
 
-    pthread_mutex_lock(&s->lock);
+    lock_take(&s->lock);
     record = find_record(d, s);
     if (!record) {
-        pthread_mutex_unlock(&s->lock);
+        lock_drop(&s->lock);
         return NULL;
     }
     d->q->count = reservation_in(record)->charge_count;
@@ -493,7 +493,7 @@ static struct cell *lock_all_of_record(struct deciding *d)
         if (lock_others(d, own))
             return record;
         fingerprint = reservation_in(record)->fingerprint;
-        pthread_mutex_unlock(&own->lock);
+        lock_drop(&own->lock);
         lock_all(d);
         record = find_record(d, own);
         if (record && (reservation_in(record)->fingerprint != fingerprint ||

@@ -7,7 +7,6 @@
 enum {
     /* A value of each key, its hold before and after, a give-back of each part, the record. */
     MOST_LOGGED = 4 * MOST_CHARGES + RESERVATION_MOST_PARTS + 1024,
-    RECORD_OF_ONE = 1 + (RESERVATION_OF_ONE + 3 * (WEIR_MAX_NAME + 1)) / sizeof(struct record) + 1,
     RECORD_LEVEL = 8, /* of one that is settled: it goes before keys that are nearly used up */
 };
 
@@ -54,7 +53,7 @@ static inline struct cell *deciding_record(const struct deciding *d)
 
 static inline void table_log_cell(struct table *t, struct cell *cell, struct record *to)
 {
-    table_overtake(t, cell);
+    table_overtake(t, table_shard(t, cell->key), cell, NULL);
     table_record(cell, to);
 }
 

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "policy/policy.h"
 #include "support/limiter.h"
 
 #define JOBS                                                                                       \
@@ -265,6 +266,28 @@ static void what_is_not_valid_is_refused(void **state)
     weir_close(w);
 }
 
+/* Every byte, at every place of ids of lengths around those that are looked at together. */
+static void an_id_is_a_name_wherever_its_odd_byte_stands(void **state)
+{
+    static const size_t lengths[] = { 1, 7, 15, 16, 17, 32, 33, 63, 64 };
+    weir *w = open_text(JOBS);
+
+    (void)state;
+    for (size_t l = 0; l < sizeof lengths / sizeof lengths[0]; l++)
+        for (size_t at = 0; at < lengths[l]; at++)
+            for (int byte = 1; byte < 256; byte++) {
+                char id[WEIR_MAX_ID + 1] = { 0 };
+                weir_request r = of(id, NOW);
+
+                memset(id, 'a', lengths[l]);
+                id[at] = (char)byte;
+                if ((err_of(weir_commit, w, &r) == WEIR_ENORESERVATION) !=
+                    name_is_valid(span_of(id)))
+                    fail_msg("byte %d at %zu of %zu", byte, at, lengths[l]);
+            }
+    weir_close(w);
+}
+
 static void what_is_exempt_has_no_reservation_and_none_is_fine(void **state)
 {
     weir *w = open_text(JOBS);
@@ -330,6 +353,7 @@ int main(void)
         cmocka_unit_test(a_slot_is_free_at_the_instant_of_its_expiry),
         cmocka_unit_test(what_is_settled_stays_so),
         cmocka_unit_test(what_is_not_valid_is_refused),
+        cmocka_unit_test(an_id_is_a_name_wherever_its_odd_byte_stands),
         cmocka_unit_test(what_is_exempt_has_no_reservation_and_none_is_fine),
         cmocka_unit_test(a_reload_in_between_changes_nothing),
     };

@@ -217,7 +217,7 @@ static void an_unknown_format_is_refused_with_what_to_do(void **state)
     raise_version(path);
     assert_refused(
         p, NULL,
-        "journal.1 has format version 4, and this program writes version 3: open it with "
+        "journal.1 has format version 5, and this program writes version 4: open it with "
         "the program that wrote it");
 }
 

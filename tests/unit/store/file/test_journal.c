@@ -80,7 +80,8 @@ static struct read *read_journal(struct sim *s, uint64_t epoch, uint64_t base, b
     assert_int_equal(journal_read(&s->dir, name, trial_secret_id, base, salvage, &allocator,
                                   collect, &read, &read.reading, &diag),
                      WEIR_OK);
-    assert_int_equal(read.reading.records, read.count);
+    assert_true(read.count >=
+                read.reading.records); /* short ones are handed out as they are meant */
     if (read.reading.end == JOURNAL_BAD || read.reading.end == JOURNAL_FOREIGN)
         assert_non_null(strstr(diag.text, name));
     return &read;
@@ -89,6 +90,7 @@ static struct read *read_journal(struct sim *s, uint64_t epoch, uint64_t base, b
 /* The first so many records, and no others. */
 static void assert_prefix(const struct read *r)
 {
+    assert_int_equal(r->reading.records, r->count);
     for (size_t i = 0; i < r->count; i++) {
         const struct record expected = record_of(i);
 

@@ -1,0 +1,142 @@
+/* record_short.c - reservations of one rule, as a journal has them: short. */
+#include "store/memory/record_short.h"
+
+#include <string.h>
+
+#include "store/store.h"
+
+static void put_head(const struct cell *record, bool is_hold, struct record *to)
+{
+    to->key = record->key;
+    to->stamp = record->stamp;
+    to->is_locked = 1;
+    to->is_hold = is_hold;
+}
+
+size_t short_write(const struct cell *record, struct record *to)
+{
+    const struct reservation *r = (const struct reservation *)(const void *)
+                                      record->state.kept.block;
+    const struct reserved_charge *c = r->charges;
+    const struct reserved_part *part = (const struct reserved_part *)(c + 1);
+    struct short_reservation *s = (struct short_reservation *)(void *)(to + 1);
+    char *end;
+
+    s->fingerprint = r->fingerprint;
+    s->most_ttl = r->most_ttl;
+    s->limit = c->limit;
+    s->window = c->window;
+    s->burst = c->burst;
+    s->precision = c->precision;
+    s->held = c->held;
+    s->mark = part->mark;
+    s->born = part->born;
+    s->algorithm = c->algorithm;
+    s->class = c->class;
+    s->start = c->start;
+    s->gives_back = r->gives_back;
+    end = stpcpy(s->names, c->policy) + 1;
+    end = stpcpy(end, c->rule) + 1;
+    end = stpcpy(end, *(const char *const *)(part + 1)) + 1;
+    memset(end, 0, sizeof *to); /* the last record need not be full */
+    put_head(record, false, to);
+    to->packed = (struct packed){ { end - (char *)s, record->state.kept.expires, 1 } };
+    return 1 + record_more(to);
+}
+
+void short_write_settled(const struct cell *record, int64_t hold_expires, struct record *to)
+{
+    put_head(record, true, to);
+    to->packed = (struct packed){ { record->state.kept.expires, RECORD_SETTLED, hold_expires } };
+}
+
+/* ---- reading ------------------------------------------------------------------------------- */
+
+static void put_hold(const struct record *r, const struct record *key, int64_t expires,
+                     int64_t amount, struct record *out)
+{
+    *out = *key;
+    out->is_hold = 1;
+    out->packed = (struct packed){
+        { expires, (int64_t)reservation_hold_id(r->key), amount },
+    };
+}
+
+static size_t expand_settled(const struct record *r, const struct record *key, struct record *out)
+{
+    put_hold(r, key, r->packed.words[2], 0, &out[0]);
+    out[1] = *r;
+    out[1].is_locked = 0;
+    out[1].packed.words[2] = 0;
+    return 2;
+}
+
+/* False: the bytes are not three names. */
+static bool read_names(const char *at, size_t len, struct charge_label *label)
+{
+    const char *names[3];
+
+    for (int i = 0; i < 3; i++) {
+        const size_t size = strnlen(at, len) + 1;
+
+        if (size > len || size > WEIR_MAX_NAME + 1)
+            return false;
+        names[i] = at;
+        at += size;
+        len -= size;
+    }
+    *label = (struct charge_label){ names[0], names[1], names[2], .is_kept = true };
+    return len == 0;
+}
+
+static size_t expand_reservation(const struct record *r, const struct record *key,
+                                 struct record *out)
+{
+    const struct short_reservation *s = (const struct short_reservation *)(const void *)(r + 1);
+    const size_t size = (size_t)r->packed.words[0];
+    const struct rule rule = { .algorithm = s->algorithm,
+                               .limit = s->limit,
+                               .window = s->window,
+                               .burst = s->burst,
+                               .precision = s->precision,
+                               .start = (enum rule_start)s->start };
+    const struct charge c = { .rule = &rule, .key = key->key, .cost = s->held, .class = s->class };
+    struct charge_label label;
+    const struct reserving of = { .key = r->key,
+                                  .fingerprint = s->fingerprint,
+                                  .most_ttl = s->most_ttl,
+                                  .gives_back = s->gives_back & 1,
+                                  .labels = &label };
+    uint64_t bytes[RESERVATION_OF_ONE / sizeof(uint64_t)];
+    struct reservation *whole = (struct reservation *)(void *)bytes;
+    const size_t n = state_has_holds(s->algorithm);
+    size_t written;
+
+    if (s->algorithm == WEIR_DEFAULT_ALGORITHM || s->algorithm > ALGORITHM_COUNT ||
+        s->start == START_CALENDAR || !read_names(s->names, size - sizeof *s, &label))
+        return 0;
+    if (n > 0)
+        put_hold(r, key,
+                 reservation_hold(&of, s->algorithm, r->packed.words[1], of.gives_back).expires,
+                 s->held, &out[0]);
+    reservation_put_one(whole, &of, &c, s->born);
+    reservation_parts(whole)->mark = s->mark;
+    out[n] = *r;
+    out[n].is_locked = 0;
+    written = reservation_write(whole, &out[n + 1]);
+    out[n].packed.words[0] = (int64_t)written;
+    memset((char *)&out[n + 1] + written, 0, record_more(&out[n]) * sizeof *out - written);
+    return n + 1 + record_more(&out[n]);
+}
+
+size_t short_expand(const struct record *r, const struct record *key, struct record *out)
+{
+    const uint64_t size = (uint64_t)r->packed.words[0];
+
+    if (r->is_hold)
+        return expand_settled(r, key, out);
+    if (size < sizeof(struct short_reservation) ||
+        size > sizeof(struct short_reservation) + SHORT_NAMES)
+        return 0;
+    return expand_reservation(r, key, out);
+}

@@ -1,0 +1,155 @@
+/* test_record_short.c - the short forms of reservations in a journal: they say what the long ones do. */
+#include "support/unit.h"
+
+#include "store/memory/record_short.h"
+#include "store/memory/table_reservation.h"
+
+enum { NOW = 1000000, TTL = 5000, ROOM = SHORT_EXPANDED + SHORT_MOST };
+
+static const weir_algorithm algorithms[] = { WEIR_FIXED_WINDOW, WEIR_SLIDING_COUNTER,
+                                             WEIR_TOKEN_BUCKET, WEIR_LEAKY_BUCKET,
+                                             WEIR_CONCURRENCY };
+
+/* A reservation of one rule, and the record of its key. */
+struct scene {
+    struct rule rule;
+    struct charge charge;
+    struct charge_label label;
+    struct reserving of;
+    uint64_t bytes[RESERVATION_OF_ONE / 8];
+    struct cell cell;
+    struct record key;
+};
+
+static void set_scene(struct scene *s, weir_algorithm algorithm, bool gives_back,
+                      const char *counts)
+{
+    *s = (struct scene){
+        .rule = { algorithm, .limit = 10, .window = 60000, .burst = 12, .precision = 600 },
+        .charge = { .key = { 7, 8 }, .cost = 3, .class = 5 },
+        .label = { "policy/of:one", "a-rule.x_1", counts, .is_kept = true },
+        .of = { .key = { 21, 22 }, .fingerprint = 99, .most_ttl = 88, .gives_back = gives_back },
+        .cell = { .key = { 21, 22 } },
+        .key = { .key = { 7, 8 } },
+    };
+    s->charge.rule = &s->rule;
+    s->charge.step.next.fixed_window.start = 60000;
+    s->of.labels = &s->label;
+    s->key.algorithm = algorithm & 15u;
+    s->key.expires = NOW;
+    s->key.packed = (struct packed){ { 1, 2, 3 } };
+    reservation_put_one((struct reservation *)(void *)s->bytes, &s->of, &s->charge, 77);
+    s->cell.algorithm = ALGORITHM_RESERVATION;
+    s->cell.expires = NOW + TTL;
+    s->cell.level = 3;
+    s->cell.class = 5;
+    s->cell.state.kept.block = (struct kept_block *)(void *)s->bytes;
+    s->cell.state.kept.expires = NOW + TTL;
+    s->cell.state.kept.is_open = 1;
+}
+
+static size_t write_whole(const struct scene *s, struct record *to)
+{
+    const struct hold hold = reservation_hold(&s->of, s->rule.algorithm, NOW + TTL,
+                                              s->of.gives_back);
+    size_t n = 0, size;
+
+    memset(to, 0, ROOM * sizeof *to);
+    if (state_has_holds(s->rule.algorithm)) {
+        to[n] = s->key;
+        to[n].is_hold = 1;
+        to[n++].packed = (struct packed){ { hold.expires, (int64_t)hold.id, 3 } };
+    }
+    size = reservation_write((const struct reservation *)(const void *)s->bytes, &to[n + 1]);
+    to[n].key = s->cell.key;
+    to[n].stamp = s->cell.stamp;
+    to[n].packed = (struct packed){ { (int64_t)size, NOW + TTL, 1 } };
+    return n + 1 + record_more(&to[n]);
+}
+
+static void the_short_form_is_read_as_the_long_one(void **state)
+{
+    char long_name[WEIR_MAX_NAME + 1];
+
+    (void)state;
+    memset(long_name, 'n', WEIR_MAX_NAME);
+    long_name[WEIR_MAX_NAME] = '\0';
+    for (size_t i = 0; i < 4 * sizeof algorithms / sizeof algorithms[0]; i++) {
+        struct record written[ROOM], whole[ROOM], expanded[ROOM];
+        struct scene s;
+        size_t n;
+
+        set_scene(&s, algorithms[i / 4], i % 2, i / 2 % 2 ? long_name : "requests");
+        memset(written, 0xff, sizeof written);
+        memset(expanded, 0xff, sizeof expanded);
+        assert_in_range(short_write(&s.cell, written), 2, SHORT_MOST);
+        assert_true(record_is_short(written));
+        n = write_whole(&s, whole);
+        assert_in_range(n, 2, SHORT_EXPANDED);
+        assert_int_equal(short_expand(written, &s.key, expanded), n);
+        assert_memory_equal(expanded, whole, n * sizeof *whole);
+    }
+}
+
+static void what_is_settled_ends_its_hold(void **state)
+{
+    struct record written, expanded[SHORT_EXPANDED];
+    struct scene s;
+
+    (void)state;
+    set_scene(&s, WEIR_TOKEN_BUCKET, false, "requests");
+    short_write_settled(&s.cell, NOW + TTL, &written);
+    assert_true(record_is_short(&written));
+    assert_int_equal(record_more(&written), 0);
+    assert_int_equal(short_expand(&written, &s.key, expanded), 2);
+    assert_true(expanded[0].is_hold && expanded[0].algorithm == WEIR_TOKEN_BUCKET);
+    assert_memory_equal(&expanded[0].key, &s.key.key, sizeof(struct key));
+    assert_int_equal(expanded[0].packed.words[0], NOW + TTL);
+    assert_int_equal(expanded[0].packed.words[1], 22);
+    assert_int_equal(expanded[0].packed.words[2], 0);
+    assert_true(expanded[1].is_hold && !expanded[1].is_locked);
+    assert_memory_equal(&expanded[1].key, &s.cell.key, sizeof(struct key));
+    assert_int_equal(expanded[1].packed.words[0], NOW + TTL);
+    assert_int_equal(expanded[1].packed.words[1], RECORD_SETTLED);
+}
+
+static void bytes_that_make_no_sense_are_not_read(void **state)
+{
+    struct record written[ROOM], expanded[SHORT_EXPANDED];
+    struct short_reservation *body = (struct short_reservation *)(void *)(written + 1);
+    struct scene s;
+    int64_t size;
+
+    (void)state;
+    set_scene(&s, WEIR_TOKEN_BUCKET, false, "requests");
+    short_write(&s.cell, written);
+    size = written[0].packed.words[0];
+    for (int64_t wrong = -2; wrong <= size + 2; wrong++) {
+        written[0].packed.words[0] = wrong;
+        assert_int_equal(short_expand(written, &s.key, expanded) > 0, wrong == size);
+    }
+    written[0].packed.words[0] = INT64_MAX;
+    assert_int_equal(short_expand(written, &s.key, expanded), 0);
+    written[0].packed.words[0] = size;
+    body->names[size - (int64_t)sizeof *body - 1] = 'x'; /* the last has no end */
+    assert_int_equal(short_expand(written, &s.key, expanded), 0);
+    short_write(&s.cell, written);
+    body->algorithm = WEIR_DEFAULT_ALGORITHM;
+    assert_int_equal(short_expand(written, &s.key, expanded), 0);
+    body->algorithm = ALGORITHM_COUNT + 1;
+    assert_int_equal(short_expand(written, &s.key, expanded), 0);
+    body->algorithm = WEIR_TOKEN_BUCKET;
+    body->start = START_CALENDAR; /* whose bounds are not there */
+    assert_int_equal(short_expand(written, &s.key, expanded), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_short_form_is_read_as_the_long_one),
+        cmocka_unit_test(what_is_settled_ends_its_hold),
+        cmocka_unit_test(bytes_that_make_no_sense_are_not_read),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
