@@ -1,5 +1,4 @@
 /* envoy_find.c - which limit holds for a descriptor, and whom it counts. */
-#include <stdio.h>
 
 #include "base/xxh.h"
 #include "policy/envoy.h"
@@ -171,14 +170,22 @@ struct writer {
 
 static void put_span(struct writer *w, struct span value)
 {
-    char head[24], folded[TAG_HEX + 1];
+    char digits[24], folded[TAG_HEX + 1];
+    const char *end = digits + sizeof digits;
+    char *head = digits + sizeof digits;
     size_t len;
 
     if (w->folds && value.len > FOLDED) {
         tag_write(hash_identity(w->key, value), folded);
         value = (struct span){ folded, FOLDED };
     }
-    len = (size_t)snprintf(head, sizeof head, "%zu:", value.len);
+    *--head = ':';
+    len = value.len;
+    do {
+        *--head = (char)('0' + len % 10);
+        len /= 10;
+    } while (len > 0);
+    len = (size_t)(end - head);
     w->needed += len + value.len;
     if (w->needed > sizeof w->to->bytes)
         return;

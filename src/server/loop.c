@@ -343,6 +343,7 @@ void loop_done(struct loop *loop)
     conn_pool_done(&loop->conns);
     calls_free(loop);
     streams_free(loop);
+    http2_memory_done(&loop->http2_memory);
     turn_done(&loop->turn);
     free(loop->listeners);
 }

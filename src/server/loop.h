@@ -7,6 +7,7 @@
 #include "engine/leases.h"
 #include "net/listener.h"
 #include "server/again.h"
+#include "server/http2/memory.h"
 #include "server/look_again.h"
 #include "server/loop_reactor.h"
 #include "server/metrics/observer.h"
@@ -96,6 +97,7 @@ struct loop {
     struct call_block *call_blocks; /* where all calls are */
     struct reply *free_replies;
     size_t free_reply_count;
+    struct http2_memory http2_memory;
     struct http2_stream *free_streams;
     size_t free_stream_count;
     struct throttle throttle;          /* the last one */

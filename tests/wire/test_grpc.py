@@ -3,6 +3,7 @@
 
     test_grpc.py TREE      from the root of the source
 """
+import os
 import signal
 import socket
 import sys
@@ -10,6 +11,7 @@ import threading
 import time
 
 sys.path.insert(0, "tests/support")
+from asker import Successor  # noqa: E402
 from http2_client import Client  # noqa: E402
 from weir_server import PATIENCE, Folder, Server, run, test, wait_until  # noqa: E402
 
@@ -323,6 +325,63 @@ def on_error_is_heard_within_the_deadline_of_the_caller():
             assert code_of(answer) in (OK, OVER_LIMIT)
         assert sorted(took)[len(took) // 2] < 0.02, took
     silent.listener.close()
+
+
+class Caller(threading.Thread):
+    """Calls, ten at a time, and connects anew when it is told to. What the last GOAWAY leaves out was
+    not looked at, and is called again; all else must be answered."""
+
+    def __init__(self, server, over):
+        super().__init__(daemon=True)
+        self.server, self.over = server, over
+        self.answered, self.problems = 0, []
+        self.start()
+
+    def run(self):
+        while not self.over.is_set():
+            try:
+                with Client(self.server) as client:
+                    self.call_until_told(client)
+            except (OSError, AssertionError, KeyError) as problem:
+                self.problems.append(repr(problem))
+
+    def call_until_told(self, client):
+        while not client.goaways and not self.over.is_set():
+            streams = [client.post(SHOULD, framed(request("many")), [TYPE]) for _ in range(10)]
+            while not all(client.answers[stream].is_ended for stream in streams) and client.hear():
+                pass
+            last = client.goaways[-1][0] if client.goaways else 2**31
+            for stream in streams:
+                answer = client.answers[stream]
+                if answer.is_ended:
+                    assert code_of(answer) == OK
+                    self.answered += 1
+                else:
+                    assert stream > last, (stream, client.goaways)
+
+
+@test
+def during_a_handover_no_call_fails():
+    over = threading.Event()
+    with Folder() as folder, serve(folder, store=f"file:{folder}/data", threads=2) as server:
+        callers = [Caller(server, over) for _ in range(4)]
+        pid = server.pid
+        try:
+            for number in range(1, 4):
+                before = sum(caller.answered for caller in callers)
+                wait_until(lambda b=before: sum(c.answered for c in callers) > b + 300, "answers")
+                os.kill(pid, signal.SIGUSR2)
+                pid = Successor(server, number).pid
+                server.wait_for("ready", number + 1)
+            before = sum(caller.answered for caller in callers)
+            wait_until(lambda: sum(c.answered for c in callers) > before + 300, "answers")
+            over.set()
+            for caller in callers:
+                caller.join(PATIENCE)
+            assert not any(caller.problems for caller in callers), [c.problems[:3] for c in callers]
+        finally:
+            over.set()
+            os.kill(pid, signal.SIGKILL)
 
 
 if __name__ == "__main__":

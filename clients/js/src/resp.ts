@@ -167,8 +167,7 @@ export function connection(open: Open, { token }: ConnectionOptions): Transport 
   }
 
   return {
-    enough: ENOUGH,
-    eager: true,
+    eager: ENOUGH,
     send(verb, requests, underway) {
       const own = (wire as ReturnType<typeof connect> | undefined) ?? connect()
       const [text, counts] = commands(verb, requests)

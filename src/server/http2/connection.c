@@ -42,6 +42,9 @@ static bool open_frames(struct http2 *h)
         { NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE, HTTP_MAX_HEAD },
         { NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE, STREAM_WINDOW },
     };
+    nghttp2_mem memory = { &h->session->loop->http2_memory, http2_memory_calls.malloc,
+                           http2_memory_calls.free, http2_memory_calls.calloc,
+                           http2_memory_calls.realloc };
     nghttp2_session_callbacks *callbacks = NULL;
     nghttp2_option *option = NULL;
     bool is_open = false;
@@ -51,7 +54,7 @@ static bool open_frames(struct http2 *h)
     http2_set_callbacks(callbacks);
     nghttp2_option_set_stream_reset_rate_limit(option, RESETS, RESETS_A_SECOND);
     nghttp2_option_set_no_closed_streams(option, 1);
-    if (nghttp2_session_server_new2(&h->frames, callbacks, h, option))
+    if (nghttp2_session_server_new3(&h->frames, callbacks, h, option, &memory))
         goto out;
     is_open = !nghttp2_submit_settings(h->frames, NGHTTP2_FLAG_NONE, settings,
                                        sizeof settings / sizeof *settings) &&

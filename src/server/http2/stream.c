@@ -82,12 +82,22 @@ void streams_free(struct loop *loop)
 
 /* ---- the head ------------------------------------------------------------------------------ */
 
+static char *put_text(char *at, struct span text)
+{
+    memcpy(at, text.at, text.len);
+    at[text.len] = '\0';
+    return at + text.len + 1;
+}
+
 static uint32_t add_text(struct http2_stream *stream, struct span text)
 {
     const size_t at = stream->text.len;
+    char *to = buf_room(&stream->text, text.len + 1);
 
-    buf_add(&stream->text, text);
-    buf_byte(&stream->text, '\0');
+    if (to) {
+        put_text(to, text);
+        buf_wrote(&stream->text, text.len + 1);
+    }
     return (uint32_t)at;
 }
 
@@ -100,13 +110,17 @@ static void add_field(struct http2_stream *stream, struct span name, struct span
 {
     static const char grpc[] = "application/grpc";
     struct http2_field *f = &stream->fields[stream->field_count++];
+    const size_t at = stream->text.len;
+    char *to = buf_room(&stream->text, name.len + value.len + 2);
 
     if (span_is(name, "content-type"))
         stream->is_grpc = begins_with(value, grpc, sizeof grpc - 1);
-    f->name_len = (uint32_t)name.len;
-    f->value_len = (uint32_t)value.len;
-    f->name = add_text(stream, name);
-    f->value = add_text(stream, value);
+    *f = (struct http2_field){ (uint32_t)at, (uint32_t)name.len, (uint32_t)(at + name.len + 1),
+                               (uint32_t)value.len };
+    if (to) {
+        put_text(put_text(to, name), value);
+        buf_wrote(&stream->text, name.len + value.len + 2);
+    }
 }
 
 /* Those of HTTP/2 itself. `:authority` is what HTTP/1.1 calls Host; a Host beside it says nothing
