@@ -13,7 +13,7 @@ const held = table("Held now, by rule", ["Policy", "Rule", "Amount", number("Hel
 const usage = table("Usage of an identity", ["Rule", "Amount", number("Limit"), number("Used"), number("Held"), number("Left"), "Of the limit", "Resets"], "", { id: "usage" });
 const policy = element("select", {}), attributes = element("div", { class: "fields" }), told = element("p", { id: "usage-told", role: "status" });
 const form = element("form", { id: "usage-form", autocomplete: "off" }, labelled("Usage of", policy), attributes, element("button", { class: "main" }, "Look up"));
-const page = element("div", {}, section("Budgets", csvButton("budgets", made), made.whole, held.whole), section("One identity", form, told, usage.whole));
+const page = element("div", {}, section("Budgets", csvButton("budgets", made), made.whole, held.whole), section("One identity", form, told, usage.whole, csvButton("usage", usage)));
 let policies = [];
 
 function showHeld({ reservations, held: now }) {

@@ -46,9 +46,23 @@ export function historyPanel(title) {
   const totals = table("Checks", ["Policy", { title: "Allowed", number: true }, { title: "Denied", number: true },
     { title: "Share", number: true }, { title: "Shadow-denied", number: true }, { title: "By fallback", number: true }, { title: "Charges", number: true }], "Nothing was checked.");
   const byRule = table("Denied by rule", ["Rule", { title: "Denied", number: true }, { title: "Shadow-denied", number: true }], "Nothing was denied.");
-  const whole = section(title, choices, element("figure", {}, drawing.whole, key),
-    element("details", {}, element("summary", {}, "As a table"), csvButton("history", totals), totals.whole, byRule.whole));
-  let asks = 0;
+  const tables = element("details", {}, element("summary", {}, "As a table"), csvButton("history", totals), totals.whole, byRule.whole);
+  const whole = section(title, choices, element("figure", {}, drawing.whole, key), tables);
+  let asks = 0, shown = null;
+
+  // Only if they can be seen: of hundreds of policies they would take most of the time of a frame.
+  function fillTables() {
+    if (!tables.open || !shown) return;
+    totals.fill(shown.checks.map((s) => {
+      const t = sums(s.points);
+      return [s.policy, t.allowed, t.denied, numeric(percent(t.denied, t.allowed + t.denied)), t.shadow_denied, t.fallback, t.charges];
+    }));
+    byRule.fill(shown.rules.map((s) => {
+      const t = sums(s.points);
+      return [`${s.policy}/${s.rule}`, t.denied, t.shadow_denied];
+    }));
+  }
+  tables.addEventListener("toggle", fillTables);
   return {
     whole,
     // An answer is dropped if a newer request was sent meanwhile.
@@ -62,14 +76,8 @@ export function historyPanel(title) {
       drawing.draw({ steps: together(said.checks), since: said.since_ms, until: said.until_ms, step: said.step_ms, marks: seen,
         label: `${policy || "all policies"}, ${span}: ${total.allowed} allowed, ${total.denied} denied` });
       key.replaceChildren(...legend(total, seen.length), ` (${duration(said.step_ms)} a bar; drag to choose a range)`);
-      totals.fill(said.checks.map((s) => {
-        const t = sums(s.points);
-        return [s.policy, t.allowed, t.denied, numeric(percent(t.denied, t.allowed + t.denied)), t.shadow_denied, t.fallback, t.charges];
-      }));
-      byRule.fill(said.rules.map((s) => {
-        const t = sums(s.points);
-        return [`${s.policy}/${s.rule}`, t.denied, t.shadow_denied];
-      }));
+      shown = said;
+      fillTables();
     },
   };
 }

@@ -86,7 +86,7 @@ function showFound() {
       mayAct() && one && allPlans().length ? button("Assign a plan", () => assignPlan({ attributes: { [by]: looked.attributes[by] ?? looked.value }, called: looked.value }, allPlans()), { class: "small" }) : null);
   });
   const missing = said.policies.filter((p) => p.missing);
-  found.replaceChildren(element("ul", { class: "tags" }, ...tags), standing.whole,
+  found.replaceChildren(element("ul", { class: "tags" }, ...tags), csvButton("identity", standing), standing.whole,
     missing.length ? element("p", { class: "faint" }, `For ${missing.map((p) => p.policy).join(", ")} give ${[...new Set(missing.map((p) => p.missing))].join(", ")}, too.`) : "");
   told.textContent = known.length ? "" : "No policy counts by such a value.";
 }

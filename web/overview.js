@@ -1,6 +1,7 @@
 // overview.js - is it well? What needs attention, the main numbers, and where to look next.
 import { getIfAllowed } from "./api.js";
 import { spark } from "./chart.js";
+import { csvButton } from "./csv.js";
 import { element, link, numeric, section, table } from "./dom.js";
 import { bytes, count, duration, percent, time } from "./format.js";
 import { historyPanel, marksOf } from "./history.js";
@@ -16,32 +17,34 @@ const rates = table("Decisions per second, by policy", ["Policy", { title: "Allo
 const rest = element("p", { class: "faint" }), panel = historyPanel("History");
 const store = element("dl", { id: "store" });
 
-const page = element("div", {}, section("Now", words, attention, calm, tiles), panel.whole, section("Policies", rates.whole, rest), section("Store and server", store));
+const page = element("div", {}, section("Now", words, attention, calm, tiles), panel.whole, section("Policies", csvButton("rates", rates), rates.whole, rest), section("Store and server", store));
 
 // ---- what needs attention -------------------------------------------------------------------------
+
+const STORE = address("overview", "", { at: "store" });
 
 // [what, what to do, where]
 function concerns({ stats, ready, alerts, policies }) {
   const found = [], { recent, recent_ms, reasons } = stats.unanswered;
-  if (stats.store.has_failed) found.push(["The store cannot be reached, so on_error decides.", "Look at the store and at the network to it; weir tries again by itself.", null]);
-  else if (ready?.breaker?.state === "partly_open") found.push([`${ready.breaker.open} of ${ready.breaker.threads} threads do not wait for the store.`, "The store is slow or fails now and then.", null]);
+  if (stats.store.has_failed) found.push(["The store cannot be reached, so on_error decides.", "Look at the store and at the network to it; weir tries again by itself.", STORE]);
+  else if (ready?.breaker?.state === "partly_open") found.push([`${ready.breaker.open} of ${ready.breaker.threads} threads do not wait for the store.`, "The store is slow or fails now and then.", STORE]);
   if (recent) {
     const why = reasons.slice(0, 3).map((r) => `${r.detail} (${r.code}, by ${r.protocol}, ${r.recent === 1 ? "once" : `${count(r.recent)} times`})`);
-    found.push([`${count(recent)} check${recent === 1 ? "" : "s"} without an answer in the last ${duration(recent_ms)}: ${why.join("; ")}.`, "These clients may let every request pass: correct what they send.", null]);
+    found.push([`${count(recent)} check${recent === 1 ? "" : "s"} without an answer in the last ${duration(recent_ms)}: ${why.join("; ")}.`, "These clients may let every request pass: correct what they send.", address("policies")]);
   }
   for (const a of (alerts ?? []).filter((one) => one.state === "firing")) {
     const of = a.firing.map((one) => one.code ?? [one.policy, one.rule, one.tag?.slice(0, 12)].filter(Boolean).join(" ")).slice(0, 3).join(", ");
     const policy = a.firing[0]?.policy;
     found.push([`Alert ${a.alert} since ${time(a.since_ms)}: ${a.condition.replace("_", " ")} ${count(a.value)} over ${count(a.over)}${of ? `, of ${of}` : ""}.`,
       a.firing[0]?.tag ? "See who it is, and block it if it must stop." : "See what the policy denies, and whom.",
-      a.firing[0]?.tag ? address("identities", "", { tag: a.firing[0].tag }) : policy ? address("policies", policy) : null]);
+      a.firing[0]?.tag ? address("identities", "", { tag: a.firing[0].tag }) : policy ? address("policies", policy) : address("policies")]);
   }
   if (ready?.ledger_stale) found.push(["Changes of operators cannot be read from the store.", "Those that were read last stay in force.", address("changes")]);
   if (policies?.reload.problem) found.push([`The last reload failed: ${policies.reload.problem}`, "Correct the file and reload; the old policies stay in force.", address("changes")]);
   if (policies?.differs_in_database?.length) found.push([`The file and the database differ in ${policies.differs_in_database.join(", ")}.`, "Run weir policy push, so that checks by SQL use the same limits.", address("policies")]);
   if (stats.certificate_expires_ms && stats.certificate_expires_ms < stats.now_ms + SOON)
     found.push([`The certificate ${stats.certificate_expires_ms < stats.now_ms ? "has expired" : "expires"} ${time(stats.certificate_expires_ms)}.`, "Replace its file and reload: open connections stay.", address("changes")]);
-  if (stats.enabled === false) found.push(["WEIR_ENABLED is off: everything is allowed, and nothing is counted.", "Start the server without it to enforce limits.", null]);
+  if (stats.enabled === false) found.push(["WEIR_ENABLED is off: everything is allowed, and nothing is counted.", "Start the server without it to enforce limits.", address("changes")]);
   if (stats.store.settlements_dropped) found.push([`${count(stats.store.settlements_dropped)} settlements were dropped.`, "What they would have given back stays used until it resets.", address("budgets")]);
   return found;
 }
@@ -58,10 +61,10 @@ let vitals = []; // the last hour: [at_ms, decision_p99_ns, keys, memory_bytes]
 
 const column = (n) => vitals.map((v) => v[n] ?? 0);
 
-// With the least and the most of the hour for those who point at it.
+// With the least and the most of the hour.
 function tile(title, value, points, kind, write) {
-  const range = points.length ? `last hour: ${write(Math.min(...points))} to ${write(Math.max(...points))}` : null;
-  return element("div", { class: "tile", title: range }, element("dt", {}, title), element("dd", {}, value, spark(points, POINTS, kind)));
+  const range = points.length ? `${write(Math.min(...points))} to ${write(Math.max(...points))} in the last hour` : "";
+  return element("div", { class: "tile" }, element("dt", {}, title), element("dd", {}, value, spark(points, POINTS, kind), element("small", {}, range)));
 }
 
 const microseconds = (ns) => (ns < 1000000 ? `${count(Math.round(ns / 1000))} µs` : `${(ns / 1000000).toFixed(1)} ms`);
@@ -136,8 +139,9 @@ const marks = () => marksOf((slow.audit?.entries ?? []).filter((e) => e.kind ===
 
 export const overview = {
   title: "Overview", isForNumbers: true, page,
-  enter() {
+  enter(place) {
     looks = 0;
+    if (place.query.get("at") === "store") store.scrollIntoView();
   },
   async look({ stats, ready, isLate }) {
     note(stats);

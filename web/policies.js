@@ -48,8 +48,8 @@ const shadow = table("Limits in shadow, next to the enforced ones", ["Rule", "In
   { title: "Denied, enforced", number: true }, { title: "Identities hit", number: true }, { title: "Act", hidden: true }], "No limit of it is in shadow.", { id: "shadow" });
 const hint = element("p", { class: "faint" }), panel = historyPanel("History");
 const heading = element("h2", { id: "policy-name" });
-const one = element("div", {}, element("section", { "aria-labelledby": "policy-name" }, back, heading, facts, modes, live, rules.whole, plans.whole),
-  panel.whole, section("In shadow", shadow.whole, hint));
+const one = element("div", {}, element("section", { "aria-labelledby": "policy-name" }, back, heading, facts, modes, live, csvButton("rules", rules), rules.whole, plans.whole),
+  panel.whole, section("In shadow", csvButton("shadow", shadow), shadow.whole, hint));
 const gone = element("section", { "aria-label": "No such policy" }, link("All policies", address("policies")), element("p", { class: "bad" }, "There is no such policy."));
 const page = element("div", {});
 
