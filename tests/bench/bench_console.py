@@ -85,7 +85,7 @@ def load(options, server, *words):
 def open_page(options, server, modules, seconds):
     """What the browser saw while 5,000 checks a second were decided."""
     ahead = subprocess.Popen([options.tree / "weir", "bench", "-s", f"resp://127.0.0.1:{server.port}", "--policy", "policy-003",
-                              "-r", str(RATE), "-d", f"{seconds + 15}s", "-c", "8", "--json"], stdout=subprocess.DEVNULL)
+                              "-r", str(RATE), "-d", "1h", "-c", "8", "--json"], stdout=subprocess.DEVNULL)
     try:
         said = subprocess.run(["node", HERE / "console_page.js", CHROMIUM, server.url, str(seconds)], capture_output=True, text=True,
                               check=True, env={**os.environ, "NODE_PATH": str(modules)}).stdout
