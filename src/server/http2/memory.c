@@ -50,10 +50,11 @@ static void *take_cleared(struct http2_memory *m, size_t n, size_t len)
 
 static void give(struct http2_memory *m, void *at)
 {
-    struct block *b = (struct block *)at - 1;
+    struct block *b;
 
     if (!at)
         return;
+    b = (struct block *)at - 1;
     if (b->size >= MEMORY_SIZES || m->count[b->size] >= KEPT_BLOCKS) {
         free(b);
         return;
