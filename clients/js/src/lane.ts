@@ -49,7 +49,7 @@ export function lane(
   inFlight: number,
   report: (error?: WeirError) => void,
 ): Push {
-  const eager = transport.eager || inFlight === Infinity
+  const { enough = max, eager = inFlight === Infinity } = transport
   let queue: Call[] = []
   let tick: (Group & { timeout: number; calls: Call[] }) | undefined
   let gathering: any
@@ -74,7 +74,7 @@ export function lane(
   function flush(late?: boolean) {
     while (
       underWay < inFlight &&
-      (late || eager || !underWay || queue.length >= max) &&
+      (late || eager || !underWay || queue.length >= enough) &&
       (queue = open(queue))[0]
     ) {
       let left = MOST_CHARACTERS
@@ -134,7 +134,7 @@ export function lane(
     call.groups = [tick!]
     tick!.open++
     tick!.calls.push(call)
-    if (queue.push(call) >= (transport.eager ?? max)) flush()
+    if (queue.push(call) >= enough) flush()
     return () => settle(call)
   }
 }

@@ -167,7 +167,8 @@ export function connection(open: Open, { token }: ConnectionOptions): Transport 
   }
 
   return {
-    eager: ENOUGH,
+    enough: ENOUGH,
+    eager: true,
     send(verb, requests, underway) {
       const own = (wire as ReturnType<typeof connect> | undefined) ?? connect()
       const [text, counts] = commands(verb, requests)

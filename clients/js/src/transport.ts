@@ -26,20 +26,25 @@ export interface Underway {
 export interface Transport {
   /** An answer for each request, which are JSON, in order. Throws if there are none. */
   send(verb: Verb, requests: string[], underway: Underway): Promise<Raw[]>
-  /**
-   * A request costs little: one check does not wait for others, nor so many for the rest of their
-   * turn of the event loop.
-   */
-  eager?: number
+  /** So many checks wait neither for the rest of their turn of the event loop nor for an answer. */
+  enough?: number
+  /** A request costs little: one check does not wait for others. */
+  eager?: boolean
   close?(): void
+}
+
+/** What is needed of a fetch. `enough`: see Transport. */
+export interface Fetch {
+  (url: string, init: RequestInit): Promise<Pick<Response, 'status' | 'text'>>
+  enough?: number
 }
 
 export interface HttpOptions {
   /** `http://127.0.0.1:7878` */
   url: string
   token?: string
-  /** Instead of the global one. */
-  fetch?: (url: string, init: RequestInit) => Promise<Response>
+  /** Instead of the global one: in Node.js that of weir-client/node costs less. */
+  fetch?: Fetch
   /** More headers for each request, such as `traceparent`. */
   headers?: Record<string, string>
 }
@@ -59,6 +64,7 @@ export function http({ url, token, fetch: ask, headers }: HttpOptions): Transpor
     ...headers,
   }
   return {
+    enough: ask?.enough,
     async send(verb, requests, underway) {
       const controller = new AbortController()
       underway.drop = () => controller.abort()

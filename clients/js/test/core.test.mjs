@@ -181,7 +181,8 @@ test('checks of one tick leave in one request, bounded', async () => {
 test('where requests cost little, so many leave before the rest of their turn is asked', async () => {
   const sizes = []
   const transport = {
-    eager: 3,
+    enough: 3,
+    eager: true,
     send: async (verb, requests) => {
       sizes.push(requests.length)
       return requests.map(() => ({ allowed: true }))
@@ -192,6 +193,25 @@ test('where requests cost little, so many leave before the rest of their turn is
   assert.deepEqual(sizes, [3])
   await Promise.all(asked)
   assert.deepEqual(sizes, [3, 1])
+})
+
+test('by the fetch for Node.js, half of many leave first, without fetch itself', async () => {
+  const { fetch: nodeFetch } = await load('node.js')
+  const sizes = []
+  const agents = []
+  const answer = '{"allowed":true,"policy":"ünïcode","retry_after_ms":0}'
+  const server = await misbehaving((request, response, body) => {
+    sizes.push(JSON.parse(body).checks?.length ?? 1)
+    agents.push(request.headers['user-agent']) // fetch itself adds one
+    response.end(sizes.at(-1) > 1 ? `{"answers":[${Array(sizes.at(-1)).fill(answer)}]}` : answer)
+  })
+  const client = new Weir({ url: server.url, fetch: nodeFetch, timeout: 10_000 })
+  await fetch(server.url, { method: 'POST', body: '{}' }) // makes what carries requests
+  const answers = await Promise.all(Array.from({ length: 128 }, (_, i) => client.check('login', `${i}`)))
+  assert.deepEqual(sizes, [1, 64, 64])
+  assert.deepEqual(agents.slice(1), [undefined, undefined])
+  assert.ok(answers.every((a) => a.policy === 'ünïcode'))
+  server.close()
 })
 
 test('a batch is bounded in bytes too', async () => {

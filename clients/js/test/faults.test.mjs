@@ -6,6 +6,7 @@ import { freePort, load, misbehaving, serve, unhandled, until } from './support.
 
 const { Weir, localLimiter } = await load('index.js')
 const { socket } = await load('socket.js')
+const { fetch: cheap } = await load('node.js')
 const quiet = { error() {} }
 const LATE = 2_000 // what a busy machine may add to a deadline
 
@@ -54,8 +55,9 @@ test('an on.error that throws, now or later, changes no answer', async (t) => {
     }
 })
 
-for (const [name, make] of Object.entries(FAULTS)) {
-  test(`a server that is ${name}: each word of onError is kept within the deadline`, async () => {
+const BY = { fetch: undefined, "Node's fetch": cheap }
+for (const [name, make, by] of Object.entries(FAULTS).flatMap((f) => Object.keys(BY).map((by) => [...f, by]))) {
+  test(`by ${by}, a server that is ${name}: each word of onError is kept within the deadline`, async () => {
     const server = await make()
     for (const [onError, wants] of [
       ['allow', [true, true, true]],
@@ -64,6 +66,7 @@ for (const [name, make] of Object.entries(FAULTS)) {
     ]) {
       const weir = new Weir({
         url: server.url,
+        fetch: BY[by],
         timeout: 100,
         onError,
         local: localLimiter({ login: { limit: 2, window: '1h' } }),
