@@ -105,19 +105,24 @@ static void note_work(struct look_again *l, uint64_t now, const struct turn_work
         note_lone(l, pause, work);
 }
 
-void look_again_after(struct look_again *l, bool had_work, const struct turn_work *work)
+static bool is_looking(const struct look_again *l)
 {
-    const bool is_looking = uv_is_active((const uv_handle_t *)&l->handle);
-    uint64_t now;
+    return uv_is_active((const uv_handle_t *)&l->handle);
+}
 
-    if (!l->has_other_core || (!had_work && !is_looking))
-        return;
-    now = clock_monotonic_ns();
+void look_again_at(struct look_again *l, uint64_t now, bool had_work, const struct turn_work *work)
+{
     if (had_work) {
         note_work(l, now, work);
-        if (!is_looking && l->short_pauses >= ENOUGH_SHORT)
+        if (!is_looking(l) && l->short_pauses >= ENOUGH_SHORT)
             uv_idle_start(&l->handle, wait_to_gather);
-    } else if (now - l->worked_ns >= PAUSE_NS) {
+    } else if (is_looking(l) && now - l->worked_ns >= PAUSE_NS) {
         uv_idle_stop(&l->handle);
     }
+}
+
+void look_again_after(struct look_again *l, bool had_work, const struct turn_work *work)
+{
+    if (l->has_other_core && (had_work || is_looking(l)))
+        look_again_at(l, clock_monotonic_ns(), had_work, work);
 }

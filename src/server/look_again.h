@@ -29,4 +29,7 @@ void look_again_init(struct look_again *l, uv_loop_t *uv);
 /* After each turn. `had_work`: it had requests, or replies to send. */
 void look_again_after(struct look_again *l, bool had_work, const struct turn_work *work);
 
+/* The same at a time of the monotonic clock. */
+void look_again_at(struct look_again *l, uint64_t now, bool had_work, const struct turn_work *work);
+
 #endif
