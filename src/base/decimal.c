@@ -10,16 +10,14 @@ static char *write_eight(char *to, uint64_t number)
 
 char *decimal_write_long(char *to, int64_t number)
 {
-    uint64_t left = number < 0 ? -(uint64_t)number : (uint64_t)number;
-    uint64_t first = left;
-    int eights = 0;
+    uint64_t left = number < 0 ? -(uint64_t)number : (uint64_t)number, first;
 
     if (number < 0)
         *to++ = '-';
-    for (; first >= DECIMAL_EIGHT; first /= DECIMAL_EIGHT)
-        eights++;
-    to = decimal_write(to, (int64_t)first);
-    if (eights == 2)
-        to = write_eight(to, left / DECIMAL_EIGHT % DECIMAL_EIGHT);
-    return eights > 0 ? write_eight(to, left % DECIMAL_EIGHT) : to;
+    if (left < DECIMAL_EIGHT)
+        return decimal_write(to, (int64_t)left);
+    first = left / DECIMAL_EIGHT;
+    to = first < DECIMAL_EIGHT ? decimal_write(to, (int64_t)first)
+                               : decimal_write_long(to, (int64_t)first);
+    return write_eight(to, left % DECIMAL_EIGHT);
 }

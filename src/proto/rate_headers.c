@@ -6,6 +6,8 @@
  * store failed) has no state to tell: there is nothing but, if it was refused, a Retry-After. */
 #include "proto/rate_headers.h"
 
+#include "base/decimal.h"
+
 /* The largest Integer of a structured field (RFC 9651). */
 #define LARGEST_INTEGER INT64_C(999999999999999)
 
@@ -85,17 +87,30 @@ static int64_t wait_of(const weir_answer *a)
     return a->allowed || a->retry_after_ms == WEIR_NEVER ? a->reset_after_ms : a->retry_after_ms;
 }
 
-static void add_state(struct buf *out, const weir_answer *a, int64_t now)
+/* Up to what remains. */
+static void add_first(struct buf *out, const weir_answer *a)
 {
+    add_policies(out, a);
     ADD(out, "RateLimit: ");
     add_name(out, a, a->policy, a->rule);
     ADD(out, ";r=");
-    add_integer(out, a->remaining);
-    ADD(out, ";t=");
-    add_integer(out, seconds(wait_of(a)));
+}
+
+/* Between the two places where it is told when, and what remains. */
+static void add_next(struct buf *out, const weir_answer *a)
+{
     ADD(out, "\r\nX-RateLimit-Limit: ");
     buf_int(out, a->limit);
     ADD(out, "\r\nX-RateLimit-Remaining: ");
+}
+
+static void add_state(struct buf *out, const weir_answer *a, int64_t now)
+{
+    add_first(out, a);
+    add_integer(out, a->remaining);
+    ADD(out, ";t=");
+    add_integer(out, seconds(wait_of(a)));
+    add_next(out, a);
     buf_int(out, a->remaining);
     ADD(out, "\r\nX-RateLimit-Reset: ");
     buf_int(out, seconds(now + a->reset_after_ms));
@@ -111,15 +126,114 @@ static bool has_state(const weir_answer *a)
     return false;
 }
 
+static void add_retry_after(struct buf *out, const weir_answer *a)
+{
+    if (a->allowed || a->retry_after_ms == WEIR_NEVER)
+        return;
+    ADD(out, "Retry-After: ");
+    buf_int(out, seconds(a->retry_after_ms));
+    ADD(out, "\r\n");
+}
+
 void rate_headers_write(struct buf *out, const weir_answer *answer, int64_t now)
 {
-    if (has_state(answer)) {
-        add_policies(out, answer);
+    if (has_state(answer))
         add_state(out, answer, now);
+    add_retry_after(out, answer);
+}
+
+/* ---- one after the other -------------------------------------------------------------------- */
+
+static bool is_by_the_same(const struct rate_headers_last *last, const weir_answer *a)
+{
+    if (a->rule_count != last->rule_count || a->rule_count == 0 || a->policy != last->policy ||
+        a->rule != last->rule)
+        return false;
+    for (size_t i = 0; i < a->rule_count; i++) {
+        const weir_rule_answer *r = &a->rules[i];
+
+        if (r->policy != last->rules[i].policy || r->rule != last->rules[i].rule ||
+            r->limit != last->rules[i].limit || r->window_ms != last->rules[i].window_ms ||
+            r->shadow != last->rules[i].shadow)
+            return false;
     }
-    if (!answer->allowed && answer->retry_after_ms != WEIR_NEVER) {
-        ADD(out, "Retry-After: ");
-        buf_int(out, seconds(answer->retry_after_ms));
-        ADD(out, "\r\n");
+    return true;
+}
+
+static void remember(struct rate_headers_last *last, const weir_answer *a, struct buf *scratch)
+{
+    const size_t before = scratch->len;
+    size_t first, next;
+
+    last->rule_count = 0;
+    if (a->rule_count > RATE_HEADERS_RULES || !has_state(a))
+        return;
+    add_first(scratch, a);
+    first = scratch->len - before;
+    add_next(scratch, a);
+    next = scratch->len - before - first;
+    scratch->len = before;
+    if (scratch->failed || first > sizeof last->first || next > sizeof last->next)
+        return;
+    memcpy(last->first, scratch->at + before, first);
+    memcpy(last->next, scratch->at + before + first, next);
+    last->first_len = first;
+    last->next_len = next;
+    last->policy = a->policy;
+    last->rule = a->rule;
+    last->rule_count = a->rule_count;
+    for (size_t i = 0; i < a->rule_count; i++) {
+        const weir_rule_answer *r = &a->rules[i];
+
+        last->rules[i].policy = r->policy;
+        last->rules[i].rule = r->rule;
+        last->rules[i].limit = r->limit;
+        last->rules[i].window_ms = r->window_ms;
+        last->rules[i].shadow = r->shadow;
     }
+}
+
+static char *put(char *at, const char *text, size_t len)
+{
+    memcpy(at, text, len);
+    return at + len;
+}
+#define PUT(at, literal) put(at, literal, sizeof(literal) - 1)
+
+static void add_state_after(struct buf *out, const weir_answer *a, int64_t now,
+                            const struct rate_headers_last *last)
+{
+    char *const to = buf_room(out, last->first_len + last->next_len + 4 * DECIMAL_MOST + 40),
+                *at = to;
+
+    if (!to)
+        return;
+    at = put(at, last->first, last->first_len);
+    at = decimal_write(at, a->remaining);
+    at = PUT(at, ";t=");
+    at = decimal_write(at, seconds(wait_of(a)));
+    at = put(at, last->next, last->next_len);
+    at = decimal_write(at, a->remaining);
+    at = PUT(at, "\r\nX-RateLimit-Reset: ");
+    at = decimal_write(at, seconds(now + a->reset_after_ms));
+    at = PUT(at, "\r\n");
+    buf_wrote(out, (size_t)(at - to));
+}
+
+static bool is_an_integer(int64_t number)
+{
+    return number >= 0 && number <= LARGEST_INTEGER;
+}
+
+void rate_headers_write_after(struct buf *out, const weir_answer *answer, int64_t now,
+                              struct rate_headers_last *last)
+{
+    if (is_by_the_same(last, answer) && is_an_integer(answer->remaining) &&
+        is_an_integer(seconds(wait_of(answer)))) {
+        add_state_after(out, answer, now, last);
+        add_retry_after(out, answer);
+        return;
+    }
+    remember(last, answer, out);
+    rate_headers_write(out, answer, now);
 }

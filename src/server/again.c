@@ -53,7 +53,7 @@ static bool is_of_its_kind(const struct again *a, struct span word)
 {
     if (a->name > 0)
         return word.len > a->name && memcmp(word.at, name_of(a), a->name) == 0;
-    return a->pattern.kind != PATTERN_POLICY || !memchr(word.at, '=', word.len);
+    return a->like.pattern.kind != PATTERN_POLICY || !memchr(word.at, '=', word.len);
 }
 
 static bool is_like(const struct again *a, char *at, size_t len, struct span *key, size_t *used)
@@ -61,7 +61,7 @@ static bool is_like(const struct again *a, char *at, size_t len, struct span *ke
     char *word, *const end = at + len;
     size_t word_len;
 
-    if (a->pattern.kind == PATTERN_NONE || len < a->before + a->behind + LEAST_WORD ||
+    if (a->like.pattern.kind == PATTERN_NONE || len < a->before + a->behind + LEAST_WORD ||
         memcmp(at + a->before - LOOKED_AT, before_of(a) + a->before - LOOKED_AT, LOOKED_AT) != 0 ||
         memcmp(at, before_of(a), a->before - LOOKED_AT) != 0)
         return false;
@@ -85,9 +85,9 @@ static bool may_be_asked(struct session *s, struct again *a)
         !(loop->turn.is_asking || turn_begin_asking(loop)) ||
         s->tokens_edition != loop->turn.tokens)
         return false;
-    if (pattern_holds(loop_engine(loop), &a->pattern, loop->turn.pin->edition))
+    if (pattern_holds(loop_engine(loop), &a->like.pattern, loop->turn.pin->edition))
         return true;
-    a->pattern.kind = PATTERN_NONE;
+    a->like.pattern.kind = PATTERN_NONE;
     return false;
 }
 
@@ -110,7 +110,7 @@ const struct again *again_find(struct session *s, char *at, size_t len, struct s
 void again_serve(struct session *s, const struct again *a, struct span key)
 {
     s->command = a->command;
-    reply_serve_like(s, a->encode, &a->pattern, key);
+    reply_serve_like(s, &a->like, key);
 }
 
 /* ---- remembering --------------------------------------------------------------------------- */
@@ -131,7 +131,7 @@ static void copy_text(char *to, const struct resp_command *c, const char *from, 
 static struct again *make_place(struct agains *all)
 {
     for (size_t i = 0; i < AGAIN_KEPT; i++)
-        if (all->all[i].pattern.kind == PATTERN_NONE)
+        if (all->all[i].like.pattern.kind == PATTERN_NONE)
             return &all->all[i];
     if (++all->missed < REPLACED_PER)
         return NULL;
@@ -174,9 +174,8 @@ void again_remember(struct session *s, const struct resp_command *c, size_t word
     a = make_place(&loop->agains);
     if (!a)
         return;
-    a->pattern = pattern;
+    a->like = (struct reply_like){ .pattern = pattern, .encode = encode };
     a->command = s->command;
-    a->encode = encode;
     a->scopes = s->command->scopes;
     a->before = (size_t)(length - c->from);
     a->behind = (size_t)(end - behind);

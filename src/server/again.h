@@ -7,12 +7,9 @@
 #ifndef WEIR_SERVER_AGAIN_H
 #define WEIR_SERVER_AGAIN_H
 
-#include "engine/pattern.h"
+#include "server/reply.h"
 
-struct buf;
-struct call;
 struct loop;
-struct reply;
 struct resp_command;
 struct resp_spec;
 struct session;
@@ -23,9 +20,8 @@ enum {
 };
 
 struct again {
-    struct pattern pattern; /* PATTERN_NONE: nothing is remembered */
+    struct reply_like like; /* of PATTERN_NONE: nothing is remembered */
     const struct resp_spec *command;
-    void (*encode)(struct reply *reply, struct buf *out);
     unsigned scopes;       /* any of these is enough */
     size_t before;         /* bytes up to the length of the word that has the key … */
     size_t behind;         /* … and behind the key, to the end */

@@ -6,8 +6,10 @@
 
 #include "engine/leases.h"
 #include "net/listener.h"
+#include "proto/rate_headers.h"
 #include "server/again.h"
 #include "server/http2/memory.h"
+#include "server/http_again.h"
 #include "server/look_again.h"
 #include "server/loop_reactor.h"
 #include "server/metrics/observer.h"
@@ -100,9 +102,11 @@ struct loop {
     struct http2_memory http2_memory;
     struct http2_stream *free_streams;
     size_t free_stream_count;
-    struct throttle throttle;          /* the last one */
-    struct last_script script;         /* the last one, too */
-    struct agains agains;              /* the last requests that may come again */
+    struct throttle throttle;                 /* the last one */
+    struct last_script script;                /* the last one, too */
+    struct http_agains http_agains;           /* the last requests of HTTP that may come again */
+    struct agains agains;                     /* the last requests that may come again */
+    struct rate_headers_last rate_headers[2]; /* the same for HTTP */
     struct last_answer answers[2];     /* the last short ones: a denial, and one that allows */
     struct observer *observer;         /* of what is decided here */
     struct observer_run run;           /* … and is to be counted with the next commit */

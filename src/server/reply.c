@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "engine/descriptors.h"
-#include "engine/pattern.h"
 #include "engine/tag.h"
 #include "server/envoy/ruling.h"
 #include "server/http2/http2.h"
@@ -373,17 +372,18 @@ struct call *reply_ask(struct reply *r, enum verb verb, const struct parsed_requ
     return call;
 }
 
-void reply_serve_like(struct session *s, void (*encode)(struct reply *, struct buf *),
-                      const struct pattern *pattern, struct span key)
+void reply_serve_like(struct session *s, const struct reply_like *like, struct span key)
 {
-    struct reply *r = begin_reply(s, encode);
+    struct reply *r = begin_reply(s, like->encode);
     struct call *call = r ? begin_call(r) : NULL;
     weir_diag diag;
     weir_err err;
 
     if (!call)
         return;
-    err = engine_prepare_like(loop_engine(s->loop), &call->check, pattern, key, &diag);
+    r->http_minor = like->http_minor;
+    r->deny_status = like->deny_status;
+    err = engine_prepare_like(loop_engine(s->loop), &call->check, &like->pattern, key, &diag);
     ask_or_refuse(call, err, &diag);
     waits_for_one_less(r);
 }

@@ -14,7 +14,7 @@
 #define WEIR_SERVER_REPLY_H
 
 #include "base/buf.h"
-#include "engine/engine.h"
+#include "engine/pattern.h"
 #include "proto/parsed_request.h"
 #include "proto/traceparent.h"
 #include "server/http/problem.h"
@@ -86,9 +86,12 @@ struct call *reply_ask(struct reply *r, enum verb verb, const struct parsed_requ
 
 /* All of it, from reply_begin() to reply_end(), for one like another but for its key; the turn is
  * asking, and the pattern holds. */
-struct pattern;
-void reply_serve_like(struct session *s, void (*encode)(struct reply *, struct buf *),
-                      const struct pattern *pattern, struct span key);
+struct reply_like {
+    struct pattern pattern;
+    void (*encode)(struct reply *reply, struct buf *out);
+    int http_minor, deny_status; /* as the reply has them */
+};
+void reply_serve_like(struct session *s, const struct reply_like *like, struct span key);
 
 /* The same for a limit as redis-cell counts. */
 struct call *reply_ask_cell(struct reply *r, struct span key, const struct rule *rule,

@@ -35,18 +35,23 @@ static bool is_admitted(struct session *s, struct http_request *head)
 }
 
 /* Bytes that one request takes; 0: there is none, and nothing is to be asked. */
-static size_t decode_http(struct session *s, char *at, size_t len, struct http_request *out)
+static size_t decode_http(struct session *s, char *at, size_t len, struct request *out)
 {
     size_t used = 0;
 
-    switch (http_parse(&s->http, at, len, out, &used)) {
+    out->like = http_again_find(s, at, len, &out->key, &used);
+    if (out->like)
+        return used;
+    http_again_see(s, at, len);
+    switch (http_parse(&s->http, at, len, &out->http, &used)) {
     case PARSE_DONE:
+        http_again_seen(s, used);
         return used;
     case PARSE_BAD:
         http_refuse(s, s->http.status, s->http.why);
         return 0;
     case PARSE_MORE:
-        if (!s->http.is_head_read || !out->has_long_body || is_admitted(s, out))
+        if (!s->http.is_head_read || !out->http.has_long_body || is_admitted(s, &out->http))
             invite_body(s);
         return 0;
     }
@@ -148,7 +153,7 @@ bool session_decode_next(struct session *s, struct conn_input *in, struct reques
         return !s->conn.is_paused && http2_decode(s, in, &out->stream);
     if (!s->is_ending && !s->conn.is_closing && !s->conn.is_paused)
         used = s->protocol == PROTOCOL_RESP ? decode_resp(s, at, left, out)
-                                            : decode_http(s, at, left, &out->http);
+                                            : decode_http(s, at, left, out);
     in->used = s->is_ending ? in->len : in->used + used;
     return used > 0;
 }
@@ -161,6 +166,8 @@ void session_ask(struct session *s, struct request *request)
         resp_serve(s, &request->resp);
     else if (s->protocol == PROTOCOL_HTTP2)
         http2_ask(s, request->stream);
+    else if (request->like)
+        reply_serve_like(s, request->like, request->key);
     else
         http_serve(s, &request->http);
     if (is_owed_enough(s))

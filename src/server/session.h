@@ -56,8 +56,9 @@ struct session {
 
 /* One whole request, as it was decoded; points into the bytes. */
 struct request {
-    const struct again *again; /* RESP: one like it came before; else NULL */
-    struct span key;           /* … but for this */
+    const struct again *again;     /* RESP: one like it came before; else NULL */
+    const struct reply_like *like; /* HTTP: the same */
+    struct span key;               /* … but for this */
     union {
         struct http_request http;
         struct resp_command resp;

@@ -7,6 +7,7 @@ Two servers are asked the same. One may remember; the other is asked in ever oth
 no request is like one before.
 """
 import random
+import re
 import sys
 import time
 
@@ -166,12 +167,134 @@ class Both:
                 for server in self.servers]
 
 
+# ---- HTTP ----------------------------------------------------------------------------------------
+
+KEYS = VALUES[:-4] + ["a%20b", "a+b", "%61", "a%", "a&policy=key", "a\\u0062", 'a\\"b', "a/b", "a b", "~@:._-"]
+TARGETS = ["/v1/gate?policy=user&key={key}", "/v1/gate?key={key}&policy=address&deny_status=403",
+           "/v1/gate?policy=several&key={key}", "/v1/gate?policy=user&user={key}",
+           "/v1/gate?key={key}&algorithm=token_bucket&limit=3&window_ms=86400000",
+           "/v1/check?policy=mail&key={key}", "/v1/gate?policy=none&key={key}",
+           "/v1/gate?policy=user&key={key}&cost=2", "/v1/gate?policy=tried&key={key}"]
+BODIES = ['{{"policy":"user","key":"{key}"}}', '{{"key":"{key}","policy":"several"}}',
+          '{{"policy":"user","attributes":{{"user":"{key}"}}}}', '{{"policy":"user","key":"{key}","tag":true}}',
+          '{{"key":"{key}","limit":3,"window_ms":86400000,"algorithm":"token_bucket"}}',
+          '{{"policy":"user","key":"{key}","cost":2}}', '{{"policy":"user","key":"{key}"']
+
+
+def requests(chance):
+    """Runs of one request with several keys: (its first line, its body)."""
+    while True:
+        way = chance.choice(TARGETS + BODIES)
+        for _ in range(chance.randrange(1, 6)):
+            key = chance.choice(KEYS)
+            if way in TARGETS:
+                method = chance.choice(["GET"] * 8 + ["HEAD", "POST"])
+                yield f"{method} {way.format(key=key)} HTTP/1.1", ""
+            else:
+                path = chance.choice(["/v1/check"] * 4 + ["/v1/peek"])
+                yield f"POST {path} HTTP/1.1", way.format(key=key)
+
+
+def as_bytes(line, body, more):
+    body = body.encode()
+    length = f"Content-Length: {len(body)}\r\n" if body else ""
+    return f"{line}\r\nHost: localhost\r\n{more}{length}\r\n".encode() + body
+
+
+def answer_of(data):
+    """The first line, the lines of the head and the body, without times and tags; None: not all there."""
+    head, _, body = data.partition(b"\r\n\r\n")
+    lines = head.split(b"\r\n")
+    kept = sorted(re.sub(rb";t=\d+", b"", line) for line in lines[1:] if not line.startswith(
+        (b"Date:", b"X-RateLimit-Reset:", b"Retry-After:", b"Content-Length:")))
+    return lines[0], kept, re.sub(rb'"(retry_after_ms|reset_after_ms|tag)":[^,}]*', b"", body)
+
+
+def ask_http(server, socket, data, chance):
+    """One request on a connection, again on another if that was ended."""
+    send_in_pieces(socket, data, chance)
+    found = b""
+    while b"\r\n\r\n" not in found:
+        piece = socket.recv(65536)
+        assert piece, found
+        found += piece
+    head, _, body = found.partition(b"\r\n\r\n")
+    length = int(re.search(rb"Content-Length: (\d+)", head)[1])
+    while len(body) < length and not data.startswith(b"HEAD"):
+        body += socket.recv(65536)
+    ended = b"Connection: close" in head
+    return head + b"\r\n\r\n" + body, server.connect() if ended else socket
+
+
+def compare_http(seed):
+    chance = random.Random(seed)
+    print(f"# seed {seed}")
+    with Both() as both:
+        source = requests(chance)
+        for n in range(1000):
+            line, body = next(source)
+            answers = []
+            for i, more in enumerate(("", f"X-Once: {n}\r\n")):
+                found, both.sockets[i] = ask_http(both.servers[i], both.sockets[i],
+                                                  as_bytes(line, body, more), chance)
+                answers.append(answer_of(found))
+            assert answers[0] == answers[1], (line, body, answers)
+        counted = both.counted()
+        assert counted[0] == counted[1], counted
+
+
+@test
+def a_remembered_request_of_http_is_answered_and_counted_as_any_other():
+    compare_http(time.time_ns() % 1000000)
+
+
+@test
+def requests_of_http_that_come_together_are_told_apart():
+    with Both() as both:
+        keys = ["a", "bb", "ccc", "dddd", "a", "bb", "a"] * 3
+        both.sockets[0].sendall(b"".join(
+            as_bytes(f"GET /v1/gate?policy=user&key={key} HTTP/1.1", "", "") for key in keys))
+        data = b""
+        while data.count(b"\r\n\r\n") < len(keys):
+            data += both.sockets[0].recv(65536)
+        left = [int(n) for n in re.findall(rb"X-RateLimit-Remaining: (\d+)", data)]
+        wanted, seen = [], {}
+        for key in keys:
+            seen[key] = seen.get(key, 0) + 1
+            wanted.append(max(3 - seen[key], 0))
+        if len(left) < len(keys):  # those that were denied have a body behind their head
+            data += both.sockets[0].recv(65536)
+            left = [int(n) for n in re.findall(rb"X-RateLimit-Remaining: (\d+)", data)]
+        assert left[:15] == wanted[:15], (left, wanted)
+
+
+@test
+def a_token_of_http_is_asked_for_each_time():
+    with Folder() as folder:
+        (folder / "token").write_text("a-token-of-this-test\n")
+        (folder / "token").chmod(0o600)
+        with Both("--token-file", f"check:{folder}/token") as both:
+            def status(key, token=None):
+                more = f"Authorization: Bearer {token}\r\n" if token else ""
+                data = as_bytes(f"GET /v1/gate?policy=user&key={key} HTTP/1.1", "", more)
+                with both.servers[0].connect() as socket:
+                    return ask_http(both.servers[0], socket, data, random.Random(1))[0][9:12]
+            for key in "a", "b", "c":
+                assert status(key, "a-token-of-this-test") == b"200"
+            assert status("a") == b"401" and status("b", "a-token-of-this-tesT") == b"401"
+            (folder / "token").write_text("another-token-of-this-test\n")
+            both.servers[0].signal(1)
+            both.servers[0].wait_for("reloaded")
+            assert status("d", "a-token-of-this-test") == b"401"
+            assert status("d", "another-token-of-this-test") == b"200"
+
+
 def compare(store, seed):
     chance = random.Random(seed)
     print(f"# seed {seed}")
     with Both(store=store) as both:
         source = commands(chance)
-        for _ in range(400):
+        for _ in range(100):
             both.ask([next(source) for _ in range(chance.randrange(1, 30))], chance)
         counted = both.counted()
         assert counted[0] == counted[1], counted

@@ -23,7 +23,8 @@ static void encode_one(struct reply *reply, struct buf *out)
         return;
     }
     w = response_begin(reply, out, 200, json_type);
-    rate_headers_write(out, &call->answer, answer_time(call));
+    rate_headers_write_after(out, &call->answer, answer_time(call),
+                             &session_loop(reply->session)->rate_headers[call->answer.allowed]);
     response_body(&w);
     answer_json(out, call);
     buf_byte(out, '\n');
@@ -52,10 +53,14 @@ int64_t answer_time(const struct call *call)
 static void ask_one(const struct exchange *x, enum verb verb, const struct parsed_request *asked)
 {
     struct reply *r = exchange_reply(x, encode_one);
+    struct call *call;
 
     if (!r)
         return;
-    reply_ask(r, verb, asked);
+    call = reply_ask(r, verb, asked);
+    if (call && asked->request.key)
+        http_again_remember(x->session, call,
+                            (struct span){ asked->request.key, asked->request.key_len });
     reply_end(r);
 }
 

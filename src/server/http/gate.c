@@ -77,7 +77,8 @@ static void encode_gate(struct reply *reply, struct buf *out)
     }
     w = response_begin(reply, out, a->allowed ? 200 : reply->deny_status,
                        a->allowed ? NULL : problem_type);
-    rate_headers_write(out, a, answer_time(call));
+    rate_headers_write_after(out, a, answer_time(call),
+                             &session_loop(reply->session)->rate_headers[a->allowed]);
     response_body(&w);
     if (!a->allowed)
         write_refusal(out, a, reply->deny_status);
@@ -196,6 +197,7 @@ void api_gate(const struct exchange *x)
     const struct query_own own = { take_own, &g };
     char address[IP_TEXT + 1];
     struct parsed_request asked;
+    struct call *call;
     struct reply *r;
     weir_diag diag;
     weir_err err = check_query_read(x->request->query, &own, &asked, &diag);
@@ -210,6 +212,9 @@ void api_gate(const struct exchange *x)
     if (!r)
         return;
     r->deny_status = (int)g.deny_status;
-    reply_ask(r, VERB_CHECK, &asked);
+    call = reply_ask(r, VERB_CHECK, &asked);
+    if (call && asked.request.key && asked.request.key != address)
+        http_again_remember(x->session, call,
+                            (struct span){ asked.request.key, asked.request.key_len });
     reply_end(r);
 }

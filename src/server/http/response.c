@@ -14,14 +14,22 @@
 
 const char json_type[] = "application/json", problem_type[] = "application/problem+json";
 
-/* A loop is a thread, and its responses of one second have one date. */
-static struct span date_line(void)
+static const char no_store[] = "no-store";
+
+#define OK_LINE "HTTP/1.1 200 OK\r\n"
+#define NO_STORE_LINE "Cache-Control: no-store\r\n"
+
+/* A loop is a thread, and its responses of one second have one date, which stands between what most
+ * of them begin with. */
+struct usual_head {
+    time_t second;
+    size_t len;
+    char text[128];
+};
+
+static const struct usual_head *usual_head(void)
 {
-    static _Thread_local struct {
-        time_t second;
-        size_t len;
-        char text[48];
-    } last;
+    static _Thread_local struct usual_head last;
     const time_t now = clock_wall_coarse_s();
 
     if (now != last.second || last.len == 0) {
@@ -29,16 +37,24 @@ static struct span date_line(void)
 
         last.second = now;
         gmtime_r(&last.second, &utc);
-        last.len = strftime(last.text, sizeof last.text, "Date: %a, %d %b %Y %H:%M:%S GMT\r\n",
-                            &utc);
+        last.len = strftime(last.text, sizeof last.text,
+                            OK_LINE "Date: %a, %d %b %Y %H:%M:%S GMT\r\n" NO_STORE_LINE, &utc);
     }
-    return (struct span){ last.text, last.len };
+    return &last;
+}
+
+static struct span date_line(void)
+{
+    const struct usual_head *head = usual_head();
+    const size_t first = sizeof OK_LINE - 1, last = sizeof NO_STORE_LINE - 1;
+
+    return (struct span){ head->text + first, head->len - first - last };
 }
 
 static void add_status(struct buf *out, int status)
 {
     if (status == 200) {
-        buf_text(out, "HTTP/1.1 200 OK\r\n");
+        buf_text(out, OK_LINE);
         return;
     }
     buf_text(out, "HTTP/1.1 ");
@@ -53,11 +69,17 @@ struct response response_begin_kept(const struct reply *reply, struct buf *out, 
 {
     struct response w = { .out = out, .reply = reply, .status = status };
 
-    add_status(out, status);
-    buf_add(out, date_line());
-    buf_text(out, "Cache-Control: ");
-    buf_text(out, cache);
-    buf_text(out, "\r\n");
+    if (status == 200 && cache == no_store) {
+        const struct usual_head *head = usual_head();
+
+        buf_add(out, (struct span){ head->text, head->len });
+    } else {
+        add_status(out, status);
+        buf_add(out, date_line());
+        buf_text(out, "Cache-Control: ");
+        buf_text(out, cache);
+        buf_text(out, "\r\n");
+    }
     if (!reply->keep_alive)
         buf_text(out, "Connection: close\r\n");
     else if (reply->http_minor == 0)
@@ -77,7 +99,7 @@ struct response response_begin_kept(const struct reply *reply, struct buf *out, 
 struct response response_begin(const struct reply *reply, struct buf *out, int status,
                                const char *type)
 {
-    return response_begin_kept(reply, out, status, type, "no-store");
+    return response_begin_kept(reply, out, status, type, no_store);
 }
 
 void response_body(struct response *w)

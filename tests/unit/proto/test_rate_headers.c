@@ -4,6 +4,21 @@
 #include "base/buf.h"
 #include "proto/rate_headers.h"
 
+/* After another answer, and after the same. */
+static void expect_after(const weir_answer *answer, int64_t now, const char *expected)
+{
+    static struct rate_headers_last last;
+    weir_allocator a = heap();
+    struct buf out;
+
+    for (int i = 0; i < 2; i++) {
+        buf_init(&out, &a);
+        rate_headers_write_after(&out, answer, now, &last);
+        assert_string_equal(buf_span(&out).at, expected);
+        buf_done(&out);
+    }
+}
+
 static void expect(const weir_answer *answer, const int64_t *windows, int64_t now,
                    const char *expected)
 {
@@ -17,6 +32,7 @@ static void expect(const weir_answer *answer, const int64_t *windows, int64_t no
     rate_headers_write(&out, &with_windows, now);
     assert_string_equal(buf_span(&out).at, expected);
     buf_done(&out);
+    expect_after(&with_windows, now, expected);
 }
 
 static weir_answer one_rule(const char *policy)
