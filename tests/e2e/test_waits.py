@@ -83,8 +83,10 @@ def a_server_under_attack_answers_reloads_and_stops_on_sigterm():
 def reload_together(server, count):
     """How many of them succeed."""
     connections = [server.connect() for _ in range(count)]
+    server.signal(signal.SIGSTOP)  # so that they come together, however slowly they are sent
     for connection in connections:
         connection.sendall(RELOAD)
+    server.signal(signal.SIGCONT)
     succeeded = 0
     for connection in connections:
         succeeded += hear_answers(connection, 1)
