@@ -51,7 +51,7 @@ extern "C" {
     X(EREQUEST, 8, "the request is not valid")                                                     \
     X(ENOPOLICY, 9, "there is no such policy")                                                     \
     X(EATTRIBUTE, 10, "an attribute is missing or not valid")                                      \
-    X(ECOST, 11, "the cost is not valid")                                                          \
+    X(ECOST, 11, "the cost is not valid, or no rule counts this amount")                           \
     X(ENOW, 12, "the caller's clock is not trusted here")                                          \
     X(EBUSY, 13, "another process has the store")                                                  \
     X(ENORESERVATION, 14, "there is no such reservation: it was never made, or is long over")      \

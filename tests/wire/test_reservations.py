@@ -249,7 +249,7 @@ def each_problem_has_its_code_and_says_what_to_do():
         s.problem("peek", 400, "invalid_request", "id", policy="quota", key="ann", id="x")
         s.problem("charge", 400, "invalid_request", "id", policy="quota", key="ann", id="x")
         s.post("reserve", id="known", **held)
-        s.problem("commit", 400, "invalid_cost", reservation="known", costs={"tokens": 1})
+        s.problem("commit", 400, "invalid_cost", "no rule counts", reservation="known", costs={"tokens": 1})
         s.problem("commit", 400, "invalid_cost", reservation="known", cost=-1)
         s.problem("commit", 400, "invalid_request", "leave out", reservation="known", policy="quota")
         s.problem("commit", 400, "invalid_request", "leave out", reservation="known", ttl_ms=5)
