@@ -210,6 +210,7 @@ def a_receiver_that_hangs_holds_up_neither_checks_nor_the_end():
         assert server.stop() == 0
         took = time.monotonic() - begun
         assert took < 15, took  # two seconds on a machine that is not busy
+        wait_until(lambda: server.log.ended, "the end of the log")
         line = server.log.events("telemetry")[-1]
         assert "spans were not sent before the end" in line["message"], line
 
