@@ -112,14 +112,16 @@ def remaining(server, policy="year", user="ann"):
 
 def uses_all(servers, limit, policy, user, total, *words, cost=1):
     """Ask until all are denied and nothing is leased: so much was let in, all in all. Less only by what
-    came back too late, from a server that had to wait for its turn on a busy machine."""
+    came back too late, from a server that had to wait for its turn on a busy machine. What is given back
+    may still be on its way to the store when nothing is leased."""
+    stranded = 0
     for _ in range(200):
         returned(*servers)
         some = [sources_of(server, policy, user, 1000, *words)[0] for server in servers]
         total += sum(some)
-        if not any(some):
+        stranded = sum(metric(server, "weir_lease_units_stranded_total") for server in servers)
+        if not any(some) and total * cost + stranded >= limit:
             break
-    stranded = sum(metric(server, "weir_lease_units_stranded_total") for server in servers)
     print(f"# {total * cost} of {limit}, {stranded} stranded")
     assert limit - stranded <= total * cost <= limit, (policy, total, stranded)
 
