@@ -1,5 +1,6 @@
 """npm.py - for tests: what npm has to fetch, kept in the build tree; and browsers that it drives."""
 import fcntl
+import functools
 import json
 import os
 import shutil
@@ -9,6 +10,7 @@ from pathlib import Path
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 
 
+@functools.cache  # without a registry, each try takes seconds
 def fetched(source, folder):
     """The node_modules of what `source` asks for, kept in `folder`; or None and why there is none."""
     with open(f"{folder}.lock", "w", encoding="ascii") as lock:  # several tests may share it
