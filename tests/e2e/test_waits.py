@@ -83,6 +83,9 @@ def a_server_under_attack_answers_reloads_and_stops_on_sigterm():
 def reload_together(server, count):
     """How many of them succeed."""
     connections = [server.connect() for _ in range(count)]
+    for connection in connections:  # accepted, all of them
+        connection.sendall(CHECK)
+        assert hear_answers(connection, 1) == 1
     server.signal(signal.SIGSTOP)  # so that they come together, however slowly they are sent
     for connection in connections:
         connection.sendall(RELOAD)
