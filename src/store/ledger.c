@@ -62,7 +62,8 @@ bool ledger_lasts(enum ledger_subject subject)
 
 bool ledger_is_in_force(const struct ledger_entry *e, int64_t now)
 {
-    return ledger_lasts(e->subject) && e->effect != LEDGER_REMOVED && (e->expires == 0 || now < e->expires);
+    return ledger_lasts(e->subject) && e->effect != LEDGER_REMOVED &&
+           (e->expires == 0 || now < e->expires);
 }
 
 void ledger_write(const struct ledger_entry *e, struct buf *into)
