@@ -2,12 +2,14 @@
 """run.py - runs the tests of the build trees given, several at a time, and counts.
 
     tests/run.py TREE... [-- NAME...]
+    tests/run.py --targets TREE [-- NAME...]
 
 What there is to run stands in meson.build; meson writes it into each tree. A suite is a
 program that prints TAP. It fails as many times as it prints `not ok`; if it dies, hangs,
 exits with an error or runs another number of tests than it planned, that is one failure
 more. With NAMEs, only suites whose name contains one of them are run. The last line
 is always `N passed, M failed`; the exit status is 0 if M is 0 and N is not.
+With --targets, it prints what must be built before those suites can run.
 """
 import collections
 import concurrent.futures
@@ -31,6 +33,7 @@ class Suite:
         label = tree.name.partition("-")[2]
         self.name = f"{group}/{test['name']}" + (f"@{label}" if label else "")
         self.command = wrapper + test["cmd"]
+        self.depends = test["depends"]
         self.env = test["env"]
         self.timeout = test["timeout"]
         self.alone = not test["is_parallel"]
@@ -132,6 +135,13 @@ def read_tree(tree):
     return [Suite(tree, wrapper, test) for test in tests]
 
 
+def print_targets(tree, suites):
+    files = {target["id"]: target["filename"]
+             for target in json.loads((tree / "meson-info/intro-targets.json").read_text())}
+    needed = {file for suite in suites for target in suite.depends for file in files[target]}
+    print(*sorted(os.path.relpath(file, tree) for file in needed))
+
+
 def run_all(suites):
     running, workers = set(), (os.cpu_count() or 1) + 1  # many wait more than they work
     # Sanitized trees are given last and take longest: begin with them, so that no long suite
@@ -160,9 +170,12 @@ def report_skipped(suites):
 
 def main(arguments):
     cut = arguments.index("--") if "--" in arguments else len(arguments)
-    trees, names = [Path(a) for a in arguments[:cut]], arguments[cut + 1:]
+    trees, names = [Path(a) for a in arguments[:cut] if a != "--targets"], arguments[cut + 1:]
     known = [suite for tree in trees for suite in read_tree(tree)]
     suites = [s for s in known if not names or any(name in s.name for name in names)]
+    if "--targets" in arguments[:cut]:
+        print_targets(trees[0], suites)
+        return 0
     if not suites:
         print("no suite has such a name; there are", *(s.name for s in known), sep="\n  ")
     begin = time.monotonic()
