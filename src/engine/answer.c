@@ -279,7 +279,7 @@ void answer_from_charges(struct check *check)
     weir_answer *a = check->answer;
     const weir_rule_answer *best = &a->rules[0];
 
-    if (check->live > 0 && check->questions[0].err) {
+    if (check->live > 0 && !check->is_leased && check->questions[0].err) {
         answer_by_fallback(check);
         return;
     }
@@ -310,7 +310,9 @@ void answer_plain(struct check *check)
     weir_answer *a = check->answer;
     weir_rule_answer *row = &a->rules[0];
 
-    begin(check, check->one.questions[0].is_unkept ? WEIR_FROM_FALLBACK : WEIR_FROM_STORE);
+    begin(check, check->is_leased                    ? WEIR_FROM_LEASE
+                 : check->one.questions[0].is_unkept ? WEIR_FROM_FALLBACK
+                                                     : WEIR_FROM_STORE);
     a->allowed = d.allowed;
     a->rule = rule ? rule->name : "default";
     a->limit = c->rule->limit;

@@ -71,6 +71,11 @@ void engine_prefetch(struct engine *e, const struct check *check, enum prefetch 
         e->store->ops->prefetch(e->store, check->room->reserving.reserving.key, what);
 }
 
+int64_t pending_steady(const struct pending *pending)
+{
+    return pending->steady ? pending->steady : clock_steady_ms();
+}
+
 /* ---- asking --------------------------------------------------------------------------- */
 
 static void fall_back(struct check *check, struct question *q)
@@ -197,7 +202,7 @@ static void ask_about_reservation(struct engine *e, struct pending *pending, str
     if (!brings_now && e->store->ops->is_shared)
         leave_time_to_store(check, 1);
     if (e->denials)
-        check->asked_at = clock_steady_ms();
+        check->asked_at = pending_steady(pending);
     e->store->ops->submit(e->store, pending, q);
 }
 
@@ -205,14 +210,19 @@ static void ask_about_reservation(struct engine *e, struct pending *pending, str
 static bool is_leased(struct engine *e, struct pending *pending, struct check *check)
 {
     if (verb_gives_back(check->verb)) {
-        leases_recall(e, &check->questions[0]);
+        leases_recall(e, check);
         return false;
     }
     if (!leases_spend(e, pending, check))
         return false;
-    if (e->local)
-        fallback_learn(e, check, &check->questions[0]);
-    settle(check);
+    check->waiting = 0;
+    check->is_plain = check->is_lone;
+    if (check->is_lone)
+        answer_plain(check);
+    else
+        answer_from_charges(check);
+    if (check->done)
+        check->done(check);
     return true;
 }
 
@@ -259,6 +269,10 @@ void engine_ask(struct engine *e, struct pending *pending, struct check *check, 
         ask_about_reservation(e, pending, check, brings_now);
         return;
     }
+    if (e->leases && !brings_now && is_leased(e, pending, check))
+        return;
+    if (pending->leases)
+        leases_end_run(e, pending);
     if (check->live > 0)
         put_question(check, &check->questions[n++], check->charges, check->live);
     for (size_t i = 0; i < check->shadow; i++)
@@ -268,10 +282,8 @@ void engine_ask(struct engine *e, struct pending *pending, struct check *check, 
     if (verb_forces(check->verb))
         spare_limits_of_none(check);
     check->waiting = n;
-    if (e->leases && !brings_now && is_leased(e, pending, check))
-        return;
     if (e->denials)
-        check->asked_at = clock_steady_ms();
+        check->asked_at = pending_steady(pending);
     for (size_t i = 0; i < n; i++) {
         if (e->denials && deny_lookup_refuses(check, i))
             settle(check);
@@ -282,5 +294,7 @@ void engine_ask(struct engine *e, struct pending *pending, struct check *check, 
 
 void engine_commit(struct engine *e, struct pending *pending)
 {
+    if (pending->leases)
+        leases_end_run(e, pending);
     e->store->ops->commit(e->store, pending);
 }

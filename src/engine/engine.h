@@ -109,13 +109,13 @@ struct check {
     const struct policy *policy; /* the first; NULL: the limit came with the request, unnamed */
     struct rule unnamed;         /* … and is this, named or not */
     struct ask ask;
-    size_t live, shadow;    /* charges of each kind: live ones first */
-    size_t waiting;         /* questions under way */
-    uint8_t policy_count;   /* if there are several, they are in the room */
-    bool is_named;          /* the policy is the room's: the limit came with the request */
-    bool is_answered;       /* without the store */
-    bool is_plain;          /* made by a pattern: a check of one charge, which counts, of a store in
-                               this process */
+    size_t live, shadow;  /* charges of each kind: live ones first */
+    size_t waiting;       /* questions under way */
+    uint8_t policy_count; /* if there are several, they are in the room */
+    bool is_named;        /* the policy is the room's: the limit came with the request */
+    bool is_answered;     /* without the store */
+    bool is_lone;         /* made by a pattern: a check of one charge, which counts … */
+    bool is_plain; /* … and decided in this process at once: by its store, or from a chunk */
     bool is_settled_later;  /* the store is away: what it was to be told waits */
     bool lists_charges;     /* the rows of its answer are its charges, see descriptors.h */
     bool wants_lease;       /* its rules lease chunks */
@@ -196,6 +196,10 @@ void engine_prepare_again(struct check *check, const struct check *of, enum verb
 /* Fetch what the store will look at, to be there when it is asked: memory is slow, and other
  * things can be done meanwhile. The way first, then the place. */
 void engine_prefetch(struct engine *e, const struct check *check, enum prefetch what);
+
+/* clock_steady_ms(), as it was after the checks had come that are asked together: pending->steady if
+ * that is not 0. */
+int64_t pending_steady(const struct pending *pending);
 
 /* `now` is the clock's; a request that may bring its own time overrides it. */
 void engine_ask(struct engine *e, struct pending *pending, struct check *check, int64_t now);

@@ -141,6 +141,63 @@ void fallback_learn(struct engine *e, const struct check *check, const struct qu
     (void)ask(e, check, q, &local);
 }
 
+/* ---- what is learnt together -------------------------------------------------------------- */
+
+/* As if they had come one by one: of those that do not fit, those that do are learnt. */
+static void learn_run(struct engine *e, const struct fallback_run *run)
+{
+    const struct charge c = { .rule = run->rule, .key = run->key, .class = run->class };
+    int64_t count = run->count;
+    struct local local;
+
+    for (int round = 0; round < 2 && count > 0; round++) {
+        local.question = (struct question){
+            .verb = VERB_CHECK,
+            .ask = { run->now, false },
+            .charges = local.charges,
+            .done = ignore,
+        };
+        add_share(&local, &c, policies_fallback(run->policies).instances);
+        local.charges[0].cost = count * run->cost;
+        submit(e, &local);
+        if (local.question.allowed || local.question.err)
+            return;
+        count = local.charges[0].step.decision.remaining / run->cost;
+    }
+}
+
+void fallback_run_end(struct engine *e, struct fallback_run *run)
+{
+    if (!run->rule)
+        return;
+    learn_run(e, run);
+    run->rule = NULL;
+}
+
+void fallback_run_add(struct engine *e, struct fallback_run *run, const struct check *check)
+{
+    const struct charge *c = &check->one.charges[0];
+
+    if (run->rule == c->rule && run->key.low == c->key.low && run->key.high == c->key.high &&
+        run->cost == c->cost && run->now == check->ask.now &&
+        run->count < AMOUNT_MOST / c->cost - 1) {
+        run->count++;
+        return;
+    }
+    fallback_run_end(e, run);
+    if (!is_local(check, c))
+        return;
+    *run = (struct fallback_run){
+        .rule = c->rule,
+        .policies = check->policies,
+        .key = c->key,
+        .class = c->class,
+        .now = check->ask.now,
+        .cost = c->cost,
+        .count = 1,
+    };
+}
+
 void fallback_decide(struct engine *e, struct check *check, struct question *q)
 {
     struct local local;

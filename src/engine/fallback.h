@@ -11,6 +11,19 @@
 /* The store has decided this question: remember what it admitted, gave back or forgot. */
 void fallback_learn(struct engine *e, const struct check *check, const struct question *q);
 
+/* Checks of one charge that were admitted at one time, alike and one after the other: they are learnt
+ * together. One thread's; what is in it points at the policies of its turn. */
+struct fallback_run {
+    const struct rule *rule; /* NULL: there is none */
+    const struct policies *policies;
+    struct key key;
+    uint8_t class;
+    int64_t now, cost;
+    int64_t count;
+};
+void fallback_run_add(struct engine *e, struct fallback_run *run, const struct check *check);
+void fallback_run_end(struct engine *e, struct fallback_run *run);
+
 /* Has the store failed so often in a row that nothing is let through any more? */
 bool fallback_has_exhausted(const struct engine *e, const struct policies *set);
 static inline bool fallback_is_exhausted(const struct engine *e, const struct policies *set)

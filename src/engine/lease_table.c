@@ -5,8 +5,9 @@
  * chunks are in a list of their lock, so that looking for those that are over is cheap. */
 #include "engine/lease_table.h"
 
-#include <pthread.h>
 #include <stdatomic.h>
+
+#include "base/lock.h"
 
 enum { CHUNKS = 2 };
 
@@ -40,8 +41,9 @@ struct place {
     bool is_asked_for; /* a request is under way */
 };
 
-struct lock {
-    pthread_mutex_t mutex;
+/* The sets that have a lock together. */
+struct part {
+    struct lock lock;
     struct place *first;
     struct lease_stats stats; /* but for the chunks */
     char apart[64];
@@ -51,7 +53,7 @@ struct lease_table {
     weir_allocator allocator;
     _Atomic int64_t recalled_all_at;
     _Atomic int64_t chunks;
-    struct lock *locks;
+    struct part *parts;
     struct place (*sets)[LEASE_WAYS];
 };
 
@@ -64,15 +66,13 @@ struct lease_table *lease_table_new(const weir_allocator *allocator)
     t->allocator = *allocator;
     atomic_store(&t->recalled_all_at, -1);
     t->sets = alloc_zeroed(allocator, LEASE_SETS * sizeof *t->sets);
-    t->locks = alloc_zeroed(allocator, LEASE_LOCKS * sizeof *t->locks);
-    if (!t->sets || !t->locks) {
+    t->parts = alloc_zeroed(allocator, LEASE_LOCKS * sizeof *t->parts);
+    if (!t->sets || !t->parts) {
         alloc_free(allocator, t->sets);
-        alloc_free(allocator, t->locks);
+        alloc_free(allocator, t->parts);
         alloc_free(allocator, t);
         return NULL;
     }
-    for (size_t i = 0; i < LEASE_LOCKS; i++)
-        pthread_mutex_init(&t->locks[i].mutex, NULL);
     return t;
 }
 
@@ -83,9 +83,7 @@ void lease_table_free(struct lease_table *t)
     if (!t)
         return;
     allocator = t->allocator;
-    for (size_t i = 0; i < LEASE_LOCKS; i++)
-        pthread_mutex_destroy(&t->locks[i].mutex);
-    alloc_free(&allocator, t->locks);
+    alloc_free(&allocator, t->parts);
     alloc_free(&allocator, t->sets);
     alloc_free(&allocator, t);
 }
@@ -96,17 +94,17 @@ static size_t set_of(struct key key)
     return key.low % LEASE_SETS;
 }
 
-static struct lock *enter(struct lease_table *t, struct key key)
+static struct part *enter(struct lease_table *t, struct key key)
 {
-    struct lock *lock = &t->locks[set_of(key) % LEASE_LOCKS];
+    struct part *part = &t->parts[set_of(key) % LEASE_LOCKS];
 
-    pthread_mutex_lock(&lock->mutex);
-    return lock;
+    lock_take(&part->lock);
+    return part;
 }
 
-static void leave(struct lock *lock)
+static void leave(struct part *part)
 {
-    pthread_mutex_unlock(&lock->mutex);
+    lock_drop(&part->lock);
 }
 
 static bool is_same(struct key a, struct key b)
@@ -193,14 +191,14 @@ static bool has_ended(const struct lease_table *t, const struct place *p, const 
 }
 
 /* False: the store takes it for spent by now. */
-static bool end(struct lease_table *t, struct lock *lock, struct place *p, size_t i, int64_t now,
+static bool end(struct lease_table *t, struct part *part, struct place *p, size_t i, int64_t now,
                 struct lease_end *out)
 {
     const struct chunk c = p->chunks[i];
     const bool is_lost = now >= c.lost_at;
 
-    lock->stats.spent += c.spent; /* not before: it may have been put back */
-    *(is_lost ? &lock->stats.stranded : &lock->stats.returned) += left_of(&c);
+    part->stats.spent += c.spent; /* not before: it may have been put back */
+    *(is_lost ? &part->stats.stranded : &part->stats.returned) += left_of(&c);
     *out = (struct lease_end){ c.id, c.tag, c.counts, c.amount, c.spent };
     for (; i + 1 < CHUNKS; i++)
         p->chunks[i] = p->chunks[i + 1];
@@ -335,7 +333,7 @@ static bool is_due(const struct lease_table *t, const struct place *p,
 bool lease_table_spend(struct lease_table *t, const struct lease_wish *wish, int64_t now,
                        struct lease_found *out)
 {
-    struct lock *lock = enter(t, wish->key);
+    struct part *part = enter(t, wish->key);
     struct place *p = find_or_take(t, wish->key, now);
     struct chunk *c = NULL;
 
@@ -349,6 +347,7 @@ bool lease_table_spend(struct lease_table *t, const struct lease_wish *wish, int
                                       ? queue_up(p, c, wish, now)
                                       : 0;
             c->spent += wish->cost;
+            part->stats.checks += wish->is_last;
             p->used_at = now;
             out->id = c->id;
             out->decision.allowed = true;
@@ -359,16 +358,16 @@ bool lease_table_spend(struct lease_table *t, const struct lease_wish *wish, int
         if (wants_next(t, p, now))
             out->chunk = chunk_for(p, wish, now);
         p->is_asked_for = p->is_asked_for || out->chunk > 0;
-        if (is_due(t, p, wish, out->chunk > 0, now) && !end(t, lock, p, 0, now, &out->ended))
+        if (is_due(t, p, wish, out->chunk > 0, now) && !end(t, part, p, 0, now, &out->ended))
             out->ended.amount = 0;
     }
-    leave(lock);
+    leave(part);
     return c;
 }
 
 void lease_table_unspend(struct lease_table *t, struct key key, struct key id, int64_t cost)
 {
-    struct lock *lock = enter(t, key);
+    struct part *part = enter(t, key);
     struct place *p = find(t, key);
 
     for (size_t i = 0; p && i < CHUNKS; i++)
@@ -376,20 +375,20 @@ void lease_table_unspend(struct lease_table *t, struct key key, struct key id, i
             p->chunks[i].spent -= cost;
             break;
         }
-    leave(lock);
+    leave(part);
 }
 
 void lease_table_learn(struct lease_table *t, struct key key, const struct decision *said,
                        int64_t now)
 {
-    struct lock *lock = enter(t, key);
+    struct part *part = enter(t, key);
     struct place *p = find(t, key);
 
     if (p) {
         p->remaining = said->remaining;
         p->reset_at = now + said->reset_after;
     }
-    leave(lock);
+    leave(part);
 }
 
 /* ---- coming and going ----------------------------------------------------------------------- */
@@ -402,19 +401,19 @@ static int64_t end_of(const struct lease_grant *g, const struct rule *r)
     return g->asked + life - (life + 99) / 100 - 1;
 }
 
-static void list(struct lock *lock, struct place *p)
+static void list(struct part *part, struct place *p)
 {
     if (p->is_listed)
         return;
     p->is_listed = true;
-    p->next = lock->first;
-    lock->first = p;
+    p->next = part->first;
+    part->first = p;
 }
 
 bool lease_table_granted(struct lease_table *t, const struct lease_wish *wish,
                          const struct lease_grant *g)
 {
-    struct lock *lock = enter(t, wish->key);
+    struct part *part = enter(t, wish->key);
     struct place *p = find(t, wish->key);
     struct chunk c = {
         .id = g->id,
@@ -436,24 +435,24 @@ bool lease_table_granted(struct lease_table *t, const struct lease_wish *wish,
         is_taken = is_for(p, wish->rule) && is_good(t, p, &c, g->answered) &&
                    c.until - g->answered >= LEASE_LEAST_LIFE_MS && p->chunks[1].amount == 0;
     }
-    lock->stats.granted += g->amount;
+    part->stats.granted += g->amount;
     if (is_taken) {
         p->last = g->amount;
         if (!has_chunk(p))
             p->used_at = g->answered;
         p->chunks[has_chunk(p) ? 1 : 0] = c;
         atomic_fetch_add(&t->chunks, 1);
-        list(lock, p);
+        list(part, p);
     } else {
-        lock->stats.returned += g->amount;
+        part->stats.returned += g->amount;
     }
-    leave(lock);
+    leave(part);
     return is_taken;
 }
 
 void lease_table_refused(struct lease_table *t, struct key key, int64_t remaining)
 {
-    struct lock *lock = enter(t, key);
+    struct part *part = enter(t, key);
     struct place *p = find(t, key);
 
     if (p) {
@@ -461,17 +460,17 @@ void lease_table_refused(struct lease_table *t, struct key key, int64_t remainin
         p->remaining = remaining; /* below 0: no chunk before the store has said more */
         p->last = 0;
     }
-    leave(lock);
+    leave(part);
 }
 
 void lease_table_recall(struct lease_table *t, struct key key, int64_t now)
 {
-    struct lock *lock = enter(t, key);
+    struct part *part = enter(t, key);
     struct place *p = find(t, key);
 
     if (p)
         p->recalled_at = now;
-    leave(lock);
+    leave(part);
 }
 
 void lease_table_recall_all(struct lease_table *t, int64_t now)
@@ -482,7 +481,7 @@ void lease_table_recall_all(struct lease_table *t, int64_t now)
 /* ---- the end -------------------------------------------------------------------------------- */
 
 /* False: there is no room for more. */
-static bool take_ended_of(struct lease_table *t, struct lock *lock, struct place *p, int64_t now,
+static bool take_ended_of(struct lease_table *t, struct part *part, struct place *p, int64_t now,
                           bool all, struct lease_end *out, size_t most, size_t *n)
 {
     for (size_t i = 0; i < CHUNKS && p->chunks[i].amount > 0;) {
@@ -490,7 +489,7 @@ static bool take_ended_of(struct lease_table *t, struct lock *lock, struct place
             i++;
         else if (*n == most)
             return false;
-        else if (end(t, lock, p, i, now, &out[*n]))
+        else if (end(t, part, p, i, now, &out[*n]))
             (*n)++;
     }
     return true;
@@ -502,11 +501,11 @@ size_t lease_table_take_ended(struct lease_table *t, int64_t now, bool all, stru
     size_t n = 0;
 
     for (size_t i = 0; i < LEASE_LOCKS && n < most; i++) {
-        struct lock *lock = &t->locks[i];
+        struct part *part = &t->parts[i];
         struct place **at;
 
-        pthread_mutex_lock(&lock->mutex);
-        for (at = &lock->first; *at && take_ended_of(t, lock, *at, now, all, out, most, &n);) {
+        lock_take(&part->lock);
+        for (at = &part->first; *at && take_ended_of(t, part, *at, now, all, out, most, &n);) {
             struct place *p = *at;
 
             if (has_chunk(p)) {
@@ -516,7 +515,7 @@ size_t lease_table_take_ended(struct lease_table *t, int64_t now, bool all, stru
                 p->is_listed = false;
             }
         }
-        leave(lock);
+        leave(part);
     }
     return n;
 }
@@ -528,25 +527,26 @@ bool lease_table_is_empty(const struct lease_table *t)
 
 void lease_table_came_late(struct lease_table *t, int64_t units)
 {
-    struct lock *lock = &t->locks[0]; /* any: they are summed up */
+    struct part *part = &t->parts[0]; /* any: they are summed up */
 
-    pthread_mutex_lock(&lock->mutex);
-    lock->stats.returned -= units;
-    lock->stats.stranded += units;
-    leave(lock);
+    lock_take(&part->lock);
+    part->stats.returned -= units;
+    part->stats.stranded += units;
+    leave(part);
 }
 
 void lease_table_get_stats(struct lease_table *t, struct lease_stats *out)
 {
     *out = (struct lease_stats){ .chunks = atomic_load(&t->chunks) };
     for (size_t i = 0; i < LEASE_LOCKS; i++) {
-        struct lock *lock = &t->locks[i];
+        struct part *part = &t->parts[i];
 
-        pthread_mutex_lock(&lock->mutex);
-        out->granted += lock->stats.granted;
-        out->spent += lock->stats.spent;
-        out->returned += lock->stats.returned;
-        out->stranded += lock->stats.stranded;
-        leave(lock);
+        lock_take(&part->lock);
+        out->checks += part->stats.checks;
+        out->granted += part->stats.granted;
+        out->spent += part->stats.spent;
+        out->returned += part->stats.returned;
+        out->stranded += part->stats.stranded;
+        leave(part);
     }
 }

@@ -9,7 +9,8 @@
  *   L2  Nothing is spent of a chunk at or after its end: when the store was asked, by a clock that is
  *       never set and goes on while the machine sleeps, and what the chunk lasts, less 1 % and 1 ms.
  *       It lasts no longer than the window that it was charged to, if that is one that ends: what is
- *       leased of the others does not age in the store. The clock is read for each check.
+ *       leased of the others does not age in the store. The clock is read after the checks have come that are
+ *       answered together, a few at a time.
  *   L3  A chunk that is recalled is not spent from any more. A key is recalled when it is refunded
  *       or reset, all keys when limits may have changed or news may have been missed. What was asked
  *       for before and comes after it is recalled, too.
@@ -50,6 +51,7 @@ struct lease_wish {
     int64_t instances; /* that share the limit, as far as is known */
     int64_t cost;
     bool is_alone; /* it is spent for certain: the check wants nothing else */
+    bool is_last;  /* if it is spent, all that the check wants is */
 };
 
 /* A chunk that is over, and what was spent of it. */
@@ -120,6 +122,7 @@ void lease_table_came_late(struct lease_table *t, int64_t units);
 
 struct lease_stats {
     int64_t chunks;                    /* held now */
+    int64_t checks;                    /* answered from chunks, since the start */
     int64_t granted;                   /* units since the start */
     int64_t spent, returned, stranded; /* … of chunks that are over */
 };

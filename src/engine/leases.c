@@ -309,6 +309,7 @@ static bool spend_of(struct engine *e, struct pending *pending, const struct che
         .instances = policies_fallback(check->policies).instances,
         .cost = c->cost,
         .is_alone = check->live == 1,
+        .is_last = i + 1 == check->live,
     };
     const bool is_spent = lease_table_spend(e->leases->table, &wish, now, found);
 
@@ -321,6 +322,30 @@ static bool spend_of(struct engine *e, struct pending *pending, const struct che
     return is_spent;
 }
 
+/* What came before is learnt before anything else is decided. */
+static void learn(struct engine *e, struct pending *pending, const struct check *check)
+{
+    if (!e->local)
+        return;
+    if (check->is_lone) {
+        fallback_run_add(e, &pending->leases->run, check);
+        return;
+    }
+    leases_end_run(e, pending);
+    fallback_learn(e, check,
+                   &(struct question){
+                       .verb = check->verb,
+                       .charges = check->charges,
+                       .count = check->live,
+                       .allowed = true,
+                   });
+}
+
+void leases_end_run(struct engine *e, struct pending *pending)
+{
+    fallback_run_end(e, &pending->leases->run);
+}
+
 bool leases_spend(struct engine *e, struct pending *pending, struct check *check)
 {
     struct lease_found found[CHECK_MOST_CHARGES];
@@ -330,15 +355,14 @@ bool leases_spend(struct engine *e, struct pending *pending, struct check *check
     check->wants_lease = may_spend(check);
     if (!check->wants_lease || !pending->leases || pending->leases->is_ending)
         return false;
-    now = clock_steady_ms();
+    now = pending_steady(pending);
     if (!deny_cache_is_certain(e->denials, now)) /* a reset elsewhere may have been missed */
         return false;
     while (spent < check->live && spend_of(e, pending, check, spent, now, &found[spent]))
         spent++;
     if (spent == check->live) {
-        check->questions[0].allowed = true;
         check->is_leased = true;
-        atomic_fetch_add_explicit(&e->leases->checks, 1, memory_order_relaxed);
+        learn(e, pending, check);
         return true;
     }
     for (size_t i = 0; i < spent; i++)
@@ -360,10 +384,10 @@ void leases_learn(const struct check *check, const struct question *q)
 
 /* ---- changes -------------------------------------------------------------------------------- */
 
-void leases_recall(struct engine *e, const struct question *q)
+void leases_recall(struct engine *e, const struct check *check)
 {
-    for (size_t i = 0; i < q->count; i++)
-        lease_table_recall(e->leases->table, q->charges[i].key, clock_steady_ms());
+    for (size_t i = 0; i < check->live + check->shadow; i++)
+        lease_table_recall(e->leases->table, check->charges[i].key, clock_steady_ms());
 }
 
 void leases_hear(struct leases *l, const struct store_event *event, int64_t now)
@@ -392,6 +416,6 @@ void leases_get_stats(struct leases *l, weir_stats *stats)
     stats->leases_spent = of.spent;
     stats->leases_returned = of.returned;
     stats->leases_stranded = of.stranded;
-    stats->lease_checks = atomic_load(&l->checks);
+    stats->lease_checks = of.checks;
     stats->lease_requests = atomic_load(&l->requests);
 }

@@ -7,6 +7,7 @@
 #define WEIR_ENGINE_LEASES_H
 
 #include "engine/engine.h"
+#include "engine/fallback.h"
 #include "engine/lease_table.h"
 
 enum {
@@ -23,13 +24,13 @@ struct lease_lane {
     bool is_set;              /* the timer is */
     bool is_ending;           /* no more chunks are taken */
     size_t under_way;         /* questions about leases */
+    struct fallback_run run;  /* what was spent, and is to be learnt with the next commit */
     void (*ended)(void *ctx); /* after lease_lane_end(): nothing is under way any more */
     void *ctx;
 };
 
 struct leases {
     struct lease_table *table;
-    _Atomic int64_t checks;   /* answered from chunks */
     _Atomic int64_t requests; /* for chunks; settlements go along */
     _Atomic int64_t ended;    /* settlements */
 };
@@ -51,11 +52,14 @@ void lease_lane_done(struct lease_lane *l); /* before the lane is detached */
 /* Is the check answered from chunks? Then its charges have their decisions. */
 bool leases_spend(struct engine *e, struct pending *pending, struct check *check);
 
+/* The limiter that decides while the store cannot learns what was spent since the last commit. */
+void leases_end_run(struct engine *e, struct pending *pending);
+
 /* What the store has decided on the charges of a check that wanted chunks. */
 void leases_learn(const struct check *check, const struct question *q);
 
 /* A refund or a reset: nothing more is spent of the chunks of its keys. */
-void leases_recall(struct engine *e, const struct question *q);
+void leases_recall(struct engine *e, const struct check *check);
 
 void leases_hear(struct leases *l, const struct store_event *event, int64_t now);
 void leases_get_stats(struct leases *l, weir_stats *stats);

@@ -69,11 +69,21 @@ static struct hash_start start_of(const struct engine *e, const struct check *ch
     return hash_start_of(&counted_of(check, i)->hash_key, (struct span){ 0 });
 }
 
+/* Most that is asked of one counts for a policy; the rest goes the long way. */
+static bool is_fit_for_shared(const struct check *check, enum pattern_kind kind)
+{
+    bool is_ready = kind == PATTERN_POLICY;
+
+    for (size_t i = 0; i < check->live && is_ready; i++)
+        is_ready = counted_of(check, i)->shared_key;
+    return is_ready;
+}
+
 bool pattern_of(const struct engine *e, const struct check *check, enum pattern_kind kind,
                 struct pattern *out)
 {
-    if (e->store->ops->is_shared || published_is_set(&e->overrides) || !is_simple(check) ||
-        !is_same_for_all(e, check))
+    if ((e->store->ops->is_shared && !is_fit_for_shared(check, kind)) ||
+        published_is_set(&e->overrides) || !is_simple(check) || !is_same_for_all(e, check))
         return false;
     *out = (struct pattern){
         .kind = kind,
@@ -88,14 +98,16 @@ bool pattern_of(const struct engine *e, const struct check *check, enum pattern_
         .cost = check->ask.cost,
         .unnamed = check->policy ? (struct rule){ 0 } : check->unnamed,
     };
-    out->is_of_one = check->live == 1 && !check->peek && check->charges[0].cost > 0 && !e->local &&
-                     !e->denials && !e->leases && e->store->ops->prefetch;
+    out->is_lone = check->live == 1 && !check->peek && check->charges[0].cost > 0;
+    out->is_of_one = out->is_lone && !e->local && !e->denials && !e->leases &&
+                     e->store->ops->prefetch;
     for (size_t i = 0; i < check->live; i++) {
         const struct charge *c = &check->charges[i];
 
         out->charges[i].rule = check->rules[i];
         out->charges[i].numbers = c->rule;
         out->charges[i].start = start_of(e, check, i, kind);
+        out->charges[i].shared = e->store->ops->is_shared ? counted_of(check, i)->shared_key : NULL;
         out->charges[i].cost = c->cost;
         out->charges[i].class = c->class;
     }
@@ -154,10 +166,23 @@ static inline void begin(struct check *check, const struct pattern *p)
         charges_make_room(check);
     if (!p->policy)
         check->unnamed = p->unnamed;
+    check->is_lone = p->is_lone;
     check->is_plain = p->is_of_one;
 }
 
-static void put_charges(struct check *check, const struct pattern *p, struct span hashed)
+/* The key that others have for it, too, and where that is. */
+static void put_shared(const struct engine *e, struct check *check, const struct pattern *p,
+                       size_t i, struct span identity, struct known_keys *known)
+{
+    struct charge *c = &check->charges[i];
+    const struct known_key *k = known_key(known, e, c->key, p->charges[i].shared, identity);
+
+    c->key = k->key;
+    c->name = (struct charge_name){ p->policy->name, p->charges[i].rule->name, k->tag };
+}
+
+static inline void put_charges(const struct engine *e, struct check *check, const struct pattern *p,
+                               struct span hashed, struct known_keys *known)
 {
     for (size_t i = 0; i < p->count; i++) {
         struct charge *c = &check->charges[i];
@@ -167,6 +192,8 @@ static void put_charges(struct check *check, const struct pattern *p, struct spa
         c->cost = p->charges[i].cost;
         c->class = p->charges[i].class;
         check->rules[i] = p->charges[i].rule;
+        if (p->charges[i].shared)
+            put_shared(e, check, p, i, hashed, known);
     }
     check->live = p->count;
 }
@@ -182,7 +209,7 @@ static weir_err fail(struct check *check, weir_err err)
 /* One whose identity is not short, or not the value as it came. */
 __attribute__((noinline)) static weir_err prepare_long(const struct engine *e, struct check *check,
                                                        const struct pattern *p, struct span key,
-                                                       weir_diag *diag)
+                                                       struct known_keys *known, weir_diag *diag)
 {
     const struct policy_rule *rule = p->charges[0].rule;
     struct identity identity;
@@ -196,7 +223,7 @@ __attribute__((noinline)) static weir_err prepare_long(const struct engine *e, s
         err = identity_of_key(key, &identity, diag);
     if (err)
         return fail(check, err);
-    put_charges(check, p, hashed_of(p, &identity, identity.len));
+    put_charges(e, check, p, hashed_of(p, &identity, identity.len), known);
     for (size_t i = 0; i < p->count; i++)
         charge_whose(e, p->charges[i].rule, (struct span){ identity.bytes, identity.len },
                      &check->whose[i]);
@@ -210,13 +237,13 @@ static weir_err prepare_cell(const struct engine *e, struct check *check, const 
 
     if (err)
         return fail(check, err);
-    put_charges(check, p, key);
+    put_charges(e, check, p, key, NULL);
     charge_whose(e, NULL, key, &check->whose[0]);
     return WEIR_OK;
 }
 
 weir_err engine_prepare_like(const struct engine *e, struct check *check, const struct pattern *p,
-                             struct span key, weir_diag *diag)
+                             struct span key, struct known_keys *known, weir_diag *diag)
 {
     struct short_identity identity;
 
@@ -224,9 +251,9 @@ weir_err engine_prepare_like(const struct engine *e, struct check *check, const 
     if (p->kind == PATTERN_CELL)
         return prepare_cell(e, check, p, key, diag);
     if (!p->is_plain || key.len == 0 || key.len > SHORT_MOST || !utf8_is_text(key))
-        return prepare_long(e, check, p, key, diag);
+        return prepare_long(e, check, p, key, known, diag);
     write_short(key, &identity);
-    put_charges(check, p, hashed_of(p, &identity, identity.len));
+    put_charges(e, check, p, hashed_of(p, &identity, identity.len), known);
     for (size_t i = 0; i < p->count; i++) {
         check->whose[i].len = (uint8_t)identity.len;
         memcpy(check->whose[i].bytes, identity.bytes, sizeof identity.bytes);

@@ -7,7 +7,7 @@
 #ifndef WEIR_ENGINE_PATTERN_H
 #define WEIR_ENGINE_PATTERN_H
 
-#include "engine/engine.h"
+#include "engine/known_keys.h"
 
 enum { PATTERN_MOST_CHARGES = 4 };
 
@@ -27,7 +27,8 @@ struct pattern {
     enum verb verb; /* that of a check */
     bool peek;
     bool is_plain;  /* the value is the identity, as it is */
-    bool is_of_one; /* its checks are plain, see struct check */
+    bool is_lone;   /* its checks are, see struct check … */
+    bool is_of_one; /* … or even plain */
     size_t count;
     int64_t cost;        /* of requests */
     struct rule unnamed; /* of a limit that came with the request */
@@ -35,6 +36,7 @@ struct pattern {
         const struct policy_rule *rule;
         const struct rule *numbers;
         struct hash_start start;
+        const struct shared_key *shared; /* of a shared store; else NULL */
         int64_t cost;
         uint8_t class;
     } charges[PATTERN_MOST_CHARGES];
@@ -51,9 +53,10 @@ static inline bool pattern_holds(const struct engine *e, const struct pattern *p
     return p->edition == edition && !published_is_set(&e->overrides);
 }
 
-/* As engine_prepare() and engine_prepare_cell() do, by a pattern that holds. */
+/* As engine_prepare() and engine_prepare_cell() do, by a pattern that holds. What is known is the
+ * calling thread's. */
 WEIR_MUSTCHECK weir_err engine_prepare_like(const struct engine *e, struct check *check,
                                             const struct pattern *p, struct span key,
-                                            weir_diag *diag);
+                                            struct known_keys *known, weir_diag *diag);
 
 #endif

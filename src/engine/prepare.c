@@ -39,7 +39,7 @@ void charges_begin(struct check *check)
 {
     check->policy = NULL;
     check->live = check->shadow = check->waiting = 0;
-    check->is_answered = check->is_named = check->is_plain = false;
+    check->is_answered = check->is_named = check->is_plain = check->is_lone = false;
     check->is_judged = check->has_no_limit = check->lists_charges = false;
     check->policy_count = 0;
     check->most_ms = 0;

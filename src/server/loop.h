@@ -106,6 +106,7 @@ struct loop {
     struct last_script script;                /* the last one, too */
     struct http_agains http_agains;           /* the last requests of HTTP that may come again */
     struct agains agains;                     /* the last requests that may come again */
+    struct known_keys known_keys;             /* of those in a shared store */
     struct rate_headers_last rate_headers[2]; /* the same for HTTP */
     struct last_answer answers[2];     /* the last short ones: a denial, and one that allows */
     struct observer *observer;         /* of what is decided here */

@@ -383,7 +383,8 @@ void reply_serve_like(struct session *s, const struct reply_like *like, struct s
         return;
     r->http_minor = like->http_minor;
     r->deny_status = like->deny_status;
-    err = engine_prepare_like(loop_engine(s->loop), &call->check, &like->pattern, key, &diag);
+    err = engine_prepare_like(loop_engine(s->loop), &call->check, &like->pattern, key,
+                              &s->loop->known_keys, &diag);
     ask_or_refuse(call, err, &diag);
     waits_for_one_less(r);
 }

@@ -100,8 +100,11 @@ static void ask_prepared(struct loop *loop)
 
     for (size_t i = 0; i < t->prepared_count; i++)
         engine_prefetch(engine, &t->prepared[i]->check, PREFETCH_PLACE);
+    if (engine->denials)
+        t->pending.steady = clock_steady_ms();
     for (size_t i = 0; i < t->prepared_count; i++)
         engine_ask(engine, &t->pending, &t->prepared[i]->check, t->now);
+    t->pending.steady = 0; /* what comes later is asked later */
     t->asked += t->prepared_count;
     t->prepared_count = 0;
 }
@@ -116,13 +119,22 @@ void turn_ask(struct loop *loop, struct call *call)
         ask_prepared(loop);
 }
 
+/* Does a commit wait for nothing? Of a shared store that is so if all was answered from leases. */
+static bool commits_at_once(const struct loop *loop)
+{
+    const struct turn *t = &loop->turn;
+
+    return loop_engine(loop)->store->commits_at_once ||
+           (t->asked > 0 && t->pin->answered == t->asked);
+}
+
 /* Without a commit or a send, this turn would hold too much. */
 static bool has_asked_enough(const struct loop *loop)
 {
     const struct turn *t = &loop->turn;
 
     return t->asked >= LOOP_MOST_ASKED || t->texts >= LOOP_MOST_TEXTS ||
-           (t->in_flight >= LOOP_MOST_ANSWERED && loop_engine(loop)->store->commits_at_once);
+           (t->in_flight >= LOOP_MOST_ANSWERED && commits_at_once(loop));
 }
 
 /* ---- committing ---------------------------------------------------------------------------- */
@@ -173,7 +185,7 @@ static void commit(struct loop *loop)
 static bool is_worth_a_commit(const struct loop *loop)
 {
     return loop->turn.asked + loop->turn.prepared_count >= LOOP_DECIDED_TOGETHER &&
-           loop_engine(loop)->store->commits_at_once;
+           commits_at_once(loop);
 }
 
 /* ---- replies ------------------------------------------------------------------------------- */

@@ -190,6 +190,7 @@ struct pending {
     struct lane *lane;             /* of a remote store: this thread's way to it */
     bool is_long;                  /* more than one question will come; need not be said */
     void *part;                    /* the store's own, until the commit */
+    int64_t steady;                /* the engine's, see pending_steady() */
     struct lease_lane *leases;     /* the engine's, of the lane; NULL: chunks are not taken here */
 };
 

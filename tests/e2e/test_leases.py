@@ -245,6 +245,34 @@ def every_kind_of_window_and_amount_is_leased_and_counted_exactly():
             uses_all([server], limit, policy, words[0], total, *words[1:], cost=cost)
 
 
+@test
+def what_was_answered_from_chunks_is_counted_as_used():
+    with Home() as home:
+        server = home.serve()
+        total = heat(server, "tokens", "ann", "COST", "tokens", "3")
+        text = server.http("GET", "/metrics")[2].decode()
+        used = sum(int(line.split()[1]) for line in text.splitlines()
+                   if line.startswith('weir_used_total{policy="tokens"'))
+        assert used == 3 * total, (used, total)
+
+
+@test
+def requests_that_differ_in_their_key_alone_count_under_the_same_keys_as_others():
+    """Of a pipeline only the first is parsed. There are more keys than a loop remembers."""
+    with Home() as home:
+        server = home.serve()
+        users = [f"user-{n}" for n in range(700)]
+        with socket.create_connection(server.address, timeout=PATIENCE) as sock, \
+                sock.makefile("rb") as stream:
+            for _ in range(3):
+                sock.sendall(b"".join(command("WEIR.CHECK", "plain", user) for user in users))
+                assert read_answers(stream, len(users))[0] == len(users)
+        other = home.serve()
+        for user in users[::13]:
+            answer = other.http("POST", "/v1/peek", {"policy": "plain", "attributes": {"user": user}})[2]
+            assert answer["remaining"] == 9000 - 3, (user, answer)
+
+
 # ---- what recalls a chunk --------------------------------------------------------------------
 
 

@@ -120,7 +120,7 @@ static void count_charge(struct observer *o, const struct check *check)
 
 static bool is_stored(const weir_answer *a)
 {
-    return a->source == WEIR_FROM_STORE;
+    return a->source == WEIR_FROM_STORE || a->source == WEIR_FROM_LEASE;
 }
 
 static bool is_counted(const struct check *check)
@@ -398,9 +398,9 @@ void observer_end_run(struct observer *o, struct observer_run *run)
     if (run->checks == 0)
         return;
     s = decision_counts_find(o->checks, run->policy, series_checks);
-    count_up(&s->counts[OUTCOME_ALLOWED][WEIR_FROM_STORE], run->checks);
+    count_up(&s->counts[OUTCOME_ALLOWED][run->source], run->checks);
     s = decision_counts_find(o->rules, run->policy, rule ? rule->name : NULL);
-    count_up(&s->counts[OUTCOME_ALLOWED][WEIR_FROM_STORE], run->checks);
+    count_up(&s->counts[OUTCOME_ALLOWED][run->source], run->checks);
     count_up(&s->used, run->used);
     if (rule && decision_counts_unit(s) != rule->counts)
         decision_counts_set_unit(s, rule->counts);
@@ -426,6 +426,7 @@ void observer_begin_run(struct observer *o, struct observer_run *run, const stru
     *run = (struct observer_run){
         .policy = check->answer->policy,
         .rule = check->one.rules[0],
+        .source = check->answer->source,
         .checks = 1,
         .used = (uint64_t)check->one.charges[0].cost,
     };

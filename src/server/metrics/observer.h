@@ -55,6 +55,7 @@ void observer_answer(struct observer *o, const struct check *check, const struct
 struct observer_run {
     const char *policy;
     const struct policy_rule *rule;
+    weir_source source;
     uint64_t checks, used; /* no checks: there is no run */
 };
 
@@ -69,7 +70,7 @@ static inline void observer_run(struct observer *o, struct observer_run *run,
 {
     const weir_answer *a = check->answer;
 
-    if (run->checks == 0 || !check->is_plain || !a->allowed || a->source != WEIR_FROM_STORE ||
+    if (run->checks == 0 || !check->is_plain || !a->allowed || a->source != run->source ||
         a->policy != run->policy || check->one.rules[0] != run->rule) {
         observer_begin_run(o, run, check, trace, now);
         return;

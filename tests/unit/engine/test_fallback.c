@@ -1,4 +1,5 @@
 /* test_fallback.c - what is decided while the shared store cannot. */
+#include "engine/fallback.h"
 #include "engine/handle.h"
 #include "support/limiter.h"
 
@@ -306,6 +307,61 @@ static void policies_of_one_request_each_decide_for_their_rules(void **state)
     close_frail(w, &f);
 }
 
+/* So many checks of this cost, in runs of so many, or one by one. */
+static void learn(weir *w, const char *policy, int count, int64_t cost, int together)
+{
+    struct published_visit visit = published_enter(&w->policies);
+    const weir_request r = { .policy = policy, .key = "a", .cost = cost };
+    struct fallback_run run = { 0 };
+    struct check_room room;
+    weir_answer answer;
+    weir_diag diag;
+    struct check one = { .request = &r,
+                         .verb = VERB_CHECK,
+                         .answer = &answer,
+                         .room = &room,
+                         .policies = visit.current };
+
+    assert_int_equal(engine_prepare(&w->engine, &one, &diag), WEIR_OK);
+    one.ask.now = NOW;
+    for (int i = 0; i < count; i++) {
+        fallback_run_add(&w->engine, &run, &one);
+        if (i % together == together - 1)
+            fallback_run_end(&w->engine, &run);
+    }
+    fallback_run_end(&w->engine, &run);
+    published_leave(&w->policies, visit);
+}
+
+static void what_is_learnt_together_counts_as_if_one_by_one(void **state)
+{
+    static const char *const policies[] = { "ten", "fixed", "token", "leaky", "fading" };
+
+    (void)state;
+    for (size_t p = 0; p < sizeof policies / sizeof *policies; p++)
+        for (int cost = 1; cost <= 3; cost++)
+            for (int count = 0; count <= 12; count++)
+                for (int together = 1; together <= 12; together += 11) {
+                    const int fit = 10 / cost < count ? 10 / cost : count;
+                    char words[64];
+                    struct frail f;
+                    weir *w = open_frail(
+                        POLICIES(TEN
+                                 "  fixed: {limit: 10 per 1h, by: user, algorithm: fixed_window}\n"
+                                 "  token: {limit: 10 per 1h, by: user, algorithm: token_bucket}\n"
+                                 "  leaky: {limit: 10 per 1h, by: user, algorithm: leaky_bucket}\n"
+                                 "  fading: {limit: 10 per 1h, by: user, algorithm: "
+                                 "sliding_counter}\n"),
+                        &f);
+
+                    learn(w, policies[p], count, cost, together);
+                    f.fails = true;
+                    snprintf(words, sizeof words, "%s user=a", policies[p]);
+                    assert_int_equal(admitted(w, words, 20), 10 - fit * cost);
+                    close_frail(w, &f);
+                }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -320,6 +376,7 @@ int main(void)
         cmocka_unit_test(after_so_many_errors_nothing_is_let_through),
         cmocka_unit_test(several_rules_are_decided_together),
         cmocka_unit_test(policies_of_one_request_each_decide_for_their_rules),
+        cmocka_unit_test(what_is_learnt_together_counts_as_if_one_by_one),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
