@@ -57,7 +57,7 @@ POLICY = "version: 1\npolicies:\n  wide: {limit: 1000000000000 per 52w, by: key,
 COLUMNS = {"per_second": "checks/s", "p50": "p50 us", "p99": "p99 us", "store": "store/1000"}
 LOADS = (1, 1), (8, 1), (64, 1), (64, 16)  # callers, and what each has under way
 WEIR = "leased redis", "asked redis", "leased postgres", "asked postgres", "memory"
-CHAOS = {"Home": ["stop", "kill", "step", "store"] * 3, "PostgresHome": ["stop", "kill", "step"] * 3,
+CHAOS = {"Home": ["stop", "kill", "step", "store"] * 3, "PostgresHome": ["stop", "kill", "step"] * 3, "PairHome": ["restart", "kill", "restart", "take_over"],
          "ClusterHome": ["stop", "kill", "move", "promote", "step"], "WatchedHome": ["kill", "failover"]}
 
 

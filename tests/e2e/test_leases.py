@@ -4,6 +4,8 @@ exceeded, whatever happens to them.
 
     test_leases.py TREE      from the root of the source
 """
+import contextlib
+import signal
 import socket
 import subprocess
 import sys
@@ -11,6 +13,7 @@ import sys
 sys.path.insert(0, "tests/support")
 import lease_homes  # noqa: E402
 import postgres_fixture  # noqa: E402
+from asker import adopt_orphans, handed_over  # noqa: E402
 from lease_trial import (LIMIT, POLICIES as TRIED, WINDOW, YEAR, Callers, excess, read_answers,  # noqa: E402
                          steady_usage, trial)
 from redis import Redis  # noqa: E402
@@ -23,6 +26,7 @@ POLICIES = TRIED + """\
   tokens: {limit: 9000 per 52w, by: user, algorithm: fixed_window, counts: tokens, lease: on}
   long:   {limit: 9000 per 52w, by: user, algorithm: fixed_window, lease: {ttl: 60s}}
   plain:  {limit: 9000 per 52w, by: user, algorithm: fixed_window}
+  calm:   {limit: 9000 per 52w, by: user, lease: {ttl: 8s}}
   plans:
     limit: 5000 per 52w
     by: user
@@ -68,6 +72,10 @@ class WatchedHome(lease_homes.WatchedHome):
 
 
 class ClusterHome(lease_homes.ClusterHome):
+    policies = POLICIES
+
+
+class PairHome(lease_homes.PairHome):
     policies = POLICIES
 
 
@@ -188,6 +196,12 @@ def servers_of_a_postgres_that_are_killed_stopped_or_set_never_exceed_a_limit():
 def no_limit_is_exceeded_when_the_store_is_restarted():
     with Home(appendonly="yes", appendfsync="always") as home:
         trial(home, 3, 4, ["store"])
+
+
+@test
+def no_limit_is_exceeded_when_a_postgres_crashes_and_when_its_standby_is_promoted():
+    with PairHome() as home:
+        trial(home, 3, 8, ["restart", "take_over"])
 
 
 @test
@@ -369,16 +383,144 @@ def a_reload_an_override_and_a_block_recall_chunks():
         assert answer["source"] == "blocked", answer
 
 
+def change(server, method, path, body):
+    status, _, said = server.http(method, path, body)
+    assert status in (200, 201), (path, body, status, said)
+
+
 @test
-def a_server_that_stops_gives_its_chunks_back():
+def what_an_operator_changes_elsewhere_holds_for_what_was_leased_before():
+    """A smaller limit, an exemption, an assigned plan and a mode end what another server has leased, and
+    what was spent before still counts."""
     with Home() as home:
-        stopping, other = home.serve(), home.serve()
-        total = heat(stopping, "long")
-        assert metric(stopping, "weir_leases") > 0
-        assert remaining(other, "long") < 9000 - total
-        home.servers.remove(stopping)
-        assert stopping.stop() == 0
-        assert remaining(other, "long") == 9000 - total
+        here, there, policy = home.serve(), home.serve(), "plans"
+        for path, body, wanted in (
+                ("/v1/overrides", {"policy": "plans", "key": "a", "limit": 10}, (False, "store")),
+                ("/v1/overrides", {"policy": "plans", "key": "b", "effect": "exempt"}, (True, "exempt")),
+                ("/v1/plans", {"attributes": {"user": "c"}, "plan": "small"}, (False, "store")),
+                ("/v1/policies/plans/mode", {"mode": "off"}, (True, "off"))):
+            user = body.get("key") or next(iter(body.get("attributes", {"": "d"}).values()))
+            total = heat(here, policy, user)
+            change(there, "POST" if path.endswith("mode") else "PUT", path, body)
+
+            def is_in_force():
+                nonlocal total
+                answer = here.check(policy, user)
+                total += answer["source"] in ("lease", "store") and answer["allowed"]
+                source = "store" if answer["source"] == "cache" else answer["source"]
+                return (answer["allowed"], source) == wanted
+            wait_until(is_in_force, path)
+            _, sources = sources_of(here, policy, user, 50)
+            assert "lease" not in sources, (path, sources)
+            if user == "a":  # without it, all that was let in counts, and no more
+                returned(here)
+                number = there.http("GET", "/v1/overrides", None)[2]["overrides"][0]["id"]
+                change(there, "DELETE", f"/v1/overrides?id={number}", None)
+                wait_until(lambda: remaining(here, policy, user) == 5000 - total, "the limit as it was")
+
+
+@test
+def a_check_with_an_id_is_the_stores_and_charged_once():
+    with Home() as home:
+        server = home.serve()
+        total = heat(server, "long")
+        answers = [server.check("long", "ann", id="once") for _ in range(3)]
+        assert {answer["source"] for answer in answers} == {"store"}, answers
+        uses_all([server], 9000, "long", "ann", total + 1)
+
+
+@test
+def a_denial_of_more_than_is_left_does_not_stop_what_a_chunk_still_has():
+    with Home() as home:
+        server = home.serve()
+        heat(server, "long")
+        assert metric(server, "weir_leases") > 0
+        answer = server.check("long", "ann", cost=9000)
+        assert not answer["allowed"] and answer["source"] == "store", answer
+        assert server.check("long", "ann", cost=9000)["source"] == "cache"
+        answer = server.check("long", "ann")
+        assert answer["allowed"] and answer["source"] == "lease", answer
+
+
+@test
+def the_fallback_has_counted_what_was_spent_of_chunks():
+    with Home("deadline=200ms") as home:
+        server = home.serve()
+        total = heat(server, "long") + heat(server, "long")
+        home.redis.kill()
+
+        def local():
+            answer = server.http("POST", "/v1/peek", {"policy": "long", "key": "ann"})[2]
+            return answer if answer["source"] == "fallback" else None
+        assert wait_until(local, "the fallback")["remaining"] == 9000 - total
+
+
+# ---- what is given back ----------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def stopped(home, server):
+    home.servers.remove(server)
+    assert server.stop() == 0
+    yield
+
+
+@contextlib.contextmanager
+def drained(home, server):
+    """While a client is still there, which hangs up in the end."""
+    with server.connect() as sock, sock.makefile("rb") as stream:
+        sock.sendall(command("PING"))
+        assert stream.readline() == b"+PONG\r\n"
+        home.servers.remove(server)
+        server.process.send_signal(signal.SIGTERM)
+        server.wait_for("draining")
+    assert server.process.wait(PATIENCE) == 0
+    yield
+
+
+@contextlib.contextmanager
+def replaced(home, server):
+    home.servers.remove(server)
+    with handed_over(server):
+        yield
+
+
+@contextlib.contextmanager
+def reloaded(_, server):
+    assert server.http("POST", "/v1/reload", {})[0] == 200
+    yield
+
+
+@contextlib.contextmanager
+def idle(*_):
+    yield
+
+
+def gives_back(home, ends):
+    """All that is left of chunks that could last for long, to the unit: then others can have it."""
+    with home:
+        other = home.serve()
+        for user, end in enumerate(ends):
+            server = home.serve()
+            policy = "calm" if end is idle else "long"
+            total = heat(server, policy, user)
+            assert metric(server, "weir_leases") > 0
+            assert remaining(other, policy, user) < 9000 - total
+            with end(home, server):
+                wait_until(lambda: remaining(other, policy, user) == 9000 - total, end.__name__)
+                assert heat(other, policy, user) > 0
+            if server in home.servers:
+                assert metric(server, "weir_lease_units_stranded_total") == 0
+
+
+@test
+def chunks_go_back_at_the_end_at_a_handover_at_a_reload_and_when_they_are_not_used():
+    gives_back(Home(), [stopped, drained, replaced, reloaded, idle])
+
+
+@test
+def chunks_of_a_postgres_go_back_at_the_end_at_a_handover_at_a_reload_and_when_they_are_not_used():
+    gives_back(PostgresHome(), [stopped, drained, replaced, reloaded, idle])
 
 
 @test
@@ -438,6 +580,7 @@ def a_store_of_one_process_has_no_use_for_leases():
         assert set(sources_of(server, "year", "ann", 500)[1]) == {"store"}
 
 
+adopt_orphans()
 try:
     run()
 finally:

@@ -1,6 +1,7 @@
 """lease_homes.py - for tests of leased quotas: stores that servers share, and that can fail over."""
 import lease_trial
 import postgres_fixture
+from postgres import Postgres
 from redis import Cluster, Redis, Watched
 from shared_store import PATIENT, Fixture, RedisFixture
 
@@ -17,6 +18,38 @@ class Home(RedisFixture):
 
 class PostgresHome(postgres_fixture.Fixture):
     policies = lease_trial.POLICIES
+
+
+class PairHome(Fixture):
+    """A Postgres that can be crashed, and its standby, which has all that was answered."""
+
+    policies = lease_trial.POLICIES
+
+    def __init__(self):
+        self.primary = Postgres(max_connections=100, fsync="off")
+        self.standby = None
+        try:
+            self.standby = Postgres(of=self.primary, max_connections=100, fsync="off")
+            self.primary.psql("ALTER SYSTEM SET synchronous_standby_names = '*'")
+            self.primary.psql("SELECT pg_reload_conf()")
+            self.primary.migrate()
+            hosts = f"127.0.0.1:{self.primary.port},127.0.0.1:{self.standby.port}"
+            super().__init__(f"postgres://postgres@{hosts}/postgres?target_session_attrs=read-write&"
+                             f"{PATIENT}")
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self):
+        for server in (self.standby, self.primary):
+            if server:
+                server.close()
+
+    def __exit__(self, *raised):
+        try:
+            super().__exit__(*raised)
+        finally:
+            self.close()
 
 
 class WatchedHome(Fixture):

@@ -330,13 +330,23 @@ class Trouble(threading.Thread):
         super().__init__(daemon=True)
         self.home, self.clocks, self.kinds, self.seconds = home, clocks, kinds, seconds
         self.done = collections.Counter()
+        self.problem = None
         self.start()
 
     def run(self):
-        for turn, kind in enumerate(self.kinds):
-            time.sleep(self.seconds / (len(self.kinds) + 1) / 4)  # of load
-            getattr(self, kind)(turn % len(self.home.servers))
-            self.done[kind] += 1
+        try:
+            for turn, kind in enumerate(self.kinds):
+                time.sleep(self.seconds / (len(self.kinds) + 1) / 4)  # of load
+                getattr(self, kind)(turn % len(self.home.servers))
+                self.done[kind] += 1
+        except Exception as problem:  # pylint: disable=broad-except
+            self.problem = problem
+
+    def finish(self):
+        """What went wrong here fails the trial, and is told."""
+        self.join()
+        if self.problem:
+            raise self.problem
 
     def stop(self, number):
         """For longer than any chunk lasts, from a calm window into one that is not."""
@@ -362,6 +372,16 @@ class Trouble(threading.Thread):
 
     def store(self, _):
         self.home.redis.crash()
+
+    def restart(self, _):
+        """A Postgres that is crashed, and recovers."""
+        self.home.primary.crash()
+        self.home.primary.start()
+
+    def take_over(self, _):
+        """It crashes for good, and its standby is promoted."""
+        self.home.primary.crash()
+        self.home.standby.promote()
 
     def move(self, _):
         """The slot of a hot key, and all that is leased of it, to another master."""
@@ -401,7 +421,7 @@ def trial(home, count, seconds, kinds, policies=TRIED):
                       has_waves=bool(kinds))
     trouble = Trouble(home, clocks, kinds, seconds)
     told, sources = callers.finish()
-    trouble.join()
+    trouble.finish()
     shares = usage(told, "second", "hot", LIMIT, WINDOW)
     print(f"# {sum(sources.values())} decisions {dict(sources)}, {dict(trouble.done)}, used of each "
           f"full window {[round(share, 3) for share in shares]}")

@@ -8,6 +8,7 @@
         print(db.url)                     # for libpq: psql, pgbench, weir
 
     Postgres(fsync="off", max_connections=20)   # extra settings
+    Postgres(of=db)                             # a standby that follows it
 
 It listens on a free port of 127.0.0.1 and on a socket in its folder, accepts every client (trust), and is
 stopped by its pid. Postgres refuses to run as root, so root hands it to the user `postgres`. The newest
@@ -84,7 +85,7 @@ class SqlError(AssertionError):
 class Postgres:
     """Made, it runs; left, it and its folder are gone."""
 
-    def __init__(self, **settings):
+    def __init__(self, of=None, **settings):
         self.user = "postgres" if os.geteuid() == 0 else pwd.getpwuid(os.geteuid()).pw_name
         self.folder = Path(tempfile.mkdtemp(prefix="weir-postgres."))
         self.data = self.folder / "data"
@@ -95,13 +96,14 @@ class Postgres:
         if os.geteuid() == 0:
             shutil.chown(self.folder, self.user)
         self.folder.chmod(0o755)
-        made = subprocess.run(
-            self.as_user("initdb", "-D", self.data, "-A", "trust", "-U", "postgres", "-E", "UTF8",
-                         "--locale=C", "--no-sync"),
-            capture_output=True, text=True, check=False, cwd="/")
+        make = ("initdb", "-D", self.data, "-A", "trust", "-U", "postgres", "-E", "UTF8", "--locale=C",
+                "--no-sync") if not of else (
+                    "pg_basebackup", "-D", self.data, "-R", "-X", "stream", "-c", "fast", "--no-sync",
+                    "-h", of.folder, "-p", of.port, "-U", "postgres")
+        made = subprocess.run(self.as_user(*make), capture_output=True, text=True, check=False, cwd="/")
         if made.returncode:
             shutil.rmtree(self.folder, ignore_errors=True)
-            raise AssertionError(f"initdb: {made.stdout}{made.stderr}")
+            raise AssertionError(f"{make[0]}: {made.stdout}{made.stderr}")
         try:
             self.start()
         except BaseException:
@@ -152,6 +154,11 @@ class Postgres:
 
     def crash(self):
         self.stop("immediate")
+
+    def promote(self):
+        """A standby becomes the server that is written to."""
+        self.psql("SELECT pg_promote()")
+        wait_until(lambda: self.value("SELECT pg_is_in_recovery()") == "f", "the standby to be promoted")
 
     def close(self):
         if self.process and self.process.poll() is None:
