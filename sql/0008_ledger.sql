@@ -1,6 +1,6 @@
 -- 0008_ledger.sql - the changes of operators, in order.
 --
--- Overrides, assigned plans and live modes, as in src/store/ledger.h. The last entry of a kind is
+-- Overrides, assigned plans, live modes, corrections and reloads, as in src/store/ledger.h. The last entry of a kind is
 -- in force until it expires; all entries are the audit log. Entries are never changed or removed.
 --
 -- Numbers have no gaps and are committed in order, so a reader that has read up to a number has
@@ -11,18 +11,19 @@ SET LOCAL client_min_messages = warning;
 CREATE TABLE IF NOT EXISTS weir.ledger (
     seq     bigint PRIMARY KEY,
     at      bigint NOT NULL,  -- ms since the epoch, by the database clock
-    kind text NOT NULL CHECK (kind IN ('override', 'plan', 'mode', 'correction')),
+    kind text NOT NULL CHECK (kind IN ('override', 'plan', 'mode', 'correction', 'reload')),
     effect  text NOT NULL
             CHECK (effect IN ('removed', 'exempt', 'block', 'limit', 'plan', 'mode', 'reset',
-                              'refund', 'charge')),
+                              'refund', 'charge', 'loaded', 'failed')),
     key     uuid NOT NULL,    -- tag of the identity; zero: for all
     "limit" bigint NOT NULL,  -- -1: that of the rule
     burst   bigint NOT NULL,  -- likewise
     expires bigint NOT NULL,  -- ms since the epoch; 0: never
     policy  text NOT NULL,    -- '': all
     rule    text NOT NULL,    -- '': all rules that count by the same
-    "by"    text NOT NULL,    -- names of attributes, comma-separated
-    value   text NOT NULL,    -- the plan's name, or the mode's, or how much was corrected
+    "by"    text NOT NULL,    -- names of attributes, comma-separated; of a reload, a checksum
+    value   text NOT NULL,    -- the plan's name, or the mode's, or how much was corrected, or which
+                              -- instance has reloaded its policies
     who     text NOT NULL,
     reason  text NOT NULL
 );
@@ -70,7 +71,7 @@ SELECT seq AS id,
        kind,
        nullif(policy, '') AS policy,
        nullif(rule, '') AS rule,
-       nullif("by", '') AS "by",
+       CASE WHEN kind <> 'reload' THEN nullif("by", '') END AS "by",
        effect,
        nullif("limit", -1) AS "limit",
        nullif(burst, -1) AS burst,
@@ -78,7 +79,7 @@ SELECT seq AS id,
        CASE WHEN expires > 0 THEN to_timestamp(expires / 1000.0) END AS expires,
        who,
        reason,
-       CASE WHEN kind <> 'mode' THEN replace(key::text, '-', '') END AS tag
+       CASE WHEN kind NOT IN ('mode', 'reload') THEN replace(key::text, '-', '') END AS tag
   FROM weir.ledger
  ORDER BY seq;
 

@@ -123,7 +123,8 @@ DECLARE
     entry weir.ledger;
     own jsonb; -- a rule
 BEGIN
-    IF NOT EXISTS (SELECT FROM weir.ledger l WHERE l.policy = p_policy OR l.policy = '') THEN
+    IF NOT EXISTS (SELECT FROM weir.ledger l WHERE l.policy = p_policy
+                       OR (l.policy = '' AND l.kind = 'plan')) THEN
         RETURN document;
     END IF;
     SELECT * INTO entry FROM weir.ledger l

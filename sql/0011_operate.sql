@@ -212,7 +212,7 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
            CASE WHEN l.expires > 0 THEN to_timestamp(l.expires / 1000.0) END, l.who, l.reason
       FROM (SELECT DISTINCT ON (kind, policy, rule, key) *
               FROM weir.ledger ORDER BY kind, policy, rule, key, seq DESC) AS l
-     WHERE l.effect <> 'removed'
+     WHERE l.effect <> 'removed' AND l.kind IN ('override', 'plan', 'mode')
        AND (l.expires = 0
             OR l.expires > floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint)
      ORDER BY l.seq

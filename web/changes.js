@@ -8,7 +8,7 @@ import { address } from "./router.js";
 import { mayAct } from "./session.js";
 
 const NEWEST = 200;
-const log = table("Changes by operators, newest first", ["When", "Who", "What", "Policy", "Whom", "Until", "Why", { title: "Act", hidden: true }], "No changes yet.", { id: "audit" });
+const log = table("Changes, newest first", ["When", "Who", "What", "Policy", "Whom or where", "Until", "Why", { title: "Act", hidden: true }], "No changes yet.", { id: "audit" });
 const last = element("p", { id: "reload-state" }), diff = table("A reload would change", ["Policy and rule", "Change", "Was", "Is"], "A reload would change no policy.", { id: "diff" });
 const preview = button("What would a reload change?", look), run = button("Reload …", () => reload(sentence), { class: "main" });
 const choices = element("div", { class: "choices" }, preview, run);
@@ -36,7 +36,7 @@ function undoable(entries, now) {
   const seen = new Set(), can = new Set();
   for (const e of entries) {
     const about = [e.kind, e.policy, e.rule, e.tag].join("\n");
-    if (!seen.has(about) && e.kind !== "correction" && (e.effect === "removed" || !e.expires_ms || e.expires_ms > now)) can.add(e.id);
+    if (!seen.has(about) && e.kind !== "correction" && e.kind !== "reload" && (e.effect === "removed" || !e.expires_ms || e.expires_ms > now)) can.add(e.id);
     seen.add(about);
   }
   return can;
@@ -53,10 +53,10 @@ function undoButton(e) {
 }
 
 function showLog(entries, now) {
-  const newest = entries.reverse(), can = undoable(newest, now);
+  const newest = entries.reverse(), can = undoable(newest, now), holds = (e) => e.effect !== "removed" && e.kind !== "correction" && e.kind !== "reload";
   log.fill(newest.map((e) => [time(e.at_ms), e.who, e.kind === "override" || e.effect !== "removed" ? effect(e) : `${e.kind} removed`,
-    e.policy ? link(e.policy, address("policies", e.policy)) : "all", e.tag ? link(tag(e.tag), address("identities", "", { tag: e.tag })) : "",
-    e.effect === "removed" || e.kind === "correction" ? "" : until(e.expires_ms), e.reason, mayAct() && can.has(e.id) ? undoButton(e) : ""]));
+    e.policy ? link(e.policy, address("policies", e.policy)) : e.kind === "reload" ? "" : "all",
+    e.tag ? link(tag(e.tag), address("identities", "", { tag: e.tag })) : e.instance ?? "", holds(e) ? until(e.expires_ms) : "", e.reason, mayAct() && can.has(e.id) ? undoButton(e) : ""]));
 }
 
 export const changes = {

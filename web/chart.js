@@ -9,6 +9,7 @@ import { count, time } from "./format.js";
 const KINDS = ["denied", "fallback", "shadow_denied", "allowed"]; // from the bottom
 const COLOURS = { denied: "--bad", fallback: "--blue", shadow_denied: "--warn", allowed: "--good", axis: "--line", tick: "--faint", mark: "--text" };
 const HEIGHT = 200, LEFT = 44, BOTTOM = 20, TOP = 14;
+const NEAR = 5, MOST_TOLD = 3; // pixels to a mark, and marks at once in the line below
 
 function short(n) {
   if (n >= 1e6) return `${+(n / 1e6).toFixed(1)}M`;
@@ -116,16 +117,15 @@ export function chart(chosen) {
     canvas.dataset.marks = shown.marks?.length ?? 0;
   }
 
-  function point(i) {
+  const barText = (s) => `${time(s.at)}: ${count(s.allowed)} allowed, ${count(s.denied)} denied` +
+    (s.shadow_denied ? `, ${count(s.shadow_denied)} shadow-denied` : "") + (s.fallback ? `, ${count(s.fallback)} by fallback` : "");
+
+  // The bar, and the marks in it or within a few pixels of the pointer.
+  function point(i, px) {
     cursor = Math.max(-1, Math.min(bars.length - 1, i));
-    const s = bars[cursor];
-    if (!s) said.textContent = "";
-    else {
-      const near = (shown.marks ?? []).filter((m) => m.at >= s.at && m.at < s.at + wide).map((m) => m.text);
-      said.textContent = `${time(s.at)}: ${count(s.allowed)} allowed, ${count(s.denied)} denied` +
-        (s.shadow_denied ? `, ${count(s.shadow_denied)} shadow-denied` : "") + (s.fallback ? `, ${count(s.fallback)} by fallback` : "") +
-        (near.length ? `. ${near.join("; ")}` : "");
-    }
+    const s = bars[cursor], near = (shown?.marks ?? []).filter((m) => (s && m.at >= s.at && m.at < s.at + wide) || (m.at >= at(px - NEAR) && m.at <= at(px + NEAR)));
+    said.textContent = [...(s ? [barText(s)] : []), ...near.slice(-MOST_TOLD).map((m) => `▼ ${time(m.at)} ${m.text}`),
+      ...(near.length > MOST_TOLD ? [`and ${near.length - MOST_TOLD} more, in the table`] : [])].join(". ");
     paint();
   }
 
@@ -133,7 +133,7 @@ export function chart(chosen) {
 
   canvas.addEventListener("pointermove", (event) => {
     if (from !== null) to = event.offsetX;
-    point(nearest(event.offsetX));
+    point(nearest(event.offsetX), event.offsetX);
   });
   canvas.addEventListener("pointerleave", () => from === null && point(-1));
   canvas.addEventListener("pointerdown", (event) => {
@@ -144,7 +144,7 @@ export function chart(chosen) {
     const [low, high] = [from, event.offsetX].sort((a, b) => a - b);
     from = to = null;
     if (high - low > 8 && at(high) - at(low) >= 2 * 60000) chosen(Math.round(at(Math.max(low, LEFT))), Math.round(at(high)));
-    else point(nearest(event.offsetX));
+    else point(nearest(event.offsetX), event.offsetX);
   });
   canvas.addEventListener("keydown", (event) => {
     const steps = { ArrowLeft: -1, ArrowRight: 1, PageUp: -10, PageDown: 10, Home: -Infinity, End: Infinity }[event.key];

@@ -35,8 +35,13 @@ export function limit(rule) {
 
 // What a change of an operator does.
 export function effect(o) {
+  if (o.kind === "reload") return o.effect === "failed" ? "reload failed" : "policies loaded";
   if (o.effect === "limit") return `limit ${o.limit ?? "unchanged"}${o.burst ? `, burst ${o.burst}` : ""}`;
   if (o.effect === "mode") return `mode ${o.mode}`;
   if (o.cost) return `${o.effect} ${count(o.cost)}`;
   return o.effect === "plan" ? `plan ${o.plan}` : o.effect;
 }
+
+// A change in a sentence.
+export const changeText = (e) => (e.kind === "reload" ? `${effect(e)} on ${e.instance}, by ${e.who}: ${e.reason}`
+  : `${e.effect === "removed" ? `${e.kind} removed` : effect(e)}${e.policy ? ` in ${e.policy}` : ""}, by ${e.who}${e.reason ? `: ${e.reason}` : ""}`);

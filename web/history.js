@@ -2,7 +2,7 @@
 import { get } from "./api.js";
 import { chart, legend } from "./chart.js";
 import { button, element, section, table, numeric } from "./dom.js";
-import { duration, effect, percent, time } from "./format.js";
+import { duration, percent, time } from "./format.js";
 import { csvButton } from "./csv.js";
 import { go, where } from "./router.js";
 
@@ -27,11 +27,6 @@ export function together(series) {
   return [...steps.values()].sort((a, b) => a.at - b.at);
 }
 
-export function marksOf(entries, reloaded) {
-  const marks = entries.map((e) => ({ at: e.at_ms, text: `${e.kind === "mode" ? "" : `${e.kind}: `}${effect(e)}${e.policy ? ` in ${e.policy}` : ""}, by ${e.who}` }));
-  return reloaded ? [...marks, { at: reloaded, text: "the policies were reloaded" }] : marks;
-}
-
 // The range is in the address, so that a link shows the same.
 export function historyPanel(title) {
   const range = () => {
@@ -46,7 +41,8 @@ export function historyPanel(title) {
   const totals = table("Checks", ["Policy", { title: "Allowed", number: true }, { title: "Denied", number: true },
     { title: "Share", number: true }, { title: "Shadow-denied", number: true }, { title: "By fallback", number: true }, { title: "Charges", number: true }], "Nothing was checked.");
   const byRule = table("Denied by rule", ["Rule", { title: "Denied", number: true }, { title: "Shadow-denied", number: true }], "Nothing was denied.");
-  const tables = element("details", {}, element("summary", {}, "As a table"), csvButton("history", totals), totals.whole, byRule.whole);
+  const changed = table("Changes, newest first", ["When", "What"], "Nothing was changed.", { class: "marks" });
+  const tables = element("details", {}, element("summary", {}, "As a table"), csvButton("history", totals), totals.whole, byRule.whole, changed.whole);
   const whole = section(title, choices, element("figure", {}, drawing.whole, key), tables);
   let asks = 0, shown = null;
 
@@ -61,6 +57,7 @@ export function historyPanel(title) {
       const t = sums(s.points);
       return [`${s.policy}/${s.rule}`, t.denied, t.shadow_denied];
     }));
+    changed.fill(shown.marks.toReversed().map((m) => [time(m.at), m.text]));
   }
   tables.addEventListener("toggle", fillTables);
   return {
@@ -76,7 +73,7 @@ export function historyPanel(title) {
       drawing.draw({ steps: together(said.checks), since: said.since_ms, until: said.until_ms, step: said.step_ms, marks: seen,
         label: `${policy || "all policies"}, ${span}: ${total.allowed} allowed, ${total.denied} denied` });
       key.replaceChildren(...legend(total, seen.length), ` (${duration(said.step_ms)} a bar; drag to choose a range)`);
-      shown = said;
+      shown = { ...said, marks: seen };
       fillTables();
     },
   };

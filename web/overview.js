@@ -4,7 +4,8 @@ import { spark } from "./chart.js";
 import { csvButton } from "./csv.js";
 import { element, link, numeric, section, table } from "./dom.js";
 import { bytes, count, duration, percent, time } from "./format.js";
-import { historyPanel, marksOf } from "./history.js";
+import { historyPanel } from "./history.js";
+import { lookAtMarks, marksOf } from "./marks.js";
 import { hourOf, hourOfAll, lookAtHour, note, POINTS, ratesOf } from "./rates.js";
 import { address } from "./router.js";
 import { mayRead } from "./session.js";
@@ -131,11 +132,9 @@ let looks = 0, slow = {};
 
 // What operators and reloads change.
 async function lookAtChanges() {
-  slow = { policies: mayRead() ? await getIfAllowed("/v1/policies") : null, alerts: (await getIfAllowed("/v1/alerts"))?.alerts,
-    audit: mayRead() ? await getIfAllowed("/v1/audit?newest=200") : null };
+  slow = { policies: mayRead() ? await getIfAllowed("/v1/policies") : null, alerts: (await getIfAllowed("/v1/alerts"))?.alerts };
+  await lookAtMarks();
 }
-
-const marks = () => marksOf((slow.audit?.entries ?? []).filter((e) => e.kind === "mode"), slow.policies?.reload.last_ms);
 
 export const overview = {
   title: "Overview", isForNumbers: true, page,
@@ -156,6 +155,6 @@ export const overview = {
     showTiles(stats);
     if (isLate) await lookAtChanges();
     showAttention({ stats, ready, ...slow });
-    if (isSlow) await panel.look("", marks());
+    if (isSlow) await panel.look("", marksOf());
   },
 };

@@ -5,7 +5,8 @@ import { spark } from "./chart.js";
 import { button, element, link, numeric, section, table } from "./dom.js";
 import { count, duration, limit, percent, time } from "./format.js";
 import { csvButton } from "./csv.js";
-import { historyPanel, marksOf } from "./history.js";
+import { historyPanel } from "./history.js";
+import { lookAtMarks, marksOf } from "./marks.js";
 import { hourOf, lookAtHour, note, POINTS, ratesOf } from "./rates.js";
 import { address } from "./router.js";
 import { mayAct } from "./session.js";
@@ -94,14 +95,14 @@ function showShadow(policy, told) {
     numeric(`${count(t.shadow.denied_identities)} of ${count(t.shadow.identities)}`), enforce(policy, t)]));
 }
 
-let name = "", looks = 0, told = null, audit = null;
+let name = "", looks = 0, told = null;
 
 async function lookAtOne(policy, isSlow, isLate) {
   showOne(policy);
   if (!isSlow) return;
   const asked = encodeURIComponent(policy.policy);
-  if (isLate) audit = await getIfAllowed(`/v1/audit?newest=1000&policy=${asked}`);
-  await panel.look(policy.policy, marksOf(audit?.entries ?? [], told.reload.last_ms));
+  if (isLate) await lookAtMarks();
+  await panel.look(policy.policy, marksOf(policy.policy));
   const seen = await getIfAllowed(`/v1/shadow?policy=${asked}`);
   if (seen) showShadow(policy, seen);
 }

@@ -1,4 +1,4 @@
--- 0015_corrections.sql - the ledger keeps the corrections that were made.
+-- 0015_corrections.sql - the ledger keeps the corrections and reloads that were made.
 BEGIN;
 SET LOCAL client_min_messages = warning;
 DO $$

@@ -4,6 +4,7 @@
 
 #include "cli/client.h"
 #include "cli/command.h"
+#include "cli/override/override_command.h"
 #include "cli/terminal.h"
 #include "cli/told.h"
 
@@ -28,7 +29,10 @@ static void print(struct span body)
 static int run(const struct arguments *a)
 {
     struct client c = { .fd = -1 };
+    const weir_allocator usual = alloc_or_default((weir_allocator){ 0 });
     int status = STATUS_TROUBLE;
+    struct json json;
+    struct buf body;
     weir_diag diag;
 
     if (a->operand_count > 0)
@@ -37,7 +41,12 @@ static int run(const struct arguments *a)
         client_close(&c);
         return STATUS_TROUBLE;
     }
-    if (!client_call(&c, "POST", "/v1/reload", (struct span){ "", 0 }, &diag)) {
+    buf_init(&body, &usual);
+    json = (struct json){ .to = &body };
+    json_open(&json, NULL, '{');
+    json_text(&json, "who", override_command_user());
+    json_close(&json, '}');
+    if (!client_call(&c, "POST", "/v1/reload", buf_span(&body), &diag)) {
         trouble("%s", diag.text);
     } else if (c.reply.status != 200) {
         client_explain(&c, &diag);
@@ -49,6 +58,7 @@ static int run(const struct arguments *a)
             print(c.reply.body);
         status = STATUS_YES;
     }
+    buf_done(&body);
     client_close(&c);
     return status;
 }

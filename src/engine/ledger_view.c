@@ -4,6 +4,7 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdio.h>
 
 #include <xxhash.h>
 
@@ -31,8 +32,9 @@ struct ledger_view {
     size_t *slots; /* open addressing by subject: a place in `all` and 1; 0: free */
     size_t slot_mask;
     uint64_t seq;
-    int64_t polled_ms;   /* by a clock that only goes on */
-    int64_t next_expiry; /* 0: nothing will expire */
+    int64_t polled_ms;                     /* by a clock that only goes on */
+    int64_t next_expiry;                   /* 0: nothing will expire */
+    char loaded[LEDGER_VIEW_CHECKSUM + 1]; /* the policies of the last reload */
     bool is_changed, is_out_of_memory;
 
     /* For those who may not wait for the lock. */
@@ -124,6 +126,8 @@ static bool take(void *ctx, const struct ledger_entry *e)
         alloc_free(&r->allocator, r->all[*slot - 1]);
         r->all[*slot - 1] = s;
     }
+    if (e->subject == LEDGER_RELOAD)
+        snprintf(r->loaded, sizeof r->loaded, "%s", e->by);
     r->seq = e->seq;
     r->is_changed = true;
     return true;
@@ -319,6 +323,13 @@ weir_err ledger_view_audit(struct ledger_view *r, uint64_t after, ledger_visit *
 
     return store->ops->audit_entries ? store->ops->audit_entries(store, after, visit, ctx, diag)
                                      : store->ops->read_entries(store, after, visit, ctx, diag);
+}
+
+void ledger_view_loaded(struct ledger_view *r, char out[LEDGER_VIEW_CHECKSUM + 1])
+{
+    pthread_mutex_lock(&r->lock);
+    memcpy(out, r->loaded, sizeof r->loaded);
+    pthread_mutex_unlock(&r->lock);
 }
 
 struct ledger_view_counts ledger_view_counts(const struct ledger_view *r)

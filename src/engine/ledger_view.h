@@ -36,6 +36,12 @@ void ledger_view_each(struct ledger_view *r, ledger_visit *visit, void *ctx);
 WEIR_MUSTCHECK weir_err ledger_view_audit(struct ledger_view *r, uint64_t after,
                                           ledger_visit *visit, void *ctx, weir_diag *diag);
 
+enum { LEDGER_VIEW_CHECKSUM = 16 }; /* digits */
+
+/* The checksum of the policies that the last reload has left in force, on any instance; "": there was
+ * none. Waits for those who read on. */
+void ledger_view_loaded(struct ledger_view *r, char out[LEDGER_VIEW_CHECKSUM + 1]);
+
 struct ledger_view_counts {
     int64_t in_force[LEDGER_SUBJECTS];
     int64_t seq;      /* of the last that was read */

@@ -153,6 +153,8 @@ static weir_err alter(struct overruling *r, size_t i, const struct override *o, 
     case LEDGER_RESET:
     case LEDGER_REFUND:
     case LEDGER_CHARGE:
+    case LEDGER_LOADED:
+    case LEDGER_FAILED:
     case LEDGER_EFFECTS:
         break; /* none of them alters a charge */
     }

@@ -134,6 +134,7 @@ static void add(struct building *b, const struct ledger_entry *e)
         put(b, e);
         break;
     case LEDGER_CORRECTION:
+    case LEDGER_RELOAD:
     case LEDGER_SUBJECTS:
         break;
     }

@@ -490,6 +490,7 @@ weir_err override_request_entry(const struct engine *e, const struct policies *s
         return read_override(&r);
     case LEDGER_CORRECTION:
         return read_correction(&r);
+    case LEDGER_RELOAD:
     case LEDGER_SUBJECTS:
         break;
     }

@@ -58,6 +58,9 @@ static weir_err check_target(const struct history *h, int64_t now, weir_diag *di
 
     if (!h->has_target)
         return diag_fail(diag, WEIR_EREQUEST, "there is no change %" PRIu64, h->id);
+    if (e->subject == LEDGER_RELOAD)
+        return diag_fail(diag, WEIR_EREQUEST,
+                         "change %" PRIu64 " is a reload: change the policy file back", h->id);
     if (!ledger_lasts(e->subject))
         return diag_fail(diag, WEIR_EREQUEST,
                          "change %" PRIu64 " has corrected what is counted: correct it once more",

@@ -1,8 +1,13 @@
 /* policies_diff.c - what differs between two sets of policies, by their JSON. */
 #include "server/policies_diff.h"
 
+#include <inttypes.h>
 #include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+
+#include "base/xxh.h"
 
 /* ---- comparing ------------------------------------------------------------------------------- */
 
@@ -196,4 +201,21 @@ void policies_diff_texts(struct span before, struct span after, struct buf *out,
     json_decref(diff);
     json_decref(is);
     json_decref(was);
+}
+
+bool policies_checksum(struct span policies, char out[POLICIES_CHECKSUM + 1])
+{
+    json_t *list = json_loadb(policies.at, policies.len, 0, NULL);
+    char *text;
+    bool is_known;
+
+    forget_lines(list);
+    text = json_dumps(list, JSON_COMPACT | JSON_SORT_KEYS);
+    is_known = text;
+    if (is_known)
+        snprintf(out, POLICIES_CHECKSUM + 1, "%016" PRIx64,
+                 (uint64_t)XXH3_64bits(text, strlen(text)));
+    free(text);
+    json_decref(list);
+    return is_known;
 }

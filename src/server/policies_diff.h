@@ -21,4 +21,9 @@ void policies_diff_sentence(const struct json_t *diff, struct buf *out);
  * it is not wanted. */
 void policies_diff_texts(struct span before, struct span after, struct buf *out, struct buf *list);
 
+/* Of a list of policies as JSON: the same for all that differ in nothing that counts above. False: as
+ * for NULL above. */
+enum { POLICIES_CHECKSUM = 16 }; /* digits */
+bool policies_checksum(struct span policies, char out[POLICIES_CHECKSUM + 1]);
+
 #endif

@@ -1,15 +1,22 @@
-/* reloader.c - the thread that reads policies, tokens and certificates again. */
+/* reloader.c - the thread that reads policies, tokens and certificates again, and keeps the log of
+ * it. */
 #include "server/reloader.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/diag.h"
+#include "server/reload_log.h"
 #include "server/server.h"
+
+enum { TRY_AGAIN_S = 10 };
 
 struct reloader {
     struct server *server;
+    struct reload_log *reload_log;
     pthread_t thread;
     pthread_mutex_t lock; /* of what follows */
     pthread_cond_t wake;
@@ -18,14 +25,27 @@ struct reloader {
     bool is_ending;
 };
 
-/* All requests there are; false: it is over. */
+/* Until there is something to do, or something that could not be written is to be tried again. */
+static void wait_for_requests(struct reloader *r)
+{
+    struct timespec until;
+
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec += TRY_AGAIN_S;
+    while (!r->first && !r->why && !r->is_ending)
+        if (!reload_log_is_due(r->reload_log))
+            pthread_cond_wait(&r->wake, &r->lock);
+        else if (pthread_cond_timedwait(&r->wake, &r->lock, &until) == ETIMEDOUT)
+            return;
+}
+
+/* All requests there are, or none; false: it is over. */
 static bool take_requests(struct reloader *r, struct reload **first, const char **why)
 {
     bool is_over;
 
     pthread_mutex_lock(&r->lock);
-    while (!r->first && !r->why && !r->is_ending)
-        pthread_cond_wait(&r->wake, &r->lock);
+    wait_for_requests(r);
     *first = r->first;
     *why = r->why ? r->why : r->first ? r->first->why : NULL;
     is_over = r->is_ending && !r->first;
@@ -35,23 +55,33 @@ static bool take_requests(struct reloader *r, struct reload **first, const char 
     return !is_over;
 }
 
+static void reload(struct reloader *r, struct reload *request, const char *why)
+{
+    struct reload *next;
+    weir_diag diag;
+    const weir_err err = server_reload(r->server, why, &diag);
+
+    reload_log_note(r->reload_log, request && request->who ? request->who : why,
+                    err ? diag.text : NULL);
+    for (; request; request = next) {
+        next = request->next;
+        request->err = err;
+        request->diag = diag;
+        request->done(request); /* it may be gone now */
+    }
+}
+
 static void *run(void *arg)
 {
     struct reloader *r = arg;
-    struct reload *request, *next;
+    struct reload *request;
     const char *why;
 
-    while (take_requests(r, &request, &why)) {
-        weir_diag diag;
-        const weir_err err = server_reload(r->server, why, &diag);
-
-        for (; request; request = next) {
-            next = request->next;
-            request->err = err;
-            request->diag = diag;
-            request->done(request); /* it may be gone now */
-        }
-    }
+    while (take_requests(r, &request, &why))
+        if (why)
+            reload(r, request, why);
+        else
+            reload_log_try(r->reload_log);
     return NULL;
 }
 
@@ -78,6 +108,7 @@ void reloader_wake(struct reloader *r, const char *why)
 
 static void free_reloader(struct reloader *r)
 {
+    reload_log_close(r->reload_log);
     pthread_cond_destroy(&r->wake);
     pthread_mutex_destroy(&r->lock);
     free(r);
@@ -86,13 +117,23 @@ static void free_reloader(struct reloader *r)
 weir_err reloader_start(struct reloader **out, struct server *s, weir_diag *diag)
 {
     struct reloader *r = calloc(1, sizeof *r);
+    pthread_condattr_t monotonic;
+    weir_err err;
     int why;
 
     if (!r)
         return diag_fail(diag, WEIR_ENOMEM, "%s", weir_err_text(WEIR_ENOMEM));
     r->server = s;
     pthread_mutex_init(&r->lock, NULL);
-    pthread_cond_init(&r->wake, NULL);
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&r->wake, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+    err = reload_log_open(&r->reload_log, s, diag);
+    if (err) {
+        free_reloader(r);
+        return err;
+    }
     why = pthread_create(&r->thread, NULL, run, r);
     if (why) {
         free_reloader(r);

@@ -1,4 +1,4 @@
-/* reloader.h - the thread that reads policies, tokens and certificates again.
+/* reloader.h - the thread that reads policies, tokens and certificates again, and keeps the log of it.
  *
  * One reload at a time. All who ask while one runs get the result of the next one: it begins after
  * the last of them has asked, so it has read what each of them had changed. Replacing waits for
@@ -15,6 +15,7 @@ struct server;
  * reloader's thread. */
 struct reload {
     const char *why; /* for the log; stays */
+    const char *who; /* for the audit log; NULL: as for the log */
     void (*done)(struct reload *r);
     weir_err err;
     weir_diag diag;

@@ -74,6 +74,9 @@ WEIR_MUSTCHECK weir_err server_reload(struct server *s, const char *why, weir_di
 WEIR_MUSTCHECK weir_err server_preview(struct server *s, struct buf *sentence, struct buf *list,
                                        weir_diag *diag);
 
+/* The policies in force, as JSON; how many there are. */
+size_t server_list_policies(struct server *s, struct buf *out);
+
 /* False: WEIR_ENABLED=false, and everything is allowed. */
 bool server_enabled(struct server *s);
 

@@ -184,12 +184,14 @@ static weir_err reload_parts(struct server *s, weir_diag *diag)
     return first;
 }
 
-static void list_policies(struct server *s, struct buf *out)
+size_t server_list_policies(struct server *s, struct buf *out)
 {
     struct published_visit visit = published_enter(&s->weir->policies);
+    const size_t count = visit.current ? policies_count(visit.current) : 0;
 
     policies_json(out, visit.current);
     published_leave(&s->weir->policies, visit);
+    return count;
 }
 
 weir_err server_preview(struct server *s, struct buf *sentence, struct buf *list, weir_diag *diag)
@@ -205,7 +207,7 @@ weir_err server_preview(struct server *s, struct buf *sentence, struct buf *list
         return err;
     buf_init(&before, &sentence->allocator);
     buf_init(&after, &sentence->allocator);
-    list_policies(s, &before);
+    server_list_policies(s, &before);
     policies_json(&after, next);
     policies_diff_texts(buf_span(&before), buf_span(&after), sentence, list);
     if (list->len == 0 || list->failed || sentence->failed)
@@ -227,9 +229,9 @@ weir_err server_reload(struct server *s, const char *why, weir_diag *diag)
     buf_init(&before, &usual);
     buf_init(&after, &usual);
     buf_init(&change, &usual);
-    list_policies(s, &before);
+    server_list_policies(s, &before);
     err = reload_parts(s, diag);
-    list_policies(s, &after);
+    server_list_policies(s, &after);
     policies_diff_texts(buf_span(&before), buf_span(&after), &change, NULL);
     if (!err)
         diag_set(diag, "%s", change.failed ? "" : buf_span(&change).at);

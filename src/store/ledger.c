@@ -57,7 +57,12 @@ bool ledger_same_subject(const struct ledger_entry *a, const struct ledger_entry
 
 bool ledger_lasts(enum ledger_subject subject)
 {
-    return subject != LEDGER_CORRECTION;
+    return subject != LEDGER_CORRECTION && subject != LEDGER_RELOAD;
+}
+
+bool ledger_has_identity(enum ledger_subject subject)
+{
+    return subject != LEDGER_MODE && subject != LEDGER_RELOAD;
 }
 
 bool ledger_is_in_force(const struct ledger_entry *e, int64_t now)

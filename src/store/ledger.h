@@ -1,10 +1,10 @@
-/* ledger.h - what operators have changed, in the order in which they did: never altered, only
+/* ledger.h - what was changed while servers ran, in the order in which it was: never altered, only
  * added to.
  *
  * An entry says of a subject what holds from now on: an override of an identity, the plan of an
  * identity, the mode of a policy; or that nothing holds any more. The last entry of a
- * subject is in force, until it expires. A correction of what is counted has happened, and holds for
- * nothing. All of them together are the audit log.
+ * subject is in force, until it expires. A correction of what is counted, and a reload of the policies,
+ * have happened, and hold for nothing. All of them together are the audit log.
  *
  * Identities are in here as keys only. */
 #ifndef WEIR_STORE_LEDGER_H
@@ -17,12 +17,14 @@
  *   override   of an identity, as the rules of a policy count it
  *   plan       of the identities with this value of an attribute
  *   mode       of a policy
- *   correction of what is counted for an identity */
+ *   correction of what is counted for an identity
+ *   reload     of the policies of an instance, or its start with others than before */
 #define LEDGER_SUBJECT_LIST(X)                                                                     \
     X(OVERRIDE, "override")                                                                        \
     X(PLAN, "plan")                                                                                \
     X(MODE, "mode")                                                                                \
-    X(CORRECTION, "correction")
+    X(CORRECTION, "correction")                                                                    \
+    X(RELOAD, "reload")
 
 enum ledger_subject {
 #define X(name, text) LEDGER_##name,
@@ -42,7 +44,9 @@ enum ledger_subject {
     X(IN_MODE, "mode")                                                                             \
     X(RESET, "reset")                                                                              \
     X(REFUND, "refund")                                                                            \
-    X(CHARGE, "charge")
+    X(CHARGE, "charge")                                                                            \
+    X(LOADED, "loaded")                                                                            \
+    X(FAILED, "failed")
 
 enum ledger_effect {
 #define X(name, text) LEDGER_##name,
@@ -66,8 +70,10 @@ struct ledger_entry {
     int64_t expires;    /* ms since the epoch; 0: never */
     const char *policy; /* LEDGER_PLAN: "" means all */
     const char *rule;   /* "": all rules that count by the same */
-    const char *by;     /* names of attributes, a comma between two */
-    const char *value;  /* the plan's name, or the mode's, or how much was corrected */
+    const char *by;     /* names of attributes, a comma between two; of a reload, a checksum of
+                         * the policies that are in force since */
+    const char *value;  /* the plan's name, or the mode's, or how much was corrected, or which
+                         * instance reloaded */
     const char *who, *reason;
 };
 
@@ -83,6 +89,9 @@ bool ledger_same_subject(const struct ledger_entry *a, const struct ledger_entry
 
 /* Can it be in force? */
 bool ledger_lasts(enum ledger_subject subject);
+
+/* Is it about an identity? */
+bool ledger_has_identity(enum ledger_subject subject);
 
 /* If nothing later is about the same. */
 bool ledger_is_in_force(const struct ledger_entry *e, int64_t now);

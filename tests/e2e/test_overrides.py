@@ -65,6 +65,10 @@ class Fixture:
         assert found == status, (method, path, found, answer)
         return answer
 
+    def changes(self, number):
+        """The audit log, without the starts of the instances."""
+        return [e for e in self.call(number, "GET", "/v1/audit?n=1000")["entries"] if e["kind"] != "reload"]
+
     def everywhere(self, since, what, condition):
         """It is so on all of them, soon after. Returns after how many seconds."""
         for server in self.servers:
@@ -141,8 +145,8 @@ def changes_reach_three_instances(kind):
         for server in h.servers:
             server.kill()
         h.servers = [h.start() for _ in range(3)]
-        logs = [h.call(n, "GET", "/v1/audit?n=1000")["entries"] for n in range(3)]
-        assert logs[0] == logs[1] == logs[2] and [e["id"] for e in logs[0]] == list(range(1, 19))
+        logs = [h.changes(n) for n in range(3)]
+        assert logs[0] == logs[1] == logs[2] and [e["id"] for e in logs[0]] == list(range(2, 20))
         assert {e["who"] for e in logs[0]} == {f"operator {n}" for n in range(3)}
         assert [s.check("query", "t1")["limit"] for s in h.servers] == [5] * 3
         assert len(h.call(2, "GET", "/v1/plans")["plans"]) == 3
@@ -166,13 +170,13 @@ def changes_at_once_are_all_kept_and_in_one_order(kind):
         for thread in threads:
             thread.join()
         assert not problems, problems
-        entries = h.call(0, "GET", "/v1/audit?n=1000")["entries"]
-        assert [e["id"] for e in entries] == list(range(1, 31))
+        entries = h.changes(0)
+        assert [e["id"] for e in entries] == list(range(2, 32))
         last = {}
         for entry in entries:
             last[entry["tag"]] = entry["limit"]
         for n in range(3):
-            wait_until(lambda: h.call(n, "GET", "/v1/stats")["ledger"]["last_id"] == 30, "all of them")
+            wait_until(lambda: h.call(n, "GET", "/v1/stats")["ledger"]["last_id"] == 31, "all of them")
             listed = h.call(n, "GET", "/v1/overrides")["overrides"]
             assert {o["tag"]: o["limit"] for o in listed} == last
 
@@ -196,7 +200,7 @@ def corrections_are_made_once_and_known_to_all(kind):
         for server in h.servers:
             assert not server.check("login", "203.0.113.7")["allowed"]
         for number in range(3):
-            entries = h.call(number, "GET", "/v1/audit")["entries"]
+            entries = h.changes(number)
             assert [(e["kind"], e["effect"], e.get("cost")) for e in entries] == [
                 ("override", "limit", None), ("correction", "reset", None), ("correction", "charge", 2)], entries
             assert entries[1] == made and made["who"] == "ann", entries
@@ -208,6 +212,51 @@ def corrections_are_made_once_and_known_to_all(kind):
 def a_correction_on_one_instance_is_in_the_audit_log_of_all():
     for kind in KINDS:
         corrections_are_made_once_and_known_to_all(kind)
+
+
+def reloads_are_known_to_all(kind):
+    with Fixture(kind) as h:
+        h.config.write_text(POLICIES.replace("1h", "2h"))
+        for server in h.servers:
+            server.wait_for("reloaded")
+        wait_until(lambda: len(h.call(0, "GET", "/v1/audit")["entries"]) == 4, "all reloads")
+        entries = h.call(0, "GET", "/v1/audit")["entries"][1:]
+        assert {e["instance"].split(":")[-1] for e in entries} == {str(s.port) for s in h.servers}, entries
+        assert {(e["effect"], e["who"]) for e in entries} == {("loaded", "the policy file has changed")}, entries
+        assert all("changed login" in e["reason"] for e in entries), entries
+        h.servers[0].kill()
+        h.servers[0] = h.start()  # with the same
+        assert len(h.call(0, "GET", "/v1/audit")["entries"]) == 4
+
+
+@test
+def a_reload_of_each_instance_is_in_the_audit_log_of_all():
+    for kind in KINDS:
+        reloads_are_known_to_all(kind)
+
+
+@test
+def a_reload_is_in_the_view_of_the_database_and_never_in_force():
+    with Fixture("postgres") as h:
+        name = h.url.split("?")[0].rsplit("/", 1)[1]
+        row = database.psql("SELECT concat_ws('/', kind, effect, who, tag, \"by\") FROM weir.audit", database=name)
+        assert row.split("\n")[0] == "reload/loaded/start of the server", row
+        found = database.psql("SELECT count(*) FROM weir.in_force()", database=name)
+        assert found.split() == ["0"], found
+
+
+@test
+def a_reload_while_the_store_is_away_is_written_when_it_is_back():
+    with Fixture("redis") as h:
+        h.redis.kill()
+        wait_until(lambda: all(s.http("GET", "/readyz")[2]["ledger_stale"] for s in h.servers), "staleness")
+        h.config.write_text(POLICIES.replace("1h", "2h"))
+        h.servers[0].wait_for("reloaded")
+        h.servers[0].wait_for("audit")  # the log says that it is late
+        h.redis.start()
+        wait_until(lambda: not h.servers[0].http("GET", "/readyz")[2]["ledger_stale"], "its return")
+        said = wait_until(lambda: h.call(0, "GET", "/v1/audit")["entries"], "the reload")
+        assert said[-1]["kind"] == "reload" and "changed login" in said[-1]["reason"], said
 
 
 @test
@@ -222,7 +271,7 @@ def a_correction_without_its_store_is_an_error_and_not_written():
         finally:
             database.start()
         wait_until(lambda: not h.servers[0].http("GET", "/readyz")[2]["ledger_stale"], "its return")
-        assert h.call(0, "GET", "/v1/audit")["entries"] == []
+        assert h.changes(0) == []
 
 
 @test
@@ -230,7 +279,7 @@ def a_ledger_from_before_there_were_corrections_takes_them():
     with Fixture("postgres") as h:
         name = h.url.split("?")[0].rsplit("/", 1)[1]
         database.psql("ALTER TABLE weir.ledger DROP CONSTRAINT ledger_kind_check, ADD CONSTRAINT ledger_kind_check "
-                      "CHECK (kind IN ('override', 'plan', 'mode')); DELETE FROM weir.migrations WHERE number = 15", database=name)
+                      "CHECK (kind IN ('override', 'plan', 'mode')) NOT VALID; DELETE FROM weir.migrations WHERE number = 15", database=name)
         database.psql(Path("sql/0015_corrections.sql").read_text(), database=name)
         h.call(0, "POST", "/v1/corrections", {"policy": "login", "key": "203.0.113.7", "effect": "charge", "cost": 1})
         assert "correction" in database.psql("SELECT kind FROM weir.audit", database=name)
@@ -263,7 +312,7 @@ def while_the_database_is_away_what_was_read_last_holds():
             database.start()
         wait_until(lambda: not h.servers[0].http("GET", "/readyz")[2]["ledger_stale"], "its return")
         h.call(0, "PUT", "/v1/overrides", {"policy": "login", "key": "203.0.113.8", "effect": "block"})
-        assert len(h.call(0, "GET", "/v1/audit")["entries"]) == 2
+        assert len(h.changes(0)) == 2
 
 
 @test

@@ -88,7 +88,7 @@ def only(who, *names):
 
 @test
 def a_policy_of_which_nothing_was_changed_is_as_it_was_pushed():
-    assert db.value("SELECT count(*) FROM weir.ledger") == "0"
+    assert db.value("SELECT count(*) FROM weir.ledger WHERE kind <> 'reload'") == "0"
     for policy in "login", "query", "bucket", "slide", "dry", "three":
         assert agree(policy, person())["source"] == "store"
     who = person()

@@ -271,7 +271,7 @@ def overrides_hold_everywhere(servers):
     for server in servers:
         text = server.http("GET", "/v1/audit")[2]
         assert "ann" in str(text) and "quoted" in str(text), text
-    status, _, answer = other.http("DELETE", "/v1/overrides?id=1", {"who": "bob", "reason": "x"})
+    status, _, answer = other.http("DELETE", f"/v1/overrides?id={answer['id']}", {"who": "bob", "reason": "x"})
     assert status in (200, 204), answer
     wait_until(lambda: there.check("many", "ann")["source"] == "store", "the end of it")
 

@@ -214,6 +214,7 @@ LEAST = {
     "usage": {"policy": "login", "key": "203.0.113.7"},
     "lookup": {"key": "203.0.113.7"},
     "undo": {"id": 1},
+    "reload": {},
     "correct": {"policy": "login", "key": "203.0.113.7", "effect": "reset"},
     "envoy": {"domain": "shop", "descriptors": [{}]},
     "setOverride": {"policy": "login", "key": "203.0.113.7", "effect": "block"},

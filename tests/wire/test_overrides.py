@@ -137,7 +137,7 @@ def an_identity_has_the_same_tag_everywhere():
         assert [e["tag"] for e in h.call("GET", "/v1/top")["top"]] == [tag]
         assert h.put(policy="login", key=ip, effect="block")["tag"] == tag
         assert [o["tag"] for o in h.call("GET", "/v1/overrides")["overrides"]] == [tag]
-        assert [e["tag"] for e in h.call("GET", "/v1/audit")["entries"]] == [tag]
+        assert [e.get("tag") for e in h.call("GET", "/v1/audit")["entries"]] == [None, tag]  # the start has none
         assert tag in h.weir("override", "list") and tag in h.weir("audit")
         assert tag in h.weir("top")
         # Blocked, it is the same; and so it is under other rules that count by the same.
@@ -433,15 +433,15 @@ def everything_is_in_force_again_after_kill_9_and_the_audit_log_has_it_all():
         for i in range(20):
             h.put(policy="login", key=f"203.0.113.{i}", effect="exempt" if i % 2 else "block",
                   who=f"w{i}", reason=f"r{i}")
-        h.call("DELETE", "/v1/overrides?id=1", {"who": "bob", "reason": "forgiven"})
+        h.call("DELETE", "/v1/overrides?id=2", {"who": "bob", "reason": "forgiven"})
         h.call("PUT", "/v1/plans", {"attributes": {"tenant": "acme"}, "plan": "paid"})
         h.call("POST", "/v1/policies/both/mode", {"mode": "shadow"})
         before = h.call("GET", "/v1/audit")
         h.server.kill()
         h.start()
         assert h.call("GET", "/v1/audit") == before
-        assert [e["id"] for e in before["entries"]] == list(range(1, 24))
-        assert before["entries"][20]["who"] == "bob" and before["entries"][20]["effect"] == "removed"
+        assert [e["id"] for e in before["entries"]] == list(range(1, 25))
+        assert before["entries"][21]["who"] == "bob" and before["entries"][21]["effect"] == "removed"
         assert h.source("login", "203.0.113.0") == "store"
         assert h.source("login", "203.0.113.1") == "exempt"
         assert h.source("login", "203.0.113.2") == "blocked"
@@ -454,7 +454,7 @@ def everything_is_in_force_again_after_kill_9_and_the_audit_log_has_it_all():
         h.server.kill()
         found = subprocess.run([WEIR, "store", "check", f"{h.folder.path}/store"], text=True,
                                capture_output=True, timeout=PATIENCE)
-        assert found.returncode == 0 and "ledger    23 changes" in found.stdout, found
+        assert found.returncode == 0 and "ledger    24 changes" in found.stdout, found
 
 
 @test
@@ -465,12 +465,12 @@ def a_damaged_ledger_is_rejected_and_can_be_repaired():
         h.server.kill()
         ledger = h.folder.path / "store" / "ledger"
         damaged = bytearray(ledger.read_bytes())
-        damaged[100] ^= 1
+        damaged[damaged.find(b"login")] ^= 1  # in the first override
         ledger.write_bytes(damaged)
         words = [str(WEIR), "store", "check", f"{h.folder.path}/store"]
         refused = subprocess.run([str(WEIR), "serve", "--store", h.store, "--listen", "127.0.0.1:0"],
                                  text=True, capture_output=True, timeout=PATIENCE)
-        assert refused.returncode == 2 and "ledger is damaged at byte 64" in refused.stderr, refused
+        assert refused.returncode == 2 and re.search("ledger is damaged at byte [0-9]+", refused.stderr), refused
         found = subprocess.run(words, text=True, capture_output=True, timeout=PATIENCE)
         assert found.returncode == 1 and "ledger is damaged" in found.stdout, found
         words[2] = "repair"

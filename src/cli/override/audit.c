@@ -1,4 +1,4 @@
-/* audit.c - `weir audit`: what operators have changed, when, who and why. */
+/* audit.c - `weir audit`: what operators and reloads have changed, when, who and why. */
 #include "cli/override/override_command.h"
 #include "cli/terminal.h"
 
@@ -35,7 +35,7 @@ static int run(const struct arguments *a)
 
 const struct command audit_command = {
     .name = "audit",
-    .summary = "Show what operators have changed, when and why.",
+    .summary = "Show what operators and reloads have changed, when and why.",
     .usage = "[OPTION]... [POLICY]",
     .options = options,
     .option_count = OPTION_COUNT,

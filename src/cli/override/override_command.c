@@ -48,12 +48,13 @@ static void add_effect(struct buf *out, const json_t *entry)
         buf_printf(out, "%sburst %" PRId64, limit ? ", " : "", (int64_t)json_integer_value(burst));
 }
 
-/* Whose: "ip 60c03639286c…" */
+/* Whose, or where: "ip 60c03639286c…" */
 static void add_identity(struct buf *out, const json_t *entry)
 {
     const json_t *by = json_object_get(entry, "by"), *name;
     size_t i;
 
+    buf_text(out, told_text(entry, "instance")); /* of a reload */
     if (!by)
         return;
     json_array_foreach(by, i, name)
@@ -66,13 +67,14 @@ static void add_identity(struct buf *out, const json_t *entry)
 static void add_row(struct buf *out, const json_t *entry)
 {
     const char *policy = told_text(entry, "policy"), *rule = told_text(entry, "rule");
+    const char *none = json_object_get(entry, "instance") ? "-" : "all";
     struct buf part;
 
     buf_init(&part, &out->allocator);
     buf_printf(out, "%6" PRId64 "  ", told_int(entry, "id"));
     add_time(out, told_int(entry, "at_ms"));
-    buf_printf(&part, "%s%s%s", policy[0] ? policy : "all", rule[0] ? "/" : "", rule);
-    buf_printf(out, "  %-8s  %-20s", told_text(entry, "kind"), buf_span(&part).at);
+    buf_printf(&part, "%s%s%s", policy[0] ? policy : none, rule[0] ? "/" : "", rule);
+    buf_printf(out, "  %-10s  %-20s", told_text(entry, "kind"), buf_span(&part).at);
     part.len = 0;
     add_identity(&part, entry);
     buf_printf(out, "  %-39s", part.len > 0 ? part.at : "");
@@ -90,7 +92,7 @@ static void add_row(struct buf *out, const json_t *entry)
 
 static void print_head(void)
 {
-    printf("%6s  %-20s  %-8s  %-20s  %-39s  %-16s  %-20s  %s\n", "id", "at", "kind", "policy",
+    printf("%6s  %-20s  %-10s  %-20s  %-39s  %-16s  %-20s  %s\n", "id", "at", "kind", "policy",
            "by, and tag", "effect", "expires", "who: reason");
 }
 

@@ -1,4 +1,4 @@
-/* top_changes.c - the views of what operators have changed: what is in force, and the audit log. */
+/* top_changes.c - the views of what was changed: what is in force, and the audit log. */
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdio.h>
@@ -43,15 +43,17 @@ static struct moment_text local_time(int64_t ms)
 static void put_subject(struct top_table_row *r, size_t column, const json_t *entry)
 {
     const char *policy = told_text(entry, "policy"), *rule = told_text(entry, "rule");
+    const char *none = json_object_get(entry, "instance") ? "-" : "all";
 
-    top_cell_text(r, column, "%s%s%s", *policy ? policy : "all", *rule ? "/" : "", rule);
+    top_cell_text(r, column, "%s%s%s", *policy ? policy : none, *rule ? "/" : "", rule);
 }
 
 static void put_reason(struct top_table_row *r, size_t column, const json_t *entry)
 {
-    const char *reason = told_text(entry, "reason");
+    const char *reason = told_text(entry, "reason"), *instance = told_text(entry, "instance");
 
-    top_cell_text(r, column, "%s%s%s", told_text(entry, "who"), *reason ? ": " : "", reason);
+    top_cell_text(r, column, "%s%s%s%s%s", told_text(entry, "who"), *instance ? " on " : "",
+                  instance, *reason ? ": " : "", reason);
 }
 
 static void name_row(struct top_table_row *r, const json_t *entry)

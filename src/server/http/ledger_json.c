@@ -28,6 +28,8 @@ static void write_effect(struct json *j, const struct ledger_entry *e)
         json_text(j, "mode", e->value);
     if (e->subject == LEDGER_CORRECTION && e->value[0])
         json_int(j, "cost", strtoll(e->value, NULL, 10));
+    if (e->subject == LEDGER_RELOAD)
+        json_text(j, "instance", e->value);
 }
 
 void ledger_entry_json(struct json *j, const struct ledger_entry *e)
@@ -41,7 +43,7 @@ void ledger_entry_json(struct json *j, const struct ledger_entry *e)
     json_text(j, "policy", e->policy[0] ? e->policy : NULL);
     if (e->subject == LEDGER_OVERRIDE)
         json_text(j, "rule", e->rule[0] ? e->rule : NULL);
-    if (e->subject != LEDGER_MODE) {
+    if (ledger_has_identity(e->subject)) {
         write_names(j, e->by);
         tag_write(e->key, tag);
         json_text(j, "tag", tag);

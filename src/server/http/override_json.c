@@ -211,12 +211,24 @@ static weir_err check_correction(const struct reading *c, weir_diag *diag)
     return WEIR_OK;
 }
 
+/* It is known who reloads; what and why, the file says. */
+static weir_err check_reload(const struct reading *c, weir_diag *diag)
+{
+    const size_t own = c->r.who ? 1 : 0;
+
+    return json_object_size(c->json->tree) > own
+               ? diag_fail(diag, WEIR_EREQUEST, "the body of a reload may have 'who' only")
+               : WEIR_OK;
+}
+
 /* What is not for this route would be taken for having had an effect. */
 static weir_err check_members(const struct reading *c, bool removes, weir_diag *diag)
 {
     const struct override_request *r = &c->r;
     const bool is_override = r->subject == LEDGER_OVERRIDE, is_mode = r->subject == LEDGER_MODE;
 
+    if (r->subject == LEDGER_RELOAD)
+        return check_reload(c, diag);
     if (r->subject == LEDGER_CORRECTION && !removes)
         return check_correction(c, diag);
     if (r->cost > 0)
@@ -302,6 +314,8 @@ static weir_err read_purpose(struct reading *c, weir_diag *diag)
                                      "the mode is missing: give 'mode': enforce, shadow or off");
     case LEDGER_CORRECTION:
         return read_correction(c, diag);
+    case LEDGER_RELOAD:
+        return WEIR_OK;
     case LEDGER_SUBJECTS:
         break;
     }

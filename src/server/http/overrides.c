@@ -11,7 +11,7 @@
 #include "engine/correction.h"
 #include "engine/undo.h"
 #include "server/errand.h"
-#include "server/http/access.h"
+#include "server/http/author.h"
 #include "server/http/check_query.h"
 #include "server/http/ledger_json.h"
 #include "server/http/override_json.h"
@@ -29,7 +29,7 @@ struct operator_job {
     bool has_tag;
     struct override_request request;
     struct override_json json_of_request; /* … which points into it */
-    char who[LEDGER_MAX_WHO + SETTINGS_MOST_TOKEN_NAME + 16];
+    struct author who;
     int64_t after, most; /* of the audit log … */
     int64_t newest;      /* … or so many at its end; 0: not so */
     struct buf body;
@@ -327,25 +327,13 @@ static void start(const struct exchange *x, struct operator_job *job,
 
 /* ---- routes --------------------------------------------------------------------------------- */
 
-static const char *default_who(const struct server *s)
-{
-    return tokens_without(s->tokens) & SCOPE_ADMIN ? "a client on this machine"
-                                                   : "a holder of the admin token";
-}
-
-/* Any name can be claimed, but a token is shown: so the token's name is behind the claim. */
+/* One that is too long is refused later. */
 static void name_who(const struct exchange *x, struct operator_job *job)
 {
-    char token[SETTINGS_MOST_TOKEN_NAME + 1];
-    const char *claimed = job->request.who;
-
-    if (!http_token_name(x, token) || strlen(claimed) > LEDGER_MAX_WHO)
+    if (strlen(job->request.who) > LEDGER_MAX_WHO)
         return;
-    if (claimed == default_who(job->server))
-        snprintf(job->who, sizeof job->who, "token %s", token);
-    else
-        snprintf(job->who, sizeof job->who, "%s (token %s)", claimed, token);
-    job->request.who = job->who;
+    job->who = author_of(x, job->request.who);
+    job->request.who = job->who.text;
 }
 
 static weir_err read_body(const struct exchange *x, struct operator_job *job, bool removes)
@@ -357,7 +345,7 @@ static weir_err read_body(const struct exchange *x, struct operator_job *job, bo
         .subject = job->subject,
         .effect = removes ? LEDGER_REMOVED : LEDGER_EFFECTS,
         .policy = job->policy[0] ? job->policy : NULL,
-        .who = default_who(job->server),
+        .who = "",
     };
     err = override_json_open(&job->json_of_request, x->request->body, w->clock(w->clock_ctx),
                              &job->request, &job->diag);

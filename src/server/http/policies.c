@@ -1,10 +1,13 @@
 /* policies.c - for operators: the policies in force, and reloading them. */
 #include <stdlib.h>
 
+#include "base/diag.h"
 #include "base/json.h"
 #include "engine/override_index.h"
 #include "policy/policies_json.h"
 #include "server/errand.h"
+#include "server/http/author.h"
+#include "server/http/override_json.h"
 #include "server/http/routes.h"
 #include "server/reloader.h"
 
@@ -91,6 +94,7 @@ struct reload_job {
     uv_async_t done;
     atomic_bool is_done; /* what is behind it in the request is there, too */
     struct reply *reply;
+    struct author who;
 };
 
 static void write_reloaded(struct reply *r, struct server *server, const char *changes)
@@ -140,11 +144,33 @@ static void tell_loop(struct reload *request)
     uv_async_send(&job->done);
 }
 
+static weir_err read_author(const struct exchange *x, struct author *out, weir_diag *diag)
+{
+    struct override_request request = { .subject = LEDGER_RELOAD, .who = "" };
+    struct override_json json;
+    weir_err err = override_json_open(&json, x->request->body, 0, &request, diag);
+
+    if (!err && strlen(request.who) > LEDGER_MAX_WHO)
+        err = diag_fail(diag, WEIR_EREQUEST, "'who' may have at most %d bytes", LEDGER_MAX_WHO);
+    if (!err)
+        *out = author_of(x, request.who);
+    override_json_close(&json);
+    return err;
+}
+
 /* Replacing the policies waits for the loops, this one too: so the reloader's thread does it. */
 void api_reload(const struct exchange *x)
 {
-    struct reload_job *job = calloc(1, sizeof *job);
+    struct reload_job *job;
+    struct author who;
+    weir_diag diag;
+    weir_err err = read_author(x, &who, &diag);
 
+    if (err) {
+        exchange_problem(x, problem_of(err), diag.text, NULL);
+        return;
+    }
+    job = calloc(1, sizeof *job);
     if (!job) {
         exchange_problem(x, PROBLEM_OUT_OF_MEMORY, weir_err_text(WEIR_ENOMEM), NULL);
         return;
@@ -159,7 +185,10 @@ void api_reload(const struct exchange *x)
         return;
     }
     job->done.data = job;
-    job->request = (struct reload){ .why = "POST /v1/reload", .done = tell_loop };
+    job->who = who;
+    job->request = (struct reload){ .why = "POST /v1/reload",
+                                    .who = job->who.text,
+                                    .done = tell_loop };
     reloader_ask(exchange_server(x)->reloader, &job->request);
 }
 

@@ -1,4 +1,5 @@
-/* ledger_compact.c - compaction of a ledger: the entries that may still be in force. */
+/* ledger_compact.c - compaction of a ledger: the entries that may still be in force, and the last
+ * reload, with which the next start compares its policies. */
 #include "store/file/ledger_compact.h"
 
 #include <stdlib.h>
@@ -35,6 +36,11 @@ static int by_subject(const void *a, const void *b)
     return by ? by : by_seq(a, b);
 }
 
+static bool is_carried(const struct ledger_entry *e, int64_t now)
+{
+    return ledger_is_in_force(e, now) || e->subject == LEDGER_RELOAD;
+}
+
 /* Move those that hold to the front; how many there are. */
 static size_t choose(struct ledger_entry *all, size_t n, uint64_t last, int64_t now)
 {
@@ -42,7 +48,7 @@ static size_t choose(struct ledger_entry *all, size_t n, uint64_t last, int64_t 
 
     for (size_t i = 0; i < n; i++)
         if (all[i].seq == last || ((i + 1 == n || !ledger_same_subject(&all[i], &all[i + 1])) &&
-                                   ledger_is_in_force(&all[i], now)))
+                                   is_carried(&all[i], now)))
             all[kept++] = all[i];
     return kept;
 }

@@ -528,6 +528,46 @@ static void entries_in_force_are_not_copied_again_and_again(void **state)
     sim_free(sim);
 }
 
+/* It is what the next start compares its policies with. */
+static bool find_reload(void *ctx, const struct ledger_entry *e)
+{
+    if (e->subject == LEDGER_RELOAD)
+        snprintf(ctx, 64, "%s", e->by);
+    return true;
+}
+
+static void the_last_reload_is_carried_on(void **state)
+{
+    struct sim *sim = sim_new();
+    struct ledger_file *l;
+    char found[64] = "";
+    weir_diag diag;
+
+    (void)state;
+    assert_int_equal(open_bounded(sim, &l), WEIR_OK);
+    for (uint64_t n = 1; n <= MANY; n++) {
+        struct ledger_entry reload = { .at = (int64_t)n,
+                                       .subject = LEDGER_RELOAD,
+                                       .effect = n % 2 ? LEDGER_LOADED : LEDGER_FAILED,
+                                       .by = n % 3 ? "one" : "other",
+                                       .policy = "",
+                                       .rule = "",
+                                       .value = "web-1",
+                                       .who = "SIGHUP",
+                                       .reason = "" };
+
+        if (n < 5)
+            assert_int_equal(ledger_file_append(l, &reload, &diag), WEIR_OK);
+        else
+            assert_int_equal(change(l, n), WEIR_OK);
+    }
+    assert_true(sim_files(sim) > 4);
+    assert_int_equal(ledger_file_read(l, 0, find_reload, found, &diag), WEIR_OK);
+    assert_string_equal(found, "one"); /* that of number 4 */
+    ledger_file_close(l);
+    sim_free(sim);
+}
+
 static void check_grown(const struct sim *sim, enum sim_fate writes, enum sim_fate names,
                         uint64_t kept, uint64_t seed)
 {
@@ -714,6 +754,7 @@ int main(void)
         cmocka_unit_test(a_disk_that_fails_once_at_any_operation_loses_nothing),
         cmocka_unit_test(a_file_that_has_grown_is_followed_by_one_with_what_is_in_force),
         cmocka_unit_test(entries_in_force_are_not_copied_again_and_again),
+        cmocka_unit_test(the_last_reload_is_carried_on),
         cmocka_unit_test(power_may_go_while_a_new_file_is_begun),
         cmocka_unit_test(a_disk_that_fails_while_a_new_file_is_begun_loses_nothing),
         cmocka_unit_test(damage_in_the_archive_is_reported_and_can_be_repaired),
