@@ -31,7 +31,7 @@ struct place {
     int64_t reset_at;     /* and when that is over */
     int64_t used_at;      /* the last time that something was spent */
     int64_t last;         /* the amount of the last chunk */
-    int64_t ttl;
+    int64_t hold;         /* how long a chunk is held */
     int64_t recalled_at;
     int64_t queued,
         queued_at; /* of a leaky bucket: what waits here, in units x ms, and since when */
@@ -156,10 +156,16 @@ static bool is_recalled(const struct lease_table *t, const struct place *p, cons
     return c->began <= p->recalled_at || c->began <= atomic_load(&t->recalled_all_at);
 }
 
+/* So many quarters of the time that a chunk is held for. */
+static int64_t quarters_of(const struct place *p, const struct chunk *c, int64_t n)
+{
+    return c->began + least(c->until - c->began, p->hold) * n / 4;
+}
+
 static bool is_good(const struct lease_table *t, const struct place *p, const struct chunk *c,
                     int64_t now)
 {
-    return c->amount > 0 && now < c->until && !is_recalled(t, p, c);
+    return c->amount > 0 && now < quarters_of(p, c, 4) && !is_recalled(t, p, c);
 }
 
 static int64_t left_of(const struct chunk *c)
@@ -178,15 +184,15 @@ static int64_t left_in(const struct lease_table *t, const struct place *p, int64
 }
 
 /* How far a chunk may get before what is left of it is given back. */
-static int64_t ripe_at(const struct chunk *c)
+static int64_t ripe_at(const struct place *p, const struct chunk *c)
 {
-    return c->began + (c->until - c->began) * 3 / 4;
+    return quarters_of(p, c, 3);
 }
 
 static bool has_ended(const struct lease_table *t, const struct place *p, const struct chunk *c,
                       int64_t now)
 {
-    return left_of(c) == 0 || now >= ripe_at(c) || now >= p->used_at + p->ttl / 4 ||
+    return left_of(c) == 0 || now >= ripe_at(p, c) || now >= p->used_at + p->hold / 4 ||
            is_recalled(t, p, c);
 }
 
@@ -214,23 +220,23 @@ static void count(struct place *p, int64_t cost, int64_t now)
 {
     const int64_t past = now - p->since;
 
-    if (past >= p->ttl) {
-        const bool is_stale = past >= 2 * p->ttl;
+    if (past >= p->hold) {
+        const bool is_stale = past >= 2 * p->hold;
 
-        p->asked = is_stale
-                       ? 0
-                       : least(p->asked, WEIR_MAX_AMOUNT / LEASE_MOST_TTL_MS) * (p->ttl / 2) / past;
-        p->since = is_stale ? now : now - p->ttl / 2;
+        p->asked = is_stale ? 0
+                            : least(p->asked, WEIR_MAX_AMOUNT / LEASE_MOST_TTL_MS) * (p->hold / 2) /
+                                  past;
+        p->since = is_stale ? now : now - p->hold / 2;
     }
     p->asked += least(cost, WEIR_MAX_AMOUNT);
 }
 
-/* What is expected to be asked for within a ttl, or until the window ends. */
+/* What is expected to be asked for while a chunk is held, or until the window ends. */
 static int64_t expected(const struct place *p, const struct rule *r, int64_t now)
 {
     const int64_t in = now > p->since ? now - p->since : 1;
     const bool has_end = !algorithm_ages(r->algorithm) && p->reset_at > now;
-    const int64_t rest = has_end ? least(p->ttl, p->reset_at - now) : p->ttl;
+    const int64_t rest = has_end ? least(p->hold, p->reset_at - now) : p->hold;
 
     return p->asked < WEIR_MAX_AMOUNT / LEASE_MOST_TTL_MS ? p->asked * rest / in : p->asked;
 }
@@ -259,15 +265,15 @@ static bool wants_next(const struct lease_table *t, const struct place *p, int64
 
     if (p->is_asked_for || p->asked < LEASE_HOT || (!is_second && p->chunks[1].amount > 0))
         return false;
-    return !is_good(t, p, c, now) || 2 * left_of(c) <= c->amount ||
-           now >= c->began + (c->until - c->began) / 2;
+    return !is_good(t, p, c, now) || 2 * left_of(c) <= c->amount || now >= quarters_of(p, c, 2);
 }
 
 /* ---- spending ------------------------------------------------------------------------------- */
 
 /* What is leased of a sliding window counts from its grant until a window after it is settled. So that
- * this takes little of the limit, it is held for a small part of the window. */
-int64_t lease_ttl(const struct rule *r, const struct policy_lease *terms)
+ * this takes little of the limit, it is held for a small part of the window. It lasts for longer: if it
+ * comes back late, as a machine is busy, it is not lost. */
+int64_t lease_hold(const struct rule *r, const struct policy_lease *terms)
 {
     if (algorithm_leasing(r->algorithm) != LEASED_SLIDING)
         return terms->ttl;
@@ -314,7 +320,7 @@ static void count_under(struct place *p, const struct lease_wish *wish, int64_t 
         p->burst = wish->rule->burst;
         p->remaining = -1;
     }
-    p->ttl = lease_ttl(wish->rule, wish->terms);
+    p->hold = lease_hold(wish->rule, wish->terms);
     count(p, wish->cost, now);
 }
 

@@ -33,7 +33,7 @@ enum {
     LEASE_SETS = 4096,
     LEASE_WAYS = 4,
     LEASE_LOCKS = 64,
-    LEASE_HOT = 8,            /* so many units asked for within a ttl make a key hot */
+    LEASE_HOT = 8,            /* so many units asked for while a chunk is held make a key hot */
     LEASE_LEAST = 4,          /* units: less is not worth a request */
     LEASE_FIRST = 32,         /* units at most of the first chunk of a key, … */
     LEASE_GROWTH = 8,         /* … and of the next, so many times that of the last */
@@ -84,8 +84,8 @@ struct lease_grant {
     const char *counts; /* what the units are called */
 };
 
-/* How long a chunk of this rule lasts. */
-int64_t lease_ttl(const struct rule *r, const struct policy_lease *terms);
+/* How long a chunk of this rule is held, at most: it lasts for the ttl of the terms. */
+int64_t lease_hold(const struct rule *r, const struct policy_lease *terms);
 
 struct lease_table *lease_table_new(const weir_allocator *allocator); /* NULL: out of memory */
 void lease_table_free(struct lease_table *t);                         /* NULL is fine */

@@ -266,7 +266,7 @@ static void ask_for_chunk(struct engine *e, struct pending *pending, const struc
     r->reserving = (struct reserving){
         .key = new_id(e),
         .tag = c->name.tag,
-        .ttl = lease_ttl(&r->rule, &rule->lease),
+        .ttl = rule->lease.ttl,
         .most_ttl = rule->lease.ttl,
         .labels = &r->label,
     };
@@ -293,7 +293,7 @@ static bool may_spend(const struct check *check)
     for (size_t i = 0; i < check->live; i++)
         if (!check->rules[i] || check->rules[i]->lease.ttl == 0 || check->charges[i].cost < 0 ||
             check->charges[i].rule->limit == 0 ||
-            lease_ttl(check->charges[i].rule, &check->rules[i]->lease) < LEASE_LEAST_MS)
+            lease_hold(check->charges[i].rule, &check->rules[i]->lease) < LEASE_LEAST_MS)
             return false;
     return check->live > 0;
 }

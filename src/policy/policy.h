@@ -81,7 +81,7 @@ enum {
     LEASE_LEAST_TTL_MS = 500,
     LEASE_MOST_TTL_MS = 60000,
     LEASE_USUAL_TTL_MS = 1000,
-    LEASE_SLIDING_PARTS = 40, /* of a sliding window: the longest that a chunk lasts … */
+    LEASE_SLIDING_PARTS = 40, /* of a sliding window: the longest that a chunk is held … */
     LEASE_LEAST_MS = 250,     /* … and the shortest, so that not all windows are leased */
     LEASE_LEAST_SLIDING_MS = LEASE_LEAST_MS * LEASE_SLIDING_PARTS,
 };

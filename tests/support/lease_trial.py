@@ -12,11 +12,13 @@ at: as long as the window, or for buckets of any length.
 import bisect
 import collections
 import heapq
+import itertools
 import multiprocessing
 import os
 import random
 import signal
 import socket
+import statistics
 import struct
 import threading
 import time
@@ -24,8 +26,10 @@ import time
 from weir_server import PATIENCE, TREE, command
 
 AT_ONCE, FEW = 32, 2  # checks of a caller at a time
+LINES = 10  # of an answer: how many values follow, 5 numbers, and the rule and the source with their lengths
 LIMIT, WINDOW, YEAR = 4000, 1000, 20000
 TTL = 1.0
+TENTH = 100  # ms
 HOUR_MS = 3600000
 STEPPED = TREE / "tests" / "libstepped_clock.so"
 BURST, SLIDING, SLIDING_WINDOW = 3000, 15000, 11000  # 11 s after a calm second is one that is not
@@ -39,7 +43,7 @@ policies:
   log:    {{limit: {SLIDING} per {SLIDING_WINDOW}ms, by: user, algorithm: sliding_window, lease: on}}
   counter: {{limit: {SLIDING} per {SLIDING_WINDOW}ms, by: user, algorithm: sliding_counter, lease: on}}
 """
-STEADY = {"token": (LIMIT, WINDOW), "leaky": (LIMIT, WINDOW), "log": (SLIDING, SLIDING_WINDOW),
+STEADY = {"second": (LIMIT, WINDOW), "token": (LIMIT, WINDOW), "leaky": (LIMIT, WINDOW), "log": (SLIDING, SLIDING_WINDOW),
           "counter": (SLIDING, SLIDING_WINDOW)}
 TRIED = "second", "year", "token", "leaky", "log", "counter"
 
@@ -53,18 +57,17 @@ def now_ms():
 
 
 def read_answers(stream, count):
-    """How many were allowed, denied, and by which source."""
+    """How many were allowed, and by which source each was decided."""
+    lines = list(itertools.islice(stream, LINES * count))
+    heads = set(lines[::LINES])
+    if len(lines) < LINES * count or heads != {b"*7\r\n"}:
+        raise ConnectionError(heads)
+    by = collections.Counter(zip(lines[1::LINES], lines[9::LINES]))
     sources = collections.Counter()
-    allowed = 0
-    for _ in range(count):
-        head = stream.readline()
-        if head != b"*7\r\n":
-            raise ConnectionError(head)
-        fields = [stream.readline() for _ in range(9)]  # 5 numbers, the rule, the source
-        source = fields[8][:-2].decode()
-        sources[source] += 1
-        allowed += fields[0] == b":1\r\n" and source != "fallback"
-    return allowed, sources
+    for (_, source), n in by.items():
+        sources[source[:-2].decode()] += n
+    return sum(n for (said, source), n in by.items()
+               if said == b":1\r\n" and source != b"fallback\r\n"), sources
 
 
 def ask(stream, sock, policy, key, count):
@@ -274,18 +277,39 @@ def check_limits(told):
 
 
 def steady_usage(told, policy, key, limit, window):
-    """The share of what comes free that was used, from the first denial to the last; of whole windows if
-    these are long."""
+    """The share of what drains from a bucket that was used, from the first denial to the last."""
     mine = sorted((one.answered, one.allowed, one.denied) for one in told
                   if (one.policy, one.key) == (policy, key))
     denied = [answered for answered, _, count in mine if count]
     if not denied:
         return 0
     first, last = denied[0], denied[-1]
-    if window > WINDOW:
-        last = first + (last - first) // window * window
     used = sum(allowed for answered, allowed, _ in mine if first < answered <= last)
     return used * window / (limit * (last - first)) if last > first else 0
+
+
+def fullness(told, policy, key, limit, window):
+    """How full a sliding window or counter was when it denied, on average over all tenths of a second in
+    which it did: the rest was leased and not used, or is dated later than it was used."""
+    mine = sorted((one.answered, one.asked, one.allowed, one.denied) for one in told
+                  if (one.policy, one.key) == (policy, key))
+    ends = [answered for answered, *_ in mine]
+    let_in = [0, *itertools.accumulate(allowed for _, _, allowed, _ in mine)]
+
+    def between(first, last):
+        return let_in[bisect.bisect(ends, last)] - let_in[bisect.bisect_left(ends, first)]
+
+    def counted(asked, answered):
+        if policy == "log":
+            return between(asked - window + 1, answered)
+        begins = answered // window * window
+        return between(begins, answered) + \
+            between(begins - window, begins - 1) * (window - answered % window) / window
+    full = collections.defaultdict(list)
+    for answered, asked, _, denied in mine:
+        if denied and answered - asked < TENTH:
+            full[answered // TENTH].append(counted(asked, answered) / limit)
+    return statistics.mean(statistics.mean(of) for of in full.values()) if full else 0
 
 
 def usage(told, policy, key, limit, window):
@@ -299,6 +323,14 @@ def usage(told, policy, key, limit, window):
                 denied.add(one.answered // window)
     inner = sorted(used)[1:-1]
     return [used[number] / limit for number in inner if number in denied]
+
+
+def share_of(told, policy, key):
+    """How much of its limit was used, by what fits its algorithm."""
+    limit, window = STEADY[policy]
+    if policy == "second":
+        return statistics.mean(usage(told, policy, key, limit, window) or [0])
+    return (steady_usage if window == WINDOW else fullness)(told, policy, key, limit, window)
 
 
 # ---- what happens to servers -------------------------------------------------------------------

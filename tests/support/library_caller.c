@@ -1,11 +1,21 @@
 /* library_caller.c - a program that uses the library: asks for one key so often, one check after the
- * other, and prints how many were allowed, and how many of these from a lease.
+ * other, and prints how many were allowed, how many of these from a lease, and how many microseconds
+ * it took.
  *
  *     library_caller POLICY-FILE STORE POLICY KEY COUNT */
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 
 #include "weir.h"
+
+static long long now_us(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec * 1000000LL + now.tv_nsec / 1000;
+}
 
 int main(int argc, char *argv[])
 {
@@ -14,6 +24,7 @@ int main(int argc, char *argv[])
     const weir_request request = { .policy = argc > 5 ? argv[3] : NULL,
                                    .key = argc > 5 ? argv[4] : NULL };
     long allowed = 0, leased = 0;
+    long long began;
     weir_answer answer;
     weir_diag diag;
     weir *w;
@@ -22,6 +33,7 @@ int main(int argc, char *argv[])
         fprintf(stderr, "library_caller: %s\n", argc != 6 ? "5 arguments are needed" : diag.text);
         return 2;
     }
+    began = now_us();
     for (long n = atol(argv[5]); n > 0; n--) {
         if (weir_check(w, &request, &answer, &diag)) {
             fprintf(stderr, "library_caller: %s\n", diag.text);
@@ -30,7 +42,8 @@ int main(int argc, char *argv[])
         allowed += answer.allowed;
         leased += answer.source == WEIR_FROM_LEASE;
     }
+    began = now_us() - began;
     weir_close(w);
-    printf("%ld %ld\n", allowed, leased);
+    printf("%ld %ld %lld\n", allowed, leased, began);
     return 0;
 }

@@ -456,15 +456,48 @@ static void a_chunk_that_ages_goes_back_as_soon_as_it_is_used_up(void **state)
     lease_table_free(t);
 }
 
-static void a_chunk_of_a_sliding_window_lasts_for_a_small_part_of_it(void **state)
+static void a_chunk_of_a_sliding_window_is_held_for_a_small_part_of_it(void **state)
 {
     const struct rule log = { .algorithm = WEIR_SLIDING_WINDOW, .limit = 100, .window = 12000 };
     const struct rule slow = { .algorithm = WEIR_SLIDING_COUNTER, .limit = 100, .window = 3600000 };
 
     (void)state;
-    assert_int_equal(lease_ttl(&log, &usual), 300);
-    assert_int_equal(lease_ttl(&slow, &usual), usual.ttl);
-    assert_int_equal(lease_ttl(&bucket, &usual), usual.ttl);
+    assert_int_equal(lease_hold(&log, &usual), 300);
+    assert_int_equal(lease_hold(&slow, &usual), usual.ttl);
+    assert_int_equal(lease_hold(&bucket, &usual), usual.ttl);
+}
+
+/* Held for 300 ms, it goes back after 225, and is still taken back if a busy machine is late. */
+static void a_chunk_of_a_sliding_window_that_comes_back_late_is_not_lost(void **state)
+{
+    const struct rule log = { .algorithm = WEIR_SLIDING_WINDOW, .limit = 100, .window = 12000 };
+    const struct {
+        int64_t at;
+        size_t ended;
+        int64_t returned, stranded;
+    } cases[] = { { 224, 0, 0, 0 }, { 225, 1, 7, 0 }, { 999, 1, 7, 0 }, { 1000, 0, 0, 7 } };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct lease_table *t = open_table();
+        struct lease_wish wish = one_of(1, 1);
+        const struct lease_grant g = grant_of(1, 10, ASKED);
+        struct lease_end ends[8];
+        struct lease_stats stats;
+
+        wish.rule = &log;
+        assert_true(heat(t, &wish, ASKED) > 0);
+        assert_true(lease_table_granted(t, &wish, &g));
+        assert_true(spends(t, &wish, ASKED + 2));
+        assert_true(spends(t, &wish, ASKED + 299));
+        assert_false(spends(t, &wish, ASKED + 300));
+        assert_true(spends(t, &wish, ASKED + 200)); /* it is not idle */
+        assert_int_equal(take_ended(t, ASKED + cases[i].at, ends), cases[i].ended);
+        lease_table_get_stats(t, &stats);
+        assert_int_equal(stats.returned, cases[i].returned);
+        assert_int_equal(stats.stranded, cases[i].stranded);
+        lease_table_free(t);
+    }
 }
 
 /* 10 a second: the first has its turn 500 ms after the answer, as the store said. What is let in after
@@ -518,7 +551,8 @@ int main(void)
         cmocka_unit_test(threads_spend_each_unit_once),
         cmocka_unit_test(a_chunk_that_ages_lasts_for_its_ttl_whenever_its_key_is_untouched),
         cmocka_unit_test(a_chunk_that_ages_goes_back_as_soon_as_it_is_used_up),
-        cmocka_unit_test(a_chunk_of_a_sliding_window_lasts_for_a_small_part_of_it),
+        cmocka_unit_test(a_chunk_of_a_sliding_window_is_held_for_a_small_part_of_it),
+        cmocka_unit_test(a_chunk_of_a_sliding_window_that_comes_back_late_is_not_lost),
         cmocka_unit_test(units_of_a_leaky_bucket_wait_for_their_turn),
     };
 
