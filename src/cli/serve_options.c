@@ -46,9 +46,9 @@ const struct option serve_options[SERVE_OPTION_COUNT] = {
     [SERVE_IDLE_TIMEOUT] = { "idle-timeout", 0, "TIME", NULL, .variable = "WEIR_IDLE_TIMEOUT" },
     [SERVE_REQUEST_TIMEOUT] = { "request-timeout", 0, "TIME", "default: 5m, 10s",
                                 .variable = "WEIR_REQUEST_TIMEOUT" },
-    [SERVE_DRAIN_TIMEOUT] = { "drain-timeout", 0, "TIME",
-                              "to finish requests at SIGTERM; default: 10s",
-                              .variable = "WEIR_DRAIN_TIMEOUT" },
+    [SERVE_DRAIN_TIMEOUT] = { "drain-timeout", 0, "TIME", NULL, .variable = "WEIR_DRAIN_TIMEOUT" },
+    [SERVE_MAX_CONNECTION_AGE] = { "max-connection-age", 0, "TIME", "default: 10s, 1d",
+                                   .variable = "WEIR_MAX_CONNECTION_AGE" },
     [SERVE_LOG] = { "log", 0, "FILE", NULL, .variable = "WEIR_LOG" },
     [SERVE_LOG_LEVEL] = { "log-level", 0, "LEVEL", NULL, .words = "debug info warn error",
                           .variable = "WEIR_LOG_LEVEL" },
@@ -247,6 +247,7 @@ bool serve_options_read(const struct arguments *a, struct server_settings *s)
            read_up_to(a, SERVE_MAX_CONNECTIONS, SETTINGS_MOST_CONNECTIONS, &s->max_connections) &&
            read_threads(a, s) && read_time(a, SERVE_IDLE_TIMEOUT, &s->idle_timeout_ms) &&
            read_time(a, SERVE_REQUEST_TIMEOUT, &s->request_timeout_ms) &&
-           read_time(a, SERVE_DRAIN_TIMEOUT, &s->drain_timeout_ms) && read_log(a, s) &&
+           read_time(a, SERVE_DRAIN_TIMEOUT, &s->drain_timeout_ms) &&
+           read_time(a, SERVE_MAX_CONNECTION_AGE, &s->max_connection_age_ms) && read_log(a, s) &&
            read_lists(a, s) && read_token_variable(s);
 }

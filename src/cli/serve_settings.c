@@ -115,6 +115,7 @@ static void print_others(const struct server_settings *s, const struct arguments
         { SERVE_IDLE_TIMEOUT, "idle_timeout", TIME, NULL, s->idle_timeout_ms },
         { SERVE_REQUEST_TIMEOUT, "request_timeout", TIME, NULL, s->request_timeout_ms },
         { SERVE_DRAIN_TIMEOUT, "drain_timeout", TIME, NULL, s->drain_timeout_ms },
+        { SERVE_MAX_CONNECTION_AGE, "max_connection_age", TIME, NULL, s->max_connection_age_ms },
         { SERVE_TRUSTED_PROXIES, "trusted_proxies", NUMBER, NULL, (int64_t)s->trusted_proxy_count },
         { SERVE_ALLOWED_ORIGINS, "allowed_origins", NUMBER, NULL, (int64_t)s->origin_count },
         { SERVE_TRUST_CLIENT_CLOCK, "trust_client_clock", TEXT,

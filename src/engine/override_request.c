@@ -432,7 +432,9 @@ static weir_err read_correction(struct reading *r)
 {
     if (!r->policy || r->policy == &r->named.policy)
         return diag_fail(r->diag, WEIR_EREQUEST, "the policy is missing: name one of the file");
-    snprintf(r->room->amount, sizeof r->room->amount, r->c->cost > 0 ? "%" PRId64 : "", r->c->cost);
+    r->room->amount[0] = '\0';
+    if (r->c->cost > 0)
+        snprintf(r->room->amount, sizeof r->room->amount, "%" PRId64, r->c->cost);
     r->room->by[0] = '\0';
     r->out->value = r->room->amount;
     return WEIR_OK;

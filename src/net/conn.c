@@ -263,6 +263,17 @@ static void note_peer(struct conn *c)
     }
 }
 
+/* Clients that came together, as after a restart, are not to come again together. */
+static uint64_t age(struct conn_pool *p)
+{
+    const uint64_t most = (uint64_t)p->most_age_ms;
+
+    p->random ^= p->random << 13; /* xorshift64 */
+    p->random ^= p->random >> 7;
+    p->random ^= p->random << 17;
+    return most - p->random % (most / 10 + 1);
+}
+
 bool conn_accept(struct conn *c, struct conn_pool *pool, uv_stream_t *listener)
 {
     const weir_allocator allocator = alloc_or_default((weir_allocator){ 0 });
@@ -278,6 +289,7 @@ bool conn_accept(struct conn *c, struct conn_pool *pool, uv_stream_t *listener)
     buf_init(&c->unsent, &allocator);
     conn_pool_enter(pool, c);
     c->came = uv_now(pool->uv);
+    c->ages = c->came + age(pool);
     conn_expire_in(c, pool->request_timeout_ms);
     if (uv_accept(listener, &c->stream) != 0 || uv_fileno(&c->handle, &c->fd) != 0) {
         conn_close(c);

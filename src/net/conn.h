@@ -16,6 +16,7 @@ struct conn_events {
     void (*ended)(struct conn *c);   /* the other side will send no more */
     bool (*expired)(struct conn *c); /* it took too long. False: it is closed. True: it stays, and
                                         has another deadline */
+    void (*aged)(struct conn *c);    /* it has been here for long enough; told once */
     void (*closed)(struct conn *c);  /* the last event: its memory may be freed */
 };
 
@@ -46,14 +47,14 @@ struct conn {
     bool has_told_end;     /* … and ended() was called */
     bool closes_when_sent; /* nothing more is written */
     bool is_closing;
-    unsigned char standing; /* enum conn_standing */
-    struct buf rest;        /* of an unfinished request */
-    struct buf sending;     /* libuv has it */
-    struct buf unsent;      /* waits for that … */
-    struct span lasting;    /* … and these static bytes behind it */
-    size_t kept;            /* bytes that the session keeps of what was taken */
-    size_t held;            /* by all of those, as the pool counts it */
-    uint64_t came;
+    unsigned char standing;     /* enum conn_standing */
+    struct buf rest;            /* of an unfinished request */
+    struct buf sending;         /* libuv has it */
+    struct buf unsent;          /* waits for that … */
+    struct span lasting;        /* … and these static bytes behind it */
+    size_t kept;                /* bytes that the session keeps of what was taken */
+    size_t held;                /* by all of those, as the pool counts it */
+    uint64_t came, ages;        /* when it was accepted, and when aged() is called; 0: it was */
     struct conn *newer, *older; /* of the same standing */
     unsigned char peer[16];     /* its address: IPv4 as ::ffff:a.b.c.d; zero for a Unix socket */
 };

@@ -10,6 +10,7 @@
 #include <malloc.h>
 #include <stdlib.h>
 
+#include "base/hash.h"
 #include "net/conn.h"
 
 enum {
@@ -194,6 +195,10 @@ static void look_for_late_ones(uv_timer_t *timer)
         return;
     for (struct conn *c = conn_pool_first(p), *next; c; c = next) {
         next = conn_pool_next(c);
+        if (c->ages > 0 && now >= c->ages && !c->is_closing) {
+            c->ages = 0;
+            p->events->aged(c);
+        }
         if (now < c->deadline || c->is_closing)
             continue;
         if (!p->events->expired(c))
@@ -209,6 +214,7 @@ weir_err conn_pool_init(struct conn_pool *p, uv_loop_t *uv)
     const weir_allocator allocator = alloc_or_default((weir_allocator){ 0 });
 
     p->uv = uv;
+    p->random = hash_salt() | 1;
     p->room = malloc(CONN_READ_TOGETHER + CONN_ROOM);
     if (!p->room)
         return WEIR_ENOMEM;

@@ -35,7 +35,8 @@ struct conn_pool {
     const struct conn_events *events;
     struct tls_context *(*tls)(struct conn_pool *pool); /* the current one, counted; NULL: none */
     int64_t idle_timeout_ms, request_timeout_ms;
-    size_t max_unsent; /* bytes of a connection that wait to be sent before reading stops … */
+    int64_t most_age_ms; /* after which, or up to a tenth before, aged() is called */
+    size_t max_unsent;   /* bytes of a connection that wait to be sent before reading stops … */
     size_t max_unknown_unsent; /* … of a stranger or a guest */
     size_t most_held;          /* bytes that all of them together may keep */
 
@@ -54,6 +55,7 @@ struct conn_pool {
     struct conn_queue arrived;              /* have bytes in the room */
     struct conn_queue resumed;              /* have a rest that is to be taken */
     struct buf plain, cipher;               /* for a moment, while TLS is undone or done */
+    uint64_t random;                        /* of the ages; see conn_accept() */
     bool is_hurried;
 };
 

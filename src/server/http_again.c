@@ -60,7 +60,7 @@ static bool may_be_asked(struct session *s, struct http_again *a)
     struct loop *loop = session_loop(s);
 
     if (s->http.scanned > 0 || s->http.head_len > 0 || a->is_local != s->conn.is_local ||
-        loop_tracing(loop) ||
+        loop_tracing(loop) || s->is_aged ||
         atomic_load_explicit(&loop->server->is_draining, memory_order_relaxed))
         return false;
     if (!loop->turn.is_asking && !turn_begin_asking(loop))

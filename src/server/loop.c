@@ -154,6 +154,8 @@ void loop_lost_one(struct loop *loop)
     conn_pool_close(&loop->conns);
     close_handle(&loop->wake);
     close_handle(&loop->drain_deadline);
+    close_handle(&loop->call_time);
+    close_handle(&loop->watching);
     close_handle(&loop->end_of_turn);
     close_handle(&loop->look_again.handle);
 }
@@ -280,15 +282,19 @@ weir_err loop_init(struct loop *loop, struct server *server, size_t index, weir_
     loop->uv.data = loop;
     uv_check_init(&loop->uv, &loop->end_of_turn);
     uv_timer_init(&loop->uv, &loop->drain_deadline);
+    uv_timer_init(&loop->uv, &loop->call_time);
+    uv_timer_init(&loop->uv, &loop->watching);
     uv_async_init(&loop->uv, &loop->wake, woken);
     look_again_init(&loop->look_again, &loop->uv);
     loop->end_of_turn.data = loop->drain_deadline.data = loop->wake.data = loop;
+    loop->call_time.data = loop->watching.data = loop;
     uv_check_start(&loop->end_of_turn, end_turn);
     loop->conns = (struct conn_pool){
         .events = &session_events,
         .tls = current_tls,
         .idle_timeout_ms = server->settings.idle_timeout_ms,
         .request_timeout_ms = server->settings.request_timeout_ms,
+        .most_age_ms = server->settings.max_connection_age_ms,
         .max_unsent = LOOP_MOST_UNSENT,
         .max_unknown_unsent = LOOP_MOST_UNKNOWN_UNSENT,
         .most_held = LOOP_MOST_HELD / server->loop_count,

@@ -100,6 +100,10 @@ struct loop {
     struct reply *free_replies;
     size_t free_reply_count;
     struct http2_memory http2_memory;
+    struct http2 *timed;  /* connections with calls that a client gave a time … */
+    uv_timer_t call_time; /* … and the end of the shortest */
+    size_t watches;       /* calls that are told how the server is … */
+    uv_timer_t watching;  /* … and when to look */
     struct http2_stream *free_streams;
     size_t free_stream_count;
     struct throttle throttle;                 /* the last one */

@@ -266,7 +266,7 @@ void session_resume(struct session *s)
     }
     if (is_ready(s) || has_more(s)) /* a page that was too many for this turn */
         turn_send_later(s->loop, s);
-    if (s->loop->is_draining && (!s->http2 || http2_is_drained(s)))
+    if (s->http2 ? http2_is_drained(s) : s->loop->is_draining)
         s->is_ending = true;
     if (s->is_ending && s->reply_count == 0 && !has_more(s))
         conn_close_when_sent(&s->conn);
@@ -329,6 +329,19 @@ static void emptied(struct conn *c)
         turn_send_later(s->loop, s);
 }
 
+/* So that clients behind a balancer of connections find servers that came later. RESP has no way to say
+ * so, and its clients would lose what they have sent meanwhile. */
+static void aged(struct conn *c)
+{
+    struct session *s = session_of(c);
+
+    s->is_aged = true;
+    if (!s->http2 || s->is_ending)
+        return;
+    http2_drain(s);
+    turn_finish(s->loop);
+}
+
 static void closed(struct conn *c)
 {
     struct session *s = session_of(c);
@@ -345,7 +358,7 @@ static void closed(struct conn *c)
     loop_lost_one(loop);
 }
 
-const struct conn_events session_events = { turn_gathered, emptied, ended, expired, closed };
+const struct conn_events session_events = { turn_gathered, emptied, ended, expired, aged, closed };
 
 /* It must not be dropped as if it had a place that another could have. */
 static void be_unwelcome(struct session *s, uv_stream_t *listener)

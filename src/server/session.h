@@ -41,6 +41,7 @@ struct session {
     bool was_served;   /* at least one request came */
     bool is_grpc;      /* what is being served is a call of gRPC */
     bool is_unwelcome; /* there are too many connections: one refusal, then it ends */
+    bool is_aged;      /* HTTP/1: it ends behind the next reply */
     bool is_ending;    /* no more requests are read; closed behind the last reply */
     bool is_gone;      /* the connection is closed; freed behind the last reply */
     bool will_send;    /* it is in the turn's list of those that may have replies to send */

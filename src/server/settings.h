@@ -95,11 +95,12 @@ struct server_settings {
 
     const char *listen[SETTINGS_MOST_LISTENERS]; /* "127.0.0.1:7878", "[::]:7878", "unix:/path" */
     size_t listen_count;
-    int threads;                /* 0: as many as there are cores */
-    int64_t max_connections;    /* of the whole server */
-    int64_t idle_timeout_ms;    /* between two requests */
-    int64_t request_timeout_ms; /* from a request's first byte to its last */
-    int64_t drain_timeout_ms;   /* SIGTERM: what is in flight has so long to end */
+    int threads;                   /* 0: as many as there are cores */
+    int64_t max_connections;       /* of the whole server */
+    int64_t idle_timeout_ms;       /* between two requests */
+    int64_t request_timeout_ms;    /* from a request's first byte to its last */
+    int64_t drain_timeout_ms;      /* SIGTERM: what is in flight has so long to end */
+    int64_t max_connection_age_ms; /* of HTTP: then its client is asked to connect again */
 
     struct token_source tokens[SETTINGS_MOST_TOKENS];
     size_t token_count;

@@ -16,6 +16,7 @@ enum {
     IDLE_TIMEOUT,
     REQUEST_TIMEOUT,
     DRAIN_TIMEOUT,
+    MAX_CONNECTION_AGE,
     TOKENS,
     TRUSTED_PROXIES,
     ALLOWED_ORIGINS,
@@ -40,6 +41,7 @@ static const char *const words[KEY_COUNT] = {
     [IDLE_TIMEOUT] = "idle_timeout",
     [REQUEST_TIMEOUT] = "request_timeout",
     [DRAIN_TIMEOUT] = "drain_timeout",
+    [MAX_CONNECTION_AGE] = "max_connection_age",
     [TOKENS] = "tokens",
     [TRUSTED_PROXIES] = "trusted_proxies",
     [ALLOWED_ORIGINS] = "allowed_origins",
@@ -310,6 +312,7 @@ static void read_server(struct reading *r, const struct yaml *node)
     setting_time(r, keys[IDLE_TIMEOUT], "idle_timeout", &s->idle_timeout_ms);
     setting_time(r, keys[REQUEST_TIMEOUT], "request_timeout", &s->request_timeout_ms);
     setting_time(r, keys[DRAIN_TIMEOUT], "drain_timeout", &s->drain_timeout_ms);
+    setting_time(r, keys[MAX_CONNECTION_AGE], "max_connection_age", &s->max_connection_age_ms);
     if (keys[LISTEN]) {
         s->listen_count = 0;
         read_each(r, keys[LISTEN]->value, "listen", "127.0.0.1:7878", read_listener);

@@ -31,7 +31,7 @@ chmod 600 "$scratch/token"
 every_variable_is_read() {
     good=0
     for name in LISTEN THREADS TRUSTED_PROXIES ALLOWED_ORIGINS ALLOW_PLAIN TRUST_CLIENT_CLOCK \
-        MAX_KEYS MAX_CONNECTIONS IDLE_TIMEOUT REQUEST_TIMEOUT DRAIN_TIMEOUT LOG_LEVEL LOG_FORMAT; do
+        MAX_KEYS MAX_CONNECTIONS IDLE_TIMEOUT REQUEST_TIMEOUT DRAIN_TIMEOUT MAX_CONNECTION_AGE LOG_LEVEL LOG_FORMAT; do
         with "WEIR_$name=x y" -- run serve --check
         if [ "$status" != 2 ] || ! grep -q "^weir: WEIR_${name}[: ]" "$scratch/err"; then
             echo "WEIR_$name: status $status" && cat "$scratch/err"

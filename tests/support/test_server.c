@@ -45,6 +45,8 @@ static void fill_settings(struct test_server *h, const struct server_settings *g
         s->request_timeout_ms = 10000;
     if (!s->drain_timeout_ms)
         s->drain_timeout_ms = 10000;
+    if (!s->max_connection_age_ms)
+        s->max_connection_age_ms = 86400000;
 }
 
 void test_server_open(struct test_server *h, const char *policies,

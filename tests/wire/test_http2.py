@@ -5,10 +5,12 @@ each other, and an end that loses no request.
     test_http2.py TREE      from the root of the source
 """
 import json
+import select
 import signal
 import ssl
 import struct
 import sys
+import time
 
 sys.path.insert(0, "tests/support")
 from certificates import make_certs  # noqa: E402
@@ -241,6 +243,85 @@ def an_idle_connection_is_told_before_it_is_closed():
         while client.hear():
             pass
         assert [error for _, error in client.goaways] == [0]
+
+
+def answered_until_told(client):
+    """A client that asks until it is told to connect again: all it has asked is answered, also what it ends later."""
+    body, began = check_body("many", "k"), time.monotonic()
+    asked = [client.begin("POST", "/v1/check")]
+    client.send(asked[0], body[:10], end=False)
+    while not client.goaways:
+        asked.append(client.post("/v1/check", body))
+        client.wait(asked[-1])
+    took = time.monotonic() - began
+    client.send(asked[0], body[10:])
+    while client.hear():
+        pass
+    assert all(client.answers[stream].status == 200 for stream in asked)
+    assert [error for _, error in client.goaways] == [0, 0] and client.goaways[0][0] == 2**31 - 1, client.goaways
+    assert client.goaways[1][0] == asked[-1], (client.goaways, asked[-1])
+    return len(asked), took
+
+
+@test
+def a_connection_of_a_great_age_ends_and_loses_nothing():
+    aged = POLICIES + "server: {max_connection_age: 2s}\n"
+    with Folder() as folder, serve(folder, threads=1, policies=aged) as server:
+        clients = [Client(server) for _ in range(20)]
+        began = time.monotonic()
+        old, watch = Client(server), Client(server)
+        stream = watch.post("/grpc.health.v1.Health/Watch", bytes(5), [("content-type", "application/grpc")])
+        asked, took = answered_until_told(old)
+        assert took > 1.5, took
+        ends = []
+        for client in clients:
+            while client.hear():
+                pass
+            ends.append(time.monotonic() - began)
+            assert [error for _, error in client.goaways] == [0, 0], client.goaways
+        assert watch.wait(stream).trailers["grpc-status"] == "14"  # UNAVAILABLE: it asks elsewhere
+        with Client(server) as new:
+            assert new.request("POST", "/v1/check", check_body("many", "k")).status == 200
+        assert remaining(server, "many", "k") == 1000000 - asked - 1
+
+
+@test
+def connections_that_came_together_do_not_age_together():
+    aged = POLICIES + "server: {max_connection_age: 10s}\n"
+    with Folder() as folder, serve(folder, threads=1, policies=aged) as server:
+        clients = {}
+        for _ in range(30):
+            client = Client(server)
+            clients[client.sock] = client
+        began, ends = time.monotonic(), []
+        while len(ends) < len(clients):
+            for sock in select.select([sock for sock in clients if not clients[sock].goaways], [], [])[0]:
+                assert clients[sock].hear()
+                if clients[sock].goaways:
+                    ends.append(time.monotonic() - began)
+        assert ends[0] > 8.5 and ends[-1] - ends[0] > 0.4, ends  # a tenth of the age, less chance
+
+
+@test
+def an_aged_connection_of_http_1_1_is_told_with_its_next_answer_and_resp_is_not():
+    body = check_body("many", "k")
+    said = b"POST /v1/check HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body)
+    aged = POLICIES + "server: {max_connection_age: 1s}\n"
+    with Folder() as folder, serve(folder, policies=aged) as server, server.connect() as sock, \
+            server.connect() as resp:
+        began, answers = time.monotonic(), []
+        while not answers or b"Connection: close\r\n" not in answers[-1]:
+            sock.sendall(said)
+            answers.append(sock.recv(65536))
+            resp.sendall(b"*1\r\n$4\r\nPING\r\n")
+            assert resp.recv(100) == b"+PONG\r\n"
+            assert answers[-1].startswith(b"HTTP/1.1 200 "), answers[-1]
+        assert time.monotonic() - began > 0.8
+        assert sock.recv(1) == b""
+        assert remaining(server, "many", "k") == 1000000 - len(answers)
+        for _ in range(3):
+            resp.sendall(b"*1\r\n$4\r\nPING\r\n")
+            assert resp.recv(100) == b"+PONG\r\n"
 
 
 @test

@@ -6,6 +6,7 @@ served meanwhile.
 """
 import json
 import select
+import socket
 import struct
 import sys
 import time
@@ -237,6 +238,40 @@ def a_client_that_does_not_read_is_not_written_to():
         began, busy = time.monotonic(), attacked.seconds()
         time.sleep(1)
         assert attacked.seconds() - busy < 0.5, "the server was busy with waiting"
+
+
+def without_reading(server, sock, other):
+    """Fill the kernel's buffers with one answer after the other, so that no more than one waits behind them: what is
+    asked then is read, and its answers stay with the server."""
+    numbers = streams()
+    sock.sendall(PREFACE + frame(SETTINGS, 0, 0, struct.pack(">HI", 4, 2**31 - 1)) +
+                 frame(WINDOW_UPDATE, 0, 0, struct.pack(">I", 2**31 - 1 - 65535)))
+    for _ in range(150):
+        sock.sendall(frame(HEADERS, END_HEADERS | END_STREAM, next(numbers), head("/", "GET")))
+        assert other.request("GET", "/healthz").status == 200  # that was served
+    return numbers
+
+
+@test
+def answers_that_are_queued_for_a_client_that_does_not_read_are_bounded():
+    """A stream that is reset leaves the head of its answer in the queue, so the bound on streams does not help."""
+    with Folder() as folder:
+        config = folder / "weir.yaml"
+        config.write_text(POLICIES)
+        with Server(config=config, threads=1, listen=f"unix:{folder}/sock") as server, \
+                socket.socket(socket.AF_UNIX) as sock, Client(unix=folder / "sock") as other:
+            sock.connect(str(folder / "sock"))
+            sock.settimeout(PATIENCE)
+            numbers = without_reading(server, sock, other)
+            for _ in range(15):
+                some = [next(numbers) for _ in range(100)]
+                for make in (lambda stream: frame(HEADERS, END_HEADERS | END_STREAM, stream, head("/healthz", "GET")),
+                             lambda stream: frame(RST_STREAM, 0, stream, struct.pack(">I", 8))):
+                    sock.sendall(b"".join(make(stream) for stream in some))
+                    assert other.request("GET", "/healthz").status == 200
+            sock.sendall(frame(PING, 0, 0, bytes(8)))
+            assert not read_until(sock, lambda kind, flags, *_: kind == PING and flags & 1), "all of it was queued"
+            assert other.request("POST", "/v1/check", BODY).status == 200
 
 
 @test

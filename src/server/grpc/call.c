@@ -85,6 +85,13 @@ bool grpc_has_path(struct span path)
     return find_method(path) || grpc_is_stream(path);
 }
 
+bool grpc_is_check(struct span path)
+{
+    const struct method *method = find_method(path);
+
+    return method && method->is_check;
+}
+
 /* ---- messages -------------------------------------------------------------------------------- */
 
 static size_t length_in(const char *prefix)
@@ -174,27 +181,33 @@ static int64_t unit_ns(char unit)
     }
 }
 
-/* For the store, of what the caller will wait: part of it is kept back, so that what `on_error` says
- * is heard in time. 0: as long as the store may take for others. */
-static int32_t time_for_store(const struct http_request *request)
+int64_t grpc_timeout(struct span text)
 {
-    const struct span text = http_header(request, "grpc-timeout");
-    int64_t number = 0, ms, spared;
+    const int64_t unit = text.len > 0 ? unit_ns(text.at[text.len - 1]) : 0;
+    int64_t number = 0, ms;
 
-    if (text.len < 2 || text.len > MOST_TIMEOUT_DIGITS + 1)
+    if (unit == 0 || text.len < 2 || text.len > MOST_TIMEOUT_DIGITS + 1)
         return 0;
     for (size_t i = 0; i + 1 < text.len; i++) {
         if (text.at[i] < '0' || text.at[i] > '9')
             return 0;
         number = number * 10 + (text.at[i] - '0');
     }
-    if (unit_ns(text.at[text.len - 1]) == 0)
+    if (number > INT32_MAX * (int64_t)1000000 / unit)
+        return 0; /* longer than anything takes */
+    ms = (number * unit + 999999) / 1000000;
+    return ms > 0 ? ms : 1;
+}
+
+/* For the store, of what the caller will wait: part of it is kept back, so that what `on_error` says
+ * is heard in time. 0: as long as the store may take for others. */
+static int32_t time_for_store(int64_t timeout_ms)
+{
+    const int64_t part = timeout_ms / SPARED_PART, spared = part > SPARED_MS ? part : SPARED_MS;
+
+    if (timeout_ms == 0)
         return 0;
-    if (number > INT32_MAX * (int64_t)1000000 / unit_ns(text.at[text.len - 1]))
-        return 0; /* longer than any store takes */
-    ms = number * unit_ns(text.at[text.len - 1]) / 1000000;
-    spared = ms / SPARED_PART > SPARED_MS ? ms / SPARED_PART : SPARED_MS;
-    return ms - spared > 1 ? (int32_t)(ms - spared) : 1;
+    return timeout_ms - spared > 1 ? (int32_t)(timeout_ms - spared) : 1;
 }
 
 /* ---- the way in ------------------------------------------------------------------------------ */
@@ -210,7 +223,7 @@ static bool is_let_in(struct exchange *x, const struct method *method)
     return http_access(x, method->scopes, true);
 }
 
-void grpc_serve(struct session *s, struct http_request *request)
+void grpc_serve(struct session *s, struct http_request *request, int64_t timeout_ms)
 {
     const struct method *method = find_method(request->path);
     struct exchange x = { .session = s, .request = request };
@@ -218,7 +231,7 @@ void grpc_serve(struct session *s, struct http_request *request)
 
     if (!is_let_in(&x, method) || !read_message(&x, method->most, &message))
         return;
-    x.most_ms = time_for_store(request);
+    x.most_ms = time_for_store(timeout_ms);
     if (method->serve)
         method->serve(&x, message);
     else

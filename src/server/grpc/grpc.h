@@ -21,9 +21,13 @@ enum {
 bool grpc_is_call(const struct http_request *request);
 
 bool grpc_has_path(struct span path);
+bool grpc_is_check(struct span path); /* one that decides */
 
-/* Serve a whole one, that grpc_is_call(). */
-void grpc_serve(struct session *s, struct http_request *request);
+/* What a client writes as grpc-timeout, in ms and rounded up: at least 1. 0: it sets no bound. */
+int64_t grpc_timeout(struct span text);
+
+/* Serve a whole one, that grpc_is_call(), in so many ms; 0: it sets no bound. */
+void grpc_serve(struct session *s, struct http_request *request, int64_t timeout_ms);
 
 /* Before all of its body is there: how long that may be. False: it was refused. */
 bool grpc_admit(struct session *s, struct http_request *head, size_t *most_body);
@@ -41,6 +45,8 @@ enum grpc_status grpc_stream(struct server *server, struct span path, struct spa
 /* Does it tell of changes? Then this is one, of how the server is. */
 bool grpc_is_watch(struct span path);
 void grpc_write_health(struct server *server, struct buf *out);
+bool grpc_is_serving(struct server *server);
+bool grpc_knows_service(struct span message); /* … that it asks about */
 
 /* The message of a body that has one, whole, at its beginning; `used` is how long it is with its
  * prefix. False: it is not all there. */

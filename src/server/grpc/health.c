@@ -3,13 +3,18 @@
 #include "proto/reflection.h"
 #include "server/grpc/grpc.h"
 
-static enum health_status health_of(struct server *server)
+/* As /readyz says. */
+bool grpc_is_serving(struct server *server)
 {
     weir_stats stats;
 
     weir_get_stats(server->weir, &stats);
-    return atomic_load(&server->is_draining) || stats.has_failed ? HEALTH_NOT_SERVING
-                                                                 : HEALTH_SERVING;
+    return !atomic_load(&server->is_draining) && !stats.has_failed;
+}
+
+static enum health_status health_of(struct server *server)
+{
+    return grpc_is_serving(server) ? HEALTH_SERVING : HEALTH_NOT_SERVING;
 }
 
 static void write_status(struct buf *out, enum health_status status)
@@ -47,6 +52,15 @@ void grpc_health_check(const struct exchange *x, struct span message)
 void grpc_write_health(struct server *server, struct buf *out)
 {
     write_status(out, health_of(server));
+}
+
+bool grpc_knows_service(struct span message)
+{
+    struct span service;
+    weir_diag diag;
+
+    return health_protobuf_read(message, &service, &diag) == PROTOBUF_FINE &&
+           health_protobuf_knows(service);
 }
 
 static enum grpc_status watch(struct server *server, struct span message, struct buf *out)

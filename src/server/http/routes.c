@@ -487,9 +487,10 @@ static route_action *admit(struct exchange *x, size_t body_len, size_t *most_bod
     return NULL;
 }
 
-static bool is_draining(const struct session *s)
+static bool is_leaving(const struct session *s)
 {
-    return atomic_load_explicit(&session_loop(s)->server->is_draining, memory_order_relaxed);
+    return s->is_aged ||
+           atomic_load_explicit(&session_loop(s)->server->is_draining, memory_order_relaxed);
 }
 
 /* The requests of HTTP/2 are independent of each other: none of them ends the connection. */
@@ -507,7 +508,7 @@ static void end_session(struct session *s)
 void http_serve(struct session *s, struct http_request *request)
 {
     struct exchange x = { .session = s, .request = request };
-    const bool keeps_alive = is_stream(s) || (request->keep_alive && !is_draining(s));
+    const bool keeps_alive = is_stream(s) || (request->keep_alive && !is_leaving(s));
     route_action *action;
     size_t most_body;
 

@@ -130,15 +130,16 @@ static ssize_t read_body(nghttp2_session *frames, int32_t id, uint8_t *into, siz
     struct http2_stream *stream = source->ptr;
     const size_t texts = stream->text.len - stream->body_at;
     const size_t n = texts < room ? texts : room;
-    size_t more = room - n < stream->lasting.len ? room - n : stream->lasting.len;
+    const size_t more = room - n < stream->lasting.len ? room - n : stream->lasting.len;
 
     if (n > 0)
         memcpy(into, stream->text.at + stream->body_at, n);
     stream->body_at += n;
-    if (more > 0)
+    if (more > 0) { /* else there may be no pointer to add to */
         memcpy(into + n, stream->lasting.at, more);
-    stream->lasting = (struct span){ stream->lasting.at + (more > 0 ? more : 0),
-                                     stream->lasting.len - more };
+        stream->lasting.at += more;
+        stream->lasting.len -= more;
+    }
     if (left_of(stream) > 0) {
         http2_waits(ctx, stream, true); /* from now on */
     } else if (stream->is_grpc) {
@@ -190,6 +191,18 @@ static void write_text(struct reply *r, struct http2_stream *stream)
     r->text.len = 0;
 }
 
+static void submit_answer(struct http2 *h, struct http2_stream *stream)
+{
+    stream->is_answered = true;
+    if (!stream->has_ended) {
+        stream->is_early = true;
+        h->early++;
+    }
+    http2_waits(h, stream, true);
+    submit(h, stream);
+    http2_account(h, stream);
+}
+
 void http2_answer(struct http2 *h, struct reply *r)
 {
     struct http2_stream *stream = r->stream;
@@ -206,13 +219,37 @@ void http2_answer(struct http2 *h, struct reply *r)
     }
     stream->reply = NULL;
     r->stream = NULL;
-    if (!stream->has_ended) {
-        stream->is_early = true;
-        h->early++;
+    submit_answer(h, stream);
+}
+
+static void note_unanswered(struct session *s, const char *why)
+{
+    s->is_grpc = true;
+    session_unanswered(s, PROBLEM_REQUEST_TIMEOUT, why);
+    s->is_grpc = false;
+}
+
+/* An answer that the client did not take in time is no answer. */
+void http2_expire_call(struct http2 *h, struct http2_stream *stream)
+{
+    static const char why[] = "the time that the client gave has passed";
+
+    if (stream->is_answered) {
+        nghttp2_submit_rst_stream(h->frames, NGHTTP2_FLAG_NONE, stream->id, NGHTTP2_CANCEL);
+        return;
     }
-    http2_waits(h, stream, true);
-    submit(h, stream);
-    http2_account(h, stream);
+    if (grpc_is_check(stream_target(stream)))
+        note_unanswered(h->session, why);
+    if (stream->reply)
+        stream->reply->stream = NULL;
+    stream->reply = NULL;
+    stream->is_asked = true;
+    stream->text.len = 0;
+    buf_text(&stream->text, why);
+    stream->grpc_status = GRPC_DEADLINE_EXCEEDED;
+    stream->grpc_code = problem_code(PROBLEM_REQUEST_TIMEOUT);
+    observer_request(h->session->loop->observer, PROTOCOL_GRPC, GRPC_DEADLINE_EXCEEDED);
+    submit_answer(h, stream);
 }
 
 /* ---- bytes out ----------------------------------------------------------------------------- */

@@ -63,7 +63,7 @@ static void serve(struct session *s, struct http2_stream *stream, struct http_re
 {
     if (stream->is_grpc && grpc_is_call(request)) {
         s->is_grpc = true;
-        grpc_serve(s, request);
+        grpc_serve(s, request, stream->timeout_ms);
         s->is_grpc = false;
     } else if (grpc_has_path(request->path)) {
         http_refuse(s, 415, "this is a method of gRPC: POST with Content-Type: application/grpc");
@@ -79,6 +79,8 @@ void http2_ask(struct session *s, struct http2_stream *stream)
     const char *why = "the head of the request is too large";
     int status = 431;
 
+    if (stream->is_answered) /* its time has passed */
+        return;
     if (stream->is_open) {
         http2_go_on(h, stream);
         return;

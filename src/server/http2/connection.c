@@ -98,8 +98,10 @@ void http2_free(struct http2 *h)
         later = stream->later;
         if (stream->reply)
             stream->reply->stream = NULL;
+        loop->watches -= stream->is_watch;
         stream_free(loop, stream);
     }
+    http2_forget_deadlines(h);
     nghttp2_session_del(h->frames);
     free(h);
 }

@@ -24,10 +24,12 @@ struct http2 {
     size_t waiting;       /* streams that wait for the client: for more of a request, or for room */
     uint64_t waits_since; /* the first of them, or one that has gone since; in ms */
     size_t early;         /* streams that were answered before their end came */
-    size_t goaways;       /* of a drain: 0 to 2 */
-    bool has_failed;      /* the client broke a rule: it is told, and that is all */
-    bool has_more;        /* to send, when there is room */
-    bool has_pinged;      /* and waits for the answer */
+    uint64_t first_deadline; /* of its calls, or of one that has gone since; 0: it has none */
+    struct http2 *previous_timed, *next_timed; /* of those that have one */
+    size_t goaways;                            /* of a drain: 0 to 2 */
+    bool has_failed; /* the client broke a rule: it is told, and that is all */
+    bool has_more;   /* to send, when there is room */
+    bool has_pinged; /* and waits for the answer */
 };
 
 static inline uint64_t http2_now(const struct http2 *h)
@@ -70,6 +72,19 @@ bool http2_admit(struct http2 *h, struct http2_stream *stream);
 void http2_head_came(struct http2 *h, struct http2_stream *stream);
 void http2_go_on(struct http2 *h, struct http2_stream *stream);
 void http2_end_open_calls(struct http2 *h);
+void http2_tell(struct http2 *h, struct http2_stream *stream); /* how the server is now */
+void http2_watch(struct http2 *h,
+                 struct http2_stream *stream); /* in watch.c: … and when that changes */
+
+/* In open_call.c: the time of such a call has passed. */
+void http2_expire_open_call(struct http2 *h, struct http2_stream *stream);
+
+/* In deadline.c: the head of a call is there, and its time runs; the connection ends. */
+void http2_set_deadline(struct http2 *h, struct http2_stream *stream);
+void http2_forget_deadlines(struct http2 *h);
+
+/* In answer.c: its time has passed. What it has asked is answered for no stream any more. */
+void http2_expire_call(struct http2 *h, struct http2_stream *stream);
 
 /* In answer.c: the head of an answer by gRPC, false if there is no memory, and its trailers. */
 int http2_submit_head(struct http2 *h, const struct http2_stream *stream,

@@ -72,6 +72,8 @@ void http2_go_on(struct http2 *h, struct http2_stream *stream)
 
         if (message.at[-GRPC_PREFIX] == 0 && message.len <= GRPC_MAX_SHORT_MESSAGE)
             status = grpc_stream(h->session->loop->server, path, message, &stream->answers);
+        if (status == GRPC_OK && grpc_is_watch(path) && grpc_knows_service(message))
+            http2_watch(h, stream);
         if (status != GRPC_OK || stream->answers.len > MOST_UNSENT || stream->answers.failed)
             finish(stream, status != GRPC_OK ? status : GRPC_RESOURCE_EXHAUSTED);
         stream->body_at += used;
@@ -83,6 +85,27 @@ void http2_go_on(struct http2 *h, struct http2_stream *stream)
         finish(stream, GRPC_RESOURCE_EXHAUSTED);
     if (!stream->is_finished && stream->has_ended && !grpc_is_watch(path))
         finish(stream, GRPC_OK);
+    send_answers(h, stream);
+}
+
+/* What it has not read yet is old: it is told when it has. */
+void http2_tell(struct http2 *h, struct http2_stream *stream)
+{
+    if (stream->is_finished || stream->answers.len > stream->answered)
+        return;
+    stream->was_serving = grpc_is_serving(h->session->loop->server);
+    grpc_write_health(h->session->loop->server, &stream->answers);
+    send_answers(h, stream);
+}
+
+/* If the client has not read what it was told before, there is no place for a status. */
+void http2_expire_open_call(struct http2 *h, struct http2_stream *stream)
+{
+    if (stream->is_finished || stream->answers.len > stream->answered) {
+        nghttp2_submit_rst_stream(h->frames, NGHTTP2_FLAG_NONE, stream->id, NGHTTP2_CANCEL);
+        return;
+    }
+    finish(stream, GRPC_DEADLINE_EXCEEDED);
     send_answers(h, stream);
 }
 

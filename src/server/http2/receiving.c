@@ -39,6 +39,7 @@ static int close_stream(nghttp2_session *frames, int32_t id, uint32_t error, voi
     if (stream->reply)
         stream->reply->stream = NULL;
     h->early -= stream->is_early;
+    h->session->loop->watches -= stream->is_watch;
     http2_waits(h, stream, false);
     h->held -= stream->held;
     if (stream->previous)
@@ -180,8 +181,10 @@ static int frame_came(nghttp2_session *frames, const nghttp2_frame *frame, void 
                      ? http2_stream_of(h, frame->hd.stream_id)
                      : NULL;
         if (stream && frame->hd.type == NGHTTP2_HEADERS &&
-            frame->headers.cat == NGHTTP2_HCAT_REQUEST)
+            frame->headers.cat == NGHTTP2_HCAT_REQUEST) {
             http2_head_came(h, stream);
+            http2_set_deadline(h, stream);
+        }
         if (stream && is_last)
             end_request(h, stream);
         break;

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "proto/http_head.h"
+#include "server/grpc/grpc.h"
 #include "server/loop.h"
 
 enum {
@@ -45,7 +46,10 @@ struct http2_stream *stream_new(struct loop *loop, struct http2 *of, int32_t id)
     stream->grpc_status = 0;
     stream->has_host = stream->is_too_large = stream->has_ended = stream->is_ready = false;
     stream->is_asked = stream->is_early = stream->is_grpc = stream->is_closed = false;
-    stream->is_open = stream->has_head = stream->is_finished = false;
+    stream->is_open = stream->has_head = stream->is_finished = stream->is_answered = false;
+    stream->is_watch = false;
+    stream->timeout_ms = 0;
+    stream->deadline = 0;
     stream->answered = 0;
     stream->grpc_code = NULL;
     stream->most_body = HTTP_MAX_SHORT_BODY;
@@ -115,6 +119,8 @@ static void add_field(struct http2_stream *stream, struct span name, struct span
 
     if (span_is(name, "content-type"))
         stream->is_grpc = begins_with(value, grpc, sizeof grpc - 1);
+    else if (span_is(name, "grpc-timeout"))
+        stream->timeout_ms = grpc_timeout(value);
     *f = (struct http2_field){ (uint32_t)at, (uint32_t)name.len, (uint32_t)(at + name.len + 1),
                                (uint32_t)value.len };
     if (to) {

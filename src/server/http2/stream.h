@@ -43,9 +43,12 @@ struct http2_stream {
     bool has_ended;    /* the client sends no more of it */
     bool is_ready;     /* in the list of those to be asked */
     bool is_asked;
-    bool is_early;    /* it was answered before its end came */
-    size_t most_body; /* bytes that may come before it is looked at again */
-    bool is_grpc;     /* by its Content-Type */
+    bool is_early;      /* it was answered before its end came */
+    size_t most_body;   /* bytes that may come before it is looked at again */
+    bool is_grpc;       /* by its Content-Type */
+    bool is_answered;   /* all of its answer is with nghttp2 */
+    int64_t timeout_ms; /* that the client gives a call of gRPC; 0: none … */
+    uint64_t deadline;  /* … and when it has passed */
 
     /* Of a call that stays open: */
     bool is_open;
@@ -53,6 +56,8 @@ struct http2_stream {
     bool is_finished;   /* nothing more is answered … */
     struct buf answers; /* … but these … */
     size_t answered;    /* … of which so much is sent */
+    bool is_watch;      /* it is told how the server is … */
+    bool was_serving;   /* … which was this, when it was last told */
     bool is_closed;     /* freed when it leaves the list */
 };
 

@@ -85,6 +85,7 @@ static void without_a_file_there_are_defaults(void **state)
     assert_int_equal(s.idle_timeout_ms, 300000);
     assert_int_equal(s.request_timeout_ms, 10000);
     assert_int_equal(s.drain_timeout_ms, 10000);
+    assert_int_equal(s.max_connection_age_ms, 86400000);
     assert_false(s.trusts_client_clock);
     assert_int_equal(settings_check(&s, &diag), WEIR_OK);
     settings_done(&s);
@@ -117,6 +118,7 @@ static void a_file_may_say_everything(void **state)
         "  idle_timeout: 2m\n"
         "  request_timeout: 3s\n"
         "  drain_timeout: 400ms\n"
+        "  max_connection_age: 1h\n"
         "  tokens:\n"
         "    - {file: all.token, scope: [check, admin, metrics, reset, view]}\n"
         "    - {file: /etc/weir/m, scope: metrics}\n"
@@ -142,6 +144,7 @@ static void a_file_may_say_everything(void **state)
     assert_int_equal(s.idle_timeout_ms, 120000);
     assert_int_equal(s.request_timeout_ms, 3000);
     assert_int_equal(s.drain_timeout_ms, 400);
+    assert_int_equal(s.max_connection_age_ms, 3600000);
     assert_int_equal(s.token_count, 2);
     assert_beside(&c, s.tokens[0].path, "", "all.token");
     assert_int_equal(s.tokens[0].scopes, SCOPE_ALL);
