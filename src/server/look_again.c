@@ -24,9 +24,9 @@
 #include "base/clock.h"
 
 enum {
-    PAUSE_NS = 50 * 1000,
-    MOST_SHORT = 64,   /* pauses that are remembered */
-    ENOUGH_SHORT = 32, /* looking pays */
+    PAUSE_NS = 100 * 1000, /* most of which a client in one thread needs to ask again */
+    MOST_SHORT = 64,       /* pauses that are remembered */
+    ENOUGH_SHORT = 32,     /* looking pays */
     LONG_COUNTS = 8,
     LONE_NS = 20 * 1000, /* a request comes soon after a turn */
     LONE_MEAN = 16,      /* turns before the first attempt to gather … */

@@ -7,9 +7,9 @@ import { pathToFileURL } from 'node:url'
 const { ONLY, PACKAGE, PEERS, REDIS_PORT, ROUNDS, SECONDS, WEIR_PORT } = process.env
 const peer = createRequire(pathToFileURL(path.join(PEERS, 'x')))
 const own = (file) => import(pathToFileURL(path.join(PACKAGE, file)))
-const { Weir } = await own('index.js')
+const { Weir: Core } = await own('index.js')
+const { Weir } = await own('node.js') // what Node.js finds under weir-client
 const { socket } = await own('socket.js')
-const { fetch: nodeFetch } = await own('node.js')
 const { RateLimiterRedis } = peer('rate-limiter-flexible')
 const { RedisStore } = peer('rate-limit-redis')
 const { Ratelimit } = peer('@upstash/ratelimit')
@@ -95,7 +95,7 @@ Object.assign(WAYS, {
     new Weir({ url: url.replace('127.0.0.1', 'localhost'), batch: false, ...options }),
   ),
   'weir by fetch': check(new Weir({ url, ...options })),
-  'weir by fetch of weir-client/node': check(new Weir({ url, fetch: nodeFetch, ...options })),
+  'weir by fetch of Node.js itself': check(new Core({ url, ...options })),
   'weir by a socket': check(kept),
   'weir by a socket, sliding': check(kept, 'sliding'),
   'weir by a socket, the limit in the request': check(kept, LIMIT),
@@ -161,7 +161,7 @@ for (const name in WAYS)
 const ratio = (name, peer) => IN_FLIGHT.map((callers) =>
   middle(results[name][callers].rates.map((rate, i) => rate / results[peer][callers].rates[i])).toFixed(2))
 const peers = Object.keys(PEERS_OF).filter((peer) => peer in WAYS)
-for (const name of ['weir by fetch', 'weir by fetch of weir-client/node', 'weir by a socket']) {
+for (const name of ['weir by fetch', 'weir by fetch of Node.js itself', 'weir by a socket']) {
   if (!(name in WAYS)) continue
   console.log(`${name}, times`)
   for (const peer of peers) print(peer, ratio(name, peer))

@@ -28,7 +28,7 @@ interface Group extends Underway {
 
 export interface Call {
   text: string
-  /** It changes nothing when done twice. */
+  /** It changes nothing when done twice, whatever the verb. */
   safe: unknown
   /** Taken away when it is settled. */
   settle?: Settle
@@ -38,6 +38,9 @@ export interface Call {
 
 /** Returns what gives the call up, without an answer. */
 export type Push = (call: Call, timeout: number) => () => void
+
+/** Done twice, these change nothing more: peek, reset, commit, release, extend. */
+const SAFE = /pe|set|com|rel|ext/
 
 const isAnswer = (raw?: Raw) => raw?.error || typeof raw?.allowed === 'boolean'
 
@@ -109,7 +112,7 @@ export function lane(
     } catch (error) {
       const failure = error instanceof WeirError ? error : new WeirError(`${error}`, 'unreachable')
       batch = open(batch)
-      if (!again && (failure.unsent || (!failure.status && batch.every((call) => call.safe))))
+      if (!again && (failure.unsent || (!failure.status && (SAFE.test(verb) || batch.every((call) => call.safe)))))
         setTimeout(() => (batch = open(batch))[0] && send(batch, true), RETRY_MS)
       else fail(batch, failure)
     }

@@ -1,4 +1,4 @@
-/* node.ts - a fetch for Node.js that costs a fraction of the usual one.
+/* node.ts - the same client for Node.js, where a request costs a fraction of the usual one.
  *
  * The fetch of Node.js spends most of its time on streams and signals that a small request has no
  * use for. It hands requests to a carrier, which other copies of undici find under a symbol, too.
@@ -7,27 +7,46 @@
  * The first request goes by the usual fetch, which makes the carrier. So do all requests if that
  * fetch was replaced, and in other runtimes. */
 import { root } from './duration.js'
+import { parsePlain } from './plain.js'
 import type { Fetch } from './transport.js'
+import { type Anything, Weir as Core, type WeirOptions } from './weir.js'
 
+export * from './index.js'
+
+/** What it takes is as old as its number. */
 const CARRIER = Symbol.for('undici.globalDispatcher.1')
 
-function carried(carrier: any, url: string, { signal, ...init }: RequestInit): ReturnType<Fetch> {
+/** Half of what many callers ask leaves before they all have asked. */
+const ENOUGH = 64
+
+/** Whether it is Node's own. */
+const isOwn = (fetch: unknown) => /undici/i.test(`${fetch}`)
+let seen = root.fetch
+let isSeenOwn = isOwn(seen)
+
+const send: Fetch = (url, init, underway) => {
+  if (seen !== root.fetch) isSeenOwn = isOwn((seen = root.fetch))
+  if (!isSeenOwn) return seen(url, init)
+  const carrier = root[CARRIER]
+  if (!carrier) return seen(url, { ...init, redirect: 'error' })
   const { origin, pathname, search } = new URL(url)
+  const { method, headers, body } = init
   return new Promise((resolve, reject) => {
     const chunks: unknown[] = []
     let status: number
     let stop: (() => void) | undefined
-    const drop = () => {
-      reject(signal!.reason)
+    let isDropped = false
+    underway.drop = () => {
+      isDropped = true
+      reject(new Error('given up'))
       stop?.()
     }
-    signal?.addEventListener('abort', drop)
     carrier.dispatch(
-      { ...init, origin, path: pathname + search },
+      { method, headers, body, origin, path: pathname + search },
       {
         onConnect(abort: () => void) {
           stop = abort
-          if (signal?.aborted) abort()
+          if (isDropped) abort()
         },
         onHeaders(code: number) {
           status = code
@@ -37,20 +56,24 @@ function carried(carrier: any, url: string, { signal, ...init }: RequestInit): R
           chunks.push(chunk)
           return true
         },
-        onComplete() {
-          signal?.removeEventListener('abort', drop)
-          resolve({ status, text: async () => `${root.Buffer.concat(chunks)}` })
-        },
+        onComplete: () =>
+          resolve({ status, text: async () => `${root.Buffer.concat(chunks)}` }),
         onError: reject,
       },
     )
   })
 }
 
-const send: Fetch = (url, init) => {
-  const carrier = /undici/i.test(`${root.fetch}`) && root[CARRIER]
-  return carrier ? carried(carrier, url, init) : root.fetch(url, init)
-}
+/** For `new Weir({ fetch })`; in Node.js it is the default. */
+export const fetch: Fetch = Object.assign(send, {
+  enough: isSeenOwn ? ENOUGH : undefined,
+  parse: parsePlain,
+})
 
-/** For `new Weir({ fetch })`. Half of what many callers ask leaves before they all have asked. */
-export const fetch: Fetch = Object.assign(send, { enough: 64 })
+/** See weir-client. */
+export const Weir: typeof Core = class<P> extends Core<P> {
+  constructor(options: WeirOptions = {}) {
+    super({ fetch, ...options })
+  }
+}
+export type Weir<P = Anything> = Core<P>

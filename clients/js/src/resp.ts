@@ -4,7 +4,8 @@
  * faster than any code in JavaScript could. Its text has no line breaks, so answers are told apart by
  * those alone, and no bytes are counted. */
 import { type Raw, WeirError } from './answer.js'
-import { many, parse, type Transport, type Verb } from './transport.js'
+import { parsePlain } from './plain.js'
+import { many, type Transport, type Verb } from './transport.js'
 
 /** A connection: what is heard goes to the functions that made it. */
 export interface Wire {
@@ -43,39 +44,19 @@ function commands(verb: Verb, requests: string[]): [text: string, counts: number
     for (let length = 0; at < requests.length; at++)
       if ((length += requests[at]!.length) > MOST_CHARACTERS && at > from) break
     counts.push(at - from)
-    const body = at - from < 2 ? requests[from]! : many(requests.slice(from, at))
-    text += command('WEIR.JSON', verb, body)
+    text += command('WEIR.JSON', verb, many(requests.slice(from, at)))
   }
   return [text, counts]
 }
 
-/** Of one rule, and not of a charge: most are. */
-const isPlain = (answer: any) => Object.keys(answer ?? 0).length === 10 && 'shadow' in answer
-
-/** As `parse` names its members, in less time than it takes to replace them in the text. */
-const named = (answer: any): Raw => ({
-  allowed: answer.allowed,
-  policy: answer.policy,
-  rule: answer.rule,
-  limit: answer.limit,
-  remaining: answer.remaining,
-  retryAfterMs: answer.retry_after_ms,
-  resetAfterMs: answer.reset_after_ms,
-  delayMs: answer.delay_ms,
-  source: answer.source,
-  shadow: answer.shadow,
-})
-
-/** The answers of one command of so many requests. An error of all is one for each. */
-function answers(line: string, count: number): Raw[] {
-  if (line[0] === '-') {
-    const code = line.slice(1, line.indexOf(' ')).toLowerCase()
-    const error = { code, detail: line.slice(code.length + 2) }
-    return Array(count).fill({ error })
+/** What one command of so many requests is answered. An error of all is one for each. */
+function read(line: string, count: number): Raw[] {
+  if (line[0] !== '-') {
+    const body = parsePlain(line)
+    return count < 2 ? [body] : body.answers
   }
-  const list = (heard: any) => (count < 2 ? [heard] : heard.answers)
-  const heard = list(JSON.parse(line))
-  return heard?.every?.(isPlain) ? heard.map(named) : list(parse(line))
+  const code = line.slice(1, line.indexOf(' ')).toLowerCase()
+  return Array(count).fill({ error: { code, detail: line.slice(code.length + 2) } })
 }
 
 /** A transport over connections that `open` makes, one at a time, when they are needed. */
@@ -108,7 +89,7 @@ export function connection(open: Open, { token }: ConnectionOptions): Transport 
     const answer = (line: string) => {
       const first = queue[0]
       if (!first) throw new WeirError('an answer without a question', 'bad_answer')
-      const next = answers(line, first.counts.shift()!)
+      const next = read(line, first.counts.shift()!)
       first.answers = first.answers.length ? first.answers.concat(next) : next
       if (first.counts.length) return
       queue.shift()

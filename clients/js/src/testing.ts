@@ -1,5 +1,6 @@
 /* testing.ts - for tests: a real weir server on a free port, with a clock that tests may set. */
 import { WeirError } from './answer.js'
+import type { Fetch } from './transport.js'
 import { Weir, type WeirOptions } from './weir.js'
 
 export interface StartOptions {
@@ -60,11 +61,11 @@ export async function startWeir(
   }
   // The time goes into each request on its way out; none is answered from what was denied at
   // another time.
-  const own = (url: string, init: RequestInit) => {
+  const own: Fetch = (url, init, underway) => {
     const body = JSON.parse(init.body as string)
     if (clock.now && !/reset|commit|release|extend/.test(url))
       for (const request of body.checks ?? [body]) request.now ??= clock.now
-    return (client?.fetch ?? fetch)(url, { ...init, body: JSON.stringify(body) })
+    return (client?.fetch ?? fetch)(url, { ...init, body: JSON.stringify(body) }, underway)
   }
   const weir = new Weir({
     timeout: 10_000,

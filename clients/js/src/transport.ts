@@ -1,6 +1,5 @@
 /* transport.ts - the way to weir: HTTP by fetch. Other ways implement the same interface. */
 import { mistake, type Raw, WeirError } from './answer.js'
-import { root } from './duration.js'
 
 export type Verb =
   | 'check'
@@ -33,23 +32,28 @@ export interface Transport {
   close?(): void
 }
 
-/** What is needed of a fetch. `enough`: see Transport. */
+/** What is needed of a fetch. That of weir-client/node has more. */
 export interface Fetch {
-  (url: string, init: RequestInit): Promise<Pick<Response, 'status' | 'text'>>
+  (url: string, init: RequestInit, underway: Underway): Promise<Pick<Response, 'status' | 'text'>>
+  /** See Transport. */
   enough?: number
+  /** Reads what weir answers, in less time. */
+  parse?(text: string): any
 }
 
 export interface HttpOptions {
   /** `http://127.0.0.1:7878` */
   url: string
   token?: string
-  /** Instead of the global one: in Node.js that of weir-client/node costs less. */
+  /** Instead of the global one. */
   fetch?: Fetch
   /** More headers for each request, such as `traceparent`. */
   headers?: Record<string, string>
 }
 
-export const many = (requests: string[]) => `{"checks":[${requests}]}`
+/** One alone needs no list. */
+export const many = (requests: string[]) =>
+  requests[1] ? `{"checks":[${requests}]}` : requests[0]!
 
 /** What weir answers, with names as in JavaScript. Only names of members are followed by a colon. */
 export const parse = (text: string): any =>
@@ -70,16 +74,21 @@ export function http({ url, token, fetch: ask, headers }: HttpOptions): Transpor
       underway.drop = () => controller.abort()
       let status = 0
       try {
-        const response = await (ask ?? fetch)(base + verb, {
-          method: 'POST',
-          // undici copies the body of a request that may be redirected: a fifth of its time.
-          redirect: root.process?.versions?.undici && 'error',
-          headers: sent,
-          body: requests[1] ? many(requests) : requests[0]!,
-          signal: controller.signal,
-        })
+        const response = await (ask ?? fetch)(
+          base + verb,
+          {
+            method: 'POST',
+            headers: sent,
+            body: many(requests),
+            // Made when it is asked for, which takes a while.
+            get signal() {
+              return controller.signal
+            },
+          },
+          underway,
+        )
         status = response.status
-        const body = parse(await response.text())
+        const body = (ask?.parse ?? parse)(await response.text())
         if (status !== 200) throw new WeirError(body.detail, body.code, status)
         return requests[1] ? body.answers : [body]
       } catch (error: any) {

@@ -4,7 +4,8 @@
  * by one; the cache of denials is exact and bounded. Regions, deny lists and dynamic limits are
  * not here: weir has overrides. */
 import { type Duration, ms } from './duration.js'
-import { type Limit, Weir } from './weir.js'
+import { Weir } from './node.js'
+import type { Limit } from './weir.js'
 
 export interface RatelimitConfig {
   limiter: Limit

@@ -28,7 +28,7 @@ export interface Limit {
 
 /** What `weir policy types` writes: by name, the attributes and plans of each policy. */
 export type Policies = Record<string, { by: string; key: string; plan: string }>
-type Anything = Record<string, { by: any; plan: string }>
+export type Anything = Record<string, { by: any; plan: string }>
 type Name<P> = Extract<keyof P, string>
 
 /** Who is counted: the attributes of the policy, or the one value if it counts by only one. */
@@ -101,9 +101,6 @@ export interface WeirOptions extends Partial<HttpOptions> {
 
 /** invalid_…, no_such_…, clock_…, needs_…, id_reused, already_settled, reservation_expired. */
 const MISTAKE = /^(inv|no_s|cloc|need|id_|alr|rese)/
-
-/** Done twice, these change nothing more: peek, reset, commit, release, extend. */
-const SAFE = /pe|set|com|rel|ext/
 
 /** Deno may forbid to read it. */
 const env = (name: string) => {
@@ -221,7 +218,7 @@ export class Weir<P = Anything> {
         if (kept) return answered(kept)
         const settle = (result: any) => {
           signal?.removeEventListener('abort', abort)
-          if (denials && /re|com/.test(verb)) denials.clear(clock())
+          if (denials && !cache && /re|com/.test(verb)) denials.clear(clock())
           try {
             if (result.code) {
               if (MISTAKE.test(result.code)) throw result
@@ -263,7 +260,7 @@ export class Weir<P = Anything> {
         ))(
           {
             text: cost === undefined ? key : JSON.stringify(request({ cost })),
-            safe: cost === 0 || SAFE.test(verb) || more.id,
+            safe: cost === 0 || more.id,
             settle,
           },
           timeout,

@@ -1,7 +1,7 @@
 /* core.test.mjs - the client against a real server. */
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
-import { load, misbehaving, scratch, serve, unhandled } from './support.mjs'
+import { load, misbehaving, scratch, serve, unhandled, until } from './support.mjs'
 
 const { Weir, RateLimitError, WeirError } = await load('index.js')
 let server, weir
@@ -97,17 +97,17 @@ test('all members of a limit are passed on, its lengths of time in ms', async ()
   ])
 })
 
-// Debian's Node.js does not say which fetch it has, and so does follow it.
-const skip = !process.versions.undici && 'this fetch is not known to be undici'
-test('a redirect is not followed', { skip }, async () => {
+test('in Node.js, a redirect is not followed', async () => {
+  const { Weir } = await load('node.js')
   const paths = []
   const elsewhere = await misbehaving((request, response) => {
     paths.push(request.url)
     response.writeHead(307, { location: '/elsewhere' }).end()
   })
   const client = new Weir({ url: elsewhere.url, timeout: 10_000, on: { error() {} } })
-  const { source, error } = await client.check('login', 'x')
-  assert.deepEqual([source, error.code, paths], ['fallback', 'unreachable', ['/v1/check']])
+  const sources = [await client.check('login', 'x'), await client.check('login', 'x')]
+  assert.deepEqual(sources.map((answer) => answer.source), ['fallback', 'fallback'])
+  assert.deepEqual(paths, ['/v1/check', '/v1/check'])
   elsewhere.close()
 })
 
@@ -195,8 +195,8 @@ test('where requests cost little, so many leave before the rest of their turn is
   assert.deepEqual(sizes, [3, 1])
 })
 
-test('by the fetch for Node.js, half of many leave first, without fetch itself', async () => {
-  const { fetch: nodeFetch } = await load('node.js')
+test('in Node.js, half of many leave first, without fetch itself', async () => {
+  const { Weir } = await load('node.js')
   const sizes = []
   const agents = []
   const answer = '{"allowed":true,"policy":"ünïcode","retry_after_ms":0}'
@@ -205,13 +205,103 @@ test('by the fetch for Node.js, half of many leave first, without fetch itself',
     agents.push(request.headers['user-agent']) // fetch itself adds one
     response.end(sizes.at(-1) > 1 ? `{"answers":[${Array(sizes.at(-1)).fill(answer)}]}` : answer)
   })
-  const client = new Weir({ url: server.url, fetch: nodeFetch, timeout: 10_000 })
+  const client = new Weir({ url: server.url, timeout: 10_000 })
   await fetch(server.url, { method: 'POST', body: '{}' }) // makes what carries requests
   const answers = await Promise.all(Array.from({ length: 128 }, (_, i) => client.check('login', `${i}`)))
   assert.deepEqual(sizes, [1, 64, 64])
   assert.deepEqual(agents.slice(1), [undefined, undefined])
   assert.ok(answers.every((a) => a.policy === 'ünïcode'))
   server.close()
+})
+
+test('in Node.js, a fetch that was replaced is used, and so is that of the options', async (t) => {
+  const { Weir } = await load('node.js')
+  const asked = []
+  const stand = (name) => async (url, init) => {
+    asked.push([name, init.signal.aborted])
+    return new Response('{"allowed":true}')
+  }
+  t.mock.method(globalThis, 'fetch', stand('replaced'))
+  await new Weir({ url: server.url }).check('login', 'a')
+  await new Weir({ url: server.url, fetch: stand('given') }).check('login', 'a')
+  assert.deepEqual(asked, [['replaced', false], ['given', false]])
+})
+
+/** A transport whose requests are answered by hand, in order. */
+function byHand(more) {
+  const sent = []
+  return {
+    sent,
+    answer: (i) => sent[i].resolve(sent[i].keys.map((key) => ({ allowed: true, rule: key }))),
+    send: (verb, requests) =>
+      new Promise((resolve, reject) =>
+        sent.push({ keys: requests.map((text) => JSON.parse(text).key), resolve, reject }),
+      ),
+    ...more,
+  }
+}
+
+const turn = () => new Promise((resolve) => setImmediate(resolve))
+
+test('one caller does not wait; what is asked meanwhile leaves together, in order', async () => {
+  const transport = byHand()
+  const client = new Weir({ transport, timeout: 10_000 })
+  const ask = (key) => client.check('login', key)
+  const first = ask('a')
+  await null
+  assert.deepEqual(transport.sent.map((one) => one.keys), [['a']])
+  const second = ask('b')
+  const third = ask('c')
+  const fourth = turn().then(() => ask('d'))
+  await turn()
+  transport.answer(0)
+  await first
+  await until(() => transport.sent.length > 1)
+  transport.answer(1)
+  const rules = [await second, await third].map((answer) => answer.rule)
+  assert.deepEqual(rules, ['b', 'c'])
+  await until(() => transport.sent.flatMap((one) => one.keys).length === 4)
+  transport.sent.forEach((_, i) => transport.answer(i))
+  assert.equal((await fourth).rule, 'd')
+  assert.deepEqual(transport.sent.flatMap((one) => one.keys), ['a', 'b', 'c', 'd'])
+})
+
+test('what waits for a request under way keeps its deadline, and can be given up', async () => {
+  const transport = byHand()
+  const client = new Weir({
+    transport, timeout: 60_000, batch: { inFlight: 1 }, onError: 'allow', on: { error() {} },
+  })
+  const first = client.check('login', 'a')
+  await null
+  const late = client.check('login', 'late', { timeout: 10 })
+  const controller = new AbortController()
+  const gone = client.check('login', 'gone', { signal: controller.signal })
+  const patient = client.check('login', 'patient')
+  const { source, error } = await late
+  assert.deepEqual([source, error.code], ['fallback', 'timeout'])
+  controller.abort(new Error('enough'))
+  await assert.rejects(gone, /enough/)
+  assert.equal(transport.sent.length, 1)
+  transport.answer(0)
+  await first
+  await until(() => transport.sent.length === 2)
+  assert.deepEqual(transport.sent[1].keys, ['patient'])
+  transport.answer(1)
+  assert.equal((await patient).source, undefined)
+})
+
+test('if weir goes away, what waited for a request under way is decided by onError', async () => {
+  const transport = byHand()
+  const client = new Weir({ transport, timeout: 10_000, onError: 'allow', on: { error() {} } })
+  const asked = [client.check('login', 'a')]
+  await null
+  asked.push(client.check('login', 'b'), client.check('login', 'c'))
+  transport.sent[0].reject(new Error('cut'))
+  await until(() => transport.sent.length === 2)
+  transport.sent[1].reject(new Error('cut'))
+  const sources = (await Promise.all(asked)).map((answer) => answer.source)
+  assert.deepEqual(sources, ['fallback', 'fallback', 'fallback'])
+  assert.equal(transport.sent.length, 2) // it may have been counted: not sent again
 })
 
 test('a batch is bounded in bytes too', async () => {

@@ -69,9 +69,9 @@ static void short_pauses_make_it_look_until_there_is_a_long_one(void **state)
     begin(&s);
     work_many(&s, MANY, &several);
     assert_true(is_looking(&s));
-    look_again_at(&s.l, s.now + 49 * 1000, false, &(struct turn_work){ 0 });
+    look_again_at(&s.l, s.now + 99 * 1000, false, &(struct turn_work){ 0 });
     assert_true(is_looking(&s));
-    look_again_at(&s.l, s.now + 50 * 1000, false, &(struct turn_work){ 0 });
+    look_again_at(&s.l, s.now + 100 * 1000, false, &(struct turn_work){ 0 });
     assert_false(is_looking(&s));
     end(&s);
 }

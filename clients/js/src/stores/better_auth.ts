@@ -1,6 +1,6 @@
 /* better_auth.ts - the storage of better-auth's limits: `rateLimit: { customStorage: storage({ weir
  * }) }`. */
-import { Weir } from '../weir.js'
+import { Weir } from '../node.js'
 import { Counter, type StoreOptions } from './counter.js'
 
 export function storage({ weir = new Weir(), policy, prefix = 'auth:' }: StoreOptions = {}) {

@@ -1,6 +1,6 @@
 /* elysia_rate_limit.ts - the context of elysia-rate-limit: `rateLimit({ context: new WeirContext()
  * })`. */
-import { Weir } from '../weir.js'
+import { Weir } from '../node.js'
 import { Counter, type StoreOptions } from './counter.js'
 
 export class WeirContext {

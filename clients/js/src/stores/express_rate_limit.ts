@@ -1,6 +1,6 @@
 /* express_rate_limit.ts - a store for express-rate-limit, and for hono-rate-limiter, whose stores
  * are the same. */
-import { Weir } from '../weir.js'
+import { Weir } from '../node.js'
 import { Counter, type StoreOptions } from './counter.js'
 
 export class WeirStore {

@@ -1,6 +1,6 @@
 /* fastify_rate_limit.ts - a store for @fastify/rate-limit: `register(rateLimit, { store: store({
  * weir }) })`. */
-import { Weir } from '../weir.js'
+import { Weir } from '../node.js'
 import { Counter, type StoreOptions } from './counter.js'
 
 type Done = (error: unknown, result?: { current: number; ttl: number }) => void

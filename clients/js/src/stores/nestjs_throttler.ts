@@ -1,6 +1,6 @@
 /* nestjs_throttler.ts - the storage of @nestjs/throttler: `ThrottlerModule.forRoot({ throttlers,
  * storage: new WeirStorage() })`. */
-import { Weir } from '../weir.js'
+import { Weir } from '../node.js'
 import { Counter, type StoreOptions } from './counter.js'
 
 export class WeirStorage {

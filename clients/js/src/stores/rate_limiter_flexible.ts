@@ -1,6 +1,6 @@
 /* rate_limiter_flexible.ts - a limiter of the shape of rate-limiter-flexible: consume, penalty,
  * reward, get, delete. */
-import { Weir } from '../weir.js'
+import { Weir } from '../node.js'
 import { type Count, Counter, type Numbers, type StoreOptions } from './counter.js'
 
 export class RateLimiterRes {
