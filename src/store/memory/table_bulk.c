@@ -20,37 +20,26 @@ static uint32_t behind(const struct shard *s, struct key key)
     return at + shard_has(s, at, key);
 }
 
-static void export_cell(const struct cell *c, table_each *each, void *ctx)
-{
-    const struct holds *holds = state_holds(&c->state, c->algorithm);
-    struct record r;
-
-    table_record(c, &r);
-    each(ctx, &r, state_is_log(c->algorithm) ? &c->state.sliding_window : NULL,
-         c->algorithm == ALGORITHM_RESERVATION ? c->state.kept.block : NULL);
-    r.is_hold = 1;
-    for (uint32_t i = 0; i < holds_count(holds); i++) {
-        const struct hold *h = holds_at(holds, i);
-
-        r.packed = (struct packed){ { h->expires, (int64_t)h->id, h->amount } };
-        each(ctx, &r, NULL, NULL);
-    }
-}
-
 /* Records of reservations lie anywhere in memory. */
-static void prefetch_record(const struct cell *c, const struct cell *end)
+static void prefetch_record(const struct cell *c, const struct cell *end, enum walked walked)
 {
     const size_t lines = 3, line = 64;
 
-    if (c >= end || c->algorithm != ALGORITHM_RESERVATION)
+    if (c >= end || c->algorithm != ALGORITHM_RESERVATION ||
+        (walked == WALK_OPEN && !c->state.kept.is_open))
         return;
     for (size_t i = 0; i < lines; i++)
         __builtin_prefetch((const char *)c->state.kept.block + i * line);
 }
 
+static bool is_walked(const struct cell *c, enum walked walked)
+{
+    return walked == WALK_ALL || (c->algorithm == ALGORITHM_RESERVATION && c->state.kept.is_open);
+}
+
 /* Keys are in order. So after the lock was released it goes on behind the last key, wherever
  * cells have moved to since. */
-void table_export(struct table *t, size_t shard, int64_t now, table_each *each, void *ctx)
+void table_walk(struct table *t, size_t shard, enum walked walked, cell_visit *visit, void *ctx)
 {
     struct shard *s = &t->shards[shard];
     struct key last = { 0 };
@@ -64,18 +53,50 @@ void table_export(struct table *t, size_t shard, int64_t now, table_each *each, 
         end = s->cells + shard_cells(s->homes);
         c = s->cells + (last.high | last.low ? behind(s, last) : 0);
         for (; c < end && left > 0; c++) {
-            prefetch_record(c + AHEAD, end);
-            if (c->key.high == 0 && c->key.low == 0)
+            prefetch_record(c + AHEAD, end, walked);
+            if (cell_is_empty(c))
                 continue;
             left--;
             last = c->key;
-            if (t->drop_by_time && (int64_t)c->expires <= now - t->clock_slip)
-                continue;
-            export_cell(c, each, ctx);
+            if (is_walked(c, walked))
+                visit(ctx, c);
         }
         is_over = c >= end;
         lock_drop(&s->lock);
     } while (!is_over);
+}
+
+struct exporting {
+    int64_t dropped; /* what has expired by then */
+    table_each *each;
+    void *ctx;
+};
+
+static void export_cell(void *exporting, const struct cell *c)
+{
+    const struct exporting *to = exporting;
+    const struct holds *holds = state_holds(&c->state, c->algorithm);
+    struct record r;
+
+    if ((int64_t)c->expires <= to->dropped)
+        return;
+    table_record(c, &r);
+    to->each(to->ctx, &r, state_is_log(c->algorithm) ? &c->state.sliding_window : NULL,
+             c->algorithm == ALGORITHM_RESERVATION ? c->state.kept.block : NULL);
+    r.is_hold = 1;
+    for (uint32_t i = 0; i < holds_count(holds); i++) {
+        const struct hold *h = holds_at(holds, i);
+
+        r.packed = (struct packed){ { h->expires, (int64_t)h->id, h->amount } };
+        to->each(to->ctx, &r, NULL, NULL);
+    }
+}
+
+void table_export(struct table *t, size_t shard, int64_t now, table_each *each, void *ctx)
+{
+    struct exporting to = { t->drop_by_time ? now - t->clock_slip : INT64_MIN, each, ctx };
+
+    table_walk(t, shard, WALK_ALL, export_cell, &to);
 }
 
 void table_expect(struct table *t, int64_t keys)

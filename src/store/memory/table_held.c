@@ -7,16 +7,14 @@ struct walk {
     void *ctx;
 };
 
-static void visit_cell(void *ctx, const struct record *record, const struct sliding_window *log,
-                       const struct kept_block *block)
+static void visit_open(void *ctx, const struct cell *c)
 {
     const struct walk *w = ctx;
-    const struct reservation *r = (const struct reservation *)block;
-    const int64_t expires = record->packed.words[1];
+    const int64_t expires = c->state.kept.expires;
 
-    (void)log;
-    if (r && !r->is_settled && !r->is_released && w->now < expires + RESERVATION_KNOWN_MS)
-        reservation_visit(r, expires, w->visit, w->ctx);
+    if (w->now < expires + RESERVATION_KNOWN_MS)
+        reservation_visit((const struct reservation *)c->state.kept.block, expires, w->visit,
+                          w->ctx);
 }
 
 void table_visit_held(struct table *t, int64_t now, held_visit *visit, void *ctx)
@@ -24,5 +22,5 @@ void table_visit_held(struct table *t, int64_t now, held_visit *visit, void *ctx
     struct walk w = { now, visit, ctx };
 
     for (size_t i = 0; i < table_shards(t); i++)
-        table_export(t, i, now, visit_cell, &w);
+        table_walk(t, i, WALK_OPEN, visit_open, &w);
 }

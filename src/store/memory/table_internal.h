@@ -117,6 +117,14 @@ static inline void table_overtake(const struct table *t, const struct shard *s, 
 
 void table_judge_reservation(struct table *t, struct question *q);
 
+/* ---- table_bulk.c; nothing is locked ------------------------------------------------------ */
+
+/* Visit cells of a shard, which is locked meanwhile, some at a time: all, or those of reservations
+ * that are open. */
+enum walked { WALK_ALL, WALK_OPEN };
+typedef void cell_visit(void *ctx, const struct cell *c);
+void table_walk(struct table *t, size_t shard, enum walked walked, cell_visit *visit, void *ctx);
+
 /* ---- table_release.c --------------------------------------------------------------------- */
 
 /* A reservation that may have to be given back when it expires; its shard is locked. */
