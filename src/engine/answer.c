@@ -444,7 +444,7 @@ void answer_from_reservation(struct check *check)
 
     if (check->is_settled_later) {
         begin(check, WEIR_FROM_FALLBACK);
-        memcpy(a->reservation, check->room->reserving.id, sizeof a->reservation);
+        memcpy(a->reservation, check->reserving.id, sizeof a->reservation);
         return;
     }
     if (of->refusal || (q->err && !verb_makes_reservation(check->verb))) {
@@ -461,7 +461,7 @@ void answer_from_reservation(struct check *check)
         answer_known(check, q);
     if (q->err || !a->allowed)
         return;
-    memcpy(a->reservation, check->room->reserving.id, sizeof a->reservation);
+    memcpy(a->reservation, check->reserving.id, sizeof a->reservation);
     a->expires_in_ms = of->expires_in > 0 ? of->expires_in : 0;
     a->over = of->over;
     a->repeated = of->is_repeated;

@@ -68,7 +68,7 @@ void engine_prefetch(struct engine *e, const struct check *check, enum prefetch 
     for (size_t i = 0; i < check->live + check->shadow; i++)
         e->store->ops->prefetch(e->store, check->charges[i].key, what);
     if (verb_reserves(check->verb))
-        e->store->ops->prefetch(e->store, check->room->reserving.reserving.key, what);
+        e->store->ops->prefetch(e->store, check->reserving.of.key, what);
 }
 
 int64_t pending_steady(const struct pending *pending)
@@ -194,8 +194,7 @@ static void ask_about_reservation(struct engine *e, struct pending *pending, str
 {
     struct question *q = &check->questions[0];
 
-    if (e->local && !verb_makes_reservation(check->verb) &&
-        reserve_is_local(check->room->reserving.id)) {
+    if (e->local && !verb_makes_reservation(check->verb) && reserve_is_local(check->reserving.id)) {
         ask_local(e, q);
         return;
     }
@@ -263,7 +262,7 @@ void engine_ask(struct engine *e, struct pending *pending, struct check *check, 
         settle_later_send(&e->later, e->store, pending);
     if (verb_reserves(check->verb)) {
         put_question(check, &check->questions[n++], check->charges, check->live + check->shadow);
-        check->questions[0].reserving = &check->room->reserving.reserving;
+        check->questions[0].reserving = &check->reserving.of;
         check->waiting = n;
         check->is_settled_later = false;
         ask_about_reservation(e, pending, check, brings_now);

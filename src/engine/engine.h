@@ -58,16 +58,20 @@ struct whose {
     char bytes[WHOSE_IDENTITY];
 };
 
-/* What a check needs that is about a reservation. */
+/* What a check needs that is about a reservation … */
+struct check_reserving {
+    struct reserving of;
+    size_t id_len;
+    char id[WEIR_MAX_ID + 1];
+};
+
+/* … and more of it: of several charges, and of amounts by name. */
 struct reserving_room {
-    struct reserving reserving;
     struct amount amounts[1 + WEIR_MAX_COSTS];
     char amount_names[WEIR_MAX_COSTS][WEIR_MAX_NAME];
     struct charge_label labels[RESERVATION_MOST_CHARGES];
     struct rule rules[RESERVATION_MOST_CHARGES];
     struct calendar calendars[RESERVATION_MOST_CHARGES];
-    size_t id_len;
-    char id[WEIR_MAX_ID + 1];
     char text[RESERVATION_MOST_TEXT];
 };
 
@@ -143,6 +147,7 @@ struct check {
         const struct policy_rule *rules[1];
         struct whose whose[1];
     } one;
+    struct check_reserving reserving; /* of the verbs about reservations */
 };
 
 void engine_init(struct engine *e, struct store *store, struct store *local,

@@ -1,4 +1,4 @@
-/* pattern.c - checks that differ from one before in their key alone: the rest is prepared once. */
+/* pattern.c - checks that differ from one before in their key or id alone: the rest is prepared once. */
 #include "engine/pattern.h"
 
 #include "base/utf8.h"
@@ -37,16 +37,20 @@ static bool is_same_for_all(const struct engine *e, const struct check *check)
     return true;
 }
 
-/* A check of charges that are all enforced, with nothing of its own but its key. */
-static bool is_simple(const struct check *check)
+/* A check of charges that are all enforced, or about a reservation that is known, with nothing of its
+ * own but its key and its id. */
+static bool is_simple(const struct check *check, enum pattern_kind kind)
 {
     const weir_request *r = check->request;
+    const bool reserves = verb_reserves(check->verb);
 
-    if (!verb_decides(check->verb) || verb_reserves(check->verb) || check->is_answered ||
-        check->is_named || check->shadow > 0 || check->policy_count > 1 || check->lists_charges ||
-        check->live == 0 || check->live > PATTERN_MOST_CHARGES)
+    if (check->is_answered || check->is_named || check->shadow > 0 || check->policy_count > 1 ||
+        check->lists_charges || (r && (r->now != 0 || r->plan || r->exempt)))
         return false;
-    return !r || (!r->id && r->now == 0 && !r->plan && r->cost_count == 0 && !r->exempt);
+    if (kind == PATTERN_KNOWN)
+        return verb_settles(check->verb);
+    return verb_decides(check->verb) && check->live > 0 && check->live <= PATTERN_MOST_CHARGES &&
+           (reserves ? kind == PATTERN_POLICY : !r || r->cost_count == 0);
 }
 
 static const struct counted *counted_of(const struct check *check, size_t i)
@@ -63,6 +67,7 @@ static struct hash_start start_of(const struct engine *e, const struct check *ch
     case PATTERN_CELL:
         return hash_start_of(&engine_keys(e)->cell, (struct span){ 0 });
     case PATTERN_POLICY:
+    case PATTERN_KNOWN:
     case PATTERN_NONE:
         break;
     }
@@ -72,7 +77,7 @@ static struct hash_start start_of(const struct engine *e, const struct check *ch
 /* Most that is asked of one counts for a policy; the rest goes the long way. */
 static bool is_fit_for_shared(const struct check *check, enum pattern_kind kind)
 {
-    bool is_ready = kind == PATTERN_POLICY;
+    bool is_ready = kind == PATTERN_POLICY && !verb_reserves(check->verb);
 
     for (size_t i = 0; i < check->live && is_ready; i++)
         is_ready = counted_of(check, i)->shared_key;
@@ -83,7 +88,7 @@ bool pattern_of(const struct engine *e, const struct check *check, enum pattern_
                 struct pattern *out)
 {
     if ((e->store->ops->is_shared && !is_fit_for_shared(check, kind)) ||
-        published_is_set(&e->overrides) || !is_simple(check) || !is_same_for_all(e, check))
+        published_is_set(&e->overrides) || !is_simple(check, kind) || !is_same_for_all(e, check))
         return false;
     *out = (struct pattern){
         .kind = kind,
@@ -92,13 +97,17 @@ bool pattern_of(const struct engine *e, const struct check *check, enum pattern_
         .on_error = check->on_error,
         .verb = check->verb,
         .peek = check->peek,
+        .is_release = check->is_release,
         .is_plain = !check->policy || !(attribute_is_ip(check->rules[0]->by[0]) ||
                                         attribute_is_email(check->rules[0]->by[0])),
         .count = check->live,
         .cost = check->ask.cost,
         .unnamed = check->policy ? (struct rule){ 0 } : check->unnamed,
     };
-    out->is_lone = check->live == 1 && !check->peek && check->charges[0].cost > 0;
+    if (verb_reserves(check->verb) && !reserve_pattern_of(e, check, &out->reserve))
+        return false;
+    out->is_lone = check->live == 1 && !verb_reserves(check->verb) && !check->peek &&
+                   check->charges[0].cost > 0;
     out->is_of_one = out->is_lone && !e->local && !e->denials && !e->leases &&
                      e->store->ops->prefetch;
     for (size_t i = 0; i < check->live; i++) {
@@ -154,7 +163,7 @@ static inline void begin(struct check *check, const struct pattern *p)
     check->request = NULL;
     check->verb = p->verb;
     check->peek = p->peek;
-    check->is_release = false;
+    check->is_release = p->is_release;
     check->ask = (struct ask){ .cost = p->cost, .peek = p->peek };
     check->policy = p->policy;
     check->policy_count = p->policy ? 1 : 0;
@@ -242,12 +251,12 @@ static weir_err prepare_cell(const struct engine *e, struct check *check, const 
     return WEIR_OK;
 }
 
-weir_err engine_prepare_like(const struct engine *e, struct check *check, const struct pattern *p,
-                             struct span key, struct known_keys *known, weir_diag *diag)
+static weir_err prepare_charges(const struct engine *e, struct check *check,
+                                const struct pattern *p, struct span key, struct known_keys *known,
+                                weir_diag *diag)
 {
     struct short_identity identity;
 
-    begin(check, p);
     if (p->kind == PATTERN_CELL)
         return prepare_cell(e, check, p, key, diag);
     if (!p->is_plain || key.len == 0 || key.len > SHORT_MOST || !utf8_is_text(key))
@@ -259,4 +268,34 @@ weir_err engine_prepare_like(const struct engine *e, struct check *check, const 
         memcpy(check->whose[i].bytes, identity.bytes, sizeof identity.bytes);
     }
     return WEIR_OK;
+}
+
+__attribute__((noinline)) static weir_err prepare_reservation(struct engine *e, struct check *check,
+                                                              const struct pattern *p,
+                                                              const struct pattern_words *words,
+                                                              weir_diag *diag)
+{
+    const bool is_known = p->kind == PATTERN_KNOWN;
+    weir_err err = reserve_begin_like(check, &p->reserve, is_known ? words->key : words->id, diag);
+
+    if (err)
+        return fail(check, err);
+    if (is_known) {
+        reserve_known_like(e, check, &p->reserve);
+        return WEIR_OK;
+    }
+    err = prepare_charges(e, check, p, words->key, NULL, diag);
+    if (!err)
+        reserve_new_like(e, check, &p->reserve, words->key);
+    return err;
+}
+
+weir_err engine_prepare_like(struct engine *e, struct check *check, const struct pattern *p,
+                             const struct pattern_words *words, struct known_keys *known,
+                             weir_diag *diag)
+{
+    begin(check, p);
+    if (verb_reserves(p->verb))
+        return prepare_reservation(e, check, p, words, diag);
+    return prepare_charges(e, check, p, words->key, known, diag);
 }

@@ -1,4 +1,4 @@
-/* pattern.h - checks that differ from one before in their key alone: the rest is prepared once.
+/* pattern.h - checks that differ from one before in their key or id alone: the rest is prepared once.
  *
  * Callers ask the same policy, or bring the same limit, for one key after the other. A pattern is
  * what engine_prepare() has found for one of them: the rules, their numbers, how keys are hashed. It
@@ -8,15 +8,17 @@
 #define WEIR_ENGINE_PATTERN_H
 
 #include "engine/known_keys.h"
+#include "engine/reserve.h"
 
 enum { PATTERN_MOST_CHARGES = 4 };
 
 /* What of a request its key is. */
 enum pattern_kind {
     PATTERN_NONE,
-    PATTERN_CELL,  /* redis-cell's: the bytes as they are */
-    PATTERN_LIMIT, /* that of a limit without a name, which came with the request */
-    PATTERN_POLICY /* the value of the one attribute that the rules of a policy count by */
+    PATTERN_CELL,   /* redis-cell's: the bytes as they are */
+    PATTERN_LIMIT,  /* that of a limit without a name, which came with the request */
+    PATTERN_POLICY, /* the value of the one attribute that the rules of a policy count by */
+    PATTERN_KNOWN,  /* the id of a reservation, which is settled */
 };
 
 struct pattern {
@@ -24,8 +26,8 @@ struct pattern {
     uint64_t edition; /* of the policies */
     const struct policy *policy;
     enum on_error on_error;
-    enum verb verb; /* that of a check */
-    bool peek;
+    enum verb verb;
+    bool peek, is_release;
     bool is_plain;  /* the value is the identity, as it is */
     bool is_lone;   /* its checks are, see struct check … */
     bool is_of_one; /* … or even plain */
@@ -40,6 +42,7 @@ struct pattern {
         int64_t cost;
         uint8_t class;
     } charges[PATTERN_MOST_CHARGES];
+    struct reserve_pattern reserve; /* of verbs about reservations */
 };
 
 /* Of a check that was prepared without an error, and not asked yet. False: a check like it with
@@ -53,10 +56,17 @@ static inline bool pattern_holds(const struct engine *e, const struct pattern *p
     return p->edition == edition && !published_is_set(&e->overrides);
 }
 
+/* In what a request differs from the one that its pattern was made of. */
+struct pattern_words {
+    struct span key;
+    struct span id; /* of a reservation that it makes, if it brings one */
+};
+
 /* As engine_prepare() and engine_prepare_cell() do, by a pattern that holds. What is known is the
  * calling thread's. */
-WEIR_MUSTCHECK weir_err engine_prepare_like(const struct engine *e, struct check *check,
-                                            const struct pattern *p, struct span key,
+WEIR_MUSTCHECK weir_err engine_prepare_like(struct engine *e, struct check *check,
+                                            const struct pattern *p,
+                                            const struct pattern_words *words,
                                             struct known_keys *known, weir_diag *diag);
 
 #endif

@@ -62,7 +62,7 @@ static bool is_fine_with_slots(const struct check *check)
 {
     switch (check->verb) {
     case VERB_RESERVE:
-        return !check->room->reserving.reserving.is_used;
+        return !check->reserving.of.is_used;
     case VERB_SETTLE:
     case VERB_GROW:
     case VERB_EXTEND:

@@ -42,37 +42,43 @@ static bool is_name(const char id[WEIR_MAX_ID], size_t len)
     return all == UINT64_MAX;
 }
 
-static inline __attribute__((always_inline)) weir_err read_id(const char *what, const char *id,
-                                                              struct reserving_room *room,
+static inline __attribute__((always_inline)) weir_err read_id(const char *what, struct span id,
+                                                              struct check_reserving *to,
                                                               weir_diag *diag)
 {
-    const size_t len = strnlen(id, WEIR_MAX_ID + 1);
+    const size_t len = id.len;
 
-    memset(room->id, 0, sizeof room->id);
+    memset(to->id, 0, sizeof to->id);
     if (len <= WEIR_MAX_ID)
-        memcpy(room->id, id, len);
-    if (len == 0 || len > WEIR_MAX_ID || !is_name(room->id, len))
+        memcpy(to->id, id.at, len);
+    if (len == 0 || len > WEIR_MAX_ID || !is_name(to->id, len))
         return diag_fail(diag, WEIR_EREQUEST, "%s must be 1 to %d of a-z A-Z 0-9 _ . : / -", what,
                          WEIR_MAX_ID);
-    room->id_len = len;
+    to->id_len = len;
     return WEIR_OK;
+}
+
+/* As much of it as tells whether it is too long. */
+static struct span id_of(const char *text)
+{
+    return (struct span){ text, strnlen(text, WEIR_MAX_ID + 1) };
 }
 
 enum { ID_HEX = 32, ID_TAG_HEX = 4 };
 
 /* 128 bits that no caller can guess: a counter, hashed with a key that this handle alone has. In a
  * shared store it ends with the tag of its first charge: the record is there. */
-static void make_id(struct engine *e, const struct check *check, struct reserving_room *room)
+static void make_id(struct engine *e, const struct check *check, struct check_reserving *to)
 {
     const uint64_t n = atomic_fetch_add_explicit(&e->ids_made, 1, memory_order_relaxed);
     const struct key id = hash_identity(&e->id_key, (struct span){ (const char *)&n, sizeof n });
 
-    tag_write(id, room->id);
-    room->id_len = ID_HEX;
+    tag_write(id, to->id);
+    to->id_len = ID_HEX;
     if (!e->store->ops->is_shared)
         return;
-    snprintf(room->id + ID_HEX, sizeof room->id - ID_HEX, "%04x", check->charges[0].name.tag);
-    room->id_len += ID_TAG_HEX;
+    snprintf(to->id + ID_HEX, sizeof to->id - ID_HEX, "%04x", check->charges[0].name.tag);
+    to->id_len += ID_TAG_HEX;
 }
 
 /* SQL callers find the record, too: weir.reservation_key(). */
@@ -90,15 +96,23 @@ bool reserve_is_local(const char *id)
     return id[0] == LOCAL_ID[0] && strncmp(id, LOCAL_ID, strlen(LOCAL_ID)) == 0;
 }
 
+static weir_err refuse_local(const char *id, weir_diag *diag)
+{
+    if (!reserve_is_local(id))
+        return WEIR_OK;
+    return diag_fail(diag, WEIR_EREQUEST,
+                     "ids that begin with " LOCAL_ID " are made by the server: choose another");
+}
+
 /* It follows from the id that the question has: the same question again finds the same record. */
 void reserve_make_local(const struct engine *e, struct check *check, struct key *key)
 {
-    struct reserving_room *room = &check->room->reserving;
+    struct check_reserving *to = &check->reserving;
 
-    snprintf(room->id, sizeof room->id, LOCAL_ID "%016" PRIx64 "%016" PRIx64,
-             room->reserving.key.high, room->reserving.key.low);
-    room->id_len = strlen(room->id);
-    *key = key_of(e, (struct span){ room->id, room->id_len });
+    snprintf(to->id, sizeof to->id, LOCAL_ID "%016" PRIx64 "%016" PRIx64, to->of.key.high,
+             to->of.key.low);
+    to->id_len = strlen(to->id);
+    *key = key_of(e, (struct span){ to->id, to->id_len });
 }
 
 /* By which a record is found: of an id that was made here, its end; of others, a hash. */
@@ -136,11 +150,9 @@ static uint64_t mix_text(uint64_t so_far, const char *text)
     return mix(so_far, text ? hash_text(so_far, span_of(text)) : 1);
 }
 
-static uint64_t print_of_attribute(uint64_t seed, const weir_attribute *a)
+static uint64_t print_of_attribute(uint64_t seed, const char *name, struct span value)
 {
-    const struct span value = { a->value, a->value_len ? a->value_len : strlen(a->value) };
-
-    return hash_text(hash_text(seed, span_of(a->name)), value);
+    return hash_text(hash_text(seed, span_of(name)), value);
 }
 
 static uint64_t print_of_amount(uint64_t seed, const char *counts, int64_t amount)
@@ -157,25 +169,52 @@ static uint64_t print_of_limit(uint64_t seed, const struct rule *r)
     return mix(mix(numbers, (uint64_t)rule_wire_algorithm(r)), (uint64_t)r->block_for);
 }
 
-static uint64_t fingerprint_of(const struct engine *e, const struct check *check,
-                               const struct charge_label *labels)
+/* Of all but whom it is for. */
+static uint64_t print_of_policies(const struct engine *e, const struct check *check)
 {
     const weir_request *r = check->request;
-    uint64_t first, print, sum = 0;
+    uint64_t first, print;
 
     memcpy(&first, engine_keys(e)->reservation.bytes, sizeof first);
     print = mix_text(mix(first, r->policy ? check->policy->name_hash : 1), r->plan);
     for (size_t i = 0; i < r->policy_count; i++)
         print = mix_text(print, r->policies[i]);
-    print = mix(print, r->key ? hash_text(print, request_key(r)) : 1);
-    if (!r->policy && r->policy_count == 0) /* the limit comes with the request */
-        print = print_of_limit(mix_text(print, r->name), &check->unnamed);
-    for (size_t i = 0; i < r->attribute_count; i++)
-        sum += print_of_attribute(print, &r->attributes[i]);
+    return print;
+}
+
+static uint64_t print_of_key(uint64_t print, struct span key)
+{
+    return mix(print, key.at ? hash_text(print, key) : 1);
+}
+
+static uint64_t print_of_amounts(uint64_t print, const struct check *check)
+{
+    const struct charge_label *labels = check->reserving.of.labels;
+    uint64_t sum = 0;
+
     for (size_t i = 0, n = check->live + check->shadow; i < n; i++)
         if (check->charges[i].cost > 0)
             sum += print_of_amount(print, labels[i].counts, check->charges[i].cost);
-    return mix(print, sum);
+    return sum;
+}
+
+static uint64_t fingerprint_of(const struct engine *e, const struct check *check)
+{
+    const weir_request *r = check->request;
+    uint64_t print = print_of_key(print_of_policies(e, check),
+                                  r->key ? request_key(r) : (struct span){ 0 });
+    uint64_t sum = 0;
+
+    if (!r->policy && r->policy_count == 0) /* the limit comes with the request */
+        print = print_of_limit(mix_text(print, r->name), &check->unnamed);
+    for (size_t i = 0; i < r->attribute_count; i++) {
+        const weir_attribute *a = &r->attributes[i];
+
+        sum += print_of_attribute(
+            print, a->name,
+            (struct span){ a->value, a->value_len ? a->value_len : strlen(a->value) });
+    }
+    return mix(print, sum + print_of_amounts(print, check));
 }
 
 /* What is said of amounts, by name: the request may be gone when the store is asked. */
@@ -195,18 +234,23 @@ static weir_err put_amounts(struct check *check, weir_diag *diag)
         memcpy(room->amount_names[i], name.at, name.len);
         *to++ = (struct amount){ { room->amount_names[i], name.len }, r->costs[i].amount };
     }
-    room->reserving.amount_count = (size_t)(to - room->amounts);
+    check->reserving.of.amount_count = (size_t)(to - room->amounts);
     return WEIR_OK;
 }
 
 /* ---- questions ------------------------------------------------------------------------------ */
 
-static void label(const struct check *check, struct charge_label *labels)
+static void label(struct check *check)
 {
-    for (size_t i = 0, n = check->live + check->shadow; i < n; i++) {
+    struct reserving *of = &check->reserving.of;
+    const size_t n = check->live + check->shadow;
+
+    if (n == 1)
+        of->labels = &of->label;
+    for (size_t i = 0; i < n; i++) {
         const struct policy_rule *rule = check->rules[i];
 
-        labels[i] = (struct charge_label){
+        of->labels[i] = (struct charge_label){
             .policy = rule ? rule->policy->name : "",
             .rule = rule ? rule->name : "default",
             .counts = charge_counts(check, i),
@@ -251,8 +295,7 @@ static struct policy_reserve terms_of(const struct check *check)
 static weir_err prepare_new(struct engine *e, struct check *check, weir_diag *diag)
 {
     struct policy_reserve terms;
-    struct reserving_room *room = &check->room->reserving;
-    struct reserving *of = &room->reserving;
+    struct reserving *of = &check->reserving.of;
     const weir_request *r = check->request;
     const bool is_used = !verb_reserves(check->verb);
     weir_err err;
@@ -264,10 +307,9 @@ static weir_err prepare_new(struct engine *e, struct check *check, weir_diag *di
     if (is_used && (check->peek || r->ttl_ms != 0))
         return diag_fail(diag, WEIR_EREQUEST, "%s does not go with this: leave it out",
                          check->peek ? "an id" : "ttl_ms");
-    err = r->id ? read_id("id", r->id, room, diag) : WEIR_OK;
-    if (!err && r->id && reserve_is_local(r->id))
-        return diag_fail(diag, WEIR_EREQUEST,
-                         "ids that begin with " LOCAL_ID " are made by the server: choose another");
+    err = r->id ? read_id("id", id_of(r->id), &check->reserving, diag) : WEIR_OK;
+    if (!err && r->id)
+        err = refuse_local(r->id, diag);
     if (err)
         return err;
     err = charges_of_request(e, check, diag);
@@ -280,19 +322,18 @@ static weir_err prepare_new(struct engine *e, struct check *check, weir_diag *di
     if (err)
         return err;
     if (!r->id)
-        make_id(e, check, room);
+        make_id(e, check, &check->reserving);
     check->verb = VERB_RESERVE;
     of->ttl = is_used ? 0 : r->ttl_ms ? r->ttl_ms : terms.ttl;
     of->is_used = is_used;
-    label(check, room->labels);
-    of->fingerprint = fingerprint_of(e, check, room->labels);
+    label(check);
+    of->fingerprint = fingerprint_of(e, check);
     return WEIR_OK;
 }
 
 static weir_err prepare_known(struct check *check, bool extends, weir_diag *diag)
 {
-    struct reserving_room *room = &check->room->reserving;
-    struct reserving *of = &room->reserving;
+    struct reserving *of = &check->reserving.of;
     const weir_request *r = check->request;
     weir_err err;
 
@@ -306,7 +347,7 @@ static weir_err prepare_known(struct check *check, bool extends, weir_diag *diag
         charges_are_none(check, WEIR_FROM_OFF);
         return WEIR_OK;
     }
-    err = read_id("reservation", r->reservation, room, diag);
+    err = read_id("reservation", id_of(r->reservation), &check->reserving, diag);
     if (!err && extends)
         err = check_ttl(r->ttl_ms, WEIR_MAX_TTL_MS, diag);
     if (!err)
@@ -320,9 +361,10 @@ static weir_err prepare_known(struct check *check, bool extends, weir_diag *diag
 }
 
 /* Field by field: else all would be zeroed first, by an instruction that is slow to begin. */
-static void begin(struct reserving_room *room)
+static void begin(struct check *check)
 {
-    struct reserving *of = &room->reserving;
+    struct reserving_room *room = &check->room->reserving;
+    struct reserving *of = &check->reserving.of;
 
     of->key = (struct key){ 0 };
     of->tag = 0;
@@ -336,6 +378,7 @@ static void begin(struct reserving_room *room)
     of->rules = room->rules;
     of->calendars = room->calendars;
     of->text = room->text;
+    of->charges = NULL;
     of->refusal = WEIR_OK;
     of->expires_in = 0;
     of->is_repeated = of->has_expired = false;
@@ -344,13 +387,13 @@ static void begin(struct reserving_room *room)
 
 weir_err reserve_prepare(struct engine *e, struct check *check, weir_diag *diag)
 {
-    struct reserving_room *room = &check->room->reserving;
+    struct check_reserving *to = &check->reserving;
     weir_err err = WEIR_EREQUEST;
     bool extends = false;
 
     if (!e->store->ops->reserves)
         return diag_fail(diag, WEIR_ENOTHERE, "%s", weir_err_text(WEIR_ENOTHERE));
-    begin(room);
+    begin(check);
     switch (check->verb) {
     case VERB_CHECK:
     case VERB_RESERVE:
@@ -372,9 +415,92 @@ weir_err reserve_prepare(struct engine *e, struct check *check, weir_diag *diag)
         break;
     }
     if (!err && !check->is_answered) {
-        room->reserving.key = key_of(e, (struct span){ room->id, room->id_len });
+        to->of.key = key_of(e, (struct span){ to->id, to->id_len });
         if (e->store->ops->is_shared)
-            room->reserving.tag = tag_of_id(room->id, room->reserving.key);
+            to->of.tag = tag_of_id(to->id, to->of.key);
     }
     return err;
+}
+
+/* ---- again ---------------------------------------------------------------------------------- */
+
+bool reserve_pattern_of(const struct engine *e, const struct check *check,
+                        struct reserve_pattern *out)
+{
+    const struct reserving *of = &check->reserving.of;
+    const weir_request *r = check->request;
+
+    if (of->amount_count > RESERVE_PATTERN_AMOUNTS)
+        return false;
+    *out = (struct reserve_pattern){
+        .has_id = r->id,
+        .is_by_name = r->attribute_count > 0,
+        .is_used = of->is_used,
+        .gives_back = of->gives_back,
+        .ttl = of->ttl,
+        .most_ttl = of->most_ttl,
+        .print = verb_makes_reservation(check->verb) ? print_of_policies(e, check) : 0,
+        .amount_count = of->amount_count,
+    };
+    for (size_t i = 0; i < of->amount_count; i++) {
+        out->amounts[i].len = of->amounts[i].name.len;
+        out->amounts[i].amount = of->amounts[i].amount;
+        memcpy(out->amounts[i].name, of->amounts[i].name.at, of->amounts[i].name.len);
+    }
+    return true;
+}
+
+weir_err reserve_begin_like(struct check *check, const struct reserve_pattern *p, struct span id,
+                            weir_diag *diag)
+{
+    const bool makes = verb_makes_reservation(check->verb);
+    weir_err err;
+
+    begin(check);
+    if (makes && !p->has_id)
+        return WEIR_OK;
+    err = read_id(makes ? "id" : "reservation", id, &check->reserving, diag);
+    return err || !makes ? err : refuse_local(check->reserving.id, diag);
+}
+
+static void key_like(const struct engine *e, struct check_reserving *to)
+{
+    to->of.key = hash_id(&engine_keys(e)->reservation, (struct span){ to->id, to->id_len });
+}
+
+void reserve_new_like(struct engine *e, struct check *check, const struct reserve_pattern *p,
+                      struct span value)
+{
+    struct reserving *of = &check->reserving.of;
+    const uint64_t print = print_of_key(p->print, p->is_by_name ? (struct span){ 0 } : value);
+    uint64_t sum = 0;
+
+    if (!p->has_id)
+        make_id(e, check, &check->reserving);
+    of->most_ttl = p->most_ttl;
+    of->gives_back = p->gives_back;
+    of->ttl = p->ttl;
+    of->is_used = p->is_used;
+    label(check);
+    if (p->is_by_name)
+        sum = print_of_attribute(print, check->rules[0]->by[0], value);
+    of->fingerprint = mix(print, sum + print_of_amounts(print, check));
+    key_like(e, &check->reserving);
+}
+
+void reserve_known_like(const struct engine *e, struct check *check,
+                        const struct reserve_pattern *p)
+{
+    struct reserving_room *room = &check->room->reserving;
+    struct reserving *of = &check->reserving.of;
+
+    of->is_release = check->is_release;
+    of->charges = check->room->charges;
+    of->amount_count = p->amount_count;
+    for (size_t i = 0; i < p->amount_count; i++) {
+        memcpy(room->amount_names[i], p->amounts[i].name, p->amounts[i].len);
+        room->amounts[i] = (struct amount){ { room->amount_names[i], p->amounts[i].len },
+                                            p->amounts[i].amount };
+    }
+    key_like(e, &check->reserving);
 }

@@ -144,8 +144,9 @@ void http_again_remember(struct session *s, const struct call *call, struct span
     struct http_again *a;
     size_t at;
 
-    if (all->used == 0 || s->protocol != PROTOCOL_HTTP || call->answer.err || call->wants_tag ||
-        s->scopes != 0 || !r->keep_alive || r->is_head_only || !is_in_place(all, key) ||
+    if (all->used == 0 || turn_has_asked(loop, call) || s->protocol != PROTOCOL_HTTP ||
+        call->answer.err || call->wants_tag || verb_reserves(call->check.verb) || s->scopes != 0 ||
+        !r->keep_alive || r->is_head_only || !is_in_place(all, key) ||
         !pattern_of(loop_engine(loop), &call->check,
                     call->check.policy ? PATTERN_POLICY : PATTERN_LIMIT, &pattern))
         return;

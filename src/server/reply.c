@@ -372,7 +372,8 @@ struct call *reply_ask(struct reply *r, enum verb verb, const struct parsed_requ
     return call;
 }
 
-void reply_serve_like(struct session *s, const struct reply_like *like, struct span key)
+void reply_serve_like(struct session *s, const struct reply_like *like,
+                      const struct pattern_words *words)
 {
     struct reply *r = begin_reply(s, like->encode);
     struct call *call = r ? begin_call(r) : NULL;
@@ -383,7 +384,7 @@ void reply_serve_like(struct session *s, const struct reply_like *like, struct s
         return;
     r->http_minor = like->http_minor;
     r->deny_status = like->deny_status;
-    err = engine_prepare_like(loop_engine(s->loop), &call->check, &like->pattern, key,
+    err = engine_prepare_like(loop_engine(s->loop), &call->check, &like->pattern, words,
                               &s->loop->known_keys, &diag);
     ask_or_refuse(call, err, &diag);
     waits_for_one_less(r);

@@ -84,14 +84,15 @@ bool call_tag(const struct call *call, size_t i, char tag[TAG_HEX + 1]);
  * ended. */
 struct call *reply_ask(struct reply *r, enum verb verb, const struct parsed_request *asked);
 
-/* All of it, from reply_begin() to reply_end(), for one like another but for its key; the turn is
+/* All of it, from reply_begin() to reply_end(), for one like another but for these words; the turn is
  * asking, and the pattern holds. */
 struct reply_like {
     struct pattern pattern;
     void (*encode)(struct reply *reply, struct buf *out);
     int http_minor, deny_status; /* as the reply has them */
 };
-void reply_serve_like(struct session *s, const struct reply_like *like, struct span key);
+void reply_serve_like(struct session *s, const struct reply_like *like,
+                      const struct pattern_words *words);
 
 /* The same for a limit as redis-cell counts. */
 struct call *reply_ask_cell(struct reply *r, struct span key, const struct rule *rule,

@@ -39,7 +39,7 @@ static size_t decode_http(struct session *s, char *at, size_t len, struct reques
 {
     size_t used = 0;
 
-    out->like = http_again_find(s, at, len, &out->key, &used);
+    out->like = http_again_find(s, at, len, &out->words.key, &used);
     if (out->like)
         return used;
     http_again_see(s, at, len);
@@ -63,7 +63,7 @@ static size_t decode_resp(struct session *s, char *at, size_t len, struct reques
     const char *why;
     size_t used = 0;
 
-    out->again = again_find(s, at, len, &out->key, &used);
+    out->again = again_find(s, at, len, &out->words, &used);
     if (out->again)
         return used;
     switch (resp_parse(at, len, &out->resp, &used, &why)) {
@@ -161,13 +161,13 @@ bool session_decode_next(struct session *s, struct conn_input *in, struct reques
 void session_ask(struct session *s, struct request *request)
 {
     if (s->protocol == PROTOCOL_RESP && request->again)
-        again_serve(s, request->again, request->key);
+        again_serve(s, request->again, &request->words);
     else if (s->protocol == PROTOCOL_RESP)
         resp_serve(s, &request->resp);
     else if (s->protocol == PROTOCOL_HTTP2)
         http2_ask(s, request->stream);
     else if (request->like)
-        reply_serve_like(s, request->like, request->key);
+        reply_serve_like(s, request->like, &request->words);
     else
         http_serve(s, &request->http);
     if (is_owed_enough(s))

@@ -59,7 +59,7 @@ struct session {
 struct request {
     const struct again *again;     /* RESP: one like it came before; else NULL */
     const struct reply_like *like; /* HTTP: the same */
-    struct span key;               /* … but for this */
+    struct pattern_words words;    /* … but for these */
     union {
         struct http_request http;
         struct resp_command resp;

@@ -119,6 +119,13 @@ void turn_ask(struct loop *loop, struct call *call)
         ask_prepared(loop);
 }
 
+bool turn_has_asked(const struct loop *loop, const struct call *call)
+{
+    const struct turn *t = &loop->turn;
+
+    return t->prepared_count == 0 || t->prepared[t->prepared_count - 1] != call;
+}
+
 /* Does a commit wait for nothing? Of a shared store that is so if all was answered from leases. */
 static bool commits_at_once(const struct loop *loop)
 {

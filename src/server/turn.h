@@ -69,6 +69,8 @@ void turn_finish(struct loop *loop);
 /* Until the next commit, the policies and the time stand still. False: out of memory. */
 bool turn_begin_asking(struct loop *loop);
 void turn_ask(struct loop *loop, struct call *call); /* one that is prepared */
+bool turn_has_asked(const struct loop *loop,
+                    const struct call *call); /* … the last: of the store */
 void turn_answered(struct loop *loop, struct pin *pin);
 void turn_unpin(struct loop *loop, struct pin *pin);        /* one call less */
 void turn_send_later(struct loop *loop, struct session *s); /* it may have replies */

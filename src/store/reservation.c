@@ -395,8 +395,8 @@ void reservation_read(const struct reservation *r, struct reserving *to, struct 
 void reservation_read_one(const struct reservation *r, struct reserving *to, struct charge *charge)
 {
     const struct reserved_charge *c = r->charges;
-    struct rule *rule = to->rules;
-    struct charge_label *label = to->labels;
+    struct rule *rule = &to->rule;
+    struct charge_label *label = &to->label;
 
     rule->algorithm = c->algorithm;
     rule->limit = c->limit;

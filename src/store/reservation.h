@@ -31,6 +31,8 @@ struct amount {
     int64_t amount;
 };
 
+struct charge;
+
 /* What a charge is called, beside its key. */
 struct charge_label {
     const char *policy, *rule, *counts;
@@ -60,6 +62,9 @@ struct reserving {
     struct rule *rules;         /* the charges point at these then */
     struct calendar *calendars; /* … and they at these */
     char *text;                 /* … and the labels here: RESERVATION_MOST_TEXT bytes */
+    struct charge *charges;     /* … NULL, or for the question's: those have room for one only */
+    struct charge_label label;  /* where those of one may be, as most are: close to all else */
+    struct rule rule;
 
     weir_err refusal;   /* out: why nothing was done: no such reservation, … */
     int64_t expires_in; /* out: ms; below 0: it has */
@@ -149,7 +154,6 @@ bool reservation_is_sound(const void *bytes, size_t size);
 /* What a question holds; its parts are left to be filled in. NULL: out of memory. Only labels that
  * are kept can be kept by it. */
 enum reservation_names { RESERVATION_HAS_TEXT, RESERVATION_KEEPS_NAMES };
-struct charge;
 struct reservation *reservation_new(const struct reserving *of, const struct charge *charges,
                                     size_t n, size_t parts, enum reservation_names names,
                                     const weir_allocator *allocator);
@@ -172,7 +176,8 @@ void reservation_add(struct reservation *r, size_t charge, const struct reserved
 /* Fill in the charges and labels of a question. */
 void reservation_read(const struct reservation *r, struct reserving *to, struct charge *charges);
 
-/* The same of one that is as reservation_put_one() made it; what it costs is left to the caller. */
+/* The same of one that is as reservation_put_one() made it, to `label` and `rule`; what it costs, and
+ * that the label is the one of `labels`, is left to the caller. */
 void reservation_read_one(const struct reservation *r, struct reserving *to, struct charge *charge);
 
 /* What it holds of each charge. */

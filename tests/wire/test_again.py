@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""test_again.py - requests like one before, but for their key, mean what they mean by themselves.
+"""test_again.py - requests like one before, but for their key and id, mean what they mean by themselves.
 
     test_again.py TREE      from the root of the source
 
@@ -25,6 +25,7 @@ policies:
   two: {limit: 3 per 1d, by: [user, ip]}
   tried: {limit: 3 per 1d, by: user, mode: shadow}
   spared: {limit: 3 per 1d, by: user, exempt: [{user: root}]}
+  slots: {limit: 3 at once, by: user}
   several:
     rules:
       first: {limit: 5 per 1d, by: user}
@@ -65,10 +66,19 @@ def in_other_letters(word, number):
     return out
 
 
+def without_made(name):
+    """An id that the server has made is like any other."""
+    return "made" if name and re.fullmatch(b"[0-9a-f]{32}", name) else name
+
+
 def without_times(reply):
-    """How long is said in ms, and time goes on meanwhile; tags are made with a secret."""
+    """How long is said in ms, and time goes on meanwhile; tags and ids are made with a secret."""
     if not isinstance(reply, list):
         return reply
+    if len(reply) == 10:  # a reservation that is held: its id, and when it expires
+        return [*reply[:3], *reply[5:7], without_made(reply[7]), reply[9]]
+    if len(reply) == 8:  # … or settled
+        return reply[:3] + reply[4:]
     if isinstance(reply[0], list):
         return [without_times(each) for each in reply]
     if len(reply) in (5, 7):
@@ -76,9 +86,39 @@ def without_times(reply):
     names = reply[::2]
     if b"reset_after_ms" not in names:
         return reply
-    return [(name, without_times(value) if name == b"rules" and value else value)
+    return [(name, without_times(value) if name == b"rules" and value else
+             without_made(value) if name == b"reservation" else value)
             for name, value in zip(names, reply[1::2])
-            if name not in (b"retry_after_ms", b"reset_after_ms", b"tag")]
+            if name not in (b"retry_after_ms", b"reset_after_ms", b"expires_in_ms", b"tag")]
+
+
+def reservations(chance):
+    """Runs of one command about reservations, with several keys and ids."""
+    policy = chance.choice(["user", "key", "mail", "tried", "spared", "several", "slots", "all", "none"])
+    by = chance.choice(["", "", "user="]).encode()
+    behind = chance.choice([["TTL", "60000"], ["COST", "2", "TTL", "60000"], ["TTL", "0"],
+                            ["TTL", "60000", "COST", "requests", "2"], ["TTL", "60000", "FULL"], []])
+    ids = [f"r{n}" for n in range(20)] + ["local.x", "a b", "x" * 64, "x" * 65, "x" * 100, "", b"a\0b"]
+    settle = chance.choice([["WEIR.COMMIT"], ["WEIR.COMMIT"], ["WEIR.RELEASE"]])
+    used = chance.choice([[], [], ["COST", "1"], ["COST", "requests", "2"], ["COST", "other", "1"],
+                          ["FULL"], ["COST", "1", "COST", "requests", "1"]])
+    way = chance.choice(["reserve", "reserve", "reserve without id", "check", "settle", "settle", "extend",
+                         "grow"])
+    for _ in range(chance.randrange(1, 6)):
+        value, name = chance.choice(VALUES[:12] + VALUES[-8:]), chance.choice(ids)
+        value = by + (value if isinstance(value, bytes) else value.encode())
+        if way == "reserve":
+            yield ["WEIR.RESERVE", policy, value, *behind, "ID", name]
+        elif way == "reserve without id":
+            yield ["WEIR.RESERVE", policy, value, *behind]
+        elif way == "check":
+            yield ["WEIR.CHECK", policy, value, "ID", name, "COST", "1"]
+        elif way == "settle":
+            yield [*settle, name, *used]
+        elif way == "extend":
+            yield ["WEIR.EXTEND", name, "TTL", "70000"]
+        else:
+            yield ["WEIR.GROW", name, "COST", "1"]
 
 
 def commands(chance):
@@ -95,7 +135,10 @@ def commands(chance):
               ("leaky_bucket", "3", "86400000", "EXEMPT"), ("token_bucket", "0", "86400000")]
     cells = [("2", "3", "86400"), ("2", "3", "86400", "2"), ("2", "3", "86400", "0"), ("2", "3")]
     while True:
-        kind = chance.randrange(3)
+        kind = chance.randrange(5)
+        if kind > 2:
+            yield from reservations(chance)
+            continue
         way = chance.choice((ways, limits, cells)[kind])
         behind = chance.choice([[], [], ["COST", "2"], ["COST", "0"], ["FULL"], ["PLAN", "p"],
                                 ["EXEMPT"], ["b=c"], ["TAG"]]) if kind == 0 else []

@@ -256,6 +256,22 @@ static void encode_full(struct reply *r, struct buf *out)
 
 typedef void encode(struct reply *r, struct buf *out);
 
+/* The word that this text is; 0: none. */
+static size_t find_word(const struct resp_command *c, const char *text)
+{
+    for (size_t i = 1; i < c->count && text; i++)
+        if (c->words[i].at == text)
+            return i;
+    return 0;
+}
+
+static enum pattern_kind kind_of(const struct reading *in)
+{
+    const weir_request *r = &in->asked.request;
+
+    return r->reservation ? PATTERN_KNOWN : r->policy ? PATTERN_POLICY : PATTERN_LIMIT;
+}
+
 /* One that may come again with another key, which is in this word; 0: there is none. */
 static void ask_again(const struct reading *in, enum verb verb, encode *encode_short, size_t word)
 {
@@ -269,14 +285,10 @@ static void ask_again(const struct reading *in, enum verb verb, encode *encode_s
         traceparent_read(in->trace, &r->trace);
     call = reply_ask(r, verb, &in->asked);
     if (word > 0 && call && !is_full && !in->trace.at)
-        again_remember(in->session, in->command, word, call,
-                       in->asked.request.policy ? PATTERN_POLICY : PATTERN_LIMIT, encode_short);
+        again_remember(in->session, in->command,
+                       (struct again_places){ word, find_word(in->command, in->asked.request.id) },
+                       call, kind_of(in), encode_short);
     reply_end(r);
-}
-
-static void ask(const struct reading *in, enum verb verb, encode *encode_short)
-{
-    ask_again(in, verb, encode_short, 0);
 }
 
 /* ---- policies ---------------------------------------------------------------------------- */
@@ -368,7 +380,7 @@ static void serve_reservation(struct session *s, struct resp_command *c, unsigne
     if (!resp_word_is_text(c->words[1]))
         resp_reply_error(s, "INVALID_REQUEST a reservation cannot contain a NUL byte");
     else if (reading_options(&in, of))
-        ask(&in, verb, encode_short);
+        ask_again(&in, verb, encode_short, 1);
 }
 
 void resp_serve_weir_commit(struct session *s, struct resp_command *c)

@@ -35,7 +35,7 @@ static void ask(struct session *s, const struct throttle *t, const struct resp_c
         return;
     call = reply_ask_cell(r, c->words[1], &t->rule, t->quantity);
     if (call)
-        again_remember(s, c, 1, call, PATTERN_CELL, t->encode);
+        again_remember(s, c, (struct again_places){ 1, 0 }, call, PATTERN_CELL, t->encode);
     reply_end(r);
 }
 

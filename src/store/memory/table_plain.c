@@ -198,6 +198,7 @@ static bool settle(struct table *t, struct question *q, struct shard *home, stru
             return false;
         table_stamp(home, cell, c);
     }
+    of->labels = &of->label;
     r->charges[0].used = used;
     r->is_settled = 1;
     record->state.kept.is_open = false;

@@ -529,6 +529,8 @@ __attribute__((noinline)) static void judge(struct table *t, struct question *q)
     d.q = q;
     d.of = q->reserving;
     d.now = q->ask.now;
+    if (d.of->charges)
+        q->charges = d.of->charges;
     d.charges = q->charges;
     d.stands = 0;
     d.logged_count = 0;
