@@ -94,7 +94,7 @@ static const char **kept_counts(const struct reservation *r)
     return (const char **)(void *)reservation_text(r);
 }
 
-static struct charge_label label_of(const struct reservation *r, size_t i)
+struct charge_label reservation_label(const struct reservation *r, size_t i)
 {
     const struct reserved_charge *c = &r->charges[i];
     const char *text = reservation_text(r);
@@ -275,18 +275,6 @@ void reservation_put_one(struct reservation *r, const struct reserving *of, cons
     *(const char **)(part + 1) = of->labels[0].counts;
 }
 
-size_t reservation_file_size(const struct reservation *r)
-{
-    struct charge_label labels[RESERVATION_MOST_CHARGES];
-
-    if (!reservation_keeps_names(r))
-        return r->block.size;
-    for (size_t i = 0; i < r->charge_count; i++)
-        labels[i] = label_of(r, i);
-    return size_of(r->charge_count, r->bounds_count, r->part_count,
-                   size_of_names(labels, r->charge_count));
-}
-
 size_t reservation_write(const struct reservation *r, void *to)
 {
     const size_t without_names = (size_t)(reservation_text(r) - (const char *)r);
@@ -298,7 +286,7 @@ size_t reservation_write(const struct reservation *r, void *to)
         return r->block.size;
     }
     for (size_t i = 0; i < r->charge_count; i++)
-        labels[i] = label_of(r, i);
+        labels[i] = reservation_label(r, i);
     memcpy(to, r, without_names);
     out->block.size = without_names + put_text(out, labels);
     return out->block.size;
@@ -420,7 +408,7 @@ void reservation_read_one(const struct reservation *r, struct reserving *to, str
 static bool is_first_of_policy(const struct reservation *r, size_t charge)
 {
     for (size_t i = 0; i < charge; i++)
-        if (strcmp(label_of(r, i).policy, label_of(r, charge).policy) == 0)
+        if (strcmp(reservation_label(r, i).policy, reservation_label(r, charge).policy) == 0)
             return false;
     return true;
 }
@@ -428,7 +416,7 @@ static bool is_first_of_policy(const struct reservation *r, size_t charge)
 void reservation_visit(const struct reservation *r, int64_t expires, held_visit *visit, void *ctx)
 {
     for (size_t i = 0; i < r->charge_count; i++) {
-        const struct charge_label label = label_of(r, i);
+        const struct charge_label label = reservation_label(r, i);
         const struct reserved_charge *c = &r->charges[i];
 
         visit(ctx, &(struct held_charge){ .label = &label,

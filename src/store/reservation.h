@@ -88,7 +88,7 @@ WEIR_MUSTCHECK weir_err held_fail(weir_diag *diag);
 
 /* ---- the record ----------------------------------------------------------------------------
  *
- * FORMAT, in memory and in files: the head, `charge_count` charges, `bounds_count` bounds of
+ * FORMAT, in memory and in older files: the head, `charge_count` charges, `bounds_count` bounds of
  * calendars, `part_count` parts, then the text: names, each with a NUL. Parts are in the order in
  * which they were added. Only memory has kept names: these are pointers, and that of what a charge
  * counts stands where files have the text. */
@@ -163,9 +163,12 @@ struct reservation *reservation_new(const struct reserving *of, const struct cha
 void reservation_put_one(struct reservation *r, const struct reserving *of, const struct charge *c,
                          uint32_t born);
 
-/* As it is in files: with text. Writing it returns its size, too. */
-size_t reservation_file_size(const struct reservation *r);
+/* Write it with text, as no pointer is needed to read it. How many bytes that is. Files have it packed
+ * (reservation_pack.h); older ones have it so. */
 size_t reservation_write(const struct reservation *r, void *to);
+
+/* What a charge of it is called. */
+struct charge_label reservation_label(const struct reservation *r, size_t charge);
 
 /* Room for a part of each charge. False: out of memory, and nothing has changed. */
 bool reservation_make_room(struct reservation **r, const weir_allocator *allocator);

@@ -8,6 +8,7 @@ Counted by callgrind in the thread of the loop: 10 connections ask with 16 reque
 that one has more. Time has no say in it, and other work of the machine hardly any. The bounds are a twelfth
 above what was reached; docs/performance.md has the figures.
 """
+import itertools
 import re
 import shutil
 import sys
@@ -33,6 +34,15 @@ def http(line, body=""):
     return f"{line} HTTP/1.1\r\nHost: 127.0.0.1:7878\r\n{length}\r\n{body}".encode()
 
 
+ids = itertools.count(100000)
+
+
+def pair(k):
+    """A reservation and its commit, under a new id."""
+    name = f"id-{next(ids)}"
+    return command("WEIR.RESERVE", "one", k, "TTL", 60000, "ID", name) + command("WEIR.COMMIT", name)
+
+
 def ended_resp(data, lines):
     return data.count(b"\r\n") >= lines * PIPELINE
 
@@ -52,6 +62,7 @@ WAYS = {
     "WEIR.CHECK": (lambda k: command("WEIR.CHECK", "one", k), lambda data: ended_resp(data, 10), 2270),
     "CL.THROTTLE": (lambda k: command("CL.THROTTLE", k, 999999, 10000000, 60),
                     lambda data: ended_resp(data, 6), 2270),
+    "pair of WEIR.RESERVE and WEIR.COMMIT": (pair, lambda data: ended_resp(data, 25), 9999),
     "GET /v1/gate": (lambda k: http(f"GET /v1/gate?policy=one&key={k}"), ended_http, 2750),
     "POST /v1/check": (lambda k: http("POST /v1/check", '{"policy":"one","key":"%s"}' % k), ended_http,
                        4060),

@@ -16,10 +16,14 @@
 #include "store/file/journal_format.h"
 #include "store/file/ring.h"
 #include "store/memory/record_short.h"
+#include "store/reservation_pack.h"
 
 #define HINT ". `weir store check` shows more, and `weir store repair` keeps all that verifies"
 
-enum { PIECE = 1 << 20 };
+enum {
+    PIECE = 1 << 20,
+    PACKED_RECORDS = RESERVATION_MOST_PACKED / sizeof(struct record) + 1,
+};
 
 /* A file, with a part of it in memory; or the whole ring. */
 struct image {
@@ -151,9 +155,27 @@ struct replay {
     void *ctx;
 };
 
-/* One record, or what a short one means. `key` is the last of a key before it in the batch. */
+/* A new reservation that is packed, behind what it holds. */
+static bool replay_packed(const struct replay *replay, const struct record *r,
+                          const struct record *first)
+{
+    struct record holds[RESERVATION_MOST_CHARGES], whole[1 + PACKED_RECORDS];
+    size_t n;
+
+    if (record_more(r) > PACKED_RECORDS || !short_holds(r, first, holds, &n))
+        return false;
+    for (size_t i = 0; i < n; i++)
+        if (!replay->each(replay->ctx, &holds[i]))
+            return false;
+    memcpy(whole, r, (1 + record_more(r)) * sizeof *r);
+    whole[0].is_locked = 0;
+    return replay->each(replay->ctx, whole);
+}
+
+/* One record, or what a short one means. `key` is the last of a key before it in the batch, which
+ * begins with `first`. */
 static bool replay_record_of(const struct replay *replay, const struct record *r,
-                             const struct record **key)
+                             const struct record *first, const struct record **key)
 {
     struct record expanded[SHORT_EXPANDED];
     size_t n;
@@ -163,6 +185,8 @@ static bool replay_record_of(const struct replay *replay, const struct record *r
             *key = r;
         return replay->each(replay->ctx, r);
     }
+    if (record_is_packed(r))
+        return replay_packed(replay, r, first);
     n = *key ? short_expand(r, *key, expanded) : 0;
     for (size_t i = 0; i < n; i += 1 + record_more(&expanded[i]))
         if (!replay->each(replay->ctx, &expanded[i]))
@@ -182,7 +206,7 @@ static weir_err replay_batches(struct image *f, const char *name, uint64_t salt,
 
         for (size_t i = 0, more; i < batch->count; i += 1 + more) {
             more = record_more(&records[i]);
-            if (more >= batch->count - i || !replay_record_of(replay, &records[i], &key))
+            if (more >= batch->count - i || !replay_record_of(replay, &records[i], records, &key))
                 return diag_fail(diag, WEIR_ENOMEM, "not enough memory to replay %s", name);
         }
         out->good += sizeof *batch + batch->count * sizeof(struct record);

@@ -16,6 +16,7 @@
 #include "base/buf.h"
 #include "base/diag.h"
 #include "store/file/snapshot_format.h"
+#include "store/reservation_pack.h"
 
 /* Bytes given to the disk at once: an fsync of the journal may have to wait for them. */
 enum { PIECE = 64 << 10, LARGE_PIECE = 4 << 20 };
@@ -31,16 +32,23 @@ struct writer {
     uint64_t salt, at, written_out, number;
 };
 
-static void add_block(struct writer *w, const struct record *r, const struct kept_block *block)
+/* Packed, in whole records. */
+static void add_reservation(struct writer *w, const struct record *r,
+                            const struct kept_block *block)
 {
-    const size_t room = record_more(r) * sizeof *r;
-    char *to = buf_room(&w->block, room);
+    struct record item = *r;
+    char *to = buf_room(&w->block, sizeof item + RESERVATION_MOST_PACKED + sizeof item), *end;
 
     if (!to)
         return;
-    memset(to, 0, room);
-    reservation_write((const struct reservation *)block, to);
-    buf_wrote(&w->block, room);
+    item.packed.words[0] = (int64_t)reservation_pack((const struct reservation *)block,
+                                                     to + sizeof item);
+    item.packed.words[2] |= RECORD_PACKED;
+    end = to + sizeof item + item.packed.words[0];
+    memset(end, 0, sizeof item);
+    memcpy(to, &item, sizeof item);
+    buf_wrote(&w->block, (1 + record_more(&item)) * sizeof item);
+    w->count++;
 }
 
 static void add_item(void *ctx, const struct record *r, const struct sliding_window *log,
@@ -49,11 +57,13 @@ static void add_item(void *ctx, const struct record *r, const struct sliding_win
     struct writer *w = ctx;
     struct record item = *r;
 
+    if (block) {
+        add_reservation(w, r, block);
+        return;
+    }
     if (log)
         item.packed = (struct packed){ { log_length(log), log_born(log) } };
     buf_add(&w->block, (struct span){ (const char *)&item, sizeof item });
-    if (block)
-        add_block(w, r, block);
     for (uint32_t i = 0; log && i < log_length(log); i++) {
         struct log_entry e = log_at(log, i);
 

@@ -3,7 +3,7 @@
  * FORMAT: a header of 64 bytes, then blocks, one or more for each shard. A block is a header
  * of 32 bytes and items. An item is a record of 48 bytes; behind that of a sliding window stand
  * the entries of its log, 16 bytes each, as many as its first word says. Behind that of a
- * reservation stand its bytes, in as many records as they need (record.h). The holds of a key are
+ * reservation stand its bytes, packed, in as many records as they need (record.h). The holds of a key are
  * items of their own, behind it. The last block has no
  * items, and its number is that of all items. Checksums are XXH3 of 64 bits, seeded with the
  * file's salt. Nothing follows. Keys are in order, which only makes
@@ -16,7 +16,8 @@
 
 #include "base/xxh.h"
 
-enum { SNAPSHOT_VERSION = 3 }; /* those before are as in journal_format.h */
+/* Those before 3 are as in journal_format.h. 3 has reservations that are not packed. */
+enum { SNAPSHOT_VERSION = 4 };
 
 #define SNAPSHOT_MAGIC 0x50414e5352494557u /* "WEIRSNAP" */
 #define BLOCK_MAGIC 0x4b434c42u            /* "BLCK" */

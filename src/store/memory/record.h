@@ -3,7 +3,7 @@
  * Numbers are little-endian. A record without an algorithm says that the key is gone. One with
  * `is_hold` says what became of one hold of a key, or of one bucket of its log. One of a
  * reservation says in its first word how many bytes the reservation has; these follow, in as many
- * records as they need, and are no records of their own. With `is_hold` it says what became of the
+ * records as they need, and are no records of their own. Its last word has RECORD_ bits. With `is_hold` it says what became of the
  * reservation: its words are its expiry, a change and an amount. A reservation is never locked out:
  * with `is_locked` either is a short form, which only journals have (record_short.h). */
 #ifndef WEIR_STORE_MEMORY_RECORD_H
@@ -45,6 +45,11 @@ static inline bool record_is_short(const struct record *r)
 {
     return r->algorithm == ALGORITHM_RESERVATION && r->is_locked;
 }
+
+enum {
+    RECORD_OPEN = 1,   /* it is not settled */
+    RECORD_PACKED = 2, /* its bytes are those of reservation_pack() */
+};
 
 /* What became of a reservation. */
 enum record_change {

@@ -1,8 +1,9 @@
-/* record_short.c - reservations of one rule, as a journal has them: short. */
+/* record_short.c - new reservations and those that are settled, as a journal has them: short. */
 #include "store/memory/record_short.h"
 
 #include <string.h>
 
+#include "store/reservation_pack.h"
 #include "store/store.h"
 
 static void put_head(const struct cell *record, bool is_hold, struct record *to)
@@ -139,4 +140,36 @@ size_t short_expand(const struct record *r, const struct record *key, struct rec
         size > sizeof(struct short_reservation) + SHORT_NAMES)
         return 0;
     return expand_reservation(r, key, out);
+}
+
+/* Each part is of one key, and their records are in the order of the parts. */
+bool short_holds(const struct record *r, const struct record *first,
+                 struct record holds[RESERVATION_MOST_CHARGES], size_t *count)
+{
+    uint64_t bytes[RESERVATION_MOST_BYTES / sizeof(uint64_t) + 1];
+    struct reservation *whole = (struct reservation *)(void *)bytes;
+    const size_t size = reservation_unpack(
+        (struct span){ (const char *)(r + 1), (size_t)r->packed.words[0] }, whole);
+    const struct reserving of = { .key = r->key };
+    size_t n = 0;
+
+    if (!reservation_is_sound(whole, size) || whole->part_count > whole->charge_count ||
+        (size_t)(r - first) < whole->part_count)
+        return false;
+    for (size_t i = 0; i < whole->part_count; i++) {
+        const struct reserved_part *part = &reservation_parts(whole)[i];
+        const struct reserved_charge *c = &whole->charges[part->charge];
+        const struct record *key = r - whole->part_count + i;
+
+        if (key->is_hold || key->algorithm != c->algorithm || key->key.high != c->key.high ||
+            key->key.low != c->key.low)
+            return false;
+        if (state_has_holds(c->algorithm))
+            put_hold(
+                r, key,
+                reservation_hold(&of, c->algorithm, r->packed.words[1], whole->gives_back).expires,
+                part->amount, &holds[n++]);
+    }
+    *count = n;
+    return true;
 }

@@ -1,6 +1,7 @@
-/* record_short.h - reservations of one rule, as a journal has them: short.
+/* record_short.h - new reservations and those that are settled, as a journal has them: short.
  *
- * What the record of the key says, which stands before them in the same batch, is left out, and so
+ * Those of one rule have a form of their own, which is written faster; others are packed
+ * (reservation_pack.h). What the record of a key says, which stands before them in the same batch, is left out, and so
  * is what became of the hold: it follows. A reader makes of it what would stand there otherwise. */
 #ifndef WEIR_STORE_MEMORY_RECORD_SHORT_H
 #define WEIR_STORE_MEMORY_RECORD_SHORT_H
@@ -34,7 +35,18 @@ size_t short_write(const struct cell *record, struct record *to);
 void short_write_settled(const struct cell *record, int64_t hold_expires, struct record *to);
 
 /* The records that are meant, in the room of SHORT_EXPANDED: how many, with those that are bytes of
- * others. 0: it makes no sense. `key` is the last record of a key before it. */
+ * others. 0: it makes no sense. `key` is the last record of a key before it. Not of one that is
+ * packed. */
 size_t short_expand(const struct record *r, const struct record *key, struct record *out);
+
+/* Of one that is packed: the holds that follow from it. The records of its keys stand before it, from
+ * `first` on at the earliest. False: they do not, or it makes no sense. */
+bool short_holds(const struct record *r, const struct record *first,
+                 struct record holds[RESERVATION_MOST_CHARGES], size_t *count);
+
+static inline bool record_is_packed(const struct record *r)
+{
+    return !r->is_hold && r->packed.words[2] & RECORD_PACKED;
+}
 
 #endif

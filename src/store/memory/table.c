@@ -177,9 +177,7 @@ void table_record(const struct cell *cell, struct record *out)
     out->key = cell->key;
     out->stamp = cell->stamp;
     if (cell->algorithm == ALGORITHM_RESERVATION)
-        out->packed = (struct packed){ { (int64_t)reservation_file_size(
-                                             (const struct reservation *)cell->state.kept.block),
-                                         cell->state.kept.expires, cell->state.kept.is_open } };
+        out->packed = (struct packed){ { 0, cell->state.kept.expires, cell->state.kept.is_open } };
     else
         state_pack(&cell->state, cell->algorithm, &out->packed);
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "store/memory/table_internal.h"
+#include "store/reservation_pack.h"
 
 enum {
     SLICE = 256, /* keys copied under one lock: decisions wait so long */
@@ -117,18 +118,24 @@ static bool set_reservation(struct table *t, struct shard *s, struct cell *cell,
 {
     struct pool_source source = table_pool(t, s);
     const weir_allocator pool = pool_allocator(&source);
-    const size_t size = (size_t)r->packed.words[0];
+    uint64_t unpacked[RESERVATION_MOST_BYTES / sizeof(uint64_t) + 1];
+    const void *bytes = r + 1;
+    size_t size = (size_t)r->packed.words[0];
     struct kept_state *kept = &cell->state.kept;
     struct kept_block *block;
 
-    if (!reservation_is_sound(r + 1, size))
+    if (r->packed.words[2] & RECORD_PACKED) {
+        size = reservation_unpack((struct span){ bytes, size }, (void *)unpacked);
+        bytes = unpacked;
+    }
+    if (!reservation_is_sound(bytes, size))
         return false;
     block = alloc_resize(&pool, kept->block, size);
     if (!block)
         return false;
-    memcpy(block, r + 1, size);
+    memcpy(block, bytes, size);
     reservation_forget_names((struct reservation *)(void *)block);
-    *kept = (struct kept_state){ r->packed.words[1], r->packed.words[2], 0, block };
+    *kept = (struct kept_state){ r->packed.words[1], r->packed.words[2] & RECORD_OPEN, 0, block };
     return true;
 }
 

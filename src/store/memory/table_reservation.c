@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "store/memory/table_reservation.h"
+#include "store/reservation_pack.h"
 
 enum { TRIES = 4 };
 
@@ -149,25 +150,30 @@ void deciding_log_hold(struct deciding *d, const struct cell *cell, const struct
             holds_find(state_holds(&cell->state, cell->algorithm), hold->expires, hold->id));
 }
 
-size_t table_log_reservation(struct table *t, struct cell *record, struct record *to)
+_Static_assert(RESERVATION_MOST_PACKED < 1024 * sizeof(struct record), "there is room for it");
+
+size_t table_log_reservation(struct table *t, struct cell *record, bool is_new, struct record *to)
 {
     const struct kept_state *kept = &record->state.kept;
     size_t size, room;
 
     table_overtake(t, table_shard(t, record->key), record, NULL);
-    size = reservation_write(reservation_in(record), to + 1);
+    size = reservation_pack(reservation_in(record), to + 1);
     to->key = record->key;
     to->stamp = record->stamp;
-    to->packed = (struct packed){ { (int64_t)size, kept->expires, kept->is_open } };
+    to->is_locked = is_new;
+    to->packed = (struct packed){
+        { (int64_t)size, kept->expires, kept->is_open | RECORD_PACKED },
+    };
     room = record_more(to) * sizeof *to;
     memset((char *)(to + 1) + size, 0, room - size); /* the last need not be full */
     return 1 + record_more(to);
 }
 
-void deciding_log_record(struct deciding *d)
+void deciding_log_record(struct deciding *d, bool is_new)
 {
     if (d->t->log)
-        d->logged_count += table_log_reservation(d->t, deciding_record(d),
+        d->logged_count += table_log_reservation(d->t, deciding_record(d), is_new,
                                                  &d->logged[d->logged_count]);
 }
 
@@ -279,11 +285,7 @@ static void apply(struct deciding *d, size_t i)
 
     state_apply(&cell->state, c->rule, &c->step);
     table_stamp(d->homes[i], cell, c);
-    if (!d->t->log)
-        return;
     deciding_log_cell(d, cell);
-    if (c->step.hold.amount > 0 && state_has_holds(cell->algorithm))
-        deciding_log_hold(d, cell, &c->step.hold);
 }
 
 static struct reserved_part part_of(const struct deciding *d, size_t i)
@@ -302,15 +304,18 @@ void deciding_apply_more(struct deciding *d, struct reservation *r)
 {
     for (size_t i = 0; i < d->q->count; i++)
         if (takes(&d->charges[i])) {
+            const struct hold *hold = &d->charges[i].step.hold;
             struct reserved_part part;
 
             apply(d, i);
+            if (hold->amount > 0 && state_has_holds(d->cells[i]->algorithm))
+                deciding_log_hold(d, d->cells[i], hold);
             part = part_of(d, i);
             reservation_add(r, i, &part);
         }
 }
 
-/* A new record has its parts already: they are filled in. */
+/* A new record has its parts already: they are filled in. What is held follows from them. */
 static void apply_all(struct deciding *d, struct reservation *r)
 {
     struct reserved_part *part = reservation_parts(r);
@@ -427,7 +432,7 @@ static weir_err make_reservation(struct deciding *d)
         settle_at_once(r);
     deciding_stamp_record(d);
     table_expect_release(deciding_home_of_record(d), deciding_record(d));
-    deciding_log_record(d);
+    deciding_log_record(d, !d->of->is_used);
     d->of->expires_in = d->of->ttl;
     return WEIR_OK;
 }

@@ -66,7 +66,8 @@ static inline void table_log_part(const struct cell *cell, int64_t first, int64_
     to->packed = (struct packed){ { first, second, third } };
 }
 
-size_t table_log_reservation(struct table *t, struct cell *record, struct record *to);
+/* … with the holds that follow from it, if it is new: the records of its keys stand before it. */
+size_t table_log_reservation(struct table *t, struct cell *record, bool is_new, struct record *to);
 void table_log_change(struct table *t, struct cell *record, enum record_change change,
                       int64_t amount, struct record *to);
 
@@ -103,7 +104,7 @@ void deciding_log_cell(struct deciding *d, struct cell *cell);
 void deciding_log_hold(struct deciding *d, const struct cell *cell, const struct hold *hold);
 void deciding_log_part(struct deciding *d, const struct cell *cell, int64_t first, int64_t second,
                        int64_t third);
-void deciding_log_record(struct deciding *d);
+void deciding_log_record(struct deciding *d, bool is_new);
 void deciding_log_change(struct deciding *d, enum record_change change, int64_t amount);
 void deciding_append(struct deciding *d);
 

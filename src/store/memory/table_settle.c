@@ -242,7 +242,7 @@ static void grow(struct deciding *d)
     deciding_apply_more(d, r);
     atomic_fetch_add_explicit(&d->t->beside, (int64_t)(r->block.size - before),
                               memory_order_relaxed);
-    deciding_log_record(d);
+    deciding_log_record(d, false);
 }
 
 static void extend_hold(struct deciding *d, size_t i, int64_t expires, int64_t later)

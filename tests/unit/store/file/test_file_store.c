@@ -193,15 +193,15 @@ static void another_secret_is_refused_and_nothing_is_forgotten(void **state)
     assert_taken(p, 13);
 }
 
-/* Change a file's format version, as a later program would have written it. */
-static void raise_version(const char *path)
+/* Change a file's format version, as another program would have written it. */
+static void raise_version(const char *path, int by)
 {
     struct journal_header h; /* of a snapshot: the same, as far as it matters here */
     int fd = open(path, O_RDWR | O_CLOEXEC);
 
     assert_true(fd >= 0);
     assert_int_equal(pread(fd, &h, sizeof h, 0), sizeof h);
-    h.version++;
+    h.version += (uint32_t)by;
     h.checksum = journal_header_checksum(&h);
     assert_int_equal(pwrite(fd, &h, sizeof h, 0), sizeof h);
     close(fd);
@@ -214,10 +214,10 @@ static void an_unknown_format_is_refused_with_what_to_do(void **state)
 
     take(p, 3);
     path_of(p, "journal.1", path);
-    raise_version(path);
+    raise_version(path, 1);
     assert_refused(
         p, NULL,
-        "journal.1 has format version 5, and this program writes version 4: open it with "
+        "journal.1 has format version 6, and this program writes version 5: open it with "
         "the program that wrote it");
 }
 
@@ -229,8 +229,24 @@ static void an_unknown_format_of_a_snapshot_is_refused_too(void **state)
     for (int i = 0; i < 12; i++)
         take(p, 1);
     path_of(p, "snapshot", path);
-    raise_version(path);
-    assert_refused(p, NULL, "snapshot has format version 4, and this program writes version 3");
+    raise_version(path, 1);
+    assert_refused(p, NULL, "snapshot has format version 5, and this program writes version 4");
+}
+
+static void files_of_older_formats_are_read(void **state)
+{
+    const struct place *p = *state;
+    char path[PATH_MAX];
+
+    take(p, 3);
+    path_of(p, "journal.1", path);
+    raise_version(path, 1 - JOURNAL_VERSION);
+    assert_taken(p, 3);
+    for (int i = 0; i < 12; i++)
+        take(p, 1);
+    path_of(p, "snapshot", path);
+    raise_version(path, -1);
+    assert_taken(p, 15);
 }
 
 static void journals_that_changed_places_are_refused(void **state)
@@ -356,6 +372,7 @@ int main(void)
         IN_A_PLACE(another_secret_is_refused_and_nothing_is_forgotten),
         IN_A_PLACE(an_unknown_format_is_refused_with_what_to_do),
         IN_A_PLACE(an_unknown_format_of_a_snapshot_is_refused_too),
+        IN_A_PLACE(files_of_older_formats_are_read),
         IN_A_PLACE(journals_that_changed_places_are_refused),
         IN_A_PLACE(damage_is_refused_with_the_place_and_a_hint_and_changes_nothing),
         IN_A_PLACE(a_torn_tail_is_cut),

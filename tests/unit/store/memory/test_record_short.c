@@ -3,6 +3,7 @@
 
 #include "store/memory/record_short.h"
 #include "store/memory/table_reservation.h"
+#include "store/reservation_pack.h"
 
 enum { NOW = 1000000, TTL = 5000, ROOM = SHORT_EXPANDED + SHORT_MOST };
 
@@ -113,6 +114,153 @@ static void what_is_settled_ends_its_hold(void **state)
     assert_int_equal(expanded[1].packed.words[1], RECORD_SETTLED);
 }
 
+enum { PACKED_ROOM = 4 + RESERVATION_MOST_PACKED / sizeof(struct record) + 2 };
+
+/* A packed one of three rules, behind the records of those two keys that it has charged. Returns it. */
+static struct record *write_packed(struct record room[PACKED_ROOM], bool gives_back)
+{
+    static const struct rule rules[] = { { WEIR_TOKEN_BUCKET, 10, 60000, 10, .precision = 0 },
+                                         { WEIR_FIXED_WINDOW, 10, 60000, 10, .precision = 0 },
+                                         { WEIR_CONCURRENCY, 10, 0, 10, .precision = 0 } };
+    const struct charge charges[] = { { .rule = &rules[0], .key = { 1, 2 } },
+                                      { .rule = &rules[1], .key = { 3, 4 } },
+                                      { .rule = &rules[2], .key = { 5, 6 } } };
+    struct charge_label labels[] = { { "p", "a", "tokens", .is_kept = false },
+                                     { "p", "b", "tokens", .is_kept = false },
+                                     { "p", "c", "requests", .is_kept = false } };
+    const struct reserving of = { .labels = labels, .gives_back = gives_back };
+    const weir_allocator allocator = heap();
+    struct reservation *r = reservation_new(&of, charges, 3, 2, RESERVATION_HAS_TEXT, &allocator);
+    struct record *to = room + 2;
+
+    assert_non_null(r);
+    reservation_parts(r)[0] = (struct reserved_part){ .amount = 3, .charge = 0 };
+    reservation_parts(r)[1] = (struct reserved_part){ .amount = 1, .charge = 2 };
+    memset(room, 0, PACKED_ROOM * sizeof *room);
+    for (size_t i = 0; i < 2; i++) {
+        room[i].key = charges[2 * i].key;
+        room[i].algorithm = rules[2 * i].algorithm & 15u;
+        room[i].expires = NOW + 7;
+    }
+    to->key = (struct key){ 21, 22 };
+    to->algorithm = ALGORITHM_RESERVATION;
+    to->is_locked = 1;
+    to->packed = (struct packed){
+        { (int64_t)reservation_pack(r, to + 1), NOW + TTL, RECORD_OPEN | RECORD_PACKED },
+    };
+    alloc_free(&allocator, r);
+    return to;
+}
+
+static void what_a_packed_one_holds_follows_from_it(void **state)
+{
+    struct record room[PACKED_ROOM], holds[RESERVATION_MOST_CHARGES];
+
+    (void)state;
+    for (int gives_back = 0; gives_back < 2; gives_back++) {
+        const struct record *r = write_packed(room, gives_back);
+        size_t n = 0;
+
+        assert_true(record_is_short(r) && record_is_packed(r));
+        assert_true(short_holds(r, room, holds, &n));
+        assert_int_equal(n, 2);
+        for (size_t i = 0; i < n; i++) {
+            assert_memory_equal(&holds[i].key, &room[i].key, sizeof(struct key));
+            assert_int_equal(holds[i].algorithm, room[i].algorithm);
+            assert_int_equal(holds[i].expires, NOW + 7);
+            assert_true(holds[i].is_hold);
+            assert_int_equal(holds[i].packed.words[1], 22);
+        }
+        /* A slot is free at the instant; else it waits for what gives it back. */
+        assert_int_equal(holds[0].packed.words[0],
+                         NOW + TTL + gives_back * RESERVATION_RELEASED_MS);
+        assert_int_equal(holds[1].packed.words[0], NOW + TTL);
+        assert_int_equal(holds[0].packed.words[2], 3);
+        assert_int_equal(holds[1].packed.words[2], 1);
+    }
+}
+
+static void write_block(void *ctx, const struct record *r, const struct sliding_window *log,
+                        const struct kept_block *block)
+{
+    char **to = ctx;
+
+    (void)r, (void)log;
+    *to += reservation_write((const struct reservation *)block, *to);
+}
+
+/* What a table has after this record was restored, as it would be written. */
+static size_t restore(const struct record *r, char *out)
+{
+    const struct store_options options = {
+        .max_keys = 64, .callers_bring_now = true, .allocator = heap()
+    };
+    struct table *t;
+    char *end = out;
+
+    assert_int_equal(table_new(&t, &options, NULL), WEIR_OK);
+    assert_true(table_restore(t, r, NOW));
+    table_export(t, 0, NOW, write_block, &end);
+    table_free(t);
+    return (size_t)(end - out);
+}
+
+/* Files of before have records that are not packed. */
+static void one_that_is_not_packed_is_restored_as_if_it_was(void **state)
+{
+    struct record packed[PACKED_ROOM], whole[PACKED_ROOM];
+    uint64_t bytes[RESERVATION_MOST_BYTES / 8 + 1];
+    char found[2][PACKED_ROOM * sizeof(struct record)];
+    struct record *r = write_packed(packed, true);
+    size_t size;
+
+    (void)state;
+    r->is_locked = 0;
+    size = reservation_unpack(
+        (struct span){ (const char *)(r + 1), (size_t)r->packed.words[0] }, (void *)bytes);
+    assert_in_range(size, 1, sizeof whole - sizeof *whole);
+    whole[0] = *r;
+    whole[0].packed = (struct packed){ { (int64_t)size, NOW + TTL, RECORD_OPEN } };
+    memcpy(whole + 1, bytes, size);
+    assert_int_equal(restore(r, found[0]), size);
+    assert_int_equal(restore(whole, found[1]), size);
+    assert_memory_equal(found[0], found[1], size);
+    assert_memory_equal(found[0], bytes, size);
+    r->packed.words[0]--; /* what makes no sense is not restored */
+    whole[0].packed.words[0]--;
+    for (int i = 0; i < 2; i++) {
+        const struct store_options options = {
+            .max_keys = 64, .callers_bring_now = true, .allocator = heap()
+        };
+        struct table *t;
+
+        assert_int_equal(table_new(&t, &options, NULL), WEIR_OK);
+        assert_false(table_restore(t, i ? whole : r, NOW));
+        table_free(t);
+    }
+}
+
+static void a_packed_one_without_its_keys_is_not_read(void **state)
+{
+    struct record room[PACKED_ROOM], holds[RESERVATION_MOST_CHARGES];
+    struct record *r = write_packed(room, false);
+    const int64_t size = r->packed.words[0];
+    size_t n;
+
+    (void)state;
+    assert_false(short_holds(r, room + 1, holds, &n));
+    room[0].key.low++;
+    assert_false(short_holds(r, room, holds, &n));
+    room[0].key.low--;
+    room[1].is_hold = 1;
+    assert_false(short_holds(r, room, holds, &n));
+    room[1].is_hold = 0;
+    for (int64_t wrong = 0; wrong <= size + 2; wrong++) {
+        r->packed.words[0] = wrong;
+        assert_int_equal(short_holds(r, room, holds, &n), wrong == size);
+    }
+}
+
 static void bytes_that_make_no_sense_are_not_read(void **state)
 {
     struct record written[ROOM], expanded[SHORT_EXPANDED];
@@ -148,6 +296,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_short_form_is_read_as_the_long_one),
         cmocka_unit_test(what_is_settled_ends_its_hold),
+        cmocka_unit_test(what_a_packed_one_holds_follows_from_it),
+        cmocka_unit_test(one_that_is_not_packed_is_restored_as_if_it_was),
+        cmocka_unit_test(a_packed_one_without_its_keys_is_not_read),
         cmocka_unit_test(bytes_that_make_no_sense_are_not_read),
     };
 
