@@ -62,7 +62,7 @@ WAYS = {
     "WEIR.CHECK": (lambda k: command("WEIR.CHECK", "one", k), lambda data: ended_resp(data, 10), 2270),
     "CL.THROTTLE": (lambda k: command("CL.THROTTLE", k, 999999, 10000000, 60),
                     lambda data: ended_resp(data, 6), 2270),
-    "pair of WEIR.RESERVE and WEIR.COMMIT": (pair, lambda data: ended_resp(data, 25), 9999),
+    "pair of WEIR.RESERVE and WEIR.COMMIT": (pair, lambda data: ended_resp(data, 25), 8130),
     "GET /v1/gate": (lambda k: http(f"GET /v1/gate?policy=one&key={k}"), ended_http, 2750),
     "POST /v1/check": (lambda k: http("POST /v1/check", '{"policy":"one","key":"%s"}' % k), ended_http,
                        4060),

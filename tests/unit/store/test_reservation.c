@@ -167,7 +167,7 @@ static struct reservation *make_rich(enum reservation_names names)
     const struct reserving of = {
         .labels = kept, .most_ttl = 70000, .fingerprint = UINT64_MAX - 5, .gives_back = true
     };
-    struct charge charges[3] = { { .rule = &rules[0], .key = { 1, UINT64_MAX }, .class = 63 },
+    struct charge charges[3] = { { .rule = &rules[0], .key = { 1, UINT64_MAX }, .class = 62 },
                                  { .rule = &monthly, .key = { 3, 4 }, .step.now = 2500 },
                                  { .rule = &rules[1], .key = { 5, 6 } } };
     struct reservation *r;

@@ -131,24 +131,24 @@ static void decide_meanwhile_and_look(void *ctx, struct sim *s, enum sim_op op, 
     }
 }
 
-static bool count_one(void *ctx, const struct record *r)
+static bool pass_over(void *ctx, const struct record *r)
 {
-    *(size_t *)ctx += 1 + record_more(r);
+    (void)ctx, (void)r;
     return true;
 }
 
+/* As they are in the file: a short one may stand for several. */
 static size_t count_records(struct sim *disk, uint64_t epoch, struct journal_reading *reading)
 {
     const weir_allocator allocator = heap();
-    size_t count = 0;
     char name[DIR_NAME];
     weir_diag diag;
 
     journal_name(epoch, name);
     assert_int_equal(journal_read(&disk->dir, name, trial_secret_id, epoch, false, &allocator,
-                                  count_one, &count, reading, &diag),
+                                  pass_over, NULL, reading, &diag),
                      WEIR_OK);
-    return count;
+    return reading->records;
 }
 
 static void watch_one(struct watch *w)

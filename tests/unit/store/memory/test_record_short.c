@@ -192,9 +192,9 @@ static void write_block(void *ctx, const struct record *r, const struct sliding_
 /* What a table has after this record was restored, as it would be written. */
 static size_t restore(const struct record *r, char *out)
 {
-    const struct store_options options = {
-        .max_keys = 64, .callers_bring_now = true, .allocator = heap()
-    };
+    const struct store_options options = { .max_keys = 64,
+                                           .callers_bring_now = true,
+                                           .allocator = heap() };
     struct table *t;
     char *end = out;
 
@@ -216,8 +216,8 @@ static void one_that_is_not_packed_is_restored_as_if_it_was(void **state)
 
     (void)state;
     r->is_locked = 0;
-    size = reservation_unpack(
-        (struct span){ (const char *)(r + 1), (size_t)r->packed.words[0] }, (void *)bytes);
+    size = reservation_unpack((struct span){ (const char *)(r + 1), (size_t)r->packed.words[0] },
+                              (void *)bytes);
     assert_in_range(size, 1, sizeof whole - sizeof *whole);
     whole[0] = *r;
     whole[0].packed = (struct packed){ { (int64_t)size, NOW + TTL, RECORD_OPEN } };
@@ -229,9 +229,9 @@ static void one_that_is_not_packed_is_restored_as_if_it_was(void **state)
     r->packed.words[0]--; /* what makes no sense is not restored */
     whole[0].packed.words[0]--;
     for (int i = 0; i < 2; i++) {
-        const struct store_options options = {
-            .max_keys = 64, .callers_bring_now = true, .allocator = heap()
-        };
+        const struct store_options options = { .max_keys = 64,
+                                               .callers_bring_now = true,
+                                               .allocator = heap() };
         struct table *t;
 
         assert_int_equal(table_new(&t, &options, NULL), WEIR_OK);
