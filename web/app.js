@@ -28,7 +28,6 @@ function showState(stats, ready) {
   document.title = (stats.alerts_firing ? `(${stats.alerts_firing}) ` : word === "well" ? "" : "(!) ") + title;
   by("state").className = word !== "well" ? "bad" : alerts ? "warn" : "good";
   by("about").textContent = `weir ${stats.version}, up ${duration(stats.now_ms - stats.started_ms)}, ${plural(stats.threads, "thread")}.`;
-  by("zone").textContent = `Times are in ${zone()}.`;
 }
 
 function showViews(chosen) {
@@ -119,4 +118,5 @@ document.addEventListener("visibilitychange", () => {
   again();
 });
 by("main").append(element("p", { class: "faint" }, "Loading …"));
+setTimeout(() => by("zone").textContent = `Times are in ${zone()}.`); // in a frame of its own, as browsers load tables for it
 start();

@@ -4,7 +4,7 @@
 // library is to be fetched when the page is built. The canvas has as many columns as it has pixels at
 // most, so the time for a frame does not grow with the history.
 import { drawn, element } from "./dom.js";
-import { count, time } from "./format.js";
+import { count, day, hour, time } from "./format.js";
 
 const KINDS = ["denied", "fallback", "shadow_denied", "allowed"]; // from the bottom
 const COLOURS = { denied: "--bad", fallback: "--blue", shadow_denied: "--warn", allowed: "--good", axis: "--line", tick: "--faint", mark: "--text" };
@@ -32,8 +32,7 @@ function ticks(since, until, most) {
   return { step, found };
 }
 
-const tickText = (at, step) => (step < 86400000 ? new Date(at).toLocaleTimeString([], { timeStyle: "short" })
-  : new Date(at).toLocaleDateString([], { day: "numeric", month: "short" }));
+const tickText = (at, step) => (step < 86400000 ? hour(at) : day(at));
 
 // shadow_denied and fallback are parts of allowed and denied, and are drawn inside their bars.
 function parts(s) {
@@ -168,7 +167,7 @@ export function chart(chosen) {
 export function legend(totals, marks) {
   const names = { allowed: "allowed", denied: "denied", shadow_denied: "shadow-denied", fallback: "by fallback" };
   return [...Object.entries(names).filter(([kind]) => kind === "allowed" || kind === "denied" || totals[kind] > 0)
-    .flatMap(([kind, name]) => [element("span", { class: `key ${kind}` }), `${name} ${totals[kind].toLocaleString("en")}`]),
+    .flatMap(([kind, name]) => [element("span", { class: `key ${kind}` }), `${name} ${count(totals[kind])}`]),
   ...(marks ? [element("span", { class: "key change" }, "▼"), `${marks} change${marks === 1 ? "" : "s"}`] : [])];
 }
 

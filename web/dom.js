@@ -40,6 +40,9 @@ let fields = 0;
 
 export const numeric = (text) => ({ isNumber: true, text });
 
+// What has been done so far can be drawn before the rest: no frame has to wait for all of a view.
+export const breathe = () => new Promise((done) => setTimeout(done));
+
 // ---- tables ---------------------------------------------------------------------------------------
 
 function cell(content, column, isFirst) {

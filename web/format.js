@@ -1,7 +1,14 @@
 // format.js - how numbers, times and limits are written.
 
+// Made when they are needed first, and then kept: making one takes as long as some hundred uses.
+const made = new Map();
+function written(kind, name, options, value) {
+  if (!made.has(name)) made.set(name, new kind(kind === Intl.NumberFormat ? "en" : [], options));
+  return made.get(name).format(value);
+}
+
 export function count(n) {
-  return Number.isInteger(n) ? n.toLocaleString("en") : n.toFixed(n < 10 ? 1 : 0);
+  return Number.isInteger(n) ? written(Intl.NumberFormat, "count", {}, n) : n.toFixed(n < 10 ? 1 : 0);
 }
 
 export const percent = (part, whole) => (whole ? `${((100 * part) / whole).toFixed(1)} %` : "–");
@@ -21,7 +28,9 @@ export function duration(ms) {
   return `${Math.round(ms)}ms`;
 }
 
-export const time = (ms) => new Date(ms).toLocaleString([], { dateStyle: "short", timeStyle: "short" });
+export const time = (ms) => written(Intl.DateTimeFormat, "time", { dateStyle: "short", timeStyle: "short" }, ms);
+export const hour = (ms) => written(Intl.DateTimeFormat, "hour", { timeStyle: "short" }, ms);
+export const day = (ms) => written(Intl.DateTimeFormat, "day", { day: "numeric", month: "short" }, ms);
 export const zone = () => Intl.DateTimeFormat().resolvedOptions().timeZone;
 export const until = (ms) => (ms ? time(ms) : "removed by hand");
 export const plural = (n, word) => `${count(n)} ${word}${n === 1 ? "" : "s"}`;
@@ -43,5 +52,5 @@ export function effect(o) {
 }
 
 // A change in a sentence.
-export const changeText = (e) => (e.kind === "reload" ? `${effect(e)} on ${e.instance}, by ${e.who}: ${e.reason}`
+export const changeText = (e) => (e.kind === "reload" ? `${effect(e)} on ${e.instance} (${e.who}): ${e.reason}`
   : `${e.effect === "removed" ? `${e.kind} removed` : effect(e)}${e.policy ? ` in ${e.policy}` : ""}, by ${e.who}${e.reason ? `: ${e.reason}` : ""}`);

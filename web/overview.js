@@ -2,7 +2,7 @@
 import { getIfAllowed } from "./api.js";
 import { spark } from "./chart.js";
 import { csvButton } from "./csv.js";
-import { element, link, numeric, section, table } from "./dom.js";
+import { breathe, element, link, numeric, section, table } from "./dom.js";
 import { bytes, count, duration, percent, time } from "./format.js";
 import { historyPanel } from "./history.js";
 import { lookAtMarks, marksOf } from "./marks.js";
@@ -146,12 +146,15 @@ export const overview = {
     note(stats);
     showHealth({ stats, ready });
     showStore(stats);
+    await breathe();
     const isSlow = isLate || looks++ % SLOW_LOOKS === 0;
     if (isSlow) {
       await lookAtHour(getIfAllowed, stats.now_ms);
       vitals = (await getIfAllowed("/v1/vitals"))?.points ?? [];
     }
+    await breathe();
     showRates(stats);
+    await breathe();
     showTiles(stats);
     if (isLate) await lookAtChanges();
     showAttention({ stats, ready, ...slow });

@@ -50,7 +50,9 @@ export async function lookAtHour(get, now) {
       const place = Math.round((at - first) / MINUTE);
       if (place < 0 || place >= POINTS) continue;
       own[place] = { allowed, denied, shadow_denied: shadow };
-      all[place] = { allowed: all[place].allowed + allowed, denied: all[place].denied + denied, shadow_denied: all[place].shadow_denied + shadow };
+      all[place].allowed += allowed;
+      all[place].denied += denied;
+      all[place].shadow_denied += shadow;
     }
     hours.set(policy, own);
   }

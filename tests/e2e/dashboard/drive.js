@@ -487,8 +487,17 @@ scenario("a reload says what it would change before it does", async (browser) =>
   await confirm(page, "Reload");
   await message(page, "Reloaded: changed login/default").waitFor();
   assert.equal((await check("login", "198.51.100.77")).limit, 6);
+  const row = await until(async () => (await cells(page, "#audit")).find((r) => r[2] === "policies loaded" && r[6] === "changed login/default"), "the reload in the log");
+  assert.deepEqual([row[1], row[3], row[5], row[7]], ["token admin", "", "", ""]); // it has no way back
   fs.writeFileSync(file, text);
   assert.equal((await ask("POST", "/v1/reload")).status, 200);
+  const marked = async (place) => {
+    await page.goto(`${url}/#/${place}?since=1h`);
+    await page.locator("summary", { hasText: "As a table" }).click();
+    await until(async () => (await cells(page, ".marks")).filter((r) => /^policies loaded on .* \(token admin\): changed login\/default$/.test(r[1])).length >= 2, `both reloads on ${place}`);
+  };
+  await marked("overview");
+  await marked("policies/login");
 });
 
 // ---- budgets --------------------------------------------------------------------------------------
