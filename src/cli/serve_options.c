@@ -21,8 +21,9 @@ const struct option serve_options[SERVE_OPTION_COUNT] = {
                             .variable = "WEIR_SECRET_FILE" },
     [SERVE_LISTEN] = { "listen", 0, "ADDR,...", "HOST:PORT, unix:PATH; default: 127.0.0.1:7878",
                        .only_once = true, .variable = "WEIR_LISTEN" },
-    [SERVE_THREADS] = { "threads", 0, "N", "event loops; default: one per core",
-                        .variable = "WEIR_THREADS" },
+    [SERVE_THREADS] = { "threads", 0, "N", NULL, .variable = "WEIR_THREADS" },
+    [SERVE_IO] = { "io", 0, "WAY", "event loops, one per core; epoll, uring, auto",
+                   .words = "epoll uring auto", .variable = "WEIR_IO" },
     [SERVE_TOKEN_FILE] = { "token-file", 0, "SCOPES:FILE", "SCOPES: check,admin,metrics,reset,view",
                            .only_once = true },
     [SERVE_TRUSTED_PROXIES] = { "trusted-proxies", 0, "NET,...",
@@ -199,6 +200,15 @@ static bool read_log(const struct arguments *a, struct server_settings *s)
     return true;
 }
 
+static bool read_io(const struct arguments *a, struct server_settings *s)
+{
+    int way = (int)s->io;
+    const bool is_read = read_word(a, SERVE_IO, io_way_names, IO_WAYS, &way);
+
+    s->io = (enum io_way)way;
+    return is_read;
+}
+
 const char *serve_token_variable(const char **value)
 {
     static const char *const names[] = { "WEIR_TOKEN_FILE", "WEIR_TOKEN" };
@@ -245,7 +255,8 @@ bool serve_options_read(const struct arguments *a, struct server_settings *s)
            option_flag(a, SERVE_TRUST_CLIENT_CLOCK, &s->trusts_client_clock) &&
            option_int(a, SERVE_MAX_KEYS, 1, &s->max_keys) &&
            read_up_to(a, SERVE_MAX_CONNECTIONS, SETTINGS_MOST_CONNECTIONS, &s->max_connections) &&
-           read_threads(a, s) && read_time(a, SERVE_IDLE_TIMEOUT, &s->idle_timeout_ms) &&
+           read_threads(a, s) && read_io(a, s) &&
+           read_time(a, SERVE_IDLE_TIMEOUT, &s->idle_timeout_ms) &&
            read_time(a, SERVE_REQUEST_TIMEOUT, &s->request_timeout_ms) &&
            read_time(a, SERVE_DRAIN_TIMEOUT, &s->drain_timeout_ms) &&
            read_time(a, SERVE_MAX_CONNECTION_AGE, &s->max_connection_age_ms) && read_log(a, s) &&

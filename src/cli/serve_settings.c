@@ -110,6 +110,7 @@ static void print_others(const struct server_settings *s, const struct arguments
     } all[] = {
         { SERVE_SYNC, "sync", TEXT, s->sync, 0 },
         { SERVE_SECRET_FILE, "secret_file", TEXT, s->secret_file, 0 },
+        { SERVE_IO, "io", TEXT, io_way_names[s->io], 0 },
         { SERVE_MAX_KEYS, "max_keys", NUMBER, NULL, s->max_keys },
         { SERVE_MAX_CONNECTIONS, "max_connections", NUMBER, NULL, s->max_connections },
         { SERVE_IDLE_TIMEOUT, "idle_timeout", TIME, NULL, s->idle_timeout_ms },

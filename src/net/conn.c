@@ -1,6 +1,6 @@
 /* conn.c - a connection: accepting, sending, closing. conn_input.c has the way in.
  *
- * Bytes are sent at once. What the socket does not take is copied and sent by libuv. Once more
+ * Bytes are sent at once, or with the others of the turn by uring.c. What the socket does not take is copied and sent by libuv. Once more
  * than conn_most_unsent() waits, the connection is choked until all of it is sent. */
 #include "net/conn.h"
 
@@ -10,6 +10,8 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
+
+#include "net/uring.h"
 
 enum {
     LINGER_MS = 1000,        /* how long the other side has to end as well … */
@@ -38,7 +40,20 @@ void conn_close(struct conn *c)
         return;
     conn_pool_part(c);
     c->is_closing = true;
-    uv_close(&c->handle, closed);
+    if (!c->pool->uring)
+        c->is_reading = false;
+    else if (c->is_reading)
+        uring_reconsider(c);
+    if (c->is_queued)
+        uring_settle_soon(c->pool->uring);
+    conn_let_go(c);
+}
+
+void conn_let_go(struct conn *c)
+{
+    if (c->is_closing && !c->is_reading && !c->is_queued && !c->is_changed &&
+        !uv_is_closing(&c->handle))
+        uv_close(&c->handle, closed);
 }
 
 void conn_expire_in(struct conn *c, int64_t ms)
@@ -160,6 +175,11 @@ static void cut_front(struct span *bytes, size_t *n)
     *n -= cut;
 }
 
+static bool may_pass(int err)
+{
+    return err == EAGAIN || err == ENOBUFS || err == EINTR;
+}
+
 /* False: the connection is closed. */
 static bool send_now(struct conn *c, struct span *bytes, struct span *lasting)
 {
@@ -171,7 +191,7 @@ static bool send_now(struct conn *c, struct span *bytes, struct span *lasting)
                                        : send(c->fd, bytes->at, bytes->len, flags);
     size_t taken = n > 0 ? (size_t)n : 0;
 
-    if (n < 0 && errno != EAGAIN && errno != ENOBUFS && errno != EINTR) {
+    if (n < 0 && !may_pass(errno)) {
         conn_close(c);
         return false;
     }
@@ -180,25 +200,59 @@ static bool send_now(struct conn *c, struct span *bytes, struct span *lasting)
     return true;
 }
 
+static void send_later(struct conn *c)
+{
+    if (c->unsent.failed) {
+        conn_close(c);
+        return;
+    }
+    if (c->unsent.len + c->sending.len > conn_most_unsent(c) || c->lasting.len > 0)
+        c->is_choked = true;
+    if (c->is_queued)
+        uring_settle_soon(c->pool->uring);
+    else if (!c->is_sending)
+        send_unsent(c);
+    conn_pool_account(c);
+}
+
 /* Not through libuv: write() takes the kernel longer than send(). */
 void conn_write_raw(struct conn *c, struct span bytes, struct span lasting)
 {
-    if (!c->is_sending && !send_now(c, &bytes, &lasting))
+    if (c->pool->uring && !c->is_sending && lasting.len == 0 && uring_send(c, bytes))
+        return;
+    if (!conn_is_sending(c) && !send_now(c, &bytes, &lasting))
         return;
     if (bytes.len == 0 && lasting.len == 0)
         return;
     buf_add(&c->unsent, c->lasting);
     buf_add(&c->unsent, bytes);
     c->lasting = lasting;
-    if (c->unsent.failed) {
+    send_later(c);
+}
+
+void conn_taken(struct conn *c)
+{
+    if (c->unsent.len > 0 || c->lasting.len > 0)
+        send_unsent(c);
+    else if (c->is_choked || c->closes_when_sent)
+        all_sent(c);
+}
+
+void conn_taken_in_part(struct conn *c, struct span bytes, int result)
+{
+    size_t taken = result > 0 ? (size_t)result : 0;
+    struct buf behind = c->unsent;
+
+    if (result < 0 && !may_pass(-result)) {
         conn_close(c);
         return;
     }
-    if (c->unsent.len + c->sending.len > conn_most_unsent(c) || lasting.len > 0)
-        c->is_choked = true;
-    if (!c->is_sending)
-        send_unsent(c);
-    conn_pool_account(c);
+    cut_front(&bytes, &taken);
+    buf_init(&c->unsent, &behind.allocator);
+    buf_add(&c->unsent, bytes);
+    buf_add(&c->unsent, buf_span(&behind));
+    buf_done(&behind);
+    send_later(c);
 }
 
 static void write_encrypted(struct conn *c, struct span bytes)
@@ -241,7 +295,9 @@ void conn_close_when_sent(struct conn *c)
     c->closes_when_sent = true;
     buf_done(&c->rest);
     conn_pool_account(c);
-    if (!c->is_sending)
+    if (c->is_queued)
+        uring_settle_soon(c->pool->uring);
+    else if (!c->is_sending)
         close_politely(c);
 }
 

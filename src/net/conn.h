@@ -33,14 +33,17 @@ struct conn {
     uint64_t due;      /* the session's own, which bytes that come do not put off; 0: none */
     char *arrived;     /* in the pool's room, to be taken by conn_input_next() */
     size_t arrived_len;
-    struct conn *next_input; /* in the pool's list of those that arrived, or were resumed */
+    struct conn *next_arrived, *next_resumed; /* in the pool's queues: it may be in both */
     uv_os_fd_t fd;
     bool is_local; /* a Unix socket */
     bool has_sniffed;
     bool is_paused;        /* by the session */
     bool is_choked;        /* the other side does not read what it is sent */
     bool is_resumed;       /* `rest` waits to be taken by conn_input_next() */
-    bool is_reading;       /* libuv reads */
+    bool is_reading;       /* libuv reads, or the ring does … */
+    bool is_stopping;      /* … and was asked not to */
+    bool is_changed;       /* in the ring's list of those to look at */
+    bool is_queued;        /* the ring has bytes to be sent */
     bool is_feeding;       /* between conn_input_next() and conn_input_done() */
     bool is_sending;       /* libuv has `sending` */
     bool has_ended;        /* the other side will send no more */
@@ -48,6 +51,7 @@ struct conn {
     bool closes_when_sent; /* nothing more is written */
     bool is_closing;
     unsigned char standing;     /* enum conn_standing */
+    struct conn *next_changed;  /* in the ring's list of those to look at */
     struct buf rest;            /* of an unfinished request */
     struct buf sending;         /* libuv has it */
     struct buf unsent;          /* waits for that … */
@@ -120,9 +124,27 @@ void conn_expire_in(struct conn *c, int64_t ms);
 /* ---- between conn.c and conn_input.c ----------------------------------------------------- */
 
 void conn_write_raw(struct conn *c, struct span bytes, struct span lasting); /* as they are */
-void conn_read_or_stop(struct conn *c);                                      /* as it wants now */
+bool conn_should_read(const struct conn *c);
+void conn_read_or_stop(struct conn *c); /* as it wants now */
 void conn_input_resume(struct conn *c); /* it may want bytes again */
 void conn_input_forget(struct conn *c); /* it is closed */
+
+static inline bool conn_is_sending(const struct conn *c)
+{
+    return c->is_sending || c->is_queued;
+}
+
+/* ---- for uring.c ------------------------------------------------------------------------- */
+
+void conn_receive(struct conn *c, struct span bytes); /* they are copied */
+void conn_receive_end(struct conn *c, bool is_well);
+
+/* What the ring had to send is sent; or less of it, with what send() returned. */
+void conn_taken(struct conn *c);
+void conn_taken_in_part(struct conn *c, struct span bytes, int result);
+
+/* Close it if it is closing, and the ring has none of it. */
+void conn_let_go(struct conn *c);
 
 /* A large buffer that was needed for a moment is not kept for the next. */
 static inline void conn_trim_scratch(struct buf *scratch)

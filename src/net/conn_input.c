@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "net/conn.h"
+#include "net/uring.h"
 
 enum { TLS_HANDSHAKE = 22 }; /* the first byte of a record that begins a TLS session */
 
@@ -21,11 +22,16 @@ static bool wants_bytes(const struct conn *c)
 
 /* ---- those that have bytes ----------------------------------------------------------------- */
 
+static struct conn **next_in(const struct conn_queue *q, struct conn *c)
+{
+    return q == &c->pool->arrived ? &c->next_arrived : &c->next_resumed;
+}
+
 static void push(struct conn_queue *q, struct conn *c)
 {
-    c->next_input = NULL;
+    *next_in(q, c) = NULL;
     if (q->last)
-        q->last->next_input = c;
+        *next_in(q, q->last) = c;
     else
         q->first = c;
     q->last = c;
@@ -37,7 +43,7 @@ static struct conn *pop(struct conn_queue *q)
 
     if (!c)
         return NULL;
-    q->first = c->next_input;
+    q->first = *next_in(q, c);
     if (!q->first)
         q->last = NULL;
     return c;
@@ -64,13 +70,17 @@ void conn_input_forget(struct conn *c)
 
 /* ---- reading ------------------------------------------------------------------------------- */
 
+static size_t most_at_once(const struct conn *c)
+{
+    return c->standing == CONN_KNOWN ? CONN_ROOM : CONN_UNKNOWN_ROOM;
+}
+
 static void give_room(uv_handle_t *handle, size_t suggested, uv_buf_t *out)
 {
     struct conn *c = handle->data;
 
     (void)suggested;
-    *out = uv_buf_init(c->pool->room + c->pool->room_used,
-                       c->standing == CONN_KNOWN ? CONN_ROOM : CONN_UNKNOWN_ROOM);
+    *out = uv_buf_init(c->pool->room + c->pool->room_used, (unsigned)most_at_once(c));
 }
 
 static void tell_end(struct conn *c)
@@ -85,26 +95,28 @@ static void go_on_reading(struct conn *c)
 {
     if (c->is_closing)
         return;
-    if (c->has_ended && c->closes_when_sent && !c->is_sending)
+    if (c->has_ended && c->closes_when_sent && !conn_is_sending(c))
         conn_close(c);
     else if (wants_bytes(c))
         tell_end(c);
     conn_read_or_stop(c);
 }
 
-/* What libuv reads of one connection in a row is in one piece. */
-static void keep_arrived(struct conn *c, char *at, size_t len)
+/* What is read of one connection in a row is in one piece. */
+static void add_arrived(struct conn *c, size_t len)
 {
     struct conn_pool *p = c->pool;
 
     if (c->arrived_len == 0) {
-        c->arrived = at;
+        c->arrived = p->room + p->room_used;
         push(&p->arrived, c);
     }
     c->arrived_len += len;
     p->room_used += len;
-    if (p->room_used < CONN_READ_TOGETHER)
-        return;
+}
+
+static void gather(struct conn_pool *p)
+{
     p->events->gathered(p);
     assert(p->room_used == 0); /* else the next read could go beyond the room */
 }
@@ -113,26 +125,66 @@ static void received(uv_stream_t *stream, ssize_t n, const uv_buf_t *bytes)
 {
     struct conn *c = stream->data;
 
+    (void)bytes; /* where the room goes on */
     if (n == 0 || c->is_closing)
         return;
     if (n > 0) {
-        keep_arrived(c, bytes->base, (size_t)n);
+        add_arrived(c, (size_t)n);
+        if (c->pool->room_used >= CONN_READ_TOGETHER)
+            gather(c->pool);
         return;
     }
+    conn_receive_end(c, n == UV_EOF);
+}
+
+void conn_receive_end(struct conn *c, bool is_well)
+{
+    if (c->is_closing)
+        return;
     c->pool->events->gathered(c->pool); /* what came before the end */
-    if (n == UV_EOF)
+    if (is_well)
         c->has_ended = true;
     else
         conn_close(c);
     go_on_reading(c);
 }
 
+/* Is there room behind its last bytes, for as much as libuv would read at once? */
+static bool goes_on(const struct conn *c, size_t len)
+{
+    const struct conn_pool *p = c->pool;
+
+    return c->arrived_len > 0 && c->arrived + c->arrived_len == p->room + p->room_used &&
+           c->arrived_len + len <= most_at_once(c);
+}
+
+void conn_receive(struct conn *c, struct span bytes)
+{
+    struct conn_pool *p = c->pool;
+
+    if (!goes_on(c, bytes.len) && (c->arrived_len > 0 || p->room_used >= CONN_READ_TOGETHER))
+        gather(p);
+    if (c->is_closing)
+        return;
+    memcpy(p->room + p->room_used, bytes.at, bytes.len);
+    add_arrived(c, bytes.len);
+}
+
+bool conn_should_read(const struct conn *c)
+{
+    return wants_bytes(c) && !c->has_ended;
+}
+
 void conn_read_or_stop(struct conn *c)
 {
-    const bool should = wants_bytes(c) && !c->has_ended;
+    const bool should = conn_should_read(c);
 
     if (c->is_closing || should == c->is_reading)
         return;
+    if (c->pool->uring) {
+        uring_reconsider(c);
+        return;
+    }
     c->is_reading = should;
     if (!should)
         uv_read_stop(&c->stream);

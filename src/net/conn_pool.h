@@ -14,6 +14,7 @@
 
 struct conn;
 struct conn_events;
+struct uring;
 
 enum conn_standing {
     CONN_STRANGER, /* has said nothing valid yet */
@@ -41,6 +42,7 @@ struct conn_pool {
     size_t most_held;          /* bytes that all of them together may keep */
 
     uv_loop_t *uv;
+    struct uring *uring;                    /* reads and sends; NULL: libuv does */
     struct conn_list lists[CONN_STANDINGS]; /* those that are not closing */
     size_t count;                           /* with those that are */
     atomic_long unknown;                    /* strangers and guests that are not closing */

@@ -38,11 +38,8 @@ enum {
     MOST_MISSED = 8,  /* … and with one, so many */
 };
 
-/* libuv calls it before it looks. */
-static void wait_to_gather(uv_idle_t *handle)
+void look_again_wait(struct look_again *l)
 {
-    struct look_again *l = handle->data;
-
     sched_yield();
     if (l->gathered == 0 || l->has_waited)
         return;
@@ -50,6 +47,12 @@ static void wait_to_gather(uv_idle_t *handle)
     l->worked_ns += GATHER_NS;
     while ((int64_t)(clock_monotonic_ns() - l->worked_ns) < 0)
         sched_yield();
+}
+
+/* libuv calls it before it looks. */
+static void before_look(uv_idle_t *handle)
+{
+    look_again_wait(handle->data);
 }
 
 void look_again_init(struct look_again *l, uv_loop_t *uv)
@@ -88,7 +91,7 @@ static void note_gathered(struct look_again *l, const struct turn_work *work)
 static void note_lone(struct look_again *l, uint64_t pause, const struct turn_work *work)
 {
     l->lone = pause < LONE_NS && work->requests == work->connections ? l->lone + 1 : l->lone / 2;
-    if (l->lone >= l->lone_mean && uv_is_active((const uv_handle_t *)&l->handle))
+    if (l->lone >= l->lone_mean && l->is_looking)
         l->gathered = GATHERED;
 }
 
@@ -105,24 +108,28 @@ static void note_work(struct look_again *l, uint64_t now, const struct turn_work
         note_lone(l, pause, work);
 }
 
-static bool is_looking(const struct look_again *l)
+static void look(struct look_again *l, bool should)
 {
-    return uv_is_active((const uv_handle_t *)&l->handle);
+    l->is_looking = should;
+    if (should && !l->is_by_hand)
+        uv_idle_start(&l->handle, before_look);
+    else
+        uv_idle_stop(&l->handle);
 }
 
 void look_again_at(struct look_again *l, uint64_t now, bool had_work, const struct turn_work *work)
 {
     if (had_work) {
         note_work(l, now, work);
-        if (!is_looking(l) && l->short_pauses >= ENOUGH_SHORT)
-            uv_idle_start(&l->handle, wait_to_gather);
-    } else if (is_looking(l) && now - l->worked_ns >= PAUSE_NS) {
-        uv_idle_stop(&l->handle);
+        if (!l->is_looking && l->short_pauses >= ENOUGH_SHORT)
+            look(l, true);
+    } else if (l->is_looking && now - l->worked_ns >= PAUSE_NS) {
+        look(l, false);
     }
 }
 
 void look_again_after(struct look_again *l, bool had_work, const struct turn_work *work)
 {
-    if (l->has_other_core && (had_work || is_looking(l)))
+    if (l->has_other_core && (had_work || l->is_looking))
         look_again_at(l, clock_monotonic_ns(), had_work, work);
 }

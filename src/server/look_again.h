@@ -9,6 +9,8 @@
 
 struct look_again {
     uv_idle_t handle;      /* while it runs, libuv does not sleep */
+    bool is_looking;       /* it runs, or would if libuv were waited in */
+    bool is_by_hand;       /* libuv is not: its loop calls look_again_wait() */
     uint64_t worked_ns;    /* the end of the last turn that had work */
     unsigned short_pauses; /* of the last ones, a long one counts for several */
     bool has_other_core;
@@ -25,6 +27,9 @@ struct turn_work {
 };
 
 void look_again_init(struct look_again *l, uv_loop_t *uv);
+
+/* Before each look: let others run, and wait if several requests may be worth it. */
+void look_again_wait(struct look_again *l);
 
 /* After each turn. `had_work`: it had requests, or replies to send. */
 void look_again_after(struct look_again *l, bool had_work, const struct turn_work *work);

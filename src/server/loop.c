@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "base/diag.h"
+#include "net/uring.h"
 #include "server/errand.h"
 #include "server/http2/http2.h"
 #include "server/http2/stream.h"
@@ -267,6 +268,21 @@ static void end_turn(uv_check_t *check)
 
 /* ---- life -------------------------------------------------------------------------------- */
 
+static weir_err choose_io(struct loop *loop, weir_diag *diag)
+{
+    const enum io_way way = loop->server->settings.io;
+    weir_err err = WEIR_OK;
+
+    if (way != IO_EPOLL)
+        err = uring_open(&loop->conns.uring, &loop->conns, diag);
+    loop->look_again.is_by_hand = loop->conns.uring;
+    if (err && way == IO_AUTO) {
+        event_log_write(loop->server->log, "debug", "io", diag->text);
+        err = WEIR_OK;
+    }
+    return err;
+}
+
 weir_err loop_init(struct loop *loop, struct server *server, size_t index, weir_diag *diag)
 {
     int err;
@@ -303,14 +319,42 @@ weir_err loop_init(struct loop *loop, struct server *server, size_t index, weir_
         return diag_fail(diag, WEIR_ENOMEM, "%s", weir_err_text(WEIR_ENOMEM));
     if (attach(loop, diag))
         return WEIR_ENOMEM;
+    if (choose_io(loop, diag))
+        return WEIR_ESYSTEM;
     return listen_on_all(loop, diag);
+}
+
+/* With io_uring, the turn is not libuv's: it is run when it has something to do. */
+void loop_turn(struct loop *loop, bool may_wait)
+{
+    struct uring *u = loop->conns.uring;
+
+    if (!u) {
+        uv_run(&loop->uv, may_wait ? UV_RUN_ONCE : UV_RUN_NOWAIT);
+        return;
+    }
+    if (loop->look_again.is_looking) {
+        uring_submit(u);
+        look_again_wait(&loop->look_again);
+    }
+    uring_turn(u, may_wait && !loop->look_again.is_looking);
+    if (uring_is_uv_due(u))
+        uv_run(&loop->uv, UV_RUN_NOWAIT); /* and it ends the turn */
+    else
+        end_turn(&loop->end_of_turn);
+}
+
+void loop_run(struct loop *loop)
+{
+    if (!loop->conns.uring)
+        uv_run(&loop->uv, UV_RUN_DEFAULT);
+    while (uv_loop_alive(&loop->uv))
+        loop_turn(loop, true);
 }
 
 static void run_loop(void *arg)
 {
-    struct loop *loop = arg;
-
-    uv_run(&loop->uv, UV_RUN_DEFAULT);
+    loop_run(arg);
 }
 
 weir_err loop_start(struct loop *loop, weir_diag *diag)
@@ -346,6 +390,7 @@ void loop_done(struct loop *loop)
     uv_walk(&loop->uv, close_any, NULL);
     uv_run(&loop->uv, UV_RUN_DEFAULT);
     uv_loop_close(&loop->uv);
+    uring_close(loop->conns.uring);
     conn_pool_done(&loop->conns);
     calls_free(loop);
     streams_free(loop);

@@ -122,6 +122,8 @@ struct loop {
 WEIR_MUSTCHECK weir_err loop_init(struct loop *loop, struct server *server, size_t index,
                                   weir_diag *diag);
 WEIR_MUSTCHECK weir_err loop_start(struct loop *loop, weir_diag *diag); /* in its own thread */
+void loop_turn(struct loop *loop, bool may_wait); /* what start does again and again … */
+void loop_run(struct loop *loop);                 /* … until the loop has drained */
 void loop_wake(struct loop *loop); /* from any thread: the server's is_draining has changed */
 void loop_join(struct loop *loop);
 void loop_done(struct loop *loop);

@@ -10,6 +10,7 @@
 #include "store/store.h"
 
 const char *const scope_words[SCOPE_COUNT] = { "check", "admin", "metrics", "reset", "view" };
+const char *const io_way_names[IO_WAYS] = { "epoll", "uring", "auto" };
 
 /* ---- the lists ------------------------------------------------------------------------ */
 
@@ -387,6 +388,7 @@ const char *settings_fixed_difference(const struct server_settings *a,
         { "max_keys", a->max_keys == b->max_keys },
         { "listen", are_same_texts(a->listen, a->listen_count, b->listen, b->listen_count) },
         { "threads", a->threads == b->threads },
+        { "io", a->io == b->io },
         { "max_connections", a->max_connections == b->max_connections },
         { "idle_timeout", a->idle_timeout_ms == b->idle_timeout_ms },
         { "request_timeout", a->request_timeout_ms == b->request_timeout_ms },

@@ -84,6 +84,10 @@ struct envoy_settings {
     const char *limit_header, *remaining_header, *reset_header; /* their names */
 };
 
+/* How connections are read from and sent to. auto: by io_uring if the kernel allows. */
+enum io_way { IO_EPOLL, IO_URING, IO_AUTO, IO_WAYS };
+extern const char *const io_way_names[IO_WAYS];
+
 struct server_settings {
     const char *config;      /* the policy file; NULL: only limits that come with requests */
     bool config_is_found;    /* where it was looked for, as none was named */
@@ -95,6 +99,7 @@ struct server_settings {
 
     const char *listen[SETTINGS_MOST_LISTENERS]; /* "127.0.0.1:7878", "[::]:7878", "unix:/path" */
     size_t listen_count;
+    enum io_way io;
     int threads;                   /* 0: as many as there are cores */
     int64_t max_connections;       /* of the whole server */
     int64_t idle_timeout_ms;       /* between two requests */

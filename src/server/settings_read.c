@@ -11,6 +11,7 @@ enum {
     MAX_KEYS,
     LISTEN,
     THREADS,
+    IO,
     TRUST_CLIENT_CLOCK,
     MAX_CONNECTIONS,
     IDLE_TIMEOUT,
@@ -36,6 +37,7 @@ static const char *const words[KEY_COUNT] = {
     [MAX_KEYS] = "max_keys",
     [LISTEN] = "listen",
     [THREADS] = "threads",
+    [IO] = "io",
     [TRUST_CLIENT_CLOCK] = "trust_client_clock",
     [MAX_CONNECTIONS] = "max_connections",
     [IDLE_TIMEOUT] = "idle_timeout",
@@ -306,6 +308,8 @@ static void read_server(struct reading *r, const struct yaml *node)
     read_number(r, keys[MAX_KEYS], "max_keys", WEIR_MAX_AMOUNT, &s->max_keys);
     read_number(r, keys[THREADS], "threads", SETTINGS_MOST_THREADS, &threads);
     s->threads = (int)threads;
+    if (keys[IO] && read_choice(&r->reader, keys[IO]->value, "io", io_way_names, IO_WAYS, &chosen))
+        s->io = (enum io_way)chosen;
     setting_bool(r, keys[TRUST_CLIENT_CLOCK], "trust_client_clock", &s->trusts_client_clock);
     read_number(r, keys[MAX_CONNECTIONS], "max_connections", SETTINGS_MOST_CONNECTIONS,
                 &s->max_connections);

@@ -14,6 +14,7 @@ the CPU time a request costs a server (/proc/PID/stat) is not touched by that.
 constant        answers the same bytes, looks at nothing: see constant.c
 constant always the same, behind a write and a sync for all that was asked together
 weir            CL.THROTTLE by RESP, GET /v1/gate and POST /v1/check by HTTP; file store, sync 50ms
+weir uring      the same, --io uring
 weir always     the same, sync: always
 redis lua       gcra.lua by EVALSHA, one call a request; AOF everysec, no rewriting of the AOF
 redis incr      INCR and PEXPIRE NX, sent together: a fixed window in two commands a request
@@ -129,9 +130,9 @@ class Server:
 
 def commands(tree):
     """How each of them is started."""
-    def weir(sync):
+    def weir(sync, io="epoll"):
         return lambda s: [tree / "weir", "serve", "--config", HERE / "policies.yaml", "--store",
-                          f"file:{s.folder}/data", "--sync", sync, "--threads", s.threads,
+                          f"file:{s.folder}/data", "--sync", sync, "--threads", s.threads, "--io", io,
                           "--listen", f"127.0.0.1:{s.port}", "--log", s.folder / "log"]
 
     def redis(fsync):
@@ -143,6 +144,7 @@ def commands(tree):
         "constant": lambda s: [tree / "tests/constant", s.port, s.threads],
         "constant always": lambda s: [tree / "tests/constant", s.port, s.threads, s.folder / "kept"],
         "weir": weir("50ms"),
+        "weir uring": weir("50ms", "uring"),
         "weir always": weir("always"),
         "redis": redis("everysec"),
         "redis always": redis("always"),
@@ -162,6 +164,7 @@ CONTESTANTS = {
     "constant": ("constant", "resp", "cl.throttle"),
     "constant always": ("constant always", "resp", "cl.throttle"),
     "weir": ("weir", "resp", "cl.throttle"),
+    "weir uring": ("weir uring", "resp", "cl.throttle"),
     "redis lua": ("redis", "resp", LUA_COMMAND),
     "redis incr": ("redis", "resp", INCR_COMMAND),
     "weir always": ("weir always", "resp", "cl.throttle"),
@@ -169,13 +172,14 @@ CONTESTANTS = {
     "redis incr always": ("redis always", "resp", INCR_COMMAND),
     "constant http": ("constant", "http", PLAIN),
     "weir gate": ("weir", "http", GATE),
+    "weir uring gate": ("weir uring", "http", GATE),
     "weir check": ("weir", "http", CHECK),
     "nginx": ("nginx", "http", PLAIN),
     "haproxy": ("haproxy", "http", PLAIN),
 }
-RESP = ["constant", "weir", "redis lua", "redis incr"]
+RESP = ["constant", "weir", "weir uring", "redis lua", "redis incr"]
 ALWAYS = ["constant always", "weir always", "redis lua always", "redis incr always"]
-HTTP = ["constant http", "weir gate", "weir check", "nginx", "haproxy"]
+HTTP = ["constant http", "weir gate", "weir uring gate", "weir check", "nginx", "haproxy"]
 
 
 def is_there(server):
@@ -372,6 +376,16 @@ def print_ratios(field):
     print_ratio(field, "weir", "constant", 1, 16, KEYS, most=1.3, rate=RATES[0], what="p99")
     print_ratio(field, "weir gate", "constant http", 1, 16, KEYS, most=1.3, rate=RATES[0],
                 what="p99")
+    print("\nio_uring, next to epoll:")
+    for pipeline in 1, 16:
+        for t in 1, 2:
+            print_ratio(field, "weir uring", "weir", t, pipeline, KEYS)
+            print_ratio(field, "weir uring", "weir", t, pipeline, KEYS, what="cpu_us")
+            print_ratio(field, "weir uring", "constant", t, pipeline, KEYS)
+            print_ratio(field, "weir uring gate", "weir gate", t, pipeline, KEYS)
+            print_ratio(field, "weir uring gate", "weir gate", t, pipeline, KEYS, what="cpu_us")
+    print_ratio(field, "weir uring", "weir", 1, 16, KEYS, rate=RATES[0], what="p99")
+    print_ratio(field, "weir uring", "weir", 1, 16, KEYS, rate=RATES[0], what="cpu_us")
     print("\nand, to know:")
     for pipeline in 1, 16:
         print_ratio(field, "weir", "redis incr", 1, pipeline, KEYS)

@@ -25,6 +25,8 @@ number and one of ms, s, m, h, d, w, as in 15m" serve --drain-timeout 5
 t a_time_out_of_bounds_is_rejected refuses '--idle-timeout must be from 10ms to 1d' \
     serve --idle-timeout 2d
 t too_many_threads_are_rejected refuses '--threads must be at most 64' serve --threads 65
+t an_unknown_way_of_io_is_rejected refuses "--io: 'poll' is not one of epoll, uring, auto" \
+    serve --io poll
 t a_network_that_is_none_is_rejected refuses "--trusted-proxies: 'x' is not an address or network: \
 write 203.0.113.7, 10.0.0.0/8 or 2001:db8::/32" serve --trusted-proxies 10.0.0.0/8,x
 t a_token_without_its_scopes_is_rejected refuses \

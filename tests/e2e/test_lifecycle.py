@@ -696,5 +696,26 @@ def public_addresses_need_a_token():
                 assert reply == "OK"
 
 
+FORBID = ["strace", "-f", "-qqq", "-o", "/dev/null", "-e", "trace=io_uring_setup", "-e",
+          "inject=io_uring_setup:error=EPERM"]
+
+
+@test
+def where_io_uring_is_forbidden_it_is_not_used():
+    with Server("--io", "uring", command=FORBID, wait=False) as server:
+        server.process.wait(PATIENCE)
+        assert server.process.returncode == 2
+        wait_until(lambda: server.log.ended)
+        assert server.log.other == [
+            "weir: io_uring: it is not allowed here: see kernel.io_uring_disabled and the seccomp profile of "
+            "the container; --io epoll does without"], server.log.other
+    with Server("--io", "auto", "--log-level", "debug", command=FORBID) as server:
+        assert server.resp("PING") == b"+PONG\r\n"
+        assert "not allowed here" in server.wait_for("io")["message"]
+        with open(f"/proc/{server.pid}/task/{server.pid}/children", encoding="ascii") as children:
+            os.kill(int(children.read()), signal.SIGTERM)  # the tracer ends with it
+        assert server.process.wait(PATIENCE) == 0
+
+
 adopt_orphans()
 run()

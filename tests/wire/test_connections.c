@@ -447,9 +447,53 @@ static void draining_ends_idle_connections_and_finishes_the_others(void **state)
     buf_done(&busy_heard);
 }
 
+static void note_late(uv_timer_t *timer)
+{
+    *(bool *)timer->data = true;
+}
+
+/* A loop that waits has sent all of what it had to, and closed what it had to. */
+static void no_answer_and_no_end_waits_for_another_event(void **state)
+{
+    static const char *const said[] = {
+        "*1\r\n$4\r\nQUIT\r\n",
+        "GET /healthz HTTP/1.1\r\nHost: weir\r\n\r\n"
+        "GET /console HTTP/1.1\r\nHost: weir\r\n\r\n"
+        "GET /healthz HTTP/1.1\r\nHost: weir\r\nConnection: close\r\n\r\n",
+    };
+    struct test_server h;
+    struct loop *loop;
+    bool is_late = false;
+    uv_timer_t timer;
+
+    (void)state;
+    test_server_open(&h, policies, NULL);
+    loop = &h.server.loops[0];
+    uv_timer_stop(&loop->conns.timer); /* it would end the wait */
+    uv_timer_init(&loop->uv, &timer);
+    timer.data = &is_late;
+    uv_timer_start(&timer, note_late, 5000, 0);
+    for (size_t i = 0; i < sizeof said / sizeof *said; i++) {
+        int fd = test_server_connect(&h);
+        char bytes[65536];
+        ssize_t n;
+
+        assert_int_equal(write(fd, said[i], strlen(said[i])), (ssize_t)strlen(said[i]));
+        while ((n = read(fd, bytes, sizeof bytes)) != 0 && !is_late)
+            if (n < 0)
+                loop_turn(loop, true);
+        assert_false(is_late);
+        close(fd);
+        test_server_turn(&h);
+    }
+    uv_close((uv_handle_t *)&timer, NULL);
+    test_server_close(&h);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(no_answer_and_no_end_waits_for_another_event),
         cmocka_unit_test(a_client_that_sends_no_more_still_gets_its_answers),
         cmocka_unit_test(a_client_that_vanishes_leaves_nothing_behind),
         cmocka_unit_test(a_client_that_does_not_listen_is_held_back),
