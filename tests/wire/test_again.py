@@ -382,6 +382,21 @@ def what_operators_change_is_seen_at_once():
 
 
 @test
+def a_remembered_reservation_is_of_its_own_key_and_id():
+    with Both() as both:
+        def reserve(key, name):
+            return both.one("WEIR.RESERVE", "user", key, "TTL", "60000", "ID", name)
+        for n in range(3):
+            assert reserve("a", f"a{n}")[2:3] == [b":%d" % (2 - n)]
+        assert reserve("b", "b1")[2] == b":2"
+        assert reserve("b", "b1")[9] == b":1" and reserve("a", "a1")[9] == b":1"  # repeated
+        assert reserve("a", "b1").startswith(b"-ID_REUSED"), reserve("a", "b1")
+        for n in range(3):
+            assert both.one("WEIR.RELEASE", f"a{n}")[2] == b":%d" % (n + 1)
+        assert both.one("WEIR.RELEASE", "b1")[2] == b":3"
+
+
+@test
 def a_command_of_a_transaction_waits_for_exec():
     with Both() as both:
         for _ in range(2):
