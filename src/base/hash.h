@@ -21,6 +21,11 @@ struct key {
     uint64_t high, low;
 };
 
+static inline bool key_is_same(struct key a, struct key b)
+{
+    return a.low == b.low && a.high == b.high;
+}
+
 /* What a rule hashes its identities with: SipHash-2-4-128 under a key of its own, so that
  * the rule's name costs nothing per request. */
 struct hash_key {

@@ -302,36 +302,72 @@ void answer_from_charges(struct check *check)
     delay_by_longest(a);
 }
 
+/* What is the same in all answers of a pattern. The window of a calendar is not. */
+static void answer_in_common(struct check *check)
+{
+    weir_answer *a = check->answer;
+
+    begin(check, WEIR_FROM_STORE);
+    check->told_by = check->made_by;
+    a->rule_count = check->live;
+    for (size_t i = 0; i < check->live; i++) {
+        const struct rule *r = check->charges[i].rule;
+
+        if (r->start == START_CALENDAR)
+            check->told_by = 0;
+        fill_row(check, i, &a->rules[i]);
+    }
+    a->rule = a->rules[0].rule;
+    a->limit = a->rules[0].limit;
+}
+
+static void update_row(const struct decision *d, weir_rule_answer *row)
+{
+    row->remaining = d->remaining;
+    row->retry_after_ms = d->retry_after;
+    row->reset_after_ms = d->reset_after;
+    row->delay_ms = d->delay;
+    row->allowed = d->allowed;
+}
+
+__attribute__((noinline)) static void answer_several(struct check *check)
+{
+    const enum retry retry = check->policy->retry;
+    weir_answer *a = check->answer;
+    const weir_rule_answer *best = &a->rules[0];
+
+    update_row(&check->charges[0].step.decision, &a->rules[0]);
+    for (size_t i = 1; i < check->live; i++) {
+        update_row(&check->charges[i].step.decision, &a->rules[i]);
+        if (decides_over(&a->rules[i], best, retry))
+            best = &a->rules[i];
+    }
+    decide_by(best, a);
+    a->delay_ms = 0;
+    delay_by_longest(a);
+}
+
 void answer_plain(struct check *check)
 {
-    const struct charge *c = &check->one.charges[0];
-    const struct decision d = c->step.decision;
-    const struct policy_rule *rule = check->one.rules[0];
     weir_answer *a = check->answer;
-    weir_rule_answer *row = &a->rules[0];
+    const struct decision *d;
 
-    begin(check, check->is_leased                    ? WEIR_FROM_LEASE
-                 : check->one.questions[0].is_unkept ? WEIR_FROM_FALLBACK
-                                                     : WEIR_FROM_STORE);
-    a->allowed = d.allowed;
-    a->rule = rule ? rule->name : "default";
-    a->limit = c->rule->limit;
-    a->remaining = d.remaining;
-    a->retry_after_ms = d.allowed ? 0 : d.retry_after;
-    a->reset_after_ms = d.reset_after;
-    a->delay_ms = d.allowed && d.delay > 0 ? d.delay : 0;
-    a->rule_count = 1;
-    row->policy = a->policy;
-    row->rule = a->rule;
-    row->limit = a->limit;
-    row->window_ms = window_of(check, c->rule);
-    row->remaining = d.remaining;
-    row->used = row->over = 0;
-    row->retry_after_ms = d.retry_after;
-    row->reset_after_ms = d.reset_after;
-    row->delay_ms = d.delay;
-    row->allowed = d.allowed;
-    row->shadow = row->shadow_denied = false;
+    if (check->told_by == 0 || check->told_by != check->made_by)
+        answer_in_common(check);
+    a->source = check->is_leased              ? WEIR_FROM_LEASE
+                : check->questions->is_unkept ? WEIR_FROM_FALLBACK
+                                              : WEIR_FROM_STORE;
+    if (check->live > 1) {
+        answer_several(check);
+        return;
+    }
+    d = &check->charges->step.decision;
+    update_row(d, &a->rules[0]);
+    a->allowed = d->allowed;
+    a->remaining = d->remaining;
+    a->retry_after_ms = d->allowed ? 0 : d->retry_after;
+    a->reset_after_ms = d->reset_after;
+    a->delay_ms = d->allowed && d->delay > 0 ? d->delay : 0;
 }
 
 /* ---- reservations ------------------------------------------------------------------------- */

@@ -57,12 +57,8 @@ void engine_done(struct engine *e)
     settle_later_done(&e->later);
 }
 
-void engine_prefetch(struct engine *e, const struct check *check, enum prefetch what)
+void engine_prefetch_all(struct engine *e, const struct check *check, enum prefetch what)
 {
-    if (check->is_plain) {
-        e->store->ops->prefetch(e->store, check->one.charges[0].key, what);
-        return;
-    }
     if (check->is_answered || !e->store->ops->prefetch)
         return;
     for (size_t i = 0; i < check->live + check->shadow; i++)
@@ -129,10 +125,12 @@ static void plain_done(struct question *q)
 
     count_errors(check->engine, q);
     check->waiting = 0;
-    if (q->err)
+    if (q->err) {
+        check->made_by = 0;
         answer_from_charges(check);
-    else
+    } else {
         answer_plain(check);
+    }
     if (check->done)
         check->done(check);
 }
@@ -144,6 +142,13 @@ static void local_done(struct question *q)
     settle(q->ctx);
 }
 
+/* May the store decide it if it cannot keep it? */
+static inline bool may_decide_anyway(const struct check *check)
+{
+    return check->on_error == ON_ERROR_LOCAL &&
+           !fallback_is_exhausted(check->engine, check->policies);
+}
+
 /* Field by field: else all would be zeroed first, by an instruction that is slow to begin. */
 static inline void put_question(struct check *check, struct question *q, struct charge *charges,
                                 size_t n)
@@ -153,8 +158,7 @@ static inline void put_question(struct check *check, struct question *q, struct 
     q->charges = charges;
     q->count = n;
     q->reserving = NULL;
-    q->decide_anyway = check->on_error == ON_ERROR_LOCAL &&
-                       !fallback_is_exhausted(check->engine, check->policies);
+    q->decide_anyway = may_decide_anyway(check);
     q->is_unkept = q->allowed = q->is_retried = false;
     q->err = WEIR_OK;
     q->mark = 0;
@@ -225,17 +229,24 @@ static bool is_leased(struct engine *e, struct pending *pending, struct check *c
     return true;
 }
 
+/* What is the same for all checks of a pattern is there, but for the first one. */
 static void ask_plain(struct engine *e, struct pending *pending, struct check *check, int64_t now)
 {
-    struct question *q = &check->one.questions[0];
+    struct question *q = check->questions;
 
     check->ask.now = now;
-    check->engine = e;
-    check->remembered = check->unknown = 0;
-    check->wants_lease = check->is_leased = false;
     check->waiting = 1;
-    put_question(check, q, check->one.charges, 1);
-    q->done = plain_done;
+    if (check->told_by != check->made_by) {
+        check->engine = e;
+        check->remembered = check->unknown = 0;
+        check->wants_lease = check->is_leased = false;
+        put_question(check, q, check->charges, check->live);
+        q->done = plain_done;
+    } else {
+        q->ask.now = now;
+        q->decide_anyway = may_decide_anyway(check);
+        q->is_unkept = false;
+    }
     e->store->ops->submit(e->store, pending, q);
 }
 

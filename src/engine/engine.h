@@ -38,6 +38,7 @@ struct engine {
     struct engine_keys first, second; /* which these are: those it began with, or the others */
     struct hash_key id_key;           /* for the ids of reservations that bring none: random */
     _Atomic uint64_t ids_made;
+    _Atomic uint64_t patterns_made;
     bool trusts_now;
     const struct cidr *proxies; /* what they write into lists of addresses is believed */
     size_t proxy_count;
@@ -108,6 +109,11 @@ struct check {
     int32_t most_ms;   /* that a remote store may take for it; 0: as for any. Set when prepared */
     bool has_no_limit; /* … which is 0: a limit of 1 counts for it */
 
+    /* Which pattern it was made by, and by which its question and its answer were: what is the same
+     * for all of a pattern is not written again, if the store in this process is all that is asked.
+     * 0: by none, or it is written again. */
+    uint64_t pattern, made_by, told_by;
+
     /* The engine's. */
     struct engine *engine;
     const struct policy *policy; /* the first; NULL: the limit came with the request, unnamed */
@@ -118,8 +124,9 @@ struct check {
     uint8_t policy_count; /* if there are several, they are in the room */
     bool is_named;        /* the policy is the room's: the limit came with the request */
     bool is_answered;     /* without the store */
-    bool is_lone;         /* made by a pattern: a check of one charge, which counts … */
-    bool is_plain; /* … and decided in this process at once: by its store, or from a chunk */
+    bool is_lone;         /* made by a pattern: a check of one charge, which counts */
+    bool is_plain; /* made by a pattern, all of its charges count, and decided in this process at
+                      once: by its store, or from a chunk */
     bool is_settled_later;  /* the store is away: what it was to be told waits */
     bool lists_charges;     /* the rows of its answer are its charges, see descriptors.h */
     bool wants_lease;       /* its rules lease chunks */
@@ -200,7 +207,14 @@ void engine_prepare_again(struct check *check, const struct check *of, enum verb
 
 /* Fetch what the store will look at, to be there when it is asked: memory is slow, and other
  * things can be done meanwhile. The way first, then the place. */
-void engine_prefetch(struct engine *e, const struct check *check, enum prefetch what);
+void engine_prefetch_all(struct engine *e, const struct check *check, enum prefetch what);
+static inline void engine_prefetch(struct engine *e, const struct check *check, enum prefetch what)
+{
+    if (check->is_plain && check->live == 1)
+        e->store->ops->prefetch(e->store, check->charges->key, what);
+    else
+        engine_prefetch_all(e, check, what);
+}
 
 /* clock_steady_ms(), as it was after the checks had come that are asked together: pending->steady if
  * that is not 0. */

@@ -84,7 +84,16 @@ static bool is_fit_for_shared(const struct check *check, enum pattern_kind kind)
     return is_ready;
 }
 
-bool pattern_of(const struct engine *e, const struct check *check, enum pattern_kind kind,
+/* Does each of its charges count? */
+static bool counts_all(const struct check *check)
+{
+    for (size_t i = 0; i < check->live; i++)
+        if (check->charges[i].cost <= 0)
+            return false;
+    return !check->peek && !verb_reserves(check->verb);
+}
+
+bool pattern_of(struct engine *e, const struct check *check, enum pattern_kind kind,
                 struct pattern *out)
 {
     if ((e->store->ops->is_shared && !is_fit_for_shared(check, kind)) ||
@@ -106,10 +115,10 @@ bool pattern_of(const struct engine *e, const struct check *check, enum pattern_
     };
     if (verb_reserves(check->verb) && !reserve_pattern_of(e, check, &out->reserve))
         return false;
-    out->is_lone = check->live == 1 && !verb_reserves(check->verb) && !check->peek &&
-                   check->charges[0].cost > 0;
-    out->is_of_one = out->is_lone && !e->local && !e->denials && !e->leases &&
-                     e->store->ops->prefetch;
+    out->id = 1 + atomic_fetch_add_explicit(&e->patterns_made, 1, memory_order_relaxed);
+    out->is_lone = check->live == 1 && counts_all(check);
+    out->is_of_store = counts_all(check) && !e->local && !e->denials && !e->leases &&
+                       e->store->ops->prefetch;
     for (size_t i = 0; i < check->live; i++) {
         const struct charge *c = &check->charges[i];
 
@@ -157,7 +166,8 @@ static struct span hashed_of(const struct pattern *p, const void *identity, size
     return (struct span){ at + sizeof(size_t), len };
 }
 
-static inline void begin(struct check *check, const struct pattern *p)
+/* What all checks of a pattern have in common. */
+__attribute__((noinline)) static void begin(struct check *check, const struct pattern *p)
 {
     charges_begin(check);
     check->request = NULL;
@@ -175,8 +185,19 @@ static inline void begin(struct check *check, const struct pattern *p)
         charges_make_room(check);
     if (!p->policy)
         check->unnamed = p->unnamed;
+    for (size_t i = 0; i < p->count; i++) {
+        struct charge *c = &check->charges[i];
+
+        c->rule = p->policy ? p->charges[i].numbers : &check->unnamed;
+        c->cost = p->charges[i].cost;
+        c->class = p->charges[i].class;
+        check->rules[i] = p->charges[i].rule;
+    }
+    check->live = p->count;
     check->is_lone = p->is_lone;
-    check->is_plain = p->is_of_one;
+    check->is_plain = p->is_of_store;
+    check->pattern = p->id;
+    check->made_by = p->is_of_store ? p->id : 0;
 }
 
 /* The key that others have for it, too, and where that is. */
@@ -190,25 +211,19 @@ static void put_shared(const struct engine *e, struct check *check, const struct
     c->name = (struct charge_name){ p->policy->name, p->charges[i].rule->name, k->tag };
 }
 
-static inline void put_charges(const struct engine *e, struct check *check, const struct pattern *p,
-                               struct span hashed, struct known_keys *known)
+static inline void put_keys(const struct engine *e, struct check *check, const struct pattern *p,
+                            struct span hashed, struct known_keys *known)
 {
     for (size_t i = 0; i < p->count; i++) {
-        struct charge *c = &check->charges[i];
-
-        c->rule = p->policy ? p->charges[i].numbers : &check->unnamed;
-        c->key = hash_identity_from(&p->charges[i].start, hashed);
-        c->cost = p->charges[i].cost;
-        c->class = p->charges[i].class;
-        check->rules[i] = p->charges[i].rule;
+        check->charges[i].key = hash_identity_from(&p->charges[i].start, hashed);
         if (p->charges[i].shared)
             put_shared(e, check, p, i, hashed, known);
     }
-    check->live = p->count;
 }
 
 static weir_err fail(struct check *check, weir_err err)
 {
+    check->made_by = 0;
     check->answer->err = err;
     check->answer->allowed = false;
     check->answer->rule_count = 0;
@@ -232,7 +247,7 @@ __attribute__((noinline)) static weir_err prepare_long(const struct engine *e, s
         err = identity_of_key(key, &identity, diag);
     if (err)
         return fail(check, err);
-    put_charges(e, check, p, hashed_of(p, &identity, identity.len), known);
+    put_keys(e, check, p, hashed_of(p, &identity, identity.len), known);
     for (size_t i = 0; i < p->count; i++)
         charge_whose(e, p->charges[i].rule, (struct span){ identity.bytes, identity.len },
                      &check->whose[i]);
@@ -246,7 +261,7 @@ static weir_err prepare_cell(const struct engine *e, struct check *check, const 
 
     if (err)
         return fail(check, err);
-    put_charges(e, check, p, key, NULL);
+    put_keys(e, check, p, key, NULL);
     charge_whose(e, NULL, key, &check->whose[0]);
     return WEIR_OK;
 }
@@ -262,7 +277,7 @@ static weir_err prepare_charges(const struct engine *e, struct check *check,
     if (!p->is_plain || key.len == 0 || key.len > SHORT_MOST || !utf8_is_text(key))
         return prepare_long(e, check, p, key, known, diag);
     write_short(key, &identity);
-    put_charges(e, check, p, hashed_of(p, &identity, identity.len), known);
+    put_keys(e, check, p, hashed_of(p, &identity, identity.len), known);
     for (size_t i = 0; i < p->count; i++) {
         check->whose[i].len = (uint8_t)identity.len;
         memcpy(check->whose[i].bytes, identity.bytes, sizeof identity.bytes);
@@ -294,7 +309,8 @@ weir_err engine_prepare_like(struct engine *e, struct check *check, const struct
                              const struct pattern_words *words, struct known_keys *known,
                              weir_diag *diag)
 {
-    begin(check, p);
+    if (check->made_by == 0 || check->made_by != p->id)
+        begin(check, p);
     if (verb_reserves(p->verb))
         return prepare_reservation(e, check, p, words, diag);
     return prepare_charges(e, check, p, words->key, known, diag);

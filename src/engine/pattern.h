@@ -23,14 +23,15 @@ enum pattern_kind {
 
 struct pattern {
     enum pattern_kind kind;
+    uint64_t id;      /* of this one */
     uint64_t edition; /* of the policies */
     const struct policy *policy;
     enum on_error on_error;
     enum verb verb;
     bool peek, is_release;
-    bool is_plain;  /* the value is the identity, as it is */
-    bool is_lone;   /* its checks are, see struct check … */
-    bool is_of_one; /* … or even plain */
+    bool is_plain;    /* the value is the identity, as it is */
+    bool is_lone;     /* its checks are, see struct check */
+    bool is_of_store; /* … and plain, without a chunk */
     size_t count;
     int64_t cost;        /* of requests */
     struct rule unnamed; /* of a limit that came with the request */
@@ -47,7 +48,7 @@ struct pattern {
 
 /* Of a check that was prepared without an error, and not asked yet. False: a check like it with
  * another key may be of other rules, or there is more to it than a key. */
-bool pattern_of(const struct engine *e, const struct check *check, enum pattern_kind kind,
+bool pattern_of(struct engine *e, const struct check *check, enum pattern_kind kind,
                 struct pattern *out);
 
 /* Is it good for this edition of the policies, now? */
@@ -63,7 +64,7 @@ struct pattern_words {
 };
 
 /* As engine_prepare() and engine_prepare_cell() do, by a pattern that holds. What is known is the
- * calling thread's. */
+ * calling thread's. The check's `made_by` must be 0, or what it was when the check was answered. */
 WEIR_MUSTCHECK weir_err engine_prepare_like(struct engine *e, struct check *check,
                                             const struct pattern *p,
                                             const struct pattern_words *words,

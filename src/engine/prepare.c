@@ -37,6 +37,7 @@ static weir_err read_ask(const struct engine *e, struct check *check, weir_diag 
 
 void charges_begin(struct check *check)
 {
+    check->pattern = check->made_by = check->told_by = 0;
     check->policy = NULL;
     check->live = check->shadow = check->waiting = 0;
     check->is_answered = check->is_named = check->is_plain = check->is_lone = false;

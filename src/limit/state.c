@@ -43,12 +43,13 @@ void state_take(const struct state *s, const struct rule *r, const struct ask *a
     }
 }
 
-void lockout_take(int64_t until, const struct state *s, const struct rule *r, const struct ask *ask,
-                  struct step *out)
+/* What locks its key out, or is of one that was. */
+__attribute__((noinline)) static void take_locked(int64_t until, const struct state *s,
+                                                  const struct rule *r, const struct ask *ask,
+                                                  struct step *out)
 {
     static const struct state untouched;
 
-    out->locks = false;
     if (until > ask->now && r->limit > 0 && ask->forced) { /* counted, and forgotten at the end */
         state_take(s, r, ask, out);
         out->now = ask->now;
@@ -73,6 +74,16 @@ void lockout_take(int64_t until, const struct state *s, const struct rule *r, co
     out->locks = true;
     out->now = ask->now;
     out->decision = (struct decision){ .retry_after = r->block_for, .reset_after = r->block_for };
+}
+
+void lockout_take(int64_t until, const struct state *s, const struct rule *r, const struct ask *ask,
+                  struct step *out)
+{
+    out->locks = false;
+    if (until == 0 && r->block_for == 0)
+        state_take(s, r, ask, out);
+    else
+        take_locked(until, s, r, ask, out);
 }
 
 bool state_reserve(struct state *s, const struct rule *r, const struct step *step,
@@ -335,10 +346,8 @@ bool state_extend(struct state *s, weir_algorithm algorithm, const struct hold *
     return true;
 }
 
-int64_t state_lasts_until(const struct state *s, const struct rule *r)
+int64_t state_holds_last_until(const struct state *s, const struct rule *r)
 {
-    if (!state_has_holds(r->algorithm))
-        return 0;
     return algorithm_counts_slots(r->algorithm) ? holds_last(s->slots.holds)
                                                 : bucket_lasts_until(&s->bucket, r);
 }

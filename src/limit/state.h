@@ -205,7 +205,13 @@ bool state_extend(struct state *s, weir_algorithm algorithm, const struct hold *
                   int64_t expires);
 
 /* Until when a state with holds says more than that it is untouched; 0: it has and had none. */
-int64_t state_lasts_until(const struct state *s, const struct rule *r);
+int64_t state_holds_last_until(const struct state *s, const struct rule *r);
+static inline int64_t state_lasts_until(const struct state *s, const struct rule *r)
+{
+    if (!state_has_holds(r->algorithm) || (!s->bucket.holds && s->bucket.known == 0))
+        return 0;
+    return state_holds_last_until(s, r);
+}
 
 /* Memory beside the state, for an algorithm that has some. That of a reservation is its owner's. */
 size_t state_heap_bytes(const struct state *s, weir_algorithm algorithm);

@@ -125,20 +125,26 @@ static bool may_be_asked(struct session *s, struct again *a)
     return false;
 }
 
+__attribute__((noinline)) static struct again *find_other(struct agains *all, char *at, size_t len,
+                                                          struct pattern_words *words, size_t *used)
+{
+    for (struct again *a = all->all; a < all->all + AGAIN_KEPT; a++)
+        if (is_like(a, at, len, words, used)) {
+            all->last = a;
+            return a;
+        }
+    return NULL;
+}
+
 const struct again *again_find(struct session *s, char *at, size_t len, struct pattern_words *words,
                                size_t *used)
 {
     struct agains *all = &session_loop(s)->agains;
-    struct again *a = &all->all[all->last];
+    struct again *a = all->last;
 
-    if (!is_like(a, at, len, words, used)) {
-        for (a = all->all; a < all->all + AGAIN_KEPT && !is_like(a, at, len, words, used); a++) {
-        }
-        if (a == all->all + AGAIN_KEPT)
-            return NULL;
-        all->last = (size_t)(a - all->all);
-    }
-    return may_be_asked(s, a) ? a : NULL;
+    if (!a || !is_like(a, at, len, words, used))
+        a = find_other(all, at, len, words, used);
+    return a && may_be_asked(s, a) ? a : NULL;
 }
 
 void again_serve(struct session *s, const struct again *a, const struct pattern_words *words)

@@ -32,9 +32,9 @@ struct again {
 
 struct agains {
     struct again all[AGAIN_KEPT];
-    size_t last;   /* that was found */
-    size_t next;   /* to be replaced */
-    size_t missed; /* since one was replaced */
+    struct again *last; /* that was found */
+    size_t next;        /* to be replaced */
+    size_t missed;      /* since one was replaced */
 };
 
 /* A command at `at`, of which so many bytes have come. NULL: none of those that are remembered, or it

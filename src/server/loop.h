@@ -114,7 +114,7 @@ struct loop {
     struct rate_headers_last rate_headers[2]; /* the same for HTTP */
     struct last_answer answers[2];     /* the last short ones: a denial, and one that allows */
     struct observer *observer;         /* of what is decided here */
-    struct observer_run run;           /* … and is to be counted with the next commit */
+    struct observer_runs runs;         /* … and is to be counted with the next commit */
     _Atomic(struct tracing *) tracing; /* which of it become spans; NULL: nothing is traced */
 };
 

@@ -70,10 +70,10 @@ static void put_last(struct session *s, struct reply *r)
     s->last = r;
 }
 
-ON_THE_WAY struct reply *begin_reply(struct session *s,
+ON_THE_WAY struct reply *begin_reply(struct loop *loop, struct session *s,
                                      void (*encode)(struct reply *, struct buf *))
 {
-    struct reply *r = new_reply(s->loop);
+    struct reply *r = new_reply(loop);
 
     if (!r) {
         session_abort(s);
@@ -91,8 +91,8 @@ ON_THE_WAY struct reply *begin_reply(struct session *s,
     r->trace.is_set = false;
     r->ruling = NULL;
     r->lasting = (struct span){ 0 };
-    r->weight = 0;
-    add_weight(r, ANY_REPLY);
+    r->weight = ANY_REPLY;
+    s->owed += ANY_REPLY;
     if (s->http2)
         http2_replied(r);
     else
@@ -104,16 +104,23 @@ ON_THE_WAY struct reply *begin_reply(struct session *s,
 
 struct reply *reply_begin(struct session *s, void (*encode)(struct reply *, struct buf *))
 {
-    return begin_reply(s, encode);
+    return begin_reply(s->loop, s, encode);
+}
+
+static void is_complete(struct reply *r)
+{
+    struct session *s = r->session;
+
+    if (s->protocol == PROTOCOL_HTTP2)
+        put_last(s, r);
+    if (!s->will_send)
+        turn_send_later(s->loop, s);
 }
 
 static void waits_for_one_less(struct reply *r)
 {
-    if (--r->waiting > 0)
-        return;
-    if (r->session->protocol == PROTOCOL_HTTP2)
-        put_last(r->session, r);
-    turn_send_later(r->session->loop, r->session);
+    if (--r->waiting == 0)
+        is_complete(r);
 }
 
 void reply_end(struct reply *r)
@@ -233,25 +240,39 @@ static void count_unanswered(const struct call *call)
                         call_problem(call));
 }
 
+/* One that has no answer, or is traced, or whose tags are wanted. */
+APART void answered_specially(struct call *call, struct loop *loop)
+{
+    struct tracing *tracing = loop_tracing(loop);
+    struct check *check = &call->check;
+    const struct traceparent *trace = NULL;
+
+    if (check->answer->err) {
+        count_unanswered(call);
+        return;
+    }
+    if (tracing)
+        trace = tracing_answer(tracing, loop_engine(loop), check, &call->reply->trace,
+                               call->pin->began_ns);
+    observer_run(loop->observer, &loop->runs, check, trace, loop->turn.now);
+    if (call->wants_tag)
+        check_note_tags(loop_engine(loop), check);
+}
+
 static void answered(struct check *check)
 {
     struct call *call = check->ctx;
-    struct loop *loop = call->reply->session->loop;
-    struct tracing *tracing = loop_tracing(loop);
-    const struct traceparent *trace = NULL;
+    struct reply *r = call->reply;
+    struct loop *loop = r->session->loop;
 
-    if (tracing && !check->answer->err)
-        trace = tracing_answer(tracing, loop_engine(loop), check, &call->reply->trace,
-                               call->pin->began_ns);
-    if (check->answer->err)
-        count_unanswered(call);
+    if (check->answer->err || call->wants_tag || loop_tracing(loop))
+        answered_specially(call, loop);
     else
-        observer_run(loop->observer, &loop->run, check, trace, loop->turn.now);
-    if (call->wants_tag && !check->answer->err)
-        check_note_tags(loop_engine(loop), check);
+        observer_run(loop->observer, &loop->runs, check, NULL, loop->turn.now);
     turn_answered(loop, call->pin);
-    let_policies_go(call);
-    waits_for_one_less(call->reply);
+    turn_unpin(loop, call->pin);
+    call->pin = NULL;
+    waits_for_one_less(r);
 }
 
 /* Calls are made many at a time, with the room that few of them need apart: those of a turn are
@@ -268,21 +289,26 @@ APART void make_calls(struct loop *loop)
         struct call *call = &block->calls[i - 1];
 
         call->check.room = &block->rooms[i - 1];
+        call->check.answer = &call->answer;
+        call->check.done = answered;
+        call->check.ctx = call;
+        call->check.like = NULL;
+        call->check.made_by = 0;
         call->next = loop->free_calls;
         loop->free_calls = call;
     }
 }
 
-ON_THE_WAY struct call *new_call(struct reply *r)
+ON_THE_WAY struct call *new_call(struct loop *loop, struct session *s, struct reply *r)
 {
-    struct loop *loop = r->session->loop;
+    const size_t weight = s->protocol == PROTOCOL_RESP ? RESP_CALL : HTTP_CALL;
     struct call *call;
 
     if (!loop->free_calls)
         make_calls(loop);
     call = loop->free_calls;
     if (!call) {
-        session_abort(r->session);
+        session_abort(s);
         return NULL;
     }
     loop->free_calls = call->next;
@@ -292,17 +318,14 @@ ON_THE_WAY struct call *new_call(struct reply *r)
     call->pin = NULL;
     call->reply = r;
     call->next = NULL;
-    call->check.answer = &call->answer;
-    call->check.done = answered;
-    call->check.ctx = call;
-    call->check.like = NULL;
     if (r->last)
         r->last->next = call;
     else
         r->first = call;
     r->last = call;
     r->waiting++;
-    add_weight(r, r->session->protocol == PROTOCOL_RESP ? RESP_CALL : HTTP_CALL);
+    r->weight += weight;
+    s->owed += weight;
     return call;
 }
 
@@ -316,35 +339,42 @@ APART void refuse(struct call *call, const char *problem)
 
 struct call *reply_refuse(struct reply *r, weir_err err, const char *problem)
 {
-    struct call *call = new_call(r);
+    struct call *call = new_call(r->session->loop, r->session, r);
 
     if (!call)
         return NULL;
     call->check.verb = VERB_CHECK;
     call->check.peek = false;
     call->check.live = call->check.shadow = 0;
+    call->check.made_by = 0;
     call->answer = (weir_answer){ .err = err };
     refuse(call, problem);
     return call;
 }
 
-/* A call for which the policies stand still; NULL: out of memory, the session is ended. */
-ON_THE_WAY struct call *begin_call(struct reply *r)
+/* One for which the policies stand still: the turn is asking. */
+ON_THE_WAY struct call *pinned_call(struct loop *loop, struct session *s, struct reply *r)
 {
-    struct loop *loop = r->session->loop;
-    struct call *call;
+    struct pin *const pin = loop->turn.pin;
+    struct call *call = new_call(loop, s, r);
 
-    if (!loop->turn.is_asking && !turn_begin_asking(loop)) {
-        session_abort(r->session);
-        return NULL;
-    }
-    call = new_call(r);
     if (!call)
         return NULL;
-    call->pin = loop->turn.pin;
-    call->pin->calls++;
-    call->check.policies = call->pin->visit.current;
+    call->pin = pin;
+    pin->calls++;
+    call->check.policies = pin->visit.current;
     return call;
+}
+
+/* NULL: out of memory, the session is ended. */
+static struct call *begin_call(struct reply *r)
+{
+    struct loop *loop = r->session->loop;
+
+    if (loop->turn.is_asking || turn_begin_asking(loop))
+        return pinned_call(loop, r->session, r);
+    session_abort(r->session);
+    return NULL;
 }
 
 ON_THE_WAY void ask_or_refuse(struct call *call, weir_err err, const weir_diag *diag)
@@ -375,19 +405,21 @@ struct call *reply_ask(struct reply *r, enum verb verb, const struct parsed_requ
 void reply_serve_like(struct session *s, const struct reply_like *like,
                       const struct pattern_words *words)
 {
-    struct reply *r = begin_reply(s, like->encode);
-    struct call *call = r ? begin_call(r) : NULL;
+    struct loop *loop = s->loop;
+    struct reply *r = begin_reply(loop, s, like->encode);
+    struct call *call = r ? pinned_call(loop, s, r) : NULL;
     weir_diag diag;
-    weir_err err;
 
     if (!call)
         return;
     r->http_minor = like->http_minor;
     r->deny_status = like->deny_status;
-    err = engine_prepare_like(loop_engine(s->loop), &call->check, &like->pattern, words,
-                              &s->loop->known_keys, &diag);
-    ask_or_refuse(call, err, &diag);
-    waits_for_one_less(r);
+    r->waiting = 1; /* for the call: nothing more will be asked */
+    if (engine_prepare_like(loop->engine, &call->check, &like->pattern, words, &loop->known_keys,
+                            &diag))
+        refuse(call, diag.text);
+    else
+        turn_ask(loop, call);
 }
 
 struct call *reply_ask_cell(struct reply *r, struct span key, const struct rule *rule,

@@ -63,9 +63,7 @@ static size_t decode_resp(struct session *s, char *at, size_t len, struct reques
     const char *why;
     size_t used = 0;
 
-    out->again = again_find(s, at, len, &out->words, &used);
-    if (out->again)
-        return used;
+    out->again = NULL;
     switch (resp_parse(at, len, &out->resp, &used, &why)) {
     case PARSE_DONE:
         return used;
@@ -138,7 +136,14 @@ static bool is_owed_enough(const struct session *s)
            (s->reply_count > 0 && s->loop->turn.in_flight >= LOOP_MOST_IN_FLIGHT);
 }
 
-bool session_decode_next(struct session *s, struct conn_input *in, struct request *out)
+static bool is_read_from(const struct session *s)
+{
+    return !s->is_ending && !s->conn.is_closing && !s->conn.is_paused;
+}
+
+/* One that is parsed. */
+__attribute__((noinline)) static bool decode_other(struct session *s, struct conn_input *in,
+                                                   struct request *out)
 {
     char *at = in->at + in->used;
     const size_t left = in->len - in->used;
@@ -151,11 +156,25 @@ bool session_decode_next(struct session *s, struct conn_input *in, struct reques
     }
     if (s->protocol == PROTOCOL_HTTP2 && !s->is_ending && !s->conn.is_closing)
         return !s->conn.is_paused && http2_decode(s, in, &out->stream);
-    if (!s->is_ending && !s->conn.is_closing && !s->conn.is_paused)
+    if (is_read_from(s))
         used = s->protocol == PROTOCOL_RESP ? decode_resp(s, at, left, out)
                                             : decode_http(s, at, left, out);
     in->used = s->is_ending ? in->len : in->used + used;
     return used > 0;
+}
+
+bool session_decode_next(struct session *s, struct conn_input *in, struct request *out)
+{
+    size_t used;
+
+    if (s->protocol == PROTOCOL_RESP && is_read_from(s)) {
+        out->again = again_find(s, in->at + in->used, in->len - in->used, &out->words, &used);
+        if (out->again) {
+            in->used += used;
+            return true;
+        }
+    }
+    return decode_other(s, in, out);
 }
 
 void session_ask(struct session *s, struct request *request)

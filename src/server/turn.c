@@ -68,10 +68,8 @@ static struct pin *new_pin(struct loop *loop)
     return pin;
 }
 
-void turn_unpin(struct loop *loop, struct pin *pin)
+void turn_end_pin(struct loop *loop, struct pin *pin)
 {
-    if (--pin->calls > 0)
-        return;
     published_leave(&loop->server->weir->policies, pin->visit);
     pin->next = loop->turn.free_pins;
     loop->turn.free_pins = pin;
@@ -98,8 +96,6 @@ static void ask_prepared(struct loop *loop)
     struct engine *engine = loop_engine(loop);
     struct turn *t = &loop->turn;
 
-    for (size_t i = 0; i < t->prepared_count; i++)
-        engine_prefetch(engine, &t->prepared[i]->check, PREFETCH_PLACE);
     if (engine->denials)
         t->pending.steady = clock_steady_ms();
     for (size_t i = 0; i < t->prepared_count; i++)
@@ -113,7 +109,7 @@ void turn_ask(struct loop *loop, struct call *call)
 {
     struct turn *t = &loop->turn;
 
-    engine_prefetch(loop_engine(loop), &call->check, PREFETCH_WAY);
+    engine_prefetch(loop_engine(loop), &call->check, PREFETCH_PLACE);
     t->prepared[t->prepared_count++] = call;
     if (t->prepared_count == TURN_ASKED_TOGETHER)
         ask_prepared(loop);
@@ -159,12 +155,9 @@ static void note_times(struct loop *loop, const struct pin *pin, size_t answered
         observer_commit(loop->observer, now - pin->committed_ns, pin->asked);
 }
 
-/* Answers that come before the commit are noted together, with it. */
-void turn_answered(struct loop *loop, struct pin *pin)
+void turn_note_answered(struct loop *loop, struct pin *pin)
 {
-    pin->answered++;
-    if (pin->committed_ns)
-        note_times(loop, pin, 1);
+    note_times(loop, pin, 1);
 }
 
 /* The barrier between the last decision and the first byte of a reply. */
@@ -183,7 +176,7 @@ static void commit(struct loop *loop)
     engine_commit(loop_engine(loop), &t->pending);
     pin->committed_ns = before;
     note_times(loop, pin, pin->answered);
-    observer_end_run(loop->observer, &loop->run);
+    observer_end_runs(loop->observer, &loop->runs);
     t->is_asking = false;
     turn_unpin(loop, pin);
 }

@@ -70,9 +70,24 @@ void turn_finish(struct loop *loop);
 bool turn_begin_asking(struct loop *loop);
 void turn_ask(struct loop *loop, struct call *call); /* one that is prepared */
 bool turn_has_asked(const struct loop *loop,
-                    const struct call *call); /* … the last: of the store */
-void turn_answered(struct loop *loop, struct pin *pin);
-void turn_unpin(struct loop *loop, struct pin *pin);        /* one call less */
+                    const struct call *call);                /* … the last: of the store */
+void turn_note_answered(struct loop *loop, struct pin *pin); /* it was committed before */
+void turn_end_pin(struct loop *loop, struct pin *pin);       /* no call has it any more */
+
+/* Answers that come before the commit are noted together, with it. */
+static inline void turn_answered(struct loop *loop, struct pin *pin)
+{
+    pin->answered++;
+    if (pin->committed_ns)
+        turn_note_answered(loop, pin);
+}
+
+static inline void turn_unpin(struct loop *loop, struct pin *pin) /* one call less */
+{
+    if (--pin->calls == 0)
+        turn_end_pin(loop, pin);
+}
+
 void turn_send_later(struct loop *loop, struct session *s); /* it may have replies */
 
 #endif

@@ -12,7 +12,7 @@ import sys
 import time
 
 sys.path.insert(0, "tests/support")
-from weir_server import Folder, Server, command, run, test  # noqa: E402
+from weir_server import Folder, Server, command, run, test, wait_until  # noqa: E402
 
 POLICIES = """
 version: 1
@@ -352,6 +352,23 @@ def a_remembered_command_is_answered_and_counted_as_any_other():
 @test
 def the_same_with_counters_in_a_file():
     compare(True, time.time_ns() % 1000000)
+
+
+@test
+def denials_that_come_together_are_all_counted_and_told():
+    with Both() as both:
+        for _ in range(3):  # keys that take turns, and one alone
+            both.ask([["WEIR.CHECK", "key", key] for key in ["x", "y"] * 8 + ["hot"] * 100 + ["x"]])
+        counted = both.counted()
+        assert counted[0] == counted[1], counted
+        for server in both.servers:
+            top = server.http("GET", "/v1/top")[2]["top"]
+            assert [(each["denied"], each["error"]) for each in top] == [(297, 0), (24, 0), (21, 0)], top
+            server.stop()
+            wait_until(lambda log=server.log: log.ended, "the end of the log")
+            lines = server.log.events("denied")
+            told = sum("tag" in line for line in lines) + sum(line.get("left_out", 0) for line in lines)
+            assert told == 297 + 24 + 21, lines
 
 
 @test

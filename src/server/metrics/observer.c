@@ -1,7 +1,8 @@
 /* observer.c - what one loop has decided, counted as it happens.
  *
  * An answer that allows costs a look at the series that was found last, and a load and a store; one
- * that refuses, an uncontended lock and the top list as well. */
+ * that refuses, an uncontended lock and the top list as well. observer_run.c has those that are
+ * counted together. */
 #include "server/metrics/observer.h"
 
 #include <stdlib.h>
@@ -193,7 +194,9 @@ static void log_line(struct observer *o, enum log_line line, const struct check 
     decision_log_write(&o->lines, line, check->answer, text, trace, now);
 }
 
-static void refused(struct observer *o, const struct check *check, const struct traceparent *trace,
+/* Would the next denial of the same identity at the same time be like it: not the first, and not
+ * logged? */
+static bool refused(struct observer *o, const struct check *check, const struct traceparent *trace,
                     int64_t now)
 {
     const int i = check_deciding(check);
@@ -204,15 +207,16 @@ static void refused(struct observer *o, const struct check *check, const struct 
         is_first = count_denial(o, check, (size_t)i, now, &tag, &is_logged);
         if (is_logged)
             log_line(o, is_first ? LINE_FIRST_DENIAL : LINE_DENIAL, check, tag, trace, now);
-        return;
+        return !is_first && !is_logged;
     }
     /* That the store failed says nothing about who asked. */
     if (!decision_log_admit(&o->lines, LINE_DENIAL, now))
-        return;
+        return false;
     if (i >= 0)
         log_line(o, LINE_DENIAL, check, check_tag(o->engine, check, (size_t)i), trace, now);
     else
         decision_log_write(&o->lines, LINE_DENIAL, check->answer, NULL, trace, now);
+    return false;
 }
 
 /* Nothing was counted before it. What remains may be as much as a number holds; a burst is not, and
@@ -361,75 +365,32 @@ uint64_t observers_made(struct observer *const *all, size_t n)
 
 /* ---- all of them ------------------------------------------------------------------------ */
 
-void observer_answer(struct observer *o, const struct check *check, const struct traceparent *trace,
+bool observer_answer(struct observer *o, const struct check *check, const struct traceparent *trace,
                      int64_t now)
 {
     const weir_answer *a = check->answer;
 
     if (check->peek || a->err)
-        return;
+        return false;
     if (verb_reserves(check->verb))
         count_reservation(o, check);
     if (a->repeated)
-        return;
+        return false;
     if (verb_forces(check->verb) && !check->is_judged)
         count_charge(o, check);
     if ((a->allowed || check->is_judged) && verb_adds(check->verb) && is_counted(check))
         count_used(o, check);
     if (!verb_decides(check->verb) && !check->is_judged)
-        return;
+        return false;
     count_check(o, check);
     for (size_t i = 0; i < a->rule_count; i++)
         count_rule(o, a, &a->rules[i]);
     shadow_stats_observe(o->shadow_stats, check, now);
     if (!a->allowed)
-        refused(o, check, trace, now);
-    else if (o->lines.has_first_hits && check->live > 0 && is_first_hit(check))
+        return refused(o, check, trace, now);
+    if (o->lines.has_first_hits && check->live > 0 && is_first_hit(check))
         first_hit(o, check, trace, now);
-}
-
-/* ---- runs ------------------------------------------------------------------------------- */
-
-void observer_end_run(struct observer *o, struct observer_run *run)
-{
-    const struct policy_rule *rule = run->rule;
-    struct decision_counts *s;
-
-    if (run->checks == 0)
-        return;
-    s = decision_counts_find(o->checks, run->policy, series_checks);
-    count_up(&s->counts[OUTCOME_ALLOWED][run->source], run->checks);
-    s = decision_counts_find(o->rules, run->policy, rule ? rule->name : NULL);
-    count_up(&s->counts[OUTCOME_ALLOWED][run->source], run->checks);
-    count_up(&s->used, run->used);
-    if (rule && decision_counts_unit(s) != rule->counts)
-        decision_counts_set_unit(s, rule->counts);
-    run->checks = 0;
-}
-
-static bool can_run(const struct observer *o, const struct check *check)
-{
-    const struct policy_rule *rule = check->one.rules[0];
-
-    return check->is_plain && check->answer->allowed && is_stored(check->answer) &&
-           !o->lines.has_first_hits && (!rule || rule->rollout == SHARE_ALL);
-}
-
-void observer_begin_run(struct observer *o, struct observer_run *run, const struct check *check,
-                        const struct traceparent *trace, int64_t now)
-{
-    if (!can_run(o, check)) {
-        observer_answer(o, check, trace, now);
-        return;
-    }
-    observer_end_run(o, run);
-    *run = (struct observer_run){
-        .policy = check->answer->policy,
-        .rule = check->one.rules[0],
-        .source = check->answer->source,
-        .checks = 1,
-        .used = (uint64_t)check->one.charges[0].cost,
-    };
+    return false;
 }
 
 void observer_unanswered(struct observer *o, enum asked_by by, enum problem problem,

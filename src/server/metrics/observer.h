@@ -7,7 +7,7 @@
 #define WEIR_SERVER_METRICS_OBSERVER_H
 
 #include "base/buf.h"
-#include "engine/engine.h"
+#include "engine/pattern.h"
 #include "proto/traceparent.h"
 #include "server/metrics/metric_sink.h"
 #include "server/metrics/unanswered.h"
@@ -45,38 +45,50 @@ void observer_free(struct observer *o);
  * neither allowed by it nor charged. Of a denial, the identity goes to the top list and, sampled,
  * to the log: as a tag. What rules were charged is added up. Charges are counted apart. Peeks,
  * refunds and resets are no decisions and count for nothing; nor does an answer with an error.
- * `trace` is the caller's, for the log; NULL: there is none. */
-void observer_answer(struct observer *o, const struct check *check, const struct traceparent *trace,
+ * `trace` is the caller's, for the log; NULL: there is none. True: it was a denial,
+ * and another of the same identity at the same time would be no more than counted. */
+bool observer_answer(struct observer *o, const struct check *check, const struct traceparent *trace,
                      int64_t now);
 
-/* Plain checks that passed, alike and one after the other: they are counted together, by
- * observer_end_run() at the latest before a reply is sent. Of observer_answer() this has no more than
- * the counts: what is logged and what is on trial begins no run. */
+/* Plain checks of one pattern, one after the other, that passed; or that were denied to one key, if
+ * the log has no line for them. They are counted together, by observer_end_runs() at the latest
+ * before a reply is sent. */
 struct observer_run {
+    uint64_t pattern; /* 0: there is no run */
+    uint64_t checks;
     const char *policy;
-    const struct policy_rule *rule;
     weir_source source;
-    uint64_t checks, used; /* no checks: there is no run */
+    size_t rule_count;
+    struct {
+        const struct policy_rule *rule;
+        int64_t cost;
+    } rules[PATTERN_MOST_CHARGES];
+    struct key denied; /* to this one */
+    int64_t now;       /* then */
 };
 
-void observer_begin_run(struct observer *o, struct observer_run *run, const struct check *check,
-                        const struct traceparent *trace, int64_t now);
-void observer_end_run(struct observer *o, struct observer_run *run);
+/* Of those that were denied, and of those that passed. */
+struct observer_runs {
+    struct observer_run of[2];
+};
 
-/* One that was answered without an error. */
-static inline void observer_run(struct observer *o, struct observer_run *run,
+void observer_begin_run(struct observer *o, struct observer_runs *runs, const struct check *check,
+                        const struct traceparent *trace, int64_t now);
+void observer_end_runs(struct observer *o, struct observer_runs *runs);
+
+/* One that was answered without an error: as observer_answer(), or in a run. */
+static inline void observer_run(struct observer *o, struct observer_runs *runs,
                                 const struct check *check, const struct traceparent *trace,
                                 int64_t now)
 {
     const weir_answer *a = check->answer;
+    struct observer_run *run = &runs->of[a->allowed];
 
-    if (run->checks == 0 || !check->is_plain || !a->allowed || a->source != run->source ||
-        a->policy != run->policy || check->one.rules[0] != run->rule) {
-        observer_begin_run(o, run, check, trace, now);
-        return;
-    }
-    run->checks++;
-    run->used += (uint64_t)check->one.charges[0].cost;
+    if (check->is_plain && check->pattern == run->pattern && a->source == run->source &&
+        (a->allowed || key_is_same(check->charges->key, run->denied)))
+        run->checks++;
+    else
+        observer_begin_run(o, runs, check, trace, now);
 }
 
 /* A check has no answer, and its asker got this text. Counted; some go to the log. */

@@ -65,8 +65,8 @@ static void remember(struct last_answer *last, const weir_answer *a, const struc
     last->limit = a->limit;
 }
 
-/* More bytes than the first text has are copied, as a copy of a known size is faster; the numbers
- * follow over them. */
+/* More bytes than the texts have are copied, as a copy of a known size is faster; what follows goes
+ * over them. */
 static void put_as_before(struct buf *out, const struct last_answer *last, const weir_answer *a)
 {
     char *const to = buf_room(out, sizeof last->first + 3 * RESP_INT_MOST + sizeof last->last),
@@ -79,7 +79,7 @@ static void put_as_before(struct buf *out, const struct last_answer *last, const
     at = resp_write_int(at, a->remaining);
     at = resp_write_int(at, a->retry_after_ms);
     at = resp_write_int(at, a->reset_after_ms);
-    memcpy(at, last->last, last->last_len);
+    memcpy(at, last->last, sizeof last->last);
     buf_wrote(out, (size_t)(at - to) + last->last_len);
 }
 
