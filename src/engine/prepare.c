@@ -149,6 +149,7 @@ weir_err engine_prepare_cell(struct engine *e, struct check *check, struct span 
     charges_begin(check);
     check->verb = rule ? VERB_CHECK : VERB_RESET;
     check->peek = quantity == 0;
+    check->is_release = false;
     check->ask = (struct ask){ .cost = quantity, .peek = check->peek };
     if (rule)
         check->unnamed = *rule;
@@ -167,6 +168,7 @@ static void begin_counting(struct check *check, const struct rule *rule, enum ve
     charges_begin(check);
     check->verb = verb;
     check->peek = verb_decides(verb);
+    check->is_release = false;
     check->ask = (struct ask){ .cost = amount, .peek = check->peek };
     check->unnamed = *rule;
 }

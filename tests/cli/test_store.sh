@@ -382,7 +382,7 @@ repaired_reservations() {
         "$weir" reserve --store "file:$dir" -c "$scratch/held.yaml" --ttl 1h --id "$user" --cost 4 \
             held "$user" || return
     done
-    flip "$dir/journal.2" 400
+    flip "$dir/journal.2" 240
     "$weir" store repair "$dir" && shows 0 "$dir: sound" store check "$dir" &&
         shows 0 'committed held/default 9 of 10 left, resets in 6m' commit --store "file:$dir" ann --cost 1 &&
         shows 0 'committed held/default 9 of 10 left, resets in 6m' commit --store "file:$dir" cid --cost 1 &&
