@@ -35,7 +35,7 @@ static int run(const struct arguments *a)
 
 const struct command audit_command = {
     .name = "audit",
-    .summary = "Show what operators and reloads changed, when and why.",
+    .summary = "Show what operators and reloads have changed.",
     .usage = "[OPTION]... [POLICY]",
     .options = options,
     .option_count = OPTION_COUNT,
