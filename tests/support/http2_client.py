@@ -3,6 +3,7 @@ made by hand for what no library would send."""
 import socket
 import ssl
 import struct
+import time
 
 import h2.config
 import h2.connection
@@ -190,10 +191,18 @@ class Client:
         elif isinstance(event, h2.events.StreamReset):
             answer.reset, answer.is_ended = event.error_code, True
 
+    def hear_until(self, holds):
+        """Until it holds, or the server has closed; a server that says other things all the time fails."""
+        end = time.monotonic() + PATIENCE
+        while not holds() and self.hear():
+            assert time.monotonic() < end, f"waited {PATIENCE} s"
+
+    def hear_all(self):
+        self.hear_until(lambda: False)
+
     def wait(self, stream):
         answer = self.answers[stream]
-        while not answer.is_ended and self.hear():
-            pass
+        self.hear_until(lambda: answer.is_ended)
         assert answer.is_ended, "the server has closed before it has answered"
         return answer
 

@@ -211,8 +211,7 @@ def unix_sockets_and_tls_speak_it_too():
             with old.wrap_socket(server.connect(), server_hostname="localhost") as sock:
                 assert sock.selected_alpn_protocol() == "http/1.1"
             with Client(server) as client:  # without TLS, where it is needed
-                while client.hear():
-                    pass
+                client.hear_all()
                 assert [error for _, error in client.goaways] == [12], client.goaways
 
 
@@ -228,8 +227,7 @@ def a_server_that_stops_says_so_twice_and_answers_what_is_on_its_way():
         late = client.h2.get_next_available_stream_id()
         client.send(slow, body[10:])
         assert client.wait(slow).status == 200
-        while client.hear():
-            pass
+        client.hear_all()
         assert [error for _, error in client.goaways] == [0, 0], client.goaways
         assert client.goaways[0][0] == 2**31 - 1 and client.goaways[1][0] < late, client.goaways
         assert server.process.wait(PATIENCE) == 0
@@ -240,8 +238,7 @@ def an_idle_connection_is_told_before_it_is_closed():
     with Folder() as folder, serve(folder, policies=POLICIES + "server: {idle_timeout: 1s}\n") as server, \
             Client(server) as client:
         assert client.request("POST", "/v1/check", check_body("login", "k")).status == 200
-        while client.hear():
-            pass
+        client.hear_all()
         assert [error for _, error in client.goaways] == [0]
 
 
@@ -253,10 +250,10 @@ def answered_until_told(client):
     while not client.goaways:
         asked.append(client.post("/v1/check", body))
         client.wait(asked[-1])
+        assert time.monotonic() - began < PATIENCE, "the server says nothing"
     took = time.monotonic() - began
     client.send(asked[0], body[10:])
-    while client.hear():
-        pass
+    client.hear_all()
     assert all(client.answers[stream].status == 200 for stream in asked)
     assert [error for _, error in client.goaways] == [0, 0] and client.goaways[0][0] == 2**31 - 1, client.goaways
     assert client.goaways[1][0] == asked[-1], (client.goaways, asked[-1])
@@ -275,8 +272,7 @@ def a_connection_of_a_great_age_ends_and_loses_nothing():
         assert took > 1.5, took
         ends = []
         for client in clients:
-            while client.hear():
-                pass
+            client.hear_all()
             ends.append(time.monotonic() - began)
             assert [error for _, error in client.goaways] == [0, 0], client.goaways
         assert watch.wait(stream).trailers["grpc-status"] == "14"  # UNAVAILABLE: it asks elsewhere
@@ -295,7 +291,8 @@ def connections_that_came_together_do_not_age_together():
             clients[client.sock] = client
         began, ends = time.monotonic(), []
         while len(ends) < len(clients):
-            for sock in select.select([sock for sock in clients if not clients[sock].goaways], [], [])[0]:
+            assert time.monotonic() - began < PATIENCE, ends
+            for sock in select.select([sock for sock in clients if not clients[sock].goaways], [], [], 1)[0]:
                 assert clients[sock].hear()
                 if clients[sock].goaways:
                     ends.append(time.monotonic() - began)
@@ -316,6 +313,7 @@ def an_aged_connection_of_http_1_1_is_told_with_its_next_answer_and_resp_is_not(
             resp.sendall(b"*1\r\n$4\r\nPING\r\n")
             assert resp.recv(100) == b"+PONG\r\n"
             assert answers[-1].startswith(b"HTTP/1.1 200 "), answers[-1]
+            assert time.monotonic() - began < PATIENCE, "the server does not say that it closes"
         assert time.monotonic() - began > 0.8
         assert sock.recv(1) == b""
         assert remaining(server, "many", "k") == 1000000 - len(answers)

@@ -16,7 +16,7 @@ enum {
     GUARD_A_SECOND = 200,      /* more of them, with time */
     GUARD_EARNED = 8,          /* by a request */
     GUARD_ERROR = 32,          /* an error of the client costs as much as so many frames … */
-    GUARD_REFUSED = 4,         /* … a stream too many less: it may not know better yet */
+    GUARD_REFUSED = 1,         /* … a stream too many less: it may not know better yet */
 };
 
 struct guard {

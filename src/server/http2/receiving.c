@@ -203,7 +203,8 @@ static int frame_was_invalid(nghttp2_session *frames, const nghttp2_frame *frame
 {
     (void)frames;
     (void)frame;
-    (void)error;
+    if (error == NGHTTP2_ERR_REFUSED_STREAM) /* its reset costs something when it is sent */
+        return 0;
     return http2_take(ctx, GUARD_ERROR) ? 0 : NGHTTP2_ERR_CALLBACK_FAILURE;
 }
 
