@@ -47,6 +47,9 @@ void sliding_window_take(const struct sliding_window *s, const struct rule *r,
                          const struct ask *ask, struct step *out);
 void sliding_window_refund(struct sliding_window *s, const struct rule *r, const struct ask *ask,
                            struct step *out);
+/* Has it the memory that the change needs? */
+bool sliding_window_has_room(const struct sliding_window *s,
+                             const struct sliding_window_change *change);
 bool sliding_window_reserve(struct sliding_window *s, const struct sliding_window_change *change,
                             const weir_allocator *allocator);
 /* Only a log in a block of its own has a place for when it was born. */

@@ -143,16 +143,39 @@ static bool adds_to_newest(const struct sliding_window *s,
     return change->drop < s->count && entry_at(s, s->count - 1).start == change->start;
 }
 
-static bool must_be_wide(const struct sliding_window *s, const struct sliding_window_change *change)
-{
-    int64_t count = change->add;
+/* What the log becomes by a change: how many entries, and of which form. */
+struct shape {
+    uint32_t entries;
+    bool is_wide;
+};
 
-    if (s->wide)
-        return true;
-    if (adds_to_newest(s, change))
-        count += entry_at(s, s->count - 1).count;
-    return count >= MOST_COUNT ||
-           (change->drop < s->count && change->start - s->base >= MOST_OFFSET);
+static struct shape shape_after(const struct sliding_window *s,
+                                const struct sliding_window_change *change)
+{
+    const bool adds = adds_to_newest(s, change);
+    const int64_t count = change->add + (adds ? entry_at(s, s->count - 1).count : 0);
+
+    return (struct shape){
+        .entries = s->count - change->drop + !adds,
+        .is_wide = s->wide || count >= MOST_COUNT ||
+                   (change->drop < s->count && change->start - s->base >= MOST_OFFSET),
+    };
+}
+
+static bool has_room(const struct sliding_window *s, struct shape next)
+{
+    /* A large log that is nearly full would have to be moved up at every step. */
+    const uint32_t spare = s->room > 62 ? s->room / 8u : 0;
+
+    if (!s->room)
+        return !next.is_wide && next.entries <= SLIDING_WINDOW_NEAR;
+    return next.is_wide == s->wide && next.entries + spare <= s->room;
+}
+
+bool sliding_window_has_room(const struct sliding_window *s,
+                             const struct sliding_window_change *change)
+{
+    return change->add == 0 || has_room(s, shape_after(s, change));
 }
 
 /* Move the log into a block of its own, with more room or in the wide form. */
@@ -177,21 +200,14 @@ static bool move_far(struct sliding_window *s, uint32_t room, bool wide,
 bool sliding_window_reserve(struct sliding_window *s, const struct sliding_window_change *change,
                             const weir_allocator *allocator)
 {
-    const bool wide = must_be_wide(s, change);
-    const uint32_t needed = s->count - change->drop + !adds_to_newest(s, change);
-    /* A large log that is nearly full would have to be moved up at every step. */
-    const uint32_t spare = s->room > 62 ? s->room / 8u : 0;
+    const struct shape next = shape_after(s, change);
     uint32_t room = LEAST_ROOM;
 
-    if (change->add == 0)
-        return true;
-    if (!s->room && !wide && needed <= SLIDING_WINDOW_NEAR)
-        return true;
-    if (s->room && wide == s->wide && needed + spare <= s->room)
+    if (change->add == 0 || has_room(s, next))
         return true;
     while (room < s->count + s->count / 4 + 1) /* blocks of a power of two: 64, 128, 256 … bytes */
         room = room * 2 + 2;
-    return move_far(s, room, wide, allocator);
+    return move_far(s, room, next.is_wide, allocator);
 }
 
 bool sliding_window_make_far(struct sliding_window *s, const weir_allocator *allocator)

@@ -99,7 +99,8 @@ bool state_reserve(struct state *s, const struct rule *r, const struct step *ste
 bool state_has_room(const struct state *s, const struct rule *r, const struct step *step)
 {
     if (state_is_log(r->algorithm))
-        return false;
+        return step->hold.amount == 0 &&
+               sliding_window_has_room(&s->sliding_window, &step->next.sliding_window);
     return step->hold.amount == 0 || !state_has_holds(r->algorithm) ||
            holds_has_room(s->bucket.holds);
 }

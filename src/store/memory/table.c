@@ -245,7 +245,8 @@ static void judge_one(struct table *t, struct shard *s, struct question *q,
     table_unlock(t, cell, q->ask.now);
     if (!cell)
         table_purge_if_due(t, s, q->ask.now);
-    if (!cell || state_is_log(c->rule->algorithm)) {
+    if (!cell ||
+        (state_is_log(c->rule->algorithm) && !state_has_room(&cell->state, c->rule, &c->step))) {
         q->err = table_prepare(t, s, c, q, &cell);
         if (q->err)
             return;

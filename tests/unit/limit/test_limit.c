@@ -356,8 +356,11 @@ static void a_log_that_cannot_grow_is_unchanged(void **state)
     for (int64_t i = 0; i < SLIDING_WINDOW_NEAR; i++)
         take(&s, &r, EPOCH + i, 1);
     before = s;
+    state_take(&s, &r, &(struct ask){ .now = EPOCH + SLIDING_WINDOW_NEAR - 1, .cost = 1 }, &step);
+    assert_true(state_has_room(&s, &r, &step)); /* it is added to the newest */
     state_take(&s, &r, &(struct ask){ .now = EPOCH + 50, .cost = 1, .peek = false }, &step);
     assert_true(step.decision.allowed);
+    assert_false(state_has_room(&s, &r, &step));
     assert_false(state_reserve(&s, &r, &step, &none));
     assert_memory_equal(&s, &before, sizeof s);
 }
