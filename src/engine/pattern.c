@@ -45,7 +45,8 @@ static bool is_simple(const struct check *check, enum pattern_kind kind)
     const bool reserves = verb_reserves(check->verb);
 
     if (check->is_answered || check->is_named || check->shadow > 0 || check->policy_count > 1 ||
-        check->lists_charges || (r && (r->now != 0 || r->plan || r->exempt)))
+        check->override_id != 0 || check->lists_charges ||
+        (r && (r->now != 0 || r->plan || r->exempt)))
         return false;
     if (kind == PATTERN_KNOWN)
         return verb_settles(check->verb);
@@ -130,6 +131,21 @@ bool pattern_of(struct engine *e, const struct check *check, enum pattern_kind k
         out->charges[i].class = c->class;
     }
     return true;
+}
+
+void pattern_keep(struct engine *e, const struct check *check, const weir_allocator *allocator)
+{
+    struct pattern *p;
+
+    if (published_is_set(&e->overrides)) /* later there may be one */
+        return;
+    p = alloc_zeroed(allocator, sizeof *p);
+    if (!p)
+        return;
+    if (!pattern_of(e, check, PATTERN_POLICY, p))
+        p->kind = PATTERN_NONE;
+    if (!policy_keep_prepared(check->policy, p))
+        alloc_free(allocator, p);
 }
 
 /* ---- asking again -------------------------------------------------------------------------- */

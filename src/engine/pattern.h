@@ -57,6 +57,17 @@ static inline bool pattern_holds(const struct engine *e, const struct pattern *p
     return p->edition == edition && !published_is_set(&e->overrides);
 }
 
+/* The pattern of requests that name this policy and bring a key, and nothing else. It is kept with
+ * the policy, so that it is of the same edition. NULL: none was kept yet. */
+static inline const struct pattern *pattern_kept(const struct policy *p)
+{
+    return atomic_load_explicit(&p->prepared, memory_order_acquire);
+}
+
+/* Keep that of such a request, which was prepared without an error and not asked yet. If there can be
+ * none, one of PATTERN_NONE says so. */
+void pattern_keep(struct engine *e, const struct check *check, const weir_allocator *allocator);
+
 /* In what a request differs from the one that its pattern was made of. */
 struct pattern_words {
     struct span key;
@@ -64,7 +75,8 @@ struct pattern_words {
 };
 
 /* As engine_prepare() and engine_prepare_cell() do, by a pattern that holds. What is known is the
- * calling thread's. The check's `made_by` must be 0, or what it was when the check was answered. */
+ * calling thread's; NULL will do for a store in this process. The check's `made_by` must be 0, or
+ * what it was when the check was answered. */
 WEIR_MUSTCHECK weir_err engine_prepare_like(struct engine *e, struct check *check,
                                             const struct pattern *p,
                                             const struct pattern_words *words,

@@ -6,8 +6,10 @@
 #include "base/clock.h"
 #include "base/diag.h"
 #include "engine/caller_loop.h"
+#include "engine/charges.h"
 #include "engine/handle.h"
 #include "engine/leases.h"
+#include "engine/pattern.h"
 
 enum {
     MANY = 8,   /* checks that are looked up together: enough to hide the latency of memory */
@@ -34,6 +36,37 @@ static void end_turn(weir *w, struct pending *pending, struct check *checks, siz
         caller_loop_leave(w->caller_loop, checks, n);
 }
 
+/* Does it name a policy and bring a key, and nothing else? */
+static bool is_of_a_key(const weir_request *r)
+{
+    const size_t lists = r->policy_count | r->attribute_count | r->cost_count;
+    const int64_t numbers = r->cost | r->now | r->limit | r->window_ms | r->burst |
+                            r->precision_ms | r->block_for_ms;
+
+    return r->policy && r->key && lists == 0 && numbers == 0 && !r->plan && !r->exempt && !r->id &&
+           !r->name && !r->algorithm && !r->on_error && !r->start;
+}
+
+/* Checks of one policy mostly differ in their key alone: the rest is prepared once. */
+static weir_err prepare(weir *w, struct check *check, weir_diag *diag)
+{
+    const weir_request *r = check->request;
+    const bool is_usual = verb_decides(check->verb) && !verb_reserves(check->verb) &&
+                          !check->peek && !w->engine.store->ops->is_shared && is_of_a_key(r);
+    const struct policy *policy = is_usual ? policies_find(check->policies, span_of(r->policy))
+                                           : NULL;
+    const struct pattern *kept = policy ? pattern_kept(policy) : NULL;
+    weir_err err;
+
+    if (kept && kept->kind != PATTERN_NONE && !published_is_set(&w->engine.overrides))
+        return engine_prepare_like(&w->engine, check, kept,
+                                   &(struct pattern_words){ .key = request_key(r) }, NULL, diag);
+    err = engine_prepare(&w->engine, check, diag);
+    if (!err && policy && !kept)
+        pattern_keep(&w->engine, check, &w->allocator);
+    return err;
+}
+
 struct asking {
     enum verb verb;
     bool peek, is_release;
@@ -56,7 +89,8 @@ static weir_err ask_one(weir *w, struct asking as, const weir_request *r, weir_a
     check.room = &room;
     check.policies = visit.current;
     check.like = NULL;
-    err = engine_prepare(&w->engine, &check, diag);
+    check.made_by = 0;
+    err = prepare(w, &check, diag);
     if (!err) {
         const bool reserves = verb_reserves(check.verb);
         struct pending pending = begin_turn(w);
@@ -129,7 +163,7 @@ static weir_err ask_some(weir *w, struct pending *pending, struct check *checks,
     weir_err first = WEIR_OK;
 
     for (size_t i = 0; i < n; i++) {
-        weir_err err = engine_prepare(&w->engine, &checks[i], first ? NULL : diag);
+        weir_err err = prepare(w, &checks[i], first ? NULL : diag);
 
         if (!err)
             engine_prefetch(&w->engine, &checks[i], PREFETCH_WAY);
@@ -167,7 +201,8 @@ static weir_err check_group(weir *w, struct check *checks, struct check_room *ro
             checks[k].done = NULL;
             checks[k].room = &rooms[k];
             checks[k].policies = policies;
-            checks[k].like = k > 0 ? &checks[k - 1] : NULL;
+            checks[k].like = NULL;
+            checks[k].made_by = 0;
         }
         err = ask_some(w, &pending, checks + i, some, now, first ? NULL : diag);
         if (!first)

@@ -301,5 +301,14 @@ void policies_free(struct policies *set)
     if (!set)
         return;
     arena = set->arena; /* the set is in its own arena */
+    for (size_t i = 0; i < set->count; i++)
+        alloc_free(&arena.allocator, atomic_load(&set->all[i].prepared));
     arena_done(&arena);
+}
+
+bool policy_keep_prepared(const struct policy *p, void *prepared)
+{
+    void *none = NULL;
+
+    return atomic_compare_exchange_strong(&((struct policy *)p)->prepared, &none, prepared);
 }

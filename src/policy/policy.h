@@ -1,10 +1,11 @@
 /* policy.h - which rules apply to a request: the policy file, loaded and immutable.
  *
- * A loaded set never changes and may be read by any number of threads. Names point into
- * `names` and outlive the set; everything else is freed with it. */
+ * A loaded set never changes, but for what readers keep with it, and may be read by any number of
+ * threads. Names point into `names` and outlive the set; everything else is freed with it. */
 #ifndef WEIR_POLICY_POLICY_H
 #define WEIR_POLICY_POLICY_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -129,6 +130,7 @@ struct policy {
     size_t exempt_count;
     const struct envoy_limit *envoy; /* that it is made of, see envoy.h; NULL: it is of the file */
     int line;
+    _Atomic(void *) prepared; /* what its first reader worked out for the others; or NULL */
 };
 
 enum alert_kind {
@@ -195,6 +197,10 @@ struct policy_source {
 WEIR_MUSTCHECK weir_err policies_load(const struct policy_source *source, struct policies **out,
                                       struct problems *problems);
 void policies_free(struct policies *set);
+
+/* Keep `prepared`, which the allocator of the set has made, with this policy of it until the set is
+ * freed. False: another thread was faster. */
+bool policy_keep_prepared(const struct policy *p, void *prepared);
 
 /* Tells a set from one that was before it, which may have had the same address. Set before it is
  * published, and never 0 then. */

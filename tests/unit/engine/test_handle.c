@@ -459,6 +459,108 @@ static void a_shadow_that_cannot_be_counted_does_not_decide(void **state)
     weir_close(w);
 }
 
+/* ---- policies that are prepared once ---------------------------------------------------- */
+
+static const char prepared_policies[] = POLICIES(
+    "  window: {limit: 3 per 1m, by: user}\n"
+    "  fixed: {limit: 3 per 1m, by: user, algorithm: fixed_window}\n"
+    "  token: {limit: 3 per 1m, burst: 2, by: user, algorithm: token_bucket}\n"
+    "  leaky: {limit: 3 per 1m, burst: 2, by: user, algorithm: leaky_bucket}\n"
+    "  locks: {limit: 2 per 1m, by: user, block_for: 5m}\n"
+    "  none: {limit: 0 per 1m, by: user}\n"
+    "  off: {limit: 3 per 1m, by: user, mode: 'off'}\n"
+    "  shadow: {limit: 3 per 1m, by: user, mode: shadow}\n"
+    "  exempt: {limit: 3 per 1m, by: user, exempt: [{user: ann}]}\n"
+    "  address: {limit: 3 per 1m, by: ip}\n"
+    "  two:\n"
+    "    rules:\n"
+    "      minute: {limit: 3 per 1m, by: user}\n"
+    "      hour: {limit: 5 per 1h, by: user}\n");
+
+/* Only what brings a bare key and nothing else is prepared once: a cost of 1 is something. */
+static void a_bare_key_is_answered_as_one_with_a_cost_of_1(void **state)
+{
+    static const char *const policies[] = { "window", "fixed", "token",  "leaky",  "locks",  "none",
+                                            "off",    "two",   "shadow", "exempt", "address" };
+    static const char *const keys[] = {
+        "ann", "10.0.0.1", "a key with spaces, as long as 47 bytes",
+        "one that is a lot longer than what fits in a short place"
+    };
+    int64_t now = NOW;
+    const weir_options options = { .policy_text = prepared_policies,
+                                   .flags = WEIR_NO_THREAD | WEIR_IGNORE_ENVIRONMENT,
+                                   .clock = read_clock,
+                                   .clock_ctx = &now };
+    weir *bare = open_with(&options), *whole = open_with(&options);
+
+    (void)state;
+    for (int i = 0; i < 600; i++, now += 1700) {
+        const weir_request r = { .policy = policies[i % 11], .key = keys[i / 11 % 4] };
+        weir_request costs = r;
+        weir_answer a, b;
+        weir_diag why = { "" }, why_not = { "" };
+        weir_err err;
+
+        costs.cost = 1;
+        err = weir_check(bare, &r, &a, &why);
+        assert_int_equal(err, weir_check(whole, &costs, &b, &why_not));
+        assert_string_equal(why.text, why_not.text);
+        if (err == WEIR_OK)
+            assert_same_answer(&a, &b);
+    }
+    weir_close(bare);
+    weir_close(whole);
+}
+
+static void a_key_that_cannot_be_counted_is_refused_every_time(void **state)
+{
+    static const char bytes[WEIR_MAX_IDENTITY + 1] = { 'a', '\xff' };
+    static const struct {
+        const char *key;
+        size_t len;
+    } bad[] = { { "", 0 }, { bytes, 2 }, { bytes, sizeof bytes } };
+    weir *w = open_with(&(weir_options){ .policy_text = prepared_policies,
+                                         .flags = WEIR_NO_THREAD | WEIR_IGNORE_ENVIRONMENT });
+
+    (void)state;
+    for (int i = 0; i < 9; i++) {
+        const weir_request r = { .policy = "window",
+                                 .key = bad[i % 3].key,
+                                 .key_len = bad[i % 3].len };
+        weir_answer a;
+
+        assert_int_equal(weir_check(w, &r, &a, NULL), WEIR_EATTRIBUTE);
+        assert_int_equal(a.err, WEIR_EATTRIBUTE);
+        assert_false(a.allowed);
+        assert_true(check(w, 0, "window key=ann").allowed == (i < 3));
+    }
+    weir_close(w);
+}
+
+static void a_bare_key_is_asked_of_the_policies_in_force(void **state)
+{
+    struct policy_file f;
+    weir *w = open_file(&f, POLICIES("  p: {limit: 5 per 1m, by: user}\n"));
+    weir_answer a;
+
+    (void)state;
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(check(w, 0, "p key=u").remaining, 4 - i);
+    write_policies(&f, POLICIES("  p: {limit: 10 per 1m, by: user}\n"));
+    reload(w);
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(check(w, 0, "p key=u").remaining, 7 - i);
+    write_policies(&f, POLICIES("  p: {limit: 10 per 1m, by: [user, ip]}\n"));
+    reload(w);
+    assert_int_equal(weir_check(w, &(weir_request){ .policy = "p", .key = "u" }, &a, NULL),
+                     WEIR_EREQUEST);
+    write_policies(&f, POLICIES("  q: {limit: 10 per 1m, by: user}\n"));
+    reload(w);
+    assert_int_equal(weir_check(w, &(weir_request){ .policy = "p", .key = "u" }, &a, NULL),
+                     WEIR_ENOPOLICY);
+    close_file(&f, w);
+}
+
 /* ---- names ------------------------------------------------------------------------------ */
 
 static void everything_has_a_name(void **state)
@@ -499,6 +601,9 @@ int main(void)
         cmocka_unit_test(when_the_store_fails_on_error_decides),
         cmocka_unit_test(a_limit_given_in_a_request_is_denied_when_the_store_fails),
         cmocka_unit_test(a_shadow_that_cannot_be_counted_does_not_decide),
+        cmocka_unit_test(a_bare_key_is_answered_as_one_with_a_cost_of_1),
+        cmocka_unit_test(a_key_that_cannot_be_counted_is_refused_every_time),
+        cmocka_unit_test(a_bare_key_is_asked_of_the_policies_in_force),
         cmocka_unit_test(everything_has_a_name),
     };
 

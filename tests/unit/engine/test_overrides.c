@@ -6,6 +6,7 @@
 
 #include "engine/handle.h"
 #include "engine/override_request.h"
+#include "engine/pattern.h"
 
 static int64_t now;
 
@@ -153,6 +154,51 @@ static void an_exempt_identity_is_allowed_and_not_counted(void **state)
     assert_int_equal(a.override_id, 0);
     assert_int_equal(a.remaining, 0);
     assert_false(check(w, 0, "login ip=1.1.1.1").allowed);
+    weir_close(w);
+}
+
+static void an_override_reaches_a_policy_that_was_asked_before(void **state)
+{
+    weir *w = open_here(POLICIES(LOGIN));
+
+    (void)state;
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(check(w, 0, "login key=1.1.1.1").allowed, i < 2);
+    set(w, LEDGER_BLOCK, "login ip=1.1.1.2", "");
+    assert_int_equal(check(w, 0, "login key=1.1.1.2").source, WEIR_FROM_BLOCKED);
+    make(w, LEDGER_OVERRIDE, LEDGER_REMOVED, "login ip=1.1.1.2", "");
+    assert_int_equal(check(w, 0, "login key=1.1.1.2").source, WEIR_FROM_STORE);
+    weir_close(w);
+}
+
+/* The last override may be gone again before a check that it altered is kept for others. */
+static void what_an_override_altered_is_no_pattern(void **state)
+{
+    weir *w = open_here(POLICIES(LOGIN));
+    struct published_visit visit = published_enter(&w->policies);
+    const struct {
+        const char *key;
+        bool is_one;
+    } asked[] = { { "1.1.1.1", false }, { "1.1.1.2", true } };
+
+    (void)state;
+    for (size_t i = 0; i < 2; i++) {
+        const weir_request r = { .policy = "login", .key = asked[i].key };
+        weir_answer a;
+        struct check_room room;
+        struct check check = { .request = &r,
+                               .verb = VERB_CHECK,
+                               .answer = &a,
+                               .room = &room,
+                               .policies = visit.current };
+        struct pattern pattern;
+
+        set(w, LEDGER_LIMIT, "login ip=1.1.1.1", "limit=9");
+        assert_int_equal(engine_prepare(&w->engine, &check, NULL), WEIR_OK);
+        make(w, LEDGER_OVERRIDE, LEDGER_REMOVED, "login ip=1.1.1.1", "");
+        assert_int_equal(pattern_of(&w->engine, &check, PATTERN_POLICY, &pattern), asked[i].is_one);
+    }
+    published_leave(&w->policies, visit);
     weir_close(w);
 }
 
@@ -617,6 +663,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_exempt_identity_is_allowed_and_not_counted),
+        cmocka_unit_test(an_override_reaches_a_policy_that_was_asked_before),
+        cmocka_unit_test(what_an_override_altered_is_no_pattern),
         cmocka_unit_test(a_block_denies_until_it_expires_to_the_ms),
         cmocka_unit_test(another_limit_keeps_what_is_counted),
         cmocka_unit_test(a_lockout_outlasts_another_limit_and_spares_the_exempt),
