@@ -182,8 +182,16 @@ void table_record(const struct cell *cell, struct record *out)
         state_pack(&cell->state, cell->algorithm, &out->packed);
 }
 
-/* Append the new values of the keys of a question. */
-static void keep(struct table *t, struct question *q)
+/* The cell of each charge, or NULL. */
+static void find_cells(const struct table *t, const struct question *q,
+                       struct cell *cells[MOST_CHARGES])
+{
+    for (size_t i = 0; i < q->count; i++)
+        cells[i] = table_cell(t, q->charges[i].key);
+}
+
+/* Append the new values of the keys of a question, which are in these cells. */
+static void keep(struct table *t, struct question *q, struct cell *const cells[MOST_CHARGES])
 {
     struct record records[MOST_CHARGES];
     size_t n = 0;
@@ -191,15 +199,11 @@ static void keep(struct table *t, struct question *q)
     if (!t->log)
         return;
     for (size_t i = 0; i < q->count; i++) {
-        const struct shard *s = table_shard(t, q->charges[i].key);
-        uint32_t at = shard_find(s, q->charges[i].key);
-        struct cell *cell = shard_has(s, at, q->charges[i].key) ? &s->cells[at] : NULL;
-
         if (verb_adds(q->verb) && q->charges[i].cost == 0)
             continue;
-        table_overtake(t, s, cell, NULL);
-        if (cell)
-            table_record(cell, &records[n++]);
+        table_overtake(t, shard_of(t, &q->charges[i]), cells[i], NULL);
+        if (cells[i])
+            table_record(cells[i], &records[n++]);
         else
             records[n++] = (struct record){ .key = q->charges[i].key };
     }
@@ -258,7 +262,8 @@ static void judge_one(struct table *t, struct shard *s, struct question *q,
 }
 
 /* Those that would have passed are as they stand; those that lock their keys do so. */
-static void refuse_several(struct table *t, struct question *q)
+static void refuse_several(struct table *t, struct question *q,
+                           struct cell *const cells[MOST_CHARGES])
 {
     struct record records[MOST_CHARGES];
     size_t n = 0;
@@ -268,7 +273,7 @@ static void refuse_several(struct table *t, struct question *q)
         struct shard *s = shard_of(t, c);
 
         if (c->step.decision.allowed) {
-            table_take(shard_cell(s, c->key), c,
+            table_take(cells[i], c,
                        &(struct ask){ .now = q->ask.now, .cost = c->cost, .peek = true });
         } else if (c->step.locks) {
             struct cell *cell = table_lock_out(t, s, c);
@@ -283,51 +288,75 @@ static void refuse_several(struct table *t, struct question *q)
         q->mark = t->log->append(t->log, records, n);
 }
 
+/* Can it be charged where it stands, with nothing that could fail or move another cell? */
+static bool is_ready(const struct cell *cell, const struct charge *c)
+{
+    return c->cost == 0 ||
+           (cell && !cell->is_locked && state_has_room(&cell->state, c->rule, &c->step));
+}
+
+/* Make all of them ready, wherever that moves them. */
+__attribute__((noinline)) static weir_err prepare_several(struct table *t, struct question *q,
+                                                          struct cell *cells[MOST_CHARGES])
+{
+    weir_err err = WEIR_OK;
+    struct cell *cell;
+
+    for (size_t i = 0; i < q->count; i++)
+        if (q->charges[i].cost != 0)
+            table_unlock(t, cells[i], q->ask.now);
+    for (size_t i = 0; i < q->count && !err; i++)
+        if (q->charges[i].cost != 0)
+            err = table_prepare(t, shard_of(t, &q->charges[i]), &q->charges[i], q, &cell);
+    find_cells(t, q, cells);
+    return err;
+}
+
 /* All look before one is charged; all have room before one is changed. */
 static void judge_several(struct table *t, struct question *q)
 {
     const bool charges = question_charges(q);
-    struct cell *cell;
+    struct cell *cells[MOST_CHARGES];
+    bool are_ready = true;
 
     for (size_t i = 0; i < q->count && charges; i++)
         table_purge_if_due(t, shard_of(t, &q->charges[i]), q->ask.now);
     q->allowed = true;
+    find_cells(t, q, cells);
     for (size_t i = 0; i < q->count; i++) {
         struct charge *c = &q->charges[i];
         const struct ask ask = charge_ask(q, c);
 
-        table_take(shard_cell(shard_of(t, c), c->key), c, &ask);
+        table_take(cells[i], c, &ask);
         q->allowed = q->allowed && c->step.decision.allowed;
     }
     if (!q->allowed) {
-        refuse_several(t, q);
+        refuse_several(t, q, cells);
         return;
     }
     if (!charges)
         return;
-    for (size_t i = 0; i < q->count; i++)
-        if (q->charges[i].cost != 0)
-            table_unlock(t, shard_cell(shard_of(t, &q->charges[i]), q->charges[i].key), q->ask.now);
-    for (size_t i = 0; i < q->count && !q->err; i++)
-        if (q->charges[i].cost != 0)
-            q->err = table_prepare(t, shard_of(t, &q->charges[i]), &q->charges[i], q, &cell);
-    for (size_t i = 0; i < q->count && !q->err; i++) {
+    for (size_t i = 0; i < q->count && are_ready; i++)
+        are_ready = is_ready(cells[i], &q->charges[i]);
+    if (!are_ready)
+        q->err = prepare_several(t, q, cells);
+    if (q->err)
+        return;
+    for (size_t i = 0; i < q->count; i++) {
         struct charge *c = &q->charges[i];
-        struct shard *s = shard_of(t, c);
 
         if (c->cost == 0)
             continue;
-        cell = &s->cells[shard_find(s, c->key)];
-        state_apply(&cell->state, c->rule, &c->step);
-        table_stamp(s, cell, c);
+        state_apply(&cells[i]->state, c->rule, &c->step);
+        table_stamp(shard_of(t, c), cells[i], c);
     }
-    if (!q->err)
-        keep(t, q);
+    keep(t, q, cells);
 }
 
 static void refund_or_reset(struct table *t, struct question *q)
 {
     const struct ask look_only = { .now = q->ask.now, .peek = true };
+    struct cell *cells[MOST_CHARGES];
 
     for (size_t i = 0; i < q->count; i++) {
         struct charge *c = &q->charges[i];
@@ -362,7 +391,8 @@ static void refund_or_reset(struct table *t, struct question *q)
         }
     }
     q->allowed = true;
-    keep(t, q);
+    find_cells(t, q, cells);
+    keep(t, q, cells);
 }
 
 void table_grow_if_due(struct table *t)
@@ -392,9 +422,11 @@ void table_judge_in(struct table *t, struct question *q, struct write_buffer *wr
 void table_keep_again(struct table *t, struct question *q)
 {
     struct shard *s = shard_of(t, q->charges);
+    struct cell *cells[MOST_CHARGES];
 
     lock_take(&s->lock);
-    keep(t, q);
+    find_cells(t, q, cells);
+    keep(t, q, cells);
     lock_drop(&s->lock);
 }
 

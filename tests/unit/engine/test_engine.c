@@ -47,6 +47,25 @@ static void all_rules_are_charged_or_none_is(void **state)
     weir_close(w);
 }
 
+static void a_lockout_by_one_of_the_rules_is_over_when_it_ends(void **state)
+{
+    weir *w = open_text(POLICIES("  p:\n"
+                                 "    rules:\n"
+                                 "      minute: {limit: 2 per 1m, by: user, block_for: 5m}\n"
+                                 "      hour:   {limit: 10 per 1h, by: user}\n"));
+
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        const int64_t from = NOW + i * 300000;
+
+        assert_true(check(w, from, "p key=u").allowed);
+        assert_true(check(w, from + 1, "p key=u").allowed);
+        assert_false(check(w, from, "p key=u").allowed);
+        assert_int_equal(check(w, from + 299999, "p key=u").retry_after_ms, 1);
+    }
+    weir_close(w);
+}
+
 static void the_answer_lists_every_rule_in_file_order(void **state)
 {
     weir *w = open_text(POLICIES(CLEANUP));
@@ -519,6 +538,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_rules_are_charged_or_none_is),
+        cmocka_unit_test(a_lockout_by_one_of_the_rules_is_over_when_it_ends),
         cmocka_unit_test(the_answer_lists_every_rule_in_file_order),
         cmocka_unit_test(an_allowed_check_names_the_rule_with_least_remaining_the_first_on_a_tie),
         cmocka_unit_test(a_denied_check_names_the_rule_with_the_longest_wait),
