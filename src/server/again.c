@@ -129,22 +129,32 @@ __attribute__((noinline)) static struct again *find_other(struct agains *all, ch
                                                           struct pattern_words *words, size_t *used)
 {
     for (struct again *a = all->all; a < all->all + AGAIN_KEPT; a++)
-        if (is_like(a, at, len, words, used)) {
-            all->last = a;
+        if (is_like(a, at, len, words, used))
             return a;
-        }
     return NULL;
+}
+
+/* Clients repeat themselves: the next is taken to be the one that followed this one before. */
+static void note_order(struct agains *all, struct again *a)
+{
+    if (all->last)
+        all->last->followed_by = a;
+    all->last = a;
+    all->guess = a->followed_by ? a->followed_by : a;
 }
 
 const struct again *again_find(struct session *s, char *at, size_t len, struct pattern_words *words,
                                size_t *used)
 {
     struct agains *all = &session_loop(s)->agains;
-    struct again *a = all->last;
+    struct again *a = all->guess;
 
     if (!a || !is_like(a, at, len, words, used))
         a = find_other(all, at, len, words, used);
-    return a && may_be_asked(s, a) ? a : NULL;
+    if (!a)
+        return NULL;
+    note_order(all, a);
+    return may_be_asked(s, a) ? a : NULL;
 }
 
 void again_serve(struct session *s, const struct again *a, const struct pattern_words *words)

@@ -27,14 +27,16 @@ struct again {
     size_t between;  /* … behind it up to the length of the word that is an id; 0: none is */
     size_t behind;   /* … and behind these, to the end */
     size_t name;     /* bytes of that word before the key: `name=`; 0: it is the key */
-    char text[AGAIN_TEXT]; /* before, between, behind, name */
+    struct again *followed_by; /* by this one, the last time; NULL: by none that is remembered */
+    char text[AGAIN_TEXT];     /* before, between, behind, name */
 };
 
 struct agains {
     struct again all[AGAIN_KEPT];
-    struct again *last; /* that was found */
-    size_t next;        /* to be replaced */
-    size_t missed;      /* since one was replaced */
+    struct again *last;  /* that was found … */
+    struct again *guess; /* … and which is looked at first */
+    size_t next;         /* to be replaced */
+    size_t missed;       /* since one was replaced */
 };
 
 /* A command at `at`, of which so many bytes have come. NULL: none of those that are remembered, or it

@@ -54,15 +54,18 @@ struct throttle {
 };
 
 /* How RESP tells what was decided, by which limit and where from. The next answer mostly differs in
- * three numbers between the two texts. */
+ * a few numbers between the two texts, and in what is behind them. */
 struct last_answer {
     const char *rule; /* NULL: nothing is remembered */
     weir_source source;
-    int64_t limit;
+    int64_t value, limit; /* the first two */
     size_t first_len, last_len;
-    char first[40];
+    char first[64];
     char last[WEIR_MAX_NAME + 48];
 };
+
+/* Of checks, and of reservations. */
+enum last_kind { LAST_DENIED, LAST_ALLOWED, LAST_HELD, LAST_SETTLED, LAST_KINDS };
 
 struct known_script;
 
@@ -112,9 +115,9 @@ struct loop {
     struct agains agains;                     /* the last requests that may come again */
     struct known_keys known_keys;             /* of those in a shared store */
     struct rate_headers_last rate_headers[2]; /* the same for HTTP */
-    struct last_answer answers[2];     /* the last short ones: a denial, and one that allows */
-    struct observer *observer;         /* of what is decided here */
-    struct observer_runs runs;         /* … and is to be counted with the next commit */
+    struct last_answer answers[LAST_KINDS];   /* the last short ones of each kind */
+    struct observer *observer;                /* of what is decided here */
+    struct observer_runs runs;                /* … and is to be counted with the next commit */
     _Atomic(struct tracing *) tracing; /* which of it become spans; NULL: nothing is traced */
 };
 

@@ -206,7 +206,9 @@ class Both:
         """What metrics say of all checks, of both."""
         return [sorted(line for line in server.http("GET", "/metrics")[2].decode().splitlines()
                        if line.startswith(("weir_checks_total", "weir_decisions_total",
-                                           "weir_unanswered_checks_total", "weir_used_total")))
+                                           "weir_unanswered_checks_total", "weir_used_total",
+                                           "weir_reservation_events_total", "weir_given_back_total",
+                                           "weir_overrun_total")))
                 for server in self.servers]
 
 
@@ -411,6 +413,25 @@ def a_remembered_reservation_is_of_its_own_key_and_id():
         for n in range(3):
             assert both.one("WEIR.RELEASE", f"a{n}")[2] == b":%d" % (n + 1)
         assert both.one("WEIR.RELEASE", "b1")[2] == b":3"
+
+
+@test
+def reservations_that_come_together_are_all_counted():
+    with Both() as both:
+        def reserve(policy, n):
+            return ["WEIR.RESERVE", policy, f"k{n}", "TTL", "60000", "ID", f"{policy}{n}"]
+        for n in range(0, 60, 3):  # pairs of two policies, some repeated, one that is used in part
+            both.ask([reserve("user", n), ["WEIR.COMMIT", f"user{n}"],
+                      reserve("key", n), ["WEIR.COMMIT", f"key{n}"], ["WEIR.COMMIT", f"key{n}"],
+                      reserve("several", n), reserve("several", n), ["WEIR.COMMIT", f"several{n}"],
+                      reserve("key", n + 1), ["WEIR.RELEASE", f"key{n + 1}"],
+                      reserve("key", n + 2), ["WEIR.COMMIT", f"key{n + 2}", "COST", "2"]])
+        counted = both.counted()
+        assert counted[0] == counted[1], counted
+        events = dict(re.findall(r'weir_reservation_events_total\{policy="key",event="(\w+)"\} (\d+)',
+                                 "\n".join(counted[0])))
+        assert events["reserved"] == "60" and events["committed"] == "40", events
+        assert events["released"] == events["repeated"] == "20", events
 
 
 @test

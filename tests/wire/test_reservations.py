@@ -309,6 +309,37 @@ def commands_answer_in_the_style_of_a_check():
 
 
 @test
+def answers_that_differ_in_little_are_told_apart():
+    with Served() as s:
+        to_hour = 3_600_000 - NOW % 3_600_000
+
+        def reserve(policy, key, name, *cost):
+            return ("WEIR.RESERVE", policy, key, *cost, "TTL", 5000, "ID", name, "NOW", NOW)
+
+        said = s.redis(
+            reserve("quota", "ann", "a"), reserve("quota", "bob", "b" * 64, "COST", 10),
+            reserve("quota", "ann", "c", "COST", 10), reserve("quota", "ann", "d", "COST", 9),
+            reserve("slow", "ann", "e"), reserve("gone", "ann", "f"), reserve("quota", "cid", "g"),
+            ("WEIR.COMMIT", "a", "NOW", NOW), ("WEIR.COMMIT", "b" * 64, "COST", 15, "NOW", NOW),
+            ("WEIR.COMMIT", "d", "NOW", NOW), ("WEIR.COMMIT", "e", "NOW", NOW),
+            ("WEIR.COMMIT", "a", "NOW", NOW), ("WEIR.COMMIT", "", "NOW", NOW), ("WEIR.COMMIT", "g", "NOW", NOW + 6000))
+        assert said[0] == [1, 10, 9, 0, to_hour, "default", "store", "a", 5000, 0], said[0]
+        assert said[1] == [1, 10, 0, 0, to_hour, "default", "store", "b" * 64, 5000, 0], said[1]
+        assert said[2] == [0, 10, 9, to_hour, to_hour, "default", "store", None, 0, 0], said[2]
+        assert said[3] == [1, 10, 0, 0, to_hour, "default", "store", "d", 5000, 0], said[3]
+        assert said[4][:4] + said[4][5:] == [1, 1, 0, 0, "default", "store", "e", 5000, 0], said[4]
+        assert said[5] == [1, 1, 1, 0, 0, "default", "off", None, 0, 0], said[5]
+        assert said[6] == [1, 10, 9, 0, to_hour, "default", "store", "g", 5000, 0], said[6]
+        assert said[7] == [0, 10, 0, to_hour, "default", "store", 0, 0], said[7]
+        assert said[8] == [5, 10, 0, to_hour, "default", "store", 0, 0], said[8]
+        assert said[9] == [0, 10, 0, to_hour, "default", "store", 0, 0], said[9]
+        assert said[10][:3] + said[10][4:] == [0, 1, 1, "default", "store", 0, 0], said[10]
+        assert said[11] == [0, 10, 0, to_hour, "default", "store", 0, 1], said[11]
+        assert said[12] == [0, 0, 0, 0, "default", "off", 0, 0], said[12]
+        assert said[13][:3] + said[13][4:] == [0, 10, 9, "default", "store", 1, 0], said[13]
+
+
+@test
 def with_full_the_answers_are_maps_with_all_names():
     with Served() as s:
         said = s.redis(

@@ -50,14 +50,16 @@ void observer_free(struct observer *o);
 bool observer_answer(struct observer *o, const struct check *check, const struct traceparent *trace,
                      int64_t now);
 
-/* Plain checks of one pattern, one after the other, that passed; or that were denied to one key, if
- * the log has no line for them. They are counted together, by observer_end_runs() at the latest
- * before a reply is sent. */
+/* Answers of one pattern, one after the other, that are counted alike: plain checks and reservations
+ * that passed; plain checks that were denied to one key, if the log has no line for them; commits of
+ * what was held for one rule. They are counted together, by observer_end_runs() at the latest before a
+ * reply is sent. */
 struct observer_run {
     uint64_t pattern; /* 0: there is no run */
     uint64_t checks;
     const char *policy;
     weir_source source;
+    bool reserves;
     size_t rule_count;
     struct {
         const struct policy_rule *rule;
@@ -67,14 +69,43 @@ struct observer_run {
     int64_t now;       /* then */
 };
 
-/* Of those that were denied, and of those that passed. */
 struct observer_runs {
-    struct observer_run of[2];
+    struct observer_run denied, passed, committed;
 };
 
 void observer_begin_run(struct observer *o, struct observer_runs *runs, const struct check *check,
                         const struct traceparent *trace, int64_t now);
 void observer_end_runs(struct observer *o, struct observer_runs *runs);
+
+/* A reservation that was made: not one before, nor one that was used at once. */
+static inline bool observer_is_made(const struct check *check)
+{
+    const weir_answer *a = check->answer;
+
+    return check->verb == VERB_RESERVE && check->pattern != 0 && a->allowed && !a->repeated &&
+           a->expires_in_ms > 0;
+}
+
+/* Committed in time, for the first time, as it was held, and no limit is exceeded. */
+static inline bool observer_is_committed(const struct check *check)
+{
+    const weir_answer *a = check->answer;
+
+    return check->verb == VERB_SETTLE && check->pattern != 0 && !check->is_release &&
+           !check->is_settled_later && a->rule_count == 1 && !a->repeated && !a->expired &&
+           a->over == 0 && check->questions->count == 1 && check->questions->charges->cost == 0;
+}
+
+/* Is it counted as those of the run are, which is of its pattern? */
+static inline bool observer_is_alike(const struct observer_runs *runs,
+                                     const struct observer_run *run, const struct check *check)
+{
+    if (check->is_plain)
+        return run == &runs->passed || key_is_same(check->charges->key, run->denied);
+    if (run == &runs->committed)
+        return observer_is_committed(check) && check->answer->rules[0].policy == run->policy;
+    return run == &runs->passed && observer_is_made(check);
+}
 
 /* One that was answered without an error: as observer_answer(), or in a run. */
 static inline void observer_run(struct observer *o, struct observer_runs *runs,
@@ -82,10 +113,12 @@ static inline void observer_run(struct observer *o, struct observer_runs *runs,
                                 int64_t now)
 {
     const weir_answer *a = check->answer;
-    struct observer_run *run = &runs->of[a->allowed];
+    struct observer_run *run = check->verb == VERB_SETTLE ? &runs->committed
+                               : a->allowed               ? &runs->passed
+                                                          : &runs->denied;
 
-    if (check->is_plain && check->pattern == run->pattern && a->source == run->source &&
-        (a->allowed || key_is_same(check->charges->key, run->denied)))
+    if (check->pattern != 0 && check->pattern == run->pattern && a->source == run->source &&
+        observer_is_alike(runs, run, check))
         run->checks++;
     else
         observer_begin_run(o, runs, check, trace, now);

@@ -19,8 +19,19 @@ static struct decision_counts *count_rule(struct observer *o, const struct obser
     return s;
 }
 
+static void count_event(struct observer *o, const struct observer_run *run,
+                        enum reservation_event event)
+{
+    struct decision_counts *s = decision_counts_find(o->reservations, run->policy,
+                                                     reservation_event_names[event]);
+
+    count_up(&s->counts[OUTCOME_ALLOWED][run->source], run->checks);
+}
+
 static void end_passed(struct observer *o, struct observer_run *run)
 {
+    if (run->reserves)
+        count_event(o, run, RESERVATION_RESERVED);
     count_checks(o, run, OUTCOME_ALLOWED);
     for (size_t i = 0; i < run->rule_count; i++) {
         const struct policy_rule *rule = run->rules[i].rule;
@@ -45,6 +56,11 @@ static void end_denied(struct observer *o, struct observer_run *run)
     pthread_mutex_unlock(&o->lock);
 }
 
+static void end_committed(struct observer *o, struct observer_run *run)
+{
+    count_event(o, run, RESERVATION_COMMITTED);
+}
+
 static void end_run(struct observer *o, struct observer_run *run,
                     void (*end)(struct observer *, struct observer_run *))
 {
@@ -55,8 +71,9 @@ static void end_run(struct observer *o, struct observer_run *run,
 
 void observer_end_runs(struct observer *o, struct observer_runs *runs)
 {
-    end_run(o, &runs->of[false], end_denied);
-    end_run(o, &runs->of[true], end_passed);
+    end_run(o, &runs->denied, end_denied);
+    end_run(o, &runs->passed, end_passed);
+    end_run(o, &runs->committed, end_committed);
 }
 
 /* It is counted, or the first of the run. */
@@ -66,6 +83,7 @@ static void begin(struct observer_run *run, const struct check *check, uint64_t 
     run->source = check->answer->source;
     run->checks = checks;
     run->policy = check->answer->policy;
+    run->reserves = verb_reserves(check->verb);
     run->rule_count = check->live;
     for (size_t i = 0; i < check->live; i++) {
         run->rules[i].rule = check->rules[i];
@@ -75,23 +93,26 @@ static void begin(struct observer_run *run, const struct check *check, uint64_t 
     run->now = now;
 }
 
-static bool can_run(const struct check *check)
+static bool is_stored(const struct check *check)
 {
-    return check->is_plain &&
-           (check->answer->source == WEIR_FROM_STORE || check->answer->source == WEIR_FROM_LEASE);
+    return check->answer->source == WEIR_FROM_STORE || check->answer->source == WEIR_FROM_LEASE;
 }
 
 void observer_begin_run(struct observer *o, struct observer_runs *runs, const struct check *check,
                         const struct traceparent *trace, int64_t now)
 {
-    const bool allowed = check->answer->allowed;
+    const bool allowed = check->answer->allowed, can_run = check->is_plain && is_stored(check);
 
     if (!allowed) /* the order of denials is that of the top list */
-        end_run(o, &runs->of[false], end_denied);
-    if (allowed && can_run(check) && !o->lines.has_first_hits) {
-        end_run(o, &runs->of[true], end_passed);
-        begin(&runs->of[true], check, 1, now);
-    } else if (observer_answer(o, check, trace, now) && can_run(check) && check->live == 1) {
-        begin(&runs->of[false], check, 0, now);
+        end_run(o, &runs->denied, end_denied);
+    if (observer_is_committed(check) && is_stored(check) && check->answer->policy) {
+        end_run(o, &runs->committed, end_committed);
+        begin(&runs->committed, check, 1, now);
+    } else if (allowed && !o->lines.has_first_hits &&
+               (can_run || (observer_is_made(check) && !check->peek && is_stored(check)))) {
+        end_run(o, &runs->passed, end_passed);
+        begin(&runs->passed, check, 1, now);
+    } else if (observer_answer(o, check, trace, now) && can_run && check->live == 1) {
+        begin(&runs->denied, check, 0, now);
     }
 }

@@ -27,28 +27,27 @@ static void put_short(struct buf *out, size_t count, const struct reply *r, cons
     put_source(out, r);
 }
 
-enum { DECISION_NUMBERS = 5 };
-#define DECISION_OF(a)                                                                             \
-    (a)->allowed, (a)->limit, (a)->remaining, (a)->retry_after_ms, (a)->reset_after_ms
+/* ---- answers like the last one ------------------------------------------------------------- */
 
-static void put_decision(struct buf *out, size_t count, const struct reply *r)
-{
-    const weir_answer *a = &r->first->answer;
-
-    put_short(out, count, r, (const int64_t[DECISION_NUMBERS]){ DECISION_OF(a) }, DECISION_NUMBERS);
-}
-
-enum { ANSWER_VALUES = 7 };
+/* A short answer: how many values it has, and the first of them. The first two are mostly the same
+ * as before, as the rule and the source behind the numbers are. */
+struct short_answer {
+    size_t values;
+    int64_t first;      /* before the limit */
+    int64_t numbers[3]; /* behind it */
+    size_t count;       /* of them: 2 or 3 */
+};
 
 /* The names of rules stay where they are: the pointer tells them. */
-static bool is_as_before(const struct last_answer *last, const weir_answer *a)
+static bool is_as_before(const struct last_answer *last, const weir_answer *a, int64_t first)
 {
-    return a->rule == last->rule && a->rule && a->source == last->source && a->limit == last->limit;
+    return a->rule == last->rule && a->rule && a->source == last->source &&
+           a->limit == last->limit && first == last->value;
 }
 
 /* What is encoded from `at` on is its rule and its source. */
-static void remember(struct last_answer *last, const weir_answer *a, const struct buf *out,
-                     size_t at)
+static void remember(struct last_answer *last, const weir_answer *a, const struct short_answer *is,
+                     const struct buf *out, size_t at)
 {
     char *end;
 
@@ -57,58 +56,87 @@ static void remember(struct last_answer *last, const weir_answer *a, const struc
         return;
     last->last_len = out->len - at;
     memcpy(last->last, out->at + at, last->last_len);
-    end = resp_write_header(last->first, '*', ANSWER_VALUES);
-    end = resp_write_int(end, a->allowed);
+    end = resp_write_header(last->first, '*', (int64_t)is->values);
+    end = resp_write_int(end, is->first);
     last->first_len = (size_t)(resp_write_int(end, a->limit) - last->first);
     last->rule = a->rule;
     last->source = a->source;
     last->limit = a->limit;
+    last->value = is->first;
 }
+
+enum {
+    SHORT_MOST = sizeof((struct last_answer *)0)->first + 3 * RESP_INT_MOST +
+                 sizeof((struct last_answer *)0)->last
+};
 
 /* More bytes than the texts have are copied, as a copy of a known size is faster; what follows goes
  * over them. */
-static void put_as_before(struct buf *out, const struct last_answer *last, const weir_answer *a)
+static inline __attribute__((always_inline)) char *write_as_before(char *at,
+                                                                   const struct last_answer *last,
+                                                                   const struct short_answer is)
 {
-    char *const to = buf_room(out, sizeof last->first + 3 * RESP_INT_MOST + sizeof last->last),
-                *at = to;
-
-    if (!to)
-        return;
     memcpy(at, last->first, sizeof last->first);
     at += last->first_len;
-    at = resp_write_int(at, a->remaining);
-    at = resp_write_int(at, a->retry_after_ms);
-    at = resp_write_int(at, a->reset_after_ms);
+    at = resp_write_int(at, is.numbers[0]);
+    at = resp_write_int(at, is.numbers[1]);
+    if (is.count > 2)
+        at = resp_write_int(at, is.numbers[2]);
     memcpy(at, last->last, sizeof last->last);
-    buf_wrote(out, (size_t)(at - to) + last->last_len);
+    return at + last->last_len;
 }
 
 __attribute__((noinline)) static void put_anew(struct buf *out, const struct reply *r,
+                                               const struct short_answer *is,
                                                struct last_answer *last)
 {
     const weir_answer *a = &r->first->answer;
+    int64_t numbers[5] = { is->first, a->limit };
     size_t at;
 
-    resp_numbers(out, ANSWER_VALUES, (const int64_t[DECISION_NUMBERS]){ DECISION_OF(a) },
-                 DECISION_NUMBERS);
+    memcpy(numbers + 2, is->numbers, sizeof is->numbers);
+    resp_numbers(out, is->values, numbers, 2 + is->count);
     at = out->len;
     put_source(out, r);
-    remember(last, a, out, at);
+    remember(last, a, is, out, at);
+}
+
+/* Followed by room for `more` bytes, of which those that are written are to be added. NULL: there is
+ * no memory for it. */
+static inline __attribute__((always_inline)) char *put_like_last(struct buf *out,
+                                                                 const struct reply *r,
+                                                                 enum last_kind kind,
+                                                                 const struct short_answer is,
+                                                                 size_t more)
+{
+    struct last_answer *last = &session_loop(r->session)->answers[kind];
+    char *to, *end;
+
+    if (!is_as_before(last, &r->first->answer, is.first)) {
+        const struct short_answer kept = is; /* in memory here alone */
+
+        put_anew(out, r, &kept, last);
+        return buf_room(out, more);
+    }
+    to = buf_room(out, SHORT_MOST + more);
+    if (!to)
+        return NULL;
+    end = write_as_before(to, last, is);
+    buf_wrote(out, (size_t)(end - to));
+    return end;
 }
 
 static void encode_answer(struct reply *r, struct buf *out)
 {
-    struct last_answer *last;
     const weir_answer *a;
 
     if (!resp_has_answer(r, r->first, NULL, out))
         return;
     a = &r->first->answer;
-    last = &session_loop(r->session)->answers[a->allowed];
-    if (is_as_before(last, a))
-        put_as_before(out, last, a);
-    else
-        put_anew(out, r, last);
+    put_like_last(out, r, a->allowed ? LAST_ALLOWED : LAST_DENIED,
+                  (struct short_answer){
+                      7, a->allowed, { a->remaining, a->retry_after_ms, a->reset_after_ms }, 3 },
+                  0);
 }
 
 static void encode_charged(struct reply *r, struct buf *out)
@@ -127,31 +155,63 @@ static const char *reservation_of(const weir_answer *a)
     return a->reservation[0] ? a->reservation : NULL;
 }
 
+enum { ID_MOST = 1 + DECIMAL_MOST + 2 + WEIR_MAX_ID + 2 };
+
+/* An id has no NUL, and zeros behind it. */
+static char *write_id(char *at, const char id[WEIR_MAX_ID + 1])
+{
+    const size_t len = strlen(id);
+
+    at = resp_write_header(at, '$', (int64_t)len);
+    memcpy(at, id, WEIR_MAX_ID); /* a known size is faster; what follows goes over the rest */
+    memcpy(at + len, "\r\n", 2);
+    return at + len + 2;
+}
+
 /* One that is held: reserved, grown or extended. */
 static void encode_held(struct reply *r, struct buf *out)
 {
     const weir_answer *a;
+    char *to, *at;
 
     if (!resp_has_answer(r, r->first, NULL, out))
         return;
     a = &r->first->answer;
-    put_decision(out, 10, r);
-    put_name(out, reservation_of(a), r->resp_version);
-    resp_int(out, a->expires_in_ms);
-    resp_int(out, a->repeated);
+    to = put_like_last(
+        out, r, LAST_HELD,
+        (struct short_answer){
+            10, a->allowed, { a->remaining, a->retry_after_ms, a->reset_after_ms }, 3 },
+        ID_MOST + 2 * RESP_INT_MOST);
+    if (!to)
+        return;
+    if (!reservation_of(a)) {
+        resp_null(out, r->resp_version);
+        to = buf_room(out, 2 * RESP_INT_MOST);
+        if (!to)
+            return;
+    }
+    at = reservation_of(a) ? write_id(to, a->reservation) : to;
+    at = resp_write_int(at, a->expires_in_ms);
+    at = resp_write_int(at, a->repeated);
+    buf_wrote(out, (size_t)(at - to));
 }
 
 static void encode_settled(struct reply *r, struct buf *out)
 {
     const weir_answer *a;
+    char *to, *at;
 
     if (!resp_has_answer(r, r->first, NULL, out))
         return;
     a = &r->first->answer;
-    put_short(out, 8, r, (const int64_t[]){ a->over, a->limit, a->remaining, a->reset_after_ms },
-              4);
-    resp_int(out, a->expired);
-    resp_int(out, a->repeated);
+    to = put_like_last(out, r, LAST_SETTLED,
+                       (struct short_answer){ 8, a->over, { a->remaining, a->reset_after_ms }, 2 },
+                       2 * RESP_INT_MOST);
+    if (!to)
+        return;
+    at = resp_write_int(to, a->expired);
+    at = resp_write_int(at, a->repeated);
+    buf_wrote(out, (size_t)(at - to));
 }
 
 static void put_number(struct buf *out, const char *name, int64_t number)
