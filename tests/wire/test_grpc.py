@@ -13,6 +13,7 @@ import time
 sys.path.insert(0, "tests/support")
 from asker import Successor  # noqa: E402
 from http2_client import Client  # noqa: E402
+from stalls import Stalls  # noqa: E402
 from weir_server import PATIENCE, Folder, Server, run, test, wait_until  # noqa: E402
 
 ENVOY = """
@@ -317,13 +318,14 @@ def on_error_is_heard_within_the_deadline_of_the_caller():
     silent = Silent()
     with Folder() as folder, serve(folder, store=f"redis://127.0.0.1:{silent.listener.getsockname()[1]}") \
             as server, Client(server) as client:
-        took = []
+        took, stalls = [], Stalls(1)
         for _ in range(30):
             began = time.monotonic()
             answer = should(client, request("many"), [("grpc-timeout", "20m")])
             took.append(time.monotonic() - began)
             assert code_of(answer) in (OK, OVER_LIMIT)
-        assert sorted(took)[len(took) // 2] < 0.02, took
+        worst = stalls.worst()
+        assert sorted(took)[len(took) // 2] < 0.02 + worst / 1000, (took, worst)
     silent.listener.close()
 
 

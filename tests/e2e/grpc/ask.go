@@ -4,8 +4,9 @@
 //	ask ADDRESS DESCRIPTORS CALL CONNECTIONS RATE SECONDS
 //
 // The second form sends CALL, spread over CONNECTIONS, RATE times a second, and prints how many were answered with
-// what: {"codes": {"0": …}, "outcomes": {"OK": …, "OVER_LIMIT": …}, "slowest_ms": …, "late": …}. `late` are calls
-// that this program itself has sent more than 5 ms too late: it had no processor.
+// what: {"codes": {"0": …}, "outcomes": {"OK": …, "OVER_LIMIT": …}, "slowest_ms": …, "late": […], "missed": […]}.
+// `late` is when it sent calls more than 5 ms too late, as this program itself had no processor; `missed` is when it
+// sent those that have no answer. When a fifth is sent, it says "asking" on a line of its own.
 package main
 
 import (
@@ -137,7 +138,8 @@ type summary struct {
 	Codes     map[string]int `json:"codes"`
 	Outcomes  map[string]int `json:"outcomes"`
 	SlowestMs float64        `json:"slowest_ms"`
-	Late      int            `json:"late"`
+	Late      []float64      `json:"late"`
+	Missed    []float64      `json:"missed"`
 }
 
 func askMany(address string, files *protoregistry.Files, words []string) {
@@ -155,11 +157,14 @@ func askMany(address string, files *protoregistry.Files, words []string) {
 	}
 	asked, _ := messages(files, c.Method)
 	fail(protojson.Unmarshal(c.Request, asked))
-	sum := summary{Codes: map[string]int{}, Outcomes: map[string]int{}}
+	sum := summary{Codes: map[string]int{}, Outcomes: map[string]int{}, Late: []float64{}, Missed: []float64{}}
 	var lock sync.Mutex
 	var all sync.WaitGroup
 	began, calls := time.Now(), numbers[1]*numbers[2]
 	for i := 0; i < calls; i++ {
+		if i == calls/5 {
+			fmt.Println("asking")
+		}
 		due := began.Add(time.Duration(i) * time.Second / time.Duration(numbers[1]))
 		if wait := time.Until(due); wait > 0 {
 			time.Sleep(wait)
@@ -180,9 +185,11 @@ func askMany(address string, files *protoregistry.Files, words []string) {
 			sum.Codes[strconv.Itoa(int(status.Code(err)))]++
 			if err == nil {
 				sum.Outcomes[[]string{"UNKNOWN", "OK", "OVER_LIMIT"}[overall]]++
+			} else {
+				sum.Missed = append(sum.Missed, float64(start.UnixMicro())/1e6)
 			}
 			if late {
-				sum.Late++
+				sum.Late = append(sum.Late, float64(start.UnixMicro())/1e6)
 			}
 			if took > sum.SlowestMs {
 				sum.SlowestMs = took
