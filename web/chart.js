@@ -92,11 +92,12 @@ export function chart(chosen) {
     }
     context.fillStyle = colour("mark");
     for (const mark of shown.marks ?? []) {
-      context.fillRect(x(mark.at), TOP, 1, tall);
+      const middle = Math.min(x(mark.at), width - 5); // one of just now is not cut off
+      context.fillRect(middle, TOP, 1, tall);
       context.beginPath();
-      context.moveTo(x(mark.at) - 4, TOP - 8);
-      context.lineTo(x(mark.at) + 5, TOP - 8);
-      context.lineTo(x(mark.at) + 0.5, TOP);
+      context.moveTo(middle - 4, TOP - 8);
+      context.lineTo(middle + 5, TOP - 8);
+      context.lineTo(middle + 0.5, TOP);
       context.fill();
     }
     context.fillStyle = colour("tick");

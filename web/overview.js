@@ -24,11 +24,14 @@ const page = element("div", {}, section("Now", words, attention, calm, tiles), p
 
 const STORE = address("overview", "", { at: "store" });
 
+// Each thread has a breaker, so some may have lost the store that others still reach; or null.
+const inPart = (ready) => (ready?.breaker?.state === "partly_open" ? `${ready.breaker.open} of ${ready.breaker.threads} threads cannot reach the store` : null);
+
 // [what, what to do, where]
 function concerns({ stats, ready, alerts, policies }) {
   const found = [], { recent, recent_ms, reasons } = stats.unanswered;
-  if (stats.store.has_failed) found.push(["The store cannot be reached, so on_error decides.", "Look at the store and at the network to it; weir tries again by itself.", STORE]);
-  else if (ready?.breaker?.state === "partly_open") found.push([`${ready.breaker.open} of ${ready.breaker.threads} threads do not wait for the store.`, "The store is slow or fails now and then.", STORE]);
+  if (stats.store.has_failed) found.push([`${inPart(ready) ?? "The store cannot be reached"}, so on_error decides${inPart(ready) ? " there" : ""}.`,
+    "Look at the store and at the network to it; weir tries again by itself.", STORE]);
   if (recent) {
     const why = reasons.slice(0, 3).map((r) => `${r.detail} (${r.code}, by ${r.protocol}, ${r.recent === 1 ? "once" : `${count(r.recent)} times`})`);
     found.push([`${count(recent)} check${recent === 1 ? "" : "s"} without an answer in the last ${duration(recent_ms)}: ${why.join("; ")}.`, "These clients may let every request pass: correct what they send.", address("policies")]);
@@ -92,8 +95,8 @@ function showTiles(stats) {
 function showHealth({ stats, ready }) {
   const s = stats.store, breaker = ready?.breaker;
   const server = stats.draining ? "The server is ending" : ready?.ready === false ? "The server is not ready" : "The server is ready";
-  const kept = s.has_failed ? "the store cannot be reached" : "the store answers";
-  const waits = breaker ? { closed: ", and all threads wait for it", partly_open: `, but ${breaker.open} of ${breaker.threads} threads do not wait for it`, open: ", and no thread waits for it" }[breaker.state] : "";
+  const kept = inPart(ready) ?? (s.has_failed ? "the store cannot be reached" : "the store answers");
+  const waits = { closed: ", and all threads wait for it", open: ", and no thread waits for it" }[breaker?.state] ?? "";
   words.textContent = `${server}, ${kept}${waits}.`;
   words.className = s.has_failed || ready?.ready === false ? "bad" : "good";
 }
@@ -114,9 +117,9 @@ function showRates(stats) {
 // A shared store does not report its size: null.
 const known = (n, write) => (n === null ? "unknown" : write(n));
 
-function showStore(stats) {
+function showStore(stats, ready) {
   const s = stats.store;
-  const state = s.has_failed ? element("span", { class: "bad" }, "unreachable: on_error decides") : element("span", { class: "good" }, "well");
+  const state = s.has_failed ? element("span", { class: "bad" }, inPart(ready) ? "in part unreachable" : "unreachable: on_error decides") : element("span", { class: "good" }, "well");
   const facts = [["State", state], ["Keys", known(s.keys, count) + (s.max_keys === null ? "" : ` of ${count(s.max_keys)}`)],
     ["Memory for keys", known(s.memory_bytes, bytes)], ["Failures", count(s.failures)],
     ...(s.leases_granted ? [["Leases", `${count(s.leases)} held; ${count(s.lease_checks)} checks by ${count(s.lease_requests)} requests`],
@@ -145,7 +148,7 @@ export const overview = {
   async look({ stats, ready, isLate }) {
     note(stats);
     showHealth({ stats, ready });
-    showStore(stats);
+    showStore(stats, ready);
     await breathe();
     const isSlow = isLate || looks++ % SLOW_LOOKS === 0;
     if (isSlow) {

@@ -17,8 +17,9 @@ from pathlib import Path
 sys.path.insert(0, "tests/support")
 from certificates import openssl  # noqa: E402
 from npm import browser, drive, scenarios  # noqa: E402
+from postgres import Postgres  # noqa: E402
 from redis import Redis  # noqa: E402
-from weir_server import Folder, Server, TREE, run, test  # noqa: E402
+from weir_server import Folder, Server, TREE, WEIR, run, test  # noqa: E402
 
 SCRIPT = Path("tests/e2e/dashboard/drive.js").resolve()
 PICTURES = ("console-overview", "console-dark", "console-policy", "console-identity", "console-phone")
@@ -80,20 +81,28 @@ def serve(folder, store, policies, *words):
     return Server(*words, threads=2, config=folder / "policies.yaml", store=store)
 
 
+def push(policies, db):
+    """Put these into the database, for checks by SQL."""
+    subprocess.run([WEIR, "policy", "push", "-", db.url], input=policies, text=True, check=True, stdout=subprocess.DEVNULL)
+
+
 def drive_all():
     """{scenario: what went wrong, or None}; or why there is none."""
     modules, why = browser(TREE)
     if why:
         return None, why
-    with Folder() as folder, Redis() as redis:
+    with Folder() as folder, Redis() as redis, Postgres() as db:
+        db.migrate()
+        push(POLICIES.replace("5 per 15m, by: ip", "6 per 15m, by: ip").replace("3 per 1h", "4 per 1h"), db)
         subprocess.run([TREE / "tests/seed_history", folder / "data"], input="\n".join(week()) + "\n",
                        text=True, check=True)
         with serve(folder / "main", f"file:{folder}/data", BUDGETS) as server, \
                 serve(folder / "a", redis.url, POLICIES) as a, serve(folder / "b", redis.url, POLICIES) as b, \
                 serve(folder / "c", redis.url, POLICIES) as c, \
-                serve(folder / "d", "memory:", POLICIES, *certify(folder / "tls")) as secured:
-            found = drive(SCRIPT, modules, str(folder / "main"), server.url, f"https://localhost:{secured.port}",
-                          a.url, b.url, c.url, asked=redis.kill)
+                serve(folder / "d", "memory:", POLICIES, *certify(folder / "tls")) as secured, \
+                serve(folder / "e", db.url, POLICIES) as pushed:
+            found = drive(SCRIPT, modules, str(folder / "main"), server.url, f"https://localhost:{secured.port}", pushed.url,
+                          a.url, b.url, c.url, asked={"push": lambda: push(POLICIES, db), "stopped store": redis.kill})
         for name in PICTURES:
             picture = folder / "main" / f"{name}.png"
             if picture.exists():

@@ -45,8 +45,8 @@ def browser(tree):
     return fetched(Path("tests/e2e/dashboard").resolve(), tree / "dashboard")
 
 
-def drive(script, modules, *arguments, asked=lambda: None):
-    """{scenario: what went wrong, or None}. `asked` is called when the script wants something."""
+def drive(script, modules, *arguments, asked=None):
+    """{scenario: what went wrong, or None}. `asked` has a function for each thing that the script wants."""
     found = {}
     with subprocess.Popen(["node", script, CHROMIUM, *arguments], text=True, stdin=subprocess.PIPE,
                           stdout=subprocess.PIPE, env={**os.environ, "NODE_PATH": str(modules)}) as node:
@@ -54,7 +54,7 @@ def drive(script, modules, *arguments, asked=lambda: None):
             for line in node.stdout:
                 said = json.loads(line)
                 if "wants" in said:
-                    asked()
+                    asked[said["wants"]]()
                     node.stdin.write("done\n")
                     node.stdin.flush()
                 else:

@@ -1,17 +1,17 @@
 // drive.js - opens the console in a real browser, does what operators do, and says what it saw.
 //
-//     NODE_PATH=… node drive.js CHROMIUM FOLDER URL SECURED_URL SHARED_URL SHARED_URL SHARED_URL
+//     NODE_PATH=… node drive.js CHROMIUM FOLDER URL SECURED_URL DATABASE_URL SHARED_URL SHARED_URL SHARED_URL
 //
-// FOLDER has the policy file of URL and gets the pictures. The last three share a store, which can
-// be stopped. Each scope has a token: `a-token-to-SCOPE-here`. Prints one JSON object a scenario:
-// {"name": …} and, if it failed, "error". Reads a line from stdin when it needs the store to be stopped,
-// having said so.
+// FOLDER has the policy file of URL and gets the pictures. DATABASE_URL has other policies in its database. The last three
+// share a store, which can be stopped. Each scope has a token: `a-token-to-SCOPE-here`. Prints one JSON object a scenario:
+// {"name": …} and, if it failed, "error". When it needs a push of the policies, or the store to be stopped, it says so
+// and reads a line from stdin.
 const { runAll } = require("./browser.js");
 const assert = require("node:assert");
 const fs = require("node:fs");
 const readline = require("node:readline");
 
-const [, , executablePath, folder, url, secured, ...shared] = process.argv;
+const [, , executablePath, folder, url, secured, database, ...shared] = process.argv;
 const PATIENCE = 60000, TOKEN = "a-token-to-admin-here", VIEWS = ["overview", "policies", "policies/login", "identities", "budgets", "changes"];
 const PHONE = { viewport: { width: 390, height: 844 }, isMobile: true, hasTouch: true };
 const axe = fs.readFileSync(require.resolve("axe-core/axe.min.js"), "utf8");
@@ -80,6 +80,13 @@ const visible = (page) => until(async () => (await page.locator("main tbody tr:v
 const message = (page, text) => page.locator("#told").getByText(text);
 const undo = (page) => page.locator("#told").getByRole("button", { name: "Undo" }).last().click();
 const confirm = (page, name) => page.getByRole("dialog").getByRole("button", { name, exact: true }).click();
+
+const answers = readline.createInterface({ input: process.stdin });
+const wanted = async (what) => {
+  const done = new Promise((answered) => answers.once("line", answered));
+  console.log(JSON.stringify({ wants: what }));
+  await done;
+};
 
 const none = (found, where) => assert(found.length === 0, `${where}: ${JSON.stringify(found)}`);
 
@@ -670,18 +677,37 @@ scenario("pictures are taken", async (browser) => {
   await shoot("console-phone", "identities", PHONE, async (page) => (await page.locator("#top tr").count()) > 0);
 });
 
-scenario("a store that cannot be asked is shown", async (browser) => {
-  const page = await enter(browser, "overview", { server: shared[0] });
+scenario("policies that differ in the database are told", async (browser) => {
+  const page = await enter(browser, "overview", { server: database });
+  const told = page.locator("#attention li", { hasText: "The file and the database differ in login, signup. Run weir policy push" });
+  await told.waitFor();
+  await told.getByRole("link", { name: /Go there/ }).click();
+  await page.locator("#policies tr").first().waitFor();
+  await wanted("push");
+  await until(async () => (await ask("GET", "/v1/policies", undefined, database)).body.differs_in_database.length === 0, "the push to be heard of");
+  await goTo(page, "overview");
+  await page.getByText("Nothing needs attention.").waitFor();
+});
+
+scenario("a store that cannot be asked is shown, and by how many threads", async (browser) => {
+  const page = await enter(browser, "overview", { server: shared[0] }), attention = page.locator("#attention li");
   await page.locator("#store").getByText("well").waitFor();
-  console.log(JSON.stringify({ wants: "stopped store" }));
-  await new Promise((done) => readline.createInterface({ input: process.stdin }).once("line", done));
+  await wanted("stopped store");
   await until(async () => {
     await check("login", "203.0.113.7", shared[0]);
-    return /unreachable/.test(await page.locator("#store").textContent());
-  }, "the state of the store");
-  await page.locator("#attention li", { hasText: "The store cannot be reached, so on_error decides." }).waitFor();
-  assert.match(await page.locator("#health").textContent(), /the store cannot be reached/);
+    return /the store cannot be reached, and no thread waits for it\.$/.test(await page.locator("#health").textContent());
+  }, "that all threads have lost it");
+  await page.locator("#store").getByText("unreachable: on_error decides").waitFor();
+  await attention.filter({ hasText: "The store cannot be reached, so on_error decides. Look at the store" }).waitFor();
   assert.match(await page.locator("#state").textContent(), /store failed/);
+  // Of a store that is away all threads know within a moment, so how a part of them is shown needs an answer that is made up.
+  await page.route("**/readyz", async (route) => {
+    const response = await route.fetch(), said = await response.json();
+    await route.fulfill({ response, json: { ...said, breaker: { ...said.breaker, state: "partly_open", open: 1 } } });
+  });
+  await attention.filter({ hasText: "1 of 2 threads cannot reach the store, so on_error decides there. Look at the store" }).waitFor();
+  assert.equal(await page.locator("#health").textContent(), "The server is not ready, 1 of 2 threads cannot reach the store.");
+  await page.locator("#store").getByText("in part unreachable").waitFor();
 });
 
 runAll(scenarios, executablePath);
