@@ -20,6 +20,12 @@ POLICIES = """
 version: 1
 policies:
   one: {limit: 1000000 per 1s, by: key, algorithm: leaky_bucket}
+  scarce: {limit: 1 per 1h, by: key, algorithm: token_bucket}
+  several:
+    rules:
+      second: {limit: 1000000 per 1s, by: key}
+      minute: {limit: 10000000 per 1m, by: key}
+      hour: {limit: 100000000 per 1h, by: key}
 """
 CONNECTIONS, PIPELINE, KEYS = 10, 16, 1000
 FEW, MOST = 1600, 8000
@@ -64,6 +70,9 @@ WAYS = {
                     lambda data: ended_resp(data, 6), 1930),
     "pair of WEIR.RESERVE and WEIR.COMMIT": (pair, lambda data: ended_resp(data, 25), 6490),
     "GET /v1/gate": (lambda k: http(f"GET /v1/gate?policy=one&key={k}"), ended_http, 2390),
+    "GET /v1/gate of three rules": (lambda k: http(f"GET /v1/gate?policy=several&key={k}"), ended_http,
+                                    5310),
+    "GET /v1/gate that is denied": (lambda k: http("GET /v1/gate?policy=scarce&key=k"), ended_http, 3360),
     "POST /v1/check": (lambda k: http("POST /v1/check", '{"policy":"one","key":"%s"}' % k), ended_http,
                        3710),
 }

@@ -20,9 +20,6 @@
 #include "server/http/client_address.h"
 #include "server/http/routes.h"
 
-static const char quota_exceeded[] =
-    "https://iana.org/assignments/http-problem-types#quota-exceeded";
-
 /* ---- answers -------------------------------------------------------------------------------- */
 
 /* A rule by the name that RateLimit-Policy has for it. */
@@ -38,28 +35,28 @@ static void write_name(struct json *j, const weir_answer *a, const char *policy,
     }
 }
 
+/* What is the same in all of them is JSON already: denials come by the thousands. */
 static void write_refusal(struct buf *out, const weir_answer *a, int status)
 {
-    struct json j = { .to = out };
+    struct json names = { .to = out };
 
-    json_open(&j, NULL, '{');
-    json_text(&j, "type", quota_exceeded);
-    json_text(&j, "title", "Request cannot be satisfied as assigned quota has been exceeded");
-    json_int(&j, "status", status);
-    json_text(&j, "detail",
-              a->retry_after_ms == WEIR_NEVER ? "waiting will not help"
-                                              : "come back when Retry-After has passed");
-    json_text(&j, "code", "denied");
-    json_int(&j, "retry_after_ms", a->retry_after_ms);
-    json_open(&j, "violated-policies", '[');
+    buf_text(out, "{\"type\":\"https://iana.org/assignments/http-problem-types#quota-exceeded\","
+                  "\"title\":\"Request cannot be satisfied as assigned quota has been exceeded\","
+                  "\"status\":");
+    buf_int(out, status);
+    if (a->retry_after_ms == WEIR_NEVER)
+        buf_text(out, ",\"detail\":\"waiting will not help\"");
+    else
+        buf_text(out, ",\"detail\":\"come back when Retry-After has passed\"");
+    buf_text(out, ",\"code\":\"denied\",\"retry_after_ms\":");
+    buf_int(out, a->retry_after_ms);
+    buf_text(out, ",\"violated-policies\":[");
     if (a->rule_count == 0)
-        write_name(&j, a, a->policy, a->rule);
+        write_name(&names, a, a->policy, a->rule);
     for (size_t i = 0; i < a->rule_count; i++)
         if (!a->rules[i].allowed && !a->rules[i].shadow)
-            write_name(&j, a, a->rules[i].policy, a->rules[i].rule);
-    json_close(&j, ']');
-    json_close(&j, '}');
-    buf_byte(out, '\n');
+            write_name(&names, a, a->rules[i].policy, a->rules[i].rule);
+    buf_text(out, "]}\n");
 }
 
 static void encode_gate(struct reply *reply, struct buf *out)

@@ -17,6 +17,7 @@ const char json_type[] = "application/json", problem_type[] = "application/probl
 static const char no_store[] = "no-store";
 
 #define OK_LINE "HTTP/1.1 200 OK\r\n"
+#define DENIED_LINE "HTTP/1.1 429 Too Many Requests\r\n"
 #define NO_STORE_LINE "Cache-Control: no-store\r\n"
 
 /* A loop is a thread, and its responses of one second have one date, which stands between what most
@@ -55,6 +56,10 @@ static void add_status(struct buf *out, int status)
 {
     if (status == 200) {
         buf_text(out, OK_LINE);
+        return;
+    }
+    if (status == 429) {
+        buf_text(out, DENIED_LINE);
         return;
     }
     buf_text(out, "HTTP/1.1 ");
