@@ -71,7 +71,7 @@ WAYS = {
     "pair of WEIR.RESERVE and WEIR.COMMIT": (pair, lambda data: ended_resp(data, 25), 6490),
     "GET /v1/gate": (lambda k: http(f"GET /v1/gate?policy=one&key={k}"), ended_http, 2390),
     "GET /v1/gate of three rules": (lambda k: http(f"GET /v1/gate?policy=several&key={k}"), ended_http,
-                                    5310),
+                                    5550),
     "GET /v1/gate that is denied": (lambda k: http("GET /v1/gate?policy=scarce&key=k"), ended_http, 3360),
     "POST /v1/check": (lambda k: http("POST /v1/check", '{"policy":"one","key":"%s"}' % k), ended_http,
                        3710),
