@@ -24,7 +24,7 @@ static void check_request(const struct override_request *r)
     assert(r->attribute_count <= WEIR_MAX_ATTRIBUTES && r->by_count <= POLICY_MAX_BY);
     for (size_t i = 0; i < r->attribute_count; i++)
         check_text(r->attributes[i].value);
-    assert(r->effect < LEDGER_EFFECTS && r->who && r->reason);
+    assert(r->subject == LEDGER_RELOAD || (r->effect < LEDGER_EFFECTS && r->who && r->reason));
     assert(r->limit >= -1 && r->burst >= -1 && r->expires >= 0 && r->id >= -1);
     assert(r->limit <= WEIR_MAX_AMOUNT && r->burst <= WEIR_MAX_AMOUNT);
     assert(r->expires <= WEIR_MAX_AMOUNT);
