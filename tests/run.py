@@ -139,7 +139,8 @@ def print_targets(tree, suites):
     files = {target["id"]: target["filename"]
              for target in json.loads((tree / "meson-info/intro-targets.json").read_text())}
     needed = {file for suite in suites for target in suite.depends for file in files[target]}
-    print(*sorted(os.path.relpath(file, tree) for file in needed))
+    print(*sorted(os.path.relpath(file, tree) for file in needed),
+          *["all"] if any(suite.name.startswith("install/") for suite in suites) else [])
 
 
 def run_all(suites):

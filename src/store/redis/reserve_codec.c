@@ -331,8 +331,10 @@ static void read_rows(const struct answered *a, struct question *q)
             continue;
         call_read_decision(row + 1, &q->charges[place].step.decision);
         q->charges[place].step.now = a->clock;
-        if (!has_own_charges(q))
-            q->charges[place].cost = reservation_added(q, place, call_get_number(row + HELD));
+        if (!has_own_charges(q)) /* what it counts is known if the record said so */
+            q->charges[place].cost = place < q->count
+                                         ? reservation_added(q, place, call_get_number(row + HELD))
+                                         : 0;
     }
 }
 
