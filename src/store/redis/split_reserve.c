@@ -141,6 +141,7 @@ size_t split_add_rest(struct split *s, void (*done)(struct question *part))
 
         p->split = s;
         put_known(p, main->tags[i], first->question.allowed ? main->token : ONLY_LOOKS, done);
+        p->question.count = first->question.count; /* as the main record has said for all */
     }
     return n;
 }
