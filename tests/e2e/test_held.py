@@ -113,6 +113,42 @@ def a_lost_answer_is_charged_once_in_a_cluster():
         held.a_lost_answer_is_charged_once(home)
 
 
+def tags_of(cluster, server, n):
+    """(the tag by which an id is found, that of a user's key). What was asked is forgotten."""
+    ask(server, "reserve", policy="jobs", attributes={"user": f"u{n}"}, id=f"i{n}", ttl_ms=60_000)
+    tags = {"all": set(), "each": set(), "reservation": set()}
+    for node in cluster.masters:
+        with node.client() as client:
+            for key in client("KEYS", "rl:{*"):
+                tag, kind = re.match(r"rl:{(....)}:(?:jobs:)?(\w+):", key.decode()).groups()
+                tags[kind].add(tag)
+                client("DEL", key)
+    return min(tags["reservation"] - tags["all"] - tags["each"], default=None), min(tags["each"])
+
+
+@test
+def a_reservation_may_be_found_by_the_tag_of_any_of_its_charges():
+    with cluster_home() as home:
+        home.config.write_text(held.POLICIES)
+        server, ids, users, found = home.serve(threads=1), {}, {}, set()
+        for n in range(3000):
+            by_id, by_user = tags_of(home.redis, server, n)
+            ids.setdefault(by_id, n)
+            users.setdefault(by_user, n)
+            found = set(ids) & set(users)
+            if found:
+                break
+        tag, = found
+        one, who = f"i{ids[tag]}", {"policy": "jobs", "attributes": {"user": f"u{users[tag]}"}}
+        for is_repeated in (False, True):
+            made = ask(server, "reserve", **who, cost=9, id=one, ttl_ms=60_000)
+            assert made["allowed"] and made["repeated"] == is_repeated, made
+        assert len(home.redis.keys("rl:{*:reservation:*")) == 2
+        ask(server, "grow", reservation=one, cost=3)
+        ask(server, "commit", reservation=one, cost=4)
+        assert [1_000_000 - rule["remaining"] for rule in ask(server, "peek", **who)["rules"]] == [4, 4]
+
+
 # ---- slots of a cluster that move ----------------------------------------------------------------
 
 @test

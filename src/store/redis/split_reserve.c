@@ -55,12 +55,28 @@ static void put_pointer(struct split *s, int64_t token, void (*done)(struct ques
     held_of(p)->part.is_pointer = true;
 }
 
+/* The main record is the one with the tag of the id, if there is one: a pointer would have its key. */
+static void put_main_first(struct split *s)
+{
+    const uint16_t tag = s->whole->reserving->tag;
+
+    for (size_t i = 1; i < s->part_count; i++)
+        if (s->parts[i].question.charges[0].name.tag == tag) {
+            const struct part main = s->parts[i];
+
+            s->parts[i] = s->parts[0];
+            s->parts[0] = main;
+            return;
+        }
+}
+
 static void put_parts(struct split *s, const uint16_t *slots, void (*done)(struct question *part))
 {
     const int64_t token = new_token();
     struct reserving_part *main = &s->held[0].part;
 
     s->part_count = split_divide(s, slots, done);
+    put_main_first(s);
     for (size_t i = 0; i < s->part_count; i++) {
         struct part *p = &s->parts[i];
 
