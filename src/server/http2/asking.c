@@ -97,5 +97,5 @@ void http2_ask(struct session *s, struct http2_stream *stream)
     else
         serve(s, stream, &request);
     h->asking = NULL;
-    guard_earn(&h->guard, http2_is_known(h) ? GUARD_MOST : GUARD_MOST_UNKNOWN);
+    guard_earn(&h->guard, http2_is_known(h));
 }

@@ -20,6 +20,7 @@ enum {
     NGHTTP2_HOLDS = 24 * 1024, /* bytes, about, for a connection without streams */
     ANSWER_PING_MS = 1000,
     UNSEEN = 32, /* bytes that cost as much as a frame */
+    PIECE = 16 * 1024,
 };
 
 static const char preface[] = "PRI";
@@ -197,11 +198,14 @@ static bool pay_for_unseen(struct http2 *h)
     return http2_take(h, unseen / UNSEEN);
 }
 
-static void feed(struct http2 *h, const char *at, size_t len)
+/* What is asked in a piece pays for its frames before those of the next piece are paid for. */
+static void feed(struct http2 *h, const char *at, size_t left)
 {
     struct session *s = h->session;
+    const size_t len = left < PIECE ? left : PIECE;
     const ssize_t n = nghttp2_session_mem_recv(h->frames, (const uint8_t *)at, len);
 
+    h->fed += len;
     h->unseen += (int64_t)len;
     if (n < 0)
         fail(h, error_of(h, n));
@@ -247,13 +251,15 @@ bool http2_decode(struct session *s, struct conn_input *in, struct http2_stream 
     struct http2 *h = s->http2;
     const size_t left = in->len - in->used;
 
-    if (h->fed < left && !h->has_failed)
+    for (;;) {
+        while (!s->is_ending && !s->conn.is_closing && (*out = pop_ready(h))) {
+            if (!(*out)->is_closed)
+                return true;
+            stream_free(s->loop, *out);
+        }
+        if (h->fed >= left || h->has_failed)
+            break;
         feed(h, in->at + in->used + h->fed, left - h->fed);
-    h->fed = left;
-    while (!s->is_ending && !s->conn.is_closing && (*out = pop_ready(h))) {
-        if (!(*out)->is_closed)
-            return true;
-        stream_free(s->loop, *out);
     }
     http2_set_due(h);
     in->used = in->len;

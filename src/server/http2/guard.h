@@ -20,31 +20,36 @@ enum {
 };
 
 struct guard {
-    int64_t left;
+    int64_t left, most;
     uint64_t since_ms; /* when time was last counted */
 };
 
 static inline struct guard guard_new(uint64_t now_ms)
 {
-    return (struct guard){ GUARD_MOST_UNKNOWN, now_ms };
+    return (struct guard){ GUARD_MOST_UNKNOWN, GUARD_MOST_UNKNOWN, now_ms };
 }
 
 /* Time has its turn only when nothing is left. False: it was too much. */
-static inline bool guard_take(struct guard *g, int64_t cost, int64_t most, uint64_t now_ms)
+static inline bool guard_take(struct guard *g, int64_t cost, uint64_t now_ms)
 {
     g->left -= cost;
     if (g->left >= 0)
         return true;
     g->left += (int64_t)(now_ms - g->since_ms) * GUARD_A_SECOND / 1000;
     g->since_ms = now_ms;
-    if (g->left > most)
-        g->left = most;
+    if (g->left > g->most)
+        g->left = g->most;
     return g->left >= 0;
 }
 
-static inline void guard_earn(struct guard *g, int64_t most)
+/* A client that has become known has as much left as if it had been from its first frame. */
+static inline void guard_earn(struct guard *g, bool is_known)
 {
-    if (g->left < most)
+    if (is_known && g->most < GUARD_MOST) {
+        g->left += GUARD_MOST - g->most;
+        g->most = GUARD_MOST;
+    }
+    if (g->left < g->most)
         g->left += GUARD_EARNED;
 }
 

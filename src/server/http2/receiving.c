@@ -58,8 +58,7 @@ static int close_stream(nghttp2_session *frames, int32_t id, uint32_t error, voi
 
 bool http2_take(struct http2 *h, int64_t cost)
 {
-    return guard_take(&h->guard, cost, http2_is_known(h) ? GUARD_MOST : GUARD_MOST_UNKNOWN,
-                      http2_now(h));
+    return guard_take(&h->guard, cost, http2_now(h));
 }
 
 static int frame_begins(nghttp2_session *frames, const nghttp2_frame_hd *head, void *ctx)
