@@ -277,7 +277,7 @@ static weir_err choose_io(struct loop *loop, weir_diag *diag)
         err = uring_open(&loop->conns.uring, &loop->conns, diag);
     loop->look_again.is_by_hand = loop->conns.uring;
     if (err && way == IO_AUTO) {
-        event_log_write(loop->server->log, "debug", "io", diag->text);
+        event_log_write(loop->server->log, "debug", "io", "%s", diag->text);
         err = WEIR_OK;
     }
     return err;
