@@ -144,7 +144,8 @@ void pattern_keep(struct engine *e, const struct check *check, const weir_alloca
         return;
     if (!pattern_of(e, check, PATTERN_POLICY, p))
         p->kind = PATTERN_NONE;
-    if (!policy_keep_prepared(check->policy, p))
+    p->reserve.brings_ttl = verb_reserves(check->verb);
+    if (!policy_keep_prepared(check->policy, pattern_place(check->verb), p))
         alloc_free(allocator, p);
 }
 
@@ -307,7 +308,9 @@ __attribute__((noinline)) static weir_err prepare_reservation(struct engine *e, 
                                                               weir_diag *diag)
 {
     const bool is_known = p->kind == PATTERN_KNOWN;
-    weir_err err = reserve_begin_like(check, &p->reserve, is_known ? words->key : words->id, diag);
+    const int64_t ttl = p->reserve.brings_ttl ? words->ttl : p->reserve.ttl;
+    weir_err err = reserve_begin_like(check, &p->reserve, is_known ? words->key : words->id, ttl,
+                                      diag);
 
     if (err)
         return fail(check, err);

@@ -57,11 +57,17 @@ static inline bool pattern_holds(const struct engine *e, const struct pattern *p
     return p->edition == edition && !published_is_set(&e->overrides);
 }
 
-/* The pattern of requests that name this policy and bring a key, and nothing else. It is kept with
- * the policy, so that it is of the same edition. NULL: none was kept yet. */
-static inline const struct pattern *pattern_kept(const struct policy *p)
+/* The pattern of requests with this verb that name this policy and bring a key, and nothing else; to
+ * reserve, an id and a time as well. It is kept with the policy, so that it is of the same edition.
+ * NULL: none was kept yet. */
+static inline enum policy_prepared pattern_place(enum verb verb)
 {
-    return atomic_load_explicit(&p->prepared, memory_order_acquire);
+    return verb_reserves(verb) ? POLICY_PREPARED_RESERVE : POLICY_PREPARED_CHECK;
+}
+
+static inline const struct pattern *pattern_kept(const struct policy *p, enum verb verb)
+{
+    return atomic_load_explicit(&p->prepared[pattern_place(verb)], memory_order_acquire);
 }
 
 /* Keep that of such a request, which was prepared without an error and not asked yet. If there can be
@@ -71,7 +77,8 @@ void pattern_keep(struct engine *e, const struct check *check, const weir_alloca
 /* In what a request differs from the one that its pattern was made of. */
 struct pattern_words {
     struct span key;
-    struct span id; /* of a reservation that it makes, if it brings one */
+    struct span id; /* of a reservation that it makes, if it brings one … */
+    int64_t ttl;    /* … and how long that is held, if the pattern leaves it to each */
 };
 
 /* As engine_prepare() and engine_prepare_cell() do, by a pattern that holds. What is known is the

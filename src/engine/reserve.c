@@ -58,8 +58,7 @@ static inline __attribute__((always_inline)) weir_err read_id(const char *what, 
     return WEIR_OK;
 }
 
-/* As much of it as tells whether it is too long. */
-static struct span id_of(const char *text)
+struct span reserve_id_of(const char *text)
 {
     return (struct span){ text, strnlen(text, WEIR_MAX_ID + 1) };
 }
@@ -307,7 +306,7 @@ static weir_err prepare_new(struct engine *e, struct check *check, weir_diag *di
     if (is_used && (check->peek || r->ttl_ms != 0))
         return diag_fail(diag, WEIR_EREQUEST, "%s does not go with this: leave it out",
                          check->peek ? "an id" : "ttl_ms");
-    err = r->id ? read_id("id", id_of(r->id), &check->reserving, diag) : WEIR_OK;
+    err = r->id ? read_id("id", reserve_id_of(r->id), &check->reserving, diag) : WEIR_OK;
     if (!err && r->id)
         err = refuse_local(r->id, diag);
     if (err)
@@ -347,7 +346,7 @@ static weir_err prepare_known(struct check *check, bool extends, weir_diag *diag
         charges_are_none(check, WEIR_FROM_OFF);
         return WEIR_OK;
     }
-    err = read_id("reservation", id_of(r->reservation), &check->reserving, diag);
+    err = read_id("reservation", reserve_id_of(r->reservation), &check->reserving, diag);
     if (!err && extends)
         err = check_ttl(r->ttl_ms, WEIR_MAX_TTL_MS, diag);
     if (!err)
@@ -451,16 +450,22 @@ bool reserve_pattern_of(const struct engine *e, const struct check *check,
 }
 
 weir_err reserve_begin_like(struct check *check, const struct reserve_pattern *p, struct span id,
-                            weir_diag *diag)
+                            int64_t ttl, weir_diag *diag)
 {
     const bool makes = verb_makes_reservation(check->verb);
-    weir_err err;
+    weir_err err = WEIR_OK;
 
     begin(check);
-    if (makes && !p->has_id)
-        return WEIR_OK;
-    err = read_id(makes ? "id" : "reservation", id, &check->reserving, diag);
-    return err || !makes ? err : refuse_local(check->reserving.id, diag);
+    if (!makes)
+        return read_id("reservation", id, &check->reserving, diag);
+    if (p->has_id)
+        err = read_id("id", id, &check->reserving, diag);
+    if (!err && p->has_id)
+        err = refuse_local(check->reserving.id, diag);
+    if (!err && p->brings_ttl)
+        err = check_ttl(ttl, p->most_ttl, diag);
+    check->reserving.of.ttl = ttl;
+    return err;
 }
 
 static void key_like(const struct engine *e, struct check_reserving *to)
@@ -479,7 +484,6 @@ void reserve_new_like(struct engine *e, struct check *check, const struct reserv
         make_id(e, check, &check->reserving);
     of->most_ttl = p->most_ttl;
     of->gives_back = p->gives_back;
-    of->ttl = p->ttl;
     of->is_used = p->is_used;
     label(check);
     if (p->is_by_name)

@@ -36,31 +36,41 @@ static void end_turn(weir *w, struct pending *pending, struct check *checks, siz
         caller_loop_leave(w->caller_loop, checks, n);
 }
 
-/* Does it name a policy and bring a key, and nothing else? */
-static bool is_of_a_key(const weir_request *r)
+/* Does it name a policy and bring a key, and nothing else but what goes with a reservation? */
+static bool is_of_a_key(const weir_request *r, bool reserves)
 {
     const size_t lists = r->policy_count | r->attribute_count | r->cost_count;
     const int64_t numbers = r->cost | r->now | r->limit | r->window_ms | r->burst |
                             r->precision_ms | r->block_for_ms;
 
-    return r->policy && r->key && lists == 0 && numbers == 0 && !r->plan && !r->exempt && !r->id &&
-           !r->name && !r->algorithm && !r->on_error && !r->start;
+    return r->policy && r->key && lists == 0 && numbers == 0 && !r->plan && !r->exempt &&
+           (reserves ? r->id && r->ttl_ms > 0 && !r->reservation : !r->id) && !r->name &&
+           !r->algorithm && !r->on_error && !r->start;
 }
 
-/* Checks of one policy mostly differ in their key alone: the rest is prepared once. */
+/* Checks of one policy mostly differ in their key alone, and reservations in their id and time as
+ * well: the rest is prepared once. */
 static weir_err prepare(weir *w, struct check *check, weir_diag *diag)
 {
     const weir_request *r = check->request;
-    const bool is_usual = verb_decides(check->verb) && !verb_reserves(check->verb) &&
-                          !check->peek && !w->engine.store->ops->is_shared && is_of_a_key(r);
+    const bool reserves = verb_reserves(check->verb);
+    const bool is_usual = verb_decides(check->verb) && !check->peek &&
+                          !w->engine.store->ops->is_shared && is_of_a_key(r, reserves);
     const struct policy *policy = is_usual ? policies_find(check->policies, span_of(r->policy))
                                            : NULL;
-    const struct pattern *kept = policy ? pattern_kept(policy) : NULL;
+    const struct pattern *kept = policy ? pattern_kept(policy, check->verb) : NULL;
     weir_err err;
 
-    if (kept && kept->kind != PATTERN_NONE && !published_is_set(&w->engine.overrides))
-        return engine_prepare_like(&w->engine, check, kept,
-                                   &(struct pattern_words){ .key = request_key(r) }, NULL, diag);
+    if (kept && kept->kind != PATTERN_NONE && !published_is_set(&w->engine.overrides)) {
+        struct pattern_words words;
+
+        words.key = request_key(r);
+        if (reserves) { /* else they are not looked at */
+            words.id = reserve_id_of(r->id);
+            words.ttl = r->ttl_ms;
+        }
+        return engine_prepare_like(&w->engine, check, kept, &words, NULL, diag);
+    }
     err = engine_prepare(&w->engine, check, diag);
     if (!err && policy && !kept)
         pattern_keep(&w->engine, check, &w->allocator);

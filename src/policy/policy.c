@@ -302,13 +302,14 @@ void policies_free(struct policies *set)
         return;
     arena = set->arena; /* the set is in its own arena */
     for (size_t i = 0; i < set->count; i++)
-        alloc_free(&arena.allocator, atomic_load(&set->all[i].prepared));
+        for (size_t what = 0; what < POLICY_PREPARED; what++)
+            alloc_free(&arena.allocator, atomic_load(&set->all[i].prepared[what]));
     arena_done(&arena);
 }
 
-bool policy_keep_prepared(const struct policy *p, void *prepared)
+bool policy_keep_prepared(const struct policy *p, enum policy_prepared what, void *prepared)
 {
     void *none = NULL;
 
-    return atomic_compare_exchange_strong(&((struct policy *)p)->prepared, &none, prepared);
+    return atomic_compare_exchange_strong(&((struct policy *)p)->prepared[what], &none, prepared);
 }

@@ -116,6 +116,9 @@ struct policy_reserve {
 };
 extern const char *const expiry_names[2]; /* what `releases` is called */
 
+/* What is worked out once for requests that differ in their key alone. */
+enum policy_prepared { POLICY_PREPARED_CHECK, POLICY_PREPARED_RESERVE, POLICY_PREPARED };
+
 struct policy {
     const char *name;
     uint64_t name_hash; /* XXH3, of 64 bits */
@@ -130,7 +133,8 @@ struct policy {
     size_t exempt_count;
     const struct envoy_limit *envoy; /* that it is made of, see envoy.h; NULL: it is of the file */
     int line;
-    _Atomic(void *) prepared; /* what its first reader worked out for the others; or NULL */
+    _Atomic(void *)
+        prepared[POLICY_PREPARED]; /* what a first reader worked out for others; or NULL */
 };
 
 enum alert_kind {
@@ -200,7 +204,7 @@ void policies_free(struct policies *set);
 
 /* Keep `prepared`, which the allocator of the set has made, with this policy of it until the set is
  * freed. False: another thread was faster. */
-bool policy_keep_prepared(const struct policy *p, void *prepared);
+bool policy_keep_prepared(const struct policy *p, enum policy_prepared what, void *prepared);
 
 /* Tells a set from one that was before it, which may have had the same address. Set before it is
  * published, and never 0 then. */

@@ -1,8 +1,8 @@
 /* table_plain.c - the way of most reservations: of one rule, made once and settled as it was held.
  *
  * Here this is done in a straight line. What is not so plain goes the way of all others, from its
- * beginning: an id that is known, a key that is new, full, a log, locked out or about to be, a table
- * without room. Nothing has been changed by then, so the same question has the same answer either way. */
+ * beginning: an id that is known, a key that is a log, locked out or about to be, a table without
+ * room. Nothing has been charged by then, so the same question has the same answer either way. */
 #include "store/memory/record_short.h"
 #include "store/memory/table_reservation.h"
 
@@ -68,10 +68,21 @@ static void log_reserved(struct table *t, struct question *q, const struct shard
     q->mark = t->log->append(t->log, logged, 1 + short_write(record, &logged[1]));
 }
 
-/* Both shards are locked, and the record belongs at `at`. */
+/* A cell for a key that is new, or memory for its first holds. Cells may move. NULL: there is none. */
+__attribute__((noinline)) static struct cell *prepare_cell(struct table *t, struct question *q,
+                                                           struct shard *home)
+{
+    struct cell *cell;
+
+    return table_prepare(t, home, q->charges, q, &cell) == WEIR_OK ? cell : NULL;
+}
+
+/* Both shards are locked, and the record belongs at `at`. `cell` may be NULL. */
 static bool reserve(struct table *t, struct question *q, struct shard *home, struct shard *own,
                     struct cell *cell, uint32_t at)
 {
+    static const struct state untouched;
+    const struct state *state = cell ? &cell->state : &untouched;
     struct reserving *of = q->reserving;
     struct charge *c = q->charges;
     const struct ask ask = { .now = q->ask.now, .cost = c->cost };
@@ -80,14 +91,22 @@ static bool reserve(struct table *t, struct question *q, struct shard *home, str
     struct cell *record;
 
     c->step.locks = false;
-    state_take(&cell->state, c->rule, &ask, &c->step);
+    state_take(state, c->rule, &ask, &c->step);
     if (!c->step.decision.allowed)
         return true; /* it is answered */
-    state_hold(&cell->state, c->rule, &ask, &hold, &c->step);
-    record = state_has_room(&cell->state, c->rule, &c->step) ? add_record(t, own, at, of->key)
-                                                             : NULL;
-    if (!record)
+    state_hold(state, c->rule, &ask, &hold, &c->step);
+    if (!cell || !state_has_room(state, c->rule, &c->step)) {
+        cell = prepare_cell(t, q, home);
+        if (!cell)
+            return false;
+        at = shard_find(own, of->key);
+    }
+    record = add_record(t, own, at, of->key);
+    if (!record) {
+        if (state == &untouched)
+            home->soonest = home->look_soonest = 0; /* the next sweep drops a cell that is so */
         return false;
+    }
     if (home == own) /* it may have moved */
         cell = shard_cell(home, c->key);
     state_apply(&cell->state, c->rule, &c->step);
@@ -131,8 +150,10 @@ static bool reserve_plainly(struct table *t, struct question *q)
     cell = shard_cell(home, key);
     if (cell)
         state_prefetch(&cell->state, cell->algorithm);
+    else
+        table_purge_if_due(t, home, q->ask.now); /* which gets one more, too */
     at = shard_find(own, id);
-    done = cell && !cell->is_locked && !shard_has(own, at, id) &&
+    done = !(cell && cell->is_locked) && !shard_has(own, at, id) &&
            reserve(t, q, home, own, cell, at);
     unlock_both(home, own);
     return done;

@@ -288,6 +288,61 @@ static void an_id_is_a_name_wherever_its_odd_byte_stands(void **state)
     weir_close(w);
 }
 
+static int64_t fixed_clock(void *ctx)
+{
+    (void)ctx;
+    return NOW;
+}
+
+/* What differs in its key, id and time alone is prepared once; a request with a time of its own is
+ * prepared from the start. */
+static void reservations_like_one_before_are_the_same_as_others(void **state)
+{
+    weir *w = open_with(&(weir_options){
+        .policy_text = JOBS,
+        .max_keys = 10000,
+        .clock = fixed_clock,
+        .flags = WEIR_TRUST_NOW | WEIR_NO_THREAD | WEIR_IGNORE_ENVIRONMENT,
+    });
+    weir_request r = held("bucket", "ann", "first", 0), other = held("bucket", "ann", "a", NOW);
+    weir_answer a;
+
+    (void)state;
+    assert_true(ask(weir_reserve, w, &r).allowed);
+    r.id = "a";
+    r.ttl_ms = 70;
+    a = ask(weir_reserve, w, &r);
+    assert_int_equal(a.remaining, 8);
+    assert_int_equal(a.expires_in_ms, 70);
+    assert_string_equal(a.reservation, "a");
+    a = ask(weir_reserve, w, &other);
+    assert_true(a.repeated);
+    assert_int_equal(a.expires_in_ms, 70);
+    r.key = "bob";
+    assert_int_equal(err_of(weir_reserve, w, &r), WEIR_EREUSED);
+    r.id = "b";
+    assert_int_equal(ask(weir_reserve, w, &r).remaining, 9);
+    r.id = "c";
+    r.ttl_ms = WEIR_MAX_TTL_MS + 1;
+    assert_int_equal(err_of(weir_reserve, w, &r), WEIR_ETTL);
+    r.ttl_ms = 0;
+    assert_int_equal(err_of(weir_reserve, w, &r), WEIR_ETTL);
+    r.ttl_ms = TTL;
+    r.id = "a b";
+    assert_int_equal(err_of(weir_reserve, w, &r), WEIR_EREQUEST);
+    r.id = "local.c";
+    assert_int_equal(err_of(weir_reserve, w, &r), WEIR_EREQUEST);
+    r.id = NULL;
+    assert_int_equal(strlen(ask(weir_reserve, w, &r).reservation), 32);
+    r.id = "c";
+    r.reservation = "b";
+    assert_int_equal(err_of(weir_reserve, w, &r), WEIR_EREQUEST);
+    r.reservation = NULL;
+    r.cost = 3;
+    assert_int_equal(ask(weir_reserve, w, &r).remaining, 5);
+    weir_close(w);
+}
+
 static void what_is_exempt_has_no_reservation_and_none_is_fine(void **state)
 {
     weir *w = open_text(JOBS);
@@ -354,6 +409,7 @@ int main(void)
         cmocka_unit_test(what_is_settled_stays_so),
         cmocka_unit_test(what_is_not_valid_is_refused),
         cmocka_unit_test(an_id_is_a_name_wherever_its_odd_byte_stands),
+        cmocka_unit_test(reservations_like_one_before_are_the_same_as_others),
         cmocka_unit_test(what_is_exempt_has_no_reservation_and_none_is_fine),
         cmocka_unit_test(a_reload_in_between_changes_nothing),
     };

@@ -131,6 +131,52 @@ static void most_reservations_are_plain(void **state)
     table_free(t);
 }
 
+static void reservations_of_new_keys_are_plain(void **state)
+{
+    struct table *t = new_table(1000);
+    struct inquiry a;
+
+    (void)state;
+    phrase(&a, VERB_RESERVE, NOW, &rules[0], 1, 1);
+    assert_true(table_judge_plainly(t, &a.question));
+    assert_int_equal(a.charge.step.decision.remaining, 29);
+    assert_int_equal(keys_of(t), 2);
+    ask(t, VERB_CHECK, &rules[0], 2, 0); /* one that nothing was held of yet */
+    phrase(&a, VERB_RESERVE, NOW, &rules[0], 2, 2);
+    assert_true(is_plain(t, &a));
+    assert_int_equal(a.charge.step.decision.remaining, 28);
+    for (int64_t id = 1; id <= 2; id++) {
+        phrase(&a, VERB_SETTLE, NOW, NULL, 0, id);
+        a.reserving.is_release = true;
+        assert_true(is_plain(t, &a));
+        assert_int_equal(a.charge.step.decision.remaining, id == 1 ? 30 : 29);
+    }
+    table_free(t);
+}
+
+/* It is left without a charge, and the next sweep drops it. */
+static void a_new_key_without_room_for_its_record_stays_untouched(void **state)
+{
+    struct table *t = new_table(LEAST_KEYS);
+    struct inquiry a;
+    weir_stats stats;
+
+    (void)state;
+    for (int64_t i = 0; keys_of(t) < LEAST_KEYS - 1; i++)
+        ask(t, VERB_CHECK, &rules[2], 5000 + i, 0);
+    phrase(&a, VERB_RESERVE, NOW, &rules[0], 1, 1);
+    assert_false(table_judge_plainly(t, &a.question));
+    phrase(&a, VERB_CHECK, NOW, &rules[0], 1, 0);
+    a.question.ask.peek = true;
+    judge(t, &a);
+    assert_int_equal(a.charge.step.decision.remaining, 30);
+    for (int i = 0; i < 100; i++)
+        table_sweep(t, NOW);
+    table_stats(t, &stats);
+    assert_int_equal(stats.keys, LEAST_KEYS - 1);
+    table_free(t);
+}
+
 static void what_is_not_plain_is_left_alone(void **state)
 {
     static struct calendar calendar;
@@ -145,8 +191,6 @@ static void what_is_not_plain_is_left_alone(void **state)
     ask(t, VERB_CHECK, &rules[6], 6, 0);
     ask(t, VERB_RESERVE, &rules[0], 1, 2);
     phrase(&a, VERB_RESERVE, NOW, &rules[0], 1, 2); /* an id that is known */
-    assert_false(is_plain(t, &a));
-    phrase(&a, VERB_RESERVE, NOW, &rules[0], 2, 3); /* a key that is new */
     assert_false(is_plain(t, &a));
     phrase(&a, VERB_RESERVE, NOW, &rules[6], 6, 3); /* a log */
     assert_false(is_plain(t, &a));
@@ -264,6 +308,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(most_reservations_are_plain),
+        cmocka_unit_test(reservations_of_new_keys_are_plain),
+        cmocka_unit_test(a_new_key_without_room_for_its_record_stays_untouched),
         cmocka_unit_test(what_is_not_plain_is_left_alone),
         cmocka_unit_test(both_ways_answer_the_same),
     };
