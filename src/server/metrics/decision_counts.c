@@ -1,8 +1,7 @@
 /* decision_counts.c - checks and decisions of rules, counted by outcome and source. */
 #include "server/metrics/decision_counts.h"
 
-#include <stdlib.h>
-
+#include "base/pages.h"
 #include "engine/named.h"
 #include "store/history.h"
 
@@ -21,8 +20,7 @@ _Static_assert(4 * NAMED_MOST <= HISTORY_MOST_SERIES, "policies have a history o
 
 struct decision_counts_table *decision_counts_new(const char *rule)
 {
-    struct decision_counts_table *t = calloc(
-        1, sizeof *t); /* pages that no series needs stay untouched */
+    struct decision_counts_table *t = pages_map(sizeof *t);
 
     if (!t)
         return NULL;
@@ -37,7 +35,7 @@ struct decision_counts_table *decision_counts_new(const char *rule)
 
 void decision_counts_free(struct decision_counts_table *t)
 {
-    free(t);
+    pages_unmap(t, sizeof *t);
 }
 
 static size_t slot_of(const char *policy, const char *rule)

@@ -5,14 +5,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/pages.h"
+
 struct shadow_stats *shadow_stats_new(void)
 {
-    return calloc(1, sizeof(struct shadow_stats)); /* pages that no trial needs stay untouched */
+    return pages_map(sizeof(struct shadow_stats));
 }
 
 void shadow_stats_free(struct shadow_stats *t)
 {
-    free(t);
+    pages_unmap(t, sizeof *t);
 }
 
 /* ---- counting ------------------------------------------------------------------------------- */

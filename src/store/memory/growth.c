@@ -1,8 +1,7 @@
 /* growth.c - a table that grows and shrinks a shard at a time. */
 #include "store/memory/growth.h"
 
-#include <sys/mman.h>
-
+#include "base/pages.h"
 #include "limit/limit.h"
 
 enum { FIRST_HOMES = 16, MOST_STRIDE = 256, PAGE = 4096 };
@@ -53,15 +52,12 @@ void growth_expect(struct growth *g, int64_t keys)
 
 static void unmap_apart(struct cell *cells, uint32_t homes)
 {
-    munmap(cells, shard_room(homes) * sizeof *cells);
+    pages_unmap(cells, shard_room(homes) * sizeof *cells);
 }
 
 static struct cell *map_apart(uint32_t homes)
 {
-    void *cells = mmap(NULL, shard_room(homes) * sizeof(struct cell), PROT_READ | PROT_WRITE,
-                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-
-    return cells == MAP_FAILED ? NULL : cells;
+    return pages_map(shard_room(homes) * sizeof(struct cell));
 }
 
 void growth_done(struct growth *g)
