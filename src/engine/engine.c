@@ -61,10 +61,12 @@ void engine_prefetch_all(struct engine *e, const struct check *check, enum prefe
 {
     if (check->is_answered || !e->store->ops->prefetch)
         return;
+    if (verb_reserves(check->verb)) { /* the charges came while its id was hashed */
+        e->store->ops->prefetch(e->store, check->reserving.of.key, what);
+        return;
+    }
     for (size_t i = 0; i < check->live + check->shadow; i++)
         e->store->ops->prefetch(e->store, check->charges[i].key, what);
-    if (verb_reserves(check->verb))
-        e->store->ops->prefetch(e->store, check->reserving.of.key, what);
 }
 
 int64_t pending_steady(const struct pending *pending)

@@ -239,6 +239,15 @@ static weir_err put_amounts(struct check *check, weir_diag *diag)
 
 /* ---- questions ------------------------------------------------------------------------------ */
 
+/* What the store will look at comes while the rest is prepared. */
+static void prefetch_charges(const struct engine *e, const struct check *check)
+{
+    if (!e->store->ops->prefetch)
+        return;
+    for (size_t i = 0; i < check->live + check->shadow; i++)
+        e->store->ops->prefetch(e->store, check->charges[i].key, PREFETCH_PLACE);
+}
+
 static void label(struct check *check)
 {
     struct reserving *of = &check->reserving.of;
@@ -314,6 +323,7 @@ static weir_err prepare_new(struct engine *e, struct check *check, weir_diag *di
     err = charges_of_request(e, check, diag);
     if (err || check->is_answered)
         return err;
+    prefetch_charges(e, check);
     terms = terms_of(check);
     of->most_ttl = terms.max_ttl;
     of->gives_back = terms.releases;
@@ -480,6 +490,7 @@ void reserve_new_like(struct engine *e, struct check *check, const struct reserv
     const uint64_t print = print_of_key(p->print, p->is_by_name ? (struct span){ 0 } : value);
     uint64_t sum = 0;
 
+    prefetch_charges(e, check);
     if (!p->has_id)
         make_id(e, check, &check->reserving);
     of->most_ttl = p->most_ttl;

@@ -105,8 +105,7 @@ static weir_err ask_one(weir *w, struct asking as, const weir_request *r, weir_a
         const bool reserves = verb_reserves(check.verb);
         struct pending pending = begin_turn(w);
 
-        if (!reserves) /* else tables do it by themselves */
-            engine_prefetch(&w->engine, &check, PREFETCH_PLACE);
+        engine_prefetch(&w->engine, &check, PREFETCH_PLACE);
         engine_ask(&w->engine, &pending, &check, handle_now(w));
         end_turn(w, &pending, &check, 1);
         if (reserves && a->err)

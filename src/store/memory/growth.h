@@ -42,11 +42,11 @@ static inline bool growth_urgent(const struct growth *g, int64_t keys)
 }
 
 /* Begin to grow, or go on, by one shard. No shard may be locked; returns at once if another
- * thread is at it. */
-void growth_step(struct growth *g);
+ * thread is at it. So many bytes are beside the cells. */
+void growth_step(struct growth *g, int64_t beside);
 
 /* Grow to the end if it is due; else shrink to `keys`, if that is worth it, by so many shards. */
-void growth_run(struct growth *g, int64_t keys, size_t steps);
+void growth_run(struct growth *g, int64_t keys, int64_t beside, size_t steps);
 
 /* This shard, which is locked, is too full for its slice: give it memory of its own. */
 bool growth_move_apart(struct shard *s);

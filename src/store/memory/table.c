@@ -404,7 +404,7 @@ void table_grow_if_due(struct table *t)
     if (t->wake && !growth_urgent(&t->growth, keys))
         t->wake(t->wake_ctx);
     else
-        growth_step(&t->growth);
+        growth_step(&t->growth, atomic_load_explicit(&t->beside, memory_order_relaxed));
 }
 
 void table_judge_in(struct table *t, struct question *q, struct write_buffer *write_buffer)
@@ -476,7 +476,8 @@ void table_sweep(struct table *t, int64_t now)
         table_purge(t, s, now);
         lock_drop(&s->lock);
     }
-    growth_run(&t->growth, atomic_load_explicit(&t->keys, memory_order_relaxed), part);
+    growth_run(&t->growth, atomic_load_explicit(&t->keys, memory_order_relaxed),
+               atomic_load_explicit(&t->beside, memory_order_relaxed), part);
 }
 
 void table_stats(struct table *t, weir_stats *stats)

@@ -144,7 +144,6 @@ static bool reserve_plainly(struct table *t, struct question *q)
 
     if (!is_plain(q))
         return false;
-    shard_prefetch(own, id);
     lock_both(home, own);
     table_purge_if_due(t, own, q->ask.now); /* which gets one more */
     cell = shard_cell(home, key);
