@@ -383,10 +383,10 @@ static const char *kept_name(const struct check *check, const struct charge_labe
     return kept ? kept : "";
 }
 
-/* Has a row of this rule been filled? Then this is its shadow limit. */
+/* Has a row of this rule been filled? Then this is its shadow limit, which stands behind all others. */
 static bool has_row(const weir_answer *a, const struct charge_label *of)
 {
-    for (size_t i = 0; i < a->rule_count; i++)
+    for (size_t i = 0; i < a->rule_count && of->is_shadow; i++)
         if (strcmp(a->rules[i].rule, of->rule) == 0 &&
             strcmp(a->rules[i].policy ? a->rules[i].policy : "", of->policy) == 0)
             return true;

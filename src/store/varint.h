@@ -11,12 +11,12 @@ enum { NUMBER_MOST = 10, COUNTS_MOST = 1 + HISTORY_COUNTS * NUMBER_MOST };
 
 static inline size_t number_put(char *to, uint64_t n)
 {
-    size_t len = 0;
+    char *at = to;
 
     for (; n >= 128; n >>= 7)
-        to[len++] = (char)(n | 128);
-    to[len++] = (char)n;
-    return len;
+        *at++ = (char)(n | 128);
+    *at++ = (char)n;
+    return (size_t)(at - to);
 }
 
 /* Passes over it. False: it does not end, or is too large. */

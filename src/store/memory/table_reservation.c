@@ -27,8 +27,13 @@ struct hold deciding_hold(const struct deciding *d, size_t i, int64_t expires, b
 
 static void find_all(struct deciding *d)
 {
-    for (size_t i = 0; i < d->q->count; i++)
-        d->cells[i] = shard_cell(d->homes[i], d->charges[i].key);
+    for (size_t i = 0; i < d->q->count; i++) {
+        const struct cell *cell = shard_cell(d->homes[i], d->charges[i].key);
+
+        d->cells[i] = (struct cell *)cell;
+        if (cell)
+            state_prefetch(&cell->state, cell->algorithm);
+    }
 }
 
 static void find_charges_again(struct deciding *d, const struct shard *s)

@@ -4,7 +4,7 @@
 #include <pthread.h>
 #include <unistd.h>
 
-#include "store/memory/table.h"
+#include "store/memory/table_internal.h"
 
 enum { EPOCH = 1000000 };
 
@@ -458,9 +458,33 @@ static void a_charge_of_cost_0_passes_beside_others_and_makes_no_key(void **stat
     table_free(t);
 }
 
+/* How many homes a table of 1000 each grows to, with so many bytes beside each home. */
+static uint32_t homes_after_growth(int64_t beside)
+{
+    struct table *t = new_table(10000000, true, heap());
+    struct growth *g = &t->growth;
+    uint32_t homes;
+
+    growth_expect(g, (int64_t)g->count * 656);
+    assert_int_equal(g->now.homes, 1000);
+    growth_step(g, (int64_t)g->count * 1000 * beside);
+    homes = g->next.homes;
+    table_free(t);
+    return homes;
+}
+
+static void a_table_grows_by_a_part_of_all_memory_and_at_most_doubles(void **state)
+{
+    (void)state;
+    assert_int_equal(homes_after_growth(0), 1000 + 1000 * 3 / 16);
+    assert_int_equal(homes_after_growth(64), 1000 + 2000 * 3 / 16);
+    assert_int_equal(homes_after_growth(6400), 2000);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_table_grows_by_a_part_of_all_memory_and_at_most_doubles),
         cmocka_unit_test(T1_a_denied_question_a_peek_and_a_cost_of_0_change_nothing),
         cmocka_unit_test(T2_several_charges_are_charged_whole_or_not_at_all),
         cmocka_unit_test(T2_making_room_drops_no_key_of_the_question),
