@@ -4,9 +4,9 @@
     train.py TREE
 
 TREE is built to write down what runs (-Db_pgo=generate). Its server is asked by `weir bench` as
-bench_server.py asks it: by RESP and HTTP, one request at a time and 16, allowed and denied, with counters in
-memory and in a file. One loop serves so many requests of each kind, so that the counts are much the same
-each time.
+bench_server.py asks it: by RESP and HTTP, one request at a time and 16, allowed and denied, checks and
+reservations, with counters in memory and in a file. One loop serves so many requests of each kind, so that
+the counts are much the same each time.
 """
 import subprocess
 import sys
@@ -29,6 +29,12 @@ policies:
       second: {limit: 1000000 per 1s, by: key}
       minute: {limit: 10000000 per 1m, by: key, algorithm: sliding_counter}
       hour: {limit: 100000000 per 1h, by: key, algorithm: token_bucket}
+  budget:
+    rules:
+      requests: {limit: 10000000 per 1m, by: key, algorithm: token_bucket}
+      tokens: {limit: 1000000000 per 1m, by: key, counts: tokens, algorithm: token_bucket}
+      money: {limit: 1000000000 per month, by: key, counts: money}
+      slots: {limit: 60000 at once, by: key}
 """
 WIDE, NARROW = "10000000 per 1m", "100 per 1m"
 WAYS = [
@@ -36,6 +42,8 @@ WAYS = [
       for algorithm in ("token_bucket", "sliding_window", "fixed_window", "sliding_counter")
       for limit in (WIDE, NARROW)],
     ["resp", "--command", "cl.throttle", "--limit", WIDE],
+    *[["resp", "--command", f"raw:WEIR.RESERVE {policy} {{key}} TTL 60000 ID {{id}}{costs} ; WEIR.COMMIT {{id}}{used}"]
+      for policy, costs, used in (("limit", "", ""), ("budget", " COST tokens 100 COST money 10", " COST tokens 50"))],
     *[[scheme, "--policy", policy] for scheme in ("resp", "http")
       for policy in ("limit", "sliding", "three")],
     *[["http", "--path", f"/v1/gate?policy={policy}&key={{key}}"]
