@@ -30,8 +30,9 @@ enum {
  * records that are. */
 size_t short_write(const struct cell *record, struct record *to);
 
-/* It was settled as it was held, or what was used is said by a record before. Its key has holds, and
- * that of the reservation ended at `hold_expires`. */
+/* It was settled as it was held, or what was used is said by records before. The last key that stands
+ * before it has holds, and that of the reservation, which would have ended at `hold_expires`, is over;
+ * of other keys records before it say so. */
 void short_write_settled(const struct cell *record, int64_t hold_expires, struct record *to);
 
 /* The records that are meant, in the room of SHORT_EXPANDED: how many, with those that are bytes of

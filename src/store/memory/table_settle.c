@@ -2,6 +2,7 @@
  *
  * What was not used is given back to where it lies, by the marks in the record, newest part first.
  * What was used beyond is charged, whatever the limits say. */
+#include "store/memory/record_short.h"
 #include "store/memory/table_reservation.h"
 
 int64_t cell_over(const struct cell *cell, const struct rule *rule, int64_t now)
@@ -139,8 +140,29 @@ static void note_released(struct deciding *d, struct reservation *r)
     deciding_log_change(d, RECORD_RELEASED, 0);
 }
 
+/* If the last that is logged is the end of a hold: when it would have expired, and the record of the
+ * reservation says it instead. 0: it is not. */
+static int64_t take_ended_hold(struct deciding *d)
+{
+    const size_t n = d->logged_count;
+
+    if (n == 0 || !d->logged[n - 1].is_hold || !state_has_holds(d->logged[n - 1].algorithm))
+        return 0;
+    d->logged_count--;
+    return d->logged[n - 1].packed.words[0];
+}
+
+static void log_settled(struct deciding *d, int64_t ended_hold)
+{
+    deciding_log_change(d, RECORD_SETTLED, 0);
+    if (ended_hold > 0)
+        short_write_settled(deciding_record(d), ended_hold, &d->logged[d->logged_count - 1]);
+}
+
 static void note_settled(struct deciding *d, struct reservation *r)
 {
+    const int64_t ended_hold = take_ended_hold(d);
+
     for (size_t i = 0; i < d->q->count; i++) {
         r->charges[i].used = d->used[i];
         if (d->used[i] != r->charges[i].held)
@@ -149,7 +171,7 @@ static void note_settled(struct deciding *d, struct reservation *r)
     r->is_settled = 1;
     deciding_record(d)->state.kept.is_open = 0;
     deciding_stamp_record(d);
-    deciding_log_change(d, RECORD_SETTLED, 0);
+    log_settled(d, ended_hold);
 }
 
 static weir_err settle_open(struct deciding *d)

@@ -394,6 +394,49 @@ static void a_snapshot_of_version_1_is_read_and_goes_on_with_reservations(void *
 
 /* ---- R8: shadows, and what is not counted ---------------------------------------------------------- */
 
+/* The journal says of one hold together with the end of its reservation that it is over: whichever
+ * rule is the last that holds something, and whether less was used or not. */
+static void what_is_settled_of_several_rules_is_held_no_more_after_a_restart(void **state)
+{
+    static const char slots[] = "      slots: {limit: 2 at once}\n",
+                      bucket[] = "      bucket: {limit: 10 per 1h, algorithm: token_bucket, "
+                                 "counts: units}\n",
+                      window[] = "      window: {limit: 10 per 1h, algorithm: fixed_window, "
+                                 "counts: units}\n";
+    static const char *const orders[][3] = { { slots, bucket, window },
+                                             { window, bucket, slots },
+                                             { bucket, window, slots } };
+    const weir_cost held_units = { "units", 8 };
+
+    (void)state;
+    for (size_t i = 0; i < 6; i++) {
+        const weir_cost used = { "units", i < 3 ? 8 : 3 };
+        weir_request r = held("ann", "x", 0, NOW), done = of("x", NOW + 1);
+        struct place p = { 0 };
+        char policies[512];
+        weir_answer a;
+
+        snprintf(policies, sizeof policies, POLICIES("  p:\n    by: user\n    rules:\n%s%s%s"),
+                 orders[i % 3][0], orders[i % 3][1], orders[i % 3][2]);
+        make_place(&p, true, policies);
+        r.costs = &held_units;
+        done.costs = &used;
+        r.cost_count = done.cost_count = 1;
+        assert_true(ask(weir_reserve, p.w, &r).allowed);
+        open_again(&p);
+        assert_true(ask(weir_commit, p.w, &done).allowed);
+        for (int again = 0; again < 2; again++) {
+            a = peek(p.w, NOW + 1, "p user=ann");
+            assert_int_equal(rule_of(&a, "slots")->remaining, 2);
+            assert_int_equal(rule_of(&a, "bucket")->remaining, 10 - used.amount);
+            assert_int_equal(rule_of(&a, "window")->remaining, 10 - used.amount);
+            open_again(&p);
+        }
+        assert_true(ask(weir_commit, p.w, &done).repeated);
+        leave_place(&p);
+    }
+}
+
 static void R8_shadows_are_held_and_settled_alone(void **state)
 {
     struct place p = { 0 };
@@ -644,6 +687,7 @@ int main(void)
         cmocka_unit_test(R6_records_are_among_max_keys),
         cmocka_unit_test(a_journal_of_an_older_version_is_read),
         cmocka_unit_test(a_snapshot_of_version_1_is_read_and_goes_on_with_reservations),
+        cmocka_unit_test(what_is_settled_of_several_rules_is_held_no_more_after_a_restart),
         cmocka_unit_test(R8_shadows_are_held_and_settled_alone),
         cmocka_unit_test(what_was_used_would_have_been_admitted),
         cmocka_unit_test(never_more_than_seven_run_at_once_and_all_are_free_after_expiry),
