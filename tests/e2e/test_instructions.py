@@ -68,7 +68,7 @@ WAYS = {
     "WEIR.CHECK": (lambda k: command("WEIR.CHECK", "one", k), lambda data: ended_resp(data, 10), 1900),
     "CL.THROTTLE": (lambda k: command("CL.THROTTLE", k, 999999, 10000000, 60),
                     lambda data: ended_resp(data, 6), 1930),
-    "pair of WEIR.RESERVE and WEIR.COMMIT": (pair, lambda data: ended_resp(data, 25), 6490),
+    "pair of WEIR.RESERVE and WEIR.COMMIT": (pair, lambda data: ended_resp(data, 25), 6370),
     "GET /v1/gate": (lambda k: http(f"GET /v1/gate?policy=one&key={k}"), ended_http, 2390),
     "GET /v1/gate of three rules": (lambda k: http(f"GET /v1/gate?policy=several&key={k}"), ended_http,
                                     5550),
