@@ -331,6 +331,8 @@ def a_store_goes(how, breaks, on_error, outcome):
         if len(told["late"]) > 0.05 * RATE * SECONDS:
             return "this machine has other work: the client could not send its calls in time"
         missed = unexplained(told, stalls)
+        print(f"# {len(told['missed'])} of {RATE * SECONDS} calls not answered in time, {len(missed)} of them while nothing "
+              f"stood still; slowest {told['slowest_ms']} ms")
         # Not all that a machine takes of a server shows in the sleepers: one call in a thousand is let off.
         assert len(missed) <= RATE * SECONDS / 1000, (len(missed), missed[:5], told["codes"], told["slowest_ms"],
                                                       stalls.worst())
