@@ -37,10 +37,10 @@
 --   V3  Slots are free at the instant at which they expire.
 --   V4  Each question is decided and written before the next. None is while its slot moves.
 --
--- A RESERVATION OF SEVERAL SLOTS has a record in each, with the charges there. The main one, which is
--- that of the first charge, has `about`, what a client is told of all charges, and the tags of the
--- others. A reservation is found by the tag of its id: if one of its records has that tag, this is the
--- main one, else there is a pointer. If one slot denies, the others are undone. If that fails, what they hold
+-- A RESERVATION OF SEVERAL SLOTS has a record in each, with the charges there. It is found by the tag of
+-- its id. If one of its records has that tag, this is the main one; else that of the first charge is,
+-- and there is a pointer to it. The main one has `about`, what a client is told of all charges, and the
+-- tags of the others. If one slot denies, the others are undone. If that fails, what they hold
 -- expires as used. To settle one, the main record is asked first, then the others; each knows
 -- whether it was settled, so that a settlement that was cut short can be sent again.
 
