@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -18,6 +19,7 @@
 #include "server/server.h"
 
 enum {
+    DRAIN_QUEUE_MS = 30,    /* at most, until those are accepted that have connected before */
     DRAIN_LINGER_MS = 30,   /* before idle connections are ended */
     DRAIN_SILENT_MS = 1000, /* for a connection that has sent nothing yet */
 };
@@ -226,12 +228,29 @@ static void say_goaway(struct loop *loop)
             http2_drain(session_of(c));
 }
 
+/* Do clients wait to be accepted? They have connected, and a socket that is closed resets them. */
+static bool has_queue(const struct loop *loop)
+{
+    struct pollfd p = { .events = POLLIN };
+
+    for (size_t i = 0; i < loop->listener_count; i++)
+        if (uv_fileno(&loop->listeners[i].handle, &p.fd) == 0 && poll(&p, 1, 0) > 0)
+            return true;
+    return false;
+}
+
 /* Stop accepting, end those that have nothing under way, and let the others finish. What is on its
  * way to us when we decide to go gets here first. */
 static void drain(struct loop *loop)
 {
     if (loop->is_draining || !atomic_load(&loop->server->is_draining))
         return;
+    if (loop->drain_by == 0)
+        loop->drain_by = uv_now(&loop->uv) + DRAIN_QUEUE_MS;
+    if (uv_now(&loop->uv) < loop->drain_by && has_queue(loop)) {
+        loop_wake(loop); /* they are accepted in the turns until then */
+        return;
+    }
     loop->is_draining = true;
     for (size_t i = 0; i < loop->listener_count; i++)
         close_handle(&loop->listeners[i]);

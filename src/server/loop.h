@@ -94,6 +94,7 @@ struct loop {
     struct loop_reactor reactor; /* what a remote store waits with */
     struct lease_lane leases;
     uint64_t next_id;
+    uint64_t drain_by; /* when it drains at the latest; 0: it need not yet */
     bool is_draining;
 
     struct turn turn;

@@ -100,6 +100,23 @@ def sigterm_waits_for_an_unfinished_request_up_to_the_drain_timeout():
 
 
 @test
+def sigterm_finishes_requests_of_connections_that_wait_to_be_accepted():
+    with Server("--request-timeout", "1h", config="examples/policies.yaml") as server:
+        server.signal(signal.SIGSTOP)
+        with contextlib.ExitStack() as stack:
+            waiting = [stack.enter_context(server.connect()) for _ in range(50)]
+            for connection in waiting:
+                connection.sendall(FIRST_HALF)
+            server.signal(signal.SIGTERM)
+            server.signal(signal.SIGCONT)
+            wait_until(lambda: is_refused(server), "new connections to be refused")
+            for connection in waiting:
+                connection.sendall(BODY[10:])
+                assert b" 200 " in hear(connection).split(b"\r\n")[0]
+        assert server.process.wait(PATIENCE) == 0
+
+
+@test
 def sigterm_under_load_answers_all_that_was_counted():
     """Pipelines in flight are cut somewhere: what was answered before the cut was counted, and
     nothing behind it."""
