@@ -117,6 +117,11 @@ static int64_t least(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
+static int64_t greatest(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
 /* ---- places --------------------------------------------------------------------------------- */
 
 static struct place *find(struct lease_table *t, struct key key)
@@ -241,10 +246,14 @@ static int64_t expected(const struct place *p, const struct rule *r, int64_t now
     return p->asked < WEIR_MAX_AMOUNT / LEASE_MOST_TTL_MS ? p->asked * rest / in : p->asked;
 }
 
+/* All instances, with two chunks each, hold at most half of what remains. If they held more, the store
+ * would have nothing left long before the limit is used, and one whose callers pause for a few ms
+ * would keep much of it from the others. How many there are is seldom said, so some are assumed;
+ * with more than these it must be, or they may hold more than half. */
 static int64_t chunk_for(const struct place *p, const struct lease_wish *wish, int64_t now)
 {
-    int64_t amount = least(expected(p, wish->rule, now),
-                           p->remaining / (LEASE_PARTS * wish->instances));
+    const int64_t instances = greatest(wish->instances, LEASE_INSTANCES);
+    int64_t amount = least(expected(p, wish->rule, now), p->remaining / (LEASE_PARTS * instances));
 
     amount = least(amount, p->last > 0 ? LEASE_GROWTH * p->last : LEASE_FIRST);
     if (wish->terms->most > 0)

@@ -33,11 +33,12 @@ enum {
     LEASE_SETS = 4096,
     LEASE_WAYS = 4,
     LEASE_LOCKS = 64,
-    LEASE_HOT = 8,            /* so many units asked for while a chunk is held make a key hot */
-    LEASE_LEAST = 4,          /* units: less is not worth a request */
-    LEASE_FIRST = 32,         /* units at most of the first chunk of a key, … */
-    LEASE_GROWTH = 8,         /* … and of the next, so many times that of the last */
-    LEASE_PARTS = 4,          /* of what remains: a chunk is at most one for each instance */
+    LEASE_HOT = 8,       /* so many units asked for while a chunk is held make a key hot */
+    LEASE_LEAST = 4,     /* units: less is not worth a request */
+    LEASE_FIRST = 32,    /* units at most of the first chunk of a key, … */
+    LEASE_GROWTH = 8,    /* … and of the next, so many times that of the last */
+    LEASE_PARTS = 4,     /* of what remains: a chunk is at most one for each instance, … */
+    LEASE_INSTANCES = 4, /* … of which there are taken to be so many at least: see chunk_for() */
     LEASE_LEAST_LIFE_MS = 10, /* a window that ends sooner is not worth a chunk */
 };
 

@@ -287,7 +287,7 @@ static void chunks_are_a_part_of_what_remains_and_none_near_the_limit(void **sta
     struct lease_table *t = open_table();
     struct lease_wish wish = one_of(1, 1000);
     struct decision said = { .allowed = true,
-                             .remaining = 4 * LEASE_LEAST - 1,
+                             .remaining = LEASE_PARTS * LEASE_INSTANCES * LEASE_LEAST - 1,
                              .reset_after = 86400000 };
     struct lease_found found;
 
@@ -299,12 +299,40 @@ static void chunks_are_a_part_of_what_remains_and_none_near_the_limit(void **sta
         assert_int_equal(found.chunk, 0);
         lease_table_learn(t, wish.key, &said, ASKED);
     }
-    said.remaining = 240;
-    wish.instances = 3;
+    said.remaining = 640;
+    wish.instances = 8;
     lease_table_learn(t, wish.key, &said, ASKED);
     assert_false(lease_table_spend(t, &wish, ASKED, &found));
     assert_int_equal(found.chunk, 20);
     lease_table_free(t);
+}
+
+/* One after the other, each as if it were alone: all of them take two chunks. */
+static void instances_that_do_not_know_how_many_they_are_hold_half_of_what_remains(void **state)
+{
+    enum { MANY = 500 };
+    struct decision said = { .allowed = true, .remaining = MANY, .reset_after = 86400000 };
+    const struct lease_wish wish = one_of(1, 1);
+
+    (void)state;
+    for (int i = 0; i < LEASE_INSTANCES; i++) {
+        struct lease_table *t = open_table();
+        struct lease_found found;
+
+        for (uint64_t chunks = 0; chunks < 2;) {
+            if (!lease_table_spend(t, &wish, ASKED + 1, &found))
+                lease_table_learn(t, wish.key, &said, ASKED + 1);
+            if (found.chunk > 0) {
+                struct lease_grant g = grant_of(++chunks, found.chunk, ASKED + 1);
+
+                said.remaining -= found.chunk;
+                g.remaining = said.remaining;
+                assert_true(lease_table_granted(t, &wish, &g));
+            }
+        }
+        lease_table_free(t);
+    }
+    assert_true(said.remaining >= MANY / 2);
 }
 
 static void a_key_that_is_asked_for_seldom_has_no_chunk(void **state)
@@ -546,6 +574,7 @@ int main(void)
         cmocka_unit_test(what_is_left_goes_back_in_time),
         cmocka_unit_test(what_is_too_late_to_go_back_is_stranded),
         cmocka_unit_test(chunks_are_a_part_of_what_remains_and_none_near_the_limit),
+        cmocka_unit_test(instances_that_do_not_know_how_many_they_are_hold_half_of_what_remains),
         cmocka_unit_test(a_key_that_is_asked_for_seldom_has_no_chunk),
         cmocka_unit_test(without_room_no_chunk_is_taken),
         cmocka_unit_test(threads_spend_each_unit_once),
