@@ -24,12 +24,27 @@ const isOwn = (fetch: unknown) => /undici/i.test(`${fetch}`)
 let seen = root.fetch
 let isSeenOwn = isOwn(seen)
 
+/** Where a carrier takes the requests of an address to. */
+const places = new Map<string, { origin: string; path: string }>()
+const MOST_PLACES = 100
+
+function placeOf(url: string) {
+  let place = places.get(url)
+  if (!place) {
+    const { origin, pathname, search } = new URL(url)
+    place = { origin, path: pathname + search }
+    if (places.size >= MOST_PLACES) places.clear()
+    places.set(url, place)
+  }
+  return place
+}
+
 const send: Fetch = (url, init, underway) => {
   if (seen !== root.fetch) isSeenOwn = isOwn((seen = root.fetch))
   if (!isSeenOwn) return seen(url, init)
   const carrier = root[CARRIER]
   if (!carrier) return seen(url, { ...init, redirect: 'error' })
-  const { origin, pathname, search } = new URL(url)
+  const { origin, path } = placeOf(url)
   const { method, headers, body } = init
   return new Promise((resolve, reject) => {
     const chunks: unknown[] = []
@@ -42,7 +57,7 @@ const send: Fetch = (url, init, underway) => {
       stop?.()
     }
     carrier.dispatch(
-      { method, headers, body, origin, path: pathname + search },
+      { method, headers, body, origin, path },
       {
         onConnect(abort: () => void) {
           stop = abort
@@ -57,7 +72,10 @@ const send: Fetch = (url, init, underway) => {
           return true
         },
         onComplete: () =>
-          resolve({ status, text: async () => `${root.Buffer.concat(chunks)}` }),
+          resolve({
+            status,
+            text: async () => `${chunks[1] ? root.Buffer.concat(chunks) : (chunks[0] ?? '')}`,
+          }),
         onError: reject,
       },
     )

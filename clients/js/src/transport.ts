@@ -70,8 +70,8 @@ export function http({ url, token, fetch: ask, headers }: HttpOptions): Transpor
   return {
     enough: ask?.enough,
     async send(verb, requests, underway) {
-      const controller = new AbortController()
-      underway.drop = () => controller.abort()
+      let controller: AbortController | undefined
+      underway.drop = () => controller?.abort()
       let status = 0
       try {
         const response = await (ask ?? fetch)(
@@ -82,7 +82,7 @@ export function http({ url, token, fetch: ask, headers }: HttpOptions): Transpor
             body: many(requests),
             // Made when it is asked for, which takes a while.
             get signal() {
-              return controller.signal
+              return (controller ??= new AbortController()).signal
             },
           },
           underway,
