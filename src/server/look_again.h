@@ -19,6 +19,8 @@ struct look_again {
     unsigned lone_mean; /* when so many mean that they are worth gathering */
     unsigned gathered;  /* turns left for which requests are gathered; 0: they are not */
     unsigned missed;    /* turns in a row that gathered in vain */
+    unsigned gather_times;          /* how long they are gathered for */
+    size_t found_short, found_long; /* requests, while both were tried */
 };
 
 /* What a turn had to do. */

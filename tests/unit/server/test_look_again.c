@@ -69,9 +69,9 @@ static void short_pauses_make_it_look_until_there_is_a_long_one(void **state)
     begin(&s);
     work_many(&s, MANY, &several);
     assert_true(is_looking(&s));
-    look_again_at(&s.l, s.now + 99 * 1000, false, &(struct turn_work){ 0 });
+    look_again_at(&s.l, s.now + 199 * 1000, false, &(struct turn_work){ 0 });
     assert_true(is_looking(&s));
-    look_again_at(&s.l, s.now + 100 * 1000, false, &(struct turn_work){ 0 });
+    look_again_at(&s.l, s.now + 200 * 1000, false, &(struct turn_work){ 0 });
     assert_false(is_looking(&s));
     end(&s);
 }
@@ -122,6 +122,34 @@ static void requests_that_come_one_by_one_are_gathered_while_that_finds_several(
     end(&s);
 }
 
+/* How long it gathers once it has tried for how long: what it finds in a short time, and in a long one. */
+static unsigned times_gathered(struct turn_work in_short, struct turn_work in_long)
+{
+    struct looker s;
+    unsigned times;
+
+    begin(&s);
+    work_many(&s, MANY, &lone);
+    while (s.l.gathered == 0)
+        work_many(&s, 1, &lone);
+    for (size_t i = 0; i < MANY; i++)
+        work_many(&s, 1, s.l.gather_times > 1 ? &in_long : &in_short);
+    times = s.l.gather_times;
+    while (s.l.gathered > 0)
+        work_many(&s, 1, &lone);
+    assert_int_equal(s.l.gather_times, 1);
+    end(&s);
+    return times;
+}
+
+static void it_gathers_for_longer_only_if_that_finds_more(void **state)
+{
+    (void)state;
+    assert_int_equal(times_gathered((struct turn_work){ 5, 1 }, (struct turn_work){ 9, 1 }), 2);
+    assert_int_equal(times_gathered((struct turn_work){ 4, 1 }, (struct turn_work){ 4, 1 }), 1);
+    assert_int_equal(times_gathered((struct turn_work){ 4, 1 }, (struct turn_work){ 5, 1 }), 1);
+}
+
 /* How many turns pass from the end of an attempt in vain to the next one? */
 static size_t turns_between_attempts(struct looker *s)
 {
@@ -159,6 +187,7 @@ int main(void)
         cmocka_unit_test(with_one_core_it_never_looks),
         cmocka_unit_test(clients_that_send_several_at_once_are_not_kept_waiting),
         cmocka_unit_test(requests_that_come_one_by_one_are_gathered_while_that_finds_several),
+        cmocka_unit_test(it_gathers_for_longer_only_if_that_finds_more),
         cmocka_unit_test(an_attempt_in_vain_doubles_the_time_to_the_next),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
