@@ -118,27 +118,37 @@ static void judge_row(const struct check *check, size_t i, weir_rule_answer *row
         row->limit = row->remaining = 0;
 }
 
-static void fill_row(const struct check *check, size_t i, weir_rule_answer *row)
+/* What is known of a row before it is decided. */
+static void name_row(const struct check *check, size_t i, weir_rule_answer *row)
 {
-    const struct decision *d = &check->charges[i].step.decision;
-
     row->policy = check->lists_charges      ? check->room->called[i]
                   : check->policy_count > 1 ? check->rules[i]->policy->name
                                             : check->answer->policy;
     row->rule = check->rules[i] ? check->rules[i]->name : "default";
     row->limit = check->charges[i].rule->limit;
     row->window_ms = window_of(check, check->charges[i].rule);
-    row->remaining = d->remaining;
     row->used = row->over = 0;
-    if (verb_forces(check->verb))
-        tell_used(check->charges[i].rule, row);
+    row->shadow = i >= check->live;
+    row->shadow_denied = false;
+}
+
+static void update_row(const struct decision *d, weir_rule_answer *row)
+{
+    row->remaining = d->remaining;
     row->retry_after_ms = d->retry_after;
     row->reset_after_ms = d->reset_after;
     row->delay_ms = d->delay;
     row->allowed = d->allowed;
+}
+
+static void fill_row(const struct check *check, size_t i, weir_rule_answer *row)
+{
+    name_row(check, i, row);
+    update_row(&check->charges[i].step.decision, row);
+    if (verb_forces(check->verb))
+        tell_used(check->charges[i].rule, row);
     if (check->is_judged)
         judge_row(check, i, row);
-    row->shadow = i >= check->live;
     row->shadow_denied = row->shadow && !row->allowed;
 }
 
@@ -302,8 +312,8 @@ void answer_from_charges(struct check *check)
     delay_by_longest(a);
 }
 
-/* What is the same in all answers of a pattern. The window of a calendar is not. */
-static void answer_in_common(struct check *check)
+/* The window of a calendar is not the same in all of them. */
+void answer_in_common(struct check *check)
 {
     weir_answer *a = check->answer;
 
@@ -311,23 +321,12 @@ static void answer_in_common(struct check *check)
     check->told_by = check->made_by;
     a->rule_count = check->live;
     for (size_t i = 0; i < check->live; i++) {
-        const struct rule *r = check->charges[i].rule;
-
-        if (r->start == START_CALENDAR)
+        if (check->charges[i].rule->start == START_CALENDAR)
             check->told_by = 0;
-        fill_row(check, i, &a->rules[i]);
+        name_row(check, i, &a->rules[i]);
     }
     a->rule = a->rules[0].rule;
     a->limit = a->rules[0].limit;
-}
-
-static void update_row(const struct decision *d, weir_rule_answer *row)
-{
-    row->remaining = d->remaining;
-    row->retry_after_ms = d->retry_after;
-    row->reset_after_ms = d->reset_after;
-    row->delay_ms = d->delay;
-    row->allowed = d->allowed;
 }
 
 __attribute__((noinline)) static void answer_several(struct check *check)

@@ -14,8 +14,10 @@ void answer_blocked(struct check *check, const struct policy_rule *rule, int64_t
 /* All questions are decided, or have failed. */
 void answer_from_charges(struct check *check);
 
-/* The same of a plain check that was decided. */
+/* The same of a plain check that was decided. What all answers of its pattern have in common can be
+ * written before, while the store's memory is on its way. */
 void answer_plain(struct check *check);
+void answer_in_common(struct check *check);
 void answer_from_reservation(struct check *check); /* … the one about a reservation */
 
 #endif

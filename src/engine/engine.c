@@ -61,10 +61,10 @@ void engine_prefetch_all(struct engine *e, const struct check *check, enum prefe
 {
     if (check->is_answered || !e->store->ops->prefetch)
         return;
-    if (verb_reserves(check->verb)) { /* the charges came while its id was hashed */
+    if (verb_reserves(check->verb))
         e->store->ops->prefetch(e->store, check->reserving.of.key, what);
-        return;
-    }
+    if (verb_reserves(check->verb) && what != PREFETCH_BESIDE)
+        return; /* the charges came while its id was hashed */
     for (size_t i = 0; i < check->live + check->shadow; i++)
         e->store->ops->prefetch(e->store, check->charges[i].key, what);
 }
@@ -244,6 +244,7 @@ static void ask_plain(struct engine *e, struct pending *pending, struct check *c
         check->wants_lease = check->is_leased = false;
         put_question(check, q, check->charges, check->live);
         q->done = plain_done;
+        answer_in_common(check);
     } else {
         q->ask.now = now;
         q->decide_anyway = may_decide_anyway(check);

@@ -206,7 +206,7 @@ void engine_prepare_again(struct check *check, const struct check *of, enum verb
                           int64_t amount);
 
 /* Fetch what the store will look at, to be there when it is asked: memory is slow, and other
- * things can be done meanwhile. The way first, then the place. */
+ * things can be done meanwhile. The way first, then the place, then what is beside it. */
 void engine_prefetch_all(struct engine *e, const struct check *check, enum prefetch what);
 static inline void engine_prefetch(struct engine *e, const struct check *check, enum prefetch what)
 {
@@ -214,6 +214,14 @@ static inline void engine_prefetch(struct engine *e, const struct check *check, 
         e->store->ops->prefetch(e->store, check->charges->key, what);
     else
         engine_prefetch_all(e, check, what);
+}
+
+/* Is more looked at than the places of its keys: what is held of them, their logs, or a record? */
+static inline bool engine_looks_beside(const struct engine *e, const struct check *check)
+{
+    return e->store->ops->prefetch && !check->is_answered &&
+           (verb_reserves(check->verb) ||
+            (check->live > 0 && state_is_log(check->charges->rule->algorithm)));
 }
 
 /* clock_steady_ms(), as it was after the checks had come that are asked together: pending->steady if

@@ -283,6 +283,21 @@ static weir_err prepare_cell(const struct engine *e, struct check *check, const 
     return WEIR_OK;
 }
 
+static bool is_short_text(const struct pattern *p, struct span key)
+{
+    return p->kind != PATTERN_CELL && p->is_plain && key.len > 0 && key.len <= SHORT_MOST &&
+           utf8_is_text(key);
+}
+
+static inline void put_whose(struct check *check, const struct pattern *p,
+                             const struct short_identity *identity)
+{
+    for (size_t i = 0; i < p->count; i++) {
+        check->whose[i].len = (uint8_t)identity->len;
+        memcpy(check->whose[i].bytes, identity->bytes, sizeof identity->bytes);
+    }
+}
+
 static weir_err prepare_charges(const struct engine *e, struct check *check,
                                 const struct pattern *p, struct span key, struct known_keys *known,
                                 weir_diag *diag)
@@ -291,14 +306,11 @@ static weir_err prepare_charges(const struct engine *e, struct check *check,
 
     if (p->kind == PATTERN_CELL)
         return prepare_cell(e, check, p, key, diag);
-    if (!p->is_plain || key.len == 0 || key.len > SHORT_MOST || !utf8_is_text(key))
+    if (!is_short_text(p, key))
         return prepare_long(e, check, p, key, known, diag);
     write_short(key, &identity);
     put_keys(e, check, p, hashed_of(p, &identity, identity.len), known);
-    for (size_t i = 0; i < p->count; i++) {
-        check->whose[i].len = (uint8_t)identity.len;
-        memcpy(check->whose[i].bytes, identity.bytes, sizeof identity.bytes);
-    }
+    put_whose(check, p, &identity);
     return WEIR_OK;
 }
 
@@ -333,4 +345,21 @@ weir_err engine_prepare_like(struct engine *e, struct check *check, const struct
     if (verb_reserves(p->verb))
         return prepare_reservation(e, check, p, words, diag);
     return prepare_charges(e, check, p, words->key, known, diag);
+}
+
+bool engine_prepare_alone(struct engine *e, struct check *check, const struct pattern *p,
+                          struct span key)
+{
+    struct short_identity identity;
+    struct key place;
+
+    if (!p->is_lone || !p->is_of_store || !is_short_text(p, key))
+        return false;
+    write_short(key, &identity);
+    place = hash_identity_from(&p->charges[0].start, hashed_of(p, &identity, identity.len));
+    e->store->ops->prefetch(e->store, place, PREFETCH_PLACE);
+    begin(check, p);
+    check->charges->key = place;
+    put_whose(check, p, &identity);
+    return true;
 }

@@ -89,4 +89,9 @@ WEIR_MUSTCHECK weir_err engine_prepare_like(struct engine *e, struct check *chec
                                             const struct pattern_words *words,
                                             struct known_keys *known, weir_diag *diag);
 
+/* The same for a check that is asked by itself and at once: what the store will look at is fetched as
+ * soon as the key is known, and the rest is prepared meanwhile. False: nothing was done. */
+bool engine_prepare_alone(struct engine *e, struct check *check, const struct pattern *p,
+                          struct span key);
+
 #endif

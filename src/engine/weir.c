@@ -49,8 +49,9 @@ static bool is_of_a_key(const weir_request *r, bool reserves)
 }
 
 /* Checks of one policy mostly differ in their key alone, and reservations in their id and time as
- * well: the rest is prepared once. */
-static weir_err prepare(weir *w, struct check *check, weir_diag *diag)
+ * well: the rest is prepared once. *is_fetched: it is asked by itself, and what the store will look
+ * at is on its way; NULL: it is one of several. */
+static weir_err prepare(weir *w, struct check *check, bool *is_fetched, weir_diag *diag)
 {
     const weir_request *r = check->request;
     const bool reserves = verb_reserves(check->verb);
@@ -65,6 +66,10 @@ static weir_err prepare(weir *w, struct check *check, weir_diag *diag)
         struct pattern_words words;
 
         words.key = request_key(r);
+        if (is_fetched && !reserves && engine_prepare_alone(&w->engine, check, kept, words.key)) {
+            *is_fetched = true;
+            return WEIR_OK;
+        }
         if (reserves) { /* else they are not looked at */
             words.id = reserve_id_of(r->id);
             words.ttl = r->ttl_ms;
@@ -88,6 +93,7 @@ static weir_err ask_one(weir *w, struct asking as, const weir_request *r, weir_a
     struct published_visit visit = published_enter(&w->policies);
     struct check_room room;
     struct check check;
+    bool is_fetched = false;
     weir_err err;
 
     check.request = r;
@@ -100,12 +106,13 @@ static weir_err ask_one(weir *w, struct asking as, const weir_request *r, weir_a
     check.policies = visit.current;
     check.like = NULL;
     check.made_by = 0;
-    err = prepare(w, &check, diag);
+    err = prepare(w, &check, &is_fetched, diag);
     if (!err) {
         const bool reserves = verb_reserves(check.verb);
         struct pending pending = begin_turn(w);
 
-        engine_prefetch(&w->engine, &check, PREFETCH_PLACE);
+        if (!is_fetched)
+            engine_prefetch(&w->engine, &check, PREFETCH_PLACE);
         engine_ask(&w->engine, &pending, &check, handle_now(w));
         end_turn(w, &pending, &check, 1);
         if (reserves && a->err)
@@ -172,7 +179,7 @@ static weir_err ask_some(weir *w, struct pending *pending, struct check *checks,
     weir_err first = WEIR_OK;
 
     for (size_t i = 0; i < n; i++) {
-        weir_err err = prepare(w, &checks[i], first ? NULL : diag);
+        weir_err err = prepare(w, &checks[i], NULL, first ? NULL : diag);
 
         if (!err)
             engine_prefetch(&w->engine, &checks[i], PREFETCH_WAY);

@@ -96,6 +96,9 @@ static void ask_prepared(struct loop *loop)
     struct engine *engine = loop_engine(loop);
     struct turn *t = &loop->turn;
 
+    for (size_t i = 0; i < t->prepared_count && t->prepared_count > 1; i++)
+        if (engine_looks_beside(engine, &t->prepared[i]->check))
+            engine_prefetch(engine, &t->prepared[i]->check, PREFETCH_BESIDE);
     if (engine->denials)
         t->pending.steady = clock_steady_ms();
     for (size_t i = 0; i < t->prepared_count; i++)

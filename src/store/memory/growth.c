@@ -6,6 +6,14 @@
 
 enum { FIRST_HOMES = 16, MOST_STRIDE = 256, PAGE = 4096 };
 
+static void place(struct growth_place *at, const struct region *r)
+{
+    atomic_store_explicit(&at->cells, r->cells, memory_order_relaxed);
+    atomic_store_explicit(&at->homes, r->homes, memory_order_relaxed);
+    atomic_store_explicit(&at->size, shard_room(r->homes) * sizeof(struct cell),
+                          memory_order_relaxed);
+}
+
 static void publish(struct growth *g)
 {
     const uint32_t homes = g->now.homes;
@@ -16,6 +24,8 @@ static void publish(struct growth *g)
     atomic_store_explicit(&g->stride, stride > 0 ? stride : 1, memory_order_relaxed);
     atomic_store_explicit(&g->crowded, all * 3 / 4, memory_order_relaxed);
     atomic_store_explicit(&g->critical, all * 7 / 8, memory_order_relaxed);
+    place(&g->places[0], &g->now);
+    place(&g->places[1], &g->next);
 }
 
 bool growth_init(struct growth *g, struct shard *shards, uint32_t shard_bits, int64_t max_keys)
@@ -133,6 +143,13 @@ static void move_next(struct growth *g)
     publish(g);
 }
 
+/* Without memory: try again with the next step. */
+static void begin_to_move(struct growth *g, int64_t homes)
+{
+    if (region_map(&g->next, g->count, (uint32_t)homes))
+        place(&g->places[1], &g->next);
+}
+
 /* By three sixteenths of all memory, also of that beside the cells: so much may be unused. To move
  * cells takes time, so the steps are as large as that allows, and no larger than the cells. */
 static void begin_to_grow(struct growth *g, int64_t beside)
@@ -145,7 +162,7 @@ static void begin_to_grow(struct growth *g, int64_t beside)
         return;
     more = more < homes ? more : homes;
     more = homes + more < g->most_homes ? more : g->most_homes - homes;
-    region_map(&g->next, g->count, (uint32_t)(homes + more)); /* or try again with the next step */
+    begin_to_move(g, homes + more);
 }
 
 static void begin_to_shrink(struct growth *g, int64_t keys)
@@ -154,7 +171,7 @@ static void begin_to_shrink(struct growth *g, int64_t keys)
 
     if (g->next.cells || keys >= (int64_t)g->count * g->now.homes / 4 || homes >= g->now.homes)
         return;
-    region_map(&g->next, g->count, (uint32_t)homes);
+    begin_to_move(g, homes);
 }
 
 void growth_step(struct growth *g, int64_t beside)

@@ -1,18 +1,22 @@
-/* pool.c - memory for the records of reservations: blocks of one size, cut from larger ones. */
+/* pool.c - memory for the records of reservations: blocks of a few sizes, cut from larger ones. */
 #include "store/memory/pool.h"
 
 #include <stdalign.h>
 #include <stdint.h>
 #include <string.h>
 
-enum { BLOCK = 192, CHUNK = 64 << 10 };
+#include "base/pages.h"
+
+enum {
+    UNIT = 192, /* a reservation of one rule, and its head */
+    LEAST_CHUNK = 64 << 10,
+    MOST_CHUNK = 1 << 20, /* a caller waits while the kernel makes so much */
+};
 
 /* Before each block, also before those of the allocator. */
 struct head {
-    uint64_t is_pooled;
+    uint64_t units; /* 0: it is the allocator's */
 };
-
-enum { ROOM = BLOCK - sizeof(struct head) };
 
 struct free_block {
     struct head head;
@@ -21,80 +25,102 @@ struct free_block {
 
 struct pool_chunk {
     struct pool_chunk *older;
+    size_t size;        /* of all of it */
     _Atomic size_t cut; /* bytes that are blocks; beyond its end, once it is full */
     alignas(uint64_t) char bytes[];
 };
-
-enum { CHUNK_BYTES = CHUNK - sizeof(struct pool_chunk) };
 
 static struct head *head_of(void *block)
 {
     return (struct head *)block - 1;
 }
 
-static void *marked(struct head *h, bool is_pooled)
+static void *marked(struct head *h, uint64_t units)
 {
     if (!h)
         return NULL;
-    h->is_pooled = is_pooled;
+    h->units = units;
     return h + 1;
 }
 
-/* Two threads may add one each at the same time: then what is left of the older one is lost. */
-static struct head *add_chunk(struct pool *p, const weir_allocator *beyond)
+static uint64_t units_for(size_t size)
 {
-    struct pool_chunk *c = alloc_resize(beyond, NULL, CHUNK);
+    return (sizeof(struct head) + size + UNIT - 1) / UNIT;
+}
+
+static size_t room_of(uint64_t units)
+{
+    return units * UNIT - sizeof(struct head);
+}
+
+/* Two threads may add one each at the same time: then what is left of the older one is lost. */
+static struct head *add_chunk(struct pool *p, struct pool_chunk *older, size_t first)
+{
+    const size_t size = !older                     ? LEAST_CHUNK
+                        : older->size < MOST_CHUNK ? 2 * older->size
+                                                   : MOST_CHUNK;
+    struct pool_chunk *c = pages_map_filled(size);
 
     if (!c)
         return NULL;
-    atomic_init(&c->cut, BLOCK);
-    c->older = atomic_load_explicit(&p->newest, memory_order_relaxed);
+    c->size = size;
+    atomic_init(&c->cut, first);
+    c->older = older;
     while (!atomic_compare_exchange_weak_explicit(&p->newest, &c->older, c, memory_order_acq_rel,
                                                   memory_order_relaxed))
         ;
     return (struct head *)(void *)c->bytes;
 }
 
-static struct head *cut_block(struct pool *p, const weir_allocator *beyond)
+static struct head *cut_block(struct pool *p, uint64_t units)
 {
     struct pool_chunk *c = atomic_load_explicit(&p->newest, memory_order_acquire);
-    const size_t at = c ? atomic_fetch_add_explicit(&c->cut, BLOCK, memory_order_relaxed) : CHUNK;
+    const size_t size = units * UNIT;
+    size_t at;
 
-    if (at + BLOCK > CHUNK_BYTES)
-        return add_chunk(p, beyond);
+    if (!c)
+        return add_chunk(p, NULL, size);
+    at = atomic_fetch_add_explicit(&c->cut, size, memory_order_relaxed);
+    if (at + size > c->size - sizeof *c)
+        return add_chunk(p, c, size);
     return (struct head *)(void *)(c->bytes + at);
 }
 
 void *pool_take(const struct pool_source *s, size_t size)
 {
-    struct free_block *b = s->list->first;
+    const uint64_t units = units_for(size);
+    struct free_block *b;
 
-    if (size > ROOM)
-        return marked(alloc_resize(s->beyond, NULL, sizeof(struct head) + size), false);
+    if (units > POOL_SIZES)
+        return marked(alloc_resize(s->beyond, NULL, sizeof(struct head) + size), 0);
+    b = s->list->first[units - 1];
     if (!b)
-        return marked(cut_block(s->pool, s->beyond), true);
-    s->list->first = b->next;
-    return marked(&b->head, true);
+        return marked(cut_block(s->pool, units), units);
+    s->list->first[units - 1] = b->next;
+    return marked(&b->head, units);
 }
 
 void pool_free(struct pool_list *list, void *block, const weir_allocator *beyond)
 {
     struct free_block *b;
+    uint64_t units;
 
     if (!block)
         return;
-    if (!head_of(block)->is_pooled) {
+    units = head_of(block)->units;
+    if (units == 0) {
         alloc_free(beyond, head_of(block));
         return;
     }
     b = (struct free_block *)(void *)head_of(block);
-    b->next = list->first;
-    list->first = b;
+    b->next = list->first[units - 1];
+    list->first[units - 1] = b;
 }
 
 static void *resize(void *ctx, void *block, size_t size)
 {
     const struct pool_source *s = ctx;
+    uint64_t units;
     void *more;
 
     if (!block)
@@ -103,13 +129,14 @@ static void *resize(void *ctx, void *block, size_t size)
         pool_free(s->list, block, s->beyond);
         return NULL;
     }
-    if (!head_of(block)->is_pooled)
-        return marked(alloc_resize(s->beyond, head_of(block), sizeof(struct head) + size), false);
-    if (size <= ROOM)
+    units = head_of(block)->units;
+    if (units == 0)
+        return marked(alloc_resize(s->beyond, head_of(block), sizeof(struct head) + size), 0);
+    if (size <= room_of(units))
         return block;
     more = pool_take(s, size);
     if (more) {
-        memcpy(more, block, ROOM);
+        memcpy(more, block, room_of(units));
         pool_free(s->list, block, s->beyond);
     }
     return more;
@@ -120,14 +147,14 @@ weir_allocator pool_allocator(struct pool_source *source)
     return (weir_allocator){ .resize = resize, .ctx = source };
 }
 
-void pool_done(struct pool *p, const weir_allocator *beyond)
+void pool_done(struct pool *p)
 {
     struct pool_chunk *c = atomic_load_explicit(&p->newest, memory_order_acquire);
 
     while (c) {
         struct pool_chunk *older = c->older;
 
-        alloc_free(beyond, c);
+        pages_unmap(c, c->size);
         c = older;
     }
     atomic_init(&p->newest, NULL);

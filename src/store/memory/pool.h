@@ -1,10 +1,10 @@
-/* pool.h - memory for the records of reservations: blocks of one size, cut from larger ones.
+/* pool.h - memory for the records of reservations: blocks of a few sizes, cut from larger ones.
  *
- * A record is made with each reservation and stays for minutes, so there are many, and most are of
- * one rule. Those come from here; larger ones come from the allocator. New blocks of all shards are
- * cut one behind the other, as memory is fastest. Those that are given back are used again by their
- * shard, and go back to the allocator with the table. There is one size only: else each would keep
- * what it had at its peak. */
+ * A record is made with each reservation and stays for minutes, so there are many. Those of a few rules
+ * come from here; larger ones come from the allocator. New blocks of all shards are cut one behind the
+ * other, as memory is fastest, from chunks that come from the kernel. Those that are given back are
+ * used again by their shard for the same size, and go back with the table. There are few sizes: each
+ * keeps what it had at its peak. */
 #ifndef WEIR_STORE_MEMORY_POOL_H
 #define WEIR_STORE_MEMORY_POOL_H
 
@@ -17,9 +17,11 @@ struct pool {
     _Atomic(struct pool_chunk *) newest;
 };
 
+enum { POOL_SIZES = 4 }; /* of one unit, of two, … */
+
 /* Blocks that a shard has to use again; its lock must be held. Zeroed, there are none. */
 struct pool_list {
-    struct free_block *first;
+    struct free_block *first[POOL_SIZES];
 };
 
 /* As an allocator: all must stay in place as long as it is used. */
@@ -34,6 +36,6 @@ void *pool_take(const struct pool_source *source, size_t size); /* NULL: out of 
 void pool_free(struct pool_list *list, void *block, const weir_allocator *beyond);
 
 /* All blocks are gone with it but those of the allocator: give these back before. */
-void pool_done(struct pool *p, const weir_allocator *beyond);
+void pool_done(struct pool *p);
 
 #endif

@@ -1,7 +1,7 @@
 /* shard.h - a part of the table: cells in the order of their keys, under one lock.
  *
- * Every function but shard_prefetch() wants the lock held. The memory of the cells is given:
- * a shard does not know where it comes from. */
+ * Every function wants the lock held. The memory of the cells is given: a shard does not know where
+ * it comes from. */
 #ifndef WEIR_STORE_MEMORY_SHARD_H
 #define WEIR_STORE_MEMORY_SHARD_H
 
@@ -135,7 +135,7 @@ static inline uint32_t home_of(struct key key, uint32_t skip_bits, uint32_t home
     return (uint32_t)((key.high << skip_bits >> 32) * homes >> 32);
 }
 
-/* Both are only written with the lock held; they are atomic for shard_prefetch(). */
+/* Both are only written with the lock held. */
 static inline uint32_t homes_of(const struct shard *s)
 {
     return atomic_load_explicit(&s->homes, memory_order_relaxed);
@@ -177,12 +177,11 @@ static inline struct cell *shard_cell(const struct shard *s, struct key key)
     return shard_has(s, at, key) ? &cells_of(s)[at] : NULL;
 }
 
-static inline void shard_prefetch(const struct shard *s, struct key key)
+/* A home, and what is behind it. */
+static inline void cell_prefetch(const void *home)
 {
-    const struct cell *home = cells_of(s) + home_of(key, s->skip_bits, homes_of(s));
-
-    for (int i = 0; i < 4; i++) /* most keys are no further from home */
-        __builtin_prefetch(home + i, 1);
+    for (size_t i = 0; i < 4; i++) /* most keys are no further from home */
+        __builtin_prefetch((const char *)home + i * sizeof(struct cell), 1);
 }
 
 /* Insert an untouched cell at `at`, as shard_find() gave it. False: no empty cell behind it. */

@@ -96,31 +96,43 @@ void table_free(struct table *t)
         return;
     for (size_t i = 0; i < table_shards(t); i++)
         shard_done(&t->shards[i], &t->allocator);
-    pool_done(&t->records, &t->allocator);
+    pool_done(&t->records);
     growth_done(&t->growth);
     allocator = t->allocator;
     alloc_free(&allocator, t->shards_block);
     alloc_free(&allocator, t);
 }
 
+/* NULL: there is no such cell. */
+static void prefetch_beside(const struct cell *cell)
+{
+    if (cell && cell->algorithm == ALGORITHM_RESERVATION)
+        reservation_prefetch(cell->state.kept.block);
+    else if (cell)
+        state_prefetch(&cell->state, cell->algorithm);
+}
+
+/* Apart, so that the others need no stack. */
+__attribute__((noinline)) static void prefetch_beside_cell(struct shard *s, struct key key)
+{
+    if (!lock_try(&s->lock))
+        return;
+    prefetch_beside(shard_cell(s, key));
+    lock_drop(&s->lock);
+}
+
 void table_prefetch(struct table *t, struct key key, enum prefetch what)
 {
-    struct shard *s = table_shard(t, key);
-    uint32_t at;
+    const size_t shard = shard_index(t, key);
+    struct shard *s = &t->shards[shard];
 
-    switch (what) {
-    case PREFETCH_WAY:
-        __builtin_prefetch(s, 1);
-        break;
-    case PREFETCH_PLACE:
-        shard_prefetch(s, key);
-        break;
-    case PREFETCH_BESIDE:
-        at = shard_find(s, key);
-        if (shard_has(s, at, key))
-            state_prefetch(&s->cells[at].state, s->cells[at].algorithm);
-        break;
+    if (what == PREFETCH_BESIDE) {
+        prefetch_beside_cell(s, key);
+        return;
     }
+    __builtin_prefetch(s, 1);
+    if (what == PREFETCH_PLACE)
+        cell_prefetch(growth_home(&t->growth, shard, t->shard_bits, key));
 }
 
 /* ---- deciding ------------------------------------------------------------------------ */

@@ -24,13 +24,9 @@ static uint32_t behind(const struct shard *s, struct key key)
 /* Records of reservations lie anywhere in memory. */
 static void prefetch_record(const struct cell *c, const struct cell *end, enum walked walked)
 {
-    const size_t lines = 3, line = 64;
-
-    if (c >= end || c->algorithm != ALGORITHM_RESERVATION ||
-        (walked == WALK_OPEN && !c->state.kept.is_open))
-        return;
-    for (size_t i = 0; i < lines; i++)
-        __builtin_prefetch((const char *)c->state.kept.block + i * line);
+    if (c < end && c->algorithm == ALGORITHM_RESERVATION &&
+        (walked == WALK_ALL || c->state.kept.is_open))
+        reservation_prefetch(c->state.kept.block);
 }
 
 static bool is_walked(const struct cell *c, enum walked walked)

@@ -33,7 +33,7 @@ struct table {
 
 static inline size_t shard_index(const struct table *t, struct key key)
 {
-    return t->shard_bits ? key.high >> (64 - t->shard_bits) : 0;
+    return key.high >> 1 >> (63 - t->shard_bits); /* by 64, if there is one shard */
 }
 
 static inline struct shard *table_shard(const struct table *t, struct key key)

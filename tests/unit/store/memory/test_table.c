@@ -458,6 +458,29 @@ static void a_charge_of_cost_0_passes_beside_others_and_makes_no_key(void **stat
     table_free(t);
 }
 
+/* What is fetched for a key before its shard is looked at is its home, also while the table grows. */
+static void the_home_of_a_key_is_found_without_its_shard(void **state)
+{
+    const struct rule r = make_rule(WEIR_FIXED_WINDOW, 3, 1000000);
+    struct table *t = new_table(100000, false, heap());
+    bool was_between = false;
+
+    (void)state;
+    for (int64_t n = 0; n < 30000; n++) {
+        const struct key key = key_of(n);
+        const size_t at = shard_index(t, key);
+        const struct shard *s = &t->shards[at];
+
+        assert_true(take(t, &r, n, EPOCH, 1));
+        was_between = was_between || t->growth.moved > 0;
+        if (!s->lives_apart)
+            assert_ptr_equal(growth_home(&t->growth, at, t->shard_bits, key),
+                             s->cells + home_of(key, s->skip_bits, s->homes));
+    }
+    assert_true(was_between);
+    table_free(t);
+}
+
 /* How many homes a table of 1000 each grows to, with so many bytes beside each home. */
 static uint32_t homes_after_growth(int64_t beside)
 {
@@ -485,6 +508,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_table_grows_by_a_part_of_all_memory_and_at_most_doubles),
+        cmocka_unit_test(the_home_of_a_key_is_found_without_its_shard),
         cmocka_unit_test(T1_a_denied_question_a_peek_and_a_cost_of_0_change_nothing),
         cmocka_unit_test(T2_several_charges_are_charged_whole_or_not_at_all),
         cmocka_unit_test(T2_making_room_drops_no_key_of_the_question),
