@@ -1,12 +1,14 @@
 /* bench_decisions.c - what a decision costs, next to the floor of the same machine.
  *
- *     bench_decisions [--keys N] [--count N] [--only ALGORITHM]
+ *     bench_decisions [--keys N] [--count N] [--only ALGORITHM] [--large]
  *
  * floor      what any limiter must do: one keyed hash of the key and one read-modify-write of
  *            a random cache line in a table of that size (an array of as many 64-byte cells)
  * decision   the hash and the decision in the table, as the engine asks it
  * check      weir_check(): also the clock, the policy's name, the identity, the whole answer
  * many       weir_check_many(), 64 at a time
+ *
+ * With --large there is no run with few keys, none of two threads, and nothing is counted.
  *
  * They take turns, several rounds each of a million, and a ratio is the median of the rounds'
  * ratios, so that a noisy neighbour hurts both sides alike. Instructions are counted by
@@ -325,7 +327,8 @@ static double ratio(const double *a, const double *b)
     return median(ratios);
 }
 
-static void compare(const char *policy, uint64_t keys, uint64_t count, struct floor_table *f)
+static void compare(const char *policy, uint64_t keys, uint64_t count, struct floor_table *f,
+                    bool with_threads)
 {
     double floors[ROUNDS], decisions[ROUNDS], checks[ROUNDS], many[ROUNDS], one[ROUNDS],
         two[ROUNDS];
@@ -353,13 +356,15 @@ static void compare(const char *policy, uint64_t keys, uint64_t count, struct fl
     printf("  %6.1f %7.1f %5.2f", median(floors), median(decisions), ratio(decisions, floors));
     printf(" %7.1f %5.2f %7.1f %5.2f", median(checks), ratio(checks, floors), median(many),
            ratio(many, floors));
-    if (keys > WARM) {
+    if (with_threads) {
         for (int r = 0; r < ROUNDS; r++) {
             one[r] = threads_round(w, policy, keys, count, 1, 300 + (uint64_t)r);
             two[r] = threads_round(w, policy, keys, count, 2, 400 + (uint64_t)r * 2);
         }
-        printf("  %7.2f  %8.1f  %7.2f", ratio(two, one), worst_bytes, worst_ms);
+        printf("  %7.2f", ratio(two, one));
     }
+    if (keys > WARM)
+        printf("  %*s%8.1f  %7.2f", with_threads ? 0 : 9, "", worst_bytes, worst_ms);
     printf("\n");
     fflush(stdout);
     weir_close(w);
@@ -370,6 +375,7 @@ int main(int argc, char **argv)
     uint64_t most = 10000000, count = 1000000;
     const uint64_t sizes[] = { HOT, WARM, 0 };
     const char *only = NULL;
+    bool only_large = false;
 
     for (int i = 1; i < argc; i++) {
         if (!strcmp(argv[i], "--keys") && i + 1 < argc)
@@ -378,10 +384,12 @@ int main(int argc, char **argv)
             count = strtoull(argv[++i], NULL, 10);
         else if (!strcmp(argv[i], "--only") && i + 1 < argc)
             only = argv[++i];
+        else if (!strcmp(argv[i], "--large"))
+            only_large = true;
         else if (!strcmp(argv[i], "--counted") && i + 2 < argc)
             return run_counted(argv[i + 1], strtoull(argv[i + 2], NULL, 10)), 0;
         else
-            errx(2, "usage: %s [--keys N] [--count N]", argv[0]);
+            errx(2, "usage: %s [--keys N] [--count N] [--only ALGORITHM] [--large]", argv[0]);
     }
 
     printf(
@@ -389,13 +397,19 @@ int main(int argc, char **argv)
         "algorithm             keys      ns      ns ratio      ns ratio      ns ratio   / 1 thread  per key pause ms\n");
     for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
         uint64_t keys = sizes[s] ? sizes[s] : most;
-        struct floor_table f = floor_new(keys);
+        struct floor_table f;
+
+        if (only_large && sizes[s])
+            continue;
+        f = floor_new(keys);
 
         for (size_t a = 0; a < ALGORITHM_COUNTED; a++)
             if (!only || !strcmp(only, algorithms[a]))
-                compare(algorithms[a], keys, count, &f);
+                compare(algorithms[a], keys, count, &f, keys > WARM && !only_large);
         floor_free(&f);
     }
+    if (only_large)
+        return 0;
     printf("\ninstructions a decision (callgrind, 100 keys):\n");
     for (size_t a = 0; a < ALGORITHM_COUNTED; a++) {
         double n = only && strcmp(only, algorithms[a])

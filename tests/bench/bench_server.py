@@ -14,6 +14,10 @@ the CPU time a request costs a server (/proc/PID/stat) is not touched by that.
 constant        answers the same bytes, looks at nothing: see constant.c
 constant always the same, behind a write and a sync for all that was asked together
 weir            CL.THROTTLE by RESP, GET /v1/gate and POST /v1/check by HTTP; file store, sync 50ms
+weir bucket     WEIR.LIMIT with a token bucket, and
+weir sliding    with a sliding window; WEIR.LIMIT asks for more than CL.THROTTLE, and answers more
+weir three      GET /v1/gate of a policy with three rules
+memory ...      the same, counters in memory alone
 weir uring      the same, --io uring
 weir always     the same, sync: always
 redis lua       gcra.lua by EVALSHA, one call a request; AOF everysec, no rewriting of the AOF
@@ -130,10 +134,13 @@ class Server:
 
 def commands(tree):
     """How each of them is started."""
-    def weir(sync, io="epoll"):
+    def weir(*store, io="epoll"):
         return lambda s: [tree / "weir", "serve", "--config", HERE / "policies.yaml", "--store",
-                          f"file:{s.folder}/data", "--sync", sync, "--threads", s.threads, "--io", io,
-                          "--listen", f"127.0.0.1:{s.port}", "--log", s.folder / "log"]
+                          *(word.format(folder=s.folder) for word in store), "--threads", s.threads,
+                          "--io", io, "--listen", f"127.0.0.1:{s.port}", "--log", s.folder / "log"]
+
+    def weir_file(sync, io="epoll"):
+        return weir("file:{folder}/data", "--sync", sync, io=io)
 
     def redis(fsync):
         return lambda s: ["redis-server", "--port", s.port, "--bind", "127.0.0.1", "--save", "",
@@ -143,9 +150,10 @@ def commands(tree):
     return {
         "constant": lambda s: [tree / "tests/constant", s.port, s.threads],
         "constant always": lambda s: [tree / "tests/constant", s.port, s.threads, s.folder / "kept"],
-        "weir": weir("50ms"),
-        "weir uring": weir("50ms", "uring"),
-        "weir always": weir("always"),
+        "weir": weir_file("50ms"),
+        "weir uring": weir_file("50ms", "uring"),
+        "weir always": weir_file("always"),
+        "memory": weir("memory:"),
         "redis": redis("everysec"),
         "redis always": redis("always"),
         "nginx": lambda s: ["nginx", "-c", s.fill("nginx.conf"), "-e", s.folder / "error.log"],
@@ -157,6 +165,8 @@ def commands(tree):
 
 LUA_COMMAND = (f"raw:EVALSHA {hashlib.sha1(LUA).hexdigest()} 1 {{key}} "
                f"{LIMIT - 1} {LIMIT} 60")
+WEIR_LIMIT = f"raw:WEIR.LIMIT {{key}} {{algorithm}} {LIMIT} 60000"
+BUCKET, SLIDING = (WEIR_LIMIT.replace("{algorithm}", a) for a in ("token_bucket", "sliding_window"))
 INCR_COMMAND = "raw:INCR {key} ; PEXPIRE {key} 60000 NX"
 
 # name: (server, protocol, how it is asked)
@@ -165,6 +175,11 @@ CONTESTANTS = {
     "constant always": ("constant always", "resp", "cl.throttle"),
     "weir": ("weir", "resp", "cl.throttle"),
     "weir uring": ("weir uring", "resp", "cl.throttle"),
+    "weir bucket": ("weir", "resp", BUCKET),
+    "weir sliding": ("weir", "resp", SLIDING),
+    "memory": ("memory", "resp", "cl.throttle"),
+    "memory bucket": ("memory", "resp", BUCKET),
+    "memory sliding": ("memory", "resp", SLIDING),
     "redis lua": ("redis", "resp", LUA_COMMAND),
     "redis incr": ("redis", "resp", INCR_COMMAND),
     "weir always": ("weir always", "resp", "cl.throttle"),
@@ -174,11 +189,16 @@ CONTESTANTS = {
     "weir gate": ("weir", "http", GATE),
     "weir uring gate": ("weir uring", "http", GATE),
     "weir check": ("weir", "http", CHECK),
+    "weir three": ("weir", "http", GATE.replace("=limit", "=three")),
+    "memory gate": ("memory", "http", GATE),
+    "memory three": ("memory", "http", GATE.replace("=limit", "=three")),
     "nginx": ("nginx", "http", PLAIN),
     "haproxy": ("haproxy", "http", PLAIN),
 }
 RESP = ["constant", "weir", "weir uring", "redis lua", "redis incr"]
 ALWAYS = ["constant always", "weir always", "redis lua always", "redis incr always"]
+ALSO = ["weir bucket", "weir sliding", "memory", "memory bucket", "memory sliding", "weir three",
+        "memory gate", "memory three"]  # with one thread and random keys
 HTTP = ["constant http", "weir gate", "weir uring gate", "weir check", "nginx", "haproxy"]
 
 
@@ -234,7 +254,7 @@ def all_cases(threads):
                 for name in RESP + HTTP:
                     if t == 1 or not name.startswith("redis"):
                         cases.append(Case(name, t, pipeline, keys))
-            for name in ALWAYS:
+            for name in ALWAYS + (ALSO if t == 1 else []):
                 if t == 1 or not name.startswith("redis"):
                     cases.append(Case(name, t, pipeline, KEYS))
     for rate in RATES:
@@ -363,25 +383,36 @@ def print_ratios(field):
     print()
     for t, keys in loads:
         print_ratio(field, "weir", "redis lua", t, 16, keys, least=5)
+    for name in "weir", "memory":
+        for kind in "", " bucket", " sliding":
+            print_ratio(field, name + kind, "constant", 1, 16, KEYS, least=0.8)
+    for t, keys in loads[1:]:
+        print_ratio(field, "weir", "constant", t, 16, keys, least=0.8)
     for t, keys in loads:
-        print_ratio(field, "weir", "constant", t, 16, keys, least=0.6)
-    for t, keys in loads:
-        print_ratio(field, "weir", "constant", t, 1, keys, least=0.9)
+        print_ratio(field, "weir", "constant", t, 1, keys, least=0.95)
+    print_ratio(field, "weir uring", "constant", 1, 1, KEYS, least=1.1)
     for pipeline in 1, 16:
         for t in 1, 2:
             print_ratio(field, "weir always", "redis lua always", t, pipeline, KEYS, least=4)
+    print_ratio(field, "weir always", "constant always", 1, 1, KEYS, least=0.95)
     for pipeline in 1, 16:
         for t, keys in loads:
-            print_ratio(field, "weir gate", "nginx", t, pipeline, keys, least=1)
-    print_ratio(field, "weir", "constant", 1, 16, KEYS, most=1.3, rate=RATES[0], what="p99")
-    print_ratio(field, "weir gate", "constant http", 1, 16, KEYS, most=1.3, rate=RATES[0],
+            print_ratio(field, "weir gate", "nginx", t, pipeline, keys, least=1.2)
+    for t in 1, 2:
+        print_ratio(field, "weir gate", "haproxy", t, 1, KEYS, least=1.2)
+    for name in "weir", "memory":
+        print_ratio(field, name + " gate", "constant http", 1, 16, KEYS, least=0.6)
+        print_ratio(field, name + " three", name + " gate", 1, 16, KEYS, most=1.4, what="cpu_us")
+    print_ratio(field, "weir", "constant", 1, 16, KEYS, most=1.1, rate=RATES[0], what="p99")
+    print_ratio(field, "weir gate", "constant http", 1, 16, KEYS, most=1.1, rate=RATES[0],
                 what="p99")
     print("\nio_uring, next to epoll:")
     for pipeline in 1, 16:
         for t in 1, 2:
             print_ratio(field, "weir uring", "weir", t, pipeline, KEYS)
             print_ratio(field, "weir uring", "weir", t, pipeline, KEYS, what="cpu_us")
-            print_ratio(field, "weir uring", "constant", t, pipeline, KEYS)
+            if (t, pipeline) != (1, 1):
+                print_ratio(field, "weir uring", "constant", t, pipeline, KEYS)
             print_ratio(field, "weir uring gate", "weir gate", t, pipeline, KEYS)
             print_ratio(field, "weir uring gate", "weir gate", t, pipeline, KEYS, what="cpu_us")
     print_ratio(field, "weir uring", "weir", 1, 16, KEYS, rate=RATES[0], what="p99")
@@ -390,12 +421,9 @@ def print_ratios(field):
     for pipeline in 1, 16:
         print_ratio(field, "weir", "redis incr", 1, pipeline, KEYS)
         print_ratio(field, "weir always", "redis incr always", 1, pipeline, KEYS)
-        print_ratio(field, "weir always", "constant always", 1, pipeline, KEYS)
         print_ratio(field, "constant always", "redis lua always", 1, pipeline, KEYS)
         print_ratio(field, "weir", "constant", 1, pipeline, KEYS, what="cpu_us")
         print_ratio(field, "weir check", "nginx", 1, pipeline, KEYS)
-        print_ratio(field, "weir gate", "haproxy", 1, pipeline, KEYS)
-        print_ratio(field, "weir gate", "constant http", 1, pipeline, KEYS)
         print_ratio(field, "weir gate", "nginx", 1, pipeline, KEYS, what="cpu_us")
     print_ratio(field, "weir", "redis lua", 1, 16, KEYS, rate=RATES[1], what="p99")
     print_ratio(field, "weir gate", "nginx", 1, 16, KEYS, rate=RATES[1], what="p99")
