@@ -109,23 +109,41 @@ static weir_err tend_journal(struct keeper *k)
 
 /* ---- checkpoints -------------------------------------------------------------------------- */
 
-/* HOW LARGE THE FILES GET. A checkpoint is due when the journals are half as large as the live
- * state. While its snapshot is written, the new journal may grow by another half. With the last
- * snapshot and the new one that makes three times the live state. Where the state is small, the
- * bound is `least` times the journal limit, which is about what one second of full load writes. */
-static uint64_t half_of_live(const struct keeper *k, int least)
+/* HOW LARGE THE FILES GET. While a snapshot is written, the new journal may grow by half of the live
+ * state. With the last snapshot, the new one and the journals between them, all files together have at
+ * most three times the live state: so the journals are as large as that allows when a checkpoint is
+ * due. That is half of the live state, and more while it grows. Where the state is small, the bound is
+ * `least` times the journal limit, which is about what one second of full load writes. */
+static uint64_t live_bytes(const struct keeper *k)
 {
-    const uint64_t half = k->snapshot.bytes / 2, limit = (uint64_t)least * k->options.journal_limit;
+    const uint64_t now = table_bytes(k->table), had = k->snapshot.bytes;
 
-    return half > limit ? half : limit;
+    if (now >= k->table_then)
+        return had + (now - k->table_then);
+    return had > k->table_then - now ? had - (k->table_then - now) : 0;
+}
+
+static uint64_t at_least(const struct keeper *k, uint64_t bytes, int least)
+{
+    const uint64_t limit = (uint64_t)least * k->options.journal_limit;
+
+    return bytes > limit ? bytes : limit;
+}
+
+/* Of the journals, when a checkpoint is due. */
+static uint64_t due_bytes(const struct keeper *k, int least)
+{
+    const uint64_t live = live_bytes(k), most = live + live / 2, had = k->snapshot.bytes;
+
+    return at_least(k, most > had ? most - had : 0, least);
 }
 
 /* While no checkpoint is under way. There is some room above what makes one due, so that commits do
  * not wait just because the keeper is late. */
 static void bound_journal(struct keeper *k)
 {
-    const uint64_t half = half_of_live(k, HURRY_LIMITS);
-    const uint64_t most = half + half / 8 + k->options.journal_limit / 2;
+    const uint64_t most = due_bytes(k, HURRY_LIMITS) + live_bytes(k) / 16 +
+                          k->options.journal_limit / 2;
 
     if (!k->options.no_thread)
         journal_bound(k->journal, most > k->old_bytes ? most - k->old_bytes : 0);
@@ -134,7 +152,7 @@ static void bound_journal(struct keeper *k)
 /* How large the journal may be when so many shards of its snapshot are written. */
 static uint64_t most_bytes(const struct keeper *k, size_t done, size_t shards)
 {
-    const uint64_t most = half_of_live(k, BESIDE_LIMITS);
+    const uint64_t most = at_least(k, live_bytes(k) / 2, BESIDE_LIMITS);
 
     return k->first_bytes + most / 4 + (most - most / 4) * done / shards;
 }
@@ -163,7 +181,8 @@ static bool pace(void *ctx, size_t done, size_t shards)
 static weir_err checkpoint(struct keeper *k, weir_diag *diag)
 {
     const bool has_failed = k->state == KEEPER_FAILED;
-    const uint64_t size = journal_size(k->journal), epoch = k->epoch + !k->is_begun;
+    const uint64_t size = journal_size(k->journal), epoch = k->epoch + !k->is_begun,
+                   table = table_bytes(k->table);
     weir_err err;
 
     k->first_bytes = k->is_begun ? size : 0;
@@ -193,6 +212,7 @@ static weir_err checkpoint(struct keeper *k, weir_diag *diag)
         return err;
     }
     journal_confirm(k->journal);
+    k->table_then = table;
     k->epoch = epoch;
     k->is_begun = false;
     k->old_bytes = k->old_journals = 0;
@@ -234,9 +254,11 @@ static void checkpoint_if_due(struct keeper *k, int64_t now)
     char line[sizeof diag.text + 64];
 
     atomic_store(&k->journal_bytes, (int64_t)size);
-    if (size < half_of_live(k, 1) && k->old_journals < MOST_OLD_JOURNALS)
+    if (!k->is_begun)
+        bound_journal(k); /* by what is live now */
+    if (size < due_bytes(k, 1) && k->old_journals < MOST_OLD_JOURNALS)
         return;
-    if (!is_time_to_try(k, now) && (k->is_begun || size < half_of_live(k, HURRY_LIMITS)))
+    if (!is_time_to_try(k, now) && (k->is_begun || size < due_bytes(k, HURRY_LIMITS)))
         return;
     if (checkpoint(k, &diag)) {
         snprintf(line, sizeof line, "snapshot failed, the journal goes on: %s", diag.text);
@@ -263,7 +285,6 @@ static int64_t run_round(void *arg)
     if (k->has_kept) {
         keeper_tick(k, clock_monotonic_ms());
     } else {
-        bound_journal(k);
         /* Not only later: processes that live shortly would leave a journal each. */
         checkpoint_if_due(k, clock_monotonic_ms());
         k->has_kept = true;
@@ -306,6 +327,7 @@ static weir_err begin_with_snapshot(struct keeper *k, weir_diag *diag)
         k->dir->ops->remove(k->dir, SNAPSHOT_TEMPORARY); /* frees room on a full disk */
         return err;
     }
+    k->table_then = table_bytes(k->table);
     k->old_bytes = k->old_journals = 0;
     recovery_remove_before(k->dir, k->epoch);
     k->dir->ops->remove(k->dir, WARNING_NAME);
@@ -330,6 +352,7 @@ weir_err keeper_recover(struct keeper *k, weir_diag *diag)
         return err;
     k->epoch = found.next_epoch;
     k->snapshot = found.snapshot;
+    k->table_then = table_bytes(k->table);
     k->old_journals = found.journals;
     k->old_bytes = found.journal_bytes;
     if (found.torn_bytes > 0) {

@@ -35,6 +35,7 @@ struct keeper {
     uint64_t epoch;
     bool is_begun; /* the journal of this epoch waits for its snapshot */
     struct snapshot_facts snapshot;
+    uint64_t table_then;              /* table_bytes(), when it was begun */
     uint64_t old_journals, old_bytes; /* before this epoch, not yet in a snapshot */
     uint64_t first_bytes;             /* of the journal, when its snapshot was begun */
     int64_t tried_at;                 /* when the last checkpoint began */

@@ -53,6 +53,7 @@ typedef void table_each(void *ctx, const struct record *r, const struct sliding_
  * its holds. */
 void table_export(struct table *t, size_t shard, int64_t now, table_each *each, void *ctx);
 
+uint64_t table_bytes(const struct table *t);      /* of all that is exported: about, and no more */
 void table_expect(struct table *t, int64_t keys); /* so many are about to be restored */
 
 /* Where keys are restored to. */

@@ -96,6 +96,15 @@ void table_export(struct table *t, size_t shard, int64_t now, table_each *each, 
     table_walk(t, shard, WALK_ALL, export_cell, &to);
 }
 
+/* Logs and records take less in files than in memory: half of it, at the least. */
+uint64_t table_bytes(const struct table *t)
+{
+    const int64_t keys = atomic_load_explicit(&t->keys, memory_order_relaxed),
+                  beside = atomic_load_explicit(&t->beside, memory_order_relaxed);
+
+    return (uint64_t)keys * sizeof(struct record) + (uint64_t)beside / 2;
+}
+
 void table_expect(struct table *t, int64_t keys)
 {
     growth_expect(&t->growth, keys);
