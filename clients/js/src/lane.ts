@@ -85,7 +85,7 @@ export function lane(
       while (taken < max && (left -= queue[taken]?.text.length!) > 0) taken++
       void send(queue.splice(0, taken || 1))
     }
-    if (!queue[0]) gathering = clearTimeout(gathering)
+    if (!queue[0]) gathering &&= clearTimeout(gathering)
     else gathering ??= setTimeout(() => ((gathering = void 0), flush(true)), GATHER_MS)
   }
 
