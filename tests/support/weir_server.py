@@ -195,7 +195,9 @@ class Server:
         return self.http("POST", "/v1/check", {"policy": policy, "key": key, **more})[2]
 
     def connect(self):
-        return socket.create_connection(self.address, timeout=PATIENCE)
+        connection = socket.create_connection(self.address, timeout=PATIENCE)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # pieces leave as pieces, and at once
+        return connection
 
     def resp(self, *words):
         """One command; the raw reply up to where the server has nothing more to say."""
