@@ -27,8 +27,9 @@ HEALTH = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 
 def resident(pid):
+    """Without pages of files: the program's own are read as they are first run, by one connection or by many."""
     text = Path(f"/proc/{pid}/status").read_text()
-    return 1024 * int(re.search(r"VmRSS:\s+(\d+) kB", text)[1])
+    return 1024 * int(re.search(r"RssAnon:\s+(\d+) kB", text)[1])
 
 
 def gauge(server, name):
