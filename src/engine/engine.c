@@ -61,10 +61,12 @@ void engine_prefetch_all(struct engine *e, const struct check *check, enum prefe
 {
     if (check->is_answered || !e->store->ops->prefetch)
         return;
-    if (verb_reserves(check->verb))
-        e->store->ops->prefetch(e->store, check->reserving.of.key, what);
-    if (verb_reserves(check->verb) && what != PREFETCH_BESIDE)
-        return; /* the charges came while its id was hashed */
+    if (verb_reserves(check->verb)) {
+        if (what != PREFETCH_BESIDE || !verb_makes_reservation(check->verb)) /* no record yet */
+            e->store->ops->prefetch(e->store, check->reserving.of.key, what);
+        if (what != PREFETCH_BESIDE)
+            return; /* the charges came while its id was hashed */
+    }
     for (size_t i = 0; i < check->live + check->shadow; i++)
         e->store->ops->prefetch(e->store, check->charges[i].key, what);
 }
