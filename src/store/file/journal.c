@@ -24,6 +24,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "store/memory/record_short.h"
 
 enum {
     FIRST_ROOM = 1 << 16,
@@ -78,6 +79,27 @@ static uint64_t append_for_table(struct table_log *log, const struct record *rec
     return mark;
 }
 
+static uint64_t append_lean(struct table_log *log, const struct record *records, size_t n,
+                            struct record *reserved, const struct reservation *r)
+{
+    struct journal *j = (struct journal *)log;
+    struct record definition[TERMS_RECORDS];
+    uint64_t mark = JOURNAL_LOST;
+    size_t count;
+
+    pthread_mutex_lock(&j->lock);
+    if (!j->failed) {
+        const uint64_t number = known_terms_number(j->terms, r, definition, &count);
+
+        reserved->packed.words[2] = short_flags(RECORD_OPEN | RECORD_LEAN, number);
+        if (count > 0)
+            append(j, definition, count);
+        mark = append(j, records, n);
+    }
+    pthread_mutex_unlock(&j->lock);
+    return mark;
+}
+
 struct table_log *journal_log(struct journal *j)
 {
     return &j->log;
@@ -94,11 +116,15 @@ weir_err journal_new(struct journal **out, struct dir *dir, enum sync_mode mode,
     if (!j)
         return WEIR_ENOMEM;
     j->log.write_buffers = write_buffers_new(allocator);
-    if (!j->log.write_buffers) {
+    j->terms = known_terms_new(allocator);
+    if (!j->log.write_buffers || !j->terms) {
+        write_buffers_free(j->log.write_buffers);
+        known_terms_free(j->terms, allocator);
         alloc_free(allocator, j);
         return WEIR_ENOMEM;
     }
     j->log.append = append_for_table;
+    j->log.append_lean = append_lean;
     j->dir = dir;
     j->allocator = *allocator;
     j->mode = mode;
@@ -124,6 +150,7 @@ void journal_free(struct journal *j)
     if (j->file)
         j->dir->ops->close(j->file);
     write_buffers_free(j->log.write_buffers);
+    known_terms_free(j->terms, &allocator);
     alloc_free(&allocator, j->batch.bytes);
     alloc_free(&allocator, j->spare.bytes);
     pthread_cond_destroy(&j->idle);

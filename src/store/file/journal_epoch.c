@@ -91,9 +91,10 @@ weir_err journal_begin(struct journal *j, uint64_t epoch, uint64_t most)
         has_failed = true; /* and if not, little is left to sync while commits wait */
     pthread_mutex_lock(&j->lock);
     journal_wait_idle(j);
+    known_terms_forget(j->terms); /* T1: what is appended from now on goes to the new file */
     if (!j->failed && !j->is_unconfirmed && j->file)
         journal_write_batch(j, true);
-    j->busy = true; /* what is appended from now on goes to the new file */
+    j->busy = true;
     has_failed = has_failed || j->failed || j->is_unconfirmed;
     if (has_failed) {
         if (j->lost_upto == 0) /* marks from between two failures are settled long since */
@@ -101,6 +102,7 @@ weir_err journal_begin(struct journal *j, uint64_t epoch, uint64_t most)
         j->lost_upto = j->appended;
         j->written = j->filed = j->synced = j->appended;
         j->batch.len = 0;
+        known_terms_forget(j->terms); /* definitions were dropped with it */
     }
     pthread_mutex_unlock(&j->lock);
 

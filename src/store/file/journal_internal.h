@@ -10,6 +10,7 @@
 
 #include "store/file/journal.h"
 #include "store/file/journal_format.h"
+#include "store/file/journal_terms.h"
 #include "store/file/ring.h"
 
 /* A batch in the making: its header's place, then records. */
@@ -45,6 +46,7 @@ struct journal {
     uint64_t prepared; /* of what was written ahead */
     bool is_tight;     /* there is no room to write ahead */
     struct batch batch, spare;
+    struct known_terms *terms; /* of reservations, which the file that is appended to has */
     uint64_t appended, written, filed, synced; /* records, of all epochs; filed: in the file */
     uint64_t lost_after, lost_upto;            /* marks of a failed epoch that were never durable */
     struct journal_counts counts;

@@ -14,6 +14,7 @@
 #include "base/diag.h"
 #include "store/file/journal.h"
 #include "store/file/journal_format.h"
+#include "store/file/journal_terms.h"
 #include "store/file/ring.h"
 #include "store/memory/record_short.h"
 #include "store/reservation_pack.h"
@@ -153,16 +154,21 @@ static enum journal_end read_header(struct image *f, const char *name,
 struct replay {
     bool (*each)(void *ctx, const struct record *r);
     void *ctx;
+    const weir_allocator *allocator;
+    struct read_terms *terms;
+    bool salvage;
+    uint64_t nameless; /* records of reservations whose terms were lost */
+    uint64_t defining; /* records of definitions, which are handed to no one */
 };
 
-/* A new reservation that is packed, behind what it holds. */
-static bool replay_packed(const struct replay *replay, const struct record *r,
-                          const struct record *first)
+/* A new reservation that is packed, behind what it holds. The records of its keys end at `end`. */
+static bool replay_packed(struct replay *replay, const struct record *r, const struct record *first,
+                          const struct record *end)
 {
     struct record holds[RESERVATION_MOST_CHARGES], whole[1 + PACKED_RECORDS];
     size_t n;
 
-    if (record_more(r) > PACKED_RECORDS || !short_holds(r, first, holds, &n))
+    if (record_more(r) > PACKED_RECORDS || !short_holds(r, first, end, holds, &n))
         return false;
     for (size_t i = 0; i < n; i++)
         if (!replay->each(replay->ctx, &holds[i]))
@@ -172,9 +178,21 @@ static bool replay_packed(const struct replay *replay, const struct record *r,
     return replay->each(replay->ctx, whole);
 }
 
+static bool replay_lean(struct replay *replay, const struct record *r, const struct record *first)
+{
+    const struct reservation *terms = read_terms_of(replay->terms, r);
+    struct record packed[1 + TERMS_RECORDS];
+
+    if (!terms) {
+        replay->nameless += 1 + record_more(r);
+        return replay->salvage;
+    }
+    return short_pack(r, first, terms, packed) > 0 && replay_packed(replay, packed, first, r);
+}
+
 /* One record, or what a short one means. `key` is the last of a key before it in the batch, which
  * begins with `first`. */
-static bool replay_record_of(const struct replay *replay, const struct record *r,
+static bool replay_record_of(struct replay *replay, const struct record *r,
                              const struct record *first, const struct record **key)
 {
     struct record expanded[SHORT_EXPANDED];
@@ -185,8 +203,14 @@ static bool replay_record_of(const struct replay *replay, const struct record *r
             *key = r;
         return replay->each(replay->ctx, r);
     }
+    if (!r->is_hold && r->packed.words[2] & RECORD_TERMS) {
+        replay->defining += 1 + record_more(r);
+        return read_terms_define(replay->terms, r, replay->allocator) == TERMS_DEFINED;
+    }
+    if (!r->is_hold && r->packed.words[2] & RECORD_LEAN)
+        return replay_lean(replay, r, first);
     if (record_is_packed(r))
-        return replay_packed(replay, r, first);
+        return replay_packed(replay, r, first, r);
     n = *key ? short_expand(r, *key, expanded) : 0;
     for (size_t i = 0; i < n; i += 1 + record_more(&expanded[i]))
         if (!replay->each(replay->ctx, &expanded[i]))
@@ -196,13 +220,14 @@ static bool replay_record_of(const struct replay *replay, const struct record *r
 
 /* Replay whole batches from out->good on, until one is missing. */
 static weir_err replay_batches(struct image *f, const char *name, uint64_t salt,
-                               const struct replay *replay, uint64_t *number,
-                               struct journal_reading *out, weir_diag *diag)
+                               struct replay *replay, uint64_t *number, struct journal_reading *out,
+                               weir_diag *diag)
 {
     const struct batch_header *batch;
 
     while ((batch = batch_at(f, out->good, salt)) && batch->number == *number) {
         const struct record *records = (const struct record *)(batch + 1), *key = NULL;
+        const uint64_t not_replayed = replay->nameless + replay->defining;
 
         for (size_t i = 0, more; i < batch->count; i += 1 + more) {
             more = record_more(&records[i]);
@@ -210,7 +235,7 @@ static weir_err replay_batches(struct image *f, const char *name, uint64_t salt,
                 return diag_fail(diag, WEIR_ENOMEM, "not enough memory to replay %s", name);
         }
         out->good += sizeof *batch + batch->count * sizeof(struct record);
-        out->records += batch->count;
+        out->records += batch->count - (replay->nameless + replay->defining - not_replayed);
         *number += batch->count;
         out->ended = batch->count == 0;
         out->end = out->ended ? JOURNAL_ENDED : JOURNAL_WHOLE;
@@ -248,14 +273,14 @@ struct source {
     uint64_t base;
     bool salvage;
     const weir_allocator *allocator;
-    struct replay replay;
+    struct replay *replay;
 };
 
 /* Replay from out->good on, and look whether what follows had been synced. */
 static weir_err replay_image(const struct source *from, struct image *f, uint64_t salt,
                              uint64_t *number, struct journal_reading *out, weir_diag *diag)
 {
-    weir_err err = replay_batches(f, from->name, salt, &from->replay, number, out, diag);
+    weir_err err = replay_batches(f, from->name, salt, from->replay, number, out, diag);
 
     if (err || !was_synced(f, out->good, *number, salt))
         return err;
@@ -263,7 +288,7 @@ static weir_err replay_image(const struct source *from, struct image *f, uint64_
     diag_set(diag, "%s is damaged at byte %llu: this data had been synced%s", from->name,
              (unsigned long long)out->good, HINT);
     while (from->salvage && !err && skip_damage(f, salt, number, out))
-        err = replay_batches(f, from->name, salt, &from->replay, number, out, diag);
+        err = replay_batches(f, from->name, salt, from->replay, number, out, diag);
     out->end = JOURNAL_BAD;
     return err;
 }
@@ -322,9 +347,11 @@ weir_err journal_read(struct dir *dir, const char *name, const unsigned char sec
                       bool (*each)(void *ctx, const struct record *r), void *ctx,
                       struct journal_reading *out, weir_diag *diag)
 {
-    const struct source from = {
-        dir, name, secret_id, base, salvage, allocator, { each, ctx },
+    struct read_terms terms = { 0 };
+    struct replay replay = {
+        .each = each, .ctx = ctx, .allocator = allocator, .terms = &terms, .salvage = salvage
     };
+    const struct source from = { dir, name, secret_id, base, salvage, allocator, &replay };
     struct image f = { .dir = dir, .allocator = *allocator };
     weir_err err = open_image(&f, name, diag);
 
@@ -334,8 +361,10 @@ weir_err journal_read(struct dir *dir, const char *name, const unsigned char sec
     if (!err && f.err)
         err = diag_fail(diag, f.err, "cannot read %s/%s: %s", dir->path, name,
                         f.err == WEIR_ENOMEM ? weir_err_text(f.err) : strerror(dir->why));
+    out->damage.missing += replay.nameless;
     if (f.file)
         dir->ops->close(f.file);
+    read_terms_done(&terms, allocator);
     alloc_free(allocator, f.bytes);
     return err;
 }

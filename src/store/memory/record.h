@@ -49,6 +49,9 @@ static inline bool record_is_short(const struct record *r)
 enum {
     RECORD_OPEN = 1,   /* it is not settled */
     RECORD_PACKED = 2, /* its bytes are those of reservation_pack() */
+    RECORD_LEAN = 4,   /* they say only what others of its terms do not; the terms have a number */
+    RECORD_TERMS = 8,  /* it is no reservation, but defines terms: its bytes are packed */
+    RECORD_FLAGS = 8,  /* bits; the number is above them */
 };
 
 /* What became of a reservation. */

@@ -5,6 +5,7 @@
 
 #include "store/reservation_pack.h"
 #include "store/store.h"
+#include "store/varint.h"
 
 static void put_head(const struct cell *record, bool is_hold, struct record *to)
 {
@@ -14,34 +15,25 @@ static void put_head(const struct cell *record, bool is_hold, struct record *to)
     to->is_hold = is_hold;
 }
 
-size_t short_write(const struct cell *record, struct record *to)
+size_t short_write_lean(const struct cell *record, struct record to[LEAN_MOST])
 {
     const struct reservation *r = (const struct reservation *)(const void *)
                                       record->state.kept.block;
-    const struct reserved_charge *c = r->charges;
-    const struct reserved_part *part = (const struct reserved_part *)(c + 1);
-    struct short_reservation *s = (struct short_reservation *)(void *)(to + 1);
-    char *end;
+    const struct reserved_part *part = reservation_parts(r);
+    char *at = (char *)(to + 1);
 
-    s->fingerprint = r->fingerprint;
-    s->most_ttl = r->most_ttl;
-    s->limit = c->limit;
-    s->window = c->window;
-    s->burst = c->burst;
-    s->precision = c->precision;
-    s->held = c->held;
-    s->mark = part->mark;
-    s->born = part->born;
-    s->algorithm = c->algorithm;
-    s->class = c->class;
-    s->start = c->start;
-    s->gives_back = r->gives_back;
-    end = stpcpy(s->names, c->policy) + 1;
-    end = stpcpy(end, c->rule) + 1;
-    end = stpcpy(end, *(const char *const *)(part + 1)) + 1;
-    memset(end, 0, sizeof *to); /* the last record need not be full */
+    memset(at, 0, (LEAN_MOST - 1) * sizeof *to); /* the last need not be full */
+    memcpy(at, &r->fingerprint, sizeof r->fingerprint);
+    at += sizeof r->fingerprint;
+    for (size_t i = 0; i < r->charge_count; i++, part++) {
+        at += number_put(at, (uint64_t)part->amount);
+        at += number_put(at, (uint64_t)part->mark);
+        at += number_put(at, part->born);
+    }
     put_head(record, false, to);
-    to->packed = (struct packed){ { end - (char *)s, record->state.kept.expires, 1 } };
+    to->packed = (struct packed){
+        { at - (char *)(to + 1), record->state.kept.expires, RECORD_OPEN | RECORD_LEAN },
+    };
     return 1 + record_more(to);
 }
 
@@ -142,8 +134,48 @@ size_t short_expand(const struct record *r, const struct record *key, struct rec
     return expand_reservation(r, key, out);
 }
 
+size_t short_pack(const struct record *lean, const struct record *first,
+                  const struct reservation *terms, struct record *out)
+{
+    uint64_t bytes[RESERVATION_MOST_BYTES / sizeof(uint64_t) + 1];
+    struct reservation *r = (struct reservation *)(void *)bytes;
+    struct span from = { (const char *)(lean + 1), (size_t)lean->packed.words[0] };
+    const size_t n = terms->charge_count;
+    size_t size;
+
+    if ((size_t)(lean - first) < n || from.len < sizeof r->fingerprint || n > LEAN_MOST_CHARGES)
+        return 0;
+    memcpy(r, terms, terms->block.size);
+    memcpy(&r->fingerprint, from.at, sizeof r->fingerprint);
+    from = (struct span){ from.at + sizeof r->fingerprint, from.len - sizeof r->fingerprint };
+    for (size_t i = 0; i < n; i++) {
+        uint64_t held, mark, born;
+
+        if (!number_take(&from, &held) || !number_take(&from, &mark) || !number_take(&from, &born))
+            return 0;
+        r->charges[i].key = lean[i - n].key;
+        r->charges[i].held = (int64_t)held;
+        r->charges[i].used = RESERVED_OPEN;
+        reservation_parts(r)[i] = (struct reserved_part){
+            .amount = (int64_t)held,
+            .mark = (int64_t)mark,
+            .charge = (uint32_t)i,
+            .born = (uint32_t)born,
+        };
+    }
+    if (from.len > 0)
+        return 0;
+    r->is_settled = r->is_released = 0;
+    size = reservation_pack(r, out + 1);
+    out[0] = *lean;
+    out[0].packed.words[0] = (int64_t)size;
+    out[0].packed.words[2] = RECORD_OPEN | RECORD_PACKED;
+    memset((char *)(out + 1) + size, 0, record_more(out) * sizeof *out - size);
+    return 1 + record_more(out);
+}
+
 /* Each part is of one key, and their records are in the order of the parts. */
-bool short_holds(const struct record *r, const struct record *first,
+bool short_holds(const struct record *r, const struct record *first, const struct record *end,
                  struct record holds[RESERVATION_MOST_CHARGES], size_t *count)
 {
     uint64_t bytes[RESERVATION_MOST_BYTES / sizeof(uint64_t) + 1];
@@ -154,12 +186,12 @@ bool short_holds(const struct record *r, const struct record *first,
     size_t n = 0;
 
     if (!reservation_is_sound(whole, size) || whole->part_count > whole->charge_count ||
-        (size_t)(r - first) < whole->part_count)
+        (size_t)(end - first) < whole->part_count)
         return false;
     for (size_t i = 0; i < whole->part_count; i++) {
         const struct reserved_part *part = &reservation_parts(whole)[i];
         const struct reserved_charge *c = &whole->charges[part->charge];
-        const struct record *key = r - whole->part_count + i;
+        const struct record *key = end - whole->part_count + i;
 
         if (key->is_hold || key->algorithm != c->algorithm || key->key.high != c->key.high ||
             key->key.low != c->key.low)

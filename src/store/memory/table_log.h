@@ -6,11 +6,17 @@
 
 #include "store/memory/write_buffer.h"
 
+struct reservation;
+
 struct table_log {
     /* Append these records as one: a reader finds all of them or none. Returns the position that
      * a commit must reach. It cannot fail: the commit reports what was not written. The caller
      * holds the locks of the shards of these keys. */
     uint64_t (*append)(struct table_log *log, const struct record *records, size_t n);
+
+    /* The same of a new reservation that is lean, which `reserved` among them is. */
+    uint64_t (*append_lean)(struct table_log *log, const struct record *records, size_t n,
+                            struct record *reserved, const struct reservation *r);
 
     /* Which of them have records that are not in the log yet. */
     struct write_buffers *write_buffers;

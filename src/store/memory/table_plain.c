@@ -58,14 +58,15 @@ static struct cell *add_record(struct table *t, struct shard *s, uint32_t at, st
 static void log_reserved(struct table *t, struct question *q, const struct shard *home,
                          struct cell *cell, const struct shard *own, struct cell *record)
 {
-    struct record logged[1 + SHORT_MOST];
+    struct record logged[1 + LEAN_MOST];
 
     table_overtake(t, home, cell, NULL);
     table_overtake(t, own, record, NULL);
     state_pack(&cell->state, cell->algorithm, &logged[0].packed);
     logged[0].key = cell->key;
     logged[0].stamp = cell->stamp;
-    q->mark = t->log->append(t->log, logged, 1 + short_write(record, &logged[1]));
+    q->mark = t->log->append_lean(t->log, logged, 1 + short_write_lean(record, &logged[1]),
+                                  &logged[1], reservation_in(record));
 }
 
 /* A cell for a key that is new, or memory for its first holds. Cells may move. NULL: there is none. */

@@ -10,6 +10,7 @@
  * holds, and the record. */
 #include <string.h>
 
+#include "store/memory/record_short.h"
 #include "store/memory/table_reservation.h"
 #include "store/reservation_pack.h"
 
@@ -175,6 +176,22 @@ size_t table_log_reservation(struct table *t, struct cell *record, bool is_new, 
     return 1 + record_more(to);
 }
 
+/* The records of its keys stand before it, and nothing behind it. */
+static void log_new_record(struct deciding *d)
+{
+    struct cell *record = deciding_record(d);
+
+    if (!d->t->log)
+        return;
+    if (!short_may_be_lean(reservation_in(record))) {
+        deciding_log_record(d, true);
+        return;
+    }
+    table_overtake(d->t, deciding_home_of_record(d), record, NULL);
+    d->lean = &d->logged[d->logged_count];
+    d->logged_count += short_write_lean(record, d->lean);
+}
+
 void deciding_log_record(struct deciding *d, bool is_new)
 {
     if (d->t->log)
@@ -197,8 +214,13 @@ void deciding_log_change(struct deciding *d, enum record_change change, int64_t 
 
 void deciding_append(struct deciding *d)
 {
-    if (d->t->log && d->logged_count > 0)
-        d->q->mark = d->t->log->append(d->t->log, d->logged, d->logged_count);
+    struct table_log *log = d->t->log;
+
+    if (!log || d->logged_count == 0)
+        return;
+    d->q->mark = d->lean ? log->append_lean(log, d->logged, d->logged_count, d->lean,
+                                            reservation_in(deciding_record(d)))
+                         : log->append(log, d->logged, d->logged_count);
 }
 
 /* ---- charging ------------------------------------------------------------------------------ */
@@ -437,7 +459,10 @@ static weir_err make_reservation(struct deciding *d)
         settle_at_once(r);
     deciding_stamp_record(d);
     table_expect_release(deciding_home_of_record(d), deciding_record(d));
-    deciding_log_record(d, !d->of->is_used);
+    if (d->of->is_used)
+        deciding_log_record(d, false);
+    else
+        log_new_record(d);
     d->of->expires_in = d->of->ttl;
     return WEIR_OK;
 }
@@ -544,6 +569,7 @@ __attribute__((noinline)) static void judge(struct table *t, struct question *q)
     d.charges = q->charges;
     d.stands = 0;
     d.logged_count = 0;
+    d.lean = NULL;
     if (verb_makes_reservation(q->verb))
         reserve(&d);
     else

@@ -24,6 +24,7 @@ struct deciding {
     struct shard *shards[MOST_KEYS]; /* the same, each once and in ascending order */
     size_t shard_count;
     size_t logged_count;
+    struct record *lean; /* among them, a new reservation; NULL: there is none */
     struct record logged[MOST_LOGGED];
 };
 

@@ -1,11 +1,17 @@
 /* test_record_short.c - the short forms of reservations in a journal: they say what the long ones do. */
 #include "support/unit.h"
 
+#include "store/file/journal_terms.h"
 #include "store/memory/record_short.h"
 #include "store/memory/table_reservation.h"
 #include "store/reservation_pack.h"
 
-enum { NOW = 1000000, TTL = 5000, ROOM = SHORT_EXPANDED + SHORT_MOST };
+enum {
+    NOW = 1000000,
+    TTL = 5000,
+    SHORT_MOST = 1 + (sizeof(struct short_reservation) + SHORT_NAMES) / sizeof(struct record) + 2,
+    ROOM = SHORT_EXPANDED + SHORT_MOST
+};
 
 static const weir_algorithm algorithms[] = { WEIR_FIXED_WINDOW, WEIR_SLIDING_COUNTER,
                                              WEIR_TOKEN_BUCKET, WEIR_LEAKY_BUCKET,
@@ -47,6 +53,40 @@ static void set_scene(struct scene *s, weir_algorithm algorithm, bool gives_back
     s->cell.state.kept.block = (struct kept_block *)(void *)s->bytes;
     s->cell.state.kept.expires = NOW + TTL;
     s->cell.state.kept.is_open = 1;
+}
+
+/* As versions 4 and 5 wrote one of one rule. */
+static size_t short_write(const struct cell *record, struct record *to)
+{
+    const struct reservation *r = reservation_in(record);
+    const struct reserved_charge *c = r->charges;
+    const struct reserved_part *part = reservation_parts(r);
+    struct short_reservation *s = (struct short_reservation *)(void *)(to + 1);
+    char *end;
+
+    *s = (struct short_reservation){
+        .fingerprint = r->fingerprint,
+        .most_ttl = r->most_ttl,
+        .limit = c->limit,
+        .window = c->window,
+        .burst = c->burst,
+        .precision = c->precision,
+        .held = c->held,
+        .mark = part->mark,
+        .born = part->born,
+        .algorithm = c->algorithm,
+        .class = c->class,
+        .start = c->start,
+        .gives_back = r->gives_back,
+    };
+    end = stpcpy(s->names, c->policy) + 1;
+    end = stpcpy(end, c->rule) + 1;
+    end = stpcpy(end, *(const char *const *)(part + 1)) + 1;
+    memset(end, 0, sizeof *to);
+    *to = (struct record){ .key = record->key, .stamp = record->stamp };
+    to->is_locked = 1;
+    to->packed = (struct packed){ { end - (char *)s, record->state.kept.expires, 1 } };
+    return 1 + record_more(to);
 }
 
 static size_t write_whole(const struct scene *s, struct record *to)
@@ -162,7 +202,7 @@ static void what_a_packed_one_holds_follows_from_it(void **state)
         size_t n = 0;
 
         assert_true(record_is_short(r) && record_is_packed(r));
-        assert_true(short_holds(r, room, holds, &n));
+        assert_true(short_holds(r, room, r, holds, &n));
         assert_int_equal(n, 2);
         for (size_t i = 0; i < n; i++) {
             assert_memory_equal(&holds[i].key, &room[i].key, sizeof(struct key));
@@ -248,17 +288,234 @@ static void a_packed_one_without_its_keys_is_not_read(void **state)
     size_t n;
 
     (void)state;
-    assert_false(short_holds(r, room + 1, holds, &n));
+    assert_false(short_holds(r, room + 1, r, holds, &n));
     room[0].key.low++;
-    assert_false(short_holds(r, room, holds, &n));
+    assert_false(short_holds(r, room, r, holds, &n));
     room[0].key.low--;
     room[1].is_hold = 1;
-    assert_false(short_holds(r, room, holds, &n));
+    assert_false(short_holds(r, room, r, holds, &n));
     room[1].is_hold = 0;
     for (int64_t wrong = 0; wrong <= size + 2; wrong++) {
         r->packed.words[0] = wrong;
-        assert_int_equal(short_holds(r, room, holds, &n), wrong == size);
+        assert_int_equal(short_holds(r, room, r, holds, &n), wrong == size);
     }
+}
+
+/* ---- lean ---------------------------------------------------------------------------------- */
+
+/* A reservation of a bucket and of a month, which keeps its names, behind the records of its keys. */
+struct several {
+    struct cell cell;
+    struct reservation *r;
+    struct record room[2 + LEAN_MOST];
+};
+
+static void reserve_several(struct several *s, int64_t held)
+{
+    static struct calendar month;
+    static const struct rule rules[] = { { WEIR_TOKEN_BUCKET, 10, 60000, 10, .precision = 0 },
+                                         { .algorithm = WEIR_FIXED_WINDOW,
+                                           .limit = 1000,
+                                           .window = 1,
+                                           .burst = 1000,
+                                           .start = START_CALENDAR,
+                                           .calendar = &month } };
+    static const int64_t bounds[CALENDAR_BOUNDS] = { 1, 1000, 5000000, 9000000, 12000000 };
+    struct charge charges[] = { { .rule = &rules[0], .key = { 1, 2 }, .class = 3 },
+                                { .rule = &rules[1], .key = { 3, 4 } } };
+    struct charge_label labels[] = { { "p", "a", "tokens", .is_kept = true },
+                                     { "p", "b", "money", .is_kept = true } };
+    const struct reserving of = {
+        .key = { 21, 22 }, .fingerprint = 77, .most_ttl = 60000, .labels = labels
+    };
+    const weir_allocator allocator = heap();
+
+    calendar_given(&month, bounds);
+    memset(s, 0, sizeof *s);
+    for (size_t i = 0; i < 2; i++) {
+        charges[i].step.now = NOW;
+        s->room[i].key = charges[i].key;
+        s->room[i].algorithm = rules[i].algorithm & 15u;
+    }
+    s->r = reservation_new(&of, charges, 2, 2, RESERVATION_KEEPS_NAMES, &allocator);
+    assert_non_null(s->r);
+    for (uint32_t i = 0; i < 2; i++) {
+        s->r->charges[i].held = held + i;
+        reservation_parts(s->r)[i] = (struct reserved_part){
+            .amount = held + i, .mark = NOW - (int64_t)i, .charge = i, .born = 5 + i
+        };
+    }
+    s->cell = (struct cell){ .key = of.key };
+    s->cell.algorithm = ALGORITHM_RESERVATION;
+    s->cell.state.kept.block = &s->r->block;
+    s->cell.state.kept.expires = NOW + TTL;
+    s->cell.state.kept.is_open = 1;
+    assert_true(short_may_be_lean(s->r));
+    assert_in_range(short_write_lean(&s->cell, s->room + 2), 2, LEAN_MOST);
+}
+
+static void done_with(struct several *s)
+{
+    const weir_allocator allocator = heap();
+
+    alloc_free(&allocator, s->r);
+}
+
+/* The same bytes as if it had been packed, whatever its terms were defined by. */
+static void a_lean_one_is_read_as_the_packed_one(void **state)
+{
+    const weir_allocator allocator = heap();
+    struct known_terms *known = known_terms_new(&allocator);
+    struct read_terms read = { 0 };
+    struct record definition[TERMS_RECORDS];
+
+    (void)state;
+    assert_non_null(known);
+    for (int64_t held = 1; held < 1000000000; held = held * 7 + 1) {
+        struct record packed[1 + TERMS_RECORDS], whole[1 + TERMS_RECORDS] = { 0 };
+        struct several s;
+        size_t count, n, size;
+        uint64_t number;
+
+        reserve_several(&s, held);
+        number = known_terms_number(known, s.r, definition, &count);
+        assert_int_equal(count > 0, held == 1);
+        if (count > 0)
+            assert_int_equal(read_terms_define(&read, definition, &allocator), TERMS_DEFINED);
+        s.room[2].packed.words[2] = short_flags(RECORD_OPEN | RECORD_LEAN, number);
+        assert_true(record_is_short(&s.room[2]) && !record_is_packed(&s.room[2]));
+        assert_non_null(read_terms_of(&read, &s.room[2]));
+        n = short_pack(&s.room[2], s.room, read_terms_of(&read, &s.room[2]), packed);
+        size = reservation_pack(s.r, whole + 1);
+        assert_int_equal(packed[0].packed.words[0], size);
+        assert_int_equal(n, 1 + record_bytes(size));
+        assert_memory_equal(packed + 1, whole + 1, record_bytes(size) * sizeof *whole);
+        assert_int_equal(packed[0].packed.words[1], NOW + TTL);
+        assert_int_equal(packed[0].packed.words[2], RECORD_OPEN | RECORD_PACKED);
+        done_with(&s);
+    }
+    known_terms_free(known, &allocator);
+    read_terms_done(&read, &allocator);
+}
+
+static void a_change_of_terms_is_defined_anew(void **state)
+{
+    const weir_allocator allocator = heap();
+    struct known_terms *known = known_terms_new(&allocator);
+    struct record definition[TERMS_RECORDS];
+    struct several s;
+    uint64_t first, number;
+    size_t count;
+
+    (void)state;
+    assert_non_null(known);
+    reserve_several(&s, 3);
+    first = known_terms_number(known, s.r, definition, &count);
+    assert_true(count > 0);
+    for (int change = 0; change < 8; change++) {
+        struct several other;
+
+        reserve_several(&other, 4);
+        switch (change) {
+        case 0:
+            other.r->charges[1].limit++;
+            break;
+        case 1:
+            other.r->charges[0].window++;
+            break;
+        case 2:
+            other.r->charges[1].rule = "another";
+            break;
+        case 3:
+            other.r->charges[0].class ++;
+            break;
+        case 4:
+            reservation_bounds(other.r)[0].at[2]++;
+            break;
+        case 5:
+            other.r->most_ttl++;
+            break;
+        case 6:
+            other.r->gives_back = 1;
+            break;
+        default: /* what it counts */
+            *(const char **)(void *)(uintptr_t)reservation_text(other.r) = "another";
+            break;
+        }
+        number = known_terms_number(known, other.r, definition, &count);
+        assert_true(count > 0 && number != first);
+        number = known_terms_number(known, other.r, definition, &count);
+        assert_int_equal(count, 0);
+        known_terms_number(known, s.r, definition, &count); /* T2: under a number of its own */
+        if (count > 0)
+            assert_int_not_equal(known_terms_number(known, s.r, definition, &count), first);
+        done_with(&other);
+    }
+    known_terms_forget(known);
+    number = known_terms_number(known, s.r, definition, &count);
+    assert_true(count > 0 && number != first);
+    done_with(&s);
+    known_terms_free(known, &allocator);
+}
+
+static void T3_a_definition_is_written_again_after_so_many(void **state)
+{
+    const weir_allocator allocator = heap();
+    struct known_terms *known = known_terms_new(&allocator);
+    struct record definition[TERMS_RECORDS];
+    struct several s;
+    size_t count;
+
+    (void)state;
+    assert_non_null(known);
+    reserve_several(&s, 3);
+    for (size_t i = 0; i < 3 * TERMS_NAMED; i++) {
+        known_terms_number(known, s.r, definition, &count);
+        assert_int_equal(count > 0, i % TERMS_NAMED == 0);
+    }
+    done_with(&s);
+    known_terms_free(known, &allocator);
+}
+
+static void a_lean_one_that_makes_no_sense_is_not_read(void **state)
+{
+    const weir_allocator allocator = heap();
+    struct known_terms *known = known_terms_new(&allocator);
+    struct read_terms read = { 0 };
+    struct record definition[TERMS_RECORDS], packed[1 + TERMS_RECORDS];
+    const struct reservation *terms;
+    struct several s;
+    struct record *lean = s.room + 2;
+    int64_t size;
+    size_t count;
+
+    (void)state;
+    assert_non_null(known);
+    reserve_several(&s, 3);
+    lean->packed.words[2] = short_flags(RECORD_OPEN | RECORD_LEAN,
+                                        known_terms_number(known, s.r, definition, &count));
+    assert_null(read_terms_of(&read, lean));
+    size = definition[0].packed.words[0];
+    for (int64_t wrong = 0; wrong < size; wrong++) {
+        definition[0].packed.words[0] = wrong;
+        assert_int_equal(read_terms_define(&read, definition, &allocator), TERMS_BAD);
+    }
+    definition[0].packed.words[0] = size;
+    assert_int_equal(read_terms_define(&read, definition, &allocator), TERMS_DEFINED);
+    terms = read_terms_of(&read, lean);
+    assert_non_null(terms);
+    size = lean->packed.words[0];
+    for (int64_t wrong = 0; wrong <= size + 2; wrong++) {
+        lean->packed.words[0] = wrong;
+        assert_int_equal(short_pack(lean, s.room, terms, packed) > 0, wrong == size);
+    }
+    lean->packed.words[0] = size;
+    assert_int_equal(short_pack(lean, s.room + 1, terms, packed), 0); /* one key is missing */
+    lean->packed.words[2] += (int64_t)TERMS_SLOTS << RECORD_FLAGS;    /* a later one of its slot */
+    assert_null(read_terms_of(&read, lean));
+    done_with(&s);
+    known_terms_free(known, &allocator);
+    read_terms_done(&read, &allocator);
 }
 
 static void bytes_that_make_no_sense_are_not_read(void **state)
@@ -300,6 +557,10 @@ int main(void)
         cmocka_unit_test(one_that_is_not_packed_is_restored_as_if_it_was),
         cmocka_unit_test(a_packed_one_without_its_keys_is_not_read),
         cmocka_unit_test(bytes_that_make_no_sense_are_not_read),
+        cmocka_unit_test(a_lean_one_is_read_as_the_packed_one),
+        cmocka_unit_test(a_change_of_terms_is_defined_anew),
+        cmocka_unit_test(T3_a_definition_is_written_again_after_so_many),
+        cmocka_unit_test(a_lean_one_that_makes_no_sense_is_not_read),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
