@@ -6,8 +6,8 @@
  *   S2  A connection that fails ends all that waits for it. What was not written yet never left,
  *       and may be sent again.
  *   S3  The token is sent first on each connection. */
-import { connect, isIP } from 'node:net'
-import { connect as connectSecurely, type ConnectionOptions as TlsOptions } from 'node:tls'
+import type { ConnectionOptions as TlsOptions } from 'node:tls'
+import { dial, hostOf } from './dial.js'
 import { connection, type ConnectionOptions, type Wire } from './resp.js'
 import type { Transport } from './transport.js'
 
@@ -24,17 +24,13 @@ export function socket({ url, tls: more, ...options }: SocketOptions): Transport
   const { protocol, hostname, port } = unix
     ? { protocol: '', hostname: '', port: '' }
     : new URL(url)
-  const host = hostname.replace(/^\[|\]$/g, '')
-  const place = unix ? { path: unix } : { host, port: Number(port || 7878) }
+  const place = unix ? { path: unix } : { host: hostOf(hostname), port: Number(port || 7878) }
+  const secure = /^(weirs|rediss|https):$/.test(protocol)
 
   return connection((heard, ended): Wire => {
-    const secure = /^(weirs|rediss|https):$/.test(protocol)
-    const kept = secure
-      ? connectSecurely({ ...place, servername: isIP(host) ? undefined : host, ...more } as any)
-      : connect(place as any)
-    kept.setNoDelay(true)
-    kept.setKeepAlive(true, 30_000)
-    kept.unref()
+    let open!: () => void
+    const opened = new Promise<void>((resolve) => (open = resolve))
+    const kept = dial(place, secure, open, more)
     kept.setEncoding('utf8')
     kept.on('data', heard as any)
     kept.on('error', ended)
@@ -44,9 +40,7 @@ export function socket({ url, tls: more, ...options }: SocketOptions): Transport
       close: () => void kept.destroy(),
       // Only a connection that is waited for keeps the process alive.
       wait: (waiting) => void (waiting ? kept.ref() : kept.unref()),
-      opened: new Promise((resolve) =>
-        kept.once(secure ? 'secureConnect' : 'connect', () => resolve()),
-      ),
+      opened,
     }
   }, options)
 }
