@@ -131,7 +131,7 @@ def main(names):
     with ExitStack() as stack:
         env.update(more("peers", "PEERS") if {"middleware", "stores", "suites"} & set(names) else {})
         env.update({**more("suites", "SUITE_MODULES"), **checked_out()} if os.environ.get("SUITES") else {})
-        env.update(more("runtimes", "RUNTIMES") if "runtimes" in names else {})
+        env.update(more("runtimes", "RUNTIMES") if {"runtimes", "wire"} & set(names) else {})
         env.update(more("convex", "CONVEX") if {"runtimes", "seeds"} & set(names) else {})
         env.update(more("published", "PUBLISHED") if "published" in names else {})
         env.update(redis(stack) if "redis_url" in names else {})

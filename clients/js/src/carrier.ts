@@ -5,33 +5,40 @@
 import { root } from './duration.js'
 import type { Fetch } from './transport.js'
 
-/** What it takes is as old as its number. */
+/** What each of them takes is as old as its number. From the second on, the first hands to it. */
 const FIRST = Symbol.for('undici.globalDispatcher.1')
-const NAMES = [FIRST, Symbol.for('undici.globalDispatcher.2')]
+const SECOND = Symbol.for('undici.globalDispatcher.2')
 
-/** Whether one does no more than a wire: the usual one, without settings of its own. */
+const symbolOf = (carrier: any, name: string) =>
+  carrier[Object.getOwnPropertySymbols(carrier).find((symbol) => symbol.description === name)!]
+
+/** The one that undici makes, without settings. What makes its connections is among them. */
 function isPlain(carrier: any): boolean {
   const { constructor, dispatch } = carrier
-  const options = Object.getOwnPropertySymbols(carrier).find((s) => s.description === 'options')
+  const settings = symbolOf(carrier, 'options')
   return (
     constructor.name === 'Agent' &&
     dispatch === constructor.prototype.dispatch &&
-    !!options &&
-    !carrier[options].connect
+    symbolOf(carrier, 'factory')?.name === 'defaultFactory' &&
+    !!settings &&
+    Object.keys(settings).every((name) => name === 'maxOrigins' || settings[name] === undefined)
   )
 }
 
-const seen: unknown[] = []
-let arePlain = true
+function arePlain(first: any, second: any): boolean {
+  const isHandedOn = !!second && first?.constructor.name === 'Dispatcher1Wrapper'
+  return (!first || isHandedOn || isPlain(first)) && (!second || isPlain(second))
+}
 
-/** Whether what carries requests of fetch does no more than a wire. There is none before the first. */
+let first: unknown
+let second: unknown
+let isSeenPlain = true
+
+/** Whether requests of fetch get no more than those of a wire. None has a carrier before the first. */
 export function isPlainCarrier(): boolean {
-  for (let i = 0; i < NAMES.length; i++)
-    if (seen[i] !== root[NAMES[i]!]) {
-      seen[i] = root[NAMES[i]!]
-      arePlain = NAMES.every((name) => !root[name] || isPlain(root[name]))
-    }
-  return arePlain
+  if (first !== root[FIRST] || second !== root[SECOND])
+    isSeenPlain = arePlain((first = root[FIRST]), (second = root[SECOND]))
+  return isSeenPlain
 }
 
 /** Undefined: there is none that it knows how to ask. */

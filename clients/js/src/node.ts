@@ -24,15 +24,13 @@ let isSeenOwn = isOwn(seen)
 /** What tracing listens to, and adds its headers by. */
 const requests = channel('undici:request:create')
 
-/** The way to a URL, and the lines of headers that were sent last. */
+/** The way to a URL. */
 interface Route {
   url: URL
   /** The first lines of a request. */
   start: string
   /** None: fetch says what is wrong with the URL. */
   wire?: Wire
-  lines?: string
-  areOurs?: boolean
 }
 
 const routes = new Map<string, Route>()
@@ -61,16 +59,20 @@ function routeTo(text: string): Route {
   return route
 }
 
-/** Headers that are plain text, and none of the connection, which fetch knows what to do with. */
-const OURS =
-  /^((?!(host|connection|keep-alive|content-length|transfer-encoding|te|trailer|upgrade|expect):)[\w!#$%&'*+.^`|~-]+: [\t -~]*\r\n)*$/i
+/** Of the connection: fetch knows what to do with them. */
+const NOT_OURS =
+  /^(host|connection|keep-alive|content-length|transfer-encoding|te|trailer|upgrade|expect)$/i
 
-function areOurs(route: Route, lines: string): boolean {
-  if (route.lines !== lines) {
-    route.areOurs = OURS.test(lines)
-    route.lines = lines
+/** The lines of headers that are plain text. Undefined: they are not, or not ours. */
+function linesOf(headers: Record<string, string>): string | undefined {
+  if (headers?.constructor !== Object) return
+  let lines = ''
+  for (const name in headers) {
+    const value = headers[name]!
+    if (!/^[\w-]+$/.test(name) || NOT_OURS.test(name) || !/^[\t -~]*$/.test(value)) return
+    lines += `${name}: ${value}\r\n`
   }
-  return route.areOurs!
+  return lines
 }
 
 const send: Fetch = (text, init, underway) => {
@@ -78,16 +80,13 @@ const send: Fetch = (text, init, underway) => {
   if (!isSeenOwn) return seen(text, init)
   const route = routeTo(text)
   const { body, method } = init
-  const headers = init.headers as Record<string, string>
-  let lines = ''
-  for (const name in headers) lines += `${name}: ${headers[name]}\r\n`
+  const lines = linesOf(init.headers as Record<string, string>)
   // A signal is made when it is asked for, so one that is there already was given.
   const isUsual =
     route.wire &&
     method === 'POST' &&
     typeof body === 'string' &&
-    headers.constructor === Object &&
-    areOurs(route, lines) &&
+    lines !== undefined &&
     !Object.getOwnPropertyDescriptor(init, 'signal')?.value
   if (!isUsual) return seen(text, { ...init, redirect: 'error' })
   if (requests.hasSubscribers || !isPlainCarrier())

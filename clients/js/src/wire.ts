@@ -6,7 +6,7 @@
  *   W2  A connection is kept if the answer was whole, nothing followed it, the request had left, and
  *       the server does not close it. A byte that was not asked for ends it.
  *   W3  A connection that was not used for a while is looked at first: for a turn of the event loop,
- *       in which its end is heard if the server has closed it.
+ *       in which its end is heard if the server has closed it, also while this process slept.
  *   W4  A request goes by another connection if that of before was kept, and ended before it took
  *       the whole request: no server has acted on it. Else it fails with its connection.
  *   W5  No connection keeps the process alive. The deadline of a call does.
@@ -47,6 +47,9 @@ interface Connection {
   keptAt: number
   keepMs: number
 }
+
+/** The first of the two may be in the turn of now, after sockets were heard. */
+const afterTurn = (then: () => void) => setImmediate(() => setImmediate(then))
 
 const CLOSED = new Error('the connection was closed')
 
@@ -98,8 +101,7 @@ export function wire(url: URL): Wire {
     if (!kept && connections.size >= MOST_CONNECTIONS) return void waiting.push(request)
     const own = (request.connection = kept ?? open())
     own.request = request
-    if (kept && now - kept.keptAt > LOOK_MS)
-      setImmediate(() => own.request === request && write(own))
+    if (kept && now - kept.keptAt > LOOK_MS) afterTurn(() => own.request === request && write(own))
     else write(own)
   }
 

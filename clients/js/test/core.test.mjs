@@ -206,10 +206,9 @@ test('in Node.js, half of many leave first, without fetch itself', async () => {
     response.end(sizes.at(-1) > 1 ? `{"answers":[${Array(sizes.at(-1)).fill(answer)}]}` : answer)
   })
   const client = new Weir({ url: server.url, timeout: 10_000 })
-  await fetch(server.url, { method: 'POST', body: '{}' }) // makes what carries requests
   const answers = await Promise.all(Array.from({ length: 128 }, (_, i) => client.check('login', `${i}`)))
-  assert.deepEqual(sizes, [1, 64, 64])
-  assert.deepEqual(agents.slice(1), [undefined, undefined])
+  assert.deepEqual(sizes, [64, 64])
+  assert.deepEqual(agents, [undefined, undefined])
   assert.ok(answers.every((a) => a.policy === 'ünïcode'))
   server.close()
 })

@@ -153,7 +153,7 @@ test('one slow answer does not delay the deadline of another call', async () => 
   server.close()
 })
 
-test('what never left is sent again: a server that starts meanwhile is found', async () => {
+for (const by in BY) test(`by ${by}, what never left is sent again: a server that starts meanwhile is found`, async () => {
   const port = await freePort()
   let tries = 0
   let server
@@ -161,9 +161,9 @@ test('what never left is sent again: a server that starts meanwhile is found', a
     url: `http://127.0.0.1:${port}`,
     timeout: 20_000,
     on: quiet,
-    fetch: async (url, init) => {
+    fetch: async (url, init, underway) => {
       if (++tries === 2) server = await serve({ port })
-      return fetch(url, init)
+      return (BY[by] ?? fetch)(url, init, underway)
     },
   })
   assert.equal((await weir.check('login', '203.0.113.7')).source, 'store')
@@ -171,13 +171,13 @@ test('what never left is sent again: a server that starts meanwhile is found', a
   await server.stop()
 })
 
-test('what may have been counted is not sent again, a peek and a reset are', async () => {
+for (const by in BY) test(`by ${by}, what may have been counted is not sent again, a peek and a reset are`, async () => {
   const asked = []
   const server = await misbehaving((request) => {
     asked.push(request.url)
     request.socket.destroy()
   })
-  const weir = new Weir({ url: server.url, timeout: 10_000, onError: 'allow', on: quiet })
+  const weir = new Weir({ url: server.url, fetch: BY[by], timeout: 10_000, onError: 'allow', on: quiet })
   for (const verb of ['check', 'charge', 'refund', 'peek', 'reset']) await weir[verb]('login', 'x')
   assert.deepEqual(asked, [
     '/v1/check',
@@ -266,14 +266,21 @@ test('a clock that jumps changes nothing', async (t) => {
   await server.stop()
 })
 
-test('a server that is killed and started again on its files goes on where it was', async () => {
+for (const by in BY) test(`by ${by}, a server that is killed and started again on its files goes on where it was`, async () => {
   const { scratch } = await import('./support.mjs')
-  const store = `file:${scratch('data')}`
+  const store = `file:${scratch(`data of ${by}`)}`
   let server = await serve({ store, args: ['--sync', 'always'] })
   const { port } = server
   const clients = [1, 2, 3].map(
     () =>
-      new Weir({ url: server.url, timeout: 20_000, onError: 'deny', denyCache: false, on: quiet }),
+      new Weir({
+        url: server.url,
+        fetch: BY[by],
+        timeout: 20_000,
+        onError: 'deny',
+        denyCache: false,
+        on: quiet,
+      }),
   )
   const limit = { limit: 300, window: '1h', algorithm: 'fixed_window' }
   const ask = () =>
@@ -292,7 +299,7 @@ test('a server that is killed and started again on its files goes on where it wa
   await server.stop()
 })
 
-test('connections that die while a client is frozen are not noticed by callers', async () => {
+for (const by in BY) test(`by ${by}, connections that die while a client is frozen are not noticed by callers`, async () => {
   const server = await serve()
   const sockets = new Set()
   const between = net
@@ -310,6 +317,7 @@ test('connections that die while a client is frozen are not noticed by callers',
   await until(() => between.listening)
   const weir = new Weir({
     url: `http://127.0.0.1:${between.address().port}`,
+    fetch: BY[by],
     timeout: 10_000,
     onError: 'deny',
     on: quiet,

@@ -12,6 +12,7 @@ import { load, serve } from './support.mjs'
 const { Weir, localLimiter } = await load('index.js')
 const { postgres } = await load('postgres.js')
 const { socket } = await load('socket.js')
+const { fetch: cheap } = await load('node.js')
 const { DATABASE_URL, PG, WHY_NO_POSTGRES } = process.env
 const MOST = 2 << 20 // bytes that a second half may add to the first
 v8.setFlagsFromString('--expose-gc')
@@ -35,6 +36,7 @@ const limited = (weir) => (key, i) => weir.check({ limit: i % 2, window: '1h' },
 const options = { timeout: 20_000, denyCache: { max: 1000 } }
 const WAYS = {
   HTTP: ({ url }) => new Weir({ url, ...options }),
+  'the HTTP of Node.js': ({ url }) => new Weir({ url, fetch: cheap, ...options }),
   'a socket': ({ port }) =>
     new Weir({ transport: socket({ url: `weir://127.0.0.1:${port}` }), ...options }),
 }

@@ -12,6 +12,7 @@ const { OPERATOR_URL, PG, WHY_NO_POSTGRES } = process.env
 const { Weir } = await load('index.js')
 const { postgres } = await load('postgres.js')
 const { socket } = await load('socket.js')
+const { fetch: cheap } = await load('node.js')
 after(() => assert.deepEqual(unhandled, []))
 
 const NAMES = { retry_after_ms: 'retryAfterMs', reset_after_ms: 'resetAfterMs' }
@@ -49,6 +50,8 @@ async function play(options, by) {
 
 for (const [name, way] of [
   ['HTTP', ({ url }) => ({ url })],
+  ['the HTTP of Node.js', ({ url }) => ({ url, fetch: cheap })],
+  ['the HTTP of Node.js, each alone', ({ url }) => ({ url, fetch: cheap, batch: false })],
   ['HTTP, each alone', ({ url }) => ({ url, batch: false })],
   ['a socket', ({ url }) => ({ transport: socket({ url: url.replace('http', 'weir') }) })],
 ])
