@@ -61,7 +61,8 @@ export const byCarrier = (
         stop?.()
       }
       carrier.dispatch(
-        { method, headers, body, origin, path: pathname + search },
+        // One for a proxy adds to the headers that it is given.
+        { method, headers: { ...(headers as object) }, body, origin, path: pathname + search },
         {
           onConnect(abort: () => void) {
             stop = abort

@@ -45,7 +45,7 @@ async function bytewise(answer) {
     own.connections++
     open.add(socket)
     let rest = ''
-    socket.setNoDelay(true)
+    socket.setNoDelay(true).unref()
     socket.on('error', () => {})
     socket.on('close', () => open.delete(socket))
     socket.on('data', (bytes) => {
@@ -59,7 +59,7 @@ async function bytewise(answer) {
       }
     })
   })
-  listener.listen(0, '127.0.0.1')
+  listener.listen(0, '127.0.0.1').unref()
   await once(listener, 'listening')
   own.url = `http://127.0.0.1:${listener.address().port}`
   own.close = () => {
@@ -113,8 +113,8 @@ test('no header can begin a line of its own', async () => {
   own.close()
 })
 
-test('a connection whose server closes it is not used again', async () => {
-  const own = await bytewise((socket) => socket.end(whole(ANSWER, 'Connection: close')))
+test('a connection that its server is about to close is not used again', async () => {
+  const own = await bytewise((socket) => socket.write(whole(ANSWER, 'Connection: close')))
   assert.deepEqual(await ask(client(own.url), 5), Array(5).fill('store'))
   assert.equal(own.connections, 5)
   own.close()
@@ -166,17 +166,21 @@ test('what is no answer ends its connection, and the next request has another on
 
 test('what follows an answer is taken for no other answer', async () => {
   const wrong = whole('{"allowed":true,"source":"wrong"}')
+  let late
   const own = await bytewise(async (socket, n) => {
     socket.write(whole() + (n === 1 ? wrong : ''))
     if (n !== 2) return
-    await turn()
+    await new Promise((resolve) => setTimeout(resolve, 50))
     socket.write(wrong)
-    socket.isDone = true
+    late = socket
   })
   const weir = client(own.url)
   assert.deepEqual(await ask(weir, 2), ['store', 'store'])
   assert.equal(own.connections, 2)
-  await until(() => ![...own.open].some((socket) => socket.isDone), 'the end of the connection')
+  await until(() => late)
+  const begin = performance.now()
+  await until(() => !own.open.has(late), 'the end of the connection')
+  assert.ok(performance.now() - begin < 3_000, 'it ends at once, not when it was idle for long')
   assert.deepEqual(await ask(weir, 2), ['store', 'store'])
   assert.equal(own.connections, 3)
   own.close()
@@ -438,8 +442,10 @@ test('proxies, certificates, mocks and settings of undici hold', { skip }, async
   const agents = []
   const own = await misbehaving((request, response) => {
     agents.push(request.headers['x-team'])
+    byFetch ||= 'user-agent' in request.headers
     response.end(ANSWER)
   })
+  let byFetch = false
   let tunnels = 0
   const proxy = http.createServer().on('connect', (request, socket) => {
     tunnels++
@@ -486,6 +492,13 @@ test('proxies, certificates, mocks and settings of undici hold', { skip }, async
     undici.setGlobalDispatcher(new undici.Agent())
     assert.deepEqual(await ask(weir), ['store'])
     assert.deepEqual(agents, ['b', undefined])
+
+    let made = 0
+    const factory = (origin, options) => (made++, new undici.Pool(origin, options))
+    undici.setGlobalDispatcher(new undici.Agent({ factory }))
+    assert.deepEqual(await ask(weir), ['store'])
+    assert.equal(made, 1)
+    assert.equal(byFetch, false)
     await through.close()
   } finally {
     undici.setGlobalDispatcher(usual)
@@ -527,12 +540,14 @@ test('a wrapper may change what is sent', async () => {
   const repeated = client(own.url, { fetch: (url, init, underway) => cheap(url, again(init), underway) })
   assert.deepEqual(await ask(repeated, 2), ['store', 'store'])
   const headers = new Headers({ 'x-team': 'b' })
-  assert.deepEqual(await by((init) => ({ ...init, headers })), ['store'])
-  assert.deepEqual(await by((init) => ({ ...init, body: Buffer.from(init.body) })), ['store'])
+  assert.deepEqual(await by((init) => Object.assign(init, { headers })), ['store'])
+  assert.deepEqual(await by((init) => Object.assign(init, { headers: [...headers] })), ['store'])
+  assert.deepEqual(await by((init) => Object.assign(init, { body: Buffer.from(init.body) })), ['store'])
   assert.deepEqual(await by((init) => ({ ...init, signal: AbortSignal.abort() })), ['fallback'])
   assert.deepEqual(asked, [
     ['POST', '1', host, 27],
     ['POST', '2', host, 27],
+    ['POST', 'b', host, 27],
     ['POST', 'b', host, 27],
     ['POST', undefined, host, 27],
   ])
