@@ -434,7 +434,8 @@ test('what carries requests of fetch is used if it was replaced', async () => {
   assert.equal(asked.length, 1)
 })
 
-const skip = RUNTIMES ? false : (WHY_NO_RUNTIMES ?? 'no RUNTIMES')
+const why = globalThis.File ? WHY_NO_RUNTIMES : 'undici is for Node.js 20 or newer'
+const skip = RUNTIMES && globalThis.File ? false : (why ?? 'no RUNTIMES')
 
 test('proxies, certificates, mocks and settings of undici hold', { skip }, async () => {
   const undici = createRequire(pathToFileURL(path.join(RUNTIMES, 'x')))('undici')
