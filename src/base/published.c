@@ -16,7 +16,6 @@
 
 #include <limits.h>
 #include <linux/futex.h>
-#include <stdint.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -46,23 +45,8 @@ void published_done(struct published *p)
     pthread_mutex_destroy(&p->writer);
 }
 
-struct published_visit published_enter(struct published *p)
+void published_wake(struct published *p)
 {
-    struct published_visit visit = {
-        .lane = (unsigned)((uintptr_t)pthread_self() >> 12) % PUBLISHED_LANES,
-        .phase = atomic_load_explicit(&p->phase, memory_order_relaxed) & 1,
-    };
-
-    atomic_fetch_add(&p->lanes[visit.lane].readers[visit.phase], 1);
-    visit.current = atomic_load(&p->current);
-    return visit;
-}
-
-void published_leave(struct published *p, struct published_visit visit)
-{
-    if (atomic_fetch_sub(&p->lanes[visit.lane].readers[visit.phase], 1) > 1 ||
-        !atomic_load(&p->is_awaited))
-        return;
     atomic_fetch_add(&p->departures, 1);
     wake_all(&p->departures);
 }

@@ -9,6 +9,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stdint.h>
 
 enum { PUBLISHED_LANES = 16 };
 
@@ -34,7 +35,17 @@ struct published_visit {
 void published_init(struct published *p, const void *first);
 void published_done(struct published *p);
 
-struct published_visit published_enter(struct published *p);
+static inline struct published_visit published_enter(struct published *p)
+{
+    struct published_visit visit = {
+        .lane = (unsigned)((uintptr_t)pthread_self() >> 12) % PUBLISHED_LANES,
+        .phase = atomic_load_explicit(&p->phase, memory_order_relaxed) & 1,
+    };
+
+    atomic_fetch_add(&p->lanes[visit.lane].readers[visit.phase], 1);
+    visit.current = atomic_load(&p->current);
+    return visit;
+}
 
 /* Is it worth entering? What is being replaced right now may be missed. */
 static inline bool published_is_set(const struct published *p)
@@ -42,7 +53,14 @@ static inline bool published_is_set(const struct published *p)
     return atomic_load_explicit(&p->current, memory_order_relaxed);
 }
 
-void published_leave(struct published *p, struct published_visit visit);
+void published_wake(struct published *p); /* the writer that waits */
+
+static inline void published_leave(struct published *p, struct published_visit visit)
+{
+    if (atomic_fetch_sub(&p->lanes[visit.lane].readers[visit.phase], 1) == 1 &&
+        atomic_load(&p->is_awaited))
+        published_wake(p);
+}
 
 /* Returns the old pointer once no reader uses it. Not from inside a visit. */
 const void *published_replace(struct published *p, const void *next);

@@ -1,8 +1,6 @@
 /* utf8.c - is this text? */
 #include "base/utf8.h"
 
-#include <stdint.h>
-
 /* The length of the sequence at `s`, which is not ASCII; 0: not valid. The second byte has
  * narrower bounds after E0, ED, F0 and F4: overlong forms, surrogates, beyond U+10FFFF. */
 static size_t sequence_len(const unsigned char *s, size_t left)
@@ -36,20 +34,12 @@ static size_t sequence_len(const unsigned char *s, size_t left)
     return len;
 }
 
-/* Eight bytes of ASCII, and no NUL among them? */
-static bool are_plain(uint64_t eight)
-{
-    const uint64_t ones = 0x0101010101010101, highs = 0x8080808080808080;
-
-    return ((eight | (eight - ones)) & highs) == 0;
-}
-
 static bool is_plain(const unsigned char *at)
 {
     uint64_t eight;
 
     memcpy(&eight, at, 8);
-    return are_plain(eight);
+    return utf8_are_plain(eight);
 }
 
 /* The same of four to seven bytes: the first four, and the last four, some of which are both. */
@@ -59,7 +49,7 @@ static bool is_short_plain(const unsigned char *at, size_t len)
 
     memcpy(&first, at, 4);
     memcpy(&last, at + len - 4, 4);
-    return are_plain((uint64_t)first << 32 | last);
+    return utf8_are_plain((uint64_t)first << 32 | last);
 }
 
 bool utf8_is_text(struct span bytes)

@@ -78,20 +78,35 @@ const struct policy *policies_at(const struct policies *set, size_t i)
     return &set->all[i];
 }
 
-/* Cheap, and good enough for names that the operator chose: the ends and the length. */
-static size_t hash_of(struct span name)
+static inline struct name_ends ends_of(struct span name)
 {
-    uint64_t head = 0, tail = 0;
+    struct name_ends ends = { .len = name.len };
 
-    if (name.len >= sizeof head) {
-        memcpy(&head, name.at, sizeof head);
-        memcpy(&tail, name.at + name.len - sizeof tail, sizeof tail);
+    if (name.len >= sizeof ends.head) {
+        memcpy(&ends.head, name.at, sizeof ends.head);
+        memcpy(&ends.tail, name.at + name.len - sizeof ends.tail, sizeof ends.tail);
     } else {
         for (size_t i = 0; i < name.len; i++)
-            head = head << 8 | (unsigned char)name.at[i];
+            ends.head = ends.head << 8 | (unsigned char)name.at[i];
     }
-    head = (head ^ tail << 32 ^ tail >> 32 ^ name.len) * 0x9e3779b97f4a7c15;
-    return (size_t)(head >> 32);
+    return ends;
+}
+
+/* Cheap, and good enough for names that the operator chose. */
+static inline size_t hash_of(const struct name_ends *of)
+{
+    const uint64_t mixed = of->head ^ of->tail << 32 ^ of->tail >> 32 ^ of->len;
+
+    return (size_t)(mixed * 0x9e3779b97f4a7c15 >> 32);
+}
+
+/* Is this the name whose ends they are? */
+static inline bool is_called(const struct policy_slot *slot, const struct name_ends *ends,
+                             struct span name)
+{
+    return slot->ends.head == ends->head && slot->ends.tail == ends->tail &&
+           slot->ends.len == ends->len &&
+           (name.len <= 16 || memcmp(slot->policy->name, name.at, name.len) == 0);
 }
 
 bool policies_index(struct policies *set)
@@ -107,11 +122,12 @@ bool policies_index(struct policies *set)
     set->slot_mask = room - 1;
     for (size_t i = 0; i < set->count; i++) {
         const struct span name = span_of(set->all[i].name);
-        size_t at = hash_of(name) & set->slot_mask;
+        const struct name_ends ends = ends_of(name);
+        size_t at = hash_of(&ends) & set->slot_mask;
 
         while (set->slots[at].policy)
             at = (at + 1) & set->slot_mask;
-        set->slots[at] = (struct policy_slot){ &set->all[i], name.len };
+        set->slots[at] = (struct policy_slot){ &set->all[i], ends };
         set->names[i] = set->all[i].name;
     }
     return true;
@@ -151,15 +167,15 @@ bool name_is_valid(struct span text)
 
 const struct policy *policies_find(const struct policies *set, struct span name)
 {
+    struct name_ends ends;
+
     if (name.len == 0 || name.len > WEIR_MAX_NAME)
         return NULL;
-    for (size_t at = hash_of(name) & set->slot_mask; set->slots[at].policy;
-         at = (at + 1) & set->slot_mask) {
-        const struct policy_slot *slot = &set->slots[at];
-
-        if (slot->name_len == name.len && memcmp(slot->policy->name, name.at, name.len) == 0)
-            return slot->policy;
-    }
+    ends = ends_of(name);
+    for (size_t at = hash_of(&ends) & set->slot_mask; set->slots[at].policy;
+         at = (at + 1) & set->slot_mask)
+        if (is_called(&set->slots[at], &ends, name))
+            return set->slots[at].policy;
     return NULL;
 }
 

@@ -5,9 +5,15 @@
 #include "base/arena.h"
 #include "policy/policy.h"
 
+/* The ends of a name, which tell most names apart, and up to 16 bytes are all of it. */
+struct name_ends {
+    uint64_t head, tail;
+    size_t len;
+};
+
 struct policy_slot {
     const struct policy *policy; /* NULL: free */
-    size_t name_len;
+    struct name_ends ends;       /* of its name */
 };
 
 struct policies {
