@@ -44,9 +44,8 @@ void state_take(const struct state *s, const struct rule *r, const struct ask *a
 }
 
 /* What locks its key out, or is of one that was. */
-__attribute__((noinline)) static void take_locked(int64_t until, const struct state *s,
-                                                  const struct rule *r, const struct ask *ask,
-                                                  struct step *out)
+void lockout_take_any(int64_t until, const struct state *s, const struct rule *r,
+                      const struct ask *ask, struct step *out)
 {
     static const struct state untouched;
 
@@ -74,16 +73,6 @@ __attribute__((noinline)) static void take_locked(int64_t until, const struct st
     out->locks = true;
     out->now = ask->now;
     out->decision = (struct decision){ .retry_after = r->block_for, .reset_after = r->block_for };
-}
-
-void lockout_take(int64_t until, const struct state *s, const struct rule *r, const struct ask *ask,
-                  struct step *out)
-{
-    out->locks = false;
-    if (until == 0 && r->block_for == 0)
-        state_take(s, r, ask, out);
-    else
-        take_locked(until, s, r, ask, out);
 }
 
 bool state_reserve(struct state *s, const struct rule *r, const struct step *step,

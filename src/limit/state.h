@@ -165,8 +165,17 @@ bool state_has_room(const struct state *s, const struct rule *r, const struct st
 /* The same for a key that may be locked out, until this time; 0: it is not. Before it, all that has
  * a cost is refused. From then on the key is untouched, whatever the state is. A refusal by a rule
  * with a block_for begins a lockout: the state is to be forgotten. */
-void lockout_take(int64_t until, const struct state *s, const struct rule *r, const struct ask *ask,
-                  struct step *out);
+void lockout_take_any(int64_t until, const struct state *s, const struct rule *r,
+                      const struct ask *ask, struct step *out);
+static inline void lockout_take(int64_t until, const struct state *s, const struct rule *r,
+                                const struct ask *ask, struct step *out)
+{
+    out->locks = false;
+    if (until == 0 && r->block_for == 0)
+        state_take(s, r, ask, out);
+    else
+        lockout_take_any(until, s, r, ask, out);
+}
 
 /* Give `ask->cost` back. The decision says how things stand then; it is always "allowed". */
 void state_refund(struct state *s, const struct rule *r, const struct ask *ask, struct step *out);

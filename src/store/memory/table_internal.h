@@ -82,19 +82,27 @@ void table_unlock(struct table *t, struct cell *cell, int64_t now);
 /* A charge was denied, and locks its key out. */
 struct cell *table_lock_out(struct table *t, struct shard *s, const struct charge *c);
 
+/* How much of a burst is consumed. Of most limits it is little, and a division is slow. */
+static inline uint32_t level_of(int64_t remaining, int64_t burst)
+{
+    int64_t steps;
+
+    if (remaining <= 0)
+        return SHARD_LEVELS - 1;
+    steps = (burst - remaining) * (SHARD_LEVELS - 1);
+    return steps < burst ? 0 : (uint32_t)(steps / burst);
+}
+
 /* Note what a decision made of a cell. */
 static inline void table_stamp(struct shard *s, struct cell *cell, const struct charge *c)
 {
     const struct rule *r = c->rule;
     const struct decision *d = &c->step.decision;
-    const int64_t until = c->step.now + d->reset_after, used = r->burst - d->remaining;
+    const int64_t until = c->step.now + d->reset_after;
     const int64_t held = state_lasts_until(&cell->state, r);
     const int64_t expires = held > until ? held : until;
-    const int64_t level = d->remaining <= 0 ? SHARD_LEVELS - 1
-                          : used > 0        ? used * (SHARD_LEVELS - 1) / r->burst
-                                            : 0;
 
-    shard_stamp(s, cell, expires, (uint32_t)level, c->class);
+    shard_stamp(s, cell, expires, level_of(d->remaining, r->burst), c->class);
 }
 
 /* A record of this cell, or of none, is about to be appended: it must come after the key's last one in
