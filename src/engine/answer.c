@@ -17,23 +17,27 @@ static const char *policy_name(const struct check *check)
     return check->policy ? check->policy->name : NULL;
 }
 
-static void begin(struct check *check, weir_source source)
+static inline void begin_as(weir_answer *a, weir_source source, const char *policy,
+                            int64_t override_id)
 {
-    weir_answer *a = check->answer;
-
     a->err = WEIR_OK;
     a->allowed = true;
     a->shadow = false;
     a->source = source;
-    a->policy = policy_name(check);
+    a->policy = policy;
     a->rule = "default";
     a->limit = a->remaining = a->retry_after_ms = a->reset_after_ms = a->delay_ms = 0;
     a->used = a->over = 0;
     a->rule_count = 0;
-    a->override_id = check->override_id;
+    a->override_id = override_id;
     a->reservation[0] = '\0';
     a->expires_in_ms = a->over = 0;
     a->repeated = a->expired = false;
+}
+
+static void begin(struct check *check, weir_source source)
+{
+    begin_as(check->answer, source, policy_name(check), check->override_id);
 }
 
 static struct span plan_of(const struct check *check)
@@ -346,10 +350,42 @@ __attribute__((noinline)) static void answer_several(struct check *check)
     delay_by_longest(a);
 }
 
+/* An answer of one row. */
+static inline void answer_one(const struct decision *d, weir_answer *a)
+{
+    update_row(d, &a->rules[0]);
+    a->allowed = d->allowed;
+    a->remaining = d->remaining;
+    a->retry_after_ms = d->allowed ? 0 : d->retry_after;
+    a->reset_after_ms = d->reset_after;
+    a->delay_ms = d->allowed && d->delay > 0 ? d->delay : 0;
+}
+
+void answer_name_lone(const char *policy, const char *rule, const struct rule *numbers,
+                      weir_answer *a)
+{
+    weir_rule_answer *row = &a->rules[0];
+
+    begin_as(a, WEIR_FROM_STORE, policy, 0);
+    a->rule_count = 1;
+    row->policy = policy;
+    row->rule = a->rule = rule;
+    row->limit = a->limit = numbers->limit;
+    row->window_ms = numbers->window;
+    row->used = row->over = 0;
+    row->shadow = row->shadow_denied = false;
+}
+
+void answer_lone(const struct decision *d, bool is_unkept, weir_answer *a)
+{
+    if (is_unkept)
+        a->source = WEIR_FROM_FALLBACK;
+    answer_one(d, a);
+}
+
 void answer_plain(struct check *check)
 {
     weir_answer *a = check->answer;
-    const struct decision *d;
 
     if (check->told_by == 0 || check->told_by != check->made_by)
         answer_in_common(check);
@@ -360,13 +396,7 @@ void answer_plain(struct check *check)
         answer_several(check);
         return;
     }
-    d = &check->charges->step.decision;
-    update_row(d, &a->rules[0]);
-    a->allowed = d->allowed;
-    a->remaining = d->remaining;
-    a->retry_after_ms = d->allowed ? 0 : d->retry_after;
-    a->reset_after_ms = d->reset_after;
-    a->delay_ms = d->allowed && d->delay > 0 ? d->delay : 0;
+    answer_one(&check->charges->step.decision, a);
 }
 
 /* ---- reservations ------------------------------------------------------------------------- */

@@ -18,6 +18,12 @@ void answer_from_charges(struct check *check);
  * written before, while the store's memory is on its way. */
 void answer_plain(struct check *check);
 void answer_in_common(struct check *check);
+
+/* The same for one that has no struct check: what is known of it before, and what was decided. */
+void answer_name_lone(const char *policy, const char *rule, const struct rule *numbers,
+                      weir_answer *a);
+void answer_lone(const struct decision *d, bool is_unkept, weir_answer *a);
+
 void answer_from_reservation(struct check *check); /* … the one about a reservation */
 
 #endif

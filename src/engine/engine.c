@@ -101,19 +101,11 @@ static void settle(struct check *check)
         check->done(check);
 }
 
-static void count_errors(struct engine *e, const struct question *q)
-{
-    if (q->err || q->is_unkept)
-        atomic_fetch_add_explicit(&e->errors_in_a_row, 1, memory_order_relaxed);
-    else if (atomic_load_explicit(&e->errors_in_a_row, memory_order_relaxed) != 0)
-        atomic_store_explicit(&e->errors_in_a_row, 0, memory_order_relaxed);
-}
-
 static void question_done(struct question *q)
 {
     struct check *check = q->ctx;
 
-    count_errors(check->engine, q);
+    engine_count_error(check->engine, q);
     if (check->engine->denials)
         deny_lookup_learn(check, q);
     if (check->wants_lease)
@@ -127,7 +119,7 @@ static void plain_done(struct question *q)
 {
     struct check *check = q->ctx;
 
-    count_errors(check->engine, q);
+    engine_count_error(check->engine, q);
     check->waiting = 0;
     if (q->err) {
         check->made_by = 0;

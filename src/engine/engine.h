@@ -232,4 +232,13 @@ int64_t pending_steady(const struct pending *pending);
 void engine_ask(struct engine *e, struct pending *pending, struct check *check, int64_t now);
 void engine_commit(struct engine *e, struct pending *pending);
 
+/* A question is done: was it decided and kept? */
+static inline void engine_count_error(struct engine *e, const struct question *q)
+{
+    if (q->err || q->is_unkept)
+        atomic_fetch_add_explicit(&e->errors_in_a_row, 1, memory_order_relaxed);
+    else if (atomic_load_explicit(&e->errors_in_a_row, memory_order_relaxed) != 0)
+        atomic_store_explicit(&e->errors_in_a_row, 0, memory_order_relaxed);
+}
+
 #endif

@@ -1,14 +1,8 @@
 /* pattern.c - checks that differ from one before in their key or id alone: the rest is prepared once. */
 #include "engine/pattern.h"
 
-#include "base/utf8.h"
 #include "engine/charges.h"
-
-enum {
-    LENGTH_MOST = 3,                           /* of a short value: two digits and a colon */
-    SHORT_MOST = WHOSE_IDENTITY - LENGTH_MOST, /* bytes of a value whose identity is kept */
-};
-_Static_assert(SHORT_MOST < 100, "its length has two digits");
+#include "engine/short_identity.h"
 
 /* ---- making one --------------------------------------------------------------------------- */
 
@@ -120,6 +114,8 @@ bool pattern_of(struct engine *e, const struct check *check, enum pattern_kind k
     out->is_lone = check->live == 1 && counts_all(check);
     out->is_of_store = counts_all(check) && !e->local && !e->denials && !e->leases &&
                        e->store->ops->prefetch;
+    out->is_asked_alone = out->is_lone && out->is_of_store && kind == PATTERN_POLICY &&
+                          check->charges[0].rule->start != START_CALENDAR;
     for (size_t i = 0; i < check->live; i++) {
         const struct charge *c = &check->charges[i];
 
@@ -150,38 +146,6 @@ void pattern_keep(struct engine *e, const struct check *check, const weir_alloca
 }
 
 /* ---- asking again -------------------------------------------------------------------------- */
-
-/* As struct identity is: its length, and then its bytes. */
-struct short_identity {
-    size_t len;
-    char bytes[WHOSE_IDENTITY];
-};
-_Static_assert(offsetof(struct short_identity, bytes) == sizeof(size_t) &&
-                   offsetof(struct identity, bytes) == sizeof(size_t),
-               "its bytes follow its length");
-
-static void write_short(struct span value, struct short_identity *out)
-{
-    char *at = out->bytes;
-
-    if (value.len >= 10)
-        *at++ = (char)('0' + value.len / 10);
-    *at++ = (char)('0' + value.len % 10);
-    *at++ = ':';
-    memcpy(at, value.at, value.len);
-    out->len = (size_t)(at - out->bytes) + value.len;
-}
-
-/* The bytes that are hashed of an identity: those of a limit that came with its request have its
- * length before them. */
-static struct span hashed_of(const struct pattern *p, const void *identity, size_t len)
-{
-    const char *at = identity;
-
-    if (p->kind == PATTERN_LIMIT)
-        return (struct span){ at, sizeof(size_t) + len };
-    return (struct span){ at + sizeof(size_t), len };
-}
 
 /* What all checks of a pattern have in common. */
 __attribute__((noinline)) static void begin(struct check *check, const struct pattern *p)
@@ -264,7 +228,7 @@ __attribute__((noinline)) static weir_err prepare_long(const struct engine *e, s
         err = identity_of_key(key, &identity, diag);
     if (err)
         return fail(check, err);
-    put_keys(e, check, p, hashed_of(p, &identity, identity.len), known);
+    put_keys(e, check, p, pattern_hashed(p, &identity, identity.len), known);
     for (size_t i = 0; i < p->count; i++)
         charge_whose(e, p->charges[i].rule, (struct span){ identity.bytes, identity.len },
                      &check->whose[i]);
@@ -281,12 +245,6 @@ static weir_err prepare_cell(const struct engine *e, struct check *check, const 
     put_keys(e, check, p, key, NULL);
     charge_whose(e, NULL, key, &check->whose[0]);
     return WEIR_OK;
-}
-
-static bool is_short_text(const struct pattern *p, struct span key)
-{
-    return p->kind != PATTERN_CELL && p->is_plain && key.len > 0 && key.len <= SHORT_MOST &&
-           utf8_is_text(key);
 }
 
 static inline void put_whose(struct check *check, const struct pattern *p,
@@ -306,10 +264,10 @@ static weir_err prepare_charges(const struct engine *e, struct check *check,
 
     if (p->kind == PATTERN_CELL)
         return prepare_cell(e, check, p, key, diag);
-    if (!is_short_text(p, key))
+    if (!short_identity_fits(p, key))
         return prepare_long(e, check, p, key, known, diag);
-    write_short(key, &identity);
-    put_keys(e, check, p, hashed_of(p, &identity, identity.len), known);
+    short_identity_write(key, &identity);
+    put_keys(e, check, p, pattern_hashed(p, &identity, identity.len), known);
     put_whose(check, p, &identity);
     return WEIR_OK;
 }
@@ -345,21 +303,4 @@ weir_err engine_prepare_like(struct engine *e, struct check *check, const struct
     if (verb_reserves(p->verb))
         return prepare_reservation(e, check, p, words, diag);
     return prepare_charges(e, check, p, words->key, known, diag);
-}
-
-bool engine_prepare_alone(struct engine *e, struct check *check, const struct pattern *p,
-                          struct span key)
-{
-    struct short_identity identity;
-    struct key place;
-
-    if (!p->is_lone || !p->is_of_store || !is_short_text(p, key))
-        return false;
-    write_short(key, &identity);
-    place = hash_identity_from(&p->charges[0].start, hashed_of(p, &identity, identity.len));
-    e->store->ops->prefetch(e->store, place, PREFETCH_PLACE);
-    begin(check, p);
-    check->charges->key = place;
-    put_whose(check, p, &identity);
-    return true;
 }

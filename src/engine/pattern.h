@@ -29,9 +29,10 @@ struct pattern {
     enum on_error on_error;
     enum verb verb;
     bool peek, is_release;
-    bool is_plain;    /* the value is the identity, as it is */
-    bool is_lone;     /* its checks are, see struct check */
-    bool is_of_store; /* … and plain, without a chunk */
+    bool is_plain;       /* the value is the identity, as it is */
+    bool is_lone;        /* its checks are, see struct check */
+    bool is_of_store;    /* … and plain, without a chunk */
+    bool is_asked_alone; /* a lone check may be asked by lone_check() */
     size_t count;
     int64_t cost;        /* of requests */
     struct rule unnamed; /* of a limit that came with the request */
@@ -88,10 +89,5 @@ WEIR_MUSTCHECK weir_err engine_prepare_like(struct engine *e, struct check *chec
                                             const struct pattern *p,
                                             const struct pattern_words *words,
                                             struct known_keys *known, weir_diag *diag);
-
-/* The same for a check that is asked by itself and at once: what the store will look at is fetched as
- * soon as the key is known, and the rest is prepared meanwhile. False: nothing was done. */
-bool engine_prepare_alone(struct engine *e, struct check *check, const struct pattern *p,
-                          struct span key);
 
 #endif

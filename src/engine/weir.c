@@ -9,6 +9,7 @@
 #include "engine/charges.h"
 #include "engine/handle.h"
 #include "engine/leases.h"
+#include "engine/lone_check.h"
 #include "engine/pattern.h"
 
 enum {
@@ -49,9 +50,8 @@ static bool is_of_a_key(const weir_request *r, bool reserves)
 }
 
 /* Checks of one policy mostly differ in their key alone, and reservations in their id and time as
- * well: the rest is prepared once. *is_fetched: it is asked by itself, and what the store will look
- * at is on its way; NULL: it is one of several. */
-static weir_err prepare(weir *w, struct check *check, bool *is_fetched, weir_diag *diag)
+ * well: the rest is prepared once. */
+static weir_err prepare(weir *w, struct check *check, weir_diag *diag)
 {
     const weir_request *r = check->request;
     const bool reserves = verb_reserves(check->verb);
@@ -66,10 +66,6 @@ static weir_err prepare(weir *w, struct check *check, bool *is_fetched, weir_dia
         struct pattern_words words;
 
         words.key = request_key(r);
-        if (is_fetched && !reserves && engine_prepare_alone(&w->engine, check, kept, words.key)) {
-            *is_fetched = true;
-            return WEIR_OK;
-        }
         if (reserves) { /* else they are not looked at */
             words.id = reserve_id_of(r->id);
             words.ttl = r->ttl_ms;
@@ -87,13 +83,12 @@ struct asking {
     bool peek, is_release;
 };
 
-static weir_err ask_one(weir *w, struct asking as, const weir_request *r, weir_answer *a,
-                        weir_diag *diag)
+/* Of these policies. */
+static weir_err ask_of(weir *w, const void *policies, struct asking as, const weir_request *r,
+                       weir_answer *a, weir_diag *diag)
 {
-    struct published_visit visit = published_enter(&w->policies);
     struct check_room room;
     struct check check;
-    bool is_fetched = false;
     weir_err err;
 
     check.request = r;
@@ -103,28 +98,55 @@ static weir_err ask_one(weir *w, struct asking as, const weir_request *r, weir_a
     check.answer = a;
     check.done = NULL;
     check.room = &room;
-    check.policies = visit.current;
+    check.policies = policies;
     check.like = NULL;
     check.made_by = 0;
-    err = prepare(w, &check, &is_fetched, diag);
+    err = prepare(w, &check, diag);
     if (!err) {
         const bool reserves = verb_reserves(check.verb);
         struct pending pending = begin_turn(w);
 
-        if (!is_fetched)
-            engine_prefetch(&w->engine, &check, PREFETCH_PLACE);
+        engine_prefetch(&w->engine, &check, PREFETCH_PLACE);
         engine_ask(&w->engine, &pending, &check, handle_now(w));
         end_turn(w, &pending, &check, 1);
         if (reserves && a->err)
             err = diag_fail(diag, a->err, "%s", weir_err_text(a->err));
     }
+    return err;
+}
+
+static weir_err ask_one(weir *w, struct asking as, const weir_request *r, weir_answer *a,
+                        weir_diag *diag)
+{
+    const struct published_visit visit = published_enter(&w->policies);
+    const weir_err err = ask_of(w, visit.current, as, r, a, diag);
+
     published_leave(&w->policies, visit);
     return err;
 }
 
+/* Is it one that lone_check() can answer, and has? */
+static inline bool check_alone(weir *w, const void *policies, const weir_request *r, weir_answer *a)
+{
+    const struct policy *policy = is_of_a_key(r, false)
+                                      ? policies_find(policies, span_of(r->policy))
+                                      : NULL;
+    const struct pattern *kept = policy ? pattern_kept(policy, VERB_CHECK) : NULL;
+
+    return kept && !published_is_set(&w->engine.overrides) &&
+           lone_check(&w->engine, policies, kept, request_key(r), a);
+}
+
 weir_err weir_check(weir *w, const weir_request *r, weir_answer *a, weir_diag *diag)
 {
-    return ask_one(w, (struct asking){ .verb = VERB_CHECK }, r, a, diag);
+    const struct published_visit visit = published_enter(&w->policies);
+    const weir_err err = check_alone(w, visit.current, r, a)
+                             ? WEIR_OK
+                             : ask_of(w, visit.current, (struct asking){ .verb = VERB_CHECK }, r, a,
+                                      diag);
+
+    published_leave(&w->policies, visit);
+    return err;
 }
 
 weir_err weir_peek(weir *w, const weir_request *r, weir_answer *a, weir_diag *diag)
@@ -179,7 +201,7 @@ static weir_err ask_some(weir *w, struct pending *pending, struct check *checks,
     weir_err first = WEIR_OK;
 
     for (size_t i = 0; i < n; i++) {
-        weir_err err = prepare(w, &checks[i], NULL, first ? NULL : diag);
+        weir_err err = prepare(w, &checks[i], first ? NULL : diag);
 
         if (!err)
             engine_prefetch(&w->engine, &checks[i], PREFETCH_WAY);

@@ -1,0 +1,54 @@
+/* short_identity.h - the identity of one short value, as it is hashed: what most checks are about. */
+#ifndef WEIR_ENGINE_SHORT_IDENTITY_H
+#define WEIR_ENGINE_SHORT_IDENTITY_H
+
+#include "base/utf8.h"
+#include "engine/pattern.h"
+#include "policy/identity.h"
+
+enum {
+    LENGTH_MOST = 3,                           /* of a short value: two digits and a colon */
+    SHORT_MOST = WHOSE_IDENTITY - LENGTH_MOST, /* bytes of a value whose identity is kept */
+};
+_Static_assert(SHORT_MOST < 100, "its length has two digits");
+
+/* As struct identity is: its length, and then its bytes. */
+struct short_identity {
+    size_t len;
+    char bytes[WHOSE_IDENTITY];
+};
+_Static_assert(offsetof(struct short_identity, bytes) == sizeof(size_t) &&
+                   offsetof(struct identity, bytes) == sizeof(size_t),
+               "its bytes follow its length");
+
+static inline void short_identity_write(struct span value, struct short_identity *out)
+{
+    char *at = out->bytes;
+
+    if (value.len >= 10)
+        *at++ = (char)('0' + value.len / 10);
+    *at++ = (char)('0' + value.len % 10);
+    *at++ = ':';
+    memcpy(at, value.at, value.len);
+    out->len = (size_t)(at - out->bytes) + value.len;
+}
+
+/* Is the key of a request of this pattern one, as it came? */
+static inline bool short_identity_fits(const struct pattern *p, struct span key)
+{
+    return p->kind != PATTERN_CELL && p->is_plain && key.len > 0 && key.len <= SHORT_MOST &&
+           (utf8_is_plain(key) || utf8_is_text(key));
+}
+
+/* The bytes that are hashed of an identity: those of a limit that came with its request have its
+ * length before them. */
+static inline struct span pattern_hashed(const struct pattern *p, const void *identity, size_t len)
+{
+    const char *at = identity;
+
+    if (p->kind == PATTERN_LIMIT)
+        return (struct span){ at, sizeof(size_t) + len };
+    return (struct span){ at + sizeof(size_t), len };
+}
+
+#endif
