@@ -95,27 +95,63 @@ static int64_t wait_for(const struct sliding_window *s, const struct rule *r, in
     return e.start + lifetime(r) - step->now;
 }
 
+/* How a log stands: what is counted of it, how many entries are not, and its newest entry. */
+struct standing {
+    int64_t live;
+    uint32_t drop;
+    struct log_entry newest; /* all 0: there is none */
+};
+
+/* *now is made no earlier than the newest: a clock that stepped back must not un-count. */
+static inline struct standing stand_near(const struct sliding_window *s, int64_t life, int64_t *now)
+{
+    struct standing at = { 0 };
+
+    if (s->count == 0)
+        return at;
+    at.newest = (struct log_entry){ s->base + (int64_t)(s->near[s->count - 1] >> COUNT_BITS),
+                                    (int64_t)s->near[s->count - 1] & (MOST_COUNT - 1) };
+    *now = *now < at.newest.start ? at.newest.start : *now;
+    for (uint32_t i = 0; i < s->count; i++) {
+        if (s->base + (int64_t)(s->near[i] >> COUNT_BITS) + life > *now)
+            at.live += (int64_t)s->near[i] & (MOST_COUNT - 1);
+        else
+            at.drop++;
+    }
+    return at;
+}
+
+static struct standing stand_far(const struct sliding_window *s, int64_t life, int64_t *now)
+{
+    struct standing at = { .live = s->far->total };
+
+    if (s->count == 0)
+        return at;
+    at.newest = entry_at(s, s->count - 1);
+    *now = *now < at.newest.start ? at.newest.start : *now;
+    for (; at.drop < s->count; at.drop++) {
+        const struct log_entry e = entry_at(s, at.drop);
+
+        if (e.start + life > *now)
+            break;
+        at.live -= e.count;
+    }
+    return at;
+}
+
 void sliding_window_take(const struct sliding_window *s, const struct rule *r,
                          const struct ask *ask, struct step *out)
 {
     struct sliding_window_change *change = &out->next.sliding_window;
-    int64_t live = log_total(s), newest = 0;
+    int64_t now = ask->now, newest;
+    const struct standing at = s->room ? stand_far(s, lifetime(r), &now)
+                                       : stand_near(s, lifetime(r), &now);
+    int64_t live = at.live;
 
     out->decision = (struct decision){ 0 };
-    out->now = ask->now;
-    *change = (struct sliding_window_change){ 0 };
-    if (s->count > 0) {
-        newest = entry_at(s, s->count - 1).start;
-        if (out->now < newest) /* a clock that stepped back must not un-count */
-            out->now = newest;
-    }
-    for (; change->drop < s->count; change->drop++) {
-        struct log_entry e = entry_at(s, change->drop);
-
-        if (e.start + lifetime(r) > out->now)
-            break;
-        live -= e.count;
-    }
+    out->now = now;
+    *change = (struct sliding_window_change){ .drop = at.drop };
+    newest = at.newest.start;
 
     if (!ask->forced && ask->cost > r->limit) {
         out->decision.retry_after = WEIR_NEVER;
@@ -124,12 +160,14 @@ void sliding_window_take(const struct sliding_window *s, const struct rule *r,
     } else {
         out->decision.allowed = true;
         if (!ask->peek && ask->cost > 0) {
-            int64_t start = out->now - out->now % r->precision;
+            const int64_t start = now - now % r->precision;
 
             /* After the precision was widened a bucket may start before the newest one. */
-            newest = change->drop < s->count && newest > start ? newest : start;
+            newest = at.drop < s->count && newest > start ? newest : start;
             change->start = newest;
             change->add = ask->forced ? add_amount(live, ask->cost, AMOUNT_MOST) - live : ask->cost;
+            change->is_in_place = at.drop == 0 && at.newest.start == newest && !s->wide &&
+                                  at.newest.count > 0 && at.newest.count + change->add < MOST_COUNT;
             live += change->add;
         }
     }
@@ -244,6 +282,12 @@ void sliding_window_apply(struct sliding_window *s, const struct sliding_window_
 {
     if (change->add == 0)
         return;
+    if (change->is_in_place) {
+        words(s)[s->count - 1] += (uint64_t)change->add;
+        if (s->room)
+            s->far->total += change->add;
+        return;
+    }
     if (change->drop > 0)
         drop_oldest(s, change->drop);
     if (s->count == 0)

@@ -85,7 +85,7 @@ bool state_reserve(struct state *s, const struct rule *r, const struct step *ste
            holds_reserve(&s->bucket.holds, allocator);
 }
 
-bool state_has_room(const struct state *s, const struct rule *r, const struct step *step)
+bool state_has_room_anyhow(const struct state *s, const struct rule *r, const struct step *step)
 {
     if (state_is_log(r->algorithm))
         return step->hold.amount == 0 &&

@@ -65,8 +65,10 @@ struct sliding_window {
 
 struct sliding_window_change {
     uint32_t drop; /* entries that have left the window */
-    int64_t start; /* then count `add` in the bucket that starts here */
-    int64_t add;   /* 0: nothing changes */
+    bool
+        is_in_place; /* none has, and what is added goes to the newest, where there is room for it */
+    int64_t start;   /* then count `add` in the bucket that starts here */
+    int64_t add;     /* 0: nothing changes */
 };
 
 /* Not of a limit: what a store keeps of a reservation. */
@@ -160,7 +162,15 @@ bool state_reserve(struct state *s, const struct rule *r, const struct step *ste
 void state_apply(struct state *s, const struct rule *r, const struct step *step);
 
 /* Has it all the memory that the step needs? False: ask state_reserve(). */
-bool state_has_room(const struct state *s, const struct rule *r, const struct step *step);
+bool state_has_room_anyhow(const struct state *s, const struct rule *r, const struct step *step);
+static inline bool state_has_room(const struct state *s, const struct rule *r,
+                                  const struct step *step)
+{
+    if (state_is_log(r->algorithm) && step->next.sliding_window.is_in_place &&
+        step->hold.amount == 0)
+        return true;
+    return state_has_room_anyhow(s, r, step);
+}
 
 /* The same for a key that may be locked out, until this time; 0: it is not. Before it, all that has
  * a cost is refused. From then on the key is untouched, whatever the state is. A refusal by a rule
