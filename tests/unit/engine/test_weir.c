@@ -601,9 +601,155 @@ static void many_at_once_are_answered_as_one_by_one(void **state)
     weir_close(single);
 }
 
+/* ---- a check of one rule by a key, asked by itself ---------------------------------------- */
+
+/* What time it is, and whether there is memory. */
+struct world {
+    int64_t now;
+    bool is_poor;
+};
+
+static int64_t world_clock(void *ctx)
+{
+    return ((struct world *)ctx)->now;
+}
+
+static void *world_resize(void *ctx, void *block, size_t size)
+{
+    if (size == 0) {
+        free(block);
+        return NULL;
+    }
+    return ((struct world *)ctx)->is_poor ? NULL : realloc(block, size);
+}
+
+static weir *open_world(struct world *world, const char *text)
+{
+    return open_with(&(weir_options){
+        .policy_text = text,
+        .max_keys = 10000,
+        .flags = WEIR_NO_THREAD | WEIR_IGNORE_ENVIRONMENT,
+        .clock = world_clock,
+        .clock_ctx = world,
+        .allocator = { .resize = world_resize, .ctx = world },
+    });
+}
+
+/* As weir_check() answers, and as weir_check_many() does, which goes the way of all checks. */
+static void assert_alike(weir *alone, weir *among, const weir_request *r)
+{
+    weir_answer a, b;
+    const weir_err err = weir_check(alone, r, &a, NULL);
+
+    assert_int_equal(weir_check_many(among, r, &b, 1, NULL), err);
+    if (err)
+        return;
+    assert_same_answer(&a, &b);
+    assert_int_equal(a.err, b.err);
+    assert_string_equal(a.policy, b.policy);
+    assert_int_equal(a.used | a.over | a.override_id | a.reservation[0] | a.expires_in_ms, 0);
+    assert_false(a.repeated || a.expired);
+    for (size_t i = 0; i < a.rule_count; i++) {
+        assert_string_equal(a.rules[i].policy, b.rules[i].policy);
+        assert_int_equal(a.rules[i].limit, b.rules[i].limit);
+        assert_int_equal(a.rules[i].window_ms, b.rules[i].window_ms);
+        assert_int_equal(a.rules[i].retry_after_ms, b.rules[i].retry_after_ms);
+        assert_int_equal(a.rules[i].delay_ms, b.rules[i].delay_ms);
+        assert_int_equal(a.rules[i].used | a.rules[i].over, 0);
+        assert_false(a.rules[i].shadow || a.rules[i].shadow_denied);
+    }
+}
+
+static const char lone_policies[] = POLICIES(
+    "  a: {limit: 5 per 40ms, by: user, algorithm: fixed_window}\n"
+    "  of-a-name-that-is-long-1-and-so-on: {limit: 5 per 40ms, by: user}\n"
+    "  of-a-name-that-is-long-2-and-so-on: {limit: 3 per 30ms, by: user, precision: 5ms}\n"
+    "  counter: {limit: 5 per 40ms, by: user, algorithm: sliding_counter}\n"
+    "  bucket: {limit: 5 per 40ms, by: user, algorithm: token_bucket, burst: 8}\n"
+    "  leaky: {limit: 5 per 40ms, by: user, algorithm: leaky_bucket}\n"
+    "  locked: {limit: 2 per 40ms, by: user, block_for: 100ms}\n"
+    "  none: {limit: 0, by: user}\n"
+    "  by-day: {limit: 5 per day, by: user}\n"
+    "  by-ip: {limit: 5 per 40ms, by: ip}\n"
+    "  two: {by: user, rules: {s: {limit: 4 per 20ms}, m: {limit: 6 per 60ms}}}\n");
+
+static void a_check_by_itself_is_answered_as_one_of_many(void **state)
+{
+    static const char *const policies[] = {
+        "a",      "of-a-name-that-is-long-1-and-so-on",
+        "bucket", "of-a-name-that-is-long-2-and-so-on",
+        "leaky",  "of-a-name-that-is-long-3-and-so-on",
+        "locked", "counter",
+        "none",   "by-day",
+        "by-ip",  "two",
+    };
+    static const char *const keys[] = {
+        "k",
+        "10.1.2.3",
+        "ninechars",
+        "sixteencharacter",
+        "seventeen letters",
+        "key-of-forty-four-bytes-is-the-longest-short",
+        "key-of-forty-five-bytes-is-no-more-than-long!",
+        "M\xc3\xbcller & S\xc3\xb6hne",
+        "not \xff text",
+        "",
+    };
+    struct world world = { .now = NOW };
+    weir *alone = open_world(&world, lone_policies), *among = open_world(&world, lone_policies);
+    struct dice dice = dice_new();
+
+    (void)state;
+    for (int i = 0; i < scaled(20000); i++) {
+        const weir_request r = {
+            .policy = policies[dice_below(&dice, sizeof policies / sizeof *policies)],
+            .key = keys[dice_below(&dice, sizeof keys / sizeof *keys)],
+        };
+
+        world.now += dice_below(&dice, 3) - (dice_below(&dice, 50) == 0 ? 5 : 0);
+        assert_alike(alone, among, &r);
+    }
+    weir_close(alone);
+    weir_close(among);
+}
+
+static void a_check_by_itself_without_memory_is_answered_as_its_policy_says(void **state)
+{
+    static const char text[] = POLICIES(
+        "  open: {limit: 50 per 1m, by: user, precision: 1ms, on_error: allow}\n"
+        "  shut: {limit: 50 per 1m, by: user, precision: 1ms, on_error: deny}\n"
+        "  local: {limit: 50 per 1m, by: user, precision: 1ms}\n");
+    static const char *const policies[] = { "open", "shut", "local" };
+    struct world world = { .now = NOW };
+    weir *alone = open_world(&world, text), *among = open_world(&world, text);
+    int fell_back = 0;
+
+    (void)state;
+    for (int i = 0; i < 60; i++) { /* the fourth entry of a log needs a block */
+        const weir_request r = { .policy = policies[i % 3], .key = "k" };
+        weir_answer a;
+
+        world.now++;
+        world.is_poor = i >= 9 && i < 30;
+        assert_alike(alone, among, &r);
+        assert_int_equal(weir_check(alone, &r, &a, NULL), WEIR_OK);
+        assert_int_equal(weir_check(among, &r, &a, NULL), WEIR_OK);
+        if (a.source == WEIR_FROM_FALLBACK) {
+            fell_back++;
+            assert_int_equal(a.allowed, i % 3 == 0);
+            assert_string_equal(a.policy, policies[i % 3]);
+        }
+    }
+    assert_true(fell_back > 10);
+    weir_close(alone);
+    weir_close(among);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_check_by_itself_is_answered_as_one_of_many),
+        cmocka_unit_test(a_check_by_itself_without_memory_is_answered_as_its_policy_says),
         cmocka_unit_test(a_request_may_bring_its_limit_for_every_algorithm),
         cmocka_unit_test(another_key_window_or_algorithm_is_another_count),
         cmocka_unit_test(a_charge_counts_whatever_the_limit_says),

@@ -523,6 +523,38 @@ static void a_policy_is_found_among_many(void **state)
     unload(&l);
 }
 
+/* Up to 16 bytes the ends of a name are all of it; of a longer one they are not. */
+static void names_with_the_same_ends_are_told_apart(void **state)
+{
+    static const char *const names[] = { "a",
+                                         "ab",
+                                         "ba",
+                                         "12345678",
+                                         "123456789",
+                                         "1234567812345678",
+                                         "12345678-12345678",
+                                         "12345678+12345678",
+                                         "12345678.x.12345678",
+                                         "12345678.y.12345678" };
+    struct loaded l;
+
+    (void)state;
+    load(&l, "version: 1\npolicies:\n"
+             "  a: {limit: 1 per 1s}\n"
+             "  12345678: {limit: 1 per 1s}\n"
+             "  12345678-12345678: {limit: 1 per 1s}\n"
+             "  12345678.x.12345678: {limit: 1 per 1s}\n");
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const struct policy *p = policies_find(l.set, span_of(names[i]));
+
+        if (i == 0 || i == 3 || i == 6 || i == 8)
+            assert_string_equal(p ? p->name : "none", names[i]);
+        else
+            assert_null(p);
+    }
+    unload(&l);
+}
+
 static void the_example_is_valid(void **state)
 {
     struct loaded l;
@@ -620,6 +652,7 @@ int main(void)
         cmocka_unit_test(a_file_that_cannot_be_read_says_why),
         cmocka_unit_test(without_a_source_there_is_an_empty_set),
         cmocka_unit_test(a_policy_is_found_among_many),
+        cmocka_unit_test(names_with_the_same_ends_are_told_apart),
         cmocka_unit_test(the_example_is_valid),
         cmocka_unit_test(every_allocation_may_fail),
         cmocka_unit_test(a_diag_has_whole_lines_and_says_how_many_more),
