@@ -16,25 +16,36 @@ static inline const weir_allocator *shard_memory(void)
     return &memory;
 }
 
-static inline struct cell *new_cells(uint32_t homes)
+static inline struct slice new_slice(uint32_t homes)
 {
-    struct cell *cells = aligned_alloc(64, shard_room(homes) * sizeof *cells);
+    const size_t size = shard_cells(homes) * sizeof(struct cell);
 
-    return memset(cells, 0, shard_room(homes) * sizeof *cells);
+    return (struct slice){
+        .cells = memset(aligned_alloc(64, size), 0, size),
+        .marks = aligned_alloc(64, shard_marks_size(homes)),
+        .homes = homes,
+    };
+}
+
+static inline void free_slice(struct cell *cells, struct marks *marks)
+{
+    free(cells);
+    free(marks);
 }
 
 static inline struct shard *new_shard(uint32_t homes)
 {
     struct shard *s = aligned_alloc(64, sizeof *s);
+    const struct slice at = new_slice(homes);
 
-    shard_init(s, new_cells(homes), homes, 4);
+    shard_init(s, &at, 4);
     return s;
 }
 
 static inline void free_shard(struct shard *s)
 {
     shard_done(s, shard_memory());
-    free(s->cells);
+    free_slice(s->cells, s->marks);
     free(s);
 }
 
@@ -60,7 +71,7 @@ static inline uint32_t home(const struct shard *s, struct key key)
 static inline void assert_rules_hold(const struct shard *s)
 {
     const struct cell none = { 0 };
-    const struct marks *marks = shard_marks(s);
+    const struct marks *marks = s->marks;
     uint32_t count = 0, tally[SHARD_NO_MARK + 1] = { 0 };
     const struct cell *last = NULL;
 

@@ -95,7 +95,7 @@ struct search {
 static uint32_t search_cells(struct shard *s, uint32_t at, uint32_t end, const struct eviction *e,
                              struct search *of)
 {
-    const uint8_t *marks = shard_marks(s)->of;
+    const uint8_t *marks = s->marks->of;
 
     while (at < end && of->found < CANDIDATES) {
         const uint8_t *next = memchr(marks + at, of->mark, end - at);
@@ -122,7 +122,7 @@ static uint32_t search_cells(struct shard *s, uint32_t at, uint32_t end, const s
 
 static uint32_t search_mark(struct shard *s, uint8_t mark, const struct eviction *e)
 {
-    uint16_t *hand = &shard_marks(s)->hands[mark];
+    uint16_t *hand = &s->marks->hands[mark];
     const uint32_t end = shard_cells(s->homes), from = *hand;
     struct search of = { .mark = mark, .best = EVICTION_NONE };
     uint32_t at = search_cells(s, from, end, e, &of);
@@ -142,7 +142,7 @@ struct classes {
 
 static struct classes count_classes(const struct shard *s)
 {
-    const uint16_t *tally = shard_marks(s)->tally;
+    const uint16_t *tally = s->marks->tally;
     struct classes of = { 0 };
 
     for (uint32_t c = 0; c < LIMIT_CLASSES; c++) {
@@ -163,7 +163,7 @@ static bool has_its_part(const struct classes *of, uint32_t class, uint32_t coun
 static uint32_t largest_class(const struct shard *s, const struct classes *of, uint32_t grade,
                               bool whatever_its_part, uint64_t tried)
 {
-    const uint16_t *tally = shard_marks(s)->tally;
+    const uint16_t *tally = s->marks->tally;
     uint32_t largest = LIMIT_CLASSES;
 
     for (uint32_t c = 0; c < LIMIT_CLASSES; c++)

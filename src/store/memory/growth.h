@@ -1,8 +1,10 @@
 /* growth.h - a table that grows and shrinks a shard at a time.
  *
- * All shards have slices of one region of memory. When the table gets crowded a larger region is
- * mapped, and the shards move there one by one, in order. The old memory is returned to the system
- * behind them. So a step moves one shard, and there is never a second copy of the table. */
+ * All shards have slices of one region of memory. When the table gets crowded a region is mapped that
+ * is a little larger, and the shards move there one by one, in order: each when so many keys have come
+ * that there is use for the room it gets. The old memory is returned to the system behind them. So a
+ * step moves one shard, there is never a second copy of the table, and the share of the memory that is
+ * not used is always the same. */
 #ifndef WEIR_STORE_MEMORY_GROWTH_H
 #define WEIR_STORE_MEMORY_GROWTH_H
 
@@ -26,7 +28,7 @@ struct growth {
     struct region now, next;
     _Atomic size_t moved;          /* shards that live in `next` */
     struct growth_place places[2]; /* of both */
-    _Atomic int64_t crowded;       /* keys; from here on steps are due */
+    _Atomic int64_t crowded;       /* keys; from here on a step is due */
     _Atomic int64_t critical;      /* … and must not be left to the housekeeper */
     _Atomic int64_t stride;        /* … each time so many keys have come */
 };
@@ -70,7 +72,8 @@ static inline const void *growth_home(const struct growth *g, size_t shard, uint
  * thread is at it. So many bytes are beside the cells. */
 void growth_step(struct growth *g, int64_t beside);
 
-/* Grow to the end if it is due; else shrink to `keys`, if that is worth it, by so many shards. */
+/* Grow as far as it is due, and a little beyond; else shrink to `keys`, if that is worth it, by so
+ * many shards. */
 void growth_run(struct growth *g, int64_t keys, int64_t beside, size_t steps);
 
 /* This shard, which is locked, is too full for its slice: give it memory of its own. */

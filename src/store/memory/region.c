@@ -1,16 +1,18 @@
 /* region.c - memory for the cells of all shards.
  *
  * Keys are at random places, so in a large table nearly every decision would miss the TLB as
- * well as the cache. Huge pages help. */
+ * well as the cache. Huge pages help. Marks are behind the cells of all slices: most tables never
+ * touch them, and then they take no memory. */
 #include "store/memory/region.h"
 
 #include <sys/mman.h>
 
 enum { HUGE_PAGE = 2 << 20, LEAST_HUGE = 8 << 20 };
 
-static size_t slice_size(const struct region *r)
+/* Where the marks begin. */
+static size_t cells_size(const struct region *r)
 {
-    return shard_room(r->homes) * sizeof(struct cell);
+    return r->slices * region_stride(r);
 }
 
 bool region_map(struct region *r, size_t slices, uint32_t homes)
@@ -19,7 +21,8 @@ bool region_map(struct region *r, size_t slices, uint32_t homes)
     uintptr_t start, aligned;
     char *memory;
 
-    made.size = (slices * slice_size(&made) + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
+    made.size = cells_size(&made) + slices * shard_marks_size(homes);
+    made.size = (made.size + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
     memory = mmap(NULL, made.size + HUGE_PAGE, PROT_READ | PROT_WRITE,
                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED)
@@ -43,14 +46,18 @@ void region_unmap(struct region *r)
     *r = (struct region){ 0 };
 }
 
-struct cell *region_slice(const struct region *r, size_t i)
+struct slice region_slice(const struct region *r, size_t i)
 {
-    return r->cells + i * shard_room(r->homes);
+    char *marks = (char *)r->cells + cells_size(r) + i * shard_marks_size(r->homes);
+
+    return (struct slice){ .cells = r->cells + i * shard_cells(r->homes),
+                           .marks = (struct marks *)(void *)marks,
+                           .homes = r->homes };
 }
 
 void region_vacate(struct region *r, size_t i)
 {
-    size_t whole = (i + 1) * slice_size(r) / HUGE_PAGE * HUGE_PAGE;
+    size_t whole = (i + 1) * region_stride(r) / HUGE_PAGE * HUGE_PAGE;
 
     if (whole > r->vacated) {
         madvise((char *)r->cells + r->vacated, whole - r->vacated, MADV_DONTNEED);

@@ -1,4 +1,5 @@
-/* region.h - memory for the cells of all shards: one slice each, page by page as it is used. */
+/* region.h - memory for the cells and marks of all shards: one slice each, page by page as it is
+ * used. */
 #ifndef WEIR_STORE_MEMORY_REGION_H
 #define WEIR_STORE_MEMORY_REGION_H
 
@@ -15,7 +16,13 @@ struct region {
 bool region_map(struct region *r, size_t slices, uint32_t homes); /* false: no memory */
 void region_unmap(struct region *r);
 
-struct cell *region_slice(const struct region *r, size_t i);
+struct slice region_slice(const struct region *r, size_t i);
+
+/* From the cells of one slice to those of the next, in bytes. */
+static inline size_t region_stride(const struct region *r)
+{
+    return shard_cells(r->homes) * sizeof(struct cell);
+}
 
 /* Slices 0 to i are no longer used: give their memory back. */
 void region_vacate(struct region *r, size_t i);

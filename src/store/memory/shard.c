@@ -24,14 +24,21 @@
 
 enum { SPARE_CELLS = 8 };
 
-void shard_init(struct shard *s, struct cell *cells, uint32_t homes, uint32_t skip_bits)
+/* Keys from which on it is worth looking for expired ones: a little before a table grows. */
+static uint32_t many(uint32_t homes)
+{
+    return homes / 16 * 13;
+}
+
+void shard_init(struct shard *s, const struct slice *at, uint32_t skip_bits)
 {
     *s = (struct shard){ .skip_bits = (uint8_t)skip_bits,
                          .soonest = INT64_MAX,
                          .look_soonest = INT64_MAX,
-                         .purge_at = homes / 4 * 3 };
-    atomic_init(&s->cells, cells);
-    atomic_init(&s->homes, homes);
+                         .purge_at = many(at->homes),
+                         .marks = at->marks };
+    atomic_init(&s->cells, at->cells);
+    atomic_init(&s->homes, at->homes);
 }
 
 /* Memory beside a cell. */
@@ -65,13 +72,13 @@ static void set_mark(struct marks *marks, uint32_t at, uint8_t mark)
 
 void shard_mark(struct shard *s, uint32_t at)
 {
-    set_mark(shard_marks(s), at, cell_mark(&cells_of(s)[at]));
+    set_mark(s->marks, at, cell_mark(&cells_of(s)[at]));
 }
 
 void shard_mark_all(struct shard *s)
 {
     const struct cell *cells = cells_of(s);
-    struct marks *marks = shard_marks(s);
+    struct marks *marks = s->marks;
     const uint32_t end = shard_cells(homes_of(s));
 
     memset(marks, 0, sizeof *marks);
@@ -85,7 +92,7 @@ void shard_mark_all(struct shard *s)
 /* Cells from `at` on go one further, to `gap`, which was empty. */
 static void push_marks(const struct shard *s, uint32_t at, uint32_t gap)
 {
-    struct marks *marks = shard_marks(s);
+    struct marks *marks = s->marks;
 
     memmove(&marks->of[at + 1], &marks->of[at], gap - at);
     marks->of[at] = SHARD_NO_MARK;
@@ -94,7 +101,7 @@ static void push_marks(const struct shard *s, uint32_t at, uint32_t gap)
 /* Cells behind `at` go back by one, as far as `last`. */
 static void pull_marks(const struct shard *s, uint32_t at, uint32_t last)
 {
-    struct marks *marks = shard_marks(s);
+    struct marks *marks = s->marks;
 
     set_mark(marks, at, SHARD_NO_MARK);
     memmove(&marks->of[at], &marks->of[at + 1], last - at);
@@ -180,13 +187,14 @@ struct shard_dropped shard_purge(struct shard *s, int64_t horizon, const weir_al
     s->look = 0;
     s->look_soonest = INT64_MAX;
     s->expired += dropped.keys;
-    s->purge_at = s->count + homes / 8 > homes / 4 * 3 ? s->count + homes / 8 : homes / 4 * 3;
+    s->purge_at = s->count + homes / 8 > many(homes) ? s->count + homes / 8 : many(homes);
     return dropped;
 }
 
-bool shard_move(struct shard *s, struct cell *cells, uint32_t homes)
+bool shard_move(struct shard *s, const struct slice *to)
 {
-    const uint32_t end = shard_cells(homes) - 1 - SPARE_CELLS;
+    const uint32_t homes = to->homes, end = shard_cells(homes) - 1 - SPARE_CELLS;
+    struct cell *cells = to->cells;
     const struct cell *c = cells_of(s);
     uint32_t place = 0;
 
@@ -206,7 +214,8 @@ bool shard_move(struct shard *s, struct cell *cells, uint32_t homes)
     }
     atomic_store_explicit(&s->cells, cells, memory_order_relaxed);
     atomic_store_explicit(&s->homes, homes, memory_order_relaxed);
-    s->purge_at = homes / 4 * 3;
+    s->marks = to->marks;
+    s->purge_at = many(homes);
     s->is_marked = false;
     s->look = 0;
     s->look_soonest = INT64_MAX;

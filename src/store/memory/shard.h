@@ -33,8 +33,8 @@ struct cell {
 
 _Static_assert(sizeof(struct cell) == 64, "a cell is one cache line");
 
-/* What eviction searches instead of the cells: a byte for each, its class and its grade. They stand
- * behind the cells, and are not kept before the shard has to evict. */
+/* What eviction searches instead of the cells: a byte for each, its class and its grade. They are
+ * apart from the cells, as their memory is not touched before the shard has to evict. */
 struct marks {
     uint16_t tally[SHARD_NO_MARK + 1]; /* how many cells have each */
     uint16_t hands[SHARD_NO_MARK];     /* where eviction goes on with each */
@@ -59,6 +59,14 @@ struct shard {
     int64_t expired;
     _Atomic int64_t release_at; /* no reservation is to be given back before; 0: none is */
     struct pool_list records;   /* memory for more reservations */
+    struct marks *marks;
+};
+
+/* Where a shard lives: shard_cells() that are zeroed, and shard_marks_size() bytes. */
+struct slice {
+    struct cell *cells;
+    struct marks *marks;
+    uint32_t homes; /* cells that keys hash to */
 };
 
 _Static_assert(sizeof(struct shard) == 128, "a shard is two cache lines");
@@ -73,21 +81,16 @@ struct shard_dropped {
  * pushed along, and one that is always empty. */
 static inline uint32_t shard_cells(uint32_t homes)
 {
-    return homes + (homes / 8 < 224 ? homes / 8 + 32 : 256) + 1;
+    const uint32_t behind = homes < 256 ? homes / 8 + 32 : homes / 64 + 60;
+
+    return homes + (behind < 256 ? behind : 256) + 1;
 }
 
-/* What it needs of memory, as so many cells: those, and the marks. */
-static inline uint32_t shard_room(uint32_t homes)
+static inline size_t shard_marks_size(uint32_t homes)
 {
-    const uint32_t cells = shard_cells(homes);
+    const size_t line = sizeof(struct cell);
 
-    return cells + (uint32_t)((sizeof(struct marks) + cells + sizeof(struct cell) - 1) /
-                              sizeof(struct cell));
-}
-
-static inline struct marks *shard_marks(const struct shard *s)
-{
-    return (struct marks *)(s->cells + shard_cells(s->homes));
+    return (sizeof(struct marks) + shard_cells(homes) + line - 1) / line * line;
 }
 
 static inline bool cell_is_empty(const struct cell *c)
@@ -126,8 +129,7 @@ static inline bool cell_is_held(const struct cell *c, int64_t now)
     return holds_last(state_holds(&c->state, c->algorithm)) > now;
 }
 
-/* `cells` are shard_room(), and zeroed. */
-void shard_init(struct shard *s, struct cell *cells, uint32_t homes, uint32_t skip_bits);
+void shard_init(struct shard *s, const struct slice *at, uint32_t skip_bits);
 void shard_done(struct shard *s, const weir_allocator *allocator);
 
 static inline uint32_t home_of(struct key key, uint32_t skip_bits, uint32_t homes)
@@ -231,8 +233,8 @@ static inline void shard_relevel(struct shard *s, struct cell *cell, uint32_t le
 /* Drop what expired at `horizon` or before. */
 struct shard_dropped shard_purge(struct shard *s, int64_t horizon, const weir_allocator *allocator);
 
-/* Move to other zeroed cells. False: they do not fit there, and nothing has changed. The old
- * cells are left as they are, for their owner to free. */
-bool shard_move(struct shard *s, struct cell *cells, uint32_t homes);
+/* Move elsewhere. False: they do not fit there, and nothing has changed. The old cells are left as
+ * they are, for their owner to free. */
+bool shard_move(struct shard *s, const struct slice *to);
 
 #endif

@@ -488,7 +488,7 @@ static uint32_t homes_after_growth(int64_t beside)
     struct growth *g = &t->growth;
     uint32_t homes;
 
-    growth_expect(g, (int64_t)g->count * 656);
+    growth_expect(g, (int64_t)g->count * 837);
     assert_int_equal(g->now.homes, 1000);
     growth_step(g, (int64_t)g->count * 1000 * beside);
     homes = g->next.homes;
@@ -499,14 +499,71 @@ static uint32_t homes_after_growth(int64_t beside)
 static void a_table_grows_by_a_part_of_all_memory_and_at_most_doubles(void **state)
 {
     (void)state;
-    assert_int_equal(homes_after_growth(0), 1000 + 1000 * 3 / 16);
-    assert_int_equal(homes_after_growth(64), 1000 + 2000 * 3 / 16);
+    assert_int_equal(homes_after_growth(0), 1000 + 1000 / 12);
+    assert_int_equal(homes_after_growth(64), 1000 + 2000 / 12);
     assert_int_equal(homes_after_growth(6400), 2000);
+}
+
+/* Bytes of all cells that there is memory for. */
+static int64_t bytes_of_cells(const struct table *t)
+{
+    int64_t bytes = 0;
+
+    for (size_t i = 0; i < table_shards(t); i++)
+        bytes += (int64_t)(shard_cells(t->shards[i].homes) * sizeof(struct cell));
+    return bytes;
+}
+
+/* By the thread that inserts, or by a housekeeper that comes now and then. */
+static void a_growing_table_has_79_bytes_of_cells_a_key_at_most(void **state)
+{
+    const struct rule r = make_rule(WEIR_FIXED_WINDOW, 3, 1000000);
+    const int64_t most = 64 * 8192;
+
+    (void)state;
+    for (int by_housekeeper = 0; by_housekeeper < 2; by_housekeeper++) {
+        struct table *t = new_table(most, true, heap());
+        int64_t times = 0;
+
+        for (int64_t n = 1; n <= most; n++) {
+            assert_true(take(t, &r, n, EPOCH, 1));
+            if (by_housekeeper && n % 1000 == 0)
+                table_sweep(t, EPOCH);
+            if (n > most / 2 && n % 100 == 0 && bytes_of_cells(t) > 79 * n)
+                times++;
+        }
+        assert_int_equal(times, 0);
+        assert_int_equal(stats_of(t).keys, most);
+        table_free(t);
+    }
+}
+
+/* Keys that were to come did not, and others have gone. */
+static void a_table_that_stopped_growing_half_way_shrinks(void **state)
+{
+    const struct rule r = make_rule(WEIR_FIXED_WINDOW, 3, 1000);
+    struct table *t = new_table(1000000, false, heap());
+    int64_t n = 0;
+
+    (void)state;
+    while (n < 20000 || t->growth.moved < t->growth.count / 2)
+        assert_true(take(t, &r, n++, EPOCH, 1));
+    assert_true(n < 30000);
+    for (int i = 0; i < 500; i++)
+        table_sweep(t, EPOCH + 10000);
+    assert_int_equal(stats_of(t).keys, 0);
+    assert_null(t->growth.next.cells);
+    assert_int_equal(t->growth.now.homes, 16);
+    for (n = 0; n < 20000; n++)
+        assert_true(take(t, &r, n, EPOCH + 10000, 1));
+    table_free(t);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_growing_table_has_79_bytes_of_cells_a_key_at_most),
+        cmocka_unit_test(a_table_that_stopped_growing_half_way_shrinks),
         cmocka_unit_test(a_table_grows_by_a_part_of_all_memory_and_at_most_doubles),
         cmocka_unit_test(the_home_of_a_key_is_found_without_its_shard),
         cmocka_unit_test(T1_a_denied_question_a_peek_and_a_cost_of_0_change_nothing),
