@@ -38,7 +38,7 @@ static void end_turn(weir *w, struct pending *pending, struct check *checks, siz
 }
 
 /* Does it name a policy and bring a key, and nothing else but what goes with a reservation? */
-static bool is_of_a_key(const weir_request *r, bool reserves)
+static inline __attribute__((always_inline)) bool is_of_a_key(const weir_request *r, bool reserves)
 {
     const size_t lists = r->policy_count | r->attribute_count | r->cost_count;
     const int64_t numbers = r->cost | r->now | r->limit | r->window_ms | r->burst |

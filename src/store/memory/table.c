@@ -442,7 +442,7 @@ void table_keep_again(struct table *t, struct question *q)
     lock_drop(&s->lock);
 }
 
-__attribute__((noinline)) static void judge_all(struct table *t, struct question *q)
+static void judge_all(struct table *t, struct question *q)
 {
     struct shard *shards[MOST_KEYS];
     size_t n = 0;
@@ -462,12 +462,10 @@ __attribute__((noinline)) static void judge_all(struct table *t, struct question
     table_grow_if_due(t);
 }
 
-void table_judge(struct table *t, struct question *q)
+void table_judge_any(struct table *t, struct question *q)
 {
     if (verb_reserves(q->verb))
         table_judge_reservation(t, q);
-    else if (q->count == 1 && verb_adds(q->verb))
-        table_judge_in(t, q, NULL);
     else
         judge_all(t, q);
 }

@@ -21,11 +21,23 @@ void table_free(struct table *t);
 void table_keep_log(struct table *t, struct table_log *log);
 
 void table_prefetch(struct table *t, struct key key, enum prefetch what);
-void table_judge(struct table *t, struct question *q); /* all but done() */
 
-/* The same, but its record goes to the write buffer; if there is one, the mark is
- * MARK_IN_BUFFER. Only for a question that table_fits_buffer(). */
+/* All but done(). */
+void table_judge_any(struct table *t, struct question *q);
+
+/* The same for one charge of a verb that adds. Its record goes to the write buffer, if there is one,
+ * and the mark is MARK_IN_BUFFER then: only for a question that table_fits_buffer(). */
 void table_judge_in(struct table *t, struct question *q, struct write_buffer *write_buffer);
+
+/* Whichever it is: most questions are of one charge. */
+static inline void table_judge(struct table *t, struct question *q)
+{
+    if (q->count == 1 && verb_adds(q->verb) && !verb_reserves(q->verb))
+        table_judge_in(t, q, NULL);
+    else
+        table_judge_any(t, q);
+}
+
 static inline bool table_fits_buffer(const struct question *q)
 {
     return q->count == 1 && !verb_reserves(q->verb) && verb_adds(q->verb) &&

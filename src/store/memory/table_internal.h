@@ -85,12 +85,13 @@ struct cell *table_lock_out(struct table *t, struct shard *s, const struct charg
 /* How much of a burst is consumed. Of most limits it is little, and a division is slow. */
 static inline uint32_t level_of(int64_t remaining, int64_t burst)
 {
-    int64_t steps;
+    const int64_t used = burst - remaining;
 
     if (remaining <= 0)
         return SHARD_LEVELS - 1;
-    steps = (burst - remaining) * (SHARD_LEVELS - 1);
-    return steps < burst ? 0 : (uint32_t)(steps / burst);
+    if (used <= 0 || used * (SHARD_LEVELS - 1) < burst)
+        return 0;
+    return (uint32_t)(used * (SHARD_LEVELS - 1) / burst);
 }
 
 /* Note what a decision made of a cell. */
