@@ -45,6 +45,20 @@ struct hash_start {
 struct hash_start hash_start_of(const struct hash_key *key, struct span first);
 struct key hash_identity_from(const struct hash_start *start, struct span rest);
 
+/* The same of one identity under several keys at once, for little more than under one. All starts are
+ * of as many bytes; lanes without one have keys that mean nothing. */
+enum { HASH_TOGETHER = 4 };
+struct hash_starts {
+    uint64_t state[4][HASH_TOGETHER];
+    size_t len;
+};
+void hash_starts_put(struct hash_starts *starts, size_t lane, const struct hash_start *start);
+void hash_identities_from(const struct hash_starts *starts, struct span rest,
+                          struct key out[HASH_TOGETHER]);
+/* … on a processor whose registers are not that wide. */
+void hash_identities_narrow(const struct hash_starts *starts, struct span rest,
+                            struct key out[HASH_TOGETHER]);
+
 /* The same for ids, which are hashed twice for one reservation: SipHash-1-3-128. It has fewer rounds,
  * enough to keep callers from aiming at a place of the table. */
 struct key hash_id(const struct hash_key *key, struct span id);

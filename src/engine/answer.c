@@ -333,21 +333,39 @@ void answer_in_common(struct check *check)
     a->limit = a->rules[0].limit;
 }
 
-__attribute__((noinline)) static void answer_several(struct check *check)
+/* The one that decides, as decides_over() says, of rules that are all live and count no more than
+ * they allow. */
+static const weir_rule_answer *best_of_live(const weir_answer *a, bool allowed, enum retry retry)
 {
-    const enum retry retry = check->policy->retry;
-    weir_answer *a = check->answer;
     const weir_rule_answer *best = &a->rules[0];
 
-    update_row(&check->charges[0].step.decision, &a->rules[0]);
-    for (size_t i = 1; i < check->live; i++) {
-        update_row(&check->charges[i].step.decision, &a->rules[i]);
-        if (decides_over(&a->rules[i], best, retry))
-            best = &a->rules[i];
+    for (const weir_rule_answer *r = best + 1; r < a->rules + a->rule_count; r++)
+        if (allowed ? r->remaining < best->remaining : decides_over(r, best, retry))
+            best = r;
+    return best;
+}
+
+__attribute__((noinline)) static void answer_several(struct check *check)
+{
+    const bool allowed = check->questions->allowed;
+    weir_answer *a = check->answer;
+    const weir_rule_answer *best;
+    int64_t delay = 0;
+
+    for (size_t i = 0; i < check->live; i++) {
+        const struct decision *d = &check->charges[i].step.decision;
+
+        update_row(d, &a->rules[i]);
+        delay = d->delay > delay ? d->delay : delay;
     }
-    decide_by(best, a);
-    a->delay_ms = 0;
-    delay_by_longest(a);
+    best = best_of_live(a, allowed, check->policy->retry);
+    a->allowed = allowed;
+    a->rule = best->rule;
+    a->limit = best->limit;
+    a->remaining = best->remaining;
+    a->retry_after_ms = allowed ? 0 : best->retry_after_ms;
+    a->reset_after_ms = best->reset_after_ms;
+    a->delay_ms = allowed ? delay : 0;
 }
 
 /* An answer of one row. */

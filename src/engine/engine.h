@@ -157,6 +157,12 @@ struct check {
     struct check_reserving reserving; /* of the verbs about reservations */
 };
 
+/* Answers of checks with the same number are by the same rules; 0: that is not known of this one. */
+static inline uint64_t check_rules_known_by(const struct check *check)
+{
+    return check->told_by == check->made_by ? check->told_by : 0;
+}
+
 void engine_init(struct engine *e, struct store *store, struct store *local,
                  const struct secret *secret, bool trusts_now);
 void engine_done(struct engine *e); /* but for the stores */

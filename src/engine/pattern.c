@@ -4,6 +4,8 @@
 #include "engine/charges.h"
 #include "engine/short_identity.h"
 
+_Static_assert((int)PATTERN_MOST_CHARGES <= (int)HASH_TOGETHER, "their keys are hashed at once");
+
 /* ---- making one --------------------------------------------------------------------------- */
 
 /* Which rules apply, and with which numbers, must not depend on who asks. */
@@ -119,9 +121,10 @@ bool pattern_of(struct engine *e, const struct check *check, enum pattern_kind k
     for (size_t i = 0; i < check->live; i++) {
         const struct charge *c = &check->charges[i];
 
+        out->start = start_of(e, check, i, kind);
+        hash_starts_put(&out->starts, i, &out->start);
         out->charges[i].rule = check->rules[i];
         out->charges[i].numbers = c->rule;
-        out->charges[i].start = start_of(e, check, i, kind);
         out->charges[i].shared = e->store->ops->is_shared ? counted_of(check, i)->shared_key : NULL;
         out->charges[i].cost = c->cost;
         out->charges[i].class = c->class;
@@ -192,14 +195,25 @@ static void put_shared(const struct engine *e, struct check *check, const struct
     c->name = (struct charge_name){ p->policy->name, p->charges[i].rule->name, k->tag };
 }
 
+__attribute__((noinline)) static void put_several(struct check *check, const struct pattern *p,
+                                                  struct span hashed)
+{
+    struct key keys[HASH_TOGETHER];
+
+    hash_identities_from(&p->starts, hashed, keys);
+    for (size_t i = 0; i < p->count; i++)
+        check->charges[i].key = keys[i];
+}
+
 static inline void put_keys(const struct engine *e, struct check *check, const struct pattern *p,
                             struct span hashed, struct known_keys *known)
 {
-    for (size_t i = 0; i < p->count; i++) {
-        check->charges[i].key = hash_identity_from(&p->charges[i].start, hashed);
-        if (p->charges[i].shared)
-            put_shared(e, check, p, i, hashed, known);
-    }
+    if (p->count == 1)
+        check->charges->key = hash_identity_from(&p->start, hashed);
+    else
+        put_several(check, p, hashed);
+    for (size_t i = 0; i < p->count && p->charges[i].shared; i++)
+        put_shared(e, check, p, i, hashed, known);
 }
 
 static weir_err fail(struct check *check, weir_err err)

@@ -34,12 +34,13 @@ struct pattern {
     bool is_of_store;    /* … and plain, without a chunk */
     bool is_asked_alone; /* a lone check may be asked by lone_check() */
     size_t count;
-    int64_t cost;        /* of requests */
-    struct rule unnamed; /* of a limit that came with the request */
+    int64_t cost;              /* of requests */
+    struct rule unnamed;       /* of a limit that came with the request */
+    struct hash_start start;   /* of the only charge … */
+    struct hash_starts starts; /* … or of all of them, if there are several */
     struct {
         const struct policy_rule *rule;
         const struct rule *numbers;
-        struct hash_start start;
         const struct shared_key *shared; /* of a shared store; else NULL */
         int64_t cost;
         uint8_t class;

@@ -144,8 +144,11 @@ void rate_headers_write(struct buf *out, const weir_answer *answer, int64_t now)
 
 /* ---- one after the other -------------------------------------------------------------------- */
 
-static bool is_by_the_same(const struct rate_headers_last *last, const weir_answer *a)
+static bool is_by_the_same(const struct rate_headers_last *last, const weir_answer *a,
+                           uint64_t kind)
 {
+    if (kind != 0 && kind == last->kind)
+        return a->rule == last->rule;
     if (a->rule_count != last->rule_count || a->rule_count == 0 || a->policy != last->policy ||
         a->rule != last->rule)
         return false;
@@ -160,11 +163,13 @@ static bool is_by_the_same(const struct rate_headers_last *last, const weir_answ
     return true;
 }
 
-static void remember(struct rate_headers_last *last, const weir_answer *a, struct buf *scratch)
+static void remember(struct rate_headers_last *last, const weir_answer *a, uint64_t kind,
+                     struct buf *scratch)
 {
     const size_t before = scratch->len;
     size_t first, next;
 
+    last->kind = 0;
     last->rule_count = 0;
     if (a->rule_count > RATE_HEADERS_RULES || !has_state(a))
         return;
@@ -179,6 +184,7 @@ static void remember(struct rate_headers_last *last, const weir_answer *a, struc
     memcpy(last->next, scratch->at + before + first, next);
     last->first_len = first;
     last->next_len = next;
+    last->kind = kind;
     last->policy = a->policy;
     last->rule = a->rule;
     last->rule_count = a->rule_count;
@@ -225,15 +231,15 @@ static bool is_an_integer(int64_t number)
     return number >= 0 && number <= LARGEST_INTEGER;
 }
 
-void rate_headers_write_after(struct buf *out, const weir_answer *answer, int64_t now,
-                              struct rate_headers_last *last)
+void rate_headers_write_after(struct buf *out, const weir_answer *answer, uint64_t kind,
+                              int64_t now, struct rate_headers_last *last)
 {
-    if (is_by_the_same(last, answer) && is_an_integer(answer->remaining) &&
+    if (is_by_the_same(last, answer, kind) && is_an_integer(answer->remaining) &&
         is_an_integer(seconds(wait_of(answer)))) {
         add_state_after(out, answer, now, last);
         add_retry_after(out, answer);
         return;
     }
-    remember(last, answer, out);
+    remember(last, answer, kind, out);
     rate_headers_write(out, answer, now);
 }

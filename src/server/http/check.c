@@ -23,7 +23,8 @@ static void encode_one(struct reply *reply, struct buf *out)
         return;
     }
     w = response_begin(reply, out, 200, json_type);
-    rate_headers_write_after(out, &call->answer, answer_time(call),
+    rate_headers_write_after(out, &call->answer, check_rules_known_by(&call->check),
+                             answer_time(call),
                              &session_loop(reply->session)->rate_headers[call->answer.allowed]);
     response_body(&w);
     answer_json(out, call);

@@ -74,7 +74,7 @@ static void encode_gate(struct reply *reply, struct buf *out)
     }
     w = response_begin(reply, out, a->allowed ? 200 : reply->deny_status,
                        a->allowed ? NULL : problem_type);
-    rate_headers_write_after(out, a, answer_time(call),
+    rate_headers_write_after(out, a, check_rules_known_by(&call->check), answer_time(call),
                              &session_loop(reply->session)->rate_headers[a->allowed]);
     response_body(&w);
     if (!a->allowed)

@@ -144,8 +144,20 @@ static struct shard *shard_of(struct table *t, const struct charge *c)
     return table_shard(t, c->key);
 }
 
+/* Where the charges of a question are counted. */
+struct places {
+    struct shard *shards[MOST_CHARGES];
+    struct cell *cells[MOST_CHARGES]; /* NULL: there is none */
+};
+
+/* Apart from those that are locked out, or may be: most are not. */
 void table_take(const struct cell *cell, struct charge *c, const struct ask *ask)
 {
+    if (cell && !cell->is_locked && c->rule->block_for == 0) {
+        c->step.locks = false;
+        state_take(&cell->state, c->rule, ask, &c->step);
+        return;
+    }
     lockout_take(cell ? cell_locked_until(cell) : 0, cell ? &cell->state : &untouched, c->rule, ask,
                  &c->step);
 }
@@ -194,28 +206,24 @@ void table_record(const struct cell *cell, struct record *out)
         state_pack(&cell->state, cell->algorithm, &out->packed);
 }
 
-/* The cell of each charge, or NULL. */
-static void find_cells(const struct table *t, const struct question *q,
-                       struct cell *cells[MOST_CHARGES])
+static void find_cells(const struct question *q, struct places *at)
 {
     for (size_t i = 0; i < q->count; i++)
-        cells[i] = table_cell(t, q->charges[i].key);
+        at->cells[i] = shard_cell(at->shards[i], q->charges[i].key);
 }
 
 /* Append the new values of the keys of a question, which are in these cells. */
-static void keep(struct table *t, struct question *q, struct cell *const cells[MOST_CHARGES])
+static void keep(struct table *t, struct question *q, const struct places *at)
 {
     struct record records[MOST_CHARGES];
     size_t n = 0;
 
-    if (!t->log)
-        return;
     for (size_t i = 0; i < q->count; i++) {
         if (verb_adds(q->verb) && q->charges[i].cost == 0)
             continue;
-        table_overtake(t, shard_of(t, &q->charges[i]), cells[i], NULL);
-        if (cells[i])
-            table_record(cells[i], &records[n++]);
+        table_overtake(t, at->shards[i], at->cells[i], NULL);
+        if (at->cells[i])
+            table_record(at->cells[i], &records[n++]);
         else
             records[n++] = (struct record){ .key = q->charges[i].key };
     }
@@ -274,24 +282,22 @@ static void judge_one(struct table *t, struct shard *s, struct question *q,
 }
 
 /* Those that would have passed are as they stand; those that lock their keys do so. */
-static void refuse_several(struct table *t, struct question *q,
-                           struct cell *const cells[MOST_CHARGES])
+static void refuse_several(struct table *t, struct question *q, const struct places *at)
 {
     struct record records[MOST_CHARGES];
     size_t n = 0;
 
     for (size_t i = 0; i < q->count; i++) {
         struct charge *c = &q->charges[i];
-        struct shard *s = shard_of(t, c);
 
         if (c->step.decision.allowed) {
-            table_take(cells[i], c,
+            table_take(at->cells[i], c,
                        &(struct ask){ .now = q->ask.now, .cost = c->cost, .peek = true });
         } else if (c->step.locks) {
-            struct cell *cell = table_lock_out(t, s, c);
+            struct cell *cell = table_lock_out(t, at->shards[i], c);
 
             if (t->log) {
-                table_overtake(t, s, cell, NULL);
+                table_overtake(t, at->shards[i], cell, NULL);
                 table_record(cell, &records[n++]);
             }
         }
@@ -303,55 +309,58 @@ static void refuse_several(struct table *t, struct question *q,
 /* Can it be charged where it stands, with nothing that could fail or move another cell? */
 static bool is_ready(const struct cell *cell, const struct charge *c)
 {
-    return c->cost == 0 ||
-           (cell && !cell->is_locked && state_has_room(&cell->state, c->rule, &c->step));
+    if (c->cost == 0)
+        return true;
+    if (!cell || cell->is_locked)
+        return false;
+    return !state_is_log(c->rule->algorithm) || state_has_room(&cell->state, c->rule, &c->step);
 }
 
 /* Make all of them ready, wherever that moves them. */
 __attribute__((noinline)) static weir_err prepare_several(struct table *t, struct question *q,
-                                                          struct cell *cells[MOST_CHARGES])
+                                                          struct places *at)
 {
     weir_err err = WEIR_OK;
     struct cell *cell;
 
     for (size_t i = 0; i < q->count; i++)
         if (q->charges[i].cost != 0)
-            table_unlock(t, cells[i], q->ask.now);
+            table_unlock(t, at->cells[i], q->ask.now);
     for (size_t i = 0; i < q->count && !err; i++)
         if (q->charges[i].cost != 0)
-            err = table_prepare(t, shard_of(t, &q->charges[i]), &q->charges[i], q, &cell);
-    find_cells(t, q, cells);
+            err = table_prepare(t, at->shards[i], &q->charges[i], q, &cell);
+    find_cells(q, at);
     return err;
 }
 
 /* All look before one is charged; all have room before one is changed. */
-static void judge_several(struct table *t, struct question *q)
+static void judge_several(struct table *t, struct question *q, struct places *at)
 {
     const bool charges = question_charges(q);
-    struct cell *cells[MOST_CHARGES];
-    bool are_ready = true;
+    struct ask ask = { .now = q->ask.now, .peek = q->ask.peek, .forced = verb_forces(q->verb) };
+    bool allowed = true, are_ready = true;
 
     for (size_t i = 0; i < q->count && charges; i++)
-        table_purge_if_due(t, shard_of(t, &q->charges[i]), q->ask.now);
-    q->allowed = true;
-    find_cells(t, q, cells);
+        table_purge_if_due(t, at->shards[i], q->ask.now);
     for (size_t i = 0; i < q->count; i++) {
         struct charge *c = &q->charges[i];
-        const struct ask ask = charge_ask(q, c);
+        struct cell *cell = shard_cell(at->shards[i], c->key);
 
-        table_take(cells[i], c, &ask);
-        q->allowed = q->allowed && c->step.decision.allowed;
+        at->cells[i] = cell;
+        ask.cost = c->cost;
+        table_take(cell, c, &ask);
+        allowed &= c->step.decision.allowed;
+        are_ready &= is_ready(cell, c);
     }
-    if (!q->allowed) {
-        refuse_several(t, q, cells);
+    q->allowed = allowed;
+    if (!allowed) {
+        refuse_several(t, q, at);
         return;
     }
     if (!charges)
         return;
-    for (size_t i = 0; i < q->count && are_ready; i++)
-        are_ready = is_ready(cells[i], &q->charges[i]);
     if (!are_ready)
-        q->err = prepare_several(t, q, cells);
+        q->err = prepare_several(t, q, at);
     if (q->err)
         return;
     for (size_t i = 0; i < q->count; i++) {
@@ -359,20 +368,20 @@ static void judge_several(struct table *t, struct question *q)
 
         if (c->cost == 0)
             continue;
-        state_apply(&cells[i]->state, c->rule, &c->step);
-        table_stamp(shard_of(t, c), cells[i], c);
+        state_apply(&at->cells[i]->state, c->rule, &c->step);
+        table_stamp(at->shards[i], at->cells[i], c);
     }
-    keep(t, q, cells);
+    if (t->log)
+        keep(t, q, at);
 }
 
-static void refund_or_reset(struct table *t, struct question *q)
+static void refund_or_reset(struct table *t, struct question *q, struct places *places)
 {
     const struct ask look_only = { .now = q->ask.now, .peek = true };
-    struct cell *cells[MOST_CHARGES];
 
     for (size_t i = 0; i < q->count; i++) {
         struct charge *c = &q->charges[i];
-        struct shard *s = shard_of(t, c);
+        struct shard *s = places->shards[i];
         uint32_t at = shard_find(s, c->key);
 
         state_take(&untouched, c->rule, &look_only, &c->step);
@@ -403,8 +412,9 @@ static void refund_or_reset(struct table *t, struct question *q)
         }
     }
     q->allowed = true;
-    find_cells(t, q, cells);
-    keep(t, q, cells);
+    find_cells(q, places);
+    if (t->log)
+        keep(t, q, places);
 }
 
 void table_grow_if_due(struct table *t)
@@ -434,29 +444,33 @@ void table_judge_in(struct table *t, struct question *q, struct write_buffer *wr
 void table_keep_again(struct table *t, struct question *q)
 {
     struct shard *s = shard_of(t, q->charges);
-    struct cell *cells[MOST_CHARGES];
+    struct places at;
 
+    at.shards[0] = s; /* there is one key */
     lock_take(&s->lock);
-    find_cells(t, q, cells);
-    keep(t, q, cells);
+    find_cells(q, &at);
+    keep(t, q, &at);
     lock_drop(&s->lock);
 }
 
 static void judge_all(struct table *t, struct question *q)
 {
     struct shard *shards[MOST_KEYS];
+    struct places at;
     size_t n = 0;
 
     q->err = WEIR_OK;
     q->mark = 0;
-    for (size_t i = 0; i < q->count; i++)
-        n = table_order_shard(shard_of(t, &q->charges[i]), n, shards);
+    for (size_t i = 0; i < q->count; i++) {
+        at.shards[i] = shard_of(t, &q->charges[i]);
+        n = table_order_shard(at.shards[i], n, shards);
+    }
     for (size_t i = 0; i < n; i++)
         lock_take(&shards[i]->lock);
     if (verb_adds(q->verb))
-        judge_several(t, q);
+        judge_several(t, q, &at);
     else
-        refund_or_reset(t, q);
+        refund_or_reset(t, q, &at);
     for (size_t i = n; i > 0; i--)
         lock_drop(&shards[i - 1]->lock);
     table_grow_if_due(t);

@@ -51,8 +51,8 @@ static inline size_t table_order_shard(struct shard *s, size_t n, struct shard *
         place--;
     if (place > 0 && shards[place - 1] == s)
         return n;
-    if (place < n)
-        memmove(shards + place + 1, shards + place, sizeof *shards * (n - place));
+    for (size_t i = n; i > place; i--)
+        shards[i] = shards[i - 1];
     shards[place] = s;
     return n + 1;
 }

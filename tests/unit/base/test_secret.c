@@ -379,6 +379,42 @@ static void a_hash_can_be_begun_once_for_many(void **state)
     }
 }
 
+static void check_together(const struct hash_start one[HASH_TOGETHER], struct span rest)
+{
+    struct key together[HASH_TOGETHER], narrow[HASH_TOGETHER];
+    struct hash_starts starts;
+
+    for (size_t i = 0; i < HASH_TOGETHER; i++)
+        hash_starts_put(&starts, i, &one[i]);
+    hash_identities_from(&starts, rest, together);
+    hash_identities_narrow(&starts, rest, narrow);
+    for (size_t i = 0; i < HASH_TOGETHER; i++) {
+        const struct key alone = hash_identity_from(&one[i], rest);
+
+        assert_memory_equal(&together[i], &alone, sizeof alone);
+        assert_memory_equal(&narrow[i], &alone, sizeof alone);
+    }
+}
+
+static void keys_of_several_rules_are_those_of_each(void **state)
+{
+    struct hash_start starts[HASH_TOGETHER];
+    char bytes[64];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof bytes; i++)
+        bytes[i] = (char)(i * 57 + 11);
+    for (size_t first = 0; first <= 16; first += 8)
+        for (size_t len = 0; len <= sizeof bytes - first; len++) {
+            for (size_t i = 0; i < HASH_TOGETHER; i++) {
+                const struct hash_key key = { { (unsigned char)(i + 1), 7, (unsigned char)len } };
+
+                starts[i] = hash_start_of(&key, (struct span){ bytes, first });
+            }
+            check_together(starts, (struct span){ bytes + first, len });
+        }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -403,6 +439,7 @@ int main(void)
         cmocka_unit_test(identities_are_hashed_with_siphash),
         cmocka_unit_test(ids_are_hashed_with_siphash_of_fewer_rounds),
         cmocka_unit_test(a_hash_can_be_begun_once_for_many),
+        cmocka_unit_test(keys_of_several_rules_are_those_of_each),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -4,16 +4,18 @@
 #include "base/buf.h"
 #include "proto/rate_headers.h"
 
-/* After another answer, and after the same. */
+/* After another answer, and after the same, which is known to be by the same rules or not. */
 static void expect_after(const weir_answer *answer, int64_t now, const char *expected)
 {
     static struct rate_headers_last last;
+    static uint64_t kind;
     weir_allocator a = heap();
     struct buf out;
 
-    for (int i = 0; i < 2; i++) {
+    kind++;
+    for (int i = 0; i < 4; i++) {
         buf_init(&out, &a);
-        rate_headers_write_after(&out, answer, now, &last);
+        rate_headers_write_after(&out, answer, i < 2 ? kind : 0, now, &last);
         assert_string_equal(buf_span(&out).at, expected);
         buf_done(&out);
     }
