@@ -10,6 +10,10 @@
  *   A1  Looking pays while the pauses between turns with work are shorter than PAUSE_NS; a longer
  *       one counts as much as several short ones. So a server with nothing to do, or with requests
  *       now and then, sleeps at once. After a turn with work, a loop looks for PAUSE_NS at most.
+ *       Looking pays for clients that wait for answers, and are few: their next requests come from
+ *       connections that were served a moment before. Turns of other connections count as longer
+ *       pauses do. Many clients, each with a request now and then, are served as soon by a loop that
+ *       sleeps, and one that never does is behind all that have slept when others want its core.
  *   A2  It takes only time of a processor that has nothing else to run. With one core it never
  *       pays: clients run while the loop sleeps.
  *   A3  Requests that come one by one, each soon after the turn of another one, may be of clients
@@ -30,6 +34,7 @@ enum {
     MOST_SHORT = 64,       /* pauses that are remembered */
     ENOUGH_SHORT = 32,     /* looking pays */
     LONG_COUNTS = 8,
+    OTHERS_COUNT = 2,    /* a turn of connections that were not served just before */
     LONE_NS = 20 * 1000, /* a request comes soon after a turn */
     LONE_MEAN = 16,      /* turns before the first attempt to gather … */
     MOST_LONE = 16384,   /* … and before each after many in vain */
@@ -67,12 +72,15 @@ void look_again_init(struct look_again *l, uv_loop_t *uv)
     l->gather_times = 1;
 }
 
-static void note_pause(struct look_again *l, uint64_t pause)
+static void note_pause(struct look_again *l, uint64_t pause, const struct turn_work *work)
 {
-    if (pause < PAUSE_NS)
+    const bool is_of_same = work->served_before == work->connections;
+    const unsigned less = pause >= PAUSE_NS ? LONG_COUNTS : is_of_same ? 0 : OTHERS_COUNT;
+
+    if (less == 0)
         l->short_pauses += l->short_pauses < MOST_SHORT;
     else
-        l->short_pauses -= l->short_pauses < LONG_COUNTS ? l->short_pauses : LONG_COUNTS;
+        l->short_pauses -= l->short_pauses < less ? l->short_pauses : less;
 }
 
 static void end_gathering(struct look_again *l, unsigned lone_mean)
@@ -126,7 +134,7 @@ static void note_work(struct look_again *l, uint64_t now, const struct turn_work
 
     l->worked_ns = now;
     l->has_waited = false;
-    note_pause(l, pause);
+    note_pause(l, pause, work);
     if (l->gathered > 0)
         note_gathered(l, work);
     else
@@ -148,6 +156,8 @@ void look_again_at(struct look_again *l, uint64_t now, bool had_work, const stru
         note_work(l, now, work);
         if (!l->is_looking && l->short_pauses >= ENOUGH_SHORT)
             look(l, true);
+        else if (l->is_looking && l->short_pauses == 0)
+            look(l, false);
     } else if (l->is_looking && now - l->worked_ns >= PAUSE_NS) {
         look(l, false);
     }

@@ -7,6 +7,8 @@
 #include <stdint.h>
 #include <uv.h>
 
+enum { LOOK_AGAIN_SERVED = 4 }; /* connections that are few */
+
 struct look_again {
     uv_idle_t handle;      /* while it runs, libuv does not sleep */
     bool is_looking;       /* it runs, or would if libuv were waited in */
@@ -19,14 +21,28 @@ struct look_again {
     unsigned lone_mean; /* when so many mean that they are worth gathering */
     unsigned gathered;  /* turns left for which requests are gathered; 0: they are not */
     unsigned missed;    /* turns in a row that gathered in vain */
-    unsigned gather_times;          /* how long they are gathered for */
-    size_t found_short, found_long; /* requests, while both were tried */
+    unsigned gather_times;              /* how long they are gathered for */
+    size_t found_short, found_long;     /* requests, while both were tried */
+    uint64_t served[LOOK_AGAIN_SERVED]; /* the last connections, by their ids … */
+    unsigned next_served;               /* … of which this is the first to be forgotten */
 };
 
 /* What a turn had to do. */
 struct turn_work {
-    size_t requests, connections; /* so many requests, of so many connections */
+    size_t requests, connections; /* so many requests, of so many connections … */
+    size_t served_before;         /* … that look_again_serves() knew */
 };
+
+/* A connection is served: was it one of the last few that were? */
+static inline bool look_again_serves(struct look_again *l, uint64_t id)
+{
+    for (size_t i = 0; i < LOOK_AGAIN_SERVED; i++)
+        if (l->served[i] == id)
+            return true;
+    l->served[l->next_served] = id;
+    l->next_served = (l->next_served + 1) % LOOK_AGAIN_SERVED;
+    return false;
+}
 
 void look_again_init(struct look_again *l, uv_loop_t *uv);
 

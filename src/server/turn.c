@@ -293,6 +293,7 @@ static enum served serve_one(struct loop *loop, struct conn_input *in)
     conn_input_done(in, end != SERVED);
     loop->turn.work.requests += n - 1;
     loop->turn.work.connections++;
+    loop->turn.work.served_before += look_again_serves(&loop->look_again, s->id);
     return end;
 }
 

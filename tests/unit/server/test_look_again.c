@@ -5,7 +5,7 @@
 
 enum { MANY = 200 };
 
-static const struct turn_work lone = { 1, 1 }, several = { 5, 1 };
+static const struct turn_work lone = { 1, 1, 1 }, several = { 5, 1, 1 };
 
 struct looker {
     uv_loop_t uv;
@@ -72,6 +72,29 @@ static void short_pauses_make_it_look_until_there_is_a_long_one(void **state)
     look_again_at(&s.l, s.now + 199 * 1000, false, &(struct turn_work){ 0 });
     assert_true(is_looking(&s));
     look_again_at(&s.l, s.now + 200 * 1000, false, &(struct turn_work){ 0 });
+    assert_false(is_looking(&s));
+    end(&s);
+}
+
+/* Connections that ask in turn, 100 us after each other, with several turns each. */
+static void ask_in_turn(struct looker *s, uint64_t connections)
+{
+    for (size_t i = 0; i < 10 * MANY; i++)
+        work_after(s, 100 * 1000,
+                   &(struct turn_work){ 1, 1, look_again_serves(&s->l, 1 + i % connections) });
+}
+
+static void it_looks_for_few_connections_and_sleeps_for_many(void **state)
+{
+    struct looker s;
+
+    (void)state;
+    begin(&s);
+    ask_in_turn(&s, 8);
+    assert_false(is_looking(&s));
+    ask_in_turn(&s, LOOK_AGAIN_SERVED);
+    assert_true(is_looking(&s));
+    ask_in_turn(&s, 8);
     assert_false(is_looking(&s));
     end(&s);
 }
@@ -145,9 +168,12 @@ static unsigned times_gathered(struct turn_work in_short, struct turn_work in_lo
 static void it_gathers_for_longer_only_if_that_finds_more(void **state)
 {
     (void)state;
-    assert_int_equal(times_gathered((struct turn_work){ 5, 1 }, (struct turn_work){ 9, 1 }), 2);
-    assert_int_equal(times_gathered((struct turn_work){ 4, 1 }, (struct turn_work){ 4, 1 }), 1);
-    assert_int_equal(times_gathered((struct turn_work){ 4, 1 }, (struct turn_work){ 5, 1 }), 1);
+    assert_int_equal(times_gathered((struct turn_work){ 5, 1, 1 }, (struct turn_work){ 9, 1, 1 }),
+                     2);
+    assert_int_equal(times_gathered((struct turn_work){ 4, 1, 1 }, (struct turn_work){ 4, 1, 1 }),
+                     1);
+    assert_int_equal(times_gathered((struct turn_work){ 4, 1, 1 }, (struct turn_work){ 5, 1, 1 }),
+                     1);
 }
 
 /* How many turns pass from the end of an attempt in vain to the next one? */
@@ -184,6 +210,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_loop_with_work_now_and_then_sleeps_at_once),
         cmocka_unit_test(short_pauses_make_it_look_until_there_is_a_long_one),
+        cmocka_unit_test(it_looks_for_few_connections_and_sleeps_for_many),
         cmocka_unit_test(with_one_core_it_never_looks),
         cmocka_unit_test(clients_that_send_several_at_once_are_not_kept_waiting),
         cmocka_unit_test(requests_that_come_one_by_one_are_gathered_while_that_finds_several),
