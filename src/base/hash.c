@@ -53,6 +53,15 @@ struct hash_start hash_start_of(const struct hash_key *key, struct span first)
     return (struct hash_start){ { s.a, s.b, s.c, s.d }, first.len };
 }
 
+struct hash_start hash_start_longer(const struct hash_start *start, uint64_t word)
+{
+    const uint64_t *at = start->state;
+    struct sip s = { at[0], at[1], at[2], at[3] };
+
+    sip_word(&s, word, 2);
+    return (struct hash_start){ { s.a, s.b, s.c, s.d }, start->len + sizeof word };
+}
+
 struct key hash_identity_from(const struct hash_start *start, struct span rest)
 {
     const uint64_t *at = start->state;

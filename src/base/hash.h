@@ -43,6 +43,7 @@ struct hash_start {
     size_t len;
 };
 struct hash_start hash_start_of(const struct hash_key *key, struct span first);
+struct hash_start hash_start_longer(const struct hash_start *start, uint64_t word);
 struct key hash_identity_from(const struct hash_start *start, struct span rest);
 
 /* The same of one identity under several keys at once, for little more than under one. All starts are

@@ -90,6 +90,15 @@ static bool counts_all(const struct check *check)
     return !check->peek && !verb_reserves(check->verb);
 }
 
+static void note_straight(const struct check *check, struct pattern *p)
+{
+    p->is_straight = p->is_lone && p->is_of_store && (p->kind == PATTERN_CELL || p->is_plain);
+    if (p->kind != PATTERN_LIMIT || check->whose->len == WHOSE_TAG)
+        return;
+    p->longer_len = check->whose->len; /* that of most others, too */
+    p->longer = hash_start_longer(&p->start, p->longer_len);
+}
+
 bool pattern_of(struct engine *e, const struct check *check, enum pattern_kind kind,
                 struct pattern *out)
 {
@@ -129,6 +138,7 @@ bool pattern_of(struct engine *e, const struct check *check, enum pattern_kind k
         out->charges[i].cost = c->cost;
         out->charges[i].class = c->class;
     }
+    note_straight(check, out);
     return true;
 }
 
@@ -308,10 +318,42 @@ __attribute__((noinline)) static weir_err prepare_reservation(struct engine *e, 
     return err;
 }
 
+static inline struct key straight_key(const struct pattern *p,
+                                      const struct short_identity *identity)
+{
+    if (identity->len == p->longer_len)
+        return hash_identity_from(&p->longer, (struct span){ identity->bytes, identity->len });
+    return hash_identity_from(&p->start, pattern_hashed(p, identity, identity->len));
+}
+
+/* The way of most. What all checks of the pattern have in common is there. False: it is not. */
+static inline bool prepare_straight(struct check *check, const struct pattern *p, struct span key)
+{
+    struct short_identity identity;
+
+    if (!p->is_straight || check->made_by != p->id || key.len == 0 || key.len > SHORT_MOST)
+        return false;
+    if (p->kind == PATTERN_CELL) {
+        check->charges->key = hash_identity_from(&p->start, key);
+        check->whose->len = (uint8_t)key.len;
+        memcpy(check->whose->bytes, key.at, key.len);
+        return true;
+    }
+    if (!utf8_is_plain(key) && !utf8_is_text(key))
+        return false;
+    short_identity_write(key, &identity);
+    check->charges->key = straight_key(p, &identity);
+    check->whose->len = (uint8_t)identity.len;
+    memcpy(check->whose->bytes, identity.bytes, sizeof identity.bytes);
+    return true;
+}
+
 weir_err engine_prepare_like(struct engine *e, struct check *check, const struct pattern *p,
                              const struct pattern_words *words, struct known_keys *known,
                              weir_diag *diag)
 {
+    if (prepare_straight(check, p, words->key))
+        return WEIR_OK;
     if (check->made_by == 0 || check->made_by != p->id)
         begin(check, p);
     if (verb_reserves(p->verb))

@@ -33,11 +33,14 @@ struct pattern {
     bool is_lone;        /* its checks are, see struct check */
     bool is_of_store;    /* … and plain, without a chunk */
     bool is_asked_alone; /* a lone check may be asked by lone_check() */
+    bool is_straight;    /* lone and of the store, and there is nothing to an identity but its value */
     size_t count;
     int64_t cost;              /* of requests */
     struct rule unnamed;       /* of a limit that came with the request */
     struct hash_start start;   /* of the only charge … */
     struct hash_starts starts; /* … or of all of them, if there are several */
+    struct hash_start longer;  /* `start` and the length that it is followed by … */
+    size_t longer_len;         /* … of identities that are so long; 0: of none */
     struct {
         const struct policy_rule *rule;
         const struct rule *numbers;

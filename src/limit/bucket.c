@@ -87,6 +87,12 @@ static inline __attribute__((always_inline)) void bring_up(const struct bucket *
         bring_up_known(s, r, out);
 }
 
+/* Until so much has drained. Mostly it is little, and to divide takes long. */
+static int64_t time_of(int64_t level, const struct rule *r)
+{
+    return level <= r->limit ? level > 0 : div_up(level, r->limit);
+}
+
 static void report(const struct rule *r, bool forced, struct step *out)
 {
     int64_t left = r->burst * r->window - out->next.bucket.used;
@@ -94,14 +100,14 @@ static void report(const struct rule *r, bool forced, struct step *out)
     out->decision.remaining = left > 0 ? left / r->window : 0;
     if (forced) /* rounded down, also below 0 */
         out->decision.remaining = r->burst - div_up(out->next.bucket.used, r->window);
-    out->decision.reset_after = div_up(out->next.bucket.used, r->limit);
+    out->decision.reset_after = time_of(out->next.bucket.used, r);
 }
 
 static void admit(const struct rule *r, struct step *out)
 {
     out->decision.allowed = true;
     if (r->algorithm == WEIR_LEAKY_BUCKET)
-        out->decision.delay = div_up(out->next.bucket.used, r->limit);
+        out->decision.delay = time_of(out->next.bucket.used, r);
 }
 
 /* A key without holds has no need to know. */

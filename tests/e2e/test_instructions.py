@@ -26,6 +26,13 @@ policies:
       second: {limit: 1000000 per 1s, by: key}
       minute: {limit: 10000000 per 1m, by: key}
       hour: {limit: 100000000 per 1h, by: key}
+  queues:
+    by: key
+    algorithm: leaky_bucket
+    rules:
+      second: {limit: 1000000 per 1s}
+      minute: {limit: 60000000 per 1m}
+      hour: {limit: 2000000000 per 1h}
 """
 CONNECTIONS, PIPELINE, KEYS = 10, 16, 1000
 FEW, MOST = 1600, 8000
@@ -64,14 +71,16 @@ def ended_http(data):
 # What is asked, when 16 answers are there, and the most instructions that one may cost.
 WAYS = {
     "WEIR.LIMIT": (lambda k: command("WEIR.LIMIT", k, "token_bucket", 1000000, 60000),
-                   lambda data: ended_resp(data, 10), 1900),
-    "WEIR.CHECK": (lambda k: command("WEIR.CHECK", "one", k), lambda data: ended_resp(data, 10), 1900),
+                   lambda data: ended_resp(data, 10), 1820),
+    "WEIR.CHECK": (lambda k: command("WEIR.CHECK", "one", k), lambda data: ended_resp(data, 10), 1870),
     "CL.THROTTLE": (lambda k: command("CL.THROTTLE", k, 999999, 10000000, 60),
                     lambda data: ended_resp(data, 6), 1930),
     "pair of WEIR.RESERVE and WEIR.COMMIT": (pair, lambda data: ended_resp(data, 25), 6370),
     "GET /v1/gate": (lambda k: http(f"GET /v1/gate?policy=one&key={k}"), ended_http, 2390),
     "GET /v1/gate of three rules": (lambda k: http(f"GET /v1/gate?policy=several&key={k}"), ended_http,
                                     5550),
+    "GET /v1/gate of three buckets": (lambda k: http(f"GET /v1/gate?policy=queues&key={k}"), ended_http,
+                                      4000),
     "GET /v1/gate that is denied": (lambda k: http("GET /v1/gate?policy=scarce&key=k"), ended_http, 3360),
     "POST /v1/check": (lambda k: http("POST /v1/check", '{"policy":"one","key":"%s"}' % k), ended_http,
                        3710),

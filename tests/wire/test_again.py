@@ -31,6 +31,20 @@ policies:
       first: {limit: 5 per 1d, by: user}
       second: {limit: 3 per 2d, by: user}
       third: {limit: 4 per 3d, by: user, algorithm: token_bucket}
+  queues:
+    by: user
+    algorithm: leaky_bucket
+    rules:
+      hour: {limit: 4 per 1d}
+      day: {limit: 3 per 2d}
+      week: {limit: 9 per 3d, burst: 5}
+  locks:
+    retry_after: soonest
+    rules:
+      strict: {limit: 3 per 1d, by: user, block_for: 2d}
+      wide: {limit: 4 per 2d, by: user, algorithm: fixed_window}
+      never: {limit: 0 per 1d, by: user, mode: off}
+      exact: {limit: 3 per 3d, by: user, algorithm: sliding_counter}
 """
 VALUES = ["a", "ab", "abc", "alice", "bob", "root", "1.2.3.4", "::ffff:1.2.3.4", "2001:db8::1",
           "2001:db8::2", "2001:db8:1::1", "Alice@Example.org", " alice@example.org ", "x=y", "user=z",
@@ -87,9 +101,15 @@ def without_times(reply):
     if b"reset_after_ms" not in names:
         return reply
     return [(name, without_times(value) if name == b"rules" and value else
+             about(value[1:]) if name == b"delay_ms" else
              without_made(value) if name == b"reservation" else value)
             for name, value in zip(names, reply[1::2])
             if name not in (b"retry_after_ms", b"reset_after_ms", b"expires_in_ms", b"tag")]
+
+
+def about(ms):
+    """A delay in millions of ms: those of one key are hours apart, and time goes on meanwhile."""
+    return b"%d" % round(int(ms) / 1000000)
 
 
 def reservations(chance):
@@ -124,7 +144,8 @@ def reservations(chance):
 def commands(chance):
     """Runs of one command with several keys."""
     ways = [("WEIR.CHECK", policy, None) for policy in
-            ("user", "address", "mail", "key", "all", "two", "tried", "spared", "several", "none")]
+            ("user", "address", "mail", "key", "all", "two", "tried", "spared", "several", "queues", "locks",
+             "none")]
     ways += [("WEIR.CHECK", "user", "user="), ("WEIR.CHECK", "address", "ip="),
              ("WEIR.CHECK", "user", "ip="), ("WEIR.CHECK", "several", "user="),
              ("WEIR.CHECK", "user", "no way="), ("WEIR.PEEK", "user", None)]
@@ -216,11 +237,13 @@ class Both:
 
 KEYS = VALUES[:-4] + ["a%20b", "a+b", "%61", "a%", "a&policy=key", "a\\u0062", 'a\\"b', "a/b", "a b", "~@:._-"]
 TARGETS = ["/v1/gate?policy=user&key={key}", "/v1/gate?key={key}&policy=address&deny_status=403",
-           "/v1/gate?policy=several&key={key}", "/v1/gate?policy=user&user={key}",
+           "/v1/gate?policy=several&key={key}", "/v1/gate?policy=queues&key={key}",
+           "/v1/gate?policy=locks&key={key}", "/v1/gate?policy=user&user={key}",
            "/v1/gate?key={key}&algorithm=token_bucket&limit=3&window_ms=86400000",
            "/v1/check?policy=mail&key={key}", "/v1/gate?policy=none&key={key}",
            "/v1/gate?policy=user&key={key}&cost=2", "/v1/gate?policy=tried&key={key}"]
-BODIES = ['{{"policy":"user","key":"{key}"}}', '{{"key":"{key}","policy":"several"}}',
+BODIES = ['{{"policy":"user","key":"{key}"}}', '{{"policy":"queues","key":"{key}"}}',
+          '{{"key":"{key}","policy":"several"}}',
           '{{"policy":"user","attributes":{{"user":"{key}"}}}}', '{{"policy":"user","key":"{key}","tag":true}}',
           '{{"key":"{key}","limit":3,"window_ms":86400000,"algorithm":"token_bucket"}}',
           '{{"policy":"user","key":"{key}","cost":2}}', '{{"policy":"user","key":"{key}"']
@@ -252,6 +275,7 @@ def answer_of(data):
     lines = head.split(b"\r\n")
     kept = sorted(re.sub(rb";t=\d+", b"", line) for line in lines[1:] if not line.startswith(
         (b"Date:", b"X-RateLimit-Reset:", b"Retry-After:", b"Content-Length:")))
+    body = re.sub(rb'(?<="delay_ms":)\d+', lambda delay: about(delay[0]), body)
     return lines[0], kept, re.sub(rb'"(retry_after_ms|reset_after_ms|tag)":[^,}]*', b"", body)
 
 
