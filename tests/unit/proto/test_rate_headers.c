@@ -164,6 +164,28 @@ static void several_rules_are_listed_and_shadows_are_not(void **state)
            "X-RateLimit-Reset: 1700000060\r\nRetry-After: 59\r\n");
 }
 
+/* Of answers that are known to be by the same rules. */
+static void another_rule_may_decide_each_time(void **state)
+{
+    struct rate_headers_last last = { 0 };
+    weir_answer answer = one_rule("api");
+    weir_allocator a = heap();
+    struct buf out;
+
+    (void)state;
+    answer.rules[1] = answer.rules[0];
+    answer.rules[1].rule = "other";
+    answer.rule_count = 2;
+    for (int i = 0; i < 6; i++) {
+        answer.rule = answer.rules[i / 2 % 2].rule;
+        buf_init(&out, &a);
+        rate_headers_write_after(&out, &answer, 7, 0, &last);
+        assert_non_null(strstr(buf_span(&out).at, i / 2 % 2 ? "RateLimit: \"api.other\";"
+                                                            : "RateLimit: \"api.default\";"));
+        buf_done(&out);
+    }
+}
+
 static void several_policies_are_listed_each_by_its_name(void **state)
 {
     weir_answer a = one_rule("login");
@@ -230,6 +252,7 @@ int main(void)
         cmocka_unit_test(a_denial_has_an_exact_retry_after),
         cmocka_unit_test(waiting_that_never_helps_is_not_promised),
         cmocka_unit_test(several_rules_are_listed_and_shadows_are_not),
+        cmocka_unit_test(another_rule_may_decide_each_time),
         cmocka_unit_test(several_policies_are_listed_each_by_its_name),
         cmocka_unit_test(checks_that_are_not_counted_are_not_reported),
         cmocka_unit_test(names_and_numbers_stay_within_structured_fields),
