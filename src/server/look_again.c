@@ -13,7 +13,7 @@
  *       Looking pays for clients that wait for answers, and are few: their next requests come from
  *       connections that were served a moment before. Turns of other connections count as longer
  *       pauses do. Many clients, each with a request now and then, are served as soon by a loop that
- *       sleeps, and one that never does is behind all that have slept when others want its core.
+ *       sleeps, for a quarter of a core.
  *   A2  It takes only time of a processor that has nothing else to run. With one core it never
  *       pays: clients run while the loop sleeps.
  *   A3  Requests that come one by one, each soon after the turn of another one, may be of clients
