@@ -33,7 +33,7 @@ struct pattern {
     bool is_lone;        /* its checks are, see struct check */
     bool is_of_store;    /* … and plain, without a chunk */
     bool is_asked_alone; /* a lone check may be asked by lone_check() */
-    bool is_straight;    /* lone and of the store, and there is nothing to an identity but its value */
+    bool is_straight; /* lone and of the store, and there is nothing to an identity but its value */
     size_t count;
     int64_t cost;              /* of requests */
     struct rule unnamed;       /* of a limit that came with the request */

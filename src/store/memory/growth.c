@@ -11,8 +11,9 @@ enum { FULL = 83, CROWDED = 85, DENSE = 91, ALL = 100 };
 
 enum {
     FIRST_HOMES = 16,
-    GROWN = 12,  /* a part of all memory so large is what a region has more than the one before */
-    SLACK = 32,  /* … of the homes: how late the housekeeper may be */
+    GROWN = 12, /* a part of the cells so large is what a region has more than the one before … */
+    BESIDE = 5, /* … and so large a part of what is beside them */
+    SLACK = 32, /* … of the homes: how late the housekeeper may be */
     AHEAD = 256, /* … and how far it goes beyond what is due, to be woken less often */
     MOST_STRIDE = 256,
     PAGE = 4096,
@@ -218,13 +219,14 @@ static void begin_to_move(struct growth *g, int64_t homes)
     plan(g);
 }
 
-/* By a part of all memory, also of that beside the cells: so much may be unused. To move cells takes
- * time, so the steps are as large as that allows, and no larger than the cells. */
+/* By a part of all memory, also of that beside the cells: so much may be unused. Of that beside them it
+ * is a larger part: reservations come and go at all times, and each brings a cell that would be moved
+ * with every step. No step is larger than the cells. */
 static void begin_to_grow(struct growth *g, int64_t beside)
 {
     const int64_t homes = g->now.homes;
-    const int64_t all = homes + beside / (int64_t)(g->count * sizeof(struct cell));
-    int64_t more = all / GROWN > FIRST_HOMES ? all / GROWN : FIRST_HOMES;
+    const int64_t others = beside / (int64_t)(g->count * sizeof(struct cell));
+    int64_t more = homes / GROWN + others / BESIDE + FIRST_HOMES;
 
     if (g->next.cells || homes >= g->most_homes)
         return;
