@@ -56,7 +56,8 @@ struct hash_starts {
 void hash_starts_put(struct hash_starts *starts, size_t lane, const struct hash_start *start);
 void hash_identities_from(const struct hash_starts *starts, struct span rest,
                           struct key out[HASH_TOGETHER]);
-/* … on a processor whose registers are not that wide. */
+bool hash_is_wide(void); /* this processor has registers for it */
+/* … on one that has not: one after the other. */
 void hash_identities_narrow(const struct hash_starts *starts, struct span rest,
                             struct key out[HASH_TOGETHER]);
 

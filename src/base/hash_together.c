@@ -6,6 +6,7 @@
 #include "base/hash.h"
 #include "base/siphash.h"
 
+#ifdef __x86_64__
 typedef uint64_t lanes __attribute__((vector_size(8 * HASH_TOGETHER)));
 
 struct sips {
@@ -37,7 +38,9 @@ INLINED void add_word(struct sips *s, uint64_t word)
     s->a ^= word;
 }
 
-INLINED void hash(const struct hash_starts *starts, struct span rest, struct key out[HASH_TOGETHER])
+__attribute__((target("avx2"))) static void hash_wide(const struct hash_starts *starts,
+                                                      struct span rest,
+                                                      struct key out[HASH_TOGETHER])
 {
     uint64_t high[HASH_TOGETHER], low[HASH_TOGETHER];
     struct sips s;
@@ -58,6 +61,7 @@ INLINED void hash(const struct hash_starts *starts, struct span rest, struct key
     for (size_t i = 0; i < HASH_TOGETHER; i++)
         out[i] = (struct key){ high[i], low[i] + ((high[i] | low[i]) == 0) }; /* never all zero */
 }
+#endif
 
 void hash_starts_put(struct hash_starts *starts, size_t lane, const struct hash_start *start)
 {
@@ -69,39 +73,24 @@ void hash_starts_put(struct hash_starts *starts, size_t lane, const struct hash_
 void hash_identities_narrow(const struct hash_starts *starts, struct span rest,
                             struct key out[HASH_TOGETHER])
 {
-    hash(starts, rest, out);
+    for (size_t i = 0; i < HASH_TOGETHER; i++) {
+        const struct hash_start start = {
+            { starts->state[0][i], starts->state[1][i], starts->state[2][i], starts->state[3][i] },
+            starts->len,
+        };
+
+        out[i] = hash_identity_from(&start, rest);
+    }
 }
 
+void hash_identities_from(const struct hash_starts *starts, struct span rest,
+                          struct key out[HASH_TOGETHER])
+{
 #ifdef __x86_64__
-__attribute__((target("avx2"))) static void hash_wide(const struct hash_starts *starts,
-                                                      struct span rest,
-                                                      struct key out[HASH_TOGETHER])
-{
-    hash(starts, rest, out);
-}
-
-/* It turns words in one step. */
-__attribute__((target("avx512vl"))) static void hash_turning(const struct hash_starts *starts,
-                                                             struct span rest,
-                                                             struct key out[HASH_TOGETHER])
-{
-    hash(starts, rest, out);
-}
-
-void hash_identities_from(const struct hash_starts *starts, struct span rest,
-                          struct key out[HASH_TOGETHER])
-{
-    if (__builtin_cpu_supports("avx512vl"))
-        hash_turning(starts, rest, out);
-    else if (__builtin_cpu_supports("avx2"))
+    if (hash_is_wide()) {
         hash_wide(starts, rest, out);
-    else
-        hash_identities_narrow(starts, rest, out);
-}
-#else
-void hash_identities_from(const struct hash_starts *starts, struct span rest,
-                          struct key out[HASH_TOGETHER])
-{
-    hash(starts, rest, out);
-}
+        return;
+    }
 #endif
+    hash_identities_narrow(starts, rest, out);
+}

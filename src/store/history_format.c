@@ -100,7 +100,8 @@ static bool load_stream(struct history *h, struct stream *s, struct span *from)
     return true;
 }
 
-weir_err history_load(struct history *h, struct span bytes, bool *is_whole)
+/* Once, when a store opens: small rather than fast. */
+__attribute__((cold)) weir_err history_load(struct history *h, struct span bytes, bool *is_whole)
 {
     uint64_t count = 0;
     bool good = take_time(&bytes, &h->newest);

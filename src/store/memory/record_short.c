@@ -149,18 +149,19 @@ size_t short_pack(const struct record *lean, const struct record *first,
     memcpy(&r->fingerprint, from.at, sizeof r->fingerprint);
     from = (struct span){ from.at + sizeof r->fingerprint, from.len - sizeof r->fingerprint };
     for (size_t i = 0; i < n; i++) {
-        uint64_t held, mark, born;
+        uint64_t numbers[3]; /* held, mark, born */
 
-        if (!number_take(&from, &held) || !number_take(&from, &mark) || !number_take(&from, &born))
-            return 0;
+        for (int j = 0; j < 3; j++)
+            if (!number_take(&from, &numbers[j]))
+                return 0;
         r->charges[i].key = lean[i - n].key;
-        r->charges[i].held = (int64_t)held;
+        r->charges[i].held = (int64_t)numbers[0];
         r->charges[i].used = RESERVED_OPEN;
         reservation_parts(r)[i] = (struct reserved_part){
-            .amount = (int64_t)held,
-            .mark = (int64_t)mark,
+            .amount = (int64_t)numbers[0],
+            .mark = (int64_t)numbers[1],
             .charge = (uint32_t)i,
-            .born = (uint32_t)born,
+            .born = (uint32_t)numbers[2],
         };
     }
     if (from.len > 0)
