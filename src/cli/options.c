@@ -247,3 +247,22 @@ bool option_time(const struct arguments *args, int option, int64_t *out)
     trouble("%s: %s", option_label(args, option).text, diag.text);
     return false;
 }
+
+bool option_word(const struct arguments *args, int option, const char *const *words, int count,
+                 int *out)
+{
+    char all[64] = "";
+
+    if (!args->values[option])
+        return true;
+    for (int i = 0; i < count; i++)
+        if (strcmp(args->values[option], words[i]) == 0) {
+            *out = i;
+            return true;
+        }
+    for (int i = 0; i < count; i++)
+        snprintf(all + strlen(all), sizeof all - strlen(all), "%s%s", i > 0 ? ", " : "", words[i]);
+    trouble("%s: '%s' is not one of %s", option_label(args, option).text,
+            printable(span_of(args->values[option])).text, all);
+    return false;
+}

@@ -66,4 +66,8 @@ bool option_int(const struct arguments *args, int option, int64_t least, int64_t
 /* The same with a duration, in ms. */
 bool option_time(const struct arguments *args, int option, int64_t *out);
 
+/* The same with one of these words: its number. */
+bool option_word(const struct arguments *args, int option, const char *const *words, int count,
+                 int *out);
+
 #endif

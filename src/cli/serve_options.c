@@ -168,32 +168,12 @@ static bool read_threads(const struct arguments *a, struct server_settings *s)
     return is_read;
 }
 
-/* One of these words; `out` is its number, and stays as it is without the flag. */
-static bool read_word(const struct arguments *a, int option, const char *const *words, int count,
-                      int *out)
-{
-    char all[64] = "";
-
-    if (!a->values[option])
-        return true;
-    for (int i = 0; i < count; i++)
-        if (strcmp(a->values[option], words[i]) == 0) {
-            *out = i;
-            return true;
-        }
-    for (int i = 0; i < count; i++)
-        snprintf(all + strlen(all), sizeof all - strlen(all), "%s%s", i > 0 ? ", " : "", words[i]);
-    trouble("%s: '%s' is not one of %s", option_label(a, option).text,
-            printable(span_of(a->values[option])).text, all);
-    return false;
-}
-
 static bool read_log(const struct arguments *a, struct server_settings *s)
 {
     int level = (int)s->log_level, format = (int)s->log_format;
 
-    if (!read_word(a, SERVE_LOG_LEVEL, log_level_names, LOG_LEVELS, &level) ||
-        !read_word(a, SERVE_LOG_FORMAT, log_format_names, LOG_FORMATS, &format))
+    if (!option_word(a, SERVE_LOG_LEVEL, log_level_names, LOG_LEVELS, &level) ||
+        !option_word(a, SERVE_LOG_FORMAT, log_format_names, LOG_FORMATS, &format))
         return false;
     s->log_level = (enum log_level)level;
     s->log_format = (enum log_format)format;
@@ -203,7 +183,7 @@ static bool read_log(const struct arguments *a, struct server_settings *s)
 static bool read_io(const struct arguments *a, struct server_settings *s)
 {
     int way = (int)s->io;
-    const bool is_read = read_word(a, SERVE_IO, io_way_names, IO_WAYS, &way);
+    const bool is_read = option_word(a, SERVE_IO, io_way_names, IO_WAYS, &way);
 
     s->io = (enum io_way)way;
     return is_read;

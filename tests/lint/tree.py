@@ -33,7 +33,7 @@ OWNERS = {
     "openssl/err.h": OPENSSL,
     "openssl/ssl.h": OPENSSL,
     "nghttp2/nghttp2.h": {"src/server/http2/connection.h"},
-    "liburing.h": {"src/net/uring.c"},
+    "liburing.h": {"src/net/uring.c", "src/cli/bench/ring.c"},
     "libpq-fe.h": {"src/store/postgres/connection.c", "src/store/postgres/session.c"},
     "sodium.h": {"src/base/hash.c", "src/base/secret.c"},
     "yaml.h": {"src/policy/yaml.c"},

@@ -358,6 +358,11 @@ def bench(*words, status=0):
     return json.loads(result.stdout)
 
 
+def by_both_ways(*words):
+    """By epoll, and by io_uring where the machine has it."""
+    return [bench("--io", io, *words) for io in ("epoll", "auto")]
+
+
 def resp_replies(data, reply=b":1\r\n"):
     """A reply for each command in these bytes, which begins them."""
     return reply * data.count(b"*")
@@ -368,9 +373,10 @@ def bench_counts_what_a_limit_admits():
     with Policies() as policies, Server(config=policies) as server:
         resp = "resp://%s:%d" % server.address
         for words in ["-s", resp], ["-s", server.url], ["-s", resp, "--command", "cl.throttle"]:
-            r = bench(*words, "-n", "3000", "-k", "10", "-l", "7 per 1h", "-c", "8", "-P", "4",
-                      "-t", "2", "--key", words[-1] + "#")
-            equal((r["requests"], r["allowed"], r["denied"], r["errors"]), (3000, 70, 2930, 0))
+            for io in "epoll", "auto":
+                r = bench(*words, "-n", "3000", "-k", "10", "-l", "7 per 1h", "-c", "8", "-P", "4",
+                          "-t", "2", "--io", io, "--key", io + words[-1] + "#")
+                equal((r["requests"], r["allowed"], r["denied"], r["errors"]), (3000, 70, 2930, 0))
         r = bench("-s", resp, "--policy", "login", "--key", "198.1##.1##.1##", "-k", "50", "-n", "999")
         equal((r["allowed"], r["denied"]), (100, 899))
 
@@ -498,15 +504,16 @@ def a_connection_that_ends_is_made_again():
         hang_up.count += 1
         return False if hang_up.count > 1 else connection.sendall(b"+OK\r\n")
 
-    hang_up.count = 0
     for how in answer, endless:
         with Feigned(how) as server:
-            r = bench("-s", f"http://{server.address}", "--path", "/{key}", "-n", "50", "-c", "2")
-            equal((r["allowed"], r["errors"], r["lost"]), (50, 0, 0))
-            assert r["reconnects"] >= 40, r
-    with Feigned(hang_up) as server:
-        fails(weir("bench", "-s", f"resp://{server.address}", "--command", "ping", "-n", "20", "-c", "2"),
-              "gave no answer")
+            for r in by_both_ways("-s", f"http://{server.address}", "--path", "/{key}", "-n", "50", "-c", "2"):
+                equal((r["allowed"], r["errors"], r["lost"]), (50, 0, 0))
+                assert r["reconnects"] >= 40, r
+    for io in "epoll", "auto":
+        hang_up.count = 0
+        with Feigned(hang_up) as server:
+            fails(weir("bench", "-s", f"resp://{server.address}", "--command", "ping", "-n", "20", "-c", "2",
+                       "--io", io), "gave no answer")
 
 
 @test
@@ -516,8 +523,9 @@ def answers_in_pieces_are_put_together():
             connection.sendall(bytes([byte]))
 
     with Feigned(answer) as server:
-        r = bench("-s", f"resp://{server.address}", "-n", "40", "-c", "2", "-P", "4", "-l", "5 per 1m")
-        equal((r["allowed"], r["errors"]), (40, 0))
+        for r in by_both_ways("-s", f"resp://{server.address}", "-n", "40", "-c", "2", "-P", "4", "-l",
+                              "5 per 1m"):
+            equal((r["allowed"], r["errors"]), (40, 0))
 
 
 @test
@@ -574,6 +582,8 @@ def bench_reports_errors_before_it_starts():
     fails(weir("bench", "--key", "k#", "-k", "11"), "not enough for 11 keys")
     fails(weir("bench", "-t", "2", "-c", "1"), "cannot be more than --connections")
     fails(weir("bench", "-r", "1000000000"), "--rate is at most")
+    fails(weir("bench", "-r", "10", "--io", "uring"), "--io uring is for loads without --rate")
+    fails(weir("bench", "--io", "poll"), "'poll' is not one of epoll, uring, auto")
     fails(weir("bench", "now"), "takes options only")
 
 

@@ -30,6 +30,7 @@ enum {
     KEY,
     COMMAND,
     PATH,
+    IO,
     LABEL,
     JSON,
     CSV,
@@ -55,6 +56,7 @@ static const struct option options[OPTION_COUNT] = {
     [COMMAND] = { "command", 0, "NAME", "RESP command: see below",
                   .words = "cl.throttle weir.check weir.limit ping" },
     [PATH] = { "path", 0, "PATH", "GET this path by HTTP; {key} is the key" },
+    [IO] = { "io", 0, "WAY", "epoll, uring, auto; default: auto", .words = "epoll uring auto" },
     [LABEL] = { "label", 0, "TEXT", "a name for the results" },
     [JSON] = { "json", 'j', NULL, NULL },
     [CSV] = { "csv", 0, NULL, "JSON includes the whole histogram" },
@@ -97,18 +99,24 @@ static bool read_load(const struct arguments *a, struct job *job)
 {
     struct bench_plan *p = &job->plan;
     int64_t connections, pipeline, threads, keys, requests = 0;
+    int io = IO_AUTO;
 
     if (!read_count(a, CONNECTIONS, 50, 100000, &connections) ||
         !read_count(a, PIPELINE, 1, 10000, &pipeline) ||
         !read_count(a, THREADS, 1, 256, &threads) ||
         !read_count(a, KEYS, 100000, BENCH_MOST_KEYS, &keys) ||
         !read_count(a, RATE, 0, BENCH_MOST_RATE, &p->rate) ||
-        !option_int(a, REQUESTS, 1, &requests))
+        !option_int(a, REQUESTS, 1, &requests) || !option_word(a, IO, io_way_names, IO_WAYS, &io))
         return false;
     if (threads > connections) {
         trouble("--threads cannot be more than --connections");
         return false;
     }
+    if (io == IO_URING && p->rate > 0) {
+        trouble("--io uring is for loads without --rate: leave out one of them");
+        return false;
+    }
+    p->io = (enum io_way)io;
     p->connections = (size_t)connections;
     p->pipeline = (size_t)pipeline;
     p->threads = (size_t)threads;

@@ -9,6 +9,8 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
+#include "cli/bench/ring.h"
+
 /* Uniform enough, and a few instructions: xorshift64*, of which the upper bits are scaled. */
 static uint64_t random_key(struct run *r)
 {
@@ -43,6 +45,8 @@ void bench_conn_take_down(struct run *r, struct bench_conn *c, uint64_t retry_ns
 {
     if (c->state == CONN_READY)
         r->room_in_flight -= r->plan->pipeline - c->in_flight;
+    if (c->fd >= 0 && r->ring)
+        bench_ring_forget(c);
     if (c->fd >= 0)
         close(c->fd);
     c->fd = -1;
@@ -65,8 +69,13 @@ void bench_conn_lose(struct run *r, struct bench_conn *c, uint64_t now)
 
 void bench_conn_send(struct run *r, struct bench_conn *c, uint64_t now)
 {
-    const ssize_t n = send(c->fd, c->out + c->out_sent, c->out_len - c->out_sent, MSG_NOSIGNAL);
+    ssize_t n;
 
+    if (r->ring) {
+        bench_ring_send(r, c);
+        return;
+    }
+    n = send(c->fd, c->out + c->out_sent, c->out_len - c->out_sent, MSG_NOSIGNAL);
     if (n < 0 && errno != EAGAIN && errno != EINTR) {
         bench_conn_lose(r, c, now);
         return;
@@ -92,7 +101,7 @@ void bench_conn_write(struct run *r, struct bench_conn *c, size_t n)
         bench_request_write(request, random_key(r), r->written++, c->out + c->out_len);
 }
 
-/* Requests that the server did not take on the last connection go out again. */
+/* Requests that the server did not take on the last connection go out again, when the caller sends. */
 static void greet(struct run *r, struct bench_conn *c, uint64_t now)
 {
     const struct buf *greeting = &r->plan->request->greeting;
@@ -106,9 +115,10 @@ static void greet(struct run *r, struct bench_conn *c, uint64_t now)
         memcpy(c->out, greeting->at, greeting->len);
     c->out_len = greeting->len;
     bench_conn_write(r, c, c->in_flight);
-    watch(r, c, EPOLL_CTL_MOD, false);
-    if (c->out_len > 0)
-        bench_conn_send(r, c, now);
+    if (r->ring)
+        bench_ring_receive(r, c);
+    else
+        watch(r, c, EPOLL_CTL_MOD, false);
 }
 
 static void bring_up(struct run *r, struct bench_conn *c, uint64_t now)
@@ -127,6 +137,8 @@ static void bring_up(struct run *r, struct bench_conn *c, uint64_t now)
         setsockopt(c->fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
     if (connect(c->fd, (const struct sockaddr *)&to->socket, to->len) != 0 && errno != EINPROGRESS)
         bench_conn_lose(r, c, now);
+    else if (r->ring)
+        bench_ring_connect(r, c);
     else
         watch(r, c, EPOLL_CTL_ADD, true);
 }

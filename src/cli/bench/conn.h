@@ -7,7 +7,8 @@
 enum { SECOND = 1000 * 1000 * 1000, MILLISECOND = 1000 * 1000 }; /* in ns */
 
 struct bench_conn {
-    int fd; /* -1: not connected */
+    int fd;           /* -1: not connected */
+    uint32_t sockets; /* that it had, if a ring has to tell them apart */
     enum { CONN_DOWN, CONN_CONNECTING, CONN_READY } state;
     bool was_up;
     bool waits_to_write;     /* epoll tells when there is room */
@@ -36,6 +37,7 @@ struct run {
     uint64_t written; /* requests, from a number of this worker's own */
     uint64_t cpu_from;
     bool is_measuring;
+    struct bench_ring *ring; /* NULL: by epoll */
     int epoll, timer;
     char *room;
 };
@@ -46,7 +48,9 @@ void bench_conn_send(struct run *r, struct bench_conn *c, uint64_t now);
 
 /* Connect those that are down and may be tried. */
 void bench_conn_bring_up(struct run *r, uint64_t now);
-void bench_conn_connected(struct run *r, struct bench_conn *c, uint64_t now); /* or not */
+
+/* Or not. What it is greeted with waits in `out`. */
+void bench_conn_connected(struct run *r, struct bench_conn *c, uint64_t now);
 
 /* What is on its way stays so, and is sent again on the next connection. */
 void bench_conn_take_down(struct run *r, struct bench_conn *c, uint64_t retry_ns);

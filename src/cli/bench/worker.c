@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "cli/bench/conn.h"
+#include "cli/bench/ring.h"
 
 enum { ROOM = 256 * 1024, MOST_EVENTS = 256 };
 
@@ -163,34 +163,59 @@ static void end_of_connection(struct run *r, struct bench_conn *c, uint64_t now)
         bench_conn_take_down(r, c, now);
 }
 
+/* So many bytes behind those that were kept, or the end, or -errno. */
+static void received(struct run *r, struct bench_conn *c, char *at, ssize_t n)
+{
+    const uint64_t now = bench_clock();
+
+    if (n == 0)
+        end_of_connection(r, c, now);
+    else if (n < 0)
+        bench_conn_lose(r, c, now);
+    else if (take_answers(r, c, at, c->rest_len + (size_t)n, now) && r->interval_ns == 0 &&
+             c->in_flight == 0)
+        send_batch(r, c, now);
+}
+
 static void receive(struct run *r, struct bench_conn *c)
 {
-    uint64_t now;
     ssize_t n;
 
     if (c->rest_len > 0)
         memcpy(r->room, c->rest, c->rest_len);
     n = recv(c->fd, r->room + c->rest_len, ROOM - c->rest_len, 0);
-    if (n < 0 && (errno == EAGAIN || errno == EINTR))
-        return;
-    now = bench_clock();
-    if (n == 0)
-        end_of_connection(r, c, now);
-    else if (n < 0)
-        bench_conn_lose(r, c, now);
-    else if (take_answers(r, c, r->room, c->rest_len + (size_t)n, now) && r->interval_ns == 0 &&
-             c->in_flight == 0)
-        send_batch(r, c, now);
+    if (n >= 0 || (errno != EAGAIN && errno != EINTR))
+        received(r, c, r->room, n < 0 ? -errno : n);
+}
+
+static void received_by_ring(struct run *r, struct bench_conn *c, char *at, ssize_t n)
+{
+    if (n > 0 && c->rest_len > 0) {
+        if ((size_t)n > ROOM - c->rest_len) /* no answer is that long */
+            n = -EMSGSIZE;
+        memcpy(r->room, c->rest, c->rest_len);
+        if (n > 0)
+            memcpy(r->room + c->rest_len, at, (size_t)n);
+        at = r->room;
+    }
+    received(r, c, at, n);
+}
+
+static void connected(struct run *r, struct bench_conn *c)
+{
+    const uint64_t now = bench_clock();
+
+    bench_conn_connected(r, c, now);
+    if (c->state == CONN_READY && r->interval_ns == 0 && c->in_flight == 0)
+        send_batch(r, c, now); /* behind the greeting */
+    if (c->state == CONN_READY && c->out_len > 0 && !c->waits_to_write)
+        bench_conn_send(r, c, now);
 }
 
 static void handle(struct run *r, struct bench_conn *c, uint32_t events)
 {
     if (c->state == CONN_CONNECTING) {
-        const uint64_t now = bench_clock();
-
-        bench_conn_connected(r, c, now);
-        if (c->state == CONN_READY && r->interval_ns == 0 && c->in_flight == 0)
-            send_batch(r, c, now);
+        connected(r, c);
         return;
     }
     if (c->state == CONN_READY && (events & EPOLLOUT) && c->out_len > 0)
@@ -238,6 +263,12 @@ static bool prepare(struct run *r)
     r->conns = calloc(r->conn_count, sizeof *r->conns);
     r->room = malloc(ROOM);
     r->epoll = epoll_create1(EPOLL_CLOEXEC);
+    if (plan->io != IO_EPOLL && plan->rate == 0)
+        r->ring = bench_ring_open();
+    if (plan->io == IO_URING && !r->ring) {
+        errno = ENOSYS;
+        return false;
+    }
     if (!r->conns || !r->room || r->epoll < 0 || (r->interval_ns > 0 && !start_timer(r)))
         return false;
     for (size_t i = 0; i < r->conn_count; i++) {
@@ -252,6 +283,7 @@ static bool prepare(struct run *r)
 
 static void clean_up(struct run *r)
 {
+    bench_ring_close(r->ring);
     for (size_t i = 0; r->conns && i < r->conn_count; i++) {
         if (r->conns[i].fd >= 0)
             close(r->conns[i].fd);
@@ -284,11 +316,23 @@ static bool has_ended(const struct run *r, uint64_t now)
     return r->in_flight == 0 && (r->sent == r->quota || time_of(r, r->sent) >= r->plan->end_ns);
 }
 
-static void turn(struct run *r, uint64_t now)
+static void wait_by_epoll(struct run *r, int most_ms)
 {
     struct epoll_event events[MOST_EVENTS];
+    const int n = epoll_wait(r->epoll, events, MOST_EVENTS, most_ms);
     uint64_t ticks;
-    int n;
+
+    for (int i = 0; i < n; i++)
+        if (events[i].data.ptr)
+            handle(r, events[i].data.ptr, events[i].events);
+        else if (read(r->timer, &ticks, sizeof ticks) < 0)
+            continue; /* it has not ticked after all */
+}
+
+static void turn(struct run *r, uint64_t now)
+{
+    static const struct bench_ring_events events = { connected, received_by_ring };
+    int most_ms;
 
     if (!r->is_measuring && now >= r->plan->measure_ns) {
         r->is_measuring = true;
@@ -298,12 +342,11 @@ static void turn(struct run *r, uint64_t now)
         bench_conn_bring_up(r, now);
     if (r->interval_ns > 0)
         send_due(r, now);
-    n = epoll_wait(r->epoll, events, MOST_EVENTS, r->down > 0 ? 10 : 100);
-    for (int i = 0; i < n; i++)
-        if (events[i].data.ptr)
-            handle(r, events[i].data.ptr, events[i].events);
-        else if (read(r->timer, &ticks, sizeof ticks) < 0)
-            continue; /* it has not ticked after all */
+    most_ms = r->down > 0 ? 10 : 100;
+    if (r->ring)
+        bench_ring_turn(r, most_ms, &events);
+    else
+        wait_by_epoll(r, most_ms);
 }
 
 /* Open loop: all that should have been sent and was not answered. */

@@ -11,6 +11,7 @@
 
 #include "cli/bench/latency.h"
 #include "cli/bench/request.h"
+#include "server/settings.h"
 
 enum {
     BENCH_MOST_KEYS = 1000 * 1000 * 1000,
@@ -29,6 +30,7 @@ struct bench_plan {
     uint64_t keys;                         /* at most BENCH_MOST_KEYS */
     uint64_t requests;                     /* of all threads; 0: no end */
     uint64_t start_ns, measure_ns, end_ns; /* points in time */
+    enum io_way io;                        /* with a rate, always by epoll */
     atomic_bool stop;
 };
 
