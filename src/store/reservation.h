@@ -86,17 +86,21 @@ typedef void held_visit(void *ctx, const struct held_charge *c);
 /* A shared store has more than HELD_MOST, or cannot look at all of them in time. */
 WEIR_MUSTCHECK weir_err held_fail(weir_diag *diag);
 
+/* Tell of one of these charges. */
+void held_tell(const struct charge_label *labels, size_t charge, struct key key, int64_t amount,
+               int64_t expires, held_visit *visit, void *ctx);
+
 /* ---- the record ----------------------------------------------------------------------------
  *
- * FORMAT, in memory and in older files: the head, `charge_count` charges, `bounds_count` bounds of
+ * FORMAT, in Redis and in older files: the head, `charge_count` charges, `bounds_count` bounds of
  * calendars, `part_count` parts, then the text: names, each with a NUL. Parts are in the order in
- * which they were added. Only memory has kept names: these are pointers, and that of what a charge
- * counts stands where files have the text. */
+ * which they were added. Tables keep a shorter one (memory/kept.h), files have it packed
+ * (reservation_pack.h). */
 struct reserved_charge {
     struct key key;
     int64_t limit, window, burst, precision, block_for;
-    int64_t held, used;                     /* used: RESERVED_OPEN until it is settled */
-    const char *policy, *rule;              /* kept names; NULL: there is text */
+    int64_t held, used; /* used: RESERVED_OPEN until it is settled */
+    uint64_t unused_names[2];
     uint16_t policy_at, rule_at, counts_at; /* in the text */
     uint16_t bounds_at;                     /* of START_CALENDAR: which bounds */
     uint8_t algorithm, class, is_shadow, start;
@@ -122,24 +126,6 @@ struct reservation {
 
 #define RESERVED_OPEN (-1)
 
-enum {
-    /* The size of one that keeps the names of its only charge, and has no bounds. */
-    RESERVATION_OF_ONE = sizeof(struct reservation) + sizeof(struct reserved_charge) +
-                         sizeof(struct reserved_part) + sizeof(const char *),
-};
-
-/* Fetch what is read of most. */
-static inline void reservation_prefetch(const struct kept_block *block)
-{
-    for (size_t at = 0; at < RESERVATION_OF_ONE; at += 64)
-        __builtin_prefetch((const char *)block + at);
-}
-
-static inline bool reservation_keeps_names(const struct reservation *r)
-{
-    return r->charge_count > 0 && r->charges[0].policy;
-}
-
 static inline struct calendar_bounds *reservation_bounds(const struct reservation *r)
 {
     return (struct calendar_bounds *)(r->charges + r->charge_count);
@@ -158,37 +144,24 @@ static inline const char *reservation_text(const struct reservation *r)
 /* Are these bytes one? Files are read by this. */
 bool reservation_is_sound(const void *bytes, size_t size);
 
-/* What a question holds; its parts are left to be filled in. NULL: out of memory. Only labels that
- * are kept can be kept by it. */
-enum reservation_names { RESERVATION_HAS_TEXT, RESERVATION_KEEPS_NAMES };
+/* What a question holds; its parts are left to be filled in. NULL: out of memory. */
 struct reservation *reservation_new(const struct reserving *of, const struct charge *charges,
-                                    size_t n, size_t parts, enum reservation_names names,
-                                    const weir_allocator *allocator);
+                                    size_t n, size_t parts, const weir_allocator *allocator);
 
-/* The same in RESERVATION_OF_ONE bytes that there are, with what was held: of one charge that is no
- * calendar's, with names that are kept. `born` is its state. */
-void reservation_put_one(struct reservation *r, const struct reserving *of, const struct charge *c,
-                         uint32_t born);
+/* The same where there is room for it. Returns its size. */
+size_t reservation_put(struct reservation *to, const struct reserving *of,
+                       const struct charge *charges, size_t n, size_t parts);
 
-/* Write it with text, as no pointer is needed to read it. How many bytes that is. Files have it packed
- * (reservation_pack.h); older ones have it so. */
-size_t reservation_write(const struct reservation *r, void *to);
+/* A part of it: a charge, but for its bounds and names; the names of all, behind all else, which ends
+ * it. The latter returns its size. */
+void reservation_put_charge(struct reserved_charge *to, const struct charge *from, bool is_shadow);
+size_t reservation_put_names(struct reservation *r, const struct charge_label *labels);
 
 /* What a charge of it is called. */
 struct charge_label reservation_label(const struct reservation *r, size_t charge);
 
-/* Room for a part of each charge. False: out of memory, and nothing has changed. */
-bool reservation_make_room(struct reservation **r, const weir_allocator *allocator);
-
-/* Note what was charged. There is room. */
-void reservation_add(struct reservation *r, size_t charge, const struct reserved_part *part);
-
 /* Fill in the charges and labels of a question. */
 void reservation_read(const struct reservation *r, struct reserving *to, struct charge *charges);
-
-/* The same of one that is as reservation_put_one() made it, to `label` and `rule`; what it costs, and
- * that the label is the one of `labels`, is left to the caller. */
-void reservation_read_one(const struct reservation *r, struct reserving *to, struct charge *charge);
 
 /* What it holds of each charge. */
 void reservation_visit(const struct reservation *r, int64_t expires, held_visit *visit, void *ctx);
@@ -219,8 +192,5 @@ int64_t reservation_used(const struct reserving *by, size_t charge, int64_t held
 /* What a settle or a grow that is done has added to what was held of this charge. */
 struct question;
 int64_t reservation_added(const struct question *q, size_t charge, int64_t held);
-
-/* Of one that was read from a file or a shared store: pointers in it are of no process. */
-void reservation_forget_names(struct reservation *r);
 
 #endif

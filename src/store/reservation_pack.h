@@ -28,7 +28,7 @@ enum {
 /* How many bytes it takes. */
 size_t reservation_pack(const struct reservation *r, void *to);
 
-/* Makes what reservation_write() writes of it, in the room of RESERVATION_MOST_BYTES. 0: the bytes are
+/* Makes one of it, in the room of RESERVATION_MOST_BYTES. 0: the bytes are
  * none. Others may still not be sound. */
 size_t reservation_unpack(struct span bytes, struct reservation *to);
 

@@ -13,6 +13,7 @@
 
 #include "store/file/file_store.h"
 #include "store/file/recovery.h"
+#include "store/memory/kept.h"
 
 enum {
     TRIAL_RULES = 6,
@@ -223,12 +224,11 @@ struct trial_digesting {
 /* All but when the states of its parts were born, and with its names as text. */
 static inline void trial_digest_block(XXH3_state_t *digest, const struct kept_block *block)
 {
-    const struct reservation *r = (const struct reservation *)block;
-    struct reservation *copy = malloc(r->block.size + RESERVATION_MOST_TEXT);
+    struct reservation *copy = malloc(RESERVATION_MOST_BYTES);
     size_t size;
 
     assert_non_null(copy);
-    size = reservation_write(r, copy);
+    size = kept_whole((const struct kept_reservation *)block, copy);
     for (size_t i = 0; i < copy->part_count; i++)
         reservation_parts(copy)[i].born = 0;
     XXH3_64bits_update(digest, copy, size);

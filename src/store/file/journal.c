@@ -80,7 +80,7 @@ static uint64_t append_for_table(struct table_log *log, const struct record *rec
 }
 
 static uint64_t append_lean(struct table_log *log, const struct record *records, size_t n,
-                            struct record *reserved, const struct reservation *r)
+                            struct record *reserved, const struct kept_reservation *r)
 {
     struct journal *j = (struct journal *)log;
     struct record definition[TERMS_RECORDS];

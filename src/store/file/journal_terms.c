@@ -11,7 +11,9 @@
 struct known {
     uint64_t number; /* 0: none */
     unsigned named;  /* so often */
-    uint64_t bytes[LEAN_MOST_SIZE / sizeof(uint64_t)];
+    bool gives_back;
+    const struct terms *terms; /* shared: they stay */
+    struct calendar_bounds bounds[LEAN_MOST_CHARGES];
 };
 
 struct known_terms {
@@ -35,48 +37,24 @@ void known_terms_forget(struct known_terms *k)
         k->slots[i].number = 0;
 }
 
-/* Names are kept: they are the same if their pointers are. */
-static bool has_same_terms(const struct reserved_charge *a, const struct reserved_charge *b)
+static bool is_known(const struct known *known, const struct kept_reservation *r)
 {
-    const size_t numbers = offsetof(struct reserved_charge, limit),
-                 names = offsetof(struct reserved_charge, policy);
-
-    return memcmp((const char *)a + numbers, (const char *)b + numbers,
-                  offsetof(struct reserved_charge, held) - numbers) == 0 &&
-           memcmp((const char *)a + names, (const char *)b + names, sizeof *a - names) == 0;
+    return known->number != 0 && known->terms == r->terms && known->gives_back == r->gives_back &&
+           memcmp(known->bounds, kept_bounds(r),
+                  r->bounds_count * sizeof(struct calendar_bounds)) == 0;
 }
 
-static bool are_same(const struct reservation *a, const struct reservation *b)
+static size_t slot_of(const struct kept_reservation *r)
 {
-    const size_t n = a->charge_count;
-
-    if (a->most_ttl != b->most_ttl || n != b->charge_count || a->bounds_count != b->bounds_count ||
-        a->gives_back != b->gives_back)
-        return false;
-    for (size_t i = 0; i < n; i++)
-        if (!has_same_terms(&a->charges[i], &b->charges[i]))
-            return false;
-    return memcmp(reservation_bounds(a), reservation_bounds(b),
-                  a->bounds_count * sizeof(struct calendar_bounds)) == 0 &&
-           memcmp(reservation_text(a), reservation_text(b), n * sizeof(const char *)) == 0;
-}
-
-static size_t slot_of(const struct reservation *r)
-{
-    const struct reserved_charge *c = r->charges;
-    const uint64_t mixed = ((uint64_t)(uintptr_t)c->policy ^ (uint64_t)c->limit << 7 ^
-                            (uint64_t)(uintptr_t)c->rule << 13 ^ (uint64_t)r->charge_count) *
-                           0x9e3779b97f4a7c15u;
-
-    return mixed >> 32 & (TERMS_SLOTS - 1);
+    return r->terms->hash >> 32 & (TERMS_SLOTS - 1);
 }
 
 _Static_assert((TERMS_SLOTS & (TERMS_SLOTS - 1)) == 0, "a power of two");
 _Static_assert(LEAN_MOST_PACKED < (TERMS_RECORDS - 1) * sizeof(struct record), "room for it");
 
-static size_t define(const struct reservation *r, uint64_t number, struct record *to)
+static size_t define(const struct kept_reservation *r, uint64_t number, struct record *to)
 {
-    const size_t size = reservation_pack(r, to + 1);
+    const size_t size = kept_pack(r, to + 1);
 
     *to = (struct record){ .packed = { { (int64_t)size, 0, short_flags(RECORD_TERMS, number) } } };
     to->algorithm = ALGORITHM_RESERVATION;
@@ -85,18 +63,19 @@ static size_t define(const struct reservation *r, uint64_t number, struct record
     return 1 + record_more(to);
 }
 
-uint64_t known_terms_number(struct known_terms *k, const struct reservation *r,
+uint64_t known_terms_number(struct known_terms *k, const struct kept_reservation *r,
                             struct record definition[TERMS_RECORDS], size_t *count)
 {
     const size_t slot = slot_of(r);
     struct known *known = &k->slots[slot];
 
     *count = 0;
-    if (known->number == 0 || known->named == TERMS_NAMED ||
-        !are_same(r, (const struct reservation *)(const void *)known->bytes)) {
+    if (known->named == TERMS_NAMED || !is_known(known, r)) {
         known->number = ++k->defined * TERMS_SLOTS + slot;
         known->named = 0;
-        memcpy(known->bytes, r, r->block.size);
+        known->gives_back = r->gives_back;
+        known->terms = r->terms;
+        memcpy(known->bounds, kept_bounds(r), r->bounds_count * sizeof(struct calendar_bounds));
         *count = define(r, known->number, definition);
     }
     known->named++;

@@ -12,8 +12,8 @@
 #ifndef WEIR_STORE_FILE_JOURNAL_TERMS_H
 #define WEIR_STORE_FILE_JOURNAL_TERMS_H
 
+#include "store/memory/kept.h"
 #include "store/memory/record.h"
-#include "store/reservation.h"
 
 enum {
     TERMS_SLOTS = 64,   /* definitions that are known at a time; a number says which it replaces */
@@ -33,7 +33,7 @@ void known_terms_forget(struct known_terms *k);
 
 /* The number of the terms of a reservation that is lean. If they are not known, they are now: *count
  * records are the definition, which must be written before it. */
-uint64_t known_terms_number(struct known_terms *k, const struct reservation *r,
+uint64_t known_terms_number(struct known_terms *k, const struct kept_reservation *r,
                             struct record definition[TERMS_RECORDS], size_t *count);
 
 /* ---- reading -------------------------------------------------------------------------------- */

@@ -16,7 +16,7 @@
 #include "base/buf.h"
 #include "base/diag.h"
 #include "store/file/snapshot_format.h"
-#include "store/reservation_pack.h"
+#include "store/memory/kept.h"
 
 /* Bytes given to the disk at once: an fsync of the journal may have to wait for them. */
 enum { PIECE = 64 << 10, LARGE_PIECE = 4 << 20 };
@@ -41,8 +41,8 @@ static void add_reservation(struct writer *w, const struct record *r,
 
     if (!to)
         return;
-    item.packed.words[0] = (int64_t)reservation_pack((const struct reservation *)block,
-                                                     to + sizeof item);
+    item.packed.words[0] = (int64_t)kept_pack((const struct kept_reservation *)block,
+                                              to + sizeof item);
     item.packed.words[2] |= RECORD_PACKED;
     end = to + sizeof item + item.packed.words[0];
     memset(end, 0, sizeof item);

@@ -8,7 +8,7 @@
 #include "base/pages.h"
 
 enum {
-    UNIT = 192, /* a reservation of one rule, and its head */
+    UNIT = 96, /* a reservation of one rule, and its head */
     LEAST_CHUNK = 64 << 10,
     MOST_CHUNK = 1 << 20, /* a caller waits while the kernel makes so much */
 };

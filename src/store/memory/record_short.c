@@ -17,9 +17,9 @@ static void put_head(const struct cell *record, bool is_hold, struct record *to)
 
 size_t short_write_lean(const struct cell *record, struct record to[LEAN_MOST])
 {
-    const struct reservation *r = (const struct reservation *)(const void *)
-                                      record->state.kept.block;
-    const struct reserved_part *part = reservation_parts(r);
+    const struct kept_reservation *r = (const struct kept_reservation *)(const void *)
+                                           record->state.kept.block;
+    const struct reserved_part *part = kept_parts(r);
     char *at = (char *)(to + 1);
 
     memset(at, 0, (LEAN_MOST - 1) * sizeof *to); /* the last need not be full */
@@ -100,7 +100,7 @@ static size_t expand_reservation(const struct record *r, const struct record *ke
                                   .most_ttl = s->most_ttl,
                                   .gives_back = s->gives_back & 1,
                                   .labels = &label };
-    uint64_t bytes[RESERVATION_OF_ONE / sizeof(uint64_t)];
+    uint64_t bytes[SHORT_WHOLE / sizeof(uint64_t) + 1];
     struct reservation *whole = (struct reservation *)(void *)bytes;
     const size_t n = state_has_holds(s->algorithm);
     size_t written;
@@ -112,11 +112,12 @@ static size_t expand_reservation(const struct record *r, const struct record *ke
         put_hold(r, key,
                  reservation_hold(&of, s->algorithm, r->packed.words[1], of.gives_back).expires,
                  s->held, &out[0]);
-    reservation_put_one(whole, &of, &c, s->born);
-    reservation_parts(whole)->mark = s->mark;
+    written = reservation_put(whole, &of, &c, 1, 1);
+    whole->charges[0].held = s->held;
+    *reservation_parts(whole) = (struct reserved_part){ s->held, s->mark, 0, s->born };
     out[n] = *r;
     out[n].is_locked = 0;
-    written = reservation_write(whole, &out[n + 1]);
+    memcpy(&out[n + 1], whole, written);
     out[n].packed.words[0] = (int64_t)written;
     memset((char *)&out[n + 1] + written, 0, record_more(&out[n]) * sizeof *out - written);
     return n + 1 + record_more(&out[n]);

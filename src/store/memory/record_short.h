@@ -10,9 +10,9 @@
 #ifndef WEIR_STORE_MEMORY_RECORD_SHORT_H
 #define WEIR_STORE_MEMORY_RECORD_SHORT_H
 
+#include "store/memory/kept.h"
 #include "store/memory/record.h"
 #include "store/memory/shard.h"
-#include "store/reservation.h"
 
 /* Of versions 4 and 5: the bytes behind the record. The names, each with a NUL: policy, rule, what is counted. */
 struct short_reservation {
@@ -26,24 +26,22 @@ struct short_reservation {
 enum {
     SHORT_NAMES = 3 * (WEIR_MAX_NAME + 1),
     /* Room for what a reader makes of one. */
-    SHORT_EXPANDED = 2 + (RESERVATION_OF_ONE + SHORT_NAMES) / sizeof(struct record) + 1,
+    SHORT_WHOLE = sizeof(struct reservation) + sizeof(struct reserved_charge) +
+                  sizeof(struct reserved_part) + SHORT_NAMES,
+    SHORT_EXPANDED = 2 + SHORT_WHOLE / sizeof(struct record) + 1,
 };
 
 enum {
     LEAN_MOST_CHARGES = 6,
-    /* Of such a reservation: its size in memory, packed, and the records of its lean form. */
-    LEAN_MOST_SIZE = sizeof(struct reservation) +
-                     LEAN_MOST_CHARGES *
-                         (sizeof(struct reserved_charge) + sizeof(struct calendar_bounds) +
-                          sizeof(struct reserved_part) + sizeof(const char *)),
+    /* Of such a reservation: its size packed, and the records of its lean form. */
     LEAN_MOST_PACKED = 64 + LEAN_MOST_CHARGES * (16 + 3 + 12 * 10 + SHORT_NAMES + 40),
     LEAN_MOST = 2 + (8 + LEAN_MOST_CHARGES * 25) / sizeof(struct record),
 };
 
-/* May a new reservation be lean? It keeps its names, has few charges, and has charged each. */
-static inline bool short_may_be_lean(const struct reservation *r)
+/* May a new reservation be lean? It shares terms and keeps names, has few charges, and has charged each. */
+static inline bool short_may_be_lean(const struct kept_reservation *r)
 {
-    return reservation_keeps_names(r) && r->charge_count <= LEAN_MOST_CHARGES &&
+    return kept_shares_names(r) && r->charge_count <= LEAN_MOST_CHARGES &&
            r->part_count == r->charge_count;
 }
 

@@ -67,7 +67,9 @@ weir_err table_new(struct table **out, const struct store_options *options, weir
 
         t->shards = (struct shard *)(start / alignof(struct shard) * alignof(struct shard));
     }
-    if (!t->shards || !growth_init(&t->growth, t->shards, bits, options->max_keys)) {
+    t->terms = terms_set_new(&options->allocator);
+    if (!t->shards || !t->terms || !growth_init(&t->growth, t->shards, bits, options->max_keys)) {
+        terms_set_free(t->terms);
         alloc_free(&options->allocator, t->shards_block);
         alloc_free(&options->allocator, t);
         return diag_fail(diag, WEIR_ENOMEM,
@@ -97,6 +99,7 @@ void table_free(struct table *t)
     for (size_t i = 0; i < table_shards(t); i++)
         shard_done(&t->shards[i], &t->allocator);
     pool_done(&t->records);
+    terms_set_free(t->terms);
     growth_done(&t->growth);
     allocator = t->allocator;
     alloc_free(&allocator, t->shards_block);
@@ -107,7 +110,7 @@ void table_free(struct table *t)
 static void prefetch_beside(const struct cell *cell)
 {
     if (cell && cell->algorithm == ALGORITHM_RESERVATION)
-        reservation_prefetch(cell->state.kept.block);
+        kept_prefetch(cell->state.kept.block);
     else if (cell)
         state_prefetch(&cell->state, cell->algorithm);
 }

@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "store/memory/table_internal.h"
-#include "store/reservation_pack.h"
 
 enum {
     SLICE = 256, /* keys copied under one lock: decisions wait so long */
@@ -26,7 +25,7 @@ static void prefetch_record(const struct cell *c, const struct cell *end, enum w
 {
     if (c < end && c->algorithm == ALGORITHM_RESERVATION &&
         (walked == WALK_ALL || c->state.kept.is_open))
-        reservation_prefetch(c->state.kept.block);
+        kept_prefetch(c->state.kept.block);
 }
 
 static bool is_walked(const struct cell *c, enum walked walked)
@@ -127,7 +126,7 @@ static bool set_reservation(struct table *t, struct shard *s, struct cell *cell,
     const void *bytes = r + 1;
     size_t size = (size_t)r->packed.words[0];
     struct kept_state *kept = &cell->state.kept;
-    struct kept_block *block;
+    struct kept_reservation *of;
 
     if (r->packed.words[2] & RECORD_PACKED) {
         size = reservation_unpack((struct span){ bytes, size }, (void *)unpacked);
@@ -135,12 +134,12 @@ static bool set_reservation(struct table *t, struct shard *s, struct cell *cell,
     }
     if (!reservation_is_sound(bytes, size))
         return false;
-    block = alloc_resize(&pool, kept->block, size);
-    if (!block)
+    of = kept_of(t->terms, bytes, &pool);
+    if (!of)
         return false;
-    memcpy(block, bytes, size);
-    reservation_forget_names((struct reservation *)(void *)block);
-    *kept = (struct kept_state){ r->packed.words[1], r->packed.words[2] & RECORD_OPEN, 0, block };
+    pool_free(&s->records, kept->block, &t->allocator);
+    *kept = (struct kept_state){ r->packed.words[1], r->packed.words[2] & RECORD_OPEN, 0,
+                                 &of->block };
     return true;
 }
 
@@ -148,7 +147,7 @@ static bool set_reservation(struct table *t, struct shard *s, struct cell *cell,
 static void change_reservation(struct cell *cell, const struct record *r)
 {
     const int64_t change = r->packed.words[1], amount = r->packed.words[2];
-    struct reservation *of = (struct reservation *)(void *)cell->state.kept.block;
+    struct kept_reservation *of = (struct kept_reservation *)(void *)cell->state.kept.block;
 
     if (!of)
         return;

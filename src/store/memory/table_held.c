@@ -1,4 +1,5 @@
 /* table_held.c - what reservations hold, found by a walk over the whole table. */
+#include "store/memory/kept.h"
 #include "store/memory/table_internal.h"
 
 struct walk {
@@ -13,8 +14,7 @@ static void visit_open(void *ctx, const struct cell *c)
     const int64_t expires = c->state.kept.expires;
 
     if (w->now < expires + RESERVATION_KNOWN_MS)
-        reservation_visit((const struct reservation *)c->state.kept.block, expires, w->visit,
-                          w->ctx);
+        kept_visit((const struct kept_reservation *)c->state.kept.block, expires, w->visit, w->ctx);
 }
 
 void table_visit_held(struct table *t, int64_t now, held_visit *visit, void *ctx)

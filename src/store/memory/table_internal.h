@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "store/memory/growth.h"
+#include "store/memory/kept.h"
 #include "store/memory/table.h"
 
 enum {
@@ -24,7 +25,8 @@ struct table {
     struct table_log *log; /* NULL: changes are not logged */
     void (*wake)(void *ctx);
     void *wake_ctx;
-    size_t swept; /* the shard that the next sweep begins with */
+    struct terms_set *terms; /* of reservations */
+    size_t swept;            /* the shard that the next sweep begins with */
     struct growth growth;
     char apart[64]; /* fields above are mostly read, those below are written: no false sharing */
     _Atomic int64_t keys, beside;

@@ -6,7 +6,7 @@
 
 #include "store/memory/write_buffer.h"
 
-struct reservation;
+struct kept_reservation;
 
 struct table_log {
     /* Append these records as one: a reader finds all of them or none. Returns the position that
@@ -16,7 +16,7 @@ struct table_log {
 
     /* The same of a new reservation that is lean, which `reserved` among them is. */
     uint64_t (*append_lean)(struct table_log *log, const struct record *records, size_t n,
-                            struct record *reserved, const struct reservation *r);
+                            struct record *reserved, const struct kept_reservation *r);
 
     /* Which of them have records that are not in the log yet. */
     struct write_buffers *write_buffers;

@@ -6,6 +6,8 @@
 #include "store/memory/record_short.h"
 #include "store/memory/table_reservation.h"
 
+enum { COUNTED = KEPT_COUNTS * KEPT_OF_ONE }; /* bytes, of each record */
+
 /* ---- locks --------------------------------------------------------------------------------- */
 
 static void lock_both(struct shard *a, struct shard *b)
@@ -39,17 +41,16 @@ static struct cell *add_record(struct table *t, struct shard *s, uint32_t at, st
 {
     struct pool_source source = table_pool(t, s);
     const int64_t keys = atomic_fetch_add_explicit(&t->keys, 1, memory_order_relaxed);
-    const int64_t beside = atomic_fetch_add_explicit(&t->beside, RESERVATION_OF_ONE,
-                                                     memory_order_relaxed);
-    const bool has_room = keys < t->max_keys && beside < t->max_beside - RESERVATION_OF_ONE;
-    struct reservation *r = has_room ? pool_take(&source, RESERVATION_OF_ONE) : NULL;
+    const int64_t beside = atomic_fetch_add_explicit(&t->beside, COUNTED, memory_order_relaxed);
+    const bool has_room = keys < t->max_keys && beside < t->max_beside - COUNTED;
+    struct kept_reservation *r = has_room ? pool_take(&source, KEPT_OF_ONE) : NULL;
 
     if (r && shard_insert(s, at, key, ALGORITHM_RESERVATION)) {
         s->cells[at].state.kept.block = &r->block;
         return &s->cells[at];
     }
     pool_free(&s->records, r, &t->allocator);
-    atomic_fetch_sub_explicit(&t->beside, RESERVATION_OF_ONE, memory_order_relaxed);
+    atomic_fetch_sub_explicit(&t->beside, COUNTED, memory_order_relaxed);
     atomic_fetch_sub_explicit(&t->keys, 1, memory_order_relaxed);
     return NULL;
 }
@@ -86,11 +87,15 @@ static bool reserve(struct table *t, struct question *q, struct shard *home, str
     const struct state *state = cell ? &cell->state : &untouched;
     struct reserving *of = q->reserving;
     struct charge *c = q->charges;
+    const struct terms *terms = terms_share(
+        t->terms, &(struct terms_source){ of->most_ttl, of->labels, c, 1 });
     const struct ask ask = { .now = q->ask.now, .cost = c->cost };
     const int64_t expires = ask.now + of->ttl;
     const struct hold hold = reservation_hold(of, c->rule->algorithm, expires, of->gives_back);
     struct cell *record;
 
+    if (!terms)
+        return false;
     c->step.locks = false;
     state_take(state, c->rule, &ask, &c->step);
     if (!c->step.decision.allowed)
@@ -112,7 +117,7 @@ static bool reserve(struct table *t, struct question *q, struct shard *home, str
         cell = shard_cell(home, c->key);
     state_apply(&cell->state, c->rule, &c->step);
     table_stamp(home, cell, c);
-    reservation_put_one(reservation_in(record), of, c, state_born(&cell->state, cell->algorithm));
+    kept_put_one(reservation_in(record), terms, of, c, state_born(&cell->state, cell->algorithm));
     record->state.kept.expires = expires;
     record->state.kept.is_open = true;
     shard_stamp(own, record, expires + RESERVATION_KNOWN_MS, SHARD_LEVELS - 1, c->class);
@@ -161,25 +166,27 @@ static bool reserve_plainly(struct table *t, struct question *q)
 
 /* ---- settle -------------------------------------------------------------------------------- */
 
-/* Open, of one rule, and of names that are kept? */
+/* Open, of one rule, and of shared terms? */
 static bool is_open_and_plain(const struct cell *record, int64_t now)
 {
-    const struct reservation *r;
+    const struct kept_reservation *r;
+    const struct terms *terms;
 
     if (!record || record->algorithm != ALGORITHM_RESERVATION || !record->state.kept.is_open ||
         record->state.kept.expires <= now)
         return false;
     r = reservation_in(record);
-    return reservation_keeps_names(r) && r->charge_count == 1 && !r->is_settled &&
-           !r->charges[0].is_shadow && r->charges[0].start != START_CALENDAR &&
-           !state_is_log(r->charges[0].algorithm);
+    terms = r->terms;
+    return terms->is_shared && r->charge_count == 1 && !r->is_settled &&
+           !terms->labels->is_shadow && terms->of->rule.start != START_CALENDAR &&
+           !state_is_log(terms->of->rule.algorithm);
 }
 
 static void log_settled(struct table *t, struct question *q, const struct shard *home,
                         struct cell *cell, const struct shard *own, struct cell *record,
                         const struct hold *hold)
 {
-    const struct reserved_charge *of = reservation_in(record)->charges;
+    const struct kept_charge *of = reservation_in(record)->charges;
     struct record logged[3];
     size_t n = 0;
 
@@ -203,7 +210,7 @@ static bool settle(struct table *t, struct question *q, struct shard *home, stru
                    struct cell *cell, struct cell *record)
 {
     struct reserving *of = q->reserving;
-    struct reservation *r = reservation_in(record);
+    struct kept_reservation *r = reservation_in(record);
     struct charge *c = q->charges;
     const int64_t held = r->charges[0].held, used = of->is_release ? 0 : held;
     const struct hold hold = reservation_hold(of, cell->algorithm, record->state.kept.expires,
@@ -211,7 +218,7 @@ static bool settle(struct table *t, struct question *q, struct shard *home, stru
 
     if (!state_has_holds(cell->algorithm) && used != held)
         return false;
-    reservation_read_one(r, of, c);
+    kept_read(r, of, c);
     if (!state_has_holds(cell->algorithm)) {
         table_take(cell, c, &(struct ask){ .now = q->ask.now, .peek = true });
     } else {
@@ -219,7 +226,6 @@ static bool settle(struct table *t, struct question *q, struct shard *home, stru
             return false;
         table_stamp(home, cell, c);
     }
-    of->labels = &of->label;
     r->charges[0].used = used;
     r->is_settled = 1;
     record->state.kept.is_open = false;
@@ -245,12 +251,13 @@ static bool settle_plainly(struct table *t, struct question *q)
     lock_take(&own->lock);
     record = shard_cell(own, q->reserving->key);
     if (is_open_and_plain(record, q->ask.now)) {
-        const struct reserved_charge *of = reservation_in(record)->charges;
+        const struct kept_charge *of = reservation_in(record)->charges;
 
         home = table_shard(t, of->key);
         if (lock_other(own, home)) {
             cell = shard_cell(home, of->key);
-            done = cell && !cell->is_locked && cell->algorithm == of->algorithm &&
+            done = cell && !cell->is_locked &&
+                   cell->algorithm == reservation_in(record)->terms->of->rule.algorithm &&
                    settle(t, q, home, own, cell, record);
         } else {
             home = own;

@@ -12,7 +12,6 @@
 
 #include "store/memory/record_short.h"
 #include "store/memory/table_reservation.h"
-#include "store/reservation_pack.h"
 
 enum { TRIES = 4 };
 
@@ -164,7 +163,7 @@ size_t table_log_reservation(struct table *t, struct cell *record, bool is_new, 
     size_t size, room;
 
     table_overtake(t, table_shard(t, record->key), record, NULL);
-    size = reservation_pack(reservation_in(record), to + 1);
+    size = kept_pack(reservation_in(record), to + 1);
     to->key = record->key;
     to->stamp = record->stamp;
     to->is_locked = is_new;
@@ -327,7 +326,7 @@ static struct reserved_part part_of(const struct deciding *d, size_t i)
     };
 }
 
-void deciding_apply_more(struct deciding *d, struct reservation *r)
+void deciding_apply_more(struct deciding *d, struct kept_reservation *r)
 {
     for (size_t i = 0; i < d->q->count; i++)
         if (takes(&d->charges[i])) {
@@ -338,14 +337,14 @@ void deciding_apply_more(struct deciding *d, struct reservation *r)
             if (hold->amount > 0 && state_has_holds(d->cells[i]->algorithm))
                 deciding_log_hold(d, d->cells[i], hold);
             part = part_of(d, i);
-            reservation_add(r, i, &part);
+            kept_add(r, i, &part);
         }
 }
 
 /* A new record has its parts already: they are filled in. What is held follows from them. */
-static void apply_all(struct deciding *d, struct reservation *r)
+static void apply_all(struct deciding *d, struct kept_reservation *r)
 {
-    struct reserved_part *part = reservation_parts(r);
+    struct reserved_part *part = kept_parts(r);
 
     for (size_t i = 0; i < d->q->count; i++)
         if (takes(&d->charges[i])) {
@@ -386,7 +385,7 @@ static void erase_record(struct deciding *d)
 }
 
 /* A cell with this block. On failure the block is freed. */
-static weir_err make_record(struct deciding *d, struct reservation *r)
+static weir_err make_record(struct deciding *d, struct kept_reservation *r)
 {
     struct table *t = d->t;
     struct shard *s = deciding_home_of_record(d);
@@ -432,7 +431,7 @@ static void repeat(struct deciding *d, const struct cell *record)
     d->q->allowed = true;
 }
 
-static void settle_at_once(struct reservation *r)
+static void settle_at_once(struct kept_reservation *r)
 {
     r->is_settled = 1;
     for (size_t i = 0; i < r->charge_count; i++)
@@ -443,8 +442,8 @@ static weir_err make_reservation(struct deciding *d)
 {
     struct pool_source source = table_pool(d->t, deciding_home_of_record(d));
     const weir_allocator pool = pool_allocator(&source);
-    struct reservation *r = reservation_new(d->of, d->charges, d->q->count, count_parts(d),
-                                            RESERVATION_KEEPS_NAMES, &pool);
+    struct kept_reservation *r = kept_new(d->t->terms, d->of, d->charges, d->q->count,
+                                          count_parts(d), &pool);
     weir_err err = r ? make_record(d, r) : WEIR_ENOMEM;
 
     if (!err) {
@@ -506,7 +505,7 @@ static struct cell *lock_record(struct deciding *d, struct shard *s)
         return NULL;
     }
     d->q->count = reservation_in(record)->charge_count;
-    reservation_read(reservation_in(record), d->of, d->charges);
+    kept_read(reservation_in(record), d->of, d->charges);
     list_shards(d, s);
     return record;
 }
@@ -535,7 +534,7 @@ static struct cell *lock_all_of_record(struct deciding *d)
                        reservation_in(record)->charge_count != d->q->count))
             record = NULL;
         if (record) /* it may lie elsewhere now */
-            reservation_read(reservation_in(record), d->of, d->charges);
+            kept_read(reservation_in(record), d->of, d->charges);
         else
             unlock_all(d);
     }

@@ -35,9 +35,9 @@ static inline struct shard *deciding_home_of_record(const struct deciding *d)
     return d->homes[d->q->count];
 }
 
-static inline struct reservation *reservation_in(const struct cell *record)
+static inline struct kept_reservation *reservation_in(const struct cell *record)
 {
-    return (struct reservation *)record->state.kept.block;
+    return (struct kept_reservation *)record->state.kept.block;
 }
 
 static inline bool deciding_is_shadow(const struct deciding *d, size_t i)
@@ -97,7 +97,7 @@ WEIR_MUSTCHECK weir_err deciding_prepare(struct deciding *d, size_t i);
 WEIR_MUSTCHECK weir_err deciding_prepare_all(struct deciding *d);
 
 /* Charge what was taken, and note it in a record that there was before. */
-void deciding_apply_more(struct deciding *d, struct reservation *r);
+void deciding_apply_more(struct deciding *d, struct kept_reservation *r);
 
 /* What goes to the log: the new value of a cell, what became of a hold or a part of it, the record,
  * and what became of the record. */

@@ -46,9 +46,9 @@ static void stamp_as_it_stands(struct deciding *d, size_t i)
 /* ---- settle -------------------------------------------------------------------------------- */
 
 /* Parts that were added last come back first. */
-static void give_back(struct deciding *d, const struct reservation *r, size_t i)
+static void give_back(struct deciding *d, const struct kept_reservation *r, size_t i)
 {
-    const struct reserved_part *parts = reservation_parts(r);
+    const struct reserved_part *parts = kept_parts(r);
     struct cell *cell = d->cells[i];
     const uint32_t born = state_born(&cell->state, cell->algorithm);
     int64_t back = r->charges[i].held - d->used[i];
@@ -81,7 +81,8 @@ static bool is_held(const struct deciding *d, size_t i, int64_t expires, bool gi
 
 /* What was used beyond what was held, or of a hold that is over, is charged: also to a key that is
  * locked out. */
-static weir_err prepare_excess(struct deciding *d, const struct reservation *r, int64_t expires)
+static weir_err prepare_excess(struct deciding *d, const struct kept_reservation *r,
+                               int64_t expires)
 {
     weir_err err = WEIR_OK;
 
@@ -104,7 +105,7 @@ static weir_err prepare_excess(struct deciding *d, const struct reservation *r, 
     return err;
 }
 
-static void settle_charge(struct deciding *d, const struct reservation *r, size_t i,
+static void settle_charge(struct deciding *d, const struct kept_reservation *r, size_t i,
                           int64_t expires)
 {
     const struct hold hold = deciding_hold(d, i, expires, r->gives_back);
@@ -132,7 +133,7 @@ static void settle_charge(struct deciding *d, const struct reservation *r, size_
 }
 
 /* It may be committed still: that adds. */
-static void note_released(struct deciding *d, struct reservation *r)
+static void note_released(struct deciding *d, struct kept_reservation *r)
 {
     r->is_released = 1;
     deciding_record(d)->state.kept.is_open = 0;
@@ -159,7 +160,7 @@ static void log_settled(struct deciding *d, int64_t ended_hold)
         short_write_settled(deciding_record(d), ended_hold, &d->logged[d->logged_count - 1]);
 }
 
-static void note_settled(struct deciding *d, struct reservation *r)
+static void note_settled(struct deciding *d, struct kept_reservation *r)
 {
     const int64_t ended_hold = take_ended_hold(d);
 
@@ -177,7 +178,7 @@ static void note_settled(struct deciding *d, struct reservation *r)
 static weir_err settle_open(struct deciding *d)
 {
     const int64_t expires = deciding_record(d)->state.kept.expires;
-    struct reservation *r = reservation_in(deciding_record(d));
+    struct kept_reservation *r = reservation_in(deciding_record(d));
     weir_err err;
 
     d->of->has_expired = d->now >= expires;
@@ -210,7 +211,7 @@ static void repeat(struct deciding *d)
 
 static void settle(struct deciding *d)
 {
-    const struct reservation *r = reservation_in(deciding_record(d));
+    const struct kept_reservation *r = reservation_in(deciding_record(d));
     bool is_same = true;
 
     for (size_t i = 0; i < d->q->count; i++) {
@@ -244,7 +245,7 @@ static void grow(struct deciding *d)
     const int64_t expires = record->state.kept.expires;
     struct pool_source source = table_pool(d->t, deciding_home_of_record(d));
     const weir_allocator pool = pool_allocator(&source);
-    struct reservation *r = reservation_in(record);
+    struct kept_reservation *r = reservation_in(record);
     uint64_t before;
 
     for (size_t i = 0; i < d->q->count; i++)
@@ -252,7 +253,7 @@ static void grow(struct deciding *d)
     d->of->expires_in = expires - d->now;
     if (!deciding_take_all(d, expires, r->gives_back))
         return;
-    if (!reservation_make_room(&r, &pool)) {
+    if (!kept_make_room(&r, &pool)) {
         d->q->err = WEIR_ENOMEM;
         return;
     }
@@ -289,7 +290,7 @@ static void extend(struct deciding *d)
     struct kept_state *kept = &deciding_record(d)->state.kept;
     const int64_t was = kept->expires, asked = d->now + d->of->ttl;
 
-    if (d->of->ttl > reservation_in(deciding_record(d))->most_ttl) {
+    if (d->of->ttl > reservation_in(deciding_record(d))->terms->most_ttl) {
         d->of->refusal = WEIR_ETTL;
         return;
     }

@@ -126,8 +126,7 @@ static bool add_about(struct words *w, const struct question *q, int64_t now)
     }
     for (size_t i = 0; i < whole->count; i++) /* boundaries of the calendar are around it */
         whole->charges[i].step.now = now ? now : clock_wall_ms();
-    r = reservation_new(q->reserving, whole->charges, whole->count, 0, RESERVATION_HAS_TEXT,
-                        &w->to->allocator);
+    r = reservation_new(q->reserving, whole->charges, whole->count, 0, &w->to->allocator);
     if (!r)
         return false;
     add_text(w, (struct span){ (const char *)r, r->block.size });
@@ -353,7 +352,6 @@ static bool read_about(const struct answered *a, struct question *q,
     memcpy(r, a->about.at, a->about.len);
     q->count = 0;
     if (reservation_is_sound(r, a->about.len)) {
-        reservation_forget_names(r);
         q->count = r->charge_count;
         reservation_read(r, q->reserving, q->charges);
     }

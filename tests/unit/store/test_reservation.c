@@ -18,7 +18,7 @@ static struct reservation *make(void)
     const weir_allocator allocator = heap();
     const struct reserving of = { .labels = labels, .most_ttl = 1000 };
     struct charge charges[2] = { { .rule = &rules[0] }, { .rule = &rules[1] } };
-    struct reservation *r = reservation_new(&of, charges, 2, 0, RESERVATION_HAS_TEXT, &allocator);
+    struct reservation *r = reservation_new(&of, charges, 2, 0, &allocator);
 
     assert_non_null(r);
     assert_true(reservation_is_sound(r, r->block.size));
@@ -98,7 +98,6 @@ static void a_changed_byte_does_no_harm(void **state)
 
             *at = others[i];
             if (reservation_is_sound(r, size)) {
-                reservation_forget_names(r);
                 reservation_read(r, &to, charges);
                 for (size_t k = 0; k < r->charge_count; k++)
                     assert_in_range(strlen(told[k].policy), 0, WEIR_MAX_NAME);
@@ -108,64 +107,19 @@ static void a_changed_byte_does_no_harm(void **state)
     drop(r);
 }
 
-static void note_label(void *ctx, const struct held_charge *c)
-{
-    struct charge_label **to = ctx;
-
-    *(*to)++ = *c->label;
-}
-
-/* Kept names are those of this process; a file has the same text with them and without. */
-static void kept_names_are_text_in_files(void **state)
-{
-    struct charge_label kept[] = { labels[0], labels[1], labels[1] }, told[3], *to = told;
-    const weir_allocator allocator = heap();
-    const struct reserving of = { .labels = kept, .most_ttl = 1000 };
-    struct charge charges[3] = { { .rule = &rules[0] },
-                                 { .rule = &rules[1] },
-                                 { .rule = &rules[1] } };
-    struct reservation *with_text = reservation_new(&of, charges, 3, 0, RESERVATION_KEEPS_NAMES,
-                                                    &allocator),
-                       *r;
-    char file[1024];
-
-    (void)state;
-    for (size_t i = 0; i < 3; i++) {
-        assert_null(with_text->charges[i].policy); /* what does not stay cannot be kept */
-        kept[i].is_kept = true;
-    }
-    r = reservation_new(&of, charges, 3, 0, RESERVATION_KEEPS_NAMES, &allocator);
-    assert_ptr_equal(r->charges[1].policy, labels[1].policy);
-    assert_true(r->block.size < with_text->block.size);
-    memset(file, 'x', sizeof file);
-    assert_int_equal(reservation_write(with_text, file), with_text->block.size);
-    memset(file, 'x', sizeof file);
-    assert_int_equal(reservation_write(r, file), with_text->block.size);
-    assert_memory_equal(file, with_text, with_text->block.size);
-    assert_true(reservation_is_sound(file, with_text->block.size));
-    reservation_visit(r, 0, note_label, &to);
-    for (size_t i = 0; i < 3; i++) {
-        assert_ptr_equal(told[i].policy, kept[i].policy);
-        assert_ptr_equal(told[i].rule, kept[i].rule);
-        assert_ptr_equal(told[i].counts, kept[i].counts);
-    }
-    drop(with_text);
-    drop(r);
-}
-
 /* Of all there can be: names that are told once, a calendar, several parts, what was used. */
-static struct reservation *make_rich(enum reservation_names names)
+static struct reservation *make_rich(void)
 {
     static const int64_t bounds[CALENDAR_BOUNDS] = { 1000, 2000, 3500, 9000, 10000 };
     static struct calendar calendar;
-    static struct charge_label kept[3];
+    static struct charge_label rich[3];
     const weir_allocator allocator = heap();
     const struct rule monthly = {
         WEIR_FIXED_WINDOW, INT64_C(1) << 52,        .window = 1,
         .burst = 7,        .start = START_CALENDAR, .calendar = &calendar
     };
     const struct reserving of = {
-        .labels = kept, .most_ttl = 70000, .fingerprint = UINT64_MAX - 5, .gives_back = true
+        .labels = rich, .most_ttl = 70000, .fingerprint = UINT64_MAX - 5, .gives_back = true
     };
     struct charge charges[3] = { { .rule = &rules[0], .key = { 1, UINT64_MAX }, .class = 62 },
                                  { .rule = &monthly, .key = { 3, 4 }, .step.now = 2500 },
@@ -173,12 +127,10 @@ static struct reservation *make_rich(enum reservation_names names)
     struct reservation *r;
 
     calendar_given(&calendar, bounds);
-    for (size_t i = 0; i < 3; i++) {
-        kept[i] = labels[i > 0];
-        kept[i].is_kept = true;
-    }
-    kept[2].is_shadow = true;
-    r = reservation_new(&of, charges, 3, 4, names, &allocator);
+    for (size_t i = 0; i < 3; i++)
+        rich[i] = labels[i > 0];
+    rich[2].is_shadow = true;
+    r = reservation_new(&of, charges, 3, 4, &allocator);
     assert_non_null(r);
     for (uint32_t i = 0; i < 4; i++)
         reservation_parts(r)[i] = (struct reserved_part){ .amount = 5 + i,
@@ -193,25 +145,24 @@ static struct reservation *make_rich(enum reservation_names names)
 
 static void a_packed_record_is_read_as_it_was(void **state)
 {
-    uint64_t whole[RESERVATION_MOST_BYTES / 8 + 1], read[RESERVATION_MOST_BYTES / 8 + 1];
+    uint64_t read[RESERVATION_MOST_BYTES / 8 + 1];
     char packed[RESERVATION_MOST_PACKED];
 
     (void)state;
-    for (unsigned i = 0; i < 16; i++) {
-        struct reservation *r = make_rich(i & 1 ? RESERVATION_KEEPS_NAMES : RESERVATION_HAS_TEXT);
-        size_t size, written;
+    for (unsigned i = 0; i < 8; i++) {
+        struct reservation *r = make_rich();
+        const size_t whole = r->block.size;
+        size_t size;
 
-        r->is_settled = i >> 1 & 1;
-        r->is_released = i >> 2 & 1;
-        r->gives_back = i >> 3 & 1;
+        r->is_settled = i & 1;
+        r->is_released = i >> 1 & 1;
+        r->gives_back = i >> 2 & 1;
         memset(read, 0xff, sizeof read);
-        written = reservation_write(r, whole);
-        reservation_forget_names((struct reservation *)(void *)whole);
         size = reservation_pack(r, packed);
-        assert_in_range(size, 1, written / 2); /* which is what it is for */
-        assert_int_equal(reservation_unpack((struct span){ packed, size }, (void *)read), written);
-        assert_memory_equal(read, whole, written);
-        assert_true(reservation_is_sound(read, written));
+        assert_in_range(size, 1, whole / 2); /* which is what it is for */
+        assert_int_equal(reservation_unpack((struct span){ packed, size }, (void *)read), whole);
+        assert_memory_equal(read, r, whole);
+        assert_true(reservation_is_sound(read, whole));
         drop(r);
     }
 }
@@ -220,7 +171,7 @@ static void a_packed_record_is_read_as_it_was(void **state)
 static void bytes_that_are_no_packed_record_do_no_harm(void **state)
 {
     uint64_t read[RESERVATION_MOST_BYTES / 8 + 1];
-    struct reservation *r = make_rich(RESERVATION_KEEPS_NAMES);
+    struct reservation *r = make_rich();
     char *packed = malloc(RESERVATION_MOST_PACKED);
     size_t size;
 
@@ -256,7 +207,6 @@ int main(void)
         cmocka_unit_test(a_name_ends_within_the_record),
         cmocka_unit_test(a_name_has_the_characters_of_names),
         cmocka_unit_test(a_changed_byte_does_no_harm),
-        cmocka_unit_test(kept_names_are_text_in_files),
         cmocka_unit_test(a_packed_record_is_read_as_it_was),
         cmocka_unit_test(bytes_that_are_no_packed_record_do_no_harm),
     };

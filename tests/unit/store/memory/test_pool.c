@@ -3,7 +3,7 @@
 
 #include "store/memory/pool.h"
 
-enum { SMALL = 168, MIDDLE = 440, LARGE = 1000, MANY = 2000 };
+enum { SMALL = 80, MIDDLE = 300, LARGE = 1000, MANY = 2000 };
 
 /* Counts blocks that are out, and fails on demand. */
 struct counted {

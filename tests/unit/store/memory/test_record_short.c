@@ -17,13 +17,16 @@ static const weir_algorithm algorithms[] = { WEIR_FIXED_WINDOW, WEIR_SLIDING_COU
                                              WEIR_TOKEN_BUCKET, WEIR_LEAKY_BUCKET,
                                              WEIR_CONCURRENCY };
 
+/* Of all reservations here. */
+static struct terms_set *set;
+
 /* A reservation of one rule, and the record of its key. */
 struct scene {
     struct rule rule;
     struct charge charge;
     struct charge_label label;
     struct reserving of;
-    uint64_t bytes[RESERVATION_OF_ONE / 8];
+    struct kept_reservation *kept;
     struct cell cell;
     struct record key;
 };
@@ -31,6 +34,8 @@ struct scene {
 static void set_scene(struct scene *s, weir_algorithm algorithm, bool gives_back,
                       const char *counts)
 {
+    const weir_allocator allocator = heap();
+
     *s = (struct scene){
         .rule = { algorithm, .limit = 10, .window = 60000, .burst = 12, .precision = 600 },
         .charge = { .key = { 7, 8 }, .cost = 3, .class = 5 },
@@ -45,43 +50,55 @@ static void set_scene(struct scene *s, weir_algorithm algorithm, bool gives_back
     s->key.algorithm = algorithm & 15u;
     s->key.expires = NOW;
     s->key.packed = (struct packed){ { 1, 2, 3 } };
-    reservation_put_one((struct reservation *)(void *)s->bytes, &s->of, &s->charge, 77);
+    s->kept = kept_new(set, &s->of, &s->charge, 1, 1, &allocator);
+    assert_non_null(s->kept);
+    s->kept->charges[0].held = 3;
+    *kept_parts(s->kept) = (struct reserved_part){ .amount = 3,
+                                                   .mark = state_mark(&s->rule, &s->charge.step),
+                                                   .born = 77 };
     s->cell.algorithm = ALGORITHM_RESERVATION;
     s->cell.expires = NOW + TTL;
     s->cell.level = 3;
     s->cell.class = 5;
-    s->cell.state.kept.block = (struct kept_block *)(void *)s->bytes;
+    s->cell.state.kept.block = &s->kept->block;
     s->cell.state.kept.expires = NOW + TTL;
     s->cell.state.kept.is_open = 1;
+}
+
+static void end_scene(struct scene *s)
+{
+    const weir_allocator allocator = heap();
+
+    alloc_free(&allocator, s->kept);
 }
 
 /* As versions 4 and 5 wrote one of one rule. */
 static size_t short_write(const struct cell *record, struct record *to)
 {
-    const struct reservation *r = reservation_in(record);
-    const struct reserved_charge *c = r->charges;
-    const struct reserved_part *part = reservation_parts(r);
+    const struct kept_reservation *r = reservation_in(record);
+    const struct term *of = r->terms->of;
+    const struct reserved_part *part = kept_parts(r);
     struct short_reservation *s = (struct short_reservation *)(void *)(to + 1);
     char *end;
 
     *s = (struct short_reservation){
         .fingerprint = r->fingerprint,
-        .most_ttl = r->most_ttl,
-        .limit = c->limit,
-        .window = c->window,
-        .burst = c->burst,
-        .precision = c->precision,
-        .held = c->held,
+        .most_ttl = r->terms->most_ttl,
+        .limit = of->rule.limit,
+        .window = of->rule.window,
+        .burst = of->rule.burst,
+        .precision = of->rule.precision,
+        .held = r->charges->held,
         .mark = part->mark,
         .born = part->born,
-        .algorithm = c->algorithm,
-        .class = c->class,
-        .start = c->start,
+        .algorithm = (uint8_t)of->rule.algorithm,
+        .class = of->class,
+        .start = (uint8_t)of->rule.start,
         .gives_back = r->gives_back,
     };
-    end = stpcpy(s->names, c->policy) + 1;
-    end = stpcpy(end, c->rule) + 1;
-    end = stpcpy(end, *(const char *const *)(part + 1)) + 1;
+    end = stpcpy(s->names, r->terms->labels->policy) + 1;
+    end = stpcpy(end, r->terms->labels->rule) + 1;
+    end = stpcpy(end, r->terms->labels->counts) + 1;
     memset(end, 0, sizeof *to);
     *to = (struct record){ .key = record->key, .stamp = record->stamp };
     to->is_locked = 1;
@@ -101,7 +118,7 @@ static size_t write_whole(const struct scene *s, struct record *to)
         to[n].is_hold = 1;
         to[n++].packed = (struct packed){ { hold.expires, (int64_t)hold.id, 3 } };
     }
-    size = reservation_write((const struct reservation *)(const void *)s->bytes, &to[n + 1]);
+    size = kept_whole(s->kept, (struct reservation *)(void *)&to[n + 1]);
     to[n].key = s->cell.key;
     to[n].stamp = s->cell.stamp;
     to[n].packed = (struct packed){ { (int64_t)size, NOW + TTL, 1 } };
@@ -129,6 +146,7 @@ static void the_short_form_is_read_as_the_long_one(void **state)
         assert_in_range(n, 2, SHORT_EXPANDED);
         assert_int_equal(short_expand(written, &s.key, expanded), n);
         assert_memory_equal(expanded, whole, n * sizeof *whole);
+        end_scene(&s);
     }
 }
 
@@ -152,6 +170,7 @@ static void what_is_settled_ends_its_hold(void **state)
     assert_memory_equal(&expanded[1].key, &s.cell.key, sizeof(struct key));
     assert_int_equal(expanded[1].packed.words[0], NOW + TTL);
     assert_int_equal(expanded[1].packed.words[1], RECORD_SETTLED);
+    end_scene(&s);
 }
 
 enum { PACKED_ROOM = 4 + RESERVATION_MOST_PACKED / sizeof(struct record) + 2 };
@@ -170,7 +189,7 @@ static struct record *write_packed(struct record room[PACKED_ROOM], bool gives_b
                                      { "p", "c", "requests", .is_kept = false } };
     const struct reserving of = { .labels = labels, .gives_back = gives_back };
     const weir_allocator allocator = heap();
-    struct reservation *r = reservation_new(&of, charges, 3, 2, RESERVATION_HAS_TEXT, &allocator);
+    struct reservation *r = reservation_new(&of, charges, 3, 2, &allocator);
     struct record *to = room + 2;
 
     assert_non_null(r);
@@ -226,7 +245,7 @@ static void write_block(void *ctx, const struct record *r, const struct sliding_
     char **to = ctx;
 
     (void)r, (void)log;
-    *to += reservation_write((const struct reservation *)block, *to);
+    *to += kept_whole((const struct kept_reservation *)block, (struct reservation *)(void *)*to);
 }
 
 /* What a table has after this record was restored, as it would be written. */
@@ -306,30 +325,42 @@ static void a_packed_one_without_its_keys_is_not_read(void **state)
 /* A reservation of a bucket and of a month, which keeps its names, behind the records of its keys. */
 struct several {
     struct cell cell;
-    struct reservation *r;
+    struct kept_reservation *r;
     struct record room[2 + LEAN_MOST];
 };
 
-static void reserve_several(struct several *s, int64_t held)
+/* What makes its terms others: by one of them, or none. */
+enum change { LIMIT, WINDOW, RULE, CLASS, BOUNDS, MOST_TTL, GIVES_BACK, COUNTS, CHANGES, NONE };
+
+static void reserve_several(struct several *s, int64_t held, enum change change)
 {
     static struct calendar month;
-    static const struct rule rules[] = { { WEIR_TOKEN_BUCKET, 10, 60000, 10, .precision = 0 },
-                                         { .algorithm = WEIR_FIXED_WINDOW,
-                                           .limit = 1000,
-                                           .window = 1,
-                                           .burst = 1000,
-                                           .start = START_CALENDAR,
-                                           .calendar = &month } };
-    static const int64_t bounds[CALENDAR_BOUNDS] = { 1, 1000, 5000000, 9000000, 12000000 };
-    struct charge charges[] = { { .rule = &rules[0], .key = { 1, 2 }, .class = 3 },
-                                { .rule = &rules[1], .key = { 3, 4 } } };
-    struct charge_label labels[] = { { "p", "a", "tokens", .is_kept = true },
-                                     { "p", "b", "money", .is_kept = true } };
-    const struct reserving of = {
-        .key = { 21, 22 }, .fingerprint = 77, .most_ttl = 60000, .labels = labels
+    struct rule rules[] = { { WEIR_TOKEN_BUCKET, 10, 60000, 10, .precision = 0 },
+                            { .algorithm = WEIR_FIXED_WINDOW,
+                              .limit = change == LIMIT ? 1001 : 1000,
+                              .window = 1,
+                              .burst = 1000,
+                              .start = START_CALENDAR,
+                              .calendar = &month } };
+    const int64_t bounds[CALENDAR_BOUNDS] = { 1, 1000, change == BOUNDS ? 5000001 : 5000000,
+                                              9000000, 12000000 };
+    struct charge charges[] = {
+        { .rule = &rules[0], .key = { 1, 2 }, .class = change == CLASS ? 4 : 3 },
+        { .rule = &rules[1], .key = { 3, 4 } }
     };
+    struct charge_label labels[] = {
+        { "p", "a", change == COUNTS ? "another" : "tokens", .is_kept = true },
+        { "p", change == RULE ? "another" : "b", "money", .is_kept = true }
+    };
+    const struct reserving of = { .key = { 21, 22 },
+                                  .fingerprint = 77,
+                                  .most_ttl = change == MOST_TTL ? 60001 : 60000,
+                                  .gives_back = change == GIVES_BACK,
+                                  .labels = labels };
     const weir_allocator allocator = heap();
 
+    if (change == WINDOW)
+        rules[0].window++;
     calendar_given(&month, bounds);
     memset(s, 0, sizeof *s);
     for (size_t i = 0; i < 2; i++) {
@@ -337,11 +368,11 @@ static void reserve_several(struct several *s, int64_t held)
         s->room[i].key = charges[i].key;
         s->room[i].algorithm = rules[i].algorithm & 15u;
     }
-    s->r = reservation_new(&of, charges, 2, 2, RESERVATION_KEEPS_NAMES, &allocator);
+    s->r = kept_new(set, &of, charges, 2, 2, &allocator);
     assert_non_null(s->r);
     for (uint32_t i = 0; i < 2; i++) {
         s->r->charges[i].held = held + i;
-        reservation_parts(s->r)[i] = (struct reserved_part){
+        kept_parts(s->r)[i] = (struct reserved_part){
             .amount = held + i, .mark = NOW - (int64_t)i, .charge = i, .born = 5 + i
         };
     }
@@ -377,7 +408,7 @@ static void a_lean_one_is_read_as_the_packed_one(void **state)
         size_t count, n, size;
         uint64_t number;
 
-        reserve_several(&s, held);
+        reserve_several(&s, held, NONE);
         number = known_terms_number(known, s.r, definition, &count);
         assert_int_equal(count > 0, held == 1);
         if (count > 0)
@@ -386,7 +417,7 @@ static void a_lean_one_is_read_as_the_packed_one(void **state)
         assert_true(record_is_short(&s.room[2]) && !record_is_packed(&s.room[2]));
         assert_non_null(read_terms_of(&read, &s.room[2]));
         n = short_pack(&s.room[2], s.room, read_terms_of(&read, &s.room[2]), packed);
-        size = reservation_pack(s.r, whole + 1);
+        size = kept_pack(s.r, whole + 1);
         assert_int_equal(packed[0].packed.words[0], size);
         assert_int_equal(n, 1 + record_bytes(size));
         assert_memory_equal(packed + 1, whole + 1, record_bytes(size) * sizeof *whole);
@@ -409,39 +440,13 @@ static void a_change_of_terms_is_defined_anew(void **state)
 
     (void)state;
     assert_non_null(known);
-    reserve_several(&s, 3);
+    reserve_several(&s, 3, NONE);
     first = known_terms_number(known, s.r, definition, &count);
     assert_true(count > 0);
-    for (int change = 0; change < 8; change++) {
+    for (enum change change = 0; change < CHANGES; change++) {
         struct several other;
 
-        reserve_several(&other, 4);
-        switch (change) {
-        case 0:
-            other.r->charges[1].limit++;
-            break;
-        case 1:
-            other.r->charges[0].window++;
-            break;
-        case 2:
-            other.r->charges[1].rule = "another";
-            break;
-        case 3:
-            other.r->charges[0].class ++;
-            break;
-        case 4:
-            reservation_bounds(other.r)[0].at[2]++;
-            break;
-        case 5:
-            other.r->most_ttl++;
-            break;
-        case 6:
-            other.r->gives_back = 1;
-            break;
-        default: /* what it counts */
-            *(const char **)(void *)(uintptr_t)reservation_text(other.r) = "another";
-            break;
-        }
+        reserve_several(&other, 4, change);
         number = known_terms_number(known, other.r, definition, &count);
         assert_true(count > 0 && number != first);
         number = known_terms_number(known, other.r, definition, &count);
@@ -468,7 +473,7 @@ static void T3_a_definition_is_written_again_after_so_many(void **state)
 
     (void)state;
     assert_non_null(known);
-    reserve_several(&s, 3);
+    reserve_several(&s, 3, NONE);
     for (size_t i = 0; i < 3 * TERMS_NAMED; i++) {
         known_terms_number(known, s.r, definition, &count);
         assert_int_equal(count > 0, i % TERMS_NAMED == 0);
@@ -491,7 +496,7 @@ static void a_lean_one_that_makes_no_sense_is_not_read(void **state)
 
     (void)state;
     assert_non_null(known);
-    reserve_several(&s, 3);
+    reserve_several(&s, 3, NONE);
     lean->packed.words[2] = short_flags(RECORD_OPEN | RECORD_LEAN,
                                         known_terms_number(known, s.r, definition, &count));
     assert_null(read_terms_of(&read, lean));
@@ -546,6 +551,7 @@ static void bytes_that_make_no_sense_are_not_read(void **state)
     body->algorithm = WEIR_TOKEN_BUCKET;
     body->start = START_CALENDAR; /* whose bounds are not there */
     assert_int_equal(short_expand(written, &s.key, expanded), 0);
+    end_scene(&s);
 }
 
 int main(void)
@@ -563,5 +569,13 @@ int main(void)
         cmocka_unit_test(a_lean_one_that_makes_no_sense_is_not_read),
     };
 
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    const weir_allocator allocator = heap();
+    int failed;
+
+    set = terms_set_new(&allocator);
+    if (!set)
+        return 1;
+    failed = cmocka_run_group_tests(tests, NULL, NULL);
+    terms_set_free(set);
+    return failed;
 }

@@ -116,7 +116,7 @@ static void T2_several_charges_are_charged_whole_or_not_at_all(void **state)
 {
     const struct rule log = make_rule(WEIR_SLIDING_WINDOW, 50, 1000),
                       count = make_rule(WEIR_FIXED_WINDOW, 50, 1000);
-    struct failing failing = { 2 };
+    struct failing failing = { 3 };
     struct table *t = new_table(1000, false, (weir_allocator){ fail_later, &failing });
     struct charge charges[] = {
         { .rule = &log, .key = key_of(1) },
