@@ -468,21 +468,6 @@ static void list_reserved(struct check *check, const struct question *q)
     }
 }
 
-/* Most are of rules that are all enforced, whose names are kept, and done. */
-static bool is_done(const struct question *q)
-{
-    const struct reserving *of = q->reserving;
-    bool is = q->allowed && !q->err && !of->refusal && q->count > 0 && q->count <= WEIR_MAX_RULES;
-
-    for (size_t i = 0; is && i < q->count; i++) {
-        const struct charge_label *label = &of->labels[i];
-
-        is = q->charges[i].step.decision.allowed && label->is_kept && !label->is_shadow &&
-             label->policy[0];
-    }
-    return is;
-}
-
 /* What is made of a calendar's rule is of the window of now; a record knows that of its own. */
 static int64_t window_held(const struct question *q, const struct rule *r)
 {
@@ -494,7 +479,8 @@ static int64_t window_held(const struct question *q, const struct rule *r)
     return bounds.at[2] - bounds.at[1];
 }
 
-static inline void fill_held(const struct question *q, size_t i, weir_rule_answer *row)
+/* False: the rule is not enforced, or of no policy, or its name is not kept, or it refuses. */
+static inline bool fill_held(const struct question *q, size_t i, weir_rule_answer *row)
 {
     const struct charge_label *label = &q->reserving->labels[i];
     const struct charge *c = &q->charges[i];
@@ -506,21 +492,22 @@ static inline void fill_held(const struct question *q, size_t i, weir_rule_answe
     update_row(&c->step.decision, row);
     row->used = row->over = 0;
     row->shadow = row->shadow_denied = false;
+    return row->allowed && label->is_kept && !label->is_shadow && row->policy[0];
 }
 
-/* The same as the long way says. */
 bool answer_held(const struct question *q, const char id[WEIR_MAX_ID + 1], weir_answer *a)
 {
     const struct reserving *of = q->reserving;
     const weir_rule_answer *best = &a->rules[0];
     int64_t delay = 0;
 
-    if (!is_done(q))
+    if (!q->allowed || q->err || of->refusal || q->count == 0 || q->count > WEIR_MAX_RULES)
         return false;
     for (size_t i = 0; i < q->count; i++) {
         weir_rule_answer *row = &a->rules[i];
 
-        fill_held(q, i, row);
+        if (!fill_held(q, i, row))
+            return false;
         delay = row->delay_ms > delay ? row->delay_ms : delay;
         best = row->remaining < best->remaining ? row : best;
     }
