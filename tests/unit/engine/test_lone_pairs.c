@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "engine/answer.h"
 #include "engine/handle.h"
 #include "support/limiter.h"
 
@@ -55,6 +56,20 @@ static weir_err ask_alone(weir *w, enum how how, const weir_request *r, weir_ans
     return all[how](w, r, a, diag);
 }
 
+/* As checks are answered: what is said of the reservation stays. */
+static void tell_row_by_row(struct check *check)
+{
+    weir_answer *a = check->answer, rows;
+
+    check->answer = &rows;
+    answer_from_charges(check);
+    memcpy(rows.reservation, a->reservation, sizeof rows.reservation);
+    rows.expires_in_ms = a->expires_in_ms;
+    rows.repeated = a->repeated;
+    rows.expired = a->expired;
+    *a = rows;
+}
+
 /* Nothing is prepared before, or kept. */
 static weir_err ask_the_long_way(weir *w, enum how how, const weir_request *r, weir_answer *a,
                                  weir_diag *diag)
@@ -74,6 +89,8 @@ static weir_err ask_the_long_way(weir *w, enum how how, const weir_request *r, w
         engine_ask(&w->engine, &pending, &check, handle_now(w));
         engine_commit(&w->engine, &pending);
         err = a->err;
+        if (how == RESERVE && !err && !check.is_answered)
+            tell_row_by_row(&check);
         if (err)
             snprintf(diag->text, sizeof diag->text, "%s", weir_err_text(err));
     }
@@ -181,12 +198,14 @@ static const char some_policies[] = POLICIES(
     "  still: {limit: 5 per 40ms, by: user, mode: off}\n"
     "  by-ip: {limit: 5 per 40ms, by: ip}\n"
     "  by-two: {limit: 5 per 40ms, by: [user, team]}\n"
-    "  of-all: {limit: 500 per 40ms}\n");
+    "  of-all: {limit: 500 per 40ms}\n"
+    "  tokens: {limit: 50 per 40ms, by: user, counts: tokens}\n");
 
-static const char *const names[] = { "one",   "leaky",  "log",    "counter", "slots",  "none",
-                                     "three", "usual",  "locked", "twice",   "five",   "shade",
-                                     "dim",   "part",   "tried",  "planned", "spared", "still",
-                                     "by-ip", "by-two", "of-all", "no-such", "three",  "three" };
+static const char *const names[] = { "one",     "leaky",   "log",   "counter", "slots",
+                                     "none",    "three",   "usual", "locked",  "twice",
+                                     "five",    "shade",   "dim",   "part",    "tried",
+                                     "planned", "spared",  "still", "by-ip",   "by-two",
+                                     "of-all",  "no-such", "three", "three",   "tokens" };
 
 static const char *const keys[] = {
     "k",
@@ -215,12 +234,21 @@ static int64_t any_amount(struct dice *dice)
 
 static size_t any_costs(struct dice *dice, weir_cost *costs)
 {
-    static const char *const counts[] = { "tokens",   "money",   "tokens", "money",
-                                          "requests", "teapots", NULL,     "to" };
+    static const char *const counts[] = {
+        "tokens",
+        "money",
+        "tokens",
+        "money",
+        "requests",
+        "teapots",
+        "a-name-of-sixty-five-bytes-is-longer-than-one-may-be-by-a-byte-xyz",
+        NULL,
+        "to"
+    };
     const size_t n = (size_t)dice_below(dice, dice_below(dice, 20) ? 3 : 6);
 
     for (size_t i = 0; i < n; i++)
-        costs[i] = (weir_cost){ counts[dice_below(dice, dice_below(dice, 10) ? 5 : 8)],
+        costs[i] = (weir_cost){ counts[dice_below(dice, dice_below(dice, 10) ? 5 : 9)],
                                 any_amount(dice) };
     return n;
 }
