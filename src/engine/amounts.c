@@ -3,7 +3,6 @@
 
 #include <inttypes.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "base/diag.h"
 #include "base/printable.h"
@@ -23,6 +22,23 @@ static weir_err read_cost(const struct check *check, size_t i, weir_diag *diag)
         return diag_fail(diag, WEIR_ECOST, "the cost of %s must be from 0 to 2^53, not %" PRId64,
                          printable(span_of(c->name)).text, c->amount);
     return WEIR_OK;
+}
+
+bool amounts_are_usual(const weir_request *r)
+{
+    if (r->cost_count > AMOUNTS_FEW || r->cost < 0 || r->cost > WEIR_MAX_AMOUNT)
+        return false;
+    for (size_t i = 0; i < r->cost_count; i++) {
+        const weir_cost *c = &r->costs[i];
+
+        if (!c->name || c->amount < 0 || c->amount > WEIR_MAX_AMOUNT ||
+            (r->cost != 0 && amount_is(c->name, COUNTS_REQUESTS)))
+            return false;
+        for (size_t j = 0; j < i; j++)
+            if (amount_is(r->costs[j].name, c->name))
+                return false;
+    }
+    return true;
 }
 
 weir_err amounts_read(struct check *check, weir_diag *diag)
@@ -111,7 +127,7 @@ weir_err amounts_are_counted(const struct check *check, weir_diag *diag)
 int64_t amount_of(const weir_request *r, const char *counts)
 {
     for (size_t i = 0; i < r->cost_count; i++)
-        if (strcmp(r->costs[i].name, counts) == 0)
+        if (amount_is(r->costs[i].name, counts))
             return r->costs[i].amount;
     return 0;
 }

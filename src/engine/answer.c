@@ -31,7 +31,7 @@ static inline void begin_as(weir_answer *a, weir_source source, const char *poli
     a->rule_count = 0;
     a->override_id = override_id;
     a->reservation[0] = '\0';
-    a->expires_in_ms = a->over = 0;
+    a->expires_in_ms = 0;
     a->repeated = a->expired = false;
 }
 
@@ -468,40 +468,62 @@ static void list_reserved(struct check *check, const struct question *q)
     }
 }
 
-/* Most are of one rule of a policy, whose names are kept, and done. */
-static bool is_of_one(const struct check *check, const struct question *q)
+/* What is made of a calendar's rule is of the window of now; a record knows that of its own. */
+static int64_t window_held(const struct question *q, const struct rule *r)
 {
-    const struct charge_label *label = q->reserving->labels;
+    struct calendar_bounds bounds;
 
-    return q->count == 1 && q->allowed && !q->err && q->charges->step.decision.allowed &&
-           label->is_kept && !label->is_shadow && label->policy[0] && check->policy_count <= 1 &&
-           !check->lists_charges && q->charges->rule->start != START_CALENDAR;
+    if (r->start != START_CALENDAR || !verb_makes_reservation(q->verb))
+        return r->window;
+    calendar_bounds(r->calendar, q->ask.now, &bounds);
+    return bounds.at[2] - bounds.at[1];
 }
 
-/* The same as the long way says. */
-static void answer_of_one(const struct check *check, const struct question *q)
+/* False: the rule is not enforced, or of no policy, or its name is not kept, or it refuses. */
+static inline bool fill_held(const struct question *q, size_t i, weir_rule_answer *row)
 {
-    const struct charge_label *label = q->reserving->labels;
-    weir_answer *a = check->answer;
-    weir_rule_answer *row = &a->rules[0];
-    const struct decision d = q->charges->step.decision;
+    const struct charge_label *label = &q->reserving->labels[i];
+    const struct charge *c = &q->charges[i];
 
-    a->err = WEIR_OK;
-    a->allowed = row->allowed = true;
-    a->shadow = row->shadow = row->shadow_denied = false;
-    a->source = q->is_unkept ? WEIR_FROM_FALLBACK : WEIR_FROM_STORE;
-    a->policy = row->policy = label->policy;
-    a->rule = row->rule = label->rule;
-    a->limit = row->limit = q->charges->rule->limit;
-    row->window_ms = q->charges->rule->window;
-    a->remaining = row->remaining = d.remaining;
-    a->retry_after_ms = row->retry_after_ms = 0;
-    a->reset_after_ms = row->reset_after_ms = d.reset_after;
-    row->delay_ms = d.delay;
-    a->delay_ms = verb_makes_reservation(check->verb) ? d.delay : 0; /* else it runs already */
-    a->used = row->used = row->over = 0;
-    a->rule_count = 1;
-    a->override_id = check->override_id;
+    row->policy = label->policy;
+    row->rule = label->rule;
+    row->limit = c->rule->limit;
+    row->window_ms = window_held(q, c->rule);
+    update_row(&c->step.decision, row);
+    row->used = row->over = 0;
+    row->shadow = row->shadow_denied = false;
+    return row->allowed && label->is_kept && !label->is_shadow && row->policy[0];
+}
+
+bool answer_held(const struct question *q, const char id[WEIR_MAX_ID + 1], weir_answer *a)
+{
+    const struct reserving *of = q->reserving;
+    const weir_rule_answer *best = &a->rules[0];
+    int64_t delay = 0;
+
+    if (!q->allowed || q->err || of->refusal || q->count == 0 || q->count > WEIR_MAX_RULES)
+        return false;
+    for (size_t i = 0; i < q->count; i++) {
+        weir_rule_answer *row = &a->rules[i];
+
+        if (!fill_held(q, i, row))
+            return false;
+        delay = row->delay_ms > delay ? row->delay_ms : delay;
+        best = row->remaining < best->remaining ? row : best;
+    }
+    begin_as(a, q->is_unkept ? WEIR_FROM_FALLBACK : WEIR_FROM_STORE, best->policy, 0);
+    a->rule_count = q->count;
+    a->rule = best->rule;
+    a->limit = best->limit;
+    a->remaining = best->remaining;
+    a->reset_after_ms = best->reset_after_ms;
+    a->delay_ms = verb_makes_reservation(q->verb) ? delay : 0; /* else it runs already */
+    memcpy(a->reservation, id, sizeof a->reservation);
+    a->expires_in_ms = of->expires_in > 0 ? of->expires_in : 0;
+    a->over = of->over;
+    a->repeated = of->is_repeated;
+    a->expired = of->has_expired;
+    return true;
 }
 
 static void answer_known(struct check *check, const struct question *q)
@@ -536,9 +558,11 @@ void answer_from_reservation(struct check *check)
         a->rule_count = 0;
         return;
     }
-    if (is_of_one(check, q))
-        answer_of_one(check, q);
-    else if (verb_makes_reservation(check->verb))
+    if (!check->lists_charges && answer_held(q, check->reserving.id, a)) {
+        a->override_id = check->override_id;
+        return;
+    }
+    if (verb_makes_reservation(check->verb))
         answer_from_charges(check);
     else
         answer_known(check, q);

@@ -42,12 +42,12 @@ static bool is_simple(const struct check *check, enum pattern_kind kind)
 
     if (check->is_answered || check->is_named || check->shadow > 0 || check->policy_count > 1 ||
         check->override_id != 0 || check->lists_charges ||
-        (r && (r->now != 0 || r->plan || r->exempt)))
+        (r && ((r->now != 0 && kind != PATTERN_HELD) || r->plan || r->exempt)))
         return false;
     if (kind == PATTERN_KNOWN)
         return verb_settles(check->verb);
     return verb_decides(check->verb) && check->live > 0 && check->live <= PATTERN_MOST_CHARGES &&
-           (reserves ? kind == PATTERN_POLICY : !r || r->cost_count == 0);
+           (reserves ? kind == PATTERN_POLICY || kind == PATTERN_HELD : !r || r->cost_count == 0);
 }
 
 static const struct counted *counted_of(const struct check *check, size_t i)
@@ -65,6 +65,7 @@ static struct hash_start start_of(const struct engine *e, const struct check *ch
         return hash_start_of(&engine_keys(e)->cell, (struct span){ 0 });
     case PATTERN_POLICY:
     case PATTERN_KNOWN:
+    case PATTERN_HELD:
     case PATTERN_NONE:
         break;
     }
@@ -88,6 +89,12 @@ static bool counts_all(const struct check *check)
         if (check->charges[i].cost <= 0)
             return false;
     return !check->peek && !verb_reserves(check->verb);
+}
+
+/* Is its store in this process, and nothing beside it? */
+static bool is_all_that_is_asked(const struct engine *e)
+{
+    return !e->local && !e->denials && !e->leases && e->store->ops->prefetch;
 }
 
 static void note_straight(const struct check *check, struct pattern *p)
@@ -121,10 +128,10 @@ bool pattern_of(struct engine *e, const struct check *check, enum pattern_kind k
     };
     if (verb_reserves(check->verb) && !reserve_pattern_of(e, check, &out->reserve))
         return false;
+    out->is_held_alone = kind == PATTERN_HELD && is_all_that_is_asked(e);
     out->id = 1 + atomic_fetch_add_explicit(&e->patterns_made, 1, memory_order_relaxed);
     out->is_lone = check->live == 1 && counts_all(check);
-    out->is_of_store = counts_all(check) && !e->local && !e->denials && !e->leases &&
-                       e->store->ops->prefetch;
+    out->is_of_store = counts_all(check) && is_all_that_is_asked(e);
     out->is_asked_alone = out->is_lone && out->is_of_store && kind == PATTERN_POLICY &&
                           check->charges[0].rule->start != START_CALENDAR;
     for (size_t i = 0; i < check->live; i++) {
@@ -151,9 +158,8 @@ void pattern_keep(struct engine *e, const struct check *check, const weir_alloca
     p = alloc_zeroed(allocator, sizeof *p);
     if (!p)
         return;
-    if (!pattern_of(e, check, PATTERN_POLICY, p))
+    if (!pattern_of(e, check, verb_reserves(check->verb) ? PATTERN_HELD : PATTERN_POLICY, p))
         p->kind = PATTERN_NONE;
-    p->reserve.brings_ttl = verb_reserves(check->verb);
     if (!policy_keep_prepared(check->policy, pattern_place(check->verb), p))
         alloc_free(allocator, p);
 }
@@ -302,9 +308,7 @@ __attribute__((noinline)) static weir_err prepare_reservation(struct engine *e, 
                                                               weir_diag *diag)
 {
     const bool is_known = p->kind == PATTERN_KNOWN;
-    const int64_t ttl = p->reserve.brings_ttl ? words->ttl : p->reserve.ttl;
-    weir_err err = reserve_begin_like(check, &p->reserve, is_known ? words->key : words->id, ttl,
-                                      diag);
+    weir_err err = reserve_begin_like(check, &p->reserve, is_known ? words->key : words->id, diag);
 
     if (err)
         return fail(check, err);

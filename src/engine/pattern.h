@@ -19,6 +19,7 @@ enum pattern_kind {
     PATTERN_LIMIT,  /* that of a limit without a name, which came with the request */
     PATTERN_POLICY, /* the value of the one attribute that the rules of a policy count by */
     PATTERN_KNOWN,  /* the id of a reservation, which is settled */
+    PATTERN_HELD, /* as of a policy; each reservation brings amounts and a time as well, see lone_pair.h */
 };
 
 struct pattern {
@@ -32,7 +33,8 @@ struct pattern {
     bool is_plain;       /* the value is the identity, as it is */
     bool is_lone;        /* its checks are, see struct check */
     bool is_of_store;    /* … and plain, without a chunk */
-    bool is_asked_alone; /* a lone check may be asked by lone_check() */
+    bool is_asked_alone; /* a lone check may be asked by lone_check() … */
+    bool is_held_alone;  /* … and a reservation by lone_reserve() */
     bool is_straight; /* lone and of the store, and there is nothing to an identity but its value */
     size_t count;
     int64_t cost;              /* of requests */
@@ -63,8 +65,8 @@ static inline bool pattern_holds(const struct engine *e, const struct pattern *p
 }
 
 /* The pattern of requests with this verb that name this policy and bring a key, and nothing else; to
- * reserve, an id and a time as well. It is kept with the policy, so that it is of the same edition.
- * NULL: none was kept yet. */
+ * reserve, what PATTERN_HELD may bring as well. It is kept with the policy, so that it is of the same
+ * edition. NULL: none was kept yet. */
 static inline enum policy_prepared pattern_place(enum verb verb)
 {
     return verb_reserves(verb) ? POLICY_PREPARED_RESERVE : POLICY_PREPARED_CHECK;
@@ -82,8 +84,7 @@ void pattern_keep(struct engine *e, const struct check *check, const weir_alloca
 /* In what a request differs from the one that its pattern was made of. */
 struct pattern_words {
     struct span key;
-    struct span id; /* of a reservation that it makes, if it brings one … */
-    int64_t ttl;    /* … and how long that is held, if the pattern leaves it to each */
+    struct span id; /* of a reservation that it makes, if it brings one */
 };
 
 /* As engine_prepare() and engine_prepare_cell() do, by a pattern that holds. What is known is the

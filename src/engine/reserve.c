@@ -13,6 +13,7 @@
 #include "base/diag.h"
 #include "base/printable.h"
 #include "base/xxh.h"
+#include "engine/amounts.h"
 #include "engine/charges.h"
 
 /* ---- ids ---------------------------------------------------------------------------------- */
@@ -42,20 +43,23 @@ static bool is_name(const char id[WEIR_MAX_ID], size_t len)
     return all == UINT64_MAX;
 }
 
-static inline __attribute__((always_inline)) weir_err read_id(const char *what, struct span id,
-                                                              struct check_reserving *to,
-                                                              weir_diag *diag)
+bool reserve_put_id(struct span id, struct check_reserving *to)
 {
-    const size_t len = id.len;
-
     memset(to->id, 0, sizeof to->id);
-    if (len <= WEIR_MAX_ID)
-        memcpy(to->id, id.at, len);
-    if (len == 0 || len > WEIR_MAX_ID || !is_name(to->id, len))
-        return diag_fail(diag, WEIR_EREQUEST, "%s must be 1 to %d of a-z A-Z 0-9 _ . : / -", what,
-                         WEIR_MAX_ID);
-    to->id_len = len;
-    return WEIR_OK;
+    if (id.len == 0 || id.len > WEIR_MAX_ID)
+        return false;
+    memcpy(to->id, id.at, id.len);
+    to->id_len = id.len;
+    return is_name(to->id, id.len);
+}
+
+static weir_err read_id(const char *what, struct span id, struct check_reserving *to,
+                        weir_diag *diag)
+{
+    if (reserve_put_id(id, to))
+        return WEIR_OK;
+    return diag_fail(diag, WEIR_EREQUEST, "%s must be 1 to %d of a-z A-Z 0-9 _ . : / -", what,
+                     WEIR_MAX_ID);
 }
 
 struct span reserve_id_of(const char *text)
@@ -65,15 +69,20 @@ struct span reserve_id_of(const char *text)
 
 enum { ID_HEX = 32, ID_TAG_HEX = 4 };
 
-/* 128 bits that no caller can guess: a counter, hashed with a key that this handle alone has. In a
- * shared store it ends with the tag of its first charge: the record is there. */
-static void make_id(struct engine *e, const struct check *check, struct check_reserving *to)
+/* 128 bits that no caller can guess: a counter, hashed with a key that this handle alone has. */
+void reserve_make_id(struct engine *e, struct check_reserving *to)
 {
     const uint64_t n = atomic_fetch_add_explicit(&e->ids_made, 1, memory_order_relaxed);
     const struct key id = hash_identity(&e->id_key, (struct span){ (const char *)&n, sizeof n });
 
     tag_write(id, to->id);
     to->id_len = ID_HEX;
+}
+
+/* In a shared store it ends with the tag of its first charge: the record is there. */
+static void make_id(struct engine *e, const struct check *check, struct check_reserving *to)
+{
+    reserve_make_id(e, to);
     if (!e->store->ops->is_shared)
         return;
     snprintf(to->id + ID_HEX, sizeof to->id - ID_HEX, "%04x", check->charges[0].name.tag);
@@ -156,7 +165,7 @@ static uint64_t print_of_attribute(uint64_t seed, const char *name, struct span 
 
 static uint64_t print_of_amount(uint64_t seed, const char *counts, int64_t amount)
 {
-    const bool is_of_requests = strcmp(counts, COUNTS_REQUESTS) == 0;
+    const bool is_of_requests = amount_is(counts, COUNTS_REQUESTS);
 
     return mix(is_of_requests ? seed : hash_text(seed, span_of(counts)), (uint64_t)amount);
 }
@@ -186,15 +195,21 @@ static uint64_t print_of_key(uint64_t print, struct span key)
     return mix(print, key.at ? hash_text(print, key) : 1);
 }
 
-static uint64_t print_of_amounts(uint64_t print, const struct check *check)
+static uint64_t print_of_amounts(uint64_t print, const struct charge_label *labels,
+                                 const struct charge *charges, size_t n)
 {
-    const struct charge_label *labels = check->reserving.of.labels;
     uint64_t sum = 0;
 
-    for (size_t i = 0, n = check->live + check->shadow; i < n; i++)
-        if (check->charges[i].cost > 0)
-            sum += print_of_amount(print, labels[i].counts, check->charges[i].cost);
+    for (size_t i = 0; i < n; i++)
+        if (charges[i].cost > 0)
+            sum += print_of_amount(print, labels[i].counts, charges[i].cost);
     return sum;
+}
+
+static uint64_t print_of_charges(uint64_t print, const struct check *check)
+{
+    return print_of_amounts(print, check->reserving.of.labels, check->charges,
+                            check->live + check->shadow);
 }
 
 static uint64_t fingerprint_of(const struct engine *e, const struct check *check)
@@ -213,7 +228,7 @@ static uint64_t fingerprint_of(const struct engine *e, const struct check *check
             print, a->name,
             (struct span){ a->value, a->value_len ? a->value_len : strlen(a->value) });
     }
-    return mix(print, sum + print_of_amounts(print, check));
+    return mix(print, sum + print_of_charges(print, check));
 }
 
 /* What is said of amounts, by name: the request may be gone when the store is asked. */
@@ -369,31 +384,6 @@ static weir_err prepare_known(struct check *check, bool extends, weir_diag *diag
     return WEIR_OK;
 }
 
-/* Field by field: else all would be zeroed first, by an instruction that is slow to begin. */
-static void begin(struct check *check)
-{
-    struct reserving_room *room = &check->room->reserving;
-    struct reserving *of = &check->reserving.of;
-
-    of->key = (struct key){ 0 };
-    of->tag = 0;
-    of->part = NULL;
-    of->fingerprint = 0;
-    of->ttl = of->most_ttl = 0;
-    of->gives_back = of->is_expiry = of->is_used = of->is_release = of->forgets = false;
-    of->amounts = room->amounts;
-    of->amount_count = 0;
-    of->labels = room->labels;
-    of->rules = room->rules;
-    of->calendars = room->calendars;
-    of->text = room->text;
-    of->charges = NULL;
-    of->refusal = WEIR_OK;
-    of->expires_in = 0;
-    of->is_repeated = of->has_expired = false;
-    of->over = 0;
-}
-
 weir_err reserve_prepare(struct engine *e, struct check *check, weir_diag *diag)
 {
     struct check_reserving *to = &check->reserving;
@@ -402,7 +392,7 @@ weir_err reserve_prepare(struct engine *e, struct check *check, weir_diag *diag)
 
     if (!e->store->ops->reserves)
         return diag_fail(diag, WEIR_ENOTHERE, "%s", weir_err_text(WEIR_ENOTHERE));
-    begin(check);
+    reserve_begin(&check->reserving.of, &check->room->reserving);
     switch (check->verb) {
     case VERB_CHECK:
     case VERB_RESERVE:
@@ -447,6 +437,7 @@ bool reserve_pattern_of(const struct engine *e, const struct check *check,
         .is_used = of->is_used,
         .gives_back = of->gives_back,
         .ttl = of->ttl,
+        .usual_ttl = terms_of(check).ttl,
         .most_ttl = of->most_ttl,
         .print = verb_makes_reservation(check->verb) ? print_of_policies(e, check) : 0,
         .amount_count = of->amount_count,
@@ -460,21 +451,19 @@ bool reserve_pattern_of(const struct engine *e, const struct check *check,
 }
 
 weir_err reserve_begin_like(struct check *check, const struct reserve_pattern *p, struct span id,
-                            int64_t ttl, weir_diag *diag)
+                            weir_diag *diag)
 {
     const bool makes = verb_makes_reservation(check->verb);
     weir_err err = WEIR_OK;
 
-    begin(check);
+    reserve_begin(&check->reserving.of, &check->room->reserving);
     if (!makes)
         return read_id("reservation", id, &check->reserving, diag);
     if (p->has_id)
         err = read_id("id", id, &check->reserving, diag);
     if (!err && p->has_id)
         err = refuse_local(check->reserving.id, diag);
-    if (!err && p->brings_ttl)
-        err = check_ttl(ttl, p->most_ttl, diag);
-    check->reserving.of.ttl = ttl;
+    check->reserving.of.ttl = p->ttl;
     return err;
 }
 
@@ -499,8 +488,17 @@ void reserve_new_like(struct engine *e, struct check *check, const struct reserv
     label(check);
     if (p->is_by_name)
         sum = print_of_attribute(print, check->rules[0]->by[0], value);
-    of->fingerprint = mix(print, sum + print_of_amounts(print, check));
+    of->fingerprint = mix(print, sum + print_of_charges(print, check));
     key_like(e, &check->reserving);
+}
+
+uint64_t reserve_print_like(const struct reserve_pattern *p, struct span key,
+                            const struct charge_label *labels, const struct charge *charges,
+                            size_t n)
+{
+    const uint64_t print = print_of_key(p->print, key);
+
+    return mix(print, print_of_amounts(print, labels, charges, n));
 }
 
 void reserve_known_like(const struct engine *e, struct check *check,

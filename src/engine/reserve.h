@@ -10,14 +10,44 @@ WEIR_MUSTCHECK weir_err reserve_prepare(struct engine *e, struct check *check, w
 /* An id: as much of the text as tells whether it is too long. */
 struct span reserve_id_of(const char *text);
 
+/* Put it there, with zeros behind it. False: it is none. */
+bool reserve_put_id(struct span id, struct check_reserving *to);
+
+/* Make one, of a reservation in a store that is not shared. */
+void reserve_make_id(struct engine *e, struct check_reserving *to);
+
+/* Nothing is known of it yet. Field by field: else all would be zeroed first, by an instruction that
+ * is slow to begin. */
+static inline void reserve_begin(struct reserving *of, struct reserving_room *room)
+{
+    of->key = (struct key){ 0 };
+    of->tag = 0;
+    of->part = NULL;
+    of->fingerprint = 0;
+    of->ttl = of->most_ttl = 0;
+    of->gives_back = of->is_expiry = of->is_used = of->is_release = of->forgets = false;
+    of->amounts = room->amounts;
+    of->amount_count = 0;
+    of->labels = room->labels;
+    of->rules = room->rules;
+    of->calendars = room->calendars;
+    of->text = room->text;
+    of->charges = NULL;
+    of->refusal = WEIR_OK;
+    of->expires_in = 0;
+    of->is_repeated = of->has_expired = false;
+    of->over = 0;
+}
+
 /* What is the same in requests that differ in their key or id alone: see pattern.h. */
 enum { RESERVE_PATTERN_AMOUNTS = 2 };
 struct reserve_pattern {
     bool has_id;     /* reserve: the request brings one */
     bool is_by_name; /* … and its value by the name of the attribute */
-    bool brings_ttl; /* … and how long it is held; else all are held as long as `ttl` says */
     bool is_used, gives_back;
-    int64_t ttl, most_ttl;
+    int64_t ttl;         /* how long it is held … */
+    int64_t usual_ttl;   /* … if the request does not say it; 0: it must … */
+    int64_t most_ttl;    /* … and how long at most */
     uint64_t print;      /* of all but whom it is for and the amounts */
     size_t amount_count; /* settle: by name */
     struct {
@@ -34,9 +64,14 @@ bool reserve_pattern_of(const struct engine *e, const struct check *check,
 /* As reserve_prepare() does, by a pattern, in two steps: the id, and when there are charges, if any
  * are due, the rest. */
 WEIR_MUSTCHECK weir_err reserve_begin_like(struct check *check, const struct reserve_pattern *p,
-                                           struct span id, int64_t ttl, weir_diag *diag);
+                                           struct span id, weir_diag *diag);
 void reserve_new_like(struct engine *e, struct check *check, const struct reserve_pattern *p,
                       struct span value);
+
+/* The fingerprint of a request with a key, of these amounts. */
+uint64_t reserve_print_like(const struct reserve_pattern *p, struct span key,
+                            const struct charge_label *labels, const struct charge *charges,
+                            size_t n);
 void reserve_known_like(const struct engine *e, struct check *check,
                         const struct reserve_pattern *p);
 

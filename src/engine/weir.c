@@ -10,6 +10,7 @@
 #include "engine/handle.h"
 #include "engine/leases.h"
 #include "engine/lone_check.h"
+#include "engine/lone_pair.h"
 #include "engine/pattern.h"
 
 enum {
@@ -37,41 +38,42 @@ static void end_turn(weir *w, struct pending *pending, struct check *checks, siz
         caller_loop_leave(w->caller_loop, checks, n);
 }
 
-/* Does it name a policy and bring a key, and nothing else but what goes with a reservation? */
+/* Does it name a policy and bring a key, and nothing else but what a reservation may have? */
 static inline __attribute__((always_inline)) bool is_of_a_key(const weir_request *r, bool reserves)
 {
-    const size_t lists = r->policy_count | r->attribute_count | r->cost_count;
-    const int64_t numbers = r->cost | r->now | r->limit | r->window_ms | r->burst |
+    const size_t lists = r->policy_count | r->attribute_count | (reserves ? 0 : r->cost_count);
+    const int64_t numbers = (reserves ? 0 : r->cost | r->now) | r->limit | r->window_ms | r->burst |
                             r->precision_ms | r->block_for_ms;
 
     return r->policy && r->key && lists == 0 && numbers == 0 && !r->plan && !r->exempt &&
-           (reserves ? r->id && r->ttl_ms > 0 && !r->reservation : !r->id) && !r->name &&
-           !r->algorithm && !r->on_error && !r->start;
+           (reserves ? !r->reservation : !r->id) && !r->name && !r->algorithm && !r->on_error &&
+           !r->start;
 }
 
-/* Checks of one policy mostly differ in their key alone, and reservations in their id and time as
- * well: the rest is prepared once. */
+/* The policy, if it is such a request. */
+static inline const struct policy *policy_of_a_key(const struct policies *policies,
+                                                   const weir_request *r, bool reserves)
+{
+    return is_of_a_key(r, reserves) ? policies_find(policies, span_of(r->policy)) : NULL;
+}
+
+/* Checks of one policy mostly differ in their key alone: the rest is prepared once. That of reservations
+ * is used by lone_reserve(). */
 static weir_err prepare(weir *w, struct check *check, weir_diag *diag)
 {
-    const weir_request *r = check->request;
     const bool reserves = verb_reserves(check->verb);
     const bool is_usual = verb_decides(check->verb) && !check->peek &&
-                          !w->engine.store->ops->is_shared && is_of_a_key(r, reserves);
-    const struct policy *policy = is_usual ? policies_find(check->policies, span_of(r->policy))
-                                           : NULL;
+                          !w->engine.store->ops->is_shared;
+    const struct policy *policy = is_usual
+                                      ? policy_of_a_key(check->policies, check->request, reserves)
+                                      : NULL;
     const struct pattern *kept = policy ? pattern_kept(policy, check->verb) : NULL;
     weir_err err;
 
-    if (kept && kept->kind != PATTERN_NONE && !published_is_set(&w->engine.overrides)) {
-        struct pattern_words words;
-
-        words.key = request_key(r);
-        if (reserves) { /* else they are not looked at */
-            words.id = reserve_id_of(r->id);
-            words.ttl = r->ttl_ms;
-        }
-        return engine_prepare_like(&w->engine, check, kept, &words, NULL, diag);
-    }
+    if (kept && kept->kind == PATTERN_POLICY && !published_is_set(&w->engine.overrides))
+        return engine_prepare_like(&w->engine, check, kept,
+                                   &(struct pattern_words){ .key = request_key(check->request) },
+                                   NULL, diag);
     err = engine_prepare(&w->engine, check, diag);
     if (!err && policy && !kept)
         pattern_keep(&w->engine, check, &w->allocator);
@@ -82,6 +84,12 @@ struct asking {
     enum verb verb;
     bool peek, is_release;
 };
+
+/* What a store says of a reservation may be an error. */
+static weir_err tell(const weir_answer *a, weir_diag *diag)
+{
+    return a->err ? diag_fail(diag, a->err, "%s", weir_err_text(a->err)) : WEIR_OK;
+}
 
 /* Of these policies. */
 static weir_err ask_of(weir *w, const void *policies, struct asking as, const weir_request *r,
@@ -109,8 +117,8 @@ static weir_err ask_of(weir *w, const void *policies, struct asking as, const we
         engine_prefetch(&w->engine, &check, PREFETCH_PLACE);
         engine_ask(&w->engine, &pending, &check, handle_now(w));
         end_turn(w, &pending, &check, 1);
-        if (reserves && a->err)
-            err = diag_fail(diag, a->err, "%s", weir_err_text(a->err));
+        if (reserves)
+            err = tell(a, diag);
     }
     return err;
 }
@@ -128,9 +136,7 @@ static weir_err ask_one(weir *w, struct asking as, const weir_request *r, weir_a
 /* Is it one that lone_check() can answer, and has? */
 static inline bool check_alone(weir *w, const void *policies, const weir_request *r, weir_answer *a)
 {
-    const struct policy *policy = is_of_a_key(r, false)
-                                      ? policies_find(policies, span_of(r->policy))
-                                      : NULL;
+    const struct policy *policy = policy_of_a_key(policies, r, false);
     const struct pattern *kept = policy ? pattern_kept(policy, VERB_CHECK) : NULL;
 
     return kept && !published_is_set(&w->engine.overrides) &&
@@ -169,19 +175,45 @@ weir_err weir_reset(weir *w, const weir_request *r, weir_answer *a, weir_diag *d
     return ask_one(w, (struct asking){ .verb = VERB_RESET }, r, a, diag);
 }
 
+/* The same for lone_reserve(). */
+static inline bool reserve_alone(weir *w, const void *policies, const weir_request *r,
+                                 weir_answer *a)
+{
+    const struct policy *policy = policy_of_a_key(policies, r, true);
+    const struct pattern *kept = policy ? pattern_kept(policy, VERB_RESERVE) : NULL;
+
+    return kept && !published_is_set(&w->engine.overrides) &&
+           lone_reserve(&w->engine, policies, kept, r, a);
+}
+
 weir_err weir_reserve(weir *w, const weir_request *r, weir_answer *a, weir_diag *diag)
 {
-    return ask_one(w, (struct asking){ .verb = VERB_RESERVE }, r, a, diag);
+    const struct published_visit visit = published_enter(&w->policies);
+    const weir_err err = reserve_alone(w, visit.current, r, a)
+                             ? tell(a, diag)
+                             : ask_of(w, visit.current, (struct asking){ .verb = VERB_RESERVE }, r,
+                                      a, diag);
+
+    published_leave(&w->policies, visit);
+    return err;
+}
+
+static weir_err settle(weir *w, bool is_release, const weir_request *r, weir_answer *a,
+                       weir_diag *diag)
+{
+    if (lone_settle(&w->engine, r, is_release, a))
+        return tell(a, diag);
+    return ask_one(w, (struct asking){ .verb = VERB_SETTLE, .is_release = is_release }, r, a, diag);
 }
 
 weir_err weir_commit(weir *w, const weir_request *r, weir_answer *a, weir_diag *diag)
 {
-    return ask_one(w, (struct asking){ .verb = VERB_SETTLE }, r, a, diag);
+    return settle(w, false, r, a, diag);
 }
 
 weir_err weir_release(weir *w, const weir_request *r, weir_answer *a, weir_diag *diag)
 {
-    return ask_one(w, (struct asking){ .verb = VERB_SETTLE, .is_release = true }, r, a, diag);
+    return settle(w, true, r, a, diag);
 }
 
 weir_err weir_grow(weir *w, const weir_request *r, weir_answer *a, weir_diag *diag)

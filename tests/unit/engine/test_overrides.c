@@ -171,6 +171,26 @@ static void an_override_reaches_a_policy_that_was_asked_before(void **state)
     weir_close(w);
 }
 
+static void an_override_reaches_reservations_of_a_policy_that_was_reserved_of_before(void **state)
+{
+    weir *w = open_here(POLICIES("  jobs: {limit: 5 per 1m, by: user, algorithm: token_bucket}\n"));
+    weir_request r = { .policy = "jobs", .key = "ann", .ttl_ms = 1000 };
+
+    (void)state;
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(ask(weir_reserve, w, &r).remaining, 4 - i);
+    r.key = "bob";
+    set(w, LEDGER_LIMIT, "jobs user=bob", "limit=9");
+    assert_int_equal(ask(weir_reserve, w, &r).limit, 9);
+    make(w, LEDGER_OVERRIDE, LEDGER_REMOVED, "jobs user=bob", "");
+    set(w, LEDGER_BLOCK, "jobs user=ann", "");
+    r.key = "ann";
+    assert_int_equal(ask(weir_reserve, w, &r).source, WEIR_FROM_BLOCKED);
+    make(w, LEDGER_OVERRIDE, LEDGER_REMOVED, "jobs user=ann", "");
+    assert_int_equal(ask(weir_reserve, w, &r).remaining, 1);
+    weir_close(w);
+}
+
 /* The last override may be gone again before a check that it altered is kept for others. */
 static void what_an_override_altered_is_no_pattern(void **state)
 {
@@ -664,6 +684,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_exempt_identity_is_allowed_and_not_counted),
         cmocka_unit_test(an_override_reaches_a_policy_that_was_asked_before),
+        cmocka_unit_test(an_override_reaches_reservations_of_a_policy_that_was_reserved_of_before),
         cmocka_unit_test(what_an_override_altered_is_no_pattern),
         cmocka_unit_test(a_block_denies_until_it_expires_to_the_ms),
         cmocka_unit_test(another_limit_keeps_what_is_counted),
