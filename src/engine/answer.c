@@ -468,64 +468,6 @@ static void list_reserved(struct check *check, const struct question *q)
     }
 }
 
-/* What is made of a calendar's rule is of the window of now; a record knows that of its own. */
-static int64_t window_held(const struct question *q, const struct rule *r)
-{
-    struct calendar_bounds bounds;
-
-    if (r->start != START_CALENDAR || !verb_makes_reservation(q->verb))
-        return r->window;
-    calendar_bounds(r->calendar, q->ask.now, &bounds);
-    return bounds.at[2] - bounds.at[1];
-}
-
-/* False: the rule is not enforced, or of no policy, or its name is not kept, or it refuses. */
-static inline bool fill_held(const struct question *q, size_t i, weir_rule_answer *row)
-{
-    const struct charge_label *label = &q->reserving->labels[i];
-    const struct charge *c = &q->charges[i];
-
-    row->policy = label->policy;
-    row->rule = label->rule;
-    row->limit = c->rule->limit;
-    row->window_ms = window_held(q, c->rule);
-    update_row(&c->step.decision, row);
-    row->used = row->over = 0;
-    row->shadow = row->shadow_denied = false;
-    return row->allowed && label->is_kept && !label->is_shadow && row->policy[0];
-}
-
-bool answer_held(const struct question *q, const char id[WEIR_MAX_ID + 1], weir_answer *a)
-{
-    const struct reserving *of = q->reserving;
-    const weir_rule_answer *best = &a->rules[0];
-    int64_t delay = 0;
-
-    if (!q->allowed || q->err || of->refusal || q->count == 0 || q->count > WEIR_MAX_RULES)
-        return false;
-    for (size_t i = 0; i < q->count; i++) {
-        weir_rule_answer *row = &a->rules[i];
-
-        if (!fill_held(q, i, row))
-            return false;
-        delay = row->delay_ms > delay ? row->delay_ms : delay;
-        best = row->remaining < best->remaining ? row : best;
-    }
-    begin_as(a, q->is_unkept ? WEIR_FROM_FALLBACK : WEIR_FROM_STORE, best->policy, 0);
-    a->rule_count = q->count;
-    a->rule = best->rule;
-    a->limit = best->limit;
-    a->remaining = best->remaining;
-    a->reset_after_ms = best->reset_after_ms;
-    a->delay_ms = verb_makes_reservation(q->verb) ? delay : 0; /* else it runs already */
-    memcpy(a->reservation, id, sizeof a->reservation);
-    a->expires_in_ms = of->expires_in > 0 ? of->expires_in : 0;
-    a->over = of->over;
-    a->repeated = of->is_repeated;
-    a->expired = of->has_expired;
-    return true;
-}
-
 static void answer_known(struct check *check, const struct question *q)
 {
     weir_answer *a = check->answer;
@@ -541,7 +483,8 @@ static void answer_known(struct check *check, const struct question *q)
     a->allowed = a->allowed && q->allowed;
 }
 
-void answer_from_reservation(struct check *check)
+/* One that was refused, failed, waits, or is of rules that are not all enforced. */
+__attribute__((noinline)) static void answer_otherwise(struct check *check)
 {
     const struct question *q = &check->questions[0];
     const struct reserving *of = q->reserving;
@@ -558,10 +501,6 @@ void answer_from_reservation(struct check *check)
         a->rule_count = 0;
         return;
     }
-    if (!check->lists_charges && answer_held(q, check->reserving.id, a)) {
-        a->override_id = check->override_id;
-        return;
-    }
     if (verb_makes_reservation(check->verb))
         answer_from_charges(check);
     else
@@ -573,4 +512,11 @@ void answer_from_reservation(struct check *check)
     a->over = of->over;
     a->repeated = of->is_repeated;
     a->expired = of->has_expired;
+}
+
+void answer_from_reservation(struct check *check)
+{
+    if (check->is_settled_later || check->lists_charges ||
+        !answer_held(check->questions, check->reserving.id, check->override_id, check->answer))
+        answer_otherwise(check);
 }

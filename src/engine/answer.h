@@ -26,8 +26,10 @@ void answer_lone(const struct decision *d, bool is_unkept, weir_answer *a);
 
 void answer_from_reservation(struct check *check); /* … the one about a reservation */
 
-/* The same of one with this id that needs no struct check: nothing was refused, and all of its rules
- * are enforced and of policies. False: it is not so, and what was written means nothing. */
-bool answer_held(const struct question *q, const char id[WEIR_MAX_ID + 1], weir_answer *a);
+/* The same of one with this id, in which this override had a say (0: none had), without a struct check.
+ * False: something was refused, or not all of its rules are enforced and of policies, and what was
+ * written means nothing. */
+bool answer_held(const struct question *q, const char id[WEIR_MAX_ID + 1], int64_t override_id,
+                 weir_answer *a);
 
 #endif

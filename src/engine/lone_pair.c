@@ -164,7 +164,7 @@ bool lone_reserve(struct engine *e, const struct policies *policies, const struc
                       p->count, &q);
     q.reserving = &to.of;
     lone_question_ask(e, &q);
-    if (!answer_held(&q, to.id, answer))
+    if (!answer_held(&q, to.id, 0, answer))
         answer_otherwise(e, p, policies, &q, &to, answer);
     return true;
 }
@@ -222,7 +222,7 @@ bool lone_settle(struct engine *e, const weir_request *r, bool is_release, weir_
     lone_question_put(VERB_SETTLE, now, true, charges, 0, &q);
     q.reserving = &to.of;
     lone_question_ask(e, &q);
-    if (!answer_held(&q, to.id, answer))
+    if (!answer_held(&q, to.id, 0, answer))
         answer_otherwise(e, NULL, NULL, &q, &to, answer);
     return true;
 }

@@ -43,7 +43,7 @@ static bool is_name(const char id[WEIR_MAX_ID], size_t len)
     return all == UINT64_MAX;
 }
 
-bool reserve_put_id(struct span id, struct check_reserving *to)
+static inline __attribute__((always_inline)) bool put_id(struct span id, struct check_reserving *to)
 {
     memset(to->id, 0, sizeof to->id);
     if (id.len == 0 || id.len > WEIR_MAX_ID)
@@ -53,10 +53,16 @@ bool reserve_put_id(struct span id, struct check_reserving *to)
     return is_name(to->id, id.len);
 }
 
-static weir_err read_id(const char *what, struct span id, struct check_reserving *to,
-                        weir_diag *diag)
+bool reserve_put_id(struct span id, struct check_reserving *to)
 {
-    if (reserve_put_id(id, to))
+    return put_id(id, to);
+}
+
+static inline __attribute__((always_inline)) weir_err read_id(const char *what, struct span id,
+                                                              struct check_reserving *to,
+                                                              weir_diag *diag)
+{
+    if (put_id(id, to))
         return WEIR_OK;
     return diag_fail(diag, WEIR_EREQUEST, "%s must be 1 to %d of a-z A-Z 0-9 _ . : / -", what,
                      WEIR_MAX_ID);
