@@ -46,7 +46,7 @@ static bool is_known(const struct known *known, const struct kept_reservation *r
 
 static size_t slot_of(const struct kept_reservation *r)
 {
-    return r->terms->hash >> 32 & (TERMS_SLOTS - 1);
+    return r->terms->hash >> 40 & (TERMS_SLOTS - 1);
 }
 
 _Static_assert((TERMS_SLOTS & (TERMS_SLOTS - 1)) == 0, "a power of two");

@@ -12,7 +12,7 @@ enum { FULL = 83, CROWDED = 85, DENSE = 91, ALL = 100 };
 enum {
     FIRST_HOMES = 16,
     GROWN = 12, /* a part of the cells so large is what a region has more than the one before … */
-    BESIDE = 5, /* … and so large a part of what is beside them */
+    BESIDE = 3, /* … and so large a part of what is beside them */
     SLACK = 32, /* … of the homes: how late the housekeeper may be */
     AHEAD = 256, /* … and how far it goes beyond what is due, to be woken less often */
     MOST_STRIDE = 256,

@@ -128,29 +128,22 @@ void terms_moved(struct terms *t)
 
 /* ---- sharing ------------------------------------------------------------------------------- */
 
-static uint64_t mix(uint64_t so_far, uint64_t n)
-{
-    const uint64_t mixed = (so_far ^ n) * UINT64_C(0x9e3779b97f4a7c15);
-
-    return mixed ^ mixed >> 32;
-}
-
 /* Kept names are the same if they are at the same place. */
-static uint64_t hash_of(const struct terms_source *from)
+static inline uint64_t hash_of(const struct terms_source *from)
 {
     const struct charge_label *label = from->labels;
-    const uint64_t names = label->is_kept ? (uintptr_t)label->policy ^ (uintptr_t)label->rule << 7
-                                          : (uintptr_t)label->rule[0];
+    const uint64_t name = label->is_kept ? (uintptr_t)label->rule : (uintptr_t)label->rule[0],
+                   numbers = (uint64_t)from->charges->rule->limit << 8 ^ from->count;
 
-    return mix(mix(names, (uint64_t)from->charges->rule->limit), from->count);
+    return (name ^ numbers) * UINT64_C(0x9e3779b97f4a7c15);
 }
 
-static bool is_same_name(const char *a, const char *b, bool is_kept)
+static inline bool is_same_name(const char *a, const char *b, bool is_kept)
 {
     return a == b || (!is_kept && strcmp(a, b) == 0);
 }
 
-static bool is_same(const struct terms *t, uint64_t hash, const struct terms_source *from)
+static inline bool is_same(const struct terms *t, uint64_t hash, const struct terms_source *from)
 {
     if (t->hash != hash || t->count != from->count || t->most_ttl != from->most_ttl)
         return false;
@@ -172,10 +165,11 @@ static bool is_same(const struct terms *t, uint64_t hash, const struct terms_sou
 }
 
 /* The slot where they are, or belong. */
-static size_t find(const struct terms_set *s, uint64_t hash, const struct terms_source *from,
-                   const struct terms **found)
+static inline __attribute__((always_inline)) size_t find(const struct terms_set *s, uint64_t hash,
+                                                         const struct terms_source *from,
+                                                         const struct terms **found)
 {
-    size_t i = hash & (SLOTS - 1);
+    size_t i = hash >> 32 & (SLOTS - 1);
 
     while ((*found = atomic_load_explicit(&s->slots[i], memory_order_acquire)) &&
            !is_same(*found, hash, from))
