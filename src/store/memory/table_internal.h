@@ -118,8 +118,8 @@ static inline void table_overtake(const struct table *t, const struct shard *s, 
 
     if (before >= write_buffers_settled(t->log->write_buffers, write_buffer) && before != own)
         write_buffers_overtake(t->log->write_buffers, write_buffer, tag, before);
-    if (cell && !state_is_log(cell->algorithm))
-        cell->state.tag = own;
+    if (cell)
+        state_set_tag(&cell->state, cell->algorithm, own);
 }
 
 /* ---- table_reservation.c; nothing is locked ---------------------------------------------- */
