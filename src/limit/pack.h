@@ -16,6 +16,7 @@ struct packed {
     int64_t words[3];
 };
 
+/* Of one that is no log, and whose fourth word is 0, it is the first three. */
 void state_pack(const struct state *s, weir_algorithm algorithm, struct packed *out);
 
 /* Make the state what was packed; of a log, what was changed. False: out of memory, or words

@@ -197,14 +197,12 @@ struct cell *table_lock_out(struct table *t, struct shard *s, const struct charg
 
 /* ---- logging ------------------------------------------------------------------------- */
 
-void table_record(const struct cell *cell, struct record *out)
+void table_pack(const struct cell *cell, struct packed *out)
 {
-    out->key = cell->key;
-    out->stamp = cell->stamp;
     if (cell->algorithm == ALGORITHM_RESERVATION)
-        out->packed = (struct packed){ { 0, cell->state.kept.expires, cell->state.kept.is_open } };
+        *out = (struct packed){ { 0, cell->state.kept.expires, cell->state.kept.is_open } };
     else
-        state_pack(&cell->state, cell->algorithm, &out->packed);
+        state_pack(&cell->state, cell->algorithm, out);
 }
 
 static void find_cells(const struct question *q, struct places *at)
@@ -231,20 +229,34 @@ static void keep(struct table *t, struct question *q, const struct places *at)
     q->mark = t->log->append(t->log, records, n);
 }
 
+/* Apart, so that the other needs no stack. */
+__attribute__((noinline)) static uint64_t append_one(struct table *t, const struct shard *s,
+                                                     struct cell *cell)
+{
+    struct record r;
+
+    table_overtake(t, s, cell, NULL);
+    table_record(cell, &r);
+    return t->log->append(t->log, &r, 1);
+}
+
+static uint64_t put_one(struct table *t, const struct shard *s, struct cell *cell,
+                        struct write_buffer *write_buffer)
+{
+    const bool is_in = cell_tag(cell) == write_buffer_ticket(write_buffer);
+
+    if (!is_in)
+        table_overtake(t, s, cell, write_buffer);
+    table_record(cell, write_buffer_next(write_buffer));
+    write_buffer_put(write_buffer, is_in);
+    return MARK_IN_BUFFER;
+}
+
 /* Append the new value of one key, or put it into the write buffer. */
 static void keep_one(struct table *t, const struct shard *s, struct cell *cell, struct question *q,
                      struct write_buffer *write_buffer)
 {
-    struct record r;
-
-    table_overtake(t, s, cell, write_buffer);
-    table_record(cell, &r);
-    if (write_buffer) {
-        write_buffer_put(write_buffer, &r);
-        q->mark = MARK_IN_BUFFER;
-    } else {
-        q->mark = t->log->append(t->log, &r, 1);
-    }
+    q->mark = write_buffer ? put_one(t, s, cell, write_buffer) : append_one(t, s, cell);
 }
 
 /* ---- judging ------------------------------------------------------------------------- */

@@ -71,22 +71,31 @@ static inline bool record_replaces(const struct record *old, const struct record
            (!state_is_log(r->algorithm) || old->packed.words[1] == r->packed.words[1]);
 }
 
-/* The shard of its key is locked (H5). */
-static inline void write_buffer_put(struct write_buffer *write_buffer, const struct record *r)
+/* The place of the next record, to be filled with the shard of its key locked. */
+static inline struct record *write_buffer_next(struct write_buffer *write_buffer)
 {
-    const uint32_t count = write_buffer->count;
+    return &write_buffer->records[write_buffer->count];
+}
 
-    if (count > 0 && record_replaces(&write_buffer->records[count - 1], r)) {
-        write_buffer->records[count - 1] = *r;
-        return;
-    }
-    write_buffer->records[count] = *r;
-    write_buffer->count = count + 1;
+/* It is filled; `may_replace`: others of its key are there (H5). */
+static inline void write_buffer_put(struct write_buffer *write_buffer, bool may_replace)
+{
+    struct record *r = write_buffer_next(write_buffer);
+
+    if (may_replace && write_buffer->count > 0 && record_replaces(r - 1, r))
+        r[-1] = *r;
+    else
+        write_buffer->count++;
+}
+
+static inline uint64_t write_buffer_ticket(const struct write_buffer *write_buffer)
+{
+    return atomic_load_explicit(&write_buffer->ticket, memory_order_relaxed);
 }
 
 static inline bool write_buffer_is_open(const struct write_buffer *write_buffer)
 {
-    return atomic_load_explicit(&write_buffer->ticket, memory_order_relaxed) != 0;
+    return write_buffer_ticket(write_buffer) != 0;
 }
 
 static inline bool write_buffer_is_full(const struct write_buffer *write_buffer)

@@ -685,9 +685,8 @@ static uint64_t append_gathered(struct journal *j, uint64_t *next, size_t n)
     assert_non_null(write_buffer);
     write_buffer_open(write_buffer);
     for (size_t i = 0; i < n; i++) {
-        const struct record r = record_of((*next)++);
-
-        write_buffer_put(write_buffer, &r);
+        *write_buffer_next(write_buffer) = record_of((*next)++);
+        write_buffer_put(write_buffer, false);
     }
     assert_int_not_equal(journal_append_buffer(j, write_buffer, &mark), BUFFER_OVERTAKEN);
     write_buffer_leave(write_buffer);
