@@ -60,6 +60,8 @@ void sliding_window_apply(struct sliding_window *s, const struct sliding_window_
 void sliding_window_cut(struct sliding_window *s, int64_t first, uint32_t keep);
 /* Take so much out of the bucket that starts there, if it is counted still. */
 void sliding_window_give_back(struct sliding_window *s, int64_t start, int64_t amount);
+/* When the oldest of its first entries starts, when the newest of them does, and its count. */
+void sliding_window_pack(const struct sliding_window *s, uint32_t upto, int64_t words[3]);
 void sliding_window_done(struct sliding_window *s, const weir_allocator *allocator);
 size_t sliding_window_beside(const struct sliding_window *s);
 

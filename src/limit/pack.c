@@ -30,16 +30,6 @@ static uint32_t unpack_born(struct packed *p)
     return born;
 }
 
-static struct packed pack_log(const struct sliding_window *s)
-{
-    struct log_entry newest;
-
-    if (s->count == 0)
-        return (struct packed){ 0 };
-    newest = log_at(s, s->count - 1);
-    return (struct packed){ { log_at(s, 0).start, newest.start, newest.count } };
-}
-
 static bool has_born(weir_algorithm algorithm)
 {
     switch (algorithm) {
@@ -56,29 +46,37 @@ static bool has_born(weir_algorithm algorithm)
     return false;
 }
 
+void log_pack(const struct sliding_window *s, uint32_t upto, struct packed *out)
+{
+    const uint32_t born = log_born(s);
+
+    sliding_window_pack(s, upto, out->words);
+    if (born != 0)
+        pack_born(born, out);
+}
+
+uint32_t log_changed(const struct sliding_window *s, const struct packed *since)
+{
+    const int64_t from = (int64_t)((uint64_t)since->words[1] & (((uint64_t)1 << AMOUNT_BITS) - 1));
+    const uint32_t length = log_length(s);
+    uint32_t same = length;
+
+    while (same > 0 && log_at(s, same - 1).start >= from)
+        same--;
+    return same < length ? same + 1 : length;
+}
+
 void state_pack(const struct state *s, weir_algorithm algorithm, struct packed *out)
 {
-    *out = (struct packed){ { s->words[0], s->words[1], 0 } };
-    switch (algorithm) {
-    case WEIR_SLIDING_WINDOW:
-        *out = pack_log(&s->sliding_window);
-        break;
-    case WEIR_FIXED_WINDOW:
-    case WEIR_SLIDING_COUNTER:
-        out->words[2] = s->words[2];
-        break;
-    case WEIR_TOKEN_BUCKET:
-    case WEIR_LEAKY_BUCKET:
-        out->words[2] = s->bucket.known;
-        break;
-    case WEIR_CONCURRENCY:
-        *out = (struct packed){ { s->slots.at, 0, 0 } };
-        break;
-    case WEIR_DEFAULT_ALGORITHM:
-        break; /* two words are all, as of a cell */
+    if (state_is_log(algorithm)) {
+        log_pack(&s->sliding_window, log_length(&s->sliding_window), out);
+        return;
     }
-    if (has_born(algorithm) && state_born(s, algorithm) != 0)
-        pack_born(state_born(s, algorithm), out);
+    *out = (struct packed){ { s->words[0], s->words[1], s->words[2] } };
+    if (algorithm_counts_slots(algorithm))
+        *out = (struct packed){ { s->slots.at, 0, 0 } };
+    else if (has_born(algorithm) && s->words[3] != 0)
+        pack_born((uint32_t)s->words[3], out);
 }
 
 /* Entries before `first` go, entries from `newest` on go, and the newest is put. */
@@ -86,7 +84,7 @@ static bool unpack_log(struct sliding_window *s, const struct packed *packed,
                        const weir_allocator *allocator)
 {
     const int64_t first = packed->words[0], newest = packed->words[1], count = packed->words[2];
-    uint32_t keep = s->count;
+    uint32_t keep = log_length(s);
 
     if (count == 0) {
         sliding_window_done(s, allocator);
@@ -158,18 +156,13 @@ bool state_unpack(struct state *s, weir_algorithm algorithm, const struct packed
     return unpack(s, algorithm, &plain, allocator) && state_bear(s, algorithm, born, allocator);
 }
 
-uint32_t log_length(const struct sliding_window *s)
-{
-    return s->count;
-}
-
 bool log_push(struct sliding_window *s, struct log_entry e, const weir_allocator *allocator)
 {
     const struct sliding_window_change change = { .start = e.start, .add = e.count };
+    const uint32_t length = log_length(s);
 
     if (!is_amount(e.start) || e.count <= 0 || !is_amount(e.count) ||
-        !is_amount(log_total(s) + e.count) ||
-        (s->count > 0 && e.start < log_at(s, s->count - 1).start))
+        !is_amount(log_total(s) + e.count) || (length > 0 && e.start < log_at(s, length - 1).start))
         return false;
     if (!sliding_window_reserve(s, &change, allocator))
         return false;

@@ -16,6 +16,7 @@ struct packed {
     int64_t words[3];
 };
 
+/* Of one that is no log, and whose fourth word is 0, it is the first three. */
 void state_pack(const struct state *s, weir_algorithm algorithm, struct packed *out);
 
 /* Make the state what was packed; of a log, what was changed. False: out of memory, or words
@@ -28,13 +29,23 @@ bool state_unpack(struct state *s, weir_algorithm algorithm, const struct packed
 bool state_unpack_hold(struct state *s, weir_algorithm algorithm, const struct packed *packed,
                        const weir_allocator *allocator);
 
+/* As if a log had only so many of its entries, the oldest ones. */
+void log_pack(const struct sliding_window *s, uint32_t upto, struct packed *out);
+
+/* A log has changed since it was packed. What became of it is told by log_pack() of so many entries,
+ * of one more, and so on to all of them; where that makes no change, by all of them. */
+uint32_t log_changed(const struct sliding_window *s, const struct packed *since);
+
 /* A log whole, for a snapshot. */
 struct log_entry {
     int64_t start, count;
 };
 
 uint32_t log_born(const struct sliding_window *s);
-uint32_t log_length(const struct sliding_window *s);
+static inline uint32_t log_length(const struct sliding_window *s)
+{
+    return s->is_far ? s->far_count : (uint32_t)s->near_count;
+}
 int64_t log_total(const struct sliding_window *s);
 struct log_entry log_at(const struct sliding_window *s, uint32_t i);
 int64_t log_count(const struct sliding_window *s, int64_t start); /* 0: there is no such bucket */

@@ -25,7 +25,15 @@ struct sliding_window_block {
 
 static uint64_t *words(const struct sliding_window *s)
 {
-    return s->room ? s->far->words + ((size_t)s->far->first << s->wide) : (uint64_t *)s->near;
+    return s->is_far ? s->far->words + ((size_t)s->far->first << s->wide) : (uint64_t *)s->near;
+}
+
+static inline void set_count(struct sliding_window *s, uint32_t count)
+{
+    if (s->is_far)
+        s->far_count = count;
+    else
+        s->near_count = count & 3;
 }
 
 static struct log_entry entry_at(const struct sliding_window *s, uint32_t i)
@@ -54,16 +62,16 @@ int64_t log_total(const struct sliding_window *s)
 {
     int64_t sum = 0;
 
-    if (s->room)
+    if (s->is_far)
         return s->far->total;
-    for (uint32_t i = 0; i < s->count; i++)
+    for (uint32_t i = 0; i < log_length(s); i++)
         sum += entry_at(s, i).count;
     return sum;
 }
 
 uint32_t log_born(const struct sliding_window *s)
 {
-    return s->room ? s->far->born : 0;
+    return s->is_far ? s->far->born : 0;
 }
 
 /* How long after its start a bucket counts. */
@@ -88,7 +96,7 @@ static int64_t wait_for(const struct sliding_window *s, const struct rule *r, in
 {
     struct log_entry e = { 0 };
 
-    for (uint32_t i = step->next.sliding_window.drop; i < s->count && excess > 0; i++) {
+    for (uint32_t i = step->next.sliding_window.drop; i < log_length(s) && excess > 0; i++) {
         e = entry_at(s, i);
         excess -= e.count;
     }
@@ -105,14 +113,15 @@ struct standing {
 /* *now is made no earlier than the newest: a clock that stepped back must not un-count. */
 static inline struct standing stand_near(const struct sliding_window *s, int64_t life, int64_t *now)
 {
+    const uint32_t count = s->near_count;
     struct standing at = { 0 };
 
-    if (s->count == 0)
+    if (count == 0)
         return at;
-    at.newest = (struct log_entry){ s->base + (int64_t)(s->near[s->count - 1] >> COUNT_BITS),
-                                    (int64_t)s->near[s->count - 1] & (MOST_COUNT - 1) };
+    at.newest = (struct log_entry){ s->base + (int64_t)(s->near[count - 1] >> COUNT_BITS),
+                                    (int64_t)s->near[count - 1] & (MOST_COUNT - 1) };
     *now = *now < at.newest.start ? at.newest.start : *now;
-    for (uint32_t i = 0; i < s->count; i++) {
+    for (uint32_t i = 0; i < count; i++) {
         if (s->base + (int64_t)(s->near[i] >> COUNT_BITS) + life > *now)
             at.live += (int64_t)s->near[i] & (MOST_COUNT - 1);
         else
@@ -125,11 +134,11 @@ static struct standing stand_far(const struct sliding_window *s, int64_t life, i
 {
     struct standing at = { .live = s->far->total };
 
-    if (s->count == 0)
+    if (s->far_count == 0)
         return at;
-    at.newest = entry_at(s, s->count - 1);
+    at.newest = entry_at(s, s->far_count - 1);
     *now = *now < at.newest.start ? at.newest.start : *now;
-    for (; at.drop < s->count; at.drop++) {
+    for (; at.drop < s->far_count; at.drop++) {
         const struct log_entry e = entry_at(s, at.drop);
 
         if (e.start + life > *now)
@@ -144,8 +153,8 @@ void sliding_window_take(const struct sliding_window *s, const struct rule *r,
 {
     struct sliding_window_change *change = &out->next.sliding_window;
     int64_t now = ask->now, newest;
-    const struct standing at = s->room ? stand_far(s, lifetime(r), &now)
-                                       : stand_near(s, lifetime(r), &now);
+    const struct standing at = s->is_far ? stand_far(s, lifetime(r), &now)
+                                         : stand_near(s, lifetime(r), &now);
     int64_t live = at.live;
 
     out->decision = (struct decision){ 0 };
@@ -163,7 +172,7 @@ void sliding_window_take(const struct sliding_window *s, const struct rule *r,
             const int64_t start = now - now % r->precision;
 
             /* After the precision was widened a bucket may start before the newest one. */
-            newest = at.drop < s->count && newest > start ? newest : start;
+            newest = at.drop < log_length(s) && newest > start ? newest : start;
             change->start = newest;
             change->add = ask->forced ? add_amount(live, ask->cost, AMOUNT_MOST) - live : ask->cost;
             change->is_in_place = at.drop == 0 && at.newest.start == newest && !s->wide &&
@@ -178,7 +187,7 @@ void sliding_window_take(const struct sliding_window *s, const struct rule *r,
 static bool adds_to_newest(const struct sliding_window *s,
                            const struct sliding_window_change *change)
 {
-    return change->drop < s->count && entry_at(s, s->count - 1).start == change->start;
+    return change->drop < log_length(s) && entry_at(s, log_length(s) - 1).start == change->start;
 }
 
 /* What the log becomes by a change: how many entries, and of which form. */
@@ -191,22 +200,23 @@ static struct shape shape_after(const struct sliding_window *s,
                                 const struct sliding_window_change *change)
 {
     const bool adds = adds_to_newest(s, change);
-    const int64_t count = change->add + (adds ? entry_at(s, s->count - 1).count : 0);
+    const int64_t count = change->add + (adds ? entry_at(s, log_length(s) - 1).count : 0);
 
     return (struct shape){
-        .entries = s->count - change->drop + !adds,
+        .entries = log_length(s) - change->drop + !adds,
         .is_wide = s->wide || count >= MOST_COUNT ||
-                   (change->drop < s->count && change->start - s->base >= MOST_OFFSET),
+                   (change->drop < log_length(s) && change->start - s->base >= MOST_OFFSET),
     };
 }
 
 static bool has_room(const struct sliding_window *s, struct shape next)
 {
-    /* A large log that is nearly full would have to be moved up at every step. */
-    const uint32_t spare = s->room > 62 ? s->room / 8u : 0;
+    uint32_t spare;
 
-    if (!s->room)
+    if (!s->is_far)
         return !next.is_wide && next.entries <= SLIDING_WINDOW_NEAR;
+    /* A large log that is nearly full would have to be moved up at every step. */
+    spare = s->room > 62 ? s->room / 8u : 0;
     return next.is_wide == s->wide && next.entries + spare <= s->room;
 }
 
@@ -221,14 +231,15 @@ static bool move_far(struct sliding_window *s, uint32_t room, bool wide,
                      const weir_allocator *allocator)
 {
     size_t size = sizeof(struct sliding_window_block) + sizeof(uint64_t) * ((size_t)room << wide);
-    struct sliding_window moved = { .base = s->base, .count = s->count, .wide = wide };
+    struct sliding_window moved = { .base = s->base, .tag = s->tag, .wide = wide, .is_far = true };
 
-    moved.room = room & 0x7fffffff;
+    moved.far_count = log_length(s);
+    moved.room = room;
     moved.far = alloc_resize(allocator, NULL, size);
     if (!moved.far)
         return false;
     *moved.far = (struct sliding_window_block){ .total = log_total(s), .born = log_born(s) };
-    for (uint32_t i = 0; i < s->count; i++)
+    for (uint32_t i = 0; i < log_length(s); i++)
         entry_put(&moved, i, entry_at(s, i));
     sliding_window_done(s, allocator);
     *s = moved;
@@ -243,38 +254,39 @@ bool sliding_window_reserve(struct sliding_window *s, const struct sliding_windo
 
     if (change->add == 0 || has_room(s, next))
         return true;
-    while (room < s->count + s->count / 4 + 1) /* blocks of a power of two: 64, 128, 256 … bytes */
+    while (room < log_length(s) + log_length(s) / 4 +
+                      1) /* blocks of a power of two: 64, 128, 256 … bytes */
         room = room * 2 + 2;
     return move_far(s, room, next.is_wide, allocator);
 }
 
 bool sliding_window_make_far(struct sliding_window *s, const weir_allocator *allocator)
 {
-    return s->room || move_far(s, LEAST_ROOM, s->wide, allocator);
+    return s->is_far || move_far(s, LEAST_ROOM, s->wide, allocator);
 }
 
 void sliding_window_bear(struct sliding_window *s, uint32_t born)
 {
-    if (s->room)
+    if (s->is_far)
         s->far->born = born;
 }
 
 static void drop_oldest(struct sliding_window *s, uint32_t n)
 {
-    if (s->room) {
+    if (s->is_far) {
         for (uint32_t i = 0; i < n; i++)
             s->far->total -= entry_at(s, i).count;
         s->far->first += n;
     } else {
-        memmove(s->near, s->near + n, sizeof(uint64_t) * (s->count - n));
+        memmove(s->near, s->near + n, sizeof(uint64_t) * (log_length(s) - n));
     }
-    s->count -= n;
+    set_count(s, log_length(s) - n);
 }
 
 /* Make the place of the dropped entries room at the end again. */
 static void move_up(struct sliding_window *s)
 {
-    memmove(s->far->words, words(s), sizeof(uint64_t) * ((size_t)s->count << s->wide));
+    memmove(s->far->words, words(s), sizeof(uint64_t) * ((size_t)log_length(s) << s->wide));
     s->far->first = 0;
 }
 
@@ -283,26 +295,29 @@ void sliding_window_apply(struct sliding_window *s, const struct sliding_window_
     if (change->add == 0)
         return;
     if (change->is_in_place) {
-        words(s)[s->count - 1] += (uint64_t)change->add;
-        if (s->room)
+        words(s)[log_length(s) - 1] += (uint64_t)change->add;
+        if (s->is_far)
             s->far->total += change->add;
         return;
     }
     if (change->drop > 0)
         drop_oldest(s, change->drop);
-    if (s->count == 0)
+    if (log_length(s) == 0)
         s->base = change->start;
-    if (s->room && (s->count == 0 || s->far->first + s->count == s->room))
+    if (s->is_far && (s->far_count == 0 || s->far->first + s->far_count == s->room))
         move_up(s);
-    if (s->count > 0 && entry_at(s, s->count - 1).start == change->start) {
-        struct log_entry e = entry_at(s, s->count - 1);
+    if (log_length(s) > 0 && entry_at(s, log_length(s) - 1).start == change->start) {
+        struct log_entry e = entry_at(s, log_length(s) - 1);
 
         e.count += change->add;
-        entry_put(s, s->count - 1, e);
+        entry_put(s, log_length(s) - 1, e);
     } else {
-        entry_put(s, s->count++, (struct log_entry){ change->start, change->add });
+        const uint32_t i = log_length(s);
+
+        set_count(s, i + 1);
+        entry_put(s, i, (struct log_entry){ change->start, change->add });
     }
-    if (s->room)
+    if (s->is_far)
         s->far->total += change->add;
 }
 
@@ -312,18 +327,18 @@ void sliding_window_refund(struct sliding_window *s, const struct rule *r, const
 {
     int64_t cost = ask->cost;
 
-    while (cost > 0 && s->count > 0) {
-        struct log_entry e = entry_at(s, s->count - 1);
+    while (cost > 0 && log_length(s) > 0) {
+        struct log_entry e = entry_at(s, log_length(s) - 1);
         int64_t back = cost < e.count ? cost : e.count;
 
         e.count -= back;
         cost -= back;
-        if (s->room)
+        if (s->is_far)
             s->far->total -= back;
         if (e.count > 0)
-            entry_put(s, s->count - 1, e);
+            entry_put(s, log_length(s) - 1, e);
         else
-            s->count--;
+            set_count(s, log_length(s) - 1);
     }
     sliding_window_take(s, r, &(struct ask){ .now = ask->now, .peek = true }, out);
 }
@@ -333,14 +348,14 @@ static void remove_entry(struct sliding_window *s, uint32_t i)
     uint64_t *w = words(s) + ((size_t)i << s->wide);
 
     memmove(w, w + ((size_t)1 << s->wide),
-            sizeof(uint64_t) * ((size_t)(s->count - i - 1) << s->wide));
-    s->count--;
+            sizeof(uint64_t) * ((size_t)(log_length(s) - i - 1) << s->wide));
+    set_count(s, log_length(s) - 1);
 }
 
 /* Where the bucket that starts there is; `count`: there is none. */
 static uint32_t find_entry(const struct sliding_window *s, int64_t start)
 {
-    uint32_t low = 0, high = s->count;
+    uint32_t low = 0, high = log_length(s);
 
     while (low < high) {
         const uint32_t middle = low + (high - low) / 2;
@@ -350,23 +365,23 @@ static uint32_t find_entry(const struct sliding_window *s, int64_t start)
         else
             high = middle;
     }
-    return low < s->count && entry_at(s, low).start == start ? low : s->count;
+    return low < log_length(s) && entry_at(s, low).start == start ? low : log_length(s);
 }
 
 int64_t log_count(const struct sliding_window *s, int64_t start)
 {
     const uint32_t i = find_entry(s, start);
 
-    return i < s->count ? entry_at(s, i).count : 0;
+    return i < log_length(s) ? entry_at(s, i).count : 0;
 }
 
 void log_set(struct sliding_window *s, struct log_entry e)
 {
     const uint32_t i = find_entry(s, e.start);
 
-    if (i == s->count || (!s->wide && e.count >= MOST_COUNT))
+    if (i == log_length(s) || (!s->wide && e.count >= MOST_COUNT))
         return;
-    if (s->room)
+    if (s->is_far)
         s->far->total += e.count - entry_at(s, i).count;
     if (e.count > 0)
         entry_put(s, i, e);
@@ -383,9 +398,9 @@ void sliding_window_give_back(struct sliding_window *s, int64_t start, int64_t a
 
 void sliding_window_done(struct sliding_window *s, const weir_allocator *allocator)
 {
-    if (s->room)
+    if (s->is_far)
         alloc_free(allocator, s->far);
-    *s = (struct sliding_window){ 0 };
+    *s = (struct sliding_window){ .tag = s->tag };
 }
 
 struct log_entry log_at(const struct sliding_window *s, uint32_t i)
@@ -393,14 +408,28 @@ struct log_entry log_at(const struct sliding_window *s, uint32_t i)
     return entry_at(s, i);
 }
 
+void sliding_window_pack(const struct sliding_window *s, uint32_t upto, int64_t words[3])
+{
+    struct log_entry newest;
+
+    if (upto == 0) {
+        memset(words, 0, 3 * sizeof *words);
+        return;
+    }
+    newest = entry_at(s, upto - 1);
+    words[0] = entry_at(s, 0).start;
+    words[1] = newest.start;
+    words[2] = newest.count;
+}
+
 void sliding_window_cut(struct sliding_window *s, int64_t first, uint32_t keep)
 {
     uint32_t drop = 0;
 
-    for (; s->count > keep; s->count--)
-        if (s->room)
-            s->far->total -= entry_at(s, s->count - 1).count;
-    while (drop < s->count && entry_at(s, drop).start < first)
+    for (; log_length(s) > keep; set_count(s, log_length(s) - 1))
+        if (s->is_far)
+            s->far->total -= entry_at(s, log_length(s) - 1).count;
+    while (drop < log_length(s) && entry_at(s, drop).start < first)
         drop++;
     if (drop > 0)
         drop_oldest(s, drop);
@@ -408,5 +437,5 @@ void sliding_window_cut(struct sliding_window *s, int64_t first, uint32_t keep)
 
 size_t sliding_window_beside(const struct sliding_window *s)
 {
-    return s->room ? sizeof *s->far + sizeof(uint64_t) * ((size_t)s->room << s->wide) : 0;
+    return s->is_far ? sizeof *s->far + sizeof(uint64_t) * ((size_t)s->room << s->wide) : 0;
 }

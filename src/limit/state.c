@@ -229,7 +229,7 @@ void state_prefetch(const struct state *s, weir_algorithm algorithm)
 
     if (state_has_holds(algorithm))
         __builtin_prefetch(s->bucket.holds, 1);
-    if (!state_is_log(algorithm) || !s->sliding_window.room)
+    if (!state_is_log(algorithm) || !s->sliding_window.is_far)
         return;
     for (size_t at = 0; at < most && at < sliding_window_beside(&s->sliding_window); at += line)
         __builtin_prefetch((const char *)s->sliding_window.far + at, 1);

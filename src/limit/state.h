@@ -51,15 +51,22 @@ struct arrival {
 
 enum { SLIDING_WINDOW_NEAR = 3 };
 
+#define STATE_MOST_TAG ((UINT64_C(1) << 60) - 1)
+
 /* A log of admissions. A short one lives in here, a longer one in a block beside it. */
 struct sliding_window {
-    int64_t base;       /* what the entries' offsets count from */
-    uint32_t count;     /* entries */
-    uint32_t room : 31; /* entries that `far` can hold; 0: they are in `near` */
-    uint32_t wide : 1;  /* an entry is two words, see sliding_window.c */
+    int64_t base;            /* what the entries' offsets count from */
+    uint64_t tag : 60;       /* for the store that keeps the state */
+    uint64_t wide : 1;       /* an entry is two words, see sliding_window.c */
+    uint64_t is_far : 1;     /* the entries are in `far` */
+    uint64_t near_count : 2; /* entries in `near` */
     union {
         uint64_t near[SLIDING_WINDOW_NEAR];
-        struct sliding_window_block *far;
+        struct {
+            struct sliding_window_block *far;
+            uint32_t far_count;
+            uint32_t room; /* entries that `far` can hold */
+        };
     };
 };
 
@@ -94,13 +101,12 @@ struct state {
         struct arrival arrival;
         struct {
             int64_t words[4];
-            uint64_t
-                tag; /* for the store that keeps the state; a sliding window has no room for it */
+            uint64_t tag; /* for the store that keeps the state; a log has one of its own */
         };
     };
 };
 
-/* Is the state a log, as that of a sliding window? All others are words, with room for a tag. */
+/* Is the state a log, as that of a sliding window? All others are words. */
 static inline bool state_is_log(weir_algorithm algorithm)
 {
     switch (algorithm) {
@@ -115,6 +121,20 @@ static inline bool state_is_log(weir_algorithm algorithm)
         break;
     }
     return false;
+}
+
+/* What the store noted last, at most 60 bits. It stays, whatever becomes of the rest. */
+static inline uint64_t state_tag(const struct state *s, weir_algorithm algorithm)
+{
+    return state_is_log(algorithm) ? s->sliding_window.tag : s->tag;
+}
+
+static inline void state_set_tag(struct state *s, weir_algorithm algorithm, uint64_t tag)
+{
+    if (state_is_log(algorithm))
+        s->sliding_window.tag = tag & STATE_MOST_TAG;
+    else
+        s->tag = tag;
 }
 
 /* Can the state have open holds? */

@@ -551,6 +551,7 @@ struct sim *sim_cut(const struct sim *s, enum sim_fate writes, enum sim_fate nam
     struct intern left = r->durable;
     struct sim *cut = sim_new();
 
+    pthread_mutex_lock(&s->rest->lock);
     absorb_all(s);
     cut->can_map = s->can_map;
     for (size_t i = 0; i < r->pending_count && names != SIM_LOST; i++)
@@ -562,6 +563,7 @@ struct sim *sim_cut(const struct sim *s, enum sim_fate writes, enum sim_fate nam
         sim_put(cut, left.at[i].text, b.at, b.len);
         free(b.at);
     }
+    pthread_mutex_unlock(&s->rest->lock);
     return cut;
 }
 

@@ -47,7 +47,7 @@ struct sim {
     bool can_map; /* as a new one can; stores to mapped memory are unsynced writes */
     bool is_off;  /* every operation fails and does nothing: for the end of a killed process */
 
-    /* Called before each operation, without a lock: for tests with one thread. */
+    /* Called before each operation, without a lock. */
     void (*before)(void *ctx, struct sim *s, enum sim_op op, const char *name);
     void *ctx;
 

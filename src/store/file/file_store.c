@@ -155,19 +155,20 @@ static void answer_unkept(struct file_store *s, struct question *q, bool is_judg
 /* Append what the buffer has. If it was overtaken, append what its keys are by now (H2). */
 static void empty_buffer(struct file_store *s, struct pending *pending, struct write_buffer *buffer)
 {
+    const uint32_t count = buffer->count; /* they stay there when it is closed */
     uint64_t mark = 0;
     const enum appended how = journal_append_buffer(s->keeper.journal, buffer, &mark);
 
-    for (struct question *q = buffer->first; q; q = q->next) {
-        if (q->mark != MARK_IN_BUFFER)
-            continue;
-        if (how == BUFFER_OVERTAKEN)
-            table_keep_again(s->table, q);
-        else
-            q->mark = mark;
-        if (how != BUFFER_WRITTEN && q->mark > pending->mark)
-            pending->mark = q->mark;
+    for (uint32_t i = 0; i < count && how == BUFFER_OVERTAKEN; i++) {
+        const uint64_t again = table_keep_again(s->table, &buffer->records[i]);
+
+        mark = again > mark ? again : mark;
     }
+    if (how != BUFFER_WRITTEN && mark > pending->mark)
+        pending->mark = mark;
+    for (struct question *q = buffer->first; q; q = q->next)
+        if (q->mark == MARK_IN_BUFFER)
+            q->mark = mark;
     buffer->first = NULL;
 }
 

@@ -62,7 +62,7 @@ static uint64_t append(struct journal *j, const struct record *records, size_t n
     if (!j->failed && !make_room(j, size))
         j->failed = WEIR_ENOMEM;
     if (j->failed)
-        return JOURNAL_LOST;
+        return MARK_LOST;
     memcpy(j->batch.bytes + j->batch.len, records, size);
     j->batch.len += size;
     return j->appended += n;
@@ -84,7 +84,7 @@ static uint64_t append_lean(struct table_log *log, const struct record *records,
 {
     struct journal *j = (struct journal *)log;
     struct record definition[TERMS_RECORDS];
-    uint64_t mark = JOURNAL_LOST;
+    uint64_t mark = MARK_LOST;
     size_t count;
 
     pthread_mutex_lock(&j->lock);
@@ -244,7 +244,7 @@ void journal_map(struct journal *j, size_t size)
 
 static bool is_lost(const struct journal *j, uint64_t mark)
 {
-    return mark == JOURNAL_LOST ||
+    return mark == MARK_LOST ||
            (mark > j->lost_after && (mark <= j->lost_upto || j->is_unconfirmed));
 }
 

@@ -30,8 +30,6 @@ void journal_free(struct journal *j); /* does no I/O: see journal_finish() */
 WEIR_MUSTCHECK weir_err journal_begin(struct journal *j, uint64_t epoch, uint64_t most);
 void journal_confirm(struct journal *j);
 
-#define JOURNAL_LOST UINT64_MAX /* a mark that no commit will confirm */
-
 /* What a table appends to. */
 struct table_log *journal_log(struct journal *j);
 

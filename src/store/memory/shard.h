@@ -118,7 +118,7 @@ static inline int64_t cell_locked_until(const struct cell *c)
 /* The ticket of the write buffer that the last record of a key went to; 0: none. */
 static inline uint64_t cell_tag(const struct cell *c)
 {
-    return state_is_log(c->algorithm) ? 0 : c->state.tag;
+    return state_tag(&c->state, c->algorithm);
 }
 
 /* Is something held of it? Then it is not given up. */

@@ -32,6 +32,7 @@ enum {
     LEAST_MAX_KEYS = 64,  /* more than one question can have */
     BESIDE_PER_KEY = 512, /* bytes for larger states: 61 buckets of a sliding window */
     SWEEP_PARTS = 100,
+    FEW_BUCKETS = 64,
 };
 #define MOST_MAX_KEYS ((int64_t)1 << 34)
 #define LEAST_BESIDE ((int64_t)64 << 20)
@@ -199,14 +200,12 @@ struct cell *table_lock_out(struct table *t, struct shard *s, const struct charg
 
 /* ---- logging ------------------------------------------------------------------------- */
 
-void table_record(const struct cell *cell, struct record *out)
+void table_pack(const struct cell *cell, struct packed *out)
 {
-    out->key = cell->key;
-    out->stamp = cell->stamp;
     if (cell->algorithm == ALGORITHM_RESERVATION)
-        out->packed = (struct packed){ { 0, cell->state.kept.expires, cell->state.kept.is_open } };
+        *out = (struct packed){ { 0, cell->state.kept.expires, cell->state.kept.is_open } };
     else
-        state_pack(&cell->state, cell->algorithm, &out->packed);
+        state_pack(&cell->state, cell->algorithm, out);
 }
 
 static void find_cells(const struct question *q, struct places *at)
@@ -233,20 +232,34 @@ static void keep(struct table *t, struct question *q, const struct places *at)
     q->mark = t->log->append(t->log, records, n);
 }
 
+/* Apart, so that the other needs no stack. */
+__attribute__((noinline)) static uint64_t append_one(struct table *t, const struct shard *s,
+                                                     struct cell *cell)
+{
+    struct record r;
+
+    table_overtake(t, s, cell, NULL);
+    table_record(cell, &r);
+    return t->log->append(t->log, &r, 1);
+}
+
+static uint64_t put_one(struct table *t, const struct shard *s, struct cell *cell,
+                        struct write_buffer *write_buffer)
+{
+    const bool is_in = cell_tag(cell) == write_buffer_ticket(write_buffer);
+
+    if (!is_in)
+        table_overtake(t, s, cell, write_buffer);
+    table_record(cell, write_buffer_next(write_buffer));
+    write_buffer_put(write_buffer, is_in);
+    return MARK_IN_BUFFER;
+}
+
 /* Append the new value of one key, or put it into the write buffer. */
 static void keep_one(struct table *t, const struct shard *s, struct cell *cell, struct question *q,
                      struct write_buffer *write_buffer)
 {
-    struct record r;
-
-    table_overtake(t, s, cell, write_buffer);
-    if (write_buffer) {
-        table_record(cell, write_buffer_next(write_buffer));
-        q->mark = MARK_IN_BUFFER;
-    } else {
-        table_record(cell, &r);
-        q->mark = t->log->append(t->log, &r, 1);
-    }
+    q->mark = write_buffer ? put_one(t, s, cell, write_buffer) : append_one(t, s, cell);
 }
 
 /* ---- judging ------------------------------------------------------------------------- */
@@ -444,16 +457,47 @@ void table_judge_in(struct table *t, struct question *q, struct write_buffer *wr
     table_grow_if_due(t);
 }
 
-void table_keep_again(struct table *t, struct question *q)
+/* H4: what became of a sliding window since this was its record. */
+static uint64_t keep_log_again(struct table *t, const struct cell *cell, const struct packed *since)
 {
-    struct shard *s = shard_of(t, q->charges);
-    struct places at;
+    const struct sliding_window *log = &cell->state.sliding_window;
+    const uint32_t first = log_changed(log, since), n = log_length(log) - first + 1;
+    struct record few[FEW_BUCKETS], *records = few;
+    uint64_t mark = MARK_LOST;
 
-    at.shards[0] = s; /* there is one key */
+    if (n > FEW_BUCKETS)
+        records = alloc_resize(&t->allocator, NULL, n * sizeof *records);
+    for (uint32_t i = 0; i < n && records; i++) {
+        records[i].key = cell->key;
+        records[i].stamp = cell->stamp;
+        log_pack(log, first + i, &records[i].packed);
+    }
+    if (records)
+        mark = t->log->append(t->log, records, n);
+    if (records != few)
+        alloc_free(&t->allocator, records);
+    return mark;
+}
+
+uint64_t table_keep_again(struct table *t, const struct record *r)
+{
+    struct shard *s = table_shard(t, r->key);
+    struct record again = { .key = r->key };
+    struct cell *cell;
+    uint64_t mark;
+
     lock_take(&s->lock);
-    find_cells(q, &at);
-    keep(t, q, &at);
+    cell = shard_cell(s, r->key);
+    table_overtake(t, s, cell, NULL);
+    if (cell && state_is_log(cell->algorithm)) {
+        mark = keep_log_again(t, cell, &r->packed);
+    } else {
+        if (cell)
+            table_record(cell, &again);
+        mark = t->log->append(t->log, &again, 1);
+    }
     lock_drop(&s->lock);
+    return mark;
 }
 
 static void judge_all(struct table *t, struct question *q)

@@ -40,12 +40,12 @@ static inline void table_judge(struct table *t, struct question *q)
 
 static inline bool table_fits_buffer(const struct question *q)
 {
-    return q->count == 1 && !verb_reserves(q->verb) && verb_adds(q->verb) &&
-           !state_is_log(q->charges->rule->algorithm);
+    return q->count == 1 && !verb_reserves(q->verb) && verb_adds(q->verb);
 }
 
-/* The write buffer of this question was overtaken: append what its key is by now (H2). */
-void table_keep_again(struct table *t, struct question *q);
+/* The write buffer with this record was overtaken: append what its key is by now (H2). Returns the
+ * mark for its questions. */
+uint64_t table_keep_again(struct table *t, const struct record *r);
 
 void table_sweep(struct table *t, int64_t now); /* a hundredth of the table; grows it if due */
 void table_stats(struct table *t, weir_stats *stats);

@@ -71,7 +71,21 @@ static inline struct pool_source table_pool(struct table *t, struct shard *s)
     return (struct pool_source){ &t->records, &s->records, &t->allocator };
 }
 
-void table_record(const struct cell *cell, struct record *out);
+/* The packed state of one that was born or has holds, or of a reservation. */
+void table_pack(const struct cell *cell, struct packed *out);
+
+static inline void table_record(const struct cell *cell, struct record *out)
+{
+    out->key = cell->key;
+    out->stamp = cell->stamp;
+    if (state_is_log(cell->algorithm))
+        log_pack(&cell->state.sliding_window, log_length(&cell->state.sliding_window),
+                 &out->packed);
+    else if (cell->state.words[3] != 0 || cell->algorithm == ALGORITHM_RESERVATION)
+        table_pack(cell, &out->packed);
+    else
+        memcpy(&out->packed, cell->state.words, sizeof out->packed);
+}
 
 /* ---- table.c; the shards are locked ------------------------------------------------------ */
 
@@ -114,14 +128,12 @@ static inline void table_overtake(const struct table *t, const struct shard *s, 
                                   const struct write_buffer *write_buffer)
 {
     const uint64_t tag = cell ? cell_tag(cell) : 0, before = tag ? tag : s->dropped_tag;
-    const uint64_t own = write_buffer
-                             ? atomic_load_explicit(&write_buffer->ticket, memory_order_relaxed)
-                             : 0;
+    const uint64_t own = write_buffer ? write_buffer_ticket(write_buffer) : 0;
 
     if (before >= write_buffers_settled(t->log->write_buffers, write_buffer) && before != own)
         write_buffers_overtake(t->log->write_buffers, write_buffer, tag, before);
-    if (cell && !state_is_log(cell->algorithm))
-        cell->state.tag = own;
+    if (cell)
+        state_set_tag(&cell->state, cell->algorithm, own);
 }
 
 /* ---- table_reservation.c; nothing is locked ---------------------------------------------- */

@@ -1,9 +1,11 @@
 /* write_buffer.c - the records of one thread's turn, before they are appended to the log.
  *
- * A record is a key's new value, so only the last record of a key counts. What matters: of two
- * records of a key, the older one must not come later in the log. Each time a write buffer opens
- * it draws a ticket, larger than all before. A cell has the ticket of the write buffer that its
- * last record went to.
+ * A record is a key's new value, so only the last record of a key counts. That of a sliding window is
+ * less: its newest bucket, and from which bucket on it counts. A reader drops the buckets before that
+ * one, and all that are not older than the newest; it leaves the others as they are. What matters: of
+ * two records of a key, the older one must not come later in the log. Each time a write buffer opens it
+ * draws a ticket, larger than all before. A cell has the ticket of the write buffer that its last
+ * record went to.
  *
  * RULES (test_write_buffer.c has a test by each name)
  *   H1  A thread that changes a key whose record is in another write buffer marks that one as
@@ -13,16 +15,23 @@
  *       what they are by then, each with its shard locked.
  *   H3  A shard remembers the largest ticket of the cells that it dropped. A key that is made
  *       anew may have been one of them: all write buffers up to that ticket are overtaken.
+ *   H4  Of a sliding window, H2 is: all buckets from that of the record on, appended as one.
+ *   H5  A record takes the place of the last one in its write buffer only if it says all of it: of a
+ *       sliding window, if it is of the same bucket.
  *
  * WHY THIS IS ENOUGH: a thread looks whether its write buffer was overtaken with the log's lock
  * held, and appends before it releases the lock. A thread that overtakes it later also appends
  * later.
  *
+ * WHY NOT ALL BUCKETS: a record changes none that is older than its own. So these are in the log, or
+ * in another write buffer that was overtaken, whose turn appends them. Until it does, a key may have a
+ * bucket in the log without an older one: what that one has more was not answered. AS ONE, because the
+ * first of the records drops buckets that other threads have appended and answered.
+ *
  * WHY ONLY FOR QUESTIONS OF ONE KEY: what is appended must not build on what is not. With one
  * key it cannot, as a record is the whole value. With several keys, half of a question could be
  * in the value of a key that another thread has appended, and the other half in a write buffer
- * when the power fails. So questions of several keys are appended while their shards are locked.
- * So are sliding windows: their records have only what changed. */
+ * when the power fails. So questions of several keys are appended while their shards are locked. */
 #include "store/memory/write_buffer.h"
 
 enum {

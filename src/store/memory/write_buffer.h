@@ -2,7 +2,7 @@
  *
  * The log has one lock, and to take it for every decision would cost more than the decision. So
  * a turn gathers its records in a write buffer, which no other thread touches, and appends them
- * together. Rules H1 to H3 in write_buffer.c keep the records of a key in order all the same. */
+ * together. Rules H1 to H5 in write_buffer.c keep the records of a key in order all the same. */
 #ifndef WEIR_STORE_MEMORY_WRITE_BUFFER_H
 #define WEIR_STORE_MEMORY_WRITE_BUFFER_H
 
@@ -61,17 +61,41 @@ static inline uint64_t write_buffers_settled(const struct write_buffers *l,
                         : atomic_load_explicit(&l->settled, memory_order_acquire);
 }
 
+#define MARK_LOST UINT64_MAX            /* a mark that no commit will confirm */
 #define MARK_IN_BUFFER (UINT64_MAX - 1) /* the record has no position in the log yet */
+
+/* Does the second record say all that the first does? */
+static inline bool record_replaces(const struct record *old, const struct record *r)
+{
+    return old->key.low == r->key.low && old->key.high == r->key.high &&
+           (!state_is_log(r->algorithm) || old->packed.words[1] == r->packed.words[1]);
+}
 
 /* The place of the next record, to be filled with the shard of its key locked. */
 static inline struct record *write_buffer_next(struct write_buffer *write_buffer)
 {
-    return &write_buffer->records[write_buffer->count++];
+    return &write_buffer->records[write_buffer->count];
+}
+
+/* It is filled; `may_replace`: others of its key are there (H5). */
+static inline void write_buffer_put(struct write_buffer *write_buffer, bool may_replace)
+{
+    struct record *r = write_buffer_next(write_buffer);
+
+    if (may_replace && write_buffer->count > 0 && record_replaces(r - 1, r))
+        r[-1] = *r;
+    else
+        write_buffer->count++;
+}
+
+static inline uint64_t write_buffer_ticket(const struct write_buffer *write_buffer)
+{
+    return atomic_load_explicit(&write_buffer->ticket, memory_order_relaxed);
 }
 
 static inline bool write_buffer_is_open(const struct write_buffer *write_buffer)
 {
-    return atomic_load_explicit(&write_buffer->ticket, memory_order_relaxed) != 0;
+    return write_buffer_ticket(write_buffer) != 0;
 }
 
 static inline bool write_buffer_is_full(const struct write_buffer *write_buffer)

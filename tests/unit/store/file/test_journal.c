@@ -357,8 +357,8 @@ static void fail_and_begin_anew(enum sim_op failing, bool half)
     assert_int_equal(journal_commit(j, lost), WEIR_EIO);
     assert_int_equal(journal_counts(j).failures, 1);
     assert_int_equal(journal_commit(j, kept), WEIR_OK);
-    assert_true(append(j, &next, 1) == JOURNAL_LOST);
-    assert_int_equal(journal_commit(j, JOURNAL_LOST), WEIR_EIO);
+    assert_true(append(j, &next, 1) == MARK_LOST);
+    assert_int_equal(journal_commit(j, MARK_LOST), WEIR_EIO);
     assert_int_equal(journal_sync(j), WEIR_EIO);
     assert_int_equal(journal_prepare(j, 1024), WEIR_EIO);
     assert_int_equal(journal_finish(j), WEIR_EIO);
@@ -684,8 +684,10 @@ static uint64_t append_gathered(struct journal *j, uint64_t *next, size_t n)
 
     assert_non_null(write_buffer);
     write_buffer_open(write_buffer);
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; i < n; i++) {
         *write_buffer_next(write_buffer) = record_of((*next)++);
+        write_buffer_put(write_buffer, false);
+    }
     assert_int_not_equal(journal_append_buffer(j, write_buffer, &mark), BUFFER_OVERTAKEN);
     write_buffer_leave(write_buffer);
     return mark;
@@ -747,7 +749,7 @@ static void a_write_buffer_is_dropped_after_a_failure(void **state)
     s->fail_from = s->ops;
     s->fail_until = s->fail_from + 1;
     assert_int_equal(journal_sync(j), WEIR_EIO);
-    assert_int_equal(append_gathered(j, &next, 5), JOURNAL_LOST);
+    assert_int_equal(append_gathered(j, &next, 5), MARK_LOST);
     assert_int_equal(read_cut(s, SIM_KEPT, 0)->count, 5);
     journal_free(j);
     sim_free(s);

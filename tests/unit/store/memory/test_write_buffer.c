@@ -5,9 +5,20 @@
 
 enum { KEYS = 5, MOST_TURN = 8, TURNS = 3, THREADS = 4, LASTING = 1000000000 };
 
-static const struct rule counting = {
-    .algorithm = WEIR_FIXED_WINDOW, .limit = 1000000, .window = LASTING, .burst = 1000000
+/* What is a whole value in the log, and what is not. */
+static const struct rule rules[] = {
+    { .algorithm = WEIR_FIXED_WINDOW, .limit = 1000000, .window = LASTING, .burst = 1000000 },
+    {
+        .algorithm = WEIR_SLIDING_WINDOW,
+        .limit = 1000000,
+        .window = LASTING,
+        .burst = 1000000,
+        .precision = 10,
+    },
 };
+enum { RULES = sizeof rules / sizeof rules[0] };
+
+static const struct rule *counting = rules;
 
 static struct key key_of(int64_t k)
 {
@@ -34,8 +45,8 @@ static void submit(struct trial *t, struct asker *a, enum verb verb, int64_t key
     struct question *q = &a->questions[a->count];
 
     assert_true(a->count < MOST_TURN);
-    c[0] = (struct charge){ .rule = &counting, .key = key_of(key), .cost = 1 };
-    c[1] = (struct charge){ .rule = &counting, .key = key_of(second), .cost = 1 };
+    c[0] = (struct charge){ .rule = counting, .key = key_of(key), .cost = 1 };
+    c[1] = (struct charge){ .rule = counting, .key = key_of(second), .cost = 1 };
     *q = (struct question){
         .verb = verb,
         .ask = { .now = t->now },
@@ -61,13 +72,12 @@ struct found {
 static void find_count(void *ctx, const struct record *r, const struct sliding_window *log,
                        const struct kept_block *block)
 {
-    (void)block;
     struct found *f = ctx;
 
-    (void)log;
+    (void)block;
     for (int64_t k = 0; k < KEYS; k++)
         if (r->key.high == key_of(k).high)
-            f->counts[k] = r->packed.words[1];
+            f->counts[k] = log ? log_total(log) : r->packed.words[1];
 }
 
 /* What the next process finds if this one is killed now. */
@@ -90,10 +100,11 @@ static struct found find_after_kill(struct trial *t)
     return f;
 }
 
-static void begin(struct trial *t, const char *sync, bool maps)
+static void begin(struct trial *t, const struct rule *rule, const char *sync, bool maps)
 {
     weir_diag diag;
 
+    counting = rule;
     trial_init(t, 1, sync, LASTING);
     t->sim->can_map = maps;
     assert_int_equal(trial_open(t, &diag), WEIR_OK);
@@ -110,12 +121,12 @@ static void end(struct trial *t)
 static void H1_a_change_of_a_key_in_a_write_buffer_overtakes_it(void **state)
 {
     (void)state;
-    for (int second = 0; second < 2;
-         second++) { /* by another write_buffer, or with two keys and none */
+    for (int way = 0; way < 2 * RULES; way++) {
+        const int second = way % 2; /* by another write_buffer, or with two keys and none */
         struct asker a = { 0 }, b = { 0 };
         struct trial t;
 
-        begin(&t, "os", true);
+        begin(&t, &rules[way / 2], "os", true);
         submit(&t, &a, VERB_CHECK, 1, 1);
         submit(&t, &b, VERB_CHECK, 1, second ? 2 : 1);
         commit(&t, &b);
@@ -127,14 +138,13 @@ static void H1_a_change_of_a_key_in_a_write_buffer_overtakes_it(void **state)
     }
 }
 
-static void H2_a_write_buffer_that_was_overtaken_appends_what_its_keys_are_by_then(void **state)
+static void overtake_each_other(const struct rule *rule)
 {
     struct asker a = { 0 }, b = { 0 };
     struct trial t;
     struct found f;
 
-    (void)state;
-    begin(&t, "os", true);
+    begin(&t, rule, "os", true);
     submit(&t, &a, VERB_CHECK, 0, 0);
     submit(&t, &a, VERB_CHECK, 1, 1);
     submit(&t, &b, VERB_CHECK, 1, 1);
@@ -153,13 +163,19 @@ static void H2_a_write_buffer_that_was_overtaken_appends_what_its_keys_are_by_th
     end(&t);
 }
 
-static void H3_a_key_that_was_dropped_and_made_anew_overtakes_it_too(void **state)
+static void H2_a_write_buffer_that_was_overtaken_appends_what_its_keys_are_by_then(void **state)
+{
+    (void)state;
+    for (int i = 0; i < RULES; i++)
+        overtake_each_other(&rules[i]);
+}
+
+static void drop_and_make_anew(const struct rule *rule)
 {
     struct asker a = { 0 }, b = { 0 };
     struct trial t;
 
-    (void)state;
-    begin(&t, "os", true);
+    begin(&t, rule, "os", true);
     submit(&t, &a, VERB_CHECK, 1, 1);
     submit(&t, &a, VERB_CHECK, 1, 1);
     submit(&t, &b, VERB_RESET, 1, 1);
@@ -179,7 +195,14 @@ static void H3_a_key_that_was_dropped_and_made_anew_overtakes_it_too(void **stat
     end(&t);
 }
 
-static void a_turn_that_is_longer_than_a_write_buffer_is_kept_whole(void **state)
+static void H3_a_key_that_was_dropped_and_made_anew_overtakes_it_too(void **state)
+{
+    (void)state;
+    for (int i = 0; i < RULES; i++)
+        drop_and_make_anew(&rules[i]);
+}
+
+static void take_a_long_turn(const struct rule *rule)
 {
     enum { LONG = 3 * WRITE_BUFFER_RECORDS + 1 };
     static struct charge charges[LONG];
@@ -187,10 +210,9 @@ static void a_turn_that_is_longer_than_a_write_buffer_is_kept_whole(void **state
     struct pending pending = { 0 };
     struct trial t;
 
-    (void)state;
-    begin(&t, "os", true);
+    begin(&t, rule, "os", true);
     for (size_t i = 0; i < LONG; i++) {
-        charges[i] = (struct charge){ .rule = &counting, .key = key_of(3), .cost = 1 };
+        charges[i] = (struct charge){ .rule = counting, .key = key_of(3), .cost = 1 };
         questions[i] = (struct question){
             .ask = { .now = t.now }, .charges = &charges[i], .count = 1, .done = note_done
         };
@@ -201,17 +223,40 @@ static void a_turn_that_is_longer_than_a_write_buffer_is_kept_whole(void **state
     end(&t);
 }
 
+static void a_turn_that_is_longer_than_a_write_buffer_is_kept_whole(void **state)
+{
+    (void)state;
+    for (int i = 0; i < RULES; i++)
+        take_a_long_turn(&rules[i]);
+}
+
 /* ---- by chance ----------------------------------------------------------------------------- */
 
+/* What it tells when it is answered: of a fixed window also what others have charged. */
+static void note_answered(const struct asker *a, int64_t answered[KEYS])
+{
+    for (size_t q = 0; q < a->count; q++)
+        for (size_t c = 0; c < a->questions[q].count; c++)
+            for (int64_t k = 0; k < KEYS; k++) {
+                const struct charge *charge = &a->charges[q][c];
+                const int64_t count = charge->rule->algorithm == WEIR_SLIDING_WINDOW
+                                          ? answered[k] + 1
+                                          : charge->step.next.fixed_window.count;
+
+                if (charge->key.high == key_of(k).high && answered[k] < count)
+                    answered[k] = count;
+            }
+}
+
 /* After every commit: what was answered is found, and nothing that was not decided. */
-static void overlap(const char *sync, bool maps)
+static void overlap(const struct rule *rule, const char *sync, bool maps)
 {
     struct dice d = dice_new();
     struct asker askers[TURNS] = { 0 };
     int64_t decided[KEYS] = { 0 }, answered[KEYS] = { 0 };
     struct trial t;
 
-    begin(&t, sync, maps);
+    begin(&t, rule, sync, maps);
     for (int i = 0; i < scaled(3000); i++) {
         struct asker *a = &askers[dice_below(&d, TURNS)];
         const int64_t key = dice_below(&d, KEYS);
@@ -225,12 +270,7 @@ static void overlap(const char *sync, bool maps)
             decided[second] += second != key;
             continue;
         }
-        for (size_t q = 0; q < a->count; q++)
-            for (size_t c = 0; c < a->questions[q].count; c++)
-                for (int64_t k = 0; k < KEYS; k++)
-                    if (a->charges[q][c].key.high == key_of(k).high &&
-                        answered[k] < a->charges[q][c].step.next.fixed_window.count)
-                        answered[k] = a->charges[q][c].step.next.fixed_window.count;
+        note_answered(a, answered);
         commit(&t, a);
         f = find_after_kill(&t);
         for (int k = 0; k < KEYS; k++)
@@ -248,11 +288,13 @@ static void overlap(const char *sync, bool maps)
 static void whatever_turns_overlap_what_was_answered_is_found(void **state)
 {
     (void)state;
-    for (int maps = 0; maps < 2; maps++) {
-        overlap("os", maps);
-        overlap("50ms", maps);
+    for (int i = 0; i < RULES; i++) {
+        for (int maps = 0; maps < 2; maps++) {
+            overlap(&rules[i], "os", maps);
+            overlap(&rules[i], "50ms", maps);
+        }
+        overlap(&rules[i], "always", true);
     }
-    overlap("always", true);
 }
 
 struct racer {
@@ -291,8 +333,8 @@ static void threads_that_want_the_same_keys_leave_them_as_they_are_in_memory(voi
     struct trial t;
 
     (void)state;
-    for (int maps = 0; maps < 2; maps++) {
-        begin(&t, "os", maps);
+    for (int way = 0; way < 2 * RULES; way++) {
+        begin(&t, &rules[way / 2], "os", way % 2);
         for (int i = 0; i < THREADS; i++) {
             racers[i] = (struct racer){ .trial = &t, .seed = (uint64_t)i };
             assert_int_equal(pthread_create(&threads[i], NULL, race, &racers[i]), 0);
