@@ -500,7 +500,7 @@ static void a_table_grows_by_a_part_of_all_memory_and_at_most_doubles(void **sta
 {
     (void)state;
     assert_int_equal(homes_after_growth(0), 1000 + 1000 / 12 + 16);
-    assert_int_equal(homes_after_growth(64), 1000 + 1000 / 12 + 1000 / 5 + 16);
+    assert_int_equal(homes_after_growth(64), 1000 + 1000 / 12 + 1000 / 3 + 16);
     assert_int_equal(homes_after_growth(6400), 2000);
 }
 
