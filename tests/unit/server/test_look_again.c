@@ -145,35 +145,70 @@ static void requests_that_come_one_by_one_are_gathered_while_that_finds_several(
     end(&s);
 }
 
-/* How long it gathers once it has tried for how long: what it finds in a short time, and in a long one. */
-static unsigned times_gathered(struct turn_work in_short, struct turn_work in_long)
+/* Until requests are gathered. */
+static void begin_to_gather(struct looker *s)
+{
+    work_many(s, MANY, &lone);
+    while (s->l.gathered == 0)
+        work_many(s, 1, &lone);
+}
+
+/* How long it gathers, once it has tried for how long, from a client with so many requests under way,
+ * of which it sends two in the shortest time. */
+static unsigned times_gathered(size_t under_way)
 {
     struct looker s;
     unsigned times;
 
     begin(&s);
-    work_many(&s, MANY, &lone);
-    while (s.l.gathered == 0)
-        work_many(&s, 1, &lone);
-    for (size_t i = 0; i < MANY; i++)
-        work_many(&s, 1, s.l.gather_times > 1 ? &in_long : &in_short);
+    begin_to_gather(&s);
+    for (size_t i = 0; i < MANY; i++) {
+        const size_t sent = 2 * s.l.gather_times;
+
+        work_many(&s, 1, &(struct turn_work){ sent < under_way ? sent : under_way, 1, 1 });
+    }
     times = s.l.gather_times;
-    while (s.l.gathered > 0)
-        work_many(&s, 1, &lone);
-    assert_int_equal(s.l.gather_times, 1);
     end(&s);
     return times;
 }
 
-static void it_gathers_for_longer_only_if_that_finds_more(void **state)
+static void it_gathers_for_longer_while_the_client_has_more_under_way(void **state)
 {
     (void)state;
-    assert_int_equal(times_gathered((struct turn_work){ 5, 1, 1 }, (struct turn_work){ 9, 1, 1 }),
-                     2);
-    assert_int_equal(times_gathered((struct turn_work){ 4, 1, 1 }, (struct turn_work){ 4, 1, 1 }),
-                     1);
-    assert_int_equal(times_gathered((struct turn_work){ 4, 1, 1 }, (struct turn_work){ 5, 1, 1 }),
-                     1);
+    assert_int_equal(times_gathered(4), 1);
+    assert_int_equal(times_gathered(8), 1);
+    assert_int_equal(times_gathered(16), 2);
+    assert_int_equal(times_gathered(32), 8);
+    assert_int_equal(times_gathered(1000), 8);
+}
+
+static void a_client_is_silent_while_it_is_busy_with_gathered_answers(void **state)
+{
+    struct looker s;
+
+    (void)state;
+    begin(&s);
+    begin_to_gather(&s);
+    for (size_t i = 0; i < MANY; i++) {
+        work_after(&s, 1000 * 1000, &several);
+        assert_true(is_looking(&s));
+    }
+    end(&s);
+}
+
+static void after_a_long_pause_it_begins_anew(void **state)
+{
+    struct looker s;
+
+    (void)state;
+    begin(&s);
+    begin_to_gather(&s);
+    work_many(&s, MANY, &several);
+    work_after(&s, 99 * 1000 * 1000, &several);
+    assert_true(s.l.gathered > 0);
+    work_after(&s, 100 * 1000 * 1000, &several);
+    assert_int_equal(s.l.gathered, 0);
+    end(&s);
 }
 
 /* How many turns pass from the end of an attempt in vain to the next one? */
@@ -214,7 +249,9 @@ int main(void)
         cmocka_unit_test(with_one_core_it_never_looks),
         cmocka_unit_test(clients_that_send_several_at_once_are_not_kept_waiting),
         cmocka_unit_test(requests_that_come_one_by_one_are_gathered_while_that_finds_several),
-        cmocka_unit_test(it_gathers_for_longer_only_if_that_finds_more),
+        cmocka_unit_test(it_gathers_for_longer_while_the_client_has_more_under_way),
+        cmocka_unit_test(a_client_is_silent_while_it_is_busy_with_gathered_answers),
+        cmocka_unit_test(after_a_long_pause_it_begins_anew),
         cmocka_unit_test(an_attempt_in_vain_doubles_the_time_to_the_next),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
