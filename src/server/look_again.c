@@ -20,13 +20,13 @@
  *   A3  Requests that come one by one, each soon after the turn of another one, may be of clients
  *       that do not wait. Then the next look is GATHER_NS after the turn, and if it finds several
  *       requests of one connection, that goes on for a while. If not, they were of clients that
- *       wait, and the next attempt is twice as far away, until a pause of ANEW_NS: then they may be
- *       others. Clients that send several requests at once are never kept waiting.
+ *       wait, and the next attempt is four times as far away, until a pause of ANEW_NS: then they
+ *       may be others. Clients that send several requests at once are never kept waiting.
  *   A4  Each answer that is sent costs the client, so fewer and larger ones are better, as long as
  *       the client still has others to work on. How many requests it has under way shows when twice
  *       the time finds no more of them. So the time is doubled until that is so, and then a quarter
  *       of the longest time that did find more is taken. If none is too long for the client, half
- *       of the longest is. */
+ *       of the longest is. If the first time was, the client waits, and gathering was in vain. */
 #include "server/look_again.h"
 
 #include <sched.h>
@@ -42,6 +42,7 @@ enum {
     LONE_NS = 50 * 1000, /* a request comes soon after a turn */
     LONE_MEAN = 16,      /* turns before the first attempt to gather … */
     MOST_LONE = 4096,    /* … and before each after many in vain */
+    VAIN_TIMES = 4,      /* as many after each in vain */
     GATHER_NS = 40 * 1000,
     FIRST_TIMES = 2,  /* as long is tried first … */
     MOST_TIMES = 16,  /* … and as long last … */
@@ -104,36 +105,41 @@ static void end_gathering(struct look_again *l, unsigned lone_mean)
     l->lone_mean = lone_mean < MOST_LONE ? lone_mean : MOST_LONE;
 }
 
-/* A4: it finds more if it finds a third more than half the time did. */
-static void try_longer(struct look_again *l, const struct turn_work *work)
+/* A4: it finds more if it finds a third more than half the time did. False: the client waits, as it
+ * had not even half as many again after the first time. */
+static bool try_longer(struct look_again *l, const struct turn_work *work)
 {
     bool finds_more;
 
     l->found += work->requests;
     if (++l->tried < TRIED)
-        return;
+        return true;
+    if (l->gather_times == 2 * FIRST_TIMES && 2 * l->found < 3 * l->found_before)
+        return false;
     finds_more = 3 * l->found >= 4 * l->found_before;
     l->is_trying = finds_more && l->gather_times < MOST_TIMES;
     if (l->is_trying)
         l->gather_times *= 2;
+    else if (finds_more)
+        l->gather_times /= 2;
     else
-        l->gather_times /= finds_more ? 2
-                                      : 8; /* a quarter of the one before is an eighth of this */
-    if (l->gather_times == 0)
-        l->gather_times = 1;
+        l->gather_times = l->gather_times > 8 ? l->gather_times / 8 : 1; /* it was doubled since */
     l->found_before = l->found;
     l->found = l->tried = 0;
+    return true;
 }
 
 static void note_gathered(struct look_again *l, const struct turn_work *work)
 {
     const bool is_proven = GATHERED - l->gathered >= FEW;
 
-    if (l->is_trying)
-        try_longer(l, work);
+    if (l->is_trying && !try_longer(l, work)) {
+        end_gathering(l, l->lone_mean * VAIN_TIMES);
+        return;
+    }
     l->missed = work->requests > work->connections ? 0 : l->missed + 1;
     if (l->missed == (is_proven ? MOST_MISSED : FIRST_MISSED))
-        end_gathering(l, is_proven ? LONE_MEAN : l->lone_mean * 2);
+        end_gathering(l, is_proven ? LONE_MEAN : l->lone_mean * VAIN_TIMES);
     else if (--l->gathered == 0)
         end_gathering(l, LONE_MEAN);
 }
