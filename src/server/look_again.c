@@ -13,16 +13,20 @@
  *       Looking pays for clients that wait for answers, and are few: their next requests come from
  *       connections that were served a moment before. Turns of other connections count as longer
  *       pauses do. Many clients, each with a request now and then, are served as soon by a loop that
- *       sleeps, for a quarter of a core.
+ *       sleeps, for a quarter of a core. A turn that has gathered several requests counts for
+ *       nothing: the client was silent before because it was busy with many answers.
  *   A2  It takes only time of a processor that has nothing else to run. With one core it never
  *       pays: clients run while the loop sleeps.
  *   A3  Requests that come one by one, each soon after the turn of another one, may be of clients
  *       that do not wait. Then the next look is GATHER_NS after the turn, and if it finds several
  *       requests of one connection, that goes on for a while. If not, they were of clients that
- *       wait, and the next attempt is twice as far away. Clients that send several requests at
- *       once are never kept waiting.
- *   A4  Where gathering pays, twice the time is tried. It stays if that finds half as many requests
- *       again: then clients have more to send. If not, they were waiting. */
+ *       wait, and the next attempt is four times as far away, until a pause of ANEW_NS: then they
+ *       may be others. Clients that send several requests at once are never kept waiting.
+ *   A4  Each answer that is sent costs the client, so fewer and larger ones are better, as long as
+ *       the client still has others to work on. How many requests it has under way shows when twice
+ *       the time finds no more of them. So the time is doubled until that is so, and then a quarter
+ *       of the longest time that did find more is taken. If none is too long for the client, half
+ *       of the longest is. If the first time was, the client waits, and gathering was in vain. */
 #include "server/look_again.h"
 
 #include <sched.h>
@@ -35,15 +39,19 @@ enum {
     ENOUGH_SHORT = 32,     /* looking pays */
     LONG_COUNTS = 8,
     OTHERS_COUNT = 2,    /* a turn of connections that were not served just before */
-    LONE_NS = 20 * 1000, /* a request comes soon after a turn */
+    LONE_NS = 50 * 1000, /* a request comes soon after a turn */
     LONE_MEAN = 16,      /* turns before the first attempt to gather … */
-    MOST_LONE = 16384,   /* … and before each after many in vain */
+    MOST_LONE = 4096,    /* … and before each after many in vain */
+    VAIN_TIMES = 4,      /* as many after each in vain */
     GATHER_NS = 40 * 1000,
-    GATHERED = 1024,  /* turns; then it has to show again that it pays */
+    FIRST_TIMES = 2,  /* as long is tried first … */
+    MOST_TIMES = 16,  /* … and as long last … */
+    TRIED = 8,        /* … in so many turns each */
+    GATHERED = 2048,  /* turns; then it has to show again that it pays */
     FEW = 64,         /* of them are no proof that it pays */
-    LONG_TIMES = 2,   /* as long to gather, where that finds more */
     FIRST_MISSED = 2, /* without a proof, so many in vain end it … */
     MOST_MISSED = 8,  /* … and with one, so many */
+    ANEW_NS = 100 * 1000 * 1000,
 };
 
 void look_again_wait(struct look_again *l)
@@ -83,40 +91,55 @@ static void note_pause(struct look_again *l, uint64_t pause, const struct turn_w
         l->short_pauses -= l->short_pauses < less ? l->short_pauses : less;
 }
 
+static void begin_gathering(struct look_again *l)
+{
+    l->gathered = GATHERED;
+    l->gather_times = FIRST_TIMES;
+    l->is_trying = true;
+    l->found_before = l->found = l->tried = 0;
+}
+
 static void end_gathering(struct look_again *l, unsigned lone_mean)
 {
     l->gathered = l->missed = l->lone = 0;
-    l->gather_times = 1;
     l->lone_mean = lone_mean < MOST_LONE ? lone_mean : MOST_LONE;
 }
 
-/* A4: FEW turns of either, from where it is proven that it pays. */
-static void try_longer(struct look_again *l, const struct turn_work *work)
+/* A4: it finds more if it finds a third more than half the time did. False: the client waits, as it
+ * had not even half as many again after the first time. */
+static bool try_longer(struct look_again *l, const struct turn_work *work)
 {
-    const unsigned turn = GATHERED - l->gathered;
+    bool finds_more;
 
-    if (turn < FEW || turn >= 3 * FEW)
-        return;
-    if (turn == FEW)
-        l->found_short = l->found_long = 0;
-    if (turn < 2 * FEW)
-        l->found_short += work->requests;
+    l->found += work->requests;
+    if (++l->tried < TRIED)
+        return true;
+    if (l->gather_times == 2 * FIRST_TIMES && 2 * l->found < 3 * l->found_before)
+        return false;
+    finds_more = 3 * l->found >= 4 * l->found_before;
+    l->is_trying = finds_more && l->gather_times < MOST_TIMES;
+    if (l->is_trying)
+        l->gather_times *= 2;
+    else if (finds_more)
+        l->gather_times /= 2;
     else
-        l->found_long += work->requests;
-    if (turn == 2 * FEW - 1)
-        l->gather_times = LONG_TIMES;
-    if (turn == 3 * FEW - 1 && l->found_long < l->found_short + l->found_short / 2)
-        l->gather_times = 1;
+        l->gather_times = l->gather_times > 8 ? l->gather_times / 8 : 1; /* it was doubled since */
+    l->found_before = l->found;
+    l->found = l->tried = 0;
+    return true;
 }
 
 static void note_gathered(struct look_again *l, const struct turn_work *work)
 {
     const bool is_proven = GATHERED - l->gathered >= FEW;
 
-    try_longer(l, work);
+    if (l->is_trying && !try_longer(l, work)) {
+        end_gathering(l, l->lone_mean * VAIN_TIMES);
+        return;
+    }
     l->missed = work->requests > work->connections ? 0 : l->missed + 1;
     if (l->missed == (is_proven ? MOST_MISSED : FIRST_MISSED))
-        end_gathering(l, is_proven ? LONE_MEAN : l->lone_mean * 2);
+        end_gathering(l, is_proven ? LONE_MEAN : l->lone_mean * VAIN_TIMES);
     else if (--l->gathered == 0)
         end_gathering(l, LONE_MEAN);
 }
@@ -125,7 +148,7 @@ static void note_lone(struct look_again *l, uint64_t pause, const struct turn_wo
 {
     l->lone = pause < LONE_NS && work->requests == work->connections ? l->lone + 1 : l->lone / 2;
     if (l->lone >= l->lone_mean && l->is_looking)
-        l->gathered = GATHERED;
+        begin_gathering(l);
 }
 
 static void note_work(struct look_again *l, uint64_t now, const struct turn_work *work)
@@ -134,7 +157,10 @@ static void note_work(struct look_again *l, uint64_t now, const struct turn_work
 
     l->worked_ns = now;
     l->has_waited = false;
-    note_pause(l, pause, work);
+    if (pause >= ANEW_NS)
+        end_gathering(l, LONE_MEAN);
+    if (l->gathered == 0 || work->requests == work->connections)
+        note_pause(l, pause, work);
     if (l->gathered > 0)
         note_gathered(l, work);
     else

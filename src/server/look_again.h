@@ -22,7 +22,9 @@ struct look_again {
     unsigned gathered;  /* turns left for which requests are gathered; 0: they are not */
     unsigned missed;    /* turns in a row that gathered in vain */
     unsigned gather_times;              /* how long they are gathered for */
-    size_t found_short, found_long;     /* requests, while both were tried */
+    bool is_trying;                     /* … is being tried */
+    unsigned tried;                     /* for so many turns, which have … */
+    size_t found, found_before;         /* … so many requests; half the time had so many */
     uint64_t served[LOOK_AGAIN_SERVED]; /* the last connections, by their ids … */
     unsigned next_served;               /* … of which this is the first to be forgotten */
 };

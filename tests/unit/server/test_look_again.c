@@ -125,17 +125,32 @@ static void clients_that_send_several_at_once_are_not_kept_waiting(void **state)
     end(&s);
 }
 
+/* Until requests are gathered. */
+static void begin_to_gather(struct looker *s)
+{
+    work_many(s, MANY, &lone);
+    while (s->l.gathered == 0)
+        work_many(s, 1, &lone);
+}
+
+/* A turn that gathers, from a client that sends two requests in the shortest time, with so many under
+ * way at most. */
+static void gather_after(struct looker *s, uint64_t pause, size_t under_way)
+{
+    const size_t sent = 2 * s->l.gather_times;
+
+    work_after(s, pause, &(struct turn_work){ sent < under_way ? sent : under_way, 1, 1 });
+}
+
 static void requests_that_come_one_by_one_are_gathered_while_that_finds_several(void **state)
 {
     struct looker s;
 
     (void)state;
     begin(&s);
-    work_many(&s, MANY, &lone);
-    while (s.l.gathered == 0)
-        work_many(&s, 1, &lone);
+    begin_to_gather(&s);
     for (size_t i = 0; i < MANY; i++) {
-        work_many(&s, 1, &several);
+        gather_after(&s, 1000, MANY);
         assert_true(s.l.gathered > 0);
         if (i % 8 == 0) { /* one in vain, as at the end of what a client sends at a time */
             work_many(&s, 1, &lone);
@@ -145,35 +160,59 @@ static void requests_that_come_one_by_one_are_gathered_while_that_finds_several(
     end(&s);
 }
 
-/* How long it gathers once it has tried for how long: what it finds in a short time, and in a long one. */
-static unsigned times_gathered(struct turn_work in_short, struct turn_work in_long)
+/* How long it gathers, once it has tried for how long. 0: not at all. */
+static unsigned times_gathered(size_t under_way)
 {
     struct looker s;
     unsigned times;
 
     begin(&s);
-    work_many(&s, MANY, &lone);
-    while (s.l.gathered == 0)
-        work_many(&s, 1, &lone);
-    for (size_t i = 0; i < MANY; i++)
-        work_many(&s, 1, s.l.gather_times > 1 ? &in_long : &in_short);
-    times = s.l.gather_times;
-    while (s.l.gathered > 0)
-        work_many(&s, 1, &lone);
-    assert_int_equal(s.l.gather_times, 1);
+    begin_to_gather(&s);
+    for (size_t i = 0; i < MANY && s.l.gathered > 0; i++)
+        gather_after(&s, 1000, under_way);
+    times = s.l.gathered > 0 ? s.l.gather_times : 0;
     end(&s);
     return times;
 }
 
-static void it_gathers_for_longer_only_if_that_finds_more(void **state)
+static void it_gathers_for_longer_while_the_client_has_more_under_way(void **state)
 {
     (void)state;
-    assert_int_equal(times_gathered((struct turn_work){ 5, 1, 1 }, (struct turn_work){ 9, 1, 1 }),
-                     2);
-    assert_int_equal(times_gathered((struct turn_work){ 4, 1, 1 }, (struct turn_work){ 4, 1, 1 }),
-                     1);
-    assert_int_equal(times_gathered((struct turn_work){ 4, 1, 1 }, (struct turn_work){ 5, 1, 1 }),
-                     1);
+    assert_int_equal(times_gathered(4), 0); /* it waits */
+    assert_int_equal(times_gathered(8), 1);
+    assert_int_equal(times_gathered(16), 2);
+    assert_int_equal(times_gathered(32), 8);
+    assert_int_equal(times_gathered(MANY), 8);
+}
+
+static void a_client_is_silent_while_it_is_busy_with_gathered_answers(void **state)
+{
+    struct looker s;
+
+    (void)state;
+    begin(&s);
+    begin_to_gather(&s);
+    for (size_t i = 0; i < MANY; i++) {
+        gather_after(&s, 1000 * 1000, MANY);
+        assert_true(is_looking(&s));
+    }
+    end(&s);
+}
+
+static void after_a_long_pause_it_begins_anew(void **state)
+{
+    struct looker s;
+
+    (void)state;
+    begin(&s);
+    begin_to_gather(&s);
+    for (size_t i = 0; i < MANY; i++)
+        gather_after(&s, 1000, MANY);
+    gather_after(&s, 99 * 1000 * 1000, MANY);
+    assert_true(s.l.gathered > 0);
+    gather_after(&s, 100 * 1000 * 1000, MANY);
+    assert_int_equal(s.l.gathered, 0);
+    end(&s);
 }
 
 /* How many turns pass from the end of an attempt in vain to the next one? */
@@ -188,7 +227,7 @@ static size_t turns_between_attempts(struct looker *s)
     return n;
 }
 
-static void an_attempt_in_vain_doubles_the_time_to_the_next(void **state)
+static void after_an_attempt_in_vain_the_next_is_four_times_as_far(void **state)
 {
     struct looker s;
     size_t before, n;
@@ -197,9 +236,9 @@ static void an_attempt_in_vain_doubles_the_time_to_the_next(void **state)
     begin(&s);
     work_many(&s, MANY, &several); /* it looks */
     before = turns_between_attempts(&s);
-    for (size_t i = 0; i < 8; i++) {
+    for (size_t i = 0; i < 4; i++) {
         n = turns_between_attempts(&s);
-        assert_int_equal(n, 2 * before);
+        assert_int_equal(n, 4 * before);
         before = n;
     }
     end(&s);
@@ -214,8 +253,10 @@ int main(void)
         cmocka_unit_test(with_one_core_it_never_looks),
         cmocka_unit_test(clients_that_send_several_at_once_are_not_kept_waiting),
         cmocka_unit_test(requests_that_come_one_by_one_are_gathered_while_that_finds_several),
-        cmocka_unit_test(it_gathers_for_longer_only_if_that_finds_more),
-        cmocka_unit_test(an_attempt_in_vain_doubles_the_time_to_the_next),
+        cmocka_unit_test(it_gathers_for_longer_while_the_client_has_more_under_way),
+        cmocka_unit_test(a_client_is_silent_while_it_is_busy_with_gathered_answers),
+        cmocka_unit_test(after_a_long_pause_it_begins_anew),
+        cmocka_unit_test(after_an_attempt_in_vain_the_next_is_four_times_as_far),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
