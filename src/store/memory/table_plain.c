@@ -87,8 +87,7 @@ static bool reserve(struct table *t, struct question *q, struct shard *home, str
     const struct state *state = cell ? &cell->state : &untouched;
     struct reserving *of = q->reserving;
     struct charge *c = q->charges;
-    const struct terms *terms = terms_share(
-        t->terms, &(struct terms_source){ of->most_ttl, of->labels, c, 1 });
+    const struct terms *terms = terms_share_one(t->terms, of->most_ttl, of->labels, c);
     const struct ask ask = { .now = q->ask.now, .cost = c->cost };
     const int64_t expires = ask.now + of->ttl;
     const struct hold hold = reservation_hold(of, c->rule->algorithm, expires, of->gives_back);
@@ -218,7 +217,10 @@ static bool settle(struct table *t, struct question *q, struct shard *home, stru
 
     if (!state_has_holds(cell->algorithm) && used != held)
         return false;
-    kept_read(r, of, c);
+    c->rule = &r->terms->of->rule; /* shared: it stays */
+    c->key = r->charges->key;
+    c->class = r->terms->of->class;
+    of->labels = r->terms->labels;
     if (!state_has_holds(cell->algorithm)) {
         table_take(cell, c, &(struct ask){ .now = q->ask.now, .peek = true });
     } else {

@@ -2,7 +2,6 @@
 #include "store/memory/terms.h"
 
 #include <pthread.h>
-#include <stdatomic.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -12,7 +11,8 @@ enum { SLOTS = 2 * TERMS_SHARED };
 _Static_assert((SLOTS & (SLOTS - 1)) == 0, "a power of two");
 
 struct terms_set {
-    pthread_mutex_t lock; /* to add some */
+    struct terms_latest latest; /* the first: terms_latest() is a cast */
+    pthread_mutex_t lock;       /* to add some */
     weir_allocator allocator;
     size_t count;
     _Atomic(struct terms *) slots[SLOTS]; /* open addressing; none is ever taken out */
