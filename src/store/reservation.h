@@ -63,8 +63,7 @@ struct reserving {
     struct calendar *calendars; /* … and they at these */
     char *text;                 /* … and the labels here: RESERVATION_MOST_TEXT bytes */
     struct charge *charges;     /* … NULL, or for the question's: those have room for one only */
-    struct charge_label label;  /* where those of one may be, as most are: close to all else */
-    struct rule rule;
+    struct charge_label label;  /* where that of one may be, as most are: close to all else */
 
     weir_err refusal;   /* out: why nothing was done: no such reservation, … */
     int64_t expires_in; /* out: ms; below 0: it has */
