@@ -28,14 +28,14 @@ void top_form_choose(struct top_form *f, const char *label, const char *const *c
     struct top_field *field = add_field(f, label, choices[0], "left and right choose");
 
     for (size_t i = 0; i < count && i < TOP_CHOICES; i++)
-        field->choices[i] = choices[i];
+        memccpy(field->choices[i], choices[i], '\0', WEIR_MAX_NAME);
 }
 
 static void choose(struct top_field *field, int step)
 {
     int count = 0, at = 0;
 
-    for (; count < TOP_CHOICES && field->choices[count]; count++)
+    for (; count < TOP_CHOICES && *field->choices[count]; count++)
         at = strcmp(field->choices[count], field->value) == 0 ? count : at;
     memccpy(field->value, field->choices[(at + step + count) % count], '\0', TOP_VALUE - 1);
 }
@@ -54,11 +54,11 @@ static void type(struct top_field *field, int key)
 {
     const size_t len = strlen(field->value);
 
-    if (field->choices[0] && (key == TOP_KEY_RIGHT || key == ' '))
+    if (*field->choices[0] && (key == TOP_KEY_RIGHT || key == ' '))
         choose(field, 1);
-    else if (field->choices[0] && key == TOP_KEY_LEFT)
+    else if (*field->choices[0] && key == TOP_KEY_LEFT)
         choose(field, -1);
-    else if (field->choices[0])
+    else if (*field->choices[0])
         return;
     else if (key == TOP_KEY_BACKSPACE)
         erase(field->value);
@@ -116,7 +116,7 @@ void top_form_draw(const struct top_form *f, int width, const char *line_end, st
         l = (struct top_line){ out, width };
         top_put(&l, "%c ", i == f->at ? '>' : ' ');
         top_put_cell(&l, field->label, LABEL_WIDTH, false);
-        if (i == f->at && field->choices[0]) {
+        if (i == f->at && *field->choices[0]) {
             top_put(&l, "< ");
             top_put_coloured(&l, BOLD, field->value);
             top_put(&l, " >");

@@ -3,13 +3,14 @@
 #define WEIR_CLI_WATCH_TOP_FORM_H
 
 #include "cli/watch/top_line.h"
+#include "weir.h"
 
 enum { TOP_FIELDS = 4, TOP_VALUE = 512, TOP_CHOICES = 16 };
 
 struct top_field {
     const char *label, *hint;
     char value[TOP_VALUE];
-    const char *choices[TOP_CHOICES]; /* the value is one of them; [0] NULL: it is typed */
+    char choices[TOP_CHOICES][WEIR_MAX_NAME + 1]; /* of the value; "" first: it is typed */
 };
 
 struct top_form {
