@@ -99,7 +99,8 @@ static bool is_all_that_is_asked(const struct engine *e)
 
 static void note_straight(const struct check *check, struct pattern *p)
 {
-    p->is_straight = p->is_lone && p->is_of_store && (p->kind == PATTERN_CELL || p->is_plain);
+    p->may_run = p->is_of_store && (p->kind == PATTERN_CELL || p->is_plain);
+    p->is_straight = p->may_run && p->is_lone;
     if (p->kind != PATTERN_LIMIT || check->whose->len == WHOSE_TAG)
         return;
     p->longer_len = check->whose->len; /* that of most others, too */
@@ -166,8 +167,7 @@ void pattern_keep(struct engine *e, const struct check *check, const weir_alloca
 
 /* ---- asking again -------------------------------------------------------------------------- */
 
-/* What all checks of a pattern have in common. */
-__attribute__((noinline)) static void begin(struct check *check, const struct pattern *p)
+void pattern_begin(struct check *check, const struct pattern *p)
 {
     charges_begin(check);
     check->request = NULL;
@@ -335,7 +335,7 @@ static inline bool prepare_straight(struct check *check, const struct pattern *p
 {
     struct short_identity identity;
 
-    if (!p->is_straight || check->made_by != p->id || key.len == 0 || key.len > SHORT_MOST)
+    if (!p->is_straight || check->made_by != p->id || key.len == 0 || key.len > VALUE_MOST)
         return false;
     if (p->kind == PATTERN_CELL) {
         check->charges->key = hash_identity_from(&p->start, key);
@@ -359,7 +359,7 @@ weir_err engine_prepare_like(struct engine *e, struct check *check, const struct
     if (prepare_straight(check, p, words->key))
         return WEIR_OK;
     if (check->made_by == 0 || check->made_by != p->id)
-        begin(check, p);
+        pattern_begin(check, p);
     if (verb_reserves(p->verb))
         return prepare_reservation(e, check, p, words, diag);
     return prepare_charges(e, check, p, words->key, known, diag);

@@ -36,6 +36,7 @@ struct pattern {
     bool is_asked_alone; /* a lone check may be asked by lone_check() … */
     bool is_held_alone;  /* … and a reservation by lone_reserve() */
     bool is_straight; /* lone and of the store, and there is nothing to an identity but its value */
+    bool may_run;     /* checks may be asked together, see run.h */
     size_t count;
     int64_t cost;              /* of requests */
     struct rule unnamed;       /* of a limit that came with the request */
@@ -80,6 +81,9 @@ static inline const struct pattern *pattern_kept(const struct policy *p, enum ve
 /* Keep that of such a request, which was prepared without an error and not asked yet. If there can be
  * none, one of PATTERN_NONE says so. */
 void pattern_keep(struct engine *e, const struct check *check, const weir_allocator *allocator);
+
+/* What all checks of a pattern have in common: all but their keys. */
+void pattern_begin(struct check *check, const struct pattern *p);
 
 /* In what a request differs from the one that its pattern was made of. */
 struct pattern_words {

@@ -8,9 +8,9 @@
 
 enum {
     LENGTH_MOST = 3,                           /* of a short value: two digits and a colon */
-    SHORT_MOST = WHOSE_IDENTITY - LENGTH_MOST, /* bytes of a value whose identity is kept */
+    VALUE_MOST = WHOSE_IDENTITY - LENGTH_MOST, /* bytes of a value whose identity is kept */
 };
-_Static_assert(SHORT_MOST < 100, "its length has two digits");
+_Static_assert(VALUE_MOST < 100, "its length has two digits");
 
 /* As struct identity is: its length, and then its bytes. */
 struct short_identity {
@@ -21,14 +21,20 @@ _Static_assert(offsetof(struct short_identity, bytes) == sizeof(size_t) &&
                    offsetof(struct identity, bytes) == sizeof(size_t),
                "its bytes follow its length");
 
+/* What stands before the bytes of a value that is so long. Returns where they go. */
+static inline char *short_identity_begin(char *at, size_t len)
+{
+    if (len >= 10)
+        *at++ = (char)('0' + len / 10);
+    *at++ = (char)('0' + len % 10);
+    *at++ = ':';
+    return at;
+}
+
 static inline void short_identity_write(struct span value, struct short_identity *out)
 {
-    char *at = out->bytes;
+    char *at = short_identity_begin(out->bytes, value.len);
 
-    if (value.len >= 10)
-        *at++ = (char)('0' + value.len / 10);
-    *at++ = (char)('0' + value.len % 10);
-    *at++ = ':';
     memcpy(at, value.at, value.len);
     out->len = (size_t)(at - out->bytes) + value.len;
 }
@@ -36,7 +42,7 @@ static inline void short_identity_write(struct span value, struct short_identity
 /* Is the key of a request of this pattern one, as it came? */
 static inline bool short_identity_fits(const struct pattern *p, struct span key)
 {
-    return p->kind != PATTERN_CELL && p->is_plain && key.len > 0 && key.len <= SHORT_MOST &&
+    return p->kind != PATTERN_CELL && p->is_plain && key.len > 0 && key.len <= VALUE_MOST &&
            (utf8_is_plain(key) || utf8_is_text(key));
 }
 

@@ -143,8 +143,8 @@ static void note_order(struct agains *all, struct again *a)
     all->guess = a->followed_by ? a->followed_by : a;
 }
 
-const struct again *again_find(struct session *s, char *at, size_t len, struct pattern_words *words,
-                               size_t *used)
+struct again *again_find(struct session *s, char *at, size_t len, struct pattern_words *words,
+                         size_t *used)
 {
     struct agains *all = &session_loop(s)->agains;
     struct again *a = all->guess;
@@ -157,7 +157,7 @@ const struct again *again_find(struct session *s, char *at, size_t len, struct p
     return may_be_asked(s, a) ? a : NULL;
 }
 
-void again_serve(struct session *s, const struct again *a, const struct pattern_words *words)
+void again_serve(struct session *s, struct again *a, const struct pattern_words *words)
 {
     s->command = a->command;
     reply_serve_like(s, &a->like, words);
@@ -183,13 +183,13 @@ static void copy_text(char *to, const struct resp_command *c, const char *from, 
 static struct again *make_place(struct agains *all)
 {
     for (size_t i = 0; i < AGAIN_KEPT; i++)
-        if (all->all[i].like.pattern.kind == PATTERN_NONE)
+        if (all->all[i].like.pattern.kind == PATTERN_NONE && all->all[i].like.runs == 0)
             return &all->all[i];
     if (++all->missed < REPLACED_PER)
         return NULL;
     all->missed = 0;
     all->next = (all->next + 1) % AGAIN_KEPT;
-    return &all->all[all->next];
+    return all->all[all->next].like.runs == 0 ? &all->all[all->next] : NULL;
 }
 
 /* Bytes of a word up to the value of the attribute that it is; the parser has put a NUL in place of

@@ -42,9 +42,9 @@ struct agains {
 /* A command at `at`, of which so many bytes have come. NULL: none of those that are remembered, or it
  * must be looked at more closely. Else the turn is asking, and what differs and the command's length
  * are set. */
-const struct again *again_find(struct session *s, char *at, size_t len, struct pattern_words *words,
-                               size_t *used);
-void again_serve(struct session *s, const struct again *a, const struct pattern_words *words);
+struct again *again_find(struct session *s, char *at, size_t len, struct pattern_words *words,
+                         size_t *used);
+void again_serve(struct session *s, struct again *a, const struct pattern_words *words);
 
 /* Which words of a command have its key and, behind it, its id; 0: it has none. */
 struct again_places {

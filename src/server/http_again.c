@@ -72,8 +72,8 @@ static bool may_be_asked(struct session *s, struct http_again *a)
     return false;
 }
 
-const struct reply_like *http_again_find(struct session *s, const char *at, size_t len,
-                                         struct span *key, size_t *used)
+struct reply_like *http_again_find(struct session *s, const char *at, size_t len, struct span *key,
+                                   size_t *used)
 {
     struct http_agains *all = &session_loop(s)->http_agains;
     struct http_again *a = &all->all[all->last];
@@ -112,13 +112,13 @@ void http_again_seen(struct session *s, size_t used)
 static struct http_again *make_place(struct http_agains *all)
 {
     for (size_t i = 0; i < HTTP_AGAIN_KEPT; i++)
-        if (all->all[i].like.pattern.kind == PATTERN_NONE)
+        if (all->all[i].like.pattern.kind == PATTERN_NONE && all->all[i].like.runs == 0)
             return &all->all[i];
     if (++all->missed < REPLACED_PER)
         return NULL;
     all->missed = 0;
     all->next = (all->next + 1) % HTTP_AGAIN_KEPT;
-    return &all->all[all->next];
+    return all->all[all->next].like.runs == 0 ? &all->all[all->next] : NULL;
 }
 
 /* Is the key in the bytes as they came, and ends where no key goes on? */

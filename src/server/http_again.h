@@ -36,8 +36,8 @@ struct http_agains {
 };
 
 /* As again_find() does. */
-const struct reply_like *http_again_find(struct session *s, const char *at, size_t len,
-                                         struct span *key, size_t *used);
+struct reply_like *http_again_find(struct session *s, const char *at, size_t len, struct span *key,
+                                   size_t *used);
 
 /* These bytes are about to be parsed, which changes them; and so many of them were a request. */
 void http_again_see(struct session *s, const char *at, size_t len);

@@ -411,6 +411,7 @@ void loop_done(struct loop *loop)
     uv_loop_close(&loop->uv);
     uring_close(loop->conns.uring);
     conn_pool_done(&loop->conns);
+    reply_runs_free(loop);
     calls_free(loop);
     streams_free(loop);
     http2_memory_done(&loop->http2_memory);

@@ -13,6 +13,7 @@
 #include "server/look_again.h"
 #include "server/loop_reactor.h"
 #include "server/metrics/observer.h"
+#include "server/reply_run.h"
 #include "server/session.h"
 #include "server/telemetry/tracing.h"
 #include "server/turn.h"
@@ -101,6 +102,7 @@ struct loop {
     struct errand *errands; /* for replies of this loop, in the thread pool */
     struct call *free_calls;
     struct call_block *call_blocks; /* where all calls are */
+    struct reply_runs reply_runs;
     struct reply *free_replies;
     size_t free_reply_count;
     struct http2_memory http2_memory;

@@ -11,7 +11,7 @@
 #include "server/server.h"
 
 enum {
-    KEPT_TEXT = 1024,    /* a longer text is given back with its reply */
+    KEPT_TEXT = 8192,    /* a longer text is given back with its reply */
     KEPT_REPLIES = 1024, /* for reuse; more are given back */
     CALLS_TOGETHER = 64,
     ANY_REPLY = 64,  /* about how many bytes a reply is, without its text … */
@@ -54,10 +54,15 @@ ON_THE_WAY struct reply *new_reply(struct loop *loop)
     return r;
 }
 
-static void add_weight(struct reply *r, size_t bytes)
+ON_THE_WAY void add_weight(struct reply *r, struct session *s, size_t bytes)
 {
     r->weight += bytes;
-    r->session->owed += bytes;
+    s->owed += bytes;
+}
+
+ON_THE_WAY size_t weight_of_answer(const struct session *s)
+{
+    return s->protocol == PROTOCOL_RESP ? RESP_CALL : HTTP_CALL;
 }
 
 static void put_last(struct session *s, struct reply *r)
@@ -90,6 +95,7 @@ ON_THE_WAY struct reply *begin_reply(struct loop *loop, struct session *s,
     r->most_ms = 0;
     r->trace.is_set = false;
     r->ruling = NULL;
+    r->checks = 0;
     r->lasting = (struct span){ 0 };
     r->weight = ANY_REPLY;
     s->owed += ANY_REPLY;
@@ -126,9 +132,24 @@ static void waits_for_one_less(struct reply *r)
 void reply_end(struct reply *r)
 {
     if (!r->encode) {
-        add_weight(r, r->text.len);
+        add_weight(r, r->session, r->text.len);
         r->session->loop->turn.texts += sizeof *r + r->text.room;
     }
+    waits_for_one_less(r);
+}
+
+/* The first is what reply_begin() has it wait for. */
+void reply_add_check(struct reply *r)
+{
+    struct session *s = r->session;
+
+    r->waiting += r->checks++ > 0;
+    s->loop->turn.in_flight++;
+    add_weight(r, s, weight_of_answer(s));
+}
+
+void reply_check_done(struct reply *r)
+{
     waits_for_one_less(r);
 }
 
@@ -170,7 +191,8 @@ void reply_drop_first(struct session *s)
         call->next = loop->free_calls;
         loop->free_calls = call;
     }
-    if (!r->encode)
+    loop->turn.in_flight -= r->checks;
+    if (r->text.len > 0)
         reuse_text(&r->text);
     if (r->ruling)
         ruling_free(r->ruling);
@@ -301,7 +323,6 @@ APART void make_calls(struct loop *loop)
 
 ON_THE_WAY struct call *new_call(struct loop *loop, struct session *s, struct reply *r)
 {
-    const size_t weight = s->protocol == PROTOCOL_RESP ? RESP_CALL : HTTP_CALL;
     struct call *call;
 
     if (!loop->free_calls)
@@ -324,8 +345,7 @@ ON_THE_WAY struct call *new_call(struct loop *loop, struct session *s, struct re
         r->first = call;
     r->last = call;
     r->waiting++;
-    r->weight += weight;
-    s->owed += weight;
+    add_weight(r, s, weight_of_answer(s));
     return call;
 }
 
@@ -371,6 +391,7 @@ static struct call *begin_call(struct reply *r)
 {
     struct loop *loop = r->session->loop;
 
+    loop->reply_runs.before = NULL;
     if (loop->turn.is_asking || turn_begin_asking(loop))
         return pinned_call(loop, r->session, r);
     session_abort(r->session);
@@ -402,14 +423,17 @@ struct call *reply_ask(struct reply *r, enum verb verb, const struct parsed_requ
     return call;
 }
 
-void reply_serve_like(struct session *s, const struct reply_like *like,
-                      const struct pattern_words *words)
+void reply_serve_like(struct session *s, struct reply_like *like, const struct pattern_words *words)
 {
     struct loop *loop = s->loop;
-    struct reply *r = begin_reply(loop, s, like->encode);
-    struct call *call = r ? pinned_call(loop, s, r) : NULL;
+    struct reply *r;
+    struct call *call;
     weir_diag diag;
 
+    if (reply_run_put(s, like, words))
+        return;
+    r = begin_reply(loop, s, like->encode);
+    call = r ? pinned_call(loop, s, r) : NULL;
     if (!call)
         return;
     r->http_minor = like->http_minor;

@@ -59,7 +59,8 @@ struct reply {
     struct ruling *ruling;       /* of a request of Envoy; else NULL */
     struct http2_stream *stream; /* that it answers; NULL: it has none, or lost it */
 
-    struct buf text;     /* left alone if there is an encode() */
+    size_t checks;       /* without a call, see reply_run.h */
+    struct buf text;     /* encode() may use it as it likes */
     struct span lasting; /* follows it, and is not copied: lives as long as the program */
     size_t weight;       /* about how many bytes it is; see SESSION_MOST_OWED */
 };
@@ -88,11 +89,16 @@ struct call *reply_ask(struct reply *r, enum verb verb, const struct parsed_requ
  * asking, and the pattern holds. */
 struct reply_like {
     struct pattern pattern;
+    size_t runs; /* that need it */
     void (*encode)(struct reply *reply, struct buf *out);
     int http_minor, deny_status; /* as the reply has them */
 };
-void reply_serve_like(struct session *s, const struct reply_like *like,
+void reply_serve_like(struct session *s, struct reply_like *like,
                       const struct pattern_words *words);
+
+/* The reply waits for one more check, that has no call; and it has the answer of one. */
+void reply_add_check(struct reply *r);
+void reply_check_done(struct reply *r);
 
 /* The same for a limit as redis-cell counts. */
 struct call *reply_ask_cell(struct reply *r, struct span key, const struct rule *rule,

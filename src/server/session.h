@@ -57,9 +57,9 @@ struct session {
 
 /* One whole request, as it was decoded; points into the bytes. */
 struct request {
-    const struct again *again;     /* RESP: one like it came before; else NULL */
-    const struct reply_like *like; /* HTTP: the same */
-    struct pattern_words words;    /* … but for these */
+    struct again *again;        /* RESP: one like it came before; else NULL */
+    struct reply_like *like;    /* HTTP: the same */
+    struct pattern_words words; /* … but for these */
     union {
         struct http_request http;
         struct resp_command resp;

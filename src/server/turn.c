@@ -108,10 +108,17 @@ static void ask_prepared(struct loop *loop)
     t->prepared_count = 0;
 }
 
+void turn_ask_all(struct loop *loop)
+{
+    reply_runs_ask(loop); /* either there are some, or there are calls */
+    ask_prepared(loop);
+}
+
 void turn_ask(struct loop *loop, struct call *call)
 {
     struct turn *t = &loop->turn;
 
+    reply_runs_ask(loop);
     engine_prefetch(loop_engine(loop), &call->check, PREFETCH_PLACE);
     t->prepared[t->prepared_count++] = call;
     if (t->prepared_count == TURN_ASKED_TOGETHER)
@@ -172,13 +179,15 @@ static void commit(struct loop *loop)
 
     if (!t->is_asking)
         return;
-    ask_prepared(loop);
+    turn_ask_all(loop);
     before = clock_monotonic_ns();
     pin->asked = t->asked;
     t->asked = 0;
     engine_commit(loop_engine(loop), &t->pending);
     pin->committed_ns = before;
+    pin->answered += loop->reply_runs.asked;
     note_times(loop, pin, pin->answered);
+    reply_runs_answer(loop);
     observer_end_runs(loop->observer, &loop->runs);
     t->is_asking = false;
     turn_unpin(loop, pin);
@@ -187,7 +196,9 @@ static void commit(struct loop *loop)
 /* Enough for a commit of their own, while they are in the processor's caches. */
 static bool is_worth_a_commit(const struct loop *loop)
 {
-    return loop->turn.asked + loop->turn.prepared_count >= LOOP_DECIDED_TOGETHER &&
+    const struct turn *t = &loop->turn;
+
+    return t->asked + t->prepared_count + reply_runs_gathered(loop) >= LOOP_DECIDED_TOGETHER &&
            commits_at_once(loop);
 }
 

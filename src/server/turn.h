@@ -69,6 +69,7 @@ void turn_finish(struct loop *loop);
 /* Until the next commit, the policies and the time stand still. False: out of memory. */
 bool turn_begin_asking(struct loop *loop);
 void turn_ask(struct loop *loop, struct call *call); /* one that is prepared */
+void turn_ask_all(struct loop *loop);                /* what has gathered so far */
 bool turn_has_asked(const struct loop *loop,
                     const struct call *call);                /* … the last: of the store */
 void turn_note_answered(struct loop *loop, struct pin *pin); /* it was committed before */

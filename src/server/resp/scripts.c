@@ -36,7 +36,7 @@ static const struct shape {
 };
 
 /* One that is to be run. */
-struct run {
+struct script_run {
     struct session *session;
     const struct shape *shape;
     const struct span *keys;
@@ -118,14 +118,14 @@ static void encode_taken_back(struct reply *r, struct buf *out)
 
 /* ---- running ------------------------------------------------------------------------------- */
 
-static bool is_set(const struct run *run, uint8_t argument)
+static bool is_set(const struct script_run *run, uint8_t argument)
 {
     return argument != NONE &&
            (span_is(run->arguments[argument], "true") || span_is(run->arguments[argument], "1"));
 }
 
 /* A limit below 1 is exceeded by each hit. */
-static struct rule rule_of(const struct run *run)
+static struct rule rule_of(const struct script_run *run)
 {
     struct rule rule = counter_rule(run->window);
 
@@ -139,7 +139,7 @@ static struct rule rule_of(const struct run *run)
     return rule;
 }
 
-static void ask(const struct run *run, struct reply *r)
+static void ask(const struct script_run *run, struct reply *r)
 {
     const struct rule any = counter_rule(0), rule = rule_of(run), block = counter_rule(run->block);
 
@@ -152,7 +152,7 @@ static void ask(const struct run *run, struct reply *r)
 }
 
 /* False: an error was replied. */
-static bool read_number(const struct run *run, uint8_t argument, int64_t least, int64_t *out)
+static bool read_number(const struct script_run *run, uint8_t argument, int64_t least, int64_t *out)
 {
     if (argument == NONE)
         return true;
@@ -168,7 +168,7 @@ static bool read_number(const struct run *run, uint8_t argument, int64_t least, 
     return false;
 }
 
-static bool read_numbers(struct run *run)
+static bool read_numbers(struct script_run *run)
 {
     const struct shape *s = run->shape;
 
@@ -188,7 +188,7 @@ static bool read_numbers(struct run *run)
 static void serve(struct session *s, const struct resp_command *c, const struct known_script *of)
 {
     const struct shape *shape = &shapes[of->kind];
-    struct run run = { .session = s, .shape = shape, .keys = &c->words[FIRST_KEY] };
+    struct script_run run = { .session = s, .shape = shape, .keys = &c->words[FIRST_KEY] };
     struct reply *r;
     int64_t keys;
 
