@@ -19,9 +19,9 @@ struct multi;
 enum protocol { PROTOCOL_UNKNOWN, PROTOCOL_HTTP, PROTOCOL_RESP, PROTOCOL_HTTP2, PROTOCOL_GRPC };
 
 enum {
-    SESSION_MOST_REPLIES = 1024,           /* requests of one connection that may be on their way */
-    SESSION_MOST_OWED = 256 * 1024,        /* bytes of their replies, about … */
-    SESSION_MOST_UNKNOWN_OWED = 64 * 1024, /* … to a client without a token */
+    SESSION_MOST_REPLIES = 1024,              /* of one connection that may be on their way … */
+    SESSION_MOST_OWED = 256 * 1024,           /* … and their bytes, about … */
+    SESSION_MOST_UNKNOWN_OWED = 64 * 1024,    /* … to a client without a token */
     SESSION_MOST_UNKNOWN_COMMAND = 16 * 1024, /* bytes of a command of such a client */
     SESSION_CLIENT_NAME = 48,
 };

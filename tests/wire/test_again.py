@@ -141,6 +141,11 @@ def reservations(chance):
             yield ["WEIR.GROW", name, "COST", "1"]
 
 
+def length_of_run(chance):
+    """Mostly short, at times more than are answered together."""
+    return chance.randrange(1, 6) if chance.randrange(6) else chance.randrange(10, 50)
+
+
 def commands(chance):
     """Runs of one command with several keys."""
     ways = [("WEIR.CHECK", policy, None) for policy in
@@ -163,7 +168,7 @@ def commands(chance):
         way = chance.choice((ways, limits, cells)[kind])
         behind = chance.choice([[], [], ["COST", "2"], ["COST", "0"], ["FULL"], ["PLAN", "p"],
                                 ["EXEMPT"], ["b=c"], ["TAG"]]) if kind == 0 else []
-        for _ in range(chance.randrange(1, 6)):
+        for _ in range(length_of_run(chance)):
             value = chance.choice(VALUES)
             value = value if isinstance(value, bytes) else value.encode()
             if kind == 0:
@@ -337,6 +342,38 @@ def requests_of_http_that_come_together_are_told_apart():
         assert left[:15] == wanted[:15], (left, wanted)
 
 
+def next_response(file):
+    head = b""
+    while not head.endswith(b"\r\n\r\n"):
+        line = file.readline()
+        assert line, head
+        head += line
+    return head + file.read(int(re.search(rb"Content-Length: (\d+)", head)[1]))
+
+
+@test
+def pipelined_requests_of_http_are_answered_and_counted_as_one_by_one():
+    chance = random.Random(seed := time.time_ns() % 1000000)
+    print(f"# seed {seed}")
+    with Both() as both:
+        files = [socket.makefile("rb") for socket in both.sockets]
+        for _ in range(60):
+            batch = []
+            for _ in range(chance.randrange(1, 5)):
+                way = chance.choice(TARGETS[:7] + BODIES[:4])
+                for _ in range(length_of_run(chance)):
+                    key = chance.choice(VALUES[:11])
+                    batch.append(("GET " + way.format(key=key) + " HTTP/1.1", "") if way in TARGETS
+                                 else ("POST /v1/check HTTP/1.1", way.format(key=key)))
+            both.sockets[0].sendall(b"".join(as_bytes(*each, "") for each in batch))
+            for n, each in enumerate(batch):
+                both.sockets[1].sendall(as_bytes(*each, f"X-Once: {n}\r\n"))
+                found = [answer_of(next_response(file)) for file in files]
+                assert found[0] == found[1], (each, found)
+        counted = both.counted()
+        assert counted[0] == counted[1], counted
+
+
 @test
 def a_token_of_http_is_asked_for_each_time():
     with Folder() as folder:
@@ -364,7 +401,7 @@ def compare(store, seed):
     with Both(store=store) as both:
         source = commands(chance)
         for _ in range(100):
-            both.ask([next(source) for _ in range(chance.randrange(1, 30))], chance)
+            both.ask([next(source) for _ in range(chance.randrange(1, 60))], chance)
         counted = both.counted()
         assert counted[0] == counted[1], counted
         assert any("weir_checks_total" in line for line in counted[0]), counted

@@ -358,12 +358,15 @@ static void a_pipeline_that_takes_long_is_served_in_several_turns(void **state)
     const weir_allocator allocator = heap();
     struct test_server h;
     struct buf many;
+    char line[64];
     int fd;
 
     (void)state;
     buf_init(&many, &allocator);
-    for (int i = 0; i < CHECKS; i++)
-        put_command(&many, "CL.THROTTLE k 9 9 1");
+    for (int i = 0; i < CHECKS; i++) { /* none is like the one before: each is parsed */
+        snprintf(line, sizeof line, "CL.THROTTLE k 9 %d 1", 1 + i);
+        put_command(&many, line);
+    }
     assert_true(many.len < 3 * 65536);
     test_server_open(&h, policies, NULL);
     fd = test_server_connect(&h);
