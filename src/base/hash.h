@@ -46,20 +46,14 @@ struct hash_start hash_start_of(const struct hash_key *key, struct span first);
 struct hash_start hash_start_longer(const struct hash_start *start, uint64_t word);
 struct key hash_identity_from(const struct hash_start *start, struct span rest);
 
-/* The same of one identity under several keys at once, for little more than under one. All starts are
- * of as many bytes; lanes without one have keys that mean nothing. */
+/* Several of them at once, for little more than one. */
 enum { HASH_TOGETHER = 4 };
-struct hash_starts {
-    uint64_t state[4][HASH_TOGETHER];
-    size_t len;
+struct hash_ask {
+    const struct hash_start *start;
+    struct span rest;
 };
-void hash_starts_put(struct hash_starts *starts, size_t lane, const struct hash_start *start);
-void hash_identities_from(const struct hash_starts *starts, struct span rest,
-                          struct key out[HASH_TOGETHER]);
-bool hash_is_wide(void); /* this processor has registers for it */
-/* … on one that has not: one after the other. */
-void hash_identities_narrow(const struct hash_starts *starts, struct span rest,
-                            struct key out[HASH_TOGETHER]);
+void hash_together(const struct hash_ask asks[], size_t n, struct key out[]);
+void hash_one_by_one(const struct hash_ask asks[], size_t n, struct key out[]); /* the same */
 
 /* The same for ids, which are hashed twice for one reservation: SipHash-1-3-128. It has fewer rounds,
  * enough to keep callers from aiming at a place of the table. */

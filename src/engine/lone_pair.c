@@ -88,15 +88,10 @@ static void put_charges(const struct engine *e, const struct pattern *p, struct 
                         struct charge *charges)
 {
     struct short_identity identity;
-    struct key keys[HASH_TOGETHER];
-    struct span hashed;
+    struct key keys[PATTERN_MOST_CHARGES];
 
     short_identity_write(key, &identity);
-    hashed = pattern_hashed(p, &identity, identity.len);
-    if (p->count == 1)
-        keys[0] = hash_identity_from(&p->start, hashed);
-    else
-        hash_identities_from(&p->starts, hashed, keys);
+    pattern_keys(p, pattern_hashed(p, &identity, identity.len), keys);
     for (size_t i = 0; i < p->count; i++) {
         e->store->ops->prefetch(e->store, keys[i], PREFETCH_PLACE);
         charges[i].key = keys[i];

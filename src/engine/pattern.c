@@ -4,8 +4,6 @@
 #include "engine/charges.h"
 #include "engine/short_identity.h"
 
-_Static_assert((int)PATTERN_MOST_CHARGES <= (int)HASH_TOGETHER, "their keys are hashed at once");
-
 /* ---- making one --------------------------------------------------------------------------- */
 
 /* Which rules apply, and with which numbers, must not depend on who asks. */
@@ -104,7 +102,7 @@ static void note_straight(const struct check *check, struct pattern *p)
     if (p->kind != PATTERN_LIMIT || check->whose->len == WHOSE_TAG)
         return;
     p->longer_len = check->whose->len; /* that of most others, too */
-    p->longer = hash_start_longer(&p->start, p->longer_len);
+    p->longer = hash_start_longer(p->starts, p->longer_len);
 }
 
 bool pattern_of(struct engine *e, const struct check *check, enum pattern_kind kind,
@@ -138,8 +136,7 @@ bool pattern_of(struct engine *e, const struct check *check, enum pattern_kind k
     for (size_t i = 0; i < check->live; i++) {
         const struct charge *c = &check->charges[i];
 
-        out->start = start_of(e, check, i, kind);
-        hash_starts_put(&out->starts, i, &out->start);
+        out->starts[i] = start_of(e, check, i, kind);
         out->charges[i].rule = check->rules[i];
         out->charges[i].numbers = c->rule;
         out->charges[i].shared = e->store->ops->is_shared ? counted_of(check, i)->shared_key : NULL;
@@ -214,9 +211,9 @@ static void put_shared(const struct engine *e, struct check *check, const struct
 __attribute__((noinline)) static void put_several(struct check *check, const struct pattern *p,
                                                   struct span hashed)
 {
-    struct key keys[HASH_TOGETHER];
+    struct key keys[PATTERN_MOST_CHARGES];
 
-    hash_identities_from(&p->starts, hashed, keys);
+    pattern_keys(p, hashed, keys);
     for (size_t i = 0; i < p->count; i++)
         check->charges[i].key = keys[i];
 }
@@ -225,7 +222,7 @@ static inline void put_keys(const struct engine *e, struct check *check, const s
                             struct span hashed, struct known_keys *known)
 {
     if (p->count == 1)
-        check->charges->key = hash_identity_from(&p->start, hashed);
+        check->charges->key = hash_identity_from(p->starts, hashed);
     else
         put_several(check, p, hashed);
     for (size_t i = 0; i < p->count && p->charges[i].shared; i++)
@@ -327,7 +324,7 @@ static inline struct key straight_key(const struct pattern *p,
 {
     if (identity->len == p->longer_len)
         return hash_identity_from(&p->longer, (struct span){ identity->bytes, identity->len });
-    return hash_identity_from(&p->start, pattern_hashed(p, identity, identity->len));
+    return hash_identity_from(p->starts, pattern_hashed(p, identity, identity->len));
 }
 
 /* The way of most. What all checks of the pattern have in common is there. False: it is not. */
@@ -338,7 +335,7 @@ static inline bool prepare_straight(struct check *check, const struct pattern *p
     if (!p->is_straight || check->made_by != p->id || key.len == 0 || key.len > VALUE_MOST)
         return false;
     if (p->kind == PATTERN_CELL) {
-        check->charges->key = hash_identity_from(&p->start, key);
+        check->charges->key = hash_identity_from(p->starts, key);
         check->whose->len = (uint8_t)key.len;
         memcpy(check->whose->bytes, key.at, key.len);
         return true;

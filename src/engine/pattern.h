@@ -38,12 +38,11 @@ struct pattern {
     bool is_straight; /* lone and of the store, and there is nothing to an identity but its value */
     bool may_run;     /* checks may be asked together, see run.h */
     size_t count;
-    int64_t cost;              /* of requests */
-    struct rule unnamed;       /* of a limit that came with the request */
-    struct hash_start start;   /* of the only charge … */
-    struct hash_starts starts; /* … or of all of them, if there are several */
-    struct hash_start longer;  /* `start` and the length that it is followed by … */
-    size_t longer_len;         /* … of identities that are so long; 0: of none */
+    int64_t cost;             /* of requests */
+    struct rule unnamed;      /* of a limit that came with the request */
+    struct hash_start longer; /* that of the only charge, and the length that it is followed by … */
+    size_t longer_len;        /* … of identities that are so long; 0: of none */
+    struct hash_start starts[PATTERN_MOST_CHARGES];
     struct {
         const struct policy_rule *rule;
         const struct rule *numbers;

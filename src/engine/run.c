@@ -57,40 +57,45 @@ static void put_whose(enum pattern_kind kind, struct span key, struct whose *out
     out->len = (uint8_t)((size_t)(at - out->bytes) + key.len);
 }
 
-static inline struct key key_of(const struct run *run, const struct whose *whose)
+/* Of a limit without a name, what is hashed begins with the length of an identity. */
+static const struct hash_start *start_of(const struct run *run, size_t k, size_t len,
+                                         struct hash_start *longer)
 {
     const struct pattern *p = run->pattern;
-    const struct span identity = { whose->bytes, whose->len };
-    struct hash_start longer;
 
     if (run->kind != PATTERN_LIMIT)
-        return hash_identity_from(&p->start, identity);
-    if (whose->len == p->longer_len)
-        return hash_identity_from(&p->longer, identity);
-    longer = hash_start_longer(&p->start, whose->len);
-    return hash_identity_from(&longer, identity);
+        return &p->starts[k];
+    if (len == p->longer_len)
+        return &p->longer;
+    *longer = hash_start_longer(p->starts, len);
+    return longer;
 }
 
 /* … and what the store will look at comes near. */
 static void hash(struct engine *e, struct run *run)
 {
-    const size_t n = run->pattern->count;
+    const size_t n = run->pattern->count, some = run->count - run->hashed;
+    struct charge *charges = &run->charges[run->hashed * n];
+    struct hash_start longer[HASHED_AT_ONCE];
+    struct hash_ask asks[HASHED_AT_ONCE * PATTERN_MOST_CHARGES];
+    struct key keys[HASHED_AT_ONCE * PATTERN_MOST_CHARGES];
 
-    for (; run->hashed < run->count; run->hashed++) {
-        const struct whose *whose = &run->whose[run->hashed];
-        struct charge *charges = &run->charges[run->hashed * n];
-        struct key keys[HASH_TOGETHER];
+    if (n == 0 || some == 0)
+        return;
+    for (size_t i = 0; i < some; i++) {
+        const struct whose *whose = &run->whose[run->hashed + i];
 
-        if (n == 1)
-            keys[0] = key_of(run, whose);
-        else
-            hash_identities_from(&run->pattern->starts, (struct span){ whose->bytes, whose->len },
-                                 keys);
         for (size_t k = 0; k < n; k++) {
-            charges[k].key = keys[k];
-            e->store->ops->prefetch(e->store, keys[k], PREFETCH_PLACE);
+            asks[i * n + k].start = start_of(run, k, whose->len, &longer[i]);
+            asks[i * n + k].rest = (struct span){ whose->bytes, whose->len };
         }
     }
+    hash_together(asks, some * n, keys);
+    for (size_t i = 0; i < some * n; i++) {
+        charges[i].key = keys[i];
+        e->store->ops->prefetch(e->store, keys[i], PREFETCH_PLACE);
+    }
+    run->hashed = run->count;
 }
 
 void run_put(struct engine *e, struct run *run, struct span key)

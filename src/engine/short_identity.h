@@ -57,4 +57,14 @@ static inline struct span pattern_hashed(const struct pattern *p, const void *id
     return (struct span){ at + sizeof(size_t), len };
 }
 
+/* The key of each charge. */
+static inline void pattern_keys(const struct pattern *p, struct span hashed, struct key *out)
+{
+    struct hash_ask asks[PATTERN_MOST_CHARGES];
+
+    for (size_t i = 0; i < p->count; i++)
+        asks[i] = (struct hash_ask){ &p->starts[i], hashed };
+    hash_together(asks, p->count, out);
+}
+
 #endif

@@ -1,16 +1,12 @@
 /* test_secret.c - the secret and the hashes it keys. */
 #include <fcntl.h>
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cmocka.h>
+#include "support/unit.h"
 
 #include "base/secret.h"
 #include "base/siphash.h"
@@ -379,40 +375,39 @@ static void a_hash_can_be_begun_once_for_many(void **state)
     }
 }
 
-static void check_together(const struct hash_start one[HASH_TOGETHER], struct span rest)
+/* Of any lengths, side by side and one by one. */
+static void hashes_that_are_made_together_are_those_of_each(void **state)
 {
-    struct key together[HASH_TOGETHER], narrow[HASH_TOGETHER];
-    struct hash_starts starts;
-
-    for (size_t i = 0; i < HASH_TOGETHER; i++)
-        hash_starts_put(&starts, i, &one[i]);
-    hash_identities_from(&starts, rest, together);
-    hash_identities_narrow(&starts, rest, narrow);
-    for (size_t i = 0; i < HASH_TOGETHER; i++) {
-        const struct key alone = hash_identity_from(&one[i], rest);
-
-        assert_memory_equal(&together[i], &alone, sizeof alone);
-        assert_memory_equal(&narrow[i], &alone, sizeof alone);
-    }
-}
-
-static void keys_of_several_rules_are_those_of_each(void **state)
-{
-    struct hash_start starts[HASH_TOGETHER];
-    char bytes[64];
+    enum { ROUNDS = 20000, MOST = 3 * HASH_TOGETHER };
+    struct dice dice = dice_new();
+    char bytes[MOST][72];
 
     (void)state;
-    for (size_t i = 0; i < sizeof bytes; i++)
-        bytes[i] = (char)(i * 57 + 11);
-    for (size_t first = 0; first <= 16; first += 8)
-        for (size_t len = 0; len <= sizeof bytes - first; len++) {
-            for (size_t i = 0; i < HASH_TOGETHER; i++) {
-                const struct hash_key key = { { (unsigned char)(i + 1), 7, (unsigned char)len } };
+    for (int round = 0; round < ROUNDS; round++) {
+        const size_t n = (size_t)dice_below(&dice, MOST + 1);
+        const int64_t lengths = 1 + dice_below(&dice, 48); /* mostly the same */
+        struct hash_start starts[MOST];
+        struct hash_ask asks[MOST];
+        struct key together[MOST + 1] = { { 0 } }, alone[MOST + 1] = { { 0 } };
 
-                starts[i] = hash_start_of(&key, (struct span){ bytes, first });
-            }
-            check_together(starts, (struct span){ bytes + first, len });
+        for (size_t i = 0; i < n; i++) {
+            struct hash_key key;
+            const size_t first = 8 * (size_t)dice_below(&dice, 3);
+
+            for (size_t k = 0; k < sizeof bytes[i]; k++)
+                bytes[i][k] = (char)dice_roll(&dice);
+            memcpy(key.bytes, bytes[i] + 8, sizeof key.bytes);
+            starts[i] = hash_start_of(&key, (struct span){ bytes[i], first });
+            asks[i] = (struct hash_ask){
+                &starts[i],
+                { bytes[i] + first,
+                  (size_t)(dice_below(&dice, 4) ? lengths - 1 : dice_below(&dice, 48)) }
+            };
         }
+        hash_together(asks, n, together);
+        hash_one_by_one(asks, n, alone);
+        assert_memory_equal(together, alone, sizeof together); /* and nothing behind them */
+    }
 }
 
 int main(void)
@@ -439,7 +434,7 @@ int main(void)
         cmocka_unit_test(identities_are_hashed_with_siphash),
         cmocka_unit_test(ids_are_hashed_with_siphash_of_fewer_rounds),
         cmocka_unit_test(a_hash_can_be_begun_once_for_many),
-        cmocka_unit_test(keys_of_several_rules_are_those_of_each),
+        cmocka_unit_test(hashes_that_are_made_together_are_those_of_each),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
