@@ -11,7 +11,7 @@
 #include "server/server.h"
 
 enum {
-    KEPT_TEXT = 8192,    /* a longer text is given back with its reply */
+    KEPT_TEXT = 4096,    /* a longer text is given back with its reply */
     KEPT_REPLIES = 1024, /* for reuse; more are given back */
     CALLS_TOGETHER = 64,
     ANY_REPLY = 64,  /* about how many bytes a reply is, without its text … */
@@ -139,13 +139,13 @@ void reply_end(struct reply *r)
 }
 
 /* The first is what reply_begin() has it wait for. */
-void reply_add_check(struct reply *r)
+void reply_add_check(struct reply *r, size_t bytes)
 {
     struct session *s = r->session;
 
     r->waiting += r->checks++ > 0;
     s->loop->turn.in_flight++;
-    add_weight(r, s, weight_of_answer(s));
+    add_weight(r, s, bytes ? bytes : weight_of_answer(s));
 }
 
 void reply_check_done(struct reply *r)
@@ -192,7 +192,7 @@ void reply_drop_first(struct session *s)
         loop->free_calls = call;
     }
     loop->turn.in_flight -= r->checks;
-    if (r->text.len > 0)
+    if (r->text.room > 0)
         reuse_text(&r->text);
     if (r->ruling)
         ruling_free(r->ruling);

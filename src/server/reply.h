@@ -89,15 +89,17 @@ struct call *reply_ask(struct reply *r, enum verb verb, const struct parsed_requ
  * asking, and the pattern holds. */
 struct reply_like {
     struct pattern pattern;
-    size_t runs; /* that need it */
+    size_t runs;  /* that need it */
+    size_t bytes; /* of the last answer in a run; 0: there was none */
     void (*encode)(struct reply *reply, struct buf *out);
     int http_minor, deny_status; /* as the reply has them */
 };
 void reply_serve_like(struct session *s, struct reply_like *like,
                       const struct pattern_words *words);
 
-/* The reply waits for one more check, that has no call; and it has the answer of one. */
-void reply_add_check(struct reply *r);
+/* The reply waits for one more check, that has no call, and whose answer has about so many bytes (0:
+ * as any); and it has the answer of one. */
+void reply_add_check(struct reply *r, size_t bytes);
 void reply_check_done(struct reply *r);
 
 /* The same for a limit as redis-cell counts. */

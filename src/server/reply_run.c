@@ -14,6 +14,10 @@
 
 #include "server/server.h"
 
+enum {
+    LONG_ENOUGH = 1536
+}; /* bytes of a reply: a few more checks, and it costs less to begin another */
+
 /* A reply with one call, for those who write answers: it is of each check in turn. */
 struct teller {
     struct reply reply;
@@ -80,7 +84,7 @@ static struct reply *reply_for(struct session *s)
 {
     struct reply *last = s->last;
 
-    if (last && last->encode == encode_run && last->waiting > 0 && last->checks < RUN_MOST)
+    if (last && last->encode == encode_run && last->waiting > 0 && last->weight < LONG_ENOUGH)
         return last;
     return reply_begin(s, encode_run);
 }
@@ -102,7 +106,7 @@ bool reply_run_put(struct session *s, struct reply_like *like, const struct patt
     r = reply_for(s);
     if (!r)
         return true;
-    reply_add_check(r);
+    reply_add_check(r, like->bytes);
     run->replies[run->run.count] = r;
     run_put(loop->engine, &run->run, words->key);
     if (run_is_full(&run->run))
@@ -144,6 +148,16 @@ void reply_runs_ask(struct loop *loop)
 
 /* ---- answering ----------------------------------------------------------------------------- */
 
+static void encode_answer(struct reply_like *like, struct teller *teller, struct reply *r)
+{
+    const size_t before = r->text.len;
+
+    teller->reply.session = r->session;
+    teller->reply.resp_version = r->resp_version;
+    like->encode(&teller->reply, &r->text);
+    like->bytes = r->text.len - before;
+}
+
 static void answer(struct loop *loop, struct reply_run *run, struct teller *teller)
 {
     struct check *check = &teller->call.check;
@@ -157,11 +171,8 @@ static void answer(struct loop *loop, struct reply_run *run, struct teller *tell
 
         run_tell(&run->run, i, check);
         observer_run(loop->observer, &loop->runs, check, NULL, loop->turn.now);
-        if (!r->session->is_gone) {
-            teller->reply.session = r->session;
-            teller->reply.resp_version = r->resp_version;
-            run->like->encode(&teller->reply, &r->text);
-        }
+        if (!r->session->is_gone)
+            encode_answer(run->like, teller, r);
         reply_check_done(r);
     }
     run->like->runs--;
