@@ -15,8 +15,9 @@
 #include "server/server.h"
 
 enum {
-    LONG_ENOUGH = 1536
-}; /* bytes of a reply: a few more checks, and it costs less to begin another */
+    LONG_ENOUGH = 1536, /* bytes of a reply: then another is begun */
+    KEPT_RUNS = 64,     /* for reuse; more are given back */
+};
 
 /* A reply with one call, for those who write answers: it is of each check in turn. */
 struct teller {
@@ -48,11 +49,22 @@ static struct reply_run *take_free(struct reply_runs *all)
 {
     struct reply_run *run = all->free;
 
-    if (run)
-        all->free = run->next;
-    else
-        run = calloc(1, sizeof *run);
+    if (!run)
+        return calloc(1, sizeof *run);
+    all->free = run->next;
+    all->free_count--;
     return run;
+}
+
+static void give_back(struct reply_runs *all, struct reply_run *run)
+{
+    if (all->free_count == KEPT_RUNS) {
+        free(run);
+        return;
+    }
+    run->next = all->free;
+    all->free = run;
+    all->free_count++;
 }
 
 /* Where the next one like this goes. NULL: out of memory. */
@@ -187,8 +199,7 @@ void reply_runs_answer(struct loop *loop)
 
         answer(loop, run, all->teller);
         all->first = run->next;
-        run->next = all->free;
-        all->free = run;
+        give_back(all, run);
     }
     all->last = NULL;
     all->asked = 0;

@@ -25,6 +25,7 @@ struct reply_runs {
     size_t asked;                    /* … so many checks */
     const struct reply_like *before; /* of the last request; NULL: it was like none */
     struct reply_run *free;
+    size_t free_count;
     struct teller *teller; /* NULL: none was needed yet */
 };
 
