@@ -445,7 +445,8 @@ local function charge(record, i, took, token)
         born = false
     end
     if not born then
-        born = not record.settled and holds.born_with(string.sub(hold_name, 1, 8), false)
+        born = (not record.settled or token > 0) -- what is used at once may be undone, too
+            and holds.born_with(string.sub(hold_name, 1, 8), false)
         s.releases = nil
     end
     s.a, s.b, s.c, s.older, s.born = took.a, took.b, took.c, took.older or '', born
@@ -744,6 +745,12 @@ local function undo(record)
                 tell_given_back(s)
             end
             write_holds(s, r)
+        elseif record.settled and (r.algorithm == 4 or r.algorithm == 5) then -- known at once
+            local less = s.b == mark and back * r.window or 0
+            drop_expired(s, r)
+            s.a, s.known = math.max(0, s.a - less), math.max(0, s.known - less)
+            tell_given_back(s)
+            write_holds(s, r)
         elseif r.algorithm < 4 or r.algorithm > 15 then
             replace_member(c.key, window_member(record, i))
             give_back(record, i, s, r, back, token)
@@ -827,7 +834,7 @@ while at <= #asked do
         if not record then
             outcome = 2
         elseif record.tag and verb < 10 then
-            if verb == 9 and record.expires < now + asked[at] then
+            if verb == 9 and now < record.expires + POINTED and record.expires < now + asked[at] then
                 record.expires = now + asked[at]
                 write_record(record)
             end
