@@ -661,6 +661,21 @@ def identities_outside_of_a_rollout_hold_and_are_never_denied():
             assert kinds == {False, True}
 
 
+@test
+def what_is_held_of_a_policy_that_is_gone_is_grown_and_settled():
+    with Served() as s:
+        held = {"policy": "quota", "key": "gus", "id": "orphan", "cost": 5, "ttl_ms": 60_000}
+        assert s.post("reserve", **held)["remaining"] == 5
+        s.config.write_text(POLICIES.replace("  quota:", "  other:"))
+        s.reload("other")
+        s.problem("reserve", 404, "no_such_policy", **held)
+        assert s.post("grow", reservation="orphan", cost=1)["remaining"] == 4
+        assert s.post("extend", reservation="orphan", ttl_ms=90_000)["expires_in_ms"] == 90_000
+        assert s.post("commit", reservation="orphan", cost=2)["remaining"] == 8
+        assert s.post("commit", reservation="orphan", cost=2)["repeated"]
+        s.problem("release", 409, "already_settled", reservation="orphan")
+
+
 # ---- stores ----------------------------------------------------------------------------------------
 
 @test
