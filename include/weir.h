@@ -323,8 +323,8 @@ WEIR_API WEIR_MUSTCHECK weir_err weir_charge(weir *w, const weir_request *r, wei
 /* ---- reservations ------------------------------------------------------------------- *
  *
  * A check whose charges are held until it is known what was used. What is not settled before it
- * expires counts as used. The slots of a limit of what runs at once are free again then. They need
- * the memory or the file store. */
+ * expires counts as used. The slots of a limit of what runs at once are free again then. All stores
+ * have them. */
 
 /* As weir_check(); if it is allowed, the answer has a reservation. */
 WEIR_API WEIR_MUSTCHECK weir_err weir_reserve(weir *w, const weir_request *r, weir_answer *a,

@@ -135,6 +135,7 @@ local function is_sound_charge(c)
     return type(c) == 'table' and type(c.key) == 'string' and type(c.counts) == 'string'
         and string.find(c.key, '^rl:{%x%x%x%x}:') and is_sound_rule(c.rule)
         and is_whole(c.place, 0) and c.place < 256 and is_whole(c.held, 0) and is_whole(c.used, 0)
+        and (c.gone == nil or is_whole(c.gone, 0))
 end
 
 local function is_sound(record)
@@ -185,7 +186,7 @@ local function write_record(record)
     for i = 1, #charges do -- the other members are of this call alone
         local c = charges[i]
         record.charges[i] = { key = c.key, rule = c.rule, place = c.place, shadow = c.shadow,
-            counts = c.counts, held = c.held, used = c.used }
+            counts = c.counts, held = c.held, used = c.used, gone = c.gone }
     end
     redis.call('SET', record_key, cmsgpack.pack(record), 'PXAT',
         expiry_of(record.expires + KNOWN + (record.tag and POINTED or 0)))
@@ -340,8 +341,13 @@ local function hold(s, was, is, expires)
     end
 end
 
--- Does it hold so much of the key, still?
-local function has_hold(s, amount)
+-- What it holds of the key, if it still does: without what was forgotten before the rest was grown.
+local function amount_held(c)
+    return c.held - (c.gone or 0)
+end
+
+local function has_hold(s, c)
+    local amount = amount_held(c)
     return s.is_held and amount > 0 and redis.call('ZSCORE', s.key .. ':h', holds_member(amount))
 end
 
@@ -422,9 +428,13 @@ local function charge(record, i, took, token)
         if record.settled or r.algorithm ~= 6
             and redis.call('ZCARD', s.key .. ':h') >= HOLDS_MOST then
             s.known = math.min(s.known + c.cost * r.window, 2^53 - 1)
+            c.gone = c.held > 0 and (c.gone or 0) + c.cost or nil
         else
+            if c.held > 0 and not has_hold(s, c) then -- a lockout or a reset has forgotten it
+                c.gone = c.held
+            end
             s.sum = s.sum + c.cost
-            hold(s, c.held, c.held + c.cost, record.expires)
+            hold(s, amount_held(c), amount_held(c) + c.cost, record.expires)
         end
         write_holds(s, r)
         note(record, i, c.cost, token > 0 and s.b or 0, token, '') -- to undo it alone
@@ -435,7 +445,8 @@ local function charge(record, i, took, token)
         born = false
     end
     if not born then
-        born = not record.settled and holds.born_with(string.sub(hold_name, 1, 8), false)
+        born = (not record.settled or token > 0) -- what is used at once may be undone, too
+            and holds.born_with(string.sub(hold_name, 1, 8), false)
         s.releases = nil
     end
     s.a, s.b, s.c, s.older, s.born = took.a, took.b, took.c, took.older or '', born
@@ -518,14 +529,16 @@ local function charge_excess(s, r, excess)
 end
 
 local function settle_hold(c, s, r, used)
+    local amount = amount_held(c)
+    used = math.max(0, used - (c.gone or 0))
     drop_expired(s, r)
-    hold(s, c.held, 0)
+    hold(s, amount, 0)
     if r.algorithm == 6 then
-        s.b = s.b - c.held
+        s.b = s.b - amount
     else
-        s.sum = s.sum - c.held
+        s.sum = s.sum - amount
         s.known = math.min(s.known + used * r.window, 2^53 - 1)
-        s.a = math.min(s.a + math.max(0, used - c.held) * r.window, s.known + s.sum * r.window)
+        s.a = math.min(s.a + math.max(0, used - amount) * r.window, s.known + s.sum * r.window)
         tell_given_back(s)
     end
     write_holds(s, r)
@@ -553,7 +566,7 @@ local function settle_charge(record, i, used)
             tell_given_back(s)
         end
     elseif (r.algorithm == 6 or r.algorithm == 4 or r.algorithm == 5)
-        and now < record.expires and has_hold(s, c.held) then
+        and now < record.expires and has_hold(s, c) then
         settle_hold(c, s, r, used)
     elseif used > held then
         if r.algorithm ~= 6 then
@@ -693,9 +706,9 @@ local function extend(record)
     for i = 1, is > was and #record.charges or 0 do
         local c = record.charges[i]
         local s, r = state_of(c)
-        if not s.locked and has_hold(s, c.held) then
+        if not s.locked and has_hold(s, c) then
             drop_expired(s, r)
-            hold(s, 0, c.held, is)
+            hold(s, 0, amount_held(c), is)
             write_holds(s, r)
         elseif not s.locked and s.a then
             replace_member(c.key, nil, window_member(record, i), is)
@@ -719,10 +732,10 @@ local function undo(record)
         end
         local s, r = state_of(c)
         if back == 0 or s.locked or not s.a then
-        elseif has_hold(s, c.held) then
+        elseif has_hold(s, c) then
             local is_last = s.b == mark -- nothing has drained before a later charge
             drop_expired(s, r)
-            hold(s, c.held, c.held - back, record.expires)
+            hold(s, amount_held(c), amount_held(c) - back, record.expires)
             if r.algorithm == 6 then
                 s.b = s.b - back
             else
@@ -731,6 +744,12 @@ local function undo(record)
                     s.known + s.sum * r.window)
                 tell_given_back(s)
             end
+            write_holds(s, r)
+        elseif record.settled and (r.algorithm == 4 or r.algorithm == 5) then -- known at once
+            local less = s.b == mark and back * r.window or 0
+            drop_expired(s, r)
+            s.a, s.known = math.max(0, s.a - less), math.max(0, s.known - less)
+            tell_given_back(s)
             write_holds(s, r)
         elseif r.algorithm < 4 or r.algorithm > 15 then
             replace_member(c.key, window_member(record, i))
@@ -815,7 +834,7 @@ while at <= #asked do
         if not record then
             outcome = 2
         elseif record.tag and verb < 10 then
-            if verb == 9 and record.expires < now + asked[at] then
+            if verb == 9 and now < record.expires + POINTED and record.expires < now + asked[at] then
                 record.expires = now + asked[at]
                 write_record(record)
             end

@@ -71,9 +71,12 @@ END $$;
 
 -- So much of a bucket's hold was used, and it is over. What is given back is bounded: the level goes
 -- down to what is known to be used and what is still held, and no further. So no burst of what was
--- really used exceeds the limit. False: the hold is not open.
+-- really used exceeds the limit. Of what was reserved, less is held if a lockout or a reset has
+-- forgotten it before the rest was grown. False: the hold is not open.
+DROP FUNCTION IF EXISTS weir.settle_bucket(uuid, bigint, bigint, bigint, bigint, uuid, bigint);
 CREATE OR REPLACE FUNCTION weir.settle_bucket(
-    p_key uuid, max bigint, win bigint, now bigint, p_expires bigint, p_id uuid, p_used bigint)
+    p_key uuid, max bigint, win bigint, now bigint, p_expires bigint, p_id uuid, p_used bigint,
+    p_reserved bigint)
 RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
     most CONSTANT bigint := (1::bigint << 53) - 1;
@@ -93,6 +96,7 @@ BEGIN
     IF held IS NULL OR p_expires <= t OR coalesce(s.locked_until, 1) NOT IN (0, -2) THEN
         RETURN false;
     END IF;
+    p_used := greatest(0, p_used - (p_reserved - held));
     up := weir.bring_up(p_key, max, win, s.at, t, s.other, s.oldest);
     known := up.known + least(p_used, most / win + 1) * win;
     level := CASE WHEN t - s.at > s.used / max THEN 0 ELSE s.used - (t - s.at) * max END;
@@ -365,7 +369,8 @@ BEGIN
             PERFORM weir.bring_up_leases(r, i, p_now, p_used[i]);
         ELSIF r.algorithms[i] IN (4, 5) AND r.held[i] > 0
               AND weir.settle_bucket(r.keys[i], r.limits[i], r.windows[i], p_now,
-                                     weir.hold_until(r, 4), r.id, p_used[i]) THEN
+                                     weir.hold_until(r, 4), r.id, p_used[i],
+                                     r.held[i]) THEN
             NULL;
         ELSIF back < 0 THEN
             excess[i] := -back;

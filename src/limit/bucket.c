@@ -186,12 +186,14 @@ bool bucket_settle(struct bucket *s, const struct rule *r, int64_t now, const st
                    int64_t used, struct step *out)
 {
     struct bucket_change *next = &out->next.bucket;
-    int64_t held, most;
+    int64_t held, forgotten, most;
 
     bring_up(s, r, now, out);
     held = hold->expires > out->now ? holds_remove(s->holds, hold->expires, hold->id) : 0;
     if (held == 0)
         return false;
+    forgotten = hold->amount - held;
+    used = used > forgotten ? used - forgotten : 0;
     holds_drop(s->holds, next->drop); /* those stood before it */
     next->known = sum_of(next->known, units(used, r));
     if (used > held)

@@ -234,8 +234,9 @@ void state_give_back(struct state *s, const struct rule *r, int64_t now, int64_t
 bool state_hold_is_open(const struct state *s, weir_algorithm algorithm, int64_t now,
                         const struct hold *hold);
 
-/* So much of a hold was used; it is over. Then `out` says how the state stands, as a peek does.
- * False: it is not open (any more). For algorithms with holds. */
+/* So much of a hold was used; it is over. Its amount is what was reserved: less is held if a lockout
+ * or a reset has forgotten some of it before the rest was grown. Then `out` says how the state stands,
+ * as a peek does. False: it is not open (any more). For algorithms with holds. */
 bool state_settle(struct state *s, const struct rule *r, int64_t now, const struct hold *hold,
                   int64_t used, struct step *out);
 

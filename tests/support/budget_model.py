@@ -376,9 +376,12 @@ class Key:
             return self.blocked - now
         return self.state.wait(now, cost)
 
+    def forget(self):
+        self.blocked, self.state = None, STATES[self.rule["algorithm"]](self.rule)
+
     def block(self, now):
+        self.forget()
         self.blocked = now + self.rule["block_for_ms"]
-        self.state = STATES[self.rule["algorithm"]](self.rule)
 
     def stand(self, now):
         return [self.remaining(now), self.reset(now)]
@@ -391,6 +394,7 @@ class Hold:
         self.question, self.expires, self.settled = question, expires, None
         self.amount = {}  # by id of the state, for buckets and slots
         self.parts = []   # (key, state, mark, amount), oldest first
+        self.checked = None # what a check with an id has used at once
         self.keys = []    # of all rules, in file order
 
     def is_expired(self, now):
@@ -451,13 +455,17 @@ class Model:
 
     def step(self, step):
         now, op = step["now"], step["op"]
-        if op in ("check", "peek"):
+        if op == "reset":
+            for i in range(len(self.rules)):
+                self.key_of(i, step["key"]).forget()
+            return {}
+        if op == "peek" or op == "check" and "id" not in step:
             keys = [self.key_of(i, step["key"]) for i in range(len(self.rules))]
             return self.decide(now, keys, self.costs(step), op == "check")
         if op == "charge":
             return self.charge(now, step)
         hold = self.find(step)
-        if op == "reserve":
+        if op in ("reserve", "check"):
             return self.reserve(now, step, hold)
         if not hold:
             return {"error": "no_such_reservation"}
@@ -486,16 +494,20 @@ class Model:
             if hold.question != question:
                 return {"error": "id_reused"}
             return {"allowed": True, "repeated": True, "rules": self.stand(now, hold.keys)}
-        hold = Hold(question, now + step["ttl_ms"])
+        is_check = step["op"] == "check"
+        hold = Hold(question, now + (0 if is_check else step["ttl_ms"]))
         hold.keys = [self.key_of(i, step["key"]) for i in range(len(self.rules))]
-        answer = self.decide(now, hold.keys, self.costs(step), True, hold)
+        answer = self.decide(now, hold.keys, self.costs(step), True, None if is_check else hold)
         if answer["allowed"]:
             self.holds[step["id"]] = hold
-            answer["expires_in_ms"] = step["ttl_ms"]
+            if is_check:
+                hold.checked = hold.settled = self.costs(step)
+            else:
+                answer["expires_in_ms"] = step["ttl_ms"]
         return answer
 
     def settle(self, now, step, hold):
-        held = [sum(p[3] for p in hold.parts if p[0] is k) for k in hold.keys]
+        held = hold.checked or [sum(p[3] for p in hold.parts if p[0] is k) for k in hold.keys]
         named = step.get("costs") or {}
         used = [0 if step["op"] == "release" else named.get(r.get("counts", "requests"), h)
                 for r, h in zip(self.rules, held)]
@@ -512,10 +524,10 @@ class Model:
     def settle_one(self, now, hold, key, held, used, expired):
         key.is_blocked(now)
         parts = [p for p in hold.parts if p[0] is key]
-        whole = bool(parts) and all(p[1] is key.state for p in parts)
         if isinstance(key.state, (Bucket, Slots)):
-            if whole:
-                key.state.settle(now, hold, used)
+            amount = sum(p[3] for p in parts if p[1] is key.state)
+            if amount: # the rest was forgotten before this was grown
+                key.state.settle(now, hold, max(0, used - (held - amount)))
             elif used > held and isinstance(key.state, Bucket):
                 key.state.add(now, used - held, None)
             return

@@ -52,12 +52,12 @@ policies:
 class Served:
     """A server with these policies, which believes its clients' clocks."""
 
-    def __init__(self, *arguments, store="memory:", more=""):
+    def __init__(self, *arguments, store="memory:", more="", policies=POLICIES):
         global NOW  # pylint: disable=global-statement
         NOW += MONTH  # what tests before this one have left is over
         self.folder = Folder()
         self.config = self.folder.path / "policies.yaml"
-        self.config.write_text(POLICIES + more)
+        self.config.write_text(policies + more)
         self.server = Server("--trust-client-clock", *arguments, config=self.config,
                              store=STORE or store.format(folder=self.folder.path))
 
@@ -206,6 +206,30 @@ def many_are_answered_in_order_each_with_its_own_error():
         assert [a.get("remaining") for a in answers[:2]] == [5, 5] and answers[3]["reservation"] is None, answers
         assert [answers[i]["error"]["code"] for i in (2, 4, 5)] == [
             "no_such_reservation", "invalid_request", "already_settled"], answers
+
+
+@test
+def what_is_grown_after_a_lockout_or_a_reset_is_settled_alone():
+    locked = "  locked: {limit: 10 per 1h, by: user, algorithm: token_bucket, block_for: 1s}\n"
+    policies = POLICIES.replace("exempt:", locked + "exempt:")
+    with Served(policies=policies) as s:
+        ann = {"policy": "locked", "key": "ann", "ttl_ms": 60_000}
+        s.post("reserve", **ann, id="l1", cost=5)
+        assert not s.post("check", policy="locked", key="ann", cost=6)["allowed"]
+        later = NOW + 1000
+        assert s.post("grow", reservation="l1", cost=1, now=later)["remaining"] == 9
+        assert s.post("reserve", **ann, id="l2", cost=8, now=later)["remaining"] == 1
+        # Of what is held by others, nothing is given back.
+        assert s.post("release", reservation="l1", now=later)["remaining"] == 2
+        assert s.post("release", reservation="l2", now=later)["remaining"] == 10
+
+        bob = {"policy": "slow", "key": "bob", "ttl_ms": 60_000}
+        s.post("reserve", **bob, id="s1")
+        s.post("reset", policy="slow", key="bob")
+        assert s.post("grow", reservation="s1", cost=1)["remaining"] == 0
+        assert s.post("release", reservation="s1")["remaining"] == 1
+        assert s.post("reserve", **bob, id="s2")["allowed"]
+        assert not s.post("reserve", **bob, id="s3")["allowed"]
 
 
 @test
@@ -635,6 +659,21 @@ def identities_outside_of_a_rollout_hold_and_are_never_denied():
                 assert again["allowed"], again
                 assert s.post("check", policy="some", key=f"u{i}")["allowed"] == more["allowed"]
             assert kinds == {False, True}
+
+
+@test
+def what_is_held_of_a_policy_that_is_gone_is_grown_and_settled():
+    with Served() as s:
+        held = {"policy": "quota", "key": "gus", "id": "orphan", "cost": 5, "ttl_ms": 60_000}
+        assert s.post("reserve", **held)["remaining"] == 5
+        s.config.write_text(POLICIES.replace("  quota:", "  other:"))
+        s.reload("other")
+        s.problem("reserve", 404, "no_such_policy", **held)
+        assert s.post("grow", reservation="orphan", cost=1)["remaining"] == 4
+        assert s.post("extend", reservation="orphan", ttl_ms=90_000)["expires_in_ms"] == 90_000
+        assert s.post("commit", reservation="orphan", cost=2)["remaining"] == 8
+        assert s.post("commit", reservation="orphan", cost=2)["repeated"]
+        s.problem("release", 409, "already_settled", reservation="orphan")
 
 
 # ---- stores ----------------------------------------------------------------------------------------

@@ -188,6 +188,8 @@ static bool set_cell(struct table *t, struct shard *s, struct cell *cell, const 
         is_set = is_set && state_bear(&cell->state, r->algorithm, (uint32_t)r->packed.words[1],
                                       &t->allocator);
     } else {
+        if (r->is_locked && state_has_holds(r->algorithm)) /* a lockout has forgotten them */
+            holds_done(&cell->state.bucket.holds, &t->allocator);
         is_set = state_unpack(&cell->state, r->algorithm, &r->packed, &t->allocator);
     }
     after = state_heap_bytes(&cell->state, r->algorithm);

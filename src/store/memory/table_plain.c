@@ -212,11 +212,12 @@ static bool settle(struct table *t, struct question *q, struct shard *home, stru
     struct kept_reservation *r = reservation_in(record);
     struct charge *c = q->charges;
     const int64_t held = r->charges[0].held, used = of->is_release ? 0 : held;
-    const struct hold hold = reservation_hold(of, cell->algorithm, record->state.kept.expires,
-                                              r->gives_back);
+    struct hold hold = reservation_hold(of, cell->algorithm, record->state.kept.expires,
+                                        r->gives_back);
 
     if (!state_has_holds(cell->algorithm) && used != held)
         return false;
+    hold.amount = held;
     c->rule = &r->terms->of->rule; /* shared: it stays */
     c->key = r->charges->key;
     c->class = r->terms->of->class;

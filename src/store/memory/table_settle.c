@@ -108,10 +108,11 @@ static weir_err prepare_excess(struct deciding *d, const struct kept_reservation
 static void settle_charge(struct deciding *d, const struct kept_reservation *r, size_t i,
                           int64_t expires)
 {
-    const struct hold hold = deciding_hold(d, i, expires, r->gives_back);
+    struct hold hold = deciding_hold(d, i, expires, r->gives_back);
     struct charge *c = &d->charges[i];
     struct cell *cell = d->cells[i];
 
+    hold.amount = r->charges[i].held;
     if (c->cost > 0) {
         state_apply(&cell->state, c->rule, &c->step);
         stamp_as_it_stands(d, i);

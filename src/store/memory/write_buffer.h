@@ -64,10 +64,10 @@ static inline uint64_t write_buffers_settled(const struct write_buffers *l,
 #define MARK_LOST UINT64_MAX            /* a mark that no commit will confirm */
 #define MARK_IN_BUFFER (UINT64_MAX - 1) /* the record has no position in the log yet */
 
-/* Does the second record say all that the first does? */
+/* Does the second record say all that the first does? A lockout says that nothing is held any more. */
 static inline bool record_replaces(const struct record *old, const struct record *r)
 {
-    return old->key.low == r->key.low && old->key.high == r->key.high &&
+    return old->key.low == r->key.low && old->key.high == r->key.high && !old->is_locked &&
            (!state_is_log(r->algorithm) || old->packed.words[1] == r->packed.words[1]);
 }
 

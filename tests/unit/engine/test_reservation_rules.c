@@ -153,6 +153,53 @@ static void R2_what_is_held_when_a_lockout_begins_is_not_given_back_after_it(voi
     }
 }
 
+#define LOCKED_BUCKET                                                                              \
+    POLICIES("  p: {limit: 10 per 1m, by: user, algorithm: token_bucket, block_for: 1s}\n")
+
+/* 5 are held when a lockout begins, and 2 more when it is over: of 10, 8 are left. */
+static int64_t left_after(ask_fn *how, bool in_files)
+{
+    struct place p = { 0 };
+    const weir_request r = held("ann", "x", 5, NOW), done = of("x", NOW + 1200);
+    weir_request more = of("x", NOW + 1200);
+    int64_t left;
+
+    more.cost = 2;
+    make_place(&p, in_files, LOCKED_BUCKET);
+    assert_true(ask(weir_reserve, p.w, &r).allowed);
+    assert_false(check(p.w, NOW + 1, "p user=ann cost=9").allowed);
+    assert_int_equal(ask(weir_grow, p.w, &more).remaining, 8);
+    open_again(&p);
+    left = ask(how, p.w, &done).remaining;
+    leave_place(&p);
+    return left;
+}
+
+static void R2_what_is_grown_after_a_lockout_is_settled_alone(void **state)
+{
+    (void)state;
+    for (int in_files = 0; in_files < 2; in_files++) {
+        assert_int_equal(left_after(weir_commit, in_files), 8);
+        assert_int_equal(left_after(weir_release, in_files), 10);
+    }
+}
+
+static void what_a_lockout_has_forgotten_is_not_there_after_a_restart(void **state)
+{
+    struct place p = { 0 };
+    const weir_request r = held("ann", "x", 5, NOW),
+                       used = { .policy = "p", .key = "ann", .now = NOW + 2 };
+
+    (void)state;
+    make_place(&p, true, LOCKED_BUCKET);
+    assert_true(ask(weir_reserve, p.w, &r).allowed);
+    assert_false(check(p.w, NOW + 1, "p user=ann cost=9").allowed);
+    open_again(&p);
+    assert_int_equal(ask(weir_charge, p.w, &used).reset_after_ms, 999);
+    assert_int_equal(check(p.w, NOW + 3, "p user=ann cost=1").retry_after_ms, 998);
+    leave_place(&p);
+}
+
 static void R2_parts_that_were_grown_come_back_newest_first_from_their_windows(void **state)
 {
     struct place p = { 0 };
@@ -679,6 +726,8 @@ int main(void)
         cmocka_unit_test(R2_after_a_reset_in_the_same_window_nothing_is_given_back),
         cmocka_unit_test(R2_what_a_second_reservation_charges_after_a_reset_is_its_own),
         cmocka_unit_test(R2_what_is_held_when_a_lockout_begins_is_not_given_back_after_it),
+        cmocka_unit_test(R2_what_is_grown_after_a_lockout_is_settled_alone),
+        cmocka_unit_test(what_a_lockout_has_forgotten_is_not_there_after_a_restart),
         cmocka_unit_test(R2_parts_that_were_grown_come_back_newest_first_from_their_windows),
         cmocka_unit_test(R5_a_policy_may_have_it_given_back_after_its_expiry_and_not_before),
         cmocka_unit_test(R5_without_that_it_is_used_in_full),
