@@ -11,7 +11,8 @@ of all rounds together, as in a short one a p99 is of a few stalls of the machin
 share the machine, so on few cores the generator is part of every figure, of the floor's as well;
 the CPU time a request costs a server (/proc/PID/stat) is not touched by that.
 
-constant        answers the same bytes, looks at nothing: see constant.c
+constant        answers the same bytes as weir, looks at nothing: see constant.c; it is asked for the same
+                as what it is compared with
 constant always the same, behind a write and a sync for all that was asked together
 weir            CL.THROTTLE by RESP, GET /v1/gate and POST /v1/check by HTTP; file store, sync 50ms
 weir bucket     WEIR.LIMIT with a token bucket, and
@@ -39,6 +40,7 @@ import csv
 import hashlib
 import json
 import os
+import re
 import shutil
 import socket
 import statistics
@@ -68,6 +70,24 @@ def free_port():
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
         return s.getsockname()[1]
+
+
+def command(*words):
+    return b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%s\r\n" % (len(w), w) for w in words)
+
+
+def once(how):
+    """What `weir bench` sends for that, once."""
+    if how.startswith("/"):
+        return f"GET {how} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".replace("{key}", "key:000001").encode()
+    if how == "cl.throttle":
+        how = f"raw:CL.THROTTLE {{key}} {LIMIT - 1} {LIMIT} 60"
+    return command(*how.removeprefix("raw:").replace("{key}", "key:000001").encode().split())
+
+
+def shape_of(answer):
+    """Without its numbers and names of days and months."""
+    return re.sub(rb"\d", b"0", re.sub(rb"(?<=Date: )\w+|[A-Z][a-z]+(?= \d{4} )", b"day", answer))
 
 
 def children(pid):
@@ -115,11 +135,9 @@ class Server:
     def cpu_seconds(self):
         return cpu_seconds([self.process.pid] + children(self.process.pid))
 
-    def ask_once(self, *words):
-        """One command of RESP, to get a server ready."""
+    def ask_once(self, request):
         with socket.create_connection(("127.0.0.1", self.port), 5) as s:
-            s.sendall(b"*%d\r\n" % len(words) +
-                      b"".join(b"$%d\r\n%s\r\n" % (len(w), w) for w in words))
+            s.sendall(request)
             return s.recv(4096)
 
     def stop(self):
@@ -172,6 +190,8 @@ INCR_COMMAND = "raw:INCR {key} ; PEXPIRE {key} 60000 NX"
 # name: (server, protocol, how it is asked)
 CONTESTANTS = {
     "constant": ("constant", "resp", "cl.throttle"),
+    "constant bucket": ("constant", "resp", BUCKET),
+    "constant sliding": ("constant", "resp", SLIDING),
     "constant always": ("constant always", "resp", "cl.throttle"),
     "weir": ("weir", "resp", "cl.throttle"),
     "weir uring": ("weir uring", "resp", "cl.throttle"),
@@ -185,7 +205,7 @@ CONTESTANTS = {
     "weir always": ("weir always", "resp", "cl.throttle"),
     "redis lua always": ("redis always", "resp", LUA_COMMAND),
     "redis incr always": ("redis always", "resp", INCR_COMMAND),
-    "constant http": ("constant", "http", PLAIN),
+    "constant http": ("constant", "http", GATE),
     "weir gate": ("weir", "http", GATE),
     "weir uring gate": ("weir uring", "http", GATE),
     "weir check": ("weir", "http", CHECK),
@@ -197,7 +217,7 @@ CONTESTANTS = {
 }
 RESP = ["constant", "weir", "weir uring", "redis lua", "redis incr"]
 ALWAYS = ["constant always", "weir always", "redis lua always", "redis incr always"]
-ALSO = ["weir bucket", "weir sliding", "memory", "memory bucket", "memory sliding", "weir three",
+ALSO = ["constant bucket", "constant sliding", "weir bucket", "weir sliding", "memory", "memory bucket", "memory sliding", "weir three",
         "memory gate", "memory three"]  # with one thread and random keys
 HTTP = ["constant http", "weir gate", "weir uring gate", "weir check", "nginx", "haproxy"]
 
@@ -294,7 +314,17 @@ class Field:
         for (name, _), server in self.servers.items():
             server.wait()
             if name.startswith("redis"):
-                server.ask_once(b"SCRIPT", b"LOAD", LUA)
+                server.ask_once(command(b"SCRIPT", b"LOAD", LUA))
+        self.compare_answers()
+
+    def compare_answers(self):
+        """The floor is fair if it answers as much as weir."""
+        for how in "cl.throttle", BUCKET, SLIDING, GATE:
+            answers = {name: shape_of(server.ask_once(once(how)))
+                       for (name, _), server in self.servers.items()
+                       if name.split()[0] in ("constant", "memory", "weir")}
+            if len(set(answers.values())) > 1:
+                sys.exit(f"bench_server: not the same answers to {how}: {answers}")
 
     def stop(self):
         for server in self.servers.values():
@@ -365,15 +395,16 @@ def ratio(a, b, what="per_second"):
     return statistics.median(x[what] / y[what] for x, y in zip(a.rounds, b.rounds))
 
 
-def print_ratio(field, a, b, threads, pipeline, keys, least=None, most=None, rate=0, what="per_second"):
-    """A line, if both were measured."""
+def print_ratio(field, a, b, threads, pipeline, keys, least=None, most=None, rate=0, what="per_second",
+                called=None):
+    """A line, if both were measured; the other one is called `called` there."""
     one = field.find(a, threads, pipeline, keys, rate)
     other = field.find(b, threads, pipeline, keys, rate)
     if not one or not other:
         return
     value = ratio(one, other, what)
     load = f"{rate}/s" if rate else f"pipeline {pipeline}, {threads} thread{'s'[:threads - 1]}"
-    label = f"{a} / {b}: {load}{', hot key' if keys == HOT else ''}"
+    label = f"{a} / {called or b}: {load}{', hot key' if keys == HOT else ''}"
     label += {"per_second": "", "cpu_us": ", CPU"}.get(what, f", {what}")
     print_value(label, value, least, most, width=62)
 
@@ -385,7 +416,8 @@ def print_ratios(field):
         print_ratio(field, "weir", "redis lua", t, 16, keys, least=5)
     for name in "weir", "memory":
         for kind in "", " bucket", " sliding":
-            print_ratio(field, name + kind, "constant", 1, 16, KEYS, least=0.8)
+            print_ratio(field, name + kind, "constant" + kind, 1, 16, KEYS, least=0.8,
+                        called="constant")
     for t, keys in loads[1:]:
         print_ratio(field, "weir", "constant", t, 16, keys, least=0.8)
     for t, keys in loads:

@@ -1,11 +1,12 @@
-/* constant.c - the floor: a server on libuv that answers every request with the same bytes.
+/* constant.c - the floor: a server on libuv that answers all requests of a connection with the same bytes.
  *
  *     constant PORT [THREADS [FILE]]
  *
- * It looks at what it is sent only to count the requests: the '*' that begin commands of RESP, which
- * keys must not have, or the ends of heads of HTTP, whose bodies may have no empty line. Nothing is
- * parsed, decided or kept, and there are no timeouts. Answers leave when all that has arrived is read,
- * which is quicker than to answer one connection after the other.
+ * They are those that weir answers to the first of them. After that one it looks at what it is sent only to
+ * count the requests: the '*' that begin commands of RESP, which keys must not have, or the ends of
+ * heads of HTTP, whose bodies may have no empty line. Nothing is parsed, decided or kept, and there are no
+ * timeouts. Answers leave when all that has arrived is read, which is quicker than to answer one connection
+ * after the other.
  *
  * With FILE, answers leave behind one write and one sync of the disk for all of them: what
  * `sync: always` cannot be quicker than, if it does not answer some while it waits for others. */
@@ -13,6 +14,7 @@
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,25 +25,39 @@
 enum { ROOM = 64 * 1024, MOST_THREADS = 64, MOST_TOGETHER = 1024 };
 enum { KEPT = 32, FILE_SIZE = 64 * 1024 * 1024 }; /* bytes: of a request, and in all */
 
-static const char throttle[] = "*5\r\n:0\r\n:10000000\r\n:9999999\r\n:-1\r\n:1\r\n";
-static const char page[] = "HTTP/1.1 200 OK\r\n"
-                           "Content-Type: text/plain\r\n"
-                           "Content-Length: 3\r\n"
-                           "\r\n"
-                           "ok\n";
-
 /* The same answer many times, to send any number of them at once. */
-struct answers {
+static struct answers {
+    const char *to;   /* is in the request */
+    const char *text; /* of one; bench_server.py compares it with that of weir */
+    bool is_http;
     char *at;
     size_t len; /* of one */
+} all_answers[] = {
+    { .to = "CL.THROTTLE", .text = "*5\r\n:0\r\n:10000000\r\n:9999999\r\n:-1\r\n:0\r\n" },
+    { .to = "token_bucket",
+      .text = "*7\r\n:1\r\n:10000000\r\n:9999999\r\n:0\r\n:1\r\n$7\r\ndefault\r\n$5\r\nstore\r\n" },
+    { .to = "sliding_window",
+      .text = "*7\r\n:1\r\n:10000000\r\n:9999999\r\n:0\r\n:60559\r\n$7\r\ndefault\r\n$5\r\n"
+              "store\r\n" },
+    { .to = "GET /v1/gate",
+      .text = "HTTP/1.1 200 OK\r\n"
+              "Date: Thu, 19 Nov 2026 04:46:35 GMT\r\n"
+              "Cache-Control: no-store\r\n"
+              "Content-Length: 0\r\n"
+              "RateLimit-Policy: \"limit\";q=1000000;w=1\r\n"
+              "RateLimit: \"limit\";r=999999;t=1\r\n"
+              "X-RateLimit-Limit: 1000000\r\n"
+              "X-RateLimit-Remaining: 999999\r\n"
+              "X-RateLimit-Reset: 1795063596\r\n"
+              "\r\n",
+      .is_http = true },
 };
-
-static struct answers resp, http;
+enum { KINDS = sizeof all_answers / sizeof *all_answers };
 
 struct conn {
-    uv_tcp_t tcp; /* the first */
-    size_t ended; /* bytes of "\r\n\r\n" that the last read ended with */
-    const struct answers *answers;
+    uv_tcp_t tcp;                  /* the first */
+    size_t ended;                  /* bytes of "\r\n\r\n" that the last read ended with */
+    const struct answers *answers; /* NULL: before the first request */
     size_t owed;
     struct conn *next; /* of those that are owed something */
 };
@@ -57,14 +73,23 @@ struct worker {
     char room[ROOM];
 };
 
-static void repeat(struct answers *a, const char *text)
+static void repeat(struct answers *a)
 {
-    a->len = strlen(text);
+    a->len = strlen(a->text);
     a->at = malloc(a->len * MOST_TOGETHER);
     if (!a->at)
         err(1, NULL);
     for (size_t i = 0; i < MOST_TOGETHER; i++)
-        memcpy(a->at + i * a->len, text, a->len);
+        memcpy(a->at + i * a->len, a->text, a->len);
+}
+
+/* NULL: there are none. */
+static const struct answers *answers_to(const char *at, size_t len)
+{
+    for (size_t i = 0; i < KINDS; i++)
+        if (memmem(at, len, all_answers[i].to, strlen(all_answers[i].to)))
+            return &all_answers[i];
+    return NULL;
 }
 
 static size_t count_commands(const char *at, size_t len)
@@ -116,16 +141,17 @@ static void received(uv_stream_t *stream, ssize_t n, const uv_buf_t *bytes)
     struct worker *w = stream->loop->data;
     const size_t before = c->owed;
 
-    if (n < 0) {
+    if (n > 0 && !c->answers)
+        c->answers = answers_to(bytes->base, (size_t)n);
+    if (n < 0 || (n > 0 && !c->answers)) {
         uv_read_stop(stream);
         uv_close((uv_handle_t *)stream, closed);
         return;
     }
     if (n == 0)
         return;
-    c->answers = bytes->base[0] == '*' || c->answers == &resp ? &resp : &http;
-    c->owed += c->answers == &resp ? count_commands(bytes->base, (size_t)n)
-                                   : count_heads(c, bytes->base, (size_t)n);
+    c->owed += c->answers->is_http ? count_heads(c, bytes->base, (size_t)n)
+                                   : count_commands(bytes->base, (size_t)n);
     if (before == 0 && c->owed > 0) {
         c->next = w->first;
         w->first = c;
@@ -211,8 +237,8 @@ static int make_file(const char *file, long number)
 
     snprintf(name, sizeof name, "%s.%ld", file, number);
     fd = open(name, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-    for (off_t at = 0; fd >= 0 && at < FILE_SIZE; at += (off_t)resp.len * MOST_TOGETHER)
-        if (pwrite(fd, resp.at, resp.len * MOST_TOGETHER, at) < 0)
+    for (off_t at = 0; fd >= 0 && at < FILE_SIZE; at += (off_t)all_answers->len * MOST_TOGETHER)
+        if (pwrite(fd, all_answers->at, all_answers->len * MOST_TOGETHER, at) < 0)
             err(1, "%s", name);
     if (fd < 0 || fsync(fd) != 0)
         err(1, "%s", name);
@@ -233,8 +259,8 @@ int main(int argc, char **argv)
     if (port < 1 || port > UINT16_MAX || threads < 1 || threads > MOST_THREADS)
         errx(2, "usage: %s PORT [THREADS [FILE]]", argv[0]);
     signal(SIGPIPE, SIG_IGN);
-    repeat(&resp, throttle);
-    repeat(&http, page);
+    for (size_t i = 0; i < KINDS; i++)
+        repeat(&all_answers[i]);
     workers = calloc((size_t)threads, sizeof *workers);
     if (!workers)
         err(1, NULL);

@@ -113,7 +113,7 @@ def counted(way, count):
             ask(server, request, is_ended, count)
             server.stop()
         texts = [file.read_text() for file in folder.glob("counts-*")]
-        loops = [text for text in texts if "table_judge" in text and "conn_" in text]
+        loops = [text for text in texts if "run_loop" in text]
         assert len(loops) == 1, f"{len(texts)} threads, {len(loops)} loops"
         return int(re.search(r"^(?:totals|summary): (\d+)", loops[0], re.M)[1])
 

@@ -32,7 +32,10 @@ static void fill_settings(struct test_server *h, const struct server_settings *g
 
     if (given)
         *s = *given;
-    s->store = "memory:";
+    if (!s->store)
+        s->store = "memory:";
+    if (!s->max_keys)
+        s->max_keys = 100000;
     s->listen[0] = h->address;
     s->listen_count = 1;
     s->threads = 1;
@@ -74,7 +77,8 @@ void test_server_open(struct test_server *h, const char *policies,
     must(listeners_open(&s->listeners, s->settings.listen, 1, 1, &diag), &diag);
     must(weir_open(&s->weir,
                    &(weir_options){ .policy_text = policies,
-                                    .max_keys = 100000,
+                                    .store = s->settings.store,
+                                    .max_keys = s->settings.max_keys,
                                     .flags = WEIR_NO_THREAD | WEIR_IGNORE_ENVIRONMENT |
                                              (s->settings.trusts_client_clock ? WEIR_TRUST_NOW : 0),
                                     .clock = test_server_clock,

@@ -1,7 +1,7 @@
 /* test_server.h - a whole server in this process, on one loop that the test turns by hand.
  *
- * Real sockets (a Unix one in a folder of its own), real sessions, the memory store, and a clock
- * that stands still unless the test moves it. */
+ * Real sockets (a Unix one in a folder of its own), real sessions, the memory store unless the
+ * settings name another, and a clock that stands still unless the test moves it. */
 #ifndef WEIR_TESTS_TEST_SERVER_H
 #define WEIR_TESTS_TEST_SERVER_H
 
