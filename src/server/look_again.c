@@ -13,7 +13,9 @@
  *       Looking pays for clients that wait for answers, and are few: their next requests come from
  *       connections that were served a moment before. Turns of other connections count as longer
  *       pauses do. Many clients, each with a request now and then, are served as soon by a loop that
- *       sleeps, for a quarter of a core. A turn that has gathered several requests counts for
+ *       sleeps, for a quarter of a core. If they ask so often that each of those that a turn served
+ *       had less than BUSY_NS of it, a loop that sleeps is woken by almost every request, and
+ *       whoever has to wake it is the client. A turn that has gathered several requests counts for
  *       nothing: the client was silent before because it was busy with many answers.
  *   A2  It takes only time of a processor that has nothing else to run. With one core it never
  *       pays: clients run while the loop sleeps.
@@ -38,7 +40,8 @@ enum {
     MOST_SHORT = 64,       /* pauses that are remembered */
     ENOUGH_SHORT = 32,     /* looking pays */
     LONG_COUNTS = 8,
-    OTHERS_COUNT = 2,    /* a turn of connections that were not served just before */
+    OTHERS_COUNT = 2,    /* a turn of connections that were not served just before … */
+    BUSY_NS = 20 * 1000, /* … unless there is another one as soon as this */
     LONE_NS = 50 * 1000, /* a request comes soon after a turn */
     LONE_MEAN = 16,      /* turns before the first attempt to gather … */
     MOST_LONE = 4096,    /* … and before each after many in vain */
@@ -83,7 +86,10 @@ void look_again_init(struct look_again *l, uv_loop_t *uv)
 static void note_pause(struct look_again *l, uint64_t pause, const struct turn_work *work)
 {
     const bool is_of_same = work->served_before == work->connections;
-    const unsigned less = pause >= PAUSE_NS ? LONG_COUNTS : is_of_same ? 0 : OTHERS_COUNT;
+    const bool is_busy = pause < BUSY_NS * work->connections;
+    const unsigned less = pause >= PAUSE_NS       ? LONG_COUNTS
+                          : is_of_same || is_busy ? 0
+                                                  : OTHERS_COUNT;
 
     if (less == 0)
         l->short_pauses += l->short_pauses < MOST_SHORT;

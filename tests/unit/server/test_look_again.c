@@ -76,12 +76,17 @@ static void short_pauses_make_it_look_until_there_is_a_long_one(void **state)
     end(&s);
 }
 
-/* Connections that ask in turn, 100 us after each other, with several turns each. */
-static void ask_in_turn(struct looker *s, uint64_t connections)
+/* Connections that ask in turn, so long after each other, with several turns each. */
+static void ask_in_turn_after(struct looker *s, uint64_t pause, uint64_t connections)
 {
     for (size_t i = 0; i < 10 * MANY; i++)
-        work_after(s, 100 * 1000,
+        work_after(s, pause,
                    &(struct turn_work){ 1, 1, look_again_serves(&s->l, 1 + i % connections) });
+}
+
+static void ask_in_turn(struct looker *s, uint64_t connections)
+{
+    ask_in_turn_after(s, 100 * 1000, connections);
 }
 
 static void it_looks_for_few_connections_and_sleeps_for_many(void **state)
@@ -95,6 +100,26 @@ static void it_looks_for_few_connections_and_sleeps_for_many(void **state)
     ask_in_turn(&s, LOOK_AGAIN_SERVED);
     assert_true(is_looking(&s));
     ask_in_turn(&s, 8);
+    assert_false(is_looking(&s));
+    end(&s);
+}
+
+static void it_looks_for_many_connections_that_keep_it_busy(void **state)
+{
+    const struct turn_work six_of_many = { 6, 6, 0 };
+    struct looker s;
+
+    (void)state;
+    begin(&s);
+    ask_in_turn_after(&s, 19 * 1000, 100);
+    assert_true(is_looking(&s));
+    ask_in_turn_after(&s, 20 * 1000, 100);
+    assert_false(is_looking(&s));
+    for (size_t i = 0; i < MANY; i++)
+        work_after(&s, 119 * 1000, &six_of_many);
+    assert_true(is_looking(&s));
+    for (size_t i = 0; i < MANY; i++)
+        work_after(&s, 120 * 1000, &six_of_many);
     assert_false(is_looking(&s));
     end(&s);
 }
@@ -250,6 +275,7 @@ int main(void)
         cmocka_unit_test(a_loop_with_work_now_and_then_sleeps_at_once),
         cmocka_unit_test(short_pauses_make_it_look_until_there_is_a_long_one),
         cmocka_unit_test(it_looks_for_few_connections_and_sleeps_for_many),
+        cmocka_unit_test(it_looks_for_many_connections_that_keep_it_busy),
         cmocka_unit_test(with_one_core_it_never_looks),
         cmocka_unit_test(clients_that_send_several_at_once_are_not_kept_waiting),
         cmocka_unit_test(requests_that_come_one_by_one_are_gathered_while_that_finds_several),
