@@ -28,7 +28,8 @@
  *       the client still has others to work on. How many requests it has under way shows when twice
  *       the time finds no more of them. So the time is doubled until that is so, and then a quarter
  *       of the longest time that did find more is taken. If none is too long for the client, half
- *       of the longest is. If the first time was, the client waits, and gathering was in vain. */
+ *       of the longest is. If the first time was, the client waits: gathering was in vain, unless
+ *       that found MANY_FOUND, of which the shortest time finds most before the client waits. */
 #include "server/look_again.h"
 
 #include <sched.h>
@@ -50,6 +51,7 @@ enum {
     FIRST_TIMES = 2,  /* as long is tried first … */
     MOST_TIMES = 16,  /* … and as long last … */
     TRIED = 8,        /* … in so many turns each */
+    MANY_FOUND = 10,  /* requests in the first time: the shortest still finds several */
     GATHERED = 2048,  /* turns; then it has to show again that it pays */
     FEW = 64,         /* of them are no proof that it pays */
     FIRST_MISSED = 2, /* without a proof, so many in vain end it … */
@@ -112,7 +114,7 @@ static void end_gathering(struct look_again *l, unsigned lone_mean)
 }
 
 /* A4: it finds more if it finds a third more than half the time did. False: the client waits, as it
- * had not even half as many again after the first time. */
+ * had not even half as many again after the first time, and few. */
 static bool try_longer(struct look_again *l, const struct turn_work *work)
 {
     bool finds_more;
@@ -120,8 +122,11 @@ static bool try_longer(struct look_again *l, const struct turn_work *work)
     l->found += work->requests;
     if (++l->tried < TRIED)
         return true;
-    if (l->gather_times == 2 * FIRST_TIMES && 2 * l->found < 3 * l->found_before)
-        return false;
+    if (l->gather_times == 2 * FIRST_TIMES && 2 * l->found < 3 * l->found_before) {
+        l->gather_times = 1;
+        l->is_trying = false;
+        return l->found_before >= TRIED * MANY_FOUND;
+    }
     finds_more = 3 * l->found >= 4 * l->found_before;
     l->is_trying = finds_more && l->gather_times < MOST_TIMES;
     if (l->is_trying)

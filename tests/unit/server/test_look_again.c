@@ -210,6 +210,29 @@ static void it_gathers_for_longer_while_the_client_has_more_under_way(void **sta
     assert_int_equal(times_gathered(MANY), 8);
 }
 
+static unsigned times_gathered_at_once(size_t under_way)
+{
+    const struct turn_work all = { under_way, 1, 1 };
+    struct looker s;
+    unsigned times;
+
+    begin(&s);
+    begin_to_gather(&s);
+    for (size_t i = 0; i < MANY && s.l.gathered > 0; i++)
+        work_after(&s, 1000, &all);
+    times = s.l.gathered > 0 ? s.l.gather_times : 0;
+    end(&s);
+    return times;
+}
+
+static void it_gathers_for_the_shortest_time_if_the_first_finds_all_of_many(void **state)
+{
+    (void)state;
+    assert_int_equal(times_gathered_at_once(9), 0);
+    assert_int_equal(times_gathered_at_once(10), 1);
+    assert_int_equal(times_gathered_at_once(16), 1);
+}
+
 static void a_client_is_silent_while_it_is_busy_with_gathered_answers(void **state)
 {
     struct looker s;
@@ -280,6 +303,7 @@ int main(void)
         cmocka_unit_test(clients_that_send_several_at_once_are_not_kept_waiting),
         cmocka_unit_test(requests_that_come_one_by_one_are_gathered_while_that_finds_several),
         cmocka_unit_test(it_gathers_for_longer_while_the_client_has_more_under_way),
+        cmocka_unit_test(it_gathers_for_the_shortest_time_if_the_first_finds_all_of_many),
         cmocka_unit_test(a_client_is_silent_while_it_is_busy_with_gathered_answers),
         cmocka_unit_test(after_a_long_pause_it_begins_anew),
         cmocka_unit_test(after_an_attempt_in_vain_the_next_is_four_times_as_far),
