@@ -13,10 +13,10 @@
  *       Looking pays for clients that wait for answers, and are few: their next requests come from
  *       connections that were served a moment before. Turns of other connections count as longer
  *       pauses do. Many clients, each with a request now and then, are served as soon by a loop that
- *       sleeps, for a quarter of a core. If they ask so often that each of those that a turn served
- *       had less than BUSY_NS of it, a loop that sleeps is woken by almost every request, and
- *       whoever has to wake it is the client. A turn that has gathered several requests counts for
- *       nothing: the client was silent before because it was busy with many answers.
+ *       sleeps, for a quarter of a core. But where a turn has less than BUSY_NS for each connection
+ *       that it serves, a loop that sleeps has to be woken by almost every request, which costs the
+ *       clients more than waiting costs the loop. A turn that has gathered several requests counts
+ *       for nothing: the client was silent before because it was busy with many answers.
  *   A2  It takes only time of a processor that has nothing else to run. With one core it never
  *       pays: clients run while the loop sleeps.
  *   A3  Requests that come one by one, each soon after the turn of another one, may be of clients
