@@ -13,8 +13,10 @@
  *       Looking pays for clients that wait for answers, and are few: their next requests come from
  *       connections that were served a moment before. Turns of other connections count as longer
  *       pauses do. Many clients, each with a request now and then, are served as soon by a loop that
- *       sleeps, for a quarter of a core. A turn that has gathered several requests counts for
- *       nothing: the client was silent before because it was busy with many answers.
+ *       sleeps, for a quarter of a core. But where a turn has less than BUSY_NS for each connection
+ *       that it serves, a loop that sleeps has to be woken by almost every request, which costs the
+ *       clients more than waiting costs the loop. A turn that has gathered several requests counts
+ *       for nothing: the client was silent before because it was busy with many answers.
  *   A2  It takes only time of a processor that has nothing else to run. With one core it never
  *       pays: clients run while the loop sleeps.
  *   A3  Requests that come one by one, each soon after the turn of another one, may be of clients
@@ -26,7 +28,8 @@
  *       the client still has others to work on. How many requests it has under way shows when twice
  *       the time finds no more of them. So the time is doubled until that is so, and then a quarter
  *       of the longest time that did find more is taken. If none is too long for the client, half
- *       of the longest is. If the first time was, the client waits, and gathering was in vain. */
+ *       of the longest is. If the first time was, the client waits: gathering was in vain, unless
+ *       that found MANY_FOUND, of which the shortest time finds most before the client waits. */
 #include "server/look_again.h"
 
 #include <sched.h>
@@ -38,7 +41,8 @@ enum {
     MOST_SHORT = 64,       /* pauses that are remembered */
     ENOUGH_SHORT = 32,     /* looking pays */
     LONG_COUNTS = 8,
-    OTHERS_COUNT = 2,    /* a turn of connections that were not served just before */
+    OTHERS_COUNT = 2,    /* a turn of connections that were not served just before … */
+    BUSY_NS = 20 * 1000, /* … unless there is another one as soon as this */
     LONE_NS = 50 * 1000, /* a request comes soon after a turn */
     LONE_MEAN = 16,      /* turns before the first attempt to gather … */
     MOST_LONE = 4096,    /* … and before each after many in vain */
@@ -47,6 +51,7 @@ enum {
     FIRST_TIMES = 2,  /* as long is tried first … */
     MOST_TIMES = 16,  /* … and as long last … */
     TRIED = 8,        /* … in so many turns each */
+    MANY_FOUND = 10,  /* requests in the first time: the shortest still finds several */
     GATHERED = 2048,  /* turns; then it has to show again that it pays */
     FEW = 64,         /* of them are no proof that it pays */
     FIRST_MISSED = 2, /* without a proof, so many in vain end it … */
@@ -83,7 +88,10 @@ void look_again_init(struct look_again *l, uv_loop_t *uv)
 static void note_pause(struct look_again *l, uint64_t pause, const struct turn_work *work)
 {
     const bool is_of_same = work->served_before == work->connections;
-    const unsigned less = pause >= PAUSE_NS ? LONG_COUNTS : is_of_same ? 0 : OTHERS_COUNT;
+    const bool is_busy = pause < BUSY_NS * work->connections;
+    const unsigned less = pause >= PAUSE_NS       ? LONG_COUNTS
+                          : is_of_same || is_busy ? 0
+                                                  : OTHERS_COUNT;
 
     if (less == 0)
         l->short_pauses += l->short_pauses < MOST_SHORT;
@@ -106,7 +114,7 @@ static void end_gathering(struct look_again *l, unsigned lone_mean)
 }
 
 /* A4: it finds more if it finds a third more than half the time did. False: the client waits, as it
- * had not even half as many again after the first time. */
+ * had not even half as many again after the first time, and few. */
 static bool try_longer(struct look_again *l, const struct turn_work *work)
 {
     bool finds_more;
@@ -114,8 +122,11 @@ static bool try_longer(struct look_again *l, const struct turn_work *work)
     l->found += work->requests;
     if (++l->tried < TRIED)
         return true;
-    if (l->gather_times == 2 * FIRST_TIMES && 2 * l->found < 3 * l->found_before)
-        return false;
+    if (l->gather_times == 2 * FIRST_TIMES && 2 * l->found < 3 * l->found_before) {
+        l->gather_times = 1;
+        l->is_trying = false;
+        return l->found_before >= TRIED * MANY_FOUND;
+    }
     finds_more = 3 * l->found >= 4 * l->found_before;
     l->is_trying = finds_more && l->gather_times < MOST_TIMES;
     if (l->is_trying)

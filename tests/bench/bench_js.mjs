@@ -111,6 +111,7 @@ const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms))
 async function measure(ask, callers, seconds) {
   const start = performance.now()
   const end = start + seconds * 1000
+  const before = process.cpuUsage()
   let n = 0
   let done = 0
   await Promise.all(Array.from({ length: callers }, async () => {
@@ -123,10 +124,11 @@ async function measure(ask, callers, seconds) {
     }
   }))
   const rate = (done * 1000) / (performance.now() - start)
+  const { user, system } = process.cpuUsage(before)
   const step = Math.ceil(done / MOST_TIMES)
   // Linux keeps a twentieth of each second from processes that come before all others.
   await sleep(seconds * 250)
-  return { rate, times: Array.from({ length: Math.floor(done / step) }, (_, i) => times[i * step]) }
+  return { rate, cpu: (user + system) / done, times: Array.from({ length: Math.floor(done / step) }, (_, i) => times[i * step]) }
 }
 
 const middle = (numbers, part = 0.5) =>
@@ -141,8 +143,9 @@ for (let round = -WARM_UP; round < Number(ROUNDS); round++)
     for (const [name, ask] of round % 2 ? ways.reverse() : ways) {
       const found = await measure(ask, callers, Number(SECONDS))
       if (round < 0) continue
-      const cell = ((results[name] ??= {})[callers] ??= { rates: [], times: [] })
+      const cell = ((results[name] ??= {})[callers] ??= { rates: [], cpu: [], times: [] })
       cell.rates.push(found.rate)
+      cell.cpu.push(found.cpu)
       cell.times.push(...found.times)
     }
   }
@@ -156,6 +159,10 @@ for (const name in WAYS)
     const { rates, times } = results[name][callers]
     return `${Math.round(middle([...rates]))}  ${middle(times).toFixed(2)}/${middle(times, 0.99).toFixed(2)}`
   }))
+
+console.log('processor time of this process for a check, in us')
+for (const name in WAYS)
+  print(name, IN_FLIGHT.map((callers) => middle([...results[name][callers].cpu]).toFixed(1)))
 
 /** The middle of the rounds' ratios. */
 const ratio = (name, peer) => IN_FLIGHT.map((callers) =>

@@ -96,26 +96,33 @@ def redis(stack):
     return {"REDIS_URL": server.url, "STORES": " ".join(["memory:", *stores]), **found}
 
 
+def checkout(name, suite):
+    """The tests of another limiter that npm does not have: their folder and which commit it is, or why there is none."""
+    def git(*words):
+        done = subprocess.run(["git", *words], capture_output=True, text=True, check=False)
+        return done.stderr.strip().splitlines()[-1] if done.returncode else None
+
+    kept = {at: TREE / "js_checkouts" / f"{name.replace('/', '+')}-{at}" for at in (suite["commit"], suite["tag"])}
+    if not kept[suite["commit"]].exists():
+        part = TREE / "js_checkouts/part"
+        shutil.rmtree(part, ignore_errors=True)
+        source = f"{os.environ.get('WEIR_PEERS', 'https://github.com')}/{suite['repository']}"
+        why = git("clone", "--quiet", source, part)
+        if why:
+            return {"why": f"git cannot fetch it: {why}"}
+        at = next((at for at in kept if not git("-C", part, "checkout", "--quiet", at)), None)
+        if not at:
+            return {"why": f"{source} has neither {' nor '.join(kept)}"}
+        shutil.rmtree(kept[at], ignore_errors=True)
+        part.rename(kept[at])
+    at = next(at for at in kept if kept[at].exists())
+    return {"folder": str(kept[at].resolve()), "at": at}
+
+
 def checked_out():
-    """The tests of other limiters that npm does not have: for each its folder, or why it is missing."""
-    found = {}
-    for name, suite in json.loads((CLIENT / "test/suites/suites.json").read_text()).items():
-        if "repository" not in suite:
-            continue
-        folder = TREE / "js_checkouts" / f"{name.replace('/', '+')}-{suite['commit']}"
-        part = folder.with_name(folder.name + ".part")
-        if not folder.exists():
-            shutil.rmtree(part, ignore_errors=True)
-            for words in (["clone", "--quiet", f"https://github.com/{suite['repository']}", part],
-                          ["-C", part, "checkout", "--quiet", suite["commit"]]):
-                done = subprocess.run(["git", *words], capture_output=True, text=True, check=False)
-                if done.returncode:
-                    break
-            else:
-                part.rename(folder)
-        found[name] = {"folder": str(folder.resolve())} if folder.exists() else \
-            {"why": "git cannot fetch it: " + done.stderr.strip().splitlines()[-1]}
-    return {"CHECKOUTS": json.dumps(found)}
+    suites = json.loads((CLIENT / "test/suites/suites.json").read_text())
+    return {"CHECKOUTS": json.dumps({name: checkout(name, suite) for name, suite in suites.items()
+                                     if "repository" in suite})}
 
 
 def main(names):

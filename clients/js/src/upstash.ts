@@ -30,7 +30,8 @@ export interface RatelimitResponse {
   /** Unix time in ms. */
   reset: number
   pending: Promise<unknown>
-  reason?: 'timeout'
+  /** `cacheBlock`: denied without a question, as it could not have been allowed yet. */
+  reason?: 'timeout' | 'cacheBlock'
 }
 
 export class Ratelimit {
@@ -88,6 +89,7 @@ export class Ratelimit {
         ? this.#end(answer.resetAfterMs)
         : Date.now() + answer.retryAfterMs,
       pending,
+      ...(answer.source === 'cache' && { reason: 'cacheBlock' }),
     }
   }
 

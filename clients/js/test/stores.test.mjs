@@ -343,6 +343,14 @@ test('@upstash/ratelimit: the shape, the algorithms, and waiting', async () => {
   assert.equal((await fixed.limit('a', { rate: 2 })).success, false)
   assert.equal((await fixed.limit('a')).success, true)
   assert.deepEqual((await fixed.getRemaining('a')).remaining, 0)
+  const denials = [await fixed.limit('a'), await fixed.limit('a')]
+  assert.deepEqual(
+    denials.map(({ success, reason }) => [success, reason]),
+    [
+      [false, undefined],
+      [false, 'cacheBlock'],
+    ],
+  )
   assert.equal(first.reset % 3_600_000, 0) // the end of an hour
   assert.equal((await fixed.getRemaining('a')).reset % 3_600_000, 0)
   for (const [rate, remaining] of [

@@ -2,8 +2,9 @@
  * memory. They sleep, and count what passes within a second, so only `./dev peers` runs them.
  *
  * suites.json has, for each, where its tests are from, how many there are, and which of them fail
- * and why. Any other result is a failure here, also that a test passes that is listed; except of
- * those that fail only at times. */
+ * and why. They are of its commit; or of its tag, the release before it, where that commit is not to be
+ * had. Any other result is a failure here, also that a test passes that is listed; except of those that
+ * fail only at times. */
 import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'
 import dns from 'node:dns/promises'
@@ -51,9 +52,9 @@ async function compare(name, results, said) {
 
 for (const [name, { repository, files, replaced }] of Object.entries(suites)) {
   if (!repository) continue
-  const { folder, why } = CHECKOUTS[name] ?? {}
+  const { folder, at, why } = CHECKOUTS[name] ?? {}
   const skip = unless(SUITE_MODULES && folder, WHY_NO_SUITE_MODULES ?? why)
-  test(`the tests of ${name}`, { skip }, async () => {
+  test(`the tests of ${name}${at ? `, at ${at}` : ''}`, { skip }, async () => {
     const report = scratch('report.json')
     const jest = path.join(SUITE_MODULES, 'jest/bin/jest.js')
     const said = await run(

@@ -76,12 +76,17 @@ static void short_pauses_make_it_look_until_there_is_a_long_one(void **state)
     end(&s);
 }
 
-/* Connections that ask in turn, 100 us after each other, with several turns each. */
-static void ask_in_turn(struct looker *s, uint64_t connections)
+/* Connections that ask in turn, so long after each other, with several turns each. */
+static void ask_in_turn_after(struct looker *s, uint64_t pause, uint64_t connections)
 {
     for (size_t i = 0; i < 10 * MANY; i++)
-        work_after(s, 100 * 1000,
+        work_after(s, pause,
                    &(struct turn_work){ 1, 1, look_again_serves(&s->l, 1 + i % connections) });
+}
+
+static void ask_in_turn(struct looker *s, uint64_t connections)
+{
+    ask_in_turn_after(s, 100 * 1000, connections);
 }
 
 static void it_looks_for_few_connections_and_sleeps_for_many(void **state)
@@ -95,6 +100,26 @@ static void it_looks_for_few_connections_and_sleeps_for_many(void **state)
     ask_in_turn(&s, LOOK_AGAIN_SERVED);
     assert_true(is_looking(&s));
     ask_in_turn(&s, 8);
+    assert_false(is_looking(&s));
+    end(&s);
+}
+
+static void it_looks_for_many_connections_that_keep_it_busy(void **state)
+{
+    const struct turn_work six_of_many = { 6, 6, 0 };
+    struct looker s;
+
+    (void)state;
+    begin(&s);
+    ask_in_turn_after(&s, 19 * 1000, 100);
+    assert_true(is_looking(&s));
+    ask_in_turn_after(&s, 20 * 1000, 100);
+    assert_false(is_looking(&s));
+    for (size_t i = 0; i < MANY; i++)
+        work_after(&s, 119 * 1000, &six_of_many);
+    assert_true(is_looking(&s));
+    for (size_t i = 0; i < MANY; i++)
+        work_after(&s, 120 * 1000, &six_of_many);
     assert_false(is_looking(&s));
     end(&s);
 }
@@ -185,6 +210,29 @@ static void it_gathers_for_longer_while_the_client_has_more_under_way(void **sta
     assert_int_equal(times_gathered(MANY), 8);
 }
 
+static unsigned times_gathered_at_once(size_t under_way)
+{
+    const struct turn_work all = { under_way, 1, 1 };
+    struct looker s;
+    unsigned times;
+
+    begin(&s);
+    begin_to_gather(&s);
+    for (size_t i = 0; i < MANY && s.l.gathered > 0; i++)
+        work_after(&s, 1000, &all);
+    times = s.l.gathered > 0 ? s.l.gather_times : 0;
+    end(&s);
+    return times;
+}
+
+static void it_gathers_for_the_shortest_time_if_the_first_finds_all_of_many(void **state)
+{
+    (void)state;
+    assert_int_equal(times_gathered_at_once(9), 0);
+    assert_int_equal(times_gathered_at_once(10), 1);
+    assert_int_equal(times_gathered_at_once(16), 1);
+}
+
 static void a_client_is_silent_while_it_is_busy_with_gathered_answers(void **state)
 {
     struct looker s;
@@ -250,10 +298,12 @@ int main(void)
         cmocka_unit_test(a_loop_with_work_now_and_then_sleeps_at_once),
         cmocka_unit_test(short_pauses_make_it_look_until_there_is_a_long_one),
         cmocka_unit_test(it_looks_for_few_connections_and_sleeps_for_many),
+        cmocka_unit_test(it_looks_for_many_connections_that_keep_it_busy),
         cmocka_unit_test(with_one_core_it_never_looks),
         cmocka_unit_test(clients_that_send_several_at_once_are_not_kept_waiting),
         cmocka_unit_test(requests_that_come_one_by_one_are_gathered_while_that_finds_several),
         cmocka_unit_test(it_gathers_for_longer_while_the_client_has_more_under_way),
+        cmocka_unit_test(it_gathers_for_the_shortest_time_if_the_first_finds_all_of_many),
         cmocka_unit_test(a_client_is_silent_while_it_is_busy_with_gathered_answers),
         cmocka_unit_test(after_a_long_pause_it_begins_anew),
         cmocka_unit_test(after_an_attempt_in_vain_the_next_is_four_times_as_far),

@@ -1,5 +1,5 @@
 /* jest.config.cjs - of the tests of others: theirs in CHECKOUT, with our modules in the place of
- * those in REPLACED. Only Date is faked: a client's own timers must run. */
+ * those in REPLACED. Of the timers that tests fake, those run that sockets need. */
 const path = require('node:path')
 
 const { CHECKOUT, SUITE_MODULES, FILES, REPLACED } = process.env
@@ -21,8 +21,6 @@ module.exports = {
       'clearImmediate',
       'setInterval',
       'clearInterval',
-      'setTimeout',
-      'clearTimeout',
     ],
   },
   transform: {
