@@ -26,7 +26,7 @@ print(f"# WEIR_TEST_SEED={SEED}")
 
 def trace(dice, length):
     rules = random_rules(dice)
-    for rule in rules: # what lockouts forget is easily wrong
+    for rule in rules:  # what lockouts forget is easily wrong
         if "window_ms" in rule and dice.random() < 0.3:
             rule["block_for_ms"] = dice.choice((1, 500, 20_000))
     steps, model = Steps(dice, rules, odd_time(dice, rules), resets=True), Model(rules)
@@ -34,11 +34,22 @@ def trace(dice, length):
                                       for step in (dict(steps.next()) for _ in range(length))]}
 
 
-def hold(traces, url=None):
+def as_for_a_cluster(steps):
+    """There an id is known for longer (docs/redis.md) if it is asked for again with a later end."""
+    return [step | {"ttl_ms": 1} if step["op"] == "reserve" and step["want"].get("repeated") else step
+            for step in steps if step["op"] != "extend" or "error" not in step["want"]]
+
+
+def hold(traces, url=None, is_cluster=False):
     dice = random.Random(SEED)
     with Folder() as folder:
         path = folder / "traces.jsonl"
-        path.write_text("".join(json.dumps(trace(dice, 80)) + "\n" for _ in range(traces)))
+        with path.open("w") as file:
+            for _ in range(traces):
+                made = trace(dice, 80)
+                if is_cluster:
+                    made["steps"] = as_for_a_cluster(made["steps"])
+                file.write(json.dumps(made) + "\n")
         env = {**os.environ, "WEIR_TEST_TRACES": str(path)}
         done = subprocess.run([TREE / "tests/conform_budgets"], capture_output=True, text=True,
                               check=False, env=env | ({"WEIR_TEST_STORE": url} if url else {}))
@@ -47,26 +58,26 @@ def hold(traces, url=None):
 
 @test
 def in_memory_and_in_files_that_are_opened_again():
-    hold(max(20, 150 * SCALE // 100))
+    hold(max(20, 100 * SCALE // 100))
 
 
 @test
 def in_postgres():
     with Fixture() as fixture:
-        hold(max(5, 20 * SCALE // 100), fixture.url)
+        hold(max(5, 10 * SCALE // 100), fixture.url)
 
 
 @test
 def in_redis():
     with Redis() as redis:
-        hold(max(10, 40 * SCALE // 100), f"{redis.url}?{PATIENT}")
+        hold(max(10, 20 * SCALE // 100), f"{redis.url}?{PATIENT}")
 
 
 @test
 def in_a_cluster():
     with Cluster() as cluster:
-        hold(max(10, 40 * SCALE // 100),
-             f"redis+cluster://127.0.0.1:{cluster.nodes[0].port}?{PATIENT}")
+        hold(max(10, 20 * SCALE // 100),
+             f"redis+cluster://127.0.0.1:{cluster.nodes[0].port}?{PATIENT}", is_cluster=True)
 
 
 try:
