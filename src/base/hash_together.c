@@ -3,8 +3,6 @@
  * SipHash is a chain: each step waits for the one before. So hashes that have nothing to do with each
  * other are made in the lanes of one register, and take little longer than one. Each is what
  * hash_identity_from() makes of the same. */
-#include <sodium.h>
-
 #include "base/hash.h"
 #include "base/siphash.h"
 

@@ -332,7 +332,7 @@ static inline bool prepare_straight(struct check *check, const struct pattern *p
 {
     struct short_identity identity;
 
-    if (!p->is_straight || check->made_by != p->id || key.len == 0 || key.len > VALUE_MOST)
+    if (!p->is_straight || check->made_by != p->id || key.len == 0 || key.len > SHORT_VALUE_MOST)
         return false;
     if (p->kind == PATTERN_CELL) {
         check->charges->key = hash_identity_from(p->starts, key);

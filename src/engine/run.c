@@ -9,6 +9,11 @@ _Static_assert(RUN_MOST % HASHED_AT_ONCE == 0, "a full run has no rest");
 
 /* ---- putting ------------------------------------------------------------------------------- */
 
+void run_init(struct run *run)
+{
+    run->made_by = 0; /* by no pattern */
+}
+
 void run_begin(struct run *run, const struct pattern *p)
 {
     run->pattern = p;
@@ -20,13 +25,13 @@ void run_begin(struct run *run, const struct pattern *p)
     }
 }
 
-/* What came of it is read when the commit has returned. */
+/* What was decided is read when the commit has returned. */
 static void done(struct question *q)
 {
-    (void)q;
+    engine_count_error(q->ctx, q);
 }
 
-static void make(struct run *run, size_t i)
+static void make(struct engine *e, struct run *run, size_t i)
 {
     const struct pattern *p = run->pattern;
     struct charge *charges = &run->charges[i * p->count];
@@ -42,6 +47,7 @@ static void make(struct run *run, size_t i)
         .charges = charges,
         .count = p->count,
         .done = done,
+        .ctx = e,
     };
     run->made = i + 1;
 }
@@ -103,7 +109,7 @@ void run_put(struct engine *e, struct run *run, struct span key)
     const size_t i = run->count++;
 
     if (i == run->made)
-        make(run, i);
+        make(e, run, i);
     put_whose(run->kind, key, &run->whose[i]);
     if (run->count % HASHED_AT_ONCE == 0)
         hash(e, run);
@@ -115,7 +121,6 @@ void run_ask(struct engine *e, struct pending *pending, struct run *run,
              const struct policies *policies, int64_t now)
 {
     const struct pattern *p = run->pattern;
-    const bool decide_anyway = p->on_error == ON_ERROR_LOCAL && !fallback_is_exhausted(e, policies);
 
     hash(e, run);
     run->now = now;
@@ -126,7 +131,7 @@ void run_ask(struct engine *e, struct pending *pending, struct run *run,
         struct question *q = &run->questions[i];
 
         q->ask.now = now;
-        q->decide_anyway = decide_anyway;
+        q->decide_anyway = p->on_error == ON_ERROR_LOCAL && !fallback_is_exhausted(e, policies);
         q->is_unkept = false;
         e->store->ops->submit(e->store, pending, q);
     }
@@ -155,7 +160,6 @@ void run_tell(struct run *run, size_t i, struct check *teller)
     const size_t n = run->pattern->count;
     struct question *q = &run->questions[i];
 
-    engine_count_error(teller->engine, q);
     teller->questions = q;
     teller->charges = q->charges;
     if (n == 1)

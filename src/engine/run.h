@@ -11,7 +11,7 @@ enum { RUN_MOST = 16 };
 
 struct run {
     const struct pattern *pattern;
-    enum pattern_kind kind;
+    enum pattern_kind kind; /* the pattern's then: it may be forgotten meanwhile */
     uint64_t made_by; /* whose the first `made` questions and charges are, but for what differs */
     size_t made;
     size_t count;  /* checks … */
@@ -25,9 +25,11 @@ struct run {
 /* May a check of this pattern with this key be in a run? */
 static inline bool run_takes(const struct pattern *p, struct span key)
 {
-    return p->may_run && key.len > 0 && key.len <= VALUE_MOST &&
+    return p->may_run && key.len > 0 && key.len <= SHORT_VALUE_MOST &&
            (p->kind == PATTERN_CELL || utf8_is_plain(key) || utf8_is_text(key));
 }
+
+void run_init(struct run *run);
 
 /* The pattern holds, and stays where it is until all is told. */
 void run_begin(struct run *run, const struct pattern *p);

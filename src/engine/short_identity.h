@@ -7,10 +7,10 @@
 #include "policy/identity.h"
 
 enum {
-    LENGTH_MOST = 3,                           /* of a short value: two digits and a colon */
-    VALUE_MOST = WHOSE_IDENTITY - LENGTH_MOST, /* bytes of a value whose identity is kept */
+    LENGTH_MOST = 3,                                 /* of a short value: two digits and a colon */
+    SHORT_VALUE_MOST = WHOSE_IDENTITY - LENGTH_MOST, /* bytes of a value whose identity is kept */
 };
-_Static_assert(VALUE_MOST < 100, "its length has two digits");
+_Static_assert(SHORT_VALUE_MOST < 100, "its length has two digits");
 
 /* As struct identity is: its length, and then its bytes. */
 struct short_identity {
@@ -42,7 +42,7 @@ static inline void short_identity_write(struct span value, struct short_identity
 /* Is the key of a request of this pattern one, as it came? */
 static inline bool short_identity_fits(const struct pattern *p, struct span key)
 {
-    return p->kind != PATTERN_CELL && p->is_plain && key.len > 0 && key.len <= VALUE_MOST &&
+    return p->kind != PATTERN_CELL && p->is_plain && key.len > 0 && key.len <= SHORT_VALUE_MOST &&
            (utf8_is_plain(key) || utf8_is_text(key));
 }
 

@@ -22,7 +22,7 @@ struct server;
 
 enum {
     LOOP_MOST_IN_FLIGHT =
-        16384, /* calls; beyond, connections that wait for some are not read from */
+        16384, /* checks; beyond, connections that wait for some are not read from */
     LOOP_DECIDED_TOGETHER = 128,       /* checks that share a commit, if that waits for nothing */
     LOOP_MOST_ASKED = 1024,            /* checks without a commit; then the turn ends early */
     LOOP_MOST_ANSWERED = 2048,         /* checks that are answered, but not encoded: the same */

@@ -143,7 +143,9 @@ void reply_add_check(struct reply *r, size_t bytes)
 {
     struct session *s = r->session;
 
-    r->waiting += r->checks++ > 0;
+    if (r->checks > 0)
+        r->waiting++;
+    r->checks++;
     s->loop->turn.in_flight++;
     add_weight(r, s, bytes ? bytes : weight_of_answer(s));
 }
@@ -192,7 +194,7 @@ void reply_drop_first(struct session *s)
         loop->free_calls = call;
     }
     loop->turn.in_flight -= r->checks;
-    if (r->text.room > 0)
+    if (r->text.room > 0 || r->text.failed)
         reuse_text(&r->text);
     if (r->ruling)
         ruling_free(r->ruling);
@@ -391,7 +393,7 @@ static struct call *begin_call(struct reply *r)
 {
     struct loop *loop = r->session->loop;
 
-    loop->reply_runs.before = NULL;
+    reply_runs_break_off(&loop->reply_runs);
     if (loop->turn.is_asking || turn_begin_asking(loop))
         return pinned_call(loop, r->session, r);
     session_abort(r->session);

@@ -89,8 +89,9 @@ struct call *reply_ask(struct reply *r, enum verb verb, const struct parsed_requ
  * asking, and the pattern holds. */
 struct reply_like {
     struct pattern pattern;
-    size_t runs;  /* that need it */
-    size_t bytes; /* of the last answer in a run; 0: there was none */
+    size_t runs;     /* that need it */
+    size_t bytes;    /* of the last answer in a run; 0: there was none */
+    size_t in_a_row; /* checks like it that came together the last time */
     void (*encode)(struct reply *reply, struct buf *out);
     int http_minor, deny_status; /* as the reply has them */
 };

@@ -6,8 +6,8 @@
  *       waits to be asked: so all is decided in the order in which it came.
  *   R2  All is answered when its commit returns. So until then its policies stand still, and the
  *       request that the others are like is not forgotten.
- *   R3  A request that is not like the one before it goes the way of all others: where two kinds take
- *       turns, a run would have one member. */
+ *   R3  A run of a few costs more than they do by themselves. So one begins where at least FEW requests
+ *       came that are like it, just before or the last time that there were some. */
 #include "server/reply_run.h"
 
 #include <stdlib.h>
@@ -16,7 +16,8 @@
 
 enum {
     LONG_ENOUGH = 1536, /* bytes of a reply: then another is begun */
-    KEPT_RUNS = 64,     /* for reuse; more are given back */
+    FEW = 8,
+    KEPT_RUNS = 128, /* for reuse; more are given back */
 };
 
 /* A reply with one call, for those who write answers: it is of each check in turn. */
@@ -49,8 +50,12 @@ static struct reply_run *take_free(struct reply_runs *all)
 {
     struct reply_run *run = all->free;
 
-    if (!run)
-        return calloc(1, sizeof *run);
+    if (!run) {
+        run = malloc(sizeof *run);
+        if (run)
+            run_init(&run->run);
+        return run;
+    }
     all->free = run->next;
     all->free_count--;
     return run;
@@ -101,16 +106,33 @@ static struct reply *reply_for(struct session *s)
     return reply_begin(s, encode_run);
 }
 
+void reply_runs_break_off(struct reply_runs *all)
+{
+    if (all->before)
+        all->before->in_a_row = all->in_a_row;
+    all->before = NULL;
+}
+
+/* R3 */
+static bool is_worth_a_run(struct reply_runs *all, struct reply_like *like)
+{
+    if (all->before != like) {
+        reply_runs_break_off(all);
+        all->before = like;
+        all->in_a_row = 0;
+    }
+    return ++all->in_a_row > FEW || like->in_a_row >= FEW;
+}
+
 bool reply_run_put(struct session *s, struct reply_like *like, const struct pattern_words *words)
 {
     struct loop *loop = s->loop;
     struct reply_runs *all = &loop->reply_runs;
-    const bool repeats = all->before == like; /* R3 */
+    const bool is_worth = is_worth_a_run(all, like);
     struct reply_run *run;
     struct reply *r;
 
-    all->before = like;
-    if (!repeats || !run_takes(&like->pattern, words->key) || loop_tracing(loop))
+    if (!is_worth || !run_takes(&like->pattern, words->key) || loop_tracing(loop))
         return false;
     run = run_for(loop, like);
     if (!run)
@@ -160,7 +182,8 @@ void reply_runs_ask(struct loop *loop)
 
 /* ---- answering ----------------------------------------------------------------------------- */
 
-static void encode_answer(struct reply_like *like, struct teller *teller, struct reply *r)
+static void encode_answer(struct loop *loop, struct reply_like *like, struct teller *teller,
+                          struct reply *r)
 {
     const size_t before = r->text.len;
 
@@ -168,6 +191,7 @@ static void encode_answer(struct reply_like *like, struct teller *teller, struct
     teller->reply.resp_version = r->resp_version;
     like->encode(&teller->reply, &r->text);
     like->bytes = r->text.len - before;
+    loop->turn.texts += like->bytes;
 }
 
 static void answer(struct loop *loop, struct reply_run *run, struct teller *teller)
@@ -184,7 +208,7 @@ static void answer(struct loop *loop, struct reply_run *run, struct teller *tell
         run_tell(&run->run, i, check);
         observer_run(loop->observer, &loop->runs, check, NULL, loop->turn.now);
         if (!r->session->is_gone)
-            encode_answer(run->like, teller, r);
+            encode_answer(loop, run->like, teller, r);
         reply_check_done(r);
     }
     run->like->runs--;

@@ -20,10 +20,11 @@ struct reply_run {
 
 /* Those of a loop. */
 struct reply_runs {
-    struct reply_run *gathered;      /* not asked yet; NULL: none */
-    struct reply_run *first, *last;  /* asked, and not committed: … */
-    size_t asked;                    /* … so many checks */
-    const struct reply_like *before; /* of the last request; NULL: it was like none */
+    struct reply_run *gathered;     /* not asked yet; NULL: none */
+    struct reply_run *first, *last; /* asked, and not committed: … */
+    size_t asked;                   /* … so many checks */
+    struct reply_like *before;      /* what the last check was like; NULL: like none */
+    size_t in_a_row;                /* checks like it, up to that */
     struct reply_run *free;
     size_t free_count;
     struct teller *teller; /* NULL: none was needed yet */
@@ -31,6 +32,9 @@ struct reply_runs {
 
 /* The turn is asking, and the pattern holds. False: it has to go the way of all others. */
 bool reply_run_put(struct session *s, struct reply_like *like, const struct pattern_words *words);
+
+/* A check comes that is like none. */
+void reply_runs_break_off(struct reply_runs *all);
 
 size_t reply_runs_gathered(const struct loop *loop);
 void reply_runs_ask(struct loop *loop); /* what is gathered */

@@ -110,7 +110,7 @@ static void ask_prepared(struct loop *loop)
 
 void turn_ask_all(struct loop *loop)
 {
-    reply_runs_ask(loop); /* either there are some, or there are calls */
+    reply_runs_ask(loop); /* R1 of reply_run.c: one of both has nothing to ask */
     ask_prepared(loop);
 }
 

@@ -38,7 +38,7 @@ struct turn {
     struct call *prepared[TURN_ASKED_TOGETHER];
     size_t prepared_count;
     size_t asked;      /* since the last commit */
-    size_t in_flight;  /* calls that have no reply yet, of this turn and earlier ones */
+    size_t in_flight;  /* checks that have no reply yet, of this turn and earlier ones */
     size_t texts;      /* bytes of replies that wait to be sent */
     size_t pages_left; /* that this turn may still send */
     struct turn_work work;

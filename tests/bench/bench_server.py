@@ -185,7 +185,7 @@ LUA_COMMAND = (f"raw:EVALSHA {hashlib.sha1(LUA).hexdigest()} 1 {{key}} "
                f"{LIMIT - 1} {LIMIT} 60")
 WEIR_LIMIT = f"raw:WEIR.LIMIT {{key}} {{algorithm}} {LIMIT} 60000"
 BUCKET, SLIDING = (WEIR_LIMIT.replace("{algorithm}", a) for a in ("token_bucket", "sliding_window"))
-INCR_COMMAND = "raw:INCR {key} ; PEXPIRE {key} 60000 NX"
+INCR_COMMAND = "raw:INCR n:{key} ; PEXPIRE n:{key} 60000 NX"  # scripts have the others
 
 # name: (server, protocol, how it is asked)
 CONTESTANTS = {

@@ -419,6 +419,46 @@ static void a_long_pipeline_behind_many_answers_is_answered_to_its_end(void **st
     buf_done(&many);
 }
 
+/* There was no memory for what it is answered. The next ones hear their answers all the same. */
+static void a_reply_without_memory_ends_its_own_connection_only(void **state)
+{
+    enum { CONNECTIONS = 4, CHECKS = 40 };
+    const weir_allocator allocator = heap();
+    struct test_server h;
+    struct buf many;
+
+    (void)state;
+    buf_init(&many, &allocator);
+    for (int i = 0; i < CHECKS; i++)
+        put_command(&many, "CL.THROTTLE k 900000 9 1");
+    test_server_open(&h, policies, NULL);
+    for (int i = 0; i < CONNECTIONS; i++) {
+        struct loop *loop = &h.server.loops[0];
+        const int fd = test_server_connect(&h);
+        int answers;
+
+        assert_int_equal(write(fd, many.at, many.len), (ssize_t)many.len);
+        test_server_turn(&h);
+        answers = count_answers(fd);
+        assert_int_equal(answers, CHECKS);
+        if (i % 2 == 0) {
+            struct session *s = session_of(conn_pool_first(&loop->conns));
+            struct reply *r = reply_begin(s, NULL);
+
+            assert_non_null(r);
+            buf_done(&r->text);
+            r->text.failed = true;
+            reply_end(r);
+            test_server_turn(&h);
+            assert_null(conn_pool_first(&loop->conns));
+        }
+        close(fd);
+        test_server_turn(&h);
+    }
+    test_server_close(&h);
+    buf_done(&many);
+}
+
 /* A name is cut, not refused: some clients send long ones at their start. */
 static void a_long_name_is_cut(void **state)
 {
@@ -553,6 +593,7 @@ int main(void)
         cmocka_unit_test(a_transaction_is_bounded),
         cmocka_unit_test(the_memory_of_all_transactions_is_bounded),
         cmocka_unit_test(a_script_may_be_as_long_as_the_limit),
+        cmocka_unit_test(a_reply_without_memory_ends_its_own_connection_only),
         cmocka_unit_test(a_long_name_is_cut),
     };
 

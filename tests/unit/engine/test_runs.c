@@ -29,7 +29,9 @@ static void *world_resize(void *ctx, void *block, size_t size)
     return ((struct world *)ctx)->is_poor ? NULL : realloc(block, size);
 }
 
-static const char some_policies[] = POLICIES(
+#define WITH_FALLBACK(text) "version: 1\nfallback: {deny_after_errors: 3}\npolicies:\n" text
+
+static const char some_policies[] = WITH_FALLBACK(
     "  bucket: {limit: 5 per 40ms, by: user, algorithm: token_bucket}\n"
     "  leaky: {limit: 5 per 40ms, by: user, algorithm: leaky_bucket}\n"
     "  log: {limit: 5 per 40ms, by: user}\n"
