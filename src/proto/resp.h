@@ -41,8 +41,9 @@ static inline char *resp_write_header(char *at, char type, int64_t number)
 {
     *at++ = type;
     at = decimal_write(at, number);
-    memcpy(at, "\r\n", 2);
-    return at + 2;
+    *at++ = '\r';
+    *at++ = '\n';
+    return at;
 }
 
 static inline char *resp_write_int(char *at, int64_t number)
