@@ -3,6 +3,8 @@
  * SipHash is a chain: each step waits for the one before. So hashes that have nothing to do with each
  * other are made in the lanes of one register, and take little longer than one. Each is what
  * hash_identity_from() makes of the same. */
+#include <sodium.h>
+
 #include "base/hash.h"
 #include "base/siphash.h"
 
@@ -24,6 +26,7 @@ struct sips {
 
 INLINED void rounds(struct sips *s, int n)
 {
+#pragma GCC unroll 1
     for (int i = 0; i < n; i++) {
         s->a += s->b;
         s->c += s->d;
@@ -93,7 +96,7 @@ INLINED void finish(struct sips *s, struct key *out)
         out[i] = (struct key){ high[i], low[i] + ((high[i] | low[i]) == 0) }; /* never all zero */
 }
 
-INLINED void hash_lanes(const struct hash_ask *asks, struct key *out)
+__attribute__((target("avx2"))) static void hash_wide(const struct hash_ask *asks, struct key *out)
 {
     size_t least = SIZE_MAX, most = 0;
     uint64_t words[HASH_TOGETHER], is_in[HASH_TOGETHER];
@@ -123,27 +126,6 @@ INLINED void hash_lanes(const struct hash_ask *asks, struct key *out)
     finish(&s, out);
 }
 
-__attribute__((target("avx2"))) static void hash_by_avx2(const struct hash_ask *asks,
-                                                         struct key *out)
-{
-    hash_lanes(asks, out);
-}
-
-/* It turns all lanes by one instruction. */
-__attribute__((target("avx2,avx512f,avx512vl"))) static void hash_by_avx512(
-    const struct hash_ask *asks, struct key *out)
-{
-    hash_lanes(asks, out);
-}
-
-static void hash_wide(const struct hash_ask *asks, struct key *out)
-{
-    if (__builtin_cpu_supports("avx512vl"))
-        hash_by_avx512(asks, out);
-    else
-        hash_by_avx2(asks, out);
-}
-
 /* A lane that is not needed does what the first does. */
 static void hash_rest(const struct hash_ask *asks, size_t n, struct key *out)
 {
@@ -160,7 +142,7 @@ static void hash_rest(const struct hash_ask *asks, size_t n, struct key *out)
 void hash_together(const struct hash_ask asks[], size_t n, struct key out[])
 {
 #ifdef __x86_64__
-    if (__builtin_cpu_supports("avx2")) {
+    if (sodium_runtime_has_avx2()) {
         for (; n >= HASH_TOGETHER; n -= HASH_TOGETHER) {
             hash_wide(asks, out);
             asks += HASH_TOGETHER;
