@@ -432,7 +432,9 @@ void reply_serve_like(struct session *s, struct reply_like *like, const struct p
     struct call *call;
     weir_diag diag;
 
-    if (reply_run_put(s, like, words))
+    if (!like->pattern.may_run)
+        reply_runs_break_off(&loop->reply_runs);
+    else if (reply_run_put(s, like, words))
         return;
     r = begin_reply(loop, s, like->encode);
     call = r ? pinned_call(loop, s, r) : NULL;

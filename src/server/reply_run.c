@@ -106,13 +106,6 @@ static struct reply *reply_for(struct session *s)
     return reply_begin(s, encode_run);
 }
 
-void reply_runs_break_off(struct reply_runs *all)
-{
-    if (all->before)
-        all->before->in_a_row = all->in_a_row;
-    all->before = NULL;
-}
-
 /* R3 */
 static bool is_worth_a_run(struct reply_runs *all, struct reply_like *like)
 {

@@ -30,11 +30,16 @@ struct reply_runs {
     struct teller *teller; /* NULL: none was needed yet */
 };
 
-/* The turn is asking, and the pattern holds. False: it has to go the way of all others. */
+/* The turn is asking, and the pattern holds and may run. False: it has to go the way of all others. */
 bool reply_run_put(struct session *s, struct reply_like *like, const struct pattern_words *words);
 
-/* A check comes that is like none. */
-void reply_runs_break_off(struct reply_runs *all);
+/* A check comes that is like none before, or can be in no run. */
+static inline void reply_runs_break_off(struct reply_runs *all)
+{
+    if (all->before)
+        all->before->in_a_row = all->in_a_row;
+    all->before = NULL;
+}
 
 size_t reply_runs_gathered(const struct loop *loop);
 void reply_runs_ask(struct loop *loop); /* what is gathered */

@@ -118,7 +118,8 @@ void turn_ask(struct loop *loop, struct call *call)
 {
     struct turn *t = &loop->turn;
 
-    reply_runs_ask(loop);
+    if (loop->reply_runs.gathered)
+        reply_runs_ask(loop);
     engine_prefetch(loop_engine(loop), &call->check, PREFETCH_PLACE);
     t->prepared[t->prepared_count++] = call;
     if (t->prepared_count == TURN_ASKED_TOGETHER)
