@@ -70,6 +70,11 @@ struct key hash_identity_from(const struct hash_start *start, struct span rest)
         sip_finish((struct sip){ at[0], at[1], at[2], at[3] }, start->len, rest, 2, 4));
 }
 
+bool hash_is_wide(void)
+{
+    return sodium_runtime_has_avx2() != 0;
+}
+
 struct key hash_id(const struct hash_key *key, struct span id)
 {
     return never_zero(siphash(key, id, 1, 3));

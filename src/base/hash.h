@@ -54,6 +54,7 @@ struct hash_ask {
 };
 void hash_together(const struct hash_ask asks[], size_t n, struct key out[]);
 void hash_one_by_one(const struct hash_ask asks[], size_t n, struct key out[]); /* the same */
+bool hash_is_wide(void); /* this processor has registers for several */
 
 /* The same for ids, which are hashed twice for one reservation: SipHash-1-3-128. It has fewer rounds,
  * enough to keep callers from aiming at a place of the table. */

@@ -3,8 +3,6 @@
  * SipHash is a chain: each step waits for the one before. So hashes that have nothing to do with each
  * other are made in the lanes of one register, and take little longer than one. Each is what
  * hash_identity_from() makes of the same. */
-#include <sodium.h>
-
 #include "base/hash.h"
 #include "base/siphash.h"
 
@@ -142,7 +140,7 @@ static void hash_rest(const struct hash_ask *asks, size_t n, struct key *out)
 void hash_together(const struct hash_ask asks[], size_t n, struct key out[])
 {
 #ifdef __x86_64__
-    if (sodium_runtime_has_avx2()) {
+    if (hash_is_wide()) {
         for (; n >= HASH_TOGETHER; n -= HASH_TOGETHER) {
             hash_wide(asks, out);
             asks += HASH_TOGETHER;
