@@ -91,7 +91,7 @@ static uint64_t append_lean(struct table_log *log, const struct record *records,
     if (!j->failed) {
         const uint64_t number = known_terms_number(j->terms, r, definition, &count);
 
-        reserved->packed.words[2] = short_flags(RECORD_OPEN | RECORD_LEAN, number);
+        reserved->packed.words[2] |= short_flags(0, number);
         if (count > 0)
             append(j, definition, count);
         mark = append(j, records, n);

@@ -33,26 +33,28 @@ static inline size_t record_bytes(uint64_t size)
     return size / sizeof(struct record) + (size % sizeof(struct record) > 0);
 }
 
-/* How many follow this one, and are bytes of it. */
-static inline size_t record_more(const struct record *r)
-{
-    return r->algorithm == ALGORITHM_RESERVATION && !r->is_hold
-               ? record_bytes((uint64_t)r->packed.words[0])
-               : 0;
-}
+enum {
+    RECORD_OPEN = 1,    /* it is not settled */
+    RECORD_PACKED = 2,  /* its bytes are those of reservation_pack() */
+    RECORD_LEAN = 4,    /* they say only what others of its terms do not; the terms have a number */
+    RECORD_TERMS = 8,   /* it is no reservation, but defines terms: its bytes are packed */
+    RECORD_INSIDE = 16, /* lean, and its bytes are its first two words: none follow */
+    RECORD_FLAGS = 8,   /* bits; the number is above them */
+};
 
 static inline bool record_is_short(const struct record *r)
 {
     return r->algorithm == ALGORITHM_RESERVATION && r->is_locked;
 }
 
-enum {
-    RECORD_OPEN = 1,   /* it is not settled */
-    RECORD_PACKED = 2, /* its bytes are those of reservation_pack() */
-    RECORD_LEAN = 4,   /* they say only what others of its terms do not; the terms have a number */
-    RECORD_TERMS = 8,  /* it is no reservation, but defines terms: its bytes are packed */
-    RECORD_FLAGS = 8,  /* bits; the number is above them */
-};
+/* How many follow this one, and are bytes of it. */
+static inline size_t record_more(const struct record *r)
+{
+    if (r->algorithm != ALGORITHM_RESERVATION || r->is_hold ||
+        (r->is_locked && r->packed.words[2] & RECORD_INSIDE))
+        return 0;
+    return record_bytes((uint64_t)r->packed.words[0]);
+}
 
 /* What became of a reservation. */
 enum record_change {

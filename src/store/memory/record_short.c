@@ -15,12 +15,57 @@ static void put_head(const struct cell *record, bool is_hold, struct record *to)
     to->is_hold = is_hold;
 }
 
+/* How a mark is said inside a record: 0, or which word of the key's record has it, from 1 on. */
+enum { MARK_WORDS = sizeof(struct packed) / sizeof(int64_t), MARK_ELSEWHERE };
+
+static unsigned mark_word(int64_t mark, const struct record *key)
+{
+    unsigned word = 0;
+
+    if (mark == 0)
+        return 0;
+    while (word < MARK_WORDS && key->packed.words[word] != mark)
+        word++;
+    return word + 1;
+}
+
+/* False: it is not one that fits. */
+static bool write_inside(const struct cell *record, const struct kept_reservation *r,
+                         struct record *to)
+{
+    const struct record *key = to - r->charge_count;
+    const struct reserved_part *part = kept_parts(r), *const end = part + r->charge_count;
+    char bytes[sizeof(int64_t) + 2 * NUMBER_MOST + 1] = { 0 }, *at = bytes;
+
+    if ((int64_t)record->expires != record->state.kept.expires + RESERVATION_KNOWN_MS)
+        return false;
+    for (; part < end; part++, key++) {
+        const unsigned word = mark_word(part->mark, key);
+
+        if (word == MARK_ELSEWHERE)
+            return false;
+        at += number_put(at, (uint64_t)part->amount);
+        *at++ = (char)word;
+        at += number_put(at, part->born);
+        if (at - bytes > (ptrdiff_t)sizeof(int64_t))
+            return false;
+    }
+    put_head(record, false, to);
+    memcpy(&to->packed.words[0], &r->fingerprint, sizeof r->fingerprint);
+    memcpy(&to->packed.words[1], bytes, sizeof(int64_t));
+    to->packed.words[2] = RECORD_OPEN | RECORD_LEAN | RECORD_INSIDE;
+    return true;
+}
+
 size_t short_write_lean(const struct cell *record, struct record to[LEAN_MOST])
 {
     const struct kept_reservation *r = (const struct kept_reservation *)(const void *)
                                            record->state.kept.block;
     const struct reserved_part *part = kept_parts(r);
     char *at = (char *)(to + 1);
+
+    if (write_inside(record, r, to))
+        return 1;
 
     memset(at, 0, (LEAN_MOST - 1) * sizeof *to); /* the last need not be full */
     memcpy(at, &r->fingerprint, sizeof r->fingerprint);
@@ -135,15 +180,35 @@ size_t short_expand(const struct record *r, const struct record *key, struct rec
     return expand_reservation(r, key, out);
 }
 
+static bool read_mark(const struct record *key, uint64_t *mark)
+{
+    if (*mark >= MARK_ELSEWHERE)
+        return false;
+    if (*mark > 0)
+        *mark = (uint64_t)key->packed.words[*mark - 1];
+    return true;
+}
+
+static bool is_zero(struct span rest)
+{
+    for (size_t i = 0; i < rest.len; i++)
+        if (rest.at[i] != 0)
+            return false;
+    return true;
+}
+
 size_t short_pack(const struct record *lean, const struct record *first,
                   const struct reservation *terms, struct record *out)
 {
     uint64_t bytes[RESERVATION_MOST_BYTES / sizeof(uint64_t) + 1];
     struct reservation *r = (struct reservation *)(void *)bytes;
+    const bool is_inside = lean->packed.words[2] & RECORD_INSIDE;
     struct span from = { (const char *)(lean + 1), (size_t)lean->packed.words[0] };
     const size_t n = terms->charge_count;
     size_t size;
 
+    if (is_inside)
+        from = (struct span){ (const char *)lean->packed.words, 2 * sizeof(int64_t) };
     if ((size_t)(lean - first) < n || from.len < sizeof r->fingerprint || n > LEAN_MOST_CHARGES)
         return 0;
     memcpy(r, terms, terms->block.size);
@@ -155,6 +220,8 @@ size_t short_pack(const struct record *lean, const struct record *first,
         for (int j = 0; j < 3; j++)
             if (!number_take(&from, &numbers[j]))
                 return 0;
+        if (is_inside && !read_mark(&lean[i - n], &numbers[1]))
+            return 0;
         r->charges[i].key = lean[i - n].key;
         r->charges[i].held = (int64_t)numbers[0];
         r->charges[i].used = RESERVED_OPEN;
@@ -165,11 +232,13 @@ size_t short_pack(const struct record *lean, const struct record *first,
             .born = (uint32_t)numbers[2],
         };
     }
-    if (from.len > 0)
+    if (is_inside ? !is_zero(from) : from.len > 0)
         return 0;
     r->is_settled = r->is_released = 0;
     size = reservation_pack(r, out + 1);
     out[0] = *lean;
+    if (is_inside)
+        out[0].packed.words[1] = (int64_t)lean->expires - RESERVATION_KNOWN_MS;
     out[0].packed.words[0] = (int64_t)size;
     out[0].packed.words[2] = RECORD_OPEN | RECORD_PACKED;
     memset((char *)(out + 1) + size, 0, record_more(out) * sizeof *out - size);

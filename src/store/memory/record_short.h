@@ -2,8 +2,10 @@
  *
  * Most new ones are lean: what others of the same policy say as well is left out, and they name its
  * definition (journal_terms.h). Their bytes are the fingerprint, 8 bytes, and of each charge the
- * numbers (varint.h) held, mark and born. Others are packed (reservation_pack.h). Journals of
- * version 4 and 5 have a form of its own of those with one rule.
+ * numbers (varint.h) held, mark and born. Where the numbers fit 8 bytes these stand in the record
+ * itself, padded with zeros: then a mark is 0, or the word of its key's record that says the same,
+ * counted from 1, and the expiry is that of the cell, less RESERVATION_KNOWN_MS. Others are packed
+ * (reservation_pack.h). Journals of version 4 and 5 have a form of its own of those with one rule.
  *
  * What the record of a key says, which stands before them in the same batch, is left out, and so
  * is what became of the hold: it follows. A reader makes of it what would stand there otherwise. */
@@ -45,7 +47,8 @@ static inline bool short_may_be_lean(const struct kept_reservation *r)
            r->part_count == r->charge_count;
 }
 
-/* How many records that are. The number of its terms is left to the log. */
+/* How many records that are. Those of its keys stand before it. The number of its terms is left to
+ * the log, to be put above the flags. */
 size_t short_write_lean(const struct cell *record, struct record to[LEAN_MOST]);
 
 /* With these terms, as the packed one that is meant. The records of its keys stand before it, from

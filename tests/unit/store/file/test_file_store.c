@@ -217,7 +217,7 @@ static void an_unknown_format_is_refused_with_what_to_do(void **state)
     raise_version(path, 1);
     assert_refused(
         p, NULL,
-        "journal.1 has format version 7, and this program writes version 6: open it with "
+        "journal.1 has format version 8, and this program writes version 7: open it with "
         "the program that wrote it");
 }
 

@@ -329,8 +329,10 @@ struct several {
     struct record room[2 + LEAN_MOST];
 };
 
-/* What makes its terms others: by one of them, or none. */
-enum change { LIMIT, WINDOW, RULE, CLASS, BOUNDS, MOST_TTL, GIVES_BACK, COUNTS, CHANGES, NONE };
+/* What makes its terms others: by one of them, or none. INSIDE: its marks are said by its keys. */
+enum change { LIMIT, WINDOW, RULE, CLASS, BOUNDS, MOST_TTL, GIVES_BACK, COUNTS, CHANGES, NONE, INSIDE };
+
+enum { MOST_INSIDE = 16382 }; /* held: twice two bytes, a byte each for mark and birth */
 
 static void reserve_several(struct several *s, int64_t held, enum change change)
 {
@@ -342,6 +344,7 @@ static void reserve_several(struct several *s, int64_t held, enum change change)
                               .burst = 1000,
                               .start = START_CALENDAR,
                               .calendar = &month } };
+    size_t written;
     const int64_t bounds[CALENDAR_BOUNDS] = { 1, 1000, change == BOUNDS ? 5000001 : 5000000,
                                               9000000, 12000000 };
     struct charge charges[] = {
@@ -381,8 +384,17 @@ static void reserve_several(struct several *s, int64_t held, enum change change)
     s->cell.state.kept.block = &s->r->block;
     s->cell.state.kept.expires = NOW + TTL;
     s->cell.state.kept.is_open = 1;
+    for (uint32_t i = 0; i < 2 && change == INSIDE; i++) {
+        s->room[i].packed.words[i + 1] = kept_parts(s->r)[i].mark;
+        s->cell.expires = (uint64_t)(NOW + TTL + RESERVATION_KNOWN_MS) & STAMP_MOST_EXPIRES;
+    }
     assert_true(short_may_be_lean(s->r));
-    assert_in_range(short_write_lean(&s->cell, s->room + 2), 2, LEAN_MOST);
+    written = short_write_lean(&s->cell, s->room + 2);
+    if (change == INSIDE && held <= MOST_INSIDE)
+        assert_int_equal(written, 1);
+    else
+        assert_in_range(written, 2, LEAN_MOST);
+    assert_int_equal(written, 1 + record_more(&s->room[2]));
 }
 
 static void done_with(struct several *s)
@@ -393,14 +405,13 @@ static void done_with(struct several *s)
 }
 
 /* The same bytes as if it had been packed, whatever its terms were defined by. */
-static void a_lean_one_is_read_as_the_packed_one(void **state)
+static void check_lean(enum change change)
 {
     const weir_allocator allocator = heap();
     struct known_terms *known = known_terms_new(&allocator);
     struct read_terms read = { 0 };
     struct record definition[TERMS_RECORDS];
 
-    (void)state;
     assert_non_null(known);
     for (int64_t held = 1; held < 1000000000; held = held * 7 + 1) {
         struct record packed[1 + TERMS_RECORDS], whole[1 + TERMS_RECORDS] = { 0 };
@@ -408,12 +419,12 @@ static void a_lean_one_is_read_as_the_packed_one(void **state)
         size_t count, n, size;
         uint64_t number;
 
-        reserve_several(&s, held, NONE);
+        reserve_several(&s, held, change);
         number = known_terms_number(known, s.r, definition, &count);
         assert_int_equal(count > 0, held == 1);
         if (count > 0)
             assert_int_equal(read_terms_define(&read, definition, &allocator), TERMS_DEFINED);
-        s.room[2].packed.words[2] = short_flags(RECORD_OPEN | RECORD_LEAN, number);
+        s.room[2].packed.words[2] |= short_flags(0, number);
         assert_true(record_is_short(&s.room[2]) && !record_is_packed(&s.room[2]));
         assert_non_null(read_terms_of(&read, &s.room[2]));
         n = short_pack(&s.room[2], s.room, read_terms_of(&read, &s.room[2]), packed);
@@ -427,6 +438,32 @@ static void a_lean_one_is_read_as_the_packed_one(void **state)
     }
     known_terms_free(known, &allocator);
     read_terms_done(&read, &allocator);
+}
+
+static void a_lean_one_is_read_as_the_packed_one(void **state)
+{
+    (void)state;
+    check_lean(NONE);
+    check_lean(INSIDE);
+}
+
+/* It is one only by what its keys and its cell say. */
+static void what_does_not_fit_a_record_stands_behind_it(void **state)
+{
+    struct several s;
+
+    (void)state;
+    reserve_several(&s, 3, INSIDE);
+    s.room[1].packed.words[2]--; /* another mark */
+    assert_true(short_write_lean(&s.cell, s.room + 2) > 1);
+    s.room[1].packed.words[2]++;
+    assert_int_equal(short_write_lean(&s.cell, s.room + 2), 1);
+    s.cell.expires--;
+    assert_true(short_write_lean(&s.cell, s.room + 2) > 1);
+    s.cell.expires++;
+    kept_parts(s.r)[0].born = UINT32_MAX;
+    assert_true(short_write_lean(&s.cell, s.room + 2) > 1);
+    done_with(&s);
 }
 
 static void a_change_of_terms_is_defined_anew(void **state)
@@ -497,8 +534,7 @@ static void a_lean_one_that_makes_no_sense_is_not_read(void **state)
     (void)state;
     assert_non_null(known);
     reserve_several(&s, 3, NONE);
-    lean->packed.words[2] = short_flags(RECORD_OPEN | RECORD_LEAN,
-                                        known_terms_number(known, s.r, definition, &count));
+    lean->packed.words[2] |= short_flags(0, known_terms_number(known, s.r, definition, &count));
     assert_null(read_terms_of(&read, lean));
     size = definition[0].packed.words[0];
     for (int64_t wrong = 0; wrong < size; wrong++) {
@@ -518,6 +554,39 @@ static void a_lean_one_that_makes_no_sense_is_not_read(void **state)
     assert_int_equal(short_pack(lean, s.room + 1, terms, packed), 0); /* one key is missing */
     lean->packed.words[2] += (int64_t)TERMS_SLOTS << RECORD_FLAGS;    /* a later one of its slot */
     assert_null(read_terms_of(&read, lean));
+    done_with(&s);
+    known_terms_free(known, &allocator);
+    read_terms_done(&read, &allocator);
+}
+
+static void one_inside_that_makes_no_sense_is_not_read(void **state)
+{
+    const weir_allocator allocator = heap();
+    struct known_terms *known = known_terms_new(&allocator);
+    struct read_terms read = { 0 };
+    struct record definition[TERMS_RECORDS], packed[1 + TERMS_RECORDS];
+    const struct reservation *terms;
+    struct several s;
+    struct record *lean = s.room + 2;
+    char *bytes = (char *)&lean->packed.words[1];
+    size_t count;
+
+    (void)state;
+    assert_non_null(known);
+    reserve_several(&s, 3, INSIDE); /* held, mark, birth; then zeros */
+    lean->packed.words[2] |= short_flags(0, known_terms_number(known, s.r, definition, &count));
+    assert_int_equal(read_terms_define(&read, definition, &allocator), TERMS_DEFINED);
+    terms = read_terms_of(&read, lean);
+    assert_true(short_pack(lean, s.room, terms, packed) > 0);
+    assert_int_equal(short_pack(lean, s.room + 1, terms, packed), 0); /* one key is missing */
+    bytes[7] = 1;
+    assert_int_equal(short_pack(lean, s.room, terms, packed), 0);
+    bytes[7] = 0;
+    bytes[1] = 4; /* no such word */
+    assert_int_equal(short_pack(lean, s.room, terms, packed), 0);
+    bytes[1] = 2;
+    memset(bytes, -1, sizeof(int64_t)); /* no end */
+    assert_int_equal(short_pack(lean, s.room, terms, packed), 0);
     done_with(&s);
     known_terms_free(known, &allocator);
     read_terms_done(&read, &allocator);
@@ -567,6 +636,8 @@ int main(void)
         cmocka_unit_test(a_change_of_terms_is_defined_anew),
         cmocka_unit_test(T3_a_definition_is_written_again_after_so_many),
         cmocka_unit_test(a_lean_one_that_makes_no_sense_is_not_read),
+        cmocka_unit_test(what_does_not_fit_a_record_stands_behind_it),
+        cmocka_unit_test(one_inside_that_makes_no_sense_is_not_read),
     };
 
     const weir_allocator allocator = heap();
