@@ -8,16 +8,19 @@
 #include "base/clock.h"
 #include "base/diag.h"
 
-/* The lock is held. */
-static void wait_until_due(struct worker *w, int64_t us)
+/* The lock is held. True: it was woken. */
+static bool wait_until_due(struct worker *w, int64_t us)
 {
     const struct timespec until = clock_monotonic_in(us == WORKER_UNTIL_WOKEN ? 0 : us);
     int why = us > 0 ? 0 : ETIMEDOUT;
+    bool was_woken;
 
     while (!w->is_ending && !w->is_wanted && why == 0)
         why = us == WORKER_UNTIL_WOKEN ? pthread_cond_wait(&w->wake, &w->lock)
                                        : pthread_cond_timedwait(&w->wake, &w->lock, &until);
+    was_woken = w->is_wanted && !w->is_ending;
     w->is_wanted = false;
+    return was_woken;
 }
 
 static void *run(void *arg)
@@ -95,12 +98,12 @@ void worker_wake(struct worker *w)
     pthread_mutex_unlock(&w->lock);
 }
 
-void worker_rest(struct worker *w, int64_t us)
+bool worker_rest(struct worker *w, int64_t us)
 {
-    const struct timespec until = clock_monotonic_in(us);
+    bool was_woken;
 
     pthread_mutex_lock(&w->lock);
-    while (!w->is_ending && pthread_cond_timedwait(&w->wake, &w->lock, &until) == 0)
-        continue;
+    was_woken = wait_until_due(w, us);
     pthread_mutex_unlock(&w->lock);
+    return was_woken;
 }

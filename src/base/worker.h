@@ -36,7 +36,7 @@ void worker_stop(struct worker *w); /* work() is not called again; waits for a c
 
 void worker_wake(struct worker *w); /* do not wait: from any thread, from worker_init() on */
 
-/* In work(): wait so long, or until the worker is to end. */
-void worker_rest(struct worker *w, int64_t us);
+/* In work(): wait so long. True: it was woken before that. */
+bool worker_rest(struct worker *w, int64_t us);
 
 #endif

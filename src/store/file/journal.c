@@ -7,7 +7,8 @@
  * ones ran. No lock is held over either.
  *
  * Where a commit need not sync, the batch is put into a ring of mapped memory instead. Large
- * writes drain the ring into the file, and fsync runs beside the commits.
+ * writes drain the ring into the file, and fsync runs beside the commits. Another thread drains it,
+ * if there is one: to copy a megabyte into new pages takes as long as a thousand decisions.
  *
  * RULES (test_journal.c has a test by each name)
  *   J1  With sync always, no commit returns before the sync of its batch.
@@ -196,10 +197,48 @@ static bool put_at_once(struct journal *j, const struct record *records, size_t 
     return true;
 }
 
-static void drain_if_half_full(struct journal *j)
+static bool may_drain(const struct journal *j)
 {
-    if (!j->failed && !j->busy && !j->is_draining && j->end - j->drained > ring_size(j->ring) / 2)
+    return journal_has_ring(j) && !j->failed && !j->busy && !j->is_draining;
+}
+
+static bool is_fuller_than(const struct journal *j, size_t size)
+{
+    return j->end - j->drained > size;
+}
+
+/* What the lock was held for is done. A ring that is half full is drained, or by another thread if it
+ * has one, which then has the time until three quarters are full. */
+static void unlock(struct journal *j)
+{
+    const size_t size = may_drain(j) ? ring_size(j->ring) : 0;
+    bool wakes = false;
+
+    if (size > 0 && is_fuller_than(j, j->wake ? size / 4 * 3 : size / 2)) {
         journal_drain(j);
+    } else if (size > 0 && j->wake && !j->is_woken && is_fuller_than(j, size / 4)) {
+        wakes = j->is_woken = true;
+    }
+    pthread_mutex_unlock(&j->lock);
+    if (wakes)
+        j->wake(j->wake_ctx);
+}
+
+void journal_wake_by(struct journal *j, void (*wake)(void *ctx), void *ctx)
+{
+    pthread_mutex_lock(&j->lock);
+    j->wake = wake;
+    j->wake_ctx = ctx;
+    pthread_mutex_unlock(&j->lock);
+}
+
+void journal_drain_early(struct journal *j)
+{
+    pthread_mutex_lock(&j->lock);
+    if (may_drain(j) && is_fuller_than(j, ring_size(j->ring) / 4))
+        journal_drain(j);
+    j->is_woken = false;
+    pthread_mutex_unlock(&j->lock);
 }
 
 enum appended journal_append_buffer(struct journal *j, struct write_buffer *write_buffer,
@@ -215,9 +254,7 @@ enum appended journal_append_buffer(struct journal *j, struct write_buffer *writ
                                       : append(j, write_buffer->records, write_buffer->count);
     }
     write_buffer_close(write_buffer);
-    if (journal_has_ring(j))
-        drain_if_half_full(j);
-    pthread_mutex_unlock(&j->lock);
+    unlock(j);
     return how;
 }
 
@@ -333,9 +370,7 @@ weir_err journal_commit(struct journal *j, uint64_t mark)
             sync_group(j);
     }
     err = !is_lost(j, mark) && journal_durable(j) >= mark ? WEIR_OK : WEIR_EIO;
-    if (journal_has_ring(j))
-        drain_if_half_full(j);
-    pthread_mutex_unlock(&j->lock);
+    unlock(j);
     return err;
 }
 

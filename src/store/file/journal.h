@@ -65,6 +65,12 @@ WEIR_MUSTCHECK weir_err journal_prepare(struct journal *j, uint64_t ahead);
  * only one commit in many makes a system call. Not with SYNC_ALWAYS. */
 void journal_map(struct journal *j, size_t size);
 
+/* Have `wake` called, by any thread and with no lock held, when the ring is filling: a thread that has
+ * the time is to call journal_drain_early() then. Only if it does not come in time does a commit do
+ * that work. */
+void journal_wake_by(struct journal *j, void (*wake)(void *ctx), void *ctx);
+void journal_drain_early(struct journal *j);
+
 /* Write, sync and mark the end. */
 WEIR_MUSTCHECK weir_err journal_finish(struct journal *j);
 

@@ -107,6 +107,14 @@ static weir_err tend_journal(struct keeper *k)
                                   : journal_failure(k->journal);
 }
 
+/* Between two rounds: its ring is filling. */
+static void drain_early(struct keeper *k)
+{
+    journal_drain_early(k->journal);
+    if (k->state == KEEPER_RUNNING && journal_failure(k->journal))
+        keeper_fail(k);
+}
+
 /* ---- checkpoints -------------------------------------------------------------------------- */
 
 /* HOW LARGE THE FILES GET. While a snapshot is written, the new journal may grow by half of the live
@@ -157,6 +165,14 @@ static uint64_t most_bytes(const struct keeper *k, size_t done, size_t shards)
     return k->first_bytes + most / 4 + (most - most / 4) * done / shards;
 }
 
+static void rest(struct keeper *k, int64_t us)
+{
+    const int64_t until = clock_monotonic_us() + us;
+
+    while (worker_rest(&k->worker, until - clock_monotonic_us()))
+        drain_early(k);
+}
+
 /* Between two pieces of a snapshot, rest: then an fsync of the journal finds the disk free four
  * times out of five. But the journal must not outgrow its bound. When it comes close there is no
  * rest, and at the bound commits wait for the next piece. */
@@ -171,8 +187,9 @@ static bool pace(void *ctx, size_t done, size_t shards)
         tend_journal(k))
         keeper_fail(k);
     journal_bound(k->journal, due);
+    drain_early(k);
     if (k->state == KEEPER_RUNNING && has_time)
-        worker_rest(&k->worker, took * REST_SHARE);
+        rest(k, took * REST_SHARE);
     k->rested_at = clock_monotonic_us();
     return has_time;
 }
@@ -278,10 +295,8 @@ void keeper_tick(struct keeper *k, int64_t now)
         checkpoint_if_due(k, now);
 }
 
-static int64_t run_round(void *arg)
+static void run_round(struct keeper *k)
 {
-    struct keeper *k = arg;
-
     if (k->has_kept) {
         keeper_tick(k, clock_monotonic_ms());
     } else {
@@ -289,17 +304,44 @@ static int64_t run_round(void *arg)
         checkpoint_if_due(k, clock_monotonic_ms());
         k->has_kept = true;
     }
-    return k->pause_ms * 1000;
+    k->due_at = clock_monotonic_us() + k->pause_ms * 1000;
+}
+
+static int64_t run(void *arg)
+{
+    struct keeper *k = arg;
+    int64_t left;
+
+    drain_early(k);
+    if (clock_monotonic_us() >= k->due_at)
+        run_round(k);
+    left = k->due_at - clock_monotonic_us();
+    return left > 0 ? left : 0;
+}
+
+static void wake(void *arg)
+{
+    struct keeper *k = arg;
+
+    worker_wake(&k->worker);
 }
 
 weir_err keeper_start(struct keeper *k, weir_diag *diag)
 {
-    return k->options.no_thread ? WEIR_OK
-                                : worker_start(&k->worker, "store's", 0, run_round, k, diag);
+    weir_err err;
+
+    if (k->options.no_thread)
+        return WEIR_OK;
+    err = worker_start(&k->worker, "store's", 0, run, k, diag);
+    if (!err)
+        journal_wake_by(k->journal, wake, k);
+    return err;
 }
 
 void keeper_stop(struct keeper *k)
 {
+    if (k->journal)
+        journal_wake_by(k->journal, NULL, NULL);
     worker_stop(&k->worker);
 }
 

@@ -40,6 +40,7 @@ struct keeper {
     uint64_t first_bytes;             /* of the journal, when its snapshot was begun */
     int64_t tried_at;                 /* when the last checkpoint began */
     int64_t tended_at, rested_at;     /* µs */
+    int64_t due_at;                   /* the next round: µs */
 };
 
 /* `mode` and `pause_ms` are the caller's to set, before it calls any of the others. */

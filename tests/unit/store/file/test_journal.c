@@ -676,6 +676,53 @@ static void J7_what_is_in_the_ring_stays_until_it_is_in_the_file_or_in_a_snapsho
     sim_free(s);
 }
 
+static void count_wakes(void *ctx)
+{
+    ++*(int *)ctx;
+}
+
+/* Of 4096 bytes. A batch of ten records has 512. */
+static void a_ring_that_fills_wakes_a_thread_that_drains_it(void **state)
+{
+    struct sim *s = sim_new();
+    struct journal *j = new_mapped(s, 4096);
+    uint64_t next = 0, ops = s->ops;
+    int wakes = 0;
+
+    (void)state;
+    journal_wake_by(j, count_wakes, &wakes);
+    for (int i = 1; i <= 6; i++) {
+        assert_int_equal(journal_commit(j, append(j, &next, 10)), WEIR_OK);
+        assert_int_equal(wakes, i > 2); /* behind a quarter, and once */
+        assert_int_equal(s->ops, ops);
+    }
+    assert_int_equal(read_cut(s, SIM_KEPT, 0)->count, next);
+    journal_drain_early(j);
+    assert_true(s->ops > ops);
+    ops = s->ops;
+    journal_drain_early(j); /* there is nothing to do */
+    assert_int_equal(s->ops, ops);
+    assert_prefix(read_cut(s, SIM_KEPT, 0));
+
+    for (int i = 1; i <= 6; i++) /* that thread does not come: three quarters full */
+        assert_int_equal(journal_commit(j, append(j, &next, 10)), WEIR_OK);
+    assert_int_equal(wakes, 2);
+    assert_int_equal(s->ops, ops);
+    assert_int_equal(journal_commit(j, append(j, &next, 10)), WEIR_OK);
+    assert_true(s->ops > ops);
+    assert_int_equal(read_cut(s, SIM_KEPT, 0)->count, next);
+
+    for (int i = 1; i <= 3; i++)
+        assert_int_equal(journal_commit(j, append(j, &next, 10)), WEIR_OK);
+    s->fail_from = s->ops;
+    s->fail_until = s->fail_from + 1;
+    journal_drain_early(j);
+    assert_int_equal(journal_failure(j), WEIR_EIO);
+    assert_int_equal(read_cut(s, SIM_KEPT, 0)->count, next);
+    journal_free(j);
+    sim_free(s);
+}
+
 /* The next n records, gathered by a turn. */
 static uint64_t append_gathered(struct journal *j, uint64_t *next, size_t n)
 {
@@ -955,6 +1002,7 @@ int main(void)
         cmocka_unit_test(J5_a_journal_is_deleted_only_when_a_synced_snapshot_has_a_later_epoch),
         cmocka_unit_test(J6_the_next_journal_is_made_only_when_the_last_one_is_ended_and_synced),
         cmocka_unit_test(J7_what_is_in_the_ring_stays_until_it_is_in_the_file_or_in_a_snapshot),
+        cmocka_unit_test(a_ring_that_fills_wakes_a_thread_that_drains_it),
         cmocka_unit_test(a_commit_into_the_ring_takes_no_operation_and_survives_a_kill),
         cmocka_unit_test(the_ring_and_the_file_are_one_journal),
         cmocka_unit_test(a_gap_in_the_file_is_damage_though_the_ring_continues),
