@@ -10,7 +10,7 @@
 enum {
     UNIT = 96, /* a reservation of one rule, and its head */
     LEAST_CHUNK = 64 << 10,
-    MOST_CHUNK = 1 << 20, /* a caller waits while the kernel makes so much */
+    MOST_CHUNK = 1 << 20, /* a caller may have to wait while the kernel makes so much */
 };
 
 /* Before each block, also before those of the allocator. */
@@ -53,17 +53,27 @@ static size_t room_of(uint64_t units)
     return units * UNIT - sizeof(struct head);
 }
 
-/* Two threads may add one each at the same time: then what is left of the older one is lost. */
-static struct head *add_chunk(struct pool *p, struct pool_chunk *older, size_t first)
+static struct pool_chunk *new_chunk(const struct pool_chunk *older)
 {
     const size_t size = !older                     ? LEAST_CHUNK
                         : older->size < MOST_CHUNK ? 2 * older->size
                                                    : MOST_CHUNK;
     struct pool_chunk *c = pages_map_filled(size);
 
+    if (c)
+        c->size = size;
+    return c;
+}
+
+/* Two threads may add one each at the same time: then what is left of the older one is lost. */
+static struct head *add_chunk(struct pool *p, struct pool_chunk *older, size_t first)
+{
+    struct pool_chunk *c = atomic_exchange_explicit(&p->spare, NULL, memory_order_acquire);
+
+    if (!c)
+        c = new_chunk(older);
     if (!c)
         return NULL;
-    c->size = size;
     atomic_init(&c->cut, first);
     c->older = older;
     while (!atomic_compare_exchange_weak_explicit(&p->newest, &c->older, c, memory_order_acq_rel,
@@ -147,15 +157,41 @@ weir_allocator pool_allocator(struct pool_source *source)
     return (weir_allocator){ .resize = resize, .ctx = source };
 }
 
+bool pool_begins_to_want(struct pool *p)
+{
+    const struct pool_chunk *c = atomic_load_explicit(&p->newest, memory_order_acquire);
+
+    return c && atomic_load_explicit(&c->cut, memory_order_relaxed) > c->size / 2 &&
+           !atomic_load_explicit(&p->wants_spare, memory_order_relaxed) &&
+           !atomic_load_explicit(&p->spare, memory_order_relaxed) &&
+           !atomic_exchange_explicit(&p->wants_spare, true, memory_order_relaxed);
+}
+
+void pool_make_spare(struct pool *p)
+{
+    struct pool_chunk *c;
+
+    if (!atomic_load_explicit(&p->wants_spare, memory_order_relaxed))
+        return;
+    c = new_chunk(atomic_load_explicit(&p->newest, memory_order_acquire));
+    c = atomic_exchange_explicit(&p->spare, c, memory_order_acq_rel);
+    if (c)
+        pages_unmap(c, c->size);
+    atomic_store_explicit(&p->wants_spare, false, memory_order_relaxed);
+}
+
 void pool_done(struct pool *p)
 {
     struct pool_chunk *c = atomic_load_explicit(&p->newest, memory_order_acquire);
+    struct pool_chunk *spare = atomic_load_explicit(&p->spare, memory_order_acquire);
 
+    if (spare)
+        pages_unmap(spare, spare->size);
     while (c) {
         struct pool_chunk *older = c->older;
 
         pages_unmap(c, c->size);
         c = older;
     }
-    atomic_init(&p->newest, NULL);
+    *p = (struct pool){ 0 };
 }

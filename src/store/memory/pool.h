@@ -9,12 +9,14 @@
 #define WEIR_STORE_MEMORY_POOL_H
 
 #include <stdatomic.h>
+#include <stdbool.h>
 
 #include "base/alloc.h"
 
 /* The table's, for all threads. Zeroed, it is an empty one. */
 struct pool {
-    _Atomic(struct pool_chunk *) newest;
+    _Atomic(struct pool_chunk *) newest, spare;
+    atomic_bool wants_spare;
 };
 
 enum { POOL_SIZES = 4 }; /* of one unit, of two, … */
@@ -34,6 +36,11 @@ struct pool_source {
 weir_allocator pool_allocator(struct pool_source *source);
 void *pool_take(const struct pool_source *source, size_t size); /* NULL: out of memory */
 void pool_free(struct pool_list *list, void *block, const weir_allocator *beyond);
+
+/* The last chunk is half used, and a spare one would let no caller wait for the kernel. True once for
+ * each; then some thread is to make it. */
+bool pool_begins_to_want(struct pool *p);
+void pool_make_spare(struct pool *p); /* if it is wanted */
 
 /* All blocks are gone with it but those of the allocator: give these back before. */
 void pool_done(struct pool *p);

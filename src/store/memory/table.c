@@ -525,10 +525,13 @@ static void judge_all(struct table *t, struct question *q)
 
 void table_judge_any(struct table *t, struct question *q)
 {
-    if (verb_reserves(q->verb))
+    if (verb_reserves(q->verb)) {
         table_judge_reservation(t, q);
-    else
+        if (t->wake && pool_begins_to_want(&t->records))
+            t->wake(t->wake_ctx);
+    } else {
         judge_all(t, q);
+    }
 }
 
 /* ---- looking after ------------------------------------------------------------------- */
@@ -537,6 +540,7 @@ void table_sweep(struct table *t, int64_t now)
 {
     const size_t shards = table_shards(t), part = shards / SWEEP_PARTS + 1;
 
+    pool_make_spare(&t->records);
     if (t->drop_by_time)
         table_release_due(t, now);
     for (size_t i = 0; i < part && t->drop_by_time; i++) {

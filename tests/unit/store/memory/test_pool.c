@@ -48,6 +48,40 @@ static void blocks_are_apart_and_all_go_back(void **state)
     assert_int_equal(counted.out, 0);
 }
 
+/* So that no caller waits for the kernel. */
+static void a_spare_chunk_is_asked_for_once_and_used_next(void **state)
+{
+    const weir_allocator none = { 0 };
+    struct pool p = { 0 };
+    struct pool_list list = { 0 };
+    const struct pool_source source = { &p, &list, &none };
+    const struct pool_chunk *first, *spare = NULL;
+    int wanted = 0;
+
+    (void)state;
+    assert_false(pool_begins_to_want(&p)); /* nothing is used at all */
+    pool_make_spare(&p);
+    assert_null(p.spare);
+    assert_non_null(pool_take(&source, SMALL));
+    assert_false(pool_begins_to_want(&p));
+    for (first = p.newest; p.newest == first;) {
+        wanted += pool_begins_to_want(&p);
+        if (wanted == 1 && !p.spare)
+            pool_make_spare(&p);
+        spare = p.spare ? p.spare : spare;
+        assert_non_null(pool_take(&source, SMALL));
+    }
+    assert_int_equal(wanted, 1);
+    assert_ptr_equal(p.newest, spare);
+    assert_null(p.spare);
+    while (!pool_begins_to_want(&p))
+        assert_non_null(pool_take(&source, SMALL));
+    pool_make_spare(&p);
+    assert_non_null(p.spare);
+    pool_done(&p); /* and the spare one with it */
+    assert_null(p.spare);
+}
+
 static void what_was_given_back_is_used_again(void **state)
 {
     struct counted counted = { 0 };
@@ -110,6 +144,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(blocks_are_apart_and_all_go_back),
+        cmocka_unit_test(a_spare_chunk_is_asked_for_once_and_used_next),
         cmocka_unit_test(what_was_given_back_is_used_again),
         cmocka_unit_test(a_block_that_grows_keeps_its_bytes),
     };
