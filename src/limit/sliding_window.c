@@ -6,19 +6,25 @@
  *
  * FORMAT of an entry: one word, the offset of its start from `base` in the upper 40 bits and
  * its count in the lower 24. If either does not fit (35 years, 16 million) the log is
- * rewritten wide: two words, offset and count. */
+ * rewritten wide: two words, offset and count.
+ *
+ * WHERE they are: three at most beside each other in the state. Else all but the newest are in a
+ * block apart, and the newest stays in the state: most requests are counted in it. All else that
+ * such a request needs is in the block's head, so it reads one line of memory, however long the log is.
+ * Of a wide log the block has the newest, too. */
 #include "limit/algorithms.h"
 #include "limit/pack.h"
 
 #include <string.h>
 
-enum { COUNT_BITS = 24, LEAST_ROOM = 6 };
+enum { COUNT_BITS = 24, LEAST_ROOM = 5 };
 #define MOST_OFFSET ((int64_t)1 << 40)
 #define MOST_COUNT ((int64_t)1 << COUNT_BITS)
 
 struct sliding_window_block {
     int64_t total;  /* of all entries */
-    uint32_t first; /* index of the oldest entry */
+    int64_t oldest; /* its start, if there is one */
+    uint32_t first; /* index of the oldest entry that is here */
     uint32_t born;  /* see state_born() */
     uint64_t words[];
 };
@@ -28,34 +34,73 @@ static uint64_t *words(const struct sliding_window *s)
     return s->is_far ? s->far->words + ((size_t)s->far->first << s->wide) : (uint64_t *)s->near;
 }
 
-static inline void set_count(struct sliding_window *s, uint32_t count)
+/* Is the newest entry in the state, and all others in the block? */
+static inline bool keeps_last(const struct sliding_window *s)
 {
-    if (s->is_far)
-        s->far_count = count;
-    else
-        s->near_count = count & 3;
+    return s->is_far && !s->wide;
+}
+
+static inline bool is_last(const struct sliding_window *s, uint32_t i)
+{
+    return keeps_last(s) && i + 1 == s->far_count;
+}
+
+/* How many entries of so many are in the block. */
+static inline uint32_t far_of(const struct sliding_window *s, uint32_t entries)
+{
+    return entries - (keeps_last(s) && entries > 0);
+}
+
+static inline struct log_entry read_word(const struct sliding_window *s, uint64_t word)
+{
+    return (struct log_entry){ s->base + (int64_t)(word >> COUNT_BITS),
+                               (int64_t)word & (MOST_COUNT - 1) };
 }
 
 static struct log_entry entry_at(const struct sliding_window *s, uint32_t i)
 {
-    const uint64_t *w = words(s) + ((size_t)i << s->wide);
+    const uint64_t *w = is_last(s, i) ? &s->last : words(s) + ((size_t)i << s->wide);
 
     if (s->wide)
         return (struct log_entry){ s->base + (int64_t)w[0], (int64_t)w[1] };
-    return (struct log_entry){ s->base + (int64_t)(w[0] >> COUNT_BITS),
-                               (int64_t)w[0] & (MOST_COUNT - 1) };
+    return read_word(s, *w);
 }
 
 static void entry_put(struct sliding_window *s, uint32_t i, struct log_entry e)
 {
-    uint64_t *w = words(s) + ((size_t)i << s->wide);
+    uint64_t *w = is_last(s, i) ? &s->last : words(s) + ((size_t)i << s->wide);
 
     if (s->wide) {
         w[0] = (uint64_t)(e.start - s->base);
         w[1] = (uint64_t)e.count;
     } else {
-        w[0] = (uint64_t)(e.start - s->base) << COUNT_BITS | (uint64_t)e.count;
+        *w = (uint64_t)(e.start - s->base) << COUNT_BITS | (uint64_t)e.count;
     }
+}
+
+/* Behind all others. There is room. */
+static void push(struct sliding_window *s, struct log_entry e)
+{
+    const uint32_t i = log_length(s);
+
+    if (s->is_far && i == 0)
+        s->far->oldest = e.start;
+    else if (keeps_last(s))
+        words(s)[i - 1] = s->last;
+    if (s->is_far)
+        s->far_count++;
+    else
+        s->near_count = (i + 1) & 3;
+    entry_put(s, i, e);
+}
+
+/* The newest, which is there. */
+static void pop(struct sliding_window *s)
+{
+    if (!s->is_far)
+        s->near_count = (s->near_count - 1u) & 3;
+    else if (--s->far_count > 0 && keeps_last(s))
+        s->last = words(s)[s->far_count - 1];
 }
 
 int64_t log_total(const struct sliding_window *s)
@@ -138,6 +183,8 @@ static struct standing stand_far(const struct sliding_window *s, int64_t life, i
         return at;
     at.newest = entry_at(s, s->far_count - 1);
     *now = *now < at.newest.start ? at.newest.start : *now;
+    if (s->far->oldest + life > *now)
+        return at;
     for (; at.drop < s->far_count; at.drop++) {
         const struct log_entry e = entry_at(s, at.drop);
 
@@ -216,8 +263,8 @@ static bool has_room(const struct sliding_window *s, struct shape next)
     if (!s->is_far)
         return !next.is_wide && next.entries <= SLIDING_WINDOW_NEAR;
     /* A large log that is nearly full would have to be moved up at every step. */
-    spare = s->room > 62 ? s->room / 8u : 0;
-    return next.is_wide == s->wide && next.entries + spare <= s->room;
+    spare = s->room > 61 ? s->room / 8u : 0;
+    return next.is_wide == s->wide && far_of(s, next.entries) + spare <= s->room;
 }
 
 bool sliding_window_has_room(const struct sliding_window *s,
@@ -233,14 +280,14 @@ static bool move_far(struct sliding_window *s, uint32_t room, bool wide,
     size_t size = sizeof(struct sliding_window_block) + sizeof(uint64_t) * ((size_t)room << wide);
     struct sliding_window moved = { .base = s->base, .tag = s->tag, .wide = wide, .is_far = true };
 
-    moved.far_count = log_length(s);
+    moved.far_count = 0;
     moved.room = room;
     moved.far = alloc_resize(allocator, NULL, size);
     if (!moved.far)
         return false;
     *moved.far = (struct sliding_window_block){ .total = log_total(s), .born = log_born(s) };
     for (uint32_t i = 0; i < log_length(s); i++)
-        entry_put(&moved, i, entry_at(s, i));
+        push(&moved, entry_at(s, i));
     sliding_window_done(s, allocator);
     *s = moved;
     return true;
@@ -256,7 +303,7 @@ bool sliding_window_reserve(struct sliding_window *s, const struct sliding_windo
         return true;
     while (room < log_length(s) + log_length(s) / 4 +
                       1) /* blocks of a power of two: 64, 128, 256 … bytes */
-        room = room * 2 + 2;
+        room = room * 2 + 3;
     return move_far(s, room, next.is_wide, allocator);
 }
 
@@ -273,20 +320,27 @@ void sliding_window_bear(struct sliding_window *s, uint32_t born)
 
 static void drop_oldest(struct sliding_window *s, uint32_t n)
 {
-    if (s->is_far) {
-        for (uint32_t i = 0; i < n; i++)
-            s->far->total -= entry_at(s, i).count;
-        s->far->first += n;
-    } else {
-        memmove(s->near, s->near + n, sizeof(uint64_t) * (log_length(s) - n));
+    const uint32_t left = log_length(s) - n;
+
+    if (!s->is_far) {
+        memmove(s->near, s->near + n, sizeof(uint64_t) * left);
+        s->near_count = left & 3;
+        return;
     }
-    set_count(s, log_length(s) - n);
+    for (uint32_t i = 0; i < n; i++)
+        s->far->total -= entry_at(s, i).count;
+    if (left > 0)
+        s->far->oldest = entry_at(s, n).start;
+    s->far->first += far_of(s, s->far_count) - far_of(s, left);
+    s->far_count = left;
 }
 
 /* Make the place of the dropped entries room at the end again. */
 static void move_up(struct sliding_window *s)
 {
-    memmove(s->far->words, words(s), sizeof(uint64_t) * ((size_t)log_length(s) << s->wide));
+    const size_t count = far_of(s, s->far_count);
+
+    memmove(s->far->words, words(s), sizeof(uint64_t) * (count << s->wide));
     s->far->first = 0;
 }
 
@@ -295,16 +349,20 @@ void sliding_window_apply(struct sliding_window *s, const struct sliding_window_
     if (change->add == 0)
         return;
     if (change->is_in_place) {
-        words(s)[log_length(s) - 1] += (uint64_t)change->add;
-        if (s->is_far)
+        if (s->is_far) {
+            s->last += (uint64_t)change->add;
             s->far->total += change->add;
+        } else {
+            s->near[s->near_count - 1] += (uint64_t)change->add;
+        }
         return;
     }
     if (change->drop > 0)
         drop_oldest(s, change->drop);
     if (log_length(s) == 0)
         s->base = change->start;
-    if (s->is_far && (s->far_count == 0 || s->far->first + s->far_count == s->room))
+    if (s->is_far && (s->far_count == 0 ||
+                      s->far->first + far_of(s, s->far_count + 1) > s->room))
         move_up(s);
     if (log_length(s) > 0 && entry_at(s, log_length(s) - 1).start == change->start) {
         struct log_entry e = entry_at(s, log_length(s) - 1);
@@ -312,10 +370,7 @@ void sliding_window_apply(struct sliding_window *s, const struct sliding_window_
         e.count += change->add;
         entry_put(s, log_length(s) - 1, e);
     } else {
-        const uint32_t i = log_length(s);
-
-        set_count(s, i + 1);
-        entry_put(s, i, (struct log_entry){ change->start, change->add });
+        push(s, (struct log_entry){ change->start, change->add });
     }
     if (s->is_far)
         s->far->total += change->add;
@@ -338,18 +393,20 @@ void sliding_window_refund(struct sliding_window *s, const struct rule *r, const
         if (e.count > 0)
             entry_put(s, log_length(s) - 1, e);
         else
-            set_count(s, log_length(s) - 1);
+            pop(s);
     }
     sliding_window_take(s, r, &(struct ask){ .now = ask->now, .peek = true }, out);
 }
 
 static void remove_entry(struct sliding_window *s, uint32_t i)
 {
-    uint64_t *w = words(s) + ((size_t)i << s->wide);
+    const uint32_t last = log_length(s) - 1;
 
-    memmove(w, w + ((size_t)1 << s->wide),
-            sizeof(uint64_t) * ((size_t)(log_length(s) - i - 1) << s->wide));
-    set_count(s, log_length(s) - 1);
+    for (uint32_t k = i; k < last; k++)
+        entry_put(s, k, entry_at(s, k + 1));
+    pop(s);
+    if (s->is_far && i == 0 && last > 0)
+        s->far->oldest = entry_at(s, 0).start;
 }
 
 /* Where the bucket that starts there is; `count`: there is none. */
@@ -426,7 +483,7 @@ void sliding_window_cut(struct sliding_window *s, int64_t first, uint32_t keep)
 {
     uint32_t drop = 0;
 
-    for (; log_length(s) > keep; set_count(s, log_length(s) - 1))
+    for (; log_length(s) > keep; pop(s))
         if (s->is_far)
             s->far->total -= entry_at(s, log_length(s) - 1).count;
     while (drop < log_length(s) && entry_at(s, drop).start < first)

@@ -225,14 +225,10 @@ size_t state_heap_bytes(const struct state *s, weir_algorithm algorithm)
 
 void state_prefetch(const struct state *s, weir_algorithm algorithm)
 {
-    const size_t line = 64, most = 4 * line; /* what a decision reads of a log, mostly */
-
     if (state_has_holds(algorithm))
         __builtin_prefetch(s->bucket.holds, 1);
-    if (!state_is_log(algorithm) || !s->sliding_window.is_far)
-        return;
-    for (size_t at = 0; at < most && at < sliding_window_beside(&s->sliding_window); at += line)
-        __builtin_prefetch((const char *)s->sliding_window.far + at, 1);
+    else if (state_is_log(algorithm) && s->sliding_window.is_far)
+        __builtin_prefetch(s->sliding_window.far, 1); /* its head is what most decisions read */
 }
 
 void state_done(struct state *s, weir_algorithm algorithm, const weir_allocator *allocator)

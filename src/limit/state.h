@@ -66,6 +66,7 @@ struct sliding_window {
             struct sliding_window_block *far;
             uint32_t far_count;
             uint32_t room; /* entries that `far` can hold */
+            uint64_t last; /* the newest entry, unless it is wide: `far` has the others */
         };
     };
 };

@@ -98,7 +98,7 @@ static struct state copy_of(const struct state *s, const struct rule *r)
 {
     struct state copy = *s;
 
-    if (r->algorithm == WEIR_SLIDING_WINDOW && s->sliding_window.room) {
+    if (r->algorithm == WEIR_SLIDING_WINDOW && s->sliding_window.is_far) {
         size_t size = state_heap_bytes(s, r->algorithm);
 
         copy.sliding_window.far = malloc(size);
