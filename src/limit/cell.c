@@ -43,8 +43,8 @@ static int64_t whole_intervals(wide ns, int64_t interval)
     return (int64_t)divided(us, divisor);
 }
 
-void cell_take(const struct arrival *s, const struct rule *r, const struct ask *ask,
-               struct step *out)
+static void take_any(const struct arrival *s, const struct rule *r, const struct ask *ask,
+                     struct step *out)
 {
     const wide now = (wide)ask->now * NS_PER_MS, due = (wide)s->ms * NS_PER_MS + s->ns;
     const wide at = due > now ? due : now;
@@ -65,6 +65,56 @@ void cell_take(const struct arrival *s, const struct rule *r, const struct ask *
     out->next.arrival = d->allowed && !ask->peek ? (struct arrival){ ms, ns } : *s;
     /* A state is kept until `now` + reset_after. What is told is truncated, what is kept is not. */
     out->now = (then > now ? ms + (ns > 0) : ask->now) - d->reset_after;
+}
+
+/* The same sums, where all that is in them is below this: 64 bits are enough then, and only one of the
+ * divisions is by a number that the compiler does not know. */
+#define USUAL_NS (INT64_C(1) << 60)
+#define USUAL_MS (USUAL_NS / NS_PER_MS)
+
+static inline bool is_usual(int64_t number, int64_t most)
+{
+    return number >= 0 && number < most;
+}
+
+/* False: it may not be enough. All times but the arrival's are counted from now on. */
+static inline bool take_usual(const struct arrival *s, const struct rule *r, const struct ask *ask,
+                              struct step *out)
+{
+    const int64_t due_ms = ask->now < s->ms ? s->ms - ask->now : 0;
+    int64_t increment, most, ahead, then, at = 0;
+    struct decision *d = &out->decision;
+
+    if (!is_usual(ask->now, INT64_MAX) || !is_usual(due_ms, USUAL_MS) ||
+        __builtin_mul_overflow(r->window, ask->cost, &increment) ||
+        __builtin_mul_overflow(r->window, r->limit, &most) || !is_usual(increment, USUAL_NS) ||
+        !is_usual(most, USUAL_NS) || r->precision != 0)
+        return false;
+    if (s->ms >= ask->now)
+        at = due_ms * NS_PER_MS + s->ns;
+    ahead = at + increment - most;
+    then = ahead > 0 || ask->peek ? at : at + increment;
+
+    *d = (struct decision){ .allowed = ahead <= 0, .reset_after = then / NS_PER_MS };
+    if (!d->allowed)
+        d->retry_after = increment <= most ? ahead / NS_PER_MS : WEIR_NEVER;
+    if (most - then > -r->window && r->window >= NS_PER_US)
+        d->remaining = (most - then) / NS_PER_US / (r->window / NS_PER_US);
+    else if (most - then > -r->window)
+        d->remaining = whole_intervals(most - then, r->window);
+
+    out->next.arrival = *s;
+    if (d->allowed && !ask->peek)
+        out->next.arrival = (struct arrival){ ask->now + then / NS_PER_MS, then % NS_PER_MS };
+    out->now = ask->now + (then % NS_PER_MS > 0);
+    return true;
+}
+
+void cell_take(const struct arrival *s, const struct rule *r, const struct ask *ask,
+               struct step *out)
+{
+    if (!take_usual(s, r, ask, out))
+        take_any(s, r, ask, out);
 }
 
 weir_err cell_rule(int64_t capacity, int64_t count, int64_t period, struct rule *out,

@@ -361,8 +361,7 @@ void sliding_window_apply(struct sliding_window *s, const struct sliding_window_
         drop_oldest(s, change->drop);
     if (log_length(s) == 0)
         s->base = change->start;
-    if (s->is_far && (s->far_count == 0 ||
-                      s->far->first + far_of(s, s->far_count + 1) > s->room))
+    if (s->is_far && (s->far_count == 0 || s->far->first + far_of(s, s->far_count + 1) > s->room))
         move_up(s);
     if (log_length(s) > 0 && entry_at(s, log_length(s) - 1).start == change->start) {
         struct log_entry e = entry_at(s, log_length(s) - 1);

@@ -52,6 +52,11 @@ struct throttle {
     size_t words; /* of the command; 0: nothing is remembered */
     size_t len;
     char text[96]; /* as they came */
+    struct {
+        int64_t numbers[2]; /* of the last answer: whether it was limited, and the limit */
+        size_t len;         /* 0: there was none */
+        char text[16 + 2 * RESP_INT_MOST];
+    } begun; /* with these */
 };
 
 /* How RESP tells what was decided, by which limit and where from. The next answer mostly differs in

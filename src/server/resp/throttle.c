@@ -73,9 +73,30 @@ static void remember(struct throttle *t, const struct resp_command *c,
     memcpy(t->text, text.at, text.len);
 }
 
-static void put_answer(struct buf *out, const int64_t numbers[ANSWERS])
+static void begin_anew(struct throttle *t, const int64_t numbers[ANSWERS])
 {
-    resp_numbers(out, ANSWERS, numbers, ANSWERS);
+    char *at = resp_write_header(t->begun.text, '*', ANSWERS);
+
+    for (size_t i = 0; i < 2; i++)
+        at = resp_write_int(at, t->begun.numbers[i] = numbers[i]);
+    t->begun.len = (size_t)(at - t->begun.text);
+}
+
+/* The first two mostly are those of the last answer. More bytes than their text has are copied, as a copy
+ * of a known size is faster; what follows goes over them. */
+static void put_answer(struct throttle *t, struct buf *out, const int64_t numbers[ANSWERS])
+{
+    char *to = buf_room(out, sizeof t->begun.text + 3 * RESP_INT_MOST), *at = to;
+
+    if (!to)
+        return;
+    if (t->begun.len == 0 || t->begun.numbers[0] != numbers[0] || t->begun.numbers[1] != numbers[1])
+        begin_anew(t, numbers);
+    memcpy(at, t->begun.text, sizeof t->begun.text);
+    at += t->begun.len;
+    for (size_t i = 2; i < ANSWERS; i++)
+        at = resp_write_int(at, numbers[i]);
+    buf_wrote(out, (size_t)(at - to));
 }
 
 /* ---- CL.THROTTLE --------------------------------------------------------------------------- */
@@ -89,13 +110,14 @@ static void encode_cl_throttle(struct reply *r, struct buf *out)
         return;
     a = &call->answer;
     put_answer(
-        out, (const int64_t[ANSWERS]){
-                 !a->allowed,
-                 a->limit,
-                 a->remaining,
-                 a->allowed || a->retry_after_ms == WEIR_NEVER ? -1 : rounded_up(a->retry_after_ms),
-                 rounded_up(a->reset_after_ms),
-             });
+        &session_loop(r->session)->throttle, out,
+        (const int64_t[ANSWERS]){
+            !a->allowed,
+            a->limit,
+            a->remaining,
+            a->allowed || a->retry_after_ms == WEIR_NEVER ? -1 : rounded_up(a->retry_after_ms),
+            rounded_up(a->reset_after_ms),
+        });
 }
 
 void resp_serve_cl_throttle(struct session *s, struct resp_command *c)
@@ -139,13 +161,14 @@ static void encode_throttle(struct reply *r, struct buf *out)
     if (!resp_has_answer(r, call, "ERR ", out))
         return;
     a = &call->answer;
-    put_answer(out, (const int64_t[ANSWERS]){
-                        a->allowed,
-                        a->limit,
-                        a->remaining > 0 ? a->remaining : 0,
-                        a->reset_after_ms > 0 ? a->reset_after_ms / 1000 : 0,
-                        a->retry_after_ms == WEIR_NEVER ? -1 : a->retry_after_ms / 1000,
-                    });
+    put_answer(&session_loop(r->session)->throttle, out,
+               (const int64_t[ANSWERS]){
+                   a->allowed,
+                   a->limit,
+                   a->remaining > 0 ? a->remaining : 0,
+                   a->reset_after_ms > 0 ? a->reset_after_ms / 1000 : 0,
+                   a->retry_after_ms == WEIR_NEVER ? -1 : a->retry_after_ms / 1000,
+               });
 }
 
 void resp_serve_throttle(struct session *s, struct resp_command *c)

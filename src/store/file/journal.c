@@ -212,16 +212,18 @@ static bool is_fuller_than(const struct journal *j, size_t size)
 static void unlock(struct journal *j)
 {
     const size_t size = may_drain(j) ? ring_size(j->ring) : 0;
-    bool wakes = false;
+    void (*wake)(void *ctx) = NULL;
+    void *const ctx = j->wake_ctx;
 
     if (size > 0 && is_fuller_than(j, j->wake ? size / 4 * 3 : size / 2)) {
         journal_drain(j);
     } else if (size > 0 && j->wake && !j->is_woken && is_fuller_than(j, size / 4)) {
-        wakes = j->is_woken = true;
+        j->is_woken = true;
+        wake = j->wake;
     }
     pthread_mutex_unlock(&j->lock);
-    if (wakes)
-        j->wake(j->wake_ctx);
+    if (wake)
+        wake(ctx);
 }
 
 void journal_wake_by(struct journal *j, void (*wake)(void *ctx), void *ctx)

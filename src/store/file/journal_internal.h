@@ -42,7 +42,7 @@ struct journal {
     bool is_unmappable;
     void (*wake)(void *ctx); /* of the thread that drains the ring early; NULL: there is none */
     void *wake_ctx;
-    bool is_woken; /* for what is in the ring now */
+    bool is_woken;     /* for what is in the ring now */
     uint64_t end;      /* of what is written, or in the ring */
     uint64_t most;     /* that `end` may be when a commit writes */
     uint64_t drained;  /* of what is written */

@@ -27,8 +27,15 @@ static struct decision take(struct state *s, const struct rule *r, int64_t now, 
     struct step step;
 
     state_take(s, r, &(struct ask){ .now = now, .cost = quantity, .peek = false }, &step);
-    if (step.decision.allowed && quantity != 0)
+    if (step.decision.allowed && quantity != 0) {
+        const struct arrival *kept = &step.next.arrival;
+        const int64_t until = kept->ms +
+                              (kept->ns > 0); /* and a whole ms more, if it is due later */
+
+        if (until > now)
+            assert_int_equal(step.now + step.decision.reset_after, until);
         state_apply(s, r, &step);
+    }
     return step.decision;
 }
 
@@ -186,8 +193,11 @@ static void every_answer_is_that_of_the_formulas(void **state)
 
     (void)state;
     for (int round = 0; round < scaled(20000); round++) {
-        const struct rule r = rule_of(dice_below(&dice, 12) - 2, 1 + dice_below(&dice, 1000),
-                                      periods[dice_below(&dice, 5)]);
+        const int64_t capacity = dice_below(&dice, 12) - 2;
+        const bool is_long = capacity < 3 && dice_below(&dice, 4) == 0; /* for 64 bits of ns */
+        const struct rule r = rule_of(capacity, 1 + dice_below(&dice, is_long ? 5 : 1000),
+                                      is_long ? INT64_C(86400) * 365 * 70
+                                              : periods[dice_below(&dice, 5)]);
         struct state s = { 0 };
         int64_t now = EPOCH;
         wide tat = 0;
@@ -197,7 +207,7 @@ static void every_answer_is_that_of_the_formulas(void **state)
             struct reference expected;
             struct decision d;
 
-            now += dice_below(&dice, 3) ? 0 : dice_below(&dice, 2 * r.window / 1000000 + 2);
+            now += dice_below(&dice, 3) ? 0 : dice_below(&dice, r.window / 500000 % EPOCH + 2);
             if (tat <= (wide)now * 1000000) /* what has passed is gone from Redis */
                 tat = 0;
             expected = redis_cell(tat, (wide)now * 1000000, r.window, r.limit, quantity);

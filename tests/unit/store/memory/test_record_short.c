@@ -330,7 +330,19 @@ struct several {
 };
 
 /* What makes its terms others: by one of them, or none. INSIDE: its marks are said by its keys. */
-enum change { LIMIT, WINDOW, RULE, CLASS, BOUNDS, MOST_TTL, GIVES_BACK, COUNTS, CHANGES, NONE, INSIDE };
+enum change {
+    LIMIT,
+    WINDOW,
+    RULE,
+    CLASS,
+    BOUNDS,
+    MOST_TTL,
+    GIVES_BACK,
+    COUNTS,
+    CHANGES,
+    NONE,
+    INSIDE
+};
 
 enum { MOST_INSIDE = 16382 }; /* held: twice two bytes, a byte each for mark and birth */
 
