@@ -23,7 +23,7 @@ enum { COUNT_BITS = 24, LEAST_ROOM = 5 };
 
 struct sliding_window_block {
     int64_t total;  /* of all entries */
-    int64_t oldest; /* its start, if there is one */
+    int64_t oldest; /* the start of the oldest entry, if there is one */
     uint32_t first; /* index of the oldest entry that is here */
     uint32_t born;  /* see state_born() */
     uint64_t words[];
@@ -473,7 +473,7 @@ void sliding_window_pack(const struct sliding_window *s, uint32_t upto, int64_t 
         return;
     }
     newest = entry_at(s, upto - 1);
-    words[0] = entry_at(s, 0).start;
+    words[0] = s->is_far ? s->far->oldest : entry_at(s, 0).start;
     words[1] = newest.start;
     words[2] = newest.count;
 }
