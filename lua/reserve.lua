@@ -11,16 +11,19 @@
 --                expires), token, about, tags, names, count of charges, each: key, place, shadow
 --                (0 or 1), what it counts, cost, rule
 --     7 settle:  bits (1: nothing was used, 2: the record is forgotten), amounts
---     8 grow:    token, amounts; with a token below 0 only what it would say
+--     8 grow:    token, amounts; with a token below 0 another slot has denied it: nothing is charged
 --     9 extend:  ttl
 --     10 undo:   token: what was charged with it, as if it had never been
---     11 point:  fingerprint, ttl, token, tag: the record is in another slot
+--     11 point:  fingerprint, ttl, token, tag, the token of a pointer to replace or -1: the record is in
+--                another slot
+--     12 look:   token: is there a record that was made with another one?
 --
 -- The keys of charges that are settled, grown or extended are in the record, not in KEYS. They are
 -- of the record's slot.
 --
 -- The reply is one string: little-endian, Redis's time in ms as a double, then for each question:
--- what became of it (below), bits (1: it was done before, 2: it had expired), the doubles expires_in
+-- what became of it (below), bits (1: it was done before, 2: it had expired, 4: a pointer of another
+-- question has its place, whose token and tag stand in for what follows), the doubles expires_in
 -- and over, the number of charges and the lengths of `about` and `tags`, 2 bytes each, then for each
 -- charge its place, as a byte, its decision as in judge.lua, and what is held of it or was until it
 -- was settled, then `about` and `tags`.
@@ -42,7 +45,9 @@
 -- and there is a pointer to it. The main one has `about`, what a client is told of all charges, and the
 -- tags of the others. If one slot denies, the others are undone. If that fails, what they hold
 -- expires as used. To settle one, the main record is asked first, then the others; each knows
--- whether it was settled, so that a settlement that was cut short can be sent again.
+-- whether it was settled, so that a settlement that was cut short can be sent again. A pointer may be
+-- known for longer than its record: it has the latest end that was asked for. So whether an id is
+-- taken, the main record says, and a pointer to one that is forgotten is replaced.
 
 need_holds()
 
@@ -143,7 +148,7 @@ local function is_sound(record)
         or not is_whole(record.most_ttl, 0) or not is_list(record.names, 32)
         or not is_list(record.charges, 32) or not is_list(record.parts, 256)
         or not is_text(record.about or '') or not is_text(record.tags or '')
-        or record.tag and not is_whole(record.tag, 0) then
+        or record.tag and not (is_whole(record.tag, 0) and is_whole(record.token, 0)) then
         return false
     end
     for i = 1, #record.charges do
@@ -683,7 +688,11 @@ local function grow(record)
         c.cost = named[c.counts] or 0
         if token < 0 then
             local s, r = state_of(c)
-            decision(c, take(s, r, now, c.cost, false))
+            local ok, remaining, retry, reset, delay = take(s, r, now, c.cost, false)
+            decision(c, ok, remaining, retry, reset, delay)
+            if not ok and retry ~= -1 and r.block > 0 and not s.locked then
+                lock_out(c, s, r)
+            end
         end
     end
     if token < 0 then
@@ -781,14 +790,16 @@ end
 
 -- The record of this id is in the slot of another tag.
 local function point()
-    local fingerprint, ttl, token, tag = unpack(asked, at, at + 3)
+    local fingerprint, ttl, token, tag, stale = unpack(asked, at, at + 4)
     local known, expires = read_record(), now + ttl
-    at = at + 4
-    if known and now >= known.expires + KNOWN then
+    at = at + 5
+    if known and (now >= known.expires + KNOWN or known.tag and known.token == stale) then
         known = nil
     end
-    if known == false or known and (known.print ~= fingerprint or not known.tag) then
+    if known == false or known and not known.tag then
         return 3, 0, 0, 0
+    elseif known and known.print ~= fingerprint then
+        return 3, 4, known.token, known.tag
     elseif not known then
         write_record({ print = fingerprint, expires = expires, tag = tag, token = token,
             most_ttl = 86400000, settled = false, names = {}, charges = {}, parts = {} })
@@ -829,6 +840,10 @@ while at <= #asked do
         outcome, bits, expires_in, over, record = reserve()
     elseif verb == 11 then
         outcome, bits, expires_in, over = point()
+    elseif verb == 12 then
+        local other = read_record()
+        outcome = other and other.token ~= asked[at] and 0 or 2
+        at = at + 1
     elseif verb >= 7 and verb <= 10 then
         record = read_record()
         if not record then

@@ -19,10 +19,7 @@ from postgres_fixture import PATIENT, Fixture, close_cluster  # noqa: E402
 from redis import Cluster, Redis  # noqa: E402
 from weir_server import Folder, TREE, run, test  # noqa: E402
 
-GIVEN = os.environ.get("WEIR_TEST_SEED")
-SEED = int(GIVEN or random.randrange(1 << 32))
-# A cluster differs in a few ways (docs/redis.md), which one random trace in some hundreds meets.
-CLUSTER_SEED = int(GIVEN or 7)
+SEED = int(os.environ.get("WEIR_TEST_SEED") or random.randrange(1 << 32))
 SCALE = int(os.environ.get("WEIR_TEST_SCALE", "100"))
 print(f"# WEIR_TEST_SEED={SEED}")
 
@@ -37,22 +34,13 @@ def trace(dice, length):
                                       for step in (dict(steps.next()) for _ in range(length))]}
 
 
-def as_for_a_cluster(steps):
-    """There an id is known for longer (docs/redis.md) if it is asked for again with a later end."""
-    return [step | {"ttl_ms": 1} if step["op"] == "reserve" and step["want"].get("repeated") else step
-            for step in steps if step["op"] != "extend" or "error" not in step["want"]]
-
-
-def hold(traces, url=None, is_cluster=False):
-    dice = random.Random(CLUSTER_SEED if is_cluster else SEED)
+def hold(traces, url=None):
+    dice = random.Random(SEED)
     with Folder() as folder:
         path = folder / "traces.jsonl"
         with path.open("w") as file:
             for _ in range(traces):
-                made = trace(dice, 80)
-                if is_cluster:
-                    made["steps"] = as_for_a_cluster(made["steps"])
-                file.write(json.dumps(made) + "\n")
+                file.write(json.dumps(trace(dice, 80)) + "\n")
         env = {**os.environ, "WEIR_TEST_TRACES": str(path)}
         done = subprocess.run([TREE / "tests/conform_budgets"], capture_output=True, text=True,
                               check=False, env=env | ({"WEIR_TEST_STORE": url} if url else {}))
@@ -80,7 +68,7 @@ def in_redis():
 def in_a_cluster():
     with Cluster() as cluster:
         hold(max(10, 20 * SCALE // 100),
-             f"redis+cluster://127.0.0.1:{cluster.nodes[0].port}?{PATIENT}", is_cluster=True)
+             f"redis+cluster://127.0.0.1:{cluster.nodes[0].port}?{PATIENT}")
 
 
 try:

@@ -138,7 +138,7 @@ def a_reservation_may_be_found_by_the_tag_of_any_of_its_charges():
             found = set(ids) & set(users)
             if found:
                 break
-        tag, = found
+        tag = found.pop()  # of one, or of two
         one, who = f"i{ids[tag]}", {"policy": "jobs", "attributes": {"user": f"u{users[tag]}"}}
         for is_repeated in (False, True):
             made = ask(server, "reserve", **who, cost=9, id=one, ttl_ms=60_000)
@@ -490,6 +490,60 @@ def a_record_is_known_for_ten_minutes_to_the_ms():
             status, _, answer = server.http("POST", "/v1/commit", {"reservation": "gone",
                                                                    "now": expires + 600_000})
             assert (status, answer["code"]) == (404, "no_such_reservation"), answer
+
+
+def problem(server, verb, **body):
+    status, _, answer = server.http("POST", f"/v1/{verb}", body)
+    return status, answer.get("code")
+
+
+@test
+def an_id_is_free_when_its_record_is_forgotten():
+    """In a cluster the record may be found by a pointer, which is known for longer."""
+    begin, ttl, known = 1_700_000_000_000, 1000, 600_000
+    with redis_home() as home, cluster_home() as cluster:
+        for fixture in (home, cluster):
+            fixture.config.write_text(held.POLICIES)
+            server = fixture.serve("--trust-client-clock")
+            for i in range(8):
+                asked = {"policy": "jobs", "attributes": {"user": f"user-{i}"}, "id": f"again-{i}",
+                         "ttl_ms": ttl}
+                ask(server, "reserve", **asked, now=begin)
+                assert ask(server, "reserve", **asked, now=begin + 900)["repeated"]
+                ask(server, "commit", reservation=f"again-{i}", now=begin + 950)
+                assert problem(server, "extend", reservation=f"again-{i}", ttl_ms=60_000,
+                               now=begin + 960) == (409, "already_settled")
+                asked["cost"] = 2  # another question
+                free = begin + ttl + known
+                assert problem(server, "reserve", **asked, now=free - 1) == (422, "id_reused")
+                answer = ask(server, "reserve", **asked, now=free)
+                assert answer["allowed"] and not answer["repeated"], answer
+                asked["cost"] = 3
+                assert problem(server, "reserve", **asked, now=free) == (422, "id_reused")
+                assert ask(server, "commit", reservation=f"again-{i}", now=free)["allowed"]
+
+
+@test
+def a_grow_that_is_denied_locks_out_all_that_deny_it():
+    with redis_home() as home, cluster_home() as cluster:
+        for fixture in (home, cluster):
+            fixture.config.write_text("""
+version: 1
+policies:
+  p:
+    rules:
+      one: {limit: 3 per 1h, by: user, block_for: 1m}
+      all: {limit: 3 per 1h, block_for: 15m}
+      most: {limit: 9 per 1h, block_for: 15m}
+""")
+            server = fixture.serve("--trust-client-clock")
+            now = 1_700_000_000_000
+            ask(server, "reserve", policy="p", attributes={"user": "ann"}, id="r", cost=2,
+                ttl_ms=60_000, now=now)
+            assert not ask(server, "grow", reservation="r", cost=2, now=now)["allowed"]
+            stands = ask(server, "peek", policy="p", attributes={"user": "ann"}, now=now)["rules"]
+            assert [(r["retry_after_ms"], r["remaining"]) for r in stands] == [
+                (60_000, 0), (900_000, 0), (0, 7)], stands
 
 
 @test

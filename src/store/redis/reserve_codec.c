@@ -8,7 +8,7 @@
 #include "store/redis/msgpack.h"
 
 /* As lua/reserve.lua numbers them. */
-enum { RESERVE = 6, SETTLE, GROW, EXTEND, UNDO, POINT };
+enum { RESERVE = 6, SETTLE, GROW, EXTEND, UNDO, POINT, LOOK };
 enum {
     DONE,
     DENIED,
@@ -21,7 +21,8 @@ enum {
     TOO_LONG,
     OUTCOMES
 };
-enum { REPEATED = 1, HAD_EXPIRED = 2 };
+enum { REPEATED = 1, HAD_EXPIRED = 2, IN_THE_WAY = 4 };
+enum { NO_TOKEN = -1 };
 enum { USED_AT_ONCE = 1, GIVES_BACK = 2 };
 enum { IS_RELEASE = 1, FORGETS = 2 };
 
@@ -76,11 +77,25 @@ static void add_fingerprint(struct words *w, uint64_t fingerprint)
     add_text(w, (struct span){ (const char *)&bytes, sizeof bytes });
 }
 
+static int verb_of_part(const struct reserving_part *part)
+{
+    switch (part ? part->pointing : POINTS_TO_NONE) {
+    case POINTS_TO_NONE:
+        break;
+    case POINTS:
+    case REPLACES:
+        return POINT;
+    case LOOKS_BEHIND:
+        return LOOK;
+    }
+    return RESERVE;
+}
+
 static int wire_verb(const struct question *q)
 {
     switch (q->verb) {
     case VERB_RESERVE:
-        return q->reserving->part && q->reserving->part->is_pointer ? POINT : RESERVE;
+        return verb_of_part(q->reserving->part);
     case VERB_SETTLE:
         return SETTLE;
     case VERB_GROW:
@@ -223,7 +238,8 @@ static bool add_question(struct words *w, const struct question *q, int64_t key,
         add(w, of->ttl);
         add(w, of->part->token);
         add(w, of->part->whole->charges[0].name.tag);
-    } else if (verb == UNDO) {
+        add(w, of->part->pointing == REPLACES ? of->part->stale : NO_TOKEN);
+    } else if (verb == UNDO || verb == LOOK) {
         add(w, of->part->token);
     } else if (verb == EXTEND) {
         add(w, of->ttl);
@@ -376,6 +392,29 @@ static void read_part(const struct answered *a, const struct question *q)
                                    (unsigned char)a->tags.at[TAG * i + 1]);
 }
 
+static void go_on_at(struct reserving_part *part, enum pointing how, uint16_t tag)
+{
+    part->pointing = how;
+    part->is_elsewhere = true;
+    part->elsewhere = tag;
+}
+
+/* To find a pointer of another question is no answer yet. */
+static void read_pointer(const struct answered *a, struct question *q)
+{
+    struct reserving_part *part = q->reserving->part;
+
+    if (part->pointing == POINTS && a->outcome == REUSED && a->bits & IN_THE_WAY) {
+        part->stale = a->expires_in;
+        go_on_at(part, LOOKS_BEHIND, (uint16_t)a->over);
+    } else if (part->pointing == LOOKS_BEHIND && a->outcome == UNKNOWN) {
+        go_on_at(part, REPLACES, q->reserving->tag);
+    } else if (part->pointing == LOOKS_BEHIND) {
+        q->reserving->refusal = WEIR_EREUSED;
+        q->allowed = false;
+    }
+}
+
 static bool read_question(const struct answered *a, struct question *q,
                           const weir_allocator *allocator)
 {
@@ -398,6 +437,8 @@ static bool read_question(const struct answered *a, struct question *q,
     read_rows(a, q);
     if (of->part)
         read_part(a, q);
+    if (of->part && of->part->pointing != POINTS_TO_NONE)
+        read_pointer(a, q);
     return true;
 }
 

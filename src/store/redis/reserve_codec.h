@@ -5,14 +5,19 @@
 
 #include "store/redis/codec.h"
 
+/* A pointer of another question may be in the way: then it is replaced if there is nothing where it
+ * points to but what this question has made. */
+enum pointing { POINTS_TO_NONE, POINTS, LOOKS_BEHIND, REPLACES };
+
 /* What a question is to one slot of a cluster. */
 struct reserving_part {
     uint16_t tag;                 /* where its record is */
     bool is_main;                 /* of the first charge: this record can tell of all others */
-    bool is_pointer;              /* no charges: to where the main record is */
+    enum pointing pointing;       /* no charges: to where the main record is */
     const uint8_t *places;        /* reserve: of its charges, among those of the whole */
     const struct question *whole; /* reserve */
     int64_t token;                /* by which it can be undone */
+    int64_t stale;                /* … of the pointer that is in the way */
     uint16_t tags[RESERVATION_MOST_CHARGES]; /* of the other parts: given, or read */
     size_t tag_count;
 

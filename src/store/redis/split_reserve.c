@@ -52,7 +52,7 @@ static void put_pointer(struct split *s, int64_t token, void (*done)(struct ques
 
     split_put_part(p, s, redis_slot_of(tag), s->charges, 0, done);
     put_held(p, tag, token);
-    held_of(p)->part.is_pointer = true;
+    held_of(p)->part.pointing = POINTS;
 }
 
 /* The main record is the one with the tag of the id, if there is one: a pointer would have its key. */
