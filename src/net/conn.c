@@ -11,6 +11,7 @@
 #include <sys/socket.h>
 #include <sys/uio.h>
 
+#include "net/poller.h"
 #include "net/uring.h"
 
 enum {
@@ -40,9 +41,7 @@ void conn_close(struct conn *c)
         return;
     conn_pool_part(c);
     c->is_closing = true;
-    if (!c->pool->uring)
-        c->is_reading = false;
-    else if (c->is_reading)
+    if (c->is_reading)
         uring_reconsider(c);
     if (c->is_queued)
         uring_settle_soon(c->pool->uring);
@@ -51,9 +50,11 @@ void conn_close(struct conn *c)
 
 void conn_let_go(struct conn *c)
 {
-    if (c->is_closing && !c->is_reading && !c->is_queued && !c->is_changed &&
-        !uv_is_closing(&c->handle))
-        uv_close(&c->handle, closed);
+    if (!c->is_closing || c->is_reading || c->is_queued || c->is_listed ||
+        uv_is_closing(&c->handle))
+        return;
+    poller_remove(c);
+    uv_close(&c->handle, closed);
 }
 
 void conn_expire_in(struct conn *c, int64_t ms)
@@ -347,7 +348,8 @@ bool conn_accept(struct conn *c, struct conn_pool *pool, uv_stream_t *listener)
     c->came = uv_now(pool->uv);
     c->ages = c->came + age(pool);
     conn_expire_in(c, pool->request_timeout_ms);
-    if (uv_accept(listener, &c->stream) != 0 || uv_fileno(&c->handle, &c->fd) != 0) {
+    if (uv_accept(listener, &c->stream) != 0 || uv_fileno(&c->handle, &c->fd) != 0 ||
+        (pool->poller && !poller_add(c))) {
         conn_close(c);
         return false;
     }

@@ -40,18 +40,22 @@ struct conn {
     bool is_paused;        /* by the session */
     bool is_choked;        /* the other side does not read what it is sent */
     bool is_resumed;       /* `rest` waits to be taken by conn_input_next() */
-    bool is_reading;       /* libuv reads, or the ring does … */
+    bool is_watched;       /* by the poller … */
+    bool has_more;         /* … and its socket may not be empty … */
+    bool reads_to_end;     /* … until a read has found nothing */
+    bool is_reading;       /* the ring reads … */
     bool is_stopping;      /* … and was asked not to */
-    bool is_changed;       /* in the ring's list of those to look at */
     bool is_queued;        /* the ring has bytes to be sent */
+    bool is_listed;        /* in the poller's list of those to read from, or the ring's of those
+                              to look at */
     bool is_feeding;       /* between conn_input_next() and conn_input_done() */
     bool is_sending;       /* libuv has `sending` */
     bool has_ended;        /* the other side will send no more */
     bool has_told_end;     /* … and ended() was called */
     bool closes_when_sent; /* nothing more is written */
     bool is_closing;
-    unsigned char standing;     /* enum conn_standing */
-    struct conn *next_changed;  /* in the ring's list of those to look at */
+    unsigned char standing; /* enum conn_standing */
+    struct conn *next_listed;
     struct buf rest;            /* of an unfinished request */
     struct buf sending;         /* libuv has it */
     struct buf unsent;          /* waits for that … */
@@ -134,6 +138,10 @@ static inline bool conn_is_sending(const struct conn *c)
     return c->is_sending || c->is_queued;
 }
 
+/* ---- for poller.c ------------------------------------------------------------------------ */
+
+void conn_read(struct conn *c); /* what its socket has, if there is room for it */
+
 /* ---- for uring.c ------------------------------------------------------------------------- */
 
 void conn_receive(struct conn *c, struct span bytes); /* they are copied */
@@ -143,7 +151,7 @@ void conn_receive_end(struct conn *c, bool is_well);
 void conn_taken(struct conn *c);
 void conn_taken_in_part(struct conn *c, struct span bytes, int result);
 
-/* Close it if it is closing, and the ring has none of it. */
+/* Close it if it is closing, and neither the poller nor the ring has it. */
 void conn_let_go(struct conn *c);
 
 /* A large buffer that was needed for a moment is not kept for the next. */

@@ -1,6 +1,6 @@
 /* conn_input.c - the bytes of a connection on their way in, and its deadlines.
  *
- * IN   libuv reads into the pool's room, where the bytes of several connections gather: to read
+ * IN   All is read into the pool's room, where the bytes of several connections gather: to read
  *      from all and then decode all is quicker. conn_input_next() hands them out one connection
  *      after the other. Only an unfinished request is copied, to `rest`. While a connection is
  *      paused or choked nothing is read, so it keeps one room and one unfinished request at most.
@@ -8,9 +8,12 @@
  *      while a reply is sent, idle_timeout may pass; for a stranger no more than
  *      request_timeout. */
 #include <assert.h>
+#include <errno.h>
 #include <string.h>
+#include <sys/socket.h>
 
 #include "net/conn.h"
+#include "net/poller.h"
 #include "net/uring.h"
 
 enum { TLS_HANDSHAKE = 22 }; /* the first byte of a record that begins a TLS session */
@@ -75,14 +78,6 @@ static size_t most_at_once(const struct conn *c)
     return c->standing == CONN_KNOWN ? CONN_ROOM : CONN_UNKNOWN_ROOM;
 }
 
-static void give_room(uv_handle_t *handle, size_t suggested, uv_buf_t *out)
-{
-    struct conn *c = handle->data;
-
-    (void)suggested;
-    *out = uv_buf_init(c->pool->room + c->pool->room_used, (unsigned)most_at_once(c));
-}
-
 static void tell_end(struct conn *c)
 {
     if (!c->has_ended || c->has_told_end || c->is_closing)
@@ -121,20 +116,21 @@ static void gather(struct conn_pool *p)
     assert(p->room_used == 0); /* else the next read could go beyond the room */
 }
 
-static void received(uv_stream_t *stream, ssize_t n, const uv_buf_t *bytes)
+void conn_read(struct conn *c)
 {
-    struct conn *c = stream->data;
+    struct conn_pool *p = c->pool;
+    const size_t most = most_at_once(c);
+    const ssize_t n = recv(c->fd, p->room + p->room_used, most, MSG_DONTWAIT);
+    const bool may_pass = n < 0 && (errno == EAGAIN || errno == EINTR);
 
-    (void)bytes; /* where the room goes on */
-    if (n == 0 || c->is_closing)
-        return;
+    c->has_more = n > 0 ? (size_t)n == most || c->reads_to_end : may_pass && errno == EINTR;
     if (n > 0) {
         add_arrived(c, (size_t)n);
-        if (c->pool->room_used >= CONN_READ_TOGETHER)
-            gather(c->pool);
-        return;
+        if (p->room_used >= CONN_READ_TOGETHER)
+            gather(p);
+    } else if (!may_pass) {
+        conn_receive_end(c, n == 0);
     }
-    conn_receive_end(c, n == UV_EOF);
 }
 
 void conn_receive_end(struct conn *c, bool is_well)
@@ -149,7 +145,7 @@ void conn_receive_end(struct conn *c, bool is_well)
     go_on_reading(c);
 }
 
-/* Is there room behind its last bytes, for as much as libuv would read at once? */
+/* Is there room behind its last bytes, for as much as is read at once? */
 static bool goes_on(const struct conn *c, size_t len)
 {
     const struct conn_pool *p = c->pool;
@@ -177,19 +173,10 @@ bool conn_should_read(const struct conn *c)
 
 void conn_read_or_stop(struct conn *c)
 {
-    const bool should = conn_should_read(c);
-
-    if (c->is_closing || should == c->is_reading)
-        return;
-    if (c->pool->uring) {
+    if (c->pool->poller)
+        poller_reconsider(c);
+    else if (!c->is_closing && conn_should_read(c) != c->is_reading)
         uring_reconsider(c);
-        return;
-    }
-    c->is_reading = should;
-    if (!should)
-        uv_read_stop(&c->stream);
-    else if (uv_read_start(&c->stream, give_room, received) != 0)
-        conn_close(c);
 }
 
 void conn_input_resume(struct conn *c)

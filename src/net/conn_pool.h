@@ -14,6 +14,7 @@
 
 struct conn;
 struct conn_events;
+struct poller;
 struct uring;
 
 enum conn_standing {
@@ -42,7 +43,8 @@ struct conn_pool {
     size_t most_held;          /* bytes that all of them together may keep */
 
     uv_loop_t *uv;
-    struct uring *uring;                    /* reads and sends; NULL: libuv does */
+    struct poller *poller; /* reads, and each is sent to by itself; else NULL … */
+    struct uring *uring;   /* … and this reads and sends */
     struct conn_list lists[CONN_STANDINGS]; /* those that are not closing */
     size_t count;                           /* with those that are */
     atomic_long unknown;                    /* strangers and guests that are not closing */

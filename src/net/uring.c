@@ -25,6 +25,7 @@
 #include <sys/socket.h>
 
 #include "base/diag.h"
+#include "net/uv_due.h"
 
 enum {
     REQUESTS = 1024,   /* that one system call submits */
@@ -222,10 +223,10 @@ void uring_reconsider(struct conn *c)
 {
     struct uring *u = c->pool->uring;
 
-    if (c->is_changed)
+    if (c->is_listed)
         return;
-    c->is_changed = true;
-    c->next_changed = u->changed;
+    c->is_listed = true;
+    c->next_listed = u->changed;
     u->changed = c;
 }
 
@@ -269,8 +270,8 @@ static void prepare(struct uring *u)
     }
     u->changed = NULL;
     for (; changed; changed = next) {
-        next = changed->next_changed;
-        changed->is_changed = false;
+        next = changed->next_listed;
+        changed->is_listed = false;
         if (!settle_reading(u, changed))
             uring_reconsider(changed);
         conn_let_go(changed);
@@ -402,20 +403,9 @@ static size_t take(struct uring *u)
     return n;
 }
 
-/* libuv tells the kernel of new watchers when it runs. */
-static bool has_new_watchers(const uv_loop_t *uv)
-{
-    const void *first;
-
-    memcpy(&first, &uv->watcher_queue, sizeof first); /* of a list that is closed to a ring */
-    return first != &uv->watcher_queue;
-}
-
 bool uring_is_uv_due(const struct uring *u)
 {
-    const uv_loop_t *uv = u->pool->uv;
-
-    return !u->polls_uv || has_new_watchers(uv) || uv_backend_timeout(uv) == 0;
+    return !u->polls_uv || uv_is_due(u->pool->uv);
 }
 
 static void wait_for_some(struct uring *u)

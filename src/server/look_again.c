@@ -33,6 +33,7 @@
 #include "server/look_again.h"
 
 #include <sched.h>
+#include <uv.h>
 
 #include "base/clock.h"
 
@@ -70,16 +71,8 @@ void look_again_wait(struct look_again *l)
         sched_yield();
 }
 
-/* libuv calls it before it looks. */
-static void before_look(uv_idle_t *handle)
+void look_again_init(struct look_again *l)
 {
-    look_again_wait(handle->data);
-}
-
-void look_again_init(struct look_again *l, uv_loop_t *uv)
-{
-    uv_idle_init(uv, &l->handle);
-    l->handle.data = l;
     l->has_other_core = uv_available_parallelism() > 1;
     l->lone_mean = LONE_MEAN;
     l->gather_times = 1;
@@ -178,25 +171,16 @@ static void note_work(struct look_again *l, uint64_t now, const struct turn_work
         note_lone(l, pause, work);
 }
 
-static void look(struct look_again *l, bool should)
-{
-    l->is_looking = should;
-    if (should && !l->is_by_hand)
-        uv_idle_start(&l->handle, before_look);
-    else
-        uv_idle_stop(&l->handle);
-}
-
 void look_again_at(struct look_again *l, uint64_t now, bool had_work, const struct turn_work *work)
 {
     if (had_work) {
         note_work(l, now, work);
         if (!l->is_looking && l->short_pauses >= ENOUGH_SHORT)
-            look(l, true);
+            l->is_looking = true;
         else if (l->is_looking && l->short_pauses == 0)
-            look(l, false);
+            l->is_looking = false;
     } else if (l->is_looking && now - l->worked_ns >= PAUSE_NS) {
-        look(l, false);
+        l->is_looking = false;
     }
 }
 

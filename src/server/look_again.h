@@ -5,14 +5,11 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <uv.h>
 
 enum { LOOK_AGAIN_SERVED = 4 }; /* connections that are few */
 
 struct look_again {
-    uv_idle_t handle;      /* while it runs, libuv does not sleep */
-    bool is_looking;       /* it runs, or would if libuv were waited in */
-    bool is_by_hand;       /* libuv is not: its loop calls look_again_wait() */
+    bool is_looking;       /* the loop is not to sleep */
     uint64_t worked_ns;    /* the end of the last turn that had work */
     unsigned short_pauses; /* of the last ones, a long one counts for several */
     bool has_other_core;
@@ -46,7 +43,7 @@ static inline bool look_again_serves(struct look_again *l, uint64_t id)
     return false;
 }
 
-void look_again_init(struct look_again *l, uv_loop_t *uv);
+void look_again_init(struct look_again *l);
 
 /* Before each look: let others run, and wait if several requests may be worth it. */
 void look_again_wait(struct look_again *l);

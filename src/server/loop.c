@@ -12,6 +12,7 @@
 
 #include "base/clock.h"
 #include "base/diag.h"
+#include "net/poller.h"
 #include "net/uring.h"
 #include "server/errand.h"
 #include "server/http2/http2.h"
@@ -160,7 +161,6 @@ void loop_lost_one(struct loop *loop)
     close_handle(&loop->call_time);
     close_handle(&loop->watching);
     close_handle(&loop->end_of_turn);
-    close_handle(&loop->look_again.handle);
 }
 
 static void give_up_waiting(uv_timer_t *timer)
@@ -294,11 +294,12 @@ static weir_err choose_io(struct loop *loop, weir_diag *diag)
 
     if (way != IO_EPOLL)
         err = uring_open(&loop->conns.uring, &loop->conns, diag);
-    loop->look_again.is_by_hand = loop->conns.uring;
     if (err && way == IO_AUTO) {
         event_log_write(loop->server->log, "debug", "io", "%s", diag->text);
         err = WEIR_OK;
     }
+    if (!err && !loop->conns.uring)
+        err = poller_open(&loop->conns.poller, &loop->conns, diag);
     return err;
 }
 
@@ -320,7 +321,7 @@ weir_err loop_init(struct loop *loop, struct server *server, size_t index, weir_
     uv_timer_init(&loop->uv, &loop->call_time);
     uv_timer_init(&loop->uv, &loop->watching);
     uv_async_init(&loop->uv, &loop->wake, woken);
-    look_again_init(&loop->look_again, &loop->uv);
+    look_again_init(&loop->look_again);
     loop->end_of_turn.data = loop->drain_deadline.data = loop->wake.data = loop;
     loop->call_time.data = loop->watching.data = loop;
     uv_check_start(&loop->end_of_turn, end_turn);
@@ -343,21 +344,30 @@ weir_err loop_init(struct loop *loop, struct server *server, size_t index, weir_
     return listen_on_all(loop, diag);
 }
 
-/* With io_uring, the turn is not libuv's: it is run when it has something to do. */
-void loop_turn(struct loop *loop, bool may_wait)
+/* False: libuv has nothing to do. */
+static bool read_from_all(struct loop *loop, bool may_wait)
 {
+    struct poller *poller = loop->conns.poller;
     struct uring *u = loop->conns.uring;
 
-    if (!u) {
-        uv_run(&loop->uv, may_wait ? UV_RUN_ONCE : UV_RUN_NOWAIT);
-        return;
-    }
-    if (loop->look_again.is_looking) {
-        uring_submit(u);
+    if (u)
+        uring_turn(u, may_wait);
+    else
+        poller_turn(poller, may_wait);
+    return u ? uring_is_uv_due(u) : poller_is_uv_due(poller);
+}
+
+/* The turn is not libuv's: that is run when it has something to do. */
+void loop_turn(struct loop *loop, bool may_wait)
+{
+    const bool is_looking = loop->look_again.is_looking;
+
+    if (is_looking) {
+        if (loop->conns.uring)
+            uring_submit(loop->conns.uring);
         look_again_wait(&loop->look_again);
     }
-    uring_turn(u, may_wait && !loop->look_again.is_looking);
-    if (uring_is_uv_due(u))
+    if (read_from_all(loop, may_wait && !is_looking))
         uv_run(&loop->uv, UV_RUN_NOWAIT); /* and it ends the turn */
     else
         end_turn(&loop->end_of_turn);
@@ -365,8 +375,6 @@ void loop_turn(struct loop *loop, bool may_wait)
 
 void loop_run(struct loop *loop)
 {
-    if (!loop->conns.uring)
-        uv_run(&loop->uv, UV_RUN_DEFAULT);
     while (uv_loop_alive(&loop->uv))
         loop_turn(loop, true);
 }
@@ -409,6 +417,7 @@ void loop_done(struct loop *loop)
     uv_walk(&loop->uv, close_any, NULL);
     uv_run(&loop->uv, UV_RUN_DEFAULT);
     uv_loop_close(&loop->uv);
+    poller_close(loop->conns.poller);
     uring_close(loop->conns.uring);
     conn_pool_done(&loop->conns);
     reply_runs_free(loop);

@@ -8,7 +8,6 @@ enum { MANY = 200 };
 static const struct turn_work lone = { 1, 1, 1 }, several = { 5, 1, 1 };
 
 struct looker {
-    uv_loop_t uv;
     struct look_again l;
     uint64_t now;
 };
@@ -16,21 +15,13 @@ struct looker {
 static void begin(struct looker *s)
 {
     *s = (struct looker){ .now = 1000 * 1000 * 1000 };
-    assert_int_equal(uv_loop_init(&s->uv), 0);
-    look_again_init(&s->l, &s->uv);
+    look_again_init(&s->l);
     s->l.has_other_core = true;
-}
-
-static void end(struct looker *s)
-{
-    uv_close((uv_handle_t *)&s->l.handle, NULL);
-    uv_run(&s->uv, UV_RUN_DEFAULT);
-    assert_int_equal(uv_loop_close(&s->uv), 0);
 }
 
 static bool is_looking(const struct looker *s)
 {
-    return uv_is_active((const uv_handle_t *)&s->l.handle);
+    return s->l.is_looking;
 }
 
 /* A turn that ends `pause` after the last one. */
@@ -58,7 +49,6 @@ static void a_loop_with_work_now_and_then_sleeps_at_once(void **state)
         work_many(&s, 4, &lone); /* a few together are not enough */
         assert_false(is_looking(&s));
     }
-    end(&s);
 }
 
 static void short_pauses_make_it_look_until_there_is_a_long_one(void **state)
@@ -73,7 +63,6 @@ static void short_pauses_make_it_look_until_there_is_a_long_one(void **state)
     assert_true(is_looking(&s));
     look_again_at(&s.l, s.now + 200 * 1000, false, &(struct turn_work){ 0 });
     assert_false(is_looking(&s));
-    end(&s);
 }
 
 /* Connections that ask in turn, so long after each other, with several turns each. */
@@ -101,7 +90,6 @@ static void it_looks_for_few_connections_and_sleeps_for_many(void **state)
     assert_true(is_looking(&s));
     ask_in_turn(&s, 8);
     assert_false(is_looking(&s));
-    end(&s);
 }
 
 static void it_looks_for_many_connections_that_keep_it_busy(void **state)
@@ -121,7 +109,6 @@ static void it_looks_for_many_connections_that_keep_it_busy(void **state)
     for (size_t i = 0; i < MANY; i++)
         work_after(&s, 120 * 1000, &six_of_many);
     assert_false(is_looking(&s));
-    end(&s);
 }
 
 static void with_one_core_it_never_looks(void **state)
@@ -134,7 +121,6 @@ static void with_one_core_it_never_looks(void **state)
     for (size_t i = 0; i < MANY; i++)
         look_again_after(&s.l, true, &several);
     assert_false(is_looking(&s));
-    end(&s);
 }
 
 static void clients_that_send_several_at_once_are_not_kept_waiting(void **state)
@@ -147,7 +133,6 @@ static void clients_that_send_several_at_once_are_not_kept_waiting(void **state)
         work_many(&s, 1, &several);
         assert_int_equal(s.l.gathered, 0);
     }
-    end(&s);
 }
 
 /* Until requests are gathered. */
@@ -182,7 +167,6 @@ static void requests_that_come_one_by_one_are_gathered_while_that_finds_several(
             assert_true(s.l.gathered > 0);
         }
     }
-    end(&s);
 }
 
 /* How long it gathers, once it has tried for how long. 0: not at all. */
@@ -196,7 +180,6 @@ static unsigned times_gathered(size_t under_way)
     for (size_t i = 0; i < MANY && s.l.gathered > 0; i++)
         gather_after(&s, 1000, under_way);
     times = s.l.gathered > 0 ? s.l.gather_times : 0;
-    end(&s);
     return times;
 }
 
@@ -221,7 +204,6 @@ static unsigned times_gathered_at_once(size_t under_way)
     for (size_t i = 0; i < MANY && s.l.gathered > 0; i++)
         work_after(&s, 1000, &all);
     times = s.l.gathered > 0 ? s.l.gather_times : 0;
-    end(&s);
     return times;
 }
 
@@ -244,7 +226,6 @@ static void a_client_is_silent_while_it_is_busy_with_gathered_answers(void **sta
         gather_after(&s, 1000 * 1000, MANY);
         assert_true(is_looking(&s));
     }
-    end(&s);
 }
 
 static void after_a_long_pause_it_begins_anew(void **state)
@@ -260,7 +241,6 @@ static void after_a_long_pause_it_begins_anew(void **state)
     assert_true(s.l.gathered > 0);
     gather_after(&s, 100 * 1000 * 1000, MANY);
     assert_int_equal(s.l.gathered, 0);
-    end(&s);
 }
 
 /* How many turns pass from the end of an attempt in vain to the next one? */
@@ -289,7 +269,6 @@ static void after_an_attempt_in_vain_the_next_is_four_times_as_far(void **state)
         assert_int_equal(n, 4 * before);
         before = n;
     }
-    end(&s);
 }
 
 int main(void)
