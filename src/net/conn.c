@@ -54,6 +54,7 @@ void conn_let_go(struct conn *c)
         uv_is_closing(&c->handle))
         return;
     poller_remove(c);
+    uring_remove(c);
     uv_close(&c->handle, closed);
 }
 

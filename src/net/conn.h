@@ -46,6 +46,7 @@ struct conn {
     bool is_reading;       /* the ring reads … */
     bool is_stopping;      /* … and was asked not to */
     bool is_queued;        /* the ring has bytes to be sent */
+    bool has_slot;         /* the ring need not look for `fd` */
     bool is_listed;        /* in the poller's list of those to read from, or the ring's of those
                               to look at */
     bool is_feeding;       /* between conn_input_next() and conn_input_done() */
@@ -54,7 +55,8 @@ struct conn {
     bool has_told_end;     /* … and ended() was called */
     bool closes_when_sent; /* nothing more is written */
     bool is_closing;
-    unsigned char standing; /* enum conn_standing */
+    unsigned char standing;   /* enum conn_standing */
+    unsigned char ring_sends; /* how many, while they are few */
     struct conn *next_listed;
     struct buf rest;            /* of an unfinished request */
     struct buf sending;         /* libuv has it */

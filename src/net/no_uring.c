@@ -38,6 +38,11 @@ void uring_reconsider(struct conn *c)
     (void)c;
 }
 
+void uring_remove(struct conn *c)
+{
+    (void)c;
+}
+
 void uring_settle_soon(struct uring *u)
 {
     (void)u;

@@ -4,12 +4,15 @@
  *       arrives is copied to the pool's room, and the buffer is given back at once.
  * OUT   The replies of a turn are copied to `bytes`, and sent by the system call that then waits. A
  *       send that went well says nothing. One that did not, or only in part, says so before that call
- *       returns, as no send waits for room: what is left of it is libuv's to send.
+ *       returns, as no send waits for room: what is left of it is libuv's to send. Connections that
+ *       have been sent SOME_SENDS replies are known to the ring by a slot, so that the kernel need not
+ *       look for the descriptor and count that it is used, each time.
  * LIBUV is run when its descriptor is readable, a timer is due, or it has handles to close.
  *
  * RULES
  *   U1  A descriptor is closed only when the ring has no request with it, submitted or not: its
- *       number may be another connection's next.
+ *       number may be another connection's next. And its slot is emptied before: that holds the
+ *       connection open.
  *   U2  A connection has at most one send in the ring. What is written behind it is kept in
  *       `unsent`, and then the thread does not sleep before that is sent too. The same if it is to
  *       be closed.
@@ -36,7 +39,12 @@ enum {
     MOST_BYTES = 256 * 1024,
     MOST_TAKEN = 1024, /* answers that are taken before the turn goes on */
     GROUP = 0,         /* of the buffers */
+    SOME_SENDS = 8,    /* then a connection is worth a slot, for two system calls … */
+    SLOTS = 16 * 1024, /* … if its descriptor is less: that is its slot */
 };
+
+/* The kernel closes what was in a slot at once. Linux 6.1 may take a second to. */
+enum { LINUX_6_12 = 1 << 15 }; /* IORING_FEAT_MIN_TIMEOUT, which liburing may not know */
 
 /* What a request was, in the low bits of what its answer comes back with. */
 enum kind { KIND_RECEIVE, KIND_SEND, KIND_CANCEL, KIND_UV };
@@ -60,6 +68,7 @@ struct uring {
     char *bytes;                           /* that they send … */
     size_t bytes_used;                     /* … so many */
     bool has_begun;
+    bool has_slots;
     bool is_settling;
     bool is_in_haste; /* more is to be done for a connection when its bytes are sent */
     bool polls_uv;    /* the ring watches libuv's descriptor */
@@ -138,6 +147,8 @@ weir_err uring_open(struct uring **out, struct conn_pool *pool, weir_diag *diag)
         uring_close(u);
         return diag_fail(diag, WEIR_ESYSTEM, "io_uring: %s; --io epoll does without", why_not(err));
     }
+    u->has_slots = (params.features & LINUX_6_12) &&
+                   io_uring_register_files_sparse(&u->ring, SLOTS) == 0;
     *out = u;
     return WEIR_OK;
 }
@@ -230,6 +241,25 @@ void uring_reconsider(struct conn *c)
     u->changed = c;
 }
 
+static void put_in_slot(struct uring *u, struct conn *c)
+{
+    const unsigned slot = (unsigned)c->fd;
+
+    if (c->ring_sends > SOME_SENDS || ++c->ring_sends <= SOME_SENDS)
+        return;
+    c->has_slot = u->has_slots && slot < SLOTS &&
+                  io_uring_register_files_update(&u->ring, slot, &c->fd, 1) == 1;
+}
+
+void uring_remove(struct conn *c)
+{
+    const int none = -1;
+
+    if (c->has_slot)
+        io_uring_register_files_update(&c->pool->uring->ring, (unsigned)c->fd, &none, 1);
+    c->has_slot = false;
+}
+
 bool uring_send(struct conn *c, struct span bytes)
 {
     struct uring *u = c->pool->uring;
@@ -247,6 +277,9 @@ bool uring_send(struct conn *c, struct span bytes)
     io_uring_prep_send(sqe, c->fd, send->bytes.at, bytes.len,
                        MSG_DONTWAIT | MSG_NOSIGNAL | MSG_WAITALL); /* all of it, or a failure */
     sqe->flags |= IOSQE_CQE_SKIP_SUCCESS;
+    put_in_slot(u, c);
+    if (c->has_slot)
+        sqe->flags |= IOSQE_FIXED_FILE;
     u->bytes_used += bytes.len;
     u->send_count++;
     c->is_queued = true;

@@ -25,6 +25,8 @@ bool uring_is_uv_due(const struct uring *u); /* libuv has something to do: run i
 /* Whether it wants to be read from may have changed, or it is closing. */
 void uring_reconsider(struct conn *c);
 
+void uring_remove(struct conn *c); /* its descriptor is to be closed */
+
 /* The thread is not to sleep before conn_taken() was called for what is in the ring. */
 void uring_settle_soon(struct uring *u);
 
