@@ -45,10 +45,28 @@ static struct tls_context *current_tls(struct conn_pool *pool)
     return server_tls(loop->server);
 }
 
+/* One that there is no memory for waits, and those behind it, as libuv does not accept the next before
+ * this one is taken. */
 static void accept_ready(uv_stream_t *listener, int status)
 {
-    if (status == 0)
-        session_accept(listener->data, listener);
+    struct loop *loop = listener->data;
+
+    if (status == 0 && !session_accept(loop, listener))
+        ((struct loop_listener *)listener)->has_waiting = loop->has_waiting = true;
+}
+
+/* … until there is: the timer of the connections ends a turn soon enough. */
+static void accept_waiting(struct loop *loop)
+{
+    loop->has_waiting = false;
+    for (size_t i = 0; i < loop->listener_count && !loop->is_draining; i++) {
+        struct loop_listener *l = &loop->listeners[i];
+
+        if (!l->has_waiting)
+            continue;
+        l->has_waiting = false;
+        accept_ready(&l->stream, 0);
+    }
 }
 
 /* Connections inherit it. The kernel would take megabytes for a client that reads nothing. */
@@ -277,6 +295,8 @@ static void end_turn(uv_check_t *check)
     struct loop *loop = check->data;
     const bool had_work = turn_has_work(loop), has_ended = turn_end(loop);
 
+    if (loop->has_waiting)
+        accept_waiting(loop);
     if (uv_is_closing((uv_handle_t *)&loop->wake)) /* it drains, and that was all */
         return;
     if (!has_ended)

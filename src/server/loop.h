@@ -42,6 +42,7 @@ struct loop_listener {
         uv_tcp_t tcp;
         uv_pipe_t pipe;
     };
+    bool has_waiting; /* a connection, for memory */
 };
 
 /* The numbers of a CL.THROTTLE or THROTTLE. Clients mostly send the same ones again. */
@@ -96,6 +97,7 @@ struct loop {
     uv_timer_t drain_deadline;
     struct loop_listener *listeners;
     size_t listener_count;
+    bool has_waiting; /* a listener has a connection that waits for memory */
     struct conn_pool conns;
     struct loop_reactor reactor; /* what a remote store waits with */
     struct lease_lane leases;

@@ -394,15 +394,15 @@ static void be_unwelcome(struct session *s, uv_stream_t *listener)
         conn_close(&s->conn);
 }
 
-void session_accept(struct loop *loop, uv_stream_t *listener)
+bool session_accept(struct loop *loop, uv_stream_t *listener)
 {
     struct server *server = loop->server;
     struct session *s = calloc(1, sizeof *s);
     const long others = atomic_fetch_add(&server->connections, 1);
 
-    if (!s) { /* it waits in the queue until there is memory again */
+    if (!s) {
         atomic_fetch_sub(&server->connections, 1);
-        return;
+        return false;
     }
     s->loop = loop;
     s->resp_version = 2;
@@ -412,4 +412,5 @@ void session_accept(struct loop *loop, uv_stream_t *listener)
         be_unwelcome(s, listener);
     else
         conn_accept(&s->conn, &loop->conns, listener);
+    return true;
 }

@@ -74,8 +74,8 @@ static inline struct session *session_of(struct conn *c)
     return (struct session *)c; /* its first member */
 }
 
-/* One connection is waiting at this listener. */
-void session_accept(struct loop *loop, uv_stream_t *listener);
+/* One connection is waiting at this listener. False: it still is, as there is no memory. */
+bool session_accept(struct loop *loop, uv_stream_t *listener);
 
 /* The steps of a turn. Decode the next request of `in`; false: there is none that may be asked now.
  * Ask it: begin a reply, ask the engine, end the reply. Encode all replies that are ready, in
