@@ -437,9 +437,13 @@ void reply_serve_like(struct session *s, struct reply_like *like, const struct p
     else if (reply_run_put(s, like, words))
         return;
     r = begin_reply(loop, s, like->encode);
-    call = r ? pinned_call(loop, s, r) : NULL;
-    if (!call)
+    if (!r)
         return;
+    call = pinned_call(loop, s, r);
+    if (!call) { /* the session is ended when its replies are complete */
+        waits_for_one_less(r);
+        return;
+    }
     r->http_minor = like->http_minor;
     r->deny_status = like->deny_status;
     r->waiting = 1; /* for the call: nothing more will be asked */
